@@ -1,1 +1,13 @@
-//! Part of Nighttrain.
+//! What a Nighttrain server stands on.
+//!
+//! - [`cores`]: one pinned event loop per core, batches between them, their lateness.
+//! - [`store`]: the object store that all cores read and each core writes a share of.
+//! - [`meter`]: counters and histograms per core, summed when read.
+//! - [`sys`]: the only unsafe code; each wrapper states its contract.
+//!
+//! This crate knows no protocol: bytes in it have no meaning.
+
+pub mod cores;
+pub mod meter;
+pub mod store;
+pub mod sys;

@@ -1,0 +1,1 @@
+//! One pinned event loop per core.

@@ -1,0 +1,1 @@
+//! Counters and histograms per core, summed when read.

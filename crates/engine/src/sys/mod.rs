@@ -1,0 +1,2 @@
+//! The only unsafe code of the engine. Each wrapper states what must hold and who makes it hold.
+#![allow(unsafe_code)]

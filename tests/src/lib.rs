@@ -1,0 +1,1 @@
+//! Tests that only make sense across crates: the harness they share.
