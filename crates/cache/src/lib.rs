@@ -1,1 +1,2 @@
-//! Part of Nighttrain.
+//! The HTTP accelerator.
+pub mod config;

@@ -1,0 +1,117 @@
+//! What can be set, with its default and its bound.
+
+use std::{net::SocketAddr, path::PathBuf, time::Duration};
+
+/// Which responses may be shared although cookies are in play.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum CookieRule {
+    /// A response with `Set-Cookie` is stored only if it says `public` or carries CDN-Cache-Control; a response
+    /// to a request with `Cookie` only on explicit freshness. What Varnish and nginx do, roughly.
+    #[default]
+    Safe,
+    /// The letter of RFC 9111, which lets both be shared.
+    Rfc,
+}
+
+/// An origin server: where misses are fetched.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Origin {
+    /// Host name or address, without brackets.
+    pub host: String,
+    /// TCP port.
+    pub port: u16,
+}
+
+/// Limits on what one client or one origin may ask of us. Each has a counter for when it is hit.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Limits {
+    /// Connections of clients per core; more are answered 503 and closed.
+    pub connections_max: usize,
+    /// Connections of one client address over all cores; more are closed. 0: no limit.
+    pub connections_per_client_max: usize,
+    /// Bytes of one request's head (request line and headers); more is answered 431 (414 for the line alone).
+    pub request_head_bytes_max: usize,
+    /// Bytes of one request's body; more is answered 413.
+    pub request_body_bytes_max: u64,
+    /// Time for a request's head to arrive once its first byte has; more is answered 408.
+    pub request_head_time_max: Duration,
+    /// Time a kept-alive connection may idle between requests.
+    pub idle_time_max: Duration,
+    /// Time a response may make no progress (the client reads nothing) before it is cut.
+    pub send_stall_max: Duration,
+    /// Bytes of one response's head from the origin; more is answered 502.
+    pub response_head_bytes_max: usize,
+    /// Time to connect to the origin.
+    pub origin_connect_time_max: Duration,
+    /// Time from the request to the origin to the first byte of its answer.
+    pub origin_first_byte_time_max: Duration,
+    /// Time between two reads of the origin's body.
+    pub origin_between_bytes_time_max: Duration,
+    /// Idle connections to the origin kept per core.
+    pub origin_idle_connections_max: usize,
+    /// Connections to the origin per core, idle or busy; more requests wait in a queue.
+    pub origin_connections_max: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            connections_max: 10_000,
+            connections_per_client_max: 0,
+            request_head_bytes_max: 32 * 1024,
+            request_body_bytes_max: 1 << 30,
+            request_head_time_max: Duration::from_secs(10),
+            idle_time_max: Duration::from_secs(60),
+            send_stall_max: Duration::from_secs(60),
+            response_head_bytes_max: 64 * 1024,
+            origin_connect_time_max: Duration::from_secs(3),
+            origin_first_byte_time_max: Duration::from_secs(60),
+            origin_between_bytes_time_max: Duration::from_secs(30),
+            origin_idle_connections_max: 32,
+            origin_connections_max: 256,
+        }
+    }
+}
+
+/// How an accelerator is set up.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Config {
+    /// Where misses are fetched.
+    pub origin: Origin,
+    /// Where clients connect; port 0 takes a free one.
+    pub listen: SocketAddr,
+    /// Processors to run one loop on each; empty: every one that the process may use.
+    pub cores: Vec<usize>,
+    /// Bytes of memory for stored objects (segments; metadata comes on top, at most 64 bytes an object).
+    pub memory_bytes: u64,
+    /// Freshness for a cacheable answer that states none and allows no heuristic. 0: such answers are not reused.
+    pub default_ttl: Duration,
+    /// Which answers may be shared although cookies are in play.
+    pub cookies: CookieRule,
+    /// Name in `Via` and `Cache-Status`.
+    pub name: String,
+    /// Addresses that may send `PURGE` (besides the admin port): loopback only, unless listed.
+    pub purge_from: Vec<std::net::IpAddr>,
+    /// Limits on clients and origin.
+    pub limits: Limits,
+    /// A directory for files of state; unused while the store is in memory alone.
+    pub state: Option<PathBuf>,
+}
+
+impl Config {
+    /// The defaults for an origin.
+    pub fn new(origin: Origin) -> Self {
+        Self {
+            origin,
+            listen: SocketAddr::from(([127, 0, 0, 1], 8080)),
+            cores: Vec::new(),
+            memory_bytes: 256 << 20,
+            default_ttl: Duration::ZERO,
+            cookies: CookieRule::Safe,
+            name: "nighttrain".to_owned(),
+            purge_from: Vec::new(),
+            limits: Limits::default(),
+            state: None,
+        }
+    }
+}
