@@ -5,7 +5,8 @@
 //! loses no item and doubles none. (The order of what remains is then unspecified, as with the standard
 //! library's heap; [`Heap::rebuild`] restores it.)
 
-use crate::layout::{Binary, Layout};
+use crate::layout::{Binary, Layout, PageSizeError, Paged};
+use crate::memory::AlignedRows;
 use crate::rows::{Full, Rows};
 use alloc::vec::Vec;
 use core::marker::PhantomData;
@@ -20,6 +21,44 @@ use core::marker::PhantomData;
 /// assert_eq!(heap.drain().collect::<Vec<_>>(), [10, 20, 30, 40]);
 /// ```
 pub type BinaryHeap<T> = Heap<T, Binary, Vec<T>>;
+
+/// The B-heap as published, in memory that begins where a page begins.
+///
+/// ```
+/// let mut heap = bheap::BHeap::new(4096)?;
+/// heap.push((9_u64, 1_u64));
+/// heap.push((3, 2));
+/// assert_eq!(heap.pop(), Some((3, 2)));
+/// # Ok::<(), bheap::layout::PageSizeError>(())
+/// ```
+pub type BHeap<T> = Heap<T, Paged, AlignedRows<T>>;
+
+impl<T: Ord> BHeap<T> {
+    /// An empty B-heap for pages of `page_bytes` bytes.
+    ///
+    /// # Errors
+    /// If fewer than four items fill a page, or their number is no power of two.
+    pub fn new(page_bytes: usize) -> Result<Self, PageSizeError> {
+        let layout = Paged::for_page_bytes::<T>(page_bytes)?;
+        let rows = AlignedRows::new(page_bytes, Paged::INDEX_OF_ROOT)?;
+        Ok(Self { layout, rows, item: PhantomData })
+    }
+
+    /// An empty B-heap that holds at most `items_max` items; [`Heap::try_push`] gives back what is above.
+    ///
+    /// # Errors
+    /// As [`BHeap::new`].
+    pub fn with_limit(page_bytes: usize, items_max: usize) -> Result<Self, PageSizeError> {
+        let mut heap = Self::new(page_bytes)?;
+        heap.rows = heap.rows.limited(items_max);
+        Ok(heap)
+    }
+
+    /// The items in the heap's own order.
+    pub fn iter(&self) -> core::slice::Iter<'_, T> {
+        self.rows.as_slice().iter()
+    }
+}
 
 /// A min-heap over any layout and any storage.
 #[derive(Debug, Clone)]
@@ -148,11 +187,7 @@ impl<T: Ord, L: Layout, R: Rows<T>> Heap<T, L, R> {
             self.push(item);
             return None;
         }
-        // The old root waits at the end, inside the heap's memory, until every comparison has been made.
-        let smallest = self.rows.replace(0, item);
-        let mut held = Held { heap: self, item: Some(smallest) };
-        held.sift();
-        held.item.take()
+        Some(self.replace_at(0, item))
     }
 
     /// Takes every item, smallest first. Dropping the iterator early leaves the rest in the heap.
@@ -181,10 +216,12 @@ impl<T: Ord, L: Layout, R: Rows<T>> Heap<T, L, R> {
     /// If there is no such position.
     pub fn replace_at(&mut self, position: usize, item: T) -> T {
         let old = self.rows.replace(position, item);
-        if self.sift_down(position, self.rows.len()) == position {
-            self.sift_up(position);
+        let mut held = Held { heap: self, item: Some(old) };
+        held.settle(position);
+        match held.item.take() {
+            Some(old) => old,
+            None => unreachable!("only a panic takes the held item back"),
         }
-        old
     }
 
     /// Puts all items in order, whatever their order was, in O(n) (Floyd's method).
@@ -257,16 +294,18 @@ impl<T: Ord, L: Layout, R: Rows<T>> Heap<T, L, R> {
     }
 }
 
-/// An item taken from the root while its successor sinks: it goes back if a comparison panics.
+/// An item that was replaced while its successor finds its place: it goes back if a comparison panics.
 struct Held<'a, T: Ord, L: Layout, R: Rows<T>> {
     heap: &'a mut Heap<T, L, R>,
     item: Option<T>,
 }
 
 impl<T: Ord, L: Layout, R: Rows<T>> Held<'_, T, L, R> {
-    fn sift(&mut self) {
+    fn settle(&mut self, position: usize) {
         let end = self.heap.rows.len();
-        self.heap.sift_down(0, end);
+        if self.heap.sift_down(position, end) == position {
+            self.heap.sift_up(position);
+        }
     }
 }
 

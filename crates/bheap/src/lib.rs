@@ -9,7 +9,9 @@ extern crate std;
 
 pub mod heap;
 pub mod layout;
+pub mod memory;
 pub mod rows;
+pub mod trace;
 
-pub use heap::{BinaryHeap, Heap};
+pub use heap::{BHeap, BinaryHeap, Heap};
 pub use rows::{Full, Rows};
