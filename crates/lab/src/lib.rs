@@ -5,6 +5,7 @@
 //! the rounds lie apart, and when that is too far to say anything.
 //!
 //! - [`allocations`]: what a stretch of code allocates, exactly, per thread; asserted to be nothing in tests.
+//! - [`paired`]: servers compared by CPU time a unit of work, in interleaved rounds, with an interval and a verdict.
 #![allow(
     clippy::disallowed_methods,
     clippy::disallowed_types,
@@ -12,3 +13,4 @@
 )]
 
 pub mod allocations;
+pub mod paired;
