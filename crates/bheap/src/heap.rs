@@ -1,9 +1,9 @@
 //! The implicit heap: a tree in an array, each node no larger than its children.
 //!
 //! One algorithm for every [`Layout`] and every [`Rows`]. Items move by exchange only, and an item that is to
-//! leave is first exchanged to the end, where it stays until the order is whole again: a comparison that panics
-//! loses no item and doubles none. (The order of what remains is then unspecified, as with the standard
-//! library's heap; [`Heap::rebuild`] restores it.)
+//! leave goes back to the end of the array if a comparison panics before the order is whole again: no item is
+//! lost and none doubled. (The order is then unspecified, as with the standard library's heap;
+//! [`Heap::rebuild`] restores it.)
 
 use crate::layout::{Binary, Layout, PageSizeError, Paged};
 use crate::memory::AlignedRows;
@@ -197,17 +197,11 @@ impl<T: Ord, L: Layout, R: Rows<T>> Heap<T, L, R> {
 
     /// Takes the item at `position` of the storage, in O(log n); `None` if there is none.
     pub fn remove_at(&mut self, position: usize) -> Option<T> {
-        let last = self.rows.len().checked_sub(1)?;
-        if position > last {
+        if position >= self.rows.len() {
             return None;
         }
-        if position < last {
-            self.rows.swap(position, last);
-            if self.sift_down(position, last) == position {
-                self.sift_up(position);
-            }
-        }
-        self.rows.pop()
+        let last = self.rows.pop()?;
+        if position == self.rows.len() { Some(last) } else { Some(self.replace_at(position, last)) }
     }
 
     /// Replaces the item at `position` and restores the order, in O(log n); returns what was there.
@@ -229,7 +223,7 @@ impl<T: Ord, L: Layout, R: Rows<T>> Heap<T, L, R> {
         let len = self.rows.len();
         let Some(parent) = len.checked_sub(1).and_then(|last| self.last_parent(last)) else { return };
         for node in (0..=parent).rev() {
-            self.sift_down(node, len);
+            self.sift_down(node);
         }
     }
 
@@ -272,8 +266,9 @@ impl<T: Ord, L: Layout, R: Rows<T>> Heap<T, L, R> {
         }
     }
 
-    /// Lets the item at `node` sink among positions below `end`; returns where it came to rest.
-    fn sift_down(&mut self, mut node: usize, end: usize) -> usize {
+    /// Lets the item at `node` sink; returns where it came to rest.
+    fn sift_down(&mut self, mut node: usize) -> usize {
+        let end = self.rows.len();
         loop {
             let children = self.layout.children(node);
             if children.first >= end {
@@ -302,8 +297,7 @@ struct Held<'a, T: Ord, L: Layout, R: Rows<T>> {
 
 impl<T: Ord, L: Layout, R: Rows<T>> Held<'_, T, L, R> {
     fn settle(&mut self, position: usize) {
-        let end = self.heap.rows.len();
-        if self.heap.sift_down(position, end) == position {
+        if self.heap.sift_down(position) == position {
             self.heap.sift_up(position);
         }
     }
@@ -311,8 +305,8 @@ impl<T: Ord, L: Layout, R: Rows<T>> Held<'_, T, L, R> {
 
 impl<T: Ord, L: Layout, R: Rows<T>> Drop for Held<'_, T, L, R> {
     fn drop(&mut self) {
-        // Only after a panic is there still an item. It is put back at the end; where there is no room even
-        // for that (storage with a limit), it is dropped with the panic.
+        // Only after a panic is there still an item. It is put back at the end; in a full queue of limited
+        // size, where `pop_push` was at work, there is no room for both, and the older one is dropped.
         if let Some(item) = self.item.take() {
             let _ = self.heap.rows.push(item);
         }

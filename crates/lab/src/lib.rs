@@ -14,3 +14,4 @@
 
 pub mod allocations;
 pub mod paired;
+pub mod experiments;
