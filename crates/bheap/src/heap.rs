@@ -280,7 +280,7 @@ impl<T: Ord, L: Layout, R: Rows<T>> Heap<T, L, R> {
                     least = child;
                 }
             }
-            if self.rows.item(node) <= self.rows.item(least) {
+            if self.rows.item(least) >= self.rows.item(node) {
                 return node;
             }
             self.rows.swap(node, least);
