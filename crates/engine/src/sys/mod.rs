@@ -1,2 +1,6 @@
 //! The only unsafe code of the engine. Each wrapper states what must hold and who makes it hold.
 #![allow(unsafe_code)]
+
+pub mod arena;
+pub(crate) mod atomics;
+pub mod span;
