@@ -55,30 +55,35 @@ impl Shard {
 
     /// Free segments that eviction keeps: what a burst of inserts may use before it must wait for turns to end.
     fn reserve(&self) -> usize {
-        (self.space.segments() / 16).clamp(3, 32)
+        (self.space.segments() / 16).clamp(4, 32)
     }
 
     /// Bytes of a victim that may survive. A segment of which all survives frees nothing, so when it gets tight,
     /// past three quarters the visited go too.
     fn survivors_max(&self) -> usize {
         let segment_bytes = self.local.store.geometry.segment_bytes;
-        if self.space.free_count() > self.reserve() / 2 { segment_bytes } else { segment_bytes / 4 * 3 }
+        if self.space.free_count() > self.reserve() / 4 { segment_bytes } else { segment_bytes / 4 * 3 }
     }
 
     fn is_short(&self) -> bool {
         self.space.free_count() < self.reserve()
     }
 
-    /// Whether so much drains that evicting more would not help: somebody holds it. An eighth of the share.
-    fn drains_enough(&self) -> bool {
+    /// Whether more than an eighth of the share drains: pins on it are wanted back.
+    fn drains_much(&self) -> bool {
         self.space.draining_count() > (self.space.segments() / 8).max(1)
+    }
+
+    /// Whether so much drains (half of the share) that evicting more would only empty the store: somebody holds it.
+    fn drains_too_much(&self) -> bool {
+        self.space.draining_count() > self.space.segments() / 2
     }
 
     fn reclaim(&mut self) -> usize {
         let Self { local, space, .. } = self;
         let store = &*local.store;
         let freed = space.reclaim(store, &store.shards[local.core].tally, RECLAIM_A_STEP);
-        let starved = self.drains_enough() || self.is_short() && self.space.draining_count() > 0;
+        let starved = self.drains_much() || self.is_short() && self.space.draining_count() > 0;
         self.local.store.set_starved(self.local.core, starved);
         freed
     }
@@ -124,7 +129,7 @@ impl Shard {
             let emptying = match current {
                 Some(emptying) => emptying,
                 None => {
-                    if self.drains_enough() {
+                    if self.drains_too_much() {
                         break;
                     }
                     match self.space.victim(store) {
