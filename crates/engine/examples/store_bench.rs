@@ -3,6 +3,7 @@
 //! `cargo run --release -p engine --example store_bench -- [OBJECTS] [BODY_BYTES]` (10 million of 200 bytes unless
 //! said). Metadata is what the process grew by, less the segments that are in use.
 //! Speeds are by the thread's processor time, so that a busy machine does not count (its caches do).
+#![allow(clippy::expect_used, reason = "a measurement that cannot be made is to stop")]
 
 use std::hint::black_box;
 

@@ -3,6 +3,7 @@
 //!
 //! Loom tries the interleavings and the values that the memory model allows, up to the preemptions named below; with
 //! three, all of these end in seconds.
+#![allow(clippy::unwrap_used, reason = "a test stops at what it did not expect")]
 
 use engine::store::{
     BodyLength, Hash, Lookup, NewObject, StoreConfig,

@@ -1,6 +1,7 @@
 //! Owners and readers on threads of their own: every byte that is read, in a turn or under a pin that outlives the
 //! segment's use, is of one object that was stored under that key.
 #![cfg(not(feature = "loom"))]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test stops at what it did not expect")]
 
 use std::{
     sync::{

@@ -4,6 +4,7 @@
 //! The store may forget (it is a cache) but never invent: what it finds is what the twin has, byte for byte; what was
 //! unlinked, expired or never whole is not found; whatever is pinned reads as it did when it was pinned.
 #![cfg(not(feature = "loom"))]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test stops at what it did not expect")]
 
 use std::{collections::HashMap, sync::Arc};
 

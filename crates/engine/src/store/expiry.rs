@@ -102,3 +102,44 @@ impl ExpiryQueue {
         words.map(|word| Due::of(*word)).map(|due| (due.expires_s, due.prefix)).collect()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn entries_come_when_due_in_order() {
+        let mut queue = ExpiryQueue::new();
+        for expires_s in [30, 10, 20] {
+            queue.push(Due { expires_s, prefix: expires_s * 7 });
+        }
+        assert_eq!(queue.next_s(), Some(10));
+        assert_eq!(queue.pop_due(9), None);
+        assert_eq!(queue.pop_due(20), Some(Due { expires_s: 10, prefix: 70 }));
+        assert_eq!(queue.pop_due(20), Some(Due { expires_s: 20, prefix: 140 }));
+        assert_eq!(queue.pop_due(20), None);
+        assert_eq!(queue.len(), 1);
+    }
+
+    /// One object is replaced all the time: its dead entries, the equal ones included, are bounded, and the entries
+    /// of those that live are all kept.
+    #[test]
+    fn dead_and_equal_entries_are_bounded() {
+        let objects = 10_000;
+        for spread_s in [1, 1000] {
+            let mut queue = ExpiryQueue::new();
+            (0..objects).for_each(|prefix| queue.push(Due { expires_s: 5000, prefix }));
+            let mut last = 0;
+            for round in 0..200_000 {
+                last = 6000 + round % spread_s;
+                queue.push(Due { expires_s: last, prefix: u32::MAX });
+                let is_live = |due: Due| due.prefix != u32::MAX || due.expires_s == last;
+                queue.sift(objects as usize, 4, is_live);
+                assert!(queue.len() <= objects as usize * 5 / 2 + SIFT_FROM, "{} entries", queue.len());
+            }
+            let entries = queue.entries();
+            assert!(entries.contains(&(last, u32::MAX)));
+            assert!((0..objects).all(|prefix| entries.contains(&(5000, prefix))));
+        }
+    }
+}
