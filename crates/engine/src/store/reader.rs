@@ -94,7 +94,7 @@ impl Turn<'_> {
     #[inline]
     pub fn prefetch(&self, hash: Hash) {
         let store = &self.local.store;
-        store.shards[store.owner(hash)].index.prefetch(hash);
+        store.shards[store.owner(hash)].index.prefetch(hash.prefix());
     }
 
     /// The second hint: reads the bucket (which should be near by now) and brings the record near.
