@@ -34,7 +34,7 @@ impl Reader {
     }
 
     /// Begins a turn: what is looked up in it stays readable until it is dropped. One memory fence; take one turn
-    /// for a batch of requests, and never hold it while waiting: segments are not freed meanwhile.
+    /// for a batch of requests, and never hold it while waiting or storing: segments are not freed meanwhile.
     ///
     /// # Panics
     /// If this core is in a turn already.
