@@ -10,6 +10,7 @@
 #![allow(clippy::disallowed_methods, reason = "the program reads the clock and waits; its threads are no loops")]
 
 mod cli;
+mod demo;
 mod effective;
 mod failure;
 mod file;
