@@ -163,7 +163,8 @@ flags_from_settings!(AdminFlags);
 fn augment(mut command: Command, wanted: fn(&str, Section) -> bool) -> Command {
     let defaults = Settings::default();
     for setting in SETTINGS.iter().filter(|setting| wanted(setting.key, setting.section)) {
-        let default = (setting.text)(&defaults).map_or_else(String::new, |text| format!(" [default: {text}]"));
+        let default =
+            (setting.text)(&defaults).map_or_else(String::new, |text| format!(" [default: {text}]"));
         let set = setting.set;
         command = command.arg(
             Arg::new(setting.key)
@@ -173,7 +174,9 @@ fn augment(mut command: Command, wanted: fn(&str, Section) -> bool) -> Command {
                 .help_heading(setting.heading)
                 .hide_short_help(setting.heading == LIMITS)
                 .action(ArgAction::Set)
-                .value_parser(move |text: &str| set(&mut Settings::default(), text).map(|()| text.to_owned())),
+                .value_parser(move |text: &str| {
+                    set(&mut Settings::default(), text).map(|()| text.to_owned())
+                }),
         );
     }
     command

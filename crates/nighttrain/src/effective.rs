@@ -3,7 +3,7 @@
 use std::{fmt::Write, path::Path};
 
 use crate::{
-    precedence::{InForce, Source},
+    precedence::InForce,
     settings::{SETTINGS, Section, Shape},
 };
 
@@ -29,7 +29,8 @@ pub(crate) fn as_file(in_force: &InForce, file: Option<&Path>) -> String {
             None => (format!("# {} is not set", setting.key), None),
         });
     }
-    let width = lines.iter().filter(|(_, source)| source.is_some()).map(|(text, _)| text.len()).max().unwrap_or(0);
+    let width =
+        lines.iter().filter(|(_, source)| source.is_some()).map(|(text, _)| text.len()).max().unwrap_or(0);
     let mut printed = String::new();
     for (text, source) in lines {
         match source {
@@ -60,14 +61,6 @@ pub(crate) fn changed(before: &InForce, after: &InForce) -> Vec<&'static str> {
         .collect()
 }
 
-/// Whether anything but the defaults was found.
-pub(crate) fn is_set(in_force: &InForce, key: &str) -> bool {
-    SETTINGS
-        .iter()
-        .zip(&in_force.sources)
-        .any(|(setting, source)| setting.key == key && *source > Source::Default)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -93,9 +86,9 @@ mod tests {
         assert_eq!(before.settings, after.settings);
         assert!(changed(&before, &after).is_empty());
         let defaults = precedence::in_force(None, |_| None, &Vec::new()).expect("right");
-        assert_eq!(changed(&before, &defaults), [
-            "cores", "state", "origin", "memory", "purge-from", "connections-max"
-        ]);
-        assert!(is_set(&before, "origin") && !is_set(&before, "admin"));
+        assert_eq!(
+            changed(&before, &defaults),
+            ["cores", "state", "origin", "memory", "purge-from", "connections-max"]
+        );
     }
 }

@@ -78,21 +78,29 @@ impl Reading<'_> {
                 continue;
             }
             match by_key(name) {
-                Some((i, setting)) if setting.section == section => match text_of(value.get_ref(), setting.shape) {
-                    Ok(text) => {
-                        let start = value.span().start;
-                        let place = self.place(start);
-                        self.values.push((start, FileValue { setting: i, text, place }));
+                Some((i, setting)) if setting.section == section => {
+                    match text_of(value.get_ref(), setting.shape) {
+                        Ok(text) => {
+                            let start = value.span().start;
+                            let place = self.place(start);
+                            self.values.push((start, FileValue { setting: i, text, place }));
+                        }
+                        Err(message) => self.fault(&value.span(), format!("{name}: {message}")),
                     }
-                    Err(message) => self.fault(&value.span(), format!("{name}: {message}")),
-                },
-                Some((_, setting)) => self.fault(&key.span(), match setting.section {
-                    Section::Common => format!("`{name}` belongs at the top of the file, before any [section]"),
-                    Section::Cache => format!("`{name}` belongs under [cache]"),
-                }),
+                }
+                Some((_, setting)) => self.fault(
+                    &key.span(),
+                    match setting.section {
+                        Section::Common => {
+                            format!("`{name}` belongs at the top of the file, before any [section]")
+                        }
+                        Section::Cache => format!("`{name}` belongs under [cache]"),
+                    },
+                ),
                 None => {
                     let what = if matches!(value.get_ref(), DeValue::Table(_)) { "section" } else { "key" };
-                    let meant = nearest(name, section).map_or_else(String::new, |near| format!("; perhaps {near}"));
+                    let meant =
+                        nearest(name, section).map_or_else(String::new, |near| format!("; perhaps {near}"));
                     self.fault(&key.span(), format!("unknown {what} `{name}`{meant}"));
                 }
             }
@@ -120,7 +128,8 @@ fn text_of(value: &DeValue<'_>, shape: Shape) -> Result<String, String> {
         (DeValue::Integer(count), Shape::Count) => Ok(count.to_string()),
         (DeValue::Array(parts), Shape::Counts | Shape::Texts) => {
             let part_shape = if shape == Shape::Counts { Shape::Count } else { Shape::Text };
-            let parts: Result<Vec<_>, _> = parts.iter().map(|part| text_of(part.get_ref(), part_shape)).collect();
+            let parts: Result<Vec<_>, _> =
+                parts.iter().map(|part| text_of(part.get_ref(), part_shape)).collect();
             Ok(parts?.join(","))
         }
         _ => Err(match shape {
@@ -171,29 +180,35 @@ mod tests {
         assert_eq!(faults, []);
         let seen: Vec<_> =
             values.iter().map(|v| (SETTINGS[v.setting].key, v.text.as_str(), v.place.as_str())).collect();
-        assert_eq!(seen, [
-            ("cores", "0,1", "n.toml:1:9"),
-            ("origin", "http://a", "n.toml:4:10"),
-            ("connections-max", "1000", "n.toml:5:19"),
-        ]);
+        assert_eq!(
+            seen,
+            [
+                ("cores", "0,1", "n.toml:1:9"),
+                ("origin", "http://a", "n.toml:4:10"),
+                ("connections-max", "1000", "n.toml:5:19"),
+            ]
+        );
     }
 
     #[test]
     fn every_fault_is_named_with_its_line_and_what_was_meant() {
         let text = "admn = \"x\"\nlisten = \"x\"\n[cache]\nadmin = \"x\"\ndefault_ttl = \"1s\"\nmemory = 5\n\
                     connections-max = \"5\"\npurge-from = \"::1\"\nzzzzzzzzzzzz = 1\n[cahce]\n[feed]\n";
-        assert_eq!(faults(text), [
-            "n.toml:1:1: unknown key `admn`; perhaps `admin`",
-            "n.toml:2:1: `listen` belongs under [cache]",
-            "n.toml:4:1: `admin` belongs at the top of the file, before any [section]",
-            "n.toml:5:1: unknown key `default_ttl`; perhaps `default-ttl`",
-            "n.toml:6:10: memory: a string in quotes is wanted",
-            "n.toml:7:19: connections-max: a whole number without quotes is wanted",
-            "n.toml:8:14: purge-from: a list of strings is wanted, such as [\"10.0.0.7\"]",
-            "n.toml:9:1: unknown key `zzzzzzzzzzzz`",
-            "n.toml:10:2: unknown section `cahce`; perhaps [cache]",
-            "n.toml:11:2: unknown section `feed`",
-        ]);
+        assert_eq!(
+            faults(text),
+            [
+                "n.toml:1:1: unknown key `admn`; perhaps `admin`",
+                "n.toml:2:1: `listen` belongs under [cache]",
+                "n.toml:4:1: `admin` belongs at the top of the file, before any [section]",
+                "n.toml:5:1: unknown key `default_ttl`; perhaps `default-ttl`",
+                "n.toml:6:10: memory: a string in quotes is wanted",
+                "n.toml:7:19: connections-max: a whole number without quotes is wanted",
+                "n.toml:8:14: purge-from: a list of strings is wanted, such as [\"10.0.0.7\"]",
+                "n.toml:9:1: unknown key `zzzzzzzzzzzz`",
+                "n.toml:10:2: unknown section `cahce`; perhaps [cache]",
+                "n.toml:11:2: unknown section `feed`",
+            ]
+        );
     }
 
     #[test]

@@ -21,7 +21,9 @@ impl FilterHandle {
 /// A sentence that says what would be right.
 pub(crate) fn parse_filter(text: &str) -> Result<EnvFilter, String> {
     if text.trim().is_empty() {
-        return Err("a filter is error, warn, info, debug, trace or off, or such as info,cache=debug".to_owned());
+        return Err(
+            "a filter is error, warn, info, debug, trace or off, or such as info,cache=debug".to_owned()
+        );
     }
     // tracing-subscriber takes any lone word as the name of a module, so that `--log verbose` would log nothing.
     if let Some(word) = text.split(',').find(|word| !is_level(word) && !word.contains(['=', '['])) {
@@ -39,7 +41,8 @@ fn is_level(word: &str) -> bool {
 
 /// Starts to log to stderr; colours only on a terminal and without `NO_COLOR` (<https://no-color.org>).
 pub(crate) fn start(filter: &str) -> Result<FilterHandle, String> {
-    let colours = io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
+    let colours =
+        io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
     let (layer, handle) = reload::Layer::new(parse_filter(filter)?);
     tracing_subscriber::registry()
         .with(layer)

@@ -7,16 +7,26 @@
 //! main thread: signals, the line of what was saved
 //! ```
 //! Nothing here is on a request's path.
-#![allow(clippy::disallowed_methods, reason = "the program reads the clock and waits; its threads are no loops")]
+#![allow(
+    clippy::disallowed_methods,
+    reason = "the program reads the clock and waits; its threads are no loops"
+)]
 
+mod accelerator;
+mod admin;
 mod cli;
+mod client;
 mod demo;
 mod effective;
 mod failure;
 mod file;
 mod log;
 mod precedence;
+mod run;
+mod savings;
 mod settings;
+mod standin;
+mod stat;
 mod units;
 
 use std::{io::Write, process::ExitCode};
@@ -42,13 +52,23 @@ fn main() -> ExitCode {
 
 fn perform(task: Task) -> Result<(), Failure> {
     match task {
+        Task::Cache(task) => run::cache(&task),
+        Task::Stat(task) => {
+            let settings = configured(&task.config, &task.settings.0)?.settings;
+            print(&client::stat(&settings, task.json)?)
+        }
+        Task::Purge(task) => {
+            let settings = configured(&task.config, &task.settings.0)?.settings;
+            print(&client::purge(&settings, &task.url)?)
+        }
         Task::Config(task) => {
             let path = task.config.path();
             let in_force = configured(&task.config, &task.settings.0)?;
             print(&effective::as_file(&in_force, path.as_deref()))
         }
         Task::Check(task) => {
-            precedence::in_force(Some(&task.config), |_| None, &Vec::new()).map_err(Failure::Configuration)?;
+            precedence::in_force(Some(&task.config), |_| None, &Vec::new())
+                .map_err(Failure::Configuration)?;
             print(&format!("{} is right.\n", task.config.display()))
         }
         Task::Completions(task) => {
@@ -56,12 +76,12 @@ fn perform(task: Task) -> Result<(), Failure> {
             clap_complete::generate(task.shell, &mut Cli::command(), "nighttrain", &mut script);
             print(&String::from_utf8_lossy(&script))
         }
-        _ => Ok(()),
     }
 }
 
 fn configured(file: &ConfigFile, flags: &Flags) -> Result<InForce, Failure> {
-    precedence::in_force(file.path().as_deref(), |name| std::env::var_os(name), flags).map_err(Failure::Configuration)
+    precedence::in_force(file.path().as_deref(), |name| std::env::var_os(name), flags)
+        .map_err(Failure::Configuration)
 }
 
 /// Writes to stdout. A reader that has gone away, such as `head`, is not an error.

@@ -115,8 +115,11 @@ mod tests {
     fn the_stronger_source_wins_whatever_the_setting() {
         let directory = tempfile::tempdir().expect("a directory");
         let path = directory.path().join("n.toml");
-        std::fs::write(&path, "log = \"warn\"\n[cache]\nlisten = \"127.0.0.1:1\"\nname = \"f\"\nconnections-max = 1\n")
-            .expect("a file");
+        std::fs::write(
+            &path,
+            "log = \"warn\"\n[cache]\nlisten = \"127.0.0.1:1\"\nname = \"f\"\nconnections-max = 1\n",
+        )
+        .expect("a file");
         let environment = |name: &str| match name {
             "NIGHTTRAIN_CACHE_LISTEN" => Some("127.0.0.1:2".into()),
             "NIGHTTRAIN_CACHE_NAME" => Some("e".into()),
@@ -142,7 +145,8 @@ mod tests {
         std::fs::write(&path, "[cache]\nmemory = \"much\"\n").expect("a file");
         let environment = |name: &str| (name == "NIGHTTRAIN_CACHE_MEMORY").then(|| "more".into());
         let place = crate::settings::by_key("memory").expect("a setting").0;
-        let faults = in_force(Some(&path), environment, &vec![(place, "1MiB".to_owned())]).expect_err("wrong");
+        let faults =
+            in_force(Some(&path), environment, &vec![(place, "1MiB".to_owned())]).expect_err("wrong");
         assert_eq!(faults.len(), 2, "{faults:?}");
         assert!(faults[0].place.ends_with("n.toml:2:10"), "{faults:?}");
         assert_eq!(faults[1].place, "NIGHTTRAIN_CACHE_MEMORY");

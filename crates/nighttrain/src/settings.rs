@@ -139,7 +139,8 @@ pub(crate) const SETTINGS: &[Setting] = &[
         value_name: "LIST",
         help: "Processors to run one loop on each, such as 0,1 or 0-3; unset: every one that the process may use",
         set: |settings, text| {
-            settings.cache.cores = parse_cores(text)?;
+            settings.cache.cores = engine::cores::parse_list(text)
+                .map_err(|error| format!("{error}; cores are such as 0,1 or 0-3"))?;
             Ok(())
         },
         text: |settings| {
@@ -330,32 +331,123 @@ pub(crate) const SETTINGS: &[Setting] = &[
             (!from.is_empty()).then(|| from.join(","))
         },
     },
-    limit!("connections-max", connections_max, Count, "N", one_or_more, plain,
-        "Connections of clients per core; more are answered 503"),
-    limit!("connections-per-client-max", connections_per_client_max, Count, "N", any_count, plain,
-        "Connections of one client address over all cores; more are closed; 0: no limit"),
-    limit!("request-head-bytes-max", request_head_bytes_max, Text, "SIZE", head_size, usize_size_text,
-        "Size of one request's line and headers; more is answered 431 (414 for the line alone)"),
-    limit!("request-body-bytes-max", request_body_bytes_max, Text, "SIZE", parse_size, size_text,
-        "Size of one request's body; more is answered 413"),
-    limit!("request-head-time-max", request_head_time_max, Text, "TIME", some_time, duration_text,
-        "Time for a request's head to arrive once its first byte has; more is answered 408"),
-    limit!("idle-time-max", idle_time_max, Text, "TIME", some_time, duration_text,
-        "Time that a kept-alive connection may idle between requests"),
-    limit!("send-stall-max", send_stall_max, Text, "TIME", some_time, duration_text,
-        "Time that a response may make no progress before it is cut"),
-    limit!("response-head-bytes-max", response_head_bytes_max, Text, "SIZE", head_size, usize_size_text,
-        "Size of the head of the origin's response; more is answered 502"),
-    limit!("origin-connect-time-max", origin_connect_time_max, Text, "TIME", some_time, duration_text,
-        "Time to connect to the origin"),
-    limit!("origin-first-byte-time-max", origin_first_byte_time_max, Text, "TIME", some_time, duration_text,
-        "Time from the request to the origin to the first byte of its answer"),
-    limit!("origin-between-bytes-time-max", origin_between_bytes_time_max, Text, "TIME", some_time, duration_text,
-        "Time between two reads of the origin's body"),
-    limit!("origin-idle-connections-max", origin_idle_connections_max, Count, "N", any_count, plain,
-        "Idle connections to the origin kept per core"),
-    limit!("origin-connections-max", origin_connections_max, Count, "N", one_or_more, plain,
-        "Connections to the origin per core; more requests wait in a queue"),
+    limit!(
+        "connections-max",
+        connections_max,
+        Count,
+        "N",
+        one_or_more,
+        plain,
+        "Connections of clients per core; more are answered 503"
+    ),
+    limit!(
+        "connections-per-client-max",
+        connections_per_client_max,
+        Count,
+        "N",
+        any_count,
+        plain,
+        "Connections of one client address over all cores; more are closed; 0: no limit"
+    ),
+    limit!(
+        "request-head-bytes-max",
+        request_head_bytes_max,
+        Text,
+        "SIZE",
+        head_size,
+        usize_size_text,
+        "Size of one request's line and headers; more is answered 431 (414 for the line alone)"
+    ),
+    limit!(
+        "request-body-bytes-max",
+        request_body_bytes_max,
+        Text,
+        "SIZE",
+        parse_size,
+        size_text,
+        "Size of one request's body; more is answered 413"
+    ),
+    limit!(
+        "request-head-time-max",
+        request_head_time_max,
+        Text,
+        "TIME",
+        some_time,
+        duration_text,
+        "Time for a request's head to arrive once its first byte has; more is answered 408"
+    ),
+    limit!(
+        "idle-time-max",
+        idle_time_max,
+        Text,
+        "TIME",
+        some_time,
+        duration_text,
+        "Time that a kept-alive connection may idle between requests"
+    ),
+    limit!(
+        "send-stall-max",
+        send_stall_max,
+        Text,
+        "TIME",
+        some_time,
+        duration_text,
+        "Time that a response may make no progress before it is cut"
+    ),
+    limit!(
+        "response-head-bytes-max",
+        response_head_bytes_max,
+        Text,
+        "SIZE",
+        head_size,
+        usize_size_text,
+        "Size of the head of the origin's response; more is answered 502"
+    ),
+    limit!(
+        "origin-connect-time-max",
+        origin_connect_time_max,
+        Text,
+        "TIME",
+        some_time,
+        duration_text,
+        "Time to connect to the origin"
+    ),
+    limit!(
+        "origin-first-byte-time-max",
+        origin_first_byte_time_max,
+        Text,
+        "TIME",
+        some_time,
+        duration_text,
+        "Time from the request to the origin to the first byte of its answer"
+    ),
+    limit!(
+        "origin-between-bytes-time-max",
+        origin_between_bytes_time_max,
+        Text,
+        "TIME",
+        some_time,
+        duration_text,
+        "Time between two reads of the origin's body"
+    ),
+    limit!(
+        "origin-idle-connections-max",
+        origin_idle_connections_max,
+        Count,
+        "N",
+        any_count,
+        plain,
+        "Idle connections to the origin kept per core"
+    ),
+    limit!(
+        "origin-connections-max",
+        origin_connections_max,
+        Count,
+        "N",
+        one_or_more,
+        plain,
+        "Connections to the origin per core; more requests wait in a queue"
+    ),
 ];
 
 /// The setting with this key, and its place in [`SETTINGS`].
@@ -411,11 +503,15 @@ fn parse_address(text: &str, usual_port: u16) -> Result<SocketAddr, String> {
     if let Ok(ip) = text.parse::<IpAddr>() {
         return Err(format!("no port: {right}; perhaps {}", SocketAddr::new(ip, usual_port)));
     }
-    if let Some(port) = text.strip_prefix(':').unwrap_or(text).parse::<u16>().ok().filter(|_| !text.is_empty()) {
+    if let Some(port) =
+        text.strip_prefix(':').unwrap_or(text).parse::<u16>().ok().filter(|_| !text.is_empty())
+    {
         return Err(format!("no IP address: {right}; perhaps 127.0.0.1:{port}"));
     }
     if let Some(port) = text.strip_prefix("localhost:") {
-        return Err(format!("a name is not taken, since it may mean several: {right}; perhaps 127.0.0.1:{port}"));
+        return Err(format!(
+            "a name is not taken, since it may mean several: {right}; perhaps 127.0.0.1:{port}"
+        ));
     }
     Err(right)
 }
@@ -444,34 +540,6 @@ fn parse_memory(text: &str) -> Result<u64, String> {
         0 => Err("the store needs some memory, for instance 256MiB".to_owned()),
         bytes => Ok(bytes),
     }
-}
-
-/// `0,1` or `0-3` or both, each once.
-fn parse_cores(text: &str) -> Result<Vec<usize>, String> {
-    /// More processors than Linux numbers (CONFIG_NR_CPUS is at most 8192).
-    const CORE_MAX: usize = 8191;
-    const RIGHT: &str = "cores are numbers from 0 with commas and dashes between them, for instance 0,1 or 0-3";
-    let number = |text: &str| match text.trim().parse::<usize>() {
-        Ok(core) if core <= CORE_MAX => Ok(core),
-        _ => Err(format!("`{text}` is no core: {RIGHT}")),
-    };
-    let mut cores = Vec::new();
-    for part in list(text) {
-        let (first, last) = match part.split_once('-') {
-            Some((first, last)) => (number(first)?, number(last)?),
-            None => (number(part)?, number(part)?),
-        };
-        if first > last {
-            return Err(format!("`{part}` runs backwards: {RIGHT}"));
-        }
-        for core in first..=last {
-            if cores.contains(&core) {
-                return Err(format!("core {core} is named twice"));
-            }
-            cores.push(core);
-        }
-    }
-    if cores.is_empty() { Err(RIGHT.to_owned()) } else { Ok(cores) }
 }
 
 fn list(text: &str) -> impl Iterator<Item = &str> {
@@ -597,15 +665,6 @@ mod tests {
         ] {
             let error = parse_address(wrong, 8080).expect_err(wrong);
             assert!(error.contains(says), "{wrong}: {error}");
-        }
-    }
-
-    #[test]
-    fn core_lists() {
-        assert_eq!(parse_cores("0,1"), Ok(vec![0, 1]));
-        assert_eq!(parse_cores("2-4,0"), Ok(vec![2, 3, 4, 0]));
-        for wrong in ["", "a", "1,1", "0-2,1", "3-1", "-1", "1-", "99999999", "0-99999999999"] {
-            assert!(parse_cores(wrong).is_err(), "{wrong}");
         }
     }
 

@@ -21,9 +21,9 @@ pub(crate) fn parse_size(text: &str) -> Result<u64, String> {
     const RIGHT: &str = "a size is a whole number and B, KiB, MiB or GiB, for instance 256MiB";
     let (number, unit) = number_and_unit(text, RIGHT)?;
     let Some((_, bytes)) = SIZE_UNITS.iter().find(|(name, _)| *name == unit) else {
-        let near = SIZE_UNITS.iter().find(|(name, _)| {
-            unit.chars().next().is_some_and(|c| name.starts_with(c.to_ascii_uppercase()))
-        });
+        let near = SIZE_UNITS
+            .iter()
+            .find(|(name, _)| unit.chars().next().is_some_and(|c| name.starts_with(c.to_ascii_uppercase())));
         return Err(match near {
             Some((name, _)) => format!("unknown unit `{unit}`: {RIGHT}; perhaps {number}{name}"),
             None if unit.is_empty() => format!("no unit: {RIGHT}; perhaps {number}MiB"),

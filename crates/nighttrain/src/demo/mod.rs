@@ -129,12 +129,18 @@ impl Prepared {
         let text = |name| request.get(name).and_then(|value: &HeaderValue| value.to_str().ok());
         if let Some(tags) = text(header::IF_NONE_MATCH) {
             let ours = self.etag.to_str().unwrap_or_default();
-            return tags.split(',').map(str::trim).any(|tag| tag == "*" || tag.trim_start_matches("W/") == ours);
+            return tags
+                .split(',')
+                .map(str::trim)
+                .any(|tag| tag == "*" || tag.trim_start_matches("W/") == ours);
         }
-        text(header::IF_MODIFIED_SINCE).and_then(|date| httpdate::parse_http_date(date).ok()).is_some_and(|held| {
-            // An HTTP date has no fraction of a second; what we hold has.
-            self.modified.duration_since(held).is_ok_and(|later| later < Duration::from_secs(1)) || held > self.modified
-        })
+        text(header::IF_MODIFIED_SINCE).and_then(|date| httpdate::parse_http_date(date).ok()).is_some_and(
+            |held| {
+                // An HTTP date has no fraction of a second; what we hold has.
+                self.modified.duration_since(held).is_ok_and(|later| later < Duration::from_secs(1))
+                    || held > self.modified
+            },
+        )
     }
 }
 
@@ -267,7 +273,8 @@ mod tests {
     #[test]
     fn each_visitor_has_a_berth_and_keeps_it() {
         let address = start().expect("a free port");
-        let cookie = |answer: &_| field(answer, "set-cookie").split(';').next().unwrap_or_default().to_owned();
+        let cookie =
+            |answer: &_| field(answer, "set-cookie").split(';').next().unwrap_or_default().to_owned();
         let first = ask(address, pages::BERTH, &[]);
         let second = ask(address, pages::BERTH, &[]);
         assert!(field(&first, "cache-control").contains("private"));

@@ -47,7 +47,8 @@ pub(super) fn all() -> Vec<Page> {
         cache_control: "public, max-age=300",
         body: html(title, main).into(),
     };
-    let picture = |path, content_type, body| Page { path, content_type, cache_control: "public, max-age=3600", body };
+    let picture =
+        |path, content_type, body| Page { path, content_type, cache_control: "public, max-age=3600", body };
     vec![
         page("/", "The night train to Amsterdam", HOME),
         page("/timetable", "Timetable", &timetable()),
@@ -95,7 +96,9 @@ pub(super) fn guards_log() -> Vec<String> {
     let (head, foot) = frame("The guard's log");
     let entries = STOPS.iter().map(|(name, arrival, departure, _)| {
         let time = if departure.is_empty() { arrival } else { departure };
-        format!("<p><strong>{time}</strong> {name}. Doors closed, lamps green, all berths accounted for.</p>\n")
+        format!(
+            "<p><strong>{time}</strong> {name}. Doors closed, lamps green, all berths accounted for.</p>\n"
+        )
     });
     let opening = "<p>The site sends this page a piece at a time and does not say how long it will be. The first \
                    visitor sees it arrive; everyone after gets it whole, from memory.</p>\n";

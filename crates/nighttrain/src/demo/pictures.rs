@@ -15,7 +15,10 @@ pub(super) fn train() -> String {
             // Who sleeps has the lamp off.
             let colour = if (car * 5 + window) % 4 == 2 { "#181d2a" } else { "#ffc857" };
             let x = x + 8 + window * 17;
-            _ = write!(cars, "<rect x=\"{x}\" y=\"38\" width=\"12\" height=\"14\" rx=\"2\" fill=\"{colour}\"/>");
+            _ = write!(
+                cars,
+                "<rect x=\"{x}\" y=\"38\" width=\"12\" height=\"14\" rx=\"2\" fill=\"{colour}\"/>"
+            );
         }
         for wheel in [x + 18, x + 80] {
             _ = write!(cars, "<circle cx=\"{wheel}\" cy=\"74\" r=\"6\" fill=\"#a3abc2\"/>");
