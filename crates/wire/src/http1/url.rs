@@ -19,26 +19,14 @@ pub struct Authority<'a> {
 impl<'a> Authority<'a> {
     /// Reads `host[:port]`. User names (`user@host`) are refused (RFC 9110 §4.2.4).
     pub fn parse(bytes: &'a [u8]) -> Option<Self> {
-        let host_len = if bytes.first() == Some(&b'[') {
-            let len = bytes.iter().position(|&b| b == b']')? + 1;
-            let inside = &bytes[1..len - 1];
-            if inside.is_empty() || !inside.iter().all(|b| b.is_ascii_hexdigit() || matches!(b, b':' | b'.'))
-            {
-                return None;
-            }
-            len
-        } else {
-            bytes.iter().position(|&b| !is_name_byte(b)).unwrap_or(bytes.len())
-        };
-        let (host, rest) = bytes.split_at(host_len);
-        let port = match rest {
-            [] => None,
-            [b':', ..] if host.is_empty() => return None,
-            [b':'] => None,
-            [b':', digits @ ..] => Some(parse_port(digits)?),
-            _ => return None,
-        };
+        let (host, port) = split(bytes)?;
         Some(Self { host: std::str::from_utf8(host).ok()?, port })
+    }
+
+    /// Whether [`parse`](Self::parse) would read it.
+    #[inline]
+    pub fn is_valid(bytes: &[u8]) -> bool {
+        bytes.iter().all(|&b| NAME_BYTE[b as usize]) || split(bytes).is_some()
     }
 
     /// Appends the normal form: lower case, without the port if it is `default_port` (80 for http). A `:` before
@@ -55,9 +43,36 @@ impl<'a> Authority<'a> {
 }
 
 /// Bytes of a host name or IPv4 address.
-#[inline]
-fn is_name_byte(b: u8) -> bool {
-    b.is_ascii_alphanumeric() || matches!(b, b'-' | b'.' | b'_' | b'~')
+static NAME_BYTE: [bool; 256] = {
+    let mut table = [false; 256];
+    let mut b = 0;
+    while b < 256 {
+        table[b] = (b as u8).is_ascii_alphanumeric() || matches!(b as u8, b'-' | b'.' | b'_' | b'~');
+        b += 1;
+    }
+    table
+};
+
+/// Host (ASCII) and port.
+fn split(bytes: &[u8]) -> Option<(&[u8], Option<u16>)> {
+    let host_len = if bytes.first() == Some(&b'[') {
+        let len = bytes.iter().position(|&b| b == b']')? + 1;
+        let inside = &bytes[1..len - 1];
+        if inside.is_empty() || !inside.iter().all(|b| b.is_ascii_hexdigit() || matches!(b, b':' | b'.')) {
+            return None;
+        }
+        len
+    } else {
+        bytes.iter().position(|&b| !NAME_BYTE[b as usize]).unwrap_or(bytes.len())
+    };
+    let (host, rest) = bytes.split_at(host_len);
+    match rest {
+        [] => Some((host, None)),
+        [b':', ..] if host.is_empty() => None,
+        [b':'] => Some((host, None)),
+        [b':', digits @ ..] => Some((host, Some(parse_port(digits)?))),
+        _ => None,
+    }
 }
 
 fn parse_port(digits: &[u8]) -> Option<u16> {
