@@ -1,2 +1,3 @@
 //! The HTTP accelerator.
 pub mod config;
+pub mod error_page;
