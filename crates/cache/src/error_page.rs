@@ -11,7 +11,7 @@ mod accept;
 mod words;
 
 pub use accept::Form;
-pub use words::{Fault, RETRY_AFTER_S, Side, Words};
+pub use words::{Fault, RETRY_AFTER_S, Rule, Side, Words};
 
 /// The style of a page: colours and sizes of the house (`look.md`), both themes, nothing from elsewhere.
 const STYLE: &str = include_str!("error_page/page.css");
@@ -34,7 +34,7 @@ pub struct Page {
 
 /// Makes the page for a fault. `request_id` is shown to the visitor; `accept` is the value of `Accept`, if the
 /// request had one and it could be read.
-pub fn render(fault: Fault<'_>, request_id: &str, accept: Option<&[u8]>) -> Page {
+pub fn render(fault: Fault, request_id: &str, accept: Option<&[u8]>) -> Page {
     let words = fault.words();
     let form = accept::choose(accept);
     let mut body = String::with_capacity(8 << 10);
@@ -94,18 +94,23 @@ fn side_in_words(side: Side) -> &'static str {
 
 /// The three stations of a request, each with how it fared.
 fn stations(side: Side) -> [(&'static str, &'static str, &'static str); 3] {
+    const ARRIVED: (&str, &str) = ("well", "arrived");
     const WELL: (&str, &str) = ("well", "works");
     const FAULT: (&str, &str) = ("fault", "the fault is here");
     const UNASKED: (&str, &str) = ("unasked", "was not asked");
     let (you, us, website) = match side {
         Side::Yours => (FAULT, WELL, UNASKED),
-        Side::Website => (WELL, WELL, FAULT),
-        Side::Accelerator => (WELL, FAULT, UNASKED),
+        Side::Website => (ARRIVED, WELL, FAULT),
+        Side::Accelerator => (ARRIVED, FAULT, UNASKED),
     };
-    [("Your request", you.0, you.1), ("This accelerator", us.0, us.1), ("The website’s server", website.0, website.1)]
+    [
+        ("Your request", you.0, you.1),
+        ("This accelerator", us.0, us.1),
+        ("The website’s server", website.0, website.1),
+    ]
 }
 
-fn html(out: &mut String, fault: &Fault<'_>, words: &Words, request_id: &str) {
+fn html(out: &mut String, fault: &Fault, words: &Words, request_id: &str) {
     let status = itoa::Buffer::new().format(words.status).to_owned();
     out.push_str("<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n<title>");
     push_html(out, &status);
@@ -125,7 +130,7 @@ fn html(out: &mut String, fault: &Fault<'_>, words: &Words, request_id: &str) {
     out.push_str("</p>\n");
     if let Some(rule) = fault.rule() {
         out.push_str("<p class=\"rule\">The rule: ");
-        push_html(out, rule);
+        push_html(out, &rule.to_string());
         out.push_str(".</p>\n");
     }
     out.push_str("<ol aria-label=\"Where it failed\">\n");
@@ -149,7 +154,7 @@ fn html(out: &mut String, fault: &Fault<'_>, words: &Words, request_id: &str) {
     out.push_str("</code></p>\n</footer>\n</body>\n</html>\n");
 }
 
-fn plain(out: &mut String, fault: &Fault<'_>, words: &Words, request_id: &str) {
+fn plain(out: &mut String, fault: &Fault, words: &Words, request_id: &str) {
     out.push_str(itoa::Buffer::new().format(words.status));
     out.push(' ');
     out.push_str(words::reason(words.status));
@@ -159,7 +164,7 @@ fn plain(out: &mut String, fault: &Fault<'_>, words: &Words, request_id: &str) {
     }
     if let Some(rule) = fault.rule() {
         out.push_str("The rule: ");
-        push_plain(out, rule);
+        push_plain(out, &rule.to_string());
         out.push_str(".\n");
     }
     for line in [
@@ -181,16 +186,17 @@ fn plain(out: &mut String, fault: &Fault<'_>, words: &Words, request_id: &str) {
 
 /// RFC 9457 §3, with members of our own: `code`, `side`, `rule`, `advice`, `operator_advice`, `request_id`.
 /// `type` is left out: it means `about:blank`, and then `title` should be the status's phrase (§4.2.1).
-fn json(out: &mut String, fault: &Fault<'_>, words: &Words, request_id: &str) {
+fn json(out: &mut String, fault: &Fault, words: &Words, request_id: &str) {
     out.push_str("{\"status\":");
     out.push_str(itoa::Buffer::new().format(words.status));
+    let rule = fault.rule().map(|rule| rule.to_string());
     let members = [
         ("title", Some(words::reason(words.status))),
         ("detail", Some(words.what)),
         ("code", Some(words.code)),
         ("side", Some(words.side.name())),
         ("summary", Some(words.title)),
-        ("rule", fault.rule()),
+        ("rule", rule.as_deref()),
         ("advice", Some(words.visitor)),
         ("operator_advice", Some(words.operator)),
         ("request_id", Some(request_id)),

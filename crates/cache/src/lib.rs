@@ -1,3 +1,4 @@
 //! The HTTP accelerator.
 pub mod config;
 pub mod error_page;
+pub mod policy;

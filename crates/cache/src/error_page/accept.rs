@@ -70,7 +70,8 @@ fn weight_of(accept: &[u8], form: Form) -> Option<(u16, u8)> {
             0
         } else if left.eq_ignore_ascii_case(kind.as_bytes()) && right == b"*" {
             1
-        } else if left.eq_ignore_ascii_case(kind.as_bytes()) && right.eq_ignore_ascii_case(subtype.as_bytes()) {
+        } else if left.eq_ignore_ascii_case(kind.as_bytes()) && right.eq_ignore_ascii_case(subtype.as_bytes())
+        {
             2
         } else {
             continue;

@@ -1,6 +1,35 @@
 //! What can go wrong in one exchange, and the words for it: one table, so that every failure has its status, its
 //! side and its advice, and a new one cannot be added without them.
 
+use std::fmt;
+
+use wire::http1::{
+    framing::{BodyError, BodyRule, FramingError},
+    head::{HeadError, HeadRule},
+};
+
+/// The rule of HTTP that a message broke. It displays as plain words with the RFC's section.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Rule {
+    /// A rule for the first line and the headers.
+    Head(HeadRule),
+    /// A rule for where the body ends.
+    Framing(FramingError),
+    /// A rule for the body itself.
+    Body(BodyRule),
+}
+
+impl fmt::Display for Rule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Rule::Head(rule) => write!(f, "{rule} ({})", rule.section()),
+            // Its own words name the section.
+            Rule::Framing(rule) => rule.fmt(f),
+            Rule::Body(rule) => write!(f, "{rule} ({})", rule.section()),
+        }
+    }
+}
+
 /// Whose side the fault is on, as the visitor sees it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Side {
@@ -23,10 +52,10 @@ impl Side {
     }
 }
 
-/// What went wrong. A rule that a request broke is given in words (the `Display` of the parser's error).
+/// What went wrong.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-pub enum Fault<'a> {
+pub enum Fault {
     /// The origin's name has no address.
     OriginUnresolved,
     /// The origin refused the connection.
@@ -38,13 +67,13 @@ pub enum Fault<'a> {
     /// The origin did not begin its answer within `origin_first_byte_time_max`.
     OriginStalled,
     /// What the origin sent is not HTTP, or is ambiguous.
-    OriginInvalid(&'a str),
+    OriginInvalid(Rule),
     /// The head of the origin's answer is larger than `response_head_bytes_max`.
     OriginHeadTooLarge,
     /// The origin closed the connection before it had answered.
     OriginClosedEarly,
     /// The request breaks a rule of HTTP.
-    BadRequest(&'a str),
+    BadRequest(Rule),
     /// The request's head is larger than `request_head_bytes_max`.
     HeadTooLarge,
     /// The request's first line is too long.
@@ -104,18 +133,18 @@ const RETRY: &str = "Reload the page in a minute. If it keeps failing, tell the 
 const NOT_YOUR_DOING: &str = "A browser does not normally send this, so something between you and this server may \
                               have changed the request. Reload the page; if it stays, try another network or browser.";
 
-impl<'a> Fault<'a> {
+impl Fault {
     /// Every kind of fault once, for tests and for the list of counters.
-    pub const ALL: [Fault<'static>; 24] = [
+    pub const ALL: [Fault; 24] = [
         Fault::OriginUnresolved,
         Fault::OriginRefused,
         Fault::OriginReset,
         Fault::OriginConnectTimeout,
         Fault::OriginStalled,
-        Fault::OriginInvalid("the status is not three digits from 100"),
+        Fault::OriginInvalid(Rule::Head(HeadRule::StatusCode)),
         Fault::OriginHeadTooLarge,
         Fault::OriginClosedEarly,
-        Fault::BadRequest("a line ends in LF without CR"),
+        Fault::BadRequest(Rule::Head(HeadRule::BareLf)),
         Fault::HeadTooLarge,
         Fault::UriTooLong,
         Fault::BodyTooLarge,
@@ -134,11 +163,27 @@ impl<'a> Fault<'a> {
     ];
 
     /// The rule that was broken, where the fault is about one.
-    pub const fn rule(&self) -> Option<&'a str> {
+    pub const fn rule(&self) -> Option<Rule> {
         match self {
-            Fault::OriginInvalid(rule) | Fault::BadRequest(rule) => Some(rule),
+            Fault::OriginInvalid(rule) | Fault::BadRequest(rule) => Some(*rule),
             _ => None,
         }
+    }
+
+    /// The fault of an origin whose answer's head was refused.
+    pub const fn of_origin_head(error: &HeadError) -> Fault {
+        match error.rule {
+            HeadRule::LineTooLong | HeadRule::HeadersTooLarge | HeadRule::TooManyHeaders => {
+                Fault::OriginHeadTooLarge
+            }
+            rule => Fault::OriginInvalid(Rule::Head(rule)),
+        }
+    }
+
+    /// The fault of an origin whose answer's body has no certain end, or breaks a rule before a byte of it was sent
+    /// on.
+    pub const fn of_origin_framing(error: FramingError) -> Fault {
+        Fault::OriginInvalid(Rule::Framing(error))
     }
 
     /// The status code (RFC 9110 §15, RFC 6585).
@@ -235,7 +280,7 @@ impl<'a> Fault<'a> {
                 what: "The request was refused before it reached the website, because servers could understand it in \
                        different ways.",
                 visitor: NOT_YOUR_DOING,
-                operator: "If you wrote the program that sent the request, the rule above says what to change.",
+                operator: "The rule above says what to change.",
             },
             Fault::HeadTooLarge => Words {
                 status: 431,
@@ -379,6 +424,36 @@ impl<'a> Fault<'a> {
                 operator: "Nothing, if you are restarting it.",
             },
         }
+    }
+}
+
+/// A request's head that was refused.
+impl From<&HeadError> for Fault {
+    fn from(error: &HeadError) -> Self {
+        match error.rule {
+            HeadRule::LineTooLong => Fault::UriTooLong,
+            HeadRule::HeadersTooLarge | HeadRule::TooManyHeaders => Fault::HeadTooLarge,
+            HeadRule::UnsupportedVersion => Fault::UnsupportedVersion,
+            rule => Fault::BadRequest(Rule::Head(rule)),
+        }
+    }
+}
+
+/// A request whose body's end is not certain.
+impl From<FramingError> for Fault {
+    fn from(error: FramingError) -> Self {
+        match error {
+            // RFC 9112 §6.1.
+            FramingError::UnsupportedCoding => Fault::TransferCodingNotImplemented,
+            error => Fault::BadRequest(Rule::Framing(error)),
+        }
+    }
+}
+
+/// A request's body that was refused.
+impl From<&BodyError> for Fault {
+    fn from(error: &BodyError) -> Self {
+        Fault::BadRequest(Rule::Body(error.rule))
     }
 }
 
