@@ -2,3 +2,4 @@
 pub mod config;
 pub mod error_page;
 pub mod policy;
+pub mod response_head;
