@@ -1,4 +1,9 @@
 //! Listeners share a port among cores and with nobody else.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "what goes wrong in a test's own helpers fails the test"
+)]
 
 use std::{
     io::{self, ErrorKind},

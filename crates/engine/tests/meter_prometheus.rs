@@ -1,4 +1,5 @@
 //! What a scrape gets, and what the program prints.
+#![allow(clippy::unwrap_used, reason = "what goes wrong in a test's own helpers fails the test")]
 
 use std::sync::Arc;
 
