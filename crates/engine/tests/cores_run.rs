@@ -171,6 +171,50 @@ fn a_panic_of_the_main_future_is_named_and_stops_the_others() {
     expect_panic(cores.join().unwrap_err(), "panics-1", "invariant 7 is broken");
 }
 
+/// The part of `make` before the first await is our code too.
+#[test]
+fn a_panic_while_the_main_future_is_made_is_no_different() {
+    let cores = Cores::start(config("making", 2), |context| {
+        assert_ne!(context.index, 0, "made badly");
+        std::future::pending::<()>()
+    })
+    .unwrap();
+    let CoreFailure::Panicked { core, message } = cores.join().unwrap_err() else { panic!("not a panic") };
+    assert_eq!(core, "making-0");
+    assert!(message.contains("made badly"), "{message}");
+}
+
+/// One loop fails while another does not let go: whoever waits must still hear of the failure.
+#[test]
+fn a_failure_is_told_although_another_core_is_stuck() {
+    let release = Arc::new(AtomicBool::new(false));
+    let released = Arc::clone(&release);
+    let (say, said) = mpsc::channel();
+    let (stuck, is_stuck) = mpsc::sync_channel(1);
+    std::thread::spawn(move || {
+        let parts = vec![None, Some(is_stuck)];
+        let cores =
+            Cores::start_each(config("both", 2), parts, move |_, is_stuck: Option<mpsc::Receiver<()>>| {
+                let (released, stuck) = (Arc::clone(&released), stuck.clone());
+                async move {
+                    if let Some(is_stuck) = is_stuck {
+                        is_stuck.recv().unwrap();
+                        panic!("while the other is stuck");
+                    }
+                    stuck.send(()).unwrap();
+                    while !released.load(Ordering::Relaxed) {
+                        std::thread::sleep(Duration::from_millis(1));
+                    }
+                }
+            })
+            .unwrap();
+        say.send(cores.join()).unwrap();
+    });
+    let failure = said.recv_timeout(PATIENCE).expect("join waits for the stuck one").unwrap_err();
+    release.store(true, Ordering::Relaxed);
+    expect_panic(failure, "both-1", "while the other is stuck");
+}
+
 #[test]
 fn a_panic_of_a_spawned_task_stops_all_cores_too() {
     let mut cores = Cores::start(config("tasks", 2), |context| async move {
@@ -229,13 +273,16 @@ fn a_blocked_loop_is_seen_as_late() {
             // The timer is set when its task first runs.
             tokio::time::sleep(Duration::from_millis(50)).await;
             std::thread::sleep(Duration::from_millis(100));
-            tokio::time::sleep(Duration::from_millis(50)).await;
+            // What was due in the first 10 ms of that is at least 90 ms late. The loop's own task notes it.
+            while context.lateness.read().max() < 90_000_000 {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
             say.send(()).unwrap();
             context.shutdown.requested().await;
         }
     })
     .unwrap();
-    said.recv().unwrap();
+    said.recv_timeout(PATIENCE).expect("a stall of 100 ms is not seen");
     let mut registry = Registry::new();
     registry.register(cores.lateness());
     let rows = registry.snapshot().rows();
@@ -249,9 +296,8 @@ fn a_blocked_loop_is_seen_as_late() {
         assert_eq!(labels[..2], [("server", "late".to_owned()), ("core", "0".to_owned())]);
         *value
     };
-    // The loop slept for 100 ms; what was due in its first 10 ms was 90 ms late at least.
     assert!(row("loop_lateness_seconds", Some("1")) >= 0.090);
-    assert!(row("loop_lateness_seconds_count", None) >= 15.0, "the missed ones count too");
+    assert!(row("loop_lateness_seconds_count", None) >= 9.0, "the missed ones count too");
     assert!(row("loop_stalls_total", None) >= 1.0);
     assert!(row("loop_stalled_microseconds_total", None) >= 90_000.0);
 }
@@ -267,4 +313,11 @@ fn the_clocks_agree_with_the_standard_library() {
     assert!(s >= (before - coarse).as_secs() && s <= after.as_secs());
     let (first, then, second) = (clock::monotonic_ns(), clock::now(), clock::monotonic_ns());
     assert!(first <= second && then <= clock::now());
+    let ms = clock::monotonic_ms();
+    let fine = clock::monotonic_ns() / 1_000_000;
+    assert!(
+        (fine.saturating_sub(1_000)..=fine).contains(&ms),
+        "{ms} ms by the coarse clock, {fine} by the fine one"
+    );
+    assert!(clock::now_system() >= std::time::UNIX_EPOCH + before);
 }
