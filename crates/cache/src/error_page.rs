@@ -78,7 +78,7 @@ const fn headers(status: u16) -> &'static str {
 
 const fn operator_heading(side: Side) -> &'static str {
     match side {
-        Side::Yours => "If you wrote the program that asked",
+        Side::Yours => "If you run the website, or wrote the program that asked",
         Side::Website => "If you run the website",
         Side::Accelerator => "If you run this accelerator",
     }
