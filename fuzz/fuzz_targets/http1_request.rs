@@ -1,4 +1,4 @@
-//! A request's head: agrees with the slow twin, and with itself at a prefix that the fuzzer chooses; what is
+//! A request's head: agrees with the slow twin, and with itself at a prefix and under limits that the fuzzer chooses; what is
 //! accepted can be framed or refused without a panic.
 #![no_main]
 
@@ -13,9 +13,16 @@ use wire::http1::{
     head::{HeadLimits, HeadRule, HeaderSlots, Progress, parse_request},
 };
 
-fuzz_target!(|input: (u16, &[u8])| {
-    let (cut, text) = input;
-    let (mut slots, limits) = (HeaderSlots::new(), HeadLimits::default());
+fuzz_target!(|input: (u16, u8, u8, &[u8])| {
+    let (cut, line, head, text) = input;
+    let (mut slots, mut limits) = (HeaderSlots::new(), HeadLimits::default());
+    // 255 stands for no limit that matters.
+    if line < 255 {
+        limits.line_bytes_max = line.into();
+    }
+    if head < 255 {
+        limits.head_bytes_max = usize::from(head) * 2;
+    }
     let whole = drive::request(text, &mut slots, &limits);
     match (&whole, naive::request(text)) {
         (Ok(Some(real)), Naive::Complete(naive)) => assert_eq!(real, &naive),

@@ -1,4 +1,4 @@
-//! A response's head: agrees with the slow twin, and with itself at a prefix that the fuzzer chooses.
+//! A response's head: agrees with the slow twin, and with itself at a prefix and under limits that the fuzzer chooses.
 #![no_main]
 
 #[path = "../../crates/wire/tests/naive/mod.rs"]
@@ -11,9 +11,16 @@ use wire::http1::{
     head::{HeadLimits, HeadRule, HeaderSlots, Progress, parse_response},
 };
 
-fuzz_target!(|input: (u16, &[u8])| {
-    let (cut, text) = input;
-    let (mut slots, limits) = (HeaderSlots::new(), HeadLimits::default());
+fuzz_target!(|input: (u16, u8, u8, &[u8])| {
+    let (cut, line, head, text) = input;
+    let (mut slots, mut limits) = (HeaderSlots::new(), HeadLimits::default());
+    // 255 stands for no limit that matters.
+    if line < 255 {
+        limits.line_bytes_max = line.into();
+    }
+    if head < 255 {
+        limits.head_bytes_max = usize::from(head) * 2;
+    }
     let whole = drive::response(text, &mut slots, &limits);
     match (&whole, naive::response(text)) {
         (Ok(Some(real)), Naive::Complete(naive)) => assert_eq!(real, &naive),

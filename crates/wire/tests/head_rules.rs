@@ -261,6 +261,24 @@ fn limits_hold_to_the_byte_and_are_told_apart() {
     let long = format!("GET /{}", "a".repeat(1 << 20));
     let error = drive::request(long.as_bytes(), &mut HeaderSlots::new(), &HeadLimits::default());
     assert_eq!(error, Err(HeadError { rule: HeadRule::LineTooLong, at: 8192 }));
+    // That is said as soon as it is certain, not when the head is full.
+    let error = drive::request(&long.as_bytes()[..8193], &mut HeaderSlots::new(), &HeadLimits::default());
+    assert_eq!(error, Err(HeadError { rule: HeadRule::LineTooLong, at: 8192 }));
+    assert_eq!(
+        drive::request(&long.as_bytes()[..8192], &mut HeaderSlots::new(), &HeadLimits::default()),
+        Ok(None)
+    );
+    // Where the line breaks two rules, the first one counts, however much has arrived (found by proptest).
+    let limits = HeadLimits { line_bytes_max: 15, head_bytes_max: 100 };
+    for text in [
+        &b"HTTP/1.1 200 abc\nX: \r\n"[..],
+        b"HTTP/1.1 200 abc",
+        b"HTTP/1.1 200 abc\r\n",
+        b"HTTP/1.1 200 abc\n",
+    ] {
+        let error = drive::response(text, &mut HeaderSlots::new(), &limits);
+        assert_eq!(error, Err(HeadError { rule: HeadRule::LineTooLong, at: 15 }), "{}", text.escape_ascii());
+    }
     // Status lines too.
     let limits = HeadLimits { line_bytes_max: 14, head_bytes_max: 100 };
     let error = drive::response(b"HTTP/1.1 200 OK\r\n\r\n", &mut HeaderSlots::new(), &limits);

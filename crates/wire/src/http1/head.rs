@@ -340,10 +340,10 @@ fn response_parts<'b>(
 
 /// The bytes end before the head does: more are needed, unless a limit is reached already.
 fn unfinished<T>(window: &[u8], bytes: &[u8], limits: &HeadLimits) -> Outcome<T> {
-    let line_may_be_too_long = bytes.len() > limits.line_bytes_max
-        && memchr::memchr(b'\n', &bytes[..bytes.len().min(limits.line_bytes_max + 2)]).is_none();
+    let line_is_too_long = bytes.len() > limits.line_bytes_max
+        && memchr::memchr2(b'\r', b'\n', &bytes[..=limits.line_bytes_max]).is_none();
     let head_is_too_long = window.len() >= limits.head_bytes_max.min(HEAD_BYTES_CAP);
-    if line_may_be_too_long || head_is_too_long { Outcome::Suspect } else { Outcome::NeedMore }
+    if line_is_too_long || head_is_too_long { Outcome::Suspect } else { Outcome::NeedMore }
 }
 
 /// Whether all bytes of a target may stand in one, where `httparse` has ruled out controls and spaces: none is
@@ -383,6 +383,30 @@ fn explain<T>(kind: Kind, buf: &[u8], window: &[u8], limits: &HeadLimits) -> Res
         Verdict::Sound => {
             debug_assert!(false, "httparse refuses what strict accepts: {}", buf.escape_ascii());
             Err(HeadError { rule: HeadRule::Unclassified, at: 0 })
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Every byte at every place of targets of every length up to three words.
+    #[test]
+    fn target_bytes_are_judged_as_by_the_twin() {
+        for len in 1..=25 {
+            for at in 0..len {
+                // httparse has ruled out controls and spaces.
+                for byte in (b'!'..=b'~').chain(0x80..=0xff) {
+                    let mut target = vec![b'/'; len];
+                    target[at] = byte;
+                    assert_eq!(
+                        target_bytes_are_sound(&target),
+                        is_target_byte(byte),
+                        "{byte:#x} at {at} of {len}"
+                    );
+                }
+            }
         }
     }
 }
