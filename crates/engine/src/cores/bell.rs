@@ -51,7 +51,9 @@ impl Bell {
     #[must_use]
     pub fn must_wake(&self) -> bool {
         fence(Ordering::SeqCst);
-        // The plain load first: a receiver that is awake costs no write to its line.
-        self.asleep.load(Ordering::Relaxed) && self.asleep.swap(false, Ordering::Relaxed)
+        // The plain load first: a receiver that is awake costs no write to its line. Compare and exchange rather than
+        // swap: a sender that comes too late must leave no store behind.
+        self.asleep.load(Ordering::Relaxed)
+            && self.asleep.compare_exchange(true, false, Ordering::Relaxed, Ordering::Relaxed).is_ok()
     }
 }

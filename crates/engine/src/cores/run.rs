@@ -51,7 +51,10 @@ pub struct CoresConfig {
     pub cores: Vec<usize>,
     /// Threads are called `NAME-INDEX`; Linux shows the first 15 bytes.
     pub name: &'static str,
-    /// Tasks that a loop polls before it looks for new events although tasks are ready. See [`Self::default`].
+    /// Tasks that a loop polls before it looks for new events although tasks are ready. 61 by default, which is
+    /// tokio's own: with 64 and 1,000 connections of 1 KiB answers, 256 and 1,024 spent 1–4% less processor time a
+    /// request (within the noise of that machine), but a loop that is flooded then leaves its timers and what is
+    /// fresh waiting for 256 or 1,024 tasks (≈ 2 and 7 ms at 7 µs a request) instead of 0.4 ms.
     pub event_interval: u32,
 }
 
@@ -345,7 +348,9 @@ impl Cores {
             let (make, control) = (Arc::clone(&make), Arc::clone(&control));
             let (say_ready, say_done, event_interval) =
                 (say_ready.clone(), say_done.clone(), config.event_interval);
+            let name = core.clone();
             let thread = std::thread::Builder::new().name(core.clone()).spawn(move || {
+                watch_for_panics(name, &control);
                 let (context, runtime) = match prepare(context, &control, event_interval) {
                     Ok(prepared) => prepared,
                     Err(error) => return drop(say_ready.send(Err(error))),
@@ -369,7 +374,7 @@ impl Cores {
             outcome?;
         }
         for gate in gates {
-            // A thread that had died by now would have closed `ready` without a word; `join` will tell.
+            // A thread that has died by now has panicked, which cuts the others and which `join` tells.
             let _ = gate.send(());
         }
         let lateness = Arc::new(Latenesses { server: config.name, cores: lateness });
@@ -397,7 +402,8 @@ impl Cores {
         self.control.failure.get().map_or(Ok(Drained { cut }), |failure| Err(failure.clone()))
     }
 
-    /// Waits until every core has ended by itself, by [`Self::drain`], or by a failure. Blocks.
+    /// Waits until every core has ended by itself, by [`Self::drain`], or by a failure. Blocks. After a failure the
+    /// others, which are cut, are not waited for longer than two seconds.
     ///
     /// # Errors
     /// [`CoreFailure`]: the first core that failed or panicked.
@@ -431,8 +437,11 @@ impl Cores {
 
     /// Joins the threads that end within `timeout`.
     fn wait(&mut self, timeout: Option<Duration>) {
-        let deadline = timeout.map(|timeout| clock::now() + timeout);
+        let mut deadline = timeout.map(|timeout| clock::now() + timeout);
         while self.running().next().is_some() {
+            if deadline.is_none() && self.control.failure.get().is_some() {
+                deadline = Some(clock::now() + CUT_GRACE * 2);
+            }
             let index = match deadline {
                 None => self.done.recv().ok(),
                 Some(deadline) => {
@@ -520,8 +529,6 @@ fn run<F>(
 ) where
     F: Future<Output: Outcome> + 'static,
 {
-    let core = control.core(index);
-    watch_for_panics(core.clone(), control);
     let ended = catch_unwind(AssertUnwindSafe(|| {
         let outcome = runtime.block_on(async {
             tokio::task::spawn_local(async move {
@@ -537,6 +544,7 @@ fn run<F>(
         runtime.shutdown_timeout(CUT_GRACE);
         outcome
     }));
+    let core = control.core(index);
     match ended {
         Ok(None) => {}
         Ok(Some(message)) => control.fail(CoreFailure::Failed { core, message }),

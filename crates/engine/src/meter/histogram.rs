@@ -83,10 +83,8 @@ impl Histogram {
         add(&self.sum, value);
         if value > self.max.load(Ordering::Relaxed) {
             self.max.store(value, Ordering::Relaxed);
-            if value > VALUE_MAX {
-                add(&self.beyond, 1);
-            }
-        } else if value > VALUE_MAX {
+        }
+        if value > VALUE_MAX {
             add(&self.beyond, 1);
         }
     }

@@ -113,7 +113,10 @@ impl Registry {
         self.sources.push(source);
     }
 
-    /// Asks all sources. Families of one name from several sources become one.
+    /// Asks all sources. Families of one name from several sources become one; their labels must tell them apart.
+    ///
+    /// # Panics
+    /// If two sources give one name different units.
     #[must_use]
     pub fn snapshot(&self) -> Snapshot {
         let mut said = Vec::new();
@@ -123,7 +126,10 @@ impl Registry {
         let mut families: Vec<Family> = Vec::with_capacity(said.len());
         for family in said {
             match families.iter_mut().find(|known| known.name == family.name) {
-                Some(known) => known.points.extend(family.points),
+                Some(known) => {
+                    assert_eq!(known.unit, family.unit, "{} in two units", family.name);
+                    known.points.extend(family.points);
+                }
                 None => families.push(family),
             }
         }

@@ -353,3 +353,230 @@ pub fn is_forbidden_in_trailers(name: &str) -> bool {
         None => ["www-authenticate", "retry-after"].iter().any(|n| n.eq_ignore_ascii_case(name)),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::http1::head::{HeadLimits, HeaderSlots, Progress, parse_request};
+
+    fn text(bytes: &[u8]) -> &str {
+        std::str::from_utf8(bytes).unwrap()
+    }
+
+    fn listed(value: &str) -> Vec<&str> {
+        list(value.as_bytes()).map(text).collect()
+    }
+
+    /// RFC 9110 §5.6.2.
+    #[test]
+    fn tokens_are_what_the_grammar_says() {
+        for b in 0..=255u8 {
+            let delimiter = b"\"(),/:;<=>?@[\\]{}".contains(&b);
+            assert_eq!(is_tchar(b), b.is_ascii_graphic() && !delimiter, "{b:#x}");
+        }
+        assert!(is_token(b"a-B_9") && !is_token(b"") && !is_token(b"a b"));
+    }
+
+    /// RFC 9110 §5.5.
+    #[test]
+    fn values_hold_no_controls() {
+        for b in 0..=255u8 {
+            assert_eq!(is_field_value_byte(b), b == b'\t' || !b.is_ascii_control(), "{b:#x}");
+        }
+    }
+
+    /// RFC 9110 §5.6.1: empty elements are ignored; §5.6.4: commas in quoted strings separate nothing.
+    #[test]
+    fn lists_are_split_at_commas_outside_quotes() {
+        assert_eq!(listed("foo , ,bar,charlie"), ["foo", "bar", "charlie"]);
+        assert_eq!(listed(""), [""; 0]);
+        assert_eq!(listed(" , \t,"), [""; 0]);
+        assert_eq!(listed("a=\"b,c\", d"), ["a=\"b,c\"", "d"]);
+        assert_eq!(listed("a=\"b\\\",c\", d"), ["a=\"b\\\",c\"", "d"]);
+        assert_eq!(listed("a=\"b, c"), ["a=\"b, c"]);
+        assert_eq!(listed("a\\,b"), ["a\\", "b"]);
+    }
+
+    /// RFC 9111 §5.2: names in any case, values as token or quoted string.
+    #[test]
+    fn directives_have_names_and_perhaps_values() {
+        let value = b"No-Store, max-age=60,s-maxage=\"61\", private=\"a, b\", x=, max-age =5, y= 6";
+        let all: Vec<_> = directives(value).map(|d| (text(d.name), d.value.map(text))).collect();
+        let expected = [
+            ("No-Store", None),
+            ("max-age", Some("60")),
+            ("s-maxage", Some("61")),
+            ("private", Some("a, b")),
+            ("x", Some("")),
+            ("max-age", Some("5")),
+            ("y", Some(" 6")),
+        ];
+        assert_eq!(all, expected);
+        let seconds: Vec<_> = directives(value).map(|d| d.seconds()).collect();
+        assert_eq!(seconds, [None, Some(60), Some(61), None, None, Some(5), None]);
+        assert!(directives(value).next().is_some_and(|d| d.is("no-store") && !d.is("no-cache")));
+    }
+
+    /// RFC 9111 §1.2.2: an overflow counts as 2^31.
+    #[test]
+    fn seconds_saturate() {
+        for (digits, seconds) in [
+            ("0", Some(0)),
+            ("0060", Some(60)),
+            ("2147483647", Some(2_147_483_647)),
+            ("2147483648", Some(DELTA_SECONDS_MAX)),
+            ("2147483649", Some(DELTA_SECONDS_MAX)),
+            ("18446744073709551616", Some(DELTA_SECONDS_MAX)),
+            ("99999999999999999999999999999999", Some(DELTA_SECONDS_MAX)),
+            ("", None),
+            ("-1", None),
+            ("+1", None),
+            ("1.5", None),
+            (" 1", None),
+            ("1s", None),
+        ] {
+            assert_eq!(delta_seconds(digits.as_bytes()), seconds, "{digits:?}");
+        }
+    }
+
+    /// RFC 9110 §8.8.3, with its table of comparisons in §8.8.3.2.
+    #[test]
+    fn entity_tags_compare_weakly_and_strongly() {
+        let tag = |value: &'static str| EntityTag::parse(value.as_bytes());
+        for (a, b, strong, weak) in [
+            ("W/\"1\"", "W/\"1\"", false, true),
+            ("W/\"1\"", "W/\"2\"", false, false),
+            ("W/\"1\"", "\"1\"", false, true),
+            ("\"1\"", "\"1\"", true, true),
+        ] {
+            let (Some(a), Some(b)) = (tag(a), tag(b)) else { panic!("{a} {b}") };
+            assert_eq!((a.strongly_equals(&b), a.weakly_equals(&b)), (strong, weak));
+            assert_eq!((b.strongly_equals(&a), b.weakly_equals(&a)), (strong, weak));
+        }
+        assert_eq!(tag("\"\""), Some(EntityTag { weak: false, opaque: b"" }));
+        assert_eq!(tag("W/\"a\\\""), Some(EntityTag { weak: true, opaque: b"a\\" }));
+        for malformed in
+            ["", "a", "\"a", "a\"", "w/\"a\"", "W\"a\"", "\"a b\"", "\"a\"b", "\"a\",\"b\"", "*", "\"\x7f\""]
+        {
+            assert_eq!(tag(malformed), None, "{malformed:?}");
+        }
+    }
+
+    /// RFC 9110 §13.1.2; what follows a malformed tag is not read.
+    #[test]
+    fn lists_of_entity_tags_end_at_the_first_malformed_one() {
+        let tags = |value: &'static str| -> Vec<&str> {
+            entity_tags(value.as_bytes()).map(|t| text(t.opaque)).collect()
+        };
+        assert_eq!(tags("\"xyzzy\", W/\"r2d2,x\" ,, \"c3piozzzz\""), ["xyzzy", "r2d2,x", "c3piozzzz"]);
+        assert_eq!(tags("\"a\\\", \"b\""), ["a\\", "b"]);
+        assert_eq!(tags("\"a\", b, \"c\""), ["a"]);
+        assert_eq!(tags("\"a\" \"b\", \"c\""), [""; 0]);
+        assert_eq!(tags("*"), [""; 0]);
+        assert!(is_any(b"*") && !is_any(b"\"*\"") && !is_any(b""));
+    }
+
+    /// RFC 9110 §14.1.2, with its examples.
+    #[test]
+    fn ranges_are_read_and_resolved() {
+        let of = |value: &'static str, len: u64| -> Option<Vec<Option<std::ops::Range<u64>>>> {
+            Some(byte_ranges(value.as_bytes())?.map(|range| range.of_len(len)).collect())
+        };
+        assert_eq!(of("bytes=0-499", 10_000), Some(vec![Some(0..500)]));
+        assert_eq!(of("bytes=-500", 10_000), Some(vec![Some(9500..10_000)]));
+        assert_eq!(of("BYTES=9500-", 10_000), Some(vec![Some(9500..10_000)]));
+        assert_eq!(of("bytes= 0-0 ,, -1\t", 10_000), Some(vec![Some(0..1), Some(9999..10_000)]));
+        assert_eq!(of("bytes=500-20000,10000-,5-5", 10_000), Some(vec![Some(500..10_000), None, Some(5..6)]));
+        assert_eq!(of("bytes=-20000", 10_000), Some(vec![Some(0..10_000)]));
+        assert_eq!(of("bytes=-0", 10_000), Some(vec![None]));
+        assert_eq!(of("bytes=0-", 0), Some(vec![None]));
+        assert_eq!(of("bytes=0-99999999999999999999", 10), Some(vec![Some(0..10)]));
+        assert_eq!(of("bytes=99999999999999999999-", 10), Some(vec![None]));
+        assert_eq!(of("bytes=0-18446744073709551615", u64::MAX), Some(vec![Some(0..u64::MAX)]));
+        let malformed =
+            ["", "bytes", "bytes=", "bytes=,", "bytes=-", "bytes=5-4", "bytes=0-1,x", "bytes=1", "bytes=a-b"];
+        for value in malformed.into_iter().chain([
+            "lines=0-1",
+            "bytes:0-1",
+            "bytes=0 - 1",
+            "bytes=0-1-2",
+            "bytes=+0-1",
+        ]) {
+            assert_eq!(of(value, 10), None, "{value:?}");
+        }
+    }
+
+    fn with_head<T>(version: &str, lines: &str, look: impl Fn(Version, &Headers<'_, '_>) -> T) -> T {
+        let text = format!("GET / {version}\r\nHost: a\r\n{lines}\r\n");
+        let (mut slots, limits) = (HeaderSlots::new(), HeadLimits::default());
+        match parse_request(text.as_bytes(), &mut slots, &limits) {
+            Ok(Progress::Complete((head, _))) => look(head.version, &head.headers),
+            other => panic!("{text:?}: {other:?}"),
+        }
+    }
+
+    /// RFC 9112 §9.3.
+    #[test]
+    fn connections_persist_by_version_and_option() {
+        for (version, lines, stays) in [
+            ("HTTP/1.1", "", true),
+            ("HTTP/1.1", "Connection: Close\r\n", false),
+            ("HTTP/1.1", "Connection: foo\r\nconnection: bar ,close\r\n", false),
+            ("HTTP/1.1", "Connection: keep-alive, close\r\n", false),
+            ("HTTP/1.1", "Connection: closed\r\n", true),
+            ("HTTP/1.0", "", false),
+            ("HTTP/1.0", "Connection: Keep-Alive\r\n", true),
+            ("HTTP/1.0", "Connection: keep-alive\r\nConnection: close\r\n", false),
+        ] {
+            assert_eq!(with_head(version, lines, persists), stays, "{version} {lines:?}");
+        }
+    }
+
+    /// RFC 9110 §7.6.1.
+    #[test]
+    fn fields_for_the_next_hop_are_told() {
+        let lines =
+            "Connection: X-Private, close\r\nconnection: cookie, host, cache-control, content-length\r\n";
+        for (name, hop) in [
+            ("connection", true),
+            ("Keep-Alive", true),
+            ("Proxy-Connection", true),
+            ("TE", true),
+            ("Transfer-Encoding", true),
+            ("Upgrade", true),
+            ("x-private", true),
+            ("Cookie", true),
+            ("Host", false),
+            ("Cache-Control", false),
+            ("Content-Length", false),
+            ("Content-Type", false),
+            ("x-privat", false),
+        ] {
+            assert_eq!(
+                with_head("HTTP/1.1", lines, |_, headers| is_hop_by_hop(name, headers)),
+                hop,
+                "{name}"
+            );
+        }
+        assert!(!with_head("HTTP/1.1", "", |_, headers| is_hop_by_hop("cookie", headers)));
+    }
+
+    /// RFC 9110 §6.5.1.
+    #[test]
+    fn trailers_cannot_change_framing_routing_or_authentication() {
+        for name in [
+            "Content-Length",
+            "transfer-encoding",
+            "HOST",
+            "Authorization",
+            "Set-Cookie",
+            "Content-Encoding",
+            "Retry-After",
+        ] {
+            assert!(is_forbidden_in_trailers(name), "{name}");
+        }
+        for name in ["ETag", "Server-Timing", "grpc-status", "Date", "x"] {
+            assert!(!is_forbidden_in_trailers(name), "{name}");
+        }
+    }
+}

@@ -212,14 +212,18 @@ pub fn parse_response<'b, 'h>(
     }
 }
 
-/// Whether a head may end in `buf`, of which the first `seen` bytes were parsed before and ended in `NeedMore`.
+/// Whether it is worth while to parse `buf` again, of which the first `seen` bytes were parsed before and ended in
+/// `NeedMore`: whether a head may end in it, or a limit is newly reached.
 ///
-/// Where it says no, there is no need to parse again (unless `buf` has reached a limit): without this a peer that
-/// sends one byte at a time makes the parser read n²/2 bytes. One look at the new bytes answers it, since every
-/// head ends in LF CR LF; heads with bare LF are parsed as well, so that they are refused at once.
-pub fn may_end_in(buf: &[u8], seen: usize) -> bool {
+/// Without this, a peer that sends one byte at a time makes the parser read n²/2 bytes. Only the new bytes are
+/// looked at: every head ends in LF CR LF. Two LFs count as well, so that such a head is refused at once.
+pub fn may_end_in(buf: &[u8], seen: usize, limits: &HeadLimits) -> bool {
     let fresh = &buf[seen.saturating_sub(2).min(buf.len())..];
-    memchr::memmem::find(fresh, b"\n\r\n").is_some() || memchr::memmem::find(fresh, b"\n\n").is_some()
+    let line_limit = seen <= limits.line_bytes_max && limits.line_bytes_max < buf.len();
+    line_limit
+        || buf.len() >= limits.head_bytes_max.min(HEAD_BYTES_CAP)
+        || memchr::memchr_iter(b'\n', fresh)
+            .any(|at| matches!(fresh[at + 1..], [b'\n', ..] | [b'\r', b'\n', ..]))
 }
 
 /// What the fast pass found.
@@ -271,21 +275,29 @@ fn request_parts<'b>(
         return Outcome::Suspect;
     };
     let version = if version == 1 { Version::Http11 } else { Version::Http10 };
-    slots.fill(window, request.headers);
+    let crlf = slots.fill(window, request.headers) && bytes[..len].ends_with(b"\r\n\r\n");
     let headers = Headers { buf: window, slots };
     let line_bytes = method.len() + target.len() + " ".len() + " HTTP/1.1".len();
     let host_is_sound = match headers.known(KnownHeader::Host) {
-        Some(host) => !headers.is_repeated(KnownHeader::Host) && Authority::parse(host).is_some(),
+        Some(host) => !headers.is_repeated(KnownHeader::Host) && Authority::is_valid(host),
         None => version == Version::Http10,
     };
-    let sound = line_bytes <= limits.line_bytes_max
-        && lines_end_in_crlf(&bytes[..len], request.headers)
-        && target.bytes().all(is_target_byte)
-        && host_is_sound;
-    match Target::parse(method, target) {
-        Some((form, _)) if sound => Outcome::Sound((method, target, form, version), skipped + len),
-        _ => Outcome::Suspect,
+    if !(crlf
+        && host_is_sound
+        && line_bytes <= limits.line_bytes_max
+        && target_bytes_are_sound(target.as_bytes()))
+    {
+        return Outcome::Suspect;
     }
+    let form = if target.starts_with('/') && method != "CONNECT" {
+        TargetForm::Origin
+    } else {
+        match Target::parse(method, target) {
+            Some((form, _)) => form,
+            None => return Outcome::Suspect,
+        }
+    };
+    Outcome::Sound((method, target, form, version), skipped + len)
 }
 
 #[cold]
@@ -320,32 +332,38 @@ fn response_parts<'b>(
         return Outcome::Suspect;
     };
     let version = if version == 1 { Version::Http11 } else { Version::Http10 };
-    slots.fill(window, response.headers);
+    let crlf = slots.fill(window, response.headers) && window[..len].ends_with(b"\r\n\r\n");
     let line_bytes = memchr::memchr(b'\n', window).unwrap_or(len).saturating_sub(1);
-    let sound = line_bytes <= limits.line_bytes_max
-        && lines_end_in_crlf(&window[..len], response.headers)
-        && status >= 100;
+    let sound = crlf && line_bytes <= limits.line_bytes_max && status >= 100;
     if sound { Outcome::Sound((version, status, reason), len) } else { Outcome::Suspect }
 }
 
 /// The bytes end before the head does: more are needed, unless a limit is reached already.
 fn unfinished<T>(window: &[u8], bytes: &[u8], limits: &HeadLimits) -> Outcome<T> {
-    let line_may_be_too_long = bytes.len() > limits.line_bytes_max
-        && memchr::memchr(b'\n', &bytes[..bytes.len().min(limits.line_bytes_max + 2)]).is_none();
+    let line_is_too_long = bytes.len() > limits.line_bytes_max
+        && memchr::memchr2(b'\r', b'\n', &bytes[..=limits.line_bytes_max]).is_none();
     let head_is_too_long = window.len() >= limits.head_bytes_max.min(HEAD_BYTES_CAP);
-    if line_may_be_too_long || head_is_too_long { Outcome::Suspect } else { Outcome::NeedMore }
+    if line_is_too_long || head_is_too_long { Outcome::Suspect } else { Outcome::NeedMore }
 }
 
-/// Whether each line of a head ends in CRLF, where `httparse` has seen to it that each ends in LF: the byte before
-/// the LF before each name must be CR, and the last four bytes CRLF CRLF.
+/// Whether all bytes of a target may stand in one, where `httparse` has ruled out controls and spaces: none is
+/// beyond ASCII, and none is `"`, `#`, `<` or `>`. Eight bytes at a time; `strict::is_target_byte` is the twin.
 #[inline]
-fn lines_end_in_crlf(head: &[u8], headers: &[httparse::Header<'_>]) -> bool {
-    let base = head.as_ptr() as usize;
-    head.ends_with(b"\r\n\r\n")
-        && headers.iter().all(|header| {
-            let name_at = header.name.as_ptr() as usize - base;
-            head.get(name_at.wrapping_sub(2)) == Some(&b'\r')
-        })
+fn target_bytes_are_sound(target: &[u8]) -> bool {
+    const EACH: u64 = u64::MAX / 255;
+    let zero_byte_in = |word: u64| word.wrapping_sub(EACH) & !word & (EACH << 7);
+    let bad_byte_in = |word: u64| {
+        let quote_or_hash = zero_byte_in((word | EACH) ^ (EACH * u64::from(b'#')));
+        let angle = zero_byte_in((word | (EACH << 1)) ^ (EACH * u64::from(b'>')));
+        word & (EACH << 7) | quote_or_hash | angle
+    };
+    let (words, rest) = target.as_chunks::<8>();
+    let bad = words.iter().fold(0, |bad, word| bad | bad_byte_in(u64::from_ne_bytes(*word)));
+    // The last eight bytes again, where there are as many; else the few one by one.
+    match target.last_chunk::<8>() {
+        Some(word) => bad | bad_byte_in(u64::from_ne_bytes(*word)) == 0,
+        None => rest.iter().all(|&b| is_target_byte(b)),
+    }
 }
 
 /// Which rule a head breaks that the fast pass did not like.
@@ -365,6 +383,30 @@ fn explain<T>(kind: Kind, buf: &[u8], window: &[u8], limits: &HeadLimits) -> Res
         Verdict::Sound => {
             debug_assert!(false, "httparse refuses what strict accepts: {}", buf.escape_ascii());
             Err(HeadError { rule: HeadRule::Unclassified, at: 0 })
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Every byte at every place of targets of every length up to three words.
+    #[test]
+    fn target_bytes_are_judged_as_by_the_twin() {
+        for len in 1..=25 {
+            for at in 0..len {
+                // httparse has ruled out controls and spaces.
+                for byte in (b'!'..=b'~').chain(0x80..=0xff) {
+                    let mut target = vec![b'/'; len];
+                    target[at] = byte;
+                    assert_eq!(
+                        target_bytes_are_sound(&target),
+                        is_target_byte(byte),
+                        "{byte:#x} at {at} of {len}"
+                    );
+                }
+            }
         }
     }
 }

@@ -8,7 +8,7 @@ use std::fmt;
 pub struct HeadError {
     /// The rule that the head breaks.
     pub rule: HeadRule,
-    /// Offset in the given bytes at which that became certain.
+    /// Offset in the given bytes of the byte that breaks it, or where that became certain.
     pub at: u32,
 }
 

@@ -49,11 +49,13 @@ impl HeaderSlots {
     }
 
     /// Takes over the headers that were parsed from `buf`; each name and value must be a slice of it, and `buf`
-    /// no longer than `u32::MAX`.
+    /// no longer than `u32::MAX`. Returns whether CR stands two bytes before each name: `httparse` has seen to it
+    /// that LF stands before each, but not that the line before ends in CRLF.
     #[inline]
-    pub(super) fn fill(&mut self, buf: &[u8], headers: &[httparse::Header<'_>]) {
+    pub(super) fn fill(&mut self, buf: &[u8], headers: &[httparse::Header<'_>]) -> bool {
         let base = buf.as_ptr() as usize;
         let (mut present, mut repeated) = (0u64, 0u64);
+        let mut crlf = true;
         for ((number, slot), header) in self.slots.iter_mut().enumerate().zip(headers) {
             let known = match KnownHeader::of(header.name.as_bytes()) {
                 None => UNKNOWN,
@@ -67,8 +69,10 @@ impl HeaderSlots {
                     known as u8
                 }
             };
+            let name_at = header.name.as_ptr() as usize - base;
+            crlf &= buf.get(name_at.wrapping_sub(2)) == Some(&b'\r');
             *slot = Slot {
-                name_at: (header.name.as_ptr() as usize - base) as u32,
+                name_at: name_at as u32,
                 name_len: header.name.len() as u32,
                 value_at: (header.value.as_ptr() as usize - base) as u32,
                 value_len: header.value.len() as u32,
@@ -77,6 +81,7 @@ impl HeaderSlots {
         }
         self.len = headers.len();
         (self.present, self.repeated) = (present, repeated);
+        crlf
     }
 }
 

@@ -115,13 +115,16 @@ impl<'b> Reader<'b> {
     fn request_line(&mut self) -> Result<bool, Stop> {
         let method = self.word(is_tchar, HeadRule::Method)?;
         let target = self.word(is_target_byte, HeadRule::TargetByte)?;
-        let (Ok(method), Ok(target)) = (std::str::from_utf8(method), std::str::from_utf8(target)) else {
-            return Err(self.broken_before(HeadRule::TargetByte));
-        };
-        if Target::parse(method, target).is_none() {
-            return Err(self.broken_before(HeadRule::TargetForm));
-        }
+        let target_end = self.at - 1;
+        // Before the form, so that HTTP/2's `PRI * HTTP/2.0` is told what it is.
         let is_11 = self.version()?;
+        let form = match (std::str::from_utf8(method), std::str::from_utf8(target)) {
+            (Ok(method), Ok(target)) => Target::parse(method, target),
+            _ => None,
+        };
+        if form.is_none() {
+            return Err(broken(HeadRule::TargetForm, target_end));
+        }
         match self.peek()? {
             b'\r' | b'\n' => self.line_end()?,
             _ => return Err(broken(HeadRule::RequestLine, self.at)),
