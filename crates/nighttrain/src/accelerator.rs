@@ -2,19 +2,21 @@
 
 use std::{
     net::SocketAddr,
-    sync::{Arc, PoisonError},
+    sync::{
+        Arc, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
 
-use cache::config::Config;
+use cache::{Config, Server, StartError};
+pub(crate) use cache::{Drained, PurgeError, Purged};
 use engine::meter::Registry;
 
 use crate::failure::Failure;
-use crate::standin::Server;
-pub(crate) use crate::standin::{Drained, PurgeError, Purged};
 
 #[expect(clippy::disallowed_types, reason = "the operator's path: taken for a purge and once for the drain")]
-type Lock<T> = std::sync::RwLock<T>;
+type Lock<T> = std::sync::Mutex<T>;
 
 /// A running accelerator, as its operator sees it. The program's is [`Started`]; a test's is its own.
 pub(crate) trait Accelerator: Send + Sync + 'static {
@@ -30,8 +32,9 @@ pub(crate) trait Accelerator: Send + Sync + 'static {
 
 /// The one that the program runs.
 pub(crate) struct Started {
-    /// None once it is drained.
+    /// None once it is drained. One purge at a time holds it.
     server: Lock<Option<Server>>,
+    draining: AtomicBool,
     registry: Arc<Registry>,
     addresses: Vec<SocketAddr>,
 }
@@ -42,10 +45,17 @@ impl Started {
     /// # Errors
     /// One line that says what stands in the way.
     pub(crate) fn start(config: Config) -> Result<Arc<Self>, Failure> {
-        let server = Server::start(config).map_err(|error| Failure::Failed(error.to_string()))?;
+        let server = Server::start(config).map_err(|error| {
+            Failure::Failed(match error {
+                // It names the address itself.
+                StartError::Listen { source, .. } => source.to_string(),
+                other => other.to_string(),
+            })
+        })?;
         Ok(Arc::new(Self {
             registry: server.registry(),
             addresses: server.addresses(),
+            draining: AtomicBool::new(false),
             server: Lock::new(Some(server)),
         }))
     }
@@ -56,9 +66,13 @@ impl Started {
     }
 
     /// Takes no more requests, and blocks until those under way have ended or the time is up.
-    pub(crate) fn drain(&self, at_most: Duration) -> Drained {
-        let server = self.server.write().unwrap_or_else(PoisonError::into_inner).take();
-        server.map_or(Drained::Clean, |server| server.drain(at_most))
+    ///
+    /// # Errors
+    /// A loop had ended before it was asked to.
+    pub(crate) fn drain(&self, at_most: Duration) -> Result<Drained, String> {
+        self.draining.store(true, Ordering::Release);
+        let server = self.server.lock().unwrap_or_else(PoisonError::into_inner).take();
+        server.map_or(Ok(Drained::Clean), |server| server.drain(at_most).map_err(|error| error.to_string()))
     }
 }
 
@@ -68,11 +82,15 @@ impl Accelerator for Started {
     }
 
     fn is_ready(&self) -> bool {
-        self.server.read().unwrap_or_else(PoisonError::into_inner).as_ref().is_some_and(Server::is_ready)
+        if self.draining.load(Ordering::Acquire) {
+            return false;
+        }
+        // Whoever asks for readiness must not wait for a purge; while one runs, a loop answers.
+        self.server.try_lock().map_or(true, |server| server.as_ref().is_some_and(Server::is_ready))
     }
 
     fn purge(&self, url: &str) -> Result<Purged, PurgeError> {
-        match self.server.read().unwrap_or_else(PoisonError::into_inner).as_ref() {
+        match self.server.lock().unwrap_or_else(PoisonError::into_inner).as_ref() {
             Some(server) => server.purge(url),
             None => Err(PurgeError::NoAnswer),
         }
