@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 use std::process::Command;
+use std::thread;
 use std::time::Instant;
 
 use lab::paired::machine::{self, Machine, first_line};
@@ -28,6 +29,8 @@ const SECONDS: u64 = 2;
 const MISS_SHARE_MAX: f64 = 0.001;
 /// A cache that still asks the origin after so many passes over all objects is measured, and marked.
 const FILL_PASSES_MAX: usize = 4;
+/// More than one, so that server and filler need not wait for each other's wake-up.
+const FILL_CONNECTIONS: usize = 4;
 const TOOLS: [(&str, &str); 4] =
     [("wrk", "wrk"), ("cc", "gcc"), ("taskset", "util-linux"), ("setpriv", "util-linux")];
 
@@ -286,12 +289,20 @@ impl Bench {
             .collect();
         objects.sort_unstable();
         objects.dedup();
-        let mut filler = Filler::new(server.port, &self.bodies);
+        let share = objects.len().div_ceil(FILL_CONNECTIONS).max(1);
         for _ in 0..FILL_PASSES_MAX {
             let before = self.origin.requests();
-            for &(body_bytes, id) in &objects {
-                filler.fetch(body_bytes, id)?;
-            }
+            let pass = |objects: &[(u64, u64)]| {
+                let mut filler = Filler::new(server.port, &self.bodies);
+                objects.iter().try_for_each(|&(body_bytes, id)| filler.fetch(body_bytes, id))
+            };
+            thread::scope(|scope| {
+                let fillers: Vec<_> =
+                    objects.chunks(share).map(|share| scope.spawn(move || pass(share))).collect();
+                fillers.into_iter().try_for_each(|filler| {
+                    filler.join().unwrap_or_else(|_| Err(BenchError::failed("a filling thread panicked")))
+                })
+            })?;
             if self.origin.requests() == before {
                 break;
             }
