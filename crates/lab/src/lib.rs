@@ -13,4 +13,5 @@
 )]
 
 pub mod allocations;
+pub mod experiments;
 pub mod paired;
