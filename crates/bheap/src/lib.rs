@@ -1,1 +1,17 @@
-//! Part of Nighttrain.
+//! Page-aware priority queues.
+//!
+//! All queues are *min*-queues: `pop` returns the smallest item.
+#![no_std]
+
+extern crate alloc;
+#[cfg(test)]
+extern crate std;
+
+pub mod heap;
+pub mod layout;
+pub mod memory;
+pub mod rows;
+pub mod trace;
+
+pub use heap::{BHeap, BinaryHeap, Heap};
+pub use rows::{Full, Rows};

@@ -1,1 +1,17 @@
-//! Part of Nighttrain.
+//! The instruments, and the experiments that they serve.
+//!
+//! Nothing here is on anybody's request path: this crate may block, sleep, read clocks and start processes. In
+//! exchange it says what a figure is worth: on which thread it was counted, against what it was paired, how far
+//! the rounds lie apart, and when that is too far to say anything.
+//!
+//! - [`allocations`]: what a stretch of code allocates, exactly, per thread; asserted to be nothing in tests.
+//! - [`paired`]: servers compared by CPU time a unit of work, in interleaved rounds, with an interval and a verdict.
+#![allow(
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    reason = "instruments read clocks, wait for processes and run beside the loops, never on them"
+)]
+
+pub mod allocations;
+pub mod experiments;
+pub mod paired;

@@ -1,0 +1,332 @@
+//! The implicit heap: a tree in an array, each node no larger than its children.
+//!
+//! One algorithm for every [`Layout`] and every [`Rows`]. Items move by exchange only, and an item that is to
+//! leave goes back to the end of the array if a comparison panics before the order is whole again: no item is
+//! lost and none doubled. (The order is then unspecified, as with the standard library's heap;
+//! [`Heap::rebuild`] restores it.)
+
+use crate::layout::{Binary, Layout, PageSizeError, Paged};
+use crate::memory::AlignedRows;
+use crate::rows::{Full, Rows};
+use alloc::vec::Vec;
+use core::marker::PhantomData;
+
+/// The textbook binary heap, smallest first: the baseline of every comparison and the twin of every test.
+///
+/// ```
+/// let mut heap = bheap::BinaryHeap::from_vec(vec![30_u64, 10, 20]);
+/// heap.push(5);
+/// assert_eq!(heap.peek(), Some(&5));
+/// assert_eq!(heap.pop_push(40), Some(5));
+/// assert_eq!(heap.drain().collect::<Vec<_>>(), [10, 20, 30, 40]);
+/// ```
+pub type BinaryHeap<T> = Heap<T, Binary, Vec<T>>;
+
+/// The B-heap as published, in memory that begins where a page begins.
+///
+/// ```
+/// let mut heap = bheap::BHeap::new(4096)?;
+/// heap.push((9_u64, 1_u64));
+/// heap.push((3, 2));
+/// assert_eq!(heap.pop(), Some((3, 2)));
+/// # Ok::<(), bheap::layout::PageSizeError>(())
+/// ```
+pub type BHeap<T> = Heap<T, Paged, AlignedRows<T>>;
+
+impl<T: Ord> BHeap<T> {
+    /// An empty B-heap for pages of `page_bytes` bytes.
+    ///
+    /// # Errors
+    /// If fewer than four items fill a page, or their number is no power of two.
+    pub fn new(page_bytes: usize) -> Result<Self, PageSizeError> {
+        let layout = Paged::for_page_bytes::<T>(page_bytes)?;
+        let rows = AlignedRows::new(page_bytes, Paged::INDEX_OF_ROOT)?;
+        Ok(Self { layout, rows, item: PhantomData })
+    }
+
+    /// An empty B-heap that holds at most `items_max` items; [`Heap::try_push`] gives back what is above.
+    ///
+    /// # Errors
+    /// As [`BHeap::new`].
+    pub fn with_limit(page_bytes: usize, items_max: usize) -> Result<Self, PageSizeError> {
+        let mut heap = Self::new(page_bytes)?;
+        heap.rows = heap.rows.limited(items_max);
+        Ok(heap)
+    }
+
+    /// The items in the heap's own order.
+    pub fn iter(&self) -> core::slice::Iter<'_, T> {
+        self.rows.as_slice().iter()
+    }
+}
+
+/// A min-heap over any layout and any storage.
+#[derive(Debug, Clone)]
+pub struct Heap<T, L, R> {
+    layout: L,
+    /// Invariant: for every position `c > 0`, `rows[parent(c)] <= rows[c]`.
+    rows: R,
+    item: PhantomData<T>,
+}
+
+impl<T: Ord> BinaryHeap<T> {
+    /// An empty heap that has allocated nothing.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self { layout: Binary, rows: Vec::new(), item: PhantomData }
+    }
+
+    /// An empty heap with room for `capacity` items; the room is reserved, not touched.
+    ///
+    /// # Panics
+    /// If `capacity` items exceed `isize::MAX` bytes.
+    #[must_use]
+    pub fn with_capacity(capacity: usize) -> Self {
+        Self { layout: Binary, rows: Vec::with_capacity(capacity), item: PhantomData }
+    }
+
+    /// All of `items` at once, in O(n).
+    #[must_use]
+    pub fn from_vec(items: Vec<T>) -> Self {
+        let mut heap = Self { layout: Binary, rows: items, item: PhantomData };
+        heap.rebuild();
+        heap
+    }
+
+    /// The items in the heap's own order.
+    pub fn iter(&self) -> core::slice::Iter<'_, T> {
+        self.rows.iter()
+    }
+
+    /// The items, in the heap's own order; the inverse of [`BinaryHeap::from_vec`].
+    #[must_use]
+    pub fn into_vec(self) -> Vec<T> {
+        self.rows
+    }
+
+    /// How many items fit before the next allocation.
+    #[must_use]
+    pub fn capacity(&self) -> usize {
+        self.rows.capacity()
+    }
+
+    /// Drops every item and keeps the memory.
+    pub fn clear(&mut self) {
+        self.rows.clear();
+    }
+}
+
+impl<T: Ord> Default for BinaryHeap<T> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<T: Ord> FromIterator<T> for BinaryHeap<T> {
+    fn from_iter<I: IntoIterator<Item = T>>(items: I) -> Self {
+        Self::from_vec(items.into_iter().collect())
+    }
+}
+
+impl<T: Ord, L: Layout, R: Rows<T>> Heap<T, L, R> {
+    /// A heap over `rows`, which may hold items in any order: they are put in order in O(n).
+    pub fn with_rows(layout: L, rows: R) -> Self {
+        let mut heap = Self { layout, rows, item: PhantomData };
+        heap.rebuild();
+        heap
+    }
+
+    /// How many items there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.rows.len()
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.rows.len() == 0
+    }
+
+    /// The smallest item.
+    #[must_use]
+    pub fn peek(&self) -> Option<&T> {
+        (!self.is_empty()).then(|| self.rows.item(0))
+    }
+
+    /// Adds an item, in O(log n).
+    ///
+    /// # Panics
+    /// If there is no room; [`Heap::try_push`] returns the item instead. If a comparison panics, the item is in
+    /// the heap and the order is unspecified.
+    pub fn push(&mut self, item: T) {
+        assert!(self.try_push(item).is_ok(), "no room in the queue");
+    }
+
+    /// Adds an item, or gives it back if there is no room.
+    pub fn try_push(&mut self, item: T) -> Result<(), Full<T>> {
+        let at = self.rows.len();
+        self.rows.push(item)?;
+        self.sift_up(at);
+        Ok(())
+    }
+
+    /// Takes the smallest item, in O(log n).
+    pub fn pop(&mut self) -> Option<T> {
+        self.remove_at(0)
+    }
+
+    /// Takes the smallest item and adds another, with one walk down instead of two.
+    ///
+    /// Returns what was smallest *before*; on an empty heap the item is pushed and `None` returned.
+    ///
+    /// # Panics
+    /// On an empty heap without room, as [`Heap::push`].
+    pub fn pop_push(&mut self, item: T) -> Option<T> {
+        if self.is_empty() {
+            self.push(item);
+            return None;
+        }
+        Some(self.replace_at(0, item))
+    }
+
+    /// Takes every item, smallest first. Dropping the iterator early leaves the rest in the heap.
+    pub fn drain(&mut self) -> Drain<'_, T, L, R> {
+        Drain { heap: self }
+    }
+
+    /// Takes the item at `position` of the storage, in O(log n); `None` if there is none.
+    pub fn remove_at(&mut self, position: usize) -> Option<T> {
+        if position >= self.rows.len() {
+            return None;
+        }
+        let last = self.rows.pop()?;
+        if position == self.rows.len() { Some(last) } else { Some(self.replace_at(position, last)) }
+    }
+
+    /// Replaces the item at `position` and restores the order, in O(log n); returns what was there.
+    ///
+    /// # Panics
+    /// If there is no such position.
+    pub fn replace_at(&mut self, position: usize, item: T) -> T {
+        let old = self.rows.replace(position, item);
+        let mut held = Held { heap: self, item: Some(old) };
+        held.settle(position);
+        match held.item.take() {
+            Some(old) => old,
+            None => unreachable!("only a panic takes the held item back"),
+        }
+    }
+
+    /// Puts all items in order, whatever their order was, in O(n) (Floyd's method).
+    pub fn rebuild(&mut self) {
+        let len = self.rows.len();
+        let Some(parent) = len.checked_sub(1).and_then(|last| self.last_parent(last)) else { return };
+        for node in (0..=parent).rev() {
+            self.sift_down(node);
+        }
+    }
+
+    /// The storage, to read.
+    pub fn rows(&self) -> &R {
+        &self.rows
+    }
+
+    /// The storage. Who changes items must call [`Heap::rebuild`].
+    pub fn rows_mut(&mut self) -> &mut R {
+        &mut self.rows
+    }
+
+    /// The index arithmetic.
+    pub fn layout(&self) -> &L {
+        &self.layout
+    }
+
+    /// Checks the invariant of every node; O(n), for tests and after a suspect file.
+    #[must_use]
+    pub fn is_ordered(&self) -> bool {
+        (1..self.rows.len())
+            .all(|node| self.layout.parent(node).is_some_and(|up| self.rows.item(up) <= self.rows.item(node)))
+    }
+
+    /// The largest position that has a child, given the last position.
+    fn last_parent(&self, last: usize) -> Option<usize> {
+        // In a layout by pages the parent of the last node is not always the largest parent, so that every
+        // position from the end is asked until the page before it has been left.
+        (0..=last).rev().find(|&node| self.layout.children(node).first <= last)
+    }
+
+    fn sift_up(&mut self, mut node: usize) {
+        while let Some(parent) = self.layout.parent(node) {
+            if self.rows.item(parent) <= self.rows.item(node) {
+                break;
+            }
+            self.rows.swap(parent, node);
+            node = parent;
+        }
+    }
+
+    /// Lets the item at `node` sink; returns where it came to rest.
+    fn sift_down(&mut self, mut node: usize) -> usize {
+        let end = self.rows.len();
+        loop {
+            let children = self.layout.children(node);
+            if children.first >= end {
+                return node;
+            }
+            let mut least = children.first;
+            for child in children.first + 1..end.min(children.first + children.count) {
+                if self.rows.item(child) < self.rows.item(least) {
+                    least = child;
+                }
+            }
+            if self.rows.item(least) >= self.rows.item(node) {
+                return node;
+            }
+            self.rows.swap(node, least);
+            node = least;
+        }
+    }
+}
+
+/// An item that was replaced while its successor finds its place: it goes back if a comparison panics.
+struct Held<'a, T: Ord, L: Layout, R: Rows<T>> {
+    heap: &'a mut Heap<T, L, R>,
+    item: Option<T>,
+}
+
+impl<T: Ord, L: Layout, R: Rows<T>> Held<'_, T, L, R> {
+    fn settle(&mut self, position: usize) {
+        if self.heap.sift_down(position) == position {
+            self.heap.sift_up(position);
+        }
+    }
+}
+
+impl<T: Ord, L: Layout, R: Rows<T>> Drop for Held<'_, T, L, R> {
+    fn drop(&mut self) {
+        // Only after a panic is there still an item. It is put back at the end; in a full queue of limited
+        // size, where `pop_push` was at work, there is no room for both, and the older one is dropped.
+        if let Some(item) = self.item.take() {
+            let _ = self.heap.rows.push(item);
+        }
+    }
+}
+
+/// Takes items smallest first; made by [`Heap::drain`].
+#[derive(Debug)]
+pub struct Drain<'a, T: Ord, L: Layout, R: Rows<T>> {
+    heap: &'a mut Heap<T, L, R>,
+}
+
+impl<T: Ord, L: Layout, R: Rows<T>> Iterator for Drain<'_, T, L, R> {
+    type Item = T;
+    fn next(&mut self) -> Option<T> {
+        self.heap.pop()
+    }
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        (self.heap.len(), Some(self.heap.len()))
+    }
+}
+
+impl<T: Ord, L: Layout, R: Rows<T>> ExactSizeIterator for Drain<'_, T, L, R> {}

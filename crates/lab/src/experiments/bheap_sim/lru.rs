@@ -1,0 +1,282 @@
+//! A perfectly managed memory: least recently used out first, dirty pages written when they go.
+//!
+//! One pass over the addresses gives the transfers for *every* size of memory at once (Mattson's stack
+//! distances, with Thompson's and Smith's treatment of writes). A page touched at stack distance `d`, that is,
+//! with `d − 1` other pages touched since its last touch, is read again in every memory smaller than `d`. It was
+//! written back in those of them in which it was still dirty: where no earlier distance since its last write
+//! had put it out. [`ListLru`] is the slow twin, one size at a time.
+
+use bheap::trace::Trace;
+use std::cell::{Cell, RefCell};
+
+/// What a run cost in a memory of one size.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Transfers {
+    /// Pages read back after having been put out.
+    pub reads: u64,
+    /// Dirty pages written when put out.
+    pub writes: u64,
+    /// Pages touched for the first time; a transfer or not, by convention.
+    pub first_touches: u64,
+}
+
+impl Transfers {
+    /// Reads and writes, with first touches free: the convention that reproduces the article.
+    #[must_use]
+    pub const fn free(&self) -> u64 {
+        self.reads + self.writes
+    }
+    /// Reads and writes, with a read charged for the first touch of a page.
+    #[must_use]
+    pub const fn charged(&self) -> u64 {
+        self.reads + self.writes + self.first_touches
+    }
+}
+
+/// The transfers of a sequence of touches in memories of every size.
+#[derive(Debug)]
+pub struct AllSizes {
+    page_shift: u32,
+    last_page: Cell<usize>,
+    last_written: Cell<bool>,
+    stack: RefCell<Stack>,
+}
+
+#[derive(Debug, Default)]
+struct Stack {
+    /// For each page: the moment of its last touch (0: never), and since its last write the greatest distance
+    /// at which it was touched (`u32::MAX`: clean everywhere).
+    pages: Vec<(u32, u32)>,
+    /// Fenwick tree over moments: 1 where a moment is the last touch of some page.
+    tree: Vec<u32>,
+    now: u32,
+    touched: u32,
+    /// `reads[d]`: touches at distance `d`; those are reads in every memory below `d`.
+    reads: Vec<u64>,
+    /// Differences: `writes[m]` over sizes `m`.
+    writes: Vec<i64>,
+}
+
+const CLEAN: u32 = u32::MAX;
+
+impl AllSizes {
+    /// A fresh memory of pages of `page_bytes` bytes, a power of two.
+    #[must_use]
+    pub fn new(page_bytes: usize) -> Self {
+        assert!(page_bytes.is_power_of_two(), "a page's size is a power of two");
+        Self {
+            page_shift: page_bytes.trailing_zeros(),
+            last_page: Cell::new(usize::MAX),
+            last_written: Cell::new(false),
+            stack: RefCell::new(Stack::default()),
+        }
+    }
+
+    fn touch(&self, address: usize, bytes: usize, write: bool) {
+        let (first, last) = (address >> self.page_shift, (address + bytes - 1) >> self.page_shift);
+        for page in first..=last {
+            if self.last_page.get() == page && (self.last_written.get() || !write) {
+                continue;
+            }
+            self.last_written.set(write || (self.last_page.get() == page && self.last_written.get()));
+            self.last_page.set(page);
+            self.stack.borrow_mut().touch(page, write);
+        }
+    }
+
+    /// Pages touched at all: the memory in which nothing is ever transferred.
+    #[must_use]
+    pub fn pages(&self) -> usize {
+        self.stack.borrow().touched as usize
+    }
+
+    /// The transfers in a memory of `resident` pages (at least 1). Pages still dirty at the end are not counted.
+    #[must_use]
+    pub fn transfers(&self, resident: usize) -> Transfers {
+        let stack = self.stack.borrow();
+        let mut writes: i64 = stack.writes.iter().take(resident + 1).sum();
+        for &(moment, dirty) in stack.pages.iter().filter(|page| page.0 > 0 && page.1 != CLEAN) {
+            let distance = stack.distance(moment);
+            writes += i64::from(dirty as usize <= resident && resident < distance as usize);
+        }
+        Transfers {
+            reads: stack.reads.iter().skip(resident + 1).sum(),
+            writes: u64::try_from(writes).unwrap_or(0),
+            first_touches: u64::from(stack.touched),
+        }
+    }
+}
+
+impl Trace for AllSizes {
+    fn read(&self, address: usize, bytes: usize) {
+        self.touch(address, bytes, false);
+    }
+    fn write(&self, address: usize, bytes: usize) {
+        self.touch(address, bytes, true);
+    }
+}
+
+impl Stack {
+    /// Pages whose last touch is at `moment` or later: the stack distance of the page touched at `moment`.
+    fn distance(&self, moment: u32) -> u32 {
+        let mut before = 0;
+        let mut node = moment as usize - 1;
+        while node > 0 {
+            before += self.tree[node];
+            node &= node - 1;
+        }
+        self.touched - before
+    }
+
+    fn mark(&mut self, moment: u32, present: bool) {
+        let mut node = moment as usize;
+        while node < self.tree.len() {
+            self.tree[node] = if present { self.tree[node] + 1 } else { self.tree[node] - 1 };
+            node += node & node.wrapping_neg();
+        }
+    }
+
+    /// Renumbers the moments 1, 2, … in order, so that the tree stays a few times as large as the pages.
+    fn compact(&mut self) {
+        let mut order: Vec<(u32, usize)> = self
+            .pages
+            .iter()
+            .enumerate()
+            .filter(|(_, page)| page.0 > 0)
+            .map(|(n, page)| (page.0, n))
+            .collect();
+        order.sort_unstable();
+        let size = (order.len() * 4).max(1024);
+        self.tree = vec![0; size + 1];
+        self.now = 0;
+        for (_, page) in order {
+            self.now += 1;
+            self.pages[page].0 = self.now;
+            let moment = self.now;
+            self.mark(moment, true);
+        }
+    }
+
+    fn touch(&mut self, page: usize, write: bool) {
+        if self.now as usize + 1 >= self.tree.len() {
+            self.compact();
+        }
+        if page >= self.pages.len() {
+            self.pages.resize(page + 1, (0, CLEAN));
+        }
+        let (moment, dirty) = self.pages[page];
+        self.now += 1;
+        let mut dirty_now = dirty;
+        if moment == 0 {
+            self.touched += 1;
+        } else {
+            let distance = self.distance(moment);
+            let d = distance as usize;
+            if self.reads.len() <= d {
+                self.reads.resize(d + 1, 0);
+                self.writes.resize(d + 1, 0);
+            }
+            self.reads[d] += 1;
+            if dirty < distance {
+                self.writes[dirty as usize] += 1;
+                self.writes[d] -= 1;
+            }
+            if dirty != CLEAN {
+                dirty_now = dirty.max(distance);
+            }
+            self.mark(moment, false);
+        }
+        let now = self.now;
+        self.mark(now, true);
+        self.pages[page] = (now, if write { 0 } else { dirty_now });
+    }
+}
+
+/// One memory of one size, as a list: what [`AllSizes`] is tested against.
+#[derive(Debug)]
+pub struct ListLru {
+    page_shift: u32,
+    resident: usize,
+    state: RefCell<ListState>,
+}
+
+#[derive(Debug, Default)]
+struct ListState {
+    /// Most recently used last; with whether it is dirty.
+    pages: Vec<(usize, bool)>,
+    known: std::collections::HashSet<usize>,
+    transfers: Transfers,
+}
+
+impl ListLru {
+    /// A fresh memory of `resident` pages.
+    #[must_use]
+    pub fn new(page_bytes: usize, resident: usize) -> Self {
+        Self { page_shift: page_bytes.trailing_zeros(), resident, state: RefCell::new(ListState::default()) }
+    }
+
+    /// What has been transferred so far.
+    #[must_use]
+    pub fn transfers(&self) -> Transfers {
+        self.state.borrow().transfers
+    }
+
+    fn touch(&self, address: usize, bytes: usize, write: bool) {
+        let state = &mut *self.state.borrow_mut();
+        for page in address >> self.page_shift..=(address + bytes - 1) >> self.page_shift {
+            let dirty = if let Some(at) = state.pages.iter().position(|entry| entry.0 == page) {
+                state.pages.remove(at).1
+            } else {
+                if state.known.insert(page) {
+                    state.transfers.first_touches += 1;
+                } else {
+                    state.transfers.reads += 1;
+                }
+                if state.pages.len() == self.resident {
+                    state.transfers.writes += u64::from(state.pages.remove(0).1);
+                }
+                false
+            };
+            state.pages.push((page, dirty || write));
+        }
+    }
+}
+
+impl Trace for ListLru {
+    fn read(&self, address: usize, bytes: usize) {
+        self.touch(address, bytes, false);
+    }
+    fn write(&self, address: usize, bytes: usize) {
+        self.touch(address, bytes, true);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_size_at_once_is_each_size_alone() {
+        let all = AllSizes::new(64);
+        let alone: Vec<ListLru> = (1..=40).map(|resident| ListLru::new(64, resident)).collect();
+        let mut seed = 88_172_645_463_325_252_u64;
+        for step in 0..40_000_u64 {
+            seed ^= seed << 13;
+            seed ^= seed >> 7;
+            seed ^= seed << 17;
+            // A few hot pages, some warm, some that appear only later; runs on one page; items across two.
+            let page = (seed >> 33) % [3, 12, 37][(seed % 3) as usize] + step / 20_000 * 5;
+            let address = usize::try_from(page * 64 + seed % 64).unwrap();
+            let write = seed.is_multiple_of(5);
+            let touch =
+                |trace: &dyn Trace| if write { trace.write(address, 8) } else { trace.read(address, 8) };
+            touch(&all);
+            alone.iter().for_each(|lru| touch(lru));
+        }
+        for (resident, lru) in alone.iter().enumerate() {
+            assert_eq!(all.transfers(resident + 1), lru.transfers(), "{} pages", resident + 1);
+        }
+        assert!(all.transfers(3).reads > all.transfers(9).reads);
+        assert!(all.transfers(9).writes > 0);
+    }
+}

@@ -1,0 +1,325 @@
+//! What a run leaves behind: a table for the reader, JSON for the next program, both with the machine.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use super::machine::Machine;
+use super::spread::{Ratio, Spread, Verdict};
+use super::{Sample, Series, spread};
+
+/// One scenario with everybody who took part.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Comparison {
+    /// A short name without spaces.
+    pub scenario: String,
+    /// What it is, in a sentence.
+    pub what: String,
+    /// What a unit is: "hit", "message".
+    pub unit: String,
+    /// The contenders, in the order in which they were measured.
+    pub series: Vec<Series>,
+}
+
+impl Comparison {
+    /// The series of a contender, if it took part.
+    pub fn series(&self, name: &str) -> Option<&Series> {
+        self.series.iter().find(|series| series.name == name)
+    }
+
+    /// The cheapest of `names` by median, doubtful ones left out.
+    pub fn cheapest<'a>(&self, names: impl IntoIterator<Item = &'a str>) -> Option<&Series> {
+        let cost = |series: &Series| {
+            let costs: Vec<f64> = series.costs_us().into_iter().flatten().collect();
+            spread::median(&costs)
+        };
+        names
+            .into_iter()
+            .filter_map(|name| self.series(name))
+            .filter(|series| series.doubt().is_none())
+            .filter_map(|series| Some((series, cost(series)?)))
+            .min_by(|(_, a), (_, b)| a.total_cmp(b))
+            .map(|(series, _)| series)
+    }
+
+    /// The scenario as a Markdown table; ratios are to `reference`.
+    pub fn table(&self, reference: &str) -> String {
+        let unit = &self.unit;
+        let mut text = format!(
+            "### {}\n{}\n\n| | CPU µs/{unit} | MAD | min…max | user | × {reference} (95%) | {unit}s/s | server's CPU \
+             | switches/1000 {unit}s | RSS MiB | others' CPU | |\n|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|---|\n",
+            self.scenario, self.what
+        );
+        let reference = self.series(reference).map(Series::costs_us).unwrap_or_default();
+        for series in &self.series {
+            let costs = series.costs_us();
+            let known: Vec<f64> = costs.iter().copied().flatten().collect();
+            let Some(cost) = Spread::of(&known) else {
+                let _ = writeln!(text, "| {} | nothing was done | | | | | | | | | | |", series.name);
+                continue;
+            };
+            let middle = |value: fn(&Sample) -> f64| {
+                let done = series.samples.iter().filter(|sample| sample.units > 0);
+                spread::median(&done.map(value).collect::<Vec<_>>()).unwrap_or(0.0)
+            };
+            let ratio = Ratio::paired(&costs, &reference).map_or_else(String::new, |ratio| {
+                format!("{:.2} ({:.2}–{:.2})", ratio.median, ratio.low, ratio.high)
+            });
+            let _ = writeln!(
+                text,
+                "| {} | {:.2} | {:.2} | {:.2}…{:.2} | {:.0}% | {} | {:.0} | {:.0}% | {:.0} | {:.0} | {:.0}% | {} |",
+                series.name,
+                cost.median,
+                cost.mad,
+                cost.min,
+                cost.max,
+                100.0 * middle(|s| s.cpu_user_s / (s.cpu_user_s + s.cpu_system_s).max(1e-9)),
+                ratio,
+                middle(|s| s.units as f64 / s.wall_s),
+                100.0 * middle(|s| (s.cpu_user_s + s.cpu_system_s) / s.wall_s),
+                middle(
+                    |s| 1e3 * (s.switches_voluntary + s.switches_involuntary) as f64 / s.units.max(1) as f64
+                ),
+                middle(|s| s.rss_bytes as f64 / f64::from(1 << 20)),
+                100.0 * middle(|s| s.foreign_share),
+                series.doubt().unwrap_or(""),
+            );
+        }
+        text
+    }
+}
+
+/// A bound, what was measured against it, and what that says.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Figure {
+    /// The claim in words.
+    pub what: String,
+    /// At most this.
+    pub bound: f64,
+    /// What was measured.
+    pub ratio: Option<Ratio>,
+    /// The verdict.
+    pub verdict: Verdict,
+    /// What a reader must know beside it; empty if nothing.
+    pub remark: String,
+}
+
+impl Figure {
+    /// `contender` costs at most `bound` times `reference`, within one comparison.
+    pub fn at_most(what: String, bound: f64, contender: Option<&Series>, reference: Option<&Series>) -> Self {
+        let (Some(contender), Some(reference)) = (contender, reference) else {
+            let absent = if contender.is_none() {
+                "the contender did not take part"
+            } else {
+                "no reference took part"
+            };
+            return Self { what, bound, ratio: None, verdict: Verdict::NotMeasured, remark: absent.into() };
+        };
+        let ratio = Ratio::paired(&contender.costs_us(), &reference.costs_us());
+        let doubt =
+            [contender, reference].into_iter().find_map(|series| Some((&series.name, series.doubt()?)));
+        let (verdict, remark) = match (&ratio, doubt) {
+            (None, _) => (Verdict::NotMeasured, "no round has both".to_owned()),
+            (Some(_), Some((name, doubt))) => (Verdict::TooNoisy, format!("{name}: {doubt}")),
+            (Some(ratio), None) => {
+                (Verdict::at_most(bound, ratio), format!("{} against {}", contender.name, reference.name))
+            }
+        };
+        Self { what, bound, ratio, verdict, remark }
+    }
+
+    /// One line.
+    pub fn line(&self) -> String {
+        let measured = self.ratio.map_or_else(String::new, |ratio| {
+            format!(": {:.2} ({:.2}–{:.2}, {} rounds)", ratio.median, ratio.low, ratio.high, ratio.rounds)
+        });
+        let remark = if self.remark.is_empty() { String::new() } else { format!(" [{}]", self.remark) };
+        format!("{}{measured} → {}{remark}", self.what, self.verdict.words())
+    }
+}
+
+/// A whole run.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Record {
+    /// The bench: "bench-cache".
+    pub name: String,
+    /// When it began, UTC.
+    pub date: String,
+    /// The commit that was measured; `+` when the tree had changes.
+    pub commit: String,
+    /// Where.
+    pub machine: Machine,
+    /// How: rounds, seconds, cores, sizes.
+    pub settings: BTreeMap<String, String>,
+    /// Each contender's version in its own words.
+    pub versions: BTreeMap<String, String>,
+    /// What the ratios in the tables refer to.
+    pub reference: String,
+    /// The scenarios.
+    pub comparisons: Vec<Comparison>,
+    /// The verdicts.
+    pub figures: Vec<Figure>,
+    /// Other programs' own measurements, as they printed them.
+    pub attached: BTreeMap<String, serde_json::Value>,
+    /// What was skipped, and why.
+    pub remarks: Vec<String>,
+}
+
+impl Record {
+    /// The record as Markdown: verdicts first, then each scenario, then machine and versions.
+    pub fn text(&self) -> String {
+        let mut text = format!("# {} · {} · {}\n\n", self.name, self.date, self.commit);
+        for figure in &self.figures {
+            let _ = writeln!(text, "- {}", figure.line());
+        }
+        for remark in &self.remarks {
+            let _ = writeln!(text, "- *{remark}*");
+        }
+        for comparison in &self.comparisons {
+            let _ = write!(text, "\n{}", comparison.table(&self.reference));
+        }
+        for (name, value) in &self.attached {
+            let _ = write!(text, "\n### {name}\n```json\n{value:#}\n```\n");
+        }
+        let machine = &self.machine;
+        let _ = write!(
+            text,
+            "\n### Where and how\n- {} × {}, {} MiB, {}; Linux {}; TCP {}; load before {}; {}\n",
+            machine.cores,
+            machine.cpu,
+            machine.memory_mib,
+            if machine.virtualised { "a virtual machine" } else { "bare metal" },
+            machine.kernel,
+            machine.congestion_control,
+            machine.load_before,
+            machine.rustc,
+        );
+        for (name, value) in &self.settings {
+            let _ = writeln!(text, "- {name}: {value}");
+        }
+        for (name, version) in &self.versions {
+            let _ = writeln!(text, "- {name}: {version}");
+        }
+        text.push_str(
+            "\nMedians over interleaved rounds. × is the median of the rounds' ratios with the 95% bootstrap \
+             interval of that median; a bound inside the interval, fewer than three rounds, or a doubtful sample \
+             is \"too noisy to say\". CPU is user and system time of the server's whole process tree.\n",
+        );
+        text
+    }
+
+    /// Writes `NAME-DATE.json` and `NAME-DATE.md` into `directory`; answers the text's path.
+    ///
+    /// # Errors
+    /// From the file system.
+    pub fn write(&self, directory: &Path) -> io::Result<PathBuf> {
+        fs::create_dir_all(directory)?;
+        // Colons are no part of a file name on every system.
+        let stem = format!("{}-{}", self.name, self.date.replace(':', ""));
+        fs::write(directory.join(format!("{stem}.json")), serde_json::to_string_pretty(self)? + "\n")?;
+        let text = directory.join(format!("{stem}.md"));
+        fs::write(&text, self.text())?;
+        Ok(text)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn series(name: &str, costs_us: &[f64]) -> Series {
+        let sample = |cost: &f64| Sample {
+            units: 100_000,
+            wall_s: 1.0,
+            cpu_user_s: cost / 40.0,
+            cpu_system_s: cost * 3.0 / 40.0,
+            switches_voluntary: 50,
+            switches_involuntary: 50,
+            rss_bytes: 3 << 20,
+            foreign_share: 0.01,
+            doubts: Vec::new(),
+        };
+        Series { name: name.into(), samples: costs_us.iter().map(sample).collect() }
+    }
+
+    fn record() -> Record {
+        let mut doubtful = series("doubtful", &[1.0, 1.0, 1.0]);
+        doubtful.samples[1].doubts.push("0.4% misses".into());
+        let comparison = Comparison {
+            scenario: "one-1k-64".into(),
+            what: "one URL".into(),
+            unit: "hit".into(),
+            series: vec![
+                series("limit", &[5.0, 5.0, 5.0]),
+                series("ours", &[6.0, 6.0, 6.0]),
+                series("a", &[12.0, 10.0, 12.0]),
+                series("b", &[20.0, 21.0, 22.0]),
+                doubtful,
+            ],
+        };
+        let best = comparison.cheapest(["a", "b", "doubtful", "absent"]);
+        let figures = vec![
+            Figure::at_most(
+                "within 1.3 of the limit".into(),
+                1.3,
+                comparison.series("ours"),
+                comparison.series("limit"),
+            ),
+            Figure::at_most("within 0.8 of the best".into(), 0.8, comparison.series("ours"), best),
+            Figure::at_most("doubt".into(), 9.0, comparison.series("doubtful"), comparison.series("limit")),
+            Figure::at_most("absent".into(), 1.0, comparison.series("absent"), best),
+        ];
+        Record {
+            name: "bench-x".into(),
+            date: "2026-11-21T01:58:14Z".into(),
+            commit: "abc".into(),
+            machine: Machine::here(),
+            settings: BTreeMap::from([("rounds".into(), "3".into())]),
+            versions: BTreeMap::from([("a".into(), "a 1.0".into())]),
+            reference: "limit".into(),
+            comparisons: vec![comparison],
+            figures,
+            attached: BTreeMap::from([("store".into(), serde_json::json!({"metadata_bytes": 60}))]),
+            remarks: vec!["c is not installed".into()],
+        }
+    }
+
+    #[test]
+    fn the_cheapest_is_found_and_a_doubtful_one_is_not_it() {
+        let record = record();
+        let best = record.comparisons[0].cheapest(["b", "a", "doubtful"]).unwrap();
+        assert_eq!(best.name, "a");
+    }
+
+    #[test]
+    fn figures_say_met_doubtful_and_absent() {
+        let record = record();
+        let verdicts: Vec<Verdict> = record.figures.iter().map(|figure| figure.verdict).collect();
+        assert_eq!(verdicts, [Verdict::Met, Verdict::Met, Verdict::TooNoisy, Verdict::NotMeasured]);
+        assert_eq!(
+            record.figures[0].line(),
+            "within 1.3 of the limit: 1.20 (1.20–1.20, 3 rounds) → met [ours against limit]"
+        );
+        assert!(record.figures[2].line().contains("0.4% misses"));
+    }
+
+    #[test]
+    fn both_files_are_written_and_the_json_reads_back() {
+        let directory = tempfile::tempdir().unwrap();
+        let record = record();
+        let path = record.write(directory.path()).unwrap();
+        let text = fs::read_to_string(&path).unwrap();
+        for part in
+            ["| ours | 6.00 |", "1.20 (1.20–1.20)", "25%", "c is not installed", "a 1.0", "metadata_bytes"]
+        {
+            assert!(text.contains(part), "{part} is not in\n{text}");
+        }
+        let json = fs::read_to_string(path.with_extension("json")).unwrap();
+        let back: Record = serde_json::from_str(&json).unwrap();
+        assert_eq!(back.text(), text);
+    }
+}

@@ -1,0 +1,367 @@
+//! A server as a process tree on cores of its own, and what the tree has used, from `/proc`.
+//!
+//! CPU time is `utime + stime` of every process in the tree, which the kernel keeps for all of a process's
+//! threads, dead ones included, plus `cutime + cstime` for the children that it has reaped (proc(5), `stat`).
+//! The kernel counts these in ticks of 10 ms: over a run of two busy seconds that is half a percent.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::fs;
+use std::io;
+use std::process::{Child, Command, ExitStatus};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+/// How long a server may take to stop by itself before it is killed.
+const STOP_WAIT: Duration = Duration::from_secs(4);
+/// Between two looks at something that will happen soon.
+const POLL: Duration = Duration::from_millis(10);
+
+/// A set of processors, never empty.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Cores(Vec<usize>);
+
+impl Cores {
+    /// Exactly these processors; `None` for an empty list.
+    pub fn new(mut list: Vec<usize>) -> Option<Self> {
+        list.sort_unstable();
+        list.dedup();
+        (!list.is_empty()).then_some(Self(list))
+    }
+
+    /// Every processor that this process may use.
+    ///
+    /// # Errors
+    /// From sched_getaffinity(2).
+    pub fn allowed() -> Result<Vec<usize>, TreeError> {
+        let set = rustix::thread::sched_getaffinity(None).map_err(io::Error::from)?;
+        Ok((0..rustix::thread::CpuSet::MAX_CPU).filter(|&core| set.is_set(core)).collect())
+    }
+
+    /// How many.
+    pub fn count(&self) -> usize {
+        self.0.len()
+    }
+}
+
+/// As taskset(1) and `--cores` take it: `0,1`.
+impl fmt::Display for Cores {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (position, core) in self.0.iter().enumerate() {
+            write!(f, "{}{core}", if position == 0 { "" } else { "," })?;
+        }
+        Ok(())
+    }
+}
+
+/// `command` behind taskset(1), so that it and all that it starts run on `cores` only. (Setting the affinity
+/// in the child by ourselves would need `pre_exec`, which is unsafe; util-linux is everywhere.)
+pub fn pinned(cores: &Cores, command: &str) -> Command {
+    let mut pinned = Command::new("taskset");
+    pinned.arg("-c").arg(cores.to_string()).arg(command);
+    pinned
+}
+
+/// Why a tree cannot be run or read.
+#[derive(Debug, thiserror::Error)]
+pub enum TreeError {
+    /// A system call failed.
+    #[error(transparent)]
+    Io(#[from] io::Error),
+    /// The root process has ended, so what it used is lost.
+    #[error("process {0} has ended")]
+    Ended(u32),
+    /// A line of `/proc` is not as proc(5) describes it.
+    #[error("cannot read {0}")]
+    Proc(String),
+}
+
+/// What a tree has used since it began.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Usage {
+    /// Seconds in user mode.
+    pub cpu_user_s: f64,
+    /// Seconds in the kernel.
+    pub cpu_system_s: f64,
+    /// Context switches by waiting, of live threads.
+    pub switches_voluntary: u64,
+    /// Context switches by force, of live threads.
+    pub switches_involuntary: u64,
+    /// Resident bytes, summed over processes.
+    pub rss_bytes: u64,
+    /// Live processes.
+    pub processes: usize,
+}
+
+/// A running process and all that descends from it. Stopped, in the end by force, when dropped.
+#[derive(Debug)]
+pub struct Tree {
+    child: Child,
+}
+
+impl Tree {
+    /// Starts `command`; see [`pinned`].
+    ///
+    /// # Errors
+    /// When it cannot be started at all.
+    pub fn start(mut command: Command) -> Result<Self, TreeError> {
+        Ok(Self { child: command.spawn()? })
+    }
+
+    /// The root's process id.
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// How the root ended, if it has.
+    ///
+    /// # Errors
+    /// From waitpid(2).
+    pub fn ended(&mut self) -> Result<Option<ExitStatus>, TreeError> {
+        Ok(self.child.try_wait()?)
+    }
+
+    /// What the tree has used until now.
+    ///
+    /// # Errors
+    /// [`TreeError::Ended`] when the root is gone.
+    pub fn usage(&self) -> Result<Usage, TreeError> {
+        let tick_s = 1.0 / rustix::param::clock_ticks_per_second() as f64;
+        let page_bytes = rustix::param::page_size() as u64;
+        let mut usage = Usage::default();
+        for stat in descendants(self.id())? {
+            if stat.id == self.id() && stat.zombie {
+                return Err(TreeError::Ended(stat.id));
+            }
+            usage.processes += 1;
+            usage.cpu_user_s += stat.user_ticks as f64 * tick_s;
+            usage.cpu_system_s += stat.system_ticks as f64 * tick_s;
+            usage.rss_bytes += stat.rss_pages * page_bytes;
+            let (voluntary, involuntary) = switches(stat.id);
+            usage.switches_voluntary += voluntary;
+            usage.switches_involuntary += involuntary;
+        }
+        if usage.processes == 0 { Err(TreeError::Ended(self.id())) } else { Ok(usage) }
+    }
+
+    fn stop(&mut self) {
+        let known = descendants(self.id()).unwrap_or_default();
+        signal(self.id(), Signal::TERM);
+        let asked = Instant::now();
+        while matches!(self.child.try_wait(), Ok(None)) && asked.elapsed() < STOP_WAIT {
+            sleep(POLL);
+        }
+        // Whoever is left is killed; the start time tells a survivor from a stranger with a reused id.
+        for process in known {
+            if stat(process.id).is_some_and(|now| now.started == process.started && !now.zombie) {
+                signal(process.id, Signal::KILL);
+            }
+        }
+        let _ = self.child.wait();
+    }
+}
+
+impl Drop for Tree {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+fn signal(id: u32, signal: Signal) {
+    if let Some(pid) = i32::try_from(id).ok().and_then(Pid::from_raw) {
+        // Already gone is as good as stopped.
+        let _ = kill_process(pid, signal);
+    }
+}
+
+/// The fields of `/proc/PID/stat` that matter here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Stat {
+    id: u32,
+    parent: u32,
+    zombie: bool,
+    user_ticks: u64,
+    system_ticks: u64,
+    started: u64,
+    rss_pages: u64,
+}
+
+/// proc(5): `pid (comm) state ppid …`; the name may hold spaces and brackets, so fields count from its last one.
+fn parse_stat(line: &str) -> Option<Stat> {
+    let (id, rest) = line.split_once(" (")?;
+    let (_, rest) = rest.rsplit_once(") ")?;
+    let fields: Vec<&str> = rest.split_ascii_whitespace().collect();
+    // `fields[0]` is field 3 of the manual.
+    let number = |field: usize| fields.get(field - 3)?.parse::<u64>().ok();
+    Some(Stat {
+        id: id.parse().ok()?,
+        parent: u32::try_from(number(4)?).ok()?,
+        zombie: matches!(fields.first(), Some(&"Z" | &"X")),
+        user_ticks: number(14)? + number(16)?,
+        system_ticks: number(15)? + number(17)?,
+        started: number(22)?,
+        rss_pages: number(24)?,
+    })
+}
+
+fn stat(id: u32) -> Option<Stat> {
+    parse_stat(&fs::read_to_string(format!("/proc/{id}/stat")).ok()?)
+}
+
+/// `root` and every process below it, the root first; empty when it is gone.
+fn descendants(root: u32) -> Result<Vec<Stat>, TreeError> {
+    let mut children: BTreeMap<u32, Vec<Stat>> = BTreeMap::new();
+    for entry in fs::read_dir("/proc")? {
+        let name = entry?.file_name();
+        // A process may end between the listing and the reading.
+        if let Some(stat) = name.to_str().and_then(|name| name.parse().ok()).and_then(stat) {
+            children.entry(stat.parent).or_default().push(stat);
+        }
+    }
+    let mut tree: Vec<Stat> = stat(root).into_iter().collect();
+    let mut next = 0;
+    while let Some(parent) = tree.get(next).map(|process| process.id) {
+        tree.extend(children.remove(&parent).unwrap_or_default());
+        next += 1;
+    }
+    Ok(tree)
+}
+
+/// Context switches, voluntary and not, of the process's live threads.
+fn switches(id: u32) -> (u64, u64) {
+    let mut sum = (0, 0);
+    let Ok(threads) = fs::read_dir(format!("/proc/{id}/task")) else { return sum };
+    for thread in threads.flatten() {
+        let Ok(status) = fs::read_to_string(thread.path().join("status")) else { continue };
+        for line in status.lines() {
+            if let Some((name, value)) = line.split_once(':') {
+                let value = || value.trim().parse::<u64>().unwrap_or(0);
+                match name {
+                    "voluntary_ctxt_switches" => sum.0 += value(),
+                    "nonvoluntary_ctxt_switches" => sum.1 += value(),
+                    _ => {}
+                }
+            }
+        }
+    }
+    sum
+}
+
+/// Seconds that `cores` were busy since boot, whoever kept them so, the hypervisor's theft included.
+///
+/// # Errors
+/// When `/proc/stat` lacks one of the cores.
+pub fn busy_s(cores: &Cores) -> Result<f64, TreeError> {
+    let text = fs::read_to_string("/proc/stat")?;
+    let tick_s = 1.0 / rustix::param::clock_ticks_per_second() as f64;
+    cores.0.iter().map(|core| busy_ticks(&text, *core).map(|ticks| ticks as f64 * tick_s)).sum()
+}
+
+/// proc(5): `cpuN user nice system idle iowait irq softirq steal guest guest_nice`; guest is part of user.
+fn busy_ticks(text: &str, core: usize) -> Result<u64, TreeError> {
+    let name = format!("cpu{core}");
+    let line = text.lines().find_map(|line| line.strip_prefix(&name)?.strip_prefix(' '));
+    let fields: Vec<u64> =
+        line.unwrap_or_default().split_ascii_whitespace().filter_map(|field| field.parse().ok()).collect();
+    match fields[..] {
+        [user, nice, system, _idle, _iowait, irq, softirq, steal, ..] => {
+            Ok(user + nice + system + irq + softirq + steal)
+        }
+        _ => Err(TreeError::Proc(format!("the line {name} of /proc/stat"))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn first_core() -> Cores {
+        Cores::new(vec![Cores::allowed().unwrap()[0]]).unwrap()
+    }
+
+    fn shell(script: &str) -> Tree {
+        let mut command = pinned(&first_core(), "sh");
+        command.arg("-c").arg(script);
+        Tree::start(command).unwrap()
+    }
+
+    fn wait_for(what: &str, mut happened: impl FnMut() -> bool) {
+        let begun = Instant::now();
+        while !happened() {
+            assert!(begun.elapsed() < Duration::from_secs(60), "{what} did not happen in a minute");
+            sleep(POLL);
+        }
+    }
+
+    #[test]
+    fn a_name_with_brackets_and_spaces_does_not_shift_the_fields() {
+        let line = "42 (a) b (c)) S 7 0 0 0 -1 4194560 1 2 3 4 100 20 3 4 10 -10 13 0 24 51175424 4766 99";
+        let stat = parse_stat(line).unwrap();
+        assert_eq!((stat.id, stat.parent, stat.user_ticks, stat.system_ticks), (42, 7, 103, 24));
+        assert_eq!((stat.started, stat.rss_pages, stat.zombie), (24, 4766, false));
+        assert_eq!(parse_stat("42 (x) S 7"), None);
+    }
+
+    #[test]
+    fn busy_time_leaves_out_idle_and_waiting() {
+        let text = "cpu  9 9 9 9 9 9 9 9 9 9\ncpu1 1 2 4 1000 1000 8 16 32 0 0\ncpu10 5 0 0 0 0 0 0 0 0 0\n";
+        assert_eq!(busy_ticks(text, 1).unwrap(), 63);
+        assert_eq!(busy_ticks(text, 10).unwrap(), 5);
+        assert!(busy_ticks(text, 0).is_err());
+    }
+
+    #[test]
+    fn counts_grandchildren_reaped_children_and_all_threads_of_time() {
+        // A child that burns and is reaped, then a grandchild that burns and stays.
+        let tree = shell(
+            "sh -c 'i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done'; \
+             sh -c 'sh -c \"i=0; while [ \\$i -lt 200000 ]; do i=\\$((i+1)); done; sleep 100\"; :'; :",
+        );
+        let mut reaped_s = 0.0;
+        wait_for("the grandchild's sleep", || {
+            let usage = tree.usage().unwrap();
+            if usage.processes == 1 {
+                reaped_s = usage.cpu_user_s + usage.cpu_system_s;
+            }
+            usage.processes >= 4
+        });
+        let usage = tree.usage().unwrap();
+        let all_s = usage.cpu_user_s + usage.cpu_system_s;
+        assert!(all_s >= 0.02, "two loops of 200,000 steps took {all_s} s");
+        assert!(all_s >= reaped_s);
+        assert!(usage.rss_bytes > 0 && usage.switches_voluntary > 0);
+    }
+
+    #[test]
+    fn everything_in_the_tree_is_pinned() {
+        let tree = shell("sleep 100 & sleep 100; :");
+        wait_for("both sleeps", || tree.usage().unwrap().processes == 3);
+        for process in descendants(tree.id()).unwrap() {
+            let status = fs::read_to_string(format!("/proc/{}/status", process.id)).unwrap();
+            let allowed = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:")).unwrap();
+            assert_eq!(allowed.trim(), first_core().to_string());
+        }
+    }
+
+    #[test]
+    fn dropping_stops_even_those_who_do_not_listen() {
+        let tree = shell("trap '' TERM; (trap '' TERM; sleep 1000; :) & sleep 1001 & wait; wait");
+        wait_for("the family", || tree.usage().unwrap().processes >= 4);
+        let family = descendants(tree.id()).unwrap();
+        drop(tree);
+        wait_for("the end of the family", || {
+            family.iter().all(|process| {
+                stat(process.id).is_none_or(|now| now.started != process.started || now.zombie)
+            })
+        });
+    }
+
+    #[test]
+    fn a_dead_server_is_an_error_and_not_a_cheap_one() {
+        let mut tree = shell("exit 3");
+        wait_for("the end", || tree.ended().unwrap().is_some());
+        assert!(matches!(tree.usage(), Err(TreeError::Ended(_))));
+    }
+}

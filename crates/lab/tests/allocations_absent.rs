@@ -1,0 +1,8 @@
+//! Without the counting allocator the handle says so, instead of reporting zeros for ever.
+
+use lab::allocations::{Allocations, AllocationsError};
+
+#[test]
+fn a_binary_that_does_not_count_is_told() {
+    assert!(matches!(Allocations::new(), Err(AllocationsError::NotInstalled)));
+}
