@@ -15,6 +15,7 @@
 //! * [`origin`] is a server that does what its script says, good or bad, and remembers what it was asked;
 //! * [`nginx`] runs a real web server over a real documentation tree;
 //! * [`content`] makes bodies of any size that can be checked without keeping them, and [`gate`] holds a script back;
+//! * [`fault`] holds error pages to their promise;
 //! * [`stat`] reads the program's counters.
 //!
 //! No test depends on the machine's speed: whoever waits, waits for an event, with [`PATIENCE`] as the bound after
@@ -33,6 +34,7 @@ use std::time::{Duration, Instant};
 pub mod accelerator;
 pub mod client;
 pub mod content;
+pub mod fault;
 pub mod gate;
 pub mod message;
 pub mod nginx;

@@ -3,7 +3,7 @@
 use std::{
     fs,
     net::{SocketAddr, TcpListener, TcpStream},
-    path::{Path, PathBuf},
+    path::Path,
     process::{Child, Command, Stdio},
 };
 
@@ -21,7 +21,8 @@ pub struct Nginx {
 }
 
 impl Nginx {
-    /// Serves [`DOCUMENTATION`] at `/`, and passes `/app/` on to the application.
+    /// Serves [`DOCUMENTATION`] at `/`, fresh for an hour; the same at `/unsaid/` without a word about freshness; and
+    /// passes `/app/` on to the application.
     ///
     /// # Panics
     /// When nginx or the documentation is not installed, with the command that installs them.
@@ -73,20 +74,11 @@ impl Nginx {
         format!("http://{}", self.address)
     }
 
-    /// The requests that it has answered so far: method, target and status of each, from its access log.
+    /// The requests that it has answered so far, from its access log: method, target and status of each. Those with
+    /// an `X-Direct` field are left out: so a test marks what it asks past the accelerator, to compare with.
     pub fn log(&self) -> Vec<(String, String, u16)> {
-        let text = fs::read_to_string(self.log_file()).unwrap_or_default();
+        let text = fs::read_to_string(self.directory.path().join("access.log")).unwrap_or_default();
         text.lines().filter_map(log_line).collect()
-    }
-
-    /// Forgets the log so far.
-    pub fn forget_log(&self) {
-        // nginx appends, so a shortened file goes on from its new end.
-        fs::write(self.log_file(), "").expect("a file is written");
-    }
-
-    fn log_file(&self) -> PathBuf {
-        self.directory.path().join("access.log")
     }
 }
 
@@ -102,7 +94,8 @@ fn log_line(line: &str) -> Option<(String, String, u16)> {
     let mut words = line.split(' ');
     let method = words.next()?.to_owned();
     let target = words.next()?.to_owned();
-    Some((method, target, words.next()?.parse().ok()?))
+    let status = words.next()?.parse().ok()?;
+    (words.next() == Some("-")).then_some((method, target, status))
 }
 
 fn configure(directory: &Path, address: SocketAddr, application: SocketAddr) -> String {
@@ -117,7 +110,7 @@ events {{ worker_connections 1024; }}
 http {{
     include /etc/nginx/mime.types;
     default_type application/octet-stream;
-    log_format counted '$request_method $request_uri $status';
+    log_format counted '$request_method $request_uri $status $http_x_direct';
     access_log {directory}/access.log counted;
     client_body_temp_path {directory}/body;
     proxy_temp_path {directory}/proxy;
@@ -135,7 +128,13 @@ http {{
         listen {address};
         root {DOCUMENTATION};
         index index.html;
+        expires 1h;
+        location /unsaid/ {{
+            alias {DOCUMENTATION}/;
+            expires off;
+        }}
         location /app/ {{
+            expires off;
             proxy_pass http://{application};
             proxy_http_version 1.1;
             proxy_set_header Connection "";

@@ -1,5 +1,9 @@
 //! How bodies travel: as they arrive, whole, framed as HTTP says, and to everyone who waits for the same one.
-#![allow(clippy::disallowed_methods, reason = "a test's threads may block")]
+#![allow(
+    clippy::disallowed_methods,
+    clippy::expect_used,
+    reason = "a test may block, and stop at the first surprise"
+)]
 
 use std::{sync::Barrier, thread};
 

@@ -1,5 +1,9 @@
 //! What is stored, for whom, and for how long (RFC 9111), and what is shared although cookies are in play.
-#![allow(clippy::disallowed_methods, reason = "a test's threads may block")]
+#![allow(
+    clippy::disallowed_methods,
+    clippy::expect_used,
+    reason = "a test may block, and stop at the first surprise"
+)]
 
 use tests::{
     Accelerator, Answer, Request, ScriptedOrigin, eventually, message::date, on_one_core_and_on_two,

@@ -1,5 +1,9 @@
 //! Requests of every kind, and the connections that they come on.
-#![allow(clippy::disallowed_methods, reason = "a test's threads may block")]
+#![allow(
+    clippy::disallowed_methods,
+    clippy::expect_used,
+    reason = "a test may block, and stop at the first surprise"
+)]
 
 use tests::{
     Accelerator, Answer, End, Gate, Next, Request, ScriptedOrigin, content::content, on_one_core_and_on_two,
