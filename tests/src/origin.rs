@@ -128,7 +128,15 @@ impl ScriptedOrigin {
     /// # Panics
     /// When there is no port on loopback.
     pub fn start() -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").expect("a free port on loopback");
+        Self::start_at(SocketAddr::from(([127, 0, 0, 1], 0)))
+    }
+
+    /// Starts at this address, where somebody may have listened before.
+    ///
+    /// # Panics
+    /// When it is taken.
+    pub fn start_at(address: SocketAddr) -> Self {
+        let listener = TcpListener::bind(address).expect("a free port on loopback");
         let address = listener.local_addr().expect("a bound socket has an address");
         let shared = Arc::new(Shared::default());
         let of_listener = Arc::clone(&shared);
