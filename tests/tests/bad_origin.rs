@@ -321,7 +321,7 @@ fn a_body_cut_short_is_cut_for_all_who_read_it_and_never_stored(cores: &str) {
             let Some(response) = reader.try_response("GET") else { continue };
             // Either nothing of it had been passed on yet, and an error could be said; or the client is shown that
             // this was not all.
-            let told = response.status() == 502 || response.status() == 504 || response.end != End::Complete;
+            let told = matches!(response.status(), 502..=504) || response.end != End::Complete;
             assert!(
                 told,
                 "{path}: {} bytes passed for the whole:\n{}",
