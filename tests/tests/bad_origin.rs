@@ -3,6 +3,7 @@
 #![allow(
     clippy::disallowed_methods,
     clippy::expect_used,
+    clippy::print_stderr,
     reason = "a test may block, and stop at the first surprise"
 )]
 
