@@ -57,9 +57,6 @@ fn bodies_of_requests_reach_the_origin_whole(cores: &str) {
 }
 
 fn an_origin_may_answer_before_it_has_read_the_body(cores: &str) {
-    let origin = ScriptedOrigin::start();
-    origin.answers("/page", Answer::new(200, "still there").header("Cache-Control", "no-store"));
-    let accelerator = start(&origin, cores);
     // The scripted origin reads bodies before its scripts run, so this one is made by hand.
     let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
     let hasty = Accelerator::before(&format!("http://{}", listener.local_addr().expect("bound")))
@@ -88,7 +85,6 @@ fn an_origin_may_answer_before_it_has_read_the_body(cores: &str) {
     drop(client);
     drop(hasty);
     origin_thread.join().expect("the origin saw an end");
-    assert_eq!(accelerator.get("/page").expect_status(200).text(), "still there");
 }
 
 fn permission_to_send_a_body_is_given_when_asked_for(cores: &str) {
