@@ -94,17 +94,28 @@ fn the_reading_finds_the_arrows_that_are_there() {
     for name in ["bheap", "wire", "engine", "cache", "lab", "nighttrain", "tests"] {
         assert!(names.contains(name), "{name}");
     }
-    for (from, to) in [("nighttrain", "cache"), ("nighttrain", "engine"), ("cache", "engine"), ("cache", "wire")] {
+    for (from, to) in
+        [("nighttrain", "cache"), ("nighttrain", "engine"), ("cache", "engine"), ("cache", "wire")]
+    {
         assert!(arrows.iter().any(|arrow| arrow.from == from && arrow.to == to), "{from} → {to}: {arrows:?}");
     }
 }
 
 #[test]
 fn the_rules_refuse_what_they_should() {
-    let arrow = |from: &str, to: &str, for_tests| Arrow { from: from.to_owned(), to: to.to_owned(), for_tests };
+    let arrow =
+        |from: &str, to: &str, for_tests| Arrow { from: from.to_owned(), to: to.to_owned(), for_tests };
     for (from, to) in [
-        ("engine", "wire"), ("wire", "engine"), ("bheap", "engine"), ("wire", "bheap"), ("cache", "mail"),
-        ("feed", "cache"), ("mail", "feed"), ("engine", "cache"), ("cache", "nighttrain"), ("lab", "nighttrain"),
+        ("engine", "wire"),
+        ("wire", "engine"),
+        ("bheap", "engine"),
+        ("wire", "bheap"),
+        ("cache", "mail"),
+        ("feed", "cache"),
+        ("mail", "feed"),
+        ("engine", "cache"),
+        ("cache", "nighttrain"),
+        ("lab", "nighttrain"),
         ("newcomer", "engine"),
     ] {
         assert!(objection(&arrow(from, to, false)).is_some(), "{from} → {to}");

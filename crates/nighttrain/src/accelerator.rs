@@ -6,15 +6,14 @@ use std::{
     time::Duration,
 };
 
-use cache::config::Config;
+use cache::{Config, Server};
+pub(crate) use cache::{Drained, PurgeError, Purged};
 use engine::meter::Registry;
 
 use crate::failure::Failure;
-use crate::standin::Server;
-pub(crate) use crate::standin::{Drained, PurgeError, Purged};
 
 #[expect(clippy::disallowed_types, reason = "the operator's path: taken for a purge and once for the drain")]
-type Lock<T> = std::sync::RwLock<T>;
+type Lock<T> = std::sync::Mutex<T>;
 
 /// A running accelerator, as its operator sees it. The program's is [`Started`]; a test's is its own.
 pub(crate) trait Accelerator: Send + Sync + 'static {
@@ -56,9 +55,14 @@ impl Started {
     }
 
     /// Takes no more requests, and blocks until those under way have ended or the time is up.
-    pub(crate) fn drain(&self, at_most: Duration) -> Drained {
-        let server = self.server.write().unwrap_or_else(PoisonError::into_inner).take();
-        server.map_or(Drained::Clean, |server| server.drain(at_most))
+    ///
+    /// # Errors
+    /// A loop had failed, or fails now.
+    pub(crate) fn drain(&self, at_most: Duration) -> Result<Drained, Failure> {
+        let server = self.server.lock().unwrap_or_else(PoisonError::into_inner).take();
+        server.map_or(Ok(Drained::Clean), |server| {
+            server.drain(at_most).map_err(|error| Failure::Failed(error.to_string()))
+        })
     }
 }
 
@@ -68,11 +72,11 @@ impl Accelerator for Started {
     }
 
     fn is_ready(&self) -> bool {
-        self.server.read().unwrap_or_else(PoisonError::into_inner).as_ref().is_some_and(Server::is_ready)
+        self.server.lock().unwrap_or_else(PoisonError::into_inner).as_ref().is_some_and(Server::is_ready)
     }
 
     fn purge(&self, url: &str) -> Result<Purged, PurgeError> {
-        match self.server.read().unwrap_or_else(PoisonError::into_inner).as_ref() {
+        match self.server.lock().unwrap_or_else(PoisonError::into_inner).as_ref() {
             Some(server) => server.purge(url),
             None => Err(PurgeError::NoAnswer),
         }

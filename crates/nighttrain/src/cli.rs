@@ -69,7 +69,7 @@ pub(crate) struct StatTask {
 /// `nighttrain purge`
 #[derive(Debug, Args)]
 pub(crate) struct PurgeTask {
-    /// The URL as visitors ask for it, such as http://www.example.org/news
+    #[arg(help = "The URL as visitors ask for it, such as http://www.example.org/news")]
     pub url: String,
     #[command(flatten)]
     pub config: ConfigFile,

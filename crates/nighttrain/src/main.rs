@@ -25,7 +25,6 @@ mod precedence;
 mod run;
 mod savings;
 mod settings;
-mod standin;
 mod stat;
 mod units;
 

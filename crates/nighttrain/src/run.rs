@@ -175,10 +175,11 @@ async fn until_stopped(
     let drained = tokio::task::spawn_blocking(move || draining.drain(at_most));
     tokio::select! {
         drained = drained => match drained {
-            Ok(Drained::Clean) => tracing::info!("stopped: every request was answered"),
-            Ok(Drained::CutShort) => {
+            Ok(Ok(Drained::Clean)) => tracing::info!("stopped: every request was answered"),
+            Ok(Ok(Drained::CutShort)) => {
                 tracing::warn!("stopped: the time was up before every request was answered");
             }
+            Ok(Err(failure)) => return Err(failure),
             Err(error) => return Err(Failure::Failed(format!("the drain broke off: {error}"))),
         },
         () = signals.stop() => {
