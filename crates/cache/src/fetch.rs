@@ -196,7 +196,7 @@ async fn receive(request: &Request, answer_: Answer, reply: oneshot::Sender<Star
     let growing = Arc::new(Growing::new());
     let (response, keep, first) = with_core(|core| {
         let Judged { response, keep } =
-            judge(core, request, &answer_.head, answer_.framing, answer_.requested_s);
+            judge(core, request, &answer_.head, answer_.framing, answer_.requested_ms);
         let (keep, first) = match keep.map(|object| reserve(core, &response, &object)) {
             Some(Ok((filling, first))) => (Keep::Stored(filling), first),
             refused => {

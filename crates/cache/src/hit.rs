@@ -257,6 +257,7 @@ fn send(
     let age_s = Some(meta.age_s(now_s));
     append_dynamic(out, &core.identity, &Dynamic { age_s, cache_status: Some(status), persistence, framing });
     core.add(Counter::BytesSaved, to - from);
+    core.add(Counter::MillisSaved, u64::from(meta.origin_ms));
     if let Some(object) = pinned {
         if chunked {
             out.extend_from_slice(ChunkedEncoder::chunk_header(to - from).as_bytes());

@@ -148,8 +148,8 @@ pub(crate) struct Exchange {
 /// An answer whose head was read.
 pub(crate) struct Answer {
     exchange: Exchange,
-    /// When the request was sent, in seconds since 1970.
-    pub(crate) requested_s: u64,
+    /// When the request was sent, in milliseconds since 1970.
+    pub(crate) requested_ms: u64,
     /// The head as it came, with its last empty line; it was parsed and is valid.
     pub(crate) head: Vec<u8>,
     /// How the body is delimited.
@@ -221,7 +221,7 @@ impl Exchange {
 
     /// Waits for the head of the final answer; interim ones (1xx) are skipped (RFC 9110 §15.2).
     pub(crate) async fn answer(mut self, answered: Answered, limits: &Limits) -> Result<Answer, OriginError> {
-        let requested_s = clock::unix_s();
+        let requested_ms = clock::unix_ms();
         let mut buffer: Vec<u8> = Vec::with_capacity(4096);
         let mut slots = HeaderSlots::new();
         let head_bytes_max = limits.response_head_bytes_max;
@@ -246,7 +246,7 @@ impl Exchange {
                     let early = buffer.split_off(head_bytes);
                     return Ok(Answer {
                         exchange: self,
-                        requested_s,
+                        requested_ms,
                         head: buffer,
                         framing,
                         early,

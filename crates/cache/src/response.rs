@@ -12,7 +12,7 @@ use crate::{
     key,
     policy::{self, Freshness, RequestFacts, ResponseFacts, Storable, StoreRules, Times, Why},
     request::Request,
-    response_head::{HeadOutline, Purpose, StoredMeta, append_origin_head},
+    response_head::{HeadOutline, ORIGIN_MS_MAX, Purpose, StoredMeta, append_origin_head},
 };
 
 /// An answer on its way to those who asked for it.
@@ -85,15 +85,20 @@ fn length_of(framing: Framing) -> Option<u64> {
     }
 }
 
+/// When the exchange took place, the answer being here just now.
+fn times(requested_ms: u64) -> Times {
+    Times { request_s: requested_ms / 1000, response_s: clock::unix_s() }
+}
+
 /// *backend_response*: decides whether the answer to a fetch is stored, and makes what is kept of its head.
 pub(crate) fn judge(
     core: &Core,
     request: &Request,
     head: &[u8],
     framing: Framing,
-    requested_s: u64,
+    requested_ms: u64,
 ) -> Judged {
-    let times = Times { request_s: requested_s, response_s: clock::unix_s() };
+    let times = times(requested_ms);
     let length = length_of(framing);
     with_head(head, |head| {
         // The fetch is a GET, whatever asked for it.
@@ -107,7 +112,13 @@ pub(crate) fn judge(
             default_ttl_s: store_s(core.config.default_ttl.as_secs()),
         };
         match policy::storable(&asked, &facts, &rules, times) {
-            Storable::Yes(freshness) => keep(core, request, head, &facts, &freshness, times, length),
+            Storable::Yes(freshness) => {
+                let mut judged = keep(core, request, head, &facts, &freshness, times, length);
+                let origin_ms = clock::unix_ms().saturating_sub(requested_ms);
+                judged.response.meta.origin_ms =
+                    u32::try_from(origin_ms).map_or(ORIGIN_MS_MAX, |ms| ms.min(ORIGIN_MS_MAX));
+                judged
+            }
             Storable::No(why) => {
                 core.count(Counter::Uncacheable);
                 let response = Response { fetched: true, ..forwarded(head, times, length, Some(why)) };
@@ -118,9 +129,8 @@ pub(crate) fn judge(
 }
 
 /// The answer to a request that was passed.
-pub(crate) fn passed(head: &[u8], framing: Framing, requested_s: u64) -> Response {
-    let times = Times { request_s: requested_s, response_s: clock::unix_s() };
-    with_head(head, |head| forwarded(head, times, length_of(framing), None))
+pub(crate) fn passed(head: &[u8], framing: Framing, requested_ms: u64) -> Response {
+    with_head(head, |head| forwarded(head, times(requested_ms), length_of(framing), None))
 }
 
 fn forwarded(

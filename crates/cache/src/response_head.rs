@@ -18,5 +18,5 @@ mod origin_head;
 pub use dynamic::{
     CacheStatus, Dynamic, Framing, Fwd, Identity, InvalidName, Outcome, Persistence, append_dynamic,
 };
-pub use meta::{Flags, StoredMeta};
+pub use meta::{Flags, ORIGIN_MS_MAX, StoredMeta};
 pub use origin_head::{HeadOutline, Purpose, append_not_modified, append_origin_head, append_partial};

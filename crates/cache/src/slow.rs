@@ -260,7 +260,7 @@ async fn pass(
     };
     let (answer, early) = answer;
     invalidate_after(request, &answer.head).await;
-    let response = response::passed(&answer.head, answer.framing, answer.requested_s);
+    let response = response::passed(&answer.head, answer.framing, answer.requested_ms);
     let cursor = fetch::pass(answer, response.length);
     let status = CacheStatus { detail, ..CacheStatus::fwd(fwd) };
     deliver(connection, request, &response, cursor, status).await && !early

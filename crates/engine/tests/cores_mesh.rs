@@ -27,7 +27,7 @@ fn on_a_loop<T>(future: impl Future<Output = T>) -> T {
 
 #[test]
 fn every_message_of_everyone_arrives_once_and_in_order() {
-    const MESSAGES: u64 = 20_000;
+    const MESSAGES: u64 = 5_000;
     let mesh = Mesh::<Message>::new(3, 1, 64).unwrap();
     let counters = mesh.counters();
     let endpoints = mesh.into_endpoints();

@@ -69,10 +69,12 @@ impl Started {
     ///
     /// # Errors
     /// A loop had ended before it was asked to.
-    pub(crate) fn drain(&self, at_most: Duration) -> Result<Drained, String> {
+    pub(crate) fn drain(&self, at_most: Duration) -> Result<Drained, Failure> {
         self.draining.store(true, Ordering::Release);
         let server = self.server.lock().unwrap_or_else(PoisonError::into_inner).take();
-        server.map_or(Ok(Drained::Clean), |server| server.drain(at_most).map_err(|error| error.to_string()))
+        server.map_or(Ok(Drained::Clean), |server| {
+            server.drain(at_most).map_err(|error| Failure::Failed(error.to_string()))
+        })
     }
 }
 

@@ -179,7 +179,7 @@ async fn until_stopped(
             Ok(Ok(Drained::CutShort)) => {
                 tracing::warn!("stopped: the time was up before every request was answered");
             }
-            Ok(Err(error)) => return Err(Failure::Failed(format!("a loop had failed: {error}"))),
+            Ok(Err(failure)) => return Err(failure),
             Err(error) => return Err(Failure::Failed(format!("the drain broke off: {error}"))),
         },
         () = signals.stop() => {

@@ -4,7 +4,7 @@
 //! | word | bits |
 //! |---|---|
 //! | 0 | `born_s`: when its age was 0, seconds since 1970 |
-//! | 1 | `date_s`: `Date`, or the time of arrival |
+//! | 1 | 0–39 `date_s`: `Date`, or the time of arrival; 40–63 `origin_ms` |
 //! | 2 | `last_modified_s`, or all ones for none |
 //! | 3 | `body_bytes`: `Content-Length` as the origin gave it, or all ones where it gave none |
 //! | 4 | 0–23 `head_bytes`, 24–47 offset of the entity tag's value in the head, 48–63 its length (0: none) |
@@ -22,6 +22,10 @@ use crate::policy::{Freshness, Stored, Times, Validators, freshness::Dates, fres
 /// No value, in words 2 and 3.
 const NONE: u64 = u64::MAX;
 const BITS_24: u64 = (1 << 24) - 1;
+const BITS_40: u64 = (1 << 40) - 1;
+
+/// The longest that an origin is said to have taken, in milliseconds.
+pub const ORIGIN_MS_MAX: u32 = BITS_24 as u32;
 
 /// Yes-or-no facts of a stored record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -68,6 +72,8 @@ pub struct StoredMeta {
     pub born_s: u64,
     /// `Date`, or the time of arrival.
     pub date_s: u64,
+    /// How long the origin took to answer, in milliseconds; what each hit saves. At most 2^24 - 1 (4.6 hours).
+    pub origin_ms: u32,
     /// `Last-Modified`.
     pub last_modified_s: Option<u64>,
     /// `Content-Length`. `None` where [`Flags::LENGTH_UNKNOWN`] holds.
@@ -87,7 +93,7 @@ pub struct StoredMeta {
 }
 
 impl StoredMeta {
-    /// Of a response that is stored: `outline` is that of its stored head.
+    /// Of a response that is stored: `outline` is that of its stored head. What is not in the head (`origin_ms`) is left at 0.
     pub fn of_response(
         head: &ResponseHead<'_, '_>,
         outline: &HeadOutline,
@@ -100,7 +106,9 @@ impl StoredMeta {
         let (etag_at, etag_bytes) = etag.unwrap_or_default();
         Self {
             born_s: freshness.born_s(times.response_s),
-            date_s: dates.date_s.unwrap_or(times.response_s),
+            // A date 30,000 years from now is no date; it counts as the last one that there is room for.
+            date_s: dates.date_s.unwrap_or(times.response_s).min(BITS_40),
+            origin_ms: 0,
             last_modified_s: dates.last_modified_s,
             body_bytes,
             head_bytes: outline.head_bytes,
@@ -120,7 +128,8 @@ impl StoredMeta {
     pub fn of_vary_spec(spec_bytes: u32, freshness: &Freshness, times: Times) -> Self {
         Self {
             born_s: freshness.born_s(times.response_s),
-            date_s: times.response_s,
+            date_s: times.response_s.min(BITS_40),
+            origin_ms: 0,
             last_modified_s: None,
             body_bytes: Some(0),
             head_bytes: spec_bytes,
@@ -144,10 +153,14 @@ impl StoredMeta {
             self.etag_at as usize + self.etag_bytes as usize <= self.head_bytes as usize,
             "etag is in the head"
         );
+        assert!(
+            self.date_s <= BITS_40 && u64::from(self.origin_ms) <= BITS_24,
+            "times are within their bits"
+        );
         assert!(self.last_modified_s != Some(NONE) && self.body_bytes != Some(NONE), "all ones mean none");
         [
             self.born_s,
-            self.date_s,
+            self.date_s | u64::from(self.origin_ms) << 40,
             self.last_modified_s.unwrap_or(NONE),
             self.body_bytes.unwrap_or(NONE),
             u64::from(self.head_bytes) | u64::from(self.etag_at) << 24 | u64::from(self.etag_bytes) << 48,
@@ -159,11 +172,12 @@ impl StoredMeta {
     /// version, and is to be treated as a miss.
     #[inline]
     pub fn unpack(words: &[u64; 6]) -> Option<Self> {
-        let &[born_s, date_s, last_modified, body, head, rest] = words;
+        let &[born_s, date, last_modified, body, head, rest] = words;
         let option = |word: u64| (word != NONE).then_some(word);
         let meta = Self {
             born_s,
-            date_s,
+            date_s: date & BITS_40,
+            origin_ms: (date >> 40) as u32,
             last_modified_s: option(last_modified),
             body_bytes: option(body),
             head_bytes: (head & BITS_24) as u32,
@@ -232,7 +246,8 @@ mod tests {
             let flags = Flags(flags);
             StoredMeta {
                 born_s: times[0],
-                date_s: times[1],
+                date_s: times[1] & BITS_40,
+                origin_ms: (times[1] >> 40) as u32,
                 last_modified_s,
                 body_bytes,
                 head_bytes,

@@ -40,7 +40,10 @@ pub(crate) fn enter() -> Result<Entered, BenchError> {
         return Ok(Entered::Here { remarks: vec![remark] });
     }
     let _restored = Allowed::with(CONGESTION_CONTROL)?;
-    let status = Command::new("unshare")
+    // If this process is killed, all of it goes: setpriv ends unshare, unshare ends its child, the first process
+    // of its namespace, and the kernel ends the rest.
+    let status = Command::new("setpriv")
+        .args(["--pdeathsig", "KILL", "--", "unshare"])
         .args(UNSHARE)
         .args(["--", "sh", "-ec", "ip link set lo up; mount -t tmpfs tmpfs /dev/shm; exec \"$0\" \"$@\""])
         .arg(env::current_exe()?)

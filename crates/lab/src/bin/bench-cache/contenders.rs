@@ -301,6 +301,7 @@ impl Place<'_> {
     }
 
     fn nginx(&self, program: &Path) -> Result<Command, BenchError> {
+        self.configuration("proxy.conf", include_str!("../../../../../bench/peers/nginx-proxy.conf"))?;
         let path = self.configuration("nginx.conf", include_str!("../../../../../bench/peers/nginx.conf"))?;
         let mut command = self.unprivileged(program)?;
         command.arg("-c").arg(path).arg("-p").arg(self.directory);

@@ -7,7 +7,10 @@ use crate::contenders::Contender;
 /// Ours on two cores, beside ours on one.
 pub(crate) const OURS_TWO: &str = "ours, two cores";
 
-/// Every figure that can be asked of these comparisons, absent ones included.
+/// Where our limit is held against the shared floor.
+pub(crate) const FLOOR_SCENARIOS: [&str; 3] = ["one-1k-64", "one-64k-64", "one-1k-1000"];
+
+/// Every figure that these comparisons can answer.
 pub(crate) fn all(comparisons: &[Comparison]) -> Vec<Figure> {
     let limit = Contender::Limit.name();
     let ours = Contender::Ours.name();
@@ -35,11 +38,11 @@ pub(crate) fn all(comparisons: &[Comparison]) -> Vec<Figure> {
     ];
     let reference = Contender::Reference.name();
     if comparisons.iter().any(|comparison| comparison.series(reference).is_some()) {
-        for scenario in ["one-1k-64", "one-64k-64", "one-1k-1000"] {
+        for scenario in FLOOR_SCENARIOS {
             figures.push(against("our limit, ≤ 1.05 × the shared floor", scenario, limit, 1.05, reference));
         }
     }
-    // What a partial run did not look at is no verdict: only scenarios that took place, with ours or a floor.
+    // A scenario that a partial run left out has no verdict, not even "not measured".
     figures.retain(|figure| {
         comparisons.iter().any(|comparison| figure.what.contains(&format!("({})", comparison.scenario)))
     });
