@@ -65,12 +65,17 @@ impl Started {
         &self.addresses
     }
 
+    /// Says from now on that it is not ready, so that whoever balances the load sends no more.
+    pub(crate) fn begin_drain(&self) {
+        self.draining.store(true, Ordering::Release);
+    }
+
     /// Takes no more requests, and blocks until those under way have ended or the time is up.
     ///
     /// # Errors
     /// A loop had ended before it was asked to.
     pub(crate) fn drain(&self, at_most: Duration) -> Result<Drained, Failure> {
-        self.draining.store(true, Ordering::Release);
+        self.begin_drain();
         let server = self.server.lock().unwrap_or_else(PoisonError::into_inner).take();
         server.map_or(Ok(Drained::Clean), |server| {
             server.drain(at_most).map_err(|error| Failure::Failed(error.to_string()))

@@ -107,6 +107,38 @@ fn interrupt_stops_it_too() {
     assert_eq!(running.end().0, Some(0));
 }
 
+/// The first signal waits for the request that the origin never answers, the second does not.
+#[test]
+fn a_second_signal_stops_at_once() {
+    let origin = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let url = format!("http://{}", origin.local_addr().expect("an address"));
+    let mut running = Running::start(&mut program(&[
+        "cache",
+        "--origin",
+        &url,
+        "--listen",
+        "127.0.0.1:0",
+        "--admin",
+        "127.0.0.1:0",
+    ]));
+    let mut client = std::net::TcpStream::connect(running.cache).expect("a connection");
+    std::io::Write::write_all(&mut client, b"GET / HTTP/1.1\r\nHost: a\r\n\r\n").expect("a request");
+    // The request is under way once the origin has it.
+    let _held = origin.accept().expect("a connection from the accelerator");
+    running.signal(Signal::TERM);
+    let mut log = std::io::BufReader::new(running.child.stderr.take().expect("piped"));
+    let mut line = String::new();
+    while !line.contains("stopping") {
+        line.clear();
+        assert!(std::io::BufRead::read_line(&mut log, &mut line).expect("text") > 0, "it ended");
+    }
+    let ready = ureq::Agent::config_builder().http_status_as_error(false).build().new_agent();
+    let answer = ready.get(format!("http://{}/readyz", running.admin)).call().expect("an answer");
+    assert_eq!(answer.status(), 503, "who drains is not ready");
+    running.signal(Signal::TERM);
+    assert_eq!(running.child.wait().expect("our child").code(), Some(1));
+}
+
 #[test]
 fn hangup_reads_the_file_again_and_says_what_came_of_it() {
     let (directory, path) = configuration("log = \"info\"\n");
