@@ -16,7 +16,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use rustix::thread::{CpuSet, sched_setaffinity};
 
 use crate::contenders::{self, Contender, Ground, Running, find, sibling, workspace};
-use crate::figures::{self, OURS_TWO};
+use crate::figures::{self, OURS_ONE_SHARED, OURS_TWO};
 use crate::load::{self, Filler, Scripts};
 use crate::origin::{Bodies, Origin};
 use crate::scenarios::{self, Scenario, Sides};
@@ -88,8 +88,10 @@ pub(crate) fn run(options: &Options, remarks: Vec<String>) -> Result<bool, Bench
 
 /// The median over all rounds in which the server had its core to itself, by the plan, of what others used of it.
 fn disturbance(comparisons: &[Comparison]) -> Option<f64> {
-    let samples =
-        comparisons.iter().flat_map(|comparison| &comparison.series).filter(|series| series.name != OURS_TWO);
+    let samples = comparisons
+        .iter()
+        .flat_map(|comparison| &comparison.series)
+        .filter(|series| ![OURS_TWO, OURS_ONE_SHARED].contains(&series.name.as_str()));
     let shares: Vec<f64> =
         samples.flat_map(|series| &series.samples).map(|sample| sample.foreign_share).collect();
     median(&shares)
@@ -341,14 +343,25 @@ impl Bench {
             }
             Sides::OneAndTwo => server.contender == Contender::Ours,
         };
-        let contenders: Vec<(String, &Running)> =
-            running.iter().filter(takes_part).map(|server| (server.name.clone(), server)).collect();
+        let mut contenders: Vec<(String, (&Running, &Cores))> = running
+            .iter()
+            .filter(takes_part)
+            .map(|server| (server.name.clone(), (server, &server.load_cores)))
+            .collect();
+        if scenario.sides == Sides::OneAndTwo
+            && let Some(ours) = running.iter().find(|server| server.name == Contender::Ours.name())
+        {
+            // A load on the server's own core wakes it without an interrupt to another core, which is cheaper: so
+            // two cores are also held against one core under the very same load.
+            contenders.push((OURS_ONE_SHARED.into(), (ours, &self.both)));
+        }
         if contenders.is_empty() {
             return Ok(None);
         }
         let rounds = options.rounds.unwrap_or(if options.quick { 1 } else { scenario.rounds });
         println!("{}: {} contenders × {rounds} rounds × {} s", scenario.name, contenders.len(), self.seconds);
-        let series = interleave(&contenders, rounds, |server, _| self.sample(server, scenario))?;
+        let series =
+            interleave(&contenders, rounds, |(server, load), _| self.sample(server, load, scenario))?;
         Ok(Some(Comparison {
             scenario: scenario.name.into(),
             what: scenario.what(),
@@ -358,10 +371,15 @@ impl Bench {
     }
 
     /// One round of one contender. A server that dies or a load that fails is a sample of nothing, with the reason.
-    fn sample(&self, server: &Running, scenario: &Scenario) -> Result<Sample, BenchError> {
+    fn sample(
+        &self,
+        server: &Running,
+        load_cores: &Cores,
+        scenario: &Scenario,
+    ) -> Result<Sample, BenchError> {
         let measured = measure(&server.tree, &server.cores, || {
             let before = self.origin.requests();
-            let mut work = load::wrk(&self.scripts, scenario, server.port, &server.load_cores, self.seconds)?;
+            let mut work = load::wrk(&self.scripts, scenario, server.port, load_cores, self.seconds)?;
             let missed = self.origin.requests() - before;
             if missed as f64 > work.units as f64 * MISS_SHARE_MAX {
                 work.doubts.push(format!("{missed} of {} answers came from the origin", work.units));
@@ -379,8 +397,10 @@ impl Bench {
     fn store(&mut self) -> BTreeMap<String, serde_json::Value> {
         let program = sibling("examples/store_bench").filter(|path| path.exists());
         let Some(program) = program else {
-            self.remarks
-                .push("the store is not measured: cargo build --release --example store_bench".into());
+            self.remarks.push(
+                "the store is not measured: cargo build --release --package engine --example store_bench"
+                    .into(),
+            );
             return BTreeMap::new();
         };
         println!("store: {}", program.display());
