@@ -10,11 +10,14 @@ CARGO_DENY_VERSION = 0.20.2
 # Seconds for each fuzz target.
 FUZZ_SECONDS ?= 60
 
+# Those who installed rustup without a new login still have cargo.
+export PATH := $(PATH):$(HOME)/.cargo/bin
+
 .DEFAULT_GOAL := help
-.PHONY: help run test check format lint docs deny packages test-workspace test-models bench bench-cache fuzz clean toolchain
+.PHONY: help run test check format lint docs deny packages test-workspace test-models bench fuzz clean toolchain
 
 help: ## Lists what can be done
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' Makefile
 
 run: toolchain ## Builds, and starts the accelerator in front of a small slow site (ARGS="--listen 127.0.0.1:8081")
 	@$(CARGO) build --release --quiet --package nighttrain
@@ -50,11 +53,9 @@ test-workspace: toolchain
 test-models: toolchain
 	$(CARGO) test --package engine --features loom --test loom --test loom_ring
 
-bench: bench-cache ## All side-by-side benchmarks
+bench: toolchain bench-cache ## What a cache hit costs, beside five peers and the limit (BENCH_ARGS="--quick")
 
-bench-cache: toolchain ## What a cache hit costs, beside five peers and the limit (ARGS="--quick")
-	$(CARGO) build --release --quiet --package nighttrain
-	$(CARGO) run --release --quiet --package lab --bin bench-cache -- $(ARGS)
+include bench/bench.mk
 
 fuzz: toolchain ## Each fuzz target for FUZZ_SECONDS=60; needs a nightly toolchain
 	sh fuzz/run.sh $(FUZZ_SECONDS)

@@ -7,6 +7,8 @@
 //! servers do not know each other: they meet over their public protocols. `lab` may look at everything but the
 //! program; any crate's tests may use `lab`'s instruments.
 
+#![allow(clippy::expect_used, reason = "a test may fail")]
+
 use std::{
     collections::{BTreeMap, BTreeSet},
     process::Command,

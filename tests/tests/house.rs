@@ -1,5 +1,7 @@
 //! What the house demands of every crate and the compiler does not check. Why: docs/decisions/001-house.md.
 
+#![allow(clippy::expect_used, reason = "a test may fail")]
+
 use std::{
     fs,
     path::{Path, PathBuf},

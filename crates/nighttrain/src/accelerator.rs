@@ -2,11 +2,14 @@
 
 use std::{
     net::SocketAddr,
-    sync::{Arc, PoisonError},
+    sync::{
+        Arc, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
 
-use cache::{Config, Server};
+use cache::{Config, Server, StartError};
 pub(crate) use cache::{Drained, PurgeError, Purged};
 use engine::meter::Registry;
 
@@ -29,8 +32,9 @@ pub(crate) trait Accelerator: Send + Sync + 'static {
 
 /// The one that the program runs.
 pub(crate) struct Started {
-    /// None once it is drained.
+    /// None once it is drained. One purge at a time holds it.
     server: Lock<Option<Server>>,
+    draining: AtomicBool,
     registry: Arc<Registry>,
     addresses: Vec<SocketAddr>,
 }
@@ -41,10 +45,17 @@ impl Started {
     /// # Errors
     /// One line that says what stands in the way.
     pub(crate) fn start(config: Config) -> Result<Arc<Self>, Failure> {
-        let server = Server::start(config).map_err(|error| Failure::Failed(error.to_string()))?;
+        let server = Server::start(config).map_err(|error| {
+            Failure::Failed(match error {
+                // It names the address itself.
+                StartError::Listen { source, .. } => source.to_string(),
+                other => other.to_string(),
+            })
+        })?;
         Ok(Arc::new(Self {
             registry: server.registry(),
             addresses: server.addresses(),
+            draining: AtomicBool::new(false),
             server: Lock::new(Some(server)),
         }))
     }
@@ -54,11 +65,17 @@ impl Started {
         &self.addresses
     }
 
+    /// Says from now on that it is not ready, so that whoever balances the load sends no more.
+    pub(crate) fn begin_drain(&self) {
+        self.draining.store(true, Ordering::Release);
+    }
+
     /// Takes no more requests, and blocks until those under way have ended or the time is up.
     ///
     /// # Errors
-    /// A loop had failed, or fails now.
+    /// A loop had ended before it was asked to.
     pub(crate) fn drain(&self, at_most: Duration) -> Result<Drained, Failure> {
+        self.begin_drain();
         let server = self.server.lock().unwrap_or_else(PoisonError::into_inner).take();
         server.map_or(Ok(Drained::Clean), |server| {
             server.drain(at_most).map_err(|error| Failure::Failed(error.to_string()))
@@ -72,7 +89,11 @@ impl Accelerator for Started {
     }
 
     fn is_ready(&self) -> bool {
-        self.server.lock().unwrap_or_else(PoisonError::into_inner).as_ref().is_some_and(Server::is_ready)
+        if self.draining.load(Ordering::Acquire) {
+            return false;
+        }
+        // Whoever asks for readiness must not wait for a purge; while one runs, a loop answers.
+        self.server.try_lock().map_or(true, |server| server.as_ref().is_some_and(Server::is_ready))
     }
 
     fn purge(&self, url: &str) -> Result<Purged, PurgeError> {

@@ -167,6 +167,7 @@ async fn until_stopped(
             _ = signals.interrupt.recv() => break,
         }
     }
+    accelerator.begin_drain();
     let at_most = running.in_force.settings.drain_time_max;
     tracing::info!(
         "stopping: no new requests; those under way have up to {at_most:?}; a second signal stops at once"

@@ -18,10 +18,14 @@ impl Savings {
         }
         self.received = received;
         let hits = report.count("requests", "hits");
+        // How long the origin takes is only known once it has answered something that was asked for again.
+        let work = match report.count("requests", "origin_time_saved_ms") {
+            0 => String::new(),
+            ms => format!("{} of work and ", time_text(ms)),
+        };
         Some(format!(
-            "{hits} of {received} request{} answered from memory; the site was spared {} of work and {}",
+            "{hits} of {received} request{} answered from memory; the site was spared {work}{}",
             if received == 1 { "" } else { "s" },
-            time_text(report.count("requests", "origin_time_saved_ms")),
             size_for_people(report.count("bytes", "saved")),
         ))
     }

@@ -395,6 +395,15 @@ pub(crate) const SETTINGS: &[Setting] = &[
         "Time that a response may make no progress before it is cut"
     ),
     limit!(
+        "pin-grace",
+        pin_grace,
+        Text,
+        "TIME",
+        parse_duration,
+        duration_text,
+        "Time that a slow reader may keep memory that the store wants back, before it is cut"
+    ),
+    limit!(
         "response-head-bytes-max",
         response_head_bytes_max,
         Text,
@@ -625,6 +634,28 @@ mod tests {
                 assert_eq!((setting.text)(&settings).as_deref(), Some(text.as_str()), "{}", setting.key);
             }
         }
+    }
+
+    /// A limit that is added to the accelerator and not here stops this from compiling.
+    #[test]
+    fn every_limit_can_be_set() {
+        let cache::Limits {
+            connections_max: _,
+            connections_per_client_max: _,
+            request_head_bytes_max: _,
+            request_body_bytes_max: _,
+            request_head_time_max: _,
+            idle_time_max: _,
+            send_stall_max: _,
+            pin_grace: _,
+            response_head_bytes_max: _,
+            origin_connect_time_max: _,
+            origin_first_byte_time_max: _,
+            origin_between_bytes_time_max: _,
+            origin_idle_connections_max: _,
+            origin_connections_max: _,
+        } = cache::Limits::default();
+        assert_eq!(SETTINGS.iter().filter(|setting| setting.heading == LIMITS).count(), 14);
     }
 
     #[test]

@@ -255,11 +255,14 @@ fn place(family: &Family) -> (usize, &'static str, String) {
     }
 }
 
-/// The points of a family as entries: those that differ by core only are one; other labels become part of the name.
+/// Labels that say who counted; their points are one entry. `/metrics` keeps them apart.
+const COUNTED_BY: [&str; 2] = ["core", "server"];
+
+/// The points of a family as entries: those that differ by who counted are one; other labels become part of the name.
 fn entries(family: &Family, name: &str, entries: &mut Vec<Entry>) {
     let mut kinds: Vec<(String, Vec<&Value>)> = Vec::new();
     for point in &family.points {
-        let labels = point.labels.iter().filter(|(label, _)| *label != "core");
+        let labels = point.labels.iter().filter(|(label, _)| !COUNTED_BY.contains(label));
         let name = labels.fold(name.to_owned(), |name, (_, value)| format!("{name}_{value}"));
         match kinds.iter_mut().find(|(known, _)| *known == name) {
             Some((_, values)) => values.push(&point.value),

@@ -58,11 +58,85 @@ fn it_says_what_it_bound_answers_and_stops() {
     assert!(log.contains("stopped: every request was answered"), "{log}");
 }
 
+/// What `make run` promises: the second look comes from memory, a session from the site, and the line says so.
+#[test]
+fn the_demonstration_saves_the_site_its_work() {
+    let running = Running::start(&mut program(&DEMO));
+    let ask = |path: &str| {
+        let mut answer = ureq::get(format!("http://{}{path}", running.cache)).call().expect("an answer");
+        let status =
+            answer.headers().get("cache-status").map(|value| value.to_str().expect("text").to_owned());
+        let cookie = answer.headers().get("set-cookie").cloned();
+        (answer.body_mut().read_to_vec().expect("a body"), status.unwrap_or_default(), cookie)
+    };
+    let pages =
+        ["/", "/timetable", "/cars", "/guards-log", "/style.css", "/pictures/night.bmp", "/pictures/map.svg"];
+    for path in pages {
+        let (first, status, _) = ask(path);
+        assert!(!status.contains("hit"), "{path}: {status}");
+        let (second, status, _) = ask(path);
+        assert!(status.contains("hit"), "{path}: {status}");
+        assert!(first == second && !first.is_empty(), "{path}");
+    }
+    let (one, _, first) = ask("/my-berth");
+    let (other, status, second) = ask("/my-berth");
+    assert!(one != other && !status.contains("hit"), "one visitor's berth reached another: {status}");
+    assert!(first.is_some() && second.is_some() && first != second);
+
+    let json = run(&mut program(&["stat", "--json", "--admin", &running.admin.to_string()])).stdout;
+    let value: serde_json::Value = serde_json::from_str(&json).expect("JSON");
+    assert_eq!(value["requests"]["hits"], pages.len(), "{json}");
+    assert_eq!(value["requests"]["received"], 2 * pages.len() + 2, "{json}");
+    assert_eq!(value["store"]["objects"], pages.len(), "{json}");
+    assert!(value["bytes"]["saved"].as_u64().expect("a number") > 388_854, "{json}");
+    assert!(value["loops"]["lateness_us_max"].is_number(), "{json}");
+    assert_eq!(value["other"], serde_json::json!({}), "stat.rs does not know where these belong");
+
+    running.signal(Signal::TERM);
+    let mut rest = String::new();
+    let mut running = running;
+    std::io::Read::read_to_string(&mut running.stdout, &mut rest).expect("text");
+    assert!(rest.contains(" of 16 requests answered from memory; the site was spared "), "{rest}");
+    assert_eq!(running.end().0, Some(0));
+}
+
 #[test]
 fn interrupt_stops_it_too() {
     let running = Running::start(&mut program(&DEMO));
     running.signal(Signal::INT);
     assert_eq!(running.end().0, Some(0));
+}
+
+/// The first signal waits for the request that the origin never answers, the second does not.
+#[test]
+fn a_second_signal_stops_at_once() {
+    let origin = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let url = format!("http://{}", origin.local_addr().expect("an address"));
+    let mut running = Running::start(&mut program(&[
+        "cache",
+        "--origin",
+        &url,
+        "--listen",
+        "127.0.0.1:0",
+        "--admin",
+        "127.0.0.1:0",
+    ]));
+    let mut client = std::net::TcpStream::connect(running.cache).expect("a connection");
+    std::io::Write::write_all(&mut client, b"GET / HTTP/1.1\r\nHost: a\r\n\r\n").expect("a request");
+    // The request is under way once the origin has it.
+    let _held = origin.accept().expect("a connection from the accelerator");
+    running.signal(Signal::TERM);
+    let mut log = std::io::BufReader::new(running.child.stderr.take().expect("piped"));
+    let mut line = String::new();
+    while !line.contains("stopping") {
+        line.clear();
+        assert!(std::io::BufRead::read_line(&mut log, &mut line).expect("text") > 0, "it ended");
+    }
+    let ready = ureq::Agent::config_builder().http_status_as_error(false).build().new_agent();
+    let answer = ready.get(format!("http://{}/readyz", running.admin)).call().expect("an answer");
+    assert_eq!(answer.status(), 503, "who drains is not ready");
+    running.signal(Signal::TERM);
+    assert_eq!(running.child.wait().expect("our child").code(), Some(1));
 }
 
 #[test]

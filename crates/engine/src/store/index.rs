@@ -31,7 +31,7 @@ pub const SLOTS: usize = if cfg!(feature = "loom") { 2 } else { 5 };
 /// Buckets of a page; a power of two.
 pub const BUCKETS: usize = if cfg!(feature = "loom") { 2 } else { 32 };
 /// Buckets that an object may lie in, its home included.
-pub const PROBES: usize = if cfg!(feature = "loom") { 2 } else { 4 };
+pub const PROBES: usize = if cfg!(feature = "loom") { 2 } else { 8 };
 /// Words of a bucket.
 pub const BUCKET_WORDS: usize = 1 + 3 * SLOTS;
 /// Words of a page.
@@ -40,6 +40,9 @@ pub const PAGE_WORDS: usize = BUCKETS * BUCKET_WORDS;
 pub const READS_MAX: usize = if cfg!(feature = "loom") { 2 } else { 32 };
 /// Words of visited bits for a page and a core.
 pub(super) const VISITED_WORDS: usize = (BUCKETS * SLOTS).div_ceil(64);
+
+/// Words from which huge pages waste little of a region that is filled from its start.
+const HUGE_FROM_WORDS: usize = 1 << 20;
 
 const HASHES: usize = 1;
 const PLACES: usize = HASHES + SLOTS;
@@ -158,9 +161,9 @@ impl Index {
             (pages_max * VISITED_WORDS).next_multiple_of(if cfg!(feature = "loom") { 1 } else { 512 });
         Ok(Self {
             pages: Words::reserve(pages_max * PAGE_WORDS, true)?,
-            directories: Words::reserve(2 << depth_max, false)?,
+            directories: Words::reserve(2 << depth_max, 2 << depth_max >= HUGE_FROM_WORDS)?,
             depth: AtomicU64::new(0),
-            visited: Words::reserve(visited_stride * cores, false)?,
+            visited: Words::reserve(visited_stride * cores, visited_stride >= HUGE_FROM_WORDS)?,
             visited_stride,
             pages_max,
             depth_max,
@@ -172,6 +175,8 @@ impl Index {
     pub fn lookup(&self, hash: Hash) -> Found {
         let page = self.page_of(hash.prefix());
         let home = home(hash.prefix());
+        // Both lines at once, for most lookups hit.
+        prefetch(&self.bucket(page, home)[BUCKET_WORDS - 1]);
         for probe in 0..PROBES {
             let bucket = (home + probe) % BUCKETS;
             match self.read_bucket(page, bucket, hash) {
@@ -193,6 +198,12 @@ impl Index {
         let bucket = self.bucket(page, home(hash.prefix()));
         prefetch(&bucket[0]);
         prefetch(&bucket[BUCKET_WORDS - 1]);
+    }
+
+    /// Brings near what [`Index::visit`] will look at.
+    #[inline]
+    pub fn prefetch_visited(&self, core: usize, at: SlotAddress) {
+        prefetch(self.visited_word(core, at).0);
     }
 
     /// Sets the visited bit of `core`, if it is not set.

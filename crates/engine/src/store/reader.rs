@@ -71,6 +71,8 @@ impl Turn<'_> {
         let index = &store.shards[store.owner(hash)].index;
         match index.lookup(hash) {
             Found::Slot(slot, at) => {
+                index.prefetch_visited(self.local.core, at);
+                Object::prefetch(self.local, &slot);
                 let record = store.record(slot.location());
                 if !record.key().eq(key) || record.hash() != hash {
                     return Lookup::Miss;
@@ -99,7 +101,9 @@ impl Turn<'_> {
     #[inline]
     pub fn prefetch_record(&self, hash: Hash) {
         let store = &self.local.store;
-        if let Found::Slot(slot, _) = store.shards[store.owner(hash)].index.lookup(hash) {
+        let index = &store.shards[store.owner(hash)].index;
+        if let Found::Slot(slot, at) = index.lookup(hash) {
+            index.prefetch_visited(self.local.core, at);
             Object::prefetch(self.local, &slot);
         }
     }

@@ -41,8 +41,9 @@ pub(super) fn map() -> String {
         _ = write!(stops, "<circle cx=\"{x}\" cy=\"{y}\" r=\"5\" fill=\"#ffc857\"/>");
         // Labels on the side of the line where there is room.
         let (label_y, anchor) = match i {
-            0 | 2 => (y - 14, "middle"),
-            3 => (y + 22, "start"),
+            0 => (y - 14, "end"),
+            2 => (y - 14, "middle"),
+            3 | 4 => (y + 22, "start"),
             7 => (y - 14, "start"),
             _ => (y + 24, "middle"),
         };
@@ -91,7 +92,9 @@ pub(super) fn night() -> Vec<u8> {
     };
     for y in 0..HEIGHT {
         for x in 0..WIDTH {
-            let horizon = 30 + (x / 7 % 13) + (x / 31 % 9);
+            // Two ranges of hills, one behind the other.
+            let hill = |width: u32, height: u32| (x % (2 * width)).abs_diff(width) * height / width;
+            let horizon = 24 + hill(97, 22).max(hill(61, 16));
             let moon = x.abs_diff(396).pow(2) + y.abs_diff(210).pow(2) < 18 * 18;
             let star = random() % 701 == 0;
             #[allow(clippy::cast_possible_truncation, reason = "both are below 256: y is below 270")]
