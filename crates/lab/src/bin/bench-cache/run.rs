@@ -393,7 +393,7 @@ impl Bench {
         })
     }
 
-    /// The engine's own figures, if its bench is built: the last line of what it prints that is JSON.
+    /// The engine's own figures, if its bench is built.
     fn store(&mut self) -> BTreeMap<String, serde_json::Value> {
         let program = sibling("examples/store_bench").filter(|path| path.exists());
         let Some(program) = program else {
@@ -407,22 +407,30 @@ impl Bench {
         let output = pinned(&self.server, &program.to_string_lossy()).output();
         let text =
             output.map(|output| String::from_utf8_lossy(&output.stdout).into_owned()).unwrap_or_default();
-        match last_json(&text) {
+        match printed(&text) {
             Some(value) => BTreeMap::from([("store".to_owned(), value)]),
             None => {
-                self.fail(format!("{} printed no JSON", program.display()));
+                self.fail(format!("{} printed no figures", program.display()));
                 BTreeMap::new()
             }
         }
     }
 }
 
-/// A program may print its JSON on one line, or spread over many up to the end.
-fn last_json(text: &str) -> Option<serde_json::Value> {
-    let object = |text: &str| serde_json::from_str(text).ok().filter(serde_json::Value::is_object);
+/// What a program printed, as JSON: a line that is an object, or else its lines of the form `name   1.5   unit`,
+/// columns apart by two spaces or more.
+fn printed(text: &str) -> Option<serde_json::Value> {
+    let object = |line: &str| serde_json::from_str(line).ok().filter(serde_json::Value::is_object);
     text.lines().rev().find_map(object).or_else(|| {
-        let starts = text.match_indices('{').map(|(at, _)| at);
-        starts.filter(|&at| at == 0 || text[..at].ends_with('\n')).find_map(|at| object(&text[at..]))
+        let figure = |line: &str| {
+            let (name, rest) = line.trim().split_once("  ")?;
+            let mut rest = rest.trim().splitn(2, ' ');
+            let value: f64 = rest.next()?.parse().ok()?;
+            let unit = rest.next().unwrap_or("").trim();
+            Some((name.to_owned(), serde_json::json!({ "value": value, "unit": unit })))
+        };
+        let figures: serde_json::Map<_, _> = text.lines().filter_map(figure).collect();
+        (!figures.is_empty()).then(|| figures.into())
     })
 }
 
@@ -431,10 +439,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn json_is_found_on_a_line_or_at_the_end() {
-        let value = serde_json::json!({"metadata_bytes_per_object": 60});
-        assert_eq!(last_json("words\n{\"metadata_bytes_per_object\": 60}\n"), Some(value.clone()));
-        assert_eq!(last_json("{x}\n{\n  \"metadata_bytes_per_object\": 60\n}\n"), Some(value));
-        assert_eq!(last_json("3\nno object"), None);
+    fn figures_are_read_from_json_and_from_columns() {
+        let value = serde_json::json!({"metadata": 60});
+        assert_eq!(printed("words\n{\"metadata\": 60}\n"), Some(value));
+        let columns =
+            "objects      100   (200 bytes each)\n  of these the index   30.5\nno figure here\nx  y\n";
+        let value = serde_json::json!({
+            "objects": {"value": 100.0, "unit": "(200 bytes each)"},
+            "of these the index": {"value": 30.5, "unit": ""},
+        });
+        assert_eq!(printed(columns), Some(value));
+        assert_eq!(printed("3\nno object"), None);
     }
 }
