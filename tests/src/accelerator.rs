@@ -155,10 +155,11 @@ impl Accelerator {
         self.fetch(&Request::get(target))
     }
 
-    /// A plain `GET` to the admin port.
+    /// A plain `GET` to the admin port, which answers only to its own address: else a page somewhere could have a
+    /// visitor's browser ask it under a name of its own.
     #[track_caller]
     pub fn admin_get(&self, target: &str) -> Response {
-        fetch(self.admin, &Request::get(target))
+        fetch(self.admin, &Request::get(target).header("Host", &self.admin.to_string()))
     }
 
     /// Its counters, as `nighttrain stat --json` prints them.

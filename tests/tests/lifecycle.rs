@@ -9,7 +9,7 @@ use std::net::TcpListener;
 
 use rustix::process::Signal;
 use tests::{
-    Accelerator, Answer, Client, End, Gate, Next, Request, ScriptedOrigin, client::fetch, content::content,
+    Accelerator, Answer, Client, End, Gate, Next, Request, ScriptedOrigin, content::content,
     eventually, on_one_core_and_on_two, program,
 };
 
@@ -45,7 +45,7 @@ fn a_port_in_use_is_said_and_nothing_is_shared() {
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
         assert_eq!(output.status.code(), Some(1), "{flag} {address}: {said}");
         assert!(said.contains(&address.to_string()), "which address is taken? {said}");
-        assert!(said.contains("in use"), "what is wrong? {said}");
+        assert!(said.contains("another process listens there"), "what is wrong? {said}");
         assert!(!said.contains("panicked"), "{said}");
         assert!(said.lines().count() <= 3, "one clear error: {said}");
     }
@@ -231,8 +231,8 @@ fn the_admin_port_tells_how_it_is(cores: &str) {
     waiting.send(&Request::get("/slow").bytes());
     eventually("the origin is asked", || origin.count("/slow") == 1);
     accelerator.signal(Signal::TERM);
-    eventually("it is not ready", || fetch(accelerator.admin(), &Request::get("/readyz")).status() == 503);
-    fetch(accelerator.admin(), &Request::get("/healthz")).expect_status(200);
+    eventually("it is not ready", || accelerator.admin_get("/readyz").status() == 503);
+    accelerator.admin_get("/healthz").expect_status(200);
     gate.open();
     assert_eq!(waiting.response("GET").expect_status(200).text(), "slow");
 }
