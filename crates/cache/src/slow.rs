@@ -80,7 +80,9 @@ async fn miss(connection: &mut Connection, request: &Arc<Request>, anew: bool, f
         }
         // It may be stored by now, perhaps under the key of a variant.
         match look_again(&request) {
-            Again::Hit { head, large, close } => return send_hit(connection, &head, large, close).await,
+            Again::Hit { head, large, close } => {
+                return send_hit(connection, &head, large.map(|large| *large), close).await;
+            }
             Again::Under(key, hash) if look + 1 < LOOKS_MAX => request = Arc::new(request.under(&key, hash)),
             Again::Under(..) => {}
         }
@@ -95,7 +97,7 @@ pub(crate) type LargeBody = (PinnedObject, u64, u64, bool);
 /// What a second look found.
 enum Again {
     /// It is there: the answer's head (and small body), and the large body that follows.
-    Hit { head: Vec<u8>, large: Option<LargeBody>, close: bool },
+    Hit { head: Vec<u8>, large: Option<Box<LargeBody>>, close: bool },
     /// Not there; the key and hash that were looked up last.
     Under(Vec<u8>, Hash),
 }
@@ -111,7 +113,7 @@ fn look_again(request: &Request) -> Again {
         match outcome {
             Outcome::Written { close } => Again::Hit { head: out, large: None, close },
             Outcome::Large { object, from, to, chunked, close } => {
-                Again::Hit { head: out, large: Some((object, from, to, chunked)), close }
+                Again::Hit { head: out, large: Some(Box::new((object, from, to, chunked))), close }
             }
             Outcome::Slow(slow) => Again::Under(key, slow.hash),
         }
