@@ -51,7 +51,7 @@ const LIVES: usize = PLACES + SLOTS;
 /// What the index knows of an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Slot {
-    /// The hash as a word; 0: empty.
+    /// [`struct@Hash`] as a word; 0: empty.
     pub hash: u64,
     /// Location in units of 16 bytes (40 bits) and record length in the same units (24 bits above).
     pub place: u64,

@@ -22,6 +22,7 @@ mod object;
 pub mod pins;
 mod reader;
 mod record;
+mod said;
 pub mod segments;
 mod shard;
 mod shared;

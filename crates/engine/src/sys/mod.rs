@@ -3,4 +3,6 @@
 
 pub mod arena;
 pub(crate) mod atomics;
+pub mod readiness;
+pub mod ring;
 pub mod span;
