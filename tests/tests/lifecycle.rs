@@ -9,8 +9,8 @@ use std::net::TcpListener;
 
 use rustix::process::Signal;
 use tests::{
-    Accelerator, Answer, Client, End, Gate, Next, Request, ScriptedOrigin, content::content,
-    eventually, on_one_core_and_on_two, program,
+    Accelerator, Answer, Client, End, Gate, Next, Request, ScriptedOrigin, content::content, eventually,
+    on_one_core_and_on_two, program,
 };
 
 on_one_core_and_on_two! {
