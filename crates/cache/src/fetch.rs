@@ -221,7 +221,7 @@ async fn exchange(request: &Request) -> Result<Answer, OriginError> {
 /// Where the bytes of a body go.
 enum Keep {
     /// Into the store.
-    Stored(Filling),
+    Stored(Box<Filling>),
     /// Through a window of chunks, to those who read it now.
     Passing(Arc<Window>),
 }
@@ -232,7 +232,7 @@ async fn receive(request: &Request, answer_: Answer, reply: oneshot::Sender<Star
         let Judged { mut response, mut own, keep } =
             judge(core, request, &answer_.head, answer_.framing, answer_.requested_ms);
         let (keep, first) = match keep.map(|object| reserve(core, &response, &object)) {
-            Some(Ok((filling, first))) => (Keep::Stored(filling), first),
+            Some(Ok((filling, first))) => (Keep::Stored(Box::new(filling)), first),
             refused => {
                 if let Some(Err(refused)) = refused {
                     core.count(Counter::of_refusal(refused));
@@ -327,7 +327,7 @@ async fn pump(
             with_core(|core| {
                 core.count(Counter::of_origin_error(&error));
                 if let Keep::Stored(filling) = keep {
-                    core.shard.borrow_mut().abandon(filling);
+                    core.shard.borrow_mut().abandon(*filling);
                 }
             });
             if let Some(entry) = &entry {
@@ -407,7 +407,7 @@ async fn more_space(keep: &mut Keep, entry: Option<&Entry>) -> Arc<Chunk> {
                     entry.end();
                 }
                 if let Keep::Stored(filling) = std::mem::replace(keep, Keep::Passing(Arc::default())) {
-                    with_core(|core| core.shard.borrow_mut().abandon(filling));
+                    with_core(|core| core.shard.borrow_mut().abandon(*filling));
                 }
             }
         }
@@ -427,8 +427,8 @@ fn complete(entry: Option<&Entry>, growing: &Growing, keep: Keep, answer: Answer
             let forgotten = entry.is_forgotten(core);
             let mut shard = core.shard.borrow_mut();
             if forgotten {
-                shard.abandon(filling);
-            } else if let Err(refused) = shard.finish(filling, answer.trailers()) {
+                shard.abandon(*filling);
+            } else if let Err(refused) = shard.finish(*filling, answer.trailers()) {
                 core.count(Counter::of_refusal(refused));
             }
         });

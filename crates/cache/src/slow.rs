@@ -82,7 +82,9 @@ async fn miss(connection: &mut Connection, request: &Arc<Request>, anew: bool, f
         }
         // It may be stored by now, perhaps under the key of a variant.
         match look_again(&request) {
-            Again::Hit { head, large, close } => return send_hit(connection, &head, large, close).await,
+            Again::Hit { head, large, close } => {
+                return send_hit(connection, &head, large.map(|large| *large), close).await;
+            }
             Again::Under { key, hash, anew: again } if look + 1 < LOOKS_MAX => {
                 request = Arc::new(request.under(&key, hash));
                 anew |= again;
@@ -100,7 +102,7 @@ pub(crate) type LargeBody = (PinnedObject, u64, u64, bool);
 /// What a second look found.
 enum Again {
     /// It is there: the answer's head (and small body), and the large body that follows.
-    Hit { head: Vec<u8>, large: Option<LargeBody>, close: bool },
+    Hit { head: Vec<u8>, large: Option<Box<LargeBody>>, close: bool },
     /// Not there; the key and hash that were looked up last, and whether something is there that must not be used.
     Under { key: Vec<u8>, hash: Hash, anew: bool },
 }
@@ -116,7 +118,7 @@ fn look_again(request: &Request) -> Again {
         match outcome {
             Outcome::Written { close } => Again::Hit { head: out, large: None, close },
             Outcome::Large { object, from, to, chunked, close } => {
-                Again::Hit { head: out, large: Some((object, from, to, chunked)), close }
+                Again::Hit { head: out, large: Some(Box::new((object, from, to, chunked))), close }
             }
             Outcome::Slow(slow) => {
                 let anew = matches!(slow.why, Why::Miss { anew: true, .. });

@@ -3,6 +3,7 @@
 //! `cargo run --release -p engine --example store_bench -- [OBJECTS] [BODY_BYTES]` (10 million of 200 bytes unless
 //! said). Metadata is what the process grew by, less the segments that are in use.
 //! Speeds are by the thread's processor time, so that a busy machine does not count (its caches do).
+#![allow(clippy::expect_used, reason = "a measurement that cannot be made is to stop")]
 
 use std::hint::black_box;
 
@@ -28,6 +29,8 @@ pub(crate) struct Outcome {
     pub(crate) index_bytes: f64,
     /// Inserts a second into fresh memory, which the kernel has to clear first.
     pub(crate) inserts: f64,
+    /// Of the time for these, the share that the kernel took.
+    pub(crate) kernel_share: f64,
     /// Inserts a second into a full store: each evicts another object.
     pub(crate) inserts_full: f64,
     /// Name and lookups a second of each kind.
@@ -50,6 +53,16 @@ fn key(number: u64) -> [u8; KEY_BYTES] {
 fn processor_s() -> f64 {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
+}
+
+/// The kernel's part of it: clearing fresh memory.
+fn kernel_s() -> f64 {
+    let stat = std::fs::read_to_string("/proc/thread-self/stat").expect("proc is mounted");
+    // proc(5): the name in parentheses is field 2, stime is field 15, in hundredths of a second.
+    let fields = stat.rsplit(')').next().expect("stat has a name");
+    let ticks: u64 =
+        fields.split(' ').nth(13).and_then(|ticks| ticks.parse().ok()).expect("stat has its fields");
+    ticks as f64 / 100.0
 }
 
 fn resident_bytes() -> u64 {
@@ -160,8 +173,11 @@ pub(crate) fn run(objects: u64, body_bytes: usize, lookups: usize) -> Outcome {
     let (store, mut shards) = open_anon(&config).expect("the store opens");
     let shard = &mut shards[0];
     let begun = processor_s();
+    let kernel_begun = kernel_s();
     (0..objects).for_each(|number| insert(shard, number, &mut random));
-    let inserts = objects as f64 / (processor_s() - begun);
+    let taken = processor_s() - begun;
+    let inserts = objects as f64 / taken;
+    let kernel_share = (kernel_s() - kernel_begun) / taken;
 
     let reader = store.reader(0);
     let mut misses = 0;
@@ -194,6 +210,7 @@ pub(crate) fn run(objects: u64, body_bytes: usize, lookups: usize) -> Outcome {
         accounted_bytes: accounted as f64 / objects as f64,
         index_bytes: usage.index_bytes as f64 / objects as f64,
         inserts,
+        kernel_share,
         inserts_full,
         lookups,
         misses,
@@ -212,6 +229,7 @@ fn main() {
     println!("metadata, accounted           {:>12.1}   bytes an object", outcome.accounted_bytes);
     println!("  of these the index          {:>12.1}", outcome.index_bytes);
     println!("inserts, fresh memory         {:>12.2}   million a second", outcome.inserts / 1e6);
+    println!("  of the time the kernel      {:>12.0}   %", outcome.kernel_share * 100.0);
     println!("inserts, full store           {:>12.2}   million a second", outcome.inserts_full / 1e6);
     for (name, lookups) in &outcome.lookups {
         println!("{name:<30}{:>12.2}   million lookups a second", lookups / 1e6);

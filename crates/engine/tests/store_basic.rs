@@ -1,5 +1,6 @@
 //! What each function of the store promises, one at a time.
 #![cfg(not(feature = "loom"))]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test stops at what it did not expect")]
 
 use std::sync::Arc;
 

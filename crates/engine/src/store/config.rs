@@ -230,15 +230,13 @@ mod tests {
 
     #[test]
     fn a_refused_mapping_names_its_size() {
-        let config = StoreConfig { capacity_bytes: 16 << 40, ..StoreConfig::default() };
-        // 16 TiB of segments and as much again for pages: within the address space, but beyond it with more cores'
-        // worth; so ask for what no kernel maps.
-        let error = StoreError::Mapping {
-            what: "segments",
-            bytes: 1 << 50,
-            source: io::Error::from_raw_os_error(12),
-        };
-        assert!(error.to_string().contains("1125899906842624 bytes"));
-        assert!(Geometry::of(&config).is_ok());
+        let config = StoreConfig::default();
+        // 2^60 bytes: beyond any address space, and refused before anything is sized by it.
+        let geometry =
+            Geometry { segments_per_core: 1 << 40, segment_bytes: 1 << 20, ..Geometry::of(&config).unwrap() };
+        let Err(error) = Store::reserve(geometry) else { panic!("mapped") };
+        let words = error.to_string();
+        assert!(words.contains("reserve 1152921504606846976 bytes of address space for segments"), "{words}");
+        assert!(words.contains("ulimit -v"), "{words}");
     }
 }

@@ -20,6 +20,8 @@ use super::{
 const RECORDS_A_STEP: usize = 4;
 /// Bytes walked for each byte appended: a victim of which three quarters survive still pays for itself.
 const PAY: usize = 4;
+/// Records whose buckets are brought near at once.
+const LOOK_AHEAD: usize = 8;
 /// Draining segments that a step looks at.
 const RECLAIM_A_STEP: usize = 8;
 
@@ -149,8 +151,14 @@ impl Shard {
         let segment = emptying.claimed.segment;
         let used = self.space.used(segment);
         let start = self.local.store.segment_start(segment);
+        let mut looked_ahead = 0;
         while emptying.walked < used && budget.records > 0 && budget.bytes > 0 {
             let location = start + (emptying.walked / UNIT) as u64;
+            if looked_ahead == 0 {
+                looked_ahead = LOOK_AHEAD;
+                self.look_ahead(location, budget.bytes.min(used - emptying.walked));
+            }
+            looked_ahead -= 1;
             let bytes = self.local.store.record(location).units() as usize * UNIT;
             assert!(
                 bytes > 0 && emptying.walked + bytes <= used,
@@ -175,6 +183,21 @@ impl Shard {
             );
             // All was dead before it was walked, or given up on another core.
             self.space.try_retire(&self.local.store, segment);
+        }
+    }
+
+    /// Brings near the index's buckets of the next records, so that their misses overlap.
+    fn look_ahead(&self, location: u64, bytes: usize) {
+        let mut passed = 0;
+        for _ in 0..LOOK_AHEAD {
+            if passed >= bytes {
+                break;
+            }
+            let record = self.local.store.record(location + (passed / UNIT) as u64);
+            if record.kind() != Kind::Dead {
+                self.shared().prefetch(record.hash().prefix());
+            }
+            passed += record.units() as usize * UNIT;
         }
     }
 
@@ -225,7 +248,7 @@ impl Shard {
         let new = self.copy(old)?;
         let Self { local, index, space, .. } = self;
         let shared = &local.store.shards[local.core];
-        let moved = Slot::new(slot.hash(), new.location, new.units, slot.expires_s(), slot.is_chained());
+        let moved = slot.with_place(new.location, new.units);
         index.update(&shared.index, at, moved);
         index.forget_visits(&shared.index, at);
         space.unlink(&local.store, &shared.tally, old);
@@ -250,7 +273,7 @@ impl Shard {
         let head = local.store.record(new_head.location);
         let end = head.extent(number).1;
         head.write_table(number, new, end);
-        let moved = Slot::new(slot.hash(), new_head.location, new_head.units, slot.expires_s(), true);
+        let moved = slot.with_place(new_head.location, new_head.units);
         index.update(&shared.index, at, moved);
         space.unlink(&local.store, &shared.tally, old);
         space.unlink(&local.store, &shared.tally, old_head);

@@ -5,6 +5,7 @@
 //! 270 million questions, which costs a place in the main log.
 
 use super::hash::Hash;
+use crate::sys::arena::prefetch as prefetch_plain;
 
 /// Entries of a ring: with its cursor a cache line.
 const RING: usize = 15;
@@ -33,6 +34,12 @@ impl Ghosts {
     fn ring_and_print(&mut self, hash: Hash) -> (&mut [u32; RING + 1], u32) {
         let ring = hash.prefix() as usize & (self.rings.len() - 1);
         (&mut self.rings[ring], hash.word() as u32 | 1)
+    }
+
+    /// Brings near what [`Ghosts::recall`] will look at.
+    #[inline]
+    pub(super) fn prefetch(&self, hash: Hash) {
+        prefetch_plain(&self.rings[hash.prefix() as usize & (self.rings.len() - 1)]);
     }
 
     /// Remembers an evicted object.

@@ -35,7 +35,7 @@ impl Hash {
     /// The shard, of so many.
     #[inline]
     pub const fn owner(self, cores: usize) -> usize {
-        ((self.0 & 0xffff_ffff) * cores as u64 >> 32) as usize
+        (((self.0 & 0xffff_ffff) * cores as u64) >> 32) as usize
     }
 }
 

@@ -51,7 +51,7 @@ const LIVES: usize = PLACES + SLOTS;
 /// What the index knows of an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Slot {
-    /// [`Hash`] as a word; 0: empty.
+    /// [`struct@Hash`] as a word; 0: empty.
     pub hash: u64,
     /// Location in units of 16 bytes (40 bits) and record length in the same units (24 bits above).
     pub place: u64,
@@ -62,6 +62,7 @@ pub struct Slot {
 impl Slot {
     const LOCATION_BITS: u32 = 40;
     const CHAINED: u64 = 1 << 56;
+    const SIFTING: u64 = 1 << 57;
 
     /// A slot for a record at `location` of `units` (both in units of 16 bytes).
     pub fn new(hash: Hash, location: u64, units: u32, expires_s: u32, chained: bool) -> Self {
@@ -98,6 +99,24 @@ impl Slot {
     #[inline]
     pub fn is_chained(&self) -> bool {
         self.life & Self::CHAINED != 0
+    }
+
+    /// In which of two turns of sifting its expiry was last entered into the queue.
+    #[inline]
+    pub fn sifting(&self) -> bool {
+        self.life & Self::SIFTING != 0
+    }
+
+    /// The same with that note.
+    #[inline]
+    pub fn with_sifting(self, sifting: bool) -> Self {
+        Self { life: self.life & !Self::SIFTING | if sifting { Self::SIFTING } else { 0 }, ..self }
+    }
+
+    /// The same for a record elsewhere.
+    pub fn with_place(self, location: u64, units: u32) -> Self {
+        let place = Self::new(self.hash(), location, units, 0, false).place;
+        Self { place, ..self }
     }
 
     /// The same with another expiry.
@@ -191,11 +210,11 @@ impl Index {
         Found::Absent
     }
 
-    /// Brings near what a lookup of `hash` will read first.
+    /// Brings near what a lookup of a hash with this prefix will read first.
     #[inline]
-    pub fn prefetch(&self, hash: Hash) {
-        let page = self.page_of(hash.prefix());
-        let bucket = self.bucket(page, home(hash.prefix()));
+    pub fn prefetch(&self, prefix: u32) {
+        let page = self.page_of(prefix);
+        let bucket = self.bucket(page, home(prefix));
         prefetch(&bucket[0]);
         prefetch(&bucket[BUCKET_WORDS - 1]);
     }

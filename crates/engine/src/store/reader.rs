@@ -34,7 +34,7 @@ impl Reader {
     }
 
     /// Begins a turn: what is looked up in it stays readable until it is dropped. One memory fence; take one turn
-    /// for a batch of requests, and never hold it while waiting: segments are not freed meanwhile.
+    /// for a batch of requests, and never hold it while waiting or storing: segments are not freed meanwhile.
     ///
     /// # Panics
     /// If this core is in a turn already.
@@ -94,7 +94,7 @@ impl Turn<'_> {
     #[inline]
     pub fn prefetch(&self, hash: Hash) {
         let store = &self.local.store;
-        store.shards[store.owner(hash)].index.prefetch(hash);
+        store.shards[store.owner(hash)].index.prefetch(hash.prefix());
     }
 
     /// The second hint: reads the bucket (which should be near by now) and brings the record near.

@@ -27,7 +27,7 @@ use super::{
 };
 
 /// Expiry entries that each insert sifts while there are too many (see [`ExpiryQueue`]).
-const SIFT_A_STEP: usize = 4;
+const SIFT_A_STEP: usize = 3;
 
 /// A core's share of the store, in the hands of its owner.
 #[derive(Debug)]
@@ -124,6 +124,8 @@ impl Shard {
             return self.finish(filling, tail);
         };
         self.check_size(&object, body.len() as u64)?;
+        self.shared().prefetch(object.hash.prefix());
+        self.ghosts.prefetch(object.hash);
         let log = self.log_for(&object);
         let place = self.room(log, units)?;
         let header = self.header(object.hash, lengths, body.len() as u64, object.meta);
@@ -385,15 +387,16 @@ impl Shard {
         let mut expires_anew = true;
         match index.find(shared, slot.hash()) {
             Some((old, at)) => {
-                index.update(shared, at, slot);
-                index.forget_visits(shared, at);
                 expires_anew = old.expires_s() != slot.expires_s();
+                let sifting = if expires_anew { expiry.sifting() } else { old.sifting() };
+                index.update(shared, at, slot.with_sifting(sifting));
+                index.forget_visits(shared, at);
                 link_records(space, store, tally, &object);
                 unlink_records(space, store, tally, &Object { local, slot: old });
                 tally.replacements.add(1);
             }
             None => {
-                if index.insert(shared, &store.turns, slot).is_err() {
+                if index.insert(shared, &store.turns, slot.with_sifting(expiry.sifting())).is_err() {
                     tally.refused_crowded.add(1);
                     return Err(self.refuse(Refused::NoRoom));
                 }
@@ -423,7 +426,8 @@ impl Shard {
         let Some((slot, at)) = self.find(hash, key) else { return false };
         if slot.expires_s() != expires_s {
             let shared = &self.local.store.shards[self.local.core].index;
-            self.index.update(shared, at, slot.with_expires_s(expires_s));
+            let refreshed = slot.with_expires_s(expires_s).with_sifting(self.expiry.sifting());
+            self.index.update(shared, at, refreshed);
             if expires_s != u32::MAX {
                 self.expiry.push(Due { expires_s, prefix: hash.prefix() });
             }
@@ -453,13 +457,26 @@ impl Shard {
         self.expiry.next_s()
     }
 
+    /// Sifts some entries of the expiry queue, if it has too many.
     fn sift(&mut self) {
-        let shared = &self.local.store.shards[self.local.core].index;
-        let objects = self.tally().objects.value() as usize;
-        let index = &self.index;
-        self.expiry
-            .sift(objects, SIFT_A_STEP, |due| !index.find_due(shared, due.prefix, due.expires_s).is_empty());
-        self.tally().expiry_entries.set(self.expiry.len() as u64);
+        let Self { local, index, expiry, .. } = self;
+        let shared = &local.store.shards[local.core].index;
+        let tally = &local.store.shards[local.core].tally;
+        for _ in 0..SIFT_A_STEP {
+            let Some(due) = expiry.take_unsifted(tally.objects.value() as usize) else { break };
+            let mut is_entered = true;
+            for (slot, at) in index.find_due(shared, due.prefix, due.expires_s) {
+                if slot.sifting() != expiry.sifting() {
+                    index.update(shared, at, slot.with_sifting(expiry.sifting()));
+                    is_entered = false;
+                }
+            }
+            if !is_entered {
+                expiry.push(due);
+            }
+        }
+        expiry.sifted_soon(SIFT_A_STEP).for_each(|prefix| shared.prefetch(prefix));
+        tally.expiry_entries.set(expiry.len() as u64);
     }
 
     pub(super) fn unlink_at(&mut self, slot: Slot, at: SlotAddress) {

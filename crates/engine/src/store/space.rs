@@ -32,10 +32,12 @@ pub(super) const LOGS: [Log; 4] = [Log::Short, Log::Medium, Log::Long, Log::Main
 
 impl Log {
     pub(super) fn for_lifetime(lifetime_s: u32) -> Self {
-        match lifetime_s {
-            0..=SHORT_S => Self::Short,
-            ..=MEDIUM_S => Self::Medium,
-            _ => Self::Long,
+        if lifetime_s <= SHORT_S {
+            Self::Short
+        } else if lifetime_s <= MEDIUM_S {
+            Self::Medium
+        } else {
+            Self::Long
         }
     }
 }

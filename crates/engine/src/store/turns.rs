@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! core c:   local[c] = global; FENCE; look into index and arena ...; local[c] = IDLE
-//! owner:    unlink;            FENCE; epoch = global++;  ...  FENCE; every local[c] > epoch?  then reuse
+//! owner:    unlink; epoch = global++;  ...  FENCE; every local[c] > epoch?  then reuse
 //! ```
 //! If the reader's fence comes first, the owner sees its `local` (or what came after it). If the owner's comes
 //! first, the reader sees the unlinking. There is no third case.
@@ -60,7 +60,7 @@ impl Turns {
     /// The epoch is what the addition returned and nothing read earlier: several owners retire at once, and a
     /// reader may have begun its turn after another owner's addition and before this one.
     pub fn retire(&self) -> Epoch {
-        fence(SeqCst);
+        // No fence: that of `is_over` comes after the unlinking too, and the addition releases it to later turns.
         Epoch(self.global.0.fetch_add(1, AcqRel))
     }
 

@@ -39,14 +39,14 @@ impl Deref for Words {
     }
 }
 
-/// Asks the processor to bring the cache line of `word` near. A hint: no effect on what the program means.
+/// Asks the processor to bring the (first) cache line of `word` near. A hint: no effect on what the program means.
 #[inline]
-pub fn prefetch(word: &AtomicU64) {
+pub fn prefetch<T>(word: &T) {
     #[cfg(all(target_arch = "x86_64", not(feature = "loom")))]
     // SAFETY: prefetch has no precondition (it never faults); SSE is part of every x86-64.
     unsafe {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        _mm_prefetch::<_MM_HINT_T0>(std::ptr::from_ref(word).cast());
+        _mm_prefetch::<_MM_HINT_T0>(std::ptr::from_ref(word).cast::<i8>());
     }
     #[cfg(not(all(target_arch = "x86_64", not(feature = "loom"))))]
     let _ = word;

@@ -16,7 +16,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use rustix::thread::{CpuSet, sched_setaffinity};
 
 use crate::contenders::{self, Contender, Ground, Running, find, sibling, workspace};
-use crate::figures::{self, OURS_TWO};
+use crate::figures::{self, OURS_ONE_SHARED, OURS_TWO};
 use crate::load::{self, Filler, Scripts};
 use crate::origin::{Bodies, Origin};
 use crate::scenarios::{self, Scenario, Sides};
@@ -88,8 +88,10 @@ pub(crate) fn run(options: &Options, remarks: Vec<String>) -> Result<bool, Bench
 
 /// The median over all rounds in which the server had its core to itself, by the plan, of what others used of it.
 fn disturbance(comparisons: &[Comparison]) -> Option<f64> {
-    let samples =
-        comparisons.iter().flat_map(|comparison| &comparison.series).filter(|series| series.name != OURS_TWO);
+    let samples = comparisons
+        .iter()
+        .flat_map(|comparison| &comparison.series)
+        .filter(|series| ![OURS_TWO, OURS_ONE_SHARED].contains(&series.name.as_str()));
     let shares: Vec<f64> =
         samples.flat_map(|series| &series.samples).map(|sample| sample.foreign_share).collect();
     median(&shares)
@@ -341,14 +343,25 @@ impl Bench {
             }
             Sides::OneAndTwo => server.contender == Contender::Ours,
         };
-        let contenders: Vec<(String, &Running)> =
-            running.iter().filter(takes_part).map(|server| (server.name.clone(), server)).collect();
+        let mut contenders: Vec<(String, (&Running, &Cores))> = running
+            .iter()
+            .filter(takes_part)
+            .map(|server| (server.name.clone(), (server, &server.load_cores)))
+            .collect();
+        if scenario.sides == Sides::OneAndTwo
+            && let Some(ours) = running.iter().find(|server| server.name == Contender::Ours.name())
+        {
+            // A load on the server's own core wakes it without an interrupt to another core, which is cheaper: so
+            // two cores are also held against one core under the very same load.
+            contenders.push((OURS_ONE_SHARED.into(), (ours, &self.both)));
+        }
         if contenders.is_empty() {
             return Ok(None);
         }
         let rounds = options.rounds.unwrap_or(if options.quick { 1 } else { scenario.rounds });
         println!("{}: {} contenders × {rounds} rounds × {} s", scenario.name, contenders.len(), self.seconds);
-        let series = interleave(&contenders, rounds, |server, _| self.sample(server, scenario))?;
+        let series =
+            interleave(&contenders, rounds, |(server, load), _| self.sample(server, load, scenario))?;
         Ok(Some(Comparison {
             scenario: scenario.name.into(),
             what: scenario.what(),
@@ -358,10 +371,15 @@ impl Bench {
     }
 
     /// One round of one contender. A server that dies or a load that fails is a sample of nothing, with the reason.
-    fn sample(&self, server: &Running, scenario: &Scenario) -> Result<Sample, BenchError> {
+    fn sample(
+        &self,
+        server: &Running,
+        load_cores: &Cores,
+        scenario: &Scenario,
+    ) -> Result<Sample, BenchError> {
         let measured = measure(&server.tree, &server.cores, || {
             let before = self.origin.requests();
-            let mut work = load::wrk(&self.scripts, scenario, server.port, &server.load_cores, self.seconds)?;
+            let mut work = load::wrk(&self.scripts, scenario, server.port, load_cores, self.seconds)?;
             let missed = self.origin.requests() - before;
             if missed as f64 > work.units as f64 * MISS_SHARE_MAX {
                 work.doubts.push(format!("{missed} of {} answers came from the origin", work.units));
@@ -375,34 +393,44 @@ impl Bench {
         })
     }
 
-    /// The engine's own figures, if its bench is built: the last line of what it prints that is JSON.
+    /// The engine's own figures, if its bench is built.
     fn store(&mut self) -> BTreeMap<String, serde_json::Value> {
         let program = sibling("examples/store_bench").filter(|path| path.exists());
         let Some(program) = program else {
-            self.remarks
-                .push("the store is not measured: cargo build --release --example store_bench".into());
+            self.remarks.push(
+                "the store is not measured: cargo build --release --package engine --example store_bench"
+                    .into(),
+            );
             return BTreeMap::new();
         };
         println!("store: {}", program.display());
         let output = pinned(&self.server, &program.to_string_lossy()).output();
         let text =
             output.map(|output| String::from_utf8_lossy(&output.stdout).into_owned()).unwrap_or_default();
-        match last_json(&text) {
+        match printed(&text) {
             Some(value) => BTreeMap::from([("store".to_owned(), value)]),
             None => {
-                self.fail(format!("{} printed no JSON", program.display()));
+                self.fail(format!("{} printed no figures", program.display()));
                 BTreeMap::new()
             }
         }
     }
 }
 
-/// A program may print its JSON on one line, or spread over many up to the end.
-fn last_json(text: &str) -> Option<serde_json::Value> {
-    let object = |text: &str| serde_json::from_str(text).ok().filter(serde_json::Value::is_object);
+/// What a program printed, as JSON: a line that is an object, or else its lines of the form `name   1.5   unit`,
+/// columns apart by two spaces or more.
+fn printed(text: &str) -> Option<serde_json::Value> {
+    let object = |line: &str| serde_json::from_str(line).ok().filter(serde_json::Value::is_object);
     text.lines().rev().find_map(object).or_else(|| {
-        let starts = text.match_indices('{').map(|(at, _)| at);
-        starts.filter(|&at| at == 0 || text[..at].ends_with('\n')).find_map(|at| object(&text[at..]))
+        let figure = |line: &str| {
+            let (name, rest) = line.trim().split_once("  ")?;
+            let mut rest = rest.trim().splitn(2, ' ');
+            let value: f64 = rest.next()?.parse().ok()?;
+            let unit = rest.next().unwrap_or("").trim();
+            Some((name.to_owned(), serde_json::json!({ "value": value, "unit": unit })))
+        };
+        let figures: serde_json::Map<_, _> = text.lines().filter_map(figure).collect();
+        (!figures.is_empty()).then(|| figures.into())
     })
 }
 
@@ -411,10 +439,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn json_is_found_on_a_line_or_at_the_end() {
-        let value = serde_json::json!({"metadata_bytes_per_object": 60});
-        assert_eq!(last_json("words\n{\"metadata_bytes_per_object\": 60}\n"), Some(value.clone()));
-        assert_eq!(last_json("{x}\n{\n  \"metadata_bytes_per_object\": 60\n}\n"), Some(value));
-        assert_eq!(last_json("3\nno object"), None);
+    fn figures_are_read_from_json_and_from_columns() {
+        let value = serde_json::json!({"metadata": 60});
+        assert_eq!(printed("words\n{\"metadata\": 60}\n"), Some(value));
+        let columns =
+            "objects      100   (200 bytes each)\n  of these the index   30.5\nno figure here\nx  y\n";
+        let value = serde_json::json!({
+            "objects": {"value": 100.0, "unit": "(200 bytes each)"},
+            "of these the index": {"value": 30.5, "unit": ""},
+        });
+        assert_eq!(printed(columns), Some(value));
+        assert_eq!(printed("3\nno object"), None);
     }
 }

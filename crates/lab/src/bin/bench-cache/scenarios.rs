@@ -89,7 +89,7 @@ impl Scenario {
         let sides = match self.sides {
             Sides::Apart => "",
             Sides::OneAndTwo => {
-                "; on one core with the load on the other, and on two cores shared with the load"
+                "; on one core with the load on the other, on two cores shared with the load, and on one of these"
             }
         };
         format!("{} KiB, {} connections, {urls}{sides}.", self.body_bytes / KIB, self.connections)
