@@ -28,6 +28,7 @@ on_one_core_and_on_two! {
     one_who_asks_and_does_not_read_costs_a_bounded_amount,
     connections_beyond_the_limit_are_told,
     connections_beyond_a_clients_share_are_closed,
+    a_crowd_beyond_the_limit_does_not_pile_up,
     clients_that_leave_at_any_moment_harm_nobody,
 }
 
@@ -483,6 +484,32 @@ fn connections_beyond_a_clients_share_are_closed(cores: &str) {
         client.send(&Request::get(WELL).bytes());
         client.try_response("GET").is_some_and(|response| response.status() == 200)
     });
+}
+
+/// Those for whom there is no room may be told so, but each costs a socket until it is gone: they must not be what
+/// fills the process.
+fn a_crowd_beyond_the_limit_does_not_pile_up(cores: &str) {
+    const CROWD: usize = 800;
+    let origin = origin();
+    let accelerator =
+        Accelerator::before(&origin.url()).flag("--cores", cores).limit("connections_max", "1").start();
+    let loops = cores.split(',').count();
+    let idle = open_files(&accelerator);
+    let mut crowd = Vec::new();
+    for _ in 0..CROWD {
+        crowd.push(accelerator.connect());
+    }
+    let at_most = CROWD - 2 * loops;
+    eventually("all are counted", || accelerator.stat().count("limits.connections") >= at_most as u64);
+    let open = open_files(&accelerator) - idle;
+    assert!(open <= 300 * loops, "{open} sockets for {CROWD} connections where {loops} are allowed");
+    // They neither speak nor leave, and are let go all the same.
+    eventually("nobody is left but who is served", || open_files(&accelerator) <= idle + loops + 1);
+}
+
+fn open_files(accelerator: &Accelerator) -> usize {
+    let path = format!("/proc/{}/fd", accelerator.pid().as_raw_nonzero());
+    std::fs::read_dir(path).expect("the process is running").count()
 }
 
 fn clients_that_leave_at_any_moment_harm_nobody(cores: &str) {

@@ -123,7 +123,16 @@ fn one_that_stalls_before_its_head_is_a_clear_error_and_harms_nobody_else(cores:
         reply.send(b"HTTP/1.1 200 OK\r\nContent-Le")?;
         Ok(reply.stall())
     });
-    for path in ["/silent", "/half-a-head"] {
+    // Never silent, and never done: the time is for the whole head.
+    origin.on("/drips", |_, reply| {
+        reply.send(b"HTTP/1.1 200 OK\r\nX-Drip: ")?;
+        while !reply.stopped() {
+            reply.send(b"a")?;
+            thread::sleep(Duration::from_millis(20));
+        }
+        Ok(Next::Close)
+    });
+    for path in ["/silent", "/half-a-head", "/drips"] {
         expect_fault_each_time(&origin, &accelerator, path, (504, "origin-stalled"), "limits.origin_time");
     }
     // A hundred wait in vain; one who asks for something else does not wait for them.

@@ -399,6 +399,16 @@ fn a_range_is_a_part_of_the_stored_body(cores: &str) {
         }
     }
     assert_eq!(origin.count("/file"), 1);
+    // Beyond the end, and the client learns where that is (RFC 9110 §15.5.17); from the store and on a miss alike.
+    origin.answers("/missed", Answer::new(200, "0123456789").header("Cache-Control", "max-age=600"));
+    for (path, complete) in [("/file", "bytes */10000"), ("/missed", "bytes */10"), ("/missed", "bytes */10")]
+    {
+        let request = Request::get(path).header("Range", "bytes=10000-").accepting_json();
+        let response = accelerator.fetch(&request).expect_fault(416, "client", "range-not-satisfiable");
+        assert_eq!(response.header("content-range"), Some(complete), "{path}");
+    }
+    assert_eq!(accelerator.get("/missed").expect_status(200).text(), "0123456789");
+    assert_eq!(origin.count("/missed"), 1);
 }
 
 fn a_range_on_a_miss_is_never_stored_as_the_whole(cores: &str) {

@@ -6,7 +6,7 @@
 )]
 
 use tests::{
-    Accelerator, Answer, Request, ScriptedOrigin, eventually, message::date, on_one_core_and_on_two,
+    Accelerator, Answer, Gate, Request, ScriptedOrigin, eventually, message::date, on_one_core_and_on_two,
 };
 
 on_one_core_and_on_two! {
@@ -22,6 +22,8 @@ on_one_core_and_on_two! {
     an_expired_answer_is_fetched_or_validated_again,
     via_and_cache_status_say_what_happened,
     fields_of_one_hop_stay_on_it,
+    fields_of_one_visitor_stay_with_that_visitor,
+    a_guess_for_those_without_cookies_is_not_for_those_with,
 }
 
 fn start(origin: &ScriptedOrigin, cores: &str) -> Accelerator {
@@ -266,6 +268,79 @@ fn variants_are_kept_apart_and_each_is_fetched_once(cores: &str) {
     }
 }
 
+/// RFC 9111 §5.2.2.4, §5.2.2.7: the rest may be shared, the named fields are for the one who was asked for.
+fn fields_of_one_visitor_stay_with_that_visitor(cores: &str) {
+    let origin = ScriptedOrigin::start();
+    let gate = Gate::new();
+    let in_script = gate.clone();
+    origin.on("/page", move |request, reply| {
+        let whose = request.header("x-who").unwrap_or("nobody").to_owned();
+        let control = "max-age=600, private=\"X-Account\", no-cache=\"set-cookie\"";
+        let answer = Answer::new(200, "the page").header("Cache-Control", control);
+        let answer = answer.header("X-Account", &whose).header("Set-Cookie", &format!("s={whose}"));
+        in_script.pass();
+        reply.answer(&answer.header("ETag", "\"1\""))
+    });
+    let accelerator = start(&origin, cores);
+    let ask = |who: &str| Request::get("/page").header("X-Who", who);
+    let mut first = accelerator.connect();
+    first.send(&ask("ada").bytes());
+    eventually("the origin is asked", || origin.count("/page") == 1);
+    // One who joins the fetch that was made for another.
+    let mut second = accelerator.connect();
+    second.send(&ask("bob").bytes());
+    eventually("both are waiting", || accelerator.stat().count("requests.misses_collapsed") == 1);
+    gate.open();
+    let own = first.response("GET").expect_status(200);
+    assert_eq!((own.header("x-account"), own.header("set-cookie")), (Some("ada"), Some("s=ada")));
+    let others = [second.response("GET"), accelerator.fetch(&ask("eve")), accelerator.get("/page")];
+    for other in others {
+        let other = other.expect_status(200);
+        assert_eq!(
+            (other.header("x-account"), other.header("set-cookie")),
+            (None, None),
+            "{}",
+            other.text_of_head()
+        );
+        assert_eq!((other.text().as_str(), other.header("etag")), ("the page", Some("\"1\"")));
+    }
+    assert_eq!(origin.count("/page"), 1);
+}
+
+/// What was stored on a guess for somebody without a cookie says nothing about what somebody with one should see.
+fn a_guess_for_those_without_cookies_is_not_for_those_with(cores: &str) {
+    let origin = ScriptedOrigin::start();
+    let gate = Gate::new();
+    for path in ["/basket", "/slow-basket"] {
+        let in_script = gate.clone();
+        origin.on(path, move |request, reply| {
+            let whose = request.header("cookie").unwrap_or("nobody").to_owned();
+            if request.path() == "/slow-basket" {
+                in_script.pass();
+            }
+            let answer = Answer::new(200, format!("basket of {whose}"));
+            reply.answer(&answer.header("Last-Modified", &date(-30 * 86_400)))
+        });
+    }
+    let accelerator = start(&origin, cores);
+    let with_cookie = |path: &str| Request::get(path).header("Cookie", "s=ada");
+    for _ in 0..2 {
+        assert_eq!(accelerator.get("/basket").expect_status(200).text(), "basket of nobody");
+        assert_eq!(accelerator.fetch(&with_cookie("/basket")).expect_status(200).text(), "basket of s=ada");
+    }
+    assert_eq!(origin.count("/basket"), 3, "nobody's is stored, Ada's is asked for each time");
+    // Nor by joining a fetch for somebody without.
+    let mut nobody = accelerator.connect();
+    nobody.send(&Request::get("/slow-basket").bytes());
+    eventually("the origin is asked", || origin.count("/slow-basket") == 1);
+    let mut ada = accelerator.connect();
+    ada.send(&with_cookie("/slow-basket").bytes());
+    eventually("both are waiting", || accelerator.stat().count("requests.misses_collapsed") == 1);
+    gate.open();
+    assert_eq!(nobody.response("GET").expect_status(200).text(), "basket of nobody");
+    assert_eq!(ada.response("GET").expect_status(200).text(), "basket of s=ada");
+}
+
 fn hosts_and_queries_are_kept_apart(cores: &str) {
     let origin = ScriptedOrigin::start();
     origin.on("/page", |request, reply| {
@@ -305,6 +380,12 @@ fn age_counts_from_the_origin_on(cores: &str) {
         assert!(response.head.headers.all("age").count() <= 1, "{}", response.text_of_head());
         response.header("age").map_or(0, |age| age.parse().expect("a number of seconds"))
     };
+    // What is not kept has the Age that the origin stated, once.
+    origin.answers(
+        "/passing",
+        Answer::new(200, "x").header("Cache-Control", "max-age=50").header("Age", "100"),
+    );
+    assert_eq!(age("/passing"), 100);
     for (path, at_least) in [("/new", 0), ("/travelled", 100), ("/old-date", 200)] {
         age(path);
         let now = age(path);

@@ -9,8 +9,8 @@ use std::net::TcpListener;
 
 use rustix::process::Signal;
 use tests::{
-    Accelerator, Answer, Client, End, Gate, Next, Request, ScriptedOrigin, content::content, eventually,
-    on_one_core_and_on_two, program,
+    Accelerator, Answer, Client, End, Gate, Next, Request, Response, ScriptedOrigin, content::content,
+    eventually, on_one_core_and_on_two, program,
 };
 
 on_one_core_and_on_two! {
@@ -195,7 +195,17 @@ fn the_admin_port_tells_how_it_is(cores: &str) {
     for _ in 0..5 {
         accelerator.get("/page").expect_status(200);
     }
-    let page = accelerator.admin_get("/metrics").expect_status(200);
+    // The first figures of the loops come with the first ring of their bells.
+    let has_lateness = |page: &Response| {
+        let text = page.text();
+        let counts = text.lines().filter_map(|line| line.strip_prefix("loop_lateness_seconds_count"));
+        counts.filter_map(|rest| rest.rsplit(' ').next()).any(|count| count != "0")
+    };
+    let mut page = accelerator.admin_get("/metrics").expect_status(200);
+    eventually("a loop's lateness is measured", || {
+        page = accelerator.admin_get("/metrics").expect_status(200);
+        has_lateness(&page)
+    });
     let text = page.text();
     assert!(page.header("content-type").is_some_and(|kind| kind.contains("text")), "{}", page.text_of_head());
     let sum = |name: &str| -> f64 {

@@ -16,6 +16,7 @@ on_one_core_and_on_two! {
     a_request_that_changes_something_makes_the_stored_answer_invalid,
     purge_forgets_one_address_and_no_other,
     purge_is_not_for_strangers,
+    a_purge_also_forgets_what_is_on_its_way,
     clients_of_http_1_0_are_served,
     a_connection_is_kept_or_closed_as_the_client_says,
     pipelined_requests_are_answered_in_their_order,
@@ -82,6 +83,10 @@ fn an_origin_may_answer_before_it_has_read_the_body(cores: &str) {
     client.send(&content(1, 0, 10_000));
     let response = client.response("POST").expect_status(403);
     assert_eq!(response.text(), "not from you");
+    // Where the next request would begin, nobody knows (RFC 9112 §9.3).
+    assert_eq!(response.header("connection"), Some("close"));
+    // What it goes on sending must not destroy the answer that it has not read yet.
+    client.send(&content(1, 10_000, 100_000));
     drop(client);
     drop(hasty);
     origin_thread.join().expect("the origin saw an end");
@@ -173,6 +178,7 @@ fn purge_forgets_one_address_and_no_other(cores: &str) {
     assert!(output.status.success(), "{output:?}");
     get_all();
     assert_eq!((fetches("/page"), fetches("/page?other")), (6, 2));
+    assert_eq!(accelerator.stat().count("requests.purges"), 2, "by whichever door they came");
 
     // Of another host, or never seen: nothing to forget, nothing forgotten.
     let response = accelerator.fetch(&Request::new("PURGE", "/page").header("Host", "other.test")).whole();
@@ -194,8 +200,76 @@ fn purge_is_not_for_strangers(cores: &str) {
     accelerator.get("/page").expect_status(200);
     let response = accelerator.fetch(&Request::new("PURGE", "/page")).whole();
     assert!(matches!(response.status(), 403 | 405), "{}", response.text_of_head());
+    // The operator's door stays open.
     accelerator.get("/page").expect_status(200);
     assert_eq!(origin.count("/page"), 1);
+}
+
+/// An answer that was on its way when its address was purged is older than the purge: it is not stored, with or without
+/// variants, nobody who asks after the purge gets it, and who waited for it asks again.
+fn a_purge_also_forgets_what_is_on_its_way(cores: &str) {
+    let origin = ScriptedOrigin::start();
+    let gates: Vec<Gate> = (0..6).map(|_| Gate::new()).collect();
+    for (path, vary, first) in [("/plain", "", 0), ("/varies", "Accept-Language", 2), ("/head-sent", "", 4)] {
+        let (before_head, before_body) = (gates[first].clone(), gates[first + 1].clone());
+        let asked = std::sync::atomic::AtomicUsize::new(0);
+        origin.on(path, move |_, reply| {
+            let number = asked.fetch_add(1, std::sync::atomic::Ordering::AcqRel);
+            let mut answer =
+                Answer::new(200, format!("version {number}")).header("Cache-Control", "max-age=600");
+            if !vary.is_empty() {
+                answer = answer.header("Vary", vary);
+            }
+            // The first answers wait; those to requests after the purge come at once.
+            if number == 0 {
+                before_head.pass();
+            }
+            reply.send(&answer.head_bytes())?;
+            if number == 0 {
+                before_body.pass();
+            }
+            reply.send(format!("version {number}").as_bytes())?;
+            Ok(Next::KeepAlive)
+        });
+    }
+    let accelerator = start(&origin, cores);
+    for (path, first, head_first) in [("/plain", 0, false), ("/varies", 2, false), ("/head-sent", 4, true)] {
+        let request = Request::get(path).header("Accept-Language", "en");
+        let mut early = accelerator.connect();
+        early.send(&request.bytes());
+        tests::eventually("the origin is asked", || origin.count(path) == 1);
+        if head_first {
+            gates[first].open();
+            assert_eq!(early.head("GET").status, 200);
+        }
+        let joined = accelerator.stat().count("requests.misses_collapsed");
+        let mut waiting = accelerator.connect();
+        waiting.send(&request.bytes());
+        tests::eventually("another waits for it", || {
+            accelerator.stat().count("requests.misses_collapsed") > joined
+        });
+        accelerator.fetch(&Request::new("PURGE", path)).expect_status(200);
+        // The old one is still under way, and nobody joins it.
+        assert_eq!(accelerator.fetch(&request).expect_status(200).text(), "version 1", "{path}");
+        gates[first].open();
+        gates[first + 1].open();
+        if head_first {
+            assert_eq!(early.rest_of_body().0, b"version 0");
+            assert_eq!(
+                waiting.response("GET").expect_status(200).text(),
+                "version 0",
+                "it had joined before"
+            );
+        } else {
+            assert_eq!(early.response("GET").expect_status(200).text(), "version 0", "it had asked before");
+            assert_eq!(waiting.response("GET").expect_status(200).text(), "version 1", "{path}");
+        }
+        // However the old one ended, it is not what is stored.
+        for _ in 0..3 {
+            assert_eq!(accelerator.fetch(&request).expect_status(200).text(), "version 1", "{path}");
+        }
+        assert_eq!(origin.count(path), 2, "{path}");
+    }
 }
 
 fn clients_of_http_1_0_are_served(cores: &str) {

@@ -65,9 +65,13 @@ impl Client {
     ) -> Result<Sent, Gone> {
         let sent = self.try_send(parts)?;
         if sent > 0 {
+            self.watch.work();
             return Ok(Sent::Bytes(sent));
         }
-        self.watch.wait(Phase::Send, clock::unix_ms(), self.send_stall_max);
+        // Who asks again after `patience` has not begun to wait anew: the client's time goes on.
+        if self.watch.phase() != Phase::Send {
+            self.watch.wait(Phase::Send, clock::monotonic_ms(), self.send_stall_max);
+        }
         let writable = poll_fn(|cx| {
             if self.watch.expired() {
                 return Poll::Ready(Err(Gone::Stalled));
@@ -106,7 +110,7 @@ impl Client {
 
     /// Reads more of a request's body; `Ok(0)` is the end of the stream.
     pub(crate) async fn read_body(&mut self, into: &mut [u8], at_most: Duration) -> Result<usize, Gone> {
-        self.watch.wait(Phase::Body, clock::unix_ms(), at_most);
+        self.watch.wait(Phase::Body, clock::monotonic_ms(), at_most);
         let Self { stream, watch, .. } = self;
         let read = poll_fn(|cx| {
             if watch.expired() {

@@ -93,7 +93,8 @@ pub struct Config {
     pub cookies: CookieRule,
     /// Name in `Via` and `Cache-Status`.
     pub name: String,
-    /// Addresses that may send `PURGE` (besides the admin port): loopback only, unless listed.
+    /// Addresses that may send `PURGE` (besides the admin port); empty: loopback. With a list, loopback may only if it
+    /// is listed.
     pub purge_from: Vec<std::net::IpAddr>,
     /// Limits on clients and origin.
     pub limits: Limits,

@@ -47,6 +47,11 @@ const LINGER_BYTES_MAX: usize = 1 << 20;
 /// … for at most so long.
 const LINGER_TIME_MAX: std::time::Duration = std::time::Duration::from_secs(2);
 
+/// Connections over the limit that one core is taking leave of at once.
+const TURNING_AWAY_MAX: usize = 256;
+/// How long that may take.
+const TURN_AWAY_TIME_MAX: std::time::Duration = std::time::Duration::from_secs(3);
+
 /// A client's connection.
 pub(crate) struct Connection {
     pub(crate) client: Client,
@@ -85,10 +90,21 @@ pub(crate) async fn serve(stream: TcpStream, address: SocketAddr) {
     with_core(|core| core.watches.borrow_mut().remove(number));
 }
 
-/// Tells a client that there is no room for it.
-pub(crate) async fn turn_away(stream: TcpStream, address: SocketAddr) {
-    let mut connection = Connection::new(stream, address);
-    slow::refuse(&mut connection, None, Fault::TooManyConnections).await;
+/// Tells a client that there is no room for it; a crowd is closed without a word, for what is beyond a limit must not
+/// cost more than what is within.
+pub(crate) fn turn_away(core: &Core, stream: TcpStream, address: SocketAddr) {
+    if core.turning_away.get() >= TURNING_AWAY_MAX {
+        return;
+    }
+    core.turning_away.set(core.turning_away.get() + 1);
+    tokio::spawn(async move {
+        let mut connection = Connection::new(stream, address);
+        let refused = slow::refuse(&mut connection, None, Fault::TooManyConnections);
+        // The sweep does not know this connection.
+        let _ = tokio::time::timeout(TURN_AWAY_TIME_MAX, refused).await;
+        drop(connection);
+        with_core(|core| core.turning_away.set(core.turning_away.get() - 1));
+    });
 }
 
 impl Connection {
@@ -102,17 +118,23 @@ impl Connection {
 
     async fn run(&mut self) {
         loop {
-            let open = match poll_fn(|cx| self.turn(cx)).await {
+            let turned = poll_fn(|cx| self.turn(cx)).await;
+            if !matches!(turned, Turned::Closed) {
+                // A request that came with the end of its wait is answered with all the time that there is.
+                self.client.watch.renew();
+            }
+            let open = match turned {
                 Turned::Closed => false,
-                Turned::Spilled { rest, close } => self.client.send_all(&rest).await.is_ok() && !close,
+                Turned::Spilled { rest, close } => slow::send_hit(self, &rest, None, close).await,
                 Turned::Large { prefix, object, from, to, chunked, close } => {
                     slow::send_hit(self, &prefix, Some((object, from, to, chunked)), close).await
                 }
                 Turned::Slow { before, request, slow } => {
-                    self.client.send_all(&before).await.is_ok() && slow::respond(self, &request, slow).await
+                    slow::send_hit(self, &before, None, false).await
+                        && slow::respond(self, &request, slow).await
                 }
                 Turned::Refused { before, fault } => {
-                    if self.client.send_all(&before).await.is_ok() {
+                    if slow::send_hit(self, &before, None, false).await {
                         slow::refuse(self, None, fault).await;
                     }
                     false
@@ -272,13 +294,13 @@ impl Connection {
         if unfinished.is_empty() {
             // An idle connection holds no memory.
             self.pending = Vec::new();
-            watch.wait(Phase::Idle, clock::unix_ms(), core.config.limits.idle_time_max);
+            watch.wait(Phase::Idle, clock::monotonic_ms(), core.config.limits.idle_time_max);
             return;
         }
         self.pending.clear();
         self.pending.extend_from_slice(unfinished);
         if watch.phase() != Phase::Head {
-            watch.wait(Phase::Head, clock::unix_ms(), core.config.limits.request_head_time_max);
+            watch.wait(Phase::Head, clock::monotonic_ms(), core.config.limits.request_head_time_max);
         }
     }
 

@@ -41,6 +41,8 @@ pub(crate) enum Message {
         hash: Hash,
         /// The key.
         key: Vec<u8>,
+        /// It is a purge that nobody has counted yet.
+        is_purge: bool,
         /// Gets whether there was one.
         done: oneshot::Sender<bool>,
     },
@@ -73,8 +75,8 @@ pub(crate) struct Fetching {
     pub(crate) key: Vec<u8>,
     /// The part of the key that all variants share: what a purge names.
     pub(crate) primary: Vec<u8>,
-    /// The object was purged or invalidated while it arrived: it must not be stored.
-    pub(crate) doomed: bool,
+    /// Which of the fetches that this core began it is.
+    pub(crate) number: u64,
     /// Who asked before the origin had answered.
     pub(crate) waiting: Vec<oneshot::Sender<Start>>,
     /// The answer, once its head is there and if it may be shared; keeps the first chunk for those who join later.
@@ -108,7 +110,10 @@ pub(crate) struct Core {
     pub(crate) draining: Cell<bool>,
     /// Bytes of slow readers' remainders that were copied out of the store, now.
     pub(crate) copied_bytes: Cell<usize>,
+    /// Connections that are being told that there is no room for them.
+    pub(crate) turning_away: Cell<usize>,
     requests: Cell<u64>,
+    fetches: Cell<u64>,
     started_ms: u64,
 }
 
@@ -158,7 +163,9 @@ impl Core {
             counters,
             draining: Cell::new(false),
             copied_bytes: Cell::new(0),
+            turning_away: Cell::new(0),
             requests: Cell::new(0),
+            fetches: Cell::new(0),
             started_ms: clock::unix_ms(),
             config,
             store,
@@ -237,6 +244,13 @@ impl Core {
     /// Sends to another core; false if its ring is full.
     pub(crate) fn send(&self, to: usize, message: Message) -> bool {
         self.give(to, message).is_ok()
+    }
+
+    /// A number for one fetch: never used again.
+    pub(crate) fn next_fetch(&self) -> u64 {
+        let number = self.fetches.get();
+        self.fetches.set(number + 1);
+        number
     }
 
     /// A number for one request, to be found again in the log: hexadecimal, unlikely to repeat in a year.

@@ -64,7 +64,7 @@ impl Counter {
             | OriginError::FirstByteTimeout(_)
             | OriginError::BodyStalled(_) => Self::OriginTimeouts,
             OriginError::Busy(_) => Self::OriginBusy,
-            OriginError::Closed | OriginError::HeadShort => Self::OriginClosed,
+            OriginError::Closed | OriginError::Reset | OriginError::HeadShort => Self::OriginClosed,
             OriginError::HeadTooLarge(_) => Self::OriginHeadTooLarge,
             OriginError::Invalid(_) | OriginError::Switched => Self::OriginInvalid,
             OriginError::BodyShort => Self::OriginBodyShort,

@@ -7,6 +7,7 @@ use engine::{
     store::PinnedObject,
     sys::span::{Part, Span},
 };
+use socket2::SockRef;
 use wire::http1::framing::ChunkedEncoder;
 
 use crate::{
@@ -46,6 +47,14 @@ impl From<Gone> for Cut {
     fn from(gone: Gone) -> Self {
         Self::Client(gone)
     }
+}
+
+/// Makes the coming close a reset, which gives up what the kernel has not sent yet. Where a body's end is the end of
+/// the connection, it is the only way to say that this was not all (RFC 9112 §9.6 notes what it costs: the client may
+/// lose what it has not read).
+pub(crate) fn reset_on_close(client: &Client) {
+    // A socket that cannot be told so is gone already.
+    let _ = SockRef::from(&client.stream).set_linger(Some(Duration::ZERO));
 }
 
 /// Sends `prefix`, then bytes `from..to` of a stored object's body. The pins move along with what was sent.

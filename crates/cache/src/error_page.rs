@@ -7,6 +7,8 @@
 //! ```
 //!
 //! Errors are rare, so a page is made when it is needed and may allocate. Whatever came from a peer is escaped.
+use std::borrow::Cow;
+
 mod accept;
 mod words;
 
@@ -26,8 +28,8 @@ pub struct Page {
     /// The value of `Content-Type`.
     pub content_type: &'static str,
     /// Further header lines, each ended by CRLF: `Cache-Control`, and what the status asks for (`Retry-After`,
-    /// `Allow`).
-    pub headers: &'static str,
+    /// `Allow`, `Content-Range`).
+    pub headers: Cow<'static, str>,
     /// The body; its length is the `Content-Length`, also where the request was HEAD.
     pub body: Vec<u8>,
 }
@@ -47,7 +49,13 @@ pub fn render(fault: Fault, request_id: &str, accept: Option<&[u8]>) -> Page {
         status: words.status,
         reason: words::reason(words.status),
         content_type: form.content_type(),
-        headers: headers(words.status),
+        headers: match fault {
+            // RFC 9110 §15.5.17: so that the client learns what it could ask for.
+            Fault::RangeNotSatisfiable { complete } => {
+                Cow::Owned(format!("{}Content-Range: bytes */{complete}\r\n", headers(words.status)))
+            }
+            _ => Cow::Borrowed(headers(words.status)),
+        },
         body: body.into_bytes(),
     }
 }

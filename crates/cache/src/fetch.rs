@@ -111,16 +111,35 @@ pub(crate) fn begin(core: &Core, want: Want) {
         answer(want.reply, Start::Alone);
         return;
     }
-    let entry = Fetching {
+    let number = core.next_fetch();
+    let under_way = Fetching {
         key: want.request.key.clone(),
         primary: want.request.primary().to_vec(),
         waiting: Vec::new(),
         started: None,
-        doomed: false,
+        number,
     };
-    fetching.insert(hash, entry);
+    fetching.insert(hash, under_way);
     drop(fetching);
-    tokio::spawn(fetch(want));
+    tokio::spawn(fetch(want, Entry { hash, number }));
+}
+
+/// Takes the fetches for an object and its variants out of the table, because it was purged or has become invalid:
+/// what they bring is not stored, nobody joins them any more, and who waits for them asks again. Who reads one
+/// already goes on, as does the client that it was begun for: they asked before. Runs on the owner's core; whether
+/// there was one.
+pub(crate) fn forget(core: &Core, primary: &[u8]) -> bool {
+    let mut fetching = core.fetching.borrow_mut();
+    // A fetch of a variant has another hash than the URL; few are under way at once.
+    let forgotten: Vec<_> = fetching.extract_if(|_, under_way| under_way.primary == primary).collect();
+    drop(fetching);
+    let any = !forgotten.is_empty();
+    for (_, under_way) in forgotten {
+        for other in under_way.waiting {
+            answer(other, Start::Again);
+        }
+    }
+    any
 }
 
 /// A client that has gone away does not want its answer any more: that is no error.
@@ -128,13 +147,26 @@ fn answer(reply: oneshot::Sender<Start>, start: Start) {
     let _ = reply.send(start);
 }
 
-/// Takes the entry out of the table, however the fetch ends.
-struct Entry(Hash);
+/// A fetch's place in the table; it is taken out however the fetch ends. After a purge there may be another fetch in
+/// that place: the number tells them apart.
+struct Entry {
+    hash: Hash,
+    number: u64,
+}
 
 impl Entry {
     /// Ends the table's part; who waited is returned.
     fn end(&self) -> Option<Fetching> {
-        with_core(|core| core.fetching.borrow_mut().remove(&self.0))
+        with_core(|core| {
+            let mut fetching = core.fetching.borrow_mut();
+            let is_ours = fetching.get(&self.hash).is_some_and(|under_way| under_way.number == self.number);
+            if is_ours { fetching.remove(&self.hash) } else { None }
+        })
+    }
+
+    /// Whether it was purged or became invalid meanwhile.
+    fn is_forgotten(&self, core: &Core) -> bool {
+        core.fetching.borrow().get(&self.hash).is_none_or(|under_way| under_way.number != self.number)
     }
 }
 
@@ -145,9 +177,8 @@ impl Drop for Entry {
     }
 }
 
-async fn fetch(want: Want) {
+async fn fetch(want: Want, entry: Entry) {
     let Want { request, reply, .. } = want;
-    let entry = Entry(request.hash);
     match exchange(&request).await {
         Ok(answer) => receive(&request, answer, reply, entry).await,
         Err(error) => {
@@ -173,12 +204,15 @@ async fn exchange(request: &Request) -> Result<Answer, OriginError> {
     loop {
         let mut exchange = origin::connect(&CorePools, &config.origin, limits, fresh).await?;
         let reused = exchange.reused;
+        if !reused {
+            with_core(|core| core.count(Counter::OriginConnects));
+        }
         let answered = match exchange.send(&head, limits.origin_first_byte_time_max).await {
             Ok(()) => exchange.answer(Answered::Other, limits).await,
             Err(error) => Err(error),
         };
         match answered {
-            Err(OriginError::Closed) if reused => fresh = true,
+            Err(error) if reused && !fresh && error.is_end() => fresh = true,
             answered => return answered,
         }
     }
@@ -194,8 +228,8 @@ enum Keep {
 
 async fn receive(request: &Request, answer_: Answer, reply: oneshot::Sender<Start>, entry: Entry) {
     let growing = Arc::new(Growing::new());
-    let (response, keep, first) = with_core(|core| {
-        let Judged { response, keep } =
+    let (response, own, keep, first) = with_core(|core| {
+        let Judged { mut response, mut own, keep } =
             judge(core, request, &answer_.head, answer_.framing, answer_.requested_ms);
         let (keep, first) = match keep.map(|object| reserve(core, &response, &object)) {
             Some(Ok((filling, first))) => (Keep::Stored(Box::new(filling)), first),
@@ -203,15 +237,21 @@ async fn receive(request: &Request, answer_: Answer, reply: oneshot::Sender<Star
                 if let Some(Err(refused)) = refused {
                     core.count(Counter::of_refusal(refused));
                 }
+                response.stored = false;
+                if let Some(own) = &mut own {
+                    own.stored = false;
+                }
                 let window = Arc::new(Window::default());
                 let first = passing_chunk(&window, response.length);
                 (Keep::Passing(window), first)
             }
         };
-        (Arc::new(response), keep, first)
+        let response = Arc::new(response);
+        let own = own.map_or_else(|| Arc::clone(&response), Arc::new);
+        (response, own, keep, first)
     });
     let leader = Start::Body {
-        response: Arc::clone(&response),
+        response: own,
         cursor: Cursor::new(Arc::clone(&growing), Arc::clone(&first)),
         collapsed: false,
     };
@@ -343,7 +383,8 @@ fn reserve(
 fn announce(entry: &Entry, response: &Arc<Response>, growing: &Arc<Growing>, first: &Arc<Chunk>) {
     let waiting = with_core(|core| {
         let mut fetching = core.fetching.borrow_mut();
-        let under_way = fetching.get_mut(&entry.0)?;
+        // Who was waiting when it was purged has gone to ask again, and nobody may join.
+        let under_way = fetching.get_mut(&entry.hash).filter(|under_way| under_way.number == entry.number)?;
         under_way.started = Some((Arc::clone(response), Arc::clone(growing), Arc::clone(first)));
         Some(std::mem::take(&mut under_way.waiting))
     });
@@ -383,9 +424,9 @@ async fn more_space(keep: &mut Keep, entry: Option<&Entry>) -> Arc<Chunk> {
 fn complete(entry: Option<&Entry>, growing: &Growing, keep: Keep, answer: Answer) {
     if let (Keep::Stored(filling), Some(entry)) = (keep, entry) {
         with_core(|core| {
-            let doomed = core.fetching.borrow().get(&entry.0).is_none_or(|under_way| under_way.doomed);
+            let forgotten = entry.is_forgotten(core);
             let mut shard = core.shard.borrow_mut();
-            if doomed {
+            if forgotten {
                 shard.abandon(*filling);
             } else if let Err(refused) = shard.finish(*filling, answer.trailers()) {
                 core.count(Counter::of_refusal(refused));

@@ -148,6 +148,10 @@ pub(crate) fn answer(
     if object.expires_s() <= store_s(now_s) {
         return slow(hash, miss, Fwd::Stale);
     }
+    let is_explicit = !meta.flags.has(Flags::NOT_EXPLICIT);
+    if !policy::may_share(is_explicit, facts.cookie, core.config.cookies) {
+        return slow(hash, Why::Miss { anew: true, only_if_cached }, Fwd::Request);
+    }
     let ttl_s = match policy::may_reuse(meta.stored(now_s), &facts.directives) {
         Reuse::Fresh { ttl_s } => i64::from(ttl_s),
         // What is fresh by the store's clock and not by the request's wish is fetched anew.
@@ -162,7 +166,9 @@ pub(crate) fn answer(
             outcome
         }
         Err(Unsent::Gone) => slow(hash, Why::Miss { anew: false, only_if_cached }, Fwd::UriMiss),
-        Err(Unsent::Unsatisfiable) => slow(hash, Why::Synth(Fault::RangeNotSatisfiable), Fwd::Partial),
+        Err(Unsent::Unsatisfiable { complete }) => {
+            slow(hash, Why::Synth(Fault::RangeNotSatisfiable { complete }), Fwd::Partial)
+        }
     }
 }
 
@@ -194,7 +200,7 @@ enum Unsent {
     /// Its memory is being freed just now.
     Gone,
     /// The range that was asked for begins beyond its end.
-    Unsatisfiable,
+    Unsatisfiable { complete: u64 },
 }
 
 /// Writes the answer for a stored object.
@@ -230,8 +236,8 @@ fn send(
         Verdict::Partial { first, last, .. } => (first, last + 1),
         _ => (0, 0),
     };
-    if matches!(verdict, Verdict::Unsatisfiable { .. }) {
-        return Err(Unsent::Unsatisfiable);
+    if let Verdict::Unsatisfiable { complete } = verdict {
+        return Err(Unsent::Unsatisfiable { complete });
     }
     let large = to - from > COALESCE_BYTES_MAX;
     let pinned = if large { Some(object.pin().ok_or(Unsent::Gone)?) } else { None };

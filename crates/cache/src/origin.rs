@@ -16,7 +16,7 @@ use engine::{
     sys::span::{Span, recv_span},
 };
 use tokio::{
-    io::{AsyncReadExt, AsyncWriteExt, Interest},
+    io::{AsyncRead, AsyncReadExt, AsyncWriteExt, Interest},
     net::TcpStream,
     sync::{OwnedSemaphorePermit, Semaphore},
     time::timeout,
@@ -50,9 +50,12 @@ pub(crate) enum OriginError {
     /// Every connection is busy and the queue's time is up.
     #[error("no connection to the origin became free within {0:?}")]
     Busy(Duration),
-    /// It closed or reset the connection before it had answered.
+    /// It closed the connection before it had answered.
     #[error("the origin closed the connection before it had answered")]
     Closed,
+    /// It reset the connection before it had answered.
+    #[error("the origin reset the connection before it had answered")]
+    Reset,
     /// The first byte, or the rest of the head, did not come in time.
     #[error("the origin did not answer within {0:?}")]
     FirstByteTimeout(Duration),
@@ -77,12 +80,16 @@ pub(crate) enum OriginError {
 }
 
 impl OriginError {
+    /// It ended the connection before it had answered; on a connection that was kept, perhaps before the request came.
+    pub(crate) fn is_end(&self) -> bool {
+        matches!(self, Self::Closed | Self::Reset)
+    }
+
     fn from_io(error: &io::Error) -> Self {
         match error.kind() {
             io::ErrorKind::ConnectionRefused => Self::Refused,
-            io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe | io::ErrorKind::UnexpectedEof => {
-                Self::Closed
-            }
+            io::ErrorKind::ConnectionReset => Self::Reset,
+            io::ErrorKind::BrokenPipe | io::ErrorKind::UnexpectedEof => Self::Closed,
             _ => Self::Connect(error.to_string()),
         }
     }
@@ -143,6 +150,20 @@ pub(crate) struct Exchange {
     _permit: OwnedSemaphorePermit,
     /// From the pool: it may have been closed by the other side without our knowing.
     pub(crate) reused: bool,
+    /// Received and not yet taken: the beginning of the answer.
+    received: Vec<u8>,
+    /// The origin answered before it had the whole request: what it would make of the rest is anyone's guess, so the
+    /// connection is not used again.
+    cut_short: bool,
+}
+
+/// What came of sending a part of a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Handed {
+    /// The origin has it, or its kernel has.
+    Over,
+    /// The origin answered instead of reading on.
+    Answered,
 }
 
 /// An answer whose head was read.
@@ -188,7 +209,7 @@ pub(crate) async fn connect(
         Ok(Err(_)) | Err(_) => return Err(OriginError::Busy(at_most)),
     };
     if !fresh && let Some(stream) = pools.pool(Pool::take) {
-        return Ok(Exchange { stream, _permit: permit, reused: true });
+        return Ok(Exchange::over(stream, permit, true));
     }
     let at_most = limits.origin_connect_time_max;
     let connecting = async {
@@ -207,10 +228,14 @@ pub(crate) async fn connect(
     };
     // Small requests leave at once; a failure to say so costs latency only.
     let _ = stream.set_nodelay(true);
-    Ok(Exchange { stream, _permit: permit, reused: false })
+    Ok(Exchange::over(stream, permit, false))
 }
 
 impl Exchange {
+    fn over(stream: TcpStream, permit: OwnedSemaphorePermit, reused: bool) -> Self {
+        Self { stream, _permit: permit, reused, received: Vec::new(), cut_short: false }
+    }
+
     /// Sends part of the request.
     pub(crate) async fn send(&mut self, bytes: &[u8], at_most: Duration) -> Result<(), OriginError> {
         match timeout(at_most, self.stream.write_all(bytes)).await {
@@ -219,13 +244,44 @@ impl Exchange {
         }
     }
 
+    /// Sends part of the request's body, unless the origin answers before it has taken it.
+    pub(crate) async fn send_body(
+        &mut self,
+        bytes: &[u8],
+        at_most: Duration,
+        limits: &Limits,
+    ) -> Result<Handed, OriginError> {
+        let Self { stream, received, cut_short, .. } = self;
+        let (mut reader, mut writer) = stream.split();
+        tokio::select! {
+            biased;
+            heard = hear(&mut reader, received, limits) => {
+                *cut_short = true;
+                heard.map(|()| Handed::Answered)
+            }
+            sent = timeout(at_most, writer.write_all(bytes)) => match sent {
+                Ok(sent) => sent.map(|()| Handed::Over).map_err(|error| OriginError::from_io(&error)),
+                Err(_) => Err(OriginError::FirstByteTimeout(at_most)),
+            }
+        }
+    }
+
+    /// Waits until the origin answers although it does not have the whole request (RFC 9112 §9.5). Nothing is lost
+    /// where the wait is given up.
+    pub(crate) async fn answered_early(&mut self, limits: &Limits) -> Result<(), OriginError> {
+        hear(&mut self.stream, &mut self.received, limits).await?;
+        self.cut_short = true;
+        Ok(())
+    }
+
     /// Waits for the head of the final answer; interim ones (1xx) are skipped (RFC 9110 §15.2).
     pub(crate) async fn answer(mut self, answered: Answered, limits: &Limits) -> Result<Answer, OriginError> {
         let requested_ms = clock::unix_ms();
-        let mut buffer: Vec<u8> = Vec::with_capacity(4096);
+        let mut buffer = std::mem::take(&mut self.received);
+        buffer.reserve(4096);
         let mut slots = HeaderSlots::new();
+        let head_limits = head_limits(limits);
         let head_bytes_max = limits.response_head_bytes_max;
-        let head_limits = HeadLimits { line_bytes_max: head_bytes_max, head_bytes_max };
         let first_byte = limits.origin_first_byte_time_max;
         let deadline = tokio::time::Instant::now() + first_byte;
         loop {
@@ -242,7 +298,9 @@ impl Exchange {
                     }
                     let framing = response_framing(&head, answered)
                         .map_err(|error| OriginError::Invalid(Rule::Framing(error)))?;
-                    let reusable = persists(head.version, &head.headers) && framing != Framing::UntilClose;
+                    let reusable = persists(head.version, &head.headers)
+                        && framing != Framing::UntilClose
+                        && !self.cut_short;
                     let early = buffer.split_off(head_bytes);
                     return Ok(Answer {
                         exchange: self,
@@ -274,6 +332,36 @@ impl Exchange {
                 Ok(Ok(_)) => {}
                 Ok(Err(error)) => return Err(OriginError::from_io(&error)),
             }
+        }
+    }
+}
+
+fn head_limits(limits: &Limits) -> HeadLimits {
+    let head_bytes_max = limits.response_head_bytes_max;
+    HeadLimits { line_bytes_max: head_bytes_max, head_bytes_max }
+}
+
+/// Reads until `received` begins with the head of a final answer, or with what is none: whoever parses it says so.
+async fn hear(
+    reader: &mut (impl AsyncRead + Unpin),
+    received: &mut Vec<u8>,
+    limits: &Limits,
+) -> Result<(), OriginError> {
+    loop {
+        let interim_bytes = match parse_response(received, &mut HeaderSlots::new(), &head_limits(limits)) {
+            Ok(Progress::NeedMore) => None,
+            Ok(Progress::Complete((head, bytes))) if head.is_interim() => Some(bytes),
+            Ok(Progress::Complete(_)) | Err(_) => return Ok(()),
+        };
+        if let Some(bytes) = interim_bytes {
+            received.drain(..bytes);
+            continue;
+        }
+        match reader.read_buf(received).await {
+            Ok(0) if received.is_empty() => return Err(OriginError::Closed),
+            Ok(0) => return Err(OriginError::HeadShort),
+            Ok(_) => {}
+            Err(error) => return Err(OriginError::from_io(&error)),
         }
     }
 }

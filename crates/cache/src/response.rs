@@ -4,15 +4,17 @@ use engine::{cores::clock, store::Hash};
 use wire::http1::{
     framing::Framing,
     head::{HEAD_BYTES_CAP, HeadLimits, HeaderSlots, Progress, ResponseHead, parse_response},
+    known::KnownHeader,
 };
 
 use crate::{
+    config::CookieRule,
     core::{Core, store_s},
     counters::Counter,
     key,
     policy::{self, Freshness, RequestFacts, ResponseFacts, Storable, StoreRules, Times, Why},
     request::Request,
-    response_head::{HeadOutline, ORIGIN_MS_MAX, Purpose, StoredMeta, append_origin_head},
+    response_head::{Flags, HeadOutline, ORIGIN_MS_MAX, Purpose, StoredMeta, append_origin_head},
 };
 
 /// An answer on its way to those who asked for it.
@@ -25,8 +27,12 @@ pub(crate) struct Response {
     pub(crate) length: Option<u64>,
     /// It is the answer to a fetch, and not to a pass.
     fetched: bool,
-    /// Why the answer to a fetch is not stored; `None` if it is.
+    /// It is stored, or on its way into the store.
+    pub(crate) stored: bool,
+    /// Why policy does not let the answer to a fetch be stored.
     pub(crate) not_stored: Option<Why>,
+    /// `Age` stands in the head, if the origin sent one; else it is counted each time the head is sent.
+    has_age: bool,
     /// Where it varies: the names of the headers, and the key of the variant that it is.
     variant: Option<Variant>,
 }
@@ -44,8 +50,18 @@ impl Response {
         self.fetched
     }
 
-    /// Whether this is the variant for a request that joined before it was known that there are variants.
-    pub(crate) fn fits(&self, request: &Request) -> bool {
+    /// Its age where it must be stated (RFC 9111 §5.1): of what the store keeps, not of what is only passed on.
+    pub(crate) fn age_s(&self, now_s: u64) -> Option<u64> {
+        (!self.has_age).then(|| self.meta.age_s(now_s))
+    }
+
+    /// Whether this is the answer for a request that joined before the answer was there: it may be another variant, or
+    /// not for those with cookies.
+    pub(crate) fn fits(&self, request: &Request, cookies: CookieRule) -> bool {
+        let has_cookie = request.with(|head| head.headers.has(KnownHeader::Cookie));
+        if !policy::may_share(!self.meta.flags.has(Flags::NOT_EXPLICIT), has_cookie, cookies) {
+            return false;
+        }
         let Some(variant) = &self.variant else { return true };
         let mut key = request.primary().to_vec();
         request.with(|head| key::append_variant(&mut key, variant.generation, &variant.spec, &head.headers));
@@ -63,6 +79,9 @@ pub(crate) struct Keep {
 /// An answer and what becomes of it.
 pub(crate) struct Judged {
     pub(crate) response: Response,
+    /// For the client that is fetched for, where it differs: with the fields that nobody else may have
+    /// (`private="…"`, `no-cache="…"`; RFC 9111 §5.2.2.4, §5.2.2.7).
+    pub(crate) own: Option<Response>,
     /// `None`: it is not stored.
     pub(crate) keep: Option<Keep>,
 }
@@ -117,12 +136,15 @@ pub(crate) fn judge(
                 let origin_ms = clock::unix_ms().saturating_sub(requested_ms);
                 judged.response.meta.origin_ms =
                     u32::try_from(origin_ms).map_or(ORIGIN_MS_MAX, |ms| ms.min(ORIGIN_MS_MAX));
+                if freshness.omits_fields && judged.keep.is_some() {
+                    judged.own = Some(kept(head, &[], &freshness, times, length));
+                }
                 judged
             }
             Storable::No(why) => {
                 core.count(Counter::Uncacheable);
                 let response = Response { fetched: true, ..forwarded(head, times, length, Some(why)) };
-                Judged { response, keep: None }
+                Judged { response, own: None, keep: None }
             }
         }
     })
@@ -142,7 +164,39 @@ fn forwarded(
     let mut bytes = Vec::with_capacity(1024);
     let outline = append_origin_head(&mut bytes, head, Purpose::Forward, &[], times.response_s);
     let meta = StoredMeta::of_response(head, &outline, &NO_FRESHNESS, times, length);
-    Response { head: bytes, meta, length, fetched: false, not_stored, variant: None }
+    Response {
+        head: bytes,
+        meta,
+        length,
+        fetched: false,
+        stored: false,
+        not_stored,
+        has_age: true,
+        variant: None,
+    }
+}
+
+/// An answer that is kept, with its head as the store has it but for the fields in `omit`.
+fn kept(
+    head: &ResponseHead<'_, '_>,
+    omit: &[Box<str>],
+    freshness: &Freshness,
+    times: Times,
+    length: Option<u64>,
+) -> Response {
+    let mut bytes = Vec::with_capacity(1024);
+    let outline: HeadOutline = append_origin_head(&mut bytes, head, Purpose::Store, omit, times.response_s);
+    let meta = StoredMeta::of_response(head, &outline, freshness, times, length);
+    Response {
+        head: bytes,
+        meta,
+        length,
+        fetched: true,
+        stored: true,
+        not_stored: None,
+        has_age: false,
+        variant: None,
+    }
 }
 
 /// Of an answer that is not kept: it is never looked at.
@@ -163,10 +217,7 @@ fn keep(
     times: Times,
     length: Option<u64>,
 ) -> Judged {
-    let mut bytes = Vec::with_capacity(1024);
-    let omit = &facts.directives.omit;
-    let outline: HeadOutline = append_origin_head(&mut bytes, head, Purpose::Store, omit, times.response_s);
-    let meta = StoredMeta::of_response(head, &outline, freshness, times, length);
+    let response = kept(head, &facts.directives.omit, freshness, times, length);
     let expires_s = store_s(freshness.stale_at_s(times.response_s));
     let primary = Hash::of(request.primary());
     let spec = facts.vary.as_ref().map(policy::vary::Vary::spec).unwrap_or_default();
@@ -184,10 +235,10 @@ fn keep(
             Err(refused) => {
                 core.count(Counter::of_refusal(refused));
                 let response = Response { fetched: true, ..forwarded(head, times, length, None) };
-                return Judged { response, keep: None };
+                return Judged { response, own: None, keep: None };
             }
         }
     };
-    let response = Response { head: bytes, meta, length, fetched: true, not_stored: None, variant };
-    Judged { response, keep: Some(Keep { hash, key, expires_s }) }
+    let response = Response { variant, ..response };
+    Judged { response, own: None, keep: Some(Keep { hash, key, expires_s }) }
 }

@@ -219,7 +219,7 @@ impl Server {
         }
         let hash = Hash::of(&key);
         let (done, answer) = oneshot::channel();
-        let message = Message::Unlink { hash, key, done };
+        let message = Message::Unlink { hash, key, is_purge: true, done };
         {
             let outside = self.outside.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
             outside.send(self.store.owner(hash), message).map_err(|_| PurgeError::NoAnswer)?;
@@ -265,13 +265,13 @@ async fn run_core(context: CoreContext, seed: Seed, shared: Arc<Shared>) -> io::
     }
     drop(listener);
     shared.ready.fetch_sub(1, Ordering::AcqRel);
-    // What is idle can go now; what has a request under way goes after its answer.
+    // What is idle can go now; what has a request under way goes after its answer. A loop stays until the last client
+    // of all loops is gone: the fetch that a client of another follows may be its own.
     loop {
         let left = with_core(|core| {
             core.draining.set(true);
-            let watches = core.watches.borrow();
-            watches.end_idle();
-            watches.len()
+            core.watches.borrow().end_idle();
+            shared.balance.total()
         });
         if left == 0 {
             break;
@@ -323,12 +323,12 @@ fn take_over(core: &Core, stream: std::net::TcpStream, address: SocketAddr, clie
 fn admit(core: &Core, stream: TcpStream, address: SocketAddr, clients: &Arc<Clients>) {
     if core.balance.held(core.index) >= core.config.limits.connections_max {
         core.count(Counter::ConnectionsRefused);
-        tokio::spawn(connection::turn_away(stream, address));
+        connection::turn_away(core, stream, address);
         return;
     }
     let Some(held) = clients.admit(address.ip()) else {
         core.count(Counter::ClientConnectionsRefused);
-        tokio::spawn(connection::turn_away(stream, address));
+        connection::turn_away(core, stream, address);
         return;
     };
     let open = Open::new(core, held);
@@ -369,7 +369,10 @@ async fn receive_messages(mut receiver: Receiver<Message>, clients: Arc<Clients>
                 match message {
                     Message::Fetch(want) => fetch::begin(core, *want),
                     Message::Accept(stream, address) => take_over(core, stream, address, &clients),
-                    Message::Unlink { hash, key, done } => {
+                    Message::Unlink { hash, key, is_purge, done } => {
+                        if is_purge {
+                            core.count(Counter::Purges);
+                        }
                         // Who asked may have gone away: the object is dropped all the same.
                         let _ = done.send(slow::unlink(core, hash, &key));
                     }
@@ -385,7 +388,7 @@ async fn keep_house() {
     every.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
         every.tick().await;
-        with_core(|core| core.watches.borrow_mut().sweep(clock::unix_ms()));
+        with_core(|core| core.watches.borrow_mut().sweep(clock::monotonic_ms()));
         let mut more = true;
         while more {
             more = with_core(|core| {

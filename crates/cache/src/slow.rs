@@ -26,7 +26,7 @@ use crate::{
     growing::Cursor,
     hit::{self, Outcome, Slow, Why},
     key,
-    origin::{self, OriginError},
+    origin::{self, Handed, OriginError},
     policy::{self, Verdict, invalidate, request::Method},
     request::{Purpose, Request},
     response::{self, Response},
@@ -61,17 +61,19 @@ pub(crate) async fn respond(connection: &mut Connection, request: &Arc<Request>,
 /// *miss*: one fetch for all who want it; look again where that turned out to be another variant.
 async fn miss(connection: &mut Connection, request: &Arc<Request>, anew: bool, fwd: Fwd) -> bool {
     let mut request = Arc::clone(request);
+    let mut anew = anew;
+    let cookies = with_core(|core| core.config.cookies);
     for look in 0..LOOKS_MAX {
         match fetch::ask(&request, anew).await {
             Start::Body { response, cursor, collapsed } => {
-                if !collapsed || response.fits(&request) {
+                if !collapsed || response.fits(&request, cookies) {
                     let status = CacheStatus {
-                        stored: response.not_stored.is_none(),
+                        stored: response.stored,
                         detail: response.not_stored.map(policy::Why::name),
                         collapsed,
                         ..CacheStatus::fwd(fwd)
                     };
-                    return deliver(connection, &request, &response, cursor, status).await;
+                    return deliver(connection, &request, &response, cursor, status, false).await;
                 }
             }
             Start::Again => {}
@@ -83,8 +85,11 @@ async fn miss(connection: &mut Connection, request: &Arc<Request>, anew: bool, f
             Again::Hit { head, large, close } => {
                 return send_hit(connection, &head, large.map(|large| *large), close).await;
             }
-            Again::Under(key, hash) if look + 1 < LOOKS_MAX => request = Arc::new(request.under(&key, hash)),
-            Again::Under(..) => {}
+            Again::Under { key, hash, anew: again } if look + 1 < LOOKS_MAX => {
+                request = Arc::new(request.under(&key, hash));
+                anew |= again;
+            }
+            Again::Under { .. } => {}
         }
     }
     pass(connection, &request, fwd, None).await
@@ -98,8 +103,8 @@ pub(crate) type LargeBody = (PinnedObject, u64, u64, bool);
 enum Again {
     /// It is there: the answer's head (and small body), and the large body that follows.
     Hit { head: Vec<u8>, large: Option<Box<LargeBody>>, close: bool },
-    /// Not there; the key and hash that were looked up last.
-    Under(Vec<u8>, Hash),
+    /// Not there; the key and hash that were looked up last, and whether something is there that must not be used.
+    Under { key: Vec<u8>, hash: Hash, anew: bool },
 }
 
 /// Looks a request up once more, as the hit path does.
@@ -115,7 +120,10 @@ fn look_again(request: &Request) -> Again {
             Outcome::Large { object, from, to, chunked, close } => {
                 Again::Hit { head: out, large: Some(Box::new((object, from, to, chunked))), close }
             }
-            Outcome::Slow(slow) => Again::Under(key, slow.hash),
+            Outcome::Slow(slow) => {
+                let anew = matches!(slow.why, Why::Miss { anew: true, .. });
+                Again::Under { key, hash: slow.hash, anew }
+            }
         }
     })
 }
@@ -135,6 +143,9 @@ pub(crate) async fn send_hit(
         }
     };
     account(&sent);
+    if matches!(sent, Err(Cut::Client(Gone::Stalled | Gone::Wanted))) {
+        deliver::reset_on_close(&connection.client);
+    }
     sent.is_ok() && !close
 }
 
@@ -145,8 +156,13 @@ async fn deliver(
     response: &Response,
     mut cursor: Cursor,
     status: CacheStatus,
+    close: bool,
 ) -> bool {
-    let plan = request.with(|head| with_core(|core| plan(core, head, response, status)));
+    let plan = request.with(|head| with_core(|core| plan(core, head, response, status, close)));
+    let plan = match plan {
+        Ok(plan) => plan,
+        Err(fault) => return synth(connection, request, fault).await,
+    };
     let sent = match plan.body {
         None => connection.client.send_all(&plan.head).await.map_err(Cut::Client),
         Some((outgoing, from, to)) => {
@@ -154,6 +170,14 @@ async fn deliver(
         }
     };
     account(&sent);
+    let until_close = matches!(plan.body, Some((Outgoing::Plain, _, None)));
+    match sent {
+        // Nobody waits for what this client has not read.
+        Err(Cut::Client(Gone::Stalled | Gone::Wanted)) => deliver::reset_on_close(&connection.client),
+        // Chunks and lengths show by themselves that something is missing.
+        Err(Cut::Origin) if until_close => deliver::reset_on_close(&connection.client),
+        _ => {}
+    }
     sent.is_ok() && !plan.close
 }
 
@@ -165,8 +189,14 @@ struct Plan {
     close: bool,
 }
 
-fn plan(core: &Core, head: &RequestHead<'_, '_>, response: &Response, status: CacheStatus) -> Plan {
-    let mut persistence = hit::persistence(core, head);
+fn plan(
+    core: &Core,
+    head: &RequestHead<'_, '_>,
+    response: &Response,
+    status: CacheStatus,
+    close: bool,
+) -> Result<Plan, Fault> {
+    let mut persistence = if close { Persistence::Close } else { hit::persistence(core, head) };
     let is_get = head.method == "GET";
     let has_body = head.method != "HEAD" && !hit::is_bodiless(response.meta.status);
     // What is passed was conditioned by the origin itself.
@@ -181,7 +211,9 @@ fn plan(core: &Core, head: &RequestHead<'_, '_>, response: &Response, status: Ca
     match verdict {
         Verdict::NotModified => append_not_modified(&mut out, &response.head),
         Verdict::Partial { .. } => append_partial(&mut out, &response.head),
-        Verdict::Whole | Verdict::Unsatisfiable { .. } => out.extend_from_slice(&response.head),
+        Verdict::Whole => out.extend_from_slice(&response.head),
+        // As a hit would answer.
+        Verdict::Unsatisfiable { complete } => return Err(Fault::RangeNotSatisfiable { complete }),
     }
     let (framing, body) = match (verdict, response.length) {
         (Verdict::NotModified, _) => (Delimited::Unstated, None),
@@ -201,10 +233,10 @@ fn plan(core: &Core, head: &RequestHead<'_, '_>, response: &Response, status: Ca
             (Delimited::Unstated, Some((Outgoing::Plain, 0, None)))
         }
     };
-    let age_s = ours.then(|| response.meta.age_s(clock::unix_s()));
+    let age_s = response.age_s(clock::unix_s());
     let dynamic = Dynamic { age_s, cache_status: Some(status), persistence, framing };
     append_dynamic(&mut out, &core.identity, &dynamic);
-    Plan { head: out, body, close: persistence == Persistence::Close }
+    Ok(Plan { head: out, body, close: persistence == Persistence::Close })
 }
 
 /// *pass*: this very request goes to the origin, and its answer to this client only.
@@ -236,11 +268,16 @@ async fn pass(
             Err(error) => return origin_failed(connection, request, &error).await,
         };
         let reused = exchange.reused;
+        if !reused {
+            with_core(|core| core.count(Counter::OriginConnects));
+        }
         let mut sent = exchange.send(&head, limits.origin_first_byte_time_max).await;
+        let mut early = false;
         if sent.is_ok() && has_body {
+            // The origin may answer before it has read all, and close: its answer counts.
             match send_body(connection, request, &mut exchange, body_max).await {
-                Ok(()) => {}
-                // The origin may have answered before it had read all, and closed: its answer counts.
+                Ok(Handed::Over) => {}
+                Ok(Handed::Answered) => early = true,
                 Err(Upload::Origin(error)) => sent = Err(error),
                 Err(Upload::Client(gone)) => {
                     account(&Err(Cut::Client(gone)));
@@ -249,13 +286,13 @@ async fn pass(
                 Err(Upload::Refused(fault)) => return refuse(connection, Some(request), fault).await,
             }
         }
-        let early = sent.is_err();
+        early |= sent.is_err();
         let answered = match sent {
-            Err(OriginError::Closed) | Ok(()) => exchange.answer(Answered::of_method(&method), limits).await,
-            Err(error) => Err(error),
+            Err(error) if !error.is_end() => Err(error),
+            Ok(()) | Err(_) => exchange.answer(Answered::of_method(&method), limits).await,
         };
         match answered {
-            Err(OriginError::Closed) if reused && repeatable && !fresh => fresh = true,
+            Err(error) if reused && repeatable && !fresh && error.is_end() => fresh = true,
             Err(error) => return origin_failed(connection, request, &error).await,
             Ok(answer) => break (answer, early),
         }
@@ -265,7 +302,12 @@ async fn pass(
     let response = response::passed(&answer.head, answer.framing, answer.requested_ms);
     let cursor = fetch::pass(answer, response.length);
     let status = CacheStatus { detail, ..CacheStatus::fwd(fwd) };
-    deliver(connection, request, &response, cursor, status).await && !early
+    let open = deliver(connection, request, &response, cursor, status, early).await;
+    if early {
+        // The client is still sending what nobody wants.
+        connection.linger().await;
+    }
+    open
 }
 
 /// Why a request's body did not reach the origin.
@@ -275,13 +317,14 @@ enum Upload {
     Refused(Fault),
 }
 
-/// Streams the request's body to the origin, a buffer at a time: whoever is slower holds the other back.
+/// Streams the request's body to the origin, a buffer at a time: whoever is slower holds the other back. Ends early
+/// when the origin answers without waiting for the rest (RFC 9112 §9.5).
 async fn send_body(
     connection: &mut Connection,
     request: &Request,
     exchange: &mut origin::Exchange,
     body_max: u64,
-) -> Result<(), Upload> {
+) -> Result<Handed, Upload> {
     let (wants_continue, limits) = with_core(|core| (request.expects_continue(), core.config.limits.clone()));
     if wants_continue && connection.pending.is_empty() {
         // RFC 9110 §10.1.1: the client waits for this before it sends the body.
@@ -328,13 +371,24 @@ async fn send_body(
             }
         }
         if !out.is_empty() {
-            exchange.send(&out, limits.origin_between_bytes_time_max).await.map_err(Upload::Origin)?;
+            let at_most = limits.origin_between_bytes_time_max;
+            let handed = exchange.send_body(&out, at_most, &limits).await.map_err(Upload::Origin)?;
+            // The last part may cross with the answer to the whole.
+            if handed == Handed::Answered {
+                return Ok(Handed::Answered);
+            }
         }
         if done {
             connection.keep_pending(received);
-            return Ok(());
+            return Ok(Handed::Over);
         }
-        let read = connection.client.read_body(&mut buffer, limits.request_head_time_max).await;
+        let read = tokio::select! {
+            read = connection.client.read_body(&mut buffer, limits.request_head_time_max) => read,
+            early = exchange.answered_early(&limits) => {
+                connection.client.watch.work();
+                return early.map(|()| Handed::Answered).map_err(Upload::Origin);
+            }
+        };
         match read.map_err(Upload::Client)? {
             0 => return Err(Upload::Client(Gone::Closed)),
             bytes => received.extend_from_slice(&buffer[..bytes]),
@@ -373,7 +427,11 @@ async fn invalidate_after(request: &Request, response_head: &[u8]) {
 async fn purge(connection: &mut Connection, request: &Arc<Request>) -> bool {
     let allowed = with_core(|core| {
         let from = connection.address;
-        from.is_loopback() || core.config.purge_from.contains(&from)
+        // A list stands alone: behind a proxy on this machine every stranger comes from loopback.
+        match core.config.purge_from.as_slice() {
+            [] => from.is_loopback(),
+            listed => listed.contains(&from),
+        }
     });
     if !allowed {
         return synth(connection, request, Fault::PurgeForbidden).await;
@@ -403,21 +461,14 @@ async fn unlink_at_owner(key: Vec<u8>) -> bool {
             let _ = done.send(unlink(core, hash, &key));
             return true;
         }
-        core.send(owner, Message::Unlink { hash, key, done })
+        core.send(owner, Message::Unlink { hash, key, is_purge: false, done })
     });
     sent && answer.await.unwrap_or(false)
 }
 
 /// Drops an object and keeps a fetch under way from storing it. Runs on the owner's core.
 pub(crate) fn unlink(core: &Core, hash: Hash, key: &[u8]) -> bool {
-    let mut fetching = core.fetching.borrow_mut();
-    let mut under_way = false;
-    // A fetch of a variant has another hash than the URL; few are under way at once.
-    for fetching in fetching.values_mut().filter(|fetching| fetching.primary == key) {
-        fetching.doomed = true;
-        under_way = true;
-    }
-    drop(fetching);
+    let under_way = fetch::forget(core, key);
     core.shard.borrow_mut().unlink(hash, key) || under_way
 }
 
@@ -429,15 +480,15 @@ async fn origin_failed(connection: &mut Connection, request: &Arc<Request>, erro
         OriginError::Refused | OriginError::Connect(_) => Fault::OriginRefused,
         OriginError::ConnectTimeout(_) => Fault::OriginConnectTimeout,
         OriginError::Busy(_) => Fault::Overloaded,
-        OriginError::Closed => Fault::OriginClosedEarly,
+        OriginError::Closed | OriginError::HeadShort => Fault::OriginClosedEarly,
         OriginError::FirstByteTimeout(_) => Fault::OriginStalled,
         OriginError::HeadTooLarge(_) => Fault::OriginHeadTooLarge,
         OriginError::Invalid(rule) => Fault::OriginInvalid(*rule),
         OriginError::Switched => Fault::OriginInvalid(Rule::Head(HeadRule::StatusCode)),
-        OriginError::HeadShort | OriginError::BodyShort | OriginError::BodyStalled(_) => Fault::OriginReset,
+        OriginError::Reset | OriginError::BodyShort | OriginError::BodyStalled(_) => Fault::OriginReset,
     };
-    let close = request.has_body();
-    send_page(connection, Some(request), fault, close).await
+    // What is left of the request's body has nowhere to go.
+    synth(connection, request, fault).await
 }
 
 /// *synth*: an answer of our own; the connection goes on where nothing of the request is left unread.
@@ -476,7 +527,7 @@ async fn send_page(
     let mut out = Vec::with_capacity(512 + page.body.len());
     out.extend_from_slice(b"HTTP/1.1 ");
     out.extend_from_slice(page.status.to_string().as_bytes());
-    for part in [" ", page.reason, "\r\nContent-Type: ", page.content_type, "\r\n", page.headers] {
+    for part in [" ", page.reason, "\r\nContent-Type: ", page.content_type, "\r\n", &*page.headers] {
         out.extend_from_slice(part.as_bytes());
     }
     out.extend_from_slice(b"Date: ");

@@ -93,7 +93,10 @@ pub enum Fault {
     /// `Expect` asks for something other than `100-continue`.
     ExpectationFailed,
     /// No byte of the asked range exists.
-    RangeNotSatisfiable,
+    RangeNotSatisfiable {
+        /// The length of the whole.
+        complete: u64,
+    },
     /// A version of HTTP other than 1.0 and 1.1.
     UnsupportedVersion,
     /// `only-if-cached`, and nothing suitable is stored.
@@ -154,7 +157,7 @@ impl Fault {
         Fault::PurgeForbidden,
         Fault::TransferCodingNotImplemented,
         Fault::ExpectationFailed,
-        Fault::RangeNotSatisfiable,
+        Fault::RangeNotSatisfiable { complete: 0 },
         Fault::UnsupportedVersion,
         Fault::OnlyIfCached,
         Fault::TooManyConnections,
@@ -366,7 +369,7 @@ impl Fault {
                 visitor: NOT_YOUR_DOING,
                 operator: "Leave out Expect, or send Expect: 100-continue.",
             },
-            Fault::RangeNotSatisfiable => Words {
+            Fault::RangeNotSatisfiable { .. } => Words {
                 status: 416,
                 code: "range-not-satisfiable",
                 side: Side::Yours,

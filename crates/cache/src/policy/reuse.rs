@@ -1,6 +1,7 @@
 //! Whether a stored response may answer this request as it is (RFC 9111 §4, §4.2, §5.2.1).
 
 use super::directives::RequestDirectives;
+use crate::config::CookieRule;
 
 /// What is known of a stored response when it is to be served.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -59,6 +60,13 @@ impl NotReused {
     }
 }
 
+/// Whether a stored response may answer a request with cookies. The rule of [`storable`](super::storable()) seen from
+/// the other side: where nothing but a guess or a knob of ours says that a page may be kept, a visitor with a cookie
+/// may be meant to get another page than one without. So what was stored for the one is not for the other.
+pub const fn may_share(stored_is_explicit: bool, has_cookie: bool, rule: CookieRule) -> bool {
+    stored_is_explicit || !has_cookie || matches!(rule, CookieRule::Rfc)
+}
+
 /// Decides whether a stored response, selected by address and `Vary`, may be used for a request.
 pub fn may_reuse(stored: Stored, request: &RequestDirectives) -> Reuse {
     if request.no_cache {
@@ -101,6 +109,18 @@ mod tests {
         min_fresh_s: None,
         max_stale_s: None,
     };
+
+    #[test]
+    fn a_guess_is_shared_only_among_those_without_cookies() {
+        for (explicit, cookie, rule, want) in [
+            (true, true, CookieRule::Safe, true),
+            (false, false, CookieRule::Safe, true),
+            (false, true, CookieRule::Safe, false),
+            (false, true, CookieRule::Rfc, true),
+        ] {
+            assert_eq!(may_share(explicit, cookie, rule), want, "{explicit} {cookie} {rule:?}");
+        }
+    }
 
     #[test]
     fn freshness_and_the_clients_wishes() {

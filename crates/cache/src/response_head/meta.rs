@@ -13,7 +13,6 @@
 use wire::http1::{
     fields::EntityTag,
     head::{HEAD_BYTES_CAP, ResponseHead},
-    known::KnownHeader,
 };
 
 use super::origin_head::HeadOutline;
@@ -34,18 +33,16 @@ pub struct Flags(u16);
 impl Flags {
     /// No flag.
     pub const NONE: Flags = Flags(0);
-    /// Trailers follow the body.
-    pub const TRAILERS: Flags = Flags(1 << 0);
     /// The record is no response but the names in `Vary`, under which the response has to be looked for.
-    pub const VARY_SPEC: Flags = Flags(1 << 1);
+    pub const VARY_SPEC: Flags = Flags(1 << 0);
     /// The origin gave no `Content-Length`.
-    pub const LENGTH_UNKNOWN: Flags = Flags(1 << 2);
+    pub const LENGTH_UNKNOWN: Flags = Flags(1 << 1);
     /// May never be served stale (RFC 9111 §4.2.4).
-    pub const MUST_REVALIDATE: Flags = Flags(1 << 3);
+    pub const MUST_REVALIDATE: Flags = Flags(1 << 2);
     /// The freshness was guessed or comes from a knob.
-    pub const NOT_EXPLICIT: Flags = Flags(1 << 4);
+    pub const NOT_EXPLICIT: Flags = Flags(1 << 3);
 
-    const KNOWN: u16 = 0b1_1111;
+    const KNOWN: u16 = 0b1111;
 
     /// Whether all of these are set.
     pub const fn has(self, flags: Flags) -> bool {
@@ -116,7 +113,6 @@ impl StoredMeta {
             etag_bytes,
             status: head.status,
             flags: Flags::NONE
-                .with_if(head.headers.has(KnownHeader::Trailer), Flags::TRAILERS)
                 .with_if(body_bytes.is_none(), Flags::LENGTH_UNKNOWN)
                 .with_if(freshness.must_revalidate, Flags::MUST_REVALIDATE)
                 .with_if(!freshness.source.is_explicit(), Flags::NOT_EXPLICIT),

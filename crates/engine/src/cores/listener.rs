@@ -119,6 +119,12 @@ impl Balance {
         self.cores[core].0.load(Ordering::Relaxed)
     }
 
+    /// How many connections all cores hold; a moment old for those of other cores.
+    #[must_use]
+    pub fn total(&self) -> usize {
+        (0..self.cores.len()).map(|core| self.held(core)).sum()
+    }
+
     /// The core that should get the connection that `me` has just accepted (and not yet counted): the one with the
     /// least, if `me` is above it by more than 8 and by more than an eighth of its own. `None`: keep it.
     ///
