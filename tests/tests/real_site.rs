@@ -77,10 +77,11 @@ fn application() -> ScriptedOrigin {
         }
         None => reply.answer(&text(302, String::new()).header("Location", "/app/login")),
     });
-    // Says nothing about caching, and looks old enough for a guess.
+    // Says nothing about caching, and looks old enough for a guess. It changed once, not with each request.
+    let changed = date(-MONTH_S);
     app.on("/app/basket", move |request, reply| {
         let whose = session(request).unwrap_or_else(|| "nobody".to_owned());
-        reply.answer(&text(200, format!("basket of {whose}")).header("Last-Modified", &date(-MONTH_S)))
+        reply.answer(&text(200, format!("basket of {whose}")).header("Last-Modified", &changed))
     });
     // Says that it may be kept, and sets a cookie all the same.
     app.on("/app/visit", move |request, reply| {
