@@ -282,8 +282,8 @@ mod tests {
             (5, 199),                       // an interim one
             (5, 1000),                      // one beyond three digits
             (5, 200 | 1 << 31),             // an unknown flag
-            (5, 200 | 1 << 17),             // a Vary spec with a status
-            (5, 200 | 1 << 18),             // length known, flag says no
+            (5, 200 | 1 << 16),             // a Vary spec with a status
+            (5, 200 | 1 << 17),             // length known, flag says no
             (3, NONE),                      // and the other way
             (4, 100 | 90 << 24 | 11 << 48), // an entity tag that ends beyond the head
         ] {
