@@ -232,6 +232,11 @@ impl Server {
         }
     }
 
+    /// Ready once a loop has ended, which it does by itself only when it fails. [`Server::drain`] then says why.
+    pub fn ended(&self) -> impl Future<Output = ()> + Send + use<> {
+        self.cores.ended()
+    }
+
     /// Accepts nothing more, lets requests under way end, and stops.
     ///
     /// # Errors

@@ -9,7 +9,10 @@ use std::hint::black_box;
 
 use rustix::time::{ClockId, clock_gettime};
 
-use engine::store::{BodyLength, Hash, Lookup, NewObject, Reader, Shard, StoreConfig, open_anon};
+use engine::{
+    store::{BodyLength, Hash, Lookup, NewObject, Reader, Shard, StoreConfig, open_anon},
+    sys::span::WordBuffer,
+};
 
 /// Requests that a batched lookup has at hand, as if they had been pipelined.
 const BATCH: usize = 16;
@@ -146,6 +149,20 @@ fn batched(reader: &Reader, numbers: &[u32]) -> u64 {
     misses
 }
 
+/// Nanoseconds to append 1200 bytes of shared words, from an odd place, to a buffer.
+pub(crate) fn copy_ns(times: u32) -> f64 {
+    let buffer = WordBuffer::new(2048);
+    let span = buffer.span().slice(3..1203);
+    let mut out = Vec::with_capacity(2048);
+    let begun = processor_s();
+    for _ in 0..times {
+        out.clear();
+        black_box(span).copy_to(&mut out);
+        black_box(&out);
+    }
+    (processor_s() - begun) * 1e9 / f64::from(times)
+}
+
 /// Fills a store of one core with `objects` objects and looks `lookups` of them up, each way.
 pub(crate) fn run(objects: u64, body_bytes: usize, lookups: usize) -> Outcome {
     let capacity_bytes =
@@ -234,5 +251,6 @@ fn main() {
     for (name, lookups) in &outcome.lookups {
         println!("{name:<30}{:>12.2}   million lookups a second", lookups / 1e6);
     }
+    println!("copy of 1200 bytes            {:>12.1}   ns", copy_ns(2_000_000));
     println!("misses                        {:>12}", outcome.misses);
 }

@@ -107,8 +107,8 @@ fn a_slot_that_changes_hands_is_never_seen_half() {
 }
 
 /// An object is looked for while others come, numbered `come` (after those before), and split pages.
-fn found_through(come: std::ops::Range<u32>, shift: u32) {
-    model(2, move || {
+fn found_through(come: std::ops::Range<u32>, shift: u32, preemptions: usize) {
+    model(preemptions, move || {
         let (shared, mut owner) = shared(8);
         let Shared { index, turns } = &*shared;
         let still = hash(0xf000_0000);
@@ -130,8 +130,6 @@ fn found_through(come: std::ops::Range<u32>, shift: u32) {
                 }
             })
         };
-        // A switch that does not count as a preemption, for the reader to be in its turn.
-        thread::yield_now();
         // These split pages; later splits take the first's, if no turn holds it.
         for number in come.clone() {
             owner.insert(index, turns, slot(hash(number << shift), number)).unwrap();
@@ -143,14 +141,14 @@ fn found_through(come: std::ops::Range<u32>, shift: u32) {
 
 #[test]
 fn a_linked_object_is_found_through_splits_and_reuse_of_pages() {
-    found_through(4..8, 28);
+    found_through(4..8, 28, 2);
 }
 
 #[test]
 fn a_linked_object_is_found_through_growth_of_the_directory() {
     // Close together, so that one insert splits and grows twice, and reuses the page that it may come upon by an
     // entry that is not written yet.
-    found_through(5..6, 27);
+    found_through(5..6, 27, 3);
 }
 
 #[test]

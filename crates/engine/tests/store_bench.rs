@@ -14,6 +14,7 @@ fn the_benchmark_stores_and_finds_everything() {
             && outcome.inserts_full > 0.0
             && outcome.lookups.iter().all(|(_, lookups)| *lookups > 0.0)
     );
+    assert!(store_bench::copy_ns(1000).is_finite());
     assert!(outcome.metadata_bytes.is_finite());
     assert!((25.0..70.0).contains(&outcome.accounted_bytes), "{} bytes an object", outcome.accounted_bytes);
 }

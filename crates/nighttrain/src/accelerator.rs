@@ -60,6 +60,14 @@ impl Started {
         }))
     }
 
+    /// Ready once a loop has failed.
+    pub(crate) async fn ended(&self) {
+        let ended = self.server.lock().unwrap_or_else(PoisonError::into_inner).as_ref().map(Server::ended);
+        if let Some(ended) = ended {
+            ended.await;
+        }
+    }
+
     /// Where clients connect.
     pub(crate) fn addresses(&self) -> &[SocketAddr] {
         &self.addresses

@@ -1,17 +1,37 @@
 //! What is logged: messages for the operator, on stderr. (Transactions do not pass through here.)
+//!
+//! ```text
+//!  loop ──line──▶ queue of LINES_MAX ──▶ one thread ──write──▶ stderr
+//! ```
+//! A loop never waits for stderr, which may be a full pipe: a line for which the queue has no room is dropped, and
+//! [`FilterHandle::dropped`] counts it.
 
 use std::io::{self, IsTerminal};
 
+use tracing_appender::non_blocking::{ErrorCounter, NonBlockingBuilder, WorkerGuard};
 use tracing_subscriber::{EnvFilter, Registry, layer::SubscriberExt, reload, util::SubscriberInitExt};
 
 /// Changes the filter while the program runs.
-pub(crate) struct FilterHandle(reload::Handle<EnvFilter, Registry>);
+pub(crate) struct FilterHandle {
+    filter: reload::Handle<EnvFilter, Registry>,
+    dropped: ErrorCounter,
+    /// Writes what is queued when it is dropped.
+    _writer: WorkerGuard,
+}
+
+/// Lines that wait to be written; more are dropped.
+const LINES_MAX: usize = 8192;
 
 impl FilterHandle {
     /// Puts another filter in force; `filter` has passed [`parse_filter`] as a setting.
     pub(crate) fn change(&self, filter: &str) -> Result<(), String> {
         let filter = parse_filter(filter)?;
-        self.0.reload(filter).map_err(|error| error.to_string())
+        self.filter.reload(filter).map_err(|error| error.to_string())
+    }
+
+    /// Lines that were dropped so far because the queue was full.
+    pub(crate) fn dropped(&self) -> usize {
+        self.dropped.dropped_lines()
     }
 }
 
@@ -43,13 +63,16 @@ fn is_level(word: &str) -> bool {
 pub(crate) fn start(filter: &str) -> Result<FilterHandle, String> {
     let colours =
         io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
+    let (writer, guard) =
+        NonBlockingBuilder::default().lossy(true).buffered_lines_limit(LINES_MAX).finish(io::stderr());
+    let dropped = writer.error_counter();
     let (layer, handle) = reload::Layer::new(parse_filter(filter)?);
     tracing_subscriber::registry()
         .with(layer)
-        .with(tracing_subscriber::fmt::layer().with_writer(io::stderr).with_ansi(colours).with_target(false))
+        .with(tracing_subscriber::fmt::layer().with_writer(writer).with_ansi(colours).with_target(false))
         .try_init()
         .map_err(|error| error.to_string())?;
-    Ok(FilterHandle(handle))
+    Ok(FilterHandle { filter: handle, dropped, _writer: guard })
 }
 
 #[cfg(test)]

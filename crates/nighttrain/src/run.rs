@@ -159,9 +159,19 @@ async fn until_stopped(
         None => Ok(()),
     };
     let mut every = tokio::time::interval(SAVINGS_EVERY);
+    let mut dropped_lines = 0;
     loop {
         tokio::select! {
-            _ = every.tick() => say()?,
+            _ = every.tick() => {
+                say()?;
+                let dropped = running.filter.dropped();
+                if dropped > dropped_lines {
+                    tracing::warn!("{} lines of this log were dropped: stderr is too slow for them", dropped - dropped_lines);
+                    dropped_lines = dropped;
+                }
+            }
+            // The drain that follows says why.
+            () = accelerator.ended() => break,
             _ = signals.hangup.recv() => running.reload(),
             _ = signals.terminate.recv() => break,
             _ = signals.interrupt.recv() => break,
