@@ -19,7 +19,9 @@ on_one_core_and_on_two! {
     what_is_asked_for_all_the_time_stays,
     what_has_expired_is_counted_and_its_space_used_again,
     a_slow_reader_of_a_large_body_pins_no_more_than_an_eighth_of_the_store,
+    slow_readers_let_go_when_the_store_is_short,
     a_reader_that_has_stopped_is_cut,
+    a_reader_that_has_stopped_between_small_answers_is_cut,
 }
 
 /// An origin with as many objects as one asks for: `/object?NUMBER` has `size` bytes of content NUMBER.
@@ -170,6 +172,85 @@ fn a_slow_reader_of_a_large_body_pins_no_more_than_an_eighth_of_the_store(cores:
     }
     drop(slow);
     eventually("nothing is pinned", || accelerator.stat().count("store.pinned_bytes") == 0);
+}
+
+/// Bodies that the store keeps, each read by somebody slow: from the store, or since it arrived. When everything has
+/// been evicted but for them, they are what the store's room goes to; they have their grace, and then are cut.
+fn slow_readers_let_go_when_the_store_is_short(cores: &str) {
+    // The kernel takes up to 4 MiB off the server's hands (tcp_wmem); the rest stays with the store.
+    const SIZE: usize = 12 << 20;
+    const READERS: u64 = 10;
+    const STORE: u64 = 256 << 20;
+    for stored_before in [true, false] {
+        let origin = ScriptedOrigin::start();
+        origin.on("/object", move |request, reply| {
+            let number = number(&request.target);
+            let size = if number < READERS { SIZE } else { 1 << 20 };
+            reply.answer(&Answer::new(200, content(number, 0, size)).header("Cache-Control", "max-age=600"))
+        });
+        let accelerator = Accelerator::before(&origin.url())
+            .flag("--cores", cores)
+            .flag("--memory", "256MiB")
+            .limit("pin_grace", "300ms")
+            .start();
+        let mut slow: Vec<(u64, Client)> = Vec::new();
+        for number in 0..READERS {
+            if stored_before {
+                ask(&mut accelerator.connect(), number, SIZE);
+            }
+            let mut client = with_small_window(accelerator.address());
+            client.send(&Request::get(&format!("/object?{number}")).bytes());
+            assert_eq!(client.head("GET").status, 200);
+            assert_eq!(differs(number, 0, &client.body_exactly(1)), None);
+            slow.push((1, client));
+        }
+        let stored = || accelerator.stat().count("store.inserts");
+        eventually("all have arrived", || stored() >= READERS);
+        let pinned = || accelerator.stat().count("store.pinned_bytes");
+        assert!(pinned() > STORE / 4, "{} bytes are pinned: nothing is tested", pinned());
+        let mut churn = READERS;
+        let mut churning = accelerator.connect();
+        eventually("a quarter of the store at most is pinned", || {
+            for _ in 0..20 {
+                ask(&mut churning, churn, 1 << 20);
+                churn += 1;
+            }
+            pinned() <= STORE / 4
+        });
+        let stat = accelerator.stat();
+        assert!(stat.count("limits.slow_readers_cut") > 0, "{:#}", stat.document());
+        // What they got was right, and whoever did not get all of it can tell.
+        let mut cut = 0;
+        for (number, (mut read, mut client)) in slow.into_iter().enumerate() {
+            let end = loop {
+                match client.body_piece(1 << 20) {
+                    Ok(piece) => {
+                        assert_eq!(differs(number as u64, read, &piece), None, "from byte {read}");
+                        read += piece.len() as u64;
+                    }
+                    Err((end, _)) => break end,
+                }
+            };
+            assert_eq!(end == End::Complete, read == SIZE as u64, "{end:?} after {read} bytes");
+            cut += u64::from(end != End::Complete);
+        }
+        assert_eq!(cut, accelerator.stat().count("limits.slow_readers_cut"));
+        eventually("nothing is pinned", || pinned() == 0);
+    }
+}
+
+/// The answers that a client did not read are more than its socket takes, though each is small.
+fn a_reader_that_has_stopped_between_small_answers_is_cut(cores: &str) {
+    let size = 10_000;
+    let (_origin, accelerator) = start(cores, size, "64MiB", "max-age=600");
+    ask(&mut accelerator.connect(), 1, size);
+    let mut client = with_small_window(accelerator.address());
+    let requests = Request::get("/object?1").bytes().repeat(2000);
+    client.stream().set_write_timeout(Some(Duration::from_millis(500))).expect("a positive timeout");
+    // The server stops reading when it cannot write; not all need to be taken.
+    let _ = client.try_send(&requests);
+    eventually("the stalled reader is counted", || accelerator.stat().count("limits.send_stall") == 1);
+    eventually("nobody is connected", || accelerator.stat().count("requests.connections") == 0);
 }
 
 fn a_reader_that_has_stopped_is_cut(cores: &str) {

@@ -2,11 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use engine::{
-    cores::clock,
-    store::PinnedObject,
-    sys::span::{Part, Span},
-};
+use engine::{cores::clock, store::PinnedObject, sys::span::Part};
 use socket2::SockRef;
 use wire::http1::framing::ChunkedEncoder;
 
@@ -103,41 +99,63 @@ async fn send_pinned(
             object.release_before(at);
         }
         if at < to && object.wanted() {
-            if let Some(copy) = copy_remainder(object, at, to) {
+            let left = usize::try_from(to - at).ok();
+            if let Some(_copied) = left.and_then(Copied::reserve) {
+                let copy = copy_remainder(object, at, to);
                 drop_pins(object);
-                let sent = send_copy(client, prefix, &copy).await;
-                with_core(|core| core.copied_bytes.set(core.copied_bytes.get() - copy.len()));
-                return sent;
+                return send_copy(client, prefix, &copy).await;
             }
-            let since = *wanted_since.get_or_insert_with(clock::now);
-            if clock::now().duration_since(since) >= pin_grace {
-                with_core(|core| core.count(Counter::SlowReadersCut));
-                return Err(Cut::Client(Gone::Wanted));
-            }
+            grace_left(&mut wanted_since, pin_grace)?;
         }
     }
     Ok(())
 }
 
-/// The rest of the body in memory of our own, if it is small and the bound on such copies allows it.
-fn copy_remainder(object: &PinnedObject, from: u64, to: u64) -> Option<Vec<u8>> {
-    let bytes = usize::try_from(to - from).ok().filter(|bytes| *bytes <= REMAINDER_BYTES_MAX)?;
-    let fits = with_core(|core| {
-        let fits = core.copied_bytes.get() + bytes <= REMAINDERS_BYTES_MAX;
-        if fits {
-            core.copied_bytes.set(core.copied_bytes.get() + bytes);
-            core.count(Counter::RemaindersCopied);
-        }
-        fits
-    });
-    fits.then(|| {
-        let mut copy = Vec::with_capacity(bytes);
-        while copy.len() < bytes {
-            let span = object.body(from + copy.len() as u64);
-            span.slice(0..span.len().min(bytes - copy.len())).copy_to(&mut copy);
-        }
-        copy
-    })
+/// Room taken for a copy of a slow reader's remainder, while it lasts.
+struct Copied(usize);
+
+impl Copied {
+    /// Takes it, if the remainder is small and the bound on such copies allows it.
+    fn reserve(bytes: usize) -> Option<Self> {
+        with_core(|core| {
+            let fits =
+                bytes <= REMAINDER_BYTES_MAX && core.copied_bytes.get() + bytes <= REMAINDERS_BYTES_MAX;
+            fits.then(|| {
+                core.copied_bytes.set(core.copied_bytes.get() + bytes);
+                core.count(Counter::RemaindersCopied);
+                Self(bytes)
+            })
+        })
+    }
+}
+
+impl Drop for Copied {
+    fn drop(&mut self) {
+        with_core(|core| core.copied_bytes.set(core.copied_bytes.get() - self.0));
+    }
+}
+
+/// Whether who holds what the store wants may go on holding it; `since` is when it was first wanted.
+fn grace_left(since: &mut Option<Instant>, pin_grace: Duration) -> Result<(), Gone> {
+    let since = *since.get_or_insert_with(clock::now);
+    if clock::now().duration_since(since) < pin_grace {
+        return Ok(());
+    }
+    with_core(|core| core.count(Counter::SlowReadersCut));
+    Err(Gone::Wanted)
+}
+
+/// The rest of the body in memory of our own.
+fn copy_remainder(object: &PinnedObject, from: u64, to: u64) -> Vec<u8> {
+    let mut copy = Vec::new();
+    let mut at = from;
+    while at < to {
+        let span = object.body(at);
+        let bytes = span.len().min(usize::try_from(to - at).unwrap_or(usize::MAX));
+        span.slice(0..bytes).copy_to(&mut copy);
+        at += bytes as u64;
+    }
+    copy
 }
 
 fn drop_pins(object: &mut PinnedObject) {
@@ -158,7 +176,9 @@ pub(crate) async fn send_growing(
     outgoing: Outgoing,
     from: u64,
     to: Option<u64>,
+    pin_grace: Duration,
 ) -> Result<(), Cut> {
+    let mut holding = Holding { pin_grace, wanted_since: None, copied: None };
     let mut out = prefix.to_vec();
     let mut skip = from;
     let mut left = to.map(|to| to - from);
@@ -171,8 +191,8 @@ pub(crate) async fn send_growing(
             client.send_all(&out).await?;
             out.clear();
         }
-        let span = match cursor.available().await {
-            Available::Bytes(span) => span,
+        let there = match cursor.available().await {
+            Available::Bytes(span) => span.len(),
             Available::End(End::Whole) => {
                 if left.is_some() {
                     // Fewer bytes than were promised: an end that the client must be able to tell.
@@ -187,22 +207,20 @@ pub(crate) async fn send_growing(
             }
         };
         if skip > 0 {
-            let skipped = skip.min(span.len() as u64);
+            let skipped = skip.min(there as u64);
             skip -= skipped;
             #[expect(clippy::cast_possible_truncation, reason = "at most the length of a span")]
             cursor.advance(skipped as usize);
             continue;
         }
-        let bytes = span.len().min(usize::try_from(left.unwrap_or(u64::MAX)).unwrap_or(usize::MAX));
-        let span = span.slice(0..bytes);
+        let bytes = there.min(usize::try_from(left.unwrap_or(u64::MAX)).unwrap_or(usize::MAX));
         if outgoing == Outgoing::Chunked {
             out.extend_from_slice(ChunkedEncoder::chunk_header(bytes as u64).as_bytes());
         }
-        send_with(client, &mut out, span).await?;
+        send_with(client, &mut out, cursor, bytes, &mut holding).await?;
         if outgoing == Outgoing::Chunked {
             out.extend_from_slice(ChunkedEncoder::CHUNK_END);
         }
-        cursor.advance(bytes);
         left = left.map(|left| left - bytes as u64);
     }
     if outgoing == Outgoing::Chunked {
@@ -214,16 +232,50 @@ pub(crate) async fn send_growing(
     Ok(())
 }
 
-/// Sends `out` and `span` in one go where the socket takes it; `out` is empty after.
-async fn send_with(client: &Client, out: &mut Vec<u8>, span: Span<'_>) -> Result<(), Gone> {
-    let mut plain_at = 0;
-    let mut span_at = 0;
-    while plain_at < out.len() || span_at < span.len() {
-        let parts = [Part::Plain(&out[plain_at..]), Part::Shared(span.slice(span_at..span.len()))];
-        if let Sent::Bytes(sent) = client.send_some(&parts, None).await? {
-            let plain = sent.min(out.len() - plain_at);
-            plain_at += plain;
-            span_at += sent - plain;
+/// How a reader stands that holds memory which the store wants back.
+struct Holding {
+    pin_grace: Duration,
+    /// When it was first seen to be wanted.
+    wanted_since: Option<Instant>,
+    /// What it holds was copied.
+    copied: Option<Copied>,
+}
+
+/// Sends `out` and the next `bytes` of the body in one go where the socket takes it; `out` is empty after.
+async fn send_with(
+    client: &Client,
+    out: &mut Vec<u8>,
+    cursor: &mut Cursor,
+    bytes: usize,
+    holding: &mut Holding,
+) -> Result<(), Gone> {
+    let mut out_at = 0;
+    let mut left = bytes;
+    while out_at < out.len() || left > 0 {
+        let sent = {
+            let plain = Part::Plain(&out[out_at..]);
+            match cursor.ready() {
+                Some(span) => {
+                    let parts = [plain, Part::Shared(span.slice(0..span.len().min(left)))];
+                    client.send_some(&parts, Some(WANTED_EVERY)).await?
+                }
+                None => client.send_some(&[plain], Some(WANTED_EVERY)).await?,
+            }
+        };
+        if let Sent::Bytes(sent) = sent {
+            let of_out = sent.min(out.len() - out_at);
+            out_at += of_out;
+            left -= sent - of_out;
+            cursor.advance(sent - of_out);
+        }
+        if holding.copied.is_none() && cursor.wanted() {
+            let room = cursor.unread().and_then(Copied::reserve);
+            if room.is_some() {
+                cursor.copy_out();
+                holding.copied = room;
+            } else {
+                grace_left(&mut holding.wanted_since, holding.pin_grace)?;
+            }
         }
     }
     out.clear();

@@ -34,6 +34,8 @@ enum Space {
     Stored(Arc<Extent>),
     /// On the heap, freed when the last reader has moved on.
     Passing(WordBuffer, Arc<Window>),
+    /// On the heap, of one reader alone: the store wanted its memory back.
+    Copied(WordBuffer, usize),
     /// Nowhere: the body is empty.
     Empty,
 }
@@ -91,6 +93,7 @@ impl Chunk {
         match &self.space {
             Space::Stored(extent) => Some(extent.span()),
             Space::Passing(buffer, _) => Some(buffer.span()),
+            Space::Copied(buffer, bytes) => Some(buffer.span().slice(0..*bytes)),
             Space::Empty => None,
         }
     }
@@ -100,6 +103,11 @@ impl Chunk {
         let whole = self.whole()?;
         let at = self.published.load(Ordering::Relaxed) as usize;
         (at < whole.len()).then(|| whole.slice(at..whole.len()))
+    }
+
+    /// Bytes that may be read.
+    fn published(&self) -> usize {
+        self.published.load(Ordering::Acquire) as usize
     }
 
     /// Makes `bytes` more readable. Only the fetching core calls it, after it has written them.
@@ -256,6 +264,43 @@ impl Cursor {
             return None;
         }
         self.chunk.whole().map(|whole| whole.slice(self.at..published))
+    }
+
+    /// What this reader still holds: its chunk and those behind it.
+    fn held(&self) -> impl Iterator<Item = &Chunk> {
+        std::iter::successors(Some(&*self.chunk), |chunk| chunk.next.get().map(|next| &**next))
+    }
+
+    /// Whether the store has run out of room and what this reader holds is part of why.
+    pub(crate) fn wanted(&self) -> bool {
+        self.held().any(|chunk| matches!(&chunk.space, Space::Stored(extent) if extent.wanted()))
+    }
+
+    /// Bytes that are still to be read, once all of them are there.
+    pub(crate) fn unread(&self) -> Option<usize> {
+        let is_whole = self.growing.end() == End::Whole;
+        is_whole.then(|| self.held().map(Chunk::published).sum::<usize>() - self.at)
+    }
+
+    /// Copies what is still to be read, which must all be there, and lets go of the store's memory.
+    pub(crate) fn copy_out(&mut self) {
+        let mut copy = Vec::new();
+        let mut at = self.at;
+        for chunk in self.held() {
+            if let Some(whole) = chunk.whole() {
+                whole.slice(at..chunk.published()).copy_to(&mut copy);
+            }
+            at = 0;
+        }
+        if copy.is_empty() {
+            self.chunk = Chunk::empty();
+        } else {
+            let buffer = WordBuffer::new(copy.len());
+            buffer.span().slice(0..copy.len()).write_from(&copy);
+            self.chunk = Chunk::with(Space::Copied(buffer, copy.len()));
+            self.chunk.publish(copy.len());
+        }
+        self.at = 0;
     }
 
     /// Marks `bytes` as read.

@@ -166,7 +166,9 @@ async fn deliver(
     let sent = match plan.body {
         None => connection.client.send_all(&plan.head).await.map_err(Cut::Client),
         Some((outgoing, from, to)) => {
-            deliver::send_growing(&connection.client, &plan.head, &mut cursor, outgoing, from, to).await
+            let grace = with_core(|core| core.config.limits.pin_grace);
+            let client = &connection.client;
+            deliver::send_growing(client, &plan.head, &mut cursor, outgoing, from, to, grace).await
         }
     };
     account(&sent);

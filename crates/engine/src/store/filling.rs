@@ -100,6 +100,15 @@ impl Extent {
         }
     }
 
+    /// Whether the store has run out of room and this is part of why, as with
+    /// [`PinnedObject::wanted`](super::PinnedObject::wanted).
+    pub fn wanted(&self) -> bool {
+        match &self.memory {
+            Memory::Arena { pin, .. } => pin.is_wanted(),
+            Memory::Heap(_) => false,
+        }
+    }
+
     /// Whether it has none: that of an empty body.
     pub fn is_empty(&self) -> bool {
         self.len() == 0

@@ -220,9 +220,7 @@ impl PinnedObject {
     /// (at most 64 KiB), or end its response within its grace time.
     pub fn wanted(&self) -> bool {
         let store = &self.local.store;
-        self.segments.iter().any(|pinned| {
-            store.is_starved(pinned.segment) && store.segments.state(pinned.segment) == SegmentState::Draining
-        })
+        self.segments.iter().any(|pinned| store.is_wanted(pinned.segment))
     }
 }
 

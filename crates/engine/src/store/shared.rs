@@ -8,7 +8,7 @@ use super::{
     index::{BUCKET_WORDS, Index, PAGE_WORDS},
     reader::Reader,
     record::{Record, UNIT},
-    segments::Segments,
+    segments::{SegmentState, Segments},
     turns::Turns,
     usage::{Tally, Usage},
 };
@@ -119,6 +119,11 @@ impl Store {
         self.shards[shard].starved.load(Acquire) != 0
     }
 
+    /// Whether a segment drains while its shard has run out of room: who pins it should let go.
+    pub(super) fn is_wanted(&self, segment: usize) -> bool {
+        self.is_starved(segment) && self.segments.state(segment) == SegmentState::Draining
+    }
+
     pub(super) fn set_starved(&self, shard: usize, starved: bool) {
         let flag = &self.shards[shard].starved;
         if (flag.load(Relaxed) != 0) != starved {
@@ -153,6 +158,11 @@ impl Pin {
     pub(super) fn take(local: &Arc<Local>, segment: usize) -> Self {
         local.store.segments.pins.take(local.core, segment);
         Self { local: Arc::clone(local), segment }
+    }
+
+    /// Whether its shard has run out of room, and waits for this segment among others.
+    pub(super) fn is_wanted(&self) -> bool {
+        self.local.store.is_wanted(self.segment)
     }
 }
 
