@@ -35,8 +35,9 @@ use crate::{
     counters::Counter,
     error_page::Fault,
     hit::{self, Outcome, Slow},
+    miss,
     request::Request,
-    slow,
+    slow, synth,
     watch::{Phase, Watch},
 };
 
@@ -99,7 +100,7 @@ pub(crate) fn turn_away(core: &Core, stream: TcpStream, address: SocketAddr) {
     core.turning_away.set(core.turning_away.get() + 1);
     tokio::spawn(async move {
         let mut connection = Connection::new(stream, address);
-        let refused = slow::refuse(&mut connection, None, Fault::TooManyConnections);
+        let refused = synth::refuse(&mut connection, None, Fault::TooManyConnections);
         // The sweep does not know this connection.
         let _ = tokio::time::timeout(TURN_AWAY_TIME_MAX, refused).await;
         drop(connection);
@@ -125,17 +126,17 @@ impl Connection {
             }
             let open = match turned {
                 Turned::Closed => false,
-                Turned::Spilled { rest, close } => slow::send_hit(self, &rest, None, close).await,
+                Turned::Spilled { rest, close } => miss::send_hit(self, &rest, None, close).await,
                 Turned::Large { prefix, object, from, to, chunked, close } => {
-                    slow::send_hit(self, &prefix, Some((object, from, to, chunked)), close).await
+                    miss::send_hit(self, &prefix, Some((object, from, to, chunked)), close).await
                 }
                 Turned::Slow { before, request, slow } => {
-                    slow::send_hit(self, &before, None, false).await
+                    miss::send_hit(self, &before, None, false).await
                         && slow::respond(self, &request, slow).await
                 }
                 Turned::Refused { before, fault } => {
-                    if slow::send_hit(self, &before, None, false).await {
-                        slow::refuse(self, None, fault).await;
+                    if miss::send_hit(self, &before, None, false).await {
+                        synth::refuse(self, None, fault).await;
                     }
                     false
                 }

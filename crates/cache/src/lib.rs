@@ -17,7 +17,7 @@
 //!
 //! One loop per core; a connection stays on its core. An object belongs to the core that its key's hash names: that
 //! core fetches and writes it, all cores read it. The states carry Varnish's names: *recv* ([`policy::recv`]), *hash*
-//! (`key`), *hit* (`hit`), *miss*, *pass*, *purge*, *synth*, *backend_error* (`slow`), *backend_fetch* (`fetch`,
+//! (`key`), *hit* (`hit`), *miss*, *pass*, *purge*, *synth* (files of these names; `slow` chooses), *backend_error* (`synth`), *backend_fetch* (`fetch`,
 //! `origin`), *backend_response* (`response`), *deliver* (`deliver`).
 
 mod client;
@@ -34,13 +34,17 @@ mod hit;
 #[cfg(test)]
 mod hot_path_tests;
 mod key;
+mod miss;
 mod origin;
+mod pass;
 pub mod policy;
+mod purge;
 mod request;
 mod response;
 pub mod response_head;
 mod server;
 mod slow;
+mod synth;
 mod watch;
 
 pub use config::{Config, CookieRule, Limits, Origin};

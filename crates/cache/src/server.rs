@@ -28,9 +28,8 @@ use crate::{
     connection,
     core::{Core, Message, Parts, with_core},
     counters::Counter,
-    fetch, key,
+    fetch, key, purge,
     response_head::{Identity, InvalidName},
-    slow,
 };
 
 /// Messages from one core to another that may wait; a fetch beyond is passed through by the core that wants it.
@@ -379,7 +378,7 @@ async fn receive_messages(mut receiver: Receiver<Message>, clients: Arc<Clients>
                             core.count(Counter::Purges);
                         }
                         // Who asked may have gone away: the object is dropped all the same.
-                        let _ = done.send(slow::unlink(core, hash, &key));
+                        let _ = done.send(purge::unlink(core, hash, &key));
                     }
                 }
             }
