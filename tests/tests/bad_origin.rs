@@ -98,6 +98,11 @@ fn one_that_refuses_is_a_clear_error(cores: &str) {
     let post =
         Request::new("POST", "/page").body(b"GET /smuggled HTTP/1.1\r\nHost: x\r\n\r\n").accepting_json();
     accelerator.fetch(&post).expect_fault(502, "origin", "origin-refused");
+    // One who is still sending when it is refused sees why.
+    let large = Request::new("POST", "/page").body(&content(1, 0, 800_000)).accepting_json();
+    for _ in 0..10 {
+        accelerator.fetch(&large).expect_fault(502, "origin", "origin-refused");
+    }
 }
 
 fn one_that_breaks_before_its_head_is_a_clear_error(cores: &str) {

@@ -12,6 +12,7 @@ use tests::{
 on_one_core_and_on_two! {
     bodies_of_requests_reach_the_origin_whole,
     an_origin_may_answer_before_it_has_read_the_body,
+    an_interim_answer_does_not_end_an_upload,
     permission_to_send_a_body_is_given_when_asked_for,
     a_request_that_changes_something_makes_the_stored_answer_invalid,
     purge_forgets_one_address_and_no_other,
@@ -90,6 +91,40 @@ fn an_origin_may_answer_before_it_has_read_the_body(cores: &str) {
     drop(client);
     drop(hasty);
     origin_thread.join().expect("the origin saw an end");
+}
+
+fn an_interim_answer_does_not_end_an_upload(cores: &str) {
+    let length = 5_000_000;
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let patient = Accelerator::before(&format!("http://{}", listener.local_addr().expect("bound")))
+        .flag("--cores", cores)
+        .start();
+    let origin_thread = std::thread::spawn(move || {
+        use std::io::{Read, Write};
+        let (mut stream, _) = listener.accept().expect("a connection");
+        let mut received = Vec::new();
+        let mut said = 0;
+        let head_length = |received: &[u8]| received.windows(4).position(|window| window == b"\r\n\r\n");
+        let mut buffer = vec![0; 1 << 20];
+        while head_length(&received[..received.len().min(4096)])
+            .is_none_or(|at| received.len() < at + 4 + length)
+        {
+            let read = stream.read(&mut buffer).expect("more of it");
+            assert!(read > 0, "the upload ended after {} bytes", received.len());
+            received.extend_from_slice(&buffer[..read]);
+            // While the body comes, in two pieces, so that a part of it stands alone.
+            if said < 3 {
+                stream.write_all(b"HTTP/1.1 102 Proc").expect("half an interim answer");
+                stream.write_all(b"essing\r\n\r\n").expect("the other half");
+                said += 1;
+            }
+        }
+        stream.write_all(&Answer::new(200, "all of it").bytes("POST")).expect("an answer");
+    });
+    let body = content(1, 0, length);
+    let response = patient.fetch(&Request::new("POST", "/upload").body(&body)).expect_status(200);
+    assert_eq!(response.text(), "all of it");
+    origin_thread.join().expect("the origin got all of it");
 }
 
 fn permission_to_send_a_body_is_given_when_asked_for(cores: &str) {
@@ -346,6 +381,7 @@ fn a_connection_is_kept_or_closed_as_the_client_says(cores: &str) {
         client.send(b"\r\n");
         assert_eq!(client.get("/kept").expect_status(200).text(), "kept");
     }
+    assert_eq!(accelerator.stat().count("requests.origin_connects"), origin.connections());
     assert!(origin.connections() < 150, "connections to the origin are kept too: {}", origin.connections());
 }
 
