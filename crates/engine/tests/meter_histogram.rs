@@ -19,6 +19,14 @@ fn within_a_hundredth(got: u64, exact: u64) -> bool {
 
 const QUANTILES: [f64; 8] = [0.0, 0.1, 0.5, 0.9, 0.99, 0.999, 0.99999, 1.0];
 
+/// A property test found it: the smallest quantile was below the smallest sample.
+#[test]
+fn quantile_0_is_not_below_the_smallest_sample() {
+    let histogram = Histogram::new();
+    histogram.record(2255);
+    assert_eq!(histogram.read().quantiles([0.0]), [2255]);
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 300, ..ProptestConfig::default() })]
 

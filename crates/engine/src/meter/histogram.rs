@@ -178,11 +178,13 @@ impl Distribution {
     #[must_use]
     pub fn quantiles<const N: usize>(&self, quantiles: [f64; N]) -> [u64; N] {
         let hdr = self.to_hdr();
-        quantiles.map(
-            |quantile| {
-                if quantile >= 1.0 { self.max } else { hdr.value_at_quantile(quantile).min(self.max) }
-            },
-        )
+        quantiles.map(|quantile| {
+            if quantile >= 1.0 {
+                return self.max;
+            }
+            // At quantile 0 the crate answers the lower end of the first bucket, elsewhere the upper.
+            hdr.highest_equivalent(hdr.value_at_quantile(quantile)).min(self.max)
+        })
     }
 
     /// How many values lie at or below each of the ascending `bounds`, each counted at the first bound it fits. A
