@@ -31,7 +31,7 @@ use wire::http1::{
 use crate::{
     client::Client,
     config::Config,
-    core::{Core, Scratch, with_core},
+    core::{Core, READ_BYTES, Scratch, with_core},
     counters::Counter,
     error_page::Fault,
     hit::{self, Outcome, Slow},
@@ -319,6 +319,7 @@ impl Connection {
 
     /// Puts back what was read beyond a request's body.
     pub(crate) fn keep_pending(&mut self, bytes: Vec<u8>) {
+        assert!(bytes.len() <= READ_BYTES, "what was read beyond a body fits the scratch");
         self.unexamined = !bytes.is_empty();
         self.pending = bytes;
     }

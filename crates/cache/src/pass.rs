@@ -7,7 +7,7 @@ use wire::http1::framing::{Answered, BodyDecoder, ChunkedEncoder, Framing};
 use crate::{
     client::Gone,
     connection::Connection,
-    core::{CorePools, with_core},
+    core::{CorePools, READ_BYTES, with_core},
     counters::Counter,
     deliver::Cut,
     error_page::{Fault, Rule},
@@ -23,8 +23,10 @@ use crate::{
     synth::{origin_failed, refuse},
 };
 
-/// Bytes of a request's body that are read at once.
-const BODY_READ_BYTES: usize = 64 * 1024;
+/// Bytes of a request's body that are read at once. What is read beyond the body's end goes back to the connection, whose
+/// buffer must have room for it.
+const BODY_READ_BYTES: usize = 32 * 1024;
+const _: () = assert!(BODY_READ_BYTES <= READ_BYTES / 2, "what was read beyond a body fits the scratch");
 
 /// *pass*: this very request goes to the origin, and its answer to this client only.
 pub(crate) async fn pass(

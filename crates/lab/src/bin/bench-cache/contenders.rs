@@ -117,7 +117,12 @@ impl Contender {
     pub(crate) fn version(self, program: &Path) -> String {
         let flag = match self {
             Self::Limit | Self::Ours => "--version",
-            Self::Reference => return format!("{}, by the same compiler", program.display()),
+            Self::Reference => {
+                return format!(
+                    "{}, by the same compiler",
+                    program.file_name().unwrap_or_default().to_string_lossy()
+                );
+            }
             Self::Varnish | Self::TrafficServer => "-V",
             Self::Nginx | Self::Haproxy | Self::Squid => "-v",
         };
