@@ -23,6 +23,9 @@ impl<L: Layout, R: bheap::Rows<u64>> Subject for Heap<u64, L, R> {
         Heap::push(self, key);
     }
     fn pop(&mut self) -> Option<u64> {
+        // As the users of a heap do, Varnish's expiry among them: look at the smallest, then remove it. (At
+        // nine pages this moves the binary heap's total by 0.4%: the root's page is touched before the last.)
+        self.peek()?;
         Heap::pop(self)
     }
 }
