@@ -36,7 +36,7 @@ const KINDS: usize = 9;
 
 #[test]
 fn the_page_queue_gives_what_the_twin_gives() {
-    for kind in 0..KINDS {
+    for kind in 0..KINDS { eprintln!("kind {kind}");
         for page in [64, 4096] {
             let mut random = Random(0x1234_5678_9ABC_DEF1 + kind as u64);
             let mut queue = PageQueue::<u64>::new(page).unwrap();

@@ -11,7 +11,7 @@
 
 use crate::blocks::{Area, Blocks};
 use crate::page_queue::list::List;
-use crate::page_queue::{BURST, PageQueue, SMALL_MAX};
+use crate::page_queue::{BURST, CHUNK, FAN_OUT_MAX, FRONT_MAX, PageQueue};
 use alloc::vec::Vec;
 
 /// One part of a level's range.
@@ -61,8 +61,8 @@ impl<T: Copy> Level<T> {
     }
 }
 
-/// A level of at most so many items is not divided further; it may grow to [`SMALL_MAX`] until it is loaded.
-const LEAF_MAX: usize = SMALL_MAX / 2;
+/// A level of at most so many items is not divided further; it may grow to [`FRONT_MAX`] until it is loaded.
+const LEAF_MAX: usize = FRONT_MAX / 2;
 
 /// Work begins when the items before a level are fewer than this many times the steps that it needs.
 const HASTE: usize = 4;
@@ -74,7 +74,7 @@ const MARGIN: usize = 64;
 const LEVELS_SOFT: usize = 8;
 
 /// With more children than this, neighbours are joined.
-const CHILDREN_MAX: usize = 16;
+const CHILDREN_MAX: usize = FAN_OUT_MAX + 2;
 
 impl<T: Ord + Copy, B: Blocks<T>> PageQueue<T, B> {
     /// One step of the most urgent work, if any is due.
@@ -98,7 +98,7 @@ impl<T: Ord + Copy, B: Blocks<T>> PageQueue<T, B> {
             before += level.len();
         }
         // An operation takes at most one item from before a level and adds at most one to it.
-        self.rest = (spare / 4).min(SMALL_MAX / 4);
+        self.rest = (spare / 4).min(128);
     }
 
     /// Moves a burst of items of level `at` to where they belong, or opens its first child.
@@ -157,14 +157,27 @@ impl<T: Ord + Copy, B: Blocks<T>> PageQueue<T, B> {
         level.source = core::mem::replace(&mut level.log, List::new());
     }
 
-    /// Moves one burst from a level's source to its children. Nothing is moved before all is compared.
+    /// Moves one burst from a level's source to its children.
     fn distribute(&mut self, at: usize) {
+        let mut left = BURST;
+        while left > 0 && !self.levels[at].source.is_empty() {
+            let moved = self.distribute_chunk(at, left.min(CHUNK));
+            if moved == 0 {
+                return;
+            }
+            left -= moved;
+        }
+    }
+
+    /// Moves up to `most` items, and returns how many. Nothing is moved before all of them are compared.
+    fn distribute_chunk(&mut self, at: usize, most: usize) -> usize {
+        let fan_out = self.fan_out;
         let level = &mut self.levels[at];
         let store = &mut self.store;
-        let items = level.source.newest(store, BURST);
+        let items = level.source.newest(store, most);
         let count = items.len();
-        let mut places = [0_u8; BURST];
-        let mut counts = [0_usize; CHILDREN_MAX + 2];
+        let mut places = [0_u8; CHUNK];
+        let mut ends = [0_u16; CHILDREN_MAX + 1];
         for (item, place) in items.iter().zip(&mut places) {
             let child = match &level.around {
                 Some(middle) => match item.cmp(middle) {
@@ -175,41 +188,43 @@ impl<T: Ord + Copy, B: Blocks<T>> PageQueue<T, B> {
                 None => level.children.partition_point(|child| child.lo > *item).min(level.children.len() - 1),
             };
             *place = child as u8;
-            counts[child] += 1;
+            ends[child] += 1;
         }
         let block_items = store.block_items();
         let needed: usize = level
             .children
             .iter()
-            .zip(counts)
-            .map(|(child, count)| child.list.blocks_to_add(count, block_items))
+            .zip(ends)
+            .map(|(child, count)| child.list.blocks_to_add(usize::from(count), block_items))
             .sum();
         if !store.reserve(needed) {
-            return;
+            return 0;
         }
-        let items = level.source.newest(store, BURST);
-        let mut starts = [0_usize; CHILDREN_MAX + 2];
-        for child in 1..starts.len() {
-            starts[child] = starts[child - 1] + counts[child - 1];
+        let mut end = 0;
+        for slot in &mut ends {
+            end += *slot;
+            *slot = end;
         }
+        let items = level.source.newest(store, most);
         self.scratch.clear();
         self.scratch.extend_from_slice(items);
-        let mut next = starts;
-        for (item, place) in items.iter().zip(places) {
-            self.scratch[next[place as usize]] = *item;
-            next[place as usize] += 1;
+        let mut next = ends;
+        for (item, place) in items.iter().zip(places).rev() {
+            next[place as usize] -= 1;
+            self.scratch[usize::from(next[place as usize])] = *item;
         }
         store.touch(Area::Scratch, 0, count, true);
         level.source.forget(store, count);
         for (n, child) in level.children.iter_mut().enumerate() {
-            let part = &self.scratch[starts[n]..starts[n] + counts[n]];
+            let part = &self.scratch[usize::from(next[n])..usize::from(ends[n])];
             if !part.is_empty() {
                 let was_uniform = child.list.uniform || child.list.is_empty();
                 child.list.append(store, part);
                 child.list.uniform = level.around.is_some() && n == 1 && was_uniform;
             }
         }
-        store.touch(Area::Lists, at * (CHILDREN_MAX + 2), level.children.len() + 2, true);
+        store.touch(Area::Lists, at * (fan_out + 2), level.children.len() + 2, true);
+        count
     }
 
     /// Moves what belongs to the first child from a short log; false if there was no room for it.
@@ -229,7 +244,6 @@ impl<T: Ord + Copy, B: Blocks<T>> PageQueue<T, B> {
             return true;
         }
         level.log.for_each(store, |items| self.scratch.extend(items.iter().filter(|item| **item >= second_lo)));
-        store.touch(Area::Scratch, 0, self.scratch.len(), true);
         if !store.reserve(first.list.blocks_to_add(mine, store.block_items())) {
             return false;
         }
@@ -269,7 +283,7 @@ impl<T: Ord + Copy, B: Blocks<T>> PageQueue<T, B> {
                 }
             }
         }
-        self.store.touch(Area::Lists, at, 2, true);
+        self.store.touch(Area::Lists, at * (self.fan_out + 2), 2, true);
         self.join_levels();
     }
 
@@ -282,8 +296,11 @@ impl<T: Ord + Copy, B: Blocks<T>> PageQueue<T, B> {
         for at in (1..self.levels.len()).rev() {
             let (upper, lower) = (&self.levels[at - 1], &self.levels[at]);
             let idle = upper.source.is_empty() && lower.source.is_empty() && !lower.log.uniform && !upper.log.uniform;
-            let waiting = (upper.log.blocks() + if lower.children.is_empty() { 0 } else { lower.log.blocks() }) * HASTE * 2;
-            if idle && waiting <= before && lower.len() * 2 >= upper.len() {
+            // Not if the joined level would have to be opened soon: it would be divided again at once.
+            let logs = upper.log.blocks() + if lower.children.is_empty() { 0 } else { lower.log.blocks() };
+            let first = lower.children.last().map_or(lower.log.blocks(), |child| child.list.blocks());
+            let soon = (logs + first + 2) * 2 * HASTE + 4 * MARGIN;
+            if idle && soon <= before && lower.len() * 2 >= upper.len() {
                 self.join(at);
                 return;
             }
@@ -308,7 +325,7 @@ impl<T: Ord + Copy, B: Blocks<T>> PageQueue<T, B> {
         upper.children.append(&mut lower.children);
         upper.log.join(&mut self.store, lower.log);
         upper.opening = false;
-        while upper.children.len() > CHILDREN_MAX {
+        while upper.children.len() > CHILDREN_MAX.min(2 * self.fan_out + 4) {
             let pair = |n: &usize| upper.children[*n].list.len() + upper.children[*n + 1].list.len();
             let Some(n) = (0..upper.children.len() - 1).min_by_key(pair) else { return };
             let smaller = upper.children.remove(n + 1);
@@ -322,7 +339,7 @@ impl<T: Ord + Copy, B: Blocks<T>> PageQueue<T, B> {
     pub(crate) fn refill(&mut self) {
         while let Some(level) = self.levels.last() {
             let at = self.levels.len() - 1;
-            let small = level.log.len() <= SMALL_MAX || level.log.uniform;
+            let small = level.log.len() <= FRONT_MAX || level.log.uniform;
             if !(level.children.is_empty() && level.source.is_empty() && small) {
                 self.late += 1;
                 self.step(at);
@@ -330,7 +347,7 @@ impl<T: Ord + Copy, B: Blocks<T>> PageQueue<T, B> {
             }
             let level = &mut self.levels[at];
             self.near.front.clear();
-            let mut left = SMALL_MAX;
+            let mut left = FRONT_MAX;
             let uniform = level.log.uniform;
             // Compared only after it has all arrived; a panic leaves every item in the front.
             while left > 0 && !level.log.is_empty() {

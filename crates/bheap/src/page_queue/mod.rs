@@ -13,11 +13,21 @@ use levels::Level;
 use list::List;
 use near::Near;
 
-/// The small heap holds so many items, and so many are loaded to the front at once.
-pub(crate) const SMALL_MAX: usize = 512;
+/// The small heap holds so many items.
+pub(crate) const HEAP_MAX: usize = 512;
+
+/// So many items are loaded to the front at once.
+pub(crate) const FRONT_MAX: usize = 1024;
 
 /// Items moved in one step.
 pub(crate) const BURST: usize = 512;
+
+/// Items put in order of their destinations at a time: a step does this a few times, in memory that stays in
+/// the innermost cache and does not take a page of its own.
+pub(crate) const CHUNK: usize = 128;
+
+/// A level is divided into at most so many parts.
+pub const FAN_OUT_MAX: usize = 64;
 
 /// A priority queue by lazy distribution.
 #[derive(Debug)]
@@ -59,7 +69,7 @@ impl<T: Ord + Copy, B: Blocks<T>> PageQueue<T, B> {
             scratch: Vec::new(),
             len: 0,
             rest: 0,
-            fan_out,
+            fan_out: fan_out.clamp(2, FAN_OUT_MAX),
             late: 0,
         }
     }
@@ -111,7 +121,7 @@ impl<T: Ord + Copy, B: Blocks<T>> PageQueue<T, B> {
                 if log.blocks_to_add(1, self.store.block_items()) > 0 && !self.store.reserve(1) {
                     return Err(Full(item));
                 }
-                self.store.touch(Area::Lists, at, 1, true);
+                self.store.touch(Area::Lists, at * (self.fan_out + 2), 1, true);
                 log.append(&mut self.store, &[item]);
                 self.len += 1;
                 self.tend();
@@ -143,7 +153,7 @@ impl<T: Ord + Copy, B: Blocks<T>> PageQueue<T, B> {
 
     /// Moves the larger half of the small heap to the lowest level; false if there is no room.
     fn spill(&mut self) -> bool {
-        if !self.store.reserve(2 * SMALL_MAX / self.store.block_items() + 2) {
+        if !self.store.reserve((HEAP_MAX + FRONT_MAX) / self.store.block_items() + 2) {
             return false;
         }
         let mut out = core::mem::take(&mut self.scratch);

@@ -9,11 +9,11 @@
 //! ```
 
 use crate::blocks::{Area, Blocks};
-use crate::page_queue::SMALL_MAX;
+use crate::page_queue::HEAP_MAX;
 use alloc::vec::Vec;
 
-/// At most so many are sorted at once, so that no operation compares too often: 320 · log2(320) ≈ 2,700.
-const SORT_MAX: usize = 320;
+/// At most so many are sorted at once, so that no operation compares too often: 160 · log2(160) ≈ 1,200.
+const SORT_MAX: usize = 160;
 
 #[derive(Debug, Clone)]
 pub(crate) struct Near<T> {
@@ -232,6 +232,6 @@ impl<T: Ord + Copy> Drop for Held<'_, T> {
 impl<T> Near<T> {
     /// Whether the heap has as many items as it may have.
     pub(crate) fn is_full(&self) -> bool {
-        self.heap.len() >= SMALL_MAX
+        self.heap.len() >= HEAP_MAX
     }
 }
