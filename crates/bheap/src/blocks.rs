@@ -213,11 +213,11 @@ impl<B, M: Trace> TracedBlocks<B, M> {
         B: Blocks<T>,
     {
         let page_bytes = blocks.block_items() * size_of::<T>();
-        // The heap and the front on pages of their own; the chunk being put in order and the lists together.
-        let span = (4096 * size_of::<T>()).next_multiple_of(page_bytes);
-        let chunk = 128 * size_of::<T>();
-        let areas = [0, span, 2 * span, 2 * span + chunk];
-        let first_block = 2 * span + (chunk + 8192 * LIST_BYTES).next_multiple_of(page_bytes);
+        // The small heap, the chunk being put in order and the lists' headers lie together; then the front.
+        let (heap, chunk) = (256 * size_of::<T>(), 64 * size_of::<T>());
+        let front = (heap + chunk + 8192 * LIST_BYTES).next_multiple_of(page_bytes);
+        let areas = [0, front, heap, heap + chunk];
+        let first_block = front + (1024 * size_of::<T>()).next_multiple_of(page_bytes);
         Self { blocks, trace, item_bytes: size_of::<T>(), page_bytes, areas, first_block }
     }
 

@@ -13,7 +13,7 @@ impl<T: Ord + Copy + core::fmt::Debug, B: Blocks<T>> PageQueue<T, B> {
         assert_eq!(self.levels.len(), self.bounds.len(), "a bound for each level");
         assert!(self.bounds.is_sorted_by(|upper, lower| upper >= lower), "bounds fall");
         if let Some(limit) = self.bounds.last() {
-            assert!(self.near.heap.iter().all(|item| item <= limit), "the small heap lies below the levels");
+            assert!(!self.near.front.is_empty(), "while there are levels, the front is not empty");
             assert!(self.near.front.iter().all(|item| item <= limit), "the front lies below the levels");
         }
         let mut len = self.near.len();

@@ -83,7 +83,7 @@ impl<T: Ord + Copy, B: Blocks<T>> PageQueue<T, B> {
             self.rest -= 1;
             return;
         }
-        let mut before = self.near.len();
+        let mut before = self.near.front.len();
         let mut spare = usize::MAX;
         for at in (0..self.levels.len()).rev() {
             let level = &self.levels[at];
@@ -99,6 +99,8 @@ impl<T: Ord + Copy, B: Blocks<T>> PageQueue<T, B> {
         }
         // An operation takes at most one item from before a level and adds at most one to it.
         self.rest = (spare / 4).min(128);
+        let share = self.len / 8;
+        self.direct = self.levels.iter().take_while(|level| level.len() >= share).count().max(1);
     }
 
     /// Moves a burst of items of level `at` to where they belong, or opens its first child.
@@ -292,7 +294,7 @@ impl<T: Ord + Copy, B: Blocks<T>> PageQueue<T, B> {
         if self.levels.len() <= LEVELS_SOFT {
             return;
         }
-        let mut before = self.near.len();
+        let mut before = self.near.front.len();
         for at in (1..self.levels.len()).rev() {
             let (upper, lower) = (&self.levels[at - 1], &self.levels[at]);
             let idle = upper.source.is_empty() && lower.source.is_empty() && !lower.log.uniform && !upper.log.uniform;
@@ -335,7 +337,7 @@ impl<T: Ord + Copy, B: Blocks<T>> PageQueue<T, B> {
         }
     }
 
-    /// Fills the front from the lowest level. Nothing may be left before it but one item at most.
+    /// Fills the front, which must be empty, from the lowest level.
     pub(crate) fn refill(&mut self) {
         while let Some(level) = self.levels.last() {
             let at = self.levels.len() - 1;

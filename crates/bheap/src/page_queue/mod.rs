@@ -14,7 +14,7 @@ use list::List;
 use near::Near;
 
 /// The small heap holds so many items.
-pub(crate) const HEAP_MAX: usize = 512;
+pub(crate) const HEAP_MAX: usize = 256;
 
 /// So many items are loaded to the front at once.
 pub(crate) const FRONT_MAX: usize = 1024;
@@ -24,7 +24,7 @@ pub(crate) const BURST: usize = 512;
 
 /// Items put in order of their destinations at a time: a step does this a few times, in memory that stays in
 /// the innermost cache and does not take a page of its own.
-pub(crate) const CHUNK: usize = 128;
+pub(crate) const CHUNK: usize = 64;
 
 /// A level is divided into at most so many parts.
 pub const FAN_OUT_MAX: usize = 64;
@@ -37,13 +37,15 @@ pub struct PageQueue<T, B = Arena<T>> {
     /// Largest keys first; the last is the lowest. Invariant: as many as `bounds`.
     levels: Vec<Level<T>>,
     /// The lower bound of each level, falling: nothing in a level is smaller, everything below it is smaller or
-    /// equal, and nothing in `near` is larger than the last of them.
+    /// equal, and nothing in the front is larger than the last of them.
     bounds: Vec<T>,
     scratch: Vec<T>,
     len: usize,
     /// Operations until the levels are looked at again.
     rest: usize,
     fan_out: usize,
+    /// Levels from the top to which arrivals are appended at once; those for lower ones wait in the small heap.
+    direct: usize,
     /// Steps that an operation had to make because they were not made in time.
     late: u64,
 }
@@ -70,6 +72,7 @@ impl<T: Ord + Copy, B: Blocks<T>> PageQueue<T, B> {
             len: 0,
             rest: 0,
             fan_out: fan_out.clamp(2, FAN_OUT_MAX),
+            direct: 1,
             late: 0,
         }
     }
@@ -115,8 +118,8 @@ impl<T: Ord + Copy, B: Blocks<T>> PageQueue<T, B> {
         if self.near.is_full() && !self.spill() {
             return Err(Full(item));
         }
-        for (at, bound) in self.bounds.iter().enumerate() {
-            if item >= *bound {
+        for at in 0..self.direct.min(self.levels.len()) {
+            if item >= self.bounds[at] {
                 let log = &mut self.levels[at].log;
                 if log.blocks_to_add(1, self.store.block_items()) > 0 && !self.store.reserve(1) {
                     return Err(Full(item));
@@ -136,10 +139,11 @@ impl<T: Ord + Copy, B: Blocks<T>> PageQueue<T, B> {
 
     /// Takes the smallest item.
     pub fn pop(&mut self) -> Option<T> {
-        let work = self.near.len() == 1 && !self.levels.is_empty();
+        let work = self.near.front.len() <= 1 && !self.levels.is_empty();
         if work {
+            // What is last in the front waits in the heap, so that a panic meanwhile does not lose it.
             if let Some(last) = self.near.front.pop() {
-                self.near.heap.push(last);
+                self.near.push(&self.store, last);
             }
             self.refill();
         }
@@ -151,34 +155,54 @@ impl<T: Ord + Copy, B: Blocks<T>> PageQueue<T, B> {
         Some(item)
     }
 
-    /// Moves the larger half of the small heap to the lowest level; false if there is no room.
+    /// Passes the larger half of the small heap on to the levels; false if there is no room.
     fn spill(&mut self) -> bool {
-        if !self.store.reserve((HEAP_MAX + FRONT_MAX) / self.store.block_items() + 2) {
+        let most = (HEAP_MAX + FRONT_MAX) / self.store.block_items() + self.levels.len() + 2;
+        if !self.store.reserve(most) {
             return false;
         }
-        let mut out = core::mem::take(&mut self.scratch);
-        out.clear();
-        let bound = self.near.spill(&self.store, &mut out);
-        if let Some(bound) = bound {
-            match self.levels.last_mut() {
-                Some(level) if !level.log.uniform => {
-                    level.log.append(&mut self.store, &out);
-                    if let Some(child) = level.children.last_mut() {
-                        child.lo = bound;
+        let cut = self.near.split_heap(&self.store);
+        let Some(&bound) = self.near.heap[..cut].iter().min() else { return true };
+        // All comparisons first: for each item its level, counted from the top; none is the lowest, lowered.
+        let mut places = [0_u8; HEAP_MAX];
+        for (item, place) in self.near.heap[..cut].iter().zip(&mut places) {
+            *place = self.bounds.iter().position(|bound| item >= bound).unwrap_or(self.levels.len()) as u8;
+        }
+        let lowest = self.levels.len();
+        let lowered = places[..cut].contains(&(lowest as u8));
+        let front_cut = if lowered { self.near.split_front(bound, &self.store) } else { 0 };
+        for at in 0..=lowest {
+            self.scratch.clear();
+            let mine = self.near.heap[..cut].iter().zip(places).filter(|(_, place)| usize::from(*place) == at);
+            self.scratch.extend(mine.map(|(item, _)| *item));
+            if at == lowest && lowered {
+                self.scratch.extend_from_slice(&self.near.front[..front_cut]);
+                match self.levels.last_mut() {
+                    Some(level) if !level.log.uniform => {
+                        level.log.append(&mut self.store, &self.scratch);
+                        self.bounds[at - 1] = bound;
+                        if let Some(child) = level.children.last_mut() {
+                            child.lo = bound;
+                        }
                     }
-                    if let Some(lo) = self.bounds.last_mut() {
-                        *lo = bound;
+                    _ => {
+                        let mut log = List::new();
+                        log.append(&mut self.store, &self.scratch);
+                        self.levels.push(Level::new(log));
+                        self.bounds.push(bound);
                     }
                 }
-                _ => {
-                    let mut log = List::new();
-                    log.append(&mut self.store, &out);
-                    self.levels.push(Level::new(log));
-                    self.bounds.push(bound);
-                }
+            } else if !self.scratch.is_empty() {
+                self.levels[at].log.append(&mut self.store, &self.scratch);
             }
         }
-        self.scratch = out;
+        self.near.heap.drain(..cut);
+        self.near.forget_front(front_cut);
+        if self.near.front.is_empty() {
+            // While there are levels the front has something: what the heap kept.
+            core::mem::swap(&mut self.near.heap, &mut self.near.front);
+            self.near.load(&self.store);
+        }
         self.rest = 0;
         true
     }

@@ -1,7 +1,8 @@
 //! What leaves next: a sorted front, and a small heap of items that came after it was sorted.
 //!
-//! Both together are the queue's only items below `limit`, the lower bound of everything in blocks; the smaller
-//! of their two heads is the smallest item of all.
+//! Nothing in the front is above the bound of the lowest level, and while there are levels the front is not
+//! empty: so the smaller of the two heads is the smallest item of all. The heap also takes what arrives for the
+//! lower levels, and passes it on in batches: a page for each of their logs need not stay in memory.
 //!
 //! ```text
 //!   front   [ larger, unsorted … | sorted, smallest at the end ]     taken from the end
@@ -108,32 +109,37 @@ impl<T: Ord + Copy> Near<T> {
         self.sorted_from = from;
     }
 
-    /// Takes the larger half of the heap, and whatever of the front is not below it, into `out`; returns the
-    /// bound: nothing kept is above it, nothing taken below.
-    pub(crate) fn spill(&mut self, store: &impl Blocks<T>, out: &mut Vec<T>) -> Option<T> {
+    /// Arranges the heap for a spill: the larger half first, the rest a heap from there on. Returns its length.
+    pub(crate) fn split_heap(&mut self, store: &impl Blocks<T>) -> usize {
         store.touch(Area::Near, 0, self.heap.len(), true);
-        store.touch(Area::Front, 0, self.front.len(), true);
         let cut = split(&mut self.heap);
-        let bound = *self.heap[..cut].iter().min()?;
-        // All comparisons are made before anything leaves. What is above the bound comes first in the front:
-        // the unsorted items are at least as large as any sorted one.
-        let mut front_cut = 0;
-        for at in 0..self.sorted_from {
-            let above = self.front[at] > bound;
-            self.front.swap(front_cut, at);
-            front_cut += usize::from(above);
-        }
-        if front_cut == self.sorted_from {
-            front_cut += self.front[self.sorted_from..].partition_point(|item| *item > bound);
-        }
         let kept = &mut self.heap[cut..];
         for node in (0..kept.len().div_ceil(4)).rev() {
             sift_down(kept, node, store);
         }
-        out.extend(self.heap.drain(..cut));
-        out.extend(self.front.drain(..front_cut));
-        self.sorted_from = self.sorted_from.saturating_sub(front_cut);
-        Some(bound)
+        cut
+    }
+
+    /// Arranges the front so that its first items are those above `bound`; returns how many.
+    pub(crate) fn split_front(&mut self, bound: T, store: &impl Blocks<T>) -> usize {
+        store.touch(Area::Front, 0, self.front.len(), true);
+        let mut cut = 0;
+        for at in 0..self.sorted_from {
+            let above = self.front[at] > bound;
+            self.front.swap(cut, at);
+            cut += usize::from(above);
+        }
+        // The unsorted items are at least as large as any sorted one.
+        if cut == self.sorted_from {
+            cut += self.front[self.sorted_from..].partition_point(|item| *item > bound);
+        }
+        cut
+    }
+
+    /// Forgets the first `cut` items of the front.
+    pub(crate) fn forget_front(&mut self, cut: usize) {
+        self.front.drain(..cut);
+        self.sorted_from = self.sorted_from.saturating_sub(cut);
     }
 }
 
