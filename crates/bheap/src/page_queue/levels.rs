@@ -107,6 +107,9 @@ impl<T: Ord + Copy, B: Blocks<T>> PageQueue<T, B> {
     pub(crate) fn step(&mut self, at: usize) {
         self.levels[at].opening = true;
         if self.levels[at].source.is_empty() {
+            if self.levels[at].log.len() > BURST && self.is_worth_rejoining(at) {
+                self.rejoin(at);
+            }
             let level = &mut self.levels[at];
             if level.children.is_empty() {
                 self.divide(at);
@@ -123,6 +126,28 @@ impl<T: Ord + Copy, B: Blocks<T>> PageQueue<T, B> {
                 self.open(at);
             }
         }
+    }
+
+    /// Whether dividing the children and the log together anew saves more passes over the log, by more parts,
+    /// than it costs passes over the children.
+    fn is_worth_rejoining(&self, at: usize) -> bool {
+        let level = &self.levels[at];
+        let parts = level.children.len();
+        let divided: usize = level.children.iter().map(|child| child.list.len()).sum();
+        // With k of f parts left, a pass over the log does the work of log_f(k) passes: f − k is in proportion
+        // to what is lost, near enough.
+        parts < self.fan_out && level.log.len() * (self.fan_out - parts) > divided * parts
+    }
+
+    /// Puts a level's children back into its log.
+    fn rejoin(&mut self, at: usize) {
+        let level = &mut self.levels[at];
+        for child in level.children.drain(..) {
+            let mut list = child.list;
+            list.join(&mut self.store, core::mem::replace(&mut level.log, List::new()));
+            level.log = list;
+        }
+        level.log.uniform = false;
     }
 
     /// Chooses children for a level that has none, from its log's sample; the log becomes the source.
