@@ -217,7 +217,7 @@ impl<B, M: Trace> TracedBlocks<B, M> {
         let (heap, chunk) = (256 * size_of::<T>(), 64 * size_of::<T>());
         let front = (heap + chunk + 8192 * LIST_BYTES).next_multiple_of(page_bytes);
         let areas = [0, front, heap, heap + chunk];
-        let first_block = front + (1024 * size_of::<T>()).next_multiple_of(page_bytes);
+        let first_block = front + (2048 * size_of::<T>()).next_multiple_of(page_bytes);
         Self { blocks, trace, item_bytes: size_of::<T>(), page_bytes, areas, first_block }
     }
 

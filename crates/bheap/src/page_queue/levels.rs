@@ -62,10 +62,10 @@ impl<T: Copy> Level<T> {
 }
 
 /// A level of at most so many items is not divided further; it may grow to [`FRONT_MAX`] until it is loaded.
-const LEAF_MAX: usize = FRONT_MAX / 2;
+const LEAF_MAX: usize = FRONT_MAX * 7 / 8;
 
 /// Work begins when the items before a level are fewer than this many times the steps that it needs.
-const HASTE: usize = 4;
+const HASTE: usize = 3;
 
 /// … plus so many.
 const MARGIN: usize = 64;
@@ -92,6 +92,12 @@ impl<T: Ord + Copy, B: Blocks<T>> PageQueue<T, B> {
                 self.step(at);
                 return;
             }
+            // With memory for it, a log is distributed while it is still there, instead of being read back.
+            let is_moving = !level.source.is_empty();
+            if is_moving || (level.children.len() > 1 && level.log.blocks() >= self.log_blocks_max) {
+                self.pass_on(at);
+                return;
+            }
             if !level.is_leaf() {
                 spare = spare.min(before - due);
             }
@@ -101,6 +107,18 @@ impl<T: Ord + Copy, B: Blocks<T>> PageQueue<T, B> {
         self.rest = (spare / 4).min(128);
         let share = self.len / 8;
         self.direct = self.levels.iter().take_while(|level| level.len() >= share).count().max(1);
+    }
+
+    /// Moves a burst of a level's log to its children, with none of them about to be opened.
+    fn pass_on(&mut self, at: usize) {
+        let level = &mut self.levels[at];
+        if level.source.is_empty() {
+            level.source = core::mem::replace(&mut level.log, List::new());
+        }
+        self.distribute(at);
+        if self.levels[at].source.is_empty() {
+            self.levels[at].around = None;
+        }
     }
 
     /// Moves a burst of items of level `at` to where they belong, or opens its first child.
@@ -158,7 +176,7 @@ impl<T: Ord + Copy, B: Blocks<T>> PageQueue<T, B> {
         let mut sample: Vec<T> = level.log.sample().to_vec();
         sample.sort_unstable();
         // As many parts as make leaves of a good size, but no more than may be written side by side.
-        let parts = (level.log.len() / (LEAF_MAX * 3 / 4)).clamp(2, fan_out);
+        let parts = (level.log.len() / (LEAF_MAX * 7 / 8)).clamp(2, fan_out);
         let mut bounds: Vec<T> = (1..parts).map(|n| sample[n * sample.len() / parts]).collect();
         bounds.dedup();
         let mut children = Vec::with_capacity(bounds.len() + 2);
@@ -187,7 +205,9 @@ impl<T: Ord + Copy, B: Blocks<T>> PageQueue<T, B> {
     /// Moves one burst from a level's source to its children.
     fn distribute(&mut self, at: usize) {
         let mut left = BURST;
-        while left > 0 && !self.levels[at].source.is_empty() {
+        // Not beyond the block: each page that an operation touches puts another out.
+        let blocks = self.levels[at].source.blocks();
+        while left > 0 && !self.levels[at].source.is_empty() && self.levels[at].source.blocks() == blocks {
             let moved = self.distribute_chunk(at, left.min(CHUNK));
             if moved == 0 {
                 return;

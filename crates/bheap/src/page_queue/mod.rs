@@ -17,7 +17,7 @@ use near::Near;
 pub(crate) const HEAP_MAX: usize = 256;
 
 /// So many items are loaded to the front at once.
-pub(crate) const FRONT_MAX: usize = 1024;
+pub(crate) const FRONT_MAX: usize = 1536;
 
 /// Items moved in one step.
 pub(crate) const BURST: usize = 512;
@@ -44,6 +44,8 @@ pub struct PageQueue<T, B = Arena<T>> {
     /// Operations until the levels are looked at again.
     rest: usize,
     fan_out: usize,
+    /// A log of this many blocks is distributed among its level's children although none is needed yet.
+    log_blocks_max: usize,
     /// Levels from the top to which arrivals are appended at once; those for lower ones wait in the small heap.
     direct: usize,
     /// Steps that an operation had to make because they were not made in time.
@@ -72,6 +74,7 @@ impl<T: Ord + Copy, B: Blocks<T>> PageQueue<T, B> {
             len: 0,
             rest: 0,
             fan_out: fan_out.clamp(2, FAN_OUT_MAX),
+            log_blocks_max: if fan_out < 8 { usize::MAX } else { fan_out },
             direct: 1,
             late: 0,
         }
