@@ -94,7 +94,7 @@ impl<T: Ord + Copy, B: Blocks<T>> PageQueue<T, B> {
             }
             // With memory for it, a log is distributed while it is still there, instead of being read back.
             let is_moving = !level.source.is_empty();
-            if is_moving || (level.children.len() > 1 && level.log.blocks() >= self.log_blocks_max) {
+            if is_moving || level.log.blocks() >= self.log_blocks_max {
                 self.pass_on(at);
                 return;
             }
@@ -111,9 +111,16 @@ impl<T: Ord + Copy, B: Blocks<T>> PageQueue<T, B> {
 
     /// Moves a burst of a level's log to its children, with none of them about to be opened.
     fn pass_on(&mut self, at: usize) {
-        let level = &mut self.levels[at];
-        if level.source.is_empty() {
-            level.source = core::mem::replace(&mut level.log, List::new());
+        if self.levels[at].source.is_empty() {
+            if self.is_worth_rejoining(at) {
+                self.rejoin(at);
+            }
+            let level = &mut self.levels[at];
+            if level.children.is_empty() {
+                self.divide(at);
+            } else {
+                level.source = core::mem::replace(&mut level.log, List::new());
+            }
         }
         self.distribute(at);
         if self.levels[at].source.is_empty() {

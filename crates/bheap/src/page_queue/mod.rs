@@ -104,6 +104,11 @@ impl<T: Ord + Copy, B: Blocks<T>> PageQueue<T, B> {
         self.levels.len()
     }
 
+    /// x
+    pub fn describe(&self) {
+        extern crate std;
+        for l in &self.levels { std::println!("level log {} src {} children {:?}", l.log.blocks(), l.source.blocks(), l.children.iter().map(|c| c.list.blocks()).collect::<Vec<_>>()); }
+    }
     /// The smallest item.
     #[must_use]
     pub fn peek(&self) -> Option<&T> {
