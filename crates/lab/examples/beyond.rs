@@ -12,9 +12,9 @@ fn run(n: usize, fan: usize, lo: usize, hi: usize, detail: bool) {
     let mut r = Random3::new(1);
     let show = |what: &str| if detail { println!("   {what}: {:?}", [9, 64, 128, 256, 512, 1024].map(|s| (s, (m.m.transfers(s).charged() as f64 / n as f64 * 1e4).round()/4e4))); };
     for _ in 0..n { q.push(r.next().unwrap() as u64); }
-    show("insert"); if detail { q.describe(); }
+    show("insert");
     for _ in 0..n { q.pop(); q.push(r.next().unwrap() as u64); }
-    show("hold"); if detail { q.describe(); }
+    show("hold");
     for _ in 0..n { q.pop(); }
     show("remove");
     println!("fan {fan} skip {lo}-{hi} pages {} late {}: {:?}", m.m.pages(), q.late_steps(), [8, 9, 10, 12, 16, 32, 64, 128, 256, 1024, 1800, 1953, 1970, 2000].map(|s| (s, (m.m.transfers(s).charged() as f64 / n as f64 * 1e4).round()/4e4)));

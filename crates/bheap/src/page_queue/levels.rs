@@ -94,7 +94,7 @@ impl<T: Ord + Copy, B: Blocks<T>> PageQueue<T, B> {
             }
             // With memory for it, a log is distributed while it is still there, instead of being read back.
             let is_moving = !level.source.is_empty();
-            if is_moving || level.log.blocks() >= self.log_blocks_max {
+            if is_moving || (level.log.blocks() >= self.log_blocks_max && at < self.direct) {
                 self.pass_on(at);
                 return;
             }

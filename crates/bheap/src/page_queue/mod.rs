@@ -58,7 +58,16 @@ impl<T: Ord + Copy> PageQueue<T> {
     /// # Errors
     /// If `page_bytes` is no power of two or fewer than four items fit.
     pub fn new(page_bytes: usize) -> Result<Self, PageSizeError> {
-        Ok(Self::with_store(Arena::new(page_bytes)?, 6))
+        Self::with_memory(page_bytes, 64)
+    }
+
+    /// An empty queue that works well in a memory of about `pages` pages (and in more): it writes to about a
+    /// quarter as many side by side.
+    ///
+    /// # Errors
+    /// As [`PageQueue::new`].
+    pub fn with_memory(page_bytes: usize, pages: usize) -> Result<Self, PageSizeError> {
+        Ok(Self::with_store(Arena::new(page_bytes)?, (pages / 4).clamp(4, 16)))
     }
 }
 
@@ -74,7 +83,7 @@ impl<T: Ord + Copy, B: Blocks<T>> PageQueue<T, B> {
             len: 0,
             rest: 0,
             fan_out: fan_out.clamp(2, FAN_OUT_MAX),
-            log_blocks_max: if fan_out < 8 { usize::MAX } else { fan_out },
+            log_blocks_max: if fan_out < 8 { usize::MAX } else { 4 },
             direct: 1,
             late: 0,
         }
@@ -104,11 +113,6 @@ impl<T: Ord + Copy, B: Blocks<T>> PageQueue<T, B> {
         self.levels.len()
     }
 
-    /// x
-    pub fn describe(&self) {
-        extern crate std;
-        for l in &self.levels { std::println!("level log {} src {} children {:?}", l.log.blocks(), l.source.blocks(), l.children.iter().map(|c| c.list.blocks()).collect::<Vec<_>>()); }
-    }
     /// The smallest item.
     #[must_use]
     pub fn peek(&self) -> Option<&T> {
