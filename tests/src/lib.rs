@@ -1,1 +1,101 @@
-//! Tests that only make sense across crates: the harness they share.
+//! Tests that only make sense across crates: the harness that they share.
+//!
+//! ```text
+//!   a test ──Client──▶ Accelerator (the program, a process of its own) ──▶ ScriptedOrigin (threads of the test)
+//!                          │ admin port                                    Nginx (Debian's, a process of its own)
+//!                          └─▶ Stat, metrics, purge
+//! ```
+//!
+//! The program is met as its users meet it: a binary, its flags, its sockets, its signals and exit codes. Nothing here
+//! links to the crates under test, so that no test can pass because both sides share a parser.
+//!
+//! * [`program`] finds the binary, and builds it if it must;
+//! * [`accelerator`] starts it, waits until it serves, and ends it;
+//! * [`client`] is an HTTP/1.1 client that keeps every byte and can be as rude as a test needs;
+//! * [`origin`] is a server that does what its script says, good or bad, and remembers what it was asked;
+//! * [`nginx`] runs a real web server over a real documentation tree;
+//! * [`content`] makes bodies of any size that can be checked without keeping them, and [`gate`] holds a script back;
+//! * [`fault`] holds error pages to their promise;
+//! * [`stat`] reads the program's counters.
+//!
+//! No test depends on the machine's speed: whoever waits, waits for an event, with [`PATIENCE`] as the bound after
+//! which the event is declared not to come.
+#![allow(
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::print_stderr,
+    reason = "a test's threads may block, ask the time, lock, and stop at the first surprise"
+)]
+
+use std::time::{Duration, Instant};
+
+pub mod accelerator;
+pub mod client;
+pub mod content;
+pub mod fault;
+pub mod gate;
+pub mod message;
+pub mod nginx;
+pub mod origin;
+pub mod program;
+pub mod stat;
+
+pub use accelerator::Accelerator;
+pub use client::{Client, End, Response};
+pub use gate::Gate;
+pub use message::{Answer, Headers, Request};
+pub use nginx::Nginx;
+pub use origin::{Next, ScriptedOrigin};
+pub use stat::Stat;
+
+/// How long an event may take that comes at once on a healthy machine, before a test says that it does not come.
+/// Long, because the machine may be busy with a hundred other things: only a failing test ever waits for it.
+pub const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Asks again until the answer is yes.
+///
+/// # Panics
+/// When the answer is still no after [`PATIENCE`]; `what` is then the sentence that was to come true.
+#[track_caller]
+pub fn eventually(what: &str, mut question: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !question() {
+        assert!(start.elapsed() < PATIENCE, "did not come true in {PATIENCE:?}: {what}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// The processors that this process may use, as a value for `--cores`: the first `wanted` of them. `None` if the
+/// machine has fewer.
+pub fn cores(wanted: usize) -> Option<String> {
+    let allowed = rustix::thread::sched_getaffinity(None).expect("a process may ask for its own processors");
+    let first: Vec<String> = (0..rustix::thread::CpuSet::MAX_CPU)
+        .filter(|&cpu| allowed.is_set(cpu))
+        .take(wanted)
+        .map(|cpu| cpu.to_string())
+        .collect();
+    (first.len() == wanted).then(|| first.join(","))
+}
+
+/// Runs a test's body once with one core and once with two, as tests of their own.
+///
+/// `on_one_core_and_on_two! { name, ... }` expects functions `fn name(cores: &str)`. On a machine with one processor
+/// the second half says that it has nothing to add, and passes.
+#[macro_export]
+macro_rules! on_one_core_and_on_two {
+    ($($name:ident),* $(,)?) => {
+        mod one_core {
+            $(#[test] fn $name() { super::$name(&$crate::cores(1).expect("a machine has a processor")) })*
+        }
+        mod two_cores {
+            $(#[test] fn $name() {
+                match $crate::cores(2) {
+                    Some(cores) => super::$name(&cores),
+                    None => eprintln!("this machine has one processor: only the run on one core means anything"),
+                }
+            })*
+        }
+    };
+}

@@ -39,6 +39,8 @@ pub struct Limits {
     pub idle_time_max: Duration,
     /// Time a response may make no progress (the client reads nothing) before it is cut.
     pub send_stall_max: Duration,
+    /// Time that a slow reader may keep memory that the store wants back, before it is cut.
+    pub pin_grace: Duration,
     /// Bytes of one response's head from the origin; more is answered 502.
     pub response_head_bytes_max: usize,
     /// Time to connect to the origin.
@@ -63,6 +65,7 @@ impl Default for Limits {
             request_head_time_max: Duration::from_secs(10),
             idle_time_max: Duration::from_secs(60),
             send_stall_max: Duration::from_secs(60),
+            pin_grace: Duration::from_secs(5),
             response_head_bytes_max: 64 * 1024,
             origin_connect_time_max: Duration::from_secs(3),
             origin_first_byte_time_max: Duration::from_secs(60),
@@ -90,7 +93,8 @@ pub struct Config {
     pub cookies: CookieRule,
     /// Name in `Via` and `Cache-Status`.
     pub name: String,
-    /// Addresses that may send `PURGE` (besides the admin port): loopback only, unless listed.
+    /// Addresses that may send `PURGE` (besides the admin port); empty: loopback. With a list, loopback may only if it
+    /// is listed.
     pub purge_from: Vec<std::net::IpAddr>,
     /// Limits on clients and origin.
     pub limits: Limits,

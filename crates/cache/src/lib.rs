@@ -1,2 +1,48 @@
 //! The HTTP accelerator.
+//!
+//! ```text
+//!            clients                                                               the origin
+//!               │ ▲                                                                   ▲ │
+//!       bytes   ▼ │ answers                                             requests      │ ▼ bytes
+//!  ┌─ connection ─┴──────┐    ┌─ hit ──────────────────┐    ┌─ slow ──────────┐   ┌─ origin ─┐
+//!  │ one read, one write │──▶ │ key · lookup · fresh?  │──▶ │ miss · pass ·   │──▶│ pool,    │
+//!  │ per turn            │◀── │ 200 · 206 · 304        │    │ purge · synth   │   │ exchange │
+//!  └─────────────────────┘    └───────────┬────────────┘    └───────┬─────────┘   └────┬─────┘
+//!               ▲                         │ reads                   │ asks the owner   │ body
+//!               │                ┌────────▼─────────┐               ▼                  ▼
+//!               │                │ engine::store    │◀──────── fetch (one for all) ◀───┘
+//!               └─── deliver ◀───┤ segments, index  │           growing: followed while it arrives
+//!                                └──────────────────┘
+//! ```
+//!
+//! One loop per core; a connection stays on its core. An object belongs to the core that its key's hash names: that
+//! core fetches and writes it, all cores read it. The states carry Varnish's names: *recv* ([`policy::recv`]), *hash*
+//! (`key`), *hit* (`hit`), *miss*, *pass*, *purge*, *synth*, *backend_error* (`slow`), *backend_fetch* (`fetch`,
+//! `origin`), *backend_response* (`response`), *deliver* (`deliver`).
+
+mod client;
+mod clients;
 pub mod config;
+mod connection;
+mod core;
+mod counters;
+mod deliver;
+pub mod error_page;
+mod fetch;
+mod growing;
+mod hit;
+#[cfg(test)]
+mod hot_path_tests;
+mod key;
+mod origin;
+pub mod policy;
+mod request;
+mod response;
+pub mod response_head;
+mod server;
+mod slow;
+mod watch;
+
+pub use config::{Config, CookieRule, Limits, Origin};
+pub use counters::Counter;
+pub use server::{Drained, PurgeError, Purged, Server, StartError};

@@ -1,1 +1,367 @@
-fn main() {}
+//! Models of the invariants I1 to I7 of `docs/decisions/003-store-concurrency.md`, over the store's own code with
+//! loom's atomics: `cargo test -p engine --features loom --test loom`. (I8, the ring, is in `loom_ring.rs`.)
+//!
+//! Loom tries the interleavings and the values that the memory model allows, up to the preemptions named below; with
+//! three, all of these end in seconds. What it cannot find: a load that sees a store from its future (it runs in
+//! program order), as a Release that is missing when a pin is dropped would allow on some processors.
+#![allow(clippy::unwrap_used, reason = "a test stops at what it did not expect")]
+
+use engine::store::{
+    BodyLength, Hash, Lookup, NewObject, StoreConfig,
+    directory::IndexOwner,
+    index::{Found, Index, Slot},
+    open_anon,
+    segments::{SegmentState, Segments},
+    turns::Turns,
+};
+use loom::{
+    sync::{
+        Arc,
+        atomic::{
+            AtomicU64,
+            Ordering::{Acquire, Relaxed, Release},
+        },
+    },
+    thread,
+};
+
+fn model(preemptions: usize, run: impl Fn() + Send + Sync + 'static) {
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = Some(preemptions);
+    builder.max_branches = 100_000;
+    builder.check(run);
+}
+
+fn hash(prefix: u32) -> Hash {
+    Hash::from_word(u64::from(prefix) << 32 | 1)
+}
+
+/// A slot whose words all follow from one number.
+fn slot(hash: Hash, number: u32) -> Slot {
+    Slot::new(hash, u64::from(number), number, number, false)
+}
+
+fn assert_whole(found: Slot, numbers: &[u32]) {
+    let number = found.expires_s();
+    assert!(numbers.contains(&number), "slot of nobody: {number}");
+    assert_eq!(found, slot(found.hash(), number), "words of two objects (I4)");
+}
+
+struct Shared {
+    index: Index,
+    turns: Turns,
+}
+
+fn shared(pages: usize) -> (Arc<Shared>, IndexOwner) {
+    let shared = Arc::new(Shared { index: Index::reserve(pages, 1).unwrap(), turns: Turns::new(2) });
+    let owner = IndexOwner::new(&shared.index, 0, 1);
+    (shared, owner)
+}
+
+#[test]
+fn a_lookup_returns_a_slot_as_it_was_at_one_moment() {
+    model(3, || {
+        let (shared, mut owner) = shared(2);
+        let hash = hash(0);
+        let at = owner.insert(&shared.index, &shared.turns, slot(hash, 1)).unwrap();
+        let reader = {
+            let shared = Arc::clone(&shared);
+            thread::spawn(move || {
+                shared.turns.begin(1);
+                match shared.index.lookup(hash) {
+                    Found::Slot(found, _) => assert_whole(found, &[1, 2, 3]),
+                    Found::Contended => {}
+                    Found::Absent => panic!("a linked object is always found (I5)"),
+                }
+                shared.turns.end(1);
+            })
+        };
+        owner.update(&shared.index, at, slot(hash, 2));
+        owner.update(&shared.index, at, slot(hash, 3));
+        reader.join().unwrap();
+    });
+}
+
+#[test]
+fn a_slot_that_changes_hands_is_never_seen_half() {
+    model(3, || {
+        let (shared, mut owner) = shared(2);
+        let (one, two) = (hash(0), hash(2));
+        let at = owner.insert(&shared.index, &shared.turns, slot(one, 1)).unwrap();
+        let reader = {
+            let shared = Arc::clone(&shared);
+            thread::spawn(move || {
+                shared.turns.begin(1);
+                for (hash, number) in [(one, 1), (two, 2)] {
+                    if let Found::Slot(found, _) = shared.index.lookup(hash) {
+                        assert_eq!(found, slot(hash, number));
+                    }
+                }
+                shared.turns.end(1);
+            })
+        };
+        owner.remove(&shared.index, at);
+        owner.insert(&shared.index, &shared.turns, slot(two, 2)).unwrap();
+        reader.join().unwrap();
+    });
+}
+
+/// An object is looked for while others come, numbered `come` (after those before), and split pages.
+fn found_through(come: std::ops::Range<u32>, shift: u32, preemptions: usize) {
+    model(preemptions, move || {
+        let (shared, mut owner) = shared(8);
+        let Shared { index, turns } = &*shared;
+        let still = hash(0xf000_0000);
+        owner.insert(index, turns, slot(still, 7)).unwrap();
+        for number in 1..come.start {
+            owner.insert(index, turns, slot(hash(number << shift), number)).unwrap();
+        }
+        let reader = {
+            let shared = Arc::clone(&shared);
+            thread::spawn(move || {
+                for _ in 0..2 {
+                    shared.turns.begin(1);
+                    match shared.index.lookup(still) {
+                        Found::Slot(found, _) => assert_eq!(found, slot(still, 7)),
+                        Found::Contended => {}
+                        Found::Absent => panic!("a linked object was missed (I5, I7)"),
+                    }
+                    shared.turns.end(1);
+                }
+            })
+        };
+        // These split pages; later splits take the first's, if no turn holds it.
+        for number in come.clone() {
+            owner.insert(index, turns, slot(hash(number << shift), number)).unwrap();
+        }
+        reader.join().unwrap();
+        assert_eq!(owner.invariants(index), come.end as usize);
+    });
+}
+
+#[test]
+fn a_linked_object_is_found_through_splits_and_reuse_of_pages() {
+    found_through(4..8, 28, 2);
+}
+
+#[test]
+fn a_linked_object_is_found_through_growth_of_the_directory() {
+    // Close together, so that one insert splits and grows twice, and reuses the page that it may come upon by an
+    // entry that is not written yet.
+    found_through(5..6, 27, 3);
+}
+
+#[test]
+fn what_was_unlinked_is_not_found_by_a_later_turn() {
+    model(3, || {
+        let (shared, mut owner) = shared(2);
+        let done = Arc::new(AtomicU64::new(0));
+        let hash = hash(0);
+        let at = owner.insert(&shared.index, &shared.turns, slot(hash, 1)).unwrap();
+        let reader = {
+            let (shared, done) = (Arc::clone(&shared), Arc::clone(&done));
+            thread::spawn(move || {
+                let unlinked = done.load(Acquire) == 1;
+                shared.turns.begin(1);
+                let found = shared.index.lookup(hash);
+                assert!(!unlinked || found == Found::Absent, "found after unlink returned (I6)");
+                shared.turns.end(1);
+            })
+        };
+        owner.remove(&shared.index, at);
+        done.store(1, Release);
+        reader.join().unwrap();
+    });
+}
+
+/// A segment with one word in it, and the index's way to it.
+struct Place {
+    segments: Segments,
+    turns: Turns,
+    linked: AtomicU64,
+    word: AtomicU64,
+}
+
+const WRITTEN: u64 = 7;
+const REUSED: u64 = 9;
+
+fn place() -> Arc<Place> {
+    let place = Place {
+        segments: Segments::new(2, 2),
+        turns: Turns::new(2),
+        linked: AtomicU64::new(1),
+        word: AtomicU64::new(WRITTEN),
+    };
+    for segment in 0..2 {
+        place.segments.advance(segment, SegmentState::Open);
+        place.segments.advance(segment, SegmentState::Sealed);
+    }
+    Arc::new(place)
+}
+
+impl Place {
+    fn read(&self) {
+        assert_eq!(self.word.load(Relaxed), WRITTEN, "a word that is reachable was written (I1, I2)");
+    }
+
+    /// Unlinks, retires, and reuses the segment as soon as it may be.
+    fn recycle(&self, tries: usize) {
+        self.linked.store(0, Relaxed);
+        let epoch = self.segments.retire(0, &self.turns);
+        for _ in 0..tries {
+            if self.segments.reclaim(0, epoch, &self.turns) {
+                self.segments.advance(0, SegmentState::Open);
+                self.word.store(REUSED, Relaxed);
+                return;
+            }
+            thread::yield_now();
+        }
+    }
+}
+
+#[test]
+fn a_segment_is_not_reused_while_a_turn_can_see_into_it() {
+    model(3, || {
+        let place = place();
+        let reader = {
+            let place = Arc::clone(&place);
+            thread::spawn(move || {
+                for _ in 0..2 {
+                    place.turns.begin(1);
+                    if place.linked.load(Relaxed) == 1 {
+                        place.read();
+                        place.read();
+                    }
+                    place.turns.end(1);
+                }
+            })
+        };
+        place.recycle(2);
+        reader.join().unwrap();
+    });
+}
+
+#[test]
+fn a_pin_holds_until_it_is_dropped_on_another_core() {
+    model(2, || {
+        let place = place();
+        let pinned = Arc::new(AtomicU64::new(0));
+        let reader = {
+            let (place, pinned) = (Arc::clone(&place), Arc::clone(&pinned));
+            thread::spawn(move || {
+                place.turns.begin(1);
+                if place.linked.load(Relaxed) == 1 {
+                    place.segments.pins.take(1, 0);
+                    pinned.store(1, Release);
+                }
+                place.turns.end(1);
+                // A later turn: an owner that sees it must have seen the pin.
+                place.turns.begin(1);
+                place.turns.end(1);
+            })
+        };
+        let dropper = {
+            let (place, pinned) = (Arc::clone(&place), Arc::clone(&pinned));
+            thread::spawn(move || {
+                if pinned.load(Acquire) == 1 {
+                    place.read();
+                    place.segments.pins.release(1, 0);
+                }
+            })
+        };
+        place.recycle(2);
+        reader.join().unwrap();
+        dropper.join().unwrap();
+    });
+}
+
+#[test]
+fn a_pin_that_is_still_held_keeps_its_segment() {
+    model(3, || {
+        let place = place();
+        let reader = {
+            let place = Arc::clone(&place);
+            thread::spawn(move || {
+                place.turns.begin(1);
+                let linked = place.linked.load(Relaxed) == 1;
+                if linked {
+                    place.segments.pins.take(1, 0);
+                }
+                place.turns.end(1);
+                place.turns.begin(1);
+                place.turns.end(1);
+                linked
+            })
+        };
+        place.recycle(2);
+        if reader.join().unwrap() {
+            place.read();
+            assert_eq!(place.segments.state(0), SegmentState::Draining);
+        }
+    });
+}
+
+#[test]
+fn owners_that_retire_at_once_do_not_mistake_each_others_epochs() {
+    model(2, || {
+        let place = place();
+        let other_owner = {
+            let place = Arc::clone(&place);
+            thread::spawn(move || {
+                place.segments.retire(1, &place.turns);
+            })
+        };
+        let reader = {
+            let place = Arc::clone(&place);
+            thread::spawn(move || {
+                place.turns.begin(1);
+                if place.linked.load(Relaxed) == 1 {
+                    place.read();
+                }
+                place.turns.end(1);
+            })
+        };
+        place.recycle(1);
+        other_owner.join().unwrap();
+        reader.join().unwrap();
+    });
+}
+
+#[test]
+fn a_whole_store_serves_whole_objects_while_it_replaces() {
+    model(1, || {
+        let config = StoreConfig {
+            capacity_bytes: 12 << 10,
+            segment_bytes: Some(1 << 10),
+            object_bytes_max: None,
+            cores: 1,
+        };
+        let (store, mut shards) = open_anon(&config).unwrap();
+        let shard = &mut shards[0];
+        let object = |key: &'static [u8]| NewObject {
+            hash: Hash::of(key),
+            key,
+            head: b"",
+            meta: [0; 6],
+            body: BodyLength::Exact(64),
+            expires_s: 100,
+            now_s: 0,
+        };
+        shard.insert(object(b"a"), &[1; 64], b"").unwrap();
+        let reader = store.reader(0);
+        let reading = thread::spawn(move || {
+            let turn = reader.turn();
+            match turn.lookup(Hash::of(b"a"), b"a") {
+                Lookup::Hit(hit) => {
+                    let mut body = Vec::new();
+                    hit.body(0).copy_to(&mut body);
+                    assert!(body == [1; 64] || body == [2; 64], "bytes of nobody or of two: {body:?}");
+                }
+                Lookup::Miss => panic!("a replaced object is there, old or new"),
+                Lookup::Contended => {}
+            }
+        });
+        shard.insert(object(b"a"), &[2; 64], b"").unwrap();
+        reading.join().unwrap();
+    });
+}

@@ -1,2 +1,94 @@
-//! The program: command line, configuration, wiring, admin server.
-fn main() {}
+//! The program: command line, configuration, wiring, admin server, demonstration site.
+//!
+//! ```text
+//!                                          ┌── crate cache: pinned loops ◀── clients
+//! flags, environment, file ──▶ Settings ───┤        ▲ snapshot, purge, drain
+//!                                          └── admin thread (axum) ◀── nighttrain stat, purge; Prometheus
+//! main thread: signals, the line of what was saved
+//! ```
+//! Nothing here is on a request's path.
+#![allow(
+    clippy::disallowed_methods,
+    reason = "the program reads the clock and waits; its threads are no loops"
+)]
+
+mod accelerator;
+mod admin;
+mod cli;
+mod client;
+mod demo;
+mod effective;
+mod failure;
+mod file;
+mod log;
+mod precedence;
+mod run;
+mod savings;
+mod settings;
+mod stat;
+mod units;
+
+use std::{io::Write, process::ExitCode};
+
+use clap::{CommandFactory, Parser};
+
+use crate::{
+    cli::{Cli, ConfigFile, Task},
+    failure::Failure,
+    precedence::{Flags, InForce},
+};
+
+fn main() -> ExitCode {
+    match perform(Cli::parse().command) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            // If stderr is gone, the exit code still tells.
+            _ = writeln!(std::io::stderr(), "{failure}");
+            failure.exit_code()
+        }
+    }
+}
+
+fn perform(task: Task) -> Result<(), Failure> {
+    match task {
+        Task::Cache(task) => run::cache(&task),
+        Task::Stat(task) => {
+            let settings = configured(&task.config, &task.settings.0)?.settings;
+            print(&client::stat(&settings, task.json)?)
+        }
+        Task::Purge(task) => {
+            let settings = configured(&task.config, &task.settings.0)?.settings;
+            print(&client::purge(&settings, &task.url)?)
+        }
+        Task::Config(task) => {
+            let path = task.config.path();
+            let in_force = configured(&task.config, &task.settings.0)?;
+            print(&effective::as_file(&in_force, path.as_deref()))
+        }
+        Task::Check(task) => {
+            precedence::in_force(Some(&task.config), |_| None, &Vec::new())
+                .map_err(Failure::Configuration)?;
+            print(&format!("{} is right.\n", task.config.display()))
+        }
+        Task::Completions(task) => {
+            let mut script = Vec::new();
+            clap_complete::generate(task.shell, &mut Cli::command(), "nighttrain", &mut script);
+            print(&String::from_utf8_lossy(&script))
+        }
+    }
+}
+
+fn configured(file: &ConfigFile, flags: &Flags) -> Result<InForce, Failure> {
+    precedence::in_force(file.path().as_deref(), |name| std::env::var_os(name), flags)
+        .map_err(Failure::Configuration)
+}
+
+/// Writes to stdout. A reader that has gone away, such as `head`, is not an error.
+fn print(text: &str) -> Result<(), Failure> {
+    match std::io::stdout().lock().write_all(text.as_bytes()) {
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
+            Err(Failure::Failed(format!("cannot write to stdout: {error}")))
+        }
+        _ => Ok(()),
+    }
+}

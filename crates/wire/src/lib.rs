@@ -1,1 +1,7 @@
-//! Part of Nighttrain.
+//! Protocols as pure state machines over bytes: no I/O, no clock, no `unsafe`, no allocation on the hot path.
+//!
+//! Each parser is a function from bytes to a value: *complete*, *need more*, or an error that says which byte
+//! and which rule. Whoever owns the socket owns the buffer; nothing here outlives it.
+//!
+//! - [`http1`]: HTTP/1.1 in both directions (RFC 9112), with the field syntax of RFC 9110 and RFC 9111.
+pub mod http1;

@@ -1,1 +1,29 @@
-//! One pinned event loop per core.
+//! One pinned event loop per core, and what passes between them.
+//!
+//! ```text
+//!   core 0                                core 1                          any other thread
+//!  ┌──────────────────────────┐          ┌──────────────────────────┐    ┌──────────────┐
+//!  │ listener (SO_REUSEPORT)  │          │ listener                 │    │ admin, tests │
+//!  │ tokio current_thread     │  ring →  │ tokio current_thread     │    │              │
+//!  │ Sender ──────────────────┼─────────▶│ Receiver (+ eventfd) ◀───┼────┼── Sender     │
+//!  │ Receiver ◀───────────────┼──────────┼── Sender                 │    └──────────────┘
+//!  └──────────────────────────┘  ← ring  └──────────────────────────┘
+//! ```
+//!
+//! - [`run`]: starts, pins, drains and joins the loops; a panic on one stops all.
+//! - [`listener`]: one listening socket per core on one port; who hands a connection to whom.
+//! - [`mesh`]: batches from every core to every core over [`ring`]s; [`bell`] wakes who sleeps.
+//! - [`lateness`]: how late each loop runs.
+//! - [`clock`]: the time, and what each way of asking costs.
+
+pub mod bell;
+pub mod clock;
+pub mod lateness;
+pub mod listener;
+pub mod mesh;
+mod processors;
+pub mod ring;
+pub mod run;
+
+pub use processors::{ListError, available, parse_list};
+pub use run::{CoreContext, Cores, CoresConfig, Shutdown};

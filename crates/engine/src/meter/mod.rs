@@ -1,1 +1,25 @@
 //! Counters and histograms per core, summed when read.
+//!
+//! ```text
+//!   core 0 ──add──▶ row 0 │ own cache lines      ┐
+//!   core 1 ──add──▶ row 1 │ own cache lines      ├──read──▶ Registry::snapshot ──▶ prometheus::encode, rows (JSON, table)
+//!   core 0 ─record▶ histogram 0 │ own memory     ┘           (admin thread)
+//! ```
+//!
+//! Every number has one writer: the core that holds the row's handle. A write is a load and a store without a lock
+//! prefix, and no other core writes to its line. Reading sums up what the rows say at about this moment; it stops
+//! nobody. Nothing here allocates after the start, except reading.
+//!
+//! - [`counters!`](crate::counters) declares a table of counters and gauges; [`CounterSet`] holds them per core.
+//! - [`Histogram`]: fixed log-linear buckets; [`Histograms`] has one per core.
+//! - [`Registry`] knows all [`Source`]s; a [`Snapshot`] is what they said.
+//! - [`prometheus`]: the snapshot as OpenMetrics text.
+
+mod counters;
+mod histogram;
+pub mod prometheus;
+mod snapshot;
+
+pub use counters::{CoreCounters, CounterSet, CounterTable, Kind, Spec};
+pub use histogram::{Distribution, Histogram, HistogramSpec, Histograms, Recorder};
+pub use snapshot::{Family, Labels, Point, Registry, Snapshot, Source, Unit, Value};

@@ -1,1 +1,41 @@
-//! The object store.
+//! The object store: segments in one anonymous mapping, an index that all cores read without locks, expiry and
+//! eviction by each share's owner. How it is shared is `docs/decisions/003-store-concurrency.md`.
+//!
+//! ```text
+//!              core 0                        core 1
+//!   ┌ Shard 0 (writes) ─ Reader ┐  ┌ Shard 1 (writes) ─ Reader ┐
+//!   │  index  segments  expiry  │  │  index  segments  expiry  │
+//!   └────▲──────────▲───────────┘  └────▲──────────▲───────────┘
+//!        └── lookups, copies, sends: every core, within its turn, or under a pin
+//! ```
+//! *Which memory:* anonymous, huge pages where there are any. *Who writes:* a shard's owner. *Who waits:* nobody.
+
+mod config;
+pub mod directory;
+mod evict;
+mod expiry;
+mod filling;
+mod ghost;
+mod hash;
+pub mod index;
+mod object;
+pub mod pins;
+mod reader;
+mod record;
+mod said;
+pub mod segments;
+mod shard;
+mod shared;
+mod space;
+pub mod turns;
+mod usage;
+
+pub use config::{CORES_MAX, SEGMENT_BYTES_GIVEN, SEGMENTS_PER_CORE_MIN, StoreConfig, StoreError, open_anon};
+pub use filling::{BodyLength, Extent, Filling, HEAP_BYTES, NewObject, Refused};
+pub use hash::Hash;
+pub use object::{Object, PinnedObject};
+pub use reader::{Lookup, Reader, Turn};
+pub use record::META_WORDS;
+pub use shard::Shard;
+pub use shared::Store;
+pub use usage::Usage;

@@ -67,6 +67,21 @@ pub struct Sample {
 }
 
 impl Sample {
+    /// A round in which nothing could be measured, and why.
+    pub fn nothing(why: String) -> Self {
+        Self {
+            units: 0,
+            wall_s: 0.0,
+            cpu_user_s: 0.0,
+            cpu_system_s: 0.0,
+            switches_voluntary: 0,
+            switches_involuntary: 0,
+            rss_bytes: 0,
+            foreign_share: 0.0,
+            doubts: vec![why],
+        }
+    }
+
     /// Microseconds of CPU that a unit cost; `None` when nothing was done.
     pub fn cpu_us_per_unit(&self) -> Option<f64> {
         (self.units > 0).then(|| (self.cpu_user_s + self.cpu_system_s) * 1e6 / self.units as f64)

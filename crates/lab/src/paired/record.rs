@@ -63,7 +63,8 @@ impl Comparison {
                 continue;
             };
             let middle = |value: fn(&Sample) -> f64| {
-                spread::median(&series.samples.iter().map(value).collect::<Vec<_>>()).unwrap_or(0.0)
+                let done = series.samples.iter().filter(|sample| sample.units > 0);
+                spread::median(&done.map(value).collect::<Vec<_>>()).unwrap_or(0.0)
             };
             let ratio = Ratio::paired(&costs, &reference).map_or_else(String::new, |ratio| {
                 format!("{:.2} ({:.2}–{:.2})", ratio.median, ratio.low, ratio.high)

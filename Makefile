@@ -1,0 +1,72 @@
+# Nighttrain: what can be done here. `make help` lists it.
+#
+# Needed: a Rust toolchain by rustup (rust-toolchain.toml names the version, rustup fetches it by itself), a C
+# compiler to link with, and for the end-to-end tests some Debian packages (tests/install-packages.sh gets them).
+
+CARGO ?= cargo
+TARGET = $(or $(CARGO_TARGET_DIR),target)
+# The version that deny.toml was written for; any that is installed is taken.
+CARGO_DENY_VERSION = 0.20.2
+# Seconds for each fuzz target.
+FUZZ_SECONDS ?= 60
+
+# Those who installed rustup without a new login still have cargo.
+export PATH := $(PATH):$(HOME)/.cargo/bin
+
+.DEFAULT_GOAL := help
+.PHONY: help run test check format lint docs deny packages test-workspace test-models bench fuzz clean toolchain
+
+help: ## Lists what can be done
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' Makefile
+
+run: toolchain ## Builds, and starts the accelerator in front of a small slow site (ARGS="--listen 127.0.0.1:8081")
+	@$(CARGO) build --release --quiet --package nighttrain
+	@exec $(TARGET)/release/nighttrain cache --demo $(ARGS)
+
+test: check packages test-workspace test-models ## Everything: checks, unit, property, end-to-end tests, models
+
+check: format lint docs deny ## Format, lints, documentation, licences
+
+format: toolchain
+	$(CARGO) fmt --all --check
+
+lint: toolchain
+	$(CARGO) clippy --workspace --all-targets -- -D warnings
+
+docs: toolchain
+	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --quiet
+
+deny: toolchain
+	@$(CARGO) deny --version >/dev/null 2>&1 || { \
+		echo "cargo-deny is missing: installing version $(CARGO_DENY_VERSION), which takes some minutes"; \
+		$(CARGO) install cargo-deny --locked --version $(CARGO_DENY_VERSION) --quiet; }
+	$(CARGO) deny --all-features --log-level error check --hide-inclusion-graph bans licenses sources
+
+packages:
+	sh tests/install-packages.sh
+
+# Documentation examples included; the programs that the end-to-end tests start are built by it.
+test-workspace: toolchain
+	$(CARGO) test --workspace
+
+# A run of its own: the feature swaps the engine's atomics, and cargo would unify it into everything else.
+test-models: toolchain
+	$(CARGO) test --package engine --features loom --test loom --test loom_ring
+
+bench: toolchain bench-cache ## What a cache hit costs, beside five peers and the limit (BENCH_ARGS="--quick")
+
+include bench/bench.mk
+
+fuzz: toolchain ## Each fuzz target for FUZZ_SECONDS=60; needs a nightly toolchain
+	sh fuzz/run.sh $(FUZZ_SECONDS)
+
+clean: ## Removes what was built
+	$(CARGO) clean
+
+toolchain:
+	@command -v $(CARGO) >/dev/null 2>&1 || { \
+		echo "cargo is missing. Install rustup (https://rustup.rs), then run make again: it fetches the toolchain that rust-toolchain.toml names." >&2; exit 1; }
+	@command -v cc >/dev/null 2>&1 || { \
+		echo "a C compiler is missing: programs are linked with it. On Debian: apt-get install gcc libc6-dev" >&2; exit 1; }
+	@wanted=$$(sed -n 's/^channel = "\(.*\)"/\1/p' rust-toolchain.toml); rustc --version | grep -q " $$wanted " || { \
+		echo "this is $$(rustc --version); Nighttrain is built with $$wanted (rust-toolchain.toml), which rustup selects by itself" >&2; exit 1; }

@@ -1,0 +1,6 @@
+# Included by the Makefile at the top. BENCH_ARGS: --quick, --only limit,ours,nginx, --scenario one-1k-64, …
+.PHONY: bench-cache
+bench-cache:
+	cargo build --release --package nighttrain
+	cargo build --release --package engine --example store_bench
+	cargo run --release -p lab --bin bench-cache -- $(BENCH_ARGS)

@@ -1,0 +1,130 @@
+//! The sending half of a client connection: parts of plain and of shared memory, without a copy in between.
+
+use std::{future::poll_fn, os::fd::AsFd, pin::Pin, sync::Arc, task::Poll, time::Duration};
+
+use engine::{
+    cores::clock,
+    sys::span::{Part, send_parts},
+};
+use tokio::{
+    io::{AsyncRead, Interest, ReadBuf},
+    net::TcpStream,
+};
+
+use crate::{
+    core::with_core,
+    counters::Counter,
+    watch::{Phase, Watch},
+};
+
+/// Why a response could not be sent to its end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Gone {
+    /// The client closed or reset the connection.
+    Closed,
+    /// The client did not read for as long as the limit allows.
+    Stalled,
+    /// The client read too slowly while the store needed the memory that it held.
+    Wanted,
+}
+
+/// What a bounded attempt to send came to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Sent {
+    /// So many bytes, at least one.
+    Bytes(usize),
+    /// Nothing: the client did not read for the given time.
+    Nothing,
+}
+
+/// A client's connection.
+pub(crate) struct Client {
+    pub(crate) stream: TcpStream,
+    pub(crate) watch: Arc<Watch>,
+    pub(crate) send_stall_max: Duration,
+}
+
+impl Client {
+    /// Tries once, without waiting; how many bytes went out (0: the socket is full).
+    pub(crate) fn try_send(&self, parts: &[Part<'_>]) -> Result<usize, Gone> {
+        match self.stream.try_io(Interest::WRITABLE, || send_parts(self.stream.as_fd(), parts)) {
+            Ok(bytes) => {
+                with_core(|core| core.add(Counter::BytesSent, bytes as u64));
+                Ok(bytes)
+            }
+            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => Ok(0),
+            Err(_) => Err(Gone::Closed),
+        }
+    }
+
+    /// Sends some of `parts`, waiting until the client takes at least one byte, at most for `patience`.
+    pub(crate) async fn send_some(
+        &self,
+        parts: &[Part<'_>],
+        patience: Option<Duration>,
+    ) -> Result<Sent, Gone> {
+        let sent = self.try_send(parts)?;
+        if sent > 0 {
+            self.watch.work();
+            return Ok(Sent::Bytes(sent));
+        }
+        // Who asks again after `patience` has not begun to wait anew: the client's time goes on.
+        if self.watch.phase() != Phase::Send {
+            self.watch.wait(Phase::Send, clock::monotonic_ms(), self.send_stall_max);
+        }
+        let writable = poll_fn(|cx| {
+            if self.watch.expired() {
+                return Poll::Ready(Err(Gone::Stalled));
+            }
+            loop {
+                match self.stream.poll_write_ready(cx) {
+                    Poll::Pending => return Poll::Pending,
+                    Poll::Ready(Err(_)) => return Poll::Ready(Err(Gone::Closed)),
+                    Poll::Ready(Ok(())) => match self.try_send(parts) {
+                        Ok(0) => {}
+                        done => return Poll::Ready(done),
+                    },
+                }
+            }
+        });
+        let sent = match patience {
+            None => writable.await?,
+            Some(patience) => match tokio::time::timeout(patience, writable).await {
+                Ok(sent) => sent?,
+                Err(_) => return Ok(Sent::Nothing),
+            },
+        };
+        self.watch.work();
+        Ok(Sent::Bytes(sent))
+    }
+
+    /// Sends all of `bytes`.
+    pub(crate) async fn send_all(&self, mut bytes: &[u8]) -> Result<(), Gone> {
+        while !bytes.is_empty() {
+            if let Sent::Bytes(sent) = self.send_some(&[Part::Plain(bytes)], None).await? {
+                bytes = &bytes[sent..];
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads more of a request's body; `Ok(0)` is the end of the stream.
+    pub(crate) async fn read_body(&mut self, into: &mut [u8], at_most: Duration) -> Result<usize, Gone> {
+        self.watch.wait(Phase::Body, clock::monotonic_ms(), at_most);
+        let Self { stream, watch, .. } = self;
+        let read = poll_fn(|cx| {
+            if watch.expired() {
+                return Poll::Ready(Err(Gone::Stalled));
+            }
+            let mut buffer = ReadBuf::new(into);
+            match Pin::new(&mut *stream).poll_read(cx, &mut buffer) {
+                Poll::Pending => Poll::Pending,
+                Poll::Ready(Ok(())) => Poll::Ready(Ok(buffer.filled().len())),
+                Poll::Ready(Err(_)) => Poll::Ready(Err(Gone::Closed)),
+            }
+        })
+        .await;
+        self.watch.work();
+        read
+    }
+}

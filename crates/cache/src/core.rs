@@ -1,0 +1,283 @@
+//! What one core owns: its share of the store, its fetches under way, its connections to the origin, its scratch.
+//!
+//! All of it is plain memory of the core's thread, found through a thread-local, so that the tasks that use it hold no
+//! reference across an `.await` and stay `Send` as tokio wants them. Borrows are short and never nest into a call that
+//! borrows again.
+
+use std::{
+    cell::{Cell, OnceCell, RefCell},
+    collections::HashMap,
+    net::SocketAddr,
+    rc::Rc,
+    sync::Arc,
+};
+
+use engine::{
+    cores::{clock, listener::Balance, mesh::Sender},
+    meter::CoreCounters,
+    store::{BodyLength, Hash, Lookup, NewObject, Reader, Refused, Shard, Store},
+};
+use tokio::sync::oneshot;
+use wire::http1::head::HeaderSlots;
+
+use crate::{
+    config::Config,
+    counters::Counter,
+    fetch::{Start, Want},
+    growing::{Chunk, Cursor},
+    origin::{Pool, Pools},
+    response::Response,
+    response_head::{Flags, Identity, StoredMeta},
+    watch::Watches,
+};
+
+/// What cores say to each other.
+pub(crate) enum Message {
+    /// To the owner of the key: fetch this, or let us follow who does.
+    Fetch(Box<Want>),
+    /// To the owner of the key: forget this object.
+    Unlink {
+        /// Hash of the key.
+        hash: Hash,
+        /// The key.
+        key: Vec<u8>,
+        /// It is a purge that nobody has counted yet.
+        is_purge: bool,
+        /// Gets whether there was one.
+        done: oneshot::Sender<bool>,
+    },
+    /// A connection that another core had too many of.
+    Accept(std::net::TcpStream, SocketAddr),
+}
+
+/// Buffers of the thread: idle connections hold none.
+pub(crate) struct Scratch {
+    /// What was read from a client; as long as the largest head, and at least [`READ_BYTES`].
+    pub(crate) read: Vec<u8>,
+    /// A stored head that is not sent as it is.
+    pub(crate) head: Vec<u8>,
+    /// Answers on their way out.
+    pub(crate) out: Vec<u8>,
+    /// Where the headers of the request are.
+    pub(crate) slots: HeaderSlots,
+    /// The key of the request.
+    pub(crate) key: Vec<u8>,
+}
+
+/// Bytes read from a client at once: many pipelined requests, and cheap enough to keep one for each core.
+pub(crate) const READ_BYTES: usize = 64 * 1024;
+
+/// Room for answers from the start, so that no hit makes it grow: what is gathered, and one answer more.
+const OUT_BYTES: usize = 512 * 1024;
+
+/// A fetch under way, as its owner sees it.
+pub(crate) struct Fetching {
+    pub(crate) key: Vec<u8>,
+    /// The part of the key that all variants share: what a purge names.
+    pub(crate) primary: Vec<u8>,
+    /// Which of the fetches that this core began it is.
+    pub(crate) number: u64,
+    /// Who asked before the origin had answered.
+    pub(crate) waiting: Vec<oneshot::Sender<Start>>,
+    /// The answer, once its head is there and if it may be shared; keeps the first chunk for those who join later.
+    pub(crate) started: Option<(Arc<Response>, Arc<crate::growing::Growing>, Arc<Chunk>)>,
+}
+
+impl Fetching {
+    /// A reader of the answer from its first byte, for one who joins.
+    pub(crate) fn join(&self) -> Option<(Arc<Response>, Cursor)> {
+        let (response, growing, first) = self.started.as_ref()?;
+        Some((Arc::clone(response), Cursor::new(Arc::clone(growing), Arc::clone(first))))
+    }
+}
+
+/// One core's part of the accelerator.
+pub(crate) struct Core {
+    pub(crate) index: usize,
+    pub(crate) config: Arc<Config>,
+    /// The name in Via and Cache-Status, ready to be copied.
+    pub(crate) identity: Identity,
+    pub(crate) store: Arc<Store>,
+    pub(crate) reader: Reader,
+    pub(crate) shard: RefCell<Shard>,
+    pub(crate) fetching: RefCell<HashMap<Hash, Fetching>>,
+    pub(crate) pool: RefCell<Pool>,
+    pub(crate) sender: Sender<Message>,
+    pub(crate) scratch: RefCell<Scratch>,
+    pub(crate) watches: RefCell<Watches>,
+    pub(crate) balance: Arc<Balance>,
+    pub(crate) counters: CoreCounters<Counter>,
+    pub(crate) draining: Cell<bool>,
+    /// Bytes of slow readers' remainders that were copied out of the store, now.
+    pub(crate) copied_bytes: Cell<usize>,
+    /// Connections that are being told that there is no room for them.
+    pub(crate) turning_away: Cell<usize>,
+    requests: Cell<u64>,
+    fetches: Cell<u64>,
+    started_ms: u64,
+}
+
+thread_local! {
+    static CORE: OnceCell<Rc<Core>> = const { OnceCell::new() };
+}
+
+/// Seconds since the UNIX epoch as the store keeps them: 32 bits reach to the year 2106.
+pub(crate) fn store_s(unix_s: u64) -> u32 {
+    u32::try_from(unix_s).unwrap_or(u32::MAX)
+}
+
+/// What a core begins with.
+pub(crate) struct Parts {
+    pub(crate) index: usize,
+    pub(crate) config: Arc<Config>,
+    pub(crate) identity: Identity,
+    pub(crate) store: Arc<Store>,
+    pub(crate) shard: Shard,
+    pub(crate) sender: Sender<Message>,
+    pub(crate) balance: Arc<Balance>,
+    pub(crate) counters: CoreCounters<Counter>,
+}
+
+impl Core {
+    /// Makes this thread a core of the accelerator.
+    pub(crate) fn install(parts: Parts) {
+        let Parts { index, config, identity, store, shard, sender, balance, counters } = parts;
+        let core = Self {
+            index,
+            identity,
+            reader: store.reader(index),
+            shard: RefCell::new(shard),
+            fetching: RefCell::new(HashMap::new()),
+            pool: RefCell::new(Pool::new(&config.limits)),
+            sender,
+            scratch: RefCell::new(Scratch {
+                // The parser refuses a head over the limit before the buffer is full.
+                read: vec![0; READ_BYTES.max(config.limits.request_head_bytes_max + READ_BYTES / 4)],
+                head: Vec::with_capacity(4096),
+                out: Vec::with_capacity(OUT_BYTES),
+                slots: HeaderSlots::new(),
+                key: Vec::with_capacity(4096),
+            }),
+            watches: RefCell::new(Watches::default()),
+            balance,
+            counters,
+            draining: Cell::new(false),
+            copied_bytes: Cell::new(0),
+            turning_away: Cell::new(0),
+            requests: Cell::new(0),
+            fetches: Cell::new(0),
+            started_ms: clock::unix_ms(),
+            config,
+            store,
+        };
+        CORE.with(|cell| assert!(cell.set(Rc::new(core)).is_ok(), "a thread is one core"));
+    }
+
+    #[inline]
+    pub(crate) fn count(&self, counter: Counter) {
+        self.counters.add(counter, 1);
+    }
+
+    #[inline]
+    pub(crate) fn add(&self, counter: Counter, by: u64) {
+        self.counters.add(counter, by);
+    }
+
+    #[inline]
+    pub(crate) fn gauge(&self, counter: Counter, value: u64) {
+        self.counters.set(counter, value);
+    }
+
+    /// The store's time: whole seconds.
+    pub(crate) fn store_now_s(&self) -> u32 {
+        store_s(clock::unix_s())
+    }
+
+    /// Whether the store has an object for this key that may be used now, by the owner's own word.
+    pub(crate) fn is_fresh(&self, hash: Hash, key: &[u8]) -> bool {
+        let now_s = self.store_now_s();
+        match self.reader.turn().lookup(hash, key) {
+            Lookup::Hit(object) => object.expires_s() > now_s,
+            Lookup::Miss | Lookup::Contended => false,
+        }
+    }
+
+    /// Keeps the names by which an address varies; the answer is the generation of its variants. The same names under the
+    /// same key stay as they are, so that variants stored before are still found.
+    pub(crate) fn keep_spec(
+        &self,
+        hash: Hash,
+        key: &[u8],
+        spec: &[u8],
+        meta: StoredMeta,
+        expires_s: u32,
+    ) -> Result<u64, Refused> {
+        let mut shard = self.shard.borrow_mut();
+        let known = shard.lookup_owned(hash, key).and_then(|known| {
+            let is_spec =
+                StoredMeta::unpack(&known.meta()).is_some_and(|meta| meta.flags.has(Flags::VARY_SPEC));
+            (is_spec && known.head().eq(spec)).then(|| (known.sequence(), known.expires_s()))
+        });
+        if let Some((generation, known_expires_s)) = known {
+            if known_expires_s < expires_s {
+                shard.refresh(hash, key, expires_s);
+            }
+            return Ok(generation);
+        }
+        let body = BodyLength::Exact(0);
+        let now_s = self.store_now_s();
+        let new = NewObject { hash, key, head: spec, meta: meta.pack(), body, expires_s, now_s };
+        shard.insert(new, &[], &[])?;
+        match shard.lookup_owned(hash, key) {
+            Some(stored) => Ok(stored.sequence()),
+            None => unreachable!("it was stored a moment ago"),
+        }
+    }
+
+    /// Gives a message to another core; it comes back if that core's ring is full.
+    pub(crate) fn give(&self, to: usize, message: Message) -> Result<(), Message> {
+        let given = self.sender.send(to, message);
+        self.sender.flush();
+        given
+    }
+
+    /// Sends to another core; false if its ring is full.
+    pub(crate) fn send(&self, to: usize, message: Message) -> bool {
+        self.give(to, message).is_ok()
+    }
+
+    /// A number for one fetch: never used again.
+    pub(crate) fn next_fetch(&self) -> u64 {
+        let number = self.fetches.get();
+        self.fetches.set(number + 1);
+        number
+    }
+
+    /// A number for one request, to be found again in the log: hexadecimal, unlikely to repeat in a year.
+    pub(crate) fn request_id(&self) -> String {
+        let number = self.requests.get();
+        self.requests.set(number + 1);
+        format!("{:x}-{:x}-{number:x}", self.started_ms, self.index)
+    }
+}
+
+/// Runs `with` on the core of this thread.
+///
+/// # Panics
+/// On a thread that is no core: a mistake of ours.
+#[inline]
+pub(crate) fn with_core<R>(with: impl FnOnce(&Core) -> R) -> R {
+    CORE.with(|cell| match cell.get() {
+        Some(core) => with(core),
+        None => unreachable!("this thread is no core of the accelerator"),
+    })
+}
+
+/// The pools of the core that runs.
+pub(crate) struct CorePools;
+
+impl Pools for CorePools {
+    fn pool<R>(&self, with: impl FnOnce(&mut Pool) -> R) -> R {
+        with_core(|core| with(&mut core.pool.borrow_mut()))
+    }
+}

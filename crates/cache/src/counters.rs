@@ -1,0 +1,90 @@
+//! What the accelerator counts. Each limit has a counter for when it is hit.
+
+use engine::store::Refused;
+use wire::http1::head::{HeadError, HeadRule};
+
+use crate::origin::OriginError;
+
+engine::counters! {
+    /// Counters and gauges of the accelerator, one row a core.
+    pub enum Counter {
+        Connections => Gauge, "cache_connections", None, "Connections of clients that are open.";
+        Accepted => Counter, "cache_connections_accepted", None, "Connections that clients opened.";
+        HandedOff => Counter, "cache_connections_handed_off", None, "Connections given to a less busy core.";
+        Requests => Counter, "cache_requests", None, "Requests whose head was received.";
+        Hits => Counter, "cache_hits", None, "Requests answered from the store.";
+        HitsNotModified => Counter, "cache_hits_not_modified", None, "Hits answered with 304, without the body.";
+        HitsRange => Counter, "cache_hits_range", None, "Hits answered with 206, a part of the body.";
+        Misses => Counter, "cache_misses", None, "Requests for which the store had no usable object.";
+        Collapsed => Counter, "cache_misses_collapsed", None, "Misses that joined a fetch under way.";
+        Passes => Counter, "cache_passes", None, "Requests passed to the origin without the store.";
+        Fetches => Counter, "cache_fetches", None, "Requests sent to the origin for the store.";
+        FetchesGivenUp => Counter, "cache_fetches_given_up", None, "Fetches not stored and not read by anyone any more.";
+        Uncacheable => Counter, "cache_uncacheable", None, "Answers to fetches that may not be stored.";
+        Purges => Counter, "cache_purges", None, "Purges carried out.";
+        Invalidations => Counter, "cache_invalidations", None, "Objects dropped because an unsafe request changed them (RFC 9111 section 4.4).";
+        BytesSent => Counter, "cache_sent_bytes", Bytes, "Bytes of answers handed to clients' sockets.";
+        BytesSaved => Counter, "cache_saved_bytes", Bytes, "Bytes of bodies that the origin did not have to send.";
+        MillisSaved => Counter, "cache_saved_milliseconds", None, "Time that the origin had taken for what was then answered from the store, summed over the hits.";
+        BytesFetched => Counter, "cache_fetched_bytes", Bytes, "Bytes of bodies received from the origin.";
+        OriginConnects => Counter, "cache_origin_connects", None, "Connections opened to the origin.";
+        OriginRefused => Counter, "cache_origin_refused", None, "The origin could not be reached: refused, unknown or unreachable.";
+        OriginClosed => Counter, "cache_origin_closed", None, "The origin closed or reset a connection before it had answered.";
+        OriginTimeouts => Counter, "cache_origin_timeouts", None, "The origin did not connect, answer or go on in time.";
+        OriginInvalid => Counter, "cache_origin_invalid", None, "The origin's answer broke the protocol.";
+        OriginHeadTooLarge => Counter, "cache_origin_head_too_large", None, "The head of the origin's answer was over the limit.";
+        OriginBodyShort => Counter, "cache_origin_body_short", None, "The origin ended a body before its stated end.";
+        OriginBusy => Counter, "cache_origin_busy", None, "No connection to the origin became free in time.";
+        BadRequests => Counter, "cache_bad_requests", None, "Requests refused because they break the protocol.";
+        HeadsTooLarge => Counter, "cache_request_heads_too_large", None, "Requests refused for the size of their line or headers.";
+        BodiesTooLarge => Counter, "cache_request_bodies_too_large", None, "Requests refused for the size of their body.";
+        SlowHeads => Counter, "cache_slow_heads", None, "Clients that did not finish a request's head in time.";
+        ClientsGone => Counter, "cache_clients_gone", None, "Clients that left before their answer was sent.";
+        ClientsGoneInHead => Counter, "cache_clients_gone_in_head", None, "Clients that left in the middle of a request's head.";
+        ClientsStalled => Counter, "cache_clients_stalled", None, "Clients that stopped reading or sending, and were cut.";
+        SlowReadersCut => Counter, "cache_slow_readers_cut", None, "Clients cut because they held memory that the store wanted back.";
+        RemaindersCopied => Counter, "cache_remainders_copied", None, "Remainders of answers copied out of the store for slow clients.";
+        ConnectionsRefused => Counter, "cache_connections_refused", None, "Connections over the limit of this core.";
+        ClientConnectionsRefused => Counter, "cache_client_connections_refused", None, "Connections over the limit of one client address.";
+        BodiesCut => Counter, "cache_bodies_cut", None, "Answers cut short because the origin broke off.";
+        StoreNoRoom => Counter, "cache_store_no_room", None, "Answers not stored because no segment was free.";
+        StoreTooLarge => Counter, "cache_store_too_large", None, "Answers not stored because they are larger than an object may be.";
+        FetchTableFull => Counter, "cache_fetch_table_full", None, "Misses passed through because too many fetches are under way.";
+        CoreRingFull => Counter, "cache_core_ring_full", None, "Misses passed through because the ring to the owner of the key is full.";
+    }
+}
+
+impl Counter {
+    pub(crate) fn of_origin_error(error: &OriginError) -> Self {
+        match error {
+            OriginError::Unresolved(_) | OriginError::Refused | OriginError::Connect(_) => {
+                Self::OriginRefused
+            }
+            OriginError::ConnectTimeout(_)
+            | OriginError::FirstByteTimeout(_)
+            | OriginError::BodyStalled(_) => Self::OriginTimeouts,
+            OriginError::Busy(_) => Self::OriginBusy,
+            OriginError::Closed | OriginError::Reset | OriginError::HeadShort => Self::OriginClosed,
+            OriginError::HeadTooLarge(_) => Self::OriginHeadTooLarge,
+            OriginError::Invalid(_) | OriginError::Switched => Self::OriginInvalid,
+            OriginError::BodyShort => Self::OriginBodyShort,
+        }
+    }
+
+    pub(crate) fn of_refusal(refused: Refused) -> Self {
+        match refused {
+            Refused::NoRoom => Self::StoreNoRoom,
+            Refused::TooLarge => Self::StoreTooLarge,
+            Refused::Short => Self::OriginBodyShort,
+        }
+    }
+
+    pub(crate) fn of_head_error(error: &HeadError) -> Self {
+        match error.rule {
+            HeadRule::LineTooLong | HeadRule::HeadersTooLarge | HeadRule::TooManyHeaders => {
+                Self::HeadsTooLarge
+            }
+            _ => Self::BadRequests,
+        }
+    }
+}

@@ -1,0 +1,195 @@
+use std::collections::BTreeSet;
+
+use proptest::prelude::*;
+use wire::http1::{
+    framing::FramingError,
+    head::{HeadError, HeadRule},
+};
+
+use super::*;
+
+const HTML: Option<&[u8]> = Some(b"text/html");
+const JSON: Option<&[u8]> = Some(b"application/json");
+
+fn text(page: &Page) -> &str {
+    std::str::from_utf8(&page.body).unwrap()
+}
+
+#[test]
+fn every_fault_says_what_whose_and_what_to_do_in_every_form() {
+    for fault in Fault::ALL {
+        let words = fault.words();
+        for form in Form::ALL {
+            let page = render(fault, "01J-7", Some(form.content_type().as_bytes()));
+            assert_eq!(page.content_type, form.content_type());
+            assert_eq!(page.status, words.status);
+            assert_ne!(page.reason, "Error", "status {} has no phrase", words.status);
+            let body = text(&page);
+            for part in [words.title, words.what, words.visitor, words.operator, "01J-7"] {
+                assert!(body.contains(part), "{fault:?} as {form:?} lacks {part:?}");
+            }
+            if let Some(rule) = fault.rule() {
+                assert!(body.contains(&rule.to_string()), "{fault:?} as {form:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn words_are_calm_and_codes_are_unique() {
+    let mut codes = BTreeSet::new();
+    for fault in Fault::ALL {
+        let words = fault.words();
+        assert!(codes.insert(words.code), "{} twice", words.code);
+        assert!(words.code.bytes().all(|b| b.is_ascii_lowercase() || b == b'-'));
+        assert!(!words.title.ends_with('.'));
+        assert!(words.title.len() < 60, "{}", words.title);
+        for sentence in [words.what, words.visitor, words.operator] {
+            assert!(sentence.ends_with('.'), "{sentence}");
+        }
+        for part in [words.title, words.what, words.visitor, words.operator] {
+            assert!(!part.contains('!') && !part.contains("  ") && !part.contains('\n'), "{part}");
+        }
+        // RFC 9110 §15.5, §15.6: 4xx is the client's. The exception is the gateway's word for `only-if-cached`
+        // (RFC 9111 §5.2.1.7) and the two refusals that have only a 5xx.
+        match words.side {
+            Side::Website => assert!(matches!(words.status, 502 | 504)),
+            Side::Accelerator => assert_eq!(words.status, 503),
+            Side::Yours => assert!(words.status < 500 || matches!(words.status, 501 | 504 | 505)),
+        }
+    }
+}
+
+#[test]
+fn statuses_bring_the_headers_that_they_must() {
+    assert!(render(Fault::Overloaded, "", None).headers.contains("Retry-After: 5\r\n"));
+    assert!(render(Fault::MethodNotAllowed, "", None).headers.contains("Allow: GET, HEAD"));
+    for fault in Fault::ALL {
+        let headers = render(fault, "", None).headers;
+        assert!(headers.starts_with("Cache-Control: no-store\r\n") && headers.ends_with("\r\n"));
+        assert_eq!(headers.contains("Retry-After"), fault.status() == 503);
+        assert!(headers.split_terminator("\r\n").all(|line| line.contains(": ") && !line.contains('\n')));
+    }
+}
+
+/// No rule is shown as a bare name: each is a phrase, and says where it is written.
+#[test]
+fn every_rule_of_the_parsers_has_words_and_a_status() {
+    for &rule in HeadRule::ALL {
+        let error = HeadError { rule, at: 3 };
+        let fault = Fault::from(&error);
+        assert!(matches!(fault.status(), 400 | 414 | 431 | 505), "{rule:?}");
+        assert!(matches!(Fault::of_origin_head(&error).status(), 502));
+        let words = Rule::Head(rule).to_string();
+        assert!(words.contains(' ') && words.contains("RFC "), "{words}");
+    }
+    assert_eq!(Fault::from(FramingError::UnsupportedCoding).status(), 501);
+    for error in [FramingError::BothLengths, FramingError::InvalidLength, FramingError::InvalidCoding] {
+        assert_eq!(Fault::from(error).status(), 400);
+        assert_eq!(Fault::of_origin_framing(error).status(), 502);
+        assert!(Rule::Framing(error).to_string().contains("(RFC 9"));
+    }
+}
+
+#[test]
+fn what_a_peer_sent_is_escaped() {
+    let nasty = "<script>alert('1')&\"\\\u{1b}[2J\u{0}\n";
+    let html = render(Fault::Overloaded, nasty, HTML);
+    assert!(text(&html).contains("&lt;script&gt;alert(&#39;1&#39;)&amp;&quot;\\\u{fffd}[2J\u{fffd}\u{fffd}"));
+    assert!(!text(&html).contains("<script"));
+    let json = render(Fault::Overloaded, nasty, JSON);
+    assert!(text(&json).contains(r#"<script>alert('1')&\"\\\u001b[2J\u0000\u000a"#));
+    let plain = render(Fault::Overloaded, nasty, None);
+    assert!(!text(&plain).contains(['\u{1b}', '\u{0}']));
+}
+
+#[test]
+fn html_is_whole_and_accessible() {
+    for fault in Fault::ALL {
+        let page = render(fault, "r", HTML);
+        let body = text(&page);
+        for part in [
+            "<html lang=\"en\">",
+            "<main>",
+            "</main>",
+            "<footer>",
+            "<h1>",
+            "name=\"viewport\"",
+            "aria-label=",
+        ] {
+            assert_eq!(body.matches(part).count(), 1, "{part}");
+        }
+        assert!(!body.contains("<script") && !body.contains("http://") && !body.contains("https://"));
+        assert_eq!(body.matches("the fault is here").count(), 1);
+        assert!(page.body.len() < 6 << 10, "{} bytes", page.body.len());
+    }
+}
+
+proptest! {
+    /// Nothing that a peer says adds a tag, whatever it is.
+    #[test]
+    fn no_text_adds_a_tag(id in any::<String>()) {
+        let bare = render(Fault::Overloaded, "y", HTML);
+        let page = render(Fault::Overloaded, &id, HTML);
+        for mark in ['<', '>', '"', '\''] {
+            prop_assert_eq!(text(&bare).matches(mark).count(), text(&page).matches(mark).count());
+        }
+    }
+
+    /// JSON strings hold no raw control character and no unescaped quote: read back by a naive reader.
+    #[test]
+    fn json_reads_back(given in any::<String>()) {
+        let mut escaped = String::new();
+        push_json(&mut escaped, &given);
+        let mut back = String::new();
+        let mut chars = escaped.chars();
+        while let Some(c) = chars.next() {
+            prop_assert!(c != '"' && c >= ' ');
+            if c != '\\' {
+                back.push(c);
+                continue;
+            }
+            match chars.next().unwrap() {
+                'u' => {
+                    let code: String = chars.by_ref().take(4).collect();
+                    back.push(char::from_u32(u32::from_str_radix(&code, 16).unwrap()).unwrap());
+                }
+                other => back.push(other),
+            }
+        }
+        prop_assert_eq!(back, given);
+    }
+}
+
+/// `look.md`: text at least 4.5 to 1 on its ground, marks and lines that mean something at least 3 to 1.
+#[test]
+fn contrast_is_enough_in_both_themes() {
+    let (dark, light) = STYLE.split_once("prefers-color-scheme:light").unwrap();
+    let light = light.split_once("}}").unwrap().0;
+    for theme in [dark, light] {
+        for ground in ["ground", "raised"] {
+            for (colour, least) in
+                [("text", 4.5), ("quiet", 4.5), ("red", 4.5), ("accent", 3.0), ("green", 3.0), ("edge", 3.0)]
+            {
+                let ratio = contrast(colour_of(theme, colour), colour_of(theme, ground));
+                assert!(ratio >= least, "{colour} on {ground}: {ratio:.2}");
+            }
+        }
+    }
+}
+
+fn colour_of(theme: &str, name: &str) -> [f64; 3] {
+    let hex = theme.split_once(&format!("--{name}:#")).unwrap().1;
+    [0, 2, 4].map(|at| f64::from(u8::from_str_radix(&hex[at..at + 2], 16).unwrap()) / 255.0)
+}
+
+/// WCAG 2.2, relative luminance and contrast ratio.
+fn contrast(a: [f64; 3], b: [f64; 3]) -> f64 {
+    let luminance = |colour: [f64; 3]| {
+        let [r, g, b] =
+            colour.map(|c| if c <= 0.04045 { c / 12.92 } else { ((c + 0.055) / 1.055).powf(2.4) });
+        0.2126 * r + 0.7152 * g + 0.0722 * b
+    };
+    let (a, b) = (luminance(a), luminance(b));
+    (a.max(b) + 0.05) / (a.min(b) + 0.05)
+}

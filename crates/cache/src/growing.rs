@@ -1,0 +1,265 @@
+//! A body that can be read while it arrives.
+//!
+//! ```text
+//!   fetching core                                   any core that follows
+//!   ─────────────                                   ─────────────────────
+//!   Chunk 0 ──next──▶ Chunk 1 ──next──▶ Chunk 2 ◀── cursor of the slowest … of the fastest
+//!   published         published         published ▲ stored (Release) by the fetching core, then `progress`
+//! ```
+//!
+//! Where the data lives: in the store's segments (pinned by the extent) for what is kept; on the heap for what is
+//! only passed on. The chunk list belongs to those who still need it: a follower holds the chunk that it reads, the
+//! in-flight table holds the first one as long as others may join, and what is behind the slowest is freed by itself.
+//! Nobody waits on a lock; a follower that has caught up waits on `progress`.
+
+use std::sync::{
+    Arc, OnceLock,
+    atomic::{AtomicU8, AtomicU32, AtomicUsize, Ordering},
+};
+
+use engine::{
+    store::Extent,
+    sys::span::{Span, WordBuffer},
+};
+use tokio::sync::Notify;
+
+/// Bytes of one chunk that is only passed on, not stored.
+pub(crate) const PASSING_CHUNK_BYTES: usize = 64 * 1024;
+/// Chunks of one body that may be on their way at once when it is only passed on: the fetch waits for its readers.
+pub(crate) const PASSING_CHUNKS_MAX: usize = 8;
+
+/// Where a chunk's bytes are.
+enum Space {
+    /// In the store; the extent pins its segment.
+    Stored(Arc<Extent>),
+    /// On the heap, freed when the last reader has moved on.
+    Passing(WordBuffer, Arc<Window>),
+    /// Nowhere: the body is empty.
+    Empty,
+}
+
+/// How many passing chunks are alive; the fetch waits here for its readers.
+#[derive(Default)]
+pub(crate) struct Window {
+    alive: AtomicUsize,
+    freed: Notify,
+}
+
+impl Window {
+    /// Waits until one more chunk may be made.
+    pub(crate) async fn room(&self) {
+        loop {
+            let freed = self.freed.notified();
+            if self.alive.load(Ordering::Acquire) < PASSING_CHUNKS_MAX {
+                return;
+            }
+            freed.await;
+        }
+    }
+}
+
+/// A contiguous part of a body; its first `published` bytes are there.
+pub(crate) struct Chunk {
+    space: Space,
+    /// Bytes from the start of `space` that may be read. Written by the fetching core only.
+    published: AtomicU32,
+    next: OnceLock<Arc<Chunk>>,
+}
+
+impl Chunk {
+    /// A chunk in the store.
+    pub(crate) fn stored(extent: Arc<Extent>) -> Arc<Self> {
+        Self::with(Space::Stored(extent))
+    }
+
+    /// A chunk on the heap, counted in `window`.
+    pub(crate) fn passing(window: &Arc<Window>, bytes: usize) -> Arc<Self> {
+        window.alive.fetch_add(1, Ordering::AcqRel);
+        Self::with(Space::Passing(WordBuffer::new(bytes), Arc::clone(window)))
+    }
+
+    /// The only chunk of an empty body.
+    pub(crate) fn empty() -> Arc<Self> {
+        Self::with(Space::Empty)
+    }
+
+    fn with(space: Space) -> Arc<Self> {
+        Arc::new(Self { space, published: AtomicU32::new(0), next: OnceLock::new() })
+    }
+
+    fn whole(&self) -> Option<Span<'_>> {
+        match &self.space {
+            Space::Stored(extent) => Some(extent.span()),
+            Space::Passing(buffer, _) => Some(buffer.span()),
+            Space::Empty => None,
+        }
+    }
+
+    /// The part that is still to be written; `None` when the chunk is full.
+    pub(crate) fn vacant(&self) -> Option<Span<'_>> {
+        let whole = self.whole()?;
+        let at = self.published.load(Ordering::Relaxed) as usize;
+        (at < whole.len()).then(|| whole.slice(at..whole.len()))
+    }
+
+    /// Makes `bytes` more readable. Only the fetching core calls it, after it has written them.
+    pub(crate) fn publish(&self, bytes: usize) {
+        let now = self.published.load(Ordering::Relaxed) as usize + bytes;
+        assert!(self.whole().is_some_and(|whole| now <= whole.len()), "published beyond the chunk");
+        #[expect(clippy::cast_possible_truncation, reason = "an extent is at most a segment, 4 MiB")]
+        self.published.store(now as u32, Ordering::Release);
+    }
+
+    /// Hangs the next chunk behind this one.
+    pub(crate) fn append(&self, next: Arc<Chunk>) {
+        assert!(self.next.set(next).is_ok(), "a chunk has one successor");
+    }
+}
+
+impl Drop for Chunk {
+    fn drop(&mut self) {
+        if let Space::Passing(_, window) = &self.space {
+            window.alive.fetch_sub(1, Ordering::AcqRel);
+            window.freed.notify_waiters();
+        }
+        // A long list is dropped in a loop: by recursion it could exhaust the stack.
+        let mut next = self.next.take();
+        while let Some(chunk) = next {
+            next = Arc::into_inner(chunk).and_then(|mut alone| alone.next.take());
+        }
+    }
+}
+
+/// How a fetch stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum End {
+    /// More may come.
+    Open,
+    /// All is there.
+    Whole,
+    /// The origin broke off; what was published is a beginning, not the body.
+    Broken,
+}
+
+/// The state of a growing body that all its followers share.
+pub(crate) struct Growing {
+    end: AtomicU8,
+    /// Trailer lines as they came (each ended by CRLF), set before the end is.
+    trailers: OnceLock<Vec<u8>>,
+    progress: Notify,
+}
+
+impl Growing {
+    pub(crate) fn new() -> Self {
+        Self { end: AtomicU8::new(End::Open as u8), trailers: OnceLock::new(), progress: Notify::new() }
+    }
+
+    /// Tells the followers that more was published in the chunks.
+    pub(crate) fn grown(&self) {
+        self.progress.notify_waiters();
+    }
+
+    /// Says that nothing more comes.
+    pub(crate) fn finish(&self, end: End, trailers: &[u8]) {
+        if !trailers.is_empty() {
+            // Set once: the fetch ends once.
+            let _ = self.trailers.set(trailers.to_vec());
+        }
+        self.end.store(end as u8, Ordering::Release);
+        self.progress.notify_waiters();
+    }
+
+    pub(crate) fn end(&self) -> End {
+        match self.end.load(Ordering::Acquire) {
+            0 => End::Open,
+            1 => End::Whole,
+            _ => End::Broken,
+        }
+    }
+
+    /// Trailer lines; complete once the end is [`End::Whole`].
+    pub(crate) fn trailers(&self) -> &[u8] {
+        self.trailers.get().map_or(&[], Vec::as_slice)
+    }
+}
+
+/// One reader's place in a growing body.
+pub(crate) struct Cursor {
+    growing: Arc<Growing>,
+    chunk: Arc<Chunk>,
+    /// Bytes of `chunk` that were read.
+    at: usize,
+}
+
+/// What a reader finds.
+pub(crate) enum Available<'c> {
+    /// Bytes that can be read now; never empty.
+    Bytes(Span<'c>),
+    /// The end, whole or broken.
+    End(End),
+}
+
+impl Cursor {
+    pub(crate) fn new(growing: Arc<Growing>, first: Arc<Chunk>) -> Self {
+        Self { growing, chunk: first, at: 0 }
+    }
+
+    pub(crate) fn trailers(&self) -> &[u8] {
+        self.growing.trailers()
+    }
+
+    /// Moves on over full chunks; true if something can be read.
+    fn settle(&mut self) -> bool {
+        loop {
+            let published = self.chunk.published.load(Ordering::Acquire) as usize;
+            if self.at < published {
+                return true;
+            }
+            match self.chunk.next.get() {
+                Some(next) => {
+                    // A successor is hung on only after the last byte of this chunk was published.
+                    if self.at < self.chunk.published.load(Ordering::Acquire) as usize {
+                        return true;
+                    }
+                    self.chunk = Arc::clone(next);
+                    self.at = 0;
+                }
+                None => return false,
+            }
+        }
+    }
+
+    /// Waits for bytes or for the end.
+    pub(crate) async fn available(&mut self) -> Available<'_> {
+        loop {
+            // The order matters: first say that we wait, then look, so that no progress falls in between.
+            let growing = Arc::clone(&self.growing);
+            let progress = growing.progress.notified();
+            tokio::pin!(progress);
+            progress.as_mut().enable();
+            let end = self.growing.end();
+            if self.settle() {
+                break;
+            }
+            if end != End::Open {
+                return Available::End(end);
+            }
+            progress.await;
+        }
+        Available::Bytes(self.ready().unwrap_or_else(|| unreachable!("settled on bytes")))
+    }
+
+    /// The bytes that can be read without waiting.
+    pub(crate) fn ready(&self) -> Option<Span<'_>> {
+        let published = self.chunk.published.load(Ordering::Acquire) as usize;
+        if self.at >= published {
+            return None;
+        }
+        self.chunk.whole().map(|whole| whole.slice(self.at..published))
+    }
+
+    /// Marks `bytes` as read.
+    pub(crate) fn advance(&mut self, bytes: usize) {
+        self.at += bytes;
+    }
+}

@@ -1,0 +1,259 @@
+//! The hit path allocates nothing: counted on the loop's own thread, with a real client on a real socket.
+//!
+//! The core runs on the test's thread, because allocations are counted by thread. The client is another thread. (Reads and
+//! writes a hit are counted from outside, by strace, in `tests/tests/syscalls.rs`. That no lock is taken is the lints'
+//! to see to: `Mutex` and `RwLock` are not to be named in this crate.)
+#![allow(clippy::disallowed_methods, reason = "a client that blocks")]
+
+use std::{
+    io::{Read, Write},
+    net::{SocketAddr, TcpStream},
+    sync::Arc,
+};
+
+use engine::{
+    cores::{clock, listener::Balance, mesh::Mesh},
+    meter::CounterSet,
+    store::{BodyLength, Hash, NewObject, StoreConfig, open_anon},
+};
+use lab::allocations::{Allocations, CountingAllocator};
+
+use crate::{
+    config::{Config, Origin},
+    connection,
+    core::{Core, Message, Parts, store_s, with_core},
+    counters::Counter,
+    key,
+    response_head::{Flags, Identity, StoredMeta},
+};
+
+#[global_allocator]
+static ALLOCATOR: CountingAllocator = CountingAllocator::system();
+
+const REQUESTS: usize = 2_000;
+const WARM_UP: usize = 200;
+
+/// Makes this thread the only core of an accelerator.
+fn install() {
+    let (store, mut shards) = open_anon(&StoreConfig::default()).expect("a store");
+    let mesh = Mesh::<Message>::new(1, 0, 16).expect("a mesh");
+    let (sender, _receiver) = mesh.into_endpoints().remove(0).split();
+    let counters = CounterSet::<Counter>::new(1);
+    let config = Config::new(Origin { host: "127.0.0.1".to_owned(), port: 9 });
+    Core::install(Parts {
+        index: 0,
+        identity: Identity::new(&config.name).expect("a name"),
+        config: Arc::new(config),
+        store,
+        shard: shards.remove(0),
+        sender,
+        balance: Balance::new(1),
+        counters: counters.core(0),
+    });
+}
+
+/// Stores an answer under `http://site/PATH`.
+fn store(path: &str, body: &[u8], tail: &[u8]) {
+    let mut key = Vec::new();
+    assert!(key::of_url(&format!("http://site{path}"), &mut key));
+    put(
+        Hash::of(&key),
+        &key,
+        b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nETag: \"tag\"\r\n",
+        body,
+        tail,
+        200,
+    );
+}
+
+fn put(hash: Hash, key: &[u8], head: &[u8], body: &[u8], tail: &[u8], status: u16) {
+    let now_s = clock::unix_s();
+    let is_spec = status == 0;
+    let meta = StoredMeta {
+        born_s: now_s,
+        date_s: now_s,
+        origin_ms: 200,
+        last_modified_s: None,
+        body_bytes: Some(body.len() as u64),
+        head_bytes: head.len() as u32,
+        etag_at: if is_spec { 0 } else { head.len() as u32 - 7 },
+        etag_bytes: if is_spec { 0 } else { 5 },
+        status,
+        flags: if is_spec { Flags::VARY_SPEC } else { Flags::NONE },
+        lifetime_s: 3600,
+    };
+    with_core(|core| {
+        let body_length = BodyLength::Exact(body.len() as u64);
+        let expires_s = store_s(now_s) + 3600;
+        let new = NewObject {
+            hash,
+            key,
+            head,
+            meta: meta.pack(),
+            body: body_length,
+            expires_s,
+            now_s: store_s(now_s),
+        };
+        core.shard.borrow_mut().insert(new, body, tail).expect("room");
+    });
+}
+
+/// Stores an answer that varies by Accept-Encoding, as it is for `gzip`.
+fn store_variant(path: &str, body: &[u8]) {
+    let mut key = Vec::new();
+    assert!(key::of_url(&format!("http://site{path}"), &mut key));
+    let primary = Hash::of(&key);
+    put(primary, &key, b"accept-encoding", &[], &[], 0);
+    let generation =
+        with_core(|core| core.shard.borrow().lookup_owned(primary, &key).expect("stored").sequence());
+    let head = b"GET / HTTP/1.1\r\nHost: site\r\nAccept-Encoding: gzip\r\n\r\n";
+    let mut slots = wire::http1::head::HeaderSlots::new();
+    let parsed =
+        wire::http1::head::parse_request(head, &mut slots, &wire::http1::head::HeadLimits::default());
+    let Ok(wire::http1::head::Progress::Complete((head, _))) = parsed else { panic!("a valid head") };
+    key::append_variant(&mut key, generation, b"accept-encoding", &head.headers);
+    let hash = key::hash_of_variant(primary, &key);
+    put(hash, &key, b"HTTP/1.1 200 OK\r\nVary: Accept-Encoding\r\nETag: \"tag\"\r\n", body, &[], 200);
+}
+
+/// Sends `request` `times` times and reads as many answers, each of which must begin with `status` and be `answer_bytes`
+/// long (the length is learnt from the first).
+fn ask(stream: &mut TcpStream, request: &[u8], at_once: usize, times: usize, status: &str) {
+    let batch = request.repeat(at_once);
+    let mut buffer = vec![0; 1 << 20];
+    let mut length = 0;
+    for _ in 0..times / at_once {
+        stream.write_all(&batch).expect("sent");
+        let mut have = 0;
+        loop {
+            let read = stream.read(&mut buffer[have..]).expect("an answer");
+            assert!(read > 0, "the connection ended: {}", String::from_utf8_lossy(&buffer[..have]));
+            have += read;
+            if length == 0 {
+                length = whole_answer(&buffer[..have], request.starts_with(b"HEAD"), status).unwrap_or(0);
+            }
+            if length > 0 && have >= length * at_once {
+                break;
+            }
+        }
+        assert_eq!(have, length * at_once, "answers of one length");
+        assert!(buffer.starts_with(status.as_bytes()), "{}", String::from_utf8_lossy(&buffer[..200]));
+    }
+}
+
+/// Length of the first answer, if it is whole.
+fn whole_answer(bytes: &[u8], is_head: bool, status: &str) -> Option<usize> {
+    let text = String::from_utf8_lossy(bytes);
+    let head = text.find("\r\n\r\n")? + 4;
+    assert!(text.starts_with(status), "{text}");
+    assert!(text[..head].contains("; hit"), "{text}");
+    if is_head || status.contains("304") {
+        return Some(head);
+    }
+    if text[..head].contains("chunked") {
+        return text.find("\r\nX-Tail: 1\r\n\r\n").map(|at| at + 15);
+    }
+    let at = text.find("Content-Length: ")? + 16;
+    let end = at + text[at..].find('\r')?;
+    Some(head + text[at..end].parse::<usize>().expect("a length"))
+}
+
+struct Case {
+    name: &'static str,
+    request: String,
+    at_once: usize,
+    status: &'static str,
+}
+
+fn cases() -> Vec<Case> {
+    let browser = "User-Agent: Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/140.0\r\n\
+        Accept: text/html,application/xhtml+xml,application/xml;q=0.9,image/avif,image/webp,*/*;q=0.8\r\n\
+        Accept-Language: de-CH,de;q=0.9,en;q=0.8\r\nAccept-Encoding: gzip\r\nReferer: http://site/\r\n\
+        Cookie: session=0123456789abcdef; theme=night\r\nSec-Fetch-Dest: document\r\n";
+    let get = |path: &str, more: &str| format!("GET {path} HTTP/1.1\r\nHost: site\r\n{more}\r\n");
+    let case = |name, request, at_once, status| Case { name, request, at_once, status };
+    vec![
+        case("a hit of 1 KiB", get("/1k", ""), 1, "HTTP/1.1 200 OK"),
+        case("sixteen pipelined", get("/1k", ""), 16, "HTTP/1.1 200 OK"),
+        case("a browser's request", get("/1k", browser), 1, "HTTP/1.1 200 OK"),
+        case("an absolute target", get("http://site/1k", ""), 1, "HTTP/1.1 200 OK"),
+        case("a hit of 64 KiB", get("/64k", browser), 1, "HTTP/1.1 200 OK"),
+        case("HEAD", get("/1k", "").replace("GET", "HEAD"), 1, "HTTP/1.1 200 OK"),
+        case("304", get("/1k", "If-None-Match: \"other\", W/\"tag\"\r\n"), 1, "HTTP/1.1 304 Not Modified"),
+        case("206", get("/64k", "Range: bytes=100-299\r\n"), 1, "HTTP/1.1 206 Partial Content"),
+        case("a variant", get("/vary", browser), 1, "HTTP/1.1 200 OK"),
+        case("trailers", get("/tail", ""), 1, "HTTP/1.1 200 OK"),
+    ]
+}
+
+#[test]
+fn hits_allocate_nothing() {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    runtime.block_on(async {
+        install();
+        store("/1k", &[b'x'; 1024], &[]);
+        store("/64k", &[b'y'; 65536], &[]);
+        store("/tail", b"a body", b"X-Tail: 1\r\n");
+        store_variant("/vary", &[b'z'; 1024]);
+        let listener = tokio::net::TcpListener::bind(("127.0.0.1", 0)).await.expect("a port");
+        let address = listener.local_addr().expect("an address");
+        let mut allocations = Allocations::new().expect("the counting allocator");
+        for case in cases() {
+            let counts = measure(&listener, address, &case, &mut allocations).await;
+            assert!(counts.is_zero(), "{}: {counts} in {REQUESTS} requests", case.name);
+        }
+        with_core(|core| {
+            let hits = core.counters.value(Counter::Hits);
+            let asked =
+                |case: &Case| REQUESTS / case.at_once * case.at_once + WARM_UP / case.at_once * case.at_once;
+            assert_eq!(hits, cases().iter().map(asked).sum::<usize>() as u64);
+        });
+    });
+}
+
+struct TellOnPanic(Arc<tokio::sync::Notify>);
+
+impl Drop for TellOnPanic {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.notify_one();
+        }
+    }
+}
+
+async fn measure(
+    listener: &tokio::net::TcpListener,
+    address: SocketAddr,
+    case: &Case,
+    allocations: &mut Allocations,
+) -> lab::allocations::Counts {
+    // A `Notify` is the one signal whose receipt neither allocates nor frees.
+    let told = Arc::new(tokio::sync::Notify::new());
+    let tell = Arc::clone(&told);
+    let (go, told_to_go) = std::sync::mpsc::channel();
+    let (stop, told_to_stop) = std::sync::mpsc::channel::<()>();
+    let (request, at_once, status) = (case.request.clone(), case.at_once, case.status);
+    let client = std::thread::spawn(move || {
+        // A client that fails tells so too: the test must not wait for ever.
+        let _failed = TellOnPanic(Arc::clone(&tell));
+        let mut stream = TcpStream::connect(address).expect("a connection");
+        ask(&mut stream, request.as_bytes(), at_once, WARM_UP / at_once * at_once, status);
+        tell.notify_one();
+        told_to_go.recv().expect("the test says so");
+        ask(&mut stream, request.as_bytes(), at_once, REQUESTS, status);
+        tell.notify_one();
+        told_to_stop.recv().expect("the test says so");
+    });
+    let (stream, peer) = listener.accept().await.expect("the client");
+    let served = tokio::spawn(connection::serve(stream, peer));
+    told.notified().await;
+    // Errors of sending mean that the client has failed; joining it says how.
+    let _ = go.send(());
+    allocations.mark().expect("this thread");
+    told.notified().await;
+    let counts = allocations.since_mark().expect("this thread");
+    let _ = stop.send(());
+    client.join().expect("the client's checks held");
+    served.await.expect("the connection ended");
+    counts
+}

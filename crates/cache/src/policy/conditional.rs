@@ -1,0 +1,302 @@
+//! Whether a stored response is sent whole, in part, or not at all, because the client has it (RFC 9110 §13, §14).
+//!
+//! ```text
+//!  If-None-Match?  ── a tag matches weakly ─────────> 304        (then If-Modified-Since does not count, §13.2.2)
+//!  If-Modified-Since? ── not modified since ────────> 304
+//!  GET and Range, and If-Range matches strongly? ───> 206 or 416
+//!  else ────────────────────────────────────────────> whole
+//! ```
+//!
+//! `If-Match` and `If-Unmodified-Since` never come here: they are passed to the origin
+//! ([`PassReason::Precondition`](super::request::PassReason)).
+
+use wire::http1::{
+    fields::{ByteRange, EntityTag, byte_ranges, entity_tags, is_any},
+    head::Headers,
+    known::KnownHeader,
+};
+
+use super::http_date_s;
+
+/// What a stored response can be recognised by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Validators<'a> {
+    /// `ETag`.
+    pub etag: Option<EntityTag<'a>>,
+    /// `Last-Modified`, in seconds since 1970.
+    pub last_modified_s: Option<u64>,
+    /// `Date`, or the time of arrival where there was none.
+    pub date_s: u64,
+}
+
+/// What is sent of a stored response.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Verdict {
+    /// All of it.
+    Whole,
+    /// 304: the client has it.
+    NotModified,
+    /// 206: bytes `first` to `last`, both included, of `complete`.
+    Partial {
+        /// The first byte.
+        first: u64,
+        /// The last byte; at least `first`, below `complete`.
+        last: u64,
+        /// The length of the whole body.
+        complete: u64,
+    },
+    /// 416: the range begins beyond the end.
+    Unsatisfiable {
+        /// The length of the whole body.
+        complete: u64,
+    },
+}
+
+/// Decides what to send of a stored response. `is_get`: else it is HEAD. `status` is the stored one: conditions count
+/// only where the answer would be a success (RFC 9110 §13.2.1). `body_bytes`: `None` while it is not known; then a
+/// range is ignored (RFC 9110 §14.2 permits it).
+///
+/// A request for several ranges gets the whole body (RFC 9110 §14.2 permits that too; several ranges are feature A6's
+/// second step).
+#[inline]
+pub fn evaluate(
+    headers: &Headers<'_, '_>,
+    is_get: bool,
+    status: u16,
+    validators: &Validators<'_>,
+    body_bytes: Option<u64>,
+) -> Verdict {
+    let conditional = headers.has(KnownHeader::IfNoneMatch) || headers.has(KnownHeader::IfModifiedSince);
+    if !conditional && !headers.has(KnownHeader::Range) {
+        return Verdict::Whole;
+    }
+    if !(200..300).contains(&status) {
+        return Verdict::Whole;
+    }
+    if conditional && is_unmodified(headers, validators) {
+        return Verdict::NotModified;
+    }
+    match body_bytes {
+        Some(complete) if is_get && status == 200 && headers.has(KnownHeader::Range) => {
+            range(headers, validators, complete)
+        }
+        _ => Verdict::Whole,
+    }
+}
+
+/// RFC 9110 §13.2.2, steps 3 and 4.
+fn is_unmodified(headers: &Headers<'_, '_>, validators: &Validators<'_>) -> bool {
+    if headers.has(KnownHeader::IfNoneMatch) {
+        // §13.1.2: `*` matches whatever there is; tags are compared weakly.
+        return headers.known_all(KnownHeader::IfNoneMatch).any(|value| {
+            is_any(value)
+                || validators.etag.is_some_and(|etag| entity_tags(value).any(|tag| tag.weakly_equals(&etag)))
+        });
+    }
+    // §13.1.3: a value that is not one valid date is ignored.
+    if headers.is_repeated(KnownHeader::IfModifiedSince) {
+        return false;
+    }
+    let Some(since_s) = headers.known(KnownHeader::IfModifiedSince).and_then(http_date_s) else {
+        return false;
+    };
+    // RFC 9111 §4.3.2: without Last-Modified, Date counts, or the time of arrival.
+    validators.last_modified_s.unwrap_or(validators.date_s) <= since_s
+}
+
+fn range(headers: &Headers<'_, '_>, validators: &Validators<'_>, complete: u64) -> Verdict {
+    // A second Range line makes a list of ranges in two units: not the grammar of §14.2.
+    if headers.is_repeated(KnownHeader::Range) || !if_range_holds(headers, validators) {
+        return Verdict::Whole;
+    }
+    let Some(mut ranges) = headers.known(KnownHeader::Range).and_then(byte_ranges) else {
+        return Verdict::Whole;
+    };
+    let (Some(asked), None) = (ranges.next(), ranges.next()) else { return Verdict::Whole };
+    match asked.of_len(complete) {
+        Some(bytes) => Verdict::Partial { first: bytes.start, last: bytes.end - 1, complete },
+        // §14.1.2: of an empty body a non-empty suffix is satisfiable, and is all of it; no Content-Range can say so.
+        None if complete == 0 && matches!(asked, ByteRange::Suffix { len: 1.. }) => Verdict::Whole,
+        None => Verdict::Unsatisfiable { complete },
+    }
+}
+
+/// RFC 9110 §13.1.5: the client's part and ours are of the same representation, byte for byte.
+fn if_range_holds(headers: &Headers<'_, '_>, validators: &Validators<'_>) -> bool {
+    let Some(value) = headers.known(KnownHeader::IfRange) else { return true };
+    if headers.is_repeated(KnownHeader::IfRange) {
+        return false;
+    }
+    if let Some(tag) = EntityTag::parse(value) {
+        return validators.etag.is_some_and(|etag| tag.strongly_equals(&etag));
+    }
+    // A date must match exactly, and be strong: the representation cannot have changed twice in that second, because
+    // it was seen at least a second later (§8.8.2.2).
+    let (Some(asked_s), Some(last_modified_s)) = (http_date_s(value), validators.last_modified_s) else {
+        return false;
+    };
+    asked_s == last_modified_s && validators.date_s > last_modified_s
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::policy::test_heads::{date, with_request};
+
+    const LM: u64 = 1_700_000_000;
+
+    fn judge_with(headers: &str, status: u16, etag: Option<&str>, body_bytes: Option<u64>) -> Verdict {
+        let validators = Validators {
+            etag: etag.map(|etag| EntityTag::parse(etag.as_bytes()).unwrap()),
+            last_modified_s: Some(LM),
+            date_s: LM + 1000,
+        };
+        with_request("GET /", headers, |head| evaluate(&head.headers, true, status, &validators, body_bytes))
+    }
+
+    fn judge(headers: &str) -> Verdict {
+        judge_with(headers, 200, Some("\"v1\""), Some(100))
+    }
+
+    const fn part(first: u64, last: u64) -> Verdict {
+        Verdict::Partial { first, last, complete: 100 }
+    }
+
+    #[test]
+    fn if_none_match_is_weak_and_comes_first() {
+        use Verdict::{NotModified, Whole};
+        let old = date(LM - 1);
+        for (headers, want) in [
+            ("If-None-Match: \"v1\"".to_owned(), NotModified),
+            ("If-None-Match: W/\"v1\"".to_owned(), NotModified),
+            ("If-None-Match: \"v0\", W/\"v1\"".to_owned(), NotModified),
+            ("If-None-Match: \"v0\"\nIf-None-Match: \"v1\"".to_owned(), NotModified),
+            ("If-None-Match: *".to_owned(), NotModified),
+            ("If-None-Match: \"v0\"".to_owned(), Whole),
+            ("If-None-Match: v1".to_owned(), Whole),
+            ("If-None-Match: \"V1\"".to_owned(), Whole),
+            (format!("If-None-Match: \"v1\"\nIf-Modified-Since: {old}"), NotModified),
+            (format!("If-None-Match: \"v0\"\nIf-Modified-Since: {}", date(LM)), Whole),
+            (format!("If-Modified-Since: {}", date(LM)), NotModified),
+            (format!("If-Modified-Since: {}", date(LM + 1)), NotModified),
+            (format!("If-Modified-Since: {old}"), Whole),
+            ("If-Modified-Since: yesterday".to_owned(), Whole),
+            (format!("If-Modified-Since: {d}\nIf-Modified-Since: {d}", d = date(LM)), Whole),
+            ("If-None-Match: \"v1\"\nRange: bytes=0-0".to_owned(), NotModified),
+            ("If-None-Match: \"v0\"\nRange: bytes=0-0".to_owned(), part(0, 0)),
+        ] {
+            assert_eq!(judge(&headers), want, "{headers}");
+        }
+        assert_eq!(judge_with("If-None-Match: \"v1\"", 200, None, Some(1)), Whole);
+        assert_eq!(judge_with("If-None-Match: *", 200, None, Some(1)), NotModified);
+        assert_eq!(judge_with("If-None-Match: \"v1\"", 200, Some("W/\"v1\""), Some(1)), NotModified);
+        assert_eq!(judge_with("If-None-Match: \"v1\"", 404, Some("\"v1\""), Some(1)), Whole);
+        assert_eq!(judge_with("If-None-Match: \"v1\"", 301, Some("\"v1\""), Some(1)), Whole);
+    }
+
+    #[test]
+    fn without_last_modified_the_date_counts() {
+        let validators = Validators { etag: None, last_modified_s: None, date_s: LM };
+        for (since_s, want) in [(LM, Verdict::NotModified), (LM - 1, Verdict::Whole)] {
+            let headers = format!("If-Modified-Since: {}", date(since_s));
+            with_request("HEAD /", &headers, |head| {
+                assert_eq!(evaluate(&head.headers, false, 200, &validators, None), want);
+            });
+        }
+    }
+
+    /// RFC 9110 §14.1.2's examples and their like, for a body of 100 bytes.
+    #[test]
+    fn ranges() {
+        use Verdict::{Unsatisfiable, Whole};
+        for (range, want) in [
+            ("bytes=0-9", part(0, 9)),
+            ("bytes=90-", part(90, 99)),
+            ("bytes=-5", part(95, 99)),
+            ("bytes=-500", part(0, 99)),
+            ("bytes=50-500", part(50, 99)),
+            ("BYTES=1-1", part(1, 1)),
+            ("bytes=, 1-1", part(1, 1)),
+            ("bytes=0-99999999999999999999999", part(0, 99)),
+            ("bytes=100-", Unsatisfiable { complete: 100 }),
+            ("bytes=99999999999999999999999-", Unsatisfiable { complete: 100 }),
+            ("bytes=-0", Unsatisfiable { complete: 100 }),
+            ("bytes=0-0,-1", Whole),
+            ("bytes=9-0", Whole),
+            ("bytes=a-b", Whole),
+            ("bytes=", Whole),
+            ("bytes 0-9", Whole),
+            ("pages=1-2", Whole),
+        ] {
+            assert_eq!(judge(&format!("Range: {range}")), want, "{range}");
+        }
+        assert_eq!(judge("Range: bytes=0-1\nRange: bytes=3-4"), Whole);
+        assert_eq!(judge_with("Range: bytes=0-1", 200, None, None), Whole);
+        assert_eq!(judge_with("Range: bytes=0-1", 404, None, Some(9)), Whole);
+        assert_eq!(judge_with("Range: bytes=0-1", 203, None, Some(9)), Whole);
+        assert_eq!(judge_with("Range: bytes=0-", 200, None, Some(0)), Unsatisfiable { complete: 0 });
+        assert_eq!(judge_with("Range: bytes=-1", 200, None, Some(0)), Whole);
+        assert_eq!(judge_with("Range: bytes=-0", 200, None, Some(0)), Unsatisfiable { complete: 0 });
+        // §14.2: Range is defined for GET only.
+        with_request("HEAD /", "Range: bytes=0-1", |head| {
+            let validators = Validators { etag: None, last_modified_s: None, date_s: LM };
+            assert_eq!(evaluate(&head.headers, false, 200, &validators, Some(9)), Whole);
+        });
+    }
+
+    #[test]
+    fn if_range_is_strong() {
+        let (exact, later) = (date(LM), date(LM + 1));
+        let cases = [
+            ("\"v1\"", true),
+            ("\"v0\"", false),
+            ("W/\"v1\"", false),
+            (&exact, true),
+            (&later, false),
+            ("nonsense", false),
+        ];
+        for (value, holds) in cases {
+            let want = if holds { part(0, 0) } else { Verdict::Whole };
+            assert_eq!(judge(&format!("Range: bytes=0-0\nIf-Range: {value}")), want, "{value}");
+        }
+        let weak = judge_with("Range: bytes=0-0\nIf-Range: W/\"v1\"", 200, Some("W/\"v1\""), Some(100));
+        assert_eq!(weak, Verdict::Whole);
+        let twice = judge("Range: bytes=0-0\nIf-Range: \"v1\"\nIf-Range: \"v1\"");
+        assert_eq!(twice, Verdict::Whole);
+        // Changed within the second in which it was sent: the date is weak.
+        let validators = Validators { etag: None, last_modified_s: Some(LM), date_s: LM };
+        with_request("GET /", &format!("Range: bytes=0-0\nIf-Range: {exact}"), |head| {
+            assert_eq!(evaluate(&head.headers, true, 200, &validators, Some(9)), Verdict::Whole);
+        });
+    }
+
+    proptest! {
+        /// The slow obvious twin of a range: the positions that it names, one by one.
+        #[test]
+        fn ranges_select_what_they_name(first in 0u64..40, last in 0u64..40, form in 0..3, complete in 0u64..30) {
+            let header = match form {
+                0 => format!("Range: bytes={first}-{last}"),
+                1 => format!("Range: bytes={first}-"),
+                _ => format!("Range: bytes=-{last}"),
+            };
+            let named = |at: u64| match form {
+                0 => first <= at && at <= last,
+                1 => first <= at,
+                _ => at + last >= complete,
+            };
+            let selected: Vec<u64> = (0..complete).filter(|&at| named(at)).collect();
+            let want = if form == 0 && last < first {
+                Verdict::Whole
+            } else if let (Some(&first), Some(&last)) = (selected.first(), selected.last()) {
+                Verdict::Partial { first, last, complete }
+            } else if form == 2 && last > 0 {
+                Verdict::Whole
+            } else {
+                Verdict::Unsatisfiable { complete }
+            };
+            prop_assert_eq!(judge_with(&header, 200, None, Some(complete)), want);
+        }
+    }
+}

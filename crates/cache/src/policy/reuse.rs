@@ -1,0 +1,161 @@
+//! Whether a stored response may answer this request as it is (RFC 9111 §4, §4.2, §5.2.1).
+
+use super::directives::RequestDirectives;
+use crate::config::CookieRule;
+
+/// What is known of a stored response when it is to be served.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Stored {
+    /// For how long it is fresh, from age 0.
+    pub lifetime_s: u32,
+    /// Its `current_age` (RFC 9111 §4.2.3).
+    pub age_s: u64,
+    /// It may not be served stale (`must-revalidate`, `proxy-revalidate`, `s-maxage`; RFC 9111 §4.2.4).
+    pub must_revalidate: bool,
+}
+
+/// Whether a stored response may be used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reuse {
+    /// It is fresh; for so many seconds more.
+    Fresh {
+        /// Seconds; at least 1.
+        ttl_s: u32,
+    },
+    /// It is stale, and the client says that it may be (`max-stale`).
+    StaleAccepted {
+        /// For how many seconds it has been stale.
+        stale_s: u64,
+    },
+    /// It may not be used.
+    No(NotReused),
+}
+
+/// Why a stored response is not used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum NotReused {
+    /// Its freshness is over (RFC 9111 §4.2).
+    Stale,
+    /// The request says `no-cache` (RFC 9111 §5.2.1.4).
+    RequestNoCache,
+    /// The request's `max-age` is below its age (RFC 9111 §5.2.1.1).
+    RequestMaxAge,
+    /// It does not stay fresh for the request's `min-fresh` (RFC 9111 §5.2.1.3).
+    RequestMinFresh,
+}
+
+impl NotReused {
+    /// Every reason.
+    pub const ALL: [NotReused; 4] =
+        [NotReused::Stale, NotReused::RequestNoCache, NotReused::RequestMaxAge, NotReused::RequestMinFresh];
+
+    /// A stable name: a token, for `detail` in `Cache-Status` and for `explain`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            NotReused::Stale => "stale",
+            NotReused::RequestNoCache => "request-no-cache",
+            NotReused::RequestMaxAge => "request-max-age",
+            NotReused::RequestMinFresh => "request-min-fresh",
+        }
+    }
+}
+
+/// Whether a stored response may answer a request with cookies. The rule of [`storable`](super::storable()) seen from
+/// the other side: where nothing but a guess or a knob of ours says that a page may be kept, a visitor with a cookie
+/// may be meant to get another page than one without. So what was stored for the one is not for the other.
+pub const fn may_share(stored_is_explicit: bool, has_cookie: bool, rule: CookieRule) -> bool {
+    stored_is_explicit || !has_cookie || matches!(rule, CookieRule::Rfc)
+}
+
+/// Decides whether a stored response, selected by address and `Vary`, may be used for a request.
+pub fn may_reuse(stored: Stored, request: &RequestDirectives) -> Reuse {
+    if request.no_cache {
+        return Reuse::No(NotReused::RequestNoCache);
+    }
+    // `max-age=0` asks for a fetch even within the second in which the response came.
+    if request.max_age_s.is_some_and(|max_age_s| max_age_s == 0 || stored.age_s > u64::from(max_age_s)) {
+        return Reuse::No(NotReused::RequestMaxAge);
+    }
+    let lifetime_s = u64::from(stored.lifetime_s);
+    // §4.2: fresh while the lifetime is greater than the age.
+    if lifetime_s > stored.age_s {
+        let ttl_s = lifetime_s - stored.age_s;
+        if request.min_fresh_s.is_some_and(|min_fresh_s| u64::from(min_fresh_s) > ttl_s) {
+            return Reuse::No(NotReused::RequestMinFresh);
+        }
+        return Reuse::Fresh { ttl_s: ttl_s as u32 };
+    }
+    if request.min_fresh_s.is_some() {
+        return Reuse::No(NotReused::RequestMinFresh);
+    }
+    let stale_s = stored.age_s - lifetime_s;
+    match request.max_stale_s {
+        Some(max_stale_s) if !stored.must_revalidate && stale_s <= u64::from(max_stale_s) => {
+            Reuse::StaleAccepted { stale_s }
+        }
+        _ => Reuse::No(NotReused::Stale),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ASKS_NOTHING: RequestDirectives = RequestDirectives {
+        no_store: false,
+        no_cache: false,
+        only_if_cached: false,
+        max_age_s: None,
+        min_fresh_s: None,
+        max_stale_s: None,
+    };
+
+    #[test]
+    fn a_guess_is_shared_only_among_those_without_cookies() {
+        for (explicit, cookie, rule, want) in [
+            (true, true, CookieRule::Safe, true),
+            (false, false, CookieRule::Safe, true),
+            (false, true, CookieRule::Safe, false),
+            (false, true, CookieRule::Rfc, true),
+        ] {
+            assert_eq!(may_share(explicit, cookie, rule), want, "{explicit} {cookie} {rule:?}");
+        }
+    }
+
+    #[test]
+    fn freshness_and_the_clients_wishes() {
+        let stored = |lifetime_s, age_s| Stored { lifetime_s, age_s, must_revalidate: false };
+        let plain = ASKS_NOTHING;
+        let max_age = |s| RequestDirectives { max_age_s: Some(s), ..plain };
+        let min_fresh = |s| RequestDirectives { min_fresh_s: Some(s), ..plain };
+        let max_stale = |s| RequestDirectives { max_stale_s: Some(s), ..plain };
+        for (stored, request, want) in [
+            (stored(60, 0), plain, Reuse::Fresh { ttl_s: 60 }),
+            (stored(60, 59), plain, Reuse::Fresh { ttl_s: 1 }),
+            (stored(60, 60), plain, Reuse::No(NotReused::Stale)),
+            (stored(0, 0), plain, Reuse::No(NotReused::Stale)),
+            (stored(60, u64::MAX), plain, Reuse::No(NotReused::Stale)),
+            (stored(60, 0), max_age(0), Reuse::No(NotReused::RequestMaxAge)),
+            (stored(60, 10), max_age(10), Reuse::Fresh { ttl_s: 50 }),
+            (stored(60, 11), max_age(10), Reuse::No(NotReused::RequestMaxAge)),
+            (stored(60, 10), min_fresh(50), Reuse::Fresh { ttl_s: 50 }),
+            (stored(60, 10), min_fresh(51), Reuse::No(NotReused::RequestMinFresh)),
+            (stored(60, 70), min_fresh(0), Reuse::No(NotReused::RequestMinFresh)),
+            (stored(60, 70), max_stale(10), Reuse::StaleAccepted { stale_s: 10 }),
+            (stored(60, 71), max_stale(10), Reuse::No(NotReused::Stale)),
+            (Stored { must_revalidate: true, ..stored(60, 61) }, max_stale(10), Reuse::No(NotReused::Stale)),
+            (
+                stored(60, 0),
+                RequestDirectives { no_cache: true, ..plain },
+                Reuse::No(NotReused::RequestNoCache),
+            ),
+            (
+                stored(60, 70),
+                RequestDirectives { max_age_s: Some(65), max_stale_s: Some(99), ..plain },
+                Reuse::No(NotReused::RequestMaxAge),
+            ),
+        ] {
+            assert_eq!(may_reuse(stored, &request), want, "{stored:?} {request:?}");
+        }
+    }
+}

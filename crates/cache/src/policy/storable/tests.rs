@@ -1,0 +1,295 @@
+use std::collections::HashSet;
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::policy::{
+    Source,
+    test_heads::{date, with_request, with_response},
+};
+
+const NOW: u64 = 1_800_000_000;
+const TIMES: Times = Times { request_s: NOW, response_s: NOW };
+const SAFE: StoreRules = StoreRules { cookies: CookieRule::Safe, default_ttl_s: 0 };
+const RFC: StoreRules = StoreRules { cookies: CookieRule::Rfc, default_ttl_s: 0 };
+
+fn ask(line: &str, request: &str, status: &str, response: &str, rules: StoreRules) -> Storable {
+    with_request(line, request, |request| {
+        with_response(status, response, |response| {
+            let (request, response) = (RequestFacts::of(request, false), ResponseFacts::of(response));
+            storable(&request, &response, &rules, TIMES)
+        })
+    })
+}
+
+/// What a plain GET's response comes to: the source of its freshness and its length, or why not.
+fn outcome(status: &str, response: &str) -> Result<(Source, u32), Why> {
+    match ask("GET /", "", status, response, SAFE) {
+        Storable::Yes(freshness) => Ok((freshness.source, freshness.ttl_s())),
+        Storable::No(why) => Err(why),
+    }
+}
+
+/// A table of exchanges, one line or more for each reason; and none of the reasons is left out.
+#[test]
+fn every_reason_is_reached() {
+    let mut reached = HashSet::new();
+    for (line, request, status, response, rules, why) in [
+        ("HEAD /", "", "200 OK", "Cache-Control: max-age=9", SAFE, Why::Method),
+        ("POST /", "", "200 OK", "Cache-Control: max-age=9", SAFE, Why::Method),
+        ("GET /", "Cache-Control: no-store", "200 OK", "Cache-Control: max-age=9", SAFE, Why::RequestNoStore),
+        ("GET /", "", "304 Not Modified", "Cache-Control: max-age=9", SAFE, Why::Status),
+        ("GET /", "", "103 Early Hints", "Cache-Control: max-age=9", SAFE, Why::Status),
+        ("GET /", "", "206 Partial Content", "Cache-Control: max-age=9", SAFE, Why::Partial),
+        ("GET /", "", "299 Odd", "Cache-Control: max-age=9, must-understand", SAFE, Why::MustUnderstand),
+        ("GET /", "", "200 OK", "Cache-Control: max-age=9, no-store", SAFE, Why::NoStore),
+        ("GET /", "", "200 OK", "Cache-Control: max-age=9\nCDN-Cache-Control: no-store", SAFE, Why::NoStore),
+        ("GET /", "", "200 OK", "Cache-Control: private, max-age=9", SAFE, Why::Private),
+        ("GET /", "", "200 OK", "Cache-Control: max-age=9\nCDN-Cache-Control: private", SAFE, Why::Private),
+        ("GET /", "", "200 OK", "Cache-Control: no-cache, max-age=9", SAFE, Why::NoCache),
+        ("GET /", "", "200 OK", "Cache-Control: max-age=9\nVary: *", SAFE, Why::VaryAny),
+        ("GET /", "", "200 OK", "Cache-Control: max-age=9\nVary: a b", SAFE, Why::VaryMalformed),
+        (
+            "GET /",
+            "",
+            "200 OK",
+            "Cache-Control: max-age=9\nVary: a,b,c,d,e,f,g,h,i,j,k,l,m,n,o,p,q",
+            SAFE,
+            Why::VaryTooLarge,
+        ),
+        (
+            "GET /",
+            "Authorization: Basic eDp5",
+            "200 OK",
+            "Cache-Control: max-age=9",
+            SAFE,
+            Why::Authorization,
+        ),
+        ("GET /", "Authorization: Basic eDp5", "200 OK", "Cache-Control: max-age=9", RFC, Why::Authorization),
+        ("GET /", "", "200 OK", "Cache-Control: max-age=9\nSet-Cookie: a=b", SAFE, Why::SetCookie),
+        ("GET /", "", "500 Oops", "", SAFE, Why::NoFreshness),
+        ("GET /", "", "302 Found", "Last-Modified: Sun, 06 Nov 1994 08:49:37 GMT", SAFE, Why::NoFreshness),
+        ("GET /", "", "200 OK", "", SAFE, Why::NoFreshness),
+        ("GET /", "", "200 OK", "CDN-Cache-Control: foo\nCache-Control: max-age=9", SAFE, Why::NoFreshness),
+        ("GET /", "Cookie: a=b", "200 OK", "Last-Modified: Sun, 06 Nov 1994 08:49:37 GMT", SAFE, Why::Cookie),
+        ("GET /", "", "200 OK", "Cache-Control: max-age=0", SAFE, Why::Expired),
+        ("GET /", "", "200 OK", "Cache-Control: max-age=9\nAge: 9", SAFE, Why::Expired),
+        (
+            "GET /",
+            "",
+            "200 OK",
+            "Expires: 0\nLast-Modified: Sun, 06 Nov 1994 08:49:37 GMT",
+            SAFE,
+            Why::Expired,
+        ),
+        ("GET /", "", "200 OK", "Cache-Control: max-age=9, s-maxage=oops", SAFE, Why::Expired),
+    ] {
+        assert_eq!(ask(line, request, status, response, rules), Storable::No(why), "{request} / {response}");
+        reached.insert(why);
+    }
+    for &why in Why::ALL {
+        assert!(reached.contains(&why), "{why:?} is not reached");
+    }
+}
+
+#[test]
+fn reasons_have_stable_names_that_are_tokens() {
+    let mut names = HashSet::new();
+    for &why in Why::ALL {
+        assert!(names.insert(why.name()));
+        assert!(why.name().bytes().all(|b| b.is_ascii_lowercase() || b == b'-'), "{}", why.name());
+        assert!(!why.words().ends_with('.') && !why.section().is_empty());
+    }
+}
+
+#[test]
+fn explicit_freshness_makes_any_final_status_storable() {
+    for status in [200, 203, 204, 299, 301, 302, 303, 307, 308, 400, 404, 410, 499, 500, 502, 503, 504, 599] {
+        let said = outcome(&format!("{status} X"), "Cache-Control: max-age=3600");
+        assert_eq!(said, Ok((Source::MaxAge, 3600)), "{status}");
+    }
+}
+
+/// The public suite's `heuristic-*`.
+#[test]
+fn a_guess_needs_the_status_or_public() {
+    let yesterday = format!("Last-Modified: {}\nDate: {}", date(NOW - 86_400), date(NOW));
+    for (status, guessed) in [
+        (200, true),
+        (201, false),
+        (202, false),
+        (203, true),
+        (204, true),
+        (300, true),
+        (301, true),
+        (302, false),
+        (308, true),
+        (403, false),
+        (404, true),
+        (405, true),
+        (410, true),
+        (414, true),
+        (501, true),
+        (502, false),
+        (503, false),
+        (504, false),
+        (599, false),
+    ] {
+        let want = if guessed { Ok((Source::Heuristic, 8640)) } else { Err(Why::NoFreshness) };
+        assert_eq!(outcome(&format!("{status} X"), &yesterday), want, "{status}");
+        let public = format!("{yesterday}\nCache-Control: public");
+        assert_eq!(
+            outcome(&format!("{status} X"), &public),
+            Ok((Source::Heuristic, 8640)),
+            "{status} public"
+        );
+    }
+}
+
+#[test]
+fn must_understand_outweighs_no_store() {
+    let said = outcome("200 OK", "Cache-Control: max-age=9, must-understand, no-store");
+    assert_eq!(said, Ok((Source::MaxAge, 9)));
+}
+
+#[test]
+fn targeted_directives_take_the_place_of_all_others() {
+    for (headers, want) in [
+        ("Cache-Control: no-store\nCDN-Cache-Control: max-age=60", Ok((Source::MaxAge, 60))),
+        ("Cache-Control: max-age=1\nCDN-Cache-Control: max-age=60", Ok((Source::MaxAge, 60))),
+        ("Cache-Control: max-age=60\nCDN-Cache-Control: max-age=1", Ok((Source::MaxAge, 1))),
+        ("Expires: 0\nCDN-Cache-Control: max-age=60", Ok((Source::MaxAge, 60))),
+        ("Cache-Control: no-store\nCDN-Cache-Control: max-age=\"60\"", Err(Why::NoStore)),
+        ("Cache-Control: no-store\nCDN-Cache-Control: max-age=60, &&&&&", Err(Why::NoStore)),
+        ("Set-Cookie: a=b\nCDN-Cache-Control: max-age=60", Ok((Source::MaxAge, 60))),
+        ("Set-Cookie: a=b\nCDN-Cache-Control: max-age=\"60\"\nCache-Control: max-age=5", Err(Why::SetCookie)),
+    ] {
+        assert_eq!(outcome("200 OK", headers), want, "{headers}");
+    }
+    let future = format!("Expires: {}\nCDN-Cache-Control: max-age=0", date(NOW + 99));
+    assert_eq!(outcome("200 OK", &future), Err(Why::Expired));
+}
+
+/// RFC 9111 §3.5.
+#[test]
+fn credentials_need_leave() {
+    for (directive, stored) in [
+        ("max-age=60, public", true),
+        ("max-age=60, must-revalidate", true),
+        ("s-maxage=60", true),
+        ("max-age=60", false),
+        ("max-age=60, proxy-revalidate", false),
+    ] {
+        let said =
+            ask("GET /", "Authorization: Bearer x", "200 OK", &format!("Cache-Control: {directive}"), SAFE);
+        assert_eq!(matches!(said, Storable::Yes(_)), stored, "{directive}");
+    }
+}
+
+/// A35: what the two rules make of each combination of cookies.
+#[test]
+fn cookies_are_safe_unless_the_letter_is_asked_for() {
+    let heuristic = format!("Last-Modified: {}\nDate: {}", date(NOW - 1000), date(NOW));
+    let expires = format!("Expires: {}", date(NOW + 60));
+    for (request, response, safe, rfc) in [
+        ("", "Set-Cookie: s=1\nCache-Control: max-age=60", false, true),
+        ("", "Set-Cookie: s=1\nCache-Control: s-maxage=60", false, true),
+        ("", "Set-Cookie: s=1\nCache-Control: public, max-age=60", true, true),
+        ("", "Set-Cookie: s=1\nCache-Control: no-cache=\"set-cookie\", max-age=60", true, true),
+        ("", "Set-Cookie: s=1\nCache-Control: private=\"Set-Cookie\", max-age=60", true, true),
+        ("", "Set-Cookie: s=1\nCache-Control: private=\"other\", max-age=60", false, true),
+        ("Cookie: s=1", "Cache-Control: max-age=60", true, true),
+        ("Cookie: s=1", &expires, true, true),
+        ("Cookie: s=1", &heuristic, false, true),
+        ("Cookie: s=1", &format!("{heuristic}\nCache-Control: public"), false, true),
+        ("Cookie: s=1", "Set-Cookie: s=2\nCache-Control: max-age=60", false, true),
+    ] {
+        for (rules, stored) in [(SAFE, safe), (RFC, rfc)] {
+            let said = ask("GET /", request, "200 OK", response, rules);
+            assert_eq!(matches!(said, Storable::Yes(_)), stored, "{rules:?} {request} / {response}");
+        }
+    }
+    let default_ttl = StoreRules { default_ttl_s: 60, ..SAFE };
+    assert_eq!(ask("GET /", "Cookie: s=1", "200 OK", "", default_ttl), Storable::No(Why::Cookie));
+    assert!(matches!(ask("GET /", "", "200 OK", "", default_ttl), Storable::Yes(_)));
+    assert_eq!(ask("GET /", "", "500 Oops", "", default_ttl), Storable::No(Why::NoFreshness));
+}
+
+#[test]
+fn flags_of_freshness() {
+    let freshness = |response: &str| match ask("GET /", "", "200 OK", response, SAFE) {
+        Storable::Yes(freshness) => freshness,
+        Storable::No(why) => panic!("{response}: {why:?}"),
+    };
+    assert!(!freshness("Cache-Control: max-age=9").must_revalidate);
+    for strict in ["max-age=9, must-revalidate", "max-age=9, proxy-revalidate", "s-maxage=9"] {
+        assert!(freshness(&format!("Cache-Control: {strict}")).must_revalidate, "{strict}");
+    }
+    assert!(freshness("Cache-Control: max-age=9, no-cache=\"a\"\nA: 1").omits_fields);
+    assert!(!freshness("Cache-Control: max-age=9, no-cache=\"a\"\nB: 1").omits_fields);
+    let aged = freshness("Cache-Control: max-age=9\nAge: 4");
+    assert_eq!((aged.lifetime_s, aged.initial_age_s, aged.ttl_s()), (9, 4, 5));
+    assert_eq!((aged.born_s(NOW), aged.stale_at_s(NOW)), (NOW - 4, NOW + 5));
+}
+
+proptest! {
+    /// The slow obvious twin: RFC 9111 §4.2 computed from the values themselves, in signed numbers without bounds,
+    /// instead of from the bytes on the wire.
+    #[test]
+    fn freshness_is_that_of_the_twin(
+        s_maxage in proptest::option::of(0i64..200),
+        max_age in proptest::option::of(0i64..200),
+        expires in proptest::option::of(-100i64..200),
+        date_at in proptest::option::of(-100i64..50),
+        modified in proptest::option::of(-3000i64..50),
+        age in proptest::option::of(0i64..100),
+        delay in 0i64..5,
+        default_ttl in 0i64..3,
+    ) {
+        let now = NOW as i64;
+        let mut headers = String::new();
+        let mut line = |name: &str, value: Option<String>| {
+            if let Some(value) = value {
+                headers += &format!("{name}: {value}\n");
+            }
+        };
+        let on = |offset: i64| date((now + offset) as u64);
+        line("Cache-Control", max_age.map(|s| format!("max-age={s}")));
+        line("Cache-Control", s_maxage.map(|s| format!("s-maxage={s}")));
+        line("Expires", expires.map(on));
+        line("Date", date_at.map(on));
+        line("Last-Modified", modified.map(on));
+        line("Age", age.map(|s| s.to_string()));
+
+        let date_value = date_at.unwrap_or(0);
+        let lifetime = if let Some(s) = s_maxage.or(max_age) {
+            Some(s)
+        } else if let Some(at) = expires {
+            Some((at - date_value).max(0))
+        } else if let Some(at) = modified.filter(|&at| at <= date_value) {
+            Some((date_value - at) / 10)
+        } else {
+            Some(default_ttl).filter(|&s| s > 0)
+        };
+        let apparent_age = (0 - date_value).max(0);
+        let initial_age = apparent_age.max(age.unwrap_or(0) + delay);
+        let want = match lifetime {
+            None => Err(Why::NoFreshness),
+            Some(s) if s <= initial_age => Err(Why::Expired),
+            Some(s) => Ok((s, initial_age)),
+        };
+
+        let rules = StoreRules { default_ttl_s: default_ttl as u32, ..SAFE };
+        let times = Times { request_s: NOW - delay as u64, response_s: NOW };
+        let said = with_request("GET /", "", |request| {
+            with_response("200 OK", &headers, |response| {
+                storable(&RequestFacts::of(request, false), &ResponseFacts::of(response), &rules, times)
+            })
+        });
+        let got = match said {
+            Storable::Yes(f) => Ok((i64::from(f.lifetime_s), i64::from(f.initial_age_s))),
+            Storable::No(why) => Err(why),
+        };
+        prop_assert_eq!(got, want, "{}", headers);
+    }
+}

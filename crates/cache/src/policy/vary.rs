@@ -1,0 +1,310 @@
+//! Which request headers a response depends on, and the part of the cache key that they make (RFC 9111 §4.1,
+//! RFC 9110 §12.5.5).
+//!
+//! ```text
+//!  Vary: Accept-Encoding, accept-LANGUAGE     Vary (spec):       accept-encoding,accept-language
+//!  Accept-Encoding: gzip ,br                  secondary key:     "+gzip,br\n" "-"
+//! ```
+//!
+//! The spec is what is stored beside the address; the key is made from it and each request, and is as unambiguous as
+//! its input: a value cannot hold LF, and `+` or `-` tells an empty value from an absent one (§4.1: an absent header
+//! matches an absent one only).
+
+use smallvec::SmallVec;
+use wire::http1::{
+    fields::{is_token, list},
+    head::Headers,
+    known::KnownHeader,
+};
+
+/// Header names in one `Vary`; beyond, the response is not stored ([`VaryFault::TooLarge`]).
+pub const VARY_NAMES_MAX: usize = 16;
+/// Bytes of a spec; beyond, likewise.
+pub const VARY_SPEC_BYTES_MAX: usize = 512;
+
+/// The names in `Vary` in lower case, sorted, each once, with commas between them. Empty where the response does not
+/// vary.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Vary {
+    /// Invariant: what [`spec`](Self::spec) promises.
+    spec: SmallVec<[u8; 64]>,
+}
+
+/// Why a response's variants cannot be told apart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum VaryFault {
+    /// `*` occurs: nothing that a cache sees tells them apart.
+    Any,
+    /// More than [`VARY_NAMES_MAX`] names or [`VARY_SPEC_BYTES_MAX`] bytes.
+    TooLarge,
+    /// A member is not a token.
+    Malformed,
+}
+
+impl Vary {
+    /// Reads all `Vary` fields of a response.
+    ///
+    /// # Errors
+    /// The response then matches no other request (RFC 9111 §4.1) and is not worth storing. Where several hold,
+    /// `Any` comes first, then `Malformed`.
+    pub fn of(headers: &Headers<'_, '_>) -> Result<Self, VaryFault> {
+        if !headers.has(KnownHeader::Vary) {
+            return Ok(Self::default());
+        }
+        let members = || headers.known_all(KnownHeader::Vary).flat_map(list);
+        if members().any(|member| member == b"*") {
+            return Err(VaryFault::Any);
+        }
+        if !members().all(is_token) {
+            return Err(VaryFault::Malformed);
+        }
+        let mut names: SmallVec<[SmallVec<[u8; 24]>; VARY_NAMES_MAX]> = SmallVec::new();
+        for member in members() {
+            let mut name = SmallVec::from_slice(member);
+            name.make_ascii_lowercase();
+            if let Err(at) = names.binary_search(&name) {
+                if names.len() == VARY_NAMES_MAX {
+                    return Err(VaryFault::TooLarge);
+                }
+                names.insert(at, name);
+            }
+        }
+        let mut spec = SmallVec::new();
+        for name in &names {
+            if !spec.is_empty() {
+                spec.push(b',');
+            }
+            spec.extend_from_slice(name);
+        }
+        if spec.len() > VARY_SPEC_BYTES_MAX {
+            return Err(VaryFault::TooLarge);
+        }
+        Ok(Self { spec })
+    }
+
+    /// Names in lower case, sorted, each once, joined by `,`; at most [`VARY_SPEC_BYTES_MAX`] bytes.
+    pub fn spec(&self) -> &[u8] {
+        &self.spec
+    }
+
+    /// Whether the response is the same for every request to its address.
+    pub fn is_empty(&self) -> bool {
+        self.spec.is_empty()
+    }
+}
+
+/// Appends the secondary key of a request under a spec. Allocates only where `out` has no room (at most the size of the
+/// request's head, and two bytes for each name). Nothing for an empty spec.
+///
+/// Values are compared as §4.1 allows: lines of one name are combined, and white space around the commas between list
+/// members does not count; in the fields whose members ignore case, nor does case. Fields that are no lists are
+/// compared byte by byte.
+pub fn secondary_key(spec: &[u8], headers: &Headers<'_, '_>, out: &mut Vec<u8>) {
+    if spec.is_empty() {
+        return;
+    }
+    for name in spec.split(|&b| b == b',') {
+        // A spec is tokens joined by commas; other bytes (a damaged record) name no header.
+        let name = std::str::from_utf8(name).unwrap_or_default();
+        let known = KnownHeader::of(name.as_bytes()).filter(|_| is_token(name.as_bytes()));
+        match known {
+            Some(known) => append_values(headers.known_all(known), shape(name), out),
+            None => append_values(headers.headers(name), shape(name), out),
+        }
+    }
+}
+
+/// How values of a header are compared.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Shape {
+    /// A list, by its members.
+    List,
+    /// A list, by its members, in any case of letters.
+    CaselessList,
+    /// No list, or one whose members may hold bare commas: as it is.
+    Opaque,
+}
+
+fn shape(name: &str) -> Shape {
+    match name {
+        // RFC 9110 §12.5.1, §12.5.2, §12.5.4, §8.4.1: media types, charsets, language tags and codings ignore case.
+        // Accept is not among them: values of media type parameters may not.
+        "accept-charset" | "accept-encoding" | "accept-language" => Shape::CaselessList,
+        // Products and comments (§10.1.5), credentials (§11.6.2), cookies (RFC 6265 §4.2), references and dates.
+        "user-agent"
+        | "cookie"
+        | "authorization"
+        | "proxy-authorization"
+        | "referer"
+        | "from"
+        | "host"
+        | "origin"
+        | "if-modified-since"
+        | "if-unmodified-since"
+        | "date" => Shape::Opaque,
+        _ => Shape::List,
+    }
+}
+
+fn append_values<'v>(values: impl Iterator<Item = &'v [u8]>, shape: Shape, out: &mut Vec<u8>) {
+    let start = out.len();
+    let (mut present, mut first) = (false, true);
+    let append = |part: &[u8], first: &mut bool, out: &mut Vec<u8>| {
+        if !std::mem::take(first) {
+            out.push(b',');
+        }
+        out.extend_from_slice(part);
+    };
+    for value in values {
+        if !present {
+            out.push(b'+');
+            present = true;
+        }
+        if shape == Shape::Opaque {
+            append(value, &mut first, out);
+        } else {
+            list(value).for_each(|member| append(member, &mut first, out));
+        }
+    }
+    if !present {
+        out.push(b'-');
+        return;
+    }
+    if shape == Shape::CaselessList {
+        out[start..].make_ascii_lowercase();
+    }
+    out.push(b'\n');
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::policy::test_heads::{with_request, with_response};
+
+    fn vary(headers: &str) -> Result<String, VaryFault> {
+        with_response("200 OK", headers, |head| {
+            Vary::of(&head.headers).map(|vary| String::from_utf8(vary.spec().to_vec()).unwrap())
+        })
+    }
+
+    fn key(spec: &str, headers: &str) -> String {
+        with_request("GET /", headers, |head| {
+            let mut out = Vec::new();
+            secondary_key(spec.as_bytes(), &head.headers, &mut out);
+            String::from_utf8(out).unwrap()
+        })
+    }
+
+    #[test]
+    fn specs_are_normal() {
+        assert_eq!(vary(""), Ok(String::new()));
+        assert_eq!(vary("Vary:"), Ok(String::new()));
+        assert_eq!(vary("Vary: Foo"), Ok("foo".into()));
+        assert_eq!(vary("Vary: b, A ,,B\nVary: c"), Ok("a,b,c".into()));
+        for any in ["*", "*, *", ", *", "*, Foo", "Foo, *", "\nVary: *", "a b, *"] {
+            assert_eq!(vary(&format!("Vary: {any}")), Err(VaryFault::Any), "{any}");
+        }
+        assert_eq!(vary("Vary: Accept Encoding"), Err(VaryFault::Malformed));
+        assert_eq!(vary("Vary: \"a\""), Err(VaryFault::Malformed));
+    }
+
+    #[test]
+    fn specs_are_bounded() {
+        let names = |n: usize| (0..n).map(|i| format!("x-{i:02}")).collect::<Vec<_>>().join(", ");
+        assert!(vary(&format!("Vary: {}", names(VARY_NAMES_MAX))).is_ok());
+        assert_eq!(vary(&format!("Vary: {}", names(VARY_NAMES_MAX + 1))), Err(VaryFault::TooLarge));
+        let twice = format!("{n}, {n}", n = names(VARY_NAMES_MAX));
+        assert!(vary(&format!("Vary: {twice}")).is_ok(), "the same names again are not more names");
+        assert!(vary(&format!("Vary: {}", "a".repeat(VARY_SPEC_BYTES_MAX))).is_ok());
+        assert_eq!(vary(&format!("Vary: {}", "a".repeat(VARY_SPEC_BYTES_MAX + 1))), Err(VaryFault::TooLarge));
+    }
+
+    #[test]
+    fn keys_tell_apart_what_differs_and_nothing_else() {
+        let same = [
+            ("foo", "Foo: 1,2", "Foo:  1,  2 "),
+            ("foo", "Foo: 1, 2", "Foo: 1\nFOO: 2"),
+            ("foo", "Foo: 1", "Foo: 1,\nFoo:\nFoo: ,"),
+            ("foo", "Foo: 1", "Foo:\nFoo: 1"),
+            ("foo", "Foo:", "Foo:\nFoo: ,"),
+            ("accept-encoding", "Accept-Encoding: GZIP, br", "Accept-Encoding: gzip,br"),
+            ("accept-language", "Accept-Language: de-DE", "Accept-Language: de-de"),
+            ("foo", "Bar: 1", "Bar: 2"),
+            ("a,b", "A: 1\nB: 2", "B: 2\nC: 0\nA: 1"),
+        ];
+        for (spec, one, other) in same {
+            assert_eq!(key(spec, one), key(spec, other), "{spec}: {one} / {other}");
+        }
+        let different = [
+            ("foo", "Foo: 1", "Foo: 2"),
+            ("foo", "Foo: 1", ""),
+            ("foo", "Foo:", ""),
+            ("foo", "Foo: 1, 2", "Foo: 2, 1"),
+            ("foo", "Foo: a", "Foo: A"),
+            ("foo", "Foo: \"a, b\"", "Foo: \"a,b\""),
+            ("a,b", "A: 1", "B: 1"),
+            ("a,b", "A: -", ""),
+            ("user-agent", "User-Agent: x (a, b)", "User-Agent: x (a,b)"),
+            ("cookie", "Cookie: a=1, 2", "Cookie: a=1,2"),
+            ("accept-language", "Accept-Language: en, de", "Accept-Language: de, en"),
+        ];
+        for (spec, one, other) in different {
+            assert_ne!(key(spec, one), key(spec, other), "{spec}: {one} / {other}");
+        }
+        assert_eq!(key("", "A: 1"), "");
+        assert_eq!(key("accept-encoding,accept-language", "Accept-Encoding: gzip ,br"), "+gzip,br\n-");
+    }
+
+    /// The slow obvious twin: for each name the members of all its lines in order, or nothing.
+    fn twin(spec: &str, lines: &[(String, String)]) -> Vec<Option<Vec<String>>> {
+        spec.split(',')
+            .map(|name| {
+                let values: Vec<&String> =
+                    lines.iter().filter(|(n, _)| n.eq_ignore_ascii_case(name)).map(|(_, v)| v).collect();
+                if values.is_empty() {
+                    return None;
+                }
+                let members = values.iter().flat_map(|value| value.split(','));
+                Some(members.map(|m| m.trim().to_owned()).filter(|m| !m.is_empty()).collect())
+            })
+            .collect()
+    }
+
+    fn lines() -> impl Strategy<Value = Vec<(String, String)>> {
+        proptest::collection::vec(("[ab]|[AB]|c", "[1-2, +-]{0,5}"), 0..5)
+    }
+
+    proptest! {
+        /// Two requests have the same key exactly if the twin says that their selecting headers are the same.
+        #[test]
+        fn keys_are_equal_exactly_if_the_values_are(one in lines(), other in lines(), spec in "a|b|a,b|a,b,c") {
+            let text = |lines: &[(String, String)]| {
+                lines.iter().map(|(n, v)| format!("{n}: {v}\n")).collect::<String>()
+            };
+            let equal = twin(&spec, &one) == twin(&spec, &other);
+            prop_assert_eq!(key(&spec, &text(&one)) == key(&spec, &text(&other)), equal);
+        }
+
+        #[test]
+        fn specs_match_a_sorted_set(names in proptest::collection::vec("[a-dA-D]{1,2}", 0..12)) {
+            let set: BTreeSet<String> = names.iter().map(|n| n.to_ascii_lowercase()).collect();
+            let want = set.into_iter().collect::<Vec<_>>().join(",");
+            prop_assert_eq!(vary(&format!("Vary: {}", names.join(" , "))), Ok(want));
+        }
+
+        #[test]
+        fn no_allocation_where_there_is_room(lines in lines()) {
+            let text: String = lines.iter().map(|(n, v)| format!("{n}: {v}\n")).collect();
+            with_request("GET /", &text, |head| {
+                let mut out = Vec::with_capacity(512);
+                let before = (out.as_ptr(), out.capacity());
+                secondary_key(b"a,b,c", &head.headers, &mut out);
+                assert_eq!((out.as_ptr(), out.capacity()), before);
+            });
+        }
+    }
+}

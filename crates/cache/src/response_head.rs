@@ -1,0 +1,22 @@
+//! The head of a response: what is kept of an origin's, and what is added each time it is sent.
+//!
+//! ```text
+//!  origin's head ──append_origin_head──> head bytes ┐ stored together with the body
+//!        + Freshness, times ──> StoredMeta [u64; 6] ┘ (the store keeps the words beside the record)
+//!
+//!  on a hit:   head bytes (as they are)  or append_not_modified / append_partial of them
+//!              + append_dynamic: Age · Via · Cache-Status · Connection · Content-Length …  + empty line
+//! ```
+//!
+//! Head bytes are a status line and field lines, each with its CRLF, without the empty line at the end. They hold what
+//! is the same for each answer; what differs (`Age`, `Content-Length`, framing, `Via`, `Cache-Status`) is never in them,
+//! so a hit is one copy and a few appended lines: nothing there allocates while the buffer has room.
+mod dynamic;
+mod meta;
+mod origin_head;
+
+pub use dynamic::{
+    CacheStatus, Dynamic, Framing, Fwd, Identity, InvalidName, Outcome, Persistence, append_dynamic,
+};
+pub use meta::{Flags, ORIGIN_MS_MAX, StoredMeta};
+pub use origin_head::{HeadOutline, Purpose, append_not_modified, append_origin_head, append_partial};

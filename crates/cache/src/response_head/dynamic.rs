@@ -1,0 +1,407 @@
+//! The lines that differ each time a response is sent: `Age`, `Via`, `Cache-Status`, connection and framing.
+//!
+//! They are appended by copying; numbers by `itoa`. Nothing here formats or allocates, as long as the buffer has room for
+//! [`Identity::dynamic_bytes_max`] bytes.
+
+/// Under which name we sign, ready to be copied.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Identity {
+    /// `Via: 1.1 NAME` CRLF `Cache-Status: NAME`
+    signature: Box<[u8]>,
+}
+
+/// The name cannot stand in `Via` and `Cache-Status`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "the name must be 1 to {NAME_BYTES_MAX} letters, digits, or any of !#$%&'*+-.^_`|~, and begin with a letter"
+)]
+pub struct InvalidName;
+
+/// Bytes of a name.
+const NAME_BYTES_MAX: usize = 64;
+
+impl Identity {
+    /// Signs as `name`, which must be a pseudonym in `Via` (a token, RFC 9110 §7.6.3) and a token of structured fields in
+    /// `Cache-Status` (RFC 9211 §2, RFC 9651 §3.3.4); so it begins with a letter.
+    ///
+    /// # Errors
+    /// If it is not both, or longer than 64 bytes.
+    pub fn new(name: &str) -> Result<Self, InvalidName> {
+        let begins_with_letter = name.as_bytes().first().is_some_and(u8::is_ascii_alphabetic);
+        let is_token = wire::http1::fields::is_token(name.as_bytes());
+        if !begins_with_letter || !is_token || name.len() > NAME_BYTES_MAX {
+            return Err(InvalidName);
+        }
+        let signature = ["Via: 1.1 ", name, "\r\nCache-Status: ", name].concat();
+        Ok(Self { signature: signature.into_bytes().into() })
+    }
+
+    /// The most that [`append_dynamic`] appends, but for the text of `detail`.
+    pub const fn dynamic_bytes_max(&self) -> usize {
+        self.signature.len() + 384
+    }
+}
+
+/// Why a request was forwarded (RFC 9211 §2.2).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Fwd {
+    /// The cache was told not to handle it.
+    Bypass,
+    /// The method requires it.
+    Method,
+    /// Nothing is stored for the address.
+    UriMiss,
+    /// Something is stored for the address, but not for these headers.
+    VaryMiss,
+    /// Nothing suitable is stored; which of the two it was is not known.
+    Miss,
+    /// The request's directives do not allow what is stored.
+    Request,
+    /// What is stored is stale.
+    Stale,
+    /// What is stored is a part, and lacks what was asked for.
+    Partial,
+}
+
+impl Fwd {
+    /// Every reason.
+    pub const ALL: [Fwd; 8] = [
+        Fwd::Bypass,
+        Fwd::Method,
+        Fwd::UriMiss,
+        Fwd::VaryMiss,
+        Fwd::Miss,
+        Fwd::Request,
+        Fwd::Stale,
+        Fwd::Partial,
+    ];
+
+    /// The token of RFC 9211 §2.2.
+    pub const fn token(self) -> &'static str {
+        match self {
+            Fwd::Bypass => "bypass",
+            Fwd::Method => "method",
+            Fwd::UriMiss => "uri-miss",
+            Fwd::VaryMiss => "vary-miss",
+            Fwd::Miss => "miss",
+            Fwd::Request => "request",
+            Fwd::Stale => "stale",
+            Fwd::Partial => "partial",
+        }
+    }
+}
+
+/// Where a response came from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Outcome {
+    /// From the store, without the origin (RFC 9211 §2.1).
+    Hit,
+    /// From the origin (RFC 9211 §2.2).
+    Fwd(Fwd),
+}
+
+/// What `Cache-Status` says (RFC 9211 §2).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CacheStatus {
+    /// `hit` or `fwd`.
+    pub outcome: Outcome,
+    /// `fwd-status`: the status that the origin sent, where it differs from ours (RFC 9211 §2.3).
+    pub fwd_status: Option<u16>,
+    /// `ttl`: the freshness left, negative where it is over (RFC 9211 §2.4).
+    pub ttl_s: Option<i64>,
+    /// `stored`: the response was stored (RFC 9211 §2.5).
+    pub stored: bool,
+    /// `collapsed`: the request waited for another one's fetch (RFC 9211 §2.6).
+    pub collapsed: bool,
+    /// `detail`: a token of ours, such as [`Why::name`](crate::policy::Why::name) (RFC 9211 §2.8).
+    pub detail: Option<&'static str>,
+}
+
+impl CacheStatus {
+    /// A hit with so much freshness left.
+    pub const fn hit(ttl_s: i64) -> Self {
+        Self { ttl_s: Some(ttl_s), ..Self::of(Outcome::Hit) }
+    }
+
+    /// Forwarded for a reason; nothing else said yet.
+    pub const fn fwd(fwd: Fwd) -> Self {
+        Self::of(Outcome::Fwd(fwd))
+    }
+
+    const fn of(outcome: Outcome) -> Self {
+        Self { outcome, fwd_status: None, ttl_s: None, stored: false, collapsed: false, detail: None }
+    }
+}
+
+/// What happens to the connection after the response.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Persistence {
+    /// It stays, as HTTP/1.1 implies: nothing is said.
+    Implied,
+    /// It stays, and the client is HTTP/1.0: `Connection: keep-alive` (RFC 9112 §9.3, appendix C.2.2).
+    KeepAlive,
+    /// It closes: `Connection: close`.
+    Close,
+}
+
+/// How the body is delimited, and which part of the whole it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Framing {
+    /// No line: there is no body and no length to state (204, 304), or it ends with the connection.
+    Unstated,
+    /// `Content-Length`: of the body, or of the one that GET would have got where this answers HEAD.
+    Length(u64),
+    /// `Transfer-Encoding: chunked`.
+    Chunked,
+    /// Of a 206: `Content-Range` and `Content-Length`.
+    Part {
+        /// The first byte.
+        first: u64,
+        /// The last byte; not below `first`.
+        last: u64,
+        /// The length of the whole.
+        complete: u64,
+    },
+    /// Of a 416: `Content-Range: bytes */COMPLETE`, and the length of the page that explains it.
+    Unsatisfiable {
+        /// The length of the whole.
+        complete: u64,
+        /// The length of the page.
+        page_bytes: u64,
+    },
+}
+
+/// Everything that differs from one sending to the next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Dynamic {
+    /// `Age` (RFC 9111 §5.1): of what comes from the store; `None` for what comes straight from the origin.
+    pub age_s: Option<u64>,
+    /// What `Cache-Status` says; `None` for neither it nor `Via`, where the response is our own page.
+    pub cache_status: Option<CacheStatus>,
+    /// What happens to the connection.
+    pub persistence: Persistence,
+    /// How the body is delimited.
+    pub framing: Framing,
+}
+
+/// Appends the lines and the empty line that ends the head.
+#[inline]
+pub fn append_dynamic(out: &mut Vec<u8>, identity: &Identity, dynamic: &Dynamic) {
+    let mut number = itoa::Buffer::new();
+    match dynamic.framing {
+        Framing::Unstated => {}
+        Framing::Length(bytes) => append_length(out, bytes),
+        Framing::Chunked => out.extend_from_slice(b"Transfer-Encoding: chunked\r\n"),
+        Framing::Part { first, last, complete } => {
+            out.extend_from_slice(b"Content-Range: bytes ");
+            out.extend_from_slice(number.format(first).as_bytes());
+            out.push(b'-');
+            out.extend_from_slice(number.format(last).as_bytes());
+            out.push(b'/');
+            out.extend_from_slice(number.format(complete).as_bytes());
+            out.extend_from_slice(b"\r\n");
+            append_length(out, last - first + 1);
+        }
+        Framing::Unsatisfiable { complete, page_bytes } => {
+            out.extend_from_slice(b"Content-Range: bytes */");
+            out.extend_from_slice(number.format(complete).as_bytes());
+            out.extend_from_slice(b"\r\n");
+            append_length(out, page_bytes);
+        }
+    }
+    if let Some(age_s) = dynamic.age_s {
+        out.extend_from_slice(b"Age: ");
+        // RFC 9111 §1.2.2: an age beyond 2^31 s is said as 2^31.
+        out.extend_from_slice(number.format(age_s.min(1 << 31)).as_bytes());
+        out.extend_from_slice(b"\r\n");
+    }
+    if let Some(status) = &dynamic.cache_status {
+        out.extend_from_slice(&identity.signature);
+        append_cache_status(out, status);
+    }
+    out.extend_from_slice(match dynamic.persistence {
+        Persistence::Implied => b"\r\n".as_slice(),
+        Persistence::KeepAlive => b"Connection: keep-alive\r\n\r\n",
+        Persistence::Close => b"Connection: close\r\n\r\n",
+    });
+}
+
+#[inline]
+fn append_length(out: &mut Vec<u8>, bytes: u64) {
+    out.extend_from_slice(b"Content-Length: ");
+    out.extend_from_slice(itoa::Buffer::new().format(bytes).as_bytes());
+    out.extend_from_slice(b"\r\n");
+}
+
+/// The parameters and the CRLF, after the name.
+#[inline]
+fn append_cache_status(out: &mut Vec<u8>, status: &CacheStatus) {
+    let mut number = itoa::Buffer::new();
+    match status.outcome {
+        Outcome::Hit => out.extend_from_slice(b"; hit"),
+        Outcome::Fwd(fwd) => {
+            out.extend_from_slice(b"; fwd=");
+            out.extend_from_slice(fwd.token().as_bytes());
+        }
+    }
+    if let Some(fwd_status) = status.fwd_status {
+        out.extend_from_slice(b"; fwd-status=");
+        out.extend_from_slice(number.format(fwd_status).as_bytes());
+    }
+    if let Some(ttl_s) = status.ttl_s {
+        out.extend_from_slice(b"; ttl=");
+        // A structured integer has at most 15 digits (RFC 9651 §3.3.1).
+        let ttl_s = ttl_s.clamp(-999_999_999_999_999, 999_999_999_999_999);
+        out.extend_from_slice(number.format(ttl_s).as_bytes());
+    }
+    if status.stored {
+        out.extend_from_slice(b"; stored");
+    }
+    if status.collapsed {
+        out.extend_from_slice(b"; collapsed");
+    }
+    if let Some(detail) = status.detail {
+        out.extend_from_slice(b"; detail=");
+        out.extend_from_slice(detail.as_bytes());
+    }
+    out.extend_from_slice(b"\r\n");
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use sfv::{BareItem, List, ListEntry, Parser};
+
+    use super::*;
+    use crate::policy::{NotReused, PassReason, Why};
+
+    fn lines(dynamic: &Dynamic) -> String {
+        let identity = Identity::new("nighttrain").unwrap();
+        let mut out = Vec::with_capacity(identity.dynamic_bytes_max());
+        let before = (out.as_ptr(), out.capacity());
+        append_dynamic(&mut out, &identity, dynamic);
+        assert_eq!((out.as_ptr(), out.capacity()), before, "the buffer had room, and was kept");
+        String::from_utf8(out).unwrap()
+    }
+
+    const PLAIN: Dynamic = Dynamic {
+        age_s: Some(3),
+        cache_status: Some(CacheStatus::hit(57)),
+        persistence: Persistence::Implied,
+        framing: Framing::Length(1024),
+    };
+
+    #[test]
+    fn a_hit() {
+        let want = "Content-Length: 1024\r\nAge: 3\r\nVia: 1.1 nighttrain\r\nCache-Status: nighttrain; hit; ttl=57\r\n\r\n";
+        assert_eq!(lines(&PLAIN), want);
+    }
+
+    #[test]
+    fn a_miss_with_everything() {
+        let status = CacheStatus {
+            fwd_status: Some(304),
+            ttl_s: Some(-4),
+            stored: true,
+            collapsed: true,
+            detail: Some("no-cache"),
+            ..CacheStatus::fwd(Fwd::Stale)
+        };
+        let got = lines(&Dynamic {
+            age_s: None,
+            cache_status: Some(status),
+            persistence: Persistence::Close,
+            framing: Framing::Chunked,
+        });
+        let want = "Transfer-Encoding: chunked\r\nVia: 1.1 nighttrain\r\nCache-Status: nighttrain; fwd=stale; \
+                    fwd-status=304; ttl=-4; stored; collapsed; detail=no-cache\r\nConnection: close\r\n\r\n";
+        assert_eq!(got, want);
+    }
+
+    #[test]
+    fn parts_and_pages() {
+        let part = Framing::Part { first: 10, last: 19, complete: 100 };
+        let got = lines(&Dynamic { framing: part, persistence: Persistence::KeepAlive, ..PLAIN });
+        assert!(
+            got.starts_with("Content-Range: bytes 10-19/100\r\nContent-Length: 10\r\nAge: 3\r\n"),
+            "{got}"
+        );
+        assert!(got.ends_with("\r\nConnection: keep-alive\r\n\r\n"), "{got}");
+        let page = Dynamic {
+            age_s: None,
+            cache_status: None,
+            persistence: Persistence::Implied,
+            framing: Framing::Unsatisfiable { complete: 5, page_bytes: 77 },
+        };
+        assert_eq!(lines(&page), "Content-Range: bytes */5\r\nContent-Length: 77\r\n\r\n");
+        let bare = Dynamic { framing: Framing::Unstated, ..page };
+        assert_eq!(lines(&bare), "\r\n");
+    }
+
+    #[test]
+    fn names_that_can_sign() {
+        for good in ["nighttrain", "a", "Edge-1.example", &"x".repeat(64)] {
+            assert!(Identity::new(good).is_ok(), "{good}");
+        }
+        for bad in ["", "1a", "-a", "a b", "a:80", "a/b", "\u{e9}", "a\r\nX: y", &"x".repeat(65)] {
+            assert_eq!(Identity::new(bad), Err(InvalidName), "{bad}");
+        }
+    }
+
+    fn cache_status() -> impl Strategy<Value = CacheStatus> {
+        let details: Vec<&'static str> = Why::ALL
+            .iter()
+            .map(|why| why.name())
+            .chain(PassReason::ALL.map(PassReason::name))
+            .chain(NotReused::ALL.map(NotReused::name))
+            .collect();
+        let outcome =
+            prop_oneof![Just(Outcome::Hit), prop::sample::select(&Fwd::ALL[..]).prop_map(Outcome::Fwd)];
+        let numbers = (proptest::option::of(100u16..1000), proptest::option::of(any::<i64>()));
+        (outcome, numbers, any::<[bool; 2]>(), proptest::option::of(prop::sample::select(details))).prop_map(
+            |(outcome, (fwd_status, ttl_s), [stored, collapsed], detail)| CacheStatus {
+                outcome,
+                fwd_status,
+                ttl_s,
+                stored,
+                collapsed,
+                detail,
+            },
+        )
+    }
+
+    proptest! {
+        /// A parser of structured fields (RFC 9651) reads in `Cache-Status` what was put into it; every name of ours can be
+        /// a detail; the stated bound holds.
+        #[test]
+        fn cache_status_is_a_structured_list(status in cache_status(), age_s in any::<u64>(), bytes in any::<u64>()) {
+            let framing = Framing::Part { first: 0, last: bytes.saturating_sub(1), complete: bytes };
+            let got = lines(&Dynamic {
+                age_s: Some(age_s),
+                cache_status: Some(status),
+                framing,
+                persistence: Persistence::KeepAlive,
+            });
+            let line = got.lines().find_map(|line| line.strip_prefix("Cache-Status: ")).unwrap();
+            let list: List = Parser::new(line).parse().unwrap();
+            let [ListEntry::Item(item)] = &list[..] else { panic!("{line}") };
+            prop_assert_eq!(item.bare_item.as_token().unwrap().as_str(), "nighttrain");
+            let param = |name: &str| item.params.iter().find(|(key, _)| key.as_str() == name).map(|(_, value)| value);
+            let token = |name: &str| param(name).map(|value| value.as_token().unwrap().as_str());
+            let integer = |name: &str| param(name).map(|value| i64::from(value.as_integer().unwrap()));
+            let flag = |name: &str| param(name) == Some(&BareItem::Boolean(true));
+            prop_assert_eq!(flag("hit"), status.outcome == Outcome::Hit);
+            prop_assert_eq!(token("fwd"), match status.outcome {
+                Outcome::Hit => None,
+                Outcome::Fwd(fwd) => Some(fwd.token()),
+            });
+            prop_assert_eq!(integer("fwd-status"), status.fwd_status.map(i64::from));
+            prop_assert_eq!(integer("ttl"), status.ttl_s.map(|s| s.clamp(-999_999_999_999_999, 999_999_999_999_999)));
+            prop_assert_eq!(flag("stored"), status.stored);
+            prop_assert_eq!(flag("collapsed"), status.collapsed);
+            prop_assert_eq!(token("detail"), status.detail);
+            let age = got.lines().find_map(|line| line.strip_prefix("Age: ")).unwrap();
+            prop_assert_eq!(age.parse::<u64>().unwrap(), age_s.min(1 << 31));
+        }
+    }
+}

@@ -1,0 +1,242 @@
+//! From an origin's head to the bytes that are stored or sent on (RFC 9110 §7.6, RFC 9111 §3.1), and from stored bytes to
+//! those of a 304 or 206.
+
+use std::{
+    io::Write as _,
+    ops::Range,
+    time::{Duration, UNIX_EPOCH},
+};
+
+use wire::http1::{fields::is_hop_by_hop, head::ResponseHead, known::KnownHeader};
+
+/// What a head is made for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Purpose {
+    /// To be stored and sent many times: without `Age`, which is counted on (RFC 9111 §5.1), and without what is for one
+    /// proxy only (RFC 9111 §3.1).
+    Store,
+    /// To be sent on once (pass): `Age` stays.
+    Forward,
+}
+
+/// What was appended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HeadOutline {
+    /// How many bytes.
+    pub head_bytes: u32,
+    /// Where in them the value of `ETag` lies, if there is exactly one.
+    pub etag: Option<Range<u32>>,
+}
+
+/// Appends the head of an origin's response as it is stored or forwarded: the status line and the fields that are for
+/// everyone, in their order and with their bytes, without the empty line at the end.
+///
+/// Left out: what is for one hop (RFC 9110 §7.6.1), `Content-Length` (framing is chosen for each answer) and, for the
+/// store, `Age`, `Content-Range`, the fields that are for one proxy, and those in `omit` (names in lower case; from
+/// `private="…"` and `no-cache="…"`). `Date` is added where there is none (RFC 9110 §6.6.1), as the time of arrival. `Via`
+/// and `Cache-Status` of those before us stay; ours come after them, each time the head is sent.
+pub fn append_origin_head(
+    out: &mut Vec<u8>,
+    head: &ResponseHead<'_, '_>,
+    purpose: Purpose,
+    omit: &[Box<str>],
+    response_s: u64,
+) -> HeadOutline {
+    let start = out.len();
+    // A head is at most HEAD_BYTES_CAP, and nothing here makes it longer by more than the lines that are named.
+    let offset = |out: &Vec<u8>| (out.len() - start) as u32;
+    out.extend_from_slice(b"HTTP/1.1 ");
+    out.extend_from_slice(itoa::Buffer::new().format(head.status).as_bytes());
+    out.push(b' ');
+    out.extend_from_slice(head.reason.as_bytes());
+    out.extend_from_slice(b"\r\n");
+    let storing = purpose == Purpose::Store;
+    let mut etag = None;
+    for (known, name, value) in head.headers.classified() {
+        let left_out = match known {
+            Some(KnownHeader::ContentLength) => true,
+            Some(KnownHeader::Age | KnownHeader::ContentRange) => storing,
+            Some(KnownHeader::ProxyAuthenticate | KnownHeader::ProxyAuthorization) => storing,
+            _ => storing && name.eq_ignore_ascii_case("proxy-authentication-info"),
+        };
+        let omitted = storing && omit.iter().any(|omit| omit.eq_ignore_ascii_case(name));
+        if left_out || omitted || is_hop_by_hop(name, &head.headers) {
+            continue;
+        }
+        out.extend_from_slice(name.as_bytes());
+        out.extend_from_slice(b": ");
+        if known == Some(KnownHeader::Etag) && !head.headers.is_repeated(KnownHeader::Etag) {
+            etag = Some(offset(out)..offset(out) + value.len() as u32);
+        }
+        out.extend_from_slice(value);
+        out.extend_from_slice(b"\r\n");
+    }
+    // Connection could have named Date away; the line is due all the same.
+    if !head.headers.has(KnownHeader::Date) || is_hop_by_hop("date", &head.headers) {
+        append_date(out, response_s);
+    }
+    HeadOutline { head_bytes: offset(out), etag }
+}
+
+/// Appends `Date:` with its CRLF.
+fn append_date(out: &mut Vec<u8>, s: u64) {
+    // An HTTP date has a year of four digits; a clock beyond that says its last second.
+    const YEAR_9999_END_S: u64 = 253_402_300_799;
+    let date = httpdate::HttpDate::from(UNIX_EPOCH + Duration::from_secs(s.min(YEAR_9999_END_S)));
+    // Writing to a vector cannot fail.
+    let _ = write!(out, "Date: {date}\r\n");
+}
+
+/// Appends the head of a 304 for a stored head (RFC 9110 §15.4.5): what guides the client's cache, without the metadata of
+/// a body that is not sent.
+#[inline]
+pub fn append_not_modified(out: &mut Vec<u8>, stored_head: &[u8]) {
+    out.extend_from_slice(b"HTTP/1.1 304 Not Modified\r\n");
+    let mut kept_from = None;
+    let mut at = first_line_bytes(stored_head);
+    // Lines that stay are copied in runs.
+    while at < stored_head.len() {
+        let line = line_at(stored_head, at);
+        if is_for_body_only(line) {
+            if let Some(from) = kept_from.take() {
+                out.extend_from_slice(&stored_head[from..at]);
+            }
+        } else if kept_from.is_none() {
+            kept_from = Some(at);
+        }
+        at += line.len();
+    }
+    if let Some(from) = kept_from {
+        out.extend_from_slice(&stored_head[from..]);
+    }
+}
+
+/// Appends the head of a 206 for a stored head (RFC 9110 §15.3.7); `Content-Range` comes with
+/// [`append_dynamic`](super::append_dynamic).
+#[inline]
+pub fn append_partial(out: &mut Vec<u8>, stored_head: &[u8]) {
+    out.extend_from_slice(b"HTTP/1.1 206 Partial Content\r\n");
+    out.extend_from_slice(&stored_head[first_line_bytes(stored_head)..]);
+}
+
+/// Length of the status line with its CRLF.
+fn first_line_bytes(head: &[u8]) -> usize {
+    line_at(head, 0).len()
+}
+
+/// The line that begins at `at`, with its CRLF.
+fn line_at(head: &[u8], at: usize) -> &[u8] {
+    let rest = &head[at..];
+    &rest[..memchr::memchr(b'\n', rest).map_or(rest.len(), |lf| lf + 1)]
+}
+
+/// Fields that describe a body which a 304 does not have. `Content-Location` guides the cache, and
+/// `Content-Security-Policy` and its like are none of the body's metadata.
+fn is_for_body_only(line: &[u8]) -> bool {
+    const NAMES: [&[u8]; 8] = [
+        b"content-type:",
+        b"content-encoding:",
+        b"content-language:",
+        b"content-range:",
+        b"content-md5:",
+        b"content-disposition:",
+        b"accept-ranges:",
+        b"trailer:",
+    ];
+    // All begin with c, a or t: most lines are dismissed by one byte.
+    matches!(line.first().map(u8::to_ascii_lowercase), Some(b'c' | b'a' | b't'))
+        && NAMES.iter().any(|name| line.len() >= name.len() && line[..name.len()].eq_ignore_ascii_case(name))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::policy::test_heads::{date, with_response};
+
+    const NOW: u64 = 1_800_000_000;
+
+    fn made(headers: &str, purpose: Purpose, omit: &[&str]) -> (String, HeadOutline) {
+        let omit: Vec<Box<str>> = omit.iter().map(|&name| name.into()).collect();
+        with_response("200 Fine", headers, |head| {
+            let mut out = b"before".to_vec();
+            let outline = append_origin_head(&mut out, head, purpose, &omit, NOW);
+            let text = String::from_utf8(out).unwrap().split_off(6);
+            assert_eq!(text.len(), outline.head_bytes as usize);
+            (text, outline)
+        })
+    }
+
+    fn date_line() -> String {
+        format!("Date: {}\r\n", date(NOW))
+    }
+
+    #[test]
+    fn what_is_for_everyone_stays_as_it_was() {
+        let headers = "Content-Type: text/html\nX-Odd:  a  b \nVia: 1.0 them\nCache-Status: them; hit\nSet-Cookie: a=1\nSet-Cookie: b=2\nEmpty:";
+        let (stored, _) = made(headers, Purpose::Store, &[]);
+        let want = "HTTP/1.1 200 Fine\r\nContent-Type: text/html\r\nX-Odd: a  b\r\nVia: 1.0 them\r\nCache-Status: them; hit\r\nSet-Cookie: a=1\r\nSet-Cookie: b=2\r\nEmpty: \r\n";
+        assert_eq!(stored, format!("{want}{}", date_line()));
+    }
+
+    #[test]
+    fn what_is_for_one_hop_or_counted_goes() {
+        let headers = "Connection: close, X-Hop\nX-Hop: 1\nKeep-Alive: timeout=5\nProxy-Connection: x\nTE: trailers\nUpgrade: h2c\n\
+                       Transfer-Encoding: chunked\nAge: 7\nProxy-Authenticate: Basic\nProxy-Authentication-Info: x\n\
+                       Content-Range: bytes 0-1/2\nTrailer: X-Sum\nX-Kept: 1";
+        let (stored, _) = made(headers, Purpose::Store, &[]);
+        assert_eq!(stored, format!("HTTP/1.1 200 Fine\r\nTrailer: X-Sum\r\nX-Kept: 1\r\n{}", date_line()));
+        let (forwarded, _) = made(headers, Purpose::Forward, &[]);
+        let want = "HTTP/1.1 200 Fine\r\nAge: 7\r\nProxy-Authenticate: Basic\r\nProxy-Authentication-Info: x\r\nContent-Range: bytes 0-1/2\r\nTrailer: X-Sum\r\nX-Kept: 1\r\n";
+        assert_eq!(forwarded, format!("{want}{}", date_line()));
+        let (length, _) = made("Content-Length: 5", Purpose::Forward, &[]);
+        assert_eq!(length, format!("HTTP/1.1 200 Fine\r\n{}", date_line()));
+    }
+
+    #[test]
+    fn named_fields_are_not_stored_but_are_sent_once() {
+        let (stored, _) = made("A: 1\nSet-Cookie: s\nB: 2", Purpose::Store, &["a", "set-cookie"]);
+        assert_eq!(stored, format!("HTTP/1.1 200 Fine\r\nB: 2\r\n{}", date_line()));
+        let (forwarded, _) = made("A: 1\nB: 2", Purpose::Forward, &["a"]);
+        assert_eq!(forwarded, format!("HTTP/1.1 200 Fine\r\nA: 1\r\nB: 2\r\n{}", date_line()));
+    }
+
+    #[test]
+    fn a_date_stays_and_a_missing_one_is_added() {
+        let (stored, _) = made("Date: Sun, 06 Nov 1994 08:49:37 GMT", Purpose::Store, &[]);
+        assert_eq!(stored, "HTTP/1.1 200 Fine\r\nDate: Sun, 06 Nov 1994 08:49:37 GMT\r\n");
+        let (hopped, _) = made("Connection: date\nDate: Sun, 06 Nov 1994 08:49:37 GMT", Purpose::Store, &[]);
+        assert_eq!(hopped, format!("HTTP/1.1 200 Fine\r\n{}", date_line()));
+        let mut far = Vec::new();
+        append_date(&mut far, u64::MAX);
+        assert_eq!(far, b"Date: Fri, 31 Dec 9999 23:59:59 GMT\r\n");
+    }
+
+    #[test]
+    fn the_entity_tag_is_found_again() {
+        let (stored, outline) = made("A: 1\nETag: W/\"x\"\nB: 2", Purpose::Store, &[]);
+        let at = outline.etag.unwrap();
+        assert_eq!(&stored[at.start as usize..at.end as usize], "W/\"x\"");
+        assert_eq!(made("ETag: \"x\"\nETag: \"y\"", Purpose::Store, &[]).1.etag, None);
+        assert_eq!(made("ETag: \"x\"", Purpose::Store, &["etag"]).1.etag, None);
+    }
+
+    #[test]
+    fn heads_of_304_and_206() {
+        let stored = b"HTTP/1.1 200 OK\r\nContent-Type: a/b\r\nETag: \"x\"\r\nContent-Encoding: gzip\r\nVary: a\r\n\
+                       Cache-Control: max-age=5\r\nContent-Location: /c\r\nContent-Security-Policy: x\r\nACCEPT-RANGES: bytes\r\n\
+                       Tr: 1\r\nAccept: x\r\nDate: d\r\n";
+        let mut out = Vec::new();
+        append_not_modified(&mut out, stored);
+        let want = "HTTP/1.1 304 Not Modified\r\nETag: \"x\"\r\nVary: a\r\nCache-Control: max-age=5\r\nContent-Location: /c\r\n\
+                    Content-Security-Policy: x\r\nTr: 1\r\nAccept: x\r\nDate: d\r\n";
+        assert_eq!(String::from_utf8(out).unwrap(), want);
+        let mut out = Vec::new();
+        append_partial(&mut out, b"HTTP/1.1 200 OK\r\nContent-Type: a/b\r\n");
+        assert_eq!(out, b"HTTP/1.1 206 Partial Content\r\nContent-Type: a/b\r\n");
+        for only_body in ["", "Content-Type: x\r\n", "Content-Type: x\r\nTrailer: y\r\n"] {
+            let mut out = Vec::new();
+            append_not_modified(&mut out, format!("HTTP/1.1 200 OK\r\n{only_body}").as_bytes());
+            assert_eq!(out, b"HTTP/1.1 304 Not Modified\r\n");
+        }
+    }
+}

@@ -1,0 +1,409 @@
+//! Starting and stopping the accelerator: sockets, store, one loop per core, and what runs on each beside its clients.
+
+use std::{
+    io,
+    net::{SocketAddr, TcpListener},
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use engine::{
+    cores::{
+        self, CoreContext, Cores, CoresConfig, clock,
+        listener::{Balance, bind_all},
+        mesh::{Mesh, Receiver, Sender},
+        run::CoreFailure,
+    },
+    meter::{CounterSet, Registry},
+    store::{Hash, Shard, Store, StoreConfig, StoreError, open_anon},
+};
+use tokio::{net::TcpStream, sync::oneshot};
+
+use crate::{
+    clients::{Clients, Held},
+    config::Config,
+    connection,
+    core::{Core, Message, Parts, with_core},
+    counters::Counter,
+    fetch, key,
+    response_head::{Identity, InvalidName},
+    slow,
+};
+
+/// Messages from one core to another that may wait; a fetch beyond is passed through by the core that wants it.
+const RING_MESSAGES: usize = 1024;
+/// How often a core's housekeeping runs: deadlines, expiries, eviction ahead of need.
+const HOUSEKEEPING_EVERY: Duration = Duration::from_millis(100);
+/// Expired objects dropped in one go: a millisecond's work at most.
+const EXPIRIES_A_ROUND: usize = 4096;
+/// Records looked at by eviction in one go.
+const EVICTIONS_A_ROUND: usize = 4096;
+/// Pause after an accept that failed for want of files or memory: trying at once would spin.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+
+/// Why the accelerator could not start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// The address cannot be listened on.
+    #[error("cannot listen on {address}: {source}")]
+    Listen {
+        /// Which one.
+        address: SocketAddr,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The name cannot stand in Via and Cache-Status.
+    #[error("the name cannot be used: {0}")]
+    Name(#[from] InvalidName),
+    /// The store cannot be set up.
+    #[error("cannot set up the store: {0}")]
+    Store(#[from] StoreError),
+    /// The processors, or what wakes the loops, cannot be had.
+    #[error("cannot prepare the loops: {0}")]
+    Prepare(io::Error),
+    /// The loops cannot be started.
+    #[error("cannot start the loops: {0}")]
+    Cores(#[from] cores::run::StartError),
+}
+
+/// What a purge did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Purged {
+    /// An object was dropped, with all its variants.
+    Dropped,
+    /// There was none.
+    Absent,
+}
+
+/// Why a purge was not carried out.
+#[derive(Debug, thiserror::Error)]
+pub enum PurgeError {
+    /// The text is no URL of this accelerator.
+    #[error("not a URL: {0:?}; it should look like http://www.example.org/path")]
+    NotAUrl(String),
+    /// The core that owns the object did not answer.
+    #[error("the core that owns the object did not answer; the server may be stopping")]
+    NoAnswer,
+}
+
+/// How a drain ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Drained {
+    /// Every request under way was answered.
+    Clean,
+    /// The time was up before.
+    CutShort,
+}
+
+/// A running accelerator. Dropping it stops it at once; [`Server::drain`] lets requests end first.
+pub struct Server {
+    addresses: Vec<SocketAddr>,
+    registry: Arc<Registry>,
+    store: Arc<Store>,
+    cores: Cores,
+    /// For purges from outside the loops.
+    outside: OneAtATime<Sender<Message>>,
+    ready: Arc<AtomicUsize>,
+    loops: usize,
+}
+
+#[expect(clippy::disallowed_types, reason = "the admin's path, not a request's: one purge at a time")]
+type OneAtATime<T> = std::sync::Mutex<T>;
+
+/// What one core is started with.
+struct Seed {
+    listener: TcpListener,
+    shard: Shard,
+    sender: Sender<Message>,
+    receiver: Receiver<Message>,
+    counters: engine::meter::CoreCounters<Counter>,
+}
+
+/// What all cores share.
+struct Shared {
+    config: Arc<Config>,
+    identity: Identity,
+    store: Arc<Store>,
+    balance: Arc<Balance>,
+    clients: Arc<Clients>,
+    ready: Arc<AtomicUsize>,
+}
+
+impl Server {
+    /// Binds, reserves the store's memory and starts one loop per core. When it returns, connections are accepted.
+    ///
+    /// # Errors
+    /// The address is in use or not ours, the store cannot be reserved, the loops cannot be started.
+    pub fn start(config: Config) -> Result<Self, StartError> {
+        let processors = if config.cores.is_empty() {
+            cores::available().map_err(StartError::Prepare)?
+        } else {
+            config.cores.clone()
+        };
+        let identity = Identity::new(&config.name)?;
+        let loops = processors.len();
+        let address = config.listen;
+        let listeners = bind_all(address, loops).map_err(|source| StartError::Listen { address, source })?;
+        let addresses = listeners.iter().take(1).filter_map(|listener| listener.local_addr().ok()).collect();
+        let (store, shards) = open_anon(&StoreConfig {
+            capacity_bytes: config.memory_bytes,
+            cores: loops,
+            ..StoreConfig::default()
+        })?;
+        let counters = CounterSet::<Counter>::new(loops);
+        let mesh = Mesh::new(loops, 1, RING_MESSAGES).map_err(StartError::Prepare)?;
+        let mut registry = Registry::new();
+        registry.register(counters.clone());
+        registry.register(Arc::clone(&store) as _);
+        registry.register(mesh.counters());
+        let mut endpoints = mesh.into_endpoints();
+        let Some(outside) = endpoints.pop() else { unreachable!("there is one endpoint for the outside") };
+        let seeds = listeners.into_iter().zip(shards).zip(endpoints).enumerate();
+        let seeds = seeds
+            .map(|(index, ((listener, shard), endpoint))| {
+                let (sender, receiver) = endpoint.split();
+                Seed { listener, shard, sender, receiver, counters: counters.core(index) }
+            })
+            .collect();
+        let ready = Arc::new(AtomicUsize::new(0));
+        let shared = Arc::new(Shared {
+            clients: Clients::new(config.limits.connections_per_client_max),
+            balance: Balance::new(loops),
+            store: Arc::clone(&store),
+            ready: Arc::clone(&ready),
+            identity,
+            config: Arc::new(config),
+        });
+        let cores_config = CoresConfig { cores: processors, name: "cache", ..CoresConfig::default() };
+        let started = Cores::start_each(cores_config, seeds, move |context, seed| {
+            run_core(context, seed, Arc::clone(&shared))
+        })?;
+        registry.register(started.lateness());
+        Ok(Self {
+            addresses,
+            registry: Arc::new(registry),
+            store,
+            cores: started,
+            outside: OneAtATime::new(outside.split().0),
+            ready,
+            loops,
+        })
+    }
+
+    /// What was bound.
+    pub fn addresses(&self) -> Vec<SocketAddr> {
+        self.addresses.clone()
+    }
+
+    /// All counters, gauges and histograms.
+    pub fn registry(&self) -> Arc<Registry> {
+        Arc::clone(&self.registry)
+    }
+
+    /// Whether every loop accepts connections.
+    pub fn is_ready(&self) -> bool {
+        self.ready.load(Ordering::Acquire) == self.loops
+    }
+
+    /// Drops the object of a URL, with all its variants. Blocks until it is done.
+    ///
+    /// # Errors
+    /// The URL cannot be read, or the server is stopping.
+    pub fn purge(&self, url: &str) -> Result<Purged, PurgeError> {
+        let mut key = Vec::new();
+        if !key::of_url(url, &mut key) {
+            return Err(PurgeError::NotAUrl(url.to_owned()));
+        }
+        let hash = Hash::of(&key);
+        let (done, answer) = oneshot::channel();
+        let message = Message::Unlink { hash, key, is_purge: true, done };
+        {
+            let outside = self.outside.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+            outside.send(self.store.owner(hash), message).map_err(|_| PurgeError::NoAnswer)?;
+            outside.flush();
+        }
+        match answer.blocking_recv() {
+            Ok(true) => Ok(Purged::Dropped),
+            Ok(false) => Ok(Purged::Absent),
+            Err(_) => Err(PurgeError::NoAnswer),
+        }
+    }
+
+    /// Ready once a loop has ended, which it does by itself only when it fails. [`Server::drain`] then says why.
+    pub fn ended(&self) -> impl Future<Output = ()> + Send + use<> {
+        self.cores.ended()
+    }
+
+    /// Accepts nothing more, lets requests under way end, and stops.
+    ///
+    /// # Errors
+    /// A loop had failed, or fails now.
+    pub fn drain(mut self, at_most: Duration) -> Result<Drained, CoreFailure> {
+        let drained = self.cores.drain(at_most)?;
+        Ok(if drained.cut.is_empty() { Drained::Clean } else { Drained::CutShort })
+    }
+}
+
+async fn run_core(context: CoreContext, seed: Seed, shared: Arc<Shared>) -> io::Result<()> {
+    let index = context.index;
+    let Seed { listener, shard, sender, receiver, counters } = seed;
+    Core::install(Parts {
+        index,
+        config: Arc::clone(&shared.config),
+        identity: shared.identity.clone(),
+        store: Arc::clone(&shared.store),
+        shard,
+        sender,
+        balance: Arc::clone(&shared.balance),
+        counters,
+    });
+    let listener = tokio::net::TcpListener::from_std(listener)?;
+    let messages = tokio::spawn(receive_messages(receiver, Arc::clone(&shared.clients)));
+    let housekeeping = tokio::spawn(keep_house());
+    shared.ready.fetch_add(1, Ordering::AcqRel);
+    tokio::select! {
+        () = accept(&listener, &shared.clients) => {}
+        () = context.shutdown.requested() => {}
+    }
+    drop(listener);
+    shared.ready.fetch_sub(1, Ordering::AcqRel);
+    // What is idle can go now; what has a request under way goes after its answer. A loop stays until the last client
+    // of all loops is gone: the fetch that a client of another follows may be its own.
+    loop {
+        let left = with_core(|core| {
+            core.draining.set(true);
+            core.watches.borrow().end_idle();
+            shared.balance.total()
+        });
+        if left == 0 {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    housekeeping.abort();
+    messages.abort();
+    Ok(())
+}
+
+async fn accept(listener: &tokio::net::TcpListener, clients: &Arc<Clients>) {
+    loop {
+        match listener.accept().await {
+            Ok((stream, address)) => with_core(|core| {
+                core.count(Counter::Accepted);
+                match core.balance.hand_off_to(core.index) {
+                    Some(to) => hand_off(core, to, stream, address, clients),
+                    None => admit(core, stream, address, clients),
+                }
+            }),
+            Err(error) => {
+                // Out of files or memory, or a client that was gone at once: the loop must live on.
+                tracing::warn!(%error, "a connection could not be accepted");
+                tokio::time::sleep(ACCEPT_PAUSE).await;
+            }
+        }
+    }
+}
+
+/// Gives a fresh connection to a core that has fewer; keeps it if that core cannot take it now.
+fn hand_off(core: &Core, to: usize, stream: TcpStream, address: SocketAddr, clients: &Arc<Clients>) {
+    let Ok(stream) = stream.into_std() else { return };
+    match core.give(to, Message::Accept(stream, address)) {
+        Ok(()) => core.count(Counter::HandedOff),
+        Err(Message::Accept(stream, address)) => take_over(core, stream, address, clients),
+        Err(_) => unreachable!("what was not sent comes back"),
+    }
+}
+
+fn take_over(core: &Core, stream: std::net::TcpStream, address: SocketAddr, clients: &Arc<Clients>) {
+    match TcpStream::from_std(stream) {
+        Ok(stream) => admit(core, stream, address, clients),
+        Err(error) => tracing::warn!(%error, "a connection could not join the loop"),
+    }
+}
+
+/// Serves a connection, if the limits allow one more.
+fn admit(core: &Core, stream: TcpStream, address: SocketAddr, clients: &Arc<Clients>) {
+    if core.balance.held(core.index) >= core.config.limits.connections_max {
+        core.count(Counter::ConnectionsRefused);
+        connection::turn_away(core, stream, address);
+        return;
+    }
+    let Some(held) = clients.admit(address.ip()) else {
+        core.count(Counter::ClientConnectionsRefused);
+        connection::turn_away(core, stream, address);
+        return;
+    };
+    let open = Open::new(core, held);
+    tokio::spawn(async move {
+        connection::serve(stream, address).await;
+        drop(open);
+    });
+}
+
+/// A connection in the books; it leaves them however its task ends.
+struct Open {
+    _held: Held,
+}
+
+impl Open {
+    fn new(core: &Core, held: Held) -> Self {
+        core.balance.opened(core.index);
+        core.gauge(Counter::Connections, core.balance.held(core.index) as u64);
+        Self { _held: held }
+    }
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        with_core(|core| {
+            core.balance.closed(core.index);
+            core.gauge(Counter::Connections, core.balance.held(core.index) as u64);
+        });
+    }
+}
+
+async fn receive_messages(mut receiver: Receiver<Message>, clients: Arc<Clients>) {
+    let mut batch = Vec::new();
+    loop {
+        receiver.recv_batch(&mut batch).await;
+        with_core(|core| {
+            for message in batch.drain(..) {
+                match message {
+                    Message::Fetch(want) => fetch::begin(core, *want),
+                    Message::Accept(stream, address) => take_over(core, stream, address, &clients),
+                    Message::Unlink { hash, key, is_purge, done } => {
+                        if is_purge {
+                            core.count(Counter::Purges);
+                        }
+                        // Who asked may have gone away: the object is dropped all the same.
+                        let _ = done.send(slow::unlink(core, hash, &key));
+                    }
+                }
+            }
+        });
+    }
+}
+
+/// Deadlines, expiries and eviction ahead of need, in bounded rounds.
+async fn keep_house() {
+    let mut every = tokio::time::interval(HOUSEKEEPING_EVERY);
+    every.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    loop {
+        every.tick().await;
+        with_core(|core| core.watches.borrow_mut().sweep(clock::monotonic_ms()));
+        let mut more = true;
+        while more {
+            more = with_core(|core| {
+                let mut shard = core.shard.borrow_mut();
+                let expired = shard.expire(core.store_now_s(), EXPIRIES_A_ROUND);
+                let evicting = shard.maintain(EVICTIONS_A_ROUND);
+                expired == EXPIRIES_A_ROUND || evicting
+            });
+            // Between two rounds the loop serves its clients.
+            tokio::task::yield_now().await;
+        }
+    }
+}

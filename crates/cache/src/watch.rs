@@ -1,0 +1,188 @@
+//! Deadlines of client connections, without a timer per request.
+//!
+//! A connection notes in its `Watch` what it waits for and until when (two relaxed stores a turn). One sweep a core
+//! goes over a share of the connections ten times a second and wakes those whose time is up; the connection itself
+//! then says good-bye. Both run on the same core; the atomics are there because a task must be `Send`.
+
+use std::{
+    sync::{
+        Arc, OnceLock,
+        atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering},
+    },
+    task::Waker,
+    time::Duration,
+};
+
+/// What a connection waits for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Phase {
+    /// The next request; the connection is idle.
+    Idle = 0,
+    /// The rest of a request's head.
+    Head = 1,
+    /// More of a request's body.
+    Body = 2,
+    /// The client, to read what we send.
+    Send = 3,
+    /// Us or the origin: no deadline of the client's.
+    Working = 4,
+}
+
+/// What one connection waits for, and until when.
+pub(crate) struct Watch {
+    phase: AtomicU8,
+    deadline_ms: AtomicU64,
+    expired: AtomicBool,
+    /// The task's waker. A task has one for life, so it is noted once.
+    waker: OnceLock<Waker>,
+}
+
+impl Watch {
+    pub(crate) fn new() -> Arc<Self> {
+        Arc::new(Self {
+            phase: AtomicU8::new(Phase::Working as u8),
+            deadline_ms: AtomicU64::new(u64::MAX),
+            expired: AtomicBool::new(false),
+            waker: OnceLock::new(),
+        })
+    }
+
+    /// Notes who is to be woken.
+    pub(crate) fn task(&self, waker: &Waker) {
+        if self.waker.get().is_none() {
+            // Only this task calls it.
+            let _ = self.waker.set(waker.clone());
+        }
+    }
+
+    /// Notes what is waited for from now on, and how long it may take. `now_ms` is the monotonic clock's: whoever sets
+    /// the machine's clock must not end anybody's wait.
+    pub(crate) fn wait(&self, phase: Phase, now_ms: u64, at_most: Duration) {
+        self.phase.store(phase as u8, Ordering::Relaxed);
+        let at_most_ms = u64::try_from(at_most.as_millis()).unwrap_or(u64::MAX);
+        self.deadline_ms.store(now_ms.saturating_add(at_most_ms), Ordering::Relaxed);
+    }
+
+    /// Waits for nothing that has a deadline here.
+    pub(crate) fn work(&self) {
+        self.phase.store(Phase::Working as u8, Ordering::Relaxed);
+        self.deadline_ms.store(u64::MAX, Ordering::Relaxed);
+    }
+
+    pub(crate) fn phase(&self) -> Phase {
+        match self.phase.load(Ordering::Relaxed) {
+            0 => Phase::Idle,
+            1 => Phase::Head,
+            2 => Phase::Body,
+            3 => Phase::Send,
+            _ => Phase::Working,
+        }
+    }
+
+    /// Whether the sweep found the deadline passed.
+    pub(crate) fn expired(&self) -> bool {
+        self.expired.load(Ordering::Relaxed)
+    }
+
+    /// Takes an ended wait back, for the last words to the client.
+    pub(crate) fn renew(&self) {
+        self.expired.store(false, Ordering::Relaxed);
+        self.work();
+    }
+
+    fn look(&self, now_ms: u64) {
+        if now_ms > self.deadline_ms.load(Ordering::Relaxed) {
+            self.end();
+        }
+    }
+
+    /// Ends the wait at once, as if its time were up.
+    pub(crate) fn end(&self) {
+        self.expired.store(true, Ordering::Relaxed);
+        if let Some(waker) = self.waker.get() {
+            waker.wake_by_ref();
+        }
+    }
+}
+
+/// The watches of one core's connections.
+#[derive(Default)]
+pub(crate) struct Watches {
+    entries: Vec<Option<Arc<Watch>>>,
+    vacant: Vec<usize>,
+    cursor: usize,
+}
+
+impl Watches {
+    /// Adds a connection; the number it answers is for `remove`.
+    pub(crate) fn add(&mut self, watch: Arc<Watch>) -> usize {
+        if let Some(at) = self.vacant.pop() {
+            self.entries[at] = Some(watch);
+            at
+        } else {
+            self.entries.push(Some(watch));
+            self.entries.len() - 1
+        }
+    }
+
+    pub(crate) fn remove(&mut self, at: usize) {
+        self.entries[at] = None;
+        self.vacant.push(at);
+    }
+
+    /// Looks at the next tenth of the connections.
+    pub(crate) fn sweep(&mut self, now_ms: u64) {
+        let share = self.entries.len().div_ceil(10);
+        for _ in 0..share {
+            self.cursor = (self.cursor + 1) % self.entries.len();
+            if let Some(watch) = &self.entries[self.cursor] {
+                watch.look(now_ms);
+            }
+        }
+    }
+
+    /// Ends what is idle, for a drain: who has no request under way can go.
+    pub(crate) fn end_idle(&self) {
+        for watch in self.entries.iter().flatten() {
+            if watch.phase() == Phase::Idle {
+                watch.end();
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_passed_deadline_is_found_within_ten_sweeps_and_no_other() {
+        let mut watches = Watches::default();
+        let all: Vec<_> = (0..25u64)
+            .map(|i| {
+                let watch = Watch::new();
+                watch.wait(Phase::Head, i * 100, Duration::from_millis(50));
+                watches.add(Arc::clone(&watch));
+                watch
+            })
+            .collect();
+        for _ in 0..10 {
+            watches.sweep(1000);
+        }
+        for (i, watch) in all.iter().enumerate() {
+            assert_eq!(watch.expired(), i * 100 + 50 < 1000, "watch {i}");
+        }
+    }
+
+    #[test]
+    fn numbers_are_reused() {
+        let mut watches = Watches::default();
+        let a = watches.add(Watch::new());
+        let b = watches.add(Watch::new());
+        watches.remove(a);
+        assert_eq!(watches.add(Watch::new()), a);
+        assert_ne!(a, b);
+        assert_eq!((watches.entries.len(), watches.vacant.len()), (2, 0));
+    }
+}

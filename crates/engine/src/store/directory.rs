@@ -1,0 +1,403 @@
+//! The owner's side of the index: linking, unlinking, splitting pages, growing the directory.
+//!
+//! A page that cannot take an object within [`PROBES`] buckets of its home splits into two fresh pages. They are
+//! filled before the directory points to them; the old one stays as it was for the turns that still look at it and
+//! is reused when they are over (I7). One split touches one page; the next directory is filled some entries at each
+//! split, so that growing is one store of the depth.
+
+use std::collections::VecDeque;
+
+use smallvec::SmallVec;
+
+use super::{
+    hash::Hash,
+    index::{
+        BUCKETS, Index, PAGE_WORDS, PROBES, SLOTS, Slot, SlotAddress, VISITED_WORDS, directory_place, home,
+        number_of, overflow, read_slot, spread, write_fresh,
+    },
+    turns::{Epoch, Turns},
+};
+use crate::sys::atomics::Ordering::{Relaxed, Release};
+
+/// Entries of the next directory filled at each split. A directory has about three entries a page, so it is whole
+/// long before the densest page needs it.
+const ENTRIES_AHEAD: usize = 16;
+
+/// The index has no place for this hash: its pages are used up, or more hashes than chance allows share their
+/// leading bits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Crowded;
+
+/// What only the owner of a shard's index knows.
+#[derive(Debug)]
+pub struct IndexOwner {
+    /// The core whose visited bits are set for objects that moved.
+    core: usize,
+    pages_begun: usize,
+    pages_free: Vec<u32>,
+    pages_retired: VecDeque<(u32, Epoch)>,
+    /// Entries of the current directory that the next one already repeats.
+    next_filled: usize,
+    cores: usize,
+}
+
+impl IndexOwner {
+    /// Begins an index with one empty page. `core` owns it, `cores` read it.
+    pub fn new(index: &Index, core: usize, cores: usize) -> Self {
+        index.directories[1].store(entry(0, 0), Release);
+        Self {
+            core,
+            pages_begun: 1,
+            pages_free: Vec::new(),
+            pages_retired: VecDeque::new(),
+            next_filled: 0,
+            cores,
+        }
+    }
+
+    /// Finds the slot of a hash; never contended, because the owner is the writer.
+    #[inline]
+    pub fn find(&self, index: &Index, hash: Hash) -> Option<(Slot, SlotAddress)> {
+        let page = index.page_of(hash.prefix());
+        for probe in 0..PROBES {
+            let bucket = (home(hash.prefix()) + probe) % BUCKETS;
+            let words = index.bucket(page, bucket);
+            if let Some(number) = number_of(words, hash.word()) {
+                let at = SlotAddress { page, bucket: bucket as u8, slot: number as u8 };
+                return Some((read_slot(words, number), at));
+            }
+            if overflow(words[0].load(Relaxed)) == 0 {
+                break;
+            }
+        }
+        None
+    }
+
+    /// The slots of a hash prefix that expire at `expires_s`.
+    pub fn find_due(&self, index: &Index, prefix: u32, expires_s: u32) -> SmallVec<[(Slot, SlotAddress); 2]> {
+        let mut found = SmallVec::new();
+        let page = index.page_of(prefix);
+        for probe in 0..PROBES {
+            let bucket = (home(prefix) + probe) % BUCKETS;
+            let words = index.bucket(page, bucket);
+            for number in 0..SLOTS {
+                let slot = read_slot(words, number);
+                if slot.hash != 0 && slot.hash().prefix() == prefix && slot.expires_s() == expires_s {
+                    found.push((slot, SlotAddress { page, bucket: bucket as u8, slot: number as u8 }));
+                }
+            }
+            if overflow(words[0].load(Relaxed)) == 0 {
+                break;
+            }
+        }
+        found
+    }
+
+    /// Links a slot whose hash is not in the index.
+    ///
+    /// # Errors
+    /// [`Crowded`]; nothing has changed then.
+    pub fn insert(&mut self, index: &Index, turns: &Turns, slot: Slot) -> Result<SlotAddress, Crowded> {
+        let prefix = slot.hash().prefix();
+        loop {
+            let page = index.page_of(prefix);
+            for probe in 0..PROBES {
+                let bucket = (home(prefix) + probe) % BUCKETS;
+                let words = index.bucket(page, bucket);
+                let Some(number) = number_of(words, 0) else { continue };
+                let at = SlotAddress { page, bucket: bucket as u8, slot: number as u8 };
+                self.forget_visits(index, at);
+                index.write_bucket(page, bucket, Some((number, slot)), 0);
+                for passed in 0..probe {
+                    index.write_bucket(page, (home(prefix) + passed) % BUCKETS, None, 1);
+                }
+                return Ok(at);
+            }
+            self.split(index, turns, prefix)?;
+        }
+    }
+
+    /// Writes another slot of the same hash over the one there: relocate, refresh, replace.
+    pub fn update(&mut self, index: &Index, at: SlotAddress, slot: Slot) {
+        debug_assert_eq!(read_slot(index.bucket(at.page, at.bucket.into()), at.slot.into()).hash, slot.hash);
+        index.write_bucket(at.page, at.bucket.into(), Some((at.slot.into(), slot)), 0);
+    }
+
+    /// Unlinks the slot there.
+    pub fn remove(&mut self, index: &Index, at: SlotAddress) {
+        let bucket = usize::from(at.bucket);
+        let slot = read_slot(index.bucket(at.page, bucket), at.slot.into());
+        assert!(slot.hash != 0, "an empty slot was unlinked");
+        index.write_bucket(at.page, bucket, Some((at.slot.into(), Slot::default())), 0);
+        let mut passed = home(slot.hash().prefix());
+        while passed != bucket {
+            index.write_bucket(at.page, passed, None, -1);
+            passed = (passed + 1) % BUCKETS;
+        }
+    }
+
+    /// Whether any core visited the object there since it was linked or last forgiven.
+    pub fn is_visited(&self, index: &Index, at: SlotAddress) -> bool {
+        (0..self.cores).any(|core| {
+            let (word, bit) = index.visited_word(core, at);
+            word.load(Relaxed) & bit != 0
+        })
+    }
+
+    /// Clears the visited bits of a slot.
+    pub fn forget_visits(&mut self, index: &Index, at: SlotAddress) {
+        for core in 0..self.cores {
+            let (word, bit) = index.visited_word(core, at);
+            if word.load(Relaxed) & bit != 0 {
+                word.fetch_and(!bit, Relaxed);
+            }
+        }
+    }
+
+    /// Bytes of memory that the index has touched: pages, directories, visited bits.
+    pub fn bytes(&self, index: &Index) -> u64 {
+        let depth = index.depth.load(Relaxed);
+        let words = self.pages_begun * (PAGE_WORDS + VISITED_WORDS * self.cores)
+            + (2_usize << depth)
+            + 2 * self.next_filled;
+        words as u64 * 8
+    }
+
+    fn split(&mut self, index: &Index, turns: &Turns, prefix: u32) -> Result<(), Crowded> {
+        let mut depth = index.depth.load(Relaxed) as u32;
+        let current = index.directories[(1 << depth) + directory_place(prefix, depth)].load(Relaxed);
+        let (page, page_depth) = (current as u32, (current >> 32) as u32);
+        let halves = self.take_pages(index, turns)?;
+        if page_depth == depth {
+            if depth == index.depth_max {
+                self.pages_free.extend(halves);
+                return Err(Crowded);
+            }
+            self.grow(index, depth);
+            depth += 1;
+        }
+        for (half, fresh) in halves.into_iter().enumerate() {
+            let chosen = |slot: &Slot| spread(slot.hash().prefix()) >> (31 - page_depth) & 1 == half as u64;
+            let draft = Draft::of(index, page, chosen);
+            for bucket in 0..BUCKETS {
+                let words = index.bucket(fresh, bucket);
+                write_fresh(words, &draft.slots[bucket], u64::from(draft.overflow[bucket]));
+                for number in 0..usize::from(draft.filled[bucket]) {
+                    if self.is_visited(index, draft.from[bucket][number]) {
+                        let at = SlotAddress { page: fresh, bucket: bucket as u8, slot: number as u8 };
+                        index.visit(self.core, at);
+                    }
+                }
+            }
+        }
+        // Entries that led to the old page: a run whose first half leads to the first new page.
+        let run = 1_usize << (depth - page_depth);
+        let first = directory_place(prefix, depth) & !(run - 1);
+        for place in first..first + run {
+            let half = usize::from(place - first >= run / 2);
+            self.point(index, depth, place, entry(halves[half], page_depth + 1));
+        }
+        self.fill_next(index, depth, ENTRIES_AHEAD);
+        self.pages_retired.push_back((page, turns.retire()));
+        Ok(())
+    }
+
+    fn take_pages(&mut self, index: &Index, turns: &Turns) -> Result<[u32; 2], Crowded> {
+        while let Some((page, epoch)) = self.pages_retired.front().copied() {
+            if !turns.is_over(epoch) {
+                break;
+            }
+            self.pages_retired.pop_front();
+            for core in 0..self.cores {
+                for word in 0..VISITED_WORDS {
+                    let at = SlotAddress { page, bucket: 0, slot: 0 };
+                    index.visited_words_from(core, at)[word].store(0, Relaxed);
+                }
+            }
+            self.pages_free.push(page);
+        }
+        let fresh = 2_usize.saturating_sub(self.pages_free.len());
+        if self.pages_begun + fresh > index.pages_max {
+            return Err(Crowded);
+        }
+        let mut take = || {
+            self.pages_free.pop().unwrap_or_else(|| {
+                self.pages_begun += 1;
+                self.pages_begun as u32 - 1
+            })
+        };
+        Ok([take(), take()])
+    }
+
+    fn point(&self, index: &Index, depth: u32, place: usize, entry: u64) {
+        index.directories[(1 << depth) + place].store(entry, Release);
+        if place < self.next_filled {
+            index.directories[(2 << depth) + 2 * place].store(entry, Release);
+            index.directories[(2 << depth) + 2 * place + 1].store(entry, Release);
+        }
+    }
+
+    fn fill_next(&mut self, index: &Index, depth: u32, entries: usize) {
+        if depth == index.depth_max {
+            return;
+        }
+        let end = (self.next_filled + entries).min(1 << depth);
+        for place in self.next_filled..end {
+            let entry = index.directories[(1 << depth) + place].load(Relaxed);
+            index.directories[(2 << depth) + 2 * place].store(entry, Relaxed);
+            index.directories[(2 << depth) + 2 * place + 1].store(entry, Relaxed);
+        }
+        self.next_filled = end;
+    }
+
+    fn grow(&mut self, index: &Index, depth: u32) {
+        self.fill_next(index, depth, 1 << depth);
+        index.depth.store(u64::from(depth) + 1, Release);
+        self.next_filled = 0;
+    }
+
+    /// Checks the index as a whole and counts its objects: every slot is where a lookup finds it, overflow counts
+    /// are exact, hashes occur once, each page is in use, free or retired.
+    ///
+    /// # Panics
+    /// If it is not so.
+    pub fn invariants(&self, index: &Index) -> usize {
+        let depth = index.depth.load(Relaxed) as u32;
+        let mut objects = 0;
+        let mut pages = 0;
+        let mut place = 0;
+        while place < 1 << depth {
+            let current = index.directories[(1 << depth) + place].load(Relaxed);
+            let (page, page_depth) = (current as u32, (current >> 32) as u32);
+            let run = 1 << (depth - page_depth);
+            assert_eq!(place % run, 0, "the run of page {page} starts askew");
+            for same in place..place + run {
+                assert_eq!(
+                    index.directories[(1 << depth) + same].load(Relaxed),
+                    current,
+                    "run of page {page}"
+                );
+            }
+            objects += Self::page_invariants(index, page, |prefix| {
+                directory_place(prefix, depth) / run == place / run
+            });
+            pages += 1;
+            place += run;
+        }
+        for filled in 0..self.next_filled {
+            let current = index.directories[(1 << depth) + filled].load(Relaxed);
+            for next in [2 * filled, 2 * filled + 1] {
+                assert_eq!(
+                    index.directories[(2 << depth) + next].load(Relaxed),
+                    current,
+                    "next directory at {next}"
+                );
+            }
+        }
+        assert_eq!(
+            pages + self.pages_free.len() + self.pages_retired.len(),
+            self.pages_begun,
+            "a page is lost"
+        );
+        objects
+    }
+
+    /// All slots; slow, for invariants.
+    pub fn all(&self, index: &Index) -> Vec<(Slot, SlotAddress)> {
+        let depth = index.depth.load(Relaxed) as u32;
+        let entries = &index.directories[1 << depth..2 << depth];
+        let pages: std::collections::BTreeSet<u32> =
+            entries.iter().map(|entry| entry.load(Relaxed) as u32).collect();
+        let mut slots = Vec::new();
+        for page in pages {
+            for bucket in 0..BUCKETS {
+                for number in 0..SLOTS {
+                    let slot = read_slot(index.bucket(page, bucket), number);
+                    if slot.hash != 0 {
+                        slots.push((slot, SlotAddress { page, bucket: bucket as u8, slot: number as u8 }));
+                    }
+                }
+            }
+        }
+        slots
+    }
+
+    fn page_invariants(index: &Index, page: u32, belongs: impl Fn(u32) -> bool) -> usize {
+        let mut objects = 0;
+        let mut passed = [0; BUCKETS];
+        let mut hashes = std::collections::HashSet::new();
+        for bucket in 0..BUCKETS {
+            for number in 0..SLOTS {
+                let slot = read_slot(index.bucket(page, bucket), number);
+                if slot.hash == 0 {
+                    continue;
+                }
+                objects += 1;
+                let prefix = slot.hash().prefix();
+                assert!(belongs(prefix), "hash {:x} is in page {page}, where no lookup goes", slot.hash);
+                assert!(hashes.insert(slot.hash), "hash {:x} is linked twice", slot.hash);
+                let distance = (bucket + BUCKETS - home(prefix)) % BUCKETS;
+                assert!(distance < PROBES, "hash {:x} is {distance} buckets from home", slot.hash);
+                (0..distance).for_each(|step| passed[(home(prefix) + step) % BUCKETS] += 1);
+            }
+        }
+        for (bucket, passed) in passed.into_iter().enumerate() {
+            let header = index.bucket(page, bucket)[0].load(Relaxed);
+            assert_eq!(overflow(header), passed, "overflow count of bucket {bucket} in page {page}");
+            assert_eq!(header & 1, 0, "bucket {bucket} of page {page} is left mid-write");
+        }
+        objects
+    }
+}
+
+fn entry(page: u32, depth: u32) -> u64 {
+    u64::from(depth) << 32 | u64::from(page)
+}
+
+/// A page to be, in plain memory.
+struct Draft {
+    slots: [[Slot; SLOTS]; BUCKETS],
+    from: [[SlotAddress; SLOTS]; BUCKETS],
+    filled: [u8; BUCKETS],
+    overflow: [u8; BUCKETS],
+}
+
+impl Draft {
+    /// The chosen objects of a page, as near to their homes as they come.
+    fn of(index: &Index, page: u32, chosen: impl Fn(&Slot) -> bool) -> Self {
+        // First fit need not succeed (one that moved nearer may take the only place of another); every object in
+        // its old bucket always does, because there were never more.
+        Self::placed(index, page, &chosen, true)
+            .or_else(|| Self::placed(index, page, &chosen, false))
+            .unwrap_or_else(|| unreachable!("part of a page fits where the page did"))
+    }
+
+    fn placed(index: &Index, page: u32, chosen: &impl Fn(&Slot) -> bool, nearer: bool) -> Option<Self> {
+        let nowhere = SlotAddress { page, bucket: 0, slot: 0 };
+        let mut draft = Self {
+            slots: [[Slot::default(); SLOTS]; BUCKETS],
+            from: [[nowhere; SLOTS]; BUCKETS],
+            filled: [0; BUCKETS],
+            overflow: [0; BUCKETS],
+        };
+        for bucket in 0..BUCKETS {
+            for number in 0..SLOTS {
+                let slot = read_slot(index.bucket(page, bucket), number);
+                if slot.hash == 0 || !chosen(&slot) {
+                    continue;
+                }
+                let home = home(slot.hash().prefix());
+                let old = (bucket + BUCKETS - home) % BUCKETS;
+                let distance = (if nearer { 0 } else { old }..PROBES)
+                    .find(|distance| usize::from(draft.filled[(home + distance) % BUCKETS]) < SLOTS)?;
+                let to = (home + distance) % BUCKETS;
+                let place = usize::from(draft.filled[to]);
+                draft.slots[to][place] = slot;
+                draft.from[to][place] = SlotAddress { page, bucket: bucket as u8, slot: number as u8 };
+                draft.filled[to] += 1;
+                (0..distance).for_each(|step| draft.overflow[(home + step) % BUCKETS] += 1);
+            }
+        }
+        Some(draft)
+    }
+}

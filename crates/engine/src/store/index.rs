@@ -1,0 +1,369 @@
+//! The index of a shard as readers see it: pages of buckets, found through a directory, read without locks.
+//!
+//! ```text
+//! hash.prefix ─spread─▶ y ─top bits─▶ directory[depth] ─▶ page of 32 buckets ─▶ home bucket, then the next three
+//!
+//! bucket (128 bytes, two lines):
+//! | seq 32, overflow 8 | hash ×5 |  ..  ‖  place ×5 | life ×5 |
+//!        line 0: all that a miss needs      line 1: what a hit needs besides
+//! ```
+//! *Where:* anonymous memory. *Who writes:* the owner, through [`super::directory::IndexOwner`]. *Who reads:* every
+//! core within its turn. *Who waits:* nobody: a reader that keeps meeting the writer answers *contended*.
+//!
+//! `spread` bends the hash space as log2 does, so that pages at one end hold up to twice as many objects as at the
+//! other and split at different times: the pages' filling stays at its mean (0.62) instead of swinging between its
+//! bounds all at once. At the worst moment that is 12 bytes an object less.
+
+use std::io;
+
+use super::hash::Hash;
+use crate::sys::{
+    arena::{Words, prefetch},
+    atomics::{
+        AtomicU64,
+        Ordering::{Acquire, Relaxed, Release},
+        fence,
+    },
+};
+
+/// Slots of a bucket.
+pub const SLOTS: usize = if cfg!(feature = "loom") { 2 } else { 5 };
+/// Buckets of a page; a power of two.
+pub const BUCKETS: usize = if cfg!(feature = "loom") { 2 } else { 32 };
+/// Buckets that an object may lie in, its home included.
+pub const PROBES: usize = if cfg!(feature = "loom") { 2 } else { 8 };
+/// Words of a bucket.
+pub const BUCKET_WORDS: usize = 1 + 3 * SLOTS;
+/// Words of a page.
+pub const PAGE_WORDS: usize = BUCKETS * BUCKET_WORDS;
+/// Reads of a bucket that meets its writer before a lookup answers *contended*.
+pub const READS_MAX: usize = if cfg!(feature = "loom") { 2 } else { 32 };
+/// Words of visited bits for a page and a core.
+pub(super) const VISITED_WORDS: usize = (BUCKETS * SLOTS).div_ceil(64);
+
+/// Words from which huge pages waste little of a region that is filled from its start.
+const HUGE_FROM_WORDS: usize = 1 << 20;
+
+const HASHES: usize = 1;
+const PLACES: usize = HASHES + SLOTS;
+const LIVES: usize = PLACES + SLOTS;
+
+/// What the index knows of an object.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Slot {
+    /// [`struct@Hash`] as a word; 0: empty.
+    pub hash: u64,
+    /// Location in units of 16 bytes (40 bits) and record length in the same units (24 bits above).
+    pub place: u64,
+    /// Expiry in seconds (32 bits), ban epoch (24, unused yet), flags (8) from low to high.
+    pub life: u64,
+}
+
+impl Slot {
+    const LOCATION_BITS: u32 = 40;
+    const CHAINED: u64 = 1 << 56;
+    const SIFTING: u64 = 1 << 57;
+
+    /// A slot for a record at `location` of `units` (both in units of 16 bytes).
+    pub fn new(hash: Hash, location: u64, units: u32, expires_s: u32, chained: bool) -> Self {
+        assert!(
+            location < 1 << Self::LOCATION_BITS && units < 1 << 24,
+            "location {location} or {units} units too far"
+        );
+        Self {
+            hash: hash.word(),
+            place: location | u64::from(units) << Self::LOCATION_BITS,
+            life: u64::from(expires_s) | if chained { Self::CHAINED } else { 0 },
+        }
+    }
+
+    /// Location of the record in units of 16 bytes.
+    #[inline]
+    pub fn location(&self) -> u64 {
+        self.place & ((1 << Self::LOCATION_BITS) - 1)
+    }
+
+    /// Length of the record in units of 16 bytes.
+    #[inline]
+    pub fn units(&self) -> u32 {
+        (self.place >> Self::LOCATION_BITS) as u32
+    }
+
+    /// When it expires, in seconds of the store's time.
+    #[inline]
+    pub fn expires_s(&self) -> u32 {
+        self.life as u32
+    }
+
+    /// Whether the body is in extents of its own.
+    #[inline]
+    pub fn is_chained(&self) -> bool {
+        self.life & Self::CHAINED != 0
+    }
+
+    /// In which of two turns of sifting its expiry was last entered into the queue.
+    #[inline]
+    pub fn sifting(&self) -> bool {
+        self.life & Self::SIFTING != 0
+    }
+
+    /// The same with that note.
+    #[inline]
+    pub fn with_sifting(self, sifting: bool) -> Self {
+        Self { life: self.life & !Self::SIFTING | if sifting { Self::SIFTING } else { 0 }, ..self }
+    }
+
+    /// The same for a record elsewhere.
+    pub fn with_place(self, location: u64, units: u32) -> Self {
+        let place = Self::new(self.hash(), location, units, 0, false).place;
+        Self { place, ..self }
+    }
+
+    /// The same with another expiry.
+    pub fn with_expires_s(self, expires_s: u32) -> Self {
+        Self { life: self.life & !0xffff_ffff | u64::from(expires_s), ..self }
+    }
+
+    /// The hash.
+    #[inline]
+    pub fn hash(&self) -> Hash {
+        Hash::from_word(self.hash)
+    }
+}
+
+/// Where a slot is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SlotAddress {
+    /// Number of the page.
+    pub page: u32,
+    /// Bucket in the page.
+    pub bucket: u8,
+    /// Slot in the bucket.
+    pub slot: u8,
+}
+
+/// What a lookup by hash found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Found {
+    /// The slot as it was at one moment (I4).
+    Slot(Slot, SlotAddress),
+    /// No such hash.
+    Absent,
+    /// The writer was in the way each time.
+    Contended,
+}
+
+/// Shared part of a shard's index.
+#[derive(Debug)]
+pub struct Index {
+    pub(super) pages: Words,
+    /// The directory of depth `d` is the words from `1 << d` to `2 << d`: growth fills fresh memory, and an old
+    /// directory is never written over, so a turn that still reads it needs no protection beyond that of its pages.
+    pub(super) directories: Words,
+    pub(super) depth: AtomicU64,
+    pub(super) visited: Words,
+    visited_stride: usize,
+    pub(super) pages_max: usize,
+    pub(super) depth_max: u32,
+}
+
+impl Index {
+    /// Reserves address space for `pages_max` pages, read by `cores`.
+    ///
+    /// # Errors
+    /// If the kernel refuses the mapping.
+    pub fn reserve(pages_max: usize, cores: usize) -> io::Result<Self> {
+        // Three bits more than even filling needs: the densest pages are one split ahead (`spread`), chance does
+        // the rest. A page that would need more holds a crafted or an impossible crowd of hashes.
+        let depth_max = (pages_max.next_power_of_two().trailing_zeros() + 3).min(31);
+        let visited_stride =
+            (pages_max * VISITED_WORDS).next_multiple_of(if cfg!(feature = "loom") { 1 } else { 512 });
+        Ok(Self {
+            pages: Words::reserve(pages_max * PAGE_WORDS, true)?,
+            directories: Words::reserve(2 << depth_max, 2 << depth_max >= HUGE_FROM_WORDS)?,
+            depth: AtomicU64::new(0),
+            visited: Words::reserve(visited_stride * cores, visited_stride >= HUGE_FROM_WORDS)?,
+            visited_stride,
+            pages_max,
+            depth_max,
+        })
+    }
+
+    /// The slot of a hash. Within a turn, or by the owner.
+    #[inline]
+    pub fn lookup(&self, hash: Hash) -> Found {
+        let page = self.page_of(hash.prefix());
+        let home = home(hash.prefix());
+        // Both lines at once, for most lookups hit.
+        prefetch(&self.bucket(page, home)[BUCKET_WORDS - 1]);
+        for probe in 0..PROBES {
+            let bucket = (home + probe) % BUCKETS;
+            match self.read_bucket(page, bucket, hash) {
+                Read::Slot(slot, number) => {
+                    return Found::Slot(slot, SlotAddress { page, bucket: bucket as u8, slot: number as u8 });
+                }
+                Read::Absent { overflow: 0 } => return Found::Absent,
+                Read::Absent { .. } => {}
+                Read::Contended => return Found::Contended,
+            }
+        }
+        Found::Absent
+    }
+
+    /// Brings near what a lookup of a hash with this prefix will read first.
+    #[inline]
+    pub fn prefetch(&self, prefix: u32) {
+        let page = self.page_of(prefix);
+        let bucket = self.bucket(page, home(prefix));
+        prefetch(&bucket[0]);
+        prefetch(&bucket[BUCKET_WORDS - 1]);
+    }
+
+    /// Brings near what [`Index::visit`] will look at.
+    #[inline]
+    pub fn prefetch_visited(&self, core: usize, at: SlotAddress) {
+        prefetch(self.visited_word(core, at).0);
+    }
+
+    /// Sets the visited bit of `core`, if it is not set.
+    #[inline]
+    pub fn visit(&self, core: usize, at: SlotAddress) {
+        let (word, bit) = self.visited_word(core, at);
+        if word.load(Relaxed) & bit == 0 {
+            word.fetch_or(bit, Relaxed);
+        }
+    }
+
+    #[inline]
+    pub(super) fn visited_word(&self, core: usize, at: SlotAddress) -> (&AtomicU64, u64) {
+        let number = usize::from(at.bucket) * SLOTS + usize::from(at.slot);
+        let word = core * self.visited_stride + at.page as usize * VISITED_WORDS + number / 64;
+        (&self.visited[word], 1 << (number % 64))
+    }
+
+    pub(super) fn visited_words_from(&self, core: usize, at: SlotAddress) -> &[AtomicU64] {
+        let start = core * self.visited_stride + at.page as usize * VISITED_WORDS;
+        &self.visited[start..start + VISITED_WORDS]
+    }
+
+    #[inline]
+    pub(super) fn page_of(&self, prefix: u32) -> u32 {
+        let depth = self.depth.load(Acquire) as u32;
+        let entry = self.directories[(1_usize << depth) + directory_place(prefix, depth)].load(Acquire);
+        entry as u32
+    }
+
+    #[inline]
+    pub(super) fn bucket(&self, page: u32, bucket: usize) -> &[AtomicU64; BUCKET_WORDS] {
+        let start = page as usize * PAGE_WORDS + bucket * BUCKET_WORDS;
+        match self.pages[start..].first_chunk() {
+            Some(words) => words,
+            None => unreachable!("page {page} is beyond the index"),
+        }
+    }
+
+    #[inline]
+    fn read_bucket(&self, page: u32, bucket: usize, hash: Hash) -> Read {
+        let words = self.bucket(page, bucket);
+        for _ in 0..READS_MAX {
+            let before = words[0].load(Acquire);
+            if before & 1 == 0 {
+                let number = number_of(words, hash.word());
+                let slot = number.map(|number| read_slot(words, number));
+                fence(Acquire);
+                if words[0].load(Relaxed) == before {
+                    return match (number, slot) {
+                        (Some(number), Some(slot)) => Read::Slot(Slot { hash: hash.word(), ..slot }, number),
+                        _ => Read::Absent { overflow: overflow(before) },
+                    };
+                }
+            }
+            std::hint::spin_loop();
+        }
+        Read::Contended
+    }
+
+    /// Changes one bucket under its sequence lock; owner only. `slot` is written at its number, the overflow count
+    /// changes by `overflow_change`.
+    pub(super) fn write_bucket(
+        &self,
+        page: u32,
+        bucket: usize,
+        slot: Option<(usize, Slot)>,
+        overflow_change: i64,
+    ) {
+        let words = self.bucket(page, bucket);
+        let before = words[0].load(Relaxed);
+        let sequence = before as u32;
+        debug_assert!(sequence & 1 == 0, "two writers of one bucket");
+        words[0].store(before & !0xffff_ffff | u64::from(sequence.wrapping_add(1)), Relaxed);
+        fence(Release);
+        if let Some((number, slot)) = slot {
+            write_slot(words, number, slot);
+        }
+        let overflow = overflow(before).checked_add_signed(overflow_change);
+        let Some(overflow @ 0..=255) = overflow else { panic!("overflow count of a bucket left its bounds") };
+        words[0].store(overflow << 32 | u64::from(sequence.wrapping_add(2)), Release);
+    }
+}
+
+enum Read {
+    Slot(Slot, usize),
+    Absent { overflow: u64 },
+    Contended,
+}
+
+/// The home bucket of a prefix. Its lowest bits are the last that the choice of a page looks at.
+#[inline]
+pub(super) fn home(prefix: u32) -> usize {
+    prefix as usize % BUCKETS
+}
+
+/// Where a prefix lies in the space that pages divide: x + x(1-x)/3 on [0, 1), whose slope halves from end to end.
+#[inline]
+pub(super) fn spread(prefix: u32) -> u64 {
+    let x = u64::from(prefix);
+    x + ((x * ((1 << 32) - x)) >> 32) / 3
+}
+
+/// The entry of a prefix in the directory of a depth.
+#[inline]
+pub(super) fn directory_place(prefix: u32, depth: u32) -> usize {
+    (spread(prefix) >> (32 - depth)) as usize
+}
+
+#[inline]
+pub(super) fn overflow(header: u64) -> u64 {
+    header >> 32 & 0xff
+}
+
+/// Number of the slot with that hash; 0 finds an empty one.
+#[inline]
+pub(super) fn number_of(words: &[AtomicU64; BUCKET_WORDS], hash: u64) -> Option<usize> {
+    (0..SLOTS).find(|number| words[HASHES + number].load(Relaxed) == hash)
+}
+
+#[inline]
+pub(super) fn read_slot(words: &[AtomicU64; BUCKET_WORDS], number: usize) -> Slot {
+    Slot {
+        hash: words[HASHES + number].load(Relaxed),
+        place: words[PLACES + number].load(Relaxed),
+        life: words[LIVES + number].load(Relaxed),
+    }
+}
+
+#[inline]
+pub(super) fn write_slot(words: &[AtomicU64; BUCKET_WORDS], number: usize, slot: Slot) {
+    words[HASHES + number].store(slot.hash, Relaxed);
+    words[PLACES + number].store(slot.place, Relaxed);
+    words[LIVES + number].store(slot.life, Relaxed);
+}
+
+/// The words of a bucket for a page that nobody sees yet.
+#[inline]
+pub(super) fn write_fresh(words: &[AtomicU64; BUCKET_WORDS], slots: &[Slot; SLOTS], overflow: u64) {
+    words[0].store(overflow << 32, Relaxed);
+    for (number, slot) in slots.iter().enumerate() {
+        write_slot(words, number, *slot);
+    }
+}

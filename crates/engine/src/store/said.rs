@@ -1,0 +1,148 @@
+//! What a store says of itself, in the words of the meters.
+
+use super::{Store, Usage};
+use crate::meter::{Family, Labels, Point, Source, Unit, Value};
+
+impl Source for Store {
+    fn collect(&self, families: &mut Vec<Family>) {
+        let usage = self.usage();
+        for (name, help, unit, value) in said(&usage) {
+            families.push(Family {
+                name,
+                help,
+                unit,
+                points: vec![Point { labels: Labels::default(), value }],
+            });
+        }
+    }
+}
+
+type Said = (&'static str, &'static str, Unit, Value);
+
+fn gauge(name: &'static str, help: &'static str, unit: Unit, value: u64) -> Said {
+    // Exact up to 2^53, which is more than a store holds of anything.
+    (name, help, unit, Value::Gauge(value as f64))
+}
+
+fn counter(name: &'static str, help: &'static str, unit: Unit, value: u64) -> Said {
+    (name, help, unit, Value::Counter(value))
+}
+
+fn said(usage: &Usage) -> Vec<Said> {
+    use Unit::{Bytes, None};
+    vec![
+        gauge("store_objects", "Objects that can be found.", None, usage.objects),
+        gauge("store_capacity_bytes", "Bytes of all segments.", Bytes, usage.capacity_bytes),
+        gauge(
+            "store_stored_bytes",
+            "Bytes of records in segments, live and dead.",
+            Bytes,
+            usage.stored_bytes,
+        ),
+        gauge("store_live_bytes", "Bytes of records that can be found.", Bytes, usage.live_bytes),
+        gauge("store_index_bytes", "Bytes of the index.", Bytes, usage.index_bytes),
+        gauge(
+            "store_expiry_entries",
+            "Entries of the expiry queue, outdated ones included.",
+            None,
+            usage.expiry_entries,
+        ),
+        gauge("store_ghost_bytes", "Bytes of the list of what was evicted lately.", Bytes, usage.ghost_bytes),
+        gauge("store_segments_free", "Segments with nothing in them.", None, usage.segments_free),
+        gauge("store_segments_open", "Segments being filled.", None, usage.segments_open),
+        gauge("store_segments_sealed", "Full segments.", None, usage.segments_sealed),
+        gauge(
+            "store_segments_draining",
+            "Segments that wait for their last reader.",
+            None,
+            usage.segments_draining,
+        ),
+        gauge(
+            "store_draining_bytes",
+            "Bytes of segments that wait for their last reader.",
+            Bytes,
+            usage.draining_bytes,
+        ),
+        gauge(
+            "store_pinned_bytes",
+            "Bytes of segments that a reader or writer holds.",
+            Bytes,
+            usage.pinned_bytes,
+        ),
+        counter("store_inserts", "Objects stored under a new key.", None, usage.inserts),
+        counter("store_replacements", "Objects stored in place of an older one.", None, usage.replacements),
+        counter("store_expiries", "Objects dropped because their time was over.", None, usage.expiries),
+        counter("store_unlinks", "Objects dropped on request.", None, usage.unlinks),
+        counter("store_evictions", "Objects dropped for room.", None, usage.evictions),
+        counter(
+            "store_evictions_of_visited",
+            "Of these, visited ones that found no room in the main log.",
+            None,
+            usage.evictions_of_visited,
+        ),
+        counter(
+            "store_ghost_hits",
+            "Objects that came back soon after their eviction.",
+            None,
+            usage.ghost_hits,
+        ),
+        counter(
+            "store_promotions",
+            "Objects copied to the main log because they had been visited.",
+            None,
+            usage.promotions,
+        ),
+        counter("store_promoted_bytes", "Bytes so copied.", Bytes, usage.promoted_bytes),
+        counter(
+            "store_refused_no_room",
+            "Objects refused because no segment could be freed.",
+            None,
+            usage.refused_no_room,
+        ),
+        counter(
+            "store_refused_too_large",
+            "Objects refused because they are larger than allowed.",
+            None,
+            usage.refused_too_large,
+        ),
+        counter(
+            "store_refused_short",
+            "Objects refused because their body ended early.",
+            None,
+            usage.refused_short,
+        ),
+        counter(
+            "store_refused_crowded",
+            "Objects refused because the index had no place.",
+            None,
+            usage.refused_crowded,
+        ),
+        counter("store_abandoned", "Objects given up before they were whole.", None, usage.abandoned),
+        counter("store_reclaims", "Segments freed.", None, usage.reclaims),
+        counter(
+            "store_lookups_contended",
+            "Lookups answered by the owner because it was writing just there.",
+            None,
+            usage.lookups_contended,
+        ),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::meter::{Registry, prometheus};
+    use crate::store::{StoreConfig, open_anon};
+
+    #[test]
+    fn every_figure_has_its_name_once_and_ends_in_its_unit() {
+        let (store, _shards) = open_anon(&StoreConfig::default()).expect("a store");
+        let mut registry = Registry::new();
+        registry.register(store);
+        let text = prometheus::encode(&registry);
+        for (name, _, unit, _) in said(&Usage::default()) {
+            assert_eq!(text.matches(&format!("# TYPE {name} ")).count(), 1, "{name}");
+            assert!(unit.suffix().is_none_or(|suffix| name.ends_with(suffix)), "{name}");
+        }
+    }
+}

@@ -1,0 +1,163 @@
+//! What all cores share of a store.
+
+use std::{fmt, io, sync::Arc};
+
+use super::{
+    config::{Geometry, StoreError},
+    hash::Hash,
+    index::{BUCKET_WORDS, Index, PAGE_WORDS},
+    reader::Reader,
+    record::{Record, UNIT},
+    segments::Segments,
+    turns::Turns,
+    usage::{Tally, Usage},
+};
+use crate::sys::{
+    arena::Words,
+    atomics::{
+        AtomicU32, AtomicU64,
+        Ordering::{Acquire, Relaxed, Release},
+        Padded,
+    },
+};
+
+/// A store: segments, indexes and the turns of the cores. Read through a [`Reader`], written through a
+/// [`Shard`](super::Shard).
+pub struct Store {
+    pub(super) geometry: Geometry,
+    /// All segments of all shards. Locations count units of 16 bytes from its start.
+    pub(super) arena: Words,
+    pub(super) segments: Segments,
+    pub(super) turns: Turns,
+    pub(super) shards: Box<[ShardShared]>,
+    /// For each reading core: lookups that were contended.
+    pub(super) contended: Box<[Padded<AtomicU64>]>,
+}
+
+/// What readers see of one shard.
+#[derive(Debug)]
+pub(super) struct ShardShared {
+    pub(super) index: Index,
+    pub(super) tally: Tally,
+    /// Not zero while the shard wants its draining segments back.
+    pub(super) starved: AtomicU32,
+}
+
+impl Store {
+    pub(super) fn reserve(geometry: Geometry) -> Result<Self, StoreError> {
+        let refused = |what, words: usize| {
+            move |source: io::Error| StoreError::Mapping { what, bytes: words as u64 * 8, source }
+        };
+        let arena_words = geometry.segments() * geometry.segment_bytes / size_of::<u64>();
+        let shards = (0..geometry.cores)
+            .map(|_| {
+                Ok(ShardShared {
+                    index: Index::reserve(geometry.pages_max, geometry.cores)
+                        .map_err(refused("an index", geometry.pages_max * PAGE_WORDS))?,
+                    tally: Tally::default(),
+                    starved: AtomicU32::new(0),
+                })
+            })
+            .collect::<Result<_, StoreError>>()?;
+        const { assert!(cfg!(feature = "loom") || BUCKET_WORDS == 16, "a bucket is two cache lines") };
+        Ok(Self {
+            arena: Words::reserve(arena_words, true).map_err(refused("segments", arena_words))?,
+            segments: Segments::new(geometry.cores, geometry.segments()),
+            turns: Turns::new(geometry.cores),
+            shards,
+            contended: (0..geometry.cores).map(|_| Padded::default()).collect(),
+            geometry,
+        })
+    }
+
+    /// The core that owns a hash: its shard alone links, replaces and unlinks it.
+    #[inline]
+    pub fn owner(&self, hash: Hash) -> usize {
+        hash.owner(self.geometry.cores)
+    }
+
+    /// Number of cores, and so of shards.
+    pub fn cores(&self) -> usize {
+        self.geometry.cores
+    }
+
+    /// Most body bytes of an object that is stored.
+    pub fn object_bytes_max(&self) -> u64 {
+        self.geometry.object_bytes_max
+    }
+
+    /// Bytes of a segment.
+    pub fn segment_bytes(&self) -> usize {
+        self.geometry.segment_bytes
+    }
+
+    /// The reader of a core, for that core's thread. A core has one turn at a time, over all its readers.
+    ///
+    /// # Panics
+    /// If there is no such core.
+    pub fn reader(self: &Arc<Self>, core: usize) -> Reader {
+        assert!(core < self.geometry.cores, "core {core} of {}", self.geometry.cores);
+        Reader::new(Arc::new(Local { store: Arc::clone(self), core }))
+    }
+
+    /// What is stored and what was done, summed over the shards now. Reads counters only; for any thread.
+    pub fn usage(&self) -> Usage {
+        Usage::of(self)
+    }
+
+    #[inline]
+    pub(super) fn record(&self, location: u64) -> Record<'_> {
+        Record::at(&self.arena, location)
+    }
+
+    pub(super) fn segment_start(&self, segment: usize) -> u64 {
+        (segment * (self.geometry.segment_bytes / UNIT)) as u64
+    }
+
+    pub(super) fn is_starved(&self, segment: usize) -> bool {
+        let shard = segment / self.geometry.segments_per_core;
+        self.shards[shard].starved.load(Acquire) != 0
+    }
+
+    pub(super) fn set_starved(&self, shard: usize, starved: bool) {
+        let flag = &self.shards[shard].starved;
+        if (flag.load(Relaxed) != 0) != starved {
+            flag.store(starved.into(), Release);
+        }
+    }
+}
+
+impl fmt::Debug for Store {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Store").field("geometry", &self.geometry).finish_non_exhaustive()
+    }
+}
+
+/// A core's own handle on the store. What outlives a turn holds this `Arc` and not the store's, so that the
+/// reference count is on a cache line that other cores touch only when they drop something of this core's.
+#[derive(Debug)]
+pub(super) struct Local {
+    pub(super) store: Arc<Store>,
+    pub(super) core: usize,
+}
+
+/// A segment held beyond a turn.
+#[derive(Debug)]
+pub(super) struct Pin {
+    pub(super) local: Arc<Local>,
+    pub(super) segment: usize,
+}
+
+impl Pin {
+    /// Takes a pin; within a turn of that core, or as the owner.
+    pub(super) fn take(local: &Arc<Local>, segment: usize) -> Self {
+        local.store.segments.pins.take(local.core, segment);
+        Self { local: Arc::clone(local), segment }
+    }
+}
+
+impl Drop for Pin {
+    fn drop(&mut self) {
+        self.local.store.segments.pins.release(self.local.core, self.segment);
+    }
+}

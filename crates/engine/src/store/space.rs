@@ -1,0 +1,348 @@
+//! A shard's segments as their owner knows them: what is open, how much is live, what may be had next.
+//!
+//! ```text
+//! free ──▶ open (one for each log) ──▶ sealed, in its log, oldest first ──▶ draining ──▶ free
+//! ```
+//! *Where:* plain memory of the owner. The states that others see are in [`super::segments`].
+
+use std::collections::VecDeque;
+
+use super::{
+    record::{Place, UNIT},
+    segments::SegmentState,
+    shared::Store,
+    turns::Epoch,
+    usage::Tally,
+};
+
+/// Lifetimes in seconds up to which an object belongs to the short and to the medium class.
+const SHORT_S: u32 = 60;
+const MEDIUM_S: u32 = 3600;
+
+/// Which log a record is appended to: probation by lifetime, so that segments die as a whole, or main.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Log {
+    Short = 0,
+    Medium = 1,
+    Long = 2,
+    Main = 3,
+}
+
+pub(super) const LOGS: [Log; 4] = [Log::Short, Log::Medium, Log::Long, Log::Main];
+
+impl Log {
+    pub(super) fn for_lifetime(lifetime_s: u32) -> Self {
+        if lifetime_s <= SHORT_S {
+            Self::Short
+        } else if lifetime_s <= MEDIUM_S {
+            Self::Medium
+        } else {
+            Self::Long
+        }
+    }
+}
+
+/// What new space is for: eviction may take the last free segment, because it gives back more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Purpose {
+    New,
+    Move,
+}
+
+/// Segments that only eviction may claim.
+const FREE_FOR_MOVES: usize = 1;
+
+#[derive(Debug, Clone, Copy)]
+struct Owned {
+    /// Bytes from the start of the segment that have records.
+    used: usize,
+    /// Records that linked objects use, and their bytes.
+    live_records: u32,
+    live_bytes: usize,
+    /// Number of the claim since which it is not free: tells its lives apart.
+    claim: u64,
+    log: Log,
+}
+
+/// A segment in one of its lives.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Claimed {
+    pub(super) segment: usize,
+    claim: u64,
+}
+
+/// The segments of a shard.
+#[derive(Debug)]
+pub(super) struct Space {
+    /// Number of the first in the store.
+    first: usize,
+    owned: Box<[Owned]>,
+    free: Vec<usize>,
+    open: [Option<usize>; LOGS.len()],
+    /// Sealed segments in order of sealing; those that are gone meanwhile are passed over.
+    sealed: [VecDeque<Claimed>; LOGS.len()],
+    sealed_count: [usize; LOGS.len()],
+    draining: VecDeque<(usize, Epoch)>,
+    claims: u64,
+}
+
+impl Space {
+    pub(super) fn new(shard: usize, segments: usize) -> Self {
+        let first = shard * segments;
+        let none = Owned { used: 0, live_records: 0, live_bytes: 0, claim: 0, log: Log::Main };
+        Self {
+            first,
+            owned: vec![none; segments].into(),
+            free: (first..first + segments).rev().collect(),
+            open: [None; LOGS.len()],
+            sealed: Default::default(),
+            sealed_count: [0; LOGS.len()],
+            draining: VecDeque::new(),
+            claims: 0,
+        }
+    }
+
+    fn of(&mut self, segment: usize) -> &mut Owned {
+        &mut self.owned[segment - self.first]
+    }
+
+    pub(super) fn log(&self, segment: usize) -> Log {
+        self.owned[segment - self.first].log
+    }
+
+    pub(super) fn used(&self, segment: usize) -> usize {
+        self.owned[segment - self.first].used
+    }
+
+    pub(super) fn live_records(&self, segment: usize) -> u32 {
+        self.owned[segment - self.first].live_records
+    }
+
+    pub(super) fn segments(&self) -> usize {
+        self.owned.len()
+    }
+
+    pub(super) fn free_count(&self) -> usize {
+        self.free.len()
+    }
+
+    pub(super) fn draining_count(&self) -> usize {
+        self.draining.len()
+    }
+
+    pub(super) fn sealed_in_probation(&self) -> usize {
+        self.sealed_count[..Log::Main as usize].iter().sum()
+    }
+
+    /// Space for a record at the end of a log; `None` if its segment is full and none may be claimed.
+    pub(super) fn append(
+        &mut self,
+        store: &Store,
+        tally: &Tally,
+        log: Log,
+        units: u32,
+        purpose: Purpose,
+    ) -> Option<Place> {
+        let bytes = units as usize * UNIT;
+        let segment_bytes = store.geometry.segment_bytes;
+        assert!(bytes <= segment_bytes, "a record of {bytes} bytes is longer than a segment");
+        let segment = match self.open[log as usize] {
+            Some(open) if self.used(open) + bytes <= segment_bytes => open,
+            full => {
+                if self.free.len() <= if purpose == Purpose::New { FREE_FOR_MOVES } else { 0 } {
+                    return None;
+                }
+                if full.is_some() {
+                    self.seal(store, log);
+                }
+                self.claim(store, log)?
+            }
+        };
+        let owned = self.of(segment);
+        let location = store.segment_start(segment) + (owned.used / UNIT) as u64;
+        owned.used += bytes;
+        tally.stored_bytes.add(bytes as u64);
+        Some(Place { location, units })
+    }
+
+    fn claim(&mut self, store: &Store, log: Log) -> Option<usize> {
+        let segment = self.free.pop()?;
+        store.segments.advance(segment, SegmentState::Open);
+        self.claims += 1;
+        let claim = self.claims;
+        *self.of(segment) = Owned { used: 0, live_records: 0, live_bytes: 0, claim, log };
+        self.open[log as usize] = Some(segment);
+        Some(segment)
+    }
+
+    fn seal(&mut self, store: &Store, log: Log) {
+        let Some(segment) = self.open[log as usize].take() else { return };
+        store.segments.advance(segment, SegmentState::Sealed);
+        let claim = self.of(segment).claim;
+        self.sealed_count[log as usize] += 1;
+        let queue = &mut self.sealed[log as usize];
+        queue.push_back(Claimed { segment, claim });
+        // Segments that died of themselves leave their entries behind: bound them by the segments there are.
+        if queue.len() > 2 * self.owned.len() {
+            let (owned, first) = (&self.owned, self.first);
+            queue.retain(|entry| {
+                owned[entry.segment - first].claim == entry.claim
+                    && store.segments.state(entry.segment) == SegmentState::Sealed
+            });
+        }
+        self.try_retire(store, segment);
+    }
+
+    /// A linked object uses the record from now on.
+    pub(super) fn link(&mut self, store: &Store, tally: &Tally, place: Place) {
+        let owned = self.of(store.geometry.segment_of(place.location));
+        owned.live_records += 1;
+        owned.live_bytes += place.bytes();
+        tally.live_bytes.add(place.bytes() as u64);
+    }
+
+    /// No linked object uses the record any more. The last one out retires its segment.
+    pub(super) fn unlink(&mut self, store: &Store, tally: &Tally, place: Place) {
+        let segment = store.geometry.segment_of(place.location);
+        let owned = self.of(segment);
+        assert!(owned.live_records > 0, "more records unlinked than were linked in segment {segment}");
+        owned.live_records -= 1;
+        owned.live_bytes -= place.bytes();
+        tally.live_bytes.subtract(place.bytes() as u64);
+        self.try_retire(store, segment);
+    }
+
+    /// Retires a sealed segment in which nothing is live or being filled.
+    pub(super) fn try_retire(&mut self, store: &Store, segment: usize) {
+        let owned = *self.of(segment);
+        if owned.live_records > 0
+            || store.segments.state(segment) != SegmentState::Sealed
+            || store.segments.is_filling(segment)
+        {
+            return;
+        }
+        self.sealed_count[owned.log as usize] -= 1;
+        let epoch = store.segments.retire(segment, &store.turns);
+        self.draining.push_back((segment, epoch));
+    }
+
+    /// Frees what drains and is held by nobody; looks at up to `limit` segments. Says how many it freed.
+    pub(super) fn reclaim(&mut self, store: &Store, tally: &Tally, limit: usize) -> usize {
+        let mut freed = 0;
+        for _ in 0..limit.min(self.draining.len()) {
+            let Some((segment, epoch)) = self.draining.pop_front() else { break };
+            if store.segments.reclaim(segment, epoch, &store.turns) {
+                tally.stored_bytes.subtract(self.used(segment) as u64);
+                tally.reclaims.add(1);
+                self.free.push(segment);
+                freed += 1;
+            } else {
+                self.draining.push_back((segment, epoch));
+            }
+        }
+        freed
+    }
+
+    /// Cuts a record's space to `units`. What is cut off goes back if nothing was appended since; else the caller
+    /// frames it as dead. Says which.
+    pub(super) fn cut(&mut self, store: &Store, tally: &Tally, place: Place, units: u32) -> bool {
+        assert!(units <= place.units, "a record is not cut to more than it has");
+        let segment = store.geometry.segment_of(place.location);
+        let start = (place.location - store.segment_start(segment)) as usize * UNIT;
+        let is_last = store.segments.state(segment) == SegmentState::Open
+            && self.used(segment) == start + place.bytes();
+        if is_last {
+            self.of(segment).used = start + units as usize * UNIT;
+            tally.stored_bytes.subtract((place.bytes() - units as usize * UNIT) as u64);
+        }
+        is_last
+    }
+
+    /// The next segment to empty: the oldest of probation while probation has more than its tenth, else of main.
+    pub(super) fn victim(&mut self, store: &Store) -> Option<Claimed> {
+        let probation = self.sealed_in_probation();
+        let from_probation = probation * 10 > self.owned.len() || self.sealed_count[Log::Main as usize] == 0;
+        let order = if from_probation { [true, false] } else { [false, true] };
+        order.into_iter().find_map(|probation| self.oldest(store, probation))
+    }
+
+    fn oldest(&mut self, store: &Store, probation: bool) -> Option<Claimed> {
+        let logs = if probation { &LOGS[..Log::Main as usize] } else { &LOGS[Log::Main as usize..] };
+        // Each pass takes an entry that is gone or puts a busy one behind: bounded by the entries there are.
+        let entries: usize = logs.iter().map(|log| self.sealed[*log as usize].len()).sum();
+        for _ in 0..entries {
+            let log = *logs
+                .iter()
+                .filter(|log| !self.sealed[**log as usize].is_empty())
+                .min_by_key(|log| self.sealed[**log as usize].front().map(|entry| entry.claim))?;
+            let entry = self.sealed[log as usize].pop_front()?;
+            if !self.is_sealed(store, entry) {
+                continue;
+            }
+            // Back again in any case: it stays in its log until it is retired.
+            self.sealed[log as usize].push_back(entry);
+            if !store.segments.is_filling(entry.segment) {
+                return Some(entry);
+            }
+        }
+        None
+    }
+
+    /// Whether the segment still is in that life, and sealed.
+    pub(super) fn is_sealed(&self, store: &Store, claimed: Claimed) -> bool {
+        self.owned[claimed.segment - self.first].claim == claimed.claim
+            && store.segments.state(claimed.segment) == SegmentState::Sealed
+    }
+
+    /// Checks the books against what the walk of all linked records found.
+    ///
+    /// # Panics
+    /// If they differ.
+    pub(super) fn invariants(
+        &self,
+        store: &Store,
+        tally: &Tally,
+        live: &std::collections::HashMap<usize, (u32, usize)>,
+    ) {
+        let (mut used, mut live_bytes) = (0, 0);
+        let mut sealed = [0; LOGS.len()];
+        for (number, owned) in self.owned.iter().enumerate() {
+            let segment = self.first + number;
+            let state = store.segments.state(segment);
+            let found = live.get(&segment).copied().unwrap_or((0, 0));
+            match state {
+                SegmentState::Free => assert!(self.free.contains(&segment), "free segment {segment} is lost"),
+                SegmentState::Draining => {
+                    assert_eq!(self.draining.iter().filter(|(draining, _)| *draining == segment).count(), 1);
+                    assert_eq!(found, (0, 0), "a linked record in draining segment {segment}");
+                }
+                SegmentState::Open => assert_eq!(self.open[owned.log as usize], Some(segment)),
+                SegmentState::Sealed => {
+                    sealed[owned.log as usize] += 1;
+                    let entry = Claimed { segment, claim: owned.claim };
+                    assert!(
+                        self.sealed[owned.log as usize].contains(&entry),
+                        "sealed segment {segment} is in no log"
+                    );
+                    assert!(
+                        owned.live_records > 0 || store.segments.is_filling(segment) || found == (0, 0),
+                        "segment {segment} should have been retired"
+                    );
+                }
+            }
+            if state != SegmentState::Free {
+                assert_eq!(
+                    (owned.live_records, owned.live_bytes),
+                    found,
+                    "live records of segment {segment}"
+                );
+                assert!(owned.used <= store.geometry.segment_bytes);
+                used += owned.used as u64;
+                live_bytes += owned.live_bytes as u64;
+            }
+        }
+        assert_eq!(sealed, self.sealed_count);
+        assert_eq!(self.free.len(), self.free.iter().collect::<std::collections::HashSet<_>>().len());
+        assert_eq!((used, live_bytes), (tally.stored_bytes.value(), tally.live_bytes.value()));
+    }
+}

@@ -1,0 +1,98 @@
+//! Turns: which core may still see what was unlinked (`docs/decisions/003-store-concurrency.md`, I2 and I7).
+//!
+//! ```text
+//! core c:   local[c] = global; FENCE; look into index and arena ...; local[c] = IDLE
+//! owner:    unlink; epoch = global++;  ...  FENCE; every local[c] > epoch?  then reuse
+//! ```
+//! If the reader's fence comes first, the owner sees its `local` (or what came after it). If the owner's comes
+//! first, the reader sees the unlinking. There is no third case.
+
+use crate::sys::atomics::{
+    AtomicU64,
+    Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst},
+    Padded, fence,
+};
+
+/// Greater than every epoch, so that "idle or later than" is one comparison.
+const IDLE: u64 = u64::MAX;
+
+/// The turns of all cores. Each `local` is written by its core only, on a line of its own.
+#[derive(Debug)]
+pub struct Turns {
+    global: Padded<AtomicU64>,
+    local: Box<[Padded<AtomicU64>]>,
+}
+
+/// When something was retired: what [`Turns::is_over`] asks about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Epoch(u64);
+
+impl Turns {
+    /// No core in a turn.
+    pub fn new(cores: usize) -> Self {
+        Self {
+            global: Padded(AtomicU64::new(0)),
+            local: (0..cores).map(|_| Padded(AtomicU64::new(IDLE))).collect(),
+        }
+    }
+
+    /// Begins a turn of `core`, on whose thread this is called.
+    ///
+    /// # Panics
+    /// If that core is in a turn: the end of the inner one would end the outer.
+    #[inline]
+    pub fn begin(&self, core: usize) {
+        let local = &self.local[core].0;
+        assert!(local.load(Relaxed) == IDLE, "turns of core {core} do not nest");
+        // Release: an owner that finds this value, not the IDLE before it, must see all of the turn before too.
+        local.store(self.global.0.load(Relaxed), Release);
+        fence(SeqCst);
+    }
+
+    /// Ends the turn of `core`.
+    #[inline]
+    pub fn end(&self, core: usize) {
+        self.local[core].0.store(IDLE, Release);
+    }
+
+    /// Says that something was unlinked; turns that begin from now on do not see it.
+    ///
+    /// The epoch is what the addition returned and nothing read earlier: several owners retire at once, and a
+    /// reader may have begun its turn after another owner's addition and before this one.
+    pub fn retire(&self) -> Epoch {
+        // No fence: that of `is_over` comes after the unlinking too, and the addition releases it to later turns.
+        Epoch(self.global.0.fetch_add(1, AcqRel))
+    }
+
+    /// Whether every turn is over that could see what was retired at `epoch`.
+    pub fn is_over(&self, epoch: Epoch) -> bool {
+        fence(SeqCst);
+        self.local.iter().all(|local| local.0.load(Acquire) > epoch.0)
+    }
+}
+
+#[cfg(all(test, not(feature = "loom")))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_turn_holds_back_what_was_retired_in_it_and_nothing_later() {
+        let turns = Turns::new(2);
+        turns.begin(1);
+        let during = turns.retire();
+        assert!(!turns.is_over(during));
+        turns.end(1);
+        assert!(turns.is_over(during));
+        turns.begin(1);
+        assert!(turns.is_over(during), "a later turn does not hold back what it cannot see");
+        assert!(!turns.is_over(turns.retire()));
+    }
+
+    #[test]
+    #[should_panic(expected = "do not nest")]
+    fn a_nested_turn_is_refused() {
+        let turns = Turns::new(1);
+        turns.begin(0);
+        turns.begin(0);
+    }
+}

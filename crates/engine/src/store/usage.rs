@@ -1,0 +1,145 @@
+//! Counters and gauges: written by a shard's owner, summed by whoever asks.
+
+use super::{segments::SegmentState, shared::Store};
+use crate::sys::atomics::{AtomicU64, Ordering::Relaxed};
+
+macro_rules! tally {
+    ($($(#[$doc:meta])* $name:ident,)*) => {
+        /// One shard's counters. Written by its owner (but for `abandoned`), read by anyone.
+        #[derive(Debug, Default)]
+        pub(super) struct Tally {
+            $(pub(super) $name: Count,)*
+        }
+
+        /// What a store holds and has done, over all shards. Gauges are as of now, counters since it was opened.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+        pub struct Usage {
+            $($(#[$doc])* pub $name: u64,)*
+            /// Segments with nothing in them.
+            pub segments_free: u64,
+            /// Segments being filled.
+            pub segments_open: u64,
+            /// Full segments.
+            pub segments_sealed: u64,
+            /// Segments that wait for the last turn or pin.
+            pub segments_draining: u64,
+            /// Bytes of segments that wait for the last turn or pin.
+            pub draining_bytes: u64,
+            /// Bytes of segments that somebody pins, draining or not.
+            pub pinned_bytes: u64,
+            /// Bytes of all segments.
+            pub capacity_bytes: u64,
+            /// Lookups that met the writer too often and were answered *contended*.
+            pub lookups_contended: u64,
+        }
+
+        impl Usage {
+            fn add(&mut self, tally: &Tally) {
+                $(self.$name += tally.$name.value();)*
+            }
+        }
+    };
+}
+
+tally! {
+    /// Objects linked.
+    objects,
+    /// Bytes of records that linked objects use, headers and padding included.
+    live_bytes,
+    /// Bytes of records appended to segments that are not free: live, dead and being filled.
+    stored_bytes,
+    /// Bytes that the index has touched: pages, directory, visited bits.
+    index_bytes,
+    /// Entries in the expiry queue, those of objects that are gone included.
+    expiry_entries,
+    /// Bytes of the ghost list.
+    ghost_bytes,
+    /// Objects linked that were not there.
+    inserts,
+    /// Objects linked in place of one with the same key (or hash).
+    replacements,
+    /// Objects unlinked because they were due.
+    expiries,
+    /// Objects unlinked on request.
+    unlinks,
+    /// Objects unlinked for room.
+    evictions,
+    /// Of these, objects that had been visited but found no room in the main log.
+    evictions_of_visited,
+    /// Objects that came back soon after their eviction and went to the main log.
+    ghost_hits,
+    /// Objects (or extents of them) copied to the head of the main log because they had been visited.
+    promotions,
+    /// Bytes so copied.
+    promoted_bytes,
+    /// Objects refused: no segment could be freed.
+    refused_no_room,
+    /// Objects refused: larger than allowed.
+    refused_too_large,
+    /// Objects refused: the body ended early.
+    refused_short,
+    /// Objects refused: no place in the index (counted besides in `refused_no_room`).
+    refused_crowded,
+    /// Objects given up before they were whole.
+    abandoned,
+    /// Segments freed.
+    reclaims,
+}
+
+impl Usage {
+    pub(super) fn of(store: &Store) -> Self {
+        let mut usage = Self::default();
+        for shard in &store.shards {
+            usage.add(&shard.tally);
+        }
+        let segment_bytes = store.geometry.segment_bytes as u64;
+        for segment in 0..store.geometry.segments() {
+            match store.segments.state(segment) {
+                SegmentState::Free => usage.segments_free += 1,
+                SegmentState::Open => usage.segments_open += 1,
+                SegmentState::Sealed => usage.segments_sealed += 1,
+                SegmentState::Draining => usage.segments_draining += 1,
+            }
+            if !store.segments.pins.is_free(segment) {
+                usage.pinned_bytes += segment_bytes;
+            }
+        }
+        usage.draining_bytes = usage.segments_draining * segment_bytes;
+        usage.capacity_bytes = store.geometry.segments() as u64 * segment_bytes;
+        usage.lookups_contended = store.contended.iter().map(|count| count.0.load(Relaxed)).sum();
+        usage
+    }
+}
+
+/// A count with one writer (but for [`Count::add_shared`]).
+#[derive(Debug, Default)]
+pub(super) struct Count(AtomicU64);
+
+impl Count {
+    #[inline]
+    pub(super) fn value(&self) -> u64 {
+        self.0.load(Relaxed)
+    }
+
+    #[inline]
+    pub(super) fn add(&self, more: u64) {
+        self.0.store(self.0.load(Relaxed).wrapping_add(more), Relaxed);
+    }
+
+    #[inline]
+    pub(super) fn subtract(&self, less: u64) {
+        let before = self.0.load(Relaxed);
+        debug_assert!(before >= less, "a gauge went below zero");
+        self.0.store(before.wrapping_sub(less), Relaxed);
+    }
+
+    #[inline]
+    pub(super) fn set(&self, value: u64) {
+        self.0.store(value, Relaxed);
+    }
+
+    /// Adds from a core that is not the owner.
+    pub(super) fn add_shared(&self, more: u64) {
+        self.0.fetch_add(more, Relaxed);
+    }
+}

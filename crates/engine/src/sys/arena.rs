@@ -1,0 +1,167 @@
+//! Memory that is reserved once and used as atomic words.
+//!
+//! ```text
+//! Words ──▶ | anonymous mapping, 2 MiB aligned, zero, resident only where touched |
+//!             seen as &[AtomicU64]: whoever races reads wrong values, never undefined behaviour
+//! ```
+//! Everything above (arena of segments, index pages, directories, visited bits) is safe code over such a slice.
+
+use std::{io, ops::Deref};
+
+use super::atomics::AtomicU64;
+
+/// Bytes of a huge page on x86-64 and on AArch64 with 4 KiB pages; mappings are aligned to it.
+pub const HUGE_PAGE_BYTES: usize = 2 << 20;
+
+/// A fixed slice of words, zero at first. Untouched parts cost address space only.
+#[derive(Debug)]
+pub struct Words {
+    memory: memory::Memory,
+}
+
+impl Words {
+    /// Reserves `len` words. `huge` asks the kernel for huge pages (`MADV_HUGEPAGE`; a kernel without them is no
+    /// error, because only speed depends on it).
+    ///
+    /// # Errors
+    /// What `mmap` says: `ENOMEM` if the address space, its limit or the overcommit policy is exceeded.
+    pub fn reserve(len: usize, huge: bool) -> io::Result<Self> {
+        Ok(Self { memory: memory::Memory::reserve(len, huge)? })
+    }
+}
+
+impl Deref for Words {
+    type Target = [AtomicU64];
+
+    #[inline]
+    fn deref(&self) -> &[AtomicU64] {
+        self.memory.words()
+    }
+}
+
+/// Asks the processor to bring the (first) cache line of `word` near. A hint: no effect on what the program means.
+#[inline]
+pub fn prefetch<T>(word: &T) {
+    #[cfg(all(target_arch = "x86_64", not(feature = "loom")))]
+    // SAFETY: prefetch has no precondition (it never faults); SSE is part of every x86-64.
+    unsafe {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        _mm_prefetch::<_MM_HINT_T0>(std::ptr::from_ref(word).cast::<i8>());
+    }
+    #[cfg(not(all(target_arch = "x86_64", not(feature = "loom"))))]
+    let _ = word;
+}
+
+#[cfg(not(feature = "loom"))]
+mod memory {
+    use std::{ffi::c_void, io, ptr::NonNull};
+
+    use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
+
+    use super::{AtomicU64, HUGE_PAGE_BYTES};
+
+    #[derive(Debug)]
+    pub(super) struct Memory {
+        mapping: NonNull<c_void>,
+        mapping_bytes: usize,
+        first: NonNull<AtomicU64>,
+        len: usize,
+    }
+
+    // SAFETY: the mapping belongs to this value alone and is only handed out as a slice of atomics, which any
+    // thread may use; unmapping (Drop) needs the value itself and works from any thread.
+    unsafe impl Send for Memory {}
+    // SAFETY: as above: shared access is access to atomics.
+    unsafe impl Sync for Memory {}
+
+    impl Memory {
+        pub(super) fn reserve(len: usize, huge: bool) -> io::Result<Self> {
+            let bytes = len
+                .checked_mul(size_of::<AtomicU64>())
+                .and_then(|bytes| bytes.checked_add(HUGE_PAGE_BYTES))
+                .filter(|bytes| isize::try_from(*bytes).is_ok())
+                .ok_or_else(|| io::Error::from(io::ErrorKind::OutOfMemory))?;
+            // SAFETY: a fresh anonymous mapping at an address of the kernel's choice touches nothing of ours.
+            let mapping = unsafe {
+                mmap_anonymous(
+                    std::ptr::null_mut(),
+                    bytes,
+                    ProtFlags::READ | ProtFlags::WRITE,
+                    MapFlags::PRIVATE | MapFlags::NORESERVE,
+                )?
+            };
+            let mapping = NonNull::new(mapping).ok_or_else(|| io::Error::from(io::ErrorKind::OutOfMemory))?;
+            let skip = mapping.cast::<u8>().align_offset(HUGE_PAGE_BYTES);
+            // SAFETY: the mapping is longer than `len` words by a huge page, and `skip` is less than one.
+            let first = unsafe { mapping.byte_add(skip) };
+            if huge {
+                // SAFETY: the range lies in our mapping; the advice changes the size of its pages only.
+                let refused = unsafe { madvise(first.as_ptr(), bytes - skip, Advice::LinuxHugepage) };
+                // A kernel built without huge pages says EINVAL: slower, not wrong.
+                let _ = refused;
+            }
+            Ok(Self { mapping, mapping_bytes: bytes, first: first.cast(), len })
+        }
+
+        #[inline]
+        pub(super) fn words(&self) -> &[AtomicU64] {
+            // SAFETY: `first` is aligned, `len` words from it lie in the mapping (`reserve`), anonymous memory is
+            // zero and so initialised, and it stays mapped as long as `self` lives, which the borrow guarantees.
+            // Nothing ever makes a plain reference to it, so all access is atomic or the kernel's.
+            unsafe { std::slice::from_raw_parts(self.first.as_ptr(), self.len) }
+        }
+    }
+
+    impl Drop for Memory {
+        fn drop(&mut self) {
+            // SAFETY: exactly what `reserve` mapped; no slice of it outlives `self`.
+            let failed = unsafe { munmap(self.mapping.as_ptr(), self.mapping_bytes) };
+            debug_assert!(failed.is_ok(), "munmap of our own mapping: {failed:?}");
+        }
+    }
+}
+
+#[cfg(feature = "loom")]
+mod memory {
+    use std::io;
+
+    use super::AtomicU64;
+
+    #[derive(Debug)]
+    pub(super) struct Memory(Box<[AtomicU64]>);
+
+    impl Memory {
+        pub(super) fn reserve(len: usize, _huge: bool) -> io::Result<Self> {
+            Ok(Self((0..len).map(|_| AtomicU64::new(0)).collect()))
+        }
+
+        pub(super) fn words(&self) -> &[AtomicU64] {
+            &self.0
+        }
+    }
+}
+
+#[cfg(all(test, not(feature = "loom")))]
+mod tests {
+    use std::sync::atomic::Ordering::Relaxed;
+
+    use super::*;
+
+    #[test]
+    fn words_are_zero_aligned_and_writable_to_the_last() {
+        let words = Words::reserve(HUGE_PAGE_BYTES / 8 + 3, true).unwrap();
+        assert_eq!(words.len(), HUGE_PAGE_BYTES / 8 + 3);
+        assert_eq!(words.as_ptr().addr() % HUGE_PAGE_BYTES, 0);
+        let last = words.last().unwrap();
+        assert_eq!(last.load(Relaxed), 0);
+        last.store(7, Relaxed);
+        assert_eq!(last.load(Relaxed), 7);
+        prefetch(last);
+    }
+
+    #[test]
+    fn a_size_beyond_the_address_space_is_an_error() {
+        assert!(Words::reserve(usize::MAX / 8, false).is_err());
+        assert!(Words::reserve(1 << 50, false).is_err());
+    }
+}

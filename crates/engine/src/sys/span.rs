@@ -1,0 +1,512 @@
+//! Byte ranges over shared atomic words: how bytes of the store are read, written, sent and received.
+//!
+//! ```text
+//! words   | w0 . . . . . . . | w1 . . . . . . . | w2 . . . . . . . |      &[AtomicU64], relaxed
+//! span           skip ^──────────── len ───────────────^
+//! ```
+//! A [`Span`] reads and writes whole words with relaxed atomics (a byte at the edge by reading its word), so a race
+//! gives wrong bytes, never undefined behaviour. Who may write when is decided above, in `engine::store`; one
+//! span has one writer at a time, because the edge words are read, changed and written back.
+
+use std::{fmt, ops::Range};
+
+use super::atomics::{AtomicU64, Ordering::Relaxed};
+
+const WORD: usize = size_of::<u64>();
+
+/// A range of bytes in shared words. Cheap to copy; the words stay where they are.
+#[derive(Clone, Copy)]
+pub struct Span<'a> {
+    /// Exactly the words that the range touches.
+    words: &'a [AtomicU64],
+    /// Bytes of the first word before the range; below 8.
+    skip: usize,
+    len: usize,
+}
+
+impl<'a> Span<'a> {
+    /// Bytes `range` of `words`, counted from the first byte of the first word.
+    ///
+    /// # Panics
+    /// If the range is not within the words.
+    #[inline]
+    pub fn new(words: &'a [AtomicU64], range: Range<usize>) -> Self {
+        assert!(range.start <= range.end, "span {range:?} runs backwards");
+        if range.is_empty() {
+            assert!(range.end <= words.len() * WORD, "span {range:?} beyond its words");
+            return Self { words: &[], skip: 0, len: 0 };
+        }
+        let words = &words[range.start / WORD..range.end.div_ceil(WORD)];
+        Self { words, skip: range.start % WORD, len: range.end - range.start }
+    }
+
+    /// Bytes in the range.
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether there is nothing in it.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// The part `range`, counted from the start of this span.
+    ///
+    /// # Panics
+    /// If the range is not within the span.
+    #[inline]
+    pub fn slice(&self, range: Range<usize>) -> Self {
+        assert!(range.end <= self.len, "slice {range:?} beyond a span of {} bytes", self.len);
+        Self::new(self.words, range.start + self.skip..range.end + self.skip)
+    }
+
+    /// Appends the bytes to `out`.
+    #[inline]
+    pub fn copy_to(&self, out: &mut Vec<u8>) {
+        out.reserve(self.len);
+        let spare = out.spare_capacity_mut();
+        assert!(spare.len() >= self.len);
+        // SAFETY: `spare` has room for `self.len` bytes, just checked.
+        unsafe { self.read_to(spare.as_mut_ptr().cast()) };
+        let len = out.len() + self.len;
+        // SAFETY: the capacity suffices (reserve), and `read_to` initialised the bytes up to `len`.
+        unsafe { out.set_len(len) };
+    }
+
+    /// Copies the bytes to `out`.
+    ///
+    /// # Panics
+    /// If `out` has another length.
+    #[inline]
+    pub fn copy_to_slice(&self, out: &mut [u8]) {
+        assert_eq!(out.len(), self.len, "a span is copied whole");
+        // SAFETY: `out` has exactly `self.len` bytes, just checked.
+        unsafe { self.read_to(out.as_mut_ptr()) }
+    }
+
+    /// Whether the range holds exactly these bytes.
+    #[inline]
+    #[expect(
+        clippy::should_implement_trait,
+        reason = "a comparison with plain bytes that may race is no equality"
+    )]
+    pub fn eq(&self, bytes: &[u8]) -> bool {
+        if bytes.len() != self.len {
+            return false;
+        }
+        let Some((head, middle, tail)) = self.cut() else { return true };
+        let (head_bytes, rest) = bytes.split_at(head.map_or(0, |edge| edge.len));
+        let (middle_bytes, tail_bytes) = rest.split_at(middle.len() * WORD);
+        let (chunks, _) = middle_bytes.as_chunks::<WORD>();
+        middle.iter().zip(chunks).all(|(word, chunk)| word.load(Relaxed) == u64::from_ne_bytes(*chunk))
+            && head.is_none_or(|edge| edge.bytes(&mut [0; WORD]) == head_bytes)
+            && tail.is_none_or(|edge| edge.bytes(&mut [0; WORD]) == tail_bytes)
+    }
+
+    /// Writes `bytes` over the range.
+    ///
+    /// # Panics
+    /// If `bytes` has another length.
+    #[inline]
+    pub fn write_from(&self, bytes: &[u8]) {
+        assert_eq!(bytes.len(), self.len, "a span is written whole");
+        let Some((head, middle, tail)) = self.cut() else { return };
+        let (head_bytes, rest) = bytes.split_at(head.map_or(0, |edge| edge.len));
+        if let Some(edge) = head {
+            edge.write(head_bytes);
+        }
+        let (middle_bytes, tail_bytes) = rest.split_at(middle.len() * WORD);
+        let (words, words_rest) = middle.as_chunks::<8>();
+        let (chunks, _) = middle_bytes.as_chunks::<WORD>();
+        let (chunks, chunks_rest) = chunks.as_chunks::<8>();
+        for (words, chunks) in words.iter().zip(chunks) {
+            for (word, chunk) in words.iter().zip(chunks) {
+                word.store(u64::from_ne_bytes(*chunk), Relaxed);
+            }
+        }
+        for (word, chunk) in words_rest.iter().zip(chunks_rest) {
+            word.store(u64::from_ne_bytes(*chunk), Relaxed);
+        }
+        if let Some(edge) = tail {
+            edge.write(tail_bytes);
+        }
+    }
+
+    /// Copies the bytes of `source` over the range, words where both lie alike.
+    ///
+    /// # Panics
+    /// If `source` has another length.
+    pub fn write_from_span(&self, source: Span<'_>) {
+        assert_eq!(source.len, self.len, "a span is written whole");
+        if self.skip == 0 && source.skip == 0 {
+            let whole = self.len / WORD;
+            for (to, from) in self.words[..whole].iter().zip(&source.words[..whole]) {
+                to.store(from.load(Relaxed), Relaxed);
+            }
+            if whole < self.words.len() {
+                let mut rest = [0; WORD];
+                let rest = &mut rest[..self.len - whole * WORD];
+                source.slice(whole * WORD..self.len).copy_to_slice(rest);
+                self.slice(whole * WORD..self.len).write_from(rest);
+            }
+            return;
+        }
+        let mut at = 0;
+        let mut piece = [0; 512];
+        while at < self.len {
+            let len = piece.len().min(self.len - at);
+            source.slice(at..at + len).copy_to_slice(&mut piece[..len]);
+            self.slice(at..at + len).write_from(&piece[..len]);
+            at += len;
+        }
+    }
+
+    /// The edge at the start, the whole words, the edge at the end; `None` for an empty span.
+    #[inline]
+    fn cut(&self) -> Option<(Option<Edge<'a>>, &'a [AtomicU64], Option<Edge<'a>>)> {
+        let (first, after_first) = self.words.split_first()?;
+        let end = self.skip + self.len;
+        if self.skip != 0 || end < WORD {
+            let head = Edge { word: first, skip: self.skip, len: end.min(WORD) - self.skip };
+            return Some(match after_first.split_last() {
+                Some((last, middle)) if !end.is_multiple_of(WORD) => {
+                    (Some(head), middle, Some(Edge { word: last, skip: 0, len: end % WORD }))
+                }
+                _ => (Some(head), after_first, None),
+            });
+        }
+        Some(if end.is_multiple_of(WORD) {
+            (None, self.words, None)
+        } else {
+            let (last, middle) = self.words.split_last()?;
+            (None, middle, Some(Edge { word: last, skip: 0, len: end % WORD }))
+        })
+    }
+
+    /// Copies the bytes to memory that starts at `out`.
+    ///
+    /// # Safety
+    /// `out` must be valid for writing `self.len` bytes.
+    #[inline]
+    unsafe fn read_to(&self, mut out: *mut u8) {
+        let Some((head, middle, tail)) = self.cut() else { return };
+        if let Some(edge) = head {
+            // SAFETY: the edges and the words between them have `self.len` bytes together (`cut`), the caller
+            // vouches for the room, and `out` has moved past what was written before. So for all blocks below.
+            out = unsafe { edge.read_to(out) };
+        }
+        let (chunks, rest) = middle.as_chunks::<8>();
+        for words in chunks {
+            let words = words.each_ref().map(|word| word.load(Relaxed));
+            // SAFETY: as above; eight words at once, no alignment needed.
+            unsafe { out.cast::<[u64; 8]>().write_unaligned(words) };
+            // SAFETY: as above.
+            out = unsafe { out.add(8 * WORD) };
+        }
+        for word in rest {
+            // SAFETY: as above.
+            unsafe { out.cast::<u64>().write_unaligned(word.load(Relaxed)) };
+            // SAFETY: as above.
+            out = unsafe { out.add(WORD) };
+        }
+        if let Some(edge) = tail {
+            // SAFETY: as above.
+            unsafe { edge.read_to(out) };
+        }
+    }
+}
+
+impl fmt::Debug for Span<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Span({} bytes)", self.len)
+    }
+}
+
+/// A part of one word.
+#[derive(Clone, Copy)]
+struct Edge<'a> {
+    word: &'a AtomicU64,
+    skip: usize,
+    len: usize,
+}
+
+impl Edge<'_> {
+    #[inline]
+    fn bytes<'b>(&self, buffer: &'b mut [u8; WORD]) -> &'b [u8] {
+        *buffer = self.word.load(Relaxed).to_ne_bytes();
+        &buffer[self.skip..self.skip + self.len]
+    }
+
+    #[inline]
+    fn write(&self, bytes: &[u8]) {
+        let mut word = self.word.load(Relaxed).to_ne_bytes();
+        word[self.skip..self.skip + self.len].copy_from_slice(bytes);
+        self.word.store(u64::from_ne_bytes(word), Relaxed);
+    }
+
+    /// Returns the place after what it wrote.
+    ///
+    /// # Safety
+    /// `out` must be valid for writing `self.len` bytes.
+    #[inline]
+    unsafe fn read_to(&self, out: *mut u8) -> *mut u8 {
+        let mut buffer = [0; WORD];
+        let bytes = self.bytes(&mut buffer);
+        // SAFETY: the caller vouches for the room; a local buffer does not overlap it.
+        unsafe { out.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
+        // SAFETY: one past what was written at most.
+        unsafe { out.add(bytes.len()) }
+    }
+}
+
+/// Shared words on the heap, for bytes that are not in the arena (yet).
+#[derive(Debug)]
+pub struct WordBuffer {
+    words: Box<[AtomicU64]>,
+    len: usize,
+}
+
+impl WordBuffer {
+    /// `len` zero bytes.
+    pub fn new(len: usize) -> Self {
+        Self { words: (0..len.div_ceil(WORD)).map(|_| AtomicU64::new(0)).collect(), len }
+    }
+
+    /// All of it.
+    pub fn span(&self) -> Span<'_> {
+        Span::new(&self.words, 0..self.len)
+    }
+}
+
+/// A piece of what is sent.
+#[derive(Debug, Clone, Copy)]
+pub enum Part<'a> {
+    /// Bytes of the caller's.
+    Plain(&'a [u8]),
+    /// Bytes of the store.
+    Shared(Span<'a>),
+}
+
+impl Part<'_> {
+    /// Bytes in it.
+    #[inline]
+    pub fn len(&self) -> usize {
+        match self {
+            Part::Plain(bytes) => bytes.len(),
+            Part::Shared(span) => span.len(),
+        }
+    }
+
+    /// Whether there is nothing in it.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+#[cfg(not(feature = "loom"))]
+pub use socket::{PARTS_MAX, recv_span, send_parts};
+
+#[cfg(not(feature = "loom"))]
+mod socket {
+    use std::{
+        io,
+        os::fd::{AsRawFd, BorrowedFd},
+    };
+
+    use super::{Part, Span};
+
+    /// Parts that one [`send_parts`] takes.
+    pub const PARTS_MAX: usize = 16;
+
+    impl Span<'_> {
+        /// What the kernel gets: the address of the first byte. Writing through it is as good as a relaxed store,
+        /// because the words are atomics (interior mutability) and nobody holds a plain reference to them.
+        #[inline]
+        fn iovec(&self) -> libc::iovec {
+            let base = self.words.as_ptr().cast::<u8>().wrapping_add(self.skip).cast_mut();
+            libc::iovec { iov_base: base.cast(), iov_len: self.len }
+        }
+    }
+
+    /// Sends the parts in order by one `sendmsg`, or one `send` where there is only one (`MSG_NOSIGNAL |
+    /// MSG_DONTWAIT`), and says how many bytes the kernel took, which may be fewer than all. Parts after the sixteenth are left for the next call, as any bytes
+    /// that the kernel did not take. Without a byte to send nothing is called. Allocates nothing.
+    ///
+    /// # Errors
+    /// What `sendmsg` says; `WouldBlock` if the socket has no room at all.
+    pub fn send_parts(fd: BorrowedFd<'_>, parts: &[Part<'_>]) -> io::Result<usize> {
+        let mut vectors = [libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 }; PARTS_MAX];
+        let mut used = 0;
+        for part in parts.iter().filter(|part| !part.is_empty()).take(PARTS_MAX) {
+            vectors[used] = match part {
+                Part::Plain(bytes) => {
+                    libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() }
+                }
+                Part::Shared(span) => span.iovec(),
+            };
+            used += 1;
+        }
+        if used == 0 {
+            return Ok(0);
+        }
+        if used == 1 {
+            return send_one(fd, &vectors[0]);
+        }
+        // SAFETY: all zero is a valid msghdr (null pointers and lengths of zero).
+        let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
+        message.msg_iov = vectors.as_mut_ptr();
+        message.msg_iovlen = used as _;
+        loop {
+            // SAFETY: `message` points to `used` vectors, each to bytes that live as long as `parts`; the kernel
+            // only reads them. Shared words may be read while another core writes them only if the store is
+            // wrong, and then wrong bytes leave.
+            let sent = unsafe {
+                libc::sendmsg(fd.as_raw_fd(), &raw const message, libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT)
+            };
+            match usize::try_from(sent) {
+                Ok(sent) => return Ok(sent),
+                Err(_) => again_if_interrupted()?,
+            }
+        }
+    }
+
+    /// As [`send_parts`] for one run of bytes: the kernel need not copy a message header and a vector (2% of a small
+    /// hit).
+    fn send_one(fd: BorrowedFd<'_>, vector: &libc::iovec) -> io::Result<usize> {
+        let flags = libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT;
+        loop {
+            // SAFETY: the vector covers bytes that live as long as the parts of the caller; the kernel only reads
+            // them (see `send_parts`).
+            let sent = unsafe { libc::send(fd.as_raw_fd(), vector.iov_base, vector.iov_len, flags) };
+            match usize::try_from(sent) {
+                Ok(sent) => return Ok(sent),
+                Err(_) => again_if_interrupted()?,
+            }
+        }
+    }
+
+    /// Receives into the span by one `recv` (`MSG_DONTWAIT`) and says how many bytes came; 0 is the end (or an
+    /// empty span).
+    ///
+    /// # Errors
+    /// What `recv` says; `WouldBlock` if there is nothing yet.
+    pub fn recv_span(fd: BorrowedFd<'_>, span: Span<'_>) -> io::Result<usize> {
+        let vector = span.iovec();
+        loop {
+            // SAFETY: the vector covers bytes of shared words that live as long as the span. They are atomics,
+            // so being written to from outside is what they are for.
+            let received =
+                unsafe { libc::recv(fd.as_raw_fd(), vector.iov_base, vector.iov_len, libc::MSG_DONTWAIT) };
+            match usize::try_from(received) {
+                Ok(received) => return Ok(received),
+                Err(_) => again_if_interrupted()?,
+            }
+        }
+    }
+
+    fn again_if_interrupted() -> io::Result<()> {
+        let error = io::Error::last_os_error();
+        if error.kind() == io::ErrorKind::Interrupted { Ok(()) } else { Err(error) }
+    }
+}
+
+#[cfg(all(test, not(feature = "loom")))]
+mod tests {
+    use std::{
+        io::{Read, Write},
+        os::{fd::AsFd, unix::net::UnixStream},
+    };
+
+    use super::*;
+
+    fn pattern(len: usize) -> Vec<u8> {
+        (0..len).map(|i| (i * 7 + i / 251) as u8).collect()
+    }
+
+    #[test]
+    fn every_offset_and_length_reads_back_and_leaves_its_neighbours() {
+        for start in 0..17 {
+            for len in (0..90).chain([511, 512, 513, 1200]) {
+                let buffer = WordBuffer::new(1400);
+                buffer.span().write_from(&[0xaa; 1400]);
+                let bytes = pattern(len);
+                let span = buffer.span().slice(start..start + len);
+                span.write_from(&bytes);
+                assert_eq!((span.len(), span.is_empty()), (len, len == 0));
+                assert!(span.eq(&bytes));
+                let mut out = vec![1, 2, 3];
+                span.copy_to(&mut out);
+                assert_eq!(out[3..], bytes, "start {start} len {len}");
+                let mut out = vec![0; len];
+                span.copy_to_slice(&mut out);
+                assert_eq!(out, bytes);
+                let mut all = Vec::new();
+                buffer.span().copy_to(&mut all);
+                assert!(all[..start].iter().chain(&all[start + len..]).all(|byte| *byte == 0xaa));
+                for at in [0, len / 2, len.saturating_sub(1)] {
+                    if at < len {
+                        let mut other = bytes.clone();
+                        other[at] ^= 1;
+                        assert!(!span.eq(&other), "a changed byte {at} of {len} goes unseen");
+                    }
+                }
+                assert!(!span.eq(&pattern(len + 1)));
+                for to in 0..9 {
+                    let copy = WordBuffer::new(1400);
+                    copy.span().slice(to..to + len).write_from_span(span);
+                    assert!(copy.span().slice(to..to + len).eq(&bytes));
+                    assert!(copy.span().slice(to + len..1400).eq(&vec![0; 1400 - to - len]));
+                }
+            }
+        }
+    }
+
+    #[test]
+    #[should_panic(expected = "beyond a span")]
+    fn a_slice_beyond_the_span_is_refused() {
+        let buffer = WordBuffer::new(16);
+        let _ = buffer.span().slice(0..10).slice(5..11);
+    }
+
+    #[test]
+    fn parts_leave_in_order_and_arrive_in_words() {
+        let (mut near, mut far) = UnixStream::pair().unwrap();
+        let bytes = pattern(3000);
+        let buffer = WordBuffer::new(3000);
+        buffer.span().write_from(&bytes);
+        let parts = [
+            Part::Plain(b"head "),
+            Part::Shared(buffer.span().slice(3..3)),
+            Part::Shared(buffer.span().slice(13..2013)),
+            Part::Plain(b" tail"),
+        ];
+        assert_eq!(send_parts(near.as_fd(), &parts).unwrap(), 2010);
+        let mut received = vec![0; 2010];
+        far.read_exact(&mut received).unwrap();
+        assert_eq!(received, [b"head ", &bytes[13..2013], b" tail"].concat());
+        assert_eq!(send_parts(near.as_fd(), &[Part::Plain(b"")]).unwrap(), 0);
+
+        let target = WordBuffer::new(100);
+        let nothing = recv_span(near.as_fd(), target.span()).unwrap_err();
+        assert_eq!(nothing.kind(), std::io::ErrorKind::WouldBlock);
+        far.write_all(b"0123456789").unwrap();
+        assert_eq!(recv_span(near.as_fd(), target.span().slice(5..11)).unwrap(), 6);
+        assert!(target.span().slice(5..11).eq(b"012345"));
+        assert!(target.span().slice(11..100).eq(&[0; 89]));
+        drop(far);
+        assert_eq!(recv_span(near.as_fd(), target.span()).unwrap(), 4);
+        assert_eq!(recv_span(near.as_fd(), target.span()).unwrap(), 0);
+        near.flush().unwrap();
+        let gone = send_parts(near.as_fd(), &[Part::Plain(b"x")]).unwrap_err();
+        assert_eq!(gone.kind(), std::io::ErrorKind::BrokenPipe);
+    }
+
+    #[test]
+    fn more_parts_than_one_call_takes_are_left_for_the_next() {
+        let (near, _far) = UnixStream::pair().unwrap();
+        assert_eq!(send_parts(near.as_fd(), &[Part::Plain(b"x"); 20]).unwrap(), PARTS_MAX);
+    }
+}

@@ -1,0 +1,140 @@
+//! Listeners share a port among cores and with nobody else.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "what goes wrong in a test's own helpers fails the test"
+)]
+
+use std::{
+    io::{self, ErrorKind},
+    net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream},
+};
+
+use engine::cores::listener::{Balance, bind_all};
+
+fn any_port() -> SocketAddr {
+    (Ipv4Addr::LOCALHOST, 0).into()
+}
+
+#[test]
+fn all_share_the_port_that_the_first_was_given() {
+    let listeners = bind_all(any_port(), 4).unwrap();
+    let ports: Vec<u16> = listeners.iter().map(|listener| listener.local_addr().unwrap().port()).collect();
+    assert_ne!(ports[0], 0);
+    assert_eq!(ports, [ports[0]; 4]);
+}
+
+#[test]
+fn connections_spread_over_all_sockets() {
+    const CONNECTIONS: usize = 400;
+    let listeners = bind_all(any_port(), 2).unwrap();
+    let address = listeners[0].local_addr().unwrap();
+    let clients: Vec<TcpStream> = (0..CONNECTIONS).map(|_| TcpStream::connect(address).unwrap()).collect();
+    let mut accepted = [0; 2];
+    for (listener, accepted) in listeners.iter().zip(&mut accepted) {
+        loop {
+            match listener.accept() {
+                Ok((connection, _)) => {
+                    assert!(connection.nodelay().unwrap(), "TCP_NODELAY is inherited from the listener");
+                    *accepted += 1;
+                }
+                Err(error) if error.kind() == ErrorKind::WouldBlock => break,
+                Err(error) => panic!("{error}"),
+            }
+        }
+    }
+    drop(clients);
+    assert_eq!(accepted.iter().sum::<usize>(), CONNECTIONS);
+    // A fair coin gives less than a quarter to one side once in 10^25 runs.
+    assert!(accepted.iter().all(|&accepted| accepted > CONNECTIONS / 4), "{accepted:?}");
+}
+
+fn must_be_in_use(outcome: io::Result<Vec<TcpListener>>, address: SocketAddr) {
+    let error = outcome.expect_err("the port is taken");
+    assert_eq!(error.kind(), ErrorKind::AddrInUse);
+    assert_eq!(error.to_string(), format!("cannot listen on {address}: another process listens there"));
+}
+
+#[test]
+fn another_of_us_on_the_port_is_an_error_in_spite_of_reuseport() {
+    for (cores, others) in [(1, 1), (2, 2), (1, 3), (3, 1)] {
+        let ours = bind_all(any_port(), cores).unwrap();
+        let address = ours[0].local_addr().unwrap();
+        must_be_in_use(bind_all(address, others), address);
+        let everywhere = SocketAddr::from((Ipv4Addr::UNSPECIFIED, address.port()));
+        must_be_in_use(bind_all(everywhere, others), everywhere);
+        drop(ours);
+        bind_all(address, others).expect("free again");
+    }
+}
+
+#[test]
+fn any_other_listener_on_the_port_is_an_error() {
+    let theirs = TcpListener::bind(any_port()).unwrap();
+    let address = theirs.local_addr().unwrap();
+    must_be_in_use(bind_all(address, 2), address);
+}
+
+#[test]
+fn connections_in_time_wait_do_not_keep_the_port() {
+    let listeners = bind_all(any_port(), 2).unwrap();
+    let address = listeners[0].local_addr().unwrap();
+    let client = TcpStream::connect(address).unwrap();
+    // The server's end closes first, so that TIME_WAIT is on our side of the port.
+    let accepted = listeners.iter().find_map(|listener| listener.accept().ok()).unwrap();
+    drop(accepted);
+    drop(client);
+    drop(listeners);
+    bind_all(address, 2).unwrap();
+}
+
+#[test]
+fn an_address_of_another_machine_is_explained() {
+    let address = "192.0.2.1:0".parse().unwrap();
+    let error = bind_all(address, 1).unwrap_err();
+    assert_eq!(error.to_string(), "cannot listen on 192.0.2.1:0: this machine does not have this address");
+}
+
+#[test]
+fn ipv6_works_where_there_is_any() {
+    match bind_all("[::1]:0".parse().unwrap(), 2) {
+        Ok(listeners) => assert!(listeners[1].local_addr().unwrap().is_ipv6()),
+        Err(error) => assert!(
+            matches!(error.kind(), ErrorKind::AddrNotAvailable) || error.raw_os_error().is_some(),
+            "{error}"
+        ),
+    }
+}
+
+#[test]
+fn hands_off_only_when_far_above_the_least() {
+    let balance = Balance::new(3);
+    assert_eq!(balance.hand_off_to(0), None);
+    let open = |core: usize, count: usize| (0..count).for_each(|_| balance.opened(core));
+    open(0, 8);
+    assert_eq!(balance.hand_off_to(0), None, "8 are within the slack");
+    open(0, 1);
+    assert_eq!(balance.hand_off_to(0), Some(1), "9 above 0");
+    open(1, 1);
+    assert_eq!(balance.hand_off_to(0), Some(2), "to the least");
+    open(2, 1);
+    assert_eq!(balance.hand_off_to(0), None, "8 above 1");
+    assert_eq!(balance.hand_off_to(1), None, "the least keeps its own");
+    open(0, 791);
+    open(1, 699);
+    open(2, 709);
+    assert_eq!([0, 1, 2].map(|core| balance.held(core)), [800, 700, 710]);
+    assert_eq!(balance.hand_off_to(0), None, "100 above is an eighth of 800, not more");
+    open(0, 16);
+    assert_eq!(balance.hand_off_to(0), Some(1), "116 above, of 816");
+    balance.closed(0);
+    assert_eq!(balance.held(0), 815);
+}
+
+#[test]
+#[should_panic(expected = "core 1 closed a connection that it does not hold")]
+fn closing_what_is_not_held_is_our_mistake() {
+    let balance = Balance::new(2);
+    balance.opened(0);
+    balance.closed(1);
+}

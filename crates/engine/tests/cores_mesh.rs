@@ -1,0 +1,225 @@
+//! The mesh: everything arrives once and in order, sleepers wake, and a full ring refuses.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "what goes wrong in a test's own helpers fails the test"
+)]
+
+use std::{rc::Rc, time::Duration};
+
+use engine::cores::{
+    Cores, CoresConfig, available,
+    mesh::{Mesh, MeshCounter},
+};
+use tokio::runtime;
+
+/// From whom, and which number.
+type Message = (usize, u64);
+
+/// So that a message that never arrives ends a test with a word about it.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+fn on_a_loop<T>(future: impl Future<Output = T>) -> T {
+    let runtime = runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime
+        .block_on(async { tokio::time::timeout(PATIENCE, future).await.expect("a message did not arrive") })
+}
+
+#[test]
+fn every_message_of_everyone_arrives_once_and_in_order() {
+    const MESSAGES: u64 = 5_000;
+    let mesh = Mesh::<Message>::new(3, 1, 64).unwrap();
+    let counters = mesh.counters();
+    let endpoints = mesh.into_endpoints();
+    let count = endpoints.len();
+    assert_eq!(count, 4);
+    let threads: Vec<_> = endpoints
+        .into_iter()
+        .enumerate()
+        .map(|(me, endpoint)| {
+            std::thread::spawn(move || {
+                let (sender, mut receiver) = endpoint.split();
+                on_a_loop(async move {
+                    let send = async {
+                        for number in 0..MESSAGES {
+                            for to in 0..count {
+                                let mut message = (me, number);
+                                while let Err(refused) = sender.send(to, message) {
+                                    message = refused;
+                                    sender.flush();
+                                    tokio::task::yield_now().await;
+                                }
+                            }
+                            // Sometimes after one message, sometimes after many.
+                            if number % 7 == 0 || number % 100 > 90 {
+                                sender.flush();
+                                tokio::task::yield_now().await;
+                            }
+                        }
+                        sender.flush();
+                    };
+                    let receive = async {
+                        let mut next = vec![0; count];
+                        let mut batch = Vec::new();
+                        while next.iter().any(|&next| next < MESSAGES) {
+                            let received = receiver.recv_batch(&mut batch).await;
+                            assert_eq!(received, batch.len());
+                            assert!((1..=count * 64).contains(&received));
+                            for (from, number) in batch.drain(..) {
+                                assert_eq!(number, next[from], "core {me}, from {from}");
+                                next[from] += 1;
+                            }
+                        }
+                        assert_eq!(
+                            receiver.try_recv_batch(&mut batch),
+                            0,
+                            "core {me} got more than was sent"
+                        );
+                    };
+                    tokio::join!(send, receive);
+                });
+            })
+        })
+        .collect();
+    threads.into_iter().for_each(|thread| thread.join().unwrap());
+    let all = MESSAGES * (count * count) as u64;
+    assert_eq!(counters.total(MeshCounter::Sent), all);
+    assert_eq!(counters.total(MeshCounter::Received), all);
+    assert!(counters.total(MeshCounter::Batches) <= all);
+}
+
+/// Every message is sent to a receiver that sleeps, or is about to: a wake-up that is lost stops the game.
+#[test]
+fn ping_pong_wakes_sleepers() {
+    const ROUNDS: u64 = 5_000;
+    let mesh = Mesh::<u64>::new(2, 0, 4).unwrap();
+    let counters = mesh.counters();
+    let mut endpoints = mesh.into_endpoints();
+    let (mut one, mut zero) = (endpoints.pop().unwrap(), endpoints.pop().unwrap());
+    let player = std::thread::spawn(move || {
+        on_a_loop(async {
+            let mut batch = Vec::new();
+            for round in 0..ROUNDS {
+                assert_eq!(one.recv_batch(&mut batch).await, 1);
+                assert_eq!(batch.pop(), Some(round));
+                one.send(0, round).unwrap();
+                one.flush();
+            }
+        });
+    });
+    on_a_loop(async {
+        let mut batch = Vec::new();
+        for round in 0..ROUNDS {
+            zero.send(1, round).unwrap();
+            zero.flush();
+            assert_eq!(zero.recv_batch(&mut batch).await, 1);
+            assert_eq!(batch.pop(), Some(round));
+        }
+    });
+    player.join().unwrap();
+    let wakes = counters.total(MeshCounter::Wakes);
+    assert!((1..=2 * ROUNDS).contains(&wakes), "{wakes} wake-ups for {} messages", 2 * ROUNDS);
+}
+
+#[test]
+fn one_wake_up_a_flush_and_none_for_the_waking() {
+    let mesh = Mesh::<u32>::new(1, 1, 100).unwrap();
+    let counters = mesh.counters();
+    let mut endpoints = mesh.into_endpoints();
+    let (outsider, mut core) = (endpoints.pop().unwrap(), endpoints.pop().unwrap());
+    // Nobody sleeps: no system call.
+    outsider.send(0, 1).unwrap();
+    outsider.flush();
+    assert_eq!(counters.total(MeshCounter::Wakes), 0);
+    on_a_loop(async {
+        let mut batch = Vec::new();
+        assert_eq!(core.recv_batch(&mut batch).await, 1);
+        // Asleep after the first poll.
+        let mut receive = Box::pin(core.recv_batch(&mut batch));
+        assert!(futures_poll_once(&mut receive).await.is_none());
+        for number in 2..=50 {
+            outsider.send(0, number).unwrap();
+        }
+        assert_eq!(counters.total(MeshCounter::Wakes), 0, "sending alone wakes nobody");
+        outsider.flush();
+        outsider.flush();
+        assert_eq!(counters.total(MeshCounter::Wakes), 1, "49 messages, one wake-up");
+        assert_eq!(receive.await, 49);
+        assert!(batch.iter().copied().eq(1..=50));
+    });
+}
+
+async fn futures_poll_once<F: Future + Unpin>(future: &mut F) -> Option<F::Output> {
+    std::future::poll_fn(|context| {
+        std::task::Poll::Ready(match std::pin::Pin::new(&mut *future).poll(context) {
+            std::task::Poll::Ready(value) => Some(value),
+            std::task::Poll::Pending => None,
+        })
+    })
+    .await
+}
+
+#[test]
+fn a_full_ring_refuses_and_counts() {
+    let mesh = Mesh::<u32>::new(2, 0, 3).unwrap();
+    let counters = mesh.counters();
+    let mut endpoints = mesh.into_endpoints();
+    let (mut one, zero) = (endpoints.pop().unwrap(), endpoints.pop().unwrap());
+    for number in 0..3 {
+        assert_eq!(zero.send(1, number), Ok(()));
+    }
+    assert_eq!(zero.send(1, 3), Err(3));
+    assert_eq!(zero.send(1, 4), Err(4));
+    assert_eq!(zero.send(0, 5), Ok(()), "the other rings have room");
+    let (sender, _receiver) = zero.split();
+    assert_eq!(sender.refused(), 2);
+    assert_eq!(counters.total(MeshCounter::Refused), 2);
+    let mut batch = Vec::new();
+    assert_eq!(one.try_recv_batch(&mut batch), 3);
+    assert_eq!(batch, [0, 1, 2]);
+    assert_eq!(sender.send(1, 6), Ok(()));
+}
+
+#[test]
+fn an_outsider_reaches_cores_and_gets_answers() {
+    let processors = available().unwrap();
+    let mesh = Mesh::<Message>::new(2, 1, 8).unwrap();
+    let mut endpoints = mesh.into_endpoints();
+    let mut outsider = endpoints.pop().unwrap();
+    let config = CoresConfig {
+        cores: vec![processors[0], *processors.last().unwrap()],
+        name: "echo",
+        ..Default::default()
+    };
+    let mut cores = Cores::start_each(config, endpoints, |context, endpoint| async move {
+        let (sender, mut receiver) = endpoint.split();
+        // What the servers do: the sender is shared by the core's tasks.
+        let sender = Rc::new(sender);
+        let echo = async {
+            let mut batch = Vec::new();
+            loop {
+                receiver.recv_batch(&mut batch).await;
+                for (from, number) in batch.drain(..) {
+                    sender.send(from, (context.index, number + 1)).expect("the outsider takes one at a time");
+                }
+                sender.flush();
+            }
+        };
+        tokio::select! {
+            () = echo => {}
+            () = context.shutdown.requested() => {}
+        }
+    })
+    .unwrap();
+    on_a_loop(async {
+        let mut batch = Vec::new();
+        for number in 0..1_000 {
+            let to = (number % 2) as usize;
+            outsider.send(to, (2, number)).unwrap();
+            outsider.flush();
+            assert_eq!(outsider.recv_batch(&mut batch).await, 1);
+            assert_eq!(batch.pop(), Some((to, number + 1)));
+        }
+    });
+    assert!(cores.drain(PATIENCE).unwrap().cut.is_empty());
+}

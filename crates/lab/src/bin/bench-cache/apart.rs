@@ -1,0 +1,104 @@
+//! A machine within the machine: a network, process and mount namespace of the bench's own.
+//!
+//! Three things come of it. The default congestion control can be pinned for every contender alike, which peers
+//! offer no setting for, without touching the host's other connections. Ports and shared memory are free. And
+//! whatever happens, the kernel ends every process and frees every page of `/dev/shm` when the bench ends.
+
+use std::env;
+use std::fs;
+use std::process::{Command, ExitCode, Stdio};
+
+use crate::BenchError;
+
+/// Loopback receives with BBR cost more and vary more (`docs/decisions/004-lab-instruments.md`); cubic is what
+/// most machines have.
+const CONGESTION_CONTROL: &str = "cubic";
+const MARK: &str = "NIGHTTRAIN_BENCH_APART";
+const AVAILABLE: &str = "/proc/sys/net/ipv4/tcp_available_congestion_control";
+const ALLOWED: &str = "/proc/sys/net/ipv4/tcp_allowed_congestion_control";
+const DEFAULT: &str = "/proc/sys/net/ipv4/tcp_congestion_control";
+const UNSHARE: [&str; 6] = ["--net", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"];
+
+pub(crate) enum Entered {
+    /// The bench ran in a namespace, as a child, and ended so.
+    Done(ExitCode),
+    /// The bench is to run in this process.
+    Here { remarks: Vec<String> },
+}
+
+/// Starts this program again in namespaces of its own if that is possible, else says why not.
+pub(crate) fn enter() -> Result<Entered, BenchError> {
+    if env::var_os(MARK).is_some() {
+        fs::write(DEFAULT, CONGESTION_CONTROL)
+            .map_err(|error| BenchError::failed(format!("cannot pin {CONGESTION_CONTROL}: {error}")))?;
+        return Ok(Entered::Here { remarks: Vec::new() });
+    }
+    if let Some(why) = why_not() {
+        let current = fs::read_to_string(DEFAULT).unwrap_or_default();
+        let remark =
+            format!("not in a namespace of its own ({why}): TCP runs on the host's {}", current.trim());
+        return Ok(Entered::Here { remarks: vec![remark] });
+    }
+    let _restored = Allowed::with(CONGESTION_CONTROL)?;
+    // If this process is killed, all of it goes: setpriv ends unshare, unshare ends its child, the first process
+    // of its namespace, and the kernel ends the rest.
+    let status = Command::new("setpriv")
+        .args(["--pdeathsig", "KILL", "--", "unshare"])
+        .args(UNSHARE)
+        .args(["--", "sh", "-ec", "ip link set lo up; mount -t tmpfs tmpfs /dev/shm; exec \"$0\" \"$@\""])
+        .arg(env::current_exe()?)
+        .args(env::args_os().skip(1))
+        .env(MARK, "1")
+        .status()?;
+    Ok(Entered::Done(if status.success() { ExitCode::SUCCESS } else { ExitCode::FAILURE }))
+}
+
+fn why_not() -> Option<String> {
+    if !rustix::process::geteuid().is_root() {
+        return Some("needs root".into());
+    }
+    if !fs::read_to_string(AVAILABLE)
+        .unwrap_or_default()
+        .split_whitespace()
+        .any(|name| name == CONGESTION_CONTROL)
+    {
+        return Some(format!("this kernel has no {CONGESTION_CONTROL}"));
+    }
+    let probe = Command::new("unshare")
+        .args(UNSHARE)
+        .args(["--", "sh", "-ec", "ip link set lo up; mount -t tmpfs tmpfs /dev/shm"])
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .output();
+    match probe {
+        Ok(output) if output.status.success() => None,
+        Ok(output) => Some(String::from_utf8_lossy(&output.stderr).trim().to_owned()),
+        Err(error) => Some(format!("unshare: {error}")),
+    }
+}
+
+/// A new network namespace may only choose among the *allowed* algorithms, a list of the whole host: ours is
+/// added for the run and the list put back afterwards. Nobody's choice changes by it.
+struct Allowed {
+    before: Option<String>,
+}
+
+impl Allowed {
+    fn with(name: &str) -> Result<Self, BenchError> {
+        let before = fs::read_to_string(ALLOWED)?;
+        if before.split_whitespace().any(|allowed| allowed == name) {
+            return Ok(Self { before: None });
+        }
+        fs::write(ALLOWED, format!("{} {name}", before.trim()))?;
+        Ok(Self { before: Some(before) })
+    }
+}
+
+impl Drop for Allowed {
+    fn drop(&mut self) {
+        if let Some(before) = &self.before {
+            // Read-only by now? Then nothing can be done about it, and nothing depends on it.
+            let _ = fs::write(ALLOWED, before);
+        }
+    }
+}

@@ -1,0 +1,395 @@
+//! Everybody who takes part: how each is started, tuned plainly and fairly (`bench/peers/`), and stopped.
+//!
+//! All of them: one core, memory of the same size, no logs, keep-alive without end, the cache warm. As root the
+//! peers run as an unprivileged user, which each of them would insist on by itself in a different way.
+
+use std::env;
+use std::fs::{self, File};
+use std::os::unix::fs::{PermissionsExt, chown};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use lab::paired::machine::first_line;
+use lab::paired::tree::{Cores, Tree, pinned};
+
+use crate::BenchError;
+use crate::load::Filler;
+use crate::origin::Bodies;
+use crate::scenarios::KIB;
+
+/// Who "nobody" and "nogroup" are, on every Linux.
+const UNPRIVILEGED: u32 = 65_534;
+/// How long a server may take until it answers (Traffic Server initialises its storage).
+const READY_WAIT: Duration = Duration::from_secs(30);
+const READY_POLL: Duration = Duration::from_millis(50);
+/// The environment's name for the directory of the shared floors.
+const REFERENCE_FLOORS: &str = "NIGHTTRAIN_REFERENCE_FLOORS";
+/// Where Debian keeps servers; not on everybody's path.
+const SERVER_DIRECTORIES: [&str; 3] = ["/usr/sbin", "/usr/local/sbin", "/sbin"];
+
+/// Varnish writes a log record for each of these into shared memory on every request: off, like the others' logs.
+const VARNISH_LOG_OFF: &str = "vsl_mask=-SessOpen,-SessClose,-Link,-Begin,-End,-Timestamp,-ReqStart,-ReqMethod,\
+    -ReqURL,-ReqProtocol,-ReqHeader,-ReqUnset,-ReqAcct,-VCL_call,-VCL_return,-VCL_use,-Hit,-HitMiss,-HitPass,\
+    -RespProtocol,-RespStatus,-RespReason,-RespHeader,-RespUnset,-Filters,-BereqMethod,-BereqURL,-BereqProtocol,\
+    -BereqHeader,-BereqUnset,-BereqAcct,-BerespProtocol,-BerespStatus,-BerespReason,-BerespHeader,-BerespUnset,\
+    -BackendOpen,-BackendClose,-Storage,-TTL,-Length,-Fetch_Body";
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Contender {
+    /// `bench/limit/limit.c`
+    Limit,
+    /// The shared floor that ours must not exceed, if a path to it is given.
+    Reference,
+    Ours,
+    Varnish,
+    Nginx,
+    Haproxy,
+    TrafficServer,
+    Squid,
+}
+
+impl Contender {
+    pub(crate) const ALL: [Self; 8] = [
+        Self::Limit,
+        Self::Reference,
+        Self::Ours,
+        Self::Varnish,
+        Self::Nginx,
+        Self::Haproxy,
+        Self::TrafficServer,
+        Self::Squid,
+    ];
+    pub(crate) const PEERS: [Self; 5] =
+        [Self::Varnish, Self::Nginx, Self::Haproxy, Self::TrafficServer, Self::Squid];
+
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Limit => "limit",
+            Self::Reference => "reference",
+            Self::Ours => "ours",
+            Self::Varnish => "varnish",
+            Self::Nginx => "nginx",
+            Self::Haproxy => "haproxy",
+            Self::TrafficServer => "trafficserver",
+            Self::Squid => "squid",
+        }
+    }
+
+    /// A floor answers one size only, with bytes of its own, and has no origin.
+    pub(crate) const fn is_floor(self) -> bool {
+        matches!(self, Self::Limit | Self::Reference)
+    }
+
+    /// The program, or what to do to have it.
+    pub(crate) fn program(self) -> Result<PathBuf, String> {
+        let packaged = |name: &str| {
+            find(name).ok_or_else(|| {
+                format!("{name} is not installed: sudo bench/install-peers.sh", name = self.name())
+            })
+        };
+        match self {
+            Self::Limit => packaged("cc"),
+            Self::Reference => {
+                let floors = env::var_os(REFERENCE_FLOORS).ok_or_else(|| {
+                    format!("the limit is not compared with a shared floor: {REFERENCE_FLOORS} is not set")
+                })?;
+                let source = Path::new(&floors).join("limit.c");
+                if source.exists() { Ok(source) } else { Err(format!("{} does not exist", source.display())) }
+            }
+            Self::Ours => {
+                let built = env::var_os("NIGHTTRAIN_BIN")
+                    .map_or_else(|| sibling("nighttrain"), |path| Some(path.into()));
+                built
+                    .filter(|path| path.exists())
+                    .ok_or_else(|| "ours is not built: cargo build --release -p nighttrain".to_owned())
+            }
+            Self::Varnish => packaged("varnishd"),
+            Self::Nginx => packaged("nginx"),
+            Self::Haproxy => packaged("haproxy"),
+            Self::TrafficServer => packaged("traffic_server"),
+            Self::Squid => packaged("squid"),
+        }
+    }
+
+    /// Its version in its own words.
+    pub(crate) fn version(self, program: &Path) -> String {
+        let flag = match self {
+            Self::Limit | Self::Ours => "--version",
+            Self::Reference => return format!("{}, by the same compiler", program.display()),
+            Self::Varnish | Self::TrafficServer => "-V",
+            Self::Nginx | Self::Haproxy | Self::Squid => "-v",
+        };
+        first_line(Command::new(program).arg(flag)).unwrap_or_else(|| "unknown".into())
+    }
+}
+
+/// Looks for a program where servers live.
+pub(crate) fn find(name: &str) -> Option<PathBuf> {
+    let path = env::var_os("PATH").unwrap_or_default();
+    env::split_paths(&path)
+        .chain(SERVER_DIRECTORIES.map(PathBuf::from))
+        .map(|directory| directory.join(name))
+        .find(|path| path.is_file())
+}
+
+/// A file beside this program: the same build.
+pub(crate) fn sibling(name: &str) -> Option<PathBuf> {
+    Some(env::current_exe().ok()?.parent()?.join(name))
+}
+
+/// What a server is started with.
+pub(crate) struct Ground<'a> {
+    /// In memory, empty, one directory a server below it.
+    pub(crate) directory: &'a Path,
+    pub(crate) origin_port: u16,
+    pub(crate) memory_mib: u64,
+    pub(crate) bodies: &'a Bodies,
+}
+
+/// A server that answers.
+pub(crate) struct Running {
+    pub(crate) contender: Contender,
+    pub(crate) name: String,
+    pub(crate) port: u16,
+    pub(crate) cores: Cores,
+    /// Where its load runs.
+    pub(crate) load_cores: Cores,
+    /// The only body that it can answer with.
+    pub(crate) body_bytes: Option<u64>,
+    pub(crate) tree: Tree,
+}
+
+/// Starts a contender under `name` and waits until it answers.
+pub(crate) fn start(
+    contender: Contender,
+    name: &str,
+    program: &Path,
+    ground: &Ground<'_>,
+    (cores, load_cores): (&Cores, &Cores),
+    body_bytes: Option<u64>,
+) -> Result<Running, BenchError> {
+    let directory = ground.directory.join(format!("{name}{}", body_bytes.unwrap_or(0)));
+    fs::create_dir_all(&directory)?;
+    let port = free_port()?;
+    let place = Place { directory: &directory, port, ground, cores };
+    let mut command = match contender {
+        Contender::Limit => {
+            place.floor(&workspace().join("bench/limit/limit.c"), body_bytes.unwrap_or(KIB))?
+        }
+        Contender::Reference => place.floor(program, body_bytes.unwrap_or(KIB))?,
+        Contender::Ours => place.ours(program),
+        Contender::Varnish => place.varnish(program)?,
+        Contender::Nginx => place.nginx(program)?,
+        Contender::Haproxy => place.haproxy(program)?,
+        Contender::TrafficServer => place.traffic_server(program)?,
+        Contender::Squid => place.squid(program)?,
+    };
+    let output = directory.join("output.txt");
+    let file = File::create(&output)?;
+    command.stdin(std::process::Stdio::null()).stdout(file.try_clone()?).stderr(file);
+    let tree = Tree::start(command)?;
+    let mut running = Running {
+        contender,
+        name: name.to_owned(),
+        port,
+        cores: cores.clone(),
+        load_cores: load_cores.clone(),
+        body_bytes,
+        tree,
+    };
+    wait_until_ready(&mut running, ground.bodies).map_err(|why| {
+        let said = fs::read_to_string(&output).unwrap_or_default();
+        let tail: Vec<&str> = said.lines().rev().take(5).collect();
+        let tail: Vec<&str> = tail.into_iter().rev().collect();
+        BenchError::failed(format!("{name} did not start: {why}; it said: {}", tail.join(" | ")))
+    })?;
+    Ok(running)
+}
+
+fn wait_until_ready(running: &mut Running, bodies: &Bodies) -> Result<(), BenchError> {
+    let begun = Instant::now();
+    loop {
+        let outcome = if running.contender.is_floor() {
+            std::net::TcpStream::connect((std::net::Ipv4Addr::LOCALHOST, running.port))
+                .map(drop)
+                .map_err(Into::into)
+        } else {
+            Filler::new(running.port, bodies).fetch(KIB, 0)
+        };
+        let Err(error) = outcome else { return Ok(()) };
+        if let Some(status) = running.tree.ended()? {
+            return Err(BenchError::failed(format!("it ended ({status})")));
+        }
+        if begun.elapsed() > READY_WAIT {
+            return Err(BenchError::failed(format!(
+                "no good answer in {} s ({error})",
+                READY_WAIT.as_secs()
+            )));
+        }
+        sleep(READY_POLL);
+    }
+}
+
+/// A port that nobody has just now.
+fn free_port() -> Result<u16, BenchError> {
+    let listener = std::net::TcpListener::bind((std::net::Ipv4Addr::LOCALHOST, 0))?;
+    Ok(listener.local_addr()?.port())
+}
+
+/// The top of the source tree.
+pub(crate) fn workspace() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// Where one server lives.
+struct Place<'a> {
+    directory: &'a Path,
+    port: u16,
+    ground: &'a Ground<'a>,
+    cores: &'a Cores,
+}
+
+impl Place<'_> {
+    fn floor(&self, source: &Path, body_bytes: u64) -> Result<Command, BenchError> {
+        let binary = self.directory.join("floor");
+        let compiled = Command::new("cc").arg("-O2").arg("-o").arg(&binary).arg(source).output()?;
+        if !compiled.status.success() {
+            let said = String::from_utf8_lossy(&compiled.stderr);
+            return Err(BenchError::failed(format!("{} does not compile: {said}", source.display())));
+        }
+        let mut command = pinned(self.cores, &binary.to_string_lossy());
+        command.arg(self.port.to_string()).arg(body_bytes.to_string());
+        Ok(command)
+    }
+
+    fn ours(&self, program: &Path) -> Command {
+        let mut command = pinned(self.cores, &program.to_string_lossy());
+        command
+            .arg("cache")
+            .arg("--origin")
+            .arg(format!("http://127.0.0.1:{}", self.ground.origin_port))
+            .arg("--listen")
+            .arg(format!("127.0.0.1:{}", self.port))
+            .arg("--memory")
+            .arg(format!("{}MiB", self.ground.memory_mib))
+            .arg("--cores")
+            .arg(self.cores.to_string())
+            // Two of ours run at once, and one admin port is all that there is by default.
+            .arg("--admin")
+            .arg("127.0.0.1:0");
+        command
+    }
+
+    fn varnish(&self, program: &Path) -> Result<Command, BenchError> {
+        let policy =
+            self.configuration("default.vcl", include_str!("../../../../../bench/peers/varnish.vcl"))?;
+        let mut command = self.unprivileged(program)?;
+        command.arg("-F").arg("-j").arg("none").arg("-f").arg(policy);
+        command.arg("-n").arg(self.directory.join("state"));
+        command.arg("-a").arg(format!("127.0.0.1:{}", self.port));
+        command.arg("-s").arg(format!("malloc,{}M", self.ground.memory_mib));
+        // A thread per busy connection is its design: have them before they are needed.
+        for parameter in
+            ["thread_pools=1", "thread_pool_min=1100", "thread_pool_max=2000", "listen_depth=4096"]
+        {
+            command.arg("-p").arg(parameter);
+        }
+        command.arg("-p").arg(VARNISH_LOG_OFF);
+        Ok(command)
+    }
+
+    fn nginx(&self, program: &Path) -> Result<Command, BenchError> {
+        self.configuration("proxy.conf", include_str!("../../../../../bench/peers/nginx-proxy.conf"))?;
+        let path = self.configuration("nginx.conf", include_str!("../../../../../bench/peers/nginx.conf"))?;
+        let mut command = self.unprivileged(program)?;
+        command.arg("-c").arg(path).arg("-p").arg(self.directory);
+        // Before the configuration is read, it would open the package's log.
+        command.arg("-e").arg(self.directory.join("error.log"));
+        Ok(command)
+    }
+
+    fn haproxy(&self, program: &Path) -> Result<Command, BenchError> {
+        let path =
+            self.configuration("haproxy.cfg", include_str!("../../../../../bench/peers/haproxy.cfg"))?;
+        let mut command = self.unprivileged(program)?;
+        command.arg("-db").arg("-f").arg(path);
+        Ok(command)
+    }
+
+    fn traffic_server(&self, program: &Path) -> Result<Command, BenchError> {
+        for directory in ["etc", "share", "state", "run", "log", "cache"] {
+            fs::create_dir_all(self.directory.join(directory))?;
+        }
+        // The package's own files for everything that is not about this bench.
+        for entry in fs::read_dir("/etc/trafficserver")?.flatten() {
+            if entry.path().is_file() {
+                fs::copy(entry.path(), self.directory.join("etc").join(entry.file_name()))?;
+            }
+        }
+        self.configuration(
+            "etc/records.config",
+            include_str!("../../../../../bench/peers/trafficserver/records.config"),
+        )?;
+        self.configuration(
+            "etc/remap.config",
+            include_str!("../../../../../bench/peers/trafficserver/remap.config"),
+        )?;
+        self.configuration(
+            "etc/storage.config",
+            include_str!("../../../../../bench/peers/trafficserver/storage.config"),
+        )?;
+        let root = self.configuration(
+            "runroot.yaml",
+            include_str!("../../../../../bench/peers/trafficserver/runroot.yaml"),
+        )?;
+        let mut command = self.unprivileged(program)?;
+        command.arg(format!("--run-root={}", root.display()));
+        Ok(command)
+    }
+
+    fn squid(&self, program: &Path) -> Result<Command, BenchError> {
+        let path = self.configuration("squid.conf", include_str!("../../../../../bench/peers/squid.conf"))?;
+        let mut command = self.unprivileged(program)?;
+        command.arg("-N").arg("-f").arg(path);
+        Ok(command)
+    }
+
+    /// Writes a configuration with its placeholders filled in.
+    fn configuration(&self, name: &str, template: &str) -> Result<PathBuf, BenchError> {
+        let text = template
+            .replace("@DIR@", &self.directory.to_string_lossy())
+            .replace("@PORT@", &self.port.to_string())
+            .replace("@ORIGIN_PORT@", &self.ground.origin_port.to_string())
+            .replace("@MEMORY_MIB@", &self.ground.memory_mib.to_string())
+            .replace("@MEMORY_BYTES@", &(self.ground.memory_mib << 20).to_string());
+        let path = self.directory.join(name);
+        fs::write(&path, text)?;
+        Ok(path)
+    }
+
+    /// `program` on our cores, and as nobody if we are somebody: call last, it hands the directory over.
+    fn unprivileged(&self, program: &Path) -> Result<Command, BenchError> {
+        let program = program.to_string_lossy();
+        if !rustix::process::geteuid().is_root() {
+            return Ok(pinned(self.cores, &program));
+        }
+        hand_over(self.directory)?;
+        let mut command = pinned(self.cores, "setpriv");
+        command.arg(format!("--reuid={UNPRIVILEGED}")).arg(format!("--regid={UNPRIVILEGED}"));
+        command.args(["--clear-groups", "--"]).arg(&*program);
+        Ok(command)
+    }
+}
+
+fn hand_over(path: &Path) -> Result<(), BenchError> {
+    chown(path, Some(UNPRIVILEGED), Some(UNPRIVILEGED))?;
+    if path.is_dir() {
+        fs::set_permissions(path, fs::Permissions::from_mode(0o755))?;
+        for entry in fs::read_dir(path)? {
+            hand_over(&entry?.path())?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,59 @@
+//! The bounds that the accelerator is held to, and the verdict on each.
+
+use lab::paired::record::{Comparison, Figure};
+
+use crate::contenders::Contender;
+
+/// Ours on two cores, beside ours on one.
+pub(crate) const OURS_TWO: &str = "ours, two cores";
+
+/// Ours on one core, under the load that ours on two cores has.
+pub(crate) const OURS_ONE_SHARED: &str = "ours, one core shared with the load";
+
+/// Where our limit is held against the shared floor.
+pub(crate) const FLOOR_SCENARIOS: [&str; 3] = ["one-1k-64", "one-64k-64", "one-1k-1000"];
+
+/// Every figure that these comparisons can answer.
+pub(crate) fn all(comparisons: &[Comparison]) -> Vec<Figure> {
+    let limit = Contender::Limit.name();
+    let ours = Contender::Ours.name();
+    let against = |what: &str, scenario: &str, contender: &str, bound: f64, reference: &str| {
+        let comparison = comparisons.iter().find(|comparison| comparison.scenario == scenario);
+        let series = |name: &str| comparison.and_then(|comparison| comparison.series(name));
+        Figure::at_most(format!("{what} ({scenario})"), bound, series(contender), series(reference))
+    };
+    let best_peer = |what: &str, scenario: &str, bound: f64| {
+        let comparison = comparisons.iter().find(|comparison| comparison.scenario == scenario);
+        let best =
+            comparison.and_then(|comparison| comparison.cheapest(Contender::PEERS.map(Contender::name)));
+        let ours = comparison.and_then(|comparison| comparison.series(ours));
+        Figure::at_most(format!("{what} ({scenario})"), bound, ours, best)
+    };
+    let mut figures = vec![
+        against("1 KiB hit, ≤ 1.3 × the limit", "one-1k-64", ours, 1.3, limit),
+        best_peer("1 KiB hit, ≤ 0.8 × the best peer", "one-1k-64", 0.8),
+        against("1 KiB hit, ≤ 1.3 × the limit", "zipf-1k-64", ours, 1.3, limit),
+        best_peer("1 KiB hit, ≤ 0.8 × the best peer", "zipf-1k-64", 0.8),
+        against("1 KiB hit, 1,000 connections, ≤ 1.4 × the limit", "one-1k-1000", ours, 1.4, limit),
+        against("64 KiB hit, ≤ 1.2 × the limit", "one-64k-64", ours, 1.2, limit),
+        against("64 KiB hit, ≤ 1.2 × the limit", "zipf-64k-64", ours, 1.2, limit),
+    ];
+    let cores = comparisons.iter().find(|comparison| comparison.scenario == "two-cores");
+    figures.push(Figure::at_most(
+        "CPU a hit on two cores, ≤ 1.15 × on one, the cheaper way to load it (two-cores)".into(),
+        1.15,
+        cores.and_then(|cores| cores.series(OURS_TWO)),
+        cores.and_then(|cores| cores.cheapest([ours, OURS_ONE_SHARED])),
+    ));
+    let reference = Contender::Reference.name();
+    if comparisons.iter().any(|comparison| comparison.series(reference).is_some()) {
+        for scenario in FLOOR_SCENARIOS {
+            figures.push(against("our limit, ≤ 1.05 × the shared floor", scenario, limit, 1.05, reference));
+        }
+    }
+    // A scenario that a partial run left out has no verdict, not even "not measured".
+    figures.retain(|figure| {
+        comparisons.iter().any(|comparison| figure.what.contains(&format!("({})", comparison.scenario)))
+    });
+    figures
+}

@@ -1,0 +1,344 @@
+//! Filling the caches, and asking for what they hold.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use lab::paired::Work;
+use lab::paired::spread::Draws;
+use lab::paired::tree::{Cores, pinned};
+
+use crate::BenchError;
+use crate::origin::Bodies;
+use crate::scenarios::{Scenario, Urls, ZIPF_EXPONENT};
+
+/// How many draws a list holds before it repeats: some ten times what a connection asks for in a round.
+const DRAWS: usize = 1 << 18;
+const SEED: u64 = 20_100_611;
+const READ_TIMEOUT: Duration = Duration::from_secs(10);
+const HEAD_BYTES_MAX: usize = 16 << 10;
+const HEADERS_MAX: usize = 64;
+
+/// What a browser sends beside the request line and Host, without a cookie: in all about 600 bytes, in two parts
+/// around the Referer, which names a page by [`REFERER_DIGITS`].
+const BROWSER_HEADERS: [&str; 2] = [
+    "Connection: keep-alive\r\n\
+     DNT: 1\r\n\
+     Priority: u=2, i\r\n\
+     sec-ch-ua: \"Chromium\";v=\"142\", \"Not_A Brand\";v=\"99\"\r\n\
+     User-Agent: Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/142.0.0.0 \
+     Safari/537.36\r\n\
+     Referer: http://bench.example/",
+    "\r\n\
+     Accept: image/avif,image/webp,image/apng,image/svg+xml,image/*,*/*;q=0.8\r\n\
+     sec-ch-ua-mobile: ?0\r\n\
+     sec-ch-ua-platform: \"Linux\"\r\n\
+     Sec-Fetch-Site: same-origin\r\n\
+     Sec-Fetch-Mode: no-cors\r\n\
+     Sec-Fetch-Dest: image\r\n\
+     Accept-Encoding: gzip, deflate, br, zstd\r\n\
+     Accept-Language: en-GB,en;q=0.9,da;q=0.8\r\n",
+];
+/// The object's ID four times. wrk's LuaJIT hashes a long string by four bytes at each end, in the middle and at
+/// a quarter: requests that differ elsewhere only all collide, and wrk spends half a minute starting. These digits
+/// stand in the middle.
+const REFERER_DIGITS: &str = "%06d%06d%06d%06d";
+
+/// The scripts that wrk runs, and the lists that they read.
+pub(crate) struct Scripts {
+    report: PathBuf,
+    zipf: PathBuf,
+    directory: PathBuf,
+}
+
+impl Scripts {
+    /// Writes them into `directory`.
+    pub(crate) fn write(directory: &Path) -> Result<Self, BenchError> {
+        // One line that this program reads back; wrk's own summary is rounded for people.
+        let report = "done = function(summary)\n  local e = summary.errors\n  io.write(string.format(\
+                      \"RESULT %d %d %d %d %d %d %d\\n\", summary.requests, summary.duration, e.connect, e.read, \
+                      e.write, e.timeout, e.status))\nend\n";
+        let zipf = format!(
+            "local draws, requests, at = {{}}, {{}}, 0\n\
+             local headers = {{ {}, {} }}\n\
+             function init(args)\n  \
+               for line in io.lines(args[1]) do\n    \
+                 local id = tonumber(line)\n    \
+                 draws[#draws + 1] = id\n    \
+                 if not requests[id] then\n      \
+                   local page = string.format(\"{REFERER_DIGITS}\", id, id, id, id)\n      \
+                   requests[id] = \"GET \" .. args[2] .. \"/\" .. id .. \" HTTP/1.1\\r\\nHost: \" .. wrk.host .. \":\" \
+                     .. wrk.port .. \"\\r\\n\" .. headers[1] .. page .. headers[2] .. \"\\r\\n\"\n    \
+                 end\n  \
+               end\nend\n\
+             function request()\n  at = at % #draws + 1\n  return requests[draws[at]]\nend\n{report}",
+            lua_string(BROWSER_HEADERS[0]),
+            lua_string(BROWSER_HEADERS[1]),
+        );
+        let this = Self {
+            report: directory.join("report.lua"),
+            zipf: directory.join("zipf.lua"),
+            directory: directory.to_owned(),
+        };
+        fs::write(&this.report, report)?;
+        fs::write(&this.zipf, zipf)?;
+        Ok(this)
+    }
+
+    fn draws(&self, urls: u64) -> Result<PathBuf, BenchError> {
+        let path = self.directory.join(format!("draws-{urls}"));
+        if !path.exists() {
+            let list: Vec<String> = zipf(urls, DRAWS).iter().map(u64::to_string).collect();
+            fs::write(&path, list.join("\n") + "\n")?;
+        }
+        Ok(path)
+    }
+}
+
+/// In Lua's quotes.
+fn lua_string(text: &str) -> String {
+    let escaped = text.replace('\\', "\\\\").replace('"', "\\\"").replace('\r', "\\r").replace('\n', "\\n");
+    format!("\"{escaped}\"")
+}
+
+/// `count` draws from 1..=`urls`, where the k-th URL is asked for in proportion to k^-0.99. Popular URLs are not
+/// neighbours: ranks are spread over the IDs.
+fn zipf(urls: u64, count: usize) -> Vec<u64> {
+    let mut sum = 0.0;
+    let cumulative: Vec<f64> = (1..=urls)
+        .map(|rank| {
+            sum += (rank as f64).powf(-ZIPF_EXPONENT);
+            sum
+        })
+        .collect();
+    let mut draws = Draws::new(SEED);
+    let mut ids: Vec<u64> = (1..=urls).collect();
+    for last in (1..ids.len()).rev() {
+        ids.swap(last, draws.below(last + 1));
+    }
+    (0..count)
+        .filter_map(|_| {
+            let point = draws.unit() * sum;
+            ids.get(cumulative.partition_point(|&below| below <= point)).copied()
+        })
+        .collect()
+}
+
+/// Runs wrk for `seconds` against `port` and reads what it did.
+pub(crate) fn wrk(
+    scripts: &Scripts,
+    scenario: &Scenario,
+    port: u16,
+    cores: &Cores,
+    seconds: u64,
+) -> Result<Work, BenchError> {
+    let path = format!("/size/{}", scenario.body_bytes);
+    let mut command = pinned(cores, "wrk");
+    command.args([
+        format!("-t{}", cores.count()),
+        format!("-c{}", scenario.connections),
+        format!("-d{seconds}s"),
+    ]);
+    match scenario.urls {
+        Urls::One => {
+            command.arg("-s").arg(&scripts.report).arg(format!("http://127.0.0.1:{port}{path}/0"));
+        }
+        Urls::Zipf(urls) => {
+            command.arg("-s").arg(&scripts.zipf).arg(format!("http://127.0.0.1:{port}/"));
+            command.arg("--").arg(scripts.draws(urls)?).arg(&path);
+        }
+    }
+    run_wrk(command)
+}
+
+fn run_wrk(mut command: Command) -> Result<Work, BenchError> {
+    let output = command.output()?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    parse_result(&text).ok_or_else(|| {
+        BenchError::failed(format!("wrk gave no result: {}{}", text, String::from_utf8_lossy(&output.stderr)))
+    })
+}
+
+fn parse_result(text: &str) -> Option<Work> {
+    let line = text.lines().find_map(|line| line.strip_prefix("RESULT "))?;
+    let fields: Vec<u64> = line.split_ascii_whitespace().map_while(|field| field.parse().ok()).collect();
+    let [requests, duration_us, connect, read, write, timeout, status] = fields[..] else { return None };
+    let mut doubts = Vec::new();
+    if connect + read + write + timeout > 0 {
+        doubts
+            .push(format!("socket errors: {connect} connect, {read} read, {write} write, {timeout} timeout"));
+    }
+    if status > 0 {
+        doubts.push(format!("{status} answers were errors"));
+    }
+    Some(Work { units: requests, wall_s: Some(duration_us as f64 / 1e6), doubts })
+}
+
+/// One keep-alive connection that asks for one object after the other and compares each with what the origin has.
+pub(crate) struct Filler<'a> {
+    port: u16,
+    bodies: &'a Bodies,
+    stream: Option<TcpStream>,
+    buffer: Vec<u8>,
+}
+
+impl<'a> Filler<'a> {
+    pub(crate) fn new(port: u16, bodies: &'a Bodies) -> Self {
+        Self { port, bodies, stream: None, buffer: Vec::new() }
+    }
+
+    /// Asks for `/size/body_bytes/id` and checks the answer byte for byte. (The limit answers only one thing, so
+    /// it is not asked here.)
+    pub(crate) fn fetch(&mut self, body_bytes: u64, id: u64) -> Result<(), BenchError> {
+        // A server may close a connection that it kept for us: once more on a new one, then it is an error.
+        match self.exchange(body_bytes, id) {
+            Ok(()) => Ok(()),
+            Err(_) => {
+                self.stream = None;
+                self.exchange(body_bytes, id)
+            }
+        }
+    }
+
+    fn exchange(&mut self, body_bytes: u64, id: u64) -> Result<(), BenchError> {
+        let port = self.port;
+        let mut stream = match self.stream.take() {
+            Some(stream) => stream,
+            None => {
+                let stream = TcpStream::connect(SocketAddr::from((Ipv4Addr::LOCALHOST, port)))?;
+                stream.set_nodelay(true)?;
+                stream.set_read_timeout(Some(READ_TIMEOUT))?;
+                stream
+            }
+        };
+        write_all(
+            &mut stream,
+            &format!("GET /size/{body_bytes}/{id} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\n\r\n"),
+        )?;
+        self.buffer.clear();
+        let (head_bytes, length, close) = loop {
+            if let Some(head) = parse_head(&self.buffer)? {
+                break head;
+            }
+            if self.buffer.len() > HEAD_BYTES_MAX {
+                return Err(BenchError::failed("the head of the answer does not end"));
+            }
+            read_some(&mut stream, &mut self.buffer)?;
+        };
+        while self.buffer.len() < head_bytes + length {
+            read_some(&mut stream, &mut self.buffer)?;
+        }
+        if self.buffer.get(head_bytes..) != self.bodies.body(body_bytes, id) {
+            return Err(BenchError::failed(format!("/size/{body_bytes}/{id} came back with other bytes")));
+        }
+        if !close {
+            self.stream = Some(stream);
+        }
+        Ok(())
+    }
+}
+
+fn write_all(stream: &mut TcpStream, text: &str) -> Result<(), BenchError> {
+    Ok(stream.write_all(text.as_bytes())?)
+}
+
+fn read_some(stream: &mut TcpStream, buffer: &mut Vec<u8>) -> Result<(), BenchError> {
+    let mut chunk = [0; 32 << 10];
+    match stream.read(&mut chunk)? {
+        0 => Err(BenchError::failed("the connection was closed in the middle of an answer")),
+        read => {
+            buffer.extend(chunk.iter().take(read));
+            Ok(())
+        }
+    }
+}
+
+/// Bytes of the head, length of the body, and whether the connection ends with it; `None` for "need more".
+fn parse_head(bytes: &[u8]) -> Result<Option<(usize, usize, bool)>, BenchError> {
+    let mut headers = [httparse::EMPTY_HEADER; HEADERS_MAX];
+    let mut response = httparse::Response::new(&mut headers);
+    let head_bytes = match response.parse(bytes) {
+        Ok(httparse::Status::Complete(head_bytes)) => head_bytes,
+        Ok(httparse::Status::Partial) => return Ok(None),
+        Err(error) => return Err(BenchError::failed(format!("not an HTTP answer: {error}"))),
+    };
+    if response.code != Some(200) {
+        return Err(BenchError::failed(format!("answered {}", response.code.unwrap_or(0))));
+    }
+    let value = |name: &str| {
+        let header = response.headers.iter().find(|header| header.name.eq_ignore_ascii_case(name))?;
+        std::str::from_utf8(header.value).ok()
+    };
+    let length = value("content-length").and_then(|value| value.trim().parse().ok());
+    let close = value("connection").is_some_and(|value| value.eq_ignore_ascii_case("close"));
+    match length {
+        Some(length) => Ok(Some((head_bytes, length, close))),
+        None => Err(BenchError::failed("an answer without Content-Length, though the origin sent one")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn draws_follow_the_law() {
+        let (urls, count) = (1_000, 200_000);
+        let draws = zipf(urls, count);
+        assert_eq!(draws.len(), count);
+        let mut counts = vec![0_usize; urls as usize + 1];
+        for draw in &draws {
+            counts[*draw as usize] += 1;
+        }
+        assert_eq!(counts[0], 0);
+        counts.sort_unstable_by(|a, b| b.cmp(a));
+        let harmonic: f64 = (1..=urls).map(|rank| (rank as f64).powf(-ZIPF_EXPONENT)).sum();
+        for rank in [1_usize, 2, 10] {
+            let expected = count as f64 * (rank as f64).powf(-ZIPF_EXPONENT) / harmonic;
+            let share = counts[rank - 1] as f64 / expected;
+            assert!((0.9..1.1).contains(&share), "rank {rank}: {share} of what the law says");
+        }
+        assert_eq!(draws, zipf(urls, count));
+    }
+
+    #[test]
+    fn a_browsers_request_has_about_600_bytes_and_its_own_middle() {
+        let [before, after] = BROWSER_HEADERS;
+        for (path, digits) in [("/size/1024/7", 24), ("/size/65536/100000", 24)] {
+            let head = format!("GET {path} HTTP/1.1\r\nHost: 127.0.0.1:34567\r\n{before}");
+            let bytes = head.len() + digits + after.len() + 2;
+            assert!((570..=650).contains(&bytes), "{bytes}");
+            let middle = bytes / 2 - 2;
+            let run = head.len()..=head.len() + digits - 4;
+            assert!(run.contains(&middle), "the middle {middle} is not within {run:?}");
+        }
+    }
+
+    #[test]
+    fn lua_reads_back_what_was_quoted() {
+        assert_eq!(lua_string("a\r\n\"b\\"), r#""a\r\n\"b\\""#);
+    }
+
+    #[test]
+    fn results_are_read_and_errors_marked() {
+        let work = parse_result("Running 1s test\nRESULT 5000 1001000 0 0 0 0 0\n").unwrap();
+        assert_eq!((work.units, work.wall_s), (5_000, Some(1.001)));
+        assert!(work.doubts.is_empty());
+        assert_eq!(parse_result("RESULT 5 1 0 1 0 0 2").unwrap().doubts.len(), 2);
+        assert!(parse_result("unable to connect").is_none());
+    }
+
+    #[test]
+    fn heads_are_read_in_parts_and_only_good_ones_pass() {
+        let whole = b"HTTP/1.1 200 OK\r\ncontent-LENGTH: 3\r\nConnection: close\r\n\r\nabc";
+        assert_eq!(parse_head(whole).unwrap(), Some((whole.len() - 3, 3, true)));
+        for cut in 0..whole.len() - 3 {
+            assert_eq!(parse_head(&whole[..cut]).unwrap(), None, "cut at {cut}");
+        }
+        assert!(parse_head(b"HTTP/1.1 502 Bad Gateway\r\nContent-Length: 0\r\n\r\n").is_err());
+        assert!(parse_head(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n").is_err());
+    }
+}

@@ -1,0 +1,106 @@
+//! `make bench-cache`: what a cache hit costs, ours beside five others and the kernel's floor, in one sitting.
+//!
+//! ```text
+//!   core 0: the server being measured (all are running, one is busy)      core 1: wrk, and this process:
+//!   limit · [reference] · ours · varnish · nginx · haproxy ·  ◄── hits ──   wrk (one load for all)
+//!   trafficserver · squid                                    ── misses ─►   origin (counts what gets through)
+//! ```
+//!
+//! Every contender is started from a temporary directory on a loopback port, filled with the same objects, checked
+//! byte for byte while filling, and then measured in interleaved rounds ([`lab::paired`]). The figure is CPU time
+//! of the server's process tree per hit; a run in which more than 0.1% of the answers came from the origin is
+//! marked and carries no verdict. As root, everything happens in a network, process and mount namespace of its
+//! own, so that the congestion control can be pinned and nothing is left behind.
+#![allow(
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    reason = "a bench reads clocks and waits for processes; nothing here runs on a loop"
+)]
+#![allow(clippy::print_stdout, clippy::print_stderr, reason = "talks to the person who started it")]
+
+mod apart;
+mod contenders;
+mod figures;
+mod load;
+mod origin;
+mod run;
+mod scenarios;
+
+use std::io;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::Parser;
+use lab::paired::tree::TreeError;
+
+/// Compares what a cache hit costs: ours, five peers, and the limit.
+#[derive(Debug, Clone, Parser)]
+#[command(name = "bench-cache")]
+pub(crate) struct Options {
+    /// A minute in all: few URLs, one round of one second, no verdicts; shows that everything works.
+    #[arg(long)]
+    quick: bool,
+    /// Only these contenders (limit, ours, varnish, nginx, haproxy, trafficserver, squid).
+    #[arg(long, value_delimiter = ',')]
+    only: Vec<String>,
+    /// Only these scenarios (see --list).
+    #[arg(long, value_delimiter = ',')]
+    scenario: Vec<String>,
+    /// Rounds in every scenario, instead of its own number.
+    #[arg(long)]
+    rounds: Option<usize>,
+    /// Seconds a round and contender.
+    #[arg(long)]
+    seconds: Option<u64>,
+    /// Where the record goes; by default bench/records, for --quick target/bench.
+    #[arg(long)]
+    records: Option<PathBuf>,
+    /// Names the scenarios and contenders, and ends.
+    #[arg(long)]
+    list: bool,
+}
+
+/// What ends a run.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum BenchError {
+    #[error(transparent)]
+    Io(#[from] io::Error),
+    #[error(transparent)]
+    Tree(#[from] TreeError),
+    /// Said in full already.
+    #[error("{0}")]
+    Failed(String),
+}
+
+impl BenchError {
+    pub(crate) fn failed(what: impl Into<String>) -> Self {
+        Self::Failed(what.into())
+    }
+}
+
+fn main() -> ExitCode {
+    let options = Options::parse();
+    if options.list {
+        for scenario in scenarios::all(options.quick) {
+            println!("{:<12} {}", scenario.name, scenario.what());
+        }
+        println!("contenders: {}", contenders::Contender::ALL.map(contenders::Contender::name).join(", "));
+        return ExitCode::SUCCESS;
+    }
+    match apart::enter() {
+        Ok(apart::Entered::Done(code)) => code,
+        Ok(apart::Entered::Here { remarks }) => report(run::run(&options, remarks)),
+        Err(error) => report(Err(error)),
+    }
+}
+
+fn report(outcome: Result<bool, BenchError>) -> ExitCode {
+    match outcome {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("bench-cache: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}

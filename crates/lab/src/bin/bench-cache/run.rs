@@ -1,0 +1,454 @@
+//! The run: start, fill, measure in rounds, judge, record.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+use std::thread;
+use std::time::Instant;
+
+use lab::paired::machine::{self, Machine, first_line};
+use lab::paired::record::{Comparison, Record};
+use lab::paired::spread::median;
+use lab::paired::tree::{Cores, pinned};
+use lab::paired::{Sample, interleave, measure};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use rustix::thread::{CpuSet, sched_setaffinity};
+
+use crate::contenders::{self, Contender, Ground, Running, find, sibling, workspace};
+use crate::figures::{self, OURS_ONE_SHARED, OURS_TWO};
+use crate::load::{self, Filler, Scripts};
+use crate::origin::{Bodies, Origin};
+use crate::scenarios::{self, Scenario, Sides};
+use crate::{BenchError, Options};
+
+/// What each cache may use, full and quick.
+const MEMORY_MIB: u64 = 2_048;
+const MEMORY_QUICK_MIB: u64 = 256;
+const SECONDS: u64 = 2;
+/// A measured run may get this share of its answers from the origin.
+const MISS_SHARE_MAX: f64 = 0.001;
+/// From here on the record says that others were at work.
+const FOREIGN_SHARE_NOISY: f64 = 0.1;
+/// A cache that still asks the origin after so many passes over all objects is measured, and marked.
+const FILL_PASSES_MAX: usize = 4;
+/// More than one, so that server and filler need not wait for each other's wake-up.
+const FILL_CONNECTIONS: usize = 4;
+const TOOLS: [(&str, &str); 4] =
+    [("wrk", "wrk"), ("cc", "gcc"), ("taskset", "util-linux"), ("setpriv", "util-linux")];
+
+/// `Ok(false)` when a contender that is here did not work.
+pub(crate) fn run(options: &Options, remarks: Vec<String>) -> Result<bool, BenchError> {
+    let mut bench = Bench::prepare(options, remarks)?;
+    let scenarios = chosen(options)?;
+    let begun = Instant::now();
+    let mut running = bench.start(options, &scenarios)?;
+    let mut comparisons = Vec::new();
+    for scenario in &scenarios {
+        if let Some(comparison) = bench.scenario(options, scenario, &running)? {
+            println!("\n{}", comparison.table(Contender::Limit.name()));
+            comparisons.push(comparison);
+        }
+    }
+    // Stopped before the store is measured, so that it has the machine to itself.
+    running.clear();
+    let attached = if options.quick { BTreeMap::new() } else { bench.store() };
+    bench.settings.insert("took".into(), format!("{} s", begun.elapsed().as_secs()));
+
+    if let Some(share) = disturbance(&comparisons).filter(|share| *share > FOREIGN_SHARE_NOISY) {
+        let percent = 100.0 * share;
+        bench
+            .remarks
+            .push(format!("not a quiet machine: others used {percent:.0}% of the server's core (median)"));
+    }
+    let record = Record {
+        name: "bench-cache".into(),
+        date: bench.date,
+        commit: machine::commit(),
+        machine: bench.machine,
+        settings: bench.settings,
+        versions: bench.versions,
+        reference: Contender::Limit.name().into(),
+        figures: figures::all(&comparisons),
+        comparisons,
+        attached,
+        remarks: bench.remarks,
+    };
+    for figure in &record.figures {
+        println!("{}", figure.line());
+    }
+    for remark in &record.remarks {
+        println!("({remark})");
+    }
+    let default = if options.quick { "target/bench" } else { "bench/records" };
+    let directory = options.records.clone().unwrap_or_else(|| workspace().join(default));
+    println!("{}", record.write(&directory)?.display());
+    Ok(!bench.failed)
+}
+
+/// The median over all rounds in which the server had its core to itself, by the plan, of what others used of it.
+fn disturbance(comparisons: &[Comparison]) -> Option<f64> {
+    let samples = comparisons
+        .iter()
+        .flat_map(|comparison| &comparison.series)
+        .filter(|series| ![OURS_TWO, OURS_ONE_SHARED].contains(&series.name.as_str()));
+    let shares: Vec<f64> =
+        samples.flat_map(|series| &series.samples).map(|sample| sample.foreign_share).collect();
+    median(&shares)
+}
+
+fn chosen(options: &Options) -> Result<Vec<Scenario>, BenchError> {
+    let all = scenarios::all(options.quick);
+    if let Some(unknown) = options.scenario.iter().find(|name| !all.iter().any(|known| known.name == **name))
+    {
+        let known: Vec<&str> = all.iter().map(|scenario| scenario.name).collect();
+        return Err(BenchError::failed(format!(
+            "there is no scenario {unknown}; there are {}",
+            known.join(", ")
+        )));
+    }
+    let wanted = |scenario: &Scenario| {
+        options.scenario.is_empty() || options.scenario.iter().any(|name| name == scenario.name)
+    };
+    Ok(all.into_iter().filter(wanted).collect())
+}
+
+/// What stands while contenders come and go.
+struct Bench {
+    work: tempfile::TempDir,
+    origin: Origin,
+    bodies: Bodies,
+    scripts: Scripts,
+    server: Cores,
+    load: Cores,
+    both: Cores,
+    memory_mib: u64,
+    seconds: u64,
+    date: String,
+    machine: Machine,
+    settings: BTreeMap<String, String>,
+    versions: BTreeMap<String, String>,
+    remarks: Vec<String>,
+    failed: bool,
+}
+
+impl Bench {
+    fn prepare(options: &Options, remarks: Vec<String>) -> Result<Self, BenchError> {
+        let missing: Vec<&str> =
+            TOOLS.iter().filter(|(tool, _)| find(tool).is_none()).map(|&(_, package)| package).collect();
+        if !missing.is_empty() {
+            let packages = missing.join(" ");
+            return Err(BenchError::failed(format!(
+                "needs {packages}: sudo apt-get install {packages}, or all of it by sudo bench/install-peers.sh"
+            )));
+        }
+        let [first, second, ..] = Cores::allowed()?[..] else {
+            return Err(BenchError::failed("needs two processors: one for the server, one for the load"));
+        };
+        let one = |core| Cores::new(vec![core]).ok_or_else(|| BenchError::failed("no core"));
+        let (server, load) = (one(first)?, one(second)?);
+        let both = Cores::new(vec![first, second]).ok_or_else(|| BenchError::failed("no cores"))?;
+        let machine = Machine::here();
+
+        // This process is part of the load: the origin lives in it. Before its threads exist.
+        let mut set = CpuSet::new();
+        set.set(second);
+        sched_setaffinity(None, &set).map_err(std::io::Error::from)?;
+        // A thousand connections on either side, and a file for each of nginx's objects.
+        let limit = getrlimit(Resource::Nofile);
+        setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum })
+            .map_err(std::io::Error::from)?;
+
+        let memory = Path::new("/dev/shm");
+        let parent = if memory.is_dir() { memory.to_owned() } else { std::env::temp_dir() };
+        let work = tempfile::Builder::new().prefix("nighttrain-bench-").tempdir_in(parent)?;
+        // The unprivileged peers must be able to pass through it.
+        fs::set_permissions(work.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755))?;
+
+        let origin = Origin::start()?;
+        let scripts = Scripts::write(work.path())?;
+        let memory_mib = if options.quick { MEMORY_QUICK_MIB } else { MEMORY_MIB };
+        let seconds = options.seconds.unwrap_or(if options.quick { 1 } else { SECONDS });
+        let wrk = first_line(Command::new("wrk").arg("-v")).unwrap_or_default();
+        let settings = BTreeMap::from([
+            ("cores".into(), format!("server {server}, load and origin {load}")),
+            ("memory of each cache".into(), format!("{memory_mib} MiB")),
+            ("seconds a round and contender".into(), seconds.to_string()),
+            ("load".into(), wrk),
+        ]);
+        Ok(Self {
+            work,
+            origin,
+            bodies: Bodies::new(),
+            scripts,
+            server,
+            load,
+            both,
+            memory_mib,
+            seconds,
+            date: machine::date(),
+            machine,
+            settings,
+            versions: BTreeMap::new(),
+            remarks,
+            failed: false,
+        })
+    }
+
+    /// Starts and fills everybody who is wanted and here.
+    fn start(&mut self, options: &Options, scenarios: &[Scenario]) -> Result<Vec<Running>, BenchError> {
+        if let Some(unknown) =
+            options.only.iter().find(|name| !Contender::ALL.iter().any(|known| known.name() == **name))
+        {
+            let known = Contender::ALL.map(Contender::name).join(", ");
+            return Err(BenchError::failed(format!("there is no contender {unknown}; there are {known}")));
+        }
+        let mut bodies: Vec<u64> = scenarios.iter().map(|scenario| scenario.body_bytes).collect();
+        bodies.sort_unstable();
+        bodies.dedup();
+        let two_cores_wanted = scenarios.iter().any(|scenario| scenario.sides == Sides::OneAndTwo);
+        let mut all = Vec::new();
+        for contender in Contender::ALL {
+            let named = options.only.iter().any(|name| name == contender.name());
+            if !options.only.is_empty() && !named {
+                continue;
+            }
+            let program = match contender.program() {
+                Ok(program) => program,
+                Err(why) => {
+                    println!("{why}");
+                    self.remarks.push(why);
+                    continue;
+                }
+            };
+            self.versions.insert(contender.name().into(), contender.version(&program));
+            if contender.is_floor() {
+                for &body_bytes in &bodies {
+                    all.extend(self.started(
+                        contender,
+                        contender.name(),
+                        &program,
+                        Sides::Apart,
+                        Some(body_bytes),
+                    ));
+                }
+                continue;
+            }
+            let one = self.filled(contender, contender.name(), &program, Sides::Apart, scenarios);
+            let both = one.is_some() && contender == Contender::Ours && two_cores_wanted;
+            all.extend(one);
+            if both {
+                all.extend(self.filled(contender, OURS_TWO, &program, Sides::OneAndTwo, scenarios));
+            }
+        }
+        Ok(all)
+    }
+
+    /// Starts a server; one that does not start is a remark, and makes the run fail in the end.
+    fn started(
+        &mut self,
+        contender: Contender,
+        name: &str,
+        program: &Path,
+        sides: Sides,
+        body_bytes: Option<u64>,
+    ) -> Option<Running> {
+        let cores = match sides {
+            Sides::Apart => (&self.server, &self.load),
+            Sides::OneAndTwo => (&self.both, &self.both),
+        };
+        let ground = Ground {
+            directory: self.work.path(),
+            origin_port: self.origin.port,
+            memory_mib: self.memory_mib,
+            bodies: &self.bodies,
+        };
+        match contenders::start(contender, name, program, &ground, cores, body_bytes) {
+            Ok(server) => Some(server),
+            Err(error) => {
+                self.fail(error.to_string());
+                None
+            }
+        }
+    }
+
+    fn filled(
+        &mut self,
+        contender: Contender,
+        name: &str,
+        program: &Path,
+        sides: Sides,
+        scenarios: &[Scenario],
+    ) -> Option<Running> {
+        let server = self.started(contender, name, program, sides, None)?;
+        let begun = Instant::now();
+        match self.fill(&server, scenarios) {
+            Ok(objects) => {
+                println!("{name}: filled with {objects} objects in {:.1} s", begun.elapsed().as_secs_f64());
+                Some(server)
+            }
+            Err(error) => {
+                self.fail(format!("{name} could not be filled: {error}"));
+                None
+            }
+        }
+    }
+
+    fn fail(&mut self, why: String) {
+        println!("{why}");
+        self.remarks.push(why);
+        self.failed = true;
+    }
+
+    /// Asks for every object of every scenario until a whole pass leaves the origin alone: the first pass fills,
+    /// the next proves it (and opens files, or moves objects to the faster memory, where a cache does such things).
+    fn fill(&self, server: &Running, scenarios: &[Scenario]) -> Result<usize, BenchError> {
+        let mut objects: Vec<(u64, u64)> = scenarios
+            .iter()
+            .flat_map(|scenario| scenario.ids().map(|id| (scenario.body_bytes, id)))
+            .collect();
+        objects.sort_unstable();
+        objects.dedup();
+        let share = objects.len().div_ceil(FILL_CONNECTIONS).max(1);
+        for _ in 0..FILL_PASSES_MAX {
+            let before = self.origin.requests();
+            let pass = |objects: &[(u64, u64)]| {
+                let mut filler = Filler::new(server.port, &self.bodies);
+                objects.iter().try_for_each(|&(body_bytes, id)| filler.fetch(body_bytes, id))
+            };
+            thread::scope(|scope| {
+                let fillers: Vec<_> =
+                    objects.chunks(share).map(|share| scope.spawn(move || pass(share))).collect();
+                fillers.into_iter().try_for_each(|filler| {
+                    filler.join().unwrap_or_else(|_| Err(BenchError::failed("a filling thread panicked")))
+                })
+            })?;
+            if self.origin.requests() == before {
+                break;
+            }
+        }
+        Ok(objects.len())
+    }
+
+    /// Measures everybody in one scenario; `None` when nobody takes part.
+    fn scenario(
+        &self,
+        options: &Options,
+        scenario: &Scenario,
+        running: &[Running],
+    ) -> Result<Option<Comparison>, BenchError> {
+        let takes_part = |server: &&Running| match scenario.sides {
+            Sides::Apart => {
+                server.name != OURS_TWO && server.body_bytes.is_none_or(|only| only == scenario.body_bytes)
+            }
+            Sides::OneAndTwo => server.contender == Contender::Ours,
+        };
+        let mut contenders: Vec<(String, (&Running, &Cores))> = running
+            .iter()
+            .filter(takes_part)
+            .map(|server| (server.name.clone(), (server, &server.load_cores)))
+            .collect();
+        if scenario.sides == Sides::OneAndTwo
+            && let Some(ours) = running.iter().find(|server| server.name == Contender::Ours.name())
+        {
+            // A load on the server's own core wakes it without an interrupt to another core, which is cheaper: so
+            // two cores are also held against one core under the very same load.
+            contenders.push((OURS_ONE_SHARED.into(), (ours, &self.both)));
+        }
+        if contenders.is_empty() {
+            return Ok(None);
+        }
+        let rounds = options.rounds.unwrap_or(if options.quick { 1 } else { scenario.rounds });
+        println!("{}: {} contenders × {rounds} rounds × {} s", scenario.name, contenders.len(), self.seconds);
+        let series =
+            interleave(&contenders, rounds, |(server, load), _| self.sample(server, load, scenario))?;
+        Ok(Some(Comparison {
+            scenario: scenario.name.into(),
+            what: scenario.what(),
+            unit: "hit".into(),
+            series,
+        }))
+    }
+
+    /// One round of one contender. A server that dies or a load that fails is a sample of nothing, with the reason.
+    fn sample(
+        &self,
+        server: &Running,
+        load_cores: &Cores,
+        scenario: &Scenario,
+    ) -> Result<Sample, BenchError> {
+        let measured = measure(&server.tree, &server.cores, || {
+            let before = self.origin.requests();
+            let mut work = load::wrk(&self.scripts, scenario, server.port, load_cores, self.seconds)?;
+            let missed = self.origin.requests() - before;
+            if missed as f64 > work.units as f64 * MISS_SHARE_MAX {
+                work.doubts.push(format!("{missed} of {} answers came from the origin", work.units));
+            }
+            Ok::<_, BenchError>(work)
+        });
+        measured.or_else(|error| {
+            let why = format!("{}: {error}", server.name);
+            println!("{why}");
+            Ok(Sample::nothing(why))
+        })
+    }
+
+    /// The engine's own figures, if its bench is built.
+    fn store(&mut self) -> BTreeMap<String, serde_json::Value> {
+        let program = sibling("examples/store_bench").filter(|path| path.exists());
+        let Some(program) = program else {
+            self.remarks.push(
+                "the store is not measured: cargo build --release --package engine --example store_bench"
+                    .into(),
+            );
+            return BTreeMap::new();
+        };
+        println!("store: {}", program.display());
+        let output = pinned(&self.server, &program.to_string_lossy()).output();
+        let text =
+            output.map(|output| String::from_utf8_lossy(&output.stdout).into_owned()).unwrap_or_default();
+        match printed(&text) {
+            Some(value) => BTreeMap::from([("store".to_owned(), value)]),
+            None => {
+                self.fail(format!("{} printed no figures", program.display()));
+                BTreeMap::new()
+            }
+        }
+    }
+}
+
+/// What a program printed, as JSON: a line that is an object, or else its lines of the form `name   1.5   unit`,
+/// columns apart by two spaces or more.
+fn printed(text: &str) -> Option<serde_json::Value> {
+    let object = |line: &str| serde_json::from_str(line).ok().filter(serde_json::Value::is_object);
+    text.lines().rev().find_map(object).or_else(|| {
+        let figure = |line: &str| {
+            let (name, rest) = line.trim().split_once("  ")?;
+            let mut rest = rest.trim().splitn(2, ' ');
+            let value: f64 = rest.next()?.parse().ok()?;
+            let unit = rest.next().unwrap_or("").trim();
+            Some((name.to_owned(), serde_json::json!({ "value": value, "unit": unit })))
+        };
+        let figures: serde_json::Map<_, _> = text.lines().filter_map(figure).collect();
+        (!figures.is_empty()).then(|| figures.into())
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn figures_are_read_from_json_and_from_columns() {
+        let value = serde_json::json!({"metadata": 60});
+        assert_eq!(printed("words\n{\"metadata\": 60}\n"), Some(value));
+        let columns =
+            "objects      100   (200 bytes each)\n  of these the index   30.5\nno figure here\nx  y\n";
+        let value = serde_json::json!({
+            "objects": {"value": 100.0, "unit": "(200 bytes each)"},
+            "of these the index": {"value": 30.5, "unit": ""},
+        });
+        assert_eq!(printed(columns), Some(value));
+        assert_eq!(printed("3\nno object"), None);
+    }
+}

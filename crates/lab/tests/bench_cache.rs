@@ -1,0 +1,122 @@
+//! The bench itself, tiny, so that it does not rot: whoever is installed takes part, is filled, and hits.
+//!
+//! Nothing here looks at a figure: that is for a quiet machine and `make bench-cache`.
+
+use std::env;
+use std::error::Error;
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output};
+
+use lab::paired::record::Record;
+use lab::paired::spread::Verdict;
+
+const BENCH: &str = env!("CARGO_BIN_EXE_bench-cache");
+const PEERS: [(&str, &str); 5] = [
+    ("varnish", "varnishd"),
+    ("nginx", "nginx"),
+    ("haproxy", "haproxy"),
+    ("trafficserver", "traffic_server"),
+    ("squid", "squid"),
+];
+
+type Outcome = Result<(), Box<dyn Error>>;
+
+fn installed(program: &str) -> bool {
+    let path = env::var_os("PATH").unwrap_or_default();
+    env::split_paths(&path).chain(["/usr/sbin".into()]).any(|directory| directory.join(program).is_file())
+}
+
+fn said(output: &Output) -> String {
+    format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
+}
+
+/// The program, when it is built and knows how to be an accelerator.
+fn ours_can_serve() -> bool {
+    let Some(program) = Path::new(BENCH).parent().map(|directory| directory.join("nighttrain")) else {
+        return false;
+    };
+    let help = Command::new(program).args(["cache", "--help"]).output();
+    help.is_ok_and(|help| help.status.success() && said(&help).contains("--origin"))
+}
+
+#[test]
+fn a_quick_run_measures_everybody_who_is_here() -> Outcome {
+    let directory = tempfile::tempdir()?;
+    let mut command = Command::new(BENCH);
+    command.arg("--quick").arg("--records").arg(directory.path()).env_remove("NIGHTTRAIN_BIN");
+    let mut expected: Vec<&str> =
+        PEERS.iter().filter(|(_, program)| installed(program)).map(|&(name, _)| name).collect();
+    expected.push("limit");
+    if ours_can_serve() {
+        expected.push("ours");
+    }
+    command.arg("--only").arg(expected.join(","));
+    let output = command.output()?;
+    let said = said(&output);
+    if ["wrk", "cc", "taskset", "setpriv"].iter().any(|tool| !installed(tool)) {
+        assert!(!output.status.success() && said.contains("bench/install-peers.sh"), "{said}");
+        return Ok(());
+    }
+    assert!(output.status.success(), "{said}");
+
+    let mut records = Vec::new();
+    for entry in fs::read_dir(directory.path())? {
+        let path = entry?.path();
+        if path.extension().is_some_and(|extension| extension == "json") {
+            records.push(serde_json::from_str::<Record>(&fs::read_to_string(path)?)?);
+        }
+    }
+    let [record] = &records[..] else { return Err(format!("{} records: {said}", records.len()).into()) };
+    for scenario in ["one-1k-64", "one-64k-64", "zipf-1k-64"] {
+        let comparison = record.comparisons.iter().find(|comparison| comparison.scenario == scenario);
+        let comparison = comparison.ok_or_else(|| format!("{scenario} is missing: {said}"))?;
+        for name in &expected {
+            let series =
+                comparison.series(name).ok_or_else(|| format!("{name} is missing in {scenario}: {said}"))?;
+            let [sample] = &series.samples[..] else {
+                return Err(format!("one round, not: {series:?}").into());
+            };
+            assert!(sample.units > 0 && sample.cpu_us_per_unit().is_some(), "{name} in {scenario}: {said}");
+            let from_origin = sample.doubts.iter().find(|doubt| doubt.contains("origin"));
+            assert_eq!(from_origin, None, "{name} in {scenario}");
+        }
+    }
+    // One round says nothing, and the record must not pretend that it does.
+    let verdicts: Vec<Verdict> = record.figures.iter().map(|figure| figure.verdict).collect();
+    assert!(!verdicts.is_empty());
+    assert!(
+        verdicts.iter().all(|verdict| matches!(verdict, Verdict::TooNoisy | Verdict::NotMeasured)),
+        "{said}"
+    );
+    assert!(expected.iter().all(|name| record.versions.contains_key(*name)), "{said}");
+    Ok(())
+}
+
+#[test]
+fn what_is_missing_is_said_with_the_command_that_installs_it() -> Outcome {
+    let directory = tempfile::tempdir()?;
+    let output = Command::new(BENCH).arg("--quick").env("PATH", directory.path()).output()?;
+    let said = said(&output);
+    // Servers live in /usr/sbin, tools do not: with an empty PATH all of them are missing.
+    assert!(!output.status.success(), "{said}");
+    for part in ["wrk", "gcc", "util-linux", "apt-get install", "bench/install-peers.sh"] {
+        assert!(said.contains(part), "{part} is not in: {said}");
+    }
+    Ok(())
+}
+
+#[test]
+fn an_unknown_name_is_answered_with_the_known_ones() -> Outcome {
+    let output = Command::new(BENCH).args(["--quick", "--scenario", "one-1k-63"]).output()?;
+    let said = said(&output);
+    assert!(!output.status.success(), "{said}");
+    assert!(
+        said.contains("one-1k-63") && said.contains("zipf-1k-64") || said.contains("install-peers"),
+        "{said}"
+    );
+    let list = Command::new(BENCH).arg("--list").output()?;
+    let text = String::from_utf8_lossy(&list.stdout);
+    assert!(list.status.success() && text.contains("two-cores") && text.contains("trafficserver"), "{text}");
+    Ok(())
+}

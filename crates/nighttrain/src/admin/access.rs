@@ -1,0 +1,247 @@
+//! Who may ask the admin server.
+//!
+//! Three things stand between it and the world:
+//! - it listens on loopback, or it demands a token ([`Access::for_address`] refuses anything else);
+//! - without a token it answers only requests whose `Host` is an IP address or `localhost`: a web page whose name was
+//!   rebound to 127.0.0.1 sends its own name;
+//! - it refuses what a browser sends on behalf of another site (`Origin`, `Sec-Fetch-Site`), so that no web page can
+//!   purge through its visitor's browser. There is no CORS: no answer is readable from elsewhere.
+
+use std::{
+    io::Read,
+    net::{IpAddr, SocketAddr},
+    path::Path,
+    sync::Arc,
+};
+
+use axum::{
+    extract::{Request, State},
+    http::{HeaderMap, StatusCode, header},
+    middleware::Next,
+    response::{IntoResponse, Response},
+};
+use subtle::ConstantTimeEq;
+use tokio::sync::watch;
+
+/// A token below this length can be guessed.
+const TOKEN_BYTES_MIN: usize = 16;
+/// A token above this length is another file.
+const TOKEN_BYTES_MAX: usize = 1024;
+
+/// A secret. It has no `Debug` that shows it and is never logged.
+#[derive(Clone)]
+pub(crate) struct Token(Arc<str>);
+
+impl std::fmt::Debug for Token {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Token(…)")
+    }
+}
+
+impl Token {
+    /// Compares without telling by the time taken where a guess goes wrong; its length is no secret.
+    fn is(&self, guess: &str) -> bool {
+        self.0.as_bytes().ct_eq(guess.as_bytes()).into()
+    }
+
+    /// For the `Authorization` field of our own commands.
+    pub(crate) fn as_bearer(&self) -> String {
+        format!("Bearer {}", self.0)
+    }
+}
+
+/// The token in a file: its first and only line.
+///
+/// # Errors
+/// A sentence that says what is wrong; it never shows the content.
+pub(crate) fn read_token(path: &Path) -> Result<Token, String> {
+    let fault = |message: String| format!("admin-token-file {}: {message}", path.display());
+    let file = std::fs::File::open(path).map_err(|error| fault(format!("cannot be read: {error}")))?;
+    let mut text = String::new();
+    file.take(TOKEN_BYTES_MAX as u64 + 1)
+        .read_to_string(&mut text)
+        .map_err(|error| fault(format!("cannot be read: {error}")))?;
+    let token = text.trim_end_matches(['\r', '\n']);
+    if !(TOKEN_BYTES_MIN..=TOKEN_BYTES_MAX).contains(&token.len()) {
+        return Err(fault(format!(
+            "a token has {TOKEN_BYTES_MIN} to {TOKEN_BYTES_MAX} characters, this one has {}; \
+             `head -c 24 /dev/urandom | base64` makes a good one",
+            token.len()
+        )));
+    }
+    if !token.bytes().all(|byte| byte.is_ascii_graphic()) {
+        return Err(fault("a token is one line of ASCII letters, digits and punctuation".to_owned()));
+    }
+    Ok(Token(token.into()))
+}
+
+/// What a request must bring. Holds the token as it is now: a reload may change it.
+#[derive(Debug, Clone)]
+pub(crate) struct Access {
+    token: Option<watch::Receiver<Token>>,
+}
+
+impl Access {
+    /// The rules for a server on `address`.
+    ///
+    /// # Errors
+    /// If others than this machine could connect and there is no token.
+    pub(crate) fn for_address(
+        address: SocketAddr,
+        token: Option<watch::Receiver<Token>>,
+    ) -> Result<Self, String> {
+        if token.is_none() && !address.ip().is_loopback() {
+            return Err(format!(
+                "{address}: others than this machine can connect there, so a token is needed: \
+                 set admin-token-file, or listen on 127.0.0.1"
+            ));
+        }
+        Ok(Self { token })
+    }
+
+    fn refusal(&self, headers: &HeaderMap) -> Option<(StatusCode, &'static str)> {
+        let text = |name| headers.get(name).map(|value| value.to_str().unwrap_or_default());
+        if text(header::HeaderName::from_static("sec-fetch-site"))
+            .is_some_and(|site| !matches!(site, "same-origin" | "none"))
+        {
+            return Some((StatusCode::FORBIDDEN, "refused: sent by a browser for another site's page\n"));
+        }
+        let host = text(header::HOST).unwrap_or_default();
+        if let Some(origin) = text(header::ORIGIN)
+            && origin.strip_prefix("http://") != Some(host)
+        {
+            return Some((StatusCode::FORBIDDEN, "refused: sent by a browser for another site's page\n"));
+        }
+        let Some(token) = &self.token else {
+            return (!is_unspoofable(host)).then_some((
+                StatusCode::MISDIRECTED_REQUEST,
+                "refused: ask by IP address or as localhost, such as http://127.0.0.1:9180/\n",
+            ));
+        };
+        let guess = text(header::AUTHORIZATION).and_then(|value| value.split_once(' '));
+        match guess {
+            Some((scheme, guess))
+                if scheme.eq_ignore_ascii_case("bearer") && token.borrow().is(guess.trim()) =>
+            {
+                None
+            }
+            _ => Some((StatusCode::UNAUTHORIZED, "a token is needed: Authorization: Bearer TOKEN\n")),
+        }
+    }
+}
+
+/// Whether this `Host` cannot be a name that somebody else controls.
+fn is_unspoofable(host: &str) -> bool {
+    let name = match host.rsplit_once(':') {
+        // A colon inside brackets belongs to the address.
+        Some((name, port)) if !port.contains(']') => name,
+        _ => host,
+    };
+    let bare = name.strip_prefix('[').and_then(|name| name.strip_suffix(']')).unwrap_or(name);
+    name.eq_ignore_ascii_case("localhost") || bare.parse::<IpAddr>().is_ok()
+}
+
+/// The middleware.
+pub(super) async fn check(State(access): State<Access>, request: Request, next: Next) -> Response {
+    match access.refusal(request.headers()) {
+        None => next.run(request).await,
+        Some((status @ StatusCode::UNAUTHORIZED, message)) => {
+            (status, [(header::WWW_AUTHENTICATE, "Bearer")], message).into_response()
+        }
+        Some((status, message)) => (status, message).into_response(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::http::HeaderValue;
+
+    use super::*;
+
+    fn status(access: &Access, fields: &[(&'static str, &'static str)]) -> u16 {
+        let headers = fields
+            .iter()
+            .map(|(name, value)| (header::HeaderName::from_static(name), HeaderValue::from_static(value)));
+        access.refusal(&headers.collect()).map_or(200, |(status, _)| status.as_u16())
+    }
+
+    fn loopback() -> Access {
+        Access::for_address(SocketAddr::from(([127, 0, 0, 1], 9180)), None).expect("loopback")
+    }
+
+    #[test]
+    fn names_that_could_be_rebound_are_refused() {
+        for host in [
+            "127.0.0.1:9180",
+            "127.0.0.1",
+            "localhost:9180",
+            "LOCALHOST",
+            "[::1]:9180",
+            "[::1]",
+            "10.0.0.1:1",
+        ] {
+            assert_eq!(status(&loopback(), &[("host", host)]), 200, "{host}");
+        }
+        for host in
+            ["evil.example", "evil.example:9180", "localhost.evil.example", "", "127.0.0.1.evil.example:9180"]
+        {
+            assert_eq!(status(&loopback(), &[("host", host)]), 421, "{host}");
+        }
+        assert_eq!(status(&loopback(), &[]), 421);
+    }
+
+    #[test]
+    fn other_sites_pages_are_refused() {
+        let host = ("host", "127.0.0.1:9180");
+        assert_eq!(status(&loopback(), &[host, ("origin", "http://127.0.0.1:9180")]), 200);
+        assert_eq!(status(&loopback(), &[host, ("sec-fetch-site", "none")]), 200);
+        assert_eq!(status(&loopback(), &[host, ("origin", "http://evil.example")]), 403);
+        assert_eq!(status(&loopback(), &[host, ("origin", "null")]), 403);
+        assert_eq!(status(&loopback(), &[host, ("sec-fetch-site", "cross-site")]), 403);
+        assert_eq!(status(&loopback(), &[host, ("sec-fetch-site", "same-site")]), 403);
+    }
+
+    #[test]
+    fn beyond_loopback_a_token_is_needed() {
+        let everywhere = SocketAddr::from(([0, 0, 0, 0], 9180));
+        assert!(Access::for_address(everywhere, None).expect_err("no token").contains("admin-token-file"));
+        let (_set, token) = watch::channel(Token("0123456789abcdef".into()));
+        let access = Access::for_address(everywhere, Some(token)).expect("a token");
+        let host = ("host", "any.example");
+        assert_eq!(status(&access, &[host, ("authorization", "Bearer 0123456789abcdef")]), 200);
+        assert_eq!(status(&access, &[host, ("authorization", "bearer 0123456789abcdef")]), 200);
+        for wrong in
+            ["Bearer 0123456789abcdeF", "Bearer", "Bearer ", "Basic 0123456789abcdef", "0123456789abcdef"]
+        {
+            assert_eq!(status(&access, &[host, ("authorization", wrong)]), 401, "{wrong}");
+        }
+        assert_eq!(status(&access, &[host]), 401);
+        assert_eq!(
+            status(
+                &access,
+                &[("host", "a"), ("origin", "http://b"), ("authorization", "Bearer 0123456789abcdef")]
+            ),
+            403
+        );
+    }
+
+    #[test]
+    fn tokens_in_files() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = directory.path().join("token");
+        assert!(read_token(&path).expect_err("absent").contains("cannot be read"));
+        for (content, right) in [
+            ("0123456789abcdef\n", true),
+            ("0123456789abcdef", true),
+            ("short\n", false),
+            ("", false),
+            ("two lines, of length\nenough to be a token", false),
+        ] {
+            std::fs::write(&path, content).expect("a file");
+            assert_eq!(read_token(&path).is_ok(), right, "{content:?}");
+        }
+        let token = read_token(&path).expect_err("wrong");
+        assert!(!token.contains("enough"), "the content shows: {token}");
+        assert_eq!(format!("{:?}", Token("0123456789abcdef".into())), "Token(…)");
+    }
+}

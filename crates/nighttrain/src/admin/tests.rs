@@ -1,0 +1,125 @@
+//! The admin server over HTTP, in front of an accelerator of the test's own.
+
+use super::*;
+use crate::stat::tests::registry;
+
+/// Knows one URL.
+struct Known {
+    registry: Arc<engine::meter::Registry>,
+    ready: bool,
+}
+
+impl Accelerator for Known {
+    fn registry(&self) -> Arc<engine::meter::Registry> {
+        Arc::clone(&self.registry)
+    }
+
+    fn is_ready(&self) -> bool {
+        self.ready
+    }
+
+    fn purge(&self, url: &str) -> Result<Purged, PurgeError> {
+        match url {
+            "http://a/known?x=1&y=2" => Ok(Purged::Dropped),
+            "stopped" => Err(PurgeError::NoAnswer),
+            _ if url.starts_with("http://") => Ok(Purged::Absent),
+            _ => Err(PurgeError::NotAUrl(url.to_owned())),
+        }
+    }
+}
+
+fn serve(ready: bool) -> SocketAddr {
+    let listener = bind(SocketAddr::from(([127, 0, 0, 1], 0))).expect("a free port");
+    let address = listener.local_addr().expect("an address");
+    let access = Access::for_address(address, None).expect("loopback");
+    start(listener, access, Arc::new(Known { registry: Arc::new(registry()), ready })).expect("a thread");
+    address
+}
+
+fn agent() -> ureq::Agent {
+    ureq::Agent::config_builder().http_status_as_error(false).build().into()
+}
+
+fn ask(address: SocketAddr, path: &str, fields: &[(&str, &str)]) -> (u16, String, String) {
+    let mut request = agent().get(format!("http://{address}{path}"));
+    for (name, value) in fields {
+        request = request.header(*name, *value);
+    }
+    let mut answer = request.call().expect("an answer");
+    let kind =
+        answer.headers().get("content-type").map_or("", |kind| kind.to_str().expect("text")).to_owned();
+    assert_eq!(answer.headers()["cache-control"], "no-store");
+    assert!(!answer.headers().contains_key("access-control-allow-origin"));
+    (answer.status().as_u16(), kind, answer.body_mut().read_to_string().expect("text"))
+}
+
+fn purge_of(address: SocketAddr, url: &str) -> (u16, serde_json::Value) {
+    let request = agent().post(format!("http://{address}/purge")).query("url", url);
+    let mut answer = request.send_empty().expect("an answer");
+    let text = answer.body_mut().read_to_string().expect("text");
+    (answer.status().as_u16(), serde_json::from_str(&text).expect("JSON"))
+}
+
+#[test]
+fn metrics_are_what_prometheus_reads() {
+    let (status, kind, text) = ask(serve(true), "/metrics", &[]);
+    assert_eq!(status, 200);
+    assert!(kind.starts_with("application/openmetrics-text"), "{kind}");
+    assert!(text.contains("cache_hits_total 617\n"), "{text}");
+    assert!(text.ends_with("# EOF\n"), "{text}");
+}
+
+#[test]
+fn stat_is_json_or_a_table() {
+    let address = serve(true);
+    let (_, kind, text) = ask(address, "/stat", &[]);
+    assert_eq!(kind, "application/json");
+    let value: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+    assert_eq!(value["requests"]["hits"], 617);
+    let (_, kind, text) = ask(address, "/stat", &[("accept", "text/plain")]);
+    assert!(kind.starts_with("text/plain") && text.contains("Requests\n"), "{kind} {text}");
+}
+
+#[test]
+fn the_page_says_how_it_is() {
+    let (_, kind, text) = ask(serve(true), "/", &[]);
+    assert!(kind.starts_with("text/html"));
+    assert!(text.contains("617 of 1234 requests were answered from memory (50.0 %)"), "{text}");
+    assert!(ask(serve(false), "/", &[]).2.contains("takes no new requests"));
+}
+
+#[test]
+fn health_and_readiness_differ() {
+    for (ready, status) in [(true, 200), (false, 503)] {
+        let address = serve(ready);
+        assert_eq!(ask(address, "/healthz", &[]).0, 200);
+        assert_eq!(ask(address, "/readyz", &[]).0, status);
+        // A load balancer sends its own name, or none.
+        assert_eq!(ask(address, "/readyz", &[("host", "balancer.example")]).0, status);
+    }
+}
+
+#[test]
+fn a_rebound_name_and_another_sites_page_see_nothing() {
+    let address = serve(true);
+    for path in ["/", "/metrics", "/stat"] {
+        let (status, _, text) = ask(address, path, &[("host", "evil.example")]);
+        assert_eq!(status, 421);
+        assert!(!text.contains("617"), "{text}");
+        assert_eq!(ask(address, path, &[("origin", "http://evil.example")]).0, 403);
+    }
+    assert_eq!(ask(address, "/nowhere", &[]).0, 404);
+}
+
+#[test]
+fn purges() {
+    let address = serve(true);
+    assert_eq!(purge_of(address, "http://a/known?x=1&y=2"), (200, serde_json::json!({ "dropped": true })));
+    assert_eq!(purge_of(address, "http://a/other"), (200, serde_json::json!({ "dropped": false })));
+    assert_eq!(purge_of(address, "what").0, 400);
+    assert_eq!(purge_of(address, "stopped").0, 503);
+    assert_eq!(ask(address, "/purge?url=http://a/other", &[]).0, 405);
+    let mut answer = agent().post(format!("http://{address}/purge")).send_empty().expect("an answer");
+    assert_eq!(answer.status(), 400);
+    assert!(answer.body_mut().read_to_string().expect("text").contains("which one"));
+}

@@ -1,0 +1,202 @@
+//! The command line. Commands by clap's derive; the flags that are settings come from the table in
+//! [`crate::settings`], so that none can be forgotten in the file or the environment.
+
+use std::path::PathBuf;
+
+use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches, Parser, Subcommand};
+
+use crate::{
+    precedence::Flags,
+    settings::{COMMON, LIMITS, SETTINGS, Section, Settings},
+};
+
+/// A server accelerator: answers from memory what a slow web server would take long to make.
+#[derive(Debug, Parser)]
+#[command(
+    name = "nighttrain",
+    version,
+    max_term_width = 100,
+    after_help = "Exit codes: 0 done, 1 failed, 2 usage, 3 configuration.\n\
+                  Every setting is a flag, an environment variable and a key of the configuration file;\n\
+                  the first of them that says something wins. `nighttrain config --print` shows the outcome."
+)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    pub command: Task,
+}
+
+/// What can be asked for.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Task {
+    /// Runs the accelerator in front of a web server
+    Cache(CacheTask),
+    /// Shows what a running server has done and how it is
+    Stat(StatTask),
+    /// Drops one URL from the store of a running accelerator
+    Purge(PurgeTask),
+    /// Shows the effective configuration, and where each value comes from
+    Config(ConfigTask),
+    /// Says what is wrong in a configuration file, with the line and what would be right
+    Check(CheckTask),
+    /// Prints a script that completes this command line in a shell
+    Completions(CompletionsTask),
+}
+
+/// `nighttrain cache`
+#[derive(Debug, Args)]
+pub(crate) struct CacheTask {
+    /// Runs in front of a small slow site that is part of the program, to see what an accelerator does
+    #[arg(long, conflicts_with = "origin")]
+    pub demo: bool,
+    #[command(flatten)]
+    pub config: ConfigFile,
+    #[command(flatten)]
+    pub settings: CacheFlags,
+}
+
+/// `nighttrain stat`
+#[derive(Debug, Args)]
+pub(crate) struct StatTask {
+    /// Prints JSON, whose names stay
+    #[arg(long)]
+    pub json: bool,
+    #[command(flatten)]
+    pub config: ConfigFile,
+    #[command(flatten)]
+    pub settings: AdminFlags,
+}
+
+/// `nighttrain purge`
+#[derive(Debug, Args)]
+pub(crate) struct PurgeTask {
+    #[arg(help = "The URL as visitors ask for it, such as http://www.example.org/news")]
+    pub url: String,
+    #[command(flatten)]
+    pub config: ConfigFile,
+    #[command(flatten)]
+    pub settings: AdminFlags,
+}
+
+/// `nighttrain config`
+#[derive(Debug, Args)]
+pub(crate) struct ConfigTask {
+    /// Prints it as a configuration file
+    #[arg(long, required = true)]
+    pub print: bool,
+    #[command(flatten)]
+    pub config: ConfigFile,
+    #[command(flatten)]
+    pub settings: CacheFlags,
+}
+
+/// `nighttrain check`
+#[derive(Debug, Args)]
+pub(crate) struct CheckTask {
+    /// The file to check
+    #[arg(long, value_name = "FILE")]
+    pub config: PathBuf,
+}
+
+/// `nighttrain completions`
+#[derive(Debug, Args)]
+pub(crate) struct CompletionsTask {
+    /// The shell
+    pub shell: clap_complete::Shell,
+}
+
+/// `--config`
+#[derive(Debug, Args)]
+pub(crate) struct ConfigFile {
+    /// The configuration file, in TOML [env: NIGHTTRAIN_CONFIG=]
+    #[arg(long, value_name = "FILE", help_heading = COMMON)]
+    pub config: Option<PathBuf>,
+}
+
+impl ConfigFile {
+    /// The file that was named by the flag or by the environment.
+    pub(crate) fn path(&self) -> Option<PathBuf> {
+        self.config.clone().or_else(|| std::env::var_os("NIGHTTRAIN_CONFIG").map(PathBuf::from))
+    }
+}
+
+/// The settings that `cache` takes: all.
+#[derive(Debug)]
+pub(crate) struct CacheFlags(pub Flags);
+
+/// The settings that a command takes which talks to the admin server.
+#[derive(Debug)]
+pub(crate) struct AdminFlags(pub Flags);
+
+impl CacheFlags {
+    const WANTED: fn(&str, Section) -> bool = |_, _| true;
+}
+
+impl AdminFlags {
+    const WANTED: fn(&str, Section) -> bool = |key, _| matches!(key, "admin" | "admin-token-file");
+}
+
+/// Implements clap's traits for a set of settings.
+macro_rules! flags_from_settings {
+    ($name:ident) => {
+        impl Args for $name {
+            fn augment_args(command: Command) -> Command {
+                augment(command, Self::WANTED)
+            }
+            fn augment_args_for_update(command: Command) -> Command {
+                Self::augment_args(command)
+            }
+        }
+        impl FromArgMatches for $name {
+            fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
+                Ok(Self(given(matches, Self::WANTED)))
+            }
+            fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+                *self = Self::from_arg_matches(matches)?;
+                Ok(())
+            }
+        }
+    };
+}
+flags_from_settings!(CacheFlags);
+flags_from_settings!(AdminFlags);
+
+fn augment(mut command: Command, wanted: fn(&str, Section) -> bool) -> Command {
+    let defaults = Settings::default();
+    for setting in SETTINGS.iter().filter(|setting| wanted(setting.key, setting.section)) {
+        let default =
+            (setting.text)(&defaults).map_or_else(String::new, |text| format!(" [default: {text}]"));
+        let set = setting.set;
+        command = command.arg(
+            Arg::new(setting.key)
+                .long(setting.key)
+                .value_name(setting.value_name)
+                .help(format!("{}{default} [env: {}=]", setting.help, setting.variable()))
+                .help_heading(setting.heading)
+                .hide_short_help(setting.heading == LIMITS)
+                .action(ArgAction::Set)
+                .value_parser(move |text: &str| {
+                    set(&mut Settings::default(), text).map(|()| text.to_owned())
+                }),
+        );
+    }
+    command
+}
+
+fn given(matches: &ArgMatches, wanted: fn(&str, Section) -> bool) -> Flags {
+    SETTINGS
+        .iter()
+        .enumerate()
+        .filter(|(_, setting)| wanted(setting.key, setting.section))
+        .filter_map(|(i, setting)| Some((i, matches.get_one::<String>(setting.key)?.clone())))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    #[test]
+    fn clap_finds_no_fault() {
+        super::Cli::command().debug_assert();
+    }
+}

@@ -1,0 +1,124 @@
+//! The commands that ask a running server: `stat` and `purge`, over its admin port.
+
+use std::{
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
+    time::Duration,
+};
+
+use crate::{admin, failure::Failure, failure::Fault, settings::Settings};
+
+/// The server answers from its own memory; one that takes longer hangs.
+const ANSWER_TIME_MAX: Duration = Duration::from_secs(10);
+
+/// What the server has done: JSON as it says it, or the table.
+pub(crate) fn stat(settings: &Settings, json: bool) -> Result<String, Failure> {
+    let server = Server::new(settings)?;
+    let kind = if json { "application/json" } else { "text/plain" };
+    let request = server.agent.get(server.url("/stat")).header("accept", kind);
+    let (status, text) = server.answer(server.authorized(request).call())?;
+    if status != 200 {
+        return Err(server.unexpected(status, &text));
+    }
+    Ok(if text.ends_with('\n') { text } else { text + "\n" })
+}
+
+/// Drops one URL, and says what was there.
+pub(crate) fn purge(settings: &Settings, url: &str) -> Result<String, Failure> {
+    let server = Server::new(settings)?;
+    let request = server.agent.post(server.url("/purge")).query("url", url);
+    let (status, text) = server.answer(server.authorized(request).send_empty())?;
+    let said: serde_json::Value = serde_json::from_str(&text).unwrap_or_default();
+    match (status, said["dropped"].as_bool(), said["error"].as_str()) {
+        (200, Some(true), _) => Ok(format!("Dropped {url}\n")),
+        (200, Some(false), _) => Ok(format!("Nothing was stored under {url}\n")),
+        (_, _, Some(error)) => Err(Failure::Failed(error.to_owned())),
+        _ => Err(server.unexpected(status, &text)),
+    }
+}
+
+struct Server {
+    agent: ureq::Agent,
+    address: SocketAddr,
+    token: Option<admin::Token>,
+}
+
+impl Server {
+    fn new(settings: &Settings) -> Result<Self, Failure> {
+        let token = match &settings.admin_token_file {
+            Some(path) => Some(admin::read_token(path).map_err(|message| {
+                Failure::Configuration(vec![Fault { place: "admin-token-file".to_owned(), message }])
+            })?),
+            None => None,
+        };
+        let agent = ureq::Agent::config_builder()
+            .http_status_as_error(false)
+            .max_redirects(0)
+            // The admin port is this machine's or a tunnel's: a proxy for the web has no business with its token.
+            .proxy(None)
+            .timeout_global(Some(ANSWER_TIME_MAX))
+            .build()
+            .into();
+        Ok(Self { agent, address: reachable(settings.admin), token })
+    }
+
+    fn url(&self, path: &str) -> String {
+        format!("http://{}{path}", self.address)
+    }
+
+    fn authorized<B>(&self, request: ureq::RequestBuilder<B>) -> ureq::RequestBuilder<B> {
+        match &self.token {
+            Some(token) => request.header("authorization", token.as_bearer()),
+            None => request,
+        }
+    }
+
+    fn answer(
+        &self,
+        answer: Result<axum::http::Response<ureq::Body>, ureq::Error>,
+    ) -> Result<(u16, String), Failure> {
+        let address = self.address;
+        let mut answer = answer.map_err(|error| {
+            let refused = match &error {
+                ureq::Error::Io(error) => error.kind() == std::io::ErrorKind::ConnectionRefused,
+                _ => matches!(error, ureq::Error::ConnectionFailed),
+            };
+            Failure::Failed(if refused {
+                format!(
+                    "nothing listens on {address}: is `nighttrain cache` running, with its admin server elsewhere? \
+                     Then say --admin ADDRESS"
+                )
+            } else {
+                format!("no answer from the admin server on {address}: {error}")
+            })
+        })?;
+        let status = answer.status().as_u16();
+        let text = answer.body_mut().read_to_string().map_err(|error| {
+            Failure::Failed(format!("the answer of the admin server on {address} broke off: {error}"))
+        })?;
+        Ok((status, text))
+    }
+
+    fn unexpected(&self, status: u16, text: &str) -> Failure {
+        let address = self.address;
+        Failure::Failed(match status {
+            401 if self.token.is_none() => {
+                format!("the admin server on {address} demands a token: say --admin-token-file FILE")
+            }
+            401 => format!("the admin server on {address} does not accept the token in the file"),
+            _ => {
+                let said: String = text.chars().filter(|c| !c.is_control()).take(120).collect();
+                format!("{address} is no admin server of Nighttrain; it said {status}: {said}")
+            }
+        })
+    }
+}
+
+/// A server on every address is asked on loopback.
+fn reachable(address: SocketAddr) -> SocketAddr {
+    let ip = match address.ip() {
+        IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
+        IpAddr::V6(ip) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
+        ip => ip,
+    };
+    SocketAddr::new(ip, address.port())
+}

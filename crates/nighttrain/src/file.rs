@@ -1,0 +1,235 @@
+//! The configuration file: TOML whose keys are the settings, read into (setting, text, place).
+//!
+//! All that is wrong is reported at once, each fault with its line and column, so that one run of `check` suffices.
+
+use std::{io::Read, ops::Range, path::Path};
+
+use toml::de::{DeTable, DeValue};
+
+use crate::{
+    failure::Fault,
+    settings::{SETTINGS, Section, Shape, by_key},
+};
+
+/// A file above this is not somebody's configuration.
+const FILE_BYTES_MAX: u64 = 1 << 20;
+
+/// Keys further from every known one than this many edits get no suggestion.
+const SUGGESTION_EDITS_MAX: usize = 3;
+
+/// One value of the file.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct FileValue {
+    /// Its place in [`SETTINGS`].
+    pub setting: usize,
+    /// Its text, for the setting's `set`.
+    pub text: String,
+    /// `FILE:LINE:COLUMN`.
+    pub place: String,
+}
+
+/// The text of a configuration file.
+pub(crate) fn read(path: &Path) -> Result<String, Fault> {
+    let fault = |message| Fault { place: path.display().to_string(), message };
+    let file = std::fs::File::open(path).map_err(|error| fault(format!("cannot be read: {error}")))?;
+    let mut text = Vec::new();
+    file.take(FILE_BYTES_MAX + 1)
+        .read_to_end(&mut text)
+        .map_err(|error| fault(format!("cannot be read: {error}")))?;
+    if text.len() as u64 > FILE_BYTES_MAX {
+        return Err(fault("larger than 1 MiB: is it the right file?".to_owned()));
+    }
+    String::from_utf8(text).map_err(|_| fault("not text in UTF-8: is it the right file?".to_owned()))
+}
+
+/// What the file says, and what is wrong in it, both from the top down.
+pub(crate) fn values(name: &str, text: &str) -> (Vec<FileValue>, Vec<Fault>) {
+    let mut reading = Reading { name, text, values: Vec::new(), faults: Vec::new() };
+    match DeTable::parse(text) {
+        Ok(table) => reading.table(table.get_ref(), Section::Common),
+        Err(error) => reading.fault(&error.span().unwrap_or(0..0), error.message().replace('\n', ", ")),
+    }
+    // TOML's tables have no order; who reads the faults has.
+    reading.values.sort_by_key(|(start, _)| *start);
+    reading.faults.sort_by_key(|(start, _)| *start);
+    (
+        reading.values.into_iter().map(|(_, value)| value).collect(),
+        reading.faults.into_iter().map(|(_, fault)| fault).collect(),
+    )
+}
+
+struct Reading<'t> {
+    name: &'t str,
+    text: &'t str,
+    /// With the byte of the file where each starts.
+    values: Vec<(usize, FileValue)>,
+    faults: Vec<(usize, Fault)>,
+}
+
+impl Reading<'_> {
+    fn table(&mut self, table: &DeTable<'_>, section: Section) {
+        for (key, value) in table {
+            let name = key.get_ref().as_ref();
+            if section == Section::Common && name == "cache" {
+                match value.get_ref() {
+                    DeValue::Table(inner) => self.table(inner, Section::Cache),
+                    _ => self.fault(&value.span(), "cache is a section: [cache]".to_owned()),
+                }
+                continue;
+            }
+            match by_key(name) {
+                Some((i, setting)) if setting.section == section => {
+                    match text_of(value.get_ref(), setting.shape) {
+                        Ok(text) => {
+                            let start = value.span().start;
+                            let place = self.place(start);
+                            self.values.push((start, FileValue { setting: i, text, place }));
+                        }
+                        Err(message) => self.fault(&value.span(), format!("{name}: {message}")),
+                    }
+                }
+                Some((_, setting)) => self.fault(
+                    &key.span(),
+                    match setting.section {
+                        Section::Common => {
+                            format!("`{name}` belongs at the top of the file, before any [section]")
+                        }
+                        Section::Cache => format!("`{name}` belongs under [cache]"),
+                    },
+                ),
+                None => {
+                    let what = if matches!(value.get_ref(), DeValue::Table(_)) { "section" } else { "key" };
+                    let meant =
+                        nearest(name, section).map_or_else(String::new, |near| format!("; perhaps {near}"));
+                    self.fault(&key.span(), format!("unknown {what} `{name}`{meant}"));
+                }
+            }
+        }
+    }
+
+    fn fault(&mut self, span: &Range<usize>, message: String) {
+        let place = self.place(span.start);
+        self.faults.push((span.start, Fault { place, message }));
+    }
+
+    /// `FILE:LINE:COLUMN` of a byte, both from 1, the column in characters.
+    fn place(&self, byte: usize) -> String {
+        let before = self.text.get(..byte).unwrap_or(self.text);
+        let line = before.matches('\n').count() + 1;
+        let column = before.rsplit('\n').next().unwrap_or_default().chars().count() + 1;
+        format!("{}:{line}:{column}", self.name)
+    }
+}
+
+/// The text that a setting's `set` takes.
+fn text_of(value: &DeValue<'_>, shape: Shape) -> Result<String, String> {
+    match (value, shape) {
+        (DeValue::String(text), Shape::Text) => Ok(text.to_string()),
+        (DeValue::Integer(count), Shape::Count) => Ok(count.to_string()),
+        (DeValue::Array(parts), Shape::Counts | Shape::Texts) => {
+            let part_shape = if shape == Shape::Counts { Shape::Count } else { Shape::Text };
+            let parts: Result<Vec<_>, _> =
+                parts.iter().map(|part| text_of(part.get_ref(), part_shape)).collect();
+            Ok(parts?.join(","))
+        }
+        _ => Err(match shape {
+            Shape::Text => "a string in quotes is wanted",
+            Shape::Count => "a whole number without quotes is wanted",
+            Shape::Counts => "a list of whole numbers is wanted, such as [0, 1]",
+            Shape::Texts => "a list of strings is wanted, such as [\"10.0.0.7\"]",
+        }
+        .to_owned()),
+    }
+}
+
+/// The known name that was probably meant.
+fn nearest(name: &str, section: Section) -> Option<String> {
+    let folded = name.to_ascii_lowercase().replace('_', "-");
+    let section_name = (section == Section::Common).then_some(("cache", "[cache]".to_owned()));
+    SETTINGS
+        .iter()
+        .map(|setting| {
+            let hint = match setting.section {
+                other if other == section => format!("`{}`", setting.key),
+                Section::Common => format!("`{}` at the top of the file", setting.key),
+                Section::Cache => format!("`{}` under [cache]", setting.key),
+            };
+            (setting.key, hint)
+        })
+        .chain(section_name)
+        .map(|(key, hint)| (strsim::damerau_levenshtein(&folded, key), key, hint))
+        .filter(|(edits, key, _)| *edits <= SUGGESTION_EDITS_MAX && *edits < key.len())
+        .min_by_key(|(edits, _, _)| *edits)
+        .map(|(_, _, hint)| hint)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn faults(text: &str) -> Vec<String> {
+        values("n.toml", text).1.iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn values_come_with_their_place() {
+        let (values, faults) = values(
+            "n.toml",
+            "cores = [0, 1]\n\n[cache]\norigin = \"http://a\" # why\nconnections-max = 1_000\n",
+        );
+        assert_eq!(faults, []);
+        let seen: Vec<_> =
+            values.iter().map(|v| (SETTINGS[v.setting].key, v.text.as_str(), v.place.as_str())).collect();
+        assert_eq!(
+            seen,
+            [
+                ("cores", "0,1", "n.toml:1:9"),
+                ("origin", "http://a", "n.toml:4:10"),
+                ("connections-max", "1000", "n.toml:5:19"),
+            ]
+        );
+    }
+
+    #[test]
+    fn every_fault_is_named_with_its_line_and_what_was_meant() {
+        let text = "admn = \"x\"\nlisten = \"x\"\n[cache]\nadmin = \"x\"\ndefault_ttl = \"1s\"\nmemory = 5\n\
+                    connections-max = \"5\"\npurge-from = \"::1\"\nzzzzzzzzzzzz = 1\n[cahce]\n[feed]\n";
+        assert_eq!(
+            faults(text),
+            [
+                "n.toml:1:1: unknown key `admn`; perhaps `admin`",
+                "n.toml:2:1: `listen` belongs under [cache]",
+                "n.toml:4:1: `admin` belongs at the top of the file, before any [section]",
+                "n.toml:5:1: unknown key `default_ttl`; perhaps `default-ttl`",
+                "n.toml:6:10: memory: a string in quotes is wanted",
+                "n.toml:7:19: connections-max: a whole number without quotes is wanted",
+                "n.toml:8:14: purge-from: a list of strings is wanted, such as [\"10.0.0.7\"]",
+                "n.toml:9:1: unknown key `zzzzzzzzzzzz`",
+                "n.toml:10:2: unknown section `cahce`; perhaps [cache]",
+                "n.toml:11:2: unknown section `feed`",
+            ]
+        );
+    }
+
+    #[test]
+    fn a_torn_file_is_one_fault_on_its_line() {
+        let torn = faults("[cache]\nlisten = \"127.0.0.1:1\nmemory = \"1MiB\"\n");
+        assert_eq!(torn.len(), 1, "{torn:?}");
+        assert!(torn[0].starts_with("n.toml:2:"), "{torn:?}");
+        assert!(!torn[0].contains('\n'));
+        assert_eq!(faults("cache = 1\n"), ["n.toml:1:9: cache is a section: [cache]"]);
+        assert_eq!(faults("log = \"info\"\nlog = \"warn\"\n").len(), 1);
+    }
+
+    #[test]
+    fn files_that_are_no_configuration() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = directory.path().join("n.toml");
+        assert!(read(&path).expect_err("absent").message.contains("cannot be read"));
+        assert!(read(directory.path()).expect_err("a directory").message.contains("cannot be read"));
+        std::fs::write(&path, [0xff, 0xfe]).expect("a file");
+        assert!(read(&path).expect_err("binary").message.contains("UTF-8"));
+        std::fs::write(&path, vec![b'#'; (1 << 20) + 1]).expect("a file");
+        assert!(read(&path).expect_err("large").message.contains("1 MiB"));
+    }
+}

@@ -1,0 +1,107 @@
+//! What the program's own tests share.
+#![allow(dead_code, clippy::expect_used, reason = "each test binary uses its part, and a test may fail")]
+
+use std::{
+    io::{BufRead, BufReader},
+    net::SocketAddr,
+    process::{Child, Command, Stdio},
+    time::{Duration, Instant},
+};
+
+use assert_cmd::cargo::CommandCargoExt;
+
+/// The program, without what the developer's environment would set.
+pub(crate) fn program(arguments: &[&str]) -> Command {
+    let mut command = Command::cargo_bin("nighttrain").expect("cargo has built it");
+    for (name, _) in std::env::vars_os() {
+        if name.to_string_lossy().starts_with("NIGHTTRAIN_") {
+            command.env_remove(name);
+        }
+    }
+    command.args(arguments).stdin(Stdio::null());
+    command
+}
+
+/// What a run that ended by itself left behind.
+pub(crate) struct Ended {
+    pub(crate) code: i32,
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
+}
+
+/// Runs it to its end.
+pub(crate) fn run(command: &mut Command) -> Ended {
+    let output = command.output().expect("it runs");
+    Ended {
+        code: output.status.code().expect("it ended by itself"),
+        stdout: String::from_utf8(output.stdout).expect("text"),
+        stderr: String::from_utf8(output.stderr).expect("text"),
+    }
+}
+
+/// Writes a configuration file into a directory of its own.
+pub(crate) fn configuration(text: &str) -> (tempfile::TempDir, String) {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("n.toml");
+    std::fs::write(&path, text).expect("a file");
+    let path = path.to_str().expect("text").to_owned();
+    (directory, path)
+}
+
+/// A server of the program that runs; killed when dropped.
+pub(crate) struct Running {
+    pub(crate) child: Child,
+    pub(crate) cache: SocketAddr,
+    pub(crate) admin: SocketAddr,
+    pub(crate) stdout: BufReader<std::process::ChildStdout>,
+    pub(crate) announced: String,
+}
+
+impl Running {
+    /// Starts it and reads its announcement.
+    pub(crate) fn start(command: &mut Command) -> Self {
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts");
+        let mut stdout = BufReader::new(child.stdout.take().expect("piped"));
+        let mut announced = String::new();
+        while !announced.contains("admin: listening") {
+            if stdout.read_line(&mut announced).expect("text") == 0 {
+                let output = child.wait_with_output().expect("an end");
+                panic!("it ended: {announced}{}", String::from_utf8_lossy(&output.stderr));
+            }
+        }
+        let address = |what: &str| {
+            let line = announced.lines().find_map(|line| line.strip_prefix(what)).expect("an address");
+            line.strip_prefix(": listening on http://").expect("an address").parse().expect("an address")
+        };
+        Self { cache: address("cache"), admin: address("admin"), child, stdout, announced }
+    }
+
+    /// Sends it a signal.
+    pub(crate) fn signal(&self, signal: rustix::process::Signal) {
+        rustix::process::kill_process(rustix::process::Pid::from_child(&self.child), signal)
+            .expect("our child");
+    }
+
+    /// Waits for its end; gives its exit code and what it logged.
+    pub(crate) fn end(mut self) -> (Option<i32>, String) {
+        let start = Instant::now();
+        // Far beyond what any machine needs: a test that hangs must not hang the whole run.
+        while self.child.try_wait().expect("our child").is_none() {
+            assert!(start.elapsed() < Duration::from_secs(60), "it goes on");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        let code = self.child.wait().expect("it has ended").code();
+        let mut log = String::new();
+        let mut stderr = self.child.stderr.take().expect("piped");
+        std::io::Read::read_to_string(&mut stderr, &mut log).expect("text");
+        (code, log)
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // It may have ended.
+        _ = self.child.kill();
+        _ = self.child.wait();
+    }
+}

@@ -1,0 +1,401 @@
+//! Reading a body of any framing, from pieces of any size (RFC 9112 §6 and §7).
+//!
+//! ```text
+//!              ┌────────────────────────── CRLF after the payload ─────────────────────────┐
+//!              v                                                                            │
+//!  Chunked ─> Size ─(digits)─> Size ─┬─ ; ─> Extension ─ CR ─> SizeLf ─┬─ size > 0 ─> Payload
+//!                                    ├─ CR ───────────────────> SizeLf └─ size = 0 ─> trailer lines ─> Done
+//!                                    └─ white space ─> BeforeExtension ─ ; ─> Extension
+//! ```
+//!
+//! State is a few words: no byte of the input is kept but the trailers. So *need more* means that all input is
+//! consumed, and how the input is cut cannot change what comes out.
+
+use std::{fmt, ops::Range};
+
+use super::Framing;
+use crate::http1::fields::{is_field_value_byte, is_tchar};
+
+/// Bytes of the line before a chunk, without its CRLF: the size and the extensions, which are ignored
+/// (RFC 9112 §7.1.1). Signatures of some upload protocols take about 90.
+pub const CHUNK_LINE_BYTES_MAX: usize = 256;
+
+/// Bytes of all trailers of one body, with their CRLFs (RFC 9112 §7.1.2).
+pub const TRAILER_BYTES_MAX: usize = 8 << 10;
+
+/// What one call to [`BodyDecoder::decode`] found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Step {
+    /// How many bytes of the input are done with.
+    pub consumed: usize,
+    /// Where in the input payload lies; within `..consumed`, perhaps empty.
+    pub data: Range<usize>,
+    /// What to do next.
+    pub state: StepState,
+}
+
+/// What to do after a step.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum StepState {
+    /// Decode the rest of the input (which is not empty).
+    More,
+    /// All input is consumed and the body goes on: read more.
+    NeedMore,
+    /// The body is complete. What was not consumed belongs to the next message.
+    Done,
+}
+
+/// A body that was refused or cut short.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("{rule} (byte {at} of the body; {})", rule.section())]
+pub struct BodyError {
+    /// The rule that the body breaks.
+    pub rule: BodyRule,
+    /// Offset of the byte from the body's first byte, framing included.
+    pub at: u64,
+}
+
+macro_rules! rules {
+    ($($variant:ident $section:literal $text:literal,)*) => {
+        /// The rules that a body can break.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+        #[non_exhaustive]
+        pub enum BodyRule {
+            $(#[doc = concat!($text, " (", $section, ").")] $variant,)*
+        }
+
+        impl BodyRule {
+            /// Where the rule is written.
+            pub const fn section(self) -> &'static str {
+                match self { $(BodyRule::$variant => $section,)* }
+            }
+        }
+
+        impl fmt::Display for BodyRule {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(match self { $(BodyRule::$variant => $text,)* })
+            }
+        }
+    };
+}
+
+rules! {
+    ChunkSize "RFC 9112 §7.1" "a chunk's size is not hexadecimal digits",
+    ChunkSizeOverflow "RFC 9112 §7.1" "a chunk's size is beyond 64 bits",
+    ChunkLineTooLong "RFC 9112 §7.1.1" "the line before a chunk is longer than the limit",
+    ChunkExtension "RFC 9112 §7.1.1" "a chunk extension holds a control character",
+    ChunkEnd "RFC 9112 §7.1" "a chunk is longer than its size says",
+    BareLf "RFC 9112 §2.2" "a line ends in LF without CR",
+    BareCr "RFC 9112 §2.2" "a CR is not followed by LF",
+    Trailer "RFC 9112 §7.1.2" "a trailer is not a field",
+    TrailersTooLarge "RFC 9112 §7.1.2" "the trailers are larger than the limit",
+    Truncated "RFC 9112 §8" "the connection closed before the body's end",
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    /// So many bytes of payload are left, then the body ends. Never 0.
+    Length(u64),
+    UntilClose,
+    /// In the size of a chunk. `line` counts the bytes of the line so far; no digit yet where it is 0.
+    Size {
+        size: u64,
+        line: usize,
+    },
+    /// White space after the size: only an extension may follow.
+    BeforeExtension {
+        size: u64,
+        line: usize,
+    },
+    Extension {
+        size: u64,
+        line: usize,
+    },
+    SizeLf {
+        size: u64,
+    },
+    /// So many bytes of the chunk are left. Never 0.
+    Payload(u64),
+    PayloadCr,
+    PayloadLf,
+    TrailerStart,
+    TrailerName,
+    TrailerValue,
+    TrailerLf,
+    EndLf,
+    Done,
+    Failed(BodyError),
+}
+
+/// A body being read. A few words; allocates only if a chunked body has trailers.
+#[derive(Debug, Clone)]
+pub struct BodyDecoder {
+    state: State,
+    /// Bytes consumed so far.
+    at: u64,
+    /// Whole lines with CRLF, without the empty line that ends them; at most [`TRAILER_BYTES_MAX`].
+    trailers: Vec<u8>,
+}
+
+impl BodyDecoder {
+    /// At the first byte after the head.
+    pub fn new(framing: Framing) -> Self {
+        let state = match framing {
+            Framing::None | Framing::Length(0) => State::Done,
+            Framing::Length(length) => State::Length(length),
+            Framing::UntilClose => State::UntilClose,
+            Framing::Chunked => State::Size { size: 0, line: 0 },
+        };
+        Self { state, at: 0, trailers: Vec::new() }
+    }
+
+    /// Whether the body has been read to its end (never true for [`Framing::UntilClose`]).
+    pub fn is_done(&self) -> bool {
+        self.state == State::Done
+    }
+
+    /// Reads on: consumes framing and at most one run of payload.
+    ///
+    /// Where payload and a broken rule lie in one input, the payload comes first and the error with the next call.
+    ///
+    /// # Errors
+    /// The first rule that the body breaks; from then on always the same.
+    #[inline]
+    pub fn decode(&mut self, input: &[u8]) -> Result<Step, BodyError> {
+        let mut data = 0..0;
+        let mut consumed = 0;
+        while consumed < input.len() && self.state != State::Done {
+            // Cannot exceed what is there, so it fits.
+            let payload = self.raw_max().min((input.len() - consumed) as u64) as usize;
+            if payload > 0 {
+                if !data.is_empty() {
+                    break;
+                }
+                data = consumed..consumed + payload;
+                self.take_raw(payload as u64);
+                consumed += payload;
+                continue;
+            }
+            let whole = self.whole_framing(&input[consumed..]);
+            if whole > 0 {
+                consumed += whole;
+                continue;
+            }
+            match self.framing_byte(input[consumed]) {
+                Ok(state) => {
+                    self.state = state;
+                    self.at += 1;
+                    consumed += 1;
+                }
+                Err(_) if !data.is_empty() => break,
+                Err(rule) => {
+                    let error = match self.state {
+                        State::Failed(earlier) => earlier,
+                        _ => BodyError { rule, at: self.at },
+                    };
+                    self.state = State::Failed(error);
+                    return Err(error);
+                }
+            }
+        }
+        let state = match self.state {
+            State::Done => StepState::Done,
+            State::Failed(error) => return Err(error),
+            _ if consumed < input.len() => StepState::More,
+            _ => StepState::NeedMore,
+        };
+        debug_assert!(data.end <= consumed && consumed <= input.len());
+        Ok(Step { consumed, data, state })
+    }
+
+    /// How many bytes of payload are left in all, where that is known.
+    pub fn remaining_known(&self) -> Option<u64> {
+        match self.state {
+            State::Length(left) => Some(left),
+            State::Done => Some(0),
+            _ => None,
+        }
+    }
+
+    /// How many of the next bytes are payload for certain, so that the caller may receive them straight into its
+    /// own memory and account for them by [`take_raw`](Self::take_raw): the rest of a body of known length or of a
+    /// chunk; `u64::MAX` for a body that ends with the connection; 0 where framing comes next.
+    #[inline]
+    pub fn raw_max(&self) -> u64 {
+        match self.state {
+            State::Length(left) | State::Payload(left) => left,
+            State::UntilClose => u64::MAX,
+            _ => 0,
+        }
+    }
+
+    /// Accounts for `n` bytes of payload that the caller received by itself.
+    ///
+    /// # Panics
+    /// If `n` is more than [`raw_max`](Self::raw_max): the caller took bytes of the next message.
+    #[inline]
+    pub fn take_raw(&mut self, n: u64) {
+        assert!(n <= self.raw_max(), "payload taken beyond the body's end");
+        self.at += n;
+        match &mut self.state {
+            State::Length(left) if *left == n => self.state = State::Done,
+            State::Payload(left) if *left == n => self.state = State::PayloadCr,
+            State::Length(left) | State::Payload(left) => *left -= n,
+            _ => {}
+        }
+    }
+
+    /// What it means that the connection ends here.
+    ///
+    /// # Errors
+    /// [`BodyRule::Truncated`] unless the body is complete or ends with the connection; the error of
+    /// [`decode`](Self::decode) if there was one.
+    pub fn at_eof(&self) -> Result<(), BodyError> {
+        match self.state {
+            State::Done | State::UntilClose => Ok(()),
+            State::Failed(error) => Err(error),
+            _ => Err(BodyError { rule: BodyRule::Truncated, at: self.at }),
+        }
+    }
+
+    /// The trailers as they came: whole lines, each with its CRLF; empty if there are none (yet). Each is
+    /// `name:value` by the grammar; whether the name may come in trailers
+    /// ([`is_forbidden_in_trailers`](crate::http1::fields::is_forbidden_in_trailers)) is for the caller to ask.
+    pub fn trailers(&self) -> &[u8] {
+        match self.state {
+            State::Done => &self.trailers,
+            _ => &[],
+        }
+    }
+
+    /// Name and value of each trailer, in their order.
+    pub fn trailer_fields(&self) -> impl Iterator<Item = (&str, &[u8])> {
+        self.trailers().split_inclusive(|&b| b == b'\n').filter_map(|line| {
+            let line = line.strip_suffix(b"\r\n")?;
+            let colon = line.iter().position(|&b| b == b':')?;
+            Some((
+                std::str::from_utf8(&line[..colon]).ok()?,
+                crate::http1::fields::trim_ows(&line[colon + 1..]),
+            ))
+        })
+    }
+
+    /// The common case at once: the CRLF after a payload, or a chunk's line without extensions, if all of it lies
+    /// here. Returns how many bytes that took; 0 leaves it to [`framing_byte`](Self::framing_byte), the slow twin,
+    /// which also finds whatever is wrong.
+    #[inline]
+    fn whole_framing(&mut self, input: &[u8]) -> usize {
+        let (state, len) = match (self.state, input) {
+            (State::PayloadCr, [b'\r', b'\n', ..]) => (State::Size { size: 0, line: 0 }, 2),
+            (State::Size { line: 0, .. }, _) => {
+                let (mut size, mut digits) = (0u64, 0);
+                // Sixteen digits are 64 bits.
+                for &b in input.iter().take(16) {
+                    let value = HEX_VALUE[b as usize];
+                    if value > 15 {
+                        break;
+                    }
+                    size = size << 4 | u64::from(value);
+                    digits += 1;
+                }
+                match &input[digits..] {
+                    [b'\r', b'\n', ..] if size > 0 => (State::Payload(size), digits + 2),
+                    [b'\r', b'\n', ..] if digits > 0 => (State::TrailerStart, digits + 2),
+                    _ => return 0,
+                }
+            }
+            _ => return 0,
+        };
+        self.state = state;
+        self.at += len as u64;
+        len
+    }
+
+    /// The state after a byte of framing; called only where no payload is due.
+    fn framing_byte(&mut self, b: u8) -> Result<State, BodyRule> {
+        let next = match (self.state, b) {
+            (State::Size { size, line }, b) if b.is_ascii_hexdigit() => {
+                if size >> 60 != 0 {
+                    return Err(BodyRule::ChunkSizeOverflow);
+                }
+                let digit = (b as char).to_digit(16).unwrap_or_default();
+                State::Size { size: size << 4 | u64::from(digit), line: longer(line)? }
+            }
+            (State::Size { line: 0, .. }, _) => return Err(BodyRule::ChunkSize),
+            (State::Size { size, .. }, b'\r') => State::SizeLf { size },
+            (State::Size { size, line } | State::BeforeExtension { size, line }, b';') => {
+                State::Extension { size, line: longer(line)? }
+            }
+            (State::Size { size, line } | State::BeforeExtension { size, line }, b' ' | b'\t') => {
+                State::BeforeExtension { size, line: longer(line)? }
+            }
+            (State::Size { .. } | State::Extension { .. } | State::BeforeExtension { .. }, b'\n') => {
+                return Err(BodyRule::BareLf);
+            }
+            (State::Size { .. } | State::BeforeExtension { .. }, _) => return Err(BodyRule::ChunkSize),
+            (State::Extension { size, .. }, b'\r') => State::SizeLf { size },
+            (State::Extension { size, line }, b) if is_field_value_byte(b) => {
+                State::Extension { size, line: longer(line)? }
+            }
+            (State::Extension { .. }, _) => return Err(BodyRule::ChunkExtension),
+
+            (State::SizeLf { size: 0 }, b'\n') => State::TrailerStart,
+            (State::SizeLf { size }, b'\n') => State::Payload(size),
+            (State::PayloadCr, b'\r') => State::PayloadLf,
+            (State::PayloadCr, b'\n') => return Err(BodyRule::BareLf),
+            (State::PayloadCr, _) => return Err(BodyRule::ChunkEnd),
+            (State::PayloadLf, b'\n') => State::Size { size: 0, line: 0 },
+
+            (State::TrailerStart, b'\r') => State::EndLf,
+            (State::EndLf, b'\n') => State::Done,
+            (State::TrailerStart, b) if is_tchar(b) => self.trailer_byte(b, State::TrailerName)?,
+            (State::TrailerName, b) if is_tchar(b) => self.trailer_byte(b, State::TrailerName)?,
+            (State::TrailerName, b':') => self.trailer_byte(b, State::TrailerValue)?,
+            (State::TrailerValue, b'\r') => self.trailer_byte(b, State::TrailerLf)?,
+            (State::TrailerValue, b) if is_field_value_byte(b) => {
+                self.trailer_byte(b, State::TrailerValue)?
+            }
+            (State::TrailerLf, b'\n') => self.trailer_byte(b, State::TrailerStart)?,
+            (State::TrailerStart | State::TrailerName | State::TrailerValue, b'\n') => {
+                return Err(BodyRule::BareLf);
+            }
+            (State::TrailerStart | State::TrailerName | State::TrailerValue, _) => {
+                return Err(BodyRule::Trailer);
+            }
+
+            (State::SizeLf { .. } | State::PayloadLf | State::TrailerLf | State::EndLf, _) => {
+                return Err(BodyRule::BareCr);
+            }
+            (State::Failed(error), _) => return Err(error.rule),
+            (state @ (State::Done | State::Length(_) | State::UntilClose | State::Payload(_)), _) => {
+                unreachable!("no framing byte is due in {state:?}")
+            }
+        };
+        Ok(next)
+    }
+
+    fn trailer_byte(&mut self, b: u8, next: State) -> Result<State, BodyRule> {
+        if self.trailers.len() == TRAILER_BYTES_MAX {
+            return Err(BodyRule::TrailersTooLarge);
+        }
+        self.trailers.push(b);
+        Ok(next)
+    }
+}
+
+/// The value of a hexadecimal digit; 255 for any other byte.
+static HEX_VALUE: [u8; 256] = {
+    let mut table = [255; 256];
+    let mut value = 0;
+    while value < 16 {
+        table[b"0123456789abcdef"[value] as usize] = value as u8;
+        table[b"0123456789ABCDEF"[value] as usize] = value as u8;
+        value += 1;
+    }
+    table
+};
+
+/// One byte more in a chunk's line.
+fn longer(line: usize) -> Result<usize, BodyRule> {
+    if line == CHUNK_LINE_BYTES_MAX { Err(BodyRule::ChunkLineTooLong) } else { Ok(line + 1) }
+}

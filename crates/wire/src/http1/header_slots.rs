@@ -1,0 +1,173 @@
+//! Where the headers of a head lie: offsets in memory that the caller owns and reuses.
+
+use super::known::{KNOWN_HEADERS, KnownHeader};
+
+/// Headers that one head may have.
+pub const HEADERS_MAX: usize = 128;
+
+/// `Slot::known` of a header that is not known.
+const UNKNOWN: u8 = u8::MAX;
+const _: () = assert!(KNOWN_HEADERS < UNKNOWN as usize && HEADERS_MAX <= u8::MAX as usize);
+
+/// One header: its name and value as ranges of the buffer that was parsed.
+#[derive(Debug, Clone, Copy)]
+struct Slot {
+    name_at: u32,
+    name_len: u32,
+    value_at: u32,
+    value_len: u32,
+    /// A [`KnownHeader`] as a number, or [`UNKNOWN`].
+    known: u8,
+}
+
+/// Offsets of up to [`HEADERS_MAX`] headers, and which of them are known: 2.6 KiB, one per loop, reused for each
+/// head without clearing.
+#[derive(Debug, Clone)]
+pub struct HeaderSlots {
+    /// Only `..len` holds headers of the present head.
+    slots: [Slot; HEADERS_MAX],
+    len: usize,
+    /// The slot of the first header of each kind; meaningful only where `present` has the kind's bit.
+    first: [u8; KNOWN_HEADERS],
+    /// The kinds that occur.
+    present: u64,
+    /// The kinds that occur more than once; a subset of `present`.
+    repeated: u64,
+}
+
+impl Default for HeaderSlots {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl HeaderSlots {
+    /// Empty slots.
+    pub const fn new() -> Self {
+        let empty = Slot { name_at: 0, name_len: 0, value_at: 0, value_len: 0, known: UNKNOWN };
+        Self { slots: [empty; HEADERS_MAX], len: 0, first: [0; KNOWN_HEADERS], present: 0, repeated: 0 }
+    }
+
+    /// Takes over the headers that were parsed from `buf`; each name and value must be a slice of it, and `buf`
+    /// no longer than `u32::MAX`. Returns whether CR stands two bytes before each name: `httparse` has seen to it
+    /// that LF stands before each, but not that the line before ends in CRLF.
+    #[inline]
+    pub(super) fn fill(&mut self, buf: &[u8], headers: &[httparse::Header<'_>]) -> bool {
+        let base = buf.as_ptr() as usize;
+        let (mut present, mut repeated) = (0u64, 0u64);
+        let mut crlf = true;
+        for ((number, slot), header) in self.slots.iter_mut().enumerate().zip(headers) {
+            let known = match KnownHeader::of(header.name.as_bytes()) {
+                None => UNKNOWN,
+                Some(known) => {
+                    let bit = 1 << known as u8;
+                    if present & bit == 0 {
+                        self.first[known as usize] = number as u8;
+                    }
+                    repeated |= present & bit;
+                    present |= bit;
+                    known as u8
+                }
+            };
+            let name_at = header.name.as_ptr() as usize - base;
+            crlf &= buf.get(name_at.wrapping_sub(2)) == Some(&b'\r');
+            *slot = Slot {
+                name_at: name_at as u32,
+                name_len: header.name.len() as u32,
+                value_at: (header.value.as_ptr() as usize - base) as u32,
+                value_len: header.value.len() as u32,
+                known,
+            };
+        }
+        self.len = headers.len();
+        (self.present, self.repeated) = (present, repeated);
+        crlf
+    }
+}
+
+/// The headers of a head, in the order in which they came.
+#[derive(Debug, Clone, Copy)]
+pub struct Headers<'b, 'h> {
+    pub(super) buf: &'b [u8],
+    pub(super) slots: &'h HeaderSlots,
+}
+
+impl<'b, 'h> Headers<'b, 'h> {
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.slots.len
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.slots.len == 0
+    }
+
+    /// Name (as it was sent) and value (without the white space around it) of each header.
+    pub fn iter(&self) -> impl Iterator<Item = (&'b str, &'b [u8])> + use<'b, 'h> {
+        self.classified().map(|(_, name, value)| (name, value))
+    }
+
+    /// As [`iter`](Self::iter), with what was recognised in the name.
+    pub fn classified(&self) -> impl Iterator<Item = (Option<KnownHeader>, &'b str, &'b [u8])> + use<'b, 'h> {
+        let (buf, slots) = (self.buf, self.slots);
+        slots.slots[..slots.len].iter().map(move |slot| {
+            let known = KnownHeader::ALL.get(slot.known as usize).copied();
+            (known, name(buf, slot), value(buf, slot))
+        })
+    }
+
+    /// Whether a known header occurs.
+    #[inline]
+    pub fn has(&self, known: KnownHeader) -> bool {
+        self.slots.present & (1 << known as u8) != 0
+    }
+
+    /// Whether a known header occurs more than once.
+    #[inline]
+    pub fn is_repeated(&self, known: KnownHeader) -> bool {
+        self.slots.repeated & (1 << known as u8) != 0
+    }
+
+    /// The value of the first header of a known kind, found without a search.
+    #[inline]
+    pub fn known(&self, known: KnownHeader) -> Option<&'b [u8]> {
+        if !self.has(known) {
+            return None;
+        }
+        Some(value(self.buf, &self.slots.slots[self.slots.first[known as usize] as usize]))
+    }
+
+    /// The values of all headers of a known kind.
+    pub fn known_all(&self, known: KnownHeader) -> impl Iterator<Item = &'b [u8]> + use<'b, 'h> {
+        let (buf, slots) = (self.buf, self.slots);
+        let start = if self.has(known) { slots.first[known as usize] as usize } else { slots.len };
+        let end = if self.is_repeated(known) { slots.len } else { slots.len.min(start + 1) };
+        slots.slots[start..end]
+            .iter()
+            .filter(move |slot| slot.known == known as u8)
+            .map(|slot| value(buf, slot))
+    }
+
+    /// The value of the first header of that name, in any case of letters.
+    pub fn header(&self, name: &str) -> Option<&'b [u8]> {
+        self.headers(name).next()
+    }
+
+    /// The values of all headers of that name, in any case of letters.
+    pub fn headers<'n>(&self, name: &'n str) -> impl Iterator<Item = &'b [u8]> + use<'b, 'h, 'n> {
+        self.iter().filter(move |(n, _)| n.eq_ignore_ascii_case(name)).map(|(_, value)| value)
+    }
+}
+
+#[inline]
+fn value<'b>(buf: &'b [u8], slot: &Slot) -> &'b [u8] {
+    &buf[slot.value_at as usize..][..slot.value_len as usize]
+}
+
+#[inline]
+fn name<'b>(buf: &'b [u8], slot: &Slot) -> &'b str {
+    let bytes = &buf[slot.name_at as usize..][..slot.name_len as usize];
+    // The parser admits only token bytes, which are ASCII; so the fallback is never taken.
+    std::str::from_utf8(bytes).unwrap_or_default()
+}

@@ -1,0 +1,70 @@
+#!/bin/sh
+# Installs what the end-to-end tests need from Debian, and says so when it cannot.
+#
+#   nginx-light   a real web server, in front of which the accelerator is put
+#   wx3.2-doc     a real documentation tree: 5,303 files (HTML, SVG, PNG, scripts), 182 MB, a download of 7 MB
+#   curl          an HTTP client that we did not write
+#   strace        counts the system calls of a hit
+#
+# Safe to run again: what is there is left alone, and nothing is fetched when nothing is missing.
+set -eu
+
+tree=/usr/share/doc/wx3.2-doc/html
+files_min=2000
+
+fail() {
+    echo "tests/install-packages.sh: $*" >&2
+    exit 1
+}
+
+tree_is_there() {
+    [ -d "$tree" ] && [ "$(find "$tree" -type f | head -n "$files_min" | wc -l)" -ge "$files_min" ]
+}
+
+missing=""
+# By its files: Debian's nginx lives in /usr/sbin, which is not on every user's PATH.
+{ command -v nginx || [ -x /usr/sbin/nginx ]; } >/dev/null 2>&1 || missing="$missing nginx-light"
+command -v curl >/dev/null 2>&1 || missing="$missing curl"
+command -v strace >/dev/null 2>&1 || missing="$missing strace"
+# Container images leave /usr/share/doc out of every package, so the package alone proves nothing: look at the files.
+tree_is_there || missing="$missing wx3.2-doc"
+
+if [ -z "$missing" ]; then
+    echo "tests: every package that the tests need is there"
+    exit 0
+fi
+
+command -v apt-get >/dev/null 2>&1 ||
+    fail "this is not a Debian system (no apt-get). Needed and missing:$missing"
+
+if [ "$(id -u)" -eq 0 ]; then
+    as_root=""
+elif command -v sudo >/dev/null 2>&1 && sudo -n true 2>/dev/null; then
+    as_root="sudo"
+else
+    fail "not root, and sudo would ask for a password. As root, run: apt-get install --no-install-recommends$missing"
+fi
+
+# A server that a package starts at once would take port 80, and a container has no init to start it with.
+policy=/usr/sbin/policy-rc.d
+made_policy=""
+if [ ! -e "$policy" ]; then
+    printf '#!/bin/sh\nexit 101\n' | $as_root tee "$policy" >/dev/null && $as_root chmod 755 "$policy"
+    made_policy=yes
+fi
+trap '[ -z "$made_policy" ] || $as_root rm -f "$policy"' EXIT
+
+install() {
+    # shellcheck disable=SC2086  # $missing is a list
+    $as_root env DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends --reinstall \
+        -o Dpkg::Options::="--path-include=/usr/share/doc/wx3.2-doc/*" $missing >/dev/null
+}
+
+echo "tests: installing$missing"
+# The lists may be absent (images ship without them) or stale: refresh only when the first try fails.
+install 2>/dev/null || {
+    $as_root apt-get update -qq || fail "apt-get update failed: is there a network? Needed and missing:$missing"
+    install || fail "apt-get could not install:$missing"
+}
+tree_is_there || fail "wx3.2-doc is installed, yet $tree has fewer than $files_min files"
+echo "tests: installed$missing"

@@ -1,0 +1,148 @@
+//! Debian's nginx as the origin: a real web server over a real documentation tree.
+
+use std::{
+    fs,
+    net::{SocketAddr, TcpListener, TcpStream},
+    path::Path,
+    process::{Child, Command, Stdio},
+};
+
+use crate::eventually;
+
+/// The documentation tree that `tests/install-packages.sh` installs.
+pub const DOCUMENTATION: &str = "/usr/share/doc/wx3.2-doc/html";
+
+/// A running nginx. Killed, by its process id, when dropped.
+#[derive(Debug)]
+pub struct Nginx {
+    child: Child,
+    address: SocketAddr,
+    directory: tempfile::TempDir,
+}
+
+impl Nginx {
+    /// Serves [`DOCUMENTATION`] at `/`, fresh for an hour; the same at `/unsaid/` without a word about freshness; and
+    /// passes `/app/` on to the application.
+    ///
+    /// # Panics
+    /// When nginx or the documentation is not installed, with the command that installs them.
+    pub fn start(application: SocketAddr) -> Self {
+        let binary = ["/usr/sbin/nginx", "/usr/bin/nginx", "/usr/local/sbin/nginx"]
+            .iter()
+            .find(|path| Path::new(path).exists());
+        let (Some(binary), true) = (binary, Path::new(DOCUMENTATION).is_dir()) else {
+            panic!("nginx or {DOCUMENTATION} is missing: run tests/install-packages.sh");
+        };
+        // nginx cannot be asked which port it got, so it is given one that was free a moment ago; should another
+        // process be quicker, nginx says so and the next one is tried.
+        for _ in 0..10 {
+            let directory = tempfile::tempdir().expect("a temporary directory");
+            let address =
+                TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr()).expect("a free port");
+            let configuration = directory.path().join("nginx.conf");
+            fs::write(&configuration, configure(directory.path(), address, application))
+                .expect("a file is written");
+            let mut child = Command::new(binary)
+                .arg("-p")
+                .arg(directory.path())
+                .arg("-c")
+                .arg(&configuration)
+                .arg("-e")
+                .arg(directory.path().join("error.log"))
+                .stdin(Stdio::null())
+                .spawn()
+                .expect("nginx starts");
+            let mut ended = None;
+            eventually("nginx listens or ends", || {
+                ended = child.try_wait().expect("a child can be waited for");
+                ended.is_some() || TcpStream::connect(address).is_ok()
+            });
+            if ended.is_none() {
+                return Self { child, address, directory };
+            }
+        }
+        panic!("nginx did not start on ten ports in turn");
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// The value for `--origin`.
+    pub fn url(&self) -> String {
+        format!("http://{}", self.address)
+    }
+
+    /// The requests that it has answered so far, from its access log: method, target and status of each. Those with
+    /// an `X-Direct` field are left out: so a test marks what it asks past the accelerator, to compare with.
+    pub fn log(&self) -> Vec<(String, String, u16)> {
+        let text = fs::read_to_string(self.directory.path().join("access.log")).unwrap_or_default();
+        text.lines().filter_map(log_line).collect()
+    }
+}
+
+impl Drop for Nginx {
+    fn drop(&mut self) {
+        // One process, without workers (`master_process off`): there is nobody else to end.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn log_line(line: &str) -> Option<(String, String, u16)> {
+    let mut words = line.split(' ');
+    let method = words.next()?.to_owned();
+    let target = words.next()?.to_owned();
+    let status = words.next()?.parse().ok()?;
+    (words.next() == Some("-")).then_some((method, target, status))
+}
+
+fn configure(directory: &Path, address: SocketAddr, application: SocketAddr) -> String {
+    let directory = directory.display();
+    // As a site would be set up: compression where the client asks (behind a proxy too), and Debian's types.
+    format!(
+        r#"
+daemon off;
+master_process off;
+pid {directory}/nginx.pid;
+events {{ worker_connections 1024; }}
+http {{
+    include /etc/nginx/mime.types;
+    default_type application/octet-stream;
+    log_format counted '$request_method $request_uri $status $http_x_direct';
+    access_log {directory}/access.log counted;
+    client_body_temp_path {directory}/body;
+    proxy_temp_path {directory}/proxy;
+    fastcgi_temp_path {directory}/fastcgi;
+    uwsgi_temp_path {directory}/uwsgi;
+    scgi_temp_path {directory}/scgi;
+    sendfile on;
+    tcp_nopush on;
+    keepalive_requests 1000000;
+    gzip on;
+    gzip_vary on;
+    gzip_proxied any;
+    gzip_types text/css application/javascript image/svg+xml;
+    server {{
+        listen {address};
+        root {DOCUMENTATION};
+        index index.html;
+        expires 1h;
+        location /unsaid/ {{
+            alias {DOCUMENTATION}/;
+            expires off;
+        }}
+        location /app/ {{
+            expires off;
+            proxy_pass http://{application};
+            proxy_http_version 1.1;
+            proxy_set_header Connection "";
+            proxy_set_header Host $http_host;
+            proxy_buffering off;
+        }}
+    }}
+}}
+"#
+    )
+}

@@ -1,0 +1,345 @@
+//! A server that does what its script says, good or bad, and remembers what it was asked.
+//!
+//! A thread per connection. A path's script is a closure that gets the request and the [`Reply`]: it may answer well,
+//! or stall, drip, lie, cut, reset, or send what is no HTTP at all. Every request is kept, whole, so that a test can
+//! say how often the origin was asked, and with which fields.
+
+use std::{
+    collections::HashMap,
+    io::{self, Read, Write},
+    net::{SocketAddr, TcpListener, TcpStream},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread,
+    time::Duration,
+};
+
+use crate::{
+    client::find,
+    message::{Answer, Headers},
+};
+
+/// A request as the origin received it.
+#[derive(Debug, Clone)]
+pub struct Seen {
+    /// The method.
+    pub method: String,
+    /// The target as written.
+    pub target: String,
+    /// The header fields.
+    pub headers: Headers,
+    /// The body, without chunk framing.
+    pub body: Vec<u8>,
+    /// The trailers after a chunked body.
+    pub trailers: Headers,
+}
+
+impl Seen {
+    /// The target without its query.
+    pub fn path(&self) -> &str {
+        self.target.split('?').next().unwrap_or_default()
+    }
+
+    /// The first header field of that name.
+    pub fn header(&self, name: &str) -> Option<&str> {
+        self.headers.first(name)
+    }
+}
+
+/// What becomes of the connection after a script.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Next {
+    /// It waits for the next request.
+    KeepAlive,
+    /// It is closed in order (FIN).
+    Close,
+    /// It is reset (RST): what the peer has not read yet is lost.
+    Reset,
+}
+
+/// The origin's side of one exchange.
+#[derive(Debug)]
+pub struct Reply<'a> {
+    stream: &'a mut TcpStream,
+    stopped: &'a AtomicBool,
+    method: &'a str,
+}
+
+impl Reply<'_> {
+    /// Sends these bytes as they are, at once.
+    ///
+    /// # Errors
+    /// When the accelerator is gone; a script may pass it on.
+    pub fn send(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.stream.write_all(bytes)
+    }
+
+    /// Sends a well-formed answer and keeps the connection.
+    ///
+    /// # Errors
+    /// As [`Self::send`].
+    pub fn answer(&mut self, answer: &Answer) -> io::Result<Next> {
+        self.send(&answer.bytes(self.method))?;
+        Ok(Next::KeepAlive)
+    }
+
+    /// Says nothing more until the peer closes or the origin stops.
+    pub fn stall(&mut self) -> Next {
+        let _ = self.stream.set_read_timeout(Some(Duration::from_millis(20)));
+        while !self.stopped.load(Ordering::Acquire) {
+            match self.stream.read(&mut [0; 1024]) {
+                Ok(0) => break,
+                Ok(_) => {}
+                Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) => {
+                }
+                Err(_) => break,
+            }
+        }
+        Next::Close
+    }
+
+    /// Whether the origin is being dropped: an endless script ends then.
+    pub fn stopped(&self) -> bool {
+        self.stopped.load(Ordering::Acquire)
+    }
+}
+
+type Script = Arc<dyn Fn(&Seen, &mut Reply<'_>) -> io::Result<Next> + Send + Sync>;
+
+#[derive(Default)]
+struct Shared {
+    scripts: Mutex<HashMap<String, Script>>,
+    seen: Mutex<Vec<Seen>>,
+    connections: Mutex<u64>,
+    stopped: AtomicBool,
+}
+
+/// A server whose every answer is scripted. Stops when dropped.
+pub struct ScriptedOrigin {
+    address: SocketAddr,
+    shared: Arc<Shared>,
+}
+
+impl ScriptedOrigin {
+    /// Starts on a free port. A path without a script is answered 404 with `no-store`.
+    ///
+    /// # Panics
+    /// When there is no port on loopback.
+    pub fn start() -> Self {
+        Self::start_at(SocketAddr::from(([127, 0, 0, 1], 0)))
+    }
+
+    /// Starts at this address, where somebody may have listened before.
+    ///
+    /// # Panics
+    /// When it is taken.
+    pub fn start_at(address: SocketAddr) -> Self {
+        let listener = TcpListener::bind(address).expect("a free port on loopback");
+        let address = listener.local_addr().expect("a bound socket has an address");
+        let shared = Arc::new(Shared::default());
+        let of_listener = Arc::clone(&shared);
+        thread::spawn(move || {
+            for stream in listener.incoming() {
+                if of_listener.stopped.load(Ordering::Acquire) {
+                    return;
+                }
+                let Ok(stream) = stream else { continue };
+                *of_listener.connections.lock().unwrap() += 1;
+                let of_connection = Arc::clone(&of_listener);
+                // A thread's error is its peer's leaving, which is what many tests are about.
+                thread::spawn(move || serve(stream, &of_connection));
+            }
+        });
+        Self { address, shared }
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// The value for `--origin`.
+    pub fn url(&self) -> String {
+        format!("http://{}", self.address)
+    }
+
+    /// Scripts a path (without query).
+    pub fn on(
+        &self,
+        path: &str,
+        script: impl Fn(&Seen, &mut Reply<'_>) -> io::Result<Next> + Send + Sync + 'static,
+    ) {
+        self.shared.scripts.lock().unwrap().insert(path.to_owned(), Arc::new(script));
+    }
+
+    /// Scripts a path with the same good answer each time.
+    pub fn answers(&self, path: &str, answer: Answer) {
+        self.on(path, move |_, reply| reply.answer(&answer));
+    }
+
+    /// Scripts a path with the same bytes each time, and what becomes of the connection after them.
+    pub fn sends(&self, path: &str, bytes: impl Into<Vec<u8>>, next: Next) {
+        let bytes = bytes.into();
+        self.on(path, move |_, reply| reply.send(&bytes).map(|()| next));
+    }
+
+    /// The requests for a path (without query) so far.
+    pub fn seen(&self, path: &str) -> Vec<Seen> {
+        self.shared.seen.lock().unwrap().iter().filter(|request| request.path() == path).cloned().collect()
+    }
+
+    /// How many requests for a path (without query) there were so far.
+    pub fn count(&self, path: &str) -> usize {
+        self.shared.seen.lock().unwrap().iter().filter(|request| request.path() == path).count()
+    }
+
+    /// Every request so far.
+    pub fn all_seen(&self) -> Vec<Seen> {
+        self.shared.seen.lock().unwrap().clone()
+    }
+
+    /// How many connections were made so far.
+    pub fn connections(&self) -> u64 {
+        *self.shared.connections.lock().unwrap()
+    }
+}
+
+impl Drop for ScriptedOrigin {
+    fn drop(&mut self) {
+        self.shared.stopped.store(true, Ordering::Release);
+        // Wakes the listener, so that it sees that it is over and gives the port back.
+        let _ = TcpStream::connect(self.address);
+    }
+}
+
+/// An address on loopback where every connection is refused, for as long as the value lives: the port is taken, so
+/// nobody else can come to listen there, but nobody listens.
+#[derive(Debug)]
+pub struct NobodyThere {
+    socket: socket2::Socket,
+}
+
+impl NobodyThere {
+    /// Takes a port.
+    ///
+    /// # Panics
+    /// When there is no port on loopback.
+    #[expect(clippy::new_without_default, reason = "taking a port is an act")]
+    pub fn new() -> Self {
+        let socket =
+            socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).expect("a socket");
+        socket.bind(&SocketAddr::from(([127, 0, 0, 1], 0)).into()).expect("a free port on loopback");
+        Self { socket }
+    }
+
+    /// The address that refuses.
+    pub fn address(&self) -> SocketAddr {
+        self.socket
+            .local_addr()
+            .ok()
+            .and_then(|address| address.as_socket())
+            .expect("a bound socket has an address")
+    }
+}
+
+fn serve(mut stream: TcpStream, shared: &Shared) -> io::Result<()> {
+    stream.set_nodelay(true)?;
+    let mut unread = Vec::new();
+    loop {
+        stream.set_read_timeout(None)?;
+        let Some(request) = read_request(&mut stream, &mut unread)? else { return Ok(()) };
+        let script = shared.scripts.lock().unwrap().get(request.path()).cloned();
+        // Counted before it is answered: whoever has the answer must find the count.
+        shared.seen.lock().unwrap().push(request.clone());
+        let mut reply = Reply { stream: &mut stream, stopped: &shared.stopped, method: &request.method };
+        let next = match script {
+            Some(script) => script(&request, &mut reply)?,
+            None => reply
+                .answer(&Answer::new(404, "no script for this path\n").header("Cache-Control", "no-store"))?,
+        };
+        match next {
+            Next::KeepAlive => {}
+            Next::Close => return Ok(()),
+            Next::Reset => return socket2::SockRef::from(&stream).set_linger(Some(Duration::ZERO)),
+        }
+    }
+}
+
+fn read_request(stream: &mut TcpStream, unread: &mut Vec<u8>) -> io::Result<Option<Seen>> {
+    let garbage = |why: &str| io::Error::new(io::ErrorKind::InvalidData, why.to_owned());
+    let head_length = loop {
+        if let Some(at) = find(unread, b"\r\n\r\n") {
+            break at + 4;
+        }
+        if !more(stream, unread)? {
+            return Ok(None);
+        }
+    };
+    let head: Vec<u8> = unread.drain(..head_length).collect();
+    let head = String::from_utf8(head).map_err(|_| garbage("a head that is not UTF-8"))?;
+    let mut lines = head.trim_end_matches("\r\n").split("\r\n");
+    let mut first = lines.next().unwrap_or_default().split(' ');
+    let (method, target) = (first.next().unwrap_or_default(), first.next().unwrap_or_default());
+    let headers = Headers::parse(lines).map_err(|why| garbage(&why))?;
+
+    // RFC 9110 §10.1.1: a client that waits for permission gets it from here.
+    if headers.first("expect").is_some_and(|value| value.eq_ignore_ascii_case("100-continue")) {
+        stream.write_all(b"HTTP/1.1 100 Continue\r\n\r\n")?;
+    }
+    let mut body = Vec::new();
+    let mut trailers = Headers::default();
+    if headers.joined("transfer-encoding").eq_ignore_ascii_case("chunked") {
+        loop {
+            let line = read_line(stream, unread)?;
+            let size = usize::from_str_radix(line.trim(), 16).map_err(|_| garbage("a chunk size"))?;
+            if size == 0 {
+                break;
+            }
+            body.extend_from_slice(&read_exactly(stream, unread, size)?);
+            read_line(stream, unread)?;
+        }
+        let mut lines = Vec::new();
+        loop {
+            let line = read_line(stream, unread)?;
+            if line.is_empty() {
+                break;
+            }
+            lines.push(line);
+        }
+        trailers = Headers::parse(lines.iter().map(String::as_str)).map_err(|why| garbage(&why))?;
+    } else if let Some(length) = headers.first("content-length") {
+        let length = length.parse().map_err(|_| garbage("a length"))?;
+        body = read_exactly(stream, unread, length)?;
+    }
+    Ok(Some(Seen { method: method.to_owned(), target: target.to_owned(), headers, body, trailers }))
+}
+
+fn more(stream: &mut TcpStream, unread: &mut Vec<u8>) -> io::Result<bool> {
+    let mut buffer = [0; 16 * 1024];
+    let read = stream.read(&mut buffer)?;
+    unread.extend_from_slice(&buffer[..read]);
+    Ok(read > 0)
+}
+
+fn read_line(stream: &mut TcpStream, unread: &mut Vec<u8>) -> io::Result<String> {
+    loop {
+        if let Some(at) = find(unread, b"\r\n") {
+            let line: Vec<u8> = unread.drain(..at + 2).take(at).collect();
+            return Ok(String::from_utf8_lossy(&line).into_owned());
+        }
+        if !more(stream, unread)? {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+    }
+}
+
+fn read_exactly(stream: &mut TcpStream, unread: &mut Vec<u8>, count: usize) -> io::Result<Vec<u8>> {
+    while unread.len() < count {
+        if !more(stream, unread)? {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+    }
+    Ok(unread.drain(..count).collect())
+}

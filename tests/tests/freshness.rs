@@ -1,0 +1,474 @@
+//! What is stored, for whom, and for how long (RFC 9111), and what is shared although cookies are in play.
+#![allow(
+    clippy::disallowed_methods,
+    clippy::expect_used,
+    reason = "a test may block, and stop at the first surprise"
+)]
+
+use tests::{
+    Accelerator, Answer, Gate, Request, ScriptedOrigin, eventually, message::date, on_one_core_and_on_two,
+};
+
+on_one_core_and_on_two! {
+    an_answer_is_reused_exactly_when_it_may_be,
+    statuses_are_stored_as_they_may_be,
+    cookies_are_shared_only_when_said_so,
+    an_authorized_answer_is_shared_only_when_said_so,
+    the_letter_of_the_rfc_can_be_asked_for,
+    an_answer_without_freshness_lives_for_the_default_ttl,
+    variants_are_kept_apart_and_each_is_fetched_once,
+    hosts_and_queries_are_kept_apart,
+    age_counts_from_the_origin_on,
+    an_expired_answer_is_fetched_or_validated_again,
+    via_and_cache_status_say_what_happened,
+    fields_of_one_hop_stay_on_it,
+    fields_of_one_visitor_stay_with_that_visitor,
+    a_guess_for_those_without_cookies_is_not_for_those_with,
+}
+
+fn start(origin: &ScriptedOrigin, cores: &str) -> Accelerator {
+    Accelerator::before(&origin.url()).flag("--cores", cores).start()
+}
+
+/// Asks twice for a path whose origin counts; whether the second answer needed no fetch.
+fn is_reused(accelerator: &Accelerator, origin: &ScriptedOrigin, request: &Request, path: &str) -> bool {
+    let before = origin.count(path);
+    let first = accelerator.fetch(request).whole();
+    let second = accelerator.fetch(request).whole();
+    assert_eq!((first.status(), first.text()), (second.status(), second.text()), "{path}");
+    match origin.count(path) - before {
+        1 => false_if_wrong(true, &second),
+        2 => false_if_wrong(false, &second),
+        other => panic!("{path} was fetched {other} times by two requests"),
+    }
+}
+
+/// `Age` stands on every answer from the store and only there (RFC 9111 §5.1), so it must agree with the count.
+fn false_if_wrong(reused: bool, second: &tests::Response) -> bool {
+    if reused {
+        assert!(second.header("age").is_some(), "a stored answer without Age:\n{}", second.text_of_head());
+    }
+    reused
+}
+
+fn an_answer_is_reused_exactly_when_it_may_be(cores: &str) {
+    let origin = ScriptedOrigin::start();
+    let accelerator = start(&origin, cores);
+    let (tomorrow, yesterday) = (date(86_400), date(-86_400));
+    let last_month = date(-30 * 86_400);
+    for (number, (fields, reused)) in [
+        (&[("Cache-Control", "max-age=600")][..], true),
+        (&[("Cache-Control", "MAX-AGE=600")], true),
+        (&[("Cache-Control", "max-age=\"600\"")], true),
+        (&[("Cache-Control", "public, max-age=600, something=\"new, no-store\"")], true),
+        (&[("Cache-Control", "max-age=99999999999999999999")], true),
+        (&[("Cache-Control", "s-maxage=600")], true),
+        (&[("Cache-Control", "max-age=0, s-maxage=600")], true),
+        (&[("Cache-Control", "max-age=600, s-maxage=0")], false),
+        (&[("Cache-Control", "max-age=0")], false),
+        (&[("Cache-Control", "max-age=600"), ("Cache-Control", "no-store")], false),
+        (&[("Cache-Control", "max-age=-1")], false),
+        (&[("Cache-Control", "max-age=soon")], false),
+        (&[("Cache-Control", "no-store")], false),
+        (&[("Cache-Control", "no-store, max-age=600")], false),
+        (&[("Cache-Control", "private, max-age=600")], false),
+        (&[("Cache-Control", "no-cache, max-age=600")], false),
+        (&[("Cache-Control", "must-revalidate, max-age=600")], true),
+        (&[("Expires", &*tomorrow)], true),
+        (&[("Expires", &yesterday)], false),
+        (&[("Expires", "0")], false),
+        (&[("Expires", "Thu, 99 Foo 2099 00:00:00 GMT")], false),
+        // max-age and s-maxage win over Expires (RFC 9111 §5.3).
+        (&[("Cache-Control", "max-age=600"), ("Expires", &yesterday)], true),
+        (&[("Cache-Control", "max-age=0"), ("Expires", &tomorrow)], false),
+        // Heuristic freshness (RFC 9111 §4.2.2): a page unchanged for a month will not change this minute.
+        (&[("Last-Modified", &last_month)], true),
+        (&[], false),
+        // It has been on its way for longer than it is fresh.
+        (&[("Cache-Control", "max-age=60"), ("Age", "100")], false),
+        (&[("Cache-Control", "max-age=600"), ("Age", "100")], true),
+        (&[("Cache-Control", "max-age=600"), ("Vary", "*")], false),
+        (&[("Cache-Control", "max-age=600"), ("Vary", "Accept"), ("Vary", "*")], false),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let path = format!("/{number}");
+        let answer =
+            fields.iter().fold(Answer::new(200, &path), |answer, (name, value)| answer.header(name, value));
+        origin.answers(&path, answer);
+        let is = is_reused(&accelerator, &origin, &Request::get(&path), &path);
+        assert_eq!(is, reused, "reused or not: {fields:?}");
+    }
+}
+
+fn statuses_are_stored_as_they_may_be(cores: &str) {
+    let origin = ScriptedOrigin::start();
+    let accelerator = start(&origin, cores);
+    let last_month = date(-30 * 86_400);
+    for (number, (status, field, reused)) in [
+        (200, ("Cache-Control", "max-age=600"), true),
+        (203, ("Cache-Control", "max-age=600"), true),
+        (301, ("Cache-Control", "max-age=600"), true),
+        (302, ("Cache-Control", "max-age=600"), true),
+        (307, ("Cache-Control", "max-age=600"), true),
+        (404, ("Cache-Control", "max-age=600"), true),
+        (410, ("Cache-Control", "max-age=600"), true),
+        (500, ("Cache-Control", "max-age=600"), true),
+        // Without stated freshness only what RFC 9110 §15.1 calls heuristically cacheable.
+        (302, ("Last-Modified", &*last_month), false),
+        (403, ("Last-Modified", &last_month), false),
+        (404, ("X-Nothing", "said"), false),
+        (500, ("Last-Modified", &last_month), false),
+        (503, ("X-Nothing", "said"), false),
+        // Answers to a part of a body are not stored as if they were the whole.
+        (206, ("Cache-Control", "max-age=600"), false),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let path = format!("/{number}");
+        let mut answer = Answer::new(status, &path).header(field.0, field.1);
+        if status == 206 {
+            answer = answer.header("Content-Range", "bytes 0-2/100");
+        }
+        origin.answers(&path, answer.header("Location", "/elsewhere"));
+        let is = is_reused(&accelerator, &origin, &Request::get(&path), &path);
+        assert_eq!(is, reused, "reused or not: {status} with {field:?}");
+        assert_eq!(accelerator.get(&path).whole().status(), status);
+    }
+}
+
+fn cookies_are_shared_only_when_said_so(cores: &str) {
+    let origin = ScriptedOrigin::start();
+    let accelerator = start(&origin, cores);
+    let last_month = date(-30 * 86_400);
+    let plain = Request::get;
+    let with_cookie = |path: &str| Request::get(path).header("Cookie", "session=ada");
+    for (number, (request, fields, reused)) in [
+        (
+            &plain as &dyn Fn(&str) -> Request,
+            &[("Set-Cookie", "s=1"), ("Cache-Control", "max-age=600")][..],
+            false,
+        ),
+        (&plain, &[("Set-Cookie", "s=1"), ("Last-Modified", &*last_month)], false),
+        (&plain, &[("Set-Cookie", "s=1"), ("Cache-Control", "public, max-age=600")], true),
+        (&plain, &[("Set-Cookie", "s=1"), ("CDN-Cache-Control", "max-age=600")], true),
+        (&with_cookie, &[("Cache-Control", "max-age=600")], true),
+        (&with_cookie, &[("Expires", &date(600))], true),
+        // Nothing but a guess says that this page is not Ada's.
+        (&with_cookie, &[("Last-Modified", &last_month)], false),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let path = format!("/{number}");
+        let answer =
+            fields.iter().fold(Answer::new(200, &path), |answer, (name, value)| answer.header(name, value));
+        origin.answers(&path, answer);
+        let is = is_reused(&accelerator, &origin, &request(&path), &path);
+        assert_eq!(is, reused, "reused or not: case {number}, {fields:?}");
+    }
+
+    // A page made for a session by an origin that says nothing about caching: each visitor gets their own.
+    origin.on("/mine", move |request, reply| {
+        let session = request.header("cookie").unwrap_or("nobody").to_owned();
+        reply.answer(&Answer::new(200, format!("for {session}")).header("Last-Modified", &date(-30 * 86_400)))
+    });
+    for session in ["s=ada", "s=bob", "s=ada"] {
+        let response = accelerator.fetch(&Request::get("/mine").header("Cookie", session)).expect_status(200);
+        assert_eq!(response.text(), format!("for {session}"));
+    }
+    assert_eq!(accelerator.get("/mine").expect_status(200).text(), "for nobody");
+}
+
+fn an_authorized_answer_is_shared_only_when_said_so(cores: &str) {
+    let origin = ScriptedOrigin::start();
+    let accelerator = start(&origin, cores);
+    for (number, (control, shared)) in [
+        ("max-age=600", false),
+        // RFC 9111 §3.5: these three permit it.
+        ("public, max-age=600", true),
+        ("s-maxage=600", true),
+        ("must-revalidate, max-age=600", true),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let path = format!("/{number}");
+        origin.answers(&path, Answer::new(200, &path).header("Cache-Control", control));
+        let request = Request::get(&path).header("Authorization", "Basic YWRhOnNlY3JldA==");
+        let is = is_reused(&accelerator, &origin, &request, &path);
+        assert_eq!(is, shared, "shared or not: an answer to Authorization with {control}");
+        accelerator.get(&path).expect_status(200);
+        let fetched = origin.count(&path);
+        assert_eq!(fetched, if shared { 1 } else { 3 }, "{control}: somebody without the secret asks again");
+    }
+}
+
+fn the_letter_of_the_rfc_can_be_asked_for(cores: &str) {
+    let origin = ScriptedOrigin::start();
+    let accelerator =
+        Accelerator::before(&origin.url()).flag("--cores", cores).flag("--cookies", "rfc").start();
+    origin.answers(
+        "/page",
+        Answer::new(200, "x").header("Set-Cookie", "s=1").header("Cache-Control", "max-age=600"),
+    );
+    assert!(
+        is_reused(&accelerator, &origin, &Request::get("/page"), "/page"),
+        "RFC 9111 §7.3 lets it be shared"
+    );
+}
+
+fn an_answer_without_freshness_lives_for_the_default_ttl(cores: &str) {
+    let origin = ScriptedOrigin::start();
+    let accelerator =
+        Accelerator::before(&origin.url()).flag("--cores", cores).flag("--default-ttl", "10m").start();
+    origin.answers("/says-nothing", Answer::new(200, "x"));
+    origin.answers("/says-no", Answer::new(200, "x").header("Cache-Control", "no-store"));
+    origin.answers("/says-zero", Answer::new(200, "x").header("Cache-Control", "max-age=0"));
+    for (path, reused) in [("/says-nothing", true), ("/says-no", false), ("/says-zero", false)] {
+        assert_eq!(is_reused(&accelerator, &origin, &Request::get(path), path), reused, "{path}");
+    }
+    let with_cookie = Request::get("/says-nothing?2").header("Cookie", "s=1");
+    assert!(
+        !is_reused(&accelerator, &origin, &with_cookie, "/says-nothing"),
+        "a ttl of ours is no word of the origin"
+    );
+}
+
+fn variants_are_kept_apart_and_each_is_fetched_once(cores: &str) {
+    let origin = ScriptedOrigin::start();
+    origin.on("/page", |request, reply| {
+        let language = request.header("accept-language").unwrap_or("none");
+        let coding = request.header("accept-encoding").unwrap_or("none");
+        let answer = Answer::new(200, format!("{language}/{coding}")).header("Cache-Control", "max-age=600");
+        reply.answer(&answer.header("Vary", "Accept-Language").header("Vary", "accept-encoding"))
+    });
+    let accelerator = start(&origin, cores);
+    let languages = [None, Some("en"), Some("de"), Some("de, en;q=0.5")];
+    let codings = [None, Some("gzip"), Some("br")];
+    for round in 1..=2 {
+        for language in languages {
+            for coding in codings {
+                let mut request =
+                    Request::get("/page").header("User-Agent", &format!("not varied on {round}"));
+                if let Some(language) = language {
+                    request = request.header("Accept-Language", language);
+                }
+                if let Some(coding) = coding {
+                    request = request.header("Accept-Encoding", coding);
+                }
+                let response = accelerator.fetch(&request).expect_status(200);
+                let wanted = format!("{}/{}", language.unwrap_or("none"), coding.unwrap_or("none"));
+                assert_eq!(response.text(), wanted, "round {round}");
+            }
+        }
+        assert_eq!(origin.count("/page"), languages.len() * codings.len(), "round {round}");
+    }
+}
+
+/// RFC 9111 §5.2.2.4, §5.2.2.7: the rest may be shared, the named fields are for the one who was asked for.
+fn fields_of_one_visitor_stay_with_that_visitor(cores: &str) {
+    let origin = ScriptedOrigin::start();
+    let gate = Gate::new();
+    let in_script = gate.clone();
+    origin.on("/page", move |request, reply| {
+        let whose = request.header("x-who").unwrap_or("nobody").to_owned();
+        let control = "max-age=600, private=\"X-Account\", no-cache=\"set-cookie\"";
+        let answer = Answer::new(200, "the page").header("Cache-Control", control);
+        let answer = answer.header("X-Account", &whose).header("Set-Cookie", &format!("s={whose}"));
+        in_script.pass();
+        reply.answer(&answer.header("ETag", "\"1\""))
+    });
+    let accelerator = start(&origin, cores);
+    let ask = |who: &str| Request::get("/page").header("X-Who", who);
+    let mut first = accelerator.connect();
+    first.send(&ask("ada").bytes());
+    eventually("the origin is asked", || origin.count("/page") == 1);
+    // One who joins the fetch that was made for another.
+    let mut second = accelerator.connect();
+    second.send(&ask("bob").bytes());
+    eventually("both are waiting", || accelerator.stat().count("requests.misses_collapsed") == 1);
+    gate.open();
+    let own = first.response("GET").expect_status(200);
+    assert_eq!((own.header("x-account"), own.header("set-cookie")), (Some("ada"), Some("s=ada")));
+    let others = [second.response("GET"), accelerator.fetch(&ask("eve")), accelerator.get("/page")];
+    for other in others {
+        let other = other.expect_status(200);
+        assert_eq!(
+            (other.header("x-account"), other.header("set-cookie")),
+            (None, None),
+            "{}",
+            other.text_of_head()
+        );
+        assert_eq!((other.text().as_str(), other.header("etag")), ("the page", Some("\"1\"")));
+    }
+    assert_eq!(origin.count("/page"), 1);
+}
+
+/// What was stored on a guess for somebody without a cookie says nothing about what somebody with one should see.
+fn a_guess_for_those_without_cookies_is_not_for_those_with(cores: &str) {
+    let origin = ScriptedOrigin::start();
+    let gate = Gate::new();
+    for path in ["/basket", "/slow-basket"] {
+        let in_script = gate.clone();
+        origin.on(path, move |request, reply| {
+            let whose = request.header("cookie").unwrap_or("nobody").to_owned();
+            if request.path() == "/slow-basket" {
+                in_script.pass();
+            }
+            let answer = Answer::new(200, format!("basket of {whose}"));
+            reply.answer(&answer.header("Last-Modified", &date(-30 * 86_400)))
+        });
+    }
+    let accelerator = start(&origin, cores);
+    let with_cookie = |path: &str| Request::get(path).header("Cookie", "s=ada");
+    for _ in 0..2 {
+        assert_eq!(accelerator.get("/basket").expect_status(200).text(), "basket of nobody");
+        assert_eq!(accelerator.fetch(&with_cookie("/basket")).expect_status(200).text(), "basket of s=ada");
+    }
+    assert_eq!(origin.count("/basket"), 3, "nobody's is stored, Ada's is asked for each time");
+    // Nor by joining a fetch for somebody without.
+    let mut nobody = accelerator.connect();
+    nobody.send(&Request::get("/slow-basket").bytes());
+    eventually("the origin is asked", || origin.count("/slow-basket") == 1);
+    let mut ada = accelerator.connect();
+    ada.send(&with_cookie("/slow-basket").bytes());
+    eventually("both are waiting", || accelerator.stat().count("requests.misses_collapsed") == 1);
+    gate.open();
+    assert_eq!(nobody.response("GET").expect_status(200).text(), "basket of nobody");
+    assert_eq!(ada.response("GET").expect_status(200).text(), "basket of s=ada");
+}
+
+fn hosts_and_queries_are_kept_apart(cores: &str) {
+    let origin = ScriptedOrigin::start();
+    origin.on("/page", |request, reply| {
+        let text = format!("{} {}", request.header("host").unwrap_or_default(), request.target);
+        reply.answer(&Answer::new(200, text).header("Cache-Control", "max-age=600"))
+    });
+    let accelerator = start(&origin, cores);
+    for _ in 0..2 {
+        for host in ["one.test", "two.test"] {
+            for target in ["/page", "/page?", "/page?a", "/page?a&b", "/page?b&a"] {
+                let response =
+                    accelerator.fetch(&Request::get(target).header("Host", host)).expect_status(200);
+                assert_eq!(response.text(), format!("{host} {target}"));
+            }
+        }
+    }
+    assert_eq!(origin.count("/page"), 10);
+    // A host's name knows no letter case (RFC 9110 §4.2.3), a path does.
+    assert_eq!(
+        accelerator.fetch(&Request::get("/page").header("Host", "ONE.test")).expect_status(200).text(),
+        "one.test /page"
+    );
+    accelerator.fetch(&Request::get("/PAGE").header("Host", "one.test")).expect_status(404);
+}
+
+fn age_counts_from_the_origin_on(cores: &str) {
+    let origin = ScriptedOrigin::start();
+    origin.answers("/new", Answer::new(200, "x").header("Cache-Control", "max-age=600"));
+    origin.answers(
+        "/travelled",
+        Answer::new(200, "x").header("Cache-Control", "max-age=600").header("Age", "100"),
+    );
+    origin.answers("/old-date", Answer::new(200, "x").header("Cache-Control", "max-age=600").dated(-200));
+    let accelerator = start(&origin, cores);
+    let age = |path: &str| -> u64 {
+        let response = accelerator.get(path).expect_status(200);
+        assert!(response.head.headers.all("age").count() <= 1, "{}", response.text_of_head());
+        response.header("age").map_or(0, |age| age.parse().expect("a number of seconds"))
+    };
+    // What is not kept has the Age that the origin stated, once.
+    origin.answers(
+        "/passing",
+        Answer::new(200, "x").header("Cache-Control", "max-age=50").header("Age", "100"),
+    );
+    assert_eq!(age("/passing"), 100);
+    for (path, at_least) in [("/new", 0), ("/travelled", 100), ("/old-date", 200)] {
+        age(path);
+        let now = age(path);
+        assert!(now >= at_least, "{path}: {now}");
+        // Grows by waiting, and by waiting only.
+        eventually("Age grows", || age(path) > now);
+        assert_eq!(origin.count(path), 1);
+    }
+}
+
+fn an_expired_answer_is_fetched_or_validated_again(cores: &str) {
+    let origin = ScriptedOrigin::start();
+    origin.answers("/brief", Answer::new(200, "x").header("Cache-Control", "max-age=1"));
+    let accelerator = start(&origin, cores);
+    eventually("an answer with a second to live is asked for again", || {
+        assert_eq!(accelerator.get("/brief").expect_status(200).text(), "x");
+        origin.count("/brief") >= 2
+    });
+
+    // With a validator the origin may say 304; the visitor, who asked for the whole, gets the whole all the same.
+    origin.on("/validated", |request, reply| {
+        let known = request.header("if-none-match") == Some("\"v1\"");
+        let answer = if known { Answer::new(304, "") } else { Answer::new(200, "validated") };
+        reply.answer(&answer.header("ETag", "\"v1\"").header("Cache-Control", "no-cache"))
+    });
+    for _ in 0..3 {
+        assert_eq!(accelerator.get("/validated").expect_status(200).text(), "validated");
+    }
+    assert_eq!(origin.count("/validated"), 3, "no-cache: the origin is asked each time");
+}
+
+fn via_and_cache_status_say_what_happened(cores: &str) {
+    let origin = ScriptedOrigin::start();
+    origin.answers(
+        "/kept",
+        Answer::new(200, "x").header("Cache-Control", "max-age=600").header("Via", "1.1 inner"),
+    );
+    origin.answers("/passed", Answer::new(200, "x").header("Cache-Control", "no-store"));
+    let accelerator = start(&origin, cores);
+    let cache_status = |path: &str| {
+        let response = accelerator.fetch(&Request::get(path).header("Via", "1.0 outer")).expect_status(200);
+        assert!(response.head.headers.joined("via").contains("nighttrain"), "{}", response.text_of_head());
+        response.head.headers.joined("cache-status")
+    };
+    // RFC 9211 §2: one member for each cache, ours by our name, with `hit` or `fwd`.
+    let miss = cache_status("/kept");
+    assert!(miss.starts_with("nighttrain") && miss.contains("fwd=") && !miss.contains("hit"), "{miss}");
+    let hit = cache_status("/kept");
+    assert!(hit.starts_with("nighttrain") && hit.contains("hit") && !hit.contains("fwd="), "{hit}");
+    let passed = cache_status("/passed");
+    assert!(passed.starts_with("nighttrain") && passed.contains("fwd="), "{passed}");
+    // RFC 9110 §7.6.3: each hop adds itself, behind those before it.
+    let towards_origin = origin.seen("/kept")[0].headers.joined("via");
+    assert!(
+        towards_origin.starts_with("1.0 outer,") && towards_origin.contains("nighttrain"),
+        "{towards_origin}"
+    );
+    let towards_client = accelerator.get("/kept").head.headers.joined("via");
+    assert!(
+        towards_client.starts_with("1.1 inner,") && towards_client.contains("nighttrain"),
+        "{towards_client}"
+    );
+}
+
+fn fields_of_one_hop_stay_on_it(cores: &str) {
+    let origin = ScriptedOrigin::start();
+    let answer =
+        Answer::new(200, "x").header("Cache-Control", "max-age=600").header("Connection", "X-Hop-Back");
+    let answer = answer.header("X-Hop-Back", "1").header("Keep-Alive", "timeout=5").header("X-End-Back", "1");
+    origin.answers("/page", answer.header("Proxy-Connection", "keep-alive"));
+    let accelerator = start(&origin, cores);
+    for _ in 0..2 {
+        let request = Request::get("/page").header("Connection", "X-Hop").header("X-Hop", "1");
+        let request = request.header("Keep-Alive", "300").header("X-End", "1").header("Upgrade", "h2c");
+        let response = accelerator.fetch(&request.header("Proxy-Connection", "x")).expect_status(200);
+        for name in ["x-hop-back", "keep-alive", "proxy-connection"] {
+            assert_eq!(response.header(name), None, "{name} is of the hop behind us (RFC 9110 §7.6.1)");
+        }
+        assert_eq!(response.header("x-end-back"), Some("1"));
+    }
+    let seen = &origin.seen("/page")[0];
+    for name in ["x-hop", "keep-alive", "proxy-connection", "upgrade"] {
+        assert_eq!(seen.header(name), None, "{name} is of the hop before us (RFC 9110 §7.6.1)");
+    }
+    assert_eq!(seen.header("x-end"), Some("1"));
+}

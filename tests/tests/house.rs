@@ -1,0 +1,112 @@
+//! What the house demands of every crate and the compiler does not check. Why: docs/decisions/001-house.md.
+
+#![allow(clippy::expect_used, reason = "a test may fail")]
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+/// Where `unsafe` may be, from the root of the repository, and why.
+const UNSAFE_ALLOWED: [(&str, &str); 4] = [
+    ("crates/engine/src/sys/", "mappings, affinity, what the kernel is handed"),
+    ("crates/bheap/src/", "layout of the rows in pages"),
+    ("crates/lab/src/allocations.rs", "GlobalAlloc is an unsafe trait"),
+    ("crates/lab/tests/allocations.rs", "its test calls the allocator as a collection would"),
+];
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("tests/ is in the repository").to_owned()
+}
+
+/// All files below `directory` with this ending.
+fn files(directory: &Path, ending: &str, found: &mut Vec<PathBuf>) {
+    let mut entries: Vec<_> =
+        fs::read_dir(directory).expect("a directory").flatten().map(|e| e.path()).collect();
+    entries.sort();
+    for path in entries {
+        if path.is_dir() {
+            if path.file_name().is_some_and(|name| name != "target") {
+                files(&path, ending, found);
+            }
+        } else if path.to_string_lossy().ends_with(ending) {
+            found.push(path);
+        }
+    }
+}
+
+fn of_workspace(ending: &str) -> Vec<(String, String)> {
+    let mut found = Vec::new();
+    for part in ["crates", "tests"] {
+        files(&root().join(part), ending, &mut found);
+    }
+    found
+        .into_iter()
+        .map(|path| {
+            let name = path.strip_prefix(root()).expect("below the root").to_string_lossy().into_owned();
+            (name, fs::read_to_string(&path).expect("text"))
+        })
+        .collect()
+}
+
+/// The compiler denies `unsafe` unless a file allows it; here is who may.
+#[test]
+fn unsafe_is_allowed_where_the_house_says_and_nowhere_else() {
+    // Put together, so that this file is not found itself.
+    let lint = ["unsafe", "code"].join("_");
+    let sources = of_workspace(".rs");
+    assert!(sources.len() > 20, "only {} files were found", sources.len());
+    let allowing: Vec<&String> = sources
+        .iter()
+        .filter(|(_, text)| {
+            let text: String = text.split_whitespace().collect();
+            // `allow(…)` and `expect(…)` with the lint among others.
+            ["allow(", "expect("].iter().any(|word| {
+                text.match_indices(word)
+                    .any(|(at, _)| text[at..].split(')').next().is_some_and(|inside| inside.contains(&lint)))
+            })
+        })
+        .map(|(name, _)| name)
+        .collect();
+    assert!(
+        allowing.iter().any(|name| name.starts_with("crates/engine/src/sys/")),
+        "the search finds nothing"
+    );
+    for name in allowing {
+        assert!(UNSAFE_ALLOWED.iter().any(|(place, _)| name.starts_with(place)), "{name} allows unsafe code");
+    }
+}
+
+#[test]
+fn every_crate_takes_the_lints_of_the_workspace() {
+    let manifests = of_workspace("Cargo.toml");
+    assert!(manifests.len() >= 7, "{manifests:?}");
+    for (name, text) in manifests {
+        let text: String = text.split_whitespace().collect();
+        assert!(text.contains("[lints]workspace=true"), "{name} has lints of its own or none");
+        assert!(text.contains("license.workspace=true"), "{name} has no licence");
+    }
+}
+
+/// A library without a reason is one that nobody decided for.
+#[test]
+fn every_dependency_has_its_reason() {
+    let manifest = fs::read_to_string(root().join("Cargo.toml")).expect("text");
+    let decision = fs::read_to_string(root().join("docs/decisions/002-dependencies.md")).expect("text");
+    let section = manifest.split("[workspace.dependencies]").nth(1).expect("a section");
+    let names: Vec<&str> = section
+        .lines()
+        .skip(1)
+        .take_while(|line| !line.starts_with('['))
+        .filter(|line| !line.contains("path ="))
+        .filter_map(|line| Some(line.split_once('=')?.0.trim()))
+        .filter(|name| !name.starts_with('#') && !name.is_empty())
+        .collect();
+    assert!(names.len() > 15, "{names:?}");
+    for name in names {
+        assert!(
+            decision.contains(&format!("`{name}`")),
+            "docs/decisions/002-dependencies.md does not say why {name}"
+        );
+    }
+}

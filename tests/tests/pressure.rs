@@ -1,0 +1,202 @@
+//! A store that is smaller than what is asked for, and readers that are slower than what is written: what is served is
+//! right all the same, and nobody can pin the store.
+#![allow(
+    clippy::disallowed_methods,
+    clippy::expect_used,
+    reason = "a test may block, and stop at the first surprise"
+)]
+
+use std::{net::SocketAddr, time::Duration};
+
+use tests::{
+    Accelerator, Answer, Client, End, Next, Request, ScriptedOrigin,
+    content::{content, differs},
+    eventually, on_one_core_and_on_two,
+};
+
+on_one_core_and_on_two! {
+    more_than_fits_is_evicted_and_always_right,
+    what_is_asked_for_all_the_time_stays,
+    what_has_expired_is_counted_and_its_space_used_again,
+    a_slow_reader_of_a_large_body_pins_no_more_than_an_eighth_of_the_store,
+    a_reader_that_has_stopped_is_cut,
+}
+
+/// An origin with as many objects as one asks for: `/object?NUMBER` has `size` bytes of content NUMBER.
+fn start(cores: &str, size: usize, memory: &str, max_age: &'static str) -> (ScriptedOrigin, Accelerator) {
+    let origin = ScriptedOrigin::start();
+    origin.on("/object", move |request, reply| {
+        let body = content(number(&request.target), 0, size);
+        reply.answer(&Answer::new(200, body).header("Cache-Control", max_age))
+    });
+    let accelerator = Accelerator::before(&origin.url())
+        .flag("--cores", cores)
+        .flag("--memory", memory)
+        .limit("send_stall_max", "1s")
+        .start();
+    (origin, accelerator)
+}
+
+fn number(target: &str) -> u64 {
+    target.split_once('?').and_then(|(_, number)| number.parse().ok()).expect("an object's number")
+}
+
+#[track_caller]
+fn ask(client: &mut Client, number: u64, size: usize) {
+    let response = client.get(&format!("/object?{number}")).expect_status(200);
+    assert_eq!((response.body.len(), differs(number, 0, &response.body)), (size, None), "object {number}");
+}
+
+fn more_than_fits_is_evicted_and_always_right(cores: &str) {
+    for (size, objects) in [(1 << 20, 64), (100_000, 600), (500, 60_000)] {
+        let (origin, accelerator) = start(cores, size, "16MiB", "max-age=600");
+        let mut client = accelerator.connect();
+        for number in 0..objects {
+            ask(&mut client, number, size);
+        }
+        // Backwards: first those that are still there, then those that are not.
+        for number in (0..objects).rev().take(200) {
+            ask(&mut client, number, size);
+        }
+        let stat = accelerator.stat();
+        let fetched = origin.count("/object") as u64;
+        assert!(stat.count("store.evictions") > 0, "{:#}", stat.document());
+        assert!(stat.count("requests.hits") > 0, "the latest ones are still there: {:#}", stat.document());
+        assert!(fetched >= objects, "each was fetched once at least");
+        assert_eq!(
+            stat.count("limits.store_room"),
+            0,
+            "there is always room for what is small: {:#}",
+            stat.document()
+        );
+    }
+}
+
+fn what_is_asked_for_all_the_time_stays(cores: &str) {
+    let size = 50_000;
+    let (origin, accelerator) = start(cores, size, "16MiB", "max-age=600");
+    let mut client = accelerator.connect();
+    for churn in 1..=2000 {
+        ask(&mut client, 0, size);
+        ask(&mut client, churn, size);
+    }
+    let fetched = origin.seen("/object").iter().filter(|seen| number(&seen.target) == 0).count();
+    // 100 MB went through 16 MiB in between. It may take a second fetch until it is known to be popular.
+    assert!(fetched <= 2, "a favourite was fetched {fetched} times");
+}
+
+fn what_has_expired_is_counted_and_its_space_used_again(cores: &str) {
+    let size = 100_000;
+    let (_origin, accelerator) = start(cores, size, "16MiB", "max-age=1");
+    let mut client = accelerator.connect();
+    for number in 0..50 {
+        ask(&mut client, number, size);
+    }
+    eventually("fifty expiries are counted", || accelerator.stat().count("store.expiries") >= 50);
+    // Five times what fits, all of it short-lived: where it had been is used again.
+    for number in 100..900 {
+        ask(&mut client, number, size);
+    }
+}
+
+fn a_slow_reader_of_a_large_body_pins_no_more_than_an_eighth_of_the_store(cores: &str) {
+    const LARGE: usize = 32 << 20;
+    const STORE: u64 = 64 << 20;
+    let (origin, accelerator) = start(cores, 1 << 20, "64MiB", "max-age=600");
+    origin.on("/large", move |_, reply| {
+        reply.send(
+            &Answer::new(200, content(7, 0, LARGE)).header("Cache-Control", "max-age=600").bytes("GET"),
+        )?;
+        Ok(Next::KeepAlive)
+    });
+    // There before anybody reads it slowly, as far as the store takes so large a thing.
+    let whole = accelerator.get("/large").expect_status(200);
+    assert_eq!(differs(7, 0, &whole.body), None);
+
+    let mut slow: Vec<Client> = (0..4).map(|_| with_small_window(accelerator.address())).collect();
+    let mut read = vec![0; slow.len()];
+    for client in &mut slow {
+        client.send(&Request::get("/large").bytes());
+        assert_eq!(client.head("GET").status, 200);
+    }
+    let mut churning = accelerator.connect();
+    let mut cut = vec![false; slow.len()];
+    for number in 0..200 {
+        // One byte each, while others turn the whole store over three times.
+        for ((client, read), cut) in slow.iter_mut().zip(&mut read).zip(&mut cut) {
+            if *cut {
+                continue;
+            }
+            match client.body_piece(1) {
+                Ok(byte) => {
+                    assert_eq!(differs(7, *read, &byte), None, "byte {read} of a slow reader");
+                    *read += 1;
+                }
+                Err((end, _)) => {
+                    assert_ne!(end, End::Complete, "after {read} bytes");
+                    *cut = true;
+                }
+            }
+        }
+        ask(&mut churning, number, 1 << 20);
+        if number % 10 == 0 {
+            let pinned = accelerator.stat().count("store.pinned_bytes");
+            assert!(pinned <= STORE / 8, "{pinned} bytes are pinned by four who read a byte at a time");
+        }
+    }
+    let stat = accelerator.stat();
+    let pinned = stat.count("store.pinned_bytes");
+    assert!(pinned <= STORE / 8, "{pinned} bytes are pinned: {:#}", stat.document());
+    // Whoever was not cut reads on, fast now: every byte that comes is right, and if not all come, it shows.
+    for ((client, read), cut) in slow.iter_mut().zip(&mut read).zip(&mut cut) {
+        while !*cut {
+            match client.body_piece(1 << 20) {
+                Ok(piece) => {
+                    assert_eq!(differs(7, *read, &piece), None, "from byte {read} of a slow reader");
+                    *read += piece.len() as u64;
+                }
+                Err((End::Complete, _)) => {
+                    assert_eq!(*read, LARGE as u64);
+                    break;
+                }
+                Err(_) => *cut = true,
+            }
+        }
+    }
+    if cut.contains(&true) {
+        let stat = accelerator.stat();
+        let counted = stat.count("limits.slow_readers_cut") + stat.count("limits.send_stall");
+        assert!(counted > 0, "readers were cut, and nothing counted it: {:#}", stat.document());
+    }
+    drop(slow);
+    eventually("nothing is pinned", || accelerator.stat().count("store.pinned_bytes") == 0);
+}
+
+fn a_reader_that_has_stopped_is_cut(cores: &str) {
+    // More than the kernel takes off the server's hands: tcp_wmem's usual most is 4 MiB.
+    let size = 16 << 20;
+    let (origin, accelerator) = start(cores, size, "128MiB", "max-age=600");
+    origin.answers("/passed", Answer::new(200, content(7, 0, size)).header("Cache-Control", "no-store"));
+    ask(&mut accelerator.connect(), 1, size);
+    for path in ["/object?1", "/passed"] {
+        let counted = accelerator.stat().count("limits.send_stall");
+        let mut client = with_small_window(accelerator.address());
+        client.send(&Request::get(path).bytes());
+        eventually("the stalled reader is counted", || {
+            accelerator.stat().count("limits.send_stall") > counted
+        });
+        assert_eq!(client.head("GET").status, 200);
+        let (read, end) = client.drain_body();
+        assert_ne!(end, End::Complete, "{read} bytes of {path} came to one who did not read them");
+    }
+    eventually("nothing is pinned", || accelerator.stat().count("store.pinned_bytes") == 0);
+    ask(&mut accelerator.connect(), 1, size);
+}
+
+/// A client whose kernel takes next to nothing beforehand, so that what it does not read stays with the server.
+fn with_small_window(server: SocketAddr) -> Client {
+    let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).expect("a socket");
+    socket.set_recv_buffer_size(4096).expect("a receive buffer's size can be set");
+    socket.connect_timeout(&server.into(), Duration::from_secs(60)).expect("the server listens");
+    Client::over(socket.into()).expect("a socket")
+}

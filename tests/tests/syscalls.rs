@@ -1,0 +1,199 @@
+//! What a hit asks of the kernel: one read and one write, beside its share of waiting. Counted by strace on a run of
+//! known length.
+#![allow(
+    clippy::disallowed_methods,
+    clippy::expect_used,
+    clippy::print_stderr,
+    reason = "a test may block, and stop at the first surprise"
+)]
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    path::Path,
+    process::{Child, Command, Stdio},
+    time::{Duration, Instant},
+};
+
+use tests::{
+    Accelerator, Answer, Client, Request, ScriptedOrigin, content::content, eventually,
+    on_one_core_and_on_two,
+};
+
+on_one_core_and_on_two! {
+    a_hit_makes_one_read_and_one_write,
+    pipelined_hits_share_their_reads_and_writes,
+}
+
+const ROUNDS: u64 = 500;
+const CLIENTS: u64 = 4;
+
+fn a_hit_makes_one_read_and_one_write(cores: &str) {
+    for size in [1 << 10, 64 << 10] {
+        let (_origin, accelerator, mut clients) = start(cores, size);
+        let request = Request::get("/page").bytes();
+        let Some((calls, ticks)) = traced(&accelerator, cores, || {
+            for _ in 0..ROUNDS {
+                for client in &mut clients {
+                    client.send(&request);
+                    assert_eq!(client.response("GET").expect_status(200).body.len(), size);
+                }
+            }
+        }) else {
+            return;
+        };
+        let hits = ROUNDS * CLIENTS;
+        expect_about(&calls, &READS, hits, 2 * ticks, size);
+        expect_about(&calls, &WRITES, hits, 0, size);
+        let waits = count(&calls, &WAITS);
+        // A wait that finds the next request, and one more for a loop that looks before it sleeps.
+        assert!(waits <= 2 * hits + ticks + SLACK, "{waits} waits for {hits} hits: {calls:?}");
+        let others: u64 =
+            calls.values().sum::<u64>() - count(&calls, &READS) - count(&calls, &WRITES) - waits;
+        assert!(others <= SLACK, "{others} other system calls for {hits} hits of {size} bytes: {calls:?}");
+    }
+}
+
+fn pipelined_hits_share_their_reads_and_writes(cores: &str) {
+    let (_origin, accelerator, mut clients) = start(cores, 100);
+    let eight = Request::get("/page").bytes().repeat(8);
+    let Some((calls, ticks)) = traced(&accelerator, cores, || {
+        for _ in 0..ROUNDS {
+            for client in &mut clients {
+                client.send(&eight);
+                for _ in 0..8 {
+                    assert_eq!(client.response("GET").expect_status(200).body.len(), 100);
+                }
+            }
+        }
+    }) else {
+        return;
+    };
+    let batches = ROUNDS * CLIENTS;
+    expect_about(&calls, &READS, batches, 2 * ticks, 100);
+    expect_about(&calls, &WRITES, batches, 0, 100);
+}
+
+const READS: [&str; 7] = ["read", "readv", "recvfrom", "recvmsg", "recvmmsg", "preadv", "preadv2"];
+const WRITES: [&str; 7] = ["write", "writev", "sendto", "sendmsg", "sendmmsg", "sendfile", "splice"];
+const WAITS: [&str; 3] = ["epoll_wait", "epoll_pwait", "epoll_pwait2"];
+/// Calls that belong to no hit: what runs ten times a second, a thread that looks around once a second.
+const SLACK: u64 = 60;
+/// A loop's lateness is measured by a bell that rings so often; each ring is a wait, a read, and a read that finds
+/// nothing more.
+const TICK: Duration = Duration::from_millis(10);
+
+/// A page in the store, and clients connected and served once: what comes after are hits on kept connections.
+fn start(cores: &str, size: usize) -> (ScriptedOrigin, Accelerator, Vec<Client>) {
+    let origin = ScriptedOrigin::start();
+    origin.answers("/page", Answer::new(200, content(1, 0, size)).header("Cache-Control", "max-age=3600"));
+    let accelerator = Accelerator::before(&origin.url()).flag("--cores", cores).start();
+    let mut clients: Vec<Client> = (0..CLIENTS).map(|_| accelerator.connect()).collect();
+    for client in &mut clients {
+        for _ in 0..10 {
+            client.get("/page").expect_status(200);
+        }
+    }
+    (origin, accelerator, clients)
+}
+
+fn count(calls: &BTreeMap<String, u64>, names: &[&str]) -> u64 {
+    names.iter().filter_map(|name| calls.get(*name)).sum()
+}
+
+#[track_caller]
+fn expect_about(calls: &BTreeMap<String, u64>, names: &[&str], wanted: u64, ticking: u64, size: usize) {
+    let found = count(calls, names);
+    let kind = names[0];
+    assert!(found >= wanted, "strace saw only {found} of {wanted} {kind}s: {calls:?}");
+    assert!(
+        found <= wanted + ticking + SLACK,
+        "{found} {kind}s for {wanted} answers of {size} bytes, {ticking} for the clock: {calls:?}"
+    );
+}
+
+/// Runs `work` under strace and returns how often each system call was made, by all threads, and how often the bells
+/// of all loops can have rung in that time. `None`, having said why, where nobody may trace: then nothing can be
+/// counted here.
+fn traced(
+    accelerator: &Accelerator,
+    cores: &str,
+    work: impl FnOnce(),
+) -> Option<(BTreeMap<String, u64>, u64)> {
+    let start = Instant::now();
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let table = directory.path().join("calls");
+    let pid = accelerator.pid().as_raw_nonzero().to_string();
+    let tracer = Command::new("strace")
+        .args(["-f", "-c", "-p", &pid, "-o"])
+        .arg(&table)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn();
+    let mut tracer = match tracer {
+        Ok(tracer) => Tracer(tracer),
+        Err(error) => {
+            eprintln!(
+                "nothing counted: strace cannot be run ({error}); tests/install-packages.sh installs it"
+            );
+            return None;
+        }
+    };
+    let mut refused = false;
+    eventually("every thread is traced", || {
+        refused = tracer.0.try_wait().expect("a child can be waited for").is_some();
+        refused || every_thread_is_traced(&pid)
+    });
+    if refused {
+        eprintln!(
+            "nothing counted: strace may not trace here (see kernel.yama.ptrace_scope, or the container's seccomp)"
+        );
+        return None;
+    }
+    work();
+    // strace writes its table when it is interrupted, and lets go.
+    rustix::process::kill_process(rustix::process::Pid::from_child(&tracer.0), rustix::process::Signal::INT)
+        .expect("our own child may be signalled");
+    tracer.0.wait().expect("a child can be waited for");
+    let loops = cores.split(',').count() as u64;
+    let ticks = loops * (start.elapsed().as_millis() / TICK.as_millis()) as u64;
+    let text = fs::read_to_string(&table).expect("strace wrote its table");
+    let calls = parse(&text);
+    assert!(!calls.is_empty(), "no system call in strace's table:\n{text}");
+    Some((calls, ticks))
+}
+
+/// Ends strace whatever happens; it must not outlive the test.
+struct Tracer(Child);
+
+impl Drop for Tracer {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn every_thread_is_traced(pid: &str) -> bool {
+    let Ok(threads) = fs::read_dir(Path::new("/proc").join(pid).join("task")) else { return false };
+    threads.flatten().all(|thread| {
+        let status = fs::read_to_string(thread.path().join("status")).unwrap_or_default();
+        status.lines().any(|line| line.strip_prefix("TracerPid:").is_some_and(|tracer| tracer.trim() != "0"))
+    })
+}
+
+/// strace's table: share, seconds, µs a call, calls, errors (often none), name.
+fn parse(table: &str) -> BTreeMap<String, u64> {
+    let mut calls = BTreeMap::new();
+    for line in table.lines() {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let (Some(number), Some(name)) = (words.get(3).and_then(|word| word.parse().ok()), words.last())
+        else {
+            continue;
+        };
+        if *name != "total" {
+            calls.insert((*name).to_owned(), number);
+        }
+    }
+    calls
+}
