@@ -7,7 +7,7 @@ use crate::experiment::Experiment;
 /// All of them, in the order in which `nighttrain lab all` runs them.
 #[must_use]
 pub fn all() -> &'static [Experiment] {
-    const ALL: &[Experiment] = &[];
+    const ALL: &[Experiment] = &[bheap_sim::EXPERIMENT];
     ALL
 }
 
