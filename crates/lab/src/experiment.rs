@@ -37,6 +37,8 @@ pub struct Options {
     pub quick: bool,
     /// Goes through the experiment's parameters instead of taking the article's alone.
     pub sweep: bool,
+    /// How many items, where the experiment has items and the user chose.
+    pub items: Option<usize>,
     /// Bytes in a page, where the experiment has pages and the user chose. A power of two.
     pub page_bytes: Option<usize>,
     /// Bytes in an item, where the experiment has items and the user chose.
@@ -52,6 +54,7 @@ impl fmt::Debug for Options {
         f.debug_struct("Options")
             .field("quick", &self.quick)
             .field("sweep", &self.sweep)
+            .field("items", &self.items)
             .field("page_bytes", &self.page_bytes)
             .field("item_bytes", &self.item_bytes)
             .field("directory", &self.directory)

@@ -1,5 +1,6 @@
 //! The experiments: each a claim, a measurement, a figure and a verdict.
 
+pub mod bheap_layout;
 pub mod bheap_sim;
 
 use crate::experiment::Experiment;
@@ -7,7 +8,7 @@ use crate::experiment::Experiment;
 /// All of them, in the order in which `nighttrain lab all` runs them.
 #[must_use]
 pub fn all() -> &'static [Experiment] {
-    const ALL: &[Experiment] = &[bheap_sim::EXPERIMENT];
+    const ALL: &[Experiment] = &[bheap_layout::EXPERIMENT, bheap_sim::EXPERIMENT];
     ALL
 }
 

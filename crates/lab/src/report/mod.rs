@@ -176,3 +176,36 @@ impl Report {
         self.notes.push(text.into());
     }
 }
+
+/// A whole number with commas: `1,234,567`.
+#[must_use]
+pub fn grouped(value: u64) -> String {
+    let digits = value.to_string();
+    let mut out = String::new();
+    for (i, c) in digits.chars().enumerate() {
+        if i > 0 && (digits.len() - i).is_multiple_of(3) {
+            out.push(',');
+        }
+        out.push(c);
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_grouped_by_three() {
+        let texts = [0, 999, 1_000, 46_077_574, 1_234_567].map(grouped);
+        assert_eq!(texts, ["0", "999", "1,000", "46,077,574", "1,234,567"]);
+    }
+
+    #[test]
+    fn a_column_of_numbers_is_known_by_its_cells() {
+        let mut table = Table::new("", &[("a", ""), ("b", ""), ("c", "")]);
+        table.row(["1,024", "−0.5", "binary heap"]);
+        table.row(["–", "+12%", "4 KiB"]);
+        assert_eq!([0, 1, 2].map(|column| table.is_numeric(column)), [true, true, false]);
+    }
+}

@@ -269,4 +269,34 @@ mod tests {
             assert!(page.contains(part), "{part}");
         }
     }
+
+    /// Relative luminance, as the WCAG 2 defines it.
+    fn luminance(colour: &str) -> f64 {
+        let channel = |at: usize| {
+            let value = f64::from(u8::from_str_radix(&colour[at..at + 2], 16).unwrap()) / 255.0;
+            if value <= 0.04045 { value / 12.92 } else { ((value + 0.055) / 1.055).powf(2.4) }
+        };
+        0.2126 * channel(1) + 0.7152 * channel(3) + 0.0722 * channel(5)
+    }
+
+    #[test]
+    fn text_stands_out_by_day_by_night_and_on_paper() {
+        let mut palettes = 0;
+        for block in STYLE.split('{').filter(|block| block.contains("--ground:")) {
+            let colour = |name: &str| {
+                let value =
+                    block.split(&format!("--{name}: ")).nth(1).unwrap_or_else(|| panic!("no --{name}"));
+                value[..7].to_owned()
+            };
+            for back in ["ground", "raised"].map(colour) {
+                for front in ["text", "quiet", "accent", "green", "amber", "red", "second"].map(colour) {
+                    let (a, b) = (luminance(&front), luminance(&back));
+                    let contrast = (a.max(b) + 0.05) / (a.min(b) + 0.05);
+                    assert!(contrast >= 4.5, "{front} on {back}: {contrast:.2}");
+                }
+            }
+            palettes += 1;
+        }
+        assert_eq!(palettes, 4, "day, night by the system, night by choice, paper");
+    }
 }

@@ -4,12 +4,16 @@
 //! may stand at the right. The article's own figures are marked as reference lines and points.
 
 use super::drawing::{Anchor, Drawing};
+use super::grouped;
 
 const WIDTH: f64 = 680.0;
 const HEIGHT: f64 = 420.0;
 const LEFT: f64 = 78.0;
 const RIGHT: f64 = 62.0;
-const TOP: f64 = 44.0;
+/// Of a row of the legend.
+const ROW: f64 = 20.0;
+/// Text of 14 units is about so wide, a character.
+const CHARACTER: f64 = 7.2;
 const BOTTOM: f64 = 56.0;
 
 /// One axis.
@@ -108,7 +112,15 @@ impl Axis {
     /// A linear axis, marked at every `step`.
     #[must_use]
     pub fn linear(label: &str, from: f64, to: f64, step: f64) -> Self {
-        let places = usize::from(step.fract() != 0.0) * 2;
+        // As many decimals as the step has, at most two.
+        let whole = |value: f64| (value - value.round()).abs() < 1e-9;
+        let places = if whole(step) {
+            0
+        } else if whole(step * 10.0) {
+            1
+        } else {
+            2
+        };
         let mut ticks = Vec::new();
         let mut at = from;
         while at <= to + step * 1e-6 {
@@ -129,7 +141,7 @@ impl Axis {
             let text = if exponent < 0.0 {
                 format!("{value}")
             } else if exponent < 6.0 {
-                with_thousands(value)
+                grouped(value as u64)
             } else {
                 format!("10^{exponent}")
             };
@@ -148,18 +160,6 @@ impl Axis {
         };
         place.clamp(0.0, 1.0)
     }
-}
-
-fn with_thousands(value: f64) -> String {
-    let digits = format!("{value:.0}");
-    let mut out = String::new();
-    for (i, c) in digits.chars().enumerate() {
-        if i > 0 && (digits.len() - i).is_multiple_of(3) {
-            out.push(',');
-        }
-        out.push(c);
-    }
-    out
 }
 
 impl Series {
@@ -215,17 +215,45 @@ impl Plot {
         LEFT + self.x.fraction(value) * (self.x_end() - LEFT)
     }
 
+    /// Where the legend ends and the frame begins.
+    fn top(&self) -> f64 {
+        let rows = self.legend().iter().map(|entry| entry.2).max().unwrap_or(0);
+        let below = rows as f64 * ROW;
+        44.0 + below
+    }
+
+    /// What stands in the legend: text, x and row.
+    fn legend(&self) -> Vec<(String, f64, usize)> {
+        let (mut x, mut row) = (LEFT, 0);
+        let mut entries = Vec::new();
+        for series in &self.series {
+            let side = match (&self.right, series.right) {
+                (None, _) => "",
+                (Some(_), false) => " (left)",
+                (Some(_), true) => " (right)",
+            };
+            let text = format!("{}{side}", series.name);
+            let width = 36.0 + text.chars().count() as f64 * CHARACTER;
+            if x > LEFT && x + width > WIDTH - 8.0 {
+                (x, row) = (LEFT, row + 1);
+            }
+            entries.push((text, x, row));
+            x += width + 20.0;
+        }
+        entries
+    }
+
     fn x_end(&self) -> f64 {
         WIDTH - if self.right.is_some() { RIGHT } else { 24.0 }
     }
 
     fn y_at(&self, value: f64, right: bool) -> f64 {
         let axis = if right { self.right.as_ref().unwrap_or(&self.left) } else { &self.left };
-        HEIGHT - BOTTOM - axis.fraction(value) * (HEIGHT - BOTTOM - TOP)
+        HEIGHT - BOTTOM - axis.fraction(value) * (HEIGHT - BOTTOM - self.top())
     }
 
     fn draw_axes(&self, drawing: &mut Drawing) {
-        let (bottom, end) = (HEIGHT - BOTTOM, self.x_end());
+        let (top, bottom, end) = (self.top(), HEIGHT - BOTTOM, self.x_end());
         for (value, text) in &self.left.ticks {
             let y = self.y_at(*value, false);
             drawing.line("grid", (LEFT, y), (end, y));
@@ -242,12 +270,12 @@ impl Plot {
                 drawing.line("axis", (end, y), (end + 5.0, y));
                 drawing.text("tick", (end + 9.0, y + 4.5), Anchor::Start, text);
             }
-            drawing.line("axis", (end, TOP), (end, bottom));
-            drawing.upright_text("label", (WIDTH - 8.0, f64::midpoint(TOP, bottom)), &right.label);
+            drawing.line("axis", (end, top), (end, bottom));
+            drawing.upright_text("label", (WIDTH - 8.0, f64::midpoint(top, bottom)), &right.label);
         }
         drawing.line("axis", (LEFT, bottom), (end, bottom));
-        drawing.line("axis", (LEFT, TOP), (LEFT, bottom));
-        drawing.upright_text("label", (16.0, f64::midpoint(TOP, bottom)), &self.left.label);
+        drawing.line("axis", (LEFT, top), (LEFT, bottom));
+        drawing.upright_text("label", (16.0, f64::midpoint(top, bottom)), &self.left.label);
         drawing.text("label", (f64::midpoint(LEFT, end), HEIGHT - 10.0), Anchor::Middle, &self.x.label);
     }
 
@@ -280,8 +308,9 @@ impl Plot {
             }
             Reference::Place { at, label } => {
                 let x = self.x_at(*at);
-                drawing.line("reference", (x, TOP), (x, HEIGHT - BOTTOM));
-                self.beside(drawing, (x, TOP + 14.0), label);
+                let top = self.top();
+                drawing.line("reference", (x, top), (x, HEIGHT - BOTTOM));
+                self.beside(drawing, (x, top + 14.0), label);
             }
             Reference::Point { x, y, right, label } => {
                 let place = (self.x_at(*x), self.y_at(*y, *right));
@@ -299,25 +328,14 @@ impl Plot {
     }
 
     fn draw_legend(&self, drawing: &mut Drawing) {
-        // Text of 14 units is about 7.2 wide a character.
-        const CHARACTER: f64 = 7.2;
-        let mut x = LEFT;
-        for series in &self.series {
-            let side = match (&self.right, series.right) {
-                (None, _) => "",
-                (Some(_), false) => " (left)",
-                (Some(_), true) => " (right)",
-            };
-            let text = format!("{}{side}", series.name);
+        for (series, (text, x, row)) in self.series.iter().zip(self.legend()) {
+            let y = 18.0 + row as f64 * ROW;
             let class = series.stroke.class();
-            drawing.path(&format!("curve {class}"), &[(x, 18.0), (x + 30.0, 18.0)]);
+            drawing.path(&format!("curve {class}"), &[(x, y), (x + 30.0, y)]);
             if series.discs {
-                drawing.disc(&format!("disc {class}"), (x + 15.0, 18.0), 3.5);
+                drawing.disc(&format!("disc {class}"), (x + 15.0, y), 3.5);
             }
-            drawing.text("label", (x + 36.0, 22.5), Anchor::Start, &text);
-            #[expect(clippy::cast_precision_loss, reason = "a few dozen characters")]
-            let width = text.chars().count() as f64 * CHARACTER;
-            x += 36.0 + width + 20.0;
+            drawing.text("label", (x + 36.0, y + 4.5), Anchor::Start, &text);
         }
     }
 }
@@ -333,6 +351,11 @@ mod tests {
         assert!(log.fraction(0.0).abs() < 1e-12 && (log.fraction(1e9) - 1.0).abs() < 1e-12);
         let texts: Vec<&str> = log.ticks.iter().map(|tick| tick.1.as_str()).collect();
         assert_eq!(texts, ["1", "10", "100", "1,000", "10,000"]);
+        let halves = Axis::linear("ratio", 0.0, 1.0, 0.5);
+        assert_eq!(
+            halves.ticks.iter().map(|tick| tick.1.as_str()).collect::<Vec<_>>(),
+            ["0.0", "0.5", "1.0"]
+        );
         let linear = Axis::linear("MiB", -8.0, 0.0, 4.0);
         assert!((linear.fraction(-2.0) - 0.75).abs() < 1e-12);
         assert_eq!(linear.ticks.iter().map(|tick| tick.1.as_str()).collect::<Vec<_>>(), ["−8", "−4", "0"]);

@@ -1,5 +1,7 @@
 //! What was published, and what an independent simulation found with the same conventions.
 
+/// Items inserted.
+pub const ITEMS: usize = 1_000_000;
 /// Bytes in a page.
 pub const PAGE_BYTES: usize = 4096;
 /// Bytes in an item: a pointer.

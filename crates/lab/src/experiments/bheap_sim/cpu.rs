@@ -36,7 +36,6 @@ fn seconds(queue: &mut impl Subject, items: usize, seed: u32) -> f64 {
     cpu_s() - start
 }
 
-#[expect(clippy::cast_precision_loss, reason = "seconds of one thread")]
 fn cpu_s() -> f64 {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     time.tv_sec as f64 + time.tv_nsec as f64 * 1e-9

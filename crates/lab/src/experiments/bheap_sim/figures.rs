@@ -16,7 +16,6 @@ pub(super) enum FirstTouch {
 }
 
 /// The runtime that a number of transfers means, in seconds.
-#[expect(clippy::cast_precision_loss, reason = "far below 2^52")]
 pub(super) fn runtime_s(cpu_s: f64, transfers: Transfers, transfer_s: f64, first: FirstTouch) -> f64 {
     let count = match first {
         FirstTouch::Free => transfers.free(),
@@ -38,7 +37,6 @@ pub(super) fn runtimes(
     (binary_s, paged_s, binary_s / paged_s)
 }
 
-#[expect(clippy::cast_precision_loss, reason = "far below 2^52")]
 fn bytes(simulated: &Simulated, pages: usize) -> f64 {
     (pages * simulated.shape.page_bytes) as f64
 }
@@ -142,7 +140,6 @@ fn close_up(simulated: &Simulated) -> (Vec<usize>, impl Fn(usize) -> f64) {
     let whole = bytes(simulated, simulated.pages);
     let page = bytes(simulated, 1);
     let residents = (simulated.pages.saturating_sub(16).max(1)..=simulated.pages).collect();
-    #[expect(clippy::cast_precision_loss, reason = "a number of pages")]
     let missing = move |resident: usize| -(whole - resident as f64 * page) / KIB;
     (residents, missing)
 }

@@ -6,17 +6,17 @@
 //!             figures 1–4, table, verdicts ◀── transfers × 1 ms or 10 ms, + CPU ◀────┘
 //! ```
 //! [`phases`] drives any queue, [`lru`] is the memory, [`run`] puts a classic through both, [`article`] holds what
-//! was published, [`findings`] compares, [`figures`] draws, [`sweep`] varies the sizes.
+//! was published, `findings` compares, `figures` draws, `sweep` varies the sizes.
 
 pub mod article;
 pub mod cpu;
-pub mod figures;
-pub mod findings;
+mod figures;
+mod findings;
 pub mod keys;
 pub mod lru;
 pub mod phases;
 pub mod run;
-pub mod sweep;
+mod sweep;
 
 pub use phases::{Subject, three_phases};
 
@@ -38,21 +38,20 @@ pub const EXPERIMENT: Experiment = Experiment {
 
 fn experiment(options: &Options) -> Result<Report, Refusal> {
     let shape = Shape {
-        items: 1_000_000,
+        items: options.items.unwrap_or(article::ITEMS),
         page_bytes: options.page_bytes.unwrap_or(article::PAGE_BYTES),
         item_bytes: options.item_bytes.unwrap_or(article::ITEM_BYTES),
     };
     shape.check()?;
     let mut report = if shape.is_the_articles() {
-        findings::of_the_article(options, shape)
+        let mut report = findings::of_the_article(options, shape);
+        sweep::same_pages(&mut report, options);
+        report
     } else {
         findings::of_another_shape(options, shape)
     };
     if options.sweep {
-        sweep::add(&mut report, options);
-    } else {
-        report
-            .note("Not in this run: page sizes up to 2 MiB and items of 4 bytes (C21). `--sweep` adds them.");
+        sweep::same_items(&mut report, options, shape.items);
     }
     Ok(report)
 }

@@ -59,7 +59,9 @@ impl Shape {
     /// Whether these are the article's sizes.
     #[must_use]
     pub const fn is_the_articles(self) -> bool {
-        self.page_bytes == article::PAGE_BYTES && self.item_bytes == article::ITEM_BYTES
+        self.items == article::ITEMS
+            && self.page_bytes == article::PAGE_BYTES
+            && self.item_bytes == article::ITEM_BYTES
     }
 
     /// # Errors
@@ -73,6 +75,9 @@ impl Shape {
                 "--page-bytes {}: a power of two, at most 1 GiB; for instance 4096",
                 self.page_bytes
             )));
+        }
+        if self.items == 0 || self.items > 100_000_000 {
+            return Err(Refusal::Usage(format!("--items {}: from 1 to 100000000", self.items)));
         }
         if self.page_items() < 4 {
             return Err(Refusal::Usage(format!(
@@ -162,7 +167,6 @@ impl Simulated {
 
     /// Transfers an operation.
     #[must_use]
-    #[expect(clippy::cast_precision_loss, reason = "far below 2^52")]
     pub fn an_operation(&self, transfers: u64) -> f64 {
         transfers as f64 / self.shape.operations() as f64
     }
@@ -199,5 +203,42 @@ impl Trace for Misplaced<'_> {
     }
     fn write(&self, address: usize, bytes: usize) {
         self.memory.write(Self::moved(address), bytes);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Every place of a million once, from index 1.
+    fn pages_of(trace: impl Trace, memory: &AllSizes) -> usize {
+        for index in 1..=article::ITEMS {
+            trace.write(index * article::ITEM_BYTES, article::ITEM_BYTES);
+        }
+        memory.pages()
+    }
+
+    #[test]
+    fn rows_past_the_boundary_take_fifteen_pages_more() {
+        let aligned = AllSizes::new(article::PAGE_BYTES);
+        assert_eq!(pages_of(&aligned, &aligned), 1954);
+        let memory = AllSizes::new(article::PAGE_BYTES);
+        // Fifteen whole rows of 129 pages instead of 128, and 34 of the last.
+        assert_eq!(pages_of(Misplaced::new(&memory), &memory), 15 * 129 + 34);
+    }
+
+    #[test]
+    fn sizes_that_make_no_sense_are_refused() {
+        let right = Shape { items: 10, page_bytes: 64, item_bytes: 16 };
+        assert_eq!(right.check(), Ok(()));
+        for wrong in [
+            Shape { items: 0, ..right },
+            Shape { page_bytes: 0, ..right },
+            Shape { page_bytes: 96, ..right },
+            Shape { page_bytes: 32, ..right },
+            Shape { item_bytes: 12, ..right },
+        ] {
+            assert!(matches!(wrong.check(), Err(Refusal::Usage(_))), "{wrong:?}");
+        }
     }
 }

@@ -6,20 +6,13 @@
 
 use serde_json::json;
 
-use super::findings::{SEED, figure, grouped, ratio};
+use super::findings::{SEED, figure, ratio};
 use super::run::{Shape, Simulated};
 use crate::experiment::{Options, Report, Table, Verdict};
+use crate::report::grouped;
 
 /// Pages of the second part.
 const SAME_PAGES: usize = 128;
-
-/// Adds both parts to a report.
-pub(super) fn add(report: &mut Report, options: &Options) {
-    let items = if options.quick { 250_000 } else { 1_000_000 };
-    same_items(report, options, items);
-    let grown = same_pages(report, options);
-    judge(report, &grown);
-}
 
 fn say(options: &Options, shape: Shape) {
     options.say(&format!(
@@ -30,7 +23,8 @@ fn say(options: &Options, shape: Shape) {
     ));
 }
 
-fn same_items(report: &mut Report, options: &Options, items: usize) {
+/// The same items in pages of all sizes (`--sweep`).
+pub(super) fn same_items(report: &mut Report, options: &Options, items: usize) {
     let mut table = Table::new(
         format!("The same {} items: binary heap's transfers for each of the B-heap's", grouped(items as u64)),
         &[
@@ -90,8 +84,8 @@ fn same_items(report: &mut Report, options: &Options, items: usize) {
     report.note("In the sweep “–” stands where fewer than two pages, or all of them, would be resident: 1 M items of 4 bytes are two pages of 2 MiB.");
 }
 
-/// Returns the number of items a page and the ratio at nine pages.
-fn same_pages(report: &mut Report, options: &Options) -> Vec<(usize, f64)> {
+/// The same pages with ever more items in them, and the verdict.
+pub(super) fn same_pages(report: &mut Report, options: &Options) {
     let mut table = Table::new(
         format!("The same {SAME_PAGES} pages, nine of them resident"),
         &[
@@ -135,7 +129,7 @@ fn same_pages(report: &mut Report, options: &Options) -> Vec<(usize, f64)> {
         .iter()
         .map(|&(page_items, ratio)| json!({ "page_items": page_items, "ratio": ratio }))
         .collect();
-    found
+    judge(report, &found);
 }
 
 fn judge(report: &mut Report, grown: &[(usize, f64)]) {
