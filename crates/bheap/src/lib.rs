@@ -7,11 +7,14 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
+pub mod blocks;
 pub mod heap;
 pub mod layout;
 pub mod memory;
+pub mod page_queue;
 pub mod rows;
 pub mod trace;
 
 pub use heap::{BHeap, BinaryHeap, Heap};
+pub use page_queue::PageQueue;
 pub use rows::{Full, Rows};

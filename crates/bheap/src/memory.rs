@@ -190,6 +190,95 @@ impl<T: core::fmt::Debug> core::fmt::Debug for AlignedRows<T> {
     }
 }
 
+/// A fixed number of uninitialised cells that begin where a page begins, written in order block by block.
+///
+/// The cells are divided into blocks of `block_cells`; in each block a prefix has been written, and only that
+/// prefix can be read. So every read is of initialised cells, whatever the caller asks for.
+pub(crate) struct Segment<T> {
+    /// Invariant: from `alloc` with `Self::block(cells)`, aligned to `align`.
+    base: NonNull<T>,
+    cells: usize,
+    align: usize,
+    block_cells: usize,
+    /// Per block, how many of its first cells are initialised. Invariant: `written[b] <= block_cells`.
+    written: alloc::boxed::Box<[u32]>,
+}
+
+// SAFETY: a segment owns its cells; `T: Copy` has no drop and nothing refers to them from outside.
+unsafe impl<T: Copy + Send> Send for Segment<T> {}
+// SAFETY: cells change only through `&mut self`.
+unsafe impl<T: Copy + Sync> Sync for Segment<T> {}
+
+impl<T: Copy> Segment<T> {
+    fn block(cells: usize, align: usize) -> Option<Block> {
+        Block::from_size_align(cells.checked_mul(size_of::<T>())?, align).ok()
+    }
+
+    /// Room for `blocks` blocks of `block_cells` cells, reserved but not touched; `None` if there is no memory.
+    pub(crate) fn new(blocks: usize, block_cells: usize, align: usize) -> Option<Self> {
+        let cells = blocks.checked_mul(block_cells)?;
+        let layout = Self::block(cells, align.max(align_of::<T>()))?;
+        if layout.size() == 0 {
+            return None;
+        }
+        // SAFETY: the size is not zero, as just checked.
+        let base = unsafe { alloc(layout) };
+        Some(Self {
+            base: NonNull::new(base.cast::<T>())?,
+            cells,
+            align: layout.align(),
+            block_cells,
+            written: alloc::vec![0; blocks].into_boxed_slice(),
+        })
+    }
+
+    /// The first `len` cells of block `block`.
+    #[inline]
+    pub(crate) fn read(&self, block: usize, len: usize) -> &[T] {
+        assert!(len <= self.written[block] as usize, "a block is read only where it was written");
+        let first = self.base.as_ptr().wrapping_add(block * self.block_cells);
+        // SAFETY: `block` is below the number of blocks (indexing `written` checked it), so that the cells lie in
+        // the allocation; the first `written[block] >= len` of them are initialised; `&self` keeps them so.
+        unsafe { core::slice::from_raw_parts(first, len) }
+    }
+
+    /// Writes `items` to cells `at..` of block `block`; `at` is at most what was written so far.
+    #[inline]
+    pub(crate) fn write(&mut self, block: usize, at: usize, items: &[T]) {
+        let end = at + items.len();
+        let written = &mut self.written[block];
+        assert!(at <= *written as usize && end <= self.block_cells, "a block is written without gaps");
+        if end > *written as usize {
+            *written = end as u32;
+        }
+        let first = self.base.as_ptr().wrapping_add(block * self.block_cells + at);
+        // SAFETY: `block` is below the number of blocks and `end <= block_cells`, so that the target lies in the
+        // allocation; `items` cannot overlap it, because `&mut self` excludes borrowed cells.
+        unsafe { core::ptr::copy_nonoverlapping(items.as_ptr(), first, items.len()) };
+    }
+
+    /// The address of a block's first cell, for tests of alignment.
+    #[cfg(test)]
+    pub(crate) fn address(&self, block: usize) -> usize {
+        self.base.as_ptr().wrapping_add(block * self.block_cells).addr()
+    }
+}
+
+impl<T> Drop for Segment<T> {
+    fn drop(&mut self) {
+        if let Ok(layout) = Block::from_size_align(self.cells * size_of::<T>(), self.align) {
+            // SAFETY: allocated in `new` with this very size and alignment; items are `Copy` and need no drop.
+            unsafe { dealloc(self.base.as_ptr().cast(), layout) };
+        }
+    }
+}
+
+impl<T> core::fmt::Debug for Segment<T> {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("Segment").field("cells", &self.cells).field("align", &self.align).finish_non_exhaustive()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -38,6 +38,8 @@ pub(crate) enum Task {
     Config(ConfigTask),
     /// Says what is wrong in a configuration file, with the line and what would be right
     Check(CheckTask),
+    /// Puts claims about servers and queues to the test on this machine
+    Lab(LabTask),
     /// Prints a script that completes this command line in a shell
     Completions(CompletionsTask),
 }
@@ -95,6 +97,45 @@ pub(crate) struct CheckTask {
     /// The file to check
     #[arg(long, value_name = "FILE")]
     pub config: PathBuf,
+}
+
+/// `nighttrain lab`
+#[derive(Debug, Args)]
+#[command(
+    after_help = "An experiment prints the claim, the published figure, ours, and a verdict: holds, holds with \
+                        another figure, does not hold here, cannot be tested here, or too noisy to say."
+)]
+pub(crate) struct LabTask {
+    /// `list` shows the experiments, `all` runs them, names run those
+    #[arg(value_name = "list | all | NAME")]
+    pub names: Vec<String>,
+    /// At most 30 seconds an experiment
+    #[arg(long)]
+    pub quick: bool,
+    /// Prints JSON, whose names stay
+    #[arg(long)]
+    pub json: bool,
+    /// Writes a page with the figures drawn, which stands alone
+    #[arg(long, value_name = "FILE")]
+    pub html: Option<PathBuf>,
+    /// Goes through the experiment's sizes instead of taking the article's alone
+    #[arg(long)]
+    pub sweep: bool,
+    /// Items in a queue, for experiments with queues
+    #[arg(long, value_name = "N")]
+    pub items: Option<usize>,
+    /// Bytes in a page, for experiments with pages: a power of two
+    #[arg(long, value_name = "BYTES")]
+    pub page_bytes: Option<usize>,
+    /// Bytes in an item, for experiments with items: 4, 8 or 16
+    #[arg(long, value_name = "BYTES")]
+    pub item_bytes: Option<usize>,
+    /// Where an experiment's large files go while it runs
+    #[arg(long, value_name = "DIR")]
+    pub directory: Option<PathBuf>,
+    /// No colour on a terminal; NO_COLOR in the environment says the same
+    #[arg(long)]
+    pub no_color: bool,
 }
 
 /// `nighttrain completions`

@@ -18,6 +18,7 @@ mod cli;
 mod client;
 mod demo;
 mod effective;
+mod experiments;
 mod failure;
 mod file;
 mod log;
@@ -70,6 +71,7 @@ fn perform(task: Task) -> Result<(), Failure> {
                 .map_err(Failure::Configuration)?;
             print(&format!("{} is right.\n", task.config.display()))
         }
+        Task::Lab(task) => experiments::lab(&task),
         Task::Completions(task) => {
             let mut script = Vec::new();
             clap_complete::generate(task.shell, &mut Cli::command(), "nighttrain", &mut script);

@@ -1,3 +1,19 @@
 //! The experiments: each a claim, a measurement, a figure and a verdict.
 
+pub mod bheap_layout;
 pub mod bheap_sim;
+
+use crate::experiment::Experiment;
+
+/// All of them, in the order in which `nighttrain lab all` runs them.
+#[must_use]
+pub fn all() -> &'static [Experiment] {
+    const ALL: &[Experiment] = &[bheap_layout::EXPERIMENT, bheap_sim::EXPERIMENT];
+    ALL
+}
+
+/// The one of this name.
+#[must_use]
+pub fn named(name: &str) -> Option<&'static Experiment> {
+    all().iter().find(|experiment| experiment.name == name)
+}

@@ -1,0 +1,425 @@
+//! The levels: what is not needed soon, divided more finely the nearer it comes.
+//!
+//! ```text
+//!   smallest                                                                    largest
+//!   ┌ near ┐┌──── level (bottom) ────┐┌─────────── level ────────────┐┌──── level (top) ─────…
+//!            child│child│child  + log   child│child│child  + log         log
+//! ```
+//! A level covers a range of keys. What arrives in the range is appended to its *log*. Its *children* divide
+//! the range. When the items before a level become few, its log is distributed among its children and the first
+//! child becomes a level of its own; a level without children divides its log by keys that it has sampled.
+
+use crate::blocks::{Area, Blocks};
+use crate::page_queue::list::List;
+use crate::page_queue::{BURST, CHUNK, FAN_OUT_MAX, FRONT_MAX, PageQueue};
+use alloc::vec::Vec;
+
+/// One part of a level's range.
+#[derive(Debug, Clone)]
+pub(crate) struct Child<T> {
+    /// No item in the list is smaller.
+    pub(crate) lo: T,
+    pub(crate) list: List<T>,
+}
+
+/// A range of keys: from its bound (kept in `PageQueue::bounds`) to the next level's.
+#[derive(Debug, Clone)]
+pub(crate) struct Level<T> {
+    /// Items of the range that no child has yet.
+    pub(crate) log: List<T>,
+    /// What is being distributed among the children now.
+    pub(crate) source: List<T>,
+    /// Largest first, so that the one that is opened next is the last.
+    pub(crate) children: Vec<Child<T>>,
+    /// While `source` is being divided three ways around a key that most of it equals.
+    pub(crate) around: Option<T>,
+    /// Work has begun that ends with opening the first child.
+    pub(crate) opening: bool,
+}
+
+impl<T: Copy> Level<T> {
+    pub(crate) const fn new(log: List<T>) -> Self {
+        Self { log, source: List::new(), children: Vec::new(), around: None, opening: false }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.log.len() + self.source.len() + self.children.iter().map(|child| child.list.len()).sum::<usize>()
+    }
+
+    /// Steps until this level's smallest items can be had, about; 0 if they can be had at once.
+    fn steps(&self) -> usize {
+        let per_block = |list: &List<T>| list.len().div_ceil(BURST).max(list.blocks());
+        let first = self.children.last().map_or(0, |child| {
+            if child.list.uniform || child.list.len() <= LEAF_MAX { 1 } else { per_block(&child.list) * 5 / 4 + 1 }
+        });
+        if self.is_leaf() { 0 } else { per_block(&self.log) + per_block(&self.source) + first + 1 }
+    }
+
+    /// Whether the items can go to the front as they are.
+    fn is_leaf(&self) -> bool {
+        self.children.is_empty() && self.source.is_empty() && (self.log.len() <= LEAF_MAX || self.log.uniform)
+    }
+}
+
+/// A level of at most so many items is not divided further; it may grow to [`FRONT_MAX`] until it is loaded.
+const LEAF_MAX: usize = FRONT_MAX * 7 / 8;
+
+/// Work begins when the items before a level are fewer than this many times the steps that it needs.
+const HASTE: usize = 3;
+
+/// … plus so many.
+const MARGIN: usize = 64;
+
+/// With more levels than this, neighbours are joined.
+const LEVELS_SOFT: usize = 8;
+
+/// With more children than this, neighbours are joined.
+const CHILDREN_MAX: usize = FAN_OUT_MAX + 2;
+
+impl<T: Ord + Copy, B: Blocks<T>> PageQueue<T, B> {
+    /// One step of the most urgent work, if any is due.
+    pub(crate) fn tend(&mut self) {
+        if self.rest > 0 {
+            self.rest -= 1;
+            return;
+        }
+        let mut before = self.near.front.len();
+        let mut spare = usize::MAX;
+        for at in (0..self.levels.len()).rev() {
+            let level = &self.levels[at];
+            let due = level.steps() * HASTE + if level.is_leaf() { 0 } else { MARGIN };
+            if !level.is_leaf() && (level.opening || before < due) {
+                self.step(at);
+                return;
+            }
+            // With memory for it, a log is distributed while it is still there, instead of being read back.
+            let is_moving = !level.source.is_empty();
+            if is_moving || (level.log.blocks() >= self.log_blocks_max && at < self.direct) {
+                self.pass_on(at);
+                return;
+            }
+            if !level.is_leaf() {
+                spare = spare.min(before - due);
+            }
+            before += level.len();
+        }
+        // An operation takes at most one item from before a level and adds at most one to it.
+        self.rest = (spare / 4).min(128);
+        let share = self.len / 8;
+        self.direct = self.levels.iter().take_while(|level| level.len() >= share).count().max(1);
+    }
+
+    /// Moves a burst of a level's log to its children, with none of them about to be opened.
+    fn pass_on(&mut self, at: usize) {
+        if self.levels[at].source.is_empty() {
+            if self.is_worth_rejoining(at) {
+                self.rejoin(at);
+            }
+            let level = &mut self.levels[at];
+            if level.children.is_empty() {
+                self.divide(at);
+            } else {
+                level.source = core::mem::replace(&mut level.log, List::new());
+            }
+        }
+        self.distribute(at);
+        if self.levels[at].source.is_empty() {
+            self.levels[at].around = None;
+        }
+    }
+
+    /// Moves a burst of items of level `at` to where they belong, or opens its first child.
+    pub(crate) fn step(&mut self, at: usize) {
+        self.levels[at].opening = true;
+        if self.levels[at].source.is_empty() {
+            if self.levels[at].log.len() > BURST && self.is_worth_rejoining(at) {
+                self.rejoin(at);
+            }
+            let level = &mut self.levels[at];
+            if level.children.is_empty() {
+                self.divide(at);
+            } else if level.log.len() > BURST {
+                level.source = core::mem::replace(&mut level.log, List::new());
+            }
+        }
+        if !self.levels[at].source.is_empty() {
+            self.distribute(at);
+        }
+        if self.levels[at].source.is_empty() {
+            self.levels[at].around = None;
+            if self.levels[at].log.len() <= BURST && self.sift_log(at) {
+                self.open(at);
+            }
+        }
+    }
+
+    /// Whether dividing the children and the log together anew saves more passes over the log, by more parts,
+    /// than it costs passes over the children.
+    fn is_worth_rejoining(&self, at: usize) -> bool {
+        let level = &self.levels[at];
+        let parts = level.children.len();
+        let divided: usize = level.children.iter().map(|child| child.list.len()).sum();
+        // With k of f parts left, a pass over the log does the work of log_f(k) passes: f − k is in proportion
+        // to what is lost, near enough.
+        parts < self.fan_out && level.log.len() * (self.fan_out - parts) > divided * parts
+    }
+
+    /// Puts a level's children back into its log.
+    fn rejoin(&mut self, at: usize) {
+        let level = &mut self.levels[at];
+        for child in level.children.drain(..) {
+            let mut list = child.list;
+            list.join(&mut self.store, core::mem::replace(&mut level.log, List::new()));
+            level.log = list;
+        }
+        level.log.uniform = false;
+    }
+
+    /// Chooses children for a level that has none, from its log's sample; the log becomes the source.
+    fn divide(&mut self, at: usize) {
+        let lo = self.bounds[at];
+        let fan_out = self.fan_out;
+        let level = &mut self.levels[at];
+        let mut sample: Vec<T> = level.log.sample().to_vec();
+        sample.sort_unstable();
+        // As many parts as make leaves of a good size, but no more than may be written side by side.
+        let parts = (level.log.len() / (LEAF_MAX * 7 / 8)).clamp(2, fan_out);
+        let mut bounds: Vec<T> = (1..parts).map(|n| sample[n * sample.len() / parts]).collect();
+        bounds.dedup();
+        let mut children = Vec::with_capacity(bounds.len() + 2);
+        let mut around = None;
+        if let [.., only] = bounds[..]
+            && sample[0] == sample[sample.len() - 1]
+        {
+            // Most items are equal to one key: what is below, what is equal, what is above.
+            around = Some(only);
+            children.push(Child { lo: only, list: List::new() });
+            children.push(Child { lo: only, list: List::new() });
+        } else {
+            bounds.retain(|bound| *bound > sample[0]);
+            if bounds.is_empty() {
+                // More than the lowest part is one key: separate it from the next.
+                bounds.extend(sample.iter().find(|item| **item > sample[0]).copied());
+            }
+            children.extend(bounds.iter().rev().map(|&lo| Child { lo, list: List::new() }));
+        }
+        children.push(Child { lo, list: List::new() });
+        level.children = children;
+        level.around = around;
+        level.source = core::mem::replace(&mut level.log, List::new());
+    }
+
+    /// Moves one burst from a level's source to its children.
+    fn distribute(&mut self, at: usize) {
+        let mut left = BURST;
+        // Not beyond the block: each page that an operation touches puts another out.
+        let blocks = self.levels[at].source.blocks();
+        while left > 0 && !self.levels[at].source.is_empty() && self.levels[at].source.blocks() == blocks {
+            let moved = self.distribute_chunk(at, left.min(CHUNK));
+            if moved == 0 {
+                return;
+            }
+            left -= moved;
+        }
+    }
+
+    /// Moves up to `most` items, and returns how many. Nothing is moved before all of them are compared.
+    fn distribute_chunk(&mut self, at: usize, most: usize) -> usize {
+        let fan_out = self.fan_out;
+        let level = &mut self.levels[at];
+        let store = &mut self.store;
+        let items = level.source.newest(store, most);
+        let count = items.len();
+        let mut places = [0_u8; CHUNK];
+        let mut ends = [0_u16; CHILDREN_MAX + 1];
+        for (item, place) in items.iter().zip(&mut places) {
+            let child = match &level.around {
+                Some(middle) => match item.cmp(middle) {
+                    core::cmp::Ordering::Greater => 0,
+                    core::cmp::Ordering::Equal => 1,
+                    core::cmp::Ordering::Less => 2,
+                },
+                None => level.children.partition_point(|child| child.lo > *item).min(level.children.len() - 1),
+            };
+            *place = child as u8;
+            ends[child] += 1;
+        }
+        let block_items = store.block_items();
+        let needed: usize = level
+            .children
+            .iter()
+            .zip(ends)
+            .map(|(child, count)| child.list.blocks_to_add(usize::from(count), block_items))
+            .sum();
+        if !store.reserve(needed) {
+            return 0;
+        }
+        let mut end = 0;
+        for slot in &mut ends {
+            end += *slot;
+            *slot = end;
+        }
+        let items = level.source.newest(store, most);
+        self.scratch.clear();
+        self.scratch.extend_from_slice(items);
+        let mut next = ends;
+        for (item, place) in items.iter().zip(places).rev() {
+            next[place as usize] -= 1;
+            self.scratch[usize::from(next[place as usize])] = *item;
+        }
+        store.touch(Area::Scratch, 0, count, true);
+        level.source.forget(store, count);
+        for (n, child) in level.children.iter_mut().enumerate() {
+            let part = &self.scratch[usize::from(next[n])..usize::from(ends[n])];
+            if !part.is_empty() {
+                let was_uniform = child.list.uniform || child.list.is_empty();
+                child.list.append(store, part);
+                child.list.uniform = level.around.is_some() && n == 1 && was_uniform;
+            }
+        }
+        store.touch(Area::Lists, at * (fan_out + 2), level.children.len() + 2, true);
+        count
+    }
+
+    /// Moves what belongs to the first child from a short log; false if there was no room for it.
+    fn sift_log(&mut self, at: usize) -> bool {
+        let level = &mut self.levels[at];
+        let store = &mut self.store;
+        let Some([.., second, first]) = level.children.get_mut(..) else {
+            // A single child: the log is about to be joined with it whole.
+            return true;
+        };
+        // Compared first, moved after: a comparison that panics leaves the log as it was.
+        self.scratch.clear();
+        let second_lo = second.lo;
+        level.log.for_each(store, |items| self.scratch.extend(items.iter().filter(|item| **item < second_lo)));
+        let mine = self.scratch.len();
+        if mine == 0 {
+            return true;
+        }
+        level.log.for_each(store, |items| self.scratch.extend(items.iter().filter(|item| **item >= second_lo)));
+        if !store.reserve(first.list.blocks_to_add(mine, store.block_items())) {
+            return false;
+        }
+        let (to_first, to_stay) = self.scratch.split_at(mine);
+        level.log.clear(store);
+        first.list.append(store, to_first);
+        level.log.append(store, to_stay);
+        true
+    }
+
+    /// Makes the first child a level of its own.
+    fn open(&mut self, at: usize) {
+        let level = &mut self.levels[at];
+        level.opening = false;
+        let Some(first) = level.children.pop() else { return };
+        match level.children.last() {
+            None => {
+                // The last child and the log cover the same range.
+                let mut list = first.list;
+                let log = core::mem::replace(&mut level.log, List::new());
+                if log.is_empty() {
+                    level.log = list;
+                } else {
+                    list.join(&mut self.store, log);
+                    level.log = list;
+                }
+                if level.log.is_empty() {
+                    self.levels.remove(at);
+                    self.bounds.remove(at);
+                }
+            }
+            Some(second) => {
+                let lo = core::mem::replace(&mut self.bounds[at], second.lo);
+                if !first.list.is_empty() {
+                    self.levels.insert(at + 1, Level::new(first.list));
+                    self.bounds.insert(at + 1, lo);
+                }
+            }
+        }
+        self.store.touch(Area::Lists, at * (self.fan_out + 2), 2, true);
+        self.join_levels();
+    }
+
+    /// With many levels: joins a level with the next if it is about as large.
+    fn join_levels(&mut self) {
+        if self.levels.len() <= LEVELS_SOFT {
+            return;
+        }
+        let mut before = self.near.front.len();
+        for at in (1..self.levels.len()).rev() {
+            let (upper, lower) = (&self.levels[at - 1], &self.levels[at]);
+            let idle = upper.source.is_empty() && lower.source.is_empty() && !lower.log.uniform && !upper.log.uniform;
+            // Not if the joined level would have to be opened soon: it would be divided again at once.
+            let logs = upper.log.blocks() + if lower.children.is_empty() { 0 } else { lower.log.blocks() };
+            let first = lower.children.last().map_or(lower.log.blocks(), |child| child.list.blocks());
+            let soon = (logs + first + 2) * 2 * HASTE + 4 * MARGIN;
+            if idle && soon <= before && lower.len() * 2 >= upper.len() {
+                self.join(at);
+                return;
+            }
+            before += lower.len();
+        }
+    }
+
+    /// Joins level `at` to the one above it.
+    fn join(&mut self, at: usize) {
+        let mut lower = self.levels.remove(at);
+        let lo = self.bounds.remove(at);
+        let upper_lo = core::mem::replace(&mut self.bounds[at - 1], lo);
+        let upper = &mut self.levels[at - 1];
+        if upper.children.is_empty() {
+            let log = core::mem::replace(&mut upper.log, List::new());
+            upper.children.push(Child { lo: upper_lo, list: log });
+        }
+        if lower.children.is_empty() {
+            let log = core::mem::replace(&mut lower.log, List::new());
+            lower.children.push(Child { lo, list: log });
+        }
+        upper.children.append(&mut lower.children);
+        upper.log.join(&mut self.store, lower.log);
+        upper.opening = false;
+        while upper.children.len() > CHILDREN_MAX.min(2 * self.fan_out + 4) {
+            let pair = |n: &usize| upper.children[*n].list.len() + upper.children[*n + 1].list.len();
+            let Some(n) = (0..upper.children.len() - 1).min_by_key(pair) else { return };
+            let smaller = upper.children.remove(n + 1);
+            let larger = &mut upper.children[n];
+            larger.lo = smaller.lo;
+            larger.list.join(&mut self.store, smaller.list);
+        }
+    }
+
+    /// Fills the front, which must be empty, from the lowest level.
+    pub(crate) fn refill(&mut self) {
+        while let Some(level) = self.levels.last() {
+            let at = self.levels.len() - 1;
+            let small = level.log.len() <= FRONT_MAX || level.log.uniform;
+            if !(level.children.is_empty() && level.source.is_empty() && small) {
+                self.late += 1;
+                self.step(at);
+                continue;
+            }
+            let level = &mut self.levels[at];
+            self.near.front.clear();
+            let mut left = FRONT_MAX;
+            let uniform = level.log.uniform;
+            // Compared only after it has all arrived; a panic leaves every item in the front.
+            while left > 0 && !level.log.is_empty() {
+                let items = level.log.newest(&self.store, left);
+                let count = items.len();
+                self.near.front.extend_from_slice(items);
+                level.log.forget(&mut self.store, count);
+                left -= count;
+            }
+            level.log.uniform = uniform;
+            if level.log.is_empty() {
+                self.levels.pop();
+                self.bounds.pop();
+            }
+            self.near.load(&self.store);
+            if !self.near.front.is_empty() {
+                return;
+            }
+        }
+    }
+}

@@ -1,0 +1,213 @@
+//! An unsorted list of items in whole blocks, with a sample of them.
+//!
+//! ```text
+//!   head ─▶ [ newest block, `fill` items ] ─▶ [ full ] ─▶ … ─▶ [ full ] ◀─ last
+//! ```
+//! Items are added to and taken from the newest block, which is the one most likely to be in memory.
+
+use crate::blocks::{Blocks, NO_BLOCK};
+use alloc::vec::Vec;
+
+/// A sample holds between `SAMPLE` and `2 · SAMPLE` items once the list is longer than that.
+const SAMPLE: usize = 32;
+
+/// An unsorted list of items.
+#[derive(Debug, Clone)]
+pub(crate) struct List<T> {
+    head: u32,
+    last: u32,
+    /// Items in the head block. Invariant: `fill == 0` exactly if the list is empty; every other block is full.
+    fill: usize,
+    len: usize,
+    blocks: usize,
+    sample: Sample<T>,
+    /// All items are known to be equal, and nothing has been added since that was found.
+    pub(crate) uniform: bool,
+}
+
+/// Every so many items one is remembered; when there are too many, every other is forgotten.
+#[derive(Debug, Clone)]
+struct Sample<T> {
+    items: Vec<T>,
+    /// One item in `2^stride` is taken.
+    stride: u32,
+    /// Items to let pass before the next is taken.
+    pass: usize,
+    random: u32,
+}
+
+impl<T: Copy> Sample<T> {
+    const fn new() -> Self {
+        Self { items: Vec::new(), stride: 0, pass: 0, random: 0x9E37_79B9 }
+    }
+
+    fn see(&mut self, items: &[T]) {
+        let mut at = 0;
+        while items.len() - at > self.pass {
+            at += self.pass;
+            self.items.push(items[at]);
+            at += 1;
+            if self.items.len() == 2 * SAMPLE {
+                self.halve();
+            }
+            // The gap is random between 0 and twice the stride, so that no pattern in the input keeps step.
+            self.random ^= self.random << 13;
+            self.random ^= self.random >> 17;
+            self.random ^= self.random << 5;
+            self.pass = ((u64::from(self.random) * ((2 << self.stride) - 1)) >> 32) as usize;
+        }
+        self.pass -= items.len() - at;
+    }
+
+    fn halve(&mut self) {
+        let mut nth = 0_usize;
+        self.items.retain(|_| {
+            nth += 1;
+            nth.is_multiple_of(2)
+        });
+        self.stride += 1;
+    }
+
+    fn join(&mut self, mut other: Self) {
+        while self.stride < other.stride {
+            self.halve();
+        }
+        while other.stride < self.stride {
+            other.halve();
+        }
+        self.items.append(&mut other.items);
+        while self.items.len() >= 2 * SAMPLE {
+            self.halve();
+        }
+    }
+}
+
+impl<T: Copy> List<T> {
+    pub(crate) const fn new() -> Self {
+        Self { head: NO_BLOCK, last: NO_BLOCK, fill: 0, len: 0, blocks: 0, sample: Sample::new(), uniform: false }
+    }
+
+    pub(crate) const fn len(&self) -> usize {
+        self.len
+    }
+
+    pub(crate) const fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    pub(crate) const fn blocks(&self) -> usize {
+        self.blocks
+    }
+
+    /// Some of the items, each about as likely as any other.
+    pub(crate) fn sample(&self) -> &[T] {
+        &self.sample.items
+    }
+
+    /// Blocks that adding `items` items will take.
+    pub(crate) const fn blocks_to_add(&self, items: usize, block_items: usize) -> usize {
+        let room = if self.len == 0 { 0 } else { block_items - self.fill };
+        items.saturating_sub(room).div_ceil(block_items)
+    }
+
+    /// Adds items. The blocks that they need (see [`List::blocks_to_add`]) must have been reserved.
+    pub(crate) fn append(&mut self, store: &mut impl Blocks<T>, items: &[T]) {
+        self.sample.see(items);
+        self.uniform = false;
+        self.len += items.len();
+        let mut rest = items;
+        while !rest.is_empty() {
+            if self.blocks == 0 || self.fill == store.block_items() {
+                let Some(block) = store.allocate() else { unreachable!("blocks are reserved before they are filled") };
+                store.set_next(block, self.head);
+                if self.blocks == 0 {
+                    self.last = block;
+                }
+                self.head = block;
+                self.blocks += 1;
+                self.fill = 0;
+            }
+            let (now, later) = rest.split_at(rest.len().min(store.block_items() - self.fill));
+            store.write(self.head, self.fill, now);
+            self.fill += now.len();
+            rest = later;
+        }
+    }
+
+    /// Up to `most` of the newest items; the same that [`List::forget`] then removes.
+    pub(crate) fn newest<'a>(&self, store: &'a impl Blocks<T>, most: usize) -> &'a [T] {
+        if self.len == 0 {
+            return &[];
+        }
+        let block = store.read(self.head, self.fill);
+        &block[self.fill - self.fill.min(most)..]
+    }
+
+    /// Removes the `count` newest items, which all lie in the newest block.
+    pub(crate) fn forget(&mut self, store: &mut impl Blocks<T>, count: usize) {
+        self.fill -= count;
+        self.len -= count;
+        if self.fill == 0 && self.blocks > 0 {
+            let block = self.head;
+            self.head = store.next(block);
+            self.blocks -= 1;
+            self.fill = if self.blocks == 0 { 0 } else { store.block_items() };
+            store.release(block);
+            if self.blocks == 0 {
+                *self = Self::new();
+            }
+        }
+    }
+
+    /// Removes every item.
+    pub(crate) fn clear(&mut self, store: &mut impl Blocks<T>) {
+        while self.len > 0 {
+            let fill = self.fill;
+            self.forget(store, fill);
+        }
+    }
+
+    /// Adds all of another list: at most one block's items are moved.
+    pub(crate) fn join(&mut self, store: &mut impl Blocks<T>, mut other: Self) {
+        if other.is_empty() {
+            return;
+        }
+        if self.is_empty() {
+            *self = other;
+            return;
+        }
+        let sample = core::mem::replace(&mut other.sample, Sample::new());
+        if other.fill < store.block_items() {
+            let loose: Vec<T> = other.newest(store, usize::MAX).to_vec();
+            let count = loose.len();
+            other.forget(store, count);
+            let kept = core::mem::replace(&mut self.sample, Sample::new());
+            self.append(store, &loose);
+            self.sample = kept;
+        }
+        self.sample.join(sample);
+        if !other.is_empty() {
+            // Full blocks go below the newest block of this list.
+            let below = store.next(self.head);
+            let below = if self.blocks == 1 { NO_BLOCK } else { below };
+            store.set_next(self.head, other.head);
+            store.set_next(other.last, below);
+            if self.blocks == 1 {
+                self.last = other.last;
+            }
+            self.blocks += other.blocks;
+            self.len += other.len;
+        }
+        self.uniform = false;
+    }
+
+    /// Calls `f` with the items of each block.
+    pub(crate) fn for_each(&self, store: &impl Blocks<T>, mut f: impl FnMut(&[T])) {
+        let (mut block, mut fill) = (self.head, self.fill);
+        for _ in 0..self.blocks {
+            f(store.read(block, fill));
+            block = store.next(block);
+            fill = store.block_items();
+        }
+    }
+}

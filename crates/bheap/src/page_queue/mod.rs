@@ -1,0 +1,221 @@
+//! The queue beyond.
+
+mod invariants;
+mod levels;
+mod list;
+mod near;
+
+use crate::blocks::{Area, Arena, Blocks};
+use crate::layout::PageSizeError;
+use crate::rows::Full;
+use alloc::vec::Vec;
+use levels::Level;
+use list::List;
+use near::Near;
+
+/// The small heap holds so many items.
+pub(crate) const HEAP_MAX: usize = 256;
+
+/// So many items are loaded to the front at once.
+pub(crate) const FRONT_MAX: usize = 1536;
+
+/// Items moved in one step.
+pub(crate) const BURST: usize = 512;
+
+/// Items put in order of their destinations at a time: a step does this a few times, in memory that stays in
+/// the innermost cache and does not take a page of its own.
+pub(crate) const CHUNK: usize = 64;
+
+/// A level is divided into at most so many parts.
+pub const FAN_OUT_MAX: usize = 64;
+
+/// A priority queue by lazy distribution.
+#[derive(Debug)]
+pub struct PageQueue<T, B = Arena<T>> {
+    store: B,
+    near: Near<T>,
+    /// Largest keys first; the last is the lowest. Invariant: as many as `bounds`.
+    levels: Vec<Level<T>>,
+    /// The lower bound of each level, falling: nothing in a level is smaller, everything below it is smaller or
+    /// equal, and nothing in the front is larger than the last of them.
+    bounds: Vec<T>,
+    scratch: Vec<T>,
+    len: usize,
+    /// Operations until the levels are looked at again.
+    rest: usize,
+    fan_out: usize,
+    /// A log of this many blocks is distributed among its level's children although none is needed yet.
+    log_blocks_max: usize,
+    /// Levels from the top to which arrivals are appended at once; those for lower ones wait in the small heap.
+    direct: usize,
+    /// Steps that an operation had to make because they were not made in time.
+    late: u64,
+}
+
+impl<T: Ord + Copy> PageQueue<T> {
+    /// An empty queue with blocks of `page_bytes` bytes.
+    ///
+    /// # Errors
+    /// If `page_bytes` is no power of two or fewer than four items fit.
+    pub fn new(page_bytes: usize) -> Result<Self, PageSizeError> {
+        Self::with_memory(page_bytes, 64)
+    }
+
+    /// An empty queue that works well in a memory of about `pages` pages (and in more): it writes to about a
+    /// quarter as many side by side.
+    ///
+    /// # Errors
+    /// As [`PageQueue::new`].
+    pub fn with_memory(page_bytes: usize, pages: usize) -> Result<Self, PageSizeError> {
+        Ok(Self::with_store(Arena::new(page_bytes)?, (pages / 4).clamp(4, 16)))
+    }
+}
+
+impl<T: Ord + Copy, B: Blocks<T>> PageQueue<T, B> {
+    /// An empty queue over `store`.
+    pub fn with_store(store: B, fan_out: usize) -> Self {
+        Self {
+            store,
+            near: Near::new(),
+            levels: Vec::new(),
+            bounds: Vec::new(),
+            scratch: Vec::new(),
+            len: 0,
+            rest: 0,
+            fan_out: fan_out.clamp(2, FAN_OUT_MAX),
+            log_blocks_max: if fan_out < 8 { usize::MAX } else { 4 },
+            direct: 1,
+            late: 0,
+        }
+    }
+
+    /// How many items there are.
+    #[must_use]
+    pub const fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Steps that were late.
+    #[must_use]
+    pub const fn late_steps(&self) -> u64 {
+        self.late
+    }
+
+    /// The number of levels now.
+    #[must_use]
+    pub fn levels(&self) -> usize {
+        self.levels.len()
+    }
+
+    /// The smallest item.
+    #[must_use]
+    pub fn peek(&self) -> Option<&T> {
+        self.near.peek(&self.store)
+    }
+
+    /// Adds an item.
+    pub fn push(&mut self, item: T) {
+        assert!(self.try_push(item).is_ok(), "no room in the queue");
+    }
+
+    /// Adds an item, or gives it back if there is no room.
+    pub fn try_push(&mut self, item: T) -> Result<(), Full<T>> {
+        // Before the item finds its place: a spill lowers the bound of what is near.
+        if self.near.is_full() && !self.spill() {
+            return Err(Full(item));
+        }
+        for at in 0..self.direct.min(self.levels.len()) {
+            if item >= self.bounds[at] {
+                let log = &mut self.levels[at].log;
+                if log.blocks_to_add(1, self.store.block_items()) > 0 && !self.store.reserve(1) {
+                    return Err(Full(item));
+                }
+                self.store.touch(Area::Lists, at * (self.fan_out + 2), 1, true);
+                log.append(&mut self.store, &[item]);
+                self.len += 1;
+                self.tend();
+                return Ok(());
+            }
+        }
+        self.len += 1;
+        self.near.push(&self.store, item);
+        self.tend();
+        Ok(())
+    }
+
+    /// Takes the smallest item.
+    pub fn pop(&mut self) -> Option<T> {
+        let work = self.near.front.len() <= 1 && !self.levels.is_empty();
+        if work {
+            // What is last in the front waits in the heap, so that a panic meanwhile does not lose it.
+            if let Some(last) = self.near.front.pop() {
+                self.near.push(&self.store, last);
+            }
+            self.refill();
+        }
+        let item = self.near.pop(&self.store)?;
+        self.len -= 1;
+        if !work {
+            self.tend();
+        }
+        Some(item)
+    }
+
+    /// Passes the larger half of the small heap on to the levels; false if there is no room.
+    fn spill(&mut self) -> bool {
+        let most = (HEAP_MAX + FRONT_MAX) / self.store.block_items() + self.levels.len() + 2;
+        if !self.store.reserve(most) {
+            return false;
+        }
+        let cut = self.near.split_heap(&self.store);
+        let Some(&bound) = self.near.heap[..cut].iter().min() else { return true };
+        // All comparisons first: for each item its level, counted from the top; none is the lowest, lowered.
+        let mut places = [0_u8; HEAP_MAX];
+        for (item, place) in self.near.heap[..cut].iter().zip(&mut places) {
+            *place = self.bounds.iter().position(|bound| item >= bound).unwrap_or(self.levels.len()) as u8;
+        }
+        let lowest = self.levels.len();
+        let lowered = places[..cut].contains(&(lowest as u8));
+        let front_cut = if lowered { self.near.split_front(bound, &self.store) } else { 0 };
+        for at in 0..=lowest {
+            self.scratch.clear();
+            let mine = self.near.heap[..cut].iter().zip(places).filter(|(_, place)| usize::from(*place) == at);
+            self.scratch.extend(mine.map(|(item, _)| *item));
+            if at == lowest && lowered {
+                self.scratch.extend_from_slice(&self.near.front[..front_cut]);
+                match self.levels.last_mut() {
+                    Some(level) if !level.log.uniform => {
+                        level.log.append(&mut self.store, &self.scratch);
+                        self.bounds[at - 1] = bound;
+                        if let Some(child) = level.children.last_mut() {
+                            child.lo = bound;
+                        }
+                    }
+                    _ => {
+                        let mut log = List::new();
+                        log.append(&mut self.store, &self.scratch);
+                        self.levels.push(Level::new(log));
+                        self.bounds.push(bound);
+                    }
+                }
+            } else if !self.scratch.is_empty() {
+                self.levels[at].log.append(&mut self.store, &self.scratch);
+            }
+        }
+        self.near.heap.drain(..cut);
+        self.near.forget_front(front_cut);
+        if self.near.front.is_empty() {
+            // While there are levels the front has something: what the heap kept.
+            core::mem::swap(&mut self.near.heap, &mut self.near.front);
+            self.near.load(&self.store);
+        }
+        self.rest = 0;
+        true
+    }
+}

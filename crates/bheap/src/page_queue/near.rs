@@ -1,0 +1,247 @@
+//! What leaves next: a sorted front, and a small heap of items that came after it was sorted.
+//!
+//! Nothing in the front is above the bound of the lowest level, and while there are levels the front is not
+//! empty: so the smaller of the two heads is the smallest item of all. The heap also takes what arrives for the
+//! lower levels, and passes it on in batches: a page for each of their logs need not stay in memory.
+//!
+//! ```text
+//!   front   [ larger, unsorted … | sorted, smallest at the end ]     taken from the end
+//!   heap    [ four-ary min-heap ]
+//! ```
+
+use crate::blocks::{Area, Blocks};
+use crate::page_queue::HEAP_MAX;
+use alloc::vec::Vec;
+
+/// At most so many are sorted at once, so that no operation compares too often: 160 · log2(160) ≈ 1,200.
+const SORT_MAX: usize = 160;
+
+#[derive(Debug, Clone)]
+pub(crate) struct Near<T> {
+    pub(crate) heap: Vec<T>,
+    /// Invariant: `front[sorted_from..]` is in falling order, and all of it is at most any of
+    /// `front[..sorted_from]`. If `front` is not empty, neither is the sorted part.
+    pub(crate) front: Vec<T>,
+    sorted_from: usize,
+}
+
+impl<T: Ord + Copy> Near<T> {
+    pub(crate) const fn new() -> Self {
+        Self { heap: Vec::new(), front: Vec::new(), sorted_from: 0 }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.heap.len() + self.front.len()
+    }
+
+    #[inline]
+    pub(crate) fn peek(&self, store: &impl Blocks<T>) -> Option<&T> {
+        self.touch_heads(store);
+        match (self.front.last(), self.heap.first()) {
+            (Some(front), Some(heap)) => Some(if heap < front { heap } else { front }),
+            (front, heap) => front.or(heap),
+        }
+    }
+
+    fn touch_heads(&self, store: &impl Blocks<T>) {
+        store.touch(Area::Near, 0, self.heap.len().min(1), false);
+        if let Some(last) = self.front.len().checked_sub(1) {
+            store.touch(Area::Front, last, 1, false);
+        }
+    }
+
+    #[inline]
+    pub(crate) fn push(&mut self, store: &impl Blocks<T>, item: T) {
+        store.touch(Area::Near, self.heap.len(), 1, true);
+        self.heap.push(item);
+        let at = self.heap.len() - 1;
+        sift_up(&mut self.heap, at, store);
+    }
+
+    #[inline]
+    pub(crate) fn pop(&mut self, store: &impl Blocks<T>) -> Option<T> {
+        self.touch_heads(store);
+        let from_heap = match (self.front.last(), self.heap.first()) {
+            (Some(front), Some(heap)) => heap < front,
+            (None, Some(_)) => true,
+            (_, None) => false,
+        };
+        if from_heap { self.pop_heap(store) } else { self.pop_front(store) }
+    }
+
+    fn pop_front(&mut self, store: &impl Blocks<T>) -> Option<T> {
+        if self.front.len() == self.sorted_from + 1 && self.sorted_from > 0 {
+            // The last sorted item is about to leave: sort more first, while it is still held here.
+            let item = self.front.swap_remove(self.sorted_from);
+            let held = Held { near: self, item: Some(item) };
+            held.near.sort_more(store);
+            let mut held = held;
+            return held.item.take();
+        }
+        self.front.pop()
+    }
+
+    fn pop_heap(&mut self, store: &impl Blocks<T>) -> Option<T> {
+        let last = self.heap.pop()?;
+        let Some(root) = self.heap.first_mut() else { return Some(last) };
+        let item = core::mem::replace(root, last);
+        let mut held = Held { near: self, item: Some(item) };
+        sift_down(&mut held.near.heap, 0, store);
+        held.item.take()
+    }
+
+    /// Puts `items`, in any order, to the front, which must be empty.
+    pub(crate) fn load(&mut self, store: &impl Blocks<T>) {
+        self.sorted_from = self.front.len();
+        self.sort_more(store);
+    }
+
+    /// Sorts the smallest of the unsorted items; the sorted part must be empty.
+    fn sort_more(&mut self, store: &impl Blocks<T>) {
+        let mut from = 0;
+        let end = self.front.len();
+        store.touch(Area::Front, 0, end, true);
+        while end - from > SORT_MAX {
+            // The smallest quarter: the rest is not needed yet, and this operation stays short.
+            let cut = split(&mut self.front[from..end], 3);
+            from += cut;
+        }
+        self.front[from..end].sort_unstable_by(|a, b| b.cmp(a));
+        self.sorted_from = from;
+    }
+
+    /// Arranges the heap for a spill: the larger half first, the rest a heap from there on. Returns its length.
+    pub(crate) fn split_heap(&mut self, store: &impl Blocks<T>) -> usize {
+        store.touch(Area::Near, 0, self.heap.len(), true);
+        let cut = split(&mut self.heap, 2);
+        let kept = &mut self.heap[cut..];
+        for node in (0..kept.len().div_ceil(4)).rev() {
+            sift_down(kept, node, store);
+        }
+        cut
+    }
+
+    /// Arranges the front so that its first items are those above `bound`; returns how many.
+    pub(crate) fn split_front(&mut self, bound: T, store: &impl Blocks<T>) -> usize {
+        store.touch(Area::Front, 0, self.front.len(), true);
+        let mut cut = 0;
+        for at in 0..self.sorted_from {
+            let above = self.front[at] > bound;
+            self.front.swap(cut, at);
+            cut += usize::from(above);
+        }
+        // The unsorted items are at least as large as any sorted one.
+        if cut == self.sorted_from {
+            cut += self.front[self.sorted_from..].partition_point(|item| *item > bound);
+        }
+        cut
+    }
+
+    /// Forgets the first `cut` items of the front.
+    pub(crate) fn forget_front(&mut self, cut: usize) {
+        self.front.drain(..cut);
+        self.sorted_from = self.sorted_from.saturating_sub(cut);
+    }
+}
+
+/// Rearranges so that nothing in `items[cut..]` is larger than anything in `items[..cut]`, with `cut` about
+/// `quarters` quarters of the length; `0 < cut < len` for two items or more.
+fn split<T: Ord + Copy>(items: &mut [T], quarters: usize) -> usize {
+    const PICKS: usize = 15;
+    let len = items.len();
+    let mut picks: Vec<T> = (0..PICKS).filter_map(|n| items.get(n * len / PICKS)).copied().collect();
+    picks.sort_unstable();
+    let Some(&pivot) = picks.get(PICKS * (4 - quarters) / 4) else { return 0 };
+    let mut above = 0;
+    for at in 0..len {
+        let is_above = items[at] > pivot;
+        items.swap(above, at);
+        above += usize::from(is_above);
+    }
+    let wanted = len * quarters / 4;
+    let mut equal = above;
+    if above + len / 8 < wanted {
+        // Perhaps many are equal; they may lie on either side: bring them together and cut among them.
+        for at in above..len {
+            let is_equal = items[at] == pivot;
+            items.swap(equal, at);
+            equal += usize::from(is_equal);
+        }
+    }
+    wanted.clamp(above, equal).clamp(1, len - 1)
+}
+
+/// The place of the item in hand; whatever happens, the item is put there.
+struct Hole<'a, T: Copy> {
+    items: &'a mut [T],
+    at: usize,
+    item: T,
+}
+
+impl<T: Copy> Hole<'_, T> {
+    fn take_from(&mut self, other: usize) {
+        self.items[self.at] = self.items[other];
+        self.at = other;
+    }
+}
+
+impl<T: Copy> Drop for Hole<'_, T> {
+    fn drop(&mut self) {
+        self.items[self.at] = self.item;
+    }
+}
+
+fn sift_up<T: Ord + Copy>(items: &mut [T], at: usize, store: &impl Blocks<T>) {
+    let item = items[at];
+    let mut hole = Hole { items, at, item };
+    while hole.at > 0 {
+        let parent = (hole.at - 1) / 4;
+        store.touch(Area::Near, parent, 1, true);
+        if hole.items[parent] <= item {
+            break;
+        }
+        hole.take_from(parent);
+    }
+}
+
+fn sift_down<T: Ord + Copy>(items: &mut [T], at: usize, store: &impl Blocks<T>) {
+    let Some(&item) = items.get(at) else { return };
+    let len = items.len();
+    let mut hole = Hole { items, at, item };
+    loop {
+        let first = 4 * hole.at + 1;
+        if first >= len {
+            break;
+        }
+        store.touch(Area::Near, first, (len - first).min(4), true);
+        let mut least = first;
+        for child in first + 1..len.min(first + 4) {
+            if hole.items[child] < hole.items[least] {
+                least = child;
+            }
+        }
+        if item <= hole.items[least] {
+            break;
+        }
+        hole.take_from(least);
+    }
+}
+
+/// An item on its way out: it returns to the heap if a comparison panics.
+struct Held<'a, T: Ord + Copy> {
+    near: &'a mut Near<T>,
+    item: Option<T>,
+}
+
+impl<T: Ord + Copy> Drop for Held<'_, T> {
+    fn drop(&mut self) {
+        self.near.heap.extend(self.item.take());
+    }
+}
+
+impl<T> Near<T> {
+    /// Whether the heap has as many items as it may have.
+    pub(crate) fn is_full(&self) -> bool {
+        self.heap.len() >= HEAP_MAX
+    }
+}

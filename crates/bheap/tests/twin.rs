@@ -1,0 +1,97 @@
+//! Every queue against the textbook heap: the same operations, the same answers.
+#![allow(missing_docs)]
+
+use bheap::{BHeap, BinaryHeap, PageQueue};
+
+const STEPS: usize = if cfg!(debug_assertions) { 300_000 } else { 3_000_000 };
+
+struct Random(u64);
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0
+    }
+    fn below(&mut self, n: u64) -> u64 {
+        self.next() % n
+    }
+}
+
+/// Sequences of keys; `now` is the key that left last.
+fn key(kind: usize, step: u64, now: u64, random: &mut Random) -> u64 {
+    match kind {
+        0 => random.next() >> 33,
+        1 => step,
+        2 => u64::MAX - step,
+        3 => now + [60, 3_600, 86_400, 120][random.below(4) as usize] * 1000 + random.below(10),
+        4 => random.below(3),
+        5 => (random.below(20) << 40) + random.below(1000),
+        6 => now.saturating_sub(random.below(100)),
+        7 => if random.below(100) == 0 { random.next() } else { 7 },
+        _ => now + random.below(1 << 20).pow(2),
+    }
+}
+const KINDS: usize = 9;
+
+#[test]
+fn the_page_queue_gives_what_the_twin_gives() {
+    for kind in 0..KINDS { eprintln!("kind {kind}");
+        for page in [64, 4096] {
+            let mut random = Random(0x1234_5678_9ABC_DEF1 + kind as u64);
+            let mut queue = PageQueue::<u64>::new(page).unwrap();
+            let mut twin = BinaryHeap::new();
+            let (mut now, mut step) = (0, 0);
+            let mut phase = 60;
+            for at in 0..STEPS / 6 {
+                if at % (STEPS / 60) == 0 {
+                    phase = [90, 50, 10, 60, 45, 99][random.below(6) as usize];
+                }
+                if random.below(100) < phase {
+                    step += 1;
+                    let item = key(kind, step, now, &mut random);
+                    queue.push(item);
+                    twin.push(item);
+                } else {
+                    let (a, b) = (queue.pop(), twin.pop());
+                    assert_eq!(a, b, "kind {kind}, page {page}, step {at}");
+                    now = a.unwrap_or(now);
+                }
+                if at % 1000 == 0 { queue.assert_invariants(); }
+                assert_eq!(queue.len(), twin.len());
+                assert_eq!(queue.peek(), twin.peek(), "kind {kind}, page {page}, step {at}");
+            }
+            while let Some(item) = twin.pop() {
+                assert_eq!(queue.pop(), Some(item), "kind {kind}, page {page}, draining");
+            }
+            assert_eq!(queue.pop(), None);
+            if page == 4096 {
+                assert_eq!(queue.late_steps(), 0, "kind {kind}");
+            }
+        }
+    }
+}
+
+#[test]
+fn the_b_heap_gives_what_the_twin_gives() {
+    for (kind, page) in [(0, 64), (0, 4096), (1, 64), (2, 64), (4, 512), (3, 256)] {
+        let mut random = Random(99 + page as u64);
+        let mut heap = BHeap::<u64>::new(page).unwrap();
+        let mut twin = BinaryHeap::new();
+        let (mut now, mut step) = (0, 0);
+        for _ in 0..STEPS / 10 {
+            if random.below(100) < 52 {
+                step += 1;
+                let item = key(kind, step, now, &mut random);
+                heap.push(item);
+                twin.push(item);
+            } else {
+                let (a, b) = (heap.pop(), twin.pop());
+                assert_eq!(a, b);
+                now = a.unwrap_or(now);
+            }
+        }
+        assert!(heap.is_ordered());
+        assert!(heap.drain().eq(twin.drain()));
+    }
+}

@@ -1,0 +1,60 @@
+//! The simulation's totals, frozen: they are integers and depend on nothing but the code.
+
+use lab::experiments::bheap_sim::lru::ListLru;
+use lab::experiments::bheap_sim::run::{Classic, Shape};
+
+/// Pages resident; transfers of the binary heap and of the B-heap, first touches free, after `srandom(1)`.
+type Frozen = (usize, u64, u64);
+
+fn hold(shape: Shape, pages: usize, frozen: &[Frozen]) {
+    let simulated = shape.simulate(1);
+    assert_eq!((simulated.pages, simulated.binary.pages()), (pages, pages));
+    let found: Vec<Frozen> = frozen
+        .iter()
+        .map(|&(resident, ..)| {
+            let (binary, paged) = simulated.at(resident);
+            (resident, binary.free(), paged.free())
+        })
+        .collect();
+    assert_eq!(found, frozen);
+}
+
+/// The table of the article's sizes, as `nighttrain lab bheap-sim` prints it. The independent simulation has the very
+/// same totals for the B-heap at 8, 9, 10, 1,024, 1,800, 1,950 and 1,953 pages.
+#[test]
+fn the_articles_sizes() {
+    hold(
+        Shape { items: 1_000_000, page_bytes: 4096, item_bytes: 8 },
+        1954,
+        &[
+            (8, 47_499_567, 4_729_956),
+            (9, 46_077_574, 4_559_228),
+            (10, 44_204_631, 4_408_210),
+            (16, 29_312_511, 3_799_149),
+            (64, 17_836_820, 3_058_177),
+            (256, 9_288_781, 2_413_182),
+            (1024, 2_020_585, 936_917),
+            (1800, 181_152, 115_819),
+            (1950, 4_374, 2_744),
+            (1953, 1_015, 659),
+            (1954, 0, 0),
+        ],
+    );
+}
+
+/// What the one pass over all sizes says is what a memory of that one size, kept as a list, says.
+#[test]
+fn the_slow_twin_counts_the_same() {
+    let shape = Shape { items: 30_000, page_bytes: 1024, item_bytes: 4 };
+    let simulated = shape.simulate(7);
+    for resident in [3, 9, 40] {
+        for (which, transfers) in
+            [(Classic::Binary, simulated.at(resident).0), (Classic::Paged, simulated.at(resident).1)]
+        {
+            let twin = ListLru::new(shape.page_bytes, resident);
+            shape.drive(which, 7, &twin);
+            assert_eq!(twin.transfers(), transfers, "{which:?} at {resident} pages");
+            assert!(transfers.reads > 0 && transfers.writes > 0);
+        }
+    }
+}

@@ -1,0 +1,228 @@
+//! `nighttrain lab`: which experiments, in which order, and where what they found goes.
+//!
+//! ```text
+//! names ──▶ experiments ──run, progress on stderr──▶ outcomes ──▶ text or JSON on stdout, page in a file
+//! ```
+//! The exit code says whether it was done, not what was found: a claim that does not hold is a result (0). What an
+//! experiment could not do is a failure (1), except under `all` where this machine merely lacks something.
+
+use std::{fs, io::IsTerminal, path::Path, sync::Arc, time::Duration};
+
+use indicatif::{ProgressBar, ProgressStyle};
+use lab::{
+    experiment::{Experiment, Options, Outcome, Refusal},
+    experiments,
+    report::{json, page, text},
+};
+use serde_json::json;
+
+use crate::{cli::LabTask, failure::Failure, print};
+
+/// Characters in a line where there is no terminal to ask.
+const WIDTH: usize = 110;
+
+/// `nighttrain lab`
+///
+/// # Errors
+/// A name that nobody has, a file that cannot be written, an experiment that could not be done.
+pub(crate) fn lab(task: &LabTask) -> Result<(), Failure> {
+    let all = task.names.iter().any(|name| name == "all");
+    let Some(chosen) = chosen(&task.names)? else {
+        if task.html.is_some() {
+            return Err(Failure::Usage("--html draws what was run, and `list` runs nothing".to_owned()));
+        }
+        return print(&list(task.json));
+    };
+    if let Some(file) = &task.html {
+        // Said before minutes of measuring, not after.
+        fs::OpenOptions::new()
+            .create(true)
+            .append(true)
+            .open(file)
+            .map_err(|error| Failure::Failed(unwritable(file, &error)))?;
+    }
+    let progress = Progress::new(chosen.len());
+    let mut options = Options {
+        quick: task.quick,
+        sweep: task.sweep,
+        items: task.items,
+        page_bytes: task.page_bytes,
+        item_bytes: task.item_bytes,
+        directory: task.directory.clone(),
+        progress: None,
+    };
+    let mut outcomes = Vec::new();
+    for experiment in chosen {
+        options.progress = Some(progress.of(experiment));
+        outcomes.push(Outcome::of(experiment, &options));
+    }
+    progress.end();
+
+    if let Some(file) = &task.html {
+        fs::write(file, page::render(&outcomes, &options))
+            .map_err(|error| Failure::Failed(unwritable(file, &error)))?;
+    }
+    if task.json {
+        print(&format!("{:#}\n", json::render(&outcomes, &options)))?;
+    } else {
+        print(&text::render(&outcomes, style(task)))?;
+    }
+    outcomes.iter().find_map(|outcome| failure(outcome, all)).map_or(Ok(()), Err)
+}
+
+fn unwritable(file: &Path, error: &std::io::Error) -> String {
+    format!("cannot write {}: {error}", file.display())
+}
+
+/// What the names stand for; none for the list.
+fn chosen(names: &[String]) -> Result<Option<Vec<&'static Experiment>>, Failure> {
+    match names {
+        [] => return Ok(None),
+        [one] if one == "list" => return Ok(None),
+        [one] if one == "all" => return Ok(Some(experiments::all().iter().collect())),
+        _ => {}
+    }
+    let mut chosen: Vec<&'static Experiment> = Vec::new();
+    for name in names {
+        if name == "list" || name == "all" {
+            return Err(Failure::Usage(format!("`{name}` stands alone, without names of experiments")));
+        }
+        let experiment = experiments::named(name).ok_or_else(|| unknown(name))?;
+        // Asked for twice, done once.
+        if !chosen.iter().any(|known| known.name == experiment.name) {
+            chosen.push(experiment);
+        }
+    }
+    Ok(Some(chosen))
+}
+
+fn unknown(name: &str) -> Failure {
+    let near = experiments::all()
+        .iter()
+        .map(|experiment| (strsim::jaro_winkler(name, experiment.name), experiment.name))
+        .filter(|(likeness, _)| *likeness > 0.8)
+        .max_by(|a, b| a.0.total_cmp(&b.0));
+    Failure::Usage(match near {
+        Some((_, near)) => format!("no experiment is called `{name}`; perhaps `{near}`"),
+        None => format!("no experiment is called `{name}`: `nighttrain lab list` shows them"),
+    })
+}
+
+fn list(as_json: bool) -> String {
+    if as_json {
+        let all: Vec<serde_json::Value> = experiments::all()
+            .iter()
+            .map(|experiment| {
+                json!({
+                    "name": experiment.name,
+                    "claims": experiment.claims,
+                    "title": experiment.title,
+                    "statement": experiment.statement,
+                    "source": experiment.source,
+                })
+            })
+            .collect();
+        return format!("{:#}\n", json!({ "lab": 1, "experiments": all }));
+    }
+    let name_width = experiments::all().iter().map(|experiment| experiment.name.len()).max().unwrap_or(0);
+    let claims: Vec<String> =
+        experiments::all().iter().map(|experiment| experiment.claims.join(" ")).collect();
+    let claims_width = claims.iter().map(String::len).max().unwrap_or(0);
+    experiments::all()
+        .iter()
+        .zip(&claims)
+        .map(|(experiment, claims)| {
+            format!("{:<name_width$}  {claims:<claims_width$}  {}\n", experiment.name, experiment.title)
+        })
+        .collect()
+}
+
+fn style(task: &LabTask) -> text::Style {
+    let terminal = std::io::stdout().is_terminal();
+    // https://no-color.org: set, and not empty.
+    let unwanted = task.no_color || std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+    let width = match terminal_size::terminal_size() {
+        Some((width, _)) if terminal => usize::from(width.0).max(40),
+        _ => WIDTH,
+    };
+    text::Style { colour: terminal && !unwanted, width }
+}
+
+/// What the exit code says about an outcome.
+fn failure(outcome: &Outcome, all: bool) -> Option<Failure> {
+    let refusal = outcome.result.as_ref().err()?;
+    let said = format!("{}: {refusal}", outcome.experiment.name);
+    match refusal {
+        Refusal::Usage(_) => Some(Failure::Usage(said)),
+        Refusal::Missing(_) if all => None,
+        Refusal::Missing(_) | Refusal::Failed(_) => Some(Failure::Failed(said)),
+    }
+}
+
+/// One line on stderr that says what is being done. Where that is no terminal, nothing.
+struct Progress {
+    bar: ProgressBar,
+    many: bool,
+}
+
+impl Progress {
+    fn new(count: usize) -> Self {
+        // The bar hides itself where stderr is no terminal.
+        let bar = ProgressBar::new(count as u64);
+        if let Ok(style) = ProgressStyle::with_template("{spinner} {prefix} {msg} ({elapsed})") {
+            bar.set_style(style);
+        }
+        // Seldom, because a measurement may be running.
+        bar.enable_steady_tick(Duration::from_secs(1));
+        Self { bar, many: count > 1 }
+    }
+
+    fn of(&self, experiment: &'static Experiment) -> lab::experiment::Progress {
+        if self.many {
+            self.bar.set_prefix(format!("{}:", experiment.name));
+        }
+        self.bar.set_message("measuring");
+        let bar = self.bar.clone();
+        Arc::new(move |what: &str| bar.set_message(what.to_owned()))
+    }
+
+    fn end(&self) {
+        self.bar.finish_and_clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn outcome(result: Result<lab::experiment::Report, Refusal>) -> Outcome {
+        Outcome { experiment: &experiments::all()[0], result, seconds: 0.0 }
+    }
+
+    #[test]
+    fn what_is_missing_fails_whoever_asked_for_it_by_name_alone() {
+        let missing = outcome(Err(Refusal::Missing("a memory cgroup".into())));
+        assert!(failure(&missing, true).is_none());
+        assert!(
+            matches!(failure(&missing, false), Some(Failure::Failed(said)) if said.contains("a memory cgroup"))
+        );
+        let failed = outcome(Err(Refusal::Failed("the disk is full".into())));
+        assert!(matches!(failure(&failed, true), Some(Failure::Failed(_))));
+        let wrong = outcome(Err(Refusal::Usage("--page-bytes 3".into())));
+        assert!(matches!(failure(&wrong, true), Some(Failure::Usage(_))));
+        assert!(failure(&outcome(Ok(lab::experiment::Report::default())), false).is_none());
+    }
+
+    #[test]
+    fn every_experiment_has_a_name_of_its_own_and_says_where_its_claim_is_from() {
+        for (i, experiment) in experiments::all().iter().enumerate() {
+            assert!(
+                !["list", "all", "load", "cores"].contains(&experiment.name),
+                "{} is a word",
+                experiment.name
+            );
+            assert!(!experiment.claims.is_empty() && !experiment.source.is_empty(), "{}", experiment.name);
+            assert!(experiments::all()[..i].iter().all(|other| other.name != experiment.name));
+        }
+    }
+}

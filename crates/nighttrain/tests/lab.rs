@@ -1,0 +1,99 @@
+//! `nighttrain lab`: what it lists, runs, writes and refuses.
+#![allow(
+    clippy::disallowed_methods,
+    clippy::expect_used,
+    missing_docs,
+    reason = "a test of a process waits, and may fail"
+)]
+
+mod support;
+use support::{program, run};
+
+fn value(text: &str) -> serde_json::Value {
+    serde_json::from_str(text).expect("JSON")
+}
+
+#[test]
+fn without_names_it_lists_what_there_is() {
+    let listed = run(&mut program(&["lab", "list"]));
+    assert_eq!((listed.code, listed.stderr.as_str()), (0, ""));
+    for name in ["bheap-sim", "bheap-layout"] {
+        assert!(listed.stdout.lines().any(|line| line.starts_with(name)), "{}", listed.stdout);
+    }
+    assert_eq!(run(&mut program(&["lab"])).stdout, listed.stdout);
+
+    let as_json = value(&run(&mut program(&["lab", "list", "--json"])).stdout);
+    let experiments = as_json["experiments"].as_array().expect("a list");
+    assert_eq!(experiments.len(), listed.stdout.lines().count());
+    for experiment in experiments {
+        assert!(experiment["claims"][0].as_str().is_some_and(|claim| claim.starts_with('C')), "{experiment}");
+    }
+}
+
+/// A small set of its own size: the same path as the article's, in a second.
+#[test]
+fn a_run_gives_json_on_stdout_and_a_page_in_a_file() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let page = directory.path().join("report.html");
+    let ended = run(program(&["lab", "bheap-layout", "bheap-sim", "--quick", "--items", "20000", "--json"])
+        .arg("--html")
+        .arg(&page));
+    assert_eq!((ended.code, ended.stderr.as_str()), (0, ""));
+    let found = value(&ended.stdout);
+    assert_eq!((found["lab"].as_u64(), found["quick"].as_bool()), (Some(1), Some(true)));
+    assert!(found["machine"]["cores"].as_u64() >= Some(1));
+    let [layout, sim] = found["experiments"].as_array().expect("a list").as_slice() else {
+        panic!("two experiments: {found}")
+    };
+    assert_eq!((layout["name"].as_str(), sim["name"].as_str()), (Some("bheap-layout"), Some("bheap-sim")));
+    assert_eq!(layout["verdicts"][0]["verdict"], "holds");
+    assert_eq!(layout["figures"].as_array().map(Vec::len), Some(3));
+    // ⌈20,001 / 512⌉: index 0 is not used.
+    assert_eq!(sim["data"]["pages"], 40);
+    let nine = sim["data"]["sizes"].as_array().expect("sizes").iter().find(|size| size["resident"] == 9);
+    let nine = nine.expect("nine pages");
+    assert!(nine["binary"]["reads"].as_u64() > nine["b_heap"]["reads"].as_u64(), "{nine}");
+
+    let page = std::fs::read_to_string(&page).expect("the page");
+    assert!(page.starts_with("<!doctype html>") && page.matches("<svg ").count() == 3, "{page}");
+    assert!(page.contains("id=\"bheap-sim\""));
+}
+
+#[test]
+fn text_is_for_people_and_has_no_colour_where_there_is_no_terminal() {
+    let ended = run(&mut program(&["lab", "bheap-sim", "--items", "5000", "--page-bytes", "512"]));
+    assert_eq!((ended.code, ended.stderr.as_str()), (0, ""));
+    for part in ["Claim: ", "Source: P.-H. Kamp", "pages resident", "Notes"] {
+        assert!(ended.stdout.contains(part), "{part}: {}", ended.stdout);
+    }
+    assert!(!ended.stdout.contains('\x1b'));
+}
+
+#[test]
+fn what_makes_no_sense_is_2_and_says_what_would_be_right() {
+    for (arguments, says) in [
+        (&["lab", "bheep-sim"][..], "perhaps `bheap-sim`"),
+        (&["lab", "nonsense"], "lab list"),
+        (&["lab", "all", "bheap-sim"], "`all` stands alone"),
+        (&["lab", "list", "--html", "x.html"], "runs nothing"),
+        (&["lab", "bheap-sim", "--page-bytes", "3000"], "a power of two"),
+        (&["lab", "bheap-sim", "--item-bytes", "5"], "4, 8 or 16"),
+        (&["lab", "bheap-sim", "--page-bytes", "16"], "at least four"),
+        (&["lab", "bheap-sim", "--items", "0"], "from 1 to"),
+        (&["lab", "bheap-layout", "--items", "many"], "invalid"),
+    ] {
+        let ended = run(&mut program(arguments));
+        assert_eq!(ended.code, 2, "{arguments:?}: {}", ended.stderr);
+        assert!(ended.stderr.contains(says), "{arguments:?}: {}", ended.stderr);
+    }
+    assert!(!std::path::Path::new("x.html").exists());
+}
+
+/// Before the measurement, not after it.
+#[test]
+fn a_page_that_cannot_be_written_is_1_and_nothing_is_run() {
+    let ended = run(&mut program(&["lab", "bheap-sim", "--html", "/nonexistent/report.html"]));
+    assert_eq!((ended.code, ended.stdout.as_str()), (1, ""));
+    assert!(ended.stderr.contains("cannot write /nonexistent/report.html"), "{}", ended.stderr);
+    assert_eq!(ended.stderr.lines().count(), 1);
+}
