@@ -6,6 +6,8 @@
 //!
 //! - [`allocations`]: what a stretch of code allocates, exactly, per thread; asserted to be nothing in tests.
 //! - [`paired`]: servers compared by CPU time a unit of work, in interleaved rounds, with an interval and a verdict.
+//! - [`experiment`], [`report`]: what an experiment is, and how what it found is read.
+//! - [`experiments`]: all of them.
 #![allow(
     clippy::disallowed_methods,
     clippy::disallowed_types,
@@ -13,5 +15,7 @@
 )]
 
 pub mod allocations;
+pub mod experiment;
 pub mod experiments;
 pub mod paired;
+pub mod report;

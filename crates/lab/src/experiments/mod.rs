@@ -1,3 +1,18 @@
 //! The experiments: each a claim, a measurement, a figure and a verdict.
 
 pub mod bheap_sim;
+
+use crate::experiment::Experiment;
+
+/// All of them, in the order in which `nighttrain lab all` runs them.
+#[must_use]
+pub fn all() -> &'static [Experiment] {
+    const ALL: &[Experiment] = &[];
+    ALL
+}
+
+/// The one of this name.
+#[must_use]
+pub fn named(name: &str) -> Option<&'static Experiment> {
+    all().iter().find(|experiment| experiment.name == name)
+}
