@@ -96,7 +96,9 @@ impl MappedWords {
         let bytes = len
             .checked_mul(size_of::<Word>())
             .filter(|bytes| *bytes > 0 && isize::try_from(*bytes).is_ok())
-            .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "no words, or more than can be addressed"))?;
+            .ok_or_else(|| {
+                io::Error::new(io::ErrorKind::InvalidInput, "no words, or more than can be addressed")
+            })?;
         if file.metadata()?.len() < bytes as u64 {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "the file is shorter than its mapping"));
         }
@@ -142,7 +144,9 @@ impl Deref for MappedWords {
     fn deref(&self) -> &[Word] {
         // SAFETY: the mapping is `bytes` long, aligned to a page and readable and writable (struct invariant), lives
         // as long as `self`, and any eight bytes are a `Word`, which is an atomic: nobody's store is a data race.
-        unsafe { std::slice::from_raw_parts(self.base.as_ptr().cast::<Word>(), self.bytes / size_of::<Word>()) }
+        unsafe {
+            std::slice::from_raw_parts(self.base.as_ptr().cast::<Word>(), self.bytes / size_of::<Word>())
+        }
     }
 }
 

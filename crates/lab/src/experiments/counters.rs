@@ -25,10 +25,16 @@ impl Counters {
     /// If `/proc` is not mounted, or a kernel without I/O accounting lacks `/proc/thread-self/io`.
     pub fn now() -> io::Result<Self> {
         let stat = fs::read_to_string("/proc/thread-self/stat")?;
-        let (minor_faults, major_faults) = faults_of(&stat).ok_or_else(|| malformed("/proc/thread-self/stat"))?;
+        let (minor_faults, major_faults) =
+            faults_of(&stat).ok_or_else(|| malformed("/proc/thread-self/stat"))?;
         let io = fs::read_to_string("/proc/thread-self/io")?;
         let field = |name: &str| field_of(&io, name).ok_or_else(|| malformed("/proc/thread-self/io"));
-        Ok(Self { minor_faults, major_faults, bytes_read: field("read_bytes:")?, bytes_written: field("write_bytes:")? })
+        Ok(Self {
+            minor_faults,
+            major_faults,
+            bytes_read: field("read_bytes:")?,
+            bytes_written: field("write_bytes:")?,
+        })
     }
 
     /// What was counted after `earlier`.

@@ -179,7 +179,9 @@ mod tests {
     #[test]
     fn the_crossing_lies_between_the_last_win_and_the_first_loss() {
         let heats = [like(100, 100.0, 10.0), like(1000, 100.0, 100.0 / 2.0), like(10_000, 100.0, 200.0)];
-        let Some(Crossing::At(at)) = crossing(&heats, |heat| Some(heat.scan_ns)) else { panic!("a crossing") };
+        let Some(Crossing::At(at)) = crossing(&heats, |heat| Some(heat.scan_ns)) else {
+            panic!("a crossing")
+        };
         assert!((3000..3400).contains(&at), "{at}");
         assert_eq!(crossing(&heats[..2], |heat| Some(heat.scan_ns)), Some(Crossing::Beyond(1000)));
         assert_eq!(crossing(&heats[2..], |heat| Some(heat.scan_ns)), None);

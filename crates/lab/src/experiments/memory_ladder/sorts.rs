@@ -5,8 +5,8 @@ use std::time::Instant;
 
 use serde::Serialize;
 
-use super::random::Random;
 use super::races::median;
+use super::random::Random;
 
 /// Nanoseconds an item, the median of the rounds.
 #[derive(Debug, Clone, Serialize)]
@@ -33,7 +33,11 @@ pub fn spots(small: usize, large: usize, sorted: usize, random: &mut Random) -> 
     };
     let (few, many) = (shuffled(small), shuffled(large));
     let ordered: Vec<u64> = (0..sorted as u64).collect();
-    vec![spot("shuffled, in the near caches", &few, 9), spot("shuffled, large", &many, 1), spot("sorted", &ordered, 3)]
+    vec![
+        spot("shuffled, in the near caches", &few, 9),
+        spot("shuffled, large", &many, 1),
+        spot("sorted", &ordered, 3),
+    ]
 }
 
 fn spot(input: &'static str, keys: &[u64], rounds: usize) -> Spot {
@@ -59,7 +63,7 @@ fn spot(input: &'static str, keys: &[u64], rounds: usize) -> Spot {
     }
 }
 
-/// Hoare's, with the first item as the pivot; the smaller part first, so that the depth stays logarithmic even
+/// Lomuto's partition, with the first item as the pivot; the smaller part first, so that the depth stays logarithmic even
 /// where the time does not.
 fn quicksort(mut keys: &mut [u64]) {
     while keys.len() > 1 {
