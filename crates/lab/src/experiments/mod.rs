@@ -1,5 +1,6 @@
 //! The experiments: each a claim, a measurement, a figure and a verdict.
 
+pub mod bheap_paging;
 pub mod bheap_sim;
 pub mod counters;
 pub mod memory_ladder;
@@ -10,7 +11,7 @@ use crate::experiment::Experiment;
 /// All of them, in the order in which `nighttrain lab all` runs them.
 #[must_use]
 pub fn all() -> &'static [Experiment] {
-    const ALL: &[Experiment] = &[memory_ladder::EXPERIMENT];
+    const ALL: &[Experiment] = &[bheap_paging::EXPERIMENT, memory_ladder::EXPERIMENT];
     ALL
 }
 
