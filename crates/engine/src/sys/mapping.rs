@@ -1,64 +1,25 @@
 //! A file seen as words: a shared mapping, for code that wants the kernel to page for it.
 //!
 //! ```text
-//! file ──mmap(MAP_SHARED)──▶ | word 0 | word 1 | … |   seen as &[Word], each an atomic
+//! file ──mmap(MAP_SHARED)──▶ | word 0 | word 1 | … |   seen as &[AtomicU64]
 //! ```
 //! Nothing on an event loop uses this (`facts`: a loop that stores into a shared mapping stalls): it is what the
 //! instruments measure paging with. Other processes may write to the same file at any time, so that a word is an
 //! atomic and not a plain integer: whoever races reads values from another time, never undefined behaviour.
 
-use std::{cmp::Ordering, ffi::c_void, fs::File, io, ops::Deref, ptr::NonNull};
+use std::{
+    ffi::c_void,
+    fs::File,
+    io,
+    ops::{Deref, DerefMut},
+    path::Path,
+    ptr::NonNull,
+};
 
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::AtomicU64;
 
+use rustix::fs::{FallocateFlags, Mode, OFlags};
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, munmap};
-
-/// Eight bytes of a mapped file, in the machine's byte order, compared by value.
-#[derive(Debug, Default)]
-#[repr(transparent)]
-pub struct Word(AtomicU64);
-
-impl Word {
-    /// A word by itself, in no file.
-    #[must_use]
-    pub const fn new(value: u64) -> Self {
-        Self(AtomicU64::new(value))
-    }
-
-    /// The value now. May fault, and then waits for the disk.
-    #[inline]
-    pub fn load(&self) -> u64 {
-        self.0.load(Relaxed)
-    }
-
-    /// Sets the value. May fault, and then waits for the disk.
-    #[inline]
-    pub fn store(&self, value: u64) {
-        self.0.store(value, Relaxed);
-    }
-}
-
-impl PartialEq for Word {
-    fn eq(&self, other: &Self) -> bool {
-        self.load() == other.load()
-    }
-}
-
-impl Eq for Word {}
-
-impl PartialOrd for Word {
-    #[inline]
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl Ord for Word {
-    #[inline]
-    fn cmp(&self, other: &Self) -> Ordering {
-        self.load().cmp(&other.load())
-    }
-}
 
 /// How a mapping will be read, as far as the kernel cares.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -94,7 +55,7 @@ impl MappedWords {
     /// open for both).
     pub fn map(file: &File, len: usize) -> io::Result<Self> {
         let bytes = len
-            .checked_mul(size_of::<Word>())
+            .checked_mul(size_of::<AtomicU64>())
             .filter(|bytes| *bytes > 0 && isize::try_from(*bytes).is_ok())
             .ok_or_else(|| {
                 io::Error::new(io::ErrorKind::InvalidInput, "no words, or more than can be addressed")
@@ -138,14 +99,17 @@ impl MappedWords {
 }
 
 impl Deref for MappedWords {
-    type Target = [Word];
+    type Target = [AtomicU64];
 
     #[inline]
-    fn deref(&self) -> &[Word] {
+    fn deref(&self) -> &[AtomicU64] {
         // SAFETY: the mapping is `bytes` long, aligned to a page and readable and writable (struct invariant), lives
-        // as long as `self`, and any eight bytes are a `Word`, which is an atomic: nobody's store is a data race.
+        // as long as `self`, and any eight bytes are an atomic integer: nobody's store is a data race.
         unsafe {
-            std::slice::from_raw_parts(self.base.as_ptr().cast::<Word>(), self.bytes / size_of::<Word>())
+            std::slice::from_raw_parts(
+                self.base.as_ptr().cast::<AtomicU64>(),
+                self.bytes / size_of::<AtomicU64>(),
+            )
         }
     }
 }
@@ -158,9 +122,90 @@ impl Drop for MappedWords {
     }
 }
 
+/// Memory of our own that pages to the disk: words in a file without a name, which nobody else can open.
+///
+/// For a mapped file that has a name, see [`MappedWords`]: there another process may write at any time, here nobody
+/// can, so that the words are plain integers.
+#[derive(Debug)]
+pub struct PagedMemory {
+    /// Invariant: maps all of a file without a name, to which nothing writes but through this mapping: its
+    /// descriptors are `file` and those in [`WriteOut`]s.
+    words: MappedWords,
+    file: File,
+}
+
+impl PagedMemory {
+    /// `len` words, zero, with their room on the disk reserved, in a file below `directory` that goes when this
+    /// value is dropped or the process ends.
+    ///
+    /// # Errors
+    /// A full disk, a file system without unnamed files (`O_TMPFILE`) or without `fallocate`; else as
+    /// [`MappedWords::map`].
+    pub fn create(directory: &Path, len: usize) -> io::Result<Self> {
+        let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC | OFlags::EXCL;
+        let file = File::from(rustix::fs::open(directory, flags, Mode::RUSR | Mode::WUSR)?);
+        let bytes = len as u64 * size_of::<AtomicU64>() as u64;
+        rustix::fs::fallocate(&file, FallocateFlags::empty(), 0, bytes)?;
+        Ok(Self { words: MappedWords::map(&file, len)?, file })
+    }
+
+    /// Tells the kernel how the memory will be read.
+    ///
+    /// # Errors
+    /// What `madvise` says.
+    pub fn expect(&self, pattern: Pattern) -> io::Result<()> {
+        self.words.expect(pattern)
+    }
+
+    /// A way to write out what has changed, for whoever no longer holds the memory when that is wanted.
+    ///
+    /// # Errors
+    /// If there are too many open files.
+    pub fn write_out(&self) -> io::Result<WriteOut> {
+        Ok(WriteOut(self.file.try_clone()?))
+    }
+}
+
+/// Writes out what has changed in a [`PagedMemory`], and can do nothing else with it.
+#[derive(Debug)]
+pub struct WriteOut(File);
+
+impl WriteOut {
+    /// Waits until all that was stored is on the disk: pages are then clean, and the kernel may take them back at
+    /// no cost.
+    ///
+    /// # Errors
+    /// What the disk says.
+    pub fn now(&self) -> io::Result<()> {
+        self.0.sync_data()
+    }
+}
+
+impl Deref for PagedMemory {
+    type Target = [u64];
+
+    #[inline]
+    fn deref(&self) -> &[u64] {
+        // SAFETY: the mapping is valid, aligned and lives as long as `self` (invariant of `MappedWords`); any eight
+        // bytes are an integer. The file has no name (`O_TMPFILE | O_EXCL`: none can be given to it), its descriptor
+        // is only ever synced (`WriteOut` allows nothing else), and the mapping is not handed out otherwise: nobody stores to the
+        // words but through `deref_mut`, which needs the exclusive borrow.
+        unsafe { std::slice::from_raw_parts(self.words.base.as_ptr().cast::<u64>(), self.words.len()) }
+    }
+}
+
+impl DerefMut for PagedMemory {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut [u64] {
+        // SAFETY: as in `deref`; the exclusive borrow of `self` makes this the only reference to the words.
+        unsafe { std::slice::from_raw_parts_mut(self.words.base.as_ptr().cast::<u64>(), self.words.len()) }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::os::unix::fs::FileExt;
+    use std::sync::atomic::Ordering::Relaxed;
 
     use super::*;
 
@@ -177,15 +222,14 @@ mod tests {
         let file = file(64 << 10);
         let words = MappedWords::map(&file, 8192).unwrap();
         words.expect(Pattern::Random).unwrap();
-        words[8191].store(7);
+        words[8191].store(7, Relaxed);
         let mut bytes = [0; 8];
         file.read_exact_at(&mut bytes, 8191 * 8).unwrap();
         assert_eq!(u64::from_ne_bytes(bytes), 7);
         file.write_all_at(&9_u64.to_ne_bytes(), 0).unwrap();
-        assert_eq!(words[0].load(), 9);
+        assert_eq!(words[0].load(Relaxed), 9);
         words.detach_pages().unwrap();
-        assert_eq!((words[0].load(), words[8191].load()), (9, 7));
-        assert!(words[1] < words[8191] && words[8191] < words[0] && words[1] == words[2]);
+        assert_eq!((words[0].load(Relaxed), words[8191].load(Relaxed)), (9, 7));
     }
 
     #[test]
@@ -195,5 +239,25 @@ mod tests {
         assert!(MappedWords::map(&file, 0).is_err());
         assert!(MappedWords::map(&file, usize::MAX / 4).is_err());
         assert_eq!(MappedWords::map(&file, 512).unwrap().len(), 512);
+    }
+
+    #[test]
+    fn paged_memory_is_zero_holds_what_is_stored_and_leaves_no_file() {
+        let directory = std::env::temp_dir().join(format!("nighttrain-paged-{}", std::process::id()));
+        std::fs::create_dir(&directory).unwrap();
+        let mut memory = PagedMemory::create(&directory, 100_000).unwrap();
+        memory.expect(Pattern::Random).unwrap();
+        assert!(memory.len() == 100_000 && memory.iter().all(|word| *word == 0));
+        for (at, word) in memory.iter_mut().enumerate() {
+            *word = at as u64 * 3;
+        }
+        memory.write_out().unwrap().now().unwrap();
+        memory.words.detach_pages().unwrap();
+        assert!(memory.iter().enumerate().all(|(at, word)| *word == at as u64 * 3));
+        drop(memory);
+        assert!(PagedMemory::create(&directory, 0).is_err());
+        // Removing an empty directory succeeds; one with a file in it would be refused.
+        std::fs::remove_dir(&directory).unwrap();
+        assert!(PagedMemory::create(&directory, 8).is_err());
     }
 }

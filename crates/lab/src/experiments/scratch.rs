@@ -67,11 +67,7 @@ impl Scratch {
     }
 }
 
-/// Creates a file for reading and writing that nobody else had.
-///
-/// # Errors
-/// What the system says.
-pub fn create(path: &Path) -> io::Result<File> {
+fn create(path: &Path) -> io::Result<File> {
     OpenOptions::new().read(true).write(true).create_new(true).open(path)
 }
 

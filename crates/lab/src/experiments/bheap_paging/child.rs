@@ -6,17 +6,16 @@
 
 use std::fs;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
 use super::group::Group;
-use super::queues::{Kind, built};
+use super::queues::{Kind, filled};
 use crate::experiments::bheap_sim::keys::Random3;
 use crate::experiments::counters::Counters;
-use crate::experiments::scratch::create;
 
 /// The environment variable that makes a process such a child: a [`Task`] as JSON.
 pub const TASK: &str = "NIGHTTRAIN_LAB_PAGING_TASK";
@@ -37,7 +36,7 @@ pub struct Task {
     pub kind: Kind,
     /// How many items it holds.
     pub items: usize,
-    /// The share of the file that may stay in memory, in percent; 100 and more set no limit.
+    /// The share of the items' bytes that may stay in memory, in percent; 100 and more set no limit.
     pub percent: u64,
     /// Bytes of a page.
     pub page_bytes: usize,
@@ -47,8 +46,8 @@ pub struct Task {
     pub seconds: f64,
     /// Seed of the keys.
     pub seed: u32,
-    /// The file of the items: made by the child, removed by the parent.
-    pub file: PathBuf,
+    /// Where the child puts the file of the items, which has no name.
+    pub directory: PathBuf,
     /// Where the child writes what it found.
     pub answer: PathBuf,
 }
@@ -58,7 +57,7 @@ pub struct Task {
 pub struct Found {
     /// Which queue.
     pub kind: Kind,
-    /// The limit in percent of the file.
+    /// The limit in percent of the items' bytes.
     pub percent: u64,
     /// How many items.
     pub items: usize,
@@ -70,7 +69,7 @@ pub struct Found {
     pub counted: Counters,
     /// The longest single pair, in seconds.
     pub worst_seconds: f64,
-    /// Bytes that the group may keep, and that it kept without the file; none without a limit.
+    /// Bytes that the group may keep, and that it kept before the queue was there; none without a limit.
     pub limit: Option<(u64, u64)>,
     /// Bytes charged to the group at the end.
     pub usage_bytes: Option<u64>,
@@ -133,13 +132,11 @@ pub fn found_by_child(task: &Task, again: &Again) -> io::Result<Found> {
         .stdout(Stdio::null())
         .stderr(Stdio::piped())
         .output()?;
-    let removed = fs::remove_file(&task.file);
     if !output.status.success() || !task.answer.exists() {
         let words = String::from_utf8_lossy(&output.stderr);
         let last = words.trim().lines().last().unwrap_or("no word of why").to_owned();
         return Err(io::Error::other(format!("the measuring process ended with {}: {last}", output.status)));
     }
-    removed?;
     let found = serde_json::from_slice(&fs::read(&task.answer)?)?;
     fs::remove_file(&task.answer)?;
     Ok(found)
@@ -150,14 +147,12 @@ fn measured(task: &Task) -> io::Result<Found> {
     let mut keys = Random3::new(task.seed);
     let mut key = move || keys.next().map_or(0, u64::from);
     let unfiled = task.group.as_ref().map(Group::usage_bytes).transpose()?;
-    let file_bytes = fill(&task.file, task.items + 1, &mut key)?;
-    let file = fs::File::options().read(true).write(true).open(&task.file)?;
-    let mut queue = built(task.kind, &file, task.items, task.page_bytes)?;
+    let (mut queue, out) = filled(task.kind, &task.directory, task.items, task.page_bytes, &mut key)?;
     // Clean pages can be taken back when the limit comes; dirty ones would make the kernel refuse it.
-    file.sync_all()?;
+    out.now()?;
     let mut limit = None;
     if let (Some(group), Some(unfiled), true) = (&task.group, unfiled, task.percent < 100) {
-        let bytes = unfiled + file_bytes * task.percent / 100;
+        let bytes = unfiled + (task.items * size_of::<u64>()) as u64 * task.percent / 100;
         group.limit(bytes)?;
         limit = Some((bytes, unfiled));
     }
@@ -165,7 +160,7 @@ fn measured(task: &Task) -> io::Result<Found> {
     let mut round = |pairs: u64| -> io::Result<(u64, f64, f64)> {
         let (start, mut done, mut worst) = (Instant::now(), 0, Duration::ZERO);
         let mut last = start;
-        while done < pairs && start.elapsed().as_secs_f64() < task.seconds {
+        while done < pairs && (last - start).as_secs_f64() < task.seconds {
             queue.remove_insert(key()).ok_or_else(|| io::Error::other("the queue lost its items"))?;
             done += 1;
             let now = Instant::now();
@@ -178,7 +173,7 @@ fn measured(task: &Task) -> io::Result<Found> {
     let before = Counters::now()?;
     let (pairs, seconds, worst_seconds) = round(task.pairs.1)?;
     let counted = Counters::now()?.since(&before);
-    if queue.len() != task.items || pairs == 0 {
+    if queue.held() != task.items || pairs == 0 {
         return Err(io::Error::other("the queue lost an item, or there was no time for one pair"));
     }
     let usage_bytes = task.group.as_ref().map(Group::usage_bytes).transpose()?;
@@ -193,15 +188,4 @@ fn measured(task: &Task) -> io::Result<Found> {
         limit,
         usage_bytes,
     })
-}
-
-/// Writes a file of `words` keys; returns its bytes.
-fn fill(path: &Path, words: usize, key: &mut impl FnMut() -> u64) -> io::Result<u64> {
-    let file = create(path)?;
-    let mut out = io::BufWriter::with_capacity(1 << 20, &file);
-    for _ in 0..words {
-        io::Write::write_all(&mut out, &key().to_ne_bytes())?;
-    }
-    io::Write::flush(&mut out)?;
-    Ok(words as u64 * 8)
 }

@@ -102,7 +102,8 @@ impl Group {
         }
         let mut refused = Vec::new();
         for Hierarchy { version, mount } in hierarchies {
-            let name = format!("nighttrain-lab-{}-{}", std::process::id(), COUNT.fetch_add(1, Relaxed));
+            remove_abandoned(mount);
+            let name = format!("{PREFIX}{}-{}", std::process::id(), COUNT.fetch_add(1, Relaxed));
             let path = mount.join(name);
             if let Err(error) = fs::create_dir(&path) {
                 refused.push(format!("{}: {error}", path.display()));
@@ -113,7 +114,10 @@ impl Group {
             if group.path.join(version.limit_file()).exists() {
                 return Ok(group);
             }
-            refused.push(format!("{}: the memory controller is not handed down", mount.display()));
+            refused.push(format!(
+                "{0}: the memory controller is not handed down (echo +memory > {0}/cgroup.subtree_control)",
+                mount.display()
+            ));
         }
         Err(NoGroup(refused.join("; ")))
     }
@@ -174,6 +178,22 @@ impl Drop for Group {
     }
 }
 
+/// What the name of each of our groups begins with; the process that made it and a number follow.
+const PREFIX: &str = "nighttrain-lab-";
+
+/// Removes groups of ours whose process was killed before it could: a group with processes in it is refused.
+fn remove_abandoned(mount: &Path) {
+    for entry in fs::read_dir(mount).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let maker =
+            name.to_str().and_then(|name| name.strip_prefix(PREFIX)).and_then(|rest| rest.split('-').next());
+        if maker.is_some_and(|pid| !Path::new("/proc").join(pid).exists()) {
+            // Whether it could be removed is of no consequence to the one that is made now.
+            let _ = fs::remove_dir(entry.path());
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -203,5 +223,21 @@ mod tests {
         let refusal = Group::below(&[missing, bare]).unwrap_err().to_string();
         assert!(refusal.contains("not handed down") && refusal.contains("absent"), "{refusal}");
         assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 0, "the group that was tried is removed");
+    }
+
+    #[test]
+    fn groups_of_the_dead_are_removed_and_those_of_the_living_and_of_others_stay() {
+        let directory = tempfile::tempdir().unwrap();
+        // Above the largest process number that the kernel allows (2^22).
+        let dead = directory.path().join(format!("{PREFIX}4194305-0"));
+        let kept = [
+            directory.path().join(format!("{PREFIX}{}-0", std::process::id())),
+            directory.path().join("other-1"),
+        ];
+        for path in kept.iter().chain([&dead]) {
+            fs::create_dir(path).unwrap();
+        }
+        remove_abandoned(directory.path());
+        assert!(!dead.exists() && kept.iter().all(|path| path.exists()));
     }
 }

@@ -1,4 +1,4 @@
-//! The data caches of this machine, from the kernel's description of its first processor.
+//! What the kernel says of this machine's memory: the data caches of its first processor, and huge pages.
 
 use std::fs;
 use std::path::Path;
@@ -41,9 +41,45 @@ fn bytes_of(size: &str) -> Option<usize> {
     digits.parse::<usize>().ok()?.checked_mul(unit)
 }
 
+/// When anonymous memory comes in huge pages (`transparent_hugepage/enabled`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum HugePages {
+    /// Wherever they fit, asked for or not.
+    Always,
+    /// Where they are asked for.
+    Asked,
+    /// Never, or the kernel does not say.
+    Never,
+}
+
+impl HugePages {
+    /// The setting here.
+    #[must_use]
+    pub fn here() -> Self {
+        Self::said(&fs::read_to_string("/sys/kernel/mm/transparent_hugepage/enabled").unwrap_or_default())
+    }
+
+    fn said(text: &str) -> Self {
+        match text.split_once('[').and_then(|(_, rest)| rest.split_once(']')) {
+            Some(("always", _)) => Self::Always,
+            Some(("madvise", _)) => Self::Asked,
+            _ => Self::Never,
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_setting_in_brackets_counts() {
+        assert_eq!(HugePages::said("always [madvise] never\n"), HugePages::Asked);
+        assert_eq!(HugePages::said("[always] madvise never\n"), HugePages::Always);
+        assert_eq!(HugePages::said("always madvise [never]\n"), HugePages::Never);
+        assert_eq!(HugePages::said(""), HugePages::Never);
+    }
 
     #[test]
     fn sizes_are_read_with_their_units_and_instructions_left_out() {

@@ -101,7 +101,7 @@ pub fn disk_then_cached(
 ) -> io::Result<(Faults, Faults)> {
     let (mapped, order) = cold(file, words, touches, Pattern::Random, random)?;
     let touch = |at: usize| {
-        black_box(mapped[at].load());
+        black_box(mapped[at].load(Relaxed));
     };
     let disk = Faults::provoked(&order, touch)?;
     mapped.detach_pages()?;
@@ -115,7 +115,7 @@ pub fn disk_then_cached(
 pub fn disk_ahead(file: &File, words: usize, touches: usize, random: &mut Random) -> io::Result<Faults> {
     let (mapped, order) = cold(file, words, touches, Pattern::Normal, random)?;
     Faults::provoked(&order, |at| {
-        black_box(mapped[at].load());
+        black_box(mapped[at].load(Relaxed));
     })
 }
 

@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::hint::black_box;
 use std::io;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
 
 use engine::sys::mapping::{MappedWords, Pattern};
@@ -69,7 +70,7 @@ pub fn heat(file: &File, items: usize, searches: usize, random: &mut Random) -> 
         mapped.expect(Pattern::Random)?;
         let before = Counters::now()?;
         let start = Instant::now();
-        let place = mapped.partition_point(|word| word.load() < key(*at));
+        let place = mapped.partition_point(|word| word.load(Relaxed) < key(*at));
         found.push(start.elapsed().as_nanos() as f64);
         faults += Counters::now()?.since(&before).major_faults;
         assert_eq!(place, *at, "the search finds what it looks for");
@@ -77,8 +78,8 @@ pub fn heat(file: &File, items: usize, searches: usize, random: &mut Random) -> 
     let cold_search_ns = median(&mut found);
 
     let mapped = MappedWords::map(file, items)?;
-    let resident: Vec<u64> = mapped.iter().map(engine::sys::mapping::Word::load).collect();
-    let warm_search_ns = timed(&wanted, |at| mapped.partition_point(|word| word.load() < key(at)));
+    let resident: Vec<u64> = mapped.iter().map(|word| word.load(Relaxed)).collect();
+    let warm_search_ns = timed(&wanted, |at| mapped.partition_point(|word| word.load(Relaxed) < key(at)));
     let scan_ns = timed(&wanted, |at| scan(&resident, key(at)));
     let quadratic_ns = (items <= QUADRATIC_ITEMS_MAX).then(|| {
         let few = &wanted[..wanted.len().min(5)];

@@ -1,5 +1,6 @@
 //! What the ladder says about the claims.
 
+use super::caches::HugePages;
 use super::drawing::{count, drawn, time};
 use super::races::{Crossing, Heat, crossing};
 use super::{Ladder, Rung, size};
@@ -197,6 +198,27 @@ fn notes(ladder: &Ladder, report: &mut Report) {
         "A cold search begins with nothing of its file in memory; the array that is scanned or sorted is in memory, \
          and the sort starts from the worst order, each time.",
     );
+    let far = ladder.rungs.iter().find(|rung| rung.name.starts_with("RAM"));
+    let last = ladder.rungs.iter().rfind(|rung| rung.name.starts_with('L'));
+    if let (Some(far), Some(last)) = (far, last.filter(|last| !last.name.starts_with("L1")))
+        && last.ns > far.ns * 0.7
+    {
+        report.note(format!(
+            "Half of {} is hardly faster than RAM ({} against {}): what the processor calls its own is shared, with \
+             neighbours below the hypervisor where there is one. The staircase shows how much of it is to be had.",
+            last.name,
+            time(last.ns),
+            time(far.ns)
+        ));
+    }
+    match ladder.huge_pages {
+        HugePages::Always => report.note(
+            "Memory comes in huge pages here whether asked for or not: loads through small pages and minor faults of \
+             small pages have no rung.",
+        ),
+        HugePages::Never => report.note("There are no huge pages here: loads include the walk of the page tables."),
+        HugePages::Asked => (),
+    }
     if ladder.caches.is_empty() {
         report.note("The kernel does not describe its caches here: L1, L2 and L3 have no rungs; the staircase shows them.");
     }
