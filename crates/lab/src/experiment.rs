@@ -27,6 +27,9 @@ pub struct Experiment {
     pub run: fn(&Options) -> Result<Report, Refusal>,
 }
 
+/// Is told what is being done, for whoever waits.
+pub type Progress = Arc<dyn Fn(&str) + Send + Sync>;
+
 /// What the user asked of a run.
 #[derive(Clone, Default)]
 pub struct Options {
@@ -41,7 +44,7 @@ pub struct Options {
     /// A directory for large files of its own; the system's for temporary files if none is named.
     pub directory: Option<PathBuf>,
     /// Where [`Options::say`] goes.
-    pub progress: Option<Arc<dyn Fn(&str) + Send + Sync>>,
+    pub progress: Option<Progress>,
 }
 
 impl fmt::Debug for Options {

@@ -11,7 +11,7 @@ use crate::experiment::Experiment;
 /// All of them, in the order in which `nighttrain lab all` runs them.
 #[must_use]
 pub fn all() -> &'static [Experiment] {
-    const ALL: &[Experiment] = &[bheap_paging::EXPERIMENT, memory_ladder::EXPERIMENT];
+    const ALL: &[Experiment] = &[bheap_sim::EXPERIMENT, bheap_paging::EXPERIMENT, memory_ladder::EXPERIMENT];
     ALL
 }
 

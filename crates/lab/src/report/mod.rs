@@ -6,7 +6,10 @@
 //!           └─▶ page    one HTML file that stands alone, with the figures drawn
 //! ```
 
+pub mod drawing;
 pub mod json;
+pub mod page;
+pub mod plot;
 pub mod text;
 
 use serde::Serialize;
@@ -51,7 +54,7 @@ pub struct Column {
 pub struct Figure {
     /// What one sees in it, as a sentence.
     pub title: String,
-    /// The drawing: an `<svg>` element that takes its colours from the classes of the page.
+    /// The drawing: an `<svg>` element that takes its colours from the classes of [`page`].
     pub svg: String,
     /// How to read it, and what it stands for in the source.
     pub caption: String,

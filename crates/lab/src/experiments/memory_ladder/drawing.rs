@@ -1,64 +1,56 @@
 //! Figure 7 as it should have been drawn: the machine as a ladder of costs, on a logarithmic scale.
 
-use std::fmt::Write as _;
-
 use super::Rung;
+use crate::report::drawing::{Anchor, Drawing};
 
 const WIDTH: f64 = 760.0;
 const ROW: f64 = 34.0;
 const TOP: f64 = 34.0;
-const LEFT: f64 = 210.0;
-const RIGHT: f64 = 150.0;
+const LEFT: f64 = 196.0;
+/// Room for what is written beside the longest bar.
+const RIGHT: f64 = 140.0;
 
 /// The rungs as bars whose length is the logarithm of their time, with the instructions lost beside each.
 #[must_use]
 pub fn drawn(rungs: &[Rung]) -> String {
     let most = rungs.iter().map(|rung| rung.ns).fold(1.0, f64::max);
-    let decades = (most.log10().ceil() + 1.0).max(2.0);
+    let decades = (most.log10().ceil() as i32 + 1).max(2);
     // The scale begins at a tenth of a nanosecond: less than a cycle.
-    let x = |ns: f64| LEFT + (ns.max(0.1).log10() + 1.0) / decades * (WIDTH - LEFT - RIGHT);
+    let place = |tens: f64| LEFT + (tens + 1.0) / f64::from(decades) * (WIDTH - LEFT - RIGHT);
     let bottom = TOP + ROW * rungs.len() as f64;
-    let mut svg = format!(
-        "<svg viewBox=\"0 0 {WIDTH} {}\" role=\"img\" font-family=\"system-ui, sans-serif\" font-size=\"13\" \
-         fill=\"currentColor\">",
-        bottom + 34.0
+    let mut drawing =
+        Drawing::new(WIDTH, bottom + 34.0, "time of each step of the memory, on a logarithmic scale");
+    drawing.text(
+        "tick",
+        (LEFT, 20.0),
+        Anchor::Start,
+        "time, and the instructions that could have been done in it",
     );
-    for decade in 0..=decades as i32 {
-        let ns = 10_f64.powi(decade - 1);
-        let at = x(ns);
-        let _ = write!(
-            svg,
-            "<line x1=\"{at:.1}\" x2=\"{at:.1}\" y1=\"{TOP}\" y2=\"{bottom}\" stroke=\"currentColor\" \
-             stroke-opacity=\"0.15\"/><text x=\"{at:.1}\" y=\"{:.1}\" text-anchor=\"middle\" \
-             fill-opacity=\"0.7\">{}</text>",
-            bottom + 20.0,
-            time(ns)
-        );
+    for tens in -1..decades {
+        let x = place(f64::from(tens));
+        drawing.line("grid", (x, TOP), (x, bottom));
+        drawing.text("tick small", (x, bottom + 18.0), Anchor::Middle, &tick(tens));
     }
     for (row, rung) in rungs.iter().enumerate() {
         let y = TOP + ROW * row as f64;
-        let middle = y + ROW / 2.0 + 4.5;
-        let _ = write!(
-            svg,
-            "<text x=\"{:.1}\" y=\"{middle:.1}\" text-anchor=\"end\">{}</text>\
-             <rect x=\"{LEFT}\" y=\"{:.1}\" width=\"{:.1}\" height=\"{:.1}\" rx=\"2\" \
-             fill=\"var(--series-1, #2f6f9f)\"/>\
-             <text x=\"{:.1}\" y=\"{middle:.1}\">{} · {}</text>",
-            LEFT - 10.0,
-            rung.name,
-            y + 6.0,
-            x(rung.ns) - LEFT,
-            ROW - 12.0,
-            x(rung.ns) + 8.0,
-            time(rung.ns),
-            count(rung.instructions)
-        );
+        let baseline = y + ROW / 2.0 + 5.0;
+        let end = place(rung.ns.max(0.1).log10());
+        let class = if rung.counted.is_some() { "disc one" } else { "disc two" };
+        drawing.text("", (LEFT - 10.0, baseline), Anchor::End, &rung.name);
+        drawing.rectangle(class, (LEFT, y + 6.0), (end - LEFT, ROW - 12.0));
+        let cost = format!("{} · {}", time(rung.ns), count(rung.instructions));
+        drawing.text("tick", (end + 8.0, baseline), Anchor::Start, &cost);
     }
-    let _ = write!(
-        svg,
-        "<text x=\"{LEFT}\" y=\"20\" fill-opacity=\"0.7\">time, and the instructions that could have been done in it</text></svg>"
-    );
-    svg
+    drawing.finish()
+}
+
+/// Ten to the power of `tens` nanoseconds.
+fn tick(tens: i32) -> String {
+    if tens < 0 {
+        return "0.1 ns".to_owned();
+    }
+    let unit = ["ns", "µs", "ms", "s"].get(tens as usize / 3).copied().unwrap_or("ks");
+    format!("{} {unit}", 10_u32.pow(tens as u32 % 3))
 }
 
 /// `12 ns`, `3.4 µs`: three digits.
@@ -86,9 +78,7 @@ fn digits(number: f64) -> String {
     match number {
         number if number >= 99.95 => format!("{number:.0}"),
         number if number >= 9.995 => format!("{number:.1}"),
-        number if number >= 0.0995 => format!("{number:.2}"),
-        // A gridline of a tenth of a nanosecond and below.
-        number => format!("{number}"),
+        number => format!("{number:.2}"),
     }
 }
 
@@ -103,6 +93,10 @@ mod tests {
         assert_eq!(time(999.6), "1.00 µs");
         assert_eq!(time(61_234.0), "61.2 µs");
         assert_eq!(time(4_000_000.0), "4.00 ms");
+        assert_eq!(
+            [tick(-1), tick(0), tick(2), tick(3), tick(7)],
+            ["0.1 ns", "1 ns", "100 ns", "1 µs", "10 ms"]
+        );
         assert_eq!(count(12_345.0), "12.3 k");
         assert_eq!(count(2.5e6), "2.50 M");
     }

@@ -1,0 +1,84 @@
+//! What the two classics cost in CPU on this machine, without memory pressure.
+
+use bheap::{BHeap, BinaryHeap};
+use rustix::time::{ClockId, clock_gettime};
+
+use super::keys::Random3;
+use super::phases::{Subject, three_phases};
+
+/// Seconds of CPU of each round, binary heap and B-heap in turn.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Measured {
+    /// The binary heap's rounds.
+    pub binary_s: Vec<f64>,
+    /// The B-heap's rounds.
+    pub paged_s: Vec<f64>,
+}
+
+/// Puts both through the phases `rounds` times in turn. Another process takes from the clock on the wall, not from
+/// this thread's own, but it takes from the caches all the same: the rounds say how much.
+#[must_use]
+pub fn measure(items: usize, page_bytes: usize, rounds: u32) -> Measured {
+    let mut measured = Measured { binary_s: Vec::new(), paged_s: Vec::new() };
+    for seed in 1..=rounds {
+        measured.binary_s.push(seconds(&mut BinaryHeap::<u64>::default(), items, seed));
+        if let Ok(mut queue) = BHeap::<u64>::new(page_bytes) {
+            measured.paged_s.push(seconds(&mut queue, items, seed));
+        }
+    }
+    measured
+}
+
+fn seconds(queue: &mut impl Subject, items: usize, seed: u32) -> f64 {
+    let mut random = Random3::new(seed);
+    let start = cpu_s();
+    three_phases(queue, items, |_| random.next().map_or(0, u64::from));
+    cpu_s() - start
+}
+
+#[expect(clippy::cast_precision_loss, reason = "seconds of one thread")]
+fn cpu_s() -> f64 {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    time.tv_sec as f64 + time.tv_nsec as f64 * 1e-9
+}
+
+impl Measured {
+    /// The median of each: binary heap, B-heap.
+    #[must_use]
+    pub fn medians(&self) -> (f64, f64) {
+        (median(&self.binary_s), median(&self.paged_s))
+    }
+
+    /// In each round, by which factor the B-heap took longer: the smallest, the median, the greatest.
+    #[must_use]
+    pub fn slower(&self) -> (f64, f64, f64) {
+        let mut ratios: Vec<f64> = self.binary_s.iter().zip(&self.paged_s).map(|(b, p)| p / b).collect();
+        ratios.sort_by(f64::total_cmp);
+        (ratios.first().copied().unwrap_or(1.0), median(&ratios), ratios.last().copied().unwrap_or(1.0))
+    }
+}
+
+fn median(values: &[f64]) -> f64 {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    match sorted.len() {
+        0 => f64::NAN,
+        n if n % 2 == 1 => sorted[n / 2],
+        n => f64::midpoint(sorted[n / 2 - 1], sorted[n / 2]),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_take_time_and_the_median_is_in_the_middle() {
+        let measured = measure(2_000, 4096, 3);
+        assert_eq!((measured.binary_s.len(), measured.paged_s.len()), (3, 3));
+        assert!(measured.binary_s.iter().chain(&measured.paged_s).all(|&s| s > 0.0), "{measured:?}");
+        let (least, middle, most) = measured.slower();
+        assert!(least <= middle && middle <= most);
+        assert!((median(&[3.0, 1.0, 2.0]) - 2.0).abs() < 1e-12 && (median(&[1.0, 2.0]) - 1.5).abs() < 1e-12);
+    }
+}

@@ -1,0 +1,203 @@
+//! The two classics under a memory of every size.
+
+use bheap::heap::Heap;
+use bheap::layout::{Binary, Layout, Paged};
+use bheap::trace::{Trace, Traced};
+
+use super::article;
+use super::keys::Random3;
+use super::lru::{AllSizes, Transfers};
+use super::phases::three_phases;
+use crate::experiment::Refusal;
+
+/// How much of what is simulated.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Shape {
+    /// Items inserted.
+    pub items: usize,
+    /// Bytes in a page, a power of two.
+    pub page_bytes: usize,
+    /// Bytes in an item: 4, 8 or 16.
+    pub item_bytes: usize,
+}
+
+/// What became of a shape: the memory behind each heap, and its size.
+#[derive(Debug)]
+pub struct Simulated {
+    /// What was simulated.
+    pub shape: Shape,
+    /// The textbook heap's memory.
+    pub binary: AllSizes,
+    /// The B-heap's memory.
+    pub paged: AllSizes,
+    /// Pages that either heap touches: the memory at which nothing is transferred.
+    pub pages: usize,
+}
+
+/// Which layout is put through the phases.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Classic {
+    /// The textbook's.
+    Binary,
+    /// The B-heap's.
+    Paged,
+}
+
+impl Shape {
+    /// Items in a page.
+    #[must_use]
+    pub const fn page_items(self) -> usize {
+        self.page_bytes / self.item_bytes
+    }
+
+    /// One operation is one insert or one remove; the three phases have four times as many as items.
+    #[must_use]
+    pub const fn operations(self) -> usize {
+        4 * self.items
+    }
+
+    /// Whether these are the article's sizes.
+    #[must_use]
+    pub const fn is_the_articles(self) -> bool {
+        self.page_bytes == article::PAGE_BYTES && self.item_bytes == article::ITEM_BYTES
+    }
+
+    /// # Errors
+    /// If there is no such page or item.
+    pub fn check(self) -> Result<(), Refusal> {
+        if !matches!(self.item_bytes, 4 | 8 | 16) {
+            return Err(Refusal::Usage(format!("--item-bytes {}: 4, 8 or 16", self.item_bytes)));
+        }
+        if !self.page_bytes.is_power_of_two() || self.page_bytes > 1 << 30 {
+            return Err(Refusal::Usage(format!(
+                "--page-bytes {}: a power of two, at most 1 GiB; for instance 4096",
+                self.page_bytes
+            )));
+        }
+        if self.page_items() < 4 {
+            return Err(Refusal::Usage(format!(
+                "--page-bytes {}: at least four items of {} bytes must fit",
+                self.page_bytes, self.item_bytes
+            )));
+        }
+        Ok(())
+    }
+
+    /// Puts both classics through the phases, each on a thread of its own.
+    ///
+    /// # Panics
+    /// If a heap loses an item.
+    #[must_use]
+    pub fn simulate(self, seed: u32) -> Simulated {
+        let (binary, paged) = std::thread::scope(|scope| {
+            let other = scope.spawn(|| self.memory_of(Classic::Binary, seed));
+            let paged = self.memory_of(Classic::Paged, seed);
+            (other.join(), paged)
+        });
+        let Ok(binary) = binary else { panic!("the simulation of the binary heap panicked") };
+        let pages = binary.pages().max(paged.pages());
+        Simulated { shape: self, binary, paged, pages }
+    }
+
+    /// One classic's memory after the three phases.
+    #[must_use]
+    pub fn memory_of(self, which: Classic, seed: u32) -> AllSizes {
+        let memory = AllSizes::new(self.page_bytes);
+        self.drive(which, seed, &memory);
+        memory
+    }
+
+    /// Puts one classic through the phases before any recorder.
+    pub fn drive(self, which: Classic, seed: u32, trace: impl Trace) {
+        match self.item_bytes {
+            4 => self.drive_items::<u32>(which, seed, trace),
+            16 => self.drive_items::<u128>(which, seed, trace),
+            _ => self.drive_items::<u64>(which, seed, trace),
+        }
+    }
+
+    fn drive_items<T: Ord + Copy + TryFrom<u64> + TryInto<u64>>(
+        self,
+        which: Classic,
+        seed: u32,
+        trace: impl Trace,
+    ) {
+        match which {
+            Classic::Binary => drive_layout::<T>(Binary, self.items, seed, trace),
+            Classic::Paged => {
+                let Ok(layout) = Paged::for_page_bytes::<T>(self.page_bytes) else {
+                    panic!("a page of {} bytes", self.page_bytes)
+                };
+                drive_layout::<T>(layout, self.items, seed, trace);
+            }
+        }
+    }
+}
+
+/// Puts a layout through the phases. Positions count from 0, the published indices from 1: position 0 lies one item
+/// past a page boundary, so that index `P` begins a page.
+pub fn drive_layout<T: Ord + Copy + TryFrom<u64> + TryInto<u64>>(
+    layout: impl Layout,
+    items: usize,
+    seed: u32,
+    trace: impl Trace,
+) {
+    let rows = Traced::new(Vec::<T>::new(), trace, size_of::<T>());
+    let mut random = Random3::new(seed);
+    three_phases(&mut Heap::with_rows(layout, rows), items, |_| random.next().map_or(0, u64::from));
+}
+
+impl Simulated {
+    /// The transfers of both in a memory of `resident` pages.
+    #[must_use]
+    pub fn at(&self, resident: usize) -> (Transfers, Transfers) {
+        (self.binary.transfers(resident), self.paged.transfers(resident))
+    }
+
+    /// The same with `missing` pages too few.
+    #[must_use]
+    pub fn missing(&self, missing: usize) -> (Transfers, Transfers) {
+        self.at(self.pages - missing)
+    }
+
+    /// Transfers an operation.
+    #[must_use]
+    #[expect(clippy::cast_precision_loss, reason = "far below 2^52")]
+    pub fn an_operation(&self, transfers: u64) -> f64 {
+        transfers as f64 / self.shape.operations() as f64
+    }
+}
+
+/// Rows as Varnish allocates them: each of 64 Ki pointers in a mapping of its own, 16 bytes past a page boundary.
+#[derive(Debug)]
+pub struct Misplaced<'a> {
+    memory: &'a AllSizes,
+}
+
+impl<'a> Misplaced<'a> {
+    /// Pointers of 8 bytes in a row.
+    const ROW_BYTES: usize = 65_536 * 8;
+    /// By how much the allocator puts a row past the boundary.
+    const OFF_BYTES: usize = 16;
+
+    /// Before this memory.
+    #[must_use]
+    pub const fn new(memory: &'a AllSizes) -> Self {
+        Self { memory }
+    }
+
+    const fn moved(address: usize) -> usize {
+        let (row, within) = (address / Self::ROW_BYTES, address % Self::ROW_BYTES);
+        // A row's mapping has one page more than the row, for the bytes that stick out.
+        row * (Self::ROW_BYTES + article::PAGE_BYTES) + Self::OFF_BYTES + within
+    }
+}
+
+impl Trace for Misplaced<'_> {
+    fn read(&self, address: usize, bytes: usize) {
+        self.memory.read(Self::moved(address), bytes);
+    }
+    fn write(&self, address: usize, bytes: usize) {
+        self.memory.write(Self::moved(address), bytes);
+    }
+}

@@ -1,0 +1,272 @@
+//! A report as one HTML page that stands alone: no file beside it, nothing fetched.
+//!
+//! It reads as an article: claim, source, figures, tables, verdicts, notes, the machine, how to repeat. Dark and
+//! light follow the system until the reader chooses; the choice is remembered.
+
+use std::fmt::Write as _;
+
+use super::drawing::escaped;
+use super::{Report, Table};
+use crate::experiment::{Options, Outcome};
+use crate::paired::machine::{Machine, date};
+
+const STYLE: &str = include_str!("page.css");
+
+/// The choice of day and night. Without it, or without storage, the page follows the system.
+const SCRIPT: &str = r"
+const root = document.documentElement, button = document.getElementById('theme');
+const dark = matchMedia('(prefers-color-scheme: dark)');
+const kept = () => { try { return localStorage.getItem('theme'); } catch { return null; } };
+const night = () => root.dataset.theme ? root.dataset.theme === 'night' : dark.matches;
+const say = () => { button.textContent = night() ? 'By day' : 'By night'; };
+if (kept() === 'day' || kept() === 'night') root.dataset.theme = kept();
+button.hidden = false;
+button.addEventListener('click', () => {
+  root.dataset.theme = night() ? 'day' : 'night';
+  try { localStorage.setItem('theme', root.dataset.theme); } catch {}
+  say();
+});
+dark.addEventListener('change', say);
+say();
+";
+
+/// The page for these outcomes.
+#[must_use]
+pub fn render(outcomes: &[Outcome], options: &Options) -> String {
+    let title = match outcomes {
+        [one] => one.experiment.title.to_owned(),
+        _ => "Claims put to the test".to_owned(),
+    };
+    let mut out = String::new();
+    put(
+        &mut out,
+        format_args!(
+            "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
+             <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
+             <title>{} · Nighttrain lab</title>\n<style>\n{STYLE}</style>\n</head>\n<body>\n<header>\n\
+             <button id=\"theme\" type=\"button\" hidden></button>\n<h1>{}</h1>\n\
+             <p class=\"quiet\">Nighttrain lab, <time>{}</time>{}</p>\n</header>\n<main>\n",
+            escaped(&title),
+            escaped(&title),
+            date(),
+            if options.quick { ", quick run" } else { "" },
+        ),
+    );
+    if outcomes.len() > 1 {
+        contents(&mut out, outcomes);
+    }
+    for outcome in outcomes {
+        article(&mut out, outcome, options, outcomes.len() > 1);
+    }
+    machine(&mut out);
+    put(&mut out, format_args!("</main>\n<script>{SCRIPT}</script>\n</body>\n</html>\n"));
+    out
+}
+
+fn put(out: &mut String, text: std::fmt::Arguments<'_>) {
+    // Writing into a string does not fail.
+    _ = out.write_fmt(text);
+}
+
+fn contents(out: &mut String, outcomes: &[Outcome]) {
+    out.push_str("<nav aria-label=\"Experiments\">\n<ul>\n");
+    for outcome in outcomes {
+        let name = outcome.experiment.name;
+        let title = escaped(outcome.experiment.title);
+        let marks = match &outcome.result {
+            Ok(report) => report
+                .verdicts
+                .iter()
+                .map(|judgement| {
+                    let class = class(judgement.verdict.words());
+                    let (mark, words) = (judgement.verdict.mark(), judgement.verdict.words());
+                    let claim = escaped(&judgement.claim);
+                    format!(
+                        "<span class=\"{class}\" title=\"{words}\"><span class=\"mark\" role=\"img\" \
+                         aria-label=\"{words}\">{mark}</span>{claim}</span> "
+                    )
+                })
+                .collect(),
+            Err(_) => "no report".to_owned(),
+        };
+        put(out, format_args!("<li><a href=\"#{name}\"><span>{title}</span><span>{marks}</span></a></li>\n"));
+    }
+    out.push_str("</ul>\n</nav>\n");
+}
+
+fn class(words: &str) -> String {
+    words.replace(' ', "-")
+}
+
+fn article(out: &mut String, outcome: &Outcome, options: &Options, titled: bool) {
+    let experiment = outcome.experiment;
+    put(out, format_args!("<article id=\"{}\">\n", experiment.name));
+    if titled {
+        put(out, format_args!("<h2>{}</h2>\n", escaped(experiment.title)));
+    }
+    put(
+        out,
+        format_args!(
+            "<p class=\"quiet\">{} · {}</p>\n<blockquote>\n<p>{}</p>\n<p class=\"quiet\">{}</p>\n</blockquote>\n",
+            experiment.name,
+            experiment.claims.join(", "),
+            escaped(experiment.statement),
+            escaped(experiment.source)
+        ),
+    );
+    match &outcome.result {
+        Ok(report) => body(out, report),
+        Err(refusal) => put(out, format_args!("<p>No report: {}.</p>\n", escaped(&refusal.to_string()))),
+    }
+    let quick = if options.quick { " --quick" } else { "" };
+    let sweep = if options.sweep { " --sweep" } else { "" };
+    put(
+        out,
+        format_args!(
+            "<h3>How to repeat</h3>\n<pre>nighttrain lab {}{quick}{sweep} --html report.html</pre>\n\
+             <p class=\"quiet\">It took {:.1} seconds here.</p>\n</article>\n",
+            experiment.name, outcome.seconds
+        ),
+    );
+}
+
+fn body(out: &mut String, report: &Report) {
+    for figure in &report.figures {
+        put(
+            out,
+            format_args!(
+                "<figure>\n<h4>{}</h4>\n<div class=\"wide\" tabindex=\"0\">{}</div>\n\
+                 <figcaption>{}</figcaption>\n</figure>\n",
+                escaped(&figure.title),
+                figure.svg,
+                escaped(&figure.caption)
+            ),
+        );
+    }
+    for shown in &report.tables {
+        table(out, shown);
+    }
+    if !report.verdicts.is_empty() {
+        out.push_str("<h3>Verdicts</h3>\n<ul class=\"verdicts\">\n");
+        for judgement in &report.verdicts {
+            let words = judgement.verdict.words();
+            put(
+                out,
+                format_args!(
+                    "<li class=\"{}\"><span class=\"mark\" aria-hidden=\"true\">{}</span> <strong>{} {words}</strong>\n\
+                     <dl><dt>Article</dt><dd>{}</dd><dt>Here</dt><dd>{}</dd></dl></li>\n",
+                    class(words),
+                    judgement.verdict.mark(),
+                    escaped(&judgement.claim),
+                    escaped(&judgement.article),
+                    escaped(&judgement.ours)
+                ),
+            );
+        }
+        out.push_str("</ul>\n");
+    }
+    if !report.notes.is_empty() {
+        out.push_str("<h3>Notes</h3>\n<ul>\n");
+        for note in &report.notes {
+            put(out, format_args!("<li>{}</li>\n", escaped(note)));
+        }
+        out.push_str("</ul>\n");
+    }
+}
+
+fn table(out: &mut String, table: &Table) {
+    let number = |n: usize| if table.is_numeric(n) { " class=\"number\"" } else { "" };
+    put(
+        out,
+        format_args!(
+            "<div class=\"table wide\" tabindex=\"0\"><table>\n<caption>{}</caption>\n<thead><tr>",
+            escaped(&table.title)
+        ),
+    );
+    for (n, column) in table.columns.iter().enumerate() {
+        let heading = escaped(&column.heading);
+        let unit = if column.unit.is_empty() {
+            String::new()
+        } else {
+            format!("<small>{}</small>", escaped(&column.unit))
+        };
+        put(out, format_args!("<th scope=\"col\"{}>{heading}{unit}</th>", number(n)));
+    }
+    out.push_str("</tr></thead>\n<tbody>\n");
+    for row in &table.rows {
+        out.push_str("<tr>");
+        for (n, cell) in row.iter().enumerate() {
+            put(out, format_args!("<td{}>{}</td>", number(n), escaped(cell)));
+        }
+        out.push_str("</tr>\n");
+    }
+    out.push_str("</tbody>\n</table></div>\n");
+}
+
+fn machine(out: &mut String) {
+    let machine = Machine::here();
+    put(
+        out,
+        format_args!(
+            "<article>\n<h3>The machine</h3>\n<p class=\"quiet\">{}, {} processors for this process, {} MiB of memory{}; \
+             Linux {}; load before {}; nighttrain {}.</p>\n</article>\n",
+            escaped(&machine.cpu),
+            machine.cores,
+            machine.memory_mib,
+            if machine.virtualised { ", virtual" } else { "" },
+            escaped(&machine.kernel),
+            escaped(&machine.load_before),
+            env!("CARGO_PKG_VERSION")
+        ),
+    );
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::experiment::{Experiment, Refusal, Verdict};
+
+    const TRIED: Experiment = Experiment {
+        name: "tried",
+        claims: &["C0"],
+        title: "A title with <angles>",
+        statement: "It is so.",
+        source: "Somebody, somewhere",
+        run: |_| {
+            let mut report = Report::default();
+            let mut table = Table::new("Rows", &[("what", ""), ("how much", "ms")]);
+            table.row(["this & that", "12"]);
+            report.tables.push(table);
+            report.figure("It is drawn", "<svg></svg>", "how to read it");
+            report.judge("C0", "10×", "9×", Verdict::HoldsWithAnotherFigure);
+            Ok(report)
+        },
+    };
+    const REFUSED: Experiment =
+        Experiment { name: "refused", run: |_| Err(Refusal::Missing("a disk".into())), ..TRIED };
+
+    #[test]
+    fn a_page_stands_alone_and_says_all() {
+        static BOTH: [Experiment; 2] = [TRIED, REFUSED];
+        let options = Options::default();
+        let outcomes: Vec<Outcome> =
+            BOTH.iter().map(|experiment| Outcome::of(experiment, &options)).collect();
+        let page = render(&outcomes, &options);
+        for outside in ["http://", "https://", "src=", "@import", "url("] {
+            assert!(!page.contains(outside), "{outside} is fetched from outside");
+        }
+        for part in [
+            "A title with &lt;angles&gt;",
+            "this &amp; that",
+            "<td class=\"number\">12</td>",
+            "C0 holds with another figure",
+            "cannot be tested here: a disk",
+            "nighttrain lab tried --html",
+            "prefers-color-scheme",
+            "@media print",
+            "href=\"#refused\"",
+        ] {
+            assert!(page.contains(part), "{part}");
+        }
+    }
+}

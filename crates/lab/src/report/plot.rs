@@ -1,0 +1,363 @@
+//! Curves over two axes: the one kind of plot that the experiments share.
+//!
+//! Series differ by stroke as well as by colour, so that a print in black and white can be read. A second scale
+//! may stand at the right. The article's own figures are marked as reference lines and points.
+
+use super::drawing::{Anchor, Drawing};
+
+const WIDTH: f64 = 680.0;
+const HEIGHT: f64 = 420.0;
+const LEFT: f64 = 78.0;
+const RIGHT: f64 = 62.0;
+const TOP: f64 = 44.0;
+const BOTTOM: f64 = 56.0;
+
+/// One axis.
+#[derive(Debug, Clone)]
+pub struct Axis {
+    /// What it measures, with its unit.
+    pub label: String,
+    /// The value at its beginning.
+    pub from: f64,
+    /// The value at its end.
+    pub to: f64,
+    /// Whether equal distances are equal ratios; its label says so.
+    pub log: bool,
+    /// Where it is marked, and what stands there.
+    pub ticks: Vec<(f64, String)>,
+}
+
+/// One curve.
+#[derive(Debug, Clone)]
+pub struct Series {
+    /// What the legend says.
+    pub name: String,
+    /// How it is drawn.
+    pub stroke: Stroke,
+    /// Whether it is read on the right scale.
+    pub right: bool,
+    /// Where it goes.
+    pub points: Vec<(f64, f64)>,
+    /// The interval about each point, lower and upper, drawn as an area; may be empty.
+    pub intervals: Vec<(f64, f64, f64)>,
+    /// Whether each point is marked with a disc.
+    pub discs: bool,
+}
+
+/// How a curve is drawn.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stroke {
+    /// The accent, unbroken: what the plot is about.
+    One,
+    /// The second colour, long dashes.
+    Two,
+    /// Quiet, short dashes: what is derived from the others.
+    Three,
+    /// Green, dots and dashes.
+    Four,
+}
+
+/// What the article said, marked in the plot.
+#[derive(Debug, Clone)]
+pub enum Reference {
+    /// A value, all along the x axis.
+    Level {
+        /// The value.
+        at: f64,
+        /// Whether it is read on the right scale.
+        right: bool,
+        /// What stands beside it.
+        label: String,
+    },
+    /// A place on the x axis.
+    Place {
+        /// The place.
+        at: f64,
+        /// What stands beside it.
+        label: String,
+    },
+    /// A point.
+    Point {
+        /// Where on the x axis.
+        x: f64,
+        /// Its value.
+        y: f64,
+        /// Whether it is read on the right scale.
+        right: bool,
+        /// What stands beside it.
+        label: String,
+    },
+}
+
+/// A plot.
+#[derive(Debug, Clone)]
+pub struct Plot {
+    /// The axis below.
+    pub x: Axis,
+    /// The scale at the left.
+    pub left: Axis,
+    /// The scale at the right, if there is one.
+    pub right: Option<Axis>,
+    /// Curves, in the order of the legend.
+    pub series: Vec<Series>,
+    /// Marks of what was published.
+    pub references: Vec<Reference>,
+}
+
+impl Axis {
+    /// A linear axis, marked at every `step`.
+    #[must_use]
+    pub fn linear(label: &str, from: f64, to: f64, step: f64) -> Self {
+        let places = usize::from(step.fract() != 0.0) * 2;
+        let mut ticks = Vec::new();
+        let mut at = from;
+        while at <= to + step * 1e-6 {
+            let text = format!("{:.places$}", at.abs());
+            ticks.push((at, if at < -1e-9 { format!("−{text}") } else { text }));
+            at += step;
+        }
+        Self { label: label.to_owned(), from, to, log: false, ticks }
+    }
+
+    /// A logarithmic axis, marked at the powers of ten from `from` to `to`, both positive.
+    #[must_use]
+    pub fn log(label: &str, from: f64, to: f64) -> Self {
+        let mut ticks = Vec::new();
+        let mut exponent = from.log10().ceil();
+        while exponent <= to.log10() + 1e-9 {
+            let value = 10_f64.powf(exponent);
+            let text = if exponent < 0.0 {
+                format!("{value}")
+            } else if exponent < 6.0 {
+                with_thousands(value)
+            } else {
+                format!("10^{exponent}")
+            };
+            ticks.push((value, text));
+            exponent += 1.0;
+        }
+        Self { label: format!("{label} (log scale)"), from, to, log: true, ticks }
+    }
+
+    /// Where a value lies, as a fraction of the axis; outside of it at its ends.
+    fn fraction(&self, value: f64) -> f64 {
+        let place = if self.log {
+            (value.max(f64::MIN_POSITIVE).log10() - self.from.log10()) / (self.to.log10() - self.from.log10())
+        } else {
+            (value - self.from) / (self.to - self.from)
+        };
+        place.clamp(0.0, 1.0)
+    }
+}
+
+fn with_thousands(value: f64) -> String {
+    let digits = format!("{value:.0}");
+    let mut out = String::new();
+    for (i, c) in digits.chars().enumerate() {
+        if i > 0 && (digits.len() - i).is_multiple_of(3) {
+            out.push(',');
+        }
+        out.push(c);
+    }
+    out
+}
+
+impl Series {
+    /// A curve on the left scale, without discs or intervals.
+    #[must_use]
+    pub fn new(name: &str, stroke: Stroke, points: Vec<(f64, f64)>) -> Self {
+        Self { name: name.to_owned(), stroke, right: false, points, intervals: Vec::new(), discs: false }
+    }
+
+    /// The same, read on the right scale.
+    #[must_use]
+    pub fn on_the_right(mut self) -> Self {
+        self.right = true;
+        self
+    }
+
+    /// The same, with each point marked.
+    #[must_use]
+    pub fn with_discs(mut self) -> Self {
+        self.discs = true;
+        self
+    }
+}
+
+impl Stroke {
+    const fn class(self) -> &'static str {
+        match self {
+            Self::One => "one",
+            Self::Two => "two",
+            Self::Three => "three",
+            Self::Four => "four",
+        }
+    }
+}
+
+impl Plot {
+    /// The plot as an `<svg>` element. `label` says what it shows to those who do not see it.
+    #[must_use]
+    pub fn draw(&self, label: &str) -> String {
+        let mut drawing = Drawing::new(WIDTH, HEIGHT, label);
+        self.draw_axes(&mut drawing);
+        for series in &self.series {
+            self.draw_series(&mut drawing, series);
+        }
+        for reference in &self.references {
+            self.draw_reference(&mut drawing, reference);
+        }
+        self.draw_legend(&mut drawing);
+        drawing.finish()
+    }
+
+    fn x_at(&self, value: f64) -> f64 {
+        LEFT + self.x.fraction(value) * (self.x_end() - LEFT)
+    }
+
+    fn x_end(&self) -> f64 {
+        WIDTH - if self.right.is_some() { RIGHT } else { 24.0 }
+    }
+
+    fn y_at(&self, value: f64, right: bool) -> f64 {
+        let axis = if right { self.right.as_ref().unwrap_or(&self.left) } else { &self.left };
+        HEIGHT - BOTTOM - axis.fraction(value) * (HEIGHT - BOTTOM - TOP)
+    }
+
+    fn draw_axes(&self, drawing: &mut Drawing) {
+        let (bottom, end) = (HEIGHT - BOTTOM, self.x_end());
+        for (value, text) in &self.left.ticks {
+            let y = self.y_at(*value, false);
+            drawing.line("grid", (LEFT, y), (end, y));
+            drawing.text("tick", (LEFT - 8.0, y + 4.5), Anchor::End, text);
+        }
+        for (value, text) in &self.x.ticks {
+            let x = self.x_at(*value);
+            drawing.line("axis", (x, bottom), (x, bottom + 5.0));
+            drawing.text("tick", (x, bottom + 20.0), Anchor::Middle, text);
+        }
+        if let Some(right) = &self.right {
+            for (value, text) in &right.ticks {
+                let y = self.y_at(*value, true);
+                drawing.line("axis", (end, y), (end + 5.0, y));
+                drawing.text("tick", (end + 9.0, y + 4.5), Anchor::Start, text);
+            }
+            drawing.line("axis", (end, TOP), (end, bottom));
+            drawing.upright_text("label", (WIDTH - 8.0, f64::midpoint(TOP, bottom)), &right.label);
+        }
+        drawing.line("axis", (LEFT, bottom), (end, bottom));
+        drawing.line("axis", (LEFT, TOP), (LEFT, bottom));
+        drawing.upright_text("label", (16.0, f64::midpoint(TOP, bottom)), &self.left.label);
+        drawing.text("label", (f64::midpoint(LEFT, end), HEIGHT - 10.0), Anchor::Middle, &self.x.label);
+    }
+
+    fn draw_series(&self, drawing: &mut Drawing, series: &Series) {
+        let class = series.stroke.class();
+        if !series.intervals.is_empty() {
+            let edge = |pick: fn(&(f64, f64, f64)) -> f64| -> Vec<(f64, f64)> {
+                let places = series.intervals.iter();
+                places.map(|place| (self.x_at(place.0), self.y_at(pick(place), series.right))).collect()
+            };
+            drawing.band(&format!("band {class}"), &edge(|p| p.2), &edge(|p| p.1));
+        }
+        let points: Vec<(f64, f64)> =
+            series.points.iter().map(|&(x, y)| (self.x_at(x), self.y_at(y, series.right))).collect();
+        drawing.path(&format!("curve {class}"), &points);
+        if series.discs {
+            for point in points {
+                drawing.disc(&format!("disc {class}"), point, 3.5);
+            }
+        }
+    }
+
+    fn draw_reference(&self, drawing: &mut Drawing, reference: &Reference) {
+        let end = self.x_end();
+        match reference {
+            Reference::Level { at, right, label } => {
+                let y = self.y_at(*at, *right);
+                drawing.line("reference", (LEFT, y), (end, y));
+                drawing.text("said", (end - 6.0, y - 6.0), Anchor::End, label);
+            }
+            Reference::Place { at, label } => {
+                let x = self.x_at(*at);
+                drawing.line("reference", (x, TOP), (x, HEIGHT - BOTTOM));
+                self.beside(drawing, (x, TOP + 14.0), label);
+            }
+            Reference::Point { x, y, right, label } => {
+                let place = (self.x_at(*x), self.y_at(*y, *right));
+                drawing.disc("reference", place, 6.0);
+                self.beside(drawing, (place.0, place.1 - 8.0), label);
+            }
+        }
+    }
+
+    /// A label beside a place, on the side on which there is room.
+    fn beside(&self, drawing: &mut Drawing, (x, y): (f64, f64), label: &str) {
+        let leftwards = x > f64::midpoint(LEFT, self.x_end());
+        let (x, anchor) = if leftwards { (x - 8.0, Anchor::End) } else { (x + 8.0, Anchor::Start) };
+        drawing.text("said", (x, y), anchor, label);
+    }
+
+    fn draw_legend(&self, drawing: &mut Drawing) {
+        // Text of 14 units is about 7.2 wide a character.
+        const CHARACTER: f64 = 7.2;
+        let mut x = LEFT;
+        for series in &self.series {
+            let side = match (&self.right, series.right) {
+                (None, _) => "",
+                (Some(_), false) => " (left)",
+                (Some(_), true) => " (right)",
+            };
+            let text = format!("{}{side}", series.name);
+            let class = series.stroke.class();
+            drawing.path(&format!("curve {class}"), &[(x, 18.0), (x + 30.0, 18.0)]);
+            if series.discs {
+                drawing.disc(&format!("disc {class}"), (x + 15.0, 18.0), 3.5);
+            }
+            drawing.text("label", (x + 36.0, 22.5), Anchor::Start, &text);
+            #[expect(clippy::cast_precision_loss, reason = "a few dozen characters")]
+            let width = text.chars().count() as f64 * CHARACTER;
+            x += 36.0 + width + 20.0;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_lie_where_the_scale_says_and_never_outside() {
+        let log = Axis::log("s", 1.0, 10_000.0);
+        assert!((log.fraction(100.0) - 0.5).abs() < 1e-12);
+        assert!(log.fraction(0.0).abs() < 1e-12 && (log.fraction(1e9) - 1.0).abs() < 1e-12);
+        let texts: Vec<&str> = log.ticks.iter().map(|tick| tick.1.as_str()).collect();
+        assert_eq!(texts, ["1", "10", "100", "1,000", "10,000"]);
+        let linear = Axis::linear("MiB", -8.0, 0.0, 4.0);
+        assert!((linear.fraction(-2.0) - 0.75).abs() < 1e-12);
+        assert_eq!(linear.ticks.iter().map(|tick| tick.1.as_str()).collect::<Vec<_>>(), ["−8", "−4", "0"]);
+    }
+
+    #[test]
+    fn a_plot_has_its_axes_labels_curves_and_references() {
+        let plot = Plot {
+            x: Axis::linear("memory missing [KiB]", -64.0, 0.0, 16.0),
+            left: Axis::log("runtime [s]", 1.0, 100.0),
+            right: Some(Axis::linear("ratio", 0.0, 2.0, 0.5)),
+            series: vec![
+                Series::new("binary", Stroke::Two, vec![(-64.0, 100.0), (0.0, 1.0)]),
+                Series::new("ratio", Stroke::Three, vec![(-64.0, 2.0), (0.0, 0.5)]).on_the_right(),
+            ],
+            references: vec![Reference::Place { at: -16.0, label: "article: they cross".into() }],
+        };
+        let svg = plot.draw("what it shows");
+        for part in
+            ["memory missing [KiB]", "runtime [s] (log scale)", ">ratio<", "binary (left)", "article: they"]
+        {
+            assert!(svg.contains(part), "{part}: {svg}");
+        }
+        // From the top left to the bottom right of the frame, on its own scale each.
+        assert_eq!(svg.matches("d=\"M78.0 44.0L618.0 364.0\"").count(), 1, "{svg}");
+        assert!(svg.contains("d=\"M78.0 44.0L618.0 284.0\""), "{svg}");
+    }
+}
