@@ -144,7 +144,8 @@ impl PagedMemory {
     pub fn create(directory: &Path, len: usize) -> io::Result<Self> {
         let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC | OFlags::EXCL;
         let file = File::from(rustix::fs::open(directory, flags, Mode::RUSR | Mode::WUSR)?);
-        let bytes = len as u64 * size_of::<AtomicU64>() as u64;
+        // A length beyond all disks is refused as one.
+        let bytes = (len as u64).saturating_mul(size_of::<AtomicU64>() as u64);
         rustix::fs::fallocate(&file, FallocateFlags::empty(), 0, bytes)?;
         Ok(Self { words: MappedWords::map(&file, len)?, file })
     }

@@ -65,12 +65,18 @@ fn judge(percent: u64, binary: &Found, paged: &Found, report: &mut Report) {
 }
 
 fn judge_ours(percent: u64, binary: &Found, paged: &Found, ours: &Found, report: &mut Report) {
-    let fewer = paged.faults() / ours.faults();
+    let fewer = if ours.counted.major_faults == 0 {
+        format!("no major fault in {} pairs", ours.pairs)
+    } else {
+        format!(
+            "{:.4} major faults a pair, {:.0} times fewer than the B-heap and {:.0} times fewer than the binary heap",
+            ours.faults(),
+            paged.faults() / ours.faults(),
+            binary.faults() / ours.faults()
+        )
+    };
     let text = format!(
-        "{percent}% resident: {:.4} major faults a pair, {fewer:.0} times fewer than the B-heap and {:.0} times fewer \
-         than the binary heap, in {:.2} µs; {:.2} KiB read and written a pair against the B-heap's {:.2}",
-        ours.faults(),
-        binary.faults() / ours.faults(),
+        "{percent}% resident: {fewer}, in {:.2} µs; {:.2} KiB read and written a pair against the B-heap's {:.2}",
         ours.us(),
         moved_kib(ours),
         moved_kib(paged)
