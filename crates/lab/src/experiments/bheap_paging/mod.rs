@@ -37,7 +37,7 @@ pub const EXPERIMENT: Experiment = Experiment {
 pub struct Sizes {
     /// Items in a queue, of 8 bytes.
     pub items: usize,
-    /// Pairs before the measurement and in it, at most; times [`Kind::patience`].
+    /// Pairs before the measurement and in it, at most; [`Kind::pairs`] makes more of them.
     pub pairs: (u64, u64),
     /// Seconds for each of both, at most.
     pub seconds: f64,
@@ -90,7 +90,7 @@ pub fn measured(
                 items: sizes.items,
                 percent: *percent,
                 page_bytes,
-                pairs: (sizes.pairs.0 * kind.patience(), sizes.pairs.1 * kind.patience()),
+                pairs: kind.pairs(sizes.pairs, sizes.items),
                 seconds: sizes.seconds,
                 seed: 1,
                 directory: scratch.path().to_owned(),
@@ -134,7 +134,10 @@ mod tests {
         };
         assert_eq!(found.len(), 6);
         for found in &found {
-            assert!(found.pairs == 500 * found.kind.patience() && found.items == 1 << 19, "{found:?}");
+            assert!(
+                found.pairs == found.kind.pairs(sizes.pairs, sizes.items).1 && found.items == 1 << 19,
+                "{found:?}"
+            );
             if found.percent == 100 {
                 assert_eq!(found.counted.bytes_read, 0, "nothing is taken from it: {found:?}");
                 // The page queue takes fresh pages, which the kernel counts although it reads nothing.

@@ -38,13 +38,14 @@ impl Kind {
         }
     }
 
-    /// How many times as many pairs it takes for its rare faults to be seen: its work comes in waves, of which a
-    /// measurement must contain many.
+    /// Pairs before the measurement and in it, of a queue of `items` keys, where `pairs` are enough for one whose
+    /// every pair faults alike. The page queue's work comes in waves, of which the longest takes as many pairs as
+    /// there are items: it does so many.
     #[must_use]
-    pub const fn patience(self) -> u64 {
+    pub const fn pairs(self, pairs: (u64, u64), items: usize) -> (u64, u64) {
         match self {
-            Self::BinaryHeap | Self::BHeap => 1,
-            Self::PageQueue => 20,
+            Self::BinaryHeap | Self::BHeap => pairs,
+            Self::PageQueue => (items as u64 / 4, items as u64),
         }
     }
 }

@@ -24,7 +24,8 @@ pub(super) fn report(found: &[Found]) -> Report {
     report.note(
         "A pair is one removal of the smallest and one insertion of a key of random(3), as in the article's second \
          phase. The queue is filled before the limit is set; the pairs before the measurement are not counted. The page \
-         queue does twenty times as many pairs, because its faults come in waves.",
+         queue does as many pairs as it holds items (if there is time), because its work comes in waves, of which the \
+         longest takes so many.",
     );
     report.note(
         "Keys of 8 bytes in one shared file mapping with MADV_RANDOM, in a child process in a memory cgroup of its \
