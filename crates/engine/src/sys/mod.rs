@@ -3,6 +3,7 @@
 
 pub mod arena;
 pub(crate) mod atomics;
+pub mod mapping;
 pub mod readiness;
 pub mod ring;
 pub mod span;

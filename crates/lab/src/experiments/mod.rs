@@ -1,14 +1,23 @@
 //! The experiments: each a claim, a measurement, a figure and a verdict.
 
 pub mod bheap_layout;
+pub mod bheap_paging;
 pub mod bheap_sim;
+pub mod counters;
+pub mod memory_ladder;
+pub mod scratch;
 
 use crate::experiment::Experiment;
 
 /// All of them, in the order in which `nighttrain lab all` runs them.
 #[must_use]
 pub fn all() -> &'static [Experiment] {
-    const ALL: &[Experiment] = &[bheap_layout::EXPERIMENT, bheap_sim::EXPERIMENT];
+    const ALL: &[Experiment] = &[
+        bheap_layout::EXPERIMENT,
+        bheap_sim::EXPERIMENT,
+        bheap_paging::EXPERIMENT,
+        memory_ladder::EXPERIMENT,
+    ];
     ALL
 }
 

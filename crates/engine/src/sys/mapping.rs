@@ -1,0 +1,264 @@
+//! A file seen as words: a shared mapping, for code that wants the kernel to page for it.
+//!
+//! ```text
+//! file ──mmap(MAP_SHARED)──▶ | word 0 | word 1 | … |   seen as &[AtomicU64]
+//! ```
+//! Nothing on an event loop uses this (`facts`: a loop that stores into a shared mapping stalls): it is what the
+//! instruments measure paging with. Other processes may write to the same file at any time, so that a word is an
+//! atomic and not a plain integer: whoever races reads values from another time, never undefined behaviour.
+
+use std::{
+    ffi::c_void,
+    fs::File,
+    io,
+    ops::{Deref, DerefMut},
+    path::Path,
+    ptr::NonNull,
+};
+
+use std::sync::atomic::AtomicU64;
+
+use rustix::fs::{FallocateFlags, Mode, OFlags};
+use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, munmap};
+
+/// How a mapping will be read, as far as the kernel cares.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Pattern {
+    /// `MADV_NORMAL`: a fault brings the readahead window.
+    Normal,
+    /// `MADV_RANDOM`: a fault brings its page only.
+    Random,
+}
+
+/// The first words of a file, mapped for reading and writing and shared with everybody who maps it.
+#[derive(Debug)]
+pub struct MappedWords {
+    /// Invariant: a live mapping of `bytes` bytes, page-aligned, readable and writable.
+    base: NonNull<c_void>,
+    bytes: usize,
+}
+
+// SAFETY: the mapping belongs to this value alone and is only handed out as a slice of atomics, which any thread
+// may use; unmapping (Drop) needs the value itself and works from any thread.
+unsafe impl Send for MappedWords {}
+// SAFETY: as above: shared access is access to atomics.
+unsafe impl Sync for MappedWords {}
+
+impl MappedWords {
+    /// Maps the first `len` words of `file`, which is open for reading and writing and at least so long.
+    ///
+    /// A file that is cut shorter later makes an access beyond its end a `SIGBUS`, as a failing disk does: both
+    /// end the process; neither is undefined behaviour.
+    ///
+    /// # Errors
+    /// `InvalidInput` if `len` is zero or the file is shorter; else what `mmap` says (`EACCES` if the file is not
+    /// open for both).
+    pub fn map(file: &File, len: usize) -> io::Result<Self> {
+        let bytes = len
+            .checked_mul(size_of::<AtomicU64>())
+            .filter(|bytes| *bytes > 0 && isize::try_from(*bytes).is_ok())
+            .ok_or_else(|| {
+                io::Error::new(io::ErrorKind::InvalidInput, "no words, or more than can be addressed")
+            })?;
+        if file.metadata()?.len() < bytes as u64 {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "the file is shorter than its mapping"));
+        }
+        // SAFETY: a fresh mapping at an address of the kernel's choice replaces nothing of ours.
+        let base = unsafe {
+            mmap(std::ptr::null_mut(), bytes, ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED, file, 0)?
+        };
+        let base = NonNull::new(base).ok_or_else(|| io::Error::from(io::ErrorKind::OutOfMemory))?;
+        Ok(Self { base, bytes })
+    }
+
+    /// Tells the kernel how the mapping will be read.
+    ///
+    /// # Errors
+    /// What `madvise` says.
+    pub fn expect(&self, pattern: Pattern) -> io::Result<()> {
+        let advice = match pattern {
+            Pattern::Normal => Advice::Normal,
+            Pattern::Random => Advice::Random,
+        };
+        // SAFETY: the range is our mapping; the advice changes readahead only.
+        unsafe { madvise(self.base.as_ptr(), self.bytes, advice)? };
+        Ok(())
+    }
+
+    /// Takes the pages out of this mapping, not out of the page cache: the next access to each faults. No word is
+    /// lost, because the mapping is shared.
+    ///
+    /// # Errors
+    /// What `madvise` says.
+    pub fn detach_pages(&self) -> io::Result<()> {
+        // SAFETY: the range is our mapping. `MADV_DONTNEED` of a shared file mapping drops page-table entries;
+        // what was stored is in the page cache and is read again from there, so no word changes.
+        unsafe { madvise(self.base.as_ptr(), self.bytes, Advice::LinuxDontNeed)? };
+        Ok(())
+    }
+}
+
+impl Deref for MappedWords {
+    type Target = [AtomicU64];
+
+    #[inline]
+    fn deref(&self) -> &[AtomicU64] {
+        // SAFETY: the mapping is `bytes` long, aligned to a page and readable and writable (struct invariant), lives
+        // as long as `self`, and any eight bytes are an atomic integer: nobody's store is a data race.
+        unsafe {
+            std::slice::from_raw_parts(
+                self.base.as_ptr().cast::<AtomicU64>(),
+                self.bytes / size_of::<AtomicU64>(),
+            )
+        }
+    }
+}
+
+impl Drop for MappedWords {
+    fn drop(&mut self) {
+        // SAFETY: exactly what `map` mapped; no slice of it outlives `self`.
+        let failed = unsafe { munmap(self.base.as_ptr(), self.bytes) };
+        debug_assert!(failed.is_ok(), "munmap of our own mapping: {failed:?}");
+    }
+}
+
+/// Memory of our own that pages to the disk: words in a file without a name, which nobody else can open.
+///
+/// For a mapped file that has a name, see [`MappedWords`]: there another process may write at any time, here nobody
+/// can, so that the words are plain integers.
+#[derive(Debug)]
+pub struct PagedMemory {
+    /// Invariant: maps all of a file without a name, to which nothing writes but through this mapping: its
+    /// descriptors are `file` and those in [`WriteOut`]s.
+    words: MappedWords,
+    file: File,
+}
+
+impl PagedMemory {
+    /// `len` words, zero, with their room on the disk reserved, in a file below `directory` that goes when this
+    /// value is dropped or the process ends.
+    ///
+    /// # Errors
+    /// A full disk, a file system without unnamed files (`O_TMPFILE`) or without `fallocate`; else as
+    /// [`MappedWords::map`].
+    pub fn create(directory: &Path, len: usize) -> io::Result<Self> {
+        let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC | OFlags::EXCL;
+        let file = File::from(rustix::fs::open(directory, flags, Mode::RUSR | Mode::WUSR)?);
+        // A length beyond all disks is refused as one.
+        let bytes = (len as u64).saturating_mul(size_of::<AtomicU64>() as u64);
+        rustix::fs::fallocate(&file, FallocateFlags::empty(), 0, bytes)?;
+        Ok(Self { words: MappedWords::map(&file, len)?, file })
+    }
+
+    /// Tells the kernel how the memory will be read.
+    ///
+    /// # Errors
+    /// What `madvise` says.
+    pub fn expect(&self, pattern: Pattern) -> io::Result<()> {
+        self.words.expect(pattern)
+    }
+
+    /// A way to write out what has changed, for whoever no longer holds the memory when that is wanted.
+    ///
+    /// # Errors
+    /// If there are too many open files.
+    pub fn write_out(&self) -> io::Result<WriteOut> {
+        Ok(WriteOut(self.file.try_clone()?))
+    }
+}
+
+/// Writes out what has changed in a [`PagedMemory`], and can do nothing else with it.
+#[derive(Debug)]
+pub struct WriteOut(File);
+
+impl WriteOut {
+    /// Waits until all that was stored is on the disk: pages are then clean, and the kernel may take them back at
+    /// no cost.
+    ///
+    /// # Errors
+    /// What the disk says.
+    pub fn now(&self) -> io::Result<()> {
+        self.0.sync_data()
+    }
+}
+
+impl Deref for PagedMemory {
+    type Target = [u64];
+
+    #[inline]
+    fn deref(&self) -> &[u64] {
+        // SAFETY: the mapping is valid, aligned and lives as long as `self` (invariant of `MappedWords`); any eight
+        // bytes are an integer. The file has no name (`O_TMPFILE | O_EXCL`: none can be given to it), its descriptor
+        // is only ever synced (`WriteOut` allows nothing else), and the mapping is not handed out otherwise: nobody stores to the
+        // words but through `deref_mut`, which needs the exclusive borrow.
+        unsafe { std::slice::from_raw_parts(self.words.base.as_ptr().cast::<u64>(), self.words.len()) }
+    }
+}
+
+impl DerefMut for PagedMemory {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut [u64] {
+        // SAFETY: as in `deref`; the exclusive borrow of `self` makes this the only reference to the words.
+        unsafe { std::slice::from_raw_parts_mut(self.words.base.as_ptr().cast::<u64>(), self.words.len()) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::FileExt;
+    use std::sync::atomic::Ordering::Relaxed;
+
+    use super::*;
+
+    fn file(bytes: u64) -> File {
+        let path = std::env::temp_dir().join(format!("nighttrain-mapping-{}-{bytes}", std::process::id()));
+        let file = File::options().read(true).write(true).create(true).truncate(true).open(&path).unwrap();
+        std::fs::remove_file(&path).unwrap();
+        file.set_len(bytes).unwrap();
+        file
+    }
+
+    #[test]
+    fn what_is_stored_is_in_the_file_and_what_is_written_is_seen() {
+        let file = file(64 << 10);
+        let words = MappedWords::map(&file, 8192).unwrap();
+        words.expect(Pattern::Random).unwrap();
+        words[8191].store(7, Relaxed);
+        let mut bytes = [0; 8];
+        file.read_exact_at(&mut bytes, 8191 * 8).unwrap();
+        assert_eq!(u64::from_ne_bytes(bytes), 7);
+        file.write_all_at(&9_u64.to_ne_bytes(), 0).unwrap();
+        assert_eq!(words[0].load(Relaxed), 9);
+        words.detach_pages().unwrap();
+        assert_eq!((words[0].load(Relaxed), words[8191].load(Relaxed)), (9, 7));
+    }
+
+    #[test]
+    fn a_file_too_short_and_an_empty_mapping_are_errors() {
+        let file = file(4096);
+        assert!(MappedWords::map(&file, 513).is_err());
+        assert!(MappedWords::map(&file, 0).is_err());
+        assert!(MappedWords::map(&file, usize::MAX / 4).is_err());
+        assert_eq!(MappedWords::map(&file, 512).unwrap().len(), 512);
+    }
+
+    #[test]
+    fn paged_memory_is_zero_holds_what_is_stored_and_leaves_no_file() {
+        let directory = std::env::temp_dir().join(format!("nighttrain-paged-{}", std::process::id()));
+        std::fs::create_dir(&directory).unwrap();
+        let mut memory = PagedMemory::create(&directory, 100_000).unwrap();
+        memory.expect(Pattern::Random).unwrap();
+        assert!(memory.len() == 100_000 && memory.iter().all(|word| *word == 0));
+        for (at, word) in memory.iter_mut().enumerate() {
+            *word = at as u64 * 3;
+        }
+        memory.write_out().unwrap().now().unwrap();
+        memory.words.detach_pages().unwrap();
+        assert!(memory.iter().enumerate().all(|(at, word)| *word == at as u64 * 3));
+        drop(memory);
+        assert!(PagedMemory::create(&directory, 0).is_err());
+        // Removing an empty directory succeeds; one with a file in it would be refused.
+        std::fs::remove_dir(&directory).unwrap();
+        assert!(PagedMemory::create(&directory, 8).is_err());
+    }
+}

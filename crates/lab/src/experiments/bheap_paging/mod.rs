@@ -1,0 +1,187 @@
+//! `bheap-paging`: the article's comparison for real, on a kernel that pages.
+//!
+//! ```text
+//! parent ─▶ a memory cgroup ─▶ child: file ─mmap, MADV_RANDOM─▶ queue of N keys ─▶ limit = 25% or 10% of their bytes
+//!                                     pairs of remove and insert: major faults, bytes, time ─▶ answer ─▶ parent
+//! ```
+//! A child for each measurement: its counters, its page cache and its group are its own and end with it.
+
+pub mod child;
+pub mod group;
+pub mod queues;
+pub mod storage;
+mod verdicts;
+
+use std::path::Path;
+
+use child::{Again, Found, Task};
+use group::{Group, NoGroup};
+use queues::Kind;
+
+use super::scratch::Scratch;
+use crate::experiment::{Experiment, Options, Refusal, Report};
+
+/// The experiment.
+pub const EXPERIMENT: Experiment = Experiment {
+    name: "bheap-paging",
+    claims: &["C3", "C8"],
+    title: "the queues on a kernel that pages",
+    statement: "Under memory pressure the B-heap needs far fewer page transfers than the binary heap (in simulation, \
+                with 8 to 10 of 1,954 pages resident, a tenth), and there may be smarter ways still",
+    source: "P.-H. Kamp, You're Doing It Wrong, ACM Queue 8(6), June 2010",
+    run,
+};
+
+/// How much is measured.
+#[derive(Debug, Clone)]
+pub struct Sizes {
+    /// Items in a queue, of 8 bytes.
+    pub items: usize,
+    /// Pairs before the measurement and in it, at most; [`Kind::pairs`] makes more of them.
+    pub pairs: (u64, u64),
+    /// Seconds for each of both, at most.
+    pub seconds: f64,
+    /// Limits, in percent of the items' bytes; 100 is none.
+    pub percents: Vec<u64>,
+}
+
+impl Sizes {
+    /// For people who wait (under half a minute), or for the record.
+    #[must_use]
+    pub fn of(quick: bool) -> Self {
+        if quick {
+            Self { items: 4 << 20, pairs: (5_000, 20_000), seconds: 2.2, percents: vec![100, 25, 10] }
+        } else {
+            Self { items: 16 << 20, pairs: (20_000, 100_000), seconds: 120.0, percents: vec![100, 25, 10] }
+        }
+    }
+}
+
+fn run(options: &Options) -> Result<Report, Refusal> {
+    child::do_task_and_exit();
+    let again = Again { arguments: vec!["lab".into(), EXPERIMENT.name.into()] };
+    let sizes = Sizes::of(options.quick);
+    let page_bytes = options.page_bytes.unwrap_or_else(rustix::param::page_size);
+    let found =
+        measured(&sizes, page_bytes, options.directory.as_deref(), &again, &|what| options.say(what))?;
+    Ok(verdicts::report(&found))
+}
+
+/// Takes all measurements, one child each; files go below `directory` if there is one.
+///
+/// # Errors
+/// [`Refusal::Missing`] without a usable memory cgroup or a directory on a disk.
+pub fn measured(
+    sizes: &Sizes,
+    page_bytes: usize,
+    directory: Option<&Path>,
+    again: &Again,
+    say: &dyn Fn(&str),
+) -> Result<Vec<Found>, Refusal> {
+    let scratch = Scratch::on_disk(directory).map_err(|error| Refusal::Missing(error.to_string()))?;
+    let mut all = Vec::new();
+    for percent in &sizes.percents {
+        for kind in Kind::ALL {
+            say(&format!("{}, {percent}% resident", kind.name()));
+            let group = Group::create().map_err(|error: NoGroup| Refusal::Missing(error.to_string()))?;
+            let task = Task {
+                group: Some(group),
+                kind,
+                items: sizes.items,
+                percent: *percent,
+                page_bytes,
+                pairs: kind.pairs(sizes.pairs, sizes.items),
+                seconds: sizes.seconds,
+                seed: 1,
+                directory: scratch.path().to_owned(),
+                answer: scratch.path().join("answer"),
+            };
+            let found =
+                child::found_by_child(&task, again).map_err(|error| Refusal::Failed(error.to_string()))?;
+            all.push(found);
+        }
+    }
+    Ok(all)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Where a child of the tests' executable comes to work; as a test, it has nothing to do.
+    #[test]
+    fn as_a_child_it_does_its_task() {
+        child::do_task_and_exit();
+        assert!(std::env::var_os(child::TASK).is_none());
+    }
+
+    fn again() -> Again {
+        let name = "experiments::bheap_paging::tests::as_a_child_it_does_its_task";
+        Again { arguments: vec![name.into(), "--exact".into(), "--nocapture".into()] }
+    }
+
+    #[test]
+    fn without_a_limit_nothing_faults_and_with_one_the_kernel_reads() {
+        let sizes = Sizes { items: 1 << 19, pairs: (200, 500), seconds: 20.0, percents: vec![100, 50] };
+        let found = match measured(&sizes, 4096, None, &again(), &|_| ()) {
+            Ok(found) => found,
+            Err(Refusal::Missing(what)) => {
+                // Where nobody may make a group, to say so is what it has to do.
+                assert!(Group::create().is_err(), "refused although groups can be made: {what}");
+                return;
+            }
+            Err(other) => panic!("{other}"),
+        };
+        assert_eq!(found.len(), 6);
+        for found in &found {
+            assert!(
+                found.pairs == found.kind.pairs(sizes.pairs, sizes.items).1 && found.items == 1 << 19,
+                "{found:?}"
+            );
+            if found.percent == 100 {
+                assert_eq!(found.counted.bytes_read, 0, "nothing is taken from it: {found:?}");
+                // The page queue takes fresh pages, which the kernel counts although it reads nothing.
+                assert!(found.counted.major_faults == 0 || found.kind == Kind::PageQueue, "{found:?}");
+            } else if found.kind != Kind::PageQueue {
+                assert!(found.counted.major_faults > 0, "{found:?}");
+                assert!(found.counted.bytes_read >= 4096 * found.counted.major_faults / 2, "{found:?}");
+                assert!(found.usage_bytes <= found.limit.map(|(bytes, _)| bytes), "{found:?}");
+            }
+        }
+        let report = verdicts::report(&found);
+        assert_eq!(report.tables[0].rows.len(), 6);
+        let left = std::fs::read_to_string("/proc/self/mounts").unwrap();
+        for mount in
+            left.lines().filter(|line| line.contains("cgroup")).filter_map(|line| line.split(' ').nth(1))
+        {
+            let ours = format!("nighttrain-lab-{}-", std::process::id());
+            let names = std::fs::read_dir(mount).into_iter().flatten().flatten();
+            assert!(
+                names.into_iter().all(|entry| !entry.file_name().to_string_lossy().starts_with(&ours)),
+                "a group was left in {mount}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_child_that_fails_is_an_error_with_its_words() {
+        let scratch = Scratch::on_disk(None).unwrap();
+        let task = Task {
+            group: None,
+            kind: Kind::BHeap,
+            items: 1000,
+            percent: 100,
+            // No power of two.
+            page_bytes: 3000,
+            pairs: (1, 1),
+            seconds: 1.0,
+            seed: 1,
+            directory: scratch.path().to_owned(),
+            answer: scratch.path().join("answer"),
+        };
+        let error = child::found_by_child(&task, &again()).unwrap_err().to_string();
+        assert!(error.contains("exit status: 1"), "{error}");
+        assert!(error.to_lowercase().contains("power of two"), "{error}");
+        assert_eq!(std::fs::read_dir(scratch.path()).unwrap().count(), 0, "nothing is left behind");
+    }
+}

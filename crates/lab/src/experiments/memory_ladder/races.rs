@@ -1,0 +1,212 @@
+//! The races: an algorithm that is worse on paper and does not fault, against a better one that does.
+
+use std::fs::File;
+use std::hint::black_box;
+use std::io;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Instant;
+
+use engine::sys::mapping::{MappedWords, Pattern};
+use serde::Serialize;
+
+use super::random::Random;
+use crate::experiments::counters::Counters;
+use crate::experiments::scratch::drop_from_cache;
+
+/// One size of a race.
+#[derive(Debug, Clone, Serialize)]
+pub struct Heat {
+    /// Items.
+    pub items: usize,
+    /// Medians, in nanoseconds: a search by halves of a sorted file that is not in memory.
+    pub cold_search_ns: f64,
+    /// The same with the file in memory and mapped.
+    pub warm_search_ns: f64,
+    /// Major faults a cold search.
+    pub faults_a_search: f64,
+    /// A look at every item of an array in memory until the wanted one is found.
+    pub scan_ns: f64,
+    /// Sorting a copy of the array by insertion, worst order first, and then searching it: O(n²). `None` where it
+    /// was not tried, because a smaller size had already lost by far.
+    pub quadratic_ns: Option<f64>,
+}
+
+impl Heat {
+    /// The scan, O(n), is faster than the search that faults, O(log n).
+    #[must_use]
+    pub fn scan_wins(&self) -> bool {
+        self.scan_ns < self.cold_search_ns
+    }
+
+    /// The sort, O(n²), is faster than the search that faults.
+    #[must_use]
+    pub fn quadratic_wins(&self) -> bool {
+        self.quadratic_ns.is_some_and(|ns| ns < self.cold_search_ns)
+    }
+}
+
+/// The key of item `at` in a sorted array.
+#[must_use]
+pub const fn key(at: usize) -> u64 {
+    2 * at as u64 + 1
+}
+
+/// A quadratic algorithm is tried up to so many items.
+const QUADRATIC_ITEMS_MAX: usize = 1 << 14;
+
+/// Runs a race over the first `items` words of `file`, which hold [`key`]s in order: `searches` of each kind.
+///
+/// # Errors
+/// If the file cannot be mapped or put out of the cache, or there is no `/proc`.
+pub fn heat(file: &File, items: usize, searches: usize, random: &mut Random) -> io::Result<Heat> {
+    let wanted: Vec<usize> = (0..searches).map(|_| random.below(items)).collect();
+    let mut found = Vec::with_capacity(searches);
+
+    let mut faults = 0;
+    for at in &wanted {
+        // Unmapped each time: pages that are mapped cannot be put out of the cache.
+        drop_from_cache(file)?;
+        let mapped = MappedWords::map(file, items)?;
+        mapped.expect(Pattern::Random)?;
+        let before = Counters::now()?;
+        let start = Instant::now();
+        let place = mapped.partition_point(|word| word.load(Relaxed) < key(*at));
+        found.push(start.elapsed().as_nanos() as f64);
+        faults += Counters::now()?.since(&before).major_faults;
+        assert_eq!(place, *at, "the search finds what it looks for");
+    }
+    let cold_search_ns = median(&mut found);
+
+    let mapped = MappedWords::map(file, items)?;
+    let resident: Vec<u64> = mapped.iter().map(|word| word.load(Relaxed)).collect();
+    let warm_search_ns = timed(&wanted, |at| mapped.partition_point(|word| word.load(Relaxed) < key(at)));
+    let scan_ns = timed(&wanted, |at| scan(&resident, key(at)));
+    let quadratic_ns = (items <= QUADRATIC_ITEMS_MAX).then(|| {
+        let few = &wanted[..wanted.len().min(5)];
+        let mut copy: Vec<u64> = Vec::with_capacity(items);
+        timed(few, |at| {
+            copy.clear();
+            copy.extend(resident.iter().rev());
+            insertion_sort(&mut copy);
+            copy.partition_point(|found| *found < key(at))
+        })
+    });
+    let faults_a_search = faults as f64 / searches as f64;
+    Ok(Heat { items, cold_search_ns, warm_search_ns, faults_a_search, scan_ns, quadratic_ns })
+}
+
+/// The position of `key`: one look at each item until it is found, as a list would be searched.
+#[inline(never)]
+fn scan(items: &[u64], key: u64) -> usize {
+    items.iter().position(|item| *item == key).unwrap_or(items.len())
+}
+
+/// The textbook's quadratic sort.
+#[inline(never)]
+pub(super) fn insertion_sort(items: &mut [u64]) {
+    for end in 1..items.len() {
+        let item = items[end];
+        let mut at = end;
+        while at > 0 && items[at - 1] > item {
+            items[at] = items[at - 1];
+            at -= 1;
+        }
+        items[at] = item;
+    }
+}
+
+fn timed(wanted: &[usize], mut find: impl FnMut(usize) -> usize) -> f64 {
+    black_box(find(black_box(wanted[0])));
+    let mut times: Vec<f64> = wanted
+        .iter()
+        .map(|at| {
+            let start = Instant::now();
+            let place = find(black_box(*at));
+            let ns = start.elapsed().as_nanos() as f64;
+            assert_eq!(place, *at, "found where it is");
+            ns
+        })
+        .collect();
+    median(&mut times)
+}
+
+pub(super) fn median(times: &mut [f64]) -> f64 {
+    times.sort_by(f64::total_cmp);
+    times.get(times.len() / 2).copied().unwrap_or(f64::NAN)
+}
+
+/// Where the last size that wins and the first that loses meet, on a logarithmic scale; `None` if all lose, and
+/// the largest size if none does.
+#[must_use]
+pub fn crossing(heats: &[Heat], worse: impl Fn(&Heat) -> Option<f64>) -> Option<Crossing> {
+    let ratio = |heat: &Heat| worse(heat).map(|ns| ns / heat.cold_search_ns);
+    let last = heats.iter().rposition(|heat| ratio(heat).is_some_and(|ratio| ratio < 1.0))?;
+    let (won, lost) = (&heats[last], heats.get(last + 1));
+    let Some((lost, over)) = lost.and_then(|heat| Some((heat, ratio(heat)?))) else {
+        return Some(Crossing::Beyond(won.items));
+    };
+    let under = ratio(won)?;
+    let share = under.ln() / (under.ln() - over.ln());
+    let items = (won.items as f64).ln() + share * ((lost.items as f64).ln() - (won.items as f64).ln());
+    Some(Crossing::At(items.exp().round() as usize))
+}
+
+/// Up to where the worse algorithm wins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Crossing {
+    /// Up to about so many items.
+    At(usize),
+    /// At every size tried, of which this is the largest.
+    Beyond(usize),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::experiments::scratch::Scratch;
+
+    fn like(items: usize, cold: f64, scan: f64) -> Heat {
+        Heat {
+            items,
+            cold_search_ns: cold,
+            warm_search_ns: 1.0,
+            faults_a_search: 1.0,
+            scan_ns: scan,
+            quadratic_ns: None,
+        }
+    }
+
+    #[test]
+    fn the_crossing_lies_between_the_last_win_and_the_first_loss() {
+        let heats = [like(100, 100.0, 10.0), like(1000, 100.0, 100.0 / 2.0), like(10_000, 100.0, 200.0)];
+        let Some(Crossing::At(at)) = crossing(&heats, |heat| Some(heat.scan_ns)) else {
+            panic!("a crossing")
+        };
+        assert!((3000..3400).contains(&at), "{at}");
+        assert_eq!(crossing(&heats[..2], |heat| Some(heat.scan_ns)), Some(Crossing::Beyond(1000)));
+        assert_eq!(crossing(&heats[2..], |heat| Some(heat.scan_ns)), None);
+        assert_eq!(crossing(&heats, |heat| heat.quadratic_ns), None);
+    }
+
+    #[test]
+    fn a_cold_search_faults_and_all_three_find_their_item() {
+        let scratch = Scratch::on_disk(None).unwrap();
+        let file = scratch.words("race", 1 << 16, key).unwrap();
+        let heat = heat(&file, 1 << 14, 5, &mut Random::new(5)).unwrap();
+        // 16 Ki items are 32 pages: at least the first page looked at is cold, each time.
+        assert!(heat.faults_a_search >= 1.0, "{heat:?}");
+        assert!(heat.faults_a_search <= 16.0, "{heat:?}");
+        assert!(heat.scan_ns > 0.0 && heat.quadratic_ns.is_some());
+    }
+
+    #[test]
+    fn insertion_sorts() {
+        let mut random = Random::new(9);
+        let mut items: Vec<u64> = (0..200).map(|_| random.word() % 50).collect();
+        let mut twin = items.clone();
+        insertion_sort(&mut items);
+        twin.sort_unstable();
+        assert_eq!(items, twin);
+    }
+}
