@@ -7,6 +7,14 @@ fn main() {
     println!("{:?} pages {} {}", t.elapsed(), b.pages(), p.pages());
     for m in [8, 9, 10, 16, 32, 64, 128, 256, 512, 1024, 1800, 1950, 1953] {
         let (x, y) = (b.transfers(m), p.transfers(m));
-        println!("{m} {} {} {:.4} {:.5}  {:.5} {:.5}", x.free(), y.free(), x.free() as f64 / 4e6, y.free() as f64 / 4e6, x.charged() as f64/4e6, y.charged() as f64/4e6);
+        println!(
+            "{m} {} {} {:.4} {:.5}  {:.5} {:.5}",
+            x.free(),
+            y.free(),
+            x.free() as f64 / 4e6,
+            y.free() as f64 / 4e6,
+            x.charged() as f64 / 4e6,
+            y.charged() as f64 / 4e6
+        );
     }
 }

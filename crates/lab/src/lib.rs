@@ -13,5 +13,5 @@
 )]
 
 pub mod allocations;
-pub mod paired;
 pub mod experiments;
+pub mod paired;

@@ -84,7 +84,15 @@ impl<T: Copy> Sample<T> {
 
 impl<T: Copy> List<T> {
     pub(crate) const fn new() -> Self {
-        Self { head: NO_BLOCK, last: NO_BLOCK, fill: 0, len: 0, blocks: 0, sample: Sample::new(), uniform: false }
+        Self {
+            head: NO_BLOCK,
+            last: NO_BLOCK,
+            fill: 0,
+            len: 0,
+            blocks: 0,
+            sample: Sample::new(),
+            uniform: false,
+        }
     }
 
     pub(crate) const fn len(&self) -> usize {
@@ -118,7 +126,9 @@ impl<T: Copy> List<T> {
         let mut rest = items;
         while !rest.is_empty() {
             if self.blocks == 0 || self.fill == store.block_items() {
-                let Some(block) = store.allocate() else { unreachable!("blocks are reserved before they are filled") };
+                let Some(block) = store.allocate() else {
+                    unreachable!("blocks are reserved before they are filled")
+                };
                 store.set_next(block, self.head);
                 if self.blocks == 0 {
                     self.last = block;

@@ -27,7 +27,7 @@ pub(crate) const BURST: usize = 512;
 pub(crate) const CHUNK: usize = 64;
 
 /// A level is divided into at most so many parts.
-pub const FAN_OUT_MAX: usize = 64;
+pub const FAN_OUT_MAX: usize = 32;
 
 /// A priority queue by lazy distribution.
 #[derive(Debug)]
@@ -127,7 +127,8 @@ impl<T: Ord + Copy, B: Blocks<T>> PageQueue<T, B> {
     /// Adds an item, or gives it back if there is no room.
     pub fn try_push(&mut self, item: T) -> Result<(), Full<T>> {
         // Before the item finds its place: a spill lowers the bound of what is near.
-        if self.near.is_full() && !self.spill() {
+        let spills = self.near.is_full();
+        if spills && !self.spill() {
             return Err(Full(item));
         }
         for at in 0..self.direct.min(self.levels.len()) {
@@ -139,13 +140,17 @@ impl<T: Ord + Copy, B: Blocks<T>> PageQueue<T, B> {
                 self.store.touch(Area::Lists, at * (self.fan_out + 2), 1, true);
                 log.append(&mut self.store, &[item]);
                 self.len += 1;
-                self.tend();
+                if !spills {
+                    self.tend();
+                }
                 return Ok(());
             }
         }
         self.len += 1;
         self.near.push(&self.store, item);
-        self.tend();
+        if !spills {
+            self.tend();
+        }
         Ok(())
     }
 
@@ -178,14 +183,15 @@ impl<T: Ord + Copy, B: Blocks<T>> PageQueue<T, B> {
         // All comparisons first: for each item its level, counted from the top; none is the lowest, lowered.
         let mut places = [0_u8; HEAP_MAX];
         for (item, place) in self.near.heap[..cut].iter().zip(&mut places) {
-            *place = self.bounds.iter().position(|bound| item >= bound).unwrap_or(self.levels.len()) as u8;
+            *place = self.bounds.partition_point(|bound| bound > item) as u8;
         }
         let lowest = self.levels.len();
         let lowered = places[..cut].contains(&(lowest as u8));
         let front_cut = if lowered { self.near.split_front(bound, &self.store) } else { 0 };
         for at in 0..=lowest {
             self.scratch.clear();
-            let mine = self.near.heap[..cut].iter().zip(places).filter(|(_, place)| usize::from(*place) == at);
+            let mine =
+                self.near.heap[..cut].iter().zip(places).filter(|(_, place)| usize::from(*place) == at);
             self.scratch.extend(mine.map(|(item, _)| *item));
             if at == lowest && lowered {
                 self.scratch.extend_from_slice(&self.near.front[..front_cut]);

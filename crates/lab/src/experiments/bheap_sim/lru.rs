@@ -138,8 +138,13 @@ impl Stack {
 
     /// Renumbers the moments 1, 2, … in order, so that the tree stays a few times as large as the pages.
     fn compact(&mut self) {
-        let mut order: Vec<(u32, usize)> =
-            self.pages.iter().enumerate().filter(|(_, page)| page.0 > 0).map(|(n, page)| (page.0, n)).collect();
+        let mut order: Vec<(u32, usize)> = self
+            .pages
+            .iter()
+            .enumerate()
+            .filter(|(_, page)| page.0 > 0)
+            .map(|(n, page)| (page.0, n))
+            .collect();
         order.sort_unstable();
         let size = (order.len() * 4).max(1024);
         self.tree = vec![0; size + 1];
@@ -263,7 +268,8 @@ mod tests {
             let page = (seed >> 33) % [3, 12, 37][(seed % 3) as usize] + step / 20_000 * 5;
             let address = usize::try_from(page * 64 + seed % 64).unwrap();
             let write = seed.is_multiple_of(5);
-            let touch = |trace: &dyn Trace| if write { trace.write(address, 8) } else { trace.read(address, 8) };
+            let touch =
+                |trace: &dyn Trace| if write { trace.write(address, 8) } else { trace.read(address, 8) };
             touch(&all);
             alone.iter().for_each(|lru| touch(lru));
         }
