@@ -113,7 +113,8 @@ impl<T: Ord + Copy, B: Blocks<T>> PageQueue<T, B> {
             }
             // With memory for it, a log is distributed while it is still there, instead of being read back.
             let is_moving = !level.source.is_empty();
-            if is_moving || (level.log.blocks() >= self.log_blocks_max && at < self.direct) {
+            let is_long = level.log.blocks() >= self.log_blocks_max && !level.log.uniform;
+            if is_moving || (is_long && at < self.direct) {
                 self.pass_on(at);
                 return;
             }
