@@ -1,5 +1,5 @@
 //! What a queue does when its storage is full, its page size is odd, or a comparison panics.
-#![allow(missing_docs)]
+#![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, reason = "tests fail by panicking")]
 
 use bheap::blocks::Arena;
 use bheap::layout::PageSizeError;

@@ -1,5 +1,5 @@
 //! No operation compares or moves more than 4,096 items: counted, not timed.
-#![allow(missing_docs)]
+#![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, reason = "tests fail by panicking")]
 
 use bheap::PageQueue;
 use bheap::blocks::{Arena, TracedBlocks};

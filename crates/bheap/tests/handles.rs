@@ -1,5 +1,5 @@
 //! Queues with handles against a slow twin: insert, pop, remove, update; stale and foreign handles; garbage.
-#![allow(missing_docs)]
+#![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, reason = "tests fail by panicking")]
 
 use bheap::{Handle, HandleQueue, Indexed, Lazy, Stale};
 use std::collections::BTreeSet;

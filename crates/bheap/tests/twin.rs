@@ -1,5 +1,5 @@
 //! Every queue against the textbook heap: the same operations, the same answers.
-#![allow(missing_docs)]
+#![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, reason = "tests fail by panicking")]
 
 use bheap::{BHeap, BinaryHeap, PageQueue};
 
