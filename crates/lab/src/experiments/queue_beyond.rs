@@ -1,14 +1,14 @@
 //! `queue-beyond`: the page queue under short memory, in RAM, and operation by operation (C8).
 
 use super::bheap_sim::lru::AllSizes;
-use super::bheap_sim::{Which, random_keys, run};
+use super::bheap_sim::{Rows, Which, random_keys, run};
 use super::outcome::{Outcome, Table, Verdict};
 use super::plot::{Line, Plot};
+use bheap::PageQueue;
 use bheap::blocks::Arena;
 use bheap::heap::Heap;
 use bheap::layout::{Binary, Dary, Layout, PageSizeError, Paged};
 use bheap::memory::AlignedRows;
-use bheap::{PageQueue, Rows};
 use std::cmp::Reverse;
 use std::time::Instant;
 
@@ -61,9 +61,9 @@ pub fn sequences() -> Vec<Keys> {
 pub fn under_pressure(items: usize) -> Result<Outcome, PageSizeError> {
     let operations = 4.0 * items as f64;
     let per = |memory: &AllSizes, resident: usize| memory.transfers(resident).charged() as f64 / operations;
-    let small = run(Which::Beyond(9), items, 4096, 0, random_keys(1))?;
-    let large = run(Which::Beyond(64), items, 4096, 0, random_keys(1))?;
-    let paged = run(Which::BHeap, items, 4096, 0, random_keys(1))?;
+    let small = run(Which::Beyond(9), items, 4096, Rows::Aligned, random_keys(1))?;
+    let large = run(Which::Beyond(64), items, 4096, Rows::Aligned, random_keys(1))?;
+    let paged = run(Which::BHeap, items, 4096, Rows::Aligned, random_keys(1))?;
     let sizes = [8, 9, 10, 12, 16, 32, 64, 128, 256, 512, 1024, 1800, 1953, 1970, 2000];
     let mut table = Table::new(
         "Transfers an operation, first touches charged",
@@ -97,8 +97,8 @@ pub fn under_pressure(items: usize) -> Result<Outcome, PageSizeError> {
         &["keys", "B-heap", "page queue"],
     );
     for ((name, keys), (_, again)) in sequences().into_iter().zip(sequences()) {
-        let queue = run(Which::Beyond(9), items, 4096, 0, keys)?;
-        let heap = run(Which::BHeap, items, 4096, 0, again)?;
+        let queue = run(Which::Beyond(9), items, 4096, Rows::Aligned, keys)?;
+        let heap = run(Which::BHeap, items, 4096, Rows::Aligned, again)?;
         others.rows.push(vec![
             name.into(),
             format!("{:.5}", per(&heap, 9)),
@@ -152,7 +152,7 @@ trait Timed {
     fn pop(&mut self) -> Option<Item>;
 }
 
-impl<L: Layout, R: Rows<Item>> Timed for Heap<Item, L, R> {
+impl<L: Layout, R: bheap::Rows<Item>> Timed for Heap<Item, L, R> {
     fn push(&mut self, item: Item) {
         Heap::push(self, item);
     }
