@@ -9,12 +9,18 @@ extern crate std;
 
 pub mod blocks;
 pub mod heap;
+pub mod indexed;
 pub mod layout;
+pub mod lazy;
 pub mod memory;
 pub mod page_queue;
+pub mod queue;
 pub mod rows;
 pub mod trace;
 
 pub use heap::{BHeap, BinaryHeap, Heap};
+pub use indexed::Indexed;
+pub use lazy::Lazy;
 pub use page_queue::PageQueue;
+pub use queue::{Handle, HandleQueue, PriorityQueue, Stale};
 pub use rows::{Full, Rows};

@@ -275,7 +275,10 @@ impl<T> Drop for Segment<T> {
 
 impl<T> core::fmt::Debug for Segment<T> {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        f.debug_struct("Segment").field("cells", &self.cells).field("align", &self.align).finish_non_exhaustive()
+        f.debug_struct("Segment")
+            .field("cells", &self.cells)
+            .field("align", &self.align)
+            .finish_non_exhaustive()
     }
 }
 
@@ -310,6 +313,12 @@ mod tests {
         assert_eq!(Rc::strong_count(&token), 100);
         drop(rows);
         assert_eq!(Rc::strong_count(&token), 1);
+    }
+
+    #[test]
+    fn every_block_of_a_segment_begins_a_page() {
+        let segment = Segment::<u64>::new(8, 512, 4096).unwrap();
+        assert!((0..8).all(|block| segment.address(block).is_multiple_of(4096)));
     }
 
     #[test]

@@ -1,5 +1,5 @@
 //! Every queue against the textbook heap: the same operations, the same answers.
-#![allow(missing_docs)]
+#![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, reason = "tests fail by panicking")]
 
 use bheap::{BHeap, BinaryHeap, PageQueue};
 
@@ -28,7 +28,13 @@ fn key(kind: usize, step: u64, now: u64, random: &mut Random) -> u64 {
         4 => random.below(3),
         5 => (random.below(20) << 40) + random.below(1000),
         6 => now.saturating_sub(random.below(100)),
-        7 => if random.below(100) == 0 { random.next() } else { 7 },
+        7 => {
+            if random.below(100) == 0 {
+                random.next()
+            } else {
+                7
+            }
+        }
         _ => now + random.below(1 << 20).pow(2),
     }
 }
@@ -36,7 +42,8 @@ const KINDS: usize = 9;
 
 #[test]
 fn the_page_queue_gives_what_the_twin_gives() {
-    for kind in 0..KINDS { eprintln!("kind {kind}");
+    for kind in 0..KINDS {
+        eprintln!("kind {kind}");
         for page in [64, 4096] {
             let mut random = Random(0x1234_5678_9ABC_DEF1 + kind as u64);
             let mut queue = PageQueue::<u64>::new(page).unwrap();
@@ -57,7 +64,9 @@ fn the_page_queue_gives_what_the_twin_gives() {
                     assert_eq!(a, b, "kind {kind}, page {page}, step {at}");
                     now = a.unwrap_or(now);
                 }
-                if at % 1000 == 0 { queue.assert_invariants(); }
+                if at % 1000 == 0 {
+                    queue.assert_invariants();
+                }
                 assert_eq!(queue.len(), twin.len());
                 assert_eq!(queue.peek(), twin.peek(), "kind {kind}, page {page}, step {at}");
             }

@@ -27,7 +27,10 @@ impl<T: Ord + Copy + core::fmt::Debug, B: Blocks<T>> PageQueue<T, B> {
                 upper = Some(child.lo);
             }
             if let Some(first) = level.children.last() {
-                assert!(first.lo == self.bounds[at], "the first child begins where its level begins");
+                assert!(
+                    first.lo.cmp(&self.bounds[at]).is_eq(),
+                    "the first child begins where its level begins"
+                );
             }
             len += level.len();
         }
@@ -41,7 +44,7 @@ impl<T: Ord + Copy + core::fmt::Debug, B: Blocks<T>> PageQueue<T, B> {
             for item in items {
                 assert!(*item >= lo, "{what} holds {item:?}, below its bound {lo:?}");
                 assert!(upper.is_none_or(|upper| *item <= upper), "{what} holds {item:?}, above {upper:?}");
-                assert!(!list.uniform || *item == items[0], "{what} is uniform");
+                assert!(!list.uniform || item.cmp(&items[0]).is_eq(), "{what} is uniform");
             }
         });
         assert_eq!(len, list.len(), "{what} counts its items");

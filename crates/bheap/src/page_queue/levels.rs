@@ -46,13 +46,29 @@ impl<T: Copy> Level<T> {
         self.log.len() + self.source.len() + self.children.iter().map(|child| child.list.len()).sum::<usize>()
     }
 
-    /// Steps until this level's smallest items can be had, about; 0 if they can be had at once.
-    fn steps(&self) -> usize {
-        let per_block = |list: &List<T>| list.len().div_ceil(BURST).max(list.blocks());
-        let first = self.children.last().map_or(0, |child| {
-            if child.list.uniform || child.list.len() <= LEAF_MAX { 1 } else { per_block(&child.list) * 5 / 4 + 1 }
-        });
-        if self.is_leaf() { 0 } else { per_block(&self.log) + per_block(&self.source) + first + 1 }
+    /// How many more items could leave before work on this level must begin, if `before` items lie before it;
+    /// `None` if it must begin now. A level whose items can be had at once never needs work.
+    fn spare(&self, before: usize) -> Option<usize> {
+        if self.is_leaf() {
+            return Some(usize::MAX);
+        }
+        let steps = |list: &List<T>| list.len().div_ceil(BURST).max(list.blocks());
+        let waiting = steps(&self.log) + steps(&self.source) + 1;
+        let (mut before, mut spare) = (before, usize::MAX);
+        let mut check = |first: usize, before: usize| {
+            let due = (waiting + first) * HASTE + MARGIN;
+            spare = spare.min(before.checked_sub(due)?);
+            Some(())
+        };
+        check(0, before)?;
+        // Each child, not only the first: one that is much larger than all before it must be divided while
+        // those are still there.
+        for child in self.children.iter().rev() {
+            let leaf = child.list.uniform || child.list.len() <= LEAF_MAX;
+            check(if leaf { 1 } else { steps(&child.list) * 5 / 4 + 1 }, before)?;
+            before += child.list.len();
+        }
+        Some(spare)
     }
 
     /// Whether the items can go to the front as they are.
@@ -73,8 +89,11 @@ const MARGIN: usize = 64;
 /// With more levels than this, neighbours are joined.
 const LEVELS_SOFT: usize = 8;
 
+/// With at least so many children their items stay where they are: joining lists moves up to a block for each.
+const REJOIN_MAX: usize = 6;
+
 /// With more children than this, neighbours are joined.
-const CHILDREN_MAX: usize = FAN_OUT_MAX + 2;
+const CHILDREN_MAX: usize = 2 * FAN_OUT_MAX + 6;
 
 impl<T: Ord + Copy, B: Blocks<T>> PageQueue<T, B> {
     /// One step of the most urgent work, if any is due.
@@ -87,20 +106,19 @@ impl<T: Ord + Copy, B: Blocks<T>> PageQueue<T, B> {
         let mut spare = usize::MAX;
         for at in (0..self.levels.len()).rev() {
             let level = &self.levels[at];
-            let due = level.steps() * HASTE + if level.is_leaf() { 0 } else { MARGIN };
-            if !level.is_leaf() && (level.opening || before < due) {
+            let level_spare = level.spare(before);
+            if level.opening && !level.is_leaf() || level_spare.is_none() {
                 self.step(at);
                 return;
             }
             // With memory for it, a log is distributed while it is still there, instead of being read back.
             let is_moving = !level.source.is_empty();
-            if is_moving || (level.log.blocks() >= self.log_blocks_max && at < self.direct) {
+            let is_long = level.log.blocks() >= self.log_blocks_max && !level.log.uniform;
+            if is_moving || (is_long && at < self.direct) {
                 self.pass_on(at);
                 return;
             }
-            if !level.is_leaf() {
-                spare = spare.min(before - due);
-            }
+            spare = spare.min(level_spare.unwrap_or(0));
             before += level.len();
         }
         // An operation takes at most one item from before a level and adds at most one to it.
@@ -161,7 +179,7 @@ impl<T: Ord + Copy, B: Blocks<T>> PageQueue<T, B> {
         let divided: usize = level.children.iter().map(|child| child.list.len()).sum();
         // With k of f parts left, a pass over the log does the work of log_f(k) passes: f − k is in proportion
         // to what is lost, near enough.
-        parts < self.fan_out && level.log.len() * (self.fan_out - parts) > divided * parts
+        parts < self.fan_out.min(REJOIN_MAX) && level.log.len() * (self.fan_out - parts) > divided * parts
     }
 
     /// Puts a level's children back into its log.
@@ -185,11 +203,11 @@ impl<T: Ord + Copy, B: Blocks<T>> PageQueue<T, B> {
         // As many parts as make leaves of a good size, but no more than may be written side by side.
         let parts = (level.log.len() / (LEAF_MAX * 7 / 8)).clamp(2, fan_out);
         let mut bounds: Vec<T> = (1..parts).map(|n| sample[n * sample.len() / parts]).collect();
-        bounds.dedup();
+        bounds.dedup_by(|a, b| a.cmp(&b).is_eq());
         let mut children = Vec::with_capacity(bounds.len() + 2);
         let mut around = None;
         if let [.., only] = bounds[..]
-            && sample[0] == sample[sample.len() - 1]
+            && sample[0].cmp(&sample[sample.len() - 1]).is_eq()
         {
             // Most items are equal to one key: what is below, what is equal, what is above.
             around = Some(only);
@@ -239,7 +257,9 @@ impl<T: Ord + Copy, B: Blocks<T>> PageQueue<T, B> {
                     core::cmp::Ordering::Equal => 1,
                     core::cmp::Ordering::Less => 2,
                 },
-                None => level.children.partition_point(|child| child.lo > *item).min(level.children.len() - 1),
+                None => {
+                    level.children.partition_point(|child| child.lo > *item).min(level.children.len() - 1)
+                }
             };
             *place = child as u8;
             ends[child] += 1;
@@ -292,12 +312,16 @@ impl<T: Ord + Copy, B: Blocks<T>> PageQueue<T, B> {
         // Compared first, moved after: a comparison that panics leaves the log as it was.
         self.scratch.clear();
         let second_lo = second.lo;
-        level.log.for_each(store, |items| self.scratch.extend(items.iter().filter(|item| **item < second_lo)));
+        level
+            .log
+            .for_each(store, |items| self.scratch.extend(items.iter().filter(|item| **item < second_lo)));
         let mine = self.scratch.len();
         if mine == 0 {
             return true;
         }
-        level.log.for_each(store, |items| self.scratch.extend(items.iter().filter(|item| **item >= second_lo)));
+        level
+            .log
+            .for_each(store, |items| self.scratch.extend(items.iter().filter(|item| **item >= second_lo)));
         if !store.reserve(first.list.blocks_to_add(mine, store.block_items())) {
             return false;
         }
@@ -349,16 +373,25 @@ impl<T: Ord + Copy, B: Blocks<T>> PageQueue<T, B> {
         let mut before = self.near.front.len();
         for at in (1..self.levels.len()).rev() {
             let (upper, lower) = (&self.levels[at - 1], &self.levels[at]);
-            let idle = upper.source.is_empty() && lower.source.is_empty() && !lower.log.uniform && !upper.log.uniform;
+            let idle = upper.source.is_empty()
+                && lower.source.is_empty()
+                && !lower.log.uniform
+                && !upper.log.uniform;
             // Not if the joined level would have to be opened soon: it would be divided again at once.
             let logs = upper.log.blocks() + if lower.children.is_empty() { 0 } else { lower.log.blocks() };
             let first = lower.children.last().map_or(lower.log.blocks(), |child| child.list.blocks());
             let soon = (logs + first + 2) * 2 * HASTE + 4 * MARGIN;
-            if idle && soon <= before && lower.len() * 2 >= upper.len() {
+            let crowded = upper.children.len() + lower.children.len() > CHILDREN_MAX - 2;
+            let worth = soon <= before && lower.len() * 2 >= upper.len();
+            let before_upper = before + lower.len();
+            if idle && crowded {
+                self.join_children(at - 1);
+                return;
+            } else if idle && worth {
                 self.join(at);
                 return;
             }
-            before += lower.len();
+            before = before_upper;
         }
     }
 
@@ -379,14 +412,21 @@ impl<T: Ord + Copy, B: Blocks<T>> PageQueue<T, B> {
         upper.children.append(&mut lower.children);
         upper.log.join(&mut self.store, lower.log);
         upper.opening = false;
-        while upper.children.len() > CHILDREN_MAX.min(2 * self.fan_out + 4) {
-            let pair = |n: &usize| upper.children[*n].list.len() + upper.children[*n + 1].list.len();
-            let Some(n) = (0..upper.children.len() - 1).min_by_key(pair) else { return };
-            let smaller = upper.children.remove(n + 1);
-            let larger = &mut upper.children[n];
-            larger.lo = smaller.lo;
-            larger.list.join(&mut self.store, smaller.list);
+        self.join_children(at - 1);
+    }
+
+    /// With many children: joins the two neighbours that are smallest together. Once, then once with each
+    /// further joining of levels, because it may move a block's items.
+    fn join_children(&mut self, at: usize) {
+        let children = &mut self.levels[at].children;
+        if children.len() <= 2 * self.fan_out + 4 {
+            return;
         }
+        let pair = |n: &usize| children[*n].list.len() + children[*n + 1].list.len();
+        let Some(n) = (0..children.len() - 1).min_by_key(pair) else { return };
+        let smaller = children.remove(n + 1);
+        children[n].lo = smaller.lo;
+        children[n].list.join(&mut self.store, smaller.list);
     }
 
     /// Fills the front, which must be empty, from the lowest level.

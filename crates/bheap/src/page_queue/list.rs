@@ -23,6 +23,10 @@ pub(crate) struct List<T> {
     sample: Sample<T>,
     /// All items are known to be equal, and nothing has been added since that was found.
     pub(crate) uniform: bool,
+    /// The pass of the sweep that last went through the whole list.
+    pub(crate) swept: u32,
+    /// The block that a sweep looks at next; none before a pass begins here.
+    sweep_at: u32,
 }
 
 /// Every so many items one is remembered; when there are too many, every other is forgotten.
@@ -84,7 +88,17 @@ impl<T: Copy> Sample<T> {
 
 impl<T: Copy> List<T> {
     pub(crate) const fn new() -> Self {
-        Self { head: NO_BLOCK, last: NO_BLOCK, fill: 0, len: 0, blocks: 0, sample: Sample::new(), uniform: false }
+        Self {
+            head: NO_BLOCK,
+            last: NO_BLOCK,
+            fill: 0,
+            len: 0,
+            blocks: 0,
+            sample: Sample::new(),
+            uniform: false,
+            swept: 0,
+            sweep_at: NO_BLOCK,
+        }
     }
 
     pub(crate) const fn len(&self) -> usize {
@@ -118,7 +132,9 @@ impl<T: Copy> List<T> {
         let mut rest = items;
         while !rest.is_empty() {
             if self.blocks == 0 || self.fill == store.block_items() {
-                let Some(block) = store.allocate() else { unreachable!("blocks are reserved before they are filled") };
+                let Some(block) = store.allocate() else {
+                    unreachable!("blocks are reserved before they are filled")
+                };
                 store.set_next(block, self.head);
                 if self.blocks == 0 {
                     self.last = block;
@@ -152,6 +168,9 @@ impl<T: Copy> List<T> {
             self.head = store.next(block);
             self.blocks -= 1;
             self.fill = if self.blocks == 0 { 0 } else { store.block_items() };
+            if self.sweep_at == block {
+                self.sweep_at = if self.blocks == 0 { NO_BLOCK } else { self.head };
+            }
             store.release(block);
             if self.blocks == 0 {
                 *self = Self::new();
@@ -199,6 +218,52 @@ impl<T: Copy> List<T> {
             self.len += other.len;
         }
         self.uniform = false;
+        // The blocks have been mixed: a pass that has begun begins again.
+        self.sweep_at = NO_BLOCK;
+        self.swept = self.swept.wrapping_sub(1);
+    }
+
+    /// The block to sweep now, and how many items it has. Noted, so that it is known if the block is released.
+    pub(crate) const fn sweep_block(&mut self, block_items: usize) -> (u32, usize) {
+        if self.sweep_at == NO_BLOCK {
+            self.sweep_at = self.head;
+        }
+        (self.sweep_at, if self.sweep_at == self.head { self.fill } else { block_items })
+    }
+
+    /// A block has lost its last `gone` items: the newest items of the list take their place.
+    pub(crate) fn fill_up(&mut self, store: &mut impl Blocks<T>, block: u32, kept: usize, gone: usize) {
+        if block == self.head {
+            self.forget(store, gone);
+            return;
+        }
+        let mut kept = kept;
+        let end = kept + gone;
+        while kept < end && block != self.head {
+            let items: Vec<T> = self.newest(store, end - kept).to_vec();
+            store.write(block, kept, &items);
+            kept += items.len();
+            self.forget(store, items.len());
+        }
+        if block == self.head {
+            self.forget(store, end - kept);
+        }
+    }
+
+    /// Goes on to the block after `block`, or notes that the pass is over.
+    pub(crate) fn sweep_next(&mut self, store: &impl Blocks<T>, block: u32, pass: u32) {
+        if self.len == 0 {
+            return;
+        }
+        if self.sweep_at != block {
+            // The block was emptied and released: `forget` has gone on to the next.
+            return;
+        }
+        let is_last = block == self.last;
+        self.sweep_at = if is_last { NO_BLOCK } else { store.next(block) };
+        if is_last {
+            self.swept = pass;
+        }
     }
 
     /// Calls `f` with the items of each block.

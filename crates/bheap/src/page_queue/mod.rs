@@ -4,6 +4,7 @@ mod invariants;
 mod levels;
 mod list;
 mod near;
+mod sweep;
 
 use crate::blocks::{Area, Arena, Blocks};
 use crate::layout::PageSizeError;
@@ -27,7 +28,11 @@ pub(crate) const BURST: usize = 512;
 pub(crate) const CHUNK: usize = 64;
 
 /// A level is divided into at most so many parts.
-pub const FAN_OUT_MAX: usize = 64;
+pub const FAN_OUT_MAX: usize = 32;
+
+/// Blocks that a push leaves free, so that no `pop` needs one that is not there: each list may end in a block
+/// that is not full, and a step may begin one for each part.
+const RESERVE_BLOCKS: usize = 8 * FAN_OUT_MAX;
 
 /// A priority queue by lazy distribution.
 #[derive(Debug)]
@@ -48,6 +53,8 @@ pub struct PageQueue<T, B = Arena<T>> {
     log_blocks_max: usize,
     /// Levels from the top to which arrivals are appended at once; those for lower ones wait in the small heap.
     direct: usize,
+    /// The pass of the sweep that is going on.
+    sweep_pass: u32,
     /// Steps that an operation had to make because they were not made in time.
     late: u64,
 }
@@ -71,6 +78,15 @@ impl<T: Ord + Copy> PageQueue<T> {
     }
 }
 
+impl<T: Ord + Copy> PageQueue<T> {
+    /// Bytes in use: blocks (those waiting for reuse too), the front, the small heap.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        let near = self.near.front.capacity() + self.near.heap.capacity() + self.scratch.capacity();
+        self.store.touched_bytes() + near * size_of::<T>()
+    }
+}
+
 impl<T: Ord + Copy, B: Blocks<T>> PageQueue<T, B> {
     /// An empty queue over `store`.
     pub fn with_store(store: B, fan_out: usize) -> Self {
@@ -85,8 +101,61 @@ impl<T: Ord + Copy, B: Blocks<T>> PageQueue<T, B> {
             fan_out: fan_out.clamp(2, FAN_OUT_MAX),
             log_blocks_max: if fan_out < 8 { usize::MAX } else { 4 },
             direct: 1,
+            sweep_pass: 0,
             late: 0,
         }
+    }
+
+    /// Adds many items at once, in O(n): no item is compared before it must be.
+    ///
+    /// # Errors
+    /// If there is no room for all of them; then none has been added.
+    pub fn try_extend(&mut self, items: &[T]) -> Result<(), Full<usize>> {
+        if !self.levels.is_empty() || items.len() < FRONT_MAX {
+            let blocks = items.len().div_ceil(self.store.block_items()) + RESERVE_BLOCKS;
+            if !self.store.reserve(blocks) {
+                return Err(Full(items.len()));
+            }
+            items.iter().for_each(|item| self.push(*item));
+            return Ok(());
+        }
+        // What is here goes into the list too: the whole is one level, of which the front is then filled.
+        let all = self.near.len() + items.len();
+        if !self.store.reserve(all.div_ceil(self.store.block_items()) + RESERVE_BLOCKS) {
+            return Err(Full(items.len()));
+        }
+        let Some(&first) = items.iter().chain(&self.near.front).chain(&self.near.heap).min() else {
+            return Ok(());
+        };
+        let mut log = List::new();
+        log.append(&mut self.store, items);
+        log.append(&mut self.store, &self.near.front);
+        log.append(&mut self.store, &self.near.heap);
+        self.near = Near::new();
+        self.levels.push(Level::new(log));
+        self.bounds.push(first);
+        self.len += items.len();
+        self.rest = 0;
+        let late = self.late;
+        self.refill();
+        self.late = late;
+        Ok(())
+    }
+
+    /// Takes every item, smallest first. Dropping the iterator early leaves the rest in the queue.
+    pub fn drain(&mut self) -> impl Iterator<Item = T> + '_ {
+        core::iter::from_fn(|| self.pop())
+    }
+
+    /// Takes the smallest item, then adds another; returns what was smallest before.
+    ///
+    /// # Panics
+    /// As [`PageQueue::push`].
+    pub fn pop_push(&mut self, item: T) -> Option<T> {
+        let smallest = self.pop();
+        let mut held = Held { queue: self, item: smallest };
+        held.queue.push(item);
+        held.item.take()
     }
 
     /// How many items there are.
@@ -113,6 +182,17 @@ impl<T: Ord + Copy, B: Blocks<T>> PageQueue<T, B> {
         self.levels.len()
     }
 
+    /// Calls `look` with each item, in no particular order.
+    pub fn for_each(&self, mut look: impl FnMut(&T)) {
+        self.near.front.iter().chain(&self.near.heap).for_each(&mut look);
+        for level in &self.levels {
+            let children = level.children.iter().map(|child| &child.list);
+            for list in children.chain([&level.source, &level.log]) {
+                list.for_each(&self.store, |items| items.iter().for_each(&mut look));
+            }
+        }
+    }
+
     /// The smallest item.
     #[must_use]
     pub fn peek(&self) -> Option<&T> {
@@ -127,25 +207,30 @@ impl<T: Ord + Copy, B: Blocks<T>> PageQueue<T, B> {
     /// Adds an item, or gives it back if there is no room.
     pub fn try_push(&mut self, item: T) -> Result<(), Full<T>> {
         // Before the item finds its place: a spill lowers the bound of what is near.
-        if self.near.is_full() && !self.spill() {
+        let spills = self.near.is_full();
+        if spills && !self.spill() {
             return Err(Full(item));
         }
         for at in 0..self.direct.min(self.levels.len()) {
             if item >= self.bounds[at] {
                 let log = &mut self.levels[at].log;
-                if log.blocks_to_add(1, self.store.block_items()) > 0 && !self.store.reserve(1) {
+                if log.blocks_to_add(1, self.store.block_items()) > 0 && !self.store.reserve(RESERVE_BLOCKS) {
                     return Err(Full(item));
                 }
                 self.store.touch(Area::Lists, at * (self.fan_out + 2), 1, true);
                 log.append(&mut self.store, &[item]);
                 self.len += 1;
-                self.tend();
+                if !spills {
+                    self.tend();
+                }
                 return Ok(());
             }
         }
         self.len += 1;
         self.near.push(&self.store, item);
-        self.tend();
+        if !spills {
+            self.tend();
+        }
         Ok(())
     }
 
@@ -159,18 +244,19 @@ impl<T: Ord + Copy, B: Blocks<T>> PageQueue<T, B> {
             }
             self.refill();
         }
-        let item = self.near.pop(&self.store)?;
-        self.len -= 1;
+        // Last, so that a comparison that panics in the work before takes no item with it.
         if !work {
             self.tend();
         }
+        let item = self.near.pop(&self.store)?;
+        self.len -= 1;
         Some(item)
     }
 
     /// Passes the larger half of the small heap on to the levels; false if there is no room.
     fn spill(&mut self) -> bool {
         let most = (HEAP_MAX + FRONT_MAX) / self.store.block_items() + self.levels.len() + 2;
-        if !self.store.reserve(most) {
+        if !self.store.reserve(most + RESERVE_BLOCKS) {
             return false;
         }
         let cut = self.near.split_heap(&self.store);
@@ -178,14 +264,15 @@ impl<T: Ord + Copy, B: Blocks<T>> PageQueue<T, B> {
         // All comparisons first: for each item its level, counted from the top; none is the lowest, lowered.
         let mut places = [0_u8; HEAP_MAX];
         for (item, place) in self.near.heap[..cut].iter().zip(&mut places) {
-            *place = self.bounds.iter().position(|bound| item >= bound).unwrap_or(self.levels.len()) as u8;
+            *place = self.bounds.partition_point(|bound| bound > item) as u8;
         }
         let lowest = self.levels.len();
         let lowered = places[..cut].contains(&(lowest as u8));
         let front_cut = if lowered { self.near.split_front(bound, &self.store) } else { 0 };
         for at in 0..=lowest {
             self.scratch.clear();
-            let mine = self.near.heap[..cut].iter().zip(places).filter(|(_, place)| usize::from(*place) == at);
+            let mine =
+                self.near.heap[..cut].iter().zip(places).filter(|(_, place)| usize::from(*place) == at);
             self.scratch.extend(mine.map(|(item, _)| *item));
             if at == lowest && lowered {
                 self.scratch.extend_from_slice(&self.near.front[..front_cut]);
@@ -217,5 +304,20 @@ impl<T: Ord + Copy, B: Blocks<T>> PageQueue<T, B> {
         }
         self.rest = 0;
         true
+    }
+}
+
+/// An item on its way out: it returns to the small heap if a comparison panics meanwhile.
+struct Held<'a, T: Ord + Copy, B: Blocks<T>> {
+    queue: &'a mut PageQueue<T, B>,
+    item: Option<T>,
+}
+
+impl<T: Ord + Copy, B: Blocks<T>> Drop for Held<'_, T, B> {
+    fn drop(&mut self) {
+        if let Some(item) = self.item.take() {
+            self.queue.near.heap.push(item);
+            self.queue.len += 1;
+        }
     }
 }

@@ -103,17 +103,22 @@ impl<T: Ord + Copy> Near<T> {
         store.touch(Area::Front, 0, end, true);
         while end - from > SORT_MAX {
             // The smallest quarter: the rest is not needed yet, and this operation stays short.
-            let cut = split(&mut self.front[from..end], 3);
+            let (cut, equal) = split(&mut self.front[from..end], 3);
             from += cut;
+            if equal {
+                break;
+            }
         }
-        self.front[from..end].sort_unstable_by(|a, b| b.cmp(a));
+        if end - from <= SORT_MAX {
+            self.front[from..end].sort_unstable_by(|a, b| b.cmp(a));
+        }
         self.sorted_from = from;
     }
 
     /// Arranges the heap for a spill: the larger half first, the rest a heap from there on. Returns its length.
     pub(crate) fn split_heap(&mut self, store: &impl Blocks<T>) -> usize {
         store.touch(Area::Near, 0, self.heap.len(), true);
-        let cut = split(&mut self.heap, 2);
+        let (cut, _) = split(&mut self.heap, 2);
         let kept = &mut self.heap[cut..];
         for node in (0..kept.len().div_ceil(4)).rev() {
             sift_down(kept, node, store);
@@ -145,13 +150,14 @@ impl<T: Ord + Copy> Near<T> {
 }
 
 /// Rearranges so that nothing in `items[cut..]` is larger than anything in `items[..cut]`, with `cut` about
-/// `quarters` quarters of the length; `0 < cut < len` for two items or more.
-fn split<T: Ord + Copy>(items: &mut [T], quarters: usize) -> usize {
-    const PICKS: usize = 15;
+/// `quarters` quarters of the length; `0 < cut < len` for two items or more. Also says whether all of
+/// `items[cut..]` are known to be equal.
+fn split<T: Ord + Copy>(items: &mut [T], quarters: usize) -> (usize, bool) {
+    const PICKS: usize = 31;
     let len = items.len();
     let mut picks: Vec<T> = (0..PICKS).filter_map(|n| items.get(n * len / PICKS)).copied().collect();
     picks.sort_unstable();
-    let Some(&pivot) = picks.get(PICKS * (4 - quarters) / 4) else { return 0 };
+    let Some(&pivot) = picks.get(PICKS * (4 - quarters) / 4) else { return (0, true) };
     let mut above = 0;
     for at in 0..len {
         let is_above = items[at] > pivot;
@@ -163,12 +169,12 @@ fn split<T: Ord + Copy>(items: &mut [T], quarters: usize) -> usize {
     if above + len / 8 < wanted {
         // Perhaps many are equal; they may lie on either side: bring them together and cut among them.
         for at in above..len {
-            let is_equal = items[at] == pivot;
+            let is_equal = items[at] >= pivot;
             items.swap(equal, at);
             equal += usize::from(is_equal);
         }
     }
-    wanted.clamp(above, equal).clamp(1, len - 1)
+    (wanted.clamp(above, equal).clamp(1, len - 1), equal == len)
 }
 
 /// The place of the item in hand; whatever happens, the item is put there.

@@ -1,0 +1,206 @@
+//! A heap that knows where each of its items is: removal and update by handle, at once.
+//!
+//! ```text
+//!   handle ─▶ slots[slot] = position ─▶ rows[position] = (key, slot)
+//! ```
+//! Every move of an item writes its new position to its slot. That is the price: the slots are as many pages
+//! again, and an operation touches one for each level that it moves an item (the article's own queue pays it
+//! too: its items carry their index). [`crate::Lazy`] does not pay it.
+
+use crate::heap::Heap;
+use crate::layout::{Binary, Layout, PageSizeError, Paged};
+use crate::memory::AlignedRows;
+use crate::queue::{Handle, HandleQueue, Stale};
+use crate::rows::{Full, Rows};
+use alloc::vec::Vec;
+use core::sync::atomic::{AtomicU32, Ordering};
+
+/// Tells the queues of a process apart, so that a foreign handle is known as such.
+static QUEUES: AtomicU32 = AtomicU32::new(0);
+
+/// A number that no other queue of the process has (until there have been 2³² of them).
+pub(crate) fn queue_number() -> u32 {
+    QUEUES.fetch_add(1, Ordering::Relaxed)
+}
+
+/// A key and the slot that knows where it is. Only the key is compared.
+#[derive(Debug, Clone, Copy)]
+pub struct Entry<K> {
+    /// What is compared.
+    pub key: K,
+    /// Which slot.
+    pub slot: u32,
+}
+
+impl<K: Ord> PartialEq for Entry<K> {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other).is_eq()
+    }
+}
+impl<K: Ord> Eq for Entry<K> {}
+impl<K: Ord> PartialOrd for Entry<K> {
+    fn partial_cmp(&self, other: &Self) -> Option<core::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+impl<K: Ord> Ord for Entry<K> {
+    fn cmp(&self, other: &Self) -> core::cmp::Ordering {
+        self.key.cmp(&other.key)
+    }
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Slot {
+    /// Grows by one each time that the slot is freed.
+    generation: u32,
+    /// The item's position, or the next free slot.
+    at: u32,
+}
+
+const NONE: u32 = u32::MAX;
+
+/// Storage that writes down where each item is.
+#[derive(Debug)]
+pub struct Positions<R> {
+    rows: R,
+    slots: Vec<Slot>,
+    free: u32,
+}
+
+impl<R> Positions<R> {
+    fn note<K>(&mut self, position: usize)
+    where
+        R: Rows<Entry<K>>,
+    {
+        let slot = self.rows.item(position).slot as usize;
+        self.slots[slot].at = position as u32;
+    }
+}
+
+impl<K, R: Rows<Entry<K>>> Rows<Entry<K>> for Positions<R> {
+    fn len(&self) -> usize {
+        self.rows.len()
+    }
+    fn item(&self, at: usize) -> &Entry<K> {
+        self.rows.item(at)
+    }
+    fn swap(&mut self, a: usize, b: usize) {
+        self.rows.swap(a, b);
+        self.note(a);
+        self.note(b);
+    }
+    fn replace(&mut self, at: usize, item: Entry<K>) -> Entry<K> {
+        let old = self.rows.replace(at, item);
+        self.note(at);
+        old
+    }
+    fn push(&mut self, item: Entry<K>) -> Result<(), Full<Entry<K>>> {
+        self.rows.push(item)?;
+        self.note(self.rows.len() - 1);
+        Ok(())
+    }
+    fn pop(&mut self) -> Option<Entry<K>> {
+        self.rows.pop()
+    }
+}
+
+/// A heap with handles.
+#[derive(Debug)]
+pub struct Indexed<K, L, R> {
+    heap: Heap<Entry<K>, L, Positions<R>>,
+    queue: u32,
+}
+
+impl<K: Ord> Indexed<K, Binary, Vec<Entry<K>>> {
+    /// An empty binary heap with handles.
+    #[must_use]
+    pub fn binary() -> Self {
+        Self::over(Binary, Vec::new())
+    }
+}
+
+impl<K: Ord> Indexed<K, Paged, AlignedRows<Entry<K>>> {
+    /// An empty B-heap with handles, for pages of `page_bytes` bytes.
+    ///
+    /// # Errors
+    /// If an entry's size does not divide the page into a power of two, four or more.
+    pub fn paged(page_bytes: usize) -> Result<Self, PageSizeError> {
+        let layout = Paged::for_page_bytes::<Entry<K>>(page_bytes)?;
+        Ok(Self::over(layout, AlignedRows::new(page_bytes, Paged::INDEX_OF_ROOT)?))
+    }
+}
+
+impl<K: Ord, L: Layout, R: Rows<Entry<K>>> Indexed<K, L, R> {
+    fn over(layout: L, rows: R) -> Self {
+        let rows = Positions { rows, slots: Vec::new(), free: NONE };
+        Self { heap: Heap::with_rows(layout, rows), queue: queue_number() }
+    }
+
+    fn position(&self, handle: Handle) -> Result<usize, Stale> {
+        let slot = self.heap.rows().slots.get(handle.slot()).ok_or(Stale)?;
+        let live = handle.queue == self.queue && slot.generation == handle.generation;
+        if live { Ok(slot.at as usize) } else { Err(Stale) }
+    }
+
+    fn release(&mut self, slot: u32) -> Handle {
+        let queue = self.queue;
+        let rows = self.heap.rows_mut();
+        let place = &mut rows.slots[slot as usize];
+        let handle = Handle { slot, generation: place.generation, queue };
+        place.generation = place.generation.wrapping_add(1);
+        place.at = core::mem::replace(&mut rows.free, slot);
+        handle
+    }
+}
+
+impl<K: Ord, L: Layout, R: Rows<Entry<K>>> HandleQueue<K> for Indexed<K, L, R> {
+    fn insert(&mut self, key: K) -> Result<Handle, Full<K>> {
+        let rows = self.heap.rows_mut();
+        if rows.free == NONE {
+            let Some(slot) = u32::try_from(rows.slots.len()).ok().filter(|slot| *slot != NONE) else {
+                return Err(Full(key));
+            };
+            rows.slots.push(Slot { generation: 0, at: NONE });
+            rows.free = slot;
+        }
+        let slot = rows.free;
+        rows.free = rows.slots[slot as usize].at;
+        let generation = rows.slots[slot as usize].generation;
+        match self.heap.try_push(Entry { key, slot }) {
+            Ok(()) => Ok(Handle { slot, generation, queue: self.queue }),
+            Err(Full(entry)) => {
+                self.release(slot);
+                Err(Full(entry.key))
+            }
+        }
+    }
+
+    fn peek(&self) -> Option<(&K, Handle)> {
+        let entry = self.heap.peek()?;
+        let generation = self.heap.rows().slots[entry.slot as usize].generation;
+        Some((&entry.key, Handle { slot: entry.slot, generation, queue: self.queue }))
+    }
+
+    fn pop(&mut self) -> Option<(K, Handle)> {
+        let entry = self.heap.pop()?;
+        let handle = self.release(entry.slot);
+        Some((entry.key, handle))
+    }
+
+    fn remove(&mut self, handle: Handle) -> Result<(), Stale> {
+        let position = self.position(handle)?;
+        let entry = self.heap.remove_at(position).ok_or(Stale)?;
+        self.release(entry.slot);
+        Ok(())
+    }
+
+    fn update(&mut self, handle: Handle, key: K) -> Result<Handle, Stale> {
+        let position = self.position(handle)?;
+        self.heap.replace_at(position, Entry { key, slot: handle.slot });
+        Ok(handle)
+    }
+
+    fn len(&self) -> usize {
+        self.heap.len()
+    }
+}

@@ -1,0 +1,56 @@
+//! Taking out what is no longer wanted, a block at a time.
+//!
+//! A list's blocks are swept from the newest to the oldest. What goes is replaced by the newest items of the
+//! list, so that every block but the newest stays full, and at most two blocks are touched.
+
+use crate::blocks::Blocks;
+use crate::page_queue::PageQueue;
+use crate::page_queue::list::List;
+
+impl<T: Ord + Copy, B: Blocks<T>> PageQueue<T, B> {
+    /// Looks at one block's items, and forgets those that `keep` refuses. Repeated calls go round the queue.
+    ///
+    /// Items in the front and the small heap are not looked at. `keep` is asked once for an item that it
+    /// refuses, and refuses at most a block's items.
+    pub fn sweep(&mut self, mut keep: impl FnMut(&T) -> bool) {
+        for again in [false, true] {
+            if again {
+                self.sweep_pass = self.sweep_pass.wrapping_add(1);
+            }
+            for level in self.levels.iter_mut().rev() {
+                let Self { store, scratch, sweep_pass, .. } = self;
+                let children = level.children.iter_mut().rev().map(|child| &mut child.list);
+                for list in children.chain([&mut level.source, &mut level.log]) {
+                    if !list.is_empty() && list.swept != *sweep_pass {
+                        self.len -= list.sweep(store, scratch, *sweep_pass, &mut keep);
+                        return;
+                    }
+                }
+            }
+        }
+    }
+}
+
+impl<T: Copy> List<T> {
+    /// Sweeps the next block; notes `pass` when it was the last. Returns how many items went.
+    fn sweep(
+        &mut self,
+        store: &mut impl Blocks<T>,
+        scratch: &mut alloc::vec::Vec<T>,
+        pass: u32,
+        keep: &mut impl FnMut(&T) -> bool,
+    ) -> usize {
+        let (block, len) = self.sweep_block(store.block_items());
+        scratch.clear();
+        scratch.extend(store.read(block, len).iter().filter(|item| keep(item)));
+        let gone = len - scratch.len();
+        if gone > 0 {
+            let uniform = self.uniform;
+            store.write(block, 0, scratch);
+            self.fill_up(store, block, scratch.len(), gone);
+            self.uniform = uniform;
+        }
+        self.sweep_next(store, block, pass);
+        gone
+    }
+}

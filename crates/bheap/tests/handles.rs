@@ -1,0 +1,139 @@
+//! Queues with handles against a slow twin: insert, pop, remove, update; stale and foreign handles; garbage.
+#![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, reason = "tests fail by panicking")]
+
+use bheap::{Handle, HandleQueue, Indexed, Lazy, Stale};
+use std::collections::BTreeSet;
+
+struct Random(u64);
+impl Random {
+    fn below(&mut self, n: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0 % n
+    }
+}
+
+const STEPS: usize = if cfg!(debug_assertions) { 200_000 } else { 2_000_000 };
+
+/// Keys are unique, so that the twin is an ordered set; handles are kept beside.
+fn against_the_twin(mut queue: impl HandleQueue<u64>, seed: u64, mut check: impl FnMut(&dyn Fn() -> usize)) {
+    let mut random = Random(seed);
+    let mut twin: BTreeSet<u64> = BTreeSet::new();
+    let mut held: Vec<(u64, Handle)> = Vec::new();
+    let mut gone: Vec<Handle> = Vec::new();
+    let mut place = std::collections::HashMap::new();
+    let mut mode = 0;
+    for step in 0..STEPS {
+        if step % (STEPS / 20) == 0 {
+            mode = random.below(3);
+        }
+        let what = random.below(10);
+        let fresh = (random.below(1 << 40) << 20) | step as u64;
+        if what < [6, 4, 3][mode as usize] {
+            let handle = queue.insert(fresh).unwrap();
+            assert!(twin.insert(fresh));
+            place.insert(fresh, held.len());
+            held.push((fresh, handle));
+        } else if what < 8 && !held.is_empty() {
+            let at = random.below(held.len() as u64) as usize;
+            let (key, handle) = held[at];
+            if random.below(3) == 0 {
+                let new = queue.update(handle, fresh).unwrap();
+                if new != handle {
+                    gone.push(handle);
+                }
+                assert!(twin.remove(&key) && twin.insert(fresh));
+                place.remove(&key);
+                place.insert(fresh, at);
+                held[at] = (fresh, new);
+            } else {
+                assert_eq!(queue.remove(handle), Ok(()));
+                assert!(twin.remove(&key));
+                gone.push(handle);
+                place.remove(&key);
+                held.swap_remove(at);
+                if let Some((moved, _)) = held.get(at) {
+                    place.insert(*moved, at);
+                }
+            }
+        } else {
+            let smallest = twin.pop_first();
+            let popped = queue.pop();
+            assert_eq!(popped.map(|(key, _)| key), smallest, "step {step}");
+            if let Some((key, handle)) = popped {
+                let at = place.remove(&key).unwrap();
+                assert_eq!(held[at].1, handle, "the handle that was given out");
+                gone.push(handle);
+                held.swap_remove(at);
+                if let Some((moved, _)) = held.get(at) {
+                    place.insert(*moved, at);
+                }
+            }
+        }
+        assert_eq!(queue.len(), twin.len());
+        assert_eq!(queue.peek().map(|(key, _)| *key), twin.first().copied(), "step {step}");
+        if let Some(old) = gone.get(random.below(1 + gone.len() as u64) as usize) {
+            assert_eq!(queue.remove(*old), Err(Stale), "a handle that has left");
+        }
+        check(&|| queue.len());
+    }
+    while let Some((key, _)) = queue.pop() {
+        assert_eq!(Some(key), twin.pop_first());
+    }
+    assert!(twin.is_empty());
+}
+
+#[test]
+fn a_binary_heap_with_handles() {
+    against_the_twin(Indexed::binary(), 7, |_| {});
+}
+
+#[test]
+fn a_b_heap_with_handles() {
+    against_the_twin(Indexed::paged(4096).unwrap(), 8, |_| {});
+    against_the_twin(Indexed::paged(64).unwrap(), 9, |_| {});
+}
+
+#[test]
+fn a_page_queue_with_handles() {
+    against_the_twin(Lazy::new(4096).unwrap(), 10, |_| {});
+    against_the_twin(Lazy::new(512).unwrap(), 11, |_| {});
+}
+
+#[test]
+fn a_foreign_handle_is_refused() {
+    let (mut one, mut two) = (Lazy::new(4096).unwrap(), Lazy::new(4096).unwrap());
+    let (a, b) = (one.insert(1_u64).unwrap(), two.insert(1).unwrap());
+    assert_eq!(one.remove(b), Err(Stale));
+    assert_eq!(two.update(a, 5), Err(Stale));
+    let (mut one, mut two) = (Indexed::binary(), Indexed::binary());
+    let (a, b) = (one.insert(1_u64).unwrap(), two.insert(1).unwrap());
+    assert_eq!(one.remove(b), Err(Stale));
+    assert_eq!(two.update(a, 5), Err(Stale));
+    assert_eq!(one.remove(a), Ok(()));
+    assert_eq!(one.remove(a), Err(Stale));
+}
+
+#[test]
+fn marked_entries_are_few_and_memory_is_bounded() {
+    let items = if cfg!(debug_assertions) { 100_000 } else { 1_000_000 };
+    let mut random = Random(12);
+    let mut queue = Lazy::new(4096).unwrap();
+    let mut handles: Vec<Handle> = (0..items).map(|_| queue.insert(random.below(1 << 40)).unwrap()).collect();
+    let (mut worst_garbage, mut worst_bytes) = (0, 0);
+    // Each item is taken out and queued again, twice over: all garbage comes from the middle of the queue.
+    for step in 0..2 * items {
+        let at = random.below(items as u64) as usize;
+        queue.remove(handles[at]).unwrap();
+        handles[at] = queue.insert(random.below(1 << 40)).unwrap();
+        if step % 1000 == 0 {
+            worst_garbage = worst_garbage.max(queue.garbage());
+            worst_bytes = worst_bytes.max(queue.bytes());
+        }
+    }
+    let per_item = worst_bytes as f64 / items as f64 / 16.0;
+    println!("garbage at most {worst_garbage} of {items}; {per_item:.3} times the bytes of the live items");
+    assert!(worst_garbage * 16 < items, "{worst_garbage} marked entries");
+    assert!(per_item <= 1.5, "{per_item}");
+}
