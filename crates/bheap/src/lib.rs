@@ -4,10 +4,12 @@
 #![no_std]
 
 extern crate alloc;
-#[cfg(test)]
+#[cfg(any(test, feature = "file"))]
 extern crate std;
 
 pub mod blocks;
+#[cfg(feature = "file")]
+pub mod file;
 pub mod heap;
 pub mod layout;
 pub mod memory;
@@ -15,6 +17,8 @@ pub mod page_queue;
 pub mod rows;
 pub mod trace;
 
+#[cfg(feature = "file")]
+pub use file::FileHeap;
 pub use heap::{BHeap, BinaryHeap, Heap};
 pub use page_queue::PageQueue;
 pub use rows::{Full, Rows};
