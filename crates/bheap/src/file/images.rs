@@ -170,11 +170,6 @@ impl<D: Disk> Images<D> {
         &mut self.disk
     }
 
-    #[cfg(test)]
-    pub(super) fn into_disk(self) -> D {
-        self.disk
-    }
-
     /// Where byte `at` of the items lies on the disk now. Panics if its block was never reserved.
     #[inline]
     fn place(&self, at: usize) -> usize {

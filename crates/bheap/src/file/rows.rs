@@ -185,11 +185,6 @@ impl<T: Item, D: Disk> FileRows<T, D> {
     pub(super) const fn disk_mut(&mut self) -> &mut D {
         self.images.disk_mut()
     }
-
-    #[cfg(test)]
-    pub(super) fn into_disk(self) -> D {
-        self.images.into_disk()
-    }
 }
 
 impl<T: Item, D: Disk> Rows<Stored<T>> for FileRows<T, D> {
