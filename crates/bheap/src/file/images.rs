@@ -22,8 +22,7 @@
 //!
 //! After an acknowledged checkpoint no slot holds an older one: if damage strikes one slot the other says the
 //! same, and if it strikes both there is an error, never an old state passed off as the last. An opening that
-//! finds the slots unlike (a crash, or damage) first syncs, then writes the newer over the other and syncs,
-//! before anything may change.
+//! finds the slots unlike (a crash, or damage) takes steps 2 and 3 with the newer, before anything may change.
 //!
 //! Every store goes to room that was reserved on the disk, so that a full disk is an error of
 //! [`Images::reserve`] and not a signal on a store.
@@ -93,12 +92,9 @@ impl<D: Disk> Images<D> {
         };
         let mut images = Self::empty(disk, plan, header);
         images.check().map_err(|fault| images.fault(fault))?;
-        if !alike {
-            // Sync first: the newer slot may itself not have reached the disk, and it must before the other
-            // is touched.
-            let synced = images.sync().and_then(|()| images.write_headers());
-            synced.map_err(|fault| images.fault(fault))?;
-        }
+        // Alike, they may still be on their way: the process that wrote them may have died before its last sync.
+        let lasting = if alike { images.sync() } else { images.write_headers() };
+        lasting.map_err(|fault| images.fault(fault))?;
         Ok(images)
     }
 

@@ -5,7 +5,7 @@
 //! and a drive may. Only a sync takes over everything. A failure leaves the second copy, nothing else.
 
 use super::disk::Disk;
-use super::header::BLOCK_BYTES;
+use super::header::{BLOCK_BYTES, SLOTS};
 use super::{FileLayout, FileRows, Stored};
 use crate::heap::Heap;
 use crate::layout::{Binary, Paged};
@@ -67,6 +67,19 @@ impl Faulty {
         }
     }
 
+    /// The disk as the next process finds it when this one was killed: nothing that was stored is lost, but a
+    /// header that was being stored may be half there.
+    fn process_death(&self, under_way: bool) -> Self {
+        let mut after = Self { wreck: Rc::default(), syncs_left: u64::MAX, ..self.clone() };
+        let slot = SLOTS[after.random.below(2) as usize];
+        if under_way && after.seen[slot..][..128] != after.durable[slot..][..128] {
+            let stored = 8 * after.random.below(17) as usize;
+            let header = slot + stored..slot + 128;
+            after.seen[header.clone()].copy_from_slice(&self.durable[header]);
+        }
+        after
+    }
+
     /// The disk as it is found when the power is back.
     fn power_failure(mut self) -> Self {
         let chance = [0, 10, 50, 90, 100][self.random.below(5) as usize];
@@ -115,6 +128,8 @@ fn content(rows: &FileRows<u64, Faulty>) -> Vec<u64> {
 /// What became of the failures.
 #[derive(Debug, Default)]
 struct Outcome {
+    /// Were no power failures, but only the end of the process.
+    killed: u32,
     /// Struck between checkpoints.
     between: u32,
     /// Struck during one, which was not found.
@@ -165,7 +180,13 @@ fn lives<L: FileLayout + Copy>(layout: L, seed: u64, rounds: u32) -> Outcome {
             queue.rows_mut().checkpoint().unwrap();
             kept = present;
         }
-        let mut disk = queue.rows_mut().disk_mut().clone().power_failure();
+        let disk = queue.rows_mut().disk_mut();
+        let mut disk = if random.below(3) == 0 {
+            outcome.killed += 1;
+            disk.process_death(under_way.is_some())
+        } else {
+            disk.clone().power_failure()
+        };
         rows = loop {
             if random.below(2) == 0 {
                 disk.syncs_left = random.below(3);
@@ -211,6 +232,7 @@ fn the_last_checkpoint_comes_back_after_every_power_failure() {
             1 => lives(Paged::for_page_bytes::<u64>(4096).unwrap(), seed * 7919, rounds),
             _ => lives(Paged::for_page_bytes::<u64>(64).unwrap(), seed * 7919, rounds),
         };
+        all.killed += one.killed;
         all.between += one.between;
         all.before += one.before;
         all.after += one.after;
