@@ -1,6 +1,6 @@
 //! A queue in a file against its twin in memory: random operations, reopened at random safe points.
 #![cfg(feature = "file")]
-#![allow(missing_docs)]
+#![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, reason = "a test may fail")]
 
 use bheap::BinaryHeap;
 use bheap::file::{FileHeap, FileLayout, Item};
@@ -11,6 +11,7 @@ use std::fmt::Debug;
 #[derive(Debug, Clone)]
 enum Step {
     Push(Vec<u64>),
+    Load(Vec<u64>),
     Pop(usize),
     PopPush(u64),
     Remove(usize),
@@ -22,6 +23,7 @@ enum Step {
 fn steps() -> impl Strategy<Value = Vec<Step>> {
     let step = prop_oneof![
         6 => prop::collection::vec(0..10_000_u64, 1..400).prop_map(Step::Push),
+        2 => prop::collection::vec(0..10_000_u64, 0..1500).prop_map(Step::Load),
         4 => (1..400_usize).prop_map(Step::Pop),
         3 => (0..20_000_u64).prop_map(Step::PopPush),
         2 => any::<usize>().prop_map(Step::Remove),
@@ -57,6 +59,14 @@ fn run<T: Item + Debug, L: FileLayout + Copy + Debug>(layout: L, steps: &[Step],
                             assert_eq!(twin.len(), CAPACITY);
                         }
                     }
+                }
+            }
+            Step::Load(keys) => {
+                let room = keys.len().min(CAPACITY - twin.len());
+                let loaded = queue.load(keys.iter().map(|&key| item(key)));
+                assert_eq!(loaded.err().map(|refused| refused.item), keys.get(room).map(|&key| item(key)));
+                for &key in &keys[..room] {
+                    twin.push(item(key));
                 }
             }
             Step::Pop(count) => {

@@ -95,6 +95,11 @@ impl MappedFile {
         })
     }
 
+    /// A heap's next page is seldom a neighbour: reading around would push out pages that are needed.
+    pub(super) fn expect_random(&self) -> Result<(), FileError> {
+        self.mapping.expect_random().map_err(|error| Fault::io("advise the kernel")(error).at(&self.path))
+    }
+
     /// Makes the file's name last: without it a crash may leave a file without a name.
     pub(super) fn sync_name(&self) -> Result<(), FileError> {
         let parent = self.path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
@@ -119,8 +124,8 @@ impl Disk for MappedFile {
         if bytes == 0 {
             return Ok(());
         }
-        rustix::fs::fallocate(&self.file, FallocateFlags::empty(), from as u64, bytes as u64)?;
-        Ok(())
+        let room = || rustix::fs::fallocate(&self.file, FallocateFlags::empty(), from as u64, bytes as u64);
+        Ok(rustix::io::retry_on_intr(room)?)
     }
     fn sync(&mut self) -> io::Result<()> {
         self.mapping.sync()

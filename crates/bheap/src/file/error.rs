@@ -59,10 +59,8 @@ pub enum Fault {
         /// The caller's.
         wanted: String,
     },
-    /// The file is shorter or longer than its header says.
-    #[error(
-        "{found} bytes long, its header says {wanted}: truncated, or not copied whole; restore it from a copy"
-    )]
+    /// The file is shorter or longer than its header says, or too short for a header.
+    #[error("{found} bytes long, expected {wanted}: truncated, or not copied whole; restore it from a copy")]
     Length {
         /// The file's length in bytes.
         found: u64,

@@ -30,7 +30,7 @@ pub struct Shape {
     pub layout: u32,
     /// Which items, see [`super::Item::KIND`].
     pub kind: [u8; 8],
-    /// Unused cells before the first item.
+    /// Unused cells before the first item; fewer than fill a block.
     pub lead: u64,
     /// The most items.
     pub capacity: u64,
@@ -57,6 +57,12 @@ impl Shape {
         }
         if !self.page_bytes.is_power_of_two() || self.page_bytes > 1 << 30 {
             return Err(impossible("a page's size must be a power of two, at most 1 GiB"));
+        }
+        if self.lead >= (BLOCK_BYTES / self.item_bytes as usize) as u64 {
+            // Such a block would never be written, and so never be entered in a table.
+            return Err(impossible(
+                "the unused cells before the first item must not fill a block of 4096 bytes",
+            ));
         }
         if self.capacity == 0 {
             return Err(impossible("a queue for no items"));

@@ -50,7 +50,8 @@ pub(super) struct Images<D> {
     header: Header,
     /// Per reserved block: [`IMAGE`] and [`CHANGED`].
     places: Vec<u8>,
-    /// Per reserved block: its entry in the table of the last checkpoint; meaningless from `kept` on.
+    /// Per reserved block: its entry in the table of the last checkpoint; meaningless from `kept` on. (A block
+    /// that comes into use is written then: its first cell that is no lead is an item's.)
     entries: Vec<u64>,
     /// The blocks with [`CHANGED`], each once. Invariant: its capacity is that of `places`.
     changed: Vec<usize>,
@@ -126,6 +127,8 @@ impl<D: Disk> Images<D> {
         if len > shape.capacity {
             return Err(damaged(64, "the header counts more items than fit"));
         }
+        // All of it is there, unless the file was copied with its zeros left out.
+        self.disk.reserve(0, self.plan.images[0]).map_err(Fault::io("reserve room for the tables"))?;
         let blocks = shape.blocks(len);
         self.make_room(blocks)?;
         let table = self.plan.tables[sequence as usize & 1];
@@ -159,6 +162,10 @@ impl<D: Disk> Images<D> {
 
     pub(super) const fn disk(&self) -> &D {
         &self.disk
+    }
+
+    pub(super) fn into_disk(self) -> D {
+        self.disk
     }
 
     #[cfg(test)]
@@ -247,7 +254,8 @@ impl<D: Disk> Images<D> {
     }
 
     fn write_checkpoint(&mut self, len: u64) -> Result<(), Fault> {
-        let sequence = self.header.sequence + 1;
+        let uncounted = Fault::Damaged { at: 56, what: "the number of checkpoints has reached its end" };
+        let sequence = self.header.sequence.checked_add(1).ok_or(uncounted)?;
         let kept = self.header.shape.blocks(len);
         for &block in &self.changed {
             self.places[block] &= !CHANGED;

@@ -11,7 +11,7 @@
 use super::item::{Item, Stored};
 use core::ffi::c_void;
 use core::ptr::NonNull;
-use rustix::mm::{MapFlags, MsyncFlags, ProtFlags, mmap, mmap_anonymous, msync, munmap};
+use rustix::mm::{Advice, MapFlags, MsyncFlags, ProtFlags, madvise, mmap, mmap_anonymous, msync, munmap};
 use std::fs::File;
 use std::io;
 
@@ -85,6 +85,13 @@ impl Mapping {
     pub(super) fn bytes_mut(&mut self) -> &mut [u8] {
         // SAFETY: as in `bytes`, mapped writable too; the exclusive borrow makes this the only path to them.
         unsafe { core::slice::from_raw_parts_mut(self.base.as_ptr(), self.bytes) }
+    }
+
+    /// Tells the kernel not to read pages around the one that is asked for.
+    pub(super) fn expect_random(&self) -> io::Result<()> {
+        // SAFETY: the range is mapped, and this advice changes no byte of it.
+        unsafe { madvise(self.base.as_ptr().cast(), self.bytes, Advice::Random) }?;
+        Ok(())
     }
 
     /// Waits until all that was stored has reached the disk.

@@ -33,6 +33,8 @@
 //! file system that writes elsewhere than it reserved (btrfs, zfs) a full disk may show itself so, too. The file
 //! must lie on a file system with `fallocate`.
 
+#[cfg(test)]
+mod crafted;
 mod disk;
 mod error;
 mod header;
@@ -51,7 +53,7 @@ pub use rows::FileRows;
 
 use crate::heap::Heap;
 use crate::layout::{Binary, Dary, Layout, Paged};
-use crate::rows::Full;
+use crate::rows::{Full, Rows};
 use std::path::Path;
 
 /// A layout that a file can name.
@@ -60,7 +62,7 @@ pub trait FileLayout: Layout {
     fn id(&self) -> u32;
     /// The bytes of the pages that it counts on, with items of `item_bytes`.
     fn page_bytes(&self, item_bytes: usize) -> usize;
-    /// Unused cells before the first item, so that siblings lie in one page.
+    /// Unused cells before the first item, so that siblings lie in one page; fewer than fill 4096 bytes.
     fn lead(&self) -> usize;
 
     /// What a file for this layout and items `T` is made for.
@@ -153,8 +155,28 @@ impl<T: Item, L: FileLayout> FileHeap<T, L> {
         }
         match self.heap.try_push(Stored::new(item)) {
             Ok(()) => Ok(()),
-            Err(Full(_)) => unreachable!("there was room"),
+            Err(Full(_)) => unreachable!("room, once reserved, stays"),
         }
+    }
+
+    /// Adds all of `items` at once, in O(n) of all that are then in the queue.
+    ///
+    /// # Errors
+    /// If there is no room: the first item without room comes back; those before it are in the queue.
+    pub fn load(&mut self, items: impl IntoIterator<Item = T>) -> Result<(), Refused<T>>
+    where
+        T: core::fmt::Debug,
+    {
+        let rows = self.heap.rows_mut();
+        let loaded = items.into_iter().try_for_each(|item| {
+            rows.room().map_err(|why| Refused { item, why })?;
+            match rows.push(Stored::new(item)) {
+                Ok(()) => Ok(()),
+                Err(Full(_)) => unreachable!("room, once reserved, stays"),
+            }
+        });
+        self.heap.rebuild();
+        loaded
     }
 
     /// The smallest item.
@@ -200,7 +222,6 @@ impl<T: Item, L: FileLayout> FileHeap<T, L> {
 
     /// The items in the heap's own order.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = T> + '_ {
-        use crate::rows::Rows;
         (0..self.len()).map(|at| self.heap.rows().item(at).item())
     }
 

@@ -31,8 +31,8 @@ impl Random {
 }
 
 #[derive(Debug, Clone)]
-struct Faulty {
-    seen: Vec<u8>,
+pub(super) struct Faulty {
+    pub(super) seen: Vec<u8>,
     durable: Vec<u8>,
     random: Random,
     /// Syncs until the power fails in the middle of one.
@@ -45,7 +45,7 @@ struct Faulty {
 }
 
 impl Faulty {
-    fn new(bytes: usize, seed: u64) -> Self {
+    pub(super) fn new(bytes: usize, seed: u64) -> Self {
         Self {
             seen: vec![0; bytes],
             durable: vec![0; bytes],
@@ -108,7 +108,7 @@ impl Disk for Faulty {
     fn sync(&mut self) -> io::Result<()> {
         self.syncs += 1;
         if self.syncs_left == 0 {
-            *self.wreck.borrow_mut() = Some(self.clone());
+            *self.wreck.borrow_mut() = Some(Self { wreck: Rc::default(), ..self.clone() });
             return Err(io::Error::other("the power failed"));
         }
         self.syncs_left -= 1;

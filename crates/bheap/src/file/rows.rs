@@ -32,8 +32,11 @@ impl<T: Item> FileRows<T> {
         Self::fits(&shape).map_err(|fault| fault.at(path))?;
         let plan = shape.plan().map_err(|fault| fault.at(path))?;
         let disk = MappedFile::create(path, plan.file_bytes, align(&shape))?;
-        let made =
-            Self::create_on(disk, shape).and_then(|rows| rows.images.disk().sync_name().map(|()| rows));
+        let made = Self::create_on(disk, shape).and_then(|rows| {
+            rows.images.disk().sync_name()?;
+            rows.images.disk().expect_random()?;
+            Ok(rows)
+        });
         if made.is_err() {
             // Nothing was ever stored in it, and this call made it.
             let _ = std::fs::remove_file(path);
@@ -47,8 +50,11 @@ impl<T: Item> FileRows<T> {
     /// # Errors
     /// If there is none, it is open elsewhere, it is of another shape, or it is damaged. The file stays as it is.
     pub fn open(path: &Path, shape: Shape) -> Result<Self, FileError> {
-        Self::fits(&shape).map_err(|fault| fault.at(path))?;
-        Self::open_on(MappedFile::open(path, align(&shape))?, shape)
+        Self::fits(&shape).and_then(|()| shape.plan()).map_err(|fault| fault.at(path))?;
+        let rows = Self::open_on(MappedFile::open(path, align(&shape))?, shape)?;
+        // Only now: the check reads from the first block to the last.
+        rows.images.disk().expect_random()?;
+        Ok(rows)
     }
 }
 
@@ -158,6 +164,11 @@ impl<T: Item, D: Disk> FileRows<T, D> {
             return Err(Fault::Full { capacity: self.capacity as u64 }.at(self.path()));
         }
         self.images.reserve(self.byte(self.len) / BLOCK_BYTES)
+    }
+
+    /// The disk, with all that was stored on it; what was not in a checkpoint is of no use.
+    pub fn into_disk(self) -> D {
+        self.images.into_disk()
     }
 
     /// Where item `at` begins, counted in the bytes of the items.
