@@ -4,10 +4,12 @@
 #![no_std]
 
 extern crate alloc;
-#[cfg(test)]
+#[cfg(any(test, feature = "file"))]
 extern crate std;
 
 pub mod blocks;
+#[cfg(feature = "file")]
+pub mod file;
 pub mod heap;
 pub mod indexed;
 pub mod layout;
@@ -18,6 +20,8 @@ pub mod queue;
 pub mod rows;
 pub mod trace;
 
+#[cfg(feature = "file")]
+pub use file::FileHeap;
 pub use heap::{BHeap, BinaryHeap, Heap};
 pub use indexed::Indexed;
 pub use lazy::Lazy;

@@ -1,0 +1,133 @@
+//! What a queue file stands on: bytes that can be read and written at once, and made to last on demand.
+
+use super::error::{Fault, FileError};
+use super::header::{BLOCK_BYTES, MAGIC, SLOTS};
+use super::mapping::Mapping;
+use rustix::fs::FallocateFlags;
+use std::fs::{File, OpenOptions, TryLockError};
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+/// Bytes of a fixed number, some of which have reached a disk.
+///
+/// Whatever is stored through [`Disk::bytes_mut`] may reach the disk at any time and in any order; after
+/// [`Disk::sync`] all of it has. The tests' disk loses everything else.
+pub trait Disk {
+    /// Where it is, for messages.
+    fn path(&self) -> &Path;
+    /// All bytes.
+    fn bytes(&self) -> &[u8];
+    /// All bytes, to change.
+    fn bytes_mut(&mut self) -> &mut [u8];
+    /// Makes sure that there is room on the disk for `bytes` bytes at `from`, so that storing them cannot fail
+    /// later. Bytes already there stay as they are.
+    ///
+    /// # Errors
+    /// If the disk is full, or cannot promise room.
+    fn reserve(&mut self, from: usize, bytes: usize) -> io::Result<()>;
+    /// Waits until all bytes stored before have reached the disk.
+    ///
+    /// # Errors
+    /// If some did not; which ones is then not known.
+    fn sync(&mut self) -> io::Result<()>;
+}
+
+/// A file, locked against other users of this crate, and mapped.
+#[derive(Debug)]
+pub struct MappedFile {
+    path: PathBuf,
+    /// Holds the lock.
+    file: File,
+    mapping: Mapping,
+}
+
+impl MappedFile {
+    /// Makes a file of `bytes` bytes, all zero and none of them allocated. Never replaces one.
+    pub(super) fn create(path: &Path, bytes: usize, align: usize) -> Result<Self, FileError> {
+        let made = OpenOptions::new().read(true).write(true).create_new(true).open(path);
+        let file = made.map_err(|error| Fault::io("make the file")(error).at(path))?;
+        let filled = Self::lock(&file)
+            .and_then(|()| file.set_len(bytes as u64).map_err(Fault::io("set the file's length")))
+            .and_then(|()| Mapping::new(&file, bytes, align).map_err(Fault::io("map the file")));
+        match filled {
+            Ok(mapping) => Ok(Self { path: path.into(), file, mapping }),
+            Err(fault) => {
+                let _ = std::fs::remove_file(path);
+                Err(fault.at(path))
+            }
+        }
+    }
+
+    /// Opens a file that begins as a queue file does.
+    pub(super) fn open(path: &Path, align: usize) -> Result<Self, FileError> {
+        let open = OpenOptions::new().read(true).write(true).open(path);
+        let file = open.map_err(|error| Fault::io("open the file")(error).at(path))?;
+        Self::map(&file, align).map_err(|fault| fault.at(path)).map(|mapping| Self {
+            path: path.into(),
+            file,
+            mapping,
+        })
+    }
+
+    fn map(file: &File, align: usize) -> Result<Mapping, Fault> {
+        Self::lock(file)?;
+        let bytes = file.metadata().map_err(Fault::io("ask the file's length"))?.len();
+        let least = (SLOTS.len() * BLOCK_BYTES) as u64;
+        if bytes < least {
+            let mut head = [0; 8];
+            let known = head.len().min(bytes as usize);
+            file.read_exact_at(&mut head[..known], 0).map_err(Fault::io("read the file's head"))?;
+            if head[..known] == MAGIC[..known] {
+                return Err(Fault::Length { found: bytes, wanted: least });
+            }
+            return Err(Fault::Foreign { found: head[..known].into() });
+        }
+        let bytes =
+            usize::try_from(bytes).map_err(|_| Fault::Impossible { what: "longer than memory can map" })?;
+        Mapping::new(file, bytes, align).map_err(Fault::io("map the file"))
+    }
+
+    fn lock(file: &File) -> Result<(), Fault> {
+        file.try_lock().map_err(|refused| match refused {
+            TryLockError::WouldBlock => Fault::Locked,
+            TryLockError::Error(error) => Fault::io("lock the file")(error),
+        })
+    }
+
+    /// A heap's next page is seldom a neighbour: reading around would push out pages that are needed.
+    pub(super) fn expect_random(&self) -> Result<(), FileError> {
+        self.mapping.expect_random().map_err(|error| Fault::io("advise the kernel")(error).at(&self.path))
+    }
+
+    /// Makes the file's name last: without it a crash may leave a file without a name.
+    pub(super) fn sync_name(&self) -> Result<(), FileError> {
+        let parent = self.path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let synced = self.file.sync_all().and_then(|()| File::open(parent)?.sync_all());
+        synced.map_err(|error| Fault::io("write out the directory")(error).at(&self.path))
+    }
+}
+
+impl Disk for MappedFile {
+    fn path(&self) -> &Path {
+        &self.path
+    }
+    #[inline]
+    fn bytes(&self) -> &[u8] {
+        self.mapping.bytes()
+    }
+    #[inline]
+    fn bytes_mut(&mut self) -> &mut [u8] {
+        self.mapping.bytes_mut()
+    }
+    fn reserve(&mut self, from: usize, bytes: usize) -> io::Result<()> {
+        if bytes == 0 {
+            return Ok(());
+        }
+        let room = || rustix::fs::fallocate(&self.file, FallocateFlags::empty(), from as u64, bytes as u64);
+        Ok(rustix::io::retry_on_intr(room)?)
+    }
+    fn sync(&mut self) -> io::Result<()> {
+        self.mapping.sync()
+    }
+}

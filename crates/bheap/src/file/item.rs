@@ -1,0 +1,144 @@
+//! What can be kept in a queue file: items of a fixed size that are bytes and nothing else.
+//!
+//! An item in the file *is* its bytes, in little-endian order, and is decoded where it is compared: a reference
+//! into the mapping is a reference to an array of bytes, which any content makes valid. So nobody's types are
+//! reinterpreted, and on the usual processors decoding is one load.
+
+use core::cmp::Ordering;
+
+/// An array of bytes: `[u8; N]`, and nothing else.
+pub trait ByteArray: sealed::Array + Copy {
+    /// How many.
+    const BYTES: usize;
+    /// The bytes as an array; `None` if there are not exactly [`ByteArray::BYTES`].
+    fn view(bytes: &[u8]) -> Option<&Self>;
+    /// The bytes.
+    fn bytes(&self) -> &[u8];
+}
+
+mod sealed {
+    pub trait Array {}
+    impl<const N: usize> Array for [u8; N] {}
+}
+
+impl<const N: usize> ByteArray for [u8; N] {
+    const BYTES: usize = N;
+    #[inline]
+    fn view(bytes: &[u8]) -> Option<&Self> {
+        bytes.try_into().ok()
+    }
+    #[inline]
+    fn bytes(&self) -> &[u8] {
+        self
+    }
+}
+
+/// An item of a fixed size that a file can hold.
+///
+/// `from_le_bytes(to_le_bytes(x)) == x` must hold, and `from_le_bytes` must accept every array of bytes without
+/// a panic. The order of `Ord` is part of the format: change it, and change [`Item::KIND`] too.
+pub trait Item: Ord + Copy {
+    /// The bytes of one item; their number must be a power of two, at most 4096.
+    type Bytes: ByteArray;
+    /// The item's name in the file's header, padded with zeros: a file of another kind is refused.
+    const KIND: [u8; 8];
+    /// The item as the file holds it.
+    fn to_le_bytes(self) -> Self::Bytes;
+    /// The item that these bytes are.
+    fn from_le_bytes(bytes: Self::Bytes) -> Self;
+}
+
+macro_rules! integers {
+    ($($integer:ty, $kind:literal;)*) => {$(
+        impl Item for $integer {
+            type Bytes = [u8; size_of::<$integer>()];
+            const KIND: [u8; 8] = *$kind;
+            #[inline]
+            fn to_le_bytes(self) -> Self::Bytes {
+                <$integer>::to_le_bytes(self)
+            }
+            #[inline]
+            fn from_le_bytes(bytes: Self::Bytes) -> Self {
+                <$integer>::from_le_bytes(bytes)
+            }
+        }
+    )*};
+}
+integers! {
+    u32, b"u32\0\0\0\0\0";
+    u64, b"u64\0\0\0\0\0";
+    i64, b"i64\0\0\0\0\0";
+    u128, b"u128\0\0\0\0";
+}
+
+/// A key and what it stands for; ordered by the key, then by the other.
+impl Item for (u64, u64) {
+    type Bytes = [u8; 16];
+    const KIND: [u8; 8] = *b"u64,u64\0";
+    #[inline]
+    fn to_le_bytes(self) -> [u8; 16] {
+        // The first number in the low half, so that it comes first in the file.
+        (u128::from(self.1) << 64 | u128::from(self.0)).to_le_bytes()
+    }
+    #[inline]
+    fn from_le_bytes(bytes: [u8; 16]) -> Self {
+        let both = u128::from_le_bytes(bytes);
+        #[expect(clippy::cast_possible_truncation, reason = "the low half is what is wanted")]
+        (both as u64, (both >> 64) as u64)
+    }
+}
+
+/// An item as it lies in the file.
+#[repr(transparent)]
+pub struct Stored<T: Item>(T::Bytes);
+
+impl<T: Item> Stored<T> {
+    /// The item's bytes, to be stored.
+    #[inline]
+    pub fn new(item: T) -> Self {
+        Self(item.to_le_bytes())
+    }
+    /// The item.
+    #[inline]
+    #[must_use]
+    pub fn item(&self) -> T {
+        T::from_le_bytes(self.0)
+    }
+    #[inline]
+    pub(super) fn bytes(&self) -> &[u8] {
+        self.0.bytes()
+    }
+    #[inline]
+    pub(super) const fn from_array(bytes: T::Bytes) -> Self {
+        Self(bytes)
+    }
+}
+
+impl<T: Item> Clone for Stored<T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+impl<T: Item> Copy for Stored<T> {}
+impl<T: Item> PartialEq for Stored<T> {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other) == Ordering::Equal
+    }
+}
+impl<T: Item> Eq for Stored<T> {}
+impl<T: Item> PartialOrd for Stored<T> {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+impl<T: Item> Ord for Stored<T> {
+    #[inline]
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.item().cmp(&other.item())
+    }
+}
+impl<T: Item + core::fmt::Debug> core::fmt::Debug for Stored<T> {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        self.item().fmt(f)
+    }
+}

@@ -1,0 +1,119 @@
+//! A file's bytes as memory: the only unsafe code of the queue file.
+//!
+//! **The contract that no code here can keep alone:** nobody else changes the file while it is mapped. Everybody
+//! who goes through this crate is kept out by a lock ([`super::MappedFile`]); a program that writes into the file
+//! or cuts it short without asking for the lock makes loads see other bytes (any bytes are a valid content, and
+//! the next opening finds the checksums wrong) or ends this process with `SIGBUS`, as does a disk that cannot be
+//! read. That is the price of letting the kernel page.
+
+#![allow(unsafe_code)]
+
+use super::item::{Item, Stored};
+use core::ffi::c_void;
+use core::ptr::NonNull;
+use rustix::mm::{Advice, MapFlags, MsyncFlags, ProtFlags, madvise, mmap, mmap_anonymous, msync, munmap};
+use std::fs::File;
+use std::io;
+
+/// A file mapped whole, to read and to write; byte 0 lies where a page of the caller's size begins.
+#[derive(Debug)]
+pub(super) struct Mapping {
+    /// Byte 0. Invariant: `bytes` bytes from here are mapped, shared with the file, until the drop.
+    base: NonNull<u8>,
+    bytes: usize,
+    /// The address space that was reserved around it. Invariant: contains the mapping.
+    reserved: *mut c_void,
+    reserved_bytes: usize,
+}
+
+// SAFETY: the mapping is owned: the addresses mean the same on every thread, and bytes change only through `&mut`.
+unsafe impl Send for Mapping {}
+// SAFETY: through `&Mapping` bytes can only be read.
+unsafe impl Sync for Mapping {}
+
+impl Mapping {
+    /// Maps the first `bytes` bytes of `file`, which must be as long; `align` is a power of two.
+    pub(super) fn new(file: &File, bytes: usize, align: usize) -> io::Result<Self> {
+        let short = || io::Error::from(io::ErrorKind::InvalidInput);
+        if bytes == 0 || !align.is_power_of_two() || file.metadata()?.len() < bytes as u64 {
+            return Err(short());
+        }
+        let reserved_bytes = bytes.checked_add(align).ok_or_else(short)?;
+        // SAFETY: a fresh range chosen by the kernel replaces nothing; without access and without memory it
+        // only keeps the addresses.
+        let reserved = unsafe {
+            mmap_anonymous(
+                core::ptr::null_mut(),
+                reserved_bytes,
+                ProtFlags::empty(),
+                MapFlags::PRIVATE | MapFlags::NORESERVE,
+            )
+        }?;
+        let start = reserved.map_addr(|address| address.next_multiple_of(align));
+        // SAFETY: `start..start + bytes` lies in the range reserved above, which nothing else uses: at most
+        // `align - 1` bytes are skipped, and `align` more than `bytes` were reserved. So FIXED replaces only
+        // our own empty range.
+        let mapped = unsafe {
+            mmap(
+                start,
+                bytes,
+                ProtFlags::READ | ProtFlags::WRITE,
+                MapFlags::SHARED | MapFlags::FIXED,
+                file,
+                0,
+            )
+        };
+        let base = mapped.ok().and_then(|at| NonNull::new(at.cast::<u8>()));
+        let Some(base) = base else {
+            // SAFETY: the range reserved above; nothing refers to it.
+            let _ = unsafe { munmap(reserved, reserved_bytes) };
+            return Err(mapped.err().map_or_else(short, io::Error::from));
+        };
+        assert!(base.addr().get().is_multiple_of(align), "the file is mapped where a page begins");
+        Ok(Self { base, bytes, reserved, reserved_bytes })
+    }
+
+    #[inline]
+    pub(super) fn bytes(&self) -> &[u8] {
+        // SAFETY: `bytes` bytes from `base` are mapped readable while `self` lives, and the file was as long when
+        // it was mapped; any content is valid for `u8`; through this process they change only by `bytes_mut`,
+        // which the borrow excludes. A file cut short by others would raise SIGBUS (see the module's head).
+        unsafe { core::slice::from_raw_parts(self.base.as_ptr(), self.bytes) }
+    }
+
+    #[inline]
+    pub(super) fn bytes_mut(&mut self) -> &mut [u8] {
+        // SAFETY: as in `bytes`, mapped writable too; the exclusive borrow makes this the only path to them.
+        unsafe { core::slice::from_raw_parts_mut(self.base.as_ptr(), self.bytes) }
+    }
+
+    /// Tells the kernel not to read pages around the one that is asked for.
+    pub(super) fn expect_random(&self) -> io::Result<()> {
+        // SAFETY: the range is mapped, and this advice changes no byte of it.
+        unsafe { madvise(self.base.as_ptr().cast(), self.bytes, Advice::Random) }?;
+        Ok(())
+    }
+
+    /// Waits until all that was stored has reached the disk.
+    pub(super) fn sync(&mut self) -> io::Result<()> {
+        // SAFETY: the range is mapped; writing it out changes no memory.
+        unsafe { msync(self.base.as_ptr().cast(), self.bytes, MsyncFlags::SYNC) }?;
+        Ok(())
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: the range was reserved by `new` and contains the mapping; the borrows of the bytes have ended,
+        // because they borrow `self`.
+        let _ = unsafe { munmap(self.reserved, self.reserved_bytes) };
+    }
+}
+
+/// Bytes seen as the stored item that they are.
+#[inline]
+pub(super) fn stored<T: Item>(bytes: &T::Bytes) -> &Stored<T> {
+    // SAFETY: `Stored<T>` is `repr(transparent)` over `T::Bytes`, so both have one size, alignment and set of
+    // valid values; the lifetime is kept by the signature.
+    unsafe { &*core::ptr::from_ref(bytes).cast::<Stored<T>>() }
+}

@@ -1,0 +1,275 @@
+//! Power failures at any moment, on a disk that tells written from durable.
+//!
+//! The disk here keeps two copies: what the program sees, and what would be found after a failure. At any time
+//! it may take pieces of the first over into the second, in any order and torn at any eighth byte: as a kernel
+//! and a drive may. Only a sync takes over everything. A failure leaves the second copy, nothing else.
+
+use super::disk::Disk;
+use super::header::{BLOCK_BYTES, SLOTS};
+use super::{FileLayout, FileRows, Stored};
+use crate::heap::Heap;
+use crate::layout::{Binary, Paged};
+use crate::rows::Rows;
+use std::cell::RefCell;
+use std::io;
+use std::path::Path;
+use std::rc::Rc;
+use std::vec;
+use std::vec::Vec;
+
+/// xorshift64.
+#[derive(Debug, Clone)]
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, n: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0 % n
+    }
+}
+
+#[derive(Debug, Clone)]
+pub(super) struct Faulty {
+    pub(super) seen: Vec<u8>,
+    durable: Vec<u8>,
+    random: Random,
+    /// Syncs until the power fails in the middle of one.
+    syncs_left: u64,
+    syncs: u64,
+    /// Bytes that it has room for.
+    room: usize,
+    /// The disk as it was when the power failed in a sync: whoever owned it may be gone.
+    wreck: Rc<RefCell<Option<Faulty>>>,
+}
+
+impl Faulty {
+    pub(super) fn new(bytes: usize, seed: u64) -> Self {
+        Self {
+            seen: vec![0; bytes],
+            durable: vec![0; bytes],
+            random: Random(seed),
+            syncs_left: u64::MAX,
+            syncs: 0,
+            room: usize::MAX,
+            wreck: Rc::default(),
+        }
+    }
+
+    /// Some of what was written becomes durable: each differing piece with a chance of `chance` percent.
+    fn write_back(&mut self, chance: u64) {
+        let piece = [8, 64, 512, 4096][self.random.below(4) as usize];
+        for (seen, durable) in self.seen.chunks(piece).zip(self.durable.chunks_mut(piece)) {
+            if seen != durable && self.random.below(100) < chance {
+                durable.copy_from_slice(seen);
+            }
+        }
+    }
+
+    /// The disk as the next process finds it when this one was killed: nothing that was stored is lost, but a
+    /// header that was being stored may be half there.
+    fn process_death(&self, under_way: bool) -> Self {
+        let mut after = Self { wreck: Rc::default(), syncs_left: u64::MAX, ..self.clone() };
+        let slot = SLOTS[after.random.below(2) as usize];
+        if under_way && after.seen[slot..][..128] != after.durable[slot..][..128] {
+            let stored = 8 * after.random.below(17) as usize;
+            let header = slot + stored..slot + 128;
+            after.seen[header.clone()].copy_from_slice(&self.durable[header]);
+        }
+        after
+    }
+
+    /// The disk as it is found when the power is back.
+    fn power_failure(mut self) -> Self {
+        let chance = [0, 10, 50, 90, 100][self.random.below(5) as usize];
+        self.write_back(chance);
+        let mut after = Self::new(0, self.random.0);
+        after.seen = self.durable.clone();
+        after.durable = self.durable;
+        after
+    }
+}
+
+impl Disk for Faulty {
+    fn path(&self) -> &Path {
+        Path::new("faulty")
+    }
+    fn bytes(&self) -> &[u8] {
+        &self.seen
+    }
+    fn bytes_mut(&mut self) -> &mut [u8] {
+        &mut self.seen
+    }
+    fn reserve(&mut self, _from: usize, bytes: usize) -> io::Result<()> {
+        self.room = self.room.checked_sub(bytes).ok_or(io::ErrorKind::StorageFull)?;
+        Ok(())
+    }
+    fn sync(&mut self) -> io::Result<()> {
+        self.syncs += 1;
+        if self.syncs_left == 0 {
+            *self.wreck.borrow_mut() = Some(Self { wreck: Rc::default(), ..self.clone() });
+            return Err(io::Error::other("the power failed"));
+        }
+        self.syncs_left -= 1;
+        self.durable.copy_from_slice(&self.seen);
+        Ok(())
+    }
+}
+
+type Queue<L> = Heap<Stored<u64>, L, FileRows<u64, Faulty>>;
+
+fn content(rows: &FileRows<u64, Faulty>) -> Vec<u64> {
+    let mut items: Vec<u64> = (0..rows.len()).map(|at| rows.item(at).item()).collect();
+    items.sort_unstable();
+    items
+}
+
+/// What became of the failures.
+#[derive(Debug, Default)]
+struct Outcome {
+    /// Were no power failures, but only the end of the process.
+    killed: u32,
+    /// Struck between checkpoints.
+    between: u32,
+    /// Struck during one, which was not found.
+    before: u32,
+    /// Struck during one, which was found.
+    after: u32,
+    /// Struck an opening that was mending the headers.
+    opening: u32,
+}
+
+/// One life after another of a queue, each ended by a power failure.
+fn lives<L: FileLayout + Copy>(layout: L, seed: u64, rounds: u32) -> Outcome {
+    let shape = layout.shape::<u64>(6 * BLOCK_BYTES / 8);
+    let plan = shape.plan().unwrap();
+    let mut random = Random(seed);
+    let mut rows = FileRows::<u64, _>::create_on(Faulty::new(plan.file_bytes, seed), shape).unwrap();
+    let mut kept: Vec<u64> = Vec::new();
+    let mut outcome = Outcome::default();
+    for round in 0..rounds {
+        let mut queue: Queue<L> = Heap::with_rows(layout, rows);
+        let mut under_way = None;
+        let mut checkpoints = random.below(4);
+        loop {
+            let pushes = random.below(101);
+            for _ in 0..random.below(400) {
+                if random.below(100) < pushes {
+                    let _ = queue.try_push(Stored::new(random.below(1 << 40)));
+                } else {
+                    queue.pop();
+                }
+                if random.below(50) == 0 {
+                    queue.rows_mut().disk_mut().write_back(20);
+                }
+            }
+            if checkpoints == 0 {
+                break;
+            }
+            checkpoints -= 1;
+            let present = content(queue.rows());
+            if checkpoints == 0 && random.below(2) == 0 {
+                queue.rows_mut().disk_mut().syncs_left = random.below(3);
+                queue.rows_mut().checkpoint().unwrap_err();
+                assert!(queue.is_empty() && queue.try_push(Stored::new(1)).is_err() && queue.pop().is_none());
+                queue.rows_mut().checkpoint().unwrap_err();
+                under_way = Some(present);
+                break;
+            }
+            queue.rows_mut().checkpoint().unwrap();
+            kept = present;
+        }
+        let disk = queue.rows_mut().disk_mut();
+        let mut disk = if random.below(3) == 0 {
+            outcome.killed += 1;
+            disk.process_death(under_way.is_some())
+        } else {
+            disk.clone().power_failure()
+        };
+        rows = loop {
+            if random.below(2) == 0 {
+                disk.syncs_left = random.below(3);
+            }
+            let wreck = Rc::clone(&disk.wreck);
+            match FileRows::open_on(disk, shape) {
+                Ok(mut rows) => {
+                    rows.disk_mut().syncs_left = u64::MAX;
+                    break rows;
+                }
+                Err(error) => {
+                    let wrecked = wreck.take();
+                    assert!(wrecked.is_some(), "seed {seed}, life {round}: {error}");
+                    disk = wrecked.unwrap().power_failure();
+                    outcome.opening += 1;
+                }
+            }
+        };
+        let found = content(&rows);
+        match under_way {
+            None => {
+                assert_eq!(found, kept, "seed {seed}, life {round}: the last checkpoint");
+                outcome.between += 1;
+            }
+            Some(_) if found == kept => outcome.before += 1,
+            Some(under_way) => {
+                assert_eq!(found, under_way, "seed {seed}, life {round}: neither checkpoint");
+                outcome.after += 1;
+                kept = found;
+            }
+        }
+    }
+    outcome
+}
+
+#[test]
+fn the_last_checkpoint_comes_back_after_every_power_failure() {
+    let rounds = if cfg!(debug_assertions) { 150 } else { 1500 };
+    let mut all = Outcome::default();
+    for seed in 1..=12 {
+        let one = match seed % 3 {
+            0 => lives(Binary, seed * 7919, rounds),
+            1 => lives(Paged::for_page_bytes::<u64>(4096).unwrap(), seed * 7919, rounds),
+            _ => lives(Paged::for_page_bytes::<u64>(64).unwrap(), seed * 7919, rounds),
+        };
+        all.killed += one.killed;
+        all.between += one.between;
+        all.before += one.before;
+        all.after += one.after;
+        all.opening += one.opening;
+    }
+    std::eprintln!("power failures: {all:?}");
+    // Each kind did occur: else the test would show nothing.
+    assert!(all.between > 100 && all.before > 100 && all.after > 100 && all.opening > 20, "{all:?}");
+}
+
+#[test]
+fn a_full_disk_refuses_and_changes_nothing() {
+    let layout = Paged::for_page_bytes::<u64>(4096).unwrap();
+    let shape = layout.shape::<u64>(100_000);
+    let mut disk = Faulty::new(shape.plan().unwrap().file_bytes, 5);
+    disk.room = shape.plan().unwrap().images[0] + 2 * 10 * BLOCK_BYTES;
+    let mut queue: Queue<Paged> = Heap::with_rows(layout, FileRows::create_on(disk, shape).unwrap());
+    let mut pushed = 0;
+    while queue.try_push(Stored::new(1_000_000 - pushed)).is_ok() {
+        pushed += 1;
+    }
+    assert_eq!(pushed, 10 * 512 - 1, "all the room there is, in both images, is used");
+    for _ in 0..3 {
+        let why = queue.rows_mut().room().unwrap_err();
+        assert!(std::format!("{why}").contains("reserve room for items"), "{why}");
+        assert_eq!((content(queue.rows()).len(), queue.is_ordered()), (pushed as usize, true));
+        queue.rows_mut().checkpoint().unwrap();
+    }
+    queue.rows_mut().disk_mut().room = usize::MAX;
+    queue.try_push(Stored::new(3)).unwrap();
+    assert_eq!(queue.pop().map(|stored| stored.item()), Some(3));
+}
+
+#[test]
+fn a_disk_without_room_for_the_tables_makes_no_queue() {
+    let shape = Binary.shape::<u64>(100_000);
+    let mut disk = Faulty::new(shape.plan().unwrap().file_bytes, 5);
+    disk.room = BLOCK_BYTES;
+    assert!(FileRows::<u64, _>::create_on(disk, shape).is_err());
+}

@@ -1,0 +1,238 @@
+//! Items in a file, behind the interface that every heap of this crate stands on.
+
+use super::disk::{Disk, MappedFile};
+use super::error::{Fault, FileError};
+use super::header::{BLOCK_BYTES, Shape};
+use super::images::Images;
+use super::item::{ByteArray, Item, Stored};
+use super::mapping::stored;
+use crate::rows::{Full, Rows};
+use core::marker::PhantomData;
+use std::path::Path;
+
+/// An array of items in a file; see the [module](super) for what lasts and when.
+///
+/// After a checkpoint that failed it holds nothing and takes nothing: what the disk holds is known only when
+/// the file is opened again.
+#[derive(Debug)]
+pub struct FileRows<T: Item, D: Disk = MappedFile> {
+    images: Images<D>,
+    len: usize,
+    capacity: usize,
+    lead: usize,
+    item: PhantomData<T>,
+}
+
+impl<T: Item> FileRows<T> {
+    /// Makes a file for a queue of `shape`. There must be none of that name.
+    ///
+    /// # Errors
+    /// If there is one, the shape is impossible, or the disk is full.
+    pub fn create(path: &Path, shape: Shape) -> Result<Self, FileError> {
+        Self::fits(&shape).map_err(|fault| fault.at(path))?;
+        let plan = shape.plan().map_err(|fault| fault.at(path))?;
+        let disk = MappedFile::create(path, plan.file_bytes, align(&shape))?;
+        let made = Self::create_on(disk, shape).and_then(|rows| {
+            rows.images.disk().sync_name()?;
+            rows.images.disk().expect_random()?;
+            Ok(rows)
+        });
+        if made.is_err() {
+            // Nothing was ever stored in it, and this call made it.
+            let _ = std::fs::remove_file(path);
+        }
+        made
+    }
+
+    /// Opens the file of a queue of `shape` (of which the capacity is taken from the file instead) and checks
+    /// every byte of the last checkpoint: time and reading grow with the items.
+    ///
+    /// # Errors
+    /// If there is none, it is open elsewhere, it is of another shape, or it is damaged. The file stays as it is.
+    pub fn open(path: &Path, shape: Shape) -> Result<Self, FileError> {
+        Self::fits(&shape).and_then(|()| shape.plan()).map_err(|fault| fault.at(path))?;
+        let rows = Self::open_on(MappedFile::open(path, align(&shape))?, shape)?;
+        // Only now: the check reads from the first block to the last.
+        rows.images.disk().expect_random()?;
+        Ok(rows)
+    }
+}
+
+/// Bytes that the mapping's start must be a multiple of, so that pages in the file are pages in memory.
+fn align(shape: &Shape) -> usize {
+    usize::try_from(shape.page_bytes).unwrap_or(0).max(BLOCK_BYTES)
+}
+
+impl<T: Item, D: Disk> FileRows<T, D> {
+    fn fits(shape: &Shape) -> Result<(), Fault> {
+        if T::Bytes::BYTES != shape.item_bytes as usize || T::KIND != shape.kind {
+            return Err(Fault::Impossible { what: "the shape is for other items" });
+        }
+        Ok(())
+    }
+
+    /// Makes an empty queue on a disk of zeros.
+    ///
+    /// # Errors
+    /// If the shape is impossible or does not fit the disk, or the disk fails.
+    pub fn create_on(disk: D, shape: Shape) -> Result<Self, FileError> {
+        Self::fits(&shape).map_err(|fault| fault.at(disk.path()))?;
+        Ok(Self::over(Images::create(disk, shape)?))
+    }
+
+    /// The last checkpoint on `disk`.
+    ///
+    /// # Errors
+    /// As [`FileRows::open`].
+    pub fn open_on(disk: D, shape: Shape) -> Result<Self, FileError> {
+        Self::fits(&shape).map_err(|fault| fault.at(disk.path()))?;
+        Ok(Self::over(Images::open(disk, &shape)?))
+    }
+
+    fn over(images: Images<D>) -> Self {
+        let header = images.header();
+        // All three are bounded by the file's length, which fits in memory.
+        let (len, capacity, lead) =
+            (header.len as usize, header.shape.capacity as usize, header.shape.lead as usize);
+        Self { images, len, capacity, lead, item: PhantomData }
+    }
+
+    /// Makes the present items the ones that come back, whatever happens from now on; returns the number of
+    /// this safe point, counted from 1. What was there before is given up only when all of it is on the disk.
+    ///
+    /// # Errors
+    /// If the disk fails: the previous safe point or this one comes back when the file is opened again, and
+    /// until then the rows are empty and refuse items.
+    pub fn checkpoint(&mut self) -> Result<u64, FileError> {
+        self.images.checkpoint(self.len as u64)
+    }
+
+    /// How many checkpoints were made before now, in all the file's life.
+    #[must_use]
+    pub fn sequence(&self) -> u64 {
+        self.images.header().sequence
+    }
+
+    /// The most items that the file was made for.
+    #[must_use]
+    pub const fn capacity(&self) -> usize {
+        self.capacity
+    }
+
+    /// What the file was made for.
+    #[must_use]
+    pub fn shape(&self) -> &Shape {
+        &self.images.header().shape
+    }
+
+    /// Whether a checkpoint failed, so that the file must be opened again.
+    #[must_use]
+    pub const fn failed(&self) -> bool {
+        self.images.failed()
+    }
+
+    /// Where the queue is.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        self.images.disk().path()
+    }
+
+    /// The page, counted from the first of its image, in which the item at `at` really lies: computed from the
+    /// item's address.
+    ///
+    /// # Panics
+    /// If there is no such item.
+    #[must_use]
+    pub fn page_of(&self, at: usize) -> usize {
+        let address = core::ptr::from_ref(self.item(at)).addr();
+        let byte = self.byte(at);
+        let page_bytes = align(self.shape());
+        let image = address - byte;
+        assert!(image.is_multiple_of(page_bytes), "an image begins where a page begins");
+        address / self.shape().page_bytes as usize - image / self.shape().page_bytes as usize
+    }
+
+    /// Says whether there is room for another item, and why not.
+    ///
+    /// # Errors
+    /// If the queue holds all it was made for, the disk is full, or a checkpoint failed.
+    pub fn room(&mut self) -> Result<(), FileError> {
+        if self.failed() {
+            return Err(Fault::Failed.at(self.path()));
+        }
+        if self.len >= self.capacity {
+            return Err(Fault::Full { capacity: self.capacity as u64 }.at(self.path()));
+        }
+        self.images.reserve(self.byte(self.len) / BLOCK_BYTES)
+    }
+
+    /// The disk, with all that was stored on it; what was not in a checkpoint is of no use.
+    pub fn into_disk(self) -> D {
+        self.images.into_disk()
+    }
+
+    /// Where item `at` begins, counted in the bytes of the items.
+    #[inline]
+    const fn byte(&self, at: usize) -> usize {
+        (self.lead + at) * T::Bytes::BYTES
+    }
+
+    #[inline]
+    fn array(&self, at: usize) -> &T::Bytes {
+        assert!(at < self.len(), "no item at this position");
+        match T::Bytes::view(self.images.read(self.byte(at), T::Bytes::BYTES)) {
+            Some(array) => array,
+            None => unreachable!("as many bytes were read as an item has"),
+        }
+    }
+
+    #[inline]
+    fn write(&mut self, at: usize, item: Stored<T>) {
+        assert!(at < self.len(), "no item at this position");
+        self.images.write(self.byte(at), item.bytes());
+    }
+
+    #[cfg(test)]
+    pub(super) const fn disk_mut(&mut self) -> &mut D {
+        self.images.disk_mut()
+    }
+}
+
+impl<T: Item, D: Disk> Rows<Stored<T>> for FileRows<T, D> {
+    #[inline]
+    fn len(&self) -> usize {
+        if self.failed() { 0 } else { self.len }
+    }
+    #[inline]
+    fn item(&self, at: usize) -> &Stored<T> {
+        stored(self.array(at))
+    }
+    #[inline]
+    fn swap(&mut self, a: usize, b: usize) {
+        let (one, other) = (*self.array(a), *self.array(b));
+        self.write(a, Stored::from_array(other));
+        self.write(b, Stored::from_array(one));
+    }
+    #[inline]
+    fn replace(&mut self, at: usize, item: Stored<T>) -> Stored<T> {
+        let old = Stored::from_array(*self.array(at));
+        self.write(at, item);
+        old
+    }
+    #[inline]
+    fn push(&mut self, item: Stored<T>) -> Result<(), Full<Stored<T>>> {
+        if self.room().is_err() {
+            return Err(Full(item));
+        }
+        self.len += 1;
+        self.write(self.len - 1, item);
+        Ok(())
+    }
+    #[inline]
+    fn pop(&mut self) -> Option<Stored<T>> {
+        let last = self.len().checked_sub(1)?;
+        let item = Stored::from_array(*self.array(last));
+        self.len = last;
+        Some(item)
+    }
+}

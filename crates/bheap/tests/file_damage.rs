@@ -1,0 +1,232 @@
+//! Damaged queue files: an error or the right content, never a wrong one and never a panic.
+#![cfg(feature = "file")]
+#![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, reason = "a test may fail")]
+
+use bheap::Heap;
+use bheap::file::{BLOCK_BYTES, Disk, Fault, FileHeap, FileLayout, FileRows, Stored};
+use bheap::layout::Paged;
+use bheap::rows::Rows;
+use std::io;
+use std::path::Path;
+
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, n: usize) -> usize {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 % n as u64) as usize
+    }
+}
+
+/// A disk in memory.
+#[derive(Debug, Clone)]
+struct Memory(Vec<u8>);
+
+impl Disk for Memory {
+    fn path(&self) -> &Path {
+        Path::new("memory")
+    }
+    fn bytes(&self) -> &[u8] {
+        &self.0
+    }
+    fn bytes_mut(&mut self) -> &mut [u8] {
+        &mut self.0
+    }
+    fn reserve(&mut self, _from: usize, _bytes: usize) -> io::Result<()> {
+        Ok(())
+    }
+    fn sync(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+fn layout() -> Paged {
+    Paged::for_page_bytes::<u64>(512).unwrap()
+}
+
+fn content<D: Disk>(rows: &FileRows<u64, D>) -> Vec<u64> {
+    let mut items: Vec<u64> = (0..rows.len()).map(|at| rows.item(at).item()).collect();
+    items.sort_unstable();
+    items
+}
+
+/// A file as five checkpoints left it, as four left it, and the items of both.
+struct Sample {
+    bytes: Vec<u8>,
+    items: Vec<u64>,
+    before: Vec<u8>,
+    items_before: Vec<u64>,
+}
+
+fn sample() -> Sample {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("queue");
+    let mut queue = FileHeap::<u64, _>::create(&path, layout(), 4_000).unwrap();
+    let mut random = Random(42);
+    let (mut before, mut items_before) = (Vec::new(), Vec::new());
+    for _ in 0..5 {
+        before = std::fs::read(&path).unwrap();
+        items_before = content(queue.heap().rows());
+        for _ in 0..700 {
+            queue.push(random.below(1 << 40) as u64).unwrap();
+        }
+        for _ in 0..60 {
+            queue.pop();
+        }
+        queue.checkpoint().unwrap();
+    }
+    let items = content(queue.heap().rows());
+    Sample { bytes: std::fs::read(&path).unwrap(), items, before, items_before }
+}
+
+/// Whether `bytes` opened; if so, with what.
+fn open(bytes: &[u8]) -> Option<Vec<u64>> {
+    let rows = FileRows::<u64, _>::open_on(Memory(bytes.to_vec()), layout().shape::<u64>(1)).ok()?;
+    let items = content(&rows);
+    // What is found is also worked with.
+    let mut heap: Heap<Stored<u64>, _, _> = Heap::with_rows(layout(), rows);
+    assert!(heap.drain().map(|stored| stored.item()).eq(items.iter().copied()));
+    Some(items)
+}
+
+fn damage(bytes: &mut [u8], random: &mut Random) {
+    // Half the strokes go where they hurt: the headers and the tables.
+    let near = if random.below(2) == 0 { bytes.len() } else { 3 * BLOCK_BYTES };
+    let near = if random.below(4) == 0 { 128 } else { near };
+    let at = random.below(near);
+    match random.below(8) {
+        0 => {
+            let end = (at + 1 + random.below(6_000)).min(bytes.len());
+            bytes[at..end].fill_with(|| random.below(256) as u8);
+        }
+        1 => {
+            let start = at / 512 * 512;
+            bytes[start..start + 512].fill(0);
+        }
+        2 => {
+            let (from, to) =
+                (at / BLOCK_BYTES * BLOCK_BYTES, random.below(bytes.len() / BLOCK_BYTES) * BLOCK_BYTES);
+            bytes.copy_within(from..from + BLOCK_BYTES, to);
+        }
+        _ => bytes[at] ^= 1 << random.below(8),
+    }
+}
+
+#[test]
+fn thousands_of_flipped_bits_never_give_a_wrong_content() {
+    let rounds = std::env::var("BHEAP_DAMAGE_ROUNDS").ok().map_or(5_000, |n| n.parse().unwrap());
+    let sample = sample();
+    assert_eq!(open(&sample.bytes).as_ref(), Some(&sample.items));
+    let (mut right, mut refused) = (0, 0);
+    for seed in 0..rounds {
+        let mut random = Random(0x5DEE_CE66_D1CE_4E5B ^ (seed as u64) << 17);
+        for _ in 0..8 {
+            random.below(1);
+        }
+        let mut bytes = sample.bytes.clone();
+        for _ in 0..1 + random.below(4) {
+            damage(&mut bytes, &mut random);
+        }
+        match open(&bytes) {
+            Some(items) => {
+                assert!(items == sample.items, "seed {seed}: a wrong content");
+                right += 1;
+            }
+            None => refused += 1,
+        }
+    }
+    eprintln!("{rounds} damaged files: {right} right, {refused} refused");
+    assert!(right > rounds / 20 && refused > rounds / 5, "{right} right, {refused} refused");
+}
+
+#[test]
+fn every_single_bit_of_what_is_in_use_is_watched() {
+    let sample = sample();
+    let mut random = Random(7);
+    let mut bytes = sample.bytes.clone();
+    // All bits of one header at a time: the other says the same.
+    for bit in (0..128 * 8).chain((0..128 * 8).map(|bit| bit + BLOCK_BYTES * 8)) {
+        bytes[bit / 8] ^= 1 << (bit % 8);
+        assert_eq!(open(&bytes).as_ref(), Some(&sample.items), "header bit {bit}");
+        bytes[bit / 8] ^= 1 << (bit % 8);
+    }
+    // Of what is not doubled, a sample: either in use (refused) or of an earlier checkpoint (no matter).
+    let mut refused = 0;
+    for _ in 0..3_000 {
+        let bit = random.below(bytes.len() * 8);
+        bytes[bit / 8] ^= 1 << (bit % 8);
+        match open(&bytes) {
+            Some(items) => assert!(items == sample.items, "bit {bit}"),
+            None => refused += 1,
+        }
+        bytes[bit / 8] ^= 1 << (bit % 8);
+    }
+    assert!(refused > 600, "{refused} of 3000: a third of the file is in use");
+}
+
+#[test]
+fn a_write_that_never_arrived_is_noticed() {
+    let sample = sample();
+    assert_ne!(sample.items, sample.items_before);
+    assert_eq!(open(&sample.before).as_ref(), Some(&sample.items_before));
+    let mut refused = 0;
+    for block in 0..sample.bytes.len() / BLOCK_BYTES {
+        let range = block * BLOCK_BYTES..(block + 1) * BLOCK_BYTES;
+        let mut bytes = sample.bytes.clone();
+        bytes[range.clone()].copy_from_slice(&sample.before[range]);
+        match open(&bytes) {
+            Some(items) => assert_eq!(items, sample.items, "block {block}"),
+            None => refused += 1,
+        }
+    }
+    assert!(refused >= 2, "the table and at least one block did change: {refused}");
+}
+
+#[test]
+fn a_damaged_file_is_left_as_it_is_and_the_error_says_where() {
+    let sample = sample();
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("queue");
+    let mut random = Random(3);
+    let mut refused = 0;
+    for _ in 0..150 {
+        let mut bytes = sample.bytes.clone();
+        damage(&mut bytes, &mut random);
+        std::fs::write(&path, &bytes).unwrap();
+        match FileHeap::<u64, _>::open(&path, layout()) {
+            Ok(queue) => assert_eq!(content(queue.heap().rows()), sample.items),
+            Err(error) => {
+                assert!(error.to_string().starts_with(path.to_str().unwrap()), "{error}");
+                match error.fault {
+                    Fault::Damaged { .. } => {
+                        assert!(error.to_string().contains("damaged at byte "), "{error}")
+                    }
+                    // A long stroke may take both headers with it.
+                    Fault::Foreign { .. } | Fault::Version { .. } => {}
+                    _ => panic!("not what was wrong: {error}"),
+                }
+                assert!(std::fs::read(&path).unwrap() == bytes, "changed by a refused opening: {error}");
+                refused += 1;
+            }
+        }
+    }
+    assert!(refused > 10, "{refused}");
+}
+
+#[test]
+fn a_header_that_was_damaged_is_mended_from_the_other() {
+    let sample = sample();
+    for slot in [0, BLOCK_BYTES] {
+        let mut bytes = sample.bytes.clone();
+        bytes[slot..slot + 128].fill(0xA5);
+        let rows = FileRows::<u64, _>::open_on(Memory(bytes), layout().shape::<u64>(1)).unwrap();
+        // Now the other may go.
+        let other = BLOCK_BYTES - slot;
+        let mut bytes = rows.into_disk().0;
+        assert_eq!(bytes[..128], bytes[BLOCK_BYTES..BLOCK_BYTES + 128]);
+        bytes[other..other + 128].fill(0);
+        assert_eq!(open(&bytes).as_ref(), Some(&sample.items));
+    }
+}
