@@ -54,7 +54,7 @@ impl Tree<'_> {
     }
 
     fn draw(&self, drawing: &mut Drawing, way: &[usize]) {
-        self.draw_pages(drawing, way);
+        let labels = self.draw_pages(drawing, way);
         for node in 1..self.nodes {
             let Some(up) = self.layout.parent(node) else { continue };
             let class = if way.contains(&node) { "edge way" } else { "edge" };
@@ -67,11 +67,15 @@ impl Tree<'_> {
             let class = if on_way { "on-way" } else { "in-cell" };
             drawing.text(class, (x, y + 5.0), Anchor::Middle, &(node + 1).to_string());
         }
+        for (place, label) in labels {
+            drawing.text("tick haloed", place, Anchor::Start, &label);
+        }
     }
 
-    /// A frame around the nodes of each page.
-    fn draw_pages(&self, drawing: &mut Drawing, way: &[usize]) {
+    /// A frame around the nodes of each page; returns the labels, which stand above the edges.
+    fn draw_pages(&self, drawing: &mut Drawing, way: &[usize]) -> Vec<((f64, f64), String)> {
         const MARGIN: f64 = 6.0;
+        let mut labels = Vec::new();
         for page in 0..=Self::page(self.nodes - 1) {
             let nodes: Vec<(f64, f64)> = (0..self.nodes)
                 .filter(|&node| Self::page(node) == page)
@@ -86,8 +90,9 @@ impl Tree<'_> {
             let entered = way.iter().any(|&node| Self::page(node) == page);
             let class = if entered { "page way" } else { "page" };
             drawing.rectangle(class, (left, top), (right - left, bottom - top));
-            drawing.text("tick", (left + 6.0, top + 14.0), Anchor::Start, &format!("page {page}"));
+            labels.push(((left + 6.0, top + 14.0), format!("page {page}")));
         }
+        labels
     }
 }
 

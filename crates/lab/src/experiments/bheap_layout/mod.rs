@@ -77,8 +77,8 @@ fn table(report: &mut Report, shape: Shape, walks: &[Walks; 3], memories: &[AllS
             ("pages", ""),
             ("siblings apart", ""),
             ("levels", ""),
-            ("pages to the deepest", ""),
-            ("pages to an item, mean", ""),
+            ("to the deepest", "pages"),
+            ("to an item, mean", "pages"),
             ("at nine pages", "transfers/op"),
         ],
     );
