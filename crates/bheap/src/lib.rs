@@ -4,10 +4,12 @@
 #![no_std]
 
 extern crate alloc;
-#[cfg(test)]
+#[cfg(any(test, feature = "file"))]
 extern crate std;
 
 pub mod blocks;
+#[cfg(all(unix, feature = "file"))]
+pub mod file;
 pub mod heap;
 pub mod indexed;
 pub mod layout;

@@ -282,6 +282,104 @@ impl<T> core::fmt::Debug for Segment<T> {
     }
 }
 
+/// A file mapped for reading and writing, shared with the page cache.
+///
+/// The range may be longer than the file; only bytes below [`Mapping::grow_to`]'s mark are ever touched.
+#[cfg(all(unix, feature = "file"))]
+#[derive(Debug)]
+pub(crate) struct Mapping {
+    /// Invariant: a mapping of `reserved` bytes of a file that is open and locked for as long as this lives.
+    base: NonNull<u8>,
+    reserved: usize,
+    /// Bytes of the file that exist and have been allocated on the disk.
+    present: usize,
+}
+
+#[cfg(all(unix, feature = "file"))]
+// SAFETY: the mapping is owned; its bytes change only through `&mut self` (the file is locked against others).
+unsafe impl Send for Mapping {}
+#[cfg(all(unix, feature = "file"))]
+// SAFETY: as above.
+unsafe impl Sync for Mapping {}
+
+#[cfg(all(unix, feature = "file"))]
+impl Mapping {
+    /// Maps `reserved` bytes of `file`, of which none is touched yet.
+    pub(crate) fn new(file: &std::fs::File, reserved: usize) -> std::io::Result<Self> {
+        use rustix::mm::{MapFlags, ProtFlags, mmap};
+        // SAFETY: the address is the kernel's choice, so that nothing of ours is replaced; the result is wrapped
+        // at once and unmapped once. Who else maps the file may change it under us: the caller holds its lock.
+        let base = unsafe {
+            mmap(
+                core::ptr::null_mut(),
+                reserved,
+                ProtFlags::READ | ProtFlags::WRITE,
+                MapFlags::SHARED,
+                file,
+                0,
+            )?
+        };
+        let base = NonNull::new(base.cast()).ok_or(std::io::ErrorKind::OutOfMemory)?;
+        Ok(Self { base, reserved, present: 0 })
+    }
+
+    /// Says that the file's first `present` bytes exist on the disk.
+    pub(crate) fn grow_to(&mut self, present: usize) {
+        assert!(
+            present <= self.reserved && present >= self.present,
+            "the file grows within what was reserved"
+        );
+        self.present = present;
+    }
+
+    pub(crate) const fn reserved(&self) -> usize {
+        self.reserved
+    }
+
+    pub(crate) const fn present(&self) -> usize {
+        self.present
+    }
+
+    /// `len` bytes from `at`. Panics beyond what exists.
+    #[inline]
+    pub(crate) fn bytes(&self, at: usize, len: usize) -> &[u8] {
+        assert!(at.checked_add(len).is_some_and(|end| end <= self.present), "only what exists is read");
+        // SAFETY: the range lies in the mapping and in the file (asserted), every byte of a file is initialised,
+        // and `&self` keeps it from changing through us. A file that another program truncates in spite of the
+        // lock ends this process by a signal; it cannot make it read elsewhere.
+        unsafe { core::slice::from_raw_parts(self.base.as_ptr().wrapping_add(at), len) }
+    }
+
+    /// Writes `bytes` at `at`. Panics beyond what exists.
+    #[inline]
+    pub(crate) fn write(&mut self, at: usize, bytes: &[u8]) {
+        assert!(
+            at.checked_add(bytes.len()).is_some_and(|end| end <= self.present),
+            "only what exists is written"
+        );
+        // SAFETY: as in `bytes`; `&mut self` excludes borrows of the range, and `bytes` cannot lie in it.
+        unsafe {
+            core::ptr::copy_nonoverlapping(bytes.as_ptr(), self.base.as_ptr().wrapping_add(at), bytes.len());
+        }
+    }
+
+    /// Tells the kernel that reading ahead is of no use: pages are wanted one by one.
+    pub(crate) fn advise_random(&self) -> std::io::Result<()> {
+        // SAFETY: the range is ours, and this advice changes no contents.
+        unsafe { rustix::mm::madvise(self.base.as_ptr().cast(), self.reserved, rustix::mm::Advice::Random)? };
+        Ok(())
+    }
+}
+
+#[cfg(all(unix, feature = "file"))]
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: mapped in `new` with this length, and nothing borrows from it any more. A failure would leave
+        // the range mapped, which harms nobody.
+        let _ = unsafe { rustix::mm::munmap(self.base.as_ptr().cast(), self.reserved) };
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

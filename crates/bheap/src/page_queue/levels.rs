@@ -93,7 +93,7 @@ const LEVELS_SOFT: usize = 8;
 const REJOIN_MAX: usize = 6;
 
 /// With more children than this, neighbours are joined.
-const CHILDREN_MAX: usize = 2 * FAN_OUT_MAX + 6;
+pub(crate) const CHILDREN_MAX: usize = 2 * FAN_OUT_MAX + 6;
 
 impl<T: Ord + Copy, B: Blocks<T>> PageQueue<T, B> {
     /// One step of the most urgent work, if any is due.

@@ -276,3 +276,70 @@ impl<T: Copy> List<T> {
         }
     }
 }
+
+/// A list's header as it is written to a file: seven words and the sample.
+#[cfg(all(unix, feature = "file"))]
+impl<T: bytemuck::Pod> List<T> {
+    pub(crate) fn save(&self, out: &mut Vec<u8>) {
+        let words = [
+            u64::from(self.head),
+            u64::from(self.last),
+            self.fill as u64,
+            self.len as u64,
+            self.blocks as u64,
+            u64::from(self.uniform),
+            u64::from(self.sample.stride),
+            self.sample.items.len() as u64,
+        ];
+        words.iter().for_each(|word| out.extend_from_slice(&word.to_ne_bytes()));
+        out.extend_from_slice(bytemuck::cast_slice(&self.sample.items));
+    }
+
+    /// Reads a header, and walks the chain: `None` if it is not what the header says.
+    pub(crate) fn restore(input: &mut &[u8], store: &crate::file::FileBlocks<T>) -> Option<Self> {
+        let mut words = [0_u64; 8];
+        for word in &mut words {
+            *word = take_word(input)?;
+        }
+        let [head, last, fill, len, blocks, uniform, stride, sampled] = words;
+        let mut list = Self::new();
+        list.head = u32::try_from(head).ok()?;
+        list.last = u32::try_from(last).ok()?;
+        list.fill = usize::try_from(fill).ok()?;
+        list.len = usize::try_from(len).ok()?;
+        list.blocks = usize::try_from(blocks).ok()?;
+        list.uniform = uniform == 1;
+        list.sample.stride = u32::try_from(stride).ok().filter(|stride| *stride < 40)?;
+        list.sample.items = take_items(input, usize::try_from(sampled).ok().filter(|n| *n <= 2 * SAMPLE)?)?;
+        let (mut block, mut used, mut items) = (list.head, list.fill, 0);
+        for nth in 0..list.blocks {
+            if !store.holds(block, used) || used == 0 {
+                return None;
+            }
+            items += used;
+            if nth + 1 == list.blocks && block != list.last {
+                return None;
+            }
+            block = store.next(block);
+            used = store.block_items();
+        }
+        // A list that is divided by its sample must have one.
+        (items == list.len && (list.len == 0 || !list.sample.items.is_empty())).then_some(list)
+    }
+}
+
+/// The next eight bytes as a number.
+#[cfg(all(unix, feature = "file"))]
+pub(crate) fn take_word(input: &mut &[u8]) -> Option<u64> {
+    let (word, rest) = input.split_at_checked(8)?;
+    *input = rest;
+    Some(bytemuck::pod_read_unaligned(word))
+}
+
+/// The next `count` items.
+#[cfg(all(unix, feature = "file"))]
+pub(crate) fn take_items<T: bytemuck::Pod>(input: &mut &[u8], count: usize) -> Option<Vec<T>> {
+    let (bytes, rest) = input.split_at_checked(count.checked_mul(size_of::<T>())?)?;
+    *input = rest;
+    Some(bytes.chunks_exact(size_of::<T>()).map(bytemuck::pod_read_unaligned).collect())
+}

@@ -4,6 +4,8 @@ mod invariants;
 mod levels;
 mod list;
 mod near;
+#[cfg(all(unix, feature = "file"))]
+mod saved;
 mod sweep;
 
 use crate::blocks::{Area, Arena, Blocks};

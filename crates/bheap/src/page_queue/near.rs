@@ -96,6 +96,16 @@ impl<T: Ord + Copy> Near<T> {
         self.sort_more(store);
     }
 
+    /// Orders both parts anew, whatever their order was.
+    #[cfg(all(unix, feature = "file"))]
+    pub(crate) fn reorder(&mut self, store: &impl Blocks<T>) {
+        self.front.sort_unstable_by(|a, b| b.cmp(a));
+        self.sorted_from = 0;
+        for node in (0..self.heap.len().div_ceil(4)).rev() {
+            sift_down(&mut self.heap, node, store);
+        }
+    }
+
     /// Sorts the smallest of the unsorted items; the sorted part must be empty.
     fn sort_more(&mut self, store: &impl Blocks<T>) {
         let mut from = 0;
