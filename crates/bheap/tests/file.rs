@@ -231,3 +231,27 @@ fn a_full_disk_is_an_error() {
     // /dev/full cannot be locked, mapped and grown: whatever fails first, it is an error.
     assert!(FileQueue::<u64>::open(Path::new("/dev/full"), SHAPE).is_err());
 }
+
+#[test]
+fn heaps_live_in_mapped_files_too() {
+    use bheap::file::MappedRows;
+    use bheap::layout::Paged;
+    use bheap::{BinaryHeap, Heap};
+    let rows = MappedRows::<u64>::new(tempfile::tempfile().unwrap(), 16 << 20, Paged::INDEX_OF_ROOT).unwrap();
+    let mut heap = Heap::with_rows(Paged::for_page_bytes::<u64>(4096).unwrap(), rows);
+    let mut twin = BinaryHeap::new();
+    for n in 0..300_000 {
+        step(n, |key| heap.push(key), || ());
+        step(n, |key| twin.push(key), || ());
+        if n % 3 == 2 {
+            assert_eq!(heap.pop(), twin.pop());
+        }
+    }
+    assert!(heap.drain().eq(twin.drain()));
+    let rows = MappedRows::<u64>::new(tempfile::tempfile().unwrap(), 4 << 20, 0).unwrap();
+    let mut full = Heap::with_rows(bheap::layout::Binary, rows);
+    for n in 0..4 << 20 >> 3 {
+        full.push(n);
+    }
+    assert_eq!(full.try_push(1), Err(Full(1)));
+}

@@ -15,8 +15,10 @@
 //! byte order, which it says.
 
 mod blocks;
+mod rows;
 
 pub use blocks::FileBlocks;
+pub use rows::MappedRows;
 
 use crate::page_queue::PageQueue;
 use crate::rows::Full;
