@@ -276,7 +276,7 @@ pub(crate) fn pass(answer: Answer, length: Option<u64>) -> Cursor {
     let first = passing_chunk(&window, length);
     let cursor = Cursor::new(Arc::clone(&growing), Arc::clone(&first));
     if answer.is_complete() {
-        complete(None, &growing, Keep::Passing(window), answer);
+        complete(None, &growing, Keep::Passing(window), answer, || ());
     } else {
         tokio::spawn(pump(answer, Keep::Passing(window), first, growing, None));
     }
@@ -292,6 +292,7 @@ async fn pump(
     entry: Option<Entry>,
 ) {
     let mut chunk = first;
+    let mut unpublished = 0;
     let end = loop {
         let Some(vacant) = chunk.vacant() else {
             if answer.is_complete() {
@@ -304,10 +305,16 @@ async fn pump(
         };
         match answer.read(vacant).await {
             Ok(Read::Bytes(bytes)) => {
-                chunk.publish(bytes);
                 if let Keep::Stored(filling) = &mut keep {
                     filling.written(bytes as u64);
+                    if answer.is_complete() {
+                        // Linked before anyone can have read it all: who asks after that finds it in the store.
+                        unpublished = bytes;
+                        with_core(|core| core.add(Counter::BytesFetched, bytes as u64));
+                        break Ok(());
+                    }
                 }
+                chunk.publish(bytes);
                 growing.grown();
                 with_core(|core| core.add(Counter::BytesFetched, bytes as u64));
             }
@@ -321,7 +328,11 @@ async fn pump(
         }
     };
     match end {
-        Ok(()) => complete(entry.as_ref(), &growing, keep, answer),
+        Ok(()) => complete(entry.as_ref(), &growing, keep, answer, || {
+            if unpublished > 0 {
+                chunk.publish(unpublished);
+            }
+        }),
         Err(error) => {
             tracing::warn!(%error, "the origin broke off in the middle of a body");
             with_core(|core| {
@@ -420,8 +431,8 @@ async fn more_space(keep: &mut Keep, entry: Option<&Entry>) -> Arc<Chunk> {
     Chunk::passing(window, PASSING_CHUNK_BYTES)
 }
 
-/// The whole body is there: it is linked, unless it was purged while it arrived.
-fn complete(entry: Option<&Entry>, growing: &Growing, keep: Keep, answer: Answer) {
+/// The whole body is there: it is linked, unless it was purged while it arrived; then `publish` shows the last of it.
+fn complete(entry: Option<&Entry>, growing: &Growing, keep: Keep, answer: Answer, publish: impl FnOnce()) {
     if let (Keep::Stored(filling), Some(entry)) = (keep, entry) {
         with_core(|core| {
             let forgotten = entry.is_forgotten(core);
@@ -437,6 +448,7 @@ fn complete(entry: Option<&Entry>, growing: &Growing, keep: Keep, answer: Answer
     if let Some(entry) = entry {
         entry.end();
     }
+    publish();
     growing.finish(End::Whole, answer.trailers());
     with_core(|core| answer.finish(&CorePools, &core.config.limits));
 }
