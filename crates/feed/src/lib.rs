@@ -1,0 +1,1 @@
+//! The message feed: the NATS client protocol on the engine.

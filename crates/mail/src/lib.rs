@@ -1,0 +1,3 @@
+//! Disposable mail: SMTP in, a page and an API out.
+
+pub mod mailboxes;

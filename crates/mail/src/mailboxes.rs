@@ -1,0 +1,145 @@
+//! What pages and APIs may ask of the stored mail, and what they are told. The one seam between receiving and reading.
+//!
+//! ```text
+//!  SMTP sessions ──▶ store + index of inboxes (owner: a core, by the inbox's hash)
+//!                          ▲ questions          │ events (arrived, deleted)
+//!                 pages, APIs (their own thread) ◀┘
+//! ```
+//! Times are milliseconds since 1970, sizes bytes. Two implementations: the real one over the engine's store, and a
+//! slow twin in plain memory ([`crate::twin`]) that tests compare it with and that pages are tested on.
+
+use std::{future::Future, sync::Arc};
+
+/// An inbox: a local part by the rules of the address (case folded, plus-tag cut), at a domain in lower case.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Inbox {
+    /// Local part, folded.
+    pub local: Box<str>,
+    /// Domain, lower case, as A-labels.
+    pub domain: Box<str>,
+}
+
+/// A mail's name for as long as it is kept: 16 lower-case base-32 characters where people see it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct MailId(pub u64);
+
+/// One mail in one inbox as a list shows it; taken from the mail's head when it was accepted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Summary {
+    /// Its name.
+    pub id: MailId,
+    /// Where it lies.
+    pub inbox: Inbox,
+    /// MAIL FROM, empty for a bounce.
+    pub envelope_from: Box<str>,
+    /// The head's From and Subject as they stand there, at most 998 bytes each (RFC 5322, 2.1.1), not decoded.
+    pub from: Box<[u8]>,
+    /// See `from`.
+    pub subject: Box<[u8]>,
+    /// When its 250 was said.
+    pub arrived_ms: u64,
+    /// When it will be forgotten.
+    pub expires_ms: u64,
+    /// Of the whole mail.
+    pub size_bytes: u64,
+}
+
+/// A mail as it came.
+#[derive(Debug, Clone)]
+pub struct Mail {
+    /// What lists show.
+    pub summary: Summary,
+    /// All recipients' addresses of its transaction, as said in RCPT TO.
+    pub recipients: Arc<[Box<str>]>,
+    /// The bytes after dot-unstuffing, with the Received field that we added in front.
+    pub raw: Arc<[u8]>,
+}
+
+/// Which mails a list is of.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Scope {
+    /// One inbox.
+    Inbox(Inbox),
+    /// Inboxes of a domain whose local part begins so ("" for all).
+    Prefix {
+        /// Begin of the local part.
+        local: Box<str>,
+        /// The domain.
+        domain: Box<str>,
+    },
+    /// Everything (Mailpit's one box).
+    All,
+}
+
+/// What happened, told to all who listen.
+#[derive(Debug, Clone)]
+pub enum Event {
+    /// A mail can be read now.
+    Arrived(Arc<Summary>),
+    /// A mail is gone.
+    Deleted {
+        /// Where it was.
+        inbox: Inbox,
+        /// Which.
+        id: MailId,
+    },
+}
+
+/// Counts that pages show.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Totals {
+    /// Mails that are stored now.
+    pub stored: u64,
+    /// Their bytes.
+    pub stored_bytes: u64,
+    /// Inboxes that hold a mail.
+    pub inboxes: u64,
+    /// Mails that got their 250 since the start.
+    pub accepted: u64,
+    /// Mails refused since the start.
+    pub refused: u64,
+}
+
+/// Why a question got no answer.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Unavailable {
+    /// The server is stopping.
+    #[error("the server is stopping")]
+    Stopping,
+    /// The disk failed.
+    #[error("the store cannot be read: {0}")]
+    Disk(String),
+    /// An injected mail was not accepted.
+    #[error("the mail was not accepted: {0}")]
+    Refused(String),
+}
+
+/// The stored mail.
+pub trait Mailboxes: Clone + Send + Sync + 'static {
+    /// Newest first.
+    fn list(
+        &self,
+        scope: &Scope,
+        skip: usize,
+        limit: usize,
+    ) -> impl Future<Output = Result<Vec<Summary>, Unavailable>> + Send;
+    /// How many a list has in all.
+    fn count(&self, scope: &Scope) -> impl Future<Output = Result<u64, Unavailable>> + Send;
+    /// One mail; nothing if it is gone or never was.
+    fn mail(&self, id: MailId) -> impl Future<Output = Result<Option<Mail>, Unavailable>> + Send;
+    /// Deletes one; whether it was there. On return it cannot be read any more, and a crash does not bring it back.
+    fn delete(&self, id: MailId) -> impl Future<Output = Result<bool, Unavailable>> + Send;
+    /// Deletes all of a scope; how many.
+    fn delete_all(&self, scope: &Scope) -> impl Future<Output = Result<u64, Unavailable>> + Send;
+    /// Takes a mail that came by the API, as if by SMTP.
+    fn deliver(
+        &self,
+        envelope_from: &str,
+        recipients: &[String],
+        raw: &[u8],
+    ) -> impl Future<Output = Result<Vec<MailId>, Unavailable>> + Send;
+    /// All events from now on; a listener that lags loses the oldest and is told so.
+    fn events(&self) -> tokio::sync::broadcast::Receiver<Event>;
+    /// Counts.
+    fn totals(&self) -> Totals;
+}
