@@ -130,7 +130,7 @@ fn a_pipelined_session_is_the_same_however_it_is_split() {
         r#"mail "Subject: x\\r\\n\\r\\n.\\r\\n""#,
         "250",
         "from  0",
-        "to a b@y.z",
+        "to \"a b\"@y.z",
         "chunks",
         "chunk",
         r#"mail ".\\r\\n.\\r\\n!""#,

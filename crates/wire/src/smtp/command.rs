@@ -117,7 +117,7 @@ pub fn parse(line: &str) -> Result<Command<'_>, Reply> {
                 return Err(reply::NEEDS_SMTPUTF8);
             }
             Command::Mail(MailFrom {
-                address: from.address,
+                address: as_quoted(line).map_or(from.address, Cow::Borrowed),
                 size_bytes: from.size as u64,
                 eight_bit: from.flags & MAIL_BODY_8BITMIME != 0,
                 smtputf8,
@@ -133,7 +133,8 @@ pub fn parse(line: &str) -> Result<Command<'_>, Reply> {
                 _ => return Err(reply::RECIPIENT_SYNTAX),
             }
         }
-        Request::Rcpt { to } => Command::Rcpt(to.address),
+        // The library takes the quotes off a quoted local part, after which it could mean another address.
+        Request::Rcpt { to } => Command::Rcpt(as_quoted(line).map_or(to.address, Cow::Borrowed)),
         Request::Bdat { chunk_size, is_last } => Command::Bdat { bytes: chunk_size as u64, last: is_last },
         Request::Auth { mechanism, initial_response } => {
             let mechanism = match mechanism {
@@ -160,6 +161,32 @@ pub fn parse(line: &str) -> Result<Command<'_>, Reply> {
         }
     };
     Ok(command)
+}
+
+/// The address of a path as it was said, without a source route, where it begins with a quote.
+fn as_quoted(line: &str) -> Option<&str> {
+    let path = line.split_once('<')?.1;
+    let address = match path.split_once(":\"") {
+        Some((route, _)) if route.starts_with('@') => &path[route.len() + 1..],
+        _ => path,
+    };
+    if !address.starts_with('"') {
+        return None;
+    }
+    let mut escaped = false;
+    let close = address[1..].bytes().position(|byte| match (escaped, byte) {
+        (true, _) => {
+            escaped = false;
+            false
+        }
+        (false, b'\\') => {
+            escaped = true;
+            false
+        }
+        (false, byte) => byte == b'"',
+    })? + 2;
+    let end = close + address[close..].find('>')?;
+    Some(&address[..end])
 }
 
 fn hello(kind: HelloKind, name: Cow<'_, str>) -> Result<Command<'_>, Reply> {
