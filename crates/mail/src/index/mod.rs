@@ -17,7 +17,10 @@ mod table;
 #[cfg(test)]
 mod tests;
 
+use std::collections::HashMap;
+
 use bheap::PageQueue;
+use engine::log::Location;
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::mailboxes::{Inbox, MailId, Scope};
@@ -101,6 +104,9 @@ pub(crate) struct Gone {
 pub(crate) struct Rules {
     pub(crate) age_ms: u64,
     pub(crate) per_inbox_max: u32,
+    /// Where the log's segments begin, and their size: which one a location is in.
+    pub(crate) segments_at: u64,
+    pub(crate) segment_bytes: u64,
 }
 
 /// The index of one core.
@@ -115,6 +121,8 @@ pub(crate) struct Index {
     by_domain: SlotTable,
     all: Chain,
     mail_bytes: u64,
+    /// Entries whose record lies in a segment of the log.
+    in_segment: HashMap<u32, u32>,
     /// The second after which it is over age, and the slot: an entry that finds another mail there finds it not due.
     expiry: PageQueue<u64>,
 }
@@ -142,6 +150,7 @@ impl Index {
             by_domain: SlotTable::new(),
             all: Chain::default(),
             mail_bytes: 0,
+            in_segment: HashMap::new(),
             expiry: match expiry {
                 Ok(expiry) => expiry,
                 Err(error) => unreachable!("a page of 4 KiB is one: {error}"),
@@ -193,6 +202,7 @@ impl Index {
         self.domains[domain].chain.push(entries, BY_DOMAIN, slot);
         self.all.push(entries, BY_ALL, slot);
         self.mail_bytes += u64::from(mail_bytes);
+        *self.in_segment.entry(self.segment_of(location)).or_default() += 1;
         self.expiry.push(self.due_s(arrived_ms) << 32 | u64::from(slot));
         let chain = self.inboxes[inbox].chain;
         (chain.count > self.rules.per_inbox_max).then(|| self.remove_slot(chain.oldest))
@@ -211,10 +221,20 @@ impl Index {
         Some(self.remove_slot(slot))
     }
 
-    /// Takes out the oldest mail of all if `is_wanted` says so of its place.
-    pub(crate) fn remove_oldest_if(&mut self, is_wanted: impl Fn(Place) -> bool) -> Option<Gone> {
-        let slot = self.all.oldest;
-        (slot != NONE && is_wanted(place(&self.entries[slot]))).then(|| self.remove_slot(slot))
+    /// Takes out up to `most` of the mails whose record lies in a segment, the oldest first. A segment is filled in the
+    /// order of arrival, so that of the oldest they are near the oldest end of the chain.
+    pub(crate) fn drain_segment(&mut self, segment: u32, most: usize) -> Vec<Gone> {
+        let mut gone = Vec::new();
+        let mut slot = self.all.oldest;
+        while gone.len() < most && slot != NONE && self.in_segment.contains_key(&segment) {
+            let entry = &self.entries[slot];
+            let newer = entry.links[BY_ALL].newer;
+            if self.segment_of(entry.location) == segment {
+                gone.push(self.remove_slot(slot));
+            }
+            slot = newer;
+        }
+        gone
     }
 
     /// Takes out one mail that is over age.
@@ -309,6 +329,11 @@ impl Index {
         arrived_ms.saturating_add(self.rules.age_ms).div_ceil(1000).min(u32::MAX.into())
     }
 
+    fn segment_of(&self, location: u64) -> u32 {
+        let offset = Location::from_bits(location).map_or(0, Location::offset);
+        (offset.saturating_sub(self.rules.segments_at) / self.rules.segment_bytes) as u32
+    }
+
     fn find(&self, id: MailId) -> Option<u32> {
         self.by_id.find(hash_of_id(id.0), |slot| self.entries[slot].id == id.0)
     }
@@ -362,6 +387,12 @@ impl Index {
         self.by_id.remove(hash_of_id(entry.id), slot, |slot| hash_of_id(entries[slot].id));
         self.entries.remove(slot);
         self.mail_bytes -= u64::from(entry.mail_bytes);
+        let segment = self.segment_of(entry.location);
+        match self.in_segment.get_mut(&segment) {
+            Some(count) if *count > 1 => *count -= 1,
+            Some(_) => _ = self.in_segment.remove(&segment),
+            None => unreachable!("an entry is counted in its segment"),
+        }
         if self.inboxes[entry.inbox].chain.count == 0 {
             self.remove_inbox(entry.inbox, &inbox);
         }

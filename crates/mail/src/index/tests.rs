@@ -4,7 +4,8 @@ use proptest::prelude::*;
 
 use super::*;
 
-const RULES: Rules = Rules { age_ms: 5_000, per_inbox_max: 3 };
+/// A segment has the locations of ten mails.
+const RULES: Rules = Rules { age_ms: 5_000, per_inbox_max: 3, segments_at: 0, segment_bytes: 16 * 1000 };
 
 impl Index {
     /// What must hold between any two calls.
@@ -79,7 +80,7 @@ enum Step {
     Insert { inbox: u8, late_ms: u64 },
     Remove(u64),
     Later(u64),
-    DropOldest,
+    DropSegment(u32),
 }
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
@@ -87,7 +88,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         6 => (0u8..8, 0u64..3).prop_map(|(inbox, late_ms)| Step::Insert { inbox, late_ms }),
         2 => (1u64..60).prop_map(Step::Remove),
         1 => (1u64..2_000).prop_map(Step::Later),
-        1 => Just(Step::DropOldest),
+        1 => (0u32..6).prop_map(Step::DropSegment),
     ];
     proptest::collection::vec(step, 0..80)
 }
@@ -134,11 +135,13 @@ proptest! {
                     twin.retain(|mail| !expired.contains(&mail.1));
                     prop_assert!(!twin.iter().any(over));
                 }
-                Step::DropOldest => {
-                    let gone = index.remove_oldest_if(|place| place.id.0 % 2 == 0);
-                    let oldest = twin.first().filter(|mail| mail.1 % 2 == 0).map(|mail| mail.1);
-                    prop_assert_eq!(gone.map(|gone| gone.place.id.0), oldest);
-                    twin.retain(|mail| Some(mail.1) != oldest);
+                Step::DropSegment(segment) => {
+                    let gone: Vec<u64> =
+                        index.drain_segment(segment, 4).iter().map(|gone| gone.place.id.0).collect();
+                    let in_segment = |mail: &&(u64, u64, u8)| mail.1 / 10 == u64::from(segment);
+                    let oldest: Vec<u64> = twin.iter().filter(in_segment).take(4).map(|mail| mail.1).collect();
+                    prop_assert_eq!(&gone, &oldest);
+                    twin.retain(|mail| !oldest.contains(&mail.1));
                 }
             }
             index.invariants();
@@ -160,7 +163,7 @@ proptest! {
 /// 100 bytes a mail (the figure), names of inboxes apart.
 #[test]
 fn a_mail_costs_no_more_than_a_hundred_bytes() {
-    let mut index = Index::new(Rules { age_ms: 86_400_000, per_inbox_max: 500 });
+    let mut index = Index::new(Rules { age_ms: 86_400_000, per_inbox_max: 500, ..RULES });
     let empty = index.bytes();
     let mails = 100_000;
     for id in 1..=mails {
