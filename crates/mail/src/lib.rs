@@ -2,4 +2,5 @@
 
 pub mod address;
 pub mod mailboxes;
+pub mod render;
 pub mod twin;
