@@ -18,6 +18,10 @@ pub(super) const NESTED_MAX: usize = 50;
 /// `multipart/…` in one mail.
 pub(super) const MULTIPARTS_MAX: usize = 200;
 
+const DIGEST: &[u8; 6] = b"digest";
+/// As long as what it replaces.
+const MIXED: &[u8; 6] = b"mixed ";
+
 /// The bytes for the parser.
 pub(super) struct Guarded<'a> {
     pub(super) bytes: Cow<'a, [u8]>,
@@ -33,7 +37,7 @@ pub(super) fn guard(raw: &[u8]) -> Guarded<'_> {
         raw
     };
     let containers = Containers::find(bytes);
-    let mut broken: Vec<usize> = containers.digests;
+    let mut broken: Vec<usize> = Vec::new();
     if containers.messages.len() > NESTED_MAX {
         notices.push(Notice::TooDeep);
         broken.extend(containers.messages);
@@ -46,12 +50,15 @@ pub(super) fn guard(raw: &[u8]) -> Guarded<'_> {
         }
         broken.extend(containers.multiparts);
     }
-    if broken.is_empty() {
+    if broken.is_empty() && containers.digests.is_empty() {
         return Guarded { bytes: Cow::Borrowed(bytes), notices };
     }
     let mut copy = bytes.to_vec();
     for slash in broken {
         copy[slash] = b'-';
+    }
+    for subtype in containers.digests {
+        copy[subtype..subtype + DIGEST.len()].copy_from_slice(MIXED);
     }
     Guarded { bytes: Cow::Owned(copy), notices }
 }
@@ -61,7 +68,8 @@ pub(super) fn guard(raw: &[u8]) -> Guarded<'_> {
 struct Containers {
     messages: Vec<usize>,
     multiparts: Vec<usize>,
-    /// A digest's parts are messages without saying so (RFC 2046, 5.1.5): as a mixed multipart it is shown as text.
+    /// Where the word begins. A digest's parts are messages without saying so (RFC 2046, 5.1.5), so none could be
+    /// counted: as a mixed multipart it is shown as text.
     digests: Vec<usize>,
 }
 
@@ -76,11 +84,10 @@ impl Containers {
             if ends(b"message") {
                 found.messages.push(slash);
             } else if ends(b"multipart") {
+                found.multiparts.push(slash);
                 let subtype = bytes[slash + 1..].trim_ascii_start();
-                if subtype.len() >= 6 && subtype[..6].eq_ignore_ascii_case(b"digest") {
-                    found.digests.push(slash);
-                } else {
-                    found.multiparts.push(slash);
+                if subtype.len() >= DIGEST.len() && subtype[..DIGEST.len()].eq_ignore_ascii_case(DIGEST) {
+                    found.digests.push(bytes.len() - subtype.len());
                 }
             }
         }

@@ -153,7 +153,7 @@ fn bombs_are_defused() {
         "Content-Type: multipart/digest; boundary=b\r\n\r\n{}",
         "--b\r\n\r\nSubject: x\r\n\r\ny\r\n".repeat(10_000)
     );
-    with(digest.as_bytes(), |r| assert!(!r.text().0.is_empty()));
+    with(digest.as_bytes(), |r| assert!(r.text().0.starts_with("Subject: x")));
 
     let fields = "X: y\r\n".repeat(100_000) + "\r\n";
     with(fields.as_bytes(), |r| {
@@ -237,7 +237,17 @@ pub(crate) const TRICKS: &[&str] = &[
 /// No element, attribute or URL that runs or fetches is in there; judged by a reading of the output on its own.
 fn assert_harmless(html: &str, source: &str) {
     let lower = html.to_ascii_lowercase();
-    for tag in lower.split('<').skip(1) {
+    let mut rest = &*lower;
+    while let Some(at) = rest.find('<') {
+        rest = &rest[at + 1..];
+        // A bracket within quotes does not end the tag.
+        let mut quoted = false;
+        let end = rest.find(|c| {
+            quoted ^= c == '"';
+            c == '>' && !quoted
+        });
+        let (tag, after) = rest.split_at(end.expect("a tag ends"));
+        rest = after;
         let name: String =
             tag.trim_start_matches('/').chars().take_while(char::is_ascii_alphanumeric).collect();
         for forbidden in [
@@ -272,29 +282,23 @@ fn assert_harmless(html: &str, source: &str) {
         ] {
             assert_ne!(name, forbidden, "{source}\n=> {html}");
         }
-        let inside = &tag[..tag.find('>').unwrap_or(tag.len())];
-        // Outside of quotes only names and equals signs are left.
-        let outside: String = inside.split('"').step_by(2).collect::<Vec<_>>().join(" ");
-        for word in outside.split([' ', '=', '/']) {
-            assert!(!word.starts_with("on"), "{source}\n=> {html}");
+        let pieces: Vec<&str> = tag.split('"').collect();
+        for (before, value) in pieces.iter().step_by(2).zip(pieces.iter().skip(1).step_by(2)) {
+            let attribute = before.trim().trim_end_matches('=').rsplit(' ').next().unwrap_or_default();
+            assert!(!attribute.starts_with("on"), "{source}\n=> {html}");
             assert!(
-                !["srcset", "ping", "poster", "lowsrc", "srcdoc", "id", "class", "name"].contains(&word),
-                "{html}"
-            );
-        }
-        assert!(!inside.contains("evil.test") || inside.starts_with("a "), "{source}\n=> {html}");
-        assert!(!inside.contains("url("), "{source}\n=> {html}");
-        assert!(!inside.contains("position"), "{source}\n=> {html}");
-        for value in inside.split('"').skip(1).step_by(2) {
-            let squeezed: String = value.chars().filter(|c| !c.is_whitespace() && !c.is_control()).collect();
-            assert!(
-                !squeezed.starts_with("javascript:") && !squeezed.starts_with("vbscript:"),
+                !["srcset", "ping", "poster", "lowsrc", "srcdoc", "id", "class", "name"].contains(&attribute),
                 "{source}\n=> {html}"
             );
-            assert!(
-                !squeezed.starts_with("data:text") && !squeezed.contains("svg+xml"),
-                "{source}\n=> {html}"
-            );
+            if matches!(attribute, "href" | "src" | "background" | "style") {
+                assert!(!value.contains("evil.test") || attribute == "href", "{source}\n=> {html}");
+                assert!(!value.contains("url(") && !value.contains("position"), "{source}\n=> {html}");
+                let squeezed: String =
+                    value.chars().filter(|c| !c.is_whitespace() && !c.is_control()).collect();
+                assert!(!squeezed.starts_with("javascript:"), "{source}\n=> {html}");
+                assert!(!squeezed.starts_with("vbscript:"), "{source}\n=> {html}");
+                assert!(!squeezed.starts_with("data:text") && !squeezed.contains("svg+xml"), "{html}");
+            }
         }
     }
 }
