@@ -3,4 +3,5 @@
 pub mod address;
 pub mod mailboxes;
 pub mod render;
+pub mod search;
 pub mod twin;
