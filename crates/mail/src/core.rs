@@ -67,12 +67,33 @@ pub(crate) struct Found {
 
 /// What pages and APIs ask of a core.
 pub(crate) enum Question {
-    List { scope: Scope, limit: usize, answer: oneshot::Sender<Vec<Found>> },
-    Count { scope: Scope, answer: oneshot::Sender<u64> },
-    Mail { id: MailId, answer: oneshot::Sender<Option<Found>> },
-    Delete { id: MailId, answer: oneshot::Sender<Result<bool, String>> },
-    DeleteAll { scope: Scope, answer: oneshot::Sender<Result<u64, String>> },
-    Deliver { from: String, recipients: Vec<String>, raw: Vec<u8>, answer: oneshot::Sender<Result<Vec<MailId>, String>> },
+    List {
+        scope: Scope,
+        limit: usize,
+        answer: oneshot::Sender<Vec<Found>>,
+    },
+    Count {
+        scope: Scope,
+        answer: oneshot::Sender<u64>,
+    },
+    Mail {
+        id: MailId,
+        answer: oneshot::Sender<Option<Found>>,
+    },
+    Delete {
+        id: MailId,
+        answer: oneshot::Sender<Result<bool, String>>,
+    },
+    DeleteAll {
+        scope: Scope,
+        answer: oneshot::Sender<Result<u64, String>>,
+    },
+    Deliver {
+        from: String,
+        recipients: Vec<String>,
+        raw: Vec<u8>,
+        answer: oneshot::Sender<Result<Vec<MailId>, String>>,
+    },
 }
 
 /// What all cores share.
@@ -81,7 +102,7 @@ pub(crate) struct Shared {
     pub(crate) reader: Reader,
     pub(crate) balance: Arc<Balance>,
     /// Somebody may listen to events.
-    pub(crate) listening: AtomicBool,
+    pub(crate) listening: Arc<AtomicBool>,
     pub(crate) events: tokio::sync::broadcast::Sender<Event>,
     pub(crate) tls: Option<tokio_rustls::TlsAcceptor>,
     /// Connections by address, over all cores.
@@ -118,13 +139,15 @@ pub(crate) struct Core {
     /// A message to another core was refused by its ring and waits here.
     pub(crate) backlog: RefCell<std::collections::VecDeque<(usize, Message)>>,
     pub(crate) must_tell: Cell<bool>,
+    /// The store gets full.
+    pub(crate) wants_room: tokio::sync::Notify,
 }
 
-/// Bits of a mail's name: milliseconds since 2025, a hash of its inbox, the core that received it, a number.
+/// Bits of a mail's name, from the highest: milliseconds since 2025, a number (so that names grow as mails arrive), the core
+/// that received it, a hash of its inbox.
 const HASH_BITS: u32 = 8;
 const CORE_BITS: u32 = 6;
 const NUMBER_BITS: u32 = 9;
-const HASH_SHIFT: u32 = CORE_BITS + NUMBER_BITS;
 /// 2025-01-01, in milliseconds since 1970.
 const EPOCH_MS: u64 = 1_735_689_600_000;
 /// Cores that names can tell apart.
@@ -142,7 +165,7 @@ pub(crate) fn owner(inbox: &Inbox, cores: usize) -> usize {
 
 /// The core that owns the inbox of a mail.
 pub(crate) fn owner_of_mail(id: MailId, cores: usize) -> usize {
-    owner_of_hash((id.0 >> HASH_SHIFT) & ((1 << HASH_BITS) - 1), cores)
+    owner_of_hash(id.0 & ((1 << HASH_BITS) - 1), cores)
 }
 
 fn hash8(inbox: &Inbox) -> u64 {
@@ -151,8 +174,7 @@ fn hash8(inbox: &Inbox) -> u64 {
 
 /// The greatest part of a name that a core has given, for one that starts after it.
 pub(crate) fn name_without_inbox(id: MailId) -> u64 {
-    let number = id.0 & ((1 << NUMBER_BITS) - 1);
-    (id.0 >> (HASH_SHIFT + HASH_BITS)) << NUMBER_BITS | number
+    id.0 >> (HASH_BITS + CORE_BITS)
 }
 
 impl Core {
@@ -174,13 +196,7 @@ impl Core {
         let ms = now_ms.saturating_sub(EPOCH_MS);
         let next = (ms << NUMBER_BITS).max(self.last_name.get() + 1);
         self.last_name.set(next);
-        let (ms, number) = (next >> NUMBER_BITS, next & ((1 << NUMBER_BITS) - 1));
-        MailId(
-            ms << (HASH_BITS + HASH_SHIFT)
-                | hash8(inbox) << HASH_SHIFT
-                | (self.number as u64) << NUMBER_BITS
-                | number,
-        )
+        MailId(next << (HASH_BITS + CORE_BITS) | (self.number as u64) << HASH_BITS | hash8(inbox))
     }
 
     /// Appends to the log.

@@ -23,7 +23,9 @@ pub struct Lists {
 
 /// What is wrong with the file, and where.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("line {line}: {what}; a line is: address IP[/BITS], sender ADDRESS or @DOMAIN, word WORD, or # and a comment")]
+#[error(
+    "line {line}: {what}; a line is: address IP[/BITS], sender ADDRESS or @DOMAIN, word WORD, or # and a comment"
+)]
 pub struct ListFault {
     /// From 1.
     pub line: usize,
@@ -44,8 +46,9 @@ impl Lists {
             if line.is_empty() {
                 continue;
             }
-            let (kind, value) =
-                line.split_once(char::is_whitespace).ok_or_else(|| fault(format!("{line:?} stands alone")))?;
+            let (kind, value) = line
+                .split_once(char::is_whitespace)
+                .ok_or_else(|| fault(format!("{line:?} stands alone")))?;
             let value = value.trim().to_lowercase();
             match kind {
                 "address" => lists.addresses.push(network(&value).map_err(fault)?),
@@ -77,7 +80,9 @@ impl Lists {
             return false;
         }
         let sender = sender.to_lowercase();
-        self.senders.iter().any(|banned| if banned.starts_with('@') { sender.ends_with(&**banned) } else { sender == **banned })
+        self.senders.iter().any(|banned| {
+            if banned.starts_with('@') { sender.ends_with(&**banned) } else { sender == **banned }
+        })
     }
 
     /// Whether a subject, as it stands in the head, has a banned word.
@@ -87,7 +92,9 @@ impl Lists {
             return false;
         }
         let subject = String::from_utf8_lossy(subject).to_lowercase();
-        self.words.iter().any(|word| subject.split(|c: char| !c.is_alphanumeric()).any(|part| part == &**word))
+        self.words
+            .iter()
+            .any(|word| subject.split(|c: char| !c.is_alphanumeric()).any(|part| part == &**word))
     }
 
     /// How many lines ban something.
@@ -129,14 +136,22 @@ mod tests {
         let text = "# bad\naddress 192.0.2.0/25 # half\naddress 2001:db8::/32\nsender A@b.c\nsender @evil.test\nword Casino\n\n";
         let lists = Lists::parse(text).expect("it is right");
         assert_eq!(lists.len(), 5);
-        for (address, banned) in
-            [("192.0.2.127", true), ("192.0.2.128", false), ("::ffff:192.0.2.1", true), ("2001:db8:1::1", true), ("::1", false)]
-        {
+        for (address, banned) in [
+            ("192.0.2.127", true),
+            ("192.0.2.128", false),
+            ("::ffff:192.0.2.1", true),
+            ("2001:db8:1::1", true),
+            ("::1", false),
+        ] {
             assert_eq!(lists.bans_address(address.parse().expect("an address")), banned, "{address}");
         }
-        for (sender, banned) in
-            [("a@B.C", true), ("b@b.c", false), ("x@evil.test", true), ("x@not-evil.test", false), ("", false)]
-        {
+        for (sender, banned) in [
+            ("a@B.C", true),
+            ("b@b.c", false),
+            ("x@evil.test", true),
+            ("x@not-evil.test", false),
+            ("", false),
+        ] {
             assert_eq!(lists.bans_sender(sender), banned, "{sender}");
         }
         assert!(lists.bans_subject(b"the CASINO, today"));

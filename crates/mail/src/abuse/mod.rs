@@ -31,7 +31,8 @@ pub(crate) const SENDER_BANNED: Reply = Reply::new(550, (5, 7, 1), "This sender 
 /// 554 to a banned word.
 pub(crate) const WORD_BANNED: Reply = Reply::new(554, (5, 7, 1), "The subject has a banned word");
 /// 421 to too many connections in a time.
-pub(crate) const CONNECTIONS: Reply = Reply::new(421, (4, 7, 0), "Too many connections from your address; later");
+pub(crate) const CONNECTIONS: Reply =
+    Reply::new(421, (4, 7, 0), "Too many connections from your address; later");
 /// 421 to too many connections at a time.
 pub(crate) const CONNECTIONS_OPEN: Reply =
     Reply::new(421, (4, 7, 0), "Too many open connections from your address");
@@ -171,7 +172,8 @@ impl Abuse {
     /// A mail to an inbox.
     pub(crate) fn recipient(&self, inbox: &Inbox, now_ms: u64) -> Judgement {
         let peers = &self.peers;
-        let hash = || peers.hash(inbox.local.as_bytes()) ^ peers.hash(inbox.domain.as_bytes()).rotate_left(32);
+        let hash =
+            || peers.hash(inbox.local.as_bytes()) ^ peers.hash(inbox.domain.as_bytes()).rotate_left(32);
         judge(peers.inboxes.another(hash, now_ms), INBOX, Counter::RateInboxes)
     }
 
@@ -189,10 +191,8 @@ impl Abuse {
             return judge(pace, SUBJECT, Counter::RateSubjects);
         }
         let Some(bands) = campaign::fingerprint(mail, peers.seed) else { return Judgement::Fine };
-        let over = bands
-            .iter()
-            .filter(|band| peers.campaigns.another(|| **band, now_ms) == Pace::Over)
-            .count();
+        let over =
+            bands.iter().filter(|band| peers.campaigns.another(|| **band, now_ms) == Pace::Over).count();
         if over >= campaign::BANDS_ALIKE {
             return Judgement::Refuse(CAMPAIGN, Counter::Campaigns);
         }

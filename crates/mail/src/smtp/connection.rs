@@ -35,7 +35,7 @@ pub(crate) const READ_BYTES: usize = 64 << 10;
 /// The scratch: what is left of the last read, and one more.
 pub(crate) const SCRATCH_BYTES: usize = 2 * READ_BYTES;
 /// How often a mail that found no room tries again.
-const ROOM_EVERY: Duration = Duration::from_millis(5);
+pub(crate) const ROOM_EVERY: Duration = Duration::from_millis(5);
 /// After the last reply, what the peer still sends is thrown away up to so many bytes and so long, so that the reply
 /// is not lost in a reset.
 const LINGER_BYTES_MAX: usize = 1 << 20;
@@ -63,9 +63,7 @@ impl Drop for Booked {
         self.core.watches.borrow_mut().remove(self.number);
         self.watch.work();
         self.core.shared.balance.closed(self.core.number);
-        self.core
-            .counters
-            .set(Counter::Connections, self.core.shared.balance.held(self.core.number) as u64);
+        self.core.counters.set(Counter::Connections, self.core.shared.balance.held(self.core.number) as u64);
     }
 }
 
@@ -157,7 +155,8 @@ impl Connection {
             if stop == Stop::Room {
                 stop = self.find_room(session, &mut turn).await;
             }
-            turn.settle(&core).await;
+            // Its replies say which mails were not kept.
+            let _ = turn.settle(&core).await;
             if turn.slow && !core.config().rates.tarpit.is_zero() {
                 core.count(Counter::Tarpitted);
                 tokio::time::sleep(core.config().rates.tarpit).await;
@@ -345,13 +344,11 @@ impl Connection {
     async fn begin_tls(&mut self) -> bool {
         let core = Rc::clone(&self.core);
         let Some(acceptor) = &core.shared.tls else { return false };
-        let placeholder = match &mut self.stream {
-            Stream::Plain(stream) => stream,
-            Stream::Tls(_) => return false,
+        let Stream::Plain(stream) = std::mem::replace(&mut self.stream, Stream::Between) else {
+            return false;
         };
-        let _ = placeholder;
-        let Some(stream) = self.take_plain() else { return false };
-        let handshake = tokio::time::timeout(core.config().limits.handshake_time_max, acceptor.accept(stream));
+        let handshake =
+            tokio::time::timeout(core.config().limits.handshake_time_max, acceptor.accept(stream));
         match handshake.await {
             Ok(Ok(stream)) => {
                 core.count(Counter::TlsSessions);

@@ -1,7 +1,7 @@
 //! SMTP and LMTP on a core: connections, sessions, what each reply waits for.
 
 pub(crate) mod connection;
-mod envelope;
+pub(crate) mod envelope;
 mod proxy;
 pub(crate) mod session;
 mod stream;

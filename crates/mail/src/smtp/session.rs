@@ -27,7 +27,8 @@ const KEPT: Reply = Reply::new(250, (2, 0, 0), "kept");
 const NO_ROOM: Reply = Reply::new(452, (4, 3, 1), "The store has no room now; later");
 const RECEIVING_FULL: Reply = Reply::new(452, (4, 3, 1), "Too many mails are being received; later");
 const STORE_FAILED: Reply = Reply::new(451, (4, 3, 0), "The mail could not be stored; later");
-const FOREIGN_DOMAIN: Reply = Reply::new(550, (5, 7, 1), "No mail is taken for this domain, and none is relayed");
+const FOREIGN_DOMAIN: Reply =
+    Reply::new(550, (5, 7, 1), "No mail is taken for this domain, and none is relayed");
 /// 421 to a session that was silent too long.
 pub(crate) const TIMEOUT: Reply = Reply::new(421, (4, 4, 2), "Silent for too long; closing");
 /// 421 while the server stops.
@@ -356,6 +357,11 @@ impl Session {
     }
 }
 
+/// A mail that came otherwise waits like one of a session, without a reply.
+pub(crate) fn await_kept(kept: Kept, turn: &mut Turn) {
+    turn.waiting.push(Waiting { kept, at: 0, len: 0, lines: 0 });
+}
+
 /// More than our Received field ever has.
 const RECEIVED_BYTES_MAX: u64 = 1024;
 /// What was let in may grow beyond the bound by this much before it is cut.
@@ -363,9 +369,9 @@ const RECEIVING_SLACK: usize = 16 << 20;
 
 impl Turn {
     /// Waits until every mail of the turn is kept, shows them, and takes back what could not be kept: its reply becomes
-    /// 451.
-    pub(crate) async fn settle(&mut self, core: &Core) {
-        let Some(ticket) = self.waiting.iter().map(|waiting| waiting.kept.ticket).max() else { return };
+    /// 451. Whether all are kept.
+    pub(crate) async fn settle(&mut self, core: &Core) -> bool {
+        let Some(ticket) = self.waiting.iter().map(|waiting| waiting.kept.ticket).max() else { return true };
         let kept = core.kept(ticket).await;
         if let Err(error) = kept {
             tracing::error!(%error, "mails could not be stored");
@@ -385,5 +391,6 @@ impl Turn {
                 core.publish(mail.arrivals);
             }
         }
+        kept.is_ok()
     }
 }

@@ -17,6 +17,8 @@ use tokio_rustls::server::TlsStream;
 pub(super) enum Stream {
     Plain(TcpStream),
     Tls(Box<TlsStream<TcpStream>>),
+    /// While one becomes the other.
+    Between,
 }
 
 impl Stream {
@@ -26,6 +28,7 @@ impl Stream {
         let read = match self {
             Self::Plain(stream) => Pin::new(stream).poll_read(cx, &mut buffer),
             Self::Tls(stream) => Pin::new(stream).poll_read(cx, &mut buffer),
+            Self::Between => return Poll::Ready(Err(io::ErrorKind::NotConnected.into())),
         };
         ready!(read)?;
         Poll::Ready(Ok(buffer.filled().len()))
@@ -43,6 +46,7 @@ impl Stream {
                     _ => Poll::Ready(Ok(written)),
                 }
             }
+            Self::Between => Poll::Ready(Err(io::ErrorKind::NotConnected.into())),
         }
     }
 
@@ -51,6 +55,7 @@ impl Stream {
         match self {
             Self::Plain(stream) => Pin::new(stream).poll_shutdown(cx),
             Self::Tls(stream) => Pin::new(stream).poll_shutdown(cx),
+            Self::Between => Poll::Ready(Ok(())),
         }
     }
 }

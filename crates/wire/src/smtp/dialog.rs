@@ -94,6 +94,8 @@ pub struct Dialog {
     /// A RCPT came, accepted or not.
     asked_recipient: bool,
     faults: u16,
+    /// The last mail by DATA had them.
+    bare_line_ends: bool,
     mail_bytes_max: u64,
     /// Announced by BDAT for this mail.
     chunk_bytes: u64,
@@ -129,6 +131,7 @@ impl Dialog {
             smtputf8: false,
             asked_recipient: false,
             faults: 0,
+            bare_line_ends: false,
             mail_bytes_max: terms.mail_bytes_max,
             chunk_bytes: 0,
         }
@@ -186,6 +189,12 @@ impl Dialog {
         self.smtputf8
     }
 
+    /// Whether a CR or LF stood alone in the mail that has just ended.
+    #[must_use]
+    pub fn had_bare_line_ends(&self) -> bool {
+        self.bare_line_ends
+    }
+
     /// The host took the sender it was asked about.
     ///
     /// # Panics
@@ -211,6 +220,7 @@ impl Dialog {
         self.expect = Expect::Command;
         self.smtputf8 = false;
         self.asked_recipient = false;
+        self.bare_line_ends = false;
         self.chunk_bytes = 0;
     }
 
@@ -235,7 +245,10 @@ impl Dialog {
         match &mut self.expect {
             Expect::Data(data) => match data.take(bytes, sink) {
                 Taken::All => (bytes.len(), Ask::NeedMore),
-                Taken::Ended(used) => (used, Ask::MailEnds),
+                Taken::Ended(used) => {
+                    self.bare_line_ends = data.had_bare_line_ends();
+                    (used, Ask::MailEnds)
+                }
             },
             Expect::Chunk { chunk, last } => match chunk.take(bytes, sink) {
                 Taken::All => (bytes.len(), Ask::NeedMore),
