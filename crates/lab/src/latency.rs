@@ -188,7 +188,11 @@ impl Latencies {
                     1.0 / (1.0 - quantile)
                 )
             } else {
-                format!("{:12.3} {quantile:14.12} {:10}\n", us(step.value_iterated_to() as f64), histogram.len())
+                format!(
+                    "{:12.3} {quantile:14.12} {:10}\n",
+                    us(step.value_iterated_to() as f64),
+                    histogram.len()
+                )
             };
             text.push_str(&line);
         }
@@ -199,11 +203,7 @@ impl Latencies {
             us(histogram.max() as f64),
             histogram.len()
         ));
-        text.push_str(&format!(
-            "#[Buckets = {:12}, SubBuckets     = {:12}]\n",
-            histogram.buckets(),
-            1 << 11
-        ));
+        text.push_str(&format!("#[Buckets = {:12}, SubBuckets     = {:12}]\n", histogram.buckets(), 1 << 11));
         text
     }
 
@@ -219,7 +219,8 @@ impl Latencies {
             .map_err(|error| Unwritable(error.to_string()))?;
         for (name, histogram) in [("corrected", &self.corrected), ("uncorrected", &self.uncorrected)] {
             #[expect(clippy::expect_used, reason = "both names are letters only")]
-            let tag = hdrhistogram::serialization::interval_log::Tag::new(name).expect("a tag without comma or space");
+            let tag = hdrhistogram::serialization::interval_log::Tag::new(name)
+                .expect("a tag without comma or space");
             log.write_histogram(histogram, Duration::ZERO, duration, Some(tag))
                 .map_err(|error| Unwritable(format!("{error:?}")))?;
         }
@@ -283,7 +284,8 @@ mod tests {
         uncorrected.sort_unstable();
         for (from, sorted) in [(From::Due, &corrected), (From::Sent, &uncorrected)] {
             for quantile in QUANTILES {
-                let (ours, truth) = (latencies.quantile(from, quantile) as f64, exact(sorted, quantile) as f64);
+                let (ours, truth) =
+                    (latencies.quantile(from, quantile) as f64, exact(sorted, quantile) as f64);
                 assert!((ours / truth - 1.0).abs() < 0.001, "{from:?} {quantile}: {ours} against {truth}");
             }
         }

@@ -20,4 +20,5 @@ pub mod experiments;
 pub mod latency;
 pub mod load;
 pub mod paired;
+pub mod placement;
 pub mod report;

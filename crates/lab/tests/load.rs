@@ -1,6 +1,10 @@
 //! The load generator against servers with planted faults: it must see what is there, and nothing else.
 
-#![allow(clippy::disallowed_methods, reason = "test servers sleep and read clocks")]
+#![allow(
+    clippy::disallowed_methods,
+    clippy::unwrap_used,
+    reason = "test servers sleep and read clocks, and a test may fail"
+)]
 
 use std::{
     io::{Read, Write},
@@ -85,7 +89,11 @@ fn a_planted_stall_is_in_the_corrected_percentiles_and_vanishes_from_the_others(
     let outcome = run(&target, &plan(1_000.0, 1.0)).unwrap();
     assert_eq!(outcome.answered, 1_000);
     let ms = 1_000_000;
-    assert!(outcome.latencies.quantile(From::Due, 0.95) > 30 * ms, "{}", outcome.latencies.percentiles(From::Due));
+    assert!(
+        outcome.latencies.quantile(From::Due, 0.95) > 30 * ms,
+        "{}",
+        outcome.latencies.percentiles(From::Due)
+    );
     // One request in a thousand was slow from when it was sent.
     let slow_from_sent = outcome.latencies.curve(From::Sent).iter().filter(|point| point.1 > 90 * ms).count();
     assert!(slow_from_sent >= 1, "the stall itself was seen");
@@ -125,7 +133,10 @@ fn what_is_never_answered_counts_with_what_it_waited() {
     let outcome = run(&Target::echo(address, 1), &plan).unwrap();
     assert_eq!((outcome.due, outcome.answered, outcome.unanswered), (50, 10, 40));
     assert!(outcome.is_overloaded());
-    assert!(outcome.latencies.quantile(From::Due, 0.5) > 200_000_000, "they waited for longer than the drain");
+    assert!(
+        outcome.latencies.quantile(From::Due, 0.5) > 200_000_000,
+        "they waited for longer than the drain"
+    );
     assert!(outcome.warnings().iter().any(|warning| warning.contains("40 requests were unanswered")));
 }
 

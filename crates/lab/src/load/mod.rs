@@ -165,7 +165,8 @@ impl Outcome {
             ));
         }
         if let Some(loss) = &self.first_loss {
-            warnings.push(format!("{} requests were lost with their connection, the first: {loss}", self.lost));
+            warnings
+                .push(format!("{} requests were lost with their connection, the first: {loss}", self.lost));
         }
         if let Some(refusal) = &self.first_refusal {
             warnings.push(format!("{} requests were refused, the first: {refusal}", self.refused));

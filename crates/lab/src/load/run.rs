@@ -83,7 +83,10 @@ pub fn run(target: &Target, plan: &Plan) -> Result<Outcome, LoadError> {
 fn check(plan: &Plan) -> Result<(), LoadError> {
     let refuse = |text: String| Err(LoadError::Plan(text));
     if !(plan.rate.is_finite() && plan.rate > 0.0 && plan.rate <= 1e8) {
-        return refuse(format!("a rate of {} a second makes no sense: more than 0, at most 100 million", plan.rate));
+        return refuse(format!(
+            "a rate of {} a second makes no sense: more than 0, at most 100 million",
+            plan.rate
+        ));
     }
     if !(1..=CONNECTIONS_MAX).contains(&plan.connections) {
         return refuse(format!("{} connections: 1 to {CONNECTIONS_MAX} can be opened", plan.connections));
@@ -167,7 +170,8 @@ impl<'t> Generator<'t> {
             self.settle(at);
         }
         loop {
-            let missing = self.connections.iter().filter(|c| !c.as_ref().is_some_and(Connection::is_ready)).count();
+            let missing =
+                self.connections.iter().filter(|c| !c.as_ref().is_some_and(Connection::is_ready)).count();
             let not_ready = |reason| LoadError::NotReady { address: self.target.address(), reason };
             if let Some(loss) = &self.tally.first_loss {
                 return Err(not_ready(loss.clone()));
@@ -375,7 +379,8 @@ impl<'t> Generator<'t> {
         (cpu, preempted_before): (u64, u64),
     ) -> Outcome {
         let now = self.now();
-        let busy = (thread_cpu_ns() - cpu) as f64 / (now - recorded_from + plan.warm_up.as_nanos() as u64) as f64;
+        let busy =
+            (thread_cpu_ns() - cpu) as f64 / (now - recorded_from + plan.warm_up.as_nanos() as u64) as f64;
         let mut unanswered = 0;
         for connection in std::mem::take(&mut self.connections).iter().flatten() {
             self.tally.note_refusals(connection);
@@ -444,8 +449,9 @@ impl Tally {
         let recorded = connection.waiting.iter().filter(|sent| !sent.warm_up).count() as u64;
         self.lost += recorded;
         if reason.is_some() || lost > 0 {
-            self.first_loss
-                .get_or_insert_with(|| reason.unwrap_or_else(|| "the server closed the connection".to_owned()));
+            self.first_loss.get_or_insert_with(|| {
+                reason.unwrap_or_else(|| "the server closed the connection".to_owned())
+            });
         }
     }
 

@@ -92,9 +92,7 @@ fn bisect<E>(
     search: &Search,
     mut holds: impl FnMut(f64) -> Result<bool, E>,
 ) -> Result<(Option<f64>, Option<f64>), E> {
-    let mut two_of_three = |rate: f64| {
-        Ok::<bool, E>(holds(rate)? || (holds(rate)? && holds(rate)?))
-    };
+    let mut two_of_three = |rate: f64| Ok::<bool, E>(holds(rate)? || (holds(rate)? && holds(rate)?));
     let (mut held, mut broke) = (None, None);
     let mut rate = search.from;
     while rate <= search.to {

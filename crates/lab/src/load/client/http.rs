@@ -55,9 +55,8 @@ impl Http {
                 }
                 if !(200..400).contains(&head.status) {
                     self.refused += 1;
-                    self.first_refusal.get_or_insert_with(|| {
-                        format!("{} {}", head.status, head.reason).trim().to_owned()
-                    });
+                    self.first_refusal
+                        .get_or_insert_with(|| format!("{} {}", head.status, head.reason).trim().to_owned());
                 }
                 let framing = response_framing(&head, Answered::of_method("GET"))
                     .map_err(|error| Wrong(format!("an ambiguous HTTP response: {error}")))?;
@@ -167,7 +166,8 @@ mod tests {
                 let mut out = Vec::new();
                 http.request(&mut out);
                 let (first, second) = answer.as_bytes().split_at(cut);
-                let answers = http.received(first, &mut out).unwrap() + http.received(second, &mut out).unwrap();
+                let answers =
+                    http.received(first, &mut out).unwrap() + http.received(second, &mut out).unwrap();
                 assert_eq!(answers, 1, "{answer:?} cut at {cut}");
                 assert_eq!(http.closed(), Ok(0), "{answer:?} cut at {cut}");
             }
@@ -181,7 +181,10 @@ mod tests {
         assert_eq!(http.received(b"HTTP/1.1 200 OK\r\n\r\nsome", &mut Vec::new()), Ok(0));
         assert_eq!(http.closed(), Ok(1));
         http.request(&mut Vec::new());
-        assert_eq!(http.received(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nsome", &mut Vec::new()), Ok(0));
+        assert_eq!(
+            http.received(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nsome", &mut Vec::new()),
+            Ok(0)
+        );
         assert!(http.closed().is_err());
     }
 

@@ -68,7 +68,8 @@ impl Smtp {
         if !(200..600).contains(&code) {
             return Err(wrong());
         }
-        if self.state == State::Hello && line.get(4..).is_some_and(|word| word.trim().eq_ignore_ascii_case("PIPELINING"))
+        if self.state == State::Hello
+            && line.get(4..).is_some_and(|word| word.trim().eq_ignore_ascii_case("PIPELINING"))
         {
             self.pipelining = true;
         }
@@ -182,7 +183,8 @@ mod tests {
                 let (mut smtp, mut out) = ready(offers);
                 smtp.request(&mut out);
                 let (first, second) = replies.split_at(cut);
-                let answers = smtp.received(first, &mut out).unwrap() + smtp.received(second, &mut out).unwrap();
+                let answers =
+                    smtp.received(first, &mut out).unwrap() + smtp.received(second, &mut out).unwrap();
                 assert_eq!(answers, 1, "{offers:?} cut at {cut}");
                 let sent = String::from_utf8(out).unwrap();
                 assert_eq!(sent.matches("DATA\r\n").count(), 1);
