@@ -1,1 +1,3 @@
 //! The message feed: the NATS client protocol on the engine.
+
+pub mod identity;
