@@ -15,6 +15,7 @@
 )]
 
 pub mod allocations;
+pub mod cores;
 pub mod experiment;
 pub mod experiments;
 pub mod latency;
