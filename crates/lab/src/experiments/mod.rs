@@ -6,6 +6,7 @@ pub mod bheap_sim;
 pub mod counters;
 pub mod memory_ladder;
 pub mod scratch;
+pub mod store_pressure;
 
 use crate::experiment::Experiment;
 
@@ -17,6 +18,7 @@ pub fn all() -> &'static [Experiment] {
         bheap_sim::EXPERIMENT,
         bheap_paging::EXPERIMENT,
         memory_ladder::EXPERIMENT,
+        store_pressure::EXPERIMENT,
     ];
     ALL
 }
