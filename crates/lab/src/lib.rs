@@ -18,6 +18,9 @@
 pub mod allocations;
 pub mod experiment;
 pub mod experiments;
+pub mod latency;
+pub mod load;
 pub mod paired;
+pub mod placement;
 pub mod pressure;
 pub mod report;
