@@ -22,6 +22,7 @@ pub mod check;
 pub mod file;
 pub mod format;
 mod helpers;
+mod lives;
 mod open;
 mod progress;
 mod read;
@@ -66,7 +67,7 @@ struct Shared {
     bells: Box<[Bell]>,
     sync_bell: Bell,
     reap_bell: Bell,
-    must_sync_frees: bool,
+    must_sync: bool,
     punch: bool,
 }
 

@@ -17,6 +17,7 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
 use super::{
     Shared,
     format::{BLOCK_BYTES, Kind, Location, SEGMENT_HEADER_BYTES, SegmentHeader, record_bytes},
+    lives,
     read::{TableFault, read_table},
     table::SegmentState,
     writer::Writer,
@@ -50,6 +51,10 @@ impl Reaper {
 
     /// Frees what is dying and held by nobody.
     pub(super) fn turn(&mut self) {
+        if let Err(error) = lives::keep_ahead(&self.shared) {
+            self.shared.count.write_errors.fetch_add(1, Relaxed);
+            tracing::error!(%error, "no more segments can be begun; it is tried again");
+        }
         loop {
             let mut dying: Vec<(u64, u32)> = (0..self.shared.table.len())
                 .filter_map(|segment| {
@@ -62,7 +67,7 @@ impl Reaper {
             dying.sort_unstable();
             // One by one, so that an end whose target has just been freed is not written anew; together where each
             // free waits for the disk's cache.
-            let together = if self.shared.must_sync_frees { dying.len() } else { 1 };
+            let together = if self.shared.must_sync { dying.len() } else { 1 };
             let before = self.shared.count.frees.load(Relaxed);
             for batch in dying.chunks(together.max(1)) {
                 self.free(batch);
@@ -121,7 +126,7 @@ impl Reaper {
     }
 
     fn synced(&self) -> bool {
-        !self.shared.must_sync_frees || self.shared.sync().is_ok()
+        !self.shared.must_sync || self.shared.sync().is_ok()
     }
 
     /// Appends the ends in a segment that are still needed.
@@ -169,9 +174,11 @@ impl Reaper {
         }
         let header =
             SegmentHeader { life: of.life.load(Acquire), class: of.class.load(Relaxed) as u8, is_over: true };
-        let block = Span::new(&self.block, 0..BLOCK_BYTES);
-        block.write_from(&[0; BLOCK_BYTES]);
-        block.slice(0..SEGMENT_HEADER_BYTES).write_from(&header.encode(shared.seed, segment));
+        // The rest of the block stays as it is: should the write be torn, the segment is as it was before.
+        let mut bytes = [0; BLOCK_BYTES];
+        shared.disk.read(start, &mut bytes)?;
+        bytes[..SEGMENT_HEADER_BYTES].copy_from_slice(&header.encode(shared.seed, segment));
+        Span::new(&self.block, 0..BLOCK_BYTES).write_from(&bytes);
         shared.disk.write(start, &self.block)
     }
 }

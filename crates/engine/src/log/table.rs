@@ -38,6 +38,9 @@ const STATES: [SegmentState; 5] = [
     SegmentState::Damaged,
 ];
 
+/// Lives that are not given out before the bound is moved on: as many threads may look at it at once.
+const LIVES_KEPT: u64 = 64;
+
 /// No buffer holds the segment.
 pub(super) const NO_BUFFER: u32 = u32::MAX;
 
@@ -71,6 +74,8 @@ pub(super) struct Table {
     segments: Box<[Segment]>,
     free: AtomicUsize,
     next_life: AtomicU64,
+    /// Lives below it may be given out.
+    pub(super) lives_bound: AtomicU64,
     hint: AtomicUsize,
 }
 
@@ -90,6 +95,7 @@ impl Table {
             segments: (0..segments).map(|_| fresh()).collect(),
             free: AtomicUsize::new(segments as usize),
             next_life: AtomicU64::new(1),
+            lives_bound: AtomicU64::new(0),
             hint: AtomicUsize::new(0),
         }
     }
@@ -129,6 +135,9 @@ impl Table {
 
     /// Takes a free segment unless only `keep` of them are left, and gives it a life.
     pub(super) fn claim(&self, keep: usize, class: u8, buffer: u32) -> Option<(u32, u64)> {
+        if self.lives_left() <= LIVES_KEPT {
+            return None;
+        }
         self.free.try_update(AcqRel, Relaxed, |free| (free > keep).then(|| free - 1)).ok()?;
         // One of them is ours: whoever else looks has counted itself too.
         let count = self.segments.len();
@@ -171,7 +180,21 @@ impl Table {
         self.next_life.fetch_max(life + 1, Relaxed);
     }
 
-    /// Leaves out lives that may have been given out and whose first block never reached the file.
+    /// Lives that may still be given out (a few more may be under way: [`LIVES_KEPT`]).
+    pub(super) fn lives_left(&self) -> u64 {
+        self.lives_bound.load(Relaxed).saturating_sub(self.next_life())
+    }
+
+    pub(super) fn next_life(&self) -> u64 {
+        self.next_life.load(Relaxed)
+    }
+
+    /// All lives below may have been given out by earlier processes.
+    pub(super) fn start_lives_at(&self, life: u64) {
+        self.next_life.fetch_max(life, Relaxed);
+    }
+
+    /// Leaves lives out.
     pub(super) fn skip_lives(&self, lives: u64) {
         self.next_life.fetch_add(lives, Relaxed);
     }

@@ -22,6 +22,7 @@ use super::{
         SEGMENT_HEADER_BYTES, SegmentHeader, TableEntry, UNIT_BYTES, chunks, entry_at, payload_bytes_max,
         record_bytes,
     },
+    lives,
     progress::{Progress, Ticket},
 };
 use crate::sys::span::Span;
@@ -320,6 +321,9 @@ impl Writer {
             shared.count.refused_full.fetch_add(1, Relaxed);
             return Err(Refused::Full);
         };
+        if shared.table.lives_left() < lives::LIVES_AHEAD / 2 {
+            shared.reap_bell.ring();
+        }
         shared.buffers.buffer(buffer).segment.store(segment, Release);
         let header = SegmentHeader { life, class: self.class, is_over: false }.encode(shared.seed, segment);
         shared.buffers.span(buffer, 0, SEGMENT_HEADER_BYTES).write_from(&header);
@@ -347,15 +351,7 @@ impl Writer {
             targets: open.targets,
             table_checksum,
         };
-        shared
-            .buffers
-            .span(open.buffer, segment_bytes - FOOTER_BYTES, FOOTER_BYTES)
-            .write_from(&footer.encode(shared.seed, open.segment));
-        shared.buffers.mark(open.buffer, table_at, segment_bytes - table_at);
-        let buffer = shared.buffers.buffer(open.buffer);
-        buffer.used_bytes.store(open.used as u32, Relaxed);
-        buffer.table_at.store(table_at as u32, Relaxed);
-        buffer.is_sealed.store(1, Release);
+        shared.buffers.seal(open.buffer, open.used, table_at, &footer.encode(shared.seed, open.segment));
         shared.ask_to_write(self.id);
     }
 
