@@ -88,8 +88,8 @@ fn no_flipped_bit_ever_gives_a_wrong_byte() {
     let (mut lost, mut seen) = (0, 0);
     for is_clean in [true, false] {
         let (disk, header, living, ended) = written(is_clean);
-        let used =
-            (SEGMENTS_AT..disk.bytes().len() as u64).filter(|at| disk.bytes()[*at as usize] != 0).count();
+        let bytes = disk.bytes();
+        let used = bytes[SEGMENTS_AT as usize..].iter().filter(|byte| **byte != 0).count();
         assert!(used > 100_000, "only {used} bytes are used");
         let mut random = 0x2545_f491_4f6c_dd1d_u64;
         for _ in 0..flips / 2 {

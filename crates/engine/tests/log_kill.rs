@@ -62,7 +62,7 @@ fn child() {
             }
             // Never more than fits: the oldest, or one in the middle, is ended.
             while living.len() > 300 {
-                let victim = living.keys().nth(if id % 3 == 0 { 100 } else { 0 }).copied().unwrap();
+                let victim = living.keys().nth(if id.is_multiple_of(3) { 100 } else { 0 }).copied().unwrap();
                 match writer.delete(living[&victim].0) {
                     Ok(_) => {
                         let (location, len) = living.remove(&victim).unwrap();

@@ -37,6 +37,9 @@ pub struct Options {
     /// Whether a segment's room is given back to the file system before it is used again, so that whoever is still sending
     /// from it (`sendfile`) sends the old bytes. A disk that others fill may then refuse to write.
     pub punch: bool,
+    /// Segments that are kept free by giving up the oldest, with everything that lives in it: for a cache. 0: nothing is
+    /// ever given up, and a full log refuses.
+    pub keep_free: usize,
 }
 
 impl Default for Options {
@@ -49,6 +52,7 @@ impl Default for Options {
             helpers: 2,
             must_sync: false,
             punch: false,
+            keep_free: 0,
         }
     }
 }
@@ -146,6 +150,7 @@ impl Recovering {
             reap_bell: Bell::default(),
             must_sync: options.must_sync,
             punch: options.punch,
+            keep_free: options.keep_free,
         });
         let mut reaper = Reaper::new(
             Arc::clone(&shared),

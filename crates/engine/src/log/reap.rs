@@ -15,7 +15,7 @@ use std::{collections::HashMap, io, sync::Arc};
 use std::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
 
 use super::{
-    Shared,
+    REAPER_CLASS, Shared,
     format::{BLOCK_BYTES, Kind, Location, SEGMENT_HEADER_BYTES, SegmentHeader, record_bytes},
     lives,
     read::{TableFault, read_table},
@@ -29,8 +29,8 @@ use crate::sys::{arena::Words, span::Span};
 pub(super) struct Reaper {
     shared: Arc<Shared>,
     writer: Writer,
-    /// For a segment: where the reaper has written ends of records in it (segment, life).
-    ends: HashMap<u32, Vec<(u32, u64)>>,
+    /// For a segment: where the reaper has written ends of records in it.
+    ends: HashMap<u32, Vec<Location>>,
     block: Words,
 }
 
@@ -40,12 +40,35 @@ impl Reaper {
         Ok(Self { shared, writer, ends: HashMap::new(), block })
     }
 
+    /// Condemns the oldest segments until enough are free, or about to be.
+    fn give_up_oldest(&self) {
+        let table = &self.shared.table;
+        let mut wanted = self.shared.keep_free.saturating_sub(table.free_count());
+        if wanted == 0 {
+            return;
+        }
+        let all = || (0..table.len()).map(|segment| (table.segment(segment), segment));
+        wanted = wanted.saturating_sub(all().filter(|(of, _)| of.state() == SegmentState::Dying).count());
+        let mut sealed: Vec<(u64, u32)> = all()
+            .filter(|(of, _)| of.state() == SegmentState::Sealed)
+            // The reaper's own live as long as what they end.
+            .filter(|(of, _)| of.class.load(Relaxed) != u32::from(REAPER_CLASS))
+            .map(|(of, segment)| (of.life.load(Acquire), segment))
+            .collect();
+        sealed.sort_unstable();
+        for (_, segment) in sealed.into_iter().take(wanted) {
+            if table.segment(segment).advance(SegmentState::Sealed, SegmentState::Dying) {
+                self.shared.count.given_up.fetch_add(1, Relaxed);
+            }
+        }
+    }
+
     /// An end in one of the reaper's segments, which a start found.
-    pub(super) fn adopt(&mut self, segment: u32, life: u64, target: Location) {
+    pub(super) fn adopt(&mut self, segment: u32, end: Location, target: Location) {
         let shared = &self.shared;
         if let Some(of_target) = shared.table.living(target) {
             shared.table.born(segment, record_bytes(0));
-            self.ends.entry(of_target).or_default().push((segment, life));
+            self.ends.entry(of_target).or_default().push(end);
         }
     }
 
@@ -56,6 +79,7 @@ impl Reaper {
             tracing::error!(%error, "no more segments can be begun; it is tried again");
         }
         loop {
+            self.give_up_oldest();
             let mut dying: Vec<(u64, u32)> = (0..self.shared.table.len())
                 .filter_map(|segment| {
                     let of = self.shared.table.segment(segment);
@@ -116,11 +140,9 @@ impl Reaper {
         for segment in carried {
             self.shared.table.free(segment);
             self.shared.count.frees.fetch_add(1, Relaxed);
-            for (of_end, life) in self.ends.remove(&segment).unwrap_or_default() {
-                if self.shared.table.segment(of_end).life.load(Acquire) == life {
-                    // If that makes it dying, the next look finds it.
-                    self.shared.table.died(of_end, record_bytes(0));
-                }
+            for end in self.ends.remove(&segment).unwrap_or_default() {
+                // If that makes its segment dying, the next look finds it.
+                self.shared.table.died(end, record_bytes(0));
             }
         }
     }
@@ -158,8 +180,7 @@ impl Reaper {
                 continue;
             };
             shared.table.born(of_end, record_bytes(0));
-            let life = shared.table.segment(of_end).life.load(Acquire);
-            self.ends.entry(of_target).or_default().push((of_end, life));
+            self.ends.entry(of_target).or_default().push(appended.location);
         }
         Ok(last)
     }
