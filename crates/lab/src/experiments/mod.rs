@@ -10,6 +10,7 @@ pub mod locality;
 pub mod loopback_latency;
 pub mod memory_ladder;
 pub mod scratch;
+pub mod store_pressure;
 
 use crate::experiment::Experiment;
 
@@ -21,6 +22,7 @@ pub fn all() -> &'static [Experiment] {
         bheap_sim::EXPERIMENT,
         bheap_paging::EXPERIMENT,
         memory_ladder::EXPERIMENT,
+        store_pressure::EXPERIMENT,
         loopback_latency::EXPERIMENT,
         contended_store::EXPERIMENT,
         big_o::EXPERIMENT,
