@@ -59,8 +59,8 @@ pub(crate) fn recover(config: &Config, cores: usize, now_ms: u64) -> Result<Reco
         unwritten_bytes_max: UNWRITTEN_BYTES_MAX,
         flush: Duration::from_secs(1),
         helpers: 2,
-        must_sync_frees: config.durability == Durability::Power,
-        punch: false,
+        must_sync: config.durability == Durability::Power,
+        ..Options::default()
     };
     let recovering = match &config.store {
         Store::Anonymous => Recovering::anonymous(options)?,
