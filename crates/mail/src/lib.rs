@@ -1,9 +1,11 @@
 //! Disposable mail: SMTP in, a page and an API out.
 
 pub mod address;
+mod api;
 pub mod mailboxes;
 pub mod render;
 pub mod samples;
 pub mod search;
 pub mod sendmail;
 pub mod twin;
+pub mod web;
