@@ -24,7 +24,11 @@ fn main() -> io::Result<()> {
         twin.deliver_at(now_ms - age_ms, sample.envelope_from, &["ann@night.test".to_owned()], &sample.raw)
             .map_err(io::Error::other)?;
     }
-    let config = Config { domain: "night.test".to_owned(), smtp: Some("127.0.0.1:1025".to_owned()), ..Config::default() };
+    let config = Config {
+        domain: "night.test".to_owned(),
+        smtp: Some("127.0.0.1:1025".to_owned()),
+        ..Config::default()
+    };
     let web = serve(TcpListener::bind(address)?, twin, config)?;
     writeln!(io::stdout(), "http://{}/inbox/ann@night.test", web.address())?;
     // Until its standard input ends.

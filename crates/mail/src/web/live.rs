@@ -26,7 +26,7 @@ use super::{
     inbox::{Row, RowPage},
     scope::Asked,
 };
-use crate::mailboxes::{Event, Inbox, MailId, Mailboxes, Scope, Summary};
+use crate::mailboxes::{Event, MailId, Mailboxes, Scope, Summary};
 
 /// Mails that came between the page and the stream, or while the browser was away; more, and the page is loaded again.
 const MISSED_MAX: usize = 100;
@@ -63,7 +63,7 @@ pub(super) async fn events<M: Mailboxes>(
 #[derive(Debug, Clone)]
 pub(crate) enum Told {
     Arrived(Arc<Summary>),
-    Deleted(MailId, Inbox),
+    Deleted(MailId),
     /// Some were missed.
     Missed,
 }
@@ -122,7 +122,7 @@ impl Arrivals {
                     return Some(Told::Arrived(summary));
                 }
                 Ok(Event::Deleted { inbox, id }) if self.scope.contains(&inbox) => {
-                    return Some(Told::Deleted(id, inbox));
+                    return Some(Told::Deleted(id));
                 }
                 Ok(_) => {}
                 Err(RecvError::Lagged(_)) => {
@@ -141,7 +141,7 @@ impl Arrivals {
                 let html = RowPage { row }.render().unwrap_or_default();
                 sse::Event::default().event("arrived").id(summary.id.to_string()).data(html)
             }
-            Told::Deleted(id, _) => sse::Event::default().event("deleted").data(id.to_string()),
+            Told::Deleted(id) => sse::Event::default().event("deleted").data(id.to_string()),
             Told::Missed => sse::Event::default().event("reload").data("missed"),
         }
     }

@@ -23,7 +23,7 @@ pub(crate) mod counters;
 mod inbox;
 pub(crate) mod live;
 pub(crate) mod marks;
-mod message;
+pub(crate) mod message;
 mod pages;
 pub(crate) mod scope;
 pub(crate) mod when;
