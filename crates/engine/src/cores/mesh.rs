@@ -16,9 +16,16 @@
 //!
 //! Memory: `endpoints² × capacity × size_of::<M>()`, of which the kernel commits only what was once used.
 
-use std::{cell::Cell, io, os::fd::OwnedFd, sync::Arc};
+use std::{
+    cell::Cell,
+    future::poll_fn,
+    io,
+    os::fd::OwnedFd,
+    sync::Arc,
+    task::{Context, Poll},
+};
 
-use rustix::event::{EventfdFlags, eventfd};
+use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 use tokio::io::unix::AsyncFd;
 
 use super::{
@@ -170,6 +177,23 @@ impl Sleeper {
     }
 }
 
+impl Sleeper {
+    /// Sleeps until it is woken, or was since the last time.
+    fn sleep(&self) {
+        let mut watched = [PollFd::new(&self.eventfd, PollFlags::IN)];
+        match poll(&mut watched, None) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(error) => panic!("mesh: an eventfd of ours cannot be waited for: {error}"),
+        }
+        // Unlike an edge in an epoll, the level stays until it is read.
+        let mut count = [0; 8];
+        match rustix::io::read(&self.eventfd, &mut count) {
+            Ok(_) | Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => {}
+            Err(error) => panic!("mesh: an eventfd of ours cannot be read: {error}"),
+        }
+    }
+}
+
 #[derive(Debug)]
 struct Link<M> {
     ring: Producer<M>,
@@ -260,6 +284,45 @@ impl<M: Send> Receiver<M> {
     pub async fn recv_batch(&mut self, into: &mut Vec<M>) -> usize {
         // A stream of messages that never ends must not keep the loop from its sockets.
         tokio::task::coop::consume_budget().await;
+        poll_fn(|cx| self.poll_recv_batch(cx, into)).await
+    }
+
+    /// The same for who also looks with [`Self::try_recv_batch`] between two waits, as a loop does that must know what
+    /// other cores have said before it reads on: the half is borrowed for the call alone. One task waits at a time.
+    ///
+    /// # Panics
+    /// As [`Self::recv_batch`].
+    pub fn poll_recv_batch(&mut self, cx: &mut Context<'_>, into: &mut Vec<M>) -> Poll<usize> {
+        loop {
+            let count = self.try_recv_batch(into);
+            if count > 0 {
+                return Poll::Ready(count);
+            }
+            self.sleeper.bell.about_to_sleep();
+            let count = self.try_recv_batch(into);
+            if count > 0 {
+                self.sleeper.bell.awake();
+                return Poll::Ready(count);
+            }
+            let woken = self.woken.get_or_insert_with(|| {
+                readable(Arc::clone(&self.sleeper.eventfd))
+                    .unwrap_or_else(|error| panic!("mesh: epoll refuses our eventfd: {error}"))
+            });
+            // The counter is never read. The registration is edge-triggered and each write is an edge of its own,
+            // however high the counter stands: what mio's waker relies on too. That saves a read per wake-up.
+            match woken.poll_read_ready(cx) {
+                Poll::Pending => return Poll::Pending,
+                Poll::Ready(Ok(mut guard)) => guard.clear_ready(),
+                Poll::Ready(Err(error)) => panic!("mesh: the runtime is going down while a task waits: {error}"),
+            }
+        }
+    }
+
+    /// As [`Self::recv_batch`], for a thread that has no loop and may sleep in the kernel.
+    ///
+    /// # Panics
+    /// If the eventfd cannot be waited for: it is ours and open, so only a broken invariant is a reason.
+    pub fn recv_batch_blocking(&mut self, into: &mut Vec<M>) -> usize {
         loop {
             let count = self.try_recv_batch(into);
             if count > 0 {
@@ -271,16 +334,7 @@ impl<M: Send> Receiver<M> {
                 self.sleeper.bell.awake();
                 return count;
             }
-            let woken = self.woken.get_or_insert_with(|| {
-                readable(Arc::clone(&self.sleeper.eventfd))
-                    .unwrap_or_else(|error| panic!("mesh: epoll refuses our eventfd: {error}"))
-            });
-            // The counter is never read. The registration is edge-triggered and each write is an edge of its own,
-            // however high the counter stands: what mio's waker relies on too. That saves a read per wake-up.
-            match woken.readable().await {
-                Ok(mut guard) => guard.clear_ready(),
-                Err(error) => panic!("mesh: the runtime is going down while a task waits: {error}"),
-            }
+            self.sleeper.sleep();
         }
     }
 
