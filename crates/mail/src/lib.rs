@@ -9,6 +9,7 @@
 
 mod abuse;
 pub mod address;
+mod api;
 pub mod config;
 mod core;
 mod counters;
@@ -28,6 +29,7 @@ mod server;
 mod shared_records;
 mod smtp;
 pub mod twin;
+pub mod web;
 
 pub use abuse::{ListFault, Lists, Rates};
 pub use config::Config;
