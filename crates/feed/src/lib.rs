@@ -1,3 +1,4 @@
 //! The message feed: the NATS client protocol on the engine.
 
 pub mod identity;
+pub mod tools;
