@@ -36,10 +36,13 @@ mod session;
 mod shared;
 mod slab;
 pub mod snapshot;
+mod transport;
 mod trie;
+mod websocket;
 
 pub use config::{Config, Limits, Tls, WebSocket};
 pub use connection::{Closed, Transport};
 pub use counters::Counter;
 pub use server::{Drained, NoAnswer, ReloadError, Server, StartError};
 pub use snapshot::Snapshot;
+pub use transport::TlsError;

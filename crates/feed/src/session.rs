@@ -137,9 +137,9 @@ impl Core {
 
     fn pong(&mut self, id: ConnId) {
         self.say(id, b"PONG\r\n");
-        let connection = &mut self.connections[id];
+        let connection = &mut *self.connections[id];
         if std::mem::take(&mut connection.wants_second_info) {
-            let info = self.shared.info(&self.settings, connection, true, self.is_lame);
+            let info = self.shared.info(&self.settings, &(&*connection).into(), true, self.is_lame);
             self.say(id, &info);
         }
     }
