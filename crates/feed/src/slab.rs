@@ -21,7 +21,8 @@ impl<T> Slab<T> {
             return at;
         }
         self.places.push(Some(thing));
-        u32::try_from(self.places.len() - 1).unwrap_or_else(|_| panic!("a slab of four thousand million things"))
+        u32::try_from(self.places.len() - 1)
+            .unwrap_or_else(|_| panic!("a slab of four thousand million things"))
     }
 
     /// Takes a thing out.
@@ -55,9 +56,9 @@ impl<T> Slab<T> {
         (0..).zip(&self.places).filter_map(|(at, place)| Some((at, place.as_ref()?)))
     }
 
-    /// The numbers in use.
-    pub(crate) fn numbers(&self) -> impl Iterator<Item = u32> {
-        self.iter().map(|(at, _)| at)
+    /// Numbers are below this.
+    pub(crate) fn end(&self) -> u32 {
+        u32::try_from(self.places.len()).unwrap_or(u32::MAX)
     }
 }
 

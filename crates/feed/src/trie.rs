@@ -297,9 +297,12 @@ mod tests {
     use super::*;
 
     fn pattern() -> impl Strategy<Value = String> {
-        prop::collection::vec(prop_oneof![4 => "[ab]", 1 => Just("*".to_owned()), 1 => Just("x*".to_owned())], 1..5)
-            .prop_flat_map(|tokens| (Just(tokens), prop::bool::weighted(0.2)))
-            .prop_map(|(tokens, tail)| tokens.join(".") + if tail { ".>" } else { "" })
+        prop::collection::vec(
+            prop_oneof![4 => "[ab]", 1 => Just("*".to_owned()), 1 => Just("x*".to_owned())],
+            1..5,
+        )
+        .prop_flat_map(|tokens| (Just(tokens), prop::bool::weighted(0.2)))
+        .prop_map(|(tokens, tail)| tokens.join(".") + if tail { ".>" } else { "" })
     }
 
     fn any_subject() -> impl Strategy<Value = String> {

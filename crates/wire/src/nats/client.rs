@@ -180,7 +180,8 @@ pub fn parse<'a>(bytes: &'a [u8], limits: &Limits) -> Result<Progress<ClientOp<'
 #[must_use]
 pub fn repeats(bytes: &[u8], line: &[u8], body_bytes: usize) -> Option<usize> {
     let total = line.len() + body_bytes + 2;
-    (bytes.len() >= total && &bytes[..line.len()] == line && &bytes[total - 2..total] == b"\r\n").then_some(total)
+    (bytes.len() >= total && &bytes[..line.len()] == line && &bytes[total - 2..total] == b"\r\n")
+        .then_some(total)
 }
 
 /// Which verb the bytes begin with, and how long it is with its blank; `None`: it may become one.
@@ -272,6 +273,9 @@ fn from_to<'a>(line: &'a [u8], first: &[u8], last: &[u8]) -> &'a [u8] {
 fn is_canonical(line: &[u8], arguments: &[u8], words: usize) -> bool {
     let blanks = arguments.iter().filter(|&&byte| is_blank(byte)).count();
     let spaces = arguments.iter().filter(|&&byte| byte == b' ').count();
-    blanks == words - 1 && spaces == blanks && arguments.first() != Some(&b' ') && line.ends_with(b"\r\n")
+    blanks == words - 1
+        && spaces == blanks
+        && arguments.first() != Some(&b' ')
+        && line.ends_with(b"\r\n")
         && !arguments.ends_with(b" ")
 }

@@ -147,7 +147,10 @@ mod tests {
         assert_eq!(text(Rejection::UnknownOperation), "-ERR 'Unknown Protocol Operation'\r\n");
         assert_eq!(text(Rejection::Malformed("PUB")), "");
         let denied = Rejection::SubscriptionDenied { subject: b"x", queue: Some(b"q") };
-        assert_eq!(text(denied), "-ERR 'Permissions Violation for Subscription to \"x\" using queue \"q\"'\r\n");
+        assert_eq!(
+            text(denied),
+            "-ERR 'Permissions Violation for Subscription to \"x\" using queue \"q\"'\r\n"
+        );
         let denied = Rejection::PublishDenied { subject: b"x" };
         assert_eq!(text(denied), "-ERR 'Permissions Violation for Publish to \"x\"'\r\n");
     }

@@ -11,7 +11,10 @@ pub fn tokens(subject: &[u8]) -> impl Iterator<Item = &[u8]> {
 pub fn is_valid_pattern(pattern: &[u8]) -> bool {
     let mut ended = false;
     for token in tokens(pattern) {
-        if ended || token.is_empty() || token.iter().any(|byte| matches!(byte, b' ' | b'\t' | b'\r' | b'\n' | 0xc)) {
+        if ended
+            || token.is_empty()
+            || token.iter().any(|byte| matches!(byte, b' ' | b'\t' | b'\r' | b'\n' | 0xc))
+        {
             return false;
         }
         ended = token == b">";
@@ -28,7 +31,8 @@ pub fn is_valid_literal(subject: &[u8]) -> bool {
 /// Whether a token is `*` or `>`.
 #[must_use]
 pub fn has_wildcard(pattern: &[u8]) -> bool {
-    memchr::memchr2(b'*', b'>', pattern).is_some() && tokens(pattern).any(|token| token == b"*" || token == b">")
+    memchr::memchr2(b'*', b'>', pattern).is_some()
+        && tokens(pattern).any(|token| token == b"*" || token == b">")
 }
 
 /// Whether a message to `subject` goes to a subscriber of `pattern`. Both are taken as they come: a subject with an
@@ -71,9 +75,15 @@ mod tests {
         {
             assert!(matches(pattern.as_bytes(), subject.as_bytes()), "{pattern} {subject}");
         }
-        for (pattern, subject) in
-            [("a.b", "a"), ("a", "a.b"), ("a.*", "a"), ("a.*", "a.b.c"), ("a.>", "a"), (">", "a..b"), ("a.*", "a.")]
-        {
+        for (pattern, subject) in [
+            ("a.b", "a"),
+            ("a", "a.b"),
+            ("a.*", "a"),
+            ("a.*", "a.b.c"),
+            ("a.>", "a"),
+            (">", "a..b"),
+            ("a.*", "a."),
+        ] {
             assert!(!matches(pattern.as_bytes(), subject.as_bytes()), "{pattern} {subject}");
         }
     }
