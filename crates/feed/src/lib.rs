@@ -28,6 +28,7 @@ pub mod identity;
 mod inbox;
 mod keep;
 mod matching;
+pub mod monitor;
 pub mod nats_config;
 mod outbox;
 mod publish;

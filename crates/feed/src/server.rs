@@ -230,49 +230,52 @@ impl Server {
     ///
     /// # Errors
     /// A loop did not answer within two seconds.
-    pub async fn snapshot(&self) -> Result<Snapshot, NoAnswer> {
-        let mut answers = Vec::new();
-        for core in 0..self.loops {
-            let (answer, to_come) = oneshot::channel();
-            self.tell(core, Message::Snapshot(answer))?;
-            answers.push(to_come);
-        }
+    pub fn snapshot(&self) -> impl Future<Output = Result<Snapshot, NoAnswer>> + Send + use<> {
+        let asked: Result<Vec<_>, NoAnswer> = (0..self.loops)
+            .map(|core| {
+                let (answer, to_come) = oneshot::channel();
+                self.tell(core, Message::Snapshot(answer)).map(|()| to_come)
+            })
+            .collect();
         let settings = self.settings_now();
-        let total = |counter| self.counters.total(counter);
-        let mut snapshot = Snapshot {
-            server_id: self.shared.server_id.clone(),
-            server_name: settings.config.server_name.clone(),
-            address: self.shared.address,
-            started: self.shared.started,
-            now: clock::now_system(),
-            cores: self.loops,
-            connections: Vec::new(),
-            closed: Vec::new(),
-            total_connections: total(Counter::Accepted),
-            messages_in: total(Counter::MessagesIn),
-            messages_out: total(Counter::MessagesOut),
-            payload_in_bytes: total(Counter::PayloadIn),
-            payload_out_bytes: total(Counter::PayloadOut),
-            subscriptions: total(Counter::Subscriptions),
-            slow_consumers: [Counter::SlowPending, Counter::SlowHold, Counter::SlowDeadline].map(total),
-            trie_nodes: 0,
-            matches_found: 0,
-            matches_made: 0,
-        };
-        for answer in answers {
-            let mut core = tokio::time::timeout(SNAPSHOT_TIME_MAX, answer)
-                .await
-                .map_err(|_| NoAnswer)?
-                .map_err(|_| NoAnswer)?;
-            snapshot.connections.append(&mut core.connections);
-            snapshot.closed.append(&mut core.closed);
-            snapshot.trie_nodes += core.trie_nodes;
-            snapshot.matches_found += core.matches_found;
-            snapshot.matches_made += core.matches_made;
+        let (counters, shared, loops) = (Arc::clone(&self.counters), Arc::clone(&self.shared), self.loops);
+        async move {
+            let total = |counter| counters.total(counter);
+            let mut snapshot = Snapshot {
+                server_id: shared.server_id.clone(),
+                server_name: settings.config.server_name.clone(),
+                address: shared.address,
+                started: shared.started,
+                now: clock::now_system(),
+                cores: loops,
+                connections: Vec::new(),
+                closed: Vec::new(),
+                total_connections: total(Counter::Accepted),
+                messages_in: total(Counter::MessagesIn),
+                messages_out: total(Counter::MessagesOut),
+                payload_in_bytes: total(Counter::PayloadIn),
+                payload_out_bytes: total(Counter::PayloadOut),
+                subscriptions: total(Counter::Subscriptions),
+                slow_consumers: [Counter::SlowPending, Counter::SlowHold, Counter::SlowDeadline].map(total),
+                trie_nodes: 0,
+                matches_found: 0,
+                matches_made: 0,
+            };
+            for answer in asked? {
+                let mut core = tokio::time::timeout(SNAPSHOT_TIME_MAX, answer)
+                    .await
+                    .map_err(|_| NoAnswer)?
+                    .map_err(|_| NoAnswer)?;
+                snapshot.connections.append(&mut core.connections);
+                snapshot.closed.append(&mut core.closed);
+                snapshot.trie_nodes += core.trie_nodes;
+                snapshot.matches_found += core.matches_found;
+                snapshot.matches_made += core.matches_made;
+            }
+            snapshot.connections.sort_by_key(|connection| connection.cid);
+            snapshot.closed.sort_by_key(|connection| connection.cid);
+            Ok(snapshot)
         }
-        snapshot.connections.sort_by_key(|connection| connection.cid);
-        snapshot.closed.sort_by_key(|connection| connection.cid);
-        Ok(snapshot)
     }
 
     /// Takes over what may change while it runs: users, permissions, limits, the server's name. Who is connected stays
