@@ -1,4 +1,19 @@
-//! The queue beyond.
+//! The page queue: a sample sort that is put off as long as possible.
+//!
+//! ```text
+//! smallest                                                                            largest
+//! [ front │ small heap ] [ level: children + log ] [ level: children + log ] … [ top level: log ]
+//!   sorted  new, small     unsorted lists of whole pages, divided more finely the nearer they come
+//! ```
+//! - *Memory:* blocks of one page each from a [`Blocks`] store; lists chain them. Only the front, the small heap
+//!   and the lists' headers lie elsewhere.
+//! - *Invariant:* bounds fall from the top level to the lowest; nothing in a level is below its bound or above the
+//!   next; nothing in the front is above the lowest bound; while there are levels the front is not empty. So the
+//!   smaller of the two heads is the smallest item ([`PageQueue::assert_invariants`] checks all of it).
+//! - *Work:* each operation makes at most one step of the work that is due ([`PageQueue::late_steps`] counts
+//!   steps that were not made in time).
+//!
+//! Why it is so, what it costs and what was tried: `docs/decisions/020-page-queue.md`.
 
 mod invariants;
 mod levels;
@@ -34,7 +49,9 @@ pub const FAN_OUT_MAX: usize = 32;
 /// that is not full, and a step may begin one for each part.
 const RESERVE_BLOCKS: usize = 8 * FAN_OUT_MAX;
 
-/// A priority queue by lazy distribution.
+/// A priority queue that divides its items no earlier than it must.
+///
+/// Items are `Copy`, because they are moved in blocks; put an index or a handle into them for what is larger.
 #[derive(Debug)]
 pub struct PageQueue<T, B = Arena<T>> {
     store: B,
@@ -53,6 +70,10 @@ pub struct PageQueue<T, B = Arena<T>> {
     log_blocks_max: usize,
     /// Levels from the top to which arrivals are appended at once; those for lower ones wait in the small heap.
     direct: usize,
+    /// How many items could leave before any level's work must begin, at least.
+    spare: usize,
+    /// Work begins so many items earlier than it must.
+    margin: usize,
     /// The pass of the sweep that is going on.
     sweep_pass: u32,
     /// Steps that an operation had to make because they were not made in time.
@@ -101,6 +122,8 @@ impl<T: Ord + Copy, B: Blocks<T>> PageQueue<T, B> {
             fan_out: fan_out.clamp(2, FAN_OUT_MAX),
             log_blocks_max: if fan_out < 8 { usize::MAX } else { 4 },
             direct: 1,
+            spare: 0,
+            margin: levels::MARGIN,
             sweep_pass: 0,
             late: 0,
         }
@@ -135,7 +158,7 @@ impl<T: Ord + Copy, B: Blocks<T>> PageQueue<T, B> {
         self.levels.push(Level::new(log));
         self.bounds.push(first);
         self.len += items.len();
-        self.rest = 0;
+        (self.rest, self.spare) = (0, 0);
         let late = self.late;
         self.refill();
         self.late = late;
@@ -170,7 +193,8 @@ impl<T: Ord + Copy, B: Blocks<T>> PageQueue<T, B> {
         self.len == 0
     }
 
-    /// Steps that were late.
+    /// Steps that an operation had to make at once because they had not been made in time: 0 unless samples
+    /// misled several times in a row.
     #[must_use]
     pub const fn late_steps(&self) -> u64 {
         self.late
@@ -193,18 +217,25 @@ impl<T: Ord + Copy, B: Blocks<T>> PageQueue<T, B> {
         }
     }
 
-    /// The smallest item.
+    /// The smallest item; O(1).
     #[must_use]
     pub fn peek(&self) -> Option<&T> {
         self.near.peek(&self.store)
     }
 
     /// Adds an item.
+    ///
+    /// # Panics
+    /// If there is no room for it.
     pub fn push(&mut self, item: T) {
         assert!(self.try_push(item).is_ok(), "no room in the queue");
     }
 
     /// Adds an item, or gives it back if there is no room.
+    ///
+    /// # Errors
+    /// [`Full`], with the item, if the store can have no more blocks. Some are left free, so that what is in can
+    /// come out.
     pub fn try_push(&mut self, item: T) -> Result<(), Full<T>> {
         // Before the item finds its place: a spill lowers the bound of what is near.
         let spills = self.near.is_full();
@@ -253,10 +284,29 @@ impl<T: Ord + Copy, B: Blocks<T>> PageQueue<T, B> {
         Some(item)
     }
 
+    /// Whether there is room for one more item, wherever it belongs. If so it cannot be refused.
+    pub fn has_room(&mut self) -> bool {
+        if self.levels.is_empty() && !self.near.is_full() {
+            return true;
+        }
+        let most = self.spill_blocks();
+        self.store.reserve(most)
+    }
+
+    /// Takes an item back that was taken out by mistake; the order is unspecified then.
+    pub(crate) fn put_back(&mut self, item: T) {
+        self.near.heap.push(item);
+        self.len += 1;
+    }
+
+    /// The blocks that a spill may need, with those that are left free.
+    fn spill_blocks(&self) -> usize {
+        (HEAP_MAX + FRONT_MAX) / self.store.block_items() + self.levels.len() + 2 + RESERVE_BLOCKS
+    }
+
     /// Passes the larger half of the small heap on to the levels; false if there is no room.
     fn spill(&mut self) -> bool {
-        let most = (HEAP_MAX + FRONT_MAX) / self.store.block_items() + self.levels.len() + 2;
-        if !self.store.reserve(most + RESERVE_BLOCKS) {
+        if !self.has_room() {
             return false;
         }
         let cut = self.near.split_heap(&self.store);
@@ -302,7 +352,7 @@ impl<T: Ord + Copy, B: Blocks<T>> PageQueue<T, B> {
             core::mem::swap(&mut self.near.heap, &mut self.near.front);
             self.near.load(&self.store);
         }
-        self.rest = 0;
+        (self.rest, self.spare) = (0, 0);
         true
     }
 }
@@ -316,8 +366,7 @@ struct Held<'a, T: Ord + Copy, B: Blocks<T>> {
 impl<T: Ord + Copy, B: Blocks<T>> Drop for Held<'_, T, B> {
     fn drop(&mut self) {
         if let Some(item) = self.item.take() {
-            self.queue.near.heap.push(item);
-            self.queue.len += 1;
+            self.queue.put_back(item);
         }
     }
 }

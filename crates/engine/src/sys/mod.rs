@@ -3,6 +3,10 @@
 
 pub mod arena;
 pub(crate) mod atomics;
+#[cfg(not(feature = "loom"))]
+pub mod direct;
+#[cfg(not(feature = "loom"))]
+pub mod file_words;
 pub mod mapping;
 pub mod readiness;
 pub mod ring;
