@@ -398,7 +398,8 @@ impl Core {
             self.connections[id].stage = Stage::Fresh;
         }
         if !was_informed {
-            let info = self.shared.info(&self.settings, &(&*self.connections[id]).into(), false, self.is_lame);
+            let info =
+                self.shared.info(&self.settings, &(&*self.connections[id]).into(), false, self.is_lame);
             self.say(id, &info);
         }
         id

@@ -66,7 +66,10 @@ pub(crate) struct Acceptors {
 
 impl fmt::Debug for Acceptors {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Acceptors").field("nats", &self.nats.is_some()).field("web", &self.web.is_some()).finish()
+        f.debug_struct("Acceptors")
+            .field("nats", &self.nats.is_some())
+            .field("web", &self.web.is_some())
+            .finish()
     }
 }
 
@@ -86,15 +89,19 @@ fn acceptor(tls: &Tls) -> Result<TlsAcceptor, TlsError> {
     let certificates = |path: &PathBuf| {
         let read = CertificateDer::pem_file_iter(path).and_then(Iterator::collect::<Result<Vec<_>, _>>);
         match read {
-            Ok(certificates) if certificates.is_empty() => Err(file(path, "holds no certificate (PEM)".to_owned())),
+            Ok(certificates) if certificates.is_empty() => {
+                Err(file(path, "holds no certificate (PEM)".to_owned()))
+            }
             Ok(certificates) => Ok(certificates),
             Err(error) => Err(file(path, error.to_string())),
         }
     };
     let chain = certificates(&tls.cert_file)?;
-    let key = PrivateKeyDer::from_pem_file(&tls.key_file).map_err(|error| file(&tls.key_file, error.to_string()))?;
+    let key = PrivateKeyDer::from_pem_file(&tls.key_file)
+        .map_err(|error| file(&tls.key_file, error.to_string()))?;
     let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let builder = ServerConfig::builder_with_provider(Arc::clone(&provider)).with_safe_default_protocol_versions()?;
+    let builder =
+        ServerConfig::builder_with_provider(Arc::clone(&provider)).with_safe_default_protocol_versions()?;
     let builder = if tls.verify {
         let path = tls.ca_file.as_ref().ok_or(TlsError::NoAuthority)?;
         let mut roots = RootCertStore::empty();
@@ -190,6 +197,7 @@ fn what_was_agreed(stream: &TlsStream<TcpStream>) -> (&'static str, &'static str
         Some(rustls::ProtocolVersion::TLSv1_2) => "1.2",
         _ => "",
     };
-    let suite = session.negotiated_cipher_suite().and_then(|suite| suite.suite().as_str()).unwrap_or_default();
+    let suite =
+        session.negotiated_cipher_suite().and_then(|suite| suite.suite().as_str()).unwrap_or_default();
     (version, suite.strip_prefix("TLS13_").unwrap_or(suite))
 }

@@ -31,7 +31,11 @@ pub(crate) struct WebStream<S> {
 }
 
 /// Does the upgrade. `allowed_origins` empty: pages of all origins may connect.
-pub(crate) async fn accept<S>(stream: S, allowed_origins: &[String], payload_bytes_max: usize) -> io::Result<WebStream<S>>
+pub(crate) async fn accept<S>(
+    stream: S,
+    allowed_origins: &[String],
+    payload_bytes_max: usize,
+) -> io::Result<WebStream<S>>
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
@@ -70,7 +74,11 @@ fn as_io(error: Error) -> io::Error {
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for WebStream<S> {
-    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
         while self.incoming.is_empty() {
             match ready!(Pin::new(&mut self.inner).poll_next(cx)) {
                 Some(Ok(Message::Binary(bytes))) => self.incoming = bytes,
