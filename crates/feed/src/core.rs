@@ -124,7 +124,7 @@ impl Local {
             chunks: Chunks::default(),
             dirty: Vec::new(),
             over_mark: Vec::new(),
-            links: Links::new(index, cores, sender),
+            links: Links::new(index, cores, sender, limits.max_pending),
             counters,
             balance,
             read: vec![0; read_bytes],

@@ -23,6 +23,7 @@ pub mod config;
 mod connection;
 mod core;
 mod counters;
+mod groups;
 mod id_table;
 pub mod identity;
 mod inbox;

@@ -1,5 +1,6 @@
 //! What a client's operations do, one after the other.
 
+use smallvec::SmallVec;
 use wire::nats::{
     Progress,
     client::{self, ClientOp, Publish},
@@ -344,7 +345,13 @@ impl Core {
         if let Some(place) = groups.iter().position(|group| *group.name == *queue) {
             return place;
         }
-        groups.push(Group { name: queue.into(), members: Vec::new(), remote: Default::default(), turn: 0 });
+        groups.push(Group {
+            name: queue.into(),
+            members: Vec::new(),
+            remote: SmallVec::new(),
+            turn: 0,
+            own_turn: 0,
+        });
         groups.len() - 1
     }
 

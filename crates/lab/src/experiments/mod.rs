@@ -3,7 +3,11 @@
 pub mod bheap_layout;
 pub mod bheap_paging;
 pub mod bheap_sim;
+pub mod big_o;
+pub mod contended_store;
 pub mod counters;
+pub mod locality;
+pub mod loopback_latency;
 pub mod memory_ladder;
 pub mod scratch;
 
@@ -17,6 +21,10 @@ pub fn all() -> &'static [Experiment] {
         bheap_sim::EXPERIMENT,
         bheap_paging::EXPERIMENT,
         memory_ladder::EXPERIMENT,
+        loopback_latency::EXPERIMENT,
+        contended_store::EXPERIMENT,
+        big_o::EXPERIMENT,
+        locality::EXPERIMENT,
     ];
     ALL
 }
