@@ -144,7 +144,7 @@ impl Default for Config {
             durability: Durability::Process,
             retention: Retention::default(),
             name: "nighttrain".to_owned(),
-            default_domain: "nighttrain.test".to_owned(),
+            default_domain: "localhost".to_owned(),
             domains: Vec::new(),
             limits: Limits::default(),
             rates: Rates::default(),

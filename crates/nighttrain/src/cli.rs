@@ -8,6 +8,7 @@ use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches, Parser, Su
 use crate::{
     feed_settings::{FEED_ADMIN, FEED_LIMITS},
     feed_tools::FeedTool,
+    mail_settings::{MAIL_ADMIN, MAIL_LIMITS},
     precedence::Flags,
     settings::{COMMON, LIMITS, SETTINGS, Section, Settings, Shape},
     units::parse_duration,
@@ -35,6 +36,8 @@ pub(crate) enum Task {
     Cache(CacheTask),
     /// Runs the message feed, which speaks the NATS protocol; or talks to one
     Feed(Box<FeedTask>),
+    /// Runs the disposable mail service: takes mail for any address, and shows it on pages and by an API
+    Mail(Box<MailTask>),
     /// Shows what a running server has done and how it is
     Stat(StatTask),
     /// Drops one URL from the store of a running accelerator
@@ -74,6 +77,15 @@ pub(crate) struct FeedTask {
     pub config: ConfigFile,
     #[command(flatten)]
     pub settings: FeedFlags,
+}
+
+/// `nighttrain mail`
+#[derive(Debug, Args)]
+pub(crate) struct MailTask {
+    #[command(flatten)]
+    pub config: ConfigFile,
+    #[command(flatten)]
+    pub settings: MailFlags,
 }
 
 /// `nighttrain stat`
@@ -293,17 +305,25 @@ pub(crate) struct CacheFlags(pub Flags);
 #[derive(Debug)]
 pub(crate) struct FeedFlags(pub Flags);
 
+/// The settings that `mail` takes.
+#[derive(Debug)]
+pub(crate) struct MailFlags(pub Flags);
+
 /// The settings that a command takes which talks to the admin server.
 #[derive(Debug)]
 pub(crate) struct AdminFlags(pub Flags);
 
 impl CacheFlags {
-    const WANTED: fn(&str, Section) -> bool = |_, section| section != Section::Feed;
+    const WANTED: fn(&str, Section) -> bool = |_, section| matches!(section, Section::Common | Section::Cache);
 }
 
 impl FeedFlags {
     const WANTED: fn(&str, Section) -> bool =
-        |key, section| section != Section::Cache && !matches!(key, "state" | "drain-time-max");
+        |key, section| matches!(section, Section::Common | Section::Feed) && !matches!(key, "state" | "drain-time-max");
+}
+
+impl MailFlags {
+    const WANTED: fn(&str, Section) -> bool = |_, section| matches!(section, Section::Common | Section::Mail);
 }
 
 impl AdminFlags {
@@ -334,14 +354,21 @@ macro_rules! flags_from_settings {
 }
 flags_from_settings!(CacheFlags);
 flags_from_settings!(FeedFlags);
+flags_from_settings!(MailFlags);
 flags_from_settings!(AdminFlags);
 
 fn augment(mut command: Command, wanted: fn(&str, Section) -> bool) -> Command {
     let defaults = Settings::default();
-    let is_feed = wanted("monitor", Section::Feed);
+    let admin = if wanted("monitor", Section::Feed) {
+        Some(FEED_ADMIN)
+    } else {
+        wanted("smtp", Section::Mail).then_some(MAIL_ADMIN)
+    };
     for setting in SETTINGS.iter().filter(|setting| wanted(setting.key, setting.section)) {
         let default = match (setting.text)(&defaults) {
-            Some(_) if is_feed && setting.key == "admin" => format!(" [default: {FEED_ADMIN}]"),
+            Some(text) if setting.key == "admin" => {
+                format!(" [default: {}]", admin.map_or(text, |address| address.to_string()))
+            }
             Some(text) => format!(" [default: {text}]"),
             None => String::new(),
         };
@@ -352,7 +379,7 @@ fn augment(mut command: Command, wanted: fn(&str, Section) -> bool) -> Command {
                 .value_name(setting.value_name)
                 .help(format!("{}{default} [env: {}=]", setting.help, setting.variable()))
                 .help_heading(setting.heading)
-                .hide_short_help(matches!(setting.heading, LIMITS | FEED_LIMITS))
+                .hide_short_help(matches!(setting.heading, LIMITS | FEED_LIMITS | MAIL_LIMITS))
                 .action(ArgAction::Set)
                 .num_args(if setting.shape == Shape::Flag { 0..=1 } else { 1..=1 })
                 .default_missing_values((setting.shape == Shape::Flag).then_some("true"))

@@ -14,6 +14,7 @@ use cache::config::{Config, CookieRule, Origin};
 
 use crate::{
     feed_settings::{FEED_SETTINGS, FeedSettings},
+    mail_settings::{MAIL_SETTINGS, MailSettings},
     units::{duration_text, parse_duration, parse_size, size_text},
 };
 
@@ -26,6 +27,8 @@ pub(crate) struct Settings {
     pub cache: Config,
     /// The feed's settings.
     pub feed: FeedSettings,
+    /// The mail service's settings.
+    pub mail: MailSettings,
     /// Where the admin server listens.
     pub admin: SocketAddr,
     /// A file with the token that the admin server demands.
@@ -42,6 +45,7 @@ impl Default for Settings {
             origin: None,
             cache: Config::new(Origin { host: String::new(), port: 0 }),
             feed: FeedSettings::default(),
+            mail: MailSettings::default(),
             admin: SocketAddr::from(([127, 0, 0, 1], 9180)),
             admin_token_file: None,
             log: "info".to_owned(),
@@ -66,11 +70,13 @@ pub(crate) enum Section {
     Cache,
     /// `[feed]`.
     Feed,
+    /// `[mail]`.
+    Mail,
 }
 
 impl Section {
     /// Those with a name.
-    pub(crate) const NAMED: [Self; 2] = [Self::Cache, Self::Feed];
+    pub(crate) const NAMED: [Self; 3] = [Self::Cache, Self::Feed, Self::Mail];
 
     /// What stands in brackets; none for the top of the file.
     pub(crate) fn name(self) -> Option<&'static str> {
@@ -78,6 +84,7 @@ impl Section {
             Self::Common => None,
             Self::Cache => Some("cache"),
             Self::Feed => Some("feed"),
+            Self::Mail => Some("mail"),
         }
     }
 }
@@ -153,17 +160,22 @@ macro_rules! limit {
 }
 
 /// Every setting, in the order in which `--help` and `config --print` show them.
-pub(crate) const SETTINGS: &[Setting] = &joined::<{ COMMON_AND_CACHE.len() + FEED_SETTINGS.len() }>();
+pub(crate) const SETTINGS: &[Setting] = 
+    &joined::<{ COMMON_AND_CACHE.len() + FEED_SETTINGS.len() + MAIL_SETTINGS.len() }>();
 
 /// The tables of all parts, one behind the other.
 const fn joined<const N: usize>() -> [Setting; N] {
     let mut all = [COMMON_AND_CACHE[0]; N];
     let mut i = 0;
     while i < N {
-        all[i] = if i < COMMON_AND_CACHE.len() {
+        let feed = COMMON_AND_CACHE.len();
+        let mail = feed + FEED_SETTINGS.len();
+        all[i] = if i < feed {
             COMMON_AND_CACHE[i]
+        } else if i < mail {
+            FEED_SETTINGS[i - feed]
         } else {
-            FEED_SETTINGS[i - COMMON_AND_CACHE.len()]
+            MAIL_SETTINGS[i - mail]
         };
         i += 1;
     }
@@ -182,6 +194,7 @@ const COMMON_AND_CACHE: &[Setting] = &[
             settings.cache.cores = engine::cores::parse_list(text)
                 .map_err(|error| format!("{error}; cores are such as 0,1 or 0-3"))?;
             settings.feed.config.cores.clone_from(&settings.cache.cores);
+            settings.mail.config.cores.clone_from(&settings.cache.cores);
             Ok(())
         },
         text: |settings| {
@@ -674,7 +687,15 @@ mod tests {
             "purge-from" => "10.0.0.1,::1",
             "monitor" | "websocket" => "127.0.0.1:7",
             "tls-cert" | "tls-key" | "tls-ca" | "nats-config" => "/a/b",
-            "tls-verify" | "tls-handshake-first" | "websocket-tls" => "true",
+            "smtp" | "http" | "smtps" | "lmtp" => "127.0.0.1:7",
+            "banned" | "token-file" => "/a/b",
+            "store-size" => "256MiB",
+            "durability" => "power",
+            "host-name" | "domain" => "mx.example.org",
+            "domains" => "a.example,b.example",
+            "inbox-mails-max" | "recipients-max" => "7",
+            key if key.ends_with("-per-minute") => "7",
+            "tls-verify" | "proxy-protocol" | "tls-handshake-first" | "websocket-tls" => "true",
             "websocket-origins" => "https://a.example,https://b.example",
             "server-name" => "night-1",
             "max-connections" | "max-subscriptions" | "ping-max" => "7",
