@@ -9,3 +9,9 @@ bench-cache:
 bench-feed:
 	cargo build --release --package nighttrain
 	cargo run --release -p lab --bin bench-feed -- $(BENCH_ARGS)
+
+# BENCH_ARGS: --quick, --only sink,ours, --scenario reused,connections,stored,pipelined,idle
+.PHONY: bench-mail
+bench-mail:
+	cargo build --release --package nighttrain
+	cargo run --release -p lab --bin bench-mail -- $(BENCH_ARGS)
