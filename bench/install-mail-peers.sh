@@ -12,7 +12,9 @@ fi
 echo "postfix postfix/main_mailer_type select No configuration" | debconf-set-selections
 apt-get update
 DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends \
-    postfix python3-venv nodejs npm default-jre-headless maven util-linux
+    postfix python3-venv default-jre-headless maven util-linux
+# Whoever has Node from elsewhere keeps it: Debian's npm conflicts with it.
+command -v npm >/dev/null || DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends nodejs npm
 
 peers=target/bench/mail-peers
 mkdir -p "$peers/node"

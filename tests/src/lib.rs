@@ -36,6 +36,7 @@ pub mod client;
 pub mod content;
 pub mod fault;
 pub mod gate;
+pub mod mail;
 pub mod message;
 pub mod nginx;
 pub mod origin;

@@ -331,12 +331,14 @@ pub(crate) struct MailFlags(pub Flags);
 pub(crate) struct AdminFlags(pub Flags);
 
 impl CacheFlags {
-    const WANTED: fn(&str, Section) -> bool = |_, section| matches!(section, Section::Common | Section::Cache);
+    const WANTED: fn(&str, Section) -> bool =
+        |_, section| matches!(section, Section::Common | Section::Cache);
 }
 
 impl FeedFlags {
-    const WANTED: fn(&str, Section) -> bool =
-        |key, section| matches!(section, Section::Common | Section::Feed) && !matches!(key, "state" | "drain-time-max");
+    const WANTED: fn(&str, Section) -> bool = |key, section| {
+        matches!(section, Section::Common | Section::Feed) && !matches!(key, "state" | "drain-time-max")
+    };
 }
 
 impl MailFlags {

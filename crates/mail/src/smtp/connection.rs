@@ -170,7 +170,9 @@ impl Connection {
             }
             core.give_back(turn.out);
             match stop {
-                Stop::Close => return self.linger().await,
+                // It has read, or will read, all that it wants: closing at once saves it and us a wait.
+                Stop::Quit if self.pending.is_empty() => return,
+                Stop::Quit | Stop::Close => return self.linger().await,
                 Stop::StartTls => {
                     // What came behind STARTTLS in the clear is nobody's (RFC 3207, 6).
                     self.pending.clear();

@@ -43,6 +43,8 @@ pub(crate) enum Stop {
     Read,
     /// The replies are the last.
     Close,
+    /// The peer said QUIT: the same, and nothing more is to come of it.
+    Quit,
     /// The replies, then TLS.
     StartTls,
     /// A mail is whole and finds no room: try [`Session::end_mail`] again a little later.
@@ -148,7 +150,7 @@ impl Session {
                         _ => {}
                     }
                     reply.write(&mut turn.out);
-                    Some(Stop::Close)
+                    Some(if reply == reply::BYE { Stop::Quit } else { Stop::Close })
                 }
                 Ask::Hello(hello) => {
                     self.forget(core);

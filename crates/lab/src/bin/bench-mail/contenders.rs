@@ -59,8 +59,19 @@ pub(crate) struct Running {
     pub(crate) is_slow: bool,
     /// Of ours.
     admin: Option<u16>,
+    /// Postfix's master leaves its starter, and is asked to end by postfix itself.
+    stop: Option<Command>,
     /// What it stores goes with it.
-    _directory: tempfile::TempDir,
+    directory: tempfile::TempDir,
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if let Some(stop) = &mut self.stop {
+            // It may be gone already.
+            let _ = stop.stdout(Stdio::null()).stderr(Stdio::null()).status();
+        }
+    }
 }
 
 /// Where `bench/install-mail-peers.sh` puts what is no Debian package.
@@ -69,7 +80,11 @@ fn peers() -> PathBuf {
 }
 
 fn there(path: PathBuf) -> Result<PathBuf, String> {
-    if path.exists() { Ok(path) } else { Err(format!("{} is missing (bench/install-mail-peers.sh)", path.display())) }
+    if path.exists() {
+        Ok(path)
+    } else {
+        Err(format!("{} is missing (bench/install-mail-peers.sh)", path.display()))
+    }
 }
 
 /// Starts one.
@@ -83,7 +98,8 @@ pub(crate) fn start(contender: Contender, cores: &Cores) -> Result<Running, Stri
             let program = find("smtp-sink").ok_or("smtp-sink is missing (Debian: postfix)")?;
             let mut command = pinned(cores, &program.to_string_lossy());
             command.args(["-u", "nobody", &format!("127.0.0.1:{port}"), "1000"]);
-            version = first_line(Command::new("postconf").args(["-d", "-h", "mail_version"])).map(|text| format!("postfix {text}"));
+            version = first_line(Command::new("postconf").args(["-d", "-h", "mail_version"]))
+                .map(|text| format!("postfix {text}"));
             command
         }
         Contender::Ours => {
@@ -92,7 +108,13 @@ pub(crate) fn start(contender: Contender, cores: &Cores) -> Result<Running, Stri
             admin = Some(port_of_admin);
             let store = directory.path().join("mail.store");
             command.args(["mail", "--smtp", &format!("127.0.0.1:{port}"), "--http", "127.0.0.1:0"]);
-            command.args(["--admin", &format!("127.0.0.1:{port_of_admin}"), "--store-size", "6GiB", "--store"]);
+            command.args([
+                "--admin",
+                &format!("127.0.0.1:{port_of_admin}"),
+                "--store-size",
+                "6GiB",
+                "--store",
+            ]);
             command.arg(store);
             command
         }
@@ -110,13 +132,22 @@ pub(crate) fn start(contender: Contender, cores: &Cores) -> Result<Running, Stri
             version = first_line(Command::new(&script).arg("--version"));
             let web = free_port().map_err(said)?;
             let mut command = pinned(cores, "node");
-            command.arg(script).args(["--ip", "127.0.0.1", "-s", &port.to_string(), "-w", &web.to_string(), "--silent"]);
+            command.arg(script).args([
+                "--ip",
+                "127.0.0.1",
+                "-s",
+                &port.to_string(),
+                "-w",
+                &web.to_string(),
+                "--silent",
+            ]);
             command.arg("--mail-directory").arg(directory.path());
             command
         }
         Contender::Greenmail => {
             let jar = there(peers().join("greenmail-standalone.jar"))?;
-            version = fs::read_to_string(peers().join("greenmail.version")).ok().map(|text| text.trim().to_owned());
+            version =
+                fs::read_to_string(peers().join("greenmail.version")).ok().map(|text| text.trim().to_owned());
             let mut command = pinned(cores, "java");
             command.args([&format!("-Dgreenmail.smtp.port={port}"), "-Dgreenmail.smtp.hostname=127.0.0.1"]);
             command.args(["-Dgreenmail.auth.disabled", "-Xmx1g", "-jar"]).arg(jar);
@@ -126,8 +157,13 @@ pub(crate) fn start(contender: Contender, cores: &Cores) -> Result<Running, Stri
     let log = fs::File::create(directory.path().join("bench.log")).map_err(said)?;
     command.stdout(Stdio::null()).stderr(log).stdin(Stdio::null());
     let tree = Tree::start(command).map_err(|error| error.to_string())?;
+    let stop = (contender == Contender::Postfix).then(|| {
+        let mut stop = Command::new("postfix");
+        stop.arg("-c").arg(directory.path().join("etc")).arg("stop");
+        stop
+    });
     let is_slow = !matches!(contender, Contender::Sink | Contender::Ours);
-    let mut running = Running { tree, port, version, is_slow, admin, _directory: directory };
+    let mut running = Running { tree, port, version, is_slow, admin, stop, directory };
     running.wait()?;
     if contender == Contender::Ours {
         running.version = Some(env!("CARGO_PKG_VERSION").to_owned());
@@ -172,8 +208,11 @@ impl Running {
         let until = Instant::now() + READY_WAIT;
         loop {
             if let Ok(Some(status)) = self.tree.ended() {
-                let log = fs::read_to_string(self._directory.path().join("bench.log")).unwrap_or_default();
-                return Err(format!("it ended at once ({status}): {}", log.lines().last().unwrap_or_default()));
+                let log = fs::read_to_string(self.directory.path().join("bench.log")).unwrap_or_default();
+                return Err(format!(
+                    "it ended at once ({status}): {}",
+                    log.lines().last().unwrap_or_default()
+                ));
             }
             if let Ok(mut stream) = TcpStream::connect(("127.0.0.1", self.port)) {
                 let mut greeting = [0; 3];

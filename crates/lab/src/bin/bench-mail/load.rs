@@ -11,7 +11,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use lab::paired::{place::find, tree::{Cores, pinned}};
+use lab::paired::{
+    place::find,
+    tree::{Cores, pinned},
+};
 
 use crate::{BenchError, MAIL_BYTES, SESSIONS, contenders::Running};
 
@@ -23,11 +26,25 @@ pub(crate) fn source(to: &Running, load: &Cores, mails: u64, reuse: bool) -> Res
     let program = find("smtp-source")
         .ok_or_else(|| BenchError::Failed("smtp-source is missing (Debian: postfix)".to_owned()))?;
     let mut command = pinned(load, &program.to_string_lossy());
-    command.args(["-N", "-s", &SESSIONS.to_string(), "-m", &mails.to_string(), "-l", &MAIL_BYTES.to_string()]);
+    command.args([
+        "-N",
+        "-s",
+        &SESSIONS.to_string(),
+        "-m",
+        &mails.to_string(),
+        "-l",
+        &MAIL_BYTES.to_string(),
+    ]);
     if reuse {
         command.arg("-d");
     }
-    command.args(["-f", "sender@bench.test", "-t", "user@bench.test", &format!("inet:127.0.0.1:{}", to.port)]);
+    command.args([
+        "-f",
+        "sender@bench.test",
+        "-t",
+        "user@bench.test",
+        &format!("inet:127.0.0.1:{}", to.port),
+    ]);
     let output = command.output()?;
     if output.status.success() {
         Ok(())

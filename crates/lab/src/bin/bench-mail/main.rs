@@ -123,7 +123,8 @@ fn run(options: &Options) -> Result<(), BenchError> {
     if first == last {
         bench.remarks.push("one processor only: server and load share it".to_owned());
     }
-    let wanted = |name: &str| options.scenario.is_empty() || options.scenario.iter().any(|known| known == name);
+    let wanted =
+        |name: &str| options.scenario.is_empty() || options.scenario.iter().any(|known| known == name);
     if wanted("reused") {
         bench.sessions("reused", "connections reused", true)?;
     }
@@ -220,7 +221,8 @@ impl Bench {
         let series = interleave(&running, self.rounds(), |contender: &Running, _| {
             let count = mails(contender);
             let sample = measure(&contender.tree, &server, || {
-                load::source(contender, &load, count, reuse).map(|()| Work { units: count, ..Work::default() })
+                load::source(contender, &load, count, reuse)
+                    .map(|()| Work { units: count, ..Work::default() })
             });
             match sample {
                 Err(BenchError::Failed(why)) => Ok::<Sample, BenchError>(Sample::nothing(why)),
@@ -249,7 +251,9 @@ impl Bench {
         let mut running = Vec::new();
         let mut rows = Vec::new();
         let counts: Vec<u64> = std::iter::once(0)
-            .chain(self.options.stored.iter().map(|count| if self.options.quick { count / 100 } else { *count }))
+            .chain(
+                self.options.stored.iter().map(|count| if self.options.quick { count / 100 } else { *count }),
+            )
             .collect();
         for count in counts {
             let started = contenders::start(Contender::Ours, &self.server).map_err(BenchError::Failed)?;
@@ -275,8 +279,7 @@ impl Bench {
         }
         let series = interleave(&running, self.rounds(), |contender: &Running, _| {
             measure(&contender.tree, &server, || {
-                load::source(contender, &load, count, true)
-                    .map(|()| Work { units: count, ..Work::default() })
+                load::source(contender, &load, count, true).map(|()| Work { units: count, ..Work::default() })
             })
         })?;
         for stored in &series[1..] {
@@ -293,7 +296,16 @@ impl Bench {
             unit: "mail".to_owned(),
             series,
         });
-        self.tables.push(table("Memory of ours", &[("mails stored", ""), ("resident MiB", ""), ("of it the log's buffers MiB", ""), ("index bytes a mail", "")], rows));
+        self.tables.push(table(
+            "Memory of ours",
+            &[
+                ("mails stored", ""),
+                ("resident MiB", ""),
+                ("of it the log's buffers MiB", ""),
+                ("index bytes a mail", ""),
+            ],
+            rows,
+        ));
         Ok(())
     }
 
@@ -312,13 +324,23 @@ impl Bench {
         if received < sent as f64 {
             self.remarks.push(format!("pipelined: {sent} were answered 250, but {received} were counted"));
         }
-        self.tables.push(table(format!("Pipelined, {SESSIONS} connections kept, {elapsed_s:.0} s"), &[("mails", ""), ("mails/s", ""), ("an hour", ""), ("CPU µs a mail", ""), ("server's core busy", "")], vec![vec![
+        self.tables.push(table(
+            format!("Pipelined, {SESSIONS} connections kept, {elapsed_s:.0} s"),
+            &[
+                ("mails", ""),
+                ("mails/s", ""),
+                ("an hour", ""),
+                ("CPU µs a mail", ""),
+                ("server's core busy", ""),
+            ],
+            vec![vec![
                 sent.to_string(),
                 format!("{rate:.0}"),
                 format!("{:.1} M", rate * 3600.0 / 1e6),
                 format!("{:.1}", cpu_s * 1e6 / sent as f64),
                 format!("{:.0}%", 100.0 * cpu_s / elapsed_s),
-            ]]));
+            ]],
+        ));
         println!("pipelined: {rate:.0} mails/s, {:.1} µs of CPU each", cpu_s * 1e6 / sent as f64);
         Ok(())
     }
@@ -331,7 +353,11 @@ impl Bench {
         let held = load::idle(started.port, connections)?;
         let after = started.tree.usage()?.rss_bytes;
         let each = after.saturating_sub(before) / held.len() as u64;
-        self.tables.push(table("Idle connections", &[("connections", ""), ("resident bytes each", "")], vec![vec![held.len().to_string(), each.to_string()]]));
+        self.tables.push(table(
+            "Idle connections",
+            &[("connections", ""), ("resident bytes each", "")],
+            vec![vec![held.len().to_string(), each.to_string()]],
+        ));
         println!("idle: {each} bytes a connection, {} of them", held.len());
         Ok(())
     }
@@ -339,7 +365,11 @@ impl Bench {
     /// What others measured of servers that are not to be had as packages.
     fn quoted(&mut self) {
         let rows = [("Inbucket 3.1.1", "2.1–2.3"), ("MailHog", "7"), ("Mailpit 1.30", "20–26")];
-        self.tables.push(table("Quoted, not measured here: × smtp-sink, reused connections", &[("server", ""), ("× sink", "")], rows.map(|(name, times)| vec![name.to_owned(), times.to_owned()]).to_vec()));
+        self.tables.push(table(
+            "Quoted, not measured here: × smtp-sink, reused connections",
+            &[("server", ""), ("× sink", "")],
+            rows.map(|(name, times)| vec![name.to_owned(), times.to_owned()]).to_vec(),
+        ));
         let shares: Vec<f64> = self
             .comparisons
             .iter()
@@ -348,7 +378,10 @@ impl Bench {
             .map(|sample| sample.foreign_share)
             .collect();
         if let Some(share) = median(&shares).filter(|share| *share > 0.05) {
-            self.remarks.push(format!("not a quiet machine: others used {:.0}% of the server's core (median)", share * 100.0));
+            self.remarks.push(format!(
+                "not a quiet machine: others used {:.0}% of the server's core (median)",
+                share * 100.0
+            ));
         }
     }
 }
