@@ -41,15 +41,24 @@ mod header;
 mod images;
 mod item;
 mod mapping;
+mod pages;
 #[cfg(test)]
 mod power_loss;
+mod queue;
+#[cfg(test)]
+mod queue_power_loss;
 mod rows;
+pub(crate) mod state;
+mod timers;
 
 pub use disk::{Disk, MappedFile};
 pub use error::{Fault, FileError, Refused};
 pub use header::{BLOCK_BYTES, HEADER_BYTES, MAGIC, Shape, VERSION};
-pub use item::{ByteArray, Item, Stored};
+pub use item::{ByteArray, Item, Key, Stored};
+pub use pages::Pages;
+pub use queue::FileQueue;
 pub use rows::FileRows;
+pub use timers::{FileTimers, NotUpdated};
 
 use crate::heap::Heap;
 use crate::layout::{Binary, Dary, Layout, Paged};
@@ -113,6 +122,40 @@ impl<const D: usize> FileLayout for Dary<D> {
     fn lead(&self) -> usize {
         D - 1
     }
+}
+
+/// Makes the file of a queue; removes it again if that fails.
+fn create_file<Q>(
+    path: &Path,
+    shape: &Shape,
+    make: impl FnOnce(MappedFile) -> Result<Q, FileError>,
+) -> Result<Q, FileError> {
+    let plan = shape.plan().map_err(|fault| fault.at(path))?;
+    let disk = MappedFile::create(path, plan.file_bytes, align(shape))?;
+    let made = disk.sync_name().and_then(|()| make(disk));
+    if made.is_err() {
+        // Nothing was ever stored in it, and this call made it.
+        let _ = std::fs::remove_file(path);
+    }
+    made
+}
+
+/// Opens a queue in a file whose pages are blocks.
+fn open_file<Q>(path: &Path, open: impl FnOnce(MappedFile) -> Result<Q, FileError>) -> Result<Q, FileError> {
+    open_mapped(path, BLOCK_BYTES, open)
+}
+
+fn open_mapped<Q>(
+    path: &Path,
+    align: usize,
+    open: impl FnOnce(MappedFile) -> Result<Q, FileError>,
+) -> Result<Q, FileError> {
+    open(MappedFile::open(path, align)?)
+}
+
+/// Bytes that the mapping's start must be a multiple of, so that pages in the file are pages in memory.
+fn align(shape: &Shape) -> usize {
+    usize::try_from(shape.page_bytes).unwrap_or(0).max(BLOCK_BYTES)
 }
 
 /// A min-queue in a file: any layout that a file can name, over [`FileRows`].

@@ -89,11 +89,15 @@ pub(crate) const MARGIN: usize = 64;
 /// With more levels than this, neighbours are joined.
 const LEVELS_SOFT: usize = 8;
 
+/// There are never more levels: a level's number is kept in a byte.
+#[cfg(feature = "std")]
+pub(crate) const LEVELS_MAX: usize = 200;
+
 /// With at least so many children their items stay where they are: joining lists moves up to a block for each.
 const REJOIN_MAX: usize = 6;
 
 /// With more children than this, neighbours are joined.
-const CHILDREN_MAX: usize = 2 * FAN_OUT_MAX + 6;
+pub(crate) const CHILDREN_MAX: usize = 2 * FAN_OUT_MAX + 6;
 
 impl<T: Ord + Copy, B: Blocks<T>> PageQueue<T, B> {
     /// One step of the most urgent work, if any is due.

@@ -19,6 +19,8 @@ mod invariants;
 mod levels;
 mod list;
 mod near;
+#[cfg(feature = "std")]
+mod saved;
 mod sweep;
 
 use crate::blocks::{Area, Arena, Blocks};
@@ -309,7 +311,8 @@ impl<T: Ord + Copy, B: Blocks<T>> PageQueue<T, B> {
         if !self.has_room() {
             return false;
         }
-        let cut = self.near.split_heap(&self.store);
+        // (More than that only after comparisons that panicked; the order is unspecified then.)
+        let cut = self.near.split_heap(&self.store).min(HEAP_MAX);
         let Some(&bound) = self.near.heap[..cut].iter().min() else { return true };
         // All comparisons first: for each item its level, counted from the top; none is the lowest, lowered.
         let mut places = [0_u8; HEAP_MAX];

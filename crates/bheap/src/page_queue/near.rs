@@ -95,6 +95,17 @@ impl<T: Ord + Copy> Near<T> {
         self.sort_more(store);
     }
 
+    /// Both parts as they were kept somewhere, in whatever order.
+    #[cfg(feature = "std")]
+    pub(crate) fn restore(&mut self, heap: Vec<T>, front: Vec<T>, store: &impl Blocks<T>) {
+        (self.heap, self.front) = (heap, front);
+        self.front.sort_unstable_by(|a, b| b.cmp(a));
+        self.sorted_from = 0;
+        for node in (0..self.heap.len().div_ceil(4)).rev() {
+            sift_down(&mut self.heap, node, store);
+        }
+    }
+
     /// Sorts the smallest of the unsorted items; the sorted part must be empty.
     fn sort_more(&mut self, store: &impl Blocks<T>) {
         // Should a comparison panic, all of it counts as sorted: the order is then unspecified, the items whole.
