@@ -40,7 +40,7 @@ pub(super) fn shape<T: Item>(layout: u32, capacity: usize) -> Result<Shape, Faul
 
 /// A [`PageQueue`] in a file: few pages are touched for each item, and what changes is kept by a checkpoint.
 ///
-/// It has the operations of [`crate::PriorityQueue`], with the errors of a disk; all but [`FileQueue::pop_push`],
+/// It has the operations of [`crate::PriorityQueue`], with the errors of a disk; all but `pop_push`,
 /// which would be a `pop` and then a `push`, of which the second may be refused.
 #[derive(Debug)]
 pub struct FileQueue<T: Item, D: Disk = MappedFile> {
