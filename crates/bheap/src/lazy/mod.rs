@@ -102,6 +102,12 @@ impl<K: Ord + Copy> Lazy<K> {
         Ok(Self::over(queue, queue_number()))
     }
 
+    /// Gives back the memory of blocks that hold nothing; see [`PageQueue::shrink_to_fit`]. Slots stay, because a
+    /// handle says where its is.
+    pub fn shrink_to_fit(&mut self) {
+        self.queue.shrink_to_fit();
+    }
+
     /// Bytes in use: entries, removed ones, the window and slots included.
     #[must_use]
     pub fn bytes(&self) -> usize {

@@ -118,6 +118,11 @@ impl<T: Copy> List<T> {
         &self.sample.items
     }
 
+    /// Bytes of the sample.
+    pub(crate) fn sample_bytes(&self) -> usize {
+        self.sample.items.capacity() * size_of::<T>()
+    }
+
     /// Blocks that adding `items` items will take.
     pub(crate) const fn blocks_to_add(&self, items: usize, block_items: usize) -> usize {
         let room = if self.len == 0 { 0 } else { block_items - self.fill };
@@ -308,6 +313,28 @@ impl<T: Copy> List<T> {
         list.uniform = uniform;
         (list.sample.stride, list.sample.items) = (stride, sample);
         Some(list)
+    }
+
+    /// Copies the blocks to another store, where they must have been reserved.
+    pub(crate) fn move_to(&mut self, from: &impl Blocks<T>, to: &mut impl Blocks<T>) {
+        let (mut block, mut fill) = (self.head, self.fill);
+        let mut above = NO_BLOCK;
+        for _ in 0..self.blocks {
+            let Some(copy) = to.allocate() else {
+                unreachable!("blocks are reserved before they are filled")
+            };
+            to.write(copy, 0, from.read(block, fill));
+            if above == NO_BLOCK {
+                self.head = copy;
+            } else {
+                to.set_next(above, copy);
+            }
+            (above, self.last) = (copy, copy);
+            block = from.next(block);
+            fill = from.block_items();
+        }
+        // A sweep that had begun begins again.
+        self.sweep_at = NO_BLOCK;
     }
 
     /// Calls `f` with the items of each block.

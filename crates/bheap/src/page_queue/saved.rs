@@ -9,7 +9,7 @@ use crate::file::state::{put, put_items, put_pages, take, take_item, take_items,
 use crate::file::{Disk, FileError, Item, Pages, Stored};
 use crate::page_queue::levels::{CHILDREN_MAX, Child, LEVELS_MAX, Level};
 use crate::page_queue::list::List;
-use crate::page_queue::{FRONT_MAX, HEAP_MAX, PageQueue, RESERVE_BLOCKS};
+use crate::page_queue::{FRONT_MAX, HEAP_ALONE_MAX, PageQueue, RESERVE_BLOCKS};
 use alloc::vec::Vec;
 use core::slice;
 
@@ -65,8 +65,8 @@ impl<T: Item, D: Disk> PageQueue<Stored<T>, Pages<T, D>> {
     }
 
     fn take(&mut self, input: &mut &[u8], pages: &mut Vec<u32>) -> Option<()> {
-        let heap = take_items(input, HEAP_MAX + 2)?;
-        let front = take_items(input, FRONT_MAX + HEAP_MAX)?;
+        let heap = take_items(input, HEAP_ALONE_MAX)?;
+        let front = take_items(input, FRONT_MAX)?;
         self.near.restore(heap, front, &self.store);
         for _ in 0..take(input, LEVELS_MAX)? {
             self.bounds.push(take_item(input)?);
