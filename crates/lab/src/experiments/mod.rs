@@ -1,11 +1,17 @@
 //! The experiments: each a claim, a measurement, a figure and a verdict.
 
+pub mod allocations;
 pub mod bheap_layout;
 pub mod bheap_paging;
 pub mod bheap_sim;
+pub mod big_o;
+pub mod contended_store;
 pub mod counters;
+pub mod locality;
+pub mod loopback_latency;
 pub mod memory_ladder;
 pub mod scratch;
+pub mod store_pressure;
 
 use crate::experiment::Experiment;
 
@@ -17,6 +23,12 @@ pub fn all() -> &'static [Experiment] {
         bheap_sim::EXPERIMENT,
         bheap_paging::EXPERIMENT,
         memory_ladder::EXPERIMENT,
+        store_pressure::EXPERIMENT,
+        loopback_latency::EXPERIMENT,
+        allocations::EXPERIMENT,
+        contended_store::EXPERIMENT,
+        big_o::EXPERIMENT,
+        locality::EXPERIMENT,
     ];
     ALL
 }
