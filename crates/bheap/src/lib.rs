@@ -89,10 +89,11 @@
 //!
 //! # What it is not best at
 //!
-//! A thousand items (the standard library's heap is a quarter faster), inserting alone (an append and a little
-//! work put off till later: 40 ns where a heap takes 10), and under short memory keys that arrive sorted, on
-//! which a heap hardly moves anything. There is no decrease-key that keeps the handle but in [`Indexed`], no merging of queues, and
-//! `PageQueue` wants items that are `Copy`: put a handle or an index into them.
+//! A few thousand items (up to 1,056 it is a plain heap), inserting alone (an append and a little work put off till
+//! later: 40 ns where a heap takes 10), and under short memory keys that arrive sorted, on which a heap hardly
+//! moves anything. Memory that was once used stays for reuse until [`PageQueue::shrink_to_fit`]. There is no
+//! decrease-key that keeps the handle but in [`Indexed`], no merging of queues, and `PageQueue` wants items that
+//! are `Copy`: put a handle or an index into them.
 //!
 //! # Beside others
 //!
