@@ -9,6 +9,7 @@ use crate::{
     feed_settings::{FEED_ADMIN, FEED_LIMITS},
     feed_tools::FeedTool,
     mail_settings::{MAIL_ADMIN, MAIL_LIMITS},
+    mail_tools::MailTool,
     precedence::Flags,
     settings::{COMMON, LIMITS, SETTINGS, Section, Settings, Shape},
     units::parse_duration,
@@ -81,7 +82,10 @@ pub(crate) struct FeedTask {
 
 /// `nighttrain mail`
 #[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct MailTask {
+    #[command(subcommand)]
+    pub tool: Option<MailTool>,
     #[command(flatten)]
     pub config: ConfigFile,
     #[command(flatten)]
@@ -314,12 +318,14 @@ pub(crate) struct MailFlags(pub Flags);
 pub(crate) struct AdminFlags(pub Flags);
 
 impl CacheFlags {
-    const WANTED: fn(&str, Section) -> bool = |_, section| matches!(section, Section::Common | Section::Cache);
+    const WANTED: fn(&str, Section) -> bool =
+        |_, section| matches!(section, Section::Common | Section::Cache);
 }
 
 impl FeedFlags {
-    const WANTED: fn(&str, Section) -> bool =
-        |key, section| matches!(section, Section::Common | Section::Feed) && !matches!(key, "state" | "drain-time-max");
+    const WANTED: fn(&str, Section) -> bool = |key, section| {
+        matches!(section, Section::Common | Section::Feed) && !matches!(key, "state" | "drain-time-max")
+    };
 }
 
 impl MailFlags {

@@ -69,10 +69,8 @@ pub(crate) fn mail(task: &MailTask) -> Result<(), Failure> {
     let http = TcpListener::bind(settings.mail.http)
         .map_err(|error| Failure::Failed(format!("cannot listen on {}: {error}", settings.mail.http)))?;
     let started = Started::start(config)?;
-    let pages = settings
-        .mail
-        .web(started.addresses.smtp)
-        .map_err(|fault| Failure::Configuration(vec![fault]))?;
+    let pages =
+        settings.mail.web(started.addresses.smtp).map_err(|fault| Failure::Configuration(vec![fault]))?;
     let web = web::serve(http, started.mailstore(), pages).map_err(failed("the pages cannot be served"))?;
     let registry = with_pages(started.registry(), &web);
     admin::serve("admin", admin_listener, mail_admin::pages(access, Arc::clone(&started), registry))

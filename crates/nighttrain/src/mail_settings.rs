@@ -125,8 +125,7 @@ impl MailSettings {
                 let place = path.display().to_string();
                 let text = std::fs::read_to_string(path)
                     .map_err(|error| fault(&place, format!("cannot be read: {error}")))?;
-                let token =
-                    web::Token::new(text.trim()).map_err(|error| fault(&place, error.to_string()))?;
+                let token = web::Token::new(text.trim()).map_err(|error| fault(&place, error.to_string()))?;
                 Some(token)
             }
         };

@@ -160,7 +160,7 @@ macro_rules! limit {
 }
 
 /// Every setting, in the order in which `--help` and `config --print` show them.
-pub(crate) const SETTINGS: &[Setting] = 
+pub(crate) const SETTINGS: &[Setting] =
     &joined::<{ COMMON_AND_CACHE.len() + FEED_SETTINGS.len() + MAIL_SETTINGS.len() }>();
 
 /// The tables of all parts, one behind the other.
