@@ -9,6 +9,7 @@ use crate::{
     feed_settings::{FEED_ADMIN, FEED_LIMITS},
     feed_tools::FeedTool,
     mail_settings::{MAIL_ADMIN, MAIL_LIMITS},
+    mail_tools::MailTool,
     precedence::Flags,
     settings::{COMMON, LIMITS, SETTINGS, Section, Settings, Shape},
     units::parse_duration,
@@ -81,7 +82,10 @@ pub(crate) struct FeedTask {
 
 /// `nighttrain mail`
 #[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct MailTask {
+    #[command(subcommand)]
+    pub tool: Option<MailTool>,
     #[command(flatten)]
     pub config: ConfigFile,
     #[command(flatten)]

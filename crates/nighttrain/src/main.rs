@@ -29,6 +29,7 @@ mod log;
 mod mail;
 mod mail_admin;
 mod mail_settings;
+mod mail_tools;
 mod precedence;
 mod run;
 mod savings;
@@ -69,7 +70,10 @@ fn perform(task: Task) -> Result<(), Failure> {
             Some(tool) => feed_tools::perform(tool),
             None => feed::feed(&task),
         },
-        Task::Mail(task) => mail::mail(&task),
+        Task::Mail(task) => match &task.tool {
+            Some(tool) => mail_tools::perform(tool),
+            None => mail::mail(&task),
+        },
         Task::Stat(task) => {
             let settings = configured(&task.config, &task.settings.0)?.settings;
             print(&client::stat(&settings, task.json)?)
