@@ -39,9 +39,11 @@ mod session;
 mod shared;
 mod slab;
 pub mod snapshot;
+mod system;
 mod transport;
 mod trie;
 mod websocket;
+mod word;
 
 pub use config::{Config, Limits, Tls, WebSocket};
 pub use connection::{Closed, Transport};
