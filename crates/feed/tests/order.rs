@@ -40,7 +40,9 @@ fn read(payload_bytes: &[u8]) -> (usize, usize) {
 #[test]
 fn every_consumer_gets_every_producer_s_messages_in_order() {
     for loops in [1, 3] {
-        let server = start(loops, |_| {});
+        // However slow the machine, who reads is not stuck.
+        let server =
+            start(loops, |config| config.limits.producer_hold_max = std::time::Duration::from_secs(600));
         let (producers, count) = (4, messages());
         let patterns = [">", "a.*", "a.0", "a.>", "a.3"];
         let consumers: Vec<_> = patterns
@@ -254,6 +256,34 @@ fn accounts_are_worlds_of_their_own() {
     let mut early = Client::silent(&server);
     early.send(b"PING\r\n");
     assert_eq!(early.next(), Got::Error("Authorization Violation".to_owned()));
+}
+
+/// The system account's user can ask the server how it is; others cannot.
+#[test]
+fn the_server_answers_in_the_system_account() {
+    let user = |name: &str| User {
+        user: Some(name.to_owned()),
+        password: Some(Secret::new("x")),
+        ..User::default()
+    };
+    let server = start(2, |config| {
+        config.authorization.accounts = vec![
+            Account { name: "$SYS".to_owned(), users: vec![user("admin")] },
+            Account { name: "A".to_owned(), users: vec![user("a")] },
+        ];
+    });
+    for (name, is_answered) in [("admin", true), ("a", false)] {
+        let mut client = Client::silent(&server);
+        client
+            .send(format!("CONNECT {{\"user\":\"{name}\",\"pass\":\"x\",\"verbose\":false}}\r\n").as_bytes());
+        client.send(b"SUB inbox 1\r\nPUB $SYS.REQ.SERVER.PING inbox 0\r\n\r\n");
+        let got = client.until_pong();
+        assert_eq!(got.len(), usize::from(is_answered), "{got:?}");
+        if let Some(Got::Message { payload, .. }) = got.first() {
+            let text = String::from_utf8_lossy(payload);
+            assert!(text.contains("\"connections\":1"), "{text}");
+        }
+    }
 }
 
 impl Client {
