@@ -1,5 +1,6 @@
 //! The experiments: each a claim, a measurement, a figure and a verdict.
 
+pub mod allocations;
 pub mod bheap_layout;
 pub mod bheap_paging;
 pub mod bheap_sim;
@@ -10,6 +11,7 @@ pub mod locality;
 pub mod loopback_latency;
 pub mod memory_ladder;
 pub mod scratch;
+pub mod store_pressure;
 
 use crate::experiment::Experiment;
 
@@ -21,7 +23,9 @@ pub fn all() -> &'static [Experiment] {
         bheap_sim::EXPERIMENT,
         bheap_paging::EXPERIMENT,
         memory_ladder::EXPERIMENT,
+        store_pressure::EXPERIMENT,
         loopback_latency::EXPERIMENT,
+        allocations::EXPERIMENT,
         contended_store::EXPERIMENT,
         big_o::EXPERIMENT,
         locality::EXPERIMENT,
