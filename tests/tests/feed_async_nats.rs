@@ -1,4 +1,5 @@
 //! Rust's client, async-nats, against our feed: what a program in our own language would do.
+#![allow(clippy::expect_used, reason = "a test may fail")]
 
 use std::time::Duration;
 
