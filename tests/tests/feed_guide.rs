@@ -49,7 +49,8 @@ fn text(output: &Output) -> String {
 }
 
 /// Between two commands a reader looks at what the first one says; a script waits instead.
-const UNTIL_IT_LISTENS: &str = "n=0; until nighttrain feed pub a b 2>/dev/null; do n=$((n+1)); [ $n -lt 600 ]; sleep 0.1; done\n";
+const UNTIL_IT_LISTENS: &str =
+    "n=0; until nighttrain feed pub a b 2>/dev/null; do n=$((n+1)); [ $n -lt 600 ]; sleep 0.1; done\n";
 
 #[test]
 fn every_command_of_the_guide_does_what_it_says() {
@@ -94,10 +95,14 @@ fn every_command_of_the_guide_does_what_it_says() {
 fn a_browser_shows_live_messages() {
     let test = std::env::current_exe().expect("a process knows its own file");
     let target = test.ancestors().find(|directory| directory.join("clients").is_dir());
-    let modules = target.map(|target| target.join("clients/node")).filter(|node| node.join("node_modules/ws").is_dir());
+    let modules =
+        target.map(|target| target.join("clients/node")).filter(|node| node.join("node_modules/ws").is_dir());
     let has_browser = Command::new("chromium").arg("--version").output().is_ok();
     let (Some(modules), true) = (modules, has_browser) else {
-        assert!(std::env::var_os("NIGHTTRAIN_CLIENTS").is_none(), "no browser, or no ws: sh tests/install-clients.sh");
+        assert!(
+            std::env::var_os("NIGHTTRAIN_CLIENTS").is_none(),
+            "no browser, or no ws: sh tests/install-clients.sh"
+        );
         eprintln!("left out: no chromium, or no ws package (sh tests/install-clients.sh)");
         return;
     };

@@ -134,7 +134,7 @@ fn consume(slot: u64, target: &Target, books: &Books) {
         client.confirm().expect("subscribed");
         let (began, life) = (Instant::now(), random.life());
         let mut had: HashMap<u32, Stretch> = HashMap::new();
-        let mut receive = |client: &mut Client, had: &mut HashMap<u32, Stretch>| {
+        let receive = |client: &mut Client, had: &mut HashMap<u32, Stretch>| {
             client
                 .receive(Duration::from_millis(20), |message| {
                     let stamp = message::verify(message.payload).expect("undamaged");
