@@ -46,7 +46,7 @@ fn cores(count: usize) -> Vec<Rc<Local>> {
         identities: Identities::open(),
         acceptors: Acceptors::default(),
     });
-    let (shared, balance) = (Shared::new(address), Balance::new(count));
+    let (shared, balance) = (Shared::new(address, Arc::clone(&counters)), Balance::new(count));
     let endpoints = mesh.into_endpoints().into_iter().enumerate();
     endpoints
         .map(|(index, endpoint)| {

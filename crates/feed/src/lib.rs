@@ -41,10 +41,12 @@ mod session;
 mod shared;
 mod slab;
 pub mod snapshot;
+mod system;
 pub mod tools;
 mod transport;
 mod trie;
 mod websocket;
+mod word;
 
 pub use config::{Config, Limits, Tls, WebSocket};
 pub use connection::{Closed, Transport};

@@ -90,7 +90,7 @@ impl Core {
         let (slot, matched) = self.matches.take(&self.trie, root, run.subject);
         let reached = !matched.is_empty() && self.spread(id, account, producer, run, &matched);
         self.matches.put_back(slot, matched);
-        if !reached && !run.reply.is_empty() {
+        if !reached && !run.reply.is_empty() && !self.answer_for_server(id, run) {
             self.tell_no_responders(id, run);
         }
         self.end_finished();
@@ -119,7 +119,7 @@ impl Core {
     }
 
     /// Delivers to whoever matches; whether anybody was reached.
-    fn spread(
+    pub(crate) fn spread(
         &mut self,
         from: ConnId,
         account: u16,
@@ -187,7 +187,7 @@ impl Core {
         let root = self.root_of(account);
         if let Some((pattern, queue)) = group {
             let Some(node) = self.trie.find(root, pattern) else { return };
-            let more = self.trie.node(node).more.as_ref();
+            let more = self.trie.node(node).more();
             let place = more.and_then(|more| more.groups.iter().position(|group| *group.name == *queue));
             if let Some(group) = place {
                 for at in 0..run.count() {

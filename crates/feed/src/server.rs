@@ -162,10 +162,10 @@ impl Server {
         }
         let first = listeners.first().into_iter().chain(web_listeners.first().and_then(Option::as_ref));
         let addresses: Vec<SocketAddr> = first.filter_map(|listener| listener.local_addr().ok()).collect();
-        let shared = Shared::new(addresses.first().copied().unwrap_or(address));
+        let counters = CounterSet::<Counter>::new(loops);
+        let shared = Shared::new(addresses.first().copied().unwrap_or(address), Arc::clone(&counters));
         let acceptors = Acceptors::build(&config)?;
         let settings = Arc::new(Settings { config, identities, acceptors });
-        let counters = CounterSet::<Counter>::new(loops);
         let mesh = Mesh::new(loops, 1, RING_MESSAGES).map_err(StartError::Prepare)?;
         let mut registry = Registry::new();
         registry.register(counters.clone());

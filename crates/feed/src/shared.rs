@@ -9,12 +9,13 @@ use std::{
     time::SystemTime,
 };
 
-use engine::cores::clock;
+use engine::{cores::clock, meter::CounterSet};
 use serde::Serialize;
 
 use crate::{
     connection::{Connection, Transport},
     core::Settings,
+    counters::Counter,
 };
 
 /// The version of nats-server whose protocol this is: clients decide by it which features they may use.
@@ -28,6 +29,8 @@ pub(crate) struct Shared {
     /// Where clients connect.
     pub(crate) address: SocketAddr,
     next_cid: AtomicU64,
+    /// All cores' counters, to be read.
+    pub(crate) counters: Arc<CounterSet<Counter>>,
     /// Loops that accept.
     pub(crate) ready: AtomicUsize,
 }
@@ -82,12 +85,13 @@ fn is_false(of: &bool) -> bool {
 }
 
 impl Shared {
-    pub(crate) fn new(address: SocketAddr) -> Arc<Self> {
+    pub(crate) fn new(address: SocketAddr, counters: Arc<CounterSet<Counter>>) -> Arc<Self> {
         Arc::new(Self {
             server_id: server_id(),
             started: clock::now_system(),
             address,
             next_cid: AtomicU64::new(1),
+            counters,
             ready: AtomicUsize::new(0),
         })
     }

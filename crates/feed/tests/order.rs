@@ -256,6 +256,34 @@ fn accounts_are_worlds_of_their_own() {
     assert_eq!(early.next(), Got::Error("Authorization Violation".to_owned()));
 }
 
+/// The system account's user can ask the server how it is; others cannot.
+#[test]
+fn the_server_answers_in_the_system_account() {
+    let user = |name: &str| User {
+        user: Some(name.to_owned()),
+        password: Some(Secret::new("x")),
+        ..User::default()
+    };
+    let server = start(2, |config| {
+        config.authorization.accounts = vec![
+            Account { name: "$SYS".to_owned(), users: vec![user("admin")] },
+            Account { name: "A".to_owned(), users: vec![user("a")] },
+        ];
+    });
+    for (name, is_answered) in [("admin", true), ("a", false)] {
+        let mut client = Client::silent(&server);
+        client
+            .send(format!("CONNECT {{\"user\":\"{name}\",\"pass\":\"x\",\"verbose\":false}}\r\n").as_bytes());
+        client.send(b"SUB inbox 1\r\nPUB $SYS.REQ.SERVER.PING inbox 0\r\n\r\n");
+        let got = client.until_pong();
+        assert_eq!(got.len(), usize::from(is_answered), "{got:?}");
+        if let Some(Got::Message { payload, .. }) = got.first() {
+            let text = String::from_utf8_lossy(payload);
+            assert!(text.contains("\"connections\":1"), "{text}");
+        }
+    }
+}
+
 impl Client {
     /// Takes its own message and then a PONG.
     fn ping_after_own(&mut self) {
