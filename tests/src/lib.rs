@@ -35,6 +35,7 @@ pub mod accelerator;
 pub mod client;
 pub mod content;
 pub mod fault;
+pub mod feed;
 pub mod gate;
 pub mod mail;
 pub mod mail_service;
