@@ -61,6 +61,14 @@ bench: toolchain bench-cache ## What a cache hit costs, beside five peers and th
 
 include bench/bench.mk
 
+# What make test runs shortened: kills, flipped bits, lost power. SOAK_* are counts.
+SOAK_KILLS ?= 100
+SOAK_FLIPS ?= 10000
+SOAK_RUNS ?= 3000
+soak: toolchain ## Crash and fault tests of the store in full: kill -9 a hundred times, power cuts, flipped bits
+	LOG_KILLS=$(SOAK_KILLS) LOG_FLIPS=$(SOAK_FLIPS) LOG_RUNS=$(SOAK_RUNS) \
+		$(CARGO) test --release --package engine --test log_kill --test log_damage --test log_model --test io_reads
+
 fuzz: toolchain ## Each fuzz target for FUZZ_SECONDS=60; needs a nightly toolchain
 	sh fuzz/run.sh $(FUZZ_SECONDS)
 

@@ -174,7 +174,8 @@ impl Client {
                 stream
             }
         };
-        stream.write_all(format!("GET /o/{id} HTTP/1.1\r\nHost: 127.0.0.1:{}\r\n\r\n", self.port).as_bytes())?;
+        stream
+            .write_all(format!("GET /o/{id} HTTP/1.1\r\nHost: 127.0.0.1:{}\r\n\r\n", self.port).as_bytes())?;
         self.buffer.clear();
         let (head_bytes, length) = loop {
             if let Some(head) = parse_head(&self.buffer)? {
