@@ -16,6 +16,8 @@
 )]
 
 pub mod allocations;
+pub mod compare;
+pub mod cores;
 pub mod experiment;
 pub mod experiments;
 pub mod latency;
