@@ -64,8 +64,14 @@ bench: toolchain bench-cache ## What a cache hit costs, beside five peers and th
 
 include bench/bench.mk
 
-soak: toolchain ## Ten minutes of clients that come and go, every message verified (SOAK_SECONDS=600)
+# What make test runs shortened: clients that come and go, kills, flipped bits, lost power. SOAK_* are counts.
+SOAK_KILLS ?= 100
+SOAK_FLIPS ?= 10000
+SOAK_RUNS ?= 3000
+soak: toolchain ## The long tests: ten minutes of a feed's clients (SOAK_SECONDS=600), a store's crashes in full
 	NIGHTTRAIN_SOAK_SECONDS=$(SOAK_SECONDS) $(CARGO) test --release --package tests --test feed_soak -- --nocapture
+	LOG_KILLS=$(SOAK_KILLS) LOG_FLIPS=$(SOAK_FLIPS) LOG_RUNS=$(SOAK_RUNS) \
+		$(CARGO) test --release --package engine --test log_kill --test log_damage --test log_model --test io_reads
 
 fuzz: toolchain ## Each fuzz target for FUZZ_SECONDS=60; needs a nightly toolchain
 	sh fuzz/run.sh $(FUZZ_SECONDS)

@@ -15,3 +15,8 @@ bench-feed:
 bench-mail:
 	cargo build --release --package nighttrain
 	cargo run --release -p lab --bin bench-mail -- $(BENCH_ARGS)
+# Stores that are 19 times larger than their memory. BENCH_ARGS: --memory-mib 96, --only disk,ours-direct,nginx, --quick, …
+.PHONY: bench-pressure
+bench-pressure:
+	cargo build --release --package nighttrain
+	cargo run --release -p lab --bin bench-pressure -- $(BENCH_ARGS)

@@ -14,12 +14,12 @@ use std::{
     os::fd::OwnedFd,
     sync::{
         Arc,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicI32, AtomicU64, Ordering},
     },
     time::Duration,
 };
 
-use super::clock;
+use super::{causes, clock};
 use crate::{
     meter::{Distribution, Family, Histogram, Point, Source, Unit, Value},
     sys::readiness::readable,
@@ -44,6 +44,8 @@ pub struct Lateness {
     histogram: Histogram,
     stalls: AtomicU64,
     stalled_ns: AtomicU64,
+    /// The loop's thread, as the kernel numbers it; 0 until it runs.
+    thread: AtomicI32,
 }
 
 impl Lateness {
@@ -71,12 +73,18 @@ impl Lateness {
         Duration::from_nanos(self.stalled_ns.load(Ordering::Relaxed))
     }
 
+    /// The loop's thread; 0 until it runs.
+    pub(super) fn thread(&self) -> &AtomicI32 {
+        &self.thread
+    }
+
     /// Records for as long as the runtime of the caller runs. [`super::run::Cores`] spawns it on each core; one task
     /// per `Lateness`.
     ///
     /// # Errors
     /// When the kernel gives no timer or the runtime goes down.
     pub async fn watch(self: Arc<Self>) -> io::Result<Infallible> {
+        self.thread.store(rustix::thread::gettid().as_raw_nonzero().get(), Ordering::Relaxed);
         let timer =
             timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK)?;
         let mut due = clock::monotonic_ns() + PERIOD_NS;
@@ -156,6 +164,7 @@ impl Source for Latenesses {
                 }),
             },
         ]);
+        causes::collect(self, families);
     }
 }
 

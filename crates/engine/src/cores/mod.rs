@@ -13,10 +13,11 @@
 //! - [`run`]: starts, pins, drains and joins the loops; a panic on one stops all.
 //! - [`listener`]: one listening socket per core on one port; who hands a connection to whom.
 //! - [`mesh`]: batches from every core to every core over [`ring`]s; [`bell`] wakes who sleeps.
-//! - [`lateness`]: how late each loop runs.
+//! - [`lateness`]: how late each loop runs, and what the kernel knows of why.
 //! - [`clock`]: the time, and what each way of asking costs.
 
 pub mod bell;
+mod causes;
 pub mod clock;
 pub mod lateness;
 pub mod listener;
@@ -25,5 +26,6 @@ mod processors;
 pub mod ring;
 pub mod run;
 
+pub use causes::Causes;
 pub use processors::{ListError, available, parse_list};
 pub use run::{CoreContext, Cores, CoresConfig, Shutdown};

@@ -47,7 +47,7 @@ impl Default for ReadPoolConfig {
     fn default() -> Self {
         Self {
             cores: 1,
-            helpers: 8,
+            helpers: 16,
             depth: 4,
             waiting_max: 1024,
             buffer_bytes: 32 << 20,
