@@ -43,6 +43,8 @@ pub struct Options {
     pub page_bytes: Option<usize>,
     /// Bytes in an item, where the experiment has items and the user chose.
     pub item_bytes: Option<usize>,
+    /// Only this part of the experiment, where it has parts that stand alone.
+    pub part: Option<String>,
     /// A directory for large files of its own; the system's for temporary files if none is named.
     pub directory: Option<PathBuf>,
     /// Where [`Options::say`] goes.
@@ -57,6 +59,7 @@ impl fmt::Debug for Options {
             .field("items", &self.items)
             .field("page_bytes", &self.page_bytes)
             .field("item_bytes", &self.item_bytes)
+            .field("part", &self.part)
             .field("directory", &self.directory)
             .finish_non_exhaustive()
     }

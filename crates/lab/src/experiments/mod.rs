@@ -5,6 +5,7 @@ pub mod bheap_paging;
 pub mod bheap_sim;
 pub mod counters;
 pub mod memory_ladder;
+pub mod queue_beyond;
 pub mod scratch;
 
 use crate::experiment::Experiment;
@@ -15,6 +16,7 @@ pub fn all() -> &'static [Experiment] {
     const ALL: &[Experiment] = &[
         bheap_layout::EXPERIMENT,
         bheap_sim::EXPERIMENT,
+        queue_beyond::EXPERIMENT,
         bheap_paging::EXPERIMENT,
         memory_ladder::EXPERIMENT,
     ];

@@ -1,5 +1,7 @@
 //! The article's three phases, for any queue.
 
+use bheap::PageQueue;
+use bheap::blocks::Blocks;
 use bheap::heap::Heap;
 use bheap::layout::Layout;
 
@@ -26,6 +28,16 @@ where
         // nine pages this moves the binary heap's total by 0.4%: the root's page is touched before the last.)
         self.peek()?;
         Heap::pop(self)?.try_into().ok()
+    }
+}
+
+impl<B: Blocks<u64>> Subject for PageQueue<u64, B> {
+    fn push(&mut self, key: u64) {
+        Self::push(self, key);
+    }
+    fn pop(&mut self) -> Option<u64> {
+        self.peek()?;
+        Self::pop(self)
     }
 }
 
