@@ -14,7 +14,7 @@ FUZZ_SECONDS ?= 60
 export PATH := $(PATH):$(HOME)/.cargo/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help run test check format lint docs deny packages test-workspace test-models bench fuzz clean toolchain
+.PHONY: help run test check format lint no-std docs deny packages test-workspace test-models bench fuzz clean toolchain
 
 help: ## Lists what can be done
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' Makefile
@@ -25,13 +25,17 @@ run: toolchain ## Builds, and starts the accelerator in front of a small slow si
 
 test: check packages test-workspace test-models ## Everything: checks, unit, property, end-to-end tests, models
 
-check: format lint docs deny ## Format, lints, documentation, licences
+check: format lint no-std docs deny ## Format, lints, documentation, licences
 
 format: toolchain
 	$(CARGO) fmt --all --check
 
 lint: toolchain
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
+
+# The queues without the standard library; a workspace build would not notice, because it unifies features.
+no-std: toolchain
+	$(CARGO) check --package bheap --no-default-features
 
 docs: toolchain
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --quiet

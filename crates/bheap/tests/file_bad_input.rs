@@ -1,5 +1,5 @@
 //! Wrong files and wrong wishes: each one clear error, and nothing is overwritten.
-#![cfg(feature = "file")]
+#![cfg(feature = "std")]
 #![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, reason = "a test may fail")]
 
 use bheap::file::{BLOCK_BYTES, Fault, FileError, FileHeap, FileLayout, FileRows, Item};

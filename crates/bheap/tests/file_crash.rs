@@ -2,7 +2,7 @@
 //!
 //! `BHEAP_CRASH_ROUNDS` asks for more. (What a failing *machine* leaves is tested on a faulty disk, beside the
 //! code: a kill leaves everything in the kernel's hands.)
-#![cfg(feature = "file")]
+#![cfg(feature = "std")]
 #![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, reason = "a test may fail")]
 #![allow(clippy::disallowed_methods, reason = "waits for a random time before it kills")]
 

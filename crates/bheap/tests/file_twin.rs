@@ -1,5 +1,5 @@
 //! A queue in a file against its twin in memory: random operations, reopened at random safe points.
-#![cfg(feature = "file")]
+#![cfg(feature = "std")]
 #![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, reason = "a test may fail")]
 
 use bheap::BinaryHeap;

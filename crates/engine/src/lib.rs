@@ -2,12 +2,15 @@
 //!
 //! - [`cores`]: one pinned event loop per core, batches between them, their lateness.
 //! - [`store`]: the object store that all cores read and each core writes a share of.
+//! - [`io`]: helper threads that read the disk for the loops.
 //! - [`meter`]: counters and histograms per core, summed when read.
 //! - [`sys`]: the only unsafe code; each wrapper states its contract.
 //!
 //! This crate knows no protocol: bytes in it have no meaning.
 
 pub mod cores;
+#[cfg(not(feature = "loom"))]
+pub mod io;
 pub mod meter;
 pub mod store;
 pub mod sys;

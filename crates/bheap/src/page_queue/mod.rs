@@ -1,4 +1,19 @@
-//! The queue beyond.
+//! The page queue: a sample sort that is put off as long as possible.
+//!
+//! ```text
+//! smallest                                                                            largest
+//! [ front │ small heap ] [ level: children + log ] [ level: children + log ] … [ top level: log ]
+//!   sorted  new, small     unsorted lists of whole pages, divided more finely the nearer they come
+//! ```
+//! - *Memory:* blocks of one page each from a [`Blocks`] store; lists chain them. Only the front, the small heap
+//!   and the lists' headers lie elsewhere.
+//! - *Invariant:* bounds fall from the top level to the lowest; nothing in a level is below its bound or above the
+//!   next; nothing in the front is above the lowest bound; while there are levels the front is not empty. So the
+//!   smaller of the two heads is the smallest item ([`PageQueue::assert_invariants`] checks all of it).
+//! - *Work:* each operation makes at most one step of the work that is due ([`PageQueue::late_steps`] counts
+//!   steps that were not made in time).
+//!
+//! Why it is so, what it costs and what was tried: `docs/decisions/020-page-queue.md`.
 
 mod invariants;
 mod levels;
@@ -34,7 +49,9 @@ pub const FAN_OUT_MAX: usize = 32;
 /// that is not full, and a step may begin one for each part.
 const RESERVE_BLOCKS: usize = 8 * FAN_OUT_MAX;
 
-/// A priority queue by lazy distribution.
+/// A priority queue that divides its items no earlier than it must.
+///
+/// Items are `Copy`, because they are moved in blocks; put an index or a handle into them for what is larger.
 #[derive(Debug)]
 pub struct PageQueue<T, B = Arena<T>> {
     store: B,
@@ -170,7 +187,8 @@ impl<T: Ord + Copy, B: Blocks<T>> PageQueue<T, B> {
         self.len == 0
     }
 
-    /// Steps that were late.
+    /// Steps that an operation had to make at once because they had not been made in time: 0 unless samples
+    /// misled several times in a row.
     #[must_use]
     pub const fn late_steps(&self) -> u64 {
         self.late
@@ -193,18 +211,25 @@ impl<T: Ord + Copy, B: Blocks<T>> PageQueue<T, B> {
         }
     }
 
-    /// The smallest item.
+    /// The smallest item; O(1).
     #[must_use]
     pub fn peek(&self) -> Option<&T> {
         self.near.peek(&self.store)
     }
 
     /// Adds an item.
+    ///
+    /// # Panics
+    /// If there is no room for it.
     pub fn push(&mut self, item: T) {
         assert!(self.try_push(item).is_ok(), "no room in the queue");
     }
 
     /// Adds an item, or gives it back if there is no room.
+    ///
+    /// # Errors
+    /// [`Full`], with the item, if the store can have no more blocks. Some are left free, so that what is in can
+    /// come out.
     pub fn try_push(&mut self, item: T) -> Result<(), Full<T>> {
         // Before the item finds its place: a spill lowers the bound of what is near.
         let spills = self.near.is_full();

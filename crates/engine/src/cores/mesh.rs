@@ -18,7 +18,7 @@
 
 use std::{cell::Cell, io, os::fd::OwnedFd, sync::Arc};
 
-use rustix::event::{EventfdFlags, eventfd};
+use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 use tokio::io::unix::AsyncFd;
 
 use super::{
@@ -170,6 +170,23 @@ impl Sleeper {
     }
 }
 
+impl Sleeper {
+    /// Sleeps until it is woken, or was since the last time.
+    fn sleep(&self) {
+        let mut watched = [PollFd::new(&self.eventfd, PollFlags::IN)];
+        match poll(&mut watched, None) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(error) => panic!("mesh: an eventfd of ours cannot be waited for: {error}"),
+        }
+        // Unlike an edge in an epoll, the level stays until it is read.
+        let mut count = [0; 8];
+        match rustix::io::read(&self.eventfd, &mut count) {
+            Ok(_) | Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => {}
+            Err(error) => panic!("mesh: an eventfd of ours cannot be read: {error}"),
+        }
+    }
+}
+
 #[derive(Debug)]
 struct Link<M> {
     ring: Producer<M>,
@@ -281,6 +298,26 @@ impl<M: Send> Receiver<M> {
                 Ok(mut guard) => guard.clear_ready(),
                 Err(error) => panic!("mesh: the runtime is going down while a task waits: {error}"),
             }
+        }
+    }
+
+    /// As [`Self::recv_batch`], for a thread that has no loop and may sleep in the kernel.
+    ///
+    /// # Panics
+    /// If the eventfd cannot be waited for: it is ours and open, so only a broken invariant is a reason.
+    pub fn recv_batch_blocking(&mut self, into: &mut Vec<M>) -> usize {
+        loop {
+            let count = self.try_recv_batch(into);
+            if count > 0 {
+                return count;
+            }
+            self.sleeper.bell.about_to_sleep();
+            let count = self.try_recv_batch(into);
+            if count > 0 {
+                self.sleeper.bell.awake();
+                return count;
+            }
+            self.sleeper.sleep();
         }
     }
 

@@ -3,6 +3,8 @@
 
 pub mod arena;
 pub(crate) mod atomics;
+#[cfg(not(feature = "loom"))]
+pub mod file_words;
 pub mod mapping;
 pub mod readiness;
 pub mod ring;

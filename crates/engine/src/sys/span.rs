@@ -325,7 +325,7 @@ mod socket {
         /// What the kernel gets: the address of the first byte. Writing through it is as good as a relaxed store,
         /// because the words are atomics (interior mutability) and nobody holds a plain reference to them.
         #[inline]
-        fn iovec(&self) -> libc::iovec {
+        pub(in crate::sys) fn iovec(&self) -> libc::iovec {
             let base = self.words.as_ptr().cast::<u8>().wrapping_add(self.skip).cast_mut();
             libc::iovec { iov_base: base.cast(), iov_len: self.len }
         }

@@ -1,0 +1,227 @@
+//! Reading a file into shared words, and seeing a file as shared words without being stalled by it.
+//!
+//! ```text
+//!   file ──pread──▶ Span                        a helper thread: it may wait for the disk
+//!   file ──mmap(MAP_PRIVATE, MADV_RANDOM)──▶ ReadMapping
+//!            │ is_resident: mincore             a loop may ask; it never waits
+//!            │ span:        the bytes           a loop may read what was resident a moment ago
+//!            └ populate:    MADV_POPULATE_READ  a helper: it may wait for the disk
+//! ```
+//! The mapping is private: nothing ever reaches the file through it. It is mapped writable all the same, because a
+//! [`Span`] is safe to write to; who did so by mistake would change a copy of the page and nothing else. `mincore` tells the truth only to who owns the file or may write it
+//! (`mincore(2)`); to others it says "all resident", so whoever maps opens the file for writing too.
+
+use std::{
+    ffi::c_void,
+    fs::File,
+    io,
+    ops::Range,
+    os::fd::{AsRawFd, BorrowedFd},
+    ptr::NonNull,
+};
+
+use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, munmap};
+
+use super::{atomics::AtomicU64, span::Span};
+
+/// Bytes of a page, as `mincore` counts them. A system with larger pages refuses the mapping at the start.
+pub const PAGE_BYTES: usize = 4096;
+/// Pages that one `mincore` asks for; its answer lies on the stack.
+const PAGES_ASKED: usize = 256;
+
+/// Reads from byte `at` of the file into the span until it is full or the file ends, and says how many bytes came.
+/// For a file opened with `O_DIRECT`, the caller aligns `at`, the span and its length to the blocks of the disk.
+/// Waits for the disk.
+///
+/// # Errors
+/// What `pread(2)` says: `EIO` of a failing disk, `EINVAL` of what is not aligned.
+pub fn read_at(file: BorrowedFd<'_>, at: u64, into: Span<'_>) -> io::Result<usize> {
+    let mut done = 0;
+    while done < into.len() {
+        let rest = into.slice(done..into.len()).iovec();
+        let offset = i64::try_from(at.saturating_add(done as u64))
+            .map_err(|_| io::Error::new(io::ErrorKind::InvalidInput, "an offset beyond 2^63"))?;
+        // SAFETY: the vector covers shared words that live as long as `into`. They are atomics, so being written
+        // to from outside is what they are for; who may read them meanwhile is decided above.
+        let read = unsafe { libc::pread(file.as_raw_fd(), rest.iov_base, rest.iov_len, offset) };
+        match usize::try_from(read) {
+            Ok(0) => break,
+            Ok(read) => done += read,
+            Err(_) => {
+                let error = io::Error::last_os_error();
+                if error.kind() != io::ErrorKind::Interrupted {
+                    return Err(error);
+                }
+            }
+        }
+    }
+    Ok(done)
+}
+
+/// A file, mapped for reading: its pages are those of the page cache.
+#[derive(Debug)]
+pub struct ReadMapping {
+    /// Invariant: a live private mapping of `bytes` bytes, page-aligned, readable and writable.
+    base: NonNull<c_void>,
+    /// A multiple of [`PAGE_BYTES`].
+    bytes: usize,
+}
+
+// SAFETY: the mapping belongs to this value alone and is only handed out as atomics, which any thread may load;
+// unmapping (Drop) needs the value itself and works from any thread.
+unsafe impl Send for ReadMapping {}
+// SAFETY: as above: shared access is loads of atomics.
+unsafe impl Sync for ReadMapping {}
+
+impl ReadMapping {
+    /// Maps the first `bytes` bytes of `file`, with `MADV_RANDOM`: a fault brings its page and no readahead window
+    /// (7 MiB for one object where the disk is configured so).
+    ///
+    /// A file that is cut shorter later makes an access beyond its end a `SIGBUS`, as a failing disk does: both end
+    /// the process; neither is undefined behaviour.
+    ///
+    /// # Errors
+    /// `InvalidInput` if `bytes` is zero, no multiple of [`PAGE_BYTES`] or more than the file has, or if this
+    /// system's pages are larger; else what `mmap` and `madvise` say.
+    pub fn map(file: &File, bytes: u64) -> io::Result<Self> {
+        let invalid = |words| io::Error::new(io::ErrorKind::InvalidInput, words);
+        if rustix::param::page_size() > PAGE_BYTES {
+            return Err(invalid("this system's pages are larger than 4096 bytes"));
+        }
+        let length = usize::try_from(bytes)
+            .ok()
+            .filter(|bytes| *bytes > 0 && bytes.is_multiple_of(PAGE_BYTES) && isize::try_from(*bytes).is_ok())
+            .ok_or_else(|| invalid("a mapping needs whole pages, at least one"))?;
+        if file.metadata()?.len() < bytes {
+            return Err(invalid("the file is shorter than its mapping"));
+        }
+        // SAFETY: a fresh mapping at an address of the kernel's choice replaces nothing of ours.
+        // NORESERVE: private and writable, it would count in full as memory that may be needed, and it never is.
+        let base = unsafe {
+            mmap(
+                std::ptr::null_mut(),
+                length,
+                ProtFlags::READ | ProtFlags::WRITE,
+                MapFlags::PRIVATE | MapFlags::NORESERVE,
+                file,
+                0,
+            )?
+        };
+        let base = NonNull::new(base).ok_or_else(|| io::Error::from(io::ErrorKind::OutOfMemory))?;
+        let mapping = Self { base, bytes: length };
+        // SAFETY: the range is our mapping; the advice changes readahead only.
+        unsafe { madvise(base.as_ptr(), length, Advice::Random)? };
+        Ok(mapping)
+    }
+
+    /// Bytes that are mapped.
+    #[must_use]
+    #[expect(clippy::len_without_is_empty, reason = "it never is")]
+    pub fn len(&self) -> usize {
+        self.bytes
+    }
+
+    /// The bytes of a range of the file. Reading what is not resident waits for the disk: ask
+    /// [`Self::is_resident`] before, each time (`facts`: no filter is safe).
+    ///
+    /// # Panics
+    /// If the range is not within the mapping.
+    #[must_use]
+    pub fn span(&self, range: Range<usize>) -> Span<'_> {
+        assert!(range.start <= range.end && range.end <= self.bytes, "{range:?} beyond the mapping");
+        let words = self.bytes / size_of::<u64>();
+        // SAFETY: the mapping is `bytes` long, aligned to a page, readable and writable (struct invariant) and lives
+        // as long as `self`; any eight bytes are an atomic integer. What changes under it (a write to the file) is
+        // seen as another process's relaxed store.
+        let words = unsafe { std::slice::from_raw_parts(self.base.as_ptr().cast::<AtomicU64>(), words) };
+        Span::new(words, range)
+    }
+
+    /// Whether all pages of a range are in the page cache at this moment. Never waits for the disk; some 0.7 µs.
+    ///
+    /// # Errors
+    /// What `mincore(2)` says: `EAGAIN` when the kernel is out of resources.
+    ///
+    /// # Panics
+    /// If the range is not within the mapping.
+    pub fn is_resident(&self, range: Range<usize>) -> io::Result<bool> {
+        let mut all = true;
+        self.ask(range, |page| {
+            all &= page;
+            all
+        })?;
+        Ok(all)
+    }
+
+    /// How many pages of a range are in the page cache: for the residency map, on a thread that may take a while.
+    ///
+    /// # Errors
+    /// As [`Self::is_resident`].
+    ///
+    /// # Panics
+    /// If the range is not within the mapping.
+    pub fn resident_pages(&self, range: Range<usize>) -> io::Result<usize> {
+        let mut count = 0;
+        self.ask(range, |page| {
+            count += usize::from(page);
+            true
+        })?;
+        Ok(count)
+    }
+
+    /// Tells `seen` of each page whether it is resident, in order, until it answers false.
+    fn ask(&self, range: Range<usize>, mut seen: impl FnMut(bool) -> bool) -> io::Result<()> {
+        let (mut at, end) = self.pages(range);
+        while at < end {
+            let len = (end - at).min(PAGES_ASKED * PAGE_BYTES);
+            let mut answer = [0_u8; PAGES_ASKED];
+            let start = self.base.as_ptr().cast::<u8>().wrapping_add(at);
+            // SAFETY: the range is within our mapping and starts at a page (`pages`); `answer` has a byte for each
+            // of its pages.
+            if unsafe { libc::mincore(start.cast(), len, answer.as_mut_ptr()) } != 0 {
+                return Err(io::Error::last_os_error());
+            }
+            if !answer[..len / PAGE_BYTES].iter().all(|page| seen(page & 1 == 1)) {
+                return Ok(());
+            }
+            at += len;
+        }
+        Ok(())
+    }
+
+    /// Brings a range into the page cache and maps its pages, so that a loop's read of it faults not even lightly.
+    /// Waits for the disk.
+    ///
+    /// # Errors
+    /// What `madvise(2)` says: `EFAULT` where the disk failed or the file has become shorter, `EINVAL` where the
+    /// kernel is older than 5.14 and has no `MADV_POPULATE_READ`.
+    ///
+    /// # Panics
+    /// If the range is not within the mapping.
+    pub fn populate(&self, range: Range<usize>) -> io::Result<()> {
+        let (start, end) = self.pages(range);
+        let from = self.base.as_ptr().cast::<u8>().wrapping_add(start);
+        // SAFETY: the range is within our mapping and starts at a page (`pages`); reading pages in changes no byte.
+        unsafe { madvise(from.cast(), end - start, Advice::LinuxPopulateRead)? };
+        Ok(())
+    }
+
+    /// The pages that a range touches, as bytes from the start of the mapping.
+    fn pages(&self, range: Range<usize>) -> (usize, usize) {
+        assert!(range.start <= range.end && range.end <= self.bytes, "{range:?} beyond the mapping");
+        let start = range.start / PAGE_BYTES * PAGE_BYTES;
+        if range.is_empty() {
+            return (start, start);
+        }
+        // `bytes` is whole pages, so this stays within.
+        (start, range.end.next_multiple_of(PAGE_BYTES))
+    }
+}
+
+impl Drop for ReadMapping {
+    fn drop(&mut self) {
+        // SAFETY: exactly what `map` mapped; no slice of it outlives `self`.
+        let failed = unsafe { munmap(self.base.as_ptr(), self.bytes) };
+        debug_assert!(failed.is_ok(), "munmap of our own mapping: {failed:?}");
+    }
+}

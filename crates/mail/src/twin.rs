@@ -1,0 +1,358 @@
+//! The stored mail in plain memory: the slow, obvious twin that the real one is compared with and pages are tested on.
+//!
+//! One list in order of arrival behind one lock; each question walks all of it. Retention is the real one's: by age, by
+//! count per inbox, by bytes in all, oldest first. It forgets at each delivery and each question.
+#![expect(
+    clippy::disallowed_types,
+    reason = "the slow twin of tests and samples: no server's request waits for it"
+)]
+
+use std::{
+    collections::HashSet,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use engine::cores::clock;
+use tokio::sync::broadcast;
+
+use crate::mailboxes::{Event, Inbox, Mail, MailId, Mailboxes, Scope, Summary, Totals, Unavailable};
+
+/// Events that a listener may lag behind before it loses the oldest.
+const EVENTS_BEHIND_MAX: usize = 1024;
+/// RFC 5322, 2.1.1: no line is longer, so no more of a field is kept.
+const FIELD_BYTES_MAX: usize = 998;
+
+/// What is kept, and for how long.
+#[derive(Debug, Clone, Copy)]
+pub struct Retention {
+    /// A mail is forgotten so many milliseconds after its arrival.
+    pub age_ms: u64,
+    /// Mails in one inbox; one more drops the oldest there.
+    pub per_inbox_max: usize,
+    /// Bytes of all mails; more drops the oldest of all.
+    pub bytes_max: u64,
+    /// A larger mail is refused.
+    pub mail_bytes_max: u64,
+}
+
+impl Default for Retention {
+    fn default() -> Self {
+        Self {
+            age_ms: 24 * 60 * 60 * 1000,
+            per_inbox_max: 500,
+            bytes_max: 256 * 1024 * 1024,
+            mail_bytes_max: 64 * 1024 * 1024,
+        }
+    }
+}
+
+/// The twin; clones share the mail.
+#[derive(Debug, Clone)]
+pub struct Twin {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    retention: Retention,
+    default_domain: Box<str>,
+    state: Mutex<State>,
+    events: broadcast::Sender<Event>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// Oldest first.
+    mails: Vec<Mail>,
+    last_id: u64,
+    accepted: u64,
+    refused: u64,
+}
+
+impl Twin {
+    /// Nothing in it yet. Names without a domain belong to `default_domain`.
+    #[must_use]
+    pub fn new(retention: Retention, default_domain: &str) -> Self {
+        Self {
+            shared: Arc::new(Shared {
+                retention,
+                default_domain: default_domain.into(),
+                state: Mutex::default(),
+                events: broadcast::Sender::new(EVENTS_BEHIND_MAX),
+            }),
+        }
+    }
+
+    /// Takes a mail as if it had come at `now_ms`.
+    ///
+    /// # Errors
+    /// It is too large, or an address is none.
+    pub fn deliver_at(
+        &self,
+        now_ms: u64,
+        envelope_from: &str,
+        recipients: &[String],
+        raw: &[u8],
+    ) -> Result<Vec<MailId>, Unavailable> {
+        let mut state = self.state();
+        let refuse = |state: &mut State, why: String| {
+            state.refused += 1;
+            Err(Unavailable::Refused(why))
+        };
+        if raw.len() as u64 > self.shared.retention.mail_bytes_max {
+            return refuse(&mut state, format!("it has {} bytes", raw.len()));
+        }
+        if recipients.is_empty() {
+            return refuse(&mut state, "it has no recipient".to_owned());
+        }
+        let mut inboxes: Vec<Inbox> = Vec::new();
+        for recipient in recipients {
+            match Inbox::of(recipient, &self.shared.default_domain) {
+                Ok(inbox) if inboxes.contains(&inbox) => {}
+                Ok(inbox) => inboxes.push(inbox),
+                Err(fault) => return refuse(&mut state, format!("{recipient}: {fault}")),
+            }
+        }
+        let addresses: Arc<[Box<str>]> = recipients.iter().map(|r| r.as_str().into()).collect();
+        let raw: Arc<[u8]> = raw.into();
+        let mut ids = Vec::new();
+        for inbox in inboxes {
+            state.last_id += 1;
+            let summary = Summary {
+                id: MailId(state.last_id),
+                inbox,
+                envelope_from: envelope_from.into(),
+                from: field(&raw, b"from").into(),
+                subject: field(&raw, b"subject").into(),
+                arrived_ms: now_ms,
+                expires_ms: now_ms.saturating_add(self.shared.retention.age_ms),
+                size_bytes: raw.len() as u64,
+            };
+            ids.push(summary.id);
+            let event = Event::Arrived(Arc::new(summary.clone()));
+            state.mails.push(Mail { summary, recipients: Arc::clone(&addresses), raw: Arc::clone(&raw) });
+            // Nobody listens: nobody is told.
+            let _ = self.shared.events.send(event);
+        }
+        state.accepted += 1;
+        self.forget(&mut state, now_ms);
+        Ok(ids)
+    }
+
+    /// Forgets what is over age at `now_ms`.
+    pub fn expire(&self, now_ms: u64) {
+        let mut state = self.state();
+        self.forget(&mut state, now_ms);
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.shared.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The state as of now.
+    fn fresh(&self) -> MutexGuard<'_, State> {
+        let mut state = self.state();
+        self.forget(&mut state, clock::unix_ms());
+        state
+    }
+
+    /// Retention, in the plainest words: over age, then over count, then over bytes; the oldest go.
+    fn forget(&self, state: &mut State, now_ms: u64) {
+        let retention = self.shared.retention;
+        let mut gone: HashSet<MailId> = state
+            .mails
+            .iter()
+            .filter(|mail| mail.summary.expires_ms <= now_ms)
+            .map(|mail| mail.summary.id)
+            .collect();
+        let mut newer_in: std::collections::HashMap<&Inbox, usize> = std::collections::HashMap::new();
+        let mut bytes = 0;
+        for mail in state.mails.iter().rev().filter(|mail| mail.summary.expires_ms > now_ms) {
+            let newer = newer_in.entry(&mail.summary.inbox).or_default();
+            *newer += 1;
+            if *newer > retention.per_inbox_max {
+                gone.insert(mail.summary.id);
+                continue;
+            }
+            bytes += mail.summary.size_bytes;
+            if bytes > retention.bytes_max {
+                gone.insert(mail.summary.id);
+            }
+        }
+        self.remove(state, |mail| gone.contains(&mail.summary.id));
+    }
+
+    fn remove(&self, state: &mut State, is_gone: impl Fn(&Mail) -> bool) -> u64 {
+        let mut removed = 0;
+        state.mails.retain(|mail| {
+            let gone = is_gone(mail);
+            if gone {
+                removed += 1;
+                let event = Event::Deleted { inbox: mail.summary.inbox.clone(), id: mail.summary.id };
+                let _ = self.shared.events.send(event);
+            }
+            !gone
+        });
+        removed
+    }
+}
+
+impl Scope {
+    /// Whether a mail of this inbox belongs to it.
+    #[must_use]
+    pub fn contains(&self, inbox: &Inbox) -> bool {
+        match self {
+            Self::Inbox(only) => only == inbox,
+            Self::Prefix { local, domain } => *domain == inbox.domain && inbox.local.starts_with(&**local),
+            Self::All => true,
+        }
+    }
+}
+
+impl Mailboxes for Twin {
+    async fn list(&self, scope: &Scope, skip: usize, limit: usize) -> Result<Vec<Summary>, Unavailable> {
+        let state = self.fresh();
+        let newest_first = state.mails.iter().rev().map(|mail| &mail.summary);
+        Ok(newest_first.filter(|s| scope.contains(&s.inbox)).skip(skip).take(limit).cloned().collect())
+    }
+
+    async fn count(&self, scope: &Scope) -> Result<u64, Unavailable> {
+        Ok(self.fresh().mails.iter().filter(|mail| scope.contains(&mail.summary.inbox)).count() as u64)
+    }
+
+    async fn mail(&self, id: MailId) -> Result<Option<Mail>, Unavailable> {
+        Ok(self.fresh().mails.iter().find(|mail| mail.summary.id == id).cloned())
+    }
+
+    async fn delete(&self, id: MailId) -> Result<bool, Unavailable> {
+        let mut state = self.fresh();
+        Ok(self.remove(&mut state, |mail| mail.summary.id == id) > 0)
+    }
+
+    async fn delete_all(&self, scope: &Scope) -> Result<u64, Unavailable> {
+        let mut state = self.fresh();
+        Ok(self.remove(&mut state, |mail| scope.contains(&mail.summary.inbox)))
+    }
+
+    async fn deliver(
+        &self,
+        envelope_from: &str,
+        recipients: &[String],
+        raw: &[u8],
+    ) -> Result<Vec<MailId>, Unavailable> {
+        self.deliver_at(clock::unix_ms(), envelope_from, recipients, raw)
+    }
+
+    fn events(&self) -> broadcast::Receiver<Event> {
+        self.shared.events.subscribe()
+    }
+
+    fn totals(&self) -> Totals {
+        let state = self.fresh();
+        let inboxes: HashSet<&Inbox> = state.mails.iter().map(|mail| &mail.summary.inbox).collect();
+        Totals {
+            stored: state.mails.len() as u64,
+            stored_bytes: state.mails.iter().map(|mail| mail.summary.size_bytes).sum(),
+            inboxes: inboxes.len() as u64,
+            accepted: state.accepted,
+            refused: state.refused,
+        }
+    }
+}
+
+/// The first field of that name in the head, unfolded (RFC 5322, 2.2.3), without the blanks around it.
+fn field(raw: &[u8], name: &[u8]) -> Vec<u8> {
+    let mut value: Option<Vec<u8>> = None;
+    for line in raw.split(|&byte| byte == b'\n') {
+        let line = line.strip_suffix(b"\r").unwrap_or(line);
+        if line.is_empty() {
+            break;
+        }
+        let continues = matches!(line.first(), Some(b' ' | b'\t'));
+        match (&mut value, continues) {
+            (Some(value), true) => value.extend_from_slice(line),
+            (Some(_), false) => break,
+            (None, true) => {}
+            (None, false) => {
+                if let Some(colon) = line.iter().position(|&byte| byte == b':')
+                    && line[..colon].trim_ascii_end().eq_ignore_ascii_case(name)
+                {
+                    value = Some(line[colon + 1..].to_vec());
+                }
+            }
+        }
+    }
+    let mut value = value.unwrap_or_default().trim_ascii().to_vec();
+    value.truncate(FIELD_BYTES_MAX);
+    value
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MAIL: &[u8] = b"From: Ann\r\n <ann@example.org>\r\nSubject: one\r\n\r\nbody";
+
+    fn twin(retention: Retention) -> Twin {
+        Twin::new(retention, "night.test")
+    }
+
+    fn to(names: &[&str]) -> Vec<String> {
+        names.iter().map(|&name| name.to_owned()).collect()
+    }
+
+    fn inbox(name: &str) -> Scope {
+        Scope::Inbox(Inbox::of(name, "night.test").unwrap())
+    }
+
+    fn stored(twin: &Twin, scope: &Scope) -> usize {
+        let state = twin.state();
+        state.mails.iter().filter(|mail| scope.contains(&mail.summary.inbox)).count()
+    }
+
+    #[test]
+    fn a_mail_lies_once_in_each_inbox_of_its_recipients() {
+        let twin = twin(Retention::default());
+        let mut events = twin.events();
+        let ids = twin.deliver_at(1, "b@x", &to(&["bob", "BOB+x", "eve@other.test"]), MAIL).unwrap();
+        assert_eq!(ids.len(), 2);
+        assert_eq!((stored(&twin, &inbox("bob")), stored(&twin, &inbox("eve@other.test"))), (1, 1));
+        let Ok(Event::Arrived(summary)) = events.try_recv() else { panic!("no event") };
+        assert_eq!(&*summary.from, b"Ann <ann@example.org>");
+        assert_eq!(&*summary.subject, b"one");
+    }
+
+    #[test]
+    fn age_count_and_bytes_each_drop_the_oldest() {
+        let limits = Retention {
+            age_ms: 100,
+            per_inbox_max: 2,
+            bytes_max: 3 * MAIL.len() as u64,
+            mail_bytes_max: 1000,
+        };
+        let twin = twin(limits);
+        let mut events = twin.events();
+        for at in 0..3 {
+            twin.deliver_at(at, "", &to(&["bob"]), MAIL).unwrap();
+        }
+        assert_eq!(stored(&twin, &inbox("bob")), 2, "by count");
+        for name in ["c", "d"] {
+            twin.deliver_at(10, "", &to(&[name]), MAIL).unwrap();
+        }
+        assert_eq!((stored(&twin, &inbox("bob")), stored(&twin, &Scope::All)), (1, 3), "by bytes");
+        twin.expire(102);
+        assert_eq!(stored(&twin, &Scope::All), 2, "by age");
+        let deleted =
+            std::iter::from_fn(|| events.try_recv().ok()).filter(|e| matches!(e, Event::Deleted { .. }));
+        assert_eq!(deleted.count(), 3, "each is told");
+    }
+
+    #[test]
+    fn what_is_too_large_or_for_nobody_is_refused() {
+        let twin = twin(Retention { mail_bytes_max: 3, ..Retention::default() });
+        assert!(matches!(twin.deliver_at(0, "", &to(&["bob"]), b"four"), Err(Unavailable::Refused(_))));
+        assert!(matches!(twin.deliver_at(0, "", &[], b"a"), Err(Unavailable::Refused(_))));
+        assert!(matches!(twin.deliver_at(0, "", &to(&["a b"]), b"a"), Err(Unavailable::Refused(_))));
+        assert_eq!(twin.totals().refused, 3);
+    }
+}
