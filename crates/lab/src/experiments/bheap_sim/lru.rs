@@ -186,7 +186,8 @@ impl Stack {
                 dirty_now = dirty.max(distance);
             }
             if moment == ON_TOP {
-                self.top[..distance as usize].rotate_right(1);
+                self.top.copy_within(..distance as usize - 1, 1);
+                self.top[0] = page as u32;
             } else {
                 self.mark(moment, false);
                 self.below -= 1;

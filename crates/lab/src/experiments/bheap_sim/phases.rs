@@ -31,13 +31,18 @@ where
     }
 }
 
-impl<B: Blocks<u64>> Subject for PageQueue<u64, B> {
+impl<T, B> Subject for PageQueue<T, B>
+where
+    T: Ord + Copy + TryFrom<u64> + TryInto<u64>,
+    B: Blocks<T>,
+{
     fn push(&mut self, key: u64) {
-        Self::push(self, key);
+        let Ok(item) = T::try_from(key) else { panic!("the item has room for every key") };
+        Self::push(self, item);
     }
     fn pop(&mut self) -> Option<u64> {
         self.peek()?;
-        Self::pop(self)
+        Self::pop(self)?.try_into().ok()
     }
 }
 

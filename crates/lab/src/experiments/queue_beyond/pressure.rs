@@ -68,7 +68,7 @@ impl Which {
                 three_phases(&mut Heap::with_rows(layout, rows), items, keys.sequence());
             }
             Self::PageQueue(pages) => {
-                let blocks = TracedBlocks::new(Arena::new(PAGE_BYTES)?, &memory);
+                let blocks = TracedBlocks::new(Arena::<u64>::new(PAGE_BYTES)?, &memory);
                 let mut queue = PageQueue::with_store(blocks, fan_out(pages));
                 three_phases(&mut queue, items, keys.sequence());
             }
