@@ -1,5 +1,6 @@
 //! The experiments: each a claim, a measurement, a figure and a verdict.
 
+pub mod again;
 pub mod bheap_layout;
 pub mod bheap_paging;
 pub mod bheap_sim;
