@@ -6,6 +6,7 @@ pub mod bheap_paging;
 pub mod bheap_sim;
 pub mod counters;
 pub mod memory_ladder;
+pub mod page_rent;
 pub mod queue_beyond;
 pub mod scratch;
 
@@ -19,6 +20,7 @@ pub fn all() -> &'static [Experiment] {
         bheap_sim::EXPERIMENT,
         queue_beyond::EXPERIMENT,
         bheap_paging::EXPERIMENT,
+        page_rent::EXPERIMENT,
         memory_ladder::EXPERIMENT,
     ];
     ALL
