@@ -165,9 +165,9 @@ impl<T: Ord, L: Layout, R: Rows<T>> Heap<T, L, R> {
 
     /// Adds an item, or gives it back if there is no room.
     pub fn try_push(&mut self, item: T) -> Result<(), Full<T>> {
-        let at = self.rows.len();
+        let mut at = self.rows.len();
         self.rows.push(item)?;
-        self.sift_up(at);
+        self.sift_up(&mut at);
         Ok(())
     }
 
@@ -190,6 +190,31 @@ impl<T: Ord, L: Layout, R: Rows<T>> Heap<T, L, R> {
         Some(self.replace_at(0, item))
     }
 
+    /// Adds all of `items` at once, in O(n) of all that are then in the heap.
+    ///
+    /// # Errors
+    /// [`Full`], with all of them, if there is no room for all; then none has been added.
+    pub fn load(&mut self, items: Vec<T>) -> Result<(), Full<Vec<T>>> {
+        let before = self.rows.len();
+        let mut items = items.into_iter();
+        while let Some(item) = items.next() {
+            if let Err(Full(refused)) = self.rows.push(item) {
+                let mut all: Vec<T> = Vec::new();
+                while self.rows.len() > before {
+                    all.extend(self.rows.pop());
+                }
+                all.reverse();
+                all.push(refused);
+                all.extend(items);
+                return Err(Full(all));
+            }
+        }
+        if self.rows.len() > before {
+            self.rebuild();
+        }
+        Ok(())
+    }
+
     /// Takes every item, smallest first. Dropping the iterator early leaves the rest in the heap.
     pub fn drain(&mut self) -> Drain<'_, T, L, R> {
         Drain { heap: self }
@@ -210,11 +235,25 @@ impl<T: Ord, L: Layout, R: Rows<T>> Heap<T, L, R> {
     /// If there is no such position.
     pub fn replace_at(&mut self, position: usize, item: T) -> T {
         let old = self.rows.replace(position, item);
-        let mut held = Held { heap: self, item: Some(old) };
-        held.settle(position);
+        let mut held = Held { heap: self, item: Some(old), at: position };
+        held.settle();
         match held.item.take() {
             Some(old) => old,
             None => unreachable!("only a panic takes the held item back"),
+        }
+    }
+
+    /// Replaces the item at `position` by one that stands for it, and restores the order, in O(log n). If a
+    /// comparison panics the new one has taken its place all the same.
+    ///
+    /// # Panics
+    /// If there is no such position.
+    pub fn update_at(&mut self, position: usize, item: T) {
+        self.rows.replace(position, item);
+        let mut at = position;
+        self.sift_down(&mut at);
+        if at == position {
+            self.sift_up(&mut at);
         }
     }
 
@@ -222,8 +261,8 @@ impl<T: Ord, L: Layout, R: Rows<T>> Heap<T, L, R> {
     pub fn rebuild(&mut self) {
         let len = self.rows.len();
         let Some(parent) = len.checked_sub(1).and_then(|last| self.last_parent(last)) else { return };
-        for node in (0..=parent).rev() {
-            self.sift_down(node);
+        for mut node in (0..=parent).rev() {
+            self.sift_down(&mut node);
         }
     }
 
@@ -256,23 +295,24 @@ impl<T: Ord, L: Layout, R: Rows<T>> Heap<T, L, R> {
         (0..=last).rev().find(|&node| self.layout.children(node).first <= last)
     }
 
-    fn sift_up(&mut self, mut node: usize) {
-        while let Some(parent) = self.layout.parent(node) {
-            if self.rows.item(parent) <= self.rows.item(node) {
+    /// Lets the item at `node` rise; `node` follows it.
+    fn sift_up(&mut self, node: &mut usize) {
+        while let Some(parent) = self.layout.parent(*node) {
+            if self.rows.item(parent) <= self.rows.item(*node) {
                 break;
             }
-            self.rows.swap(parent, node);
-            node = parent;
+            self.rows.swap(parent, *node);
+            *node = parent;
         }
     }
 
-    /// Lets the item at `node` sink; returns where it came to rest.
-    fn sift_down(&mut self, mut node: usize) -> usize {
+    /// Lets the item at `node` sink; `node` follows it.
+    fn sift_down(&mut self, node: &mut usize) {
         let end = self.rows.len();
         loop {
-            let children = self.layout.children(node);
+            let children = self.layout.children(*node);
             if children.first >= end {
-                return node;
+                return;
             }
             let mut least = children.first;
             for child in children.first + 1..end.min(children.first + children.count) {
@@ -280,11 +320,11 @@ impl<T: Ord, L: Layout, R: Rows<T>> Heap<T, L, R> {
                     least = child;
                 }
             }
-            if self.rows.item(least) >= self.rows.item(node) {
-                return node;
+            if self.rows.item(least) >= self.rows.item(*node) {
+                return;
             }
-            self.rows.swap(node, least);
-            node = least;
+            self.rows.swap(*node, least);
+            *node = least;
         }
     }
 }
@@ -293,22 +333,28 @@ impl<T: Ord, L: Layout, R: Rows<T>> Heap<T, L, R> {
 struct Held<'a, T: Ord, L: Layout, R: Rows<T>> {
     heap: &'a mut Heap<T, L, R>,
     item: Option<T>,
+    /// Where its successor is.
+    at: usize,
 }
 
 impl<T: Ord, L: Layout, R: Rows<T>> Held<'_, T, L, R> {
-    fn settle(&mut self, position: usize) {
-        if self.heap.sift_down(position) == position {
-            self.heap.sift_up(position);
+    fn settle(&mut self) {
+        let position = self.at;
+        self.heap.sift_down(&mut self.at);
+        if self.at == position {
+            self.heap.sift_up(&mut self.at);
         }
     }
 }
 
 impl<T: Ord, L: Layout, R: Rows<T>> Drop for Held<'_, T, L, R> {
     fn drop(&mut self) {
-        // Only after a panic is there still an item. It is put back at the end; in a full queue of limited
-        // size, where `pop_push` was at work, there is no room for both, and the older one is dropped.
-        if let Some(item) = self.item.take() {
-            let _ = self.heap.rows.push(item);
+        // Only after a panic is there still an item. It goes to the end; if there is no room, then because its
+        // successor took its place in a full queue: that one has not come in.
+        if let Some(item) = self.item.take()
+            && let Err(Full(item)) = self.heap.rows.push(item)
+        {
+            self.heap.rows.replace(self.at, item);
         }
     }
 }

@@ -10,7 +10,7 @@
 use crate::heap::Heap;
 use crate::layout::{Binary, Layout, PageSizeError, Paged};
 use crate::memory::AlignedRows;
-use crate::queue::{Handle, HandleQueue, Stale};
+use crate::queue::{Handle, HandleQueue, Refusal, Stale};
 use crate::rows::{Full, Rows};
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU32, Ordering};
@@ -68,6 +68,19 @@ pub struct Positions<R> {
 }
 
 impl<R> Positions<R> {
+    /// A slot that was free; `None` if there are as many as there can be.
+    fn take_slot(&mut self) -> Option<u32> {
+        if self.free == NONE {
+            let slot = u32::try_from(self.slots.len()).ok().filter(|slot| *slot != NONE)?;
+            self.slots.try_reserve(1).ok()?;
+            self.slots.push(Slot { generation: 0, at: NONE });
+            self.free = slot;
+        }
+        let slot = self.free;
+        self.free = self.slots[slot as usize].at;
+        Some(slot)
+    }
+
     fn note<K>(&mut self, position: usize)
     where
         R: Rows<Entry<K>>,
@@ -142,11 +155,22 @@ impl<K: Ord, L: Layout, R: Rows<Entry<K>>> Indexed<K, L, R> {
         if live { Ok(slot.at as usize) } else { Err(Stale) }
     }
 
+    fn handle(&self, slot: u32) -> Handle {
+        Handle { slot, generation: self.heap.rows().slots[slot as usize].generation, queue: self.queue }
+    }
+
+    /// The keys of entries that found no room; their slots are free again.
+    fn give_up(&mut self, entries: Vec<Entry<K>>) -> Vec<K> {
+        for entry in entries.iter().rev() {
+            self.release(entry.slot);
+        }
+        entries.into_iter().map(|entry| entry.key).collect()
+    }
+
     fn release(&mut self, slot: u32) -> Handle {
-        let queue = self.queue;
+        let handle = self.handle(slot);
         let rows = self.heap.rows_mut();
         let place = &mut rows.slots[slot as usize];
-        let handle = Handle { slot, generation: place.generation, queue };
         place.generation = place.generation.wrapping_add(1);
         place.at = core::mem::replace(&mut rows.free, slot);
         handle
@@ -155,19 +179,9 @@ impl<K: Ord, L: Layout, R: Rows<Entry<K>>> Indexed<K, L, R> {
 
 impl<K: Ord, L: Layout, R: Rows<Entry<K>>> HandleQueue<K> for Indexed<K, L, R> {
     fn insert(&mut self, key: K) -> Result<Handle, Full<K>> {
-        let rows = self.heap.rows_mut();
-        if rows.free == NONE {
-            let Some(slot) = u32::try_from(rows.slots.len()).ok().filter(|slot| *slot != NONE) else {
-                return Err(Full(key));
-            };
-            rows.slots.push(Slot { generation: 0, at: NONE });
-            rows.free = slot;
-        }
-        let slot = rows.free;
-        rows.free = rows.slots[slot as usize].at;
-        let generation = rows.slots[slot as usize].generation;
+        let Some(slot) = self.heap.rows_mut().take_slot() else { return Err(Full(key)) };
         match self.heap.try_push(Entry { key, slot }) {
-            Ok(()) => Ok(Handle { slot, generation, queue: self.queue }),
+            Ok(()) => Ok(self.handle(slot)),
             Err(Full(entry)) => {
                 self.release(slot);
                 Err(Full(entry.key))
@@ -175,10 +189,40 @@ impl<K: Ord, L: Layout, R: Rows<Entry<K>>> HandleQueue<K> for Indexed<K, L, R> {
         }
     }
 
+    fn load(&mut self, keys: Vec<K>, mut handed: impl FnMut(Handle)) -> Result<(), Full<Vec<K>>> {
+        let mut entries = Vec::with_capacity(keys.len());
+        let mut keys = keys.into_iter();
+        while let Some(key) = keys.next() {
+            let Some(slot) = self.heap.rows_mut().take_slot() else {
+                let mut all = self.give_up(entries);
+                all.push(key);
+                all.extend(keys);
+                return Err(Full(all));
+            };
+            entries.push(Entry { key, slot });
+        }
+        let handles: Vec<Handle> = entries.iter().map(|entry| self.handle(entry.slot)).collect();
+        if let Err(Full(entries)) = self.heap.load(entries) {
+            return Err(Full(self.give_up(entries)));
+        }
+        handles.into_iter().for_each(&mut handed);
+        Ok(())
+    }
+
+    fn for_each(&self, mut look: impl FnMut(&K, Handle)) {
+        for at in 0..self.heap.len() {
+            let entry = self.heap.rows().item(at);
+            look(&entry.key, self.handle(entry.slot));
+        }
+    }
+
+    fn contains(&self, handle: Handle) -> bool {
+        self.position(handle).is_ok()
+    }
+
     fn peek(&self) -> Option<(&K, Handle)> {
         let entry = self.heap.peek()?;
-        let generation = self.heap.rows().slots[entry.slot as usize].generation;
-        Some((&entry.key, Handle { slot: entry.slot, generation, queue: self.queue }))
+        Some((&entry.key, self.handle(entry.slot)))
     }
 
     fn pop(&mut self) -> Option<(K, Handle)> {
@@ -194,9 +238,9 @@ impl<K: Ord, L: Layout, R: Rows<Entry<K>>> HandleQueue<K> for Indexed<K, L, R> {
         Ok(())
     }
 
-    fn update(&mut self, handle: Handle, key: K) -> Result<Handle, Stale> {
+    fn update(&mut self, handle: Handle, key: K) -> Result<Handle, Refusal> {
         let position = self.position(handle)?;
-        self.heap.replace_at(position, Entry { key, slot: handle.slot });
+        self.heap.update_at(position, Entry { key, slot: handle.slot });
         Ok(handle)
     }
 

@@ -127,5 +127,5 @@ pub use heap::{BHeap, BinaryHeap, Heap};
 pub use indexed::Indexed;
 pub use lazy::Lazy;
 pub use page_queue::PageQueue;
-pub use queue::{Handle, HandleQueue, PriorityQueue, Stale};
+pub use queue::{Handle, HandleQueue, PriorityQueue, Refusal, Stale};
 pub use rows::{Full, Rows};

@@ -3,7 +3,7 @@
 
 use bheap::blocks::Arena;
 use bheap::layout::PageSizeError;
-use bheap::{BHeap, BinaryHeap, Full, HandleQueue, Lazy, PageQueue};
+use bheap::{BHeap, BinaryHeap, Full, Handle, HandleQueue, Indexed, Lazy, PageQueue, PriorityQueue};
 use std::cell::Cell;
 use std::cmp::Ordering;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -94,63 +94,180 @@ impl Ord for Touchy {
     }
 }
 
-/// Runs operations of which one panics in its n-th comparison; the items must be those that went in and did not
-/// come out, each once.
-fn survives<Q>(
-    mut queue: Q,
-    push: impl Fn(&mut Q, Touchy),
-    pop: impl Fn(&mut Q) -> Option<Touchy>,
-    all: impl Fn(&Q) -> Vec<u64>,
-) {
-    let mut seed = 42_u64;
-    let mut next = move || {
-        seed ^= seed << 13;
-        seed ^= seed >> 7;
-        seed ^= seed << 17;
-        seed
+struct Random(u64);
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0
+    }
+    fn below(&mut self, n: u64) -> u64 {
+        self.next() % n
+    }
+}
+
+/// Calls `operation` with a comparison that may panic; whether it did.
+fn attempt<R>(random: &mut Random, operation: impl FnOnce() -> R) -> Option<R> {
+    let soon = [5, 40, 3000][random.below(3) as usize];
+    FUSE.set(if random.below(10) == 0 { 1 + random.below(soon) } else { u64::MAX });
+    let outcome = catch_unwind(AssertUnwindSafe(operation));
+    FUSE.set(u64::MAX);
+    outcome.ok()
+}
+
+fn sorted(mut items: Vec<u64>) -> Vec<u64> {
+    items.sort_unstable();
+    items
+}
+
+/// Operations in which comparisons panic; the items must be those that went in and did not come out, each once.
+/// An item whose own operation panicked may have come in, or not; but whole.
+fn survives<Q: PriorityQueue<Item = Touchy>>(mut queue: Q) {
+    let all = |queue: &Q| {
+        let mut items = Vec::new();
+        queue.for_each(|item| items.push(item.0));
+        sorted(items)
     };
+    let mut random = Random(42);
     let mut expected: Vec<u64> = Vec::new();
-    let mut panics = 0;
-    for n in 0..60_000_u64 {
-        let grow = n < 30_000 || n % 3 == 0;
-        FUSE.set(if next() % 10 == 0 { 1 + next() % [5, 40, 3000][n as usize % 3] } else { u64::MAX });
-        let item = Touchy(next() >> 20 << 16 | n);
-        let outcome = catch_unwind(AssertUnwindSafe(|| {
-            if grow {
-                push(&mut queue, item);
-                None
-            } else {
-                pop(&mut queue)
-            }
-        }));
-        FUSE.set(u64::MAX);
-        match outcome {
-            Ok(None) if grow => expected.push(item.0),
-            Ok(Some(taken)) => {
-                let at = expected.iter().position(|item| *item == taken.0).expect("what leaves was there");
-                expected.swap_remove(at);
-            }
-            Ok(None) => panic!("a queue that is not empty gives an item"),
-            Err(_) => {
-                panics += 1;
-                // An item whose push panicked may be in or out, but whole.
-                let mut now = all(&queue);
-                now.sort_unstable();
-                if grow && now.binary_search(&item.0).is_ok() {
+    let mut panics = [0; 4];
+    for n in 0..30_000_u64 {
+        let item = Touchy(random.next() >> 40 << 20 | n);
+        let what = if n < 8_000 { random.below(4) / 3 } else { random.below(100) };
+        let mut may_be_in = vec![item.0];
+        let kind = match what {
+            0 | 4..40 => 0,
+            1 | 40..60 => 1,
+            2 => 2,
+            _ => 3,
+        };
+        let done = match kind {
+            0 => attempt(&mut random, || queue.try_push(item)).map(|pushed| {
+                if pushed.is_ok() {
                     expected.push(item.0);
                 }
-                expected.sort_unstable();
-                assert!(now == expected, "{} items instead of {}", now.len(), expected.len());
+            }),
+            1 => attempt(&mut random, || queue.pop_push(item)).map(|taken| {
+                if let Some(taken) = taken {
+                    take(&mut expected, taken.0);
+                }
+                expected.push(item.0);
+            }),
+            2 => {
+                let many: Vec<Touchy> =
+                    (0..10 + random.below(3) * 100).map(|m| Touchy(item.0 ^ m << 40)).collect();
+                may_be_in = many.iter().map(|item| item.0).collect();
+                attempt(&mut random, || queue.load(many)).map(|loaded| {
+                    if loaded.is_ok() {
+                        expected.extend(&may_be_in);
+                    }
+                })
             }
+            _ => attempt(&mut random, || queue.pop()).map(|taken| {
+                assert_eq!(taken.is_none(), expected.is_empty());
+                if let Some(taken) = taken {
+                    take(&mut expected, taken.0);
+                }
+            }),
+        };
+        if done.is_none() {
+            panics[kind] += 1;
+            let now = all(&queue);
+            assert!(now.windows(2).all(|pair| pair[0] != pair[1]), "at {n}: an item twice");
+            // What was there is there, but for nothing; what is new is what was being added.
+            let before = sorted(expected.clone());
+            let missing = before.iter().filter(|item| now.binary_search(item).is_err()).count();
+            assert!(missing == 0, "at {n}: {missing} items lost");
+            for item in &now {
+                assert!(
+                    before.binary_search(item).is_ok() || may_be_in.contains(item),
+                    "at {n}: a foreign item"
+                );
+            }
+            expected = now;
         }
         if n % 5_000 == 0 {
-            expected.sort_unstable();
-            let mut now = all(&queue);
-            now.sort_unstable();
-            assert!(now == expected, "at {n}: {} items instead of {}", now.len(), expected.len());
+            assert!(all(&queue) == sorted(expected.clone()), "at {n}");
         }
     }
-    assert!(panics > 100, "{panics} comparisons panicked");
+    assert!(panics.iter().all(|count| *count > 5), "comparisons that panicked: {panics:?}");
+}
+
+fn take(expected: &mut Vec<u64>, item: u64) {
+    let at = expected.iter().position(|expected| *expected == item).expect("what leaves was there");
+    expected.swap_remove(at);
+}
+
+/// The same for queues with handles: removals and updates too.
+fn survives_with_handles<Q: HandleQueue<Touchy>>(mut queue: Q) {
+    let all = |queue: &Q| {
+        let mut items = Vec::new();
+        queue.for_each(|key, handle| items.push((key.0, handle)));
+        items.sort_unstable_by_key(|(key, _)| *key);
+        items
+    };
+    let mut random = Random(4711);
+    let mut held: Vec<(u64, Handle)> = Vec::new();
+    let mut panics = [0; 4];
+    for n in 0..30_000_u64 {
+        let item = Touchy(random.next() >> 20 << 20 | n);
+        let what = if n < 8_000 { 0 } else { random.below(100) };
+        let at = random.below(held.len().max(1) as u64) as usize;
+        let Some(&(old, handle)) = held.get(at).or(held.first()) else {
+            let handle = queue.insert(item).unwrap();
+            held.push((item.0, handle));
+            continue;
+        };
+        let (kind, done) = match what {
+            0..30 => (
+                0,
+                attempt(&mut random, || queue.insert(item).unwrap())
+                    .map(|handle| held.push((item.0, handle))),
+            ),
+            30..50 => (
+                1,
+                attempt(&mut random, || queue.pop().unwrap()).map(|(key, handle)| {
+                    let at =
+                        held.iter().position(|held| *held == (key.0, handle)).expect("what leaves was there");
+                    held.swap_remove(at);
+                }),
+            ),
+            50..80 => (
+                2,
+                attempt(&mut random, || queue.remove(handle)).map(|removed| {
+                    removed.unwrap();
+                    held.swap_remove(at);
+                }),
+            ),
+            _ => (
+                3,
+                attempt(&mut random, || queue.update(handle, item))
+                    .map(|new| held[at] = (item.0, new.unwrap())),
+            ),
+        };
+        if done.is_none() {
+            panics[kind] += 1;
+            let now = all(&queue);
+            held.sort_unstable_by_key(|(key, _)| *key);
+            for (key, handle) in &held {
+                let is_there =
+                    now.binary_search_by_key(key, |(key, _)| *key).is_ok_and(|at| now[at].1 == *handle);
+                // The update may have happened; then the item has the new key.
+                let is_updated = kind == 3 && *key == old && now.iter().any(|(key, _)| *key == item.0);
+                assert!(is_there != is_updated, "at {n}: {key} lost or doubled, kind {kind}");
+            }
+            let more = usize::from(kind == 0 && now.iter().any(|(key, _)| *key == item.0));
+            assert_eq!(now.len(), held.len() + more, "at {n}: an item twice, kind {kind}");
+            assert_eq!(now.len(), queue.len());
+            held = now;
+        }
+        if n % 3_000 == 0 {
+            held.sort_unstable_by_key(|(key, _)| *key);
+            assert!(all(&queue) == held, "at {n}");
+        }
+    }
+    assert!(panics.iter().all(|count| *count > 20), "comparisons that panicked: {panics:?}");
 }
 
 #[test]
@@ -161,13 +278,13 @@ fn a_comparison_that_panics_loses_no_item_and_doubles_none() {
             eprintln!("{info}");
         }
     }));
-    survives(BinaryHeap::new(), BinaryHeap::push, BinaryHeap::pop, |q| q.iter().map(|i| i.0).collect());
-    survives(BHeap::new(64).unwrap(), BHeap::push, BHeap::pop, |q| q.iter().map(|i| i.0).collect());
-    let pages = |q: &PageQueue<Touchy>| {
-        let mut items = Vec::new();
-        q.for_each(|item| items.push(item.0));
-        items
-    };
-    survives(PageQueue::new(4096).unwrap(), PageQueue::push, PageQueue::pop, pages);
-    survives(PageQueue::new(256).unwrap(), PageQueue::push, PageQueue::pop, pages);
+    survives(BinaryHeap::new());
+    survives(BHeap::new(64).unwrap());
+    survives(BHeap::with_limit(64, 9_000).unwrap());
+    survives(PageQueue::new(4096).unwrap());
+    survives(PageQueue::new(256).unwrap());
+    survives_with_handles(Indexed::binary());
+    survives_with_handles(Indexed::paged(64).unwrap());
+    survives_with_handles(Lazy::new(4096).unwrap());
+    survives_with_handles(Lazy::new(256).unwrap());
 }

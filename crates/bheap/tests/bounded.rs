@@ -1,9 +1,14 @@
 //! No operation compares or moves more than 4,096 items: counted, not timed.
+//!
+//! `BHEAP_ITEMS=16000000` for as many items in every sequence; by default a million in one of them, fewer in the
+//! others.
 #![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, reason = "tests fail by panicking")]
+#![allow(clippy::print_stderr, reason = "a test says what it counted")]
 
-use bheap::PageQueue;
 use bheap::blocks::{Arena, TracedBlocks};
+use bheap::indexed::Entry;
 use bheap::trace::Trace;
+use bheap::{Handle, HandleQueue, Lazy, PageQueue};
 use std::cell::Cell;
 use std::cmp::Ordering;
 use std::rc::Rc;
@@ -39,54 +44,200 @@ impl Trace for Moves {
 
 const LIMIT: u64 = 4096;
 
+/// What the longest operation did.
+#[derive(Default)]
+struct Longest {
+    moves: Rc<Moves>,
+    compared: u64,
+    moved: usize,
+}
+
+impl Longest {
+    fn watch<R>(&mut self, item_bytes: usize, operation: impl FnOnce() -> R) -> R {
+        COMPARED.set(0);
+        self.moves.0.set(0);
+        let result = operation();
+        self.compared = self.compared.max(COMPARED.get());
+        self.moved = self.moved.max(self.moves.0.get() / item_bytes);
+        result
+    }
+
+    fn assert_short(&self, what: &str) {
+        eprintln!("{what}: compared {}, moved {}", self.compared, self.moved);
+        assert!(self.compared <= LIMIT, "{what}: {} comparisons", self.compared);
+        assert!(self.moved <= LIMIT as usize, "{what}: {} moves", self.moved);
+    }
+}
+
+fn items(otherwise: u64) -> u64 {
+    std::env::var("BHEAP_ITEMS").ok().map_or(otherwise, |n| n.parse().unwrap())
+}
+
+struct Random(u64);
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0
+    }
+}
+
+/// Uniform, sorted, reversed, time-like, all equal, clustered.
+const KINDS: u64 = 6;
+
+fn key(kind: u64, step: u64, now: u64, random: &mut Random) -> u64 {
+    let seed = random.next();
+    match kind {
+        0 => seed >> 33,
+        1 => step,
+        2 => u64::MAX - step,
+        3 => now + [60_000, 3_600_000, 86_400_000][(seed >> 40) as usize % 3] + seed % 16,
+        4 => 42,
+        _ => ((seed >> 20) % 7) << 40 | seed & 0xFF,
+    }
+}
+
+fn no_operation_is_long(kind: u64, fan_out: usize, items: u64) {
+    let mut longest = Longest::default();
+    let store = TracedBlocks::new(Arena::<Counted>::new(4096).unwrap(), Rc::clone(&longest.moves));
+    let mut queue = PageQueue::with_store(store, fan_out);
+    let mut random = Random(0x2545_F491_4F6C_DD1D ^ kind);
+    let mut now = 0;
+    let mut run = |queue: &mut PageQueue<Counted, _>, push: bool, step: u64| {
+        let key = key(kind, step, now, &mut random);
+        if push {
+            longest.watch(16, || queue.push(Counted(key, step)));
+        } else if let Some(item) = longest.watch(16, || queue.pop()) {
+            now = item.0;
+        }
+    };
+    for step in 0..items {
+        run(&mut queue, true, step);
+    }
+    for step in 0..items {
+        run(&mut queue, step % 2 == 1, items + step);
+    }
+    while !queue.is_empty() {
+        run(&mut queue, false, 0);
+    }
+    longest.assert_short(&format!("{items} items, fan-out {fan_out}, kind {kind}"));
+    assert_eq!(queue.late_steps(), 0, "fan-out {fan_out}, kind {kind}");
+}
+
 #[test]
-fn no_operation_is_long() {
-    let items: u64 = if cfg!(debug_assertions) { 60_000 } else { 2_000_000 };
+fn no_operation_is_long_whatever_the_keys() {
     for fan_out in [4, 16] {
-        for kind in 0..6 {
-            let moves = Rc::new(Moves::default());
-            let store = TracedBlocks::new(Arena::<Counted>::new(4096).unwrap(), Rc::clone(&moves));
-            let mut queue = PageQueue::with_store(store, fan_out);
-            let (mut seed, mut worst, mut worst_moves) = (0x2545_F491_4F6C_DD1D_u64 ^ kind, 0, 0);
-            let mut now = 0;
-            let mut run = |queue: &mut PageQueue<Counted, _>, push: bool, step: u64| {
-                seed ^= seed << 13;
-                seed ^= seed >> 7;
-                seed ^= seed << 17;
-                let key = match kind {
-                    0 => seed >> 33,
-                    1 => step,
-                    2 => u64::MAX - step,
-                    3 => now + [60_000, 3_600_000, 86_400_000][(seed >> 40) as usize % 3] + seed % 16,
-                    4 => 42,
-                    _ => ((seed >> 20) % 7) << 40 | seed & 0xFF,
-                };
-                COMPARED.set(0);
-                moves.0.set(0);
-                if push {
-                    queue.push(Counted(key, step));
-                } else if let Some(item) = queue.pop() {
-                    now = item.0;
-                }
-                worst = worst.max(COMPARED.get());
-                worst_moves = worst_moves.max(moves.0.get() / size_of::<Counted>());
-            };
-            for step in 0..items {
-                run(&mut queue, true, step);
-            }
-            for step in 0..items {
-                run(&mut queue, step % 2 == 1, items + step);
-            }
-            while !queue.is_empty() {
-                run(&mut queue, false, 0);
-            }
-            println!(
-                "fan-out {fan_out}, kind {kind}: compared {worst}, moved {worst_moves}, late {}",
-                queue.late_steps()
-            );
-            assert!(worst <= LIMIT, "{worst} comparisons, fan-out {fan_out}, kind {kind}");
-            assert!(worst_moves <= LIMIT as usize, "{worst_moves} moves, fan-out {fan_out}, kind {kind}");
-            assert_eq!(queue.late_steps(), 0, "fan-out {fan_out}, kind {kind}");
+        for kind in 0..KINDS {
+            no_operation_is_long(kind, fan_out, items(60_000));
         }
     }
+    no_operation_is_long(0, 16, items(1_000_000));
+}
+
+type Timers = Lazy<Counted, TracedBlocks<Arena<Entry<Counted>>, Rc<Moves>>>;
+
+/// A queue with handles, and the handles in the order of their keys.
+struct Adversary {
+    queue: Timers,
+    held: Vec<(u64, Handle)>,
+    longest: Longest,
+    updates: Longest,
+    random: Random,
+    kind: u64,
+    step: u64,
+    now: u64,
+}
+
+const ENTRY_BYTES: usize = size_of::<Entry<Counted>>();
+
+impl Adversary {
+    fn new(kind: u64, fan_out: usize) -> Self {
+        let longest = Longest::default();
+        let updates = Longest { moves: Rc::clone(&longest.moves), ..Longest::default() };
+        let store = TracedBlocks::new(Arena::new(4096).unwrap(), Rc::clone(&longest.moves));
+        let queue = Lazy::with_store(store, fan_out);
+        Self { queue, held: Vec::new(), longest, updates, random: Random(99 + kind), kind, step: 0, now: 0 }
+    }
+
+    fn key(&mut self) -> Counted {
+        self.step += 1;
+        Counted(key(self.kind, self.step, self.now, &mut self.random), self.step)
+    }
+
+    fn insert(&mut self, count: u64) {
+        for _ in 0..count {
+            let key = self.key();
+            let handle = self.longest.watch(ENTRY_BYTES, || self.queue.insert(key)).unwrap();
+            self.held.push((key.0, handle));
+        }
+    }
+
+    fn pop(&mut self, count: u64) {
+        for _ in 0..count {
+            if let Some((key, _)) = self.longest.watch(ENTRY_BYTES, || self.queue.pop()) {
+                self.now = key.0;
+            }
+        }
+    }
+
+    /// Removes the smallest `count`, the nearest last: while they go, none of them is the head.
+    fn remove_smallest(&mut self, count: u64, nearest_last: bool) {
+        self.held.retain(|(_, handle)| self.queue.contains(*handle));
+        self.held.sort_by_key(|(key, _)| *key);
+        let count = self.held.len().min(count as usize);
+        let mut gone: Vec<_> = self.held.drain(..count).collect();
+        if nearest_last {
+            gone.reverse();
+        }
+        for (_, handle) in gone {
+            self.longest.watch(ENTRY_BYTES, || self.queue.remove(handle)).unwrap();
+        }
+    }
+
+    fn update(&mut self, count: u64) {
+        for _ in 0..count {
+            let at = (self.random.next() % self.held.len() as u64) as usize;
+            let key = self.key();
+            let (_, handle) = self.held[at];
+            if let Ok(new) = self.updates.watch(ENTRY_BYTES, || self.queue.update(handle, key)) {
+                self.held[at] = (key.0, new);
+            }
+        }
+    }
+}
+
+fn no_removal_is_long(kind: u64, fan_out: usize, items: u64) {
+    let mut it = Adversary::new(kind, fan_out);
+    it.insert(items);
+    let mut garbage = 0;
+    for (round, share) in [4, 3, 10, 2, 20, 3].into_iter().enumerate() {
+        it.remove_smallest(items / share, round % 3 != 1);
+        garbage = garbage.max(it.queue.garbage());
+        // Those that are near leave at once, and whoever asks must find who is next.
+        it.pop(items / 50);
+        it.update(items / 10);
+        it.insert(items / share);
+        it.pop(items / 10);
+        it.insert(items / 10);
+    }
+    let handles = it.queue.len() as u64;
+    it.pop(handles / 2);
+    it.remove_smallest(handles, true);
+    assert_eq!(it.queue.len(), 0);
+    let what =
+        format!("{items} items with handles, fan-out {fan_out}, kind {kind}, {garbage} removed at once");
+    it.longest.assert_short(&what);
+    it.updates.assert_short(&format!("{what}, updates"));
+    assert_eq!(it.queue.late_steps(), 0, "{what}");
+}
+
+#[test]
+fn no_operation_is_long_after_long_runs_are_removed() {
+    for fan_out in [4, 16] {
+        for kind in 0..KINDS {
+            no_removal_is_long(kind, fan_out, items(30_000));
+        }
+    }
+    no_removal_is_long(0, 16, items(300_000));
 }

@@ -1,8 +1,14 @@
 //! Queues with handles against a slow twin: insert, pop, remove, update; stale and foreign handles; garbage.
+//!
+//! `BHEAP_STEPS=100000000` for more operations than by default.
 #![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, reason = "tests fail by panicking")]
 
-use bheap::{Handle, HandleQueue, Indexed, Lazy, Stale};
+use bheap::{Handle, HandleQueue, Indexed, Lazy, Refusal, Stale};
 use std::collections::BTreeSet;
+
+fn steps() -> usize {
+    std::env::var("BHEAP_STEPS").ok().map_or(500_000, |steps| steps.parse().unwrap())
+}
 
 struct Random(u64);
 impl Random {
@@ -14,18 +20,16 @@ impl Random {
     }
 }
 
-const STEPS: usize = if cfg!(debug_assertions) { 200_000 } else { 2_000_000 };
-
 /// Keys are unique, so that the twin is an ordered set; handles are kept beside.
-fn against_the_twin(mut queue: impl HandleQueue<u64>, seed: u64, mut check: impl FnMut(&dyn Fn() -> usize)) {
+fn against_the_twin<Q: HandleQueue<u64>>(mut queue: Q, seed: u64, check: impl Fn(&Q)) {
     let mut random = Random(seed);
     let mut twin: BTreeSet<u64> = BTreeSet::new();
     let mut held: Vec<(u64, Handle)> = Vec::new();
     let mut gone: Vec<Handle> = Vec::new();
     let mut place = std::collections::HashMap::new();
     let mut mode = 0;
-    for step in 0..STEPS {
-        if step % (STEPS / 20) == 0 {
+    for step in 0..steps() {
+        if step % (steps() / 20) == 0 {
             mode = random.below(3);
         }
         let what = random.below(10);
@@ -76,7 +80,9 @@ fn against_the_twin(mut queue: impl HandleQueue<u64>, seed: u64, mut check: impl
         if let Some(old) = gone.get(random.below(1 + gone.len() as u64) as usize) {
             assert_eq!(queue.remove(*old), Err(Stale), "a handle that has left");
         }
-        check(&|| queue.len());
+        if step % 997 == 0 {
+            check(&queue);
+        }
     }
     while let Some((key, _)) = queue.pop() {
         assert_eq!(Some(key), twin.pop_first());
@@ -97,8 +103,51 @@ fn a_b_heap_with_handles() {
 
 #[test]
 fn a_page_queue_with_handles() {
-    against_the_twin(Lazy::new(4096).unwrap(), 10, |_| {});
-    against_the_twin(Lazy::new(512).unwrap(), 11, |_| {});
+    against_the_twin(Lazy::new(4096).unwrap(), 10, Lazy::assert_invariants);
+    against_the_twin(Lazy::new(512).unwrap(), 11, Lazy::assert_invariants);
+}
+
+fn loads_and_lists(mut queue: impl HandleQueue<u64>) {
+    let first = queue.insert(500).unwrap();
+    let mut handles = Vec::new();
+    let keys: Vec<u64> = (0..5000).map(|n| n * 7919 % 5003).collect();
+    queue.load(keys.clone(), |handle| handles.push(handle)).unwrap();
+    // With something removed: what is smallest is then elsewhere.
+    for handle in &handles[100..1500] {
+        queue.remove(*handle).unwrap();
+    }
+    let mut more = Vec::new();
+    queue.load((0..3000).map(|n| n * 3 + 1).collect(), |handle| more.push(handle)).unwrap();
+    assert!(queue.contains(first) && !queue.contains(handles[100]));
+    let mut expected: Vec<(u64, Handle)> = vec![(500, first)];
+    expected.extend(
+        keys.into_iter()
+            .zip(handles)
+            .enumerate()
+            .filter(|(n, _)| !(100..1500).contains(n))
+            .map(|(_, pair)| pair),
+    );
+    expected.extend((0..3000).map(|n| n * 3 + 1).zip(more));
+    let order = |a: &(u64, Handle), b: &(u64, Handle)| a.0.cmp(&b.0).then(a.1.slot().cmp(&b.1.slot()));
+    expected.sort_by(order);
+    let mut listed = Vec::new();
+    queue.for_each(|key, handle| listed.push((*key, handle)));
+    listed.sort_by(order);
+    assert!(listed == expected, "{} listed, {} expected", listed.len(), expected.len());
+    assert_eq!(queue.len(), expected.len());
+    let drained: Vec<(u64, Handle)> = queue.drain().collect();
+    assert!(drained.iter().map(|(key, _)| key).is_sorted());
+    let mut drained = drained;
+    drained.sort_by(order);
+    assert!(drained == expected);
+}
+
+#[test]
+fn many_are_loaded_at_once_listed_and_drained() {
+    loads_and_lists(Indexed::binary());
+    loads_and_lists(Indexed::paged(4096).unwrap());
+    loads_and_lists(Lazy::new(4096).unwrap());
+    loads_and_lists(Lazy::new(256).unwrap());
 }
 
 #[test]
@@ -106,11 +155,11 @@ fn a_foreign_handle_is_refused() {
     let (mut one, mut two) = (Lazy::new(4096).unwrap(), Lazy::new(4096).unwrap());
     let (a, b) = (one.insert(1_u64).unwrap(), two.insert(1).unwrap());
     assert_eq!(one.remove(b), Err(Stale));
-    assert_eq!(two.update(a, 5), Err(Stale));
+    assert_eq!(two.update(a, 5), Err(Refusal::Stale));
     let (mut one, mut two) = (Indexed::binary(), Indexed::binary());
     let (a, b) = (one.insert(1_u64).unwrap(), two.insert(1).unwrap());
     assert_eq!(one.remove(b), Err(Stale));
-    assert_eq!(two.update(a, 5), Err(Stale));
+    assert_eq!(two.update(a, 5), Err(Refusal::Stale));
     assert_eq!(one.remove(a), Ok(()));
     assert_eq!(one.remove(a), Err(Stale));
 }

@@ -1,9 +1,13 @@
 //! Every queue against the textbook heap: the same operations, the same answers.
+//!
+//! `BHEAP_STEPS=100000000` for more operations than by default.
 #![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, reason = "tests fail by panicking")]
 
 use bheap::{BHeap, BinaryHeap, PageQueue};
 
-const STEPS: usize = if cfg!(debug_assertions) { 300_000 } else { 3_000_000 };
+fn steps() -> usize {
+    std::env::var("BHEAP_STEPS").ok().map_or(3_000_000, |steps| steps.parse().unwrap())
+}
 
 struct Random(u64);
 impl Random {
@@ -50,8 +54,8 @@ fn the_page_queue_gives_what_the_twin_gives() {
             let mut twin = BinaryHeap::new();
             let (mut now, mut step) = (0, 0);
             let mut phase = 60;
-            for at in 0..STEPS / 6 {
-                if at % (STEPS / 60) == 0 {
+            for at in 0..steps() / 6 {
+                if at % (steps() / 60) == 0 {
                     phase = [90, 50, 10, 60, 45, 99][random.below(6) as usize];
                 }
                 if random.below(100) < phase {
@@ -88,7 +92,7 @@ fn the_b_heap_gives_what_the_twin_gives() {
         let mut heap = BHeap::<u64>::new(page).unwrap();
         let mut twin = BinaryHeap::new();
         let (mut now, mut step) = (0, 0);
-        for _ in 0..STEPS / 10 {
+        for _ in 0..steps() / 10 {
             if random.below(100) < 52 {
                 step += 1;
                 let item = key(kind, step, now, &mut random);

@@ -3,6 +3,7 @@
 //! - [`cores`]: one pinned event loop per core, batches between them, their lateness.
 //! - [`store`]: the object store that all cores read and each core writes a share of.
 //! - [`io`]: helper threads that read the disk for the loops.
+//! - [`log`]: records on a file: appended by loops, written by helpers, recovered after anything.
 //! - [`meter`]: counters and histograms per core, summed when read.
 //! - [`sys`]: the only unsafe code; each wrapper states its contract.
 //!
@@ -11,6 +12,8 @@
 pub mod cores;
 #[cfg(not(feature = "loom"))]
 pub mod io;
+#[cfg(not(feature = "loom"))]
+pub mod log;
 pub mod meter;
 pub mod store;
 pub mod sys;

@@ -17,5 +17,8 @@
 pub mod allocations;
 pub mod experiment;
 pub mod experiments;
+pub mod latency;
+pub mod load;
 pub mod paired;
+pub mod placement;
 pub mod report;

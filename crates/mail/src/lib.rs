@@ -2,4 +2,8 @@
 
 pub mod address;
 pub mod mailboxes;
+pub mod render;
+pub mod samples;
+pub mod search;
+pub mod sendmail;
 pub mod twin;

@@ -48,7 +48,7 @@ impl<T: Copy> Level<T> {
 
     /// How many more items could leave before work on this level must begin, if `before` items lie before it;
     /// `None` if it must begin now. A level whose items can be had at once never needs work.
-    fn spare(&self, before: usize) -> Option<usize> {
+    fn spare(&self, before: usize, margin: usize) -> Option<usize> {
         if self.is_leaf() {
             return Some(usize::MAX);
         }
@@ -56,7 +56,7 @@ impl<T: Copy> Level<T> {
         let waiting = steps(&self.log) + steps(&self.source) + 1;
         let (mut before, mut spare) = (before, usize::MAX);
         let mut check = |first: usize, before: usize| {
-            let due = (waiting + first) * HASTE + MARGIN;
+            let due = (waiting + first) * HASTE + margin;
             spare = spare.min(before.checked_sub(due)?);
             Some(())
         };
@@ -84,7 +84,7 @@ const LEAF_MAX: usize = FRONT_MAX * 7 / 8;
 const HASTE: usize = 3;
 
 /// … plus so many.
-const MARGIN: usize = 64;
+pub(crate) const MARGIN: usize = 64;
 
 /// With more levels than this, neighbours are joined.
 const LEVELS_SOFT: usize = 8;
@@ -100,13 +100,15 @@ impl<T: Ord + Copy, B: Blocks<T>> PageQueue<T, B> {
     pub(crate) fn tend(&mut self) {
         if self.rest > 0 {
             self.rest -= 1;
+            self.spare -= 1;
             return;
         }
+        self.spare = 0;
         let mut before = self.near.front.len();
         let mut spare = usize::MAX;
         for at in (0..self.levels.len()).rev() {
             let level = &self.levels[at];
-            let level_spare = level.spare(before);
+            let level_spare = level.spare(before, self.margin);
             if level.opening && !level.is_leaf() || level_spare.is_none() {
                 self.step(at);
                 return;
@@ -122,6 +124,7 @@ impl<T: Ord + Copy, B: Blocks<T>> PageQueue<T, B> {
             before += level.len();
         }
         // An operation takes at most one item from before a level and adds at most one to it.
+        self.spare = spare;
         self.rest = (spare / 4).min(128);
         let share = self.len / 8;
         self.direct = self.levels.iter().take_while(|level| level.len() >= share).count().max(1);

@@ -70,6 +70,10 @@ pub struct PageQueue<T, B = Arena<T>> {
     log_blocks_max: usize,
     /// Levels from the top to which arrivals are appended at once; those for lower ones wait in the small heap.
     direct: usize,
+    /// How many items could leave before any level's work must begin, at least.
+    spare: usize,
+    /// Work begins so many items earlier than it must.
+    margin: usize,
     /// The pass of the sweep that is going on.
     sweep_pass: u32,
     /// Steps that an operation had to make because they were not made in time.
@@ -118,6 +122,8 @@ impl<T: Ord + Copy, B: Blocks<T>> PageQueue<T, B> {
             fan_out: fan_out.clamp(2, FAN_OUT_MAX),
             log_blocks_max: if fan_out < 8 { usize::MAX } else { 4 },
             direct: 1,
+            spare: 0,
+            margin: levels::MARGIN,
             sweep_pass: 0,
             late: 0,
         }
@@ -152,7 +158,7 @@ impl<T: Ord + Copy, B: Blocks<T>> PageQueue<T, B> {
         self.levels.push(Level::new(log));
         self.bounds.push(first);
         self.len += items.len();
-        self.rest = 0;
+        (self.rest, self.spare) = (0, 0);
         let late = self.late;
         self.refill();
         self.late = late;
@@ -278,10 +284,29 @@ impl<T: Ord + Copy, B: Blocks<T>> PageQueue<T, B> {
         Some(item)
     }
 
+    /// Whether there is room for one more item, wherever it belongs. If so it cannot be refused.
+    pub fn has_room(&mut self) -> bool {
+        if self.levels.is_empty() && !self.near.is_full() {
+            return true;
+        }
+        let most = self.spill_blocks();
+        self.store.reserve(most)
+    }
+
+    /// Takes an item back that was taken out by mistake; the order is unspecified then.
+    pub(crate) fn put_back(&mut self, item: T) {
+        self.near.heap.push(item);
+        self.len += 1;
+    }
+
+    /// The blocks that a spill may need, with those that are left free.
+    fn spill_blocks(&self) -> usize {
+        (HEAP_MAX + FRONT_MAX) / self.store.block_items() + self.levels.len() + 2 + RESERVE_BLOCKS
+    }
+
     /// Passes the larger half of the small heap on to the levels; false if there is no room.
     fn spill(&mut self) -> bool {
-        let most = (HEAP_MAX + FRONT_MAX) / self.store.block_items() + self.levels.len() + 2;
-        if !self.store.reserve(most + RESERVE_BLOCKS) {
+        if !self.has_room() {
             return false;
         }
         let cut = self.near.split_heap(&self.store);
@@ -327,7 +352,7 @@ impl<T: Ord + Copy, B: Blocks<T>> PageQueue<T, B> {
             core::mem::swap(&mut self.near.heap, &mut self.near.front);
             self.near.load(&self.store);
         }
-        self.rest = 0;
+        (self.rest, self.spare) = (0, 0);
         true
     }
 }
@@ -341,8 +366,7 @@ struct Held<'a, T: Ord + Copy, B: Blocks<T>> {
 impl<T: Ord + Copy, B: Blocks<T>> Drop for Held<'_, T, B> {
     fn drop(&mut self) {
         if let Some(item) = self.item.take() {
-            self.queue.near.heap.push(item);
-            self.queue.len += 1;
+            self.queue.put_back(item);
         }
     }
 }

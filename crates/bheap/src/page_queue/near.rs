@@ -92,12 +92,13 @@ impl<T: Ord + Copy> Near<T> {
 
     /// Puts `items`, in any order, to the front, which must be empty.
     pub(crate) fn load(&mut self, store: &impl Blocks<T>) {
-        self.sorted_from = self.front.len();
         self.sort_more(store);
     }
 
     /// Sorts the smallest of the unsorted items; the sorted part must be empty.
     fn sort_more(&mut self, store: &impl Blocks<T>) {
+        // Should a comparison panic, all of it counts as sorted: the order is then unspecified, the items whole.
+        self.sorted_from = 0;
         let mut from = 0;
         let end = self.front.len();
         store.touch(Area::Front, 0, end, true);

@@ -4,15 +4,33 @@
 //! list, so that every block but the newest stays full, and at most two blocks are touched.
 
 use crate::blocks::Blocks;
-use crate::page_queue::PageQueue;
 use crate::page_queue::list::List;
+use crate::page_queue::{PageQueue, levels};
 
 impl<T: Ord + Copy, B: Blocks<T>> PageQueue<T, B> {
     /// Looks at one block's items, and forgets those that `keep` refuses. Repeated calls go round the queue.
     ///
     /// Items in the front and the small heap are not looked at. `keep` is asked once for an item that it
     /// refuses, and refuses at most a block's items.
-    pub fn sweep(&mut self, mut keep: impl FnMut(&T) -> bool) {
+    ///
+    /// Does nothing while work is due, see [`PageQueue::prepare_sweep`]. Compares nothing.
+    pub(crate) fn sweep(&mut self, keep: impl FnMut(&T) -> bool) {
+        if self.spare > 0 {
+            let gone = self.sweep_block(keep);
+            self.len -= gone;
+            self.spare = self.spare.saturating_sub(gone);
+            self.rest = self.rest.min(self.spare / 4);
+        }
+    }
+
+    /// Looks whether work is due, and makes one step of it if so.
+    pub(crate) fn prepare_sweep(&mut self) {
+        // A sweep takes up to a block from before a level at once, so work begins earlier by as much.
+        self.margin = levels::MARGIN + self.store.block_items();
+        self.tend();
+    }
+
+    fn sweep_block(&mut self, mut keep: impl FnMut(&T) -> bool) -> usize {
         for again in [false, true] {
             if again {
                 self.sweep_pass = self.sweep_pass.wrapping_add(1);
@@ -22,12 +40,12 @@ impl<T: Ord + Copy, B: Blocks<T>> PageQueue<T, B> {
                 let children = level.children.iter_mut().rev().map(|child| &mut child.list);
                 for list in children.chain([&mut level.source, &mut level.log]) {
                     if !list.is_empty() && list.swept != *sweep_pass {
-                        self.len -= list.sweep(store, scratch, *sweep_pass, &mut keep);
-                        return;
+                        return list.sweep(store, scratch, *sweep_pass, &mut keep);
                     }
                 }
             }
         }
+        0
     }
 }
 

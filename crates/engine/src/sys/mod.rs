@@ -4,6 +4,8 @@
 pub mod arena;
 pub(crate) mod atomics;
 #[cfg(not(feature = "loom"))]
+pub mod direct;
+#[cfg(not(feature = "loom"))]
 pub mod file_words;
 pub mod mapping;
 pub mod readiness;

@@ -4,7 +4,11 @@ pub mod again;
 pub mod bheap_layout;
 pub mod bheap_paging;
 pub mod bheap_sim;
+pub mod big_o;
+pub mod contended_store;
 pub mod counters;
+pub mod locality;
+pub mod loopback_latency;
 pub mod memory_ladder;
 pub mod page_rent;
 pub mod queue_beyond;
@@ -22,6 +26,10 @@ pub fn all() -> &'static [Experiment] {
         bheap_paging::EXPERIMENT,
         page_rent::EXPERIMENT,
         memory_ladder::EXPERIMENT,
+        loopback_latency::EXPERIMENT,
+        contended_store::EXPERIMENT,
+        big_o::EXPERIMENT,
+        locality::EXPERIMENT,
     ];
     ALL
 }

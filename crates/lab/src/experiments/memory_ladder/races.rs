@@ -103,7 +103,7 @@ fn scan(items: &[u64], key: u64) -> usize {
 
 /// The textbook's quadratic sort.
 #[inline(never)]
-pub(super) fn insertion_sort(items: &mut [u64]) {
+pub(in crate::experiments) fn insertion_sort(items: &mut [u64]) {
     for end in 1..items.len() {
         let item = items[end];
         let mut at = end;

@@ -1,0 +1,411 @@
+//! The page queue with handles: removal is a mark, a sweep takes out what is marked, and a window of live entries
+//! lies before the first that may be marked.
+//!
+//! ```text
+//!   handle ─▶ slots[slot]: free │ removed, its entry still queued │ live, queued │ live, in the window
+//!
+//!   smallest                                                                      largest
+//!   [ window: live entries, in order, findable ][ page queue: live and removed entries ]
+//! ```
+//! An entry never moves its slot: only leaving the queue touches it. A slot is given out again only after its
+//! entry has left, so that an entry's slot always speaks of that entry.
+//!
+//! *Garbage.* Each removal also sweeps one block, so that a pass over all n entries ends after about n / (entries
+//! a block) removals: removed entries are at most about two passes' worth, a small part of the whole.
+//!
+//! *No operation is long.* Somebody may remove the smallest hundred thousand, the nearest last: whoever then
+//! asked for the smallest would have to skip them all. So the window always has at least as many entries as there
+//! are removed ones in the page queue (or the page queue is empty). An operation takes at most one from the
+//! window, or removes one behind it; then *one* entry is moved on from the page queue: if it is live the window
+//! has one more, if not there is one removed entry less. Either restores the inequality. So each operation does
+//! at most one on the page queue, and the first of the window, or with no removed entries the first of the page
+//! queue, is the smallest. While nothing is removed the window is empty and costs nothing.
+//!
+//! (The window is a tree, whose nodes are allocated; so nothing is allocated until something is removed.)
+
+mod slots;
+mod window;
+
+use crate::blocks::{Arena, Blocks};
+use crate::indexed::{Entry, queue_number};
+use crate::layout::PageSizeError;
+use crate::page_queue::PageQueue;
+use crate::queue::{Handle, HandleQueue, Refusal, Stale};
+use crate::rows::Full;
+use alloc::vec::Vec;
+use slots::{Slots, State};
+use window::{Place, Window};
+
+/// The window may have so many entries more than twice what is removed, before one is sent back for each that
+/// comes.
+const WINDOW_SPARE: usize = 64;
+
+/// A priority queue with handles that touches no page for each move of an item.
+#[derive(Debug)]
+pub struct Lazy<K, B = Arena<Entry<K>>> {
+    queue: PageQueue<Entry<K>, B>,
+    /// Invariant: none of its entries is larger than any in `queue`, and it has at least as many as there are
+    /// removed ones in `queue`, unless `queue` is empty.
+    window: Window<K>,
+    slots: Slots,
+    number: u32,
+    /// Removed entries that are still in `queue`.
+    removed: usize,
+}
+
+impl<K: Ord + Copy> Lazy<K> {
+    /// An empty queue with blocks of `page_bytes` bytes.
+    ///
+    /// # Errors
+    /// As [`PageQueue::new`].
+    pub fn new(page_bytes: usize) -> Result<Self, PageSizeError> {
+        Ok(Self::over(PageQueue::new(page_bytes)?, queue_number()))
+    }
+
+    /// An empty queue that holds at most `blocks_max` blocks.
+    ///
+    /// # Errors
+    /// As [`PageQueue::new`].
+    pub fn with_limit(page_bytes: usize, blocks_max: usize) -> Result<Self, PageSizeError> {
+        let queue = PageQueue::with_store(Arena::new(page_bytes)?.limited(blocks_max), 16);
+        Ok(Self::over(queue, queue_number()))
+    }
+
+    /// Bytes in use: entries, removed ones, the window and slots included.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        self.queue.bytes() + self.window.bytes() + self.slots.bytes()
+    }
+}
+
+impl<K: Ord + Copy, B: Blocks<Entry<K>>> Lazy<K, B> {
+    /// An empty queue whose blocks are in `store`; see [`PageQueue::with_store`].
+    pub fn with_store(store: B, fan_out: usize) -> Self {
+        Self::over(PageQueue::with_store(store, fan_out), queue_number())
+    }
+
+    fn over(queue: PageQueue<Entry<K>, B>, number: u32) -> Self {
+        Self { queue, window: Window::new(), slots: Slots::default(), number, removed: 0 }
+    }
+
+    /// Removed entries that are still queued.
+    #[must_use]
+    pub const fn garbage(&self) -> usize {
+        self.removed
+    }
+
+    /// Steps that were late; see [`PageQueue::late_steps`].
+    #[must_use]
+    pub const fn late_steps(&self) -> u64 {
+        self.queue.late_steps()
+    }
+
+    /// Checks every invariant, in O(n); for tests.
+    ///
+    /// # Panics
+    /// If one does not hold, with its name.
+    pub fn assert_invariants(&self)
+    where
+        K: core::fmt::Debug,
+    {
+        self.queue.assert_invariants();
+        let mut removed = 0;
+        let last = self.window.last();
+        self.queue.for_each(|entry| {
+            assert!(last.is_none_or(|last| last.key <= entry.key), "the window lies before the queue");
+            match self.slots.state(entry.slot) {
+                Some(State::Removed(_)) => removed += 1,
+                state => assert!(matches!(state, Some(State::Live(_))), "what is queued has a slot"),
+            }
+        });
+        assert_eq!(removed, self.removed, "what is removed is counted");
+        assert!(self.window.len() >= removed, "the window is as long as what is removed");
+        for place in self.window.iter() {
+            let state = self.slots.state(place.slot);
+            assert!(matches!(state, Some(State::Window(_))), "what is in the window is live");
+        }
+    }
+
+    const fn handle(&self, slot: u32, generation: u32) -> Handle {
+        Handle { slot, generation, queue: self.number }
+    }
+
+    /// The generation of a live entry's slot.
+    fn generation(&self, slot: u32) -> u32 {
+        match self.slots.state(slot) {
+            Some(State::Live(generation)) => generation,
+            Some(State::Window(record)) => self.window.record(record).generation,
+            _ => unreachable!("only a live entry's generation is asked for"),
+        }
+    }
+
+    /// The state of the live entry that the handle means.
+    fn find(&self, handle: Handle) -> Result<State, Stale> {
+        let state = self.slots.state(handle.slot).filter(|_| handle.queue == self.number).ok_or(Stale)?;
+        let generation = match state {
+            State::Live(generation) => generation,
+            State::Window(record) => self.window.record(record).generation,
+            State::Free(_) | State::Removed(_) => return Err(Stale),
+        };
+        if generation == handle.generation { Ok(state) } else { Err(Stale) }
+    }
+
+    /// Makes sure that the window keeps its length when one entry leaves it, or one behind it is removed. Returns
+    /// whether that took an operation on the page queue.
+    fn extend_window(&mut self) -> bool {
+        if self.window.len() > self.removed {
+            return false;
+        }
+        let Some(entry) = self.queue.pop() else { return true };
+        if let Some(State::Live(generation)) = self.slots.state(entry.slot) {
+            let mut held = Held { queue: &mut self.queue, entry: Some(entry) };
+            let record = self.window.insert(Place { key: entry.key, slot: entry.slot }, generation);
+            held.entry = None;
+            self.slots.set(entry.slot, State::Window(record));
+        } else {
+            self.slots.keep(entry.slot);
+            self.removed -= 1;
+        }
+        true
+    }
+
+    /// Sends the largest of the window back to the page queue if it has grown too long; not if there is no room.
+    fn trim_window(&mut self) {
+        if self.window.len() <= 2 * self.removed + WINDOW_SPARE || !self.queue.has_room() {
+            return;
+        }
+        let Some(&Place { key, slot }) = self.window.last() else { return };
+        let State::Window(record) = self.state(slot) else { return };
+        let len_before = self.queue.len();
+        let trim = Trim { lazy: self, slot, record, len_before };
+        // There is room, so that it is not refused.
+        let _ = trim.lazy.queue.try_push(Entry { key, slot });
+    }
+
+    /// Queues a key that has a slot but no entry yet. There must be room.
+    fn enter(&mut self, key: K, slot: u32, generation: u32) {
+        if self.window.last().is_some_and(|last| key < last.key) {
+            let record = self.window.insert(Place { key, slot }, generation);
+            self.slots.accept(slot, State::Window(record));
+        } else {
+            let len_before = self.queue.len();
+            let arrival = Arrival { lazy: self, slot, generation, len_before };
+            let _ = arrival.lazy.queue.try_push(Entry { key, slot });
+        }
+    }
+
+    fn state(&self, slot: u32) -> State {
+        match self.slots.state(slot) {
+            Some(state) => state,
+            None => unreachable!("what is queued has a slot"),
+        }
+    }
+}
+
+impl<K: Ord + Copy, B: Blocks<Entry<K>>> HandleQueue<K> for Lazy<K, B> {
+    fn insert(&mut self, key: K) -> Result<Handle, Full<K>> {
+        if !self.queue.has_room() {
+            return Err(Full(key));
+        }
+        let Some((slot, generation)) = self.slots.offer() else { return Err(Full(key)) };
+        self.enter(key, slot, generation);
+        if matches!(self.state(slot), State::Window(_)) {
+            self.trim_window();
+        }
+        Ok(self.handle(slot, generation))
+    }
+
+    fn load(&mut self, keys: Vec<K>, mut handed: impl FnMut(Handle)) -> Result<(), Full<Vec<K>>> {
+        let last = self.window.last().map(|last| last.key);
+        let is_near = |key: &K| last.is_some_and(|last| *key < last);
+        // Compared first: after that, only the page queue's work can panic.
+        let near: Vec<bool> = keys.iter().map(is_near).collect();
+        let mut handles = Vec::with_capacity(keys.len());
+        let mut entries = Vec::with_capacity(keys.len());
+        for (&key, is_near) in keys.iter().zip(&near) {
+            let Some((slot, generation)) = self.slots.offer() else { break };
+            self.slots.accept(slot, State::Live(generation));
+            handles.push(self.handle(slot, generation));
+            if !is_near {
+                entries.push(Entry { key, slot });
+            }
+        }
+        if handles.len() < keys.len() || self.queue.try_extend(&entries).is_err() {
+            handles.iter().rev().for_each(|handle| self.slots.release(handle.slot, handle.generation));
+            return Err(Full(keys));
+        }
+        for ((handle, &key), _) in handles.iter().zip(&keys).zip(&near).filter(|(_, is_near)| **is_near) {
+            let record = self.window.insert(Place { key, slot: handle.slot }, handle.generation);
+            self.slots.set(handle.slot, State::Window(record));
+        }
+        handles.into_iter().for_each(&mut handed);
+        Ok(())
+    }
+
+    fn for_each(&self, mut look: impl FnMut(&K, Handle)) {
+        for place in self.window.iter() {
+            look(&place.key, self.handle(place.slot, self.generation(place.slot)));
+        }
+        self.queue.for_each(|entry| {
+            if let Some(State::Live(generation)) = self.slots.state(entry.slot) {
+                look(&entry.key, self.handle(entry.slot, generation));
+            }
+        });
+    }
+
+    fn contains(&self, handle: Handle) -> bool {
+        self.find(handle).is_ok()
+    }
+
+    fn peek(&self) -> Option<(&K, Handle)> {
+        if let Some(place) = self.window.first() {
+            return Some((&place.key, self.handle(place.slot, self.generation(place.slot))));
+        }
+        let entry = self.queue.peek()?;
+        Some((&entry.key, self.handle(entry.slot, self.generation(entry.slot))))
+    }
+
+    fn pop(&mut self) -> Option<(K, Handle)> {
+        if self.window.len() == 0 {
+            let entry = self.queue.pop()?;
+            let handle = self.handle(entry.slot, self.generation(entry.slot));
+            self.slots.release(entry.slot, handle.generation);
+            return Some((entry.key, handle));
+        }
+        // The work first: a comparison that panics in it takes nothing.
+        self.extend_window();
+        let &Place { key, slot } = self.window.first()?;
+        let State::Window(record) = self.state(slot) else { return None };
+        let handle = self.handle(slot, self.window.record(record).generation);
+        self.window.pop_first(record);
+        self.slots.release(slot, handle.generation);
+        Some((key, handle))
+    }
+
+    fn remove(&mut self, handle: Handle) -> Result<(), Stale> {
+        self.find(handle)?;
+        // All that compares comes first: if it panics, nothing has been removed.
+        if !self.extend_window() {
+            self.queue.prepare_sweep();
+        }
+        // Its entry may have been moved just now.
+        match self.find(handle)? {
+            State::Window(record) => {
+                self.window.remove(handle.slot, record);
+                self.slots.release(handle.slot, handle.generation);
+            }
+            _ => {
+                self.slots.set(handle.slot, State::Removed(handle.generation));
+                self.removed += 1;
+            }
+        }
+        let Self { queue, slots, removed, .. } = self;
+        queue.sweep(|entry| {
+            let kept = slots.keep(entry.slot);
+            *removed -= usize::from(!kept);
+            kept
+        });
+        Ok(())
+    }
+
+    fn update(&mut self, handle: Handle, key: K) -> Result<Handle, Refusal> {
+        self.find(handle)?;
+        self.extend_window();
+        // After that, which may take blocks.
+        if !self.queue.has_room() {
+            return Err(Refusal::Full);
+        }
+        let Some((slot, generation)) = self.slots.offer() else { return Err(Refusal::Full) };
+        let mut old = None;
+        if let State::Window(record) = self.find(handle)? {
+            old = Some(self.window.record(record).key);
+            self.window.remove(handle.slot, record);
+        }
+        let update = Update { lazy: self, handle, old, slot };
+        update.lazy.enter(key, slot, generation);
+        drop(update);
+        Ok(self.handle(slot, generation))
+    }
+
+    fn len(&self) -> usize {
+        self.queue.len() - self.removed + self.window.len()
+    }
+}
+
+/// An entry on its way from the page queue to the window: it returns if a comparison panics.
+struct Held<'a, K: Ord + Copy, B: Blocks<Entry<K>>> {
+    queue: &'a mut PageQueue<Entry<K>, B>,
+    entry: Option<Entry<K>>,
+}
+
+impl<K: Ord + Copy, B: Blocks<Entry<K>>> Drop for Held<'_, K, B> {
+    fn drop(&mut self) {
+        if let Some(entry) = self.entry.take() {
+            self.queue.put_back(entry);
+        }
+    }
+}
+
+/// An entry on its way into the page queue: if it got there, though a comparison may have panicked, its slot says
+/// so.
+struct Arrival<'a, K: Ord + Copy, B: Blocks<Entry<K>>> {
+    lazy: &'a mut Lazy<K, B>,
+    slot: u32,
+    generation: u32,
+    len_before: usize,
+}
+
+impl<K: Ord + Copy, B: Blocks<Entry<K>>> Drop for Arrival<'_, K, B> {
+    fn drop(&mut self) {
+        if self.lazy.queue.len() > self.len_before {
+            self.lazy.slots.accept(self.slot, State::Live(self.generation));
+        }
+    }
+}
+
+/// The largest entry of the window on its way back: it leaves the window if it got into the page queue.
+struct Trim<'a, K: Ord + Copy, B: Blocks<Entry<K>>> {
+    lazy: &'a mut Lazy<K, B>,
+    slot: u32,
+    record: u32,
+    len_before: usize,
+}
+
+impl<K: Ord + Copy, B: Blocks<Entry<K>>> Drop for Trim<'_, K, B> {
+    fn drop(&mut self) {
+        if self.lazy.queue.len() > self.len_before {
+            let generation = self.lazy.window.record(self.record).generation;
+            self.lazy.window.pop_last(self.record);
+            self.lazy.slots.set(self.slot, State::Live(generation));
+        }
+    }
+}
+
+/// An item between its old entry and its new one: it keeps exactly one of them.
+struct Update<'a, K: Ord + Copy, B: Blocks<Entry<K>>> {
+    lazy: &'a mut Lazy<K, B>,
+    handle: Handle,
+    /// The key, if the old entry has been taken from the window; else it is in the page queue.
+    old: Option<K>,
+    /// The new entry's slot.
+    slot: u32,
+}
+
+impl<K: Ord + Copy, B: Blocks<Entry<K>>> Drop for Update<'_, K, B> {
+    fn drop(&mut self) {
+        let Handle { slot, generation, .. } = self.handle;
+        let is_new = matches!(self.lazy.slots.state(self.slot), Some(State::Live(_) | State::Window(_)));
+        match (is_new, self.old) {
+            (true, Some(_)) => self.lazy.slots.release(slot, generation),
+            (true, None) => {
+                self.lazy.slots.set(slot, State::Removed(generation));
+                self.lazy.removed += 1;
+            }
+            (false, Some(key)) => {
+                self.lazy.queue.put_back(Entry { key, slot });
+                self.lazy.slots.set(slot, State::Live(generation));
+            }
+            (false, None) => {}
+        }
+    }
+}

@@ -1,0 +1,131 @@
+//! What each handle's slot says of its entry, in four bytes.
+//!
+//! ```text
+//!   bits 31–30   00 free │ 01 removed, its entry still queued │ 10 live, queued │ 11 live, in the window
+//!   bits 29–0    the generation; in the window, the number of the record that has it
+//! ```
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+
+/// Slots in a part of the table; parts never move, so that no operation copies the table.
+pub(super) const PART: usize = 1 << 10;
+
+/// Slots are fewer than this, so that each has a record's number to spare.
+pub(super) const SLOTS_MAX: usize = 1 << 30;
+
+/// Generations, and numbers of records, are below this.
+pub(super) const GENERATIONS: u32 = 1 << 30;
+
+const KIND: u32 = 0b11 << 30;
+const REMOVED: u32 = 0b01 << 30;
+const LIVE: u32 = 0b10 << 30;
+const WINDOW: u32 = 0b11 << 30;
+
+/// What a slot says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum State {
+    /// No entry has this slot; the next one that gets it has this generation.
+    Free(u32),
+    /// Its entry is queued, and no longer wanted.
+    Removed(u32),
+    /// Its entry is queued.
+    Live(u32),
+    /// Its entry is in the window; the record has this number.
+    Window(u32),
+}
+
+impl State {
+    pub(super) const fn of(word: u32) -> Self {
+        let rest = word & !KIND;
+        match word & KIND {
+            REMOVED => Self::Removed(rest),
+            LIVE => Self::Live(rest),
+            WINDOW => Self::Window(rest),
+            _ => Self::Free(rest),
+        }
+    }
+
+    pub(super) const fn word(self) -> u32 {
+        match self {
+            Self::Free(rest) => rest,
+            Self::Removed(rest) => REMOVED | rest,
+            Self::Live(rest) => LIVE | rest,
+            Self::Window(rest) => WINDOW | rest,
+        }
+    }
+}
+
+/// The slots of a queue.
+#[derive(Debug, Default)]
+pub(super) struct Slots {
+    parts: Vec<Box<[u32]>>,
+    /// Slots given out at least once.
+    used: usize,
+    free: Vec<u32>,
+    /// The generation of a slot that was never given out.
+    pub(super) first_generation: u32,
+}
+
+impl Slots {
+    /// What slot `slot` says; `None` if there was never one of that number.
+    pub(super) fn state(&self, slot: u32) -> Option<State> {
+        let slot = slot as usize;
+        (slot < self.used).then(|| State::of(self.parts[slot / PART][slot % PART]))
+    }
+
+    pub(super) fn set(&mut self, slot: u32, state: State) {
+        self.parts[slot as usize / PART][slot as usize % PART] = state.word();
+    }
+
+    /// A slot that is free and its generation; `None` if there are as many as there can be. It stays free until
+    /// it is [set](Slots::set), and must then be [accepted](Slots::accept).
+    pub(super) fn offer(&mut self) -> Option<(u32, u32)> {
+        if let Some(&slot) = self.free.last() {
+            return match self.state(slot) {
+                Some(State::Free(generation)) => Some((slot, generation)),
+                _ => unreachable!("what is in the list of free slots is free"),
+            };
+        }
+        if self.used >= SLOTS_MAX {
+            return None;
+        }
+        if self.used == self.parts.len() * PART {
+            self.parts.try_reserve(1).ok()?;
+            self.parts.push(alloc::vec![0; PART].into_boxed_slice());
+        }
+        Some((self.used as u32, self.first_generation))
+    }
+
+    /// The slot that was offered is in use from now on.
+    pub(super) fn accept(&mut self, slot: u32, state: State) {
+        if slot as usize == self.used {
+            self.used += 1;
+        } else {
+            self.free.pop();
+        }
+        self.set(slot, state);
+    }
+
+    /// The slot's entry, of this generation, has left.
+    pub(super) fn release(&mut self, slot: u32, generation: u32) {
+        self.set(slot, State::Free((generation + 1) % GENERATIONS));
+        self.free.push(slot);
+    }
+
+    /// Whether the queued entry of this slot is live; if not, the slot is free from now on.
+    pub(super) fn keep(&mut self, slot: u32) -> bool {
+        match self.state(slot) {
+            Some(State::Removed(generation)) => {
+                self.release(slot, generation);
+                false
+            }
+            _ => true,
+        }
+    }
+
+    /// Bytes of the table and of the list of free slots.
+    pub(super) fn bytes(&self) -> usize {
+        (self.parts.len() * PART + self.free.capacity()) * size_of::<u32>()
+    }
+}

@@ -1,0 +1,180 @@
+//! The memory in which segments are filled, before they are on the file.
+//!
+//! ```text
+//! writer ──stores, then marks blocks dirty──▶ | 4 KiB | 4 KiB | ... |  ──helper takes the marks, writes──▶ file
+//! ```
+//! *Which memory:* one anonymous mapping, aligned, touched as it is first used; a fixed number of buffers is the bound on
+//! what is not written. *Who writes:* the one writer that took the buffer; its helper gives it back, zeroed.
+//! A block that is written while more is added to it is marked again and written again: what was in it before is the same
+//! in both, so that no tear takes it away.
+
+use std::{
+    io,
+    sync::atomic::{
+        AtomicU32, AtomicU64,
+        Ordering::{AcqRel, Acquire, Relaxed, Release},
+    },
+};
+
+use super::format::BLOCK_BYTES;
+use crate::sys::{arena::Words, span::Span};
+
+const WORD_BYTES: usize = size_of::<u64>();
+const NOBODY: u32 = 0;
+
+#[derive(Debug)]
+pub(super) struct Buffer {
+    /// The writer's number and one, or [`NOBODY`].
+    owner: AtomicU32,
+    pub(super) segment: AtomicU32,
+    /// Set when all of the segment is in the buffer, its table included.
+    pub(super) is_sealed: AtomicU32,
+    /// Fillings that are not whole yet.
+    pub(super) fillings: AtomicU32,
+    /// Where its records end, for whoever zeroes it.
+    pub(super) used_bytes: AtomicU32,
+    /// Where its table begins, likewise.
+    pub(super) table_at: AtomicU32,
+    dirty: Box<[AtomicU64]>,
+}
+
+/// All buffers of a log.
+#[derive(Debug)]
+pub(super) struct Buffers {
+    words: Words,
+    buffer_bytes: usize,
+    buffers: Box<[Buffer]>,
+}
+
+impl Buffers {
+    pub(super) fn reserve(count: usize, buffer_bytes: usize) -> io::Result<Self> {
+        let blocks = buffer_bytes / BLOCK_BYTES;
+        let fresh = || Buffer {
+            owner: AtomicU32::new(NOBODY),
+            segment: AtomicU32::new(0),
+            is_sealed: AtomicU32::new(0),
+            fillings: AtomicU32::new(0),
+            used_bytes: AtomicU32::new(0),
+            table_at: AtomicU32::new(0),
+            dirty: (0..blocks.div_ceil(64)).map(|_| AtomicU64::new(0)).collect(),
+        };
+        Ok(Self {
+            words: Words::reserve(count * buffer_bytes / WORD_BYTES, false)?,
+            buffer_bytes,
+            buffers: (0..count).map(|_| fresh()).collect(),
+        })
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.buffers.len()
+    }
+
+    pub(super) fn buffer(&self, buffer: usize) -> &Buffer {
+        &self.buffers[buffer]
+    }
+
+    /// Takes a free buffer for a writer.
+    pub(super) fn take(&self, writer: usize) -> Option<usize> {
+        let mine = writer as u32 + 1;
+        self.buffers
+            .iter()
+            .position(|buffer| buffer.owner.compare_exchange(NOBODY, mine, AcqRel, Relaxed).is_ok())
+    }
+
+    /// Gives a buffer back that was never used.
+    pub(super) fn give_back_unused(&self, buffer: usize) {
+        self.buffers[buffer].owner.store(NOBODY, Release);
+    }
+
+    /// Buffers that somebody has.
+    pub(super) fn taken(&self) -> usize {
+        self.buffers.iter().filter(|buffer| buffer.owner.load(Relaxed) != NOBODY).count()
+    }
+
+    pub(super) fn of(&self, writer: usize) -> impl Iterator<Item = usize> {
+        let mine = writer as u32 + 1;
+        (0..self.len()).filter(move |buffer| self.buffers[*buffer].owner.load(Acquire) == mine)
+    }
+
+    pub(super) fn words(&self, buffer: usize) -> &[AtomicU64] {
+        let words = self.buffer_bytes / WORD_BYTES;
+        &self.words[buffer * words..(buffer + 1) * words]
+    }
+
+    pub(super) fn span(&self, buffer: usize, at: usize, len: usize) -> Span<'_> {
+        Span::new(self.words(buffer), at..at + len)
+    }
+
+    /// Says that bytes of a buffer have changed.
+    pub(super) fn mark(&self, buffer: usize, at: usize, len: usize) {
+        if len == 0 {
+            return;
+        }
+        let dirty = &self.buffers[buffer].dirty;
+        let (first, last) = (at / BLOCK_BYTES, (at + len - 1) / BLOCK_BYTES);
+        for word in first / 64..=last / 64 {
+            let from = first.max(word * 64) % 64;
+            let to = last.min(word * 64 + 63) % 64;
+            let bits = (u64::MAX << from) & (u64::MAX >> (63 - to));
+            // Release: whoever takes the mark sees the bytes.
+            dirty[word].fetch_or(bits, Release);
+        }
+    }
+
+    /// Takes all marks and hands each run of dirty blocks (byte of the buffer, words) to `write`. Where that fails the
+    /// run is marked again, and the others are written all the same; the last error is returned.
+    pub(super) fn write_dirty(
+        &self,
+        buffer: usize,
+        mut write: impl FnMut(usize, &[AtomicU64]) -> io::Result<()>,
+    ) -> io::Result<usize> {
+        let words = self.words(buffer);
+        let block_words = BLOCK_BYTES / WORD_BYTES;
+        let mut failed = None;
+        let mut written = 0;
+        let mut run: Option<(usize, usize)> = None;
+        let mut end = |run: &mut Option<(usize, usize)>| {
+            let Some((first, blocks)) = run.take() else { return };
+            let at = first * BLOCK_BYTES;
+            match write(at, &words[first * block_words..(first + blocks) * block_words]) {
+                Ok(()) => written += blocks * BLOCK_BYTES,
+                Err(error) => {
+                    self.mark(buffer, at, blocks * BLOCK_BYTES);
+                    failed = Some(error);
+                }
+            }
+        };
+        for (number, dirty) in self.buffers[buffer].dirty.iter().enumerate() {
+            let mut bits = dirty.swap(0, Acquire);
+            while bits != 0 {
+                let first = number * 64 + bits.trailing_zeros() as usize;
+                let blocks = (bits >> (first % 64)).trailing_ones() as usize;
+                bits &= !(if blocks == 64 { u64::MAX } else { ((1 << blocks) - 1) << (first % 64) });
+                match &mut run {
+                    Some((start, length)) if *start + *length == first => *length += blocks,
+                    _ => {
+                        end(&mut run);
+                        run = Some((first, blocks));
+                    }
+                }
+            }
+        }
+        end(&mut run);
+        failed.map_or(Ok(written), Err)
+    }
+
+    /// Gives a buffer back whose segment is on the file: zeroed, so that no later segment carries its bytes.
+    pub(super) fn release(&self, buffer: usize) {
+        let of = &self.buffers[buffer];
+        let (used, table) = (of.used_bytes.load(Relaxed) as usize, of.table_at.load(Relaxed) as usize);
+        let words = self.words(buffer);
+        for word in &words[..used.div_ceil(WORD_BYTES)] {
+            word.store(0, Relaxed);
+        }
+        for word in &words[table / WORD_BYTES..] {
+            word.store(0, Relaxed);
+        }
+        of.is_sealed.store(0, Relaxed);
+        of.owner.store(NOBODY, Release);
+    }
+}

@@ -1,0 +1,433 @@
+//! The file below a log: found or made, locked, and who it belongs to.
+//!
+//! ```text
+//! make   FILE.new: lock ─▶ reserve all of its room ─▶ both headers ─▶ sync ─▶ named FILE (never over another)
+//! open   FILE: lock ─▶ either header that is whole ─▶ right purpose? whole length? ─▶ the other header mended
+//! ```
+//! A name therefore never stands for a file that is half made. What is not ours is said and left as it is.
+
+use std::{
+    fmt,
+    fs::File,
+    io,
+    os::unix::fs::FileExt,
+    path::{Path, PathBuf},
+    sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
+};
+
+use rustix::fs::{Mode, OFlags, RenameFlags};
+
+use super::format::{
+    BLOCK_BYTES, HEADER_BYTES, Header, HeaderFault, SEGMENT_BYTES_GIVEN, SEGMENTS_AT, VERSION,
+};
+use crate::sys::direct;
+
+/// Fewest segments of a file.
+pub const SEGMENTS_MIN: u64 = 4;
+/// Segments that the automatic size aims at.
+const SEGMENTS_AIM: u64 = 64;
+/// Largest segment that is chosen automatically.
+const SEGMENT_BYTES_AUTO_MAX: u64 = 4 << 20;
+/// A location has 40 bits of 16-byte units.
+const FILE_BYTES_MAX: u64 = 16 << 40;
+
+/// What a log does its input and output on. Two implementations: a file, and a disk in memory that loses power.
+///
+/// All calls may block: they are for helper threads.
+pub trait Disk: Send + Sync + fmt::Debug {
+    /// Fills `out` from byte `offset`.
+    ///
+    /// # Errors
+    /// What the disk says; `UnexpectedEof` beyond its end.
+    fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()>;
+
+    /// Writes the words at byte `offset`; both are multiples of [`BLOCK_BYTES`]. Once it returns, the bytes survive
+    /// the process.
+    ///
+    /// # Errors
+    /// What the disk says; then any part may have been written.
+    fn write(&self, offset: u64, words: &[AtomicU64]) -> io::Result<()>;
+
+    /// Makes all that was written survive the loss of power.
+    ///
+    /// # Errors
+    /// What the disk says; then nothing is known of what was written since the last success.
+    fn sync(&self) -> io::Result<()>;
+
+    /// Gives back the room of a range, whose bytes are zero then.
+    ///
+    /// # Errors
+    /// What the disk says.
+    fn punch(&self, offset: u64, bytes: u64) -> io::Result<()>;
+}
+
+/// How a file is found or made.
+#[derive(Debug, Clone)]
+pub struct FileOptions {
+    /// What it is for: at most eight bytes, compared when it is opened.
+    pub purpose: &'static str,
+    /// Its length, rounded down to whole segments. A file that is longer is refused, a shorter one grows.
+    pub bytes: u64,
+    /// Bytes of a segment when it is made, a power of two; `None` chooses. A file that exists keeps its own.
+    pub segment_bytes: Option<u32>,
+}
+
+/// Why a file could not be opened or made.
+#[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "fields are named in the messages")]
+pub enum OpenError {
+    #[error(
+        "the store {} is in use by another process; stop that one, or give this one a file of its own",
+        path.display()
+    )]
+    InUse { path: PathBuf },
+    #[error(
+        "{} is not a Nighttrain store; nothing was changed: give another path, or remove the file",
+        path.display()
+    )]
+    Foreign { path: PathBuf },
+    #[error(
+        "the store {} has format version {found}, and this program reads version {VERSION}; nothing was changed: use \
+         the program that wrote it, or remove the file to begin anew",
+        path.display()
+    )]
+    Version { path: PathBuf, found: u32 },
+    #[error(
+        "both headers of the store {} are damaged; nothing was changed: restore it from a copy, or remove the file to \
+         begin anew",
+        path.display()
+    )]
+    Damaged { path: PathBuf },
+    #[error(
+        "the store {} is for {found:?} and not for {wanted:?}; nothing was changed: give each service a file of its own",
+        path.display()
+    )]
+    Purpose { path: PathBuf, found: String, wanted: &'static str },
+    #[error(
+        "the store {} has been cut: it has {found} bytes and was made with {needed}; nothing was changed: restore it \
+         from a copy, or remove the file to begin anew",
+        path.display()
+    )]
+    Truncated { path: PathBuf, found: u64, needed: u64 },
+    #[error(
+        "the store {} was made with {found} bytes, and {wanted} were asked for: a store can grow but not shrink; ask \
+         for at least {found} bytes, or remove the file to begin anew",
+        path.display()
+    )]
+    Shrinks { path: PathBuf, found: u64, wanted: u64 },
+    #[error(
+        "{bytes} bytes are too small a store: with segments of {segment_bytes} bytes it needs at least {needed}"
+    )]
+    TooSmall { bytes: u64, segment_bytes: u64, needed: u64 },
+    #[error("{bytes} bytes are too large a store: at most {FILE_BYTES_MAX} bytes can be addressed")]
+    TooLarge { bytes: u64 },
+    #[error("segments of {given} bytes cannot be used: a power of two from {min} to {max} is needed")]
+    SegmentBytes { given: u32, min: u32, max: u32 },
+    #[error(
+        "the disk has no room for the store {}: it needs {needed} bytes and {free} are free; make room there, or make \
+         the store smaller",
+        path.display()
+    )]
+    DiskFull { path: PathBuf, needed: u64, free: u64 },
+    #[error("cannot {what} the store {}: {source}", path.display())]
+    Io { what: &'static str, path: PathBuf, source: io::Error },
+}
+
+/// A file of ours, locked for as long as it lives.
+#[derive(Debug)]
+pub struct FileDisk {
+    file: File,
+    /// The same file past the page cache, where the file system can.
+    direct: Option<File>,
+    /// Set when the file system turned out not to take our blocks.
+    direct_refused: AtomicBool,
+    path: PathBuf,
+}
+
+impl FileDisk {
+    /// Opens the file at `path`, or makes it. Says which by the last value.
+    ///
+    /// # Errors
+    /// [`OpenError`]; a file that is refused is left as it is.
+    pub fn open(path: &Path, options: &FileOptions) -> Result<(Self, Header, bool), OpenError> {
+        let flags = OFlags::RDWR | OFlags::CLOEXEC;
+        match rustix::fs::open(path, flags, Mode::empty()) {
+            Ok(fd) => {
+                let disk = Self::locked(File::from(fd), path)?;
+                let header = disk.adopt(options)?;
+                Ok((disk, header, false))
+            }
+            Err(rustix::io::Errno::NOENT) => {
+                let (disk, header) = Self::make(path, options)?;
+                Ok((disk, header, true))
+            }
+            Err(error) => Err(OpenError::Io { what: "open", path: path.into(), source: error.into() }),
+        }
+    }
+
+    /// Opens the file at `path` for whoever looks and changes nothing.
+    ///
+    /// # Errors
+    /// As [`FileDisk::open`]; a file that is in use is refused too, because it changes under the reader's eyes.
+    pub fn open_to_look(path: &Path) -> Result<(Self, Header), OpenError> {
+        let file =
+            File::open(path).map_err(|source| OpenError::Io { what: "open", path: path.into(), source })?;
+        let disk = Self::locked_without_direct(file, path)?;
+        let (header, _) = disk.headers()?;
+        disk.check_length(&header)?;
+        Ok((disk, header))
+    }
+
+    /// A store without a name, in memory that the kernel may page out: gone with the process.
+    ///
+    /// # Errors
+    /// As [`FileDisk::open`].
+    pub fn anonymous(options: &FileOptions) -> Result<(Self, Header), OpenError> {
+        let path = PathBuf::from("(in memory)");
+        let header = new_header(options)?;
+        let fd = rustix::fs::memfd_create("nighttrain-store", rustix::fs::MemfdFlags::CLOEXEC)
+            .map_err(|error| OpenError::Io { what: "make", path: path.clone(), source: error.into() })?;
+        let disk = Self { file: File::from(fd), direct: None, direct_refused: AtomicBool::new(false), path };
+        disk.file.set_len(header.file_bytes()).map_err(|source| disk.failed("size", source))?;
+        disk.write_headers(&header)?;
+        Ok((disk, header))
+    }
+
+    /// The file, for whoever reads or sends from it. Nobody else may write to it.
+    pub fn file(&self) -> &File {
+        &self.file
+    }
+
+    /// Its path, as it was given.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Whether it is written past the page cache.
+    pub fn is_direct(&self) -> bool {
+        self.direct.is_some() && !self.direct_refused.load(Relaxed)
+    }
+
+    fn locked(file: File, path: &Path) -> Result<Self, OpenError> {
+        let mut disk = Self::locked_without_direct(file, path)?;
+        disk.direct = direct::open_direct(&disk.file);
+        Ok(disk)
+    }
+
+    fn locked_without_direct(file: File, path: &Path) -> Result<Self, OpenError> {
+        let disk = Self { file, direct: None, direct_refused: AtomicBool::new(false), path: path.into() };
+        let kind = disk.file.metadata().map_err(|source| disk.failed("look at", source))?;
+        if !kind.is_file() {
+            return Err(OpenError::Foreign { path: path.into() });
+        }
+        match direct::lock(&disk.file) {
+            Ok(true) => Ok(disk),
+            Ok(false) => Err(OpenError::InUse { path: path.into() }),
+            Err(source) => Err(disk.failed("lock", source)),
+        }
+    }
+
+    fn failed(&self, what: &'static str, source: io::Error) -> OpenError {
+        OpenError::Io { what, path: self.path.clone(), source }
+    }
+
+    fn make(path: &Path, options: &FileOptions) -> Result<(Self, Header), OpenError> {
+        let header = new_header(options)?;
+        let mut unnamed = path.as_os_str().to_owned();
+        unnamed.push(".new");
+        let unnamed = PathBuf::from(unnamed);
+        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+        let fd = rustix::fs::open(&unnamed, flags, Mode::RUSR | Mode::WUSR)
+            .map_err(|error| OpenError::Io { what: "make", path: unnamed.clone(), source: error.into() })?;
+        let mut disk = Self::locked(File::from(fd), &unnamed)?;
+        disk.path = path.into();
+        let made = disk.lay_out(&header).and_then(|()| {
+            rustix::fs::renameat_with(
+                rustix::fs::CWD,
+                &unnamed,
+                rustix::fs::CWD,
+                path,
+                RenameFlags::NOREPLACE,
+            )
+            .map_err(|error| disk.failed("name", error.into()))
+        });
+        if let Err(error) = made {
+            // What it reserved must not stay reserved; if even that fails, the first error says more.
+            let _ = std::fs::remove_file(&unnamed);
+            return Err(error);
+        }
+        // The name itself must survive the loss of power.
+        let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        File::open(parent)
+            .and_then(|parent| parent.sync_all())
+            .map_err(|source| disk.failed("sync", source))?;
+        Ok((disk, header))
+    }
+
+    fn lay_out(&self, header: &Header) -> Result<(), OpenError> {
+        self.file.set_len(0).map_err(|source| self.failed("empty", source))?;
+        self.reserve(header.file_bytes())?;
+        self.write_headers(header)
+    }
+
+    fn reserve(&self, bytes: u64) -> Result<(), OpenError> {
+        direct::preallocate(&self.file, bytes).map_err(|source| {
+            if source.kind() != io::ErrorKind::StorageFull {
+                return self.failed("reserve room for", source);
+            }
+            let free = rustix::fs::fstatvfs(&self.file).map_or(0, |room| room.f_bavail * room.f_frsize);
+            OpenError::DiskFull { path: self.path.clone(), needed: bytes, free }
+        })
+    }
+
+    /// Writes both headers, one after the other: at no time is neither of them whole.
+    fn write_headers(&self, header: &Header) -> Result<(), OpenError> {
+        for block in 0..2 {
+            self.file
+                .write_all_at(&header.encode(), block * BLOCK_BYTES as u64)
+                .and_then(|()| self.file.sync_all())
+                .map_err(|source| self.failed("write the header of", source))?;
+        }
+        Ok(())
+    }
+
+    /// The header, and whether both copies of it are whole and alike.
+    fn headers(&self) -> Result<(Header, bool), OpenError> {
+        let read = |block: u64| {
+            let mut bytes = [0; HEADER_BYTES];
+            match self.file.read_exact_at(&mut bytes, block * BLOCK_BYTES as u64) {
+                Ok(()) => Ok(Header::decode(&bytes)),
+                Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(Err(HeaderFault::Foreign)),
+                Err(source) => Err(self.failed("read the header of", source)),
+            }
+        };
+        let path = || self.path.clone();
+        match (read(0)?, read(1)?) {
+            (Ok(first), Ok(second)) => Ok((first, first == second)),
+            (Ok(header), Err(_)) | (Err(_), Ok(header)) => Ok((header, false)),
+            (Err(HeaderFault::Version(found)), _) | (_, Err(HeaderFault::Version(found))) => {
+                Err(OpenError::Version { path: path(), found })
+            }
+            (Err(HeaderFault::Checksum), _) | (_, Err(HeaderFault::Checksum)) => {
+                Err(OpenError::Damaged { path: path() })
+            }
+            (Err(_), Err(_)) => Err(OpenError::Foreign { path: path() }),
+        }
+    }
+
+    fn check_length(&self, header: &Header) -> Result<(), OpenError> {
+        let found = self.file.metadata().map_err(|source| self.failed("look at", source))?.len();
+        let needed = header.file_bytes();
+        if found < needed {
+            return Err(OpenError::Truncated { path: self.path.clone(), found, needed });
+        }
+        Ok(())
+    }
+
+    /// Takes over a file that exists.
+    fn adopt(&self, options: &FileOptions) -> Result<Header, OpenError> {
+        let (mut header, are_alike) = self.headers()?;
+        if header.purpose != purpose_bytes(options.purpose) {
+            return Err(OpenError::Purpose {
+                path: self.path.clone(),
+                found: String::from_utf8_lossy(&header.purpose).trim_end_matches('\0').into(),
+                wanted: options.purpose,
+            });
+        }
+        self.check_length(&header)?;
+        let wanted = segments_of(options.bytes, u64::from(header.segment_bytes))?;
+        if wanted < header.segments {
+            return Err(OpenError::Shrinks {
+                path: self.path.clone(),
+                found: header.file_bytes(),
+                wanted: options.bytes,
+            });
+        }
+        if wanted > header.segments {
+            header.segments = wanted;
+            self.reserve(header.file_bytes())?;
+        } else if are_alike {
+            return Ok(header);
+        } else {
+            tracing::warn!(store = %self.path.display(), "one of the two headers was damaged and is written anew");
+        }
+        self.write_headers(&header)?;
+        Ok(header)
+    }
+}
+
+impl Disk for FileDisk {
+    fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
+        self.file.read_exact_at(out, offset)
+    }
+
+    fn write(&self, offset: u64, words: &[AtomicU64]) -> io::Result<()> {
+        if let Some(direct) = &self.direct
+            && !self.direct_refused.load(Relaxed)
+        {
+            match direct::write_words(direct, words, offset) {
+                // Blocks larger than ours, or none of this at all.
+                Err(error) if error.kind() == io::ErrorKind::InvalidInput => {
+                    self.direct_refused.store(true, Relaxed);
+                }
+                done => return done,
+            }
+        }
+        direct::write_words(&self.file, words, offset)?;
+        // Written back at once, so that no heap of dirty pages stalls whoever comes later. Only a hint.
+        let _ = direct::begin_write_back(&self.file, offset, size_of_val(words) as u64);
+        Ok(())
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        self.file.sync_data()
+    }
+
+    fn punch(&self, offset: u64, bytes: u64) -> io::Result<()> {
+        direct::punch(&self.file, offset, bytes)
+    }
+}
+
+fn purpose_bytes(purpose: &str) -> [u8; 8] {
+    assert!(purpose.len() <= 8, "{purpose:?} is more than eight bytes");
+    let mut bytes = [0; 8];
+    bytes[..purpose.len()].copy_from_slice(purpose.as_bytes());
+    bytes
+}
+
+fn segments_of(bytes: u64, segment_bytes: u64) -> Result<u32, OpenError> {
+    if bytes > FILE_BYTES_MAX {
+        return Err(OpenError::TooLarge { bytes });
+    }
+    let segments = bytes.saturating_sub(SEGMENTS_AT) / segment_bytes;
+    if segments < SEGMENTS_MIN {
+        let needed = SEGMENTS_AT + SEGMENTS_MIN * segment_bytes;
+        return Err(OpenError::TooSmall { bytes, segment_bytes, needed });
+    }
+    u32::try_from(segments).map_err(|_| OpenError::TooLarge { bytes })
+}
+
+/// The header of a file that is yet to be made.
+///
+/// # Errors
+/// Sizes that cannot be.
+pub(super) fn new_header(options: &FileOptions) -> Result<Header, OpenError> {
+    let (min, max) = SEGMENT_BYTES_GIVEN;
+    let segment_bytes = match options.segment_bytes {
+        Some(given) if given.is_power_of_two() && (min..=max).contains(&given) => given,
+        Some(given) => return Err(OpenError::SegmentBytes { given, min, max }),
+        None => {
+            let aim = (options.bytes / SEGMENTS_AIM).max(1);
+            (1u64 << aim.ilog2()).clamp(u64::from(min), SEGMENT_BYTES_AUTO_MAX) as u32
+        }
+    };
+    let segments = segments_of(options.bytes, u64::from(segment_bytes))?;
+    let mut uuid = [0; 16];
+    // Without a flag it waits only while the machine has not yet gathered any randomness.
+    let mut filled = 0;
+    while filled < uuid.len() {
+        filled += rustix::rand::getrandom(&mut uuid[filled..], rustix::rand::GetRandomFlags::empty())
+            .map_err(|error| OpenError::Io { what: "name", path: PathBuf::new(), source: error.into() })?;
+    }
+    Ok(Header { uuid, purpose: purpose_bytes(options.purpose), segment_bytes, segments })
+}

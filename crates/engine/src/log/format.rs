@@ -1,0 +1,517 @@
+//! The bytes of a log file (`docs/formats/store.md`): encoders and decoders, nothing else.
+//!
+//! ```text
+//! file     | header | header again | ... | segment 0 | segment 1 | ...
+//! segment  | segment header | record | record | ...      gap      ... | entry n-1 | ... | entry 0 | footer |
+//! record   | header, 64 bytes | payload | a checksum for each 64 KiB of it | zeros to 16 bytes |
+//! ```
+//! All numbers are little-endian. Every header carries a checksum that begins with the file's own random bytes, so that
+//! another file's bytes (or bytes that somebody sends us) are never taken for ours.
+
+use std::fmt;
+
+/// Version of the format.
+pub const VERSION: u32 = 1;
+/// What is written at once: the unit of `O_DIRECT`.
+pub const BLOCK_BYTES: usize = 4096;
+/// Records begin at multiples of this.
+pub const UNIT_BYTES: usize = 16;
+/// A checksum covers so many bytes of a payload.
+pub const CHUNK_BYTES: usize = 64 << 10;
+/// Byte at which segment 0 begins.
+pub const SEGMENTS_AT: u64 = 64 << 10;
+/// Bytes of the file's header that are used, of each of its two blocks.
+pub const HEADER_BYTES: usize = 128;
+/// Bytes before the first record of a segment.
+pub const SEGMENT_HEADER_BYTES: usize = 64;
+/// Bytes at the end of a sealed segment.
+pub const FOOTER_BYTES: usize = 64;
+/// Bytes of a record before its payload.
+pub const RECORD_HEADER_BYTES: usize = 64;
+/// Bytes of an entry in a table of contents.
+pub const ENTRY_BYTES: usize = 40;
+/// Least and most bytes of a segment.
+pub const SEGMENT_BYTES_GIVEN: (u32, u32) = (64 << 10, 64 << 20);
+
+const HEADER_MAGIC: [u8; 8] = *b"NTSTORE\n";
+const SEGMENT_MAGIC: u32 = u32::from_le_bytes(*b"NTsg");
+const FOOTER_MAGIC: u32 = u32::from_le_bytes(*b"NTft");
+const RECORD_MAGIC: u32 = u32::from_le_bytes(*b"NTrc");
+
+/// Bits of a location that name the place; the others are the low bits of its segment's life.
+const PLACE_BITS: u32 = 40;
+const LIFE_MASK: u64 = (1 << (64 - PLACE_BITS)) - 1;
+
+/// Where a record lies, and in which life of its segment: a location of an earlier life finds nothing.
+///
+/// 40 bits count units of 16 bytes from the start of the file, 24 bits are the low bits of the life. Never zero.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Location(u64);
+
+impl Location {
+    pub(super) fn new(offset: u64, life: u64) -> Self {
+        debug_assert!(
+            offset.is_multiple_of(UNIT_BYTES as u64) && (offset / UNIT_BYTES as u64) >> PLACE_BITS == 0
+        );
+        Self((offset / UNIT_BYTES as u64) | ((life & LIFE_MASK) << PLACE_BITS))
+    }
+
+    /// From what [`Location::bits`] gave; `None` for zero.
+    pub fn from_bits(bits: u64) -> Option<Self> {
+        (bits != 0).then_some(Self(bits))
+    }
+
+    /// As a number, to keep it in an index.
+    pub fn bits(self) -> u64 {
+        self.0
+    }
+
+    /// Byte of the file at which the record begins; its payload begins [`RECORD_HEADER_BYTES`] later.
+    pub fn offset(self) -> u64 {
+        (self.0 & ((1 << PLACE_BITS) - 1)) * UNIT_BYTES as u64
+    }
+
+    /// Whether the segment's life may be meant.
+    pub(super) fn is_of(self, life: u64) -> bool {
+        self.0 >> PLACE_BITS == life & LIFE_MASK
+    }
+}
+
+impl fmt::Debug for Location {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} (life {})", self.offset(), self.0 >> PLACE_BITS)
+    }
+}
+
+/// What a record is. 0 and 255 are the log's own; all others mean what their owner wants.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Kind(pub u8);
+
+impl Kind {
+    /// Room that was given out and whose record never became whole.
+    pub const UNFINISHED: Self = Self(0);
+    /// Nothing but the death of another record.
+    pub const MARKER: Self = Self(255);
+
+    /// Whether the record is the owner's.
+    pub fn is_owners(self) -> bool {
+        self != Self::UNFINISHED && self != Self::MARKER
+    }
+}
+
+/// The file's header.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Header {
+    /// Random: tells one file's records from another's.
+    pub uuid: [u8; 16],
+    /// What the file is for, padded with zeros ("cache", "mail").
+    pub purpose: [u8; 8],
+    /// Bytes of a segment.
+    pub segment_bytes: u32,
+    /// Segments.
+    pub segments: u32,
+}
+
+/// Why a header is none.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum HeaderFault {
+    /// Nothing but zeros.
+    Empty,
+    /// Not ours.
+    Foreign,
+    /// Ours, of another version.
+    Version(u32),
+    /// Ours, damaged.
+    Checksum,
+}
+
+impl Header {
+    /// As bytes.
+    pub fn encode(&self) -> [u8; HEADER_BYTES] {
+        let mut bytes = [0; HEADER_BYTES];
+        bytes[..8].copy_from_slice(&HEADER_MAGIC);
+        put(&mut bytes, 8, &VERSION.to_le_bytes());
+        put(&mut bytes, 12, &(HEADER_BYTES as u32).to_le_bytes());
+        put(&mut bytes, 16, &self.uuid);
+        put(&mut bytes, 32, &self.purpose);
+        put(&mut bytes, 40, &self.segment_bytes.to_le_bytes());
+        put(&mut bytes, 44, &self.segments.to_le_bytes());
+        let checksum = crc32c::crc32c(&bytes[..HEADER_BYTES - 4]);
+        put(&mut bytes, HEADER_BYTES - 4, &checksum.to_le_bytes());
+        bytes
+    }
+
+    /// From bytes, of which there are [`HEADER_BYTES`].
+    ///
+    /// # Errors
+    /// What it is instead.
+    pub fn decode(bytes: &[u8; HEADER_BYTES]) -> Result<Self, HeaderFault> {
+        if bytes.iter().all(|byte| *byte == 0) {
+            return Err(HeaderFault::Empty);
+        }
+        if bytes[..8] != HEADER_MAGIC {
+            return Err(HeaderFault::Foreign);
+        }
+        // The version first: another version may have its checksum elsewhere.
+        let version = u32_at(bytes, 8);
+        if version != VERSION && u32_at(bytes, HEADER_BYTES - 4) != crc32c::crc32c(&bytes[..HEADER_BYTES - 4])
+        {
+            // A flipped bit in the number of the version is damage where the rest tells so.
+            let mut ours = *bytes;
+            put(&mut ours, 8, &VERSION.to_le_bytes());
+            let damaged = crc32c::crc32c(&ours[..HEADER_BYTES - 4]) == u32_at(bytes, HEADER_BYTES - 4);
+            return Err(if damaged { HeaderFault::Checksum } else { HeaderFault::Version(version) });
+        }
+        if version != VERSION {
+            return Err(HeaderFault::Version(version));
+        }
+        if u32_at(bytes, HEADER_BYTES - 4) != crc32c::crc32c(&bytes[..HEADER_BYTES - 4]) {
+            return Err(HeaderFault::Checksum);
+        }
+        let mut header = Self {
+            uuid: [0; 16],
+            purpose: [0; 8],
+            segment_bytes: u32_at(bytes, 40),
+            segments: u32_at(bytes, 44),
+        };
+        header.uuid.copy_from_slice(&bytes[16..32]);
+        header.purpose.copy_from_slice(&bytes[32..40]);
+        let (min, max) = SEGMENT_BYTES_GIVEN;
+        let possible = header.segment_bytes.is_power_of_two() && (min..=max).contains(&header.segment_bytes);
+        if possible && header.segments > 0 { Ok(header) } else { Err(HeaderFault::Checksum) }
+    }
+
+    /// Bytes of the whole file.
+    pub fn file_bytes(&self) -> u64 {
+        SEGMENTS_AT + u64::from(self.segments) * u64::from(self.segment_bytes)
+    }
+
+    /// What every checksum of this file begins with.
+    pub fn seed(&self) -> u32 {
+        crc32c::crc32c(&self.uuid)
+    }
+}
+
+/// What stands before a segment's records.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SegmentHeader {
+    /// Number of this use of the segment, unique in the file and growing.
+    pub life: u64,
+    /// Which of the owner's writers it belongs to.
+    pub class: u8,
+    /// Whether the life is over: what lies in the segment is nobody's. The number stays, so that it is never given
+    /// out again.
+    pub is_over: bool,
+}
+
+/// What a block that should begin a segment is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SegmentStart {
+    /// Never used.
+    Fresh,
+    /// In use, or freed.
+    Used(SegmentHeader),
+    /// Neither.
+    Damaged,
+}
+
+impl SegmentHeader {
+    /// As bytes.
+    pub fn encode(&self, seed: u32, segment: u32) -> [u8; SEGMENT_HEADER_BYTES] {
+        let mut bytes = [0; SEGMENT_HEADER_BYTES];
+        put(&mut bytes, 0, &SEGMENT_MAGIC.to_le_bytes());
+        bytes[4] = self.class;
+        bytes[5] = u8::from(self.is_over);
+        put(&mut bytes, 8, &self.life.to_le_bytes());
+        put(&mut bytes, 16, &segment.to_le_bytes());
+        seal(&mut bytes, seed);
+        bytes
+    }
+
+    /// From the first bytes of a segment.
+    pub fn decode(bytes: &[u8; SEGMENT_HEADER_BYTES], seed: u32, segment: u32) -> SegmentStart {
+        if bytes.iter().all(|byte| *byte == 0) {
+            return SegmentStart::Fresh;
+        }
+        if !is_sealed(bytes, seed) || u32_at(bytes, 0) != SEGMENT_MAGIC || u32_at(bytes, 16) != segment {
+            return SegmentStart::Damaged;
+        }
+        SegmentStart::Used(Self { life: u64_at(bytes, 8), class: bytes[4], is_over: bytes[5] != 0 })
+    }
+}
+
+/// What stands at the end of a sealed segment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Footer {
+    /// As in the segment's header, or it is the footer of an earlier life.
+    pub life: u64,
+    /// As in the segment's header.
+    pub class: u8,
+    /// Entries in the table.
+    pub entries: u32,
+    /// Of these, how many name a record that they end.
+    pub targets: u32,
+    /// Checksum of the table.
+    pub table_checksum: u32,
+}
+
+impl Footer {
+    /// As bytes.
+    pub fn encode(&self, seed: u32, segment: u32) -> [u8; FOOTER_BYTES] {
+        let mut bytes = [0; FOOTER_BYTES];
+        put(&mut bytes, 0, &FOOTER_MAGIC.to_le_bytes());
+        bytes[4] = self.class;
+        put(&mut bytes, 8, &self.life.to_le_bytes());
+        put(&mut bytes, 16, &segment.to_le_bytes());
+        put(&mut bytes, 20, &self.entries.to_le_bytes());
+        put(&mut bytes, 24, &self.targets.to_le_bytes());
+        put(&mut bytes, 28, &self.table_checksum.to_le_bytes());
+        seal(&mut bytes, seed);
+        bytes
+    }
+
+    /// From the last bytes of a segment; `None` if they are no footer.
+    pub fn decode(bytes: &[u8; FOOTER_BYTES], seed: u32, segment: u32) -> Option<Self> {
+        let is_footer =
+            is_sealed(bytes, seed) && u32_at(bytes, 0) == FOOTER_MAGIC && u32_at(bytes, 16) == segment;
+        is_footer.then(|| Self {
+            life: u64_at(bytes, 8),
+            class: bytes[4],
+            entries: u32_at(bytes, 20),
+            targets: u32_at(bytes, 24),
+            table_checksum: u32_at(bytes, 28),
+        })
+    }
+}
+
+/// What stands before a record's payload.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RecordHeader {
+    /// What it is.
+    pub kind: Kind,
+    /// The owner's hash of its name.
+    pub hash: u64,
+    /// Whatever the owner wants to know of it without reading it.
+    pub tag: u64,
+    /// The record that this one ends: replaced, deleted.
+    pub target: Option<Location>,
+    /// Bytes of the payload.
+    pub payload_bytes: u32,
+    /// Number in its segment; with the life it is the record's sequence.
+    pub number: u32,
+    /// Bytes from this header to the next, at least [`record_bytes`] of the payload.
+    pub space_bytes: u32,
+}
+
+impl RecordHeader {
+    /// As bytes, for a record at `offset` of a segment in this life.
+    pub fn encode(&self, seed: u32, life: u64, offset: usize) -> [u8; RECORD_HEADER_BYTES] {
+        let mut bytes = [0; RECORD_HEADER_BYTES];
+        put(&mut bytes, 0, &RECORD_MAGIC.to_le_bytes());
+        bytes[4] = self.kind.0;
+        put(&mut bytes, 8, &self.payload_bytes.to_le_bytes());
+        put(&mut bytes, 12, &self.number.to_le_bytes());
+        put(&mut bytes, 16, &life.to_le_bytes());
+        put(&mut bytes, 24, &self.hash.to_le_bytes());
+        put(&mut bytes, 32, &self.tag.to_le_bytes());
+        put(&mut bytes, 40, &self.target.map_or(0, Location::bits).to_le_bytes());
+        put(&mut bytes, 48, &self.space_bytes.to_le_bytes());
+        put(&mut bytes, 52, &(offset as u32).to_le_bytes());
+        seal(&mut bytes, seed);
+        bytes
+    }
+
+    /// From bytes at `offset` of a segment; with the life that they name. `None` if they are no record's header.
+    pub fn decode(bytes: &[u8; RECORD_HEADER_BYTES], seed: u32, offset: usize) -> Option<(Self, u64)> {
+        if u32_at(bytes, 0) != RECORD_MAGIC || u32_at(bytes, 52) as usize != offset || !is_sealed(bytes, seed)
+        {
+            return None;
+        }
+        let header = Self {
+            kind: Kind(bytes[4]),
+            hash: u64_at(bytes, 24),
+            tag: u64_at(bytes, 32),
+            target: Location::from_bits(u64_at(bytes, 40)),
+            payload_bytes: u32_at(bytes, 8),
+            number: u32_at(bytes, 12),
+            space_bytes: u32_at(bytes, 48),
+        };
+        let fits = record_bytes(header.payload_bytes as usize) <= header.space_bytes as usize
+            && (header.space_bytes as usize).is_multiple_of(UNIT_BYTES);
+        fits.then_some((header, u64_at(bytes, 16)))
+    }
+}
+
+/// One line of a table of contents: a record's header, as far as a start needs it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TableEntry {
+    /// See [`RecordHeader`].
+    pub kind: Kind,
+    /// See [`RecordHeader`].
+    pub hash: u64,
+    /// See [`RecordHeader`].
+    pub tag: u64,
+    /// See [`RecordHeader`].
+    pub target: Option<Location>,
+    /// Byte of the segment at which the record begins.
+    pub offset: u32,
+    /// Bytes of the payload.
+    pub payload_bytes: u32,
+}
+
+impl TableEntry {
+    /// As bytes.
+    pub fn encode(&self) -> [u8; ENTRY_BYTES] {
+        let mut bytes = [0; ENTRY_BYTES];
+        put(&mut bytes, 0, &self.hash.to_le_bytes());
+        put(&mut bytes, 8, &self.tag.to_le_bytes());
+        put(&mut bytes, 16, &self.target.map_or(0, Location::bits).to_le_bytes());
+        let place = (self.offset / UNIT_BYTES as u32) | (u32::from(self.kind.0) << 24);
+        put(&mut bytes, 24, &place.to_le_bytes());
+        put(&mut bytes, 28, &self.payload_bytes.to_le_bytes());
+        bytes
+    }
+
+    /// From bytes that a checksum has vouched for.
+    pub fn decode(bytes: &[u8; ENTRY_BYTES]) -> Self {
+        let place = u32_at(bytes, 24);
+        Self {
+            kind: Kind((place >> 24) as u8),
+            hash: u64_at(bytes, 0),
+            tag: u64_at(bytes, 8),
+            target: Location::from_bits(u64_at(bytes, 16)),
+            offset: (place & 0x00ff_ffff) * UNIT_BYTES as u32,
+            payload_bytes: u32_at(bytes, 28),
+        }
+    }
+}
+
+/// Where entry `number` of a table begins, in a segment of so many bytes: the table grows downwards.
+pub fn entry_at(segment_bytes: usize, number: u32) -> usize {
+    segment_bytes - FOOTER_BYTES - ENTRY_BYTES * (number as usize + 1)
+}
+
+/// Checksums that a payload of so many bytes has.
+pub fn chunks(payload_bytes: usize) -> usize {
+    payload_bytes.div_ceil(CHUNK_BYTES)
+}
+
+/// Bytes of a record with such a payload.
+pub fn record_bytes(payload_bytes: usize) -> usize {
+    (RECORD_HEADER_BYTES + payload_bytes + 4 * chunks(payload_bytes)).next_multiple_of(UNIT_BYTES)
+}
+
+/// Most bytes of a payload in segments of so many bytes.
+pub fn payload_bytes_max(segment_bytes: usize) -> usize {
+    let room = segment_bytes - SEGMENT_HEADER_BYTES - FOOTER_BYTES - ENTRY_BYTES - UNIT_BYTES;
+    room - RECORD_HEADER_BYTES - 4 * chunks(room)
+}
+
+fn put(bytes: &mut [u8], at: usize, value: &[u8]) {
+    bytes[at..at + value.len()].copy_from_slice(value);
+}
+
+fn u32_at(bytes: &[u8], at: usize) -> u32 {
+    let mut value = [0; 4];
+    value.copy_from_slice(&bytes[at..at + 4]);
+    u32::from_le_bytes(value)
+}
+
+fn u64_at(bytes: &[u8], at: usize) -> u64 {
+    let mut value = [0; 8];
+    value.copy_from_slice(&bytes[at..at + 8]);
+    u64::from_le_bytes(value)
+}
+
+/// Writes the checksum over the last four of 64 bytes.
+fn seal(bytes: &mut [u8; 64], seed: u32) {
+    let checksum = crc32c::crc32c_append(seed, &bytes[..60]);
+    put(bytes, 60, &checksum.to_le_bytes());
+}
+
+fn is_sealed(bytes: &[u8; 64], seed: u32) -> bool {
+    u32_at(bytes, 60) == crc32c::crc32c_append(seed, &bytes[..60])
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn header() -> Header {
+        Header { uuid: [7; 16], purpose: *b"cache\0\0\0", segment_bytes: 1 << 20, segments: 9 }
+    }
+
+    #[test]
+    fn any_flipped_bit_of_a_header_is_seen() {
+        let bytes = header().encode();
+        assert_eq!(Header::decode(&bytes), Ok(header()));
+        assert_eq!(Header::decode(&[0; HEADER_BYTES]), Err(HeaderFault::Empty));
+        for bit in 0..HEADER_BYTES * 8 {
+            let mut flipped = bytes;
+            flipped[bit / 8] ^= 1 << (bit % 8);
+            let fault = Header::decode(&flipped).unwrap_err();
+            let expected = if bit < 64 { HeaderFault::Foreign } else { HeaderFault::Checksum };
+            assert_eq!(fault, expected, "bit {bit}");
+        }
+        let mut other = bytes;
+        put(&mut other, 8, &2u32.to_le_bytes());
+        let checksum = crc32c::crc32c(&other[..HEADER_BYTES - 4]);
+        put(&mut other, HEADER_BYTES - 4, &checksum.to_le_bytes());
+        assert_eq!(Header::decode(&other), Err(HeaderFault::Version(2)));
+    }
+
+    #[test]
+    fn the_largest_payload_fills_a_segment_and_no_more() {
+        for bits in 16..=26 {
+            let segment = 1usize << bits;
+            let room = segment - SEGMENT_HEADER_BYTES - FOOTER_BYTES - ENTRY_BYTES;
+            let max = payload_bytes_max(segment);
+            assert!(record_bytes(max) <= room, "{bits}");
+            assert!(record_bytes(max + 64) > room, "{bits}: {max} wastes");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_written_is_read(
+            (kind, hash, tag, target) in (any::<u8>(), any::<u64>(), any::<u64>(), any::<u64>()),
+            (payload, number, seed, life) in (0u32..1 << 26, any::<u32>(), any::<u32>(), any::<u64>()),
+            (offset, slack, flip) in (0usize..1 << 22, 0u32..9, 0usize..512),
+        ) {
+            let offset = offset * UNIT_BYTES;
+            let space = record_bytes(payload as usize) as u32 + slack * UNIT_BYTES as u32;
+            let record = RecordHeader {
+                kind: Kind(kind), hash, tag, target: Location::from_bits(target), payload_bytes: payload, number,
+                space_bytes: space,
+            };
+            let bytes = record.encode(seed, life, offset);
+            prop_assert_eq!(RecordHeader::decode(&bytes, seed, offset), Some((record, life)));
+            prop_assert_eq!(RecordHeader::decode(&bytes, seed ^ 1, offset), None);
+            prop_assert_eq!(RecordHeader::decode(&bytes, seed, offset + UNIT_BYTES), None);
+            let mut flipped = bytes;
+            flipped[flip / 8] ^= 1 << (flip % 8);
+            prop_assert_eq!(RecordHeader::decode(&flipped, seed, offset), None);
+            let entry = TableEntry {
+                kind: Kind(kind), hash, tag, target: Location::from_bits(target), offset: offset as u32,
+                payload_bytes: payload,
+            };
+            prop_assert_eq!(TableEntry::decode(&entry.encode()), entry);
+            let segment = SegmentHeader { life, class: kind, is_over: flip % 2 == 0 };
+            let bytes = segment.encode(seed, number);
+            prop_assert_eq!(SegmentHeader::decode(&bytes, seed, number), SegmentStart::Used(segment));
+            prop_assert_eq!(SegmentHeader::decode(&bytes, seed, number ^ 1), SegmentStart::Damaged);
+            let footer = Footer { life, class: kind, entries: number, targets: payload, table_checksum: seed };
+            prop_assert_eq!(Footer::decode(&footer.encode(seed, number), seed, number), Some(footer));
+        }
+
+        #[test]
+        fn a_location_keeps_its_place_and_its_life(units in 1u64..1 << 40, life in any::<u64>()) {
+            let location = Location::new(units * 16, life);
+            prop_assert_eq!(location.offset(), units * 16);
+            prop_assert!(location.is_of(life) && !location.is_of(life ^ 1));
+            prop_assert_eq!(Location::from_bits(location.bits()), Some(location));
+        }
+    }
+}

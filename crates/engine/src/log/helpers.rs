@@ -1,0 +1,229 @@
+//! The threads that wait for the disk, so that no loop does.
+//!
+//! ```text
+//! write(writer):  appended = n ─▶ all dirty blocks of its buffers ─▶ file ─▶ written = n, one wake-up
+//!                 a sealed buffer that is all on the file: segment sealed, buffer given back
+//! sync:           note every writer's written ─▶ fdatasync ─▶ durable = noted
+//! ```
+//! Each step is a function that a test calls by itself; a thread calls it when its bell rings, and at the latest after
+//! the interval.
+
+use std::{
+    io,
+    sync::{
+        Arc, OnceLock,
+        atomic::{
+            AtomicBool,
+            Ordering::{AcqRel, Acquire, Relaxed, Release},
+        },
+    },
+    thread::{self, JoinHandle, Thread},
+    time::Duration,
+};
+
+use super::{Shared, reap::Reaper, table::NO_BUFFER};
+
+/// Wakes a helper. Ringing costs a system call only if the helper sleeps.
+#[derive(Debug, Default)]
+pub(super) struct Bell {
+    rung: AtomicBool,
+    sleeper: OnceLock<Thread>,
+}
+
+impl Bell {
+    pub(super) fn ring(&self) {
+        if !self.rung.swap(true, AcqRel)
+            && let Some(sleeper) = self.sleeper.get()
+        {
+            sleeper.unpark();
+        }
+    }
+
+    /// Waits for the bell, at most for `interval`.
+    fn wait(&self, interval: Duration) {
+        if !self.rung.swap(false, AcqRel) {
+            thread::park_timeout(interval);
+            self.rung.store(false, Release);
+        }
+    }
+}
+
+/// The helpers of a log; none in a test that calls the steps itself.
+#[derive(Debug)]
+pub(super) struct Helpers {
+    shared: Arc<Shared>,
+    stop: Arc<AtomicBool>,
+    /// What still has to be done when all has been written.
+    reaper: Option<Reaper>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl Helpers {
+    /// Nobody: [`Helpers::turn`] does the work.
+    pub(super) fn none(shared: Arc<Shared>, reaper: Reaper) -> Self {
+        Self { shared, stop: Arc::default(), reaper: Some(reaper), threads: Vec::new() }
+    }
+
+    /// # Errors
+    /// If the system refuses threads.
+    pub(super) fn start(shared: Arc<Shared>, mut reaper: Reaper, interval: Duration) -> io::Result<Self> {
+        let stop = Arc::new(AtomicBool::new(false));
+        let mut helpers =
+            Self { shared: Arc::clone(&shared), stop: Arc::clone(&stop), reaper: None, threads: Vec::new() };
+        for number in 0..shared.bells.len() {
+            let (shared, stop) = (Arc::clone(&shared), Arc::clone(&stop));
+            helpers.run(format!("log-write-{number}"), move || {
+                let bell = &shared.bells[number];
+                let _ = bell.sleeper.set(thread::current());
+                while !stop.load(Acquire) {
+                    bell.wait(interval);
+                    for writer in (number..shared.reaper()).step_by(shared.bells.len()) {
+                        shared.write(writer);
+                    }
+                }
+            })?;
+        }
+        let (of_sync, stop_sync) = (Arc::clone(&shared), Arc::clone(&stop));
+        helpers.run("log-sync".into(), move || {
+            let _ = of_sync.sync_bell.sleeper.set(thread::current());
+            while !stop_sync.load(Acquire) {
+                of_sync.sync_bell.wait(interval);
+                while of_sync.progress.iter().any(|progress| progress.wants_sync()) {
+                    if of_sync.sync().is_err() {
+                        break;
+                    }
+                }
+            }
+        })?;
+        helpers.run("log-reap".into(), move || {
+            let _ = shared.reap_bell.sleeper.set(thread::current());
+            while !stop.load(Acquire) {
+                shared.reap_bell.wait(interval);
+                reaper.turn();
+            }
+        })?;
+        Ok(helpers)
+    }
+
+    fn run(&mut self, name: String, work: impl FnOnce() + Send + 'static) -> io::Result<()> {
+        self.threads.push(thread::Builder::new().name(name).spawn(work)?);
+        Ok(())
+    }
+
+    /// One step of each kind, in an order that a test chooses by calling it again and again.
+    pub(super) fn turn(&mut self) {
+        for writer in 0..self.shared.reaper() {
+            self.shared.write(writer);
+        }
+        if self.shared.progress.iter().any(|progress| progress.wants_sync()) {
+            let _ = self.shared.sync();
+        }
+        if let Some(reaper) = &mut self.reaper {
+            reaper.turn();
+        }
+    }
+
+    /// Ends the threads, and forgets what they had to do.
+    pub(super) fn abandon(&mut self) {
+        self.stop.store(true, Release);
+        let shared = &self.shared;
+        shared.bells.iter().chain([&shared.sync_bell, &shared.reap_bell]).for_each(Bell::ring);
+        for thread in self.threads.drain(..) {
+            // A helper that panicked has ended the process already (the program's panic hook), or failed its test.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Drop for Helpers {
+    fn drop(&mut self) {
+        if self.threads.is_empty() {
+            return;
+        }
+        self.abandon();
+        for writer in 0..self.shared.progress.len() {
+            self.shared.write(writer);
+        }
+        // Who waits for durability hears of a failure; nobody else is left to be told.
+        let _ = self.shared.sync();
+    }
+}
+
+impl Shared {
+    /// Writes out everything that a writer has appended.
+    pub(super) fn write(&self, writer: usize) {
+        let progress = &self.progress[writer];
+        // Before the marks are taken: what was appended until now is marked.
+        let appended = progress.appended();
+        let mut failed = None;
+        for buffer in self.buffers.of(writer) {
+            let of = self.buffers.buffer(buffer);
+            // Before the marks, again: if it is sealed now, the marks that follow are its last.
+            let is_sealed = of.is_sealed.load(Acquire) != 0;
+            let written = self.buffers.write_dirty(buffer, |at, words| {
+                // After the marks were taken, which come after the segment's number: not that of the last use.
+                let start = self.table.start(of.segment.load(Acquire));
+                self.disk.write(start + at as u64, words)
+            });
+            match written {
+                Ok(bytes) => {
+                    if bytes > 0 {
+                        self.count.writes.fetch_add(1, Relaxed);
+                        self.count.written_bytes.fetch_add(bytes as u64, Relaxed);
+                    }
+                    if is_sealed {
+                        let segment = of.segment.load(Acquire);
+                        self.table.segment(segment).buffer.store(NO_BUFFER, Release);
+                        self.buffers.release(buffer);
+                        if self.table.seal(segment) {
+                            self.reap_bell.ring();
+                        }
+                    }
+                }
+                Err(error) => {
+                    self.count.write_errors.fetch_add(1, Relaxed);
+                    failed = Some(error);
+                }
+            }
+        }
+        match failed {
+            None => {
+                progress.set_written(appended);
+                if progress.wants_sync() {
+                    self.sync_bell.ring();
+                }
+            }
+            Some(error) => {
+                tracing::error!(%error, "the store cannot be written to; it is tried again");
+                progress.set_failing(&error);
+            }
+        }
+    }
+
+    /// Makes durable what is written, for all writers at once.
+    ///
+    /// After a failure the kernel may count the lost pages as clean, so that a later success would mean nothing: it is
+    /// not tried again.
+    pub(super) fn sync(&self) -> io::Result<()> {
+        if self.count.sync_errors.load(Relaxed) > 0 {
+            return Err(io::Error::other("an earlier sync failed"));
+        }
+        let written: smallvec::SmallVec<[u64; 16]> =
+            self.progress.iter().map(|progress| progress.written_now()).collect();
+        self.count.syncs.fetch_add(1, Relaxed);
+        match self.disk.sync() {
+            Ok(()) => {
+                for (progress, written) in self.progress.iter().zip(written) {
+                    progress.set_durable(written);
+                }
+                Ok(())
+            }
+            Err(error) => {
+                self.count.sync_errors.fetch_add(1, Relaxed);
+                tracing::error!(%error, "the store could not be made durable");
+                self.progress.iter().for_each(|progress| progress.set_sync_failed());
+                Err(error)
+            }
+        }
+    }
+}

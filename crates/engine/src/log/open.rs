@@ -1,0 +1,182 @@
+//! Opening a log: the file is taken, but nobody may write before what it holds is known.
+
+use std::{io, path::Path, sync::Arc, time::Duration};
+
+use super::{
+    Log, REAPER_CLASS, Shared,
+    buffers::Buffers,
+    file::{Disk, FileDisk, FileOptions, OpenError, new_header},
+    format::{Header, SEGMENTS_AT},
+    helpers::{Bell, Helpers},
+    progress::Progress,
+    reap::Reaper,
+    recover::{Found, Recovered, recover},
+    table::Table,
+    usage::Count,
+    writer::Writer,
+};
+
+/// Lives that a start leaves out: as many segments may have been open when the last process ended, and their first
+/// block may be lost while others of theirs are not.
+const LIVES_SKIPPED: u64 = 4096;
+
+/// How a log is opened.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// The file.
+    pub file: FileOptions,
+    /// Writers that there will be: one a thread and lifetime class.
+    pub writers: usize,
+    /// Most bytes that are appended and not yet written; at least two segments and one for each writer.
+    pub unwritten_bytes_max: u64,
+    /// What is appended is written after this time at the latest.
+    pub flush: Duration,
+    /// Threads that write.
+    pub helpers: usize,
+    /// Whether the freeing of segments survives a loss of power before they are used again: without it what was deleted
+    /// may come back after one.
+    pub must_sync_frees: bool,
+    /// Whether a segment's room is given back to the file system before it is used again, so that whoever is still sending
+    /// from it (`sendfile`) sends the old bytes. A disk that others fill may then refuse to write.
+    pub punch: bool,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            file: FileOptions { purpose: "", bytes: 1 << 30, segment_bytes: None },
+            writers: 1,
+            unwritten_bytes_max: 64 << 20,
+            flush: Duration::from_secs(1),
+            helpers: 2,
+            must_sync_frees: false,
+            punch: false,
+        }
+    }
+}
+
+/// A log whose file is locked and whose records are not yet known.
+#[derive(Debug)]
+pub struct Recovering {
+    disk: Arc<dyn Disk>,
+    header: Header,
+    options: Options,
+    is_new: bool,
+}
+
+impl Recovering {
+    /// Opens or makes the file at `path`.
+    ///
+    /// # Errors
+    /// [`OpenError`]
+    pub fn file(path: &Path, options: Options) -> Result<Self, OpenError> {
+        let (disk, header, is_new) = FileDisk::open(path, &options.file)?;
+        Ok(Self { disk: Arc::new(disk), header, options, is_new })
+    }
+
+    /// Makes a log in memory, which goes with the process.
+    ///
+    /// # Errors
+    /// [`OpenError`]
+    pub fn anonymous(options: Options) -> Result<Self, OpenError> {
+        let (disk, header) = FileDisk::anonymous(&options.file)?;
+        Ok(Self { disk: Arc::new(disk), header, options, is_new: true })
+    }
+
+    /// On any disk that has a header, or is to get one (`None`): for tests and instruments.
+    ///
+    /// # Errors
+    /// Sizes that cannot be.
+    pub fn on(disk: Arc<dyn Disk>, header: Option<Header>, options: Options) -> Result<Self, OpenError> {
+        let is_new = header.is_none();
+        let header = header.map_or_else(|| new_header(&options.file), Ok)?;
+        Ok(Self { disk, header, options, is_new })
+    }
+
+    /// The file's header.
+    pub fn header(&self) -> &Header {
+        &self.header
+    }
+
+    /// What the log is on, for whoever reads by other means.
+    pub fn disk(&self) -> Arc<dyn Disk> {
+        Arc::clone(&self.disk)
+    }
+
+    /// Reads what is on the file by `threads` threads, and starts the helpers.
+    ///
+    /// `found` is called, on this thread, for each record that is whole and that no other ends, in no order; it says
+    /// whether the record is live. What it calls dead may come back after the next start, unless its owner ends it.
+    ///
+    /// # Errors
+    /// If the system refuses memory or threads, or the disk refuses to be written to. What is damaged is no error: it
+    /// is in [`Recovered`].
+    pub fn recover(self, threads: usize, found: impl FnMut(&Found) -> bool) -> io::Result<(Log, Recovered)> {
+        let interval = self.options.flush;
+        let (shared, reaper, recovered) = self.prepare(threads, found)?;
+        let helpers = Helpers::start(Arc::clone(&shared), reaper, interval)?;
+        Ok((Log { shared, helpers }, recovered))
+    }
+
+    /// As [`Recovering::recover`] without helpers: [`Log::turn`] does their work, when a test says so.
+    ///
+    /// # Errors
+    /// As [`Recovering::recover`].
+    pub fn recover_stepped(self, found: impl FnMut(&Found) -> bool) -> io::Result<(Log, Recovered)> {
+        let (shared, reaper, recovered) = self.prepare(1, found)?;
+        Ok((Log { helpers: Helpers::none(Arc::clone(&shared), reaper), shared }, recovered))
+    }
+
+    fn prepare(
+        self,
+        threads: usize,
+        found: impl FnMut(&Found) -> bool,
+    ) -> io::Result<(Arc<Shared>, Reaper, Recovered)> {
+        let Self { disk, header, options, is_new } = self;
+        let segment_bytes = header.segment_bytes as usize;
+        let buffers =
+            (options.unwritten_bytes_max / segment_bytes as u64).max(options.writers as u64 + 2) as usize + 1;
+        let shared = Arc::new(Shared {
+            disk,
+            seed: header.seed(),
+            table: Table::new(header.segments, segment_bytes, SEGMENTS_AT),
+            buffers: Buffers::reserve(buffers, segment_bytes)?,
+            progress: (0..=options.writers).map(|_| Arc::new(Progress::new())).collect(),
+            count: Count::default(),
+            bells: (0..options.helpers.clamp(1, options.writers.max(1))).map(|_| Bell::default()).collect(),
+            sync_bell: Bell::default(),
+            reap_bell: Bell::default(),
+            must_sync_frees: options.must_sync_frees,
+            punch: options.punch,
+        });
+        let mut reaper = Reaper::new(
+            Arc::clone(&shared),
+            Writer::new(Arc::clone(&shared), options.writers, REAPER_CLASS, 0),
+        )?;
+        let recovered =
+            if is_new { Recovered::default() } else { recover(&shared, threads, &mut reaper, found)? };
+        shared.table.skip_lives(LIVES_SKIPPED);
+        shared.reap_bell.ring();
+        Ok((shared, reaper, recovered))
+    }
+}
+
+impl Log {
+    /// Makes a log of a file: [`Recovering::file`], then [`Recovering::recover`].
+    ///
+    /// # Errors
+    /// [`OpenError`]
+    pub fn open(path: &Path, options: Options) -> Result<Recovering, OpenError> {
+        Recovering::file(path, options)
+    }
+
+    /// Does what helpers would do, once; only after [`Recovering::recover_stepped`].
+    pub fn turn(&mut self) {
+        self.helpers.turn();
+    }
+
+    /// Ends at once and writes nothing more, as a crash would.
+    pub fn crash(mut self) {
+        self.helpers.abandon();
+    }
+}

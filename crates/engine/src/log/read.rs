@@ -1,0 +1,302 @@
+//! Reading records back, from any thread that may wait for the disk.
+//!
+//! ```text
+//! location ─▶ segment still in that life? ─▶ its buffer, if one holds it ─▶ else the file ─▶ header, checksums ─▶ Record
+//! ```
+//! A record is compared with its location and its checksums each time; what does not match is an error, never bytes. A
+//! read that races with the reuse of its segment finds that out by the same comparison.
+
+use std::{
+    io,
+    ops::Range,
+    sync::{
+        Arc,
+        atomic::Ordering::{Acquire, Relaxed, SeqCst},
+    },
+};
+
+use super::{
+    Reader, Sealed, Shared,
+    format::{
+        CHUNK_BYTES, ENTRY_BYTES, FOOTER_BYTES, Footer, Kind, Location, RECORD_HEADER_BYTES, RecordHeader,
+        SEGMENT_HEADER_BYTES, SegmentHeader, SegmentStart, TableEntry, chunks, record_bytes,
+    },
+    recover::Found,
+    table::{NO_BUFFER, SegmentState},
+};
+
+/// A record, whole and checked.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Record {
+    /// What it says of itself.
+    pub header: RecordHeader,
+    bytes: Vec<u8>,
+}
+
+impl Record {
+    /// Its payload.
+    pub fn payload(&self) -> &[u8] {
+        &self.bytes[self.payload_range()]
+    }
+
+    /// The memory, with the payload at [`Record::payload_range`].
+    pub fn into_bytes(self) -> Vec<u8> {
+        self.bytes
+    }
+
+    /// Where in the memory the payload is.
+    pub fn payload_range(&self) -> Range<usize> {
+        RECORD_HEADER_BYTES..RECORD_HEADER_BYTES + self.header.payload_bytes as usize
+    }
+}
+
+/// Why a record could not be read.
+#[derive(Debug, thiserror::Error)]
+pub enum ReadError {
+    /// Its segment has been freed since.
+    #[error("the record at {0:?} is gone")]
+    Gone(Location),
+    /// What is there is not what was written.
+    #[error("the record at {0:?} is damaged")]
+    Damaged(Location),
+    /// The disk failed.
+    #[error("the record at {location:?} cannot be read: {source}")]
+    Io {
+        /// Which.
+        location: Location,
+        /// Why.
+        source: io::Error,
+    },
+}
+
+/// Holds a segment, so that it is not used again: for whoever sends from the file.
+#[derive(Debug)]
+pub struct Pin {
+    shared: Arc<Shared>,
+    segment: u32,
+}
+
+impl Drop for Pin {
+    fn drop(&mut self) {
+        let before = self.shared.table.segment(self.segment).pins.fetch_sub(1, SeqCst);
+        assert!(before > 0, "a pin was dropped twice");
+        if before == 1 && self.shared.table.segment(self.segment).state() == SegmentState::Dying {
+            self.shared.reap_bell.ring();
+        }
+    }
+}
+
+impl Reader {
+    /// Reads the record at `location`, whose payload has so many bytes. Waits for the disk unless the record is so new
+    /// that it is still in memory.
+    ///
+    /// # Errors
+    /// [`ReadError`]
+    pub fn read(&self, location: Location, payload_bytes: usize) -> Result<Record, ReadError> {
+        let mut bytes = vec![0; record_bytes(payload_bytes)];
+        self.fill(location, 0, &mut bytes)?;
+        match verify(&bytes, self.shared.seed, location, self.segment_offset(location)?) {
+            Some(header) if header.payload_bytes as usize == payload_bytes => Ok(Record { header, bytes }),
+            _ => Err(self.mismatch(location)),
+        }
+    }
+
+    /// What the record at `location` says of itself, where its length is not known.
+    ///
+    /// # Errors
+    /// [`ReadError`]
+    pub fn read_header(&self, location: Location) -> Result<RecordHeader, ReadError> {
+        let mut bytes = [0; RECORD_HEADER_BYTES];
+        self.fill(location, 0, &mut bytes)?;
+        match RecordHeader::decode(&bytes, self.shared.seed, self.segment_offset(location)?) {
+            Some((header, life)) if location.is_of(life) && header.kind != Kind::UNFINISHED => Ok(header),
+            _ => Err(self.mismatch(location)),
+        }
+    }
+
+    /// Reads the part `range` of a payload of so many bytes into `out`, which is emptied first: whole chunks are read
+    /// and checked, and what was not asked for is cut off again.
+    ///
+    /// # Errors
+    /// [`ReadError`]
+    ///
+    /// # Panics
+    /// If the range is not within the payload.
+    pub fn read_range(
+        &self,
+        location: Location,
+        payload_bytes: usize,
+        range: Range<usize>,
+        out: &mut Vec<u8>,
+    ) -> Result<(), ReadError> {
+        assert!(range.start <= range.end && range.end <= payload_bytes, "{range:?} of {payload_bytes} bytes");
+        let header = self.read_header(location)?;
+        if header.payload_bytes as usize != payload_bytes {
+            return Err(self.mismatch(location));
+        }
+        let first = range.start / CHUNK_BYTES;
+        let last = range.end.div_ceil(CHUNK_BYTES).max(first);
+        let end = (last * CHUNK_BYTES).min(payload_bytes);
+        out.clear();
+        out.resize(end.saturating_sub(first * CHUNK_BYTES), 0);
+        self.fill(location, RECORD_HEADER_BYTES + first * CHUNK_BYTES, out)?;
+        let mut sums = vec![0; 4 * (last - first)];
+        self.fill(location, RECORD_HEADER_BYTES + payload_bytes + 4 * first, &mut sums)?;
+        let are_whole = out
+            .chunks(CHUNK_BYTES)
+            .zip(sums.as_chunks::<4>().0)
+            .all(|(chunk, sum)| crc32c::crc32c(chunk) == u32::from_le_bytes(*sum));
+        if !are_whole {
+            return Err(self.mismatch(location));
+        }
+        out.truncate(range.end - first * CHUNK_BYTES);
+        out.drain(..range.start - first * CHUNK_BYTES);
+        Ok(())
+    }
+
+    /// Keeps the segment of `location` from being used again; `None` if it is about to be.
+    pub fn pin(&self, location: Location) -> Option<Pin> {
+        let segment = self.shared.table.living(location)?;
+        let of = self.shared.table.segment(segment);
+        of.pins.fetch_add(1, SeqCst);
+        let pin = Pin { shared: Arc::clone(&self.shared), segment };
+        // Counted first, looked at second; the reaper the other way round.
+        let is_held = self.shared.table.living(location).is_some() && of.state() != SegmentState::Dying;
+        is_held.then_some(pin)
+    }
+
+    /// Whether all of the record is on the file (and not, or not only, in a buffer): what may be sent from there.
+    pub fn is_on_file(&self, location: Location) -> bool {
+        self.shared
+            .table
+            .living(location)
+            .is_some_and(|segment| self.shared.table.segment(segment).state() != SegmentState::Open)
+    }
+
+    /// The records of a sealed segment, dead ones included, in no order. Waits for the disk.
+    ///
+    /// # Errors
+    /// The disk's; `InvalidData` if the table is damaged or the segment has been freed.
+    pub fn table_of(&self, sealed: &Sealed) -> io::Result<Vec<Found>> {
+        let table = read_table(&self.shared, sealed.segment, sealed.life).map_err(|fault| match fault {
+            TableFault::Io(error) => error,
+            TableFault::Damaged => io::Error::new(io::ErrorKind::InvalidData, "the table is damaged or gone"),
+        })?;
+        let start = self.shared.table.start(sealed.segment);
+        Ok(table.iter().filter_map(|entry| Found::of(entry, start, sealed.life, sealed.class)).collect())
+    }
+
+    /// The checksum seed that [`verify`] wants.
+    pub fn seed(&self) -> u32 {
+        self.shared.seed
+    }
+
+    /// Byte of its segment at which a record begins.
+    ///
+    /// # Errors
+    /// [`ReadError::Gone`] for a location that no segment has.
+    pub fn segment_offset(&self, location: Location) -> Result<usize, ReadError> {
+        self.shared.table.place(location).map(|(_, offset)| offset).ok_or(ReadError::Gone(location))
+    }
+
+    /// Fills `out` with bytes of a record, from `at` bytes after its start.
+    fn fill(&self, location: Location, at: usize, out: &mut [u8]) -> Result<(), ReadError> {
+        let shared = &self.shared;
+        let segment = shared.table.living(location).ok_or(ReadError::Gone(location))?;
+        let offset = self.segment_offset(location)? + at;
+        if offset + out.len() > shared.table.segment_bytes {
+            return Err(ReadError::Damaged(location));
+        }
+        let of = shared.table.segment(segment);
+        let buffer = of.buffer.load(Acquire);
+        if buffer != NO_BUFFER {
+            shared.buffers.span(buffer as usize, offset, out.len()).copy_to_slice(out);
+            std::sync::atomic::fence(Acquire);
+            // Still the same: then it was this segment's all the time, because a buffer leaves its segment before it
+            // is given back.
+            if of.buffer.load(Relaxed) == buffer && shared.table.living(location).is_some() {
+                return Ok(());
+            }
+        }
+        let start = shared.table.start(segment) + offset as u64;
+        shared.disk.read(start, out).map_err(|source| {
+            shared.count.read_errors.fetch_add(1, Relaxed);
+            ReadError::Io { location, source }
+        })
+    }
+
+    /// What it means that something else is there: freed meanwhile, or damaged.
+    fn mismatch(&self, location: Location) -> ReadError {
+        if self.shared.table.living(location).is_none() {
+            return ReadError::Gone(location);
+        }
+        self.shared.count.damaged_records.fetch_add(1, Relaxed);
+        ReadError::Damaged(location)
+    }
+}
+
+/// Checks bytes that begin with the record of `location`, which lies at `offset` of its segment in a file with this seed;
+/// its header, if all of it is as it was written.
+pub fn verify(bytes: &[u8], seed: u32, location: Location, offset: usize) -> Option<RecordHeader> {
+    let (header, life) = RecordHeader::decode(bytes.first_chunk()?, seed, offset)?;
+    let is_meant = location.is_of(life) && header.kind != Kind::UNFINISHED;
+    (is_meant && is_whole(&header, bytes)).then_some(header)
+}
+
+/// Whether the payload after this header is what was written.
+pub(super) fn is_whole(header: &RecordHeader, bytes: &[u8]) -> bool {
+    let len = header.payload_bytes as usize;
+    let Some(payload) = bytes.get(RECORD_HEADER_BYTES..RECORD_HEADER_BYTES + len) else { return false };
+    let sums = bytes.get(RECORD_HEADER_BYTES + len..RECORD_HEADER_BYTES + len + 4 * chunks(len));
+    sums.is_some_and(|sums| {
+        payload
+            .chunks(CHUNK_BYTES)
+            .zip(sums.as_chunks::<4>().0)
+            .all(|(chunk, sum)| crc32c::crc32c(chunk) == u32::from_le_bytes(*sum))
+    })
+}
+
+/// Why a table could not be read.
+#[derive(Debug)]
+pub(super) enum TableFault {
+    Io(io::Error),
+    Damaged,
+}
+
+/// What the start and the end of a segment say.
+pub(super) fn read_ends(shared: &Shared, segment: u32) -> io::Result<(SegmentStart, Option<Footer>)> {
+    let start = shared.table.start(segment);
+    let mut first = [0; SEGMENT_HEADER_BYTES];
+    shared.disk.read(start, &mut first)?;
+    let mut last = [0; FOOTER_BYTES];
+    shared.disk.read(start + (shared.table.segment_bytes - FOOTER_BYTES) as u64, &mut last)?;
+    Ok((SegmentHeader::decode(&first, shared.seed, segment), Footer::decode(&last, shared.seed, segment)))
+}
+
+/// The table of a sealed segment in this life.
+pub(super) fn read_table(shared: &Shared, segment: u32, life: u64) -> Result<Vec<TableEntry>, TableFault> {
+    let (_, footer) = read_ends(shared, segment).map_err(TableFault::Io)?;
+    let footer = footer.filter(|footer| footer.life == life).ok_or(TableFault::Damaged)?;
+    read_entries(shared, segment, &footer)
+}
+
+/// The table that a footer vouches for.
+pub(super) fn read_entries(
+    shared: &Shared,
+    segment: u32,
+    footer: &Footer,
+) -> Result<Vec<TableEntry>, TableFault> {
+    let bytes = footer.entries as usize * ENTRY_BYTES;
+    let room = shared.table.segment_bytes - SEGMENT_HEADER_BYTES - FOOTER_BYTES;
+    if bytes > room {
+        return Err(TableFault::Damaged);
+    }
+    let mut table = vec![0; bytes];
+    let end = shared.table.start(segment) + (shared.table.segment_bytes - FOOTER_BYTES) as u64;
+    shared.disk.read(end - bytes as u64, &mut table).map_err(TableFault::Io)?;
+    if crc32c::crc32c_append(shared.seed, &table) != footer.table_checksum {
+        return Err(TableFault::Damaged);
+    }
+    let (entries, _) = table.as_chunks::<ENTRY_BYTES>();
+    Ok(entries.iter().rev().map(TableEntry::decode).collect())
+}

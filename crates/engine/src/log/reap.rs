@@ -1,0 +1,182 @@
+//! Freeing segments in which nothing lives.
+//!
+//! A record that ends another must be on the file for as long as the other is, or that one would be back after a crash.
+//!
+//! ```text
+//! dying segment B:  read its table ─▶ whose target is still on the file?  ─▶ append that end anew ─▶ written (synced)
+//!                   ─▶ B's header says "over" (synced) ─▶ B is free
+//! the new ends live in segments of the reaper's own, each until the segment of its target has been freed
+//! ```
+//! *Which thread:* the reaper. *Bounds:* an end is 64 bytes, and carried at most once while its segment dies; there are at
+//! most as many as dead records on the file. If no segment is free for them, dying segments wait.
+
+use std::{collections::HashMap, io, sync::Arc};
+
+use std::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
+
+use super::{
+    Shared,
+    format::{BLOCK_BYTES, Kind, Location, SEGMENT_HEADER_BYTES, SegmentHeader, record_bytes},
+    read::{TableFault, read_table},
+    table::SegmentState,
+    writer::Writer,
+};
+use crate::sys::{arena::Words, span::Span};
+
+/// The one who frees.
+#[derive(Debug)]
+pub(super) struct Reaper {
+    shared: Arc<Shared>,
+    writer: Writer,
+    /// For a segment: where the reaper has written ends of records in it (segment, life).
+    ends: HashMap<u32, Vec<(u32, u64)>>,
+    block: Words,
+}
+
+impl Reaper {
+    pub(super) fn new(shared: Arc<Shared>, writer: Writer) -> io::Result<Self> {
+        let block = Words::reserve(BLOCK_BYTES / size_of::<u64>(), false)?;
+        Ok(Self { shared, writer, ends: HashMap::new(), block })
+    }
+
+    /// An end in one of the reaper's segments, which a start found.
+    pub(super) fn adopt(&mut self, segment: u32, life: u64, target: Location) {
+        let shared = &self.shared;
+        if let Some(of_target) = shared.table.living(target) {
+            shared.table.born(segment, record_bytes(0));
+            self.ends.entry(of_target).or_default().push((segment, life));
+        }
+    }
+
+    /// Frees what is dying and held by nobody.
+    pub(super) fn turn(&mut self) {
+        loop {
+            let mut dying: Vec<(u64, u32)> = (0..self.shared.table.len())
+                .filter_map(|segment| {
+                    let of = self.shared.table.segment(segment);
+                    (of.state() == SegmentState::Dying && of.pins.load(SeqCst) == 0)
+                        .then(|| (of.life.load(Acquire), segment))
+                })
+                .collect();
+            // The oldest first: what a younger one ends is then often gone.
+            dying.sort_unstable();
+            // One by one, so that an end whose target has just been freed is not written anew; together where each
+            // free waits for the disk's cache.
+            let together = if self.shared.must_sync_frees { dying.len() } else { 1 };
+            let before = self.shared.count.frees.load(Relaxed);
+            for batch in dying.chunks(together.max(1)) {
+                self.free(batch);
+            }
+            if self.shared.count.frees.load(Relaxed) == before {
+                return;
+            }
+        }
+    }
+
+    fn free(&mut self, batch: &[(u64, u32)]) {
+        let mut carried: Vec<u32> = Vec::with_capacity(batch.len());
+        let mut last = None;
+        for (_, segment) in batch {
+            match self.carry(*segment) {
+                Ok(ticket) => {
+                    last = ticket.or(last);
+                    carried.push(*segment);
+                }
+                Err(CarryFault::Later) => {}
+                Err(CarryFault::Damaged) => {
+                    // What it ends cannot be known any more, so it stays: nothing in it is read, nothing overwritten.
+                    tracing::error!(segment, "the table of a dead segment cannot be read; it is set aside");
+                    self.shared.table.segment(*segment).advance(SegmentState::Dying, SegmentState::Damaged);
+                }
+            }
+        }
+        if let Some(ticket) = last {
+            let reaper = self.shared.reaper();
+            self.shared.write(reaper);
+            if !self.shared.progress[reaper].is_written(ticket) || !self.synced() {
+                return;
+            }
+        }
+        carried.retain(|segment| match self.erase(*segment) {
+            Ok(()) => true,
+            Err(error) => {
+                self.shared.count.write_errors.fetch_add(1, Relaxed);
+                tracing::error!(%error, segment, "a dead segment cannot be freed; it is tried again");
+                false
+            }
+        });
+        if carried.is_empty() || !self.synced() {
+            return;
+        }
+        for segment in carried {
+            self.shared.table.free(segment);
+            self.shared.count.frees.fetch_add(1, Relaxed);
+            for (of_end, life) in self.ends.remove(&segment).unwrap_or_default() {
+                if self.shared.table.segment(of_end).life.load(Acquire) == life {
+                    // If that makes it dying, the next look finds it.
+                    self.shared.table.died(of_end, record_bytes(0));
+                }
+            }
+        }
+    }
+
+    fn synced(&self) -> bool {
+        !self.shared.must_sync_frees || self.shared.sync().is_ok()
+    }
+
+    /// Appends the ends in a segment that are still needed.
+    fn carry(&mut self, segment: u32) -> Result<Option<super::Ticket>, CarryFault> {
+        let shared = Arc::clone(&self.shared);
+        let life = shared.table.segment(segment).life.load(Acquire);
+        let table = read_table(&shared, segment, life).map_err(|fault| match fault {
+            TableFault::Io(error) => {
+                shared.count.read_errors.fetch_add(1, Relaxed);
+                tracing::error!(%error, segment, "the table of a dead segment cannot be read");
+                CarryFault::Later
+            }
+            TableFault::Damaged => CarryFault::Damaged,
+        })?;
+        let mut last = None;
+        for entry in table {
+            let Some(target) = entry.target else { continue };
+            let needed = entry.kind != Kind::UNFINISHED
+                && shared.table.living(target).is_some_and(|of_target| of_target != segment);
+            if !needed {
+                continue;
+            }
+            let appended = self.writer.delete(target).map_err(|_| CarryFault::Later)?;
+            shared.count.ends_carried.fetch_add(1, Relaxed);
+            last = Some(appended.ticket);
+            let (Some(of_target), Some((of_end, _))) =
+                (shared.table.living(target), shared.table.place(appended.location))
+            else {
+                continue;
+            };
+            shared.table.born(of_end, record_bytes(0));
+            let life = shared.table.segment(of_end).life.load(Acquire);
+            self.ends.entry(of_target).or_default().push((of_end, life));
+        }
+        Ok(last)
+    }
+
+    /// Writes on the file that the segment's life is over.
+    fn erase(&self, segment: u32) -> io::Result<()> {
+        let shared = &self.shared;
+        let of = shared.table.segment(segment);
+        let start = shared.table.start(segment);
+        if shared.punch {
+            shared.disk.punch(start, shared.table.segment_bytes as u64)?;
+        }
+        let header =
+            SegmentHeader { life: of.life.load(Acquire), class: of.class.load(Relaxed) as u8, is_over: true };
+        let block = Span::new(&self.block, 0..BLOCK_BYTES);
+        block.write_from(&[0; BLOCK_BYTES]);
+        block.slice(0..SEGMENT_HEADER_BYTES).write_from(&header.encode(shared.seed, segment));
+        shared.disk.write(start, &self.block)
+    }
+}
+
+enum CarryFault {
+    Later,
+    Damaged,
+}

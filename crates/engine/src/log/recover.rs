@@ -1,0 +1,372 @@
+//! What a start finds on the file.
+//!
+//! ```text
+//! 1  each segment, in parallel:  sealed (footer of the same life)? ─▶ its table, if it names any record that it ends
+//!                                open or torn? ─▶ rolled forward record by record, checked whole, and sealed now
+//! 2  all ends found, sorted      (8 bytes each: the only memory that grows with the file, besides what the owner keeps)
+//! 3  each segment, in parallel:  its table ─▶ records that nothing ended ─▶ to the owner, on the calling thread
+//! ```
+//! So a start after a clean stop reads tables (40 bytes a record) and no record. Damage is said and left as it is: a
+//! segment whose start is damaged is neither read nor used.
+
+use std::{
+    io,
+    sync::{
+        atomic::{
+            AtomicU32, AtomicU64,
+            Ordering::{Acquire, Relaxed},
+        },
+        mpsc,
+    },
+    thread,
+};
+
+use super::{
+    REAPER_CLASS, Shared,
+    format::{
+        BLOCK_BYTES, ENTRY_BYTES, FOOTER_BYTES, Footer, Kind, Location, RECORD_HEADER_BYTES, RecordHeader,
+        SEGMENT_HEADER_BYTES, SegmentStart, TableEntry, UNIT_BYTES, entry_at, record_bytes,
+    },
+    read::{TableFault, is_whole, read_ends, read_entries},
+    reap::Reaper,
+    table::SegmentState,
+};
+use crate::sys::{arena::Words, span::Span};
+
+/// Segments whose records wait for the calling thread.
+const SEGMENTS_AHEAD: usize = 8;
+
+/// A record that a start (or a table) found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Found {
+    /// What it is.
+    pub kind: Kind,
+    /// The owner's hash of its name.
+    pub hash: u64,
+    /// Whatever the owner wanted to know of it.
+    pub tag: u64,
+    /// Where it is.
+    pub location: Location,
+    /// Bytes of its payload.
+    pub payload_bytes: u32,
+    /// The segment's life: of two records of one writer, the one in the later life is the younger; in the same life the
+    /// one with the greater location.
+    pub life: u64,
+    /// The class of the writer.
+    pub class: u8,
+}
+
+impl Found {
+    pub(super) fn of(entry: &TableEntry, segment_start: u64, life: u64, class: u8) -> Option<Self> {
+        entry.kind.is_owners().then(|| Self {
+            kind: entry.kind,
+            hash: entry.hash,
+            tag: entry.tag,
+            location: Location::new(segment_start + u64::from(entry.offset), life),
+            payload_bytes: entry.payload_bytes,
+            life,
+            class,
+        })
+    }
+}
+
+/// What a start has done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Recovered {
+    /// Records that their owner was told of.
+    pub records: u64,
+    /// Of these, how many it called live.
+    pub live: u64,
+    /// Records that others had ended.
+    pub ended: u64,
+    /// Segments whose table was read.
+    pub segments_sealed: u64,
+    /// Segments without a (whole) table, which were rolled forward and sealed.
+    pub segments_rolled: u64,
+    /// Of these, segments that had a table once: it was damaged.
+    pub tables_damaged: u64,
+    /// Records in rolled segments that were not whole: what was being written when the process ended, or damage.
+    pub records_torn: u64,
+    /// Segments whose start is damaged or cannot be read: set aside.
+    pub segments_damaged: u64,
+}
+
+/// What the first pass finds of a segment.
+#[derive(Debug, Default)]
+struct Surveyed {
+    ends: Vec<Location>,
+    rolled: bool,
+    table_damaged: bool,
+    torn: u64,
+}
+
+/// Records of one segment, on their way to the owner.
+struct Batch {
+    segment: u32,
+    found: Vec<Found>,
+    ended: u64,
+    /// Ends in a segment of the reaper's.
+    reapers: Vec<Location>,
+}
+
+pub(super) fn recover(
+    shared: &Shared,
+    threads: usize,
+    reaper: &mut Reaper,
+    mut found: impl FnMut(&Found) -> bool,
+) -> io::Result<Recovered> {
+    let mut recovered = Recovered::default();
+    let mut ends = survey_all(shared, threads, &mut recovered)?;
+    ends.sort_unstable();
+    ends.dedup();
+    let segments: Vec<u32> = (0..shared.table.len())
+        .filter(|segment| shared.table.segment(*segment).state() == SegmentState::Sealed)
+        .collect();
+    recovered.segments_sealed = segments.len() as u64 - recovered.segments_rolled;
+    let next = AtomicU32::new(0);
+    let (sender, batches) = mpsc::sync_channel(SEGMENTS_AHEAD);
+    thread::scope(|scope| {
+        for _ in 0..threads.max(1) {
+            let (sender, next, segments, ends) = (sender.clone(), &next, &segments, &ends);
+            scope.spawn(move || {
+                while let Some(segment) = segments.get(next.fetch_add(1, Relaxed) as usize) {
+                    if sender.send(read_batch(shared, *segment, ends)).is_err() {
+                        return;
+                    }
+                }
+            });
+        }
+        drop(sender);
+        for batch in batches {
+            let Some(batch) = batch else {
+                recovered.segments_damaged += 1;
+                continue;
+            };
+            recovered.ended += batch.ended;
+            for record in &batch.found {
+                recovered.records += 1;
+                if found(record) {
+                    recovered.live += 1;
+                    shared.table.born(batch.segment, record_bytes(record.payload_bytes as usize));
+                }
+            }
+            let life = shared.table.segment(batch.segment).life.load(Acquire);
+            for target in batch.reapers {
+                reaper.adopt(batch.segment, life, target);
+            }
+        }
+    });
+    for segment in segments {
+        let of = shared.table.segment(segment);
+        if of.live_bytes.load(Relaxed) == 0 {
+            of.advance(SegmentState::Sealed, SegmentState::Dying);
+        }
+    }
+    Ok(recovered)
+}
+
+/// The first pass. Returns the ends of all segments.
+fn survey_all(shared: &Shared, threads: usize, recovered: &mut Recovered) -> io::Result<Vec<Location>> {
+    let next = AtomicU32::new(0);
+    let (sender, surveys) = mpsc::sync_channel(SEGMENTS_AHEAD);
+    let mut ends = Vec::new();
+    let mut failed = None;
+    thread::scope(|scope| {
+        for _ in 0..threads.max(1) {
+            let (sender, next) = (sender.clone(), &next);
+            scope.spawn(move || {
+                let mut scratch = None;
+                loop {
+                    let segment = next.fetch_add(1, Relaxed);
+                    if segment >= shared.table.len() {
+                        return;
+                    }
+                    if sender.send(survey(shared, segment, &mut scratch)).is_err() {
+                        return;
+                    }
+                }
+            });
+        }
+        drop(sender);
+        for surveyed in surveys {
+            match surveyed {
+                Ok(Some(surveyed)) => {
+                    recovered.segments_rolled += u64::from(surveyed.rolled);
+                    recovered.tables_damaged += u64::from(surveyed.table_damaged);
+                    recovered.records_torn += surveyed.torn;
+                    ends.extend(surveyed.ends);
+                }
+                Ok(None) => recovered.segments_damaged += 1,
+                // The others are let finish, so that nobody writes any more when we return.
+                Err(error) => failed = Some(error),
+            }
+        }
+    });
+    failed.map_or(Ok(ends), Err)
+}
+
+/// Finds out what a segment is, and enters it into the table. `None` if it is damaged or cannot be read.
+fn survey(shared: &Shared, segment: u32, scratch: &mut Option<Words>) -> io::Result<Option<Surveyed>> {
+    let set_aside = |life| {
+        shared.table.restore(segment, SegmentState::Damaged, life, 0);
+        Ok(None)
+    };
+    let (start, footer) = match read_ends(shared, segment) {
+        Ok(ends) => ends,
+        Err(error) => {
+            tracing::error!(%error, segment, "a segment cannot be read and is set aside");
+            return set_aside(0);
+        }
+    };
+    let (life, class) = match start {
+        SegmentStart::Fresh => return Ok(Some(Surveyed::default())),
+        SegmentStart::Used(header) if header.is_over => {
+            shared.table.restore(segment, SegmentState::Free, header.life, header.class);
+            return Ok(Some(Surveyed::default()));
+        }
+        SegmentStart::Used(header) => (header.life, header.class),
+        // The other end says the same, unless the segment was not yet sealed.
+        SegmentStart::Damaged => match &footer {
+            Some(footer) => (footer.life, footer.class),
+            None => {
+                tracing::error!(segment, "the start of a segment is damaged; it is set aside");
+                return set_aside(0);
+            }
+        },
+    };
+    let footer = footer.filter(|footer| footer.life == life);
+    let mut surveyed = Surveyed::default();
+    if let Some(footer) = footer {
+        let table = if footer.targets == 0 { Ok(Vec::new()) } else { read_entries(shared, segment, &footer) };
+        match table {
+            Ok(table) => {
+                surveyed.ends = table.iter().filter_map(|entry| entry.target).collect();
+                shared.table.restore(segment, SegmentState::Sealed, life, class);
+                return Ok(Some(surveyed));
+            }
+            Err(TableFault::Io(error)) => {
+                tracing::error!(%error, segment, "a segment cannot be read and is set aside");
+                return set_aside(life);
+            }
+            Err(TableFault::Damaged) => surveyed.table_damaged = true,
+        }
+    }
+    let mut bytes = vec![0; shared.table.segment_bytes];
+    if let Err(error) = shared.disk.read(shared.table.start(segment), &mut bytes) {
+        tracing::error!(%error, segment, "a segment cannot be read and is set aside");
+        return set_aside(life);
+    }
+    let (entries, torn) = roll_forward(&bytes, shared.seed, life);
+    surveyed.ends = entries.iter().filter_map(|entry| entry.target).collect();
+    surveyed.torn = torn;
+    surveyed.rolled = true;
+    seal(shared, segment, life, class, &entries, &mut bytes, scratch)?;
+    shared.table.restore(segment, SegmentState::Sealed, life, class);
+    Ok(Some(surveyed))
+}
+
+/// All whole records of a segment in this life, and how many were torn.
+///
+/// Where no header is, the next is looked for: a damaged one loses its record and none behind it.
+pub(super) fn roll_forward(bytes: &[u8], seed: u32, life: u64) -> (Vec<TableEntry>, u64) {
+    let mut entries = Vec::new();
+    let mut torn = 0;
+    let mut at = SEGMENT_HEADER_BYTES;
+    let end = bytes.len() - FOOTER_BYTES;
+    while at + RECORD_HEADER_BYTES <= end {
+        let header = bytes[at..].first_chunk().and_then(|header| RecordHeader::decode(header, seed, at));
+        let Some((header, _)) =
+            header.filter(|(header, of)| *of == life && header.space_bytes as usize <= end - at)
+        else {
+            at += UNIT_BYTES;
+            continue;
+        };
+        if header.kind != Kind::UNFINISHED {
+            if is_whole(&header, &bytes[at..]) {
+                entries.push(TableEntry {
+                    kind: header.kind,
+                    hash: header.hash,
+                    tag: header.tag,
+                    target: header.target,
+                    offset: at as u32,
+                    payload_bytes: header.payload_bytes,
+                });
+            } else {
+                torn += 1;
+            }
+        }
+        at += header.space_bytes as usize;
+    }
+    (entries, torn)
+}
+
+/// Writes the table that a segment lacks.
+fn seal(
+    shared: &Shared,
+    segment: u32,
+    life: u64,
+    class: u8,
+    entries: &[TableEntry],
+    bytes: &mut [u8],
+    scratch: &mut Option<Words>,
+) -> io::Result<()> {
+    let segment_bytes = bytes.len();
+    let table_at = segment_bytes - FOOTER_BYTES - ENTRY_BYTES * entries.len();
+    for (number, entry) in entries.iter().enumerate() {
+        let at = entry_at(segment_bytes, number as u32);
+        bytes[at..at + ENTRY_BYTES].copy_from_slice(&entry.encode());
+    }
+    let footer = Footer {
+        life,
+        class,
+        entries: entries.len() as u32,
+        targets: entries.iter().filter(|entry| entry.target.is_some()).count() as u32,
+        table_checksum: crc32c::crc32c_append(shared.seed, &bytes[table_at..segment_bytes - FOOTER_BYTES]),
+    };
+    bytes[segment_bytes - FOOTER_BYTES..].copy_from_slice(&footer.encode(shared.seed, segment));
+    let words: &[AtomicU64] = match scratch {
+        Some(words) => words,
+        None => scratch.insert(Words::reserve(segment_bytes / size_of::<u64>(), false)?),
+    };
+    let from = table_at / BLOCK_BYTES * BLOCK_BYTES;
+    let span = Span::new(words, from..segment_bytes);
+    span.write_from(&bytes[from..]);
+    shared.disk.write(shared.table.start(segment) + from as u64, &words[from / size_of::<u64>()..])
+}
+
+/// What the owner is to hear of a segment. `None` if its table has become unreadable.
+fn read_batch(shared: &Shared, segment: u32, ends: &[Location]) -> Option<Batch> {
+    let of = shared.table.segment(segment);
+    let (life, class) = (of.life.load(Acquire), of.class.load(Relaxed) as u8);
+    let footer = read_ends(shared, segment).ok().and_then(|(_, footer)| footer);
+    let table = footer
+        .filter(|footer| footer.life == life)
+        .ok_or(TableFault::Damaged)
+        .and_then(|footer| read_entries(shared, segment, &footer));
+    let table = match table {
+        Ok(table) => table,
+        Err(fault) => {
+            tracing::error!(
+                ?fault,
+                segment,
+                "the table of a segment cannot be read; the segment is set aside"
+            );
+            of.advance(SegmentState::Sealed, SegmentState::Damaged);
+            return None;
+        }
+    };
+    let start = shared.table.start(segment);
+    let mut batch = Batch { segment, found: Vec::with_capacity(table.len()), ended: 0, reapers: Vec::new() };
+    for entry in &table {
+        if class == REAPER_CLASS {
+            batch.reapers.extend(entry.target);
+        }
+        let Some(found) = Found::of(entry, start, life, class) else { continue };
+        if ends.binary_search(&found.location).is_ok() {
+            batch.ended += 1;
+        } else {
+            batch.found.push(found);
+        }
+    }
+    Some(batch)
+}

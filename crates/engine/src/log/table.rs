@@ -1,0 +1,200 @@
+//! What is known of each segment while the log is open.
+//!
+//! ```text
+//! Free ──claim──▶ Open ──written, with its table──▶ Sealed ──nothing live──▶ Dying ──ends recorded, erased──▶ Free
+//!                                                                           (never taken back)   Damaged: set aside
+//! ```
+//! *Which memory:* 40 bytes a segment, atomics. *Who writes:* a writer claims; its helper seals; the last death of a
+//! record, on whichever thread, makes it dying; the reaper frees. *Who waits:* nobody.
+
+use std::sync::atomic::{
+    AtomicU32, AtomicU64, AtomicUsize,
+    Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst},
+};
+
+use super::format::Location;
+
+/// What a segment is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u32)]
+pub enum SegmentState {
+    /// May be claimed.
+    Free = 0,
+    /// Being filled, or filled and not yet written out.
+    Open = 1,
+    /// Whole on the file, with its table.
+    Sealed = 2,
+    /// Nothing in it is live; it is about to be freed.
+    Dying = 3,
+    /// Its start is damaged: neither read nor used.
+    Damaged = 4,
+}
+
+const STATES: [SegmentState; 5] = [
+    SegmentState::Free,
+    SegmentState::Open,
+    SegmentState::Sealed,
+    SegmentState::Dying,
+    SegmentState::Damaged,
+];
+
+/// No buffer holds the segment.
+pub(super) const NO_BUFFER: u32 = u32::MAX;
+
+#[derive(Debug)]
+pub(super) struct Segment {
+    state: AtomicU32,
+    pub(super) class: AtomicU32,
+    pub(super) life: AtomicU64,
+    pub(super) live_bytes: AtomicU64,
+    pub(super) pins: AtomicU32,
+    /// The buffer that has its bytes, while they are not all on the file.
+    pub(super) buffer: AtomicU32,
+}
+
+impl Segment {
+    pub(super) fn state(&self) -> SegmentState {
+        STATES[self.state.load(SeqCst) as usize]
+    }
+
+    /// Moves it from one state to another; says whether it was in the first.
+    pub(super) fn advance(&self, from: SegmentState, to: SegmentState) -> bool {
+        self.state.compare_exchange(from as u32, to as u32, SeqCst, SeqCst).is_ok()
+    }
+}
+
+/// All segments of a log.
+#[derive(Debug)]
+pub(super) struct Table {
+    pub(super) segment_bytes: usize,
+    pub(super) first_at: u64,
+    segments: Box<[Segment]>,
+    free: AtomicUsize,
+    next_life: AtomicU64,
+    hint: AtomicUsize,
+}
+
+impl Table {
+    pub(super) fn new(segments: u32, segment_bytes: usize, first_at: u64) -> Self {
+        let fresh = || Segment {
+            state: AtomicU32::new(SegmentState::Free as u32),
+            class: AtomicU32::new(0),
+            life: AtomicU64::new(0),
+            live_bytes: AtomicU64::new(0),
+            pins: AtomicU32::new(0),
+            buffer: AtomicU32::new(NO_BUFFER),
+        };
+        Self {
+            segment_bytes,
+            first_at,
+            segments: (0..segments).map(|_| fresh()).collect(),
+            free: AtomicUsize::new(segments as usize),
+            next_life: AtomicU64::new(1),
+            hint: AtomicUsize::new(0),
+        }
+    }
+
+    pub(super) fn len(&self) -> u32 {
+        self.segments.len() as u32
+    }
+
+    pub(super) fn free_count(&self) -> usize {
+        self.free.load(Relaxed)
+    }
+
+    pub(super) fn segment(&self, segment: u32) -> &Segment {
+        &self.segments[segment as usize]
+    }
+
+    /// Byte of the file at which a segment begins.
+    pub(super) fn start(&self, segment: u32) -> u64 {
+        self.first_at + u64::from(segment) * self.segment_bytes as u64
+    }
+
+    /// The segment and the byte in it that a location names, if there is such a segment.
+    pub(super) fn place(&self, location: Location) -> Option<(u32, usize)> {
+        let from_first = location.offset().checked_sub(self.first_at)?;
+        let segment = u32::try_from(from_first / self.segment_bytes as u64).ok()?;
+        (segment < self.len()).then_some((segment, from_first as usize % self.segment_bytes))
+    }
+
+    /// The segment of a location, if it still is in that life and has not been freed.
+    pub(super) fn living(&self, location: Location) -> Option<u32> {
+        let (segment, _) = self.place(location)?;
+        let of = self.segment(segment);
+        let is_living = location.is_of(of.life.load(Acquire))
+            && matches!(of.state(), SegmentState::Open | SegmentState::Sealed | SegmentState::Dying);
+        is_living.then_some(segment)
+    }
+
+    /// Takes a free segment unless only `keep` of them are left, and gives it a life.
+    pub(super) fn claim(&self, keep: usize, class: u8, buffer: u32) -> Option<(u32, u64)> {
+        self.free.try_update(AcqRel, Relaxed, |free| (free > keep).then(|| free - 1)).ok()?;
+        // One of them is ours: whoever else looks has counted itself too.
+        let count = self.segments.len();
+        let first = self.hint.load(Relaxed);
+        loop {
+            for step in 0..count {
+                let number = (first + step) % count;
+                let segment = &self.segments[number];
+                if segment.state() == SegmentState::Free
+                    && segment.advance(SegmentState::Free, SegmentState::Open)
+                {
+                    self.hint.store(number + 1, Relaxed);
+                    let life = self.next_life.fetch_add(1, Relaxed);
+                    segment.class.store(u32::from(class), Relaxed);
+                    segment.live_bytes.store(0, Relaxed);
+                    segment.buffer.store(buffer, Release);
+                    segment.life.store(life, Release);
+                    return Some((number as u32, life));
+                }
+            }
+        }
+    }
+
+    /// Gives a dying segment back, whose end is on the file.
+    pub(super) fn free(&self, segment: u32) {
+        let was_dying = self.segment(segment).advance(SegmentState::Dying, SegmentState::Free);
+        assert!(was_dying, "segment {segment} was freed and was not dying");
+        self.free.fetch_add(1, Release);
+    }
+
+    /// What a start found on the file.
+    pub(super) fn restore(&self, segment: u32, state: SegmentState, life: u64, class: u8) {
+        let of = self.segment(segment);
+        of.life.store(life, Relaxed);
+        of.class.store(u32::from(class), Relaxed);
+        of.state.store(state as u32, SeqCst);
+        if state != SegmentState::Free {
+            self.free.fetch_sub(1, Relaxed);
+        }
+        self.next_life.fetch_max(life + 1, Relaxed);
+    }
+
+    /// Leaves out lives that may have been given out and whose first block never reached the file.
+    pub(super) fn skip_lives(&self, lives: u64) {
+        self.next_life.fetch_add(lives, Relaxed);
+    }
+
+    /// A record became live.
+    pub(super) fn born(&self, segment: u32, bytes: usize) {
+        self.segment(segment).live_bytes.fetch_add(bytes as u64, Relaxed);
+    }
+
+    /// A record is live no more; says whether that made its segment dying.
+    pub(super) fn died(&self, segment: u32, bytes: usize) -> bool {
+        let of = self.segment(segment);
+        let before = of.live_bytes.fetch_sub(bytes as u64, SeqCst);
+        assert!(before >= bytes as u64, "more died in segment {segment} than lived there");
+        before == bytes as u64 && of.advance(SegmentState::Sealed, SegmentState::Dying)
+    }
+
+    /// A segment is whole on the file; says whether nothing in it is live any more.
+    ///
+    /// First the state, then the look at the bytes; in `died` the other way round: one of the two sees the other.
+    pub(super) fn seal(&self, segment: u32) -> bool {
+        let of = self.segment(segment);
+        assert!(of.advance(SegmentState::Open, SegmentState::Sealed), "segment {segment} was sealed twice");
+        of.live_bytes.load(SeqCst) == 0 && of.advance(SegmentState::Sealed, SegmentState::Dying)
+    }
+}

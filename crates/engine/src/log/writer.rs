@@ -1,0 +1,498 @@
+//! Filling segments: what a loop does, and what it never waits for.
+//!
+//! ```text
+//! append ───────────────────────────────┐ one copy into the open buffer, blocks marked, ticket
+//! begin ─▶ span or write, written ─▶ finish ┘
+//! full buffer ─▶ table and footer added ─▶ sealed; its helper writes it; the next segment is claimed
+//! ```
+//! *Which core:* a writer belongs to one thread. *Who waits:* nobody: without a buffer or a segment the answer is a
+//! [`Refused`], at once, and counted. No lock, no allocation but for the checksums of payloads above 256 KiB.
+
+use std::sync::{
+    Arc,
+    atomic::Ordering::{Acquire, Relaxed, Release},
+};
+
+use smallvec::SmallVec;
+
+use super::{
+    Shared,
+    format::{
+        CHUNK_BYTES, ENTRY_BYTES, FOOTER_BYTES, Footer, Kind, Location, RECORD_HEADER_BYTES, RecordHeader,
+        SEGMENT_HEADER_BYTES, SegmentHeader, TableEntry, UNIT_BYTES, chunks, entry_at, payload_bytes_max,
+        record_bytes,
+    },
+    progress::{Progress, Ticket},
+};
+use crate::sys::span::Span;
+
+/// Bytes that are copied out of a buffer at a time to be summed.
+const SUM_BYTES: usize = 1024;
+/// Free segments that only the log itself may take: for the ends that outlive the segment they were written in.
+const SEGMENTS_KEPT: usize = 1;
+
+/// What a new record says of itself.
+#[derive(Debug, Clone, Copy)]
+pub struct New {
+    /// What it is.
+    pub kind: Kind,
+    /// The owner's hash of its name.
+    pub hash: u64,
+    /// Anything that the owner wants back at a start without reading the record.
+    pub tag: u64,
+    /// The record that this one replaces: dead from when this one is whole, also after a crash.
+    pub target: Option<Location>,
+}
+
+/// A record that was appended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Appended {
+    /// Where it is, from now on.
+    pub location: Location,
+    /// What to wait for until it is written or durable.
+    pub ticket: Ticket,
+}
+
+/// Why nothing was appended. All of them are counted in [`super::LogUsage`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum Refused {
+    /// The disk is slower than what comes: all buffers wait to be written. Later there is room again.
+    #[error("too much waits to be written")]
+    Busy,
+    /// No segment is free: something has to die first.
+    #[error("no segment is free")]
+    Full,
+    /// Longer than a segment can hold.
+    #[error("longer than a segment")]
+    TooLarge,
+}
+
+/// A segment being filled.
+#[derive(Debug)]
+struct Open {
+    buffer: usize,
+    segment: u32,
+    life: u64,
+    used: usize,
+    entries: u32,
+    targets: u32,
+}
+
+/// One thread's way into the log.
+#[derive(Debug)]
+pub struct Writer {
+    shared: Arc<Shared>,
+    id: usize,
+    class: u8,
+    /// Free segments that it leaves to others.
+    keep: usize,
+    open: Option<Open>,
+    /// Full, but for fillings that are not whole yet.
+    closing: Vec<Open>,
+    appended: u64,
+}
+
+/// A record whose payload is yet to come. Dropped before [`Writer::finish`], it leaves a hole.
+#[derive(Debug)]
+pub struct Filling {
+    shared: Arc<Shared>,
+    new: New,
+    buffer: usize,
+    segment: u32,
+    life: u64,
+    number: u32,
+    offset: usize,
+    room: usize,
+    written: usize,
+    /// Of the chunks that are whole.
+    checksums: SmallVec<[u32; 4]>,
+    /// Of the chunk that is not.
+    checksum: u32,
+}
+
+impl Writer {
+    pub(super) fn new(shared: Arc<Shared>, id: usize, class: u8, keep: usize) -> Self {
+        // A closing segment needs a buffer: never more of them than there are.
+        let closing = Vec::with_capacity(shared.buffers.len());
+        let appended = shared.progress[id].appended();
+        Self { shared, id, class, keep, open: None, closing, appended }
+    }
+
+    /// With the usual reserve.
+    pub(super) fn for_owner(shared: Arc<Shared>, id: usize, class: u8) -> Self {
+        Self::new(shared, id, class, SEGMENTS_KEPT)
+    }
+
+    /// What became of what was appended here; may be kept and asked anywhere.
+    pub fn progress(&self) -> Arc<Progress> {
+        Arc::clone(&self.shared.progress[self.id])
+    }
+
+    /// Most bytes of a payload.
+    pub fn payload_bytes_max(&self) -> usize {
+        payload_bytes_max(self.shared.table.segment_bytes)
+    }
+
+    /// Appends a record whose payload is `parts`, one after the other.
+    ///
+    /// # Errors
+    /// [`Refused`]; nothing was appended then.
+    pub fn append(&mut self, new: New, parts: &[&[u8]]) -> Result<Appended, Refused> {
+        let len = parts.iter().map(|part| part.len()).sum();
+        let mut filling = self.begin(new, len)?;
+        for part in parts {
+            filling.write(part);
+        }
+        Ok(self.finish(filling))
+    }
+
+    /// Appends the end of a record: it does not come back, whatever happens.
+    ///
+    /// # Errors
+    /// [`Refused`]: the record is not dead then.
+    pub fn delete(&mut self, target: Location) -> Result<Appended, Refused> {
+        self.append(New { kind: Kind::MARKER, hash: 0, tag: 0, target: Some(target) }, &[])
+    }
+
+    /// Begins a record with room for `room` bytes of payload.
+    ///
+    /// # Errors
+    /// [`Refused`]
+    pub fn begin(&mut self, new: New, room: usize) -> Result<Filling, Refused> {
+        assert!(new.kind != Kind::UNFINISHED, "the kind 0 is the log's own");
+        if room > self.payload_bytes_max() {
+            self.shared.count.refused_too_large.fetch_add(1, Relaxed);
+            return Err(Refused::TooLarge);
+        }
+        self.close_finished();
+        let space = record_bytes(room);
+        let open = self.open_for(space)?;
+        let (offset, number) = (open.used, open.entries);
+        open.used += space;
+        open.entries += 1;
+        let (buffer, segment, life) = (open.buffer, open.segment, open.life);
+        open.targets += u32::from(new.target.is_some());
+        let filling = Filling {
+            shared: Arc::clone(&self.shared),
+            new,
+            buffer,
+            segment,
+            life,
+            number,
+            offset,
+            room,
+            written: 0,
+            checksums: SmallVec::new(),
+            checksum: 0,
+        };
+        self.shared.buffers.buffer(buffer).fillings.fetch_add(1, Relaxed);
+        // So that a start finds what comes after it, should it never become whole.
+        filling.write_header(Kind::UNFINISHED, 0, space);
+        Ok(filling)
+    }
+
+    /// Gives a filling room for at least `room` bytes in all: in its place if nothing was appended behind it, else in
+    /// another, to which what was written is copied. The room grows at least by half, so that many small steps do not
+    /// copy much; and its span is another one afterwards.
+    ///
+    /// # Errors
+    /// [`Refused`]; the filling is as before then, and may be finished or dropped.
+    pub fn extend(&mut self, filling: &mut Filling, room: usize) -> Result<(), Refused> {
+        let max = self.payload_bytes_max();
+        if room <= filling.room {
+            return Ok(());
+        }
+        if room > max {
+            self.shared.count.refused_too_large.fetch_add(1, Relaxed);
+            return Err(Refused::TooLarge);
+        }
+        let room = room.max(filling.room + filling.room / 2).min(max);
+        let segment_bytes = self.shared.table.segment_bytes;
+        let end = filling.offset + record_bytes(filling.room);
+        if let Some(open) = self.open.as_mut()
+            && (open.segment, open.life) == (filling.segment, filling.life)
+            && open.used == end
+        {
+            let used = filling.offset + record_bytes(room);
+            if used <= entry_at(segment_bytes, open.entries) + ENTRY_BYTES {
+                open.used = used;
+                filling.room = room;
+                filling.write_header(Kind::UNFINISHED, 0, record_bytes(room));
+                return Ok(());
+            }
+        }
+        let mut moved = self.begin(filling.new, room)?;
+        moved.payload(0..filling.written).write_from_span(filling.payload(0..filling.written));
+        moved.written = filling.written;
+        moved.checksums = std::mem::take(&mut filling.checksums);
+        moved.checksum = filling.checksum;
+        *filling = moved;
+        Ok(())
+    }
+
+    /// Makes a record of what was written to a filling.
+    pub fn finish(&mut self, filling: Filling) -> Appended {
+        assert!(Arc::ptr_eq(&self.shared, &filling.shared), "a filling is finished where it was begun");
+        let shared = &self.shared;
+        let mut space = record_bytes(filling.room);
+        let needed = record_bytes(filling.written);
+        if let Some(open) = self.open.as_mut()
+            && (open.segment, open.life) == (filling.segment, filling.life)
+            && open.used == filling.offset + space
+        {
+            // Nothing came behind it: what it did not need is still to be had.
+            open.used = filling.offset + needed;
+            space = needed;
+        }
+        let sums_at = filling.offset + RECORD_HEADER_BYTES + filling.written;
+        let last = (!filling.written.is_multiple_of(CHUNK_BYTES)).then_some(filling.checksum);
+        for (number, checksum) in filling.checksums.iter().copied().chain(last).enumerate() {
+            shared.buffers.span(filling.buffer, sums_at + 4 * number, 4).write_from(&checksum.to_le_bytes());
+        }
+        debug_assert_eq!(filling.checksums.len() + usize::from(last.is_some()), chunks(filling.written));
+        // The rest may have been written to before a filling was cut.
+        let end = sums_at + 4 * chunks(filling.written);
+        let padding = shared.buffers.span(filling.buffer, end, filling.offset + needed - end);
+        padding.write_from(&[0; UNIT_BYTES][..padding.len()]);
+        if filling.new.kind != Kind::MARKER {
+            shared.table.born(filling.segment, needed);
+        }
+        filling.write_header(filling.new.kind, filling.written as u32, space);
+        shared.buffers.mark(filling.buffer, filling.offset, space.min(needed));
+        let location =
+            Location::new(shared.table.start(filling.segment) + filling.offset as u64, filling.life);
+        drop(filling);
+        self.appended += 1;
+        let ticket = Ticket(self.appended);
+        self.shared.progress[self.id].append(ticket);
+        self.close_finished();
+        Appended { location, ticket }
+    }
+
+    /// Asks for everything so far to be written now and not within the interval.
+    pub fn flush(&self) {
+        self.shared.ask_to_write(self.id);
+    }
+
+    /// Asks for everything so far to be made durable as soon as it can be. Many who ask share one sync.
+    pub fn make_durable(&self) {
+        self.shared.progress[self.id].want_durable(Ticket(self.appended));
+        self.shared.ask_to_write(self.id);
+    }
+
+    /// What to wait for until all that was appended so far is written or durable.
+    pub fn last(&self) -> Ticket {
+        Ticket(self.appended)
+    }
+
+    /// Ends the open segment, though there is room in it. What follows goes to another.
+    pub fn seal(&mut self) {
+        if let Some(open) = self.open.take() {
+            self.close(open);
+        }
+    }
+
+    /// The open segment, which has `space` bytes for one more record.
+    fn open_for(&mut self, space: usize) -> Result<&mut Open, Refused> {
+        let segment_bytes = self.shared.table.segment_bytes;
+        let fits = |open: &Open| open.used + space <= entry_at(segment_bytes, open.entries);
+        if !self.open.as_ref().is_some_and(fits) {
+            let fresh = self.claim()?;
+            if let Some(full) = self.open.replace(fresh) {
+                self.close(full);
+            }
+        }
+        match &mut self.open {
+            Some(open) => Ok(open),
+            None => unreachable!("claimed just now"),
+        }
+    }
+
+    fn claim(&mut self) -> Result<Open, Refused> {
+        let shared = &self.shared;
+        let Some(buffer) = shared.buffers.take(self.id) else {
+            shared.count.refused_busy.fetch_add(1, Relaxed);
+            shared.ask_to_write(self.id);
+            return Err(Refused::Busy);
+        };
+        let Some((segment, life)) = shared.table.claim(self.keep, self.class, buffer as u32) else {
+            shared.buffers.give_back_unused(buffer);
+            shared.count.refused_full.fetch_add(1, Relaxed);
+            return Err(Refused::Full);
+        };
+        shared.buffers.buffer(buffer).segment.store(segment, Release);
+        let header = SegmentHeader { life, class: self.class, is_over: false }.encode(shared.seed, segment);
+        shared.buffers.span(buffer, 0, SEGMENT_HEADER_BYTES).write_from(&header);
+        shared.buffers.mark(buffer, 0, SEGMENT_HEADER_BYTES);
+        Ok(Open { buffer, segment, life, used: SEGMENT_HEADER_BYTES, entries: 0, targets: 0 })
+    }
+
+    /// Seals a segment, or remembers it until its fillings are whole.
+    fn close(&mut self, open: Open) {
+        if self.shared.buffers.buffer(open.buffer).fillings.load(Acquire) > 0 {
+            self.closing.push(open);
+            return;
+        }
+        let shared = &self.shared;
+        let segment_bytes = shared.table.segment_bytes;
+        let table_at = segment_bytes - FOOTER_BYTES - ENTRY_BYTES * open.entries as usize;
+        let table_checksum = sum(
+            shared.seed,
+            shared.buffers.span(open.buffer, table_at, segment_bytes - FOOTER_BYTES - table_at),
+        );
+        let footer = Footer {
+            life: open.life,
+            class: self.class,
+            entries: open.entries,
+            targets: open.targets,
+            table_checksum,
+        };
+        shared
+            .buffers
+            .span(open.buffer, segment_bytes - FOOTER_BYTES, FOOTER_BYTES)
+            .write_from(&footer.encode(shared.seed, open.segment));
+        shared.buffers.mark(open.buffer, table_at, segment_bytes - table_at);
+        let buffer = shared.buffers.buffer(open.buffer);
+        buffer.used_bytes.store(open.used as u32, Relaxed);
+        buffer.table_at.store(table_at as u32, Relaxed);
+        buffer.is_sealed.store(1, Release);
+        shared.ask_to_write(self.id);
+    }
+
+    /// Seals what was only waiting for its fillings.
+    fn close_finished(&mut self) {
+        let mut at = 0;
+        while at < self.closing.len() {
+            let buffer = self.shared.buffers.buffer(self.closing[at].buffer);
+            if buffer.fillings.load(Acquire) == 0 {
+                let open = self.closing.swap_remove(at);
+                self.close(open);
+            } else {
+                at += 1;
+            }
+        }
+    }
+}
+
+impl Drop for Writer {
+    fn drop(&mut self) {
+        self.seal();
+        // What a filling still holds open is found by rolling forward at the next start.
+        self.close_finished();
+    }
+}
+
+impl Filling {
+    /// Bytes of payload there is room for, what was written included.
+    pub fn room(&self) -> usize {
+        self.room
+    }
+
+    /// Bytes of payload written.
+    pub fn len(&self) -> usize {
+        self.written
+    }
+
+    /// Whether nothing was written yet.
+    pub fn is_empty(&self) -> bool {
+        self.written == 0
+    }
+
+    /// The room that is left, to be received into; then say [`Filling::written`].
+    pub fn span(&self) -> Span<'_> {
+        self.payload(self.written..self.room)
+    }
+
+    /// What was written so far.
+    pub fn so_far(&self) -> Span<'_> {
+        self.payload(0..self.written)
+    }
+
+    /// The next `len` bytes of the room have been written.
+    ///
+    /// # Panics
+    /// If there is no such room.
+    pub fn written(&mut self, len: usize) {
+        assert!(len <= self.room - self.written, "{len} bytes were written where there was less room");
+        let mut left = len;
+        while left > 0 {
+            let now = left.min(CHUNK_BYTES - self.written % CHUNK_BYTES);
+            self.checksum = sum(self.checksum, self.payload(self.written..self.written + now));
+            self.written += now;
+            left -= now;
+            if self.written.is_multiple_of(CHUNK_BYTES) {
+                self.checksums.push(std::mem::take(&mut self.checksum));
+            }
+        }
+    }
+
+    /// Copies `bytes` into the room, or as many as there is room for; says how many.
+    pub fn write(&mut self, bytes: &[u8]) -> usize {
+        let mut bytes = &bytes[..bytes.len().min(self.room - self.written)];
+        let len = bytes.len();
+        while !bytes.is_empty() {
+            let now = bytes.len().min(CHUNK_BYTES - self.written % CHUNK_BYTES);
+            let (first, rest) = bytes.split_at(now);
+            self.payload(self.written..self.written + now).write_from(first);
+            self.checksum = crc32c::crc32c_append(self.checksum, first);
+            self.written += now;
+            bytes = rest;
+            if self.written.is_multiple_of(CHUNK_BYTES) {
+                self.checksums.push(std::mem::take(&mut self.checksum));
+            }
+        }
+        len
+    }
+
+    fn payload(&self, range: std::ops::Range<usize>) -> Span<'_> {
+        let at = self.offset + RECORD_HEADER_BYTES;
+        self.shared.buffers.span(self.buffer, at + range.start, range.len())
+    }
+
+    fn write_header(&self, kind: Kind, payload_bytes: u32, space: usize) {
+        let shared = &self.shared;
+        let New { hash, tag, target, .. } = self.new;
+        // What never became whole ends nothing.
+        let target = target.filter(|_| kind != Kind::UNFINISHED);
+        let header = RecordHeader {
+            kind,
+            hash,
+            tag,
+            target,
+            payload_bytes,
+            number: self.number,
+            space_bytes: space as u32,
+        };
+        shared.buffers.span(self.buffer, self.offset, RECORD_HEADER_BYTES).write_from(&header.encode(
+            shared.seed,
+            self.life,
+            self.offset,
+        ));
+        let entry = TableEntry { kind, hash, tag, target, offset: self.offset as u32, payload_bytes };
+        shared
+            .buffers
+            .span(self.buffer, entry_at(shared.table.segment_bytes, self.number), ENTRY_BYTES)
+            .write_from(&entry.encode());
+        shared.buffers.mark(self.buffer, self.offset, RECORD_HEADER_BYTES);
+    }
+}
+
+impl Drop for Filling {
+    fn drop(&mut self) {
+        let before = self.shared.buffers.buffer(self.buffer).fillings.fetch_sub(1, Release);
+        assert!(before > 0, "a filling ended twice");
+    }
+}
+
+/// The checksum of bytes that may be written to meanwhile (they are not, but the compiler need not believe it).
+fn sum(mut checksum: u32, span: Span<'_>) -> u32 {
+    let mut scratch = [0; SUM_BYTES];
+    let mut at = 0;
+    while at < span.len() {
+        let now = (span.len() - at).min(SUM_BYTES);
+        span.slice(at..at + now).copy_to_slice(&mut scratch[..now]);
+        checksum = crc32c::crc32c_append(checksum, &scratch[..now]);
+        at += now;
+    }
+    checksum
+}

@@ -1,0 +1,298 @@
+//! The log on a real file: written by its helpers, read, reopened; and the files that it must refuse.
+
+#![allow(clippy::unwrap_used, reason = "a test may fail")]
+
+use std::{fs, os::unix::fs::FileExt, path::Path, time::Duration};
+
+use engine::log::{
+    FileOptions, Found, Kind, Log, New, OpenError, Options, ReadError, Recovered, Recovering, Refused,
+    format::{BLOCK_BYTES, SEGMENTS_AT},
+};
+
+const DATA: Kind = Kind(1);
+
+fn options(bytes: u64) -> Options {
+    Options {
+        file: FileOptions { purpose: "test", bytes, segment_bytes: Some(256 << 10) },
+        flush: Duration::from_millis(5),
+        ..Options::default()
+    }
+}
+
+fn open(path: &Path, bytes: u64) -> (Log, Vec<Found>, Recovered) {
+    let mut found = Vec::new();
+    let (log, recovered) = Log::open(path, options(bytes))
+        .unwrap()
+        .recover(2, |record| {
+            found.push(*record);
+            true
+        })
+        .unwrap();
+    (log, found, recovered)
+}
+
+fn new(hash: u64) -> New {
+    New { kind: DATA, hash, tag: hash * 3, target: None }
+}
+
+fn body(hash: u64, len: usize) -> Vec<u8> {
+    (0..len as u64).map(|i| (hash.wrapping_mul(31).wrapping_add(i * 7 + i / 253)) as u8).collect()
+}
+
+fn runtime() -> tokio::runtime::Runtime {
+    tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap()
+}
+
+#[test]
+fn what_is_appended_is_read_now_and_after_each_kind_of_end() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("store");
+    let lens = [0, 1, 15, 16, 4000, 65_535, 65_536, 65_537, 200_000];
+    {
+        let (log, found, recovered) = open(&path, 8 << 20);
+        assert_eq!((found.len(), recovered), (0, Recovered::default()));
+        let mut writer = log.writer(0, 3);
+        let mut kept = Vec::new();
+        for (number, len) in lens.into_iter().enumerate() {
+            let bytes = body(number as u64, len);
+            let (first, rest) = bytes.split_at(len / 3);
+            let appended = writer.append(new(number as u64), &[first, rest]).unwrap();
+            let record = log.reader().read(appended.location, len).unwrap();
+            assert_eq!(record.payload(), bytes, "from the buffer, {len} bytes");
+            kept.push((appended, bytes));
+        }
+        writer.make_durable();
+        let (last, _) = kept.last().unwrap();
+        runtime().block_on(writer.progress().durable(last.ticket)).unwrap();
+        assert!(kept.iter().all(|(appended, _)| writer.progress().is_written(appended.ticket)));
+        for (appended, bytes) in &kept {
+            let reader = log.reader();
+            assert_eq!(reader.read(appended.location, bytes.len()).unwrap().payload(), bytes);
+            for range in [0..0, 0..bytes.len(), bytes.len() / 3..bytes.len() / 2, bytes.len()..bytes.len()] {
+                let mut part = vec![9; 3];
+                reader.read_range(appended.location, bytes.len(), range.clone(), &mut part).unwrap();
+                assert_eq!(part, bytes[range]);
+            }
+        }
+        let replaced = kept[4].0.location;
+        writer.append(New { target: Some(replaced), ..new(4) }, &[b"anew"]).unwrap();
+        log.reader().died(replaced, kept[4].1.len());
+        let deleted = kept[2].0.location;
+        writer.delete(deleted).unwrap();
+        log.reader().died(deleted, kept[2].1.len());
+        let usage = log.usage();
+        assert_eq!((usage.write_errors, usage.read_errors, usage.damaged_records), (0, 0, 0));
+        drop(writer);
+    }
+    for round in 0..2 {
+        let (log, mut found, recovered) = open(&path, 8 << 20);
+        // Sealed by the writer's end: nothing is left to be rolled forward.
+        assert_eq!(recovered.segments_rolled, 0, "round {round}: {recovered:?}");
+        assert_eq!((recovered.records, recovered.ended), (lens.len() as u64 - 1, 2));
+        found.sort_by_key(|record| record.hash);
+        let hashes: Vec<u64> = found.iter().map(|record| record.hash).collect();
+        assert_eq!(hashes, [0, 1, 3, 4, 5, 6, 7, 8]);
+        for record in found {
+            let bytes = match record.hash {
+                4 => b"anew".to_vec(),
+                other => body(other, lens[other as usize]),
+            };
+            assert_eq!((record.tag, record.class, record.kind), (record.hash * 3, 3, DATA));
+            let read = log.reader().read(record.location, record.payload_bytes as usize).unwrap();
+            assert_eq!(read.payload(), bytes);
+        }
+    }
+}
+
+#[test]
+fn a_filling_is_written_in_pieces_beside_others_and_grows() {
+    let directory = tempfile::tempdir().unwrap();
+    let (log, ..) = open(&directory.path().join("store"), 8 << 20);
+    let mut writer = log.writer(0, 0);
+    let bytes = body(5, 150_000);
+    let mut one = writer.begin(new(1), 100).unwrap();
+    let mut at = 0;
+    let mut between = Vec::new();
+    while at < bytes.len() {
+        if one.room() == one.len() {
+            let room = one.room() + 1;
+            writer.extend(&mut one, room).unwrap();
+        }
+        if at % 3 == 0 {
+            between.push(writer.append(new(2), &[b"between"]).unwrap());
+        }
+        let span = one.span();
+        let now = span.len().min(bytes.len() - at).min(7001);
+        if at % 2 == 0 {
+            span.slice(0..now).write_from(&bytes[at..at + now]);
+            one.written(now);
+        } else {
+            assert_eq!(one.write(&bytes[at..at + now]), now);
+        }
+        at += now;
+    }
+    let dropped = writer.begin(new(3), 1000).unwrap();
+    let location = writer.finish(one).location;
+    drop(dropped);
+    assert_eq!(log.reader().read(location, bytes.len()).unwrap().payload(), bytes);
+    for appended in &between {
+        assert_eq!(log.reader().read(appended.location, 7).unwrap().payload(), b"between");
+    }
+    let max = writer.payload_bytes_max();
+    assert_eq!(writer.append(new(4), &[&vec![1; max + 1]]), Err(Refused::TooLarge));
+    let largest = writer.append(new(4), &[&vec![1; max]]).unwrap();
+    assert_eq!(log.reader().read(largest.location, max).unwrap().payload(), vec![1; max]);
+}
+
+#[test]
+fn segments_in_which_nothing_lives_are_used_again() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("store");
+    let (log, ..) = open(&path, 2 << 20);
+    let mut writer = log.writer(0, 0);
+    let reader = log.reader();
+    let keeper = writer.append(new(7), &[b"kept for good"]).unwrap();
+    let mut last = None;
+    // Sixteen times what the file holds.
+    let mut appended = 0u64;
+    let mut tries = 0u64;
+    while appended < 640 {
+        match writer.append(new(100 + appended), &[&body(appended, 50_000)]) {
+            Ok(now) => {
+                if let Some(before) = last.replace(now.location) {
+                    reader.died(before, 50_000);
+                }
+                appended += 1;
+            }
+            Err(Refused::Busy | Refused::Full) => {
+                tries += 1;
+                assert!(tries < 1_000_000, "nothing is ever freed: {:?}", log.usage());
+                std::thread::yield_now();
+            }
+            Err(Refused::TooLarge) => panic!("50 kB are too large"),
+        }
+    }
+    assert!(log.usage().frees > 50, "{:?}", log.usage());
+    assert_eq!(reader.read(keeper.location, 13).unwrap().payload(), b"kept for good");
+    let last = last.unwrap();
+    assert_eq!(reader.read(last, 50_000).unwrap().payload(), body(639, 50_000));
+    drop(writer);
+    drop((log, reader));
+    let (log, found, _) = open(&path, 2 << 20);
+    let hashes: Vec<u64> = found.iter().map(|record| record.hash).collect();
+    assert!(hashes.contains(&7) && hashes.contains(&739), "{hashes:?}");
+    let gone = engine::log::Location::from_bits(keeper.location.bits() ^ 1 << 45).unwrap();
+    assert!(matches!(log.reader().read(gone, 13), Err(ReadError::Gone(_))));
+}
+
+#[test]
+fn what_is_not_ours_is_said_and_left() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("store");
+    let refused = |options: Options| Log::open(&path, options).unwrap_err();
+    // Too small, too odd.
+    let small = refused(options(300_000)).to_string();
+    assert!(
+        small.contains("300000 bytes") && small.contains(&(SEGMENTS_AT + 4 * (256 << 10)).to_string()),
+        "{small}"
+    );
+    assert!(!path.exists());
+    fs::write(&path, vec![b'x'; 1 << 20]).unwrap();
+    assert!(matches!(refused(options(2 << 20)), OpenError::Foreign { .. }));
+    assert_eq!(fs::read(&path).unwrap(), vec![b'x'; 1 << 20], "a foreign file was changed");
+    fs::write(&path, b"").unwrap();
+    assert!(matches!(refused(options(2 << 20)), OpenError::Foreign { .. }));
+    fs::remove_file(&path).unwrap();
+
+    drop(open(&path, 2 << 20).0);
+    let purpose =
+        Options { file: FileOptions { purpose: "mail", ..options(2 << 20).file }, ..options(2 << 20) };
+    let words = refused(purpose).to_string();
+    assert!(words.contains("\"test\"") && words.contains("\"mail\""), "{words}");
+    assert!(matches!(refused(options(1_200_000)), OpenError::Shrinks { .. }));
+    let whole = fs::read(&path).unwrap();
+
+    // One damaged header is mended, two are refused.
+    let file = fs::OpenOptions::new().read(true).write(true).open(&path).unwrap();
+    file.write_all_at(&[0xff], 20).unwrap();
+    drop(open(&path, 2 << 20).0);
+    assert_eq!(fs::read(&path).unwrap()[..BLOCK_BYTES], whole[..BLOCK_BYTES], "mended from the other");
+    file.write_all_at(&[0xff], 20).unwrap();
+    file.write_all_at(&[0xff], BLOCK_BYTES as u64 + 20).unwrap();
+    assert!(matches!(refused(options(2 << 20)), OpenError::Damaged { .. }));
+
+    // Another version.
+    let mut newer = whole[..128].to_vec();
+    newer[8] = 9;
+    let checksum = crc32c::crc32c(&newer[..124]);
+    newer[124..].copy_from_slice(&checksum.to_le_bytes());
+    for block in 0..2 {
+        file.write_all_at(&newer, block * BLOCK_BYTES as u64).unwrap();
+    }
+    let words = refused(options(2 << 20)).to_string();
+    assert!(words.contains("version 9") && words.contains("version 1"), "{words}");
+
+    fs::write(&path, &whole).unwrap();
+    file.set_len(1 << 20).unwrap();
+    let words = refused(options(2 << 20)).to_string();
+    assert!(words.contains("1048576 bytes") && words.contains(&whole.len().to_string()), "{words}");
+}
+
+#[test]
+fn a_second_process_is_refused_and_a_larger_size_grows_the_file() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("store");
+    let (log, ..) = open(&path, 2 << 20);
+    let second = Log::open(&path, options(2 << 20)).unwrap_err();
+    assert!(matches!(second, OpenError::InUse { .. }), "{second}");
+    let mut writer = log.writer(0, 0);
+    writer.append(new(1), &[b"small"]).unwrap();
+    drop((writer, log));
+    let (log, found, _) = open(&path, 4 << 20);
+    assert_eq!(found.len(), 1);
+    assert_eq!(log.usage().capacity_bytes, 15 * (256 << 10));
+    assert!(fs::metadata(&path).unwrap().len() > 3 << 20);
+}
+
+#[test]
+fn a_full_disk_is_one_clear_error_and_leaves_nothing() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("store");
+    let error = Log::open(
+        &path,
+        Options { file: FileOptions { segment_bytes: None, ..options(8 << 40).file }, ..options(0) },
+    )
+    .unwrap_err();
+    assert!(matches!(error, OpenError::DiskFull { .. } | OpenError::Io { .. }), "{error}");
+    assert!(error.to_string().contains("store"), "{error}");
+    assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 0, "something was left behind");
+}
+
+#[test]
+fn a_log_without_a_file_works_alike() {
+    let (log, _) = Recovering::anonymous(options(2 << 20)).unwrap().recover(1, |_| true).unwrap();
+    let mut writer = log.writer(0, 0);
+    let appended = writer.append(new(1), &[b"in memory"]).unwrap();
+    writer.make_durable();
+    runtime().block_on(writer.progress().durable(appended.ticket)).unwrap();
+    writer.seal();
+    assert_eq!(log.reader().read(appended.location, 9).unwrap().payload(), b"in memory");
+}
+
+#[test]
+fn two_who_wait_share_a_write_and_nobody_waits_for_ever() {
+    let directory = tempfile::tempdir().unwrap();
+    let (log, ..) = open(&directory.path().join("store"), 8 << 20);
+    let mut writer = log.writer(0, 0);
+    runtime().block_on(async {
+        for round in 0..200u64 {
+            let first = writer.append(new(round), &[b"a"]).unwrap();
+            let second = writer.append(new(round), &[b"b"]).unwrap();
+            writer.flush();
+            let progress = writer.progress();
+            let (a, b) = tokio::join!(progress.written(first.ticket), progress.written(second.ticket));
+            assert_eq!((a, b), (Ok(()), Ok(())));
+        }
+    });
+    assert!(log.usage().writes <= 400, "{:?}", log.usage());
+}

@@ -1,0 +1,375 @@
+//! `big-o`: where the better order of growth begins to pay (claim C14).
+//!
+//! Each round sorts fresh shuffles of the same length in every way, in turn. The figure is nanoseconds an operation,
+//! where an operation is what the article's was: sort the array, and, after a library's sort, search one key in it by
+//! halves. Shuffling is not counted: the shuffles are made before the clock starts.
+
+use std::{hint::black_box, time::Instant};
+
+use serde::Serialize;
+
+use super::memory_ladder::races::insertion_sort;
+use crate::{
+    experiment::{Experiment, Options, Refusal, Report, Table, Verdict},
+    paired::spread::{Draws, Ratio, Spread},
+    report::{
+        grouped,
+        plot::{Axis, Plot, Reference, Series, Stroke},
+    },
+};
+
+/// The experiment.
+pub const EXPERIMENT: Experiment = Experiment {
+    name: "big-o",
+    claims: &["C14"],
+    title: "where bubble sort stops beating the library",
+    statement: "n = 50: bubble sort 114,932 operations/s, sorted search 90,012; n = 5,000: 171 and 915; the two \
+                cross near 60 items; libraries switch algorithms at 286, 47, 29",
+    source: "The difference between Efficiency and Performance, 28 July 2015",
+    run,
+};
+
+/// The ways, in the order of the columns.
+const WAYS: [Way; 4] = [
+    Way { name: "bubble sort", sort: bubble_sort, searches: false, quadratic: true },
+    Way { name: "library, stable, and search", sort: |keys| keys.sort(), searches: true, quadratic: false },
+    Way {
+        name: "library, unstable, and search",
+        sort: <[u64]>::sort_unstable,
+        searches: true,
+        quadratic: false,
+    },
+    Way { name: "insertion sort", sort: insertion_sort, searches: false, quadratic: true },
+];
+const BUBBLE: usize = 0;
+const STABLE: usize = 1;
+const UNSTABLE: usize = 2;
+const INSERTION: usize = 3;
+
+struct Way {
+    name: &'static str,
+    sort: fn(&mut [u64]),
+    searches: bool,
+    quadratic: bool,
+}
+
+/// One length, over all rounds.
+#[derive(Debug, Clone, Serialize)]
+struct Length {
+    items: usize,
+    /// Nanoseconds an operation, by way and round.
+    ns: [Vec<f64>; WAYS.len()],
+}
+
+impl Length {
+    fn median(&self, way: usize) -> f64 {
+        Spread::of(&self.ns[way]).map_or(f64::NAN, |spread| spread.median)
+    }
+}
+
+/// How much is done.
+#[derive(Debug, Clone)]
+struct Sizes {
+    lengths: Vec<usize>,
+    rounds: usize,
+    /// Nanoseconds that one way takes in a round, about, where that is more than one operation.
+    round_ns: f64,
+}
+
+impl Sizes {
+    fn of(quick: bool) -> Self {
+        let mut lengths: Vec<usize> = vec![2, 3, 4, 5, 6, 8, 10, 12, 14, 16, 18, 20, 21, 22, 24, 28, 32];
+        lengths.extend([40, 50, 60, 80, 100, 150, 200, 286, 400, 700, 1_000, 2_000, 5_000, 10_000]);
+        if quick {
+            lengths.retain(|items| *items <= 5_000);
+            Self { lengths, rounds: 7, round_ns: 300_000.0 }
+        } else {
+            Self { lengths, rounds: 31, round_ns: 1_000_000.0 }
+        }
+    }
+}
+
+fn run(options: &Options) -> Result<Report, Refusal> {
+    Ok(report(&measured(&Sizes::of(options.quick), &|what| options.say(what))))
+}
+
+/// The textbook's: neighbours change places until a pass finds nothing to do.
+fn bubble_sort(keys: &mut [u64]) {
+    let mut end = keys.len();
+    while end > 1 {
+        let mut last = 0;
+        for at in 1..end {
+            if keys[at - 1] > keys[at] {
+                keys.swap(at - 1, at);
+                last = at;
+            }
+        }
+        end = last;
+    }
+}
+
+fn measured(sizes: &Sizes, say: &dyn Fn(&str)) -> Vec<Length> {
+    let mut draws = Draws::new(2015);
+    let mut lengths: Vec<Length> =
+        sizes.lengths.iter().map(|items| Length { items: *items, ns: Default::default() }).collect();
+    for round in 0..sizes.rounds {
+        say(&format!("round {} of {}", round + 1, sizes.rounds));
+        for length in &mut lengths {
+            for (way, ns) in WAYS.iter().zip(&mut length.ns) {
+                ns.push(timed(way, length.items, sizes.round_ns, &mut draws));
+            }
+        }
+    }
+    lengths
+}
+
+/// Nanoseconds an operation of one way on arrays of `items`.
+fn timed(way: &Way, items: usize, round_ns: f64, draws: &mut Draws) -> f64 {
+    let n = items as f64;
+    // A rough guess is enough: it only decides how many arrays fill the round.
+    let guess = if way.quadratic { n * n } else { 4.0 * n * n.log2().max(1.0) } + 10.0;
+    let arrays = ((round_ns / guess) as usize).clamp(1, 4_096);
+    let mut keys: Vec<Vec<u64>> = (0..arrays).map(|_| shuffled(items, draws)).collect();
+    let wanted = draws.below(items) as u64;
+    let start = Instant::now();
+    for array in &mut keys {
+        (way.sort)(black_box(array));
+        if way.searches {
+            let _ = black_box(array.binary_search(black_box(&wanted)));
+        }
+    }
+    let ns = start.elapsed().as_nanos() as f64 / arrays as f64;
+    assert!(keys.iter().all(|array| array.is_sorted()), "{} sorts", way.name);
+    ns
+}
+
+fn shuffled(items: usize, draws: &mut Draws) -> Vec<u64> {
+    let mut keys: Vec<u64> = (0..items as u64).collect();
+    for at in (1..items).rev() {
+        keys.swap(at, draws.below(at + 1));
+    }
+    keys
+}
+
+/// Where one way stops being faster than another.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+enum Crossing {
+    /// Between these two lengths, and about here.
+    Between { low: usize, high: usize, about: f64 },
+    /// It is slower at every length.
+    Never,
+    /// It is faster at every length.
+    Always,
+}
+
+/// The last length from which on `way` stays slower than `against`, with certainty: the interval of the ratio lies
+/// above one at `high`, and not at `low`.
+fn crossing(lengths: &[Length], way: usize, against: usize) -> Crossing {
+    let ratio = |length: &Length| {
+        let series = |way: usize| length.ns[way].iter().copied().map(Some).collect::<Vec<_>>();
+        Ratio::paired(&series(way), &series(against))
+    };
+    let slower = |length: &Length| ratio(length).is_some_and(|ratio| ratio.low > 1.0);
+    let Some(last) = lengths.iter().rposition(|length| !slower(length)) else { return Crossing::Never };
+    let Some(high) = lengths.get(last + 1) else { return Crossing::Always };
+    let low = &lengths[last];
+    let log = |length: &Length| ratio(length).map_or(0.0, |ratio| ratio.median.ln());
+    let (under, over) = (log(low).min(0.0), log(high).max(f64::MIN_POSITIVE));
+    let share = -under / (over - under);
+    let about = (low.items as f64).ln() + share * (high.items as f64 / low.items as f64).ln();
+    Crossing::Between { low: low.items, high: high.items, about: about.exp() }
+}
+
+fn said(crossing: Crossing) -> String {
+    match crossing {
+        Crossing::Between { low, high, about } => format!("near {about:.0} items (between {low} and {high})"),
+        Crossing::Never => "nowhere: it is slower from the smallest on".to_owned(),
+        Crossing::Always => "nowhere: it is faster up to the largest".to_owned(),
+    }
+}
+
+/// A step in nanoseconds an item from one length to the next above this factor is a switch of algorithms.
+const SWITCH: f64 = 1.25;
+
+/// Lengths between which the cost an item jumps, where the next lengths are close enough to tell.
+fn switches(lengths: &[Length], way: usize) -> Vec<(usize, usize)> {
+    let an_item = |length: &Length| length.median(way) / length.items as f64;
+    lengths
+        .windows(2)
+        .filter(|pair| pair[0].items >= 16 && pair[1].items <= pair[0].items + 2)
+        .filter(|pair| an_item(&pair[1]) / an_item(&pair[0]) > SWITCH)
+        .map(|pair| (pair[0].items, pair[1].items))
+        .collect()
+}
+
+fn report(lengths: &[Length]) -> Report {
+    let crossings = [STABLE, UNSTABLE].map(|library| crossing(lengths, BUBBLE, library));
+    let insertion = crossing(lengths, INSERTION, UNSTABLE);
+    let switches = [STABLE, UNSTABLE].map(|way| switches(lengths, way));
+    let mut report = Report {
+        data: serde_json::json!({
+            "lengths": lengths,
+            "bubble_against_stable": crossings[0],
+            "bubble_against_unstable": crossings[1],
+            "insertion_against_unstable": insertion,
+            "switches": { "stable": switches[0], "unstable": switches[1] },
+        }),
+        ..Report::default()
+    };
+    let mut columns = vec![("items", "")];
+    columns.extend(WAYS.iter().map(|way| (way.name, "ns")));
+    columns.push(("bubble : library", ""));
+    let mut table = Table::new("Nanoseconds an operation, medians", &columns);
+    for length in lengths {
+        let mut row = vec![grouped(length.items as u64)];
+        row.extend((0..WAYS.len()).map(|way| grouped(length.median(way).round() as u64)));
+        row.push(format!("{:.2}", length.median(BUBBLE) / length.median(STABLE)));
+        table.row(row);
+    }
+    report.tables.push(table);
+    figure(lengths, crossings[0], &mut report);
+    judge(lengths, crossings[0], &mut report);
+    report.note(format!(
+        "Against the library's unstable sort bubble sort loses {}; insertion sort {}.",
+        said(crossings[1]),
+        said(insertion)
+    ));
+    for (name, found) in [("stable", &switches[0]), ("unstable", &switches[1])] {
+        report.note(match found.as_slice() {
+            [] => format!("The {name} sort shows no jump between close lengths above {SWITCH}× an item."),
+            found => {
+                let places: Vec<String> = found.iter().map(|(a, b)| format!("{a} and {b}")).collect();
+                format!(
+                    "The {name} sort's cost an item jumps between {} items: there it switches algorithms (its source \
+                     names 20).",
+                    places.join(", and between ")
+                )
+            }
+        });
+    }
+    report
+}
+
+fn figure(lengths: &[Length], crossing: Crossing, report: &mut Report) {
+    let series = |way: usize, stroke| {
+        let points = lengths.iter().map(|l| (l.items as f64, l.median(way) / l.items as f64)).collect();
+        Series::new(WAYS[way].name, stroke, points)
+    };
+    let last = lengths.last().map_or(10.0, |length| length.items as f64);
+    let highest = lengths.iter().map(|l| l.median(BUBBLE) / l.items as f64).fold(10.0, f64::max);
+    let mut references = vec![Reference::Place { at: 60.0, label: "article: they cross".into() }];
+    if let Crossing::Between { about, .. } = crossing {
+        references.push(Reference::Place { at: about, label: "here".into() });
+    }
+    let plot = Plot {
+        x: Axis::log("items", 2.0, last),
+        left: Axis::log("time an item [ns]", 1.0, highest * 1.5),
+        right: None,
+        series: vec![
+            series(BUBBLE, Stroke::One),
+            series(STABLE, Stroke::Two),
+            series(UNSTABLE, Stroke::Four),
+            series(INSERTION, Stroke::Three),
+        ],
+        references,
+    };
+    let title = match crossing {
+        Crossing::Between { about, .. } => format!("Bubble sort loses from about {about:.0} items on"),
+        Crossing::Never => "Bubble sort loses at every length".to_owned(),
+        Crossing::Always => "Bubble sort wins at every length".to_owned(),
+    };
+    let caption = "Time an item, so that a flat line is linear growth. Both scales are logarithmic.";
+    report.figure(title.clone(), plot.draw(&title), caption);
+}
+
+fn judge(lengths: &[Length], crossing: Crossing, report: &mut Report) {
+    let per_second = |items: usize, way: usize| {
+        lengths
+            .iter()
+            .find(|length| length.items == items)
+            .map_or_else(|| "–".to_owned(), |length| grouped((1e9 / length.median(way)).round() as u64))
+    };
+    let ours = format!(
+        "n = 50: {} and {}; n = 5,000: {} and {} operations/s; bubble sort loses {}",
+        per_second(50, BUBBLE),
+        per_second(50, STABLE),
+        per_second(5_000, BUBBLE),
+        per_second(5_000, STABLE),
+        said(crossing)
+    );
+    let verdict = match crossing {
+        Crossing::Between { about, .. } if (30.0..120.0).contains(&about) => Verdict::Holds,
+        // They do cross, elsewhere: the point that small sets turn the order round stands.
+        Crossing::Between { .. } => Verdict::HoldsWithAnotherFigure,
+        Crossing::Never | Crossing::Always => Verdict::DoesNotHoldHere,
+    };
+    report.judge(
+        "C14",
+        "n = 50: 114,932 and 90,012; n = 5,000: 171 and 915; crossing near 60",
+        ours,
+        verdict,
+    );
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Lengths whose costs are given by formulas, with a little noise that is the same each time.
+    fn planted(bubble: impl Fn(f64) -> f64, library: impl Fn(f64) -> f64) -> Vec<Length> {
+        let mut draws = Draws::new(1);
+        [2, 4, 8, 16, 18, 20, 21, 32, 64, 128, 256, 5_000]
+            .into_iter()
+            .map(|items| {
+                let n = items as f64;
+                let mut series = |cost: f64| (0..7).map(|_| cost * (1.0 + 0.02 * draws.unit())).collect();
+                let ns = [series(bubble(n)), series(library(n)), series(library(n)), series(bubble(n))];
+                Length { items, ns }
+            })
+            .collect()
+    }
+
+    #[test]
+    fn a_planted_crossing_is_found_and_its_verdict_follows() {
+        let found = |at: f64| {
+            let lengths = planted(|n| n * n, |n| at * n);
+            (crossing(&lengths, BUBBLE, STABLE), report(&lengths).verdicts[0].verdict)
+        };
+        let (Crossing::Between { low, high, about }, Verdict::Holds) = found(60.0) else { panic!() };
+        assert_eq!((low, high), (32, 64));
+        assert!((50.0..66.0).contains(&about), "{about}");
+        assert_eq!(found(6.0).1, Verdict::HoldsWithAnotherFigure);
+        assert_eq!(found(1.0), (Crossing::Never, Verdict::DoesNotHoldHere));
+        assert_eq!(found(1e6), (Crossing::Always, Verdict::DoesNotHoldHere));
+    }
+
+    #[test]
+    fn a_planted_switch_is_found_and_a_smooth_cost_has_none() {
+        let lengths = planted(|n| n, |n| if n > 20.0 { 9.0 * n } else { 5.0 * n });
+        assert_eq!(switches(&lengths, STABLE), [(20, 21)]);
+        assert_eq!(switches(&lengths, BUBBLE), []);
+    }
+
+    #[test]
+    fn all_ways_sort_and_a_tiny_run_reports() {
+        let sizes = Sizes { lengths: vec![2, 5, 50, 100], rounds: 3, round_ns: 1_000.0 };
+        let lengths = measured(&sizes, &|_| ());
+        assert!(lengths.iter().all(|l| l.ns.iter().all(|ns| ns.len() == 3 && ns.iter().all(|ns| *ns > 0.0))));
+        let report = report(&lengths);
+        assert_eq!(report.verdicts.len(), 1);
+        assert_eq!(report.tables[0].rows.len(), 4);
+    }
+
+    #[test]
+    fn bubble_sort_sorts() {
+        let mut draws = Draws::new(5);
+        for items in [0, 1, 2, 3, 50] {
+            let mut keys: Vec<u64> = (0..items).map(|_| draws.bits() % 20).collect();
+            let mut twin = keys.clone();
+            bubble_sort(&mut keys);
+            twin.sort_unstable();
+            assert_eq!(keys, twin);
+        }
+    }
+}

@@ -1,0 +1,175 @@
+//! `loopback-latency`: one byte there and back at rising rates, with and without what waited to be sent (C17–C19).
+//!
+//! [`raw`] is the loop, [`limit`] the same in C, `verdicts` what follows.
+
+mod limit;
+pub mod raw;
+mod verdicts;
+
+use std::time::Duration;
+
+use limit::{Limit, Measured};
+use raw::{Round, Run, Wait};
+use serde::Serialize;
+
+use crate::{
+    experiment::{Experiment, Options, Refusal, Report},
+    latency::{From, Latencies, Percentiles},
+    placement::allowed,
+};
+
+/// The experiment.
+pub const EXPERIMENT: Experiment = Experiment {
+    name: "loopback-latency",
+    claims: &["C17", "C18", "C19"],
+    title: "latency at rising rates, with and without coordinated omission",
+    statement: "One byte over loopback TCP and back: a server holds 100 k/s at 6.6 µs median and 317 µs worst and \
+                breaks down at 140 k/s; leaving out the wait shows 23.3 µs median at 80 k/s instead of 6.0 s; the \
+                sustainable rate is about the inverse of the service time",
+    source: "The Effect of Coordinated Omission, 2 July 2015",
+    run,
+};
+
+/// How much is measured.
+#[derive(Debug, Clone)]
+struct Sizes {
+    rates: Vec<f64>,
+    rounds: usize,
+    duration: Duration,
+    /// Rounds beside the limit.
+    pairs: usize,
+}
+
+impl Sizes {
+    fn of(quick: bool) -> Self {
+        let thousands = |rates: &[u32]| rates.iter().map(|rate| f64::from(*rate) * 1e3).collect();
+        if quick {
+            let rates = thousands(&[10, 20, 40, 60, 80, 100, 140, 200]);
+            Self { rates, rounds: 2, duration: Duration::from_millis(250), pairs: 3 }
+        } else {
+            let rates = thousands(&[10, 20, 30, 40, 50, 60, 70, 80, 90, 100, 110, 120, 140, 160, 180, 200]);
+            Self { rates, rounds: 5, duration: Duration::from_secs(1), pairs: 9 }
+        }
+    }
+}
+
+/// A rate, over its rounds.
+#[derive(Debug, Clone, Serialize)]
+struct AtRate {
+    offered: f64,
+    /// The median of the rounds.
+    achieved: f64,
+    corrected: Percentiles,
+    uncorrected: Percentiles,
+    #[serde(skip)]
+    latencies: Latencies,
+}
+
+impl AtRate {
+    /// It kept up.
+    fn holds(&self) -> bool {
+        self.achieved >= 0.98 * self.offered
+    }
+}
+
+/// A loop that sends the next byte as soon as the last is back.
+#[derive(Debug, Clone, Serialize)]
+struct Closed {
+    wait: Wait,
+    cores: usize,
+    /// Messages a second, the best round.
+    per_s: f64,
+    p50_ns: u64,
+}
+
+/// All that was measured.
+#[derive(Debug, Clone, Serialize)]
+struct Found {
+    wait: Wait,
+    cores: usize,
+    rates: Vec<AtRate>,
+    closed: Vec<Closed>,
+    /// The mean time of one message in the closed loop of the same kind, in nanoseconds.
+    service_ns: f64,
+    /// The C program beside ours at one rate, in turns: median and p99 of both.
+    beside: Vec<(Measured, Percentiles)>,
+    beside_rate: f64,
+    no_limit: Option<String>,
+}
+
+fn run(options: &Options) -> Result<Report, Refusal> {
+    let found = measured(&Sizes::of(options.quick), &|what| options.say(what))
+        .map_err(|error| Refusal::Failed(error.to_string()))?;
+    Ok(verdicts::report(&found))
+}
+
+fn measured(sizes: &Sizes, say: &dyn Fn(&str)) -> std::io::Result<Found> {
+    let allowed = allowed()?;
+    let (first, last) = (allowed[0], allowed[allowed.len() - 1]);
+    let cores = (first, last);
+    // Two threads that poll on one core only keep each other from running.
+    let wait = if first == last { Wait::Block } else { Wait::Busy };
+
+    say("closed loops");
+    let mut closed = Vec::new();
+    for wait in [Wait::Busy, Wait::Epoll, Wait::Block] {
+        for cores in [(first, last), (first, first)] {
+            let one_core = cores.0 == cores.1;
+            let again = one_core && first == last && closed.iter().any(|c: &Closed| c.wait == wait);
+            if (wait == Wait::Busy && one_core) || again {
+                continue;
+            }
+            let run = Run { wait, rate: None, duration: sizes.duration, cores };
+            let rounds = (0..sizes.rounds).map(|_| raw::round(run)).collect::<std::io::Result<Vec<_>>>()?;
+            let Some(best) = rounds.iter().max_by(|a, b| a.achieved.total_cmp(&b.achieved)) else { continue };
+            closed.push(Closed {
+                wait,
+                cores: if one_core { 1 } else { 2 },
+                per_s: best.achieved,
+                p50_ns: best.latencies.quantile(From::Sent, 0.5),
+            });
+        }
+    }
+
+    let mut rates = Vec::new();
+    for &rate in &sizes.rates {
+        say(&format!("{rate} messages a second"));
+        let run = Run { wait, rate: Some(rate), duration: sizes.duration, cores };
+        let rounds = (0..sizes.rounds).map(|_| raw::round(run)).collect::<std::io::Result<Vec<_>>>()?;
+        rates.push(together(rate, rounds));
+    }
+    let service_ns = closed.iter().find(|c| c.wait == wait).map_or(f64::NAN, |c| 1e9 / c.per_s);
+
+    // A rate at which neither is near its end.
+    let beside_rate = (0.3e9 / service_ns / 1e3).floor().max(1.0) * 1e3;
+    let mut beside = Vec::new();
+    let limit = if wait == Wait::Busy { Limit::compiled() } else { Err("there is one core only".to_owned()) };
+    let no_limit = match limit {
+        Err(reason) => Some(reason),
+        Ok(limit) => {
+            say("beside the limit in C");
+            let count = (beside_rate * sizes.duration.as_secs_f64()) as usize;
+            for _ in 0..sizes.pairs {
+                let theirs = limit.run(beside_rate, count, cores).map_err(std::io::Error::other)?;
+                let ours =
+                    raw::round(Run { wait, rate: Some(beside_rate), duration: sizes.duration, cores })?;
+                beside.push((theirs, ours.latencies.percentiles(From::Due)));
+            }
+            None
+        }
+    };
+    Ok(Found { wait, cores: allowed.len(), rates, closed, service_ns, beside, beside_rate, no_limit })
+}
+
+/// The rounds of a rate: the one with the least median stands for it, because what disturbs can only add.
+fn together(offered: f64, rounds: Vec<Round>) -> AtRate {
+    let best = rounds.into_iter().min_by_key(|round| round.latencies.quantile(From::Due, 0.99));
+    let (latencies, achieved) = best.map_or((Latencies::new(), 0.0), |best| (best.latencies, best.achieved));
+    AtRate {
+        offered,
+        achieved,
+        corrected: latencies.percentiles(From::Due),
+        uncorrected: latencies.percentiles(From::Sent),
+        latencies,
+    }
+}

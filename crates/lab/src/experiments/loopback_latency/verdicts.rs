@@ -1,0 +1,344 @@
+//! What the rates say about the claims.
+
+use super::{AtRate, Found, raw::Wait};
+use crate::{
+    experiment::{Report, Table, Verdict},
+    latency::{From, readable},
+    paired::spread::{Ratio, median},
+    report::{
+        grouped,
+        plot::{Axis, Plot, Reference, Series, Stroke},
+    },
+};
+
+/// What the article has at single rates, as far as its figures are known: messages a second, what, nanoseconds.
+const ARTICLE: &[(f64, &str)] = &[
+    (80e3, "laptop: 6.0 s median corrected, 23.3 µs without; server: p99.99 164 µs"),
+    (100e3, "server: 6.6 µs median, 317 µs worst"),
+    (140e3, "server: broken down"),
+];
+
+/// The report of a run.
+pub(super) fn report(found: &Found) -> Report {
+    let mut report = Report { data: serde_json::json!(found), ..Report::default() };
+    for (from, title) in [
+        (From::Due, "Latency from when a message was due"),
+        (From::Sent, "Latency from when it was sent: coordinated omission"),
+    ] {
+        report.tables.push(percentiles(found, from, title));
+    }
+    report.tables.push(closed(found));
+    sweep_figure(found, &mut report);
+    omission_figure(found, &mut report);
+    judge_rates(found, &mut report);
+    judge_omission(found, &mut report);
+    judge_inverse(found, &mut report);
+    beside(found, &mut report);
+    report
+}
+
+fn percentiles(found: &Found, from: From, title: &str) -> Table {
+    let mut table = Table::new(
+        title,
+        &[
+            ("offered", "1/s"),
+            ("reached", "1/s"),
+            ("50%", ""),
+            ("90%", ""),
+            ("99%", ""),
+            ("99.9%", ""),
+            ("99.99%", ""),
+            ("99.999%", ""),
+            ("worst", ""),
+            ("article", ""),
+        ],
+    );
+    for rate in &found.rates {
+        let percentiles = if from == From::Due { rate.corrected } else { rate.uncorrected };
+        let said = ARTICLE.iter().find(|said| said.0 == rate.offered).map_or("", |said| said.1);
+        let mut row = vec![grouped(rate.offered as u64), grouped(rate.achieved as u64)];
+        row.extend(percentiles.row().iter().map(|ns| readable(*ns)));
+        row.push(if from == From::Due { said.to_owned() } else { String::new() });
+        table.row(row);
+    }
+    table
+}
+
+fn closed(found: &Found) -> Table {
+    let mut table = Table::new(
+        "The next byte as soon as the last is back",
+        &[("kind", ""), ("cores", ""), ("messages", "1/s"), ("median", "")],
+    );
+    for one in &found.closed {
+        let row = [
+            one.wait.words().to_owned(),
+            one.cores.to_string(),
+            grouped(one.per_s as u64),
+            readable(one.p50_ns),
+        ];
+        table.row(row);
+    }
+    table
+}
+
+/// The last rate that held and the first above it that did not.
+fn knee(found: &Found) -> (Option<&AtRate>, Option<&AtRate>) {
+    let held = found.rates.iter().rposition(AtRate::holds);
+    let broke = match held {
+        Some(at) => found.rates.get(at + 1),
+        None => found.rates.first(),
+    };
+    (held.map(|at| &found.rates[at]), broke)
+}
+
+fn sweep_figure(found: &Found, report: &mut Report) {
+    let curve = |pick: fn(&AtRate) -> u64| -> Vec<(f64, f64)> {
+        found.rates.iter().map(|rate| (rate.offered / 1e3, pick(rate) as f64 / 1e3)).collect()
+    };
+    let (held, broke) = knee(found);
+    let mut references = Vec::new();
+    if let Some(held) = held {
+        references.push(Reference::Place { at: held.offered / 1e3, label: "the last rate that held".into() });
+    }
+    let plot = Plot {
+        x: Axis::linear("messages asked for [1,000/s]", 0.0, 200.0, 20.0),
+        left: Axis::log("latency [µs]", 1.0, 1e7),
+        right: None,
+        series: vec![
+            Series::new("median, from due", Stroke::One, curve(|r| r.corrected.p50)).with_discs(),
+            Series::new("median, from sent", Stroke::Two, curve(|r| r.uncorrected.p50)).with_discs(),
+            Series::new("99.9%, from due", Stroke::Three, curve(|r| r.corrected.p99_9)),
+        ],
+        references,
+    };
+    let title = match (held, broke) {
+        (Some(held), Some(broke)) => format!(
+            "It holds {} k/s and breaks down at {} k/s; measured from sending, nothing is seen of that",
+            held.offered / 1e3,
+            broke.offered / 1e3
+        ),
+        (Some(_), None) => "It holds every rate that was tried".to_owned(),
+        (None, _) => "It holds none of the rates that were tried".to_owned(),
+    };
+    let caption = "Latency over the rate. Below the knee both agree. Beyond it requests queue before they are sent: \
+                   the queue grows as long as the run lasts, and only the time from when they were due shows it.";
+    report.figure(title.clone(), plot.draw(&title), caption);
+}
+
+/// The rate at which the omission hides most: the first that broke, or the highest.
+fn telling(found: &Found) -> Option<&AtRate> {
+    knee(found).1.or(found.rates.last())
+}
+
+fn omission_figure(found: &Found, report: &mut Report) {
+    let Some(rate) = telling(found) else { return };
+    let curve = |from| -> Vec<(f64, f64)> {
+        rate.latencies.curve(from).into_iter().map(|(one_in, ns)| (one_in, ns as f64 / 1e3)).collect()
+    };
+    let plot = Plot {
+        x: Axis::log("one message in … is slower", 1.0, (rate.latencies.count() as f64).max(10.0)),
+        left: Axis::log("latency [µs]", 1.0, 1e7),
+        right: None,
+        series: vec![
+            Series::new("from when it was due", Stroke::One, curve(From::Due)),
+            Series::new("from when it was sent", Stroke::Two, curve(From::Sent)),
+        ],
+        references: vec![
+            Reference::Place { at: 2.0, label: "median".into() },
+            Reference::Place { at: 100.0, label: "99%".into() },
+            Reference::Place { at: 10_000.0, label: "99.99%".into() },
+        ],
+    };
+    let title = format!(
+        "At {} k/s the omission hides {} of the median",
+        rate.offered / 1e3,
+        readable(rate.corrected.p50.saturating_sub(rate.uncorrected.p50))
+    );
+    report.figure(
+        title.clone(),
+        plot.draw(&title),
+        "The same run, the same messages, two ways to look at the clock.",
+    );
+}
+
+fn judge_rates(found: &Found, report: &mut Report) {
+    let article = "100 k/s: 6.6 µs median, 317 µs worst; 140 k/s breaks down";
+    let (held, broke) = knee(found);
+    let (verdict, ours) = match (held, broke) {
+        (Some(held), Some(broke)) => {
+            let same = (80e3..140e3).contains(&held.offered) && held.corrected.p50 < 20_000;
+            let ours = format!(
+                "{} k/s holds ({} median, {} worst), {} k/s breaks down ({} median, {} k/s reached)",
+                held.offered / 1e3,
+                readable(held.corrected.p50),
+                readable(held.corrected.worst),
+                broke.offered / 1e3,
+                readable(broke.corrected.p50),
+                (broke.achieved / 1e3).round()
+            );
+            (if same { Verdict::Holds } else { Verdict::HoldsWithAnotherFigure }, ours)
+        }
+        (Some(held), None) => (
+            Verdict::HoldsWithAnotherFigure,
+            format!(
+                "every rate up to {} k/s holds ({} median)",
+                held.offered / 1e3,
+                readable(held.corrected.p50)
+            ),
+        ),
+        (None, _) => {
+            (Verdict::TooNoisyToSay, "not even the lowest rate held: the machine is busy".to_owned())
+        }
+    };
+    report.judge("C17", article, ours, verdict);
+}
+
+/// The omission must hide so much of the median to "hide the breakdown".
+const HIDDEN: u64 = 10;
+
+fn judge_omission(found: &Found, report: &mut Report) {
+    let article = "23.3 µs median at 80 k/s without the wait, 6.0 s with it";
+    let Some(broke) = knee(found).1 else {
+        report.judge("C18", article, "no rate that was tried broke it down", Verdict::CannotBeTestedHere);
+        return;
+    };
+    let ours = format!(
+        "at {} k/s: {} median from sending, {} from when it was due",
+        broke.offered / 1e3,
+        readable(broke.uncorrected.p50),
+        readable(broke.corrected.p50)
+    );
+    let hides = broke.corrected.p50 > HIDDEN * broke.uncorrected.p50;
+    report.judge("C18", article, ours, if hides { Verdict::Holds } else { Verdict::DoesNotHoldHere });
+    // N messages, service time S, offered at distances of 1/R: the last one waits N·(S − 1/R).
+    let served = 1e9 / broke.achieved.max(1.0);
+    let messages = broke.latencies.count() as f64;
+    let predicted = messages * (served - 1e9 / broke.offered);
+    report.note(format!(
+        "The law behind it: with S a message and R offered, the last of N waits N·(S − 1/R). Here {} against {} \
+         measured, at {} k/s.",
+        readable(predicted.max(0.0) as u64),
+        readable(broke.corrected.worst),
+        broke.offered / 1e3
+    ));
+}
+
+fn judge_inverse(found: &Found, report: &mut Report) {
+    let article = "the sustainable rate is about the inverse of the service time";
+    let inverse = 1e9 / found.service_ns;
+    let (held, broke) = knee(found);
+    let (Some(held), Some(broke)) = (held, broke) else {
+        report.judge("C19", article, "no knee among the rates that were tried", Verdict::CannotBeTestedHere);
+        return;
+    };
+    let ours = format!(
+        "{} of service time: its inverse is {} k/s; the knee lies between {} and {} k/s",
+        readable(found.service_ns as u64),
+        (inverse / 1e3).round(),
+        held.offered / 1e3,
+        broke.offered / 1e3
+    );
+    let verdict = if (held.offered * 0.9..=broke.offered * 1.1).contains(&inverse) {
+        Verdict::Holds
+    } else if (held.offered * 0.6..=broke.offered * 1.6).contains(&inverse) {
+        Verdict::HoldsWithAnotherFigure
+    } else {
+        Verdict::DoesNotHoldHere
+    };
+    report.judge("C19", article, ours, verdict);
+}
+
+fn beside(found: &Found, report: &mut Report) {
+    report.note(format!(
+        "The loop is {}, server and client {}.",
+        found.wait.words(),
+        if found.wait == Wait::Busy { "on a core each" } else { "on one core" }
+    ));
+    if let Some(reason) = &found.no_limit {
+        report.note(format!("Not compared with the limit in C: {reason}."));
+        return;
+    }
+    let ratio = |ours: fn(&crate::latency::Percentiles) -> u64, theirs: usize| {
+        let (mine, limit): (Vec<_>, Vec<_>) =
+            found.beside.iter().map(|(c, p)| (Some(ours(p) as f64), Some(c.corrected[theirs]))).unzip();
+        let middle = |series: &[Option<f64>]| median(&series.iter().flatten().copied().collect::<Vec<_>>());
+        let (a, b) = (middle(&mine)?, middle(&limit)?);
+        Some((a, b, Ratio::paired(&mine, &limit)?))
+    };
+    for (name, found_ratio) in [("median", ratio(|p| p.p50, 0)), ("99%", ratio(|p| p.p99, 2))] {
+        if let Some((ours, limit, ratio)) = found_ratio {
+            report.note(format!(
+                "Beside the limit in C at {} k/s, in turns: {name} {} against {}, {:.2}× ({:.2} to {:.2}).",
+                found.beside_rate / 1e3,
+                readable(ours as u64),
+                readable(limit as u64),
+                ratio.median,
+                ratio.low,
+                ratio.high
+            ));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::latency::Latencies;
+
+    /// A server of this service time, one message at a time, without noise.
+    fn ideal(offered: f64, service_ns: u64, messages: u64) -> AtRate {
+        let mut latencies = Latencies::new();
+        let mut free = 0;
+        for at in 0..messages {
+            let due = (at as f64 * 1e9 / offered) as u64;
+            let sent = due.max(free);
+            free = sent + service_ns;
+            latencies.record(due, sent, free);
+        }
+        AtRate {
+            offered,
+            achieved: messages as f64 * 1e9 / free as f64,
+            corrected: latencies.percentiles(From::Due),
+            uncorrected: latencies.percentiles(From::Sent),
+            latencies,
+        }
+    }
+
+    fn planted(service_ns: u64) -> Found {
+        let rates = [10e3, 80e3, 100e3, 140e3, 200e3];
+        Found {
+            wait: Wait::Busy,
+            cores: 2,
+            rates: rates.map(|rate| ideal(rate, service_ns, 100_000)).to_vec(),
+            closed: Vec::new(),
+            service_ns: service_ns as f64,
+            beside: Vec::new(),
+            beside_rate: 1e3,
+            no_limit: Some("a test".into()),
+        }
+    }
+
+    fn verdicts(found: &Found) -> Vec<Verdict> {
+        report(found).verdicts.iter().map(|judgement| judgement.verdict).collect()
+    }
+
+    #[test]
+    fn a_planted_service_time_gives_its_knee_its_law_and_what_is_hidden() {
+        let report = report(&planted(8_000));
+        assert!(report.verdicts.iter().all(|j| j.verdict == Verdict::Holds), "{:?}", report.verdicts);
+        // 100,000 messages, 8 µs each, 7.14 µs apart: the last waits 85.7 ms.
+        let law = report.notes.iter().find(|note| note.contains("law")).unwrap();
+        assert!(law.contains("85.7 ms against 85.") || law.contains("85.7 ms against 85"), "{law}");
+    }
+
+    #[test]
+    fn where_nothing_breaks_down_nothing_is_hidden() {
+        let verdicts = verdicts(&planted(1_000));
+        assert_eq!(verdicts[1..], [Verdict::CannotBeTestedHere, Verdict::CannotBeTestedHere]);
+    }
+
+    #[test]
+    fn a_busy_machine_is_not_called_a_slow_server() {
+        assert_eq!(verdicts(&planted(500_000))[0], Verdict::TooNoisyToSay);
+    }
+}

@@ -1,0 +1,354 @@
+//! Latency, from when a request should have been sent and from when it was (claims C17–C19).
+//!
+//! A generator that waits for an answer before it sends the next request does not send those that were due in
+//! between, and so leaves out the very requests that would have waited: *coordinated omission*. [`Latencies`] keeps
+//! both times of each request side by side, so that a reader sees what the omission hides:
+//!
+//! ```text
+//!   due ────────── sent ───────────── answered
+//!    │              └── uncorrected ────┤
+//!    └──────────────── corrected ────────┘
+//! ```
+//! *Memory:* two histograms with fixed bounds (1 ns to [`HIGHEST_NS`], three digits), made before the run: recording
+//! neither allocates nor locks. What lies beyond the bound is counted as the bound and said.
+//!
+//! Source: *The Effect of Coordinated Omission*, 2 July 2015; the histograms are G. Tene's HdrHistogram.
+
+use std::{fmt, io::Write, time::Duration};
+
+use hdrhistogram::{
+    Histogram,
+    serialization::{V2DeflateSerializer, interval_log::IntervalLogWriterBuilder},
+};
+use serde::Serialize;
+
+/// The longest latency that is told apart from longer ones: one hour.
+pub const HIGHEST_NS: u64 = 3_600_000_000_000;
+/// Decimal digits that a recorded value keeps.
+const DIGITS: u8 = 3;
+/// What the articles' tables show, as fractions; the worst stands beside them.
+pub const QUANTILES: [f64; 6] = [0.5, 0.9, 0.99, 0.999, 0.9999, 0.99999];
+
+/// The latencies of a run.
+#[derive(Debug, Clone)]
+pub struct Latencies {
+    corrected: Histogram<u64>,
+    uncorrected: Histogram<u64>,
+    clipped: u64,
+}
+
+/// Which of the two.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum From {
+    /// From when it should have been sent.
+    Due,
+    /// From when it was sent.
+    Sent,
+}
+
+/// The usual percentiles, in nanoseconds.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub struct Percentiles {
+    /// Half are not above this.
+    pub p50: u64,
+    /// 90%.
+    pub p90: u64,
+    /// 99%.
+    pub p99: u64,
+    /// 99.9%.
+    pub p99_9: u64,
+    /// 99.99%.
+    pub p99_99: u64,
+    /// 99.999%.
+    pub p99_999: u64,
+    /// The worst.
+    pub worst: u64,
+}
+
+impl Percentiles {
+    /// In the order of the articles' tables.
+    #[must_use]
+    pub const fn row(&self) -> [u64; 7] {
+        [self.p50, self.p90, self.p99, self.p99_9, self.p99_99, self.p99_999, self.worst]
+    }
+}
+
+/// A file for other tools could not be written.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot write the histogram: {0}")]
+pub struct Unwritable(String);
+
+impl Default for Latencies {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+fn histogram() -> Histogram<u64> {
+    #[expect(clippy::expect_used, reason = "the bounds are constants that the library accepts")]
+    Histogram::new_with_bounds(1, HIGHEST_NS, DIGITS).expect("one nanosecond to an hour, three digits")
+}
+
+impl Latencies {
+    /// An empty record.
+    #[must_use]
+    pub fn new() -> Self {
+        Self { corrected: histogram(), uncorrected: histogram(), clipped: 0 }
+    }
+
+    /// One request. All three on one clock, in nanoseconds; a time before the one that it follows counts as equal.
+    pub fn record(&mut self, due_ns: u64, sent_ns: u64, answered_ns: u64) {
+        let corrected = answered_ns.saturating_sub(due_ns);
+        self.clipped += u64::from(corrected > HIGHEST_NS);
+        self.corrected.saturating_record(corrected);
+        self.uncorrected.saturating_record(answered_ns.saturating_sub(sent_ns));
+    }
+
+    /// Adds what another thread or round recorded.
+    pub fn add(&mut self, other: &Self) {
+        #[expect(clippy::expect_used, reason = "both were made by `histogram`")]
+        for (ours, theirs) in
+            [(&mut self.corrected, &other.corrected), (&mut self.uncorrected, &other.uncorrected)]
+        {
+            ours.add(theirs).expect("the same bounds");
+        }
+        self.clipped += other.clipped;
+    }
+
+    /// Forgets all, as at the end of a warm-up.
+    pub fn clear(&mut self) {
+        self.corrected.reset();
+        self.uncorrected.reset();
+        self.clipped = 0;
+    }
+
+    /// How many were recorded.
+    #[must_use]
+    pub fn count(&self) -> u64 {
+        self.corrected.len()
+    }
+
+    /// How many took longer than [`HIGHEST_NS`] and are counted as that.
+    #[must_use]
+    pub const fn clipped(&self) -> u64 {
+        self.clipped
+    }
+
+    /// The value of a quantile (0 to 1), in nanoseconds: the highest of those that the histogram does not tell apart.
+    #[must_use]
+    pub fn quantile(&self, from: From, quantile: f64) -> u64 {
+        self.of(from).value_at_quantile(quantile)
+    }
+
+    /// The mean, in nanoseconds.
+    #[must_use]
+    pub fn mean(&self, from: From) -> f64 {
+        self.of(from).mean()
+    }
+
+    /// The usual percentiles; all zero when nothing was recorded.
+    #[must_use]
+    pub fn percentiles(&self, from: From) -> Percentiles {
+        let [p50, p90, p99, p99_9, p99_99, p99_999] = QUANTILES.map(|quantile| self.quantile(from, quantile));
+        let worst = if self.count() == 0 { 0 } else { self.of(from).max() };
+        Percentiles { p50, p90, p99, p99_9, p99_99, p99_999, worst }
+    }
+
+    /// The curve of a percentile plot: "one in how many" and the value in nanoseconds, denser towards the tail.
+    #[must_use]
+    pub fn curve(&self, from: From) -> Vec<(f64, u64)> {
+        let count = self.count();
+        if count == 0 {
+            return Vec::new();
+        }
+        let mut points = Vec::new();
+        let mut one_in = 1.0_f64;
+        while one_in <= count as f64 {
+            points.push((one_in, self.quantile(from, 1.0 - 1.0 / one_in)));
+            one_in *= 1.25;
+        }
+        points.push((count as f64, self.of(from).max()));
+        points
+    }
+
+    /// The distribution as text that HdrHistogram's plotter reads (`.hgrm`), in microseconds.
+    #[must_use]
+    pub fn hgrm(&self, from: From) -> String {
+        let histogram = self.of(from);
+        let mut text = String::from("       Value     Percentile TotalCount 1/(1-Percentile)\n\n");
+        let us = |ns: f64| ns / 1_000.0;
+        for step in histogram.iter_quantiles(5) {
+            let quantile = step.quantile_iterated_to();
+            let line = if quantile < 1.0 {
+                format!(
+                    "{:12.3} {quantile:14.12} {:10} {:14.2}\n",
+                    us(step.value_iterated_to() as f64),
+                    histogram.count_between(0, step.value_iterated_to()),
+                    1.0 / (1.0 - quantile)
+                )
+            } else {
+                format!(
+                    "{:12.3} {quantile:14.12} {:10}\n",
+                    us(step.value_iterated_to() as f64),
+                    histogram.len()
+                )
+            };
+            text.push_str(&line);
+        }
+        let (mean, deviation) = (us(histogram.mean()), us(histogram.stdev()));
+        text.push_str(&format!("#[Mean    = {mean:12.3}, StdDeviation   = {deviation:12.3}]\n"));
+        text.push_str(&format!(
+            "#[Max     = {:12.3}, Total count    = {:12}]\n",
+            us(histogram.max() as f64),
+            histogram.len()
+        ));
+        text.push_str(&format!("#[Buckets = {:12}, SubBuckets     = {:12}]\n", histogram.buckets(), 1 << 11));
+        text
+    }
+
+    /// Both histograms as a log that HdrHistogram's tools read (`.hlog`), tagged `corrected` and `uncorrected`, in
+    /// nanoseconds.
+    ///
+    /// # Errors
+    /// What the library or the writer says.
+    pub fn write_hlog(&self, into: &mut impl Write, duration: Duration) -> Result<(), Unwritable> {
+        let mut serializer = V2DeflateSerializer::new();
+        let mut log = IntervalLogWriterBuilder::new()
+            .begin_log_with(into, &mut serializer)
+            .map_err(|error| Unwritable(error.to_string()))?;
+        for (name, histogram) in [("corrected", &self.corrected), ("uncorrected", &self.uncorrected)] {
+            #[expect(clippy::expect_used, reason = "both names are letters only")]
+            let tag = hdrhistogram::serialization::interval_log::Tag::new(name)
+                .expect("a tag without comma or space");
+            log.write_histogram(histogram, Duration::ZERO, duration, Some(tag))
+                .map_err(|error| Unwritable(format!("{error:?}")))?;
+        }
+        Ok(())
+    }
+
+    fn of(&self, from: From) -> &Histogram<u64> {
+        match from {
+            From::Due => &self.corrected,
+            From::Sent => &self.uncorrected,
+        }
+    }
+}
+
+/// Nanoseconds for people: three digits and a unit.
+#[must_use]
+pub fn readable(ns: u64) -> String {
+    let (value, unit) = match ns {
+        0..1_000 => return format!("{ns} ns"),
+        1_000..1_000_000 => (ns as f64 / 1e3, "µs"),
+        1_000_000..1_000_000_000 => (ns as f64 / 1e6, "ms"),
+        _ => (ns as f64 / 1e9, "s"),
+    };
+    let places = if value < 10.0 { 2 } else { usize::from(value < 100.0) };
+    format!("{value:.places$} {unit}")
+}
+
+impl fmt::Display for Percentiles {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let row: Vec<String> = self.row().iter().map(|ns| readable(*ns)).collect();
+        f.write_str(&row.join(" / "))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::paired::spread::Draws;
+
+    /// The value below which the share lies, from the sorted samples themselves.
+    fn exact(sorted: &[u64], quantile: f64) -> u64 {
+        let rank = (quantile * sorted.len() as f64).ceil().max(1.0) as usize;
+        sorted[rank.min(sorted.len()) - 1]
+    }
+
+    #[test]
+    fn percentiles_agree_with_the_raw_samples_to_the_precision() {
+        let mut draws = Draws::new(3);
+        let mut latencies = Latencies::new();
+        let (mut corrected, mut uncorrected) = (Vec::new(), Vec::new());
+        for at in 0..200_000_u64 {
+            let due = at * 10_000;
+            // Heavy-tailed, as latencies are.
+            let wait = (1_000.0 / (draws.unit() + 1e-6)) as u64;
+            let service = 2_000 + draws.below(9_000) as u64;
+            latencies.record(due, due + wait, due + wait + service);
+            corrected.push(wait + service);
+            uncorrected.push(service);
+        }
+        corrected.sort_unstable();
+        uncorrected.sort_unstable();
+        for (from, sorted) in [(From::Due, &corrected), (From::Sent, &uncorrected)] {
+            for quantile in QUANTILES {
+                let (ours, truth) =
+                    (latencies.quantile(from, quantile) as f64, exact(sorted, quantile) as f64);
+                assert!((ours / truth - 1.0).abs() < 0.001, "{from:?} {quantile}: {ours} against {truth}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_stall_is_in_the_corrected_ones_and_hidden_in_the_others() {
+        // 1,000 requests a second for a second; at 0.5 s the server stops for 100 ms, one at a time.
+        let ms = 1_000_000;
+        let mut latencies = Latencies::new();
+        let mut free = 0;
+        for at in 0..1_000_u64 {
+            let due = at * ms;
+            let sent = due.max(free);
+            let service = if at == 500 { 100 * ms } else { ms / 10 };
+            free = sent + service;
+            latencies.record(due, sent, free);
+        }
+        assert!(latencies.quantile(From::Due, 0.95) > 20 * ms);
+        assert!(latencies.quantile(From::Sent, 0.99) <= ms / 9);
+        assert_eq!(latencies.percentiles(From::Sent).worst / ms, 100);
+    }
+
+    #[test]
+    fn rounds_add_up_and_an_empty_one_is_zero() {
+        let mut all = Latencies::new();
+        assert_eq!(all.percentiles(From::Due), Percentiles::default());
+        assert!(all.curve(From::Due).is_empty());
+        let mut one = Latencies::new();
+        one.record(0, 0, 5_000);
+        // Later than due, and longer than an hour.
+        one.record(10, 5, 10 + HIGHEST_NS + 7);
+        all.add(&one);
+        all.add(&one);
+        assert_eq!((all.count(), all.clipped()), (4, 2));
+        all.clear();
+        assert_eq!((all.count(), all.clipped()), (0, 0));
+    }
+
+    #[test]
+    fn the_files_are_those_that_other_tools_read() {
+        let mut latencies = Latencies::new();
+        for at in 1..=1_000 {
+            latencies.record(0, 500 * at, 1_000 * at);
+        }
+        let hgrm = latencies.hgrm(From::Due);
+        assert!(hgrm.contains("1000.447 1.000000000000       1000\n"), "{hgrm}");
+        assert!(hgrm.contains("0.500000000000"), "{hgrm}");
+        assert!(hgrm.contains("Total count    =         1000]"), "{hgrm}");
+
+        let mut file = Vec::new();
+        latencies.write_hlog(&mut file, Duration::from_secs(1)).unwrap();
+        let text = String::from_utf8(file.clone()).unwrap();
+        let back: Vec<_> = hdrhistogram::serialization::interval_log::IntervalLogIterator::new(&file)
+            .filter_map(Result::ok)
+            .collect();
+        assert_eq!(back.len(), 2, "{text}");
+        assert!(text.contains("Tag=corrected,") && text.contains("Tag=uncorrected,"), "{text}");
+    }
+
+    #[test]
+    fn times_are_read_in_three_digits() {
+        let texts = [0, 999, 1_000, 9_994, 99_900, 123_456, 6_000_000_000].map(readable);
+        assert_eq!(texts, ["0 ns", "999 ns", "1.00 µs", "9.99 µs", "99.9 µs", "123 µs", "6.00 s"]);
+    }
+}

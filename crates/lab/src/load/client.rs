@@ -1,0 +1,41 @@
+//! What the generator says on a connection, and how it knows an answer: pure state machines over bytes.
+
+mod echo;
+mod http;
+mod smtp;
+
+pub(super) use echo::Echo;
+pub(super) use http::Http;
+pub(super) use smtp::Smtp;
+
+/// One side of one connection.
+pub(super) trait Client: Send {
+    /// Appends one request to what is sent.
+    fn request(&mut self, out: &mut Vec<u8>);
+
+    /// Takes what arrived, all of it; may append to what is sent. Returns how many requests it answers.
+    ///
+    /// # Errors
+    /// An answer that breaks the protocol: the connection is of no use any more.
+    fn received(&mut self, bytes: &[u8], out: &mut Vec<u8>) -> Result<usize, Wrong>;
+
+    /// The other side has closed. Returns how many requests that answers.
+    ///
+    /// # Errors
+    /// It closed in the middle of an answer.
+    fn closed(&mut self) -> Result<usize, Wrong>;
+
+    /// Requests may be sent now: greetings are over.
+    fn is_ready(&self) -> bool;
+
+    /// So many requests may wait for their answers at once.
+    fn depth(&self) -> usize;
+
+    /// Answers that came whole and say that the server refused or failed, and the first of them.
+    fn refusals(&self) -> (u64, Option<&str>);
+}
+
+/// An answer that is none.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct Wrong(pub String);

@@ -1,0 +1,170 @@
+//! One connection of the generator: its socket, plain or TLS, what is under way on it, and who is owed what.
+
+use std::{
+    collections::VecDeque,
+    io::{self, ErrorKind, Read, Write},
+    net::TcpStream,
+    os::fd::{AsFd, BorrowedFd},
+    sync::Arc,
+    time::Duration,
+};
+
+use rustls::{ClientConfig, ClientConnection, StreamOwned, pki_types::ServerName};
+
+use super::{
+    client::{Client, Wrong},
+    target::Target,
+};
+
+/// A server that does not take a connection within this time is not there.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// Bytes that one read takes.
+pub(super) const READ_BYTES: usize = 64 << 10;
+
+pub(super) struct Connection {
+    transport: Transport,
+    client: Box<dyn Client>,
+    out: Vec<u8>,
+    /// Of `out`, what has left.
+    left: usize,
+    /// Oldest first.
+    pub(super) waiting: VecDeque<Sent>,
+    /// When it last became able to take a request.
+    pub(super) free_ns: u64,
+}
+
+/// A request that waits for its answer.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Sent {
+    pub(super) due_ns: u64,
+    pub(super) sent_ns: u64,
+    /// It became due in the warm-up and is not recorded.
+    pub(super) warm_up: bool,
+}
+
+enum Transport {
+    Plain(TcpStream),
+    Tls(Box<StreamOwned<ClientConnection, TcpStream>>),
+}
+
+/// How TLS is spoken, where it is.
+pub(super) type Tls = Option<(Arc<ClientConfig>, ServerName<'static>)>;
+
+/// What a read brought.
+pub(super) enum Arrived {
+    /// So many answers; there may be more to read.
+    Answers(usize),
+    /// Nothing more for now.
+    Nothing,
+    /// The end, and so many answers by it.
+    End(usize),
+}
+
+/// Why a connection is given up.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Broken {
+    #[error(transparent)]
+    Wrong(#[from] Wrong),
+    #[error("the connection broke: {0}")]
+    Socket(#[from] io::Error),
+}
+
+impl Connection {
+    /// Connects, and makes the socket non-blocking.
+    pub(super) fn open(target: &Target, tls: &Tls) -> io::Result<Self> {
+        let socket = TcpStream::connect_timeout(&target.address(), CONNECT_TIMEOUT)?;
+        socket.set_nodelay(true)?;
+        socket.set_nonblocking(true)?;
+        let transport = match tls {
+            None => Transport::Plain(socket),
+            Some((config, name)) => {
+                let connection =
+                    ClientConnection::new(Arc::clone(config), name.clone()).map_err(io::Error::other)?;
+                Transport::Tls(Box::new(StreamOwned::new(connection, socket)))
+            }
+        };
+        let client = target.client();
+        Ok(Self { transport, client, out: Vec::new(), left: 0, waiting: VecDeque::new(), free_ns: 0 })
+    }
+
+    /// It may take another request now.
+    pub(super) fn is_free(&self) -> bool {
+        self.client.is_ready() && self.waiting.len() < self.client.depth()
+    }
+
+    pub(super) fn is_ready(&self) -> bool {
+        self.client.is_ready()
+    }
+
+    pub(super) fn refusals(&self) -> (u64, Option<&str>) {
+        self.client.refusals()
+    }
+
+    /// Puts a request into the output; [`Self::flush`] sends it.
+    pub(super) fn request(&mut self, sent: Sent) {
+        self.client.request(&mut self.out);
+        self.waiting.push_back(sent);
+    }
+
+    /// Writes what is to be written; whether all of it has left.
+    pub(super) fn flush(&mut self) -> io::Result<bool> {
+        while self.left < self.out.len() {
+            let rest = &self.out[self.left..];
+            let written = match &mut self.transport {
+                Transport::Plain(socket) => socket.write(rest),
+                Transport::Tls(stream) => stream.write(rest),
+            };
+            match written {
+                Ok(0) => return Err(ErrorKind::WriteZero.into()),
+                Ok(bytes) => self.left += bytes,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(false),
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        self.out.clear();
+        self.left = 0;
+        if let Transport::Tls(stream) = &mut self.transport {
+            match stream.flush() {
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(false),
+                flushed => flushed?,
+            }
+        }
+        Ok(true)
+    }
+
+    /// Whether the kernel must say when more can be written.
+    pub(super) fn wants_write(&self) -> bool {
+        let handshake = match &self.transport {
+            Transport::Plain(_) => false,
+            Transport::Tls(stream) => stream.conn.wants_write(),
+        };
+        handshake || self.left < self.out.len()
+    }
+
+    /// One read.
+    pub(super) fn receive(&mut self, buffer: &mut [u8]) -> Result<Arrived, Broken> {
+        let read = match &mut self.transport {
+            Transport::Plain(socket) => socket.read(buffer),
+            Transport::Tls(stream) => stream.read(buffer),
+        };
+        match read {
+            Ok(0) => Ok(Arrived::End(self.client.closed()?)),
+            Ok(bytes) => Ok(Arrived::Answers(self.client.received(&buffer[..bytes], &mut self.out)?)),
+            Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(Arrived::Nothing),
+            Err(error) if error.kind() == ErrorKind::Interrupted => Ok(Arrived::Answers(0)),
+            // A peer that closes TLS without saying so.
+            Err(error) if error.kind() == ErrorKind::UnexpectedEof => Ok(Arrived::End(self.client.closed()?)),
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+impl AsFd for Connection {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match &self.transport {
+            Transport::Plain(socket) => socket.as_fd(),
+            Transport::Tls(stream) => stream.sock.as_fd(),
+        }
+    }
+}

@@ -1,0 +1,196 @@
+//! An open-loop load generator: it sends when a request is due, and measures from then (claims C17–C19).
+//!
+//! ```text
+//!  schedule ──due──▶ idle connection? ──yes──▶ send ──▶ answer ──▶ Latencies(due, sent, answered)
+//!                        └── no: it waits, and its waiting counts as the server's
+//! ```
+//! *One thread*, all connections on one epoll; it polls busily while a request is due within [`SLEEP_NS`], because a
+//! timer of the kernel comes later than that. *What it owes the reader:* its own delays. A request that could have
+//! left earlier (it was due and a connection was free) and did not is the generator's fault: that lateness is a
+//! histogram of its own, shown beside the server's figures and judged in [`Outcome::is_disturbed`].
+//!
+//! Requests that are still waiting at the end are not forgotten: each counts with the time that it has waited by
+//! then, so that an overloaded server's percentiles are lower bounds, and the outcome says so.
+
+mod client;
+mod connection;
+mod run;
+mod schedule;
+pub mod sweep;
+mod target;
+
+use std::time::Duration;
+
+pub use client::Wrong;
+pub use run::{LoadError, run};
+pub use schedule::{Arrivals, Schedule};
+use serde::Serialize;
+pub use target::{Target, TargetError};
+
+use crate::latency::{From, Latencies, readable};
+
+/// Within this time before a request is due, the generator polls; before that it lets the kernel wake it.
+pub const SLEEP_NS: u64 = 1_500_000;
+/// Connections at most: each needs a file.
+pub const CONNECTIONS_MAX: usize = 16_384;
+/// The generator's own lateness at the 99th percentile must stay below this share of the server's corrected 99th
+/// percentile, or below [`LATENESS_NS`], or the run is called disturbed.
+const LATENESS_SHARE: f64 = 0.1;
+/// See [`LATENESS_SHARE`].
+const LATENESS_NS: u64 = 20_000;
+
+/// How much is asked, how fast.
+#[derive(Debug, Clone)]
+pub struct Plan {
+    /// Requests a second.
+    pub rate: f64,
+    /// How due times lie.
+    pub arrivals: Arrivals,
+    /// The schedule's seed.
+    pub seed: u64,
+    /// Connections that are opened before the start.
+    pub connections: usize,
+    /// At the same rate, before anything is recorded.
+    pub warm_up: Duration,
+    /// How long requests become due.
+    pub duration: Duration,
+    /// How long answers are waited for after that.
+    pub drain: Duration,
+}
+
+impl Default for Plan {
+    fn default() -> Self {
+        Self {
+            rate: 1_000.0,
+            arrivals: Arrivals::Constant,
+            seed: 1,
+            connections: 16,
+            warm_up: Duration::from_secs(1),
+            duration: Duration::from_secs(10),
+            drain: Duration::from_secs(2),
+        }
+    }
+}
+
+/// What a run came to.
+#[derive(Debug, Clone)]
+pub struct Outcome {
+    /// What was asked for, a second.
+    pub offered: f64,
+    /// What was answered, a second, until the last answer.
+    pub achieved: f64,
+    /// Requests that were due after the warm-up.
+    pub due: u64,
+    /// Those that were answered.
+    pub answered: u64,
+    /// Answers that said that the server refused or failed (an HTTP status from 400 on, an SMTP reply from 400 on),
+    /// warm-up included.
+    pub refused: u64,
+    /// The first of them.
+    pub first_refusal: Option<String>,
+    /// Requests that were lost with their connection.
+    pub lost: u64,
+    /// Why the first was.
+    pub first_loss: Option<String>,
+    /// Connections that were opened anew.
+    pub reconnects: u64,
+    /// Requests that still waited for a connection or for their answer at the end.
+    pub unanswered: u64,
+    /// Latencies; the unanswered ones are in there with what they had waited.
+    pub latencies: Latencies,
+    /// How much later than possible the generator sent, in nanoseconds.
+    pub lateness: Latencies,
+    /// CPU time of the generator's thread over its wall-clock time.
+    pub busy: f64,
+    /// Times that the thread was put off its core although it wanted to run.
+    pub preempted: u64,
+}
+
+/// The figures of an [`Outcome`] for programs.
+#[derive(Debug, Clone, Serialize)]
+pub struct Figures {
+    offered_per_s: f64,
+    achieved_per_s: f64,
+    due: u64,
+    answered: u64,
+    refused: u64,
+    lost: u64,
+    unanswered: u64,
+    reconnects: u64,
+    corrected_ns: crate::latency::Percentiles,
+    uncorrected_ns: crate::latency::Percentiles,
+    generator_lateness_ns: crate::latency::Percentiles,
+    generator_preempted: u64,
+    disturbed: bool,
+}
+
+impl Outcome {
+    /// The generator itself was so late that its figures say little about the server.
+    #[must_use]
+    pub fn is_disturbed(&self) -> bool {
+        let own = self.lateness.quantile(From::Due, 0.99);
+        own > LATENESS_NS && own as f64 > LATENESS_SHARE * self.latencies.quantile(From::Due, 0.99) as f64
+    }
+
+    /// The server did not keep up: more than one in fifty was unanswered or lost.
+    #[must_use]
+    pub fn is_overloaded(&self) -> bool {
+        (self.unanswered + self.lost) * 50 > self.due || self.achieved < 0.98 * self.offered
+    }
+
+    /// What a reader must know to read the figures, if there is anything.
+    #[must_use]
+    pub fn warnings(&self) -> Vec<String> {
+        let mut warnings = Vec::new();
+        if self.is_disturbed() {
+            warnings.push(format!(
+                "the generator itself was late by {} at its 99th percentile (put off its core {} times): a quieter \
+                 machine or a lower rate would tell more",
+                readable(self.lateness.quantile(From::Due, 0.99)),
+                self.preempted
+            ));
+        }
+        if self.unanswered > 0 {
+            warnings.push(format!(
+                "{} requests were unanswered at the end; they count with what they had waited, so the percentiles \
+                 are lower bounds",
+                self.unanswered
+            ));
+        }
+        if self.achieved < 0.98 * self.offered {
+            let who = if self.busy > 0.95 && self.is_disturbed() { "the generator" } else { "the server" };
+            warnings.push(format!(
+                "{:.0} a second were asked for and {:.0} reached: {who} does not keep up",
+                self.offered, self.achieved
+            ));
+        }
+        if let Some(loss) = &self.first_loss {
+            warnings
+                .push(format!("{} requests were lost with their connection, the first: {loss}", self.lost));
+        }
+        if let Some(refusal) = &self.first_refusal {
+            warnings.push(format!("{} requests were refused, the first: {refusal}", self.refused));
+        }
+        warnings
+    }
+
+    /// For programs.
+    #[must_use]
+    pub fn figures(&self) -> Figures {
+        Figures {
+            offered_per_s: self.offered,
+            achieved_per_s: self.achieved,
+            due: self.due,
+            answered: self.answered,
+            refused: self.refused,
+            lost: self.lost,
+            unanswered: self.unanswered,
+            reconnects: self.reconnects,
+            corrected_ns: self.latencies.percentiles(From::Due),
+            uncorrected_ns: self.latencies.percentiles(From::Sent),
+            generator_lateness_ns: self.lateness.percentiles(From::Due),
+            generator_preempted: self.preempted,
+            disturbed: self.is_disturbed(),
+        }
+    }
+}

@@ -1,0 +1,479 @@
+//! The generator's loop.
+
+use std::{
+    fs, io,
+    time::{Duration, Instant},
+};
+
+use rustix::{
+    event::{
+        Timespec,
+        epoll::{self, EventData, EventFlags},
+    },
+    fd::OwnedFd,
+    time::{ClockId, clock_gettime},
+};
+
+use super::{
+    Arrivals, CONNECTIONS_MAX, Outcome, Plan, SLEEP_NS, Schedule,
+    connection::{Arrived, Connection, READ_BYTES, Sent, Tls},
+    target::{Target, TargetError},
+};
+use crate::latency::Latencies;
+
+/// Greetings and TLS handshakes of all connections take no longer than this.
+const READY_TIMEOUT: Duration = Duration::from_secs(10);
+/// Connections that break are opened anew so often in a row before the server counts as gone.
+const REOPEN_MAX: u64 = 100;
+/// Events taken at once.
+const EVENTS: usize = 256;
+/// Requests that leave before the loop looks for answers again.
+const BURST: usize = 64;
+
+/// Why nothing was measured.
+#[derive(Debug, thiserror::Error)]
+pub enum LoadError {
+    /// The plan makes no sense.
+    #[error("{0}")]
+    Plan(String),
+    /// See [`TargetError`].
+    #[error(transparent)]
+    Target(#[from] TargetError),
+    /// Nobody listens.
+    #[error("no connection to {address}: {error}; is the server there?")]
+    Connect {
+        /// Where.
+        address: std::net::SocketAddr,
+        /// What the system says.
+        error: io::Error,
+    },
+    /// The server greets wrongly, or not at all.
+    #[error("the server at {address} is not ready: {reason}")]
+    NotReady {
+        /// Where.
+        address: std::net::SocketAddr,
+        /// What it does instead.
+        reason: String,
+    },
+    /// It went away.
+    #[error("the server went away: {0}")]
+    Gone(String),
+    /// The system refuses something.
+    #[error("the generator cannot run: {0}")]
+    System(#[from] io::Error),
+}
+
+impl From<rustix::io::Errno> for LoadError {
+    fn from(errno: rustix::io::Errno) -> Self {
+        Self::System(errno.into())
+    }
+}
+
+/// Loads `target` as planned, from the calling thread.
+///
+/// # Errors
+/// See [`LoadError`]. A server that answers slowly, wrongly or not at all during the run is a result, not an error.
+pub fn run(target: &Target, plan: &Plan) -> Result<Outcome, LoadError> {
+    check(plan)?;
+    let mut generator = Generator::connect(target, plan)?;
+    generator.greet()?;
+    generator.go(plan)
+}
+
+fn check(plan: &Plan) -> Result<(), LoadError> {
+    let refuse = |text: String| Err(LoadError::Plan(text));
+    if !(plan.rate.is_finite() && plan.rate > 0.0 && plan.rate <= 1e8) {
+        return refuse(format!(
+            "a rate of {} a second makes no sense: more than 0, at most 100 million",
+            plan.rate
+        ));
+    }
+    if !(1..=CONNECTIONS_MAX).contains(&plan.connections) {
+        return refuse(format!("{} connections: 1 to {CONNECTIONS_MAX} can be opened", plan.connections));
+    }
+    if plan.duration.is_zero() {
+        return refuse("a run of no time measures nothing".to_owned());
+    }
+    Ok(())
+}
+
+struct Generator<'t> {
+    target: &'t Target,
+    tls: Tls,
+    epoll: OwnedFd,
+    connections: Vec<Option<Connection>>,
+    /// Whether the kernel was asked to say when a connection can be written.
+    watching_writes: Vec<bool>,
+    /// Connections that can take a request; each at most once.
+    free: Vec<usize>,
+    is_in_free: Vec<bool>,
+    clock: Instant,
+    buffer: Vec<u8>,
+    events: Vec<epoll::Event>,
+    tally: Tally,
+}
+
+/// What has happened so far.
+#[derive(Default)]
+struct Tally {
+    latencies: Latencies,
+    lateness: Latencies,
+    due: u64,
+    answered: u64,
+    lost: u64,
+    first_loss: Option<String>,
+    reconnects: u64,
+    broken_in_a_row: u64,
+    refused: u64,
+    first_refusal: Option<String>,
+    last_answer_ns: u64,
+}
+
+impl<'t> Generator<'t> {
+    fn connect(target: &'t Target, plan: &Plan) -> Result<Self, LoadError> {
+        let tls = target.tls()?;
+        let mut connections = Vec::with_capacity(plan.connections);
+        for _ in 0..plan.connections {
+            let connection = Connection::open(target, &tls)
+                .map_err(|error| LoadError::Connect { address: target.address(), error })?;
+            connections.push(Some(connection));
+        }
+        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+        for (at, connection) in connections.iter().enumerate() {
+            if let Some(connection) = connection {
+                epoll::add(&epoll, connection, EventData::new_u64(at as u64), EventFlags::IN)?;
+            }
+        }
+        Ok(Self {
+            target,
+            tls,
+            epoll,
+            watching_writes: vec![false; plan.connections],
+            free: Vec::with_capacity(plan.connections),
+            is_in_free: vec![false; plan.connections],
+            connections,
+            clock: Instant::now(),
+            buffer: vec![0; READ_BYTES],
+            events: Vec::with_capacity(EVENTS),
+            tally: Tally::default(),
+        })
+    }
+
+    fn now(&self) -> u64 {
+        self.clock.elapsed().as_nanos() as u64
+    }
+
+    /// Until every connection may take requests.
+    fn greet(&mut self) -> Result<(), LoadError> {
+        let end = self.now() + READY_TIMEOUT.as_nanos() as u64;
+        for at in 0..self.connections.len() {
+            self.settle(at);
+        }
+        loop {
+            let missing =
+                self.connections.iter().filter(|c| !c.as_ref().is_some_and(Connection::is_ready)).count();
+            let not_ready = |reason| LoadError::NotReady { address: self.target.address(), reason };
+            if let Some(loss) = &self.tally.first_loss {
+                return Err(not_ready(loss.clone()));
+            }
+            if missing == 0 {
+                return Ok(());
+            }
+            let now = self.now();
+            if now > end {
+                let seconds = READY_TIMEOUT.as_secs();
+                return Err(not_ready(format!("{missing} connections got no greeting within {seconds} s")));
+            }
+            self.answers(end - now)?;
+        }
+    }
+
+    fn go(mut self, plan: &Plan) -> Result<Outcome, LoadError> {
+        let cpu = thread_cpu_ns();
+        let preempted = preempted();
+        // A moment, so that the first request is not late because of what is done here.
+        let start = self.now() + 1_000_000;
+        let recorded_from = start + plan.warm_up.as_nanos() as u64;
+        let end = recorded_from + plan.duration.as_nanos() as u64;
+        let drained = end + plan.drain.as_nanos() as u64;
+        let mut schedule = Schedule::new(plan.arrivals, plan.rate, start, plan.seed);
+        loop {
+            let now = self.now();
+            let due = schedule.due_ns();
+            let sending = due < end;
+            if now >= drained || (!sending && self.waiting() == 0) {
+                break;
+            }
+            if sending && due <= now {
+                self.send_what_is_due(&mut schedule, now, end, recorded_from)?;
+            }
+            let now = self.now();
+            let wait = match schedule.due_ns() {
+                due if due >= end => drained.saturating_sub(now),
+                due if due <= now && self.free.is_empty() => drained.saturating_sub(now),
+                due => due.saturating_sub(now).saturating_sub(SLEEP_NS),
+            };
+            self.answers(wait)?;
+        }
+        Ok(self.outcome(plan, &mut schedule, recorded_from, end, (cpu, preempted)))
+    }
+
+    /// Sends what is due, as far as connections are free.
+    fn send_what_is_due(
+        &mut self,
+        schedule: &mut Schedule,
+        mut now: u64,
+        end: u64,
+        recorded_from: u64,
+    ) -> Result<(), LoadError> {
+        for _ in 0..BURST {
+            let due_ns = schedule.due_ns();
+            if due_ns > now || due_ns >= end {
+                break;
+            }
+            let Some(at) = self.free.pop() else { break };
+            self.is_in_free[at] = false;
+            let Some(connection) = &mut self.connections[at] else { continue };
+            schedule.advance();
+            let warm_up = due_ns < recorded_from;
+            // When it could have left at the earliest: due, and with a connection for it.
+            let possible_ns = due_ns.max(connection.free_ns);
+            now = self.clock.elapsed().as_nanos() as u64;
+            connection.request(Sent { due_ns, sent_ns: now, warm_up });
+            if !warm_up {
+                self.tally.due += 1;
+                self.tally.lateness.record(possible_ns, possible_ns, now);
+            }
+            self.settle(at);
+            if self.tally.broken_in_a_row > REOPEN_MAX {
+                let reason = self.tally.first_loss.clone().unwrap_or_default();
+                return Err(LoadError::Gone(reason));
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes answers; waits for the first at most so long.
+    fn answers(&mut self, wait_ns: u64) -> Result<(), LoadError> {
+        let timeout = Timespec {
+            tv_sec: (wait_ns / 1_000_000_000) as i64,
+            tv_nsec: (wait_ns % 1_000_000_000 / 1_000_000 * 1_000_000) as _,
+        };
+        let mut events = std::mem::take(&mut self.events);
+        events.clear();
+        match epoll::wait(&self.epoll, rustix::buffer::spare_capacity(&mut events), Some(&timeout)) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(errno) => return Err(errno.into()),
+        }
+        for event in &events {
+            let at = event.data.u64() as usize;
+            self.receive(at);
+            if self.tally.broken_in_a_row > REOPEN_MAX {
+                let reason = self.tally.first_loss.clone().unwrap_or_default();
+                return Err(LoadError::Gone(reason));
+            }
+        }
+        self.events = events;
+        Ok(())
+    }
+
+    /// Reads what there is on one connection.
+    fn receive(&mut self, at: usize) {
+        loop {
+            let Some(connection) = &mut self.connections[at] else { return };
+            let arrived = connection.receive(&mut self.buffer);
+            let now = self.clock.elapsed().as_nanos() as u64;
+            match arrived {
+                Ok(Arrived::Answers(count)) => {
+                    self.tally.answered(connection, count, now);
+                    // TLS may hold more than one read took; a plain socket says so again.
+                    if self.tls.is_none() {
+                        break;
+                    }
+                }
+                Ok(Arrived::Nothing) => break,
+                Ok(Arrived::End(count)) => {
+                    self.tally.answered(connection, count, now);
+                    self.reopen(at, None);
+                    return;
+                }
+                Err(broken) => {
+                    self.reopen(at, Some(broken.to_string()));
+                    return;
+                }
+            }
+        }
+        self.settle(at);
+    }
+
+    /// Sends what is left, and puts the connection where it belongs.
+    fn settle(&mut self, at: usize) {
+        let Some(connection) = &mut self.connections[at] else { return };
+        let all_left = match connection.flush() {
+            Ok(all_left) => all_left && !connection.wants_write(),
+            Err(error) => {
+                self.reopen(at, Some(format!("the connection broke: {error}")));
+                return;
+            }
+        };
+        if self.watching_writes[at] == all_left {
+            let flags = if all_left { EventFlags::IN } else { EventFlags::IN | EventFlags::OUT };
+            // The descriptor was added, and stays until it is closed.
+            if epoll::modify(&self.epoll, &*connection, EventData::new_u64(at as u64), flags).is_ok() {
+                self.watching_writes[at] = !all_left;
+            }
+        }
+        if connection.is_free() && !self.is_in_free[at] {
+            self.is_in_free[at] = true;
+            self.free.push(at);
+        }
+    }
+
+    /// A connection is over; what waited on it is lost.
+    fn reopen(&mut self, at: usize, reason: Option<String>) {
+        if let Some(connection) = self.connections[at].take() {
+            self.tally.close(&connection, reason);
+        }
+        self.tally.reconnects += 1;
+        self.watching_writes[at] = false;
+        match Connection::open(self.target, &self.tls) {
+            Ok(mut connection) => {
+                connection.free_ns = self.now();
+                let added =
+                    epoll::add(&self.epoll, &connection, EventData::new_u64(at as u64), EventFlags::IN);
+                if added.is_ok() {
+                    self.connections[at] = Some(connection);
+                    self.settle_new(at);
+                }
+            }
+            Err(error) => {
+                self.tally.broken_in_a_row = REOPEN_MAX + 1;
+                self.tally.first_loss.get_or_insert_with(|| format!("it cannot be reached again: {error}"));
+            }
+        }
+    }
+
+    /// As [`Self::settle`], for a connection that has sent nothing yet: it cannot break here.
+    fn settle_new(&mut self, at: usize) {
+        if let Some(connection) = &self.connections[at]
+            && connection.is_free()
+            && !self.is_in_free[at]
+        {
+            self.is_in_free[at] = true;
+            self.free.push(at);
+        } else if self.tls.is_some() {
+            self.settle(at);
+        }
+    }
+
+    fn waiting(&self) -> usize {
+        self.connections.iter().flatten().map(|connection| connection.waiting.len()).sum()
+    }
+
+    fn outcome(
+        mut self,
+        plan: &Plan,
+        schedule: &mut Schedule,
+        recorded_from: u64,
+        end: u64,
+        (cpu, preempted_before): (u64, u64),
+    ) -> Outcome {
+        let now = self.now();
+        let busy =
+            (thread_cpu_ns() - cpu) as f64 / (now - recorded_from + plan.warm_up.as_nanos() as u64) as f64;
+        let mut unanswered = 0;
+        for connection in std::mem::take(&mut self.connections).iter().flatten() {
+            self.tally.note_refusals(connection);
+            for sent in connection.waiting.iter().filter(|sent| !sent.warm_up) {
+                self.tally.latencies.record(sent.due_ns, sent.sent_ns, now);
+                unanswered += 1;
+            }
+        }
+        // Those for which no connection ever was free.
+        while schedule.due_ns() < end {
+            let due = schedule.due_ns();
+            if due >= recorded_from {
+                self.tally.due += 1;
+                unanswered += 1;
+                self.tally.latencies.record(due, now, now);
+            }
+            schedule.advance();
+        }
+        let seconds = (self.tally.last_answer_ns.max(end) - recorded_from) as f64 / 1e9;
+        let tally = self.tally;
+        Outcome {
+            offered: match plan.arrivals {
+                Arrivals::Constant => plan.rate,
+                Arrivals::Poisson => tally.due as f64 / plan.duration.as_secs_f64(),
+            },
+            achieved: tally.answered as f64 / seconds,
+            due: tally.due,
+            answered: tally.answered,
+            refused: tally.refused,
+            first_refusal: tally.first_refusal,
+            lost: tally.lost,
+            first_loss: tally.first_loss,
+            reconnects: tally.reconnects,
+            unanswered,
+            latencies: tally.latencies,
+            lateness: tally.lateness,
+            busy,
+            preempted: preempted() - preempted_before,
+        }
+    }
+}
+
+impl Tally {
+    fn answered(&mut self, connection: &mut Connection, count: usize, now: u64) {
+        if count == 0 {
+            return;
+        }
+        self.broken_in_a_row = 0;
+        let was_full = !connection.is_free() || connection.waiting.len() == count;
+        for sent in connection.waiting.drain(..count) {
+            if !sent.warm_up {
+                self.answered += 1;
+                self.last_answer_ns = now;
+                self.latencies.record(sent.due_ns, sent.sent_ns, now);
+            }
+        }
+        if was_full {
+            connection.free_ns = now;
+        }
+    }
+
+    fn close(&mut self, connection: &Connection, reason: Option<String>) {
+        self.note_refusals(connection);
+        self.broken_in_a_row += 1;
+        let lost = connection.waiting.len() as u64;
+        let recorded = connection.waiting.iter().filter(|sent| !sent.warm_up).count() as u64;
+        self.lost += recorded;
+        if reason.is_some() || lost > 0 {
+            self.first_loss.get_or_insert_with(|| {
+                reason.unwrap_or_else(|| "the server closed the connection".to_owned())
+            });
+        }
+    }
+
+    fn note_refusals(&mut self, connection: &Connection) {
+        let (count, first) = connection.refusals();
+        self.refused += count;
+        if self.first_refusal.is_none() {
+            self.first_refusal = first.map(ToOwned::to_owned);
+        }
+    }
+}
+
+fn thread_cpu_ns() -> u64 {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+}
+
+/// Times that this thread was put off its core against its will, since it began (proc(5)); 0 where that is not told.
+fn preempted() -> u64 {
+    let status = fs::read_to_string("/proc/thread-self/status").unwrap_or_default();
+    status
+        .lines()
+        .find_map(|line| line.strip_prefix("nonvoluntary_ctxt_switches:")?.trim().parse().ok())
+        .unwrap_or(0)
+}

@@ -1,0 +1,213 @@
+//! The load generator against servers with planted faults: it must see what is there, and nothing else.
+
+#![allow(
+    clippy::disallowed_methods,
+    clippy::unwrap_used,
+    reason = "test servers sleep and read clocks, and a test may fail"
+)]
+
+use std::{
+    io::{Read, Write},
+    net::{SocketAddr, TcpListener, TcpStream},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, Ordering::SeqCst},
+    },
+    thread,
+    time::{Duration, Instant},
+};
+
+use lab::{
+    latency::From,
+    load::{Arrivals, LoadError, Plan, Target, run, sweep},
+};
+
+/// A server that treats each connection by a function of its own thread.
+fn server(serve: impl Fn(TcpStream) + Send + Sync + 'static) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let serve = Arc::new(serve);
+    thread::spawn(move || {
+        for stream in listener.incoming().map_while(Result::ok) {
+            let serve = Arc::clone(&serve);
+            thread::spawn(move || serve(stream));
+        }
+    });
+    address
+}
+
+fn echo(mut stream: TcpStream, mut before: impl FnMut(usize)) {
+    let _ = stream.set_nodelay(true);
+    let mut buffer = [0; 4096];
+    while let Ok(bytes @ 1..) = stream.read(&mut buffer) {
+        before(bytes);
+        if stream.write_all(&buffer[..bytes]).is_err() {
+            return;
+        }
+    }
+}
+
+fn plan(rate: f64, seconds: f64) -> Plan {
+    Plan {
+        rate,
+        connections: 1,
+        warm_up: Duration::from_millis(50),
+        duration: Duration::from_secs_f64(seconds),
+        ..Plan::default()
+    }
+}
+
+#[test]
+fn each_request_is_answered_and_counted_once() {
+    for arrivals in [Arrivals::Constant, Arrivals::Poisson] {
+        let address = server(|stream| echo(stream, |_| ()));
+        let plan = Plan { arrivals, ..plan(2_000.0, 0.5) };
+        let outcome = run(&Target::echo(address, 1), &plan).unwrap();
+        assert_eq!(outcome.due, outcome.answered, "{:?}", outcome.warnings());
+        assert_eq!(outcome.latencies.count(), outcome.answered);
+        assert_eq!((outcome.lost, outcome.unanswered, outcome.reconnects), (0, 0, 0));
+        match arrivals {
+            Arrivals::Constant => assert_eq!(outcome.due, 1_000),
+            Arrivals::Poisson => assert!((800..1_200).contains(&outcome.due), "{}", outcome.due),
+        }
+    }
+}
+
+/// The planted stall: 100 ms in which nothing is answered. A generator that waits for answers sees one slow request;
+/// from the intended times there are as many as were due meanwhile.
+#[test]
+fn a_planted_stall_is_in_the_corrected_percentiles_and_vanishes_from_the_others() {
+    let stalled = Arc::new(AtomicBool::new(false));
+    let began = Instant::now();
+    // A connection that takes one request at a time, as HTTP's: what is due during the stall waits.
+    let http = server_of_http(move || {
+        if began.elapsed() > Duration::from_millis(400) && !stalled.swap(true, SeqCst) {
+            thread::sleep(Duration::from_millis(100));
+        }
+    });
+    let target = Target::parse(&format!("http://{http}/"), 1, true).unwrap();
+    let outcome = run(&target, &plan(1_000.0, 1.0)).unwrap();
+    assert_eq!(outcome.answered, 1_000);
+    let ms = 1_000_000;
+    assert!(
+        outcome.latencies.quantile(From::Due, 0.95) > 30 * ms,
+        "{}",
+        outcome.latencies.percentiles(From::Due)
+    );
+    // One request in a thousand was slow from when it was sent.
+    let slow_from_sent = outcome.latencies.curve(From::Sent).iter().filter(|point| point.1 > 90 * ms).count();
+    assert!(slow_from_sent >= 1, "the stall itself was seen");
+    assert!(
+        outcome.latencies.quantile(From::Sent, 0.95) * 2 < outcome.latencies.quantile(From::Due, 0.95),
+        "{}",
+        outcome.latencies.percentiles(From::Sent)
+    );
+}
+
+fn server_of_http(before: impl Fn() + Send + Sync + 'static) -> SocketAddr {
+    server(move |mut stream| {
+        let _ = stream.set_nodelay(true);
+        let mut buffer = [0; 4096];
+        while let Ok(1..) = stream.read(&mut buffer) {
+            before();
+            if stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok").is_err() {
+                return;
+            }
+        }
+    })
+}
+
+#[test]
+fn what_is_never_answered_counts_with_what_it_waited() {
+    // Answers the first ten requests and then nothing.
+    let address = server(|mut stream| {
+        let mut buffer = [0; 1];
+        for _ in 0..10 {
+            if stream.read_exact(&mut buffer).is_err() || stream.write_all(&buffer).is_err() {
+                return;
+            }
+        }
+        thread::sleep(Duration::from_secs(60));
+    });
+    let plan = Plan { warm_up: Duration::ZERO, drain: Duration::from_millis(200), ..plan(100.0, 0.5) };
+    let outcome = run(&Target::echo(address, 1), &plan).unwrap();
+    assert_eq!((outcome.due, outcome.answered, outcome.unanswered), (50, 10, 40));
+    assert!(outcome.is_overloaded());
+    assert!(
+        outcome.latencies.quantile(From::Due, 0.5) > 200_000_000,
+        "they waited for longer than the drain"
+    );
+    assert!(outcome.warnings().iter().any(|warning| warning.contains("40 requests were unanswered")));
+}
+
+#[test]
+fn servers_that_are_not_there_or_talk_nonsense_are_named() {
+    let unused = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    assert!(matches!(run(&Target::echo(unused, 1), &plan(10.0, 0.1)), Err(LoadError::Connect { .. })));
+
+    let nonsense = server(|mut stream| {
+        let _ = stream.write_all(b"SSH-2.0-OpenSSH_9.2\r\n");
+        let _ = stream.read(&mut [0; 100]);
+    });
+    let target = Target::parse(&format!("smtp://{nonsense}"), 1_000, true).unwrap();
+    let error = run(&target, &plan(10.0, 0.1)).unwrap_err().to_string();
+    assert!(error.contains("not an SMTP reply: \"SSH-2.0"), "{error}");
+
+    // Closes each connection after the first request, without an answer.
+    let rude = server(|mut stream| {
+        let _ = stream.read(&mut [0; 100]);
+    });
+    let target = Target::parse(&format!("http://{rude}"), 1, true).unwrap();
+    let outcome = run(&target, &plan(100.0, 0.3)).unwrap();
+    assert_eq!(outcome.answered, 0);
+    assert!(outcome.lost > 0 && outcome.first_loss.is_some(), "{:?}", outcome.warnings());
+}
+
+#[test]
+fn refusals_are_counted_apart_from_answers() {
+    let address = server(|mut stream| {
+        let mut buffer = [0; 4096];
+        while let Ok(1..) = stream.read(&mut buffer) {
+            let _ = stream.write_all(b"HTTP/1.1 503 Busy\r\nContent-Length: 0\r\n\r\n");
+        }
+    });
+    let target = Target::parse(&format!("http://{address}/x"), 1, true).unwrap();
+    let plan = Plan { warm_up: Duration::ZERO, ..plan(200.0, 0.2) };
+    let outcome = run(&target, &plan).unwrap();
+    assert_eq!((outcome.answered, outcome.refused), (40, 40));
+    assert_eq!(outcome.first_refusal.as_deref(), Some("503 Busy"));
+}
+
+#[test]
+fn a_planted_capacity_is_found_as_the_knee() {
+    // Each answer takes 5 ms and one is made at a time: 200 a second, whatever the machine.
+    let served = Arc::new(AtomicU64::new(0));
+    let count = Arc::clone(&served);
+    let address = server_of_http(move || {
+        count.fetch_add(1, SeqCst);
+        thread::sleep(Duration::from_millis(5));
+    });
+    let target = Target::parse(&format!("http://{address}/"), 1, true).unwrap();
+    let plan = Plan { drain: Duration::from_millis(50), ..plan(1.0, 0.4) };
+    let bound = sweep::Bound { quantile: 0.9, at_most_ns: 30_000_000 };
+    let search = sweep::Search { from: 25.0, to: 3_000.0, precision: 1.3, bound };
+    let knee = sweep::sweep(&target, &plan, &search, |_| ()).unwrap();
+    // Sleeps are longer than asked for on a busy machine, never shorter: the knee is below 200, and is found.
+    let broke = knee.broke.unwrap();
+    assert!(broke <= 260.0, "{broke}");
+    assert!(knee.tries.iter().all(|one| one.rate < 200.0 || !one.held), "nothing above the capacity holds");
+}
+
+#[test]
+fn plans_that_make_no_sense_are_refused() {
+    let target = Target::echo("127.0.0.1:9".parse().unwrap(), 1);
+    for plan in [
+        plan(0.0, 1.0),
+        plan(f64::NAN, 1.0),
+        plan(10.0, 0.0),
+        Plan { connections: 0, ..Plan::default() },
+        Plan { connections: 1 << 20, ..Plan::default() },
+    ] {
+        assert!(matches!(run(&target, &plan), Err(LoadError::Plan(_))));
+    }
+}

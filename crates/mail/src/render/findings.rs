@@ -1,0 +1,278 @@
+//! What test suites look for in a mail: links and one-time codes.
+
+use super::{Reading, cut, fields::printable, html::Remote};
+
+/// Links that are told.
+pub const LINKS_MAX: usize = 500;
+/// Codes that are told.
+pub const CODES_MAX: usize = 20;
+/// Of a longer text only the beginning is searched for codes.
+const SEARCHED_BYTES_MAX: usize = 64 * 1024;
+/// A word that speaks of a code counts so many characters before and after.
+const NEAR_CHARACTERS: usize = 80;
+
+/// A link and what it is called.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+pub struct Link {
+    /// Its true target.
+    pub link: String,
+    /// What the mail calls it; empty for a bare one.
+    pub text: String,
+}
+
+/// All links, those of the HTML first, each target once.
+#[must_use]
+pub fn links(reading: &Reading<'_>) -> Vec<Link> {
+    let mut links = Vec::new();
+    if let Some(clean) = reading.html(Remote::Blocked) {
+        in_html(&clean.html, &mut links);
+    }
+    let (text, _) = reading.text();
+    in_text(&text, &mut links);
+    links
+}
+
+/// Links of cleaned HTML: its attributes are quoted and escaped, as ammonia writes them.
+pub fn in_html(html: &str, links: &mut Vec<Link>) {
+    let mut rest = html;
+    while let Some(at) = rest.find("<a ") {
+        rest = &rest[at..];
+        let Some(tag_end) = tag_end(rest) else { break };
+        let (tag, after) = rest.split_at(tag_end);
+        let content = after.split("</a>").next().unwrap_or_default();
+        if let Some(href) = tag.split_once("href=\"").and_then(|(_, value)| value.split('"').next()) {
+            push(links, unescape(href), printable(&without_tags(content)));
+        }
+        rest = after;
+    }
+}
+
+/// Bare links of a text.
+pub fn in_text(text: &str, links: &mut Vec<Link>) {
+    let mut rest = text;
+    while let Some(at) = rest.find("http") {
+        rest = &rest[at..];
+        if !(rest.starts_with("http://") || rest.starts_with("https://")) {
+            rest = &rest[4..];
+            continue;
+        }
+        let end = rest
+            .find(|c: char| {
+                c.is_whitespace() || c.is_control() || matches!(c, '<' | '>' | '"' | '`' | '|' | '\\')
+            })
+            .unwrap_or(rest.len());
+        let (link, after) = rest.split_at(end);
+        push(links, trim_sentence(link).to_owned(), String::new());
+        rest = after;
+    }
+}
+
+fn push(links: &mut Vec<Link>, link: String, text: String) {
+    let known = links.iter().any(|known| known.link == link);
+    if links.len() < LINKS_MAX && !known && link.len() > "https://".len() {
+        links.push(Link { link, text });
+    }
+}
+
+/// Without what belongs to the sentence around it.
+fn trim_sentence(link: &str) -> &str {
+    let mut link = link;
+    loop {
+        let shorter = match link.chars().next_back() {
+            Some('.' | ',' | ';' | ':' | '!' | '?' | '\'' | '*' | '_' | '。' | '、' | '」') => {
+                &link[..link.len() - link.chars().next_back().map_or(0, char::len_utf8)]
+            }
+            Some(')') if link.matches(')').count() > link.matches('(').count() => &link[..link.len() - 1],
+            Some(']') if link.matches(']').count() > link.matches('[').count() => &link[..link.len() - 1],
+            _ => return link,
+        };
+        link = shorter;
+    }
+}
+
+fn tag_end(html: &str) -> Option<usize> {
+    let mut quoted = false;
+    for (at, byte) in html.bytes().enumerate() {
+        match byte {
+            b'"' => quoted = !quoted,
+            b'>' if !quoted => return Some(at + 1),
+            _ => {}
+        }
+    }
+    None
+}
+
+fn without_tags(html: &str) -> String {
+    let mut text = String::new();
+    let mut rest = html;
+    while let Some(at) = rest.find('<') {
+        text.push_str(&rest[..at]);
+        rest = tag_end(&rest[at..]).map_or("", |end| &rest[at + end..]);
+    }
+    text.push_str(rest);
+    unescape(&text)
+}
+
+/// The entities that ammonia writes.
+fn unescape(text: &str) -> String {
+    if !text.contains('&') {
+        return text.to_owned();
+    }
+    text.replace("&lt;", "<")
+        .replace("&gt;", ">")
+        .replace("&quot;", "\"")
+        .replace("&nbsp;", " ")
+        .replace("&amp;", "&")
+}
+
+/// Words of a mail that has a code in it. Lower case.
+const CODE_WORDS: &[&str] = &[
+    "code",
+    "otp",
+    "pin",
+    "passcode",
+    "password",
+    "verif",
+    "confirm",
+    "one-time",
+    "security",
+    "login",
+    "sign in",
+    "token",
+    "2fa",
+    "código",
+    "codigo",
+    "codice",
+    "kod",
+    "bestätig",
+    "einmal",
+    "コード",
+    "認証",
+    "確認",
+    "番号",
+    "验证码",
+    "驗證碼",
+    "인증",
+    "код",
+    "رمز",
+    "קוד",
+];
+
+/// One-time codes: 4 to 8 digits (perhaps in two groups), or 6 to 10 capitals and digits mixed, standing alone; those
+/// beside a word that speaks of a code first. Years, times, amounts and parts of links are none.
+#[must_use]
+pub fn codes(subject: &str, text: &str) -> Vec<String> {
+    let whole = format!("{subject}\n{}", cut(text, SEARCHED_BYTES_MAX));
+    let mut found: Vec<(u32, usize, String)> = Vec::new();
+    for (at, word) in words(&whole) {
+        let Some(code) = as_code(&whole, at, word) else { continue };
+        let near = near(&whole, at, word.len());
+        let spoken_of = CODE_WORDS.iter().any(|sign| near.contains(sign));
+        let alone = whole[..at].lines().next_back().unwrap_or_default().trim().is_empty()
+            && whole[at + word.len()..].lines().next().unwrap_or_default().trim().is_empty();
+        let digits_only = code.bytes().all(|byte| byte.is_ascii_digit());
+        let is_year = code.len() == 4 && (code.starts_with("19") || code.starts_with("20"));
+        let rank = match (spoken_of, alone) {
+            (true, true) => 0,
+            (true, false) if digits_only && code.len() == 6 => 1,
+            (true, false) => 2,
+            (false, true) => 3,
+            (false, false) => continue,
+        };
+        if (is_year && rank > 0) || (!digits_only && !spoken_of) {
+            continue;
+        }
+        if !found.iter().any(|(_, _, known)| *known == code) {
+            found.push((rank, at, code));
+        }
+    }
+    found.sort();
+    found.into_iter().map(|(_, _, code)| code).take(CODES_MAX).collect()
+}
+
+/// Runs of letters, digits and single joiners, with their place.
+fn words(text: &str) -> impl Iterator<Item = (usize, &str)> {
+    let base = text.as_ptr() as usize;
+    text.split(|c: char| {
+        c.is_whitespace()
+            || matches!(
+                c,
+                '"' | '\''
+                    | '<'
+                    | '>'
+                    | '('
+                    | ')'
+                    | '['
+                    | ']'
+                    | '*'
+                    | '「'
+                    | '」'
+                    | '。'
+                    | '、'
+                    | '，'
+                    | '：'
+                    | '！'
+            )
+    })
+    .map(move |word| word.trim_matches([':', '.', ',', ';', '!', '?', '_', '=']))
+    .filter(|word| !word.is_empty())
+    .map(move |word| (word.as_ptr() as usize - base, word))
+}
+
+fn as_code(whole: &str, at: usize, word: &str) -> Option<String> {
+    // Bytes are compared, so a character of several is no digit.
+    let digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    // "G-123456", "123-456", "123456"
+    let body = match word.split_once('-') {
+        Some((prefix, rest)) if digits(prefix) && digits(rest) && prefix.len() == rest.len() => {
+            return (prefix.len() == 3 || prefix.len() == 4).then(|| format!("{prefix}{rest}"));
+        }
+        Some((prefix, rest))
+            if prefix.len() <= 3 && prefix.bytes().all(|b| b.is_ascii_uppercase()) && digits(rest) =>
+        {
+            rest
+        }
+        Some(_) => return None,
+        None => word,
+    };
+    if digits(body) && (4..=8).contains(&body.len()) {
+        // "123 456" is two groups of one code.
+        if body.len() == 3 {
+            return None;
+        }
+        let before = whole[..at].chars().next_back();
+        let currency = matches!(before, Some('$' | '€' | '£' | '¥' | '#' | '/' | '+'));
+        return (!currency).then(|| body.to_owned());
+    }
+    let mixed = (6..=10).contains(&body.len())
+        && body.bytes().all(|b| b.is_ascii_uppercase() || b.is_ascii_digit())
+        && body.bytes().any(|b| b.is_ascii_digit())
+        && body.bytes().any(|b| b.is_ascii_uppercase());
+    if mixed {
+        return Some(body.to_owned());
+    }
+    two_groups(whole, at, word)
+}
+
+/// "123 456": the first group of two with one blank between.
+fn two_groups(whole: &str, at: usize, word: &str) -> Option<String> {
+    let three = |text: &str| text.len() == 3 && text.bytes().all(|byte| byte.is_ascii_digit());
+    if !three(word) {
+        return None;
+    }
+    let rest = whole[at + word.len()..].strip_prefix([' ', '\u{a0}'])?;
+    let second = rest.get(..3)?;
+    let ends =
+        rest[3..].chars().next().is_none_or(|c| c.is_whitespace() || matches!(c, '.' | ',' | '<' | ')'));
+    (three(second) && ends).then(|| format!("{word}{second}"))
+}
+
+fn near(text: &str, at: usize, length: usize) -> String {
+    let before: String = {
+        let mut characters: Vec<char> = text[..at].chars().rev().take(NEAR_CHARACTERS).collect();
+        characters.reverse();
+        characters.into_iter().collect()
+    };
+    let after: String = text[at + length..].chars().take(NEAR_CHARACTERS).collect();
+    format!("{before} {after}").to_lowercase()
+}

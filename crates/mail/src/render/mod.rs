@@ -1,0 +1,264 @@
+//! A mail's bytes as what people and programs read. On request, never on arrival.
+//!
+//! ```text
+//!  raw bytes ─▶ guard (bounds on structure) ─▶ mail-parser ─▶ Reading ─┬▶ text, headers, attachments
+//!                                                                      ├▶ html: cleaned, remote content blocked
+//!                                                                      └▶ links, one-time codes
+//! ```
+//! Everything here is a function from bytes to a value: no socket, no clock, nothing is kept. What a hostile mail may
+//! cost is bounded by the constants below; what a bound cuts off is said in a [`Notice`] beside what is shown.
+
+pub mod fields;
+pub mod findings;
+mod guard;
+pub mod html;
+mod parts;
+
+use std::borrow::Cow;
+
+use mail_parser::{HeaderName, Message, MessageParser, PartType};
+
+pub use self::parts::Attachment;
+use self::{fields::Address, guard::Guarded};
+
+/// Of a larger mail only the beginning is taken apart; its source is whole.
+pub const PARSED_BYTES_MAX: usize = 32 * 1024 * 1024;
+/// Of a longer text only the beginning is shown.
+pub const TEXT_BYTES_MAX: usize = 1024 * 1024;
+/// Fields of the head that are shown.
+pub const HEADERS_MAX: usize = 1000;
+/// Attachments that are listed and can be fetched.
+pub const ATTACHMENTS_MAX: usize = 1000;
+/// Bodies in one mail that are shown one after the other.
+const BODIES_MAX: usize = 100;
+
+/// What is not as the sender meant it, or not all.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum Notice {
+    /// Beyond [`PARSED_BYTES_MAX`].
+    #[error("This mail is too large to be shown whole. The source has all of it.")]
+    MailCut,
+    /// Beyond [`TEXT_BYTES_MAX`].
+    #[error("The text is too long to be shown whole. The source has all of it.")]
+    TextCut,
+    /// Beyond [`HEADERS_MAX`].
+    #[error("There are too many header fields to show them all. The source has all of them.")]
+    HeadersCut,
+    /// Beyond [`ATTACHMENTS_MAX`].
+    #[error("There are too many attachments to list them all. The source has all of them.")]
+    AttachmentsCut,
+    /// More levels than [`guard::NESTED_MAX`].
+    #[error("This mail contains mails within mails, too deep to be taken apart. The source has all of it.")]
+    TooDeep,
+    /// Neither head nor body could be told.
+    #[error("This is not a mail as the standards describe it. The source shows what came.")]
+    NotAMail,
+}
+
+/// A mail taken apart.
+pub struct Reading<'a> {
+    message: Message<'a>,
+    attachments: Vec<Attachment>,
+    notices: Vec<Notice>,
+}
+
+/// The bytes as the parser may see them; a [`Reading`] borrows from it.
+pub struct Prepared<'a>(Guarded<'a>);
+
+impl<'a> Prepared<'a> {
+    /// Looks for what the parser must be kept from.
+    #[must_use]
+    pub fn new(raw: &'a [u8]) -> Self {
+        Self(guard::guard(raw))
+    }
+
+    /// Takes the mail apart.
+    #[must_use]
+    pub fn read(&self) -> Reading<'_> {
+        Reading::new(&self.0)
+    }
+}
+
+impl<'a> Reading<'a> {
+    fn new(guarded: &'a Guarded<'_>) -> Self {
+        let mut notices = guarded.notices.clone();
+        // A blank line in front makes a body of what has no head at all.
+        let message = MessageParser::default()
+            .parse(&*guarded.bytes)
+            .filter(|message| !message.parts.is_empty())
+            .unwrap_or_else(|| {
+                notices.push(Notice::NotAMail);
+                Message {
+                    parts: vec![mail_parser::MessagePart::default()],
+                    raw_message: Cow::Borrowed(&guarded.bytes),
+                    ..Message::default()
+                }
+            });
+        let (attachments, cut) = parts::attachments(&message);
+        if cut {
+            notices.push(Notice::AttachmentsCut);
+        }
+        if message.headers().len() > HEADERS_MAX {
+            notices.push(Notice::HeadersCut);
+        }
+        Self { message, attachments, notices }
+    }
+
+    /// What is not shown, and why.
+    #[must_use]
+    pub fn notices(&self) -> &[Notice] {
+        &self.notices
+    }
+
+    /// The subject, decoded; empty if there is none.
+    #[must_use]
+    pub fn subject(&self) -> String {
+        fields::printable(self.message.subject().unwrap_or_default())
+    }
+
+    /// The mailboxes in a field.
+    #[must_use]
+    pub fn addresses(&self, field: HeaderName<'static>) -> Vec<Address> {
+        let mut all = Vec::new();
+        for value in self.message.header_values(field) {
+            if let Some(addresses) = value.as_address() {
+                all.extend(addresses.iter().take(HEADERS_MAX).map(fields::address));
+            }
+        }
+        all.truncate(HEADERS_MAX);
+        all
+    }
+
+    /// The Date field in milliseconds since 1970; nothing if it is missing or none.
+    #[must_use]
+    pub fn date_ms(&self) -> Option<i64> {
+        let date = self.message.date()?;
+        date.is_valid().then(|| date.to_timestamp().saturating_mul(1000))
+    }
+
+    /// The Message-ID, without its angle brackets; empty if there is none.
+    #[must_use]
+    pub fn message_id(&self) -> String {
+        fields::printable(self.message.message_id().unwrap_or_default())
+    }
+
+    /// Name and value of each field, unfolded, encoded words decoded; at most [`HEADERS_MAX`].
+    #[must_use]
+    pub fn headers(&self) -> Vec<(String, String)> {
+        let raw = &*self.message.raw_message;
+        self.message
+            .headers()
+            .iter()
+            .take(HEADERS_MAX)
+            .map(|header| {
+                let value =
+                    raw.get(header.offset_start as usize..header.offset_end as usize).unwrap_or_default();
+                (fields::printable(header.name()), fields::decode(value))
+            })
+            .collect()
+    }
+
+    /// The plain text: as sent, or made from the HTML if that is all there is.
+    #[must_use]
+    pub fn text(&self) -> (String, Option<Notice>) {
+        let mut whole = String::new();
+        for position in 0..self.message.text_body_count().min(BODIES_MAX) {
+            if whole.len() > TEXT_BYTES_MAX {
+                break;
+            }
+            if let Some(part) = self.message.text_part(position as u32) {
+                if !whole.is_empty() && !whole.ends_with('\n') {
+                    whole.push('\n');
+                }
+                match &part.body {
+                    PartType::Text(text) => whole.push_str(text),
+                    PartType::Html(html) => {
+                        let html = cut(html, html::HTML_BYTES_MAX);
+                        whole.push_str(&mail_parser::decoders::html::html_to_text(html));
+                    }
+                    _ => {}
+                }
+            }
+        }
+        if whole.len() > TEXT_BYTES_MAX {
+            let end = cut(&whole, TEXT_BYTES_MAX).len();
+            whole.truncate(end);
+            return (whole, Some(Notice::TextCut));
+        }
+        (whole, None)
+    }
+
+    /// Whether the sender wrote a plain text.
+    #[must_use]
+    pub fn has_own_text(&self) -> bool {
+        self.message.text_bodies().take(BODIES_MAX).any(|part| matches!(part.body, PartType::Text(_)))
+    }
+
+    /// The HTML as sent, if there is any.
+    #[must_use]
+    pub fn html_source(&self) -> Option<String> {
+        let mut whole: Option<String> = None;
+        for part in self.message.html_bodies().take(BODIES_MAX) {
+            match (&part.body, &mut whole) {
+                (PartType::Html(html), None) => whole = Some(html.clone().into_owned()),
+                (PartType::Html(html), Some(whole)) if whole.len() <= html::HTML_BYTES_MAX => {
+                    whole.push_str(html);
+                }
+                // A text between two pieces of HTML belongs where it stands.
+                (PartType::Text(text), Some(whole)) if whole.len() <= html::HTML_BYTES_MAX => {
+                    whole.push_str(&mail_parser::decoders::html::text_to_html(text));
+                }
+                _ => {}
+            }
+        }
+        whole
+    }
+
+    /// The HTML, cleaned for a sandboxed frame; nothing if there is none.
+    #[must_use]
+    pub fn html(&self, remote: html::Remote) -> Option<html::Clean> {
+        let source = self.html_source()?;
+        let images = self.inline_images(&source);
+        Some(html::clean(&source, remote, images))
+    }
+
+    /// What can be fetched by itself.
+    #[must_use]
+    pub fn attachments(&self) -> &[Attachment] {
+        &self.attachments
+    }
+
+    /// The decoded bytes of an attachment.
+    #[must_use]
+    pub fn attachment_bytes(&self, attachment: &Attachment) -> Cow<'_, [u8]> {
+        parts::bytes(&self.message, attachment)
+    }
+
+    /// Images of the mail itself that its HTML names (RFC 2392), as `data:` URLs: a frame that may fetch nothing shows
+    /// them.
+    fn inline_images(&self, source: &str) -> Vec<(String, String)> {
+        let mut images = Vec::new();
+        let mut bytes = 0;
+        for attachment in &self.attachments {
+            let named = attachment.content_id.as_deref().filter(|id| !id.is_empty() && source.contains(*id));
+            let (Some(id), true) = (named, html::is_image(&attachment.content_type)) else { continue };
+            bytes += attachment.size_bytes;
+            if bytes > html::INLINE_BYTES_MAX {
+                break;
+            }
+            images.push((
+                id.to_owned(),
+                html::data_url(&attachment.content_type, &self.attachment_bytes(attachment)),
+            ));
+        }
+        images
+    }
+}
+
+/// At most so many bytes of the beginning, never half a character.
+pub(crate) fn cut(text: &str, bytes_max: usize) -> &str {
+    &text[..text.floor_char_boundary(bytes_max)]
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,116 @@
+//! What can be fetched by itself: attachments, and images that the HTML shows.
+
+use std::borrow::Cow;
+
+use mail_parser::{Encoding, Message, MimeHeaders, PartType};
+
+use super::{ATTACHMENTS_MAX, fields::printable};
+
+/// A part that can be fetched.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Attachment {
+    /// Its place among the mail's parts: what it is called in paths.
+    pub part: u32,
+    /// The sender's name for it, or one made from its place and type. It has no slash and no control character.
+    pub filename: String,
+    /// `type/subtype` in lower case.
+    pub content_type: String,
+    /// What RFC 2045, section 6 calls the mechanism: `base64`, `quoted-printable`, `7bit`.
+    pub encoding: &'static str,
+    /// Meant to be shown in place rather than listed.
+    pub inline: bool,
+    /// Its Content-ID without angle brackets.
+    pub content_id: Option<String>,
+    /// Of the decoded content.
+    pub size_bytes: usize,
+}
+
+/// All of them, and whether some were left out.
+pub(super) fn attachments(message: &Message<'_>) -> (Vec<Attachment>, bool) {
+    let listed = message.attachments.iter().take(ATTACHMENTS_MAX);
+    let attachments = listed.filter_map(|&part| attachment(message, part)).collect();
+    (attachments, message.attachments.len() > ATTACHMENTS_MAX)
+}
+
+fn attachment(message: &Message<'_>, number: u32) -> Option<Attachment> {
+    let part = message.part(number)?;
+    let content_type = match part.content_type() {
+        Some(kind) => format!("{}/{}", kind.ctype(), kind.subtype().unwrap_or("octet-stream")),
+        None if part.is_message() => "message/rfc822".to_owned(),
+        None if part.is_text() => "text/plain".to_owned(),
+        None => "application/octet-stream".to_owned(),
+    };
+    let content_type = media_type(&content_type);
+    let filename = part
+        .attachment_name()
+        .map(safe_filename)
+        .filter(|name| !name.is_empty())
+        .unwrap_or_else(|| format!("part-{number}.{}", extension(&content_type)));
+    Some(Attachment {
+        part: number,
+        filename,
+        encoding: match part.encoding {
+            Encoding::Base64 => "base64",
+            Encoding::QuotedPrintable => "quoted-printable",
+            Encoding::None => "7bit",
+        },
+        inline: part.content_disposition().is_some_and(mail_parser::ContentType::is_inline)
+            || matches!(part.body, PartType::InlineBinary(_)),
+        content_id: part.content_id().map(|id| printable(id.trim_matches(['<', '>']))),
+        size_bytes: bytes_of(message, number).len(),
+        content_type,
+    })
+}
+
+pub(super) fn bytes<'a>(message: &'a Message<'_>, attachment: &Attachment) -> Cow<'a, [u8]> {
+    Cow::Borrowed(bytes_of(message, attachment.part))
+}
+
+fn bytes_of<'a>(message: &'a Message<'_>, number: u32) -> &'a [u8] {
+    let Some(part) = message.part(number) else { return &[] };
+    match &part.body {
+        PartType::Text(text) | PartType::Html(text) => text.as_bytes(),
+        PartType::Binary(bytes) | PartType::InlineBinary(bytes) => bytes,
+        // A mail within the mail: as it stands.
+        PartType::Message(_) => {
+            message.raw_message.get(part.offset_body as usize..part.offset_end as usize).unwrap_or_default()
+        }
+        PartType::Multipart(_) => &[],
+    }
+}
+
+/// `type/subtype` of tokens only (RFC 2045, 5.1), so that it can stand in a header field of ours.
+fn media_type(declared: &str) -> String {
+    let lower = declared.to_ascii_lowercase();
+    let is_token = |token: &str| {
+        (1..=127).contains(&token.len())
+            && token.bytes().all(|b| b.is_ascii_alphanumeric() || b"!#$&-^_.+".contains(&b))
+    };
+    match lower.split_once('/') {
+        Some((kind, subtype)) if is_token(kind) && is_token(subtype) => lower,
+        _ => "application/octet-stream".to_owned(),
+    }
+}
+
+/// The last component, without what a file system or a header field would take as more than a name.
+fn safe_filename(name: &str) -> String {
+    let last = name.rsplit(['/', '\\']).next().unwrap_or_default();
+    let clean: String =
+        printable(last).chars().filter(|c| !matches!(c, '"' | '<' | '>' | '|' | ':')).collect();
+    let clean = clean.trim_matches(['.', ' ']);
+    clean.chars().take(120).collect()
+}
+
+fn extension(content_type: &str) -> &str {
+    match content_type {
+        "message/rfc822" | "message/global" => "eml",
+        "text/plain" => "txt",
+        "text/html" => "html",
+        "text/calendar" => "ics",
+        "image/jpeg" => "jpg",
+        "image/png" => "png",
+        "image/gif" => "gif",
+        "application/pdf" => "pdf",
+        _ => "bin",
+    }
+}

@@ -1,0 +1,247 @@
+//! Search over the stored mail.
+//!
+//! ```text
+//!  text ─▶ Query ─▶ walk: summaries newest first, in batches ─┬▶ terms that the summary answers (from, subject, dates)
+//!                                                            └▶ only then the mail itself (to, body, attachments)
+//! ```
+//! There is no index of words: one would cost more memory than the index of inboxes has (100 bytes a mail), for mail
+//! that lives a day. A search walks instead, and is bounded by mails looked at, mails opened and bytes read; where it
+//! stopped, it hands out a [`Cursor`] to go on from. What people search, their own inbox, is a few hundred mails.
+
+mod query;
+
+use crate::{
+    mailboxes::{Mail, MailId, Mailboxes, Scope, Summary, Unavailable},
+    render::{Prepared, Reading, fields},
+};
+
+pub use self::query::{Query, QueryFault, Term};
+
+/// Summaries that one search looks at.
+pub const LOOKED_AT_MAX: usize = 20_000;
+/// Mails that one search opens.
+pub const OPENED_MAX: usize = 2_000;
+/// Bytes of mails that one search opens.
+pub const OPENED_BYTES_MAX: u64 = 64 * 1024 * 1024;
+/// Summaries asked for at once.
+const BATCH: usize = 200;
+/// Mails that may have come or gone between two pages of one search before its cursor loses its place.
+const SHIFT_MAX: usize = 1_000;
+
+/// Where to go on. Mails that came meanwhile move it down, so it knows the last mail looked at as well as its place.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Cursor {
+    skip: usize,
+    after: MailId,
+}
+
+/// `place-name`.
+impl std::fmt::Display for Cursor {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}-{}", self.skip, self.after)
+    }
+}
+
+impl std::str::FromStr for Cursor {
+    type Err = QueryFault;
+
+    fn from_str(text: &str) -> Result<Self, QueryFault> {
+        let fault = || QueryFault::Cursor(text.chars().take(40).collect());
+        let (skip, after) = text.split_once('-').ok_or_else(fault)?;
+        Ok(Self { skip: skip.parse().map_err(|_| fault())?, after: after.parse().map_err(|_| fault())? })
+    }
+}
+
+/// What a search found.
+#[derive(Debug, Clone, Default)]
+pub struct Found {
+    /// Newest first.
+    pub mails: Vec<Summary>,
+    /// Summaries looked at.
+    pub looked_at: usize,
+    /// There may be more from here on; nothing when all was seen.
+    pub next: Option<Cursor>,
+    /// It stopped at a bound, not because it had found enough.
+    pub bounded: bool,
+}
+
+/// What is known of a mail beside its bytes (Mailpit's marks).
+pub trait Marks {
+    /// Somebody opened it.
+    fn is_read(&self, id: MailId) -> bool;
+    /// It carries this tag.
+    fn has_tag(&self, id: MailId, tag: &str) -> bool;
+    /// It carries any tag.
+    fn is_tagged(&self, id: MailId) -> bool;
+}
+
+/// Walks until `limit` mails are found or a bound is met.
+///
+/// # Errors
+/// The store cannot be read.
+pub async fn search<M: Mailboxes>(
+    mailboxes: &M,
+    scope: &Scope,
+    query: &Query,
+    marks: &(impl Marks + Sync),
+    from: Option<Cursor>,
+    limit: usize,
+) -> Result<Found, Unavailable> {
+    let mut found = Found::default();
+    let mut skip = from.map_or(0, |cursor| cursor.skip);
+    let mut resume = from;
+    let (mut opened, mut opened_bytes) = (0, 0);
+    loop {
+        let batch = mailboxes.list(scope, skip, BATCH).await?;
+        if batch.is_empty() {
+            // Everything behind the cursor is gone.
+            return Ok(found);
+        }
+        let mut start = 0;
+        if let Some(cursor) = resume {
+            match batch.iter().position(|summary| summary.id == cursor.after) {
+                Some(place) => (start, resume) = (place + 1, None),
+                None if skip + batch.len() < cursor.skip + SHIFT_MAX && batch.len() == BATCH => {
+                    skip += batch.len();
+                    continue;
+                }
+                // The mail was deleted: its place is the next best.
+                None => {
+                    resume = None;
+                    if skip != cursor.skip {
+                        skip = cursor.skip;
+                        continue;
+                    }
+                }
+            }
+        }
+        for (place, summary) in batch.iter().enumerate().skip(start) {
+            let here = |place: usize| Cursor { skip: skip + place, after: summary.id };
+            found.looked_at += 1;
+            let verdict = query.judge(summary, marks);
+            let matched = match verdict {
+                Verdict::No => false,
+                Verdict::Yes => true,
+                Verdict::Open => {
+                    opened += 1;
+                    opened_bytes += summary.size_bytes;
+                    match mailboxes.mail(summary.id).await? {
+                        Some(mail) => query.matches_mail(&mail),
+                        None => false,
+                    }
+                }
+            };
+            if matched {
+                found.mails.push(summary.clone());
+            }
+            let bounded =
+                found.looked_at >= LOOKED_AT_MAX || opened >= OPENED_MAX || opened_bytes >= OPENED_BYTES_MAX;
+            if found.mails.len() >= limit || bounded {
+                found.bounded = found.mails.len() < limit;
+                found.next = Some(here(place));
+                return Ok(found);
+            }
+        }
+        if batch.len() < BATCH {
+            return Ok(found);
+        }
+        skip += batch.len();
+        // A walk over a long list lets others have the thread.
+        tokio::task::yield_now().await;
+    }
+}
+
+/// What a summary says about a query.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Verdict {
+    /// It does not match.
+    No,
+    /// It matches.
+    Yes,
+    /// The mail itself must be asked.
+    Open,
+}
+
+impl Query {
+    /// What can be said without opening the mail.
+    pub fn judge(&self, summary: &Summary, marks: &impl Marks) -> Verdict {
+        let mut verdict = Verdict::Yes;
+        let mut decoded: Option<(String, String)> = None;
+        for (term, negated) in self.terms() {
+            let (from, subject) = decoded.get_or_insert_with(|| {
+                let from = format!("{} {}", fields::decode(&summary.from), summary.envelope_from);
+                (from.to_lowercase(), fields::decode(&summary.subject).to_lowercase())
+            });
+            let holds = match term {
+                Term::From(word) => from.contains(word),
+                Term::Subject(word) => subject.contains(word),
+                // Found here, it need not be looked for in the body.
+                Term::Word(word) if from.contains(word) || subject.contains(word) => true,
+                Term::Before(ms) => summary.arrived_ms < *ms,
+                Term::After(ms) => summary.arrived_ms >= *ms,
+                Term::Larger(bytes) => summary.size_bytes > *bytes,
+                Term::Smaller(bytes) => summary.size_bytes < *bytes,
+                Term::Read => marks.is_read(summary.id),
+                Term::Tagged => marks.is_tagged(summary.id),
+                Term::Tag(tag) => marks.has_tag(summary.id, tag),
+                Term::Word(_) | Term::To(_) | Term::Cc(_) | Term::MessageId(_) | Term::HasAttachment => {
+                    verdict = Verdict::Open;
+                    continue;
+                }
+            };
+            if holds == negated {
+                return Verdict::No;
+            }
+        }
+        verdict
+    }
+
+    /// Whether the mail holds the terms that only it can answer.
+    #[must_use]
+    pub fn matches_mail(&self, mail: &Mail) -> bool {
+        let prepared = Prepared::new(&mail.raw);
+        let reading = prepared.read();
+        let mut text: Option<String> = None;
+        self.terms().all(|(term, negated)| {
+            let holds = match term {
+                Term::Word(word) => {
+                    let text = text.get_or_insert_with(|| whole_text(mail, &reading));
+                    text.contains(word)
+                }
+                Term::To(word) => {
+                    mail.recipients.iter().any(|recipient| recipient.to_lowercase().contains(word))
+                        || addresses_contain(&reading, mail_parser::HeaderName::To, word)
+                }
+                Term::Cc(word) => addresses_contain(&reading, mail_parser::HeaderName::Cc, word),
+                Term::MessageId(word) => reading.message_id().to_lowercase().contains(word),
+                Term::HasAttachment => reading.attachments().iter().any(|attachment| !attachment.inline),
+                // The summary has answered these.
+                _ => return true,
+            };
+            holds != negated
+        })
+    }
+}
+
+fn addresses_contain(reading: &Reading<'_>, field: mail_parser::HeaderName<'static>, word: &str) -> bool {
+    reading.addresses(field).iter().any(|address| address.to_string().to_lowercase().contains(word))
+}
+
+/// All that a word is looked for in.
+fn whole_text(mail: &Mail, reading: &Reading<'_>) -> String {
+    let mut text = format!(
+        "{}\n{}\n{}\n",
+        fields::decode(&mail.summary.from),
+        reading.subject(),
+        mail.recipients.join(" ")
+    );
+    text.push_str(&reading.text().0);
+    for attachment in reading.attachments() {
+        text.push('\n');
+        text.push_str(&attachment.filename);
+    }
+    text.to_lowercase()
+}
+
+#[cfg(test)]
+mod tests;
