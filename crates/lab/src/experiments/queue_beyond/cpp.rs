@@ -5,6 +5,7 @@ use std::process::Command;
 
 use tempfile::TempDir;
 
+use super::contenders::Compared;
 use super::ram::Timing;
 
 const SOURCE: &str = include_str!("priority_queue.cpp");
@@ -63,9 +64,16 @@ impl Program {
     ///
     /// # Errors
     /// In words, if the program fails or answers something else.
-    pub fn time(&self, items: usize, repeats: usize, seed: u64) -> Result<Timing, String> {
+    pub fn time(
+        &self,
+        items: usize,
+        compared: Compared,
+        repeats: usize,
+        seed: u64,
+    ) -> Result<Timing, String> {
+        let what = if compared == Compared::Key { "key" } else { "both" };
         let output = Command::new(self.path())
-            .args([items.to_string(), repeats.to_string(), seed.to_string()])
+            .args([what, &items.to_string(), &repeats.to_string(), &seed.to_string()])
             .output()
             .map_err(|error| format!("the C++ program: {error}"))?;
         let text = String::from_utf8_lossy(&output.stdout);
@@ -84,8 +92,7 @@ fn answer(text: &str) -> Option<Timing> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::experiments::queue_beyond::contenders;
-    use crate::experiments::queue_beyond::ram;
+    use crate::experiments::queue_beyond::{contenders, ram};
 
     #[test]
     fn an_answer_is_four_numbers() {
@@ -99,9 +106,11 @@ mod tests {
     fn it_does_the_same_work_as_ours() {
         // Where there is no compiler the experiment says so; here, too, nothing is to be tested then.
         let Ok(program) = Program::compile() else { return };
-        let theirs = program.time(500, 2, 9).unwrap();
-        let mut queue = contenders::ALL[0].make().unwrap();
-        assert_eq!(theirs.checksum, ram::time(queue.as_mut(), 500, 2, 9).checksum);
-        assert_ne!(theirs.checksum, program.time(500, 2, 10).unwrap().checksum);
+        for compared in [Compared::Key, Compared::KeyAndHandle] {
+            let theirs = program.time(500, compared, 2, 9).unwrap();
+            let mut queue = contenders::make(0, compared).unwrap();
+            assert_eq!(theirs.checksum, ram::time(queue.as_mut(), 500, 2, 9).checksum);
+            assert_ne!(theirs.checksum, program.time(500, compared, 2, 10).unwrap().checksum);
+        }
     }
 }

@@ -4,13 +4,15 @@
 //! keys ─┬─▶ pressure    simulated memory of every size: transfers an operation beside both heaps
 //!       ├─▶ ram         CPU time an operation, in turns with nine other heaps and the C++ library's
 //!       ├─▶ operations  each one's comparisons, moves and time: is any of them long?
-//!       └─▶ space       bytes in use for each live item
+//!       ├─▶ space       bytes in use for each live item
+//!       └─▶ expiry      the pattern of the store's expiry, beside the heap that it uses
 //!                                  └──▶ verdicts: each figure beside its goal
 //! ```
 //! The parts do not need each other: `--part ram` runs one of them.
 
 pub mod contenders;
 pub mod cpp;
+pub mod expiry;
 pub mod keys;
 pub mod operations;
 pub mod pressure;
@@ -22,6 +24,7 @@ use serde_json::json;
 
 use crate::experiment::{Experiment, Options, Refusal, Report};
 use crate::experiments::bheap_sim::article::ITEMS;
+use contenders::Compared;
 use cpp::Program;
 use keys::Keys;
 use operations::Times;
@@ -40,52 +43,68 @@ pub const EXPERIMENT: Experiment = Experiment {
 };
 
 /// The parts by name.
-pub const PARTS: [&str; 4] = ["pressure", "ram", "operations", "space"];
+pub const PARTS: [&str; 5] = ["pressure", "ram", "operations", "space", "expiry"];
 
 /// How much is measured.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Sizes {
     /// Items in the simulated queues.
     pub simulated: usize,
-    /// Items in the queues that are timed, and rounds.
-    pub timed: Vec<(usize, usize)>,
+    /// The same, over other keys.
+    pub simulated_others: usize,
+    /// Items in the queues that are timed, what is compared, and rounds.
+    pub timed: Vec<(usize, Compared, usize)>,
     /// Items in the queue whose operations are counted and timed one by one.
     pub counted: usize,
     /// The same, over other keys.
     pub counted_others: usize,
     /// Items in the queue whose bytes are looked at.
     pub space: usize,
+    /// Objects in the store whose expiry is imitated, and rounds.
+    pub expiring: Vec<(usize, usize)>,
 }
 
 impl Sizes {
     /// For people who wait (under half a minute), or for the record.
     #[must_use]
     pub fn of(options: &Options) -> Self {
+        use Compared::{Key, KeyAndHandle};
         let mut sizes = if options.quick {
             Self {
                 simulated: ITEMS,
-                timed: vec![(1_000, 5), (250_000, 3)],
+                simulated_others: 125_000,
+                timed: vec![(1_000, Key, 5), (125_000, Key, 3), (125_000, KeyAndHandle, 3)],
                 counted: 500_000,
                 counted_others: 50_000,
                 space: 250_000,
+                expiring: vec![(50_000, 3)],
             }
         } else {
             Self {
                 simulated: ITEMS,
-                timed: vec![(1_000, 15), (1_000_000, 7), (16_000_000, 3)],
+                simulated_others: ITEMS,
+                timed: vec![
+                    (1_000, Key, 15),
+                    (1_000_000, Key, 7),
+                    (1_000_000, KeyAndHandle, 5),
+                    (16_000_000, Key, 3),
+                ],
                 counted: 16_000_000,
                 counted_others: 1_000_000,
                 space: 4_000_000,
+                expiring: vec![(10_000, 7), (100_000, 5), (1_000_000, 5), (8_000_000, 3)],
             }
         };
         if let Some(items) = options.items {
             let rounds = if items >= 4_000_000 { 3 } else { 7 };
             sizes = Self {
                 simulated: items,
-                timed: vec![(items, rounds)],
+                simulated_others: items,
+                timed: vec![(items, Key, rounds)],
                 counted: items,
                 counted_others: items.min(sizes.counted_others),
                 space: items,
+                expiring: vec![(items, 3)],
             };
         }
         sizes
@@ -118,7 +137,8 @@ pub fn measured(sizes: &Sizes, parts: &[&str], options: &Options) -> Result<Repo
             "pressure" => pressed(&mut report, sizes, options)?,
             "ram" => in_ram(&mut report, sizes, options)?,
             "operations" => each(&mut report, sizes, options)?,
-            _ => spaced(&mut report, sizes, options)?,
+            "space" => spaced(&mut report, sizes, options)?,
+            _ => expired(&mut report, sizes, options)?,
         }
     }
     Ok(report)
@@ -143,7 +163,7 @@ fn pressed(report: &mut Report, sizes: &Sizes, options: &Options) -> Result<(), 
     })?;
     verdicts::pressure(report, &[&binary, &paged, &nine, &many]);
 
-    let few = items.div_ceil(2);
+    let few = sizes.simulated_others;
     let mut rows = Vec::new();
     for keys in Keys::OTHERS {
         options.say(&format!("other keys: {}", keys.name()));
@@ -167,14 +187,15 @@ fn in_ram(report: &mut Report, sizes: &Sizes, options: &Options) -> Result<(), S
         Ok(program) => report.note(format!("C++: {}, -O3.", program.compiler)),
         Err(why) => report.note(format!("The C++ library's queue is left out: {why}.")),
     }
-    for &(items, rounds) in &sizes.timed {
-        let measured = ram::measure(items, rounds, program.as_ref().ok(), options)?;
+    for &(items, compared, rounds) in &sizes.timed {
+        let measured = ram::measure(items, compared, rounds, program.as_ref().ok(), options)?;
         verdicts::ram(report, &measured, program.is_ok());
     }
     report.note(
         "In RAM: u64 keys and u64 handles, the article's three phases from an empty queue without reserved memory, every \
          queue the same items in every round (a checksum over the keys that left proves it), CPU time of the thread. Each \
-         round begins with another queue. From 4 million items on, only those within 1.25 times the best are timed again \
+         round begins with another queue. “By key”: the handle is not looked at, as a server would have it and as \
+         orx-priority-queue always does. From 4 million items on, only those within 1.25 times the best are timed again \
          after the first round.",
     );
     Ok(())
@@ -198,11 +219,10 @@ fn each(report: &mut Report, sizes: &Sizes, options: &Options) -> Result<(), Str
     }
     verdicts::bounds(report, &rows);
 
-    let ours = &contenders::ALL[0];
     let mut passes = Vec::new();
     for pass in 1..=operations::PASSES {
         options.say(&format!("timing each operation, pass {pass} of {}", operations::PASSES));
-        passes.push(operations::timed(ours, items).map_err(words)?);
+        passes.push(operations::timed(0, items).map_err(words)?);
     }
     let mut least = passes[0].clone();
     for pass in &passes[1..] {
@@ -215,7 +235,7 @@ fn each(report: &mut Report, sizes: &Sizes, options: &Options) -> Result<(), Str
     let first = Times::of(passes.swap_remove(0));
     drop(passes);
     options.say("timing each operation of the 8-ary heap");
-    let other = Times::of(operations::timed(&contenders::ALL[3], items).map_err(words)?);
+    let other = Times::of(operations::timed(3, items).map_err(words)?);
     verdicts::times(report, items, &first, &Times::of(least), &other, longest);
     Ok(())
 }
@@ -228,6 +248,31 @@ fn spaced(report: &mut Report, sizes: &Sizes, options: &Options) -> Result<(), S
     Ok(())
 }
 
+fn expired(report: &mut Report, sizes: &Sizes, options: &Options) -> Result<(), String> {
+    let mut found = Vec::new();
+    for &(objects, rounds) in &sizes.expiring {
+        let mut queues = vec![Vec::new(); expiry::NAMES.len()];
+        for round in 0..rounds {
+            for turn in 0..queues.len() {
+                let at = (turn + round) % queues.len();
+                options.say(&format!(
+                    "expiry of {objects} objects, round {} of {rounds}: {}",
+                    round + 1,
+                    expiry::NAMES[at]
+                ));
+                queues[at].push(expiry::measure(at, objects).map_err(words)?);
+            }
+        }
+        let first = queues[0][0].checksum;
+        if queues.iter().flatten().any(|needed| needed.checksum != first) {
+            return Err("a queue gave other entries, or in another order, than the rest".to_owned());
+        }
+        found.push((objects, queues));
+    }
+    verdicts::expiry(report, &found);
+    Ok(())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -236,19 +281,27 @@ mod tests {
     fn tiny() -> Sizes {
         Sizes {
             simulated: 20_000,
-            timed: vec![(500, 3)],
+            simulated_others: 10_000,
+            timed: vec![(500, Compared::Key, 3)],
             counted: 4_000,
             counted_others: 2_000,
             space: 20_000,
+            expiring: vec![(2_000, 3)],
         }
     }
 
     #[test]
     fn tiny_as_it_is_it_says_all_and_does_not_boast() {
         let report = measured(&tiny(), &PARTS, &Options::default()).unwrap();
-        for table in
-            ["Transfers an operation", "Other keys", "500 items", "one operation", "longest", "Bytes in use"]
-        {
+        for table in [
+            "Transfers an operation",
+            "Other keys",
+            "500 items",
+            "one operation",
+            "longest",
+            "store's expiry",
+            "Bytes in use",
+        ] {
             assert!(report.tables.iter().any(|shown| shown.title.contains(table)), "no table of {table}");
         }
         assert_eq!(report.figures.len(), 2);
@@ -259,7 +312,7 @@ mod tests {
                 assert_eq!(judgement.verdict, Verdict::CannotBeTestedHere, "{judgement:?}");
             }
         }
-        for part in ["sizes", "other_keys", "ram", "operations", "space"] {
+        for part in ["sizes", "other_keys", "ram", "operations", "space", "expiry"] {
             assert!(report.data.get(part).is_some(), "no {part} for programs");
         }
     }

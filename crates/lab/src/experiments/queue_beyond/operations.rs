@@ -17,7 +17,7 @@ use bheap::blocks::{Arena, TracedBlocks};
 use bheap::layout::PageSizeError;
 use bheap::trace::Trace;
 
-use super::contenders::{Contender, Item, Items};
+use super::contenders::{self, Compared, Item, Items};
 use super::keys::Keys;
 use crate::experiments::bheap_sim::article::PAGE_BYTES;
 
@@ -140,12 +140,13 @@ pub fn phase(at: usize, items: usize) -> &'static str {
     }
 }
 
-/// The nanoseconds of every operation of the three phases, over uniform keys with handles.
+/// The nanoseconds of every operation of the three phases of a queue, by its number in
+/// [`contenders::NAMES`], over uniform keys with handles.
 ///
 /// # Errors
 /// Never with the page sizes of [`super::contenders`].
-pub fn timed(contender: &Contender, items: usize) -> Result<Vec<u32>, PageSizeError> {
-    let mut queue = contender.make()?;
+pub fn timed(contender: usize, items: usize) -> Result<Vec<u32>, PageSizeError> {
+    let mut queue = contenders::make(contender, Compared::KeyAndHandle)?;
     let mut source = Items::new(SEED);
     let mut times_ns = Vec::with_capacity(4 * items);
     let mut last = Instant::now();
@@ -223,7 +224,6 @@ impl Times {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::experiments::queue_beyond::contenders;
 
     #[test]
     fn no_operation_of_any_sequence_does_more_than_the_limit() {
@@ -260,7 +260,7 @@ mod tests {
 
     #[test]
     fn every_operation_is_timed_and_quantiles_are_where_they_belong() {
-        assert_eq!(timed(&contenders::ALL[0], 500).unwrap().len(), 2000);
+        assert_eq!(timed(0, 500).unwrap().len(), 2000);
         let times = Times::of((1..=1000).rev().collect());
         assert_eq!(
             (times.quantile_ns(0.5), times.quantile_ns(0.999), times.quantile_ns(1.0)),

@@ -7,7 +7,7 @@ use bheap::layout::PageSizeError;
 use rustix::time::{ClockId, clock_gettime};
 use serde_json::{Value, json};
 
-use super::contenders::{self, Items, Timed, checked};
+use super::contenders::{self, Compared, Items, Timed, checked};
 use super::cpp::Program;
 use crate::experiment::{Options, Table};
 use crate::paired::spread::{Ratio, Spread, median};
@@ -36,6 +36,8 @@ pub struct Sample {
 pub struct Measured {
     /// Items that were in each queue at once.
     pub items: usize,
+    /// What decided which is smaller.
+    pub compared: Compared,
     /// Ours, then the others as they came.
     pub samples: Vec<Sample>,
 }
@@ -102,14 +104,14 @@ impl Timing {
 /// In words: a queue that did other work than the rest, which would make the comparison void.
 pub fn measure(
     items: usize,
+    compared: Compared,
     rounds: usize,
     cpp: Option<&Program>,
     options: &Options,
 ) -> Result<Measured, String> {
     let repeats = (OPERATIONS_MIN / (4 * items)).max(1);
-    let mut measured = Measured { items, samples: Vec::new() };
-    let names: Vec<&str> =
-        contenders::ALL.iter().map(|contender| contender.name).chain(cpp.map(|_| CPP)).collect();
+    let mut measured = Measured { items, compared, samples: Vec::new() };
+    let names: Vec<&str> = contenders::NAMES.into_iter().chain(cpp.map(|_| CPP)).collect();
     for name in &names {
         measured.samples.push(Sample { name: (*name).to_owned(), rounds: vec![None; rounds] });
     }
@@ -124,13 +126,13 @@ pub fn measure(
             }
             let name = names[at];
             options.say(&format!("{} items, round {} of {rounds}: {name}", grouped(items as u64), round + 1));
-            let timing = match (contenders::ALL.get(at), cpp) {
-                (Some(contender), _) => {
-                    let mut queue = contender.make().map_err(|error: PageSizeError| error.to_string())?;
+            let timing = match cpp.filter(|_| at == contenders::NAMES.len()) {
+                Some(program) => program.time(items, compared, repeats, seed)?,
+                None => {
+                    let made = contenders::make(at, compared);
+                    let mut queue = made.map_err(|error: PageSizeError| error.to_string())?;
                     time(queue.as_mut(), items, repeats, seed)
                 }
-                (None, Some(program)) => program.time(items, repeats, seed)?,
-                (None, None) => continue,
             };
             if *checksum.get_or_insert(timing.checksum) != timing.checksum {
                 return Err(format!(
@@ -186,8 +188,9 @@ impl Measured {
         let rounds = self.samples.first().map_or(0, |sample| sample.rounds.len());
         let mut table = Table::new(
             format!(
-                "{} items of 16 bytes in RAM: CPU time an operation, medians of {rounds} interleaved rounds",
-                grouped(self.items as u64)
+                "{} items of 16 bytes in RAM, {}: CPU time an operation, medians of {rounds} interleaved rounds",
+                grouped(self.items as u64),
+                self.compared.words()
             ),
             &[
                 ("queue", ""),
@@ -237,6 +240,7 @@ impl Measured {
             .collect();
         json!({
             "items": self.items,
+            "compared": self.compared.words(),
             "queues": queues,
             "best_of_the_others": self.best().map(|sample| sample.name.clone()),
             "share_of_the_best": self.share(),
@@ -250,12 +254,12 @@ mod tests {
 
     #[test]
     fn all_queues_do_the_same_work_and_are_timed() {
-        let measured = measure(2_000, 2, None, &Options::default()).unwrap();
-        assert_eq!(measured.samples.len(), contenders::ALL.len());
+        let measured = measure(2_000, Compared::Key, 2, None, &Options::default()).unwrap();
+        assert_eq!(measured.samples.len(), contenders::NAMES.len());
         for sample in &measured.samples {
             assert!(sample.rounds.iter().all(|round| round.is_some_and(|ns| ns.iter().all(|&ns| ns > 0.0))));
         }
-        assert_eq!(measured.table().rows.len(), contenders::ALL.len());
+        assert_eq!(measured.table().rows.len(), contenders::NAMES.len());
     }
 
     fn sample(name: &str, all: &[Option<f64>]) -> Sample {
@@ -267,6 +271,7 @@ mod tests {
     fn the_best_is_one_of_the_others_and_the_far_ones_are_left_out() {
         let measured = Measured {
             items: 1,
+            compared: Compared::Key,
             samples: vec![
                 sample("ours", &[Some(50.0), Some(60.0), Some(55.0)]),
                 sample("slow", &[Some(200.0), None, None]),
@@ -292,8 +297,17 @@ mod tests {
                 self.0.pop()
             }
         }
-        let mut honest = contenders::ALL[1].make().unwrap();
-        let right = time(honest.as_mut(), 100, 1, 3).checksum;
+        let checksum =
+            |at: usize, compared| time(contenders::make(at, compared).unwrap().as_mut(), 100, 1, 3).checksum;
+        let right = checksum(1, Compared::Key);
+        for at in 0..contenders::NAMES.len() {
+            assert_eq!(checksum(at, Compared::Key), right);
+            assert_eq!(
+                checksum(at, Compared::KeyAndHandle),
+                right,
+                "keys leave in one order whatever the handles"
+            );
+        }
         assert_ne!(time(&mut Forgetful(Vec::new()), 100, 1, 3).checksum, right);
     }
 }

@@ -2,6 +2,8 @@
 
 use serde_json::json;
 
+use super::contenders::Compared;
+use super::expiry::Needed;
 use super::keys::Keys;
 use super::operations::{Bounds, LIMIT, Times, Work, phase};
 use super::pressure::{RESIDENT, Simulated};
@@ -9,7 +11,7 @@ use super::ram::Measured;
 use super::space::{HANDLED_BYTES, Space};
 use crate::experiment::{Report, Table, Verdict};
 use crate::experiments::bheap_sim::article::ITEMS;
-use crate::paired::spread::{self, Ratio};
+use crate::paired::spread::{self, Ratio, median};
 use crate::report::grouped;
 use crate::report::plot::{Axis, Plot, Reference, Series, Stroke};
 
@@ -233,7 +235,7 @@ pub(super) fn ram(report: &mut Report, measured: &Measured, with_cpp: bool) {
         None => report.data["ram"] = json!([measured.data()]),
     }
     let (Some(share), Some(best)) = (measured.share(), measured.best()) else { return };
-    let goal = SHARES.iter().find(|goal| goal.0 == measured.items);
+    let goal = SHARES.iter().find(|goal| goal.0 == measured.items && measured.compared == Compared::Key);
     let without = if with_cpp { "" } else { " (the C++ library's could not be had)" };
     report.judge(
         CLAIM,
@@ -244,9 +246,10 @@ pub(super) fn ram(report: &mut Report, measured: &Measured, with_cpp: bool) {
                     grouped(*items as u64)
                 )
             }
-            None => {
-                "no goal: the goals are for 1,000, for 1,000,000 items and for 16,000,000 items".to_owned()
-            }
+            None => format!(
+                "no goal ({}; the goals are for 1,000, for 1,000,000 items and for 16,000,000 items, compared by key)",
+                measured.compared.words()
+            ),
         },
         format!(
             "{:.2}× ({:.2} to {:.2}) of the {}'s time at {} items{without}",
@@ -468,6 +471,65 @@ pub(super) fn space(report: &mut Report, plain: Space, (handled, garbage): (Spac
     report.note(
         "Bytes in use are the most of a phase. A queue that shrinks keeps its blocks for reuse, so that half as many items \
          take twice as many bytes each; “marked entries” have been removed by their handle and wait for the sweep.",
+    );
+}
+
+/// The table and the verdict of the store's expiry: by objects, and by queue as [`super::expiry::NAMES`] has them.
+pub(super) fn expiry(report: &mut Report, found: &[(usize, Vec<Vec<Needed>>)]) {
+    let mut table = Table::new(
+        "The store's expiry: words of time and hash, four ttls, CPU time an entry (medians)",
+        &[
+            ("objects", ""),
+            ("queue", ""),
+            ("push and pop", "ns"),
+            ("of the store's", "×"),
+            ("sift", "ns"),
+            ("one operation in 10,000", "µs"),
+        ],
+    );
+    let mut said = Vec::new();
+    let mut better = 0;
+    let mut data = Vec::new();
+    for (objects, queues) in found {
+        let all = |at: usize, value: fn(&Needed) -> f64| -> Vec<Option<f64>> {
+            queues[at].iter().map(|needed| Some(value(needed))).collect()
+        };
+        let middle = |at: usize, value: fn(&Needed) -> f64| {
+            median(&queues[at].iter().map(value).collect::<Vec<f64>>()).unwrap_or(f64::NAN)
+        };
+        for (at, name) in super::expiry::NAMES.iter().enumerate() {
+            let ratio = Ratio::paired(&all(at, |n| n.entry_ns), &all(0, |n| n.entry_ns));
+            table.row([
+                grouped(*objects as u64),
+                (*name).to_owned(),
+                format!("{:.1}", middle(at, |n| n.entry_ns)),
+                ratio.map_or_else(|| "–".to_owned(), |ratio| format!("{:.2}", ratio.median)),
+                format!("{:.1}", middle(at, |n| n.sift_ns)),
+                format!("{:.1}", middle(at, |n| n.rare_ns) / 1e3),
+            ]);
+            data.push(json!({
+                "objects": objects, "queue": name, "entry_ns": middle(at, |n| n.entry_ns),
+                "sift_ns": middle(at, |n| n.sift_ns), "rare_ns": middle(at, |n| n.rare_ns),
+                "of_the_stores": ratio,
+            }));
+        }
+        let last = super::expiry::NAMES.len() - 1;
+        if let Some(ratio) = Ratio::paired(&all(last, |n| n.entry_ns), &all(0, |n| n.entry_ns)) {
+            better += usize::from(ratio.high < 1.0);
+            said.push(format!("{:.2}× at {}", ratio.median, grouped(*objects as u64)));
+        }
+    }
+    report.tables.push(table);
+    report.data["expiry"] = json!(data);
+    report.judge(
+        CLAIM,
+        "the page queue is the best for the store's expiry".to_owned(),
+        format!("of the time of the heap that the store uses: {}", said.join(", ")),
+        match better {
+            0 => Verdict::DoesNotHoldHere,
+            some if some == found.len() => Verdict::Holds,
+            _ => Verdict::HoldsWithAnotherFigure,
+        },
     );
 }
 
