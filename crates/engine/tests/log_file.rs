@@ -296,3 +296,27 @@ fn two_who_wait_share_a_write_and_nobody_waits_for_ever() {
     });
     assert!(log.usage().writes <= 400, "{:?}", log.usage());
 }
+
+#[test]
+fn a_loop_may_write_its_own_records() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("store");
+    let (log, ..) = open(&path, 8 << 20);
+    let mut writer = log.writer(0, 0);
+    let runtime = runtime();
+    let mut here = 0;
+    for id in 0..2000 {
+        let appended = writer.append(new(id), &[&body(id, 700)]).unwrap();
+        here += u32::from(writer.write_here());
+        runtime.block_on(writer.progress().written(appended.ticket)).unwrap();
+    }
+    assert!(here > 100, "only {here} of 2000 were written here");
+    drop(writer);
+    drop(log);
+    let (log, found, _) = open(&path, 8 << 20);
+    assert_eq!(found.len(), 2000);
+    for record in found {
+        let read = log.reader().read(record.location, 700).unwrap();
+        assert_eq!(read.payload(), body(record.hash, 700));
+    }
+}

@@ -1,1 +1,45 @@
 //! The message feed: the NATS client protocol on the engine.
+//!
+//! ```text
+//!   producers                                                                              consumers
+//!      │ bytes                                                                                 ▲ one write each
+//!  ┌─ serve ───────┐   ┌─ session ────────┐   ┌─ publish ─────────────────┐   ┌─ outbox ───────┴─┐
+//!  │ one read into │──▶│ operations, runs │──▶│ matching ◀─ trie          │──▶│ chunks that go   │
+//!  │ the scratch   │   │ of publishes     │   │ subscriber by subscriber  │   │ round            │
+//!  └───────▲───────┘   └──────────────────┘   └────────────┬──────────────┘   └───────┬──────────┘
+//!          │ paused                                        │ one batch a turn         │ too much waits
+//!          └────────────────── backpressure ◀──────────────┼──────────────────────────┘
+//!                                                          ▼
+//!                                     across ═ ring ═▶ inbox of another core ─▶ publish there
+//! ```
+//!
+//! One loop per core; a connection lives and dies on its core. A message is copied from the read buffer into the output
+//! of each local consumer, and once into a batch for each other core that has any. In steady state nothing of this
+//! allocates or locks (`tests/no_allocation.rs`).
+
+mod across;
+mod backpressure;
+pub mod config;
+mod connection;
+mod core;
+mod counters;
+mod id_table;
+pub mod identity;
+mod inbox;
+mod keep;
+mod matching;
+mod outbox;
+mod publish;
+mod serve;
+mod server;
+mod session;
+mod shared;
+mod slab;
+pub mod snapshot;
+mod trie;
+
+pub use config::{Config, Limits, Tls, WebSocket};
+pub use connection::{Closed, Transport};
+pub use counters::Counter;
+pub use server::{Drained, NoAnswer, ReloadError, Server, StartError};
+pub use snapshot::Snapshot;

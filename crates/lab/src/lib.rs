@@ -6,6 +6,7 @@
 //!
 //! - [`allocations`]: what a stretch of code allocates, exactly, per thread; asserted to be nothing in tests.
 //! - [`paired`]: servers compared by CPU time a unit of work, in interleaved rounds, with an interval and a verdict.
+//! - [`pressure`]: objects and requests that are more than memory, for stores.
 //! - [`experiment`], [`report`]: what an experiment is, and how what it found is read.
 //! - [`experiments`]: all of them.
 #![allow(
@@ -15,10 +16,13 @@
 )]
 
 pub mod allocations;
+pub mod compare;
+pub mod cores;
 pub mod experiment;
 pub mod experiments;
 pub mod latency;
 pub mod load;
 pub mod paired;
 pub mod placement;
+pub mod pressure;
 pub mod report;

@@ -16,7 +16,11 @@ use lab::{
 };
 use serde_json::json;
 
-use crate::{cli::LabTask, failure::Failure, print};
+use crate::{
+    cli::{LabTask, LabTool, Shown},
+    failure::Failure,
+    print, tools,
+};
 
 /// Characters in a line where there is no terminal to ask.
 const WIDTH: usize = 110;
@@ -26,14 +30,20 @@ const WIDTH: usize = 110;
 /// # Errors
 /// A name that nobody has, a file that cannot be written, an experiment that could not be done.
 pub(crate) fn lab(task: &LabTask) -> Result<(), Failure> {
+    match task.tool.as_deref() {
+        Some(LabTool::Load(load)) => return tools::load(load),
+        Some(LabTool::Cores(cores)) => return tools::cores(cores),
+        Some(LabTool::Compare(compare)) => return tools::compare(compare),
+        None => {}
+    }
     let all = task.names.iter().any(|name| name == "all");
     let Some(chosen) = chosen(&task.names)? else {
-        if task.html.is_some() {
+        if task.shown.html.is_some() {
             return Err(Failure::Usage("--html draws what was run, and `list` runs nothing".to_owned()));
         }
-        return print(&list(task.json));
+        return print(&list(task.shown.json));
     };
-    if let Some(file) = &task.html {
+    if let Some(file) = &task.shown.html {
         // Said before minutes of measuring, not after.
         fs::OpenOptions::new()
             .create(true)
@@ -66,16 +76,24 @@ pub(crate) fn lab(task: &LabTask) -> Result<(), Failure> {
     }
     progress.end();
 
-    if let Some(file) = &task.html {
-        fs::write(file, page::render(&outcomes, &options))
+    show(&outcomes, &options, &task.shown)?;
+    outcomes.iter().find_map(|outcome| failure(outcome, all)).map_or(Ok(()), Err)
+}
+
+/// Text or JSON on stdout, a page in a file.
+///
+/// # Errors
+/// If one of them cannot be written.
+pub(crate) fn show(outcomes: &[Outcome], options: &Options, shown: &Shown) -> Result<(), Failure> {
+    if let Some(file) = &shown.html {
+        fs::write(file, page::render(outcomes, options))
             .map_err(|error| Failure::Failed(unwritable(file, &error)))?;
     }
-    if task.json {
-        print(&format!("{:#}\n", json::render(&outcomes, &options)))?;
+    if shown.json {
+        print(&format!("{:#}\n", json::render(outcomes, options)))
     } else {
-        print(&text::render(&outcomes, style(task)))?;
+        print(&text::render(outcomes, style(shown)))
     }
-    outcomes.iter().find_map(|outcome| failure(outcome, all)).map_or(Ok(()), Err)
 }
 
 fn unwritable(file: &Path, error: &std::io::Error) -> String {
@@ -145,10 +163,10 @@ fn list(as_json: bool) -> String {
         .collect()
 }
 
-fn style(task: &LabTask) -> text::Style {
+fn style(shown: &Shown) -> text::Style {
     let terminal = std::io::stdout().is_terminal();
     // https://no-color.org: set, and not empty.
-    let unwanted = task.no_color || std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+    let unwanted = shown.no_color || std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
     let width = match terminal_size::terminal_size() {
         Some((width, _)) if terminal => usize::from(width.0).max(40),
         _ => WIDTH,
@@ -168,6 +186,23 @@ fn failure(outcome: &Outcome, all: bool) -> Option<Failure> {
 }
 
 /// One line on stderr that says what is being done. Where that is no terminal, nothing.
+pub(crate) struct Spinner(ProgressBar);
+
+impl Spinner {
+    pub(crate) fn new() -> Self {
+        Self(Progress::new(1).bar)
+    }
+
+    pub(crate) fn say(&self, what: &str) {
+        self.0.set_message(what.to_owned());
+    }
+
+    pub(crate) fn end(&self) {
+        self.0.finish_and_clear();
+    }
+}
+
+/// The same over several experiments, each by its name.
 struct Progress {
     bar: ProgressBar,
     many: bool,
@@ -225,7 +260,7 @@ mod tests {
     fn every_experiment_has_a_name_of_its_own_and_says_where_its_claim_is_from() {
         for (i, experiment) in experiments::all().iter().enumerate() {
             assert!(
-                !["list", "all", "load", "cores"].contains(&experiment.name),
+                !["list", "all", "load", "cores", "compare"].contains(&experiment.name),
                 "{} is a word",
                 experiment.name
             );

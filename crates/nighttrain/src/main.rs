@@ -27,6 +27,7 @@ mod run;
 mod savings;
 mod settings;
 mod stat;
+mod tools;
 mod units;
 
 use std::{io::Write, process::ExitCode};

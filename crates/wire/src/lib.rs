@@ -4,4 +4,6 @@
 //! and which rule. Whoever owns the socket owns the buffer; nothing here outlives it.
 //!
 //! - [`http1`]: HTTP/1.1 in both directions (RFC 9112), with the field syntax of RFC 9110 and RFC 9111.
+//! - [`nats`]: the NATS client protocol in both directions.
 pub mod http1;
+pub mod nats;

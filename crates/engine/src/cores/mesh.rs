@@ -16,7 +16,14 @@
 //!
 //! Memory: `endpoints² × capacity × size_of::<M>()`, of which the kernel commits only what was once used.
 
-use std::{cell::Cell, io, os::fd::OwnedFd, sync::Arc};
+use std::{
+    cell::Cell,
+    future::poll_fn,
+    io,
+    os::fd::OwnedFd,
+    sync::Arc,
+    task::{Context, Poll},
+};
 
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 use tokio::io::unix::AsyncFd;
@@ -277,16 +284,25 @@ impl<M: Send> Receiver<M> {
     pub async fn recv_batch(&mut self, into: &mut Vec<M>) -> usize {
         // A stream of messages that never ends must not keep the loop from its sockets.
         tokio::task::coop::consume_budget().await;
+        poll_fn(|cx| self.poll_recv_batch(cx, into)).await
+    }
+
+    /// The same for who also looks with [`Self::try_recv_batch`] between two waits, as a loop does that must know what
+    /// other cores have said before it reads on: the half is borrowed for the call alone. One task waits at a time.
+    ///
+    /// # Panics
+    /// As [`Self::recv_batch`].
+    pub fn poll_recv_batch(&mut self, cx: &mut Context<'_>, into: &mut Vec<M>) -> Poll<usize> {
         loop {
             let count = self.try_recv_batch(into);
             if count > 0 {
-                return count;
+                return Poll::Ready(count);
             }
             self.sleeper.bell.about_to_sleep();
             let count = self.try_recv_batch(into);
             if count > 0 {
                 self.sleeper.bell.awake();
-                return count;
+                return Poll::Ready(count);
             }
             let woken = self.woken.get_or_insert_with(|| {
                 readable(Arc::clone(&self.sleeper.eventfd))
@@ -294,9 +310,12 @@ impl<M: Send> Receiver<M> {
             });
             // The counter is never read. The registration is edge-triggered and each write is an edge of its own,
             // however high the counter stands: what mio's waker relies on too. That saves a read per wake-up.
-            match woken.readable().await {
-                Ok(mut guard) => guard.clear_ready(),
-                Err(error) => panic!("mesh: the runtime is going down while a task waits: {error}"),
+            match woken.poll_read_ready(cx) {
+                Poll::Pending => return Poll::Pending,
+                Poll::Ready(Ok(mut guard)) => guard.clear_ready(),
+                Poll::Ready(Err(error)) => {
+                    panic!("mesh: the runtime is going down while a task waits: {error}")
+                }
             }
         }
     }

@@ -16,7 +16,7 @@ use std::{
     },
 };
 
-use super::format::BLOCK_BYTES;
+use super::format::{BLOCK_BYTES, FOOTER_BYTES};
 use crate::sys::{arena::Words, span::Span};
 
 const WORD_BYTES: usize = size_of::<u64>();
@@ -32,9 +32,11 @@ pub(super) struct Buffer {
     /// Fillings that are not whole yet.
     pub(super) fillings: AtomicU32,
     /// Where its records end, for whoever zeroes it.
-    pub(super) used_bytes: AtomicU32,
+    used_bytes: AtomicU32,
     /// Where its table begins, likewise.
-    pub(super) table_at: AtomicU32,
+    table_at: AtomicU32,
+    /// What comes to its end when all else is on the file.
+    footer: [AtomicU64; FOOTER_BYTES / WORD_BYTES],
     dirty: Box<[AtomicU64]>,
 }
 
@@ -56,6 +58,7 @@ impl Buffers {
             fillings: AtomicU32::new(0),
             used_bytes: AtomicU32::new(0),
             table_at: AtomicU32::new(0),
+            footer: Default::default(),
             dirty: (0..blocks.div_ceil(64)).map(|_| AtomicU64::new(0)).collect(),
         };
         Ok(Self {
@@ -119,6 +122,31 @@ impl Buffers {
             // Release: whoever takes the mark sees the bytes.
             dirty[word].fetch_or(bits, Release);
         }
+    }
+
+    /// The writer has put all into the buffer, its table included; its helper adds the footer.
+    pub(super) fn seal(
+        &self,
+        buffer: usize,
+        used_bytes: usize,
+        table_at: usize,
+        footer: &[u8; FOOTER_BYTES],
+    ) {
+        let of = &self.buffers[buffer];
+        of.used_bytes.store(used_bytes as u32, Relaxed);
+        of.table_at.store(table_at as u32, Relaxed);
+        Span::new(&of.footer, 0..FOOTER_BYTES).write_from(footer);
+        // Release: whoever sees it sees everything that the writer did.
+        of.is_sealed.store(1, Release);
+    }
+
+    /// Puts the footer to its place and marks it and the table, for the helper, when the records are on the file.
+    pub(super) fn add_footer(&self, buffer: usize) {
+        let of = &self.buffers[buffer];
+        let at = self.buffer_bytes - FOOTER_BYTES;
+        self.span(buffer, at, FOOTER_BYTES).write_from_span(Span::new(&of.footer, 0..FOOTER_BYTES));
+        let table_at = of.table_at.load(Relaxed) as usize;
+        self.mark(buffer, table_at, self.buffer_bytes - table_at);
     }
 
     /// Takes all marks and hands each run of dirty blocks (byte of the buffer, words) to `write`. Where that fails the

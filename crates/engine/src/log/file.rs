@@ -48,6 +48,14 @@ pub trait Disk: Send + Sync + fmt::Debug {
     /// What the disk says; then any part may have been written.
     fn write(&self, offset: u64, words: &[AtomicU64]) -> io::Result<()>;
 
+    /// As [`Disk::write`], through the page cache: for who may not wait for the disk itself, but may for memory.
+    ///
+    /// # Errors
+    /// As [`Disk::write`].
+    fn write_cached(&self, offset: u64, words: &[AtomicU64]) -> io::Result<()> {
+        self.write(offset, words)
+    }
+
     /// Makes all that was written survive the loss of power.
     ///
     /// # Errors
@@ -377,6 +385,10 @@ impl Disk for FileDisk {
         // Written back at once, so that no heap of dirty pages stalls whoever comes later. Only a hint.
         let _ = direct::begin_write_back(&self.file, offset, size_of_val(words) as u64);
         Ok(())
+    }
+
+    fn write_cached(&self, offset: u64, words: &[AtomicU64]) -> io::Result<()> {
+        direct::write_words(&self.file, words, offset)
     }
 
     fn sync(&self) -> io::Result<()> {

@@ -153,6 +153,35 @@ impl Shared {
     /// Writes out everything that a writer has appended.
     pub(super) fn write(&self, writer: usize) {
         let progress = &self.progress[writer];
+        if !progress.enter() {
+            // Its own thread is at it, and takes no longer than memory does.
+            self.ask_to_write(writer);
+            return;
+        }
+        self.write_entered(writer);
+        progress.leave();
+    }
+
+    /// Writes what a writer has appended to its open segment into the page cache, on the writer's own thread; `false` if
+    /// that is left to a helper: it is at work, or a sealed segment waits for it, or the disk refuses.
+    pub(super) fn write_here(&self, writer: usize) -> bool {
+        let progress = &self.progress[writer];
+        if !progress.enter() {
+            return false;
+        }
+        let appended = progress.appended();
+        let is_written = self.buffers.of(writer).all(|buffer| {
+            self.buffers.buffer(buffer).is_sealed.load(Acquire) == 0 && self.write_dirty(buffer, true).is_ok()
+        });
+        if is_written {
+            progress.set_written(appended);
+        }
+        progress.leave();
+        is_written
+    }
+
+    fn write_entered(&self, writer: usize) {
+        let progress = &self.progress[writer];
         // Before the marks are taken: what was appended until now is marked.
         let appended = progress.appended();
         let mut failed = None;
@@ -160,26 +189,11 @@ impl Shared {
             let of = self.buffers.buffer(buffer);
             // Before the marks, again: if it is sealed now, the marks that follow are its last.
             let is_sealed = of.is_sealed.load(Acquire) != 0;
-            let written = self.buffers.write_dirty(buffer, |at, words| {
-                // After the marks were taken, which come after the segment's number: not that of the last use.
-                let start = self.table.start(of.segment.load(Acquire));
-                self.disk.write(start + at as u64, words)
-            });
-            match written {
-                Ok(bytes) => {
-                    if bytes > 0 {
-                        self.count.writes.fetch_add(1, Relaxed);
-                        self.count.written_bytes.fetch_add(bytes as u64, Relaxed);
-                    }
-                    if is_sealed {
-                        let segment = of.segment.load(Acquire);
-                        self.table.segment(segment).buffer.store(NO_BUFFER, Release);
-                        self.buffers.release(buffer);
-                        if self.table.seal(segment) {
-                            self.reap_bell.ring();
-                        }
-                    }
-                }
+            let done = self
+                .write_dirty(buffer, false)
+                .and_then(|()| if is_sealed { self.complete(buffer) } else { Ok(()) });
+            match done {
+                Ok(()) => {}
                 Err(error) => {
                     self.count.write_errors.fetch_add(1, Relaxed);
                     failed = Some(error);
@@ -198,6 +212,39 @@ impl Shared {
                 progress.set_failing(&error);
             }
         }
+    }
+
+    fn write_dirty(&self, buffer: usize, is_cached: bool) -> io::Result<()> {
+        let bytes = self.buffers.write_dirty(buffer, |at, words| {
+            // After the marks were taken, which come after the segment's number: not that of the last use.
+            let segment = self.buffers.buffer(buffer).segment.load(Acquire);
+            let at = self.table.start(segment) + at as u64;
+            if is_cached { self.disk.write_cached(at, words) } else { self.disk.write(at, words) }
+        })?;
+        if bytes > 0 {
+            self.count.writes.fetch_add(1, Relaxed);
+            self.count.written_bytes.fetch_add(bytes as u64, Relaxed);
+        }
+        Ok(())
+    }
+
+    /// Adds the table to a segment whose records are on the file, and lets its buffer go.
+    ///
+    /// The footer says that the records need not be looked at any more, so it comes after them; where the power may go
+    /// in between, after a sync.
+    fn complete(&self, buffer: usize) -> io::Result<()> {
+        if self.must_sync {
+            self.sync()?;
+        }
+        self.buffers.add_footer(buffer);
+        self.write_dirty(buffer, false)?;
+        let segment = self.buffers.buffer(buffer).segment.load(Acquire);
+        self.table.segment(segment).buffer.store(NO_BUFFER, Release);
+        self.buffers.release(buffer);
+        if self.table.seal(segment) {
+            self.reap_bell.ring();
+        }
+        Ok(())
     }
 
     /// Makes durable what is written, for all writers at once.

@@ -22,6 +22,7 @@ pub mod check;
 pub mod file;
 pub mod format;
 mod helpers;
+mod lives;
 mod open;
 mod progress;
 mod read;
@@ -66,8 +67,10 @@ struct Shared {
     bells: Box<[Bell]>,
     sync_bell: Bell,
     reap_bell: Bell,
-    must_sync_frees: bool,
+    must_sync: bool,
     punch: bool,
+    /// Free segments below which the oldest one is given up, whatever lives in it.
+    keep_free: usize,
 }
 
 impl Shared {
@@ -122,8 +125,7 @@ impl Reader {
     /// The record at `location`, with a payload of so many bytes, is live no more. Its owner says so once, and after what
     /// ends it was appended ([`New::target`], [`Writer::delete`]) or where it need not stay dead over a crash.
     pub fn died(&self, location: Location, payload_bytes: usize) {
-        let Some(segment) = self.shared.table.living(location) else { return };
-        if self.shared.table.died(segment, record_bytes(payload_bytes)) {
+        if self.shared.table.died(location, record_bytes(payload_bytes)) {
             self.shared.reap_bell.ring();
         }
     }
@@ -141,12 +143,17 @@ impl Reader {
                     segment,
                     class,
                     life: of.life.load(SeqCst),
-                    live_bytes: of.live_bytes.load(SeqCst),
+                    live_bytes: of.live_bytes(),
                 })
             })
             .collect();
         sealed.sort_unstable_by_key(|sealed| sealed.life);
         sealed
+    }
+
+    /// The segment in which a record lies, while it does.
+    pub fn segment_of(&self, location: Location) -> Option<u32> {
+        self.shared.table.living(location)
     }
 
     /// Segments that are free.

@@ -8,6 +8,7 @@ use super::{
     file::{Disk, FileDisk, FileOptions, OpenError, new_header},
     format::{Header, SEGMENTS_AT},
     helpers::{Bell, Helpers},
+    lives,
     progress::Progress,
     reap::Reaper,
     recover::{Found, Recovered, recover},
@@ -15,10 +16,6 @@ use super::{
     usage::Count,
     writer::Writer,
 };
-
-/// Lives that a start leaves out: as many segments may have been open when the last process ended, and their first
-/// block may be lost while others of theirs are not.
-const LIVES_SKIPPED: u64 = 4096;
 
 /// How a log is opened.
 #[derive(Debug, Clone)]
@@ -33,12 +30,16 @@ pub struct Options {
     pub flush: Duration,
     /// Threads that write.
     pub helpers: usize,
-    /// Whether the freeing of segments survives a loss of power before they are used again: without it what was deleted
-    /// may come back after one.
-    pub must_sync_frees: bool,
+    /// Whether the log keeps its promises over a loss of power too, at the price of some syncs for each segment: that
+    /// a table comes after its records, and that a segment is free before it is used again. Without it, what was deleted
+    /// or replaced may come back after a loss of power, or what replaced it may be lost with it.
+    pub must_sync: bool,
     /// Whether a segment's room is given back to the file system before it is used again, so that whoever is still sending
     /// from it (`sendfile`) sends the old bytes. A disk that others fill may then refuse to write.
     pub punch: bool,
+    /// Segments that are kept free by giving up the oldest, with everything that lives in it: for a cache. 0: nothing is
+    /// ever given up, and a full log refuses.
+    pub keep_free: usize,
 }
 
 impl Default for Options {
@@ -49,8 +50,9 @@ impl Default for Options {
             unwritten_bytes_max: 64 << 20,
             flush: Duration::from_secs(1),
             helpers: 2,
-            must_sync_frees: false,
+            must_sync: false,
             punch: false,
+            keep_free: 0,
         }
     }
 }
@@ -146,16 +148,21 @@ impl Recovering {
             bells: (0..options.helpers.clamp(1, options.writers.max(1))).map(|_| Bell::default()).collect(),
             sync_bell: Bell::default(),
             reap_bell: Bell::default(),
-            must_sync_frees: options.must_sync_frees,
+            must_sync: options.must_sync,
             punch: options.punch,
+            keep_free: options.keep_free,
         });
         let mut reaper = Reaper::new(
             Arc::clone(&shared),
             Writer::new(Arc::clone(&shared), options.writers, REAPER_CLASS, 0),
         )?;
+        if shared.must_sync && !is_new {
+            // What the last process wrote and did not sync may still be lost, from under the tables that come next.
+            shared.disk.sync()?;
+        }
         let recovered =
             if is_new { Recovered::default() } else { recover(&shared, threads, &mut reaper, found)? };
-        shared.table.skip_lives(LIVES_SKIPPED);
+        lives::begin(&shared, is_new)?;
         shared.reap_bell.ring();
         Ok((shared, reaper, recovered))
     }

@@ -8,7 +8,7 @@
 use std::{
     pin::pin,
     sync::atomic::{
-        AtomicU32, AtomicU64,
+        AtomicBool, AtomicU32, AtomicU64,
         Ordering::{AcqRel, Acquire, Relaxed, Release},
     },
 };
@@ -42,6 +42,8 @@ pub struct Progress {
     /// The last write's error, or 0.
     failing: AtomicU32,
     sync_failed: AtomicU32,
+    /// Somebody is writing this writer's blocks: what is written counts when all of it is, so two at once would not do.
+    is_being_written: AtomicBool,
     changed: Notify,
 }
 
@@ -54,6 +56,7 @@ impl Progress {
             durable_wanted: AtomicU64::new(0),
             failing: AtomicU32::new(0),
             sync_failed: AtomicU32::new(0),
+            is_being_written: AtomicBool::new(false),
             changed: Notify::new(),
         }
     }
@@ -135,6 +138,15 @@ impl Progress {
 
     pub(super) fn written_now(&self) -> u64 {
         self.written.load(Acquire)
+    }
+
+    /// Takes the right to write this writer's blocks, until [`Progress::leave`]; `false` if somebody has it.
+    pub(super) fn enter(&self) -> bool {
+        !self.is_being_written.swap(true, AcqRel)
+    }
+
+    pub(super) fn leave(&self) {
+        self.is_being_written.store(false, Release);
     }
 
     pub(super) fn set_written(&self, upto: u64) {

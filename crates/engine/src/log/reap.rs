@@ -15,8 +15,9 @@ use std::{collections::HashMap, io, sync::Arc};
 use std::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
 
 use super::{
-    Shared,
+    REAPER_CLASS, Shared,
     format::{BLOCK_BYTES, Kind, Location, SEGMENT_HEADER_BYTES, SegmentHeader, record_bytes},
+    lives,
     read::{TableFault, read_table},
     table::SegmentState,
     writer::Writer,
@@ -28,8 +29,8 @@ use crate::sys::{arena::Words, span::Span};
 pub(super) struct Reaper {
     shared: Arc<Shared>,
     writer: Writer,
-    /// For a segment: where the reaper has written ends of records in it (segment, life).
-    ends: HashMap<u32, Vec<(u32, u64)>>,
+    /// For a segment: where the reaper has written ends of records in it.
+    ends: HashMap<u32, Vec<Location>>,
     block: Words,
 }
 
@@ -39,18 +40,46 @@ impl Reaper {
         Ok(Self { shared, writer, ends: HashMap::new(), block })
     }
 
+    /// Condemns the oldest segments until enough are free, or about to be.
+    fn give_up_oldest(&self) {
+        let table = &self.shared.table;
+        let mut wanted = self.shared.keep_free.saturating_sub(table.free_count());
+        if wanted == 0 {
+            return;
+        }
+        let all = || (0..table.len()).map(|segment| (table.segment(segment), segment));
+        wanted = wanted.saturating_sub(all().filter(|(of, _)| of.state() == SegmentState::Dying).count());
+        let mut sealed: Vec<(u64, u32)> = all()
+            .filter(|(of, _)| of.state() == SegmentState::Sealed)
+            // The reaper's own live as long as what they end.
+            .filter(|(of, _)| of.class.load(Relaxed) != u32::from(REAPER_CLASS))
+            .map(|(of, segment)| (of.life.load(Acquire), segment))
+            .collect();
+        sealed.sort_unstable();
+        for (_, segment) in sealed.into_iter().take(wanted) {
+            if table.segment(segment).advance(SegmentState::Sealed, SegmentState::Dying) {
+                self.shared.count.given_up.fetch_add(1, Relaxed);
+            }
+        }
+    }
+
     /// An end in one of the reaper's segments, which a start found.
-    pub(super) fn adopt(&mut self, segment: u32, life: u64, target: Location) {
+    pub(super) fn adopt(&mut self, segment: u32, end: Location, target: Location) {
         let shared = &self.shared;
         if let Some(of_target) = shared.table.living(target) {
             shared.table.born(segment, record_bytes(0));
-            self.ends.entry(of_target).or_default().push((segment, life));
+            self.ends.entry(of_target).or_default().push(end);
         }
     }
 
     /// Frees what is dying and held by nobody.
     pub(super) fn turn(&mut self) {
+        if let Err(error) = lives::keep_ahead(&self.shared) {
+            self.shared.count.write_errors.fetch_add(1, Relaxed);
+            tracing::error!(%error, "no more segments can be begun; it is tried again");
+        }
         loop {
+            self.give_up_oldest();
             let mut dying: Vec<(u64, u32)> = (0..self.shared.table.len())
                 .filter_map(|segment| {
                     let of = self.shared.table.segment(segment);
@@ -62,7 +91,7 @@ impl Reaper {
             dying.sort_unstable();
             // One by one, so that an end whose target has just been freed is not written anew; together where each
             // free waits for the disk's cache.
-            let together = if self.shared.must_sync_frees { dying.len() } else { 1 };
+            let together = if self.shared.must_sync { dying.len() } else { 1 };
             let before = self.shared.count.frees.load(Relaxed);
             for batch in dying.chunks(together.max(1)) {
                 self.free(batch);
@@ -111,17 +140,15 @@ impl Reaper {
         for segment in carried {
             self.shared.table.free(segment);
             self.shared.count.frees.fetch_add(1, Relaxed);
-            for (of_end, life) in self.ends.remove(&segment).unwrap_or_default() {
-                if self.shared.table.segment(of_end).life.load(Acquire) == life {
-                    // If that makes it dying, the next look finds it.
-                    self.shared.table.died(of_end, record_bytes(0));
-                }
+            for end in self.ends.remove(&segment).unwrap_or_default() {
+                // If that makes its segment dying, the next look finds it.
+                self.shared.table.died(end, record_bytes(0));
             }
         }
     }
 
     fn synced(&self) -> bool {
-        !self.shared.must_sync_frees || self.shared.sync().is_ok()
+        !self.shared.must_sync || self.shared.sync().is_ok()
     }
 
     /// Appends the ends in a segment that are still needed.
@@ -153,8 +180,7 @@ impl Reaper {
                 continue;
             };
             shared.table.born(of_end, record_bytes(0));
-            let life = shared.table.segment(of_end).life.load(Acquire);
-            self.ends.entry(of_target).or_default().push((of_end, life));
+            self.ends.entry(of_target).or_default().push(appended.location);
         }
         Ok(last)
     }
@@ -169,9 +195,11 @@ impl Reaper {
         }
         let header =
             SegmentHeader { life: of.life.load(Acquire), class: of.class.load(Relaxed) as u8, is_over: true };
-        let block = Span::new(&self.block, 0..BLOCK_BYTES);
-        block.write_from(&[0; BLOCK_BYTES]);
-        block.slice(0..SEGMENT_HEADER_BYTES).write_from(&header.encode(shared.seed, segment));
+        // The rest of the block stays as it is: should the write be torn, the segment is as it was before.
+        let mut bytes = [0; BLOCK_BYTES];
+        shared.disk.read(start, &mut bytes)?;
+        bytes[..SEGMENT_HEADER_BYTES].copy_from_slice(&header.encode(shared.seed, segment));
+        Span::new(&self.block, 0..BLOCK_BYTES).write_from(&bytes);
         shared.disk.write(start, &self.block)
     }
 }

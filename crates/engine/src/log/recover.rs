@@ -105,8 +105,8 @@ struct Batch {
     segment: u32,
     found: Vec<Found>,
     ended: u64,
-    /// Ends in a segment of the reaper's.
-    reapers: Vec<Location>,
+    /// Ends in a segment of the reaper's, with what they end.
+    reapers: Vec<(Location, Location)>,
 }
 
 pub(super) fn recover(
@@ -150,15 +150,14 @@ pub(super) fn recover(
                     shared.table.born(batch.segment, record_bytes(record.payload_bytes as usize));
                 }
             }
-            let life = shared.table.segment(batch.segment).life.load(Acquire);
-            for target in batch.reapers {
-                reaper.adopt(batch.segment, life, target);
+            for (end, target) in batch.reapers {
+                reaper.adopt(batch.segment, end, target);
             }
         }
     });
     for segment in segments {
         let of = shared.table.segment(segment);
-        if of.live_bytes.load(Relaxed) == 0 {
+        if of.live_bytes() == 0 {
             of.advance(SegmentState::Sealed, SegmentState::Dying);
         }
     }
@@ -359,7 +358,8 @@ fn read_batch(shared: &Shared, segment: u32, ends: &[Location]) -> Option<Batch>
     let mut batch = Batch { segment, found: Vec::with_capacity(table.len()), ended: 0, reapers: Vec::new() };
     for entry in &table {
         if class == REAPER_CLASS {
-            batch.reapers.extend(entry.target);
+            let end = Location::new(start + u64::from(entry.offset), life);
+            batch.reapers.extend(entry.target.map(|target| (end, target)));
         }
         let Some(found) = Found::of(entry, start, life, class) else { continue };
         if ends.binary_search(&found.location).is_ok() {

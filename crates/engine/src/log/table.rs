@@ -38,6 +38,13 @@ const STATES: [SegmentState; 5] = [
     SegmentState::Damaged,
 ];
 
+/// Lives that are not given out before the bound is moved on: as many threads may look at it at once.
+const LIVES_KEPT: u64 = 64;
+
+/// Bits of a segment's live bytes; above them the low bits of its life.
+const LIVE_BITS: u32 = 32;
+const LIVE_MASK: u64 = (1 << LIVE_BITS) - 1;
+
 /// No buffer holds the segment.
 pub(super) const NO_BUFFER: u32 = u32::MAX;
 
@@ -46,13 +53,18 @@ pub(super) struct Segment {
     state: AtomicU32,
     pub(super) class: AtomicU32,
     pub(super) life: AtomicU64,
-    pub(super) live_bytes: AtomicU64,
+    /// The low half of the life, and the bytes that are live in it: who comes too late changes nothing.
+    live: AtomicU64,
     pub(super) pins: AtomicU32,
     /// The buffer that has its bytes, while they are not all on the file.
     pub(super) buffer: AtomicU32,
 }
 
 impl Segment {
+    pub(super) fn live_bytes(&self) -> u64 {
+        self.live.load(SeqCst) & LIVE_MASK
+    }
+
     pub(super) fn state(&self) -> SegmentState {
         STATES[self.state.load(SeqCst) as usize]
     }
@@ -71,6 +83,8 @@ pub(super) struct Table {
     segments: Box<[Segment]>,
     free: AtomicUsize,
     next_life: AtomicU64,
+    /// Lives below it may be given out.
+    pub(super) lives_bound: AtomicU64,
     hint: AtomicUsize,
 }
 
@@ -80,7 +94,7 @@ impl Table {
             state: AtomicU32::new(SegmentState::Free as u32),
             class: AtomicU32::new(0),
             life: AtomicU64::new(0),
-            live_bytes: AtomicU64::new(0),
+            live: AtomicU64::new(0),
             pins: AtomicU32::new(0),
             buffer: AtomicU32::new(NO_BUFFER),
         };
@@ -90,6 +104,7 @@ impl Table {
             segments: (0..segments).map(|_| fresh()).collect(),
             free: AtomicUsize::new(segments as usize),
             next_life: AtomicU64::new(1),
+            lives_bound: AtomicU64::new(0),
             hint: AtomicUsize::new(0),
         }
     }
@@ -129,6 +144,9 @@ impl Table {
 
     /// Takes a free segment unless only `keep` of them are left, and gives it a life.
     pub(super) fn claim(&self, keep: usize, class: u8, buffer: u32) -> Option<(u32, u64)> {
+        if self.lives_left() <= LIVES_KEPT {
+            return None;
+        }
         self.free.try_update(AcqRel, Relaxed, |free| (free > keep).then(|| free - 1)).ok()?;
         // One of them is ours: whoever else looks has counted itself too.
         let count = self.segments.len();
@@ -143,7 +161,7 @@ impl Table {
                     self.hint.store(number + 1, Relaxed);
                     let life = self.next_life.fetch_add(1, Relaxed);
                     segment.class.store(u32::from(class), Relaxed);
-                    segment.live_bytes.store(0, Relaxed);
+                    segment.live.store(life << LIVE_BITS, SeqCst);
                     segment.buffer.store(buffer, Release);
                     segment.life.store(life, Release);
                     return Some((number as u32, life));
@@ -163,6 +181,7 @@ impl Table {
     pub(super) fn restore(&self, segment: u32, state: SegmentState, life: u64, class: u8) {
         let of = self.segment(segment);
         of.life.store(life, Relaxed);
+        of.live.store(life << LIVE_BITS, SeqCst);
         of.class.store(u32::from(class), Relaxed);
         of.state.store(state as u32, SeqCst);
         if state != SegmentState::Free {
@@ -171,22 +190,45 @@ impl Table {
         self.next_life.fetch_max(life + 1, Relaxed);
     }
 
-    /// Leaves out lives that may have been given out and whose first block never reached the file.
+    /// Lives that may still be given out (a few more may be under way: [`LIVES_KEPT`]).
+    pub(super) fn lives_left(&self) -> u64 {
+        self.lives_bound.load(Relaxed).saturating_sub(self.next_life())
+    }
+
+    pub(super) fn next_life(&self) -> u64 {
+        self.next_life.load(Relaxed)
+    }
+
+    /// All lives below may have been given out by earlier processes.
+    pub(super) fn start_lives_at(&self, life: u64) {
+        self.next_life.fetch_max(life, Relaxed);
+    }
+
+    /// Leaves lives out.
     pub(super) fn skip_lives(&self, lives: u64) {
         self.next_life.fetch_add(lives, Relaxed);
     }
 
-    /// A record became live.
+    /// A record became live, in a segment that cannot be freed meanwhile: it is open, or nobody knows of it yet.
     pub(super) fn born(&self, segment: u32, bytes: usize) {
-        self.segment(segment).live_bytes.fetch_add(bytes as u64, Relaxed);
+        self.segment(segment).live.fetch_add(bytes as u64, SeqCst);
     }
 
-    /// A record is live no more; says whether that made its segment dying.
-    pub(super) fn died(&self, segment: u32, bytes: usize) -> bool {
+    /// A record at `location` is live no more; says whether that made its segment dying.
+    pub(super) fn died(&self, location: Location, bytes: usize) -> bool {
+        let Some(segment) = self.living(location) else { return false };
         let of = self.segment(segment);
-        let before = of.live_bytes.fetch_sub(bytes as u64, SeqCst);
-        assert!(before >= bytes as u64, "more died in segment {segment} than lived there");
-        before == bytes as u64 && of.advance(SegmentState::Sealed, SegmentState::Dying)
+        let died = of.live.fetch_update(SeqCst, SeqCst, |live| {
+            // Freed and taken again in between: not ours any more.
+            if !location.is_of(live >> LIVE_BITS) {
+                return None;
+            }
+            let left = (live & LIVE_MASK).checked_sub(bytes as u64);
+            assert!(left.is_some(), "more died in segment {segment} than lived there");
+            Some(live - bytes as u64)
+        });
+        died.is_ok_and(|before| before & LIVE_MASK == bytes as u64)
+            && of.advance(SegmentState::Sealed, SegmentState::Dying)
     }
 
     /// A segment is whole on the file; says whether nothing in it is live any more.
@@ -195,6 +237,6 @@ impl Table {
     pub(super) fn seal(&self, segment: u32) -> bool {
         let of = self.segment(segment);
         assert!(of.advance(SegmentState::Open, SegmentState::Sealed), "segment {segment} was sealed twice");
-        of.live_bytes.load(SeqCst) == 0 && of.advance(SegmentState::Sealed, SegmentState::Dying)
+        of.live_bytes() == 0 && of.advance(SegmentState::Sealed, SegmentState::Dying)
     }
 }

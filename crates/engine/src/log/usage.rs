@@ -70,6 +70,8 @@ counts! {
     damaged_records,
     /// Segments freed.
     frees,
+    /// Segments given up with what lived in them, because they were the oldest.
+    given_up,
     /// Ends of records written anew because the record was still on the file.
     ends_carried,
 }
@@ -86,7 +88,7 @@ impl LogUsage {
                 SegmentState::Dying => usage.segments_dying += 1,
                 SegmentState::Damaged => usage.segments_damaged += 1,
             }
-            usage.live_bytes += segment.live_bytes.load(Relaxed);
+            usage.live_bytes += segment.live_bytes();
             usage.segments_pinned += u64::from(segment.pins.load(Relaxed) > 0);
         }
         usage.capacity_bytes = u64::from(table.len()) * table.segment_bytes as u64;

@@ -22,6 +22,7 @@ use super::{
         SEGMENT_HEADER_BYTES, SegmentHeader, TableEntry, UNIT_BYTES, chunks, entry_at, payload_bytes_max,
         record_bytes,
     },
+    lives,
     progress::{Progress, Ticket},
 };
 use crate::sys::span::Span;
@@ -274,6 +275,17 @@ impl Writer {
         self.shared.ask_to_write(self.id);
     }
 
+    /// Writes everything so far into the kernel's page cache now, on this thread, instead of waking a helper for it
+    /// (some 2 µs for a few KiB instead of 5; but the kernel may make the thread wait when much is dirty). `false` if it was
+    /// left to a helper all the same, which has been asked: then wait for the ticket.
+    pub fn write_here(&self) -> bool {
+        let is_written = self.shared.write_here(self.id);
+        if !is_written {
+            self.flush();
+        }
+        is_written
+    }
+
     /// Asks for everything so far to be made durable as soon as it can be. Many who ask share one sync.
     pub fn make_durable(&self) {
         self.shared.progress[self.id].want_durable(Ticket(self.appended));
@@ -320,6 +332,10 @@ impl Writer {
             shared.count.refused_full.fetch_add(1, Relaxed);
             return Err(Refused::Full);
         };
+        if shared.table.lives_left() < lives::LIVES_AHEAD / 2 || shared.table.free_count() < shared.keep_free
+        {
+            shared.reap_bell.ring();
+        }
         shared.buffers.buffer(buffer).segment.store(segment, Release);
         let header = SegmentHeader { life, class: self.class, is_over: false }.encode(shared.seed, segment);
         shared.buffers.span(buffer, 0, SEGMENT_HEADER_BYTES).write_from(&header);
@@ -347,15 +363,7 @@ impl Writer {
             targets: open.targets,
             table_checksum,
         };
-        shared
-            .buffers
-            .span(open.buffer, segment_bytes - FOOTER_BYTES, FOOTER_BYTES)
-            .write_from(&footer.encode(shared.seed, open.segment));
-        shared.buffers.mark(open.buffer, table_at, segment_bytes - table_at);
-        let buffer = shared.buffers.buffer(open.buffer);
-        buffer.used_bytes.store(open.used as u32, Relaxed);
-        buffer.table_at.store(table_at as u32, Relaxed);
-        buffer.is_sealed.store(1, Release);
+        shared.buffers.seal(open.buffer, open.used, table_at, &footer.encode(shared.seed, open.segment));
         shared.ask_to_write(self.id);
     }
 

@@ -22,7 +22,7 @@ use std::{
 
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, munmap};
 
-use super::{atomics::AtomicU64, span::Span};
+use super::{atomics::AtomicU64, mapping::Pattern, span::Span};
 
 /// Bytes of a page, as `mincore` counts them. A system with larger pages refuses the mapping at the start.
 pub const PAGE_BYTES: usize = 4096;
@@ -109,9 +109,22 @@ impl ReadMapping {
         };
         let base = NonNull::new(base).ok_or_else(|| io::Error::from(io::ErrorKind::OutOfMemory))?;
         let mapping = Self { base, bytes: length };
-        // SAFETY: the range is our mapping; the advice changes readahead only.
-        unsafe { madvise(base.as_ptr(), length, Advice::Random)? };
+        mapping.expect(Pattern::Random)?;
         Ok(mapping)
+    }
+
+    /// Tells the kernel that the mapping will be read otherwise.
+    ///
+    /// # Errors
+    /// What `madvise` says.
+    pub fn expect(&self, pattern: Pattern) -> io::Result<()> {
+        let advice = match pattern {
+            Pattern::Normal => Advice::Normal,
+            Pattern::Random => Advice::Random,
+        };
+        // SAFETY: the range is our mapping; the advice changes readahead only.
+        unsafe { madvise(self.base.as_ptr(), self.bytes, advice)? };
+        Ok(())
     }
 
     /// Bytes that are mapped.

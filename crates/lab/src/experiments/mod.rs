@@ -13,6 +13,7 @@ pub mod memory_ladder;
 pub mod page_rent;
 pub mod queue_beyond;
 pub mod scratch;
+pub mod store_pressure;
 
 use crate::experiment::Experiment;
 
@@ -26,6 +27,7 @@ pub fn all() -> &'static [Experiment] {
         bheap_paging::EXPERIMENT,
         page_rent::EXPERIMENT,
         memory_ladder::EXPERIMENT,
+        store_pressure::EXPERIMENT,
         loopback_latency::EXPERIMENT,
         contended_store::EXPERIMENT,
         big_o::EXPERIMENT,

@@ -14,6 +14,7 @@
 
 mod client;
 mod connection;
+pub mod report;
 mod run;
 mod schedule;
 pub mod sweep;

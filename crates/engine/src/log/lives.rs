@@ -1,0 +1,100 @@
+//! Which numbers of lives may be given out: never one twice, though all segments of a life may be lost with the power.
+//!
+//! ```text
+//! byte 8192   | magic | bound | checksum |      the same at byte 12288
+//! ```
+//! A segment's life tells its records from those of an earlier use, so no life may be used again. What the segments on
+//! the file say is not enough: the first block of one may be lost and others of it not. So the file says up to where lives may have
+//! been given out; that is moved on before it is reached, and a start begins there.
+
+use std::{io, sync::atomic::Ordering::Relaxed};
+
+use super::{Shared, format::BLOCK_BYTES};
+use crate::sys::{arena::Words, span::Span};
+
+/// The two blocks that say it.
+const BLOCKS_AT: [u64; 2] = [2 * BLOCK_BYTES as u64, 3 * BLOCK_BYTES as u64];
+const MAGIC: [u8; 8] = *b"NTlives\n";
+/// Bytes used of a block.
+const MARK_BYTES: usize = 20;
+/// Lives that are permitted at a time. A start loses as many of the 2^24 that a location can tell apart.
+pub(super) const LIVES_AHEAD: u64 = 1024;
+/// What a start leaves out if neither block can be read.
+const LIVES_UNKNOWN: u64 = 1 << 16;
+
+/// Begins after all lives that may ever have been given out, and permits some.
+///
+/// # Errors
+/// The disk's.
+pub(super) fn begin(shared: &Shared, is_new: bool) -> io::Result<()> {
+    let bounds = BLOCKS_AT.map(|at| {
+        let mut bytes = [0; MARK_BYTES];
+        shared.disk.read(at, &mut bytes).ok().and_then(|()| decode(&bytes, shared.seed))
+    });
+    let bound = bounds.into_iter().flatten().max();
+    match bound {
+        Some(bound) => shared.table.start_lives_at(bound),
+        None if is_new => {}
+        None => {
+            tracing::warn!("both marks of the lives are damaged; a wide gap is left");
+            shared.table.skip_lives(LIVES_UNKNOWN);
+        }
+    }
+    extend(shared)
+}
+
+/// Moves the bound on if less than half of what it permits is left.
+///
+/// # Errors
+/// The disk's: then writers go on up to the old bound.
+pub(super) fn keep_ahead(shared: &Shared) -> io::Result<()> {
+    if shared.table.lives_left() > LIVES_AHEAD / 2 { Ok(()) } else { extend(shared) }
+}
+
+fn extend(shared: &Shared) -> io::Result<()> {
+    let bound = shared.table.next_life() + LIVES_AHEAD;
+    let block = Words::reserve(BLOCK_BYTES / size_of::<u64>(), false)?;
+    Span::new(&block, 0..MARK_BYTES).write_from(&encode(bound, shared.seed));
+    for at in BLOCKS_AT {
+        shared.disk.write(at, &block)?;
+        if shared.must_sync {
+            shared.sync()?;
+        }
+    }
+    shared.table.lives_bound.store(bound, Relaxed);
+    Ok(())
+}
+
+fn encode(bound: u64, seed: u32) -> [u8; MARK_BYTES] {
+    let mut bytes = [0; MARK_BYTES];
+    bytes[..8].copy_from_slice(&MAGIC);
+    bytes[8..16].copy_from_slice(&bound.to_le_bytes());
+    let checksum = crc32c::crc32c_append(seed, &bytes[..16]);
+    bytes[16..].copy_from_slice(&checksum.to_le_bytes());
+    bytes
+}
+
+fn decode(bytes: &[u8; MARK_BYTES], seed: u32) -> Option<u64> {
+    let mut bound = [0; 8];
+    bound.copy_from_slice(&bytes[8..16]);
+    let bound = u64::from_le_bytes(bound);
+    (*bytes == encode(bound, seed)).then_some(bound)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mark_is_whole_or_none() {
+        let bytes = encode(77, 5);
+        assert_eq!(decode(&bytes, 5), Some(77));
+        assert_eq!(decode(&bytes, 6), None);
+        assert_eq!(decode(&[0; MARK_BYTES], 0), None);
+        for bit in 0..MARK_BYTES * 8 {
+            let mut flipped = bytes;
+            flipped[bit / 8] ^= 1 << (bit % 8);
+            assert_eq!(decode(&flipped, 5), None, "bit {bit}");
+        }
+    }
+}

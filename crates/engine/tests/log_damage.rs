@@ -1,0 +1,217 @@
+//! Damage, and disks that refuse: never a wrong byte, never a hang, always an answer.
+
+#![allow(clippy::unwrap_used, reason = "a test may fail")]
+
+use std::{collections::HashMap, io, sync::Arc};
+
+use engine::log::{
+    FileOptions, Found, Header, Kind, Location, Log, New, NotKept, Options, ReadError, Recovered, Recovering,
+    Refused,
+    format::SEGMENTS_AT,
+    simulated::{Faults, SimulatedDisk},
+};
+
+const SEGMENT_BYTES: u64 = 64 << 10;
+const SEGMENTS: u64 = 8;
+
+fn options() -> Options {
+    Options {
+        file: FileOptions {
+            purpose: "damage",
+            bytes: SEGMENTS_AT + SEGMENTS * SEGMENT_BYTES,
+            segment_bytes: Some(SEGMENT_BYTES as u32),
+        },
+        unwritten_bytes_max: 3 * SEGMENT_BYTES,
+        ..Options::default()
+    }
+}
+
+fn disk() -> SimulatedDisk {
+    SimulatedDisk::new(SEGMENTS_AT + SEGMENTS * SEGMENT_BYTES)
+}
+
+fn new(hash: u64, target: Option<Location>) -> New {
+    New { kind: Kind(7), hash, tag: !hash, target }
+}
+
+fn payload(id: u64) -> Vec<u8> {
+    (0..id * 37 % 1900).map(|at| (id * 7 + at * 13 + at / 251) as u8).collect()
+}
+
+fn start(disk: &SimulatedDisk, header: Option<Header>) -> (Log, Header, Vec<Found>, Recovered) {
+    let opening = Recovering::on(Arc::new(disk.clone()), header, options()).unwrap();
+    let header = *opening.header();
+    let mut found = Vec::new();
+    let (log, recovered) = opening
+        .recover_stepped(|record| {
+            found.push(*record);
+            true
+        })
+        .unwrap();
+    (log, header, found, recovered)
+}
+
+/// A disk with records, some of them ended; what lives on it, and what was ended.
+fn written(is_clean: bool) -> (SimulatedDisk, Header, Vec<u64>, Vec<u64>) {
+    let disk = disk();
+    let (mut log, header, ..) = start(&disk, None);
+    let mut writer = log.writer(0, 1);
+    let mut places = HashMap::new();
+    let mut ended = Vec::new();
+    for id in 1..=250u64 {
+        let target = (id % 5 == 0).then(|| id - 3);
+        let appended = writer.append(new(id, target.map(|id| places[&id])), &[&payload(id)]).unwrap();
+        places.insert(id, appended.location);
+        if let Some(target) = target {
+            log.reader().died(places[&target], payload(target).len());
+            ended.push(target);
+        }
+        if id % 50 == 0 {
+            writer.delete(places[&(id - 1)]).unwrap();
+            log.reader().died(places[&(id - 1)], payload(id - 1).len());
+            ended.push(id - 1);
+        }
+        log.turn();
+    }
+    if is_clean {
+        drop(writer);
+        log.turn();
+    }
+    log.crash();
+    let living = (1..=250).filter(|id| !ended.contains(id)).collect();
+    (disk.after_kill(), header, living, ended)
+}
+
+#[test]
+fn no_flipped_bit_ever_gives_a_wrong_byte() {
+    let flips = std::env::var("LOG_FLIPS").ok().and_then(|flips| flips.parse().ok()).unwrap_or(400u64);
+    let (mut lost, mut seen) = (0, 0);
+    for is_clean in [true, false] {
+        let (disk, header, living, ended) = written(is_clean);
+        let bytes = disk.bytes();
+        let used = bytes[SEGMENTS_AT as usize..].iter().filter(|byte| **byte != 0).count();
+        assert!(used > 100_000, "only {used} bytes are used");
+        let mut random = 0x2545_f491_4f6c_dd1d_u64;
+        for _ in 0..flips / 2 {
+            random ^= random << 13;
+            random ^= random >> 7;
+            random ^= random << 17;
+            let bit = random % (8 * bytes.len() as u64);
+            let damaged = disk.after_kill();
+            damaged.flip(bit);
+            let (log, _, found, recovered) = start(&damaged, Some(header));
+            let mut whole = 0;
+            for record in &found {
+                match log.reader().read(record.location, record.payload_bytes as usize) {
+                    Ok(read) => {
+                        assert_eq!(
+                            read.payload(),
+                            payload(record.hash),
+                            "bit {bit} of record {}",
+                            record.hash
+                        );
+                        whole += 1;
+                    }
+                    Err(ReadError::Damaged(_)) => seen += 1,
+                    Err(error) => panic!("bit {bit}: {error}"),
+                }
+                assert_eq!(record.tag, !record.hash, "bit {bit}");
+                // In a segment that was still open an end may be lost with its own record: said, because it is torn.
+                let came_back = ended.contains(&record.hash);
+                assert!(!came_back || !is_clean, "bit {bit} brought {} back: {recovered:?}", record.hash);
+            }
+            // One segment's at most, where its start was hit.
+            assert!(whole + 120 >= living.len(), "bit {bit} lost {} records", living.len() - whole);
+            lost += living.len().saturating_sub(whole);
+        }
+    }
+    assert!(lost > 0 && seen > 0, "no flip hit anything: {lost} lost, {seen} seen");
+}
+
+#[test]
+fn a_disk_that_cannot_read_is_an_error_for_whoever_reads_there() {
+    let (disk, header, living, _) = written(true);
+    let (log, _, found, _) = start(&disk, Some(header));
+    assert_eq!(found.len(), living.len());
+    let record = found.iter().find(|record| record.payload_bytes > 1000).unwrap();
+    disk.set_faults(Faults {
+        unreadable: Some(record.location.offset() + 100..record.location.offset() + 101),
+        ..Faults::default()
+    });
+    let error = log.reader().read(record.location, record.payload_bytes as usize).unwrap_err();
+    assert!(matches!(&error, ReadError::Io { source, .. } if source.raw_os_error() == Some(5)), "{error}");
+    assert_eq!(log.usage().read_errors, 1);
+    let other =
+        found.iter().find(|other| other.location.offset() > record.location.offset() + 10_000).unwrap();
+    assert!(log.reader().read(other.location, other.payload_bytes as usize).is_ok());
+    // At a start the segment is set aside, and the others are not.
+    let segment = (record.location.offset() - SEGMENTS_AT) / SEGMENT_BYTES;
+    let at = SEGMENTS_AT + segment * SEGMENT_BYTES;
+    let again = disk.after_kill();
+    again.set_faults(Faults { unreadable: Some(at..at + 1), ..Faults::default() });
+    let (_, _, rest, recovered) = start(&again, Some(header));
+    assert_eq!(recovered.segments_damaged, 1);
+    assert!(!rest.is_empty() && rest.len() < found.len());
+}
+
+#[test]
+fn a_disk_that_cannot_write_refuses_and_recovers() {
+    let disk = disk();
+    let (mut log, ..) = start(&disk, None);
+    let mut writer = log.writer(0, 1);
+    let progress = writer.progress();
+    let first = writer.append(new(1, None), &[b"first"]).unwrap();
+    log.turn();
+    assert!(progress.is_written(first.ticket) && !progress.is_durable(first.ticket));
+    disk.set_faults(Faults { write: Some(5), ..Faults::default() });
+    let second = writer.append(new(2, None), &[b"second"]).unwrap();
+    log.turn();
+    assert!(!progress.is_written(second.ticket));
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    assert_eq!(runtime.block_on(progress.written(second.ticket)), Err(NotKept::Failing(5)));
+    assert_eq!(log.reader().read(second.location, 6).unwrap().payload(), b"second");
+    // The bound on what waits holds: then it is said, at once.
+    let mut refused = None;
+    for id in 3..2000 {
+        match writer.append(new(id, None), &[&[0; 1000]]) {
+            Ok(_) => log.turn(),
+            Err(error) => {
+                refused = Some((id, error));
+                break;
+            }
+        }
+    }
+    let (id, error) = refused.unwrap();
+    assert!(matches!(error, Refused::Busy | Refused::Full), "{error}");
+    assert!(id < 400, "{id} records of 1 kB were taken and none could be written");
+    // As soon as the disk writes again, all of it is written.
+    disk.set_faults(Faults::default());
+    log.turn();
+    assert!(progress.is_written(writer.last()));
+    assert_eq!(runtime.block_on(progress.written(second.ticket)), Ok(()));
+    assert_eq!(log.reader().read(first.location, 5).unwrap().payload(), b"first");
+    writer.append(new(9, None), &[b"third"]).unwrap();
+
+    // A sync that failed is final: nobody knows what was lost.
+    disk.set_faults(Faults { sync: Some(5), ..Faults::default() });
+    writer.make_durable();
+    log.turn();
+    disk.set_faults(Faults::default());
+    log.turn();
+    assert_eq!(runtime.block_on(progress.durable(writer.last())), Err(NotKept::SyncFailed));
+}
+
+/// Not a disk that the log may write beyond.
+#[test]
+fn a_disk_that_shrank_is_an_error_and_no_signal() {
+    let (disk, header, ..) = written(true);
+    let (log, _, found, _) = start(&disk, Some(header));
+    let last = found.iter().max_by_key(|record| record.location.offset()).unwrap();
+    // The same as a file that somebody cut: reads beyond its end fail.
+    disk.set_faults(Faults { unreadable: Some(SEGMENTS_AT..u64::MAX), ..Faults::default() });
+    let error = log.reader().read(last.location, last.payload_bytes as usize).unwrap_err();
+    assert!(
+        matches!(error, ReadError::Io { ref source, .. } if source.kind() != io::ErrorKind::NotFound),
+        "{error}"
+    );
+}

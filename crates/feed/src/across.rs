@@ -1,0 +1,376 @@
+//! What cores tell each other: who has subscribers for what, and messages for them.
+//!
+//! ```text
+//!   core A                                   ring                         core B
+//!   SUB, first of its pattern ─▶ [interest] ┐
+//!   PUB, B has subscribers ────▶ [run]      ├─ one batch a turn ─▶ applied and delivered in this order
+//!   a consumer fell behind ────▶ [hold]     ┘                          │
+//!                              ◀──────────── the empty buffer ─────────┘
+//! ```
+//!
+//! *Order.* What one core tells another is applied in the order in which it was told: a producer's messages stay in
+//! order, and a subscription is known before the messages of whoever subscribed. A core looks into its inbox after each
+//! read of a socket and before it parses; batches leave before any answer to a client does. So when a client has its PONG,
+//! every publish that anybody sends because of that finds its subscription, on whatever core.
+//!
+//! *Bounds.* A batch counts as under way until its buffer comes back. Above [`UNDER_WAY_BYTES_MAX`] the reads of those who
+//! write into it are paused; it is never dropped. At most [`BATCHES_UNDER_WAY_MAX`] lie in a ring, which holds more than
+//! those and the buffers that come back.
+
+use std::net::SocketAddr;
+
+use engine::cores::mesh;
+use tokio::sync::oneshot;
+
+use crate::{
+    backpressure::Producer, connection::ConnId, core::Settings, publish::Run, server::Door,
+    snapshot::CoreSnapshot,
+};
+
+/// Messages in a ring: batches one way, empty buffers the other, and what the server says now and then.
+pub(crate) const RING_MESSAGES: usize = 1024;
+/// Batches of one core to another that may be under way.
+const BATCHES_UNDER_WAY_MAX: usize = 256;
+/// Bytes of one core to another that may be under way before producers are held back.
+const UNDER_WAY_BYTES_MAX: usize = 4 << 20;
+/// Buffers kept for batches, per destination.
+const SPARE_MAX: usize = 8;
+/// A buffer that has grown beyond this is not kept.
+const SPARE_BYTES_MAX: usize = 1 << 20;
+
+/// What crosses from one core to another, or from outside to a core.
+pub(crate) enum Message {
+    /// Records, see [`Record`].
+    Batch { from: usize, records: Vec<u8> },
+    /// A batch's buffer comes back.
+    Spent { from: usize, buffer: Vec<u8>, bytes: usize },
+    /// A connection to serve.
+    Accept(std::net::TcpStream, SocketAddr, Door),
+    /// What is there now?
+    Snapshot(oneshot::Sender<CoreSnapshot>),
+    /// The settings have changed.
+    Reload(std::sync::Arc<Settings>),
+}
+
+/// One record of a batch, as it is read.
+#[derive(Debug)]
+pub(crate) enum Record<'a> {
+    /// The sender has local subscribers of a pattern, or no more.
+    Interest { account: u16, pattern: &'a [u8], has: bool },
+    /// The sender has so many members of a queue group.
+    Members { account: u16, pattern: &'a [u8], queue: &'a [u8], count: u32 },
+    /// Messages, for the subscribers in no group or for one member of a group each.
+    Run { account: u16, producer: Producer, group: Option<(&'a [u8], &'a [u8])>, run: Run<'a> },
+    /// A producer of the receiver's is held back.
+    Hold(Producer),
+    /// It is let go.
+    Release(Producer),
+}
+
+const INTEREST: u8 = 1;
+const MEMBERS: u8 = 2;
+const RUN: u8 = 3;
+const HOLD: u8 = 4;
+const RELEASE: u8 = 5;
+const NO_HEADER: u32 = u32::MAX;
+
+/// What one core sends to the others.
+pub(crate) struct Links {
+    index: usize,
+    sender: mesh::Sender<Message>,
+    links: Vec<Link>,
+    /// Some link has records or messages that are not sent yet.
+    is_waiting: bool,
+    /// Connections whose reads are paused until a link has room.
+    paused: Vec<ConnId>,
+}
+
+#[derive(Default)]
+struct Link {
+    records: Vec<u8>,
+    batches_under_way: usize,
+    bytes_under_way: usize,
+    spare: Vec<Vec<u8>>,
+    /// Empty buffers that could not go back at once.
+    returning: Vec<(Vec<u8>, usize)>,
+}
+
+impl Link {
+    fn is_full(&self) -> bool {
+        self.bytes_under_way + self.records.len() > UNDER_WAY_BYTES_MAX
+    }
+}
+
+impl Links {
+    pub(crate) fn new(index: usize, cores: usize, sender: mesh::Sender<Message>) -> Self {
+        let links = (0..cores).map(|_| Link::default()).collect();
+        Self { index, sender, links, is_waiting: false, paused: Vec::new() }
+    }
+
+    /// Whether there are other cores at all.
+    #[inline]
+    pub(crate) fn has_others(&self) -> bool {
+        self.links.len() > 1
+    }
+
+    /// Gives a message of the server's to a core; it comes back if that core's ring is full.
+    pub(crate) fn give(&self, to: usize, message: Message) -> Result<(), Message> {
+        let given = self.sender.send(to, message);
+        self.sender.flush();
+        given
+    }
+
+    pub(crate) fn interest(&mut self, account: u16, pattern: &[u8], has: bool) {
+        self.to_all(|out| {
+            out.push(INTEREST);
+            out.push(u8::from(has));
+            out.extend_from_slice(&account.to_le_bytes());
+            put_bytes(out, pattern);
+        });
+    }
+
+    pub(crate) fn members(&mut self, account: u16, pattern: &[u8], queue: &[u8], count: u32) {
+        self.to_all(|out| {
+            out.push(MEMBERS);
+            out.extend_from_slice(&account.to_le_bytes());
+            out.extend_from_slice(&count.to_le_bytes());
+            put_bytes(out, pattern);
+            put_bytes(out, queue);
+        });
+    }
+
+    /// Everything that a new or restarted reader of these records needs is in the records; there is no such reader.
+    fn to_all(&mut self, write: impl Fn(&mut Vec<u8>)) {
+        for (to, link) in self.links.iter_mut().enumerate() {
+            if to != self.index {
+                write(&mut link.records);
+                self.is_waiting = true;
+            }
+        }
+    }
+
+    /// Sends messages to a core; false if the producer must be paused.
+    pub(crate) fn run(
+        &mut self,
+        to: usize,
+        account: u16,
+        producer: Producer,
+        group: Option<(&[u8], &[u8])>,
+        run: &Run<'_>,
+    ) -> bool {
+        self.is_waiting = true;
+        let link = &mut self.links[to];
+        let out = &mut link.records;
+        out.push(RUN);
+        out.extend_from_slice(&account.to_le_bytes());
+        put_producer(out, producer);
+        let (pattern, queue) = group.unwrap_or_default();
+        put_bytes(out, pattern);
+        put_bytes(out, queue);
+        put_number(out, run.stride);
+        put_number(out, run.tail_at);
+        put_number(out, run.body_bytes);
+        out.extend_from_slice(&run.header_bytes.map_or(NO_HEADER, number).to_le_bytes());
+        put_bytes(out, run.subject);
+        put_bytes(out, run.reply);
+        put_bytes(out, run.bytes);
+        !link.is_full()
+    }
+
+    pub(crate) fn hold(&mut self, producer: Producer) {
+        self.say_to_producer(HOLD, producer);
+    }
+
+    pub(crate) fn release(&mut self, producer: Producer) {
+        self.say_to_producer(RELEASE, producer);
+    }
+
+    fn say_to_producer(&mut self, what: u8, producer: Producer) {
+        self.is_waiting = true;
+        let out = &mut self.links[usize::from(producer.core)].records;
+        out.push(what);
+        put_producer(out, producer);
+    }
+
+    /// Notes that a connection's reads are paused until there is room in all links.
+    pub(crate) fn pause(&mut self, id: ConnId) {
+        self.paused.push(id);
+    }
+
+    /// Whether some link is too full to be written into.
+    pub(crate) fn is_any_full(&self) -> bool {
+        self.links.iter().any(Link::is_full)
+    }
+
+    /// Sends what has gathered: one batch and at most one wake-up a core.
+    #[inline]
+    pub(crate) fn flush(&mut self) {
+        if self.is_waiting {
+            self.is_waiting = false;
+            self.send_all();
+        }
+    }
+
+    fn send_all(&mut self) {
+        for to in 0..self.links.len() {
+            let link = &mut self.links[to];
+            while let Some((buffer, bytes)) = link.returning.pop() {
+                let message = Message::Spent { from: self.index, buffer, bytes };
+                if let Err(Message::Spent { buffer, bytes, .. }) = self.sender.send(to, message) {
+                    link.returning.push((buffer, bytes));
+                    self.is_waiting = true;
+                    break;
+                }
+            }
+            if link.records.is_empty() {
+                continue;
+            }
+            if link.batches_under_way >= BATCHES_UNDER_WAY_MAX {
+                self.is_waiting = true;
+                continue;
+            }
+            let next = link.spare.pop().unwrap_or_default();
+            let records = std::mem::replace(&mut link.records, next);
+            let bytes = records.len();
+            match self.sender.send(to, Message::Batch { from: self.index, records }) {
+                Ok(()) => {
+                    link.batches_under_way += 1;
+                    link.bytes_under_way += bytes;
+                }
+                Err(Message::Batch { records, .. }) => {
+                    link.records = records;
+                    self.is_waiting = true;
+                }
+                Err(_) => unreachable!("what was not sent comes back"),
+            }
+        }
+        self.sender.flush();
+    }
+
+    /// Gives the buffer of a batch back to its sender.
+    pub(crate) fn give_back(&mut self, to: usize, mut buffer: Vec<u8>) {
+        let bytes = buffer.len();
+        buffer.clear();
+        self.links[to].returning.push((buffer, bytes));
+        self.is_waiting = true;
+    }
+
+    /// A buffer came back. Those whose reads may go on are put into `resume`.
+    pub(crate) fn came_back(&mut self, from: usize, buffer: Vec<u8>, bytes: usize, resume: &mut Vec<ConnId>) {
+        let link = &mut self.links[from];
+        link.batches_under_way -= 1;
+        link.bytes_under_way -= bytes;
+        if link.spare.len() < SPARE_MAX && buffer.capacity() <= SPARE_BYTES_MAX {
+            link.spare.push(buffer);
+        }
+        self.is_waiting |= !link.records.is_empty();
+        if !self.paused.is_empty() && !self.is_any_full() {
+            resume.append(&mut self.paused);
+        }
+    }
+}
+
+/// Reads the records of a batch. They are our own, so that what cannot be read is a mistake of ours.
+pub(crate) struct Records<'a> {
+    rest: &'a [u8],
+}
+
+impl<'a> Records<'a> {
+    pub(crate) fn new(bytes: &'a [u8]) -> Self {
+        Self { rest: bytes }
+    }
+
+    fn take(&mut self, bytes: usize) -> &'a [u8] {
+        assert!(bytes <= self.rest.len(), "a batch ends within a record");
+        let (taken, rest) = self.rest.split_at(bytes);
+        self.rest = rest;
+        taken
+    }
+
+    fn array<const N: usize>(&mut self) -> [u8; N] {
+        let mut array = [0; N];
+        array.copy_from_slice(self.take(N));
+        array
+    }
+
+    fn u8(&mut self) -> u8 {
+        self.array::<1>()[0]
+    }
+
+    fn u16(&mut self) -> u16 {
+        u16::from_le_bytes(self.array())
+    }
+
+    fn u32(&mut self) -> u32 {
+        u32::from_le_bytes(self.array())
+    }
+
+    fn number(&mut self) -> usize {
+        self.u32() as usize
+    }
+
+    fn bytes(&mut self) -> &'a [u8] {
+        let bytes = self.number();
+        self.take(bytes)
+    }
+
+    fn producer(&mut self) -> Producer {
+        Producer { core: self.u16(), conn: self.u32(), cid: u64::from_le_bytes(self.array()) }
+    }
+}
+
+impl<'a> Iterator for Records<'a> {
+    type Item = Record<'a>;
+
+    fn next(&mut self) -> Option<Record<'a>> {
+        if self.rest.is_empty() {
+            return None;
+        }
+        Some(match self.u8() {
+            INTEREST => {
+                let has = self.u8() != 0;
+                Record::Interest { account: self.u16(), pattern: self.bytes(), has }
+            }
+            MEMBERS => {
+                let (account, count) = (self.u16(), self.u32());
+                Record::Members { account, pattern: self.bytes(), queue: self.bytes(), count }
+            }
+            RUN => {
+                let (account, producer) = (self.u16(), self.producer());
+                let (pattern, queue) = (self.bytes(), self.bytes());
+                let (stride, tail_at, body_bytes) = (self.number(), self.number(), self.number());
+                let header_bytes =
+                    Some(self.u32()).filter(|&bytes| bytes != NO_HEADER).map(|bytes| bytes as usize);
+                let (subject, reply, bytes) = (self.bytes(), self.bytes(), self.bytes());
+                let run = Run { bytes, stride, tail_at, body_bytes, header_bytes, subject, reply };
+                let group = (!queue.is_empty()).then_some((pattern, queue));
+                Record::Run { account, producer, group, run }
+            }
+            HOLD => Record::Hold(self.producer()),
+            RELEASE => Record::Release(self.producer()),
+            other => panic!("a batch has a record of kind {other}"),
+        })
+    }
+}
+
+fn number(number: usize) -> u32 {
+    match u32::try_from(number) {
+        Ok(number) => number,
+        Err(_) => panic!("{number} bytes in one record: the read buffer bounds it far below"),
+    }
+}
+
+fn put_number(out: &mut Vec<u8>, of: usize) {
+    out.extend_from_slice(&number(of).to_le_bytes());
+}
+
+fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
+    put_number(out, bytes.len());
+    out.extend_from_slice(bytes);
+}
+
+fn put_producer(out: &mut Vec<u8>, producer: Producer) {
+    out.extend_from_slice(&producer.core.to_le_bytes());
+    out.extend_from_slice(&producer.conn.to_le_bytes());
+    out.extend_from_slice(&producer.cid.to_le_bytes());
+}

@@ -1,0 +1,116 @@
+//! What can be set, in nats-server's words, with its default and its bound.
+
+use std::{net::SocketAddr, path::PathBuf, time::Duration};
+
+use crate::identity::Authorization;
+
+/// Limits on clients. Each has a counter for when it is hit.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Limits {
+    /// Connections over all cores; one more is told so and closed.
+    pub max_connections: usize,
+    /// Subscriptions of one connection; one more is refused. 0: no limit.
+    pub max_subscriptions: usize,
+    /// Bytes of one operation's arguments; more, and the connection is closed.
+    pub max_control_line: usize,
+    /// Bytes of one message, headers included; more, and the connection is closed.
+    pub max_payload: usize,
+    /// Bytes that may wait for one consumer; one more, and it is cut off. From three quarters of it on, its producers
+    /// are held back.
+    pub max_pending: usize,
+    /// How long a consumer may hold its producers back before it is cut off.
+    pub producer_hold_max: Duration,
+    /// How long a consumer may take nothing at all before it is cut off.
+    pub write_deadline: Duration,
+    /// A client is asked whether it is there when it was silent for so long.
+    pub ping_interval: Duration,
+    /// Pings that may stay unanswered; one more, and the connection is closed.
+    pub ping_max: u32,
+    /// Time from the connection to its CONNECT, where one is needed, and for the handshakes of TLS and WebSocket.
+    pub auth_timeout: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            max_connections: 64 * 1024,
+            max_subscriptions: 0,
+            max_control_line: 4096,
+            max_payload: 1 << 20,
+            max_pending: 64 << 20,
+            producer_hold_max: Duration::from_millis(500),
+            write_deadline: Duration::from_secs(10),
+            ping_interval: Duration::from_secs(120),
+            ping_max: 2,
+            auth_timeout: Duration::from_secs(2),
+        }
+    }
+}
+
+/// TLS on a listener.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Tls {
+    /// The certificate chain, PEM.
+    pub cert_file: PathBuf,
+    /// Its private key, PEM.
+    pub key_file: PathBuf,
+    /// Certificates of those who sign clients' certificates, PEM; needed for `verify`.
+    pub ca_file: Option<PathBuf>,
+    /// Clients must show a certificate.
+    pub verify: bool,
+    /// The connection begins with the handshake instead of INFO.
+    pub handshake_first: bool,
+}
+
+/// A listener for browsers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WebSocket {
+    /// Where; port 0 takes a free one.
+    pub listen: SocketAddr,
+    /// `wss://` with this certificate; `None`: `ws://`.
+    pub tls: Option<Tls>,
+    /// Pages of these origins may connect; empty: all.
+    pub allowed_origins: Vec<String>,
+}
+
+/// How a feed is set up.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Config {
+    /// Where clients connect; port 0 takes a free one.
+    pub listen: SocketAddr,
+    /// Processors to run one loop on each; empty: every one that the process may use.
+    pub cores: Vec<usize>,
+    /// The server's name in INFO.
+    pub server_name: String,
+    /// Who may do what.
+    pub authorization: Authorization,
+    /// Limits on clients.
+    pub limits: Limits,
+    /// TLS, required of all clients; `None`: plain.
+    pub tls: Option<Tls>,
+    /// A listener for browsers.
+    pub websocket: Option<WebSocket>,
+    /// Other servers' addresses, told to clients in `connect_urls`.
+    pub connect_urls: Vec<String>,
+    /// A server that is stopping tells its clients, and lets them leave for so long before it closes the first.
+    pub lame_duck_grace_period: Duration,
+    /// The closing of those that are left is spread over this time.
+    pub lame_duck_duration: Duration,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            listen: SocketAddr::from(([127, 0, 0, 1], 4222)),
+            cores: Vec::new(),
+            server_name: "nighttrain".to_owned(),
+            authorization: Authorization::default(),
+            limits: Limits::default(),
+            tls: None,
+            websocket: None,
+            connect_urls: Vec::new(),
+            lame_duck_grace_period: Duration::from_secs(1),
+            lame_duck_duration: Duration::from_secs(5),
+        }
+    }
+}

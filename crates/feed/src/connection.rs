@@ -1,0 +1,285 @@
+//! One client, as its core knows it: who it is, what waits for it, what it waits for.
+
+use std::{net::SocketAddr, sync::Arc, task::Waker};
+
+use serde::Deserialize;
+use smallvec::SmallVec;
+use tokio::net::tcp::OwnedWriteHalf;
+
+use crate::{
+    backpressure::Producer,
+    id_table::IdTable,
+    identity::{Identity, Permissions, Replies},
+    outbox::{Chunks, Outbox},
+    trie::{NodeId, SubId},
+};
+
+/// A connection's number on its core.
+pub(crate) type ConnId = u32;
+
+/// Why a connection was closed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Closed {
+    /// The client left.
+    ClientClosed,
+    /// The client's side failed while we read.
+    ReadError,
+    /// The client's side failed while we wrote.
+    WriteError,
+    /// The client broke the protocol.
+    ProtocolViolation,
+    /// A message above `max_payload`.
+    MaximumPayload,
+    /// A line above `max_control_line`.
+    MaximumControlLine,
+    /// Wrong or missing credentials.
+    AuthorizationViolation,
+    /// No CONNECT in time.
+    AuthenticationTimeout,
+    /// More connections than there may be.
+    MaximumConnections,
+    /// Pings were not answered.
+    StaleConnection,
+    /// More than `max_pending` waited for it.
+    SlowConsumerPending,
+    /// It held its producers back for longer than it may.
+    SlowConsumerHold,
+    /// It took nothing for `write_deadline`.
+    SlowConsumerDeadline,
+    /// The server is stopping.
+    ServerShutdown,
+}
+
+impl Closed {
+    /// The reason in the words of nats-server's `/connz`.
+    #[must_use]
+    pub fn reason(self) -> &'static str {
+        match self {
+            Self::ClientClosed => "Client Closed",
+            Self::ReadError => "Read Error",
+            Self::WriteError => "Write Error",
+            Self::ProtocolViolation => "Protocol Violation",
+            Self::MaximumPayload => "Maximum Message Payload Exceeded",
+            Self::MaximumControlLine => "Maximum Control Line Exceeded",
+            Self::AuthorizationViolation => "Authentication Failure",
+            Self::AuthenticationTimeout => "Authentication Timeout",
+            Self::MaximumConnections => "Maximum Connections Exceeded",
+            Self::StaleConnection => "Stale Connection",
+            Self::SlowConsumerPending | Self::SlowConsumerHold => "Slow Consumer (Pending Bytes)",
+            Self::SlowConsumerDeadline => "Slow Consumer (Write Deadline)",
+            Self::ServerShutdown => "Server Shutdown",
+        }
+    }
+
+    /// Whether it is one of the ways to be too slow.
+    #[must_use]
+    pub fn is_slow_consumer(self) -> bool {
+        matches!(self, Self::SlowConsumerPending | Self::SlowConsumerHold | Self::SlowConsumerDeadline)
+    }
+}
+
+/// CONNECT as clients send it. What is absent has nats-server's default.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct ConnectOptions {
+    pub(crate) echo: Option<bool>,
+    pub(crate) verbose: Option<bool>,
+    pub(crate) pedantic: Option<bool>,
+    pub(crate) headers: bool,
+    pub(crate) no_responders: bool,
+    pub(crate) protocol: i64,
+    pub(crate) name: Option<String>,
+    pub(crate) lang: Option<String>,
+    pub(crate) version: Option<String>,
+    pub(crate) user: Option<String>,
+    pub(crate) pass: Option<String>,
+    pub(crate) auth_token: Option<String>,
+    pub(crate) nkey: Option<String>,
+    pub(crate) sig: Option<String>,
+    pub(crate) jwt: Option<String>,
+}
+
+/// What the client said about itself.
+#[derive(Debug, Default)]
+pub(crate) struct Told {
+    pub(crate) name: Box<str>,
+    pub(crate) lang: Box<str>,
+    pub(crate) version: Box<str>,
+}
+
+/// How the bytes get to the client.
+#[derive(Debug)]
+pub(crate) enum Writer {
+    /// Straight into the socket, by whoever has something for the client.
+    Socket(OwnedWriteHalf),
+    /// By the connection's own task (TLS, WebSocket).
+    Task,
+}
+
+/// How far CONNECT has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Stage {
+    /// No CONNECT yet, and one is needed.
+    CredentialsNeeded,
+    /// No CONNECT yet; all may be done without.
+    Fresh,
+    /// The password is being checked.
+    Checking,
+    /// Let in.
+    Connected,
+}
+
+/// A client.
+#[derive(Debug)]
+pub(crate) struct Connection {
+    /// The number that clients and operators know it by; never used again.
+    pub(crate) cid: u64,
+    pub(crate) address: SocketAddr,
+    pub(crate) transport: Transport,
+    pub(crate) writer: Writer,
+    pub(crate) waker: Option<Waker>,
+    pub(crate) outbox: Outbox,
+    /// It is in the core's list of those to be flushed at the end of the turn.
+    pub(crate) is_dirty: bool,
+    /// The socket is full: its task waits until it takes more.
+    pub(crate) is_blocked: bool,
+    pub(crate) closing: Option<Closed>,
+
+    pub(crate) stage: Stage,
+    pub(crate) verbose: bool,
+    pub(crate) pedantic: bool,
+    pub(crate) echo: bool,
+    pub(crate) headers: bool,
+    pub(crate) no_responders: bool,
+    pub(crate) wants_second_info: bool,
+    /// The client understands INFO at any time.
+    pub(crate) takes_info: bool,
+    pub(crate) told: Option<Box<Told>>,
+    pub(crate) identity: Option<Box<Identity>>,
+    pub(crate) permissions: Option<Arc<Permissions>>,
+    pub(crate) replies: Option<Box<Replies>>,
+    pub(crate) nonce: Option<Box<str>>,
+    pub(crate) root: NodeId,
+    pub(crate) account: u16,
+
+    /// Subscriptions by sid.
+    pub(crate) sids: IdTable,
+
+    pub(crate) messages_in: u64,
+    pub(crate) payload_in_bytes: u64,
+    pub(crate) messages_out: u64,
+    pub(crate) payload_out_bytes: u64,
+
+    pub(crate) started_unix_ms: u64,
+    pub(crate) started_ms: u64,
+    pub(crate) last_in_ms: u64,
+    /// When the socket last took something, or began to have something to take.
+    pub(crate) last_written_ms: u64,
+    pub(crate) ping_sent_ms: u64,
+    pub(crate) pings_out: u32,
+    pub(crate) rtt_ms: Option<u32>,
+
+    /// Consumers that hold this client's reads back.
+    pub(crate) holds: u32,
+    /// Its reads are paused until another core has taken what is under way to it.
+    pub(crate) waits_for_core: bool,
+    /// Since when more waits for it than the high mark.
+    pub(crate) over_mark_since_ms: Option<u64>,
+    /// Producers whose reads are held back for this client.
+    pub(crate) holding: Vec<Producer>,
+}
+
+/// What the connection runs over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Transport {
+    /// A browser's.
+    pub websocket: bool,
+    /// The TLS version and cipher suite, as nats-server names them.
+    pub tls: Option<(&'static str, &'static str)>,
+}
+
+impl Connection {
+    /// The task looks again.
+    pub(crate) fn wake(&self) {
+        if let Some(waker) = &self.waker {
+            waker.wake_by_ref();
+        }
+    }
+
+    /// Writes what waits, as far as the socket takes it, and lets the task wait for the rest. How many writes it took.
+    pub(crate) fn flush(&mut self, chunks: &mut Chunks, now_ms: u64) -> u64 {
+        if let Writer::Task = self.writer {
+            if !self.outbox.is_empty() {
+                self.wake();
+            }
+            return 0;
+        }
+        let was_blocked = self.is_blocked;
+        let writes = self.flush_socket(chunks, now_ms);
+        if (self.is_blocked && !was_blocked) || self.closing.is_some() {
+            self.wake();
+        }
+        writes
+    }
+
+    /// The same on the connection's own task.
+    pub(crate) fn flush_socket(&mut self, chunks: &mut Chunks, now_ms: u64) -> u64 {
+        let Writer::Socket(socket) = &self.writer else { return 0 };
+        let mut writes = 0;
+        while !self.is_blocked && !self.outbox.is_empty() {
+            let front = self.outbox.front();
+            let front_bytes = front.len();
+            writes += 1;
+            match socket.try_write(front) {
+                Ok(bytes) => {
+                    self.outbox.written(chunks, bytes);
+                    self.last_written_ms = now_ms;
+                    self.is_blocked = bytes < front_bytes;
+                }
+                Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => self.is_blocked = true,
+                Err(_) => {
+                    self.closing.get_or_insert(Closed::WriteError);
+                    self.outbox.clear(chunks);
+                }
+            }
+        }
+        writes
+    }
+}
+
+/// A client's wish for messages.
+#[derive(Debug)]
+pub(crate) struct Subscription {
+    pub(crate) conn: ConnId,
+    pub(crate) node: NodeId,
+    /// In which group of the node; the group's name, because groups move.
+    pub(crate) queue: Option<Box<[u8]>>,
+    pub(crate) sid: SmallVec<[u8; 16]>,
+    pub(crate) delivered: u64,
+    /// It ends after so many; 0: never.
+    pub(crate) max: u64,
+    /// Where it stands in the list of its node or group.
+    pub(crate) place: u32,
+    /// The permissions allow only some of what the pattern matches.
+    pub(crate) is_filtered: bool,
+}
+
+impl Subscription {
+    /// How many more it takes.
+    pub(crate) fn remaining(&self) -> u64 {
+        if self.max == 0 { u64::MAX } else { self.max.saturating_sub(self.delivered) }
+    }
+}
+
+/// The number of the subscription that a client calls `sid`.
+pub(crate) type Sids<'a> = (&'a IdTable, &'a crate::slab::Slab<Subscription>);
+
+/// A sid's place in the table of its connection. No seed: a client that makes its own sids collide slows itself.
+pub(crate) fn sid_hash(sid: &[u8]) -> u64 {
+    xxhash_rust::xxh3::xxh3_64(sid)
+}
+
+/// Finds a client's subscription by its sid.
+pub(crate) fn find_sid((table, subscriptions): Sids<'_>, sid: &[u8]) -> Option<SubId> {
+    table.find(sid_hash(sid), |id| subscriptions[id].sid[..] == *sid)
+}

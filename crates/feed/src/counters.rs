@@ -1,0 +1,58 @@
+//! What the feed counts.
+
+use crate::connection::Closed;
+
+engine::counters! {
+    /// What the feed counts, per core.
+    pub enum Counter {
+        Accepted => Counter, "feed_accepted", None, "Connections accepted.";
+        HandedOff => Counter, "feed_handed_off", None, "Connections given to a core that had fewer.";
+        Connections => Gauge, "feed_connections", None, "Connections open.";
+        Subscriptions => Gauge, "feed_subscriptions", None, "Subscriptions.";
+        MessagesIn => Counter, "feed_messages_in", None, "Messages taken from producers.";
+        PayloadIn => Counter, "feed_in_bytes", Bytes, "Payload taken from producers.";
+        MessagesOut => Counter, "feed_messages_out", None, "Messages put into consumers' outputs.";
+        PayloadOut => Counter, "feed_out_bytes", Bytes, "Payload put into consumers' outputs.";
+        Writes => Counter, "feed_writes", None, "Writes to sockets.";
+        NoResponders => Counter, "feed_no_responders", None, "Requests that nobody was there to answer.";
+        RunsAcross => Counter, "feed_runs_across", None, "Runs of messages sent to another core.";
+        MatchesFound => Counter, "feed_matches_kept", None, "Subjects whose subscribers were known from before.";
+        MatchesMade => Counter, "feed_matches_made", None, "Subjects whose subscribers were looked up.";
+        ConnectionsRefused => Counter, "feed_connections_refused", None, "Connections closed because of max_connections.";
+        SubscriptionsRefused => Counter, "feed_subscriptions_refused", None, "Subscriptions refused because of max_subscriptions.";
+        HandshakesFailed => Counter, "feed_handshakes_failed", None, "TLS or WebSocket handshakes that failed or took too long.";
+        PermissionsDenied => Counter, "feed_permissions_denied", None, "Publishes and subscriptions that the user may not.";
+        AuthorizationViolations => Counter, "feed_authorization_violations", None, "Connections closed for want of valid credentials.";
+        AuthenticationTimeouts => Counter, "feed_authentication_timeouts", None, "Connections closed because no CONNECT came in time.";
+        ProtocolViolations => Counter, "feed_protocol_violations", None, "Connections closed because the client broke the protocol.";
+        PayloadsTooLarge => Counter, "feed_payloads_too_large", None, "Connections closed because of max_payload.";
+        ControlLinesTooLong => Counter, "feed_control_lines_too_long", None, "Connections closed because of max_control_line.";
+        StaleConnections => Counter, "feed_stale_connections", None, "Connections closed because pings were not answered.";
+        ProducersHeld => Counter, "feed_producers_held", None, "Times that a producer's reads were paused for a consumer that fell behind.";
+        ProducersHeldForCores => Counter, "feed_producers_held_for_cores", None, "Times that a producer's reads were paused for a core that fell behind.";
+        SlowPending => Counter, "feed_slow_consumers_pending", None, "Consumers cut off because more than max_pending waited for them.";
+        SlowHold => Counter, "feed_slow_consumers_hold", None, "Consumers cut off because they had held producers back for too long.";
+        SlowDeadline => Counter, "feed_slow_consumers_deadline", None, "Consumers cut off because they took nothing for write_deadline.";
+    }
+}
+
+impl Counter {
+    /// The counter of a reason to close, if it has one.
+    pub(crate) fn of_closed(closed: Closed) -> Option<Self> {
+        Some(match closed {
+            Closed::ProtocolViolation => Self::ProtocolViolations,
+            Closed::MaximumPayload => Self::PayloadsTooLarge,
+            Closed::MaximumControlLine => Self::ControlLinesTooLong,
+            Closed::AuthorizationViolation => Self::AuthorizationViolations,
+            Closed::AuthenticationTimeout => Self::AuthenticationTimeouts,
+            Closed::StaleConnection => Self::StaleConnections,
+            Closed::SlowConsumerPending => Self::SlowPending,
+            Closed::SlowConsumerHold => Self::SlowHold,
+            Closed::SlowConsumerDeadline => Self::SlowDeadline,
+            Closed::MaximumConnections => Self::ConnectionsRefused,
+            Closed::ClientClosed | Closed::ReadError | Closed::WriteError | Closed::ServerShutdown => {
+                return None;
+            }
+        })
+    }
+}

@@ -1,0 +1,268 @@
+//! Who a client is, which account it lives in, and what it may do.
+//!
+//! ```text
+//!  [feed], nats.conf ─▶ Authorization ─Identities::build─▶ Identities (one Arc, read by every core, never written)
+//!                                                              │ check(CONNECT's credentials, INFO's nonce)
+//!                          ┌───────────────────────────────────┴──────────────┐
+//!                   Check::Done(Identity or Refused)          Check::Slow(SlowCheck): bcrypt, tens of ms:
+//!                                                             run it on a helper thread, never on a loop
+//! ```
+//! Pure: no socket, no clock, no randomness (the caller makes the nonce). A reload builds new [`Identities`] after the
+//! old ones, so that an account keeps its [`AccountId`]; clients that are no longer who they were are the caller's to
+//! close.
+//!
+//! What is not here: JWTs (operators, resolvers). A client that sends one is told so ([`Refused::Jwt`]), and a
+//! configuration that needs them does not load.
+
+mod pattern;
+mod permissions;
+mod replies;
+mod spec;
+
+use std::{collections::HashMap, sync::Arc};
+
+use base64::Engine as _;
+use subtle::ConstantTimeEq as _;
+
+pub use pattern::{covers, is_valid as is_valid_pattern, overlaps};
+pub use permissions::{Entry, Permissions, Responses, Rules, Shared, Subscribing};
+pub use replies::{OPEN_REQUESTS_MAX, Replies};
+pub use spec::{Account, Authorization, Secret, SpecError, User};
+
+/// Accounts that one server may have; a configuration with more does not load.
+pub const ACCOUNTS_MAX: usize = 4096;
+/// The account of whoever is in none (nats-server's name).
+pub const GLOBAL_ACCOUNT: &str = "$G";
+/// The account that sees the server's own subjects (nats-server's name).
+pub const SYSTEM_ACCOUNT: &str = "$SYS";
+/// bcrypt looks at so many bytes of a password; a longer one is refused rather than cut.
+const BCRYPT_PASSWORD_BYTES_MAX: usize = 72;
+
+/// A world of subjects of its own: an index into [`Identities::accounts`], stable over reloads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct AccountId(pub u16);
+
+impl AccountId {
+    /// [`GLOBAL_ACCOUNT`].
+    pub const GLOBAL: Self = Self(0);
+    /// The system account, whatever its name.
+    pub const SYSTEM: Self = Self(1);
+}
+
+/// What CONNECT said about who it is. Empty strings are as good as absent, as in nats-server.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Credentials<'a> {
+    /// `user`.
+    pub user: Option<&'a str>,
+    /// `pass`.
+    pub pass: Option<&'a str>,
+    /// `auth_token`.
+    pub auth_token: Option<&'a str>,
+    /// `nkey`: the public key.
+    pub nkey: Option<&'a str>,
+    /// `sig`: the signature of the nonce, base64.
+    pub sig: Option<&'a str>,
+    /// `jwt`.
+    pub jwt: Option<&'a str>,
+}
+
+impl Credentials<'_> {
+    fn is_empty(&self) -> bool {
+        let empty = |text: Option<&str>| text.is_none_or(str::is_empty);
+        empty(self.user) && empty(self.pass) && empty(self.auth_token) && empty(self.nkey) && empty(self.jwt)
+    }
+}
+
+/// Who a client is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Identity {
+    /// The world that its subjects are in.
+    pub account: AccountId,
+    /// User name or public key as `/connz` shows it; none without authentication. A token is never shown.
+    pub name: Option<Arc<str>>,
+    /// What it may do; none: everything.
+    pub permissions: Shared,
+}
+
+impl Identity {
+    fn anonymous() -> Self {
+        Self { account: AccountId::GLOBAL, name: None, permissions: None }
+    }
+}
+
+/// Why a client is not let in. To the client it is always `Authorization Violation`; this is for the log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum Refused {
+    /// Nothing was said where something must be.
+    #[error("no credentials were sent")]
+    Missing,
+    /// No such user, or the wrong password, token or key.
+    #[error("the credentials are wrong")]
+    Wrong,
+    /// The signature does not fit the nonce of this connection.
+    #[error("the signature of the nonce is wrong")]
+    Signature,
+    /// A JWT.
+    #[error("JWTs are not supported; use a user with a password, a token or an nkey")]
+    Jwt,
+}
+
+/// The outcome of [`Identities::check`].
+#[derive(Debug)]
+pub enum Check {
+    /// Known at once.
+    Done(Result<Identity, Refused>),
+    /// A bcrypt hash must be computed, which takes tens of milliseconds: on a helper thread.
+    Slow(SlowCheck),
+}
+
+/// A password that waits to be compared with its bcrypt hash. The caller bounds how many run at once.
+pub struct SlowCheck {
+    hash: Arc<str>,
+    given: Vec<u8>,
+    identity: Identity,
+}
+
+impl std::fmt::Debug for SlowCheck {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("SlowCheck").field("identity", &self.identity).finish_non_exhaustive()
+    }
+}
+
+impl SlowCheck {
+    /// Compares. Blocks for as long as the hash's cost demands.
+    ///
+    /// # Errors
+    /// [`Refused::Wrong`].
+    pub fn run(self) -> Result<Identity, Refused> {
+        match bcrypt::verify(&self.given, &self.hash) {
+            Ok(true) => Ok(self.identity),
+            _ => Err(Refused::Wrong),
+        }
+    }
+}
+
+#[derive(Debug)]
+struct KnownUser {
+    secret: Secret,
+    identity: Identity,
+}
+
+#[derive(Debug)]
+struct KnownKey {
+    key: nkeys::KeyPair,
+    identity: Identity,
+}
+
+/// Everybody who may come in.
+#[derive(Debug)]
+pub struct Identities {
+    accounts: Vec<Arc<str>>,
+    users: HashMap<String, KnownUser>,
+    keys: HashMap<String, KnownKey>,
+    token: Option<(Secret, Identity)>,
+    no_auth: Option<Identity>,
+    required: bool,
+}
+
+impl Identities {
+    /// Whoever comes is let in, to the global account.
+    pub fn open() -> Self {
+        Self {
+            accounts: vec![GLOBAL_ACCOUNT.into(), SYSTEM_ACCOUNT.into()],
+            users: HashMap::new(),
+            keys: HashMap::new(),
+            token: None,
+            no_auth: Some(Identity::anonymous()),
+            required: false,
+        }
+    }
+
+    /// Puts together what was configured. After a reload, `before` are the identities until now: accounts that both
+    /// have keep their number, and new ones come behind.
+    ///
+    /// # Errors
+    /// What is wrong, in words that say what would be right.
+    pub fn build(authorization: &Authorization, before: Option<&Self>) -> Result<Self, SpecError> {
+        spec::build(authorization, before)
+    }
+
+    /// The names of all accounts, by [`AccountId`].
+    pub fn accounts(&self) -> &[Arc<str>] {
+        &self.accounts
+    }
+
+    /// The name of an account.
+    pub fn account_name(&self, account: AccountId) -> &str {
+        self.accounts.get(usize::from(account.0)).map_or("", |name| name)
+    }
+
+    /// Whether a client must say who it is: INFO's `auth_required`, and the timeout that goes with it.
+    pub fn is_required(&self) -> bool {
+        self.required
+    }
+
+    /// Whether INFO must carry a nonce: somebody signs with an nkey.
+    pub fn wants_nonce(&self) -> bool {
+        !self.keys.is_empty()
+    }
+
+    /// Who this is. `nonce` is the text that this connection's INFO carried.
+    ///
+    /// In nats-server's order (`processClientOrLeafAuthentication`): key, user, nobody, token.
+    pub fn check(&self, credentials: &Credentials<'_>, nonce: &[u8]) -> Check {
+        let said = |text: Option<&'_ str>| text.filter(|text| !text.is_empty()).map(str::to_owned);
+        if !self.required {
+            return Check::Done(Ok(self.no_auth.clone().unwrap_or_else(Identity::anonymous)));
+        }
+        if said(credentials.jwt).is_some() {
+            return Check::Done(Err(Refused::Jwt));
+        }
+        if let Some(nkey) = said(credentials.nkey) {
+            return Check::Done(self.check_key(&nkey, credentials.sig.unwrap_or_default(), nonce));
+        }
+        if let Some(user) = said(credentials.user) {
+            return match self.users.get(&user) {
+                Some(known) => compare(&known.secret, credentials.pass.unwrap_or_default(), &known.identity),
+                None => Check::Done(Err(Refused::Wrong)),
+            };
+        }
+        if let (Some(given), Some((token, identity))) = (said(credentials.auth_token), &self.token) {
+            return compare(token, &given, identity);
+        }
+        if credentials.is_empty() {
+            return Check::Done(self.no_auth.clone().ok_or(Refused::Missing));
+        }
+        Check::Done(Err(Refused::Wrong))
+    }
+
+    fn check_key(&self, nkey: &str, sig: &str, nonce: &[u8]) -> Result<Identity, Refused> {
+        let known = self.keys.get(nkey).ok_or(Refused::Wrong)?;
+        // Clients send it with and without padding, in either alphabet; nats-server takes all.
+        let sig = base64::engine::general_purpose::URL_SAFE_NO_PAD
+            .decode(sig.trim_end_matches('='))
+            .or_else(|_| base64::engine::general_purpose::STANDARD_NO_PAD.decode(sig.trim_end_matches('=')))
+            .map_err(|_| Refused::Signature)?;
+        known.key.verify(nonce, &sig).map_err(|_| Refused::Signature)?;
+        Ok(known.identity.clone())
+    }
+}
+
+/// Holds a secret against what was given: at once if it is plain, else as a [`SlowCheck`].
+fn compare(secret: &Secret, given: &str, identity: &Identity) -> Check {
+    match secret {
+        Secret::Plain(plain) => {
+            let same = bool::from(plain.as_bytes().ct_eq(given.as_bytes()));
+            Check::Done(if same { Ok(identity.clone()) } else { Err(Refused::Wrong) })
+        }
+        Secret::Bcrypt(_) if given.len() > BCRYPT_PASSWORD_BYTES_MAX => Check::Done(Err(Refused::Wrong)),
+        Secret::Bcrypt(hash) => Check::Slow(SlowCheck {
+            hash: Arc::clone(hash),
+            given: given.as_bytes().to_vec(),
+            identity: identity.clone(),
+        }),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,222 @@
+//! Each way to say who one is, right and wrong.
+
+use super::*;
+
+fn user(name: &str, password: &str) -> User {
+    User { user: Some(name.to_owned()), password: Some(Secret::new(password)), ..User::default() }
+}
+
+fn build(spec: &Authorization) -> Identities {
+    Identities::build(spec, None).unwrap()
+}
+
+fn password<'a>(user: &'a str, pass: &'a str) -> Credentials<'a> {
+    Credentials { user: Some(user), pass: Some(pass), ..Credentials::default() }
+}
+
+/// The answer, however slow.
+fn who(identities: &Identities, credentials: &Credentials<'_>) -> Result<String, Refused> {
+    let identity = match identities.check(credentials, b"nonce") {
+        Check::Done(done) => done,
+        Check::Slow(slow) => slow.run(),
+    }?;
+    let name = identity.name.as_deref().unwrap_or("-");
+    Ok(format!("{name} in {}", identities.account_name(identity.account)))
+}
+
+#[test]
+fn without_users_everybody_is_let_in_whatever_they_say() {
+    for identities in [Identities::open(), build(&Authorization::default())] {
+        assert!(!identities.is_required() && !identities.wants_nonce());
+        assert_eq!(who(&identities, &Credentials::default()), Ok("- in $G".into()));
+        assert_eq!(who(&identities, &password("any", "thing")), Ok("- in $G".into()));
+    }
+}
+
+#[test]
+fn a_user_with_a_plain_password() {
+    let identities = build(&Authorization { users: vec![user("ann", "s3cret")], ..Authorization::default() });
+    assert!(identities.is_required());
+    assert_eq!(who(&identities, &password("ann", "s3cret")), Ok("ann in $G".into()));
+    for (name, pass) in [("ann", "s3cre"), ("ann", "s3cret "), ("ann", ""), ("bob", "s3cret")] {
+        assert_eq!(who(&identities, &password(name, pass)), Err(Refused::Wrong), "{name} {pass}");
+    }
+    assert_eq!(who(&identities, &Credentials::default()), Err(Refused::Missing));
+    assert_eq!(who(&identities, &password("", "")), Err(Refused::Missing));
+}
+
+#[test]
+fn a_bcrypt_hash_is_compared_off_the_loop() {
+    let hash = bcrypt::hash("s3cret", 4).unwrap();
+    let identities = build(&Authorization { users: vec![user("ann", &hash)], ..Authorization::default() });
+    assert!(matches!(identities.check(&password("ann", "s3cret"), b""), Check::Slow(_)));
+    assert_eq!(who(&identities, &password("ann", "s3cret")), Ok("ann in $G".into()));
+    assert_eq!(who(&identities, &password("ann", "secret")), Err(Refused::Wrong));
+    assert_eq!(who(&identities, &password("ann", &hash)), Err(Refused::Wrong), "the hash is no password");
+    let long = "s".repeat(BCRYPT_PASSWORD_BYTES_MAX + 1);
+    assert!(matches!(identities.check(&password("ann", &long), b""), Check::Done(Err(Refused::Wrong))));
+}
+
+#[test]
+fn a_token_plain_or_hashed() {
+    for token in ["t0ken".to_owned(), bcrypt::hash("t0ken", 4).unwrap()] {
+        let identities =
+            build(&Authorization { token: Some(Secret::new(&token)), ..Authorization::default() });
+        let token = |text| Credentials { auth_token: Some(text), ..Credentials::default() };
+        assert_eq!(who(&identities, &token("t0ken")), Ok("- in $G".into()));
+        assert_eq!(who(&identities, &token("token")), Err(Refused::Wrong));
+        assert_eq!(who(&identities, &Credentials::default()), Err(Refused::Missing));
+    }
+}
+
+#[test]
+fn an_nkey_signs_the_nonce_of_its_connection() {
+    let pair = nkeys::KeyPair::new_user();
+    let public = pair.public_key();
+    let spec = User { nkey: Some(public.clone()), ..User::default() };
+    let identities = build(&Authorization { users: vec![spec], ..Authorization::default() });
+    assert!(identities.wants_nonce());
+    let bytes = pair.sign(b"nonce").unwrap();
+    let engines =
+        [base64::engine::general_purpose::URL_SAFE_NO_PAD, base64::engine::general_purpose::URL_SAFE];
+    let mut signatures: Vec<String> = engines.iter().map(|engine| engine.encode(&bytes)).collect();
+    signatures.push(base64::engine::general_purpose::STANDARD.encode(&bytes));
+    for sig in &signatures {
+        let credentials = Credentials { nkey: Some(&public), sig: Some(sig), ..Credentials::default() };
+        assert_eq!(who(&identities, &credentials), Ok(format!("{public} in $G")));
+        let Check::Done(other) = identities.check(&credentials, b"another") else { panic!("slow") };
+        assert_eq!(other, Err(Refused::Signature));
+    }
+    for sig in [None, Some(""), Some("!"), Some("AAAA")] {
+        let credentials = Credentials { nkey: Some(&public), sig, ..Credentials::default() };
+        assert_eq!(who(&identities, &credentials), Err(Refused::Signature));
+    }
+    let stranger = nkeys::KeyPair::new_user().public_key();
+    let credentials =
+        Credentials { nkey: Some(&stranger), sig: Some(&signatures[0]), ..Credentials::default() };
+    assert_eq!(who(&identities, &credentials), Err(Refused::Wrong));
+}
+
+#[test]
+fn a_jwt_is_refused_by_its_name() {
+    let identities = build(&Authorization { users: vec![user("ann", "x")], ..Authorization::default() });
+    let credentials = Credentials { jwt: Some("eyJ0"), ..Credentials::default() };
+    assert_eq!(who(&identities, &credentials), Err(Refused::Jwt));
+    assert!(Refused::Jwt.to_string().contains("not supported"));
+}
+
+#[test]
+fn accounts_are_worlds_and_keep_their_number_over_a_reload() {
+    let account = |name: &str, users| Account { name: name.to_owned(), users };
+    let spec = Authorization {
+        accounts: vec![account("A", vec![user("a", "1")]), account("B", vec![user("b", "2")])],
+        no_auth_user: Some("b".into()),
+        ..Authorization::default()
+    };
+    let first = build(&spec);
+    assert_eq!(who(&first, &password("a", "1")), Ok("a in A".into()));
+    assert_eq!(who(&first, &Credentials::default()), Ok("b in B".into()), "no_auth_user");
+    assert_eq!(who(&first, &password("a", "2")), Err(Refused::Wrong), "no_auth_user is for the silent");
+
+    let spec = Authorization {
+        accounts: vec![account("C", vec![user("c", "3")]), account("B", vec![user("b", "2")])],
+        ..Authorization::default()
+    };
+    let second = Identities::build(&spec, Some(&first)).unwrap();
+    let names: Vec<&str> = second.accounts().iter().map(|name| &**name).collect();
+    assert_eq!(names, ["$G", "$SYS", "A", "B", "C"]);
+    assert_eq!(who(&second, &password("b", "2")), Ok("b in B".into()));
+    assert_eq!(who(&second, &password("a", "1")), Err(Refused::Wrong));
+}
+
+#[test]
+fn the_system_account_may_have_another_name() {
+    let account = Account { name: "SYS".into(), users: vec![user("admin", "1")] };
+    let spec = Authorization {
+        accounts: vec![account],
+        system_account: Some("SYS".into()),
+        ..Authorization::default()
+    };
+    let identities = build(&spec);
+    let Check::Done(Ok(identity)) = identities.check(&password("admin", "1"), b"") else { panic!("refused") };
+    assert_eq!(identity.account, AccountId::SYSTEM);
+    assert_eq!(identities.account_name(AccountId::SYSTEM), "SYS");
+}
+
+#[test]
+fn permissions_are_the_users_own_or_the_default() {
+    let limited = |subject: &str| Permissions {
+        publish: Rules { allow: Some(vec![Entry::of(subject)]), deny: Vec::new() },
+        ..Permissions::default()
+    };
+    let own = User { permissions: Some(limited("own")), ..user("own", "1") };
+    let service = Permissions { responses: Some(Responses::default()), ..Permissions::default() };
+    let service = User { permissions: Some(service), ..user("service", "3") };
+    let spec = Authorization {
+        users: vec![own, user("other", "2"), service],
+        default_permissions: Some(limited("default")),
+        ..Authorization::default()
+    };
+    let identities = build(&spec);
+    let permissions = |name, pass| match identities.check(&password(name, pass), b"") {
+        Check::Done(Ok(identity)) => identity.permissions.unwrap(),
+        other => panic!("{other:?}"),
+    };
+    assert!(permissions("own", "1").may_publish(b"own") && !permissions("own", "1").may_publish(b"default"));
+    assert!(
+        permissions("other", "2").may_publish(b"default") && !permissions("other", "2").may_publish(b"own")
+    );
+    assert!(!permissions("service", "3").may_publish(b"any"), "who may answer may only answer");
+}
+
+#[test]
+fn what_is_wrong_is_said_in_words() {
+    let users = |users| Authorization { users, ..Authorization::default() };
+    let denying = |subject: &str| {
+        let rules = Rules { allow: None, deny: vec![Entry::of(subject)] };
+        let permissions = Permissions { publish: rules, ..Permissions::default() };
+        users(vec![User { permissions: Some(permissions), ..user("a", "1") }])
+    };
+    let named = |name: &str| Account { name: name.to_owned(), users: vec![user("a", "1")] };
+    let key = nkeys::KeyPair::new_account().public_key();
+    let cases = [
+        (users(vec![User::default()]), "either"),
+        (users(vec![User { user: Some("a".into()), ..User::default() }]), "no password"),
+        (users(vec![user("a", "1"), user("a", "2")]), "`a` is there twice"),
+        (users(vec![User { nkey: Some("UABC".into()), ..User::default() }]), "no public user nkey"),
+        (users(vec![User { nkey: Some(key), ..User::default() }]), "no public user nkey"),
+        (users(vec![user("a", "$2a$11$short")]), "begins like a bcrypt hash"),
+        (denying("a..b"), "no pattern"),
+        (Authorization { no_auth_user: Some("x".into()), ..users(vec![user("a", "1")]) }, "no_auth_user `x`"),
+        (Authorization { accounts: vec![named("A B")], ..Authorization::default() }, "account's name"),
+        (Authorization { accounts: vec![named("A"), named("A")], ..Authorization::default() }, "twice"),
+        (Authorization { system_account: Some("S".into()), ..users(vec![user("a", "1")]) }, "system_account"),
+        (
+            Authorization {
+                token: Some(Secret::new("t")),
+                no_auth_user: Some("a".into()),
+                ..users(vec![user("a", "1")])
+            },
+            "exclude each other",
+        ),
+    ];
+    for (spec, expected) in cases {
+        let error = Identities::build(&spec, None).unwrap_err().to_string();
+        assert!(error.contains(expected), "{error:?} should say {expected:?}");
+    }
+}
+
+#[test]
+fn secrets_are_never_printed() {
+    let spec = Authorization {
+        token: Some(Secret::new("t0ken")),
+        users: vec![user("ann", "s3cret")],
+        ..Authorization::default()
+    };
+    let printed = format!("{spec:?} {:?}", build(&spec));
+    assert!(!printed.contains("t0ken") && !printed.contains("s3cret"), "{printed}");
+    let hash = bcrypt::hash("pass-word", 4).unwrap();
+    let identities = build(&Authorization { users: vec![user("ann", &hash)], ..Authorization::default() });
+    let Check::Slow(slow) = identities.check(&password("ann", "pass-word"), b"") else { panic!("fast") };
+    assert!(!format!("{slow:?}").contains("pass-word"));
+}

@@ -1,0 +1,154 @@
+//! What waits to be written to one consumer.
+//!
+//! ```text
+//!   append ──▶ [chunk][chunk][chunk▒▒  ] ──▶ one write a chunk ──▶ socket
+//!                 ▲ sent                         │
+//!                 └────────── Chunks of the core ◀┘ (a consumer that has taken all holds none)
+//! ```
+//!
+//! Chunks belong to the core and go round: a consumer borrows one when there is something for it, and gives it back
+//! when it is written, so that the next consumer's bytes go into the chunk that is still in the processor's cache. In
+//! steady state nothing is allocated, and a connection that waits holds no buffer.
+
+use std::collections::VecDeque;
+
+/// Bytes of a chunk. One write takes at most so many.
+pub(crate) const CHUNK_BYTES: usize = 64 * 1024;
+/// Spare chunks that a core keeps.
+const SPARE_CHUNKS_MAX: usize = 256;
+
+/// A core's spare chunks.
+#[derive(Debug, Default)]
+pub(crate) struct Chunks {
+    spare: Vec<Vec<u8>>,
+}
+
+impl Chunks {
+    fn take(&mut self, bytes: usize) -> Vec<u8> {
+        if bytes > CHUNK_BYTES {
+            // A message that is larger than a chunk gets one of its own, which does not come back here.
+            return Vec::with_capacity(bytes);
+        }
+        self.spare.pop().unwrap_or_else(|| Vec::with_capacity(CHUNK_BYTES))
+    }
+
+    fn give_back(&mut self, mut chunk: Vec<u8>) {
+        if chunk.capacity() == CHUNK_BYTES && self.spare.len() < SPARE_CHUNKS_MAX {
+            chunk.clear();
+            self.spare.push(chunk);
+        }
+    }
+}
+
+/// What waits for one consumer.
+#[derive(Debug, Default)]
+pub(crate) struct Outbox {
+    chunks: VecDeque<Vec<u8>>,
+    /// Bytes of the first chunk that are written already.
+    sent: usize,
+    /// Bytes that wait, in all.
+    bytes: usize,
+}
+
+impl Outbox {
+    /// Bytes that wait.
+    #[inline]
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.bytes == 0
+    }
+
+    /// Whether `bytes` more fit without another chunk.
+    #[inline]
+    pub(crate) fn has_room(&self, bytes: usize) -> bool {
+        self.chunks.back().is_some_and(|chunk| chunk.capacity() - chunk.len() >= bytes)
+    }
+
+    /// The chunk to append `bytes` bytes to; the caller appends exactly so many.
+    #[inline]
+    pub(crate) fn chunk(&mut self, chunks: &mut Chunks, bytes: usize) -> &mut Vec<u8> {
+        if !self.has_room(bytes) {
+            self.chunks.push_back(chunks.take(bytes));
+        }
+        self.bytes += bytes;
+        match self.chunks.back_mut() {
+            Some(chunk) => chunk,
+            None => unreachable!("a chunk was added"),
+        }
+    }
+
+    /// Appends bytes.
+    pub(crate) fn append(&mut self, chunks: &mut Chunks, bytes: &[u8]) {
+        self.chunk(chunks, bytes.len()).extend_from_slice(bytes);
+    }
+
+    /// What can be written next; empty if nothing waits.
+    pub(crate) fn front(&self) -> &[u8] {
+        self.chunks.front().map_or(&[], |chunk| &chunk[self.sent..])
+    }
+
+    /// Notes that the first `bytes` of [`Self::front`] were written.
+    pub(crate) fn written(&mut self, chunks: &mut Chunks, bytes: usize) {
+        self.sent += bytes;
+        self.bytes -= bytes;
+        let Some(front) = self.chunks.front() else { panic!("outbox: nothing to be written was written") };
+        assert!(self.sent <= front.len(), "outbox: more was written than there is");
+        if self.sent == front.len() {
+            self.sent = 0;
+            if let Some(chunk) = self.chunks.pop_front() {
+                chunks.give_back(chunk);
+            }
+        }
+    }
+
+    /// Throws away what waits.
+    pub(crate) fn clear(&mut self, chunks: &mut Chunks) {
+        self.chunks.drain(..).for_each(|chunk| chunks.give_back(chunk));
+        self.sent = 0;
+        self.bytes = 0;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        /// Whatever is appended and however little is written at a time: the same bytes in the same order, and the
+        /// last one gives the last chunk back.
+        #[test]
+        fn a_queue_of_bytes(
+            steps in prop::collection::vec((0_usize..90_000, 1_usize..90_000), 1..30),
+        ) {
+            let (mut outbox, mut chunks) = (Outbox::default(), Chunks::default());
+            let (mut twin, mut next) = (VecDeque::new(), 0_u8);
+            for (append, write) in steps {
+                let bytes: Vec<u8> = (0..append).map(|_| { next = next.wrapping_mul(31).wrapping_add(7); next }).collect();
+                if append > 0 {
+                    outbox.append(&mut chunks, &bytes);
+                }
+                twin.extend(bytes);
+                prop_assert_eq!(outbox.bytes(), twin.len());
+                let n = outbox.front().len().min(write);
+                if n > 0 {
+                    let expected: Vec<u8> = twin.drain(..n).collect();
+                    prop_assert_eq!(&outbox.front()[..n], &expected[..]);
+                    outbox.written(&mut chunks, n);
+                }
+            }
+            while !outbox.is_empty() {
+                let n = outbox.front().len();
+                let expected: Vec<u8> = twin.drain(..n).collect();
+                prop_assert_eq!(outbox.front(), &expected[..]);
+                outbox.written(&mut chunks, n);
+            }
+            prop_assert!(twin.is_empty() && outbox.chunks.is_empty() && outbox.front().is_empty());
+        }
+    }
+}

@@ -1,0 +1,431 @@
+//! A connection's task: read, carry out, write, wait.
+//!
+//! ```text
+//!   wait ─readable─▶ one read into the core's scratch ─▶ inbox of other cores ─▶ operations ─▶ end_turn ─▶ again / wait
+//!        ─writable─▶ what waits for this client
+//! ```
+//!
+//! A connection that waits keeps only what it has received of an unfinished operation, in a buffer of the core's that it
+//! gives back; nothing when it is idle. A long payload gathers in that buffer; a short rest is put in front of the next
+//! read in the scratch.
+
+use std::{
+    future::poll_fn,
+    io,
+    net::SocketAddr,
+    pin::Pin,
+    rc::Rc,
+    task::{Context, Poll},
+};
+
+use engine::cores::clock;
+use tokio::{
+    io::{AsyncRead, AsyncWrite, ReadBuf},
+    net::{TcpStream, tcp::OwnedReadHalf},
+};
+
+use crate::{
+    connection::{Closed, ConnId, Connection, Stage, Transport, Writer},
+    core::{Core, Local, SMALL_LEFTOVER_BYTES_MAX},
+    counters::Counter,
+    id_table::IdTable,
+    identity::{Check, Credentials, Refused, SlowCheck},
+    outbox::Outbox,
+    session::Processed,
+    shared,
+    snapshot::CLOSED_KEPT_MAX,
+};
+
+/// Reads of one connection before the others have their turn.
+const READS_A_TURN: usize = 4;
+/// Subscriptions of a client that has left, ended in one go.
+const ENDED_IN_ONE_GO: usize = 4096;
+
+/// A stream that one task reads and writes.
+pub(crate) trait Duplex: AsyncRead + AsyncWrite + Unpin {}
+
+impl<T: AsyncRead + AsyncWrite + Unpin> Duplex for T {}
+
+/// Where a client's bytes come from.
+pub(crate) enum Stream {
+    /// A socket; whoever has something for the client writes to it directly.
+    Plain(OwnedReadHalf),
+    /// TLS, WebSocket or both; the connection's task writes.
+    Wrapped(Box<dyn Duplex>),
+}
+
+/// A connection's input.
+struct Input {
+    stream: Stream,
+    /// Received and not done.
+    leftover: Vec<u8>,
+    /// The operation at the beginning of `leftover` is at least so long.
+    need: usize,
+    /// `leftover` may hold whole operations.
+    is_unexamined: bool,
+}
+
+/// What a turn came to, where it does not simply wait.
+enum Turned {
+    Closed,
+    Check(SlowCheck),
+}
+
+/// What is known of a client before its first word.
+pub(crate) struct Arrival {
+    pub(crate) cid: u64,
+    pub(crate) address: SocketAddr,
+    pub(crate) transport: Transport,
+    pub(crate) nonce: Option<Box<str>>,
+}
+
+impl Arrival {
+    /// A new client.
+    pub(crate) fn new(core: &Core, address: SocketAddr, transport: Transport) -> Self {
+        let nonce = core.settings.identities.wants_nonce().then(shared::nonce);
+        Self { cid: core.shared.next_cid(), address, transport, nonce }
+    }
+}
+
+/// Serves a client over its socket.
+pub(crate) async fn serve_plain(local: Rc<Local>, socket: TcpStream, arrival: Arrival) {
+    let (read, write) = socket.into_split();
+    serve(local, Stream::Plain(read), Writer::Socket(write), arrival, false).await;
+}
+
+/// Serves a client until it leaves. `was_informed`: it has had its INFO.
+pub(crate) async fn serve(
+    local: Rc<Local>,
+    stream: Stream,
+    writer: Writer,
+    arrival: Arrival,
+    was_informed: bool,
+) {
+    let id = {
+        let core = &mut *local.core.borrow_mut();
+        core.now_ms = clock::monotonic_ms();
+        let id = core.enter(arrival, writer, was_informed);
+        core.end_turn();
+        id
+    };
+    let mut input = Input { stream, leftover: Vec::new(), need: 0, is_unexamined: false };
+    loop {
+        match poll_fn(|cx| turn(&local, cx, id, &mut input)).await {
+            Turned::Closed => break,
+            Turned::Check(check) => {
+                let checked = tokio::task::spawn_blocking(move || check.run()).await;
+                let core = &mut *local.core.borrow_mut();
+                core.slowly_checked(id, checked.unwrap_or(Err(Refused::Wrong)));
+                core.end_turn();
+            }
+        }
+    }
+    loop {
+        let is_done = {
+            let core = &mut *local.core.borrow_mut();
+            let is_done = core.end_some(id);
+            if is_done {
+                core.give_back_leftover(std::mem::take(&mut input.leftover));
+                core.leave(id);
+            }
+            core.end_turn();
+            is_done
+        };
+        if is_done {
+            break;
+        }
+        tokio::task::yield_now().await;
+    }
+}
+
+fn turn(local: &Rc<Local>, cx: &mut Context<'_>, id: ConnId, input: &mut Input) -> Poll<Turned> {
+    let core = &mut *local.core.borrow_mut();
+    core.now_ms = clock::monotonic_ms();
+    note_waker(&mut core.connections[id], cx);
+    write_waiting(core, cx, id, &mut input.stream);
+    for _ in 0..READS_A_TURN {
+        let connection = &core.connections[id];
+        if connection.closing.is_some() {
+            return Poll::Ready(Turned::Closed);
+        }
+        if connection.holds > 0 || connection.waits_for_core {
+            return Poll::Pending;
+        }
+        let mut read = std::mem::take(&mut core.read);
+        let taken = take_in(core, cx, input, &mut read);
+        let processed = match taken {
+            Poll::Pending => {
+                core.read = read;
+                return Poll::Pending;
+            }
+            Poll::Ready(Err(why)) => {
+                core.close(id, why);
+                core.read = read;
+                return Poll::Ready(Turned::Closed);
+            }
+            Poll::Ready(Ok(have)) => {
+                core.connections[id].last_in_ms = core.now_ms;
+                if core.links.has_others() {
+                    local.take_inbox(core);
+                }
+                carry_out(core, id, input, &read, have)
+            }
+        };
+        core.read = read;
+        core.end_turn();
+        match processed {
+            Processed::More { need } => input.need = need,
+            Processed::Held => {
+                input.is_unexamined = true;
+                return Poll::Pending;
+            }
+            Processed::Closing => {}
+            Processed::Check(check) => {
+                input.is_unexamined = !input.leftover.is_empty();
+                return Poll::Ready(Turned::Check(check));
+            }
+        }
+        if let Stream::Wrapped(_) = input.stream {
+            write_waiting(core, cx, id, &mut input.stream);
+        }
+    }
+    cx.waker().wake_by_ref();
+    Poll::Pending
+}
+
+/// Reads once, into the scratch behind a short rest of the last time or into a long one. `Some(have)`: so much is in the
+/// scratch; `None`: it is all in `leftover`.
+fn take_in(
+    core: &mut Core,
+    cx: &mut Context<'_>,
+    input: &mut Input,
+    read: &mut [u8],
+) -> Poll<Result<Option<usize>, Closed>> {
+    if std::mem::take(&mut input.is_unexamined) {
+        return Poll::Ready(Ok(None));
+    }
+    loop {
+        let kept = if input.leftover.len() <= SMALL_LEFTOVER_BYTES_MAX { input.leftover.len() } else { 0 };
+        let mut buffer = ReadBuf::new(&mut read[kept..]);
+        let polled = match &mut input.stream {
+            Stream::Plain(socket) => Pin::new(socket).poll_read(cx, &mut buffer),
+            Stream::Wrapped(stream) => Pin::new(stream).poll_read(cx, &mut buffer),
+        };
+        let bytes = match polled {
+            Poll::Pending => return Poll::Pending,
+            Poll::Ready(Ok(())) => buffer.filled().len(),
+            Poll::Ready(Err(error)) if error.kind() == io::ErrorKind::UnexpectedEof => 0,
+            Poll::Ready(Err(_)) => return Poll::Ready(Err(Closed::ReadError)),
+        };
+        if bytes == 0 {
+            return Poll::Ready(Err(Closed::ClientClosed));
+        }
+        if kept == input.leftover.len() {
+            read[..kept].copy_from_slice(&input.leftover);
+            if kept + bytes >= input.need {
+                return Poll::Ready(Ok(Some(kept + bytes)));
+            }
+            // A long payload has begun: it gathers in its own buffer.
+            if input.leftover.capacity() == 0 {
+                input.leftover = core.take_leftover();
+            }
+            input.leftover.extend_from_slice(&read[kept..kept + bytes]);
+        } else {
+            input.leftover.extend_from_slice(&read[..bytes]);
+            if input.leftover.len() >= input.need {
+                return Poll::Ready(Ok(None));
+            }
+        }
+    }
+}
+
+/// Carries out what is whole, and keeps the rest.
+fn carry_out(core: &mut Core, id: ConnId, input: &mut Input, read: &[u8], have: Option<usize>) -> Processed {
+    if let Some(have) = have {
+        let (done, processed) = core.process(id, &read[..have]);
+        let rest = &read[done..have];
+        if rest.is_empty() {
+            core.give_back_leftover(std::mem::take(&mut input.leftover));
+        } else {
+            if input.leftover.capacity() == 0 {
+                input.leftover = core.take_leftover();
+            }
+            input.leftover.clear();
+            input.leftover.extend_from_slice(rest);
+        }
+        return processed;
+    }
+    let (done, processed) = core.process(id, &input.leftover);
+    input.leftover.drain(..done);
+    if input.leftover.is_empty() {
+        core.give_back_leftover(std::mem::take(&mut input.leftover));
+    }
+    processed
+}
+
+fn note_waker(connection: &mut Connection, cx: &Context<'_>) {
+    match &connection.waker {
+        Some(waker) if waker.will_wake(cx.waker()) => {}
+        _ => connection.waker = Some(cx.waker().clone()),
+    }
+}
+
+/// Writes what waits for the client, as far as it takes it, and sees to it that the task is woken when it takes more.
+fn write_waiting(core: &mut Core, cx: &mut Context<'_>, id: ConnId, stream: &mut Stream) {
+    let mut writes = 0;
+    let connection = &mut *core.connections[id];
+    if let Stream::Wrapped(stream) = stream {
+        writes += write_wrapped(connection, &mut core.chunks, core.now_ms, cx, stream);
+    }
+    while connection.is_blocked {
+        let Writer::Socket(socket) = &connection.writer else { break };
+        match socket.as_ref().poll_write_ready(cx) {
+            Poll::Pending => break,
+            Poll::Ready(_) => {
+                connection.is_blocked = false;
+                writes += connection.flush_socket(&mut core.chunks, core.now_ms);
+            }
+        }
+    }
+    if writes > 0 {
+        core.counters.add(Counter::Writes, writes);
+        core.relieve(id);
+    }
+}
+
+fn write_wrapped(
+    connection: &mut Connection,
+    chunks: &mut crate::outbox::Chunks,
+    now_ms: u64,
+    cx: &mut Context<'_>,
+    stream: &mut dyn Duplex,
+) -> u64 {
+    let mut writes = 0;
+    let mut stream = Pin::new(stream);
+    loop {
+        let polled = if connection.outbox.is_empty() {
+            stream.as_mut().poll_flush(cx).map_ok(|()| 0)
+        } else {
+            stream.as_mut().poll_write(cx, connection.outbox.front())
+        };
+        match polled {
+            Poll::Pending => {
+                connection.is_blocked = !connection.outbox.is_empty();
+                return writes;
+            }
+            Poll::Ready(Ok(0)) if connection.outbox.is_empty() => {
+                connection.is_blocked = false;
+                return writes;
+            }
+            Poll::Ready(Ok(bytes)) => {
+                writes += 1;
+                connection.outbox.written(chunks, bytes);
+                connection.last_written_ms = now_ms;
+            }
+            Poll::Ready(Err(_)) => {
+                connection.closing.get_or_insert(Closed::WriteError);
+                connection.outbox.clear(chunks);
+                return writes;
+            }
+        }
+    }
+}
+
+impl Core {
+    /// Takes a client into the books and gives it INFO.
+    fn enter(&mut self, arrival: Arrival, writer: Writer, was_informed: bool) -> ConnId {
+        let Arrival { cid, address, transport, nonce } = arrival;
+        let is_required = self.settings.identities.is_required();
+        let root = self.root_of(0);
+        let id = self.connections.insert(Box::new(Connection {
+            cid,
+            address,
+            transport,
+            writer,
+            waker: None,
+            outbox: Outbox::default(),
+            is_dirty: false,
+            is_blocked: false,
+            closing: None,
+            stage: if is_required { Stage::CredentialsNeeded } else { Stage::Fresh },
+            // What nats-server takes for granted of who has not said.
+            verbose: true,
+            pedantic: true,
+            echo: true,
+            headers: false,
+            no_responders: false,
+            wants_second_info: false,
+            takes_info: false,
+            told: None,
+            identity: None,
+            permissions: None,
+            replies: None,
+            nonce,
+            root,
+            account: 0,
+            sids: IdTable::default(),
+            messages_in: 0,
+            payload_in_bytes: 0,
+            messages_out: 0,
+            payload_out_bytes: 0,
+            started_unix_ms: clock::unix_ms(),
+            started_ms: self.now_ms,
+            last_in_ms: self.now_ms,
+            last_written_ms: self.now_ms,
+            ping_sent_ms: 0,
+            pings_out: 0,
+            rtt_ms: None,
+            holds: 0,
+            waits_for_core: false,
+            over_mark_since_ms: None,
+            holding: Vec::new(),
+        }));
+        self.balance.opened(self.index);
+        self.counters.add(Counter::Connections, 1);
+        if !is_required
+            && let Check::Done(Ok(identity)) = self.settings.identities.check(&Credentials::default(), b"")
+        {
+            // Who says nothing is whoever `no_auth_user` names, or nobody in particular.
+            self.checked(id, Ok(identity));
+            self.connections[id].stage = Stage::Fresh;
+        }
+        if !was_informed {
+            let info = self.shared.info(&self.settings, &self.connections[id], false, self.is_lame);
+            self.say(id, &info);
+        }
+        id
+    }
+
+    /// Ends some subscriptions of a client that has left; whether there are no more.
+    fn end_some(&mut self, id: ConnId) -> bool {
+        let mut ending = std::mem::take(&mut self.finished);
+        ending.extend(self.connections[id].sids.iter().take(ENDED_IN_ONE_GO));
+        for sub in ending.drain(..) {
+            self.unsubscribe(sub);
+        }
+        self.finished = ending;
+        self.connections[id].sids.len() == 0
+    }
+
+    /// Takes a client out of the books.
+    fn leave(&mut self, id: ConnId) {
+        let why = self.connections[id].closing.unwrap_or(Closed::ClientClosed);
+        self.connections[id].closing = Some(why);
+        self.release_all(id);
+        if let Some(counter) = Counter::of_closed(why) {
+            self.count(counter);
+        }
+        let mut snapshot = self.snapshot_of(id);
+        snapshot.closed = Some((clock::now_system(), why));
+        if self.closed.len() == CLOSED_KEPT_MAX {
+            self.closed.pop_front();
+        }
+        self.closed.push_back(snapshot);
+        self.connections[id].outbox.clear(&mut self.chunks);
+        if let Some(connection) = self.connections.remove(id) {
+            tracing::debug!(cid = connection.cid, address = %connection.address, reason = why.reason(), "closed");
+        }
+        self.balance.closed(self.index);
+        self.counters.sub(Counter::Connections, 1);
+    }
+}

@@ -1,0 +1,450 @@
+//! Starting and stopping the feed: sockets, one loop per core, and what runs on each.
+
+use std::{
+    io,
+    net::{SocketAddr, TcpListener},
+    rc::Rc,
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
+
+use engine::{
+    cores::{
+        self, CoreContext, Cores, CoresConfig, clock,
+        listener::{Balance, bind_all},
+        mesh::{self, Mesh},
+        run::CoreFailure,
+    },
+    meter::{CoreCounters, CounterSet, Registry},
+};
+use tokio::{net::TcpStream, sync::oneshot};
+use wire::nats::rejection::Rejection;
+
+use crate::{
+    across::{Message, RING_MESSAGES},
+    config::Config,
+    connection::{Closed, Transport},
+    core::{Core, Local, Parts, Settings},
+    counters::Counter,
+    identity::{Identities, SpecError},
+    serve::{self, Arrival},
+    shared::Shared,
+    snapshot::Snapshot,
+    trie::CORES_MAX,
+};
+
+/// Pause after an accept that failed for want of files or memory: trying at once would spin.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+/// How long a core may take to say how it is.
+const SNAPSHOT_TIME_MAX: Duration = Duration::from_secs(2);
+
+/// Why the feed could not start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// The address cannot be listened on.
+    #[error("cannot listen on {address}: {source}")]
+    Listen {
+        /// Which one.
+        address: SocketAddr,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The users, accounts or permissions are not sound.
+    #[error("the authorization cannot be used: {0}")]
+    Authorization(#[from] SpecError),
+    /// More loops than a message's list of cores has room for.
+    #[error("{0} cores: the feed uses at most {CORES_MAX}; name some with --cores")]
+    TooManyCores(usize),
+    /// The processors, or what wakes the loops, cannot be had.
+    #[error("cannot prepare the loops: {0}")]
+    Prepare(io::Error),
+    /// The loops cannot be started.
+    #[error("cannot start the loops: {0}")]
+    Cores(#[from] cores::run::StartError),
+}
+
+/// Why a core did not do what it was asked.
+#[derive(Debug, thiserror::Error)]
+#[error("a core did not answer; the server may be stopping")]
+pub struct NoAnswer;
+
+/// Why a configuration was not taken over.
+#[derive(Debug, thiserror::Error)]
+pub enum ReloadError {
+    /// The users, accounts or permissions are not sound.
+    #[error("the authorization cannot be used: {0}")]
+    Authorization(#[from] SpecError),
+    /// A core did not take it.
+    #[error(transparent)]
+    NoAnswer(#[from] NoAnswer),
+}
+
+/// How a drain ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Drained {
+    /// Every client has left or was asked to.
+    Clean,
+    /// The time was up before.
+    CutShort,
+}
+
+/// Which listener a client came in by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Door {
+    /// NATS over TCP.
+    Nats,
+    /// WebSocket.
+    Web,
+}
+
+/// A running feed. Dropping it stops it at once; [`Server::drain`] lets clients leave first.
+pub struct Server {
+    addresses: Vec<SocketAddr>,
+    registry: Arc<Registry>,
+    counters: Arc<CounterSet<Counter>>,
+    shared: Arc<Shared>,
+    settings: OneAtATime<Arc<Settings>>,
+    cores: Cores,
+    outside: OneAtATime<mesh::Sender<Message>>,
+    loops: usize,
+}
+
+#[expect(clippy::disallowed_types, reason = "the operator's path, not a message's")]
+type OneAtATime<T> = std::sync::Mutex<T>;
+
+/// What one core is started with.
+struct Seed {
+    listener: TcpListener,
+    sender: mesh::Sender<Message>,
+    receiver: mesh::Receiver<Message>,
+    counters: CoreCounters<Counter>,
+}
+
+/// What all are started with.
+struct Common {
+    shared: Arc<Shared>,
+    settings: Arc<Settings>,
+    balance: Arc<Balance>,
+}
+
+impl Server {
+    /// Binds and starts one loop per core. When it returns, connections are accepted.
+    ///
+    /// # Errors
+    /// [`StartError`].
+    pub fn start(config: Config) -> Result<Self, StartError> {
+        let processors = if config.cores.is_empty() {
+            let available = cores::available().map_err(StartError::Prepare)?;
+            available.into_iter().take(CORES_MAX).collect()
+        } else {
+            config.cores.clone()
+        };
+        let loops = processors.len();
+        if loops > CORES_MAX {
+            return Err(StartError::TooManyCores(loops));
+        }
+        let identities = Identities::build(&config.authorization, None)?;
+        let address = config.listen;
+        let listeners = bind_all(address, loops).map_err(|source| StartError::Listen { address, source })?;
+        let addresses: Vec<SocketAddr> =
+            listeners.iter().take(1).filter_map(|listener| listener.local_addr().ok()).collect();
+        let shared = Shared::new(addresses.first().copied().unwrap_or(address));
+        let settings = Arc::new(Settings { config, identities });
+        let counters = CounterSet::<Counter>::new(loops);
+        let mesh = Mesh::new(loops, 1, RING_MESSAGES).map_err(StartError::Prepare)?;
+        let mut registry = Registry::new();
+        registry.register(counters.clone());
+        registry.register(mesh.counters());
+        let mut endpoints = mesh.into_endpoints();
+        let Some(outside) = endpoints.pop() else { unreachable!("there is one endpoint for the outside") };
+        let seeds = listeners.into_iter().zip(endpoints).enumerate();
+        let seeds = seeds
+            .map(|(index, (listener, endpoint))| {
+                let (sender, receiver) = endpoint.split();
+                Seed { listener, sender, receiver, counters: counters.core(index) }
+            })
+            .collect();
+        let common = Arc::new(Common {
+            shared: Arc::clone(&shared),
+            settings: Arc::clone(&settings),
+            balance: Balance::new(loops),
+        });
+        let cores_config = CoresConfig { cores: processors, name: "feed", ..CoresConfig::default() };
+        let started = Cores::start_each(cores_config, seeds, move |context, seed| {
+            run_core(context, seed, Arc::clone(&common))
+        })?;
+        registry.register(started.lateness());
+        Ok(Self {
+            addresses,
+            registry: Arc::new(registry),
+            counters,
+            shared,
+            settings: OneAtATime::new(settings),
+            cores: started,
+            outside: OneAtATime::new(outside.split().0),
+            loops,
+        })
+    }
+
+    /// What was bound: the clients' address first.
+    #[must_use]
+    pub fn addresses(&self) -> Vec<SocketAddr> {
+        self.addresses.clone()
+    }
+
+    /// All counters, gauges and histograms.
+    #[must_use]
+    pub fn registry(&self) -> Arc<Registry> {
+        Arc::clone(&self.registry)
+    }
+
+    /// What one counter says, over all cores.
+    #[must_use]
+    pub fn counted(&self, counter: Counter) -> u64 {
+        self.counters.total(counter)
+    }
+
+    /// Whether every loop accepts connections.
+    #[must_use]
+    pub fn is_ready(&self) -> bool {
+        self.shared.ready.load(Ordering::Acquire) == self.loops
+    }
+
+    /// What the server looks like now. Asked of each loop; costs them time that grows with connections and
+    /// subscriptions.
+    ///
+    /// # Errors
+    /// A loop did not answer within two seconds.
+    pub async fn snapshot(&self) -> Result<Snapshot, NoAnswer> {
+        let mut answers = Vec::new();
+        for core in 0..self.loops {
+            let (answer, to_come) = oneshot::channel();
+            self.tell(core, Message::Snapshot(answer))?;
+            answers.push(to_come);
+        }
+        let settings = self.settings_now();
+        let total = |counter| self.counters.total(counter);
+        let mut snapshot = Snapshot {
+            server_id: self.shared.server_id.clone(),
+            server_name: settings.config.server_name.clone(),
+            address: self.shared.address,
+            started: self.shared.started,
+            now: clock::now_system(),
+            cores: self.loops,
+            connections: Vec::new(),
+            closed: Vec::new(),
+            total_connections: total(Counter::Accepted),
+            messages_in: total(Counter::MessagesIn),
+            messages_out: total(Counter::MessagesOut),
+            payload_in_bytes: total(Counter::PayloadIn),
+            payload_out_bytes: total(Counter::PayloadOut),
+            subscriptions: total(Counter::Subscriptions),
+            slow_consumers: [Counter::SlowPending, Counter::SlowHold, Counter::SlowDeadline].map(total),
+            trie_nodes: 0,
+            matches_found: 0,
+            matches_made: 0,
+        };
+        for answer in answers {
+            let mut core = tokio::time::timeout(SNAPSHOT_TIME_MAX, answer)
+                .await
+                .map_err(|_| NoAnswer)?
+                .map_err(|_| NoAnswer)?;
+            snapshot.connections.append(&mut core.connections);
+            snapshot.closed.append(&mut core.closed);
+            snapshot.trie_nodes += core.trie_nodes;
+            snapshot.matches_found += core.matches_found;
+            snapshot.matches_made += core.matches_made;
+        }
+        snapshot.connections.sort_by_key(|connection| connection.cid);
+        snapshot.closed.sort_by_key(|connection| connection.cid);
+        Ok(snapshot)
+    }
+
+    /// Takes over what may change while it runs: users, permissions, limits, the server's name. Who is connected stays
+    /// connected, with what it was allowed when it came. The addresses and the number of cores stay as they are.
+    ///
+    /// # Errors
+    /// The new configuration is not sound, and the old one stays; or the server is stopping.
+    pub fn reload(&self, config: Config) -> Result<(), ReloadError> {
+        let before = self.settings_now();
+        let identities = Identities::build(&config.authorization, Some(&before.identities))?;
+        let settings = Arc::new(Settings { config, identities });
+        for core in 0..self.loops {
+            self.tell(core, Message::Reload(Arc::clone(&settings)))?;
+        }
+        *self.settings.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = settings;
+        Ok(())
+    }
+
+    /// Ready once a loop has ended, which it does by itself only when it fails. [`Server::drain`] then says why.
+    pub fn ended(&self) -> impl Future<Output = ()> + Send + use<> {
+        self.cores.ended()
+    }
+
+    /// Accepts nothing more, tells clients to go elsewhere, lets them leave, closes those that are left, and stops.
+    ///
+    /// # Errors
+    /// A loop had failed, or fails now.
+    pub fn drain(mut self, at_most: Duration) -> Result<Drained, CoreFailure> {
+        let drained = self.cores.drain(at_most)?;
+        Ok(if drained.cut.is_empty() { Drained::Clean } else { Drained::CutShort })
+    }
+
+    fn tell(&self, core: usize, message: Message) -> Result<(), NoAnswer> {
+        let outside = self.outside.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        outside.send(core, message).map_err(|_| NoAnswer)?;
+        outside.flush();
+        Ok(())
+    }
+
+    fn settings_now(&self) -> Arc<Settings> {
+        Arc::clone(&self.settings.lock().unwrap_or_else(std::sync::PoisonError::into_inner))
+    }
+}
+
+async fn run_core(context: CoreContext, seed: Seed, common: Arc<Common>) -> io::Result<()> {
+    let Seed { listener, sender, receiver, counters } = seed;
+    let shared = Arc::clone(&common.shared);
+    let local = Local::new(Parts {
+        index: context.index,
+        cores: context.cores,
+        shared: Arc::clone(&shared),
+        settings: Arc::clone(&common.settings),
+        sender,
+        receiver,
+        counters,
+        balance: Arc::clone(&common.balance),
+    });
+    let listener = tokio::net::TcpListener::from_std(listener)?;
+    let inbox = tokio::task::spawn_local(Rc::clone(&local).attend_inbox());
+    let housekeeping = tokio::task::spawn_local(Rc::clone(&local).keep_house());
+    shared.ready.fetch_add(1, Ordering::AcqRel);
+    tokio::select! {
+        () = accept(&local, &listener, Door::Nats) => {}
+        () = context.shutdown.requested() => {}
+    }
+    drop(listener);
+    shared.ready.fetch_sub(1, Ordering::AcqRel);
+    see_off(&local).await;
+    // A loop stays until the last client of all loops is gone: its messages may be on their way to here.
+    while common.balance.total() > 0 {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    housekeeping.abort();
+    inbox.abort();
+    Ok(())
+}
+
+/// Lame duck: clients are told to go elsewhere; those that stay are closed one after the other.
+async fn see_off(local: &Rc<Local>) {
+    let (grace, duration) = {
+        let core = &mut *local.core.borrow_mut();
+        core.is_lame = true;
+        let settings = Arc::clone(&core.settings);
+        core.reload(settings);
+        core.end_turn();
+        let config = &core.settings.config;
+        (config.lame_duck_grace_period, config.lame_duck_duration)
+    };
+    let is_empty = || local.core.borrow().connections.len() == 0;
+    let step = Duration::from_millis(10);
+    let mut waited = Duration::ZERO;
+    while waited < grace && !is_empty() {
+        tokio::time::sleep(step).await;
+        waited += step;
+    }
+    let mut waited = Duration::ZERO;
+    let at_first = local.core.borrow().connections.len();
+    loop {
+        {
+            let core = &mut *local.core.borrow_mut();
+            let left = core.connections.len();
+            let may_be_left = (at_first as f64
+                * (1.0 - waited.as_secs_f64() / duration.as_secs_f64().max(1e-3)))
+            .max(0.0) as usize;
+            let open: Vec<u32> = core
+                .connections
+                .iter()
+                .filter(|(_, connection)| connection.closing.is_none())
+                .map(|(id, _)| id)
+                .take(left.saturating_sub(may_be_left))
+                .collect();
+            for id in open {
+                core.close(id, Closed::ServerShutdown);
+            }
+            core.end_turn();
+            if left == 0 {
+                return;
+            }
+        }
+        tokio::time::sleep(step).await;
+        waited += step;
+    }
+}
+
+async fn accept(local: &Rc<Local>, listener: &tokio::net::TcpListener, door: Door) {
+    loop {
+        match listener.accept().await {
+            Ok((socket, address)) => {
+                let core = &mut *local.core.borrow_mut();
+                core.count(Counter::Accepted);
+                match core.balance.hand_off_to(core.index) {
+                    Some(to) => hand_off(local, core, to, socket, address, door),
+                    None => admit(local, core, socket, address, door),
+                }
+            }
+            Err(error) => {
+                // Out of files or memory, or a client that was gone at once: the loop must live on.
+                tracing::warn!(%error, "a connection could not be accepted");
+                tokio::time::sleep(ACCEPT_PAUSE).await;
+            }
+        }
+    }
+}
+
+/// Gives a fresh connection to a core that has fewer; keeps it if that core cannot take it now.
+fn hand_off(
+    local: &Rc<Local>,
+    core: &mut Core,
+    to: usize,
+    socket: TcpStream,
+    address: SocketAddr,
+    door: Door,
+) {
+    let Ok(socket) = socket.into_std() else { return };
+    match core.links.give(to, Message::Accept(socket, address, door)) {
+        Ok(()) => core.count(Counter::HandedOff),
+        Err(Message::Accept(socket, address, door)) => take_over(local, core, socket, address, door),
+        Err(_) => unreachable!("what was not sent comes back"),
+    }
+}
+
+/// Serves a connection that another core accepted.
+pub(crate) fn take_over(
+    local: &Rc<Local>,
+    core: &mut Core,
+    socket: std::net::TcpStream,
+    address: SocketAddr,
+    door: Door,
+) {
+    match TcpStream::from_std(socket) {
+        Ok(socket) => admit(local, core, socket, address, door),
+        Err(error) => tracing::warn!(%error, "a connection could not join the loop"),
+    }
+}
+
+/// Serves a connection, if the limits allow one more.
+fn admit(local: &Rc<Local>, core: &mut Core, socket: TcpStream, address: SocketAddr, door: Door) {
+    if core.balance.total() >= core.settings.config.limits.max_connections {
+        core.count(Counter::ConnectionsRefused);
+        let mut line = Vec::new();
+        Rejection::ConnectionsExceeded.write(&mut line);
+        // The socket is fresh and empty: it takes a line, or the client is gone.
+        let _ = socket.try_write(&line);
+        return;
+    }
+    // Whatever is to be said is said in one write; waiting for more would only add latency.
+    let _ = socket.set_nodelay(true);
+    let arrival = Arrival::new(core, address, Transport { websocket: door == Door::Web, tls: None });
+    tokio::task::spawn_local(serve::serve_plain(Rc::clone(local), socket, arrival));
+}

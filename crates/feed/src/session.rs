@@ -1,0 +1,451 @@
+//! What a client's operations do, one after the other.
+
+use wire::nats::{
+    Progress,
+    client::{self, ClientOp, Publish},
+    rejection::Rejection,
+    subject, write,
+};
+
+use crate::{
+    connection::{Closed, ConnId, ConnectOptions, Stage, Subscription, Told, find_sid, sid_hash},
+    core::Core,
+    counters::Counter,
+    identity::{Check, Credentials, Identity, Refused, Replies, SlowCheck, Subscribing},
+    publish::Run,
+    trie::{Group, SubId},
+};
+
+/// What the operations of a read came to.
+#[derive(Debug)]
+pub(crate) enum Processed {
+    /// All whole ones are done. The next is at least so long.
+    More { need: usize },
+    /// The connection is to be closed.
+    Closing,
+    /// A password is to be checked before anything else is done.
+    Check(SlowCheck),
+    /// Somebody holds this producer back.
+    Held,
+}
+
+/// Messages handed on in one go; then the producer may have been told to pause.
+const RUN_BYTES_MAX: usize = 128 * 1024;
+
+impl Core {
+    /// Carries out the operations at the beginning of `bytes`; how many bytes of them are done.
+    pub(crate) fn process(&mut self, id: ConnId, bytes: &[u8]) -> (usize, Processed) {
+        let mut at = 0;
+        loop {
+            let connection = &self.connections[id];
+            if connection.closing.is_some() {
+                return (at, Processed::Closing);
+            }
+            let rest = &bytes[at..];
+            if connection.stage == Stage::CredentialsNeeded
+                && !matches!(rest.first(), None | Some(b'C' | b'c'))
+            {
+                self.reject(id, Rejection::AuthorizationViolation);
+                return (at, Processed::Closing);
+            }
+            let limits = &self.settings.config.limits;
+            let limits = client::Limits {
+                control_line_bytes_max: limits.max_control_line,
+                payload_bytes_max: limits.max_payload,
+                headers: connection.headers,
+            };
+            match client::parse(rest, &limits) {
+                Ok(Progress::Complete(ClientOp::Publish(publish), taken)) => {
+                    at += taken;
+                    at += self.take_messages(id, &publish, &bytes[at - taken..]);
+                    let connection = &self.connections[id];
+                    if connection.holds > 0 || connection.waits_for_core {
+                        return (at, Processed::Held);
+                    }
+                }
+                Ok(Progress::Complete(op, taken)) => {
+                    at += taken;
+                    if let Some(check) = self.carry_out(id, op) {
+                        return (at, Processed::Check(check));
+                    }
+                }
+                Ok(Progress::NeedMore(need)) => return (at, Processed::More { need }),
+                Err(rejection) => {
+                    self.reject(id, rejection);
+                    return (at, Processed::Closing);
+                }
+            }
+        }
+    }
+
+    /// Takes a message and those behind it that are like it; how many bytes those behind it take.
+    fn take_messages(&mut self, id: ConnId, first: &Publish<'_>, bytes: &[u8]) -> usize {
+        self.connect_implied(id);
+        if self.connections[id].verbose {
+            self.say(id, b"+OK\r\n");
+        }
+        if first.tail().is_none() {
+            let mut rewritten = std::mem::take(&mut self.rewritten);
+            let usual = rewrite(first, &mut rewritten);
+            self.publish(id, &Run { bytes: &rewritten, ..usual });
+            self.rewritten = rewritten;
+            return 0;
+        }
+        let stride = first.whole.len();
+        let mut end = stride;
+        if !self.connections[id].verbose {
+            while end < RUN_BYTES_MAX
+                && client::repeats(&bytes[end..], first.line, first.body.len()).is_some()
+            {
+                end += stride;
+            }
+        }
+        self.publish(id, &Run::new(first, &bytes[..end]));
+        end - stride
+    }
+
+    fn carry_out(&mut self, id: ConnId, op: ClientOp<'_>) -> Option<SlowCheck> {
+        if !matches!(op, ClientOp::Connect { .. }) {
+            self.connect_implied(id);
+        }
+        match op {
+            ClientOp::Ping => self.pong(id),
+            ClientOp::Pong => {
+                let now_ms = self.now_ms;
+                let connection = &mut self.connections[id];
+                connection.pings_out = 0;
+                if connection.ping_sent_ms > 0 {
+                    connection.rtt_ms = u32::try_from(now_ms.saturating_sub(connection.ping_sent_ms)).ok();
+                }
+            }
+            ClientOp::Subscribe { subject, queue, sid } => self.subscribe(id, subject, queue, sid),
+            ClientOp::Unsubscribe { sid, max } => {
+                self.say_ok(id);
+                self.unsubscribe_sid(id, sid, max.unwrap_or(0));
+            }
+            ClientOp::Connect { options } => return self.connect(id, options),
+            ClientOp::Ignored | ClientOp::Publish(_) => {}
+        }
+        None
+    }
+
+    fn say_ok(&mut self, id: ConnId) {
+        if self.connections[id].verbose {
+            self.say(id, b"+OK\r\n");
+        }
+    }
+
+    fn pong(&mut self, id: ConnId) {
+        self.say(id, b"PONG\r\n");
+        let connection = &mut self.connections[id];
+        if std::mem::take(&mut connection.wants_second_info) {
+            let info = self.shared.info(&self.settings, connection, true, self.is_lame);
+            self.say(id, &info);
+        }
+    }
+
+    /// Says what is wrong, and closes if the protocol says so.
+    pub(crate) fn reject(&mut self, id: ConnId, rejection: Rejection<'_>) {
+        let mut line = Vec::new();
+        rejection.write(&mut line);
+        if !line.is_empty() {
+            self.say(id, &line);
+        }
+        if !rejection.closes() {
+            return;
+        }
+        self.close(
+            id,
+            match rejection {
+                Rejection::ControlLineTooLong => Closed::MaximumControlLine,
+                Rejection::PayloadTooLarge => Closed::MaximumPayload,
+                Rejection::AuthorizationViolation => Closed::AuthorizationViolation,
+                Rejection::AuthenticationTimeout => Closed::AuthenticationTimeout,
+                Rejection::ConnectionsExceeded => Closed::MaximumConnections,
+                Rejection::StaleConnection => Closed::StaleConnection,
+                Rejection::ServerShutdown => Closed::ServerShutdown,
+                _ => Closed::ProtocolViolation,
+            },
+        );
+    }
+
+    /// A client may do without CONNECT where no credentials are needed; it then has the defaults.
+    fn connect_implied(&mut self, id: ConnId) {
+        if self.connections[id].stage == Stage::Fresh {
+            self.connections[id].stage = Stage::Connected;
+        }
+    }
+
+    fn connect(&mut self, id: ConnId, json: &[u8]) -> Option<SlowCheck> {
+        let Ok(Some(options)) = read_options(json) else {
+            self.reject(id, Rejection::Malformed("CONNECT takes a JSON object"));
+            return None;
+        };
+        let was_in = self.connections[id].stage == Stage::Connected;
+        let connection = &mut self.connections[id];
+        connection.verbose = options.verbose.unwrap_or(true);
+        connection.pedantic = options.pedantic.unwrap_or(true);
+        connection.echo = options.echo.unwrap_or(true);
+        connection.headers = options.headers;
+        connection.no_responders = options.no_responders;
+        connection.takes_info = options.protocol == 1;
+        connection.wants_second_info = options.protocol == 1;
+        let text = |text: &Option<String>| text.as_deref().unwrap_or_default().into();
+        connection.told = Some(Box::new(Told {
+            name: text(&options.name),
+            lang: text(&options.lang),
+            version: text(&options.version),
+        }));
+        if !was_in {
+            let credentials = Credentials {
+                user: options.user.as_deref(),
+                pass: options.pass.as_deref(),
+                auth_token: options.auth_token.as_deref(),
+                nkey: options.nkey.as_deref(),
+                sig: options.sig.as_deref(),
+                jwt: options.jwt.as_deref(),
+            };
+            let nonce = connection.nonce.clone().unwrap_or_default();
+            match self.settings.identities.check(&credentials, nonce.as_bytes()) {
+                Check::Done(checked) => self.checked(id, checked),
+                Check::Slow(check) => {
+                    self.connections[id].stage = Stage::Checking;
+                    self.refuse_versions(id, &options);
+                    return Some(check);
+                }
+            }
+        }
+        if self.connections[id].closing.is_none() && !self.refuse_versions(id, &options) {
+            self.say_ok(id);
+        }
+        None
+    }
+
+    fn refuse_versions(&mut self, id: ConnId, options: &ConnectOptions) -> bool {
+        if !(0..=1).contains(&options.protocol) {
+            self.reject(id, Rejection::ProtocolVersion);
+        } else if options.no_responders && !options.headers {
+            self.reject(id, Rejection::NoRespondersNeedHeaders);
+        } else {
+            return false;
+        }
+        true
+    }
+
+    /// A slow check has ended.
+    pub(crate) fn slowly_checked(&mut self, id: ConnId, checked: Result<Identity, Refused>) {
+        self.checked(id, checked);
+        if self.connections[id].closing.is_none() {
+            self.say_ok(id);
+        }
+    }
+
+    /// The credentials were looked at.
+    pub(crate) fn checked(&mut self, id: ConnId, checked: Result<Identity, Refused>) {
+        match checked {
+            Ok(identity) => {
+                let root = self.root_of(identity.account.0);
+                let connection = &mut self.connections[id];
+                connection.stage = Stage::Connected;
+                connection.root = root;
+                connection.account = identity.account.0;
+                connection.permissions.clone_from(&identity.permissions);
+                connection.replies = identity
+                    .permissions
+                    .as_ref()
+                    .and_then(|permissions| permissions.responses)
+                    .map(|responses| Box::new(Replies::new(responses)));
+                connection.identity = Some(Box::new(identity));
+                connection.nonce = None;
+            }
+            Err(refused) => {
+                let connection = &self.connections[id];
+                tracing::info!(cid = connection.cid, address = %connection.address, %refused, "a client is not let in");
+                self.reject(id, Rejection::AuthorizationViolation);
+            }
+        }
+    }
+
+    fn subscribe(&mut self, id: ConnId, pattern: &[u8], queue: Option<&[u8]>, sid: &[u8]) {
+        let connection = &self.connections[id];
+        // nats-server looks at the rights first.
+        let mut is_filtered = false;
+        if let Some(permissions) = &connection.permissions {
+            match permissions.may_subscribe(pattern, queue) {
+                Subscribing::Whole => {}
+                Subscribing::Filtered => is_filtered = true,
+                Subscribing::Denied => {
+                    self.count(Counter::PermissionsDenied);
+                    self.reject(id, Rejection::SubscriptionDenied { subject: pattern, queue });
+                    return;
+                }
+            }
+        }
+        if !subject::is_valid_pattern(pattern) {
+            self.reject(id, Rejection::InvalidSubject);
+            return;
+        }
+        let max = self.settings.config.limits.max_subscriptions;
+        if max > 0 && connection.sids.len() >= max {
+            self.count(Counter::SubscriptionsRefused);
+            self.reject(id, Rejection::SubscriptionsExceeded);
+            return;
+        }
+        let is_known = find_sid((&connection.sids, &self.subscriptions), sid).is_some();
+        let (root, account) = (connection.root, connection.account);
+        self.say_ok(id);
+        if is_known {
+            // The first one stays.
+            return;
+        }
+        let node = self.trie.insert(root, pattern);
+        let sub = self.subscriptions.insert(Subscription {
+            conn: id,
+            node,
+            queue: queue.map(Box::from),
+            sid: sid.into(),
+            delivered: 0,
+            max: 0,
+            place: 0,
+            is_filtered,
+        });
+        let Self { connections, subscriptions, .. } = self;
+        connections[id].sids.insert(sub, |id| sid_hash(&subscriptions[id].sid));
+        self.counters.add(Counter::Subscriptions, 1);
+        match queue {
+            None => {
+                let subscribers = &mut self.trie.node_mut(node).subscribers;
+                self.subscriptions[sub].place = place_of_next(subscribers.len());
+                subscribers.push(sub);
+                if subscribers.len() == 1 && self.links.has_others() {
+                    self.links.interest(account, pattern, true);
+                }
+            }
+            Some(queue) => {
+                let group = self.group_of(node, queue);
+                let members = &mut self.trie.group_mut(node, group).members;
+                self.subscriptions[sub].place = place_of_next(members.len());
+                members.push(sub);
+                let count = members.len();
+                self.tell_members(account, pattern, queue, count);
+            }
+        }
+    }
+
+    fn tell_members(&mut self, account: u16, pattern: &[u8], queue: &[u8], count: usize) {
+        if self.links.has_others() {
+            self.links.members(account, pattern, queue, u32::try_from(count).unwrap_or(u32::MAX));
+        }
+    }
+
+    /// The place of a queue group in its node; made if it is not there.
+    pub(crate) fn group_of(&mut self, node: u32, queue: &[u8]) -> usize {
+        let groups = &mut self.trie.node_mut(node).more_mut().groups;
+        if let Some(place) = groups.iter().position(|group| *group.name == *queue) {
+            return place;
+        }
+        groups.push(Group { name: queue.into(), members: Vec::new(), remote: Default::default(), turn: 0 });
+        groups.len() - 1
+    }
+
+    fn unsubscribe_sid(&mut self, id: ConnId, sid: &[u8], max: u64) {
+        let Some(sub) = find_sid((&self.connections[id].sids, &self.subscriptions), sid) else { return };
+        let subscription = &mut self.subscriptions[sub];
+        subscription.max = max;
+        if max == 0 || subscription.delivered >= max {
+            self.unsubscribe(sub);
+        }
+    }
+
+    /// Ends a subscription.
+    pub(crate) fn unsubscribe(&mut self, sub: SubId) {
+        let Self { connections, subscriptions, .. } = self;
+        let Some(subscription) = subscriptions.find(sub) else { return };
+        let connection = &mut connections[subscription.conn];
+        let account = connection.account;
+        connection.sids.remove(sub, |id| sid_hash(&subscriptions[id].sid));
+        let Some(Subscription { node, queue, place, .. }) = self.subscriptions.remove(sub) else { return };
+        self.counters.sub(Counter::Subscriptions, 1);
+        match queue {
+            None => {
+                let subscribers = &mut self.trie.node_mut(node).subscribers;
+                assert!(subscribers.swap_remove(place as usize) == sub, "a subscriber stands at its place");
+                if let Some(&moved) = subscribers.get(place as usize) {
+                    self.subscriptions[moved].place = place;
+                }
+                if subscribers.is_empty() && self.links.has_others() {
+                    let pattern = self.trie.pattern_of(node);
+                    self.links.interest(account, &pattern, false);
+                }
+            }
+            Some(queue) => {
+                let group = self.group_of(node, &queue);
+                let members = &mut self.trie.group_mut(node, group).members;
+                assert!(members.swap_remove(place as usize) == sub, "a member stands at its place");
+                if let Some(&moved) = members.get(place as usize) {
+                    self.subscriptions[moved].place = place;
+                }
+                let count = members.len();
+                if self.links.has_others() {
+                    let pattern = self.trie.pattern_of(node);
+                    self.tell_members(account, &pattern, &queue, count);
+                }
+                self.drop_group_if_empty(node, group);
+            }
+        }
+        self.trie.prune(node);
+    }
+
+    /// A group without members anywhere goes.
+    pub(crate) fn drop_group_if_empty(&mut self, node: u32, group: usize) {
+        let groups = &mut self.trie.node_mut(node).more_mut().groups;
+        if groups[group].members_everywhere() == 0 {
+            groups.swap_remove(group);
+        }
+    }
+}
+
+fn place_of_next(len: usize) -> u32 {
+    u32::try_from(len).unwrap_or_else(|_| panic!("four thousand million subscribers of one subject"))
+}
+
+/// Parses CONNECT's JSON. `null` has all defaults, as with nats-server; `Ok(None)`: it is no object.
+fn read_options(json: &[u8]) -> serde_json::Result<Option<ConnectOptions>> {
+    if json.trim_ascii().starts_with(b"[") {
+        // serde would take an array for the fields in their order.
+        return Ok(None);
+    }
+    Ok(Some(serde_json::from_slice::<Option<ConnectOptions>>(json)?.unwrap_or_default()))
+}
+
+/// Puts a message into its usual form: single spaces, CR LF.
+fn rewrite<'a>(publish: &Publish<'a>, into: &mut Vec<u8>) -> Run<'a> {
+    into.clear();
+    let verb: &[u8] = if publish.header_bytes.is_some() { b"HPUB " } else { b"PUB " };
+    into.extend_from_slice(verb);
+    into.extend_from_slice(publish.subject);
+    if !publish.reply.is_empty() {
+        into.push(b' ');
+        into.extend_from_slice(publish.reply);
+    }
+    into.push(b' ');
+    if let Some(header_bytes) = publish.header_bytes {
+        write::number(into, header_bytes);
+        into.push(b' ');
+        write::number(into, publish.body.len());
+    } else {
+        into.extend_from_slice(publish.sizes);
+    }
+    into.extend_from_slice(b"\r\n");
+    into.extend_from_slice(publish.body);
+    into.extend_from_slice(b"\r\n");
+    Run {
+        bytes: &[],
+        stride: into.len(),
+        tail_at: verb.len() + publish.subject.len(),
+        body_bytes: publish.body.len(),
+        header_bytes: publish.header_bytes,
+        subject: publish.subject,
+        reply: publish.reply,
+    }
+}

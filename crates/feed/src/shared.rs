@@ -1,0 +1,145 @@
+//! What all cores share: written when a connection comes, not on a message's path.
+
+use std::{
+    net::SocketAddr,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, AtomicUsize, Ordering},
+    },
+    time::SystemTime,
+};
+
+use engine::cores::clock;
+use serde::Serialize;
+
+use crate::{connection::Connection, core::Settings};
+
+/// The version of nats-server whose protocol this is: clients decide by it which features they may use.
+pub(crate) const PROTOCOL_VERSION: &str = "2.10.0";
+
+/// What all cores share.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) server_id: String,
+    pub(crate) started: SystemTime,
+    /// Where clients connect.
+    pub(crate) address: SocketAddr,
+    next_cid: AtomicU64,
+    /// Loops that accept.
+    pub(crate) ready: AtomicUsize,
+}
+
+/// INFO as clients read it.
+#[derive(Serialize)]
+struct Info<'a> {
+    server_id: &'a str,
+    server_name: &'a str,
+    version: &'a str,
+    proto: u8,
+    go: &'a str,
+    host: String,
+    port: u16,
+    headers: bool,
+    max_payload: usize,
+    client_id: u64,
+    client_ip: String,
+    #[serde(skip_serializing_if = "is_false")]
+    auth_required: bool,
+    #[serde(skip_serializing_if = "is_false")]
+    tls_required: bool,
+    #[serde(skip_serializing_if = "is_false")]
+    tls_verify: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    nonce: Option<&'a str>,
+    #[serde(skip_serializing_if = "<[String]>::is_empty")]
+    connect_urls: &'a [String],
+    #[serde(skip_serializing_if = "is_false")]
+    connect_info: bool,
+    #[serde(skip_serializing_if = "is_false")]
+    ldm: bool,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks for it")]
+fn is_false(of: &bool) -> bool {
+    !of
+}
+
+impl Shared {
+    pub(crate) fn new(address: SocketAddr) -> Arc<Self> {
+        Arc::new(Self {
+            server_id: server_id(),
+            started: clock::now_system(),
+            address,
+            next_cid: AtomicU64::new(1),
+            ready: AtomicUsize::new(0),
+        })
+    }
+
+    /// A number for a connection, never used again.
+    pub(crate) fn next_cid(&self) -> u64 {
+        self.next_cid.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// The INFO line for a client. `connect_info`: it is not the first.
+    pub(crate) fn info(
+        &self,
+        settings: &Settings,
+        connection: &Connection,
+        connect_info: bool,
+        ldm: bool,
+    ) -> Vec<u8> {
+        let config = &settings.config;
+        let tls = match connection.transport.websocket {
+            true => config.websocket.as_ref().and_then(|websocket| websocket.tls.as_ref()),
+            false => config.tls.as_ref(),
+        };
+        let info = Info {
+            server_id: &self.server_id,
+            server_name: &config.server_name,
+            version: PROTOCOL_VERSION,
+            proto: 1,
+            go: "",
+            host: self.address.ip().to_string(),
+            port: self.address.port(),
+            headers: true,
+            max_payload: config.limits.max_payload,
+            client_id: connection.cid,
+            client_ip: connection.address.ip().to_string(),
+            auth_required: settings.identities.is_required(),
+            tls_required: tls.is_some(),
+            tls_verify: tls.is_some_and(|tls| tls.verify),
+            nonce: connection.nonce.as_deref(),
+            connect_urls: &config.connect_urls,
+            connect_info,
+            ldm,
+        };
+        let mut line = Vec::with_capacity(512);
+        let json =
+            serde_json::to_vec(&info).unwrap_or_else(|error| panic!("INFO cannot be written: {error}"));
+        wire::nats::write::info(&mut line, &json);
+        line
+    }
+}
+
+/// Letters and digits that no other server has: from the system's random source, 56 as nkeys have.
+fn server_id() -> String {
+    let mut id = String::from("N");
+    while id.len() < 56 {
+        id.push(random_letter());
+    }
+    id
+}
+
+/// A nonce for a client to sign.
+pub(crate) fn nonce() -> Box<str> {
+    (0..22).map(|_| random_letter()).collect::<String>().into()
+}
+
+fn random_letter() -> char {
+    const LETTERS: &[u8; 32] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZ234567";
+    let mut byte = [0];
+    match rustix::rand::getrandom(&mut byte, rustix::rand::GetRandomFlags::empty()) {
+        Ok(_) => char::from(LETTERS[usize::from(byte[0]) % LETTERS.len()]),
+        Err(error) => panic!("the system's random source fails: {error}"),
+    }
+}

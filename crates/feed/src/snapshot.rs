@@ -1,0 +1,195 @@
+//! What the server looks like now, for monitoring: asked of each core through its inbox, put together outside.
+
+use std::{
+    net::SocketAddr,
+    time::{Duration, SystemTime},
+};
+
+use crate::{
+    connection::{Closed, ConnId, Transport},
+    core::Core,
+};
+
+/// A subscription.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SubscriptionSnapshot {
+    /// The pattern.
+    pub subject: String,
+    /// The queue group.
+    pub queue: Option<String>,
+    /// The client's name for it.
+    pub sid: String,
+    /// Messages delivered to it.
+    pub messages: u64,
+    /// It ends after so many; 0: never.
+    pub max: u64,
+}
+
+/// A connection, open or closed.
+#[derive(Debug, Clone)]
+pub struct ConnectionSnapshot {
+    /// Its number, never used again.
+    pub cid: u64,
+    /// Which core serves it.
+    pub core: usize,
+    /// What it runs over.
+    pub transport: Transport,
+    /// The client's address.
+    pub address: SocketAddr,
+    /// When it came.
+    pub started: SystemTime,
+    /// When it last sent something.
+    pub last_activity: SystemTime,
+    /// When it was closed and why; for one that is open, none.
+    pub closed: Option<(SystemTime, Closed)>,
+    /// Time between a ping and its answer, milliseconds.
+    pub rtt_ms: Option<u32>,
+    /// Messages from it.
+    pub messages_in: u64,
+    /// Messages to it.
+    pub messages_out: u64,
+    /// Payload from it.
+    pub payload_in_bytes: u64,
+    /// Payload to it.
+    pub payload_out_bytes: u64,
+    /// Bytes that wait for it.
+    pub pending_bytes: usize,
+    /// Its reads are paused because a consumer or a core fell behind.
+    pub is_held: bool,
+    /// Its name.
+    pub name: String,
+    /// Its library's language.
+    pub lang: String,
+    /// Its library's version.
+    pub version: String,
+    /// The account's name.
+    pub account: String,
+    /// The user's name or public key.
+    pub user: Option<String>,
+    /// Its subscriptions.
+    pub subscriptions: Vec<SubscriptionSnapshot>,
+}
+
+/// What one core says.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct CoreSnapshot {
+    pub(crate) connections: Vec<ConnectionSnapshot>,
+    pub(crate) closed: Vec<ConnectionSnapshot>,
+    pub(crate) trie_nodes: usize,
+    pub(crate) matches_found: u64,
+    pub(crate) matches_made: u64,
+}
+
+/// What the server looks like now.
+#[derive(Debug, Clone)]
+pub struct Snapshot {
+    /// The server's number, as in INFO.
+    pub server_id: String,
+    /// The server's name.
+    pub server_name: String,
+    /// Where clients connect.
+    pub address: SocketAddr,
+    /// When it started.
+    pub started: SystemTime,
+    /// When this was taken.
+    pub now: SystemTime,
+    /// How many loops there are.
+    pub cores: usize,
+    /// Open connections.
+    pub connections: Vec<ConnectionSnapshot>,
+    /// Those closed last, at most [`CLOSED_KEPT_MAX`] a core.
+    pub closed: Vec<ConnectionSnapshot>,
+    /// Connections since the start.
+    pub total_connections: u64,
+    /// Messages from producers.
+    pub messages_in: u64,
+    /// Messages to consumers.
+    pub messages_out: u64,
+    /// Payload from producers.
+    pub payload_in_bytes: u64,
+    /// Payload to consumers.
+    pub payload_out_bytes: u64,
+    /// Subscriptions.
+    pub subscriptions: u64,
+    /// Consumers cut off: too much pending, held producers for too long, took nothing.
+    pub slow_consumers: [u64; 3],
+    /// Nodes of the tries.
+    pub trie_nodes: usize,
+    /// Subjects whose subscribers were known from the last message.
+    pub matches_found: u64,
+    /// Subjects whose subscribers were looked up.
+    pub matches_made: u64,
+}
+
+/// Closed connections that a core remembers for monitoring.
+pub const CLOSED_KEPT_MAX: usize = 1000;
+
+impl Core {
+    /// What this core says.
+    pub(crate) fn snapshot(&self) -> CoreSnapshot {
+        let of = |(id, _)| {
+            let mut snapshot = self.snapshot_of(id);
+            snapshot.subscriptions = self.subscriptions_of(id);
+            snapshot
+        };
+        CoreSnapshot {
+            connections: self.connections.iter().map(of).collect(),
+            closed: self.closed.iter().cloned().collect(),
+            trie_nodes: self.trie.nodes(),
+            matches_found: self.matches.found,
+            matches_made: self.matches.made,
+        }
+    }
+
+    /// A connection without its subscriptions.
+    pub(crate) fn snapshot_of(&self, id: ConnId) -> ConnectionSnapshot {
+        let connection = &self.connections[id];
+        let started = SystemTime::UNIX_EPOCH + Duration::from_millis(connection.started_unix_ms);
+        let active_ms = connection.last_in_ms.saturating_sub(connection.started_ms);
+        let told = connection.told.as_deref();
+        let text = |text: Option<&str>| text.unwrap_or_default().to_owned();
+        ConnectionSnapshot {
+            cid: connection.cid,
+            core: self.index,
+            transport: connection.transport,
+            address: connection.address,
+            started,
+            last_activity: started + Duration::from_millis(active_ms),
+            closed: None,
+            rtt_ms: connection.rtt_ms,
+            messages_in: connection.messages_in,
+            messages_out: connection.messages_out,
+            payload_in_bytes: connection.payload_in_bytes,
+            payload_out_bytes: connection.payload_out_bytes,
+            pending_bytes: connection.outbox.bytes(),
+            is_held: connection.holds > 0 || connection.waits_for_core,
+            name: text(told.map(|told| &*told.name)),
+            lang: text(told.map(|told| &*told.lang)),
+            version: text(told.map(|told| &*told.version)),
+            account: connection.identity.as_ref().map_or(String::new(), |identity| {
+                self.settings.identities.account_name(identity.account).to_owned()
+            }),
+            user: connection
+                .identity
+                .as_ref()
+                .and_then(|identity| identity.name.as_deref())
+                .map(str::to_owned),
+            subscriptions: Vec::new(),
+        }
+    }
+
+    fn subscriptions_of(&self, id: ConnId) -> Vec<SubscriptionSnapshot> {
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        let of = |sub| {
+            let subscription = &self.subscriptions[sub];
+            SubscriptionSnapshot {
+                subject: text(&self.trie.pattern_of(subscription.node)),
+                queue: subscription.queue.as_deref().map(text),
+                sid: text(&subscription.sid),
+                messages: subscription.delivered,
+                max: subscription.max,
+            }
+        };
+        self.connections[id].sids.iter().map(of).collect()
+    }
+}

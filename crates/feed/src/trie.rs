@@ -1,0 +1,360 @@
+//! Who wants which subjects: a trie over tokens, one per core.
+//!
+//! ```text
+//!   root of an account ─"orders"─▶ node ─"eu"─▶ node {subscribers, groups, which other cores}
+//!                                   ├─ * ─▶ node
+//!                                   └─ > ─▶ node
+//! ```
+//!
+//! All nodes of all accounts lie in one slab, and one hash table has all edges, by parent and token: a node costs no
+//! table of its own, and a subject with five tokens costs five lookups, however many siblings there are. A node that
+//! nobody needs any more goes at once, up to the root.
+//!
+//! Local subscribers are listed. Of the other cores a node knows whether they have any (one bit each) and how many members
+//! of each queue group they have: what it takes to decide here where a message goes.
+//!
+//! *Slow twin:* `wire::nats::subject::matches` over a list of patterns, in the tests.
+
+use std::hash::{BuildHasher, RandomState};
+
+use smallvec::SmallVec;
+use xxhash_rust::xxh3::xxh3_64_with_seed;
+
+use crate::{id_table::IdTable, slab::Slab};
+
+/// A node's number.
+pub(crate) type NodeId = u32;
+/// A subscription's number.
+pub(crate) type SubId = u32;
+/// Which cores, one bit each.
+pub(crate) type CoreMask = u64;
+/// As many cores as a mask has bits.
+pub(crate) const CORES_MAX: usize = CoreMask::BITS as usize;
+
+const NONE: NodeId = u32::MAX;
+
+/// One point of the trie.
+#[derive(Debug)]
+pub(crate) struct Node {
+    parent: NodeId,
+    star: NodeId,
+    tail: NodeId,
+    literal_children: u32,
+    token: SmallVec<[u8; 16]>,
+    /// Local subscribers that are in no queue group.
+    pub(crate) subscribers: SmallVec<[SubId; 4]>,
+    /// Everything that few nodes have.
+    pub(crate) more: Option<Box<More>>,
+}
+
+/// What few nodes have.
+#[derive(Debug, Default)]
+pub(crate) struct More {
+    /// Queue groups with a member anywhere.
+    pub(crate) groups: Vec<Group>,
+    /// Other cores that have subscribers in no group.
+    pub(crate) remote: CoreMask,
+}
+
+/// A queue group at one pattern.
+#[derive(Debug)]
+pub(crate) struct Group {
+    pub(crate) name: Box<[u8]>,
+    /// Members on this core.
+    pub(crate) members: Vec<SubId>,
+    /// Members on other cores: core and how many.
+    pub(crate) remote: SmallVec<[(u16, u32); 2]>,
+    /// Whose turn it is: counts up with each message.
+    pub(crate) turn: u32,
+}
+
+impl Group {
+    /// Members on all cores.
+    pub(crate) fn members_everywhere(&self) -> usize {
+        self.members.len() + self.remote.iter().map(|&(_, count)| count as usize).sum::<usize>()
+    }
+}
+
+impl Node {
+    fn new(parent: NodeId, token: &[u8]) -> Self {
+        Self {
+            parent,
+            star: NONE,
+            tail: NONE,
+            literal_children: 0,
+            token: SmallVec::from_slice(token),
+            subscribers: SmallVec::new(),
+            more: None,
+        }
+    }
+
+    pub(crate) fn more_mut(&mut self) -> &mut More {
+        self.more.get_or_insert_with(Box::default)
+    }
+
+    fn is_needed(&self) -> bool {
+        !self.subscribers.is_empty()
+            || self.literal_children > 0
+            || self.star != NONE
+            || self.tail != NONE
+            || self.more.as_ref().is_some_and(|more| !more.groups.is_empty() || more.remote != 0)
+    }
+}
+
+/// The trie of one core, for all accounts.
+#[derive(Debug)]
+pub(crate) struct Trie {
+    nodes: Slab<Node>,
+    edges: IdTable,
+    seed: u64,
+    /// Counts changes: what was matched before a change may have become wrong.
+    generation: u64,
+}
+
+impl Trie {
+    pub(crate) fn new() -> Self {
+        // Seeded, so that no client can aim at one place of the table.
+        let seed = RandomState::new().hash_one(0);
+        Self { nodes: Slab::default(), edges: IdTable::default(), seed, generation: 1 }
+    }
+
+    /// A new world, with nothing in it.
+    pub(crate) fn add_root(&mut self) -> NodeId {
+        self.nodes.insert(Node::new(NONE, b""))
+    }
+
+    /// Counts changes, from 1.
+    pub(crate) fn generation(&self) -> u64 {
+        self.generation
+    }
+
+    /// How many nodes there are, roots included.
+    pub(crate) fn nodes(&self) -> usize {
+        self.nodes.len()
+    }
+
+    pub(crate) fn node(&self, id: NodeId) -> &Node {
+        &self.nodes[id]
+    }
+
+    /// For a change of what the node holds.
+    pub(crate) fn node_mut(&mut self, id: NodeId) -> &mut Node {
+        self.generation += 1;
+        &mut self.nodes[id]
+    }
+
+    /// The same for what no match depends on (whose turn it is in a group).
+    pub(crate) fn group_mut(&mut self, id: NodeId, group: usize) -> &mut Group {
+        let Some(more) = &mut self.nodes[id].more else { panic!("trie: node {id} has no groups") };
+        &mut more.groups[group]
+    }
+
+    /// The node of a valid pattern; made if it is not there.
+    pub(crate) fn insert(&mut self, root: NodeId, pattern: &[u8]) -> NodeId {
+        let mut at = root;
+        for token in wire::nats::subject::tokens(pattern) {
+            at = match self.child(at, token) {
+                NONE => self.add_child(at, token),
+                child => child,
+            };
+        }
+        at
+    }
+
+    /// The node of a pattern, if it is there.
+    pub(crate) fn find(&self, root: NodeId, pattern: &[u8]) -> Option<NodeId> {
+        let mut at = root;
+        for token in wire::nats::subject::tokens(pattern) {
+            at = self.child(at, token);
+            if at == NONE {
+                return None;
+            }
+        }
+        Some(at)
+    }
+
+    /// Takes a node out if nobody needs it, and its parents likewise.
+    pub(crate) fn prune(&mut self, id: NodeId) {
+        let mut at = id;
+        loop {
+            let node = &self.nodes[at];
+            if node.parent == NONE || node.is_needed() {
+                return;
+            }
+            let parent = node.parent;
+            match &node.token[..] {
+                b"*" => self.nodes[parent].star = NONE,
+                b">" => self.nodes[parent].tail = NONE,
+                _ => {
+                    let Self { edges, nodes, seed, .. } = self;
+                    edges.remove(at, |id| edge_hash(*seed, nodes[id].parent, &nodes[id].token));
+                    nodes[parent].literal_children -= 1;
+                }
+            }
+            self.nodes.remove(at);
+            self.generation += 1;
+            at = parent;
+        }
+    }
+
+    /// The pattern that leads to a node.
+    pub(crate) fn pattern_of(&self, id: NodeId) -> Vec<u8> {
+        let mut tokens = Vec::new();
+        let mut at = id;
+        while self.nodes[at].parent != NONE {
+            tokens.push(&self.nodes[at].token[..]);
+            at = self.nodes[at].parent;
+        }
+        tokens.reverse();
+        tokens.join(&b'.')
+    }
+
+    /// Calls `found` with each node whose pattern matches.
+    pub(crate) fn matches(&self, root: NodeId, subject: &[u8], mut found: impl FnMut(NodeId, &Node)) {
+        if has_empty_token(subject) {
+            return;
+        }
+        // Nodes that match what lies before `offset`; the depth of a subject, not of the trie, bounds it.
+        let mut open: SmallVec<[(NodeId, usize); 16]> = SmallVec::new();
+        open.push((root, 0));
+        while let Some((at, offset)) = open.pop() {
+            let node = &self.nodes[at];
+            if offset > subject.len() {
+                found(at, node);
+                continue;
+            }
+            let rest = &subject[offset..];
+            let token_bytes = memchr::memchr(b'.', rest).unwrap_or(rest.len());
+            let next = offset + token_bytes + 1;
+            if node.tail != NONE {
+                found(node.tail, &self.nodes[node.tail]);
+            }
+            if node.star != NONE {
+                open.push((node.star, next));
+            }
+            if node.literal_children > 0 {
+                let child = self.literal(at, &rest[..token_bytes]);
+                if child != NONE {
+                    open.push((child, next));
+                }
+            }
+        }
+    }
+
+    fn child(&self, at: NodeId, token: &[u8]) -> NodeId {
+        match token {
+            b"*" => self.nodes[at].star,
+            b">" => self.nodes[at].tail,
+            _ => self.literal(at, token),
+        }
+    }
+
+    #[inline]
+    fn literal(&self, at: NodeId, token: &[u8]) -> NodeId {
+        let is_it = |id: u32| self.nodes[id].parent == at && &self.nodes[id].token[..] == token;
+        self.edges.find(edge_hash(self.seed, at, token), is_it).unwrap_or(NONE)
+    }
+
+    fn add_child(&mut self, at: NodeId, token: &[u8]) -> NodeId {
+        let child = self.nodes.insert(Node::new(at, token));
+        match token {
+            b"*" => self.nodes[at].star = child,
+            b">" => self.nodes[at].tail = child,
+            _ => {
+                let Self { edges, nodes, seed, .. } = self;
+                edges.insert(child, |id| edge_hash(*seed, nodes[id].parent, &nodes[id].token));
+                nodes[at].literal_children += 1;
+            }
+        }
+        self.generation += 1;
+        child
+    }
+}
+
+#[inline]
+fn edge_hash(seed: u64, parent: NodeId, token: &[u8]) -> u64 {
+    xxh3_64_with_seed(token, seed ^ (u64::from(parent) << 17))
+}
+
+fn has_empty_token(subject: &[u8]) -> bool {
+    let mut before = b'.';
+    for &byte in subject {
+        if byte == b'.' && before == b'.' {
+            return true;
+        }
+        before = byte;
+    }
+    before == b'.'
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use proptest::prelude::*;
+    use wire::nats::subject;
+
+    use super::*;
+
+    fn pattern() -> impl Strategy<Value = String> {
+        prop::collection::vec(
+            prop_oneof![4 => "[ab]", 1 => Just("*".to_owned()), 1 => Just("x*".to_owned())],
+            1..5,
+        )
+        .prop_flat_map(|tokens| (Just(tokens), prop::bool::weighted(0.2)))
+        .prop_map(|(tokens, tail)| tokens.join(".") + if tail { ".>" } else { "" })
+    }
+
+    fn any_subject() -> impl Strategy<Value = String> {
+        prop::collection::vec(prop_oneof![6 => "[ab]", 1 => "[*>x]", 1 => Just(String::new())], 1..6)
+            .prop_map(|tokens| tokens.join("."))
+    }
+
+    proptest! {
+        /// Against a list that is looked through: the same patterns match, and nothing stays when all have gone.
+        #[test]
+        fn like_a_list(
+            patterns in prop::collection::vec(pattern(), 1..30),
+            keep in prop::collection::vec(any::<bool>(), 30),
+            subjects in prop::collection::vec(any_subject(), 1..20),
+        ) {
+            let mut trie = Trie::new();
+            let (root, other) = (trie.add_root(), trie.add_root());
+            let mut twin = BTreeSet::new();
+            for (number, pattern) in (0..).zip(&patterns) {
+                let node = trie.insert(root, pattern.as_bytes());
+                prop_assert_eq!(trie.find(root, pattern.as_bytes()), Some(node));
+                prop_assert_eq!(trie.pattern_of(node), pattern.as_bytes());
+                trie.node_mut(node).subscribers.push(number);
+                twin.insert((number, pattern.clone()));
+            }
+            for (number, pattern) in (0..).zip(&patterns) {
+                if keep[number as usize] {
+                    continue;
+                }
+                let node = trie.find(root, pattern.as_bytes()).expect("there");
+                trie.node_mut(node).subscribers.retain(|id| *id != number);
+                trie.prune(node);
+                twin.remove(&(number, pattern.clone()));
+            }
+            for text in &subjects {
+                let mut found = BTreeSet::new();
+                trie.matches(root, text.as_bytes(), |_, node| found.extend(node.subscribers.iter().copied()));
+                let expected: BTreeSet<u32> = twin
+                    .iter()
+                    .filter(|(_, pattern)| subject::matches(pattern.as_bytes(), text.as_bytes()))
+                    .map(|(number, _)| *number)
+                    .collect();
+                prop_assert_eq!(&found, &expected, "{}", text);
+                trie.matches(other, text.as_bytes(), |_, _| panic!("another account's"));
+            }
+            for (number, pattern) in twin {
+                let node = trie.find(root, pattern.as_bytes()).expect("there");
+                trie.node_mut(node).subscribers.retain(|id| *id != number);
+                trie.prune(node);
+            }
+            prop_assert_eq!(trie.nodes(), 2);
+            prop_assert_eq!(trie.edges.len(), 0);
+        }
+    }
+}

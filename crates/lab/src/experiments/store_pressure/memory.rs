@@ -1,0 +1,118 @@
+//! Own memory for what is asked for more than once: first in, first out, with a second chance.
+//!
+//! *Who comes in:* what is read for the second time while it is remembered that it was read (a ghost list, as long as
+//! there are objects in memory), so that a scan passes by. *Who goes:* the oldest that was not asked for since.
+
+use std::{
+    cell::Cell,
+    collections::{HashMap, VecDeque},
+};
+
+/// What an object costs beside its bytes: its entry in the table and in the queue, and what the allocator rounds up.
+const OVERHEAD_BYTES: usize = 96;
+
+struct Kept {
+    body: Box<[u8]>,
+    visited: Cell<bool>,
+}
+
+/// The tier.
+pub(super) struct Memory {
+    budget_bytes: usize,
+    used_bytes: usize,
+    kept: HashMap<u64, Kept>,
+    order: VecDeque<u64>,
+    ghosts: HashMap<u64, ()>,
+    ghost_order: VecDeque<u64>,
+}
+
+impl Memory {
+    pub(super) fn new(budget_bytes: usize) -> Self {
+        Self {
+            budget_bytes,
+            used_bytes: 0,
+            kept: HashMap::new(),
+            order: VecDeque::new(),
+            ghosts: HashMap::new(),
+            ghost_order: VecDeque::new(),
+        }
+    }
+
+    /// The body, if it is here.
+    pub(super) fn body(&self, id: u64) -> Option<&[u8]> {
+        let kept = self.kept.get(&id)?;
+        kept.visited.set(true);
+        Some(&kept.body)
+    }
+
+    /// Offers what was read or served from elsewhere.
+    pub(super) fn offer(&mut self, id: u64, body: &[u8]) {
+        if self.kept.contains_key(&id) || body.len() > self.budget_bytes / 8 {
+            return;
+        }
+        // While there is room, everybody may come in.
+        let full = self.used_bytes + body.len() + OVERHEAD_BYTES > self.budget_bytes;
+        if full && self.ghosts.remove(&id).is_none() {
+            self.remember(id);
+            return;
+        }
+        while self.used_bytes + body.len() + OVERHEAD_BYTES > self.budget_bytes {
+            self.evict();
+        }
+        self.used_bytes += body.len() + OVERHEAD_BYTES;
+        self.kept.insert(id, Kept { body: body.into(), visited: Cell::new(false) });
+        self.order.push_back(id);
+    }
+
+    fn remember(&mut self, id: u64) {
+        if self.ghosts.insert(id, ()).is_none() {
+            self.ghost_order.push_back(id);
+        }
+        while self.ghost_order.len() > self.order.len().max(1) {
+            if let Some(oldest) = self.ghost_order.pop_front() {
+                self.ghosts.remove(&oldest);
+            }
+        }
+    }
+
+    fn evict(&mut self) {
+        while let Some(id) = self.order.pop_front() {
+            match self.kept.get(&id) {
+                Some(kept) if kept.visited.replace(false) => self.order.push_back(id),
+                Some(_) => {
+                    if let Some(gone) = self.kept.remove(&id) {
+                        self.used_bytes -= gone.body.len() + OVERHEAD_BYTES;
+                    }
+                    return;
+                }
+                None => {}
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_asked_for_again_stays_and_a_scan_passes() {
+        let mut memory = Memory::new(100 * (1000 + OVERHEAD_BYTES));
+        for id in 0..100 {
+            memory.offer(id, &[id as u8; 1000]);
+        }
+        for id in 0..50 {
+            assert_eq!(memory.body(id), Some(&[id as u8; 1000][..]));
+        }
+        for id in 1_000..2_000 {
+            memory.offer(id, &[1; 1000]);
+            assert!(memory.body(id).is_none(), "once is not enough when there is no room");
+        }
+        // Asked for again while remembered: in, and somebody who was not asked for goes.
+        memory.offer(1_999, &[2; 1000]);
+        assert_eq!(memory.body(1_999), Some(&[2; 1000][..]));
+        assert!((0..50).all(|id| memory.body(id).is_some()));
+        assert_eq!((50..100).filter(|id| memory.body(*id).is_some()).count(), 49);
+        assert!(memory.used_bytes <= memory.budget_bytes && memory.ghost_order.len() <= 100);
+    }
+}

@@ -1,0 +1,290 @@
+//! `store-pressure`: a store that is 19 times larger than the memory it may keep, served three ways by one loop.
+//!
+//! ```text
+//! parent: file of objects, out of the page cache ─▶ memory cgroup ─▶ child: one loop, requests that are due at fixed times
+//!   map     the article's: one mapping, the loop reads it, the kernel decides what stays
+//!   kernel  own memory for what is hot, the page cache behind it (asked first), helpers for what is nowhere
+//!   direct  own memory for all that stays, helpers past the page cache for the rest
+//! ```
+//! A child for each way: its page cache and its group are its own and end with it. Every answer is verified in full.
+//! Latency counts from when a request was due, so a loop that is stuck is late for everybody who waits.
+
+mod child;
+mod memory;
+mod serving;
+mod verdicts;
+
+use std::{
+    fs::File,
+    io::{self, Write},
+    path::{Path, PathBuf},
+};
+
+use serde::{Deserialize, Serialize};
+
+pub use child::Again;
+use child::Task;
+
+use super::{
+    bheap_paging::group::{Group, NoGroup},
+    scratch::{Scratch, drop_from_cache},
+};
+use crate::{
+    experiment::{Experiment, Options, Refusal, Report},
+    pressure::objects,
+};
+
+/// The experiment.
+pub const EXPERIMENT: Experiment = Experiment {
+    name: "store-pressure",
+    claims: &["C2"],
+    title: "a store of 19 times the memory",
+    statement: "A 300 GB mapped store on a machine with 16 GB of memory is typical: the kernel's virtual memory decides \
+                what stays, and hits stay fast",
+    source: "P.-H. Kamp, You're Doing It Wrong, ACM Queue 8(6), June 2010",
+    run,
+};
+
+/// How many times larger the store is than the memory: the article's 300 GB on 16 GB, rounded up.
+pub const STORE_TIMES_MEMORY: u64 = 19;
+/// Objects start at multiples of this in the file.
+const ALIGN_BYTES: u64 = 16;
+/// What the process itself needs, beside what it may keep of the store.
+const PROCESS_BYTES: u64 = 16 << 20;
+
+/// A way to serve.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Way {
+    /// One mapping with the kernel's own readahead, read by the loop.
+    Map,
+    /// The same with `MADV_RANDOM`.
+    MapRandom,
+    /// Own memory, then the page cache if it has all of it, then a helper.
+    Kernel,
+    /// Own memory, then a helper past the page cache.
+    Direct,
+}
+
+impl Way {
+    /// All, the article's first.
+    pub const ALL: [Self; 4] = [Self::Map, Self::MapRandom, Self::Kernel, Self::Direct];
+
+    /// For people.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Map => "map",
+            Self::MapRandom => "map, MADV_RANDOM",
+            Self::Kernel => "kernel",
+            Self::Direct => "direct",
+        }
+    }
+}
+
+/// How much is measured.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Sizes {
+    /// Objects in the file: half are asked for by popularity, half by scans.
+    pub objects: u64,
+    /// Requests a second.
+    pub rate: u64,
+    /// Seconds before the measurement, and in it.
+    pub seconds: (f64, f64),
+    /// The file, where there is one of these objects already; it stays. Else one is written and removed.
+    pub file: Option<PathBuf>,
+}
+
+impl Sizes {
+    /// For people who wait (under half a minute), or for the record.
+    #[must_use]
+    pub fn of(quick: bool) -> Self {
+        if quick {
+            Self { objects: 200_000, rate: 10_000, seconds: (2.0, 2.0), file: None }
+        } else {
+            Self { objects: 2_000_000, rate: 10_000, seconds: (20.0, 20.0), file: None }
+        }
+    }
+}
+
+/// What a way came to.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Found {
+    /// Which.
+    pub way: Way,
+    /// Objects in the file, and its bytes.
+    pub objects: u64,
+    /// Bytes of the file.
+    pub store_bytes: u64,
+    /// Bytes that the group may keep of it and of what the process keeps about it.
+    pub memory_bytes: u64,
+    /// Requests that were due, and those that were answered in time to count.
+    pub due: u64,
+    /// Answered from memory, the kernel's or our own.
+    pub hits: u64,
+    /// Answered by a helper's read.
+    pub cold: u64,
+    /// Refused because a bound was hit.
+    pub refused: u64,
+    /// Answers whose bytes were wrong: there must be none.
+    pub wrong: u64,
+    /// Microseconds from due to answered, of hits: median, p99, p99.9, longest.
+    pub hit_us: [f64; 4],
+    /// The same of cold ones.
+    pub cold_us: [f64; 4],
+    /// Major faults of the loop's thread.
+    pub major_faults: u64,
+    /// The longest time between two looks of the loop at its work, in milliseconds.
+    pub longest_ms: f64,
+    /// The sum of all such times of more than a millisecond.
+    pub stalled_ms: f64,
+    /// Seconds that were measured.
+    pub seconds: f64,
+    /// Bytes charged to the group at the end; none without a group.
+    pub usage_bytes: Option<u64>,
+}
+
+fn run(options: &Options) -> Result<Report, Refusal> {
+    child::do_task_and_exit();
+    let again = Again { arguments: vec!["lab".into(), EXPERIMENT.name.into()] };
+    let mut sizes = Sizes::of(options.quick);
+    if let Some(items) = options.items {
+        sizes.objects = items as u64;
+    }
+    let found = measured(&sizes, options.directory.as_deref(), &again, &|what| options.say(what))?;
+    Ok(verdicts::report(&found))
+}
+
+/// Takes all measurements, one child each; the file goes below `directory` if there is one.
+///
+/// # Errors
+/// [`Refusal::Missing`] without a usable memory cgroup or a directory on a disk, [`Refusal::Usage`] for a store that is
+/// too small to be 19 times anything.
+pub fn measured(
+    sizes: &Sizes,
+    directory: Option<&Path>,
+    again: &Again,
+    say: &dyn Fn(&str),
+) -> Result<Vec<Found>, Refusal> {
+    let failed = |error: io::Error| Refusal::Failed(error.to_string());
+    let group = || Group::create().map_err(|error: NoGroup| Refusal::Missing(error.to_string()));
+    // Before the file is written, which takes a while.
+    drop(group()?);
+    if sizes.objects < 20_000 {
+        return Err(Refusal::Usage("a store under pressure needs at least 20000 objects (--items)".into()));
+    }
+    let scratch = Scratch::on_disk(directory).map_err(|error| Refusal::Missing(error.to_string()))?;
+    let path = match &sizes.file {
+        Some(path) => path.clone(),
+        None => {
+            say(&format!("writing {} objects", sizes.objects));
+            let path = scratch.path().join("store");
+            write_objects(&path, sizes.objects).map_err(failed)?;
+            path
+        }
+    };
+    let store_bytes = std::fs::metadata(&path).map_err(failed)?.len();
+    Way::ALL
+        .into_iter()
+        .map(|way| {
+            say(way.name());
+            drop_from_cache(&File::open(&path).map_err(failed)?).map_err(failed)?;
+            let task = Task {
+                group: Some(group()?),
+                way,
+                objects: sizes.objects,
+                store: path.clone(),
+                memory_bytes: store_bytes / STORE_TIMES_MEMORY,
+                rate: sizes.rate,
+                seconds: sizes.seconds,
+                answer: scratch.path().join("answer"),
+            };
+            child::found_by_child(&task, again).map_err(failed)
+        })
+        .collect()
+}
+
+/// Where each object starts in the file, in units of [`ALIGN_BYTES`]; one more entry for the end of the last.
+fn places(objects: u64) -> Vec<u32> {
+    let mut at = 0;
+    let mut places = Vec::with_capacity(objects as usize + 1);
+    for id in 0..objects {
+        places.push(at);
+        // 2^36 bytes in all: far beyond what is asked for here.
+        at += u64::from(objects::bytes(id)).div_ceil(ALIGN_BYTES) as u32;
+    }
+    places.push(at);
+    places
+}
+
+/// Writes all objects, one after the other, to whole pages.
+fn write_objects(path: &Path, objects: u64) -> io::Result<()> {
+    let mut out = io::BufWriter::with_capacity(1 << 20, File::create_new(path)?);
+    let mut body = Vec::new();
+    let mut at = 0_usize;
+    for id in 0..objects {
+        let bytes = objects::bytes(id) as usize;
+        body.clear();
+        body.resize(bytes.next_multiple_of(ALIGN_BYTES as usize), 0);
+        objects::fill(id, &mut body[..bytes]);
+        out.write_all(&body)?;
+        at += body.len();
+    }
+    out.write_all(&vec![0; at.next_multiple_of(4096) - at])?;
+    let file = out.into_inner().map_err(io::IntoInnerError::into_error)?;
+    drop_from_cache(&file)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Where a child of the tests' executable comes to work; as a test, it has nothing to do.
+    #[test]
+    fn as_a_child_it_does_its_task() {
+        child::do_task_and_exit();
+        assert!(std::env::var_os(child::TASK).is_none());
+    }
+
+    #[test]
+    fn every_way_answers_rightly_and_ours_never_fault() {
+        let name = "experiments::store_pressure::tests::as_a_child_it_does_its_task";
+        let again = Again { arguments: vec![name.into(), "--exact".into(), "--nocapture".into()] };
+        let sizes = Sizes { objects: 20_000, rate: 2_000, seconds: (0.3, 0.5), file: None };
+        let found = match measured(&sizes, None, &again, &|_| ()) {
+            Ok(found) => found,
+            Err(Refusal::Missing(what)) => {
+                // Where nobody may make a group, to say so is what it has to do.
+                assert!(Group::create().is_err(), "refused although groups can be made: {what}");
+                return;
+            }
+            Err(other) => panic!("{other}"),
+        };
+        assert_eq!(found.iter().map(|found| found.way).collect::<Vec<_>>(), Way::ALL);
+        for found in &found {
+            assert_eq!(found.wrong, 0, "{found:?}");
+            assert!(
+                found.hits + found.cold > 0 && found.hits + found.cold + found.refused <= found.due,
+                "{found:?}"
+            );
+            assert!(found.store_bytes >= STORE_TIMES_MEMORY * found.memory_bytes, "{found:?}");
+            match found.way {
+                Way::Map | Way::MapRandom => assert_eq!(found.cold, 0, "{found:?}"),
+                // A fault that reads would be the loop's own read of the disk.
+                Way::Direct => assert!(found.cold > 0 && found.major_faults == 0, "{found:?}"),
+                Way::Kernel => assert!(found.cold > 0, "{found:?}"),
+            }
+        }
+        let report = verdicts::report(&found);
+        assert_eq!((report.tables[0].rows.len(), report.verdicts.len()), (4, 2));
+    }
+
+    #[test]
+    fn too_small_a_store_is_refused() {
+        let again = Again { arguments: Vec::new() };
+        let sizes = Sizes { objects: 100, ..Sizes::of(true) };
+        assert!(matches!(
+            measured(&sizes, None, &again, &|_| ()),
+            Err(Refusal::Usage(_) | Refusal::Missing(_))
+        ));
+    }
+}

@@ -1,0 +1,281 @@
+//! What clients send.
+//!
+//! [`parse`] takes one operation off the front of what was received. For a stream of publishes of one producer it has
+//! a short cut: most of them have the same control line (same subject, same size), and then [`repeats`] needs one
+//! comparison where `parse` takes the line apart.
+
+use super::{
+    Progress,
+    line::{is_blank, size, split, without_end},
+    rejection::Rejection,
+};
+
+/// What a server allows on one connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    /// Most bytes of an operation's arguments.
+    pub control_line_bytes_max: usize,
+    /// Most bytes of a payload, headers included.
+    pub payload_bytes_max: usize,
+    /// Whether the connection has headers (both sides said so).
+    pub headers: bool,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { control_line_bytes_max: 4096, payload_bytes_max: 1 << 20, headers: true }
+    }
+}
+
+/// One operation of a client.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ClientOp<'a> {
+    /// Who the client is and what it wants, as JSON.
+    Connect {
+        /// The JSON, not looked at.
+        options: &'a [u8],
+    },
+    /// "Are you there?"
+    Ping,
+    /// "I am here."
+    Pong,
+    /// A message.
+    Publish(Publish<'a>),
+    /// From now on, messages to this subject.
+    Subscribe {
+        /// The pattern; not looked at.
+        subject: &'a [u8],
+        /// The queue group that the subscriber joins.
+        queue: Option<&'a [u8]>,
+        /// The client's name for this subscription.
+        sid: &'a [u8],
+    },
+    /// No more of these, or no more after so many.
+    Unsubscribe {
+        /// The client's name for the subscription.
+        sid: &'a [u8],
+        /// How many messages in all, counted from the subscription; `None` and 0: it ends now. What cannot be read
+        /// counts as 0, as with nats-server.
+        max: Option<u64>,
+    },
+    /// INFO or +OK, which servers among themselves send: nothing to do.
+    Ignored,
+}
+
+/// A message from a client, whole.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Publish<'a> {
+    /// Where to; not looked at.
+    pub subject: &'a [u8],
+    /// Where an answer should go; empty: none is wanted.
+    pub reply: &'a [u8],
+    /// The sizes as the client wrote them (leading zeros stay, as with nats-server): `100`, or for HPUB the header's
+    /// and the total's, `12 100` (one blank if `is_canonical`).
+    pub sizes: &'a [u8],
+    /// HPUB: bytes of the header, at the beginning of `body`.
+    pub header_bytes: Option<usize>,
+    /// Header and payload, without the line end.
+    pub body: &'a [u8],
+    /// The control line with its end.
+    pub line: &'a [u8],
+    /// The words are parted by single spaces and the line ends in CR LF: then what follows the subject is, to the
+    /// last byte, what follows the sid in the MSG to a subscriber: see [`Self::tail`].
+    pub is_canonical: bool,
+    /// All of it: control line, body, line end.
+    pub whole: &'a [u8],
+}
+
+impl<'a> Publish<'a> {
+    /// ` [reply ]sizes CRLF body CRLF`: everything behind the subject, if it can be passed on as it is.
+    #[must_use]
+    pub fn tail(&self) -> Option<&'a [u8]> {
+        self.is_canonical.then(|| {
+            let verb = if self.header_bytes.is_some() { "HPUB ".len() } else { "PUB ".len() };
+            &self.whole[verb + self.subject.len()..]
+        })
+    }
+}
+
+/// The longest verb and the blank behind it: what may stand before the arguments.
+const VERB_BYTES_MAX: usize = "CONNECT ".len();
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Verb {
+    Connect,
+    Ping,
+    Pong,
+    Pub,
+    HPub,
+    Sub,
+    Unsub,
+    Info,
+    Ok,
+    Err,
+}
+
+/// The verbs, and whether a blank must follow.
+const VERBS: [(&[u8], Verb, bool); 10] = [
+    (b"PUB", Verb::Pub, true),
+    (b"HPUB", Verb::HPub, true),
+    (b"PING", Verb::Ping, false),
+    (b"PONG", Verb::Pong, false),
+    (b"SUB", Verb::Sub, true),
+    (b"UNSUB", Verb::Unsub, true),
+    (b"CONNECT", Verb::Connect, false),
+    (b"INFO", Verb::Info, false),
+    (b"+OK", Verb::Ok, false),
+    (b"-ERR", Verb::Err, false),
+];
+
+/// Takes one operation off the front of `bytes`.
+///
+/// # Errors
+/// The rule that the client broke. It is found with the first byte that breaks it, whatever follows: a line that is
+/// too long before its end has come, a payload that is too long before its first byte has.
+pub fn parse<'a>(bytes: &'a [u8], limits: &Limits) -> Result<Progress<ClientOp<'a>>, Rejection<'static>> {
+    let Some((verb, verb_bytes)) = verb(bytes)? else {
+        return Ok(Progress::NeedMore(bytes.len() + 1));
+    };
+    // One byte more for a CR that is not counted, and one for the LF.
+    let window = bytes.len().min(VERB_BYTES_MAX + limits.control_line_bytes_max + 2);
+    let Some(lf) = memchr::memchr(b'\n', &bytes[..window]) else {
+        let too_long = bytes.len() - verb_bytes > limits.control_line_bytes_max + 2;
+        return if too_long {
+            Err(Rejection::ControlLineTooLong)
+        } else {
+            Ok(Progress::NeedMore(bytes.len() + 1))
+        };
+    };
+    let line = &bytes[..=lf];
+    let arguments = without_end(line).get(verb_bytes..).unwrap_or_default();
+    if arguments.len() > limits.control_line_bytes_max {
+        return Err(Rejection::ControlLineTooLong);
+    }
+    let op = match verb {
+        Verb::Pub | Verb::HPub => return publish(bytes, line, arguments, verb == Verb::HPub, limits),
+        Verb::Ping => ClientOp::Ping,
+        Verb::Pong => ClientOp::Pong,
+        Verb::Connect => ClientOp::Connect { options: arguments },
+        Verb::Sub => match split::<3>(arguments) {
+            Ok(([subject, sid, _], 2)) => ClientOp::Subscribe { subject, queue: None, sid },
+            Ok(([subject, queue, sid], 3)) => ClientOp::Subscribe { subject, queue: Some(queue), sid },
+            _ => return Err(Rejection::Malformed("SUB takes a subject, perhaps a queue, and a sid")),
+        },
+        Verb::Unsub => match split::<2>(arguments) {
+            Ok(([sid, _], 1)) => ClientOp::Unsubscribe { sid, max: None },
+            Ok(([sid, max], 2)) => {
+                ClientOp::Unsubscribe { sid, max: Some(size(max).map_or(0, |max| max as u64)) }
+            }
+            _ => return Err(Rejection::Malformed("UNSUB takes a sid and perhaps a number")),
+        },
+        Verb::Info | Verb::Ok => ClientOp::Ignored,
+        Verb::Err => return Err(Rejection::ErrorFromClient),
+    };
+    Ok(Progress::Complete(op, lf + 1))
+}
+
+/// Whether `bytes` begin with another publish whose control line is `line`, its payload `body_bytes` long: then how
+/// many bytes it takes in all. `None`: ask [`parse`].
+#[inline]
+#[must_use]
+pub fn repeats(bytes: &[u8], line: &[u8], body_bytes: usize) -> Option<usize> {
+    let total = line.len() + body_bytes + 2;
+    (bytes.len() >= total && &bytes[..line.len()] == line && &bytes[total - 2..total] == b"\r\n")
+        .then_some(total)
+}
+
+/// Which verb the bytes begin with, and how long it is with its blank; `None`: it may become one.
+#[inline]
+fn verb(bytes: &[u8]) -> Result<Option<(Verb, usize)>, Rejection<'static>> {
+    if bytes.len() > 3 && bytes.starts_with(b"PUB ") {
+        return Ok(Some((Verb::Pub, 4)));
+    }
+    let mut may_become = false;
+    for (name, verb, needs_blank) in VERBS {
+        let known = name.len().min(bytes.len());
+        if !bytes[..known].eq_ignore_ascii_case(&name[..known]) {
+            continue;
+        }
+        match bytes.get(name.len()) {
+            None => may_become = true,
+            Some(&byte) if byte == b' ' || byte == b'\t' => return Ok(Some((verb, name.len() + 1))),
+            Some(_) if needs_blank => return Err(Rejection::UnknownOperation),
+            Some(_) => return Ok(Some((verb, name.len()))),
+        }
+    }
+    if may_become { Ok(None) } else { Err(Rejection::UnknownOperation) }
+}
+
+fn publish<'a>(
+    bytes: &'a [u8],
+    line: &'a [u8],
+    arguments: &'a [u8],
+    has_header: bool,
+    limits: &Limits,
+) -> Result<Progress<ClientOp<'a>>, Rejection<'static>> {
+    let malformed = Err(Rejection::Malformed("PUB takes a subject, perhaps a reply, and a size"));
+    if has_header && !limits.headers {
+        return Err(Rejection::HeadersUnsupported);
+    }
+    let Ok((words, count)) = split::<4>(arguments) else { return malformed };
+    let (subject, reply, header, total): (_, &[u8], Option<&[u8]>, _) = match (has_header, count) {
+        (false, 2) => (words[0], &[], None, words[1]),
+        (false, 3) => (words[0], words[1], None, words[2]),
+        (true, 3) => (words[0], &[], Some(words[1]), words[2]),
+        (true, 4) => (words[0], words[1], Some(words[2]), words[3]),
+        _ => return malformed,
+    };
+    let Some(body_bytes) = size(total) else { return malformed };
+    let header_bytes = match header.map(size) {
+        None => None,
+        Some(None) => return malformed,
+        Some(header_bytes) => header_bytes,
+    };
+    if header_bytes.is_some_and(|header_bytes| header_bytes > body_bytes) {
+        return malformed;
+    }
+    if body_bytes > limits.payload_bytes_max {
+        return Err(Rejection::PayloadTooLarge);
+    }
+    let whole = line.len() + body_bytes + 2;
+    // A wrong end is told as soon as it is there.
+    if bytes.get(whole - 2).is_some_and(|&byte| byte != b'\r')
+        || bytes.get(whole - 1).is_some_and(|&byte| byte != b'\n')
+    {
+        return Err(Rejection::UnknownOperation);
+    }
+    if bytes.len() < whole {
+        return Ok(Progress::NeedMore(whole));
+    }
+    let sizes = match header {
+        None => total,
+        Some(header) => from_to(arguments, header, total),
+    };
+    let publish = Publish {
+        subject,
+        reply,
+        sizes,
+        header_bytes,
+        body: &bytes[line.len()..whole - 2],
+        line,
+        is_canonical: is_canonical(line, arguments, count),
+        whole: &bytes[..whole],
+    };
+    Ok(Progress::Complete(ClientOp::Publish(publish), whole))
+}
+
+/// From the first byte of `first` to the last of `last`, both parts of `line`.
+fn from_to<'a>(line: &'a [u8], first: &[u8], last: &[u8]) -> &'a [u8] {
+    let at = |part: &[u8]| part.as_ptr().addr() - line.as_ptr().addr();
+    &line[at(first)..at(last) + last.len()]
+}
+
+fn is_canonical(line: &[u8], arguments: &[u8], words: usize) -> bool {
+    let blanks = arguments.iter().filter(|&&byte| is_blank(byte)).count();
+    let spaces = arguments.iter().filter(|&&byte| byte == b' ').count();
+    blanks == words - 1
+        && spaces == blanks
+        && arguments.first() != Some(&b' ')
+        && line.ends_with(b"\r\n")
+        && !arguments.ends_with(b" ")
+}

@@ -1,0 +1,120 @@
+//! What servers send, for the client's side of the protocol.
+
+use super::{
+    Progress,
+    line::{size, split, without_end},
+};
+
+/// Most bytes of a server's control line that a client of ours reads. INFO with many `connect_urls` is the longest.
+pub const LINE_BYTES_MAX: usize = 64 * 1024;
+
+/// One operation of a server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ServerOp<'a> {
+    /// Who the server is, as JSON.
+    Info {
+        /// The JSON, not looked at.
+        json: &'a [u8],
+    },
+    /// A message.
+    Message {
+        /// Where it was published to.
+        subject: &'a [u8],
+        /// Which subscription it is for.
+        sid: &'a [u8],
+        /// Where an answer should go; empty: none is wanted.
+        reply: &'a [u8],
+        /// The header with its status line and empty line; empty for MSG.
+        header: &'a [u8],
+        /// The payload.
+        payload: &'a [u8],
+    },
+    /// "Are you there?"
+    Ping,
+    /// "I am here."
+    Pong,
+    /// Said after each operation to a verbose client.
+    Ok,
+    /// A rule was broken.
+    Error {
+        /// The words, without the quotes.
+        text: &'a [u8],
+    },
+}
+
+/// What a server must not send.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum ServerFault {
+    /// None of INFO, MSG, HMSG, PING, PONG, +OK, -ERR.
+    #[error("no such operation")]
+    UnknownOperation,
+    /// The arguments cannot be read.
+    #[error("the arguments of {0} cannot be read")]
+    Malformed(&'static str),
+    /// The line does not end within [`LINE_BYTES_MAX`].
+    #[error("a line of more than {LINE_BYTES_MAX} bytes")]
+    LineTooLong,
+}
+
+/// Takes one operation off the front of `bytes`.
+///
+/// # Errors
+/// [`ServerFault`]: this is no NATS server, or the stream is broken.
+pub fn parse(bytes: &[u8]) -> Result<Progress<ServerOp<'_>>, ServerFault> {
+    let Some(lf) = memchr::memchr(b'\n', &bytes[..bytes.len().min(LINE_BYTES_MAX)]) else {
+        return if bytes.len() >= LINE_BYTES_MAX {
+            Err(ServerFault::LineTooLong)
+        } else {
+            Ok(Progress::NeedMore(bytes.len() + 1))
+        };
+    };
+    let line = without_end(&bytes[..=lf]);
+    let blank = line.iter().position(|&byte| byte == b' ' || byte == b'\t').unwrap_or(line.len());
+    let (verb, arguments) = line.split_at(blank);
+    let op = match verb {
+        b"MSG" => return message(bytes, lf + 1, arguments, false),
+        b"HMSG" => return message(bytes, lf + 1, arguments, true),
+        b"PING" => ServerOp::Ping,
+        b"PONG" => ServerOp::Pong,
+        b"+OK" => ServerOp::Ok,
+        b"INFO" => ServerOp::Info { json: arguments.trim_ascii() },
+        b"-ERR" => {
+            let text = arguments.trim_ascii();
+            let text = text.strip_prefix(b"'").and_then(|text| text.strip_suffix(b"'")).unwrap_or(text);
+            ServerOp::Error { text }
+        }
+        _ => return Err(ServerFault::UnknownOperation),
+    };
+    Ok(Progress::Complete(op, lf + 1))
+}
+
+fn message<'a>(
+    bytes: &'a [u8],
+    body_at: usize,
+    arguments: &'a [u8],
+    has_header: bool,
+) -> Result<Progress<ServerOp<'a>>, ServerFault> {
+    let malformed = Err(ServerFault::Malformed(if has_header { "HMSG" } else { "MSG" }));
+    let Ok((words, count)) = split::<5>(arguments) else { return malformed };
+    let (reply, header, total): (&[u8], &[u8], _) = match (has_header, count) {
+        (false, 3) => (&[], b"0", words[2]),
+        (false, 4) => (words[2], b"0", words[3]),
+        (true, 4) => (&[], words[2], words[3]),
+        (true, 5) => (words[2], words[3], words[4]),
+        _ => return malformed,
+    };
+    let (Some(header_bytes), Some(body_bytes)) = (size(header), size(total)) else { return malformed };
+    if header_bytes > body_bytes {
+        return malformed;
+    }
+    let whole = body_at + body_bytes + 2;
+    if bytes.len() < whole {
+        return Ok(Progress::NeedMore(whole));
+    }
+    if &bytes[whole - 2..whole] != b"\r\n" {
+        return malformed;
+    }
+    let (header, payload) = bytes[body_at..whole - 2].split_at(header_bytes);
+    let op = ServerOp::Message { subject: words[0], sid: words[1], reply, header, payload };
+    Ok(Progress::Complete(op, whole))
+}

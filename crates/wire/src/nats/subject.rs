@@ -1,0 +1,90 @@
+//! Subjects: tokens between dots. A pattern may hold `*` for one token and, as its last, `>` for one or more.
+
+/// The tokens of a subject. An empty token (`a..b`) comes out as an empty slice.
+pub fn tokens(subject: &[u8]) -> impl Iterator<Item = &[u8]> {
+    subject.split(|&byte| byte == b'.')
+}
+
+/// Whether a client may subscribe to this: no token empty, `>` as a whole token only at the end, no blanks.
+/// `foo*` and `>x` are tokens like any other.
+#[must_use]
+pub fn is_valid_pattern(pattern: &[u8]) -> bool {
+    let mut ended = false;
+    for token in tokens(pattern) {
+        if ended
+            || token.is_empty()
+            || token.iter().any(|byte| matches!(byte, b' ' | b'\t' | b'\r' | b'\n' | 0xc))
+        {
+            return false;
+        }
+        ended = token == b">";
+    }
+    true
+}
+
+/// Whether this is valid, and names one subject only.
+#[must_use]
+pub fn is_valid_literal(subject: &[u8]) -> bool {
+    is_valid_pattern(subject) && !has_wildcard(subject)
+}
+
+/// Whether a token is `*` or `>`.
+#[must_use]
+pub fn has_wildcard(pattern: &[u8]) -> bool {
+    memchr::memchr2(b'*', b'>', pattern).is_some()
+        && tokens(pattern).any(|token| token == b"*" || token == b">")
+}
+
+/// Whether a message to `subject` goes to a subscriber of `pattern`. Both are taken as they come: a subject with an
+/// empty token matches nothing, and `*` in it is a token like any other.
+#[must_use]
+pub fn matches(pattern: &[u8], subject: &[u8]) -> bool {
+    if tokens(subject).any(<[u8]>::is_empty) {
+        return false;
+    }
+    let (mut wanted, mut present) = (tokens(pattern), tokens(subject));
+    loop {
+        match (wanted.next(), present.next()) {
+            (None, None) => return true,
+            (Some(b">"), Some(_)) => return true,
+            (Some(want), Some(have)) if want == b"*" || want == have => {}
+            _ => return false,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn which_are_valid() {
+        for good in ["a", "a.b", "*", ">", "a.*.b", "a.>", "foo*", "a.>b", "\u{e9}.x"] {
+            assert!(is_valid_pattern(good.as_bytes()), "{good}");
+        }
+        for bad in ["", ".", "a.", ".a", "a..b", ">.a", "a.>.b", "a b", "a\tb"] {
+            assert!(!is_valid_pattern(bad.as_bytes()), "{bad}");
+        }
+        assert!(is_valid_literal(b"foo*") && !is_valid_literal(b"foo.*") && !is_valid_literal(b">"));
+    }
+
+    #[test]
+    fn which_match() {
+        for (pattern, subject) in
+            [("a.b", "a.b"), ("a.*", "a.b"), (">", "a"), (">", "a.b.c"), ("a.>", "a.b.c"), ("foo.*", "foo.*")]
+        {
+            assert!(matches(pattern.as_bytes(), subject.as_bytes()), "{pattern} {subject}");
+        }
+        for (pattern, subject) in [
+            ("a.b", "a"),
+            ("a", "a.b"),
+            ("a.*", "a"),
+            ("a.*", "a.b.c"),
+            ("a.>", "a"),
+            (">", "a..b"),
+            ("a.*", "a."),
+        ] {
+            assert!(!matches(pattern.as_bytes(), subject.as_bytes()), "{pattern} {subject}");
+        }
+    }
+}
