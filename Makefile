@@ -14,7 +14,7 @@ FUZZ_SECONDS ?= 60
 export PATH := $(PATH):$(HOME)/.cargo/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help run test check format lint no-std docs deny packages test-workspace test-models bench fuzz clean toolchain
+.PHONY: help run test check format lint no-std docs deny packages test-workspace test-models bench fuzz asan clean toolchain
 
 help: ## Lists what can be done
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' Makefile
@@ -63,6 +63,9 @@ include bench/bench.mk
 
 fuzz: toolchain ## Each fuzz target for FUZZ_SECONDS=60; needs a nightly toolchain
 	sh fuzz/run.sh $(FUZZ_SECONDS)
+
+asan: toolchain ## The unsafe code of the queues under the address sanitizer; needs a nightly toolchain
+	sh crates/bheap/asan.sh
 
 clean: ## Removes what was built
 	$(CARGO) clean

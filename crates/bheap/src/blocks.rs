@@ -106,6 +106,21 @@ impl<T: Copy> Arena<T> {
         self
     }
 
+    /// An empty arena for blocks of the same size, with the same limit.
+    pub(crate) const fn empty_like(&self) -> Self {
+        Self {
+            segments: Vec::new(),
+            links: Vec::new(),
+            free: NO_BLOCK,
+            free_blocks: 0,
+            fresh: 0,
+            block_items: self.block_items,
+            page_bytes: self.page_bytes,
+            shift: self.shift,
+            blocks_max: self.blocks_max,
+        }
+    }
+
     /// Bytes in use by blocks that hold items and by blocks waiting for reuse; segments beyond are untouched.
     #[must_use]
     pub fn touched_bytes(&self) -> usize {
@@ -213,7 +228,8 @@ impl<B, M: Trace> TracedBlocks<B, M> {
         B: Blocks<T>,
     {
         let page_bytes = blocks.block_items() * size_of::<T>();
-        // The small heap, the chunk being put in order and the lists' headers lie together; then the front.
+        // The small heap, the chunk being put in order and the lists' headers lie together; then the front. (With
+        // so few items that there are no lists, the heap is longer and reaches into their place.)
         let (heap, chunk) = (256 * size_of::<T>(), 64 * size_of::<T>());
         let front = (heap + chunk + 8192 * LIST_BYTES).next_multiple_of(page_bytes);
         let areas = [0, front, heap, heap + chunk];

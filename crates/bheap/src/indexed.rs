@@ -18,9 +18,9 @@ use core::sync::atomic::{AtomicU32, Ordering};
 /// Tells the queues of a process apart, so that a foreign handle is known as such.
 static QUEUES: AtomicU32 = AtomicU32::new(0);
 
-/// A number that no other queue of the process has (until there have been 2³² of them).
+/// A number that no other queue in memory has (until there have been 2³¹ of them); its highest bit is not set.
 pub(crate) fn queue_number() -> u32 {
-    QUEUES.fetch_add(1, Ordering::Relaxed)
+    QUEUES.fetch_add(1, Ordering::Relaxed) & (u32::MAX >> 1)
 }
 
 /// A key and the slot that knows where it is. Only the key is compared.

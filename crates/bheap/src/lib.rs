@@ -44,8 +44,8 @@
 //! | up to a few thousand items, or items that are not `Copy` | [`BinaryHeap`], or the standard library's |
 //! | many items, most of which stay for long | [`PageQueue`] |
 //! | … and timers that are cancelled or moved | [`Lazy`] |
-//! | … and they must survive a restart | a heap in a file: [`FileHeap`] |
-//! | handles, and a bound on *each* operation whatever was removed before | [`Indexed`] |
+//! | … and they must survive a restart, or do not fit into memory | `file::FileQueue`; with handles `file::FileTimers` |
+//! | handles that stay the same when a key is changed | [`Indexed`] |
 //!
 //! ```
 //! use bheap::PageQueue;
@@ -78,8 +78,8 @@
 //!
 //! - *No operation is long.* A `PageQueue` moves at most 512 items from list to list in one operation, or loads
 //!   1,344 to its front; with what it compares for that, every operation stayed below 4,096 comparisons and
-//!   4,096 moves in the tests that count them. (Where this rests on samples:
-//!   `docs/decisions/020-page-queue.md`.) The heaps take O(log n).
+//!   4,096 moves in the tests that count them, of [`Lazy`] too, whatever was removed before. (Where this rests on
+//!   samples: `docs/decisions/020-page-queue.md`.) The heaps take O(log n).
 //! - *A comparison that panics* loses no item and doubles none, in any queue. Their order is then unspecified.
 //! - *Only the order counts.* Items are compared by `Ord`, never by `PartialEq`; equal ones leave in any order.
 //! - *Storage that is full* gives the item back ([`Full`]); page sizes that cannot be used are errors.
@@ -89,10 +89,11 @@
 //!
 //! # What it is not best at
 //!
-//! A thousand items (the standard library's heap is a quarter faster), inserting alone (an append and a little
-//! work put off till later: 40 ns where a heap takes 10), and under short memory keys that arrive sorted, on
-//! which a heap hardly moves anything. There is no decrease-key that keeps the handle, no merging of queues, and
-//! `PageQueue` wants items that are `Copy`: put a handle or an index into them.
+//! A few thousand items (up to 1,056 it is a plain heap), inserting alone (an append and a little work put off till
+//! later: 40 ns where a heap takes 10), and under short memory keys that arrive sorted, on which a heap hardly
+//! moves anything. Memory that was once used stays for reuse until [`PageQueue::shrink_to_fit`]. There is no
+//! decrease-key that keeps the handle but in [`Indexed`], no merging of queues, and `PageQueue` wants items that
+//! are `Copy`: put a handle or an index into them.
 //!
 //! # Beside others
 //!
@@ -103,6 +104,10 @@
 //! transfers for each block of items on disk.
 
 #![no_std]
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+mod readme {}
 
 extern crate alloc;
 #[cfg(any(test, feature = "std"))]
@@ -122,7 +127,7 @@ pub mod rows;
 pub mod trace;
 
 #[cfg(feature = "std")]
-pub use file::FileHeap;
+pub use file::{FileHeap, FileQueue, FileTimers};
 pub use heap::{BHeap, BinaryHeap, Heap};
 pub use indexed::Indexed;
 pub use lazy::Lazy;

@@ -129,6 +129,27 @@ impl Handle {
     pub const fn slot(&self) -> usize {
         self.slot as usize
     }
+
+    /// The handle as bytes, to be kept where the queue's file is kept: handles of a queue in memory are void when
+    /// it is gone.
+    #[must_use]
+    pub fn to_bytes(&self) -> [u8; 12] {
+        let mut bytes = [0; 12];
+        bytes[..4].copy_from_slice(&self.slot.to_le_bytes());
+        bytes[4..8].copy_from_slice(&self.generation.to_le_bytes());
+        bytes[8..].copy_from_slice(&self.queue.to_le_bytes());
+        bytes
+    }
+
+    /// The handle that was kept. Any bytes are a handle; one that was never given out is stale.
+    #[must_use]
+    pub const fn from_bytes([a, b, c, d, e, f, g, h, i, j, k, l]: [u8; 12]) -> Self {
+        Self {
+            slot: u32::from_le_bytes([a, b, c, d]),
+            generation: u32::from_le_bytes([e, f, g, h]),
+            queue: u32::from_le_bytes([i, j, k, l]),
+        }
+    }
 }
 
 /// The handle is of an item that has left, or of another queue.

@@ -31,6 +31,13 @@ pub trait Disk {
     /// # Errors
     /// If some did not; which ones is then not known.
     fn sync(&mut self) -> io::Result<()>;
+    /// Told that bytes are wanted in no order from now on: reading around them would push out others.
+    ///
+    /// # Errors
+    /// If it cannot take note.
+    fn expect_random(&self) -> io::Result<()> {
+        Ok(())
+    }
 }
 
 /// A file, locked against other users of this crate, and mapped.
@@ -95,11 +102,6 @@ impl MappedFile {
         })
     }
 
-    /// A heap's next page is seldom a neighbour: reading around would push out pages that are needed.
-    pub(super) fn expect_random(&self) -> Result<(), FileError> {
-        self.mapping.expect_random().map_err(|error| Fault::io("advise the kernel")(error).at(&self.path))
-    }
-
     /// Makes the file's name last: without it a crash may leave a file without a name.
     pub(super) fn sync_name(&self) -> Result<(), FileError> {
         let parent = self.path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
@@ -129,5 +131,8 @@ impl Disk for MappedFile {
     }
     fn sync(&mut self) -> io::Result<()> {
         self.mapping.sync()
+    }
+    fn expect_random(&self) -> io::Result<()> {
+        self.mapping.expect_random()
     }
 }

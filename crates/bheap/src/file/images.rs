@@ -77,7 +77,8 @@ impl<D: Disk> Images<D> {
         let header = Header { shape, sequence: 0, len: 0, table_sum: xxh3_64_with_seed(&[], 0) };
         let mut images = Self::empty(disk, plan, header);
         let room = images.disk.reserve(0, plan.images[0]).map_err(Fault::io("reserve room for the tables"));
-        room.and_then(|()| images.write_headers()).map_err(|fault| images.fault(fault))?;
+        let made = room.and_then(|()| images.write_headers()).and_then(|()| images.expect_random());
+        made.map_err(|fault| images.fault(fault))?;
         Ok(images)
     }
 
@@ -95,7 +96,8 @@ impl<D: Disk> Images<D> {
         images.check().map_err(|fault| images.fault(fault))?;
         // Alike, they may still be on their way: the process that wrote them may have died before its last sync.
         let lasting = if alike { images.sync() } else { images.write_headers() };
-        lasting.map_err(|fault| images.fault(fault))?;
+        // The check read from the first block to the last.
+        lasting.and_then(|()| images.expect_random()).map_err(|fault| images.fault(fault))?;
         Ok(images)
     }
 
@@ -160,6 +162,16 @@ impl<D: Disk> Images<D> {
         self.failed
     }
 
+    /// Whether it can go on: no checkpoint has failed.
+    pub(super) fn alive(&self) -> Result<(), FileError> {
+        if self.failed { Err(self.fault(Fault::Failed)) } else { Ok(()) }
+    }
+
+    /// Where the items begin.
+    pub(super) const fn begins(&self) -> u64 {
+        self.plan.images[0] as u64
+    }
+
     pub(super) const fn disk(&self) -> &D {
         &self.disk
     }
@@ -195,6 +207,17 @@ impl<D: Disk> Images<D> {
         }
         let place = self.place(at);
         self.disk.bytes_mut()[place..place + bytes.len()].copy_from_slice(bytes);
+    }
+
+    /// Begins to use block `block`, which must be reserved, anew: what it held is of no use any more.
+    pub(super) fn begin(&mut self, block: usize) {
+        if self.places[block] & CHANGED == 0 {
+            if block < self.kept {
+                self.places[block] ^= IMAGE;
+            }
+            self.places[block] |= CHANGED;
+            self.changed.push(block);
+        }
     }
 
     /// Moves a block to where no checkpoint needs what is there.
@@ -287,6 +310,10 @@ impl<D: Disk> Images<D> {
             self.sync()?;
         }
         Ok(())
+    }
+
+    fn expect_random(&self) -> Result<(), Fault> {
+        self.disk.expect_random().map_err(Fault::io("advise the kernel"))
     }
 
     fn sync(&mut self) -> Result<(), Fault> {

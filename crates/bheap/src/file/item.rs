@@ -4,16 +4,22 @@
 //! into the mapping is a reference to an array of bytes, which any content makes valid. So nobody's types are
 //! reinterpreted, and on the usual processors decoding is one load.
 
+use crate::indexed::Entry;
+use crate::lazy::Queued;
 use core::cmp::Ordering;
 
 /// An array of bytes: `[u8; N]`, and nothing else.
 pub trait ByteArray: sealed::Array + Copy {
     /// How many.
     const BYTES: usize;
+    /// All zero.
+    const ZERO: Self;
     /// The bytes as an array; `None` if there are not exactly [`ByteArray::BYTES`].
     fn view(bytes: &[u8]) -> Option<&Self>;
     /// The bytes.
     fn bytes(&self) -> &[u8];
+    /// The bytes, to change.
+    fn bytes_mut(&mut self) -> &mut [u8];
 }
 
 mod sealed {
@@ -23,12 +29,17 @@ mod sealed {
 
 impl<const N: usize> ByteArray for [u8; N] {
     const BYTES: usize = N;
+    const ZERO: Self = [0; N];
     #[inline]
     fn view(bytes: &[u8]) -> Option<&Self> {
         bytes.try_into().ok()
     }
     #[inline]
     fn bytes(&self) -> &[u8] {
+        self
+    }
+    #[inline]
+    fn bytes_mut(&mut self) -> &mut [u8] {
         self
     }
 }
@@ -88,6 +99,65 @@ impl Item for (u64, u64) {
     }
 }
 
+/// A key that a queue with handles can keep in a file: besides it, four bytes say which slot is its.
+pub trait Key: Item {
+    /// The bytes of an entry: a power of two, at least four more than the key's.
+    type Entry: ByteArray;
+}
+
+macro_rules! keys {
+    ($($key:ty, $bytes:literal;)*) => {$(
+        impl Key for $key {
+            type Entry = [u8; $bytes];
+        }
+    )*};
+}
+keys! {
+    u32, 8;
+    u64, 16;
+    i64, 16;
+    u128, 32;
+    (u64, u64), 32;
+}
+
+/// The key, then the slot's number in little-endian order, then zeros.
+impl<K: Key> Item for Entry<K> {
+    type Bytes = K::Entry;
+    const KIND: [u8; 8] = K::KIND;
+    #[inline]
+    fn to_le_bytes(self) -> K::Entry {
+        const { assert!(K::Entry::BYTES >= K::Bytes::BYTES + 4, "an entry has room for a key and a slot") };
+        let mut bytes = K::Entry::ZERO;
+        let (key, rest) = bytes.bytes_mut().split_at_mut(K::Bytes::BYTES);
+        key.copy_from_slice(self.key.to_le_bytes().bytes());
+        rest[..4].copy_from_slice(&self.slot.to_le_bytes());
+        bytes
+    }
+    #[inline]
+    fn from_le_bytes(bytes: K::Entry) -> Self {
+        let (key, rest) = bytes.bytes().split_at(K::Bytes::BYTES);
+        let (Some(key), Some(slot)) = (K::Bytes::view(key), rest.first_chunk()) else {
+            unreachable!("the key's bytes were counted")
+        };
+        Self { key: K::from_le_bytes(*key), slot: u32::from_le_bytes(*slot) }
+    }
+}
+
+impl<K: Key> Queued<K> for Stored<Entry<K>> {
+    #[inline]
+    fn new(key: K, slot: u32) -> Self {
+        Self::new(Entry { key, slot })
+    }
+    #[inline]
+    fn key(&self) -> K {
+        self.item().key
+    }
+    #[inline]
+    fn slot(&self) -> u32 {
+        self.item().slot
+    }
+}
+
 /// An item as it lies in the file.
 #[repr(transparent)]
 pub struct Stored<T: Item>(T::Bytes);
@@ -105,11 +175,11 @@ impl<T: Item> Stored<T> {
         T::from_le_bytes(self.0)
     }
     #[inline]
-    pub(super) fn bytes(&self) -> &[u8] {
+    pub(crate) fn bytes(&self) -> &[u8] {
         self.0.bytes()
     }
     #[inline]
-    pub(super) const fn from_array(bytes: T::Bytes) -> Self {
+    pub(crate) const fn from_array(bytes: T::Bytes) -> Self {
         Self(bytes)
     }
 }

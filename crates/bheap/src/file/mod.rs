@@ -1,26 +1,33 @@
-//! Queues that outlive their process: the heaps of this crate in a mapped file.
+//! Queues that outlive their process: the queues of this crate in a mapped file.
 //!
-//! A [`FileHeap`] works on a file as if it were memory; the kernel brings pages in and writes them out. What
-//! comes back after a crash, of the process or of the machine, is the state of the last [`FileHeap::checkpoint`]
-//! that returned (or, if the crash came during one, that one or the one before it): never a mixture.
-//! Operations after it are lost as a whole. Dropping a queue makes no checkpoint.
+//! | | |
+//! |---|---|
+//! | [`FileQueue`] | the page queue: few pages are touched for each item |
+//! | [`FileTimers`] | the same with handles, which are good after the file is opened again |
+//! | [`FileHeap`] | any heap: no more room than its items, twice |
+//!
+//! They work on a file as if it were memory; the kernel brings pages in and writes them out. What comes back
+//! after a crash, of the process or of the machine, is the state of the last checkpoint that returned (or, if the
+//! crash came during one, that one or the one before it): never a mixture. Operations after it are lost as a
+//! whole. Dropping a queue makes no checkpoint.
 //!
 //! ```
-//! use bheap::file::FileHeap;
-//! use bheap::layout::Paged;
+//! use bheap::Handle;
+//! use bheap::file::FileTimers;
 //! # let folder = tempfile::tempdir()?;
 //! let path = folder.path().join("timers.queue");
-//! let layout = Paged::for_page_bytes::<(u64, u64)>(4096)?;
 //!
-//! let mut timers = FileHeap::<(u64, u64), _>::create(&path, layout, 1_000_000)?;
-//! timers.push((1_700_000_060, 7))?;
-//! timers.push((1_700_000_020, 9))?;
+//! let mut timers = FileTimers::<u64>::create(&path, 1_000_000)?;
+//! let tea = timers.insert(1_700_000_020)?;
+//! let bread = timers.insert(1_700_000_060)?;
+//! let kept_elsewhere: [u8; 12] = tea.to_bytes();
 //! timers.checkpoint()?;
-//! timers.pop();            // not yet for ever:
+//! timers.remove(tea)?;     // not yet for ever:
 //! drop(timers);
 //!
-//! let mut timers = FileHeap::<(u64, u64), _>::open(&path, layout)?;
-//! assert_eq!(timers.pop(), Some((1_700_000_020, 9)));
+//! let mut timers = FileTimers::<u64>::open(&path)?;
+//! timers.remove(Handle::from_bytes(kept_elsewhere))?;
+//! assert_eq!(timers.pop(), Some((1_700_000_060, bread)));
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
@@ -32,6 +39,8 @@
 //! process with `SIGBUS`: the kernel has no other answer to a load from memory that it cannot fill. On a
 //! file system that writes elsewhere than it reserved (btrfs, zfs) a full disk may show itself so, too. The file
 //! must lie on a file system with `fallocate`.
+//!
+//! Format, byte by byte: `docs/formats/queue.md`; why it is so: `docs/decisions/021-queue-file.md`.
 
 #[cfg(test)]
 mod crafted;
@@ -41,15 +50,24 @@ mod header;
 mod images;
 mod item;
 mod mapping;
+mod pages;
 #[cfg(test)]
 mod power_loss;
+mod queue;
+#[cfg(test)]
+mod queue_power_loss;
 mod rows;
+pub(crate) mod state;
+mod timers;
 
 pub use disk::{Disk, MappedFile};
 pub use error::{Fault, FileError, Refused};
 pub use header::{BLOCK_BYTES, HEADER_BYTES, MAGIC, Shape, VERSION};
-pub use item::{ByteArray, Item, Stored};
+pub use item::{ByteArray, Item, Key, Stored};
+pub use pages::Pages;
+pub use queue::FileQueue;
 pub use rows::FileRows;
+pub use timers::{FileTimers, NotUpdated};
 
 use crate::heap::Heap;
 use crate::layout::{Binary, Dary, Layout, Paged};
@@ -115,7 +133,41 @@ impl<const D: usize> FileLayout for Dary<D> {
     }
 }
 
-/// A min-queue in a file: any layout that a file can name, over [`FileRows`].
+/// Makes the file of a queue; removes it again if that fails.
+fn create_file<Q>(
+    path: &Path,
+    shape: &Shape,
+    make: impl FnOnce(MappedFile) -> Result<Q, FileError>,
+) -> Result<Q, FileError> {
+    let plan = shape.plan().map_err(|fault| fault.at(path))?;
+    let disk = MappedFile::create(path, plan.file_bytes, align(shape))?;
+    let made = disk.sync_name().and_then(|()| make(disk));
+    if made.is_err() {
+        // Nothing was ever stored in it, and this call made it.
+        let _ = std::fs::remove_file(path);
+    }
+    made
+}
+
+/// Opens a queue in a file whose pages are blocks.
+fn open_file<Q>(path: &Path, open: impl FnOnce(MappedFile) -> Result<Q, FileError>) -> Result<Q, FileError> {
+    open_mapped(path, BLOCK_BYTES, open)
+}
+
+fn open_mapped<Q>(
+    path: &Path,
+    align: usize,
+    open: impl FnOnce(MappedFile) -> Result<Q, FileError>,
+) -> Result<Q, FileError> {
+    open(MappedFile::open(path, align)?)
+}
+
+/// Bytes that the mapping's start must be a multiple of, so that pages in the file are pages in memory.
+fn align(shape: &Shape) -> usize {
+    usize::try_from(shape.page_bytes).unwrap_or(0).max(BLOCK_BYTES)
+}
+
+/// A heap in a file: any layout that a file can name, over [`FileRows`].
 #[derive(Debug)]
 pub struct FileHeap<T: Item, L: FileLayout> {
     heap: Heap<Stored<T>, L, FileRows<T>>,

@@ -19,10 +19,10 @@ use std::vec::Vec;
 
 /// xorshift64.
 #[derive(Debug, Clone)]
-struct Random(u64);
+pub(super) struct Random(pub(super) u64);
 
 impl Random {
-    fn below(&mut self, n: u64) -> u64 {
+    pub(super) fn below(&mut self, n: u64) -> u64 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
         self.0 ^= self.0 << 17;
@@ -36,12 +36,14 @@ pub(super) struct Faulty {
     durable: Vec<u8>,
     random: Random,
     /// Syncs until the power fails in the middle of one.
-    syncs_left: u64,
+    pub(super) syncs_left: u64,
     syncs: u64,
-    /// Bytes that it has room for.
-    room: usize,
+    /// Blocks that were reserved, each once.
+    reserved: Vec<bool>,
+    /// Bytes that it has room for besides them.
+    pub(super) room: usize,
     /// The disk as it was when the power failed in a sync: whoever owned it may be gone.
-    wreck: Rc<RefCell<Option<Faulty>>>,
+    pub(super) wreck: Rc<RefCell<Option<Faulty>>>,
 }
 
 impl Faulty {
@@ -52,13 +54,14 @@ impl Faulty {
             random: Random(seed),
             syncs_left: u64::MAX,
             syncs: 0,
+            reserved: vec![false; bytes / BLOCK_BYTES],
             room: usize::MAX,
             wreck: Rc::default(),
         }
     }
 
     /// Some of what was written becomes durable: each differing piece with a chance of `chance` percent.
-    fn write_back(&mut self, chance: u64) {
+    pub(super) fn write_back(&mut self, chance: u64) {
         let piece = [8, 64, 512, 4096][self.random.below(4) as usize];
         for (seen, durable) in self.seen.chunks(piece).zip(self.durable.chunks_mut(piece)) {
             if seen != durable && self.random.below(100) < chance {
@@ -69,7 +72,7 @@ impl Faulty {
 
     /// The disk as the next process finds it when this one was killed: nothing that was stored is lost, but a
     /// header that was being stored may be half there.
-    fn process_death(&self, under_way: bool) -> Self {
+    pub(super) fn process_death(&self, under_way: bool) -> Self {
         let mut after = Self { wreck: Rc::default(), syncs_left: u64::MAX, ..self.clone() };
         let slot = SLOTS[after.random.below(2) as usize];
         if under_way && after.seen[slot..][..128] != after.durable[slot..][..128] {
@@ -81,11 +84,12 @@ impl Faulty {
     }
 
     /// The disk as it is found when the power is back.
-    fn power_failure(mut self) -> Self {
+    pub(super) fn power_failure(mut self) -> Self {
         let chance = [0, 10, 50, 90, 100][self.random.below(5) as usize];
         self.write_back(chance);
         let mut after = Self::new(0, self.random.0);
         after.seen = self.durable.clone();
+        after.reserved = self.reserved;
         after.durable = self.durable;
         after
     }
@@ -101,8 +105,11 @@ impl Disk for Faulty {
     fn bytes_mut(&mut self) -> &mut [u8] {
         &mut self.seen
     }
-    fn reserve(&mut self, _from: usize, bytes: usize) -> io::Result<()> {
-        self.room = self.room.checked_sub(bytes).ok_or(io::ErrorKind::StorageFull)?;
+    fn reserve(&mut self, from: usize, bytes: usize) -> io::Result<()> {
+        let blocks = &mut self.reserved[from / BLOCK_BYTES..(from + bytes).div_ceil(BLOCK_BYTES)];
+        let fresh = blocks.iter().filter(|reserved| !**reserved).count();
+        self.room = self.room.checked_sub(fresh * BLOCK_BYTES).ok_or(io::ErrorKind::StorageFull)?;
+        blocks.fill(true);
         Ok(())
     }
     fn sync(&mut self) -> io::Result<()> {

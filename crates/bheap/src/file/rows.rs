@@ -6,6 +6,7 @@ use super::header::{BLOCK_BYTES, Shape};
 use super::images::Images;
 use super::item::{ByteArray, Item, Stored};
 use super::mapping::stored;
+use super::{align, create_file, open_mapped};
 use crate::rows::{Full, Rows};
 use core::marker::PhantomData;
 use std::path::Path;
@@ -30,18 +31,7 @@ impl<T: Item> FileRows<T> {
     /// If there is one, the shape is impossible, or the disk is full.
     pub fn create(path: &Path, shape: Shape) -> Result<Self, FileError> {
         Self::fits(&shape).map_err(|fault| fault.at(path))?;
-        let plan = shape.plan().map_err(|fault| fault.at(path))?;
-        let disk = MappedFile::create(path, plan.file_bytes, align(&shape))?;
-        let made = Self::create_on(disk, shape).and_then(|rows| {
-            rows.images.disk().sync_name()?;
-            rows.images.disk().expect_random()?;
-            Ok(rows)
-        });
-        if made.is_err() {
-            // Nothing was ever stored in it, and this call made it.
-            let _ = std::fs::remove_file(path);
-        }
-        made
+        create_file(path, &shape, |disk| Self::create_on(disk, shape))
     }
 
     /// Opens the file of a queue of `shape` (of which the capacity is taken from the file instead) and checks
@@ -51,16 +41,8 @@ impl<T: Item> FileRows<T> {
     /// If there is none, it is open elsewhere, it is of another shape, or it is damaged. The file stays as it is.
     pub fn open(path: &Path, shape: Shape) -> Result<Self, FileError> {
         Self::fits(&shape).and_then(|()| shape.plan()).map_err(|fault| fault.at(path))?;
-        let rows = Self::open_on(MappedFile::open(path, align(&shape))?, shape)?;
-        // Only now: the check reads from the first block to the last.
-        rows.images.disk().expect_random()?;
-        Ok(rows)
+        open_mapped(path, align(&shape), |disk| Self::open_on(disk, shape))
     }
-}
-
-/// Bytes that the mapping's start must be a multiple of, so that pages in the file are pages in memory.
-fn align(shape: &Shape) -> usize {
-    usize::try_from(shape.page_bytes).unwrap_or(0).max(BLOCK_BYTES)
 }
 
 impl<T: Item, D: Disk> FileRows<T, D> {

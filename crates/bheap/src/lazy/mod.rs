@@ -23,6 +23,8 @@
 //!
 //! (The window is a tree, whose nodes are allocated; so nothing is allocated until something is removed.)
 
+#[cfg(feature = "std")]
+mod saved;
 mod slots;
 mod window;
 
@@ -33,17 +35,46 @@ use crate::page_queue::PageQueue;
 use crate::queue::{Handle, HandleQueue, Refusal, Stale};
 use crate::rows::Full;
 use alloc::vec::Vec;
-use slots::{Slots, State};
+#[cfg(feature = "std")]
+pub(crate) use saved::{Saved, SlotPages};
+use slots::{GENERATIONS, Slots, State};
 use window::{Place, Window};
 
 /// The window may have so many entries more than twice what is removed, before one is sent back for each that
 /// comes.
 const WINDOW_SPARE: usize = 64;
 
+/// An entry of the page queue: a key, ordered by it alone, and its slot.
+pub trait Queued<K>: Ord + Copy {
+    /// The entry of a key.
+    fn new(key: K, slot: u32) -> Self;
+    /// Its key.
+    fn key(&self) -> K;
+    /// Its slot.
+    fn slot(&self) -> u32;
+}
+
+impl<K: Ord + Copy> Queued<K> for Entry<K> {
+    #[inline]
+    fn new(key: K, slot: u32) -> Self {
+        Self { key, slot }
+    }
+    #[inline]
+    fn key(&self) -> K {
+        self.key
+    }
+    #[inline]
+    fn slot(&self) -> u32 {
+        self.slot
+    }
+}
+
 /// A priority queue with handles that touches no page for each move of an item.
+///
+/// `B` is where its entries are kept, `E` how ([`Entry`] in memory).
 #[derive(Debug)]
-pub struct Lazy<K, B = Arena<Entry<K>>> {
-    queue: PageQueue<Entry<K>, B>,
+pub struct Lazy<K, B = Arena<Entry<K>>, E = Entry<K>> {
+    queue: PageQueue<E, B>,
     /// Invariant: none of its entries is larger than any in `queue`, and it has at least as many as there are
     /// removed ones in `queue`, unless `queue` is empty.
     window: Window<K>,
@@ -71,6 +102,12 @@ impl<K: Ord + Copy> Lazy<K> {
         Ok(Self::over(queue, queue_number()))
     }
 
+    /// Gives back the memory of blocks that hold nothing; see [`PageQueue::shrink_to_fit`]. Slots stay, because a
+    /// handle says where its is.
+    pub fn shrink_to_fit(&mut self) {
+        self.queue.shrink_to_fit();
+    }
+
     /// Bytes in use: entries, removed ones, the window and slots included.
     #[must_use]
     pub fn bytes(&self) -> usize {
@@ -78,14 +115,14 @@ impl<K: Ord + Copy> Lazy<K> {
     }
 }
 
-impl<K: Ord + Copy, B: Blocks<Entry<K>>> Lazy<K, B> {
+impl<K: Ord + Copy, E: Queued<K>, B: Blocks<E>> Lazy<K, B, E> {
     /// An empty queue whose blocks are in `store`; see [`PageQueue::with_store`].
     pub fn with_store(store: B, fan_out: usize) -> Self {
         Self::over(PageQueue::with_store(store, fan_out), queue_number())
     }
 
-    fn over(queue: PageQueue<Entry<K>, B>, number: u32) -> Self {
-        Self { queue, window: Window::new(), slots: Slots::default(), number, removed: 0 }
+    fn over(queue: PageQueue<E, B>, number: u32) -> Self {
+        Self { queue, window: Window::new(), slots: Slots::new(0, GENERATIONS), number, removed: 0 }
     }
 
     /// Removed entries that are still queued.
@@ -104,16 +141,13 @@ impl<K: Ord + Copy, B: Blocks<Entry<K>>> Lazy<K, B> {
     ///
     /// # Panics
     /// If one does not hold, with its name.
-    pub fn assert_invariants(&self)
-    where
-        K: core::fmt::Debug,
-    {
+    pub fn assert_invariants(&self) {
         self.queue.assert_invariants();
         let mut removed = 0;
         let last = self.window.last();
         self.queue.for_each(|entry| {
-            assert!(last.is_none_or(|last| last.key <= entry.key), "the window lies before the queue");
-            match self.slots.state(entry.slot) {
+            assert!(last.is_none_or(|last| last.key <= entry.key()), "the window lies before the queue");
+            match self.slots.state(entry.slot()) {
                 Some(State::Removed(_)) => removed += 1,
                 state => assert!(matches!(state, Some(State::Live(_))), "what is queued has a slot"),
             }
@@ -157,13 +191,14 @@ impl<K: Ord + Copy, B: Blocks<Entry<K>>> Lazy<K, B> {
             return false;
         }
         let Some(entry) = self.queue.pop() else { return true };
-        if let Some(State::Live(generation)) = self.slots.state(entry.slot) {
+        let (key, slot) = (entry.key(), entry.slot());
+        if let Some(State::Live(generation)) = self.slots.state(slot) {
             let mut held = Held { queue: &mut self.queue, entry: Some(entry) };
-            let record = self.window.insert(Place { key: entry.key, slot: entry.slot }, generation);
+            let record = self.window.insert(Place { key, slot }, generation);
             held.entry = None;
-            self.slots.set(entry.slot, State::Window(record));
+            self.slots.set(slot, State::Window(record));
         } else {
-            self.slots.keep(entry.slot);
+            self.slots.keep(slot);
             self.removed -= 1;
         }
         true
@@ -179,7 +214,7 @@ impl<K: Ord + Copy, B: Blocks<Entry<K>>> Lazy<K, B> {
         let len_before = self.queue.len();
         let trim = Trim { lazy: self, slot, record, len_before };
         // There is room, so that it is not refused.
-        let _ = trim.lazy.queue.try_push(Entry { key, slot });
+        let _ = trim.lazy.queue.try_push(E::new(key, slot));
     }
 
     /// Queues a key that has a slot but no entry yet. There must be room.
@@ -190,20 +225,11 @@ impl<K: Ord + Copy, B: Blocks<Entry<K>>> Lazy<K, B> {
         } else {
             let len_before = self.queue.len();
             let arrival = Arrival { lazy: self, slot, generation, len_before };
-            let _ = arrival.lazy.queue.try_push(Entry { key, slot });
+            let _ = arrival.lazy.queue.try_push(E::new(key, slot));
         }
     }
 
-    fn state(&self, slot: u32) -> State {
-        match self.slots.state(slot) {
-            Some(state) => state,
-            None => unreachable!("what is queued has a slot"),
-        }
-    }
-}
-
-impl<K: Ord + Copy, B: Blocks<Entry<K>>> HandleQueue<K> for Lazy<K, B> {
-    fn insert(&mut self, key: K) -> Result<Handle, Full<K>> {
+    pub(crate) fn insert(&mut self, key: K) -> Result<Handle, Full<K>> {
         if !self.queue.has_room() {
             return Err(Full(key));
         }
@@ -215,7 +241,7 @@ impl<K: Ord + Copy, B: Blocks<Entry<K>>> HandleQueue<K> for Lazy<K, B> {
         Ok(self.handle(slot, generation))
     }
 
-    fn load(&mut self, keys: Vec<K>, mut handed: impl FnMut(Handle)) -> Result<(), Full<Vec<K>>> {
+    pub(crate) fn load(&mut self, keys: Vec<K>, mut handed: impl FnMut(Handle)) -> Result<(), Full<Vec<K>>> {
         let last = self.window.last().map(|last| last.key);
         let is_near = |key: &K| last.is_some_and(|last| *key < last);
         // Compared first: after that, only the page queue's work can panic.
@@ -227,7 +253,7 @@ impl<K: Ord + Copy, B: Blocks<Entry<K>>> HandleQueue<K> for Lazy<K, B> {
             self.slots.accept(slot, State::Live(generation));
             handles.push(self.handle(slot, generation));
             if !is_near {
-                entries.push(Entry { key, slot });
+                entries.push(E::new(key, slot));
             }
         }
         if handles.len() < keys.len() || self.queue.try_extend(&entries).is_err() {
@@ -242,35 +268,27 @@ impl<K: Ord + Copy, B: Blocks<Entry<K>>> HandleQueue<K> for Lazy<K, B> {
         Ok(())
     }
 
-    fn for_each(&self, mut look: impl FnMut(&K, Handle)) {
+    pub(crate) fn for_each(&self, mut look: impl FnMut(&K, Handle)) {
         for place in self.window.iter() {
             look(&place.key, self.handle(place.slot, self.generation(place.slot)));
         }
         self.queue.for_each(|entry| {
-            if let Some(State::Live(generation)) = self.slots.state(entry.slot) {
-                look(&entry.key, self.handle(entry.slot, generation));
+            if let Some(State::Live(generation)) = self.slots.state(entry.slot()) {
+                look(&entry.key(), self.handle(entry.slot(), generation));
             }
         });
     }
 
-    fn contains(&self, handle: Handle) -> bool {
+    pub(crate) fn contains(&self, handle: Handle) -> bool {
         self.find(handle).is_ok()
     }
 
-    fn peek(&self) -> Option<(&K, Handle)> {
-        if let Some(place) = self.window.first() {
-            return Some((&place.key, self.handle(place.slot, self.generation(place.slot))));
-        }
-        let entry = self.queue.peek()?;
-        Some((&entry.key, self.handle(entry.slot, self.generation(entry.slot))))
-    }
-
-    fn pop(&mut self) -> Option<(K, Handle)> {
+    pub(crate) fn pop(&mut self) -> Option<(K, Handle)> {
         if self.window.len() == 0 {
             let entry = self.queue.pop()?;
-            let handle = self.handle(entry.slot, self.generation(entry.slot));
-            self.slots.release(entry.slot, handle.generation);
-            return Some((entry.key, handle));
+            let handle = self.handle(entry.slot(), self.generation(entry.slot()));
+            self.slots.release(entry.slot(), handle.generation);
+            return Some((entry.key(), handle));
         }
         // The work first: a comparison that panics in it takes nothing.
         self.extend_window();
@@ -282,7 +300,7 @@ impl<K: Ord + Copy, B: Blocks<Entry<K>>> HandleQueue<K> for Lazy<K, B> {
         Some((key, handle))
     }
 
-    fn remove(&mut self, handle: Handle) -> Result<(), Stale> {
+    pub(crate) fn remove(&mut self, handle: Handle) -> Result<(), Stale> {
         self.find(handle)?;
         // All that compares comes first: if it panics, nothing has been removed.
         if !self.extend_window() {
@@ -301,14 +319,14 @@ impl<K: Ord + Copy, B: Blocks<Entry<K>>> HandleQueue<K> for Lazy<K, B> {
         }
         let Self { queue, slots, removed, .. } = self;
         queue.sweep(|entry| {
-            let kept = slots.keep(entry.slot);
+            let kept = slots.keep(entry.slot());
             *removed -= usize::from(!kept);
             kept
         });
         Ok(())
     }
 
-    fn update(&mut self, handle: Handle, key: K) -> Result<Handle, Refusal> {
+    pub(crate) fn update(&mut self, handle: Handle, key: K) -> Result<Handle, Refusal> {
         self.find(handle)?;
         self.extend_window();
         // After that, which may take blocks.
@@ -327,18 +345,59 @@ impl<K: Ord + Copy, B: Blocks<Entry<K>>> HandleQueue<K> for Lazy<K, B> {
         Ok(self.handle(slot, generation))
     }
 
-    fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.queue.len() - self.removed + self.window.len()
+    }
+
+    fn state(&self, slot: u32) -> State {
+        match self.slots.state(slot) {
+            Some(state) => state,
+            None => unreachable!("what is queued has a slot"),
+        }
+    }
+}
+
+impl<K: Ord + Copy, B: Blocks<Entry<K>>> HandleQueue<K> for Lazy<K, B> {
+    fn insert(&mut self, key: K) -> Result<Handle, Full<K>> {
+        Self::insert(self, key)
+    }
+    fn load(&mut self, keys: Vec<K>, handed: impl FnMut(Handle)) -> Result<(), Full<Vec<K>>> {
+        Self::load(self, keys, handed)
+    }
+    fn for_each(&self, look: impl FnMut(&K, Handle)) {
+        Self::for_each(self, look);
+    }
+    fn contains(&self, handle: Handle) -> bool {
+        Self::contains(self, handle)
+    }
+    fn peek(&self) -> Option<(&K, Handle)> {
+        if let Some(place) = self.window.first() {
+            return Some((&place.key, self.handle(place.slot, self.generation(place.slot))));
+        }
+        let entry = self.queue.peek()?;
+        Some((&entry.key, self.handle(entry.slot, self.generation(entry.slot))))
+    }
+    fn pop(&mut self) -> Option<(K, Handle)> {
+        Self::pop(self)
+    }
+    fn remove(&mut self, handle: Handle) -> Result<(), Stale> {
+        Self::remove(self, handle)
+    }
+    fn update(&mut self, handle: Handle, key: K) -> Result<Handle, Refusal> {
+        Self::update(self, handle, key)
+    }
+    fn len(&self) -> usize {
+        Self::len(self)
     }
 }
 
 /// An entry on its way from the page queue to the window: it returns if a comparison panics.
-struct Held<'a, K: Ord + Copy, B: Blocks<Entry<K>>> {
-    queue: &'a mut PageQueue<Entry<K>, B>,
-    entry: Option<Entry<K>>,
+struct Held<'a, B: Blocks<E>, E: Ord + Copy> {
+    queue: &'a mut PageQueue<E, B>,
+    entry: Option<E>,
 }
 
-impl<K: Ord + Copy, B: Blocks<Entry<K>>> Drop for Held<'_, K, B> {
+impl<B: Blocks<E>, E: Ord + Copy> Drop for Held<'_, B, E> {
     fn drop(&mut self) {
         if let Some(entry) = self.entry.take() {
             self.queue.put_back(entry);
@@ -348,14 +407,14 @@ impl<K: Ord + Copy, B: Blocks<Entry<K>>> Drop for Held<'_, K, B> {
 
 /// An entry on its way into the page queue: if it got there, though a comparison may have panicked, its slot says
 /// so.
-struct Arrival<'a, K: Ord + Copy, B: Blocks<Entry<K>>> {
-    lazy: &'a mut Lazy<K, B>,
+struct Arrival<'a, K: Ord + Copy, B: Blocks<E>, E: Queued<K>> {
+    lazy: &'a mut Lazy<K, B, E>,
     slot: u32,
     generation: u32,
     len_before: usize,
 }
 
-impl<K: Ord + Copy, B: Blocks<Entry<K>>> Drop for Arrival<'_, K, B> {
+impl<K: Ord + Copy, B: Blocks<E>, E: Queued<K>> Drop for Arrival<'_, K, B, E> {
     fn drop(&mut self) {
         if self.lazy.queue.len() > self.len_before {
             self.lazy.slots.accept(self.slot, State::Live(self.generation));
@@ -364,14 +423,14 @@ impl<K: Ord + Copy, B: Blocks<Entry<K>>> Drop for Arrival<'_, K, B> {
 }
 
 /// The largest entry of the window on its way back: it leaves the window if it got into the page queue.
-struct Trim<'a, K: Ord + Copy, B: Blocks<Entry<K>>> {
-    lazy: &'a mut Lazy<K, B>,
+struct Trim<'a, K: Ord + Copy, B: Blocks<E>, E: Queued<K>> {
+    lazy: &'a mut Lazy<K, B, E>,
     slot: u32,
     record: u32,
     len_before: usize,
 }
 
-impl<K: Ord + Copy, B: Blocks<Entry<K>>> Drop for Trim<'_, K, B> {
+impl<K: Ord + Copy, B: Blocks<E>, E: Queued<K>> Drop for Trim<'_, K, B, E> {
     fn drop(&mut self) {
         if self.lazy.queue.len() > self.len_before {
             let generation = self.lazy.window.record(self.record).generation;
@@ -382,8 +441,8 @@ impl<K: Ord + Copy, B: Blocks<Entry<K>>> Drop for Trim<'_, K, B> {
 }
 
 /// An item between its old entry and its new one: it keeps exactly one of them.
-struct Update<'a, K: Ord + Copy, B: Blocks<Entry<K>>> {
-    lazy: &'a mut Lazy<K, B>,
+struct Update<'a, K: Ord + Copy, B: Blocks<E>, E: Queued<K>> {
+    lazy: &'a mut Lazy<K, B, E>,
     handle: Handle,
     /// The key, if the old entry has been taken from the window; else it is in the page queue.
     old: Option<K>,
@@ -391,7 +450,7 @@ struct Update<'a, K: Ord + Copy, B: Blocks<Entry<K>>> {
     slot: u32,
 }
 
-impl<K: Ord + Copy, B: Blocks<Entry<K>>> Drop for Update<'_, K, B> {
+impl<K: Ord + Copy, B: Blocks<E>, E: Queued<K>> Drop for Update<'_, K, B, E> {
     fn drop(&mut self) {
         let Handle { slot, generation, .. } = self.handle;
         let is_new = matches!(self.lazy.slots.state(self.slot), Some(State::Live(_) | State::Window(_)));
@@ -402,7 +461,7 @@ impl<K: Ord + Copy, B: Blocks<Entry<K>>> Drop for Update<'_, K, B> {
                 self.lazy.removed += 1;
             }
             (false, Some(key)) => {
-                self.lazy.queue.put_back(Entry { key, slot });
+                self.lazy.queue.put_back(E::new(key, slot));
                 self.lazy.slots.set(slot, State::Live(generation));
             }
             (false, None) => {}

@@ -57,29 +57,51 @@ impl State {
 }
 
 /// The slots of a queue.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Slots {
     parts: Vec<Box<[u32]>>,
     /// Slots given out at least once.
     used: usize,
     free: Vec<u32>,
-    /// The generation of a slot that was never given out.
-    pub(super) first_generation: u32,
+    /// The generation of a slot that was never given out; none that is given out is older.
+    base: u32,
+    /// So many generations from `base` on may be given out.
+    life: u32,
+    /// Free slots whose generations are used up.
+    resting: Vec<u32>,
+    /// Per part, whether a slot of it was set since it was last asked.
+    changed: Vec<bool>,
 }
 
 impl Slots {
+    /// No slots; `life` generations of each may be given out, from `base` on.
+    pub(super) const fn new(base: u32, life: u32) -> Self {
+        Self {
+            parts: Vec::new(),
+            used: 0,
+            free: Vec::new(),
+            base,
+            life,
+            resting: Vec::new(),
+            changed: Vec::new(),
+        }
+    }
+
     /// What slot `slot` says; `None` if there was never one of that number.
+    #[inline]
     pub(super) fn state(&self, slot: u32) -> Option<State> {
         let slot = slot as usize;
         (slot < self.used).then(|| State::of(self.parts[slot / PART][slot % PART]))
     }
 
+    #[inline]
     pub(super) fn set(&mut self, slot: u32, state: State) {
         self.parts[slot as usize / PART][slot as usize % PART] = state.word();
+        self.changed[slot as usize / PART] = true;
     }
 
     /// A slot that is free and its generation; `None` if there are as many as there can be. It stays free until
-    /// it is [set](Slots::set), and must then be [accepted](Slots::accept).
+    /// it is [accepted](Slots::accept).
     pub(super) fn offer(&mut self) -> Option<(u32, u32)> {
         if let Some(&slot) = self.free.last() {
             return match self.state(slot) {
@@ -93,8 +115,9 @@ impl Slots {
         if self.used == self.parts.len() * PART {
             self.parts.try_reserve(1).ok()?;
             self.parts.push(alloc::vec![0; PART].into_boxed_slice());
+            self.changed.push(true);
         }
-        Some((self.used as u32, self.first_generation))
+        Some((self.used as u32, self.base))
     }
 
     /// The slot that was offered is in use from now on.
@@ -109,11 +132,25 @@ impl Slots {
 
     /// The slot's entry, of this generation, has left.
     pub(super) fn release(&mut self, slot: u32, generation: u32) {
-        self.set(slot, State::Free((generation + 1) % GENERATIONS));
-        self.free.push(slot);
+        let mut next = (generation + 1) % GENERATIONS;
+        // Older than the base: behind it, on a circle.
+        if self.since_base(next) >= GENERATIONS / 2 {
+            next = self.base;
+        }
+        self.set(slot, State::Free(next));
+        if self.life < GENERATIONS && self.since_base(next) >= self.life {
+            self.resting.push(slot);
+        } else {
+            self.free.push(slot);
+        }
+    }
+
+    const fn since_base(&self, generation: u32) -> u32 {
+        generation.wrapping_sub(self.base) % GENERATIONS
     }
 
     /// Whether the queued entry of this slot is live; if not, the slot is free from now on.
+    #[inline]
     pub(super) fn keep(&mut self, slot: u32) -> bool {
         match self.state(slot) {
             Some(State::Removed(generation)) => {
@@ -124,8 +161,59 @@ impl Slots {
         }
     }
 
-    /// Bytes of the table and of the list of free slots.
+    /// Slots given out at least once.
+    #[cfg(feature = "std")]
+    pub(super) const fn used(&self) -> usize {
+        self.used
+    }
+
+    /// Parts of the table.
+    #[cfg(feature = "std")]
+    pub(super) fn parts(&self) -> usize {
+        self.parts.len()
+    }
+
+    /// The words of a part, if it has changed since this was last asked.
+    #[cfg(feature = "std")]
+    pub(super) fn changed(&mut self, part: usize) -> Option<&[u32]> {
+        core::mem::take(&mut self.changed[part]).then(|| &*self.parts[part])
+    }
+
+    /// Takes `used` slots over from a table of `parts`.
+    #[cfg(feature = "std")]
+    pub(super) fn restore(&mut self, parts: Vec<Box<[u32]>>, used: usize) {
+        self.changed = alloc::vec![false; parts.len()];
+        (self.parts, self.used) = (parts, used);
+        for slot in (0..used as u32).rev() {
+            if let Some(State::Free(_)) = self.state(slot) {
+                self.set(slot, State::Free(self.base));
+                self.free.push(slot);
+            }
+        }
+    }
+
+    /// The first generation that was surely never given out.
+    #[cfg(feature = "std")]
+    pub(super) const fn ceiling(&self) -> u32 {
+        self.base.wrapping_add(self.life) % GENERATIONS
+    }
+
+    /// Allows `more` generations, and forgets as many of the oldest; only when the file knows.
+    #[cfg(feature = "std")]
+    pub(super) fn extend_life(&mut self, more: u32) {
+        self.base = self.base.wrapping_add(more) % GENERATIONS;
+        self.free.append(&mut self.resting);
+    }
+
+    /// Whether slots wait for more generations.
+    #[cfg(feature = "std")]
+    pub(super) fn needs_life(&self) -> bool {
+        !self.resting.is_empty()
+    }
+
+    /// Bytes of the table and of the lists of free slots.
     pub(super) fn bytes(&self) -> usize {
-        (self.parts.len() * PART + self.free.capacity()) * size_of::<u32>()
+        let lists = self.free.capacity() + self.resting.capacity();
+        (self.parts.len() * PART + lists) * size_of::<u32>() + self.changed.capacity()
     }
 }

@@ -2,51 +2,76 @@
 
 use crate::blocks::Blocks;
 use crate::page_queue::PageQueue;
+use crate::page_queue::levels::CHILDREN_MAX;
 use crate::page_queue::list::List;
 
-impl<T: Ord + Copy + core::fmt::Debug, B: Blocks<T>> PageQueue<T, B> {
-    /// Checks every invariant, in O(n); for tests, and after a suspect file.
+impl<T: Ord + Copy, B: Blocks<T>> PageQueue<T, B> {
+    /// Checks every invariant, in O(n); for tests.
     ///
     /// # Panics
     /// If one does not hold, with its name.
     pub fn assert_invariants(&self) {
-        assert_eq!(self.levels.len(), self.bounds.len(), "a bound for each level");
-        assert!(self.bounds.is_sorted_by(|upper, lower| upper >= lower), "bounds fall");
+        assert_eq!(self.broken_invariant(), None);
+    }
+
+    /// The invariant that does not hold.
+    pub(crate) fn broken_invariant(&self) -> Option<&'static str> {
+        if self.levels.len() != self.bounds.len() {
+            return Some("there is a bound for each level");
+        }
+        if !self.bounds.is_sorted_by(|upper, lower| upper >= lower) {
+            return Some("bounds fall");
+        }
         if let Some(limit) = self.bounds.last() {
-            assert!(!self.near.front.is_empty(), "while there are levels, the front is not empty");
-            assert!(self.near.front.iter().all(|item| item <= limit), "the front lies below the levels");
+            if self.near.front.is_empty() {
+                return Some("while there are levels, the front is not empty");
+            }
+            if self.near.front.iter().any(|item| item > limit) {
+                return Some("the front lies below the levels");
+            }
         }
         let mut len = self.near.len();
         for (at, level) in self.levels.iter().enumerate() {
             let upper = at.checked_sub(1).map(|above| self.bounds[above]);
-            self.assert_within(&level.log, self.bounds[at], upper, "a log");
-            self.assert_within(&level.source, self.bounds[at], upper, "a source");
+            if !self.lies_within(&level.log, self.bounds[at], upper) {
+                return Some("a log lies within its level's bounds");
+            }
+            if !self.lies_within(&level.source, self.bounds[at], upper) {
+                return Some("a source lies within its level's bounds");
+            }
             let mut upper = upper;
             for child in &level.children {
-                self.assert_within(&child.list, child.lo, upper, "a child");
+                if !self.lies_within(&child.list, child.lo, upper) {
+                    return Some("a child lies within its bounds");
+                }
                 upper = Some(child.lo);
             }
-            if let Some(first) = level.children.last() {
-                assert!(
-                    first.lo.cmp(&self.bounds[at]).is_eq(),
-                    "the first child begins where its level begins"
-                );
+            if level.children.last().is_some_and(|first| first.lo.cmp(&self.bounds[at]).is_ne()) {
+                return Some("the first child begins where its level begins");
+            }
+            if level.children.is_empty() && !level.source.is_empty() || level.children.len() > CHILDREN_MAX {
+                return Some("what is distributed has somewhere to go");
+            }
+            if level.around.is_some() && level.children.len() != 3 {
+                return Some("what is divided around a key is divided in three");
             }
             len += level.len();
         }
-        assert_eq!(len, self.len, "every item is counted once");
+        (len != self.len).then_some("every item is counted once")
     }
 
-    fn assert_within(&self, list: &List<T>, lo: T, upper: Option<T>, what: &str) {
-        let mut len = 0;
+    fn lies_within(&self, list: &List<T>, lo: T, upper: Option<T>) -> bool {
+        let (mut len, mut holds) = (0, true);
+        let mut first = None;
         list.for_each(&self.store, |items| {
             len += items.len();
             for item in items {
-                assert!(*item >= lo, "{what} holds {item:?}, below its bound {lo:?}");
-                assert!(upper.is_none_or(|upper| *item <= upper), "{what} holds {item:?}, above {upper:?}");
-                assert!(!list.uniform || item.cmp(&items[0]).is_eq(), "{what} is uniform");
+                let first = *first.get_or_insert(*item);
+                holds &= *item >= lo
+                    && upper.is_none_or(|upper| *item <= upper)
+                    && (!list.uniform || item.cmp(&first).is_eq());
             }
         });
-        assert_eq!(len, list.len(), "{what} counts its items");
+        holds && len == list.len()
     }
 }

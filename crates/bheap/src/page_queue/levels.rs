@@ -46,6 +46,13 @@ impl<T: Copy> Level<T> {
         self.log.len() + self.source.len() + self.children.iter().map(|child| child.list.len()).sum::<usize>()
     }
 
+    /// Bytes of the headers and samples.
+    pub(crate) fn bytes(&self) -> usize {
+        let samples = self.children.iter().map(|child| child.list.sample_bytes()).sum::<usize>();
+        let headers = size_of::<Self>() + self.children.capacity() * size_of::<Child<T>>();
+        headers + samples + self.log.sample_bytes() + self.source.sample_bytes()
+    }
+
     /// How many more items could leave before work on this level must begin, if `before` items lie before it;
     /// `None` if it must begin now. A level whose items can be had at once never needs work.
     fn spare(&self, before: usize, margin: usize) -> Option<usize> {
@@ -89,11 +96,15 @@ pub(crate) const MARGIN: usize = 64;
 /// With more levels than this, neighbours are joined.
 const LEVELS_SOFT: usize = 8;
 
+/// There are never more levels: a level's number is kept in a byte.
+#[cfg(feature = "std")]
+pub(crate) const LEVELS_MAX: usize = 200;
+
 /// With at least so many children their items stay where they are: joining lists moves up to a block for each.
 const REJOIN_MAX: usize = 6;
 
 /// With more children than this, neighbours are joined.
-const CHILDREN_MAX: usize = 2 * FAN_OUT_MAX + 6;
+pub(crate) const CHILDREN_MAX: usize = 2 * FAN_OUT_MAX + 6;
 
 impl<T: Ord + Copy, B: Blocks<T>> PageQueue<T, B> {
     /// One step of the most urgent work, if any is due.
@@ -444,6 +455,7 @@ impl<T: Ord + Copy, B: Blocks<T>> PageQueue<T, B> {
             }
             let level = &mut self.levels[at];
             self.near.front.clear();
+            self.near.front.reserve_exact(FRONT_MAX);
             let mut left = FRONT_MAX;
             let uniform = level.log.uniform;
             // Compared only after it has all arrived; a panic leaves every item in the front.

@@ -118,6 +118,11 @@ impl<T: Copy> List<T> {
         &self.sample.items
     }
 
+    /// Bytes of the sample.
+    pub(crate) fn sample_bytes(&self) -> usize {
+        self.sample.items.capacity() * size_of::<T>()
+    }
+
     /// Blocks that adding `items` items will take.
     pub(crate) const fn blocks_to_add(&self, items: usize, block_items: usize) -> usize {
         let room = if self.len == 0 { 0 } else { block_items - self.fill };
@@ -264,6 +269,72 @@ impl<T: Copy> List<T> {
         if is_last {
             self.swept = pass;
         }
+    }
+
+    /// The blocks, newest first.
+    #[cfg(feature = "std")]
+    pub(crate) fn chain<'a>(&self, store: &'a impl Blocks<T>) -> impl Iterator<Item = u32> + 'a {
+        let first = (self.blocks > 0).then_some(self.head);
+        core::iter::successors(first, |block| Some(store.next(*block))).take(self.blocks)
+    }
+
+    /// log2 of how many items one of the sample stands for.
+    #[cfg(feature = "std")]
+    pub(crate) const fn stride(&self) -> u32 {
+        self.sample.stride
+    }
+
+    /// No sample is larger.
+    #[cfg(feature = "std")]
+    pub(crate) const SAMPLE_MAX: usize = 2 * SAMPLE;
+
+    /// A list of `len` items in the blocks of `chain`, newest first, with a sample and its stride; `None` if such
+    /// a list cannot be. Links the blocks.
+    #[cfg(feature = "std")]
+    pub(crate) fn with_chain(
+        len: usize,
+        uniform: bool,
+        (stride, sample): (u32, Vec<T>),
+        chain: &[u32],
+        store: &mut impl Blocks<T>,
+    ) -> Option<Self> {
+        let block_items = store.block_items();
+        // A list that is divided by its sample has one.
+        if chain.len() != len.div_ceil(block_items) || sample.is_empty() != (len == 0) {
+            return None;
+        }
+        let mut list = Self::new();
+        let (Some(&head), Some(&last)) = (chain.first(), chain.last()) else { return Some(list) };
+        for (at, &block) in chain.iter().enumerate() {
+            store.set_next(block, chain.get(at + 1).copied().unwrap_or(NO_BLOCK));
+        }
+        (list.head, list.last, list.len, list.blocks) = (head, last, len, chain.len());
+        list.fill = len - (chain.len() - 1) * block_items;
+        list.uniform = uniform;
+        (list.sample.stride, list.sample.items) = (stride, sample);
+        Some(list)
+    }
+
+    /// Copies the blocks to another store, where they must have been reserved.
+    pub(crate) fn move_to(&mut self, from: &impl Blocks<T>, to: &mut impl Blocks<T>) {
+        let (mut block, mut fill) = (self.head, self.fill);
+        let mut above = NO_BLOCK;
+        for _ in 0..self.blocks {
+            let Some(copy) = to.allocate() else {
+                unreachable!("blocks are reserved before they are filled")
+            };
+            to.write(copy, 0, from.read(block, fill));
+            if above == NO_BLOCK {
+                self.head = copy;
+            } else {
+                to.set_next(above, copy);
+            }
+            (above, self.last) = (copy, copy);
+            block = from.next(block);
+            fill = from.block_items();
+        }
+        // A sweep that had begun begins again.
+        self.sweep_at = NO_BLOCK;
     }
 
     /// Calls `f` with the items of each block.

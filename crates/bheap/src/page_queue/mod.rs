@@ -19,6 +19,8 @@ mod invariants;
 mod levels;
 mod list;
 mod near;
+#[cfg(feature = "std")]
+mod saved;
 mod sweep;
 
 use crate::blocks::{Area, Arena, Blocks};
@@ -29,8 +31,12 @@ use levels::Level;
 use list::List;
 use near::Near;
 
-/// The small heap holds so many items.
+/// The small heap holds so many items,
 pub(crate) const HEAP_MAX: usize = 256;
+
+/// … and so many while it is all there is: small sets stay a plain heap. (As many as can be divided in one
+/// operation.)
+pub(crate) const HEAP_ALONE_MAX: usize = 1056;
 
 /// So many items are loaded to the front at once.
 pub(crate) const FRONT_MAX: usize = 1536;
@@ -100,11 +106,34 @@ impl<T: Ord + Copy> PageQueue<T> {
 }
 
 impl<T: Ord + Copy> PageQueue<T> {
-    /// Bytes in use: blocks (those waiting for reuse too), the front, the small heap.
+    /// Gives back the memory of blocks that hold nothing, by copying the others: O(n), and meanwhile up to twice the
+    /// memory. Without it, as with a `Vec`, what was once used stays for reuse.
+    pub fn shrink_to_fit(&mut self) {
+        let mut store = self.store.empty_like();
+        let lists = |level: &Level<T>| {
+            let children: usize = level.children.iter().map(|child| child.list.blocks()).sum();
+            children + level.source.blocks() + level.log.blocks()
+        };
+        // If there is no memory for that, it stays as it is.
+        if store.reserve(self.levels.iter().map(lists).sum()) {
+            for level in &mut self.levels {
+                let children = level.children.iter_mut().map(|child| &mut child.list);
+                for list in children.chain([&mut level.source, &mut level.log]) {
+                    list.move_to(&self.store, &mut store);
+                }
+            }
+            self.store = store;
+        }
+        self.scratch = Vec::new();
+        self.near.shrink_to_fit();
+    }
+
+    /// Bytes in use: blocks (those waiting for reuse too), the front, the small heap, lists with their samples.
     #[must_use]
     pub fn bytes(&self) -> usize {
         let near = self.near.front.capacity() + self.near.heap.capacity() + self.scratch.capacity();
-        self.store.touched_bytes() + near * size_of::<T>()
+        let levels: usize = self.levels.iter().map(Level::bytes).sum();
+        self.store.touched_bytes() + (near + self.bounds.capacity()) * size_of::<T>() + levels
     }
 }
 
@@ -301,7 +330,7 @@ impl<T: Ord + Copy, B: Blocks<T>> PageQueue<T, B> {
 
     /// The blocks that a spill may need, with those that are left free.
     fn spill_blocks(&self) -> usize {
-        (HEAP_MAX + FRONT_MAX) / self.store.block_items() + self.levels.len() + 2 + RESERVE_BLOCKS
+        (HEAP_ALONE_MAX + FRONT_MAX) / self.store.block_items() + self.levels.len() + 2 + RESERVE_BLOCKS
     }
 
     /// Passes the larger half of the small heap on to the levels; false if there is no room.
@@ -309,10 +338,11 @@ impl<T: Ord + Copy, B: Blocks<T>> PageQueue<T, B> {
         if !self.has_room() {
             return false;
         }
-        let cut = self.near.split_heap(&self.store);
+        // (More than that only after comparisons that panicked; the order is unspecified then.)
+        let cut = self.near.split_heap(&self.store).min(HEAP_ALONE_MAX);
         let Some(&bound) = self.near.heap[..cut].iter().min() else { return true };
         // All comparisons first: for each item its level, counted from the top; none is the lowest, lowered.
-        let mut places = [0_u8; HEAP_MAX];
+        let mut places = [0_u8; HEAP_ALONE_MAX];
         for (item, place) in self.near.heap[..cut].iter().zip(&mut places) {
             *place = self.bounds.partition_point(|bound| bound > item) as u8;
         }

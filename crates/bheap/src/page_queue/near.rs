@@ -10,7 +10,7 @@
 //! ```
 
 use crate::blocks::{Area, Blocks};
-use crate::page_queue::HEAP_MAX;
+use crate::page_queue::{HEAP_ALONE_MAX, HEAP_MAX};
 use alloc::vec::Vec;
 
 /// At most so many are sorted at once, so that no operation compares too often: 160 · log2(160) ≈ 1,200.
@@ -95,6 +95,17 @@ impl<T: Ord + Copy> Near<T> {
         self.sort_more(store);
     }
 
+    /// Both parts as they were kept somewhere, in whatever order.
+    #[cfg(feature = "std")]
+    pub(crate) fn restore(&mut self, heap: Vec<T>, front: Vec<T>, store: &impl Blocks<T>) {
+        (self.heap, self.front) = (heap, front);
+        self.front.sort_unstable_by(|a, b| b.cmp(a));
+        self.sorted_from = 0;
+        for node in (0..self.heap.len().div_ceil(4)).rev() {
+            sift_down(&mut self.heap, node, store);
+        }
+    }
+
     /// Sorts the smallest of the unsorted items; the sorted part must be empty.
     fn sort_more(&mut self, store: &impl Blocks<T>) {
         // Should a comparison panic, all of it counts as sorted: the order is then unspecified, the items whole.
@@ -120,6 +131,10 @@ impl<T: Ord + Copy> Near<T> {
     pub(crate) fn split_heap(&mut self, store: &impl Blocks<T>) -> usize {
         store.touch(Area::Near, 0, self.heap.len(), true);
         let (cut, _) = split(&mut self.heap, 2);
+        if self.front.is_empty() {
+            // What is kept becomes the front, which is sorted.
+            return cut;
+        }
         let kept = &mut self.heap[cut..];
         for node in (0..kept.len().div_ceil(4)).rev() {
             sift_down(kept, node, store);
@@ -249,6 +264,11 @@ impl<T: Ord + Copy> Drop for Held<'_, T> {
 impl<T> Near<T> {
     /// Whether the heap has as many items as it may have.
     pub(crate) fn is_full(&self) -> bool {
-        self.heap.len() >= HEAP_MAX
+        self.heap.len() >= HEAP_MAX && (!self.front.is_empty() || self.heap.len() >= HEAP_ALONE_MAX)
+    }
+
+    pub(crate) fn shrink_to_fit(&mut self) {
+        self.heap.shrink_to_fit();
+        self.front.shrink_to_fit();
     }
 }

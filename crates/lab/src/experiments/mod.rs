@@ -1,6 +1,7 @@
 //! The experiments: each a claim, a measurement, a figure and a verdict.
 
 pub mod again;
+pub mod allocations;
 pub mod bheap_layout;
 pub mod bheap_paging;
 pub mod bheap_sim;
@@ -29,6 +30,7 @@ pub fn all() -> &'static [Experiment] {
         memory_ladder::EXPERIMENT,
         store_pressure::EXPERIMENT,
         loopback_latency::EXPERIMENT,
+        allocations::EXPERIMENT,
         contended_store::EXPERIMENT,
         big_o::EXPERIMENT,
         locality::EXPERIMENT,

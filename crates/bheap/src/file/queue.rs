@@ -1,0 +1,225 @@
+//! A page queue in a file.
+
+use super::disk::{Disk, MappedFile};
+use super::error::{FileError, Refused};
+use super::header::{BLOCK_BYTES, Shape};
+use super::item::{ByteArray, Item, Stored};
+use super::pages::Pages;
+use super::{Fault, create_file, open_file};
+use crate::page_queue::PageQueue;
+use crate::rows::Full;
+use std::path::Path;
+use std::vec::Vec;
+
+/// The layout's number of a page queue.
+pub(super) const PAGE_QUEUE: u32 = 3;
+/// … with handles.
+pub(super) const TIMERS: u32 = 4;
+
+/// A level is divided into so many parts: good for 64 pages of memory and more.
+pub(super) const FAN_OUT: usize = 16;
+
+/// What the file of a page queue for `capacity` items `T` is made for.
+pub(super) fn shape<T: Item>(layout: u32, capacity: usize) -> Result<Shape, Fault> {
+    let too_large = Fault::Impossible { what: "the capacity needs a file of more than 64 TiB" };
+    if capacity == 0 {
+        return Err(Fault::Impossible { what: "a queue for no items" });
+    }
+    if BLOCK_BYTES / T::Bytes::BYTES < 4 {
+        return Err(Fault::Impossible { what: "an item of a page queue must be at most 1024 bytes" });
+    }
+    Ok(Shape {
+        page_bytes: BLOCK_BYTES as u64,
+        item_bytes: u32::try_from(T::Bytes::BYTES).unwrap_or(u32::MAX),
+        layout,
+        kind: T::KIND,
+        lead: 0,
+        capacity: Pages::<T, MappedFile>::cells(capacity).ok_or(too_large)? as u64,
+    })
+}
+
+/// A [`PageQueue`] in a file: few pages are touched for each item, and what changes is kept by a checkpoint.
+///
+/// It has the operations of [`crate::PriorityQueue`], with the errors of a disk; all but `pop_push`,
+/// which would be a `pop` and then a `push`, of which the second may be refused.
+#[derive(Debug)]
+pub struct FileQueue<T: Item, D: Disk = MappedFile> {
+    queue: PageQueue<Stored<T>, Pages<T, D>>,
+}
+
+impl<T: Item> FileQueue<T> {
+    /// Makes an empty queue with room for `capacity` items (or some more) in a new file at `path`.
+    ///
+    /// Room on the disk is reserved as the queue grows.
+    ///
+    /// # Errors
+    /// If a file of that name exists (it is left alone), the capacity is impossible, or the disk is full.
+    pub fn create(path: impl AsRef<Path>, capacity: usize) -> Result<Self, FileError> {
+        let path = path.as_ref();
+        let shape = shape::<T>(PAGE_QUEUE, capacity).map_err(|fault| fault.at(path))?;
+        create_file(path, &shape, |disk| Self::create_on(disk, capacity))
+    }
+
+    /// Opens the queue at `path` in the state of its last checkpoint, every byte checked; O(n).
+    ///
+    /// # Errors
+    /// If there is none, it is open elsewhere, of another shape, truncated or damaged. The file stays as it is.
+    pub fn open(path: impl AsRef<Path>) -> Result<Self, FileError> {
+        open_file(path.as_ref(), Self::open_on)
+    }
+}
+
+impl<T: Item, D: Disk> FileQueue<T, D> {
+    /// Makes an empty queue on a disk of zeros, as long as [`FileQueue::disk_bytes`] says.
+    ///
+    /// # Errors
+    /// If the capacity is impossible or does not fit the disk, or the disk fails.
+    pub fn create_on(disk: D, capacity: usize) -> Result<Self, FileError> {
+        let shape = match shape::<T>(PAGE_QUEUE, capacity) {
+            Ok(shape) => shape,
+            Err(fault) => return Err(fault.at(disk.path())),
+        };
+        Ok(Self { queue: PageQueue::with_store(Pages::create(disk, shape)?, FAN_OUT) })
+    }
+
+    /// The bytes of a disk for `capacity` items.
+    ///
+    /// # Errors
+    /// If the capacity is impossible.
+    pub fn disk_bytes(capacity: usize) -> Result<usize, Fault> {
+        Ok(shape::<T>(PAGE_QUEUE, capacity)?.plan()?.file_bytes)
+    }
+
+    /// The last checkpoint on `disk`.
+    ///
+    /// # Errors
+    /// As [`FileQueue::open`].
+    pub fn open_on(disk: D) -> Result<Self, FileError> {
+        let shape = match shape::<T>(PAGE_QUEUE, 1) {
+            Ok(shape) => shape,
+            Err(fault) => return Err(fault.at(disk.path())),
+        };
+        let (pages, state) = Pages::open(disk, &shape)?;
+        if state.is_empty() {
+            return Ok(Self { queue: PageQueue::with_store(pages, FAN_OUT) });
+        }
+        let input = &mut state.as_slice();
+        let queue = PageQueue::restore(pages, FAN_OUT, input)?;
+        if !input.is_empty() {
+            return Err(queue.store().damaged("the state is longer than it says"));
+        }
+        Ok(Self { queue })
+    }
+
+    /// Adds an item.
+    ///
+    /// # Errors
+    /// If there is no room: the item comes back with the reason, and the queue is as it was.
+    pub fn push(&mut self, item: T) -> Result<(), Refused<T>>
+    where
+        T: core::fmt::Debug,
+    {
+        if let Err(why) = self.alive() {
+            return Err(Refused { item, why });
+        }
+        match self.queue.try_push(Stored::new(item)) {
+            Ok(()) => Ok(()),
+            Err(Full(_)) => Err(Refused { item, why: self.queue.store_mut().full() }),
+        }
+    }
+
+    /// Adds all of `items` at once, in O(n).
+    ///
+    /// # Errors
+    /// If there is no room for all of them; then none has been added, and they come back.
+    pub fn load(&mut self, items: Vec<T>) -> Result<(), Refused<Vec<T>>>
+    where
+        T: core::fmt::Debug,
+    {
+        if let Err(why) = self.alive() {
+            return Err(Refused { item: items, why });
+        }
+        let stored: Vec<Stored<T>> = items.iter().map(|item| Stored::new(*item)).collect();
+        match self.queue.try_extend(&stored) {
+            Ok(()) => Ok(()),
+            Err(Full(_)) => Err(Refused { item: items, why: self.queue.store_mut().full() }),
+        }
+    }
+
+    /// The smallest item.
+    #[must_use]
+    pub fn peek(&self) -> Option<T> {
+        self.alive().ok()?;
+        self.queue.peek().map(Stored::item)
+    }
+
+    /// Takes the smallest item.
+    pub fn pop(&mut self) -> Option<T> {
+        self.alive().ok()?;
+        self.queue.pop().map(|stored| stored.item())
+    }
+
+    /// Takes every item, smallest first. Dropping the iterator early leaves the rest in the queue.
+    pub fn drain(&mut self) -> impl Iterator<Item = T> + '_ {
+        core::iter::from_fn(|| self.pop())
+    }
+
+    /// How many items there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        if self.alive().is_ok() { self.queue.len() } else { 0 }
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Calls `look` with each item, in no particular order.
+    pub fn for_each(&self, mut look: impl FnMut(T)) {
+        if self.alive().is_ok() {
+            self.queue.for_each(|stored| look(stored.item()));
+        }
+    }
+
+    /// Makes the present state the one that comes back; returns its number, counted from 1. See the
+    /// [module](super) for what that is worth.
+    ///
+    /// # Errors
+    /// If there is no room for the queue's state, the queue goes on. If the disk fails it is empty and refuses
+    /// items, until the file is opened again.
+    pub fn checkpoint(&mut self) -> Result<u64, FileError> {
+        let mut state = Vec::new();
+        self.queue.save(&mut state);
+        self.queue.store_mut().checkpoint(&state)
+    }
+
+    /// The number of the last checkpoint; 0 in a queue that never had one.
+    #[must_use]
+    pub fn sequence(&self) -> u64 {
+        self.queue.store().images().header().sequence
+    }
+
+    /// Checks every invariant, in O(n); for tests.
+    ///
+    /// # Panics
+    /// If one does not hold, with its name.
+    pub fn assert_invariants(&self) {
+        self.queue.assert_invariants();
+    }
+
+    /// The disk, with all that was stored on it; what was not in a checkpoint is of no use.
+    pub fn into_disk(self) -> D {
+        self.queue.into_store().into_disk()
+    }
+
+    #[cfg(test)]
+    pub(super) const fn disk_mut(&mut self) -> &mut D {
+        self.queue.store_mut().disk_mut()
+    }
+
+    fn alive(&self) -> Result<(), FileError> {
+        self.queue.store().images().alive()
+    }
+}

@@ -1,0 +1,215 @@
+//! Page queues in damaged, foreign and absurd files: an error or the right content, never a panic.
+#![cfg(feature = "std")]
+#![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, reason = "a test may fail")]
+
+use bheap::file::{BLOCK_BYTES, Disk, Fault, FileError, FileHeap, FileQueue, FileTimers};
+use bheap::layout::Binary;
+use std::io;
+use std::path::Path;
+
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, n: usize) -> usize {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 % n as u64) as usize
+    }
+}
+
+/// A disk in memory.
+#[derive(Debug, Clone)]
+struct Memory(Vec<u8>);
+
+impl Disk for Memory {
+    fn path(&self) -> &Path {
+        Path::new("memory")
+    }
+    fn bytes(&self) -> &[u8] {
+        &self.0
+    }
+    fn bytes_mut(&mut self) -> &mut [u8] {
+        &mut self.0
+    }
+    fn reserve(&mut self, _from: usize, _bytes: usize) -> io::Result<()> {
+        Ok(())
+    }
+    fn sync(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+const ITEMS: usize = 9_000;
+
+fn queue() -> (Vec<u8>, Vec<u64>) {
+    let disk = Memory(vec![0; FileQueue::<u64, Memory>::disk_bytes(ITEMS).unwrap()]);
+    let mut queue = FileQueue::<u64, Memory>::create_on(disk, ITEMS).unwrap();
+    let mut random = Random(42);
+    for _ in 0..3 {
+        (0..2_500).for_each(|_| queue.push(random.below(1 << 40) as u64).unwrap());
+        queue.pop();
+        queue.checkpoint().unwrap();
+    }
+    let mut items = Vec::new();
+    queue.for_each(|item| items.push(item));
+    items.sort_unstable();
+    (queue.into_disk().0, items)
+}
+
+fn open_queue(disk: Memory) -> Result<Vec<u64>, FileError> {
+    let mut queue = FileQueue::<u64, Memory>::open_on(disk)?;
+    let len = queue.len();
+    let items: Vec<u64> = queue.drain().collect();
+    assert_eq!(items.len(), len);
+    Ok(items)
+}
+
+fn timers() -> (Vec<u8>, Vec<u64>) {
+    let disk = Memory(vec![0; FileTimers::<u64, Memory>::disk_bytes(ITEMS).unwrap()]);
+    let mut timers = FileTimers::<u64, Memory>::create_on(disk, ITEMS).unwrap();
+    let mut random = Random(43);
+    for _ in 0..3 {
+        let handles: Vec<_> =
+            (0..2_500).map(|_| timers.insert(random.below(1 << 40) as u64).unwrap()).collect();
+        handles.iter().step_by(40).for_each(|handle| timers.remove(*handle).unwrap());
+        timers.pop();
+        timers.checkpoint().unwrap();
+    }
+    let mut keys = Vec::new();
+    timers.for_each(|key, _| keys.push(key));
+    keys.sort_unstable();
+    (timers.into_disk().0, keys)
+}
+
+fn open_timers(disk: Memory) -> Result<Vec<u64>, FileError> {
+    let mut timers = FileTimers::<u64, Memory>::open_on(disk)?;
+    let len = timers.len();
+    let keys: Vec<u64> = timers.drain().map(|(key, _)| key).collect();
+    assert_eq!(keys.len(), len);
+    Ok(keys)
+}
+
+/// Half the strokes go where they hurt: the headers, the tables, the first pages. The rest goes where pages are.
+fn damage(bytes: &mut [u8], random: &mut Random) {
+    let used: Vec<usize> = (0..bytes.len() / BLOCK_BYTES)
+        .filter(|block| bytes[block * BLOCK_BYTES..(block + 1) * BLOCK_BYTES].iter().any(|byte| *byte != 0))
+        .collect();
+    let block = if random.below(2) == 0 { used[random.below(4)] } else { used[random.below(used.len())] };
+    let within = [128, BLOCK_BYTES][random.below(2)];
+    let at = block * BLOCK_BYTES + random.below(within);
+    match random.below(6) {
+        0 => bytes[at..(at / 512 + 1) * 512].fill_with(|| random.below(256) as u8),
+        1 => bytes[at / 512 * 512..(at / 512 + 1) * 512].fill(0),
+        2 => {
+            let to = used[random.below(used.len())] * BLOCK_BYTES;
+            bytes.copy_within(block * BLOCK_BYTES..(block + 1) * BLOCK_BYTES, to);
+        }
+        _ => bytes[at] ^= 1 << random.below(8),
+    }
+}
+
+fn is_never_wrong(sample: (Vec<u8>, Vec<u64>), open: impl Fn(Memory) -> Result<Vec<u64>, FileError>) {
+    let rounds: u64 = std::env::var("BHEAP_DAMAGE_ROUNDS").ok().map_or(250, |n| n.parse().unwrap());
+    let (bytes, items) = sample;
+    assert_eq!(open(Memory(bytes.clone())).unwrap(), items);
+    let (mut right, mut refused) = (0, 0);
+    for seed in 0..rounds {
+        let mut random = Random(0x5DEE_CE66_D1CE_4E5B ^ seed << 17);
+        let mut damaged = Memory(bytes.clone());
+        for _ in 0..1 + random.below(3) {
+            damage(&mut damaged.0, &mut random);
+        }
+        match open(damaged) {
+            Ok(found) => {
+                assert!(found == items, "seed {seed}: a wrong content");
+                right += 1;
+            }
+            Err(_) => refused += 1,
+        }
+    }
+    assert!(right > 0 && refused > rounds / 5, "{right} right, {refused} refused");
+}
+
+#[test]
+fn a_damaged_page_queue_never_gives_a_wrong_content() {
+    is_never_wrong(queue(), open_queue);
+}
+
+#[test]
+fn a_damaged_queue_with_handles_never_gives_a_wrong_content() {
+    is_never_wrong(timers(), open_timers);
+}
+
+#[test]
+fn a_write_that_never_arrived_is_noticed() {
+    let disk = Memory(vec![0; FileQueue::<u64, Memory>::disk_bytes(ITEMS).unwrap()]);
+    let mut queue = FileQueue::<u64, Memory>::create_on(disk, ITEMS).unwrap();
+    (0..5_000).for_each(|n| queue.push(n * 7919 % 10_007).unwrap());
+    queue.checkpoint().unwrap();
+    let before = queue.into_disk().0;
+    let mut queue = FileQueue::<u64, Memory>::open_on(Memory(before.clone())).unwrap();
+    (0..3_000).for_each(|n| queue.push(n * 31 % 10_007).unwrap());
+    queue.checkpoint().unwrap();
+    let mut items = Vec::new();
+    queue.for_each(|item| items.push(item));
+    items.sort_unstable();
+    let after = queue.into_disk().0;
+    let mut refused = 0;
+    for block in 0..after.len() / BLOCK_BYTES {
+        let range = block * BLOCK_BYTES..(block + 1) * BLOCK_BYTES;
+        if before[range.clone()] != after[range.clone()] {
+            let mut bytes = after.clone();
+            bytes[range.clone()].copy_from_slice(&before[range]);
+            match open_queue(Memory(bytes)) {
+                Ok(found) => assert_eq!(found, items, "block {block}"),
+                Err(_) => refused += 1,
+            }
+        }
+    }
+    assert!(refused > 5, "{refused} blocks");
+}
+
+fn message<Q>(opened: Result<Q, FileError>) -> String {
+    opened.err().unwrap().to_string()
+}
+
+#[test]
+fn files_of_other_queues_are_refused_and_say_what_they_are() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("queue");
+    drop(FileHeap::<u64, _>::create(&path, Binary, 10).unwrap());
+    let text = message(FileQueue::<u64>::open(&path));
+    assert!(text.contains("made with layout 1, opened with 3: open it with 1"), "{text}");
+    assert!(message(FileQueue::<u64>::create(&path, 10)).contains("File exists"));
+    std::fs::remove_file(&path).unwrap();
+
+    let mut queue = FileQueue::<u64>::create(&path, 10).unwrap();
+    queue.push(7).unwrap();
+    queue.checkpoint().unwrap();
+    assert!(message(FileQueue::<u64>::open(&path)).contains("open elsewhere"));
+    drop(queue);
+    assert!(message(FileTimers::<u32>::open(&path)).contains("made with items \"u64\", opened with \"u32\""));
+    assert!(message(FileTimers::<u64>::open(&path)).contains("an item size of 8, opened with 16"));
+    assert!(message(FileQueue::<i64>::open(&path)).contains("made with items \"u64\", opened with \"i64\""));
+    let mut queue = FileQueue::<u64>::open(&path).unwrap();
+    assert_eq!((queue.sequence(), queue.pop(), queue.pop()), (1, Some(7), None));
+    drop(queue);
+
+    std::fs::write(&path, vec![7; 100_000]).unwrap();
+    assert!(message(FileQueue::<u64>::open(&path)).contains("not a queue file"));
+    assert!(message(FileTimers::<u64>::open(folder.path().join("none"))).contains("cannot open the file"));
+}
+
+#[test]
+fn impossible_capacities_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("queue");
+    for capacity in [0, usize::MAX, usize::MAX / 16, 1 << 45] {
+        let refused = FileQueue::<u64>::create(&path, capacity).err().unwrap();
+        assert!(matches!(refused.fault, Fault::Impossible { .. }), "{refused}");
+        let refused = FileTimers::<u64>::create(&path, capacity).err().unwrap();
+        assert!(matches!(refused.fault, Fault::Impossible { .. }), "{refused}");
+        assert!(!path.exists());
+    }
+}
