@@ -124,6 +124,7 @@ mod tests {
 
     #[test]
     fn without_a_limit_nothing_faults_and_with_one_the_kernel_reads() {
+        let _groups = group::ONE_AT_A_TIME.lock();
         let sizes = Sizes { items: 1 << 19, pairs: (200, 500), seconds: 20.0, percents: vec![100, 50] };
         let found = match measured(&sizes, 4096, None, &again(), &|_| ()) {
             Ok(found) => found,

@@ -134,6 +134,7 @@ mod tests {
 
     #[test]
     fn deliveries_fault_and_the_queue_holds_pages() {
+        let _groups = crate::experiments::bheap_paging::group::ONE_AT_A_TIME.lock();
         let sizes = Sizes {
             items: 1 << 18,
             objects: 256,
