@@ -8,6 +8,7 @@ use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+pub use crate::experiments::bheap_sim::costs::Costs;
 pub use crate::report::{Column, Figure, Judgement, Report, Table, Verdict};
 
 /// A claim and its test.
@@ -43,6 +44,10 @@ pub struct Options {
     pub page_bytes: Option<usize>,
     /// Bytes in an item, where the experiment has items and the user chose.
     pub item_bytes: Option<usize>,
+    /// What transfers and operations cost, for simulations.
+    pub costs: Costs,
+    /// Only this part of the experiment, where it has parts that stand alone.
+    pub part: Option<String>,
     /// A directory for large files of its own; the system's for temporary files if none is named.
     pub directory: Option<PathBuf>,
     /// Where [`Options::say`] goes.
@@ -57,6 +62,8 @@ impl fmt::Debug for Options {
             .field("items", &self.items)
             .field("page_bytes", &self.page_bytes)
             .field("item_bytes", &self.item_bytes)
+            .field("costs", &self.costs)
+            .field("part", &self.part)
             .field("directory", &self.directory)
             .finish_non_exhaustive()
     }

@@ -4,6 +4,7 @@
 use std::{path::PathBuf, time::Duration};
 
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches, Parser, Subcommand};
+use lab::experiments::bheap_sim::costs;
 
 use crate::{
     feed_settings::{FEED_ADMIN, FEED_LIMITS},
@@ -135,6 +136,26 @@ pub(crate) struct CheckTask {
     pub config: PathBuf,
 }
 
+/// What the simulated memory and the queues in it cost (`nighttrain lab bheap-sim`)
+#[derive(Debug, Args)]
+pub(crate) struct CostFlags {
+    /// Pages of memory, one size instead of all
+    #[arg(long, value_name = "PAGES", help_heading = "Costs in bheap-sim")]
+    pub memory_pages: Option<usize>,
+    /// Time that reading a page takes: 10ms, 80us
+    #[arg(long, value_name = "TIME", value_parser = costs::seconds, help_heading = "Costs in bheap-sim")]
+    pub page_read: Option<f64>,
+    /// Time that writing a page takes
+    #[arg(long, value_name = "TIME", value_parser = costs::seconds, help_heading = "Costs in bheap-sim")]
+    pub page_write: Option<f64>,
+    /// CPU time of an operation: `article`, `measured`, or those of binary heap,B-heap[,page queue]
+    #[arg(long, value_name = "TIMES", help_heading = "Costs in bheap-sim")]
+    pub cpu: Option<costs::Cpu>,
+    /// Whether a page's first touch costs a read: `free` or `charged`
+    #[arg(long, value_name = "HOW", help_heading = "Costs in bheap-sim")]
+    pub first_touch: Option<costs::FirstTouch>,
+}
+
 /// `nighttrain lab`
 #[derive(Debug, Args)]
 #[command(
@@ -165,6 +186,11 @@ pub(crate) struct LabTask {
     /// Bytes in an item, for experiments with items: 4, 8 or 16
     #[arg(long, value_name = "BYTES")]
     pub item_bytes: Option<usize>,
+    /// Only this part of an experiment that has parts, for instance `ram` of queue-beyond
+    #[arg(long, value_name = "PART")]
+    pub part: Option<String>,
+    #[command(flatten)]
+    pub costs: CostFlags,
     /// Where an experiment's large files go while it runs
     #[arg(long, value_name = "DIR")]
     pub directory: Option<PathBuf>,

@@ -10,7 +10,7 @@ use std::{fs, io::IsTerminal, path::Path, sync::Arc, time::Duration};
 
 use indicatif::{ProgressBar, ProgressStyle};
 use lab::{
-    experiment::{Experiment, Options, Outcome, Refusal},
+    experiment::{Costs, Experiment, Options, Outcome, Refusal},
     experiments,
     report::{json, page, text},
 };
@@ -58,6 +58,14 @@ pub(crate) fn lab(task: &LabTask) -> Result<(), Failure> {
         items: task.items,
         page_bytes: task.page_bytes,
         item_bytes: task.item_bytes,
+        part: task.part.clone(),
+        costs: Costs {
+            memory_pages: task.costs.memory_pages,
+            page_read_s: task.costs.page_read,
+            page_write_s: task.costs.page_write,
+            cpu: task.costs.cpu,
+            first_touch: task.costs.first_touch,
+        },
         directory: task.directory.clone(),
         progress: None,
     };

@@ -1,27 +1,46 @@
 //! The expiry queue of a shard.
 //!
-//! A heap of plain words, expiry seconds in the high half and the high half of the hash in the low: 8 bytes an
+//! A queue of plain words, expiry seconds in the high half and the high half of the hash in the low: 8 bytes an
 //! entry, and no touch of the object. When one is due, the slots of that prefix with that very expiry go. An entry
 //! whose object was replaced, refreshed or evicted finds nothing: lazy deletion.
 //!
+//! The queue is `bheap`'s page queue: what is not due soon lies unsorted in pages that nothing touches, so that an
+//! entry costs a fraction of what it costs in a heap, the more so the more there are, and no push ever copies the
+//! whole (`docs/decisions/022-expiry-queue.md`).
+//!
 //! Entries that will find nothing are bounded: when they outnumber the objects by half, the queue is sifted: taken
-//! from the end of the old heap some at a time (which leaves it a heap), kept in the new one if the index still knows
-//! them, dropped otherwise. So that equal entries melt into one, each slot notes in which of two turns of sifting it
+//! from the old queue some at a time, the next that is due first, kept in the new one if the index still knows them,
+//! dropped otherwise. So that equal entries melt into one, each slot notes in which of two turns of sifting it
 //! was entered ([`Slot::sifting`](super::index::Slot::sifting)): one that says "this" has its entry already.
 
-use bheap::BinaryHeap;
+use std::collections::VecDeque;
+
+use bheap::PageQueue;
 
 /// Entries from which sifting is worth it.
 const SIFT_FROM: usize = 512;
+/// Entries to sift that are taken from their queue ahead, so that their buckets can be brought near.
+const AHEAD: usize = 8;
+/// Bytes of the queue's blocks: pages, as everybody counts them.
+const BLOCK_BYTES: usize = 4096;
 
 /// The queue.
 #[derive(Debug)]
 pub(super) struct ExpiryQueue {
-    heap: BinaryHeap<u64>,
-    /// What is not sifted yet; empty most of the time.
-    unsifted: BinaryHeap<u64>,
+    sifted: PageQueue<u64>,
+    /// What is sifted next, the smallest first. Invariant: not larger than anything in `unsifted`.
+    ahead: VecDeque<u64>,
+    /// What is not sifted yet; empty most of the time. Invariant: empty if `ahead` is.
+    unsifted: PageQueue<u64>,
     /// Changes when sifting begins; what slots note.
     sifting: bool,
+}
+
+fn empty() -> PageQueue<u64> {
+    match PageQueue::new(BLOCK_BYTES) {
+        Ok(queue) => queue,
+        Err(_) => unreachable!("a block of {BLOCK_BYTES} bytes holds words"),
+    }
 }
 
 /// When, and which hash prefix.
@@ -43,31 +62,30 @@ impl Due {
 
 impl ExpiryQueue {
     pub(super) fn new() -> Self {
-        Self { heap: BinaryHeap::new(), unsifted: BinaryHeap::new(), sifting: false }
+        Self { sifted: empty(), ahead: VecDeque::with_capacity(AHEAD), unsifted: empty(), sifting: false }
     }
 
     pub(super) fn len(&self) -> usize {
-        self.heap.len() + self.unsifted.len()
+        self.sifted.len() + self.ahead.len() + self.unsifted.len()
     }
 
     #[inline]
     pub(super) fn push(&mut self, due: Due) {
-        self.heap.push(due.word());
+        self.sifted.push(due.word());
     }
 
     /// The next entry that is due at `now_s`.
     pub(super) fn pop_due(&mut self, now_s: u32) -> Option<Due> {
-        let heap = match (self.heap.peek(), self.unsifted.peek()) {
-            (Some(sifted), Some(unsifted)) if unsifted < sifted => &mut self.unsifted,
-            (None, Some(_)) => &mut self.unsifted,
-            _ => &mut self.heap,
-        };
-        let next = Due::of(*heap.peek()?);
-        if next.expires_s > now_s {
+        let next = self.next_s()?;
+        if next > now_s {
             return None;
         }
-        heap.pop();
-        Some(next)
+        let word = match (self.sifted.peek(), self.ahead.front()) {
+            (Some(sifted), Some(ahead)) if ahead < sifted => self.take_ahead(),
+            (None, Some(_)) => self.take_ahead(),
+            _ => self.sifted.pop(),
+        };
+        word.map(Due::of)
     }
 
     /// What slots that are entered now note.
@@ -80,34 +98,54 @@ impl ExpiryQueue {
     /// the only one of an object that lives.
     #[inline]
     pub(super) fn take_unsifted(&mut self, objects: usize) -> Option<Due> {
-        if self.unsifted.is_empty() {
-            if self.heap.len() < SIFT_FROM || self.heap.len() < objects + objects / 2 {
+        if self.ahead.is_empty() {
+            if self.sifted.len() < SIFT_FROM || self.sifted.len() < objects + objects / 2 {
                 return None;
             }
-            std::mem::swap(&mut self.heap, &mut self.unsifted);
-            // The other one is empty, but as long as it ever was; let go of that.
-            self.heap = BinaryHeap::new();
+            // The old one is empty, but keeps its blocks; let go of them.
+            self.unsifted = std::mem::replace(&mut self.sifted, empty());
             self.sifting = !self.sifting;
+            self.look_ahead();
         }
-        // The last is a leaf, so nothing else moves.
-        self.unsifted.remove_at(self.unsifted.len() - 1).map(Due::of)
+        self.take_ahead().map(Due::of)
+    }
+
+    fn take_ahead(&mut self) -> Option<u64> {
+        let word = self.ahead.pop_front();
+        self.look_ahead();
+        word
+    }
+
+    fn look_ahead(&mut self) {
+        while self.ahead.len() < AHEAD
+            && let Some(word) = self.unsifted.pop()
+        {
+            self.ahead.push_back(word);
+        }
     }
 
     /// Prefixes that will be sifted soon, for their buckets to be brought near.
     pub(super) fn sifted_soon(&self, count: usize) -> impl Iterator<Item = u32> {
-        self.unsifted.iter().rev().take(count).map(|word| Due::of(*word).prefix)
+        self.ahead.iter().take(count).map(|word| Due::of(*word).prefix)
     }
 
     /// When the next entry is due.
     pub(super) fn next_s(&self) -> Option<u32> {
-        let next = [self.heap.peek(), self.unsifted.peek()].into_iter().flatten().min()?;
+        let next = [self.sifted.peek(), self.ahead.front()].into_iter().flatten().min()?;
         Some(Due::of(*next).expires_s)
     }
 
     /// All entries as expiry and prefix, for invariants.
     pub(super) fn entries(&self) -> std::collections::HashSet<(u32, u32)> {
-        let words = self.heap.iter().chain(self.unsifted.iter());
-        words.map(|word| Due::of(*word)).map(|due| (due.expires_s, due.prefix)).collect()
+        let mut all = std::collections::HashSet::with_capacity(self.len());
+        let mut note = |word: &u64| {
+            let due = Due::of(*word);
+            all.insert((due.expires_s, due.prefix));
+        };
+        self.sifted.for_each(&mut note);
+        self.unsifted.for_each(&mut note);
+        self.ahead.iter().for_each(note);
+        all
     }
 }
 
@@ -158,11 +196,16 @@ mod tests {
                 }
                 assert!(queue.len() <= objects as usize * 5 / 2 + SIFT_FROM, "{} entries", queue.len());
             }
-            assert!(queue.heap.is_ordered() && queue.unsifted.is_ordered());
             let _ = noted_last;
             let entries = queue.entries();
             assert!(entries.contains(&(last, u32::MAX)));
             assert!((0..objects).all(|prefix| entries.contains(&(5000, prefix))));
+            let mut expired_s = 0;
+            while let Some(due) = queue.pop_due(u32::MAX - 1) {
+                assert!(due.expires_s >= expired_s, "what is due first leaves first, sifted or not");
+                expired_s = due.expires_s;
+            }
+            assert_eq!((expired_s, queue.len()), (last, 0));
         }
     }
 }

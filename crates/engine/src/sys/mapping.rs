@@ -18,6 +18,8 @@ use std::{
 
 use std::sync::atomic::AtomicU64;
 
+use super::file_words::{PAGE_BYTES, ReadMapping};
+
 use rustix::fs::{FallocateFlags, Mode, OFlags};
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, munmap};
 
@@ -180,6 +182,29 @@ impl WriteOut {
     pub fn now(&self) -> io::Result<()> {
         self.0.sync_data()
     }
+
+    /// A way to see how many of the memory's whole pages the kernel keeps.
+    ///
+    /// # Errors
+    /// As [`ReadMapping::map`]: less than one page, above all.
+    pub fn residency(&self) -> io::Result<Residency> {
+        let bytes = self.0.metadata()?.len();
+        Ok(Residency(ReadMapping::map(&self.0, bytes - bytes % PAGE_BYTES as u64)?))
+    }
+}
+
+/// How much of a [`PagedMemory`] is in the page cache. Counts pages and cannot look into them.
+#[derive(Debug)]
+pub struct Residency(ReadMapping);
+
+impl Residency {
+    /// Pages in the page cache now, mapped or not; some 3 µs a thousand.
+    ///
+    /// # Errors
+    /// What `mincore` says.
+    pub fn pages(&self) -> io::Result<usize> {
+        self.0.resident_pages(0..self.0.len())
+    }
 }
 
 impl Deref for PagedMemory {
@@ -189,7 +214,7 @@ impl Deref for PagedMemory {
     fn deref(&self) -> &[u64] {
         // SAFETY: the mapping is valid, aligned and lives as long as `self` (invariant of `MappedWords`); any eight
         // bytes are an integer. The file has no name (`O_TMPFILE | O_EXCL`: none can be given to it), its descriptor
-        // is only ever synced (`WriteOut` allows nothing else), and the mapping is not handed out otherwise: nobody stores to the
+        // is only ever synced and asked for residency (`WriteOut`, `Residency`: nothing is read or written by them), and the mapping is not handed out otherwise: nobody stores to the
         // words but through `deref_mut`, which needs the exclusive borrow.
         unsafe { std::slice::from_raw_parts(self.words.base.as_ptr().cast::<u64>(), self.words.len()) }
     }
@@ -240,6 +265,19 @@ mod tests {
         assert!(MappedWords::map(&file, 0).is_err());
         assert!(MappedWords::map(&file, usize::MAX / 4).is_err());
         assert_eq!(MappedWords::map(&file, 512).unwrap().len(), 512);
+    }
+
+    #[test]
+    fn pages_that_were_stored_to_are_resident_and_those_of_a_small_memory_are_none() {
+        let directory = std::env::temp_dir();
+        let mut memory = PagedMemory::create(&directory, 100 * 512 + 5).unwrap();
+        let residency = memory.write_out().unwrap().residency().unwrap();
+        let before = residency.pages().unwrap();
+        (0..60).for_each(|page| memory[page * 512] = 1);
+        let after = residency.pages().unwrap();
+        assert!(before <= 40 && (60..=100).contains(&after), "{before}, {after}");
+        let small = PagedMemory::create(&directory, 100).unwrap();
+        assert!(small.write_out().unwrap().residency().is_err());
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! The experiments: each a claim, a measurement, a figure and a verdict.
 
+pub mod again;
 pub mod allocations;
 pub mod bheap_layout;
 pub mod bheap_paging;
@@ -10,6 +11,8 @@ pub mod counters;
 pub mod locality;
 pub mod loopback_latency;
 pub mod memory_ladder;
+pub mod page_rent;
+pub mod queue_beyond;
 pub mod scratch;
 pub mod store_pressure;
 
@@ -21,7 +24,9 @@ pub fn all() -> &'static [Experiment] {
     const ALL: &[Experiment] = &[
         bheap_layout::EXPERIMENT,
         bheap_sim::EXPERIMENT,
+        queue_beyond::EXPERIMENT,
         bheap_paging::EXPERIMENT,
+        page_rent::EXPERIMENT,
         memory_ladder::EXPERIMENT,
         store_pressure::EXPERIMENT,
         loopback_latency::EXPERIMENT,

@@ -140,10 +140,12 @@ fn article(out: &mut String, outcome: &Outcome, options: &Options, titled: bool)
     }
     let quick = if options.quick { " --quick" } else { "" };
     let sweep = if options.sweep { " --sweep" } else { "" };
+    let items = options.items.map_or_else(String::new, |items| format!(" --items {items}"));
+    let part = options.part.as_ref().map_or_else(String::new, |part| format!(" --part {}", escaped(part)));
     put(
         out,
         format_args!(
-            "<h3>How to repeat</h3>\n<pre>nighttrain lab {}{quick}{sweep} --html report.html</pre>\n\
+            "<h3>How to repeat</h3>\n<pre>nighttrain lab {}{quick}{sweep}{items}{part} --html report.html</pre>\n\
              <p class=\"quiet\">It took {:.1} seconds here.</p>\n</article>\n",
             experiment.name, outcome.seconds
         ),
@@ -174,7 +176,7 @@ fn body(out: &mut String, report: &Report) {
                 out,
                 format_args!(
                     "<li class=\"{}\"><span class=\"mark\" aria-hidden=\"true\">{}</span> <strong>{} {words}</strong>\n\
-                     <dl><dt>Article</dt><dd>{}</dd><dt>Here</dt><dd>{}</dd></dl></li>\n",
+                     <dl><dt>Claimed</dt><dd>{}</dd><dt>Here</dt><dd>{}</dd></dl></li>\n",
                     class(words),
                     judgement.verdict.mark(),
                     escaped(&judgement.claim),

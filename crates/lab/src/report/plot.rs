@@ -138,7 +138,9 @@ impl Axis {
         let mut exponent = from.log10().ceil();
         while exponent <= to.log10() + 1e-9 {
             let value = 10_f64.powf(exponent);
-            let text = if exponent < 0.0 {
+            let text = if exponent < -3.0 {
+                format!("10^−{:.0}", -exponent)
+            } else if exponent < 0.0 {
                 format!("{value}")
             } else if exponent < 6.0 {
                 grouped(value as u64)
@@ -351,6 +353,9 @@ mod tests {
         assert!(log.fraction(0.0).abs() < 1e-12 && (log.fraction(1e9) - 1.0).abs() < 1e-12);
         let texts: Vec<&str> = log.ticks.iter().map(|tick| tick.1.as_str()).collect();
         assert_eq!(texts, ["1", "10", "100", "1,000", "10,000"]);
+        let small = Axis::log("share", 1e-5, 0.01);
+        let texts: Vec<&str> = small.ticks.iter().map(|tick| tick.1.as_str()).collect();
+        assert_eq!(texts, ["10^−5", "10^−4", "0.001", "0.01"], "short enough to stand beside the axis");
         let halves = Axis::linear("ratio", 0.0, 1.0, 0.5);
         assert_eq!(
             halves.ticks.iter().map(|tick| tick.1.as_str()).collect::<Vec<_>>(),

@@ -63,7 +63,7 @@ fn one(out: &mut String, outcome: &Outcome, style: Style) {
         for judgement in &report.verdicts {
             let mark = painted(judgement.verdict, style.colour);
             line(out, &format!("  {mark} {:<4}{}", judgement.claim, judgement.verdict.words()));
-            wrapped(out, "         article: ", &judgement.article, style.width);
+            wrapped(out, "         claimed: ", &judgement.article, style.width);
             wrapped(out, "         here:    ", &judgement.ours, style.width);
         }
     }

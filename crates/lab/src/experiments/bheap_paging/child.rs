@@ -1,31 +1,20 @@
-//! One measurement in a process of its own, which lives in a memory cgroup from its first moment.
-//!
-//! The child is this same program, started again with a task in its environment: so a test's executable can be its
-//! own child as well as `nighttrain` can. The child does its task where the experiment would begin, writes what it
-//! found to a file and ends; it never starts another.
+//! One measurement in a process of its own ([`super::super::again`]), which lives in a memory cgroup from its first
+//! moment.
 
-use std::fs;
 use std::io;
-use std::path::PathBuf;
-use std::process::{Command, Stdio};
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
 use super::group::Group;
 use super::queues::{Kind, filled};
+use crate::experiments::again::{self, Again};
 use crate::experiments::bheap_sim::keys::Random3;
 use crate::experiments::counters::Counters;
 
 /// The environment variable that makes a process such a child: a [`Task`] as JSON.
 pub const TASK: &str = "NIGHTTRAIN_LAB_PAGING_TASK";
-
-/// How the children are started.
-#[derive(Debug, Clone)]
-pub struct Again {
-    /// Arguments after the program's own path that lead to [`do_task_and_exit`].
-    pub arguments: Vec<String>,
-}
 
 /// What a child has to do.
 #[derive(Debug, Serialize, Deserialize)]
@@ -48,8 +37,6 @@ pub struct Task {
     pub seed: u32,
     /// Where the child puts the file of the items, which has no name.
     pub directory: PathBuf,
-    /// Where the child writes what it found.
-    pub answer: PathBuf,
 }
 
 /// What a child found.
@@ -97,49 +84,20 @@ impl Found {
 
 /// If this process is such a child: does its task and ends the process. Returns at once if it is not.
 pub fn do_task_and_exit() {
-    let Some(task) = std::env::var_os(TASK) else { return };
-    let done = serde_json::from_str::<Task>(&task.to_string_lossy())
-        .map_err(io::Error::other)
-        .and_then(|task| perform(&task));
-    std::process::exit(match done {
-        Ok(()) => 0,
-        Err(error) => {
-            // The parent hands this on.
-            let _ = std::io::Write::write_all(&mut io::stderr(), format!("{error}\n").as_bytes());
-            1
+    again::do_task_and_exit(TASK, |task: &Task| {
+        if let Some(group) = &task.group {
+            group.enter()?;
         }
-    })
+        measured(task)
+    });
 }
 
-fn perform(task: &Task) -> io::Result<()> {
-    if let Some(group) = &task.group {
-        group.enter()?;
-    }
-    let found = measured(task)?;
-    fs::write(&task.answer, serde_json::to_vec(&found)?)
-}
-
-/// Starts a child for `task` and waits for what it finds.
+/// Starts a child for `task` and waits for what it finds; the answer passes through `directory`.
 ///
 /// # Errors
-/// If it cannot be started, or ended otherwise than well; the text has its own last words.
-pub fn found_by_child(task: &Task, again: &Again) -> io::Result<Found> {
-    let program = std::env::current_exe()?;
-    let output = Command::new(program)
-        .args(&again.arguments)
-        .env(TASK, serde_json::to_string(task)?)
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(Stdio::piped())
-        .output()?;
-    if !output.status.success() || !task.answer.exists() {
-        let words = String::from_utf8_lossy(&output.stderr);
-        let last = words.trim().lines().last().unwrap_or("no word of why").to_owned();
-        return Err(io::Error::other(format!("the measuring process ended with {}: {last}", output.status)));
-    }
-    let found = serde_json::from_slice(&fs::read(&task.answer)?)?;
-    fs::remove_file(&task.answer)?;
-    Ok(found)
+/// As [`again::ask`].
+pub fn found_by_child(task: &Task, directory: &Path, again: &Again) -> io::Result<Found> {
+    again::ask(TASK, task, directory, again)
 }
 
 /// Builds the queue, applies the limit, warms up, measures.

@@ -194,6 +194,10 @@ fn remove_abandoned(mount: &Path) {
     }
 }
 
+/// Held by tests that make groups, so that one can say that none of this process is left.
+#[cfg(test)]
+pub(crate) static ONE_AT_A_TIME: std::sync::Mutex<()> = std::sync::Mutex::new(());
+
 #[cfg(test)]
 mod tests {
     use super::*;

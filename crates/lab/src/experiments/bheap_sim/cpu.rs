@@ -1,6 +1,6 @@
 //! What the two classics cost in CPU on this machine, without memory pressure.
 
-use bheap::{BHeap, BinaryHeap};
+use bheap::{BHeap, BinaryHeap, PageQueue};
 use rustix::time::{ClockId, clock_gettime};
 
 use super::keys::Random3;
@@ -27,6 +27,14 @@ pub fn measure(items: usize, page_bytes: usize, rounds: u32) -> Measured {
         }
     }
     measured
+}
+
+/// Seconds of CPU of the page queue: the median of `rounds` rounds.
+#[must_use]
+pub fn of_page_queue(items: usize, page_bytes: usize, rounds: u32) -> f64 {
+    let round =
+        |seed| PageQueue::<u64>::new(page_bytes).map(|mut queue| seconds(&mut queue, items, seed)).ok();
+    median(&(1..=rounds).filter_map(round).collect::<Vec<f64>>())
 }
 
 fn seconds(queue: &mut impl Subject, items: usize, seed: u32) -> f64 {
@@ -76,6 +84,7 @@ mod tests {
         let measured = measure(2_000, 4096, 3);
         assert_eq!((measured.binary_s.len(), measured.paged_s.len()), (3, 3));
         assert!(measured.binary_s.iter().chain(&measured.paged_s).all(|&s| s > 0.0), "{measured:?}");
+        assert!(of_page_queue(2_000, 4096, 3) > 0.0);
         let (least, middle, most) = measured.slower();
         assert!(least <= middle && middle <= most);
         assert!((median(&[3.0, 1.0, 2.0]) - 2.0).abs() < 1e-12 && (median(&[1.0, 2.0]) - 1.5).abs() < 1e-12);

@@ -1,19 +1,13 @@
 //! The article's figures 1 to 4, drawn from our own totals on the article's axes.
 
 use super::article::{CPU_S, ON_A_SLOW_DISK, TRANSFER_S};
+use super::costs::FirstTouch;
 use super::lru::Transfers;
 use super::run::Simulated;
 use crate::report::Report;
 use crate::report::plot::{Axis, Plot, Reference, Series, Stroke};
 
 const KIB: f64 = 1024.0;
-
-/// Whether a read is charged for the first touch of a page.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum FirstTouch {
-    Free,
-    Charged,
-}
 
 /// The runtime that a number of transfers means, in seconds.
 pub(super) fn runtime_s(cpu_s: f64, transfers: Transfers, transfer_s: f64, first: FirstTouch) -> f64 {

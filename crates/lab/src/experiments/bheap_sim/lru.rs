@@ -42,13 +42,25 @@ pub struct AllSizes {
     stack: RefCell<Stack>,
 }
 
+/// Pages in the stack's top: a list that is searched from its newest end.
+const TOP: usize = 16;
+/// The moment of a page that was never touched.
+const NEVER: u32 = 0;
+/// The moment of a page in the top.
+const ON_TOP: u32 = u32::MAX;
+
 #[derive(Debug, Default)]
 struct Stack {
-    /// For each page: the moment of its last touch (0: never), and since its last write the greatest distance
-    /// at which it was touched (`u32::MAX`: clean everywhere).
+    /// For each page: the moment at which it left the top ([`NEVER`], [`ON_TOP`]), and since its last write the
+    /// greatest distance at which it was touched ([`CLEAN`]: clean everywhere).
     pages: Vec<(u32, u32)>,
-    /// Fenwick tree over moments: 1 where a moment is the last touch of some page.
+    /// The pages touched last, newest first. Invariant: exactly those whose moment is [`ON_TOP`]; full once so many
+    /// have been touched.
+    top: Vec<u32>,
+    /// Fenwick tree over moments: 1 where some page left the top. Later moments are newer pages.
     tree: Vec<u32>,
+    /// Pages in the tree.
+    below: u32,
     now: u32,
     touched: u32,
     /// `reads[d]`: touches at distance `d`; those are reads in every memory below `d`.
@@ -95,8 +107,9 @@ impl AllSizes {
     pub fn transfers(&self, resident: usize) -> Transfers {
         let stack = self.stack.borrow();
         let mut writes: i64 = stack.writes.iter().take(resident + 1).sum();
-        for &(moment, dirty) in stack.pages.iter().filter(|page| page.0 > 0 && page.1 != CLEAN) {
-            let distance = stack.distance(moment);
+        let dirty = stack.pages.iter().enumerate().filter(|(_, page)| page.0 != NEVER && page.1 != CLEAN);
+        for (page, &(_, dirty)) in dirty {
+            let distance = stack.distance(page);
             writes += i64::from(dirty as usize <= resident && resident < distance as usize);
         }
         Transfers {
@@ -117,15 +130,20 @@ impl Trace for AllSizes {
 }
 
 impl Stack {
-    /// Pages whose last touch is at `moment` or later: the stack distance of the page touched at `moment`.
-    fn distance(&self, moment: u32) -> u32 {
-        let mut before = 0;
+    /// The stack distance of a page that was touched before: itself and the pages touched since.
+    fn distance(&self, page: usize) -> u32 {
+        let moment = self.pages[page].0;
+        if moment == ON_TOP {
+            let place = self.top.iter().position(|&top| top as usize == page);
+            return place.map_or(0, |place| place as u32 + 1);
+        }
+        let mut older = 0;
         let mut node = moment as usize - 1;
         while node > 0 {
-            before += self.tree[node];
+            older += self.tree[node];
             node &= node - 1;
         }
-        self.touched - before
+        self.top.len() as u32 + self.below - older
     }
 
     fn mark(&mut self, moment: u32, present: bool) {
@@ -138,13 +156,9 @@ impl Stack {
 
     /// Renumbers the moments 1, 2, … in order, so that the tree stays a few times as large as the pages.
     fn compact(&mut self) {
-        let mut order: Vec<(u32, usize)> = self
-            .pages
-            .iter()
-            .enumerate()
-            .filter(|(_, page)| page.0 > 0)
-            .map(|(n, page)| (page.0, n))
-            .collect();
+        let is_below = |page: &(u32, u32)| page.0 != NEVER && page.0 != ON_TOP;
+        let below = self.pages.iter().enumerate().filter(|(_, page)| is_below(page));
+        let mut order: Vec<(u32, usize)> = below.map(|(n, page)| (page.0, n)).collect();
         order.sort_unstable();
         let size = (order.len() * 4).max(1024);
         self.tree = vec![0; size + 1];
@@ -158,37 +172,61 @@ impl Stack {
     }
 
     fn touch(&mut self, page: usize, write: bool) {
-        if self.now as usize + 1 >= self.tree.len() {
-            self.compact();
-        }
         if page >= self.pages.len() {
-            self.pages.resize(page + 1, (0, CLEAN));
+            self.pages.resize(page + 1, (NEVER, CLEAN));
         }
         let (moment, dirty) = self.pages[page];
-        self.now += 1;
         let mut dirty_now = dirty;
-        if moment == 0 {
+        if moment == NEVER {
             self.touched += 1;
         } else {
-            let distance = self.distance(moment);
-            let d = distance as usize;
-            if self.reads.len() <= d {
-                self.reads.resize(d + 1, 0);
-                self.writes.resize(d + 1, 0);
-            }
-            self.reads[d] += 1;
-            if dirty < distance {
-                self.writes[dirty as usize] += 1;
-                self.writes[d] -= 1;
-            }
+            let distance = self.distance(page);
+            self.count(distance, dirty);
             if dirty != CLEAN {
                 dirty_now = dirty.max(distance);
             }
-            self.mark(moment, false);
+            if moment == ON_TOP {
+                self.top.copy_within(..distance as usize - 1, 1);
+                self.top[0] = page as u32;
+            } else {
+                self.mark(moment, false);
+                self.below -= 1;
+            }
         }
-        let now = self.now;
-        self.mark(now, true);
-        self.pages[page] = (now, if write { 0 } else { dirty_now });
+        self.pages[page] = (ON_TOP, if write { 0 } else { dirty_now });
+        if moment != ON_TOP {
+            self.put_on_top(page);
+        }
+    }
+
+    /// A touch at this distance, of a page that was dirty as told.
+    fn count(&mut self, distance: u32, dirty: u32) {
+        let d = distance as usize;
+        if self.reads.len() <= d {
+            self.reads.resize(d + 1, 0);
+            self.writes.resize(d + 1, 0);
+        }
+        self.reads[d] += 1;
+        if dirty < distance {
+            self.writes[dirty as usize] += 1;
+            self.writes[d] -= 1;
+        }
+    }
+
+    /// The oldest page of a full top goes to the tree, of which it is the newest.
+    fn put_on_top(&mut self, page: usize) {
+        if self.top.len() == TOP {
+            if self.now as usize + 1 >= self.tree.len() {
+                self.compact();
+            }
+            self.now += 1;
+            let (oldest, now) = (self.top[TOP - 1], self.now);
+            self.mark(now, true);
+            self.below += 1;
+            self.pages[oldest as usize].0 = now;
+            self.top.pop();
+        }
+        self.top.insert(0, page as u32);
     }
 }
 

@@ -6,9 +6,11 @@
 //!             figures 1–4, table, verdicts ◀── transfers × 1 ms or 10 ms, + CPU ◀────┘
 //! ```
 //! [`phases`] drives any queue, [`lru`] is the memory, [`run`] puts a classic through both, [`article`] holds what
-//! was published, `findings` compares, `figures` draws, `sweep` varies the sizes.
+//! was published, `findings` compares, `figures` draws, `sweep` varies the
+//! sizes, [`costs`] the prices.
 
 pub mod article;
+pub mod costs;
 pub mod cpu;
 mod figures;
 mod findings;
@@ -43,6 +45,9 @@ fn experiment(options: &Options) -> Result<Report, Refusal> {
         item_bytes: options.item_bytes.unwrap_or(article::ITEM_BYTES),
     };
     shape.check()?;
+    if options.costs.are_chosen() {
+        return costs::report(options, shape);
+    }
     let articles = shape.is_the_articles();
     let mut report = if articles {
         findings::of_the_article(options, shape)
@@ -50,8 +55,8 @@ fn experiment(options: &Options) -> Result<Report, Refusal> {
         findings::of_another_shape(options, shape)
     };
     if articles || options.sweep {
-        // Half as many items keep a quick run below its 30 seconds.
-        sweep::add(&mut report, options, if options.quick { shape.items.div_ceil(2) } else { shape.items });
+        // A quarter of the items keeps a quick run far below its 30 seconds.
+        sweep::add(&mut report, options, if options.quick { shape.items.div_ceil(4) } else { shape.items });
     }
     Ok(report)
 }

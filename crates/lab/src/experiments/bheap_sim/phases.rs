@@ -1,5 +1,7 @@
 //! The article's three phases, for any queue.
 
+use bheap::PageQueue;
+use bheap::blocks::Blocks;
 use bheap::heap::Heap;
 use bheap::layout::Layout;
 
@@ -26,6 +28,21 @@ where
         // nine pages this moves the binary heap's total by 0.4%: the root's page is touched before the last.)
         self.peek()?;
         Heap::pop(self)?.try_into().ok()
+    }
+}
+
+impl<T, B> Subject for PageQueue<T, B>
+where
+    T: Ord + Copy + TryFrom<u64> + TryInto<u64>,
+    B: Blocks<T>,
+{
+    fn push(&mut self, key: u64) {
+        let Ok(item) = T::try_from(key) else { panic!("the item has room for every key") };
+        Self::push(self, item);
+    }
+    fn pop(&mut self) -> Option<u64> {
+        self.peek()?;
+        Self::pop(self)?.try_into().ok()
     }
 }
 

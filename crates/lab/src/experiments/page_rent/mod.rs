@@ -1,0 +1,173 @@
+//! `page-rent`: what the pages that an expiry touches cost those who do not expire (C20, the queue's part).
+//!
+//! ```text
+//! memory cgroup ─▶ child ─┬─ expiries, r a second:  queue of N keys in a mapped file ─┐ one limit on
+//!                         └─ deliveries, on schedule: objects of 16 KiB, mapped ──────┘ the pages of both
+//!                              │ time from when each was due, major faults
+//! mincore of the queue's file ─┴─▶ pages that the queue holds while it does nothing
+//! ```
+//! A child for each queue. Its expiries become more frequent from period to period; the first has none.
+
+mod child;
+mod verdicts;
+
+use std::path::Path;
+
+pub use child::{Found, Period, Task};
+
+use super::again::Again;
+use super::bheap_paging::group::{Group, NoGroup};
+use super::bheap_paging::queues::Kind;
+use super::memory_ladder::random::Random;
+use super::scratch::Scratch;
+use crate::experiment::{Experiment, Options, Refusal, Report};
+
+/// `nighttrain lab page-rent`
+pub const EXPERIMENT: Experiment = Experiment {
+    name: "page-rent",
+    claims: &["C20"],
+    title: "What an expiry queue's pages cost the deliveries beside it",
+    statement: "Ten extra pages an operation are not only read: they loiter in RAM, push out objects that were being \
+                delivered, and queue on a busy disk.",
+    source: "P.-H. Kamp, “You're Doing It Wrong”, ACM Queue 8(6), June 2010, and the discussion of it",
+    run,
+};
+
+/// How much is measured.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Sizes {
+    /// Keys in the queue, of 8 bytes.
+    pub items: usize,
+    /// Objects that are delivered, of 16 KiB.
+    pub objects: usize,
+    /// Bytes of page cache that both may have together.
+    pub limit_bytes: u64,
+    /// Deliveries a second.
+    pub deliveries_per_s: f64,
+    /// Expiries a second, period by period, rising; the first is the time without any.
+    pub expiries_per_s: Vec<f64>,
+    /// Seconds at the start of a period that are not counted, and seconds that are.
+    pub seconds: (f64, f64),
+}
+
+impl Sizes {
+    /// For people who wait (under half a minute), or for the record.
+    #[must_use]
+    pub fn of(quick: bool) -> Self {
+        let full = Self {
+            items: 4 << 20,
+            objects: 4096,
+            limit_bytes: 16 << 20,
+            deliveries_per_s: 400.0,
+            expiries_per_s: vec![0.0, 1.0 / 60.0, 1.0, 30.0, 1000.0],
+            seconds: (5.0, 12.0),
+        };
+        if quick {
+            let seconds = (0.8, 1.6);
+            Self {
+                items: 1 << 20,
+                objects: 1024,
+                limit_bytes: 4 << 20,
+                expiries_per_s: vec![0.0, 30.0, 1000.0],
+                seconds,
+                ..full
+            }
+        } else {
+            full
+        }
+    }
+}
+
+fn run(options: &Options) -> Result<Report, Refusal> {
+    child::do_task_and_exit();
+    let again = Again { arguments: vec!["lab".into(), EXPERIMENT.name.into()] };
+    let sizes = Sizes::of(options.quick);
+    let found = measured(&sizes, options.directory.as_deref(), &again, &|what| options.say(what))?;
+    Ok(verdicts::report(&sizes, &found))
+}
+
+/// Measures beside each queue, one child each; files go below `directory` if there is one.
+///
+/// # Errors
+/// [`Refusal::Missing`] without a usable memory cgroup or a directory on a disk.
+pub fn measured(
+    sizes: &Sizes,
+    directory: Option<&Path>,
+    again: &Again,
+    say: &dyn Fn(&str),
+) -> Result<Vec<Found>, Refusal> {
+    let scratch = Scratch::on_disk(directory).map_err(|error| Refusal::Missing(error.to_string()))?;
+    let failed = |error: std::io::Error| Refusal::Failed(error.to_string());
+    say("writing the objects");
+    let mut random = Random::new(20);
+    scratch.words("objects", sizes.objects * child::OBJECT_BYTES / 8, |_| random.word()).map_err(failed)?;
+    let mut all = Vec::new();
+    for kind in Kind::ALL {
+        say(&format!("deliveries beside a {}", kind.name()));
+        let group = Group::create().map_err(|error: NoGroup| Refusal::Missing(error.to_string()))?;
+        let task = Task {
+            group,
+            kind,
+            items: sizes.items,
+            objects: scratch.path().join("objects"),
+            limit_bytes: sizes.limit_bytes,
+            deliveries_per_s: sizes.deliveries_per_s,
+            expiries_per_s: sizes.expiries_per_s.clone(),
+            seconds: sizes.seconds,
+            directory: scratch.path().to_owned(),
+        };
+        all.push(super::again::ask(child::TASK, &task, scratch.path(), again).map_err(failed)?);
+    }
+    Ok(all)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Where a child of the tests' executable comes to work; as a test, it has nothing to do.
+    #[test]
+    fn as_a_child_it_does_its_task() {
+        child::do_task_and_exit();
+        assert!(std::env::var_os(child::TASK).is_none());
+    }
+
+    #[test]
+    fn deliveries_fault_and_the_queue_holds_pages() {
+        let _groups = crate::experiments::bheap_paging::group::ONE_AT_A_TIME.lock();
+        let sizes = Sizes {
+            items: 1 << 18,
+            objects: 256,
+            limit_bytes: 2 << 20,
+            deliveries_per_s: 400.0,
+            expiries_per_s: vec![0.0, 100.0],
+            seconds: (0.1, 0.3),
+        };
+        let name = "experiments::page_rent::tests::as_a_child_it_does_its_task";
+        let again = Again { arguments: vec![name.into(), "--exact".into(), "--nocapture".into()] };
+        let found = match measured(&sizes, None, &again, &|_| ()) {
+            Ok(found) => found,
+            Err(Refusal::Missing(what)) => {
+                // Where nobody may make a group, to say so is what it has to do.
+                assert!(Group::create().is_err(), "refused although groups can be made: {what}");
+                return;
+            }
+            Err(other) => panic!("{other}"),
+        };
+        assert_eq!(found.len(), 3);
+        for found in &found {
+            let [idle, busy] = found.periods.as_slice() else { panic!("{found:?}") };
+            assert_eq!((idle.expiries, busy.expiries), (0, 30), "all that were due: {found:?}");
+            for period in [idle, busy] {
+                assert_eq!(period.deliveries, 120, "all that were due, however late: {found:?}");
+                assert!(period.p50_us <= period.p99_us && period.p99_us <= period.worst_us);
+                // 4 MiB of objects in half as much memory: the delivery pages.
+                assert!(period.delivery_faults > 0, "{found:?}");
+                assert!(period.held_pages <= (2 << 20) as f64 / 4096.0 + 1024.0, "{found:?}");
+            }
+        }
+        let report = verdicts::report(&sizes, &found);
+        assert_eq!(report.tables[0].rows.len(), 6);
+        assert_eq!(report.verdicts.len(), 1);
+    }
+}

@@ -1,0 +1,226 @@
+//! What the deliveries say about the queues beside them.
+
+use serde_json::json;
+
+use super::Sizes;
+use super::child::{Found, OBJECT_BYTES, Period};
+use crate::experiment::{Report, Table, Verdict};
+use crate::experiments::bheap_paging::queues::Kind;
+use crate::report::grouped;
+use crate::report::plot::{Axis, Plot, Series, Stroke};
+
+/// More than this share above another count is more, and not chance.
+const MORE: f64 = 1.05;
+
+/// The report of all queues.
+pub(super) fn report(sizes: &Sizes, found: &[Found]) -> Report {
+    let mut report = Report { data: json!(found), ..Report::default() };
+    report.tables.push(table(found));
+    draw(&mut report, found);
+    let of = |kind: Kind| found.iter().find(|found| found.kind == kind);
+    if let (Some(binary), Some(paged), Some(ours)) =
+        (of(Kind::BinaryHeap), of(Kind::BHeap), of(Kind::PageQueue))
+        && let (Some(binary_busy), Some(paged), Some(ours)) =
+            (binary.periods.last(), paged.periods.last(), ours.periods.last())
+    {
+        let said = |period: &Period| {
+            format!(
+                "{:.0} pages held, {:.2} faults a delivery, p99 {:.1} ms",
+                period.held_pages,
+                period.faults_a_delivery(),
+                period.p99_us / 1e3
+            )
+        };
+        let quiet = binary.periods.first().map_or_else(String::new, |quiet| {
+            format!(
+                "; without expiries {:.2} faults, {:.1} ms",
+                quiet.faults_a_delivery(),
+                quiet.p99_us / 1e3
+            )
+        });
+        report.judge(
+            "C20",
+            "the extra pages of an operation loiter in RAM, push out objects that were being delivered, and queue on a busy \
+             disk",
+            format!(
+                "{}of {} pages, at {} expiries a second: binary heap {}; B-heap {}; page queue {}{quiet}",
+                alone(found),
+                grouped(binary.limit_pages),
+                rate(binary_busy.expiries_per_s),
+                said(binary_busy),
+                said(paged),
+                said(ours)
+            ),
+            judged(binary_busy, ours),
+        );
+    }
+    report.note(format!(
+        "A queue of {} keys of 8 bytes in a mapped file, and {} objects of {} KiB in another, share {} MiB of page cache \
+         (MADV_RANDOM, a memory cgroup). {} objects a second are read, the object of rank n as often as n^−0.9, timed from \
+         when each was due; an expiry is a removal and an insertion, on a thread of its own.",
+        grouped(sizes.items as u64),
+        grouped(sizes.objects as u64),
+        OBJECT_BYTES >> 10,
+        sizes.limit_bytes >> 20,
+        sizes.deliveries_per_s
+    ));
+    report.note(format!(
+        "A period counts for {} s, after {} s that do not. “Pages held” is what mincore sees of the queue's file, between \
+         its operations: nobody else can use them. Where an expiry comes once a minute, the period has one. * The 99th percentile is the median of those of eight \
+         equal parts of the period.",
+        sizes.seconds.1, sizes.seconds.0
+    ));
+    report
+}
+
+/// The binary heap against ours, at the most expiries: holds if it keeps more pages and the deliveries fault more.
+fn judged(binary: &Period, ours: &Period) -> Verdict {
+    let loiter = binary.held_pages > ours.held_pages * MORE;
+    let push_out = binary.faults_a_delivery() > ours.faults_a_delivery() * MORE;
+    let queue = binary.p99_us > ours.p99_us * MORE;
+    match (loiter, push_out && queue, push_out || queue) {
+        _ if binary.delivery_faults == 0 => Verdict::CannotBeTestedHere,
+        (true, true, _) => Verdict::Holds,
+        (true, _, true) => Verdict::HoldsWithAnotherFigure,
+        _ => Verdict::DoesNotHoldHere,
+    }
+}
+
+/// What an expiry reads that comes when the queue has long been put out.
+fn alone(found: &[Found]) -> String {
+    let read = found.iter().filter_map(|found| {
+        let rare = found.periods.iter().find(|period| period.expiries_per_s > 0.0 && period.expiries > 0)?;
+        let pages = rare.expiry_faults as f64 / rare.expiries as f64;
+        Some(format!("{} {pages:.1} pages at {}", found.kind.name(), rate(rare.expiries_per_s)))
+    });
+    let read: Vec<String> = read.collect();
+    if read.is_empty() { String::new() } else { format!("an expiry reads: {}; ", read.join(", ")) }
+}
+
+/// Expiries a second, in words where it is less than one.
+fn rate(per_s: f64) -> String {
+    match per_s {
+        r if r <= 0.0 => "none".to_owned(),
+        r if r < 1.0 => format!("{:.0} a minute", r * 60.0),
+        r => grouped(r as u64),
+    }
+}
+
+fn table(found: &[Found]) -> Table {
+    let mut table = Table::new(
+        "Deliveries beside each queue, by how often something expires",
+        &[
+            ("queue", ""),
+            ("expiries", "a second"),
+            ("queue's faults", "an expiry"),
+            ("pages held", ""),
+            ("of memory", "%"),
+            ("faults", "a delivery"),
+            ("median", "ms"),
+            ("99%*", "ms"),
+            ("longest", "ms"),
+        ],
+    );
+    for found in found {
+        for period in &found.periods {
+            let each = if period.expiries == 0 {
+                "–".to_owned()
+            } else {
+                format!("{:.3}", period.expiry_faults as f64 / period.expiries as f64)
+            };
+            table.row([
+                found.kind.name().to_owned(),
+                rate(period.expiries_per_s),
+                each,
+                format!("{:.0}", period.held_pages),
+                format!("{:.1}", period.held_pages / found.limit_pages as f64 * 100.0),
+                format!("{:.3}", period.faults_a_delivery()),
+                format!("{:.2}", period.p50_us / 1e3),
+                format!("{:.2}", period.p99_us / 1e3),
+                format!("{:.1}", period.worst_us / 1e3),
+            ]);
+        }
+    }
+    table
+}
+
+fn draw(report: &mut Report, found: &[Found]) {
+    let busy = |kind: Kind| {
+        let of = found.iter().find(|found| found.kind == kind)?;
+        Some((
+            of.periods.last()?.held_pages / of.limit_pages as f64 * 100.0,
+            of.periods.last()?.expiries_per_s,
+        ))
+    };
+    let (Some((binary, per_s)), Some((ours, _))) = (busy(Kind::BinaryHeap), busy(Kind::PageQueue)) else {
+        return;
+    };
+    let title = format!(
+        "At {} expiries a second the binary heap keeps {binary:.0}% of the memory from the objects, the page queue {ours:.0}%",
+        rate(per_s)
+    );
+    let strokes = [Stroke::Two, Stroke::One, Stroke::Four];
+    let series: Vec<Series> = found
+        .iter()
+        .zip(strokes)
+        .map(|(found, stroke)| {
+            let points = found.periods.iter().filter(|period| period.expiries_per_s > 0.0);
+            let share = |period: &Period| period.held_pages / found.limit_pages as f64 * 100.0;
+            let points = points.map(|period| (period.expiries_per_s, share(period))).collect();
+            Series::new(found.kind.name(), stroke, points).with_discs()
+        })
+        .collect();
+    let most = series.iter().flat_map(|series| &series.points).map(|point| point.1).fold(10.0, f64::max);
+    let plot = Plot {
+        x: Axis::log("expiries a second", 0.01, 1000.0),
+        left: Axis::linear(
+            "share of the memory that the queue holds [%]",
+            0.0,
+            (most / 10.0).ceil() * 10.0,
+            10.0,
+        ),
+        right: None,
+        series,
+        references: Vec::new(),
+    };
+    report.figure(
+        &title,
+        plot.draw(&title),
+        "What the queue's file has in the page cache between its operations, as a share of what it and the objects have \
+         together.",
+    );
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn period(held_pages: f64, delivery_faults: u64, p99_us: f64) -> Period {
+        Period {
+            expiries_per_s: 1000.0,
+            expiries: 1000,
+            expiry_faults: 1,
+            held_pages,
+            deliveries: 1000,
+            delivery_faults,
+            p50_us: 1.0,
+            p99_us,
+            worst_us: p99_us,
+        }
+    }
+
+    #[test]
+    fn all_three_must_be_seen_for_the_claim_to_hold() {
+        let ours = period(100.0, 1000, 50.0);
+        assert_eq!(judged(&period(200.0, 1200, 80.0), &ours), Verdict::Holds);
+        assert_eq!(judged(&period(200.0, 1200, 50.0), &ours), Verdict::HoldsWithAnotherFigure);
+        assert_eq!(judged(&period(200.0, 1000, 50.0), &ours), Verdict::DoesNotHoldHere);
+        assert_eq!(judged(&period(100.0, 1200, 80.0), &ours), Verdict::DoesNotHoldHere);
+        assert_eq!(judged(&period(200.0, 0, 80.0), &ours), Verdict::CannotBeTestedHere);
+    }
+
+    #[test]
+    fn a_rate_is_said_as_people_say_it() {
+        assert_eq!([0.0, 1.0 / 60.0, 1.0, 1000.0].map(rate), ["none", "1 a minute", "1", "1,000"]);
+    }
+}

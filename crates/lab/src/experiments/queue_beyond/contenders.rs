@@ -1,0 +1,239 @@
+//! The queues that are timed in RAM, behind one interface: `u64` keys with `u64` handles, in memory that grows.
+//!
+//! Two orders, because libraries differ in what they let be compared: by the key alone, of which every queue is
+//! capable (`orx-priority-queue` keeps key and handle apart and compares nothing else), and by key and handle together,
+//! so that equal keys leave in one order everywhere.
+
+use std::cmp::{Ordering, Reverse};
+
+use bheap::heap::Heap;
+use bheap::layout::{Binary, Dary, Layout, PageSizeError, Paged};
+use bheap::memory::AlignedRows;
+use bheap::{PageQueue, Rows};
+
+use crate::experiments::bheap_sim::article::PAGE_BYTES;
+
+/// A key and the handle of what it stands for, as they are made.
+pub type Item = (u64, u64);
+
+/// The queue that is ours.
+pub const OURS: &str = "page queue";
+
+/// What decides which item is smaller.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Compared {
+    /// The key; items of equal keys leave in any order.
+    Key,
+    /// The key, then the handle.
+    KeyAndHandle,
+}
+
+impl Compared {
+    /// In words.
+    #[must_use]
+    pub const fn words(self) -> &'static str {
+        match self {
+            Self::Key => "compared by key",
+            Self::KeyAndHandle => "compared by key and handle",
+        }
+    }
+}
+
+/// An item that is compared by its key alone.
+#[derive(Debug, Clone, Copy)]
+struct ByKey {
+    key: u64,
+    handle: u64,
+}
+
+impl PartialEq for ByKey {
+    fn eq(&self, other: &Self) -> bool {
+        self.key == other.key
+    }
+}
+impl Eq for ByKey {}
+impl PartialOrd for ByKey {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+impl Ord for ByKey {
+    #[inline]
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.key.cmp(&other.key)
+    }
+}
+
+impl From<Item> for ByKey {
+    fn from((key, handle): Item) -> Self {
+        Self { key, handle }
+    }
+}
+
+impl From<ByKey> for Item {
+    fn from(item: ByKey) -> Self {
+        (item.key, item.handle)
+    }
+}
+
+/// What is timed.
+pub trait Timed {
+    /// Adds an item.
+    fn push(&mut self, item: Item);
+    /// Takes the smallest.
+    fn pop(&mut self) -> Option<Item>;
+}
+
+/// A queue of items of another type, which is made of key and handle.
+struct Of<Q, T>(Q, std::marker::PhantomData<T>);
+
+impl<T: Ord + From<Item> + Into<Item>, L: Layout, R: Rows<T>> Timed for Of<Heap<T, L, R>, T> {
+    fn push(&mut self, item: Item) {
+        self.0.push(item.into());
+    }
+    fn pop(&mut self) -> Option<Item> {
+        self.0.pop().map(Into::into)
+    }
+}
+
+impl<T: Ord + Copy + From<Item> + Into<Item>> Timed for Of<PageQueue<T>, T> {
+    fn push(&mut self, item: Item) {
+        self.0.push(item.into());
+    }
+    fn pop(&mut self) -> Option<Item> {
+        self.0.pop().map(Into::into)
+    }
+}
+
+impl<T: Ord + From<Item> + Into<Item>> Timed for Of<std::collections::BinaryHeap<Reverse<T>>, T> {
+    fn push(&mut self, item: Item) {
+        self.0.push(Reverse(item.into()));
+    }
+    fn pop(&mut self) -> Option<Item> {
+        self.0.pop().map(|item| item.0.into())
+    }
+}
+
+impl<T: Ord + From<Item> + Into<Item>, const D: usize> Timed for Of<dary_heap::DaryHeap<Reverse<T>, D>, T> {
+    fn push(&mut self, item: Item) {
+        self.0.push(Reverse(item.into()));
+    }
+    fn pop(&mut self) -> Option<Item> {
+        self.0.pop().map(|item| item.0.into())
+    }
+}
+
+/// Its node is the handle; its key is the key, or both.
+impl<T: Clone + PartialOrd + From<Item> + Into<Item>, const D: usize> Timed
+    for Of<orx_priority_queue::DaryHeap<u64, T, D>, T>
+{
+    fn push(&mut self, item: Item) {
+        orx_priority_queue::PriorityQueue::push(&mut self.0, item.1, item.into());
+    }
+    fn pop(&mut self) -> Option<Item> {
+        orx_priority_queue::PriorityQueue::pop(&mut self.0).map(|(node, key)| (key.into().0, node))
+    }
+}
+
+/// A key that is all that is compared; the handle lies beside it, in the node.
+#[derive(Debug, Clone, Copy, PartialEq, PartialOrd)]
+struct Key(u64);
+
+impl From<Item> for Key {
+    fn from(item: Item) -> Self {
+        Self(item.0)
+    }
+}
+
+impl From<Key> for Item {
+    fn from(key: Key) -> Self {
+        (key.0, 0)
+    }
+}
+
+/// The queues that are timed in this process by their names, ours first.
+pub const NAMES: [&str; 10] = [
+    OURS,
+    "binary heap",
+    "4-ary heap",
+    "8-ary heap, aligned",
+    "B-heap",
+    "std BinaryHeap",
+    "dary_heap, 4",
+    "dary_heap, 8",
+    "orx-priority-queue, 4",
+    "orx-priority-queue, 8",
+];
+
+/// An empty queue, number `at` of [`NAMES`], that has allocated next to nothing.
+///
+/// # Errors
+/// Never with the page sizes used here.
+///
+/// # Panics
+/// If there is no such number.
+pub fn make(at: usize, compared: Compared) -> Result<Box<dyn Timed>, PageSizeError> {
+    match (compared, at) {
+        (Compared::Key, 8) => Ok(of::<_, Key>(orx_priority_queue::DaryHeap::<u64, Key, 4>::default())),
+        (Compared::Key, 9) => Ok(of::<_, Key>(orx_priority_queue::DaryHeap::<u64, Key, 8>::default())),
+        (_, 8) => Ok(of::<_, Item>(orx_priority_queue::DaryHeap::<u64, Item, 4>::default())),
+        (_, 9) => Ok(of::<_, Item>(orx_priority_queue::DaryHeap::<u64, Item, 8>::default())),
+        (Compared::Key, _) => made::<ByKey>(at),
+        (Compared::KeyAndHandle, _) => made::<Item>(at),
+    }
+}
+
+fn of<Q, T>(queue: Q) -> Box<dyn Timed>
+where
+    Of<Q, T>: Timed + 'static,
+{
+    Box::new(Of(queue, std::marker::PhantomData))
+}
+
+fn made<T: Ord + Copy + From<Item> + Into<Item> + 'static>(
+    at: usize,
+) -> Result<Box<dyn Timed>, PageSizeError> {
+    Ok(match at {
+        0 => of::<_, T>(PageQueue::<T>::new(PAGE_BYTES)?),
+        1 => of::<_, T>(Heap::with_rows(Binary, Vec::<T>::new())),
+        2 => of::<_, T>(Heap::with_rows(Dary::<4>, Vec::<T>::new())),
+        // The children of a node begin where two cache lines begin.
+        3 => of::<_, T>(Heap::with_rows(Dary::<8>, AlignedRows::<T>::new(128, 7)?)),
+        4 => {
+            let rows = AlignedRows::<T>::new(PAGE_BYTES, Paged::INDEX_OF_ROOT)?;
+            of::<_, T>(Heap::with_rows(Paged::for_page_bytes::<T>(PAGE_BYTES)?, rows))
+        }
+        5 => of::<_, T>(std::collections::BinaryHeap::<Reverse<T>>::new()),
+        6 => of::<_, T>(dary_heap::DaryHeap::<Reverse<T>, 4>::new()),
+        7 => of::<_, T>(dary_heap::DaryHeap::<Reverse<T>, 8>::new()),
+        _ => panic!("there is no queue number {at}"),
+    })
+}
+
+/// The keys and handles of a run: a xorshift generator, simple enough to be the same in every language.
+#[derive(Debug, Clone)]
+pub struct Items(u64);
+
+impl Items {
+    /// The sequence of this seed, which is not zero.
+    #[must_use]
+    pub const fn new(seed: u64) -> Self {
+        Self(seed)
+    }
+
+    /// The next item: 31 bits of key, as random(3) gives.
+    #[inline]
+    pub const fn take(&mut self) -> Item {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 >> 33, self.0)
+    }
+}
+
+/// The checksum of the keys that left, in their order: two queues that did the same work have the same.
+#[inline]
+#[must_use]
+pub const fn checked(sum: u64, key: u64) -> u64 {
+    sum.rotate_left(5) ^ key.wrapping_mul(0x9e37_79b9_7f4a_7c15)
+}

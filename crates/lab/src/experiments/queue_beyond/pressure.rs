@@ -1,0 +1,131 @@
+//! Transfers an operation when memory is short: perfect LRU, every size at once, first touches charged, no hints.
+//!
+//! The page queue's working memory (its small heap, its front, the headers of its lists, the chunk in hand) is
+//! counted like any other page.
+
+use bheap::PageQueue;
+use bheap::blocks::{Arena, TracedBlocks};
+use bheap::heap::Heap;
+use bheap::layout::{Binary, PageSizeError, Paged};
+use bheap::trace::Traced;
+
+use super::keys::Keys;
+use crate::experiments::bheap_sim::article::PAGE_BYTES;
+use crate::experiments::bheap_sim::lru::AllSizes;
+use crate::experiments::bheap_sim::three_phases;
+
+/// Which queue is simulated.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Which {
+    /// The textbook's.
+    Binary,
+    /// As published.
+    BHeap,
+    /// The page queue as it is made for a memory of so many pages.
+    PageQueue(usize),
+}
+
+/// The memory behind one queue after the three phases.
+#[derive(Debug)]
+pub struct Simulated {
+    /// Which queue.
+    pub which: Which,
+    /// Items that were in it at once.
+    pub items: usize,
+    /// What it cost in a memory of each size.
+    pub memory: AllSizes,
+}
+
+/// Pages of memory that are looked at, from the smallest to those at which everything is resident.
+pub const RESIDENT: [usize; 15] = [8, 9, 10, 12, 16, 32, 64, 128, 256, 512, 1024, 1800, 1954, 1980, 2100];
+
+impl Which {
+    /// What it is called in a report.
+    #[must_use]
+    pub fn name(self) -> String {
+        match self {
+            Self::Binary => "binary heap".to_owned(),
+            Self::BHeap => "B-heap".to_owned(),
+            Self::PageQueue(pages) => format!("page queue for {pages}"),
+        }
+    }
+
+    /// Puts it through the phases with items of 8 bytes and the article's pages.
+    ///
+    /// # Errors
+    /// Never with the article's pages.
+    pub fn simulate(self, items: usize, keys: Keys) -> Result<Simulated, PageSizeError> {
+        let memory = AllSizes::new(PAGE_BYTES);
+        match self {
+            // Position 0 lies one item past the boundary, as in the article's simulation.
+            Self::Binary => {
+                let rows = Traced::new(Vec::<u64>::new(), &memory, size_of::<u64>());
+                three_phases(&mut Heap::with_rows(Binary, rows), items, keys.sequence());
+            }
+            Self::BHeap => {
+                let rows = Traced::new(Vec::<u64>::new(), &memory, size_of::<u64>());
+                let layout = Paged::for_page_bytes::<u64>(PAGE_BYTES)?;
+                three_phases(&mut Heap::with_rows(layout, rows), items, keys.sequence());
+            }
+            Self::PageQueue(pages) => {
+                let blocks = TracedBlocks::new(Arena::<u64>::new(PAGE_BYTES)?, &memory);
+                let mut queue = PageQueue::with_store(blocks, fan_out(pages));
+                three_phases(&mut queue, items, keys.sequence());
+            }
+        }
+        Ok(Simulated { which: self, items, memory })
+    }
+}
+
+/// Parts that [`PageQueue::with_memory`] chooses for so many pages: it writes to a quarter of them side by side.
+fn fan_out(pages: usize) -> usize {
+    (pages / 4).clamp(4, 16)
+}
+
+impl Simulated {
+    /// Transfers an operation in a memory of `resident` pages, first touches charged.
+    #[must_use]
+    pub fn an_operation(&self, resident: usize) -> f64 {
+        self.memory.transfers(resident).charged() as f64 / (4 * self.items) as f64
+    }
+
+    /// The sizes of memory within `sizes` at which this one transfers more than `other`.
+    pub fn above<'a>(
+        &'a self,
+        other: &'a Self,
+        sizes: std::ops::RangeInclusive<usize>,
+    ) -> impl Iterator<Item = usize> + 'a {
+        sizes.filter(|&resident| {
+            self.memory.transfers(resident).charged() > other.memory.transfers(resident).charged()
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_page_queue_stays_below_the_b_heap_where_keys_come_in_no_order() {
+        for keys in [Keys::Uniform(1), Keys::Uniform(20_250_101), Keys::Clustered] {
+            let heap = Which::BHeap.simulate(60_000, keys).unwrap();
+            let binary = Which::Binary.simulate(60_000, keys).unwrap();
+            let queue = Which::PageQueue(9).simulate(60_000, keys).unwrap();
+            assert_eq!(queue.above(&heap, 8..=90).next(), None, "{keys:?}");
+            assert!(binary.above(&heap, 8..=90).count() == 83, "{keys:?}");
+        }
+    }
+
+    #[test]
+    fn totals_are_the_same_each_time_and_more_memory_never_costs_more() {
+        let once = Which::PageQueue(64).simulate(30_000, Keys::Expiries).unwrap();
+        let again = Which::PageQueue(64).simulate(30_000, Keys::Expiries).unwrap();
+        for resident in 1..80 {
+            assert_eq!(once.memory.transfers(resident), again.memory.transfers(resident));
+            assert!(once.memory.transfers(resident + 1).reads <= once.memory.transfers(resident).reads);
+        }
+        // First touches are charged: all of them remain when everything fits.
+        let pages = once.memory.pages();
+        assert!((once.an_operation(pages) * 120_000.0 - pages as f64).abs() < 1e-6);
+    }
+}
