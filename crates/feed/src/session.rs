@@ -1,5 +1,6 @@
 //! What a client's operations do, one after the other.
 
+use smallvec::SmallVec;
 use wire::nats::{
     Progress,
     client::{self, ClientOp, Publish},
@@ -137,9 +138,9 @@ impl Core {
 
     fn pong(&mut self, id: ConnId) {
         self.say(id, b"PONG\r\n");
-        let connection = &mut self.connections[id];
+        let connection = &mut *self.connections[id];
         if std::mem::take(&mut connection.wants_second_info) {
-            let info = self.shared.info(&self.settings, connection, true, self.is_lame);
+            let info = self.shared.info(&self.settings, &(&*connection).into(), true, self.is_lame);
             self.say(id, &info);
         }
     }
@@ -344,7 +345,13 @@ impl Core {
         if let Some(place) = groups.iter().position(|group| *group.name == *queue) {
             return place;
         }
-        groups.push(Group { name: queue.into(), members: Vec::new(), remote: Default::default(), turn: 0 });
+        groups.push(Group {
+            name: queue.into(),
+            members: Vec::new(),
+            remote: SmallVec::new(),
+            turn: 0,
+            own_turn: 0,
+        });
         groups.len() - 1
     }
 

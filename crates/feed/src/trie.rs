@@ -64,8 +64,10 @@ pub(crate) struct Group {
     pub(crate) members: Vec<SubId>,
     /// Members on other cores: core and how many.
     pub(crate) remote: SmallVec<[(u16, u32); 2]>,
-    /// Whose turn it is: counts up with each message.
+    /// Whose turn it is, of all members: counts up with each message.
     pub(crate) turn: u32,
+    /// Whose turn it is, of this core's: counts up with each message that one of them gets.
+    pub(crate) own_turn: u32,
 }
 
 impl Group {
@@ -199,14 +201,25 @@ impl Trie {
 
     /// The pattern that leads to a node.
     pub(crate) fn pattern_of(&self, id: NodeId) -> Vec<u8> {
-        let mut tokens = Vec::new();
+        let mut pattern = Vec::new();
+        self.append_pattern(id, &mut pattern);
+        pattern
+    }
+
+    /// The same, appended.
+    pub(crate) fn append_pattern(&self, id: NodeId, out: &mut Vec<u8>) {
+        let mut path: SmallVec<[NodeId; 16]> = SmallVec::new();
         let mut at = id;
         while self.nodes[at].parent != NONE {
-            tokens.push(&self.nodes[at].token[..]);
+            path.push(at);
             at = self.nodes[at].parent;
         }
-        tokens.reverse();
-        tokens.join(&b'.')
+        for (depth, &node) in path.iter().rev().enumerate() {
+            if depth > 0 {
+                out.push(b'.');
+            }
+            out.extend_from_slice(&self.nodes[node].token);
+        }
     }
 
     /// Calls `found` with each node whose pattern matches.
