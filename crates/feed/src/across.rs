@@ -131,7 +131,7 @@ impl Links {
     }
 
     pub(crate) fn interest(&mut self, account: u16, pattern: &[u8], has: bool) {
-        self.to_all(|out| {
+        self.tell_all(|out| {
             out.push(INTEREST);
             out.push(u8::from(has));
             out.extend_from_slice(&account.to_le_bytes());
@@ -140,7 +140,7 @@ impl Links {
     }
 
     pub(crate) fn members(&mut self, account: u16, pattern: &[u8], queue: &[u8], count: u32) {
-        self.to_all(|out| {
+        self.tell_all(|out| {
             out.push(MEMBERS);
             out.extend_from_slice(&account.to_le_bytes());
             out.extend_from_slice(&count.to_le_bytes());
@@ -150,7 +150,7 @@ impl Links {
     }
 
     /// Everything that a new or restarted reader of these records needs is in the records; there is no such reader.
-    fn to_all(&mut self, write: impl Fn(&mut Vec<u8>)) {
+    fn tell_all(&mut self, write: impl Fn(&mut Vec<u8>)) {
         for (to, link) in self.links.iter_mut().enumerate() {
             if to != self.index {
                 write(&mut link.records);

@@ -37,6 +37,8 @@ use crate::{
 pub(crate) const READ_BYTES: usize = 128 * 1024;
 /// Buffers for unfinished operations that a core keeps for the next connection.
 const SPARE_LEFTOVERS_MAX: usize = 64;
+/// What a new one has room for: most control lines with a short payload.
+const LEFTOVER_BYTES: usize = 2048;
 /// A buffer that has grown beyond this is not kept.
 const SPARE_LEFTOVER_BYTES_MAX: usize = 64 * 1024;
 
@@ -219,7 +221,7 @@ impl Core {
 
     /// A buffer for an unfinished operation.
     pub(crate) fn take_leftover(&mut self) -> Vec<u8> {
-        self.leftovers.pop().unwrap_or_default()
+        self.leftovers.pop().unwrap_or_else(|| Vec::with_capacity(LEFTOVER_BYTES))
     }
 
     /// Takes such a buffer back.

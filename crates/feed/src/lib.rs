@@ -15,7 +15,7 @@
 //!
 //! One loop per core; a connection lives and dies on its core. A message is copied from the read buffer into the output
 //! of each local consumer, and once into a batch for each other core that has any. In steady state nothing of this
-//! allocates or locks (`tests/no_allocation.rs`).
+//! allocates or locks (`hot_path_tests`).
 
 mod across;
 mod backpressure;
@@ -24,6 +24,8 @@ mod connection;
 mod core;
 mod counters;
 mod groups;
+#[cfg(test)]
+mod hot_path_tests;
 mod id_table;
 pub mod identity;
 mod inbox;

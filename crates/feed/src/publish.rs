@@ -21,7 +21,7 @@ use crate::{
     core::Core,
     counters::Counter,
     matching::Match,
-    trie::{NodeId, SubId},
+    trie::SubId,
 };
 
 /// Messages of one producer with one control line, one after the other.
