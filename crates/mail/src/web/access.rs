@@ -19,13 +19,13 @@ use super::{answer::Fault, app::App, connections::Peer, counters::Counter};
 use crate::mailboxes::Mailboxes;
 
 /// A shorter token can be guessed.
-pub const TOKEN_BYTES_MIN: usize = 16;
+const TOKEN_BYTES_MIN: usize = 16;
 
 /// A secret. It has no `Debug` that shows it and is never logged.
 #[derive(Clone)]
 pub struct Token(Arc<str>);
 
-/// The token is shorter than [`TOKEN_BYTES_MIN`].
+/// The token is shorter than 16 characters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the token is shorter than {TOKEN_BYTES_MIN} characters, so it can be guessed")]
 pub struct TokenTooShort;

@@ -41,10 +41,6 @@ impl Counters {
     pub(crate) fn sub(&self, counter: Counter, n: u64) {
         self.0[counter.index()].fetch_sub(n, Ordering::Relaxed);
     }
-
-    pub(crate) fn value(&self, counter: Counter) -> u64 {
-        self.0[counter.index()].load(Ordering::Relaxed)
-    }
 }
 
 impl Source for Counters {

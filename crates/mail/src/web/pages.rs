@@ -84,10 +84,10 @@ pub(super) async fn counters<M: Mailboxes>(State(app): State<Arc<App<M>>>) -> Re
     public(Json(body).into_response(), &[])
 }
 
-pub(super) async fn no_such_page<M: Mailboxes>() -> Fault {
+pub(super) async fn no_such_page() -> Fault {
     Fault::NoSuchPage
 }
 
-pub(super) async fn no_such_method<M: Mailboxes>() -> Fault {
+pub(super) async fn no_such_method() -> Fault {
     Fault::NoSuchMethod
 }
