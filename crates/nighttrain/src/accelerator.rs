@@ -13,19 +13,13 @@ use cache::{Config, Server, StartError};
 pub(crate) use cache::{Drained, PurgeError, Purged};
 use engine::meter::Registry;
 
-use crate::failure::Failure;
+use crate::{admin::Operated, failure::Failure};
 
 #[expect(clippy::disallowed_types, reason = "the operator's path: taken for a purge and once for the drain")]
 type Lock<T> = std::sync::Mutex<T>;
 
 /// A running accelerator, as its operator sees it. The program's is [`Started`]; a test's is its own.
-pub(crate) trait Accelerator: Send + Sync + 'static {
-    /// What it counts.
-    fn registry(&self) -> Arc<Registry>;
-
-    /// Whether it takes requests: every loop listens, and no drain has begun.
-    fn is_ready(&self) -> bool;
-
+pub(crate) trait Accelerator: Operated {
     /// Drops what is stored under a URL. Blocks until the core that owns it has answered.
     fn purge(&self, url: &str) -> Result<Purged, PurgeError>;
 }
@@ -91,7 +85,7 @@ impl Started {
     }
 }
 
-impl Accelerator for Started {
+impl Operated for Started {
     fn registry(&self) -> Arc<Registry> {
         Arc::clone(&self.registry)
     }
@@ -103,7 +97,9 @@ impl Accelerator for Started {
         // Whoever asks for readiness must not wait for a purge; while one runs, a loop answers.
         self.server.try_lock().map_or(true, |server| server.as_ref().is_some_and(Server::is_ready))
     }
+}
 
+impl Accelerator for Started {
     fn purge(&self, url: &str) -> Result<Purged, PurgeError> {
         match self.server.lock().unwrap_or_else(PoisonError::into_inner).as_ref() {
             Some(server) => server.purge(url),

@@ -34,6 +34,8 @@ pub(crate) struct Cli {
 /// What can be asked for.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Task {
+    /// Runs everything in one process: accelerator, feed and mail, with defaults where no file says otherwise
+    Serve(ServeTask),
     /// Runs the accelerator in front of a web server
     Cache(CacheTask),
     /// Runs the message feed, which speaks the NATS protocol; or talks to one
@@ -52,6 +54,21 @@ pub(crate) enum Task {
     Lab(Box<LabTask>),
     /// Prints a script that completes this command line in a shell
     Completions(CompletionsTask),
+}
+
+/// `nighttrain serve`
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Each server's own settings are in the file's [cache], [feed] and [mail], and in the environment."
+)]
+pub(crate) struct ServeTask {
+    /// Sends sample mails to demo@localhost, one every few seconds, to see mail arrive
+    #[arg(long)]
+    pub demo: bool,
+    #[command(flatten)]
+    pub config: ConfigFile,
+    #[command(flatten)]
+    pub settings: ServeFlags,
 }
 
 /// `nighttrain cache`
@@ -360,6 +377,14 @@ pub(crate) struct MailFlags(pub Flags);
 #[derive(Debug)]
 pub(crate) struct AdminFlags(pub Flags);
 
+/// The settings that `serve` takes as flags: those that its servers share.
+#[derive(Debug)]
+pub(crate) struct ServeFlags(pub Flags);
+
+impl ServeFlags {
+    const WANTED: fn(&str, Section) -> bool = |_, section| section == Section::Common;
+}
+
 impl CacheFlags {
     const WANTED: fn(&str, Section) -> bool =
         |_, section| matches!(section, Section::Common | Section::Cache);
@@ -402,6 +427,7 @@ macro_rules! flags_from_settings {
     };
 }
 flags_from_settings!(CacheFlags);
+flags_from_settings!(ServeFlags);
 flags_from_settings!(FeedFlags);
 flags_from_settings!(MailFlags);
 flags_from_settings!(AdminFlags);

@@ -22,11 +22,10 @@ use feed::{Config, Drained, NoAnswer, Server, Snapshot, StartError, monitor};
 use tokio::sync::watch;
 
 use crate::{
-    admin::{self, Access, Token},
+    admin::{self, Access, Operated, Token},
     cli::FeedTask,
     effective,
     failure::{Failure, Fault},
-    feed_admin,
     feed_settings::{FEED_ADMIN, join_nats_config},
     log::{self, FilterHandle},
     precedence::{self, Flags, InForce, Source},
@@ -66,8 +65,12 @@ pub(crate) fn feed(task: &FeedTask) -> Result<(), Failure> {
     let monitor_listener = admin::bind(settings.feed.monitor).map_err(failed("monitor"))?;
     let monitor_address = monitor_listener.local_addr().map_err(failed("monitor"))?;
     let started = Started::start(config)?;
-    admin::serve("admin", admin_listener, feed_admin::pages(access, Arc::clone(&started)))
-        .map_err(failed("the admin server cannot start"))?;
+    admin::serve(
+        "admin",
+        admin_listener,
+        admin::pages(access, Arc::clone(&started) as Arc<dyn Operated>, None),
+    )
+    .map_err(failed("the admin server cannot start"))?;
     admin::serve("monitor", monitor_listener, monitor::router(Arc::clone(&started), monitor_address))
         .map_err(failed("the monitoring pages cannot be served"))?;
     print(&announcement(&started.addresses, monitor_address, admin_address))?;
@@ -98,7 +101,11 @@ pub(crate) struct Started {
 type OneAtATime<T> = std::sync::Mutex<T>;
 
 impl Started {
-    fn start(config: Config) -> Result<Arc<Self>, Failure> {
+    /// Starts it.
+    ///
+    /// # Errors
+    /// One line that says what stands in the way.
+    pub(crate) fn start(config: Config) -> Result<Arc<Self>, Failure> {
         let server = Server::start(config.clone()).map_err(|error| match error {
             // It names the address itself.
             StartError::Listen { source, .. } => Failure::Failed(source.to_string()),
@@ -115,16 +122,23 @@ impl Started {
         }))
     }
 
-    /// What it counts.
-    pub(crate) fn registry(&self) -> Arc<Registry> {
-        Arc::clone(&self.registry)
-    }
-
-    async fn ended(&self) {
+    /// Ready once a loop has failed.
+    pub(crate) async fn ended(&self) {
         let ended = self.with(Server::ended);
         if let Some(ended) = ended {
             ended.await;
         }
+    }
+
+    /// How long a lame duck may take, and a margin for what is under way.
+    pub(crate) fn drain_time(&self) -> Duration {
+        let config = monitor::Watched::config(self);
+        config.lame_duck_grace_period + config.lame_duck_duration + DRAIN_MARGIN
+    }
+
+    /// Where clients connect: NATS, then WebSocket if there is one.
+    pub(crate) fn addresses(&self) -> &[SocketAddr] {
+        &self.addresses
     }
 
     /// Asks the server something that takes no time; none once it is drained.
@@ -132,17 +146,36 @@ impl Started {
         self.server.lock().unwrap_or_else(PoisonError::into_inner).as_ref().map(ask)
     }
 
-    fn reload(&self, config: Config) -> Result<(), String> {
+    /// Takes a configuration into force, as far as that goes without a restart.
+    ///
+    /// # Errors
+    /// What is wrong with it; all stays as it was.
+    pub(crate) fn reload(&self, config: Config) -> Result<(), String> {
         self.with(|server| server.reload(config.clone())).transpose().map_err(|error| error.to_string())?;
         *self.config.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(config);
         Ok(())
     }
 
-    fn drain(&self, at_most: Duration) -> Result<Drained, Failure> {
+    /// Takes no more clients, and blocks until those that are here have left or the time is up.
+    ///
+    /// # Errors
+    /// A loop had ended before it was asked to.
+    pub(crate) fn drain(&self, at_most: Duration) -> Result<Drained, Failure> {
+        self.draining.store(true, Ordering::Release);
         let server = self.server.lock().unwrap_or_else(PoisonError::into_inner).take();
         server.map_or(Ok(Drained::Clean), |server| {
             server.drain(at_most).map_err(|error| Failure::Failed(error.to_string()))
         })
+    }
+}
+
+impl Operated for Started {
+    fn registry(&self) -> Arc<Registry> {
+        Arc::clone(&self.registry)
+    }
+
+    fn is_ready(&self) -> bool {
+        !self.draining.load(Ordering::Acquire) && self.with(Server::is_ready) == Some(true)
     }
 }
 
@@ -159,7 +192,7 @@ impl monitor::Watched for Started {
     }
 
     fn is_ready(&self) -> bool {
-        !self.draining.load(Ordering::Acquire) && self.with(Server::is_ready) == Some(true)
+        Operated::is_ready(self)
     }
 }
 
@@ -178,8 +211,7 @@ async fn until_stopped(
         }
     }
     started.draining.store(true, Ordering::Release);
-    let config = monitor::Watched::config(&**started);
-    let at_most = config.lame_duck_grace_period + config.lame_duck_duration + DRAIN_MARGIN;
+    let at_most = started.drain_time();
     tracing::info!(
         "stopping: no new clients; those that are here have up to {at_most:?} to leave; a second signal stops at once"
     );

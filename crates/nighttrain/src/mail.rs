@@ -10,7 +10,7 @@
 //! list of what is banned again.
 
 use std::{
-    net::{SocketAddr, TcpListener},
+    net::TcpListener,
     path::PathBuf,
     sync::{
         Arc, PoisonError,
@@ -19,18 +19,18 @@ use std::{
     time::Duration,
 };
 
-use engine::meter::{Family, Registry, Source};
+use engine::meter::Registry;
 use mail::{Addresses, Config, Drained, Mailstore, Server, config::Store, web};
 use tokio::sync::watch;
 
 use crate::{
-    admin::{self, Access, Token},
+    admin::{self, Access, Operated, Token},
     cli::MailTask,
     effective,
     failure::{Failure, Fault},
     log::{self, FilterHandle},
-    mail_admin,
     mail_settings::MAIL_ADMIN,
+    operated::Together,
     precedence::{self, Flags, InForce, Source as From},
     print,
     run::{Signals, fault, stop_on_panic, token_of},
@@ -72,48 +72,19 @@ pub(crate) fn mail(task: &MailTask) -> Result<(), Failure> {
     let pages =
         settings.mail.web(started.addresses.smtp).map_err(|fault| Failure::Configuration(vec![fault]))?;
     let web = web::serve(http, started.mailstore(), pages).map_err(failed("the pages cannot be served"))?;
-    let registry = with_pages(started.registry(), &web);
-    admin::serve("admin", admin_listener, mail_admin::pages(access, Arc::clone(&started), registry))
+    let all = Together::new(vec![Arc::clone(&started) as Arc<dyn Operated>], vec![web.counters()]);
+    admin::serve("admin", admin_listener, admin::pages(access, Arc::new(all), None))
         .map_err(failed("the admin server cannot start"))?;
-    print(&announcement(&started, &web, admin_address))?;
+    print(&format!(
+        "nighttrain {}\n{}mail: inboxes on http://{}\nadmin: listening on http://{admin_address}\n",
+        env!("CARGO_PKG_VERSION"),
+        started.announcement(),
+        web.address()
+    ))?;
     let mut running = Running { sources, in_force, filter, token };
     let ended = runtime.block_on(until_stopped(signals, &started, &mut running));
     web.stop();
     ended
-}
-
-/// What is said at the start: every address that was bound, one a line.
-fn announcement(started: &Started, web: &web::Web, admin: SocketAddr) -> String {
-    let Addresses { smtp, smtps, lmtp } = started.addresses;
-    let mut text = format!("nighttrain {}\nmail: listening on smtp://{smtp}\n", env!("CARGO_PKG_VERSION"));
-    for (scheme, address) in [("smtps", smtps), ("lmtp", lmtp)] {
-        if let Some(address) = address {
-            text.push_str(&format!("mail: listening on {scheme}://{address}\n"));
-        }
-    }
-    let size = size_text(started.config.store_bytes);
-    text.push_str(&match &started.config.store {
-        Store::Anonymous => format!("mail: kept in {size} of memory, gone at the end\n"),
-        Store::File(path) => {
-            format!("mail: kept in {} ({size}); {} mails are there\n", path.display(), started.recovered)
-        }
-    });
-    text + &format!("mail: inboxes on http://{}\nadmin: listening on http://{admin}\n", web.address())
-}
-
-/// What the service counts, and what its pages count.
-fn with_pages(registry: Arc<Registry>, web: &web::Web) -> Arc<Registry> {
-    #[derive(Debug)]
-    struct Of(Arc<Registry>);
-    impl Source for Of {
-        fn collect(&self, families: &mut Vec<Family>) {
-            families.extend(self.0.snapshot().families);
-        }
-    }
-    let mut all = Registry::new();
-    all.register(Arc::new(Of(registry)) as Arc<dyn Source>);
-    all.register(web.counters());
-    Arc::new(all)
 }
 
 /// A running mail service without its pages, as admin server and signals see it.
@@ -149,19 +120,9 @@ impl Started {
         }))
     }
 
-    /// What it counts.
-    pub(crate) fn registry(&self) -> Arc<Registry> {
-        Arc::clone(&self.registry)
-    }
-
     /// The stored mail.
     pub(crate) fn mailstore(&self) -> Mailstore {
         self.mailstore.clone()
-    }
-
-    /// Whether it takes mail: every loop listens, and no drain has begun.
-    pub(crate) fn is_ready(&self) -> bool {
-        !self.draining.load(Ordering::Acquire) && self.with(Server::is_ready) == Some(true)
     }
 
     /// Says from now on that it is not ready.
@@ -189,9 +150,47 @@ impl Started {
         }
     }
 
+    /// What is said at the start: every address that was bound, one a line, and where mail is kept.
+    pub(crate) fn announcement(&self) -> String {
+        let Addresses { smtp, smtps, lmtp } = self.addresses;
+        let mut text = format!("mail: listening on smtp://{smtp}\n");
+        for (scheme, address) in [("smtps", smtps), ("lmtp", lmtp)] {
+            if let Some(address) = address {
+                text.push_str(&format!("mail: listening on {scheme}://{address}\n"));
+            }
+        }
+        let size = size_text(self.config.store_bytes);
+        text + &match &self.config.store {
+            Store::Anonymous => format!("mail: kept in {size} of memory, gone at the end\n"),
+            Store::File(path) => {
+                format!("mail: kept in {} ({size}); {} mails are there\n", path.display(), self.recovered)
+            }
+        }
+    }
+
+    /// Takes new lists of what is banned; false if a core was too busy to be told.
+    pub(crate) fn set_lists(&self, lists: mail::Lists) -> bool {
+        self.with(|server| server.set_lists(lists)) != Some(false)
+    }
+
+    /// Where mail is taken.
+    pub(crate) fn addresses(&self) -> Addresses {
+        self.addresses
+    }
+
     /// Asks the server something that takes no time; none once it is drained.
     fn with<T>(&self, ask: impl FnOnce(&Server) -> T) -> Option<T> {
         self.server.lock().unwrap_or_else(PoisonError::into_inner).as_ref().map(ask)
+    }
+}
+
+impl Operated for Started {
+    fn registry(&self) -> Arc<Registry> {
+        Arc::clone(&self.registry)
+    }
+
+    fn is_ready(&self) -> bool {
+        !self.draining.load(Ordering::Acquire) && self.with(Server::is_ready) == Some(true)
     }
 }
 
@@ -279,7 +278,7 @@ impl Running {
             }
         };
         let bans = lists.len();
-        if started.with(|server| server.set_lists(lists)) == Some(false) {
+        if !started.set_lists(lists) {
             tracing::error!("reload: a core was too busy to be told what is banned; try again");
         }
         if new.settings.log != self.in_force.settings.log

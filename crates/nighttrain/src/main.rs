@@ -21,18 +21,18 @@ mod effective;
 mod experiments;
 mod failure;
 mod feed;
-mod feed_admin;
 mod feed_settings;
 mod feed_tools;
 mod file;
 mod log;
 mod mail;
-mod mail_admin;
 mod mail_settings;
 mod mail_tools;
+mod operated;
 mod precedence;
 mod run;
 mod savings;
+mod serve;
 mod settings;
 mod stat;
 mod tools;
@@ -65,6 +65,7 @@ fn main() -> ExitCode {
 
 fn perform(task: Task) -> Result<(), Failure> {
     match task {
+        Task::Serve(task) => serve::serve(&task),
         Task::Cache(task) => run::cache(&task),
         Task::Feed(task) => match &task.tool {
             Some(tool) => feed_tools::perform(tool),

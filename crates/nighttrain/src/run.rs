@@ -14,7 +14,7 @@ use tokio::{
 
 use crate::{
     accelerator::{Accelerator, Drained, Started},
-    admin::{self, Access, Token},
+    admin::{self, Access, Operated, Token},
     cli::CacheTask,
     demo, effective,
     failure::{Failure, Fault},
@@ -68,7 +68,9 @@ pub(crate) fn cache(task: &CacheTask) -> Result<(), Failure> {
         _ => origin_at(demo::start().map_err(failed("the demonstration site cannot start"))?),
     };
     let accelerator = Started::start(settings.accelerator(origin.clone()))?;
-    admin::start(admin_listener, access, Arc::clone(&accelerator) as Arc<dyn Accelerator>)
+    let operated = Arc::clone(&accelerator) as Arc<dyn Operated>;
+    let purges = Arc::clone(&accelerator) as Arc<dyn Accelerator>;
+    admin::serve("admin", admin_listener, admin::pages(access, operated, Some(purges)))
         .map_err(failed("the admin server cannot start"))?;
 
     print(&announcement(settings, &origin, accelerator.addresses(), admin_address, task.demo))?;
@@ -76,7 +78,7 @@ pub(crate) fn cache(task: &CacheTask) -> Result<(), Failure> {
     runtime.block_on(until_stopped(signals, &accelerator, &mut running))
 }
 
-fn origin_at(address: SocketAddr) -> Origin {
+pub(crate) fn origin_at(address: SocketAddr) -> Origin {
     Origin { host: address.ip().to_string(), port: address.port() }
 }
 

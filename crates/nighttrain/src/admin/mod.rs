@@ -4,9 +4,10 @@
 //! nighttrain stat, purge · Prometheus · a browser
 //!        │  HTTP, loopback unless a token is set
 //!        ▼
-//! thread "admin": axum on a runtime of its own ──▶ Accelerator::registry (atomics, read in passing)
+//! thread "admin": axum on a runtime of its own ──▶ Operated::registry (atomics, read in passing)
 //!                                              └─▶ Accelerator::purge (blocks: on a helper thread)
 //! ```
+//! The same pages for every server; `/purge` where there is an accelerator.
 //! It shares no thread with the loops: a scrape costs a request nothing but the reading of its counters' cache lines.
 //!
 //! | path | answer |
@@ -37,16 +38,28 @@ use axum::{
     response::{Html, IntoResponse, Response},
     routing::{get, post},
 };
-use engine::{cores::listener::bind_all, meter::prometheus};
+use engine::{
+    cores::listener::bind_all,
+    meter::{Registry, prometheus},
+};
 use serde::Deserialize;
 use tokio::sync::Semaphore;
 
-pub(crate) use self::access::{Access, Token, check, read_token};
-pub(crate) use self::page::status as status_page;
 use crate::{
     accelerator::{Accelerator, PurgeError, Purged},
     stat::Report,
 };
+
+pub(crate) use self::access::{Access, Token, read_token};
+
+/// A running server, as its operator sees it.
+pub(crate) trait Operated: Send + Sync + 'static {
+    /// What it counts.
+    fn registry(&self) -> Arc<Registry>;
+
+    /// Whether it takes work: every loop listens, and no drain has begun.
+    fn is_ready(&self) -> bool;
+}
 
 /// Purges under way at once; more are answered 503. Each may wait for a core, on a thread of its own.
 const PURGES_MAX: usize = 8;
@@ -58,15 +71,6 @@ const PURGES_MAX: usize = 8;
 pub(crate) fn bind(address: SocketAddr) -> io::Result<TcpListener> {
     let mut listeners = bind_all(address, 1)?;
     listeners.pop().ok_or_else(|| io::Error::from(io::ErrorKind::AddrNotAvailable))
-}
-
-/// Serves the accelerator's pages on `listener` until the process ends.
-pub(crate) fn start(
-    listener: TcpListener,
-    access: Access,
-    accelerator: Arc<dyn Accelerator>,
-) -> io::Result<()> {
-    serve("admin", listener, router(access, accelerator))
 }
 
 /// Serves pages on `listener`, on a thread of their own, until the process ends.
@@ -90,37 +94,42 @@ pub(crate) fn serve(thread: &str, listener: TcpListener, pages: Router) -> io::R
 }
 
 struct Admin {
-    accelerator: Arc<dyn Accelerator>,
+    operated: Arc<dyn Operated>,
+    accelerator: Option<Arc<dyn Accelerator>>,
     started: Instant,
     purges: Arc<Semaphore>,
 }
 
-fn router(access: Access, accelerator: Arc<dyn Accelerator>) -> Router {
-    let admin = Arc::new(Admin {
-        accelerator,
-        started: Instant::now(),
-        purges: Arc::new(Semaphore::new(PURGES_MAX)),
-    });
-    let guarded = Router::new()
-        .route("/", get(status))
-        .route("/metrics", get(metrics))
-        .route("/stat", get(stat))
-        .route("/purge", post(purge))
-        .layer(middleware::from_fn_with_state(access, access::check));
+/// The pages of a server; with an accelerator, its purges.
+pub(crate) fn pages(
+    access: Access,
+    operated: Arc<dyn Operated>,
+    accelerator: Option<Arc<dyn Accelerator>>,
+) -> Router {
+    let mut guarded =
+        Router::new().route("/", get(status)).route("/metrics", get(metrics)).route("/stat", get(stat));
+    let mut known = "/, /metrics, /stat, /healthz, /readyz";
+    if accelerator.is_some() {
+        guarded = guarded.route("/purge", post(purge));
+        known = "/, /metrics, /stat, /purge, /healthz, /readyz";
+    }
+    let guarded = guarded.layer(middleware::from_fn_with_state(access, access::check));
+    let purges = Arc::new(Semaphore::new(PURGES_MAX));
+    let admin = Arc::new(Admin { operated, accelerator, started: Instant::now(), purges });
     // Health is no secret, and who asks for it seldom has a token.
     Router::new()
         .route("/healthz", get(|| async { "ok\n" }))
         .route("/readyz", get(ready))
         .merge(guarded)
-        .fallback(|| async {
-            (StatusCode::NOT_FOUND, "no such page; there are /, /metrics, /stat, /healthz, /readyz\n")
-        })
+        .fallback(
+            move || async move { (StatusCode::NOT_FOUND, format!("no such page; there are {known}\n")) },
+        )
         .layer(middleware::from_fn(never_stored))
         .with_state(admin)
 }
 
 /// Numbers of this moment are not for any cache's store, and no page may frame or sniff them.
-pub(crate) async fn never_stored(request: Request, next: Next) -> Response {
+async fn never_stored(request: Request, next: Next) -> Response {
     let mut response = next.run(request).await;
     for (name, value) in [
         (header::CACHE_CONTROL, "no-store"),
@@ -139,8 +148,8 @@ pub(crate) async fn never_stored(request: Request, next: Next) -> Response {
 impl Admin {
     fn report(&self) -> Report {
         Report::new(
-            &self.accelerator.registry().snapshot(),
-            self.accelerator.is_ready(),
+            &self.operated.registry().snapshot(),
+            self.operated.is_ready(),
             self.started.elapsed().as_secs(),
         )
     }
@@ -151,7 +160,7 @@ async fn status(State(admin): State<Arc<Admin>>) -> Html<String> {
 }
 
 async fn metrics(State(admin): State<Arc<Admin>>) -> impl IntoResponse {
-    ([(header::CONTENT_TYPE, prometheus::CONTENT_TYPE)], prometheus::encode(&admin.accelerator.registry()))
+    ([(header::CONTENT_TYPE, prometheus::CONTENT_TYPE)], prometheus::encode(&admin.operated.registry()))
 }
 
 async fn stat(State(admin): State<Arc<Admin>>, request: HeaderMap) -> Response {
@@ -164,7 +173,7 @@ async fn stat(State(admin): State<Arc<Admin>>, request: HeaderMap) -> Response {
 }
 
 async fn ready(State(admin): State<Arc<Admin>>) -> (StatusCode, &'static str) {
-    if admin.accelerator.is_ready() {
+    if admin.operated.is_ready() {
         (StatusCode::OK, "ready\n")
     } else {
         (StatusCode::SERVICE_UNAVAILABLE, "not ready: it is starting or stopping\n")
@@ -186,7 +195,9 @@ async fn purge(State(admin): State<Arc<Admin>>, Query(query): Query<PurgeQuery>)
     let Ok(permit) = Arc::clone(&admin.purges).try_acquire_owned() else {
         return error(StatusCode::SERVICE_UNAVAILABLE, "too many purges at once; try again");
     };
-    let accelerator = Arc::clone(&admin.accelerator);
+    let Some(accelerator) = admin.accelerator.clone() else {
+        return error(StatusCode::NOT_FOUND, "there is no accelerator here");
+    };
     let outcome = tokio::task::spawn_blocking(move || {
         let outcome = accelerator.purge(&url);
         drop(permit);

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use crate::stat::{Report, uptime_text};
 
 /// The page.
-pub(crate) fn status(report: &Report) -> String {
+pub(super) fn status(report: &Report) -> String {
     let received = report.count("requests", "received");
     let hits = report.count("requests", "hits");
     let messages = report.count("messages", "received");

@@ -9,7 +9,7 @@ struct Known {
     ready: bool,
 }
 
-impl Accelerator for Known {
+impl Operated for Known {
     fn registry(&self) -> Arc<engine::meter::Registry> {
         Arc::clone(&self.registry)
     }
@@ -17,7 +17,9 @@ impl Accelerator for Known {
     fn is_ready(&self) -> bool {
         self.ready
     }
+}
 
+impl Accelerator for Known {
     fn purge(&self, url: &str) -> Result<Purged, PurgeError> {
         match url {
             "http://a/known?x=1&y=2" => Ok(Purged::Dropped),
@@ -32,7 +34,9 @@ fn serve(ready: bool) -> SocketAddr {
     let listener = bind(SocketAddr::from(([127, 0, 0, 1], 0))).expect("a free port");
     let address = listener.local_addr().expect("an address");
     let access = Access::for_address(address, None).expect("loopback");
-    start(listener, access, Arc::new(Known { registry: Arc::new(registry()), ready })).expect("a thread");
+    let known = Arc::new(Known { registry: Arc::new(registry()), ready });
+    let pages = pages(access, Arc::clone(&known) as Arc<dyn Operated>, Some(known));
+    super::serve("admin", listener, pages).expect("a thread");
     address
 }
 

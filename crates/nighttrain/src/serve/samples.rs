@@ -1,0 +1,37 @@
+//! Sample mails that trickle in, so that somebody who tries it sees mail arrive.
+
+use std::{io, net::SocketAddr, thread, time::Duration};
+
+use engine::cores::clock;
+
+/// Whom they are for.
+pub(crate) const RECIPIENT: &str = "demo@localhost";
+/// One of them each time.
+pub(crate) const EVERY: Duration = Duration::from_secs(6);
+
+/// Starts a thread that sends them to `smtp`, as any program would, until the process ends.
+///
+/// # Errors
+/// What the system says of the thread.
+pub(crate) fn trickle(smtp: SocketAddr) -> io::Result<()> {
+    let server = super::reachable(smtp).to_string();
+    thread::Builder::new().name("samples".to_owned()).spawn(move || {
+        loop {
+            let mut index = 0;
+            loop {
+                let now_s = (clock::unix_ms() / 1000) as i64;
+                let set = mail::samples::set(RECIPIENT, now_s);
+                let Some(sample) = set.get(index) else { break };
+                let recipients = [RECIPIENT.to_owned()];
+                if let Err(error) =
+                    mail::sendmail::submit(&server, sample.envelope_from, &recipients, &sample.raw)
+                {
+                    tracing::debug!("a sample was not sent: {error}");
+                }
+                thread::sleep(EVERY);
+                index += 1;
+            }
+        }
+    })?;
+    Ok(())
+}

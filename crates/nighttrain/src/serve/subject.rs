@@ -1,0 +1,161 @@
+//! The words of the feed about mail: subjects, and the JSON of each message.
+//!
+//! | subject | when |
+//! |---|---|
+//! | `mail.arrived.<domain>.<inbox>` | a mail can be read |
+//! | `mail.deleted.<domain>.<inbox>` | it is gone: deleted, or its time was over |
+//!
+//! The domain stands in its own labels (`mail.arrived.example.org.alice`), so that `mail.arrived.example.org.>` is a
+//! domain's; the inbox is always the last token. What a subject cannot hold (dots of the local part, spaces, `*`, `>`)
+//! is percent-encoded, as in a URL. The message says it all again without encoding:
+//!
+//! ```json
+//! {"event":"arrived","inbox":"alice@example.org","id":"…16 letters…","from":"…","subject":"…",
+//!  "envelope_from":"…","arrived_ms":0,"expires_ms":0,"size_bytes":0}
+//! {"event":"deleted","inbox":"alice@example.org","id":"…"}
+//! ```
+//! `from` and `subject` are as they stand in the mail's head; encoded words (RFC 2047) are not decoded.
+
+use std::sync::Arc;
+
+use mail::mailboxes::{Event, Inbox, Summary};
+use serde::{Deserialize, Serialize};
+
+/// All of it.
+pub(crate) const ALL: &str = "mail.>";
+
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(tag = "event", rename_all = "kebab-case")]
+enum Said {
+    Arrived {
+        inbox: String,
+        id: String,
+        from: String,
+        subject: String,
+        envelope_from: String,
+        arrived_ms: u64,
+        expires_ms: u64,
+        size_bytes: u64,
+    },
+    Deleted {
+        inbox: String,
+        id: String,
+    },
+}
+
+/// The subject of an event.
+pub(crate) fn subject(event: &Event) -> String {
+    let (word, inbox) = match event {
+        Event::Arrived(summary) => ("arrived", &summary.inbox),
+        Event::Deleted { inbox, .. } => ("deleted", inbox),
+    };
+    let mut subject = format!("mail.{word}");
+    for label in inbox.domain.split('.').chain([&*inbox.local]) {
+        subject.push('.');
+        encode(label, &mut subject);
+    }
+    subject
+}
+
+/// A token holds no dot, no blank, and no wildcard; an empty one would be none.
+fn encode(token: &str, out: &mut String) {
+    if token.is_empty() {
+        out.push_str("%00");
+    }
+    for byte in token.bytes() {
+        if byte.is_ascii_graphic() && !matches!(byte, b'.' | b'*' | b'>' | b'%') {
+            out.push(char::from(byte));
+        } else {
+            out.push_str(&format!("%{byte:02X}"));
+        }
+    }
+}
+
+/// The message of an event.
+pub(crate) fn message(event: &Event) -> Vec<u8> {
+    let said = match event {
+        Event::Arrived(summary) => Said::Arrived {
+            inbox: summary.inbox.to_string(),
+            id: summary.id.to_string(),
+            from: String::from_utf8_lossy(&summary.from).into_owned(),
+            subject: String::from_utf8_lossy(&summary.subject).into_owned(),
+            envelope_from: summary.envelope_from.to_string(),
+            arrived_ms: summary.arrived_ms,
+            expires_ms: summary.expires_ms,
+            size_bytes: summary.size_bytes,
+        },
+        Event::Deleted { inbox, id } => Said::Deleted { inbox: inbox.to_string(), id: id.to_string() },
+    };
+    // Strings and numbers: nothing in it can fail to be JSON.
+    serde_json::to_vec(&said).unwrap_or_default()
+}
+
+/// The event of a message; none if it is not one of ours.
+pub(crate) fn event(message: &[u8]) -> Option<Event> {
+    let inbox = |text: &str| {
+        let (local, domain) = text.rsplit_once('@')?;
+        Some(Inbox { local: local.into(), domain: domain.into() })
+    };
+    Some(match serde_json::from_slice(message).ok()? {
+        Said::Arrived { inbox: at, id, from, subject, envelope_from, arrived_ms, expires_ms, size_bytes } => {
+            Event::Arrived(Arc::new(Summary {
+                id: id.parse().ok()?,
+                inbox: inbox(&at)?,
+                envelope_from: envelope_from.into(),
+                from: from.into_bytes().into(),
+                subject: subject.into_bytes().into(),
+                arrived_ms,
+                expires_ms,
+                size_bytes,
+            }))
+        }
+        Said::Deleted { inbox: at, id } => Event::Deleted { inbox: inbox(&at)?, id: id.parse().ok()? },
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use mail::mailboxes::MailId;
+
+    use super::*;
+
+    fn inbox(local: &str, domain: &str) -> Inbox {
+        Inbox { local: local.into(), domain: domain.into() }
+    }
+
+    #[test]
+    fn subjects_are_literal_whatever_the_address() {
+        for (local, domain, expected) in [
+            ("alice", "example.org", "mail.deleted.example.org.alice"),
+            ("a.b", "example.org", "mail.deleted.example.org.a%2Eb"),
+            ("*", "x", "mail.deleted.x.%2A"),
+            ("a b>", "x", "mail.deleted.x.a%20b%3E"),
+            ("grüße", "x", "mail.deleted.x.gr%C3%BC%C3%9Fe"),
+        ] {
+            let subject = subject(&Event::Deleted { inbox: inbox(local, domain), id: MailId(7) });
+            assert_eq!(subject, expected);
+            assert!(wire::nats::subject::is_valid_literal(subject.as_bytes()));
+            assert!(wire::nats::subject::matches(ALL.as_bytes(), subject.as_bytes()));
+        }
+    }
+
+    #[test]
+    fn a_message_says_what_the_event_said() {
+        let summary = Summary {
+            id: MailId(77),
+            inbox: inbox("a.b", "example.org"),
+            envelope_from: "x@y".into(),
+            from: b"\"X\" <x@y>".to_vec().into(),
+            subject: b"=?utf-8?q?hi?=".to_vec().into(),
+            arrived_ms: 1,
+            expires_ms: 2,
+            size_bytes: 3,
+        };
+        let message = message(&Event::Arrived(Arc::new(summary.clone())));
+        let Some(Event::Arrived(back)) = event(&message) else { panic!("an arrival") };
+        assert_eq!(*back, summary);
+        for wrong in [&b"{}"[..], b"", b"not json", br#"{"event":"deleted","inbox":"noat","id":"x"}"#] {
+            assert!(event(wrong).is_none());
+        }
+    }
+}
