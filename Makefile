@@ -9,12 +9,14 @@ TARGET = $(or $(CARGO_TARGET_DIR),target)
 CARGO_DENY_VERSION = 0.20.2
 # Seconds for each fuzz target.
 FUZZ_SECONDS ?= 60
+# Seconds of the soak.
+SOAK_SECONDS ?= 600
 
 # Those who installed rustup without a new login still have cargo.
 export PATH := $(PATH):$(HOME)/.cargo/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help run test check format lint no-std docs deny packages test-workspace test-models bench fuzz asan clean toolchain
+.PHONY: help run test check format lint no-std docs deny packages test-workspace test-models bench soak fuzz asan clean toolchain
 
 help: ## Lists what can be done
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' Makefile
@@ -48,6 +50,7 @@ deny: toolchain
 
 packages:
 	sh tests/install-packages.sh
+	sh tests/install-clients.sh
 
 # Documentation examples included; the programs that the end-to-end tests start are built by it.
 test-workspace: toolchain
@@ -60,6 +63,9 @@ test-models: toolchain
 bench: toolchain bench-cache ## What a cache hit costs, beside five peers and the limit (BENCH_ARGS="--quick")
 
 include bench/bench.mk
+
+soak: toolchain ## Ten minutes of clients that come and go, every message verified (SOAK_SECONDS=600)
+	NIGHTTRAIN_SOAK_SECONDS=$(SOAK_SECONDS) $(CARGO) test --release --package tests --test feed_soak -- --nocapture
 
 fuzz: toolchain ## Each fuzz target for FUZZ_SECONDS=60; needs a nightly toolchain
 	sh fuzz/run.sh $(FUZZ_SECONDS)

@@ -4,7 +4,13 @@
 #   nginx-light   a real web server, in front of which the accelerator is put
 #   wx3.2-doc     a real documentation tree: 5,303 files (HTML, SVG, PNG, scripts), 182 MB, a download of 7 MB
 #   curl          an HTTP client that we did not write
+#   postfix       its smtp-source, which sends mail as fast as it can; nothing of postfix is started
+#   swaks         an SMTP client that we did not write; openssl makes it a certificate to meet
 #   strace        counts the system calls of a hit
+#   chromium      the browser that the mail pages are tried in, with fonts for what samples say
+#   nodejs, npm   drive it, and run the clients that others wrote for Mailinator and Mailpit
+#   python3-venv  the same for Mailinator's client for Python
+#   iproute2      a network of its own, in which the mail guide's commands run as written
 #
 # Safe to run again: what is there is left alone, and nothing is fetched when nothing is missing.
 set -eu
@@ -26,6 +32,14 @@ missing=""
 { command -v nginx || [ -x /usr/sbin/nginx ]; } >/dev/null 2>&1 || missing="$missing nginx-light"
 command -v curl >/dev/null 2>&1 || missing="$missing curl"
 command -v strace >/dev/null 2>&1 || missing="$missing strace"
+{ command -v smtp-source || [ -x /usr/sbin/smtp-source ]; } >/dev/null 2>&1 || missing="$missing postfix"
+command -v swaks >/dev/null 2>&1 || missing="$missing swaks libnet-ssleay-perl libauthen-sasl-perl"
+command -v openssl >/dev/null 2>&1 || missing="$missing openssl"
+[ -x /usr/bin/chromium ] || missing="$missing chromium fonts-dejavu-core fonts-noto-cjk"
+command -v node >/dev/null 2>&1 || missing="$missing nodejs"
+command -v npm >/dev/null 2>&1 || missing="$missing npm"
+python3 -c 'import venv, ensurepip' >/dev/null 2>&1 || missing="$missing python3-venv"
+{ command -v ip || [ -x /usr/sbin/ip ]; } >/dev/null 2>&1 || missing="$missing iproute2"
 # Container images leave /usr/share/doc out of every package, so the package alone proves nothing: look at the files.
 tree_is_there || missing="$missing wx3.2-doc"
 

@@ -31,8 +31,10 @@ use crate::{
 pub(crate) const RING_MESSAGES: usize = 1024;
 /// Batches of one core to another that may be under way.
 const BATCHES_UNDER_WAY_MAX: usize = 256;
-/// Bytes of one core to another that may be under way before producers are held back.
+/// Bytes of one core to another that may be under way before producers are held back; and at most a sixteenth of
+/// `max_pending`, so that what is under way when a consumer passes its high mark fits below its bound.
 const UNDER_WAY_BYTES_MAX: usize = 4 << 20;
+const UNDER_WAY_SHARE_OF_PENDING: usize = 16;
 /// Buffers kept for batches, per destination.
 const SPARE_MAX: usize = 8;
 /// A buffer that has grown beyond this is not kept.
@@ -83,6 +85,7 @@ pub(crate) struct Links {
     is_waiting: bool,
     /// Connections whose reads are paused until a link has room.
     paused: Vec<ConnId>,
+    under_way_bytes_max: usize,
 }
 
 #[derive(Default)]
@@ -96,15 +99,22 @@ struct Link {
 }
 
 impl Link {
-    fn is_full(&self) -> bool {
-        self.bytes_under_way + self.records.len() > UNDER_WAY_BYTES_MAX
+    fn is_full(&self, bytes_max: usize) -> bool {
+        self.bytes_under_way + self.records.len() > bytes_max
     }
 }
 
 impl Links {
-    pub(crate) fn new(index: usize, cores: usize, sender: mesh::Sender<Message>) -> Self {
+    pub(crate) fn new(index: usize, cores: usize, sender: mesh::Sender<Message>, max_pending: usize) -> Self {
         let links = (0..cores).map(|_| Link::default()).collect();
-        Self { index, sender, links, is_waiting: false, paused: Vec::new() }
+        Self {
+            index,
+            sender,
+            links,
+            is_waiting: false,
+            paused: Vec::new(),
+            under_way_bytes_max: UNDER_WAY_BYTES_MAX.min(max_pending / UNDER_WAY_SHARE_OF_PENDING),
+        }
     }
 
     /// Whether there are other cores at all.
@@ -121,7 +131,7 @@ impl Links {
     }
 
     pub(crate) fn interest(&mut self, account: u16, pattern: &[u8], has: bool) {
-        self.to_all(|out| {
+        self.tell_all(|out| {
             out.push(INTEREST);
             out.push(u8::from(has));
             out.extend_from_slice(&account.to_le_bytes());
@@ -130,7 +140,7 @@ impl Links {
     }
 
     pub(crate) fn members(&mut self, account: u16, pattern: &[u8], queue: &[u8], count: u32) {
-        self.to_all(|out| {
+        self.tell_all(|out| {
             out.push(MEMBERS);
             out.extend_from_slice(&account.to_le_bytes());
             out.extend_from_slice(&count.to_le_bytes());
@@ -140,7 +150,7 @@ impl Links {
     }
 
     /// Everything that a new or restarted reader of these records needs is in the records; there is no such reader.
-    fn to_all(&mut self, write: impl Fn(&mut Vec<u8>)) {
+    fn tell_all(&mut self, write: impl Fn(&mut Vec<u8>)) {
         for (to, link) in self.links.iter_mut().enumerate() {
             if to != self.index {
                 write(&mut link.records);
@@ -174,7 +184,7 @@ impl Links {
         put_bytes(out, run.subject);
         put_bytes(out, run.reply);
         put_bytes(out, run.bytes);
-        !link.is_full()
+        !link.is_full(self.under_way_bytes_max)
     }
 
     pub(crate) fn hold(&mut self, producer: Producer) {
@@ -199,7 +209,7 @@ impl Links {
 
     /// Whether some link is too full to be written into.
     pub(crate) fn is_any_full(&self) -> bool {
-        self.links.iter().any(Link::is_full)
+        self.links.iter().any(|link| link.is_full(self.under_way_bytes_max))
     }
 
     /// Sends what has gathered: one batch and at most one wake-up a core.

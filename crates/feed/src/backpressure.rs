@@ -2,14 +2,14 @@
 //!
 //! ```text
 //!   bytes waiting for the consumer
-//!   0 ───────────── low mark ½ ─────────── high mark ¾ ───────── max_pending
+//!   0 ───────────── low mark 11/16 ─────── high mark ¾ ───────── max_pending
 //!                      │                       │                    └─ cut off at once
 //!                      │                       └─ who publishes to it now is held back: its reads are paused …
 //!                      └─ … until this is reached again; or, after producer_hold_max, the consumer is cut off
 //! ```
 //!
-//! A consumer that lives thus slows its producers down to what it takes, and one that is stuck costs each of them
-//! `producer_hold_max` once. Producers that do not publish to it never notice.
+//! By default a consumer that takes 4 MiB in a second lives, and thus slows its producers down to what it takes; one that
+//! is stuck costs each of them `producer_hold_max` once. Producers that do not publish to it never notice.
 //!
 //! A producer on another core is held by a word across (`across`): between the consumer's passing of the mark and the
 //! word's arrival there may come what the producer had sent by then, which the room between mark and bound takes up.
@@ -36,7 +36,7 @@ pub(crate) fn high_mark_bytes(max_pending: usize) -> usize {
 
 /// Below this, they are let go.
 fn low_mark_bytes(max_pending: usize) -> usize {
-    max_pending / 2
+    max_pending / 16 * 11
 }
 
 impl Core {

@@ -38,7 +38,7 @@ impl Default for Limits {
             max_control_line: 4096,
             max_payload: 1 << 20,
             max_pending: 64 << 20,
-            producer_hold_max: Duration::from_millis(500),
+            producer_hold_max: Duration::from_secs(1),
             write_deadline: Duration::from_secs(10),
             ping_interval: Duration::from_secs(120),
             ping_max: 2,

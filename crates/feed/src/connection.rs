@@ -3,7 +3,6 @@
 use std::{net::SocketAddr, sync::Arc, task::Waker};
 
 use serde::Deserialize;
-use smallvec::SmallVec;
 use tokio::net::tcp::OwnedWriteHalf;
 
 use crate::{
@@ -12,6 +11,7 @@ use crate::{
     identity::{Identity, Permissions, Replies},
     outbox::{Chunks, Outbox},
     trie::{NodeId, SubId},
+    word::Word,
 };
 
 /// A connection's number on its core.
@@ -252,17 +252,19 @@ impl Connection {
 pub(crate) struct Subscription {
     pub(crate) conn: ConnId,
     pub(crate) node: NodeId,
-    /// In which group of the node; the group's name, because groups move.
-    pub(crate) queue: Option<Box<[u8]>>,
-    pub(crate) sid: SmallVec<[u8; 16]>,
+    pub(crate) sid: Word,
     pub(crate) delivered: u64,
     /// It ends after so many; 0: never.
     pub(crate) max: u64,
-    /// Where it stands in the list of its node or group.
+    /// Where it stands in the list of its node or of its group.
     pub(crate) place: u32,
+    /// It is in one of its node's groups.
+    pub(crate) is_member: bool,
     /// The permissions allow only some of what the pattern matches.
     pub(crate) is_filtered: bool,
 }
+
+const _: () = assert!(size_of::<Subscription>() == 48, "a subscription is 48 bytes");
 
 impl Subscription {
     /// How many more it takes.

@@ -29,6 +29,7 @@ use crate::{
     outbox::Chunks,
     shared::Shared,
     slab::Slab,
+    transport::Acceptors,
     trie::{NodeId, Trie},
 };
 
@@ -36,6 +37,8 @@ use crate::{
 pub(crate) const READ_BYTES: usize = 128 * 1024;
 /// Buffers for unfinished operations that a core keeps for the next connection.
 const SPARE_LEFTOVERS_MAX: usize = 64;
+/// What a new one has room for: most control lines with a short payload.
+const LEFTOVER_BYTES: usize = 2048;
 /// A buffer that has grown beyond this is not kept.
 const SPARE_LEFTOVER_BYTES_MAX: usize = 64 * 1024;
 
@@ -44,6 +47,7 @@ const SPARE_LEFTOVER_BYTES_MAX: usize = 64 * 1024;
 pub(crate) struct Settings {
     pub(crate) config: Config,
     pub(crate) identities: Identities,
+    pub(crate) acceptors: Acceptors,
 }
 
 /// One core.
@@ -74,6 +78,8 @@ pub(crate) struct Core {
     /// Subscriptions that have had their last message; they end after the run.
     pub(crate) finished: Vec<crate::trie::SubId>,
     pub(crate) is_lame: bool,
+    /// Handshakes of TLS and WebSocket under way.
+    pub(crate) handshakes: usize,
     /// Those closed last.
     pub(crate) closed: std::collections::VecDeque<crate::snapshot::ConnectionSnapshot>,
     /// The monotonic time of this turn.
@@ -120,7 +126,7 @@ impl Local {
             chunks: Chunks::default(),
             dirty: Vec::new(),
             over_mark: Vec::new(),
-            links: Links::new(index, cores, sender),
+            links: Links::new(index, cores, sender, limits.max_pending),
             counters,
             balance,
             read: vec![0; read_bytes],
@@ -129,6 +135,7 @@ impl Local {
             rewritten: Vec::new(),
             finished: Vec::new(),
             is_lame: false,
+            handshakes: 0,
             closed: std::collections::VecDeque::new(),
             now_ms: clock::monotonic_ms(),
             shared,
@@ -206,7 +213,7 @@ impl Core {
         for id in 0..self.connections.end() {
             let Some(connection) = self.connections.find(id) else { continue };
             if connection.takes_info && connection.closing.is_none() {
-                let info = self.shared.info(&self.settings, connection, true, self.is_lame);
+                let info = self.shared.info(&self.settings, &(&**connection).into(), true, self.is_lame);
                 self.say(id, &info);
             }
         }
@@ -214,7 +221,7 @@ impl Core {
 
     /// A buffer for an unfinished operation.
     pub(crate) fn take_leftover(&mut self) -> Vec<u8> {
-        self.leftovers.pop().unwrap_or_default()
+        self.leftovers.pop().unwrap_or_else(|| Vec::with_capacity(LEFTOVER_BYTES))
     }
 
     /// Takes such a buffer back.

@@ -88,6 +88,7 @@ impl Core {
             more.remote |= 1 << from;
         } else {
             more.remote &= !(1 << from);
+            self.trie.node_mut(node).let_go_of_more();
             self.trie.prune(node);
         }
     }

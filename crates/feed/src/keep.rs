@@ -58,7 +58,7 @@ impl Core {
             self.cut_slow(id, Closed::SlowConsumerDeadline);
             return;
         }
-        if connection.stage != Stage::Connected {
+        if matches!(connection.stage, Stage::CredentialsNeeded | Stage::Checking) {
             return;
         }
         let is_first = connection.ping_sent_ms == 0;

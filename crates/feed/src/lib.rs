@@ -15,7 +15,7 @@
 //!
 //! One loop per core; a connection lives and dies on its core. A message is copied from the read buffer into the output
 //! of each local consumer, and once into a batch for each other core that has any. In steady state nothing of this
-//! allocates or locks (`tests/no_allocation.rs`).
+//! allocates or locks (`hot_path_tests`).
 
 mod across;
 mod backpressure;
@@ -23,11 +23,16 @@ pub mod config;
 mod connection;
 mod core;
 mod counters;
+mod groups;
+#[cfg(test)]
+mod hot_path_tests;
 mod id_table;
 pub mod identity;
 mod inbox;
 mod keep;
 mod matching;
+pub mod monitor;
+pub mod nats_config;
 mod outbox;
 mod publish;
 mod serve;
@@ -36,10 +41,16 @@ mod session;
 mod shared;
 mod slab;
 pub mod snapshot;
+mod system;
+pub mod tools;
+mod transport;
 mod trie;
+mod websocket;
+mod word;
 
 pub use config::{Config, Limits, Tls, WebSocket};
 pub use connection::{Closed, Transport};
 pub use counters::Counter;
 pub use server::{Drained, NoAnswer, ReloadError, Server, StartError};
 pub use snapshot::Snapshot;
+pub use transport::TlsError;

@@ -78,8 +78,8 @@ fn fill(into: &mut Match, trie: &Trie, root: NodeId, subject: &[u8]) {
     into.groups.clear();
     into.cores = 0;
     trie.matches(root, subject, |id, node| {
-        into.subscribers.extend_from_slice(&node.subscribers);
-        if let Some(more) = &node.more {
+        into.subscribers.extend_from_slice(node.subscribers());
+        if let Some(more) = node.more() {
             into.cores |= more.remote;
             #[expect(
                 clippy::cast_possible_truncation,

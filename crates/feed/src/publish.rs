@@ -21,7 +21,7 @@ use crate::{
     core::Core,
     counters::Counter,
     matching::Match,
-    trie::{NodeId, SubId},
+    trie::SubId,
 };
 
 /// Messages of one producer with one control line, one after the other.
@@ -62,7 +62,7 @@ impl<'a> Run<'a> {
     }
 
     /// One message of it.
-    fn one(&self, at: usize) -> Self {
+    pub(crate) fn one(&self, at: usize) -> Self {
         Self { bytes: &self.bytes[at * self.stride..(at + 1) * self.stride], ..*self }
     }
 }
@@ -90,7 +90,7 @@ impl Core {
         let (slot, matched) = self.matches.take(&self.trie, root, run.subject);
         let reached = !matched.is_empty() && self.spread(id, account, producer, run, &matched);
         self.matches.put_back(slot, matched);
-        if !reached && !run.reply.is_empty() {
+        if !reached && !run.reply.is_empty() && !self.answer_for_server(id, run) {
             self.tell_no_responders(id, run);
         }
         self.end_finished();
@@ -119,7 +119,7 @@ impl Core {
     }
 
     /// Delivers to whoever matches; whether anybody was reached.
-    fn spread(
+    pub(crate) fn spread(
         &mut self,
         from: ConnId,
         account: u16,
@@ -148,14 +148,14 @@ impl Core {
         reached
     }
 
-    fn count_out(&self, delivered: u64, run: &Run<'_>) {
+    pub(crate) fn count_out(&self, delivered: u64, run: &Run<'_>) {
         if delivered > 0 {
             self.counters.add(Counter::MessagesOut, delivered);
             self.counters.add(Counter::PayloadOut, delivered * run.body_bytes as u64);
         }
     }
 
-    fn send_across(
+    pub(crate) fn send_across(
         &mut self,
         from: ConnId,
         to: usize,
@@ -176,46 +176,6 @@ impl Core {
         }
     }
 
-    /// Gives one message to the member of a group whose turn it is, on whatever core; whether there was one.
-    pub(crate) fn deliver_to_group(
-        &mut self,
-        node: NodeId,
-        group: usize,
-        account: u16,
-        producer: Producer,
-        run: &Run<'_>,
-    ) -> bool {
-        let state = self.trie.group_mut(node, group);
-        let members = state.members_everywhere();
-        let local = state.members.len();
-        // Who cannot take it (no echo, cut off a moment ago) passes his turn on.
-        for _ in 0..members {
-            let state = self.trie.group_mut(node, group);
-            let turn = state.turn as usize % members;
-            state.turn = state.turn.wrapping_add(1);
-            if let Some(&member) = state.members.get(turn) {
-                let delivered = self.deliver(member, producer, run);
-                if delivered > 0 {
-                    self.count_out(delivered, run);
-                    return true;
-                }
-                continue;
-            }
-            let mut beyond = turn - local;
-            let there = state.remote.iter().find_map(|&(core, count)| {
-                let here = beyond < count as usize;
-                beyond = beyond.wrapping_sub(count as usize);
-                here.then_some(usize::from(core))
-            });
-            let Some(to) = there else { unreachable!("the turn is below the number of members") };
-            let name = state.name.clone();
-            let pattern = self.trie.pattern_of(node);
-            self.send_across(producer.conn, to, account, producer, Some((&pattern, &name)), run);
-            return true;
-        }
-        false
-    }
-
     /// What another core's producer sent, for this core's subscribers.
     pub(crate) fn deliver_from_core(
         &mut self,
@@ -227,12 +187,12 @@ impl Core {
         let root = self.root_of(account);
         if let Some((pattern, queue)) = group {
             let Some(node) = self.trie.find(root, pattern) else { return };
-            let more = self.trie.node(node).more.as_ref();
+            let more = self.trie.node(node).more();
             let place = more.and_then(|more| more.groups.iter().position(|group| *group.name == *queue));
             if let Some(group) = place {
-                // The last member here may have left while this was on its way; another core's gets it then. That
-                // core was told of the leaving before it will see this, so nothing goes round in a circle.
-                self.deliver_to_group(node, group, account, producer, run);
+                for at in 0..run.count() {
+                    self.deliver_to_own_members(node, group, account, producer, &run.one(at));
+                }
             }
         } else {
             let (slot, matched) = self.matches.take(&self.trie, root, run.subject);
@@ -247,7 +207,7 @@ impl Core {
     }
 
     /// Appends a run to a subscriber's output; how many messages of it.
-    fn deliver(&mut self, sub: SubId, producer: Producer, run: &Run<'_>) -> u64 {
+    pub(crate) fn deliver(&mut self, sub: SubId, producer: Producer, run: &Run<'_>) -> u64 {
         let Self { connections, subscriptions, chunks, dirty, line, settings, finished, counters, .. } = self;
         let subscription = &mut subscriptions[sub];
         let id = subscription.conn;

@@ -16,11 +16,12 @@ use std::{
     pin::Pin,
     rc::Rc,
     task::{Context, Poll},
+    time::Duration,
 };
 
 use engine::cores::clock;
 use tokio::{
-    io::{AsyncRead, AsyncWrite, ReadBuf},
+    io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf},
     net::{TcpStream, tcp::OwnedReadHalf},
 };
 
@@ -40,6 +41,9 @@ use crate::{
 const READS_A_TURN: usize = 4;
 /// Subscriptions of a client that has left, ended in one go.
 const ENDED_IN_ONE_GO: usize = 4096;
+
+/// How long the end of a TLS or WebSocket stream may take.
+const GOODBYE_TIME_MAX: Duration = Duration::from_millis(500);
 
 /// A stream that one task reads and writes.
 pub(crate) trait Duplex: AsyncRead + AsyncWrite + Unpin {}
@@ -119,6 +123,10 @@ pub(crate) async fn serve(
                 core.end_turn();
             }
         }
+    }
+    if let Stream::Wrapped(stream) = &mut input.stream {
+        // TLS and WebSocket have a word for goodbye; who does not take it in time goes without.
+        let _ = tokio::time::timeout(GOODBYE_TIME_MAX, stream.shutdown()).await;
     }
     loop {
         let is_done = {
@@ -390,7 +398,8 @@ impl Core {
             self.connections[id].stage = Stage::Fresh;
         }
         if !was_informed {
-            let info = self.shared.info(&self.settings, &self.connections[id], false, self.is_lame);
+            let info =
+                self.shared.info(&self.settings, &(&*self.connections[id]).into(), false, self.is_lame);
             self.say(id, &info);
         }
         id

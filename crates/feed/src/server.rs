@@ -30,6 +30,7 @@ use crate::{
     serve::{self, Arrival},
     shared::Shared,
     snapshot::Snapshot,
+    transport::{self, Acceptors, TlsError},
     trie::CORES_MAX,
 };
 
@@ -52,6 +53,9 @@ pub enum StartError {
     /// The users, accounts or permissions are not sound.
     #[error("the authorization cannot be used: {0}")]
     Authorization(#[from] SpecError),
+    /// The certificates or keys cannot be used.
+    #[error("TLS cannot be set up: {0}")]
+    Tls(#[from] TlsError),
     /// More loops than a message's list of cores has room for.
     #[error("{0} cores: the feed uses at most {CORES_MAX}; name some with --cores")]
     TooManyCores(usize),
@@ -74,6 +78,9 @@ pub enum ReloadError {
     /// The users, accounts or permissions are not sound.
     #[error("the authorization cannot be used: {0}")]
     Authorization(#[from] SpecError),
+    /// The certificates or keys cannot be used.
+    #[error("TLS cannot be set up: {0}")]
+    Tls(#[from] TlsError),
     /// A core did not take it.
     #[error(transparent)]
     NoAnswer(#[from] NoAnswer),
@@ -115,6 +122,7 @@ type OneAtATime<T> = std::sync::Mutex<T>;
 /// What one core is started with.
 struct Seed {
     listener: TcpListener,
+    web_listener: Option<TcpListener>,
     sender: mesh::Sender<Message>,
     receiver: mesh::Receiver<Message>,
     counters: CoreCounters<Counter>,
@@ -146,22 +154,29 @@ impl Server {
         let identities = Identities::build(&config.authorization, None)?;
         let address = config.listen;
         let listeners = bind_all(address, loops).map_err(|source| StartError::Listen { address, source })?;
-        let addresses: Vec<SocketAddr> =
-            listeners.iter().take(1).filter_map(|listener| listener.local_addr().ok()).collect();
-        let shared = Shared::new(addresses.first().copied().unwrap_or(address));
-        let settings = Arc::new(Settings { config, identities });
+        let mut web_listeners: Vec<Option<TcpListener>> = (0..loops).map(|_| None).collect();
+        if let Some(web) = &config.websocket {
+            let address = web.listen;
+            let bound = bind_all(address, loops).map_err(|source| StartError::Listen { address, source })?;
+            web_listeners = bound.into_iter().map(Some).collect();
+        }
+        let first = listeners.first().into_iter().chain(web_listeners.first().and_then(Option::as_ref));
+        let addresses: Vec<SocketAddr> = first.filter_map(|listener| listener.local_addr().ok()).collect();
         let counters = CounterSet::<Counter>::new(loops);
+        let shared = Shared::new(addresses.first().copied().unwrap_or(address), Arc::clone(&counters));
+        let acceptors = Acceptors::build(&config)?;
+        let settings = Arc::new(Settings { config, identities, acceptors });
         let mesh = Mesh::new(loops, 1, RING_MESSAGES).map_err(StartError::Prepare)?;
         let mut registry = Registry::new();
         registry.register(counters.clone());
         registry.register(mesh.counters());
         let mut endpoints = mesh.into_endpoints();
         let Some(outside) = endpoints.pop() else { unreachable!("there is one endpoint for the outside") };
-        let seeds = listeners.into_iter().zip(endpoints).enumerate();
+        let seeds = listeners.into_iter().zip(web_listeners).zip(endpoints).enumerate();
         let seeds = seeds
-            .map(|(index, (listener, endpoint))| {
+            .map(|(index, ((listener, web_listener), endpoint))| {
                 let (sender, receiver) = endpoint.split();
-                Seed { listener, sender, receiver, counters: counters.core(index) }
+                Seed { listener, web_listener, sender, receiver, counters: counters.core(index) }
             })
             .collect();
         let common = Arc::new(Common {
@@ -186,7 +201,7 @@ impl Server {
         })
     }
 
-    /// What was bound: the clients' address first.
+    /// What was bound: the clients' address first, then the browsers' if there is one.
     #[must_use]
     pub fn addresses(&self) -> Vec<SocketAddr> {
         self.addresses.clone()
@@ -215,49 +230,52 @@ impl Server {
     ///
     /// # Errors
     /// A loop did not answer within two seconds.
-    pub async fn snapshot(&self) -> Result<Snapshot, NoAnswer> {
-        let mut answers = Vec::new();
-        for core in 0..self.loops {
-            let (answer, to_come) = oneshot::channel();
-            self.tell(core, Message::Snapshot(answer))?;
-            answers.push(to_come);
-        }
+    pub fn snapshot(&self) -> impl Future<Output = Result<Snapshot, NoAnswer>> + Send + use<> {
+        let asked: Result<Vec<_>, NoAnswer> = (0..self.loops)
+            .map(|core| {
+                let (answer, to_come) = oneshot::channel();
+                self.tell(core, Message::Snapshot(answer)).map(|()| to_come)
+            })
+            .collect();
         let settings = self.settings_now();
-        let total = |counter| self.counters.total(counter);
-        let mut snapshot = Snapshot {
-            server_id: self.shared.server_id.clone(),
-            server_name: settings.config.server_name.clone(),
-            address: self.shared.address,
-            started: self.shared.started,
-            now: clock::now_system(),
-            cores: self.loops,
-            connections: Vec::new(),
-            closed: Vec::new(),
-            total_connections: total(Counter::Accepted),
-            messages_in: total(Counter::MessagesIn),
-            messages_out: total(Counter::MessagesOut),
-            payload_in_bytes: total(Counter::PayloadIn),
-            payload_out_bytes: total(Counter::PayloadOut),
-            subscriptions: total(Counter::Subscriptions),
-            slow_consumers: [Counter::SlowPending, Counter::SlowHold, Counter::SlowDeadline].map(total),
-            trie_nodes: 0,
-            matches_found: 0,
-            matches_made: 0,
-        };
-        for answer in answers {
-            let mut core = tokio::time::timeout(SNAPSHOT_TIME_MAX, answer)
-                .await
-                .map_err(|_| NoAnswer)?
-                .map_err(|_| NoAnswer)?;
-            snapshot.connections.append(&mut core.connections);
-            snapshot.closed.append(&mut core.closed);
-            snapshot.trie_nodes += core.trie_nodes;
-            snapshot.matches_found += core.matches_found;
-            snapshot.matches_made += core.matches_made;
+        let (counters, shared, loops) = (Arc::clone(&self.counters), Arc::clone(&self.shared), self.loops);
+        async move {
+            let total = |counter| counters.total(counter);
+            let mut snapshot = Snapshot {
+                server_id: shared.server_id.clone(),
+                server_name: settings.config.server_name.clone(),
+                address: shared.address,
+                started: shared.started,
+                now: clock::now_system(),
+                cores: loops,
+                connections: Vec::new(),
+                closed: Vec::new(),
+                total_connections: total(Counter::Accepted),
+                messages_in: total(Counter::MessagesIn),
+                messages_out: total(Counter::MessagesOut),
+                payload_in_bytes: total(Counter::PayloadIn),
+                payload_out_bytes: total(Counter::PayloadOut),
+                subscriptions: total(Counter::Subscriptions),
+                slow_consumers: [Counter::SlowPending, Counter::SlowHold, Counter::SlowDeadline].map(total),
+                trie_nodes: 0,
+                matches_found: 0,
+                matches_made: 0,
+            };
+            for answer in asked? {
+                let mut core = tokio::time::timeout(SNAPSHOT_TIME_MAX, answer)
+                    .await
+                    .map_err(|_| NoAnswer)?
+                    .map_err(|_| NoAnswer)?;
+                snapshot.connections.append(&mut core.connections);
+                snapshot.closed.append(&mut core.closed);
+                snapshot.trie_nodes += core.trie_nodes;
+                snapshot.matches_found += core.matches_found;
+                snapshot.matches_made += core.matches_made;
+            }
+            snapshot.connections.sort_by_key(|connection| connection.cid);
+            snapshot.closed.sort_by_key(|connection| connection.cid);
+            Ok(snapshot)
         }
-        snapshot.connections.sort_by_key(|connection| connection.cid);
-        snapshot.closed.sort_by_key(|connection| connection.cid);
-        Ok(snapshot)
     }
 
     /// Takes over what may change while it runs: users, permissions, limits, the server's name. Who is connected stays
@@ -268,7 +286,8 @@ impl Server {
     pub fn reload(&self, config: Config) -> Result<(), ReloadError> {
         let before = self.settings_now();
         let identities = Identities::build(&config.authorization, Some(&before.identities))?;
-        let settings = Arc::new(Settings { config, identities });
+        let acceptors = Acceptors::build(&config)?;
+        let settings = Arc::new(Settings { config, identities, acceptors });
         for core in 0..self.loops {
             self.tell(core, Message::Reload(Arc::clone(&settings)))?;
         }
@@ -303,7 +322,7 @@ impl Server {
 }
 
 async fn run_core(context: CoreContext, seed: Seed, common: Arc<Common>) -> io::Result<()> {
-    let Seed { listener, sender, receiver, counters } = seed;
+    let Seed { listener, web_listener, sender, receiver, counters } = seed;
     let shared = Arc::clone(&common.shared);
     let local = Local::new(Parts {
         index: context.index,
@@ -316,14 +335,16 @@ async fn run_core(context: CoreContext, seed: Seed, common: Arc<Common>) -> io::
         balance: Arc::clone(&common.balance),
     });
     let listener = tokio::net::TcpListener::from_std(listener)?;
+    let web_listener = web_listener.map(tokio::net::TcpListener::from_std).transpose()?;
     let inbox = tokio::task::spawn_local(Rc::clone(&local).attend_inbox());
     let housekeeping = tokio::task::spawn_local(Rc::clone(&local).keep_house());
     shared.ready.fetch_add(1, Ordering::AcqRel);
     tokio::select! {
         () = accept(&local, &listener, Door::Nats) => {}
+        () = accept_web(&local, web_listener.as_ref()) => {}
         () = context.shutdown.requested() => {}
     }
-    drop(listener);
+    drop((listener, web_listener));
     shared.ready.fetch_sub(1, Ordering::AcqRel);
     see_off(&local).await;
     // A loop stays until the last client of all loops is gone: its messages may be on their way to here.
@@ -379,6 +400,13 @@ async fn see_off(local: &Rc<Local>) {
         }
         tokio::time::sleep(step).await;
         waited += step;
+    }
+}
+
+async fn accept_web(local: &Rc<Local>, listener: Option<&tokio::net::TcpListener>) {
+    match listener {
+        Some(listener) => accept(local, listener, Door::Web).await,
+        None => std::future::pending().await,
     }
 }
 
@@ -446,5 +474,9 @@ fn admit(local: &Rc<Local>, core: &mut Core, socket: TcpStream, address: SocketA
     // Whatever is to be said is said in one write; waiting for more would only add latency.
     let _ = socket.set_nodelay(true);
     let arrival = Arrival::new(core, address, Transport { websocket: door == Door::Web, tls: None });
-    tokio::task::spawn_local(serve::serve_plain(Rc::clone(local), socket, arrival));
+    if door == Door::Nats && core.settings.config.tls.is_none() {
+        tokio::task::spawn_local(serve::serve_plain(Rc::clone(local), socket, arrival));
+    } else {
+        transport::shake_hands(local, core, socket, arrival);
+    }
 }

@@ -1,5 +1,6 @@
 //! What a client's operations do, one after the other.
 
+use smallvec::SmallVec;
 use wire::nats::{
     Progress,
     client::{self, ClientOp, Publish},
@@ -137,9 +138,9 @@ impl Core {
 
     fn pong(&mut self, id: ConnId) {
         self.say(id, b"PONG\r\n");
-        let connection = &mut self.connections[id];
+        let connection = &mut *self.connections[id];
         if std::mem::take(&mut connection.wants_second_info) {
-            let info = self.shared.info(&self.settings, connection, true, self.is_lame);
+            let info = self.shared.info(&self.settings, &(&*connection).into(), true, self.is_lame);
             self.say(id, &info);
         }
     }
@@ -302,11 +303,11 @@ impl Core {
         let sub = self.subscriptions.insert(Subscription {
             conn: id,
             node,
-            queue: queue.map(Box::from),
             sid: sid.into(),
             delivered: 0,
             max: 0,
             place: 0,
+            is_member: queue.is_some(),
             is_filtered,
         });
         let Self { connections, subscriptions, .. } = self;
@@ -314,10 +315,9 @@ impl Core {
         self.counters.add(Counter::Subscriptions, 1);
         match queue {
             None => {
-                let subscribers = &mut self.trie.node_mut(node).subscribers;
-                self.subscriptions[sub].place = place_of_next(subscribers.len());
-                subscribers.push(sub);
-                if subscribers.len() == 1 && self.links.has_others() {
+                let place = self.trie.node_mut(node).add_subscriber(sub);
+                self.subscriptions[sub].place = place_of_next(place);
+                if place == 0 && self.links.has_others() {
                     self.links.interest(account, pattern, true);
                 }
             }
@@ -344,7 +344,13 @@ impl Core {
         if let Some(place) = groups.iter().position(|group| *group.name == *queue) {
             return place;
         }
-        groups.push(Group { name: queue.into(), members: Vec::new(), remote: Default::default(), turn: 0 });
+        groups.push(Group {
+            name: queue.into(),
+            members: Vec::new(),
+            remote: SmallVec::new(),
+            turn: 0,
+            own_turn: 0,
+        });
         groups.len() - 1
     }
 
@@ -364,36 +370,45 @@ impl Core {
         let connection = &mut connections[subscription.conn];
         let account = connection.account;
         connection.sids.remove(sub, |id| sid_hash(&subscriptions[id].sid));
-        let Some(Subscription { node, queue, place, .. }) = self.subscriptions.remove(sub) else { return };
+        let Some(Subscription { node, is_member, place, .. }) = self.subscriptions.remove(sub) else {
+            return;
+        };
         self.counters.sub(Counter::Subscriptions, 1);
-        match queue {
-            None => {
-                let subscribers = &mut self.trie.node_mut(node).subscribers;
-                assert!(subscribers.swap_remove(place as usize) == sub, "a subscriber stands at its place");
-                if let Some(&moved) = subscribers.get(place as usize) {
-                    self.subscriptions[moved].place = place;
-                }
-                if subscribers.is_empty() && self.links.has_others() {
-                    let pattern = self.trie.pattern_of(node);
-                    self.links.interest(account, &pattern, false);
-                }
+        if is_member {
+            let group = self.group_with(node, sub, place);
+            let state = self.trie.group_mut(node, group);
+            state.members.swap_remove(place as usize);
+            if let Some(&moved) = state.members.get(place as usize) {
+                self.subscriptions[moved].place = place;
             }
-            Some(queue) => {
-                let group = self.group_of(node, &queue);
-                let members = &mut self.trie.group_mut(node, group).members;
-                assert!(members.swap_remove(place as usize) == sub, "a member stands at its place");
-                if let Some(&moved) = members.get(place as usize) {
-                    self.subscriptions[moved].place = place;
-                }
-                let count = members.len();
-                if self.links.has_others() {
-                    let pattern = self.trie.pattern_of(node);
-                    self.tell_members(account, &pattern, &queue, count);
-                }
-                self.drop_group_if_empty(node, group);
+            let state = self.trie.group_mut(node, group);
+            if self.links.has_others() {
+                let (name, count) = (state.name.clone(), state.members.len());
+                let pattern = self.trie.pattern_of(node);
+                self.tell_members(account, &pattern, &name, count);
+            }
+            self.drop_group_if_empty(node, group);
+        } else {
+            let (removed, moved) = self.trie.node_mut(node).remove_subscriber(place as usize);
+            assert!(removed == sub, "a subscriber stands at its place");
+            if let Some(moved) = moved {
+                self.subscriptions[moved].place = place;
+            }
+            if self.trie.node(node).subscribers().is_empty() && self.links.has_others() {
+                let pattern = self.trie.pattern_of(node);
+                self.links.interest(account, &pattern, false);
             }
         }
         self.trie.prune(node);
+    }
+
+    /// The group of a node in which a member stands at its place.
+    pub(crate) fn group_with(&self, node: u32, member: SubId, place: u32) -> usize {
+        let groups = self.trie.node(node).more().map_or(&[][..], |more| &more.groups);
+        match groups.iter().position(|group| group.members.get(place as usize) == Some(&member)) {
+            Some(group) => group,
+            None => panic!("a member stands at its place in one of its node's groups"),
+        }
     }
 
     /// A group without members anywhere goes.
@@ -401,6 +416,7 @@ impl Core {
         let groups = &mut self.trie.node_mut(node).more_mut().groups;
         if groups[group].members_everywhere() == 0 {
             groups.swap_remove(group);
+            self.trie.node_mut(node).let_go_of_more();
         }
     }
 }

@@ -9,10 +9,14 @@ use std::{
     time::SystemTime,
 };
 
-use engine::cores::clock;
+use engine::{cores::clock, meter::CounterSet};
 use serde::Serialize;
 
-use crate::{connection::Connection, core::Settings};
+use crate::{
+    connection::{Connection, Transport},
+    core::Settings,
+    counters::Counter,
+};
 
 /// The version of nats-server whose protocol this is: clients decide by it which features they may use.
 pub(crate) const PROTOCOL_VERSION: &str = "2.10.0";
@@ -25,8 +29,24 @@ pub(crate) struct Shared {
     /// Where clients connect.
     pub(crate) address: SocketAddr,
     next_cid: AtomicU64,
+    /// All cores' counters, to be read.
+    pub(crate) counters: Arc<CounterSet<Counter>>,
     /// Loops that accept.
     pub(crate) ready: AtomicUsize,
+}
+
+/// Who reads an INFO.
+pub(crate) struct Reader<'a> {
+    pub(crate) cid: u64,
+    pub(crate) address: SocketAddr,
+    pub(crate) transport: Transport,
+    pub(crate) nonce: Option<&'a str>,
+}
+
+impl<'a> From<&'a Connection> for Reader<'a> {
+    fn from(of: &'a Connection) -> Self {
+        Self { cid: of.cid, address: of.address, transport: of.transport, nonce: of.nonce.as_deref() }
+    }
 }
 
 /// INFO as clients read it.
@@ -65,12 +85,13 @@ fn is_false(of: &bool) -> bool {
 }
 
 impl Shared {
-    pub(crate) fn new(address: SocketAddr) -> Arc<Self> {
+    pub(crate) fn new(address: SocketAddr, counters: Arc<CounterSet<Counter>>) -> Arc<Self> {
         Arc::new(Self {
             server_id: server_id(),
             started: clock::now_system(),
             address,
             next_cid: AtomicU64::new(1),
+            counters,
             ready: AtomicUsize::new(0),
         })
     }
@@ -84,12 +105,12 @@ impl Shared {
     pub(crate) fn info(
         &self,
         settings: &Settings,
-        connection: &Connection,
+        reader: &Reader<'_>,
         connect_info: bool,
         ldm: bool,
     ) -> Vec<u8> {
         let config = &settings.config;
-        let tls = match connection.transport.websocket {
+        let tls = match reader.transport.websocket {
             true => config.websocket.as_ref().and_then(|websocket| websocket.tls.as_ref()),
             false => config.tls.as_ref(),
         };
@@ -103,12 +124,12 @@ impl Shared {
             port: self.address.port(),
             headers: true,
             max_payload: config.limits.max_payload,
-            client_id: connection.cid,
-            client_ip: connection.address.ip().to_string(),
+            client_id: reader.cid,
+            client_ip: reader.address.ip().to_string(),
             auth_required: settings.identities.is_required(),
             tls_required: tls.is_some(),
             tls_verify: tls.is_some_and(|tls| tls.verify),
-            nonce: connection.nonce.as_deref(),
+            nonce: reader.nonce,
             connect_urls: &config.connect_urls,
             connect_info,
             ldm,

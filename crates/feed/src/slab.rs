@@ -1,5 +1,9 @@
 //! Things by number, the numbers of those that are gone used again.
 
+/// A table that is as large grows by an eighth instead of doubling: the kernel moves its pages, nothing is copied, and what
+/// is not used is not held.
+const GROW_BY_EIGHTHS_FROM: usize = 16 * 1024;
+
 /// A table of things; memory goes back when the last is gone.
 #[derive(Debug)]
 pub(crate) struct Slab<T> {
@@ -19,6 +23,9 @@ impl<T> Slab<T> {
         if let Some(at) = self.vacant.pop() {
             self.places[at as usize] = Some(thing);
             return at;
+        }
+        if self.places.len() == self.places.capacity() && self.places.len() >= GROW_BY_EIGHTHS_FROM {
+            self.places.reserve_exact(self.places.len() / 8);
         }
         self.places.push(Some(thing));
         u32::try_from(self.places.len() - 1)

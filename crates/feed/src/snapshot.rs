@@ -182,9 +182,16 @@ impl Core {
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         let of = |sub| {
             let subscription = &self.subscriptions[sub];
+            let queue = subscription.is_member.then(|| {
+                let group = self.group_with(subscription.node, sub, subscription.place);
+                self.trie
+                    .node(subscription.node)
+                    .more()
+                    .map_or(String::new(), |more| text(&more.groups[group].name))
+            });
             SubscriptionSnapshot {
                 subject: text(&self.trie.pattern_of(subscription.node)),
-                queue: subscription.queue.as_deref().map(text),
+                queue,
                 sid: text(&subscription.sid),
                 messages: subscription.delivered,
                 max: subscription.max,

@@ -20,7 +20,7 @@ use std::hash::{BuildHasher, RandomState};
 use smallvec::SmallVec;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-use crate::{id_table::IdTable, slab::Slab};
+use crate::{id_table::IdTable, slab::Slab, word::Word};
 
 /// A node's number.
 pub(crate) type NodeId = u32;
@@ -33,23 +33,33 @@ pub(crate) const CORES_MAX: usize = CoreMask::BITS as usize;
 
 const NONE: NodeId = u32::MAX;
 
-/// One point of the trie.
+/// One point of the trie: 48 bytes, because there are more of them than of anything else.
 #[derive(Debug)]
 pub(crate) struct Node {
     parent: NodeId,
     star: NodeId,
     tail: NodeId,
     literal_children: u32,
-    token: SmallVec<[u8; 16]>,
-    /// Local subscribers that are in no queue group.
-    pub(crate) subscribers: SmallVec<[SubId; 4]>,
-    /// Everything that few nodes have.
-    pub(crate) more: Option<Box<More>>,
+    token: Word,
+    holds: Holds,
+}
+
+const _: () = assert!(size_of::<Node>() == 48, "a node is 48 bytes");
+
+/// Who is at a node.
+#[derive(Debug)]
+enum Holds {
+    Nobody,
+    /// One local subscriber in no group: nearly always.
+    One(SubId),
+    More(Box<More>),
 }
 
 /// What few nodes have.
 #[derive(Debug, Default)]
 pub(crate) struct More {
+    /// Local subscribers in no group.
+    subscribers: Vec<SubId>,
     /// Queue groups with a member anywhere.
     pub(crate) groups: Vec<Group>,
     /// Other cores that have subscribers in no group.
@@ -64,8 +74,10 @@ pub(crate) struct Group {
     pub(crate) members: Vec<SubId>,
     /// Members on other cores: core and how many.
     pub(crate) remote: SmallVec<[(u16, u32); 2]>,
-    /// Whose turn it is: counts up with each message.
+    /// Whose turn it is, of all members: counts up with each message.
     pub(crate) turn: u32,
+    /// Whose turn it is, of this core's: counts up with each message that one of them gets.
+    pub(crate) own_turn: u32,
 }
 
 impl Group {
@@ -82,22 +94,88 @@ impl Node {
             star: NONE,
             tail: NONE,
             literal_children: 0,
-            token: SmallVec::from_slice(token),
-            subscribers: SmallVec::new(),
-            more: None,
+            token: token.into(),
+            holds: Holds::Nobody,
         }
     }
 
+    /// Local subscribers that are in no queue group.
+    #[inline]
+    pub(crate) fn subscribers(&self) -> &[SubId] {
+        match &self.holds {
+            Holds::Nobody => &[],
+            Holds::One(sub) => std::slice::from_ref(sub),
+            Holds::More(more) => &more.subscribers,
+        }
+    }
+
+    /// Adds a local subscriber; its place.
+    pub(crate) fn add_subscriber(&mut self, sub: SubId) -> usize {
+        if let Holds::Nobody = self.holds {
+            self.holds = Holds::One(sub);
+            return 0;
+        }
+        let subscribers = &mut self.more_mut().subscribers;
+        subscribers.push(sub);
+        subscribers.len() - 1
+    }
+
+    /// Takes the subscriber at a place out: who it was, and who stands there now.
+    pub(crate) fn remove_subscriber(&mut self, place: usize) -> (SubId, Option<SubId>) {
+        match &mut self.holds {
+            Holds::Nobody => panic!("trie: nobody is at this node"),
+            Holds::One(sub) => {
+                let sub = *sub;
+                self.holds = Holds::Nobody;
+                (sub, None)
+            }
+            Holds::More(more) => {
+                let removed = more.subscribers.swap_remove(place);
+                let moved = more.subscribers.get(place).copied();
+                self.let_go_of_more();
+                (removed, moved)
+            }
+        }
+    }
+
+    #[inline]
+    pub(crate) fn more(&self) -> Option<&More> {
+        if let Holds::More(more) = &self.holds { Some(more) } else { None }
+    }
+
+    /// What few nodes have; made if it is not there. [`Self::let_go_of_more`] when something was taken out of it.
     pub(crate) fn more_mut(&mut self) -> &mut More {
-        self.more.get_or_insert_with(Box::default)
+        if let Holds::Nobody | Holds::One(_) = self.holds {
+            let subscribers = self.subscribers().to_vec();
+            self.holds = Holds::More(Box::new(More { subscribers, ..More::default() }));
+        }
+        match &mut self.holds {
+            Holds::More(more) => more,
+            Holds::Nobody | Holds::One(_) => unreachable!("it was made"),
+        }
+    }
+
+    /// Gives the memory back if the little that there is fits without.
+    pub(crate) fn let_go_of_more(&mut self) {
+        if let Holds::More(more) = &self.holds
+            && more.groups.is_empty()
+            && more.remote == 0
+        {
+            match more.subscribers[..] {
+                [] => self.holds = Holds::Nobody,
+                [one] => self.holds = Holds::One(one),
+                _ => {}
+            }
+        }
     }
 
     fn is_needed(&self) -> bool {
-        !self.subscribers.is_empty()
-            || self.literal_children > 0
-            || self.star != NONE
-            || self.tail != NONE
-            || self.more.as_ref().is_some_and(|more| !more.groups.is_empty() || more.remote != 0)
+        let holds_any = match &self.holds {
+            Holds::Nobody => false,
+            Holds::One(_) => true,
+            Holds::More(more) => !more.subscribers.is_empty() || !more.groups.is_empty() || more.remote != 0,
+        };
+        holds_any || self.literal_children > 0 || self.star != NONE || self.tail != NONE
     }
 }
 
@@ -145,7 +223,7 @@ impl Trie {
 
     /// The same for what no match depends on (whose turn it is in a group).
     pub(crate) fn group_mut(&mut self, id: NodeId, group: usize) -> &mut Group {
-        let Some(more) = &mut self.nodes[id].more else { panic!("trie: node {id} has no groups") };
+        let Holds::More(more) = &mut self.nodes[id].holds else { panic!("trie: node {id} has no groups") };
         &mut more.groups[group]
     }
 
@@ -199,14 +277,25 @@ impl Trie {
 
     /// The pattern that leads to a node.
     pub(crate) fn pattern_of(&self, id: NodeId) -> Vec<u8> {
-        let mut tokens = Vec::new();
+        let mut pattern = Vec::new();
+        self.append_pattern(id, &mut pattern);
+        pattern
+    }
+
+    /// The same, appended.
+    pub(crate) fn append_pattern(&self, id: NodeId, out: &mut Vec<u8>) {
+        let mut path: SmallVec<[NodeId; 16]> = SmallVec::new();
         let mut at = id;
         while self.nodes[at].parent != NONE {
-            tokens.push(&self.nodes[at].token[..]);
+            path.push(at);
             at = self.nodes[at].parent;
         }
-        tokens.reverse();
-        tokens.join(&b'.')
+        for (depth, &node) in path.iter().rev().enumerate() {
+            if depth > 0 {
+                out.push(b'.');
+            }
+            out.extend_from_slice(&self.nodes[node].token);
+        }
     }
 
     /// Calls `found` with each node whose pattern matches.
@@ -325,7 +414,7 @@ mod tests {
                 let node = trie.insert(root, pattern.as_bytes());
                 prop_assert_eq!(trie.find(root, pattern.as_bytes()), Some(node));
                 prop_assert_eq!(trie.pattern_of(node), pattern.as_bytes());
-                trie.node_mut(node).subscribers.push(number);
+                trie.node_mut(node).add_subscriber(number);
                 twin.insert((number, pattern.clone()));
             }
             for (number, pattern) in (0..).zip(&patterns) {
@@ -333,13 +422,14 @@ mod tests {
                     continue;
                 }
                 let node = trie.find(root, pattern.as_bytes()).expect("there");
-                trie.node_mut(node).subscribers.retain(|id| *id != number);
+                let place = trie.node(node).subscribers().iter().position(|id| *id == number).expect("there");
+                trie.node_mut(node).remove_subscriber(place);
                 trie.prune(node);
                 twin.remove(&(number, pattern.clone()));
             }
             for text in &subjects {
                 let mut found = BTreeSet::new();
-                trie.matches(root, text.as_bytes(), |_, node| found.extend(node.subscribers.iter().copied()));
+                trie.matches(root, text.as_bytes(), |_, node| found.extend(node.subscribers().iter().copied()));
                 let expected: BTreeSet<u32> = twin
                     .iter()
                     .filter(|(_, pattern)| subject::matches(pattern.as_bytes(), text.as_bytes()))
@@ -350,7 +440,8 @@ mod tests {
             }
             for (number, pattern) in twin {
                 let node = trie.find(root, pattern.as_bytes()).expect("there");
-                trie.node_mut(node).subscribers.retain(|id| *id != number);
+                let place = trie.node(node).subscribers().iter().position(|id| *id == number).expect("there");
+                trie.node_mut(node).remove_subscriber(place);
                 trie.prune(node);
             }
             prop_assert_eq!(trie.nodes(), 2);

@@ -1,9 +1,37 @@
 //! Disposable mail: SMTP in, a page and an API out.
+//!
+//! ```text
+//!  peers ──SMTP, LMTP──▶ smtp: session ──▶ core: log (one record a mail) ──▶ 250 once it is kept
+//!                                            │ index of inboxes (owner: a core, by the inbox's hash)
+//!  pages, APIs ──questions──▶ mailstore ─────┘ events (arrived, deleted) ──▶ listeners
+//! ```
+//! A core owns the inboxes that hash to it, and its own way into the log. Nothing on a mail's way takes a lock.
 
+mod abuse;
 pub mod address;
+mod api;
+pub mod config;
+mod core;
+mod counters;
+pub mod head;
+mod index;
 pub mod mailboxes;
+mod mailstore;
+mod questions;
+mod recent;
+mod record;
+mod recovery;
 pub mod render;
 pub mod samples;
 pub mod search;
 pub mod sendmail;
+mod server;
+mod shared_records;
+mod smtp;
 pub mod twin;
+pub mod web;
+
+pub use abuse::{ListFault, Lists, Rates};
+pub use config::Config;
+pub use mailstore::Mailstore;
+pub use server::{Addresses, Drained, Server, StartError};

@@ -7,8 +7,12 @@ use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches, Parser, Su
 use lab::experiments::bheap_sim::costs;
 
 use crate::{
+    feed_settings::{FEED_ADMIN, FEED_LIMITS},
+    feed_tools::FeedTool,
+    mail_settings::{MAIL_ADMIN, MAIL_LIMITS},
+    mail_tools::MailTool,
     precedence::Flags,
-    settings::{COMMON, LIMITS, SETTINGS, Section, Settings},
+    settings::{COMMON, LIMITS, SETTINGS, Section, Settings, Shape},
     units::parse_duration,
 };
 
@@ -32,6 +36,10 @@ pub(crate) struct Cli {
 pub(crate) enum Task {
     /// Runs the accelerator in front of a web server
     Cache(CacheTask),
+    /// Runs the message feed, which speaks the NATS protocol; or talks to one
+    Feed(Box<FeedTask>),
+    /// Runs the disposable mail service: takes mail for any address, and shows it on pages and by an API
+    Mail(Box<MailTask>),
     /// Shows what a running server has done and how it is
     Stat(StatTask),
     /// Drops one URL from the store of a running accelerator
@@ -56,6 +64,33 @@ pub(crate) struct CacheTask {
     pub config: ConfigFile,
     #[command(flatten)]
     pub settings: CacheFlags,
+}
+
+/// `nighttrain feed`
+#[derive(Debug, Args)]
+#[command(
+    args_conflicts_with_subcommands = true,
+    after_help = "Users, permissions and accounts come from a file in NATS's own format: --nats-config FILE."
+)]
+pub(crate) struct FeedTask {
+    #[command(subcommand)]
+    pub tool: Option<FeedTool>,
+    #[command(flatten)]
+    pub config: ConfigFile,
+    #[command(flatten)]
+    pub settings: FeedFlags,
+}
+
+/// `nighttrain mail`
+#[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true)]
+pub(crate) struct MailTask {
+    #[command(subcommand)]
+    pub tool: Option<MailTool>,
+    #[command(flatten)]
+    pub config: ConfigFile,
+    #[command(flatten)]
+    pub settings: MailFlags,
 }
 
 /// `nighttrain stat`
@@ -313,12 +348,31 @@ impl ConfigFile {
 #[derive(Debug)]
 pub(crate) struct CacheFlags(pub Flags);
 
+/// The settings that `feed` takes.
+#[derive(Debug)]
+pub(crate) struct FeedFlags(pub Flags);
+
+/// The settings that `mail` takes.
+#[derive(Debug)]
+pub(crate) struct MailFlags(pub Flags);
+
 /// The settings that a command takes which talks to the admin server.
 #[derive(Debug)]
 pub(crate) struct AdminFlags(pub Flags);
 
 impl CacheFlags {
-    const WANTED: fn(&str, Section) -> bool = |_, _| true;
+    const WANTED: fn(&str, Section) -> bool =
+        |_, section| matches!(section, Section::Common | Section::Cache);
+}
+
+impl FeedFlags {
+    const WANTED: fn(&str, Section) -> bool = |key, section| {
+        matches!(section, Section::Common | Section::Feed) && !matches!(key, "state" | "drain-time-max")
+    };
+}
+
+impl MailFlags {
+    const WANTED: fn(&str, Section) -> bool = |_, section| matches!(section, Section::Common | Section::Mail);
 }
 
 impl AdminFlags {
@@ -348,13 +402,25 @@ macro_rules! flags_from_settings {
     };
 }
 flags_from_settings!(CacheFlags);
+flags_from_settings!(FeedFlags);
+flags_from_settings!(MailFlags);
 flags_from_settings!(AdminFlags);
 
 fn augment(mut command: Command, wanted: fn(&str, Section) -> bool) -> Command {
     let defaults = Settings::default();
+    let admin = if wanted("monitor", Section::Feed) {
+        Some(FEED_ADMIN)
+    } else {
+        wanted("smtp", Section::Mail).then_some(MAIL_ADMIN)
+    };
     for setting in SETTINGS.iter().filter(|setting| wanted(setting.key, setting.section)) {
-        let default =
-            (setting.text)(&defaults).map_or_else(String::new, |text| format!(" [default: {text}]"));
+        let default = match (setting.text)(&defaults) {
+            Some(text) if setting.key == "admin" => {
+                format!(" [default: {}]", admin.map_or(text, |address| address.to_string()))
+            }
+            Some(text) => format!(" [default: {text}]"),
+            None => String::new(),
+        };
         let set = setting.set;
         command = command.arg(
             Arg::new(setting.key)
@@ -362,8 +428,11 @@ fn augment(mut command: Command, wanted: fn(&str, Section) -> bool) -> Command {
                 .value_name(setting.value_name)
                 .help(format!("{}{default} [env: {}=]", setting.help, setting.variable()))
                 .help_heading(setting.heading)
-                .hide_short_help(setting.heading == LIMITS)
+                .hide_short_help(matches!(setting.heading, LIMITS | FEED_LIMITS | MAIL_LIMITS))
                 .action(ArgAction::Set)
+                .num_args(if setting.shape == Shape::Flag { 0..=1 } else { 1..=1 })
+                .default_missing_values((setting.shape == Shape::Flag).then_some("true"))
+                .require_equals(setting.shape == Shape::Flag)
                 .value_parser(move |text: &str| {
                     set(&mut Settings::default(), text).map(|()| text.to_owned())
                 }),

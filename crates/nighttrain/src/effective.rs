@@ -22,7 +22,7 @@ pub(crate) fn as_file(in_force: &InForce, file: Option<&Path>) -> String {
         if setting.section != section {
             section = setting.section;
             lines.push((String::new(), None));
-            lines.push(("[cache]".to_owned(), None));
+            lines.push((format!("[{}]", section.name().unwrap_or_default()), None));
         }
         lines.push(match (setting.text)(&in_force.settings) {
             Some(text) => (format!("{} = {}", setting.key, toml_value(&text, setting.shape)), Some(source)),
@@ -46,7 +46,7 @@ fn toml_value(text: &str, shape: Shape) -> String {
     let list = |parts: Vec<String>| format!("[{}]", parts.join(", "));
     match shape {
         Shape::Text => string(text),
-        Shape::Count => text.to_owned(),
+        Shape::Count | Shape::Flag => text.to_owned(),
         Shape::Counts => list(text.split(',').map(str::to_owned).collect()),
         Shape::Texts => list(text.split(',').map(string).collect()),
     }

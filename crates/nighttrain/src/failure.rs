@@ -11,6 +11,8 @@ pub(crate) enum Failure {
     Usage(String),
     /// What was configured is wrong (exit code 3): one entry for each fault.
     Configuration(Vec<Fault>),
+    /// It could not be done, and who called expects a code of another convention (`sysexits.h`).
+    As(u8, String),
 }
 
 /// One thing that is wrong in what was configured.
@@ -35,6 +37,7 @@ impl Failure {
             Self::Failed(_) => 1,
             Self::Usage(_) => 2,
             Self::Configuration(_) => 3,
+            Self::As(code, _) => *code,
         })
     }
 }
@@ -44,6 +47,7 @@ impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Failed(message) | Self::Usage(message) => write!(f, "nighttrain: {message}"),
+            Self::As(_, message) => f.write_str(message),
             Self::Configuration(faults) => {
                 for (i, fault) in faults.iter().enumerate() {
                     if i > 0 {

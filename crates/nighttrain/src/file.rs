@@ -8,7 +8,7 @@ use toml::de::{DeTable, DeValue};
 
 use crate::{
     failure::Fault,
-    settings::{SETTINGS, Section, Shape, by_key},
+    settings::{SETTINGS, Section, Shape, by_key, in_section},
 };
 
 /// A file above this is not somebody's configuration.
@@ -70,14 +70,15 @@ impl Reading<'_> {
     fn table(&mut self, table: &DeTable<'_>, section: Section) {
         for (key, value) in table {
             let name = key.get_ref().as_ref();
-            if section == Section::Common && name == "cache" {
+            let named = Section::NAMED.into_iter().find(|inner| inner.name() == Some(name));
+            if let (Section::Common, Some(inner_section)) = (section, named) {
                 match value.get_ref() {
-                    DeValue::Table(inner) => self.table(inner, Section::Cache),
-                    _ => self.fault(&value.span(), "cache is a section: [cache]".to_owned()),
+                    DeValue::Table(inner) => self.table(inner, inner_section),
+                    _ => self.fault(&value.span(), format!("{name} is a section: [{name}]")),
                 }
                 continue;
             }
-            match by_key(name) {
+            match in_section(section, name).or_else(|| by_key(name)) {
                 Some((i, setting)) if setting.section == section => {
                     match text_of(value.get_ref(), setting.shape) {
                         Ok(text) => {
@@ -90,11 +91,9 @@ impl Reading<'_> {
                 }
                 Some((_, setting)) => self.fault(
                     &key.span(),
-                    match setting.section {
-                        Section::Common => {
-                            format!("`{name}` belongs at the top of the file, before any [section]")
-                        }
-                        Section::Cache => format!("`{name}` belongs under [cache]"),
+                    match setting.section.name() {
+                        None => format!("`{name}` belongs at the top of the file, before any [section]"),
+                        Some(section) => format!("`{name}` belongs under [{section}]"),
                     },
                 ),
                 None => {
@@ -126,6 +125,7 @@ fn text_of(value: &DeValue<'_>, shape: Shape) -> Result<String, String> {
     match (value, shape) {
         (DeValue::String(text), Shape::Text) => Ok(text.to_string()),
         (DeValue::Integer(count), Shape::Count) => Ok(count.to_string()),
+        (DeValue::Boolean(yes), Shape::Flag) => Ok(yes.to_string()),
         (DeValue::Array(parts), Shape::Counts | Shape::Texts) => {
             let part_shape = if shape == Shape::Counts { Shape::Count } else { Shape::Text };
             let parts: Result<Vec<_>, _> =
@@ -135,6 +135,7 @@ fn text_of(value: &DeValue<'_>, shape: Shape) -> Result<String, String> {
         _ => Err(match shape {
             Shape::Text => "a string in quotes is wanted",
             Shape::Count => "a whole number without quotes is wanted",
+            Shape::Flag => "true or false is wanted, without quotes",
             Shape::Counts => "a list of whole numbers is wanted, such as [0, 1]",
             Shape::Texts => "a list of strings is wanted, such as [\"10.0.0.7\"]",
         }
@@ -145,18 +146,19 @@ fn text_of(value: &DeValue<'_>, shape: Shape) -> Result<String, String> {
 /// The known name that was probably meant.
 fn nearest(name: &str, section: Section) -> Option<String> {
     let folded = name.to_ascii_lowercase().replace('_', "-");
-    let section_name = (section == Section::Common).then_some(("cache", "[cache]".to_owned()));
+    let names = Section::NAMED.into_iter().filter_map(Section::name);
+    let section_names = names.filter(|_| section == Section::Common).map(|name| (name, format!("[{name}]")));
     SETTINGS
         .iter()
         .map(|setting| {
-            let hint = match setting.section {
-                other if other == section => format!("`{}`", setting.key),
-                Section::Common => format!("`{}` at the top of the file", setting.key),
-                Section::Cache => format!("`{}` under [cache]", setting.key),
+            let hint = match setting.section.name() {
+                _ if setting.section == section => format!("`{}`", setting.key),
+                None => format!("`{}` at the top of the file", setting.key),
+                Some(name) => format!("`{}` under [{name}]", setting.key),
             };
             (setting.key, hint)
         })
-        .chain(section_name)
+        .chain(section_names)
         .map(|(key, hint)| (strsim::damerau_levenshtein(&folded, key), key, hint))
         .filter(|(edits, key, _)| *edits <= SUGGESTION_EDITS_MAX && *edits < key.len())
         .min_by_key(|(edits, _, _)| *edits)
@@ -193,7 +195,7 @@ mod tests {
     #[test]
     fn every_fault_is_named_with_its_line_and_what_was_meant() {
         let text = "admn = \"x\"\nlisten = \"x\"\n[cache]\nadmin = \"x\"\ndefault_ttl = \"1s\"\nmemory = 5\n\
-                    connections-max = \"5\"\npurge-from = \"::1\"\nzzzzzzzzzzzz = 1\n[cahce]\n[feed]\n";
+                    connections-max = \"5\"\npurge-from = \"::1\"\nzzzzzzzzzzzz = 1\n[cahce]\n[fed]\n[feed]\nmax-payload = \"1QiB\"\nname = \"x\"\n";
         assert_eq!(
             faults(text),
             [
@@ -206,7 +208,8 @@ mod tests {
                 "n.toml:8:14: purge-from: a list of strings is wanted, such as [\"10.0.0.7\"]",
                 "n.toml:9:1: unknown key `zzzzzzzzzzzz`",
                 "n.toml:10:2: unknown section `cahce`; perhaps [cache]",
-                "n.toml:11:2: unknown section `feed`",
+                "n.toml:11:2: unknown section `fed`; perhaps [feed]",
+                "n.toml:14:1: `name` belongs under [cache]",
             ]
         );
     }

@@ -1,7 +1,7 @@
 //! The program: command line, configuration, wiring, admin server, demonstration site.
 //!
 //! ```text
-//!                                          ┌── crate cache: pinned loops ◀── clients
+//!                                          ┌── crates cache, feed, mail: pinned loops ◀── clients
 //! flags, environment, file ──▶ Settings ───┤        ▲ snapshot, purge, drain
 //!                                          └── admin thread (axum) ◀── nighttrain stat, purge; Prometheus
 //! main thread: signals, the line of what was saved
@@ -20,8 +20,16 @@ mod demo;
 mod effective;
 mod experiments;
 mod failure;
+mod feed;
+mod feed_admin;
+mod feed_settings;
+mod feed_tools;
 mod file;
 mod log;
+mod mail;
+mod mail_admin;
+mod mail_settings;
+mod mail_tools;
 mod precedence;
 mod run;
 mod savings;
@@ -58,6 +66,14 @@ fn main() -> ExitCode {
 fn perform(task: Task) -> Result<(), Failure> {
     match task {
         Task::Cache(task) => run::cache(&task),
+        Task::Feed(task) => match &task.tool {
+            Some(tool) => feed_tools::perform(tool),
+            None => feed::feed(&task),
+        },
+        Task::Mail(task) => match &task.tool {
+            Some(tool) => mail_tools::perform(tool),
+            None => mail::mail(&task),
+        },
         Task::Stat(task) => {
             let settings = configured(&task.config, &task.settings.0)?.settings;
             print(&client::stat(&settings, task.json)?)

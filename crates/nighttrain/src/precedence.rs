@@ -39,7 +39,7 @@ impl fmt::Display for Source {
 }
 
 /// What is in force and why.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub(crate) struct InForce {
     /// The values.
     pub settings: Settings,

@@ -80,11 +80,11 @@ fn origin_at(address: SocketAddr) -> Origin {
     Origin { host: address.ip().to_string(), port: address.port() }
 }
 
-fn fault(key: &str, message: String) -> Failure {
+pub(crate) fn fault(key: &str, message: String) -> Failure {
     Failure::Configuration(vec![Fault { place: key.to_owned(), message }])
 }
 
-fn token_of(settings: &Settings) -> Result<Option<watch::Sender<Token>>, Failure> {
+pub(crate) fn token_of(settings: &Settings) -> Result<Option<watch::Sender<Token>>, Failure> {
     let Some(path) = &settings.admin_token_file else { return Ok(None) };
     let token = admin::read_token(path).map_err(|message| fault("admin-token-file", message))?;
     Ok(Some(watch::Sender::new(token)))
@@ -116,7 +116,7 @@ fn announcement(
 
 /// A broken invariant of our own ends the process, whichever thread finds it: a server that goes on with one loop
 /// less, or with a store that is not what it says, is worse than one that is restarted.
-fn stop_on_panic() {
+pub(crate) fn stop_on_panic() {
     let show = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
         show(panic);
@@ -124,14 +124,15 @@ fn stop_on_panic() {
     }));
 }
 
-struct Signals {
-    terminate: Signal,
-    interrupt: Signal,
-    hangup: Signal,
+/// What may be asked of a server from outside.
+pub(crate) struct Signals {
+    pub terminate: Signal,
+    pub interrupt: Signal,
+    pub hangup: Signal,
 }
 
 impl Signals {
-    fn new() -> std::io::Result<Self> {
+    pub(crate) fn new() -> std::io::Result<Self> {
         Ok(Self {
             terminate: signal(SignalKind::terminate())?,
             interrupt: signal(SignalKind::interrupt())?,
@@ -140,7 +141,7 @@ impl Signals {
     }
 
     /// One that asks for the end.
-    async fn stop(&mut self) {
+    pub(crate) async fn stop(&mut self) {
         tokio::select! {
             _ = self.terminate.recv() => {}
             _ = self.interrupt.recv() => {}

@@ -12,15 +12,23 @@ use std::{
 
 use cache::config::{Config, CookieRule, Origin};
 
-use crate::units::{duration_text, parse_duration, parse_size, size_text};
+use crate::{
+    feed_settings::{FEED_SETTINGS, FeedSettings},
+    mail_settings::{MAIL_SETTINGS, MailSettings},
+    units::{duration_text, parse_duration, parse_size, size_text},
+};
 
 /// What is in force: every setting with its value.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Settings {
     /// Where misses are fetched; none until somebody says.
     pub origin: Option<Origin>,
     /// The accelerator's settings. Its `origin` is blank: [`Settings::accelerator`] fills it.
     pub cache: Config,
+    /// The feed's settings.
+    pub feed: FeedSettings,
+    /// The mail service's settings.
+    pub mail: MailSettings,
     /// Where the admin server listens.
     pub admin: SocketAddr,
     /// A file with the token that the admin server demands.
@@ -36,6 +44,8 @@ impl Default for Settings {
         Self {
             origin: None,
             cache: Config::new(Origin { host: String::new(), port: 0 }),
+            feed: FeedSettings::default(),
+            mail: MailSettings::default(),
             admin: SocketAddr::from(([127, 0, 0, 1], 9180)),
             admin_token_file: None,
             log: "info".to_owned(),
@@ -58,6 +68,25 @@ pub(crate) enum Section {
     Common,
     /// `[cache]`.
     Cache,
+    /// `[feed]`.
+    Feed,
+    /// `[mail]`.
+    Mail,
+}
+
+impl Section {
+    /// Those with a name.
+    pub(crate) const NAMED: [Self; 3] = [Self::Cache, Self::Feed, Self::Mail];
+
+    /// What stands in brackets; none for the top of the file.
+    pub(crate) fn name(self) -> Option<&'static str> {
+        match self {
+            Self::Common => None,
+            Self::Cache => Some("cache"),
+            Self::Feed => Some("feed"),
+            Self::Mail => Some("mail"),
+        }
+    }
 }
 
 /// How a value is written in the file.
@@ -71,9 +100,12 @@ pub(crate) enum Shape {
     Counts,
     /// An array of strings.
     Texts,
+    /// A boolean; as a flag it stands alone.
+    Flag,
 }
 
 /// One thing that can be set.
+#[derive(Clone, Copy)]
 pub(crate) struct Setting {
     /// Its key in the file and its flag without the dashes.
     pub key: &'static str,
@@ -96,10 +128,8 @@ pub(crate) struct Setting {
 impl Setting {
     /// The environment variable: `NIGHTTRAIN_CACHE_LISTEN`, `NIGHTTRAIN_ADMIN`.
     pub(crate) fn variable(&self) -> String {
-        let section = match self.section {
-            Section::Common => "",
-            Section::Cache => "CACHE_",
-        };
+        let section =
+            self.section.name().map_or_else(String::new, |name| format!("{}_", name.to_ascii_uppercase()));
         format!("NIGHTTRAIN_{section}{}", self.key.to_ascii_uppercase().replace('-', "_"))
     }
 }
@@ -130,7 +160,29 @@ macro_rules! limit {
 }
 
 /// Every setting, in the order in which `--help` and `config --print` show them.
-pub(crate) const SETTINGS: &[Setting] = &[
+pub(crate) const SETTINGS: &[Setting] =
+    &joined::<{ COMMON_AND_CACHE.len() + FEED_SETTINGS.len() + MAIL_SETTINGS.len() }>();
+
+/// The tables of all parts, one behind the other.
+const fn joined<const N: usize>() -> [Setting; N] {
+    let mut all = [COMMON_AND_CACHE[0]; N];
+    let mut i = 0;
+    while i < N {
+        let feed = COMMON_AND_CACHE.len();
+        let mail = feed + FEED_SETTINGS.len();
+        all[i] = if i < feed {
+            COMMON_AND_CACHE[i]
+        } else if i < mail {
+            FEED_SETTINGS[i - feed]
+        } else {
+            MAIL_SETTINGS[i - mail]
+        };
+        i += 1;
+    }
+    all
+}
+
+const COMMON_AND_CACHE: &[Setting] = &[
     Setting {
         key: "cores",
         section: Section::Common,
@@ -141,6 +193,8 @@ pub(crate) const SETTINGS: &[Setting] = &[
         set: |settings, text| {
             settings.cache.cores = engine::cores::parse_list(text)
                 .map_err(|error| format!("{error}; cores are such as 0,1 or 0-3"))?;
+            settings.feed.config.cores.clone_from(&settings.cache.cores);
+            settings.mail.config.cores.clone_from(&settings.cache.cores);
             Ok(())
         },
         text: |settings| {
@@ -459,7 +513,12 @@ pub(crate) const SETTINGS: &[Setting] = &[
     ),
 ];
 
-/// The setting with this key, and its place in [`SETTINGS`].
+/// The setting with this key in this section, and its place in [`SETTINGS`].
+pub(crate) fn in_section(section: Section, key: &str) -> Option<(usize, &'static Setting)> {
+    SETTINGS.iter().enumerate().find(|(_, setting)| setting.section == section && setting.key == key)
+}
+
+/// The first setting with this key, in whatever section.
 pub(crate) fn by_key(key: &str) -> Option<(usize, &'static Setting)> {
     SETTINGS.iter().enumerate().find(|(_, setting)| setting.key == key)
 }
@@ -504,7 +563,7 @@ fn parse_origin(text: &str) -> Result<Origin, String> {
     Ok(Origin { host: host.to_owned(), port })
 }
 
-fn parse_address(text: &str, usual_port: u16) -> Result<SocketAddr, String> {
+pub(crate) fn parse_address(text: &str, usual_port: u16) -> Result<SocketAddr, String> {
     if let Ok(address) = text.parse() {
         return Ok(address);
     }
@@ -529,7 +588,7 @@ fn parse_ip(text: &str) -> Result<IpAddr, String> {
     text.parse().map_err(|_| format!("`{text}` is no IP address, such as 10.0.0.7 or ::1"))
 }
 
-fn parse_path(text: &str) -> Result<PathBuf, String> {
+pub(crate) fn parse_path(text: &str) -> Result<PathBuf, String> {
     if text.is_empty() { Err("a path is missing".to_owned()) } else { Ok(PathBuf::from(text)) }
 }
 
@@ -551,15 +610,15 @@ fn parse_memory(text: &str) -> Result<u64, String> {
     }
 }
 
-fn list(text: &str) -> impl Iterator<Item = &str> {
+pub(crate) fn list(text: &str) -> impl Iterator<Item = &str> {
     text.split(',').map(str::trim)
 }
 
-fn any_count(text: &str) -> Result<usize, String> {
+pub(crate) fn any_count(text: &str) -> Result<usize, String> {
     text.parse().map_err(|_| "a whole number is wanted, for instance 100".to_owned())
 }
 
-fn one_or_more(text: &str) -> Result<usize, String> {
+pub(crate) fn one_or_more(text: &str) -> Result<usize, String> {
     match any_count(text)? {
         0 => Err("at least 1 is wanted".to_owned()),
         count => Ok(count),
@@ -574,18 +633,18 @@ fn head_size(text: &str) -> Result<usize, String> {
     }
 }
 
-fn some_time(text: &str) -> Result<Duration, String> {
+pub(crate) fn some_time(text: &str) -> Result<Duration, String> {
     match parse_duration(text)? {
         Duration::ZERO => Err("a time above zero is wanted, for instance 10s".to_owned()),
         time => Ok(time),
     }
 }
 
-fn plain(count: usize) -> String {
+pub(crate) fn plain(count: usize) -> String {
     count.to_string()
 }
 
-fn usize_size_text(bytes: usize) -> String {
+pub(crate) fn usize_size_text(bytes: usize) -> String {
     size_text(bytes as u64)
 }
 
@@ -597,7 +656,11 @@ mod tests {
     fn keys_are_unique_and_kebab() {
         for (i, setting) in SETTINGS.iter().enumerate() {
             assert!(setting.key.bytes().all(|b| b.is_ascii_lowercase() || b == b'-'), "{}", setting.key);
-            assert!(SETTINGS[..i].iter().all(|other| other.key != setting.key), "{} twice", setting.key);
+            let twin = |other: &&Setting| {
+                other.key == setting.key
+                    && (other.section == setting.section || other.section == Section::Common)
+            };
+            assert!(SETTINGS[..i].iter().find(twin).is_none(), "{} twice", setting.key);
         }
     }
 
@@ -622,6 +685,21 @@ mod tests {
             "cookies" => "rfc",
             "name" => "edge-1",
             "purge-from" => "10.0.0.1,::1",
+            "monitor" | "websocket" => "127.0.0.1:7",
+            "tls-cert" | "tls-key" | "tls-ca" | "nats-config" => "/a/b",
+            "smtp" | "http" | "smtps" | "lmtp" => "127.0.0.1:7",
+            "banned" | "token-file" => "/a/b",
+            "store-size" => "256MiB",
+            "durability" => "power",
+            "host-name" | "domain" => "mx.example.org",
+            "domains" => "a.example,b.example",
+            "inbox-mails-max" | "recipients-max" => "7",
+            key if key.ends_with("-per-minute") => "7",
+            "tls-verify" | "proxy-protocol" | "tls-handshake-first" | "websocket-tls" => "true",
+            "websocket-origins" => "https://a.example,https://b.example",
+            "server-name" => "night-1",
+            "max-connections" | "max-subscriptions" | "ping-max" => "7",
+            "max-payload" | "max-control-line" | "max-pending" => "5KiB",
             key if key.ends_with("bytes-max") || key == "memory" => "5KiB",
             key if key.contains("connections-") => "7",
             _ => "1500ms",

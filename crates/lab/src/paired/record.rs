@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use super::machine::Machine;
 use super::spread::{Ratio, Spread, Verdict};
 use super::{Sample, Series, spread};
+use crate::report::{Table, text};
 
 /// One scenario with everybody who took part.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -49,9 +50,10 @@ impl Comparison {
     /// The scenario as a Markdown table; ratios are to `reference`.
     pub fn table(&self, reference: &str) -> String {
         let unit = &self.unit;
+        let units = unit.strip_suffix('y').map_or_else(|| format!("{unit}s"), |stem| format!("{stem}ies"));
         let mut text = format!(
-            "### {}\n{}\n\n| | CPU µs/{unit} | MAD | min…max | user | × {reference} (95%) | {unit}s/s | server's CPU \
-             | switches/1000 {unit}s | RSS MiB | others' CPU | |\n|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|---|\n",
+            "### {}\n{}\n\n| | CPU µs/{unit} | MAD | min…max | user | × {reference} (95%) | {units}/s | server's CPU \
+             | switches/1000 {units} | RSS MiB | others' CPU | |\n|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|---|\n",
             self.scenario, self.what
         );
         let reference = self.series(reference).map(Series::costs_us).unwrap_or_default();
@@ -142,6 +144,9 @@ impl Figure {
     }
 }
 
+/// Characters in a line of a table: nobody's terminal, so no column is left out.
+const TABLE_WIDTH: usize = 400;
+
 /// A whole run.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Record {
@@ -163,6 +168,9 @@ pub struct Record {
     pub comparisons: Vec<Comparison>,
     /// The verdicts.
     pub figures: Vec<Figure>,
+    /// What is no cost of a unit: latencies, sizes.
+    #[serde(default)]
+    pub tables: Vec<Table>,
     /// Other programs' own measurements, as they printed them.
     pub attached: BTreeMap<String, serde_json::Value>,
     /// What was skipped, and why.
@@ -181,6 +189,11 @@ impl Record {
         }
         for comparison in &self.comparisons {
             let _ = write!(text, "\n{}", comparison.table(&self.reference));
+        }
+        for table in &self.tables {
+            let mut columns = String::new();
+            text::table(&mut columns, table, TABLE_WIDTH);
+            let _ = write!(text, "\n```\n{columns}```\n");
         }
         for (name, value) in &self.attached {
             let _ = write!(text, "\n### {name}\n```json\n{value:#}\n```\n");
@@ -283,6 +296,7 @@ mod tests {
             reference: "limit".into(),
             comparisons: vec![comparison],
             figures,
+            tables: Vec::new(),
             attached: BTreeMap::from([("store".into(), serde_json::json!({"metadata_bytes": 60}))]),
             remarks: vec!["c is not installed".into()],
         }

@@ -12,7 +12,7 @@ pub mod page;
 pub mod plot;
 pub mod text;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// What an experiment found.
 #[derive(Debug, Clone, Default)]
@@ -30,7 +30,7 @@ pub struct Report {
 }
 
 /// A table.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Table {
     /// What it shows.
     pub title: String,
@@ -41,7 +41,7 @@ pub struct Table {
 }
 
 /// The head of a column.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Column {
     /// What stands below.
     pub heading: String,

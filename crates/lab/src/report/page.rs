@@ -38,29 +38,49 @@ pub fn render(outcomes: &[Outcome], options: &Options) -> String {
         _ => "Claims put to the test".to_owned(),
     };
     let mut out = String::new();
-    put(
-        &mut out,
-        format_args!(
-            "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
-             <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
-             <title>{} · Nighttrain lab</title>\n<style>\n{STYLE}</style>\n</head>\n<body>\n<header>\n\
-             <button id=\"theme\" type=\"button\" hidden></button>\n<h1>{}</h1>\n\
-             <p class=\"quiet\">Nighttrain lab, <time>{}</time>{}</p>\n</header>\n<main>\n",
-            escaped(&title),
-            escaped(&title),
-            date(),
-            if options.quick { ", quick run" } else { "" },
-        ),
-    );
+    head(&mut out, &title, if options.quick { ", quick run" } else { "" });
     if outcomes.len() > 1 {
         contents(&mut out, outcomes);
     }
     for outcome in outcomes {
         article(&mut out, outcome, options, outcomes.len() > 1);
     }
-    machine(&mut out);
-    put(&mut out, format_args!("</main>\n<script>{SCRIPT}</script>\n</body>\n</html>\n"));
+    foot(&mut out);
     out
+}
+
+/// A report that belongs to no experiment, as a page; `repeat` is the command that measures it again.
+#[must_use]
+pub fn alone(title: &str, report: &Report, repeat: &str) -> String {
+    let mut out = String::new();
+    head(&mut out, title, "");
+    out.push_str("<article>\n");
+    body(&mut out, report);
+    put(&mut out, format_args!("<h3>How to repeat</h3>\n<pre>{}</pre>\n</article>\n", escaped(repeat)));
+    foot(&mut out);
+    out
+}
+
+fn head(out: &mut String, title: &str, remark: &str) {
+    put(
+        out,
+        format_args!(
+            "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
+             <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
+             <title>{} · Nighttrain lab</title>\n<style>\n{STYLE}</style>\n</head>\n<body>\n<header>\n\
+             <button id=\"theme\" type=\"button\" hidden></button>\n<h1>{}</h1>\n\
+             <p class=\"quiet\">Nighttrain lab, <time>{}</time>{}</p>\n</header>\n<main>\n",
+            escaped(title),
+            escaped(title),
+            date(),
+            remark,
+        ),
+    );
+}
+
+fn foot(out: &mut String) {
+    machine(out);
+    put(out, format_args!("</main>\n<script>{SCRIPT}</script>\n</body>\n</html>\n"));
 }
 
 fn put(out: &mut String, text: std::fmt::Arguments<'_>) {

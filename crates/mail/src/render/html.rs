@@ -201,8 +201,8 @@ fn harmless_style(style: &str) -> (Cow<'_, str>, bool) {
     let kept: Vec<&str> = style.split(';').filter(|declaration| !hides(declaration)).collect();
     let kept = kept.join(";");
     // A quote or a bracket that a dropped piece opened or closed would join what is left to something new.
-    let balanced = kept.matches('"').count() % 2 == 0
-        && kept.matches('\'').count() % 2 == 0
+    let balanced = kept.matches('"').count().is_multiple_of(2)
+        && kept.matches('\'').count().is_multiple_of(2)
         && kept.matches('(').count() == kept.matches(')').count();
     (Cow::Owned(if balanced { kept } else { String::new() }), style.to_ascii_lowercase().contains("url"))
 }

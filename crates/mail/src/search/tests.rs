@@ -10,7 +10,7 @@ struct NoMarks;
 
 impl Marks for NoMarks {
     fn is_read(&self, id: MailId) -> bool {
-        id.0 % 2 == 0
+        id.0.is_multiple_of(2)
     }
     fn has_tag(&self, id: MailId, tag: &str) -> bool {
         id.0 == 1 && tag == "blue"

@@ -142,7 +142,7 @@ fn is_unspoofable(host: &str) -> bool {
 }
 
 /// The middleware.
-pub(super) async fn check(State(access): State<Access>, request: Request, next: Next) -> Response {
+pub(crate) async fn check(State(access): State<Access>, request: Request, next: Next) -> Response {
     match access.refusal(request.headers()) {
         None => next.run(request).await,
         Some((status @ StatusCode::UNAUTHORIZED, message)) => {

@@ -41,7 +41,8 @@ use engine::{cores::listener::bind_all, meter::prometheus};
 use serde::Deserialize;
 use tokio::sync::Semaphore;
 
-pub(crate) use self::access::{Access, Token, read_token};
+pub(crate) use self::access::{Access, Token, check, read_token};
+pub(crate) use self::page::status as status_page;
 use crate::{
     accelerator::{Accelerator, PurgeError, Purged},
     stat::Report,
@@ -59,26 +60,29 @@ pub(crate) fn bind(address: SocketAddr) -> io::Result<TcpListener> {
     listeners.pop().ok_or_else(|| io::Error::from(io::ErrorKind::AddrNotAvailable))
 }
 
-/// Serves on `listener` until the process ends.
+/// Serves the accelerator's pages on `listener` until the process ends.
 pub(crate) fn start(
     listener: TcpListener,
     access: Access,
     accelerator: Arc<dyn Accelerator>,
 ) -> io::Result<()> {
+    serve("admin", listener, router(access, accelerator))
+}
+
+/// Serves pages on `listener`, on a thread of their own, until the process ends.
+pub(crate) fn serve(thread: &str, listener: TcpListener, pages: Router) -> io::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .max_blocking_threads(PURGES_MAX)
         .build()?;
-    std::thread::Builder::new().name("admin".to_owned()).spawn(move || {
+    std::thread::Builder::new().name(thread.to_owned()).spawn(move || {
         runtime.block_on(async move {
             let served = match tokio::net::TcpListener::from_std(listener) {
-                Ok(listener) => {
-                    axum::serve(connections::Bounded::new(listener), router(access, accelerator)).await
-                }
+                Ok(listener) => axum::serve(connections::Bounded::new(listener), pages).await,
                 Err(error) => Err(error),
             };
             if let Err(error) = served {
-                tracing::error!("the admin server ended: {error}");
+                tracing::error!("the server of admin or monitoring ended: {error}");
             }
         });
     })?;
@@ -116,7 +120,7 @@ fn router(access: Access, accelerator: Arc<dyn Accelerator>) -> Router {
 }
 
 /// Numbers of this moment are not for any cache's store, and no page may frame or sniff them.
-async fn never_stored(request: Request, next: Next) -> Response {
+pub(crate) async fn never_stored(request: Request, next: Next) -> Response {
     let mut response = next.run(request).await;
     for (name, value) in [
         (header::CACHE_CONTROL, "no-store"),

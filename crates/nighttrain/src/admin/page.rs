@@ -5,12 +5,14 @@ use std::fmt::Write;
 use crate::stat::{Report, uptime_text};
 
 /// The page.
-pub(super) fn status(report: &Report) -> String {
+pub(crate) fn status(report: &Report) -> String {
     let received = report.count("requests", "received");
     let hits = report.count("requests", "hits");
+    let messages = report.count("messages", "received");
     let state = match (report.ready, received) {
         (false, _) => "It is starting or stopping and takes no new requests.".to_owned(),
-        (true, 0) => "It is ready. No request has come yet.".to_owned(),
+        (true, 0) if messages > 0 => format!("It is ready. {messages} messages were received."),
+        (true, 0) => "It is ready. Nothing has come yet.".to_owned(),
         #[allow(clippy::cast_precision_loss, reason = "shown to a tenth of a percent")]
         (true, _) => format!(
             "It is ready. {hits} of {received} requests were answered from memory ({:.1} %).",

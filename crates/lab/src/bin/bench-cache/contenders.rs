@@ -3,7 +3,6 @@
 //! All of them: one core, memory of the same size, no logs, keep-alive without end, the cache warm. As root the
 //! peers run as an unprivileged user, which each of them would insist on by itself in a different way.
 
-use std::env;
 use std::fs::{self, File};
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::{Path, PathBuf};
@@ -12,6 +11,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use lab::paired::machine::first_line;
+use lab::paired::place::{find, free_port, ours, reference_floor, workspace};
 use lab::paired::tree::{Cores, Tree, pinned};
 
 use crate::BenchError;
@@ -24,10 +24,6 @@ const UNPRIVILEGED: u32 = 65_534;
 /// How long a server may take until it answers (Traffic Server initialises its storage).
 const READY_WAIT: Duration = Duration::from_secs(30);
 const READY_POLL: Duration = Duration::from_millis(50);
-/// The environment's name for the directory of the shared floors.
-const REFERENCE_FLOORS: &str = "NIGHTTRAIN_REFERENCE_FLOORS";
-/// Where Debian keeps servers; not on everybody's path.
-const SERVER_DIRECTORIES: [&str; 3] = ["/usr/sbin", "/usr/local/sbin", "/sbin"];
 
 /// Varnish writes a log record for each of these into shared memory on every request: off, like the others' logs.
 const VARNISH_LOG_OFF: &str = "vsl_mask=-SessOpen,-SessClose,-Link,-Begin,-End,-Timestamp,-ReqStart,-ReqMethod,\
@@ -91,20 +87,8 @@ impl Contender {
         };
         match self {
             Self::Limit => packaged("cc"),
-            Self::Reference => {
-                let floors = env::var_os(REFERENCE_FLOORS).ok_or_else(|| {
-                    format!("the limit is not compared with a shared floor: {REFERENCE_FLOORS} is not set")
-                })?;
-                let source = Path::new(&floors).join("limit.c");
-                if source.exists() { Ok(source) } else { Err(format!("{} does not exist", source.display())) }
-            }
-            Self::Ours => {
-                let built = env::var_os("NIGHTTRAIN_BIN")
-                    .map_or_else(|| sibling("nighttrain"), |path| Some(path.into()));
-                built
-                    .filter(|path| path.exists())
-                    .ok_or_else(|| "ours is not built: cargo build --release -p nighttrain".to_owned())
-            }
+            Self::Reference => reference_floor("limit.c"),
+            Self::Ours => ours(),
             Self::Varnish => packaged("varnishd"),
             Self::Nginx => packaged("nginx"),
             Self::Haproxy => packaged("haproxy"),
@@ -128,20 +112,6 @@ impl Contender {
         };
         first_line(Command::new(program).arg(flag)).unwrap_or_else(|| "unknown".into())
     }
-}
-
-/// Looks for a program where servers live.
-pub(crate) fn find(name: &str) -> Option<PathBuf> {
-    let path = env::var_os("PATH").unwrap_or_default();
-    env::split_paths(&path)
-        .chain(SERVER_DIRECTORIES.map(PathBuf::from))
-        .map(|directory| directory.join(name))
-        .find(|path| path.is_file())
-}
-
-/// A file beside this program: the same build.
-pub(crate) fn sibling(name: &str) -> Option<PathBuf> {
-    Some(env::current_exe().ok()?.parent()?.join(name))
 }
 
 /// What a server is started with.
@@ -235,17 +205,6 @@ fn wait_until_ready(running: &mut Running, bodies: &Bodies) -> Result<(), BenchE
         }
         sleep(READY_POLL);
     }
-}
-
-/// A port that nobody has just now.
-fn free_port() -> Result<u16, BenchError> {
-    let listener = std::net::TcpListener::bind((std::net::Ipv4Addr::LOCALHOST, 0))?;
-    Ok(listener.local_addr()?.port())
-}
-
-/// The top of the source tree.
-pub(crate) fn workspace() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
 /// Where one server lives.

@@ -18,7 +18,6 @@
 )]
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "talks to the person who started it")]
 
-mod apart;
 mod contenders;
 mod figures;
 mod load;
@@ -31,6 +30,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Parser;
+use lab::paired::apart;
 use lab::paired::tree::TreeError;
 
 /// Compares what a cache hit costs: ours, five peers, and the limit.
@@ -90,7 +90,7 @@ fn main() -> ExitCode {
     match apart::enter() {
         Ok(apart::Entered::Done(code)) => code,
         Ok(apart::Entered::Here { remarks }) => report(run::run(&options, remarks)),
-        Err(error) => report(Err(error)),
+        Err(error) => report(Err(error.into())),
     }
 }
 

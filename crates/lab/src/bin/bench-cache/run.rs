@@ -8,6 +8,7 @@ use std::thread;
 use std::time::Instant;
 
 use lab::paired::machine::{self, Machine, first_line};
+use lab::paired::place::{find, sibling, workspace};
 use lab::paired::record::{Comparison, Record};
 use lab::paired::spread::median;
 use lab::paired::tree::{Cores, pinned};
@@ -15,7 +16,7 @@ use lab::paired::{Sample, interleave, measure};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use rustix::thread::{CpuSet, sched_setaffinity};
 
-use crate::contenders::{self, Contender, Ground, Running, find, sibling, workspace};
+use crate::contenders::{self, Contender, Ground, Running};
 use crate::figures::{self, OURS_ONE_SHARED, OURS_TWO};
 use crate::load::{self, Filler, Scripts};
 use crate::origin::{Bodies, Origin};
@@ -71,6 +72,7 @@ pub(crate) fn run(options: &Options, remarks: Vec<String>) -> Result<bool, Bench
         reference: Contender::Limit.name().into(),
         figures: figures::all(&comparisons),
         comparisons,
+        tables: Vec::new(),
         attached,
         remarks: bench.remarks,
     };

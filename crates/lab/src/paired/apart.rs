@@ -6,9 +6,8 @@
 
 use std::env;
 use std::fs;
+use std::io;
 use std::process::{Command, ExitCode, Stdio};
-
-use crate::BenchError;
 
 /// Loopback receives with BBR cost more and vary more (`docs/decisions/004-lab-instruments.md`); cubic is what
 /// most machines have.
@@ -19,18 +18,25 @@ const ALLOWED: &str = "/proc/sys/net/ipv4/tcp_allowed_congestion_control";
 const DEFAULT: &str = "/proc/sys/net/ipv4/tcp_congestion_control";
 const UNSHARE: [&str; 6] = ["--net", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"];
 
-pub(crate) enum Entered {
+/// How a bench goes on.
+pub enum Entered {
     /// The bench ran in a namespace, as a child, and ended so.
     Done(ExitCode),
     /// The bench is to run in this process.
-    Here { remarks: Vec<String> },
+    Here {
+        /// What the record must say about that.
+        remarks: Vec<String>,
+    },
 }
 
 /// Starts this program again in namespaces of its own if that is possible, else says why not.
-pub(crate) fn enter() -> Result<Entered, BenchError> {
+///
+/// # Errors
+/// What the kernel or util-linux says.
+pub fn enter() -> io::Result<Entered> {
     if env::var_os(MARK).is_some() {
         fs::write(DEFAULT, CONGESTION_CONTROL)
-            .map_err(|error| BenchError::failed(format!("cannot pin {CONGESTION_CONTROL}: {error}")))?;
+            .map_err(|error| io::Error::other(format!("cannot pin {CONGESTION_CONTROL}: {error}")))?;
         return Ok(Entered::Here { remarks: Vec::new() });
     }
     if let Some(why) = why_not() {
@@ -84,7 +90,7 @@ struct Allowed {
 }
 
 impl Allowed {
-    fn with(name: &str) -> Result<Self, BenchError> {
+    fn with(name: &str) -> io::Result<Self> {
         let before = fs::read_to_string(ALLOWED)?;
         if before.split_whitespace().any(|allowed| allowed == name) {
             return Ok(Self { before: None });

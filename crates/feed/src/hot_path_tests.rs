@@ -1,0 +1,209 @@
+//! A steady relay allocates nothing: counted on the loop's own thread, over real sockets.
+
+#![allow(clippy::expect_used, reason = "a test may fail")]
+
+use std::{
+    io::{Read, Write},
+    net::{SocketAddr, TcpStream},
+    rc::Rc,
+    sync::{Arc, mpsc},
+};
+
+use engine::{
+    cores::{listener::Balance, mesh::Mesh},
+    meter::CounterSet,
+};
+use lab::allocations::{Allocations, CountingAllocator, Counts};
+
+use crate::{
+    across::{Message, RING_MESSAGES},
+    config::Config,
+    connection::Transport,
+    core::{Local, Parts, Settings},
+    counters::Counter,
+    identity::Identities,
+    serve::{self, Arrival},
+    shared::Shared,
+    transport::Acceptors,
+};
+
+#[global_allocator]
+static ALLOCATOR: CountingAllocator = CountingAllocator::system();
+
+const HELLO: &[u8] =
+    b"CONNECT {\"verbose\":false,\"pedantic\":false,\"headers\":true,\"no_responders\":true}\r\n";
+/// Messages before anything is counted: chunks, lists and remembered subjects come into being.
+const WARM_UP: usize = 20_000;
+const MESSAGES: usize = 40_000;
+
+/// Cores of one feed, all on this thread: what crosses between them is counted too.
+fn cores(count: usize) -> Vec<Rc<Local>> {
+    let address = SocketAddr::from(([127, 0, 0, 1], 4222));
+    let mesh = Mesh::<Message>::new(count, 0, RING_MESSAGES).expect("a mesh");
+    let counters = CounterSet::<Counter>::new(count);
+    let settings = Arc::new(Settings {
+        config: Config::default(),
+        identities: Identities::open(),
+        acceptors: Acceptors::default(),
+    });
+    let (shared, balance) = (Shared::new(address, Arc::clone(&counters)), Balance::new(count));
+    let endpoints = mesh.into_endpoints().into_iter().enumerate();
+    endpoints
+        .map(|(index, endpoint)| {
+            let (sender, receiver) = endpoint.split();
+            Local::new(Parts {
+                index,
+                cores: count,
+                shared: Arc::clone(&shared),
+                settings: Arc::clone(&settings),
+                sender,
+                receiver,
+                counters: counters.core(index),
+                balance: Arc::clone(&balance),
+            })
+        })
+        .collect()
+}
+
+struct Case {
+    name: &'static str,
+    /// How many cores; consumers and producer are spread over them.
+    cores: usize,
+    /// What each consumer says.
+    consumers: Vec<&'static str>,
+    /// What the producer says, again and again.
+    messages: Vec<String>,
+    /// Messages that each consumer gets of one round of `messages`, in all.
+    delivered: usize,
+}
+
+fn cases() -> Vec<Case> {
+    let publish = |subject: &str, bytes: usize| format!("PUB {subject} {bytes}\r\n{}\r\n", "x".repeat(bytes));
+    let header = "HPUB a.b 12 112\r\nNATS/1.0\r\n\r\n".to_owned() + &"x".repeat(100) + "\r\n";
+    let case =
+        |name, cores, consumers, messages, delivered| Case { name, cores, consumers, messages, delivered };
+    vec![
+        case("one to one", 1, vec!["SUB a.b 1\r\n"], vec![publish("a.b", 100)], 1),
+        case("one to five", 1, vec!["SUB a.* 1\r\n"; 5], vec![publish("a.b", 100)], 5),
+        case("no consumer", 1, vec!["SUB z 1\r\n"], vec![publish("a.b", 100), publish("z", 1)], 1),
+        case(
+            "sizes and subjects that vary",
+            1,
+            vec!["SUB a.> 1\r\n", "SUB a.b 2\r\nSUB a.c 3\r\n"],
+            vec![publish("a.b", 100), publish("a.c", 7), publish("a.b", 1500), header],
+            8,
+        ),
+        case("odd blanks", 1, vec!["SUB a.b 1\r\n"], vec!["pub  a.b\t2\nhi\r\n".to_owned()], 1),
+        case("a group", 1, vec!["SUB a.b q 1\r\n"; 3], vec![publish("a.b", 100)], 1),
+        case("across two cores", 2, vec!["SUB a.b 1\r\n"; 4], vec![publish("a.b", 100)], 4),
+        case("a group across two cores", 2, vec!["SUB a.b q 1\r\n"; 4], vec![publish("a.b", 100)], 1),
+    ]
+}
+
+#[test]
+fn a_steady_relay_allocates_nothing() {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build_local(tokio::runtime::LocalOptions::default())
+        .expect("a runtime");
+    runtime.block_on(async {
+        let mut allocations = Allocations::new().expect("the counting allocator");
+        for case in cases() {
+            let counts = measure(&case, &mut allocations).await;
+            assert!(counts.is_zero(), "{}: {counts} in {MESSAGES} messages", case.name);
+        }
+    });
+}
+
+async fn measure(case: &Case, allocations: &mut Allocations) -> Counts {
+    let locals = cores(case.cores);
+    let inboxes: Vec<_> =
+        locals.iter().map(|local| tokio::task::spawn_local(Rc::clone(local).attend_inbox())).collect();
+    let listener = tokio::net::TcpListener::bind(("127.0.0.1", 0)).await.expect("a port");
+    let address = listener.local_addr().expect("an address");
+    // A `Notify` is the one signal whose receipt neither allocates nor frees.
+    let told = Arc::new(tokio::sync::Notify::new());
+    // Bounded: its slots are there before anything is counted.
+    let (go, told_to_go) = mpsc::sync_channel::<()>(2);
+    let load = {
+        let (tell, consumers) = (Arc::clone(&told), case.consumers.clone());
+        let (round, in_round) = (case.messages.concat(), case.messages.len());
+        let delivered = case.delivered;
+        std::thread::spawn(move || {
+            drive(address, &consumers, &round, in_round, delivered, &tell, &told_to_go)
+        })
+    };
+    let mut served = Vec::new();
+    for number in 0..=case.consumers.len() {
+        let (socket, peer) = listener.accept().await.expect("a client");
+        let local = &locals[number % locals.len()];
+        let arrival = Arrival::new(&local.core.borrow(), peer, Transport::default());
+        served.push(tokio::task::spawn_local(serve::serve_plain(Rc::clone(local), socket, arrival)));
+    }
+    told.notified().await;
+    allocations.mark().expect("this thread");
+    go.send(()).expect("the load runs");
+    told.notified().await;
+    let counts = allocations.since_mark().expect("this thread");
+    go.send(()).expect("the load runs");
+    for task in served {
+        task.await.expect("no panic");
+    }
+    load.join().expect("its checks held");
+    inboxes.iter().for_each(tokio::task::JoinHandle::abort);
+    counts
+}
+
+/// The clients' side, on a thread of its own.
+fn drive(
+    address: SocketAddr,
+    consumers: &[&str],
+    round: &str,
+    in_round: usize,
+    delivered: usize,
+    tell: &tokio::sync::Notify,
+    go: &mpsc::Receiver<()>,
+) {
+    let connect = |words: &str| {
+        let mut socket = TcpStream::connect(address).expect("a connection");
+        socket.write_all(HELLO).expect("sent");
+        socket.write_all(words.as_bytes()).expect("sent");
+        socket.write_all(b"PING\r\n").expect("sent");
+        let mut have = Vec::new();
+        while !have.ends_with(b"PONG\r\n") {
+            let mut byte = [0];
+            socket.read_exact(&mut byte).expect("an answer");
+            have.push(byte[0]);
+        }
+        socket
+    };
+    let mut readers: Vec<TcpStream> = consumers.iter().map(|words| connect(words)).collect();
+    readers.iter_mut().for_each(|socket| socket.set_nonblocking(true).expect("an option"));
+    let mut producer = connect("");
+    let mut seen = 0;
+    let mut sent = 0;
+    let mut buffer = vec![0; 256 * 1024];
+    let mut relay = |messages: usize| {
+        let until = sent + messages;
+        while sent < until {
+            // Always the same, and cut where it falls: reads end within messages.
+            let batch = round.repeat(50);
+            producer.write_all(batch.as_bytes()).expect("sent");
+            sent += 50 * in_round;
+            while seen < sent / in_round * delivered {
+                for reader in &mut readers {
+                    if let Ok(bytes) = reader.read(&mut buffer) {
+                        assert!(bytes > 0, "closed");
+                        seen += buffer[..bytes].windows(4).filter(|word| word == b"MSG ").count();
+                    }
+                }
+            }
+        }
+    };
+    relay(WARM_UP);
+    tell.notify_one();
+    go.recv().expect("the test says so");
+    relay(MESSAGES);
+    tell.notify_one();
+    go.recv().expect("the test says so");
+}

@@ -1,0 +1,235 @@
+//! The monitoring port, with the paths and fields of nats-server's, so that its tools (`nats top`, the Prometheus
+//! exporter, dashboards) read ours.
+//!
+//! ```text
+//!  GET /varz /connz /subsz /routez /leafz /gatewayz /accountz /healthz
+//!        └─▶ one Snapshot (asked of every loop, at most SNAPSHOTS_MAX at a time) ─▶ JSON
+//! ```
+//! Runs on a thread of its own, never on a loop. A snapshot costs each loop time that grows with its connections, so
+//! few are taken at once: who comes beyond that waits his turn. What we do not have (routes, leaf nodes, gateways) is
+//! there and empty.
+
+mod connz;
+mod query;
+mod subsz;
+mod varz;
+
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::{Duration, SystemTime},
+};
+
+use axum::{
+    Json, Router,
+    extract::{RawQuery, State},
+    http::StatusCode,
+    response::{Html, IntoResponse, Response},
+    routing::get,
+};
+use serde_json::{Value, json};
+use tokio::sync::Semaphore;
+
+use crate::{config::Config, server::NoAnswer, snapshot::Snapshot};
+
+/// Snapshots under way at once.
+const SNAPSHOTS_MAX: usize = 2;
+/// The paths that are counted, as nats-server counts them.
+const PATHS: [&str; 8] =
+    ["/varz", "/connz", "/subsz", "/routez", "/leafz", "/gatewayz", "/accountz", "/healthz"];
+
+/// A feed, as its monitoring sees it.
+pub trait Watched: Send + Sync + 'static {
+    /// What it looks like now.
+    ///
+    /// # Errors
+    /// It is stopping, or hangs.
+    fn snapshot(&self) -> impl Future<Output = Result<Snapshot, NoAnswer>> + Send;
+
+    /// The configuration in force.
+    fn config(&self) -> Arc<Config>;
+
+    /// Whether it accepts connections.
+    fn is_ready(&self) -> bool;
+}
+
+struct Monitor<W> {
+    watched: Arc<W>,
+    listen: std::net::SocketAddr,
+    turns: Semaphore,
+    asked: [AtomicU64; PATHS.len()],
+}
+
+/// The pages of the monitoring port; `listen` is where they are served.
+pub fn router<W: Watched>(watched: Arc<W>, listen: std::net::SocketAddr) -> Router {
+    let monitor = Arc::new(Monitor {
+        watched,
+        listen,
+        turns: Semaphore::new(SNAPSHOTS_MAX),
+        asked: std::array::from_fn(|_| AtomicU64::new(0)),
+    });
+    Router::new()
+        .route("/", get(|| async { Html(index()) }))
+        .route("/varz", get(varz_page::<W>))
+        .route("/connz", get(connz_page::<W>))
+        .route("/subsz", get(subsz_page::<W>))
+        .route("/subscriptionsz", get(subsz_page::<W>))
+        .route("/routez", get(routez::<W>))
+        .route("/leafz", get(leafz::<W>))
+        .route("/gatewayz", get(gatewayz::<W>))
+        .route("/accountz", get(accountz::<W>))
+        .route("/healthz", get(healthz::<W>))
+        .fallback(|| async { (StatusCode::NOT_FOUND, "404 page not found\n") })
+        .with_state(monitor)
+}
+
+impl<W: Watched> Monitor<W> {
+    async fn look(&self, path: &str) -> Result<Snapshot, Response> {
+        self.count(path);
+        let hangs = |_| (StatusCode::SERVICE_UNAVAILABLE, "the feed does not answer\n").into_response();
+        let _turn = self.turns.acquire().await.map_err(|_| hangs(NoAnswer))?;
+        self.watched.snapshot().await.map_err(hangs)
+    }
+
+    fn count(&self, path: &str) {
+        if let Some(n) = PATHS.iter().position(|known| *known == path) {
+            self.asked[n].fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    fn requests(&self) -> BTreeMap<&'static str, u64> {
+        let counts =
+            PATHS.iter().zip(&self.asked).map(|(path, count)| (*path, count.load(Ordering::Relaxed)));
+        counts.filter(|(_, count)| *count > 0).collect()
+    }
+}
+
+type Shared<W> = State<Arc<Monitor<W>>>;
+
+/// nats-server's answers to wrong questions are plain text with a 400.
+fn answered(page: Result<Value, String>) -> Response {
+    match page {
+        Ok(value) => Json(value).into_response(),
+        Err(message) => (StatusCode::BAD_REQUEST, message).into_response(),
+    }
+}
+
+async fn varz_page<W: Watched>(State(monitor): Shared<W>) -> Result<Response, Response> {
+    let snapshot = monitor.look("/varz").await?;
+    let config = monitor.watched.config();
+    Ok(Json(varz::page(&snapshot, &config, monitor.listen, &monitor.requests())).into_response())
+}
+
+async fn connz_page<W: Watched>(
+    State(monitor): Shared<W>,
+    RawQuery(query): RawQuery,
+) -> Result<Response, Response> {
+    let snapshot = monitor.look("/connz").await?;
+    Ok(answered(connz::page(snapshot, query.as_deref().unwrap_or_default())))
+}
+
+async fn subsz_page<W: Watched>(
+    State(monitor): Shared<W>,
+    RawQuery(query): RawQuery,
+) -> Result<Response, Response> {
+    let snapshot = monitor.look("/subsz").await?;
+    Ok(answered(subsz::page(&snapshot, query.as_deref().unwrap_or_default())))
+}
+
+async fn routez<W: Watched>(State(monitor): Shared<W>) -> Result<Response, Response> {
+    let snapshot = monitor.look("/routez").await?;
+    let mut page = head(&snapshot);
+    page["server_name"] = snapshot.server_name.into();
+    page["num_routes"] = 0.into();
+    page["routes"] = json!([]);
+    Ok(Json(page).into_response())
+}
+
+async fn leafz<W: Watched>(State(monitor): Shared<W>) -> Result<Response, Response> {
+    let snapshot = monitor.look("/leafz").await?;
+    let mut page = head(&snapshot);
+    page["leafnodes"] = 0.into();
+    page["leafs"] = json!([]);
+    Ok(Json(page).into_response())
+}
+
+async fn gatewayz<W: Watched>(State(monitor): Shared<W>) -> Result<Response, Response> {
+    let snapshot = monitor.look("/gatewayz").await?;
+    let mut page = head(&snapshot);
+    page["outbound_gateways"] = json!({});
+    page["inbound_gateways"] = json!({});
+    Ok(Json(page).into_response())
+}
+
+async fn accountz<W: Watched>(State(monitor): Shared<W>) -> Result<Response, Response> {
+    let snapshot = monitor.look("/accountz").await?;
+    let config = monitor.watched.config();
+    let authorization = &config.authorization;
+    let system = authorization.system_account.as_deref().unwrap_or(crate::identity::SYSTEM_ACCOUNT);
+    let mut names = vec![crate::identity::GLOBAL_ACCOUNT, system];
+    names.extend(authorization.accounts.iter().map(|account| &*account.name).filter(|name| *name != system));
+    let mut page = head(&snapshot);
+    page["system_account"] = system.into();
+    page["accounts"] = names.into();
+    Ok(Json(page).into_response())
+}
+
+/// Asks no loop: whoever wants to know whether to send clients here asks often.
+async fn healthz<W: Watched>(State(monitor): Shared<W>) -> Response {
+    monitor.count("/healthz");
+    if monitor.watched.is_ready() {
+        Json(json!({"status": "ok"})).into_response()
+    } else {
+        let page = json!({"status": "unavailable", "error": "the server is stopping"});
+        (StatusCode::SERVICE_UNAVAILABLE, Json(page)).into_response()
+    }
+}
+
+/// What every page begins with.
+fn head(snapshot: &Snapshot) -> Value {
+    json!({"server_id": snapshot.server_id, "now": moment(snapshot.now)})
+}
+
+fn index() -> String {
+    let links: String =
+        PATHS.iter().map(|path| format!("<li><a href=\".{path}\">{path}</a></li>\n")).collect();
+    format!(
+        "<!doctype html>\n<html lang=\"en\">\n<title>Feed</title>\n<h1>Feed</h1>\n<ul>\n{links}</ul>\n</html>\n"
+    )
+}
+
+/// As Go writes a time: RFC 3339 with nanoseconds.
+fn moment(time: SystemTime) -> String {
+    humantime::format_rfc3339_nanos(time).to_string()
+}
+
+/// As nats-server writes an age (`myUptime`): `1d2h3m4s`, whole seconds.
+fn age(duration: Duration) -> String {
+    let seconds = duration.as_secs();
+    let (minutes, hours, days) = (seconds / 60, seconds / 3600, seconds / 86_400);
+    let years = days / 365;
+    let mut text = String::new();
+    for (total, value, unit) in
+        [(years, years, 'y'), (days, days % 365, 'd'), (hours, hours % 24, 'h'), (minutes, minutes % 60, 'm')]
+    {
+        if total > 0 {
+            text += &format!("{value}{unit}");
+        }
+    }
+    text + &format!("{}s", seconds % 60)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ages_are_written_as_nats_server_writes_them() {
+        let texts = [0, 59, 60, 3_600, 86_400 + 61, 366 * 86_400].map(|s| age(Duration::from_secs(s)));
+        assert_eq!(texts, ["0s", "59s", "1m0s", "1h0m0s", "1d0h1m1s", "1y1d0h0m0s"]);
+        assert_eq!(moment(SystemTime::UNIX_EPOCH), "1970-01-01T00:00:00.000000000Z");
+    }
+}

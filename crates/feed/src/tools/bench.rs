@@ -1,0 +1,351 @@
+//! Producers and consumers that verify every message: how many go through, and how long each takes.
+//!
+//! ```text
+//!  producer threads ──messages stamped──▶ server ──▶ consumer threads: checksum, sequence per producer, latency
+//!        ▲                                                  │ how far each consumer is with each producer
+//!        └──────────────── window (without a rate) ◀────────┘
+//! ```
+//! *Without a rate* a producer goes as fast as it can, at most a window ahead of the slowest consumer; what is told is
+//! throughput, and no latency, because that would be the window's. *With a rate* each message is due at a fixed time;
+//! its latency counts from then, whatever held it up on the way, this program included.
+#![allow(clippy::disallowed_methods, reason = "a tool's threads wait and read clocks; none is a loop")]
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+    thread::{self, JoinHandle},
+    time::{Duration, Instant},
+};
+
+use engine::meter::{Distribution, Histogram};
+
+use super::{
+    client::{Client, ClientError, Received},
+    message::{self, Stamp},
+    target::Target,
+};
+
+/// Threads of either kind at most.
+pub const THREADS_MAX: usize = 1024;
+/// Bytes that a producer may be ahead of its slowest consumer.
+const WINDOW_BYTES: usize = 4 << 20;
+const WINDOW_MESSAGES_MIN: u64 = 16;
+const WINDOW_MESSAGES_MAX: u64 = 16_384;
+/// A run in which nothing arrives for so long is over.
+const STUCK: Duration = Duration::from_secs(10);
+/// How often a waiting thread looks.
+const POLL: Duration = Duration::from_micros(50);
+/// A producer that has nothing to read reads so often all the same, to answer pings.
+const LISTEN_EVERY: Duration = Duration::from_secs(1);
+const CONSUMER_WAIT: Duration = Duration::from_millis(100);
+/// A producer sleeps until so shortly before a message is due, and then looks again and again.
+const SPIN: Duration = Duration::from_micros(100);
+
+/// What is to be done.
+#[derive(Debug, Clone)]
+pub struct Plan {
+    /// The server.
+    pub target: Target,
+    /// Messages in all; they are divided among the producers.
+    pub messages: u64,
+    /// Bytes of each payload, at least [`message::SIZE_MIN`].
+    pub size: usize,
+    /// How many publish, each to a subject of its own.
+    pub producers: usize,
+    /// How many subscribe; each receives every message.
+    pub consumers: usize,
+    /// Messages a second in all; none: as fast as possible.
+    pub rate: Option<u64>,
+    /// The subjects' first token or tokens; the run's own number comes behind it.
+    pub subject: String,
+}
+
+/// What came of it.
+#[derive(Debug, Clone, Default)]
+pub struct Outcome {
+    /// Messages published.
+    pub published: u64,
+    /// Messages that arrived whole, over all consumers.
+    pub received: u64,
+    /// Messages that should have arrived and did not, over all consumers.
+    pub lost: u64,
+    /// Messages that came later than one that was published after them, or twice.
+    pub out_of_order: u64,
+    /// Messages whose checksum does not fit.
+    pub damaged: u64,
+    /// From the first message to the last arrival (or departure, without consumers).
+    pub elapsed: Duration,
+    /// With a rate: nanoseconds from when each was due to when it arrived.
+    pub latency: Option<Distribution>,
+}
+
+impl Outcome {
+    /// Whether every message arrived once, in order and undamaged.
+    pub fn is_intact(&self) -> bool {
+        self.lost == 0 && self.out_of_order == 0 && self.damaged == 0
+    }
+}
+
+/// A run under way.
+pub struct Running {
+    shared: Arc<Shared>,
+    producers: Vec<JoinHandle<Result<(), ClientError>>>,
+    consumers: Vec<JoinHandle<Result<Tally, ClientError>>>,
+}
+
+struct Shared {
+    plan: Plan,
+    begun: Instant,
+    published: AtomicU64,
+    /// `consumer * producers + producer`: how many messages have arrived.
+    progress: Vec<AtomicU64>,
+    producers_left: AtomicU64,
+    is_over: AtomicBool,
+}
+
+#[derive(Default)]
+struct Tally {
+    received: u64,
+    out_of_order: u64,
+    damaged: u64,
+    last: Option<Duration>,
+    latency: Distribution,
+}
+
+impl Shared {
+    /// Messages of this producer: the first ones take the remainder.
+    fn share(&self, producer: usize) -> u64 {
+        let producers = self.plan.producers as u64;
+        self.plan.messages / producers + u64::from((producer as u64) < self.plan.messages % producers)
+    }
+
+    fn slowest(&self, producer: usize) -> Option<u64> {
+        let all = self.progress.iter().skip(producer).step_by(self.plan.producers);
+        all.map(|arrived| arrived.load(Ordering::Acquire)).min()
+    }
+
+    fn window(&self) -> u64 {
+        let messages = (WINDOW_BYTES / self.plan.size) as u64 / self.plan.producers as u64;
+        messages.clamp(WINDOW_MESSAGES_MIN, WINDOW_MESSAGES_MAX)
+    }
+
+    fn subject(&self, producer: usize) -> String {
+        format!("{}.{producer}", self.plan.subject)
+    }
+}
+
+/// Connects everybody, and begins when all consumers have subscribed.
+///
+/// # Errors
+/// Somebody cannot connect.
+///
+/// # Panics
+/// If the plan has no messages, no producers, more threads than [`THREADS_MAX`] or too small a size: a mistake of the
+/// caller's.
+pub fn start(plan: Plan) -> Result<Running, ClientError> {
+    assert!(plan.producers > 0 && plan.producers <= THREADS_MAX && plan.consumers <= THREADS_MAX, "threads");
+    assert!(plan.messages > 0 && plan.size >= message::SIZE_MIN && plan.rate != Some(0), "messages");
+    let mut consumers = Vec::new();
+    for number in 0..plan.consumers {
+        let mut client = Client::connect(&plan.target, &format!("bench consumer {number}"))?;
+        client.subscribe(format!("{}.*", plan.subject).as_bytes(), b"", b"1");
+        client.confirm()?;
+        consumers.push(client);
+    }
+    let mut producers = Vec::new();
+    for number in 0..plan.producers {
+        producers.push(Client::connect(&plan.target, &format!("bench producer {number}"))?);
+    }
+    let shared = Arc::new(Shared {
+        progress: (0..plan.consumers * plan.producers).map(|_| AtomicU64::new(0)).collect(),
+        producers_left: AtomicU64::new(plan.producers as u64),
+        plan,
+        begun: Instant::now(),
+        published: AtomicU64::new(0),
+        is_over: AtomicBool::new(false),
+    });
+    let consumers = (0..).zip(consumers).map(|(number, client)| {
+        let shared = Arc::clone(&shared);
+        thread::spawn(move || consume(&shared, number, client))
+    });
+    let consumers = consumers.collect();
+    let producers = (0..).zip(producers).map(|(number, client)| {
+        let shared = Arc::clone(&shared);
+        thread::spawn(move || {
+            let outcome = produce(&shared, number, client);
+            shared.producers_left.fetch_sub(1, Ordering::AcqRel);
+            outcome
+        })
+    });
+    let producers = producers.collect();
+    Ok(Running { shared, producers, consumers })
+}
+
+impl Running {
+    /// Messages published and messages received by now, and how many there will be of each.
+    pub fn progress(&self) -> [(u64, u64); 2] {
+        let plan = &self.shared.plan;
+        let received = self.shared.progress.iter().map(|arrived| arrived.load(Ordering::Relaxed)).sum();
+        [
+            (self.shared.published.load(Ordering::Relaxed), plan.messages),
+            (received, plan.messages * plan.consumers as u64),
+        ]
+    }
+
+    /// Whether every thread has ended.
+    pub fn is_finished(&self) -> bool {
+        self.producers.iter().all(JoinHandle::is_finished)
+            && self.consumers.iter().all(JoinHandle::is_finished)
+    }
+
+    /// Waits for the end.
+    ///
+    /// # Errors
+    /// A connection broke. Messages that are merely missing are no error but [`Outcome::lost`].
+    pub fn finish(self) -> Result<Outcome, ClientError> {
+        let mut failure = None;
+        for producer in self.producers {
+            if let Err(error) = joined(producer) {
+                failure = Some(error);
+                self.shared.is_over.store(true, Ordering::Release);
+            }
+        }
+        let sent_by = self.shared.begun.elapsed();
+        let mut outcome = Outcome {
+            published: self.shared.published.load(Ordering::Acquire),
+            elapsed: sent_by,
+            ..Outcome::default()
+        };
+        let mut arrived_by = Duration::ZERO;
+        let mut latency = Distribution::default();
+        let consumers = self.consumers.len() as u64;
+        for consumer in self.consumers {
+            match joined(consumer) {
+                Ok(tally) => {
+                    outcome.received += tally.received;
+                    outcome.out_of_order += tally.out_of_order;
+                    outcome.damaged += tally.damaged;
+                    latency.merge(&tally.latency);
+                    if let Some(last) = tally.last {
+                        arrived_by = arrived_by.max(last);
+                    }
+                }
+                Err(error) => failure = Some(error),
+            }
+        }
+        if let Some(failure) = failure {
+            return Err(failure);
+        }
+        if !arrived_by.is_zero() {
+            outcome.elapsed = arrived_by;
+        }
+        outcome.lost = (outcome.published * consumers).saturating_sub(outcome.received);
+        outcome.latency = self.shared.plan.rate.map(|_| latency);
+        Ok(outcome)
+    }
+}
+
+fn joined<T>(thread: JoinHandle<Result<T, ClientError>>) -> Result<T, ClientError> {
+    thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+}
+
+fn produce(shared: &Shared, number: usize, mut client: Client) -> Result<(), ClientError> {
+    let plan = &shared.plan;
+    let (subject, count, window) = (shared.subject(number), shared.share(number), shared.window());
+    let mut payload = vec![b'.'; plan.size];
+    let mut listened = Instant::now();
+    let mut sequence = 0;
+    // With a rate, producers take turns: the n-th message of a producer is the (n × producers + number)-th of all.
+    let due = |sequence: u64| {
+        let nth = sequence * plan.producers as u64 + number as u64;
+        plan.rate
+            .map(|rate| Duration::from_nanos((u128::from(nth) * 1_000_000_000 / u128::from(rate)) as u64))
+    };
+    while sequence < count && !shared.is_over.load(Ordering::Acquire) {
+        let now = shared.begun.elapsed();
+        let allowed = match plan.rate {
+            // Everything that is due by now, and nothing else.
+            Some(_) => {
+                let mut allowed = sequence;
+                while allowed < count && due(allowed).is_some_and(|due| due <= now) {
+                    allowed += 1;
+                }
+                allowed
+            }
+            None => shared.slowest(number).map_or(count, |slowest| (slowest + window).min(count)),
+        };
+        if allowed == sequence {
+            match due(sequence) {
+                Some(due) if due > now + SPIN => thread::sleep(due - now - SPIN),
+                Some(_) => std::hint::spin_loop(),
+                None => thread::sleep(POLL),
+            }
+        }
+        for next in sequence..allowed {
+            let intended = due(next).unwrap_or(now);
+            let intended_ns = u64::try_from(intended.as_nanos()).unwrap_or(u64::MAX);
+            message::stamp(&mut payload, Stamp { producer: number as u32, sequence: next, intended_ns });
+            client.publish(subject.as_bytes(), b"", &payload)?;
+        }
+        client.flush()?;
+        shared.published.fetch_add(allowed - sequence, Ordering::AcqRel);
+        sequence = allowed;
+        if listened.elapsed() > LISTEN_EVERY {
+            client.receive(Duration::ZERO, |_| {})?;
+            listened = Instant::now();
+        }
+    }
+    // Without a consumer this is how one knows that all of it arrived.
+    client.confirm()
+}
+
+fn consume(shared: &Shared, number: usize, mut client: Client) -> Result<Tally, ClientError> {
+    let plan = &shared.plan;
+    let mut tally = Tally::default();
+    let latency = Histogram::new();
+    let mut expected = vec![0; plan.producers];
+    let mut moved = Instant::now();
+    loop {
+        let received = client.receive(CONSUMER_WAIT, |message| {
+            let Ok(stamp) = message::verify(message.payload) else {
+                tally.damaged += 1;
+                return;
+            };
+            let Some(next) = expected.get_mut(stamp.producer as usize) else {
+                tally.damaged += 1;
+                return;
+            };
+            tally.received += 1;
+            if stamp.sequence < *next {
+                tally.out_of_order += 1;
+            } else {
+                *next = stamp.sequence + 1;
+            }
+            if plan.rate.is_some() {
+                let now = u64::try_from(shared.begun.elapsed().as_nanos()).unwrap_or(u64::MAX);
+                latency.record(now.saturating_sub(stamp.intended_ns));
+            }
+        })?;
+        if received != Received::Nothing {
+            moved = Instant::now();
+            tally.last = Some(shared.begun.elapsed());
+            for (arrived, next) in shared.progress.iter().skip(number * plan.producers).zip(&expected) {
+                arrived.store(*next, Ordering::Release);
+            }
+        }
+        let all_sent = shared.producers_left.load(Ordering::Acquire) == 0;
+        let is_complete = all_sent && tally.received >= shared.published.load(Ordering::Acquire);
+        let is_stuck = moved.elapsed() > STUCK && (all_sent || plan.rate.is_none());
+        if is_complete || is_stuck || shared.is_over.load(Ordering::Acquire) {
+            break;
+        }
+    }
+    if !shared.is_over.load(Ordering::Acquire) && shared.producers_left.load(Ordering::Acquire) > 0 {
+        // Producers wait for a consumer that has given up.
+        shared.is_over.store(true, Ordering::Release);
+    }
+    tally.latency = latency.read();
+    Ok(tally)
+}

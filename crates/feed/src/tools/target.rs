@@ -1,0 +1,113 @@
+//! Which server to talk to, and who we are to it: `nats://USER:PASSWORD@HOST:PORT`.
+
+use std::{path::PathBuf, str::FromStr};
+
+/// The port where nobody says.
+const PORT: u16 = 4222;
+
+/// A server, and who we are to it.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Target {
+    /// Name or address, without brackets.
+    pub host: String,
+    /// TCP port.
+    pub port: u16,
+    /// `tls://`: TLS whether or not the server demands it.
+    pub tls: bool,
+    /// The user of the URL.
+    pub user: Option<String>,
+    /// The password of the URL.
+    pub password: Option<String>,
+    /// The token: a URL's user without a password.
+    pub token: Option<String>,
+    /// An nkey's seed, `SU…`.
+    pub seed: Option<String>,
+    /// Certificates to trust, PEM: those who signed the server's.
+    pub ca_file: Option<PathBuf>,
+}
+
+impl std::fmt::Debug for Target {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{self}")
+    }
+}
+
+impl std::fmt::Display for Target {
+    /// Without what is secret.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let scheme = if self.tls { "tls" } else { "nats" };
+        match self.host.contains(':') {
+            true => write!(f, "{scheme}://[{}]:{}", self.host, self.port),
+            false => write!(f, "{scheme}://{}:{}", self.host, self.port),
+        }
+    }
+}
+
+/// Why a text is no server.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "{0}; a server is nats://HOST:PORT, nats://USER:PASSWORD@HOST:PORT, nats://TOKEN@HOST:PORT or tls://…"
+)]
+pub struct NotATarget(&'static str);
+
+impl FromStr for Target {
+    type Err = NotATarget;
+
+    fn from_str(text: &str) -> Result<Self, NotATarget> {
+        let (scheme, rest) = text.split_once("://").unwrap_or(("nats", text));
+        let tls = match scheme {
+            "nats" => false,
+            "tls" => true,
+            _ => return Err(NotATarget("the scheme is neither nats nor tls")),
+        };
+        let rest = rest.strip_suffix('/').unwrap_or(rest);
+        let (who, place) = match rest.rsplit_once('@') {
+            Some((who, place)) => (Some(who), place),
+            None => (None, rest),
+        };
+        let (host, port) = match place.strip_prefix('[') {
+            Some(v6) => {
+                let (host, after) = v6.split_once(']').ok_or(NotATarget("a [ without its ]"))?;
+                (host, after.strip_prefix(':'))
+            }
+            None => match place.rsplit_once(':') {
+                Some((host, port)) => (host, Some(port)),
+                None => (place, None),
+            },
+        };
+        if host.is_empty() || host.contains('/') {
+            return Err(NotATarget("there is no host"));
+        }
+        let port = match port {
+            Some(port) => port.parse().map_err(|_| NotATarget("the port is no port"))?,
+            None => PORT,
+        };
+        let (user, password, token) = match who.map(|who| who.split_once(':').ok_or(who)) {
+            None => (None, None, None),
+            Some(Ok((user, password))) => (Some(user.to_owned()), Some(password.to_owned()), None),
+            Some(Err(token)) => (None, None, Some(token.to_owned())),
+        };
+        let host = host.to_owned();
+        Ok(Self { host, port, tls, user, password, token, seed: None, ca_file: None })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn urls() {
+        let target = |text: &str| text.parse::<Target>().unwrap();
+        assert_eq!(target("localhost").to_string(), "nats://localhost:4222");
+        assert_eq!(target("nats://10.0.0.7:1/").to_string(), "nats://10.0.0.7:1");
+        assert_eq!(target("tls://[::1]:7").to_string(), "tls://[::1]:7");
+        let known = target("nats://ann:s:cr@t@host");
+        assert_eq!((known.user.as_deref(), known.password.as_deref()), (Some("ann"), Some("s:cr@t")));
+        assert_eq!(target("nats://t0ken@host").token.as_deref(), Some("t0ken"));
+        assert!(!format!("{known:?}").contains("s:cr@t"));
+        for wrong in ["", "nats://", "http://host", "nats://host:x", "nats://[::1", "nats://host:70000"] {
+            assert!(wrong.parse::<Target>().is_err(), "{wrong}");
+        }
+    }
+}

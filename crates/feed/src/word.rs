@@ -1,0 +1,58 @@
+//! A short string of bytes in sixteen bytes: tokens of subjects, sids.
+//!
+//! Nearly all of them are short, and there are as many as there are subscriptions: up to fourteen bytes lie in the value
+//! itself, longer ones somewhere else.
+
+/// Bytes that are there without another allocation.
+const SHORT_BYTES_MAX: usize = 14;
+
+/// Bytes, up to [`SHORT_BYTES_MAX`] of them in place.
+#[derive(Debug)]
+pub(crate) enum Word {
+    Short { len: u8, bytes: [u8; SHORT_BYTES_MAX] },
+    Long(Box<Long>),
+}
+
+/// Behind one pointer, so that the rare does not make the common larger.
+#[derive(Debug)]
+pub(crate) struct Long(Box<[u8]>);
+
+const _: () = assert!(size_of::<Word>() == 16, "a word is sixteen bytes");
+
+impl From<&[u8]> for Word {
+    fn from(from: &[u8]) -> Self {
+        match u8::try_from(from.len()) {
+            Ok(len) if from.len() <= SHORT_BYTES_MAX => {
+                let mut bytes = [0; SHORT_BYTES_MAX];
+                bytes[..from.len()].copy_from_slice(from);
+                Self::Short { len, bytes }
+            }
+            _ => Self::Long(Box::new(Long(from.into()))),
+        }
+    }
+}
+
+impl std::ops::Deref for Word {
+    type Target = [u8];
+
+    #[inline]
+    fn deref(&self) -> &[u8] {
+        match self {
+            Self::Short { len, bytes } => &bytes[..usize::from(*len)],
+            Self::Long(long) => &long.0,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn as_it_went_in() {
+        for len in [0, 1, 13, 14, 15, 300] {
+            let bytes: Vec<u8> = (0..len).map(|at| at as u8).collect();
+            assert_eq!(*Word::from(&bytes[..]), bytes[..]);
+        }
+    }
+}

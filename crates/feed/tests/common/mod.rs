@@ -1,0 +1,192 @@
+//! A feed in this process and plain clients that speak to it byte by byte.
+#![allow(dead_code, clippy::expect_used, reason = "each test takes a part, and may fail")]
+
+use std::{
+    io::{ErrorKind, Read, Write},
+    net::{SocketAddr, TcpStream},
+    time::Duration,
+};
+
+use feed::{Config, Server};
+use wire::nats::{
+    Progress,
+    server::{self, ServerOp},
+};
+
+/// How long a test waits for what must come; a machine that is busy for longer fails the test.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A feed of so many loops, all on the first processor that there is.
+pub(crate) fn start(loops: usize, change: impl FnOnce(&mut Config)) -> Server {
+    let processors = engine::cores::available().expect("processors");
+    let mut config = Config {
+        listen: SocketAddr::from(([127, 0, 0, 1], 0)),
+        cores: vec![processors[0]; loops],
+        ..Config::default()
+    };
+    config.lame_duck_grace_period = Duration::ZERO;
+    config.lame_duck_duration = Duration::ZERO;
+    change(&mut config);
+    Server::start(config).expect("a feed")
+}
+
+/// What a library sends first.
+pub(crate) const HELLO: &[u8] =
+    b"CONNECT {\"verbose\":false,\"pedantic\":false,\"headers\":true,\"no_responders\":true,\"protocol\":1}\r\n";
+
+/// One connection.
+pub(crate) struct Client {
+    pub(crate) socket: TcpStream,
+    have: Vec<u8>,
+}
+
+/// What arrived.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Got {
+    Message { subject: String, sid: String, reply: String, header: Vec<u8>, payload: Vec<u8> },
+    Pong,
+    Ping,
+    Ok,
+    Info(String),
+    Error(String),
+    Closed,
+}
+
+impl Client {
+    /// A connection that has read its INFO and said nothing.
+    pub(crate) fn silent(server: &Server) -> Self {
+        Self::to(server.addresses()[0])
+    }
+
+    pub(crate) fn to(address: SocketAddr) -> Self {
+        let socket = TcpStream::connect(address).expect("a connection");
+        socket.set_nodelay(true).expect("an option");
+        socket.set_read_timeout(Some(PATIENCE)).expect("an option");
+        let mut client = Self { socket, have: Vec::new() };
+        let Got::Info(_) = client.next() else { panic!("INFO comes first") };
+        client
+    }
+
+    /// A connection as a library makes it.
+    pub(crate) fn new(server: &Server) -> Self {
+        let mut client = Self::silent(server);
+        client.send(HELLO);
+        client.ping();
+        // The second INFO.
+        let Got::Info(_) = client.next() else { panic!("INFO comes again") };
+        client
+    }
+
+    pub(crate) fn send(&mut self, bytes: &[u8]) {
+        self.socket.write_all(bytes).expect("sent");
+    }
+
+    pub(crate) fn publish(&mut self, subject: &str, payload: &[u8]) {
+        let mut out = Vec::new();
+        wire::nats::write::publish(&mut out, subject.as_bytes(), b"", payload);
+        self.send(&out);
+    }
+
+    /// Subscribes, and waits until the server has done so.
+    pub(crate) fn subscribe(&mut self, subject: &str, sid: &str) {
+        self.send(format!("SUB {subject} {sid}\r\n").as_bytes());
+        self.ping();
+    }
+
+    /// Sends PING and takes the PONG, which must come next.
+    pub(crate) fn ping(&mut self) {
+        self.send(b"PING\r\n");
+        assert_eq!(self.next(), Got::Pong);
+    }
+
+    /// Sends PING and gives everything that comes before its PONG.
+    pub(crate) fn until_pong(&mut self) -> Vec<Got> {
+        self.send(b"PING\r\n");
+        let mut all = Vec::new();
+        loop {
+            match self.next() {
+                Got::Pong => return all,
+                Got::Closed => panic!("closed, after {all:?}"),
+                got => all.push(got),
+            }
+        }
+    }
+
+    /// The next thing that the server says. Panics when nothing comes for [`PATIENCE`].
+    pub(crate) fn next(&mut self) -> Got {
+        loop {
+            match server::parse(&self.have).expect("a server's words") {
+                Progress::Complete(op, taken) => {
+                    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+                    let got = match op {
+                        ServerOp::Message { subject, sid, reply, header, payload } => Got::Message {
+                            subject: text(subject),
+                            sid: text(sid),
+                            reply: text(reply),
+                            header: header.to_vec(),
+                            payload: payload.to_vec(),
+                        },
+                        ServerOp::Pong => Got::Pong,
+                        ServerOp::Ping => Got::Ping,
+                        ServerOp::Ok => Got::Ok,
+                        ServerOp::Info { json } => Got::Info(text(json)),
+                        ServerOp::Error { text: words } => Got::Error(text(words)),
+                    };
+                    self.have.drain(..taken);
+                    // The server may ask at any time whether we are there.
+                    if got == Got::Ping {
+                        let _ = self.socket.write_all(b"PONG\r\n");
+                        continue;
+                    }
+                    return got;
+                }
+                Progress::NeedMore(_) => {
+                    let mut buffer = vec![0; 64 * 1024];
+                    match self.socket.read(&mut buffer) {
+                        Ok(0) => return Got::Closed,
+                        Ok(bytes) => self.have.extend_from_slice(&buffer[..bytes]),
+                        Err(error) if error.kind() == ErrorKind::ConnectionReset => return Got::Closed,
+                        Err(error) => panic!("nothing comes: {error}"),
+                    }
+                }
+            }
+        }
+    }
+
+    /// The payload of the next thing, which must be a message.
+    pub(crate) fn payload(&mut self) -> Vec<u8> {
+        match self.next() {
+            Got::Message { payload, .. } => payload,
+            other => panic!("a message was expected, not {other:?}"),
+        }
+    }
+
+    /// Everything that comes until the server closes, as it was sent.
+    pub(crate) fn rest(&mut self) -> (Vec<u8>, bool) {
+        let mut all = std::mem::take(&mut self.have);
+        let mut buffer = vec![0; 64 * 1024];
+        loop {
+            match self.socket.read(&mut buffer) {
+                Ok(0) => return (all, true),
+                Ok(bytes) => all.extend_from_slice(&buffer[..bytes]),
+                Err(error) if error.kind() == ErrorKind::ConnectionReset => return (all, true),
+                Err(_) => return (all, false),
+            }
+        }
+    }
+}
+
+/// Waits for something that another thread brings about.
+pub(crate) fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let start = engine::cores::clock::now();
+    while !is_so() {
+        assert!(start.elapsed() < PATIENCE, "not within {PATIENCE:?}: {what}");
+        pause();
+    }
+}
+
+/// A moment in which others may go on.
+#[allow(clippy::disallowed_methods, reason = "a test's own thread may wait")]
+pub(crate) fn pause() {
+    std::thread::sleep(Duration::from_millis(2));
+}

@@ -1,0 +1,230 @@
+//! Everybody who takes part: how each is started, plainly and fairly, and stopped.
+//!
+//! All of them: one core, no logs, nothing kept on disk, no patience with slow consumers tested (the load keeps a
+//! window). nats-server takes the number of its processors from the affinity that it is given.
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use lab::paired::machine::first_line;
+use lab::paired::place::{find, free_port, ours, reference_floor, workspace};
+use lab::paired::tree::{Cores, Tree, pinned};
+
+use crate::BenchError;
+use crate::wire::Wire;
+
+/// How long a server may take until it answers.
+const READY_WAIT: Duration = Duration::from_secs(20);
+const READY_POLL: Duration = Duration::from_millis(20);
+/// Where Debian's nats-server is; the newest one comes first on the path.
+const NATS_OF_DEBIAN: &str = "/usr/sbin/nats-server";
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Contender {
+    /// `bench/relay/relay.c`
+    Floor,
+    /// The shared floor that ours must not exceed, if a path to it is given.
+    Reference,
+    Ours,
+    Nats,
+    NatsOfDebian,
+    Redis,
+    Mosquitto,
+}
+
+impl Contender {
+    pub(crate) const ALL: [Self; 7] = [
+        Self::Floor,
+        Self::Reference,
+        Self::Ours,
+        Self::Nats,
+        Self::NatsOfDebian,
+        Self::Redis,
+        Self::Mosquitto,
+    ];
+    pub(crate) const PEERS: [Self; 4] = [Self::Nats, Self::NatsOfDebian, Self::Redis, Self::Mosquitto];
+
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Floor => "floor",
+            Self::Reference => "reference",
+            Self::Ours => "ours",
+            Self::Nats => "nats-server",
+            Self::NatsOfDebian => "nats-server-debian",
+            Self::Redis => "redis",
+            Self::Mosquitto => "mosquitto",
+        }
+    }
+
+    /// A floor is started for a number of consumers, and knows nothing else.
+    pub(crate) const fn is_floor(self) -> bool {
+        matches!(self, Self::Floor | Self::Reference)
+    }
+
+    pub(crate) const fn wire(self) -> Wire {
+        match self {
+            Self::Floor | Self::Reference => Wire::Floor,
+            Self::Ours | Self::Nats | Self::NatsOfDebian => Wire::Nats,
+            Self::Redis => Wire::Redis,
+            Self::Mosquitto => Wire::Mqtt,
+        }
+    }
+
+    /// The program, or what to do to have it.
+    pub(crate) fn program(self) -> Result<PathBuf, String> {
+        let absent = || format!("{} is not installed: sudo bench/install-feed-peers.sh", self.name());
+        match self {
+            Self::Floor => find("cc").ok_or_else(absent),
+            Self::Reference => reference_floor("relay.c"),
+            Self::Ours => ours(),
+            Self::Nats => {
+                find("nats-server").filter(|path| path != Path::new(NATS_OF_DEBIAN)).ok_or_else(absent)
+            }
+            Self::NatsOfDebian => {
+                Some(PathBuf::from(NATS_OF_DEBIAN)).filter(|path| path.is_file()).ok_or_else(absent)
+            }
+            Self::Redis => find("redis-server").ok_or_else(absent),
+            Self::Mosquitto => find("mosquitto").ok_or_else(absent),
+        }
+    }
+
+    /// Its version in its own words.
+    pub(crate) fn version(self, program: &Path) -> String {
+        let flag = match self {
+            Self::Reference => return "the shared relay.c, by the same compiler".to_owned(),
+            Self::Mosquitto => "-h",
+            _ => "--version",
+        };
+        first_line(Command::new(program).arg(flag)).unwrap_or_else(|| "unknown".into())
+    }
+}
+
+/// A server that answers.
+pub(crate) struct Running {
+    pub(crate) contender: Contender,
+    pub(crate) name: String,
+    pub(crate) port: u16,
+    pub(crate) cores: Cores,
+    /// How many consumers it is for, if it is a floor.
+    pub(crate) consumers: Option<usize>,
+    pub(crate) tree: Tree,
+}
+
+/// Starts a contender under `name` and waits until it answers.
+pub(crate) fn start(
+    contender: Contender,
+    name: &str,
+    program: &Path,
+    directory: &Path,
+    cores: &Cores,
+    consumers: Option<usize>,
+) -> Result<Running, BenchError> {
+    let directory = directory.join(format!("{name}-{}", consumers.unwrap_or(0)));
+    fs::create_dir_all(&directory)?;
+    let port = free_port()?;
+    let mut command = match contender {
+        Contender::Floor => {
+            floor(&workspace().join("bench/relay/relay.c"), &directory, cores, port, consumers)?
+        }
+        Contender::Reference => floor(program, &directory, cores, port, consumers)?,
+        Contender::Ours => {
+            let mut command = pinned(cores, &program.to_string_lossy());
+            command.arg("feed").arg("--listen").arg(format!("127.0.0.1:{port}"));
+            command.args([
+                "--monitor",
+                "127.0.0.1:0",
+                "--admin",
+                "127.0.0.1:0",
+                "--connections-max",
+                "65536",
+            ]);
+            command.arg("--cores").arg(cores.to_string());
+            command
+        }
+        Contender::Nats | Contender::NatsOfDebian => {
+            let mut command = pinned(cores, &program.to_string_lossy());
+            command.args(["--addr", "127.0.0.1", "--port"]).arg(port.to_string());
+            command
+        }
+        Contender::Redis => {
+            let mut command = pinned(cores, &program.to_string_lossy());
+            command.arg("--port").arg(port.to_string()).arg("--dir").arg(&directory);
+            command.args(["--bind", "127.0.0.1", "--save", "", "--appendonly", "no"]);
+            command.args(["--client-output-buffer-limit", "pubsub 0 0 0"]);
+            command
+        }
+        Contender::Mosquitto => {
+            let path = directory.join("mosquitto.conf");
+            let text = include_str!("../../../../../bench/peers/mosquitto.conf");
+            fs::write(&path, text.replace("@PORT@", &port.to_string()))?;
+            let mut command = pinned(cores, &program.to_string_lossy());
+            command.arg("-c").arg(path);
+            command
+        }
+    };
+    let output = directory.join("output.txt");
+    let file = File::create(&output)?;
+    command.stdin(Stdio::null()).stdout(file.try_clone()?).stderr(file);
+    let tree = Tree::start(command)?;
+    let mut running =
+        Running { contender, name: name.to_owned(), port, cores: cores.clone(), consumers, tree };
+    wait_until_ready(&mut running).map_err(|why| {
+        let said = fs::read_to_string(&output).unwrap_or_default();
+        let tail: Vec<&str> = said.lines().rev().take(5).collect();
+        let tail: Vec<&str> = tail.into_iter().rev().collect();
+        BenchError::failed(format!("{name} did not start: {why}; it said: {}", tail.join(" | ")))
+    })?;
+    Ok(running)
+}
+
+fn floor(
+    source: &Path,
+    directory: &Path,
+    cores: &Cores,
+    port: u16,
+    consumers: Option<usize>,
+) -> Result<Command, BenchError> {
+    let binary = directory.join("relay");
+    let compiled = Command::new("cc").args(["-O2", "-o"]).arg(&binary).arg(source).output()?;
+    if !compiled.status.success() {
+        let said = String::from_utf8_lossy(&compiled.stderr);
+        return Err(BenchError::failed(format!("{} does not compile: {said}", source.display())));
+    }
+    let mut command = pinned(cores, &binary.to_string_lossy());
+    command.arg(port.to_string()).arg(consumers.unwrap_or(0).to_string());
+    Ok(command)
+}
+
+fn wait_until_ready(running: &mut Running) -> Result<(), BenchError> {
+    let begun = Instant::now();
+    loop {
+        // A floor counts its connections: it is looked at without making one.
+        let outcome = if running.contender.is_floor() {
+            is_listening(running.port)
+        } else {
+            running.contender.wire().producer(running.port).map(drop)
+        };
+        let Err(error) = outcome else { return Ok(()) };
+        if let Some(status) = running.tree.ended()? {
+            return Err(BenchError::failed(format!("it ended ({status})")));
+        }
+        if begun.elapsed() > READY_WAIT {
+            let waited = READY_WAIT.as_secs();
+            return Err(BenchError::failed(format!("no good answer in {waited} s ({error})")));
+        }
+        sleep(READY_POLL);
+    }
+}
+
+/// Whether somebody listens on this port of loopback, from `/proc/net/tcp`.
+fn is_listening(port: u16) -> Result<(), BenchError> {
+    let wanted = format!(":{port:04X} 00000000:0000 0A");
+    if fs::read_to_string("/proc/net/tcp")?.contains(&wanted) {
+        Ok(())
+    } else {
+        Err(BenchError::failed("nobody listens yet"))
+    }
+}

@@ -1,0 +1,180 @@
+//! The load: flows of one producer and its consumers, as fast as the server goes, or by the clock.
+//!
+//! One thread serves all flows that it is given, by epoll, on the cores that the bench has left it. *Closed loop*: a
+//! producer may be a window ahead of its slowest consumer, so that no server's patience with slow consumers is part of
+//! the figure. *Open loop*: messages are due at fixed times whatever happened to those before; a message's latency is
+//! counted from then, and the thread polls instead of waiting, so that its own wake-ups are no part of it.
+
+use std::time::{Duration, Instant};
+
+use lab::paired::Work;
+use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
+use rustix::time::Timespec;
+
+use crate::BenchError;
+use crate::ends::{Consumer, Producer, SCRATCH_BYTES};
+use crate::wire::Wire;
+
+/// A server that relays nothing for so long is stuck.
+const STUCK: Duration = Duration::from_secs(10);
+/// Messages encoded ahead.
+const BATCH_MESSAGES: usize = 512;
+const EVENTS_MAX: usize = 128;
+/// How often the clock is read in the closed loop: every so many rounds.
+const ROUNDS_A_LOOK: u32 = 16;
+
+/// What flows are to be made.
+#[derive(Clone, Debug)]
+pub(crate) struct Shape {
+    pub(crate) flows: usize,
+    pub(crate) consumers: usize,
+    pub(crate) payload_bytes: usize,
+    /// Messages that a producer may be ahead of its slowest consumer.
+    pub(crate) window: u64,
+}
+
+pub(crate) struct Flow {
+    producer: Producer,
+    consumers: Vec<Consumer>,
+}
+
+impl Flow {
+    /// Connects the consumers, then the producer: the floor knows them by that order.
+    pub(crate) fn connect(wire: Wire, port: u16, shape: &Shape, id: usize) -> Result<Self, BenchError> {
+        let subject = format!("bench.{id}");
+        let number = id as u32;
+        let consumers = (0..shape.consumers)
+            .map(|n| Consumer::connect(wire, port, &subject, shape.payload_bytes, n, number))
+            .collect::<Result<_, _>>()?;
+        let producer = Producer::connect(wire, port, &subject, shape.payload_bytes, number, BATCH_MESSAGES)?;
+        Ok(Self { producer, consumers })
+    }
+
+    fn slowest(&self) -> Option<u64> {
+        self.consumers.iter().map(|consumer| consumer.received).min()
+    }
+
+    fn deliveries(&self) -> u64 {
+        self.consumers.iter().map(|consumer| consumer.received).sum()
+    }
+}
+
+/// Runs flows as fast as they go for `run`, and then until all that was sent has arrived. Units are deliveries.
+pub(crate) fn closed_loop(mut flows: Vec<Flow>, shape: &Shape, run: Duration) -> Result<Work, BenchError> {
+    let poll = epoll::create(CreateFlags::CLOEXEC).map_err(std::io::Error::from)?;
+    for (f, flow) in flows.iter().enumerate() {
+        let readable = EventFlags::IN;
+        for (c, consumer) in flow.consumers.iter().enumerate() {
+            epoll::add(&poll, consumer.stream(), tag(f, c + 1), readable).map_err(std::io::Error::from)?;
+        }
+        let both = EventFlags::IN | EventFlags::OUT | EventFlags::ET;
+        epoll::add(&poll, flow.producer.stream(), tag(f, 0), both).map_err(std::io::Error::from)?;
+    }
+    let mut scratch = vec![0; SCRATCH_BYTES];
+    let mut events = Vec::with_capacity(EVENTS_MAX);
+    let begun = Instant::now();
+    let mut moved = begun;
+    let mut seen = 0;
+    let mut is_over = false;
+    let mut round = 0u32;
+    loop {
+        let mut all_arrived = true;
+        let mut more_to_send = false;
+        for flow in &mut flows {
+            let slowest = flow.slowest().unwrap_or(flow.producer.stamped);
+            let room = (slowest + shape.window).saturating_sub(flow.producer.stamped);
+            let allowed = if is_over { 0 } else { room };
+            // A batch that is under way goes on; a new one begins when half a batch fits.
+            if !flow.producer.is_idle() || allowed >= BATCH_MESSAGES as u64 / 2 {
+                flow.producer.send(allowed, |_| 0)?;
+            }
+            more_to_send |= flow.producer.is_idle() && allowed >= 2 * BATCH_MESSAGES as u64;
+            all_arrived &= flow.producer.is_idle() && slowest == flow.producer.stamped;
+        }
+        round = round.wrapping_add(1);
+        if round.is_multiple_of(ROUNDS_A_LOOK) || is_over {
+            let now = Instant::now();
+            is_over = is_over || now.duration_since(begun) >= run;
+            let deliveries = flows.iter().map(|flow| flow.deliveries() + flow.producer.stamped).sum();
+            if deliveries != seen {
+                (seen, moved) = (deliveries, now);
+            } else if now.duration_since(moved) > STUCK {
+                return Err(BenchError::failed(format!("nothing moved for {} s", STUCK.as_secs())));
+            }
+        }
+        if is_over && all_arrived {
+            break;
+        }
+        // Nothing to wait for while there is something to send.
+        let wait = Timespec { tv_sec: 0, tv_nsec: if more_to_send && !is_over { 0 } else { 1_000_000 } };
+        events.clear();
+        match epoll::wait(&poll, rustix::buffer::spare_capacity(&mut events), Some(&wait)) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(std::io::Error::from(error).into()),
+        }
+        for event in &events {
+            let (f, end) = untag(event.data);
+            let flow = &mut flows[f];
+            match end.checked_sub(1) {
+                Some(consumer) => {
+                    flow.consumers[consumer].receive(&mut scratch, |_| {})?;
+                }
+                None => flow.producer.hear(&mut scratch)?,
+            }
+        }
+    }
+    if shape.consumers == 0 {
+        for flow in &mut flows {
+            flow.producer.wait_until_taken(&mut scratch)?;
+        }
+    }
+    let deliveries: u64 = flows.iter().map(Flow::deliveries).sum();
+    let units =
+        if shape.consumers == 0 { flows.iter().map(|flow| flow.producer.stamped).sum() } else { deliveries };
+    Ok(Work { units, wall_s: Some(begun.elapsed().as_secs_f64()), doubts: Vec::new() })
+}
+
+fn tag(flow: usize, end: usize) -> EventData {
+    EventData::new_u64(((flow as u64) << 32) | end as u64)
+}
+
+fn untag(data: EventData) -> (usize, usize) {
+    let tag = data.u64();
+    ((tag >> 32) as usize, (tag & u64::from(u32::MAX)) as usize)
+}
+
+/// Runs one flow by the clock: `per_second` messages for `run`. The latencies, in nanoseconds, in order of arrival.
+pub(crate) fn open_loop(flow: Flow, per_second: u64, run: Duration) -> Result<Vec<u64>, BenchError> {
+    let Flow { mut producer, mut consumers } = flow;
+    let count = (run.as_secs_f64() * per_second as f64) as u64;
+    let mut latencies = Vec::with_capacity(count as usize * consumers.len());
+    let mut scratch = vec![0; SCRATCH_BYTES];
+    let begun = Instant::now();
+    let due_ns = |n: u64| n * 1_000_000_000 / per_second;
+    let nanoseconds = || u64::try_from(begun.elapsed().as_nanos()).unwrap_or(u64::MAX);
+    let mut moved_ns = 0;
+    let mut rounds = 0u32;
+    while latencies.len() < count as usize * consumers.len() {
+        let now_ns = nanoseconds();
+        let due = (now_ns * per_second / 1_000_000_000 + 1).min(count);
+        if producer.stamped < due || !producer.is_idle() {
+            producer.send(due - producer.stamped, due_ns)?;
+        }
+        for consumer in &mut consumers {
+            let something = consumer.receive(&mut scratch, |stamp| {
+                latencies.push(nanoseconds().saturating_sub(stamp.intended_ns));
+            })?;
+            if something {
+                moved_ns = now_ns;
+            }
+        }
+        rounds = rounds.wrapping_add(1);
+        if rounds.is_multiple_of(1024) {
+            producer.hear(&mut scratch)?;
+        }
+        if now_ns.saturating_sub(moved_ns) > STUCK.as_nanos() as u64 {
+            return Err(BenchError::failed(format!("nothing arrived for {} s", STUCK.as_secs())));
+        }
+    }
+    Ok(latencies)
+}

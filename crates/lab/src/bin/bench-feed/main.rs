@@ -1,0 +1,112 @@
+//! `make bench-feed`: what a relayed message costs, ours beside four others and the floor, in one sitting.
+//!
+//! ```text
+//!   core 0: the server being measured (all are running, one is busy)     core 1: this process, one thread
+//!   relay · [reference] · ours · nats-server · nats-server of Debian ·  ◀── producer: encoded ahead, stamped
+//!   redis · mosquitto                                                   ──▶ consumers: verify every message
+//! ```
+//!
+//! The figure is CPU time of the server's process tree per delivery ([`lab::paired`]); every message is verified by
+//! sequence and checksum at every consumer, and a run in which one is missing or wrong is no sample. As root,
+//! everything happens in a network, process and mount namespace of its own, so that the congestion control can be
+//! pinned and nothing is left behind.
+#![allow(
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    reason = "a bench reads clocks and waits for processes; nothing here runs on a loop"
+)]
+#![allow(clippy::print_stdout, clippy::print_stderr, reason = "talks to the person who started it")]
+
+mod contenders;
+mod crowd;
+mod ends;
+mod figures;
+mod graph;
+mod latency;
+mod load;
+mod run;
+mod scenarios;
+mod wire;
+
+use std::io;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::Parser;
+use lab::paired::apart::{self, Entered};
+use lab::paired::tree::TreeError;
+
+/// Compares what a relayed message costs: ours, four peers, and the floor.
+#[derive(Debug, Clone, Parser)]
+#[command(name = "bench-feed")]
+pub(crate) struct Options {
+    /// Two minutes at most: one short round of everything, no verdicts; shows that everything works.
+    #[arg(long)]
+    quick: bool,
+    /// Only these contenders (see --list).
+    #[arg(long, value_delimiter = ',')]
+    only: Vec<String>,
+    /// Only these scenarios (see --list).
+    #[arg(long, value_delimiter = ',')]
+    scenario: Vec<String>,
+    /// Rounds in every scenario, instead of its own number.
+    #[arg(long)]
+    rounds: Option<usize>,
+    /// Milliseconds a round and contender.
+    #[arg(long)]
+    milliseconds: Option<u64>,
+    /// Where the record goes; by default bench/records, for --quick target/bench.
+    #[arg(long)]
+    records: Option<PathBuf>,
+    /// Names the scenarios and contenders, and ends.
+    #[arg(long)]
+    list: bool,
+}
+
+/// What ends a run.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum BenchError {
+    #[error(transparent)]
+    Io(#[from] io::Error),
+    #[error(transparent)]
+    Tree(#[from] TreeError),
+    /// Said in full already.
+    #[error("{0}")]
+    Failed(String),
+}
+
+impl BenchError {
+    pub(crate) fn failed(what: impl Into<String>) -> Self {
+        Self::Failed(what.into())
+    }
+}
+
+fn main() -> ExitCode {
+    let options = Options::parse();
+    if options.list {
+        for scenario in scenarios::all(options.quick) {
+            println!("{:<12} {}", scenario.name, scenario.what());
+        }
+        for (name, what) in scenarios::OTHERS {
+            println!("{name:<12} {what}");
+        }
+        println!("contenders: {}", contenders::Contender::ALL.map(contenders::Contender::name).join(", "));
+        return ExitCode::SUCCESS;
+    }
+    match apart::enter() {
+        Ok(Entered::Done(code)) => code,
+        Ok(Entered::Here { remarks }) => report(run::run(&options, remarks)),
+        Err(error) => report(Err(error.into())),
+    }
+}
+
+fn report(outcome: Result<bool, BenchError>) -> ExitCode {
+    match outcome {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("bench-feed: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,82 @@
+//! What is relayed, to how many, how often.
+
+use std::time::Duration;
+
+use crate::load::Shape;
+
+/// Which processors the two sides have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Sides {
+    /// The server on one core, the load on another: everybody takes part.
+    Apart,
+    /// Ours on one and on two cores, both shared with the load.
+    OneAndTwo,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Scenario {
+    pub(crate) name: &'static str,
+    pub(crate) shape: Shape,
+    pub(crate) sides: Sides,
+    pub(crate) rounds: usize,
+    pub(crate) run: Duration,
+}
+
+/// The article's size (ManyFeed), and nats bench's default.
+const PAYLOAD_BYTES: usize = 100;
+const ROUNDS: usize = 7;
+const RUN: Duration = Duration::from_millis(700);
+const RUN_QUICK: Duration = Duration::from_millis(200);
+
+/// Names that `--scenario` takes besides the closed loops.
+pub(crate) const OTHERS: [(&str, &str); 3] = [
+    (
+        "latency",
+        "10,000 and 100,000 messages/s by the clock: p50, p99, p99.9, worst from when a message was due.",
+    ),
+    ("crowd", "10,000 idle connections, then ten wildcard subscriptions on each: resident bytes of each."),
+    ("churn", "50,000 subscribe and unsubscribe a second beside a flow of 10,000 messages/s."),
+];
+
+/// All closed loops, in the order in which they run.
+pub(crate) fn all(quick: bool) -> Vec<Scenario> {
+    let run = if quick { RUN_QUICK } else { RUN };
+    let one = |name, flows, consumers, window, sides| Scenario {
+        name,
+        shape: Shape { flows, consumers, payload_bytes: PAYLOAD_BYTES, window },
+        sides,
+        rounds: ROUNDS,
+        run,
+    };
+    vec![
+        one("none", 1, 0, 16_384, Sides::Apart),
+        one("one", 1, 1, 16_384, Sides::Apart),
+        one("ten", 1, 10, 8_192, Sides::Apart),
+        one("hundred", 1, 100, 4_096, Sides::Apart),
+        one("cores-one", 1, 1, 16_384, Sides::OneAndTwo),
+        one("cores-pairs", 16, 1, 4_096, Sides::OneAndTwo),
+    ]
+}
+
+impl Scenario {
+    pub(crate) fn unit(&self) -> &'static str {
+        if self.shape.consumers == 0 { "message" } else { "delivery" }
+    }
+
+    /// In a sentence.
+    pub(crate) fn what(&self) -> String {
+        let Shape { flows, consumers, payload_bytes, .. } = self.shape;
+        let consumers = match consumers {
+            0 => "nobody subscribed".to_owned(),
+            1 => "one consumer".to_owned(),
+            n => format!("{n} consumers, each with an identifier of its own"),
+        };
+        let flows =
+            if flows == 1 { "One producer".to_owned() } else { format!("{flows} producers, each with") };
+        let sides = match self.sides {
+            Sides::Apart => "",
+            Sides::OneAndTwo => "; the server on one core and on two, both shared with the load",
+        };
+        format!("{flows} {consumers}; {payload_bytes} bytes a message{sides}.")
+    }
+}

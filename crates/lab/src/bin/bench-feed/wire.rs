@@ -1,0 +1,214 @@
+//! What a message looks like in each protocol, and how a connection gets to where messages flow.
+//!
+//! Every frame has a head and a tail of constant length around the payload, because subject, length and subscription
+//! are constant: a consumer walks what it read in strides and compares, instead of parsing.
+
+use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
+use std::net::{Ipv4Addr, TcpStream};
+use std::time::Duration;
+
+use crate::BenchError;
+
+/// How long a handshake may take.
+const HANDSHAKE_WAIT: Duration = Duration::from_secs(10);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Wire {
+    /// NATS without a handshake; the order of the connections says who is who.
+    Floor,
+    Nats,
+    Redis,
+    /// MQTT 3.1.1, quality of service 0.
+    Mqtt,
+}
+
+/// Bytes around each payload.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Frame {
+    pub(crate) head: Vec<u8>,
+    pub(crate) payload_bytes: usize,
+    pub(crate) tail: &'static [u8],
+}
+
+impl Frame {
+    pub(crate) fn bytes(&self) -> usize {
+        self.head.len() + self.payload_bytes + self.tail.len()
+    }
+}
+
+impl Wire {
+    /// What a producer sends.
+    pub(crate) fn publication(self, subject: &str, payload_bytes: usize) -> Frame {
+        let (head, tail): (Vec<u8>, &[u8]) = match self {
+            Self::Floor | Self::Nats => (format!("PUB {subject} {payload_bytes}\r\n").into(), b"\r\n"),
+            Self::Redis => (
+                format!("*3\r\n$7\r\nPUBLISH\r\n${}\r\n{subject}\r\n${payload_bytes}\r\n", subject.len())
+                    .into(),
+                b"\r\n",
+            ),
+            Self::Mqtt => (mqtt_publish(subject, payload_bytes), b""),
+        };
+        Frame { head, payload_bytes, tail }
+    }
+
+    /// What the consumer with this number (from 0) receives.
+    pub(crate) fn delivery(self, subject: &str, payload_bytes: usize, consumer: usize) -> Frame {
+        let (head, tail): (Vec<u8>, &[u8]) = match self {
+            Self::Floor => (format!("MSG {subject} 1 {payload_bytes}\r\n").into(), b"\r\n"),
+            Self::Nats => (format!("MSG {subject} {} {payload_bytes}\r\n", sid(consumer)).into(), b"\r\n"),
+            Self::Redis => (
+                format!("*3\r\n$7\r\nmessage\r\n${}\r\n{subject}\r\n${payload_bytes}\r\n", subject.len())
+                    .into(),
+                b"\r\n",
+            ),
+            Self::Mqtt => (mqtt_publish(subject, payload_bytes), b""),
+        };
+        Frame { head, payload_bytes, tail }
+    }
+
+    /// What a server says to a producer for each publication, which must be read so that it does not pile up.
+    pub(crate) fn answers_publications(self) -> bool {
+        self == Self::Redis
+    }
+
+    /// What a producer asks, and how the answer ends: it comes when all before it is done. The floor answers an end by
+    /// ending.
+    pub(crate) fn question(self) -> (&'static [u8], &'static [u8]) {
+        match self {
+            Self::Floor => (b"", b""),
+            Self::Nats => (b"PING\r\n", b"PONG\r\n"),
+            Self::Redis => (b"PING\r\n", b"+PONG\r\n"),
+            Self::Mqtt => (b"\xc0\x00", b"\xd0\x00"),
+        }
+    }
+
+    /// A producer's connection, ready to publish.
+    pub(crate) fn producer(self, port: u16) -> Result<TcpStream, BenchError> {
+        self.connect(port, None)
+    }
+
+    /// A consumer's connection, subscribed: what is published from now on reaches it.
+    pub(crate) fn consumer(self, port: u16, subject: &str, consumer: usize) -> Result<TcpStream, BenchError> {
+        self.connect(port, Some((subject, consumer)))
+    }
+
+    fn connect(self, port: u16, subscribe: Option<(&str, usize)>) -> Result<TcpStream, BenchError> {
+        let stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port))?;
+        stream.set_nodelay(true)?;
+        stream.set_read_timeout(Some(HANDSHAKE_WAIT))?;
+        match self {
+            Self::Floor => {}
+            Self::Nats => nats_handshake(&stream, subscribe)?,
+            Self::Redis => {
+                if let Some((subject, _)) = subscribe {
+                    redis_subscribe(&stream, subject)?;
+                }
+            }
+            Self::Mqtt => mqtt_handshake(&stream, subscribe)?,
+        }
+        stream.set_nonblocking(true)?;
+        Ok(stream)
+    }
+}
+
+/// The subscription's identifier: each consumer has its own.
+fn sid(consumer: usize) -> usize {
+    consumer + 1
+}
+
+fn nats_handshake(stream: &TcpStream, subscribe: Option<(&str, usize)>) -> Result<(), BenchError> {
+    let mut reader = BufReader::with_capacity(4096, stream);
+    let mut line = String::new();
+    reader.read_line(&mut line)?;
+    if !line.starts_with("INFO ") {
+        return Err(BenchError::failed(format!("no NATS server: it said {:?}", line.trim_end())));
+    }
+    let mut hello = String::from(
+        "CONNECT {\"verbose\":false,\"pedantic\":false,\"lang\":\"bench\",\"version\":\"1\",\"protocol\":0}\r\n",
+    );
+    if let Some((subject, consumer)) = subscribe {
+        hello += &format!("SUB {subject} {}\r\n", sid(consumer));
+    }
+    hello += "PING\r\n";
+    (&*stream).write_all(hello.as_bytes())?;
+    loop {
+        line.clear();
+        if reader.read_line(&mut line)? == 0 || line.starts_with("-ERR") {
+            return Err(BenchError::failed(format!("not let in: {:?}", line.trim_end())));
+        }
+        if line.starts_with("PONG") {
+            return if reader.buffer().is_empty() {
+                Ok(())
+            } else {
+                Err(BenchError::failed("bytes after the handshake's end"))
+            };
+        }
+    }
+}
+
+fn redis_subscribe(stream: &TcpStream, subject: &str) -> Result<(), BenchError> {
+    let command = format!("*2\r\n$9\r\nSUBSCRIBE\r\n${}\r\n{subject}\r\n", subject.len());
+    let answer = format!("*3\r\n$9\r\nsubscribe\r\n${}\r\n{subject}\r\n:1\r\n", subject.len());
+    exchange(stream, command.as_bytes(), answer.as_bytes())
+}
+
+/// MQTT 3.1.1, sections 3.1–3.9: CONNECT with a clean session and no keep-alive, SUBSCRIBE with identifier 1.
+fn mqtt_handshake(stream: &TcpStream, subscribe: Option<(&str, usize)>) -> Result<(), BenchError> {
+    exchange(stream, b"\x10\x0c\x00\x04MQTT\x04\x02\x00\x00\x00\x00", b"\x20\x02\x00\x00")?;
+    let Some((subject, _)) = subscribe else { return Ok(()) };
+    let length = u8::try_from(subject.len()).map_err(|_| BenchError::failed("a long subject"))?;
+    let mut packet = vec![0x82, length + 5, 0, 1, 0, length];
+    packet.extend_from_slice(subject.as_bytes());
+    packet.push(0);
+    exchange(stream, &packet, b"\x90\x03\x00\x01\x00")
+}
+
+fn exchange(mut stream: &TcpStream, say: &[u8], expect: &[u8]) -> Result<(), BenchError> {
+    stream.write_all(say)?;
+    let mut answer = vec![0; expect.len()];
+    stream.read_exact(&mut answer)?;
+    if answer == expect {
+        Ok(())
+    } else {
+        Err(BenchError::failed(format!("an unexpected answer: {:?}", String::from_utf8_lossy(&answer))))
+    }
+}
+
+/// A PUBLISH packet up to its payload (MQTT 3.1.1, section 3.3; the length by section 2.2.3).
+fn mqtt_publish(subject: &str, payload_bytes: usize) -> Vec<u8> {
+    let mut head = vec![0x30];
+    let mut left = 2 + subject.len() + payload_bytes;
+    loop {
+        let low = (left % 128) as u8;
+        left /= 128;
+        head.push(if left > 0 { low | 0x80 } else { low });
+        if left == 0 {
+            break;
+        }
+    }
+    head.extend_from_slice(&(subject.len() as u16).to_be_bytes());
+    head.extend_from_slice(subject.as_bytes());
+    head
+}
+
+/// Whether an error of a non-blocking socket only means "later".
+pub(crate) fn is_later(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn frames_are_what_the_protocols_say() {
+        let text = |frame: Frame| String::from_utf8_lossy(&frame.head).into_owned();
+        assert_eq!(text(Wire::Nats.publication("a.b", 100)), "PUB a.b 100\r\n");
+        assert_eq!(text(Wire::Nats.delivery("a.b", 100, 9)), "MSG a.b 10 100\r\n");
+        assert_eq!(text(Wire::Floor.delivery("a.b", 100, 9)), "MSG a.b 1 100\r\n");
+        assert_eq!(Wire::Nats.publication("a.b", 100).bytes(), 115);
+        assert_eq!(Wire::Mqtt.publication("a", 100).head, b"\x30\x67\x00\x01a");
+        assert_eq!(Wire::Mqtt.publication("a", 200).head, b"\x30\xcb\x01\x00\x01a");
+        assert_eq!(text(Wire::Redis.delivery("a", 100, 3)), "*3\r\n$7\r\nmessage\r\n$1\r\na\r\n$100\r\n");
+    }
+}

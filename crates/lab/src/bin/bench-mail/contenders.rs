@@ -1,0 +1,261 @@
+//! Everybody who takes part: how each is started, plainly, on one processor.
+
+use std::{
+    fs,
+    io::{Read, Write},
+    net::TcpStream,
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+    thread::sleep,
+    time::{Duration, Instant},
+};
+
+use lab::paired::{
+    machine::first_line,
+    place::{find, free_port, ours, workspace},
+    tree::{Cores, Tree, pinned},
+};
+
+use crate::BenchError;
+
+/// How long a server may take until it greets.
+const READY_WAIT: Duration = Duration::from_secs(60);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Contender {
+    /// Throws every mail away: the limit.
+    Sink,
+    Ours,
+    /// Delivering to Maildirs: what one takes off the shelf.
+    Postfix,
+    /// Into a Maildir.
+    Aiosmtpd,
+    Maildev,
+    Greenmail,
+}
+
+impl Contender {
+    pub(crate) const ALL: [Self; 6] =
+        [Self::Sink, Self::Ours, Self::Postfix, Self::Aiosmtpd, Self::Maildev, Self::Greenmail];
+
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Sink => "sink",
+            Self::Ours => "ours",
+            Self::Postfix => "postfix",
+            Self::Aiosmtpd => "aiosmtpd",
+            Self::Maildev => "maildev",
+            Self::Greenmail => "greenmail",
+        }
+    }
+}
+
+/// A contender that takes mail.
+pub(crate) struct Running {
+    pub(crate) tree: Tree,
+    pub(crate) port: u16,
+    pub(crate) version: Option<String>,
+    /// Takes a thousand a second or fewer: is given fewer.
+    pub(crate) is_slow: bool,
+    /// Of ours.
+    admin: Option<u16>,
+    /// Postfix's master leaves its starter, and is asked to end by postfix itself.
+    stop: Option<Command>,
+    /// What it stores goes with it.
+    directory: tempfile::TempDir,
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if let Some(stop) = &mut self.stop {
+            // It may be gone already.
+            let _ = stop.stdout(Stdio::null()).stderr(Stdio::null()).status();
+        }
+    }
+}
+
+/// Where `bench/install-mail-peers.sh` puts what is no Debian package.
+fn peers() -> PathBuf {
+    workspace().join("target/bench/mail-peers")
+}
+
+fn there(path: PathBuf) -> Result<PathBuf, String> {
+    if path.exists() {
+        Ok(path)
+    } else {
+        Err(format!("{} is missing (bench/install-mail-peers.sh)", path.display()))
+    }
+}
+
+/// Starts one.
+pub(crate) fn start(contender: Contender, cores: &Cores) -> Result<Running, String> {
+    let said = |error: std::io::Error| error.to_string();
+    let directory = tempfile::Builder::new().prefix("bench-mail-").tempdir().map_err(said)?;
+    let port = free_port().map_err(said)?;
+    let (mut admin, mut version) = (None, None);
+    let mut command = match contender {
+        Contender::Sink => {
+            let program = find("smtp-sink").ok_or("smtp-sink is missing (Debian: postfix)")?;
+            let mut command = pinned(cores, &program.to_string_lossy());
+            command.args(["-u", "nobody", &format!("127.0.0.1:{port}"), "1000"]);
+            version = first_line(Command::new("postconf").args(["-d", "-h", "mail_version"]))
+                .map(|text| format!("postfix {text}"));
+            command
+        }
+        Contender::Ours => {
+            let mut command = pinned(cores, &ours()?.to_string_lossy());
+            let port_of_admin = free_port().map_err(said)?;
+            admin = Some(port_of_admin);
+            let store = directory.path().join("mail.store");
+            command.args(["mail", "--smtp", &format!("127.0.0.1:{port}"), "--http", "127.0.0.1:0"]);
+            command.args([
+                "--admin",
+                &format!("127.0.0.1:{port_of_admin}"),
+                "--store-size",
+                "6GiB",
+                "--store",
+            ]);
+            command.arg(store);
+            command
+        }
+        Contender::Postfix => postfix(cores, directory.path(), port)?,
+        Contender::Aiosmtpd => {
+            let python = there(peers().join("python/bin/python"))?;
+            version = first_line(Command::new(&python).args(["-m", "aiosmtpd", "--version"]));
+            let mut command = pinned(cores, &python.to_string_lossy());
+            command.args(["-m", "aiosmtpd", "-n", "-l", &format!("127.0.0.1:{port}")]);
+            command.args(["-c", "aiosmtpd.handlers.Mailbox"]).arg(directory.path().join("maildir"));
+            command
+        }
+        Contender::Maildev => {
+            let script = there(peers().join("node/node_modules/maildev/bin/maildev"))?;
+            version = first_line(Command::new(&script).arg("--version"));
+            let web = free_port().map_err(said)?;
+            let mut command = pinned(cores, "node");
+            command.arg(script).args([
+                "--ip",
+                "127.0.0.1",
+                "-s",
+                &port.to_string(),
+                "-w",
+                &web.to_string(),
+                "--silent",
+            ]);
+            command.arg("--mail-directory").arg(directory.path());
+            command
+        }
+        Contender::Greenmail => {
+            let jar = there(peers().join("greenmail-standalone.jar"))?;
+            version =
+                fs::read_to_string(peers().join("greenmail.version")).ok().map(|text| text.trim().to_owned());
+            let mut command = pinned(cores, "java");
+            command.args([&format!("-Dgreenmail.smtp.port={port}"), "-Dgreenmail.smtp.hostname=127.0.0.1"]);
+            command.args(["-Dgreenmail.auth.disabled", "-Xmx1g", "-jar"]).arg(jar);
+            command
+        }
+    };
+    let log = fs::File::create(directory.path().join("bench.log")).map_err(said)?;
+    command.stdout(Stdio::null()).stderr(log).stdin(Stdio::null());
+    let tree = Tree::start(command).map_err(|error| error.to_string())?;
+    let stop = (contender == Contender::Postfix).then(|| {
+        let mut stop = Command::new("postfix");
+        stop.arg("-c").arg(directory.path().join("etc")).arg("stop");
+        stop
+    });
+    let is_slow = !matches!(contender, Contender::Sink | Contender::Ours);
+    let mut running = Running { tree, port, version, is_slow, admin, stop, directory };
+    running.wait()?;
+    if contender == Contender::Ours {
+        running.version = Some(env!("CARGO_PKG_VERSION").to_owned());
+    }
+    Ok(running)
+}
+
+/// Postfix with nothing but smtpd, the queue, and delivery into one Maildir.
+fn postfix(cores: &Cores, directory: &Path, port: u16) -> Result<Command, String> {
+    let said = |error: std::io::Error| error.to_string();
+    let program = find("postfix").ok_or("postfix is missing (Debian: postfix)")?;
+    if !rustix::process::geteuid().is_root() {
+        return Err("postfix starts as root only".to_owned());
+    }
+    let main = fs::read_to_string(workspace().join("bench/peers/postfix-main.cf")).map_err(said)?;
+    let master = fs::read_to_string(workspace().join("bench/peers/postfix-master.cf")).map_err(said)?;
+    let place = directory.to_string_lossy();
+    let (configuration, mails) = (directory.join("etc"), directory.join("mails"));
+    for path in [&configuration, &mails, &directory.join("spool"), &directory.join("data")] {
+        fs::create_dir_all(path).map_err(said)?;
+    }
+    fs::write(configuration.join("main.cf"), main.replace("@DIR@", &place)).map_err(said)?;
+    fs::write(configuration.join("master.cf"), master.replace("@PORT@", &port.to_string())).map_err(said)?;
+    let open = |path: &Path, mode| {
+        use std::os::unix::fs::PermissionsExt;
+        fs::set_permissions(path, fs::Permissions::from_mode(mode))
+    };
+    open(directory, 0o755).map_err(said)?;
+    open(&mails, 0o777).map_err(said)?;
+    let owned = Command::new("chown").arg("postfix").arg(directory.join("data")).status().map_err(said)?;
+    if !owned.success() {
+        return Err("there is no user postfix".to_owned());
+    }
+    let mut command = pinned(cores, &program.to_string_lossy());
+    command.arg("-c").arg(configuration).arg("start-fg");
+    Ok(command)
+}
+
+impl Running {
+    /// Waits until it greets.
+    fn wait(&mut self) -> Result<(), String> {
+        let until = Instant::now() + READY_WAIT;
+        loop {
+            if let Ok(Some(status)) = self.tree.ended() {
+                let log = fs::read_to_string(self.directory.path().join("bench.log")).unwrap_or_default();
+                return Err(format!(
+                    "it ended at once ({status}): {}",
+                    log.lines().last().unwrap_or_default()
+                ));
+            }
+            if let Ok(mut stream) = TcpStream::connect(("127.0.0.1", self.port)) {
+                let mut greeting = [0; 3];
+                let _ = stream.set_read_timeout(Some(Duration::from_secs(5)));
+                if stream.read_exact(&mut greeting).is_ok() && &greeting == b"220" {
+                    let _ = stream.write_all(b"QUIT\r\n");
+                    return Ok(());
+                }
+            }
+            if Instant::now() > until {
+                return Err("it does not greet".to_owned());
+            }
+            sleep(Duration::from_millis(50));
+        }
+    }
+
+    /// What ours counts under a name.
+    pub(crate) fn metric(&self, name: &str) -> Result<f64, BenchError> {
+        let port = self.admin.ok_or_else(|| BenchError::Failed("only ours has metrics".to_owned()))?;
+        // The gauges are set ten times a second.
+        sleep(Duration::from_millis(250));
+        let mut stream = TcpStream::connect(("127.0.0.1", port))?;
+        stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")?;
+        let mut text = String::new();
+        stream.read_to_string(&mut text)?;
+        text.lines()
+            .find_map(|line| line.strip_prefix(name)?.trim().parse().ok())
+            .ok_or_else(|| BenchError::Failed(format!("ours does not say {name}")))
+    }
+
+    /// Resident MiB of mappings of 16 MiB and more without a file: the log's buffers are the only ones.
+    pub(crate) fn buffers_mib(&self) -> Result<u64, BenchError> {
+        let smaps = fs::read_to_string(format!("/proc/{}/smaps", self.tree.id()))?;
+        let (mut large, mut kib) = (false, 0);
+        for line in smaps.lines() {
+            if let Some((range, rest)) = line.split_once(' ').filter(|(range, _)| range.contains('-')) {
+                let mut ends = range.split('-').filter_map(|end| u64::from_str_radix(end, 16).ok());
+                let bytes = ends.next().zip(ends.next()).map_or(0, |(from, to)| to.saturating_sub(from));
+                large = bytes >= 64 << 20 && bytes % (16 << 20) == 0 && !rest.contains('/');
+            } else if let Some(rest) = line.strip_prefix("Rss:").filter(|_| large) {
+                kib += rest.trim().trim_end_matches(" kB").parse::<u64>().unwrap_or(0);
+            }
+        }
+        Ok(kib >> 10)
+    }
+}

@@ -1,0 +1,159 @@
+//! Who sends: postfix's `smtp-source`, and a client of our own that pipelines.
+
+use std::{
+    io::{BufRead, BufReader, Write},
+    net::TcpStream,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    thread,
+    time::{Duration, Instant},
+};
+
+use lab::paired::{
+    place::find,
+    tree::{Cores, pinned},
+};
+
+use crate::{BenchError, MAIL_BYTES, SESSIONS, contenders::Running};
+
+/// Mails that our client has on their way in a connection.
+const WINDOW: usize = 8;
+
+/// Sends so many mails by `smtp-source`, with one recipient of its own each.
+pub(crate) fn source(to: &Running, load: &Cores, mails: u64, reuse: bool) -> Result<(), BenchError> {
+    let program = find("smtp-source")
+        .ok_or_else(|| BenchError::Failed("smtp-source is missing (Debian: postfix)".to_owned()))?;
+    let mut command = pinned(load, &program.to_string_lossy());
+    command.args([
+        "-N",
+        "-s",
+        &SESSIONS.to_string(),
+        "-m",
+        &mails.to_string(),
+        "-l",
+        &MAIL_BYTES.to_string(),
+    ]);
+    if reuse {
+        command.arg("-d");
+    }
+    command.args([
+        "-f",
+        "sender@bench.test",
+        "-t",
+        "user@bench.test",
+        &format!("inet:127.0.0.1:{}", to.port),
+    ]);
+    let output = command.output()?;
+    if output.status.success() {
+        Ok(())
+    } else {
+        Err(BenchError::Failed(format!("smtp-source: {}", String::from_utf8_lossy(&output.stderr).trim())))
+    }
+}
+
+/// How long our client sends.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Until {
+    Mails(u64),
+    Time(Duration),
+}
+
+/// Sends by BDAT, several mails on their way in each of the connections; how many got their 250. `inboxes` 0: 100,000.
+pub(crate) fn pipelined(port: u16, until: Until, inboxes: u64) -> Result<u64, BenchError> {
+    let next = Arc::new(AtomicU64::new(0));
+    let deadline = match until {
+        Until::Time(time) => Some(Instant::now() + time),
+        Until::Mails(_) => None,
+    };
+    let most = match until {
+        Until::Mails(mails) => mails,
+        Until::Time(_) => u64::MAX,
+    };
+    // At ten mails an inbox.
+    let inboxes = if inboxes == 0 { 100_000 } else { inboxes.div_ceil(10) };
+    let senders: Vec<_> = (0..SESSIONS)
+        .map(|_| {
+            let next = Arc::clone(&next);
+            thread::spawn(move || send(port, &next, most, deadline, inboxes))
+        })
+        .collect();
+    let mut sent = 0;
+    for sender in senders {
+        sent += sender.join().map_err(|_| BenchError::Failed("a sender panicked".to_owned()))??;
+    }
+    Ok(sent)
+}
+
+fn send(
+    port: u16,
+    next: &AtomicU64,
+    most: u64,
+    deadline: Option<Instant>,
+    inboxes: u64,
+) -> Result<u64, BenchError> {
+    let mut stream = BufReader::with_capacity(16 << 10, TcpStream::connect(("127.0.0.1", port))?);
+    stream.get_ref().set_nodelay(true)?;
+    let mut line = Vec::new();
+    expect(&mut stream, &mut line, b'2')?;
+    stream.get_mut().write_all(b"EHLO bench.test\r\n")?;
+    expect(&mut stream, &mut line, b'2')?;
+    let body = "x".repeat(62) + "\r\n";
+    let body = body.repeat(MAIL_BYTES / 64);
+    let (mut batch, mut sent) = (Vec::new(), 0);
+    loop {
+        if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+            return Ok(sent);
+        }
+        let first = next.fetch_add(WINDOW as u64, Ordering::Relaxed);
+        let count = most.saturating_sub(first).min(WINDOW as u64);
+        if count == 0 {
+            return Ok(sent);
+        }
+        batch.clear();
+        for number in first..first + count {
+            let head = format!("From: sender@bench.test\r\nSubject: mail {number}\r\n\r\n");
+            let inbox = number % inboxes;
+            write!(
+                batch,
+                "MAIL FROM:<sender@bench.test>\r\nRCPT TO:<i{inbox}@bench.test>\r\nBDAT {} LAST\r\n{head}{body}",
+                head.len() + body.len()
+            )?;
+        }
+        stream.get_mut().write_all(&batch)?;
+        for _ in 0..3 * count {
+            expect(&mut stream, &mut line, b'2')?;
+        }
+        sent += count;
+    }
+}
+
+/// Reads a reply, which must begin so.
+fn expect(stream: &mut BufReader<TcpStream>, line: &mut Vec<u8>, begin: u8) -> Result<(), BenchError> {
+    loop {
+        line.clear();
+        stream.read_until(b'\n', line)?;
+        if line.first() != Some(&begin) {
+            return Err(BenchError::Failed(format!("the server said {:?}", String::from_utf8_lossy(line))));
+        }
+        if line.get(3) != Some(&b'-') {
+            return Ok(());
+        }
+    }
+}
+
+/// Opens so many connections, each greeted, and leaves them alone.
+pub(crate) fn idle(port: u16, connections: usize) -> Result<Vec<TcpStream>, BenchError> {
+    // Each is a file here.
+    let mut line = Vec::new();
+    (0..connections)
+        .map(|_| {
+            let mut stream = BufReader::with_capacity(512, TcpStream::connect(("127.0.0.1", port))?);
+            expect(&mut stream, &mut line, b'2')?;
+            stream.get_mut().write_all(b"EHLO bench.test\r\n")?;
+            expect(&mut stream, &mut line, b'2')?;
+            Ok(stream.into_inner())
+        })
+        .collect()
+}

@@ -1,0 +1,105 @@
+//! How fast something may come: so many a minute, half a minute's worth at once.
+//!
+//! One word for each place: the time up to which what came has been paid for (the generic cell rate algorithm, ITU-T I.371).
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use std::time::Duration;
+
+/// Rates beyond which a peer is refused; at half of what may come at once its replies begin to be late. 0: no limit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Rates {
+    /// Connections of one address (of IPv6: one /64).
+    pub connections_per_minute: u32,
+    /// Mails of one address.
+    pub mails_per_minute: u32,
+    /// Mails to one inbox.
+    pub inbox_mails_per_minute: u32,
+    /// Mails with one subject.
+    pub subject_mails_per_minute: u32,
+    /// Mails with nearly one text.
+    pub campaign_mails_per_minute: u32,
+    /// How long replies to a peer that comes near a rate are held back.
+    pub tarpit: Duration,
+}
+
+/// Whether something comes too fast.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Pace {
+    Fine,
+    Near,
+    Over,
+}
+
+const PLACES: usize = 64 * 1024;
+/// What may come at once, in time.
+const BURST_MS: u64 = 30_000;
+
+/// One rate for many senders.
+#[derive(Debug)]
+pub(super) struct RateTable {
+    /// Microseconds up to which what came is paid for.
+    paid_us: Box<[AtomicU64]>,
+    each_us: u64,
+}
+
+impl RateTable {
+    /// No table where there is no limit.
+    pub(super) fn new(per_minute: u32) -> Self {
+        let places = if per_minute == 0 { 0 } else { PLACES };
+        Self {
+            paid_us: (0..places).map(|_| AtomicU64::new(0)).collect(),
+            each_us: 60_000_000 / u64::from(per_minute.max(1)),
+        }
+    }
+
+    pub(super) fn is_limited(&self) -> bool {
+        !self.paid_us.is_empty()
+    }
+
+    /// One more of what `hash` stands for comes now. What is over is not paid for: who waits is let in again.
+    pub(super) fn another(&self, hash: impl FnOnce() -> u64, now_ms: u64) -> Pace {
+        if self.paid_us.is_empty() {
+            return Pace::Fine;
+        }
+        let (now_us, burst_us) = (now_ms * 1000, (BURST_MS * 1000).max(self.each_us));
+        let place = &self.paid_us[hash() as usize % PLACES];
+        let mut pace = Pace::Over;
+        // Only ever told what another core saw a moment ago: nothing else hangs on it.
+        let _ = place.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |paid_us| {
+            let paid_us = paid_us.max(now_us) + self.each_us;
+            let ahead_us = paid_us - now_us;
+            pace = match ahead_us {
+                _ if ahead_us > burst_us => Pace::Over,
+                _ if ahead_us > burst_us / 2 => Pace::Near,
+                _ => Pace::Fine,
+            };
+            (pace != Pace::Over).then_some(paid_us)
+        });
+        pace
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn half_a_minutes_worth_may_come_at_once_and_then_the_rate() {
+        let table = RateTable::new(60);
+        let paces: Vec<Pace> = (0..40).map(|_| table.another(|| 7, 1_000_000)).collect();
+        assert_eq!(paces.iter().filter(|pace| **pace == Pace::Fine).count(), 15);
+        assert_eq!(paces.iter().filter(|pace| **pace == Pace::Near).count(), 15);
+        assert_eq!(table.another(|| 8, 1_000_000), Pace::Fine, "another's rate is its own");
+        assert_eq!(table.another(|| 7, 1_000_900), Pace::Over);
+        assert_eq!(table.another(|| 7, 1_001_000), Pace::Near);
+        assert_eq!(table.another(|| 7, 1_001_000), Pace::Over);
+        assert_eq!(table.another(|| 7, 2_000_000), Pace::Fine);
+    }
+
+    #[test]
+    fn no_limit_holds_no_table() {
+        let table = RateTable::new(0);
+        assert!((0..10_000).all(|_| table.another(|| unreachable!(), 0) == Pace::Fine));
+    }
+}

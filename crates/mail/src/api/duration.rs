@@ -1,0 +1,39 @@
+//! Durations as test suites write them: `90s`, `2m`, `500ms`, `1h`, or seconds alone.
+
+use std::time::Duration;
+
+use crate::web::answer::Fault;
+
+/// Reads one; at most `most`.
+pub(super) fn parse(text: &str, most: Duration) -> Result<Duration, Fault> {
+    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let unit_ms: u64 = match &text[digits.len()..] {
+        "ms" => 1,
+        "" | "s" => 1000,
+        "m" => 60_000,
+        "h" => 3_600_000,
+        _ => 0,
+    };
+    let ms = digits.parse::<u64>().ok().and_then(|n| n.checked_mul(unit_ms)).filter(|_| unit_ms > 0);
+    ms.map(|ms| Duration::from_millis(ms).min(most)).ok_or_else(|| {
+        Fault::Bad(format!("`{}` is no duration; 90s, 2m or 500ms would be", crate::render::cut(text, 40)))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_are_read_and_bounded() {
+        let most = Duration::from_secs(300);
+        for (text, ms) in
+            [("90s", 90_000), ("2m", 120_000), ("500ms", 500), ("7", 7000), ("1h", 300_000), ("0", 0)]
+        {
+            assert_eq!(parse(text, most).unwrap().as_millis(), ms, "{text}");
+        }
+        for text in ["", "m", "1d", "-1s", "99999999999999999999s", "1.5s"] {
+            assert!(parse(text, most).is_err(), "{text}");
+        }
+    }
+}

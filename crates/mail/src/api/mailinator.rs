@@ -1,0 +1,537 @@
+//! Mailinator's API v2, as its official clients use it (their paths and fields; the published text disagrees in places).
+//!
+//! The domain `public` (and `private`, with the token) is the service's own; any other is called by its name. An inbox may
+//! be a whole address, and may end in `*`.
+
+use std::{convert::Infallible, sync::Arc, time::Duration};
+
+use axum::{
+    Json, Router,
+    body::Bytes,
+    extract::{FromRequestParts, Query, RawPathParams, State},
+    http::request::Parts,
+    response::{
+        IntoResponse, Response,
+        sse::{self, KeepAlive, Sse},
+    },
+    routing::{get, post},
+};
+use engine::cores::clock;
+use futures_util::stream;
+use mail_builder::MessageBuilder;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use super::{
+    duration,
+    letter::{Entry, Letter, headers},
+    wait::{self, WAIT_MAX, Wanted},
+};
+use crate::{
+    address::fold_domain,
+    mailboxes::{Mail, MailId, Mailboxes, Scope, Summary},
+    render::{Prepared, findings},
+    web::{
+        answer::Fault,
+        app::App,
+        live::{Arrivals, Told},
+        message::{download, part_of},
+        scope::{Params, peer},
+        when,
+    },
+};
+
+/// As Mailinator has it.
+const LIMIT: usize = 50;
+/// As Mailinator has it.
+const LIMIT_MAX: usize = 99;
+/// Mails of `messages/*`.
+const LATEST: usize = 5;
+/// The longest time after which a mail is deleted on request (`delete=`).
+const DELETE_AFTER_MAX: Duration = Duration::from_secs(300);
+
+pub(super) fn router<M: Mailboxes>() -> Router<Arc<App<M>>> {
+    Router::new()
+        .route("/api/v2/domains", get(domains::<M>))
+        .route("/api/v2/domains/{domain}", get(domain::<M>).post(not_done).delete(not_done))
+        .route("/api/v2/domains/{domain}/", get(domain::<M>))
+        .route("/api/v2/domains/{domain}/rules", get(rules).post(not_done))
+        .route("/api/v2/domains/{domain}/rules/", get(rules).post(not_done))
+        .route("/api/v2/domains/{domain}/inboxes", get(list::<M>).delete(delete_all::<M>))
+        .route(
+            "/api/v2/domains/{domain}/inboxes/{inbox}",
+            get(list::<M>).delete(delete_all::<M>).post(inject::<M>),
+        )
+        .route("/api/v2/domains/{domain}/inboxes/{inbox}/wait", get(wait_for::<M>))
+        .route("/api/v2/domains/{domain}/inboxes/{inbox}/messages", post(inject::<M>))
+        .route(
+            "/api/v2/domains/{domain}/inboxes/{inbox}/messages/{id}",
+            get(message::<M>).delete(delete::<M>),
+        )
+        .route("/api/v2/domains/{domain}/inboxes/{inbox}/messages/{id}/{what}", get(aspect::<M>))
+        .route(
+            "/api/v2/domains/{domain}/inboxes/{inbox}/messages/{id}/attachments/{part}",
+            get(attachment::<M>),
+        )
+        .route("/api/v2/domains/{domain}/messages/{id}", get(message::<M>).delete(delete::<M>))
+        .route("/api/v2/domains/{domain}/messages/{id}/{what}", get(aspect::<M>))
+        .route("/api/v2/domains/{domain}/messages/{id}/attachments/{part}", get(attachment::<M>))
+        .route("/api/v2/domains/{domain}/stream", get(stream_of::<M>))
+        .route("/api/v2/domains/{domain}/stream/", get(stream_of::<M>))
+        .route("/api/v2/domains/{domain}/stream/{inbox}", get(stream_of::<M>))
+        .route("/api/v2/domains/{domain}/webhook", post(webhook::<M>))
+        .route("/api/v2/domains/{domain}/webhook/", post(webhook::<M>))
+        .route("/api/v2/domains/{domain}/webhook/{inbox}", post(webhook::<M>))
+        .route("/api/v2/team", get(team::<M>))
+        .route("/api/v2/team/stats", get(stats::<M>))
+        .route("/api/v2/team/stats/", get(stats::<M>))
+        .route("/api/v2/teaminfo", get(team::<M>))
+}
+
+/// The domain and perhaps the inbox of a path, if who asks may see them.
+struct Place(Scope);
+
+impl<M: Mailboxes> FromRequestParts<Arc<App<M>>> for Place {
+    type Rejection = Fault;
+
+    async fn from_request_parts(parts: &mut Parts, app: &Arc<App<M>>) -> Result<Self, Fault> {
+        let peer = peer(parts).await;
+        let params = RawPathParams::from_request_parts(parts, app).await.map_err(|_| Fault::NoSuchPage)?;
+        let named = |wanted: &str| params.iter().find(|(name, _)| *name == wanted).map(|(_, value)| value);
+        let named_domain = named("domain").unwrap_or("public");
+        let domain = match named_domain {
+            "public" | "private" => app.config.domain.as_str().into(),
+            name => fold_domain(name).map_err(Fault::NotAnAddress)?,
+        };
+        let scope = match named("inbox") {
+            Some(inbox) => Scope::of(inbox, &domain).map_err(Fault::NotAnAddress)?,
+            None => Scope::Prefix { local: "".into(), domain },
+        };
+        if scope.is_wide() || named_domain == "private" {
+            app.check_wide(&parts.headers, parts.uri.query(), peer)?;
+        }
+        Ok(Self(scope))
+    }
+}
+
+#[derive(Deserialize)]
+struct Listing {
+    #[serde(default)]
+    skip: usize,
+    limit: Option<usize>,
+    /// `ascending` is the oldest first; everything else the newest.
+    sort: Option<String>,
+    #[serde(default)]
+    decode_subject: Flag,
+    cursor: Option<String>,
+    #[serde(default)]
+    full: Flag,
+    wait: Option<String>,
+    delete: Option<String>,
+    /// Of a list over a domain: an inbox or a prefix within it.
+    inbox: Option<String>,
+}
+
+/// `true`, as JavaScript and as Python write it.
+#[derive(Debug, Default, Clone, Copy)]
+struct Flag(bool);
+
+impl<'de> Deserialize<'de> for Flag {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        Ok(Self(matches!(text.as_str(), "true" | "True" | "1" | "yes")))
+    }
+}
+
+#[derive(Serialize)]
+struct List<T> {
+    domain: String,
+    to: String,
+    msgs: Vec<T>,
+    /// Where to go on; empty at the end.
+    cursor: String,
+}
+
+async fn list<M: Mailboxes>(
+    State(app): State<Arc<App<M>>>,
+    Place(mut scope): Place,
+    Query(listing): Query<Listing>,
+) -> Result<Response, Fault> {
+    if let (Some(inbox), Scope::Prefix { local, domain }) = (&listing.inbox, &scope)
+        && local.is_empty()
+    {
+        scope = Scope::of(inbox, domain).map_err(Fault::NotAnAddress)?;
+    }
+    let limit = listing.limit.unwrap_or(LIMIT).clamp(1, LIMIT_MAX);
+    let skip = match listing.cursor.as_deref().filter(|cursor| !cursor.is_empty()) {
+        Some(cursor) => cursor
+            .parse()
+            .map_err(|_| Fault::Bad("this is no cursor; take the one of the list before".to_owned()))?,
+        None => listing.skip,
+    };
+    let mut found = listed(&app, &scope, skip, limit, &listing).await?;
+    if found.is_empty()
+        && let Some(wait) = &listing.wait
+    {
+        let wait = duration::parse(wait, WAIT_MAX)?;
+        let mut arrivals = Arrivals::new(&app, scope.clone(), Some(None)).await?;
+        let arrived = async {
+            while let Some(told) = arrivals.next().await {
+                if !matches!(told, Told::Deleted(_)) {
+                    return;
+                }
+            }
+        };
+        // Empty after the time is an answer.
+        let _ = tokio::time::timeout(wait, arrived).await;
+        found = listed(&app, &scope, skip, limit, &listing).await?;
+    }
+    let now_ms = clock::unix_ms();
+    let cursor = if found.len() == limit { (skip + limit).to_string() } else { String::new() };
+    let (domain, to) = match &scope {
+        Scope::Inbox(inbox) => (inbox.domain.to_string(), inbox.local.to_string()),
+        Scope::Prefix { local, domain } => (domain.to_string(), format!("{local}*")),
+        Scope::All => (String::new(), "*".to_owned()),
+    };
+    if let Some(after) = &listing.delete {
+        for summary in &found {
+            delete_later(&app, summary.id, after)?;
+        }
+    }
+    if !listing.full.0 {
+        let msgs =
+            found.iter().map(|summary| Entry::new(summary, listing.decode_subject.0, now_ms)).collect();
+        return Ok(Json(List { domain, to, msgs, cursor }).into_response());
+    }
+    let msgs = letters(&app, &found).await?;
+    Ok(Json(List { domain, to, msgs, cursor }).into_response())
+}
+
+async fn listed<M: Mailboxes>(
+    app: &Arc<App<M>>,
+    scope: &Scope,
+    skip: usize,
+    limit: usize,
+    listing: &Listing,
+) -> Result<Vec<Summary>, Fault> {
+    if listing.sort.as_deref() != Some("ascending") {
+        return Ok(app.mailboxes.list(scope, skip, limit).await?);
+    }
+    let all = usize::try_from(app.mailboxes.count(scope).await?).unwrap_or(usize::MAX);
+    let end = all.saturating_sub(skip);
+    let begin = end.saturating_sub(limit);
+    let mut found = app.mailboxes.list(scope, begin, end - begin).await?;
+    found.reverse();
+    Ok(found)
+}
+
+async fn letters<M: Mailboxes>(app: &Arc<App<M>>, summaries: &[Summary]) -> Result<Vec<Letter>, Fault> {
+    let now_ms = clock::unix_ms();
+    let mut letters = Vec::with_capacity(summaries.len());
+    for summary in summaries {
+        // One that went since it was listed is left out.
+        if let Some(mail) = app.mailboxes.mail(summary.id).await? {
+            letters.push(app.render(mail, move |mail| Letter::new(mail, now_ms)).await?);
+        }
+    }
+    Ok(letters)
+}
+
+/// `delete=1m`: the mail goes a minute after it was asked for.
+fn delete_later<M: Mailboxes>(app: &Arc<App<M>>, id: MailId, after: &str) -> Result<(), Fault> {
+    let after = duration::parse(after, DELETE_AFTER_MAX)?;
+    let mut place = app.listener()?;
+    let app = Arc::clone(app);
+    tokio::spawn(async move {
+        tokio::select! {
+            () = tokio::time::sleep(after) => if let Err(error) = app.mailboxes.delete(id).await {
+                tracing::warn!("a mail could not be deleted as asked: {error}");
+            },
+            () = place.stopped() => {}
+        }
+    });
+    Ok(())
+}
+
+async fn fetch<M: Mailboxes>(app: &Arc<App<M>>, scope: &Scope, id: &str) -> Result<Mail, Fault> {
+    let id: MailId = id.parse().map_err(|_| Fault::NoSuchMail)?;
+    let mail = app.mailboxes.mail(id).await?;
+    mail.filter(|mail| scope.contains(&mail.summary.inbox)).ok_or(Fault::NoSuchMail)
+}
+
+/// The last parameters of a path: which mail, and what of it.
+#[derive(Deserialize)]
+struct Named {
+    id: String,
+    what: Option<String>,
+    part: Option<u32>,
+}
+
+#[derive(Deserialize)]
+struct Deleting {
+    delete: Option<String>,
+}
+
+async fn message<M: Mailboxes>(
+    State(app): State<Arc<App<M>>>,
+    Place(scope): Place,
+    Params(Named { id, .. }): Params<Named>,
+    Query(deleting): Query<Deleting>,
+) -> Result<Response, Fault> {
+    if id == "*" {
+        let latest = app.mailboxes.list(&scope, 0, LATEST).await?;
+        return Ok(Json(json!({ "to": scope.name(), "msgs": letters(&app, &latest).await? })).into_response());
+    }
+    let mail = fetch(&app, &scope, &id).await?;
+    let (id, now_ms) = (mail.summary.id, clock::unix_ms());
+    let letter = app.render(mail, move |mail| Letter::new(mail, now_ms)).await?;
+    if let Some(after) = &deleting.delete {
+        delete_later(&app, id, after)?;
+    }
+    Ok(Json(letter).into_response())
+}
+
+async fn aspect<M: Mailboxes>(
+    State(app): State<Arc<App<M>>>,
+    Place(scope): Place,
+    Params(Named { id, what, .. }): Params<Named>,
+) -> Result<Json<Value>, Fault> {
+    let what = what.unwrap_or_default();
+    let mail = fetch(&app, &scope, &id).await?;
+    let now_ms = clock::unix_ms();
+    app.render(mail, move |mail| aspect_of(mail, &what, now_ms)).await?.map(Json)
+}
+
+fn aspect_of(mail: &Mail, what: &str, now_ms: u64) -> Result<Value, Fault> {
+    let prepared = Prepared::new(&mail.raw);
+    let reading = prepared.read();
+    Ok(match what {
+        "summary" => json!({ "summary": Entry::new(&mail.summary, true, now_ms) }),
+        "headers" => json!({ "headers": headers(&reading) }),
+        "text" => json!({ "text": reading.text().0 }),
+        "textplain" => json!({ "text/plain": reading.text().0 }),
+        "texthtml" => json!({ "text/html": reading.html_source().unwrap_or_default() }),
+        "links" => {
+            json!({ "links": findings::links(&reading).into_iter().map(|l| l.link).collect::<Vec<_>>() })
+        }
+        "linksfull" => json!({ "links": findings::links(&reading) }),
+        "codes" => json!({ "codes": findings::codes(&reading.subject(), &reading.text().0) }),
+        "attachments" => {
+            let attachments = reading.attachments().iter().map(|attachment| {
+                json!({
+                    "filename": attachment.filename,
+                    "content-type": attachment.content_type,
+                    "content-disposition": if attachment.inline { "inline" } else { "attachment" },
+                    "content-transfer-encoding": attachment.encoding,
+                    "attachment-id": attachment.part,
+                    "size": attachment.size_bytes,
+                })
+            });
+            json!({ "attachments": attachments.collect::<Vec<_>>() })
+        }
+        // The clients for JavaScript and for Python read it under different names.
+        "raw" => {
+            let raw = String::from_utf8_lossy(&mail.raw);
+            json!({ "rawData": raw, "raw_data": raw })
+        }
+        "smtplog" => {
+            let log = smtp_log(mail);
+            json!({ "log": log, "smtp_logs": log })
+        }
+        _ => return Err(Fault::NoSuchPage),
+    })
+}
+
+/// What is known of the conversation; the words themselves are not kept.
+fn smtp_log(mail: &Mail) -> Vec<Value> {
+    let time = when::iso(mail.summary.arrived_ms);
+    let entry = |event: &str, log: String| json!({ "log": log, "time": time, "event": event });
+    let mut log = vec![entry("MAIL", format!("MAIL FROM:<{}>", mail.summary.envelope_from))];
+    log.extend(mail.recipients.iter().map(|recipient| entry("RCPT", format!("RCPT TO:<{recipient}>"))));
+    log.push(entry("DATA", format!("250 accepted {} bytes as {}", mail.summary.size_bytes, mail.summary.id)));
+    log
+}
+
+async fn attachment<M: Mailboxes>(
+    State(app): State<Arc<App<M>>>,
+    Place(scope): Place,
+    Params(Named { id, part, .. }): Params<Named>,
+) -> Result<Response, Fault> {
+    let mail = fetch(&app, &scope, &id).await?;
+    let part = part.ok_or(Fault::NoSuchPart)?;
+    let found = app.render(mail, move |mail| part_of(mail, part)).await?;
+    let (attachment, bytes) = found.ok_or(Fault::NoSuchPart)?;
+    Ok(download(&attachment.content_type, &attachment.filename, bytes))
+}
+
+async fn delete<M: Mailboxes>(
+    State(app): State<Arc<App<M>>>,
+    Place(scope): Place,
+    Params(Named { id, .. }): Params<Named>,
+) -> Result<Json<Value>, Fault> {
+    let mail = fetch(&app, &scope, &id).await?;
+    let deleted = app.mailboxes.delete(mail.summary.id).await?;
+    Ok(Json(json!({ "status": "ok", "count": u8::from(deleted) })))
+}
+
+async fn delete_all<M: Mailboxes>(
+    State(app): State<Arc<App<M>>>,
+    Place(scope): Place,
+) -> Result<Json<Value>, Fault> {
+    let count = app.mailboxes.delete_all(&scope).await?;
+    Ok(Json(json!({ "status": "ok", "count": count })))
+}
+
+async fn wait_for<M: Mailboxes>(
+    State(app): State<Arc<App<M>>>,
+    Place(scope): Place,
+    Query(wanted): Query<Wanted>,
+) -> Result<Response, Fault> {
+    Ok(Json(wait::wait(&app, scope, &wanted).await?).into_response())
+}
+
+/// A mail that comes by the API.
+#[derive(Deserialize)]
+struct Injected {
+    #[serde(default)]
+    subject: String,
+    #[serde(default)]
+    from: String,
+    #[serde(default)]
+    text: String,
+    /// Of a webhook without an inbox in its path.
+    to: Option<String>,
+}
+
+async fn inject<M: Mailboxes>(
+    State(app): State<Arc<App<M>>>,
+    Place(scope): Place,
+    body: Bytes,
+) -> Result<Json<Value>, Fault> {
+    let injected = read_injected(&body)?;
+    let Scope::Inbox(inbox) = scope else {
+        return Err(Fault::Bad("a mail goes to one inbox; name it without `*`".to_owned()));
+    };
+    let id = deliver(&app, &injected, &inbox.to_string()).await?;
+    Ok(Json(json!({ "status": "ok", "id": id, "rules_fired": [] })))
+}
+
+async fn webhook<M: Mailboxes>(
+    State(app): State<Arc<App<M>>>,
+    Place(scope): Place,
+    body: Bytes,
+) -> Result<Json<Value>, Fault> {
+    let injected = read_injected(&body)?;
+    let to = match (&scope, &injected.to) {
+        (Scope::Inbox(inbox), _) => inbox.to_string(),
+        (Scope::Prefix { domain, .. }, Some(to)) if !to.contains('@') => format!("{to}@{domain}"),
+        (_, Some(to)) => to.clone(),
+        (_, None) => return Err(Fault::Bad("the field `to` is missing".to_owned())),
+    };
+    let id = deliver(&app, &injected, &to).await?;
+    Ok(Json(json!({ "status": "ok", "id": id })))
+}
+
+fn read_injected(body: &[u8]) -> Result<Injected, Fault> {
+    serde_json::from_slice(body)
+        .map_err(|error| Fault::Bad(format!("this is no {{\"from\", \"subject\", \"text\"}}: {error}")))
+}
+
+async fn deliver<M: Mailboxes>(app: &Arc<App<M>>, injected: &Injected, to: &str) -> Result<String, Fault> {
+    let from = if injected.from.contains('@') {
+        injected.from.clone()
+    } else {
+        format!("{}@api.invalid", injected.from)
+    };
+    let now_ms = clock::unix_ms();
+    let raw = MessageBuilder::new()
+        .from(from.as_str())
+        .to(to)
+        .subject(injected.subject.as_str())
+        .date((now_ms / 1000).cast_signed())
+        .message_id(format!("{}@api.invalid", app.request_name()))
+        .text_body(injected.text.as_str())
+        .write_to_vec()
+        .map_err(|_| Fault::Broken)?;
+    let ids = app.mailboxes.deliver(&from, &[to.to_owned()], &raw).await?;
+    Ok(ids.first().map(ToString::to_string).unwrap_or_default())
+}
+
+#[derive(Deserialize)]
+struct Throttle {
+    #[serde(default)]
+    full: Flag,
+}
+
+/// Each arrival as a server-sent event with the mail's entry, or the whole mail for `full=true`.
+async fn stream_of<M: Mailboxes>(
+    State(app): State<Arc<App<M>>>,
+    Place(scope): Place,
+    Query(Throttle { full }): Query<Throttle>,
+) -> Result<Response, Fault> {
+    let arrivals = Arrivals::new(&app, scope, None).await?;
+    let events = stream::unfold((app, arrivals), move |(app, mut arrivals)| async move {
+        loop {
+            let Told::Arrived(summary) = arrivals.next().await? else { continue };
+            let now_ms = clock::unix_ms();
+            let json = if full.0 {
+                let Ok(Some(mail)) = app.mailboxes.mail(summary.id).await else { continue };
+                let Ok(letter) = app.render(mail, move |mail| Letter::new(mail, now_ms)).await else {
+                    continue;
+                };
+                serde_json::to_string(&letter)
+            } else {
+                serde_json::to_string(&Entry::new(&summary, true, now_ms))
+            };
+            let event = sse::Event::default().data(json.unwrap_or_default());
+            return Some((Ok::<_, Infallible>(event), (app, arrivals)));
+        }
+    });
+    Ok(Sse::new(events).keep_alive(KeepAlive::default()).into_response())
+}
+
+fn domain_json(name: &str) -> Value {
+    json!({ "_id": name, "name": name, "description": "all addresses are inboxes", "enabled": true, "ownerid": "", "rules": [] })
+}
+
+async fn domains<M: Mailboxes>(State(app): State<Arc<App<M>>>) -> Json<Value> {
+    Json(json!({ "domains": [domain_json(&app.config.domain)] }))
+}
+
+async fn domain<M: Mailboxes>(
+    State(app): State<Arc<App<M>>>,
+    Params(name): Params<String>,
+) -> Result<Json<Value>, Fault> {
+    let name = match name.as_str() {
+        "public" | "private" => app.config.domain.as_str().into(),
+        name => fold_domain(name).map_err(Fault::NotAnAddress)?,
+    };
+    Ok(Json(domain_json(&name)))
+}
+
+async fn rules() -> Json<Value> {
+    Json(json!({ "rules": [] }))
+}
+
+async fn not_done() -> Fault {
+    Fault::NotDone("domains need not be made, and there are no rules")
+}
+
+async fn team<M: Mailboxes>(State(app): State<Arc<App<M>>>) -> Json<Value> {
+    Json(json!({
+        "_id": "nighttrain", "team_name": app.config.name, "plan": "unlimited", "status": "active", "token": "",
+        "private_domains": [], "sms_numbers": [], "members": [], "plan_data": {},
+        "server_time": when::iso(clock::unix_ms()), "domains": [app.config.domain.clone()],
+    }))
+}
+
+async fn stats<M: Mailboxes>(State(app): State<Arc<App<M>>>) -> Json<Value> {
+    let totals = app.mailboxes.totals();
+    Json(json!({
+        "stats": [{
+            "date": &when::iso(clock::unix_ms())[..10],
+            "retrieved": { "web_private": 0, "web_public": 0, "api_email": 0, "api_sms": 0, "api_error": 0 },
+            "sent": { "email": totals.accepted, "sms": 0 },
+        }],
+    }))
+}

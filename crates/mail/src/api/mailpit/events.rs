@@ -1,0 +1,81 @@
+//! Mailpit's events by WebSocket: `{"Type": "new", "Data": {…}}` for an arrival, `delete` with the ID for a deletion,
+//! `prune` when some were missed and a list should be read again.
+
+use std::{sync::Arc, time::Duration};
+
+use axum::{
+    extract::{
+        State,
+        ws::{Message, WebSocket, WebSocketUpgrade},
+    },
+    http::{HeaderMap, Method},
+    response::Response,
+};
+use serde_json::{Value, json};
+
+use super::item;
+use crate::{
+    mailboxes::Mailboxes,
+    web::{
+        answer::Fault,
+        app::App,
+        live::{Arrivals, Told},
+        scope::Asked,
+    },
+};
+
+/// A ping after so long a silence, so that proxies keep the connection.
+const PING_EVERY: Duration = Duration::from_secs(30);
+/// What a client may send: it has nothing to say.
+const MESSAGE_BYTES_MAX: usize = 4096;
+/// A client that does not take an event for so long is gone.
+const SEND_MAX: Duration = Duration::from_secs(30);
+
+pub(super) async fn events<M: Mailboxes>(
+    State(app): State<Arc<App<M>>>,
+    Asked(scope): Asked,
+    headers: HeaderMap,
+    upgrade: WebSocketUpgrade,
+) -> Result<Response, Fault> {
+    // A browser lets any page open a WebSocket to anywhere: unlike a GET, its answers can be read. So it is checked as a
+    // change is.
+    app.check_origin(&Method::POST, &headers)?;
+    let arrivals = Arrivals::new(&app, scope, None).await?;
+    let upgrade = upgrade.max_message_size(MESSAGE_BYTES_MAX).max_frame_size(MESSAGE_BYTES_MAX);
+    Ok(upgrade.on_upgrade(move |socket| tell(app, arrivals, socket)))
+}
+
+async fn tell<M: Mailboxes>(app: Arc<App<M>>, mut arrivals: Arrivals, mut socket: WebSocket) {
+    loop {
+        let message = tokio::select! {
+            told = arrivals.next() => match told {
+                Some(told) => match event(&app, told).await {
+                    Some(event) => Message::Text(event.to_string().into()),
+                    None => continue,
+                },
+                None => return,
+            },
+            said = socket.recv() => match said {
+                Some(Ok(Message::Close(_)) | Err(_)) | None => return,
+                Some(Ok(_)) => continue,
+            },
+            () = tokio::time::sleep(PING_EVERY) => Message::Ping(Vec::new().into()),
+        };
+        match tokio::time::timeout(SEND_MAX, socket.send(message)).await {
+            Ok(Ok(())) => {}
+            _ => return,
+        }
+    }
+}
+
+async fn event<M: Mailboxes>(app: &Arc<App<M>>, told: Told) -> Option<Value> {
+    Some(match told {
+        Told::Arrived(summary) => {
+            // Gone again, or the store fails: nothing to tell.
+            let mail = app.mailboxes.mail(summary.id).await.ok().flatten()?;
+            json!({ "Type": "new", "Data": item(app, mail).await.ok()? })
+        }
+        Told::Deleted(id) => json!({ "Type": "delete", "Data": { "ID": id.to_string() } }),
+        Told::Missed => json!({ "Type": "prune", "Data": null }),
+    })
+}

@@ -1,0 +1,435 @@
+//! Mailpit's API v1: its paths and JSON fields, so that its clients and the plug-ins of test frameworks work.
+//!
+//! Over everything at `/api/v1/…` (which is more than one inbox, so the operator's), and over one inbox with the inbox's
+//! page as the base URL: `/inbox/ann@example.org/api/v1/…`. Read marks and tags are kept in memory ([`crate::web`]'s
+//! marks). Relaying, spam checks and link checks are not done: this program never sends.
+
+mod events;
+mod send;
+mod shapes;
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use axum::{
+    Json, Router,
+    body::Bytes,
+    extract::{DefaultBodyLimit, Query, State},
+    http::{HeaderValue, header},
+    response::{IntoResponse, Response},
+    routing::{get, post, put},
+};
+use engine::cores::clock;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use crate::{
+    mailboxes::{Mail, MailId, Mailboxes, Scope, Summary},
+    render::{
+        Prepared,
+        html::{Clean, Remote},
+    },
+    search::{self, Marks as _, Query as Search},
+    web::{
+        answer::Fault,
+        app::App,
+        message::{download, part_of},
+        scope::{Asked, Params},
+    },
+};
+
+/// As Mailpit has it.
+const LIMIT: usize = 50;
+/// Mails of one list, which are all opened for it.
+const LIMIT_MAX: usize = 500;
+/// Mails that one request may change.
+const IDS_MAX: usize = 10_000;
+/// A mail that is sent by the API, base64 and all.
+const SEND_BYTES_MAX: usize = 32 * 1024 * 1024;
+
+pub(super) fn router<M: Mailboxes>() -> Router<Arc<App<M>>> {
+    at::<M>("").merge(at::<M>("/inbox/{address}"))
+}
+
+fn at<M: Mailboxes>(base: &str) -> Router<Arc<App<M>>> {
+    let v1 = |path: &str| format!("{base}/api/v1{path}");
+    Router::new()
+        .route(&v1("/info"), get(info::<M>))
+        .route(&v1("/webui"), get(webui::<M>))
+        .route(&v1("/messages"), get(list::<M>).put(set_read::<M>).delete(delete::<M>))
+        .route(&v1("/search"), get(find::<M>).delete(delete_found::<M>))
+        .route(&v1("/message/{id}"), get(message::<M>))
+        .route(&v1("/message/{id}/headers"), get(headers::<M>))
+        .route(&v1("/message/{id}/raw"), get(raw::<M>))
+        .route(&v1("/message/{id}/part/{part}"), get(part::<M>))
+        .route(&v1("/message/{id}/part/{part}/thumb"), get(part::<M>))
+        .route(&v1("/message/{id}/html-check"), get(not_checked))
+        .route(&v1("/message/{id}/link-check"), get(not_checked))
+        .route(&v1("/message/{id}/sa-check"), get(not_checked))
+        .route(&v1("/message/{id}/release"), post(not_released))
+        .route(&v1("/send"), post(send::send::<M>).layer(DefaultBodyLimit::max(SEND_BYTES_MAX)))
+        .route(&v1("/tags"), get(tags::<M>).put(set_tags::<M>))
+        .route(&v1("/tags/{tag}"), put(rename_tag::<M>).delete(delete_tag::<M>))
+        .route(&v1("/chaos"), get(no_chaos).put(no_chaos))
+        .route(&format!("{base}/api/events"), get(events::events::<M>))
+        .route(&format!("{base}/view/{{file}}"), get(view::<M>))
+}
+
+async fn not_checked() -> Fault {
+    Fault::NotDone("there are no checks of HTML, links or spam")
+}
+
+async fn not_released() -> Fault {
+    Fault::NotDone("mail is never sent on")
+}
+
+async fn no_chaos() -> Fault {
+    Fault::NotDone("there is no chaos to be set")
+}
+
+/// The last parameters of a path; `{address}` is read elsewhere.
+#[derive(Deserialize)]
+struct Named {
+    id: Option<String>,
+    part: Option<u32>,
+    tag: Option<String>,
+    file: Option<String>,
+}
+
+async fn info<M: Mailboxes>(
+    State(app): State<Arc<App<M>>>,
+    Asked(scope): Asked,
+) -> Result<Json<Value>, Fault> {
+    let count = app.mailboxes.count(&scope).await?;
+    let totals = app.mailboxes.totals();
+    let tags: BTreeMap<String, u64> = app.marks.all_tags();
+    Ok(Json(json!({
+        "Version": concat!("nighttrain ", env!("CARGO_PKG_VERSION")),
+        "LatestVersion": concat!("nighttrain ", env!("CARGO_PKG_VERSION")),
+        "Database": "", "DatabaseSize": totals.stored_bytes,
+        "Messages": count, "Unread": count.saturating_sub(app.marks.read_count()), "Tags": tags,
+        "RuntimeStats": {
+            "Uptime": clock::unix_ms().saturating_sub(app.started_ms) / 1000, "Memory": 0,
+            "MessagesDeleted": totals.accepted.saturating_sub(totals.stored), "SMTPAccepted": totals.accepted,
+            "SMTPAcceptedSize": totals.stored_bytes, "SMTPRejected": totals.refused, "SMTPIgnored": 0,
+        },
+    })))
+}
+
+async fn webui<M: Mailboxes>(State(app): State<Arc<App<M>>>) -> Json<Value> {
+    Json(json!({
+        "Label": app.config.name, "SpamAssassin": false, "ChaosEnabled": false, "DuplicatesIgnored": false,
+        "HideDeleteAllButton": false,
+        "MessageRelay": {
+            "Enabled": false, "SMTPServer": "", "ReturnPath": "", "AllowedRecipients": "", "BlockedRecipients": "",
+            "OverrideFrom": "", "PreserveMessageIDs": false, "RecipientAllowlist": "",
+        },
+    }))
+}
+
+#[derive(Deserialize)]
+struct Listing {
+    #[serde(default)]
+    start: usize,
+    limit: Option<usize>,
+    #[serde(default)]
+    query: String,
+}
+
+async fn list<M: Mailboxes>(
+    State(app): State<Arc<App<M>>>,
+    Asked(scope): Asked,
+    Query(listing): Query<Listing>,
+) -> Result<Json<Value>, Fault> {
+    let limit = listing.limit.unwrap_or(LIMIT).min(LIMIT_MAX);
+    let total = app.mailboxes.count(&scope).await?;
+    let found = app.mailboxes.list(&scope, listing.start, limit).await?;
+    let unread = total.saturating_sub(app.marks.read_count());
+    answer(&app, &found, listing.start, (total, unread), (total, unread)).await
+}
+
+async fn find<M: Mailboxes>(
+    State(app): State<Arc<App<M>>>,
+    Asked(scope): Asked,
+    Query(listing): Query<Listing>,
+) -> Result<Json<Value>, Fault> {
+    let limit = listing.limit.unwrap_or(LIMIT).min(LIMIT_MAX);
+    let all = all_found(&app, &scope, &listing.query).await?;
+    let unread = all.iter().filter(|summary| !app.marks.is_read(summary.id)).count() as u64;
+    let total = app.mailboxes.count(&scope).await?;
+    let page: Vec<Summary> = all.iter().skip(listing.start).take(limit).cloned().collect();
+    let whole = (total, total.saturating_sub(app.marks.read_count()));
+    answer(&app, &page, listing.start, (all.len() as u64, unread), whole).await
+}
+
+/// All mails that fit, up to the search's bounds: Mailpit's lists say how many there are in all.
+async fn all_found<M: Mailboxes>(
+    app: &Arc<App<M>>,
+    scope: &Scope,
+    query: &str,
+) -> Result<Vec<Summary>, Fault> {
+    let query = Search::parse(query)?;
+    let found = search::search(&app.mailboxes, scope, &query, &app.marks, None, IDS_MAX).await?;
+    Ok(found.mails)
+}
+
+/// A list; `matching` and `whole` are counts of mails and of unread ones.
+async fn answer<M: Mailboxes>(
+    app: &Arc<App<M>>,
+    summaries: &[Summary],
+    start: usize,
+    matching: (u64, u64),
+    whole: (u64, u64),
+) -> Result<Json<Value>, Fault> {
+    let mut messages = Vec::with_capacity(summaries.len());
+    for summary in summaries {
+        if let Some(mail) = app.mailboxes.mail(summary.id).await? {
+            messages.push(item(app, mail).await?);
+        }
+    }
+    Ok(Json(json!({
+        "messages": messages, "start": start, "count": summaries.len(),
+        "messages_count": matching.0, "messages_unread": matching.1,
+        "total": whole.0, "unread": whole.1, "tags": app.marks.all_tags().into_keys().collect::<Vec<_>>(),
+    })))
+}
+
+async fn item<M: Mailboxes>(app: &Arc<App<M>>, mail: Mail) -> Result<Value, Fault> {
+    let id = mail.summary.id;
+    let (read, tags) = (app.marks.is_read(id), app.marks.tags(id));
+    app.render(mail, move |mail| shapes::item(mail, read, &tags)).await
+}
+
+/// The mail called so, or the newest for `latest`.
+async fn fetch<M: Mailboxes>(app: &Arc<App<M>>, scope: &Scope, named: &Named) -> Result<Mail, Fault> {
+    let name = named.id.as_deref().unwrap_or_default();
+    let id = if name == "latest" {
+        app.mailboxes.list(scope, 0, 1).await?.first().map(|summary| summary.id)
+    } else {
+        name.parse::<MailId>().ok()
+    };
+    let mail = app.mailboxes.mail(id.ok_or(Fault::NoSuchMail)?).await?;
+    mail.filter(|mail| scope.contains(&mail.summary.inbox)).ok_or(Fault::NoSuchMail)
+}
+
+/// As in Mailpit, who reads a mail marks it read.
+async fn message<M: Mailboxes>(
+    State(app): State<Arc<App<M>>>,
+    Asked(scope): Asked,
+    Params(named): Params<Named>,
+) -> Result<Json<Value>, Fault> {
+    let mail = fetch(&app, &scope, &named).await?;
+    app.marks.set_read(mail.summary.id, true);
+    let tags = app.marks.tags(mail.summary.id);
+    Ok(Json(app.render(mail, move |mail| shapes::message(mail, &tags)).await?))
+}
+
+async fn headers<M: Mailboxes>(
+    State(app): State<Arc<App<M>>>,
+    Asked(scope): Asked,
+    Params(named): Params<Named>,
+) -> Result<Json<Value>, Fault> {
+    let mail = fetch(&app, &scope, &named).await?;
+    let all = app
+        .render(mail, |mail| {
+            let prepared = Prepared::new(&mail.raw);
+            let mut all: BTreeMap<String, Vec<String>> = BTreeMap::new();
+            for (name, value) in prepared.read().headers() {
+                all.entry(name).or_default().push(value);
+            }
+            all
+        })
+        .await?;
+    Ok(Json(json!(all)))
+}
+
+async fn raw<M: Mailboxes>(
+    State(app): State<Arc<App<M>>>,
+    Asked(scope): Asked,
+    Params(named): Params<Named>,
+) -> Result<Response, Fault> {
+    let mail = fetch(&app, &scope, &named).await?;
+    // Text that no browser takes for a page: nosniff is on every answer.
+    let kind = [(header::CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"))];
+    Ok((kind, mail.raw.to_vec()).into_response())
+}
+
+async fn part<M: Mailboxes>(
+    State(app): State<Arc<App<M>>>,
+    Asked(scope): Asked,
+    Params(named): Params<Named>,
+) -> Result<Response, Fault> {
+    let mail = fetch(&app, &scope, &named).await?;
+    let part = named.part.ok_or(Fault::NoSuchPart)?;
+    let found = app.render(mail, move |mail| part_of(mail, part)).await?;
+    let (attachment, bytes) = found.ok_or(Fault::NoSuchPart)?;
+    Ok(download(&attachment.content_type, &attachment.filename, bytes))
+}
+
+/// `ID.html` or `ID.txt`: cleaned, and under the frame's policy, because it is a page on our own origin.
+async fn view<M: Mailboxes>(
+    State(app): State<Arc<App<M>>>,
+    Asked(scope): Asked,
+    Params(named): Params<Named>,
+) -> Result<Response, Fault> {
+    let file = named.file.as_deref().unwrap_or_default();
+    let (id, kind) = file.rsplit_once('.').ok_or(Fault::NoSuchPage)?;
+    let as_html = match kind {
+        "html" => true,
+        "txt" => false,
+        _ => return Err(Fault::NoSuchPage),
+    };
+    let named = Named { id: Some(id.to_owned()), part: None, tag: None, file: None };
+    let mail = fetch(&app, &scope, &named).await?;
+    let body = app
+        .render(mail, move |mail| {
+            let prepared = Prepared::new(&mail.raw);
+            let reading = prepared.read();
+            if as_html {
+                reading.html(Remote::Blocked).map(|clean| clean.html)
+            } else {
+                Some(reading.text().0)
+            }
+        })
+        .await?
+        .ok_or(Fault::NoSuchPart)?;
+    let kind = if as_html { "text/html; charset=utf-8" } else { "text/plain; charset=utf-8" };
+    let policy = Clean::content_security_policy(Remote::Blocked);
+    let headers = [
+        (header::CONTENT_TYPE, HeaderValue::from_static(kind)),
+        (header::CONTENT_SECURITY_POLICY, HeaderValue::from_static(policy)),
+    ];
+    Ok((headers, body).into_response())
+}
+
+/// Which mails a change is for.
+#[derive(Deserialize, Default)]
+struct Change {
+    #[serde(rename = "IDs", default)]
+    ids: Vec<String>,
+    #[serde(rename = "Read", default)]
+    read: bool,
+    #[serde(rename = "Search", default)]
+    search: String,
+    #[serde(rename = "Tags", default)]
+    tags: Vec<String>,
+    #[serde(rename = "Name", default)]
+    name: String,
+}
+
+fn change(body: &[u8]) -> Result<Change, Fault> {
+    if body.is_empty() {
+        return Ok(Change::default());
+    }
+    let change: Change = serde_json::from_slice(body)
+        .map_err(|error| Fault::Bad(format!("this is no change of mails: {error}")))?;
+    if change.ids.len() > IDS_MAX {
+        return Err(Fault::Bad(format!("more than {IDS_MAX} IDs")));
+    }
+    Ok(change)
+}
+
+/// The mails of the change that are in the scope; one that is not there is passed over.
+async fn named_ids<M: Mailboxes>(
+    app: &Arc<App<M>>,
+    scope: &Scope,
+    ids: &[String],
+) -> Result<Vec<MailId>, Fault> {
+    let mut found = Vec::with_capacity(ids.len());
+    for id in ids {
+        let Ok(id) = id.parse::<MailId>() else { continue };
+        // Everything holds every mail; an inbox only its own.
+        let ours = match scope {
+            Scope::All => true,
+            _ => app.mailboxes.mail(id).await?.is_some_and(|mail| scope.contains(&mail.summary.inbox)),
+        };
+        if ours {
+            found.push(id);
+        }
+    }
+    Ok(found)
+}
+
+async fn set_read<M: Mailboxes>(
+    State(app): State<Arc<App<M>>>,
+    Asked(scope): Asked,
+    body: Bytes,
+) -> Result<&'static str, Fault> {
+    let change = change(&body)?;
+    let ids = if change.ids.is_empty() {
+        all_found(&app, &scope, &change.search).await?.into_iter().map(|summary| summary.id).collect()
+    } else {
+        named_ids(&app, &scope, &change.ids).await?
+    };
+    for id in ids {
+        app.marks.set_read(id, change.read);
+    }
+    Ok("ok")
+}
+
+async fn delete<M: Mailboxes>(
+    State(app): State<Arc<App<M>>>,
+    Asked(scope): Asked,
+    body: Bytes,
+) -> Result<&'static str, Fault> {
+    let change = change(&body)?;
+    if change.ids.is_empty() {
+        app.mailboxes.delete_all(&scope).await?;
+    }
+    for id in named_ids(&app, &scope, &change.ids).await? {
+        app.mailboxes.delete(id).await?;
+    }
+    Ok("ok")
+}
+
+async fn delete_found<M: Mailboxes>(
+    State(app): State<Arc<App<M>>>,
+    Asked(scope): Asked,
+    Query(listing): Query<Listing>,
+) -> Result<&'static str, Fault> {
+    if listing.query.trim().is_empty() {
+        return Err(Fault::Bad("an empty search deletes nothing".to_owned()));
+    }
+    for summary in all_found(&app, &scope, &listing.query).await? {
+        app.mailboxes.delete(summary.id).await?;
+    }
+    Ok("ok")
+}
+
+async fn tags<M: Mailboxes>(State(app): State<Arc<App<M>>>, Asked(_): Asked) -> Json<Vec<String>> {
+    Json(app.marks.all_tags().into_keys().collect())
+}
+
+async fn set_tags<M: Mailboxes>(
+    State(app): State<Arc<App<M>>>,
+    Asked(scope): Asked,
+    body: Bytes,
+) -> Result<&'static str, Fault> {
+    let change = change(&body)?;
+    for id in named_ids(&app, &scope, &change.ids).await? {
+        app.marks.set_tags(id, &change.tags);
+    }
+    Ok("ok")
+}
+
+async fn rename_tag<M: Mailboxes>(
+    State(app): State<Arc<App<M>>>,
+    Asked(_): Asked,
+    Params(named): Params<Named>,
+    body: Bytes,
+) -> Result<&'static str, Fault> {
+    let change = change(&body)?;
+    if change.name.trim().is_empty() {
+        return Err(Fault::Bad("the field `Name` is missing: what the tag is to be called".to_owned()));
+    }
+    app.marks.replace_tag(named.tag.as_deref().unwrap_or_default(), Some(change.name.trim()));
+    Ok("ok")
+}
+
+async fn delete_tag<M: Mailboxes>(
+    State(app): State<Arc<App<M>>>,
+    Asked(_): Asked,
+    Params(named): Params<Named>,
+) -> &'static str {
+    app.marks.replace_tag(named.tag.as_deref().unwrap_or_default(), None);
+    "ok"
+}

@@ -1,0 +1,148 @@
+//! A mail that comes by Mailpit's `/send`.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use axum::{Json, body::Bytes, extract::State};
+use base64::{Engine as _, prelude::BASE64_STANDARD};
+use engine::cores::clock;
+use mail_builder::{
+    MessageBuilder,
+    headers::{address::Address, raw::Raw},
+};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use crate::{
+    mailboxes::{Mailboxes, Scope},
+    web::{answer::Fault, app::App, scope::Asked},
+};
+
+/// Recipients of one mail.
+const RECIPIENTS_MAX: usize = 1000;
+
+#[derive(Deserialize)]
+#[serde(rename_all = "PascalCase")]
+struct Person {
+    email: String,
+    #[serde(default)]
+    name: String,
+}
+
+#[derive(Deserialize)]
+struct Attached {
+    #[serde(rename = "Content")]
+    content: String,
+    #[serde(rename = "Filename", default)]
+    filename: String,
+    #[serde(rename = "ContentType", default)]
+    content_type: String,
+    #[serde(rename = "ContentID", default)]
+    content_id: String,
+}
+
+#[derive(Deserialize)]
+struct Sent {
+    #[serde(rename = "From")]
+    from: Person,
+    #[serde(rename = "To", default)]
+    to: Vec<Person>,
+    #[serde(rename = "Cc", default)]
+    cc: Vec<Person>,
+    #[serde(rename = "Bcc", default)]
+    bcc: Vec<String>,
+    #[serde(rename = "ReplyTo", default)]
+    reply_to: Vec<Person>,
+    #[serde(rename = "Subject", default)]
+    subject: String,
+    #[serde(rename = "Text", default)]
+    text: String,
+    #[serde(rename = "HTML", default)]
+    html: String,
+    #[serde(rename = "Attachments", default)]
+    attachments: Vec<Attached>,
+    #[serde(rename = "Headers", default)]
+    headers: BTreeMap<String, String>,
+    #[serde(rename = "Tags", default)]
+    tags: Vec<String>,
+}
+
+pub(super) async fn send<M: Mailboxes>(
+    State(app): State<Arc<App<M>>>,
+    Asked(scope): Asked,
+    body: Bytes,
+) -> Result<Json<Value>, Fault> {
+    let sent: Sent = serde_json::from_slice(&body)
+        .map_err(|error| Fault::Bad(format!("this is no mail to send: {error}")))?;
+    let mut recipients: Vec<String> =
+        sent.to.iter().chain(&sent.cc).map(|person| person.email.clone()).collect();
+    recipients.extend(sent.bcc.iter().cloned());
+    if recipients.is_empty() {
+        // Over one inbox it is clear whom a mail is for.
+        match &scope {
+            Scope::Inbox(inbox) => recipients.push(inbox.to_string()),
+            _ => return Err(Fault::Bad("a mail needs a recipient in `To`, `Cc` or `Bcc`".to_owned())),
+        }
+    }
+    if recipients.len() > RECIPIENTS_MAX {
+        return Err(Fault::Bad(format!("more than {RECIPIENTS_MAX} recipients")));
+    }
+    let raw = raw(&sent, &app.request_name())?;
+    let ids = app.mailboxes.deliver(&sent.from.email, &recipients, &raw).await?;
+    for id in &ids {
+        if !sent.tags.is_empty() {
+            app.marks.set_tags(*id, &sent.tags);
+        }
+    }
+    Ok(Json(json!({ "ID": ids.first().map(ToString::to_string).unwrap_or_default() })))
+}
+
+fn raw(sent: &Sent, name: &str) -> Result<Vec<u8>, Fault> {
+    let person = |person: &Person| -> Address<'static> {
+        let name = (!person.name.is_empty()).then(|| person.name.clone());
+        Address::new_address(name, person.email.clone())
+    };
+    let people = |all: &[Person]| Address::new_list(all.iter().map(person).collect());
+    let mut builder = MessageBuilder::new()
+        .from(person(&sent.from))
+        .subject(sent.subject.as_str())
+        .date((clock::unix_ms() / 1000).cast_signed())
+        .message_id(format!("{name}@api.invalid"));
+    if !sent.to.is_empty() {
+        builder = builder.to(people(&sent.to));
+    }
+    if !sent.cc.is_empty() {
+        builder = builder.cc(people(&sent.cc));
+    }
+    if !sent.reply_to.is_empty() {
+        builder = builder.reply_to(people(&sent.reply_to));
+    }
+    for (name, value) in &sent.headers {
+        let is_name = !name.is_empty() && name.bytes().all(|b| b.is_ascii_graphic() && b != b':');
+        if !is_name || value.contains(['\r', '\n']) {
+            return Err(Fault::Bad(format!("`{}` is no header field", crate::render::cut(name, 80))));
+        }
+        builder = builder.header(name.as_str(), Raw::new(value.as_str()));
+    }
+    if !sent.text.is_empty() || sent.html.is_empty() {
+        builder = builder.text_body(sent.text.as_str());
+    }
+    if !sent.html.is_empty() {
+        builder = builder.html_body(sent.html.as_str());
+    }
+    for attached in &sent.attachments {
+        let content = BASE64_STANDARD
+            .decode(attached.content.trim())
+            .map_err(|error| Fault::Bad(format!("the content of an attachment is no base64: {error}")))?;
+        let kind = if attached.content_type.is_empty() {
+            "application/octet-stream"
+        } else {
+            &attached.content_type
+        };
+        builder = if attached.content_id.is_empty() {
+            builder.attachment(kind, attached.filename.as_str(), content)
+        } else {
+            builder.inline(kind, attached.content_id.as_str(), content)
+        };
+    }
+    builder.write_to_vec().map_err(|_| Fault::Broken)
+}

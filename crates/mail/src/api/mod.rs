@@ -1,0 +1,26 @@
+//! What programs ask: Mailinator's API v2, Mailpit's API v1, and waiting for a mail.
+//!
+//! The same rules as for pages: one inbox is public, more than one is the operator's. Faults are JSON, `{"error": …}`.
+//!
+//! - [`mailinator`]: `/api/v2/…`, the paths and fields that Mailinator's own clients use;
+//! - [`wait`]: `…/inboxes/NAME/wait`, for test suites;
+//! - [`mailpit`]: `/api/v1/…` over everything, `/inbox/ADDRESS/api/v1/…` over one inbox;
+//! - [`openapi`]: the list of it all, as a document and as a page.
+
+mod duration;
+mod letter;
+mod mailinator;
+mod mailpit;
+mod openapi;
+mod wait;
+
+use std::sync::Arc;
+
+use axum::Router;
+
+use crate::{mailboxes::Mailboxes, web::app::App};
+
+/// All paths of the APIs.
+pub(crate) fn router<M: Mailboxes>() -> Router<Arc<App<M>>> {
+    mailinator::router::<M>().merge(mailpit::router::<M>()).merge(openapi::router::<M>())
+}

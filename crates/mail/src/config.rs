@@ -1,0 +1,154 @@
+//! What can be set, with its default and its bound.
+
+use std::{net::SocketAddr, path::PathBuf, time::Duration};
+
+use crate::abuse::{Lists, Rates};
+
+/// Where mails are kept.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Store {
+    /// In memory alone: gone with the process.
+    Anonymous,
+    /// In this file.
+    File(PathBuf),
+}
+
+/// What a mail has survived when its 250 is said.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Durability {
+    /// Whatever ends the process (kill -9 included): it has been handed to the system.
+    #[default]
+    Process,
+    /// A loss of power too: the file was synced, once for all mails that wait.
+    Power,
+}
+
+/// Certificate and key, as PEM files.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Tls {
+    /// The chain, the server's own certificate first.
+    pub certificates: PathBuf,
+    /// The private key.
+    pub key: PathBuf,
+}
+
+/// Bounds on what one peer may take. Each has a counter for when it is hit.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Limits {
+    /// Bytes of one mail, as SIZE says. More is answered 552.
+    pub mail_bytes_max: u64,
+    /// Recipients of one mail. More are answered 452, of which clients try the rest in another mail.
+    pub recipients_max: usize,
+    /// Connections per core; more are answered 421 and closed.
+    pub connections_max: usize,
+    /// Connections of one address over all cores; more are answered 421 and closed. 0: no limit.
+    pub connections_per_address_max: usize,
+    /// Bytes of mails that are being received on one core; beyond, a mail is answered 452.
+    pub receiving_bytes_max: usize,
+    /// Time that a session may be silent between commands (RFC 5321, 4.5.3.2.7 asks for 5 minutes).
+    pub command_time_max: Duration,
+    /// Time that a session may be silent within a mail (RFC 5321, 4.5.3.2.5: 3 minutes).
+    pub data_time_max: Duration,
+    /// Time that a reply may wait for its reader.
+    pub reply_time_max: Duration,
+    /// Time for a TLS handshake.
+    pub handshake_time_max: Duration,
+    /// Time that a mail waits for room in the store before it is answered 452.
+    pub room_time_max: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            mail_bytes_max: 10 << 20,
+            recipients_max: 100,
+            connections_max: 20_000,
+            connections_per_address_max: 0,
+            receiving_bytes_max: 64 << 20,
+            command_time_max: Duration::from_secs(300),
+            data_time_max: Duration::from_secs(180),
+            reply_time_max: Duration::from_secs(60),
+            handshake_time_max: Duration::from_secs(30),
+            room_time_max: Duration::from_secs(2),
+        }
+    }
+}
+
+/// What is kept, and for how long.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Retention {
+    /// A mail is forgotten so long after its arrival.
+    pub age: Duration,
+    /// Mails in one inbox; one more drops the oldest there.
+    pub per_inbox_max: u32,
+}
+
+impl Default for Retention {
+    fn default() -> Self {
+        Self { age: Duration::from_secs(24 * 60 * 60), per_inbox_max: 500 }
+    }
+}
+
+/// Everything that can be set.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Config {
+    /// Where SMTP is spoken.
+    pub smtp: SocketAddr,
+    /// Where SMTP is spoken under TLS from the first byte.
+    pub smtps: Option<SocketAddr>,
+    /// Where LMTP is spoken (RFC 2033).
+    pub lmtp: Option<SocketAddr>,
+    /// For STARTTLS, and for `smtps`.
+    pub tls: Option<Tls>,
+    /// Connections to `smtp` and `lmtp` begin with a PROXY protocol header, version 1 or 2. Whoever can connect can then
+    /// claim any address: listen where only the proxy reaches.
+    pub proxy_protocol: bool,
+    /// Processors, one loop each; empty: all that the process may use.
+    pub cores: Vec<usize>,
+    /// Where mails are kept.
+    pub store: Store,
+    /// Bytes of the store: beyond, the oldest mails go. At least [`STORE_BYTES_MIN`].
+    pub store_bytes: u64,
+    /// What 250 promises.
+    pub durability: Durability,
+    /// For how long.
+    pub retention: Retention,
+    /// This server's name in greetings and Received.
+    pub name: String,
+    /// The domain of names without one, in lower case.
+    pub default_domain: String,
+    /// Domains whose mail is taken, in lower case; empty: all.
+    pub domains: Vec<String>,
+    /// Bounds.
+    pub limits: Limits,
+    /// Rates beyond which a peer is slowed or refused.
+    pub rates: Rates,
+    /// Who and what is banned.
+    pub lists: Lists,
+}
+
+/// The smallest store: a few segments of 16 MiB.
+pub const STORE_BYTES_MIN: u64 = 128 << 20;
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            smtp: SocketAddr::from(([127, 0, 0, 1], 1025)),
+            smtps: None,
+            lmtp: None,
+            tls: None,
+            proxy_protocol: false,
+            cores: Vec::new(),
+            store: Store::Anonymous,
+            store_bytes: 1 << 30,
+            durability: Durability::Process,
+            retention: Retention::default(),
+            name: "nighttrain".to_owned(),
+            default_domain: "localhost".to_owned(),
+            domains: Vec::new(),
+            limits: Limits::default(),
+            rates: Rates::default(),
+            lists: Lists::default(),
+        }
+    }
+}

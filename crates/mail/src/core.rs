@@ -1,0 +1,365 @@
+//! What one core owns: its inboxes' index, its way into the log, its scratch.
+//!
+//! Plain memory of the core's thread, shared by its tasks through an `Rc`. Borrows are short and never held across an
+//! `.await`. What other cores own is reached by [`Message`]s.
+
+use std::{
+    cell::{Cell, RefCell},
+    net::SocketAddr,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+};
+
+use engine::{
+    cores::{clock, listener::Balance, mesh::Sender},
+    log::{Appended, Kind, Location, New, NotKept, Progress, Reader, Refused, Ticket, Writer},
+    meter::CoreCounters,
+};
+use tokio::sync::oneshot;
+
+use crate::{
+    abuse::Abuse,
+    config::{Config, Durability},
+    counters::Counter,
+    index::{Gone, Index, NewEntry, hash_of_inbox},
+    mailboxes::{Event, Inbox, MailId, Scope, Summary},
+    recent::Recent,
+    shared_records::SharedRecords,
+    smtp::{Kind as Listening, watch::Watches},
+};
+
+/// A mail with its recipients.
+pub(crate) const MAIL: Kind = Kind(1);
+/// One recipient of a mail that others have too deleted it; the tag is the mail's name there.
+pub(crate) const UNLINKED: Kind = Kind(2);
+
+/// A mail that can be read from now on.
+pub(crate) struct Arrival {
+    pub(crate) entry: NewEntry,
+    pub(crate) summary: Arc<Summary>,
+}
+
+/// What cores and askers say to each other.
+pub(crate) enum Message {
+    /// To the owner of an inbox: these can be read.
+    Arrived(Vec<Arrival>),
+    /// Somebody asks.
+    Ask(Question),
+    /// Summaries that were read from the log, for the next who asks.
+    Remember(Vec<Arc<Summary>>),
+    /// To all: forget what lies in this segment of the log.
+    Reclaim(u32),
+    /// To the listeners.
+    Told(Event),
+    /// A connection that another core had too many of.
+    Accept(std::net::TcpStream, SocketAddr, Listening),
+    /// The lists were read again.
+    Lists(Arc<crate::abuse::Lists>),
+}
+
+/// Where a mail lies, and what lists show of it if that is in memory.
+pub(crate) struct Found {
+    pub(crate) place: crate::index::Place,
+    pub(crate) summary: Option<Arc<Summary>>,
+}
+
+/// What pages and APIs ask of a core.
+pub(crate) enum Question {
+    List {
+        scope: Scope,
+        limit: usize,
+        answer: oneshot::Sender<Vec<Found>>,
+    },
+    Count {
+        scope: Scope,
+        answer: oneshot::Sender<u64>,
+    },
+    Mail {
+        id: MailId,
+        answer: oneshot::Sender<Option<Found>>,
+    },
+    Delete {
+        id: MailId,
+        answer: oneshot::Sender<Result<bool, String>>,
+    },
+    DeleteAll {
+        scope: Scope,
+        answer: oneshot::Sender<Result<u64, String>>,
+    },
+    Deliver {
+        from: String,
+        recipients: Vec<String>,
+        raw: Vec<u8>,
+        answer: oneshot::Sender<Result<Vec<MailId>, String>>,
+    },
+}
+
+/// What all cores share.
+pub(crate) struct Shared {
+    pub(crate) config: Config,
+    pub(crate) reader: Reader,
+    pub(crate) balance: Arc<Balance>,
+    /// Somebody may listen to events.
+    pub(crate) listening: Arc<AtomicBool>,
+    pub(crate) events: tokio::sync::broadcast::Sender<Event>,
+    pub(crate) tls: Option<tokio_rustls::TlsAcceptor>,
+    /// Connections by address, over all cores.
+    pub(crate) peers: Arc<crate::abuse::Peers>,
+}
+
+/// One core.
+pub(crate) struct Core {
+    pub(crate) number: usize,
+    pub(crate) cores: usize,
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) index: RefCell<Index>,
+    pub(crate) shared_records: RefCell<SharedRecords>,
+    pub(crate) writer: RefCell<Writer>,
+    pub(crate) progress: Arc<Progress>,
+    pub(crate) recent: RefCell<Recent>,
+    pub(crate) abuse: RefCell<Abuse>,
+    pub(crate) sender: Sender<Message>,
+    pub(crate) counters: CoreCounters<Counter>,
+    pub(crate) watches: RefCell<Watches>,
+    pub(crate) draining: Cell<bool>,
+    /// What is read from sockets before it is looked at.
+    pub(crate) scratch: RefCell<Vec<u8>>,
+    /// The begin of a record being put together.
+    pub(crate) meta: RefCell<Vec<u8>>,
+    /// Buffers of mails being received, not in use.
+    pub(crate) spare: RefCell<Vec<Vec<u8>>>,
+    /// Bytes of mails being received.
+    pub(crate) receiving_bytes: Cell<usize>,
+    /// The greatest name given, without the bits that tell the inbox.
+    pub(crate) last_name: Cell<u64>,
+    /// The date as Received has it, and its second.
+    pub(crate) date: RefCell<(u64, String)>,
+    /// A message to another core was refused by its ring and waits here.
+    pub(crate) backlog: RefCell<std::collections::VecDeque<(usize, Message)>>,
+    pub(crate) must_tell: Cell<bool>,
+    /// The store gets full.
+    pub(crate) wants_room: tokio::sync::Notify,
+}
+
+/// Bits of a mail's name, from the highest: milliseconds since 2025, a number (so that names grow as mails arrive), the core
+/// that received it, a hash of its inbox.
+const HASH_BITS: u32 = 8;
+const CORE_BITS: u32 = 6;
+const NUMBER_BITS: u32 = 9;
+/// 2025-01-01, in milliseconds since 1970.
+const EPOCH_MS: u64 = 1_735_689_600_000;
+/// Cores that names can tell apart.
+pub(crate) const CORES_MAX: usize = 1 << CORE_BITS;
+
+/// The core that owns an inbox, from the hash of either its name or one of its mails' names.
+pub(crate) fn owner_of_hash(hash8: u64, cores: usize) -> usize {
+    (hash8 as usize * cores) >> HASH_BITS
+}
+
+/// The core that owns an inbox.
+pub(crate) fn owner(inbox: &Inbox, cores: usize) -> usize {
+    owner_of_hash(hash8(inbox), cores)
+}
+
+/// The core that owns the inbox of a mail.
+pub(crate) fn owner_of_mail(id: MailId, cores: usize) -> usize {
+    owner_of_hash(id.0 & ((1 << HASH_BITS) - 1), cores)
+}
+
+fn hash8(inbox: &Inbox) -> u64 {
+    hash_of_inbox(&inbox.local, &inbox.domain) >> (64 - HASH_BITS)
+}
+
+/// The greatest part of a name that a core has given, for one that starts after it.
+pub(crate) fn name_without_inbox(id: MailId) -> u64 {
+    id.0 >> (HASH_BITS + CORE_BITS)
+}
+
+impl Core {
+    #[inline]
+    pub(crate) fn count(&self, counter: Counter) {
+        self.counters.add(counter, 1);
+    }
+
+    pub(crate) fn config(&self) -> &Config {
+        &self.shared.config
+    }
+
+    pub(crate) fn retention_ms(&self) -> u64 {
+        u64::try_from(self.config().retention.age.as_millis()).unwrap_or(u64::MAX)
+    }
+
+    /// A name that no mail has had: it grows with time, also where the clock is set back.
+    pub(crate) fn name(&self, inbox: &Inbox, now_ms: u64) -> MailId {
+        let ms = now_ms.saturating_sub(EPOCH_MS);
+        let next = (ms << NUMBER_BITS).max(self.last_name.get() + 1);
+        self.last_name.set(next);
+        MailId(next << (HASH_BITS + CORE_BITS) | (self.number as u64) << HASH_BITS | hash8(inbox))
+    }
+
+    /// Appends to the log.
+    pub(crate) fn append(&self, kind: Kind, tag: u64, parts: &[&[u8]]) -> Result<Appended, Refused> {
+        self.writer.borrow_mut().append(New { kind, hash: 0, tag, target: None }, parts)
+    }
+
+    /// Waits until what was appended is as safe as 250 says. One write, or one sync, serves all who wait.
+    pub(crate) async fn kept(&self, ticket: Ticket) -> Result<(), NotKept> {
+        match self.config().durability {
+            Durability::Process => {
+                self.writer.borrow().flush();
+                self.progress.written(ticket).await
+            }
+            Durability::Power => {
+                self.writer.borrow().make_durable();
+                self.progress.durable(ticket).await
+            }
+        }
+    }
+
+    /// Gives a message to another core, now or when its ring has room again. The backlog is bounded by what waits: each
+    /// session has one mail under way, and says 250 after its message was taken on here.
+    pub(crate) fn give(&self, to: usize, message: Message) {
+        let mut backlog = self.backlog.borrow_mut();
+        if backlog.is_empty() {
+            match self.sender.send(to, message) {
+                Ok(()) => self.sender.flush(),
+                Err(message) => {
+                    self.count(Counter::RingFull);
+                    backlog.push_back((to, message));
+                }
+            }
+        } else {
+            backlog.push_back((to, message));
+        }
+    }
+
+    /// Tries again what rings have refused.
+    pub(crate) fn give_backlog(&self) {
+        let mut backlog = self.backlog.borrow_mut();
+        while let Some((to, message)) = backlog.pop_front() {
+            if let Err(message) = self.sender.send(to, message) {
+                backlog.push_front((to, message));
+                break;
+            }
+        }
+        self.sender.flush();
+    }
+
+    /// Makes mails readable whose record is kept: here, or at the cores that own their inboxes.
+    pub(crate) fn publish(&self, arrivals: Vec<Arrival>) {
+        let mut elsewhere: Vec<(usize, Vec<Arrival>)> = Vec::new();
+        let mut here = Vec::new();
+        for arrival in arrivals {
+            let owner = owner(&arrival.entry.inbox, self.cores);
+            if owner == self.number {
+                here.push(arrival);
+            } else if let Some((_, batch)) = elsewhere.iter_mut().find(|(to, _)| *to == owner) {
+                batch.push(arrival);
+            } else {
+                elsewhere.push((owner, vec![arrival]));
+            }
+        }
+        if !here.is_empty() {
+            self.enter(here);
+        }
+        for (to, batch) in elsewhere {
+            self.give(to, Message::Arrived(batch));
+        }
+    }
+
+    /// Enters mails into the index of this core, which owns their inboxes.
+    pub(crate) fn enter(&self, arrivals: Vec<Arrival>) {
+        for Arrival { entry, summary } in arrivals {
+            if entry.shared {
+                self.shared_records.borrow_mut().link(entry.location);
+            }
+            let dropped = self.index.borrow_mut().insert(entry);
+            self.tell(Event::Arrived(Arc::clone(&summary)));
+            self.recent.borrow_mut().insert(summary);
+            if let Some(gone) = dropped {
+                self.count(Counter::DroppedForCount);
+                self.end(gone, true);
+            }
+        }
+    }
+
+    /// A mail has left the index: its record goes too, unless others have it. `for_good`: it must not come back after a
+    /// crash; the promise is kept once what this gives is kept.
+    pub(crate) fn end(&self, gone: Gone, for_good: bool) -> Option<Ticket> {
+        let Gone { place, inbox, shared } = gone;
+        let payload_bytes = place.record_bytes as usize;
+        let Some(location) = Location::from_bits(place.location) else {
+            unreachable!("a location is never zero")
+        };
+        let mut ticket = None;
+        let mut records = self.shared_records.borrow_mut();
+        if shared && !records.unlink(place.location) {
+            if for_good && let Ok(appended) = self.append(UNLINKED, place.id.0, &[]) {
+                records.unlinked_by(place.location, appended.location.bits());
+                ticket = Some(appended.ticket);
+            }
+        } else {
+            if for_good && let Ok(appended) = self.writer.borrow_mut().delete(location) {
+                ticket = Some(appended.ticket);
+            }
+            self.shared.reader.died(location, payload_bytes);
+            if shared {
+                for marker in records.forget(place.location) {
+                    if let Some(marker) = Location::from_bits(marker) {
+                        self.shared.reader.died(marker, 0);
+                    }
+                }
+            }
+        }
+        self.recent.borrow_mut().remove(place.id);
+        self.tell(Event::Deleted { inbox, id: place.id });
+        ticket
+    }
+
+    /// Puts an event on its way, if anybody listens.
+    fn tell(&self, event: Event) {
+        if !self.shared.listening.load(Ordering::Relaxed) {
+            return;
+        }
+        // The listeners' thread is the endpoint behind the cores.
+        if self.sender.send(self.cores, Message::Told(event)).is_err() {
+            self.count(Counter::EventsLost);
+        }
+        self.must_tell.set(true);
+    }
+
+    /// The date of now, for Received.
+    pub(crate) fn write_date(&self, now_ms: u64, out: &mut Vec<u8>) {
+        let now_s = now_ms / 1000;
+        let mut date = self.date.borrow_mut();
+        if date.0 != now_s {
+            *date = (now_s, mail_builder::headers::date::Date::new(now_s.cast_signed()).to_rfc822());
+        }
+        out.extend_from_slice(date.1.as_bytes());
+    }
+
+    /// A buffer for a mail.
+    pub(crate) fn buffer(&self) -> Vec<u8> {
+        self.spare.borrow_mut().pop().unwrap_or_default()
+    }
+
+    /// Takes a buffer back; those that grew large are let go.
+    pub(crate) fn give_back(&self, mut buffer: Vec<u8>) {
+        let mut spare = self.spare.borrow_mut();
+        if buffer.capacity() <= SPARE_BYTES_MAX && spare.len() < SPARE_MAX {
+            buffer.clear();
+            spare.push(buffer);
+        }
+    }
+
+    /// What the clock says, never less than it said before to this core's mails.
+    pub(crate) fn now_ms(&self) -> u64 {
+        clock::unix_ms()
+    }
+}
+
+/// Spare buffers kept by a core, and how large one may be.
+const SPARE_MAX: usize = 64;
+const SPARE_BYTES_MAX: usize = 64 << 10;

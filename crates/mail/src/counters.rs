@@ -1,0 +1,54 @@
+//! What receiving counts. Each bound has a counter for when it is hit, each refusal for abuse one of its own.
+
+engine::counters! {
+    /// Counters and gauges of receiving, one row a core.
+    pub enum Counter {
+        Connections => Gauge, "mail_connections", None, "SMTP and LMTP connections that are open.";
+        Accepted => Counter, "mail_connections_accepted", None, "Connections that peers opened.";
+        HandedOff => Counter, "mail_connections_handed_off", None, "Connections given to a less busy core.";
+        TlsSessions => Counter, "mail_tls_sessions", None, "Sessions that went over to TLS, or began with it.";
+        TlsFailures => Counter, "mail_tls_failures", None, "TLS handshakes that failed.";
+        Received => Counter, "mail_received", None, "Mails that got their 250.";
+        ReceivedBytes => Counter, "mail_received_bytes", Bytes, "Bytes of these mails.";
+        Deliveries => Counter, "mail_deliveries", None, "Inboxes that these mails were put into.";
+        Refused => Counter, "mail_refused", None, "Mails refused, for whatever reason.";
+        BareLineEnds => Counter, "mail_bare_line_ends", None, "Mails with a CR or LF that stood alone; kept as they are, and no end was taken from them.";
+        Stored => Gauge, "mail_stored", None, "Mails that are stored now, one for each inbox.";
+        StoredBytes => Gauge, "mail_stored_bytes", Bytes, "Bytes of these mails.";
+        Inboxes => Gauge, "mail_inboxes", None, "Inboxes that hold a mail.";
+        IndexBytes => Gauge, "mail_index_bytes", Bytes, "Memory of the index, without the names of inboxes.";
+        Expired => Counter, "mail_expired", None, "Mails forgotten by age.";
+        DroppedForCount => Counter, "mail_dropped_for_count", None, "Mails dropped because their inbox had no room for more.";
+        DroppedForBytes => Counter, "mail_dropped_for_bytes", None, "Mails dropped because the store had no room for more; the oldest.";
+        Deleted => Counter, "mail_deleted", None, "Mails deleted by users.";
+        DamagedRecords => Counter, "mail_damaged_records", None, "Stored mails that could not be read back.";
+        EventsLost => Counter, "mail_events_lost", None, "Events not told because the ring to the listeners was full.";
+        QuestionsRefused => Counter, "mail_questions_refused", None, "Questions of pages not put because a ring was full.";
+        ConnectionsRefused => Counter, "mail_connections_refused", None, "Connections over the limit of this core, answered 421.";
+        AddressConnectionsRefused => Counter, "mail_address_connections_refused", None, "Connections over the limit of one address, answered 421.";
+        TooLarge => Counter, "mail_too_large", None, "Mails over SIZE, answered 552.";
+        TooManyRecipients => Counter, "mail_too_many_recipients", None, "Recipients over the limit of one mail, answered 452.";
+        BadRecipients => Counter, "mail_bad_recipients", None, "Recipients whose address is none, answered 501.";
+        ForeignDomains => Counter, "mail_foreign_domains", None, "Recipients at domains that are not taken, answered 550.";
+        ReceivingFull => Counter, "mail_receiving_full", None, "Mails refused because too many bytes were being received, answered 452.";
+        StoreFull => Counter, "mail_store_full", None, "Mails refused because the store had no room in time, answered 452.";
+        StoreFailed => Counter, "mail_store_failed", None, "Mails refused because the disk failed, answered 451.";
+        Waits => Counter, "mail_store_waits", None, "Times that a mail had to wait for room in the store.";
+        Timeouts => Counter, "mail_timeouts", None, "Sessions ended because the peer was silent too long, with 421.";
+        Stalled => Counter, "mail_stalled", None, "Sessions cut because the peer did not read its replies.";
+        Faults => Counter, "mail_command_faults", None, "Commands refused because they break the protocol.";
+        TooManyFaults => Counter, "mail_too_many_faults", None, "Sessions ended with 421 after too many refused commands.";
+        GoneInMail => Counter, "mail_gone_in_mail", None, "Peers that left in the middle of a mail; nothing of it is kept.";
+        BadProxyHeaders => Counter, "mail_bad_proxy_headers", None, "Connections closed because their PROXY header was missing or wrong.";
+        RingFull => Counter, "mail_core_ring_full", None, "Times that a message to another core had to be tried again.";
+        BannedAddresses => Counter, "mail_banned_addresses", None, "Connections of banned addresses, answered 554.";
+        BannedSenders => Counter, "mail_banned_senders", None, "Mails of banned senders, answered 550.";
+        BannedWords => Counter, "mail_banned_words", None, "Mails with a banned word in the subject, answered 554.";
+        RateConnections => Counter, "mail_rate_connections", None, "Connections over the rate of one address, answered 421.";
+        RateMails => Counter, "mail_rate_mails", None, "Mails over the rate of one address, answered 450.";
+        RateInboxes => Counter, "mail_rate_inboxes", None, "Recipients over the rate of one inbox, answered 450.";
+        RateSubjects => Counter, "mail_rate_subjects", None, "Mails over the rate of one subject, answered 450.";
+        Campaigns => Counter, "mail_campaigns", None, "Mails over the rate of nearly the same text, answered 450.";
+        Tarpitted => Counter, "mail_tarpitted", None, "Replies that were delayed because their peer was near a rate.";
+    }
+}

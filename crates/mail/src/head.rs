@@ -1,0 +1,95 @@
+//! The head of a mail as far as lists show it: From and Subject, found without taking the mail apart.
+
+use memchr::memchr;
+
+/// Bytes kept of a field (RFC 5322, 2.1.1: no line has more).
+pub const FIELD_BYTES_MAX: usize = 998;
+
+/// The first From and Subject: where their bodies lie in the mail, folded as they are.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Fields<'a> {
+    /// Body of From, without the space around it.
+    pub from: &'a [u8],
+    /// Body of Subject, likewise.
+    pub subject: &'a [u8],
+}
+
+/// Looks through the head, which ends at the first empty line. Lines may end in LF alone: a head is to be read, not to be
+/// judged.
+#[must_use]
+pub fn fields(mail: &[u8]) -> Fields<'_> {
+    let mut fields = Fields::default();
+    let (mut rest, mut from_found, mut subject_found) = (mail, false, false);
+    while !(from_found && subject_found) {
+        let Some(body_at) = rest.iter().position(|byte| matches!(byte, b':' | b'\n')) else { break };
+        if rest[body_at] == b'\n' {
+            let line = rest[..body_at].strip_suffix(b"\r").unwrap_or(&rest[..body_at]);
+            if line.is_empty() {
+                break;
+            }
+            rest = &rest[body_at + 1..];
+            continue;
+        }
+        let name = rest[..body_at].trim_ascii_end();
+        let end = end_of_field(rest);
+        if !from_found && name.eq_ignore_ascii_case(b"from") {
+            fields.from = body(&rest[body_at + 1..end]);
+            from_found = true;
+        } else if !subject_found && name.eq_ignore_ascii_case(b"subject") {
+            fields.subject = body(&rest[body_at + 1..end]);
+            subject_found = true;
+        }
+        rest = &rest[end..];
+    }
+    fields
+}
+
+/// Where the field ends: before the first line that does not begin with a space.
+fn end_of_field(field: &[u8]) -> usize {
+    let mut at = 0;
+    while let Some(lf) = memchr(b'\n', &field[at..]) {
+        at += lf + 1;
+        if !matches!(field.get(at), Some(b' ' | b'\t')) {
+            return at;
+        }
+    }
+    field.len()
+}
+
+fn body(field: &[u8]) -> &[u8] {
+    let body = field.trim_ascii();
+    &body[..body.len().min(FIELD_BYTES_MAX)]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn found(mail: &str) -> (String, String) {
+        let fields = fields(mail.as_bytes());
+        (String::from_utf8_lossy(fields.from).into(), String::from_utf8_lossy(fields.subject).into())
+    }
+
+    #[test]
+    fn from_and_subject_are_found_where_they_stand() {
+        for (mail, from, subject) in [
+            ("From: a@b\r\nSubject: x\r\n\r\nSubject: y\r\n", "a@b", "x"),
+            ("Received: from x\r\n\tby y: z\r\nSUBJECT : one\r\n two\r\nfrom:a\r\n\r\n", "a", "one\r\n two"),
+            ("Subject: first\r\nSubject: second\r\n\r\n", "", "first"),
+            ("\r\nSubject: in the body\r\n", "", ""),
+            ("no colon\r\nSubject: x", "", "x"),
+            ("Subject: x\nFrom: y\n\nbody", "y", "x"),
+            ("", "", ""),
+            ("Subject", "", ""),
+            ("Subject:", "", ""),
+        ] {
+            assert_eq!(found(mail), (from.to_owned(), subject.to_owned()), "{mail:?}");
+        }
+    }
+
+    #[test]
+    fn no_more_is_kept_than_a_line_may_have() {
+        let mail = format!("Subject: {}\r\n\r\n", "x".repeat(5000));
+        assert_eq!(fields(mail.as_bytes()).subject.len(), FIELD_BYTES_MAX);
+    }
+}

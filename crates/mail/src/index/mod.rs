@@ -1,0 +1,452 @@
+//! What one core knows of the stored mails whose inboxes it owns.
+//!
+//! ```text
+//!   inbox's hash ─▶ table ─▶ inbox ──newest──▶ entry ⇄ entry ⇄ entry ◀──oldest── inbox     (each entry is in three
+//!   name (MailId) ─▶ table ─▶ entry                                                     such chains: of its inbox,
+//!   expiry queue: (second, slot), lazily                                                 of its domain, of all)
+//! ```
+//! All of it is plain memory of the core. An entry is 64 bytes: what it takes to order it and to find the record in the log;
+//! what lists show is read from there. With tables and queue a mail costs ≤ 100 bytes, an inbox that holds any ≈ 80 more.
+//!
+//! Invariants, checked by `invariants` in tests: every entry is in the three chains of its inbox and under its name; chains
+//! are ordered as mails arrived; an inbox or domain exists exactly while it holds a mail.
+
+mod chain;
+mod slab;
+mod table;
+#[cfg(test)]
+mod tests;
+
+use std::collections::HashMap;
+
+use bheap::PageQueue;
+use engine::log::Location;
+use xxhash_rust::xxh3::xxh3_64;
+
+use crate::mailboxes::{Inbox, MailId, Scope};
+use chain::{Chain, Link, NONE};
+use slab::Slab;
+use table::SlotTable;
+
+/// Bytes of a page of the expiry queue.
+const QUEUE_PAGE_BYTES: usize = 4096;
+
+/// The three chains that an entry is in.
+const BY_INBOX: usize = 0;
+const BY_DOMAIN: usize = 1;
+const BY_ALL: usize = 2;
+
+/// One mail in one inbox.
+#[derive(Debug, Clone, Copy, Default)]
+struct Entry {
+    /// 0: the slot is vacant.
+    id: u64,
+    location: u64,
+    arrived_ms: u64,
+    links: [Link; 3],
+    record_bytes: u32,
+    mail_bytes: u32,
+    inbox: u32,
+    /// Of the record's recipients.
+    shared: bool,
+}
+
+const _: () = assert!(size_of::<Entry>() <= 64);
+
+#[derive(Debug, Default)]
+struct InboxSlot {
+    local: Box<str>,
+    domain: u32,
+    chain: Chain,
+}
+
+#[derive(Debug, Default)]
+struct DomainSlot {
+    name: Box<str>,
+    chain: Chain,
+    inboxes: u32,
+}
+
+/// A mail to be entered.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct NewEntry {
+    pub(crate) id: MailId,
+    pub(crate) inbox: Inbox,
+    /// Of its record in the log.
+    pub(crate) location: u64,
+    pub(crate) record_bytes: u32,
+    pub(crate) mail_bytes: u32,
+    pub(crate) arrived_ms: u64,
+    /// Whether other inboxes have the same record.
+    pub(crate) shared: bool,
+}
+
+/// Where a mail lies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Place {
+    pub(crate) id: MailId,
+    pub(crate) location: u64,
+    pub(crate) record_bytes: u32,
+    pub(crate) arrived_ms: u64,
+}
+
+/// A mail that is not in the index any more.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Gone {
+    pub(crate) place: Place,
+    pub(crate) inbox: Inbox,
+    /// Whether other inboxes have, or had, the same record.
+    pub(crate) shared: bool,
+}
+
+/// What is kept and for how long.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Rules {
+    pub(crate) age_ms: u64,
+    pub(crate) per_inbox_max: u32,
+    /// Where the log's segments begin, and their size: which one a location is in.
+    pub(crate) segments_at: u64,
+    pub(crate) segment_bytes: u64,
+}
+
+/// The index of one core.
+#[derive(Debug)]
+pub(crate) struct Index {
+    rules: Rules,
+    entries: Slab<Entry>,
+    by_id: SlotTable,
+    inboxes: Slab<InboxSlot>,
+    by_name: SlotTable,
+    domains: Slab<DomainSlot>,
+    by_domain: SlotTable,
+    all: Chain,
+    mail_bytes: u64,
+    /// Entries whose record lies in a segment of the log.
+    in_segment: HashMap<u32, u32>,
+    /// The second after which it is over age, and the slot: an entry that finds another mail there finds it not due.
+    expiry: PageQueue<u64>,
+}
+
+fn hash_of_id(id: u64) -> u64 {
+    // Names are nearly consecutive; the table takes its bits from both ends.
+    id.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29).wrapping_mul(0xd6e8_feb8_6659_fd93)
+}
+
+/// The hash by which an inbox finds its owner and its place.
+pub(crate) fn hash_of_inbox(local: &str, domain: &str) -> u64 {
+    xxh3_64(local.as_bytes()).rotate_left(17) ^ xxh3_64(domain.as_bytes())
+}
+
+impl Index {
+    pub(crate) fn new(rules: Rules) -> Self {
+        let expiry = PageQueue::new(QUEUE_PAGE_BYTES);
+        Self {
+            rules,
+            entries: Slab::new(),
+            by_id: SlotTable::new(),
+            inboxes: Slab::new(),
+            by_name: SlotTable::new(),
+            domains: Slab::new(),
+            by_domain: SlotTable::new(),
+            all: Chain::default(),
+            mail_bytes: 0,
+            in_segment: HashMap::new(),
+            expiry: match expiry {
+                Ok(expiry) => expiry,
+                Err(error) => unreachable!("a page of 4 KiB is one: {error}"),
+            },
+        }
+    }
+
+    /// How many mails.
+    pub(crate) fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// How many inboxes hold one.
+    pub(crate) fn inboxes(&self) -> usize {
+        self.inboxes.len()
+    }
+
+    /// Bytes of all mails.
+    pub(crate) fn mail_bytes(&self) -> u64 {
+        self.mail_bytes
+    }
+
+    /// Bytes of memory that the index takes, but for the names of inboxes.
+    pub(crate) fn bytes(&self) -> usize {
+        self.entries.bytes()
+            + self.by_id.bytes()
+            + self.inboxes.bytes()
+            + self.by_name.bytes()
+            + self.domains.bytes()
+            + self.by_domain.bytes()
+            + self.expiry.bytes()
+    }
+
+    /// Enters a mail as the newest of its inbox. Gives the mail that had to go because the inbox has no room for more.
+    ///
+    /// # Panics
+    /// If there is a mail of that name: names are given once.
+    pub(crate) fn insert(&mut self, new: NewEntry) -> Option<Gone> {
+        let NewEntry { id, inbox, location, record_bytes, mail_bytes, arrived_ms, shared } = new;
+        assert!(id.0 != 0 && self.find(id).is_none(), "the name of a mail is given once");
+        let inbox = self.inbox_slot(&inbox);
+        let domain = self.inboxes[inbox].domain;
+        let links = [Link::default(); 3];
+        let entry = Entry { id: id.0, location, arrived_ms, links, record_bytes, mail_bytes, inbox, shared };
+        let slot = self.entries.insert(entry);
+        let entries = &mut self.entries;
+        self.by_id.insert(hash_of_id(id.0), slot, |slot| hash_of_id(entries[slot].id));
+        self.inboxes[inbox].chain.push(entries, BY_INBOX, slot);
+        self.domains[domain].chain.push(entries, BY_DOMAIN, slot);
+        self.all.push(entries, BY_ALL, slot);
+        self.mail_bytes += u64::from(mail_bytes);
+        *self.in_segment.entry(self.segment_of(location)).or_default() += 1;
+        self.expiry.push(self.due_s(arrived_ms) << 32 | u64::from(slot));
+        let chain = self.inboxes[inbox].chain;
+        (chain.count > self.rules.per_inbox_max).then(|| self.remove_slot(chain.oldest))
+    }
+
+    /// Where a mail lies, if it is here and not over age.
+    pub(crate) fn place(&self, id: MailId, now_ms: u64) -> Option<(Place, Inbox)> {
+        let slot = self.find(id)?;
+        let entry = &self.entries[slot];
+        (self.expires_ms(entry) > now_ms).then(|| (place(entry), self.inbox_of(entry)))
+    }
+
+    /// Takes a mail out.
+    pub(crate) fn remove(&mut self, id: MailId) -> Option<Gone> {
+        let slot = self.find(id)?;
+        Some(self.remove_slot(slot))
+    }
+
+    /// Takes out up to `most` of the mails whose record lies in a segment, the oldest first. A segment is filled in the
+    /// order of arrival, so that of the oldest they are near the oldest end of the chain.
+    pub(crate) fn drain_segment(&mut self, segment: u32, most: usize) -> Vec<Gone> {
+        let mut gone = Vec::new();
+        let mut slot = self.all.oldest;
+        while gone.len() < most && slot != NONE && self.in_segment.contains_key(&segment) {
+            let entry = &self.entries[slot];
+            let newer = entry.links[BY_ALL].newer;
+            if self.segment_of(entry.location) == segment {
+                gone.push(self.remove_slot(slot));
+            }
+            slot = newer;
+        }
+        gone
+    }
+
+    /// Takes out one mail that is over age.
+    pub(crate) fn expire_one(&mut self, now_ms: u64) -> Option<Gone> {
+        loop {
+            let &word = self.expiry.peek()?;
+            // A second begun is not over: what is due in it waits for the next.
+            if (word >> 32) * 1000 > now_ms {
+                return None;
+            }
+            self.expiry.pop();
+            let slot = word as u32;
+            let entry = &self.entries[slot];
+            if entry.id != 0 && self.expires_ms(entry) <= now_ms {
+                return Some(self.remove_slot(slot));
+            }
+        }
+    }
+
+    /// How many mails a scope has; `None` where only a walk can tell.
+    pub(crate) fn count(&self, scope: &Scope) -> Option<u64> {
+        match scope {
+            Scope::All => Some(self.len() as u64),
+            Scope::Inbox(inbox) => {
+                let slot = self.find_inbox(&inbox.local, &inbox.domain);
+                Some(slot.map_or(0, |slot| self.inboxes[slot].chain.count.into()))
+            }
+            Scope::Prefix { local, domain } if local.is_empty() => {
+                let slot = self.find_domain(domain);
+                Some(slot.map_or(0, |slot| self.domains[slot].chain.count.into()))
+            }
+            Scope::Prefix { .. } => None,
+        }
+    }
+
+    /// Begins a walk over a scope, newest first.
+    pub(crate) fn walk(&self, scope: &Scope) -> Walk {
+        let (chain, at) = match scope {
+            Scope::All => (BY_ALL, self.all.newest),
+            Scope::Inbox(inbox) => {
+                let slot = self.find_inbox(&inbox.local, &inbox.domain);
+                (BY_INBOX, slot.map_or(NONE, |slot| self.inboxes[slot].chain.newest))
+            }
+            Scope::Prefix { domain, .. } => {
+                let slot = self.find_domain(domain);
+                (BY_DOMAIN, slot.map_or(NONE, |slot| self.domains[slot].chain.newest))
+            }
+        };
+        let prefix = match scope {
+            Scope::Prefix { local, .. } => local.clone(),
+            _ => Box::default(),
+        };
+        let id = if at == NONE { 0 } else { self.entries[at].id };
+        Walk { chain, at, id, prefix }
+    }
+
+    /// Looks at up to `steps` mails of a walk, handing those of the scope that are not over age to `found` until it says
+    /// that it has enough.
+    pub(crate) fn step(
+        &self,
+        walk: &mut Walk,
+        steps: usize,
+        now_ms: u64,
+        mut found: impl FnMut(Place) -> Enough,
+    ) -> Stepped {
+        for _ in 0..steps {
+            if walk.at == NONE {
+                return Stepped::End;
+            }
+            let entry = &self.entries[walk.at];
+            if entry.id != walk.id {
+                return Stepped::Lost;
+            }
+            walk.at = entry.links[walk.chain].older;
+            walk.id = if walk.at == NONE { 0 } else { self.entries[walk.at].id };
+            let wanted = walk.prefix.is_empty() || self.inboxes[entry.inbox].local.starts_with(&*walk.prefix);
+            if self.expires_ms(entry) <= now_ms {
+                // Older ones are over age too.
+                walk.at = NONE;
+            } else if wanted && found(place(entry)) == Enough::Yes {
+                return Stepped::End;
+            }
+        }
+        Stepped::More
+    }
+
+    fn expires_ms(&self, entry: &Entry) -> u64 {
+        entry.arrived_ms.saturating_add(self.rules.age_ms)
+    }
+
+    fn due_s(&self, arrived_ms: u64) -> u64 {
+        arrived_ms.saturating_add(self.rules.age_ms).div_ceil(1000).min(u32::MAX.into())
+    }
+
+    fn segment_of(&self, location: u64) -> u32 {
+        let offset = Location::from_bits(location).map_or(0, Location::offset);
+        (offset.saturating_sub(self.rules.segments_at) / self.rules.segment_bytes) as u32
+    }
+
+    fn find(&self, id: MailId) -> Option<u32> {
+        self.by_id.find(hash_of_id(id.0), |slot| self.entries[slot].id == id.0)
+    }
+
+    fn find_inbox(&self, local: &str, domain: &str) -> Option<u32> {
+        self.by_name.find(hash_of_inbox(local, domain), |slot| {
+            let inbox = &self.inboxes[slot];
+            *inbox.local == *local && *self.domains[inbox.domain].name == *domain
+        })
+    }
+
+    fn find_domain(&self, domain: &str) -> Option<u32> {
+        self.by_domain.find(xxh3_64(domain.as_bytes()), |slot| *self.domains[slot].name == *domain)
+    }
+
+    fn inbox_slot(&mut self, inbox: &Inbox) -> u32 {
+        if let Some(slot) = self.find_inbox(&inbox.local, &inbox.domain) {
+            return slot;
+        }
+        let domain = self.find_domain(&inbox.domain).unwrap_or_else(|| {
+            let name = inbox.domain.clone();
+            let domain = self.domains.insert(DomainSlot { name, chain: Chain::default(), inboxes: 0 });
+            let domains = &self.domains;
+            let hash = xxh3_64(inbox.domain.as_bytes());
+            self.by_domain.insert(hash, domain, |slot| xxh3_64(domains[slot].name.as_bytes()));
+            domain
+        });
+        self.domains[domain].inboxes += 1;
+        let local = inbox.local.clone();
+        let slot = self.inboxes.insert(InboxSlot { local, domain, chain: Chain::default() });
+        let (inboxes, domains) = (&self.inboxes, &self.domains);
+        self.by_name.insert(hash_of_inbox(&inbox.local, &inbox.domain), slot, |slot| {
+            hash_of_inbox(&inboxes[slot].local, &domains[inboxes[slot].domain].name)
+        });
+        slot
+    }
+
+    fn inbox_of(&self, entry: &Entry) -> Inbox {
+        let inbox = &self.inboxes[entry.inbox];
+        Inbox { local: inbox.local.clone(), domain: self.domains[inbox.domain].name.clone() }
+    }
+
+    fn remove_slot(&mut self, slot: u32) -> Gone {
+        let entry = self.entries[slot];
+        let inbox = self.inbox_of(&entry);
+        let domain = self.inboxes[entry.inbox].domain;
+        let entries = &mut self.entries;
+        self.inboxes[entry.inbox].chain.cut(entries, BY_INBOX, slot);
+        self.domains[domain].chain.cut(entries, BY_DOMAIN, slot);
+        self.all.cut(entries, BY_ALL, slot);
+        self.by_id.remove(hash_of_id(entry.id), slot, |slot| hash_of_id(entries[slot].id));
+        self.entries.remove(slot);
+        self.mail_bytes -= u64::from(entry.mail_bytes);
+        let segment = self.segment_of(entry.location);
+        match self.in_segment.get_mut(&segment) {
+            Some(count) if *count > 1 => *count -= 1,
+            Some(_) => _ = self.in_segment.remove(&segment),
+            None => unreachable!("an entry is counted in its segment"),
+        }
+        if self.inboxes[entry.inbox].chain.count == 0 {
+            self.remove_inbox(entry.inbox, &inbox);
+        }
+        Gone { place: place(&entry), inbox, shared: entry.shared }
+    }
+
+    fn remove_inbox(&mut self, slot: u32, inbox: &Inbox) {
+        let (inboxes, domains) = (&self.inboxes, &self.domains);
+        self.by_name.remove(hash_of_inbox(&inbox.local, &inbox.domain), slot, |slot| {
+            hash_of_inbox(&inboxes[slot].local, &domains[inboxes[slot].domain].name)
+        });
+        let domain = self.inboxes.remove(slot).domain;
+        self.domains[domain].inboxes -= 1;
+        if self.domains[domain].inboxes == 0 {
+            let domains = &self.domains;
+            let hash = xxh3_64(inbox.domain.as_bytes());
+            self.by_domain.remove(hash, domain, |slot| xxh3_64(domains[slot].name.as_bytes()));
+            self.domains.remove(domain);
+        }
+    }
+}
+
+fn place(entry: &Entry) -> Place {
+    Place {
+        id: MailId(entry.id),
+        location: entry.location,
+        record_bytes: entry.record_bytes,
+        arrived_ms: entry.arrived_ms,
+    }
+}
+
+/// How far a walk has come: the next mail to look at, and its name to see that it is still there.
+#[derive(Debug)]
+pub(crate) struct Walk {
+    chain: usize,
+    at: u32,
+    id: u64,
+    prefix: Box<str>,
+}
+
+/// Whether a walk found all that was wanted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Enough {
+    Yes,
+    No,
+}
+
+/// How a step of a walk ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Stepped {
+    /// There is more to look at.
+    More,
+    /// All was looked at, or enough was found.
+    End,
+    /// The mail at which to go on was taken out meanwhile: begin anew.
+    Lost,
+}

@@ -1,0 +1,66 @@
+//! Items in numbered slots that are used again, in blocks that never move.
+
+/// Items in a block: growing costs one block, and copies nothing.
+const BLOCK: usize = 4096;
+
+/// The slab. A vacant slot's item is whatever it was.
+#[derive(Debug)]
+pub(super) struct Slab<T> {
+    blocks: Vec<Box<[T]>>,
+    used: u32,
+    vacant: Vec<u32>,
+}
+
+impl<T: Default> Slab<T> {
+    pub(super) fn new() -> Self {
+        Self { blocks: Vec::new(), used: 0, vacant: Vec::new() }
+    }
+
+    /// Puts an item into a slot.
+    pub(super) fn insert(&mut self, item: T) -> u32 {
+        let slot = match self.vacant.pop() {
+            Some(slot) => slot,
+            None => {
+                if self.used as usize == self.blocks.len() * BLOCK {
+                    self.blocks.push((0..BLOCK).map(|_| T::default()).collect());
+                }
+                self.used += 1;
+                self.used - 1
+            }
+        };
+        self[slot] = item;
+        slot
+    }
+
+    /// Vacates a slot and gives what was in it.
+    pub(super) fn remove(&mut self, slot: u32) -> T {
+        self.vacant.push(slot);
+        std::mem::take(&mut self[slot])
+    }
+
+    /// How many slots hold an item.
+    pub(super) fn len(&self) -> usize {
+        self.used as usize - self.vacant.len()
+    }
+
+    /// Bytes of memory, but for what items hold elsewhere.
+    pub(super) fn bytes(&self) -> usize {
+        self.blocks.len() * BLOCK * size_of::<T>() + self.vacant.capacity() * size_of::<u32>()
+    }
+}
+
+impl<T> std::ops::Index<u32> for Slab<T> {
+    type Output = T;
+
+    #[inline]
+    fn index(&self, slot: u32) -> &T {
+        &self.blocks[slot as usize / BLOCK][slot as usize % BLOCK]
+    }
+}
+
+impl<T> std::ops::IndexMut<u32> for Slab<T> {
+    #[inline]
+    fn index_mut(&mut self, slot: u32) -> &mut T {
+        &mut self.blocks[slot as usize / BLOCK][slot as usize % BLOCK]
+    }
+}

@@ -1,0 +1,138 @@
+//! From a hash to the slot of an entry, at 4 bytes an entry and a third more.
+//!
+//! Open addressing with linear probing, in [`PARTS`] parts that grow each by itself: growing moves a part's slots, not
+//! all, so that a loop with a million entries is not held up for tens of milliseconds. What is stored is the slot alone; its
+//! hash is asked of the owner of the entries.
+
+/// Parts; the hash's highest bits choose. A part of a million entries in all has 4,096 slots or 8,192.
+const PARTS: usize = 256;
+const VACANT: u32 = u32::MAX;
+/// Slots of a part that has any.
+const PART_MIN: usize = 8;
+
+#[derive(Debug, Default)]
+struct Part {
+    /// A power of two, or none.
+    slots: Box<[u32]>,
+    used: usize,
+}
+
+/// The table.
+#[derive(Debug)]
+pub(super) struct SlotTable {
+    parts: Box<[Part]>,
+}
+
+impl SlotTable {
+    pub(super) fn new() -> Self {
+        Self { parts: (0..PARTS).map(|_| Part::default()).collect() }
+    }
+
+    /// The slot under `hash` that `is` the one.
+    pub(super) fn find(&self, hash: u64, is: impl Fn(u32) -> bool) -> Option<u32> {
+        let part = &self.parts[part_of(hash)];
+        let mask = part.slots.len().wrapping_sub(1);
+        let mut at = hash as usize & mask;
+        while let Some(&slot) = part.slots.get(at) {
+            if slot == VACANT {
+                return None;
+            }
+            if is(slot) {
+                return Some(slot);
+            }
+            at = (at + 1) & mask;
+        }
+        None
+    }
+
+    /// Enters a slot that is not in it.
+    pub(super) fn insert(&mut self, hash: u64, slot: u32, hash_of: impl Fn(u32) -> u64) {
+        let part = &mut self.parts[part_of(hash)];
+        if (part.used + 1) * 4 > part.slots.len() * 3 {
+            let larger = vec![VACANT; (part.slots.len() * 2).max(PART_MIN)].into_boxed_slice();
+            let smaller = std::mem::replace(&mut part.slots, larger);
+            smaller.iter().filter(|slot| **slot != VACANT).for_each(|slot| part.put(hash_of(*slot), *slot));
+        }
+        part.put(hash, slot);
+        part.used += 1;
+    }
+
+    /// Takes a slot out.
+    ///
+    /// # Panics
+    /// If it is not in it.
+    pub(super) fn remove(&mut self, hash: u64, slot: u32, hash_of: impl Fn(u32) -> u64) {
+        let part = &mut self.parts[part_of(hash)];
+        let mask = part.slots.len().wrapping_sub(1);
+        let mut hole = hash as usize & mask;
+        while part.slots[hole] != slot {
+            assert!(part.slots[hole] != VACANT, "what is taken out of the table is in it");
+            hole = (hole + 1) & mask;
+        }
+        part.used -= 1;
+        // What was pushed on by the one that goes moves back, so that no search ends too early.
+        let mut at = hole;
+        loop {
+            at = (at + 1) & mask;
+            let moved = part.slots[at];
+            if moved == VACANT {
+                break;
+            }
+            let home = hash_of(moved) as usize & mask;
+            if at.wrapping_sub(home) & mask >= at.wrapping_sub(hole) & mask {
+                part.slots[hole] = moved;
+                hole = at;
+            }
+        }
+        part.slots[hole] = VACANT;
+    }
+
+    /// Bytes of memory.
+    pub(super) fn bytes(&self) -> usize {
+        self.parts.iter().map(|part| size_of::<Part>() + part.slots.len() * size_of::<u32>()).sum()
+    }
+}
+
+impl Part {
+    fn put(&mut self, hash: u64, slot: u32) {
+        let mask = self.slots.len() - 1;
+        let mut at = hash as usize & mask;
+        while self.slots[at] != VACANT {
+            at = (at + 1) & mask;
+        }
+        self.slots[at] = slot;
+    }
+}
+
+fn part_of(hash: u64) -> usize {
+    (hash >> 56) as usize % PARTS
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        /// Few hashes, so that chains run into each other and around the end.
+        #[test]
+        fn it_agrees_with_a_set(steps in proptest::collection::vec((any::<bool>(), 0u32..60), 0..400), spread in 1u64..20) {
+            let hash_of = |slot: u32| u64::from(slot) % spread;
+            let (mut table, mut twin) = (SlotTable::new(), HashSet::new());
+            for (insert, slot) in steps {
+                if insert && twin.insert(slot) {
+                    table.insert(hash_of(slot), slot, hash_of);
+                } else if !insert && twin.remove(&slot) {
+                    table.remove(hash_of(slot), slot, hash_of);
+                }
+                for slot in 0..60 {
+                    let found = table.find(hash_of(slot), |found| found == slot);
+                    prop_assert_eq!(found.is_some(), twin.contains(&slot));
+                }
+            }
+        }
+    }
+}

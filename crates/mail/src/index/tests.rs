@@ -1,0 +1,176 @@
+//! The index beside a list that is walked for every question.
+
+use proptest::prelude::*;
+
+use super::*;
+
+/// A segment has the locations of ten mails.
+const RULES: Rules = Rules { age_ms: 5_000, per_inbox_max: 3, segments_at: 0, segment_bytes: 16 * 1000 };
+
+impl Index {
+    /// What must hold between any two calls.
+    fn invariants(&self) {
+        let mut seen = 0;
+        for (which, chain) in std::iter::once((BY_ALL, self.all)) {
+            let (mut slot, mut newer) = (chain.newest, NONE);
+            while slot != NONE {
+                let entry = &self.entries[slot];
+                assert_eq!(entry.links[which].newer, newer, "a chain runs both ways");
+                assert_eq!(self.find(MailId(entry.id)), Some(slot), "an entry is under its name");
+                let inbox = &self.inboxes[entry.inbox];
+                let domain = &self.domains[inbox.domain];
+                assert_eq!(self.find_inbox(&inbox.local, &domain.name), Some(entry.inbox));
+                if newer != NONE {
+                    assert!(self.entries[newer].arrived_ms >= entry.arrived_ms, "newest first");
+                }
+                (newer, slot) = (slot, entry.links[which].older);
+                seen += 1;
+            }
+            assert_eq!((newer, seen), (chain.oldest, chain.count));
+        }
+        assert_eq!(seen as usize, self.len());
+    }
+
+    fn listed(&self, scope: &Scope, now_ms: u64) -> Vec<u64> {
+        let mut ids = Vec::new();
+        let mut walk = self.walk(scope);
+        loop {
+            let stepped = self.step(&mut walk, 2, now_ms, |place| {
+                ids.push(place.id.0);
+                Enough::No
+            });
+            match stepped {
+                Stepped::More => {}
+                Stepped::End => return ids,
+                Stepped::Lost => panic!("nothing was taken out"),
+            }
+        }
+    }
+}
+
+fn inbox(number: u8) -> Inbox {
+    Inbox { local: format!("a{}", number / 2).into(), domain: format!("d{}", number % 2).into() }
+}
+
+fn new(id: u64, number: u8, arrived_ms: u64) -> NewEntry {
+    NewEntry {
+        id: MailId(id),
+        inbox: inbox(number),
+        location: id * 100,
+        record_bytes: 50,
+        mail_bytes: 10,
+        arrived_ms,
+        shared: false,
+    }
+}
+
+fn scopes() -> Vec<Scope> {
+    let mut scopes = vec![Scope::All];
+    for number in 0..8 {
+        scopes.push(Scope::Inbox(inbox(number)));
+    }
+    for (local, domain) in [("", "d0"), ("", "d1"), ("a", "d1"), ("a1", "d0"), ("x", "d0"), ("", "d9")] {
+        scopes.push(Scope::Prefix { local: local.into(), domain: domain.into() });
+    }
+    scopes
+}
+
+#[derive(Debug, Clone)]
+enum Step {
+    Insert { inbox: u8, late_ms: u64 },
+    Remove(u64),
+    Later(u64),
+    DropSegment(u32),
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let step = prop_oneof![
+        6 => (0u8..8, 0u64..3).prop_map(|(inbox, late_ms)| Step::Insert { inbox, late_ms }),
+        2 => (1u64..60).prop_map(Step::Remove),
+        1 => (1u64..2_000).prop_map(Step::Later),
+        1 => (0u32..6).prop_map(Step::DropSegment),
+    ];
+    proptest::collection::vec(step, 0..80)
+}
+
+proptest! {
+    #[test]
+    fn it_agrees_with_a_plain_list(steps in steps()) {
+        let mut index = Index::new(RULES);
+        // Oldest first: (arrived, id, inbox).
+        let mut twin: Vec<(u64, u64, u8)> = Vec::new();
+        let (mut now_ms, mut next_id) = (1_000_000u64, 1);
+        for step in steps {
+            match step {
+                Step::Insert { inbox, late_ms } => {
+                    let arrived_ms = now_ms - late_ms;
+                    let gone = index.insert(new(next_id, inbox, arrived_ms));
+                    twin.push((arrived_ms, next_id, inbox));
+                    twin.sort_unstable();
+                    let of_inbox: Vec<_> = twin.iter().filter(|mail| mail.2 == inbox).copied().collect();
+                    let over = of_inbox.len() > RULES.per_inbox_max as usize;
+                    prop_assert_eq!(gone.map(|gone| gone.place.id.0), over.then(|| of_inbox[0].1));
+                    if over {
+                        twin.retain(|mail| mail.1 != of_inbox[0].1);
+                    }
+                    next_id += 1;
+                }
+                Step::Remove(id) => {
+                    let gone = index.remove(MailId(id));
+                    prop_assert_eq!(gone.is_some(), twin.iter().any(|mail| mail.1 == id));
+                    twin.retain(|mail| mail.1 != id);
+                }
+                Step::Later(ms) => {
+                    now_ms += ms;
+                    let mut expired = Vec::new();
+                    while let Some(gone) = index.expire_one(now_ms) {
+                        expired.push(gone.place.id.0);
+                    }
+                    // Those that are due in the second that runs may stay until it is over.
+                    let due = |mail: &(u64, u64, u8)| mail.0 + RULES.age_ms <= now_ms;
+                    let over = |mail: &(u64, u64, u8)| (mail.0 + RULES.age_ms).div_ceil(1000) * 1000 <= now_ms;
+                    for id in &expired {
+                        prop_assert!(twin.iter().any(|mail| mail.1 == *id && due(mail)));
+                    }
+                    twin.retain(|mail| !expired.contains(&mail.1));
+                    prop_assert!(!twin.iter().any(over));
+                }
+                Step::DropSegment(segment) => {
+                    let gone: Vec<u64> =
+                        index.drain_segment(segment, 4).iter().map(|gone| gone.place.id.0).collect();
+                    let in_segment = |mail: &&(u64, u64, u8)| mail.1 / 10 == u64::from(segment);
+                    let oldest: Vec<u64> = twin.iter().filter(in_segment).take(4).map(|mail| mail.1).collect();
+                    prop_assert_eq!(&gone, &oldest);
+                    twin.retain(|mail| !oldest.contains(&mail.1));
+                }
+            }
+            index.invariants();
+            let visible: Vec<_> = twin.iter().rev().filter(|mail| mail.0 + RULES.age_ms > now_ms).collect();
+            for scope in scopes() {
+                let expected: Vec<u64> =
+                    visible.iter().filter(|mail| scope.contains(&inbox(mail.2))).map(|mail| mail.1).collect();
+                prop_assert_eq!(index.listed(&scope, now_ms), expected, "{:?}", scope);
+                let all = twin.iter().filter(|mail| scope.contains(&inbox(mail.2))).count() as u64;
+                prop_assert!(index.count(&scope).is_none_or(|count| count == all));
+            }
+            prop_assert_eq!(index.mail_bytes(), twin.len() as u64 * 10);
+            let inboxes: std::collections::HashSet<u8> = twin.iter().map(|mail| mail.2).collect();
+            prop_assert_eq!(index.inboxes(), inboxes.len());
+        }
+    }
+}
+
+/// 100 bytes a mail (the figure), names of inboxes apart.
+#[test]
+fn a_mail_costs_no_more_than_a_hundred_bytes() {
+    let mut index = Index::new(Rules { age_ms: 86_400_000, per_inbox_max: 500, ..RULES });
+    let empty = index.bytes();
+    let mails = 100_000;
+    for id in 1..=mails {
+        let mut new = new(id, 0, 1_000_000 + id);
+        new.inbox.local = format!("inbox{}", id % 1000).into();
+        index.insert(new);
+    }
+    let each = (index.bytes() - empty) / mails as usize;
+    assert!(each <= 100, "{each} bytes a mail");
+}

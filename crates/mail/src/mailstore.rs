@@ -1,0 +1,287 @@
+//! The stored mail as pages and APIs see it: questions go to the cores that own the inboxes, what is not in memory is read
+//! from the log by helper threads of whoever asks.
+
+use std::sync::{
+    Arc, PoisonError, Weak,
+    atomic::{AtomicBool, Ordering},
+};
+
+use engine::{
+    cores::mesh::Sender,
+    log::{Location, ReadError, Reader},
+    meter::{CoreCounters, CounterSet},
+};
+use tokio::sync::{broadcast, oneshot};
+
+use crate::{
+    core::{Found, Message, Question, Shared, owner, owner_of_mail},
+    counters::Counter,
+    index::Place,
+    mailboxes::{Event, Mail, MailId, Mailboxes, Scope, Summary, Totals, Unavailable},
+    record::{self, Decoded},
+    recovery::read_meta,
+};
+
+#[expect(
+    clippy::disallowed_types,
+    reason = "askers' way to the cores, no mail's: held for a push into a ring"
+)]
+type OneAtATime<T> = std::sync::Mutex<T>;
+
+/// The stored mail. Clones ask the same cores.
+#[derive(Clone)]
+pub struct Mailstore {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    /// Gone once the server is: who still has this must not keep its file.
+    shared: Weak<Shared>,
+    events: broadcast::Sender<Event>,
+    listening: Arc<AtomicBool>,
+    retention_ms: u64,
+    cores: usize,
+    outside: OneAtATime<(Sender<Message>, CoreCounters<Counter>)>,
+    counters: Arc<CounterSet<Counter>>,
+    next: std::sync::atomic::AtomicUsize,
+    stopping: AtomicBool,
+}
+
+impl Mailstore {
+    pub(crate) fn new(
+        shared: &Arc<Shared>,
+        cores: usize,
+        sender: Sender<Message>,
+        counters: Arc<CounterSet<Counter>>,
+    ) -> Self {
+        // The row behind the cores' is for what askers meet.
+        let outside = OneAtATime::new((sender, counters.core(cores)));
+        let inner = Inner {
+            shared: Arc::downgrade(shared),
+            events: shared.events.clone(),
+            listening: Arc::clone(&shared.listening),
+            retention_ms: u64::try_from(shared.config.retention.age.as_millis()).unwrap_or(u64::MAX),
+            cores,
+            outside,
+            counters,
+            next: std::sync::atomic::AtomicUsize::new(0),
+            stopping: AtomicBool::new(false),
+        };
+        Self { inner: Arc::new(inner) }
+    }
+
+    /// From now on questions are answered by "stopping".
+    pub(crate) fn stop(&self) {
+        self.inner.stopping.store(true, Ordering::Release);
+    }
+
+    /// Gives a message to a core; false if its ring is full.
+    pub(crate) fn give(&self, core: usize, message: Message) -> bool {
+        let outside = self.inner.outside.lock().unwrap_or_else(PoisonError::into_inner);
+        let given = outside.0.send(core, message).is_ok();
+        outside.0.flush();
+        if !given {
+            outside.1.add(Counter::QuestionsRefused, 1);
+        }
+        given
+    }
+
+    fn count_damaged(&self) {
+        let outside = self.inner.outside.lock().unwrap_or_else(PoisonError::into_inner);
+        outside.1.add(Counter::DamagedRecords, 1);
+    }
+
+    async fn ask<T>(
+        &self,
+        core: usize,
+        question: impl FnOnce(oneshot::Sender<T>) -> Question,
+    ) -> Result<T, Unavailable> {
+        if self.inner.stopping.load(Ordering::Acquire) {
+            return Err(Unavailable::Stopping);
+        }
+        let (sender, answer) = oneshot::channel();
+        if !self.give(core, Message::Ask(question(sender))) {
+            return Err(Unavailable::Disk("too many questions wait".to_owned()));
+        }
+        answer.await.map_err(|_| Unavailable::Stopping)
+    }
+
+    /// The cores that have mails of a scope.
+    fn owners(&self, scope: &Scope) -> std::ops::Range<usize> {
+        match scope {
+            Scope::Inbox(inbox) => {
+                let owner = owner(inbox, self.inner.cores);
+                owner..owner + 1
+            }
+            Scope::Prefix { .. } | Scope::All => 0..self.inner.cores,
+        }
+    }
+
+    /// Runs what waits for the disk on a helper thread.
+    async fn on_helper<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Self) -> T + Send + 'static,
+    ) -> Result<T, Unavailable> {
+        let me = self.clone();
+        tokio::task::spawn_blocking(move || work(&me)).await.map_err(|_| Unavailable::Stopping)
+    }
+
+    /// What lists show of a mail, from the log; nothing if it is gone or damaged.
+    fn read_summary(&self, place: Place, out: &mut Vec<u8>) -> Result<Option<Summary>, Unavailable> {
+        let Some(location) = Location::from_bits(place.location) else { return Ok(None) };
+        let reader = self.reader()?;
+        let read = read_meta(&reader, location, place.record_bytes as usize, out);
+        match (self.said(read)?, record::decode(out)) {
+            (Some(()), Decoded::Whole(stored)) => {
+                Ok(stored.summary(place.id, place.record_bytes.into(), self.inner.retention_ms))
+            }
+            _ => Ok(None),
+        }
+    }
+
+    fn read_mail(&self, place: Place) -> Result<Option<Mail>, Unavailable> {
+        let Some(location) = Location::from_bits(place.location) else { return Ok(None) };
+        let Some(read) = self.said(self.reader()?.read(location, place.record_bytes as usize))? else {
+            return Ok(None);
+        };
+        let payload = read.payload();
+        let Decoded::Whole(stored) = record::decode(payload) else { return Ok(None) };
+        let summary = stored.summary(place.id, payload.len() as u64, self.inner.retention_ms);
+        Ok(summary.map(|summary| Mail {
+            summary,
+            recipients: stored.recipients.iter().map(|recipient| recipient.3.into()).collect(),
+            raw: payload[stored.meta_bytes..].into(),
+        }))
+    }
+
+    /// Gone is no error: the mail was deleted between two looks. Damage is counted, and shown as gone.
+    fn said<T>(&self, read: Result<T, ReadError>) -> Result<Option<T>, Unavailable> {
+        match read {
+            Ok(value) => Ok(Some(value)),
+            Err(ReadError::Gone(_)) => Ok(None),
+            Err(error @ ReadError::Damaged(_)) => {
+                tracing::error!(%error, "a stored mail cannot be shown");
+                self.count_damaged();
+                Ok(None)
+            }
+            Err(error) => Err(Unavailable::Disk(error.to_string())),
+        }
+    }
+
+    fn reader(&self) -> Result<Reader, Unavailable> {
+        self.inner.shared.upgrade().map(|shared| shared.reader.clone()).ok_or(Unavailable::Stopping)
+    }
+}
+
+impl Mailboxes for Mailstore {
+    async fn list(&self, scope: &Scope, skip: usize, limit: usize) -> Result<Vec<Summary>, Unavailable> {
+        let owners = self.owners(scope);
+        let several = owners.len() > 1;
+        let mut found: Vec<Found> = Vec::new();
+        for core in owners {
+            let scope = scope.clone();
+            let wanted = skip.saturating_add(limit);
+            let question = |answer| Question::List { scope, limit: wanted, answer };
+            found.append(&mut self.ask(core, question).await?);
+        }
+        if several {
+            found.sort_by_key(|found| std::cmp::Reverse((found.place.arrived_ms, found.place.id)));
+        }
+        let found: Vec<Found> = found.into_iter().skip(skip).take(limit).collect();
+        if found.iter().all(|found| found.summary.is_some()) {
+            return Ok(found
+                .into_iter()
+                .filter_map(|found| found.summary)
+                .map(|known| (*known).clone())
+                .collect());
+        }
+        let read = self.on_helper(move |me| {
+            let mut out = Vec::new();
+            let mut fresh = Vec::new();
+            let mut summaries = Vec::with_capacity(found.len());
+            for Found { place, summary } in found {
+                match summary {
+                    Some(known) => summaries.push((*known).clone()),
+                    None => {
+                        if let Some(summary) = me.read_summary(place, &mut out)? {
+                            fresh.push(Arc::new(summary.clone()));
+                            summaries.push(summary);
+                        }
+                    }
+                }
+            }
+            Ok((summaries, fresh))
+        });
+        let (summaries, fresh) = read.await??;
+        for core in 0..self.inner.cores {
+            let of_core = fresh.iter().filter(|summary| owner_of_mail(summary.id, self.inner.cores) == core);
+            let of_core: Vec<Arc<Summary>> = of_core.cloned().collect();
+            if !of_core.is_empty() {
+                // If the ring is full they are read again next time.
+                self.give(core, Message::Remember(of_core));
+            }
+        }
+        Ok(summaries)
+    }
+
+    async fn count(&self, scope: &Scope) -> Result<u64, Unavailable> {
+        let mut count = 0;
+        for core in self.owners(scope) {
+            let scope = scope.clone();
+            count += self.ask(core, |answer| Question::Count { scope, answer }).await?;
+        }
+        Ok(count)
+    }
+
+    async fn mail(&self, id: MailId) -> Result<Option<Mail>, Unavailable> {
+        let owner = owner_of_mail(id, self.inner.cores);
+        let Some(found) = self.ask(owner, |answer| Question::Mail { id, answer }).await? else {
+            return Ok(None);
+        };
+        self.on_helper(move |me| me.read_mail(found.place)).await?
+    }
+
+    async fn delete(&self, id: MailId) -> Result<bool, Unavailable> {
+        let owner = owner_of_mail(id, self.inner.cores);
+        self.ask(owner, |answer| Question::Delete { id, answer }).await?.map_err(Unavailable::Disk)
+    }
+
+    async fn delete_all(&self, scope: &Scope) -> Result<u64, Unavailable> {
+        let mut count = 0;
+        for core in self.owners(scope) {
+            let scope = scope.clone();
+            let deleted = self.ask(core, |answer| Question::DeleteAll { scope, answer }).await?;
+            count += deleted.map_err(Unavailable::Disk)?;
+        }
+        Ok(count)
+    }
+
+    async fn deliver(
+        &self,
+        envelope_from: &str,
+        recipients: &[String],
+        raw: &[u8],
+    ) -> Result<Vec<MailId>, Unavailable> {
+        let core = self.inner.next.fetch_add(1, Ordering::Relaxed) % self.inner.cores;
+        let (from, recipients, raw) = (envelope_from.to_owned(), recipients.to_vec(), raw.to_vec());
+        let question = |answer| Question::Deliver { from, recipients, raw, answer };
+        self.ask(core, question).await?.map_err(Unavailable::Refused)
+    }
+
+    fn events(&self) -> broadcast::Receiver<Event> {
+        let receiver = self.inner.events.subscribe();
+        self.inner.listening.store(true, Ordering::Release);
+        receiver
+    }
+
+    fn totals(&self) -> Totals {
+        let of = |counter| self.inner.counters.total(counter);
+        Totals {
+            stored: of(Counter::Stored),
+            stored_bytes: of(Counter::StoredBytes),
+            inboxes: of(Counter::Inboxes),
+            accepted: of(Counter::Received),
+            refused: of(Counter::Refused),
+        }
+    }
+}

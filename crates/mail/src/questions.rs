@@ -1,0 +1,189 @@
+//! What a core answers to pages and APIs. Walks over many mails are cut into steps, between which the loop serves its peers.
+
+use std::rc::Rc;
+
+use tokio::sync::oneshot;
+
+use crate::{
+    core::{Core, Found, Question},
+    counters::Counter,
+    index::{Enough, Gone, Place, Stepped},
+    mailboxes::{Inbox, MailId, Scope},
+    smtp::{
+        connection::ROOM_EVERY,
+        envelope::{Envelope, Trace},
+        session::{self, Turn},
+    },
+};
+
+/// Mails looked at in one step of a walk: a fraction of a millisecond.
+const STEPS: usize = 2048;
+/// A walk that lost its place this often is answered with what it found.
+const WALKS_MAX: usize = 8;
+/// Mails deleted in one go.
+const DELETES: usize = 256;
+
+/// Answers a question, now or by a task of its own.
+pub(crate) fn answer(core: &Rc<Core>, question: Question) {
+    // Whoever asked may have gone; then nobody is told.
+    match question {
+        Question::Mail { id, answer } => {
+            let place = core.index.borrow().place(id, core.now_ms()).map(|(place, _)| place);
+            let found = place.map(|place| found(core, place));
+            let _ = answer.send(found);
+        }
+        Question::List { scope, limit, answer } => {
+            let core = Rc::clone(core);
+            tokio::task::spawn_local(async move {
+                let places = walk(&core, &scope, limit).await;
+                let _ = answer.send(places.into_iter().map(|place| found(&core, place)).collect());
+            });
+        }
+        Question::Count { scope, answer } => {
+            let known = core.index.borrow().count(&scope);
+            if let Some(count) = known {
+                let _ = answer.send(count);
+                return;
+            }
+            let core = Rc::clone(core);
+            tokio::task::spawn_local(async move {
+                let _ = answer.send(walk(&core, &scope, usize::MAX).await.len() as u64);
+            });
+        }
+        Question::Delete { id, answer } => {
+            let core = Rc::clone(core);
+            tokio::task::spawn_local(async move {
+                let _ = answer.send(delete(&core, &[id]).await.map(|count| count > 0));
+            });
+        }
+        Question::DeleteAll { scope, answer } => {
+            let core = Rc::clone(core);
+            tokio::task::spawn_local(async move {
+                let ids: Vec<MailId> =
+                    walk(&core, &scope, usize::MAX).await.into_iter().map(|place| place.id).collect();
+                let _ = answer.send(delete(&core, &ids).await);
+            });
+        }
+        Question::Deliver { from, recipients, raw, answer } => {
+            let core = Rc::clone(core);
+            tokio::task::spawn_local(async move { deliver(&core, &from, &recipients, &raw, answer).await });
+        }
+    }
+}
+
+fn found(core: &Core, place: Place) -> Found {
+    Found { place, summary: core.recent.borrow().find(place.id) }
+}
+
+/// Up to `limit` mails of a scope, newest first.
+async fn walk(core: &Core, scope: &Scope, limit: usize) -> Vec<Place> {
+    let mut places = Vec::new();
+    for _ in 0..WALKS_MAX {
+        places.clear();
+        if limit == 0 {
+            break;
+        }
+        let now_ms = core.now_ms();
+        let mut walk = core.index.borrow().walk(scope);
+        let stepped = loop {
+            let stepped = core.index.borrow().step(&mut walk, STEPS, now_ms, |place| {
+                places.push(place);
+                if places.len() < limit { Enough::No } else { Enough::Yes }
+            });
+            if stepped != Stepped::More {
+                break stepped;
+            }
+            tokio::task::yield_now().await;
+        };
+        if stepped == Stepped::End {
+            break;
+        }
+    }
+    places
+}
+
+/// Deletes mails for good; how many there were. On return no crash brings them back.
+async fn delete(core: &Core, ids: &[MailId]) -> Result<u64, String> {
+    let (mut count, mut last, mut unwritten) = (0, None, 0u64);
+    for batch in ids.chunks(DELETES) {
+        for &id in batch {
+            let gone: Option<Gone> = core.index.borrow_mut().remove(id);
+            let Some(gone) = gone else { continue };
+            count += 1;
+            core.count(Counter::Deleted);
+            match core.end(gone, true) {
+                Some(ticket) => last = last.max(Some(ticket)),
+                None => unwritten += 1,
+            }
+        }
+        tokio::task::yield_now().await;
+    }
+    if let Some(last) = last {
+        core.kept(last).await.map_err(|error| error.to_string())?;
+    }
+    if unwritten > 0 {
+        return Err(format!(
+            "{unwritten} deletions could not be written down, and may be undone by a restart"
+        ));
+    }
+    Ok(count)
+}
+
+async fn deliver(
+    core: &Core,
+    from: &str,
+    recipients: &[String],
+    raw: &[u8],
+    answer: oneshot::Sender<Result<Vec<MailId>, String>>,
+) {
+    let _ = answer.send(delivered(core, from, recipients, raw).await.inspect_err(|_| {
+        core.count(Counter::Refused);
+    }));
+}
+
+async fn delivered(
+    core: &Core,
+    from: &str,
+    recipients: &[String],
+    raw: &[u8],
+) -> Result<Vec<MailId>, String> {
+    let config = core.config();
+    if raw.len() as u64 > config.limits.mail_bytes_max {
+        return Err(format!("it has {} bytes; {} are taken", raw.len(), config.limits.mail_bytes_max));
+    }
+    if recipients.is_empty() {
+        return Err("it has no recipient".to_owned());
+    }
+    if recipients.len() > config.limits.recipients_max {
+        return Err(format!(
+            "it has {} recipients; {} are taken",
+            recipients.len(),
+            config.limits.recipients_max
+        ));
+    }
+    let mut envelope = Envelope { from: from.into(), ..Envelope::default() };
+    for recipient in recipients {
+        let inbox =
+            Inbox::of(recipient, &config.default_domain).map_err(|fault| format!("{recipient}: {fault}"))?;
+        if !config.domains.is_empty() && config.domains.iter().all(|domain| **domain != *inbox.domain) {
+            return Err(format!("{recipient}: no mail is taken for this domain"));
+        }
+        envelope.add(inbox, recipient);
+    }
+    let here = Trace { hello: "", peer: std::net::Ipv4Addr::LOCALHOST.into(), protocol: "HTTP" };
+    envelope.begin(core, here, core.now_ms());
+    envelope.raw.extend_from_slice(raw);
+    let ids = envelope.recipients.iter().map(|recipient| recipient.id).filter(|id| id.0 != 0).collect();
+    let tries = config.limits.room_time_max.as_millis() / ROOM_EVERY.as_millis();
+    for _ in 0..=tries {
+        if let Ok(kept) = envelope.keep(core, core.now_ms()) {
+            let mut turn = Turn::default();
+            session::await_kept(kept, &mut turn);
+            return if turn.settle(core).await { Ok(ids) } else { Err("the disk failed".to_owned()) };
+        }
+        core.make_room();
+        tokio::time::sleep(ROOM_EVERY).await;
+    }
+    core.count(Counter::StoreFull);
+    Err("the store has no room now".to_owned())
+}

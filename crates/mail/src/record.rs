@@ -1,0 +1,211 @@
+//! A mail as the log keeps it: what lists show, its recipients, and then the mail.
+//!
+//! ```text
+//! version 1 | recipients 2 | meta bytes 4 | arrived ms 8 | envelope, from, subject: 2 each |
+//! envelope | from | subject | recipients: id 8, inbox 2, domain 2, said 2, then local@domain and what was said |
+//! ── meta ends ── the mail, with our Received field in front ──
+//! ```
+//! Numbers are little-endian. One record has all recipients of its transaction, each with the name that the mail has in
+//! that inbox. The inbox is written down beside the address: other rules in a later version must not move mails.
+
+use crate::mailboxes::{Inbox, MailId, Summary};
+
+const VERSION: u8 = 1;
+/// Bytes before the envelope's sender.
+const FIXED_BYTES: usize = 1 + 2 + 4 + 8 + 3 * 2;
+/// Bytes of a recipient before its texts.
+const RECIPIENT_BYTES: usize = 8 + 3 * 2;
+
+/// What is to be written before a mail.
+#[derive(Debug)]
+pub(crate) struct Meta<'a> {
+    pub(crate) arrived_ms: u64,
+    pub(crate) envelope_from: &'a str,
+    pub(crate) from: &'a [u8],
+    pub(crate) subject: &'a [u8],
+}
+
+/// One recipient, before it is written.
+#[derive(Debug, Clone)]
+pub(crate) struct Recipient {
+    pub(crate) id: MailId,
+    pub(crate) inbox: Inbox,
+    /// The address as it was said.
+    pub(crate) said: Box<str>,
+}
+
+/// A text's length; what comes here is bounded far below.
+fn len16(text: &[u8]) -> [u8; 2] {
+    u16::try_from(text.len()).unwrap_or(u16::MAX).to_le_bytes()
+}
+
+fn cut16(text: &[u8]) -> &[u8] {
+    &text[..text.len().min(usize::from(u16::MAX))]
+}
+
+impl Meta<'_> {
+    /// Writes all that comes before the mail to `out`, which is cleared first.
+    pub(crate) fn encode(&self, recipients: &[Recipient], out: &mut Vec<u8>) {
+        out.clear();
+        out.push(VERSION);
+        out.extend_from_slice(&u16::try_from(recipients.len()).unwrap_or(u16::MAX).to_le_bytes());
+        out.extend_from_slice(&[0; 4]);
+        out.extend_from_slice(&self.arrived_ms.to_le_bytes());
+        for text in [self.envelope_from.as_bytes(), self.from, self.subject] {
+            out.extend_from_slice(&len16(text));
+        }
+        for text in [self.envelope_from.as_bytes(), self.from, self.subject] {
+            out.extend_from_slice(cut16(text));
+        }
+        for recipient in recipients.iter().take(usize::from(u16::MAX)) {
+            let Recipient { id, inbox, said } = recipient;
+            out.extend_from_slice(&id.0.to_le_bytes());
+            for text in [&*inbox.local, &*inbox.domain, &**said] {
+                out.extend_from_slice(&len16(text.as_bytes()));
+            }
+            for text in [&*inbox.local, &*inbox.domain, &**said] {
+                out.extend_from_slice(cut16(text.as_bytes()));
+            }
+        }
+        let meta_bytes = u32::try_from(out.len()).unwrap_or(u32::MAX);
+        out[3..7].copy_from_slice(&meta_bytes.to_le_bytes());
+    }
+}
+
+/// A record's meta, read back.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Stored<'a> {
+    pub(crate) arrived_ms: u64,
+    pub(crate) envelope_from: &'a str,
+    pub(crate) from: &'a [u8],
+    pub(crate) subject: &'a [u8],
+    /// Name, local part, domain, address as said.
+    pub(crate) recipients: Vec<(MailId, &'a str, &'a str, &'a str)>,
+    /// Where the mail begins in the record.
+    pub(crate) meta_bytes: usize,
+}
+
+/// How far a record's begin goes.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Decoded<'a> {
+    Whole(Stored<'a>),
+    /// So many bytes of the record are needed.
+    NeedMore(usize),
+    /// It is none of ours.
+    Broken,
+}
+
+/// Reads the begin of a record.
+pub(crate) fn decode(bytes: &[u8]) -> Decoded<'_> {
+    if bytes.len() < FIXED_BYTES {
+        return Decoded::NeedMore(FIXED_BYTES);
+    }
+    let meta_bytes = u32::from_le_bytes([bytes[3], bytes[4], bytes[5], bytes[6]]) as usize;
+    if bytes[0] != VERSION || meta_bytes < FIXED_BYTES {
+        return Decoded::Broken;
+    }
+    if bytes.len() < meta_bytes {
+        return Decoded::NeedMore(meta_bytes);
+    }
+    stored(&bytes[..meta_bytes]).map_or(Decoded::Broken, Decoded::Whole)
+}
+
+/// Takes bytes off the front.
+struct Front<'a>(&'a [u8]);
+
+impl<'a> Front<'a> {
+    fn bytes(&mut self, len: usize) -> Option<&'a [u8]> {
+        let (front, rest) = self.0.split_at_checked(len)?;
+        self.0 = rest;
+        Some(front)
+    }
+
+    fn text(&mut self, len: u16) -> Option<&'a str> {
+        std::str::from_utf8(self.bytes(len.into())?).ok()
+    }
+
+    fn u16(&mut self) -> Option<u16> {
+        Some(u16::from_le_bytes(self.bytes(2)?.try_into().ok()?))
+    }
+
+    fn u64(&mut self) -> Option<u64> {
+        Some(u64::from_le_bytes(self.bytes(8)?.try_into().ok()?))
+    }
+}
+
+fn stored(meta: &[u8]) -> Option<Stored<'_>> {
+    let mut front = Front(&meta[1..]);
+    let count = front.u16()?;
+    front.bytes(4)?;
+    let arrived_ms = front.u64()?;
+    let (envelope, from, subject) = (front.u16()?, front.u16()?, front.u16()?);
+    let envelope_from = front.text(envelope)?;
+    let (from, subject) = (front.bytes(from.into())?, front.bytes(subject.into())?);
+    // A count that lies finds no bytes; it must not reserve any either.
+    let mut recipients = Vec::with_capacity(usize::from(count).min(front.0.len() / RECIPIENT_BYTES));
+    for _ in 0..count {
+        let id = MailId(front.u64()?);
+        let (local, domain, said) = (front.u16()?, front.u16()?, front.u16()?);
+        recipients.push((id, front.text(local)?, front.text(domain)?, front.text(said)?));
+    }
+    let whole = front.0.is_empty();
+    whole.then_some(Stored { arrived_ms, envelope_from, from, subject, recipients, meta_bytes: meta.len() })
+}
+
+impl Stored<'_> {
+    /// What lists show of the mail under one of its names.
+    pub(crate) fn summary(&self, id: MailId, record_bytes: u64, retention_ms: u64) -> Option<Summary> {
+        let (_, local, domain, _) = self.recipients.iter().find(|recipient| recipient.0 == id)?;
+        Some(Summary {
+            id,
+            inbox: Inbox { local: (*local).into(), domain: (*domain).into() },
+            envelope_from: self.envelope_from.into(),
+            from: self.from.into(),
+            subject: self.subject.into(),
+            arrived_ms: self.arrived_ms,
+            expires_ms: self.arrived_ms.saturating_add(retention_ms),
+            size_bytes: record_bytes.saturating_sub(self.meta_bytes as u64),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn recipient(id: u64, local: &str) -> Recipient {
+        let inbox = Inbox { local: local.into(), domain: "example.org".into() };
+        Recipient { id: MailId(id), inbox, said: format!("{local}+tag@Example.org").into() }
+    }
+
+    #[test]
+    fn what_is_written_is_read_back_and_every_cut_wants_more() {
+        let meta = Meta { arrived_ms: 7, envelope_from: "a@b", from: b"A <a@b>", subject: b"\xffx" };
+        let mut bytes = Vec::new();
+        meta.encode(&[recipient(1, "ann"), recipient(2, "ben")], &mut bytes);
+        for cut in 0..bytes.len() {
+            assert!(matches!(decode(&bytes[..cut]), Decoded::NeedMore(needed) if needed > cut));
+        }
+        let meta_bytes = bytes.len();
+        bytes.extend_from_slice(b"Subject: x\r\n");
+        let Decoded::Whole(stored) = decode(&bytes) else { panic!("whole") };
+        assert_eq!((stored.arrived_ms, stored.envelope_from, stored.subject), (7, "a@b", &b"\xffx"[..]));
+        assert_eq!(stored.meta_bytes, meta_bytes);
+        assert_eq!(stored.recipients[1], (MailId(2), "ben", "example.org", "ben+tag@Example.org"));
+        let summary = stored.summary(MailId(2), bytes.len() as u64, 100).expect("named");
+        assert_eq!((summary.size_bytes, summary.expires_ms), (12, 107));
+        assert_eq!(stored.summary(MailId(3), 0, 0), None);
+    }
+
+    proptest! {
+        #[test]
+        fn no_bytes_make_it_panic(mut bytes in proptest::collection::vec(any::<u8>(), 0..200), version in 0u8..2) {
+            if let Some(first) = bytes.first_mut() {
+                *first = version;
+            }
+            let _ = decode(&bytes);
+        }
+    }
+}

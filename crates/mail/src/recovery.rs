@@ -1,0 +1,232 @@
+//! What a start makes of the log: the index of each core, as it was.
+//!
+//! The log hands over each live record's place; what it says of itself is read here, by a few threads and in the order of
+//! the file. Then mails are entered in the order of their arrival. What is over age is not entered; what inboxes had
+//! deleted of a record that others still have stays deleted.
+
+use std::{
+    collections::{HashMap, HashSet},
+    io,
+    sync::atomic::{AtomicUsize, Ordering},
+    thread,
+    time::Duration,
+};
+
+use engine::log::{FileOptions, Location, Log, OpenError, Options, ReadError, Reader, Recovering, format};
+
+use crate::{
+    config::{Config, Durability, Store},
+    core::{CORES_MAX, MAIL, UNLINKED, name_without_inbox, owner},
+    index::{Index, NewEntry, Rules},
+    mailboxes::{Inbox, MailId},
+    record::{self, Decoded},
+    shared_records::SharedRecords,
+};
+
+/// A segment: the largest mail has room in it, and its buffers are what the log takes of memory.
+pub(crate) const SEGMENT_BYTES: u32 = 16 << 20;
+/// Bytes that may wait to be written: three segments.
+const UNWRITTEN_BYTES_MAX: u64 = 3 * SEGMENT_BYTES as u64;
+/// Bytes of a record that are read at first: more than most have before the mail.
+pub(crate) const META_BYTES_GUESSED: usize = 1024;
+
+/// What each core begins with.
+pub(crate) struct Recovered {
+    pub(crate) log: Log,
+    pub(crate) cores: Vec<(Index, SharedRecords)>,
+    /// Greater than that of any mail.
+    pub(crate) last_name: u64,
+    pub(crate) mails: usize,
+}
+
+/// Why the store cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// The file cannot be opened or made.
+    #[error(transparent)]
+    Open(#[from] OpenError),
+    /// The system refuses memory or threads, or the disk does.
+    #[error("the store cannot be started: {0}")]
+    Start(#[from] io::Error),
+}
+
+/// Opens the log and reads what is in it.
+pub(crate) fn recover(config: &Config, cores: usize, now_ms: u64) -> Result<Recovered, StoreError> {
+    assert!(cores <= CORES_MAX, "names of mails tell {CORES_MAX} cores apart");
+    let options = Options {
+        file: FileOptions { purpose: "mail", bytes: config.store_bytes, segment_bytes: Some(SEGMENT_BYTES) },
+        writers: cores,
+        unwritten_bytes_max: UNWRITTEN_BYTES_MAX,
+        flush: Duration::from_secs(1),
+        helpers: 2,
+        must_sync: config.durability == Durability::Power,
+        ..Options::default()
+    };
+    let recovering = match &config.store {
+        Store::Anonymous => Recovering::anonymous(options)?,
+        Store::File(path) => Recovering::file(path, options)?,
+    };
+    let threads = thread::available_parallelism().map_or(1, usize::from);
+    let (mut mails, mut unlinked) = (Vec::new(), Vec::new());
+    let (log, _) = recovering.recover(threads, |found| {
+        match found.kind {
+            MAIL => mails.push((found.location, found.payload_bytes)),
+            UNLINKED => unlinked.push((MailId(found.tag), found.location)),
+            _ => return false,
+        }
+        true
+    })?;
+    let reader = log.reader();
+    let records = read_all(&reader, &mut mails, threads * READERS_A_PROCESSOR);
+    let mut cores: Vec<_> =
+        (0..cores).map(|_| (Index::new(rules(config)), SharedRecords::default())).collect();
+    let (last_name, mails) = enter(config, now_ms, &reader, records, unlinked, &mut cores);
+    Ok(Recovered { log, cores, last_name, mails })
+}
+
+/// Reading waits for the disk more than it computes.
+const READERS_A_PROCESSOR: usize = 4;
+/// Records that a reading thread takes at a time.
+const RECORDS_A_BATCH: usize = 256;
+
+/// The rules of the index.
+pub(crate) fn rules(config: &Config) -> Rules {
+    Rules {
+        age_ms: u64::try_from(config.retention.age.as_millis()).unwrap_or(u64::MAX),
+        per_inbox_max: config.retention.per_inbox_max,
+        segments_at: format::SEGMENTS_AT,
+        segment_bytes: u64::from(SEGMENT_BYTES),
+    }
+}
+
+/// A record and the mails that it is, one for each of its inboxes here.
+struct Record {
+    location: Location,
+    payload_bytes: u32,
+    entries: Vec<NewEntry>,
+}
+
+/// Reads the begin of a record: all that comes before the mail.
+///
+/// # Errors
+/// As the log says; [`ReadError::Damaged`] also for what is none of ours.
+pub(crate) fn read_meta(
+    reader: &Reader,
+    location: Location,
+    payload_bytes: usize,
+    out: &mut Vec<u8>,
+) -> Result<(), ReadError> {
+    let mut wanted = META_BYTES_GUESSED.min(payload_bytes);
+    loop {
+        reader.read_range(location, payload_bytes, 0..wanted, out)?;
+        match record::decode(out) {
+            Decoded::Whole(_) => return Ok(()),
+            Decoded::NeedMore(bytes) if bytes > wanted && bytes <= payload_bytes => wanted = bytes,
+            _ => return Err(ReadError::Damaged(location)),
+        }
+    }
+}
+
+/// Reads all records by so many threads.
+fn read_all(reader: &Reader, mails: &mut [(Location, u32)], threads: usize) -> Vec<Record> {
+    mails.sort_unstable_by_key(|(location, _)| location.offset());
+    let next = AtomicUsize::new(0);
+    let batches = thread::scope(|scope| {
+        let work = || {
+            let (mut records, mut meta) = (Vec::new(), Vec::new());
+            loop {
+                let from = next.fetch_add(RECORDS_A_BATCH, Ordering::Relaxed);
+                let Some(batch) = mails.get(from..(from + RECORDS_A_BATCH).min(mails.len())) else { break };
+                if batch.is_empty() {
+                    break;
+                }
+                records.extend(batch.iter().map(|&(location, payload_bytes)| {
+                    let read = read_meta(reader, location, payload_bytes as usize, &mut meta);
+                    let entries = match (read, record::decode(&meta)) {
+                        (Ok(()), Decoded::Whole(stored)) => entries(&stored, location, payload_bytes),
+                        // Said by the log; what is damaged is not shown.
+                        _ => Vec::new(),
+                    };
+                    Record { location, payload_bytes, entries }
+                }));
+            }
+            records
+        };
+        let readers: Vec<_> = (0..threads.max(1)).map(|_| scope.spawn(work)).collect();
+        readers.into_iter().filter_map(|reader| reader.join().ok()).collect::<Vec<_>>()
+    });
+    batches.into_iter().flatten().collect()
+}
+
+fn entries(stored: &record::Stored<'_>, location: Location, payload_bytes: u32) -> Vec<NewEntry> {
+    let named: Vec<_> = stored.recipients.iter().filter(|recipient| recipient.0.0 != 0).collect();
+    let entry = |&&(id, local, domain, _): &&(MailId, &str, &str, &str)| NewEntry {
+        id,
+        inbox: Inbox { local: local.into(), domain: domain.into() },
+        location: location.bits(),
+        record_bytes: payload_bytes,
+        mail_bytes: payload_bytes - u32::try_from(stored.meta_bytes).unwrap_or(0),
+        arrived_ms: stored.arrived_ms,
+        shared: named.len() > 1,
+    };
+    named.iter().map(entry).collect()
+}
+
+/// Enters what is live, in the order of arrival; the others' records are given up. The greatest name, and how many mails.
+fn enter(
+    config: &Config,
+    now_ms: u64,
+    reader: &Reader,
+    mut records: Vec<Record>,
+    unlinked: Vec<(MailId, Location)>,
+    cores: &mut [(Index, SharedRecords)],
+) -> (u64, usize) {
+    let age_ms = rules(config).age_ms;
+    let unlinked: HashMap<MailId, Location> = unlinked.into_iter().collect();
+    let mut needed: HashSet<MailId> = HashSet::new();
+    let (mut last_name, mut mails) = (0, 0);
+    records.sort_unstable_by_key(|record| {
+        record.entries.first().map_or((0, MailId(0)), |entry| (entry.arrived_ms, entry.id))
+    });
+    let count = cores.len();
+    for Record { location, payload_bytes, entries } in records {
+        let mut linked = 0;
+        for entry in entries {
+            last_name = last_name.max(name_without_inbox(entry.id));
+            let core = owner(&entry.inbox, count);
+            let (index, shared) = &mut cores[core];
+            if entry.arrived_ms.saturating_add(age_ms) <= now_ms {
+                continue;
+            }
+            if let Some(marker) = unlinked.get(&entry.id) {
+                needed.insert(entry.id);
+                shared.unlinked_by(location.bits(), marker.bits());
+                continue;
+            }
+            // Two cores of now may have the inboxes of what was one core's record: it stays until its segment goes.
+            linked += 1;
+            mails += 1;
+            if entry.shared {
+                shared.link(entry.location);
+            }
+            let dropped = index.insert(entry);
+            if let Some(gone) = dropped {
+                mails -= 1;
+                if gone.shared {
+                    shared.unlink(gone.place.location);
+                } else if let Some(location) = Location::from_bits(gone.place.location) {
+                    reader.died(location, gone.place.record_bytes as usize);
+                }
+            }
+        }
+        if linked == 0 {
+            reader.died(location, payload_bytes as usize);
+        }
+    }
+    for (id, marker) in unlinked {
+        if !needed.contains(&id) {
+            reader.died(marker, 0);
+        }
+    }
+    (last_name, mails)
+}

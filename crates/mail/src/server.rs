@@ -1,0 +1,609 @@
+//! Starting and stopping: sockets, store, one loop per core, and what runs on each beside its sessions.
+
+use std::{
+    collections::VecDeque,
+    io,
+    net::{SocketAddr, TcpListener},
+    path::Path,
+    rc::Rc,
+    sync::{
+        Arc, Weak,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+    },
+    thread,
+    time::Duration,
+};
+
+use engine::{
+    cores::{
+        self, CoreContext, Cores, CoresConfig, clock,
+        listener::{Balance, bind_all},
+        mesh::{Mesh, Receiver, Sender},
+        run::CoreFailure,
+    },
+    log::{Log, Writer},
+    meter::{CoreCounters, CounterSet, Registry},
+};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject};
+use tokio::{
+    net::TcpStream,
+    sync::{Notify, broadcast},
+};
+
+use crate::{
+    abuse::{Abuse, Lists, Peers},
+    config::{Config, STORE_BYTES_MIN, Tls},
+    core::{CORES_MAX, Core, Message, Shared},
+    counters::Counter,
+    index::Index,
+    mailstore::Mailstore,
+    questions,
+    recent::Recent,
+    recovery::{self, StoreError},
+    shared_records::SharedRecords,
+    smtp::{Kind, connection, watch::Watches},
+};
+
+/// Messages from one core to another that may wait.
+const RING_MESSAGES: usize = 4096;
+/// Events that a listener may lag behind before it loses the oldest.
+const EVENTS_BEHIND_MAX: usize = 4096;
+/// How often a core's housekeeping runs: deadlines, expiries, room ahead of need.
+const HOUSEKEEPING_EVERY: Duration = Duration::from_millis(100);
+/// How long an event may lie in the ring before its listeners are woken: one wake-up for all of that time.
+const TELL_EVERY: Duration = Duration::from_millis(2);
+/// Mails that housekeeping forgets in one go.
+const FORGOTTEN_A_ROUND: usize = 256;
+/// Free segments that are kept ahead of need, besides one a core.
+const SEGMENTS_AHEAD: usize = 2;
+/// Pause after an accept that failed for want of files or memory.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+
+/// Why mail could not start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// The address cannot be listened on.
+    #[error("{0}")]
+    Listen(io::Error),
+    /// The store cannot be opened.
+    #[error("the mail store: {0}")]
+    Store(#[from] StoreError),
+    /// The store is too small to be one.
+    #[error("the mail store must have at least {STORE_BYTES_MIN} bytes, and {0} were given")]
+    StoreTooSmall(u64),
+    /// Mails would not fit a segment of the store.
+    #[error("the largest mail may have {most} bytes at most, and {given} were given")]
+    MailBytes {
+        /// The most.
+        most: u64,
+        /// What was asked for.
+        given: u64,
+    },
+    /// TLS cannot be offered.
+    #[error("TLS: {0}")]
+    Tls(String),
+    /// More loops than names can tell apart.
+    #[error("mail runs on {CORES_MAX} cores at most, and {0} were given")]
+    TooManyCores(usize),
+    /// The processors, or what wakes the loops, cannot be had.
+    #[error("cannot prepare the loops: {0}")]
+    Prepare(io::Error),
+    /// The loops cannot be started.
+    #[error("cannot start the loops: {0}")]
+    Cores(#[from] cores::run::StartError),
+}
+
+/// How a drain ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Drained {
+    /// Every mail under way was answered.
+    Clean,
+    /// The time was up before.
+    CutShort,
+}
+
+/// A running mail service. Dropping it stops it at once; [`Server::drain`] lets mails under way end first.
+pub struct Server {
+    addresses: Addresses,
+    registry: Arc<Registry>,
+    mailstore: Mailstore,
+    cores: Cores,
+    ready: Arc<AtomicUsize>,
+    loops: usize,
+    recovered_mails: usize,
+    teller: Option<thread::JoinHandle<()>>,
+    stop_telling: Arc<AtomicBool>,
+    _shared: Arc<Shared>,
+    /// Last: what was appended is written out when it goes.
+    log: Log,
+}
+
+/// What was bound.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Addresses {
+    /// SMTP.
+    pub smtp: SocketAddr,
+    /// SMTP under TLS.
+    pub smtps: Option<SocketAddr>,
+    /// LMTP.
+    pub lmtp: Option<SocketAddr>,
+}
+
+/// What one core is started with.
+struct Seed {
+    listeners: Vec<(TcpListener, Kind)>,
+    index: Index,
+    shared_records: SharedRecords,
+    writer: Writer,
+    sender: Sender<Message>,
+    receiver: Receiver<Message>,
+    counters: CoreCounters<Counter>,
+    last_name: u64,
+}
+
+impl Server {
+    /// Opens the store, reads what is in it, binds, and starts one loop per core. When it returns, mail is taken.
+    ///
+    /// # Errors
+    /// [`StartError`]
+    pub fn start(config: Config) -> Result<Self, StartError> {
+        check(&config)?;
+        let processors = if config.cores.is_empty() {
+            cores::available().map_err(StartError::Prepare)?
+        } else {
+            config.cores.clone()
+        };
+        let loops = processors.len();
+        if loops > CORES_MAX {
+            return Err(StartError::TooManyCores(loops));
+        }
+        let tls = config.tls.as_ref().map(acceptor).transpose().map_err(StartError::Tls)?;
+        let (addresses, mut listeners) = bind(&config, loops)?;
+        let recovered = recovery::recover(&config, loops, clock::unix_ms())?;
+        let mesh = Mesh::new(loops, 1, RING_MESSAGES).map_err(StartError::Prepare)?;
+        let counters = CounterSet::<Counter>::new(loops + 1);
+        let mut registry = Registry::new();
+        registry.register(counters.clone());
+        registry.register(mesh.counters());
+        let mut endpoints = mesh.into_endpoints();
+        let Some(outside) = endpoints.pop() else { unreachable!("there is one endpoint for the outside") };
+        let (outside_sender, outside_receiver) = outside.split();
+        let log = recovered.log;
+        let seed = u64::from_le_bytes(std::array::from_fn(|_| clock::monotonic_ns() as u8));
+        let shared = Arc::new(Shared {
+            peers: Peers::new(
+                &config.rates,
+                config.limits.connections_per_address_max,
+                seed ^ clock::unix_ms(),
+            ),
+            reader: log.reader(),
+            balance: Balance::new(loops),
+            listening: Arc::default(),
+            events: broadcast::Sender::new(EVENTS_BEHIND_MAX),
+            tls,
+            config,
+        });
+        let seeds = recovered.cores.into_iter().zip(endpoints).enumerate();
+        let seeds = seeds
+            .map(|(number, ((index, shared_records), endpoint))| {
+                let (sender, receiver) = endpoint.split();
+                Seed {
+                    listeners: listeners
+                        .iter_mut()
+                        .filter_map(|(of, kind)| Some((of.pop()?, *kind)))
+                        .collect(),
+                    index,
+                    shared_records,
+                    writer: log.writer(number, 0),
+                    sender,
+                    receiver,
+                    counters: counters.core(number),
+                    last_name: recovered.last_name,
+                }
+            })
+            .collect();
+        let ready = Arc::new(AtomicUsize::new(0));
+        let mailstore = Mailstore::new(&shared, loops, outside_sender, Arc::clone(&counters));
+        let stop_telling = Arc::new(AtomicBool::new(false));
+        let teller = tell(outside_receiver, Arc::clone(&shared), Arc::clone(&stop_telling))
+            .map_err(StartError::Prepare)?;
+        let cores_config = CoresConfig { cores: processors, name: "mail", ..CoresConfig::default() };
+        let on_core = (Arc::downgrade(&shared), Arc::clone(&ready));
+        let started = Cores::start_each(cores_config, seeds, move |context, seed| {
+            let (shared, ready) = on_core.clone();
+            run_core(context, seed, shared, ready)
+        })?;
+        registry.register(started.lateness());
+        Ok(Self {
+            addresses,
+            registry: Arc::new(registry),
+            mailstore,
+            cores: started,
+            ready,
+            loops,
+            recovered_mails: recovered.mails,
+            teller: Some(teller),
+            stop_telling,
+            _shared: shared,
+            log,
+        })
+    }
+
+    /// What was bound.
+    #[must_use]
+    pub fn addresses(&self) -> Addresses {
+        self.addresses
+    }
+
+    /// The stored mail, for pages and APIs.
+    #[must_use]
+    pub fn mailstore(&self) -> Mailstore {
+        self.mailstore.clone()
+    }
+
+    /// All counters, gauges and histograms.
+    #[must_use]
+    pub fn registry(&self) -> Arc<Registry> {
+        Arc::clone(&self.registry)
+    }
+
+    /// What the log of the store has done.
+    #[must_use]
+    pub fn log_usage(&self) -> engine::log::LogUsage {
+        self.log.usage()
+    }
+
+    /// How many mails the store had at the start.
+    #[must_use]
+    pub fn recovered_mails(&self) -> usize {
+        self.recovered_mails
+    }
+
+    /// Whether every loop takes connections.
+    #[must_use]
+    pub fn is_ready(&self) -> bool {
+        self.ready.load(Ordering::Acquire) == self.loops
+    }
+
+    /// Takes other lists of what is banned, from the next command on. Whether every core was told.
+    pub fn set_lists(&self, lists: Lists) -> bool {
+        let lists = Arc::new(lists);
+        (0..self.loops).all(|core| self.mailstore.give(core, Message::Lists(Arc::clone(&lists))))
+    }
+
+    /// Ready once a loop has ended, which it does by itself only when it fails. [`Server::drain`] then says why.
+    pub fn ended(&self) -> impl Future<Output = ()> + Send + use<> {
+        self.cores.ended()
+    }
+
+    /// Takes no more connections, lets mails under way end, writes everything out and stops. Blocks.
+    ///
+    /// # Errors
+    /// A loop had failed, or fails now.
+    pub fn drain(mut self, at_most: Duration) -> Result<Drained, CoreFailure> {
+        let drained = self.cores.drain(at_most)?;
+        self.mailstore.stop();
+        Ok(if drained.cut.is_empty() { Drained::Clean } else { Drained::CutShort })
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.mailstore.stop();
+        self.stop_telling.store(true, Ordering::Release);
+        if let Some(teller) = self.teller.take() {
+            // It looks up at least as often as its wait is long.
+            let _ = teller.join();
+        }
+    }
+}
+
+fn check(config: &Config) -> Result<(), StartError> {
+    if config.store_bytes < STORE_BYTES_MIN {
+        return Err(StartError::StoreTooSmall(config.store_bytes));
+    }
+    let most = u64::from(recovery::SEGMENT_BYTES) - (1 << 20);
+    let given = config.limits.mail_bytes_max;
+    if given > most {
+        return Err(StartError::MailBytes { most, given });
+    }
+    if config.smtps.is_some() && config.tls.is_none() {
+        return Err(StartError::Tls("there is an address for SMTP under TLS, but no certificate".to_owned()));
+    }
+    Ok(())
+}
+
+type Listeners = Vec<(Vec<TcpListener>, Kind)>;
+
+fn bind(config: &Config, loops: usize) -> Result<(Addresses, Listeners), StartError> {
+    let mut listeners = Vec::new();
+    let mut bound = |address: SocketAddr, kind| {
+        let all = bind_all(address, loops).map_err(StartError::Listen)?;
+        let address = all.first().map(TcpListener::local_addr).transpose().map_err(StartError::Listen)?;
+        listeners.push((all, kind));
+        Ok::<_, StartError>(address)
+    };
+    let smtp = bound(config.smtp, Kind::Smtp)?.unwrap_or(config.smtp);
+    let smtps = config.smtps.map(|address| bound(address, Kind::Smtps)).transpose()?.flatten();
+    let lmtp = config.lmtp.map(|address| bound(address, Kind::Lmtp)).transpose()?.flatten();
+    Ok((Addresses { smtp, smtps, lmtp }, listeners))
+}
+
+/// TLS by these files.
+fn acceptor(tls: &Tls) -> Result<tokio_rustls::TlsAcceptor, String> {
+    let wrong = |path: &Path, why: String| format!("{}: {why}", path.display());
+    let read = |path: &Path| std::fs::read(path).map_err(|error| wrong(path, error.to_string()));
+    let certificates: Vec<CertificateDer<'static>> =
+        CertificateDer::pem_slice_iter(&read(&tls.certificates)?)
+            .collect::<Result<_, _>>()
+            .map_err(|error| wrong(&tls.certificates, error.to_string()))?;
+    if certificates.is_empty() {
+        return Err(wrong(&tls.certificates, "there is no certificate in it (PEM)".to_owned()));
+    }
+    let key = PrivateKeyDer::from_pem_slice(&read(&tls.key)?)
+        .map_err(|error| wrong(&tls.key, format!("there is no private key in it (PEM): {error}")))?;
+    let config =
+        rustls::ServerConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
+            .with_safe_default_protocol_versions()
+            .map_err(|error| error.to_string())?
+            .with_no_client_auth()
+            .with_single_cert(certificates, key)
+            .map_err(|error| wrong(&tls.certificates, error.to_string()))?;
+    Ok(tokio_rustls::TlsAcceptor::from(Arc::new(config)))
+}
+
+/// The thread that hands events from the cores' rings to whoever listens.
+fn tell(
+    mut receiver: Receiver<Message>,
+    shared: Arc<Shared>,
+    stop: Arc<AtomicBool>,
+) -> io::Result<thread::JoinHandle<()>> {
+    thread::Builder::new().name("mail-events".to_owned()).spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        let runtime = match runtime {
+            Ok(runtime) => runtime,
+            Err(error) => return tracing::error!(%error, "nobody is told of events"),
+        };
+        runtime.block_on(async {
+            let mut batch = Vec::new();
+            while !stop.load(Ordering::Acquire) {
+                let wait = tokio::time::timeout(HOUSEKEEPING_EVERY, receiver.recv_batch(&mut batch));
+                // Nothing came: look whether to stop, and whether anybody listens.
+                let _ = wait.await;
+                for message in batch.drain(..) {
+                    if let Message::Told(event) = message {
+                        // Nobody listens any more.
+                        let _ = shared.events.send(event);
+                    }
+                }
+                if shared.listening.load(Ordering::Acquire) && shared.events.receiver_count() == 0 {
+                    shared.listening.store(false, Ordering::Release);
+                    // Somebody may have come between the two.
+                    if shared.events.receiver_count() > 0 {
+                        shared.listening.store(true, Ordering::Release);
+                    }
+                }
+            }
+        });
+    })
+}
+
+async fn run_core(
+    context: CoreContext,
+    seed: Seed,
+    shared: Weak<Shared>,
+    ready: Arc<AtomicUsize>,
+) -> io::Result<()> {
+    // The server went before its loops had begun.
+    let Some(shared) = shared.upgrade() else { return Ok(()) };
+    let Seed { listeners, index, shared_records, writer, sender, receiver, counters, last_name } = seed;
+    let core = Rc::new(Core {
+        number: context.index,
+        cores: context.cores,
+        index: index.into(),
+        shared_records: shared_records.into(),
+        progress: writer.progress(),
+        writer: writer.into(),
+        recent: Recent::default().into(),
+        abuse: Abuse { lists: Arc::new(shared.config.lists.clone()), peers: Arc::clone(&shared.peers) }
+            .into(),
+        sender,
+        counters,
+        watches: Watches::default().into(),
+        draining: false.into(),
+        scratch: vec![0; connection::SCRATCH_BYTES].into(),
+        meta: Vec::with_capacity(4096).into(),
+        spare: Vec::new().into(),
+        receiving_bytes: 0.into(),
+        last_name: last_name.into(),
+        date: (u64::MAX, String::new()).into(),
+        backlog: VecDeque::new().into(),
+        must_tell: false.into(),
+        wants_room: Notify::new(),
+        shared,
+    });
+    core.gauges();
+    let beside = [
+        tokio::task::spawn_local(receive_messages(Rc::clone(&core), receiver)),
+        tokio::task::spawn_local(keep_house(Rc::clone(&core))),
+        tokio::task::spawn_local(tell_listeners(Rc::clone(&core))),
+        tokio::task::spawn_local(make_room(Rc::clone(&core))),
+    ];
+    let mut accepting = Vec::new();
+    for (listener, kind) in listeners {
+        let listener = tokio::net::TcpListener::from_std(listener)?;
+        accepting.push(tokio::task::spawn_local(accept(Rc::clone(&core), listener, kind)));
+    }
+    ready.fetch_add(1, Ordering::AcqRel);
+    context.shutdown.requested().await;
+    accepting.iter().for_each(tokio::task::JoinHandle::abort);
+    ready.fetch_sub(1, Ordering::AcqRel);
+    core.draining.set(true);
+    // Another core's mails may yet come to our inboxes: a loop stays until the last session of all is gone.
+    loop {
+        core.watches.borrow().end_idle();
+        if core.shared.balance.total() == 0 && core.backlog.borrow().is_empty() {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    beside.iter().for_each(tokio::task::JoinHandle::abort);
+    Ok(())
+}
+
+async fn accept(core: Rc<Core>, listener: tokio::net::TcpListener, kind: Kind) {
+    loop {
+        match listener.accept().await {
+            Ok((stream, address)) => {
+                core.count(Counter::Accepted);
+                match core.shared.balance.hand_off_to(core.number) {
+                    Some(to) => hand_off(&core, to, stream, address, kind),
+                    None => {
+                        _ = tokio::task::spawn_local(connection::serve(
+                            Rc::clone(&core),
+                            stream,
+                            address,
+                            kind,
+                        ))
+                    }
+                }
+            }
+            Err(error) => {
+                // Out of files or memory, or a peer that was gone at once: the loop must live on.
+                tracing::warn!(%error, "a connection could not be accepted");
+                tokio::time::sleep(ACCEPT_PAUSE).await;
+            }
+        }
+    }
+}
+
+/// Gives a fresh connection to a core that has fewer.
+fn hand_off(core: &Core, to: usize, stream: TcpStream, address: SocketAddr, kind: Kind) {
+    let Ok(stream) = stream.into_std() else { return };
+    core.count(Counter::HandedOff);
+    core.give(to, Message::Accept(stream, address, kind));
+}
+
+async fn receive_messages(core: Rc<Core>, mut receiver: Receiver<Message>) {
+    let mut batch = Vec::new();
+    loop {
+        receiver.recv_batch(&mut batch).await;
+        for message in batch.drain(..) {
+            match message {
+                Message::Arrived(arrivals) => core.enter(arrivals),
+                Message::Ask(question) => questions::answer(&core, question),
+                Message::Remember(summaries) => {
+                    summaries.into_iter().for_each(|summary| core.recent.borrow_mut().insert(summary));
+                }
+                Message::Reclaim(segment) => {
+                    tokio::task::spawn_local(reclaim(Rc::clone(&core), segment));
+                }
+                Message::Accept(stream, address, kind) => match TcpStream::from_std(stream) {
+                    Ok(stream) => {
+                        tokio::task::spawn_local(connection::serve(Rc::clone(&core), stream, address, kind));
+                    }
+                    Err(error) => tracing::warn!(%error, "a connection could not join the loop"),
+                },
+                Message::Lists(lists) => core.abuse.borrow_mut().lists = lists,
+                Message::Told(_) => unreachable!("events go to the listeners"),
+            }
+        }
+    }
+}
+
+/// Deadlines, expiries, gauges, what other cores had no room for.
+async fn keep_house(core: Rc<Core>) {
+    let mut every = tokio::time::interval(HOUSEKEEPING_EVERY);
+    every.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    loop {
+        every.tick().await;
+        core.watches.borrow_mut().sweep(clock::monotonic_ms());
+        core.give_backlog();
+        loop {
+            let forgotten = core.expire(FORGOTTEN_A_ROUND);
+            if forgotten < FORGOTTEN_A_ROUND {
+                break;
+            }
+            // Between two rounds the loop serves its peers.
+            tokio::task::yield_now().await;
+        }
+        core.gauges();
+        if core.shared.reader.free_segments() < SEGMENTS_AHEAD + core.cores {
+            core.wants_room.notify_one();
+        }
+    }
+}
+
+/// Wakes the listeners, at most once in a while.
+async fn tell_listeners(core: Rc<Core>) {
+    loop {
+        tokio::time::sleep(if core.must_tell.get() { TELL_EVERY } else { TELL_EVERY * 4 }).await;
+        if core.must_tell.replace(false) {
+            core.sender.flush();
+        }
+    }
+}
+
+/// Forgets the oldest segment's mails when the store gets full.
+async fn make_room(core: Rc<Core>) {
+    loop {
+        core.wants_room.notified().await;
+        let reader = &core.shared.reader;
+        let missing = (SEGMENTS_AHEAD + core.cores).saturating_sub(reader.free_segments());
+        if missing == 0 {
+            continue;
+        }
+        // Those that die already will be free soon.
+        let dying = usize::try_from(reader.usage().segments_dying).unwrap_or(0);
+        for sealed in reader.sealed().into_iter().take(missing.saturating_sub(dying)) {
+            for other in (0..core.cores).filter(|other| *other != core.number) {
+                core.give(other, Message::Reclaim(sealed.segment));
+            }
+            reclaim(Rc::clone(&core), sealed.segment).await;
+        }
+        // The reaper has to come by before the same segments are asked for again.
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+/// Forgets what lies in a segment.
+async fn reclaim(core: Rc<Core>, segment: u32) {
+    loop {
+        let gone = core.index.borrow_mut().drain_segment(segment, FORGOTTEN_A_ROUND);
+        let last = gone.len() < FORGOTTEN_A_ROUND;
+        core.counters.add(Counter::DroppedForBytes, gone.len() as u64);
+        gone.into_iter().for_each(|gone| _ = core.end(gone, false));
+        if last {
+            break;
+        }
+        tokio::task::yield_now().await;
+    }
+}
+
+impl Core {
+    /// Forgets up to `most` mails that are over age; how many.
+    fn expire(&self, most: usize) -> usize {
+        let now_ms = self.now_ms();
+        for count in 0..most {
+            let gone = self.index.borrow_mut().expire_one(now_ms);
+            let Some(gone) = gone else { return count };
+            self.count(Counter::Expired);
+            // After a crash its age is its end again: nothing needs to be written.
+            self.end(gone, false);
+        }
+        most
+    }
+
+    /// Asks for room in the store.
+    pub(crate) fn make_room(&self) {
+        self.wants_room.notify_one();
+    }
+
+    fn gauges(&self) {
+        let index = self.index.borrow();
+        self.counters.set(Counter::Stored, index.len() as u64);
+        self.counters.set(Counter::StoredBytes, index.mail_bytes());
+        self.counters.set(Counter::Inboxes, index.inboxes() as u64);
+        self.counters.set(Counter::IndexBytes, index.bytes() as u64);
+    }
+}

@@ -1,0 +1,400 @@
+//! A connection: read, look at what came, let the mails in it be kept, answer all in one write.
+//!
+//! ```text
+//!   wait ──readable──▶ read into the core's scratch ─▶ Session::turn ─▶ mails: wait until they are kept ─▶ write ─▶ wait
+//!                        (no .await, no lock)                     (one write of the log for all sessions)
+//! ```
+//! A session that waits for its peer holds no buffer: what it has of a line, and nothing else.
+
+use std::{
+    future::poll_fn,
+    net::SocketAddr,
+    rc::Rc,
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use engine::cores::clock;
+use tokio::net::TcpStream;
+use wire::smtp::reply::Reply;
+
+use super::{
+    Kind, proxy,
+    session::{STOPPING, Session, Stop, TIMEOUT, TOO_MANY_CONNECTIONS, Turn},
+    stream::Stream,
+    watch::Watch,
+};
+use crate::{
+    abuse::{self, Judgement, Open},
+    core::Core,
+    counters::Counter,
+};
+
+/// Bytes read at once: many pipelined mails.
+pub(crate) const READ_BYTES: usize = 64 << 10;
+/// The scratch: what is left of the last read, and one more.
+pub(crate) const SCRATCH_BYTES: usize = 2 * READ_BYTES;
+/// How often a mail that found no room tries again.
+pub(crate) const ROOM_EVERY: Duration = Duration::from_millis(5);
+/// After the last reply, what the peer still sends is thrown away up to so many bytes and so long, so that the reply
+/// is not lost in a reset.
+const LINGER_BYTES_MAX: usize = 1 << 20;
+const LINGER_TIME_MAX: Duration = Duration::from_secs(2);
+
+/// A connection in the books; it leaves them however its task ends.
+struct Booked {
+    core: Rc<Core>,
+    watch: Rc<Watch>,
+    number: usize,
+    _open: Option<Open>,
+}
+
+impl Booked {
+    fn new(core: &Rc<Core>, watch: &Rc<Watch>) -> Self {
+        core.shared.balance.opened(core.number);
+        core.counters.set(Counter::Connections, core.shared.balance.held(core.number) as u64);
+        let number = core.watches.borrow_mut().add(Rc::clone(watch));
+        Self { core: Rc::clone(core), watch: Rc::clone(watch), number, _open: None }
+    }
+}
+
+impl Drop for Booked {
+    fn drop(&mut self) {
+        self.core.watches.borrow_mut().remove(self.number);
+        self.watch.work();
+        self.core.shared.balance.closed(self.core.number);
+        self.core.counters.set(Counter::Connections, self.core.shared.balance.held(self.core.number) as u64);
+    }
+}
+
+struct Connection {
+    core: Rc<Core>,
+    stream: Stream,
+    watch: Rc<Watch>,
+    /// What was read and not used up.
+    pending: Vec<u8>,
+    /// Whether `pending` was not looked at yet.
+    unexamined: bool,
+}
+
+/// How a wait for bytes ended.
+enum Woken {
+    /// A turn was taken.
+    Turned(Turn, Stop),
+    /// The peer has gone.
+    Gone,
+    /// The time was up, or a drain ended it.
+    Expired,
+}
+
+/// Serves a connection to its end.
+pub(crate) async fn serve(core: Rc<Core>, stream: TcpStream, address: SocketAddr, kind: Kind) {
+    let watch = Rc::new(Watch::default());
+    let mut booked = Booked::new(&core, &watch);
+    let mut connection = Connection {
+        core: Rc::clone(&core),
+        stream: Stream::Plain(stream),
+        watch,
+        pending: Vec::new(),
+        unexamined: false,
+    };
+    let mut peer = address.ip().to_canonical();
+    if core.config().proxy_protocol && kind != Kind::Smtps {
+        match connection.proxy_header().await {
+            Some(said) => peer = said.map_or(peer, |said| said.ip().to_canonical()),
+            None => return core.count(Counter::BadProxyHeaders),
+        }
+    }
+    let (refusal, slow) = admit(&core, peer, &mut booked);
+    if kind == Kind::Smtps && !connection.begin_tls().await {
+        return;
+    }
+    if let Some(reply) = refusal {
+        return connection.close_with(reply).await;
+    }
+    let mut session = Session::new(&core, peer, kind);
+    let mut turn = Turn { slow, ..Turn::default() };
+    session.greet(core.config(), &mut turn.out);
+    connection.converse(&mut session, turn).await;
+    if session.forget(&core) && session.dialog.is_receiving() {
+        core.count(Counter::GoneInMail);
+    }
+}
+
+/// Whether a peer may come in, and whether it is to be answered late.
+fn admit(core: &Rc<Core>, peer: std::net::IpAddr, booked: &mut Booked) -> (Option<Reply>, bool) {
+    if core.shared.balance.held(core.number) > core.config().limits.connections_max {
+        core.count(Counter::ConnectionsRefused);
+        return (Some(TOO_MANY_CONNECTIONS), false);
+    }
+    let abuse = core.abuse.borrow();
+    match abuse.connection(peer, core.now_ms()) {
+        Judgement::Refuse(reply, counter) => {
+            core.count(counter);
+            (Some(reply), false)
+        }
+        judgement => match abuse.peers.open(peer) {
+            None => {
+                core.count(Counter::AddressConnectionsRefused);
+                (Some(abuse::CONNECTIONS_OPEN), false)
+            }
+            open => {
+                booked._open = open;
+                (None, judgement == Judgement::Slow)
+            }
+        },
+    }
+}
+
+impl Connection {
+    /// The whole session, beginning with what is to be said first.
+    async fn converse(&mut self, session: &mut Session, first: Turn) {
+        let core = Rc::clone(&self.core);
+        let (mut turn, mut stop) = (first, Stop::Read);
+        loop {
+            if stop == Stop::Room {
+                stop = self.find_room(session, &mut turn).await;
+            }
+            // Its replies say which mails were not kept.
+            let _ = turn.settle(&core).await;
+            if turn.slow && !core.config().rates.tarpit.is_zero() {
+                core.count(Counter::Tarpitted);
+                tokio::time::sleep(core.config().rates.tarpit).await;
+            }
+            if stop == Stop::Read && core.draining.get() && session.dialog.is_idle() {
+                STOPPING.write(&mut turn.out);
+                stop = Stop::Close;
+            }
+            if !self.send(&turn.out).await {
+                return;
+            }
+            core.give_back(turn.out);
+            match stop {
+                // It has read, or will read, all that it wants: closing at once saves it and us a wait.
+                Stop::Quit if self.pending.is_empty() => return,
+                Stop::Quit | Stop::Close => return self.linger().await,
+                Stop::StartTls => {
+                    // What came behind STARTTLS in the clear is nobody's (RFC 3207, 6).
+                    self.pending.clear();
+                    self.unexamined = false;
+                    if !self.begin_tls().await {
+                        return;
+                    }
+                    session.dialog.tls_begun();
+                }
+                Stop::Read | Stop::Room => {}
+            }
+            (turn, stop) = match self.next_turn(session).await {
+                Woken::Turned(turn, stop) => (turn, stop),
+                Woken::Gone => return,
+                Woken::Expired => {
+                    self.watch.renew();
+                    let reply = if core.draining.get() { STOPPING } else { TIMEOUT };
+                    if reply == TIMEOUT {
+                        core.count(Counter::Timeouts);
+                    }
+                    return self.close_with(reply).await;
+                }
+            };
+        }
+    }
+
+    /// Waits for bytes and looks at them.
+    async fn next_turn(&mut self, session: &mut Session) -> Woken {
+        let limits = &self.core.config().limits;
+        let at_most =
+            if session.dialog.is_receiving() { limits.data_time_max } else { limits.command_time_max };
+        let idle = self.pending.is_empty() && session.dialog.is_idle();
+        self.watch.wait(clock::monotonic_ms(), at_most, idle);
+        let core = Rc::clone(&self.core);
+        poll_fn(|cx| {
+            self.watch.task(cx.waker());
+            if self.watch.expired() {
+                return Poll::Ready(Woken::Expired);
+            }
+            let mut scratch = core.scratch.borrow_mut();
+            match self.poll_turn(cx, session, &core, &mut scratch) {
+                Poll::Ready(woken) => {
+                    self.watch.work();
+                    Poll::Ready(woken)
+                }
+                Poll::Pending => Poll::Pending,
+            }
+        })
+        .await
+    }
+
+    fn poll_turn(
+        &mut self,
+        cx: &mut Context<'_>,
+        session: &mut Session,
+        core: &Core,
+        scratch: &mut [u8],
+    ) -> Poll<Woken> {
+        loop {
+            let before = self.pending.len();
+            scratch[..before].copy_from_slice(&self.pending);
+            let mut filled = before;
+            if !std::mem::take(&mut self.unexamined) {
+                match self.stream.poll_read(cx, &mut scratch[before..before + READ_BYTES]) {
+                    Poll::Pending => return Poll::Pending,
+                    Poll::Ready(Ok(0) | Err(_)) => return Poll::Ready(Woken::Gone),
+                    Poll::Ready(Ok(bytes)) => filled += bytes,
+                }
+            }
+            let mut turn = Turn { out: core.buffer(), ..Turn::default() };
+            let (used, stop) = session.turn(core, &scratch[..filled], core.now_ms(), &mut turn);
+            let rest = &scratch[used..filled];
+            if rest.is_empty() {
+                // A session that waits holds no memory.
+                self.pending = Vec::new();
+            } else {
+                self.pending.clear();
+                self.pending.extend_from_slice(rest);
+            }
+            self.unexamined = stop == Stop::Room && !rest.is_empty();
+            if stop != Stop::Read || !turn.out.is_empty() {
+                return Poll::Ready(Woken::Turned(turn, stop));
+            }
+            core.give_back(turn.out);
+            // More of a mail: the deadline begins anew.
+            let limits = &core.config().limits;
+            self.watch.wait(clock::monotonic_ms(), limits.data_time_max, false);
+        }
+    }
+
+    /// Tries again to keep a mail, until there is room or the time is up.
+    async fn find_room(&mut self, session: &mut Session, turn: &mut Turn) -> Stop {
+        let core = Rc::clone(&self.core);
+        let until_ms = clock::monotonic_ms()
+            + u64::try_from(core.config().limits.room_time_max.as_millis()).unwrap_or(u64::MAX / 2);
+        core.count(Counter::Waits);
+        loop {
+            core.make_room();
+            tokio::time::sleep(ROOM_EVERY).await;
+            match session.end_mail(&core, core.now_ms(), turn) {
+                None => return Stop::Read,
+                Some(Stop::Room) if clock::monotonic_ms() < until_ms => {}
+                Some(Stop::Room) => {
+                    session.give_up_mail(&core, turn);
+                    return Stop::Read;
+                }
+                Some(stop) => return stop,
+            }
+        }
+    }
+
+    /// Sends all of `bytes`; false if the peer is gone or does not read.
+    async fn send(&mut self, mut bytes: &[u8]) -> bool {
+        if bytes.is_empty() {
+            return true;
+        }
+        self.watch.wait(clock::monotonic_ms(), self.core.config().limits.reply_time_max, false);
+        let sent = poll_fn(|cx| {
+            self.watch.task(cx.waker());
+            loop {
+                match self.stream.poll_write(cx, bytes) {
+                    Poll::Pending if self.watch.expired() => {
+                        self.core.count(Counter::Stalled);
+                        return Poll::Ready(false);
+                    }
+                    Poll::Pending => return Poll::Pending,
+                    Poll::Ready(Err(_) | Ok(0)) => return Poll::Ready(false),
+                    Poll::Ready(Ok(sent)) => bytes = &bytes[sent..],
+                }
+                if bytes.is_empty() {
+                    return Poll::Ready(true);
+                }
+            }
+        })
+        .await;
+        self.watch.work();
+        sent
+    }
+
+    async fn close_with(&mut self, reply: Reply) {
+        let mut out = Vec::new();
+        reply.write(&mut out);
+        if self.send(&out).await {
+            self.linger().await;
+        }
+    }
+
+    /// Lets the peer read our last words: closing with unread bytes would reset the connection.
+    async fn linger(&mut self) {
+        let drain = async {
+            if poll_fn(|cx| self.stream.poll_shutdown(cx)).await.is_err() {
+                return;
+            }
+            let mut thrown_away = 0;
+            while thrown_away < LINGER_BYTES_MAX {
+                let read = poll_fn(|cx| {
+                    let mut scratch = self.core.scratch.borrow_mut();
+                    self.stream.poll_read(cx, &mut scratch)
+                });
+                match read.await {
+                    Ok(0) | Err(_) => break,
+                    Ok(bytes) => thrown_away += bytes,
+                }
+            }
+        };
+        // Whether the peer closed or the time passed: we are done with it.
+        let _ = tokio::time::timeout(LINGER_TIME_MAX, drain).await;
+    }
+
+    /// Goes over to TLS; false if that fails.
+    async fn begin_tls(&mut self) -> bool {
+        let core = Rc::clone(&self.core);
+        let Some(acceptor) = &core.shared.tls else { return false };
+        let Stream::Plain(stream) = std::mem::replace(&mut self.stream, Stream::Between) else {
+            return false;
+        };
+        let handshake =
+            tokio::time::timeout(core.config().limits.handshake_time_max, acceptor.accept(stream));
+        match handshake.await {
+            Ok(Ok(stream)) => {
+                core.count(Counter::TlsSessions);
+                self.stream = Stream::Tls(Box::new(stream));
+                true
+            }
+            _ => {
+                core.count(Counter::TlsFailures);
+                false
+            }
+        }
+    }
+
+    /// Reads the PROXY header; what it says of the peer, or nothing if it is wrong.
+    async fn proxy_header(&mut self) -> Option<Option<SocketAddr>> {
+        self.watch.wait(clock::monotonic_ms(), self.core.config().limits.handshake_time_max, true);
+        let core = Rc::clone(&self.core);
+        let header = poll_fn(|cx| {
+            self.watch.task(cx.waker());
+            loop {
+                if self.watch.expired() {
+                    return Poll::Ready(None);
+                }
+                match proxy::header(&self.pending) {
+                    proxy::Header::Wrong => return Poll::Ready(None),
+                    proxy::Header::Whole { bytes, peer } => {
+                        self.pending.drain(..bytes);
+                        return Poll::Ready(Some(peer));
+                    }
+                    proxy::Header::NeedMore => {
+                        let mut scratch = core.scratch.borrow_mut();
+                        let room = proxy::HEADER_BYTES_MAX;
+                        match self.stream.poll_read(cx, &mut scratch[..room]) {
+                            Poll::Pending => return Poll::Pending,
+                            Poll::Ready(Ok(0) | Err(_)) => return Poll::Ready(None),
+                            Poll::Ready(Ok(bytes)) => self.pending.extend_from_slice(&scratch[..bytes]),
+                        }
+                    }
+                }
+            }
+        })
+        .await;
+        self.unexamined = !self.pending.is_empty();
+        self.watch.work();
+        header
+    }
+}

@@ -1,0 +1,164 @@
+//! A mail under way: who sent it to whom, and its bytes so far; and how it is put into the log.
+
+use std::{net::IpAddr, sync::Arc};
+
+use engine::log::{Location, Refused, Ticket};
+use smallvec::SmallVec;
+
+use crate::{
+    core::{Arrival, Core, MAIL, owner},
+    head,
+    index::NewEntry,
+    mailboxes::{Inbox, MailId, Summary},
+    record::{Meta, Recipient},
+};
+
+/// What MAIL and RCPT said, and what came after DATA.
+#[derive(Debug, Default)]
+pub(crate) struct Envelope {
+    pub(crate) from: Box<str>,
+    /// As they were accepted. Of an inbox that was named twice the second has no name for the mail.
+    pub(crate) recipients: Vec<Recipient>,
+    /// Our Received field, then the mail.
+    pub(crate) raw: Vec<u8>,
+}
+
+/// No mail.
+const NO_NAME: MailId = MailId(0);
+
+/// A mail whose record is appended but not yet as safe as 250 says.
+pub(crate) struct Kept {
+    pub(crate) ticket: Ticket,
+    pub(crate) arrivals: Vec<Arrival>,
+    /// Its records, should they have to be taken back.
+    pub(crate) records: SmallVec<[(Location, usize); 1]>,
+    pub(crate) raw_bytes: u64,
+}
+
+/// Who speaks to us, for Received.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Trace<'a> {
+    pub(crate) hello: &'a str,
+    pub(crate) peer: IpAddr,
+    pub(crate) protocol: &'a str,
+}
+
+impl Envelope {
+    /// Takes a recipient.
+    pub(crate) fn add(&mut self, inbox: Inbox, said: &str) {
+        self.recipients.push(Recipient { id: NO_NAME, inbox, said: said.into() });
+    }
+
+    /// Names the mail in each inbox, and begins it with our Received field (RFC 5321, 4.4).
+    pub(crate) fn begin(&mut self, core: &Core, trace: Trace<'_>, now_ms: u64) {
+        for at in 0..self.recipients.len() {
+            let (before, rest) = self.recipients.split_at_mut(at);
+            let recipient = &mut rest[0];
+            if before.iter().all(|other| other.inbox != recipient.inbox) {
+                recipient.id = core.name(&recipient.inbox, now_ms);
+            }
+        }
+        let id = self.recipients.first().map_or(NO_NAME, |recipient| recipient.id);
+        let raw = &mut self.raw;
+        let mut put = |text: &str| raw.extend_from_slice(text.as_bytes());
+        put("Received: from ");
+        put(if trace.hello.is_empty() { "unknown" } else { trace.hello });
+        put(if trace.peer.is_ipv4() { " ([" } else { " ([IPv6:" });
+        put(&trace.peer.to_string());
+        put("])\r\n\tby ");
+        put(&core.config().name);
+        put(" with ");
+        put(trace.protocol);
+        put(" id ");
+        put(&id.to_string());
+        put(";\r\n\t");
+        core.write_date(now_ms, raw);
+        raw.extend_from_slice(b"\r\n");
+    }
+
+    /// Appends the mail to the log: one record for all of its inboxes that one core owns.
+    pub(crate) fn keep(&self, core: &Core, now_ms: u64) -> Result<Kept, Refused> {
+        let fields = head::fields(&self.raw);
+        let meta = Meta {
+            arrived_ms: now_ms,
+            envelope_from: &self.from,
+            from: fields.from,
+            subject: fields.subject,
+        };
+        let mut kept = Kept {
+            ticket: Ticket::default(),
+            arrivals: Vec::with_capacity(self.recipients.len()),
+            records: SmallVec::new(),
+            raw_bytes: self.raw.len() as u64,
+        };
+        if core.cores == 1 || self.recipients.len() == 1 {
+            self.keep_group(core, &meta, &self.recipients, &mut kept)?;
+            return Ok(kept);
+        }
+        for group in 0..core.cores {
+            let mut recipients = self.recipients.clone();
+            for recipient in &mut recipients {
+                if owner(&recipient.inbox, core.cores) != group {
+                    recipient.id = NO_NAME;
+                }
+            }
+            if recipients.iter().any(|recipient| recipient.id != NO_NAME)
+                && let Err(refused) = self.keep_group(core, &meta, &recipients, &mut kept)
+            {
+                take_back(core, &kept);
+                return Err(refused);
+            }
+        }
+        Ok(kept)
+    }
+
+    /// Appends one record for those of `recipients` that have a name for the mail.
+    fn keep_group(
+        &self,
+        core: &Core,
+        meta: &Meta<'_>,
+        recipients: &[Recipient],
+        kept: &mut Kept,
+    ) -> Result<(), Refused> {
+        let mut head = core.meta.borrow_mut();
+        meta.encode(recipients, &mut head);
+        let record_bytes = head.len() + self.raw.len();
+        let appended = core.append(MAIL, 0, &[&head, &self.raw])?;
+        kept.ticket = kept.ticket.max(appended.ticket);
+        kept.records.push((appended.location, record_bytes));
+        let named = || recipients.iter().filter(|recipient| recipient.id != NO_NAME);
+        let shared = named().nth(1).is_some();
+        for Recipient { id, inbox, .. } in named() {
+            let summary = Summary {
+                id: *id,
+                inbox: inbox.clone(),
+                envelope_from: self.from.clone(),
+                from: meta.from.into(),
+                subject: meta.subject.into(),
+                arrived_ms: meta.arrived_ms,
+                expires_ms: meta.arrived_ms.saturating_add(core.retention_ms()),
+                size_bytes: self.raw.len() as u64,
+            };
+            let entry = NewEntry {
+                id: *id,
+                inbox: inbox.clone(),
+                location: appended.location.bits(),
+                record_bytes: u32::try_from(record_bytes).unwrap_or(u32::MAX),
+                mail_bytes: u32::try_from(self.raw.len()).unwrap_or(u32::MAX),
+                arrived_ms: meta.arrived_ms,
+                shared,
+            };
+            kept.arrivals.push(Arrival { entry, summary: Arc::new(summary) });
+        }
+        Ok(())
+    }
+}
+
+/// Ends the records of a mail that will not get its 250, so that none is shown after a restart.
+pub(crate) fn take_back(core: &Core, kept: &Kept) {
+    for (location, payload_bytes) in &kept.records {
+        // If even this is refused, the mail may be shown after a restart though its sender was told to try again.
+        let _ = core.writer.borrow_mut().delete(*location);
+        core.shared.reader.died(*location, *payload_bytes);
+    }
+}

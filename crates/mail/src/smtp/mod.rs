@@ -1,0 +1,19 @@
+//! SMTP and LMTP on a core: connections, sessions, what each reply waits for.
+
+pub(crate) mod connection;
+pub(crate) mod envelope;
+mod proxy;
+pub(crate) mod session;
+mod stream;
+pub(crate) mod watch;
+
+/// What a listener speaks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// SMTP.
+    Smtp,
+    /// SMTP under TLS from the first byte.
+    Smtps,
+    /// LMTP.
+    Lmtp,
+}

@@ -1,0 +1,80 @@
+//! The PROXY protocol's header: who the peer is behind a proxy. Version 1 and 2, read by `ppp`.
+
+use std::net::{IpAddr, SocketAddr};
+
+use ppp::{HeaderResult, PartialResult, v1, v2};
+
+/// The longest header taken: version 1 has 107 bytes at most; of version 2's extensions nobody sends more.
+pub(super) const HEADER_BYTES_MAX: usize = 2048;
+
+/// What the first bytes of a connection are.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Header {
+    /// A header of so many bytes; the address is none where the proxy speaks for itself.
+    Whole { bytes: usize, peer: Option<SocketAddr> },
+    /// It goes on.
+    NeedMore,
+    /// It is none.
+    Wrong,
+}
+
+/// Reads the header.
+pub(super) fn header(bytes: &[u8]) -> Header {
+    let result = HeaderResult::parse(bytes);
+    if result.is_incomplete() && bytes.len() < HEADER_BYTES_MAX {
+        return Header::NeedMore;
+    }
+    match result {
+        HeaderResult::V1(Ok(header)) => {
+            let peer = match header.addresses {
+                v1::Addresses::Tcp4(of) => Some((IpAddr::V4(of.source_address), of.source_port)),
+                v1::Addresses::Tcp6(of) => Some((IpAddr::V6(of.source_address), of.source_port)),
+                v1::Addresses::Unknown => None,
+            };
+            Header::Whole { bytes: header.header.len(), peer: peer.map(SocketAddr::from) }
+        }
+        HeaderResult::V2(Ok(header)) => {
+            let peer = match (header.command, header.addresses) {
+                (v2::Command::Local, _) => None,
+                (_, v2::Addresses::IPv4(of)) => Some((IpAddr::V4(of.source_address), of.source_port)),
+                (_, v2::Addresses::IPv6(of)) => Some((IpAddr::V6(of.source_address), of.source_port)),
+                _ => None,
+            };
+            Header::Whole { bytes: header.len(), peer: peer.map(SocketAddr::from) }
+        }
+        _ => Header::Wrong,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const V1: &[u8] = b"PROXY TCP4 192.0.2.7 127.0.0.1 4000 25\r\n";
+
+    fn v2() -> Vec<u8> {
+        let mut bytes = b"\r\n\r\n\0\r\nQUIT\n\x21\x11\0\x0c".to_vec();
+        bytes.extend_from_slice(&[192, 0, 2, 7, 127, 0, 0, 1, 0x0f, 0xa0, 0, 25]);
+        bytes
+    }
+
+    #[test]
+    fn both_versions_say_who_the_peer_is_at_every_split() {
+        for bytes in [V1.to_vec(), v2()] {
+            for split in 0..bytes.len() {
+                assert_eq!(header(&bytes[..split]), Header::NeedMore, "{split}");
+            }
+            let peer = Some(SocketAddr::from(([192, 0, 2, 7], 4000)));
+            let text = [&bytes[..], b"EHLO me\r\n"].concat();
+            assert_eq!(header(&text), Header::Whole { bytes: bytes.len(), peer });
+        }
+        assert_eq!(header(b"PROXY UNKNOWN\r\n"), Header::Whole { bytes: 15, peer: None });
+    }
+
+    #[test]
+    fn what_is_no_header_is_wrong() {
+        for text in [&b"EHLO me\r\n"[..], b"PROXY TCP4 x y 1 2\r\n", &[b'P'; HEADER_BYTES_MAX]] {
+            assert_eq!(header(text), Header::Wrong, "{:?}", text.escape_ascii().to_string());
+        }
+    }
+}

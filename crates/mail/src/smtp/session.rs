@@ -1,0 +1,398 @@
+//! One session: what each command is answered, and what becomes of each mail. It knows no socket.
+
+use std::net::IpAddr;
+
+use engine::log::Refused;
+use wire::smtp::{
+    command::{Hello, HelloKind, MailFrom},
+    dialog::{Ask, Dialog, Terms},
+    reply::{self, Reply},
+};
+
+use super::{
+    Kind,
+    envelope::{Envelope, Kept, Trace, take_back},
+};
+use crate::{
+    abuse::Judgement,
+    config::Config,
+    core::Core,
+    counters::Counter,
+    head,
+    mailboxes::{Inbox, MailId},
+};
+
+/// 250: the mail is kept, as safely as was promised. The text before it is the mail's name.
+const KEPT: Reply = Reply::new(250, (2, 0, 0), "kept");
+const NO_ROOM: Reply = Reply::new(452, (4, 3, 1), "The store has no room now; later");
+const RECEIVING_FULL: Reply = Reply::new(452, (4, 3, 1), "Too many mails are being received; later");
+const STORE_FAILED: Reply = Reply::new(451, (4, 3, 0), "The mail could not be stored; later");
+const FOREIGN_DOMAIN: Reply =
+    Reply::new(550, (5, 7, 1), "No mail is taken for this domain, and none is relayed");
+/// 421 to a session that was silent too long.
+pub(crate) const TIMEOUT: Reply = Reply::new(421, (4, 4, 2), "Silent for too long; closing");
+/// 421 while the server stops.
+pub(crate) const STOPPING: Reply = Reply::new(421, (4, 3, 2), "The server is stopping; later");
+/// 421 to a connection beyond the bound.
+pub(crate) const TOO_MANY_CONNECTIONS: Reply = Reply::new(421, (4, 3, 2), "Too many connections; later");
+
+/// Why a turn ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Stop {
+    /// All was looked at: read more.
+    Read,
+    /// The replies are the last.
+    Close,
+    /// The peer said QUIT: the same, and nothing more is to come of it.
+    Quit,
+    /// The replies, then TLS.
+    StartTls,
+    /// A mail is whole and finds no room: try [`Session::end_mail`] again a little later.
+    Room,
+}
+
+/// A reply that says that a mail is kept, which waits until it is.
+pub(crate) struct Waiting {
+    kept: Kept,
+    /// Where it stands among the replies of the turn, and how many lines it has.
+    at: usize,
+    len: usize,
+    lines: usize,
+}
+
+/// What a turn has brought about.
+#[derive(Default)]
+pub(crate) struct Turn {
+    /// Replies, in order.
+    pub(crate) out: Vec<u8>,
+    pub(crate) waiting: Vec<Waiting>,
+    /// The peer comes near a rate: its replies are to be late.
+    pub(crate) slow: bool,
+}
+
+/// A session.
+pub(crate) struct Session {
+    pub(crate) dialog: Dialog,
+    peer: IpAddr,
+    hello: Box<str>,
+    /// From MAIL to the end of the mail.
+    envelope: Option<Box<Envelope>>,
+    /// Bytes that it has taken of those that a core may receive at a time.
+    receiving: usize,
+}
+
+impl Session {
+    pub(crate) fn new(core: &Core, peer: IpAddr, kind: Kind) -> Self {
+        let terms = Terms {
+            lmtp: kind == Kind::Lmtp,
+            offers_tls: core.shared.tls.is_some(),
+            tls: kind == Kind::Smtps,
+            mail_bytes_max: core.config().limits.mail_bytes_max,
+        };
+        Self { dialog: Dialog::new(terms), peer, hello: Box::default(), envelope: None, receiving: 0 }
+    }
+
+    /// The greeting.
+    pub(crate) fn greet(&self, config: &Config, out: &mut Vec<u8>) {
+        out.extend_from_slice(b"220 ");
+        out.extend_from_slice(config.name.as_bytes());
+        out.extend_from_slice(if self.dialog.is_lmtp() {
+            b" LMTP Nighttrain: anyone can read what is sent here\r\n"
+        } else {
+            b" ESMTP Nighttrain: anyone can read what is sent here\r\n"
+        });
+    }
+
+    /// Looks at `bytes`; how many are used up, and why it ended.
+    pub(crate) fn turn(&mut self, core: &Core, bytes: &[u8], now_ms: u64, turn: &mut Turn) -> (usize, Stop) {
+        let mut at = 0;
+        loop {
+            let most = core.config().limits.mail_bytes_max;
+            let mut over = false;
+            let raw = self.envelope.as_mut().map(|envelope| &mut envelope.raw);
+            let (used, ask) = match raw {
+                None => self.dialog.step(&bytes[at..], |_| ()),
+                Some(raw) => self.dialog.step(&bytes[at..], |piece| {
+                    // Our own field on top of what SIZE allows.
+                    over = over || (raw.len() + piece.len()) as u64 > most + RECEIVED_BYTES_MAX;
+                    if !over {
+                        raw.extend_from_slice(piece);
+                    }
+                }),
+            };
+            at += used;
+            if used > 0 && self.dialog.is_receiving() && !self.account(core) {
+                // What comes is a mail's for as long as the peer likes: only closing ends it.
+                core.count(Counter::ReceivingFull);
+                self.refuse(core, RECEIVING_FULL, turn);
+                return (at, Stop::Close);
+            }
+            if over {
+                // To read on to its end would be at our cost.
+                core.count(Counter::TooLarge);
+                self.refuse(core, reply::TOO_LARGE, turn);
+                return (at, Stop::Close);
+            }
+            let stop = match ask {
+                Ask::NeedMore => return (at, Stop::Read),
+                Ask::GoOn => None,
+                Ask::Reply(reply) => {
+                    if reply.is_refusal() {
+                        core.count(Counter::Faults);
+                    }
+                    reply.write(&mut turn.out);
+                    None
+                }
+                Ask::Close(reply) => {
+                    match reply.code {
+                        421 => core.count(Counter::TooManyFaults),
+                        552 => core.count(Counter::TooLarge),
+                        _ => {}
+                    }
+                    reply.write(&mut turn.out);
+                    Some(if reply == reply::BYE { Stop::Quit } else { Stop::Close })
+                }
+                Ask::Hello(hello) => {
+                    self.forget(core);
+                    self.hello(core.config(), &hello, &mut turn.out);
+                    None
+                }
+                Ask::Mail(from) => self.mail(core, &from, now_ms, turn),
+                Ask::Rcpt(to) => self.recipient(core, &to, now_ms, turn),
+                Ask::MailBegins { send_first } => self.begin(core, send_first, now_ms, turn),
+                Ask::ChunkEnds => {
+                    reply::CHUNK_OK.write(&mut turn.out);
+                    None
+                }
+                Ask::MailEnds => self.end_mail(core, now_ms, turn),
+                Ask::Forget(reply) => {
+                    self.forget(core);
+                    reply.write(&mut turn.out);
+                    None
+                }
+                Ask::StartTls => {
+                    reply::START_TLS.write(&mut turn.out);
+                    Some(Stop::StartTls)
+                }
+            };
+            if let Some(stop) = stop {
+                return (at, stop);
+            }
+        }
+    }
+
+    fn hello(&mut self, config: &Config, hello: &Hello<'_>, out: &mut Vec<u8>) {
+        self.hello = (*hello.name).into();
+        let mut put = |text: &str| out.extend_from_slice(text.as_bytes());
+        if hello.kind == HelloKind::Helo {
+            put("250 ");
+            put(&config.name);
+            put("\r\n");
+            return;
+        }
+        put("250-");
+        put(&config.name);
+        put("\r\n250-PIPELINING\r\n250-SIZE ");
+        put(itoa::Buffer::new().format(config.limits.mail_bytes_max));
+        put("\r\n250-8BITMIME\r\n250-SMTPUTF8\r\n250-CHUNKING\r\n250-ENHANCEDSTATUSCODES\r\n");
+        if self.dialog.may_start_tls() {
+            put("250-STARTTLS\r\n");
+        }
+        put("250 AUTH PLAIN LOGIN\r\n");
+    }
+
+    fn mail(&mut self, core: &Core, from: &MailFrom<'_>, now_ms: u64, turn: &mut Turn) -> Option<Stop> {
+        if from.size_bytes > core.config().limits.mail_bytes_max {
+            core.count(Counter::TooLarge);
+            return self.refuse(core, reply::TOO_LARGE, turn);
+        }
+        match core.abuse.borrow().sender(&from.address, self.peer, now_ms) {
+            Judgement::Fine => {}
+            Judgement::Slow => turn.slow = true,
+            Judgement::Refuse(reply, counter) => {
+                core.count(counter);
+                return self.refuse(core, reply, turn);
+            }
+        }
+        self.dialog.sender_accepted(from.smtputf8);
+        let envelope = Envelope { from: (*from.address).into(), recipients: Vec::new(), raw: core.buffer() };
+        self.envelope = Some(Box::new(envelope));
+        reply::SENDER_OK.write(&mut turn.out);
+        None
+    }
+
+    fn recipient(&mut self, core: &Core, to: &str, now_ms: u64, turn: &mut Turn) -> Option<Stop> {
+        let Some(envelope) = &mut self.envelope else { unreachable!("a recipient comes after the sender") };
+        let config = core.config();
+        if envelope.recipients.len() >= config.limits.recipients_max {
+            core.count(Counter::TooManyRecipients);
+            return self.refuse_recipient(reply::TOO_MANY_RECIPIENTS, turn);
+        }
+        let Ok(inbox) = Inbox::of(to, &config.default_domain) else {
+            core.count(Counter::BadRecipients);
+            return self.refuse_recipient(reply::RECIPIENT_SYNTAX, turn);
+        };
+        if !config.domains.is_empty() && config.domains.iter().all(|domain| **domain != *inbox.domain) {
+            core.count(Counter::ForeignDomains);
+            return self.refuse_recipient(FOREIGN_DOMAIN, turn);
+        }
+        match core.abuse.borrow().recipient(&inbox, now_ms) {
+            Judgement::Fine => {}
+            Judgement::Slow => turn.slow = true,
+            Judgement::Refuse(reply, counter) => {
+                core.count(counter);
+                return self.refuse_recipient(reply, turn);
+            }
+        }
+        envelope.add(inbox, to);
+        self.dialog.recipient_accepted();
+        reply::RECIPIENT_OK.write(&mut turn.out);
+        None
+    }
+
+    fn begin(
+        &mut self,
+        core: &Core,
+        send_first: Option<Reply>,
+        now_ms: u64,
+        turn: &mut Turn,
+    ) -> Option<Stop> {
+        let limits = &core.config().limits;
+        if core.receiving_bytes.get() >= limits.receiving_bytes_max {
+            core.count(Counter::ReceivingFull);
+            self.refuse(core, RECEIVING_FULL, turn);
+            // Chunks come without waiting for an answer.
+            return send_first.is_none().then_some(Stop::Close);
+        }
+        let Some(envelope) = &mut self.envelope else { unreachable!("a mail comes after its recipients") };
+        let trace = Trace { hello: &self.hello, peer: self.peer, protocol: self.dialog.protocol() };
+        envelope.begin(core, trace, now_ms);
+        if let Some(reply) = send_first {
+            reply.write(&mut turn.out);
+        }
+        None
+    }
+
+    /// The mail is whole: keeps it, and puts down its reply, which waits until it is kept.
+    pub(crate) fn end_mail(&mut self, core: &Core, now_ms: u64, turn: &mut Turn) -> Option<Stop> {
+        let Some(envelope) = &self.envelope else { unreachable!("a mail that ends has begun") };
+        let lines = if self.dialog.is_lmtp() { envelope.recipients.len() } else { 1 };
+        let subject = head::fields(&envelope.raw).subject;
+        match core.abuse.borrow().mail(subject, &envelope.raw, now_ms) {
+            Judgement::Fine => {}
+            Judgement::Slow => turn.slow = true,
+            Judgement::Refuse(reply, counter) => {
+                core.count(counter);
+                (1..lines).for_each(|_| reply.write(&mut turn.out));
+                return self.refuse(core, reply, turn);
+            }
+        }
+        let kept = match envelope.keep(core, now_ms) {
+            Ok(kept) => kept,
+            Err(Refused::TooLarge) => {
+                core.count(Counter::TooLarge);
+                (1..lines).for_each(|_| reply::TOO_LARGE.write(&mut turn.out));
+                return self.refuse(core, reply::TOO_LARGE, turn);
+            }
+            Err(Refused::Busy | Refused::Full) => return Some(Stop::Room),
+        };
+        if self.dialog.had_bare_line_ends() {
+            core.count(Counter::BareLineEnds);
+        }
+        let at = turn.out.len();
+        let name = envelope.recipients.first().map_or(MailId(0), |recipient| recipient.id).to_string();
+        (0..lines).for_each(|_| KEPT.write_about(&mut turn.out, name.as_bytes()));
+        turn.waiting.push(Waiting { kept, at, len: turn.out.len() - at, lines });
+        self.forget(core);
+        self.dialog.mail_done();
+        None
+    }
+
+    /// There was no room in time.
+    pub(crate) fn give_up_mail(&mut self, core: &Core, turn: &mut Turn) {
+        core.count(Counter::StoreFull);
+        let recipients = self.envelope.as_ref().map_or(1, |envelope| envelope.recipients.len());
+        let lines = if self.dialog.is_lmtp() { recipients } else { 1 };
+        (1..lines).for_each(|_| NO_ROOM.write(&mut turn.out));
+        self.refuse(core, NO_ROOM, turn);
+    }
+
+    /// Forgets the mail under way. Whether there was one.
+    pub(crate) fn forget(&mut self, core: &Core) -> bool {
+        core.receiving_bytes.set(core.receiving_bytes.get() - std::mem::take(&mut self.receiving));
+        match self.envelope.take() {
+            Some(envelope) => {
+                core.give_back(envelope.raw);
+                true
+            }
+            None => false,
+        }
+    }
+
+    /// Books what the mail has grown by; false if that is more than the core may receive at a time.
+    fn account(&mut self, core: &Core) -> bool {
+        let Some(envelope) = &self.envelope else { return true };
+        // A small one costs no more than what is kept for reuse.
+        let bytes = envelope.raw.len();
+        let booked = core.receiving_bytes.get() + bytes - self.receiving;
+        core.receiving_bytes.set(booked);
+        self.receiving = bytes;
+        booked <= core.config().limits.receiving_bytes_max + RECEIVING_SLACK
+    }
+
+    /// Refuses a mail, which ends it.
+    fn refuse(&mut self, core: &Core, reply: Reply, turn: &mut Turn) -> Option<Stop> {
+        core.count(Counter::Refused);
+        self.forget(core);
+        self.dialog.mail_done();
+        reply.write(&mut turn.out);
+        None
+    }
+
+    fn refuse_recipient(&mut self, reply: Reply, turn: &mut Turn) -> Option<Stop> {
+        if self.dialog.refused() {
+            reply::TOO_MANY_FAULTS.write(&mut turn.out);
+            return Some(Stop::Close);
+        }
+        reply.write(&mut turn.out);
+        None
+    }
+}
+
+/// A mail that came otherwise waits like one of a session, without a reply.
+pub(crate) fn await_kept(kept: Kept, turn: &mut Turn) {
+    turn.waiting.push(Waiting { kept, at: 0, len: 0, lines: 0 });
+}
+
+/// More than our Received field ever has.
+const RECEIVED_BYTES_MAX: u64 = 1024;
+/// What was let in may grow beyond the bound by this much before it is cut.
+const RECEIVING_SLACK: usize = 16 << 20;
+
+impl Turn {
+    /// Waits until every mail of the turn is kept, shows them, and takes back what could not be kept: its reply becomes
+    /// 451. Whether all are kept.
+    pub(crate) async fn settle(&mut self, core: &Core) -> bool {
+        let Some(ticket) = self.waiting.iter().map(|waiting| waiting.kept.ticket).max() else { return true };
+        let kept = core.kept(ticket).await;
+        if let Err(error) = kept {
+            tracing::error!(%error, "mails could not be stored");
+        }
+        for Waiting { kept: mail, at, len, lines } in self.waiting.drain(..).rev() {
+            if kept.is_err() {
+                take_back(core, &mail);
+                core.count(Counter::StoreFailed);
+                core.count(Counter::Refused);
+                let mut instead = Vec::new();
+                (0..lines).for_each(|_| STORE_FAILED.write(&mut instead));
+                self.out.splice(at..at + len, instead);
+            } else {
+                core.count(Counter::Received);
+                core.counters.add(Counter::ReceivedBytes, mail.raw_bytes);
+                core.counters.add(Counter::Deliveries, mail.arrivals.len() as u64);
+                core.publish(mail.arrivals);
+            }
+        }
+        kept.is_ok()
+    }
+}

@@ -1,0 +1,172 @@
+//! Who may see more than one inbox at a time, and who may change something.
+//!
+//! One inbox is public: whoever knows its name may read and empty it, as every page says. What shows many at once (a
+//! prefix, a domain, everything) would show people's mail to who could not have named it:
+//! - with a token configured, it needs the token (`Authorization: TOKEN`, `Bearer TOKEN`, Basic with the token as the
+//!   password, or `?token=`);
+//! - without one, only this machine may ask: it listens on loopback, the peer is loopback, no proxy stands between, and
+//!   the `Host` is an IP address or `localhost` (a page whose name was rebound to 127.0.0.1 sends its own name).
+//!
+//! Changes that a browser sends on behalf of another site's page are refused (`Sec-Fetch-Site`, `Origin`).
+
+use std::{net::IpAddr, sync::Arc};
+
+use axum::http::{HeaderMap, Method, header};
+use base64::{Engine as _, prelude::BASE64_STANDARD};
+use subtle::ConstantTimeEq;
+
+use super::{answer::Fault, app::App, connections::Peer, counters::Counter};
+use crate::mailboxes::Mailboxes;
+
+/// A shorter token can be guessed.
+const TOKEN_BYTES_MIN: usize = 16;
+
+/// A secret. It has no `Debug` that shows it and is never logged.
+#[derive(Clone)]
+pub struct Token(Arc<str>);
+
+/// The token is shorter than 16 characters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("the token is shorter than {TOKEN_BYTES_MIN} characters, so it can be guessed")]
+pub struct TokenTooShort;
+
+impl Token {
+    /// Takes a secret.
+    ///
+    /// # Errors
+    /// It is too short.
+    pub fn new(secret: &str) -> Result<Self, TokenTooShort> {
+        if secret.len() < TOKEN_BYTES_MIN { Err(TokenTooShort) } else { Ok(Self(secret.into())) }
+    }
+
+    /// Compares without telling by the time taken where a guess goes wrong; its length is no secret.
+    fn is(&self, guess: &str) -> bool {
+        self.0.as_bytes().ct_eq(guess.as_bytes()).into()
+    }
+}
+
+impl std::fmt::Debug for Token {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Token(…)")
+    }
+}
+
+impl<M: Mailboxes> App<M> {
+    /// Whether this request may see more than one inbox.
+    pub(crate) fn check_wide(
+        &self,
+        headers: &HeaderMap,
+        query: Option<&str>,
+        peer: Peer,
+    ) -> Result<(), Fault> {
+        let allowed = match &self.config.token {
+            Some(token) => given(headers, query).iter().any(|guess| token.is(guess)),
+            None => self.on_loopback && is_this_machine(headers, peer),
+        };
+        if allowed {
+            return Ok(());
+        }
+        self.counters.add(Counter::Unauthorized, 1);
+        Err(if self.config.token.is_some() { Fault::TokenNeeded } else { Fault::OnlyFromHere })
+    }
+
+    /// Whether a change comes from our own page or from a program.
+    pub(crate) fn check_origin(&self, method: &Method, headers: &HeaderMap) -> Result<(), Fault> {
+        if method.is_safe() {
+            return Ok(());
+        }
+        let text = |name| headers.get(name).and_then(|value| value.to_str().ok());
+        let foreign = match text(header::HeaderName::from_static("sec-fetch-site")) {
+            Some(site) => !matches!(site, "same-origin" | "none"),
+            // Programs send no Origin; old browsers do.
+            None => text(header::ORIGIN).is_some_and(|origin| {
+                let host = origin.split_once("://").map_or(origin, |(_, host)| host);
+                text(header::HOST) != Some(host)
+            }),
+        };
+        if foreign {
+            self.counters.add(Counter::ForeignWrites, 1);
+            return Err(Fault::ForeignWrite);
+        }
+        Ok(())
+    }
+}
+
+/// All tokens that a request brings.
+fn given(headers: &HeaderMap, query: Option<&str>) -> Vec<String> {
+    let mut given = Vec::new();
+    if let Some(value) = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok()) {
+        match value.split_once(' ') {
+            Some((scheme, rest)) if scheme.eq_ignore_ascii_case("bearer") => {
+                given.push(rest.trim().to_owned())
+            }
+            Some((scheme, rest)) if scheme.eq_ignore_ascii_case("basic") => {
+                let decoded =
+                    BASE64_STANDARD.decode(rest.trim()).ok().and_then(|b| String::from_utf8(b).ok());
+                given
+                    .extend(decoded.and_then(|d| d.split_once(':').map(|(_, password)| password.to_owned())));
+            }
+            _ => given.push(value.to_owned()),
+        }
+    }
+    for pair in query.unwrap_or_default().split('&') {
+        if let Some(value) = pair.strip_prefix("token=") {
+            given.push(percent_encoding::percent_decode_str(value).decode_utf8_lossy().into_owned());
+        }
+    }
+    given
+}
+
+fn is_this_machine(headers: &HeaderMap, peer: Peer) -> bool {
+    let through_a_proxy =
+        ["x-forwarded-for", "forwarded", "via", "x-real-ip"].iter().any(|name| headers.contains_key(*name));
+    let host = headers.get(header::HOST).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let name = match host.rsplit_once(':') {
+        Some((name, port)) if port.bytes().all(|b| b.is_ascii_digit()) => name,
+        _ => host,
+    };
+    let local_name =
+        name.eq_ignore_ascii_case("localhost") || name.trim_matches(['[', ']']).parse::<IpAddr>().is_ok();
+    peer.0.ip().is_loopback() && !through_a_proxy && local_name
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn headers(pairs: &[(&'static str, &str)]) -> HeaderMap {
+        pairs.iter().map(|(name, value)| (name.parse().unwrap(), value.parse().unwrap())).collect()
+    }
+
+    #[test]
+    fn a_token_comes_in_four_ways() {
+        let secret = "0123456789abcdef";
+        for (pairs, query) in [
+            (&[("authorization", secret)][..], None),
+            (&[("authorization", "Bearer 0123456789abcdef")], None),
+            (&[("authorization", "Basic YW55b25lOjAxMjM0NTY3ODlhYmNkZWY=")], None),
+            (&[], Some("x=1&token=0123456789abcdef")),
+        ] {
+            assert!(
+                given(&headers(pairs), query).iter().any(|g| Token::new(secret).unwrap().is(g)),
+                "{pairs:?}"
+            );
+        }
+        assert!(Token::new("short").is_err());
+        assert_eq!(format!("{:?}", Token::new(secret).unwrap()), "Token(…)");
+    }
+
+    #[test]
+    fn only_this_machine_is_this_machine() {
+        let here = Peer("127.0.0.1:5".parse().unwrap());
+        let there = Peer("192.0.2.1:5".parse().unwrap());
+        let from = |pairs: &[(&'static str, &str)], peer| is_this_machine(&headers(pairs), peer);
+        assert!(from(&[("host", "localhost:8025")], here));
+        assert!(from(&[("host", "[::1]:8025")], here));
+        assert!(from(&[("host", "127.0.0.1")], here));
+        assert!(!from(&[("host", "localhost")], there));
+        assert!(!from(&[("host", "rebound.test:8025")], here));
+        assert!(!from(&[("host", "localhost"), ("x-forwarded-for", "192.0.2.1")], here));
+        assert!(!from(&[], here));
+    }
+}

@@ -1,0 +1,282 @@
+//! What every answer has in common: its headers, and one table from faults to replies.
+
+use std::sync::Arc;
+
+use askama::Template;
+use axum::{
+    Json,
+    body::Body,
+    extract::{Request, State},
+    http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header},
+    middleware::Next,
+    response::{IntoResponse, Response},
+};
+
+use super::{
+    app::{App, Site},
+    counters::Counter,
+};
+use crate::{
+    address::AddressFault,
+    mailboxes::{Inbox, MailId, Mailboxes, Unavailable},
+    search::QueryFault,
+};
+
+/// The tag of an inbox's pages: what is purged when a mail arrives there or goes.
+#[must_use]
+pub fn inbox_tag(inbox: &Inbox) -> String {
+    format!("inbox:{}", super::scope::segment(&inbox.to_string()))
+}
+
+/// The tag of a mail's pages: what is purged when it goes.
+#[must_use]
+pub fn mail_tag(id: MailId) -> String {
+    format!("mail:{id}")
+}
+
+/// Read by the accelerator, and by most others.
+const SURROGATE_KEY: HeaderName = HeaderName::from_static("surrogate-key");
+
+/// Why a request gets no page. Each becomes a page for people and JSON for programs.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum Fault {
+    #[error("there is no such page")]
+    NoSuchPage,
+    #[error("this page is not asked in that way")]
+    NoSuchMethod,
+    #[error("this mail is not there: it was deleted, or its time was over, or it never came")]
+    NoSuchMail,
+    #[error("this mail has no such part")]
+    NoSuchPart,
+    #[error("this is no address: {0}")]
+    NotAnAddress(AddressFault),
+    #[error("{0}")]
+    Query(QueryFault),
+    #[error("{0}")]
+    Bad(String),
+    #[error("{0}")]
+    TimedOut(String),
+    #[error("what shows more than one inbox needs the operator's token")]
+    TokenNeeded,
+    #[error("what shows more than one inbox is shown to this machine only, because no token is configured")]
+    OnlyFromHere,
+    #[error("another site's page asked for this change")]
+    ForeignWrite,
+    #[error("this is not done here: {0}")]
+    NotDone(&'static str),
+    #[error("{0}")]
+    Busy(&'static str),
+    #[error("{0}")]
+    Store(Unavailable),
+    #[error("the answer broke off")]
+    Broken,
+}
+
+impl From<Unavailable> for Fault {
+    fn from(unavailable: Unavailable) -> Self {
+        Self::Store(unavailable)
+    }
+}
+
+impl From<QueryFault> for Fault {
+    fn from(fault: QueryFault) -> Self {
+        Self::Query(fault)
+    }
+}
+
+impl Fault {
+    pub(crate) fn status(&self) -> StatusCode {
+        match self {
+            Self::NoSuchPage | Self::NoSuchMail | Self::NoSuchPart | Self::TimedOut(_) => {
+                StatusCode::NOT_FOUND
+            }
+            Self::NoSuchMethod => StatusCode::METHOD_NOT_ALLOWED,
+            Self::NotAnAddress(_) | Self::Query(_) | Self::Bad(_) => StatusCode::BAD_REQUEST,
+            Self::TokenNeeded => StatusCode::UNAUTHORIZED,
+            Self::OnlyFromHere | Self::ForeignWrite => StatusCode::FORBIDDEN,
+            Self::NotDone(_) => StatusCode::NOT_IMPLEMENTED,
+            Self::Store(Unavailable::Refused(_)) => StatusCode::UNPROCESSABLE_ENTITY,
+            Self::Busy(_) | Self::Store(_) => StatusCode::SERVICE_UNAVAILABLE,
+            Self::Broken => StatusCode::INTERNAL_SERVER_ERROR,
+        }
+    }
+
+    /// What failed, as a heading.
+    fn what(&self) -> &'static str {
+        match self {
+            Self::NoSuchPage | Self::NoSuchMethod => "No such page",
+            Self::NoSuchMail => "This mail is gone",
+            Self::NoSuchPart => "No such part",
+            Self::NotAnAddress(_) => "This is no address",
+            Self::Query(_) | Self::Bad(_) => "This cannot be understood",
+            Self::TimedOut(_) => "Nothing came",
+            Self::TokenNeeded | Self::OnlyFromHere | Self::ForeignWrite => "Not allowed",
+            Self::NotDone(_) => "Not done here",
+            Self::Store(Unavailable::Refused(_)) => "The mail was not accepted",
+            Self::Busy(_) => "Too busy",
+            Self::Store(_) => "The mail cannot be read now",
+            Self::Broken => "The answer broke off",
+        }
+    }
+
+    /// What the reader can do, and on whose side it is.
+    fn todo(&self) -> &'static str {
+        match self {
+            Self::NoSuchPage | Self::NoSuchMethod | Self::NoSuchPart => {
+                "Check the address in the browser's bar."
+            }
+            Self::NoSuchMail => "Ask the sender to send it again.",
+            Self::NotAnAddress(_) => {
+                "An address is a name, perhaps with @ and a domain: ann, or ann@example.org."
+            }
+            Self::Query(_) | Self::Bad(_) => "Change the request and send it again.",
+            Self::TimedOut(_) => "Ask again, or wait longer.",
+            Self::TokenNeeded => {
+                "Log in with any name and the token as the password, or look at one inbox by its name."
+            }
+            Self::OnlyFromHere => {
+                "Look at one inbox by its name. Whoever runs this service can configure a token."
+            }
+            Self::ForeignWrite => "Do it on the inbox's own page.",
+            Self::NotDone(_) => "The API page lists what is.",
+            Self::Store(Unavailable::Refused(_)) => "Change the mail and send it again.",
+            Self::Busy(_) => "This is on our side. Try again in a few seconds.",
+            Self::Store(_) | Self::Broken => {
+                "This is on our side. Try again in a minute; if it stays so, tell whoever runs this service, with the \
+                 request's name."
+            }
+        }
+    }
+}
+
+/// As JSON; a page is made of it where a browser asks ([`around`]).
+impl IntoResponse for Fault {
+    fn into_response(self) -> Response {
+        let status = self.status();
+        let mut response = (status, Json(serde_json::json!({ "error": self.to_string() }))).into_response();
+        let headers = response.headers_mut();
+        headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+        if status == StatusCode::UNAUTHORIZED {
+            headers.insert(
+                header::WWW_AUTHENTICATE,
+                HeaderValue::from_static("Basic realm=\"all inboxes: any name, the token as password\""),
+            );
+        }
+        if status == StatusCode::SERVICE_UNAVAILABLE {
+            headers.insert(header::RETRY_AFTER, HeaderValue::from_static("2"));
+        }
+        response.extensions_mut().insert(self);
+        response
+    }
+}
+
+#[derive(Template)]
+#[template(path = "error.html")]
+struct ErrorPage<'a> {
+    site: &'a Site,
+    what: &'a str,
+    why: String,
+    todo: &'a str,
+    status: String,
+    request: &'a str,
+}
+
+/// Around every handler: refuses foreign changes, names the request, counts, sets the headers that all answers have, and
+/// turns faults into pages where a browser asks for a page.
+pub(super) async fn around<M: Mailboxes>(
+    State(app): State<Arc<App<M>>>,
+    request: Request,
+    next: Next,
+) -> Response {
+    app.counters.add(Counter::Requests, 1);
+    let name = app.request_name();
+    let path = request.uri().path();
+    let for_programs = path.starts_with("/api") || path.contains("/api/v1/") || path.starts_with("/view/");
+    let wants_page = !for_programs
+        && request
+            .headers()
+            .get(header::ACCEPT)
+            .and_then(|accept| accept.to_str().ok())
+            .is_some_and(|accept| accept.contains("text/html"));
+    let mut response = match app.check_origin(request.method(), request.headers()) {
+        Ok(()) => next.run(request).await,
+        Err(fault) => fault.into_response(),
+    };
+    let status = response.status();
+    if status.is_client_error() {
+        app.counters.add(Counter::ClientFaults, 1);
+    } else if status.is_server_error() {
+        app.counters.add(Counter::ServerFaults, 1);
+        tracing::warn!(request = %name, status = status.as_u16(), "a mail page failed");
+    }
+    if wants_page && let Some(fault) = response.extensions().get::<Fault>().cloned() {
+        let page = ErrorPage {
+            site: &app.site,
+            what: fault.what(),
+            why: sentence(&fault.to_string()),
+            todo: fault.todo(),
+            status: status.to_string(),
+            request: &name,
+        };
+        let body = page.render().unwrap_or_default();
+        response
+            .headers_mut()
+            .insert(header::CONTENT_TYPE, HeaderValue::from_static("text/html; charset=utf-8"));
+        response.headers_mut().remove(header::CONTENT_LENGTH);
+        *response.body_mut() = Body::from(body);
+    }
+    let headers = response.headers_mut();
+    for (field, value) in [
+        (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+        (header::REFERRER_POLICY, "no-referrer"),
+        (header::X_FRAME_OPTIONS, "SAMEORIGIN"),
+        (HeaderName::from_static("cross-origin-resource-policy"), "same-origin"),
+        (HeaderName::from_static("cross-origin-opener-policy"), "same-origin"),
+        (
+            header::CONTENT_SECURITY_POLICY,
+            "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; \
+             frame-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
+        ),
+        (header::CACHE_CONTROL, "no-store"),
+    ] {
+        headers.entry(field).or_insert(HeaderValue::from_static(value));
+    }
+    if let Ok(name) = HeaderValue::from_str(&name) {
+        headers.insert(HeaderName::from_static("x-request-id"), name);
+    }
+    response
+}
+
+/// A fault's words as a sentence of a page.
+fn sentence(words: &str) -> String {
+    let mut characters = words.chars();
+    let first: String = characters.next().map(|c| c.to_uppercase().to_string()).unwrap_or_default();
+    let ended = words.ends_with(['.', '?']);
+    format!("{first}{}{}", characters.as_str(), if ended { "" } else { "." })
+}
+
+/// A page; a template that cannot be written is a fault of ours.
+pub(crate) fn page(template: &impl Template) -> Result<Response, Fault> {
+    let html = template.render().map_err(|error| {
+        tracing::error!("a page cannot be written: {error}");
+        Fault::Broken
+    })?;
+    Ok(([(header::CONTENT_TYPE, "text/html; charset=utf-8")], html).into_response())
+}
+
+/// Says to caches that everybody may see this for a second, and what changes it.
+pub(crate) fn public(mut response: Response, tags: &[String]) -> Response {
+    let headers = response.headers_mut();
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("public, max-age=1"));
+    tag(headers, tags);
+    response
+}
+
+fn tag(headers: &mut HeaderMap, tags: &[String]) {
+    // Tags are percent-encoded, so they are a header's value.
+    if !tags.is_empty()
+        && let Ok(value) = HeaderValue::from_str(&tags.join(" "))
+    {
+        headers.insert(SURROGATE_KEY, value);
+    }
+}

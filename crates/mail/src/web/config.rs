@@ -1,0 +1,53 @@
+//! What the operator says about the pages.
+
+use std::time::Duration;
+
+use super::access::Token;
+
+/// Settings of the pages and APIs.
+#[derive(Debug, Clone)]
+pub struct Config {
+    /// What the service calls itself.
+    pub name: String,
+    /// The domain of names without one, and of the API's domain `public`; in lower case.
+    pub domain: String,
+    /// Where mail is taken, as people are told (`127.0.0.1:1025`).
+    pub smtp: Option<String>,
+    /// How long mail is kept, as people are told.
+    pub kept: Duration,
+    /// Who has it may see more than one inbox at a time. Without one, only this machine may.
+    pub token: Option<Token>,
+    /// Said on every page that shows mail.
+    pub warning: String,
+    /// The terms of use, a paragraph an entry.
+    pub terms: Vec<String>,
+    /// Whom to write to about abuse: an address or a URL.
+    pub abuse: Option<String>,
+    /// Open connections; more wait in the kernel's queue.
+    pub connections_max: usize,
+    /// Live pages, streams and waiting requests; more are told to come back.
+    pub listeners_max: usize,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            name: "Nighttrain mail".to_owned(),
+            domain: "localhost".to_owned(),
+            smtp: None,
+            kept: Duration::from_secs(24 * 60 * 60),
+            token: None,
+            warning: "Anyone can read this inbox. Do not use it for anything that must stay private.".to_owned(),
+            terms: [
+                "This service receives mail for test purposes and shows it to anyone who asks for the address.",
+                "Do not use it for what belongs to you alone: accounts that matter, personal data, anything secret.",
+                "Mail is deleted by itself after its time, and may be deleted by anyone before. Nothing is guaranteed.",
+            ]
+            .map(str::to_owned)
+            .to_vec(),
+            abuse: None,
+            connections_max: 4096,
+            listeners_max: 2048,
+        }
+    }
+}

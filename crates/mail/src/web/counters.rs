@@ -1,0 +1,62 @@
+//! What the pages and APIs count. Each limit has a counter for when it is hit.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use engine::meter::{CounterTable, Family, Kind, Point, Source, Value};
+
+engine::counters! {
+    /// Counters and gauges of the web side.
+    pub enum Counter {
+        Connections => Gauge, "mail_web_connections", None, "Connections of browsers and programs that are open.";
+        ConnectionsWaited => Counter, "mail_web_connections_waited", None, "Connections that waited because the limit was reached.";
+        ConnectionsIdle => Counter, "mail_web_connections_idle", None, "Connections closed because nothing moved on them.";
+        Requests => Counter, "mail_web_requests", None, "Requests answered.";
+        ClientFaults => Counter, "mail_web_client_faults", None, "Requests answered with a status from 400 to 499.";
+        ServerFaults => Counter, "mail_web_server_faults", None, "Requests answered with a status from 500 to 599.";
+        Rendered => Counter, "mail_web_rendered", None, "Mails taken apart for a page or an API.";
+        RenderBusy => Counter, "mail_web_render_busy", None, "Requests turned away because too many large mails were being rendered.";
+        Listeners => Gauge, "mail_web_listeners", None, "Live pages, streams and waiting requests.";
+        ListenersFull => Counter, "mail_web_listeners_full", None, "Live pages, streams and waits turned away because of the limit.";
+        ListenersLagged => Counter, "mail_web_listeners_lagged", None, "Listeners that missed events because they read too slowly.";
+        Unauthorized => Counter, "mail_web_unauthorized", None, "Requests for more than one inbox without the token.";
+        ForeignWrites => Counter, "mail_web_foreign_writes", None, "Changes refused because another site's page asked for them.";
+        SearchesBounded => Counter, "mail_web_searches_bounded", None, "Searches that stopped at a bound before they had found enough.";
+        MarksDropped => Counter, "mail_web_marks_dropped", None, "Marks (read, tags) forgotten because there were too many.";
+    }
+}
+
+/// The numbers. One thread writes nearly all of them, so an atomic addition is uncontended.
+#[derive(Debug)]
+pub(crate) struct Counters(Box<[AtomicU64]>);
+
+impl Counters {
+    pub(crate) fn new() -> Self {
+        Self(Counter::SPECS.iter().map(|_| AtomicU64::new(0)).collect())
+    }
+
+    pub(crate) fn add(&self, counter: Counter, n: u64) {
+        self.0[counter.index()].fetch_add(n, Ordering::Relaxed);
+    }
+
+    pub(crate) fn sub(&self, counter: Counter, n: u64) {
+        self.0[counter.index()].fetch_sub(n, Ordering::Relaxed);
+    }
+}
+
+impl Source for Counters {
+    fn collect(&self, families: &mut Vec<Family>) {
+        families.extend(Counter::SPECS.iter().zip(&self.0).map(|(spec, cell)| {
+            let total = cell.load(Ordering::Relaxed);
+            let value = match spec.kind {
+                Kind::Counter => Value::Counter(total),
+                Kind::Gauge => Value::Gauge(total.cast_signed() as f64),
+            };
+            Family {
+                name: spec.name,
+                help: spec.help,
+                unit: spec.unit,
+                points: vec![Point { labels: Vec::new(), value }],
+            }
+        }));
+    }
+}

@@ -1,0 +1,148 @@
+//! Arrivals as they happen, as server-sent events.
+//!
+//! A page says which mail it knows as the newest (`?after=`, or `Last-Event-ID` when the browser comes back), and gets what
+//! came since before what comes next, so that nothing falls between the page and the stream. Who reads too slowly is told
+//! to load the page again rather than served from an unbounded queue.
+
+use std::{convert::Infallible, sync::Arc, time::Duration};
+
+use askama::Template;
+use axum::{
+    extract::{Query, State},
+    http::{HeaderMap, HeaderValue, header},
+    response::{
+        IntoResponse, Response,
+        sse::{self, KeepAlive, Sse},
+    },
+};
+use engine::cores::clock;
+use futures_util::stream;
+use serde::Deserialize;
+use tokio::sync::broadcast::{Receiver, error::RecvError};
+
+use super::{
+    answer::Fault,
+    app::{App, Listener},
+    inbox::{Row, RowPage},
+    scope::Asked,
+};
+use crate::mailboxes::{Event, MailId, Mailboxes, Scope, Summary};
+
+/// Mails that came between the page and the stream, or while the browser was away; more, and the page is loaded again.
+const MISSED_MAX: usize = 100;
+/// A comment is sent after so long a silence, so that proxies keep the stream open.
+const KEEP_ALIVE: Duration = Duration::from_secs(15);
+
+#[derive(Deserialize)]
+pub(super) struct After {
+    after: Option<String>,
+}
+
+pub(super) async fn events<M: Mailboxes>(
+    State(app): State<Arc<App<M>>>,
+    Asked(scope): Asked,
+    Query(After { after }): Query<After>,
+    headers: HeaderMap,
+) -> Result<Response, Fault> {
+    let again = headers.get("last-event-id").and_then(|id| id.to_str().ok()).map(str::to_owned);
+    // An empty inbox's page knows no mail: all that is there came after it.
+    let known = again.or(after).map(|id| id.parse::<MailId>().ok());
+    let arrivals = Arrivals::new(&app, scope, known).await?;
+    let events = stream::unfold(arrivals, |mut arrivals| async move {
+        let event = arrivals.next().await?;
+        Some((Ok::<_, Infallible>(arrivals.to_sse(&event)), arrivals))
+    });
+    let mut response = Sse::new(events).keep_alive(KeepAlive::new().interval(KEEP_ALIVE)).into_response();
+    // nginx and others would gather events into blocks.
+    response.headers_mut().insert("x-accel-buffering", HeaderValue::from_static("no"));
+    response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    Ok(response)
+}
+
+/// What a listener is told.
+#[derive(Debug, Clone)]
+pub(crate) enum Told {
+    Arrived(Arc<Summary>),
+    Deleted(MailId),
+    /// Some were missed.
+    Missed,
+}
+
+/// The events of a scope from a point on.
+pub(crate) struct Arrivals {
+    scope: Scope,
+    events: Receiver<Event>,
+    /// Came before the stream began; the next one last.
+    missed: Vec<Summary>,
+    too_many_missed: bool,
+    listener: Listener,
+}
+
+impl Arrivals {
+    /// From now on, and first what came after `known` (all there is for `Some(None)`, nothing for `None`).
+    pub(crate) async fn new<M: Mailboxes>(
+        app: &Arc<App<M>>,
+        scope: Scope,
+        known: Option<Option<MailId>>,
+    ) -> Result<Self, Fault> {
+        let listener = app.listener()?;
+        // First the ear, then the look: what comes between is heard twice, and the page knows it by its name.
+        let events = app.mailboxes.events();
+        let mut arrivals = Self { scope, events, missed: Vec::new(), too_many_missed: false, listener };
+        if let Some(known) = known {
+            let mut missed = app.mailboxes.list(&arrivals.scope, 0, MISSED_MAX + 1).await?;
+            match known.and_then(|known| missed.iter().position(|summary| summary.id == known)) {
+                Some(place) => missed.truncate(place),
+                // The known one was deleted, or lies further back. Names grow with time.
+                None => missed.retain(|summary| known.is_none_or(|known| summary.id > known)),
+            }
+            arrivals.too_many_missed = missed.len() > MISSED_MAX;
+            arrivals.missed = missed;
+        }
+        Ok(arrivals)
+    }
+
+    /// The next event; nothing when the server stops.
+    pub(crate) async fn next(&mut self) -> Option<Told> {
+        if self.too_many_missed {
+            self.too_many_missed = false;
+            self.missed.clear();
+            return Some(Told::Missed);
+        }
+        if let Some(summary) = self.missed.pop() {
+            return Some(Told::Arrived(Arc::new(summary)));
+        }
+        loop {
+            let event = tokio::select! {
+                event = self.events.recv() => event,
+                () = self.listener.stopped() => return None,
+            };
+            match event {
+                Ok(Event::Arrived(summary)) if self.scope.contains(&summary.inbox) => {
+                    return Some(Told::Arrived(summary));
+                }
+                Ok(Event::Deleted { inbox, id }) if self.scope.contains(&inbox) => {
+                    return Some(Told::Deleted(id));
+                }
+                Ok(_) => {}
+                Err(RecvError::Lagged(_)) => {
+                    self.listener.lagged();
+                    return Some(Told::Missed);
+                }
+                Err(RecvError::Closed) => return None,
+            }
+        }
+    }
+
+    fn to_sse(&self, told: &Told) -> sse::Event {
+        match told {
+            Told::Arrived(summary) => {
+                let row = Row::new(summary, self.scope.is_wide(), clock::unix_ms());
+                let html = RowPage { row }.render().unwrap_or_default();
+                sse::Event::default().event("arrived").id(summary.id.to_string()).data(html)
+            }
+            Told::Deleted(id) => sse::Event::default().event("deleted").data(id.to_string()),
+            Told::Missed => sse::Event::default().event("reload").data("missed"),
+        }
+    }
+}

@@ -1,0 +1,491 @@
+//! One mail: who and what first, then its views, each with a path of its own.
+
+use std::sync::Arc;
+
+use askama::Template;
+use axum::{
+    extract::{Query, State},
+    http::{HeaderName, HeaderValue, header},
+    response::{IntoResponse, Redirect, Response},
+};
+use engine::cores::clock;
+use mail_parser::HeaderName as Field;
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+use serde::Deserialize;
+
+use super::{
+    answer::{self, Fault, inbox_tag, mail_tag, public},
+    app::{App, Site},
+    scope::{Asked, Params, segment},
+    when,
+};
+use crate::{
+    mailboxes::{Mail, MailId, Mailboxes, Scope},
+    render::{
+        Attachment, Prepared, Reading, cut, fields,
+        findings::{self, Link},
+        html::{Clean, Remote},
+    },
+};
+
+/// Of a longer source only the beginning is shown; all of it can be downloaded.
+const SOURCE_BYTES_MAX: usize = 256 * 1024;
+/// Addresses of a field that are shown.
+const ADDRESSES_MAX: usize = 50;
+
+#[derive(Template)]
+#[template(path = "message.html")]
+struct MessagePage {
+    site: Site,
+    id: String,
+    address: String,
+    inbox: String,
+    raw: String,
+    delete: String,
+    subject: String,
+    from: String,
+    to: String,
+    cc: String,
+    iso: String,
+    exact: String,
+    relative: String,
+    size: String,
+    kept: String,
+    codes: Vec<String>,
+    notices: Vec<String>,
+    tabs: Vec<Tab>,
+    view: View,
+    links: Vec<Link>,
+}
+
+struct Tab {
+    name: &'static str,
+    href: String,
+    current: bool,
+    count: Option<usize>,
+}
+
+enum View {
+    /// Escaped, links made links.
+    Text {
+        html: String,
+    },
+    Html {
+        frame: String,
+        blocked: Option<String>,
+        load: Option<String>,
+    },
+    Headers {
+        fields: Vec<(String, String)>,
+    },
+    Source {
+        source: String,
+        cut: bool,
+    },
+    Attachments {
+        list: Vec<Item>,
+    },
+}
+
+struct Item {
+    href: String,
+    filename: String,
+    content_type: String,
+    size: String,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Text,
+    Html,
+    Headers,
+    Source,
+    Attachments,
+}
+
+impl Kind {
+    fn named(name: &str) -> Option<Self> {
+        Some(match name {
+            "text" => Self::Text,
+            "html" => Self::Html,
+            "headers" => Self::Headers,
+            "source" => Self::Source,
+            "attachments" => Self::Attachments,
+            _ => return None,
+        })
+    }
+}
+
+#[derive(Deserialize)]
+pub(super) struct Loading {
+    /// `load`: the reader asked for remote content.
+    remote: Option<String>,
+}
+
+impl Loading {
+    fn remote(&self) -> Remote {
+        if self.remote.as_deref() == Some("load") { Remote::Loaded } else { Remote::Blocked }
+    }
+}
+
+pub(super) async fn page<M: Mailboxes>(
+    State(app): State<Arc<App<M>>>,
+    Asked(scope): Asked,
+    Params((_, id)): Params<(String, String)>,
+    Query(loading): Query<Loading>,
+) -> Result<Response, Fault> {
+    shown(&app, &scope, &id, None, loading.remote()).await
+}
+
+pub(super) async fn view<M: Mailboxes>(
+    State(app): State<Arc<App<M>>>,
+    Asked(scope): Asked,
+    Params((_, id, view)): Params<(String, String, String)>,
+    Query(loading): Query<Loading>,
+) -> Result<Response, Fault> {
+    let kind = Kind::named(&view).ok_or(Fault::NoSuchPage)?;
+    shown(&app, &scope, &id, Some(kind), loading.remote()).await
+}
+
+async fn shown<M: Mailboxes>(
+    app: &Arc<App<M>>,
+    scope: &Scope,
+    id: &str,
+    kind: Option<Kind>,
+    remote: Remote,
+) -> Result<Response, Fault> {
+    let mail = fetch(app, scope, id).await?;
+    let tags = [mail_tag(mail.summary.id), inbox_tag(&mail.summary.inbox)];
+    let (site, now_ms) = (app.site.clone(), clock::unix_ms());
+    let template = app.render(mail, move |mail| message_page(site, mail, kind, remote, now_ms)).await?;
+    let response = answer::page(&template)?;
+    Ok(if scope.is_wide() { response } else { public(response, &tags) })
+}
+
+/// The mail, if it lies where the path says.
+pub(super) async fn fetch<M: Mailboxes>(app: &Arc<App<M>>, scope: &Scope, id: &str) -> Result<Mail, Fault> {
+    let id: MailId = id.parse().map_err(|_| Fault::NoSuchMail)?;
+    let mail = app.mailboxes.mail(id).await?;
+    mail.filter(|mail| scope.contains(&mail.summary.inbox)).ok_or(Fault::NoSuchMail)
+}
+
+fn message_page(site: Site, mail: &Mail, kind: Option<Kind>, remote: Remote, now_ms: u64) -> MessagePage {
+    let summary = &mail.summary;
+    let address = summary.inbox.to_string();
+    let inbox = format!("/inbox/{}", segment(&address));
+    let base = format!("{inbox}/{}", summary.id);
+    let prepared = Prepared::new(&mail.raw);
+    let reading = prepared.read();
+    let has_html = reading.html_source().is_some();
+    // What the sender meant to be seen first; the text where there is no HTML.
+    let kind = match kind {
+        Some(Kind::Html) | None if has_html => Kind::Html,
+        Some(Kind::Html) | None => Kind::Text,
+        Some(kind) => kind,
+    };
+    let mut notices: Vec<String> = reading.notices().iter().map(ToString::to_string).collect();
+    let (text, text_notice) = reading.text();
+    let clean = has_html.then(|| reading.html(remote)).flatten();
+    let subject = fields::decode(&summary.subject);
+    let view = match kind {
+        Kind::Text => {
+            notices.extend(text_notice.map(|notice| notice.to_string()));
+            View::Text { html: linked(&text) }
+        }
+        Kind::Html => html_view(clean.as_ref(), &base, remote, &mut notices),
+        Kind::Headers => View::Headers { fields: reading.headers() },
+        Kind::Source => {
+            let shown = &mail.raw[..mail.raw.len().min(SOURCE_BYTES_MAX)];
+            View::Source {
+                source: String::from_utf8_lossy(shown).replace("\r\n", "\n"),
+                cut: shown.len() < mail.raw.len(),
+            }
+        }
+        Kind::Attachments => View::Attachments {
+            list: reading.attachments().iter().map(|attachment| item(attachment, &base)).collect(),
+        },
+    };
+    let mut links = Vec::new();
+    if let Some(clean) = &clean {
+        findings::in_html(&clean.html, &mut links);
+    }
+    findings::in_text(&text, &mut links);
+    MessagePage {
+        tabs: tabs(&base, kind, has_html, reading.attachments().len()),
+        raw: format!("{base}/raw"),
+        delete: format!("{base}/delete"),
+        id: summary.id.to_string(),
+        codes: findings::codes(&subject, &text),
+        subject: if subject.is_empty() { "(no subject)".to_owned() } else { subject },
+        from: from(&reading, mail),
+        to: to(&reading, mail),
+        cc: joined(&reading, Field::Cc),
+        iso: when::iso(summary.arrived_ms),
+        exact: when::exact(summary.arrived_ms),
+        relative: when::relative(summary.arrived_ms, now_ms),
+        size: when::size(summary.size_bytes),
+        kept: when::span(summary.expires_ms.saturating_sub(now_ms)),
+        address,
+        inbox,
+        notices,
+        view,
+        links,
+        site,
+    }
+}
+
+fn html_view(clean: Option<&Clean>, base: &str, remote: Remote, notices: &mut Vec<String>) -> View {
+    let frame = match remote {
+        Remote::Blocked => format!("{base}/frame"),
+        Remote::Loaded => format!("{base}/frame?remote=load"),
+    };
+    let Some(clean) = clean else { return View::Html { frame, blocked: None, load: None } };
+    if clean.cut {
+        notices.push("The HTML is too long to be shown whole. The source has all of it.".to_owned());
+    }
+    if clean.too_many_tags {
+        notices.push("The HTML has too many tags to be shown. The text and the source can be.".to_owned());
+    }
+    if clean.remote_items == 0 {
+        return View::Html { frame, blocked: None, load: None };
+    }
+    let items = match clean.remote_items {
+        1 => "1 remote item".to_owned(),
+        n => format!("{n} remote items"),
+    };
+    let hosts = listed(&clean.remote_hosts);
+    match remote {
+        Remote::Blocked => View::Html {
+            frame,
+            blocked: Some(format!(
+                "{items} from {hosts} blocked: to load them tells the sender that this was read."
+            )),
+            load: Some(format!("{base}/html?remote=load")),
+        },
+        Remote::Loaded => View::Html {
+            frame,
+            blocked: Some(format!("{items} from {hosts} loaded, because you asked.")),
+            load: None,
+        },
+    }
+}
+
+/// "a, b and c".
+fn listed(words: &[String]) -> String {
+    match words {
+        [] => String::new(),
+        [one] => one.clone(),
+        [rest @ .., last] => format!("{} and {last}", rest.join(", ")),
+    }
+}
+
+fn tabs(base: &str, current: Kind, has_html: bool, attachments: usize) -> Vec<Tab> {
+    let tab = |name, kind, path: &str, count| Tab {
+        name,
+        href: format!("{base}/{path}"),
+        current: kind == current,
+        count,
+    };
+    let mut tabs = vec![tab("Text", Kind::Text, "text", None)];
+    if has_html {
+        tabs.push(tab("HTML", Kind::Html, "html", None));
+    }
+    tabs.push(tab("Headers", Kind::Headers, "headers", None));
+    tabs.push(tab("Source", Kind::Source, "source", None));
+    if attachments > 0 {
+        tabs.push(tab("Attachments", Kind::Attachments, "attachments", Some(attachments)));
+    }
+    tabs
+}
+
+fn from(reading: &Reading<'_>, mail: &Mail) -> String {
+    let written = joined(reading, Field::From);
+    match (written.is_empty(), mail.summary.envelope_from.is_empty()) {
+        (false, _) => written,
+        (true, false) => fields::printable(&mail.summary.envelope_from),
+        (true, true) => "(no sender)".to_owned(),
+    }
+}
+
+fn to(reading: &Reading<'_>, mail: &Mail) -> String {
+    let written = joined(reading, Field::To);
+    if written.is_empty() {
+        let said: Vec<String> =
+            mail.recipients.iter().take(ADDRESSES_MAX).map(|r| fields::printable(r)).collect();
+        return said.join(", ");
+    }
+    written
+}
+
+fn joined(reading: &Reading<'_>, field: Field<'static>) -> String {
+    let addresses = reading.addresses(field);
+    let shown: Vec<String> = addresses.iter().take(ADDRESSES_MAX).map(ToString::to_string).collect();
+    match addresses.len().checked_sub(ADDRESSES_MAX) {
+        Some(more) if more > 0 => format!("{} and {more} more", shown.join(", ")),
+        _ => shown.join(", "),
+    }
+}
+
+fn item(attachment: &Attachment, base: &str) -> Item {
+    Item {
+        href: format!("{base}/attachments/{}/{}", attachment.part, segment(&attachment.filename)),
+        filename: attachment.filename.clone(),
+        content_type: attachment.content_type.clone(),
+        size: when::size(attachment.size_bytes as u64),
+    }
+}
+
+/// A text as HTML: everything escaped, and bare links made links that say where they go because they are what they say.
+pub(crate) fn linked(text: &str) -> String {
+    let mut links = Vec::new();
+    findings::in_text(text, &mut links);
+    // The longest first, or a link would be found within a longer one.
+    links.sort_by_key(|link| std::cmp::Reverse(link.link.len()));
+    let mut html = String::with_capacity(text.len() + text.len() / 8);
+    let mut rest = text;
+    while let Some(at) = rest.find("http") {
+        escape(&rest[..at], &mut html);
+        rest = &rest[at..];
+        match links.iter().find(|link| rest.starts_with(&link.link)) {
+            Some(link) => {
+                let mut target = String::new();
+                escape(&link.link, &mut target);
+                html.push_str(&format!(
+                    "<a href=\"{target}\" rel=\"noopener noreferrer nofollow\" target=\"_blank\">{target}</a>"
+                ));
+                rest = &rest[link.link.len()..];
+            }
+            None => {
+                html.push_str("http");
+                rest = &rest[4..];
+            }
+        }
+    }
+    escape(rest, &mut html);
+    html
+}
+
+fn escape(text: &str, html: &mut String) {
+    for character in text.chars() {
+        match character {
+            '&' => html.push_str("&amp;"),
+            '<' => html.push_str("&lt;"),
+            '>' => html.push_str("&gt;"),
+            '"' => html.push_str("&quot;"),
+            '\'' => html.push_str("&#39;"),
+            '\0' => html.push('\u{fffd}'),
+            c => html.push(c),
+        }
+    }
+}
+
+#[derive(Template)]
+#[template(path = "frame.html")]
+struct FramePage {
+    html: String,
+}
+
+/// What the sandboxed frame shows.
+pub(super) async fn frame<M: Mailboxes>(
+    State(app): State<Arc<App<M>>>,
+    Asked(scope): Asked,
+    Params((_, id)): Params<(String, String)>,
+    Query(loading): Query<Loading>,
+) -> Result<Response, Fault> {
+    let mail = fetch(&app, &scope, &id).await?;
+    let tags = [mail_tag(mail.summary.id), inbox_tag(&mail.summary.inbox)];
+    let remote = loading.remote();
+    let html = app
+        .render(mail, move |mail| {
+            let prepared = Prepared::new(&mail.raw);
+            prepared.read().html(remote).map(|clean| clean.html)
+        })
+        .await?;
+    let mut response = answer::page(&FramePage { html: html.ok_or(Fault::NoSuchPart)? })?;
+    response.headers_mut().insert(
+        header::CONTENT_SECURITY_POLICY,
+        HeaderValue::from_static(Clean::content_security_policy(remote)),
+    );
+    Ok(if scope.is_wide() { response } else { public(response, &tags) })
+}
+
+/// The mail as it came, to be saved.
+pub(super) async fn raw<M: Mailboxes>(
+    State(app): State<Arc<App<M>>>,
+    Asked(scope): Asked,
+    Params((_, id)): Params<(String, String)>,
+) -> Result<Response, Fault> {
+    let mail = fetch(&app, &scope, &id).await?;
+    Ok(download("message/rfc822", &format!("{}.eml", mail.summary.id), mail.raw.to_vec()))
+}
+
+pub(super) async fn attachment<M: Mailboxes>(
+    State(app): State<Arc<App<M>>>,
+    Asked(scope): Asked,
+    Params((_, id, part, _)): Params<(String, String, u32, String)>,
+) -> Result<Response, Fault> {
+    let mail = fetch(&app, &scope, &id).await?;
+    let found = app.render(mail, move |mail| part_of(mail, part)).await?;
+    let (attachment, bytes) = found.ok_or(Fault::NoSuchPart)?;
+    Ok(download(&attachment.content_type, &attachment.filename, bytes))
+}
+
+/// A part that is an attachment, with its bytes.
+pub(crate) fn part_of(mail: &Mail, part: u32) -> Option<(Attachment, Vec<u8>)> {
+    let prepared = Prepared::new(&mail.raw);
+    let reading = prepared.read();
+    let attachment = reading.attachments().iter().find(|attachment| attachment.part == part)?;
+    Some((attachment.clone(), reading.attachment_bytes(attachment).into_owned()))
+}
+
+/// Something to be saved and never run: whatever its sender says that it is, a browser gets it as a file.
+pub(crate) fn download(content_type: &str, filename: &str, bytes: Vec<u8>) -> Response {
+    let runs = ["html", "xml", "svg", "script", "pdf"].iter().any(|word| content_type.contains(word));
+    let kind = if runs { "application/octet-stream" } else { content_type };
+    let ascii: String = filename
+        .chars()
+        .map(|c| if c.is_ascii_graphic() && c != '"' && c != '\\' { c } else { '_' })
+        .collect();
+    let encoded = utf8_percent_encode(cut(filename, 400), NON_ALPHANUMERIC);
+    let mut response = bytes.into_response();
+    let headers = response.headers_mut();
+    let mut set = |name: HeaderName, value: &str| {
+        if let Ok(value) = HeaderValue::from_str(value) {
+            headers.insert(name, value);
+        }
+    };
+    set(header::CONTENT_TYPE, kind);
+    // RFC 6266: the plain name for old programs, the encoded one for all others.
+    set(
+        header::CONTENT_DISPOSITION,
+        &format!("attachment; filename=\"{ascii}\"; filename*=UTF-8''{encoded}"),
+    );
+    set(header::CONTENT_SECURITY_POLICY, "sandbox; default-src 'none'");
+    set(header::CACHE_CONTROL, "private, no-store");
+    response
+}
+
+pub(super) async fn delete<M: Mailboxes>(
+    State(app): State<Arc<App<M>>>,
+    Asked(scope): Asked,
+    Params((_, id)): Params<(String, String)>,
+) -> Result<Response, Fault> {
+    let mail = fetch(&app, &scope, &id).await?;
+    app.mailboxes.delete(mail.summary.id).await?;
+    Ok(Redirect::to(&format!("/inbox/{}", segment(&scope.name()))).into_response())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::linked;
+
+    #[test]
+    fn a_text_is_escaped_and_its_links_are_links() {
+        let html = linked(
+            "<b>see</b> https://a.test/?x=1&y=\"2 and https://a.test/?x=1 or javascript:alert(1), httpx",
+        );
+        assert!(html.starts_with("&lt;b&gt;see&lt;/b&gt; <a href=\"https://a.test/?x=1&amp;y=\""), "{html}");
+        assert_eq!(html.matches("<a ").count(), 2);
+        assert!(html.ends_with("or javascript:alert(1), httpx"));
+    }
+}

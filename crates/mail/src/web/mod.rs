@@ -1,0 +1,184 @@
+//! The pages: what people see of the stored mail. The programs' side is [`crate::api`], on the same port.
+//!
+//! ```text
+//!  browsers, the accelerator, test suites
+//!        │ HTTP/1.1, at most `connections_max`
+//!        ▼
+//!  thread "mail-web": axum on a runtime of its own ──▶ Mailboxes (questions to the loops, answers by message)
+//!        │  small mails are rendered here                └──▶ events ──▶ server-sent events, WebSockets, waits
+//!        ▼
+//!  up to 4 threads "mail-render": large mails
+//! ```
+//! No receiving loop ever waits for a page. Pages of one inbox are public and say so to caches: fresh for a second, and
+//! tagged with their inbox and mail, so that an accelerator in front serves the crowd and is purged by what changes
+//! ([`inbox_tag`], [`mail_tag`]). What shows more than one inbox is the operator's ([`access`]).
+
+pub(crate) mod access;
+pub(crate) mod answer;
+pub(crate) mod app;
+mod assets;
+mod config;
+mod connections;
+pub(crate) mod counters;
+mod inbox;
+pub(crate) mod live;
+pub(crate) mod marks;
+pub(crate) mod message;
+mod pages;
+pub(crate) mod scope;
+pub(crate) mod when;
+
+use std::{
+    io,
+    net::{SocketAddr, TcpListener},
+    sync::Arc,
+    thread::JoinHandle,
+    time::Duration,
+};
+
+use axum::{
+    Router,
+    extract::DefaultBodyLimit,
+    middleware,
+    routing::{get, post},
+};
+use engine::meter::Source;
+use tokio::sync::watch;
+
+use self::app::App;
+pub use self::{
+    access::{Token, TokenTooShort},
+    answer::{inbox_tag, mail_tag},
+    config::Config,
+};
+use crate::mailboxes::Mailboxes;
+
+/// Mails rendered off the web's own thread at once.
+const RENDER_THREADS_MAX: usize = 4;
+/// Rendering recurses nowhere by our own doing; libraries below it may.
+const RENDER_STACK_BYTES: usize = 16 * 1024 * 1024;
+/// How long answers under way may take when the server stops.
+const DRAIN: Duration = Duration::from_secs(5);
+/// Of a form or a JSON document; mails by the API have a limit of their own.
+const BODY_BYTES_MAX: usize = 64 * 1024;
+
+/// The running web server; dropping it stops it.
+pub struct Web {
+    address: SocketAddr,
+    counters: Arc<dyn Source>,
+    stop: watch::Sender<bool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Web {
+    /// Where it listens.
+    #[must_use]
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// What it counts, for the registry of `/metrics`.
+    #[must_use]
+    pub fn counters(&self) -> Arc<dyn Source> {
+        Arc::clone(&self.counters)
+    }
+
+    /// Takes no more requests, lets those under way finish for at most five seconds, ends live streams at once.
+    pub fn stop(mut self) {
+        self.finish();
+    }
+
+    fn finish(&mut self) {
+        // Nobody listens: it has ended by itself.
+        let _ = self.stop.send(true);
+        if let Some(thread) = self.thread.take() {
+            // Its panic was printed by itself.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Drop for Web {
+    fn drop(&mut self) {
+        self.finish();
+    }
+}
+
+/// Serves pages and APIs on `listener`, on a thread of its own.
+///
+/// # Errors
+/// What the system says about the socket or the thread.
+pub fn serve<M: Mailboxes>(listener: TcpListener, mailboxes: M, config: Config) -> io::Result<Web> {
+    let address = listener.local_addr()?;
+    listener.set_nonblocking(true)?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .max_blocking_threads(RENDER_THREADS_MAX)
+        .thread_name("mail-render")
+        .thread_stack_size(RENDER_STACK_BYTES)
+        .build()?;
+    let (stop, stopping) = watch::channel(false);
+    let app = Arc::new(App::new(mailboxes, config, address, stopping.clone()));
+    let counters: Arc<dyn Source> = Arc::clone(&app.counters) as Arc<dyn Source>;
+    let thread = std::thread::Builder::new().name("mail-web".to_owned()).spawn(move || {
+        runtime.block_on(run(listener, app, stopping));
+        // A render that is still under way is not waited for.
+        runtime.shutdown_background();
+    })?;
+    Ok(Web { address, counters, stop, thread: Some(thread) })
+}
+
+async fn run<M: Mailboxes>(listener: TcpListener, app: Arc<App<M>>, mut stopping: watch::Receiver<bool>) {
+    let listener = match tokio::net::TcpListener::from_std(listener) {
+        Ok(listener) => listener,
+        Err(error) => return tracing::error!("the mail pages cannot be served: {error}"),
+    };
+    let bounded = connections::Bounded::new(listener, app.config.connections_max, Arc::clone(&app.counters));
+    let mut drained = stopping.clone();
+    let forget_marks = tokio::spawn(marks::forget_deleted(Arc::clone(&app)));
+    let service = router(app).into_make_service_with_connect_info::<connections::Peer>();
+    let served = axum::serve(bounded, service).with_graceful_shutdown(async move {
+        // An error means that the handle is gone, which is the same wish.
+        let _ = stopping.wait_for(|stop| *stop).await;
+    });
+    let give_up = async move {
+        let _ = drained.wait_for(|stop| *stop).await;
+        tokio::time::sleep(DRAIN).await;
+    };
+    tokio::select! {
+        served = served => if let Err(error) = served { tracing::error!("the mail pages ended: {error}") },
+        () = give_up => {}
+    }
+    forget_marks.abort();
+}
+
+fn router<M: Mailboxes>(app: Arc<App<M>>) -> Router {
+    Router::new()
+        .route("/", get(pages::home::<M>))
+        .route("/inbox", get(pages::open::<M>))
+        .route("/inbox/{address}", get(inbox::page::<M>))
+        .route("/inbox/{address}/events", get(live::events::<M>))
+        .route("/inbox/{address}/search", get(inbox::search_page::<M>))
+        .route("/inbox/{address}/delete", post(inbox::delete_all::<M>))
+        .route("/inbox/{address}/{id}", get(message::page::<M>))
+        .route("/inbox/{address}/{id}/delete", post(message::delete::<M>))
+        .route("/inbox/{address}/{id}/frame", get(message::frame::<M>))
+        .route("/inbox/{address}/{id}/raw", get(message::raw::<M>))
+        .route("/inbox/{address}/{id}/{view}", get(message::view::<M>))
+        .route("/inbox/{address}/{id}/attachments/{part}/{name}", get(message::attachment::<M>))
+        .route("/about", get(pages::about::<M>))
+        .route("/terms", get(pages::terms::<M>))
+        .route("/counters", get(pages::counters::<M>))
+        .route("/static/{version}/{name}", get(assets::asset))
+        .route("/robots.txt", get(|| async { "User-agent: *\nDisallow: /inbox/\nDisallow: /api/\n" }))
+        .route("/healthz", get(|| async { "ok\n" }))
+        .merge(crate::api::router::<M>())
+        .fallback(pages::no_such_page)
+        .method_not_allowed_fallback(pages::no_such_method)
+        .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
+        .layer(middleware::from_fn_with_state(Arc::clone(&app), answer::around::<M>))
+        .with_state(app)
+}
+
+#[cfg(test)]
+mod tests;

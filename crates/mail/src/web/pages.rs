@@ -1,0 +1,93 @@
+//! Pages that show no mail: home, about, terms.
+
+use std::sync::Arc;
+
+use askama::Template;
+use axum::{
+    Json,
+    extract::{Query, State},
+    response::{IntoResponse, Redirect, Response},
+};
+use serde::Deserialize;
+
+use super::{
+    answer::{Fault, page, public},
+    app::{App, Site},
+    scope::segment,
+};
+use crate::mailboxes::{Mailboxes, Scope, Totals};
+
+#[derive(Template)]
+#[template(path = "home.html")]
+struct Home<'a> {
+    site: &'a Site,
+    totals: Totals,
+}
+
+pub(super) async fn home<M: Mailboxes>(State(app): State<Arc<App<M>>>) -> Result<Response, Fault> {
+    Ok(public(page(&Home { site: &app.site, totals: app.mailboxes.totals() })?, &[]))
+}
+
+#[derive(Deserialize)]
+pub(super) struct Open {
+    #[serde(default)]
+    address: String,
+}
+
+/// Where the form of the home page goes.
+pub(super) async fn open<M: Mailboxes>(
+    State(app): State<Arc<App<M>>>,
+    Query(open): Query<Open>,
+) -> Result<Response, Fault> {
+    let scope = Scope::of(open.address.trim(), &app.config.domain).map_err(Fault::NotAnAddress)?;
+    Ok(Redirect::to(&format!("/inbox/{}", segment(&scope.name()))).into_response())
+}
+
+#[derive(Template)]
+#[template(path = "about.html")]
+struct About<'a> {
+    site: &'a Site,
+    totals: Totals,
+}
+
+pub(super) async fn about<M: Mailboxes>(State(app): State<Arc<App<M>>>) -> Result<Response, Fault> {
+    Ok(public(page(&About { site: &app.site, totals: app.mailboxes.totals() })?, &[]))
+}
+
+#[derive(Template)]
+#[template(path = "terms.html")]
+struct Terms<'a> {
+    site: &'a Site,
+    terms: &'a [String],
+    /// Link and words.
+    abuse: Option<(String, &'a str)>,
+}
+
+pub(super) async fn terms<M: Mailboxes>(State(app): State<Arc<App<M>>>) -> Result<Response, Fault> {
+    let abuse = app.config.abuse.as_deref().map(|contact| {
+        let is_url = contact.starts_with("https://") || contact.starts_with("http://");
+        (if is_url { contact.to_owned() } else { format!("mailto:{contact}") }, contact)
+    });
+    Ok(public(page(&Terms { site: &app.site, terms: &app.config.terms, abuse })?, &[]))
+}
+
+/// The live counters, as the pages' script asks for them; a second of a cache serves any crowd.
+pub(super) async fn counters<M: Mailboxes>(State(app): State<Arc<App<M>>>) -> Response {
+    let totals = app.mailboxes.totals();
+    let body = serde_json::json!({
+        "stored": totals.stored,
+        "stored_bytes": totals.stored_bytes,
+        "inboxes": totals.inboxes,
+        "accepted": totals.accepted,
+        "refused": totals.refused,
+    });
+    public(Json(body).into_response(), &[])
+}
+
+pub(super) async fn no_such_page() -> Fault {
+    Fault::NoSuchPage
+}
+
+pub(super) async fn no_such_method() -> Fault {
+    Fault::NoSuchMethod
+}

@@ -1,0 +1,128 @@
+//! Which mails a path is about.
+//!
+//! `ann@example.org` is an inbox, `ann` one at the service's own domain, `ann*@example.org` all inboxes of that domain
+//! that begin so, `*@example.org` all of the domain, `*@*` everything.
+
+use std::sync::Arc;
+
+use axum::{
+    extract::{ConnectInfo, FromRequestParts, Path, RawPathParams},
+    http::request::Parts,
+};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use serde::de::DeserializeOwned;
+
+use super::{answer::Fault, app::App, connections::Peer};
+use crate::{
+    address::{AddressFault, fold_domain},
+    mailboxes::{Inbox, Mailboxes, Scope},
+};
+
+/// What may stand in a segment of a path as it is (RFC 3986, 3.3), of what addresses have.
+const SEGMENT: &AsciiSet =
+    &NON_ALPHANUMERIC.remove(b'@').remove(b'.').remove(b'-').remove(b'_').remove(b'~').remove(b'*');
+
+/// An address in a path.
+pub(crate) fn segment(text: &str) -> String {
+    utf8_percent_encode(text, SEGMENT).to_string()
+}
+
+impl Scope {
+    /// Reads what stands in a path.
+    ///
+    /// # Errors
+    /// What is wrong with the address.
+    pub(crate) fn of(text: &str, default_domain: &str) -> Result<Self, AddressFault> {
+        let (local, domain) = match text.rsplit_once('@') {
+            Some((local, domain)) => (local, domain),
+            None => (text, default_domain),
+        };
+        let Some(begin) = local.strip_suffix('*') else {
+            return Inbox::of(text, default_domain).map(Self::Inbox);
+        };
+        if domain == "*" && begin.is_empty() {
+            return Ok(Self::All);
+        }
+        Ok(Self::Prefix { local: begin.to_lowercase().into(), domain: fold_domain(domain)? })
+    }
+
+    /// More than one inbox.
+    pub(crate) fn is_wide(&self) -> bool {
+        !matches!(self, Self::Inbox(_))
+    }
+
+    /// As a path says it.
+    pub(crate) fn name(&self) -> String {
+        match self {
+            Self::Inbox(inbox) => inbox.to_string(),
+            Self::Prefix { local, domain } => format!("{local}*@{domain}"),
+            Self::All => "*@*".to_owned(),
+        }
+    }
+}
+
+/// The scope of a request whose path has an `{address}`, or everything if it has none; who may not see it is refused.
+pub(crate) struct Asked(pub(crate) Scope);
+
+impl<M: Mailboxes> FromRequestParts<Arc<App<M>>> for Asked {
+    type Rejection = Fault;
+
+    async fn from_request_parts(parts: &mut Parts, app: &Arc<App<M>>) -> Result<Self, Fault> {
+        let peer = peer(parts).await;
+        let params = RawPathParams::from_request_parts(parts, app).await.map_err(|_| Fault::NoSuchPage)?;
+        let address = params.iter().find(|(name, _)| *name == "address").map(|(_, value)| value);
+        let scope = match address {
+            Some(address) => Scope::of(address, &app.config.domain).map_err(Fault::NotAnAddress)?,
+            None => Scope::All,
+        };
+        if scope.is_wide() {
+            app.check_wide(&parts.headers, parts.uri.query(), peer)?;
+        }
+        Ok(Self(scope))
+    }
+}
+
+/// Who asks; the unspecified address, which is nobody's, where that is not known.
+pub(crate) async fn peer(parts: &mut Parts) -> Peer {
+    match ConnectInfo::<Peer>::from_request_parts(parts, &()).await {
+        Ok(ConnectInfo(peer)) => peer,
+        Err(_) => Peer(([0, 0, 0, 0], 0).into()),
+    }
+}
+
+/// Parameters of the path; a path that has others is no page of ours.
+pub(crate) struct Params<T>(pub(crate) T);
+
+impl<T: DeserializeOwned + Send, S: Send + Sync> FromRequestParts<S> for Params<T> {
+    type Rejection = Fault;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Fault> {
+        match Path::<T>::from_request_parts(parts, state).await {
+            Ok(Path(params)) => Ok(Self(params)),
+            Err(_) => Err(Fault::NoSuchPage),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_says_which_mails() {
+        for (text, name, wide) in [
+            ("Ann+x", "ann@night.test", false),
+            ("ann@Example.org", "ann@example.org", false),
+            ("An*", "an*@night.test", true),
+            ("*", "*@night.test", true),
+            ("*@example.org", "*@example.org", true),
+            ("*@*", "*@*", true),
+            ("a*b@example.org", "a*b@example.org", false),
+        ] {
+            let scope = Scope::of(text, "night.test").unwrap();
+            assert_eq!((&*scope.name(), scope.is_wide()), (name, wide), "{text}");
+        }
+        assert!(Scope::of("x*@*", "night.test").is_err());
+        assert_eq!(segment("grüße/a b@x.test"), "gr%C3%BC%C3%9Fe%2Fa%20b@x.test");
+    }
+}

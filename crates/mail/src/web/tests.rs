@@ -1,0 +1,523 @@
+//! The pages and APIs over real sockets, on the twin.
+
+use std::{
+    io::{BufRead, BufReader},
+    net::TcpListener,
+    time::Duration,
+};
+
+use engine::cores::clock;
+use futures_util::StreamExt;
+use serde_json::{Value, json};
+
+use super::*;
+use crate::{
+    mailboxes::Mailboxes,
+    samples,
+    twin::{Retention, Twin},
+};
+
+const TOKEN: &str = "0123456789abcdef-token";
+/// How long a test waits for what must come; what does not come fails it.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+struct Site {
+    web: Web,
+    twin: Twin,
+    agent: ureq::Agent,
+}
+
+struct Answer {
+    status: u16,
+    headers: axum::http::HeaderMap,
+    body: String,
+}
+
+impl Answer {
+    fn header(&self, name: &str) -> &str {
+        self.headers.get(name).map_or("", |value| value.to_str().unwrap())
+    }
+
+    fn json(&self) -> Value {
+        serde_json::from_str(&self.body).unwrap_or_else(|error| panic!("{error}: {}", self.body))
+    }
+}
+
+impl Site {
+    fn new() -> Self {
+        Self::with(Config::default())
+    }
+
+    fn with_token() -> Self {
+        Self::with(Config { token: Some(Token::new(TOKEN).unwrap()), ..Config::default() })
+    }
+
+    fn with(config: Config) -> Self {
+        let twin = Twin::new(Retention::default(), "night.test");
+        let config = Config { domain: "night.test".to_owned(), ..config };
+        let web = serve(TcpListener::bind("127.0.0.1:0").unwrap(), twin.clone(), config).unwrap();
+        let agent = ureq::Agent::config_builder()
+            .http_status_as_error(false)
+            .max_redirects(0)
+            .max_redirects_will_error(false)
+            .timeout_global(Some(PATIENCE))
+            .allow_non_standard_methods(true)
+            .build()
+            .into();
+        Self { web, twin, agent }
+    }
+
+    fn url(&self, path: &str) -> String {
+        format!("http://{}{path}", self.web.address())
+    }
+
+    fn ask(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &str) -> Answer {
+        let mut request = axum::http::Request::builder().method(method).uri(self.url(path));
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        let response = self.agent.run(request.body(body.to_owned()).unwrap()).unwrap();
+        let (parts, body) = response.into_parts();
+        let bytes = body.into_with_config().limit(100 * 1024 * 1024).read_to_vec().unwrap();
+        Answer {
+            status: parts.status.as_u16(),
+            headers: parts.headers,
+            body: String::from_utf8_lossy(&bytes).into_owned(),
+        }
+    }
+
+    fn get(&self, path: &str) -> Answer {
+        self.ask("GET", path, &[], "")
+    }
+
+    fn page(&self, path: &str) -> String {
+        let answer = self.ask("GET", path, &[("accept", "text/html")], "");
+        assert_eq!(answer.status, 200, "{path}: {}", answer.body);
+        answer.body
+    }
+
+    fn deliver(&self, to: &str, raw: &str) -> String {
+        let ids = self.twin.deliver_at(clock::unix_ms(), "sender@x.test", &[to.to_owned()], raw.as_bytes());
+        ids.unwrap()[0].to_string()
+    }
+
+    fn samples(&self) -> Vec<String> {
+        let set = samples::set("ann@night.test", 1_795_298_400);
+        set.iter().map(|s| self.deliver("ann", &String::from_utf8_lossy(&s.raw))).collect()
+    }
+}
+
+#[test]
+fn an_inbox_lists_what_came_and_says_that_it_is_public() {
+    let site = Site::new();
+    assert!(site.page("/").contains("Which inbox?"));
+    let empty = site.page("/inbox/ann@night.test");
+    assert!(empty.contains("Nothing has arrived yet") && empty.contains("send-sample ann@night.test"));
+    let id = site.deliver("Ann+x", "From: Eve <eve@x.test>\r\nSubject: <b>Hi</b> & bye\r\n\r\n");
+    let page = site.page("/inbox/ann@night.test");
+    assert!(page.contains("&#60;b&#62;Hi&#60;/b&#62; &#38; bye"), "{page}");
+    assert!(page.contains(&format!("/inbox/ann@night.test/{id}")));
+    assert!(page.contains("Anyone can read this inbox"));
+    let answer = site.get("/inbox/ann@night.test");
+    assert_eq!(answer.header("cache-control"), "public, max-age=1");
+    assert_eq!(answer.header("surrogate-key"), "inbox:ann@night.test");
+    assert_eq!(answer.header("surrogate-key"), inbox_tag(&Inbox::of("ann", "night.test").unwrap()));
+    assert!(answer.header("content-security-policy").contains("script-src 'self'"));
+    let mail = site.get(&format!("/inbox/ann@night.test/{id}"));
+    assert_eq!(mail.header("surrogate-key"), format!("mail:{id} inbox:ann@night.test"));
+}
+
+use crate::mailboxes::Inbox;
+
+#[test]
+fn one_inbox_has_one_path() {
+    let site = Site::new();
+    for (asked, path) in [
+        ("/inbox?address=Ann%2Bshop", "/inbox/ann@night.test"),
+        ("/inbox?address=%20ann@Example.ORG%20", "/inbox/ann@example.org"),
+        ("/inbox/Ann", "/inbox/ann@night.test"),
+        ("/inbox/gr%C3%BC%C3%9Fe+x@night.test", "/inbox/gr%C3%BC%C3%9Fe@night.test"),
+    ] {
+        let answer = site.get(asked);
+        assert_eq!((answer.status, answer.header("location")), (303, path), "{asked}");
+    }
+    assert_eq!(site.get("/inbox/gr%C3%BC%C3%9Fe@night.test").status, 200);
+}
+
+#[test]
+fn every_view_of_every_sample_is_a_page() {
+    let site = Site::new();
+    for id in site.samples() {
+        for view in ["", "/text", "/html", "/headers", "/source", "/attachments"] {
+            let page = site.page(&format!("/inbox/ann@night.test/{id}{view}"));
+            assert!(page.contains("aria-current=\"page\"") || view == "/attachments", "{id}{view}");
+        }
+        let raw = site.get(&format!("/inbox/ann@night.test/{id}/raw"));
+        assert!(raw.header("content-disposition").starts_with("attachment"));
+    }
+}
+
+#[test]
+fn the_html_is_framed_and_its_remote_content_waits() {
+    let site = Site::new();
+    let newsletter = &site.samples()[0];
+    let base = format!("/inbox/ann@night.test/{newsletter}");
+    let page = site.page(&base);
+    assert!(
+        page.contains("2 remote items from images.timetable.test and track.timetable.test blocked"),
+        "{page}"
+    );
+    assert!(page.contains("sandbox=\"allow-popups allow-popups-to-escape-sandbox\""));
+    assert!(page.contains("https://click.timetable.test/?to="), "the true target is listed");
+    let frame = site.get(&format!("{base}/frame"));
+    assert!(!frame.body.contains("images.timetable.test") && frame.body.contains("data:image/bmp"));
+    let policy = frame.header("content-security-policy");
+    assert!(
+        policy.contains("sandbox") && policy.contains("img-src data:;") && !policy.contains("script-src")
+    );
+    let loaded = site.get(&format!("{base}/frame?remote=load"));
+    assert!(loaded.body.contains("https://images.timetable.test/winter/amsterdam.jpg"));
+    assert!(loaded.header("content-security-policy").contains("img-src data: https: http:;"));
+}
+
+#[test]
+fn attachments_are_files_and_never_pages() {
+    let site = Site::new();
+    let id = site.deliver(
+        "ann",
+        "Content-Type: multipart/mixed; boundary=b\r\n\r\n--b\r\nContent-Type: text/html\r\n\
+         Content-Disposition: attachment; filename=\"a\\\"b.html\"\r\n\r\n<script>alert(1)</script>\r\n\
+         --b\r\nContent-Type: image/svg+xml\r\nContent-Disposition: inline; filename*=utf-8''%e2%82%ac.svg\r\n\r\n<svg onload=alert(1)>\r\n--b--\r\n",
+    );
+    let page = site.page(&format!("/inbox/ann@night.test/{id}/attachments"));
+    let paths: Vec<&str> = page
+        .split("href=\"")
+        .filter_map(|rest| rest.split('"').next())
+        .filter(|p| p.contains("/attachments/"))
+        .collect();
+    assert_eq!(paths.len(), 2, "{page}");
+    for path in paths {
+        let file = site.get(path);
+        assert_eq!(file.header("content-type"), "application/octet-stream");
+        assert!(file.header("content-disposition").starts_with("attachment; filename=\""));
+        assert_eq!(file.header("content-security-policy"), "sandbox; default-src 'none'");
+        assert_eq!(file.header("x-content-type-options"), "nosniff");
+    }
+    assert_eq!(site.get(&format!("/inbox/ann@night.test/{id}/attachments/99/x")).status, 404);
+}
+
+#[test]
+fn a_mail_is_only_in_its_own_inbox() {
+    let site = Site::with_token();
+    let id = site.deliver("ann", "Subject: secret\r\n\r\n");
+    for path in [
+        format!("/inbox/bob@night.test/{id}"),
+        format!("/inbox/bob@night.test/{id}/raw"),
+        format!("/inbox/bob@night.test/api/v1/message/{id}"),
+        format!("/api/v2/domains/public/inboxes/bob/messages/{id}"),
+        format!("/inbox/bob@night.test/view/{id}.txt"),
+    ] {
+        assert_eq!(site.get(&path).status, 404, "{path}");
+    }
+    assert_eq!(site.ask("POST", &format!("/inbox/bob@night.test/{id}/delete"), &[], "").status, 404);
+    let ids = json!({ "IDs": [id] }).to_string();
+    site.ask(
+        "DELETE",
+        "/inbox/bob@night.test/api/v1/messages",
+        &[("content-type", "application/json")],
+        &ids,
+    );
+    assert_eq!(site.get(&format!("/inbox/ann@night.test/{id}")).status, 200, "it is still there");
+}
+
+const WIDE: [&str; 9] = [
+    "/inbox/*@night.test",
+    "/inbox/*@*/search?q=x",
+    "/inbox/a*@night.test",
+    "/api/v1/messages",
+    "/api/v1/search?query=x",
+    "/api/v2/domains/public/inboxes",
+    "/api/v2/domains/public/inboxes/*",
+    "/api/v2/domains/private/inboxes/ann",
+    "/api/v2/domains/public/messages/*",
+];
+
+#[test]
+fn more_than_one_inbox_needs_the_token() {
+    let site = Site::with_token();
+    for path in WIDE {
+        let refused = site.get(path);
+        assert_eq!(refused.status, 401, "{path}");
+        assert!(refused.header("www-authenticate").starts_with("Basic"));
+        for token in [TOKEN.to_owned(), format!("Bearer {TOKEN}")] {
+            let answer = site.ask("GET", path, &[("authorization", &token)], "");
+            assert_eq!(answer.status, 200, "{path}: {}", answer.body);
+            assert_eq!(answer.header("cache-control"), "no-store", "{path}");
+        }
+        assert_eq!(site.ask("GET", path, &[("authorization", "0123456789abcdef-wrong")], "").status, 401);
+    }
+    assert_eq!(site.get("/inbox/ann@night.test").status, 200);
+    assert_eq!(site.get("/api/v2/domains/public/inboxes/ann").status, 200);
+}
+
+#[test]
+fn without_a_token_only_this_machine_sees_more_than_one_inbox() {
+    let site = Site::new();
+    for path in WIDE {
+        assert_eq!(site.get(path).status, 200, "{path}");
+        assert_eq!(site.ask("GET", path, &[("x-forwarded-for", "192.0.2.1")], "").status, 403, "{path}");
+        assert_eq!(site.ask("GET", path, &[("host", "rebound.test")], "").status, 403, "{path}");
+    }
+}
+
+#[test]
+fn another_sites_page_changes_nothing() {
+    let site = Site::new();
+    let id = site.deliver("ann", "Subject: x\r\n\r\n");
+    let path = format!("/inbox/ann@night.test/{id}/delete");
+    for foreign in [("sec-fetch-site", "cross-site"), ("origin", "https://evil.test")] {
+        assert_eq!(site.ask("POST", &path, &[foreign], "").status, 403);
+        assert_eq!(site.ask("DELETE", "/inbox/ann@night.test/api/v1/messages", &[foreign], "").status, 403);
+    }
+    assert_eq!(site.get(&format!("/inbox/ann@night.test/{id}")).status, 200);
+    let own = site.ask("POST", &path, &[("sec-fetch-site", "same-origin")], "");
+    assert_eq!((own.status, own.header("location")), (303, "/inbox/ann@night.test"));
+    assert_eq!(site.get(&format!("/inbox/ann@night.test/{id}")).status, 404);
+}
+
+#[test]
+fn faults_are_pages_for_people_and_json_for_programs() {
+    let site = Site::new();
+    for (path, status, words) in [
+        ("/nowhere", 404, "No such page"),
+        ("/inbox/ann@night.test/aaaaaaaaaaaaaaaa", 404, "This mail is gone"),
+        ("/inbox/a%20b", 400, "This is no address"),
+        ("/inbox/ann@%3Cscript%3E", 400, "This is no address"),
+    ] {
+        let page = site.ask("GET", path, &[("accept", "text/html,*/*")], "");
+        assert_eq!(page.status, status, "{path}");
+        assert!(page.body.contains(words) && page.body.contains("request "), "{path}: {}", page.body);
+        assert!(page.body.contains(page.header("x-request-id")));
+        assert!(!page.body.contains("<script>"));
+        let program = site.get(path);
+        assert_eq!(program.status, status);
+        assert!(program.json()["error"].is_string());
+    }
+    assert_eq!(site.ask("PUT", "/about", &[], "").status, 405);
+    let search = site.page("/inbox/ann@night.test/search?q=before:never");
+    assert!(search.contains("`never` is no date"), "{search}");
+}
+
+/// Reads events until one of the name comes; its data and id.
+fn next_event(reader: &mut impl BufRead, name: &str) -> (String, String) {
+    let (mut event, mut data, mut id) = (String::new(), String::new(), String::new());
+    loop {
+        let mut line = String::new();
+        assert!(reader.read_line(&mut line).unwrap() > 0, "the stream ended");
+        match line.trim_end().split_once(": ") {
+            Some(("event", value)) => event = value.to_owned(),
+            Some(("data", value)) => data.push_str(value),
+            Some(("id", value)) => id = value.to_owned(),
+            _ if line.trim().is_empty() && event == name => return (data, id),
+            _ if line.trim().is_empty() => (event, data, id) = Default::default(),
+            _ => {}
+        }
+    }
+}
+
+#[test]
+fn arrivals_and_deletions_are_told_live() {
+    let site = Site::new();
+    let first = site.deliver("ann", "Subject: first\r\n\r\n");
+    let between = site.deliver("ann", "Subject: between\r\n\r\n");
+    let answer =
+        site.agent.get(site.url(&format!("/inbox/ann@night.test/events?after={first}"))).call().unwrap();
+    assert_eq!(answer.headers()["content-type"], "text/event-stream");
+    let mut events = BufReader::new(answer.into_body().into_reader());
+    // What came after the page was made and before the stream began.
+    let (row, id) = next_event(&mut events, "arrived");
+    assert!(id == between && row.contains("between"));
+    site.deliver("bob", "Subject: not for ann\r\n\r\n");
+    let live = site.deliver("ann", "From: <i>x</i>\r\nSubject: live\r\n\r\n");
+    let (row, id) = next_event(&mut events, "arrived");
+    assert!(id == live && row.contains("live") && !row.contains("<i>"), "{row}");
+    site.ask("POST", &format!("/inbox/ann@night.test/{live}/delete"), &[], "");
+    assert_eq!(next_event(&mut events, "deleted").0, live);
+    // A stop ends the stream.
+    site.web.stop();
+    let mut rest = String::new();
+    while events.read_line(&mut rest).is_ok_and(|read| read > 0) {}
+}
+
+#[test]
+fn a_listener_over_the_limit_is_told_to_come_back() {
+    let site = Site::with(Config { listeners_max: 1, ..Config::default() });
+    let held = site.agent.get(site.url("/inbox/ann@night.test/events")).call().unwrap();
+    let refused = site.get("/inbox/ann@night.test/events");
+    assert_eq!((refused.status, refused.header("retry-after")), (503, "2"));
+    drop(held);
+}
+
+#[test]
+fn waiting_finds_what_is_there_what_comes_and_says_when_nothing_does() {
+    let site = Site::new();
+    let wait = |query: &str| site.get(&format!("/api/v2/domains/public/inboxes/ann/wait?{query}"));
+    let none = wait("timeout=10ms");
+    assert_eq!(none.status, 404);
+    assert!(none.json()["error"].as_str().unwrap().contains("within 10 ms"));
+    site.deliver("ann", "From: shop@x.test\r\nSubject: Receipt\r\n\r\n");
+    std::thread::scope(|scope| {
+        let waiting = scope.spawn(|| wait("subject=code&from=accounts&timeout=30s"));
+        // Whether it comes before or after the wait begins, it is found.
+        site.deliver("ann", "From: no-reply@accounts.test\r\nSubject: Your code\r\n\r\nIt is 493021. https://x.test/c?a=1\r\n");
+        let found = waiting.join().unwrap();
+        assert_eq!(found.status, 200, "{}", found.body);
+        let mail = found.json();
+        assert_eq!((&mail["subject"], &mail["codes"]), (&json!("Your code"), &json!(["493021"])));
+        assert_eq!(mail["links"], json!(["https://x.test/c?a=1"]));
+        assert_eq!((&mail["to"], &mail["domain"]), (&json!("ann"), &json!("night.test")));
+    });
+    assert_eq!(wait("subject=receipt&delete=true").status, 200);
+    assert_eq!(wait("subject=receipt&timeout=10ms").status, 404, "it was deleted");
+    assert_eq!(wait("timeout=soon").status, 400);
+    assert_eq!(wait(&format!("since={}&timeout=10ms", clock::unix_ms() + 60_000)).status, 404);
+}
+
+#[test]
+fn mailpits_api_lists_finds_marks_and_deletes() {
+    let site = Site::new();
+    let ids = site.samples();
+    let list = site.get("/api/v1/messages?limit=3").json();
+    assert_eq!((&list["total"], &list["unread"], &list["messages_count"]), (&json!(7), &json!(7), &json!(7)));
+    assert_eq!(list["messages"].as_array().unwrap().len(), 3);
+    assert_eq!(list["messages"][0]["Subject"], "493021 is your sign-in code");
+    let invoice = site.get("/api/v1/search?query=has:attachment%20from:billing").json();
+    assert_eq!((&invoice["messages_count"], &invoice["messages"][0]["Attachments"]), (&json!(1), &json!(2)));
+    let mail = site.get(&format!("/api/v1/message/{}", ids[1])).json();
+    assert_eq!(mail["Attachments"][1]["FileName"], "Fahrten Zürich.csv");
+    assert_eq!(mail["Attachments"][0]["Checksums"]["MD5"].as_str().unwrap().len(), 32);
+    assert_eq!(site.get("/api/v1/messages").json()["unread"], 6, "who reads it marks it");
+    let body = json!({ "IDs": [ids[0]], "Tags": ["Blue"] }).to_string();
+    assert_eq!(site.ask("PUT", "/api/v1/tags", &[], &body).body, "ok");
+    assert_eq!(site.get("/api/v1/search?query=tag:blue").json()["messages_count"], 1);
+    assert_eq!(site.get("/api/v1/tags").json(), json!(["Blue"]));
+    assert_eq!(site.ask("DELETE", "/api/v1/search?query=subject:invoice", &[], "").body, "ok");
+    assert_eq!(
+        site.ask("DELETE", "/api/v1/messages", &[], &json!({ "IDs": [ids[0]] }).to_string()).body,
+        "ok"
+    );
+    assert_eq!(site.get("/api/v1/info").json()["Messages"], 5);
+    let sent = site.ask(
+        "POST",
+        "/inbox/bob@night.test/api/v1/send",
+        &[],
+        &json!({
+            "From": { "Email": "a@b.test", "Name": "A" }, "To": [{ "Email": "bob@night.test" }], "Subject": "Grüße",
+            "HTML": "<b>x</b>", "Attachments": [{ "Content": "aGk=", "Filename": "hi.txt" }], "Headers": { "X-Y": "z" },
+        })
+        .to_string(),
+    );
+    let id = sent.json()["ID"].as_str().unwrap().to_owned();
+    let mail = site.get("/inbox/bob@night.test/api/v1/message/latest").json();
+    assert_eq!(
+        (&mail["ID"], &mail["Subject"], &mail["HTML"]),
+        (&json!(id), &json!("Grüße"), &json!("<b>x</b>"))
+    );
+    assert_eq!(site.get("/inbox/bob@night.test/api/v1/message/latest/headers").json()["X-Y"], json!(["z"]));
+    let bad = json!({ "From": { "Email": "a@b" }, "To": [{ "Email": "c@d" }], "Headers": { "X": "y\r\nBcc: z@z" } });
+    assert_eq!(site.ask("POST", "/api/v1/send", &[], &bad.to_string()).status, 400);
+    assert_eq!(site.ask("POST", "/api/v1/send", &[], "{").status, 400);
+}
+
+#[test]
+fn mailpits_events_come_by_websocket() {
+    let site = Site::new();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let stream = tokio::net::TcpStream::connect(site.web.address()).await.unwrap();
+        let url = format!("ws://{}/inbox/ann@night.test/api/events", site.web.address());
+        let (mut socket, _) = tokio_tungstenite::client_async(&url, stream).await.unwrap();
+        site.deliver("ann", "Subject: by socket\r\n\r\n");
+        let message = tokio::time::timeout(PATIENCE, socket.next()).await.unwrap().unwrap().unwrap();
+        let event: Value = serde_json::from_str(message.to_text().unwrap()).unwrap();
+        assert_eq!((&event["Type"], &event["Data"]["Subject"]), (&json!("new"), &json!("by socket")));
+        let stream = tokio::net::TcpStream::connect(site.web.address()).await.unwrap();
+        let mut foreign =
+            tokio_tungstenite::tungstenite::client::IntoClientRequest::into_client_request(url.as_str())
+                .unwrap();
+        foreign.headers_mut().insert("origin", "https://evil.test".parse().unwrap());
+        assert!(
+            tokio_tungstenite::client_async(foreign, stream).await.is_err(),
+            "another site's page may not listen"
+        );
+    });
+}
+
+/// The document, the page and the routes are one list: each operation of it is there.
+#[test]
+fn every_operation_of_the_document_is_answered() {
+    let site = Site::new();
+    let id = site.deliver("ann", "Subject: x\r\n\r\n");
+    let document = site.get("/api/openapi.json").json();
+    let page = site.page("/api");
+    let mut operations = 0;
+    for (path, methods) in document["paths"].as_object().unwrap() {
+        assert!(page.contains(path.as_str()), "{path} is not on the page");
+        let filled = path
+            .replace("{domain}", "public")
+            .replace("{inbox}", "ann")
+            .replace("{id}", &id)
+            .replace("{what}", "text")
+            .replace("{part}", "0")
+            .replace("{tag}", "x")
+            .replace("{file}", &format!("{id}.txt"));
+        for method in methods.as_object().unwrap().keys() {
+            // Streams do not end, and what deletes would leave nothing to ask for.
+            if filled.contains("stream") || method == "delete" {
+                continue;
+            }
+            let answer = site.ask(&method.to_uppercase(), &filled, &[], "{}");
+            let error = serde_json::from_str::<Value>(&answer.body).unwrap_or_default()["error"].clone();
+            assert_ne!(error, "there is no such page", "{method} {path}");
+            assert_ne!(error, "this page is not asked in that way", "{method} {path}");
+            operations += 1;
+        }
+    }
+    assert!(operations > 25, "{operations}");
+}
+
+#[test]
+fn long_inboxes_have_pages_and_searches_go_on() {
+    let site = Site::new();
+    for n in 0..130 {
+        site.deliver("ann", &format!("Subject: mail {n}\r\n\r\nbody\r\n"));
+    }
+    let first = site.page("/inbox/ann@night.test");
+    assert_eq!(first.matches("class=\"row\"").count(), 100);
+    let second = site.page("/inbox/ann@night.test?skip=100");
+    assert_eq!(second.matches("class=\"row\"").count(), 30);
+    assert!(!second.contains("data-events"), "an older page is not live");
+    let found = site.page("/inbox/ann@night.test/search?q=body");
+    assert_eq!(found.matches("class=\"row\"").count(), 50);
+    let next = found
+        .split("href=\"")
+        .filter_map(|rest| rest.split('"').next())
+        .find(|href| href.contains("cursor="))
+        .unwrap();
+    let more = site.page(&next.replace("&#38;", "&").replace("&amp;", "&"));
+    assert_eq!(more.matches("class=\"row\"").count(), 50);
+    let last = site.get("/api/v2/domains/public/inboxes/ann?limit=99&skip=99").json();
+    assert_eq!((last["msgs"].as_array().unwrap().len(), &last["cursor"]), (31, &json!("")));
+}
+
+#[test]
+fn counters_tell_what_happened() {
+    let site = Site::with_token();
+    site.get("/inbox/*@*");
+    site.deliver("ann", "Subject: x\r\n\r\n");
+    assert_eq!(site.get("/counters").json()["stored"], site.twin.totals().stored);
+    let mut registry = engine::meter::Registry::new();
+    registry.register(site.web.counters());
+    let text = engine::meter::prometheus::encode(&registry);
+    assert!(text.contains("mail_web_unauthorized_total 1"), "{text}");
+}

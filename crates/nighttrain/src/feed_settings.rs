@@ -1,0 +1,550 @@
+//! What can be set of the feed, in NATS's words, and how a file of NATS's own joins in.
+//!
+//! ```text
+//! default ──▶ --nats-config ──▶ [feed] ──▶ environment ──▶ flags       the later one wins
+//! ```
+//! Users, permissions and accounts are said in the NATS file alone: its words for them are what people know, and a
+//! password on a command line is everybody's to read.
+
+use std::{
+    net::SocketAddr,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use feed::{
+    config::{Config, Tls, WebSocket},
+    nats_config::{self, Options, Unhonoured},
+};
+
+use crate::{
+    failure::Fault,
+    precedence::{InForce, Source},
+    settings::{
+        Section, Setting, Settings, Shape, any_count, in_section, list, one_or_more, parse_address,
+        parse_path, plain, some_time, usize_size_text,
+    },
+    units::{duration_text, parse_size},
+};
+
+/// Where the admin server of a feed alone listens by default.
+pub(crate) const FEED_ADMIN: SocketAddr =
+    SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 9181);
+/// A file above this is not somebody's configuration.
+const NATS_CONFIG_BYTES_MAX: u64 = 1 << 20;
+
+/// The feed's settings.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct FeedSettings {
+    /// What goes to the feed as it is. Its `tls` and `websocket` are blank: [`FeedSettings::config`] fills them.
+    pub config: Config,
+    /// Where the monitoring pages are.
+    pub monitor: SocketAddr,
+    /// A file in NATS's own format.
+    pub nats_config: Option<PathBuf>,
+    tls_cert: Option<PathBuf>,
+    tls_key: Option<PathBuf>,
+    tls_ca: Option<PathBuf>,
+    tls_verify: bool,
+    tls_handshake_first: bool,
+    websocket: Option<SocketAddr>,
+    websocket_tls: bool,
+    websocket_origins: Vec<String>,
+}
+
+impl Default for FeedSettings {
+    fn default() -> Self {
+        Self {
+            config: Config::default(),
+            monitor: SocketAddr::from(([127, 0, 0, 1], 8222)),
+            nats_config: None,
+            tls_cert: None,
+            tls_key: None,
+            tls_ca: None,
+            tls_verify: false,
+            tls_handshake_first: false,
+            websocket: None,
+            websocket_tls: false,
+            websocket_origins: Vec::new(),
+        }
+    }
+}
+
+impl FeedSettings {
+    /// The feed's configuration.
+    ///
+    /// # Errors
+    /// What does not go together.
+    pub(crate) fn config(&self) -> Result<Config, Fault> {
+        let fault =
+            |place: &str, message: &str| Fault { place: place.to_owned(), message: message.to_owned() };
+        let mut config = self.config.clone();
+        match (&self.tls_cert, &self.tls_key) {
+            (Some(cert), Some(key)) => {
+                config.tls = Some(Tls {
+                    cert_file: cert.clone(),
+                    key_file: key.clone(),
+                    ca_file: self.tls_ca.clone(),
+                    verify: self.tls_verify,
+                    handshake_first: self.tls_handshake_first,
+                });
+            }
+            (None, None) => {}
+            (Some(_), None) => return Err(fault("tls-key", "is missing; tls-cert goes with tls-key")),
+            (None, Some(_)) => return Err(fault("tls-cert", "is missing; tls-key goes with tls-cert")),
+        }
+        if self.tls_verify
+            && self.tls_ca.is_none()
+            && config.tls.as_ref().is_some_and(|tls| tls.ca_file.is_none())
+        {
+            return Err(fault("tls-verify", "needs tls-ca: who signs the clients' certificates"));
+        }
+        if (self.tls_verify || self.tls_handshake_first) && config.tls.is_none() {
+            return Err(fault("tls-cert", "is missing; without it there is no TLS to verify clients by"));
+        }
+        if let Some(listen) = self.websocket {
+            let tls = match (self.websocket_tls, &config.tls) {
+                (true, None) => return Err(fault("websocket-tls", "needs tls-cert and tls-key")),
+                (true, Some(tls)) => Some(tls.clone()),
+                (false, _) => None,
+            };
+            config.websocket =
+                Some(WebSocket { listen, tls, allowed_origins: self.websocket_origins.clone() });
+        }
+        Ok(config)
+    }
+}
+
+/// Reads the NATS file that the settings name, and takes from it what nobody else has said. What it holds that is not
+/// honoured comes back, to be told.
+///
+/// # Errors
+/// The file cannot be read, or everything that is wrong in it.
+pub(crate) fn join_nats_config(in_force: &mut InForce) -> Result<Vec<Unhonoured>, Vec<Fault>> {
+    let Some(path) = in_force.settings.feed.nats_config.clone() else { return Ok(Vec::new()) };
+    let text = read(&path).map_err(|message| vec![Fault { place: path.display().to_string(), message }])?;
+    let (options, unhonoured) = nats_config::read(&text).map_err(|faults| {
+        let place = |line: usize| format!("{}:{line}", path.display());
+        faults
+            .into_iter()
+            .map(|fault| Fault { place: place(fault.line), message: fault.message })
+            .collect::<Vec<_>>()
+    })?;
+    join(in_force, options);
+    Ok(unhonoured)
+}
+
+fn read(path: &Path) -> Result<String, String> {
+    let bytes = std::fs::metadata(path).map_err(|error| format!("cannot be read: {error}"))?.len();
+    if bytes > NATS_CONFIG_BYTES_MAX {
+        return Err("larger than 1 MiB: is it the right file?".to_owned());
+    }
+    std::fs::read_to_string(path).map_err(|error| format!("cannot be read: {error}"))
+}
+
+fn join(in_force: &mut InForce, options: Options) {
+    let sources = &in_force.sources;
+    let is_free =
+        |key: &str| in_section(Section::Feed, key).is_none_or(|(place, _)| sources[place] == Source::Default);
+    let feed = &mut in_force.settings.feed;
+    let config = &mut feed.config;
+    let limits = &mut config.limits;
+    if is_free("listen") {
+        config.listen = SocketAddr::new(
+            options.host.unwrap_or(config.listen.ip()),
+            options.port.unwrap_or(config.listen.port()),
+        );
+    }
+    if is_free("monitor") {
+        feed.monitor = SocketAddr::new(
+            options.http_host.or(options.host).unwrap_or(feed.monitor.ip()),
+            options.http_port.unwrap_or(feed.monitor.port()),
+        );
+    }
+    let number = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
+    let take = |key: &str, to: &mut usize, from: Option<u64>| {
+        if let Some(from) = from.filter(|_| is_free(key)) {
+            *to = number(from);
+        }
+    };
+    take("max-connections", &mut limits.max_connections, options.max_connections);
+    take("max-subscriptions", &mut limits.max_subscriptions, options.max_subscriptions);
+    take("max-payload", &mut limits.max_payload, options.max_payload);
+    take("max-control-line", &mut limits.max_control_line, options.max_control_line);
+    take("max-pending", &mut limits.max_pending, options.max_pending);
+    let take = |key: &str, to: &mut Duration, from: Option<Duration>| {
+        if let Some(from) = from.filter(|_| is_free(key)) {
+            *to = from;
+        }
+    };
+    take("write-deadline", &mut limits.write_deadline, options.write_deadline);
+    take("ping-interval", &mut limits.ping_interval, options.ping_interval);
+    take("auth-timeout", &mut limits.auth_timeout, options.auth_timeout);
+    take("lame-duck-duration", &mut config.lame_duck_duration, options.lame_duck_duration);
+    if let Some(ping_max) = options.ping_max.filter(|_| is_free("ping-max")) {
+        limits.ping_max = u32::try_from(ping_max).unwrap_or(u32::MAX);
+    }
+    if let Some(name) = options.server_name.filter(|_| is_free("server-name")) {
+        config.server_name = name;
+    }
+    config.authorization = options.authorization;
+    let tls = |tls: nats_config::Tls| Tls {
+        cert_file: tls.cert_file,
+        key_file: tls.key_file,
+        ca_file: tls.ca_file,
+        verify: tls.verify,
+        handshake_first: tls.handshake_first,
+    };
+    if is_free("tls-cert") {
+        config.tls = options.tls.map(tls);
+    }
+    if let Some(websocket) = options.websocket.filter(|_| is_free("websocket")) {
+        let host = websocket.host.or(options.host).unwrap_or(config.listen.ip());
+        config.websocket = Some(WebSocket {
+            listen: SocketAddr::new(host, websocket.port),
+            tls: websocket.tls.map(tls),
+            allowed_origins: Vec::new(),
+        });
+    }
+}
+
+const FEED: &str = "Feed";
+/// The heading for limits; `-h` leaves them to `--help`.
+pub(crate) const FEED_LIMITS: &str = "Limits on clients";
+
+/// A setting of the feed.
+macro_rules! feed {
+    ($key:literal, $shape:ident, $heading:ident, $value_name:literal, $help:expr, $set:expr, $text:expr) => {
+        Setting {
+            key: $key,
+            section: Section::Feed,
+            shape: Shape::$shape,
+            heading: $heading,
+            value_name: $value_name,
+            help: $help,
+            set: |settings: &mut Settings, text: &str| {
+                let set: fn(&mut FeedSettings, &str) -> Result<(), String> = $set;
+                set(&mut settings.feed, text)
+            },
+            text: |settings: &Settings| {
+                let text: fn(&FeedSettings) -> Option<String> = $text;
+                text(&settings.feed)
+            },
+        }
+    };
+}
+
+/// A limit: its field is of a type whose text is read by `$parse` and written by `$show`.
+macro_rules! limit {
+    ($key:literal, $field:ident, $shape:ident, $value_name:literal, $parse:expr, $show:expr, $help:literal) => {
+        feed!(
+            $key,
+            $shape,
+            FEED_LIMITS,
+            $value_name,
+            $help,
+            |feed, text| {
+                feed.config.limits.$field = $parse(text)?;
+                Ok(())
+            },
+            |feed| Some($show(feed.config.limits.$field))
+        )
+    };
+}
+
+/// A path that may be absent.
+macro_rules! path {
+    ($key:literal, $field:ident, $help:literal) => {
+        feed!(
+            $key,
+            Text,
+            FEED,
+            "FILE",
+            $help,
+            |feed, text| {
+                feed.$field = Some(parse_path(text)?);
+                Ok(())
+            },
+            |feed| feed.$field.as_ref().map(|path| path.display().to_string())
+        )
+    };
+}
+
+/// A thing that is or is not.
+macro_rules! flag {
+    ($key:literal, $field:ident, $help:literal) => {
+        feed!(
+            $key,
+            Flag,
+            FEED,
+            "true|false",
+            $help,
+            |feed, text| {
+                feed.$field = text.parse().map_err(|_| "true or false is wanted".to_owned())?;
+                Ok(())
+            },
+            |feed| Some(feed.$field.to_string())
+        )
+    };
+}
+
+/// Every setting of the feed, in the order in which `--help` and `config --print` show them.
+pub(crate) const FEED_SETTINGS: &[Setting] = &[
+    feed!(
+        "listen",
+        Text,
+        FEED,
+        "ADDRESS",
+        "Where clients connect; port 0 takes a free one",
+        |feed, text| {
+            feed.config.listen = parse_address(text, 4222)?;
+            Ok(())
+        },
+        |feed| Some(feed.config.listen.to_string())
+    ),
+    feed!(
+        "monitor",
+        Text,
+        FEED,
+        "ADDRESS",
+        "Where the monitoring pages are (/varz, /connz, /subsz …), as NATS's tools read them",
+        |feed, text| {
+            feed.monitor = parse_address(text, 8222)?;
+            Ok(())
+        },
+        |feed| Some(feed.monitor.to_string())
+    ),
+    path!(
+        "nats-config",
+        nats_config,
+        "A file in NATS's own format: users, permissions, accounts, and the rest of this"
+    ),
+    feed!(
+        "server-name",
+        Text,
+        FEED,
+        "NAME",
+        "This server's name, as clients are told it",
+        |feed, text| {
+            if text.is_empty() || text.contains(char::is_whitespace) {
+                return Err("a name without blanks is wanted".to_owned());
+            }
+            text.clone_into(&mut feed.config.server_name);
+            Ok(())
+        },
+        |feed| Some(feed.config.server_name.clone())
+    ),
+    path!(
+        "tls-cert",
+        tls_cert,
+        "The server's certificate chain, in PEM; with it, TLS is demanded of every client"
+    ),
+    path!("tls-key", tls_key, "The certificate's key, in PEM"),
+    path!("tls-ca", tls_ca, "Certificates of those who sign clients' certificates, in PEM"),
+    flag!("tls-verify", tls_verify, "Whether clients must show a certificate"),
+    flag!("tls-handshake-first", tls_handshake_first, "Whether TLS comes before the server's first word"),
+    feed!(
+        "websocket",
+        Text,
+        FEED,
+        "ADDRESS",
+        "Where browsers connect by WebSocket; unset: nowhere",
+        |feed, text| {
+            feed.websocket = Some(parse_address(text, 8080)?);
+            Ok(())
+        },
+        |feed| feed.websocket.as_ref().map(SocketAddr::to_string)
+    ),
+    flag!("websocket-tls", websocket_tls, "Whether browsers connect by wss:// with the same certificate"),
+    feed!(
+        "websocket-origins",
+        Texts,
+        FEED,
+        "LIST",
+        "Pages of these origins may connect, such as https://www.example.org; unset: all",
+        |feed, text| {
+            feed.websocket_origins = list(text).map(str::to_owned).collect();
+            Ok(())
+        },
+        |feed| (!feed.websocket_origins.is_empty()).then(|| feed.websocket_origins.join(","))
+    ),
+    feed!(
+        "lame-duck-duration",
+        Text,
+        FEED,
+        "TIME",
+        "Over how long a stopping server closes the clients that have not left by themselves",
+        |feed, text| {
+            feed.config.lame_duck_duration = some_time(text)?;
+            Ok(())
+        },
+        |feed| Some(duration_text(feed.config.lame_duck_duration))
+    ),
+    feed!(
+        "lame-duck-grace-period",
+        Text,
+        FEED,
+        "TIME",
+        "How long a stopping server waits for clients to leave by themselves",
+        |feed, text| {
+            feed.config.lame_duck_grace_period = some_time(text)?;
+            Ok(())
+        },
+        |feed| Some(duration_text(feed.config.lame_duck_grace_period))
+    ),
+    limit!(
+        "max-connections",
+        max_connections,
+        Count,
+        "N",
+        one_or_more,
+        plain,
+        "Connections over all cores; one more is told so and closed"
+    ),
+    limit!(
+        "max-subscriptions",
+        max_subscriptions,
+        Count,
+        "N",
+        any_count,
+        plain,
+        "Subscriptions of one connection; one more is refused; 0: no limit"
+    ),
+    limit!(
+        "max-payload",
+        max_payload,
+        Text,
+        "SIZE",
+        some_size,
+        usize_size_text,
+        "Size of one message, headers included; more, and the connection is closed"
+    ),
+    limit!(
+        "max-control-line",
+        max_control_line,
+        Text,
+        "SIZE",
+        some_size,
+        usize_size_text,
+        "Size of one operation's arguments; more, and the connection is closed"
+    ),
+    limit!(
+        "max-pending",
+        max_pending,
+        Text,
+        "SIZE",
+        some_size,
+        usize_size_text,
+        "What may wait for one consumer; its producers are held back from three quarters on, then it is cut off"
+    ),
+    limit!(
+        "producer-hold-max",
+        producer_hold_max,
+        Text,
+        "TIME",
+        some_time,
+        duration_text,
+        "How long a slow consumer may hold its producers back before it is cut off"
+    ),
+    limit!(
+        "write-deadline",
+        write_deadline,
+        Text,
+        "TIME",
+        some_time,
+        duration_text,
+        "How long a consumer may take nothing at all before it is cut off"
+    ),
+    limit!(
+        "ping-interval",
+        ping_interval,
+        Text,
+        "TIME",
+        some_time,
+        duration_text,
+        "A client that was silent for so long is asked whether it is there"
+    ),
+    limit!(
+        "ping-max",
+        ping_max,
+        Count,
+        "N",
+        some_pings,
+        |n: u32| n.to_string(),
+        "Pings that may stay unanswered; one more, and the connection is closed"
+    ),
+    limit!(
+        "auth-timeout",
+        auth_timeout,
+        Text,
+        "TIME",
+        some_time,
+        duration_text,
+        "Time for a client to say who it is, and for the handshakes of TLS and WebSocket"
+    ),
+];
+
+fn some_size(text: &str) -> Result<usize, String> {
+    match usize::try_from(parse_size(text)?) {
+        Ok(0) | Err(_) => Err("a size above zero is wanted, for instance 1MiB".to_owned()),
+        Ok(bytes) => Ok(bytes),
+    }
+}
+
+fn some_pings(text: &str) -> Result<u32, String> {
+    text.parse().map_err(|_| "a whole number is wanted, for instance 2".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::precedence;
+
+    fn joined(nats: &str, flags: &[(&str, &str)]) -> Result<(InForce, Vec<Unhonoured>), Vec<Fault>> {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = directory.path().join("nats.conf");
+        std::fs::write(&path, nats).expect("a file");
+        let mut all = vec![("nats-config", path.to_str().expect("text"))];
+        all.extend(flags);
+        let flags = all
+            .into_iter()
+            .map(|(key, text)| (in_section(Section::Feed, key).expect("a setting").0, text.to_owned()))
+            .collect();
+        let mut in_force = precedence::in_force(None, |_| None, &flags)?;
+        let unhonoured = join_nats_config(&mut in_force)?;
+        Ok((in_force, unhonoured))
+    }
+
+    #[test]
+    fn the_nats_file_is_weaker_than_whatever_else_was_said() {
+        let nats = "port: 5000\nmax_payload: 2MB\nmax_pending: 3MB\nhttp: 127.0.0.1:5001\njetstream: {}\n\
+                    authorization { user: a, password: b }\n";
+        let (in_force, unhonoured) = joined(nats, &[("max-payload", "5KiB")]).expect("right");
+        let config = in_force.settings.feed.config().expect("sound");
+        assert_eq!(config.listen.port(), 5000);
+        assert_eq!(in_force.settings.feed.monitor.port(), 5001);
+        assert_eq!((config.limits.max_payload, config.limits.max_pending), (5 << 10, 3 << 20));
+        assert!(!config.authorization.is_open());
+        assert_eq!(unhonoured.len(), 1);
+    }
+
+    #[test]
+    fn faults_of_the_nats_file_have_its_lines() {
+        let faults = joined("port: 1\nmax_payload: much\n", &[]).expect_err("wrong");
+        assert!(faults[0].place.ends_with("nats.conf:2"), "{faults:?}");
+    }
+
+    #[test]
+    fn what_does_not_go_together_is_said() {
+        for (flags, place) in [
+            (vec![("tls-cert", "/c")], "tls-key"),
+            (vec![("tls-key", "/k")], "tls-cert"),
+            (vec![("tls-cert", "/c"), ("tls-key", "/k"), ("tls-verify", "true")], "tls-verify"),
+            (vec![("websocket", "127.0.0.1:1"), ("websocket-tls", "true")], "websocket-tls"),
+            (vec![("tls-handshake-first", "true")], "tls-cert"),
+        ] {
+            let (in_force, _) = joined("", &flags).expect("right");
+            assert_eq!(in_force.settings.feed.config().expect_err("wrong").place, place);
+        }
+    }
+}

@@ -1,0 +1,145 @@
+//! The bytes of a mail after DATA (RFC 5321, 4.5.2) and BDAT (RFC 3030).
+//!
+//! ```text
+//!            '.'           CR            LF
+//!   Start ───────▶ Dot ─────────▶ DotCr ─────▶ end of data
+//!     ▲ ▲           │ other: the dot is dropped; CR is given back from DotCr
+//!  LF │ └───────────┼───────────────────────────┐
+//!    Cr ◀── CR ── Text ◀────────────────────────┘
+//! ```
+//! `Start` is the begin of a line: after CRLF, or of the data. **Only CRLF.CRLF ends the data.** A CR or LF that stands
+//! alone is a byte like any other: it neither ends a line nor begins one, so `\n.\n`, `\n.\r\n`, `\r.\r\n` and the like
+//! are text. Whoever sent on such bytes as one mail has sent one mail: nothing can be smuggled in behind.
+
+use memchr::{memchr2, memmem};
+
+/// Where the decoder is in a line.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+enum At {
+    /// At the begin of a line.
+    #[default]
+    Start,
+    /// In a line.
+    Text,
+    /// After a CR.
+    Cr,
+    /// After a dot that begins a line, which is held back.
+    Dot,
+    /// After such a dot and a CR, both held back.
+    DotCr,
+}
+
+/// Takes the dots off, and finds the end. Any split of the bytes gives the same mail.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Data {
+    at: At,
+    bare: bool,
+}
+
+/// What became of some bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Taken {
+    /// All of them, and the mail goes on.
+    All,
+    /// The mail ended after this many.
+    Ended(usize),
+}
+
+impl Data {
+    /// At the begin of a mail.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Whether a CR or LF stood alone so far.
+    #[must_use]
+    pub fn had_bare_line_ends(&self) -> bool {
+        self.bare
+    }
+
+    /// Hands the mail's bytes among `bytes` to `sink`, in pieces of any size.
+    pub fn take(&mut self, bytes: &[u8], mut sink: impl FnMut(&[u8])) -> Taken {
+        let mut at = 0;
+        while at < bytes.len() {
+            let byte = bytes[at];
+            match (self.at, byte) {
+                (At::Start, b'.') => {
+                    self.at = At::Dot;
+                    at += 1;
+                }
+                (At::Dot, b'\r') => {
+                    self.at = At::DotCr;
+                    at += 1;
+                }
+                (At::DotCr, b'\n') => return Taken::Ended(at + 1),
+                (At::DotCr, _) => {
+                    sink(b"\r");
+                    self.at = At::Cr;
+                }
+                (At::Cr, b'\n') => {
+                    sink(&bytes[at..=at]);
+                    self.at = At::Start;
+                    at += 1;
+                }
+                (At::Cr, _) => {
+                    self.bare = true;
+                    self.at = At::Text;
+                }
+                (At::Start | At::Text | At::Dot, _) => {
+                    // The next dot that begins a line is the next byte that is not simply passed on.
+                    let text = &bytes[at..];
+                    let len = memmem::find(text, b"\r\n.").map_or(text.len(), |crlf| crlf + 2);
+                    let text = &text[..len];
+                    self.bare = self.bare || has_bare_line_end(text);
+                    sink(text);
+                    self.at = match text {
+                        [.., b'\r', b'\n'] => At::Start,
+                        [.., b'\r'] => At::Cr,
+                        _ => At::Text,
+                    };
+                    at += len;
+                }
+            }
+        }
+        Taken::All
+    }
+}
+
+/// A CR at the very end is not judged: its LF may follow.
+fn has_bare_line_end(text: &[u8]) -> bool {
+    let mut from = 0;
+    while let Some(found) = memchr2(b'\r', b'\n', &text[from..]) {
+        let at = from + found;
+        match (text[at], text.get(at + 1)) {
+            (b'\r', Some(b'\n')) => from = at + 2,
+            (b'\r', None) => return false,
+            _ => return true,
+        }
+    }
+    false
+}
+
+/// A chunk of BDAT: so many bytes as they are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Chunk {
+    left: u64,
+}
+
+impl Chunk {
+    /// A chunk of `bytes`.
+    #[must_use]
+    pub fn new(bytes: u64) -> Self {
+        Self { left: bytes }
+    }
+
+    /// Hands what belongs to the chunk to `sink`. A chunk of no bytes has ended after none.
+    pub fn take(&mut self, bytes: &[u8], mut sink: impl FnMut(&[u8])) -> Taken {
+        let len = usize::try_from(self.left).unwrap_or(usize::MAX).min(bytes.len());
+        if len > 0 {
+            sink(&bytes[..len]);
+        }
+        self.left -= len as u64;
+        if self.left == 0 { Taken::Ended(len) } else { Taken::All }
+    }
+}

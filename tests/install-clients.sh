@@ -1,0 +1,49 @@
+#!/bin/sh
+# Installs the NATS project's client libraries, pinned, below target/clients: for tests/tests/feed_clients.rs.
+#
+#   python/   nats-py, in a virtual environment       node/   nats, nats.ws and ws       go/   nats.go, as a program
+#
+# Safe to run again: what is there in the right version is left alone. A language that is not installed is named, and
+# its clients are left out: the test says so too. Rust's client, async-nats, is a dependency of the tests themselves.
+set -eu
+here=$(cd "$(dirname "$0")" && pwd)
+target=${CARGO_TARGET_DIR:-$here/../target}/clients
+mkdir -p "$target"
+
+same() { [ -f "$2" ] && cmp -s "$1" "$2"; }
+
+if command -v python3 >/dev/null 2>&1; then
+    if ! same "$here/clients/python/requirements.txt" "$target/python/requirements.txt"; then
+        echo "tests: installing nats-py"
+        rm -rf "$target/python"
+        python3 -m venv "$target/python"
+        "$target/python/bin/pip" install --quiet --disable-pip-version-check -r "$here/clients/python/requirements.txt"
+        cp "$here/clients/python/requirements.txt" "$target/python/"
+    fi
+else
+    echo "tests: no python3, so nats-py is not tested (apt-get install python3-venv)" >&2
+fi
+
+if command -v npm >/dev/null 2>&1; then
+    if ! same "$here/clients/node/package-lock.json" "$target/node/installed.json"; then
+        echo "tests: installing nats, nats.ws and ws"
+        rm -rf "$target/node"
+        mkdir -p "$target/node"
+        cp "$here/clients/node/package.json" "$here/clients/node/package-lock.json" "$target/node/"
+        (cd "$target/node" && npm ci --silent --no-audit --no-fund --ignore-scripts)
+        cp "$here/clients/node/package-lock.json" "$target/node/installed.json"
+    fi
+else
+    echo "tests: no npm, so the nats package is not tested (apt-get install npm)" >&2
+fi
+
+if command -v go >/dev/null 2>&1; then
+    mkdir -p "$target/go"
+    if ! same "$here/clients/go/main.go" "$target/go/main.go" || ! same "$here/clients/go/go.sum" "$target/go/go.sum"; then
+        echo "tests: building a client with nats.go"
+        (cd "$here/clients/go" && go build -o "$target/go/client" .)
+        cp "$here/clients/go/main.go" "$here/clients/go/go.sum" "$target/go/"
+    fi
+else
+    echo "tests: no go, so nats.go is not tested (apt-get install golang-go)" >&2
+fi

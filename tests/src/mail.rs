@@ -1,0 +1,183 @@
+//! `nighttrain mail` as a process of its own, and a rude SMTP client.
+
+use std::{
+    io::{BufRead, BufReader, Read, Write},
+    net::{SocketAddr, TcpStream},
+    path::Path,
+    process::{Child, Command, Stdio},
+};
+
+use crate::{PATIENCE, program::command};
+
+/// A running mail service; killed when dropped.
+pub struct MailService {
+    child: Child,
+    /// Where mail is taken.
+    pub smtp: SocketAddr,
+    /// Where LMTP is spoken, if it was asked for.
+    pub lmtp: Option<SocketAddr>,
+    /// Where pages and APIs are.
+    pub http: SocketAddr,
+    /// The admin server.
+    pub admin: SocketAddr,
+}
+
+impl MailService {
+    /// Starts it on free ports with more flags, and waits until it says where it listens.
+    ///
+    /// # Panics
+    /// If it does not start.
+    pub fn start(arguments: &[&str]) -> Self {
+        let mut command = command();
+        command.args(["mail", "--smtp", "127.0.0.1:0", "--http", "127.0.0.1:0", "--admin", "127.0.0.1:0"]);
+        command.args(arguments).stdout(Stdio::piped());
+        Self::of(command)
+    }
+
+    /// With its mails in this file.
+    pub fn with_store(store: &Path, arguments: &[&str]) -> Self {
+        let path = store.to_str().expect("a path in UTF-8");
+        Self::start(&[&["--store", path, "--store-size", "128MiB"], arguments].concat())
+    }
+
+    fn of(mut command: Command) -> Self {
+        let mut child = command.spawn().expect("it can be started");
+        let stdout = child.stdout.take().expect("it is piped");
+        let (mut smtp, mut lmtp, mut http, mut admin) = (None, None, None, None);
+        for line in BufReader::new(stdout).lines() {
+            let line = line.expect("text");
+            let address = || line.rsplit("//").next().and_then(|text| text.parse().ok());
+            match line.split("//").next() {
+                Some("mail: listening on smtp:") => smtp = address(),
+                Some("mail: listening on lmtp:") => lmtp = address(),
+                Some("mail: inboxes on http:") => http = address(),
+                Some("admin: listening on http:") => {
+                    admin = address();
+                    break;
+                }
+                _ => {}
+            }
+        }
+        let (Some(smtp), Some(http), Some(admin)) = (smtp, http, admin) else {
+            let _ = child.kill();
+            panic!("it did not say where it listens: {:?}", child.wait());
+        };
+        Self { child, smtp, lmtp, http, admin }
+    }
+
+    /// kill -9.
+    pub fn kill(mut self) {
+        self.child.kill().expect("it runs");
+        self.child.wait().expect("it ends");
+    }
+
+    /// Sends it a signal by name.
+    pub fn signal(&self, name: &str) {
+        let sent = Command::new("kill").args(["-s", name, &self.child.id().to_string()]).status();
+        assert!(sent.expect("kill runs").success());
+    }
+
+    /// SIGTERM, and that it ends well.
+    pub fn stop(mut self) {
+        self.signal("TERM");
+        let status = self.child.wait().expect("it ends");
+        assert!(status.success(), "{status}");
+    }
+
+    /// What an inbox holds by the API: subjects, newest first.
+    pub fn subjects(&self, inbox: &str) -> Vec<String> {
+        let body = self.get(&format!("/api/v2/domains/public/inboxes/{inbox}?limit=99"));
+        let json: serde_json::Value = serde_json::from_str(&body).unwrap_or_else(|_| panic!("JSON: {body}"));
+        let messages = json["msgs"].as_array().expect("msgs");
+        messages.iter().map(|mail| mail["subject"].as_str().expect("a subject").to_owned()).collect()
+    }
+
+    /// A page of the pages' server.
+    pub fn get(&self, path: &str) -> String {
+        get(self.http, path)
+    }
+
+    /// What it counts under a name.
+    pub fn counted(&self, name: &str) -> f64 {
+        let text = get(self.admin, "/metrics");
+        let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+        line.unwrap_or_else(|| panic!("{name} is not there")).parse().expect("a number")
+    }
+}
+
+impl Drop for MailService {
+    fn drop(&mut self) {
+        // It may have ended.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn get(address: SocketAddr, path: &str) -> String {
+    let mut stream = TcpStream::connect(address).expect("it listens");
+    stream.set_read_timeout(Some(PATIENCE)).expect("a time");
+    write!(stream, "GET {path} HTTP/1.0\r\nHost: localhost\r\nConnection: close\r\n\r\n").expect("it reads");
+    let mut text = String::new();
+    stream.read_to_string(&mut text).expect("it answers");
+    text.split_once("\r\n\r\n").map(|(_, body)| body.to_owned()).expect("a body")
+}
+
+/// An SMTP client that says lines and reads replies.
+pub struct Smtp {
+    stream: BufReader<TcpStream>,
+}
+
+impl Smtp {
+    /// Connected, greeted.
+    ///
+    /// # Errors
+    /// The server is gone.
+    pub fn greeted(address: SocketAddr) -> std::io::Result<Self> {
+        let stream = TcpStream::connect(address)?;
+        stream.set_read_timeout(Some(PATIENCE))?;
+        stream.set_nodelay(true)?;
+        let mut client = Self { stream: BufReader::new(stream) };
+        client.reply()?;
+        client.say("EHLO client.test\r\n")?;
+        Ok(client)
+    }
+
+    /// Sends bytes and reads one reply, all of its lines.
+    ///
+    /// # Errors
+    /// The server is gone.
+    pub fn say(&mut self, bytes: &str) -> std::io::Result<String> {
+        self.stream.get_mut().write_all(bytes.as_bytes())?;
+        self.reply()
+    }
+
+    /// Reads a reply.
+    ///
+    /// # Errors
+    /// The server is gone.
+    pub fn reply(&mut self) -> std::io::Result<String> {
+        let mut text = String::new();
+        loop {
+            let mut line = String::new();
+            if self.stream.read_line(&mut line)? == 0 {
+                return Err(std::io::ErrorKind::UnexpectedEof.into());
+            }
+            let last = line.as_bytes().get(3) != Some(&b'-');
+            text.push_str(&line);
+            if last {
+                return Ok(text);
+            }
+        }
+    }
+
+    /// Sends a mail; whether it got its 250.
+    ///
+    /// # Errors
+    /// The server is gone.
+    pub fn mail(&mut self, to: &str, text: &str) -> std::io::Result<bool> {
+        self.say("MAIL FROM:<sender@client.test>\r\n")?;
+        self.say(&format!("RCPT TO:<{to}>\r\n"))?;
+        self.say("DATA\r\n")?;
+        Ok(self.say(&format!("{text}\r\n.\r\n"))?.starts_with("250"))
+    }
+}

@@ -1,0 +1,98 @@
+//! Programs in other languages that the tests run, with their libraries: installed once, under the target directory.
+
+use std::{
+    fs::{self, File},
+    path::{Path, PathBuf},
+    process::{Command, Output},
+};
+
+/// The source tree.
+#[must_use]
+pub fn source_tree() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("tests/ lies in the tree").to_owned()
+}
+
+/// Where the tests may write: `target/NAME`, kept between runs.
+///
+/// # Panics
+/// If it cannot be made.
+#[must_use]
+pub fn artifacts(name: &str) -> PathBuf {
+    let test = std::env::current_exe().expect("a process knows its own file");
+    let target = test.ancestors().find(|path| path.join("CACHEDIR.TAG").exists());
+    let directory = target.expect("tests run from the target directory").join(name);
+    fs::create_dir_all(&directory).expect("a directory");
+    directory
+}
+
+/// The libraries of `tests/browser/package-lock.json`.
+///
+/// # Panics
+/// If they cannot be installed; npm's words are in the message.
+#[must_use]
+pub fn node_modules() -> PathBuf {
+    let directory = artifacts("tests-node");
+    installed(&directory, &source_tree().join("tests/browser/package-lock.json"), || {
+        for file in ["package.json", "package-lock.json"] {
+            fs::copy(source_tree().join("tests/browser").join(file), directory.join(file)).expect("copied");
+        }
+        Command::new("npm")
+            .args(["ci", "--no-audit", "--no-fund", "--ignore-scripts", "--loglevel=error"])
+            .current_dir(&directory)
+            .output()
+    });
+    directory.join("node_modules")
+}
+
+/// A Python with the libraries of `tests/clients/requirements.txt`.
+///
+/// # Panics
+/// If they cannot be installed; pip's words are in the message.
+#[must_use]
+pub fn python() -> PathBuf {
+    let directory = artifacts("tests-python");
+    let requirements = source_tree().join("tests/clients/requirements.txt");
+    installed(&directory, &requirements, || {
+        let made =
+            Command::new("python3").args(["-m", "venv", "--clear"]).arg(directory.join("venv")).output()?;
+        if !made.status.success() {
+            return Ok(made);
+        }
+        Command::new(directory.join("venv/bin/pip"))
+            .args(["install", "--quiet", "--disable-pip-version-check", "-r"])
+            .arg(&requirements)
+            .output()
+    });
+    directory.join("venv/bin/python")
+}
+
+/// Installs once for each content of `list`; other test processes wait meanwhile.
+fn installed(directory: &Path, list: &Path, install: impl FnOnce() -> std::io::Result<Output>) {
+    let lock = File::create(directory.join("lock")).expect("a file");
+    lock.lock().expect("a lock");
+    let stamp = directory.join("installed");
+    let wanted = fs::read(list).expect("the list of libraries");
+    if fs::read(&stamp).is_ok_and(|is| is == wanted) {
+        return;
+    }
+    let output = install().expect("the installer is there (tests/install-packages.sh)");
+    assert!(
+        output.status.success(),
+        "the libraries of {} cannot be installed: {}",
+        list.display(),
+        String::from_utf8_lossy(&output.stderr)
+    );
+    fs::write(stamp, wanted).expect("written");
+}
+
+/// Runs a program to its end.
+///
+/// # Panics
+/// If it fails; what it said is in the message.
+pub fn succeeds(command: &mut Command) -> String {
+    let output = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
+    let said =
+        format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "{command:?} failed:\n{said}");
+    said
+}

@@ -1,0 +1,130 @@
+//! `docs/guide/feed.md` as its reader would follow it: every command as it stands there, in its order, in one shell;
+//! and the page of live messages in a real browser.
+//!
+//! The commands use the ports that the guide names. So they run in a network of their own, which takes root or a kernel
+//! that gives everybody one; where there is neither, the test says so and does nothing.
+#![allow(clippy::expect_used, clippy::print_stderr, reason = "a test may fail, and says what it leaves out")]
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::{Command, Output, Stdio},
+};
+
+use tests::program;
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("tests/ is in the repository").to_owned()
+}
+
+/// What stands between ```` ```sh ```` and ```` ``` ````.
+fn blocks(guide: &str) -> Vec<String> {
+    let parts = guide.split("```sh\n").skip(1);
+    parts.filter_map(|part| part.split_once("```").map(|(block, _)| block.to_owned())).collect()
+}
+
+/// A shell with a network and processes of its own, in which `script` runs.
+fn apart(script: &str, directory: &Path) -> Option<Output> {
+    let mut kinds = vec![vec!["--net", "--pid", "--fork", "--kill-child"]];
+    kinds.push([&["--user", "--map-root-user"], &kinds[0][..]].concat());
+    let kind = kinds.into_iter().find(|kind| {
+        let probe = Command::new("unshare").args(kind).args(["--", "ip", "link", "set", "lo", "up"]).output();
+        probe.is_ok_and(|probe| probe.status.success())
+    })?;
+    let bin = program::program().parent().expect("a directory");
+    let path = std::env::var("PATH").unwrap_or_default();
+    let output = Command::new("unshare")
+        .args(kind)
+        .args(["--", "sh", "-ec", &format!("ip link set lo up\n{script}")])
+        .env("PATH", format!("{}:{path}", bin.display()))
+        .env_remove("NIGHTTRAIN_CONFIG")
+        .current_dir(directory)
+        .stdin(Stdio::null())
+        .output();
+    Some(output.expect("unshare runs"))
+}
+
+fn text(output: &Output) -> String {
+    format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
+}
+
+/// Between two commands a reader looks at what the first one says; a script waits instead.
+const UNTIL_IT_LISTENS: &str =
+    "n=0; until nighttrain feed pub a b 2>/dev/null; do n=$((n+1)); [ $n -lt 600 ]; sleep 0.1; done\n";
+
+#[test]
+fn every_command_of_the_guide_does_what_it_says() {
+    let guide = fs::read_to_string(root().join("docs/guide/feed.md")).expect("the guide");
+    let blocks = blocks(&guide);
+    assert!(blocks.len() >= 6, "{} blocks", blocks.len());
+    let mut script = String::new();
+    for (n, block) in blocks.iter().enumerate() {
+        script += block;
+        if n == 0 {
+            script += UNTIL_IT_LISTENS;
+        }
+    }
+    script += "n=0; until [ $(wc -l < heard.txt) -ge 2 ]; do n=$((n+1)); [ $n -lt 600 ]; sleep 0.1; done\n";
+    script += "! nighttrain feed pub orders.new x --url nats://shop:wrong@127.0.0.1:4333\necho all of it\n";
+    let directory = tempfile::tempdir().expect("a directory");
+    let Some(output) = apart(&script, directory.path()) else {
+        eprintln!("left out: this kernel gives a test no network of its own");
+        return;
+    };
+    let said = text(&output);
+    assert!(output.status.success() && said.contains("all of it"), "{said}");
+    let heard = fs::read_to_string(directory.path().join("heard.txt")).expect("what was heard");
+    assert!(heard.contains("three books") && heard.contains("two lamps"), "{heard}");
+    for part in [
+        "listening on nats://127.0.0.1:4222",
+        "listening on ws://127.0.0.1:8081",
+        "\"max_payload\"",
+        "\"connections\"",
+        "Messages",
+        "every message verified",
+        "p99",
+        "Authorization Violation",
+    ] {
+        assert!(said.contains(part), "{part} is not in\n{said}");
+    }
+    let page = fs::read_to_string(directory.path().join("latency.html")).expect("the page");
+    assert!(page.contains("<svg"), "no plot");
+}
+
+#[test]
+fn a_browser_shows_live_messages() {
+    let test = std::env::current_exe().expect("a process knows its own file");
+    let target = test.ancestors().find(|directory| directory.join("clients").is_dir());
+    let modules =
+        target.map(|target| target.join("clients/node")).filter(|node| node.join("node_modules/ws").is_dir());
+    let has_browser = Command::new("chromium").arg("--version").output().is_ok();
+    let (Some(modules), true) = (modules, has_browser) else {
+        assert!(
+            std::env::var_os("NIGHTTRAIN_CLIENTS").is_none(),
+            "no browser, or no ws: sh tests/install-clients.sh"
+        );
+        eprintln!("left out: no chromium, or no ws package (sh tests/install-clients.sh)");
+        return;
+    };
+    let guide = fs::read_to_string(root().join("docs/guide/feed.md")).expect("the guide");
+    let blocks = blocks(&guide);
+    let publish = blocks.iter().find(|block| block.contains("news.today")).expect("the guide publishes news");
+    let script = modules.join(format!("browser-{}.mjs", std::process::id()));
+    fs::copy(root().join("tests/clients/node/browser.mjs"), &script).expect("a copy");
+    let directory = tempfile::tempdir().expect("a directory");
+    fs::write(directory.path().join("publish.sh"), publish).expect("a file");
+    let page = root().join("docs/guide/feed-live.html");
+    let run = format!(
+        "{}{UNTIL_IT_LISTENS}node {} file://{} 'Listening on news.>' 'The night train is on time.' sh publish.sh\n",
+        blocks[0],
+        script.display(),
+        page.canonicalize().expect("the page").display()
+    );
+    let output = apart(&run, directory.path());
+    fs::remove_file(&script).expect("it was there");
+    let Some(output) = output else {
+        eprintln!("left out: this kernel gives a test no network of its own");
+        return;
+    };
+    assert!(output.status.success() && text(&output).contains("ok"), "{}", text(&output));
+}
