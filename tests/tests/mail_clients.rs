@@ -1,5 +1,7 @@
 //! Clients that others wrote for Mailinator and Mailpit, and programs that call sendmail, on the whole program.
 
+#![allow(clippy::expect_used, reason = "a test may fail")]
+
 use std::{
     io::Write,
     process::{Command, Stdio},

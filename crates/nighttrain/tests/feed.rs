@@ -28,7 +28,8 @@ fn the_promised_flags_are_there_with_their_defaults() {
     }
     assert!(!help.contains("--origin"), "{help}");
     let bench = run(&mut program(&["feed", "bench", "--help"])).stdout;
-    for flag in ["--url", "--messages", "--size", "--producers", "--consumers", "--rate", "--json", "--html"] {
+    for flag in ["--url", "--messages", "--size", "--producers", "--consumers", "--rate", "--json", "--html"]
+    {
         assert!(bench.contains(flag), "{flag}: {bench}");
     }
 }
@@ -51,7 +52,11 @@ fn what_cannot_be_is_said_with_what_would_be_right() {
         (vec!["feed", "bench", "--size", "3"], 2, "--size is at least 32"),
         (vec!["feed", "bench", "--producers", "0"], 2, "--producers is 1 to"),
         (vec!["feed", "pub", "a", "x", "--url", "http://x"], 2, "a server is nats://HOST:PORT"),
-        (vec!["feed", "pub", "a", "x", "--url", "nats://127.0.0.1:1"], 1, "cannot connect to nats://127.0.0.1:1"),
+        (
+            vec!["feed", "pub", "a", "x", "--url", "nats://127.0.0.1:1"],
+            1,
+            "cannot connect to nats://127.0.0.1:1",
+        ),
     ] {
         let ended = run(&mut program(&arguments));
         assert_eq!(ended.code, code, "{arguments:?}: {}", ended.stderr);
