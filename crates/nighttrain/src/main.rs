@@ -27,6 +27,7 @@ mod run;
 mod savings;
 mod settings;
 mod stat;
+mod store_check;
 mod tools;
 mod units;
 
@@ -54,6 +55,9 @@ fn main() -> ExitCode {
 fn perform(task: Task) -> Result<(), Failure> {
     match task {
         Task::Cache(task) => run::cache(&task),
+        Task::Stat(cli::StatTask { store: Some(store), json, .. }) => {
+            print(&store_check::describe(&store, json)?)
+        }
         Task::Stat(task) => {
             let settings = configured(&task.config, &task.settings.0)?.settings;
             print(&client::stat(&settings, task.json)?)
@@ -67,10 +71,11 @@ fn perform(task: Task) -> Result<(), Failure> {
             let in_force = configured(&task.config, &task.settings.0)?;
             print(&effective::as_file(&in_force, path.as_deref()))
         }
+        Task::Check(cli::CheckTask { store: Some(store), .. }) => print(&store_check::verify(&store)?),
         Task::Check(task) => {
-            precedence::in_force(Some(&task.config), |_| None, &Vec::new())
-                .map_err(Failure::Configuration)?;
-            print(&format!("{} is right.\n", task.config.display()))
+            let config = task.config.unwrap_or_default();
+            precedence::in_force(Some(&config), |_| None, &Vec::new()).map_err(Failure::Configuration)?;
+            print(&format!("{} is right.\n", config.display()))
         }
         Task::Lab(task) => experiments::lab(&task),
         Task::Completions(task) => {

@@ -69,6 +69,7 @@ const PLACES: &[(&str, &str, &str)] = &[
     ("mesh_refused", "limits", "ring"),
     ("cache_store_too_large", "limits", "object_bytes"),
     ("cache_store_no_room", "limits", "store_room"),
+    ("cache_file_reads_refused", "limits", "file_reads"),
     ("cache_origin_refused", "errors", "origin_refused"),
     ("cache_origin_closed", "errors", "origin_closed"),
     ("cache_origin_invalid", "errors", "origin_invalid"),

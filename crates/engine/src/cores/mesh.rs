@@ -313,7 +313,9 @@ impl<M: Send> Receiver<M> {
             match woken.poll_read_ready(cx) {
                 Poll::Pending => return Poll::Pending,
                 Poll::Ready(Ok(mut guard)) => guard.clear_ready(),
-                Poll::Ready(Err(error)) => panic!("mesh: the runtime is going down while a task waits: {error}"),
+                Poll::Ready(Err(error)) => {
+                    panic!("mesh: the runtime is going down while a task waits: {error}")
+                }
             }
         }
     }
