@@ -16,6 +16,7 @@
 )]
 
 pub mod allocations;
+pub mod compare;
 pub mod cores;
 pub mod experiment;
 pub mod experiments;

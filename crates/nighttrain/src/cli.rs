@@ -162,12 +162,14 @@ pub(crate) enum LabTool {
     Load(LoadTask),
     /// Runs a program on one core, on two, on more, and draws how it fares
     Cores(CoresTask),
+    /// Says what changed beyond noise between two records (JSON of the lab or of a benchmark)
+    Compare(CompareTask),
 }
 
 /// `nighttrain lab load`
 #[derive(Debug, Args)]
 pub(crate) struct LoadTask {
-    /// http://…, https://…, smtp://HOST/RECIPIENT or tcp://HOST:PORT (an echo)
+    /// http://…, https://…, nats://HOST, smtp://HOST/RECIPIENT or tcp://HOST:PORT (an echo)
     pub url: String,
     /// Requests a second; with --sweep, where to begin
     #[arg(long, value_name = "PER SECOND", default_value_t = 1000.0)]
@@ -196,7 +198,7 @@ pub(crate) struct LoadTask {
     /// … are answered within this time from when they were due
     #[arg(long, value_name = "TIME", default_value = "10ms", value_parser = parse_duration)]
     pub at_most: Duration,
-    /// Bytes of an echo (tcp://) or of a mail (smtp://)
+    /// Bytes of an echo (tcp://), a message (nats://) or a mail (smtp://)
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub bytes: usize,
     /// Takes any certificate (https://)
@@ -248,6 +250,21 @@ pub(crate) struct CoresTask {
     /// The program with its arguments
     #[arg(last = true, required = true, value_name = "COMMAND")]
     pub command: Vec<String>,
+}
+
+/// `nighttrain lab compare`
+#[derive(Debug, Args)]
+pub(crate) struct CompareTask {
+    /// The earlier record
+    pub before: PathBuf,
+    /// The later record
+    pub after: PathBuf,
+    /// Compares records of different machines, too
+    #[arg(long)]
+    pub any_machine: bool,
+    /// Prints JSON, whose names stay
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// `nighttrain completions`

@@ -33,6 +33,7 @@ pub(crate) fn lab(task: &LabTask) -> Result<(), Failure> {
     match task.tool.as_deref() {
         Some(LabTool::Load(load)) => return tools::load(load),
         Some(LabTool::Cores(cores)) => return tools::cores(cores),
+        Some(LabTool::Compare(compare)) => return tools::compare(compare),
         None => {}
     }
     let all = task.names.iter().any(|name| name == "all");
@@ -251,7 +252,7 @@ mod tests {
     fn every_experiment_has_a_name_of_its_own_and_says_where_its_claim_is_from() {
         for (i, experiment) in experiments::all().iter().enumerate() {
             assert!(
-                !["list", "all", "load", "cores"].contains(&experiment.name),
+                !["list", "all", "load", "cores", "compare"].contains(&experiment.name),
                 "{} is a word",
                 experiment.name
             );

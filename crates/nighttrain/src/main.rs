@@ -41,6 +41,10 @@ use crate::{
     precedence::{Flags, InForce},
 };
 
+/// Two additions a call, so that the lab can count what a stretch of code allocates (docs/decisions/004).
+#[global_allocator]
+static ALLOCATOR: lab::allocations::CountingAllocator = lab::allocations::CountingAllocator::system();
+
 fn main() -> ExitCode {
     match perform(Cli::parse().command) {
         Ok(()) => ExitCode::SUCCESS,

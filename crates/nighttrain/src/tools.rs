@@ -1,4 +1,4 @@
-//! `nighttrain lab load` and `nighttrain lab cores`: the lab's instruments for anyone's server.
+//! `nighttrain lab load`, `cores` and `compare`: the lab's instruments for anyone's server.
 
 use std::{fs, path::Path, time::Duration};
 
@@ -13,9 +13,10 @@ use lab::{
 };
 
 use crate::{
-    cli::{CoresTask, LoadTask, Shown},
+    cli::{CompareTask, CoresTask, LoadTask, Shown},
     experiments::{Spinner, show},
     failure::Failure,
+    print,
 };
 
 /// How far above the given rate a sweep may go.
@@ -109,6 +110,48 @@ pub(crate) fn cores(task: &CoresTask) -> Result<(), Failure> {
         cores::run(&trial, &placements, &|what| spinner.say(what)).map_err(|error| failed(&error))?;
     spinner.end();
     finish(&cores::CORES, cores::report(&trial, &placed), &task.shown)
+}
+
+/// `nighttrain lab compare BEFORE AFTER`
+///
+/// # Errors
+/// A file that is no record, records of different machines, records with nothing in common.
+pub(crate) fn compare(task: &CompareTask) -> Result<(), Failure> {
+    let (before, after) = (record(&task.before)?, record(&task.after)?);
+    let found = lab::compare::compare(&before, &after, task.any_machine)
+        .map_err(|error| Failure::Failed(error.to_string()))?;
+    if task.json {
+        let value = serde_json::to_value(&found).map_err(|error| Failure::Failed(error.to_string()))?;
+        return print(&format!("{value:#}\n"));
+    }
+    let mut text = String::new();
+    for change in &found.changed {
+        text.push_str(&format!(
+            "{}: {:.3} → {:.3}, {:+.1}% ({:+.1}% to {:+.1}%)\n",
+            change.place,
+            change.before,
+            change.after,
+            (change.ratio - 1.0) * 100.0,
+            (change.low - 1.0) * 100.0,
+            (change.high - 1.0) * 100.0
+        ));
+    }
+    for (claim, was, now) in &found.verdicts {
+        text.push_str(&format!("{claim}: {was} → {now}\n"));
+    }
+    text.push_str(&format!(
+        "{} of {} figures changed beyond noise; {} are in one record only.\n",
+        found.changed.len(),
+        found.compared,
+        found.unmatched
+    ));
+    print(&text)
+}
+
+fn record(path: &Path) -> Result<serde_json::Value, Failure> {
+    let failed = |error: &dyn std::fmt::Display| Failure::Failed(format!("{}: {error}", path.display()));
+    let text = fs::read_to_string(path).map_err(|error| failed(&error))?;
+    serde_json::from_str(&text).map_err(|error| failed(&format_args!("not a record: {error}")))
 }
 
 fn finish(what: &'static Experiment, report: Report, shown: &Shown) -> Result<(), Failure> {

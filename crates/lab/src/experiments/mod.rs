@@ -1,5 +1,6 @@
 //! The experiments: each a claim, a measurement, a figure and a verdict.
 
+pub mod allocations;
 pub mod bheap_layout;
 pub mod bheap_paging;
 pub mod bheap_sim;
@@ -24,6 +25,7 @@ pub fn all() -> &'static [Experiment] {
         memory_ladder::EXPERIMENT,
         store_pressure::EXPERIMENT,
         loopback_latency::EXPERIMENT,
+        allocations::EXPERIMENT,
         contended_store::EXPERIMENT,
         big_o::EXPERIMENT,
         locality::EXPERIMENT,

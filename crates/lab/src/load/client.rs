@@ -2,10 +2,12 @@
 
 mod echo;
 mod http;
+mod nats;
 mod smtp;
 
 pub(super) use echo::Echo;
 pub(super) use http::Http;
+pub(super) use nats::Nats;
 pub(super) use smtp::Smtp;
 
 /// One side of one connection.

@@ -70,8 +70,8 @@ pub(super) enum Broken {
 }
 
 impl Connection {
-    /// Connects, and makes the socket non-blocking.
-    pub(super) fn open(target: &Target, tls: &Tls) -> io::Result<Self> {
+    /// Connects, and makes the socket non-blocking. No two connections of a run have the same number.
+    pub(super) fn open(target: &Target, tls: &Tls, number: u64) -> io::Result<Self> {
         let socket = TcpStream::connect_timeout(&target.address(), CONNECT_TIMEOUT)?;
         socket.set_nodelay(true)?;
         socket.set_nonblocking(true)?;
@@ -83,7 +83,7 @@ impl Connection {
                 Transport::Tls(Box::new(StreamOwned::new(connection, socket)))
             }
         };
-        let client = target.client();
+        let client = target.client(number);
         Ok(Self { transport, client, out: Vec::new(), left: 0, waiting: VecDeque::new(), free_ns: 0 })
     }
 

@@ -133,8 +133,8 @@ impl<'t> Generator<'t> {
     fn connect(target: &'t Target, plan: &Plan) -> Result<Self, LoadError> {
         let tls = target.tls()?;
         let mut connections = Vec::with_capacity(plan.connections);
-        for _ in 0..plan.connections {
-            let connection = Connection::open(target, &tls)
+        for number in 0..plan.connections as u64 {
+            let connection = Connection::open(target, &tls, number)
                 .map_err(|error| LoadError::Connect { address: target.address(), error })?;
             connections.push(Some(connection));
         }
@@ -336,7 +336,8 @@ impl<'t> Generator<'t> {
         }
         self.tally.reconnects += 1;
         self.watching_writes[at] = false;
-        match Connection::open(self.target, &self.tls) {
+        let number = self.connections.len() as u64 + self.tally.reconnects;
+        match Connection::open(self.target, &self.tls, number) {
             Ok(mut connection) => {
                 connection.free_ns = self.now();
                 let added =

@@ -1,4 +1,4 @@
-//! What is loaded: `http://`, `https://`, `smtp://`, `tcp://`.
+//! What is loaded: `http://`, `https://`, `nats://`, `smtp://`, `tcp://`.
 
 use std::{
     net::{SocketAddr, ToSocketAddrs},
@@ -12,7 +12,7 @@ use rustls::{
     pki_types::{CertificateDer, ServerName, UnixTime},
 };
 
-use super::client::{Client, Echo, Http, Smtp};
+use super::client::{Client, Echo, Http, Nats, Smtp};
 
 /// Requests that may be under way at once on one `tcp://` connection.
 const ECHO_DEPTH: usize = 64 << 10;
@@ -34,13 +34,15 @@ pub struct Target {
 enum Scheme {
     Http,
     Https,
+    Nats,
     Smtp,
     Tcp,
 }
 
-const SCHEMES: [(&str, Scheme, u16); 4] = [
+const SCHEMES: [(&str, Scheme, u16); 5] = [
     ("http", Scheme::Http, 80),
     ("https", Scheme::Https, 443),
+    ("nats", Scheme::Nats, 4222),
     ("smtp", Scheme::Smtp, 25),
     ("tcp", Scheme::Tcp, 0),
 ];
@@ -49,7 +51,7 @@ const SCHEMES: [(&str, Scheme, u16); 4] = [
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum TargetError {
     /// No scheme that is spoken here.
-    #[error("`{0}`: the URL begins with http://, https://, smtp:// or tcp://")]
+    #[error("`{0}`: the URL begins with http://, https://, nats://, smtp:// or tcp://")]
     Scheme(String),
     /// `tcp://` has no port of its own.
     #[error("`{0}` names no port: tcp://HOST:PORT")]
@@ -71,7 +73,7 @@ pub enum TargetError {
 }
 
 impl Target {
-    /// Reads a URL and looks its host up. `bytes` is the size of an echo or of a mail.
+    /// Reads a URL and looks its host up. `bytes` is the size of an echo, a message or a mail.
     ///
     /// # Errors
     /// What is wrong with it.
@@ -129,11 +131,16 @@ impl Target {
         self.address
     }
 
-    /// The client's side of one connection.
-    pub(super) fn client(&self) -> Box<dyn Client> {
+    /// The client's side of one connection; `number` tells connections apart.
+    pub(super) fn client(&self, number: u64) -> Box<dyn Client> {
         match self.scheme {
             Scheme::Http | Scheme::Https => Box::new(Http::new(&self.authority, &self.path)),
             Scheme::Tcp => Box::new(Echo::new(self.bytes, ECHO_DEPTH)),
+            Scheme::Nats => {
+                // Other generators may load the same server.
+                let subject = format!("lab.{}.{number}", std::process::id());
+                Box::new(Nats::new(&subject, self.bytes))
+            }
             Scheme::Smtp => {
                 let recipient = match self.path.trim_start_matches('/') {
                     "" => "load@localhost",

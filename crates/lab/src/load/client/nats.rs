@@ -1,0 +1,163 @@
+//! `nats://`: one message to a subject of its own, and back.
+
+use wire::nats::{
+    Progress,
+    server::{self, ServerOp},
+    write,
+};
+
+use super::{Client, Wrong};
+
+/// Bytes of the server's that may wait for their end.
+const PARTIAL_BYTES_MAX: usize = 2 << 20;
+/// Messages that may be under way at once on a connection.
+const DEPTH: usize = 64 << 10;
+
+/// Publishes to the subject that it alone is subscribed to; a message that comes back is an answer.
+#[derive(Debug)]
+pub(in super::super) struct Nats {
+    subject: Vec<u8>,
+    payload: Vec<u8>,
+    state: State,
+    waiting: usize,
+    partial: Vec<u8>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    /// Waits for INFO.
+    Greeting,
+    /// Has sent CONNECT, SUB and PING, and waits for PONG.
+    Connecting,
+    Ready,
+}
+
+impl Nats {
+    /// Messages of `bytes` bytes; `subject` must be no other connection's.
+    pub(in super::super) fn new(subject: &str, bytes: usize) -> Self {
+        Self {
+            subject: subject.as_bytes().to_vec(),
+            payload: vec![b'n'; bytes],
+            state: State::Greeting,
+            waiting: 0,
+            partial: Vec::new(),
+        }
+    }
+
+    /// Takes whole operations from the start of `bytes`; how many bytes they were, and how many answers.
+    fn operations(&mut self, bytes: &[u8], out: &mut Vec<u8>) -> Result<(usize, usize), Wrong> {
+        let (mut done, mut answers) = (0, 0);
+        while done < bytes.len() {
+            let (operation, length) = match server::parse(&bytes[done..]) {
+                Ok(Progress::Complete(operation, length)) => (operation, length),
+                Ok(Progress::NeedMore(_)) => break,
+                Err(fault) => return Err(Wrong(format!("not a NATS server: {fault}"))),
+            };
+            done += length;
+            match operation {
+                ServerOp::Info { .. } if self.state == State::Greeting => {
+                    write::connect(
+                        out,
+                        br#"{"verbose":false,"pedantic":false,"lang":"nighttrain-lab","version":"1"}"#,
+                    );
+                    write::subscribe(out, &self.subject, b"", b"1");
+                    out.extend_from_slice(b"PING\r\n");
+                    self.state = State::Connecting;
+                }
+                ServerOp::Ping => out.extend_from_slice(b"PONG\r\n"),
+                ServerOp::Pong => self.state = State::Ready,
+                ServerOp::Message { .. } if self.waiting > 0 => {
+                    self.waiting -= 1;
+                    answers += 1;
+                }
+                ServerOp::Message { .. } => return Err(Wrong("a message that nobody sent".into())),
+                ServerOp::Error { text } => {
+                    return Err(Wrong(format!("the server says {}", String::from_utf8_lossy(text))));
+                }
+                _ => {}
+            }
+        }
+        Ok((done, answers))
+    }
+}
+
+impl Client for Nats {
+    fn request(&mut self, out: &mut Vec<u8>) {
+        write::publish(out, &self.subject, b"", &self.payload);
+        self.waiting += 1;
+    }
+
+    fn received(&mut self, bytes: &[u8], out: &mut Vec<u8>) -> Result<usize, Wrong> {
+        if self.partial.is_empty() {
+            let (done, answers) = self.operations(bytes, out)?;
+            self.partial.extend_from_slice(&bytes[done..]);
+            return Ok(answers);
+        }
+        let mut all = std::mem::take(&mut self.partial);
+        all.extend_from_slice(bytes);
+        let (done, answers) = self.operations(&all, out)?;
+        all.drain(..done);
+        if all.len() > PARTIAL_BYTES_MAX {
+            return Err(Wrong("a message without an end".into()));
+        }
+        self.partial = all;
+        Ok(answers)
+    }
+
+    fn closed(&mut self) -> Result<usize, Wrong> {
+        match (self.state, self.waiting) {
+            (State::Ready, 0) => Ok(0),
+            (State::Ready, waiting) => {
+                Err(Wrong(format!("the server closed the connection and owes {waiting} messages")))
+            }
+            _ => Err(Wrong("the server closed the connection before it was ready".into())),
+        }
+    }
+
+    fn is_ready(&self) -> bool {
+        self.state == State::Ready
+    }
+
+    fn depth(&self) -> usize {
+        DEPTH
+    }
+
+    fn refusals(&self) -> (u64, Option<&str>) {
+        (0, None)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const DIALOGUE: &[u8] =
+        b"INFO {\"server_id\":\"x\"} \r\nPING\r\nPONG\r\nMSG lab.1 1 3\r\nnnn\r\nMSG lab.1 1 3\r\nnnn\r\n";
+
+    #[test]
+    fn messages_that_come_back_are_answers_wherever_they_are_cut() {
+        for cut in 0..=DIALOGUE.len() {
+            let mut nats = Nats::new("lab.1", 3);
+            let mut out = Vec::new();
+            // Two are under way before anything came: a generator would wait, the count is the same.
+            nats.request(&mut out);
+            nats.request(&mut out);
+            let (first, second) = DIALOGUE.split_at(cut);
+            let answers = nats.received(first, &mut out).unwrap() + nats.received(second, &mut out).unwrap();
+            assert_eq!(answers, 2, "cut at {cut}");
+            assert!(nats.is_ready() && nats.closed() == Ok(0));
+            let said = String::from_utf8(out).unwrap();
+            assert!(said.contains("SUB lab.1") && said.contains("PONG\r\n"), "{said}");
+        }
+    }
+
+    #[test]
+    fn errors_strangers_and_debts_are_named() {
+        let mut nats = Nats::new("lab.1", 3);
+        let wrong = |nats: &mut Nats, bytes: &[u8]| nats.received(bytes, &mut Vec::new()).unwrap_err().0;
+        assert!(wrong(&mut nats, b"-ERR 'Authorization Violation'\r\n").contains("Authorization Violation"));
+        assert!(wrong(&mut Nats::new("a", 1), b"MSG a 1 1\r\nx\r\n").contains("nobody sent"));
+        assert!(wrong(&mut Nats::new("a", 1), b"HTTP/1.1 400 Bad Request\r\n").contains("not a NATS server"));
+        assert!(nats.closed().is_err());
+    }
+}
