@@ -405,7 +405,11 @@ impl Object<'_> {
 
 impl Drop for FileTier {
     fn drop(&mut self) {
-        // The last chance of what was refused; the rest is what a crash would lose too.
+        // An orderly end: what was on its way is copied whole, and what was refused has its last chance.
+        while let Some(mut copying) = self.copies.pop_front() {
+            while !copying.step(COPY_BYTES_A_STEP) {}
+            self.writer.finish(copying.into_filling());
+        }
         self.write_ends();
     }
 }
