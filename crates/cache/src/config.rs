@@ -2,6 +2,8 @@
 
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
+pub use engine::store::tier::Paging;
+
 /// Which responses may be shared although cookies are in play.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum CookieRule {
@@ -98,6 +100,14 @@ pub struct Config {
     pub purge_from: Vec<std::net::IpAddr>,
     /// Limits on clients and origin.
     pub limits: Limits,
+    /// The file below the memory, in which objects survive a restart; `None`: memory alone.
+    pub store: Option<PathBuf>,
+    /// Bytes of that file.
+    pub store_bytes: u64,
+    /// How the file is read.
+    pub paging: Paging,
+    /// What is stored is on the file after this time at the latest.
+    pub flush: Duration,
     /// A directory for files of state; unused while the store is in memory alone.
     pub state: Option<PathBuf>,
 }
@@ -115,6 +125,10 @@ impl Config {
             name: "nighttrain".to_owned(),
             purge_from: Vec::new(),
             limits: Limits::default(),
+            store: None,
+            store_bytes: 1 << 30,
+            paging: Paging::default(),
+            flush: Duration::from_secs(1),
             state: None,
         }
     }

@@ -14,6 +14,8 @@ use std::{
 
 use engine::{
     cores::{clock, listener::Balance, mesh::Sender},
+    io::Reads,
+    log,
     meter::CoreCounters,
     store::{BodyLength, Hash, Lookup, NewObject, Reader, Refused, Shard, Store},
 };
@@ -43,11 +45,28 @@ pub(crate) enum Message {
         key: Vec<u8>,
         /// It is a purge that nobody has counted yet.
         is_purge: bool,
-        /// Gets whether there was one.
-        done: oneshot::Sender<bool>,
+        /// Gets what became of it.
+        done: oneshot::Sender<Unlinked>,
     },
     /// A connection that another core had too many of.
     Accept(std::net::TcpStream, SocketAddr),
+}
+
+/// What became of an object that was to be forgotten.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Unlinked {
+    /// There was one.
+    pub(crate) was_there: bool,
+    /// It does not come back after a crash either.
+    pub(crate) is_kept: bool,
+}
+
+/// How a core reads what is on the store's file.
+pub(crate) struct FileReads {
+    pub(crate) reads: Reads,
+    pub(crate) log: log::Reader,
+    /// Reads of large objects that wait for the disk on threads of their own.
+    pub(crate) large: Cell<usize>,
 }
 
 /// Buffers of the thread: idle connections hold none.
@@ -100,6 +119,8 @@ pub(crate) struct Core {
     pub(crate) store: Arc<Store>,
     pub(crate) reader: Reader,
     pub(crate) shard: RefCell<Shard>,
+    /// `None` where the store is in memory alone.
+    pub(crate) file: Option<FileReads>,
     pub(crate) fetching: RefCell<HashMap<Hash, Fetching>>,
     pub(crate) pool: RefCell<Pool>,
     pub(crate) sender: Sender<Message>,
@@ -133,6 +154,7 @@ pub(crate) struct Parts {
     pub(crate) identity: Identity,
     pub(crate) store: Arc<Store>,
     pub(crate) shard: Shard,
+    pub(crate) file: Option<FileReads>,
     pub(crate) sender: Sender<Message>,
     pub(crate) balance: Arc<Balance>,
     pub(crate) counters: CoreCounters<Counter>,
@@ -141,12 +163,13 @@ pub(crate) struct Parts {
 impl Core {
     /// Makes this thread a core of the accelerator.
     pub(crate) fn install(parts: Parts) {
-        let Parts { index, config, identity, store, shard, sender, balance, counters } = parts;
+        let Parts { index, config, identity, store, shard, file, sender, balance, counters } = parts;
         let core = Self {
             index,
             identity,
             reader: store.reader(index),
             shard: RefCell::new(shard),
+            file,
             fetching: RefCell::new(HashMap::new()),
             pool: RefCell::new(Pool::new(&config.limits)),
             sender,

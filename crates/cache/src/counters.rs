@@ -17,6 +17,7 @@ engine::counters! {
         HitsRange => Counter, "cache_hits_range", None, "Hits answered with 206, a part of the body.";
         Misses => Counter, "cache_misses", None, "Requests for which the store had no usable object.";
         Collapsed => Counter, "cache_misses_collapsed", None, "Misses that joined a fetch under way.";
+        FileRefused => Counter, "cache_file_reads_refused", None, "Objects on the file that were fetched from the origin because too many reads were under way.";
         Passes => Counter, "cache_passes", None, "Requests passed to the origin without the store.";
         Fetches => Counter, "cache_fetches", None, "Requests sent to the origin for the store.";
         FetchesGivenUp => Counter, "cache_fetches_given_up", None, "Fetches not stored and not read by anyone any more.";

@@ -19,11 +19,12 @@
 
 use std::sync::Arc;
 
-use engine::store::{BodyLength, Filling, Hash, NewObject, Refused};
+use engine::store::{BodyLength, Filling, Hash, NewObject, Refused, tier::Cold};
 use tokio::sync::oneshot;
 use wire::http1::framing::Answered;
 
 use crate::{
+    cold,
     core::{Core, CorePools, Fetching, Message, with_core},
     counters::Counter,
     growing::{Chunk, Cursor, End, Growing, PASSING_CHUNK_BYTES, Window},
@@ -121,7 +122,12 @@ pub(crate) fn begin(core: &Core, want: Want) {
     };
     fetching.insert(hash, under_way);
     drop(fetching);
-    tokio::spawn(fetch(want, Entry { hash, number }));
+    let entry = Entry { hash, number };
+    let cold = if want.anew { None } else { core.shard.borrow_mut().cold(hash, core.store_now_s()) };
+    match cold {
+        Some(cold) => tokio::spawn(load(want, entry, cold)),
+        None => tokio::spawn(fetch(want, entry)),
+    };
 }
 
 /// Takes the fetches for an object and its variants out of the table, because it was purged or has become invalid:
@@ -175,6 +181,19 @@ impl Drop for Entry {
         // Whoever still waits finds its channel closed and goes on by itself.
         self.end();
     }
+}
+
+/// Brings an object back from the file, once for all who want it; from the origin if that fails.
+async fn load(want: Want, entry: Entry, cold: Cold) {
+    if !cold::restore(&want.request, cold).await {
+        fetch(want, entry).await;
+        return;
+    }
+    let waiting = entry.end().map(|ended| ended.waiting).unwrap_or_default();
+    for other in waiting {
+        answer(other, Start::Again);
+    }
+    answer(want.reply, Start::Again);
 }
 
 async fn fetch(want: Want, entry: Entry) {

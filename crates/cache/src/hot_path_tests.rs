@@ -46,6 +46,7 @@ fn install() {
         config: Arc::new(config),
         store,
         shard: shards.remove(0),
+        file: None,
         sender,
         balance: Balance::new(1),
         counters: counters.core(0),

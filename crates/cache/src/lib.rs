@@ -22,6 +22,7 @@
 
 mod client;
 mod clients;
+mod cold;
 pub mod config;
 mod connection;
 mod core;
@@ -44,6 +45,7 @@ mod response;
 pub mod response_head;
 mod server;
 mod slow;
+mod store_file;
 mod synth;
 mod watch;
 

@@ -3,10 +3,11 @@
 use std::sync::Arc;
 
 use engine::store::Hash;
+use tokio::sync::oneshot;
 
 use crate::{
     connection::Connection,
-    core::{Core, Message, with_core},
+    core::{Core, Message, Unlinked, with_core},
     counters::Counter,
     error_page::Fault,
     fetch,
@@ -28,10 +29,14 @@ pub(crate) async fn purge(connection: &mut Connection, request: &Arc<Request>) -
         return synth(connection, request, Fault::PurgeForbidden).await;
     }
     with_core(|core| core.count(Counter::Purges));
-    let (status, body) = if unlink_at_owner(request.primary().to_vec()).await {
-        ("200 OK", "Purged.\n")
-    } else {
-        ("404 Not Found", "There was nothing to purge.\n")
+    let unlinked = unlink_at_owner(request.primary().to_vec()).await;
+    let (status, body) = match unlinked {
+        Unlinked { is_kept: false, .. } => (
+            "503 Service Unavailable",
+            "Purged, but the disk has not taken that: it may come back after a crash.\n",
+        ),
+        Unlinked { was_there: true, .. } => ("200 OK", "Purged.\n"),
+        Unlinked { was_there: false, .. } => ("404 Not Found", "There was nothing to purge.\n"),
     };
     let close = request.wants_close();
     let end = if close { "Connection: close\r\n" } else { "" };
@@ -42,23 +47,34 @@ pub(crate) async fn purge(connection: &mut Connection, request: &Arc<Request>) -
     connection.client.send_all(answer.as_bytes()).await.is_ok() && !close
 }
 
-pub(crate) async fn unlink_at_owner(key: Vec<u8>) -> bool {
+/// Drops an object at the core that owns it; when that is said, it does not come back after a crash either.
+pub(crate) async fn unlink_at_owner(key: Vec<u8>) -> Unlinked {
     let hash = Hash::of(&key);
-    let (done, answer) = tokio::sync::oneshot::channel();
+    let (done, answer) = oneshot::channel();
     let sent = with_core(|core| {
         let owner = core.store.owner(hash);
         if owner == core.index {
-            // The receiver is right here.
-            let _ = done.send(unlink(core, hash, &key));
+            unlink(core, hash, &key, done);
             return true;
         }
         core.send(owner, Message::Unlink { hash, key, is_purge: false, done })
     });
-    sent && answer.await.unwrap_or(false)
+    let nothing = Unlinked { was_there: false, is_kept: true };
+    if sent { answer.await.unwrap_or(nothing) } else { nothing }
 }
 
-/// Drops an object and keeps a fetch under way from storing it. Runs on the owner's core.
-pub(crate) fn unlink(core: &Core, hash: Hash, key: &[u8]) -> bool {
+/// Drops an object and keeps a fetch under way from storing it; says so when it is certain. Runs on the owner's core.
+pub(crate) fn unlink(core: &Core, hash: Hash, key: &[u8], done: oneshot::Sender<Unlinked>) {
     let under_way = fetch::forget(core, key);
-    core.shard.borrow_mut().unlink(hash, key) || under_way
+    let was_there = core.shard.borrow_mut().unlink(hash, key) || under_way;
+    let promise = core.shard.borrow().promise();
+    // Who asked may have gone away: the object is dropped all the same.
+    if promise.is_void() {
+        let _ = done.send(Unlinked { was_there, is_kept: true });
+        return;
+    }
+    tokio::spawn(async move {
+        let is_kept = promise.kept().await.is_ok();
+        let _ = done.send(Unlinked { was_there, is_kept });
+    });
 }

@@ -17,8 +17,10 @@ use engine::{
         mesh::{Mesh, Receiver, Sender},
         run::CoreFailure,
     },
+    io::Completions,
+    log::Recovered,
     meter::{CounterSet, Registry},
-    store::{Hash, Shard, Store, StoreConfig, StoreError, open_anon},
+    store::{Hash, Shard, Store, StoreConfig, StoreError, tier::OpenOnFileError},
 };
 use tokio::{net::TcpStream, sync::oneshot};
 
@@ -26,10 +28,11 @@ use crate::{
     clients::{Clients, Held},
     config::Config,
     connection,
-    core::{Core, Message, Parts, with_core},
+    core::{Core, FileReads, Message, Parts, Unlinked, with_core},
     counters::Counter,
     fetch, key, purge,
     response_head::{Identity, InvalidName},
+    store_file::{OpenFile, Opened, open_store},
 };
 
 /// Messages from one core to another that may wait; a fetch beyond is passed through by the core that wants it.
@@ -60,6 +63,12 @@ pub enum StartError {
     /// The store cannot be set up.
     #[error("cannot set up the store: {0}")]
     Store(#[from] StoreError),
+    /// The store's file cannot be opened.
+    #[error("cannot set up the store: {0}")]
+    File(#[from] OpenOnFileError),
+    /// The helpers that read the store's file cannot be started.
+    #[error("cannot set up the store: {0}")]
+    Reads(#[from] engine::io::StartError),
     /// The processors, or what wakes the loops, cannot be had.
     #[error("cannot prepare the loops: {0}")]
     Prepare(io::Error),
@@ -83,6 +92,9 @@ pub enum PurgeError {
     /// The text is no URL of this accelerator.
     #[error("not a URL: {0:?}; it should look like http://www.example.org/path")]
     NotAUrl(String),
+    /// The object was dropped, but the disk has not taken that.
+    #[error("the object was dropped, but the disk has not taken that: it may come back after a crash")]
+    NotWritten,
     /// The core that owns the object did not answer.
     #[error("the core that owns the object did not answer; the server may be stopping")]
     NoAnswer,
@@ -103,6 +115,9 @@ pub struct Server {
     registry: Arc<Registry>,
     store: Arc<Store>,
     cores: Cores,
+    /// The store's file. Behind the loops, so that what they have appended is written when they have ended.
+    _file: Option<OpenFile>,
+    recovered: Option<Recovered>,
     /// For purges from outside the loops.
     outside: OneAtATime<Sender<Message>>,
     ready: Arc<AtomicUsize>,
@@ -116,6 +131,7 @@ type OneAtATime<T> = std::sync::Mutex<T>;
 struct Seed {
     listener: TcpListener,
     shard: Shard,
+    file: Option<(FileReads, Completions)>,
     sender: Sender<Message>,
     receiver: Receiver<Message>,
     counters: engine::meter::CoreCounters<Counter>,
@@ -147,24 +163,25 @@ impl Server {
         let address = config.listen;
         let listeners = bind_all(address, loops).map_err(|source| StartError::Listen { address, source })?;
         let addresses = listeners.iter().take(1).filter_map(|listener| listener.local_addr().ok()).collect();
-        let (store, shards) = open_anon(&StoreConfig {
-            capacity_bytes: config.memory_bytes,
-            cores: loops,
-            ..StoreConfig::default()
-        })?;
+        let memory =
+            StoreConfig { capacity_bytes: config.memory_bytes, cores: loops, ..StoreConfig::default() };
+        let Opened { store, shards, file, reads, recovered } = open_store(&config, &memory)?;
         let counters = CounterSet::<Counter>::new(loops);
         let mesh = Mesh::new(loops, 1, RING_MESSAGES).map_err(StartError::Prepare)?;
         let mut registry = Registry::new();
         registry.register(counters.clone());
         registry.register(Arc::clone(&store) as _);
         registry.register(mesh.counters());
+        if let Some(file) = &file {
+            file.register(&mut registry);
+        }
         let mut endpoints = mesh.into_endpoints();
         let Some(outside) = endpoints.pop() else { unreachable!("there is one endpoint for the outside") };
-        let seeds = listeners.into_iter().zip(shards).zip(endpoints).enumerate();
+        let seeds = listeners.into_iter().zip(shards).zip(reads).zip(endpoints).enumerate();
         let seeds = seeds
-            .map(|(index, ((listener, shard), endpoint))| {
+            .map(|(index, (((listener, shard), file), endpoint))| {
                 let (sender, receiver) = endpoint.split();
-                Seed { listener, shard, sender, receiver, counters: counters.core(index) }
+                Seed { listener, shard, file, sender, receiver, counters: counters.core(index) }
             })
             .collect();
         let ready = Arc::new(AtomicUsize::new(0));
@@ -186,6 +203,8 @@ impl Server {
             registry: Arc::new(registry),
             store,
             cores: started,
+            _file: file,
+            recovered,
             outside: OneAtATime::new(outside.split().0),
             ready,
             loops,
@@ -200,6 +219,11 @@ impl Server {
     /// All counters, gauges and histograms.
     pub fn registry(&self) -> Arc<Registry> {
         Arc::clone(&self.registry)
+    }
+
+    /// What the store's file held when the accelerator started; `None` where there is no file.
+    pub fn recovered(&self) -> Option<Recovered> {
+        self.recovered
     }
 
     /// Whether every loop accepts connections.
@@ -225,8 +249,9 @@ impl Server {
             outside.flush();
         }
         match answer.blocking_recv() {
-            Ok(true) => Ok(Purged::Dropped),
-            Ok(false) => Ok(Purged::Absent),
+            Ok(Unlinked { is_kept: false, .. }) => Err(PurgeError::NotWritten),
+            Ok(Unlinked { was_there: true, .. }) => Ok(Purged::Dropped),
+            Ok(Unlinked { was_there: false, .. }) => Ok(Purged::Absent),
             Err(_) => Err(PurgeError::NoAnswer),
         }
     }
@@ -248,13 +273,15 @@ impl Server {
 
 async fn run_core(context: CoreContext, seed: Seed, shared: Arc<Shared>) -> io::Result<()> {
     let index = context.index;
-    let Seed { listener, shard, sender, receiver, counters } = seed;
+    let Seed { listener, shard, file, sender, receiver, counters } = seed;
+    let (file, completions) = file.unzip();
     Core::install(Parts {
         index,
         config: Arc::clone(&shared.config),
         identity: shared.identity.clone(),
         store: Arc::clone(&shared.store),
         shard,
+        file,
         sender,
         balance: Arc::clone(&shared.balance),
         counters,
@@ -262,6 +289,7 @@ async fn run_core(context: CoreContext, seed: Seed, shared: Arc<Shared>) -> io::
     let listener = tokio::net::TcpListener::from_std(listener)?;
     let messages = tokio::spawn(receive_messages(receiver, Arc::clone(&shared.clients)));
     let housekeeping = tokio::spawn(keep_house());
+    let settling = completions.map(|completions| tokio::spawn(settle_reads(completions)));
     shared.ready.fetch_add(1, Ordering::AcqRel);
     tokio::select! {
         () = accept(&listener, &shared.clients) => {}
@@ -283,6 +311,9 @@ async fn run_core(context: CoreContext, seed: Seed, shared: Arc<Shared>) -> io::
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
     housekeeping.abort();
+    if let Some(settling) = settling {
+        settling.abort();
+    }
     messages.abort();
     Ok(())
 }
@@ -377,10 +408,22 @@ async fn receive_messages(mut receiver: Receiver<Message>, clients: Arc<Clients>
                         if is_purge {
                             core.count(Counter::Purges);
                         }
-                        // Who asked may have gone away: the object is dropped all the same.
-                        let _ = done.send(purge::unlink(core, hash, &key));
+                        purge::unlink(core, hash, &key, done);
                     }
                 }
+            }
+        });
+    }
+}
+
+/// Hands what helpers have read to those who wait for it.
+async fn settle_reads(mut completions: Completions) {
+    let mut messages = Vec::new();
+    loop {
+        completions.next(&mut messages).await;
+        with_core(|core| {
+            if let Some(file) = &core.file {
+                file.reads.settle(&mut messages);
             }
         });
     }
@@ -399,7 +442,8 @@ async fn keep_house() {
                 let mut shard = core.shard.borrow_mut();
                 let expired = shard.expire(core.store_now_s(), EXPIRIES_A_ROUND);
                 let evicting = shard.maintain(EVICTIONS_A_ROUND);
-                expired == EXPIRIES_A_ROUND || evicting
+                let copying = shard.copy_to_file();
+                expired == EXPIRIES_A_ROUND || evicting || copying
             });
             // Between two rounds the loop serves its clients.
             tokio::task::yield_now().await;

@@ -48,7 +48,7 @@ pub(crate) enum Task {
     Purge(PurgeTask),
     /// Shows the effective configuration, and where each value comes from
     Config(ConfigTask),
-    /// Says what is wrong in a configuration file, with the line and what would be right
+    /// Says what is wrong in a configuration file, with the line and what would be right; or in a store's file
     Check(CheckTask),
     /// Puts claims about servers and queues to the test on this machine
     Lab(Box<LabTask>),
@@ -116,6 +116,9 @@ pub(crate) struct StatTask {
     /// Prints JSON, whose names stay
     #[arg(long)]
     pub json: bool,
+    /// Shows what a store's file holds instead, while no server uses it
+    #[arg(long, value_name = "FILE")]
+    pub store: Option<PathBuf>,
     #[command(flatten)]
     pub config: ConfigFile,
     #[command(flatten)]
@@ -148,9 +151,12 @@ pub(crate) struct ConfigTask {
 /// `nighttrain check`
 #[derive(Debug, Args)]
 pub(crate) struct CheckTask {
-    /// The file to check
+    /// The configuration to check
+    #[arg(long, value_name = "FILE", required_unless_present = "store", conflicts_with = "store")]
+    pub config: Option<PathBuf>,
+    /// A store's file to check, every byte of it, while no server uses it
     #[arg(long, value_name = "FILE")]
-    pub config: PathBuf,
+    pub store: Option<PathBuf>,
 }
 
 /// What the simulated memory and the queues in it cost (`nighttrain lab bheap-sim`)

@@ -35,6 +35,7 @@ mod savings;
 mod serve;
 mod settings;
 mod stat;
+mod store_check;
 mod tools;
 mod units;
 
@@ -75,6 +76,9 @@ fn perform(task: Task) -> Result<(), Failure> {
             Some(tool) => mail_tools::perform(tool),
             None => mail::mail(&task),
         },
+        Task::Stat(cli::StatTask { store: Some(store), json, .. }) => {
+            print(&store_check::describe(&store, json)?)
+        }
         Task::Stat(task) => {
             let settings = configured(&task.config, &task.settings.0)?.settings;
             print(&client::stat(&settings, task.json)?)
@@ -88,10 +92,11 @@ fn perform(task: Task) -> Result<(), Failure> {
             let in_force = configured(&task.config, &task.settings.0)?;
             print(&effective::as_file(&in_force, path.as_deref()))
         }
+        Task::Check(cli::CheckTask { store: Some(store), .. }) => print(&store_check::verify(&store)?),
         Task::Check(task) => {
-            precedence::in_force(Some(&task.config), |_| None, &Vec::new())
-                .map_err(Failure::Configuration)?;
-            print(&format!("{} is right.\n", task.config.display()))
+            let config = task.config.unwrap_or_default();
+            precedence::in_force(Some(&config), |_| None, &Vec::new()).map_err(Failure::Configuration)?;
+            print(&format!("{} is right.\n", config.display()))
         }
         Task::Lab(task) => experiments::lab(&task),
         Task::Completions(task) => {

@@ -110,6 +110,13 @@ fn announcement(
         origin_text(origin),
         size_text(settings.cache.memory_bytes),
     ));
+    if let Some(path) = &settings.cache.store {
+        text.push_str(&format!(
+            "cache: keeps what it stores in {}, {}\n",
+            path.display(),
+            size_text(settings.cache.store_bytes)
+        ));
+    }
     if let (true, Some(address)) = (demo, addresses.first()) {
         text.push_str(&format!("Open http://{address}/ in a browser, and reload. Ctrl-C stops.\n"));
     }

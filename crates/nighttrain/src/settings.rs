@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-use cache::config::{Config, CookieRule, Origin};
+use cache::config::{Config, CookieRule, Origin, Paging};
 
 use crate::{
     feed_settings::{FEED_SETTINGS, FeedSettings},
@@ -313,12 +313,54 @@ const COMMON_AND_CACHE: &[Setting] = &[
         shape: Shape::Text,
         heading: CACHE,
         value_name: "WHERE",
-        help: "Where objects are stored: anon, memory alone",
-        set: |_, text| match text {
-            "anon" => Ok(()),
-            _ => Err("this version stores objects in memory alone: the only value is anon".to_owned()),
+        help: "Where objects are stored: anon, memory alone; or a file, in which they survive a restart",
+        set: |settings, text| {
+            settings.cache.store = match text {
+                "" => return Err("a file is wanted, or anon".to_owned()),
+                "anon" => None,
+                path => Some(path.into()),
+            };
+            Ok(())
         },
-        text: |_| Some("anon".to_owned()),
+        text: |settings| {
+            let path = settings.cache.store.as_ref();
+            Some(path.map_or_else(|| "anon".to_owned(), |path| path.display().to_string()))
+        },
+    },
+    Setting {
+        key: "store-size",
+        section: Section::Cache,
+        shape: Shape::Text,
+        heading: CACHE,
+        value_name: "SIZE",
+        help: "Length of the store's file, reserved at once; it may be many times larger than the memory",
+        set: |settings, text| {
+            settings.cache.store_bytes = parse_memory(text)?;
+            Ok(())
+        },
+        text: |settings| Some(size_text(settings.cache.store_bytes)),
+    },
+    Setting {
+        key: "paging",
+        section: Section::Cache,
+        shape: Shape::Text,
+        heading: CACHE,
+        value_name: "HOW",
+        help: "How the store's file is read: direct (into our memory only) or kernel (through the page cache)",
+        set: |settings, text| {
+            settings.cache.paging = match text {
+                "direct" => Paging::Direct,
+                "kernel" => Paging::Kernel,
+                _ => return Err("the ways are direct and kernel".to_owned()),
+            };
+            Ok(())
+        },
+        text: |settings| {
+            Some(match settings.cache.paging {
+                Paging::Direct => "direct".to_owned(),
+                Paging::Kernel => "kernel".to_owned(),
+            })
+        },
     },
     Setting {
         key: "default-ttl",
@@ -681,7 +723,8 @@ mod tests {
             "admin-token-file" | "state" => "/a/b",
             "log" => "warn,cache=debug",
             "origin" => "http://[::1]:3000",
-            "store" => "anon",
+            "store" => "/a/store",
+            "paging" => "kernel",
             "cookies" => "rfc",
             "name" => "edge-1",
             "purge-from" => "10.0.0.1,::1",

@@ -146,6 +146,7 @@ const PLACES: &[(&str, &str, &str)] = &[
     ("mesh_refused", "limits", "ring"),
     ("cache_store_too_large", "limits", "object_bytes"),
     ("cache_store_no_room", "limits", "store_room"),
+    ("cache_file_reads_refused", "limits", "file_reads"),
     ("feed_authorization_violations", "errors", "authorization_violations"),
     ("feed_permissions_denied", "errors", "permissions_denied"),
     ("feed_protocol_violations", "errors", "protocol_violations"),

@@ -29,7 +29,7 @@ pub const FOOTER_BYTES: usize = 64;
 /// Bytes of a record before its payload.
 pub const RECORD_HEADER_BYTES: usize = 64;
 /// Bytes of an entry in a table of contents.
-pub const ENTRY_BYTES: usize = 40;
+pub const ENTRY_BYTES: usize = 32;
 /// Least and most bytes of a segment.
 pub const SEGMENT_BYTES_GIVEN: (u32, u32) = (64 << 10, 64 << 20);
 
@@ -69,6 +69,14 @@ impl Location {
     /// Byte of the file at which the record begins; its payload begins [`RECORD_HEADER_BYTES`] later.
     pub fn offset(self) -> u64 {
         (self.0 & ((1 << PLACE_BITS) - 1)) * UNIT_BYTES as u64
+    }
+
+    /// Whether this place was written after another, of the same writer: by their lives, which go round after 2^24, then
+    /// by their places.
+    pub fn is_after(self, other: Self) -> bool {
+        let (life, of_other) = (self.0 >> PLACE_BITS, other.0 >> PLACE_BITS);
+        let ahead = life.wrapping_sub(of_other) & LIFE_MASK;
+        if ahead == 0 { self.offset() > other.offset() } else { ahead <= LIFE_MASK / 2 }
     }
 
     /// Whether the segment's life may be meant.

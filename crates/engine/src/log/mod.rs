@@ -39,11 +39,19 @@ pub use file::{Disk, FileDisk, FileOptions, OpenError};
 pub use format::{Header, Kind, Location, record_bytes};
 pub use open::{Options, Recovering};
 pub use progress::{NotKept, Progress, Ticket};
-pub use read::{Pin, ReadError, Record, verify};
+pub use read::{Pin, ReadError, Record, is_record, verify};
 pub use recover::{Found, Recovered};
 pub use table::SegmentState;
 pub use usage::LogUsage;
 pub use writer::{Appended, Filling, New, Refused, Writer};
+
+/// The header that a file made with these options would have: its segments and their size.
+///
+/// # Errors
+/// Sizes that cannot be.
+pub fn header_of(options: &FileOptions) -> Result<Header, OpenError> {
+    file::new_header(options)
+}
 
 use buffers::Buffers;
 use helpers::{Bell, Helpers};
@@ -91,6 +99,7 @@ impl Shared {
 pub struct Log {
     shared: Arc<Shared>,
     helpers: Helpers,
+    epoch: u64,
 }
 
 impl Log {
@@ -107,6 +116,11 @@ impl Log {
     /// A handle to read with, and to say what died: for any thread.
     pub fn reader(&self) -> Reader {
         Reader { shared: Arc::clone(&self.shared) }
+    }
+
+    /// A number that is greater than at any start before, by a thousand at least.
+    pub fn epoch(&self) -> u64 {
+        self.epoch
     }
 
     /// What is in the log and what was done. Reads counters; for any thread.

@@ -117,7 +117,8 @@ impl Recovering {
         let interval = self.options.flush;
         let (shared, reaper, recovered) = self.prepare(threads, found)?;
         let helpers = Helpers::start(Arc::clone(&shared), reaper, interval)?;
-        Ok((Log { shared, helpers }, recovered))
+        let epoch = shared.table.next_life();
+        Ok((Log { shared, helpers, epoch }, recovered))
     }
 
     /// As [`Recovering::recover`] without helpers: [`Log::turn`] does their work, when a test says so.
@@ -126,7 +127,8 @@ impl Recovering {
     /// As [`Recovering::recover`].
     pub fn recover_stepped(self, found: impl FnMut(&Found) -> bool) -> io::Result<(Log, Recovered)> {
         let (shared, reaper, recovered) = self.prepare(1, found)?;
-        Ok((Log { helpers: Helpers::none(Arc::clone(&shared), reaper), shared }, recovered))
+        let epoch = shared.table.next_life();
+        Ok((Log { helpers: Helpers::none(Arc::clone(&shared), reaper), shared, epoch }, recovered))
     }
 
     fn prepare(

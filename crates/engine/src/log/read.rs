@@ -101,6 +101,34 @@ impl Reader {
         }
     }
 
+    /// The payload of a record that a buffer still has, without waiting for anything.
+    pub fn read_held(&self, location: Location, payload_bytes: usize) -> Option<Vec<u8>> {
+        let segment = self.shared.table.living(location)?;
+        if self.shared.table.segment(segment).buffer.load(Acquire) == NO_BUFFER {
+            return None;
+        }
+        let offset = self.segment_offset(location).ok()?;
+        let mut bytes = vec![0; record_bytes(payload_bytes)];
+        if !self.fill_held(segment, location, offset, &mut bytes) {
+            return None;
+        }
+        let header = verify(&bytes, self.shared.seed, location, offset)?;
+        bytes.drain(..RECORD_HEADER_BYTES);
+        bytes.truncate(header.payload_bytes as usize);
+        Some(bytes)
+    }
+
+    /// The payload in bytes that were read at `location` and whose checksums were compared ([`is_record`]); `None` if they
+    /// are of another record, because the segment has been used again.
+    pub fn payload_of<'b>(&self, location: Location, bytes: &'b [u8]) -> Option<&'b [u8]> {
+        let offset = self.segment_offset(location).ok()?;
+        let (header, life) = RecordHeader::decode(bytes.first_chunk()?, self.shared.seed, offset)?;
+        let is_meant = location.is_of(life) && self.shared.table.living(location).is_some();
+        bytes
+            .get(RECORD_HEADER_BYTES..RECORD_HEADER_BYTES + header.payload_bytes as usize)
+            .filter(|_| is_meant)
+    }
+
     /// What the record at `location` says of itself, where its length is not known.
     ///
     /// # Errors
@@ -207,22 +235,29 @@ impl Reader {
         if offset + out.len() > shared.table.segment_bytes {
             return Err(ReadError::Damaged(location));
         }
-        let of = shared.table.segment(segment);
-        let buffer = of.buffer.load(Acquire);
-        if buffer != NO_BUFFER {
-            shared.buffers.span(buffer as usize, offset, out.len()).copy_to_slice(out);
-            std::sync::atomic::fence(Acquire);
-            // Still the same: then it was this segment's all the time, because a buffer leaves its segment before it
-            // is given back.
-            if of.buffer.load(Relaxed) == buffer && shared.table.living(location).is_some() {
-                return Ok(());
-            }
+        if self.fill_held(segment, location, offset, out) {
+            return Ok(());
         }
         let start = shared.table.start(segment) + offset as u64;
         shared.disk.read(start, out).map_err(|source| {
             shared.count.read_errors.fetch_add(1, Relaxed);
             ReadError::Io { location, source }
         })
+    }
+
+    /// Fills `out` from byte `offset` of the buffer that holds the segment, if one does; whether it did.
+    fn fill_held(&self, segment: u32, location: Location, offset: usize, out: &mut [u8]) -> bool {
+        let shared = &self.shared;
+        let of = shared.table.segment(segment);
+        let buffer = of.buffer.load(Acquire);
+        if buffer == NO_BUFFER || offset + out.len() > shared.table.segment_bytes {
+            return false;
+        }
+        shared.buffers.span(buffer as usize, offset, out.len()).copy_to_slice(out);
+        std::sync::atomic::fence(Acquire);
+        // Still the same: then it was this segment's all the time, because a buffer leaves its segment before it is
+        // given back.
+        of.buffer.load(Relaxed) == buffer && shared.table.living(location).is_some()
     }
 
     /// What it means that something else is there: freed meanwhile, or damaged.
@@ -241,6 +276,14 @@ pub fn verify(bytes: &[u8], seed: u32, location: Location, offset: usize) -> Opt
     let (header, life) = RecordHeader::decode(bytes.first_chunk()?, seed, offset)?;
     let is_meant = location.is_of(life) && header.kind != Kind::UNFINISHED;
     (is_meant && is_whole(&header, bytes)).then_some(header)
+}
+
+/// Whether bytes are one whole record that lies at `offset` of its segment in a file with this seed.
+pub fn is_record(bytes: &[u8], seed: u32, offset: usize) -> bool {
+    bytes
+        .first_chunk()
+        .and_then(|header| RecordHeader::decode(header, seed, offset))
+        .is_some_and(|(header, _)| header.kind != Kind::UNFINISHED && is_whole(&header, bytes))
 }
 
 /// Whether the payload after this header is what was written.

@@ -6,7 +6,7 @@
 //! 2  all ends found, sorted      (8 bytes each: the only memory that grows with the file, besides what the owner keeps)
 //! 3  each segment, in parallel:  its table ─▶ records that nothing ended ─▶ to the owner, on the calling thread
 //! ```
-//! So a start after a clean stop reads tables (40 bytes a record) and no record. Damage is said and left as it is: a
+//! So a start after a clean stop reads tables (32 bytes a record) and no record. Damage is said and left as it is: a
 //! segment whose start is damaged is neither read nor used.
 
 use std::{

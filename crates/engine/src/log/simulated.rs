@@ -39,6 +39,7 @@ struct State {
     unsynced: BTreeMap<usize, Vec<Vec<u8>>>,
     faults: Faults,
     writes: u64,
+    read_bytes: u64,
 }
 
 /// What goes wrong, until it is changed.
@@ -66,6 +67,7 @@ impl SimulatedDisk {
                 unsynced: BTreeMap::new(),
                 faults: Faults::default(),
                 writes: 0,
+                read_bytes: 0,
             })),
         }
     }
@@ -124,6 +126,11 @@ impl SimulatedDisk {
         self.state().writes
     }
 
+    /// Bytes read so far.
+    pub fn read_bytes(&self) -> u64 {
+        self.state().read_bytes
+    }
+
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -148,7 +155,8 @@ impl State {
 
 impl Disk for SimulatedDisk {
     fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
-        let state = self.state();
+        let mut state = self.state();
+        state.read_bytes += out.len() as u64;
         let end = offset + out.len() as u64;
         if let Some(unreadable) = &state.faults.unreadable
             && offset < unreadable.end

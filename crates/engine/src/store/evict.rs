@@ -237,6 +237,8 @@ impl Shard {
         if self.space.log(emptying.claimed.segment) != Log::Main {
             self.ghosts.remember(slot.hash());
         }
+        #[cfg(not(feature = "loom"))]
+        self.keep_evicted(slot);
         self.unlink_at(slot, at);
         self.tally().evictions.add(1);
         0

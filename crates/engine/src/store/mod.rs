@@ -27,6 +27,8 @@ pub mod segments;
 mod shard;
 mod shared;
 mod space;
+#[cfg(not(feature = "loom"))]
+pub mod tier;
 pub mod turns;
 mod usage;
 

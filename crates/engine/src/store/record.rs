@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! every record   word 0: kind 8 | key length 24 | units of 16 bytes 32      word 1: hash      word 2: sequence
-//! whole          3: head 32 | tail 32  4: body length  5: 0        6..12: meta   key, head, 0..7 unused, body, tail
+//! whole          3: head 32 | tail 32  4: body length  5: on file  6..12: meta   key, head, 0..7 unused, body, tail
 //! chained        3: head 32 | tail 32  4: body length  5: extents  6..12: meta   key, head, 0..7 unused, table, tail
 //! extent         3: number of the extent  4: body bytes in it  5: 0                 body bytes
 //! dead           word 0 only: what was reserved and given up, or is still being filled
@@ -210,6 +210,22 @@ impl<'a> Record<'a> {
             self.body_bytes() as usize
         };
         self.span(self.rest_start() + rest, self.tail_bytes())
+    }
+
+    /// Where a whole record's copy on the file is; 0: nowhere.
+    pub(super) fn file(&self) -> u64 {
+        self.word(5)
+    }
+
+    /// Notes where a whole record's copy on the file is. The one word that changes while readers may look: whoever reads
+    /// the old value does without the file.
+    pub(super) fn write_file(&self, location: u64) {
+        self.words[5].store(location, Relaxed);
+    }
+
+    /// Gives an object that was stored before the number that it had.
+    pub(super) fn write_sequence(&self, sequence: u64) {
+        self.words[2].store(sequence, Relaxed);
     }
 
     /// Entry `number` of a chained record's table: the extent's place, and where in the body it ends.

@@ -29,6 +29,13 @@ use super::{
 /// Expiry entries that each insert sifts while there are too many (see [`ExpiryQueue`]).
 const SIFT_A_STEP: usize = 3;
 
+/// What an object has that comes back from the file: its number, and where it is there.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Restored {
+    pub(super) sequence: u64,
+    pub(super) location: u64,
+}
+
 /// A core's share of the store, in the hands of its owner.
 #[derive(Debug)]
 pub struct Shard {
@@ -37,7 +44,10 @@ pub struct Shard {
     pub(super) space: Space,
     pub(super) ghosts: Ghosts,
     expiry: ExpiryQueue,
-    sequence: u64,
+    pub(super) sequence: u64,
+    /// What of it is on a file, if there is one.
+    #[cfg(not(feature = "loom"))]
+    pub(super) file: Option<Box<super::tier::FileTier>>,
     pub(super) emptying: Option<super::evict::Emptying>,
 }
 
@@ -56,6 +66,8 @@ impl Shard {
             ghosts,
             expiry: ExpiryQueue::new(),
             sequence: 0,
+            #[cfg(not(feature = "loom"))]
+            file: None,
             emptying: None,
             local,
         }
@@ -107,6 +119,16 @@ impl Shard {
     /// # Errors
     /// [`Refused::TooLarge`], [`Refused::NoRoom`].
     pub fn insert(&mut self, object: NewObject<'_>, body: &[u8], tail: &[u8]) -> Result<(), Refused> {
+        self.insert_as(object, body, tail, None)
+    }
+
+    pub(super) fn insert_as(
+        &mut self,
+        object: NewObject<'_>,
+        body: &[u8],
+        tail: &[u8],
+        restored: Option<Restored>,
+    ) -> Result<(), Refused> {
         self.assert_owned(object.hash);
         let lengths =
             Lengths { key: object.key.len(), head: object.head.len(), rest: body.len(), tail: tail.len() };
@@ -121,7 +143,7 @@ impl Shard {
                 filling.written(now.len() as u64);
                 rest = later;
             }
-            return self.finish(filling, tail);
+            return self.finish_as(filling, tail, restored);
         };
         self.check_size(&object, body.len() as u64)?;
         self.shared().prefetch(object.hash.prefix());
@@ -134,7 +156,7 @@ impl Shard {
         record.write_names(object.key, object.head);
         record.body().write_from(body);
         record.tail().write_from(tail);
-        self.link(Slot::new(object.hash, place.location, units, object.expires_s, false))
+        self.link(Slot::new(object.hash, place.location, units, object.expires_s, false), restored)
     }
 
     /// Begins an object whose body is yet to come.
@@ -233,11 +255,20 @@ impl Shard {
     /// # Errors
     /// [`Refused::Short`] if fewer bytes were written than were said; [`Refused::NoRoom`], [`Refused::TooLarge`]
     /// (the tail does not fit). The object is given up then, and an older one stays.
-    pub fn finish(&mut self, mut filling: Filling, tail: &[u8]) -> Result<(), Refused> {
+    pub fn finish(&mut self, filling: Filling, tail: &[u8]) -> Result<(), Refused> {
+        self.finish_as(filling, tail, None)
+    }
+
+    fn finish_as(
+        &mut self,
+        mut filling: Filling,
+        tail: &[u8],
+        restored: Option<Restored>,
+    ) -> Result<(), Refused> {
         assert!(
             Arc::ptr_eq(&self.local.store, &filling.local.store) && self.local.core == filling.local.core
         );
-        let finished = self.make_whole(&mut filling, tail).and_then(|slot| self.link(slot));
+        let finished = self.make_whole(&mut filling, tail).and_then(|slot| self.link(slot, restored));
         filling.linked = finished.is_ok();
         self.let_go(filling);
         finished
@@ -377,8 +408,24 @@ impl Shard {
         Ok(Slot::new(hash, place.location, units, filling.expires_s, true))
     }
 
-    /// Points the index to a whole object.
-    fn link(&mut self, slot: Slot) -> Result<(), Refused> {
+    /// Points the index to a whole object, and keeps it on the file unless it came from there.
+    fn link(&mut self, slot: Slot, restored: Option<Restored>) -> Result<(), Refused> {
+        if let Some(restored) = restored {
+            let record = self.local.store.record(slot.location());
+            record.write_sequence(restored.sequence);
+            if !slot.is_chained() {
+                record.write_file(restored.location);
+            }
+        }
+        self.link_in_memory(slot)?;
+        #[cfg(not(feature = "loom"))]
+        if restored.is_none() {
+            self.keep(slot);
+        }
+        Ok(())
+    }
+
+    fn link_in_memory(&mut self, slot: Slot) -> Result<(), Refused> {
         let Self { local, index, space, expiry, .. } = self;
         let store = &*local.store;
         let shared = &store.shards[local.core].index;
@@ -415,7 +462,12 @@ impl Shard {
 
     /// Unlinks an object; says whether it was there.
     pub fn unlink(&mut self, hash: Hash, key: &[u8]) -> bool {
-        let Some((slot, at)) = self.find(hash, key) else { return false };
+        // On the file by its hash alone, because its key is there: of two with one hash there is only one anyway.
+        #[cfg(not(feature = "loom"))]
+        let was_on_file = self.end_on_file(hash);
+        #[cfg(feature = "loom")]
+        let was_on_file = false;
+        let Some((slot, at)) = self.find(hash, key) else { return was_on_file };
         self.unlink_at(slot, at);
         self.tally().unlinks.add(1);
         true
@@ -432,6 +484,8 @@ impl Shard {
                 self.expiry.push(Due { expires_s, prefix: hash.prefix() });
             }
             self.sift();
+            #[cfg(not(feature = "loom"))]
+            self.keep(refreshed);
         }
         true
     }
@@ -443,6 +497,8 @@ impl Shard {
         for _ in 0..limit {
             let Some(due) = self.expiry.pop_due(now_s) else { break };
             for (slot, at) in self.index.find_due(self.shared(), due.prefix, due.expires_s) {
+                #[cfg(not(feature = "loom"))]
+                self.forget_expired(&slot);
                 self.unlink_at(slot, at);
                 expired += 1;
             }

@@ -84,6 +84,24 @@ tally! {
     abandoned,
     /// Segments freed.
     reclaims,
+    /// Objects that are on the file, some of which may have gone with its oldest segments.
+    file_objects,
+    /// Bytes of the directories of what is on the file.
+    file_directory_bytes,
+    /// Objects copied to the file.
+    file_kept,
+    /// Of these, objects evicted from memory whose first copy had been given up.
+    file_written_back,
+    /// Objects not copied to the file because too much waited to be written, or no segment was free.
+    file_refused,
+    /// Objects not copied to the file because they are longer than a segment.
+    file_too_large,
+    /// Objects read back from the file.
+    file_hits,
+    /// Bytes so read.
+    file_hit_bytes,
+    /// Objects on the file that could not be read, or were damaged.
+    file_damaged,
 }
 
 impl Usage {

@@ -207,7 +207,9 @@ async fn purge(State(admin): State<Arc<Admin>>, Query(query): Query<PurgeQuery>)
     match outcome {
         Ok(Ok(purged)) => answer(StatusCode::OK, serde_json::json!({ "dropped": purged == Purged::Dropped })),
         Ok(Err(wrong @ PurgeError::NotAUrl(_))) => error(StatusCode::BAD_REQUEST, &wrong.to_string()),
-        Ok(Err(late @ PurgeError::NoAnswer)) => error(StatusCode::SERVICE_UNAVAILABLE, &late.to_string()),
+        Ok(Err(late @ (PurgeError::NoAnswer | PurgeError::NotWritten))) => {
+            error(StatusCode::SERVICE_UNAVAILABLE, &late.to_string())
+        }
         Err(_) => error(StatusCode::INTERNAL_SERVER_ERROR, "the purge broke off; see the log"),
     }
 }

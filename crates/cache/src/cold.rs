@@ -1,0 +1,124 @@
+//! A miss that the store's file can answer: read by a helper, put back into memory, then everybody looks again.
+//!
+//! ```text
+//!  owner of the key                    helper
+//!  begin: on the file? ─ Extent ─────▶ reads, compares checksums
+//!    all who ask wait in the table ◀── Block ─▶ restored in memory ─▶ Start::Again for all
+//!                                      damaged, refused, too slow ─▶ fetched from the origin instead
+//! ```
+//! Bounds: those of the pool of reads; [`LARGE_READS_MAX`] for objects that are longer than its buffers. A read that is refused
+//! is counted by the pool, and costs the origin a request, no more.
+
+use std::sync::Arc;
+
+use engine::{
+    io::{Extent, READ_BYTES_MAX, ReadError},
+    log,
+    store::tier::{Cold, image::Image},
+};
+
+use crate::{core::with_core, counters::Counter, request::Request};
+
+/// Large objects that one core reads at once, each by a thread that may wait.
+const LARGE_READS_MAX: usize = 4;
+/// What a read takes besides the record: a block at each end.
+const AROUND_BYTES: usize = 8 << 10;
+
+/// Puts the object of a request back into memory; whether it is there now.
+pub(crate) async fn restore(request: &Arc<Request>, cold: Cold) -> bool {
+    let payload = match read(cold).await {
+        Ok(payload) => payload,
+        Err(Unread::Damaged) => {
+            with_core(|core| {
+                core.shard.borrow_mut().damaged(request.hash, cold.location);
+            });
+            return false;
+        }
+        Err(Unread::Refused) => {
+            with_core(|core| core.count(Counter::FileRefused));
+            return false;
+        }
+    };
+    let Some(image) = Image::parse(&payload) else { return false };
+    with_core(|core| {
+        let now_s = core.store_now_s();
+        let restored = core.shard.borrow_mut().restore(request.hash, &request.key, cold, &image, now_s);
+        match restored {
+            Ok(is_there) => is_there,
+            Err(refused) => {
+                core.count(Counter::of_refusal(refused));
+                false
+            }
+        }
+    })
+}
+
+/// Why nothing was read.
+enum Unread {
+    /// What is there is not what was written, or the disk cannot read it.
+    Damaged,
+    /// Not now.
+    Refused,
+}
+
+async fn read(cold: Cold) -> Result<Vec<u8>, Unread> {
+    let payload_bytes = cold.payload_bytes as usize;
+    let record_bytes = log::record_bytes(payload_bytes);
+    enum By {
+        Memory(Vec<u8>),
+        Helper(engine::io::Pending),
+        Thread(log::Reader),
+    }
+    let by = with_core(|core| {
+        let Some(file) = &core.file else { return Err(Unread::Refused) };
+        if let Some(bytes) = core.shard.borrow().held(cold) {
+            return Ok(By::Memory(bytes));
+        }
+        if record_bytes > READ_BYTES_MAX - AROUND_BYTES {
+            if file.large.get() >= LARGE_READS_MAX {
+                return Err(Unread::Refused);
+            }
+            file.large.set(file.large.get() + 1);
+            return Ok(By::Thread(file.log.clone()));
+        }
+        let extent = Extent { source: 0, at: cold.location.offset(), bytes: record_bytes as u32 };
+        file.reads.read(extent).map(By::Helper).map_err(|_| Unread::Refused)
+    })?;
+    match by {
+        By::Memory(bytes) => Ok(bytes),
+        By::Thread(log) => {
+            let read = tokio::task::spawn_blocking(move || log.read(cold.location, payload_bytes)).await;
+            with_core(|core| {
+                if let Some(file) = &core.file {
+                    file.large.set(file.large.get() - 1);
+                }
+            });
+            match read {
+                Ok(Ok(record)) => Ok(record.payload().to_vec()),
+                Ok(Err(log::ReadError::Gone(_))) | Err(_) => Err(Unread::Refused),
+                Ok(Err(_)) => Err(Unread::Damaged),
+            }
+        }
+        By::Helper(pending) => {
+            let block = pending.settled().await.map_err(|error| match error {
+                ReadError::Damaged { .. } | ReadError::Disk { .. } | ReadError::Short { .. } => {
+                    Unread::Damaged
+                }
+                ReadError::TooSlow(_) => Unread::Refused,
+            })?;
+            let mut bytes = Vec::new();
+            block.span().copy_to(&mut bytes);
+            with_core(|core| {
+                let file = core.file.as_ref().ok_or(Unread::Refused)?;
+                let payload = file.log.payload_of(cold.location, &bytes).map(<[u8]>::len);
+                // Another record by now: its segment was used again.
+                payload.ok_or(Unread::Refused)
+            })
+            .map(|len| {
+                bytes.drain(..log::format::RECORD_HEADER_BYTES);
+                bytes.truncate(len);
+                bytes
+            })
+        }
+    }
+}

@@ -1,0 +1,417 @@
+//! The file below a shard's memory: every object that is stored goes there too, and comes back from there.
+//!
+//! ```text
+//!            link ─▶ copied into the log's buffer ─▶ helpers write it within `flush`
+//!  memory ◀─────────────────────────────────────────────┐
+//!  (index, arena)  a miss that the directory knows ─▶ a helper reads ─▶ restored, in probation ─┘
+//!            evict ─▶ nothing: it is on the file (written anew if its segment has been given up)
+//!            unlink, replace ─▶ its end is in the log, before that is acknowledged
+//! ```
+//! *Which core:* the shard's owner. *Which memory:* the directory, plain memory of the owner. *Bounds:* ends that the
+//! log refuses for now ([`ENDS_MAX`]), large objects on their way ([`COPIES_MAX`]); beyond, an object is not kept on the
+//! file, which is counted. The log gives up its oldest segments by itself; the directory finds out when it looks.
+
+mod copying;
+mod directory;
+pub mod image;
+mod open;
+
+use std::{collections::VecDeque, sync::Arc};
+
+use super::{
+    hash::Hash,
+    index::Slot,
+    object::Object,
+    record::Record,
+    shard::{Restored, Shard},
+    usage::Tally,
+};
+use crate::log::{Filling, Kind, Location, New, NotKept, Progress, Reader, Refused, Ticket, Writer};
+
+use copying::Copying;
+use directory::Directory;
+pub(crate) use directory::Kept;
+use image::{IMAGE_HEADER_BYTES, Image, ImageHeader};
+
+pub use open::{FileConfig, OnFile, OpenOnFileError, Paging, open_on_file};
+
+/// The kind of a record that is an object.
+const OBJECT: Kind = Kind(1);
+/// Ends that the log has refused and that are tried again; beyond, a purge is not acknowledged.
+const ENDS_MAX: usize = 4096;
+/// Large objects that are being copied into the log.
+const COPIES_MAX: usize = 64;
+/// Bits of a sequence below the epoch, which grows by a thousand at least with each start.
+const SEQUENCE_BITS: u32 = 20;
+/// Bytes that one step copies: some tens of microseconds.
+const COPY_BYTES_A_STEP: usize = 256 << 10;
+
+/// What of a shard is on the file.
+#[derive(Debug)]
+pub(super) struct FileTier {
+    writer: Writer,
+    reader: Reader,
+    directory: Directory,
+    /// Ends that are still to be written.
+    ends: VecDeque<Location>,
+    copies: VecDeque<Copying>,
+}
+
+/// Where an object is on the file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Cold {
+    /// Its record.
+    pub location: Location,
+    /// Bytes of the record's payload.
+    pub payload_bytes: u32,
+}
+
+/// What has to happen before an end may be acknowledged.
+#[derive(Debug)]
+pub struct Promise(Option<Result<(Arc<Progress>, Ticket), ()>>);
+
+impl Promise {
+    /// Whether there is nothing to wait for.
+    pub fn is_void(&self) -> bool {
+        self.0.is_none()
+    }
+
+    /// Waits until it survives the process.
+    ///
+    /// # Errors
+    /// It does not, or not yet: [`NotKept::Failing`] also when the log had no room for it.
+    pub async fn kept(self) -> Result<(), NotKept> {
+        match self.0 {
+            None => Ok(()),
+            Some(Ok((progress, ticket))) => progress.written(ticket).await,
+            Some(Err(())) => Err(NotKept::Failing(libc::ENOSPC)),
+        }
+    }
+}
+
+impl FileTier {
+    pub(super) fn new(writer: Writer, reader: Reader) -> Self {
+        Self { writer, reader, directory: Directory::new(), ends: VecDeque::new(), copies: VecDeque::new() }
+    }
+
+    pub(super) fn known(&self, hash: u64) -> Option<Kept> {
+        self.directory.find(hash)
+    }
+
+    fn find(&mut self, hash: Hash, now_s: u32) -> Option<Kept> {
+        let kept = self.directory.find(hash.word())?;
+        if self.reader.segment_of(kept.location).is_none() {
+            self.directory.remove(hash.word());
+            return None;
+        }
+        if kept.expires_s <= now_s {
+            self.forget(hash);
+            return None;
+        }
+        Some(kept)
+    }
+
+    /// Takes an object out whose time is over: the tag in its record says so after a crash as well.
+    fn forget(&mut self, hash: Hash) {
+        if let Some(kept) = self.directory.remove(hash.word()) {
+            self.reader.died(kept.location, kept.payload_bytes as usize);
+        }
+    }
+
+    /// Takes an object out for good; whether it was there.
+    fn end(&mut self, hash: Hash) -> bool {
+        let Some(kept) = self.directory.remove(hash.word()) else { return false };
+        if self.reader.segment_of(kept.location).is_none() {
+            return false;
+        }
+        self.end_at(kept.location);
+        self.reader.died(kept.location, kept.payload_bytes as usize);
+        true
+    }
+
+    fn end_at(&mut self, location: Location) {
+        if !self.ends.is_empty() || self.writer.delete(location).is_err() {
+            self.ends.push_back(location);
+        }
+    }
+
+    /// Writes the ends that were refused.
+    fn write_ends(&mut self) {
+        while let Some(location) = self.ends.front() {
+            if self.reader.segment_of(*location).is_some() && self.writer.delete(*location).is_err() {
+                return;
+            }
+            self.ends.pop_front();
+        }
+    }
+
+    /// Enters what has been appended, and lets go of what it replaces.
+    fn enter(&mut self, tally: &Tally, kept: Kept) {
+        let reader = &self.reader;
+        let old = self.directory.insert(kept, |location| reader.segment_of(location).is_some());
+        if let Some(old) = old {
+            self.reader.died(old.location, old.payload_bytes as usize);
+        }
+        tally.file_kept.add(1);
+        self.count(tally);
+    }
+
+    fn count(&self, tally: &Tally) {
+        tally.file_objects.set(self.directory.len() as u64);
+        tally.file_directory_bytes.set(self.directory.bytes() as u64);
+    }
+
+    /// The log had no room: whatever is on the file under this hash is outdated by now.
+    fn refused(&mut self, tally: &Tally, hash: Hash, refused: Refused) {
+        match refused {
+            Refused::TooLarge => tally.file_too_large.add(1),
+            Refused::Busy | Refused::Full => tally.file_refused.add(1),
+        }
+        self.end(hash);
+        self.count(tally);
+    }
+}
+
+fn header_of(object: &Object<'_>) -> ImageHeader {
+    ImageHeader {
+        key_bytes: object.key().len() as u32,
+        head_bytes: object.head().len() as u32,
+        tail_bytes: object.tail().len() as u32,
+        body_bytes: object.body_bytes(),
+        sequence: object.sequence(),
+        expires_s: object.expires_s(),
+        meta: object.meta(),
+    }
+}
+
+fn put(filling: &mut Filling, bytes: crate::sys::span::Span<'_>) {
+    filling.span().slice(0..bytes.len()).write_from_span(bytes);
+    filling.written(bytes.len());
+}
+
+impl Shard {
+    /// From now on what is stored goes to the file too. `epoch` is greater than at any start before.
+    fn put_on_file(&mut self, tier: FileTier, epoch: u64) {
+        tier.count(self.tally());
+        self.file = Some(Box::new(tier));
+        // Sequences are in the names of variants: none may come twice.
+        self.sequence = epoch << SEQUENCE_BITS;
+    }
+
+    /// Where an object is that memory does not have, if it is on the file and its time is not over.
+    pub fn cold(&mut self, hash: Hash, now_s: u32) -> Option<Cold> {
+        let kept = self.file.as_mut()?.find(hash, now_s)?;
+        Some(Cold { location: kept.location, payload_bytes: kept.payload_bytes })
+    }
+
+    /// The object is on the file and cannot be read: it is not there any more.
+    pub fn damaged(&mut self, hash: Hash, location: Location) {
+        let tally = &self.local.store.shards[self.local.core].tally;
+        if let Some(file) = &mut self.file
+            && file.known(hash.word()).is_some_and(|kept| kept.location == location)
+        {
+            file.end(hash);
+            tally.file_damaged.add(1);
+        }
+    }
+
+    /// Reads a record that is still in memory, on its way to the file; without waiting.
+    pub fn held(&self, cold: Cold) -> Option<Vec<u8>> {
+        let reader = &self.file.as_ref()?.reader;
+        reader.read_held(cold.location, cold.payload_bytes as usize)
+    }
+
+    /// Puts an object back into memory that was read from the file, with the sequence that it had. `false` if it is not
+    /// the one that was asked for (another with the same hash, or replaced since).
+    ///
+    /// # Errors
+    /// As [`Shard::insert`].
+    pub fn restore(
+        &mut self,
+        hash: Hash,
+        key: &[u8],
+        cold: Cold,
+        image: &Image<'_>,
+        now_s: u32,
+    ) -> Result<bool, super::Refused> {
+        let is_current = image.key == key
+            && self
+                .file
+                .as_ref()
+                .and_then(|file| file.known(hash.word()))
+                .is_some_and(|kept| kept.location == cold.location);
+        if !is_current {
+            return Ok(false);
+        }
+        if self.index.find(self.shared(), hash).is_some() {
+            return Ok(true);
+        }
+        let header = &image.header;
+        let new = super::NewObject {
+            hash,
+            key,
+            head: image.head,
+            meta: header.meta,
+            body: super::BodyLength::Exact(header.body_bytes),
+            expires_s: header.expires_s,
+            now_s,
+        };
+        self.insert_as(
+            new,
+            image.body,
+            image.tail,
+            Some(Restored { sequence: header.sequence, location: cold.location.bits() }),
+        )?;
+        let tally = self.tally();
+        tally.file_hits.add(1);
+        tally.file_hit_bytes.add(u64::from(cold.payload_bytes));
+        Ok(true)
+    }
+
+    /// What to wait for before an unlinking is acknowledged; asks for it to be written now.
+    pub fn promise(&self) -> Promise {
+        Promise(self.file.as_ref().map(|file| {
+            if !file.ends.is_empty() {
+                return Err(());
+            }
+            file.writer.flush();
+            Ok((file.writer.progress(), file.writer.last()))
+        }))
+    }
+
+    /// Copies a little more of what is on its way to the file; says whether there is more.
+    pub fn copy_to_file(&mut self) -> bool {
+        let Self { local, file, .. } = self;
+        let Some(file) = file else { return false };
+        let tally = &local.store.shards[local.core].tally;
+        file.write_ends();
+        let Some(mut copying) = file.copies.pop_front() else { return false };
+        if !copying.step(COPY_BYTES_A_STEP) {
+            file.copies.push_front(copying);
+            return true;
+        }
+        let (hash, expires_s) = (copying.hash().word(), copying.expires_s());
+        let filling = copying.into_filling();
+        let payload_bytes = filling.len() as u32;
+        let location = file.writer.finish(filling).location;
+        file.enter(tally, Kept { hash, location, expires_s, payload_bytes });
+        !file.copies.is_empty()
+    }
+
+    /// Keeps an object on the file that was linked just now.
+    pub(super) fn keep(&mut self, slot: Slot) {
+        let Self { local, file, .. } = self;
+        let Some(file) = file else { return };
+        let tally = &local.store.shards[local.core].tally;
+        let object = Object { local, slot };
+        let header = header_of(&object);
+        let hash = slot.hash();
+        let Some(bytes) = header.bytes().filter(|bytes| *bytes <= file.writer.payload_bytes_max()) else {
+            file.refused(tally, hash, Refused::TooLarge);
+            return;
+        };
+        file.copies.retain(|copying| copying.hash() != hash);
+        if slot.is_chained() {
+            // It takes some steps, and what it replaces is outdated now.
+            file.end(hash);
+        }
+        let target = file.known(hash.word()).map(|kept| kept.location);
+        let new = New { kind: OBJECT, hash: hash.word(), tag: u64::from(slot.expires_s()), target };
+        if slot.is_chained() && file.copies.len() >= COPIES_MAX {
+            file.refused(tally, hash, Refused::Busy);
+            return;
+        }
+        let mut filling = match file.writer.begin(new, bytes) {
+            Ok(filling) => filling,
+            Err(refused) => {
+                file.refused(tally, hash, refused);
+                return;
+            }
+        };
+        filling.write(&header.encode());
+        put(&mut filling, object.key());
+        put(&mut filling, object.head());
+        if slot.is_chained() {
+            match object.pin() {
+                Some(pinned) => file.copies.push_back(Copying::new(pinned, hash, filling)),
+                None => file.refused(tally, hash, Refused::Busy),
+            }
+            return;
+        }
+        put(&mut filling, object.body(0));
+        put(&mut filling, object.tail());
+        debug_assert_eq!(filling.len(), bytes);
+        let appended = file.writer.finish(filling);
+        local.store.record(slot.location()).write_file(appended.location.bits());
+        let expires_s = slot.expires_s();
+        let kept =
+            Kept { hash: hash.word(), location: appended.location, expires_s, payload_bytes: bytes as u32 };
+        file.enter(tally, kept);
+    }
+
+    /// An object is about to leave memory for want of room: it must be on the file.
+    pub(super) fn keep_evicted(&mut self, slot: Slot) {
+        let Some(file) = &self.file else { return };
+        let is_kept =
+            file.known(slot.hash).is_some_and(|kept| file.reader.segment_of(kept.location).is_some());
+        if !is_kept && !slot.is_chained() {
+            self.tally().file_written_back.add(1);
+            self.keep(slot);
+        }
+    }
+
+    /// An object's time is over.
+    pub(super) fn forget_expired(&mut self, slot: &Slot) {
+        if let Some(file) = &mut self.file
+            && file.known(slot.hash).is_some_and(|kept| kept.expires_s <= slot.expires_s())
+        {
+            file.forget(slot.hash());
+        }
+    }
+
+    /// An object is dropped on request; whether it was on the file.
+    pub(super) fn end_on_file(&mut self, hash: Hash) -> bool {
+        let Self { local, file, .. } = self;
+        let Some(file) = file else { return false };
+        file.copies.retain(|copying| copying.hash() != hash);
+        let was_there = file.end(hash);
+        file.count(&local.store.shards[local.core].tally);
+        was_there
+    }
+}
+
+/// Where an object's body lies on the file: for who sends it from there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FileRun {
+    /// Its record.
+    pub location: Location,
+    /// Byte of the file at which the body begins.
+    pub body_at: u64,
+    /// Bytes of the body.
+    pub body_bytes: u64,
+}
+
+impl Object<'_> {
+    /// Where it is on the file, if it was copied there as one record. Ask the log's reader whether it is written
+    /// ([`Reader::is_on_file`]), and pin it there ([`Reader::pin`]).
+    pub fn on_file(&self) -> Option<FileRun> {
+        let record: Record<'_> = self.local.store.record(self.slot.location());
+        let location = Location::from_bits(record.file()).filter(|_| !self.slot.is_chained())?;
+        let before = IMAGE_HEADER_BYTES + self.key().len() + self.head().len();
+        let body_at = location.offset() + (crate::log::format::RECORD_HEADER_BYTES + before) as u64;
+        Some(FileRun { location, body_at, body_bytes: self.body_bytes() })
+    }
+}
+
+impl Drop for FileTier {
+    fn drop(&mut self) {
+        // An orderly end: what was on its way is copied whole, and what was refused has its last chance.
+        while let Some(mut copying) = self.copies.pop_front() {
+            while !copying.step(COPY_BYTES_A_STEP) {}
+            self.writer.finish(copying.into_filling());
+        }
+        self.write_ends();
+    }
+}
+
+const _: () = assert!(ENDS_MAX > COPIES_MAX);

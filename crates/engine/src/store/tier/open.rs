@@ -1,0 +1,231 @@
+//! Opening a store whose objects are on a file.
+
+use std::{
+    fmt, io,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
+
+use super::{
+    FileTier,
+    directory::{Directory, Kept},
+};
+use crate::{
+    io::{CachedFile, Damage, DirectFile, Source},
+    log::{self, FileOptions, Log, OpenError, Options, Recovered, Recovering, format::SEGMENTS_AT},
+    store::{Hash, Shard, Store, StoreConfig, StoreError, open_anon},
+    sys::span::Span,
+};
+
+/// How what memory does not have is read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Paging {
+    /// Past the page cache, into our memory only.
+    #[default]
+    Direct,
+    /// Through the page cache, which is a tier between our memory and the disk then.
+    Kernel,
+}
+
+/// The file of a store.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FileConfig {
+    /// Where it is.
+    pub path: PathBuf,
+    /// How long it is.
+    pub bytes: u64,
+    /// What is stored is on the file after this time at the latest.
+    pub flush: Duration,
+    /// How it is read.
+    pub paging: Paging,
+}
+
+/// Why a store on a file could not be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenOnFileError {
+    /// The memory.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The file.
+    #[error(transparent)]
+    File(#[from] OpenError),
+    /// Too few segments for the cores.
+    #[error(
+        "{bytes} bytes are too small a store for {cores} cores: with segments of {segment_bytes} bytes it needs at least \
+         {needed} bytes"
+    )]
+    TooSmall {
+        /// What was given.
+        bytes: u64,
+        /// For so many cores.
+        cores: usize,
+        /// With such segments.
+        segment_bytes: u64,
+        /// What would do.
+        needed: u64,
+    },
+    /// What is on it cannot be read, or its helpers cannot be started.
+    #[error("cannot start the store {}: {source}", path.display())]
+    Start {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+}
+
+/// A store that is open on a file.
+pub struct OnFile {
+    /// What all cores share.
+    pub store: Arc<Store>,
+    /// One for each core.
+    pub shards: Vec<Shard>,
+    /// The file's log. To be dropped last: it writes out what the shards have appended.
+    pub log: Log,
+    /// What helpers read from: each record is compared with its checksums there.
+    pub source: Arc<dyn Source>,
+    /// What the start found.
+    pub recovered: Recovered,
+}
+
+impl fmt::Debug for OnFile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { store, log, recovered, .. } = self;
+        f.debug_struct("OnFile")
+            .field("store", store)
+            .field("log", log)
+            .field("recovered", recovered)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Segments that each core needs: one open, one being written, two to choose from.
+const SEGMENTS_PER_CORE: u64 = 4;
+/// Segments besides: the reaper's, and what it is freeing.
+const SEGMENTS_BESIDES: u64 = 4;
+/// Most bytes that wait to be written.
+const UNWRITTEN_BYTES_MAX: u64 = 64 << 20;
+/// Threads that read at a start.
+const START_THREADS: usize = 4;
+
+/// Opens a store whose objects are on a file, and finds again what the file holds and is still good at `now_s`.
+///
+/// # Errors
+/// [`OpenOnFileError`], with the numbers and what would be right.
+pub fn open_on_file(config: &StoreConfig, file: &FileConfig, now_s: u32) -> Result<OnFile, OpenOnFileError> {
+    let (store, mut shards) = open_anon(config)?;
+    let cores = shards.len();
+    let mut options = Options {
+        file: FileOptions { purpose: "cache", bytes: file.bytes, segment_bytes: None },
+        writers: cores,
+        unwritten_bytes_max: UNWRITTEN_BYTES_MAX.min(file.bytes / 8),
+        flush: file.flush,
+        ..Options::default()
+    };
+    let header = log::header_of(&options.file)?;
+    let segment_bytes = u64::from(header.segment_bytes);
+    // What waits to be written is memory too, beside that of the store.
+    let of_memory = (config.capacity_bytes / 4).max(4 * segment_bytes);
+    options.unwritten_bytes_max = options.unwritten_bytes_max.min(of_memory);
+    let needed = cores as u64 * SEGMENTS_PER_CORE + SEGMENTS_BESIDES;
+    if u64::from(header.segments) < needed {
+        let needed = SEGMENTS_AT + needed * segment_bytes;
+        return Err(OpenOnFileError::TooSmall { bytes: file.bytes, cores, segment_bytes, needed });
+    }
+    options.keep_free = (header.segments as usize / 64).clamp(cores + 2, 64);
+    let failed = |source| OpenOnFileError::Start { path: file.path.clone(), source };
+    let opening = Recovering::file(&file.path, options)?;
+    let source = TierSource::open(&file.path, file.paging, opening.header()).map_err(failed)?;
+    let mut directories: Vec<Directory> = (0..cores).map(|_| Directory::new()).collect();
+    let mut outdated = Vec::new();
+    let (log, recovered) = opening
+        .recover(START_THREADS, |found| {
+            let expires_s = u32::try_from(found.tag).unwrap_or(u32::MAX);
+            if found.kind != super::OBJECT || expires_s <= now_s {
+                return false;
+            }
+            let hash = Hash::from_word(found.hash);
+            let directory = &mut directories[hash.owner(cores)];
+            let kept = Kept {
+                hash: hash.word(),
+                location: found.location,
+                expires_s,
+                payload_bytes: found.payload_bytes,
+            };
+            // Two of one hash: an end was lost with damage, or never written. The one that came later is right.
+            let is_older =
+                directory.find(kept.hash).is_some_and(|other| other.location.is_after(kept.location));
+            outdated.extend(if is_older { Some(kept) } else { directory.insert(kept, |_| true) });
+            true
+        })
+        .map_err(failed)?;
+    let reader = log.reader();
+    for loser in outdated {
+        reader.died(loser.location, loser.payload_bytes as usize);
+    }
+    for (shard, directory) in shards.iter_mut().zip(directories) {
+        let core = shard.core();
+        let mut tier = FileTier::new(log.writer(core, 0), log.reader());
+        tier.directory = directory;
+        shard.put_on_file(tier, log.epoch());
+    }
+    Ok(OnFile { store, shards, log, source: Arc::new(source), recovered })
+}
+
+/// The store's file as helpers read it: what they hand out is a whole record.
+#[derive(Debug)]
+struct TierSource {
+    file: PagedFile,
+    seed: u32,
+    segment_bytes: u64,
+}
+
+#[derive(Debug)]
+enum PagedFile {
+    Direct(DirectFile),
+    Kernel(CachedFile),
+}
+
+impl TierSource {
+    fn open(path: &Path, paging: Paging, header: &log::Header) -> io::Result<Self> {
+        let file = match paging {
+            Paging::Direct => match DirectFile::open(path) {
+                // A file system that knows no other way than through its cache.
+                Err(error) if error.kind() == io::ErrorKind::InvalidInput => {
+                    PagedFile::Kernel(CachedFile::open(path)?)
+                }
+                direct => PagedFile::Direct(direct?),
+            },
+            Paging::Kernel => PagedFile::Kernel(CachedFile::open(path)?),
+        };
+        Ok(Self { file, seed: header.seed(), segment_bytes: u64::from(header.segment_bytes) })
+    }
+}
+
+impl Source for TierSource {
+    fn block_bytes(&self) -> usize {
+        match &self.file {
+            PagedFile::Direct(file) => file.block_bytes(),
+            PagedFile::Kernel(file) => file.block_bytes(),
+        }
+    }
+
+    fn read(&self, at: u64, into: Span<'_>) -> io::Result<usize> {
+        match &self.file {
+            PagedFile::Direct(file) => file.read(at, into),
+            PagedFile::Kernel(file) => file.read(at, into),
+        }
+    }
+
+    fn verify(&self, at: u64, bytes: Span<'_>) -> Result<(), Damage> {
+        let mut record = Vec::new();
+        bytes.copy_to(&mut record);
+        let offset = at.saturating_sub(SEGMENTS_AT) % self.segment_bytes;
+        if log::is_record(&record, self.seed, offset as usize) {
+            Ok(())
+        } else {
+            Err(Damage { at, rule: "a record's checksum does not match" })
+        }
+    }
+}

@@ -1,0 +1,277 @@
+//! A store on a file: what was stored is there in the next life, what was dropped is not, and it may be many times larger
+//! than the memory.
+
+#![cfg(not(feature = "loom"))]
+#![allow(clippy::unwrap_used, reason = "a test may fail")]
+
+use std::{collections::BTreeSet, path::Path, time::Duration};
+
+use engine::{
+    log::{Log, NotKept},
+    store::{
+        BodyLength, Hash, NewObject, Shard, StoreConfig,
+        tier::{FileConfig, OnFile, OpenOnFileError, Paging, image::Image, open_on_file},
+    },
+    sys::span::WordBuffer,
+};
+
+const NOW_S: u32 = 1000;
+
+fn open(path: &Path, memory: u64, bytes: u64, now_s: u32) -> OnFile {
+    let config = StoreConfig { capacity_bytes: memory, ..StoreConfig::default() };
+    let file =
+        FileConfig { path: path.into(), bytes, flush: Duration::from_millis(5), paging: Paging::Direct };
+    open_on_file(&config, &file, now_s).unwrap()
+}
+
+fn key(number: u32) -> Vec<u8> {
+    format!("object {number}").into_bytes()
+}
+
+fn body(number: u32) -> Vec<u8> {
+    let len = match number % 50 {
+        7 => 700_000,
+        n => n * 97,
+    };
+    (0..len).map(|at| (number * 7 + at * 13 + at / 255) as u8).collect()
+}
+
+fn insert(shard: &mut Shard, number: u32, expires_s: u32) {
+    let key = key(number);
+    let new = NewObject {
+        hash: Hash::of(&key),
+        key: &key,
+        head: b"a head",
+        meta: [u64::from(number); 6],
+        body: BodyLength::Unknown,
+        expires_s,
+        now_s: NOW_S,
+    };
+    shard.insert(new, &body(number), b"tail").unwrap();
+    while shard.copy_to_file() {}
+}
+
+/// The object as the store has it: from memory, or brought back from the file.
+fn find(shard: &mut Shard, log: &Log, number: u32, now_s: u32) -> Option<(Vec<u8>, u64)> {
+    let key = key(number);
+    let hash = Hash::of(&key);
+    if shard.lookup_owned(hash, &key).is_none() {
+        let cold = shard.cold(hash, now_s)?;
+        let bytes = match shard.held(cold) {
+            Some(bytes) => bytes,
+            None => log.reader().read(cold.location, cold.payload_bytes as usize).unwrap().payload().to_vec(),
+        };
+        let image = Image::parse(&bytes).unwrap();
+        assert!(shard.restore(hash, &key, cold, &image, now_s).unwrap());
+        assert!(!shard.restore(hash, b"another key", cold, &image, now_s).unwrap());
+    }
+    let object = shard.lookup_owned(hash, &key)?;
+    assert_eq!(object.meta(), [u64::from(number); 6]);
+    assert!(object.head().eq(b"a head") && object.tail().eq(b"tail"));
+    let mut found = Vec::new();
+    while (found.len() as u64) < object.body_bytes() {
+        object.body(found.len() as u64).copy_to(&mut found);
+    }
+    Some((found, object.sequence()))
+}
+
+fn wait(shard: &Shard) {
+    try_wait(shard).unwrap();
+}
+
+fn try_wait(shard: &Shard) -> Result<(), NotKept> {
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    runtime.block_on(shard.promise().kept())
+}
+
+#[test]
+fn a_store_many_times_larger_than_its_memory_keeps_everything_over_lives() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("store");
+    let (memory, bytes) = (8 << 20, 160 << 20);
+    let mut sequences = Vec::new();
+    for life in 0..3 {
+        let now_s = NOW_S + life;
+        let mut opened = open(&path, memory, bytes, now_s);
+        let shard = &mut opened.shards[0];
+        if life == 0 {
+            for number in 0..2000 {
+                insert(shard, number, NOW_S + 500);
+                if number % 50 == 0 {
+                    // The helpers are given their time: no loop is as fast as this one for long.
+                    wait(shard);
+                }
+            }
+            let usage = opened.store.usage();
+            assert_eq!((usage.file_objects, usage.file_refused), (2000, 0), "{usage:?}");
+            assert!(usage.evictions > 500, "memory held everything: {usage:?}");
+        } else {
+            assert_eq!(opened.recovered.live, 2000, "life {life}: {:?}", opened.recovered);
+            assert_eq!(opened.recovered.records_torn, 0);
+        }
+        for number in 0..2000 {
+            let (found, sequence) = find(shard, &opened.log, number, now_s).unwrap();
+            assert_eq!(found, body(number), "object {number} in life {life}");
+            if life == 0 {
+                sequences.push(sequence);
+            } else {
+                assert_eq!(sequence, sequences[number as usize], "its number is part of others' names");
+            }
+        }
+        // What is stored now has a number that nothing had before.
+        insert(shard, 5000 + life, now_s + 1);
+        let (_, sequence) = find(shard, &opened.log, 5000 + life, now_s).unwrap();
+        assert!(!sequences.contains(&sequence));
+        shard.invariants();
+        let usage = opened.store.usage();
+        assert!(usage.file_hits > 500 || life == 0, "{usage:?}");
+        // The shards first, then the log: what is left is written.
+        let OnFile { shards, log, .. } = opened;
+        // Odd lives end suddenly.
+        if life == 1 {
+            wait(&shards[0]);
+            log.crash();
+            drop(shards);
+        } else {
+            drop(shards);
+            drop(log);
+        }
+    }
+}
+
+#[test]
+fn what_was_dropped_replaced_or_refreshed_stays_so() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("store");
+    for life in 0..4u32 {
+        let mut opened = open(&path, 8 << 20, 64 << 20, NOW_S);
+        let shard = &mut opened.shards[0];
+        if life > 0 {
+            for number in 0..200u32 {
+                let found = find(shard, &opened.log, number, NOW_S);
+                match number % 4 {
+                    0 => assert!(found.is_none(), "{number} was dropped and is back in life {life}"),
+                    1 => assert_eq!(found.unwrap().0, body(number)),
+                    // Replaced by what has the same key and another expiry.
+                    2 => {
+                        let (_, _) = found.unwrap();
+                        let (hash, key) = (Hash::of(&key(number)), key(number));
+                        assert_eq!(
+                            shard.lookup_owned(hash, &key).unwrap().expires_s(),
+                            NOW_S + 900 + life - 1
+                        );
+                    }
+                    _ => {
+                        let (hash, key) = (Hash::of(&key(number)), key(number));
+                        assert_eq!(shard.lookup_owned(hash, &key).unwrap().expires_s(), NOW_S + 2000);
+                    }
+                }
+            }
+        }
+        for number in 0..200u32 {
+            match number % 4 {
+                0 => {
+                    insert(shard, number, NOW_S + 500);
+                    assert!(shard.unlink(Hash::of(&key(number)), &key(number)));
+                    assert!(!shard.unlink(Hash::of(&key(number)), &key(number)));
+                    assert!(shard.cold(Hash::of(&key(number)), NOW_S).is_none());
+                }
+                2 => insert(shard, number, NOW_S + 900 + life),
+                _ if life > 0 => {}
+                1 => insert(shard, number, NOW_S + 500),
+                _ => {
+                    insert(shard, number, NOW_S + 500);
+                    assert!(shard.refresh(Hash::of(&key(number)), &key(number), NOW_S + 2000));
+                    while shard.copy_to_file() {}
+                }
+            }
+        }
+        wait(shard);
+        // As if it had been killed.
+        let OnFile { shards, log, .. } = opened;
+        log.crash();
+        drop(shards);
+    }
+}
+
+#[test]
+fn a_file_that_is_full_gives_up_its_oldest_and_a_damaged_object_is_a_miss() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("store");
+    let mut opened = open(&path, 4 << 20, 16 << 20, NOW_S);
+    let shard = &mut opened.shards[0];
+    let mut refused = 0;
+    let numbers = || (0..8000u32).filter(|number| number % 50 != 7);
+    for number in numbers() {
+        insert(shard, number, NOW_S + 500);
+        if number % 100 == 0 {
+            // An end that finds no room is tried again; here it may come to that.
+            let _ = try_wait(shard);
+        }
+        refused = opened.store.usage().file_refused;
+    }
+    let log = opened.log.usage();
+    assert!(log.given_up > 10, "{log:?}");
+    assert!(refused < 4000, "{refused} of 8000 were refused");
+    let found: BTreeSet<u32> = numbers()
+        .filter(|number| {
+            let found = find(shard, &opened.log, *number, NOW_S);
+            assert!(found.as_ref().is_none_or(|(found, _)| *found == body(*number)), "{number}");
+            found.is_some()
+        })
+        .collect();
+    assert!(found.len() > 200, "only {} are there", found.len());
+    let usage = opened.store.usage();
+    assert!(usage.file_directory_bytes < 1 << 20, "{usage:?}");
+
+    let number = numbers()
+        .find(|number| {
+            let key = key(*number);
+            let hash = Hash::of(&key);
+            shard.lookup_owned(hash, &key).is_none() && shard.cold(hash, NOW_S).is_some()
+        })
+        .unwrap();
+    let hash = Hash::of(&key(number));
+    let cold = shard.cold(hash, NOW_S).unwrap();
+    shard.damaged(hash, cold.location);
+    assert!(shard.cold(hash, NOW_S).is_none());
+    assert_eq!(opened.store.usage().file_damaged, 1);
+    shard.invariants();
+}
+
+#[test]
+fn helpers_read_whole_records_and_see_damage() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("store");
+    let mut opened = open(&path, 8 << 20, 32 << 20, NOW_S);
+    let shard = &mut opened.shards[0];
+    insert(shard, 1, NOW_S + 5);
+    let object = shard.lookup_owned(Hash::of(&key(1)), &key(1)).unwrap();
+    let run = object.on_file().unwrap();
+    let cold = shard.cold(Hash::of(&key(1)), NOW_S).unwrap();
+    wait(shard);
+    assert_eq!((run.location, run.body_bytes), (cold.location, body(1).len() as u64));
+    let file = std::fs::read(&path).unwrap();
+    assert_eq!(file[run.body_at as usize..][..body(1).len()], body(1));
+    let at = cold.location.offset();
+    let bytes = engine::log::record_bytes(cold.payload_bytes as usize);
+    let buffer = WordBuffer::new(bytes);
+    buffer.span().write_from(&file[at as usize..][..bytes]);
+    opened.source.verify(at, buffer.span()).unwrap();
+    buffer.span().slice(100..101).write_from(&[file[at as usize + 100] ^ 1]);
+    assert!(opened.source.verify(at, buffer.span()).is_err());
+}
+
+#[test]
+fn a_file_too_small_for_the_cores_is_said_with_numbers() {
+    let directory = tempfile::tempdir().unwrap();
+    let config = StoreConfig { capacity_bytes: 1 << 30, cores: 64, ..StoreConfig::default() };
+    let path = directory.path().join("store");
+    let file = FileConfig { path, bytes: 8 << 20, flush: Duration::from_secs(1), paging: Paging::Direct };
+    let error = open_on_file(&config, &file, NOW_S).unwrap_err();
+    let OpenOnFileError::TooSmall { needed, .. } = error else { panic!("{error}") };
+    assert!(
+        error.to_string().contains("64 cores") && error.to_string().contains(&needed.to_string()),
+        "{error}"
+    );
+}

@@ -1,0 +1,172 @@
+//! The accelerator on a file: a second life in which the origin is not asked for what was flushed, after an orderly end and
+//! after kill -9; what was purged does not come back.
+#![allow(clippy::expect_used, reason = "a test may stop at the first surprise")]
+
+use std::path::Path;
+
+use rustix::process::Signal;
+use tests::{
+    Accelerator, Answer, Request, ScriptedOrigin, content::content, eventually, on_one_core_and_on_two,
+};
+
+on_one_core_and_on_two! {
+    a_second_life_is_warm_after_either_end,
+    a_store_larger_than_memory_is_served_from_the_file,
+}
+
+const PAGES: usize = 60;
+
+fn origin() -> ScriptedOrigin {
+    let origin = ScriptedOrigin::start();
+    for page in 0..PAGES {
+        let length = if page % 20 == 3 { 900_000 } else { 500 + page * 331 };
+        let answer =
+            Answer::new(200, content(page as u64, 0, length)).header("Cache-Control", "max-age=6000");
+        let answer = if page % 5 == 0 { answer.header("Vary", "Accept-Language") } else { answer };
+        origin.answers(&path(page), answer);
+    }
+    origin
+}
+
+fn path(page: usize) -> String {
+    format!("/page/{page}")
+}
+
+fn start(origin: &ScriptedOrigin, store: &Path, cores: &str, memory: &str) -> Accelerator {
+    Accelerator::before(&origin.url())
+        .flag("--cores", cores)
+        .flag("--memory", memory)
+        .flag("--store", store.to_str().expect("a path in UTF-8"))
+        .flag("--store-size", "128MiB")
+        .start()
+}
+
+fn asked(origin: &ScriptedOrigin) -> usize {
+    origin.all_seen().len()
+}
+
+fn all_are_right(running: &Accelerator, skip: Option<usize>) {
+    for page in (0..PAGES).filter(|page| Some(*page) != skip) {
+        let length = if page % 20 == 3 { 900_000 } else { 500 + page * 331 };
+        let answer = running.get(&path(page)).expect_status(200);
+        assert!(answer.body == content(page as u64, 0, length), "page {page} has other bytes");
+    }
+}
+
+fn a_second_life_is_warm_after_either_end(cores: &str) {
+    let directory = tempfile::tempdir().expect("a directory");
+    let store = directory.path().join("store");
+    let origin = origin();
+    let mut running = start(&origin, &store, cores, "64MiB");
+    all_are_right(&running, None);
+    let first = asked(&origin);
+    assert_eq!(first, PAGES);
+    for signal in [Signal::TERM, Signal::KILL, Signal::TERM] {
+        // A page that varies is two objects.
+        eventually("all that was stored is on the file", || {
+            let stat = running.stat();
+            let objects = stat.number("store.file_objects");
+            objects >= (PAGES + PAGES / 5) as f64 && stat.number("store.log_records_waiting") == 0.0
+        });
+        running.signal(signal);
+        running.wait();
+        drop(running);
+        running = start(&origin, &store, cores, "64MiB");
+        all_are_right(&running, None);
+        assert_eq!(asked(&origin), first, "the origin was asked again after {signal:?}");
+    }
+    // A purge that was acknowledged is not undone, however sudden the end.
+    running.fetch(&Request::new("PURGE", &path(1))).expect_status(200);
+    running.signal(Signal::KILL);
+    running.wait();
+    drop(running);
+    let running = start(&origin, &store, cores, "64MiB");
+    all_are_right(&running, Some(1));
+    assert_eq!(asked(&origin), first);
+    running.get(&path(1)).expect_status(200);
+    assert_eq!(asked(&origin), first + 1, "what was purged came back");
+}
+
+fn a_store_larger_than_memory_is_served_from_the_file(cores: &str) {
+    let directory = tempfile::tempdir().expect("a directory");
+    let origin = ScriptedOrigin::start();
+    let length = 60_000;
+    for page in 0..600 {
+        origin.answers(
+            &path(page),
+            Answer::new(200, content(page as u64, 0, length)).header("Cache-Control", "max-age=6000"),
+        );
+    }
+    let running = start(&origin, &directory.path().join("store"), cores, "12MiB");
+    for round in 0..2 {
+        for page in 0..600 {
+            let answer = running.get(&path(page)).expect_status(200);
+            assert!(answer.body == content(page as u64, 0, length), "page {page} in round {round}");
+        }
+    }
+    let again = asked(&origin) - 600;
+    // A read may be refused when many are under way; there are not many here.
+    assert_eq!(again, 0, "the origin was asked again: {:?}", running.stat().document());
+    assert!(running.stat().number("store.file_hits") > 300.0);
+}
+
+#[test]
+fn a_store_in_use_or_not_ours_is_one_clear_error() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let store = directory.path().join("store");
+    let origin = origin();
+    let _running = start(&origin, &store, &tests::cores(1).expect("a core"), "64MiB");
+    let foreign = directory.path().join("foreign");
+    std::fs::write(&foreign, vec![b'x'; 200_000]).expect("a file");
+    for (path, words) in [(&store, "in use by another process"), (&foreign, "is not a Nighttrain store")] {
+        let output = Accelerator::before(&origin.url())
+            .flag("--store", path.to_str().expect("a path in UTF-8"))
+            .flag("--store-size", "128MiB")
+            .run_to_its_end();
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.code().is_some_and(|code| code != 0), "{said}");
+        assert!(said.contains(words) && said.contains(path.to_str().expect("UTF-8")), "{said}");
+    }
+    assert_eq!(std::fs::read(&foreign).expect("a file"), vec![b'x'; 200_000]);
+}
+
+#[test]
+fn a_stores_file_is_checked_and_described_while_nobody_uses_it() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let store = directory.path().join("store");
+    let origin = origin();
+    let mut running = start(&origin, &store, &tests::cores(1).expect("a core"), "64MiB");
+    all_are_right(&running, None);
+    let ask = |arguments: &[&str]| {
+        let mut command = tests::program::command();
+        command.args(arguments).arg("--store").arg(&store).output().expect("the program runs")
+    };
+    let busy = ask(&["check"]);
+    assert_eq!(busy.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&busy.stderr).contains("in use"), "{busy:?}");
+    running.signal(Signal::TERM);
+    running.wait();
+    let whole = ask(&["check"]);
+    let said = String::from_utf8_lossy(&whole.stdout).into_owned();
+    assert!(whole.status.success() && said.contains("checksum is right"), "{whole:?}");
+    let described: serde_json::Value =
+        serde_json::from_slice(&ask(&["stat", "--json"]).stdout).expect("JSON");
+    // A page that varies is two objects.
+    let records = described["store"]["records"].as_u64().expect("a number");
+    assert_eq!(records as usize, PAGES + PAGES / 5, "{described}");
+    // One byte in a payload.
+    let mut bytes = std::fs::read(&store).expect("a file");
+    let wanted = content(2, 0, 500 + 2 * 331);
+    let at = bytes.windows(wanted.len()).position(|window| window == wanted).expect("page 2 is on the file");
+    bytes[at + 100] ^= 4;
+    std::fs::write(&store, &bytes).expect("a file");
+    let damaged = ask(&["check"]);
+    let said = String::from_utf8_lossy(&damaged.stderr).into_owned();
+    assert_eq!(damaged.status.code(), Some(1));
+    assert!(said.contains("1 places are damaged") && said.contains("payload is damaged"), "{said}");
+    // What is damaged is fetched anew, and all else is served.
+    let running = start(&origin, &store, &tests::cores(1).expect("a core"), "64MiB");
+    all_are_right(&running, None);
+    assert_eq!(asked(&origin), PAGES + 1);
+    assert_eq!(running.stat().number("store.file_damaged"), 1.0);
+}
