@@ -21,9 +21,9 @@ export PATH := $(PATH):$(HOME)/.cargo/bin
 help: ## Lists what can be done
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' Makefile
 
-run: toolchain ## Builds, and starts the accelerator in front of a small slow site (ARGS="--listen 127.0.0.1:8081")
+run: toolchain ## Builds, and starts accelerator, feed and mail with sample mails arriving (ARGS="--state DIR")
 	@$(CARGO) build --release --quiet --package nighttrain
-	@exec $(TARGET)/release/nighttrain cache --demo $(ARGS)
+	@exec $(TARGET)/release/nighttrain serve --demo $(ARGS)
 
 test: check packages test-workspace test-models ## Everything: checks, unit, property, end-to-end tests, models
 

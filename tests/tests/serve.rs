@@ -1,0 +1,168 @@
+//! `nighttrain serve` as one program: a mail comes in, is announced on the feed, and its page is seen through the
+//! accelerator, fresh at once.
+
+#![allow(clippy::expect_used, reason = "a test may fail")]
+
+use std::{
+    io::{BufRead, BufReader, Read, Write},
+    net::{SocketAddr, TcpStream},
+    process::{Child, Command, Stdio},
+};
+
+use tests::{PATIENCE, eventually, mail::Smtp, program};
+
+struct Everything {
+    child: Child,
+    cache: SocketAddr,
+    feed: SocketAddr,
+    smtp: SocketAddr,
+    admin: SocketAddr,
+    _state: tempfile::TempDir,
+}
+
+const FILE: &str = "admin = \"127.0.0.1:0\"\n\
+                    [cache]\nlisten = \"127.0.0.1:0\"\nmemory = \"64MiB\"\n\
+                    [feed]\nlisten = \"127.0.0.1:0\"\nmonitor = \"127.0.0.1:0\"\n\
+                    [mail]\nsmtp = \"127.0.0.1:0\"\nhttp = \"127.0.0.1:0\"\nstore-size = \"128MiB\"\n";
+
+impl Everything {
+    fn start(arguments: &[&str]) -> Self {
+        let state = tempfile::tempdir().expect("a directory");
+        let file = state.path().join("nighttrain.toml");
+        std::fs::write(&file, FILE).expect("written");
+        let mut child = program::command()
+            .args(["serve", "--state"])
+            .arg(state.path())
+            .arg("--config")
+            .arg(&file)
+            .args(arguments)
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("it starts");
+        let said = BufReader::new(child.stdout.take().expect("piped"));
+        let (mut cache, mut feed, mut smtp, mut admin) = (None, None, None, None);
+        for line in said.lines().map(|line| line.expect("text")) {
+            let address = || line.rsplit("//").next().and_then(|text| text.parse().ok());
+            match line.split("//").next() {
+                Some("cache: listening on http:") => cache = address(),
+                Some("feed: listening on nats:") => feed = address(),
+                Some("mail: listening on smtp:") => smtp = address(),
+                Some("admin: listening on http:") => {
+                    admin = address();
+                    break;
+                }
+                _ => {}
+            }
+        }
+        Self {
+            child,
+            cache: cache.expect("the accelerator's address"),
+            feed: feed.expect("the feed's address"),
+            smtp: smtp.expect("mail's address"),
+            admin: admin.expect("the admin address"),
+            _state: state,
+        }
+    }
+
+    fn page(&self, path: &str) -> String {
+        get(self.cache, path)
+    }
+
+    fn counted(&self, name: &str) -> f64 {
+        let text = get(self.admin, "/metrics");
+        let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+        line.and_then(|number| number.parse().ok()).unwrap_or(-1.0)
+    }
+}
+
+impl Drop for Everything {
+    fn drop(&mut self) {
+        // It may have ended.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn get(address: SocketAddr, path: &str) -> String {
+    let mut stream = TcpStream::connect(address).expect("it listens");
+    stream.set_read_timeout(Some(PATIENCE)).expect("a time");
+    write!(stream, "GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n").expect("it reads");
+    let mut text = String::new();
+    stream.read_to_string(&mut text).expect("it answers");
+    text
+}
+
+/// A subscriber by hand: everything about mail, line by line.
+fn subscriber(address: SocketAddr) -> BufReader<TcpStream> {
+    let mut stream = TcpStream::connect(address).expect("it listens");
+    stream.set_read_timeout(Some(PATIENCE)).expect("a time");
+    stream.write_all(b"CONNECT {\"verbose\":false}\r\nSUB mail.> 1\r\nPING\r\n").expect("it reads");
+    let mut lines = BufReader::new(stream);
+    let mut line = String::new();
+    while line != "PONG\r\n" {
+        line.clear();
+        assert!(lines.read_line(&mut line).expect("it answers") > 0, "the feed closed");
+    }
+    lines
+}
+
+fn send(smtp: SocketAddr, subject: &str) {
+    let mut client = Smtp::greeted(smtp).expect("it greets");
+    let mail = format!("From: a@b.example\r\nSubject: {subject}\r\n\r\nhello\r\n");
+    assert!(client.mail("alice@example.org", &mail).expect("it answers"), "it takes the mail");
+}
+
+#[test]
+fn a_mail_is_announced_and_its_page_is_fresh_through_the_accelerator() {
+    let all = Everything::start(&[]);
+    let mut feed = subscriber(all.feed);
+    assert!(!all.page("/inbox/alice@example.org").contains("first mail"));
+
+    for (number, subject) in ["first mail", "second mail"].into_iter().enumerate() {
+        send(all.smtp, subject);
+        let (mut line, mut message) = (String::new(), String::new());
+        feed.read_line(&mut line).expect("a message");
+        feed.read_line(&mut message).expect("its payload");
+        assert!(line.starts_with("MSG mail.arrived.example.org.alice 1 "), "{line}");
+        let message: serde_json::Value = serde_json::from_str(&message).expect("JSON");
+        assert_eq!(message["inbox"], "alice@example.org");
+        assert_eq!(message["subject"], subject);
+        // The page was asked for before, and is stored; the arrival drops it. Asked for again and again until it shows.
+        eventually(&format!("mail {number} on its page"), || {
+            all.page("/inbox/alice@example.org").contains(subject)
+        });
+    }
+    eventually("the announcements are counted", || {
+        all.counted("announce_followed_total") >= 2.0
+    });
+    // One admin port for all of them.
+    let metrics = get(all.admin, "/metrics");
+    for family in ["cache_requests", "feed_", "mail_"] {
+        assert!(metrics.contains(family), "{family}");
+    }
+    assert!(get(all.admin, "/readyz").contains("200 OK"));
+}
+
+#[test]
+fn samples_trickle_in_and_a_signal_ends_everything_in_order() {
+    let mut all = Everything::start(&["--demo"]);
+    eventually("a sample is there", || {
+        all.page("/inbox/demo@localhost").contains("/inbox/demo@localhost/")
+    });
+    let sent = Command::new("kill").args(["-s", "TERM", &all.child.id().to_string()]).status();
+    assert!(sent.expect("kill runs").success());
+    let status = all.child.wait().expect("it ends");
+    assert!(status.success(), "{status}");
+}
+
+#[test]
+fn a_port_in_use_is_named() {
+    let all = Everything::start(&[]);
+    let second = program::command()
+        .args(["serve", "--admin", &all.admin.to_string()])
+        .output()
+        .expect("it runs");
+    assert_eq!(second.status.code(), Some(1));
+    let said = String::from_utf8_lossy(&second.stderr).into_owned();
+    assert!(said.contains(&all.admin.to_string()) && said.contains("in use"), "{said}");
+}
