@@ -250,6 +250,9 @@ fn a_start_reads_tables_and_not_records() {
             true
         })
         .unwrap();
-    assert_eq!((found, recovered.ended, recovered.segments_rolled), (records - records / 10 + 1, records / 10 - 1, 0));
+    assert_eq!(
+        (found, recovered.ended, recovered.segments_rolled),
+        (records - records / 10 + 1, records / 10 - 1, 0)
+    );
     assert!(disk.read_bytes() < records * 64 + 16 * 1024, "{} bytes were read", disk.read_bytes());
 }
