@@ -132,9 +132,7 @@ fn a_mail_is_announced_and_its_page_is_fresh_through_the_accelerator() {
             all.page("/inbox/alice@example.org").contains(subject)
         });
     }
-    eventually("the announcements are counted", || {
-        all.counted("announce_followed_total") >= 2.0
-    });
+    eventually("the announcements are counted", || all.counted("announce_followed_total") >= 2.0);
     // One admin port for all of them.
     let metrics = get(all.admin, "/metrics");
     for family in ["cache_requests", "feed_", "mail_"] {
@@ -146,9 +144,7 @@ fn a_mail_is_announced_and_its_page_is_fresh_through_the_accelerator() {
 #[test]
 fn samples_trickle_in_and_a_signal_ends_everything_in_order() {
     let mut all = Everything::start(&["--demo"]);
-    eventually("a sample is there", || {
-        all.page("/inbox/demo@localhost").contains("/inbox/demo@localhost/")
-    });
+    eventually("a sample is there", || all.page("/inbox/demo@localhost").contains("/inbox/demo@localhost/"));
     let sent = Command::new("kill").args(["-s", "TERM", &all.child.id().to_string()]).status();
     assert!(sent.expect("kill runs").success());
     let status = all.child.wait().expect("it ends");
@@ -158,10 +154,8 @@ fn samples_trickle_in_and_a_signal_ends_everything_in_order() {
 #[test]
 fn a_port_in_use_is_named() {
     let all = Everything::start(&[]);
-    let second = program::command()
-        .args(["serve", "--admin", &all.admin.to_string()])
-        .output()
-        .expect("it runs");
+    let second =
+        program::command().args(["serve", "--admin", &all.admin.to_string()]).output().expect("it runs");
     assert_eq!(second.status.code(), Some(1));
     let said = String::from_utf8_lossy(&second.stderr).into_owned();
     assert!(said.contains(&all.admin.to_string()) && said.contains("in use"), "{said}");

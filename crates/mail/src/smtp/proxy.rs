@@ -18,8 +18,16 @@ pub(super) enum Header {
     Wrong,
 }
 
+/// How a header of version 1 begins.
+const V1_BEGIN: &[u8] = b"PROXY ";
+
 /// Reads the header.
 pub(super) fn header(bytes: &[u8]) -> Header {
+    // The library takes some beginnings of a version 1 line for broken ones: its end is looked for here.
+    let text = bytes.starts_with(V1_BEGIN) || V1_BEGIN.starts_with(bytes);
+    if text && bytes.len() < HEADER_BYTES_MAX && memchr::memmem::find(bytes, b"\r\n").is_none() {
+        return Header::NeedMore;
+    }
     let result = HeaderResult::parse(bytes);
     if result.is_incomplete() && bytes.len() < HEADER_BYTES_MAX {
         return Header::NeedMore;

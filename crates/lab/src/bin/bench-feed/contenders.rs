@@ -138,7 +138,7 @@ pub(crate) fn start(
                 "127.0.0.1:0",
                 "--admin",
                 "127.0.0.1:0",
-                "--connections-max",
+                "--max-connections",
                 "65536",
             ]);
             command.arg("--cores").arg(cores.to_string());
