@@ -63,6 +63,8 @@ proptest! {
         let directory = tempfile::tempdir().unwrap();
         let config = Config {
             store: Store::File(directory.path().join("mail.store")),
+            // Each life begins a segment of its own on each core: enough of them, or the oldest mails go to make room.
+            store_bytes: 2 << 30,
             cores: vec![first_processor(); cores],
             retention: Retention { per_inbox_max: 4, ..Retention::default() },
             ..config()

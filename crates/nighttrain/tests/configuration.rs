@@ -59,7 +59,8 @@ fn each_mistake_in_a_file_is_one_clear_line() {
         ("[cache]\nmemory = \"256M\"\n", ":2:10: ", "perhaps 256MiB"),
         ("[cache]\nmemory = \"1.5GiB\"\n", ":2:10: ", "not a whole number"),
         ("[cache]\ndefault-ttl = \"1 hour\"\n", ":2:15: ", "ms, s, m, h or d"),
-        ("[cache]\nstore = \"/var/lib/nighttrain/cache\"\n", ":2:9: ", "the only value is anon"),
+        ("[cache]\nstore = \"\"\n", ":2:9: ", "a file is wanted, or anon"),
+        ("[cache]\npaging = \"mmap\"\n", ":2:10: ", "the ways are direct and kernel"),
         ("[cache]\ncookies = \"none\"\n", ":2:11: ", "safe and rfc"),
         ("[cache]\norigin = \"example.org\"\n", ":2:10: ", "perhaps http://example.org"),
         ("[cache]\norigin = \"http://a/b\"\n", ":2:10: ", "leave the path off"),
@@ -113,7 +114,7 @@ fn mistakes_in_the_environment() {
     for (name, value) in [
         ("NIGHTTRAIN_CACHE_LISTEN", "here"),
         ("NIGHTTRAIN_CACHE_MEMORY", "much"),
-        ("NIGHTTRAIN_CACHE_STORE", "/tmp/store"),
+        ("NIGHTTRAIN_CACHE_PAGING", "mmap"),
         ("NIGHTTRAIN_ADMIN", "9180"),
         ("NIGHTTRAIN_CACHE_IDLE_TIME_MAX", "long"),
     ] {

@@ -63,7 +63,7 @@ fn wrong_usage_is_2_and_says_what_would_be_right() {
         (&["cache", "--demo", "--memory", "0MiB"], "needs some memory"),
         (&["cache", "--demo", "--default-ttl", "10"], "perhaps 10s"),
         (&["cache", "--demo", "--listen", "8080"], "perhaps 127.0.0.1:8080"),
-        (&["cache", "--demo", "--store", "/var/lib/store"], "the only value is anon"),
+        (&["cache", "--demo", "--paging", "mmap"], "the ways are direct and kernel"),
         (&["cache", "--demo", "--cookies", "maybe"], "safe and rfc"),
         (&["cache", "--demo", "--cores", "0,0"], "twice"),
         (&["cache", "--demo", "--log", "loud"], "the levels are"),
