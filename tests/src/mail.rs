@@ -34,10 +34,15 @@ impl MailService {
         Self::of(command)
     }
 
-    /// With its mails in this file.
+    /// With its mails in this file. Each life begins a segment of 16 MiB on each core, so the file has room for many.
     pub fn with_store(store: &Path, arguments: &[&str]) -> Self {
+        Self::with_store_of("1GiB", store, arguments)
+    }
+
+    /// The same with a file of this size.
+    pub fn with_store_of(size: &str, store: &Path, arguments: &[&str]) -> Self {
         let path = store.to_str().expect("a path in UTF-8");
-        Self::start(&[&["--store", path, "--store-size", "128MiB"], arguments].concat())
+        Self::start(&[&["--store", path, "--store-size", size], arguments].concat())
     }
 
     fn of(mut command: Command) -> Self {
@@ -78,8 +83,13 @@ impl MailService {
     }
 
     /// SIGTERM, and that it ends well.
-    pub fn stop(mut self) {
+    pub fn stop(self) {
         self.signal("TERM");
+        self.ends();
+    }
+
+    /// It was told to stop, and ends well.
+    pub fn ends(mut self) {
         let status = self.child.wait().expect("it ends");
         assert!(status.success(), "{status}");
     }

@@ -158,5 +158,8 @@ fn a_port_in_use_is_named() {
         program::command().args(["serve", "--admin", &all.admin.to_string()]).output().expect("it runs");
     assert_eq!(second.status.code(), Some(1));
     let said = String::from_utf8_lossy(&second.stderr).into_owned();
-    assert!(said.contains(&all.admin.to_string()) && said.contains("in use"), "{said}");
+    assert!(
+        said.contains(&all.admin.to_string()) && said.contains("another process listens there"),
+        "{said}"
+    );
 }
