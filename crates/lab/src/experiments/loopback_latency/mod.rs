@@ -1,6 +1,6 @@
 //! `loopback-latency`: one byte there and back at rising rates, with and without what waited to be sent (C17–C19).
 //!
-//! [`raw`] is the loop, [`limit`] the same in C, `verdicts` what follows.
+//! [`raw`] is the loop, `limit` the same in C, `verdicts` what follows.
 
 mod limit;
 pub mod raw;
