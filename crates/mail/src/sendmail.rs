@@ -34,10 +34,10 @@ pub enum SendmailFault {
     /// Neither arguments nor `-t` named one.
     #[error("sendmail: no recipient; name one, or use -t and a To field")]
     NoRecipient,
-    /// More than [`RECIPIENTS_MAX`].
+    /// More than `RECIPIENTS_MAX`.
     #[error("sendmail: more than {RECIPIENTS_MAX} recipients")]
     TooManyRecipients,
-    /// More than [`MAIL_BYTES_MAX`].
+    /// More than `MAIL_BYTES_MAX`.
     #[error("sendmail: the mail is larger than {MAIL_BYTES_MAX} bytes")]
     TooLarge,
     /// Standard input failed.

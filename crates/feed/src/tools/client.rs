@@ -3,7 +3,7 @@
 //! ```text
 //!  publish ─▶ out (FLUSH_BYTES) ─write─▶ server ─read─▶ buffer ─wire::nats::server─▶ each message, borrowed
 //! ```
-//! The buffer grows to the largest message (at most [`BUFFER_BYTES_MAX`]) and stays.
+//! The buffer grows to the largest message (at most `BUFFER_BYTES_MAX`) and stays.
 
 use std::{
     collections::VecDeque,

@@ -36,7 +36,7 @@ pub struct Clean {
     pub html: String,
     /// How many remote items the mail names.
     pub remote_items: usize,
-    /// The hosts that they would come from, each once, at most [`HOSTS_MAX`].
+    /// The hosts that they would come from, each once, at most `HOSTS_MAX`.
     pub remote_hosts: Vec<String>,
     /// Only the beginning is there.
     pub cut: bool,

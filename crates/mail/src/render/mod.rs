@@ -47,7 +47,7 @@ pub enum Notice {
     /// Beyond [`ATTACHMENTS_MAX`].
     #[error("There are too many attachments to list them all. The source has all of them.")]
     AttachmentsCut,
-    /// More levels than [`guard::NESTED_MAX`].
+    /// More levels than `guard::NESTED_MAX`.
     #[error("This mail contains mails within mails, too deep to be taken apart. The source has all of it.")]
     TooDeep,
     /// Neither head nor body could be told.

@@ -1,4 +1,4 @@
-//! The pages: what people see of the stored mail. The programs' side is [`crate::api`], on the same port.
+//! The pages: what people see of the stored mail. The programs' side is `crate::api`, on the same port.
 //!
 //! ```text
 //!  browsers, the accelerator, test suites
@@ -11,7 +11,7 @@
 //! ```
 //! No receiving loop ever waits for a page. Pages of one inbox are public and say so to caches: fresh for a second, and
 //! tagged with their inbox and mail, so that an accelerator in front serves the crowd and is purged by what changes
-//! ([`inbox_tag`], [`mail_tag`]). What shows more than one inbox is the operator's ([`access`]).
+//! ([`inbox_tag`], [`mail_tag`]). What shows more than one inbox is the operator's (`access`).
 
 pub(crate) mod access;
 pub(crate) mod answer;

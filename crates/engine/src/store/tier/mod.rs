@@ -8,7 +8,7 @@
 //!            unlink, replace ─▶ its end is in the log, before that is acknowledged
 //! ```
 //! *Which core:* the shard's owner. *Which memory:* the directory, plain memory of the owner. *Bounds:* ends that the
-//! log refuses for now ([`ENDS_MAX`]), large objects on their way ([`COPIES_MAX`]); beyond, an object is not kept on the
+//! log refuses for now (`ENDS_MAX`), large objects on their way (`COPIES_MAX`); beyond, an object is not kept on the
 //! file, which is counted. The log gives up its oldest segments by itself; the directory finds out when it looks.
 
 mod copying;
