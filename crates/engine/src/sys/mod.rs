@@ -7,6 +7,7 @@ pub(crate) mod atomics;
 pub mod direct;
 #[cfg(not(feature = "loom"))]
 pub mod file_words;
+#[cfg(not(feature = "loom"))]
 pub mod mapping;
 pub mod readiness;
 pub mod ring;
