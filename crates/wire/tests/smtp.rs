@@ -208,6 +208,10 @@ fn replies_are_those_of_the_standards() {
     assert_eq!(log_of("EHLO me\r\nMAIL FROM:<a@b>\r\nLHLO me\r\n", lmtp), ["500", "503", "hello me"]);
     let smtputf8 = "EHLO me\r\nMAIL FROM:<ä@b> SMTPUTF8\r\nRCPT TO:<日本@例.jp>\r\n";
     assert_eq!(log_of(smtputf8, terms())[1..], ["from ä@b 0", "to 日本@例.jp"]);
+    let literals = "EHLO me\r\nMAIL FROM:<a@[192.0.2.1]> SIZE=7\r\nRCPT TO:<b@[IPv6:2001:db8::1]>\r\n\
+                    RCPT TO:<\"c d\"@[192.0.2.1]>\r\nRCPT TO:<e@[192.0.2.1]\r\nRCPT TO:<e @[192.0.2.1]>\r\n";
+    let said = ["from a@[192.0.2.1] 7", "to b@[IPv6:2001:db8::1]", "to \"c d\"@[192.0.2.1]", "501", "501"];
+    assert_eq!(log_of(literals, terms())[1..], said);
 }
 
 #[test]

@@ -99,7 +99,10 @@ pub enum Mechanism {
 pub fn parse(line: &str) -> Result<Command<'_>, Reply> {
     let verb_len = line.bytes().take_while(u8::is_ascii_alphabetic).count();
     let is_bare = line[verb_len..].trim_end_matches([' ', '\t', '\r', '\n']).is_empty();
-    let request = Request::parse(&mut line.as_bytes().iter()).map_err(|error| refusal(&error, line))?;
+    let request = match Request::parse(&mut line.as_bytes().iter()) {
+        Ok(request) => request,
+        Err(error) => return literal(line).unwrap_or_else(|| Err(refusal(&error, line))),
+    };
     let command = match request {
         Request::Ehlo { host } => hello(HelloKind::Ehlo, host)?,
         Request::Helo { host } => hello(HelloKind::Helo, host)?,
@@ -161,6 +164,29 @@ pub fn parse(line: &str) -> Result<Command<'_>, Reply> {
         }
     };
     Ok(command)
+}
+
+/// MAIL and RCPT with an address literal (`<a@[192.0.2.1]>`, RFC 5321, 4.1.3), which the library does not know: it reads
+/// the line with a domain in its place. `None` if there is no literal.
+fn literal(line: &str) -> Option<Result<Command<'_>, Reply>> {
+    const STAND_IN: &str = "literal.invalid";
+    let begin = line.find('<')? + 1;
+    let end = begin + line[begin..].find("]>")? + 1;
+    let domain = begin + line[begin..end].rfind("@[")? + 1;
+    let name = &line[begin..domain];
+    // A route's literal is not the mailbox's, and what is told of it is the route's syntax.
+    if name.starts_with('@') {
+        return None;
+    }
+    let address = Cow::Borrowed(&line[begin..end]);
+    let read = parse(&[&line[..domain], STAND_IN, &line[end..]].concat()).map(|command| match command {
+        Command::Rcpt(_) => Some(Command::Rcpt(address)),
+        Command::Mail(MailFrom { size_bytes, eight_bit, smtputf8, .. }) => {
+            Some(Command::Mail(MailFrom { address, size_bytes, eight_bit, smtputf8 }))
+        }
+        _ => None,
+    });
+    read.transpose()
 }
 
 /// The address of a path as it was said, without a source route, where it begins with a quote.
