@@ -11,7 +11,6 @@
 
 use std::{
     net::TcpListener,
-    path::PathBuf,
     sync::{
         Arc, PoisonError,
         atomic::{AtomicBool, Ordering},
@@ -21,20 +20,16 @@ use std::{
 
 use engine::meter::Registry;
 use mail::{Addresses, Config, Drained, Mailstore, Server, config::Store, web};
-use tokio::sync::watch;
 
 use crate::{
-    admin::{self, Access, Operated, Token},
+    admin::{self, Operated},
     cli::MailTask,
-    effective,
-    failure::{Failure, Fault},
-    log::{self, FilterHandle},
+    failure::Failure,
     mail_settings::MAIL_ADMIN,
     operated::Together,
-    precedence::{self, Flags, InForce, Source as From},
+    operation::{Operation, Signals, Sources, Wish, admin_by_default, failed},
+    precedence::InForce,
     print,
-    run::{Signals, fault, stop_on_panic, token_of},
-    settings::by_key,
     units::size_text,
 };
 
@@ -43,27 +38,18 @@ const CHANGEABLE: [&str; 3] = ["log", "drain-time-max", "banned"];
 
 /// Runs the mail service until a signal ends it.
 pub(crate) fn mail(task: &MailTask) -> Result<(), Failure> {
-    let sources = Sources { file: task.config.path(), flags: task.settings.0.clone() };
-    let in_force = sources.read().map_err(Failure::Configuration)?;
-    let settings = &in_force.settings;
-    let filter = log::start(&settings.log).map_err(Failure::Failed)?;
-    stop_on_panic();
-    let token = token_of(settings)?;
-    let access = Access::for_address(settings.admin, token.as_ref().map(watch::Sender::subscribe))
-        .map_err(|message| fault("admin", message))?;
+    let complete = |in_force: &mut InForce| {
+        admin_by_default(in_force, MAIL_ADMIN);
+        Ok(())
+    };
+    let sources = Sources { file: task.config.path(), flags: task.settings.0.clone(), complete };
+    let (mut operation, access) = Operation::begin(sources)?;
+    let settings = operation.settings();
     let config = settings
         .mail
         .config(settings.cache.state.as_ref())
         .map_err(|fault| Failure::Configuration(vec![fault]))?;
-    let failed =
-        |what: &'static str| move |error: std::io::Error| Failure::Failed(format!("{what}: {error}"));
-    // Signals first: who reads that we listen may send one at once.
-    let runtime =
-        tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(failed("cannot start"))?;
-    let signals = {
-        let _inside = runtime.enter();
-        Signals::new().map_err(failed("cannot catch signals"))?
-    };
+    let (runtime, signals) = Signals::caught()?;
     let admin_listener = admin::bind(settings.admin).map_err(failed("admin"))?;
     let admin_address = admin_listener.local_addr().map_err(failed("admin"))?;
     let http = TcpListener::bind(settings.mail.http)
@@ -81,8 +67,7 @@ pub(crate) fn mail(task: &MailTask) -> Result<(), Failure> {
         started.announcement(),
         web.address()
     ))?;
-    let mut running = Running { sources, in_force, filter, token };
-    let ended = runtime.block_on(until_stopped(signals, &started, &mut running));
+    let ended = runtime.block_on(until_stopped(signals, &started, &mut operation));
     web.stop();
     ended
 }
@@ -168,9 +153,11 @@ impl Started {
         }
     }
 
-    /// Takes new lists of what is banned; false if a core was too busy to be told.
-    pub(crate) fn set_lists(&self, lists: mail::Lists) -> bool {
-        self.with(|server| server.set_lists(lists)) != Some(false)
+    /// Takes new lists of what is banned.
+    pub(crate) fn set_lists(&self, lists: mail::Lists) {
+        if self.with(|server| server.set_lists(lists)) == Some(false) {
+            tracing::error!("reload: a core was too busy to be told what is banned; try again");
+        }
     }
 
     /// Where mail is taken.
@@ -197,108 +184,35 @@ impl Operated for Started {
 async fn until_stopped(
     mut signals: Signals,
     started: &Arc<Started>,
-    running: &mut Running,
+    operation: &mut Operation,
 ) -> Result<(), Failure> {
     loop {
         tokio::select! {
             // The drain that follows says why.
             () = started.ended() => break,
-            _ = signals.hangup.recv() => running.reload(started),
-            _ = signals.terminate.recv() => break,
-            _ = signals.interrupt.recv() => break,
+            wish = signals.next() => match wish {
+                Wish::Reload => reload(operation, started),
+                Wish::Stop => break,
+            },
         }
     }
     started.begin_drain();
-    let at_most = running.in_force.settings.drain_time_max;
+    let at_most = operation.settings().drain_time_max;
     tracing::info!(
         "stopping: no new connections; mails under way have up to {at_most:?}; a second signal stops at once"
     );
     let draining = Arc::clone(started);
-    let drained = tokio::task::spawn_blocking(move || draining.drain(at_most));
-    tokio::select! {
-        drained = drained => match drained {
-            Ok(Ok(Drained::Clean)) => tracing::info!("stopped: every mail under way was answered"),
-            Ok(Ok(Drained::CutShort)) => {
-                tracing::warn!("stopped: the time was up before every mail under way was answered");
-            }
-            Ok(Err(failure)) => return Err(failure),
-            Err(error) => return Err(Failure::Failed(format!("the drain broke off: {error}"))),
-        },
-        () = signals.stop() => {
-            tracing::warn!("stopped at once by a second signal");
-            // The drain holds a thread that nothing can end.
-            std::process::exit(1);
-        }
-    }
-    Ok(())
+    let drain = move || Ok(draining.drain(at_most)? == Drained::Clean);
+    let (whole, cut) =
+        ("every mail under way was answered", "the time was up before every mail under way was answered");
+    signals.drain(drain, whole, cut).await
 }
 
-/// Where the configuration comes from.
-struct Sources {
-    file: Option<PathBuf>,
-    flags: Flags,
-}
-
-impl Sources {
-    fn read(&self) -> Result<InForce, Vec<Fault>> {
-        let mut in_force =
-            precedence::in_force(self.file.as_deref(), |name| std::env::var_os(name), &self.flags)?;
-        let nobody_said = by_key("admin").is_some_and(|(place, _)| in_force.sources[place] == From::Default);
-        if nobody_said {
-            in_force.settings.admin = MAIL_ADMIN;
-        }
-        Ok(in_force)
-    }
-}
-
-/// What SIGHUP may change.
-struct Running {
-    sources: Sources,
-    in_force: InForce,
-    filter: FilterHandle,
-    token: Option<watch::Sender<Token>>,
-}
-
-impl Running {
-    /// Reads the configuration and its files again. What is wrong is logged and changes nothing; what cannot change is
-    /// named.
-    fn reload(&mut self, started: &Started) {
-        let read = self.sources.read().and_then(|new| {
-            let lists = new.settings.mail.lists().map_err(|fault| vec![fault])?;
-            Ok((new, lists))
-        });
-        let (new, lists) = match read {
-            Ok(new) => new,
-            Err(faults) => {
-                for fault in faults {
-                    tracing::error!("reload: {fault}");
-                }
-                tracing::error!("reload: the configuration stays as it was");
-                return;
-            }
-        };
-        let bans = lists.len();
-        if !started.set_lists(lists) {
-            tracing::error!("reload: a core was too busy to be told what is banned; try again");
-        }
-        if new.settings.log != self.in_force.settings.log
-            && let Err(error) = self.filter.change(&new.settings.log)
-        {
-            tracing::error!("reload: log: {error}");
-        }
-        if let (Some(token), Some(path)) = (&self.token, &self.in_force.settings.admin_token_file) {
-            match admin::read_token(path) {
-                Ok(new) => _ = token.send_replace(new),
-                Err(message) => tracing::error!("reload: {message}; the old token stays"),
-            }
-        }
-        let changed = effective::changed(&self.in_force, &new);
-        let fixed: Vec<_> = changed.into_iter().filter(|key| !CHANGEABLE.contains(key)).collect();
-        self.in_force = new;
-        if fixed.is_empty() {
-            tracing::info!("reload: done; {bans} lines of bans");
-        } else {
-            tracing::warn!("reload: done; {bans} lines of bans; only a restart changes {}", fixed.join(", "));
-        }
-    }
+/// Reads the configuration and its files again. What is wrong is logged and changes nothing; what cannot change is
+/// named.
+fn reload(operation: &mut Operation, started: &Started) {
+    let Some((new, lists)) = operation.read_again(|settings| settings.mail.lists()) else { return };
+    let done = format!("done; {} lines of bans", lists.len());
+    started.set_lists(lists);
+    operation.accept(new, &done, |key| !CHANGEABLE.contains(&key));
 }

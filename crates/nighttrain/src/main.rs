@@ -29,6 +29,7 @@ mod mail;
 mod mail_settings;
 mod mail_tools;
 mod operated;
+mod operation;
 mod precedence;
 mod run;
 mod savings;

@@ -16,7 +16,6 @@ mod subject;
 use std::{
     io::Read,
     net::{SocketAddr, TcpListener},
-    path::PathBuf,
     sync::Arc,
     time::Duration,
 };
@@ -30,22 +29,20 @@ use mail::{
     mailboxes::{Event, Inbox, Mail, MailId, Mailboxes, Scope, Summary, Totals, Unavailable},
     web::{self, Web},
 };
-use tokio::sync::{broadcast, watch};
+use tokio::sync::broadcast;
 
 use self::announce::{Announcer, Entrance, Urls};
 use crate::{
     accelerator::{self, Accelerator},
-    admin::{self, Access, Operated, Token},
+    admin::{self, Operated},
     cli::ServeTask,
-    effective,
-    failure::{Failure, Fault},
+    failure::Failure,
     feed::Started as Feed,
-    log::{self, FilterHandle},
     mail::Started as Post,
     operated::Together,
-    precedence::{self, Flags, InForce},
+    operation::{Operation, Signals, Sources, Wish, failed, fault},
     print,
-    run::{Signals, fault, origin_at, stop_on_panic, token_of},
+    run::origin_at,
     settings::Settings,
     units::size_text,
 };
@@ -57,23 +54,10 @@ const CHANGEABLE: [&str; 3] = ["log", "drain-time-max", "banned"];
 
 /// Runs everything until a signal ends it.
 pub(crate) fn serve(task: &ServeTask) -> Result<(), Failure> {
-    let sources = Sources { file: task.config.path(), flags: task.settings.0.clone() };
-    let in_force = sources.read().map_err(Failure::Configuration)?;
-    let settings = &in_force.settings;
-    let filter = log::start(&settings.log).map_err(Failure::Failed)?;
-    stop_on_panic();
-    let token = token_of(settings)?;
-    let access = Access::for_address(settings.admin, token.as_ref().map(watch::Sender::subscribe))
-        .map_err(|message| fault("admin", message))?;
-    let failed =
-        |what: &'static str| move |error: std::io::Error| Failure::Failed(format!("{what}: {error}"));
-    // Signals first: who reads that we listen may send one at once.
-    let runtime =
-        tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(failed("cannot start"))?;
-    let signals = {
-        let _inside = runtime.enter();
-        Signals::new().map_err(failed("cannot catch signals"))?
-    };
+    let sources = Sources { file: task.config.path(), flags: task.settings.0.clone(), complete: |_| Ok(()) };
+    let (mut operation, access) = Operation::begin(sources)?;
+    let settings = operation.settings();
+    let (runtime, signals) = Signals::caught()?;
     let admin_listener = admin::bind(settings.admin).map_err(failed("admin"))?;
     let servers = Servers::start(settings)?;
     let beside = vec![servers.web.counters(), servers.announcer.counters()];
@@ -86,8 +70,7 @@ pub(crate) fn serve(task: &ServeTask) -> Result<(), Failure> {
         samples::trickle(servers.post.addresses().smtp).map_err(failed("samples cannot be sent"))?;
     }
     print(&servers.announcement(settings, admin_address, task.demo))?;
-    let mut running = Running { sources, in_force, filter, token };
-    runtime.block_on(until_stopped(signals, servers, &mut running))
+    runtime.block_on(until_stopped(signals, servers, &mut operation))
 }
 
 /// What runs.
@@ -102,8 +85,6 @@ struct Servers {
 
 impl Servers {
     fn start(settings: &Settings) -> Result<Self, Failure> {
-        let failed =
-            |what: &'static str| move |error: std::io::Error| Failure::Failed(format!("{what}: {error}"));
         let configuration = |fault| Failure::Configuration(vec![fault]);
         let (feed, connect) = feed_of(settings)?;
         let monitor_listener = admin::bind(settings.feed.monitor).map_err(failed("monitor"))?;
@@ -301,102 +282,40 @@ impl Mailboxes for Announced {
     }
 }
 
-async fn until_stopped(mut signals: Signals, servers: Servers, running: &mut Running) -> Result<(), Failure> {
+async fn until_stopped(
+    mut signals: Signals,
+    servers: Servers,
+    operation: &mut Operation,
+) -> Result<(), Failure> {
     loop {
         tokio::select! {
             // The drain that follows says why.
             () = servers.accelerator.ended() => break,
             () = servers.feed.ended() => break,
             () = servers.post.ended() => break,
-            _ = signals.hangup.recv() => running.reload(&servers),
-            _ = signals.terminate.recv() => break,
-            _ = signals.interrupt.recv() => break,
+            wish = signals.next() => match wish {
+                Wish::Reload => reload(operation, &servers),
+                Wish::Stop => break,
+            },
         }
     }
     servers.accelerator.begin_drain();
     servers.post.begin_drain();
-    let at_most = running.in_force.settings.drain_time_max;
+    let at_most = operation.settings().drain_time_max;
     tracing::info!(
         "stopping: what is under way has up to {at_most:?} a server; a second signal stops at once"
     );
-    let drained = tokio::task::spawn_blocking(move || servers.drain(at_most));
-    tokio::select! {
-        drained = drained => match drained {
-            Ok(Ok(true)) => tracing::info!("stopped: all that was under way has ended"),
-            Ok(Ok(false)) => tracing::warn!("stopped: the time was up before all that was under way had ended"),
-            Ok(Err(failure)) => return Err(failure),
-            Err(error) => return Err(Failure::Failed(format!("the drain broke off: {error}"))),
-        },
-        () = signals.stop() => {
-            tracing::warn!("stopped at once by a second signal");
-            // The drain holds a thread that nothing can end.
-            std::process::exit(1);
-        }
-    }
-    Ok(())
+    let (whole, cut) =
+        ("all that was under way has ended", "the time was up before all that was under way had ended");
+    signals.drain(move || servers.drain(at_most), whole, cut).await
 }
 
-/// Where the configuration comes from.
-struct Sources {
-    file: Option<PathBuf>,
-    flags: Flags,
-}
-
-impl Sources {
-    fn read(&self) -> Result<InForce, Vec<Fault>> {
-        precedence::in_force(self.file.as_deref(), |name| std::env::var_os(name), &self.flags)
-    }
-}
-
-/// What SIGHUP may change.
-struct Running {
-    sources: Sources,
-    in_force: InForce,
-    filter: FilterHandle,
-    token: Option<watch::Sender<Token>>,
-}
-
-impl Running {
-    /// Reads the configuration and its files again. What is wrong is logged and changes nothing; what cannot change is
-    /// named.
-    fn reload(&mut self, servers: &Servers) {
-        let read = self.sources.read().and_then(|new| {
-            let lists = new.settings.mail.lists().map_err(|fault| vec![fault])?;
-            Ok((new, lists))
-        });
-        let (new, lists) = match read {
-            Ok(new) => new,
-            Err(faults) => {
-                for fault in faults {
-                    tracing::error!("reload: {fault}");
-                }
-                tracing::error!("reload: the configuration stays as it was");
-                return;
-            }
-        };
-        if !servers.post.set_lists(lists) {
-            tracing::error!("reload: a core was too busy to be told what is banned; try again");
-        }
-        if new.settings.log != self.in_force.settings.log
-            && let Err(error) = self.filter.change(&new.settings.log)
-        {
-            tracing::error!("reload: log: {error}");
-        }
-        if let (Some(token), Some(path)) = (&self.token, &self.in_force.settings.admin_token_file) {
-            match admin::read_token(path) {
-                Ok(new) => _ = token.send_replace(new),
-                Err(message) => tracing::error!("reload: {message}; the old token stays"),
-            }
-        }
-        let changed = effective::changed(&self.in_force, &new);
-        let fixed: Vec<_> = changed.into_iter().filter(|key| !CHANGEABLE.contains(key)).collect();
-        self.in_force = new;
-        if fixed.is_empty() {
-            tracing::info!("reload: done");
-        } else {
-            tracing::warn!("reload: done; only a restart changes {}", fixed.join(", "));
-        }
-    }
+/// Reads the configuration and its files again. What is wrong is logged and changes nothing; what cannot change is
+/// named.
+fn reload(operation: &mut Operation, servers: &Servers) {
+    let Some((new, lists)) = operation.read_again(|settings| settings.mail.lists()) else { return };
+    servers.post.set_lists(lists);
+    operation.accept(new, "done", |key| !CHANGEABLE.contains(&key));
 }
 
 #[cfg(test)]

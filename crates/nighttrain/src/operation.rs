@@ -1,0 +1,234 @@
+//! What the commands of all servers have in common: the configuration, now and at SIGHUP, the signals, and the stop.
+//!
+//! ```text
+//!  flags, environment, file ──Sources──▶ InForce ──▶ Operation: what is in force, the log's filter, the admin token
+//!  SIGHUP           read again, checked by the server, told to it; log and token follow; what needs a restart is named
+//!  SIGTERM, SIGINT  the server drains on a thread that may block; a second signal ends the process at once
+//! ```
+
+use std::{io, net::SocketAddr, path::PathBuf};
+
+use tokio::{
+    runtime::{Builder, Runtime},
+    signal::unix::{Signal, SignalKind, signal},
+    sync::watch,
+};
+
+use crate::{
+    admin::{self, Access, Token},
+    effective,
+    failure::{Failure, Fault},
+    log::{self, FilterHandle},
+    precedence::{self, Flags, InForce, Source},
+    settings::{Settings, by_key},
+};
+
+/// Where the configuration comes from.
+pub(crate) struct Sources {
+    /// The file, if there is one.
+    pub file: Option<PathBuf>,
+    /// What the command line said.
+    pub flags: Flags,
+    /// What the server adds to what was read.
+    pub complete: fn(&mut InForce) -> Result<(), Vec<Fault>>,
+}
+
+impl Sources {
+    fn read(&self) -> Result<InForce, Vec<Fault>> {
+        let mut in_force =
+            precedence::in_force(self.file.as_deref(), |name| std::env::var_os(name), &self.flags)?;
+        (self.complete)(&mut in_force)?;
+        Ok(in_force)
+    }
+}
+
+/// Lets the admin server listen at `address` where nobody has said anything else.
+pub(crate) fn admin_by_default(in_force: &mut InForce, address: SocketAddr) {
+    let nobody_said = by_key("admin").is_some_and(|(place, _)| in_force.sources[place] == Source::Default);
+    if nobody_said {
+        in_force.settings.admin = address;
+    }
+}
+
+/// A server's command while it runs: what is in force, and what SIGHUP may change.
+pub(crate) struct Operation {
+    /// The configuration; what a reload could not change stays as it was at the start.
+    pub in_force: InForce,
+    sources: Sources,
+    filter: FilterHandle,
+    token: Option<watch::Sender<Token>>,
+}
+
+impl Operation {
+    /// Reads the configuration, starts the log, and says who may ask the admin server.
+    ///
+    /// # Errors
+    /// What is wrong with them.
+    pub(crate) fn begin(sources: Sources) -> Result<(Self, Access), Failure> {
+        let in_force = sources.read().map_err(Failure::Configuration)?;
+        let settings = &in_force.settings;
+        let filter = log::start(&settings.log).map_err(Failure::Failed)?;
+        stop_on_panic();
+        let token = token_of(settings)?;
+        let access = Access::for_address(settings.admin, token.as_ref().map(watch::Sender::subscribe))
+            .map_err(|message| fault("admin", message))?;
+        Ok((Self { in_force, sources, filter, token }, access))
+    }
+
+    /// What is in force.
+    pub(crate) fn settings(&self) -> &Settings {
+        &self.in_force.settings
+    }
+
+    /// Lines of the log that were dropped because stderr is too slow for them.
+    pub(crate) fn dropped_lines(&self) -> usize {
+        self.filter.dropped()
+    }
+
+    /// Reads the configuration again and has it checked by the server. What is wrong is logged, and changes nothing.
+    pub(crate) fn read_again<T>(
+        &self,
+        check: impl FnOnce(&Settings) -> Result<T, Fault>,
+    ) -> Option<(InForce, T)> {
+        let read = self.sources.read().and_then(|new| {
+            let checked = check(&new.settings).map_err(|fault| vec![fault])?;
+            Ok((new, checked))
+        });
+        read.map_err(|faults| {
+            for fault in faults {
+                tracing::error!("reload: {fault}");
+            }
+            tracing::error!("reload: the configuration stays as it was");
+        })
+        .ok()
+    }
+
+    /// Lets the log's filter and the admin token follow. The token's file may hold another one under the same name.
+    pub(crate) fn follow(&mut self, new: &InForce) {
+        if new.settings.log != self.in_force.settings.log {
+            match self.filter.change(&new.settings.log) {
+                Ok(()) => self.in_force.settings.log.clone_from(&new.settings.log),
+                Err(error) => tracing::error!("reload: log: {error}"),
+            }
+        }
+        if let (Some(token), Some(path)) = (&self.token, &self.in_force.settings.admin_token_file) {
+            match admin::read_token(path) {
+                Ok(new) => _ = token.send_replace(new),
+                Err(message) => tracing::error!("reload: {message}; the old token stays"),
+            }
+        }
+    }
+
+    /// Takes what was read into force, and says that it is `done` and which changes wait for a restart.
+    pub(crate) fn accept(&mut self, new: InForce, done: &str, is_fixed: impl Fn(&str) -> bool) {
+        let changed = effective::changed(&self.in_force, &new);
+        self.follow(&new);
+        self.in_force = new;
+        let fixed: Vec<_> = changed.into_iter().filter(|key| is_fixed(key)).collect();
+        if fixed.is_empty() {
+            tracing::info!("reload: {done}");
+        } else {
+            tracing::warn!("reload: {done}; only a restart changes {}", fixed.join(", "));
+        }
+    }
+}
+
+/// One wrong setting.
+pub(crate) fn fault(key: &str, message: String) -> Failure {
+    Failure::Configuration(vec![Fault { place: key.to_owned(), message }])
+}
+
+/// What the system refused.
+pub(crate) fn failed(what: &'static str) -> impl Fn(io::Error) -> Failure {
+    move |error| Failure::Failed(format!("{what}: {error}"))
+}
+
+fn token_of(settings: &Settings) -> Result<Option<watch::Sender<Token>>, Failure> {
+    let Some(path) = &settings.admin_token_file else { return Ok(None) };
+    let token = admin::read_token(path).map_err(|message| fault("admin-token-file", message))?;
+    Ok(Some(watch::Sender::new(token)))
+}
+
+/// A broken invariant of our own ends the process, whichever thread finds it: a server that goes on with one loop
+/// less, or with a store that is not what it says, is worse than one that is restarted.
+fn stop_on_panic() {
+    let show = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        show(panic);
+        std::process::abort();
+    }));
+}
+
+/// What a signal asks for.
+pub(crate) enum Wish {
+    /// SIGHUP.
+    Reload,
+    /// SIGTERM, SIGINT.
+    Stop,
+}
+
+/// The signals that a server listens to.
+pub(crate) struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+    hangup: Signal,
+}
+
+impl Signals {
+    /// Catches them, and gives the main thread's runtime. First of all: who reads that we listen may send one at once.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub(crate) fn caught() -> Result<(Runtime, Self), Failure> {
+        let runtime = Builder::new_current_thread().enable_all().build().map_err(failed("cannot start"))?;
+        let inside = runtime.enter();
+        let caught = || {
+            Ok(Self {
+                terminate: signal(SignalKind::terminate())?,
+                interrupt: signal(SignalKind::interrupt())?,
+                hangup: signal(SignalKind::hangup())?,
+            })
+        };
+        let signals = caught().map_err(failed("cannot catch signals"))?;
+        drop(inside);
+        Ok((runtime, signals))
+    }
+
+    /// The next one.
+    pub(crate) async fn next(&mut self) -> Wish {
+        tokio::select! {
+            _ = self.hangup.recv() => Wish::Reload,
+            _ = self.terminate.recv() => Wish::Stop,
+            _ = self.interrupt.recv() => Wish::Stop,
+        }
+    }
+
+    /// Drains on a thread that may block, and says how it ended: `whole` if `drain` says that nothing was cut short. A
+    /// second signal ends the process at once.
+    ///
+    /// # Errors
+    /// What `drain` says.
+    pub(crate) async fn drain(
+        mut self,
+        drain: impl FnOnce() -> Result<bool, Failure> + Send + 'static,
+        whole: &str,
+        cut: &str,
+    ) -> Result<(), Failure> {
+        let drained = tokio::task::spawn_blocking(drain);
+        let stop = async { while !matches!(self.next().await, Wish::Stop) {} };
+        tokio::select! {
+            drained = drained => match drained {
+                Ok(Ok(true)) => tracing::info!("stopped: {whole}"),
+                Ok(Ok(false)) => tracing::warn!("stopped: {cut}"),
+                Ok(Err(failure)) => return Err(failure),
+                Err(error) => return Err(Failure::Failed(format!("the drain broke off: {error}"))),
+            },
+            () = stop => {
+                tracing::warn!("stopped at once by a second signal");
+                // The drain holds a thread that nothing can end.
+                std::process::exit(1);
+            }
+        }
+        Ok(())
+    }
+}
