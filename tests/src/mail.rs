@@ -34,15 +34,10 @@ impl MailService {
         Self::of(command)
     }
 
-    /// With its mails in this file. Each life begins a segment of 16 MiB on each core, so the file has room for many.
+    /// With its mails in this file.
     pub fn with_store(store: &Path, arguments: &[&str]) -> Self {
-        Self::with_store_of("1GiB", store, arguments)
-    }
-
-    /// The same with a file of this size.
-    pub fn with_store_of(size: &str, store: &Path, arguments: &[&str]) -> Self {
         let path = store.to_str().expect("a path in UTF-8");
-        Self::start(&[&["--store", path, "--store-size", size], arguments].concat())
+        Self::start(&[&["--store", path, "--store-size", "128MiB"], arguments].concat())
     }
 
     fn of(mut command: Command) -> Self {

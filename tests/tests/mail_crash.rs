@@ -52,9 +52,7 @@ fn what_got_its_250_survives_kill_9() {
     let crashes: u64 = std::env::var("MAIL_CRASHES").ok().and_then(|n| n.parse().ok()).unwrap_or(3);
     let directory = tempfile::tempdir().unwrap();
     let store = directory.path().join("mail.store");
-    // Each life begins a segment of 16 MiB on each core, and a store without room would forget its oldest mails.
-    let size = format!("{}MiB", 512 + crashes * 64);
-    let start = || MailService::with_store_of(&size, &store, &["--inbox-mails-max", "100000"]);
+    let start = || MailService::with_store(&store, &["--inbox-mails-max", "100000"]);
     let next = Arc::new(AtomicU64::new(0));
     let mut acknowledged: BTreeSet<u64> = BTreeSet::new();
     for crash in 0..crashes {

@@ -13,6 +13,7 @@ mod api;
 pub mod config;
 mod core;
 mod counters;
+mod gather;
 pub mod head;
 mod index;
 pub mod mailboxes;

@@ -12,11 +12,14 @@ use std::{
     time::Duration,
 };
 
-use engine::log::{FileOptions, Location, Log, OpenError, Options, ReadError, Reader, Recovering, format};
+use engine::log::{
+    FileOptions, Location, Log, OpenError, Options, ReadError, Reader, Recovering, Writer, format,
+};
 
 use crate::{
     config::{Config, Durability, Store},
     core::{CORES_MAX, MAIL, UNLINKED, name_without_inbox, owner},
+    gather::gather,
     index::{Index, NewEntry, Rules},
     mailboxes::{Inbox, MailId},
     record::{self, Decoded},
@@ -33,6 +36,8 @@ pub(crate) const META_BYTES_GUESSED: usize = 1024;
 /// What each core begins with.
 pub(crate) struct Recovered {
     pub(crate) log: Log,
+    /// One for each core.
+    pub(crate) writers: Vec<Writer>,
     pub(crate) cores: Vec<(Index, SharedRecords)>,
     /// Greater than that of any mail.
     pub(crate) last_name: u64,
@@ -77,11 +82,23 @@ pub(crate) fn recover(config: &Config, cores: usize, now_ms: u64) -> Result<Reco
         true
     })?;
     let reader = log.reader();
-    let records = read_all(&reader, &mut mails, threads * READERS_A_PROCESSOR);
+    let mut records = read_all(&reader, &mut mails, threads * READERS_A_PROCESSOR);
+    let mut writers: Vec<Writer> = (0..cores).map(|number| log.writer(number, 0)).collect();
+    if let Some(writer) = writers.first_mut() {
+        let age_ms = rules(config).age_ms;
+        let gone: HashSet<MailId> = unlinked.iter().map(|(id, _)| *id).collect();
+        let is_live = |record: &Record| {
+            let lives = |entry: &NewEntry| {
+                entry.arrived_ms.saturating_add(age_ms) > now_ms && !gone.contains(&entry.id)
+            };
+            record.entries.iter().any(lives)
+        };
+        gather(&reader, writer, config.durability, &mut records, &mut unlinked, is_live)?;
+    }
     let mut cores: Vec<_> =
         (0..cores).map(|_| (Index::new(rules(config)), SharedRecords::default())).collect();
     let (last_name, mails) = enter(config, now_ms, &reader, records, unlinked, &mut cores);
-    Ok(Recovered { log, cores, last_name, mails })
+    Ok(Recovered { log, writers, cores, last_name, mails })
 }
 
 /// Reading waits for the disk more than it computes.
@@ -100,10 +117,23 @@ pub(crate) fn rules(config: &Config) -> Rules {
 }
 
 /// A record and the mails that it is, one for each of its inboxes here.
-struct Record {
-    location: Location,
-    payload_bytes: u32,
+pub(crate) struct Record {
+    pub(crate) location: Location,
+    pub(crate) payload_bytes: u32,
     entries: Vec<NewEntry>,
+}
+
+impl Record {
+    /// What mails are sorted by: when they arrived, and of one moment by name.
+    pub(crate) fn arrival(&self) -> (u64, MailId) {
+        self.entries.first().map_or((0, MailId(0)), |entry| (entry.arrived_ms, entry.id))
+    }
+
+    /// Its bytes are elsewhere now.
+    pub(crate) fn moved_to(&mut self, location: Location) {
+        self.location = location;
+        self.entries.iter_mut().for_each(|entry| entry.location = location.bits());
+    }
 }
 
 /// Reads the begin of a record: all that comes before the mail.
@@ -185,9 +215,7 @@ fn enter(
     let unlinked: HashMap<MailId, Location> = unlinked.into_iter().collect();
     let mut needed: HashSet<MailId> = HashSet::new();
     let (mut last_name, mut mails) = (0, 0);
-    records.sort_unstable_by_key(|record| {
-        record.entries.first().map_or((0, MailId(0)), |entry| (entry.arrived_ms, entry.id))
-    });
+    records.sort_unstable_by_key(Record::arrival);
     let count = cores.len();
     for Record { location, payload_bytes, entries } in records {
         let mut linked = 0;

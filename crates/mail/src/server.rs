@@ -54,7 +54,7 @@ const HOUSEKEEPING_EVERY: Duration = Duration::from_millis(100);
 const TELL_EVERY: Duration = Duration::from_millis(2);
 /// Mails that housekeeping forgets in one go.
 const FORGOTTEN_A_ROUND: usize = 256;
-/// Free segments that are kept ahead of need, besides one a core.
+/// Free segments that are kept ahead of need, besides one a core; see [`Core::segments_ahead`].
 const SEGMENTS_AHEAD: usize = 2;
 /// Pause after an accept that failed for want of files or memory.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
@@ -183,9 +183,9 @@ impl Server {
             tls,
             config,
         });
-        let seeds = recovered.cores.into_iter().zip(endpoints).enumerate();
+        let seeds = recovered.cores.into_iter().zip(recovered.writers).zip(endpoints).enumerate();
         let seeds = seeds
-            .map(|(number, ((index, shared_records), endpoint))| {
+            .map(|(number, (((index, shared_records), writer), endpoint))| {
                 let (sender, receiver) = endpoint.split();
                 Seed {
                     listeners: listeners
@@ -194,7 +194,7 @@ impl Server {
                         .collect(),
                     index,
                     shared_records,
-                    writer: log.writer(number, 0),
+                    writer,
                     sender,
                     receiver,
                     counters: counters.core(number),
@@ -528,7 +528,7 @@ async fn keep_house(core: Rc<Core>) {
             tokio::task::yield_now().await;
         }
         core.gauges();
-        if core.shared.reader.free_segments() < SEGMENTS_AHEAD + core.cores {
+        if core.shared.reader.free_segments() < core.segments_ahead() {
             core.wants_room.notify_one();
         }
     }
@@ -548,18 +548,19 @@ async fn tell_listeners(core: Rc<Core>) {
 async fn make_room(core: Rc<Core>) {
     loop {
         core.wants_room.notified().await;
-        let reader = &core.shared.reader;
-        let missing = (SEGMENTS_AHEAD + core.cores).saturating_sub(reader.free_segments());
+        // Those that die already will be free soon: counted in one look, so that none is missed on its way.
+        let usage = core.shared.reader.usage();
+        let coming = usize::try_from(usage.segments_free + usage.segments_dying).unwrap_or(usize::MAX);
+        let missing = core.segments_ahead().saturating_sub(coming);
         if missing == 0 {
             continue;
         }
-        // Those that die already will be free soon.
-        let dying = usize::try_from(reader.usage().segments_dying).unwrap_or(0);
-        for sealed in reader.sealed().into_iter().take(missing.saturating_sub(dying)) {
+        for _ in 0..missing {
+            let Some(segment) = core.oldest_segment() else { break };
             for other in (0..core.cores).filter(|other| *other != core.number) {
-                core.give(other, Message::Reclaim(sealed.segment));
+                core.give(other, Message::Reclaim(segment));
             }
-            reclaim(Rc::clone(&core), sealed.segment).await;
+            reclaim(Rc::clone(&core), segment).await;
         }
         // The reaper has to come by before the same segments are asked for again.
         tokio::time::sleep(Duration::from_millis(5)).await;
@@ -581,6 +582,23 @@ async fn reclaim(core: Rc<Core>, segment: u32) {
 }
 
 impl Core {
+    /// Free segments that are kept ahead of need: one a core and some more, but at most a quarter of a small store, or
+    /// room would be made where mails have all they need.
+    fn segments_ahead(&self) -> usize {
+        let segments = self.config().store_bytes / u64::from(recovery::SEGMENT_BYTES);
+        let quarter = usize::try_from(segments / 4).unwrap_or(usize::MAX);
+        (SEGMENTS_AHEAD + self.cores).min(quarter)
+    }
+
+    /// The segment to give up next: where the oldest mail of this core lies, whose age is as good as any core's. If that
+    /// is still being filled, or this core has none, the one that was begun first.
+    fn oldest_segment(&self) -> Option<u32> {
+        let sealed = self.shared.reader.sealed();
+        let oldest = self.index.borrow().oldest_segment();
+        let first = || sealed.first().map(|sealed| sealed.segment);
+        oldest.filter(|oldest| sealed.iter().any(|sealed| sealed.segment == *oldest)).or_else(first)
+    }
+
     /// Forgets up to `most` mails that are over age; how many.
     fn expire(&self, most: usize) -> usize {
         let now_ms = self.now_ms();

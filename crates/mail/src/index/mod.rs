@@ -221,6 +221,12 @@ impl Index {
         Some(self.remove_slot(slot))
     }
 
+    /// The segment in which the record of the oldest mail lies.
+    pub(crate) fn oldest_segment(&self) -> Option<u32> {
+        let oldest = self.all.oldest;
+        (oldest != NONE).then(|| self.segment_of(self.entries[oldest].location))
+    }
+
     /// Takes out up to `most` of the mails whose record lies in a segment, the oldest first. A segment is filled in the
     /// order of arrival, so that of the oldest they are near the oldest end of the chain.
     pub(crate) fn drain_segment(&mut self, segment: u32, most: usize) -> Vec<Gone> {
