@@ -133,6 +133,8 @@ fn no_operation_is_long_whatever_the_keys() {
         }
     }
     no_operation_is_long(0, 16, items(1_000_000));
+    // So many that a list of equal items, met by smaller arrivals, once had to be divided in a hurry.
+    no_operation_is_long(3, 4, items(4_000_000));
 }
 
 type Timers = Lazy<Counted, TracedBlocks<Arena<Entry<Counted>>, Rc<Moves>>>;

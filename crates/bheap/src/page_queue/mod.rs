@@ -304,8 +304,9 @@ impl<T: Ord + Copy, B: Blocks<T>> PageQueue<T, B> {
             }
             self.refill();
         }
-        // Last, so that a comparison that panics in the work before takes no item with it.
-        if !work {
+        // Before the item is taken, so that a comparison that panics meanwhile takes no item with it. Not where this
+        // operation loads or sorts: it would do twice what one may.
+        if !work && !self.near.is_about_to_sort() {
             self.tend();
         }
         let item = self.near.pop(&self.store)?;
@@ -357,7 +358,8 @@ impl<T: Ord + Copy, B: Blocks<T>> PageQueue<T, B> {
             if at == lowest && lowered {
                 self.scratch.extend_from_slice(&self.near.front[..front_cut]);
                 match self.levels.last_mut() {
-                    Some(level) if !level.log.uniform => {
+                    // Not where equal items come first: with others among them they would have to be divided in a hurry.
+                    Some(level) if !level.begins_uniform() => {
                         level.log.append(&mut self.store, &self.scratch);
                         self.bounds[at - 1] = bound;
                         if let Some(child) = level.children.last_mut() {

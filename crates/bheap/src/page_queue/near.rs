@@ -69,8 +69,13 @@ impl<T: Ord + Copy> Near<T> {
         if from_heap { self.pop_heap(store) } else { self.pop_front(store) }
     }
 
+    /// Whether the next item to leave the front is the last that is sorted: taking it sorts more.
+    pub(crate) fn is_about_to_sort(&self) -> bool {
+        self.front.len() == self.sorted_from + 1 && self.sorted_from > 0
+    }
+
     fn pop_front(&mut self, store: &impl Blocks<T>) -> Option<T> {
-        if self.front.len() == self.sorted_from + 1 && self.sorted_from > 0 {
+        if self.is_about_to_sort() {
             // The last sorted item is about to leave: sort more first, while it is still held here.
             let item = self.front.swap_remove(self.sorted_from);
             let held = Held { near: self, item: Some(item) };
@@ -173,7 +178,14 @@ fn split<T: Ord + Copy>(items: &mut [T], quarters: usize) -> (usize, bool) {
     let len = items.len();
     let mut picks: Vec<T> = (0..PICKS).filter_map(|n| items.get(n * len / PICKS)).copied().collect();
     picks.sort_unstable();
-    let Some(&pivot) = picks.get(PICKS * (4 - quarters) / 4) else { return (0, true) };
+    let at = PICKS * (4 - quarters) / 4;
+    let Some(&pivot) = picks.get(at) else { return (0, true) };
+    // A pick that is there twice says that many may be equal. Else the picks were unlucky, and a second pass would
+    // compare as much again for nothing. (If nothing is above the pivot, the picks beyond it are equal to it.)
+    let is_repeated = [at.checked_sub(1), Some(at + 1)]
+        .into_iter()
+        .flatten()
+        .any(|near| picks.get(near).is_some_and(|pick| pick.cmp(&pivot).is_eq()));
     let mut above = 0;
     for at in 0..len {
         let is_above = items[at] > pivot;
@@ -182,8 +194,8 @@ fn split<T: Ord + Copy>(items: &mut [T], quarters: usize) -> (usize, bool) {
     }
     let wanted = len * quarters / 4;
     let mut equal = above;
-    if above + len / 8 < wanted {
-        // Perhaps many are equal; they may lie on either side: bring them together and cut among them.
+    if is_repeated && above + len / 8 < wanted {
+        // They may lie on either side: bring them together and cut among them.
         for at in above..len {
             let is_equal = items[at] >= pivot;
             items.swap(equal, at);
