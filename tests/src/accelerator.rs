@@ -53,6 +53,13 @@ impl Setup {
         self
     }
 
+    /// Sets a variable of its environment, which it is to find as it stands.
+    #[must_use]
+    pub fn environment(mut self, name: &str, value: &str) -> Self {
+        self.environment.push((name.to_owned(), value.to_owned()));
+        self
+    }
+
     /// Starts the program and waits until it says that it is ready.
     ///
     /// # Panics
