@@ -129,6 +129,14 @@ impl Accelerator {
             .flag("--cores", &crate::cores(1).expect("a machine has a processor"))
     }
 
+    /// Itself, once it knows what its store's file holds: on a busy machine it answers before.
+    #[track_caller]
+    #[must_use]
+    pub fn warm(self) -> Self {
+        eventually("the store's file has been read", || self.stat().number("store.file_warming") == 0.0);
+        self
+    }
+
     /// Where clients connect.
     pub fn address(&self) -> SocketAddr {
         self.listen

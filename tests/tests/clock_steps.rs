@@ -58,7 +58,7 @@ fn start(origin: &ScriptedOrigin, store: &Path) -> Server {
     config.flush = Duration::from_millis(10);
     config.admission = Admission::Always;
     let server = Server::start(config).expect("it starts");
-    eventually("it is ready", || server.is_ready());
+    eventually("it is ready, and knows its file", || server.is_ready() && server.recovered().is_some());
     server
 }
 

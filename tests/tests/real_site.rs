@@ -248,6 +248,7 @@ fn a_real_site_on_a_file_is_the_same_after_a_kill_in_the_middle() {
             .flag("--store", directory.path().join("store").to_str().expect("a path in UTF-8"))
             .flag("--store-size", "512MiB")
             .start()
+            .warm()
     };
     let mut targets = vec!["/".to_owned()];
     pages(Path::new(DOCUMENTATION), "/", &mut targets);

@@ -143,7 +143,8 @@ fn what_was_flushed_survives_kill_9_and_what_was_purged_does_not() {
             .flag("--memory", "12MiB")
             .flag("--store", store.to_str().expect("a path in UTF-8"))
             .flag("--store-size", "1GiB")
-            .start();
+            .start()
+            .warm();
         for page in 0..PAGES {
             let (floor, purges) = site.page(page);
             let asked = site.origin.count(&path(page));

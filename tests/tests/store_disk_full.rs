@@ -88,7 +88,7 @@ fn inside() {
     assert_eq!(running.stat().count("store.log_write_errors"), 0);
     running.signal(Signal::KILL);
     running.wait();
-    let running = before(&origin, &disk.join("store")).start();
+    let running = before(&origin, &disk.join("store")).start().warm();
     all_are_right(&running);
     assert_eq!(origin.all_seen().len() as u64, PAGES + 1, "more than the purged page was asked for again");
 

@@ -141,7 +141,7 @@ fn it_answers_while_its_file_is_read_and_what_happens_meanwhile_holds(cores: &st
         all_is_written(&running, PAGES as f64);
         running.signal(Signal::KILL);
         running.wait();
-        running = site.before(&store, cores).start();
+        running = site.before(&store, cores).start().warm();
     }
 }
 
@@ -164,7 +164,7 @@ fn it_can_be_stopped_while_its_file_is_read(cores: &str) {
         running.wait();
     }
     let asked = site.asked();
-    let running = site.before(&store, cores).start();
+    let running = site.before(&store, cores).start().warm();
     (0..PAGES).for_each(|page| assert_eq!(edition_of(&running, page), 0));
     assert_eq!(site.asked(), asked, "what the file held is not there any more");
 }
