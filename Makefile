@@ -72,6 +72,7 @@ soak: toolchain ## The long tests: ten minutes of a feed's clients (SOAK_SECONDS
 	NIGHTTRAIN_SOAK_SECONDS=$(SOAK_SECONDS) $(CARGO) test --release --package tests --test feed_soak -- --nocapture
 	LOG_KILLS=$(SOAK_KILLS) LOG_FLIPS=$(SOAK_FLIPS) LOG_RUNS=$(SOAK_RUNS) \
 		$(CARGO) test --release --package engine --test log_kill --test log_damage --test log_model --test io_reads
+	STORE_KILLS=$(SOAK_KILLS) $(CARGO) test --release --package tests --test store_crash
 
 fuzz: toolchain ## Each fuzz target for FUZZ_SECONDS=60; needs a nightly toolchain
 	sh fuzz/run.sh $(FUZZ_SECONDS)

@@ -53,6 +53,13 @@ impl Setup {
         self
     }
 
+    /// Sets a variable of its environment, which it is to find as it stands.
+    #[must_use]
+    pub fn environment(mut self, name: &str, value: &str) -> Self {
+        self.environment.push((name.to_owned(), value.to_owned()));
+        self
+    }
+
     /// Starts the program and waits until it says that it is ready.
     ///
     /// # Panics
@@ -120,6 +127,14 @@ impl Accelerator {
             .flag("--admin", "127.0.0.1:0")
             .flag("--memory", "64MiB")
             .flag("--cores", &crate::cores(1).expect("a machine has a processor"))
+    }
+
+    /// Itself, once it knows what its store's file holds: on a busy machine it answers before.
+    #[track_caller]
+    #[must_use]
+    pub fn warm(self) -> Self {
+        eventually("the store's file has been read", || self.stat().number("store.file_warming") == 0.0);
+        self
     }
 
     /// Where clients connect.

@@ -15,6 +15,7 @@
 //! * [`origin`] is a server that does what its script says, good or bad, and remembers what it was asked;
 //! * [`nginx`] runs a real web server over a real documentation tree;
 //! * [`content`] makes bodies of any size that can be checked without keeping them, and [`gate`] holds a script back;
+//! * [`slow_disk`] is a disk that answers when a test says so;
 //! * [`fault`] holds error pages to their promise;
 //! * [`stat`] reads the program's counters.
 //!
@@ -44,6 +45,7 @@ pub mod nginx;
 pub mod node;
 pub mod origin;
 pub mod program;
+pub mod slow_disk;
 pub mod stat;
 
 pub use accelerator::Accelerator;
@@ -52,6 +54,7 @@ pub use gate::Gate;
 pub use message::{Answer, Headers, Request};
 pub use nginx::Nginx;
 pub use origin::{Next, ScriptedOrigin};
+pub use slow_disk::SlowDisk;
 pub use stat::Stat;
 
 /// How long an event may take that comes at once on a healthy machine, before a test says that it does not come.

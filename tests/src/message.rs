@@ -148,6 +148,13 @@ impl Answer {
         self
     }
 
+    /// Takes the `Date` away.
+    #[must_use]
+    pub fn undated(mut self) -> Self {
+        self.fields.0.retain(|(name, _)| !name.eq_ignore_ascii_case("date"));
+        self
+    }
+
     /// Replaces the `Date` by the one `seconds` from now (before now, if negative).
     #[must_use]
     pub fn dated(mut self, seconds: i64) -> Self {

@@ -9,8 +9,9 @@
 
 use std::{collections::HashMap, path::Path};
 
+use rustix::process::Signal;
 use tests::{
-    Accelerator, Answer, Client, Nginx, Request, Response, ScriptedOrigin, Stat, message::date,
+    Accelerator, Answer, Client, Nginx, Request, Response, ScriptedOrigin, Stat, eventually, message::date,
     nginx::DOCUMENTATION, origin::Seen,
 };
 
@@ -231,6 +232,71 @@ fn a_real_site_is_the_same_through_the_accelerator_and_its_origin_rests() {
     let stat = accelerator.stat();
     let requests = 2 * targets.len() as u64;
     the_counters_tell_it(&stat, requests, compared_bytes);
+}
+
+/// The same site on a file: killed in the middle of it, the second life asks the origin for nothing that was on the file.
+#[test]
+fn a_real_site_on_a_file_is_the_same_after_a_kill_in_the_middle() {
+    let app = application();
+    let nginx = Nginx::start(app.address());
+    let directory = tempfile::tempdir().expect("a directory");
+    let cores = tests::cores(2).or_else(|| tests::cores(1)).expect("a machine has a processor");
+    let start = || {
+        Accelerator::before(&nginx.url())
+            .flag("--cores", &cores)
+            .flag("--memory", "24MiB")
+            .flag("--store", directory.path().join("store").to_str().expect("a path in UTF-8"))
+            .flag("--store-size", "512MiB")
+            .start()
+            .warm()
+    };
+    let mut targets = vec!["/".to_owned()];
+    pages(Path::new(DOCUMENTATION), "/", &mut targets);
+    targets.sort();
+    let (flushed, underway) = targets.split_at(targets.len() / 2);
+    let mut visitors = [ada(), bob()];
+    let mut accelerator = start();
+    for visitor in &mut visitors {
+        log_in(&accelerator, visitor);
+    }
+    let mut comparison = Comparison::new(&accelerator, &nginx);
+    for target in flushed {
+        comparison.ask(&browser(&visitors[0], "GET", target)).expect_status(200);
+    }
+    eventually("the first half is on the file", || {
+        let stat = accelerator.stat();
+        stat.number("store.file_copying") == 0.0 && stat.number("store.log_records_waiting") == 0.0
+    });
+    for target in underway.iter().take(underway.len() / 2) {
+        comparison.ask(&browser(&visitors[0], "GET", target)).expect_status(200);
+    }
+    let first = fetched(&nginx);
+    accelerator.signal(Signal::KILL);
+    accelerator.wait();
+
+    let accelerator = start();
+    let mut comparison = Comparison::new(&accelerator, &nginx);
+    for visitor in &visitors {
+        for target in &targets {
+            comparison.ask(&browser(visitor, "GET", target)).expect_status(200);
+        }
+    }
+    let both = fetched(&nginx);
+    for target in flushed {
+        assert_eq!(
+            (first[target], both[target]),
+            (1, 1),
+            "{target} was on the file, and was asked for again"
+        );
+    }
+    for target in underway {
+        assert!(both[target] <= 2, "{target} was asked for more than once in a life");
+    }
+    use_the_application(&accelerator, &nginx, &app, &visitors);
+    no_session_went_astray(&app);
+    let stat = accelerator.stat();
+    assert!(stat.number("store.file_hits") > 100.0, "{:#}", stat.document());
+    assert_eq!(stat.number("store.file_damaged"), 0.0);
 }
 
 fn log_in(accelerator: &Accelerator, visitor: &mut Visitor) {

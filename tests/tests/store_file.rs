@@ -12,6 +12,7 @@ use tests::{
 on_one_core_and_on_two! {
     a_second_life_is_warm_after_either_end,
     a_store_larger_than_memory_is_served_from_the_file,
+    on_the_second_request_only_what_is_asked_for_again_outlives_the_process,
 }
 
 const PAGES: usize = 60;
@@ -39,6 +40,7 @@ fn start(origin: &ScriptedOrigin, store: &Path, cores: &str, memory: &str) -> Ac
         .flag("--store", store.to_str().expect("a path in UTF-8"))
         .flag("--store-size", "128MiB")
         .start()
+        .warm()
 }
 
 fn asked(origin: &ScriptedOrigin) -> usize {
@@ -102,12 +104,52 @@ fn a_store_larger_than_memory_is_served_from_the_file(cores: &str) {
         for page in 0..600 {
             let answer = running.get(&path(page)).expect_status(200);
             assert!(answer.body == content(page as u64, 0, length), "page {page} in round {round}");
+            if page % 20 == 0 {
+                // What comes faster than the disk writes is not kept.
+                eventually("it is written", || running.stat().count("store.log_records_waiting") == 0);
+            }
         }
     }
     let again = asked(&origin) - 600;
     // A read may be refused when many are under way; there are not many here.
     assert_eq!(again, 0, "the origin was asked again: {:?}", running.stat().document());
     assert!(running.stat().number("store.file_hits") > 300.0);
+}
+
+fn on_the_second_request_only_what_is_asked_for_again_outlives_the_process(cores: &str) {
+    let directory = tempfile::tempdir().expect("a directory");
+    let store = directory.path().join("store");
+    let origin = origin();
+    let begin = || {
+        Accelerator::before(&origin.url())
+            .flag("--cores", cores)
+            .flag("--store", store.to_str().expect("a path in UTF-8"))
+            .flag("--store-size", "128MiB")
+            .flag("--store-admission", "second-request")
+            .start()
+            .warm()
+    };
+    let mut running = begin();
+    all_are_right(&running, None);
+    let stat = running.stat();
+    // A page that varies is two objects.
+    assert_eq!(stat.count("store.file_not_admitted") as usize, PAGES + PAGES / 5);
+    (0..10).for_each(|page| drop(running.get(&path(page)).expect_status(200)));
+    assert_eq!(asked(&origin), PAGES);
+    eventually("what was asked for again is on the file", || {
+        let stat = running.stat();
+        // By what a page varies is looked up as soon as it is stored, so it goes there too; it is small.
+        stat.count("store.file_kept") as usize == 10 + PAGES / 5
+            && stat.count("store.file_copying") == 0
+            && stat.count("store.log_records_waiting") == 0
+    });
+    running.signal(Signal::KILL);
+    running.wait();
+    let running = begin();
+    (0..10).for_each(|page| drop(running.get(&path(page)).expect_status(200)));
+    assert_eq!(asked(&origin), PAGES, "what was asked for twice was not kept");
+    all_are_right(&running, None);
+    assert_eq!(asked(&origin), PAGES + PAGES - 10, "what was asked for once was kept");
 }
 
 #[test]
@@ -128,6 +170,61 @@ fn a_store_in_use_or_not_ours_is_one_clear_error() {
         assert!(said.contains(words) && said.contains(path.to_str().expect("UTF-8")), "{said}");
     }
     assert_eq!(std::fs::read(&foreign).expect("a file"), vec![b'x'; 200_000]);
+}
+
+#[test]
+fn a_memory_limit_that_cannot_do_is_one_clear_error_with_the_number() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let store = directory.path().join("store");
+    let origin = origin();
+    let before = |limit: &str| {
+        Accelerator::before(&origin.url())
+            .flag("--store", store.to_str().expect("a path in UTF-8"))
+            .flag("--store-size", "128MiB")
+            .flag("--memory-limit", limit)
+    };
+    let output = before("70MiB").run_to_its_end();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    // 64 MiB for objects and 20 for the program, and nothing on the file yet.
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(
+        said.contains("may use 73400320 bytes") && said.contains("raise the limit to 88080384 bytes"),
+        "{said}"
+    );
+    assert!(!store.exists(), "a file was made for a start that was refused");
+    // With just so much it starts.
+    all_are_right(&before("84MiB").start(), None);
+    assert_eq!(asked(&origin), PAGES);
+}
+
+#[test]
+fn what_is_in_the_page_cache_is_shown_while_a_server_uses_the_file() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let store = directory.path().join("store");
+    let origin = origin();
+    let running = start(&origin, &store, &tests::cores(1).expect("a core"), "64MiB");
+    all_are_right(&running, None);
+    let stat = running.stat();
+    let states = ["free", "open", "sealed", "dying", "damaged"];
+    let segments: u64 = states.iter().map(|state| stat.count(&format!("store.log_segments_{state}"))).sum();
+    assert!((stat.count("store.log_capacity_bytes") / segments).is_power_of_two(), "{:#}", stat.document());
+    eventually("nothing waits to be written", || running.stat().count("store.log_dirty_bytes") == 0);
+    assert_eq!(stat.count("store.log_pinned_bytes"), 0);
+    let mut command = tests::program::command();
+    let output =
+        command.args(["stat", "--json", "--residency"]).arg(&store).output().expect("the program runs");
+    let said: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    let cells = said["residency"]["cells"].as_array().expect("cells");
+    assert_eq!(cells.len(), 64, "{said}");
+    // Its headers were written through the page cache just now; its objects are written past it where that can be.
+    assert!(
+        cells.iter().all(|share| share.as_f64().is_some_and(|share| (0.0..=1.0).contains(&share))),
+        "{said}"
+    );
+    let mut command = tests::program::command();
+    let output = command.args(["stat", "--residency"]).arg(&store).output().expect("the program runs");
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert_eq!(said.lines().last().map(|line| line.chars().filter(|c| *c == '|').count()), Some(2), "{said}");
 }
 
 #[test]

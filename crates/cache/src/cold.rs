@@ -75,11 +75,11 @@ async fn read(cold: Cold) -> Result<Vec<u8>, Unread> {
             return Ok(By::Memory(bytes));
         }
         if record_bytes > READ_BYTES_MAX - AROUND_BYTES {
-            if file.large.get() >= LARGE_READS_MAX {
+            if file.large.get() >= LARGE_READS_MAX || file.log.get().is_none() {
                 return Err(Unread::Refused);
             }
             file.large.set(file.large.get() + 1);
-            return Ok(By::Thread(file.log.clone()));
+            return file.log.get().cloned().map(By::Thread).ok_or(Unread::Refused);
         }
         let extent = Extent { source: 0, at: cold.location.offset(), bytes: record_bytes as u32 };
         file.reads.read(extent).map(By::Helper).map_err(|_| Unread::Refused)
@@ -110,7 +110,8 @@ async fn read(cold: Cold) -> Result<Vec<u8>, Unread> {
             block.span().copy_to(&mut bytes);
             with_core(|core| {
                 let file = core.file.as_ref().ok_or(Unread::Refused)?;
-                let payload = file.log.payload_of(cold.location, &bytes).map(<[u8]>::len);
+                let log = file.log.get().ok_or(Unread::Refused)?;
+                let payload = log.payload_of(cold.location, &bytes).map(<[u8]>::len);
                 // Another record by now: its segment was used again.
                 payload.ok_or(Unread::Refused)
             })

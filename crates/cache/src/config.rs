@@ -2,7 +2,7 @@
 
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
-pub use engine::store::tier::Paging;
+pub use engine::store::tier::{Admission, Paging};
 
 /// Which responses may be shared although cookies are in play.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -89,6 +89,8 @@ pub struct Config {
     pub cores: Vec<usize>,
     /// Bytes of memory for stored objects (segments; metadata comes on top, at most 64 bytes an object).
     pub memory_bytes: u64,
+    /// Bytes of memory that the process may use, for a store on a file; `None`: what its memory cgroup says.
+    pub memory_limit_bytes: Option<u64>,
     /// Freshness for a cacheable answer that states none and allows no heuristic. 0: such answers are not reused.
     pub default_ttl: Duration,
     /// Which answers may be shared although cookies are in play.
@@ -106,6 +108,8 @@ pub struct Config {
     pub store_bytes: u64,
     /// How the file is read.
     pub paging: Paging,
+    /// Which objects go there.
+    pub admission: Admission,
     /// What is stored is on the file after this time at the latest.
     pub flush: Duration,
     /// A directory for files of state; unused while the store is in memory alone.
@@ -120,6 +124,7 @@ impl Config {
             listen: SocketAddr::from(([127, 0, 0, 1], 8080)),
             cores: Vec::new(),
             memory_bytes: 256 << 20,
+            memory_limit_bytes: None,
             default_ttl: Duration::ZERO,
             cookies: CookieRule::Safe,
             name: "nighttrain".to_owned(),
@@ -128,6 +133,7 @@ impl Config {
             store: None,
             store_bytes: 1 << 30,
             paging: Paging::default(),
+            admission: Admission::default(),
             flush: Duration::from_secs(1),
             state: None,
         }

@@ -45,6 +45,8 @@ pub(crate) enum Message {
         key: Vec<u8>,
         /// It is a purge that nobody has counted yet.
         is_purge: bool,
+        /// Nothing is said before it is certain that it does not come back, though the file must be read first.
+        must_stay_so: bool,
         /// Gets what became of it.
         done: oneshot::Sender<Unlinked>,
     },
@@ -64,7 +66,8 @@ pub(crate) struct Unlinked {
 /// How a core reads what is on the store's file.
 pub(crate) struct FileReads {
     pub(crate) reads: Reads,
-    pub(crate) log: log::Reader,
+    /// Empty while the file is being read at the start.
+    pub(crate) log: OnceCell<log::Reader>,
     /// Reads of large objects that wait for the disk on threads of their own.
     pub(crate) large: Cell<usize>,
 }

@@ -108,6 +108,10 @@ pub(crate) struct Buffers<'s> {
     pub(crate) out: &'s mut Vec<u8>,
 }
 
+/// How far the clock may be set back before what was stored until then is fetched anew: more than a server of time corrects
+/// at once, and less than any lifetime that matters.
+const CLOCK_BACK_S_MAX: u64 = 10;
+
 /// Answers from the store, if it can. `key` is left with the key that was looked up last.
 pub(crate) fn answer(
     core: &Core,
@@ -147,6 +151,11 @@ pub(crate) fn answer(
     };
     if object.expires_s() <= store_s(now_s) {
         return slow(hash, miss, Fwd::Stale);
+    }
+    // Stored later than now: the clock was set back, and nothing says any more how long ago that was. By the clock
+    // alone it would live longer than its lifetime.
+    if meta.born_s > now_s + CLOCK_BACK_S_MAX {
+        return slow(hash, Why::Miss { anew: true, only_if_cached }, Fwd::Stale);
     }
     let is_explicit = !meta.flags.has(Flags::NOT_EXPLICIT);
     if !policy::may_share(is_explicit, facts.cookie, core.config.cookies) {

@@ -35,6 +35,7 @@ mod hit;
 #[cfg(test)]
 mod hot_path_tests;
 mod key;
+mod memory_need;
 mod miss;
 mod origin;
 mod pass;

@@ -206,7 +206,7 @@ async fn invalidate_after(request: &Request, response_head: &[u8]) {
         })
     });
     for key in keys {
-        if unlink_at_owner(key).await.was_there {
+        if unlink_at_owner(key, false).await.was_there {
             with_core(|core| core.count(Counter::Invalidations));
         }
     }

@@ -1,6 +1,6 @@
 //! *purge*: dropping an object with all its variants, wherever it is.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use engine::store::Hash;
 use tokio::sync::oneshot;
@@ -14,6 +14,9 @@ use crate::{
     request::Request,
     synth::synth,
 };
+
+/// How long whoever purges waits for the disk before it is said that the disk has not taken it.
+const UNLINK_WAIT_MAX: Duration = Duration::from_secs(60);
 
 /// *purge*: drops the object, wherever it is.
 pub(crate) async fn purge(connection: &mut Connection, request: &Arc<Request>) -> bool {
@@ -29,7 +32,7 @@ pub(crate) async fn purge(connection: &mut Connection, request: &Arc<Request>) -
         return synth(connection, request, Fault::PurgeForbidden).await;
     }
     with_core(|core| core.count(Counter::Purges));
-    let unlinked = unlink_at_owner(request.primary().to_vec()).await;
+    let unlinked = unlink_at_owner(request.primary().to_vec(), true).await;
     let (status, body) = match unlinked {
         Unlinked { is_kept: false, .. } => (
             "503 Service Unavailable",
@@ -48,33 +51,49 @@ pub(crate) async fn purge(connection: &mut Connection, request: &Arc<Request>) -
 }
 
 /// Drops an object at the core that owns it; when that is said, it does not come back after a crash either.
-pub(crate) async fn unlink_at_owner(key: Vec<u8>) -> Unlinked {
+/// While the file is still being read at the start that takes as long, unless it need not stay so (`must_stay_so`).
+pub(crate) async fn unlink_at_owner(key: Vec<u8>, must_stay_so: bool) -> Unlinked {
     let hash = Hash::of(&key);
     let (done, answer) = oneshot::channel();
     let sent = with_core(|core| {
         let owner = core.store.owner(hash);
         if owner == core.index {
-            unlink(core, hash, &key, done);
+            unlink(core, hash, &key, must_stay_so, done);
             return true;
         }
-        core.send(owner, Message::Unlink { hash, key, is_purge: false, done })
+        core.send(owner, Message::Unlink { hash, key, is_purge: false, must_stay_so, done })
     });
     let nothing = Unlinked { was_there: false, is_kept: true };
     if sent { answer.await.unwrap_or(nothing) } else { nothing }
 }
 
 /// Drops an object and keeps a fetch under way from storing it; says so when it is certain. Runs on the owner's core.
-pub(crate) fn unlink(core: &Core, hash: Hash, key: &[u8], done: oneshot::Sender<Unlinked>) {
+pub(crate) fn unlink(
+    core: &Core,
+    hash: Hash,
+    key: &[u8],
+    must_stay_so: bool,
+    done: oneshot::Sender<Unlinked>,
+) {
     let under_way = fetch::forget(core, key);
-    let was_there = core.shard.borrow_mut().unlink(hash, key) || under_way;
-    let promise = core.shard.borrow().promise();
+    let mut shard = core.shard.borrow_mut();
+    // What the file holds is not known yet: whatever it is, it is dropped.
+    let is_warming = shard.is_warming();
+    let was_there = shard.unlink(hash, key) || under_way || is_warming;
+    if is_warming && !must_stay_so {
+        let _ = done.send(Unlinked { was_there, is_kept: true });
+        return;
+    }
+    let promise = shard.promise();
+    drop(shard);
     // Who asked may have gone away: the object is dropped all the same.
     if promise.is_void() {
         let _ = done.send(Unlinked { was_there, is_kept: true });
         return;
     }
     tokio::spawn(async move {
-        let is_kept = promise.kept().await.is_ok();
+        let is_kept =
+            tokio::time::timeout(UNLINK_WAIT_MAX, promise.kept()).await.is_ok_and(|kept| kept.is_ok());
         let _ = done.send(Unlinked { was_there, is_kept });
     });
 }

@@ -28,11 +28,13 @@ use crate::{
     clients::{Clients, Held},
     config::Config,
     connection,
-    core::{Core, FileReads, Message, Parts, Unlinked, with_core},
+    core::{Core, Message, Parts, Unlinked, with_core},
     counters::Counter,
-    fetch, key, purge,
+    fetch, key,
+    memory_need::TooLittleMemory,
+    purge,
     response_head::{Identity, InvalidName},
-    store_file::{OpenFile, Opened, open_store},
+    store_file::{self, OfCore, OpenFile, Opened, open_store},
 };
 
 /// Messages from one core to another that may wait; a fetch beyond is passed through by the core that wants it.
@@ -66,6 +68,9 @@ pub enum StartError {
     /// The store's file cannot be opened.
     #[error("cannot set up the store: {0}")]
     File(#[from] OpenOnFileError),
+    /// The process may not use so much memory.
+    #[error("cannot set up the store: {0}")]
+    Memory(#[from] TooLittleMemory),
     /// The helpers that read the store's file cannot be started.
     #[error("cannot set up the store: {0}")]
     Reads(#[from] engine::io::StartError),
@@ -116,8 +121,7 @@ pub struct Server {
     store: Arc<Store>,
     cores: Cores,
     /// The store's file. Behind the loops, so that what they have appended is written when they have ended.
-    _file: Option<OpenFile>,
-    recovered: Option<Recovered>,
+    file: Option<OpenFile>,
     /// For purges from outside the loops.
     outside: OneAtATime<Sender<Message>>,
     ready: Arc<AtomicUsize>,
@@ -131,7 +135,7 @@ type OneAtATime<T> = std::sync::Mutex<T>;
 struct Seed {
     listener: TcpListener,
     shard: Shard,
-    file: Option<(FileReads, Completions)>,
+    file: Option<OfCore>,
     sender: Sender<Message>,
     receiver: Receiver<Message>,
     counters: engine::meter::CoreCounters<Counter>,
@@ -165,7 +169,7 @@ impl Server {
         let addresses = listeners.iter().take(1).filter_map(|listener| listener.local_addr().ok()).collect();
         let memory =
             StoreConfig { capacity_bytes: config.memory_bytes, cores: loops, ..StoreConfig::default() };
-        let Opened { store, shards, file, reads, recovered } = open_store(&config, &memory)?;
+        let Opened { store, shards, file, reads } = open_store(&config, &memory)?;
         let counters = CounterSet::<Counter>::new(loops);
         let mesh = Mesh::new(loops, 1, RING_MESSAGES).map_err(StartError::Prepare)?;
         let mut registry = Registry::new();
@@ -203,8 +207,7 @@ impl Server {
             registry: Arc::new(registry),
             store,
             cores: started,
-            _file: file,
-            recovered,
+            file,
             outside: OneAtATime::new(outside.split().0),
             ready,
             loops,
@@ -221,9 +224,9 @@ impl Server {
         Arc::clone(&self.registry)
     }
 
-    /// What the store's file held when the accelerator started; `None` where there is no file.
+    /// What the store's file held when the accelerator started; `None` where there is no file, or while it is read.
     pub fn recovered(&self) -> Option<Recovered> {
-        self.recovered
+        self.file.as_ref().and_then(OpenFile::recovered)
     }
 
     /// Whether every loop accepts connections.
@@ -242,7 +245,7 @@ impl Server {
         }
         let hash = Hash::of(&key);
         let (done, answer) = oneshot::channel();
-        let message = Message::Unlink { hash, key, is_purge: true, done };
+        let message = Message::Unlink { hash, key, is_purge: true, must_stay_so: true, done };
         {
             let outside = self.outside.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
             outside.send(self.store.owner(hash), message).map_err(|_| PurgeError::NoAnswer)?;
@@ -273,8 +276,11 @@ impl Server {
 
 async fn run_core(context: CoreContext, seed: Seed, shared: Arc<Shared>) -> io::Result<()> {
     let index = context.index;
-    let Seed { listener, shard, file, sender, receiver, counters } = seed;
-    let (file, completions) = file.unzip();
+    let Seed { listener, shard, file: of_core, sender, receiver, counters } = seed;
+    let (mut file, mut completions, mut coming) = (None, None, None);
+    if let Some(of_core) = of_core {
+        (file, completions, coming) = (Some(of_core.reads), Some(of_core.completions), of_core.coming);
+    }
     Core::install(Parts {
         index,
         config: Arc::clone(&shared.config),
@@ -290,6 +296,7 @@ async fn run_core(context: CoreContext, seed: Seed, shared: Arc<Shared>) -> io::
     let messages = tokio::spawn(receive_messages(receiver, Arc::clone(&shared.clients)));
     let housekeeping = tokio::spawn(keep_house());
     let settling = completions.map(|completions| tokio::spawn(settle_reads(completions)));
+    let coming = coming.map(|coming| tokio::spawn(store_file::take_over(coming)));
     shared.ready.fetch_add(1, Ordering::AcqRel);
     tokio::select! {
         () = accept(&listener, &shared.clients) => {}
@@ -311,8 +318,8 @@ async fn run_core(context: CoreContext, seed: Seed, shared: Arc<Shared>) -> io::
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
     housekeeping.abort();
-    if let Some(settling) = settling {
-        settling.abort();
+    for task in [settling, coming].into_iter().flatten() {
+        task.abort();
     }
     messages.abort();
     Ok(())
@@ -404,11 +411,11 @@ async fn receive_messages(mut receiver: Receiver<Message>, clients: Arc<Clients>
                 match message {
                     Message::Fetch(want) => fetch::begin(core, *want),
                     Message::Accept(stream, address) => take_over(core, stream, address, &clients),
-                    Message::Unlink { hash, key, is_purge, done } => {
+                    Message::Unlink { hash, key, is_purge, must_stay_so, done } => {
                         if is_purge {
                             core.count(Counter::Purges);
                         }
-                        purge::unlink(core, hash, &key, done);
+                        purge::unlink(core, hash, &key, must_stay_so, done);
                     }
                 }
             }

@@ -1,26 +1,47 @@
 //! The store as the accelerator opens it: memory alone, or memory above a file.
+//!
+//! ```text
+//! start ─▶ file locked, its reading begun on a thread ─▶ read within a second? ─ yes ─▶ the loops begin with it
+//!                                                          │ no
+//!                                                          ▼
+//!                     the loops begin without it ◀── handed to each when it is read
+//! ```
 
-use std::{cell::Cell, sync::Arc};
+use std::{
+    cell::{Cell, OnceCell},
+    io,
+    sync::{
+        Arc, OnceLock,
+        atomic::{AtomicBool, Ordering},
+        mpsc,
+    },
+    thread::{self, JoinHandle},
+    time::Duration,
+};
 
 use engine::{
     cores::clock,
     io::{Completions, ReadPool, ReadPoolConfig},
     log::{self, Log, Recovered},
-    meter::Registry,
+    meter::{Family, Registry, Source},
     store::{
         Shard, Store, StoreConfig, open_anon,
-        tier::{FileConfig, OnFile, open_on_file},
+        tier::{FileConfig, Known, Opening, Tier, begin_on_file},
     },
 };
+use tokio::sync::oneshot;
 
 use crate::{
     config::Config,
-    core::{FileReads, store_s},
+    core::{FileReads, store_s, with_core},
+    memory_need::{MemoryNeed, cgroup_limit},
     server::StartError,
 };
 
 /// Threads that read the file: what gave the most of 8, 16 and 32 at little cost (`docs/decisions/009`).
 const READ_HELPERS: usize = 16;
+/// How long a start waits for its file to be read before the loops begin without it.
+const START_WAIT_MAX: Duration = Duration::from_secs(1);
 
 /// A store that is open.
 pub(crate) struct Opened {
@@ -28,15 +49,65 @@ pub(crate) struct Opened {
     pub(crate) shards: Vec<Shard>,
     pub(crate) file: Option<OpenFile>,
     /// For each core: how it reads the file.
-    pub(crate) reads: Vec<Option<(FileReads, Completions)>>,
-    pub(crate) recovered: Option<Recovered>,
+    pub(crate) reads: Vec<Option<OfCore>>,
 }
+
+/// A core's part of the file.
+pub(crate) struct OfCore {
+    pub(crate) reads: FileReads,
+    pub(crate) completions: Completions,
+    /// Where what the file holds comes, if the loop begins without it.
+    pub(crate) coming: Option<oneshot::Receiver<Coming>>,
+}
+
+/// What the file holds of a core's objects, and how the file is read.
+pub(crate) type Coming = (Tier, log::Reader);
 
 /// What must live as long as the loops do, and end after them: the reading first, then the log, which writes out what is
 /// left.
 pub(crate) struct OpenFile {
     reads: ReadPool,
-    log: Log,
+    _log: OpenLog,
+    found: Arc<Found>,
+}
+
+/// What the start has found, once it has.
+#[derive(Debug, Default)]
+struct Found {
+    log: OnceLock<log::Reader>,
+    recovered: OnceLock<Recovered>,
+}
+
+impl Found {
+    fn set(&self, known: &Known) {
+        // Each start sets them once.
+        let _ = self.log.set(known.log.reader());
+        let _ = self.recovered.set(known.recovered);
+    }
+}
+
+/// What the log counts, from when it is open.
+impl Source for Found {
+    fn collect(&self, families: &mut Vec<Family>) {
+        if let Some(log) = self.log.get() {
+            log.collect(families);
+        }
+    }
+}
+
+/// The log, or the thread that brings it.
+enum OpenLog {
+    Open(#[expect(dead_code, reason = "held open")] Box<Log>),
+    Starting { stop: Arc<AtomicBool>, thread: Option<JoinHandle<Option<Log>>> },
+}
+
+impl Drop for OpenLog {
+    fn drop(&mut self) {
+        let Self::Starting { stop, thread } = self else { return };
+        stop.store(true, Ordering::Relaxed);
+        // A log that has been opened meanwhile is closed as any other: it writes out what the loops left.
+        drop(thread.take().map(JoinHandle::join));
+    }
 }
 
 impl OpenFile {
@@ -45,7 +116,12 @@ impl OpenFile {
         for latencies in self.reads.latencies() {
             registry.register(latencies);
         }
-        registry.register(Arc::new(self.log.reader()));
+        registry.register(Arc::clone(&self.found) as _);
+    }
+
+    /// What the start found, once the file has been read.
+    pub(crate) fn recovered(&self) -> Option<Recovered> {
+        self.found.recovered.get().copied()
     }
 }
 
@@ -54,30 +130,125 @@ pub(crate) fn open_store(config: &Config, memory: &StoreConfig) -> Result<Opened
     let Some(path) = &config.store else {
         let (store, shards) = open_anon(memory)?;
         let reads = shards.iter().map(|_| None).collect();
-        return Ok(Opened { store, shards, file: None, reads, recovered: None });
+        return Ok(Opened { store, shards, file: None, reads });
     };
     let file = FileConfig {
         path: path.clone(),
         bytes: config.store_bytes,
         flush: config.flush,
         paging: config.paging,
+        admission: config.admission,
     };
-    let OnFile { store, shards, log, source, recovered } =
-        open_on_file(memory, &file, store_s(clock::unix_s()))?;
+    let limit_bytes = config.memory_limit_bytes.or_else(cgroup_limit);
+    let objects_bytes = config.memory_bytes;
+    let fits = move |objects_on_file| match limit_bytes {
+        Some(limit_bytes) => MemoryNeed { objects_bytes, objects_on_file }.within(limit_bytes),
+        None => Ok(()),
+    };
+    fits(0)?;
+    let Opening { store, mut shards, source, start, may_go_ahead } = begin_on_file(memory, &file)?;
+    let found = Arc::new(Found::default());
+    let stop = start.stopper();
+    let (sender, reading) = mpsc::sync_channel(1);
+    spawn("store-start", move || {
+        // Who asked may have given up.
+        let read = start.read(store_s(clock::unix_s())).map_err(StartError::File);
+        let _ = sender.send(read.and_then(|known| {
+            fits(known.recovered.live)?;
+            Ok(known)
+        }));
+    })?;
+    let first = if may_go_ahead {
+        reading.recv_timeout(START_WAIT_MAX)
+    } else {
+        reading.recv().map_err(|mpsc::RecvError| mpsc::RecvTimeoutError::Disconnected)
+    };
+    let mut coming = Vec::new();
+    let (log, reader) = match first {
+        Ok(known) => {
+            let known = known?;
+            found.set(&known);
+            for (shard, tier) in shards.iter_mut().zip(known.tiers) {
+                shard.put_on_file(tier);
+            }
+            let reader = known.log.reader();
+            (OpenLog::Open(Box::new(known.log)), Some(reader))
+        }
+        Err(mpsc::RecvTimeoutError::Timeout) => {
+            tracing::info!(
+                store = %path.display(),
+                "the store's file takes a while to read; what it holds is fetched from the origin until then"
+            );
+            let (senders, receivers): (Vec<_>, Vec<_>) =
+                shards.iter().map(|_| oneshot::channel::<Coming>()).unzip();
+            coming.extend(receivers);
+            let found = Arc::clone(&found);
+            let thread = spawn("store-wait", move || hand_over(&reading, senders, &found))?;
+            (OpenLog::Starting { stop, thread: Some(thread) }, None)
+        }
+        Err(mpsc::RecvTimeoutError::Disconnected) => {
+            return Err(StartError::Prepare(io::Error::other("the reading of the store's file has failed")));
+        }
+    };
     let pool = ReadPoolConfig { cores: shards.len(), helpers: READ_HELPERS, ..ReadPoolConfig::default() };
     // What is read is memory too, beside that of the store; the pool takes no less than it needs.
     let of_memory = usize::try_from(config.memory_bytes / 8).unwrap_or(usize::MAX);
     let pool = ReadPoolConfig { buffer_bytes: pool.buffer_bytes.min(of_memory), ..pool };
     let (reads, by_core) = ReadPool::start(&pool, vec![source])?;
-    let by_core = by_core
-        .into_iter()
-        .map(|(reads, completions)| {
-            Some((
-                FileReads { reads, log: log::Reader::clone(&log.reader()), large: Cell::new(0) },
-                completions,
-            ))
-        })
-        .collect();
-    let file = Some(OpenFile { reads, log });
-    Ok(Opened { store, shards, file, reads: by_core, recovered: Some(recovered) })
+    let mut coming = coming.into_iter();
+    let of_core = |(reads, completions)| {
+        let log = reader.clone().map_or_else(OnceCell::new, OnceCell::from);
+        let reads = FileReads { reads, log, large: Cell::new(0) };
+        Some(OfCore { reads, completions, coming: coming.next() })
+    };
+    let by_core = by_core.into_iter().map(of_core).collect();
+    Ok(Opened { store, shards, file: Some(OpenFile { reads, _log: log, found }), reads: by_core })
+}
+
+fn spawn<T: Send + 'static>(
+    name: &str,
+    run: impl FnOnce() -> T + Send + 'static,
+) -> Result<JoinHandle<T>, StartError> {
+    thread::Builder::new().name(name.to_owned()).spawn(run).map_err(StartError::Prepare)
+}
+
+/// Waits for the file to be read and gives each core its part.
+fn hand_over(
+    reading: &mpsc::Receiver<Result<Known, StartError>>,
+    cores: Vec<oneshot::Sender<Coming>>,
+    found: &Found,
+) -> Option<Log> {
+    let known = match reading.recv() {
+        Ok(Ok(known)) => known,
+        Ok(Err(error)) => {
+            tracing::error!(%error, "the accelerator goes on in memory alone");
+            return None;
+        }
+        // It ended without a word: a bug of ours, which it has said itself.
+        Err(mpsc::RecvError) => return None,
+    };
+    found.set(&known);
+    let objects = known.recovered.live;
+    for (core, tier) in cores.into_iter().zip(known.tiers) {
+        // A core that has ended needs it no more.
+        let _ = core.send((tier, known.log.reader()));
+    }
+    tracing::info!(objects, "the store's file has been read");
+    Some(known.log)
+}
+
+/// Takes what the file holds when it comes. Runs on the core.
+pub(crate) async fn take_over(coming: oneshot::Receiver<Coming>) {
+    let coming = coming.await;
+    with_core(|core| {
+        let mut shard = core.shard.borrow_mut();
+        match (coming, &core.file) {
+            (Ok((tier, log)), Some(file)) => {
+                // Set here alone where the loop begins without it.
+                let _ = file.log.set(log);
+                shard.put_on_file(tier);
+            }
+            _ => shard.go_without_file(),
+        }
+    });
 }

@@ -10,17 +10,24 @@ use engine::{
     log::{Log, NotKept},
     store::{
         BodyLength, Hash, NewObject, Shard, StoreConfig,
-        tier::{FileConfig, OnFile, OpenOnFileError, Paging, image::Image, open_on_file},
+        tier::{
+            Admission, FileConfig, Known, OnFile, OpenOnFileError, Opening, Paging, begin_on_file,
+            image::Image, open_on_file,
+        },
     },
     sys::span::WordBuffer,
 };
 
 const NOW_S: u32 = 1000;
 
-fn open(path: &Path, memory: u64, bytes: u64, now_s: u32) -> OnFile {
+fn configs(path: &Path, memory: u64, bytes: u64) -> (StoreConfig, FileConfig) {
     let config = StoreConfig { capacity_bytes: memory, ..StoreConfig::default() };
-    let file =
-        FileConfig { path: path.into(), bytes, flush: Duration::from_millis(5), paging: Paging::Direct };
+    let (flush, admission) = (Duration::from_millis(5), Admission::Always);
+    (config, FileConfig { path: path.into(), bytes, flush, paging: Paging::Direct, admission })
+}
+
+fn open(path: &Path, memory: u64, bytes: u64, now_s: u32) -> OnFile {
+    let (config, file) = configs(path, memory, bytes);
     open_on_file(&config, &file, now_s).unwrap()
 }
 
@@ -75,11 +82,22 @@ fn find(shard: &mut Shard, log: &Log, number: u32, now_s: u32) -> Option<(Vec<u8
     Some((found, object.sequence()))
 }
 
-fn wait(shard: &Shard) {
+#[expect(clippy::disallowed_methods, reason = "a test may sleep")]
+fn until(come_true: impl Fn() -> bool) {
+    for _ in 0..60_000 {
+        if come_true() {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    panic!("it does not come true");
+}
+
+fn wait(shard: &mut Shard) {
     try_wait(shard).unwrap();
 }
 
-fn try_wait(shard: &Shard) -> Result<(), NotKept> {
+fn try_wait(shard: &mut Shard) -> Result<(), NotKept> {
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     runtime.block_on(shard.promise().kept())
 }
@@ -126,10 +144,10 @@ fn a_store_many_times_larger_than_its_memory_keeps_everything_over_lives() {
         let usage = opened.store.usage();
         assert!(usage.file_hits > 500 || life == 0, "{usage:?}");
         // The shards first, then the log: what is left is written.
-        let OnFile { shards, log, .. } = opened;
+        let OnFile { mut shards, log, .. } = opened;
         // Odd lives end suddenly.
         if life == 1 {
-            wait(&shards[0]);
+            wait(&mut shards[0]);
             log.crash();
             drop(shards);
         } else {
@@ -169,6 +187,10 @@ fn what_was_dropped_replaced_or_refreshed_stays_so() {
             }
         }
         for number in 0..200u32 {
+            if number % 20 == 0 {
+                // The helpers are given their time, however busy the machine is.
+                wait(shard);
+            }
             match number % 4 {
                 0 => {
                     insert(shard, number, NOW_S + 500);
@@ -207,6 +229,8 @@ fn a_file_that_is_full_gives_up_its_oldest_and_a_damaged_object_is_a_miss() {
         if number % 100 == 0 {
             // An end that finds no room is tried again; here it may come to that.
             let _ = try_wait(shard);
+            // The helpers are given their time, however busy the machine is.
+            until(|| opened.log.usage().segments_free >= 2);
         }
         refused = opened.store.usage().file_refused;
     }
@@ -265,13 +289,162 @@ fn helpers_read_whole_records_and_see_damage() {
 #[test]
 fn a_file_too_small_for_the_cores_is_said_with_numbers() {
     let directory = tempfile::tempdir().unwrap();
-    let config = StoreConfig { capacity_bytes: 1 << 30, cores: 64, ..StoreConfig::default() };
-    let path = directory.path().join("store");
-    let file = FileConfig { path, bytes: 8 << 20, flush: Duration::from_secs(1), paging: Paging::Direct };
+    let (config, file) = configs(&directory.path().join("store"), 1 << 30, 8 << 20);
+    let config = StoreConfig { cores: 64, ..config };
     let error = open_on_file(&config, &file, NOW_S).unwrap_err();
     let OpenOnFileError::TooSmall { needed, .. } = error else { panic!("{error}") };
     assert!(
         error.to_string().contains("64 cores") && error.to_string().contains(&needed.to_string()),
         "{error}"
     );
+}
+
+#[test]
+fn what_happens_while_the_file_is_read_is_not_undone_by_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("store");
+    let mut opened = open(&path, 8 << 20, 64 << 20, NOW_S);
+    for number in 0..400 {
+        insert(&mut opened.shards[0], number, NOW_S + 500);
+        if number % 50 == 0 {
+            wait(&mut opened.shards[0]);
+        }
+    }
+    wait(&mut opened.shards[0]);
+    let mut sequences: BTreeSet<u64> = BTreeSet::new();
+    for number in 0..400 {
+        sequences.insert(find(&mut opened.shards[0], &opened.log, number, NOW_S).unwrap().1);
+    }
+    let OnFile { shards, log, .. } = opened;
+    log.crash();
+    drop(shards);
+
+    let (config, file) = configs(&path, 8 << 20, 64 << 20);
+    let Opening { store, mut shards, start, may_go_ahead, .. } = begin_on_file(&config, &file).unwrap();
+    assert!(may_go_ahead);
+    let shard = &mut shards[0];
+    assert!(shard.is_warming() && store.usage().file_warming == 1);
+    // Stored with another expiry: 0 to 99. Dropped: 80 to 149. Evicted again by what follows, some of them.
+    for number in 0..100 {
+        assert!(shard.cold(Hash::of(&key(number)), NOW_S).is_none());
+        insert(shard, number, NOW_S + 700);
+    }
+    for number in 80..150 {
+        shard.unlink(Hash::of(&key(number)), &key(number));
+    }
+    let promise = shard.promise();
+    for number in 1000..2500 {
+        insert(shard, number, NOW_S + 500);
+    }
+    assert!(store.usage().evictions > 0);
+    let Known { log, tiers, recovered } = start.read(NOW_S).unwrap();
+    assert_eq!(recovered.live, 400);
+    for tier in tiers {
+        shard.put_on_file(tier);
+    }
+    // Before it has been seen to: nothing old is found.
+    for number in 0..150 {
+        assert!(shard.cold(Hash::of(&key(number)), NOW_S).is_none(), "{number}");
+    }
+    assert!(shard.cold(Hash::of(&key(150)), NOW_S).is_some());
+    while shard.is_warming() {
+        shard.copy_to_file();
+        std::thread::yield_now();
+    }
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    runtime.block_on(promise.kept()).unwrap();
+    assert_eq!((store.usage().file_warming, store.usage().file_lost), (0, 0));
+    check_after_warming(shard, &log, &sequences);
+    shard.invariants();
+    wait(shard);
+    log.crash();
+    drop(shards);
+    let mut opened = open(&path, 8 << 20, 64 << 20, NOW_S);
+    check_after_warming(&mut opened.shards[0], &opened.log, &sequences);
+}
+
+fn check_after_warming(shard: &mut Shard, log: &Log, sequences: &BTreeSet<u64>) {
+    for number in 0..400 {
+        let found = find(shard, log, number, NOW_S);
+        let expires_s = |shard: &Shard| {
+            shard.lookup_owned(Hash::of(&key(number)), &key(number)).map(|object| object.expires_s())
+        };
+        match number {
+            // Evicted before it was on the file: a miss, and not what was there before.
+            0..80 => {
+                assert!(expires_s(shard).is_none_or(|expires_s| expires_s == NOW_S + 700), "{number}");
+                assert!(found.is_none_or(|(_, sequence)| !sequences.contains(&sequence)), "{number}");
+            }
+            80..150 => assert!(found.is_none(), "{number} was dropped and is back"),
+            _ => {
+                assert_eq!(expires_s(shard), Some(NOW_S + 500));
+                assert!(sequences.contains(&found.unwrap().1));
+            }
+        }
+    }
+}
+
+#[test]
+fn a_start_that_is_stopped_or_fails_leaves_the_file_and_goes_on_without() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("store");
+    let mut opened = open(&path, 8 << 20, 64 << 20, NOW_S);
+    insert(&mut opened.shards[0], 1, NOW_S + 500);
+    drop(opened.shards);
+    drop(opened.log);
+    let (config, file) = configs(&path, 8 << 20, 64 << 20);
+    let Opening { store, mut shards, start, .. } = begin_on_file(&config, &file).unwrap();
+    start.stopper().store(true, std::sync::atomic::Ordering::Relaxed);
+    shards[0].unlink(Hash::of(&key(1)), &key(1));
+    let promise = shards[0].promise();
+    assert!(matches!(start.read(NOW_S), Err(OpenOnFileError::Start { .. })));
+    shards[0].go_without_file();
+    insert(&mut shards[0], 2, NOW_S + 500);
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    assert!(runtime.block_on(promise.kept()).is_err(), "nothing of it is on the file");
+    assert_eq!((store.usage().file_warming, store.usage().file_lost), (0, 1));
+    drop(shards);
+    let mut opened = open(&path, 8 << 20, 64 << 20, NOW_S);
+    assert!(find(&mut opened.shards[0], &opened.log, 1, NOW_S).is_some());
+}
+
+#[test]
+fn on_the_second_request_only_what_is_asked_for_again_goes_to_the_file() {
+    let directory = tempfile::tempdir().unwrap();
+    let (config, file) = configs(&directory.path().join("store"), 8 << 20, 64 << 20);
+    let file = FileConfig { admission: Admission::SecondRequest, ..file };
+    let mut opened = open_on_file(&config, &file, NOW_S).unwrap();
+    let shard = &mut opened.shards[0];
+    for number in 0..100 {
+        insert(shard, number, NOW_S + 500);
+    }
+    shard.copy_to_file();
+    let usage = opened.store.usage();
+    assert_eq!((usage.file_kept, usage.file_not_admitted), (0, 100));
+    // A hit is a second request.
+    for number in 0..10 {
+        assert!(shard.lookup_owned(Hash::of(&key(number)), &key(number)).is_some());
+    }
+    while shard.copy_to_file() {}
+    assert_eq!(opened.store.usage().file_kept, 10);
+    // What replaces what is there goes there.
+    assert!(shard.refresh(Hash::of(&key(3)), &key(3), NOW_S + 600));
+    assert_eq!(opened.store.usage().file_kept, 11);
+    // And so is a fetch after an eviction (or a drop), while it is remembered.
+    for number in 50..60 {
+        assert!(shard.unlink(Hash::of(&key(number)), &key(number)));
+        insert(shard, number, NOW_S + 500);
+    }
+    assert_eq!(opened.store.usage().file_kept, 21);
+    // A scan that pushes all else out of memory writes nothing.
+    for number in 10_000..12_000 {
+        insert(shard, number, NOW_S + 500);
+    }
+    let usage = opened.store.usage();
+    assert!(usage.evictions > 500, "{usage:?}");
+    assert_eq!((usage.file_kept, usage.file_refused), (21, 0), "{usage:?}");
+    for number in (0..10).chain(50..60) {
+        assert_eq!(find(shard, &opened.log, number, NOW_S).unwrap().0, body(number), "{number}");
+    }
+    shard.invariants();
 }

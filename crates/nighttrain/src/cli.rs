@@ -119,6 +119,9 @@ pub(crate) struct StatTask {
     /// Shows what a store's file holds instead, while no server uses it
     #[arg(long, value_name = "FILE")]
     pub store: Option<PathBuf>,
+    /// Shows instead how much of a store's file is in the page cache, also while a server uses it
+    #[arg(long, value_name = "FILE", conflicts_with = "store")]
+    pub residency: Option<PathBuf>,
     #[command(flatten)]
     pub config: ConfigFile,
     #[command(flatten)]

@@ -31,6 +31,7 @@ mod mail_tools;
 mod operated;
 mod operation;
 mod precedence;
+mod residency;
 mod run;
 mod savings;
 mod serve;
@@ -79,6 +80,9 @@ fn perform(task: Task) -> Result<(), Failure> {
         },
         Task::Stat(cli::StatTask { store: Some(store), json, .. }) => {
             print(&store_check::describe(&store, json)?)
+        }
+        Task::Stat(cli::StatTask { residency: Some(file), json, .. }) => {
+            print(&residency::residency(&file, json)?)
         }
         Task::Stat(task) => {
             let settings = configured(&task.config, &task.settings.0)?.settings;

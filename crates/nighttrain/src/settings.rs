@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-use cache::config::{Config, CookieRule, Origin, Paging};
+use cache::config::{Admission, Config, CookieRule, Origin, Paging};
 
 use crate::{
     feed_settings::{FEED_SETTINGS, FeedSettings},
@@ -308,6 +308,20 @@ const COMMON_AND_CACHE: &[Setting] = &[
         text: |settings| Some(size_text(settings.cache.memory_bytes)),
     },
     Setting {
+        key: "memory-limit",
+        section: Section::Cache,
+        shape: Shape::Text,
+        heading: CACHE,
+        value_name: "SIZE",
+        help: "What the process may use of memory in all, for a store in a file: a start that would come to need more is \
+               refused; unset: what its cgroup says",
+        set: |settings, text| {
+            settings.cache.memory_limit_bytes = Some(parse_memory(text)?);
+            Ok(())
+        },
+        text: |settings| settings.cache.memory_limit_bytes.map(size_text),
+    },
+    Setting {
         key: "store",
         section: Section::Cache,
         shape: Shape::Text,
@@ -359,6 +373,28 @@ const COMMON_AND_CACHE: &[Setting] = &[
             Some(match settings.cache.paging {
                 Paging::Direct => "direct".to_owned(),
                 Paging::Kernel => "kernel".to_owned(),
+            })
+        },
+    },
+    Setting {
+        key: "store-admission",
+        section: Section::Cache,
+        shape: Shape::Text,
+        heading: CACHE,
+        value_name: "WHEN",
+        help: "When an object goes to the store's file: always (when it is stored), or second-request (when it is asked for again)",
+        set: |settings, text| {
+            settings.cache.admission = match text {
+                "always" => Admission::Always,
+                "second-request" => Admission::SecondRequest,
+                _ => return Err("an object goes there always or on its second-request".to_owned()),
+            };
+            Ok(())
+        },
+        text: |settings| {
+            Some(match settings.cache.admission {
+                Admission::Always => "always".to_owned(),
+                Admission::SecondRequest => "second-request".to_owned(),
             })
         },
     },
@@ -725,6 +761,8 @@ mod tests {
             "origin" => "http://[::1]:3000",
             "store" => "/a/store",
             "paging" => "kernel",
+            "store-admission" => "second-request",
+            "memory-limit" => "5MiB",
             "cookies" => "rfc",
             "name" => "edge-1",
             "purge-from" => "10.0.0.1,::1",

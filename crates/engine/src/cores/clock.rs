@@ -13,28 +13,44 @@
 //! A loop reads the time once a turn and hands it down, so that all decisions of a turn see one time.
 #![allow(clippy::disallowed_methods, reason = "this is the place that the others take the time from")]
 
-use std::time::{Instant, SystemTime};
+use std::{
+    sync::atomic::{AtomicI64, Ordering::Relaxed},
+    time::{Duration, Instant, SystemTime},
+};
 
 use rustix::time::{ClockId, clock_gettime};
+
+/// Seconds that the UNIX time has been stepped by, for tests: somebody sets the clock of a machine that is running.
+static STEPPED_S: AtomicI64 = AtomicI64::new(0);
+
+/// Steps the UNIX time of this process, as somebody who sets the clock would: for tests. The monotonic clock goes on.
+pub fn step_unix_time(by_s: i64) {
+    STEPPED_S.fetch_add(by_s, Relaxed);
+}
 
 /// Seconds since the UNIX epoch, by the coarse clock.
 #[must_use]
 pub fn unix_s() -> u64 {
-    u64::try_from(clock_gettime(ClockId::RealtimeCoarse).tv_sec).unwrap_or(0)
+    let now_s = clock_gettime(ClockId::RealtimeCoarse).tv_sec;
+    // A clock set before 1970 reads as 1970.
+    u64::try_from(now_s.saturating_add(STEPPED_S.load(Relaxed))).unwrap_or(0)
 }
 
 /// Milliseconds since the UNIX epoch, by the coarse clock (it moves in steps of 1–10 ms).
 #[must_use]
 pub fn unix_ms() -> u64 {
     let time = clock_gettime(ClockId::RealtimeCoarse);
-    // A clock set before 1970 reads as 1970.
-    u64::try_from(time.tv_sec).map_or(0, |s| s * 1000 + time.tv_nsec.unsigned_abs() / 1_000_000)
+    let now_s = time.tv_sec.saturating_add(STEPPED_S.load(Relaxed));
+    u64::try_from(now_s).map_or(0, |s| s * 1000 + time.tv_nsec.unsigned_abs() / 1_000_000)
 }
 
 /// The UNIX time as the standard library has it, for formatting dates.
 #[must_use]
 pub fn now_system() -> SystemTime {
-    SystemTime::now()
+    let (now, stepped_s) = (SystemTime::now(), STEPPED_S.load(Relaxed));
+    let step = Duration::from_secs(stepped_s.unsigned_abs());
+    let stepped = if stepped_s < 0 { now.checked_sub(step) } else { now.checked_add(step) };
+    stepped.unwrap_or(SystemTime::UNIX_EPOCH)
 }
 
 /// Milliseconds since some start, by the coarse monotonic clock (it moves in steps of 1–10 ms): the cheap one for

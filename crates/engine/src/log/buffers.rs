@@ -94,6 +94,12 @@ impl Buffers {
         self.buffers.iter().filter(|buffer| buffer.owner.load(Relaxed) != NOBODY).count()
     }
 
+    /// Bytes of blocks that wait to be written: those of a write under way count no more.
+    pub(super) fn dirty_bytes(&self) -> u64 {
+        let marks = self.buffers.iter().flat_map(|buffer| &*buffer.dirty);
+        marks.map(|marks| u64::from(marks.load(Relaxed).count_ones())).sum::<u64>() * BLOCK_BYTES as u64
+    }
+
     pub(super) fn of(&self, writer: usize) -> impl Iterator<Item = usize> {
         let mine = writer as u32 + 1;
         (0..self.len()).filter(move |buffer| self.buffers[*buffer].owner.load(Acquire) == mine)

@@ -9,7 +9,7 @@
 
 use std::{io, sync::atomic::Ordering::Relaxed};
 
-use super::{Shared, format::BLOCK_BYTES};
+use super::{Disk, Shared, format::BLOCK_BYTES};
 use crate::sys::{arena::Words, span::Span};
 
 /// The two blocks that say it.
@@ -27,12 +27,7 @@ const LIVES_UNKNOWN: u64 = 1 << 16;
 /// # Errors
 /// The disk's.
 pub(super) fn begin(shared: &Shared, is_new: bool) -> io::Result<()> {
-    let bounds = BLOCKS_AT.map(|at| {
-        let mut bytes = [0; MARK_BYTES];
-        shared.disk.read(at, &mut bytes).ok().and_then(|()| decode(&bytes, shared.seed))
-    });
-    let bound = bounds.into_iter().flatten().max();
-    match bound {
+    match marked(&*shared.disk, shared.seed) {
         Some(bound) => shared.table.start_lives_at(bound),
         None if is_new => {}
         None => {
@@ -41,6 +36,15 @@ pub(super) fn begin(shared: &Shared, is_new: bool) -> io::Result<()> {
         }
     }
     extend(shared)
+}
+
+/// The bound that the marks name, if either of them can be read.
+pub(super) fn marked(disk: &dyn Disk, seed: u32) -> Option<u64> {
+    let bounds = BLOCKS_AT.map(|at| {
+        let mut bytes = [0; MARK_BYTES];
+        disk.read(at, &mut bytes).ok().and_then(|()| decode(&bytes, seed))
+    });
+    bounds.into_iter().flatten().max()
 }
 
 /// Moves the bound on if less than half of what it permits is left.

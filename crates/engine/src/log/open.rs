@@ -1,6 +1,11 @@
 //! Opening a log: the file is taken, but nobody may write before what it holds is known.
 
-use std::{io, path::Path, sync::Arc, time::Duration};
+use std::{
+    io,
+    path::Path,
+    sync::{Arc, atomic::AtomicBool},
+    time::Duration,
+};
 
 use super::{
     Log, REAPER_CLASS, Shared,
@@ -64,6 +69,7 @@ pub struct Recovering {
     header: Header,
     options: Options,
     is_new: bool,
+    stop: Arc<AtomicBool>,
 }
 
 impl Recovering {
@@ -73,7 +79,7 @@ impl Recovering {
     /// [`OpenError`]
     pub fn file(path: &Path, options: Options) -> Result<Self, OpenError> {
         let (disk, header, is_new) = FileDisk::open(path, &options.file)?;
-        Ok(Self { disk: Arc::new(disk), header, options, is_new })
+        Ok(Self::new(Arc::new(disk), header, options, is_new))
     }
 
     /// Makes a log in memory, which goes with the process.
@@ -82,7 +88,7 @@ impl Recovering {
     /// [`OpenError`]
     pub fn anonymous(options: Options) -> Result<Self, OpenError> {
         let (disk, header) = FileDisk::anonymous(&options.file)?;
-        Ok(Self { disk: Arc::new(disk), header, options, is_new: true })
+        Ok(Self::new(Arc::new(disk), header, options, true))
     }
 
     /// On any disk that has a header, or is to get one (`None`): for tests and instruments.
@@ -92,7 +98,22 @@ impl Recovering {
     pub fn on(disk: Arc<dyn Disk>, header: Option<Header>, options: Options) -> Result<Self, OpenError> {
         let is_new = header.is_none();
         let header = header.map_or_else(|| new_header(&options.file), Ok)?;
-        Ok(Self { disk, header, options, is_new })
+        Ok(Self::new(disk, header, options, is_new))
+    }
+
+    fn new(disk: Arc<dyn Disk>, header: Header, options: Options, is_new: bool) -> Self {
+        Self { disk, header, options, is_new, stop: Arc::default() }
+    }
+
+    /// What [`Log::epoch`] will be at least, greater than at any start before; `None` if only reading the whole file can
+    /// tell, because both marks of the lives are damaged.
+    pub fn epoch_ahead(&self) -> Option<u64> {
+        if self.is_new { Some(1) } else { lives::marked(&*self.disk, self.header.seed()) }
+    }
+
+    /// Set, it makes [`Recovering::recover`] end soon, with [`io::ErrorKind::Interrupted`], if it is still reading.
+    pub fn stopper(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.stop)
     }
 
     /// The file's header.
@@ -136,7 +157,7 @@ impl Recovering {
         threads: usize,
         found: impl FnMut(&Found) -> bool,
     ) -> io::Result<(Arc<Shared>, Reaper, Recovered)> {
-        let Self { disk, header, options, is_new } = self;
+        let Self { disk, header, options, is_new, stop } = self;
         let segment_bytes = header.segment_bytes as usize;
         let buffers =
             (options.unwritten_bytes_max / segment_bytes as u64).max(options.writers as u64 + 2) as usize + 1;
@@ -163,7 +184,7 @@ impl Recovering {
             shared.disk.sync()?;
         }
         let recovered =
-            if is_new { Recovered::default() } else { recover(&shared, threads, &mut reaper, found)? };
+            if is_new { Recovered::default() } else { recover(&shared, threads, &stop, &mut reaper, found)? };
         lives::begin(&shared, is_new)?;
         shared.reap_bell.ring();
         Ok((shared, reaper, recovered))

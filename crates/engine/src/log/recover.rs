@@ -13,7 +13,7 @@ use std::{
     io,
     sync::{
         atomic::{
-            AtomicU32, AtomicU64,
+            AtomicBool, AtomicU32, AtomicU64,
             Ordering::{Acquire, Relaxed},
         },
         mpsc,
@@ -112,11 +112,12 @@ struct Batch {
 pub(super) fn recover(
     shared: &Shared,
     threads: usize,
+    stop: &AtomicBool,
     reaper: &mut Reaper,
     mut found: impl FnMut(&Found) -> bool,
 ) -> io::Result<Recovered> {
     let mut recovered = Recovered::default();
-    let mut ends = survey_all(shared, threads, &mut recovered)?;
+    let mut ends = survey_all(shared, threads, stop, &mut recovered)?;
     ends.sort_unstable();
     ends.dedup();
     let segments: Vec<u32> = (0..shared.table.len())
@@ -130,7 +131,7 @@ pub(super) fn recover(
             let (sender, next, segments, ends) = (sender.clone(), &next, &segments, &ends);
             scope.spawn(move || {
                 while let Some(segment) = segments.get(next.fetch_add(1, Relaxed) as usize) {
-                    if sender.send(read_batch(shared, *segment, ends)).is_err() {
+                    if stop.load(Relaxed) || sender.send(read_batch(shared, *segment, ends)).is_err() {
                         return;
                     }
                 }
@@ -155,6 +156,9 @@ pub(super) fn recover(
             }
         }
     });
+    if stop.load(Relaxed) {
+        return Err(io::ErrorKind::Interrupted.into());
+    }
     for segment in segments {
         let of = shared.table.segment(segment);
         if of.live_bytes() == 0 {
@@ -165,7 +169,12 @@ pub(super) fn recover(
 }
 
 /// The first pass. Returns the ends of all segments.
-fn survey_all(shared: &Shared, threads: usize, recovered: &mut Recovered) -> io::Result<Vec<Location>> {
+fn survey_all(
+    shared: &Shared,
+    threads: usize,
+    stop: &AtomicBool,
+    recovered: &mut Recovered,
+) -> io::Result<Vec<Location>> {
     let next = AtomicU32::new(0);
     let (sender, surveys) = mpsc::sync_channel(SEGMENTS_AHEAD);
     let mut ends = Vec::new();
@@ -177,7 +186,7 @@ fn survey_all(shared: &Shared, threads: usize, recovered: &mut Recovered) -> io:
                 let mut scratch = None;
                 loop {
                     let segment = next.fetch_add(1, Relaxed);
-                    if segment >= shared.table.len() {
+                    if segment >= shared.table.len() || stop.load(Relaxed) {
                         return;
                     }
                     if sender.send(survey(shared, segment, &mut scratch)).is_err() {
@@ -201,6 +210,9 @@ fn survey_all(shared: &Shared, threads: usize, recovered: &mut Recovered) -> io:
             }
         }
     });
+    if stop.load(Relaxed) {
+        failed = Some(io::ErrorKind::Interrupted.into());
+    }
     failed.map_or(Ok(ends), Err)
 }
 

@@ -32,6 +32,10 @@ macro_rules! counts {
             pub segments_damaged: u64,
             /// Segments that somebody pins.
             pub segments_pinned: u64,
+            /// Bytes of these segments.
+            pub pinned_bytes: u64,
+            /// Bytes of blocks that have changed and are not yet on the file.
+            pub dirty_bytes: u64,
             /// Buffers that are being filled or written.
             pub buffers_taken: u64,
             /// All buffers.
@@ -92,6 +96,8 @@ impl LogUsage {
             usage.live_bytes += segment.live_bytes();
             usage.segments_pinned += u64::from(segment.pins.load(Relaxed) > 0);
         }
+        usage.pinned_bytes = usage.segments_pinned * table.segment_bytes as u64;
+        usage.dirty_bytes = shared.buffers.dirty_bytes();
         usage.capacity_bytes = u64::from(table.len()) * table.segment_bytes as u64;
         usage.buffers = shared.buffers.len() as u64;
         usage.buffers_taken = shared.buffers.taken() as u64;
@@ -143,6 +149,18 @@ impl Source for Reader {
                 "Segments that are being sent from.",
                 None,
                 gauge(usage.segments_pinned),
+            ),
+            (
+                "store_log_pinned_bytes",
+                "Bytes of segments of the file that are being sent from.",
+                Bytes,
+                gauge(usage.pinned_bytes),
+            ),
+            (
+                "store_log_dirty_bytes",
+                "Bytes of blocks that have changed and are not yet on the file.",
+                Bytes,
+                gauge(usage.dirty_bytes),
             ),
             ("store_log_buffers", "Buffers for what is not yet written.", None, gauge(usage.buffers)),
             ("store_log_buffers_taken", "Of these, in use.", None, gauge(usage.buffers_taken)),

@@ -221,7 +221,8 @@ impl Shard {
         if !is_part {
             return 0;
         }
-        if self.index.is_visited(self.shared(), at) {
+        let was_visited = self.index.is_visited(self.shared(), at);
+        if was_visited {
             let moved = match kind {
                 _ if emptying.moved + place.bytes() > self.survivors_max() => None,
                 Kind::Extent => self.move_extent(slot, at, place, number),
@@ -238,7 +239,7 @@ impl Shard {
             self.ghosts.remember(slot.hash());
         }
         #[cfg(not(feature = "loom"))]
-        self.keep_evicted(slot);
+        self.keep_evicted(slot, was_visited);
         self.unlink_at(slot, at);
         self.tally().evictions.add(1);
         0

@@ -154,6 +154,30 @@ fn said(usage: &Usage) -> Vec<Said> {
             usage.file_damaged,
         ),
         counter(
+            "store_file_not_admitted",
+            "Objects not copied to the file when they were stored, because nobody had asked for them before.",
+            None,
+            usage.file_not_admitted,
+        ),
+        gauge(
+            "store_file_copying",
+            "Large objects that are being copied to the file.",
+            None,
+            usage.file_copying,
+        ),
+        gauge(
+            "store_file_warming",
+            "Cores that do not yet know what the file holds, because it is still being read at the start.",
+            None,
+            usage.file_warming,
+        ),
+        gauge(
+            "store_file_lost",
+            "Cores that work in memory alone, because the file could not be read at the start.",
+            None,
+            usage.file_lost,
+        ),
+        counter(
             "store_lookups_contended",
             "Lookups answered by the owner because it was writing just there.",
             None,

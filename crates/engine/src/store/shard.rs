@@ -48,6 +48,9 @@ pub struct Shard {
     /// What of it is on a file, if there is one.
     #[cfg(not(feature = "loom"))]
     pub(super) file: Option<Box<super::tier::FileTier>>,
+    /// What happened since the start, while the file is still being read.
+    #[cfg(not(feature = "loom"))]
+    pub(super) warming: Option<Box<super::tier::Warming>>,
     pub(super) emptying: Option<super::evict::Emptying>,
 }
 
@@ -68,6 +71,8 @@ impl Shard {
             sequence: 0,
             #[cfg(not(feature = "loom"))]
             file: None,
+            #[cfg(not(feature = "loom"))]
+            warming: None,
             emptying: None,
             local,
         }
@@ -545,6 +550,10 @@ impl Shard {
     }
 
     fn check_size(&mut self, object: &NewObject<'_>, body_bytes: u64) -> Result<(), Refused> {
+        #[cfg(not(feature = "loom"))]
+        if self.has_no_room_while_warming(object.hash) {
+            return Err(self.refuse(Refused::NoRoom));
+        }
         let geometry = &self.local.store.geometry;
         let names = Lengths { key: object.key.len(), head: object.head.len(), rest: 0, tail: 0 };
         // Half a record at most, so that the other half can have the table of extents.

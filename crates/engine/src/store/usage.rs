@@ -88,6 +88,10 @@ tally! {
     file_objects,
     /// Bytes of the directories of what is on the file.
     file_directory_bytes,
+    /// Objects not copied to the file when they were stored, because nobody had asked for them before.
+    file_not_admitted,
+    /// Large objects that are being copied to the file.
+    file_copying,
     /// Objects copied to the file.
     file_kept,
     /// Of these, objects evicted from memory whose first copy had been given up.
@@ -102,6 +106,10 @@ tally! {
     file_hit_bytes,
     /// Objects on the file that could not be read, or were damaged.
     file_damaged,
+    /// Cores that do not yet know what the file holds, because it is still being read at the start.
+    file_warming,
+    /// Cores that work without the file, because it could not be read at the start.
+    file_lost,
 }
 
 impl Usage {

@@ -11,12 +11,16 @@
 //! log refuses for now (`ENDS_MAX`), large objects on their way (`COPIES_MAX`); beyond, an object is not kept on the
 //! file, which is counted. The log gives up its oldest segments by itself; the directory finds out when it looks.
 
+mod admission;
 mod copying;
 mod directory;
 pub mod image;
 mod open;
+mod warming;
 
 use std::{collections::VecDeque, sync::Arc};
+
+use tokio::sync::oneshot;
 
 use super::{
     hash::Hash,
@@ -28,12 +32,18 @@ use super::{
 };
 use crate::log::{Filling, Kind, Location, New, NotKept, Progress, Reader, Refused, Ticket, Writer};
 
+use admission::Door;
 use copying::Copying;
 use directory::Directory;
 pub(crate) use directory::Kept;
 use image::{IMAGE_HEADER_BYTES, Image, ImageHeader};
+use warming::Written;
 
-pub use open::{FileConfig, OnFile, OpenOnFileError, Paging, open_on_file};
+pub use admission::Admission;
+pub use open::{
+    FileConfig, Known, OnFile, OpenOnFileError, Opening, Paging, Start, Tier, begin_on_file, open_on_file,
+};
+pub(super) use warming::Warming;
 
 /// The kind of a record that is an object.
 const OBJECT: Kind = Kind(1);
@@ -55,6 +65,10 @@ pub(super) struct FileTier {
     /// Ends that are still to be written.
     ends: VecDeque<Location>,
     copies: VecDeque<Copying>,
+    /// Who was asked for once, where that is not enough to get onto the file.
+    door: Option<Door>,
+    /// What happened while the file was read, until it is seen to.
+    catching_up: Option<Box<Warming>>,
 }
 
 /// Where an object is on the file.
@@ -68,12 +82,29 @@ pub struct Cold {
 
 /// What has to happen before an end may be acknowledged.
 #[derive(Debug)]
-pub struct Promise(Option<Result<(Arc<Progress>, Ticket), ()>>);
+pub struct Promise(Wait);
+
+#[derive(Debug)]
+enum Wait {
+    Nothing,
+    Disk(Arc<Progress>, Ticket),
+    /// First for the file to be known.
+    Start(oneshot::Receiver<Written>),
+    InVain,
+}
 
 impl Promise {
     /// Whether there is nothing to wait for.
     pub fn is_void(&self) -> bool {
-        self.0.is_none()
+        matches!(self.0, Wait::Nothing)
+    }
+
+    fn refused() -> Self {
+        Self(Wait::InVain)
+    }
+
+    fn after(start: oneshot::Receiver<Written>) -> Self {
+        Self(Wait::Start(start))
     }
 
     /// Waits until it survives the process.
@@ -81,17 +112,27 @@ impl Promise {
     /// # Errors
     /// It does not, or not yet: [`NotKept::Failing`] also when the log had no room for it.
     pub async fn kept(self) -> Result<(), NotKept> {
-        match self.0 {
-            None => Ok(()),
-            Some(Ok((progress, ticket))) => progress.written(ticket).await,
-            Some(Err(())) => Err(NotKept::Failing(libc::ENOSPC)),
-        }
+        let no_room = NotKept::Failing(libc::ENOSPC);
+        let (progress, ticket) = match self.0 {
+            Wait::Nothing => return Ok(()),
+            Wait::InVain => return Err(no_room),
+            Wait::Disk(progress, ticket) => (progress, ticket),
+            Wait::Start(start) => match start.await {
+                Ok(Ok(written)) => written,
+                Ok(Err(())) => return Err(no_room),
+                // The file could not be read.
+                Err(_) => return Err(NotKept::Failing(libc::EIO)),
+            },
+        };
+        progress.written(ticket).await
     }
 }
 
 impl FileTier {
-    pub(super) fn new(writer: Writer, reader: Reader) -> Self {
-        Self { writer, reader, directory: Directory::new(), ends: VecDeque::new(), copies: VecDeque::new() }
+    pub(super) fn new(writer: Writer, reader: Reader, admission: Admission) -> Self {
+        let (ends, copies) = (VecDeque::new(), VecDeque::new());
+        let door = Door::of(admission);
+        Self { writer, reader, directory: Directory::new(), ends, copies, door, catching_up: None }
     }
 
     pub(super) fn known(&self, hash: u64) -> Option<Kept> {
@@ -99,6 +140,9 @@ impl FileTier {
     }
 
     fn find(&mut self, hash: Hash, now_s: u32) -> Option<Kept> {
+        if self.is_outdated(hash.word()) {
+            return None;
+        }
         let kept = self.directory.find(hash.word())?;
         if self.reader.segment_of(kept.location).is_none() {
             self.directory.remove(hash.word());
@@ -111,6 +155,17 @@ impl FileTier {
         Some(kept)
     }
 
+    /// Whether what the file holds under this hash is from before this process, and something has happened to it since.
+    fn is_outdated(&self, hash: u64) -> bool {
+        self.catching_up.as_ref().is_some_and(|warming| warming.is_touched(hash))
+    }
+
+    fn settle(&mut self, hash: u64) {
+        if let Some(warming) = &mut self.catching_up {
+            warming.settle(hash);
+        }
+    }
+
     /// Takes an object out whose time is over: the tag in its record says so after a crash as well.
     fn forget(&mut self, hash: Hash) {
         if let Some(kept) = self.directory.remove(hash.word()) {
@@ -120,6 +175,7 @@ impl FileTier {
 
     /// Takes an object out for good; whether it was there.
     fn end(&mut self, hash: Hash) -> bool {
+        self.settle(hash.word());
         let Some(kept) = self.directory.remove(hash.word()) else { return false };
         if self.reader.segment_of(kept.location).is_none() {
             return false;
@@ -152,6 +208,7 @@ impl FileTier {
         if let Some(old) = old {
             self.reader.died(old.location, old.payload_bytes as usize);
         }
+        self.settle(kept.hash);
         tally.file_kept.add(1);
         self.count(tally);
     }
@@ -159,6 +216,7 @@ impl FileTier {
     fn count(&self, tally: &Tally) {
         tally.file_objects.set(self.directory.len() as u64);
         tally.file_directory_bytes.set(self.directory.bytes() as u64);
+        tally.file_copying.set(self.copies.len() as u64);
     }
 
     /// The log had no room: whatever is on the file under this hash is outdated by now.
@@ -190,12 +248,16 @@ fn put(filling: &mut Filling, bytes: crate::sys::span::Span<'_>) {
 }
 
 impl Shard {
-    /// From now on what is stored goes to the file too. `epoch` is greater than at any start before.
-    fn put_on_file(&mut self, tier: FileTier, epoch: u64) {
+    /// From now on what is stored goes to the file too, and what the file holds is found.
+    pub fn put_on_file(&mut self, tier: Tier) {
+        let Tier { mut tier, epoch } = tier;
         tier.count(self.tally());
-        self.file = Some(Box::new(tier));
-        // Sequences are in the names of variants: none may come twice.
-        self.sequence = epoch << SEQUENCE_BITS;
+        tier.catching_up = self.warming.take().filter(|warming| !warming.is_idle());
+        self.tally().file_warming.set(tier.catching_up.is_some().into());
+        self.file = Some(tier);
+        // Sequences are in the names of variants: none may come twice. While warming it began at what was known then,
+        // which is no more.
+        self.sequence = self.sequence.max(epoch << SEQUENCE_BITS);
     }
 
     /// Where an object is that memory does not have, if it is on the file and its time is not over.
@@ -268,24 +330,34 @@ impl Shard {
         Ok(true)
     }
 
-    /// What to wait for before an unlinking is acknowledged; asks for it to be written now.
-    pub fn promise(&self) -> Promise {
-        Promise(self.file.as_ref().map(|file| {
-            if !file.ends.is_empty() {
-                return Err(());
-            }
-            file.writer.flush();
-            Ok((file.writer.progress(), file.writer.last()))
-        }))
+    /// What to wait for before an unlinking is acknowledged; asks for it to be written now. While the file is being read
+    /// at the start, until that is done.
+    pub fn promise(&mut self) -> Promise {
+        let warming = match &mut self.file {
+            None => &mut self.warming,
+            Some(file) => &mut file.catching_up,
+        };
+        if let Some(warming) = warming {
+            return warming.promise();
+        }
+        Promise(match self.file.as_ref().map(|file| file.written()) {
+            None => Wait::Nothing,
+            Some(Ok((progress, ticket))) => Wait::Disk(progress, ticket),
+            Some(Err(())) => Wait::InVain,
+        })
     }
 
     /// Copies a little more of what is on its way to the file; says whether there is more.
     pub fn copy_to_file(&mut self) -> bool {
+        if let Some(file) = &mut self.file {
+            file.write_ends();
+        }
+        let is_behind = self.catch_up();
+        self.admit_the_visited();
         let Self { local, file, .. } = self;
         let Some(file) = file else { return false };
         let tally = &local.store.shards[local.core].tally;
-        file.write_ends();
-        let Some(mut copying) = file.copies.pop_front() else { return false };
+        let Some(mut copying) = file.copies.pop_front() else { return is_behind };
         if !copying.step(COPY_BYTES_A_STEP) {
             file.copies.push_front(copying);
             return true;
@@ -295,20 +367,42 @@ impl Shard {
         let payload_bytes = filling.len() as u32;
         let location = file.writer.finish(filling).location;
         file.enter(tally, Kept { hash, location, expires_s, payload_bytes });
-        !file.copies.is_empty()
+        is_behind || !file.copies.is_empty()
     }
 
     /// Keeps an object on the file that was linked just now.
     pub(super) fn keep(&mut self, slot: Slot) {
+        if let Some(warming) = &mut self.warming {
+            // Room for it was asked for when it was begun.
+            warming.touch(slot.hash);
+            return;
+        }
+        if !self.is_admitted(slot.hash()) {
+            return;
+        }
+        if let Err(refused) = self.put(slot) {
+            self.not_put(slot.hash(), refused);
+        }
+    }
+
+    fn not_put(&mut self, hash: Hash, refused: Refused) {
         let Self { local, file, .. } = self;
-        let Some(file) = file else { return };
+        if let Some(file) = file {
+            file.refused(&local.store.shards[local.core].tally, hash, refused);
+        }
+    }
+
+    /// Copies an object to the file, or has it copied. Refused, nothing has changed but that of one with extents an older
+    /// copy is gone.
+    fn put(&mut self, slot: Slot) -> Result<(), Refused> {
+        let Self { local, file, .. } = self;
+        let Some(file) = file else { return Ok(()) };
         let tally = &local.store.shards[local.core].tally;
         let object = Object { local, slot };
         let header = header_of(&object);
         let hash = slot.hash();
         let Some(bytes) = header.bytes().filter(|bytes| *bytes <= file.writer.payload_bytes_max()) else {
-            file.refused(tally, hash, Refused::TooLarge);
-            return;
+            return Err(Refused::TooLarge);
         };
         file.copies.retain(|copying| copying.hash() != hash);
         if slot.is_chained() {
@@ -318,25 +412,18 @@ impl Shard {
         let target = file.known(hash.word()).map(|kept| kept.location);
         let new = New { kind: OBJECT, hash: hash.word(), tag: u64::from(slot.expires_s()), target };
         if slot.is_chained() && file.copies.len() >= COPIES_MAX {
-            file.refused(tally, hash, Refused::Busy);
-            return;
+            return Err(Refused::Busy);
         }
-        let mut filling = match file.writer.begin(new, bytes) {
-            Ok(filling) => filling,
-            Err(refused) => {
-                file.refused(tally, hash, refused);
-                return;
-            }
-        };
+        let mut filling = file.writer.begin(new, bytes)?;
         filling.write(&header.encode());
         put(&mut filling, object.key());
         put(&mut filling, object.head());
         if slot.is_chained() {
-            match object.pin() {
-                Some(pinned) => file.copies.push_back(Copying::new(pinned, hash, filling)),
-                None => file.refused(tally, hash, Refused::Busy),
-            }
-            return;
+            let pinned = object.pin().ok_or(Refused::Busy)?;
+            file.copies.push_back(Copying::new(pinned, hash, filling));
+            file.settle(hash.word());
+            file.count(tally);
+            return Ok(());
         }
         put(&mut filling, object.body(0));
         put(&mut filling, object.tail());
@@ -347,16 +434,20 @@ impl Shard {
         let kept =
             Kept { hash: hash.word(), location: appended.location, expires_s, payload_bytes: bytes as u32 };
         file.enter(tally, kept);
+        Ok(())
     }
 
     /// An object is about to leave memory for want of room: it must be on the file.
-    pub(super) fn keep_evicted(&mut self, slot: Slot) {
+    pub(super) fn keep_evicted(&mut self, slot: Slot, was_visited: bool) {
         let Some(file) = &self.file else { return };
         let is_kept =
             file.known(slot.hash).is_some_and(|kept| file.reader.segment_of(kept.location).is_some());
-        if !is_kept && !slot.is_chained() {
+        let is_wanted = (!is_kept && self.is_admitted_late(was_visited)) || file.is_outdated(slot.hash);
+        if is_wanted && !slot.is_chained() {
             self.tally().file_written_back.add(1);
-            self.keep(slot);
+            if let Err(refused) = self.put(slot) {
+                self.not_put(slot.hash(), refused);
+            }
         }
     }
 
@@ -371,6 +462,11 @@ impl Shard {
 
     /// An object is dropped on request; whether it was on the file.
     pub(super) fn end_on_file(&mut self, hash: Hash) -> bool {
+        if let Some(warming) = &mut self.warming
+            && !warming.touch(hash.word())
+        {
+            self.tally().file_refused.add(1);
+        }
         let Self { local, file, .. } = self;
         let Some(file) = file else { return false };
         file.copies.retain(|copying| copying.hash() != hash);
@@ -409,6 +505,10 @@ impl Drop for FileTier {
         while let Some(mut copying) = self.copies.pop_front() {
             while !copying.step(COPY_BYTES_A_STEP) {}
             self.writer.finish(copying.into_filling());
+        }
+        // What it was outdated by is lost with the memory; it must not come back for that.
+        for hash in self.catching_up.take().into_iter().flat_map(|warming| warming.left()) {
+            self.end(Hash::from_word(hash));
         }
         self.write_ends();
     }

@@ -3,12 +3,12 @@
 use std::{
     fmt, io,
     path::{Path, PathBuf},
-    sync::Arc,
+    sync::{Arc, atomic::AtomicBool},
     time::Duration,
 };
 
 use super::{
-    FileTier,
+    Admission, FileTier,
     directory::{Directory, Kept},
 };
 use crate::{
@@ -39,6 +39,8 @@ pub struct FileConfig {
     pub flush: Duration,
     /// How it is read.
     pub paging: Paging,
+    /// Which objects go there.
+    pub admission: Admission,
 }
 
 /// Why a store on a file could not be opened.
@@ -75,6 +77,48 @@ pub enum OpenOnFileError {
     },
 }
 
+/// A store whose file is ours, and not yet read.
+pub struct Opening {
+    /// What all cores share.
+    pub store: Arc<Store>,
+    /// One for each core. They may be used at once if [`Opening::may_go_ahead`].
+    pub shards: Vec<Shard>,
+    /// What helpers read from: each record is compared with its checksums there.
+    pub source: Arc<dyn Source>,
+    /// The reading, for a thread that may wait for the disk.
+    pub start: Start,
+    /// Whether the shards can do without the file meanwhile, as if it were empty. Not if only reading it can tell which
+    /// numbers objects had before.
+    pub may_go_ahead: bool,
+}
+
+/// The reading of a file at the start.
+#[derive(Debug)]
+pub struct Start {
+    opening: Recovering,
+    cores: usize,
+    path: PathBuf,
+    admission: Admission,
+}
+
+/// What a file holds.
+#[derive(Debug)]
+pub struct Known {
+    /// The file's log. To be dropped last: it writes out what the shards have appended.
+    pub log: Log,
+    /// For each core, what [`Shard::put_on_file`] wants.
+    pub tiers: Vec<Tier>,
+    /// What the start found.
+    pub recovered: Recovered,
+}
+
+/// A core's part of the file.
+#[derive(Debug)]
+pub struct Tier {
+    pub(super) tier: Box<FileTier>,
+    pub(super) epoch: u64,
+}
+
 /// A store that is open on a file.
 pub struct OnFile {
     /// What all cores share.
@@ -87,6 +131,17 @@ pub struct OnFile {
     pub source: Arc<dyn Source>,
     /// What the start found.
     pub recovered: Recovered,
+}
+
+impl fmt::Debug for Opening {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { store, start, may_go_ahead, .. } = self;
+        f.debug_struct("Opening")
+            .field("store", store)
+            .field("start", start)
+            .field("may_go_ahead", may_go_ahead)
+            .finish_non_exhaustive()
+    }
 }
 
 impl fmt::Debug for OnFile {
@@ -114,6 +169,22 @@ const START_THREADS: usize = 4;
 /// # Errors
 /// [`OpenOnFileError`], with the numbers and what would be right.
 pub fn open_on_file(config: &StoreConfig, file: &FileConfig, now_s: u32) -> Result<OnFile, OpenOnFileError> {
+    let Opening { store, mut shards, source, start, .. } = begin_on_file(config, file)?;
+    let Known { log, tiers, recovered } = start.read(now_s)?;
+    for (shard, tier) in shards.iter_mut().zip(tiers) {
+        shard.put_on_file(tier);
+        while shard.is_warming() {
+            shard.copy_to_file();
+        }
+    }
+    Ok(OnFile { store, shards, log, source, recovered })
+}
+
+/// Opens a store whose objects are on a file, and leaves the file to be read by [`Start::read`].
+///
+/// # Errors
+/// [`OpenOnFileError`], with the numbers and what would be right.
+pub fn begin_on_file(config: &StoreConfig, file: &FileConfig) -> Result<Opening, OpenOnFileError> {
     let (store, mut shards) = open_anon(config)?;
     let cores = shards.len();
     let mut options = Options {
@@ -137,40 +208,62 @@ pub fn open_on_file(config: &StoreConfig, file: &FileConfig, now_s: u32) -> Resu
     let failed = |source| OpenOnFileError::Start { path: file.path.clone(), source };
     let opening = Recovering::file(&file.path, options)?;
     let source = TierSource::open(&file.path, file.paging, opening.header()).map_err(failed)?;
+    let epoch = opening.epoch_ahead();
+    if let Some(epoch) = epoch {
+        shards.iter_mut().for_each(|shard| shard.warm_up(epoch));
+    }
+    let start = Start { opening, cores, path: file.path.clone(), admission: file.admission };
+    Ok(Opening { store, shards, source: Arc::new(source), start, may_go_ahead: epoch.is_some() })
+}
+
+impl Start {
+    /// Set, it makes [`Start::read`] end soon, with an error.
+    pub fn stopper(&self) -> Arc<AtomicBool> {
+        self.opening.stopper()
+    }
+
+    /// Finds out what the file holds that is still good at `now_s`. Waits for the disk.
+    ///
+    /// # Errors
+    /// [`OpenOnFileError::Start`]
+    pub fn read(self, now_s: u32) -> Result<Known, OpenOnFileError> {
+        let Self { opening, cores, path, admission } = self;
+        read(opening, cores, admission, now_s).map_err(|source| OpenOnFileError::Start { path, source })
+    }
+}
+
+fn read(opening: Recovering, cores: usize, admission: Admission, now_s: u32) -> io::Result<Known> {
     let mut directories: Vec<Directory> = (0..cores).map(|_| Directory::new()).collect();
     let mut outdated = Vec::new();
-    let (log, recovered) = opening
-        .recover(START_THREADS, |found| {
-            let expires_s = u32::try_from(found.tag).unwrap_or(u32::MAX);
-            if found.kind != super::OBJECT || expires_s <= now_s {
-                return false;
-            }
-            let hash = Hash::from_word(found.hash);
-            let directory = &mut directories[hash.owner(cores)];
-            let kept = Kept {
-                hash: hash.word(),
-                location: found.location,
-                expires_s,
-                payload_bytes: found.payload_bytes,
-            };
-            // Two of one hash: an end was lost with damage, or never written. The one that came later is right.
-            let is_older =
-                directory.find(kept.hash).is_some_and(|other| other.location.is_after(kept.location));
-            outdated.extend(if is_older { Some(kept) } else { directory.insert(kept, |_| true) });
-            true
-        })
-        .map_err(failed)?;
+    let (log, recovered) = opening.recover(START_THREADS, |found| {
+        let expires_s = u32::try_from(found.tag).unwrap_or(u32::MAX);
+        if found.kind != super::OBJECT || expires_s <= now_s {
+            return false;
+        }
+        let hash = Hash::from_word(found.hash);
+        let directory = &mut directories[hash.owner(cores)];
+        let kept = Kept {
+            hash: hash.word(),
+            location: found.location,
+            expires_s,
+            payload_bytes: found.payload_bytes,
+        };
+        // Two of one hash: an end was lost with damage, or never written. The one that came later is right.
+        let is_older = directory.find(kept.hash).is_some_and(|other| other.location.is_after(kept.location));
+        outdated.extend(if is_older { Some(kept) } else { directory.insert(kept, |_| true) });
+        true
+    })?;
     let reader = log.reader();
     for loser in outdated {
         reader.died(loser.location, loser.payload_bytes as usize);
     }
-    for (shard, directory) in shards.iter_mut().zip(directories) {
-        let core = shard.core();
-        let mut tier = FileTier::new(log.writer(core, 0), log.reader());
+    let tier_of = |(core, directory)| {
+        let mut tier = Box::new(FileTier::new(log.writer(core, 0), log.reader(), admission));
         tier.directory = directory;
-        shard.put_on_file(tier, log.epoch());
-    }
-    Ok(OnFile { store, shards, log, source: Arc::new(source), recovered })
+        Tier { tier, epoch: log.epoch() }
+    };
+    let tiers = directories.into_iter().enumerate().map(tier_of).collect();
+    Ok(Known { log, tiers, recovered })
 }
 
 /// The store's file as helpers read it: what they hand out is a whole record.

@@ -1,0 +1,125 @@
+//! What the accelerator takes of memory with its store on a file, compared with what it may take.
+//!
+//! A process that needs more than its container's limit is killed at night, when the store has filled; so it is said at the
+//! start, with the number that would do. Counted is what it is certain to need: `--memory`, itself, and what must be known of
+//! the objects that the file holds. Buffers come on top, as many as the load fills.
+
+use std::path::Path;
+
+/// Metadata of an object that is on the file alone (`docs/decisions/006-mapped-store.md`: 33, and some more where tables are
+/// about to grow).
+const OBJECT_BYTES: u64 = 36;
+/// The program itself, its stacks and buffers.
+const OWN_BYTES: u64 = 20 << 20;
+
+/// What is needed at least, part by part.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct MemoryNeed {
+    /// `--memory`.
+    pub(crate) objects_bytes: u64,
+    /// Objects that the file holds.
+    pub(crate) objects_on_file: u64,
+}
+
+impl MemoryNeed {
+    fn bytes(&self) -> u64 {
+        let metadata_bytes = self.objects_on_file.saturating_mul(OBJECT_BYTES);
+        [self.objects_bytes, metadata_bytes, OWN_BYTES].into_iter().fold(0, u64::saturating_add)
+    }
+
+    /// # Errors
+    /// One sentence with the numbers, if `limit_bytes` is less.
+    pub(crate) fn within(&self, limit_bytes: u64) -> Result<(), TooLittleMemory> {
+        let needed_bytes = self.bytes();
+        let of_objects_bytes = self.objects_bytes;
+        let rest_bytes = needed_bytes - of_objects_bytes;
+        let objects = self.objects_on_file;
+        if needed_bytes <= limit_bytes {
+            return Ok(());
+        }
+        Err(TooLittleMemory { limit_bytes, needed_bytes, of_objects_bytes, rest_bytes, objects })
+    }
+}
+
+/// The memory that the process may use is less than it would come to need.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "the process may use {limit_bytes} bytes of memory, and would come to need at least {needed_bytes}: \
+     {of_objects_bytes} for stored objects (memory), and {rest_bytes} for itself and for what is known of {objects} \
+     objects on the file; raise the limit to {needed_bytes} bytes and some more, or lower the memory for stored objects"
+)]
+pub struct TooLittleMemory {
+    limit_bytes: u64,
+    needed_bytes: u64,
+    of_objects_bytes: u64,
+    rest_bytes: u64,
+    objects: u64,
+}
+
+/// The least of the limits of this process's memory cgroups, version 1 or 2; `None` where there is none, or none can be
+/// read.
+pub(crate) fn cgroup_limit() -> Option<u64> {
+    let of_process = std::fs::read_to_string("/proc/self/cgroup").ok()?;
+    limit_under(Path::new("/sys/fs/cgroup"), &of_process)
+}
+
+/// A limit counts for all that is below its group, so each group on the way up is looked at.
+fn limit_under(root: &Path, of_process: &str) -> Option<u64> {
+    let mut least = None;
+    for line in of_process.lines() {
+        let mut parts = line.splitn(3, ':').skip(1);
+        let (Some(controllers), Some(path)) = (parts.next(), parts.next()) else { continue };
+        let (root, file) = match controllers {
+            "" => (root.to_owned(), "memory.max"),
+            some if some.split(',').any(|controller| controller == "memory") => {
+                (root.join("memory"), "memory.limit_in_bytes")
+            }
+            _ => continue,
+        };
+        // In a container the path may be that of the host, which is not mounted: its own group is then the root.
+        for group in Path::new(path.trim_start_matches('/')).ancestors() {
+            let text = std::fs::read_to_string(root.join(group).join(file));
+            // "max" is no number: no limit. Version 1 says so by a number beyond any memory.
+            let limit: Option<u64> = text.ok().and_then(|text| text.trim().parse().ok());
+            least = [least, limit].into_iter().flatten().min();
+        }
+    }
+    least
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_least_limit_on_the_way_up_counts() {
+        let root = tempfile::tempdir().expect("a directory");
+        let put = |path: &str, text: &str| {
+            let path = root.path().join(path);
+            std::fs::create_dir_all(path.parent().expect("a parent")).expect("a directory");
+            std::fs::write(path, text).expect("a file");
+        };
+        put("memory.max", "max\n");
+        put("a/memory.max", "1000\n");
+        put("a/b/memory.max", "max\n");
+        put("memory/memory.limit_in_bytes", "9223372036854771712\n");
+        put("memory/c/memory.limit_in_bytes", "700\n");
+        let limit = |of_process| limit_under(root.path(), of_process);
+        assert_eq!(limit("0::/a/b\n"), Some(1000));
+        assert_eq!(limit("0::/\n"), None);
+        assert_eq!(limit("4:memory:/c\n0::/\n"), Some(700));
+        assert_eq!(limit("5:cpu,memory:/c/gone\n0::/a\n"), Some(700));
+        assert_eq!(limit("4:cpu:/c\n"), None);
+        assert_eq!(limit("nonsense\n\n1:\n"), None);
+    }
+
+    #[test]
+    fn what_would_do_is_said_and_does() {
+        let need = MemoryNeed { objects_bytes: 256 << 20, objects_on_file: 10_000_000 };
+        let error = need.within(600 << 20).expect_err("metadata of ten million objects has no room");
+        let needed = (256 << 20) + 360_000_000 + OWN_BYTES;
+        assert!(error.to_string().contains(&format!("raise the limit to {needed} bytes")), "{error}");
+        assert_eq!(need.within(needed), Ok(()));
+        assert!(need.within(needed - 1).is_err());
+    }
+}

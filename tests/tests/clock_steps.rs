@@ -1,0 +1,134 @@
+//! Somebody sets the clock, by hours, to and fro: between two lives of a store on a file and within one. Nothing is served
+//! beyond its lifetime, no age is negative or absurd, nothing panics.
+//!
+//! In this process, because a process can only step its own clock. One test, because the clock is the process's.
+#![allow(
+    clippy::expect_used,
+    clippy::disallowed_methods,
+    reason = "a test may block, and stop at the first surprise"
+)]
+
+use std::{path::Path, time::Duration};
+
+use cache::{
+    Config, Server,
+    config::{Admission, Origin},
+};
+use engine::cores::clock;
+use tests::{Answer, Request, ScriptedOrigin, client::fetch, content::content, eventually};
+
+const HOUR_S: i64 = 3600;
+/// How long the pages live.
+const LIFETIME_S: u64 = 600;
+const PAGES: u64 = 20;
+
+/// The site, whose own clock goes right.
+fn origin() -> ScriptedOrigin {
+    let origin = ScriptedOrigin::start();
+    for page in 0..PAGES {
+        origin.on(&path(page), move |_, reply| {
+            // Without a date, so that only the accelerator's clock counts.
+            let answer = Answer::new(200, body(page)).undated();
+            reply.answer(&answer.header("Cache-Control", "max-age=600"))
+        });
+    }
+    // With one, it is hours old or from the future.
+    origin.on("/dated", |_, reply| {
+        reply.answer(&Answer::new(200, body(0)).header("Cache-Control", "max-age=600"))
+    });
+    origin
+}
+
+fn path(page: u64) -> String {
+    format!("/page/{page}")
+}
+
+fn body(page: u64) -> Vec<u8> {
+    content(page, 0, 1000 + 313 * page as usize)
+}
+
+fn start(origin: &ScriptedOrigin, store: &Path) -> Server {
+    let mut config = Config::new(Origin { host: "127.0.0.1".to_owned(), port: origin.address().port() });
+    config.listen.set_port(0);
+    let cores = tests::cores(2).or_else(|| tests::cores(1)).expect("a machine has a processor");
+    config.cores = engine::cores::parse_list(&cores).expect("a list");
+    config.memory_bytes = 64 << 20;
+    config.store = Some(store.into());
+    config.store_bytes = 64 << 20;
+    config.flush = Duration::from_millis(10);
+    config.admission = Admission::Always;
+    let server = Server::start(config).expect("it starts");
+    eventually("it is ready, and knows its file", || server.is_ready() && server.recovered().is_some());
+    server
+}
+
+fn stop(server: Server) {
+    server.drain(Duration::from_secs(20)).expect("no loop has failed");
+}
+
+fn ask(server: &Server, path: &str, page: u64, age_s_max: u64) {
+    let answer = fetch(server.addresses()[0], &Request::get(path)).expect_status(200);
+    assert!(answer.body == body(page), "{path} has other bytes");
+    if let Some(age) = answer.header("age") {
+        let age_s: u64 = age.parse().expect("an age is a number");
+        assert!(age_s <= age_s_max, "{path} has an age of {age_s} s");
+    }
+}
+
+/// Asks for all pages; how many of them the origin was asked for.
+fn ask_all(server: &Server, origin: &ScriptedOrigin) -> usize {
+    ask(server, "/dated", 0, 40 * HOUR_S.unsigned_abs());
+    let before = origin.all_seen().len();
+    (0..PAGES).for_each(|page| ask(server, &path(page), page, LIFETIME_S));
+    origin.all_seen().len() - before
+}
+
+#[test]
+fn a_clock_that_is_set_makes_nothing_live_longer_than_it_may() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let store = directory.path().join("store");
+    let origin = origin();
+    let all = PAGES as usize;
+
+    let mut server = start(&origin, &store);
+    assert_eq!((ask_all(&server, &origin), ask_all(&server, &origin)), (all, 0));
+    // Within a life, beyond the lifetime: as if the time had gone by.
+    clock::step_unix_time(2 * HOUR_S);
+    assert_eq!((ask_all(&server, &origin), ask_all(&server, &origin)), (all, 0));
+    // Back again: what was stored two hours ahead would live for two hours and ten minutes.
+    clock::step_unix_time(-2 * HOUR_S);
+    assert_eq!(ask_all(&server, &origin), all, "stored later than now");
+    assert_eq!(ask_all(&server, &origin), 0);
+    // Less than a lifetime to and fro.
+    clock::step_unix_time(LIFETIME_S as i64 / 2);
+    assert_eq!(ask_all(&server, &origin), 0);
+    clock::step_unix_time(-(LIFETIME_S as i64) / 2);
+    assert_eq!(ask_all(&server, &origin), 0);
+
+    // Between lives: orderly ends, so that all of it is on the file.
+    for (step_s, asked_anew) in [
+        (0, 0),
+        // In time.
+        (LIFETIME_S as i64 / 2, 0),
+        // Over, by the clock of this life.
+        (30 * HOUR_S, all),
+        // Stored thirty hours later than now.
+        (-30 * HOUR_S, all),
+        (-5 * HOUR_S, all),
+    ] {
+        stop(server);
+        clock::step_unix_time(step_s);
+        server = start(&origin, &store);
+        assert_eq!(ask_all(&server, &origin), asked_anew, "a life after a step of {step_s} s");
+    }
+    // To the beginning of time and beyond what 32 bits of seconds can say.
+    for step_s in [-60 * 365 * 24 * HOUR_S, 200 * 365 * 24 * HOUR_S] {
+        clock::step_unix_time(step_s);
+        for page in 0..PAGES {
+            ask(&server, &path(page), page, u64::MAX);
+        }
+        stop(server);
+        server = start(&origin, &store);
+    }
+    stop(server);
+}

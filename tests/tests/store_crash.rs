@@ -1,0 +1,182 @@
+//! kill -9 at random points under load: after each, no wrong byte, nothing that was purged is back, and what was on the file
+//! is still there without a question to the origin.
+//!
+//! `STORE_KILLS=100` is the whole of it (`make soak`); the suite runs a few.
+#![allow(
+    clippy::expect_used,
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    reason = "a test may block, lock, and stop at the first surprise"
+)]
+
+use std::{
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicU64, Ordering::SeqCst},
+    },
+    thread,
+};
+
+use rustix::process::Signal;
+use tests::{Accelerator, Answer, Client, End, Request, ScriptedOrigin, content::content, eventually};
+
+const PAGES: u64 = 150;
+const READERS: u64 = 3;
+
+/// What is known of the site while everything goes on.
+struct Site {
+    origin: ScriptedOrigin,
+    /// Which edition of all pages the origin has.
+    edition: Arc<AtomicU64>,
+    /// Of each page, the oldest edition that may still be shown, and how often a purge of it was begun.
+    pages: Mutex<Vec<(u64, u64)>>,
+}
+
+impl Site {
+    fn new() -> Self {
+        let (origin, edition) = (ScriptedOrigin::start(), Arc::new(AtomicU64::new(0)));
+        for page in 0..PAGES {
+            let edition = Arc::clone(&edition);
+            origin.on(&path(page), move |_, reply| {
+                let answer = Answer::new(200, body(page, edition.load(SeqCst)));
+                reply.answer(&answer.header("Cache-Control", "max-age=60000"))
+            });
+        }
+        Self { origin, edition, pages: Mutex::new(vec![(0, 0); PAGES as usize]) }
+    }
+
+    fn page(&self, page: u64) -> (u64, u64) {
+        self.pages.lock().expect("nobody panics with it")[page as usize]
+    }
+
+    /// A page's answer is one of the origin's, whole, and not older than what was purged before it was asked for.
+    fn check(&self, page: u64, floor: u64, found: &[u8]) {
+        // An edition is before the bytes, and decides them.
+        let edition = found.first_chunk().map_or(u64::MAX, |edition| u64::from_le_bytes(*edition));
+        assert!(edition <= self.edition.load(SeqCst), "page {page} is of no edition");
+        assert!(found == body(page, edition), "page {page} of edition {edition} has other bytes");
+        assert!(edition >= floor, "page {page} of edition {edition} was purged in {floor} and is back");
+    }
+
+    /// One visitor, until the server is gone.
+    fn read(&self, running: &Accelerator, seed: u64, asked: &AtomicU64) {
+        let mut random = Random(seed);
+        let Ok(mut client) = Client::try_connect(running.address()) else { return };
+        loop {
+            let page = random.below(PAGES);
+            let (floor, _) = self.page(page);
+            if client.try_send(&Request::get(&path(page)).bytes()).is_err() {
+                return;
+            }
+            let Some(answer) = client.try_response("GET") else { return };
+            if answer.end != End::Complete {
+                return;
+            }
+            self.check(page, floor, &answer.expect_status(200).body);
+            asked.fetch_add(1, SeqCst);
+        }
+    }
+
+    /// Purges one page after the other, each with a new edition, until the server is gone.
+    fn purge(&self, running: &Accelerator, seed: u64) {
+        let mut random = Random(seed);
+        let Ok(mut client) = Client::try_connect(running.address()) else { return };
+        loop {
+            let page = random.below(PAGES);
+            let edition = self.edition.fetch_add(1, SeqCst) + 1;
+            self.pages.lock().expect("nobody panics with it")[page as usize].1 += 1;
+            if client.try_send(&Request::new("PURGE", &path(page)).bytes()).is_err() {
+                return;
+            }
+            let Some(answer) = client.try_response("PURGE") else { return };
+            if answer.end != End::Complete {
+                return;
+            }
+            // 503: it has not been written, and may come back.
+            assert!([200, 404, 503].contains(&answer.status()), "{}", answer.text());
+            if answer.status() == 503 {
+                continue;
+            }
+            self.pages.lock().expect("nobody panics with it")[page as usize].0 = edition;
+        }
+    }
+}
+
+fn path(page: u64) -> String {
+    format!("/page/{page}")
+}
+
+fn body(page: u64, edition: u64) -> Vec<u8> {
+    let length = match page % 25 {
+        7 => 400_000,
+        n => 300 + n * 700,
+    };
+    let mut body = edition.to_le_bytes().to_vec();
+    body.extend(content(page.wrapping_mul(1_000_003) ^ edition, 0, length as usize));
+    body
+}
+
+/// Numbers that a seed repeats.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, bound: u64) -> u64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % bound
+    }
+}
+
+#[test]
+fn what_was_flushed_survives_kill_9_and_what_was_purged_does_not() {
+    let kills: u64 = std::env::var("STORE_KILLS").ok().and_then(|n| n.parse().ok()).unwrap_or(5);
+    let directory = tempfile::tempdir().expect("a directory");
+    let store = directory.path().join("store");
+    let cores = tests::cores(2).or_else(|| tests::cores(1)).expect("a machine has a processor");
+    let site = Site::new();
+    // What is on the file for certain: how often a purge of each page had been begun when that was seen.
+    let mut flushed: Option<Vec<u64>> = None;
+    let mut random = Random(20_061_011);
+    for kill in 0..=kills {
+        let mut running = Accelerator::before(&site.origin.url())
+            .flag("--cores", &cores)
+            // Less than the pages have, so that some are on the file alone.
+            .flag("--memory", "12MiB")
+            .flag("--store", store.to_str().expect("a path in UTF-8"))
+            .flag("--store-size", "1GiB")
+            .start()
+            .warm();
+        for page in 0..PAGES {
+            let (floor, purges) = site.page(page);
+            let asked = site.origin.count(&path(page));
+            site.check(page, floor, &running.get(&path(page)).expect_status(200).body);
+            let is_there = flushed.as_ref().is_some_and(|flushed| flushed[page as usize] == purges);
+            let asked = site.origin.count(&path(page)) - asked;
+            assert!(!is_there || asked == 0, "page {page} was on the file and is gone after kill {kill}");
+        }
+        eventually("all that is stored is on the file", || {
+            let stat = running.stat();
+            stat.number("store.file_warming") == 0.0
+                && stat.number("store.file_copying") == 0.0
+                && stat.number("store.log_records_waiting") == 0.0
+        });
+        // A file that is full gives up its oldest.
+        let is_whole = running.stat().number("store.log_given_up") == 0.0;
+        flushed = is_whole.then(|| (0..PAGES).map(|page| site.page(page).1).collect());
+        if kill == kills {
+            break;
+        }
+        let until = 50 + random.below(1500);
+        let asked = AtomicU64::new(0);
+        thread::scope(|scope| {
+            for reader in 0..READERS {
+                let (site, running, asked, seed) = (&site, &running, &asked, random.below(1 << 30) + reader);
+                scope.spawn(move || site.read(running, seed, asked));
+            }
+            let (site, running, seed) = (&site, &running, random.below(1 << 30));
+            scope.spawn(move || site.purge(running, seed));
+            eventually("so much has been asked for", || asked.load(SeqCst) >= until);
+            running.signal(Signal::KILL);
+        });
+        running.wait();
+    }
+}

@@ -1,0 +1,170 @@
+//! A store whose file takes long to read at the start: the accelerator answers meanwhile, as if the file were empty, and
+//! what happens meanwhile holds.
+#![allow(
+    clippy::expect_used,
+    clippy::disallowed_methods,
+    reason = "a test may block, and stop at the first surprise"
+)]
+
+use std::{
+    path::Path,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::SeqCst},
+    },
+};
+
+use rustix::process::Signal;
+use tests::{
+    Accelerator, Answer, Request, ScriptedOrigin, SlowDisk, accelerator::Setup, content::content, eventually,
+    on_one_core_and_on_two,
+};
+
+on_one_core_and_on_two! {
+    it_answers_while_its_file_is_read_and_what_happens_meanwhile_holds,
+    it_can_be_stopped_while_its_file_is_read,
+}
+
+const PAGES: u64 = 40;
+
+/// Pages whose bytes tell in which edition they were fetched.
+struct Site {
+    origin: ScriptedOrigin,
+    edition: Arc<AtomicU64>,
+}
+
+impl Site {
+    fn new() -> Self {
+        let (origin, edition) = (ScriptedOrigin::start(), Arc::new(AtomicU64::new(0)));
+        for page in 0..PAGES {
+            let edition = Arc::clone(&edition);
+            origin.on(&path(page), move |_, reply| {
+                let body = content(page, edition.load(SeqCst), 2000 + 97 * page as usize);
+                reply.answer(&Answer::new(200, body).header("Cache-Control", "max-age=6000"))
+            });
+        }
+        Self { origin, edition }
+    }
+
+    fn asked(&self) -> usize {
+        self.origin.all_seen().len()
+    }
+
+    fn before(&self, store: &Path, cores: &str) -> Setup {
+        Accelerator::before(&self.origin.url())
+            .flag("--cores", cores)
+            .flag("--store", store.to_str().expect("a path in UTF-8"))
+            .flag("--store-size", "64MiB")
+    }
+}
+
+fn path(page: u64) -> String {
+    format!("/page/{page}")
+}
+
+/// Asks for a page, and says of which edition it is.
+fn edition_of(running: &Accelerator, page: u64) -> u64 {
+    let answer = running.get(&path(page)).expect_status(200);
+    let found = (0..9).find(|edition| answer.body == content(page, *edition, 2000 + 97 * page as usize));
+    found.unwrap_or_else(|| panic!("page {page} has other bytes"))
+}
+
+fn all_is_written(running: &Accelerator, objects: f64) {
+    eventually("all that was stored is on the file", || {
+        let stat = running.stat();
+        stat.number("store.file_warming") == 0.0
+            && stat.number("store.file_objects") >= objects
+            && stat.number("store.log_records_waiting") == 0.0
+    });
+}
+
+fn it_answers_while_its_file_is_read_and_what_happens_meanwhile_holds(cores: &str) {
+    let directory = tempfile::tempdir().expect("a directory");
+    let store = directory.path().join("store");
+    let site = Site::new();
+    let mut running = site.before(&store, cores).start();
+    (0..PAGES).for_each(|page| assert_eq!(edition_of(&running, page), 0));
+    all_is_written(&running, PAGES as f64);
+    running.signal(Signal::KILL);
+    running.wait();
+
+    // The second life: its disk does not answer, and it serves all the same.
+    let disk = SlowDisk::shut(directory.path());
+    let mut running = disk.below(site.before(&store, cores)).start();
+    let warming = cores.split(',').count() as f64;
+    assert_eq!(running.stat().number("store.file_warming"), warming);
+    site.edition.store(1, SeqCst);
+    let asked = site.asked();
+    // What arrives meanwhile: pages 0 to 9, of a new edition; from memory the second time.
+    (0..10).chain(0..10).for_each(|page| assert_eq!(edition_of(&running, page), 1));
+    assert_eq!(site.asked(), asked + 10);
+    // What is dropped meanwhile: pages 8 to 13. It is said when it is certain.
+    let address = running.address();
+    let purges: Vec<_> = (8..14)
+        .map(|page| {
+            let request = Request::new("PURGE", &path(page));
+            std::thread::spawn(move || tests::client::fetch(address, &request).status())
+        })
+        .collect();
+    eventually("the purges are under way", || running.stat().number("requests.purges") == 6.0);
+    site.edition.store(2, SeqCst);
+    // Stored anew after that, and still before the file is known.
+    eventually("page 12 is asked for after its purge", || edition_of(&running, 12) == 2);
+    assert!(
+        purges.iter().all(|purge| !purge.is_finished()),
+        "a purge was said to hold, and nothing is written"
+    );
+    assert_eq!(running.stat().number("store.file_warming"), warming);
+
+    disk.open();
+    for purge in purges {
+        assert_eq!(purge.join().expect("an answer"), 200);
+    }
+    all_is_written(&running, 1.0);
+    for life in 0..3 {
+        for page in 0..PAGES {
+            let asked = site.origin.count(&path(page));
+            let wanted = match page {
+                0..8 => 1,
+                8..14 => 2,
+                _ => 0,
+            };
+            assert_eq!(edition_of(&running, page), wanted, "page {page} in life {life}");
+            // Those that were dropped and not asked for again; on a busy machine page 12 may have come before its purge.
+            let anew = usize::from(life == 0 && (8..14).contains(&page));
+            let found = site.origin.count(&path(page)) - asked;
+            assert!(
+                found == anew || (page, life, found) == (12, 0, 0),
+                "page {page} in life {life}: {found}"
+            );
+        }
+        all_is_written(&running, PAGES as f64);
+        running.signal(Signal::KILL);
+        running.wait();
+        running = site.before(&store, cores).start().warm();
+    }
+}
+
+fn it_can_be_stopped_while_its_file_is_read(cores: &str) {
+    let directory = tempfile::tempdir().expect("a directory");
+    let store = directory.path().join("store");
+    let site = Site::new();
+    let mut running = site.before(&store, cores).start();
+    (0..PAGES).for_each(|page| assert_eq!(edition_of(&running, page), 0));
+    all_is_written(&running, PAGES as f64);
+    running.signal(Signal::TERM);
+    running.wait();
+    for signal in [Signal::KILL, Signal::TERM] {
+        let disk = SlowDisk::shut(directory.path());
+        let mut running = disk.below(site.before(&store, cores)).start();
+        assert_eq!(edition_of(&running, 3), 0);
+        running.signal(signal);
+        // A read under way is waited for; the others are not begun.
+        disk.open();
+        running.wait();
+    }
+    let asked = site.asked();
+    let running = site.before(&store, cores).start().warm();
+    (0..PAGES).for_each(|page| assert_eq!(edition_of(&running, page), 0));
+    assert_eq!(site.asked(), asked, "what the file held is not there any more");
+}
