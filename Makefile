@@ -68,11 +68,14 @@ include bench/bench.mk
 SOAK_KILLS ?= 100
 SOAK_FLIPS ?= 10000
 SOAK_RUNS ?= 3000
+SOAK_MAIL_CRASHES ?= 50
 soak: toolchain ## The long tests: ten minutes of a feed's clients (SOAK_SECONDS=600), a store's crashes in full
 	NIGHTTRAIN_SOAK_SECONDS=$(SOAK_SECONDS) $(CARGO) test --release --package tests --test feed_soak -- --nocapture
 	LOG_KILLS=$(SOAK_KILLS) LOG_FLIPS=$(SOAK_FLIPS) LOG_RUNS=$(SOAK_RUNS) \
 		$(CARGO) test --release --package engine --test log_kill --test log_damage --test log_model --test io_reads
 	STORE_KILLS=$(SOAK_KILLS) $(CARGO) test --release --package tests --test store_crash
+	MAIL_CRASHES=$(SOAK_MAIL_CRASHES) $(CARGO) test --release --package tests --test mail_crash
+	MAIL_POWER_LOSSES=$(SOAK_RUNS) $(CARGO) test --release --package mail --test power
 
 fuzz: toolchain ## Each fuzz target for FUZZ_SECONDS=60; needs a nightly toolchain
 	sh fuzz/run.sh $(FUZZ_SECONDS)

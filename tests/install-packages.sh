@@ -10,6 +10,7 @@
 #   chromium      the browser that the mail pages are tried in, with fonts for what samples say
 #   nodejs, npm   drive it, and run the clients that others wrote for Mailinator and Mailpit
 #   python3-venv  the same for Mailinator's client for Python
+#   golang-go     the same guide's third language
 #   iproute2      a network of its own, in which the mail guide's commands run as written
 #
 # Safe to run again: what is there is left alone, and nothing is fetched when nothing is missing.
@@ -38,6 +39,7 @@ command -v openssl >/dev/null 2>&1 || missing="$missing openssl"
 [ -x /usr/bin/chromium ] || missing="$missing chromium fonts-dejavu-core fonts-noto-cjk"
 command -v node >/dev/null 2>&1 || missing="$missing nodejs"
 command -v npm >/dev/null 2>&1 || missing="$missing npm"
+command -v go >/dev/null 2>&1 || missing="$missing golang-go"
 python3 -c 'import venv, ensurepip' >/dev/null 2>&1 || missing="$missing python3-venv"
 { command -v ip || [ -x /usr/sbin/ip ]; } >/dev/null 2>&1 || missing="$missing iproute2"
 # Container images leave /usr/share/doc out of every package, so the package alone proves nothing: look at the files.

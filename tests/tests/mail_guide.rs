@@ -53,5 +53,7 @@ fn every_command_of_the_guide_works_as_written() {
             .env("XDG_STATE_HOME", directory.path()),
     );
     assert!(ran >= 6 && said.contains("every command worked"), "{said}");
-    assert!(said.contains("signed up") && said.contains("493021"), "{said}");
+    assert!(said.contains("signed up from Go") && said.contains("493021"), "{said}");
+    // Of the shell, of Python and of Go.
+    assert_eq!(said.lines().filter(|line| line.starts_with("signed up")).count(), 3, "{said}");
 }

@@ -9,7 +9,12 @@ use std::{
     process::{Child, Command, Stdio},
 };
 
-use tests::{PATIENCE, eventually, mail::Smtp, program};
+use tests::{
+    PATIENCE, eventually,
+    mail::Smtp,
+    node::{artifacts, node_modules, source_tree, succeeds},
+    program,
+};
 
 struct Everything {
     child: Child,
@@ -149,6 +154,40 @@ fn samples_trickle_in_and_a_signal_ends_everything_in_order() {
     assert!(sent.expect("kill runs").success());
     let status = all.child.wait().expect("it ends");
     assert!(status.success(), "{status}");
+}
+
+/// What a newcomer does after `make run`: a page open in a browser, `feed sub` in a terminal, and a mail that both see come.
+#[test]
+fn a_browser_and_a_subscriber_see_a_mail_arrive() {
+    let all = Everything::start(&["--demo"]);
+    let mut subscriber = program::command()
+        .args(["feed", "sub", "mail.>", "--url"])
+        .arg(format!("nats://{}", all.feed))
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("it starts");
+    let mut heard = BufReader::new(subscriber.stdout.take().expect("piped")).lines();
+    // A sample tells that it has subscribed: what comes from now on it hears.
+    let sample = heard.next().expect("a line").expect("text");
+    assert!(sample.contains("demo@localhost"), "{sample}");
+    let said = succeeds(
+        Command::new("node")
+            .arg(source_tree().join("tests/browser/served.cjs"))
+            .env("NODE_PATH", node_modules())
+            .env("SERVE_URL", format!("http://{}", all.cache))
+            .env("SMTP", all.smtp.to_string())
+            .env("CHROMIUM", "/usr/bin/chromium")
+            .env("SHOTS", artifacts("served-pages")),
+    );
+    for step in ["a sample arrived", "a mail arrived live", "it is there after a reload"] {
+        assert!(said.contains(&format!("ok {step}")), "{said}");
+    }
+    let bobs =
+        heard.map(|line| line.expect("text")).find(|line| line.contains("\"inbox\":\"bob@night.test\""));
+    let bobs = bobs.expect("it says until it is ended");
+    assert!(bobs.contains("\"event\":\"arrived\"") && bobs.contains("Meet me at nine"), "{bobs}");
+    subscriber.kill().expect("it runs");
+    subscriber.wait().expect("it ends");
 }
 
 #[test]

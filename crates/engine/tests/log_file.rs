@@ -298,6 +298,30 @@ fn two_who_wait_share_a_write_and_nobody_waits_for_ever() {
 }
 
 #[test]
+fn bytes_beside_which_a_record_would_come_are_known() {
+    let (log, _) = Recovering::anonymous(options(2 << 20)).unwrap().recover(1, |_| true).unwrap();
+    let mut writer = log.writer(0, 0);
+    let bytes = body(1, 5000);
+    let first = writer.append(new(1), &[b"head", &bytes]).unwrap().location;
+    assert!(writer.has_beside(first, 4, &bytes, 100));
+    assert!(writer.has_beside(first, 5, &bytes[1..], 100));
+    assert!(!writer.has_beside(first, 4, &body(2, 5000), 100), "other bytes");
+    assert!(!writer.has_beside(first, 4, &[0; 1 << 20], 100), "beyond what was appended");
+    let last_byte = [&bytes[..4999], &[!bytes[4999]]].concat();
+    assert!(!writer.has_beside(first, 4, &last_byte, 100));
+    // A record that finds no room here goes to the next segment.
+    assert!(!writer.has_beside(first, 4, &bytes, writer.payload_bytes_max()));
+    // Dead or not, the bytes stay as long as the segment.
+    writer.delete(first).unwrap();
+    log.reader().died(first, 5004);
+    assert!(writer.has_beside(first, 4, &bytes, 100));
+    writer.seal();
+    assert!(!writer.has_beside(first, 4, &bytes, 100));
+    writer.append(new(2), &[b"in the next"]).unwrap();
+    assert!(!writer.has_beside(first, 4, &bytes, 100));
+}
+
+#[test]
 fn a_loop_may_write_its_own_records() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("store");

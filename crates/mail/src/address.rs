@@ -127,7 +127,7 @@ pub fn fold_domain(domain: &str) -> Result<Box<str>, AddressFault> {
 /// RFC 4648, section 6, in lower case.
 const LETTERS: &[u8; 32] = b"abcdefghijklmnopqrstuvwxyz234567";
 /// 64 bits of name and 16 of check, 5 a letter.
-const NAME_LETTERS: usize = 16;
+pub(crate) const NAME_LETTERS: usize = 16;
 
 /// A slip of the pen in a name is told from a mail that is gone.
 fn check_bits(id: u64) -> u16 {

@@ -113,6 +113,8 @@ pub struct Config {
     pub durability: Durability,
     /// For how long.
     pub retention: Retention,
+    /// A body that many mails have in common is stored once (once a segment of the store); heads always are in each.
+    pub share_bodies: bool,
     /// This server's name in greetings and Received.
     pub name: String,
     /// The domain of names without one, in lower case.
@@ -143,6 +145,7 @@ impl Default for Config {
             store_bytes: 1 << 30,
             durability: Durability::Process,
             retention: Retention::default(),
+            share_bodies: true,
             name: "nighttrain".to_owned(),
             default_domain: "localhost".to_owned(),
             domains: Vec::new(),

@@ -5,6 +5,7 @@
 
 use std::{
     cell::{Cell, RefCell},
+    collections::VecDeque,
     net::SocketAddr,
     sync::{
         Arc,
@@ -17,17 +18,19 @@ use engine::{
     log::{Appended, Kind, Location, New, NotKept, Progress, Reader, Refused, Ticket, Writer},
     meter::CoreCounters,
 };
-use tokio::sync::oneshot;
+use smallvec::SmallVec;
+use tokio::sync::{Notify, oneshot};
 
 use crate::{
     abuse::Abuse,
+    bodies::Bodies,
     config::{Config, Durability},
     counters::Counter,
     index::{Gone, Index, NewEntry, hash_of_inbox},
     mailboxes::{Event, Inbox, MailId, Scope, Summary},
     recent::Recent,
     shared_records::SharedRecords,
-    smtp::{Kind as Listening, watch::Watches},
+    smtp::{Kind as Listening, connection::SCRATCH_BYTES, watch::Watches},
 };
 
 /// A mail with its recipients.
@@ -128,6 +131,8 @@ pub(crate) struct Core {
     pub(crate) scratch: RefCell<Vec<u8>>,
     /// The begin of a record being put together.
     pub(crate) meta: RefCell<Vec<u8>>,
+    /// Bodies of mails that the log has.
+    pub(crate) bodies: RefCell<Bodies>,
     /// Buffers of mails being received, not in use.
     pub(crate) spare: RefCell<Vec<Vec<u8>>>,
     /// Bytes of mails being received.
@@ -137,10 +142,10 @@ pub(crate) struct Core {
     /// The date as Received has it, and its second.
     pub(crate) date: RefCell<(u64, String)>,
     /// A message to another core was refused by its ring and waits here.
-    pub(crate) backlog: RefCell<std::collections::VecDeque<(usize, Message)>>,
+    pub(crate) backlog: RefCell<VecDeque<(usize, Message)>>,
     pub(crate) must_tell: Cell<bool>,
     /// The store gets full.
-    pub(crate) wants_room: tokio::sync::Notify,
+    pub(crate) wants_room: Notify,
 }
 
 /// Bits of a mail's name, from the highest: milliseconds since 2025, a number (so that names grow as mails arrive), the core
@@ -177,7 +182,47 @@ pub(crate) fn name_without_inbox(id: MailId) -> u64 {
     id.0 >> (HASH_BITS + CORE_BITS)
 }
 
+/// What a core is given when it starts.
+pub(crate) struct Owned {
+    pub(crate) index: Index,
+    pub(crate) shared_records: SharedRecords,
+    pub(crate) writer: Writer,
+    pub(crate) sender: Sender<Message>,
+    pub(crate) counters: CoreCounters<Counter>,
+    pub(crate) last_name: u64,
+}
+
 impl Core {
+    pub(crate) fn new(number: usize, cores: usize, shared: Arc<Shared>, owned: Owned) -> Self {
+        let Owned { index, shared_records, writer, sender, counters, last_name } = owned;
+        let lists = Arc::new(shared.config.lists.clone());
+        Self {
+            number,
+            cores,
+            index: index.into(),
+            shared_records: shared_records.into(),
+            progress: writer.progress(),
+            writer: writer.into(),
+            recent: Recent::default().into(),
+            abuse: Abuse { lists, peers: Arc::clone(&shared.peers) }.into(),
+            sender,
+            counters,
+            watches: Watches::default().into(),
+            draining: false.into(),
+            scratch: vec![0; SCRATCH_BYTES].into(),
+            meta: Vec::with_capacity(4096).into(),
+            bodies: Bodies::default().into(),
+            spare: Vec::new().into(),
+            receiving_bytes: 0.into(),
+            last_name: last_name.into(),
+            date: (u64::MAX, String::new()).into(),
+            backlog: VecDeque::new().into(),
+            must_tell: false.into(),
+            wants_room: Notify::new(),
+            shared,
+        }
+    }
+
     #[inline]
     pub(crate) fn count(&self, counter: Counter) {
         self.counters.add(counter, 1);
@@ -208,7 +253,12 @@ impl Core {
     pub(crate) async fn kept(&self, ticket: Ticket) -> Result<(), NotKept> {
         match self.config().durability {
             Durability::Process => {
-                self.writer.borrow().flush();
+                // Whose mails are whole in this turn of the loop append first: one write for all of them.
+                tokio::task::yield_now().await;
+                if !self.progress.is_written(ticket) {
+                    // On this thread: a helper's wake-up costs more than the write into the page cache.
+                    self.writer.borrow().write_here();
+                }
                 self.progress.written(ticket).await
             }
             Durability::Power => {
@@ -248,7 +298,10 @@ impl Core {
     }
 
     /// Makes mails readable whose record is kept: here, or at the cores that own their inboxes.
-    pub(crate) fn publish(&self, arrivals: Vec<Arrival>) {
+    pub(crate) fn publish(&self, arrivals: SmallVec<[Arrival; 1]>) {
+        if arrivals.iter().all(|arrival| owner(&arrival.entry.inbox, self.cores) == self.number) {
+            return self.enter(arrivals);
+        }
         let mut elsewhere: Vec<(usize, Vec<Arrival>)> = Vec::new();
         let mut here = Vec::new();
         for arrival in arrivals {
@@ -270,7 +323,7 @@ impl Core {
     }
 
     /// Enters mails into the index of this core, which owns their inboxes.
-    pub(crate) fn enter(&self, arrivals: Vec<Arrival>) {
+    pub(crate) fn enter(&self, arrivals: impl IntoIterator<Item = Arrival>) {
         for Arrival { entry, summary } in arrivals {
             if entry.shared {
                 self.shared_records.borrow_mut().link(entry.location);

@@ -17,6 +17,8 @@ engine::counters! {
         StoredBytes => Gauge, "mail_stored_bytes", Bytes, "Bytes of these mails.";
         Inboxes => Gauge, "mail_inboxes", None, "Inboxes that hold a mail.";
         IndexBytes => Gauge, "mail_index_bytes", Bytes, "Memory of the index, without the names of inboxes.";
+        SharedBodies => Counter, "mail_shared_bodies", None, "Mails stored without their body, because the log had it already.";
+        SharedBodyBytes => Counter, "mail_shared_body_bytes", Bytes, "Bytes of these bodies, not stored again.";
         Expired => Counter, "mail_expired", None, "Mails forgotten by age.";
         DroppedForCount => Counter, "mail_dropped_for_count", None, "Mails dropped because their inbox had no room for more.";
         DroppedForBytes => Counter, "mail_dropped_for_bytes", None, "Mails dropped because the store had no room for more; the oldest.";

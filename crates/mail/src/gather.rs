@@ -17,7 +17,8 @@ use crate::{
     config::Durability,
     core::{MAIL, UNLINKED},
     mailboxes::MailId,
-    recovery::Record,
+    record::{self, Decoded},
+    recovery::{Record, read_body},
 };
 
 /// Bytes that a start copies, in segments: what it gathers fits one.
@@ -53,21 +54,23 @@ pub(crate) fn gather(
     chosen.sort_unstable_by_key(|at| records[*at].arrival());
     chosen_markers.sort_unstable();
     let mut moved: Vec<(Location, usize)> = Vec::new();
-    let mut copy = |kind: Kind, tag: u64, from: Location, payload: &[u8]| {
+    let mut copy = |kind: Kind, tag: u64, from: Location, from_bytes: usize, payload: &[u8]| {
         let copy = writer.append(New { kind, hash: 0, tag, target: Some(from) }, &[payload]).ok()?;
-        moved.push((from, payload.len()));
+        moved.push((from, from_bytes));
         Some(copy.location)
     };
     for at in chosen {
         let record = &mut records[at];
+        let from_bytes = record.payload_bytes as usize;
         // What cannot be read stays where it is, and is shown as damaged when somebody asks for it.
-        let Ok(read) = reader.read(record.location, record.payload_bytes as usize) else { continue };
-        let Some(location) = copy(MAIL, 0, record.location, read.payload()) else { break };
-        record.moved_to(location);
+        let Some(payload) = whole(reader, record) else { continue };
+        let Ok(payload_bytes) = u32::try_from(payload.len()) else { continue };
+        let Some(location) = copy(MAIL, 0, record.location, from_bytes, &payload) else { break };
+        record.moved_to(location, payload_bytes);
     }
     for at in chosen_markers {
         let (id, marker) = &mut markers[at];
-        let Some(location) = copy(UNLINKED, id.0, *marker, &[]) else { break };
+        let Some(location) = copy(UNLINKED, id.0, *marker, 0, &[]) else { break };
         *marker = location;
     }
     if moved.is_empty() {
@@ -88,6 +91,17 @@ pub(crate) fn gather(
     Ok(moved.len())
 }
 
+/// The payload of a record, with its body also where that lies in another, which stays behind.
+fn whole(reader: &Reader, record: &Record) -> Option<Vec<u8>> {
+    let read = reader.read(record.location, record.payload_bytes as usize).ok()?;
+    let payload = read.payload();
+    let Decoded::Whole(stored) = record::decode(payload) else { return None };
+    match stored.body {
+        Some(body) => Some(record::join(payload, stored.meta_bytes, &read_body(reader, &body).ok()?)),
+        None => Some(payload.to_vec()),
+    }
+}
+
 /// What is to be moved: all that lives in the emptiest segments, as long as they are sparse and it fits.
 fn choose(
     reader: &Reader,
@@ -97,7 +111,8 @@ fn choose(
 ) -> (Vec<usize>, Vec<usize>) {
     let mut living: HashMap<u32, Living> = HashMap::new();
     let live = records.iter().enumerate().filter(|(_, record)| is_live(record));
-    let live = live.map(|(at, record)| (record.location, record.payload_bytes as usize, at, true));
+    let whole_bytes = |record: &Record| record.payload_bytes as usize + record.body_bytes as usize;
+    let live = live.map(|(at, record)| (record.location, whole_bytes(record), at, true));
     let ends = markers.iter().enumerate().map(|(at, (_, marker))| (*marker, 0, at, false));
     for (location, payload_bytes, at, is_mail) in live.chain(ends) {
         let Some(segment) = reader.segment_of(location) else { continue };

@@ -8,8 +8,11 @@
 //! A core owns the inboxes that hash to it, and its own way into the log. Nothing on a mail's way takes a lock.
 
 mod abuse;
+#[cfg(test)]
+mod accept_path_tests;
 pub mod address;
 mod api;
+mod bodies;
 pub mod config;
 mod core;
 mod counters;

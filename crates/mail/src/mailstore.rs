@@ -19,7 +19,7 @@ use crate::{
     index::Place,
     mailboxes::{Event, Mail, MailId, Mailboxes, Scope, Summary, Totals, Unavailable},
     record::{self, Decoded},
-    recovery::read_meta,
+    recovery::{self, read_meta},
 };
 
 #[expect(
@@ -146,12 +146,16 @@ impl Mailstore {
         };
         let payload = read.payload();
         let Decoded::Whole(stored) = record::decode(payload) else { return Ok(None) };
-        let summary = stored.summary(place.id, payload.len() as u64, self.inner.retention_ms);
-        Ok(summary.map(|summary| Mail {
-            summary,
-            recipients: stored.recipients.iter().map(|recipient| recipient.3.into()).collect(),
-            raw: payload[stored.meta_bytes..].into(),
-        }))
+        let Some(summary) = stored.summary(place.id, payload.len() as u64, self.inner.retention_ms) else {
+            return Ok(None);
+        };
+        let mut raw = payload[stored.meta_bytes..].to_vec();
+        if let Some(body) = stored.body {
+            let Some(body) = self.said(recovery::read_body(&self.reader()?, &body))? else { return Ok(None) };
+            raw.extend_from_slice(&body);
+        }
+        let recipients = stored.recipients.iter().map(|recipient| recipient.3.into()).collect();
+        Ok(Some(Mail { summary, recipients, raw: raw.into() }))
     }
 
     /// Gone is no error: the mail was deleted between two looks. Damage is counted, and shown as gone.

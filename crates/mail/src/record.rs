@@ -3,14 +3,23 @@
 //! ```text
 //! version 1 | recipients 2 | meta bytes 4 | arrived ms 8 | envelope, from, subject: 2 each |
 //! envelope | from | subject | recipients: id 8, inbox 2, domain 2, said 2, then local@domain and what was said |
-//! ── meta ends ── the mail, with our Received field in front ──
+//! (version 2: where the body is: record 8, its bytes 4, body at 4, its bytes 4) |
+//! ── meta ends ── the mail, with our Received field in front; of version 2 its head alone ──
 //! ```
 //! Numbers are little-endian. One record has all recipients of its transaction, each with the name that the mail has in
 //! that inbox. The inbox is written down beside the address: other rules in a later version must not move mails.
 
-use crate::mailboxes::{Inbox, MailId, Summary};
+use crate::{
+    bodies::SharedBody,
+    mailboxes::{Inbox, MailId, Summary},
+};
 
+/// All of the mail follows.
 const VERSION: u8 = 1;
+/// Its head follows, and the body lies in another record.
+const VERSION_SHARED: u8 = 2;
+/// What version 2 has more of.
+pub(crate) const SHARED_BODY_BYTES: usize = 8 + 3 * 4;
 /// Bytes before the envelope's sender.
 const FIXED_BYTES: usize = 1 + 2 + 4 + 8 + 3 * 2;
 /// Bytes of a recipient before its texts.
@@ -67,9 +76,35 @@ impl Meta<'_> {
                 out.extend_from_slice(cut16(text.as_bytes()));
             }
         }
-        let meta_bytes = u32::try_from(out.len()).unwrap_or(u32::MAX);
-        out[3..7].copy_from_slice(&meta_bytes.to_le_bytes());
+        set_meta_bytes(out);
     }
+}
+
+/// Makes an encoded meta that of a mail whose body lies elsewhere.
+pub(crate) fn share(meta: &mut Vec<u8>, body: &SharedBody) {
+    meta[0] = VERSION_SHARED;
+    meta.extend_from_slice(&body.location.to_le_bytes());
+    for number in [body.record_bytes, body.at, body.bytes] {
+        meta.extend_from_slice(&number.to_le_bytes());
+    }
+    set_meta_bytes(meta);
+}
+
+/// A record that has its body in itself, from one that has not. What is given must be a record with a [`SharedBody`].
+pub(crate) fn join(payload: &[u8], meta_bytes: usize, body: &[u8]) -> Vec<u8> {
+    let (meta, head) = payload.split_at(meta_bytes);
+    let mut joined = Vec::with_capacity(payload.len() + body.len());
+    joined.extend_from_slice(&meta[..meta_bytes - SHARED_BODY_BYTES]);
+    joined[0] = VERSION;
+    set_meta_bytes(&mut joined);
+    joined.extend_from_slice(head);
+    joined.extend_from_slice(body);
+    joined
+}
+
+fn set_meta_bytes(meta: &mut [u8]) {
+    let meta_bytes = u32::try_from(meta.len()).unwrap_or(u32::MAX);
+    meta[3..7].copy_from_slice(&meta_bytes.to_le_bytes());
 }
 
 /// A record's meta, read back.
@@ -83,6 +118,8 @@ pub(crate) struct Stored<'a> {
     pub(crate) recipients: Vec<(MailId, &'a str, &'a str, &'a str)>,
     /// Where the mail begins in the record.
     pub(crate) meta_bytes: usize,
+    /// Where its body is, if the record has only its head.
+    pub(crate) body: Option<SharedBody>,
 }
 
 /// How far a record's begin goes.
@@ -101,7 +138,7 @@ pub(crate) fn decode(bytes: &[u8]) -> Decoded<'_> {
         return Decoded::NeedMore(FIXED_BYTES);
     }
     let meta_bytes = u32::from_le_bytes([bytes[3], bytes[4], bytes[5], bytes[6]]) as usize;
-    if bytes[0] != VERSION || meta_bytes < FIXED_BYTES {
+    if !matches!(bytes[0], VERSION | VERSION_SHARED) || meta_bytes < FIXED_BYTES {
         return Decoded::Broken;
     }
     if bytes.len() < meta_bytes {
@@ -128,6 +165,10 @@ impl<'a> Front<'a> {
         Some(u16::from_le_bytes(self.bytes(2)?.try_into().ok()?))
     }
 
+    fn u32(&mut self) -> Option<u32> {
+        Some(u32::from_le_bytes(self.bytes(4)?.try_into().ok()?))
+    }
+
     fn u64(&mut self) -> Option<u64> {
         Some(u64::from_le_bytes(self.bytes(8)?.try_into().ok()?))
     }
@@ -148,11 +189,30 @@ fn stored(meta: &[u8]) -> Option<Stored<'_>> {
         let (local, domain, said) = (front.u16()?, front.u16()?, front.u16()?);
         recipients.push((id, front.text(local)?, front.text(domain)?, front.text(said)?));
     }
+    let body = if meta[0] == VERSION_SHARED { Some(shared_body(&mut front)?) } else { None };
     let whole = front.0.is_empty();
-    whole.then_some(Stored { arrived_ms, envelope_from, from, subject, recipients, meta_bytes: meta.len() })
+    let meta_bytes = meta.len();
+    whole.then_some(Stored { arrived_ms, envelope_from, from, subject, recipients, meta_bytes, body })
+}
+
+/// What a place says must at least be within the record that it names.
+fn shared_body(front: &mut Front<'_>) -> Option<SharedBody> {
+    let body = SharedBody {
+        location: front.u64()?,
+        record_bytes: front.u32()?,
+        at: front.u32()?,
+        bytes: front.u32()?,
+    };
+    let end = body.at.checked_add(body.bytes)?;
+    (body.location != 0 && end <= body.record_bytes).then_some(body)
 }
 
 impl Stored<'_> {
+    /// Bytes of the mail that its record does not have.
+    pub(crate) fn body_bytes(&self) -> u32 {
+        self.body.map_or(0, |body| body.bytes)
+    }
+
     /// What lists show of the mail under one of its names.
     pub(crate) fn summary(&self, id: MailId, record_bytes: u64, retention_ms: u64) -> Option<Summary> {
         let (_, local, domain, _) = self.recipients.iter().find(|recipient| recipient.0 == id)?;
@@ -164,7 +224,7 @@ impl Stored<'_> {
             subject: self.subject.into(),
             arrived_ms: self.arrived_ms,
             expires_ms: self.arrived_ms.saturating_add(retention_ms),
-            size_bytes: record_bytes.saturating_sub(self.meta_bytes as u64),
+            size_bytes: record_bytes.saturating_sub(self.meta_bytes as u64) + u64::from(self.body_bytes()),
         })
     }
 }
@@ -199,9 +259,34 @@ mod tests {
         assert_eq!(stored.summary(MailId(3), 0, 0), None);
     }
 
+    #[test]
+    fn a_shared_body_is_named_and_joined_again() {
+        let meta = Meta { arrived_ms: 7, envelope_from: "a@b", from: b"A", subject: b"x" };
+        let (mut whole, mut shared) = (Vec::new(), Vec::new());
+        for bytes in [&mut whole, &mut shared] {
+            meta.encode(&[recipient(1, "ann")], bytes);
+        }
+        let body = SharedBody { location: 9, record_bytes: 900, at: 100, bytes: 800 };
+        share(&mut shared, &body);
+        let meta_bytes = shared.len();
+        for cut in 0..meta_bytes {
+            assert!(matches!(decode(&shared[..cut]), Decoded::NeedMore(needed) if needed > cut));
+        }
+        shared.extend_from_slice(b"head");
+        let Decoded::Whole(stored) = decode(&shared) else { panic!("whole") };
+        assert_eq!((stored.body, stored.meta_bytes), (Some(body), meta_bytes));
+        let summary = stored.summary(MailId(1), shared.len() as u64, 0).expect("named");
+        assert_eq!(summary.size_bytes, 4 + 800);
+        whole.extend_from_slice(b"headbody");
+        assert_eq!(join(&shared, meta_bytes, b"body"), whole);
+        // A place beyond its record's end is no place.
+        shared[meta_bytes - 4..meta_bytes].copy_from_slice(&801u32.to_le_bytes());
+        assert_eq!(decode(&shared), Decoded::Broken);
+    }
+
     proptest! {
         #[test]
-        fn no_bytes_make_it_panic(mut bytes in proptest::collection::vec(any::<u8>(), 0..200), version in 0u8..2) {
+        fn no_bytes_make_it_panic(mut bytes in proptest::collection::vec(any::<u8>(), 0..200), version in 0u8..3) {
             if let Some(first) = bytes.first_mut() {
                 *first = version;
             }

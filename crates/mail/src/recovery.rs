@@ -7,16 +7,21 @@
 use std::{
     collections::{HashMap, HashSet},
     io,
-    sync::atomic::{AtomicUsize, Ordering},
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
     thread,
     time::Duration,
 };
 
 use engine::log::{
-    FileOptions, Location, Log, OpenError, Options, ReadError, Reader, Recovering, Writer, format,
+    Disk, FileOptions, Header, Location, Log, OpenError, Options, ReadError, Reader, Recovering, Writer,
+    format,
 };
 
 use crate::{
+    bodies::SharedBody,
     config::{Config, Durability, Store},
     core::{CORES_MAX, MAIL, UNLINKED, name_without_inbox, owner},
     gather::gather,
@@ -36,6 +41,7 @@ pub(crate) const META_BYTES_GUESSED: usize = 1024;
 /// What each core begins with.
 pub(crate) struct Recovered {
     pub(crate) log: Log,
+    pub(crate) header: Header,
     /// One for each core.
     pub(crate) writers: Vec<Writer>,
     pub(crate) cores: Vec<(Index, SharedRecords)>,
@@ -56,7 +62,12 @@ pub enum StoreError {
 }
 
 /// Opens the log and reads what is in it.
-pub(crate) fn recover(config: &Config, cores: usize, now_ms: u64) -> Result<Recovered, StoreError> {
+pub(crate) fn recover(
+    config: &Config,
+    on: Option<(Arc<dyn Disk>, Option<Header>)>,
+    cores: usize,
+    now_ms: u64,
+) -> Result<Recovered, StoreError> {
     assert!(cores <= CORES_MAX, "names of mails tell {CORES_MAX} cores apart");
     let options = Options {
         file: FileOptions { purpose: "mail", bytes: config.store_bytes, segment_bytes: Some(SEGMENT_BYTES) },
@@ -67,10 +78,12 @@ pub(crate) fn recover(config: &Config, cores: usize, now_ms: u64) -> Result<Reco
         must_sync: config.durability == Durability::Power,
         ..Options::default()
     };
-    let recovering = match &config.store {
-        Store::Anonymous => Recovering::anonymous(options)?,
-        Store::File(path) => Recovering::file(path, options)?,
+    let recovering = match (on, &config.store) {
+        (Some((disk, header)), _) => Recovering::on(disk, header, options)?,
+        (None, Store::Anonymous) => Recovering::anonymous(options)?,
+        (None, Store::File(path)) => Recovering::file(path, options)?,
     };
+    let header = *recovering.header();
     let threads = thread::available_parallelism().map_or(1, usize::from);
     let (mut mails, mut unlinked) = (Vec::new(), Vec::new());
     let (log, _) = recovering.recover(threads, |found| {
@@ -98,7 +111,7 @@ pub(crate) fn recover(config: &Config, cores: usize, now_ms: u64) -> Result<Reco
     let mut cores: Vec<_> =
         (0..cores).map(|_| (Index::new(rules(config)), SharedRecords::default())).collect();
     let (last_name, mails) = enter(config, now_ms, &reader, records, unlinked, &mut cores);
-    Ok(Recovered { log, writers, cores, last_name, mails })
+    Ok(Recovered { log, header, writers, cores, last_name, mails })
 }
 
 /// Reading waits for the disk more than it computes.
@@ -120,6 +133,8 @@ pub(crate) fn rules(config: &Config) -> Rules {
 pub(crate) struct Record {
     pub(crate) location: Location,
     pub(crate) payload_bytes: u32,
+    /// Bytes of its body, if that lies in another record.
+    pub(crate) body_bytes: u32,
     entries: Vec<NewEntry>,
 }
 
@@ -129,10 +144,12 @@ impl Record {
         self.entries.first().map_or((0, MailId(0)), |entry| (entry.arrived_ms, entry.id))
     }
 
-    /// Its bytes are elsewhere now.
-    pub(crate) fn moved_to(&mut self, location: Location) {
-        self.location = location;
-        self.entries.iter_mut().for_each(|entry| entry.location = location.bits());
+    /// It is elsewhere now, with a payload of so many bytes, its body among them.
+    pub(crate) fn moved_to(&mut self, location: Location, payload_bytes: u32) {
+        (self.location, self.payload_bytes, self.body_bytes) = (location, payload_bytes, 0);
+        for entry in &mut self.entries {
+            (entry.location, entry.record_bytes) = (location.bits(), payload_bytes);
+        }
     }
 }
 
@@ -157,6 +174,20 @@ pub(crate) fn read_meta(
     }
 }
 
+/// Reads a body out of the record that has it.
+///
+/// # Errors
+/// As the log says.
+pub(crate) fn read_body(reader: &Reader, body: &SharedBody) -> Result<Vec<u8>, ReadError> {
+    let Some(location) = Location::from_bits(body.location) else {
+        unreachable!("a record that names no place is not decoded")
+    };
+    let mut bytes = Vec::new();
+    let range = body.at as usize..(body.at + body.bytes) as usize;
+    reader.read_range(location, body.record_bytes as usize, range, &mut bytes)?;
+    Ok(bytes)
+}
+
 /// Reads all records by so many threads.
 fn read_all(reader: &Reader, mails: &mut [(Location, u32)], threads: usize) -> Vec<Record> {
     mails.sort_unstable_by_key(|(location, _)| location.offset());
@@ -172,12 +203,14 @@ fn read_all(reader: &Reader, mails: &mut [(Location, u32)], threads: usize) -> V
                 }
                 records.extend(batch.iter().map(|&(location, payload_bytes)| {
                     let read = read_meta(reader, location, payload_bytes as usize, &mut meta);
-                    let entries = match (read, record::decode(&meta)) {
-                        (Ok(()), Decoded::Whole(stored)) => entries(&stored, location, payload_bytes),
+                    let (entries, body_bytes) = match (read, record::decode(&meta)) {
+                        (Ok(()), Decoded::Whole(stored)) => {
+                            (entries(&stored, location, payload_bytes), stored.body_bytes())
+                        }
                         // Said by the log; what is damaged is not shown.
-                        _ => Vec::new(),
+                        _ => (Vec::new(), 0),
                     };
-                    Record { location, payload_bytes, entries }
+                    Record { location, payload_bytes, body_bytes, entries }
                 }));
             }
             records
@@ -195,7 +228,7 @@ fn entries(stored: &record::Stored<'_>, location: Location, payload_bytes: u32) 
         inbox: Inbox { local: local.into(), domain: domain.into() },
         location: location.bits(),
         record_bytes: payload_bytes,
-        mail_bytes: payload_bytes - u32::try_from(stored.meta_bytes).unwrap_or(0),
+        mail_bytes: payload_bytes - u32::try_from(stored.meta_bytes).unwrap_or(0) + stored.body_bytes(),
         arrived_ms: stored.arrived_ms,
         shared: named.len() > 1,
     };
@@ -217,7 +250,7 @@ fn enter(
     let (mut last_name, mut mails) = (0, 0);
     records.sort_unstable_by_key(Record::arrival);
     let count = cores.len();
-    for Record { location, payload_bytes, entries } in records {
+    for Record { location, payload_bytes, entries, .. } in records {
         let mut linked = 0;
         for entry in entries {
             last_name = last_name.max(name_without_inbox(entry.id));

@@ -1,7 +1,6 @@
 //! Starting and stopping: sockets, store, one loop per core, and what runs on each beside its sessions.
 
 use std::{
-    collections::VecDeque,
     io,
     net::{SocketAddr, TcpListener},
     path::Path,
@@ -21,27 +20,23 @@ use engine::{
         mesh::{Mesh, Receiver, Sender},
         run::CoreFailure,
     },
-    log::{Log, Writer},
+    log::{Disk, Header, Log, Writer},
     meter::{CoreCounters, CounterSet, Registry},
 };
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject};
-use tokio::{
-    net::TcpStream,
-    sync::{Notify, broadcast},
-};
+use tokio::{net::TcpStream, sync::broadcast};
 
 use crate::{
-    abuse::{Abuse, Lists, Peers},
+    abuse::{Lists, Peers},
     config::{Config, STORE_BYTES_MIN, Tls},
-    core::{CORES_MAX, Core, Message, Shared},
+    core::{CORES_MAX, Core, Message, Owned, Shared},
     counters::Counter,
     index::Index,
     mailstore::Mailstore,
     questions,
-    recent::Recent,
     recovery::{self, StoreError},
     shared_records::SharedRecords,
-    smtp::{Kind, connection, watch::Watches},
+    smtp::{Kind, connection},
 };
 
 /// Messages from one core to another that may wait.
@@ -113,6 +108,7 @@ pub struct Server {
     recovered_mails: usize,
     teller: Option<thread::JoinHandle<()>>,
     stop_telling: Arc<AtomicBool>,
+    header: Header,
     _shared: Arc<Shared>,
     /// Last: what was appended is written out when it goes.
     log: Log,
@@ -147,6 +143,19 @@ impl Server {
     /// # Errors
     /// [`StartError`]
     pub fn start(config: Config) -> Result<Self, StartError> {
+        Self::start_with(config, None)
+    }
+
+    /// As [`Server::start`], with the store on a disk that the caller has; `header` is what [`Server::store_header`] said
+    /// of the disk's store, `None` makes one. For tests that take the power away.
+    ///
+    /// # Errors
+    /// [`StartError`]
+    pub fn start_on(config: Config, disk: Arc<dyn Disk>, header: Option<Header>) -> Result<Self, StartError> {
+        Self::start_with(config, Some((disk, header)))
+    }
+
+    fn start_with(config: Config, on: Option<(Arc<dyn Disk>, Option<Header>)>) -> Result<Self, StartError> {
         check(&config)?;
         let processors = if config.cores.is_empty() {
             cores::available().map_err(StartError::Prepare)?
@@ -159,7 +168,7 @@ impl Server {
         }
         let tls = config.tls.as_ref().map(acceptor).transpose().map_err(StartError::Tls)?;
         let (addresses, mut listeners) = bind(&config, loops)?;
-        let recovered = recovery::recover(&config, loops, clock::unix_ms())?;
+        let recovered = recovery::recover(&config, on, loops, clock::unix_ms())?;
         let mesh = Mesh::new(loops, 1, RING_MESSAGES).map_err(StartError::Prepare)?;
         let counters = CounterSet::<Counter>::new(loops + 1);
         let mut registry = Registry::new();
@@ -168,7 +177,7 @@ impl Server {
         let mut endpoints = mesh.into_endpoints();
         let Some(outside) = endpoints.pop() else { unreachable!("there is one endpoint for the outside") };
         let (outside_sender, outside_receiver) = outside.split();
-        let log = recovered.log;
+        let (log, header) = (recovered.log, recovered.header);
         let seed = u64::from_le_bytes(std::array::from_fn(|_| clock::monotonic_ns() as u8));
         let shared = Arc::new(Shared {
             peers: Peers::new(
@@ -224,6 +233,7 @@ impl Server {
             recovered_mails: recovered.mails,
             teller: Some(teller),
             stop_telling,
+            header,
             _shared: shared,
             log,
         })
@@ -251,6 +261,12 @@ impl Server {
     #[must_use]
     pub fn log_usage(&self) -> engine::log::LogUsage {
         self.log.usage()
+    }
+
+    /// The header of the store's log.
+    #[must_use]
+    pub fn store_header(&self) -> Header {
+        self.header
     }
 
     /// How many mails the store had at the start.
@@ -397,31 +413,8 @@ async fn run_core(
     // The server went before its loops had begun.
     let Some(shared) = shared.upgrade() else { return Ok(()) };
     let Seed { listeners, index, shared_records, writer, sender, receiver, counters, last_name } = seed;
-    let core = Rc::new(Core {
-        number: context.index,
-        cores: context.cores,
-        index: index.into(),
-        shared_records: shared_records.into(),
-        progress: writer.progress(),
-        writer: writer.into(),
-        recent: Recent::default().into(),
-        abuse: Abuse { lists: Arc::new(shared.config.lists.clone()), peers: Arc::clone(&shared.peers) }
-            .into(),
-        sender,
-        counters,
-        watches: Watches::default().into(),
-        draining: false.into(),
-        scratch: vec![0; connection::SCRATCH_BYTES].into(),
-        meta: Vec::with_capacity(4096).into(),
-        spare: Vec::new().into(),
-        receiving_bytes: 0.into(),
-        last_name: last_name.into(),
-        date: (u64::MAX, String::new()).into(),
-        backlog: VecDeque::new().into(),
-        must_tell: false.into(),
-        wants_room: Notify::new(),
-        shared,
-    });
+    let owned = Owned { index, shared_records, writer, sender, counters, last_name };
+    let core = Rc::new(Core::new(context.index, context.cores, shared, owned));
     core.gauges();
     let beside = [
         tokio::task::spawn_local(receive_messages(Rc::clone(&core), receiver)),

@@ -218,7 +218,8 @@ fn mails_go_by_age_and_by_count() {
 
 #[test]
 fn a_full_store_forgets_its_oldest_and_refuses_nobody() {
-    let config = Config { store_bytes: 128 << 20, ..config() };
+    // Each of them whole, though their bodies are equal.
+    let config = Config { store_bytes: 128 << 20, share_bodies: false, ..config() };
     let server = Server::start(config).unwrap();
     let store = server.mailstore();
     let body = format!("{}\r\n", "x".repeat(998)).repeat(900);
@@ -486,6 +487,78 @@ fn a_campaign_is_known_by_its_text() {
     assert!(client.mail("other@inbox.test", other).starts_with("250"));
     // What differs between them was kept.
     assert_eq!(subjects(&server.mailstore(), &inbox("i3")), ["your code 1003"]);
+}
+
+/// Connected from an address of the loopback net, and what it is greeted with.
+fn greeting_of(from: [u8; 4], to: SocketAddr) -> (String, Client<std::net::TcpStream>) {
+    let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
+    socket.bind(&SocketAddr::from((from, 0)).into()).unwrap();
+    socket.connect(&to.into()).unwrap();
+    let stream = std::net::TcpStream::from(socket);
+    stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    let mut client = Client { stream: std::io::BufReader::new(stream) };
+    (client.reply(), client)
+}
+
+fn counted(server: &Server, name: &str) -> String {
+    let text = engine::meter::prometheus::encode(&server.registry());
+    let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+    line.map(str::to_owned).unwrap_or_default()
+}
+
+#[test]
+fn an_address_that_connects_too_often_is_slowed_and_then_refused() {
+    let tarpit = Duration::from_millis(300);
+    // Half a minute's worth at once: four; from the third on they are near the rate.
+    let rates = Rates { connections_per_minute: 8, tarpit, ..Rates::default() };
+    let server = Server::start(Config { rates, ..config() }).unwrap();
+    let smtp = server.addresses().smtp;
+    let mut late = 0;
+    for number in 0..6 {
+        let begun_ms = engine::cores::clock::monotonic_ms();
+        let (greeting, _client) = greeting_of([127, 0, 0, 1], smtp);
+        let is_late = engine::cores::clock::monotonic_ms() - begun_ms >= 300;
+        match number {
+            0 | 1 => assert!(greeting.starts_with("220 "), "{number}: {greeting}"),
+            2 | 3 => {
+                assert!(greeting.starts_with("220 ") && is_late, "{number}: {greeting}");
+                late += 1;
+            }
+            _ => assert!(greeting.starts_with("421 4.7.0 Too many connections"), "{number}: {greeting}"),
+        }
+        // Another's rate is its own.
+        if number == 0 || number == 5 {
+            assert!(greeting_of([127, 0, 0, 2], smtp).0.starts_with("220 "));
+        }
+    }
+    assert_eq!(counted(&server, "mail_tarpitted_total"), late.to_string());
+    assert_eq!(counted(&server, "mail_rate_connections_total"), "2");
+}
+
+#[test]
+fn a_session_near_its_rate_waits_in_the_tarpit_and_loses_nothing() {
+    let tarpit = Duration::from_millis(100);
+    let rates = Rates { mails_per_minute: 8, tarpit, ..Rates::default() };
+    let server = Server::start(Config { rates, ..config() }).unwrap();
+    let mut client = greeted(server.addresses().smtp);
+    for number in 0..4 {
+        let begun_ms = engine::cores::clock::monotonic_ms();
+        let reply = client.mail("a@inbox.test", &format!("Subject: {number}\r\n\r\n"));
+        assert!(reply.starts_with("250"), "{number}: {reply}");
+        assert!(
+            number < 2 || engine::cores::clock::monotonic_ms() - begun_ms >= 100,
+            "{number} came at once"
+        );
+    }
+    client.expect("MAIL FROM:<sender@client.test>", "450 4.7.1");
+    // The session goes on, and other addresses' rates are their own.
+    client.expect("NOOP", "250");
+    let (_, mut other) = greeting_of([127, 0, 0, 2], server.addresses().smtp);
+    other.expect("EHLO other.test", "250");
+    assert!(other.mail("a@inbox.test", "Subject: other\r\n\r\n").starts_with("250"));
+    assert_eq!(subjects(&server.mailstore(), &inbox("a")), ["other", "3", "2", "1", "0"]);
+    assert_eq!(counted(&server, "mail_tarpitted_total"), "2");
+    assert_eq!(counted(&server, "mail_rate_mails_total"), "1");
 }
 
 #[test]

@@ -259,6 +259,18 @@ pub(crate) const MAIL_SETTINGS: &[Setting] = &[
     path!("tls-cert", tls_cert, "The certificate chain, in PEM, for STARTTLS and smtps"),
     path!("tls-key", tls_key, "The certificate's key, in PEM"),
     mail!(
+        "share-bodies",
+        Flag,
+        MAIL,
+        "true|false",
+        "Whether a body that many mails have in common is stored once a segment",
+        |mail, text| {
+            mail.config.share_bodies = text.parse().map_err(|_| "true or false is wanted".to_owned())?;
+            Ok(())
+        },
+        |mail| Some(mail.config.share_bodies.to_string())
+    ),
+    mail!(
         "proxy-protocol",
         Flag,
         MAIL,

@@ -776,6 +776,7 @@ mod tests {
             "domains" => "a.example,b.example",
             "inbox-mails-max" | "recipients-max" => "7",
             key if key.ends_with("-per-minute") => "7",
+            "share-bodies" => "false",
             "tls-verify" | "proxy-protocol" | "tls-handshake-first" | "websocket-tls" => "true",
             "websocket-origins" => "https://a.example,https://b.example",
             "server-name" => "night-1",

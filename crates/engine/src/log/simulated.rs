@@ -22,6 +22,8 @@ use super::file::Disk;
 
 /// What a disk writes whole or not at all.
 const SECTOR_BYTES: usize = 512;
+/// Bytes of a page of the disk's memory. One that was never written to is not there: a disk may be large.
+const PAGE_BYTES: usize = 64 << 10;
 
 /// A disk of a fixed size. All handles to it are the same disk.
 #[derive(Debug, Clone)]
@@ -32,14 +34,71 @@ pub struct SimulatedDisk {
 #[derive(Debug)]
 struct State {
     /// What a reader sees.
-    written: Vec<u8>,
+    written: Pages,
     /// What is certain to survive the power.
-    durable: Vec<u8>,
+    durable: Pages,
     /// States of sectors since the last sync, the newest last.
     unsynced: BTreeMap<usize, Vec<Vec<u8>>>,
     faults: Faults,
     writes: u64,
     read_bytes: u64,
+}
+
+/// Bytes, zero until they are written.
+#[derive(Debug, Clone)]
+struct Pages {
+    bytes: usize,
+    pages: BTreeMap<usize, Arc<[u8; PAGE_BYTES]>>,
+}
+
+impl Pages {
+    fn new(bytes: u64) -> Self {
+        Self { bytes: bytes as usize, pages: BTreeMap::new() }
+    }
+
+    /// The parts of pages that `len` bytes from `offset` on are: page, byte in it, bytes.
+    fn parts(offset: usize, len: usize) -> impl Iterator<Item = (usize, usize, usize)> {
+        let end = offset + len;
+        let mut at = offset;
+        std::iter::from_fn(move || {
+            let (page, from) = (at / PAGE_BYTES, at % PAGE_BYTES);
+            let now = (end - at).min(PAGE_BYTES - from);
+            at += now;
+            (now > 0).then_some((page, from, now))
+        })
+    }
+
+    fn read(&self, offset: usize, mut out: &mut [u8]) {
+        for (page, from, len) in Self::parts(offset, out.len()) {
+            let (now, rest) = out.split_at_mut(len);
+            match self.pages.get(&page) {
+                Some(page) => now.copy_from_slice(&page[from..from + len]),
+                None => now.fill(0),
+            }
+            out = rest;
+        }
+    }
+
+    fn write(&mut self, offset: usize, mut bytes: &[u8]) {
+        for (page, from, len) in Self::parts(offset, bytes.len()) {
+            let page = self.pages.entry(page).or_insert_with(|| Arc::new([0; PAGE_BYTES]));
+            Arc::make_mut(page)[from..from + len].copy_from_slice(&bytes[..len]);
+            bytes = &bytes[len..];
+        }
+    }
+
+    fn all(&self) -> Vec<u8> {
+        let mut bytes = vec![0; self.bytes];
+        self.read(0, &mut bytes);
+        bytes
+    }
+
+    fn flip(&mut self, bit: u64) {
+        let mut byte = [0];
+        let at = (bit / 8) as usize;
+        self.read(at, &mut byte);
+        self.write(at, &[byte[0] ^ (1 << (bit % 8))]);
+    }
 }
 
 /// What goes wrong, until it is changed.
@@ -59,11 +118,10 @@ pub struct Faults {
 impl SimulatedDisk {
     /// A disk of so many zeros.
     pub fn new(bytes: u64) -> Self {
-        let zeros = vec![0; bytes as usize];
         Self {
             state: Arc::new(Mutex::new(State {
-                written: zeros.clone(),
-                durable: zeros,
+                written: Pages::new(bytes),
+                durable: Pages::new(bytes),
                 unsynced: BTreeMap::new(),
                 faults: Faults::default(),
                 writes: 0,
@@ -80,7 +138,7 @@ impl SimulatedDisk {
     /// The disk as it is after the process was killed: all that was written.
     pub fn after_kill(&self) -> Self {
         let state = self.state();
-        let after = Self::new(state.written.len() as u64);
+        let after = Self::new(state.written.bytes as u64);
         {
             let mut fresh = after.state();
             fresh.written.clone_from(&state.written);
@@ -93,14 +151,14 @@ impl SimulatedDisk {
     /// The disk as it may be after the power went: `choose(n)` picks one of `n` states of each sector.
     pub fn after_power_loss(&self, mut choose: impl FnMut(usize) -> usize) -> Self {
         let state = self.state();
-        let after = Self::new(state.durable.len() as u64);
+        let after = Self::new(state.durable.bytes as u64);
         {
             let mut fresh = after.state();
             fresh.durable.clone_from(&state.durable);
             for (sector, states) in &state.unsynced {
                 let chosen = choose(states.len() + 1);
                 if let Some(bytes) = chosen.checked_sub(1).and_then(|chosen| states.get(chosen)) {
-                    fresh.durable[sector * SECTOR_BYTES..][..bytes.len()].copy_from_slice(bytes);
+                    fresh.durable.write(sector * SECTOR_BYTES, bytes);
                 }
             }
             fresh.written = fresh.durable.clone();
@@ -111,14 +169,13 @@ impl SimulatedDisk {
     /// Turns a bit over, as a bad disk does.
     pub fn flip(&self, bit: u64) {
         let mut state = self.state();
-        let (at, mask) = ((bit / 8) as usize, 1u8 << (bit % 8));
-        state.written[at] ^= mask;
-        state.durable[at] ^= mask;
+        state.written.flip(bit);
+        state.durable.flip(bit);
     }
 
     /// All that a reader sees.
     pub fn bytes(&self) -> Vec<u8> {
-        self.state().written.clone()
+        self.state().written.all()
     }
 
     /// Writes so far.
@@ -139,15 +196,15 @@ impl SimulatedDisk {
 impl State {
     fn put(&mut self, offset: usize, bytes: &[u8]) -> io::Result<()> {
         let end = offset + bytes.len();
-        if end > self.written.len() {
+        if end > self.written.bytes {
             return Err(io::Error::from_raw_os_error(libc::ENOSPC));
         }
-        self.written[offset..end].copy_from_slice(bytes);
+        self.written.write(offset, bytes);
         for sector in offset / SECTOR_BYTES..end.div_ceil(SECTOR_BYTES) {
             let from = sector * SECTOR_BYTES;
-            let to = (from + SECTOR_BYTES).min(self.written.len());
-            let states = self.unsynced.entry(sector).or_default();
-            states.push(self.written[from..to].to_vec());
+            let mut state = vec![0; SECTOR_BYTES.min(self.written.bytes - from)];
+            self.written.read(from, &mut state);
+            self.unsynced.entry(sector).or_default().push(state);
         }
         Ok(())
     }
@@ -164,8 +221,10 @@ impl Disk for SimulatedDisk {
         {
             return Err(io::Error::from_raw_os_error(libc::EIO));
         }
-        let bytes = state.written.get(offset as usize..end as usize);
-        out.copy_from_slice(bytes.ok_or(io::ErrorKind::UnexpectedEof)?);
+        if end > state.written.bytes as u64 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        state.written.read(offset as usize, out);
         Ok(())
     }
 
@@ -197,9 +256,12 @@ impl Disk for SimulatedDisk {
         if state.faults.write.is_some() {
             return Err(io::Error::from_raw_os_error(libc::EIO));
         }
-        let State { written, durable, unsynced, .. } = &mut *state;
-        durable.clone_from(written);
-        unsynced.clear();
+        let State { durable, unsynced, .. } = &mut *state;
+        for (sector, mut states) in std::mem::take(unsynced) {
+            if let Some(last) = states.pop() {
+                durable.write(sector * SECTOR_BYTES, &last);
+            }
+        }
         Ok(())
     }
 

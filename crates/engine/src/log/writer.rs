@@ -297,6 +297,31 @@ impl Writer {
         Ticket(self.appended)
     }
 
+    /// Whether a record of `room` bytes would now go to the segment of the record at `location`, and that record has
+    /// `bytes` from byte `at` of its payload on. Then the new one may name them instead of having them too: a segment is
+    /// freed as a whole, so they stay as long as it does. They are compared in the buffer that the segment is filled in.
+    pub fn has_beside(&self, location: Location, at: usize, bytes: &[u8], room: usize) -> bool {
+        let Some(open) = &self.open else { return false };
+        let segment_bytes = self.shared.table.segment_bytes;
+        let Some((segment, offset)) = self.shared.table.place(location) else { return false };
+        let is_beside = segment == open.segment
+            && location.is_of(open.life)
+            && open.used + record_bytes(room) <= entry_at(segment_bytes, open.entries);
+        let from = offset + RECORD_HEADER_BYTES + at;
+        if !is_beside || from + bytes.len() > open.used {
+            return false;
+        }
+        let mut scratch = [0; SUM_BYTES];
+        bytes.chunks(SUM_BYTES).enumerate().all(|(number, chunk)| {
+            let there = &mut scratch[..chunk.len()];
+            self.shared
+                .buffers
+                .span(open.buffer, from + number * SUM_BYTES, chunk.len())
+                .copy_to_slice(there);
+            there == chunk
+        })
+    }
+
     /// Ends the open segment, though there is room in it. What follows goes to another.
     pub fn seal(&mut self) {
         if let Some(open) = self.open.take() {

@@ -1,16 +1,18 @@
 //! A mail under way: who sent it to whom, and its bytes so far; and how it is put into the log.
 
-use std::{net::IpAddr, sync::Arc};
+use std::{io::Write, net::IpAddr, sync::Arc};
 
-use engine::log::{Location, Refused, Ticket};
+use engine::log::{Appended, Location, Refused, Ticket};
 use smallvec::SmallVec;
 
 use crate::{
+    bodies::{self, SharedBody},
     core::{Arrival, Core, MAIL, owner},
+    counters::Counter,
     head,
     index::NewEntry,
     mailboxes::{Inbox, MailId, Summary},
-    record::{Meta, Recipient},
+    record::{self, Meta, Recipient},
 };
 
 /// What MAIL and RCPT said, and what came after DATA.
@@ -18,7 +20,7 @@ use crate::{
 pub(crate) struct Envelope {
     pub(crate) from: Box<str>,
     /// As they were accepted. Of an inbox that was named twice the second has no name for the mail.
-    pub(crate) recipients: Vec<Recipient>,
+    pub(crate) recipients: SmallVec<[Recipient; 1]>,
     /// Our Received field, then the mail.
     pub(crate) raw: Vec<u8>,
 }
@@ -29,7 +31,7 @@ const NO_NAME: MailId = MailId(0);
 /// A mail whose record is appended but not yet as safe as 250 says.
 pub(crate) struct Kept {
     pub(crate) ticket: Ticket,
-    pub(crate) arrivals: Vec<Arrival>,
+    pub(crate) arrivals: SmallVec<[Arrival; 1]>,
     /// Its records, should they have to be taken back.
     pub(crate) records: SmallVec<[(Location, usize); 1]>,
     pub(crate) raw_bytes: u64,
@@ -64,14 +66,14 @@ impl Envelope {
         put("Received: from ");
         put(if trace.hello.is_empty() { "unknown" } else { trace.hello });
         put(if trace.peer.is_ipv4() { " ([" } else { " ([IPv6:" });
-        put(&trace.peer.to_string());
-        put("])\r\n\tby ");
-        put(&core.config().name);
-        put(" with ");
-        put(trace.protocol);
-        put(" id ");
-        put(&id.to_string());
-        put(";\r\n\t");
+        // Into memory: it cannot fail.
+        let _ = write!(
+            raw,
+            "{}])\r\n\tby {} with {} id {id};\r\n\t",
+            trace.peer,
+            core.config().name,
+            trace.protocol
+        );
         core.write_date(now_ms, raw);
         raw.extend_from_slice(b"\r\n");
     }
@@ -87,7 +89,7 @@ impl Envelope {
         };
         let mut kept = Kept {
             ticket: Ticket::default(),
-            arrivals: Vec::with_capacity(self.recipients.len()),
+            arrivals: SmallVec::with_capacity(self.recipients.len()),
             records: SmallVec::new(),
             raw_bytes: self.raw.len() as u64,
         };
@@ -122,8 +124,7 @@ impl Envelope {
     ) -> Result<(), Refused> {
         let mut head = core.meta.borrow_mut();
         meta.encode(recipients, &mut head);
-        let record_bytes = head.len() + self.raw.len();
-        let appended = core.append(MAIL, 0, &[&head, &self.raw])?;
+        let (appended, record_bytes) = self.append(core, &mut head)?;
         kept.ticket = kept.ticket.max(appended.ticket);
         kept.records.push((appended.location, record_bytes));
         let named = || recipients.iter().filter(|recipient| recipient.id != NO_NAME);
@@ -151,6 +152,42 @@ impl Envelope {
             kept.arrivals.push(Arrival { entry, summary: Arc::new(summary) });
         }
         Ok(())
+    }
+}
+
+impl Envelope {
+    /// Appends the mail behind its meta, without its body where the segment has that already; the bytes of the record.
+    fn append(&self, core: &Core, meta: &mut Vec<u8>) -> Result<(Appended, usize), Refused> {
+        let parts = if core.config().share_bodies { bodies::split(&self.raw) } else { None };
+        let Some((head, body)) = parts else {
+            let appended = core.append(MAIL, 0, &[meta, &self.raw])?;
+            return Ok((appended, meta.len() + self.raw.len()));
+        };
+        let hash = bodies::hash(body);
+        if let Some(known) = core.bodies.borrow().find(hash, body.len())
+            && let Some(location) = Location::from_bits(known.location)
+        {
+            let record_bytes = meta.len() + record::SHARED_BODY_BYTES + head.len();
+            if core.writer.borrow().has_beside(location, known.at as usize, body, record_bytes) {
+                record::share(meta, &known);
+                let appended = core.append(MAIL, 0, &[meta, head])?;
+                core.count(Counter::SharedBodies);
+                core.counters.add(Counter::SharedBodyBytes, body.len() as u64);
+                return Ok((appended, record_bytes));
+            }
+        }
+        let appended = core.append(MAIL, 0, &[meta, &self.raw])?;
+        let record_bytes = meta.len() + self.raw.len();
+        // None of them is larger than a segment.
+        let narrow = |bytes: usize| u32::try_from(bytes).unwrap_or(u32::MAX);
+        let stored = SharedBody {
+            location: appended.location.bits(),
+            record_bytes: narrow(record_bytes),
+            at: narrow(meta.len() + head.len()),
+            bytes: narrow(body.len()),
+        };
+        core.bodies.borrow_mut().remember(hash, stored);
+        Ok((appended, record_bytes))
     }
 }
 

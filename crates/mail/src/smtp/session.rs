@@ -1,8 +1,9 @@
 //! One session: what each command is answered, and what becomes of each mail. It knows no socket.
 
-use std::net::IpAddr;
+use std::{io::Write, net::IpAddr};
 
 use engine::log::Refused;
+use smallvec::SmallVec;
 use wire::smtp::{
     command::{Hello, HelloKind, MailFrom},
     dialog::{Ask, Dialog, Terms},
@@ -15,6 +16,7 @@ use super::{
 };
 use crate::{
     abuse::Judgement,
+    address::NAME_LETTERS,
     config::Config,
     core::Core,
     counters::Counter,
@@ -76,7 +78,7 @@ pub(crate) struct Session {
     peer: IpAddr,
     hello: Box<str>,
     /// From MAIL to the end of the mail.
-    envelope: Option<Box<Envelope>>,
+    envelope: Option<Envelope>,
     /// Bytes that it has taken of those that a core may receive at a time.
     receiving: usize,
 }
@@ -215,8 +217,9 @@ impl Session {
             }
         }
         self.dialog.sender_accepted(from.smtputf8);
-        let envelope = Envelope { from: (*from.address).into(), recipients: Vec::new(), raw: core.buffer() };
-        self.envelope = Some(Box::new(envelope));
+        let envelope =
+            Envelope { from: (*from.address).into(), recipients: SmallVec::new(), raw: core.buffer() };
+        self.envelope = Some(envelope);
         reply::SENDER_OK.write(&mut turn.out);
         None
     }
@@ -300,8 +303,11 @@ impl Session {
             core.count(Counter::BareLineEnds);
         }
         let at = turn.out.len();
-        let name = envelope.recipients.first().map_or(MailId(0), |recipient| recipient.id).to_string();
-        (0..lines).for_each(|_| KEPT.write_about(&mut turn.out, name.as_bytes()));
+        let id = envelope.recipients.first().map_or(MailId(0), |recipient| recipient.id);
+        // As many letters as every name has.
+        let mut name = [b' '; NAME_LETTERS];
+        let _ = write!(&mut name[..], "{id}");
+        (0..lines).for_each(|_| KEPT.write_about(&mut turn.out, &name));
         turn.waiting.push(Waiting { kept, at, len: turn.out.len() - at, lines });
         self.forget(core);
         self.dialog.mail_done();

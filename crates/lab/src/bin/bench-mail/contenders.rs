@@ -26,6 +26,8 @@ pub(crate) enum Contender {
     /// Throws every mail away: the limit.
     Sink,
     Ours,
+    /// The same, with bodies that mails have in common stored once a segment, which is how it runs if nothing is said.
+    Shared,
     /// Delivering to Maildirs: what one takes off the shelf.
     Postfix,
     /// Into a Maildir.
@@ -35,13 +37,14 @@ pub(crate) enum Contender {
 }
 
 impl Contender {
-    pub(crate) const ALL: [Self; 6] =
-        [Self::Sink, Self::Ours, Self::Postfix, Self::Aiosmtpd, Self::Maildev, Self::Greenmail];
+    pub(crate) const ALL: [Self; 7] =
+        [Self::Sink, Self::Ours, Self::Shared, Self::Postfix, Self::Aiosmtpd, Self::Maildev, Self::Greenmail];
 
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Sink => "sink",
             Self::Ours => "ours",
+            Self::Shared => "ours-shared",
             Self::Postfix => "postfix",
             Self::Aiosmtpd => "aiosmtpd",
             Self::Maildev => "maildev",
@@ -59,6 +62,8 @@ pub(crate) struct Running {
     pub(crate) is_slow: bool,
     /// Of ours.
     admin: Option<u16>,
+    /// Of ours: pages.
+    pub(crate) http: Option<u16>,
     /// Postfix's master leaves its starter, and is asked to end by postfix itself.
     stop: Option<Command>,
     /// What it stores goes with it.
@@ -92,7 +97,7 @@ pub(crate) fn start(contender: Contender, cores: &Cores) -> Result<Running, Stri
     let said = |error: std::io::Error| error.to_string();
     let directory = tempfile::Builder::new().prefix("bench-mail-").tempdir().map_err(said)?;
     let port = free_port().map_err(said)?;
-    let (mut admin, mut version) = (None, None);
+    let (mut admin, mut http, mut version) = (None, None, None);
     let mut command = match contender {
         Contender::Sink => {
             let program = find("smtp-sink").ok_or("smtp-sink is missing (Debian: postfix)")?;
@@ -102,12 +107,18 @@ pub(crate) fn start(contender: Contender, cores: &Cores) -> Result<Running, Stri
                 .map(|text| format!("postfix {text}"));
             command
         }
-        Contender::Ours => {
+        Contender::Ours | Contender::Shared => {
             let mut command = pinned(cores, &ours()?.to_string_lossy());
             let port_of_admin = free_port().map_err(said)?;
             admin = Some(port_of_admin);
+            let port_of_pages = free_port().map_err(said)?;
+            http = Some(port_of_pages);
+            let shares = contender == Contender::Shared;
             let store = directory.path().join("mail.store");
-            command.args(["mail", "--smtp", &format!("127.0.0.1:{port}"), "--http", "127.0.0.1:0"]);
+            command.args(["mail", "--smtp", &format!("127.0.0.1:{port}"), "--http"]);
+            command.arg(format!("127.0.0.1:{port_of_pages}"));
+            // The bench's mails have one body: only what is stored whole shows what a mail costs.
+            command.args(["--share-bodies", if shares { "true" } else { "false" }]);
             command.args([
                 "--admin",
                 &format!("127.0.0.1:{port_of_admin}"),
@@ -162,10 +173,10 @@ pub(crate) fn start(contender: Contender, cores: &Cores) -> Result<Running, Stri
         stop.arg("-c").arg(directory.path().join("etc")).arg("stop");
         stop
     });
-    let is_slow = !matches!(contender, Contender::Sink | Contender::Ours);
-    let mut running = Running { tree, port, version, is_slow, admin, stop, directory };
+    let is_slow = !matches!(contender, Contender::Sink | Contender::Ours | Contender::Shared);
+    let mut running = Running { tree, port, version, is_slow, admin, http, stop, directory };
     running.wait()?;
-    if contender == Contender::Ours {
+    if matches!(contender, Contender::Ours | Contender::Shared) {
         running.version = Some(env!("CARGO_PKG_VERSION").to_owned());
     }
     Ok(running)

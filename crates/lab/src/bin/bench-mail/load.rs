@@ -1,7 +1,7 @@
 //! Who sends: postfix's `smtp-source`, and a client of our own that pipelines.
 
 use std::{
-    io::{BufRead, BufReader, Write},
+    io::{self, BufRead, BufReader, Read, Write},
     net::TcpStream,
     sync::{
         Arc,
@@ -141,6 +141,36 @@ fn expect(stream: &mut BufReader<TcpStream>, line: &mut Vec<u8>, begin: u8) -> R
             return Ok(());
         }
     }
+}
+
+/// Asks for a page so many times over one connection; the bytes of all answers' bodies.
+pub(crate) fn ask(port: u16, path: &str, requests: u64) -> Result<u64, BenchError> {
+    let mut stream = BufReader::with_capacity(64 << 10, TcpStream::connect(("127.0.0.1", port))?);
+    stream.get_ref().set_nodelay(true)?;
+    let request = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    let (mut line, mut all) = (String::new(), 0);
+    for _ in 0..requests {
+        stream.get_mut().write_all(request.as_bytes())?;
+        let (mut bytes, mut status) = (0u64, None);
+        loop {
+            line.clear();
+            stream.read_line(&mut line)?;
+            status.get_or_insert_with(|| line.trim_end().to_owned());
+            if let Some(length) = line.to_ascii_lowercase().strip_prefix("content-length:") {
+                bytes = length.trim().parse().map_err(|_| BenchError::Failed(line.clone()))?;
+            }
+            if line.trim_end().is_empty() {
+                break;
+            }
+        }
+        let status = status.unwrap_or_default();
+        if !status.contains(" 200 ") || bytes == 0 {
+            return Err(BenchError::Failed(format!("{path}: {status}, {bytes} bytes")));
+        }
+        io::copy(&mut (&mut stream).take(bytes), &mut io::sink())?;
+        all += bytes;
+    }
+    Ok(all)
 }
 
 /// Opens so many connections, each greeted, and leaves them alone.

@@ -1,0 +1,113 @@
+//! What a steady session allocates for a mail: counted on the thread that a core would be.
+
+#![allow(clippy::expect_used, reason = "a test may fail")]
+
+use std::{net::Ipv4Addr, rc::Rc, sync::Arc};
+
+use engine::{
+    cores::{clock, listener::Balance, mesh::Mesh},
+    log::Log,
+    meter::CounterSet,
+};
+use lab::allocations::{Allocations, CountingAllocator};
+
+use crate::{
+    abuse::Peers,
+    config::{Config, Retention},
+    core::{Core, Message, Owned, Shared},
+    counters::Counter,
+    recovery,
+    smtp::{
+        Kind,
+        session::{Session, Stop, Turn},
+    },
+};
+
+#[global_allocator]
+static ALLOCATOR: CountingAllocator = CountingAllocator::system();
+
+/// Mails before anything is counted: buffers, tables and full inboxes come into being.
+const WARM_UP: usize = 20_000;
+const MAILS: usize = 20_000;
+const INBOXES: usize = 10;
+/// What stays of a mail: what lists show of it (its `Arc` and five texts: 6), its inbox in the index's entry (2). What
+/// its transaction needs until it is kept: the sender (1), the recipient's inbox and what was said of it (3), its place among
+/// the replies that wait (1). And since the inbox is full, the inbox of the mail that goes (2). None for commands, replies, buffers, the log. A little more now and
+/// then: tables that grow.
+const ALLOCATIONS_A_MAIL: f64 = 15.1;
+
+/// One core of a service, on this thread.
+fn core() -> (Log, Rc<Core>) {
+    let config = Config {
+        retention: Retention { per_inbox_max: 10, ..Retention::default() },
+        store_bytes: 256 << 20,
+        ..Config::default()
+    };
+    let recovered = recovery::recover(&config, None, 1, clock::unix_ms()).expect("a store");
+    let mut endpoints = Mesh::<Message>::new(1, 1, 64).expect("a mesh").into_endpoints();
+    let (sender, _) = endpoints.swap_remove(0).split();
+    let (writer, (index, shared_records)) =
+        recovered.writers.into_iter().zip(recovered.cores).next().expect("one core");
+    let shared = Arc::new(Shared {
+        peers: Peers::new(&config.rates, 0, 1),
+        reader: recovered.log.reader(),
+        balance: Balance::new(1),
+        listening: Arc::default(),
+        events: tokio::sync::broadcast::Sender::new(1),
+        tls: None,
+        config,
+    });
+    let counters = CounterSet::<Counter>::new(1).core(0);
+    let owned = Owned { index, shared_records, writer, sender, counters, last_name: 0 };
+    (recovered.log, Rc::new(Core::new(0, 1, shared, owned)))
+}
+
+/// What a peer sends for one mail, in the parts in which it would wait for an answer.
+fn mails() -> Vec<[String; 4]> {
+    (0..INBOXES)
+        .map(|number| {
+            [
+                "MAIL FROM:<sender@client.test>\r\n".to_owned(),
+                format!("RCPT TO:<inbox{number}@bench.test>\r\n"),
+                "DATA\r\n".to_owned(),
+                format!(
+                    "From: sender@client.test\r\nSubject: {number}\r\n\r\n{}\r\n.\r\n",
+                    "x\r\n".repeat(1300)
+                ),
+            ]
+        })
+        .collect()
+}
+
+async fn receive(core: &Core, session: &mut Session, parts: &[String]) {
+    for part in parts {
+        let mut turn = Turn { out: core.buffer(), ..Turn::default() };
+        let (used, stop) = session.turn(core, part.as_bytes(), core.now_ms(), &mut turn);
+        assert_eq!((used, stop), (part.len(), Stop::Read), "{part}");
+        assert!(turn.settle(core).await, "it is kept");
+        assert!(turn.out.starts_with(b"250") || turn.out.starts_with(b"354"));
+        core.give_back(turn.out);
+    }
+}
+
+#[test]
+fn a_steady_session_allocates_what_stays_of_a_mail_and_little_else() {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    runtime.block_on(async {
+        let mut allocations = Allocations::new().expect("the counting allocator");
+        let (_log, core) = core();
+        let mails = mails();
+        let mut session = Session::new(&core, Ipv4Addr::LOCALHOST.into(), Kind::Smtp);
+        receive(&core, &mut session, &["EHLO client.test\r\n".to_owned()]).await;
+        for number in 0..WARM_UP {
+            receive(&core, &mut session, &mails[number % INBOXES]).await;
+        }
+        allocations.mark().expect("on this thread");
+        for number in 0..MAILS {
+            receive(&core, &mut session, &mails[number % INBOXES]).await;
+        }
+        let counts = allocations.since_mark().expect("on this thread");
+        let (each, bytes) = (counts.allocations as f64 / MAILS as f64, counts.allocated_bytes / MAILS as u64);
+        assert!(each <= ALLOCATIONS_A_MAIL, "{each} allocations and {bytes} bytes a mail");
+    });
+}
