@@ -6,6 +6,8 @@
 //!
 //! - [`allocations`]: what a stretch of code allocates, exactly, per thread; asserted to be nothing in tests.
 //! - [`paired`]: servers compared by CPU time a unit of work, in interleaved rounds, with an interval and a verdict.
+//! - [`lan`]: a cable of a known speed between two network namespaces.
+//! - [`peers`]: the servers that are compared, and what loads them.
 //! - [`pressure`]: objects and requests that are more than memory, for stores.
 //! - [`experiment`], [`report`]: what an experiment is, and how what it found is read.
 //! - [`experiments`]: all of them.
@@ -20,9 +22,11 @@ pub mod compare;
 pub mod cores;
 pub mod experiment;
 pub mod experiments;
+pub mod lan;
 pub mod latency;
 pub mod load;
 pub mod paired;
+pub mod peers;
 pub mod placement;
 pub mod pressure;
 pub mod report;

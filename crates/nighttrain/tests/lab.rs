@@ -97,3 +97,72 @@ fn a_page_that_cannot_be_written_is_1_and_nothing_is_run() {
     assert!(ended.stderr.contains("cannot write /nonexistent/report.html"), "{}", ended.stderr);
     assert_eq!(ended.stderr.lines().count(), 1);
 }
+
+/// Whole servers, this program among them: what was measured is there and undisputed, or the experiment says what is
+/// missing here. Nothing here looks at a figure.
+fn reports_or_says_what_is_missing(name: &str, claim: &str) {
+    let ended = run(&mut program(&["lab", name, "--quick", "--json"]));
+    if ended.code == 1 && ended.stderr.contains("cannot be tested here") {
+        return;
+    }
+    assert_eq!((ended.code, ended.stderr.as_str()), (0, ""), "{name}");
+    let found = value(&ended.stdout);
+    let verdicts = found["experiments"][0]["verdicts"].as_array().expect("verdicts");
+    assert!(!verdicts.is_empty(), "{found}");
+    assert!(verdicts.iter().all(|verdict| verdict["claim"] == claim), "{found}");
+    let mut samples = 0;
+    let mut doubts = Vec::new();
+    walk(&found["experiments"][0]["data"], &mut |object| {
+        samples += u64::from(object["units"].as_u64() > Some(0) || object["mails"].as_u64() > Some(0));
+        doubts.extend(object["doubts"].as_array().into_iter().flatten().cloned());
+        doubts.extend(object.get("doubt").filter(|doubt| doubt.is_string()).cloned());
+        if let Some([good, looked]) = object["readable"].as_array().map(Vec::as_slice) {
+            assert_eq!(good, looked, "inboxes that show their mails");
+        }
+    });
+    assert!(samples > 0, "{name} measured nothing: {found}");
+    // A load generator that gives up waiting says how busy this machine is.
+    doubts.retain(|doubt| !doubt.as_str().is_some_and(|doubt| doubt.starts_with("socket errors")));
+    assert!(doubts.is_empty(), "{name}: {doubts:?}");
+}
+
+fn walk(value: &serde_json::Value, see: &mut impl FnMut(&serde_json::Value)) {
+    match value {
+        serde_json::Value::Object(fields) => {
+            see(value);
+            fields.values().for_each(|field| walk(field, see));
+        }
+        serde_json::Value::Array(items) => items.iter().for_each(|item| walk(item, see)),
+        _ => {}
+    }
+}
+
+#[test]
+fn messages_on_one_core_and_on_all() {
+    reports_or_says_what_is_missing("feed-cores", "C10");
+}
+
+#[test]
+fn messages_through_a_cable() {
+    reports_or_says_what_is_missing("feed-lan", "C11");
+}
+
+#[test]
+fn hits_beside_the_peers() {
+    reports_or_says_what_is_missing("cache-vs-peers", "C1");
+}
+
+#[test]
+fn pages_on_one_core_and_on_all() {
+    reports_or_says_what_is_missing("http-cores", "C22");
+}
+
+#[test]
+fn a_day_of_mail() {
+    reports_or_says_what_is_missing("mail-day", "C13");
+}
+
+#[test]
+fn mail_through_cables() {
+    reports_or_says_what_is_missing("mail-lan", "C23");
+}

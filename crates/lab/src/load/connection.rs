@@ -24,6 +24,8 @@ pub(super) const READ_BYTES: usize = 64 << 10;
 pub(super) struct Connection {
     transport: Transport,
     client: Box<dyn Client>,
+    /// Requests that may wait for their answers at once.
+    depth: usize,
     out: Vec<u8>,
     /// Of `out`, what has left.
     left: usize,
@@ -84,12 +86,13 @@ impl Connection {
             }
         };
         let client = target.client(number);
-        Ok(Self { transport, client, out: Vec::new(), left: 0, waiting: VecDeque::new(), free_ns: 0 })
+        let depth = client.depth().min(target.depth_max());
+        Ok(Self { transport, client, depth, out: Vec::new(), left: 0, waiting: VecDeque::new(), free_ns: 0 })
     }
 
     /// It may take another request now.
     pub(super) fn is_free(&self) -> bool {
-        self.client.is_ready() && self.waiting.len() < self.client.depth()
+        self.client.is_ready() && self.waiting.len() < self.depth
     }
 
     pub(super) fn is_ready(&self) -> bool {

@@ -28,6 +28,8 @@ pub struct Target {
     address: SocketAddr,
     bytes: usize,
     verified: bool,
+    /// See [`Target::one_at_a_time`].
+    serial: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -108,7 +110,16 @@ impl Target {
             path => path.to_owned(),
         };
         let bytes = bytes.max(1);
-        Ok(Self { scheme, authority: authority.to_owned(), host, path, address, bytes, verified })
+        Ok(Self {
+            scheme,
+            authority: authority.to_owned(),
+            host,
+            path,
+            address,
+            bytes,
+            verified,
+            serial: false,
+        })
     }
 
     /// An echo server at this address, `bytes` bytes there and back.
@@ -122,7 +133,20 @@ impl Target {
             address,
             bytes,
             verified: false,
+            serial: false,
         }
+    }
+
+    /// The same, with one request under way on a connection at a time, also where the protocol allows more.
+    #[must_use]
+    pub fn one_at_a_time(mut self) -> Self {
+        self.serial = true;
+        self
+    }
+
+    /// Requests under way on a connection, at most, whatever its protocol allows.
+    pub(super) const fn depth_max(&self) -> usize {
+        if self.serial { 1 } else { usize::MAX }
     }
 
     /// Where it is.

@@ -2,7 +2,7 @@
 
 use lab::paired::record::{Comparison, Figure};
 
-use crate::contenders::Contender;
+use lab::peers::cache::contenders::Contender;
 
 /// Ours on two cores, beside ours on one.
 pub(crate) const OURS_TWO: &str = "ours, two cores";

@@ -18,20 +18,17 @@
 )]
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "talks to the person who started it")]
 
-mod contenders;
 mod figures;
-mod load;
-mod origin;
 mod run;
 mod scenarios;
 
-use std::io;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Parser;
 use lab::paired::apart;
-use lab::paired::tree::TreeError;
+use lab::peers::PeerError;
+use lab::peers::cache::contenders::Contender;
 
 /// Compares what a cache hit costs: ours, five peers, and the limit.
 #[derive(Debug, Clone, Parser)]
@@ -60,31 +57,13 @@ pub(crate) struct Options {
     list: bool,
 }
 
-/// What ends a run.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum BenchError {
-    #[error(transparent)]
-    Io(#[from] io::Error),
-    #[error(transparent)]
-    Tree(#[from] TreeError),
-    /// Said in full already.
-    #[error("{0}")]
-    Failed(String),
-}
-
-impl BenchError {
-    pub(crate) fn failed(what: impl Into<String>) -> Self {
-        Self::Failed(what.into())
-    }
-}
-
 fn main() -> ExitCode {
     let options = Options::parse();
     if options.list {
         for scenario in scenarios::all(options.quick) {
             println!("{:<12} {}", scenario.name, scenario.what());
         }
-        println!("contenders: {}", contenders::Contender::ALL.map(contenders::Contender::name).join(", "));
+        println!("contenders: {}", Contender::ALL.map(Contender::name).join(", "));
         return ExitCode::SUCCESS;
     }
     match apart::enter() {
@@ -94,7 +73,7 @@ fn main() -> ExitCode {
     }
 }
 
-fn report(outcome: Result<bool, BenchError>) -> ExitCode {
+fn report(outcome: Result<bool, PeerError>) -> ExitCode {
     match outcome {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,

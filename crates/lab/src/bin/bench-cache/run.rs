@@ -16,12 +16,14 @@ use lab::paired::{Sample, interleave, measure};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use rustix::thread::{CpuSet, sched_setaffinity};
 
-use crate::contenders::{self, Contender, Ground, Running};
 use crate::figures::{self, OURS_ONE_SHARED, OURS_TWO};
-use crate::load::{self, Filler, Scripts};
-use crate::origin::{Bodies, Origin};
 use crate::scenarios::{self, Scenario, Sides};
-use crate::{BenchError, Options};
+use lab::peers::PeerError;
+use lab::peers::cache::contenders::{self, Contender, Ground, Running};
+use lab::peers::cache::load::{self, Filler, Scripts};
+use lab::peers::cache::origin::{Bodies, Origin};
+
+use crate::Options;
 
 /// What each cache may use, full and quick.
 const MEMORY_MIB: u64 = 2_048;
@@ -39,7 +41,7 @@ const TOOLS: [(&str, &str); 4] =
     [("wrk", "wrk"), ("cc", "gcc"), ("taskset", "util-linux"), ("setpriv", "util-linux")];
 
 /// `Ok(false)` when a contender that is here did not work.
-pub(crate) fn run(options: &Options, remarks: Vec<String>) -> Result<bool, BenchError> {
+pub(crate) fn run(options: &Options, remarks: Vec<String>) -> Result<bool, PeerError> {
     let mut bench = Bench::prepare(options, remarks)?;
     let scenarios = chosen(options)?;
     let begun = Instant::now();
@@ -99,12 +101,12 @@ fn disturbance(comparisons: &[Comparison]) -> Option<f64> {
     median(&shares)
 }
 
-fn chosen(options: &Options) -> Result<Vec<Scenario>, BenchError> {
+fn chosen(options: &Options) -> Result<Vec<Scenario>, PeerError> {
     let all = scenarios::all(options.quick);
     if let Some(unknown) = options.scenario.iter().find(|name| !all.iter().any(|known| known.name == **name))
     {
         let known: Vec<&str> = all.iter().map(|scenario| scenario.name).collect();
-        return Err(BenchError::failed(format!(
+        return Err(PeerError::failed(format!(
             "there is no scenario {unknown}; there are {}",
             known.join(", ")
         )));
@@ -135,21 +137,21 @@ struct Bench {
 }
 
 impl Bench {
-    fn prepare(options: &Options, remarks: Vec<String>) -> Result<Self, BenchError> {
+    fn prepare(options: &Options, remarks: Vec<String>) -> Result<Self, PeerError> {
         let missing: Vec<&str> =
             TOOLS.iter().filter(|(tool, _)| find(tool).is_none()).map(|&(_, package)| package).collect();
         if !missing.is_empty() {
             let packages = missing.join(" ");
-            return Err(BenchError::failed(format!(
+            return Err(PeerError::failed(format!(
                 "needs {packages}: sudo apt-get install {packages}, or all of it by sudo bench/install-peers.sh"
             )));
         }
         let [first, second, ..] = Cores::allowed()?[..] else {
-            return Err(BenchError::failed("needs two processors: one for the server, one for the load"));
+            return Err(PeerError::failed("needs two processors: one for the server, one for the load"));
         };
-        let one = |core| Cores::new(vec![core]).ok_or_else(|| BenchError::failed("no core"));
+        let one = |core| Cores::new(vec![core]).ok_or_else(|| PeerError::failed("no core"));
         let (server, load) = (one(first)?, one(second)?);
-        let both = Cores::new(vec![first, second]).ok_or_else(|| BenchError::failed("no cores"))?;
+        let both = Cores::new(vec![first, second]).ok_or_else(|| PeerError::failed("no cores"))?;
         let machine = Machine::here();
 
         // This process is part of the load: the origin lives in it. Before its threads exist.
@@ -198,12 +200,12 @@ impl Bench {
     }
 
     /// Starts and fills everybody who is wanted and here.
-    fn start(&mut self, options: &Options, scenarios: &[Scenario]) -> Result<Vec<Running>, BenchError> {
+    fn start(&mut self, options: &Options, scenarios: &[Scenario]) -> Result<Vec<Running>, PeerError> {
         if let Some(unknown) =
             options.only.iter().find(|name| !Contender::ALL.iter().any(|known| known.name() == **name))
         {
             let known = Contender::ALL.map(Contender::name).join(", ");
-            return Err(BenchError::failed(format!("there is no contender {unknown}; there are {known}")));
+            return Err(PeerError::failed(format!("there is no contender {unknown}; there are {known}")));
         }
         let mut bodies: Vec<u64> = scenarios.iter().map(|scenario| scenario.body_bytes).collect();
         bodies.sort_unstable();
@@ -304,7 +306,7 @@ impl Bench {
 
     /// Asks for every object of every scenario until a whole pass leaves the origin alone: the first pass fills,
     /// the next proves it (and opens files, or moves objects to the faster memory, where a cache does such things).
-    fn fill(&self, server: &Running, scenarios: &[Scenario]) -> Result<usize, BenchError> {
+    fn fill(&self, server: &Running, scenarios: &[Scenario]) -> Result<usize, PeerError> {
         let mut objects: Vec<(u64, u64)> = scenarios
             .iter()
             .flat_map(|scenario| scenario.ids().map(|id| (scenario.body_bytes, id)))
@@ -322,7 +324,7 @@ impl Bench {
                 let fillers: Vec<_> =
                     objects.chunks(share).map(|share| scope.spawn(move || pass(share))).collect();
                 fillers.into_iter().try_for_each(|filler| {
-                    filler.join().unwrap_or_else(|_| Err(BenchError::failed("a filling thread panicked")))
+                    filler.join().unwrap_or_else(|_| Err(PeerError::failed("a filling thread panicked")))
                 })
             })?;
             if self.origin.requests() == before {
@@ -338,7 +340,7 @@ impl Bench {
         options: &Options,
         scenario: &Scenario,
         running: &[Running],
-    ) -> Result<Option<Comparison>, BenchError> {
+    ) -> Result<Option<Comparison>, PeerError> {
         let takes_part = |server: &&Running| match scenario.sides {
             Sides::Apart => {
                 server.name != OURS_TWO && server.body_bytes.is_none_or(|only| only == scenario.body_bytes)
@@ -373,20 +375,16 @@ impl Bench {
     }
 
     /// One round of one contender. A server that dies or a load that fails is a sample of nothing, with the reason.
-    fn sample(
-        &self,
-        server: &Running,
-        load_cores: &Cores,
-        scenario: &Scenario,
-    ) -> Result<Sample, BenchError> {
+    fn sample(&self, server: &Running, load_cores: &Cores, scenario: &Scenario) -> Result<Sample, PeerError> {
         let measured = measure(&server.tree, &server.cores, || {
             let before = self.origin.requests();
-            let mut work = load::wrk(&self.scripts, scenario, server.port, load_cores, self.seconds)?;
+            let mut work =
+                load::wrk(&self.scripts, &scenario.asked(), server.port, load_cores, self.seconds)?;
             let missed = self.origin.requests() - before;
             if missed as f64 > work.units as f64 * MISS_SHARE_MAX {
                 work.doubts.push(format!("{missed} of {} answers came from the origin", work.units));
             }
-            Ok::<_, BenchError>(work)
+            Ok::<_, PeerError>(work)
         });
         measured.or_else(|error| {
             let why = format!("{}: {error}", server.name);

@@ -1,13 +1,7 @@
 //! What is asked, of whom, how often.
 
-/// Which URLs a load asks for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Urls {
-    /// One, with wrk's own short request.
-    One,
-    /// That many, drawn by Zipf, with a request as a browser sends it.
-    Zipf(u64),
-}
+use lab::peers::cache::contenders::KIB;
+use lab::peers::cache::load::{Asked, Urls, ZIPF_EXPONENT};
 
 /// Which processors the two sides have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,10 +22,6 @@ pub(crate) struct Scenario {
     pub(crate) rounds: usize,
 }
 
-pub(crate) const KIB: u64 = 1024;
-/// The Zipf exponent: YCSB's, which is near what web traces show (Breslau et al., 1999: 0.64–0.83, and higher
-/// behind a browser's own cache).
-pub(crate) const ZIPF_EXPONENT: f64 = 0.99;
 /// 100,000 × 1 KiB fit any cache here.
 const URLS_SMALL: u64 = 100_000;
 /// 4,096 × 64 KiB = 256 MiB fit the memory that each contender is given; 100,000 (6.4 GiB, seven times over)
@@ -93,6 +83,11 @@ impl Scenario {
             }
         };
         format!("{} KiB, {} connections, {urls}{sides}.", self.body_bytes / KIB, self.connections)
+    }
+
+    /// What the load is told.
+    pub(crate) const fn asked(&self) -> Asked {
+        Asked { body_bytes: self.body_bytes, connections: self.connections, urls: self.urls }
     }
 
     /// The IDs of the objects that it asks for. One URL is ID 0; the drawn ones begin at 1.

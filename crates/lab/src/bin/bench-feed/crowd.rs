@@ -11,11 +11,11 @@ use lab::paired::spread::{Ratio, Verdict, median};
 use lab::report::{Table, grouped};
 use serde::Serialize;
 
-use crate::BenchError;
-use crate::contenders::Running;
-use crate::ends::SCRATCH_BYTES;
-use crate::load::{Flow, Shape, open_loop};
-use crate::wire::Wire;
+use lab::peers::PeerError;
+use lab::peers::feed::contenders::Running;
+use lab::peers::feed::ends::SCRATCH_BYTES;
+use lab::peers::feed::load::{Flow, Shape, open_loop};
+use lab::peers::feed::wire::Wire;
 
 const CONNECTIONS: usize = 10_000;
 const CONNECTIONS_QUICK: usize = 500;
@@ -57,15 +57,15 @@ impl Crowd {
     }
 
     /// Fills a fresh server, and looks at it three times.
-    pub(crate) fn round(&mut self, server: &Running) -> Result<(), BenchError> {
-        let resident = || -> Result<f64, BenchError> {
+    pub(crate) fn round(&mut self, server: &Running) -> Result<(), PeerError> {
+        let resident = || -> Result<f64, PeerError> {
             std::thread::sleep(SETTLE);
             Ok(server.tree.usage()?.rss_bytes as f64)
         };
         let empty = resident()?;
         let mut streams = Vec::with_capacity(self.connections);
         for _ in 0..self.connections {
-            streams.push(Wire::Nats.producer(server.port)?);
+            streams.push(Wire::Nats.producer(server.address)?);
         }
         let connected = resident()?;
         for (n, stream) in streams.iter_mut().enumerate() {
@@ -89,7 +89,7 @@ impl Crowd {
 }
 
 /// Says something and waits until the server has dealt with it.
-fn confirmed(stream: &mut TcpStream, say: &[u8]) -> Result<(), BenchError> {
+fn confirmed(stream: &mut TcpStream, say: &[u8]) -> Result<(), PeerError> {
     stream.set_nonblocking(false)?;
     stream.write_all(say)?;
     stream.write_all(b"PING\r\n")?;
@@ -97,11 +97,11 @@ fn confirmed(stream: &mut TcpStream, say: &[u8]) -> Result<(), BenchError> {
     let mut some = [0; 4096];
     while !heard.ends_with(b"PONG\r\n") {
         match stream.read(&mut some)? {
-            0 => return Err(BenchError::failed("the server closed a connection of the crowd")),
+            0 => return Err(PeerError::failed("the server closed a connection of the crowd")),
             bytes => heard.extend_from_slice(&some[..bytes]),
         }
         if let Some(at) = heard.windows(4).position(|four| four == b"-ERR") {
-            return Err(BenchError::failed(String::from_utf8_lossy(&heard[at..]).into_owned()));
+            return Err(PeerError::failed(String::from_utf8_lossy(&heard[at..]).into_owned()));
         }
     }
     Ok(())
@@ -155,11 +155,11 @@ pub(crate) struct Churn {
 }
 
 /// A flow by the clock, verified, beside a connection that subscribes and unsubscribes.
-pub(crate) fn churn(server: &Running, quick: bool) -> Result<Churn, BenchError> {
+pub(crate) fn churn(server: &Running, quick: bool) -> Result<Churn, PeerError> {
     let shape = Shape { flows: 1, consumers: 1, payload_bytes: 100, window: 0 };
     let run = if quick { CHURN_RUN / 5 } else { CHURN_RUN };
-    let flow = Flow::connect(server.contender.wire(), server.port, &shape, 0)?;
-    let mut restless = Wire::Nats.producer(server.port)?;
+    let flow = Flow::connect(server.contender.wire(), server.address, &shape, 0)?;
+    let mut restless = Wire::Nats.producer(server.address)?;
     let (is_over, operations) = (AtomicBool::new(false), AtomicU64::new(0));
     let (latencies, churned) = std::thread::scope(|scope| {
         let churner = scope.spawn(|| change_minds(&mut restless, &is_over, &operations));
@@ -167,7 +167,7 @@ pub(crate) fn churn(server: &Running, quick: bool) -> Result<Churn, BenchError> 
         is_over.store(true, Ordering::Release);
         (latencies, churner.join())
     });
-    churned.map_err(|_| BenchError::failed("the churning thread panicked"))??;
+    churned.map_err(|_| PeerError::failed("the churning thread panicked"))??;
     let mut latencies = latencies?;
     latencies.sort_unstable();
     let at = |quantile: f64| {
@@ -188,7 +188,7 @@ fn change_minds(
     stream: &mut TcpStream,
     is_over: &AtomicBool,
     operations: &AtomicU64,
-) -> Result<(), BenchError> {
+) -> Result<(), PeerError> {
     let begun = Instant::now();
     let mut scratch = vec![0; SCRATCH_BYTES];
     let mut sid = 1;

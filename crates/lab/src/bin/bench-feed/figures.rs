@@ -4,7 +4,7 @@ use lab::paired::record::{Comparison, Figure};
 use lab::paired::spread::{Ratio, Verdict};
 use lab::paired::{Sample, Series};
 
-use crate::contenders::Contender;
+use lab::peers::feed::contenders::Contender;
 
 /// Ours and nats-server on two cores, and on one under the same load.
 pub(crate) const TWO_CORES: &str = ", two cores";

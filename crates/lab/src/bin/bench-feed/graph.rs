@@ -5,7 +5,7 @@ use lab::paired::spread::median;
 use lab::report::plot::{Axis, Plot, Series, Stroke};
 use lab::report::{Report, Table, page};
 
-use crate::contenders::Contender;
+use lab::peers::feed::contenders::Contender;
 
 /// The scenarios along the axis.
 const FANS: [(&str, f64); 3] = [("one", 1.0), ("ten", 10.0), ("hundred", 100.0)];

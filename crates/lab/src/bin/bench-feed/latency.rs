@@ -10,9 +10,9 @@ use lab::paired::spread::{Ratio, Verdict, median};
 use lab::report::{Table, grouped};
 use serde::Serialize;
 
-use crate::BenchError;
-use crate::contenders::{Contender, Running};
-use crate::load::{Flow, Shape, open_loop};
+use lab::peers::PeerError;
+use lab::peers::feed::contenders::{Contender, Running};
+use lab::peers::feed::load::{Flow, Shape, open_loop};
 
 pub(crate) const RATES: [u64; 2] = [10_000, 100_000];
 const ROUNDS: usize = 11;
@@ -42,7 +42,7 @@ pub(crate) fn measure(
     running: &[&Running],
     quick: bool,
     rounds: Option<usize>,
-) -> Result<Vec<Latencies>, BenchError> {
+) -> Result<Vec<Latencies>, PeerError> {
     let run = if quick { RUN_QUICK } else { RUN };
     let rounds = rounds.unwrap_or(if quick { 1 } else { ROUNDS });
     let shape = Shape { flows: 1, consumers: 1, payload_bytes: PAYLOAD_BYTES, window: 0 };
@@ -60,7 +60,7 @@ pub(crate) fn measure(
             .collect();
         for _ in 0..rounds {
             for (server, latencies) in running.iter().zip(&mut here) {
-                let outcome = Flow::connect(server.contender.wire(), server.port, &shape, 0)
+                let outcome = Flow::connect(server.contender.wire(), server.address, &shape, 0)
                     .and_then(|flow| open_loop(flow, per_second, run));
                 latencies.rounds.push(match outcome {
                     Ok(values) => Some(quantiles(values)),

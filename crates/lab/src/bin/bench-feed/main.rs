@@ -17,24 +17,20 @@
 )]
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "talks to the person who started it")]
 
-mod contenders;
 mod crowd;
-mod ends;
 mod figures;
 mod graph;
 mod latency;
-mod load;
 mod run;
 mod scenarios;
-mod wire;
 
-use std::io;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Parser;
 use lab::paired::apart::{self, Entered};
-use lab::paired::tree::TreeError;
+use lab::peers::PeerError;
+use lab::peers::feed::contenders::Contender;
 
 /// Compares what a relayed message costs: ours, four peers, and the floor.
 #[derive(Debug, Clone, Parser)]
@@ -63,24 +59,6 @@ pub(crate) struct Options {
     list: bool,
 }
 
-/// What ends a run.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum BenchError {
-    #[error(transparent)]
-    Io(#[from] io::Error),
-    #[error(transparent)]
-    Tree(#[from] TreeError),
-    /// Said in full already.
-    #[error("{0}")]
-    Failed(String),
-}
-
-impl BenchError {
-    pub(crate) fn failed(what: impl Into<String>) -> Self {
-        Self::Failed(what.into())
-    }
-}
-
 fn main() -> ExitCode {
     let options = Options::parse();
     if options.list {
@@ -90,7 +68,7 @@ fn main() -> ExitCode {
         for (name, what) in scenarios::OTHERS {
             println!("{name:<12} {what}");
         }
-        println!("contenders: {}", contenders::Contender::ALL.map(contenders::Contender::name).join(", "));
+        println!("contenders: {}", Contender::ALL.map(Contender::name).join(", "));
         return ExitCode::SUCCESS;
     }
     match apart::enter() {
@@ -100,7 +78,7 @@ fn main() -> ExitCode {
     }
 }
 
-fn report(outcome: Result<bool, BenchError>) -> ExitCode {
+fn report(outcome: Result<bool, PeerError>) -> ExitCode {
     match outcome {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,

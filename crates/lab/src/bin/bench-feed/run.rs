@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -16,12 +17,14 @@ use lab::report::{Table, text};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use rustix::thread::{CpuSet, sched_setaffinity};
 
-use crate::contenders::{self, Contender, Running};
 use crate::crowd::{self, Crowd};
 use crate::figures::{self, TWO_CORES};
-use crate::load::{Flow, closed_loop};
 use crate::scenarios::{self, OTHERS, Scenario, Sides};
-use crate::{BenchError, Options, graph, latency};
+use lab::peers::PeerError;
+use lab::peers::feed::contenders::{self, Contender, Running};
+use lab::peers::feed::load::{Flow, closed_loop};
+
+use crate::{Options, graph, latency};
 
 /// From here on the record says that others were at work.
 const FOREIGN_SHARE_NOISY: f64 = 0.1;
@@ -30,7 +33,7 @@ const TOOLS: [(&str, &str); 2] = [("cc", "gcc"), ("taskset", "util-linux")];
 const WIDTH: usize = 140;
 
 /// `Ok(false)` when a contender that is here did not work.
-pub(crate) fn run(options: &Options, remarks: Vec<String>) -> Result<bool, BenchError> {
+pub(crate) fn run(options: &Options, remarks: Vec<String>) -> Result<bool, PeerError> {
     let mut bench = Bench::prepare(options, remarks)?;
     let begun = Instant::now();
     let scenarios = bench.chosen(options)?;
@@ -127,20 +130,20 @@ struct Bench {
 }
 
 impl Bench {
-    fn prepare(options: &Options, remarks: Vec<String>) -> Result<Self, BenchError> {
+    fn prepare(options: &Options, remarks: Vec<String>) -> Result<Self, PeerError> {
         let missing: Vec<&str> =
             TOOLS.iter().filter(|(tool, _)| find(tool).is_none()).map(|&(_, package)| package).collect();
         if !missing.is_empty() {
             let packages = missing.join(" ");
-            return Err(BenchError::failed(format!(
+            return Err(PeerError::failed(format!(
                 "needs {packages}: sudo apt-get install {packages}, or all of it by sudo bench/install-feed-peers.sh"
             )));
         }
         let [first, second, ..] = Cores::allowed()?[..] else {
-            return Err(BenchError::failed("needs two processors: one for the server, one for the load"));
+            return Err(PeerError::failed("needs two processors: one for the server, one for the load"));
         };
-        let server = Cores::new(vec![first]).ok_or_else(|| BenchError::failed("no core"))?;
-        let both = Cores::new(vec![first, second]).ok_or_else(|| BenchError::failed("no cores"))?;
+        let server = Cores::new(vec![first]).ok_or_else(|| PeerError::failed("no core"))?;
+        let both = Cores::new(vec![first, second]).ok_or_else(|| PeerError::failed("no cores"))?;
         let machine = Machine::here();
         pin(&[second])?;
         // Ten thousand connections on either side.
@@ -172,13 +175,13 @@ impl Bench {
         self.wanted.is_empty() || self.wanted.iter().any(|wanted| wanted == name)
     }
 
-    fn chosen(&self, options: &Options) -> Result<Vec<Scenario>, BenchError> {
+    fn chosen(&self, options: &Options) -> Result<Vec<Scenario>, PeerError> {
         let mut all = scenarios::all(options.quick);
         let mut known: Vec<&str> = all.iter().map(|scenario| scenario.name).collect();
         known.extend(OTHERS.map(|(name, _)| name));
         if let Some(unknown) = self.wanted.iter().find(|name| !known.contains(&name.as_str())) {
             let known = known.join(", ");
-            return Err(BenchError::failed(format!("there is no scenario {unknown}; there are {known}")));
+            return Err(PeerError::failed(format!("there is no scenario {unknown}; there are {known}")));
         }
         for scenario in &mut all {
             scenario.run = options.milliseconds.map_or(scenario.run, Duration::from_millis);
@@ -187,11 +190,11 @@ impl Bench {
     }
 
     /// Starts everybody who is wanted and here; floors once for each number of consumers.
-    fn start(&mut self, options: &Options, scenarios: &[Scenario]) -> Result<Vec<Running>, BenchError> {
+    fn start(&mut self, options: &Options, scenarios: &[Scenario]) -> Result<Vec<Running>, PeerError> {
         let names = Contender::ALL.map(Contender::name);
         if let Some(unknown) = options.only.iter().find(|name| !names.contains(&name.as_str())) {
             let known = names.join(", ");
-            return Err(BenchError::failed(format!("there is no contender {unknown}; there are {known}")));
+            return Err(PeerError::failed(format!("there is no contender {unknown}; there are {known}")));
         }
         let two_cores_wanted = scenarios.iter().any(|scenario| scenario.sides == Sides::OneAndTwo);
         let mut all = Vec::new();
@@ -245,7 +248,14 @@ impl Bench {
             Sides::Apart => &self.server,
             Sides::OneAndTwo => &self.both,
         };
-        match contenders::start(contender, name, &program, self.work.path(), cores, consumers) {
+        match contenders::start(
+            contender,
+            name,
+            &program,
+            self.work.path(),
+            (Ipv4Addr::LOCALHOST, cores),
+            consumers,
+        ) {
             Ok(server) => Some(server),
             Err(error) => {
                 let why = error.to_string();
@@ -263,7 +273,7 @@ impl Bench {
         options: &Options,
         scenario: &Scenario,
         running: &[Running],
-    ) -> Result<Option<Comparison>, BenchError> {
+    ) -> Result<Option<Comparison>, PeerError> {
         let takes_part = |server: &&Running| match scenario.sides {
             Sides::Apart => {
                 !server.name.ends_with(TWO_CORES)
@@ -291,7 +301,7 @@ impl Bench {
                 let why = format!("{} in {}: {error}", server.name, scenario.name);
                 println!("{why}");
                 failures.push(why.clone());
-                Ok::<_, BenchError>(Sample::nothing(why))
+                Ok::<_, PeerError>(Sample::nothing(why))
             })
         })?;
         self.failed |= !failures.is_empty();
@@ -310,7 +320,7 @@ impl Bench {
         figures: &mut Vec<Figure>,
         tables: &mut Vec<Table>,
         attached: &mut Attached,
-    ) -> Result<(), BenchError> {
+    ) -> Result<(), PeerError> {
         let one: Vec<&Running> =
             running.iter().filter(|server| server.consumers.is_none_or(|consumers| consumers == 1)).collect();
         let all = latency::measure(&one, options.quick, options.rounds)?;
@@ -326,9 +336,11 @@ impl Bench {
         running: &[Running],
         tables: &mut Vec<Table>,
         attached: &mut Attached,
-    ) -> Result<(), BenchError> {
+    ) -> Result<(), PeerError> {
         let mut all = Vec::new();
-        for server in running.iter().filter(|server| server.contender.wire() == crate::wire::Wire::Nats) {
+        for server in
+            running.iter().filter(|server| server.contender.wire() == lab::peers::feed::wire::Wire::Nats)
+        {
             match crowd::churn(server, options.quick) {
                 Ok(churn) => all.push(churn),
                 Err(error) => self.fail(format!("{} in churn: {error}", server.name)),
@@ -345,8 +357,8 @@ impl Bench {
         figures: &mut Vec<Figure>,
         tables: &mut Vec<Table>,
         attached: &mut Attached,
-    ) -> Result<(), BenchError> {
-        let takes_part = |contender: &Contender| contender.wire() == crate::wire::Wire::Nats;
+    ) -> Result<(), PeerError> {
+        let takes_part = |contender: &Contender| contender.wire() == lab::peers::feed::wire::Wire::Nats;
         let here: Vec<Contender> =
             self.programs.iter().map(|(contender, _)| *contender).filter(takes_part).collect();
         let mut all: Vec<Crowd> =
@@ -376,7 +388,7 @@ impl Bench {
     }
 }
 
-fn pin(cores: &[usize]) -> Result<(), BenchError> {
+fn pin(cores: &[usize]) -> Result<(), PeerError> {
     let mut set = CpuSet::new();
     for &core in cores {
         set.set(core);
@@ -385,9 +397,9 @@ fn pin(cores: &[usize]) -> Result<(), BenchError> {
 }
 
 /// Connects and drives the flows with these numbers, on this thread.
-fn drive(server: &Running, scenario: &Scenario, flows: std::ops::Range<usize>) -> Result<Work, BenchError> {
+fn drive(server: &Running, scenario: &Scenario, flows: std::ops::Range<usize>) -> Result<Work, PeerError> {
     let flows = flows
-        .map(|id| Flow::connect(server.contender.wire(), server.port, &scenario.shape, id))
+        .map(|id| Flow::connect(server.contender.wire(), server.address, &scenario.shape, id))
         .collect::<Result<Vec<_>, _>>()?;
     closed_loop(flows, &scenario.shape, scenario.run)
 }
@@ -398,7 +410,7 @@ fn drive_from_both(
     scenario: &Scenario,
     both: &Cores,
     home: usize,
-) -> Result<Work, BenchError> {
+) -> Result<Work, PeerError> {
     let flows = scenario.shape.flows;
     let middle = flows.div_ceil(2);
     let parts: Vec<_> = [0..middle, middle..flows].into_iter().filter(|part| !part.is_empty()).collect();
@@ -410,7 +422,7 @@ fn drive_from_both(
             parts.into_iter().map(|part| scope.spawn(move || drive(server, scenario, part))).collect();
         let mut all = Work::default();
         for thread in threads {
-            let work = thread.join().map_err(|_| BenchError::failed("a thread of the load panicked"))??;
+            let work = thread.join().map_err(|_| PeerError::failed("a thread of the load panicked"))??;
             all.units += work.units;
             all.wall_s = Some(work.wall_s.unwrap_or(0.0).max(all.wall_s.unwrap_or(0.0)));
             all.doubts.extend(work.doubts);

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::load::Shape;
+use lab::peers::feed::load::Shape;
 
 /// Which processors the two sides have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

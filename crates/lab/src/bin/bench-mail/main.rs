@@ -15,26 +15,32 @@
 )]
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "talks to the person who started it")]
 
-mod contenders;
 mod graph;
-mod load;
 
 use std::{
     collections::BTreeMap,
+    net::{Ipv4Addr, SocketAddr},
     path::PathBuf,
     process::ExitCode,
     time::{Duration, Instant},
 };
 
 use clap::Parser;
-use contenders::{Contender, Running};
 use lab::{
     paired::{
         Sample, Work, interleave, machine, measure,
         place::workspace,
         record::{Comparison, Figure, Record},
         spread::median,
-        tree::{Cores, TreeError},
+        tree::Cores,
+    },
+    peers::{
+        PeerError,
+        mail::{
+            MAIL_BYTES, SESSIONS,
+            contenders::{self, Contender, Running},
+            load,
+        },
     },
     report::Table,
 };
@@ -66,20 +72,6 @@ pub(crate) struct Options {
     records: Option<PathBuf>,
 }
 
-/// What ends a run.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum BenchError {
-    #[error(transparent)]
-    Io(#[from] std::io::Error),
-    #[error(transparent)]
-    Tree(#[from] TreeError),
-    #[error("{0}")]
-    Failed(String),
-}
-
-/// Bytes of a mail's body.
-const MAIL_BYTES: usize = 4096;
-const SESSIONS: usize = 20;
 const CONNECTIONS_IDLE: usize = 10_000;
 /// Mails of the inbox whose pages are asked for.
 const PAGE_MAILS: u64 = 100;
@@ -109,12 +101,12 @@ struct Bench {
     versions: BTreeMap<String, String>,
 }
 
-fn run(options: &Options) -> Result<(), BenchError> {
+fn run(options: &Options) -> Result<(), PeerError> {
     let allowed = Cores::allowed()?;
     let (Some(&first), Some(&last)) = (allowed.first(), allowed.last()) else {
-        return Err(BenchError::Failed("no processor".to_owned()));
+        return Err(PeerError::Failed("no processor".to_owned()));
     };
-    let cores = |core| Cores::new(vec![core]).ok_or_else(|| BenchError::Failed("no processor".to_owned()));
+    let cores = |core| Cores::new(vec![core]).ok_or_else(|| PeerError::Failed("no processor".to_owned()));
     let mut bench = Bench {
         options: options.clone(),
         server: cores(first)?,
@@ -194,13 +186,13 @@ impl Bench {
     }
 
     /// Starts whoever is there; who is not is remarked on.
-    fn start(&mut self, contenders: &[Contender]) -> Result<Vec<(String, Running)>, BenchError> {
+    fn start(&mut self, contenders: &[Contender]) -> Result<Vec<(String, Running)>, PeerError> {
         let mut running = Vec::new();
         for &contender in contenders {
             if !self.takes_part(contender) {
                 continue;
             }
-            match contenders::start(contender, &self.server) {
+            match contenders::start(contender, (Ipv4Addr::LOCALHOST, &self.server)) {
                 Ok(started) => {
                     if let Some(version) = &started.version {
                         self.versions.insert(contender.name().to_owned(), version.clone());
@@ -219,7 +211,7 @@ impl Bench {
     }
 
     /// `smtp-source` against everybody.
-    fn sessions(&mut self, scenario: &str, what: &str, reuse: bool) -> Result<(), BenchError> {
+    fn sessions(&mut self, scenario: &str, what: &str, reuse: bool) -> Result<(), PeerError> {
         let running = self.start(&Contender::ALL)?;
         let quick = self.options.quick;
         let mails = |contender: &Running| match (quick, contender.is_slow) {
@@ -230,18 +222,18 @@ impl Bench {
         let (server, load) = (self.server.clone(), self.load.clone());
         // Once to warm up: what is compiled just in time, what grows.
         for (name, contender) in &running {
-            if let Err(error) = load::source(contender, &load, mails(contender) / 2, reuse) {
+            if let Err(error) = load::source(contender.address, &load, mails(contender) / 2, reuse) {
                 self.remarks.push(format!("{name}, {what}: {error}"));
             }
         }
         let series = interleave(&running, self.rounds(), |contender: &Running, _| {
             let count = mails(contender);
             let sample = measure(&contender.tree, &server, || {
-                load::source(contender, &load, count, reuse)
+                load::source(contender.address, &load, count, reuse)
                     .map(|()| Work { units: count, ..Work::default() })
             });
             match sample {
-                Err(BenchError::Failed(why)) => Ok::<Sample, BenchError>(Sample::nothing(why)),
+                Err(PeerError::Failed(why)) => Ok::<Sample, PeerError>(Sample::nothing(why)),
                 other => other,
             }
         })?;
@@ -263,7 +255,7 @@ impl Bench {
     }
 
     /// Ours with nothing stored beside ours with many.
-    fn stored(&mut self) -> Result<(), BenchError> {
+    fn stored(&mut self) -> Result<(), PeerError> {
         let mut running = Vec::new();
         let mut rows = Vec::new();
         let counts: Vec<u64> = std::iter::once(0)
@@ -272,9 +264,10 @@ impl Bench {
             )
             .collect();
         for count in counts {
-            let started = contenders::start(Contender::Ours, &self.server).map_err(BenchError::Failed)?;
+            let started = contenders::start(Contender::Ours, (Ipv4Addr::LOCALHOST, &self.server))
+                .map_err(PeerError::Failed)?;
             let begun = Instant::now();
-            load::pipelined(started.port, load::Until::Mails(count), count)?;
+            load::pipelined(started.address, load::Until::Mails(count), count)?;
             if count > 0 {
                 println!("{count} mails stored in {:.1} s", begun.elapsed().as_secs_f64());
             }
@@ -299,11 +292,12 @@ impl Bench {
         let (server, load) = (self.server.clone(), self.load.clone());
         let count = if self.options.quick { 500 } else { 15_000 };
         for (_, contender) in &running {
-            load::source(contender, &load, count / 2, true)?;
+            load::source(contender.address, &load, count / 2, true)?;
         }
         let series = interleave(&running, self.rounds(), |contender: &Running, _| {
             measure(&contender.tree, &server, || {
-                load::source(contender, &load, count, true).map(|()| Work { units: count, ..Work::default() })
+                load::source(contender.address, &load, count, true)
+                    .map(|()| Work { units: count, ..Work::default() })
             })
         })?;
         for stored in &series[1..] {
@@ -335,11 +329,13 @@ impl Bench {
     }
 
     /// What it costs to show an inbox.
-    fn pages(&mut self) -> Result<(), BenchError> {
-        let started = contenders::start(Contender::Ours, &self.server).map_err(BenchError::Failed)?;
+    fn pages(&mut self) -> Result<(), PeerError> {
+        let started = contenders::start(Contender::Ours, (Ipv4Addr::LOCALHOST, &self.server))
+            .map_err(PeerError::Failed)?;
         // All to the inboxes i0 to i9.
-        load::pipelined(started.port, load::Until::Mails(10 * PAGE_MAILS), PAGE_MAILS)?;
-        let port = started.http.ok_or_else(|| BenchError::Failed("ours has pages".to_owned()))?;
+        load::pipelined(started.address, load::Until::Mails(10 * PAGE_MAILS), PAGE_MAILS)?;
+        let port = started.http.ok_or_else(|| PeerError::Failed("ours has pages".to_owned()))?;
+        let pages_at = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
         let pages = [
             ("inbox page", "/inbox/i1@bench.test"),
             ("API list", "/api/v2/domains/bench.test/inboxes/i1?limit=99"),
@@ -348,12 +344,12 @@ impl Bench {
         .map(|(name, path)| (name.to_owned(), path));
         let count = if self.options.quick { 300 } else { 3_000 };
         for (_, path) in &pages {
-            load::ask(port, path, count / 3)?;
+            load::ask(pages_at, path, count / 3)?;
         }
         let server = self.server.clone();
         let series = interleave(&pages, self.rounds(), |path: &&str, _| {
             measure(&started.tree, &server, || {
-                load::ask(port, path, count).map(|_| Work { units: count, ..Work::default() })
+                load::ask(pages_at, path, count).map(|_| Work { units: count, ..Work::default() })
             })
         })?;
         let comparison = Comparison {
@@ -375,12 +371,13 @@ impl Bench {
     }
 
     /// As many as our own client can send, for a while.
-    fn pipelined(&mut self) -> Result<(), BenchError> {
-        let started = contenders::start(Contender::Ours, &self.server).map_err(BenchError::Failed)?;
+    fn pipelined(&mut self) -> Result<(), PeerError> {
+        let started = contenders::start(Contender::Ours, (Ipv4Addr::LOCALHOST, &self.server))
+            .map_err(PeerError::Failed)?;
         let seconds = if self.options.quick { 2 } else { self.options.seconds };
         let before = started.tree.usage()?;
         let begun = Instant::now();
-        let sent = load::pipelined(started.port, load::Until::Time(Duration::from_secs(seconds)), 0)?;
+        let sent = load::pipelined(started.address, load::Until::Time(Duration::from_secs(seconds)), 0)?;
         let elapsed_s = begun.elapsed().as_secs_f64();
         let after = started.tree.usage()?;
         let cpu_s = after.cpu_user_s + after.cpu_system_s - before.cpu_user_s - before.cpu_system_s;
@@ -419,11 +416,12 @@ impl Bench {
     }
 
     /// What a connection costs in which nothing happens.
-    fn idle(&mut self) -> Result<(), BenchError> {
-        let started = contenders::start(Contender::Ours, &self.server).map_err(BenchError::Failed)?;
+    fn idle(&mut self) -> Result<(), PeerError> {
+        let started = contenders::start(Contender::Ours, (Ipv4Addr::LOCALHOST, &self.server))
+            .map_err(PeerError::Failed)?;
         let connections = if self.options.quick { 500 } else { CONNECTIONS_IDLE };
         let before = started.tree.usage()?.rss_bytes;
-        let held = load::idle(started.port, connections)?;
+        let held = load::idle(started.address, connections)?;
         let after = started.tree.usage()?.rss_bytes;
         let each = after.saturating_sub(before) / held.len() as u64;
         self.tables.push(table(

@@ -1,9 +1,10 @@
 //! `loopback-latency`: one byte there and back at rising rates, with and without what waited to be sent (C17–C19).
 //!
-//! [`raw`] is the loop, `limit` the same in C, `verdicts` what follows.
+//! [`raw`] is the loop, `limit` the same in C, `servers` the knee of our three servers, `verdicts` what follows.
 
 mod limit;
 pub mod raw;
+mod servers;
 mod verdicts;
 
 use std::time::Duration;
@@ -95,6 +96,9 @@ struct Found {
     beside: Vec<(Measured, Percentiles)>,
     beside_rate: f64,
     no_limit: Option<String>,
+    /// Our three servers.
+    servers: Vec<servers::Knee>,
+    no_servers: Option<String>,
 }
 
 fn run(options: &Options) -> Result<Report, Refusal> {
@@ -158,7 +162,12 @@ fn measured(sizes: &Sizes, say: &dyn Fn(&str)) -> std::io::Result<Found> {
             None
         }
     };
-    Ok(Found { wait, cores: allowed.len(), rates, closed, service_ns, beside, beside_rate, no_limit })
+    let (servers, no_servers) = match servers::knees(cores, sizes.duration, say) {
+        Ok(knees) => (knees, None),
+        Err(reason) => (Vec::new(), Some(reason)),
+    };
+    let cores = allowed.len();
+    Ok(Found { wait, cores, rates, closed, service_ns, beside, beside_rate, no_limit, servers, no_servers })
 }
 
 /// The rounds of a rate: the one with the least median stands for it, because what disturbs can only add.

@@ -1,6 +1,10 @@
 //! What the rates say about the claims.
 
-use super::{AtRate, Found, raw::Wait};
+use super::{
+    AtRate, Found,
+    raw::Wait,
+    servers::{Knee, LEAST},
+};
 use crate::{
     experiment::{Report, Table, Verdict},
     latency::{From, readable},
@@ -33,6 +37,7 @@ pub(super) fn report(found: &Found) -> Report {
     judge_rates(found, &mut report);
     judge_omission(found, &mut report);
     judge_inverse(found, &mut report);
+    judge_servers(found, &mut report);
     beside(found, &mut report);
     report
 }
@@ -238,14 +243,57 @@ fn judge_inverse(found: &Found, report: &mut Report) {
         held.offered / 1e3,
         broke.offered / 1e3
     );
-    let verdict = if (held.offered * 0.9..=broke.offered * 1.1).contains(&inverse) {
+    report.judge("C19", article, ours, about(inverse, held.offered, broke.offered));
+}
+
+/// Whether an inverse is about the knee between these rates.
+fn about(inverse: f64, held: f64, broke: f64) -> Verdict {
+    if (held * 0.9..=broke * 1.1).contains(&inverse) {
         Verdict::Holds
-    } else if (held.offered * 0.6..=broke.offered * 1.6).contains(&inverse) {
+    } else if (held * 0.6..=broke * 1.6).contains(&inverse) {
         Verdict::HoldsWithAnotherFigure
     } else {
         Verdict::DoesNotHoldHere
-    };
-    report.judge("C19", article, ours, verdict);
+    }
+}
+
+fn judge_servers(found: &Found, report: &mut Report) {
+    let article = "the sustainable rate is about the inverse of the service time";
+    if let Some(reason) = &found.no_servers {
+        let ours = format!("our three servers: {reason}");
+        return report.judge("C19", article, ours, Verdict::CannotBeTestedHere);
+    }
+    let mut table = Table::new(
+        "Our servers, one request after another on one connection",
+        &[("server", ""), ("there and back", ""), ("its inverse", "1/s"), ("held", "1/s"), ("broke", "1/s")],
+    );
+    for Knee { server, service_ns, held, broke } in &found.servers {
+        let inverse = 1e9 / service_ns;
+        let shown = |rate: &Option<f64>| rate.map_or_else(|| "–".to_owned(), |rate| grouped(rate as u64));
+        table.row([
+            (*server).to_owned(),
+            readable(*service_ns as u64),
+            grouped(inverse as u64),
+            shown(held),
+            shown(broke),
+        ]);
+        let ours = format!(
+            "{server}: {} there and back, its inverse {} k/s; the knee lies between {} and {} a second",
+            readable(*service_ns as u64),
+            (inverse / 100.0).round() / 10.0,
+            shown(held),
+            shown(broke)
+        );
+        let verdict = match (held, broke) {
+            // Not even a fraction of it: what is measured here is the machine.
+            (Some(held), _) if *held < inverse / LEAST => Verdict::TooNoisyToSay,
+            (Some(held), Some(broke)) => about(inverse, *held, *broke),
+            (None, _) => Verdict::TooNoisyToSay,
+            (Some(_), None) => Verdict::DoesNotHoldHere,
+        };
+        report.judge("C19", article, ours, verdict);
+    }
+    report.tables.push(table);
 }
 
 fn beside(found: &Found, report: &mut Report) {
@@ -315,6 +363,8 @@ mod tests {
             beside: Vec::new(),
             beside_rate: 1e3,
             no_limit: Some("a test".into()),
+            servers: Vec::new(),
+            no_servers: None,
         }
     }
 
@@ -329,6 +379,23 @@ mod tests {
         // 100,000 messages, 8 µs each, 7.14 µs apart: the last waits 85.7 ms.
         let law = report.notes.iter().find(|note| note.contains("law")).unwrap();
         assert!(law.contains("85.7 ms against 85.") || law.contains("85.7 ms against 85"), "{law}");
+    }
+
+    #[test]
+    fn a_servers_knee_is_held_against_its_own_inverse() {
+        let judged = |service_ns, held, broke| {
+            let servers = vec![Knee { server: "planted", service_ns, held, broke }];
+            let report = report(&Found { servers, ..planted(8_000) });
+            report.verdicts.last().map(|judgement| judgement.verdict)
+        };
+        assert_eq!(judged(50_000.0, Some(19_000.0), Some(20_500.0)), Some(Verdict::Holds));
+        assert_eq!(judged(50_000.0, Some(14_000.0), Some(15_000.0)), Some(Verdict::HoldsWithAnotherFigure));
+        assert_eq!(judged(50_000.0, Some(8_000.0), Some(9_000.0)), Some(Verdict::DoesNotHoldHere));
+        assert_eq!(judged(50_000.0, Some(2_000.0), Some(2_200.0)), Some(Verdict::TooNoisyToSay));
+        assert_eq!(judged(50_000.0, Some(80_000.0), None), Some(Verdict::DoesNotHoldHere));
+        assert_eq!(judged(50_000.0, None, Some(10.0)), Some(Verdict::TooNoisyToSay));
+        let absent = Found { no_servers: Some("not built".into()), ..planted(8_000) };
+        assert_eq!(verdicts(&absent).last(), Some(&Verdict::CannotBeTestedHere));
     }
 
     #[test]

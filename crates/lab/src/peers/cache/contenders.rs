@@ -10,15 +10,16 @@ use std::process::Command;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use lab::paired::machine::first_line;
-use lab::paired::place::{find, free_port, ours, reference_floor, workspace};
-use lab::paired::tree::{Cores, Tree, pinned};
+use crate::paired::machine::first_line;
+use crate::paired::place::{find, free_port, ours, reference_floor, workspace};
+use crate::paired::tree::{Cores, Tree, pinned};
 
-use crate::BenchError;
-use crate::load::Filler;
-use crate::origin::Bodies;
-use crate::scenarios::KIB;
+use super::load::Filler;
+use super::origin::Bodies;
+use crate::peers::PeerError;
 
+/// Bytes.
+pub const KIB: u64 = 1024;
 /// Who "nobody" and "nogroup" are, on every Linux.
 const UNPRIVILEGED: u32 = 65_534;
 /// How long a server may take until it answers (Traffic Server initialises its storage).
@@ -32,22 +33,30 @@ const VARNISH_LOG_OFF: &str = "vsl_mask=-SessOpen,-SessClose,-Link,-Begin,-End,-
     -BereqHeader,-BereqUnset,-BereqAcct,-BerespProtocol,-BerespStatus,-BerespReason,-BerespHeader,-BerespUnset,\
     -BackendOpen,-BackendClose,-Storage,-TTL,-Length,-Fetch_Body";
 
+/// Who takes part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Contender {
+pub enum Contender {
     /// `bench/limit/limit.c`
     Limit,
     /// The shared floor that ours must not exceed, if a path to it is given.
     Reference,
+    /// `nighttrain cache`
     Ours,
+    /// Varnish
     Varnish,
+    /// nginx with `proxy_cache`
     Nginx,
+    /// HAProxy with its cache
     Haproxy,
+    /// Apache Traffic Server
     TrafficServer,
+    /// Squid as an accelerator
     Squid,
 }
 
 impl Contender {
-    pub(crate) const ALL: [Self; 8] = [
+    /// All of them.
+    pub const ALL: [Self; 8] = [
         Self::Limit,
         Self::Reference,
         Self::Ours,
@@ -57,10 +66,12 @@ impl Contender {
         Self::TrafficServer,
         Self::Squid,
     ];
-    pub(crate) const PEERS: [Self; 5] =
+    /// Those that others wrote.
+    pub const PEERS: [Self; 5] =
         [Self::Varnish, Self::Nginx, Self::Haproxy, Self::TrafficServer, Self::Squid];
 
-    pub(crate) const fn name(self) -> &'static str {
+    /// For people and records.
+    pub const fn name(self) -> &'static str {
         match self {
             Self::Limit => "limit",
             Self::Reference => "reference",
@@ -74,12 +85,15 @@ impl Contender {
     }
 
     /// A floor answers one size only, with bytes of its own, and has no origin.
-    pub(crate) const fn is_floor(self) -> bool {
+    pub const fn is_floor(self) -> bool {
         matches!(self, Self::Limit | Self::Reference)
     }
 
     /// The program, or what to do to have it.
-    pub(crate) fn program(self) -> Result<PathBuf, String> {
+    ///
+    /// # Errors
+    /// A sentence with the command that installs it.
+    pub fn program(self) -> Result<PathBuf, String> {
         let packaged = |name: &str| {
             find(name).ok_or_else(|| {
                 format!("{name} is not installed: sudo bench/install-peers.sh", name = self.name())
@@ -98,7 +112,7 @@ impl Contender {
     }
 
     /// Its version in its own words.
-    pub(crate) fn version(self, program: &Path) -> String {
+    pub fn version(self, program: &Path) -> String {
         let flag = match self {
             Self::Limit | Self::Ours => "--version",
             Self::Reference => {
@@ -115,36 +129,49 @@ impl Contender {
 }
 
 /// What a server is started with.
-pub(crate) struct Ground<'a> {
+#[derive(Debug)]
+pub struct Ground<'a> {
     /// In memory, empty, one directory a server below it.
-    pub(crate) directory: &'a Path,
-    pub(crate) origin_port: u16,
-    pub(crate) memory_mib: u64,
-    pub(crate) bodies: &'a Bodies,
+    pub directory: &'a Path,
+    /// Of loopback.
+    pub origin_port: u16,
+    /// What each may use.
+    pub memory_mib: u64,
+    /// What the origin answers with.
+    pub bodies: &'a Bodies,
 }
 
 /// A server that answers.
-pub(crate) struct Running {
-    pub(crate) contender: Contender,
-    pub(crate) name: String,
-    pub(crate) port: u16,
-    pub(crate) cores: Cores,
+#[derive(Debug)]
+pub struct Running {
+    /// Who it is.
+    pub contender: Contender,
+    /// What it is called here.
+    pub name: String,
+    /// Of loopback.
+    pub port: u16,
+    /// Where it runs.
+    pub cores: Cores,
     /// Where its load runs.
-    pub(crate) load_cores: Cores,
+    pub load_cores: Cores,
     /// The only body that it can answer with.
-    pub(crate) body_bytes: Option<u64>,
-    pub(crate) tree: Tree,
+    pub body_bytes: Option<u64>,
+    /// Its processes.
+    pub tree: Tree,
 }
 
 /// Starts a contender under `name` and waits until it answers.
-pub(crate) fn start(
+///
+/// # Errors
+/// It ended or did not answer; in its own last words.
+pub fn start(
     contender: Contender,
     name: &str,
     program: &Path,
     ground: &Ground<'_>,
     (cores, load_cores): (&Cores, &Cores),
     body_bytes: Option<u64>,
-) -> Result<Running, BenchError> {
+) -> Result<Running, PeerError> {
     let directory = ground.directory.join(format!("{name}{}", body_bytes.unwrap_or(0)));
     fs::create_dir_all(&directory)?;
     let port = free_port()?;
@@ -178,12 +205,12 @@ pub(crate) fn start(
         let said = fs::read_to_string(&output).unwrap_or_default();
         let tail: Vec<&str> = said.lines().rev().take(5).collect();
         let tail: Vec<&str> = tail.into_iter().rev().collect();
-        BenchError::failed(format!("{name} did not start: {why}; it said: {}", tail.join(" | ")))
+        PeerError::failed(format!("{name} did not start: {why}; it said: {}", tail.join(" | ")))
     })?;
     Ok(running)
 }
 
-fn wait_until_ready(running: &mut Running, bodies: &Bodies) -> Result<(), BenchError> {
+fn wait_until_ready(running: &mut Running, bodies: &Bodies) -> Result<(), PeerError> {
     let begun = Instant::now();
     loop {
         let outcome = if running.contender.is_floor() {
@@ -195,13 +222,10 @@ fn wait_until_ready(running: &mut Running, bodies: &Bodies) -> Result<(), BenchE
         };
         let Err(error) = outcome else { return Ok(()) };
         if let Some(status) = running.tree.ended()? {
-            return Err(BenchError::failed(format!("it ended ({status})")));
+            return Err(PeerError::failed(format!("it ended ({status})")));
         }
         if begun.elapsed() > READY_WAIT {
-            return Err(BenchError::failed(format!(
-                "no good answer in {} s ({error})",
-                READY_WAIT.as_secs()
-            )));
+            return Err(PeerError::failed(format!("no good answer in {} s ({error})", READY_WAIT.as_secs())));
         }
         sleep(READY_POLL);
     }
@@ -216,12 +240,12 @@ struct Place<'a> {
 }
 
 impl Place<'_> {
-    fn floor(&self, source: &Path, body_bytes: u64) -> Result<Command, BenchError> {
+    fn floor(&self, source: &Path, body_bytes: u64) -> Result<Command, PeerError> {
         let binary = self.directory.join("floor");
         let compiled = Command::new("cc").arg("-O2").arg("-o").arg(&binary).arg(source).output()?;
         if !compiled.status.success() {
             let said = String::from_utf8_lossy(&compiled.stderr);
-            return Err(BenchError::failed(format!("{} does not compile: {said}", source.display())));
+            return Err(PeerError::failed(format!("{} does not compile: {said}", source.display())));
         }
         let mut command = pinned(self.cores, &binary.to_string_lossy());
         command.arg(self.port.to_string()).arg(body_bytes.to_string());
@@ -246,7 +270,7 @@ impl Place<'_> {
         command
     }
 
-    fn varnish(&self, program: &Path) -> Result<Command, BenchError> {
+    fn varnish(&self, program: &Path) -> Result<Command, PeerError> {
         let policy =
             self.configuration("default.vcl", include_str!("../../../../../bench/peers/varnish.vcl"))?;
         let mut command = self.unprivileged(program)?;
@@ -264,7 +288,7 @@ impl Place<'_> {
         Ok(command)
     }
 
-    fn nginx(&self, program: &Path) -> Result<Command, BenchError> {
+    fn nginx(&self, program: &Path) -> Result<Command, PeerError> {
         self.configuration("proxy.conf", include_str!("../../../../../bench/peers/nginx-proxy.conf"))?;
         let path = self.configuration("nginx.conf", include_str!("../../../../../bench/peers/nginx.conf"))?;
         let mut command = self.unprivileged(program)?;
@@ -274,7 +298,7 @@ impl Place<'_> {
         Ok(command)
     }
 
-    fn haproxy(&self, program: &Path) -> Result<Command, BenchError> {
+    fn haproxy(&self, program: &Path) -> Result<Command, PeerError> {
         let path =
             self.configuration("haproxy.cfg", include_str!("../../../../../bench/peers/haproxy.cfg"))?;
         let mut command = self.unprivileged(program)?;
@@ -282,7 +306,7 @@ impl Place<'_> {
         Ok(command)
     }
 
-    fn traffic_server(&self, program: &Path) -> Result<Command, BenchError> {
+    fn traffic_server(&self, program: &Path) -> Result<Command, PeerError> {
         for directory in ["etc", "share", "state", "run", "log", "cache"] {
             fs::create_dir_all(self.directory.join(directory))?;
         }
@@ -313,7 +337,7 @@ impl Place<'_> {
         Ok(command)
     }
 
-    fn squid(&self, program: &Path) -> Result<Command, BenchError> {
+    fn squid(&self, program: &Path) -> Result<Command, PeerError> {
         let path = self.configuration("squid.conf", include_str!("../../../../../bench/peers/squid.conf"))?;
         let mut command = self.unprivileged(program)?;
         command.arg("-N").arg("-f").arg(path);
@@ -321,7 +345,7 @@ impl Place<'_> {
     }
 
     /// Writes a configuration with its placeholders filled in.
-    fn configuration(&self, name: &str, template: &str) -> Result<PathBuf, BenchError> {
+    fn configuration(&self, name: &str, template: &str) -> Result<PathBuf, PeerError> {
         let text = template
             .replace("@DIR@", &self.directory.to_string_lossy())
             .replace("@PORT@", &self.port.to_string())
@@ -334,7 +358,7 @@ impl Place<'_> {
     }
 
     /// `program` on our cores, and as nobody if we are somebody: call last, it hands the directory over.
-    fn unprivileged(&self, program: &Path) -> Result<Command, BenchError> {
+    fn unprivileged(&self, program: &Path) -> Result<Command, PeerError> {
         let program = program.to_string_lossy();
         if !rustix::process::geteuid().is_root() {
             return Ok(pinned(self.cores, &program));
@@ -347,7 +371,7 @@ impl Place<'_> {
     }
 }
 
-fn hand_over(path: &Path) -> Result<(), BenchError> {
+fn hand_over(path: &Path) -> Result<(), PeerError> {
     chown(path, Some(UNPRIVILEGED), Some(UNPRIVILEGED))?;
     if path.is_dir() {
         fs::set_permissions(path, fs::Permissions::from_mode(0o755))?;

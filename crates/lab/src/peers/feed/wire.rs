@@ -4,19 +4,22 @@
 //! are constant: a consumer walks what it read in strides and compares, instead of parsing.
 
 use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
-use std::net::{Ipv4Addr, TcpStream};
+use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
-use crate::BenchError;
+use crate::peers::PeerError;
 
 /// How long a handshake may take.
 const HANDSHAKE_WAIT: Duration = Duration::from_secs(10);
 
+/// A protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Wire {
+pub enum Wire {
     /// NATS without a handshake; the order of the connections says who is who.
     Floor,
+    /// NATS.
     Nats,
+    /// RESP2: publish and subscribe.
     Redis,
     /// MQTT 3.1.1, quality of service 0.
     Mqtt,
@@ -24,21 +27,25 @@ pub(crate) enum Wire {
 
 /// Bytes around each payload.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Frame {
-    pub(crate) head: Vec<u8>,
-    pub(crate) payload_bytes: usize,
-    pub(crate) tail: &'static [u8],
+pub struct Frame {
+    /// Before it.
+    pub head: Vec<u8>,
+    /// Of the payload.
+    pub payload_bytes: usize,
+    /// After it.
+    pub tail: &'static [u8],
 }
 
 impl Frame {
-    pub(crate) fn bytes(&self) -> usize {
+    /// Of a whole message.
+    pub fn bytes(&self) -> usize {
         self.head.len() + self.payload_bytes + self.tail.len()
     }
 }
 
 impl Wire {
     /// What a producer sends.
-    pub(crate) fn publication(self, subject: &str, payload_bytes: usize) -> Frame {
+    pub fn publication(self, subject: &str, payload_bytes: usize) -> Frame {
         let (head, tail): (Vec<u8>, &[u8]) = match self {
             Self::Floor | Self::Nats => (format!("PUB {subject} {payload_bytes}\r\n").into(), b"\r\n"),
             Self::Redis => (
@@ -52,7 +59,7 @@ impl Wire {
     }
 
     /// What the consumer with this number (from 0) receives.
-    pub(crate) fn delivery(self, subject: &str, payload_bytes: usize, consumer: usize) -> Frame {
+    pub fn delivery(self, subject: &str, payload_bytes: usize, consumer: usize) -> Frame {
         let (head, tail): (Vec<u8>, &[u8]) = match self {
             Self::Floor => (format!("MSG {subject} 1 {payload_bytes}\r\n").into(), b"\r\n"),
             Self::Nats => (format!("MSG {subject} {} {payload_bytes}\r\n", sid(consumer)).into(), b"\r\n"),
@@ -67,13 +74,13 @@ impl Wire {
     }
 
     /// What a server says to a producer for each publication, which must be read so that it does not pile up.
-    pub(crate) fn answers_publications(self) -> bool {
+    pub fn answers_publications(self) -> bool {
         self == Self::Redis
     }
 
     /// What a producer asks, and how the answer ends: it comes when all before it is done. The floor answers an end by
     /// ending.
-    pub(crate) fn question(self) -> (&'static [u8], &'static [u8]) {
+    pub fn question(self) -> (&'static [u8], &'static [u8]) {
         match self {
             Self::Floor => (b"", b""),
             Self::Nats => (b"PING\r\n", b"PONG\r\n"),
@@ -83,17 +90,28 @@ impl Wire {
     }
 
     /// A producer's connection, ready to publish.
-    pub(crate) fn producer(self, port: u16) -> Result<TcpStream, BenchError> {
-        self.connect(port, None)
+    ///
+    /// # Errors
+    /// Nobody listens, or the other side speaks otherwise.
+    pub fn producer(self, address: SocketAddr) -> Result<TcpStream, PeerError> {
+        self.connect(address, None)
     }
 
     /// A consumer's connection, subscribed: what is published from now on reaches it.
-    pub(crate) fn consumer(self, port: u16, subject: &str, consumer: usize) -> Result<TcpStream, BenchError> {
-        self.connect(port, Some((subject, consumer)))
+    ///
+    /// # Errors
+    /// As [`Wire::producer`].
+    pub fn consumer(
+        self,
+        address: SocketAddr,
+        subject: &str,
+        consumer: usize,
+    ) -> Result<TcpStream, PeerError> {
+        self.connect(address, Some((subject, consumer)))
     }
 
-    fn connect(self, port: u16, subscribe: Option<(&str, usize)>) -> Result<TcpStream, BenchError> {
-        let stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port))?;
+    fn connect(self, address: SocketAddr, subscribe: Option<(&str, usize)>) -> Result<TcpStream, PeerError> {
+        let stream = TcpStream::connect(address)?;
         stream.set_nodelay(true)?;
         stream.set_read_timeout(Some(HANDSHAKE_WAIT))?;
         match self {
@@ -116,12 +134,12 @@ fn sid(consumer: usize) -> usize {
     consumer + 1
 }
 
-fn nats_handshake(stream: &TcpStream, subscribe: Option<(&str, usize)>) -> Result<(), BenchError> {
+fn nats_handshake(stream: &TcpStream, subscribe: Option<(&str, usize)>) -> Result<(), PeerError> {
     let mut reader = BufReader::with_capacity(4096, stream);
     let mut line = String::new();
     reader.read_line(&mut line)?;
     if !line.starts_with("INFO ") {
-        return Err(BenchError::failed(format!("no NATS server: it said {:?}", line.trim_end())));
+        return Err(PeerError::failed(format!("no NATS server: it said {:?}", line.trim_end())));
     }
     let mut hello = String::from(
         "CONNECT {\"verbose\":false,\"pedantic\":false,\"lang\":\"bench\",\"version\":\"1\",\"protocol\":0}\r\n",
@@ -134,43 +152,43 @@ fn nats_handshake(stream: &TcpStream, subscribe: Option<(&str, usize)>) -> Resul
     loop {
         line.clear();
         if reader.read_line(&mut line)? == 0 || line.starts_with("-ERR") {
-            return Err(BenchError::failed(format!("not let in: {:?}", line.trim_end())));
+            return Err(PeerError::failed(format!("not let in: {:?}", line.trim_end())));
         }
         if line.starts_with("PONG") {
             return if reader.buffer().is_empty() {
                 Ok(())
             } else {
-                Err(BenchError::failed("bytes after the handshake's end"))
+                Err(PeerError::failed("bytes after the handshake's end"))
             };
         }
     }
 }
 
-fn redis_subscribe(stream: &TcpStream, subject: &str) -> Result<(), BenchError> {
+fn redis_subscribe(stream: &TcpStream, subject: &str) -> Result<(), PeerError> {
     let command = format!("*2\r\n$9\r\nSUBSCRIBE\r\n${}\r\n{subject}\r\n", subject.len());
     let answer = format!("*3\r\n$9\r\nsubscribe\r\n${}\r\n{subject}\r\n:1\r\n", subject.len());
     exchange(stream, command.as_bytes(), answer.as_bytes())
 }
 
 /// MQTT 3.1.1, sections 3.1–3.9: CONNECT with a clean session and no keep-alive, SUBSCRIBE with identifier 1.
-fn mqtt_handshake(stream: &TcpStream, subscribe: Option<(&str, usize)>) -> Result<(), BenchError> {
+fn mqtt_handshake(stream: &TcpStream, subscribe: Option<(&str, usize)>) -> Result<(), PeerError> {
     exchange(stream, b"\x10\x0c\x00\x04MQTT\x04\x02\x00\x00\x00\x00", b"\x20\x02\x00\x00")?;
     let Some((subject, _)) = subscribe else { return Ok(()) };
-    let length = u8::try_from(subject.len()).map_err(|_| BenchError::failed("a long subject"))?;
+    let length = u8::try_from(subject.len()).map_err(|_| PeerError::failed("a long subject"))?;
     let mut packet = vec![0x82, length + 5, 0, 1, 0, length];
     packet.extend_from_slice(subject.as_bytes());
     packet.push(0);
     exchange(stream, &packet, b"\x90\x03\x00\x01\x00")
 }
 
-fn exchange(mut stream: &TcpStream, say: &[u8], expect: &[u8]) -> Result<(), BenchError> {
+fn exchange(mut stream: &TcpStream, say: &[u8], expect: &[u8]) -> Result<(), PeerError> {
     stream.write_all(say)?;
     let mut answer = vec![0; expect.len()];
     stream.read_exact(&mut answer)?;
     if answer == expect {
         Ok(())
     } else {
-        Err(BenchError::failed(format!("an unexpected answer: {:?}", String::from_utf8_lossy(&answer))))
+        Err(PeerError::failed(format!("an unexpected answer: {:?}", String::from_utf8_lossy(&answer))))
     }
 }
 
@@ -192,7 +210,7 @@ fn mqtt_publish(subject: &str, payload_bytes: usize) -> Vec<u8> {
 }
 
 /// Whether an error of a non-blocking socket only means "later".
-pub(crate) fn is_later(error: &io::Error) -> bool {
+pub fn is_later(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted)
 }
 

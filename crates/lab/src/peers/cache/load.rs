@@ -7,13 +7,12 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use lab::paired::Work;
-use lab::paired::spread::Draws;
-use lab::paired::tree::{Cores, pinned};
+use crate::paired::Work;
+use crate::paired::spread::Draws;
+use crate::paired::tree::{Cores, pinned};
 
-use crate::BenchError;
-use crate::origin::Bodies;
-use crate::scenarios::{Scenario, Urls, ZIPF_EXPONENT};
+use super::origin::Bodies;
+use crate::peers::PeerError;
 
 /// How many draws a list holds before it repeats: some ten times what a connection asks for in a round.
 const DRAWS: usize = 1 << 18;
@@ -47,8 +46,33 @@ const BROWSER_HEADERS: [&str; 2] = [
 /// stand in the middle.
 const REFERER_DIGITS: &str = "%06d%06d%06d%06d";
 
+/// The Zipf exponent: YCSB's, which is near what web traces show (Breslau et al., 1999: 0.64–0.83, and higher
+/// behind a browser's own cache).
+pub const ZIPF_EXPONENT: f64 = 0.99;
+
+/// Which URLs a load asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Urls {
+    /// One, with wrk's own short request.
+    One,
+    /// That many, drawn by Zipf, with a request as a browser sends it.
+    Zipf(u64),
+}
+
+/// What a load asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Asked {
+    /// Of each body.
+    pub body_bytes: u64,
+    /// Kept alive, each with one request under way.
+    pub connections: u32,
+    /// Which objects.
+    pub urls: Urls,
+}
+
 /// The scripts that wrk runs, and the lists that they read.
-pub(crate) struct Scripts {
+#[derive(Debug)]
+pub struct Scripts {
     report: PathBuf,
     zipf: PathBuf,
     directory: PathBuf,
@@ -56,7 +80,10 @@ pub(crate) struct Scripts {
 
 impl Scripts {
     /// Writes them into `directory`.
-    pub(crate) fn write(directory: &Path) -> Result<Self, BenchError> {
+    ///
+    /// # Errors
+    /// It cannot be written.
+    pub fn write(directory: &Path) -> Result<Self, PeerError> {
         // One line that this program reads back; wrk's own summary is rounded for people.
         let report = "done = function(summary)\n  local e = summary.errors\n  io.write(string.format(\
                       \"RESULT %d %d %d %d %d %d %d\\n\", summary.requests, summary.duration, e.connect, e.read, \
@@ -88,7 +115,7 @@ impl Scripts {
         Ok(this)
     }
 
-    fn draws(&self, urls: u64) -> Result<PathBuf, BenchError> {
+    fn draws(&self, urls: u64) -> Result<PathBuf, PeerError> {
         let path = self.directory.join(format!("draws-{urls}"));
         if !path.exists() {
             let list: Vec<String> = zipf(urls, DRAWS).iter().map(u64::to_string).collect();
@@ -128,21 +155,24 @@ fn zipf(urls: u64, count: usize) -> Vec<u64> {
 }
 
 /// Runs wrk for `seconds` against `port` and reads what it did.
-pub(crate) fn wrk(
+///
+/// # Errors
+/// wrk is not there, or ended without a result.
+pub fn wrk(
     scripts: &Scripts,
-    scenario: &Scenario,
+    asked: &Asked,
     port: u16,
     cores: &Cores,
     seconds: u64,
-) -> Result<Work, BenchError> {
-    let path = format!("/size/{}", scenario.body_bytes);
+) -> Result<Work, PeerError> {
+    let path = format!("/size/{}", asked.body_bytes);
     let mut command = pinned(cores, "wrk");
     command.args([
         format!("-t{}", cores.count()),
-        format!("-c{}", scenario.connections),
+        format!("-c{}", asked.connections),
         format!("-d{seconds}s"),
     ]);
-    match scenario.urls {
+    match asked.urls {
         Urls::One => {
             command.arg("-s").arg(&scripts.report).arg(format!("http://127.0.0.1:{port}{path}/0"));
         }
@@ -154,11 +184,11 @@ pub(crate) fn wrk(
     run_wrk(command)
 }
 
-fn run_wrk(mut command: Command) -> Result<Work, BenchError> {
+fn run_wrk(mut command: Command) -> Result<Work, PeerError> {
     let output = command.output()?;
     let text = String::from_utf8_lossy(&output.stdout);
     parse_result(&text).ok_or_else(|| {
-        BenchError::failed(format!("wrk gave no result: {}{}", text, String::from_utf8_lossy(&output.stderr)))
+        PeerError::failed(format!("wrk gave no result: {}{}", text, String::from_utf8_lossy(&output.stderr)))
     })
 }
 
@@ -178,7 +208,8 @@ fn parse_result(text: &str) -> Option<Work> {
 }
 
 /// One keep-alive connection that asks for one object after the other and compares each with what the origin has.
-pub(crate) struct Filler<'a> {
+#[derive(Debug)]
+pub struct Filler<'a> {
     port: u16,
     bodies: &'a Bodies,
     stream: Option<TcpStream>,
@@ -186,13 +217,17 @@ pub(crate) struct Filler<'a> {
 }
 
 impl<'a> Filler<'a> {
-    pub(crate) fn new(port: u16, bodies: &'a Bodies) -> Self {
+    /// For the server at this port of loopback.
+    pub fn new(port: u16, bodies: &'a Bodies) -> Self {
         Self { port, bodies, stream: None, buffer: Vec::new() }
     }
 
     /// Asks for `/size/body_bytes/id` and checks the answer byte for byte. (The limit answers only one thing, so
     /// it is not asked here.)
-    pub(crate) fn fetch(&mut self, body_bytes: u64, id: u64) -> Result<(), BenchError> {
+    ///
+    /// # Errors
+    /// Nobody answers, or with something else.
+    pub fn fetch(&mut self, body_bytes: u64, id: u64) -> Result<(), PeerError> {
         // A server may close a connection that it kept for us: once more on a new one, then it is an error.
         match self.exchange(body_bytes, id) {
             Ok(()) => Ok(()),
@@ -203,7 +238,7 @@ impl<'a> Filler<'a> {
         }
     }
 
-    fn exchange(&mut self, body_bytes: u64, id: u64) -> Result<(), BenchError> {
+    fn exchange(&mut self, body_bytes: u64, id: u64) -> Result<(), PeerError> {
         let port = self.port;
         let mut stream = match self.stream.take() {
             Some(stream) => stream,
@@ -224,7 +259,7 @@ impl<'a> Filler<'a> {
                 break head;
             }
             if self.buffer.len() > HEAD_BYTES_MAX {
-                return Err(BenchError::failed("the head of the answer does not end"));
+                return Err(PeerError::failed("the head of the answer does not end"));
             }
             read_some(&mut stream, &mut self.buffer)?;
         };
@@ -232,7 +267,7 @@ impl<'a> Filler<'a> {
             read_some(&mut stream, &mut self.buffer)?;
         }
         if self.buffer.get(head_bytes..) != self.bodies.body(body_bytes, id) {
-            return Err(BenchError::failed(format!("/size/{body_bytes}/{id} came back with other bytes")));
+            return Err(PeerError::failed(format!("/size/{body_bytes}/{id} came back with other bytes")));
         }
         if !close {
             self.stream = Some(stream);
@@ -241,14 +276,14 @@ impl<'a> Filler<'a> {
     }
 }
 
-fn write_all(stream: &mut TcpStream, text: &str) -> Result<(), BenchError> {
+fn write_all(stream: &mut TcpStream, text: &str) -> Result<(), PeerError> {
     Ok(stream.write_all(text.as_bytes())?)
 }
 
-fn read_some(stream: &mut TcpStream, buffer: &mut Vec<u8>) -> Result<(), BenchError> {
+fn read_some(stream: &mut TcpStream, buffer: &mut Vec<u8>) -> Result<(), PeerError> {
     let mut chunk = [0; 32 << 10];
     match stream.read(&mut chunk)? {
-        0 => Err(BenchError::failed("the connection was closed in the middle of an answer")),
+        0 => Err(PeerError::failed("the connection was closed in the middle of an answer")),
         read => {
             buffer.extend(chunk.iter().take(read));
             Ok(())
@@ -257,16 +292,16 @@ fn read_some(stream: &mut TcpStream, buffer: &mut Vec<u8>) -> Result<(), BenchEr
 }
 
 /// Bytes of the head, length of the body, and whether the connection ends with it; `None` for "need more".
-fn parse_head(bytes: &[u8]) -> Result<Option<(usize, usize, bool)>, BenchError> {
+fn parse_head(bytes: &[u8]) -> Result<Option<(usize, usize, bool)>, PeerError> {
     let mut headers = [httparse::EMPTY_HEADER; HEADERS_MAX];
     let mut response = httparse::Response::new(&mut headers);
     let head_bytes = match response.parse(bytes) {
         Ok(httparse::Status::Complete(head_bytes)) => head_bytes,
         Ok(httparse::Status::Partial) => return Ok(None),
-        Err(error) => return Err(BenchError::failed(format!("not an HTTP answer: {error}"))),
+        Err(error) => return Err(PeerError::failed(format!("not an HTTP answer: {error}"))),
     };
     if response.code != Some(200) {
-        return Err(BenchError::failed(format!("answered {}", response.code.unwrap_or(0))));
+        return Err(PeerError::failed(format!("answered {}", response.code.unwrap_or(0))));
     }
     let value = |name: &str| {
         let header = response.headers.iter().find(|header| header.name.eq_ignore_ascii_case(name))?;
@@ -276,7 +311,7 @@ fn parse_head(bytes: &[u8]) -> Result<Option<(usize, usize, bool)>, BenchError> 
     let close = value("connection").is_some_and(|value| value.eq_ignore_ascii_case("close"));
     match length {
         Some(length) => Ok(Some((head_bytes, length, close))),
-        None => Err(BenchError::failed("an answer without Content-Length, though the origin sent one")),
+        None => Err(PeerError::failed("an answer without Content-Length, though the origin sent one")),
     }
 }
 

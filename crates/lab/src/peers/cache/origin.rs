@@ -11,20 +11,25 @@ use std::thread;
 use std::time::SystemTime;
 
 /// The largest body that can be asked for.
-pub(crate) const BODY_BYTES_MAX: u64 = 1 << 20;
+pub const BODY_BYTES_MAX: u64 = 1 << 20;
 const CONNECTIONS_MAX: usize = 512;
 const HEAD_LINES_MAX: usize = 100;
 const PERIOD: u64 = 251;
 
 /// A running origin.
-pub(crate) struct Origin {
-    pub(crate) port: u16,
+#[derive(Debug)]
+pub struct Origin {
+    /// Of loopback.
+    pub port: u16,
     requests: Arc<AtomicU64>,
 }
 
 impl Origin {
     /// Listens on a free loopback port until the process ends.
-    pub(crate) fn start() -> io::Result<Self> {
+    ///
+    /// # Errors
+    /// No port, no thread.
+    pub fn start() -> io::Result<Self> {
         let listener = TcpListener::bind(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)))?;
         let port = listener.local_addr()?.port();
         let requests = Arc::new(AtomicU64::new(0));
@@ -34,23 +39,32 @@ impl Origin {
     }
 
     /// How many requests have reached it.
-    pub(crate) fn requests(&self) -> u64 {
+    pub fn requests(&self) -> u64 {
         self.requests.load(Ordering::Relaxed)
     }
 }
 
 /// Bodies are windows into one repeated pattern: two IDs that are not equal modulo 251 differ in every byte.
-pub(crate) struct Bodies(Vec<u8>);
+#[derive(Debug)]
+pub struct Bodies(Vec<u8>);
 
 impl Bodies {
-    pub(crate) fn new() -> Self {
+    /// All of them.
+    #[must_use]
+    pub fn new() -> Self {
         Self((0..BODY_BYTES_MAX + PERIOD).map(|at| (at % PERIOD) as u8).collect())
     }
 
     /// The body of `/size/bytes/id`; `None` beyond [`BODY_BYTES_MAX`].
-    pub(crate) fn body(&self, bytes: u64, id: u64) -> Option<&[u8]> {
+    pub fn body(&self, bytes: u64, id: u64) -> Option<&[u8]> {
         let from = (id % PERIOD) as usize;
         (bytes <= BODY_BYTES_MAX).then(|| self.0.get(from..from + bytes as usize))?
+    }
+}
+
+impl Default for Bodies {
+    fn default() -> Self {
+        Self::new()
     }
 }
 

@@ -4,17 +4,18 @@
 //! window). nats-server takes the number of its processors from the affinity that it is given.
 
 use std::fs::{self, File};
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use lab::paired::machine::first_line;
-use lab::paired::place::{find, free_port, ours, reference_floor, workspace};
-use lab::paired::tree::{Cores, Tree, pinned};
+use crate::paired::machine::first_line;
+use crate::paired::place::{find, free_port, ours, reference_floor, workspace};
+use crate::paired::tree::{Cores, Tree, pinned};
 
-use crate::BenchError;
-use crate::wire::Wire;
+use super::wire::Wire;
+use crate::peers::PeerError;
 
 /// How long a server may take until it answers.
 const READY_WAIT: Duration = Duration::from_secs(20);
@@ -22,21 +23,28 @@ const READY_POLL: Duration = Duration::from_millis(20);
 /// Where Debian's nats-server is; the newest one comes first on the path.
 const NATS_OF_DEBIAN: &str = "/usr/sbin/nats-server";
 
+/// Who takes part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Contender {
+pub enum Contender {
     /// `bench/relay/relay.c`
     Floor,
     /// The shared floor that ours must not exceed, if a path to it is given.
     Reference,
+    /// `nighttrain feed`
     Ours,
+    /// The newest nats-server.
     Nats,
+    /// Debian's nats-server.
     NatsOfDebian,
+    /// Redis' publish and subscribe.
     Redis,
+    /// An MQTT broker.
     Mosquitto,
 }
 
 impl Contender {
-    pub(crate) const ALL: [Self; 7] = [
+    /// All of them.
+    pub const ALL: [Self; 7] = [
         Self::Floor,
         Self::Reference,
         Self::Ours,
@@ -45,9 +53,11 @@ impl Contender {
         Self::Redis,
         Self::Mosquitto,
     ];
-    pub(crate) const PEERS: [Self; 4] = [Self::Nats, Self::NatsOfDebian, Self::Redis, Self::Mosquitto];
+    /// Those that others wrote.
+    pub const PEERS: [Self; 4] = [Self::Nats, Self::NatsOfDebian, Self::Redis, Self::Mosquitto];
 
-    pub(crate) const fn name(self) -> &'static str {
+    /// For people and records.
+    pub const fn name(self) -> &'static str {
         match self {
             Self::Floor => "floor",
             Self::Reference => "reference",
@@ -60,11 +70,12 @@ impl Contender {
     }
 
     /// A floor is started for a number of consumers, and knows nothing else.
-    pub(crate) const fn is_floor(self) -> bool {
+    pub const fn is_floor(self) -> bool {
         matches!(self, Self::Floor | Self::Reference)
     }
 
-    pub(crate) const fn wire(self) -> Wire {
+    /// What it speaks.
+    pub const fn wire(self) -> Wire {
         match self {
             Self::Floor | Self::Reference => Wire::Floor,
             Self::Ours | Self::Nats | Self::NatsOfDebian => Wire::Nats,
@@ -74,7 +85,10 @@ impl Contender {
     }
 
     /// The program, or what to do to have it.
-    pub(crate) fn program(self) -> Result<PathBuf, String> {
+    ///
+    /// # Errors
+    /// A sentence with the command that installs it.
+    pub fn program(self) -> Result<PathBuf, String> {
         let absent = || format!("{} is not installed: sudo bench/install-feed-peers.sh", self.name());
         match self {
             Self::Floor => find("cc").ok_or_else(absent),
@@ -92,7 +106,7 @@ impl Contender {
     }
 
     /// Its version in its own words.
-    pub(crate) fn version(self, program: &Path) -> String {
+    pub fn version(self, program: &Path) -> String {
         let flag = match self {
             Self::Reference => return "the shared relay.c, by the same compiler".to_owned(),
             Self::Mosquitto => "-h",
@@ -103,28 +117,39 @@ impl Contender {
 }
 
 /// A server that answers.
-pub(crate) struct Running {
-    pub(crate) contender: Contender,
-    pub(crate) name: String,
-    pub(crate) port: u16,
-    pub(crate) cores: Cores,
+#[derive(Debug)]
+pub struct Running {
+    /// Who it is.
+    pub contender: Contender,
+    /// What it is called here.
+    pub name: String,
+    /// Where it listens.
+    pub address: SocketAddr,
+    /// Where it runs.
+    pub cores: Cores,
     /// How many consumers it is for, if it is a floor.
-    pub(crate) consumers: Option<usize>,
-    pub(crate) tree: Tree,
+    pub consumers: Option<usize>,
+    /// Its processes.
+    pub tree: Tree,
 }
 
-/// Starts a contender under `name` and waits until it answers.
-pub(crate) fn start(
+/// Starts a contender under `name` at an address of this machine, on these cores, and waits until it answers. A floor
+/// and mosquitto listen on loopback whatever the address is.
+///
+/// # Errors
+/// It ended or did not answer; in its own last words.
+pub fn start(
     contender: Contender,
     name: &str,
     program: &Path,
     directory: &Path,
-    cores: &Cores,
+    (ip, cores): (Ipv4Addr, &Cores),
     consumers: Option<usize>,
-) -> Result<Running, BenchError> {
+) -> Result<Running, PeerError> {
     let directory = directory.join(format!("{name}-{}", consumers.unwrap_or(0)));
     fs::create_dir_all(&directory)?;
     let port = free_port()?;
+    let address = SocketAddr::V4(SocketAddrV4::new(ip, port));
     let mut command = match contender {
         Contender::Floor => {
             floor(&workspace().join("bench/relay/relay.c"), &directory, cores, port, consumers)?
@@ -132,7 +157,7 @@ pub(crate) fn start(
         Contender::Reference => floor(program, &directory, cores, port, consumers)?,
         Contender::Ours => {
             let mut command = pinned(cores, &program.to_string_lossy());
-            command.arg("feed").arg("--listen").arg(format!("127.0.0.1:{port}"));
+            command.arg("feed").arg("--listen").arg(format!("{ip}:{port}"));
             command.args([
                 "--monitor",
                 "127.0.0.1:0",
@@ -146,13 +171,13 @@ pub(crate) fn start(
         }
         Contender::Nats | Contender::NatsOfDebian => {
             let mut command = pinned(cores, &program.to_string_lossy());
-            command.args(["--addr", "127.0.0.1", "--port"]).arg(port.to_string());
+            command.args(["--addr", &ip.to_string(), "--port"]).arg(port.to_string());
             command
         }
         Contender::Redis => {
             let mut command = pinned(cores, &program.to_string_lossy());
             command.arg("--port").arg(port.to_string()).arg("--dir").arg(&directory);
-            command.args(["--bind", "127.0.0.1", "--save", "", "--appendonly", "no"]);
+            command.args(["--bind", &ip.to_string(), "--save", "", "--appendonly", "no"]);
             command.args(["--client-output-buffer-limit", "pubsub 0 0 0"]);
             command
         }
@@ -170,12 +195,12 @@ pub(crate) fn start(
     command.stdin(Stdio::null()).stdout(file.try_clone()?).stderr(file);
     let tree = Tree::start(command)?;
     let mut running =
-        Running { contender, name: name.to_owned(), port, cores: cores.clone(), consumers, tree };
+        Running { contender, name: name.to_owned(), address, cores: cores.clone(), consumers, tree };
     wait_until_ready(&mut running).map_err(|why| {
         let said = fs::read_to_string(&output).unwrap_or_default();
         let tail: Vec<&str> = said.lines().rev().take(5).collect();
         let tail: Vec<&str> = tail.into_iter().rev().collect();
-        BenchError::failed(format!("{name} did not start: {why}; it said: {}", tail.join(" | ")))
+        PeerError::failed(format!("{name} did not start: {why}; it said: {}", tail.join(" | ")))
     })?;
     Ok(running)
 }
@@ -186,45 +211,45 @@ fn floor(
     cores: &Cores,
     port: u16,
     consumers: Option<usize>,
-) -> Result<Command, BenchError> {
+) -> Result<Command, PeerError> {
     let binary = directory.join("relay");
     let compiled = Command::new("cc").args(["-O2", "-o"]).arg(&binary).arg(source).output()?;
     if !compiled.status.success() {
         let said = String::from_utf8_lossy(&compiled.stderr);
-        return Err(BenchError::failed(format!("{} does not compile: {said}", source.display())));
+        return Err(PeerError::failed(format!("{} does not compile: {said}", source.display())));
     }
     let mut command = pinned(cores, &binary.to_string_lossy());
     command.arg(port.to_string()).arg(consumers.unwrap_or(0).to_string());
     Ok(command)
 }
 
-fn wait_until_ready(running: &mut Running) -> Result<(), BenchError> {
+fn wait_until_ready(running: &mut Running) -> Result<(), PeerError> {
     let begun = Instant::now();
     loop {
         // A floor counts its connections: it is looked at without making one.
         let outcome = if running.contender.is_floor() {
-            is_listening(running.port)
+            is_listening(running.address.port())
         } else {
-            running.contender.wire().producer(running.port).map(drop)
+            running.contender.wire().producer(running.address).map(drop)
         };
         let Err(error) = outcome else { return Ok(()) };
         if let Some(status) = running.tree.ended()? {
-            return Err(BenchError::failed(format!("it ended ({status})")));
+            return Err(PeerError::failed(format!("it ended ({status})")));
         }
         if begun.elapsed() > READY_WAIT {
             let waited = READY_WAIT.as_secs();
-            return Err(BenchError::failed(format!("no good answer in {waited} s ({error})")));
+            return Err(PeerError::failed(format!("no good answer in {waited} s ({error})")));
         }
         sleep(READY_POLL);
     }
 }
 
 /// Whether somebody listens on this port of loopback, from `/proc/net/tcp`.
-fn is_listening(port: u16) -> Result<(), BenchError> {
+fn is_listening(port: u16) -> Result<(), PeerError> {
     let wanted = format!(":{port:04X} 00000000:0000 0A");
     if fs::read_to_string("/proc/net/tcp")?.contains(&wanted) {
         Ok(())
     } else {
-        Err(BenchError::failed("nobody listens yet"))
+        Err(PeerError::failed("nobody listens yet"))
     }
 }

@@ -2,7 +2,7 @@
 
 use std::{
     io::{self, BufRead, BufReader, Read, Write},
-    net::TcpStream,
+    net::{SocketAddr, TcpStream},
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
@@ -11,20 +11,24 @@ use std::{
     time::{Duration, Instant},
 };
 
-use lab::paired::{
+use crate::paired::{
     place::find,
     tree::{Cores, pinned},
 };
 
-use crate::{BenchError, MAIL_BYTES, SESSIONS, contenders::Running};
+use super::{MAIL_BYTES, SESSIONS};
+use crate::peers::PeerError;
 
 /// Mails that our client has on their way in a connection.
 const WINDOW: usize = 8;
 
 /// Sends so many mails by `smtp-source`, with one recipient of its own each.
-pub(crate) fn source(to: &Running, load: &Cores, mails: u64, reuse: bool) -> Result<(), BenchError> {
+///
+/// # Errors
+/// It is not there, or ended otherwise than well.
+pub fn source(to: SocketAddr, load: &Cores, mails: u64, reuse: bool) -> Result<(), PeerError> {
     let program = find("smtp-source")
-        .ok_or_else(|| BenchError::Failed("smtp-source is missing (Debian: postfix)".to_owned()))?;
+        .ok_or_else(|| PeerError::Failed("smtp-source is missing (Debian: postfix)".to_owned()))?;
     let mut command = pinned(load, &program.to_string_lossy());
     command.args([
         "-N",
@@ -43,25 +47,30 @@ pub(crate) fn source(to: &Running, load: &Cores, mails: u64, reuse: bool) -> Res
         "sender@bench.test",
         "-t",
         "user@bench.test",
-        &format!("inet:127.0.0.1:{}", to.port),
+        &format!("inet:{}:{}", to.ip(), to.port()),
     ]);
     let output = command.output()?;
     if output.status.success() {
         Ok(())
     } else {
-        Err(BenchError::Failed(format!("smtp-source: {}", String::from_utf8_lossy(&output.stderr).trim())))
+        Err(PeerError::Failed(format!("smtp-source: {}", String::from_utf8_lossy(&output.stderr).trim())))
     }
 }
 
 /// How long our client sends.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Until {
+pub enum Until {
+    /// So many were sent.
     Mails(u64),
+    /// So long.
     Time(Duration),
 }
 
 /// Sends by BDAT, several mails on their way in each of the connections; how many got their 250. `inboxes` 0: 100,000.
-pub(crate) fn pipelined(port: u16, until: Until, inboxes: u64) -> Result<u64, BenchError> {
+///
+/// # Errors
+/// A connection that breaks, a mail that is refused.
+pub fn pipelined(address: SocketAddr, until: Until, inboxes: u64) -> Result<u64, PeerError> {
     let next = Arc::new(AtomicU64::new(0));
     let deadline = match until {
         Until::Time(time) => Some(Instant::now() + time),
@@ -76,24 +85,24 @@ pub(crate) fn pipelined(port: u16, until: Until, inboxes: u64) -> Result<u64, Be
     let senders: Vec<_> = (0..SESSIONS)
         .map(|_| {
             let next = Arc::clone(&next);
-            thread::spawn(move || send(port, &next, most, deadline, inboxes))
+            thread::spawn(move || send(address, &next, most, deadline, inboxes))
         })
         .collect();
     let mut sent = 0;
     for sender in senders {
-        sent += sender.join().map_err(|_| BenchError::Failed("a sender panicked".to_owned()))??;
+        sent += sender.join().map_err(|_| PeerError::Failed("a sender panicked".to_owned()))??;
     }
     Ok(sent)
 }
 
 fn send(
-    port: u16,
+    address: SocketAddr,
     next: &AtomicU64,
     most: u64,
     deadline: Option<Instant>,
     inboxes: u64,
-) -> Result<u64, BenchError> {
-    let mut stream = BufReader::with_capacity(16 << 10, TcpStream::connect(("127.0.0.1", port))?);
+) -> Result<u64, PeerError> {
+    let mut stream = BufReader::with_capacity(16 << 10, TcpStream::connect(address)?);
     stream.get_ref().set_nodelay(true)?;
     let mut line = Vec::new();
     expect(&mut stream, &mut line, b'2')?;
@@ -130,12 +139,12 @@ fn send(
 }
 
 /// Reads a reply, which must begin so.
-fn expect(stream: &mut BufReader<TcpStream>, line: &mut Vec<u8>, begin: u8) -> Result<(), BenchError> {
+fn expect(stream: &mut BufReader<TcpStream>, line: &mut Vec<u8>, begin: u8) -> Result<(), PeerError> {
     loop {
         line.clear();
         stream.read_until(b'\n', line)?;
         if line.first() != Some(&begin) {
-            return Err(BenchError::Failed(format!("the server said {:?}", String::from_utf8_lossy(line))));
+            return Err(PeerError::Failed(format!("the server said {:?}", String::from_utf8_lossy(line))));
         }
         if line.get(3) != Some(&b'-') {
             return Ok(());
@@ -144,8 +153,11 @@ fn expect(stream: &mut BufReader<TcpStream>, line: &mut Vec<u8>, begin: u8) -> R
 }
 
 /// Asks for a page so many times over one connection; the bytes of all answers' bodies.
-pub(crate) fn ask(port: u16, path: &str, requests: u64) -> Result<u64, BenchError> {
-    let mut stream = BufReader::with_capacity(64 << 10, TcpStream::connect(("127.0.0.1", port))?);
+///
+/// # Errors
+/// An answer is not 200, or has no body.
+pub fn ask(address: SocketAddr, path: &str, requests: u64) -> Result<u64, PeerError> {
+    let mut stream = BufReader::with_capacity(64 << 10, TcpStream::connect(address)?);
     stream.get_ref().set_nodelay(true)?;
     let request = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n");
     let (mut line, mut all) = (String::new(), 0);
@@ -157,7 +169,7 @@ pub(crate) fn ask(port: u16, path: &str, requests: u64) -> Result<u64, BenchErro
             stream.read_line(&mut line)?;
             status.get_or_insert_with(|| line.trim_end().to_owned());
             if let Some(length) = line.to_ascii_lowercase().strip_prefix("content-length:") {
-                bytes = length.trim().parse().map_err(|_| BenchError::Failed(line.clone()))?;
+                bytes = length.trim().parse().map_err(|_| PeerError::Failed(line.clone()))?;
             }
             if line.trim_end().is_empty() {
                 break;
@@ -165,7 +177,7 @@ pub(crate) fn ask(port: u16, path: &str, requests: u64) -> Result<u64, BenchErro
         }
         let status = status.unwrap_or_default();
         if !status.contains(" 200 ") || bytes == 0 {
-            return Err(BenchError::Failed(format!("{path}: {status}, {bytes} bytes")));
+            return Err(PeerError::Failed(format!("{path}: {status}, {bytes} bytes")));
         }
         io::copy(&mut (&mut stream).take(bytes), &mut io::sink())?;
         all += bytes;
@@ -174,12 +186,15 @@ pub(crate) fn ask(port: u16, path: &str, requests: u64) -> Result<u64, BenchErro
 }
 
 /// Opens so many connections, each greeted, and leaves them alone.
-pub(crate) fn idle(port: u16, connections: usize) -> Result<Vec<TcpStream>, BenchError> {
+///
+/// # Errors
+/// One of them is not greeted.
+pub fn idle(address: SocketAddr, connections: usize) -> Result<Vec<TcpStream>, PeerError> {
     // Each is a file here.
     let mut line = Vec::new();
     (0..connections)
         .map(|_| {
-            let mut stream = BufReader::with_capacity(512, TcpStream::connect(("127.0.0.1", port))?);
+            let mut stream = BufReader::with_capacity(512, TcpStream::connect(address)?);
             expect(&mut stream, &mut line, b'2')?;
             stream.get_mut().write_all(b"EHLO bench.test\r\n")?;
             expect(&mut stream, &mut line, b'2')?;

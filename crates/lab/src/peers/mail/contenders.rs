@@ -3,28 +3,30 @@
 use std::{
     fs,
     io::{Read, Write},
-    net::TcpStream,
+    net::{Ipv4Addr, SocketAddr, SocketAddrV4, TcpStream},
     path::{Path, PathBuf},
     process::{Command, Stdio},
     thread::sleep,
     time::{Duration, Instant},
 };
 
-use lab::paired::{
+use crate::paired::{
     machine::first_line,
     place::{find, free_port, ours, workspace},
     tree::{Cores, Tree, pinned},
 };
 
-use crate::BenchError;
+use crate::peers::PeerError;
 
 /// How long a server may take until it greets.
 const READY_WAIT: Duration = Duration::from_secs(60);
 
+/// Who takes part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Contender {
+pub enum Contender {
     /// Throws every mail away: the limit.
     Sink,
+    /// `nighttrain mail`
     Ours,
     /// The same, with bodies that mails have in common stored once a segment, which is how it runs if nothing is said.
     Shared,
@@ -32,15 +34,19 @@ pub(crate) enum Contender {
     Postfix,
     /// Into a Maildir.
     Aiosmtpd,
+    /// In node.
     Maildev,
+    /// In Java.
     Greenmail,
 }
 
 impl Contender {
-    pub(crate) const ALL: [Self; 7] =
+    /// All of them.
+    pub const ALL: [Self; 7] =
         [Self::Sink, Self::Ours, Self::Shared, Self::Postfix, Self::Aiosmtpd, Self::Maildev, Self::Greenmail];
 
-    pub(crate) const fn name(self) -> &'static str {
+    /// For people and records.
+    pub const fn name(self) -> &'static str {
         match self {
             Self::Sink => "sink",
             Self::Ours => "ours",
@@ -54,16 +60,20 @@ impl Contender {
 }
 
 /// A contender that takes mail.
-pub(crate) struct Running {
-    pub(crate) tree: Tree,
-    pub(crate) port: u16,
-    pub(crate) version: Option<String>,
+#[derive(Debug)]
+pub struct Running {
+    /// Its processes.
+    pub tree: Tree,
+    /// Where it takes mail.
+    pub address: SocketAddr,
+    /// In its own words.
+    pub version: Option<String>,
     /// Takes a thousand a second or fewer: is given fewer.
-    pub(crate) is_slow: bool,
+    pub is_slow: bool,
     /// Of ours.
     admin: Option<u16>,
-    /// Of ours: pages.
-    pub(crate) http: Option<u16>,
+    /// Of ours: its pages and APIs.
+    pub http: Option<u16>,
     /// Postfix's master leaves its starter, and is asked to end by postfix itself.
     stop: Option<Command>,
     /// What it stores goes with it.
@@ -92,11 +102,16 @@ fn there(path: PathBuf) -> Result<PathBuf, String> {
     }
 }
 
-/// Starts one.
-pub(crate) fn start(contender: Contender, cores: &Cores) -> Result<Running, String> {
+/// Starts one at an address of this machine, on these cores, and waits until it greets; peers listen on loopback
+/// whatever the address is.
+///
+/// # Errors
+/// What is missing and how to have it, or its last words.
+pub fn start(contender: Contender, (ip, cores): (Ipv4Addr, &Cores)) -> Result<Running, String> {
     let said = |error: std::io::Error| error.to_string();
     let directory = tempfile::Builder::new().prefix("bench-mail-").tempdir().map_err(said)?;
     let port = free_port().map_err(said)?;
+    let address = SocketAddr::V4(SocketAddrV4::new(ip, port));
     let (mut admin, mut http, mut version) = (None, None, None);
     let mut command = match contender {
         Contender::Sink => {
@@ -115,7 +130,7 @@ pub(crate) fn start(contender: Contender, cores: &Cores) -> Result<Running, Stri
             http = Some(port_of_pages);
             let shares = contender == Contender::Shared;
             let store = directory.path().join("mail.store");
-            command.args(["mail", "--smtp", &format!("127.0.0.1:{port}"), "--http"]);
+            command.args(["mail", "--smtp", &address.to_string(), "--cores", &cores.to_string(), "--http"]);
             command.arg(format!("127.0.0.1:{port_of_pages}"));
             // The bench's mails have one body: only what is stored whole shows what a mail costs.
             command.args(["--share-bodies", if shares { "true" } else { "false" }]);
@@ -174,7 +189,7 @@ pub(crate) fn start(contender: Contender, cores: &Cores) -> Result<Running, Stri
         stop
     });
     let is_slow = !matches!(contender, Contender::Sink | Contender::Ours | Contender::Shared);
-    let mut running = Running { tree, port, version, is_slow, admin, http, stop, directory };
+    let mut running = Running { tree, address, version, is_slow, admin, http, stop, directory };
     running.wait()?;
     if matches!(contender, Contender::Ours | Contender::Shared) {
         running.version = Some(env!("CARGO_PKG_VERSION").to_owned());
@@ -189,8 +204,8 @@ fn postfix(cores: &Cores, directory: &Path, port: u16) -> Result<Command, String
     if !rustix::process::geteuid().is_root() {
         return Err("postfix starts as root only".to_owned());
     }
-    let main = fs::read_to_string(workspace().join("bench/peers/postfix-main.cf")).map_err(said)?;
-    let master = fs::read_to_string(workspace().join("bench/peers/postfix-master.cf")).map_err(said)?;
+    let main = include_str!("../../../../../bench/peers/postfix-main.cf");
+    let master = include_str!("../../../../../bench/peers/postfix-master.cf");
     let place = directory.to_string_lossy();
     let (configuration, mails) = (directory.join("etc"), directory.join("mails"));
     for path in [&configuration, &mails, &directory.join("spool"), &directory.join("data")] {
@@ -225,7 +240,7 @@ impl Running {
                     log.lines().last().unwrap_or_default()
                 ));
             }
-            if let Ok(mut stream) = TcpStream::connect(("127.0.0.1", self.port)) {
+            if let Ok(mut stream) = TcpStream::connect(self.address) {
                 let mut greeting = [0; 3];
                 let _ = stream.set_read_timeout(Some(Duration::from_secs(5)));
                 if stream.read_exact(&mut greeting).is_ok() && &greeting == b"220" {
@@ -241,8 +256,11 @@ impl Running {
     }
 
     /// What ours counts under a name.
-    pub(crate) fn metric(&self, name: &str) -> Result<f64, BenchError> {
-        let port = self.admin.ok_or_else(|| BenchError::Failed("only ours has metrics".to_owned()))?;
+    ///
+    /// # Errors
+    /// It does not answer, or not with that.
+    pub fn metric(&self, name: &str) -> Result<f64, PeerError> {
+        let port = self.admin.ok_or_else(|| PeerError::Failed("only ours has metrics".to_owned()))?;
         // The gauges are set ten times a second.
         sleep(Duration::from_millis(250));
         let mut stream = TcpStream::connect(("127.0.0.1", port))?;
@@ -251,11 +269,48 @@ impl Running {
         stream.read_to_string(&mut text)?;
         text.lines()
             .find_map(|line| line.strip_prefix(name)?.trim().parse().ok())
-            .ok_or_else(|| BenchError::Failed(format!("ours does not say {name}")))
+            .ok_or_else(|| PeerError::Failed(format!("ours does not say {name}")))
+    }
+
+    /// Mails that are stored: by count of ours, by files of those that write one a mail; `None` of those that show neither.
+    ///
+    /// # Errors
+    /// Ours does not answer, or a directory cannot be read.
+    pub fn stored(&self) -> Result<Option<u64>, PeerError> {
+        if self.admin.is_some() {
+            return Ok(Some(self.metric("mail_stored")? as u64));
+        }
+        for place in ["mails/all/new", "maildir/new"] {
+            let place = self.directory.path().join(place);
+            if place.is_dir() {
+                return Ok(Some(fs::read_dir(place)?.count() as u64));
+            }
+        }
+        Ok(None)
+    }
+
+    /// How many mails ours lists in an inbox, and the newest of them as it came; `None` of peers.
+    ///
+    /// # Errors
+    /// It does not answer, or not so.
+    pub fn inbox(&self, domain: &str, inbox: &str) -> Result<Option<(usize, String)>, PeerError> {
+        let Some(port) = self.http else { return Ok(None) };
+        let base = format!("/api/v2/domains/{domain}/inboxes/{inbox}");
+        let wrong = || PeerError::failed(format!("the list of {inbox} is none"));
+        let listed: serde_json::Value = serde_json::from_str(&page(port, &base)?).map_err(|_| wrong())?;
+        let mails = listed["msgs"].as_array().ok_or_else(wrong)?;
+        let Some(id) = mails.first().and_then(|mail| mail["id"].as_str()) else {
+            return Ok(Some((0, String::new())));
+        };
+        let raw = page(port, &format!("{base}/messages/{id}/raw"))?;
+        Ok(Some((mails.len(), raw)))
     }
 
     /// Resident MiB of mappings of 16 MiB and more without a file: the log's buffers are the only ones.
-    pub(crate) fn buffers_mib(&self) -> Result<u64, BenchError> {
+    ///
+    /// # Errors
+    /// It has ended.
+    pub fn buffers_mib(&self) -> Result<u64, PeerError> {
         let smaps = fs::read_to_string(format!("/proc/{}/smaps", self.tree.id()))?;
         let (mut large, mut kib) = (false, 0);
         for line in smaps.lines() {
@@ -268,5 +323,18 @@ impl Running {
             }
         }
         Ok(kib >> 10)
+    }
+}
+
+/// The body of a page on loopback.
+fn page(port: u16, path: &str) -> Result<String, PeerError> {
+    let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port))?;
+    stream.set_read_timeout(Some(Duration::from_secs(10)))?;
+    write!(stream, "GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")?;
+    let mut text = String::new();
+    stream.read_to_string(&mut text)?;
+    match text.split_once("\r\n\r\n") {
+        Some((head, body)) if head.starts_with("HTTP/1.1 200") => Ok(body.to_owned()),
+        _ => Err(PeerError::failed(format!("{path}: {}", text.lines().next().unwrap_or("no answer")))),
     }
 }

@@ -7,19 +7,21 @@
 //! Neither blocks; a caller waits by epoll or not at all.
 
 use std::io::{Read as _, Write as _};
-use std::net::{Shutdown, TcpStream};
+use std::net::{Shutdown, SocketAddr, TcpStream};
 
 use feed::tools::message::{self, Stamp};
 
-use crate::BenchError;
-use crate::wire::{Frame, Wire, is_later};
+use super::wire::{Frame, Wire, is_later};
+use crate::peers::PeerError;
 
 /// What a consumer reads into at once; one a thread.
-pub(crate) const SCRATCH_BYTES: usize = 256 << 10;
+pub const SCRATCH_BYTES: usize = 256 << 10;
 /// The longest line that a server says between messages (an INFO).
 const LINE_BYTES_MAX: usize = 16 << 10;
 
-pub(crate) struct Producer {
+/// Sends.
+#[derive(Debug)]
+pub struct Producer {
     stream: TcpStream,
     frame: Frame,
     wire: Wire,
@@ -29,18 +31,22 @@ pub(crate) struct Producer {
     /// What of `batch` is stamped and not yet sent.
     unsent: std::ops::Range<usize>,
     /// Messages stamped.
-    pub(crate) stamped: u64,
+    pub stamped: u64,
 }
 
 impl Producer {
-    pub(crate) fn connect(
+    /// Connects, with a batch of so many messages encoded ahead.
+    ///
+    /// # Errors
+    /// As [`Wire::producer`].
+    pub fn connect(
         wire: Wire,
-        port: u16,
+        address: SocketAddr,
         subject: &str,
         payload_bytes: usize,
         id: u32,
         batch_messages: usize,
-    ) -> Result<Self, BenchError> {
+    ) -> Result<Self, PeerError> {
         let frame = wire.publication(subject, payload_bytes);
         let mut batch = Vec::with_capacity(frame.bytes() * batch_messages);
         for _ in 0..batch_messages {
@@ -48,22 +54,26 @@ impl Producer {
             batch.resize(batch.len() + payload_bytes, b'.');
             batch.extend_from_slice(frame.tail);
         }
-        let stream = wire.producer(port)?;
+        let stream = wire.producer(address)?;
         Ok(Self { stream, frame, wire, id, batch, unsent: 0..0, stamped: 0 })
     }
 
-    pub(crate) fn stream(&self) -> &TcpStream {
+    /// Its socket, to wait on.
+    pub fn stream(&self) -> &TcpStream {
         &self.stream
     }
 
     /// Whether all that was stamped has left.
-    pub(crate) fn is_idle(&self) -> bool {
+    pub fn is_idle(&self) -> bool {
         self.unsent.is_empty()
     }
 
     /// Stamps up to `messages` further ones (as many as fit the batch) and sends what the socket takes. The n-th of
     /// them (from 0) is intended for `intended_ns(n)`.
-    pub(crate) fn send(&mut self, messages: u64, intended_ns: impl Fn(u64) -> u64) -> Result<(), BenchError> {
+    ///
+    /// # Errors
+    /// The connection broke.
+    pub fn send(&mut self, messages: u64, intended_ns: impl Fn(u64) -> u64) -> Result<(), PeerError> {
         if self.is_idle() {
             let stride = self.frame.bytes();
             let messages = messages.min((self.batch.len() / stride) as u64);
@@ -91,7 +101,10 @@ impl Producer {
     }
 
     /// Waits until the server has dealt with all that was sent: it answers a question that comes behind it.
-    pub(crate) fn wait_until_taken(&mut self, scratch: &mut [u8]) -> Result<(), BenchError> {
+    ///
+    /// # Errors
+    /// It did not answer.
+    pub fn wait_until_taken(&mut self, scratch: &mut [u8]) -> Result<(), PeerError> {
         let (question, answer) = self.wire.question();
         self.stream.set_nonblocking(false)?;
         self.stream.write_all(question)?;
@@ -106,7 +119,7 @@ impl Producer {
                 return if is_expected {
                     Ok(())
                 } else {
-                    Err(BenchError::failed("closed instead of answering"))
+                    Err(PeerError::failed("closed instead of answering"))
                 };
             }
             end.extend_from_slice(&scratch[bytes.saturating_sub(answer.len())..bytes]);
@@ -118,9 +131,12 @@ impl Producer {
     }
 
     /// Reads away what the server says to a producer. `scratch` is for the moment.
-    pub(crate) fn hear(&mut self, scratch: &mut [u8]) -> Result<(), BenchError> {
+    ///
+    /// # Errors
+    /// The server closed, or complained.
+    pub fn hear(&mut self, scratch: &mut [u8]) -> Result<(), PeerError> {
         match self.stream.read(scratch) {
-            Ok(0) => Err(BenchError::failed("the server closed the producer's connection")),
+            Ok(0) => Err(PeerError::failed("the server closed the producer's connection")),
             Ok(bytes) => {
                 let said = &scratch[..bytes];
                 if self.wire.answers_publications() {
@@ -128,7 +144,7 @@ impl Producer {
                 }
                 if said.starts_with(b"-ERR") {
                     let text = String::from_utf8_lossy(said);
-                    return Err(BenchError::failed(format!("the producer was told {:?}", text.trim_end())));
+                    return Err(PeerError::failed(format!("the producer was told {:?}", text.trim_end())));
                 }
                 if self.wire == Wire::Nats && said.windows(6).any(|six| six == b"PING\r\n") && self.is_idle()
                 {
@@ -142,7 +158,9 @@ impl Producer {
     }
 }
 
-pub(crate) struct Consumer {
+/// Receives and verifies.
+#[derive(Debug)]
+pub struct Consumer {
     stream: TcpStream,
     frame: Frame,
     wire: Wire,
@@ -150,37 +168,41 @@ pub(crate) struct Consumer {
     /// The beginning of a frame whose end has not arrived.
     rest: Vec<u8>,
     /// Messages that arrived whole, in order and undamaged.
-    pub(crate) received: u64,
+    pub received: u64,
 }
 
 impl Consumer {
-    pub(crate) fn connect(
+    /// Connects and subscribes; messages of `producer` are expected.
+    ///
+    /// # Errors
+    /// As [`Wire::consumer`].
+    pub fn connect(
         wire: Wire,
-        port: u16,
+        address: SocketAddr,
         subject: &str,
         payload_bytes: usize,
         number: usize,
         producer: u32,
-    ) -> Result<Self, BenchError> {
-        let stream = wire.consumer(port, subject, number)?;
+    ) -> Result<Self, PeerError> {
+        let stream = wire.consumer(address, subject, number)?;
         let frame = wire.delivery(subject, payload_bytes, number);
         Ok(Self { stream, frame, wire, producer, rest: Vec::with_capacity(LINE_BYTES_MAX), received: 0 })
     }
 
-    pub(crate) fn stream(&self) -> &TcpStream {
+    /// Its socket, to wait on.
+    pub fn stream(&self) -> &TcpStream {
         &self.stream
     }
 
     /// Reads once and verifies; `arrived` is handed each message's stamp. Whether anything was there.
-    pub(crate) fn receive(
-        &mut self,
-        scratch: &mut [u8],
-        mut arrived: impl FnMut(Stamp),
-    ) -> Result<bool, BenchError> {
+    ///
+    /// # Errors
+    /// A message is missing, damaged or out of order, or the server closed.
+    pub fn receive(&mut self, scratch: &mut [u8], mut arrived: impl FnMut(Stamp)) -> Result<bool, PeerError> {
         let kept = self.rest.len();
         scratch[..kept].copy_from_slice(&self.rest);
         let bytes = match self.stream.read(&mut scratch[kept..]) {
-            Ok(0) => return Err(BenchError::failed("the server closed a consumer's connection")),
+            Ok(0) => return Err(PeerError::failed("the server closed a consumer's connection")),
             Ok(bytes) => bytes,
             Err(error) if is_later(&error) => return Ok(false),
             Err(error) => return Err(error.into()),
@@ -223,7 +245,7 @@ impl Consumer {
         self.wire == Wire::Nats && bytes.first().is_some_and(|&first| first != b'M')
     }
 
-    fn hear(&mut self, line: &[u8]) -> Result<(), BenchError> {
+    fn hear(&mut self, line: &[u8]) -> Result<(), PeerError> {
         if line.starts_with(b"PING") {
             self.stream.write_all(b"PONG\r\n")?;
         } else if line.starts_with(b"-ERR") {
@@ -232,7 +254,7 @@ impl Consumer {
         Ok(())
     }
 
-    fn wrong(&self, what: &str) -> BenchError {
-        BenchError::failed(format!("message {}: {what}", self.received))
+    fn wrong(&self, what: &str) -> PeerError {
+        PeerError::failed(format!("message {}: {what}", self.received))
     }
 }

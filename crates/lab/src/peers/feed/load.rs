@@ -5,15 +5,16 @@
 //! the figure. *Open loop*: messages are due at fixed times whatever happened to those before; a message's latency is
 //! counted from then, and the thread polls instead of waiting, so that its own wake-ups are no part of it.
 
+use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use lab::paired::Work;
+use crate::paired::Work;
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use rustix::time::Timespec;
 
-use crate::BenchError;
-use crate::ends::{Consumer, Producer, SCRATCH_BYTES};
-use crate::wire::Wire;
+use super::ends::{Consumer, Producer, SCRATCH_BYTES};
+use super::wire::Wire;
+use crate::peers::PeerError;
 
 /// A server that relays nothing for so long is stuck.
 const STUCK: Duration = Duration::from_secs(10);
@@ -25,28 +26,37 @@ const ROUNDS_A_LOOK: u32 = 16;
 
 /// What flows are to be made.
 #[derive(Clone, Debug)]
-pub(crate) struct Shape {
-    pub(crate) flows: usize,
-    pub(crate) consumers: usize,
-    pub(crate) payload_bytes: usize,
+pub struct Shape {
+    /// Each a producer with consumers of its own.
+    pub flows: usize,
+    /// Of each flow.
+    pub consumers: usize,
+    /// Of each message.
+    pub payload_bytes: usize,
     /// Messages that a producer may be ahead of its slowest consumer.
-    pub(crate) window: u64,
+    pub window: u64,
 }
 
-pub(crate) struct Flow {
+/// A producer with its consumers.
+#[derive(Debug)]
+pub struct Flow {
     producer: Producer,
     consumers: Vec<Consumer>,
 }
 
 impl Flow {
     /// Connects the consumers, then the producer: the floor knows them by that order.
-    pub(crate) fn connect(wire: Wire, port: u16, shape: &Shape, id: usize) -> Result<Self, BenchError> {
+    ///
+    /// # Errors
+    /// One of them cannot connect.
+    pub fn connect(wire: Wire, address: SocketAddr, shape: &Shape, id: usize) -> Result<Self, PeerError> {
         let subject = format!("bench.{id}");
         let number = id as u32;
         let consumers = (0..shape.consumers)
-            .map(|n| Consumer::connect(wire, port, &subject, shape.payload_bytes, n, number))
+            .map(|n| Consumer::connect(wire, address, &subject, shape.payload_bytes, n, number))
             .collect::<Result<_, _>>()?;
-        let producer = Producer::connect(wire, port, &subject, shape.payload_bytes, number, BATCH_MESSAGES)?;
+        let producer =
+            Producer::connect(wire, address, &subject, shape.payload_bytes, number, BATCH_MESSAGES)?;
         Ok(Self { producer, consumers })
     }
 
@@ -60,7 +70,10 @@ impl Flow {
 }
 
 /// Runs flows as fast as they go for `run`, and then until all that was sent has arrived. Units are deliveries.
-pub(crate) fn closed_loop(mut flows: Vec<Flow>, shape: &Shape, run: Duration) -> Result<Work, BenchError> {
+///
+/// # Errors
+/// A message was lost or damaged, or nothing moved any more.
+pub fn closed_loop(mut flows: Vec<Flow>, shape: &Shape, run: Duration) -> Result<Work, PeerError> {
     let poll = epoll::create(CreateFlags::CLOEXEC).map_err(std::io::Error::from)?;
     for (f, flow) in flows.iter().enumerate() {
         let readable = EventFlags::IN;
@@ -99,7 +112,7 @@ pub(crate) fn closed_loop(mut flows: Vec<Flow>, shape: &Shape, run: Duration) ->
             if deliveries != seen {
                 (seen, moved) = (deliveries, now);
             } else if now.duration_since(moved) > STUCK {
-                return Err(BenchError::failed(format!("nothing moved for {} s", STUCK.as_secs())));
+                return Err(PeerError::failed(format!("nothing moved for {} s", STUCK.as_secs())));
             }
         }
         if is_over && all_arrived {
@@ -144,7 +157,10 @@ fn untag(data: EventData) -> (usize, usize) {
 }
 
 /// Runs one flow by the clock: `per_second` messages for `run`. The latencies, in nanoseconds, in order of arrival.
-pub(crate) fn open_loop(flow: Flow, per_second: u64, run: Duration) -> Result<Vec<u64>, BenchError> {
+///
+/// # Errors
+/// As [`closed_loop`].
+pub fn open_loop(flow: Flow, per_second: u64, run: Duration) -> Result<Vec<u64>, PeerError> {
     let Flow { mut producer, mut consumers } = flow;
     let count = (run.as_secs_f64() * per_second as f64) as u64;
     let mut latencies = Vec::with_capacity(count as usize * consumers.len());
@@ -173,7 +189,7 @@ pub(crate) fn open_loop(flow: Flow, per_second: u64, run: Duration) -> Result<Ve
             producer.hear(&mut scratch)?;
         }
         if now_ns.saturating_sub(moved_ns) > STUCK.as_nanos() as u64 {
-            return Err(BenchError::failed(format!("nothing arrived for {} s", STUCK.as_secs())));
+            return Err(PeerError::failed(format!("nothing arrived for {} s", STUCK.as_secs())));
         }
     }
     Ok(latencies)

@@ -1,0 +1,71 @@
+//! Flows from as many threads as there are cores to drive them.
+
+use std::{net::SocketAddr, ops::Range, thread, time::Duration};
+
+use super::PAYLOAD_BYTES;
+use crate::{
+    paired::Work,
+    peers::{
+        PeerError,
+        feed::{
+            load::{Flow, Shape, closed_loop},
+            wire::Wire,
+        },
+    },
+};
+
+/// Messages that one producer may be ahead of its consumer, alone and among many.
+const WINDOW_ONE: u64 = 16_384;
+const WINDOW_MANY: u64 = 4_096;
+
+/// What is relayed.
+#[derive(Debug, Clone)]
+pub struct Load {
+    /// Each flow has one producer and one consumer.
+    pub shape: Shape,
+    /// Each drives its share of the flows.
+    pub threads: usize,
+    /// How long.
+    pub duration: Duration,
+}
+
+impl Load {
+    /// One producer, one consumer.
+    #[must_use]
+    pub const fn one(duration: Duration) -> Self {
+        let shape = Shape { flows: 1, consumers: 1, payload_bytes: PAYLOAD_BYTES, window: WINDOW_ONE };
+        Self { shape, threads: 1, duration }
+    }
+
+    /// So many, each for itself.
+    #[must_use]
+    pub fn many(flows: usize, threads: usize, duration: Duration) -> Self {
+        let shape = Shape { flows, consumers: 1, payload_bytes: PAYLOAD_BYTES, window: WINDOW_MANY };
+        Self { shape, threads: threads.clamp(1, flows), duration }
+    }
+}
+
+/// Relays as much as goes; every message that a unit counts was verified.
+///
+/// # Errors
+/// A message was lost or damaged, or the server went away.
+pub fn driven(wire: Wire, address: SocketAddr, load: &Load) -> Result<Work, PeerError> {
+    let part = |flows: Range<usize>| {
+        let flows =
+            flows.map(|id| Flow::connect(wire, address, &load.shape, id)).collect::<Result<Vec<_>, _>>()?;
+        closed_loop(flows, &load.shape, load.duration)
+    };
+    let share = load.shape.flows.div_ceil(load.threads);
+    let parts = (0..load.shape.flows).step_by(share).map(|from| from..(from + share).min(load.shape.flows));
+    thread::scope(|scope| {
+        let threads: Vec<_> = parts.map(|flows| scope.spawn(|| part(flows))).collect();
+        let mut all = Work::default();
+        for thread in threads {
+            let work = thread.join().map_err(|_| PeerError::failed("a thread of the load panicked"))??;
+            all.units += work.units;
+            all.wall_s = Some(work.wall_s.unwrap_or(0.0).max(all.wall_s.unwrap_or(0.0)));
+            all.doubts.extend(work.doubts);
+        }
+        Ok(all)
+    })
+}

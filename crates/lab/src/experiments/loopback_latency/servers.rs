@@ -1,0 +1,113 @@
+//! The knee of our three servers, one request after another on one connection (C19).
+//!
+//! What a request takes there and back is the service time of that loop; its inverse is the rate that the loop should
+//! sustain. The knee is looked for as `lab load --sweep` does: the highest rate at which 99 of a hundred requests are
+//! answered within [`BOUND`] from when they were due.
+
+use std::{net::Ipv4Addr, time::Duration};
+
+use serde::Serialize;
+
+use crate::{
+    experiments::cache_vs_peers::Bench,
+    load::{
+        Plan, Target, run,
+        sweep::{Bound, Search, holds, sweep},
+    },
+    paired::{place::ours, tree::Cores},
+    peers::{cache, feed, mail},
+    placement::within,
+};
+
+/// Long beside a service time, short beside what a queue grows to in a run beyond the knee.
+const BOUND: Duration = Duration::from_millis(10);
+/// More than any loop of one connection reaches: its end is what is looked for.
+const ENDLESS_PER_S: f64 = 2e6;
+/// Of a message.
+const MESSAGE_BYTES: usize = 100;
+/// The search begins at the inverse of the service time divided by this, and ends at so many times the inverse.
+pub(super) const LEAST: f64 = 4.0;
+/// Rounds of the closed loop; the best counts, because what disturbs can only add.
+const ROUNDS: usize = 3;
+
+/// One server.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub(super) struct Knee {
+    pub(super) server: &'static str,
+    /// Of one request, there and back, in nanoseconds.
+    pub(super) service_ns: f64,
+    /// The highest rate that held.
+    pub(super) held: Option<f64>,
+    /// The lowest above it that did not.
+    pub(super) broke: Option<f64>,
+}
+
+/// The three, on the first core with the load on the last; why not, where they cannot be started.
+pub(super) fn knees(
+    (first, last): (usize, usize),
+    duration: Duration,
+    say: &dyn Fn(&str),
+) -> Result<Vec<Knee>, String> {
+    let program = ours()?;
+    let cores = |core| Cores::new(vec![core]).ok_or_else(|| "no processor".to_owned());
+    let (server, load) = (cores(first)?, cores(last)?);
+    let mut all = Vec::new();
+    let mut knee = |name, url: &str, bytes| -> Result<(), String> {
+        say(&format!("the knee of {name}"));
+        let target = Target::parse(url, bytes, false).map_err(|error| error.to_string())?.one_at_a_time();
+        let found = within(&[last], || found(name, &target, duration)).map_err(|error| error.to_string())?;
+        all.push(found.map_err(|error| format!("{name}: {error}"))?);
+        Ok(())
+    };
+    {
+        let bench = Bench::plain().map_err(|refusal| refusal.to_string())?;
+        let contender = cache::contenders::Contender::Ours;
+        let running = bench
+            .filled(contender, contender.name(), &program, &server, &load)
+            .map_err(|error| error.to_string())?;
+        knee("accelerator", &format!("http://127.0.0.1:{}/size/1024/0", running.port), 1)?;
+    }
+    {
+        let directory = tempfile::tempdir().map_err(|error| error.to_string())?;
+        let contender = feed::contenders::Contender::Ours;
+        let place = (Ipv4Addr::LOCALHOST, &server);
+        let running =
+            feed::contenders::start(contender, contender.name(), &program, directory.path(), place, None)
+                .map_err(|error| error.to_string())?;
+        knee("feed", &format!("nats://{}", running.address), MESSAGE_BYTES)?;
+    }
+    let running = mail::contenders::start(mail::contenders::Contender::Ours, (Ipv4Addr::LOCALHOST, &server))?;
+    knee("mail", &format!("smtp://{}/knee@bench.test", running.address), mail::MAIL_BYTES)?;
+    Ok(all)
+}
+
+fn found(server: &'static str, target: &Target, duration: Duration) -> Result<Knee, crate::load::LoadError> {
+    let plan = Plan {
+        rate: ENDLESS_PER_S,
+        connections: 1,
+        // What is due in a warm-up beyond the knee is answered in the run, and is not counted there.
+        warm_up: Duration::ZERO,
+        duration,
+        drain: Duration::ZERO,
+        ..Plan::default()
+    };
+    let mut fastest = 0.0_f64;
+    for _ in 0..ROUNDS {
+        fastest = fastest.max(run(target, &plan)?.achieved);
+    }
+    let service_ns = 1e9 / fastest.max(1.0);
+    let bound = Bound { quantile: 0.99, at_most_ns: BOUND.as_nanos() as u64 };
+    let search = Search { from: fastest / LEAST, to: fastest * LEAST, precision: 1.1, bound };
+    let plan = Plan { drain: BOUND, ..plan };
+    // On a machine that is busy with other things nothing holds, and the search would go far down to find that.
+    let least = Plan { rate: search.from, ..plan.clone() };
+    let mut held = false;
+    for _ in 0..ROUNDS {
+        held = held || holds(&run(target, &least)?, bound);
+    }
+    if !held {
+        return Ok(Knee { server, service_ns, held: None, broke: Some(search.from) });
+    }
+    let knee = sweep(target, &plan, &search, |_| ())?;
+    Ok(Knee { server, service_ns, held: knee.held, broke: knee.broke })
+}

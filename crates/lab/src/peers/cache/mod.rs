@@ -1,0 +1,5 @@
+//! Caches in front of one origin, filled alike and asked alike.
+
+pub mod contenders;
+pub mod load;
+pub mod origin;
