@@ -8,6 +8,7 @@ pub mod bheap_sim;
 pub mod big_o;
 pub mod contended_store;
 pub mod counters;
+pub mod explained;
 pub mod locality;
 pub mod loopback_latency;
 pub mod memory_ladder;

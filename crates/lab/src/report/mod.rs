@@ -1,13 +1,15 @@
-//! What an experiment found: tables, figures and verdicts, and the three ways to read them.
+//! What an experiment found: tables, figures and verdicts, and the four ways to read them.
 //!
 //! ```text
 //!   Report ─┬─▶ text      for people at a terminal
 //!           ├─▶ json      for programs; its names stay
-//!           └─▶ page      one HTML file that stands alone, with the figures drawn
+//!           ├─▶ page      one HTML file that stands alone, with the figures drawn
+//!           └─▶ markdown  each claim's verdict, and in words why
 //! ```
 
 pub mod drawing;
 pub mod json;
+pub mod markdown;
 pub mod page;
 pub mod plot;
 pub mod text;
