@@ -16,7 +16,7 @@ SOAK_SECONDS ?= 600
 export PATH := $(PATH):$(HOME)/.cargo/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help run test check format lint no-std docs deny packages test-workspace test-models bench soak fuzz asan clean toolchain
+.PHONY: help run test check format lint no-std docs deny packages test-workspace test-models bench lab soak fuzz asan clean toolchain
 
 help: ## Lists what can be done
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' Makefile
@@ -63,6 +63,14 @@ test-models: toolchain
 bench: toolchain bench-cache ## What a cache hit costs, beside five peers and the limit (BENCH_ARGS="--quick")
 
 include bench/bench.mk
+
+# LAB_ARGS: --quick, --directory DIR for its large files, …
+lab: toolchain ## All claims put to the test, for the record in docs/lab: up to 45 minutes (LAB_ARGS="--quick")
+	$(CARGO) build --release --package nighttrain
+	@mkdir -p docs/lab
+	$(TARGET)/release/nighttrain lab all --json --html docs/lab/index.html --markdown docs/lab/README.md $(LAB_ARGS) \
+		> docs/lab/results.json.new
+	@mv docs/lab/results.json.new docs/lab/results.json
 
 # What make test runs shortened: clients that come and go, kills, flipped bits, lost power. SOAK_* are counts.
 SOAK_KILLS ?= 100

@@ -7,7 +7,7 @@
 #   postfix       its smtp-source, which sends mail as fast as it can; nothing of postfix is started
 #   swaks         an SMTP client that we did not write; openssl makes it a certificate to meet
 #   strace        counts the system calls of a hit
-#   chromium      the browser that the mail pages are tried in, with fonts for what samples say
+#   chromium      the browser that the mail pages and the lab's page are tried in, with fonts for what samples say
 #   nodejs, npm   drive it, and run the clients that others wrote for Mailinator and Mailpit
 #   python3-venv  the same for Mailinator's client for Python
 #   golang-go     the same guide's third language

@@ -309,6 +309,46 @@ mod tests {
         assert_eq!(latencies.percentiles(From::Sent).worst / ms, 100);
     }
 
+    /// wrk2's arithmetic: the answer number n of a connection is held against `start + n / rate`, whenever it was sent.
+    /// HdrHistogram's: a value longer than the interval stands for those that were not sent meanwhile.
+    #[test]
+    fn wrk2s_method_and_hdrhistograms_find_the_same_planted_stall() {
+        let (ms, interval) = (1_000_000_u64, 1_000_000_u64);
+        let mut ours = Latencies::new();
+        let (mut wrk2, mut filled_in) = (histogram(), histogram());
+        // Ours is an open schedule.
+        let mut free = 0;
+        for at in 0..10_000_u64 {
+            let due = at * interval;
+            let sent = due.max(free);
+            free = sent + if at == 5_000 { 100 * ms } else { ms / 10 };
+            ours.record(due, sent, free);
+        }
+        // wrk2's is a closed loop that sends at once while it is behind.
+        let (mut now, mut complete) = (0_u64, 0_u64);
+        while complete < 10_000 {
+            let expected = complete * interval;
+            now = now.max(expected) + if complete == 5_000 { 100 * ms } else { ms / 10 };
+            wrk2.record(now - expected).unwrap();
+            complete += 1;
+        }
+        // A loop that waits and then goes on at its rate leaves out what was due during the stall: 99 requests.
+        for at in 0..(10_000 - 99) {
+            let value = if at == 5_000 { 100 * ms } else { ms / 10 };
+            filled_in.record_correct(value, interval).unwrap();
+        }
+        for quantile in [0.5, 0.9, 0.99, 0.995, 0.999, 1.0] {
+            let value = ours.quantile(From::Due, quantile);
+            assert_eq!(value, wrk2.value_at_quantile(quantile), "wrk2 at {quantile}");
+            // What is filled in takes the queue for gone when the stall is over; working it off takes a ninth longer.
+            // At 99% that is the difference between the last that waited and the first that did not.
+            let filled = filled_in.value_at_quantile(quantile);
+            let near = (value as f64 - filled as f64).abs() <= 0.15 * value as f64;
+            assert!(near || quantile == 0.99, "filled in at {quantile}: {filled} against {value}");
+        }
+        assert!(ours.quantile(From::Due, 0.995) > 50 * ms && ours.quantile(From::Sent, 0.999) < ms);
+    }
+
     #[test]
     fn rounds_add_up_and_an_empty_one_is_zero() {
         let mut all = Latencies::new();

@@ -200,6 +200,9 @@ pub(crate) struct LabTask {
     pub quick: bool,
     #[command(flatten)]
     pub shown: Shown,
+    /// Writes each claim with its verdict, and in words why, as Markdown
+    #[arg(long, value_name = "FILE")]
+    pub markdown: Option<PathBuf>,
     /// Goes through the experiment's sizes instead of taking the article's alone
     #[arg(long)]
     pub sweep: bool,

@@ -12,7 +12,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use lab::{
     experiment::{Costs, Experiment, Options, Outcome, Refusal},
     experiments,
-    report::{json, page, text},
+    report::{json, markdown, page, text},
 };
 use serde_json::json;
 
@@ -38,12 +38,14 @@ pub(crate) fn lab(task: &LabTask) -> Result<(), Failure> {
     }
     let all = task.names.iter().any(|name| name == "all");
     let Some(chosen) = chosen(&task.names)? else {
-        if task.shown.html.is_some() {
-            return Err(Failure::Usage("--html draws what was run, and `list` runs nothing".to_owned()));
+        for (flag, file) in [("--html", &task.shown.html), ("--markdown", &task.markdown)] {
+            if file.is_some() {
+                return Err(Failure::Usage(format!("{flag} shows what was run, and `list` runs nothing")));
+            }
         }
         return print(&list(task.shown.json));
     };
-    if let Some(file) = &task.shown.html {
+    for file in [&task.shown.html, &task.markdown].into_iter().flatten() {
         // Said before minutes of measuring, not after.
         fs::OpenOptions::new()
             .create(true)
@@ -76,6 +78,11 @@ pub(crate) fn lab(task: &LabTask) -> Result<(), Failure> {
     }
     progress.end();
 
+    if let Some(file) = &task.markdown {
+        let page = task.shown.html.as_deref().and_then(Path::file_name).map(|name| name.to_string_lossy());
+        fs::write(file, markdown::render(&outcomes, &options, page.as_deref()))
+            .map_err(|error| Failure::Failed(unwritable(file, &error)))?;
+    }
     show(&outcomes, &options, &task.shown)?;
     outcomes.iter().find_map(|outcome| failure(outcome, all)).map_or(Ok(()), Err)
 }

@@ -166,3 +166,63 @@ fn a_day_of_mail() {
 fn mail_through_cables() {
     reports_or_says_what_is_missing("mail-lan", "C23");
 }
+
+#[test]
+fn claims_verdicts_and_words_go_into_a_markdown_file() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let file = directory.path().join("README.md");
+    let html = directory.path().join("index.html");
+    let ended = run(program(&["lab", "bheap-layout", "--quick", "--markdown"])
+        .arg(&file)
+        .arg("--html")
+        .arg(&html)
+        .args(["--items", "20000"]));
+    assert_eq!((ended.code, ended.stderr.as_str()), (0, ""));
+    let text = std::fs::read_to_string(&file).expect("the file");
+    for part in ["| [C7](#c7) | both children", "## C7", "[index.html](index.html)", "`bheap-layout`"] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+    let refused = run(program(&["lab", "list", "--markdown"]).arg(&file));
+    assert_eq!(refused.code, 2, "{}", refused.stderr);
+}
+
+/// For HdrHistogram's own tools: the distribution as text, and both histograms as a log.
+#[test]
+fn histograms_are_written_for_other_tools() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = listener.local_addr().expect("an address");
+    std::thread::spawn(move || {
+        for stream in listener.incoming().map_while(Result::ok) {
+            std::thread::spawn(move || std::io::copy(&mut &stream, &mut &stream));
+        }
+    });
+    let directory = tempfile::tempdir().expect("a directory");
+    let prefix = directory.path().join("run");
+    let url = format!("tcp://{address}");
+    let ended =
+        run(program(&["lab", "load", &url, "--rate", "500", "--duration", "400ms", "--warm-up", "50ms"])
+            .args(["--json", "--hgrm"])
+            .arg(&prefix));
+    assert_eq!(ended.code, 0, "{}", ended.stderr);
+    let file = |ending: &str| {
+        std::fs::read_to_string(format!("{}{ending}", prefix.display()))
+            .unwrap_or_else(|error| panic!("{ending}: {error}"))
+    };
+    for ending in [".corrected.hgrm", ".uncorrected.hgrm"] {
+        let text = file(ending);
+        assert!(text.contains("Total count    =          200]"), "{ending}: {text}");
+        // Value, percentile, count so far, one in how many; none of them ever falls.
+        let rows: Vec<Vec<f64>> = text
+            .lines()
+            .skip(2)
+            .filter(|line| !line.starts_with('#'))
+            .map(|line| line.split_whitespace().map(|word| word.parse().expect("a number")).collect())
+            .collect();
+        assert!(rows.len() > 5, "{text}");
+        for column in 0..3 {
+            assert!(rows.is_sorted_by(|a, b| a[column] <= b[column]), "{ending}, column {column}: {text}");
+        }
+    }
+    let log = file(".hlog");
+    assert!(log.contains("Tag=corrected,") && log.contains("Tag=uncorrected,"), "{log}");
+}

@@ -9,6 +9,7 @@ pub mod big_o;
 pub mod cache_vs_peers;
 pub mod contended_store;
 pub mod counters;
+pub mod explained;
 pub mod feed_cores;
 pub mod feed_lan;
 pub mod http_cores;

@@ -218,37 +218,70 @@ impl<'t> Generator<'t> {
         Ok(self.outcome(plan, &mut schedule, recorded_from, end, (cpu, preempted)))
     }
 
-    /// Sends what is due, as far as connections are free.
+    /// Sends what is due, as far as connections are free. What goes out on one connection goes out in one write: when
+    /// the generator is behind, that is how it catches up.
     fn send_what_is_due(
         &mut self,
         schedule: &mut Schedule,
-        mut now: u64,
+        now: u64,
         end: u64,
         recorded_from: u64,
     ) -> Result<(), LoadError> {
+        let mut together: Option<(usize, usize)> = None;
         for _ in 0..BURST {
             let due_ns = schedule.due_ns();
             if due_ns > now || due_ns >= end {
                 break;
             }
-            let Some(at) = self.free.pop() else { break };
-            self.is_in_free[at] = false;
-            let Some(connection) = &mut self.connections[at] else { continue };
+            // The same connection for as long as it takes more; `free` holds it meanwhile, on top.
+            let Some(&at) = self.free.last() else { break };
+            if let Some((other, requests)) = together
+                && other != at
+            {
+                self.leave(other, requests)?;
+                together = None;
+                // Leaving may have put that connection, or another in its place, on top.
+                continue;
+            }
+            let Some(connection) = &mut self.connections[at] else {
+                self.free.pop();
+                self.is_in_free[at] = false;
+                continue;
+            };
             schedule.advance();
             let warm_up = due_ns < recorded_from;
-            // When it could have left at the earliest: due, and with a connection for it.
-            let possible_ns = due_ns.max(connection.free_ns);
-            now = self.clock.elapsed().as_nanos() as u64;
             connection.request(Sent { due_ns, sent_ns: now, warm_up });
-            if !warm_up {
-                self.tally.due += 1;
-                self.tally.lateness.record(possible_ns, possible_ns, now);
+            if !connection.is_free() {
+                self.free.pop();
+                self.is_in_free[at] = false;
             }
-            self.settle(at);
-            if self.tally.broken_in_a_row > REOPEN_MAX {
-                let reason = self.tally.first_loss.clone().unwrap_or_default();
-                return Err(LoadError::Gone(reason));
+            together = Some((at, together.map_or(1, |(_, requests)| requests + 1)));
+        }
+        match together {
+            Some((at, requests)) => self.leave(at, requests),
+            None => Ok(()),
+        }
+    }
+
+    /// Writes the last so many requests of a connection, which count as sent just before.
+    fn leave(&mut self, at: usize, requests: usize) -> Result<(), LoadError> {
+        let now = self.now();
+        if let Some(connection) = &mut self.connections[at] {
+            let free_ns = connection.free_ns;
+            for sent in connection.waiting.iter_mut().rev().take(requests) {
+                sent.sent_ns = now;
+                if !sent.warm_up {
+                    self.tally.due += 1;
+                    // It could have left when it was due and had a connection, not earlier.
+                    let possible_ns = sent.due_ns.max(free_ns);
+                    self.tally.lateness.record(possible_ns, possible_ns, now);
+                }
             }
+        }
+        self.settle(at);
+        if self.tally.broken_in_a_row > REOPEN_MAX {
+            let reason = self.tally.first_loss.clone().unwrap_or_default();
+            return Err(LoadError::Gone(reason));
         }
         Ok(())
     }

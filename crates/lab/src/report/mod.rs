@@ -1,13 +1,15 @@
-//! What an experiment found: tables, figures and verdicts, and the three ways to read them.
+//! What an experiment found: tables, figures and verdicts, and the four ways to read them.
 //!
 //! ```text
-//!   Report ─┬─▶ text    for people at a terminal
-//!           ├─▶ json    for programs; its names stay
-//!           └─▶ page    one HTML file that stands alone, with the figures drawn
+//!   Report ─┬─▶ text      for people at a terminal
+//!           ├─▶ json      for programs; its names stay
+//!           ├─▶ page      one HTML file that stands alone, with the figures drawn
+//!           └─▶ markdown  each claim's verdict, and in words why
 //! ```
 
 pub mod drawing;
 pub mod json;
+pub mod markdown;
 pub mod page;
 pub mod plot;
 pub mod text;
@@ -58,6 +60,26 @@ pub struct Figure {
     pub svg: String,
     /// How to read it, and what it stands for in the source.
     pub caption: String,
+    /// What the page's script makes of it. Without scripts, and on paper, the drawing stands as it is.
+    pub play: Option<Play>,
+}
+
+/// A drawing that its reader may play with: a script of the page, and the facts that it needs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Play {
+    /// Which script.
+    pub kind: PlayKind,
+    /// What it needs to know beyond the drawing.
+    pub facts: serde_json::Value,
+}
+
+/// The scripts that the page has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PlayKind {
+    /// Steps through a heap: `{layout: textbook | paged, name, keys}`.
+    Heap,
+    /// Rescales and compares the bars of the ladder: `{names, ns}`.
+    Ladder,
 }
 
 /// What a measurement says about a claim.
@@ -168,7 +190,15 @@ impl Report {
 
     /// Adds a drawing.
     pub fn figure(&mut self, title: impl Into<String>, svg: impl Into<String>, caption: impl Into<String>) {
-        self.figures.push(Figure { title: title.into(), svg: svg.into(), caption: caption.into() });
+        let (title, svg, caption) = (title.into(), svg.into(), caption.into());
+        self.figures.push(Figure { title, svg, caption, play: None });
+    }
+
+    /// Lets the reader of the page play with the drawing that was added last.
+    pub fn play(&mut self, kind: PlayKind, facts: serde_json::Value) {
+        if let Some(figure) = self.figures.last_mut() {
+            figure.play = Some(Play { kind, facts });
+        }
     }
 
     /// Adds a note.

@@ -6,11 +6,13 @@
 use std::fmt::Write as _;
 
 use super::drawing::escaped;
-use super::{Report, Table};
+use super::{Figure, PlayKind, Report, Table};
 use crate::experiment::{Options, Outcome};
 use crate::paired::machine::{Machine, date};
 
 const STYLE: &str = include_str!("page.css");
+const PLAY_HEAPS: &str = include_str!("play_heaps.js");
+const PLAY_LADDER: &str = include_str!("play_ladder.js");
 
 /// The choice of day and night. Without it, or without storage, the page follows the system.
 const SCRIPT: &str = r"
@@ -34,7 +36,7 @@ say();
 #[must_use]
 pub fn render(outcomes: &[Outcome], options: &Options) -> String {
     let title = match outcomes {
-        [one] => one.experiment.title.to_owned(),
+        [one] => sentence(one.experiment.title),
         _ => "Claims put to the test".to_owned(),
     };
     let mut out = String::new();
@@ -45,7 +47,7 @@ pub fn render(outcomes: &[Outcome], options: &Options) -> String {
     for outcome in outcomes {
         article(&mut out, outcome, options, outcomes.len() > 1);
     }
-    foot(&mut out);
+    foot(&mut out, outcomes.iter().filter_map(|outcome| outcome.result.as_ref().ok()));
     out
 }
 
@@ -55,9 +57,15 @@ pub fn alone(title: &str, report: &Report, repeat: &str) -> String {
     let mut out = String::new();
     head(&mut out, title, "");
     out.push_str("<article>\n");
-    body(&mut out, report);
-    put(&mut out, format_args!("<h3>How to repeat</h3>\n<pre>{}</pre>\n</article>\n", escaped(repeat)));
-    foot(&mut out);
+    body(&mut out, report, 2);
+    put(
+        &mut out,
+        format_args!(
+            "<h2 class=\"part\">How to repeat</h2>\n<pre tabindex=\"0\">{}</pre>\n</article>\n",
+            escaped(repeat)
+        ),
+    );
+    foot(&mut out, std::iter::once(report));
     out
 }
 
@@ -78,9 +86,20 @@ fn head(out: &mut String, title: &str, remark: &str) {
     );
 }
 
-fn foot(out: &mut String) {
+fn foot<'r>(out: &mut String, reports: impl Iterator<Item = &'r Report>) {
     machine(out);
-    put(out, format_args!("</main>\n<script>{SCRIPT}</script>\n</body>\n</html>\n"));
+    put(out, format_args!("</main>\n<script>{{{SCRIPT}}}</script>\n"));
+    let played: Vec<PlayKind> = reports
+        .flat_map(|report| &report.figures)
+        .filter_map(|figure| Some(figure.play.as_ref()?.kind))
+        .collect();
+    // Each in a block and an element of its own: names do not meet, and a failure of one leaves the others.
+    for (kind, script) in [(PlayKind::Heap, PLAY_HEAPS), (PlayKind::Ladder, PLAY_LADDER)] {
+        if played.contains(&kind) {
+            put(out, format_args!("<script>{{\n{script}}}</script>\n"));
+        }
+    }
+    out.push_str("</body>\n</html>\n");
 }
 
 fn put(out: &mut String, text: std::fmt::Arguments<'_>) {
@@ -88,11 +107,17 @@ fn put(out: &mut String, text: std::fmt::Arguments<'_>) {
     _ = out.write_fmt(text);
 }
 
+/// A title as it stands alone: with a capital.
+fn sentence(title: &str) -> String {
+    let mut letters = title.chars();
+    letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
+}
+
 fn contents(out: &mut String, outcomes: &[Outcome]) {
     out.push_str("<nav aria-label=\"Experiments\">\n<ul>\n");
     for outcome in outcomes {
         let name = outcome.experiment.name;
-        let title = escaped(outcome.experiment.title);
+        let title = escaped(&sentence(outcome.experiment.title));
         let marks = match &outcome.result {
             Ok(report) => report
                 .verdicts
@@ -122,7 +147,7 @@ fn article(out: &mut String, outcome: &Outcome, options: &Options, titled: bool)
     let experiment = outcome.experiment;
     put(out, format_args!("<article id=\"{}\">\n", experiment.name));
     if titled {
-        put(out, format_args!("<h2>{}</h2>\n", escaped(experiment.title)));
+        put(out, format_args!("<h2>{}</h2>\n", escaped(&sentence(experiment.title))));
     }
     put(
         out,
@@ -134,8 +159,10 @@ fn article(out: &mut String, outcome: &Outcome, options: &Options, titled: bool)
             escaped(experiment.source)
         ),
     );
+    // No level of headings is left out: readers who hear the page go by them.
+    let level = if titled { 3 } else { 2 };
     match &outcome.result {
-        Ok(report) => body(out, report),
+        Ok(report) => body(out, report, level),
         Err(refusal) => put(out, format_args!("<p>No report: {}.</p>\n", escaped(&refusal.to_string()))),
     }
     let quick = if options.quick { " --quick" } else { "" };
@@ -145,31 +172,22 @@ fn article(out: &mut String, outcome: &Outcome, options: &Options, titled: bool)
     put(
         out,
         format_args!(
-            "<h3>How to repeat</h3>\n<pre>nighttrain lab {}{quick}{sweep}{items}{part} --html report.html</pre>\n\
+            "<h{level} class=\"part\">How to repeat</h{level}>\n<pre tabindex=\"0\">nighttrain lab {}{quick}{sweep}{items}{part} --html report.html</pre>\n\
              <p class=\"quiet\">It took {:.1} seconds here.</p>\n</article>\n",
             experiment.name, outcome.seconds
         ),
     );
 }
 
-fn body(out: &mut String, report: &Report) {
+fn body(out: &mut String, report: &Report, level: u8) {
     for figure in &report.figures {
-        put(
-            out,
-            format_args!(
-                "<figure>\n<h4>{}</h4>\n<div class=\"wide\" tabindex=\"0\">{}</div>\n\
-                 <figcaption>{}</figcaption>\n</figure>\n",
-                escaped(&figure.title),
-                figure.svg,
-                escaped(&figure.caption)
-            ),
-        );
+        drawn(out, figure, level);
     }
     for shown in &report.tables {
         table(out, shown);
     }
     if !report.verdicts.is_empty() {
-        out.push_str("<h3>Verdicts</h3>\n<ul class=\"verdicts\">\n");
+        put(out, format_args!("<h{level} class=\"part\">Verdicts</h{level}>\n<ul class=\"verdicts\">\n"));
         for judgement in &report.verdicts {
             let words = judgement.verdict.words();
             put(
@@ -188,7 +206,7 @@ fn body(out: &mut String, report: &Report) {
         out.push_str("</ul>\n");
     }
     if !report.notes.is_empty() {
-        out.push_str("<h3>Notes</h3>\n<ul>\n");
+        put(out, format_args!("<h{level} class=\"part\">Notes</h{level}>\n<ul>\n"));
         for note in &report.notes {
             put(out, format_args!("<li>{}</li>\n", escaped(note)));
         }
@@ -196,12 +214,32 @@ fn body(out: &mut String, report: &Report) {
     }
 }
 
+fn drawn(out: &mut String, figure: &Figure, level: u8) {
+    let play = figure.play.as_ref().map_or_else(String::new, |play| {
+        let kind = match play.kind {
+            PlayKind::Heap => "heap",
+            PlayKind::Ladder => "ladder",
+        };
+        format!(" data-play=\"{kind}\" data-facts=\"{}\"", escaped(&play.facts.to_string()))
+    });
+    put(
+        out,
+        format_args!(
+            "<figure{play}>\n<h{level} class=\"finding\">{}</h{level}>\n<div class=\"wide\" tabindex=\"0\">{}</div>\n\
+             <figcaption>{}</figcaption>\n</figure>\n",
+            escaped(&figure.title),
+            figure.svg,
+            escaped(&figure.caption)
+        ),
+    );
+}
+
 fn table(out: &mut String, table: &Table) {
     let number = |n: usize| if table.is_numeric(n) { " class=\"number\"" } else { "" };
     put(
         out,
         format_args!(
-            "<div class=\"table wide\" tabindex=\"0\"><table>\n<caption>{}</caption>\n<thead><tr>",
+            "<div class=\"table wide\" tabindex=\"0\"><table>\n<caption><span class=\"caption\">{}</span></caption>\n<thead><tr>",
             escaped(&table.title)
         ),
     );
@@ -230,7 +268,7 @@ fn machine(out: &mut String) {
     put(
         out,
         format_args!(
-            "<article>\n<h3>The machine</h3>\n<p class=\"quiet\">{}, {} processors for this process, {} MiB of memory{}; \
+            "<article>\n<h2 class=\"part\">The machine</h2>\n<p class=\"quiet\">{}, {} processors for this process, {} MiB of memory{}; \
              Linux {}; load before {}; nighttrain {}.</p>\n</article>\n",
             escaped(&machine.cpu),
             machine.cores,
@@ -260,6 +298,7 @@ mod tests {
             table.row(["this & that", "12"]);
             report.tables.push(table);
             report.figure("It is drawn", "<svg></svg>", "how to read it");
+            report.play(PlayKind::Ladder, serde_json::json!({ "names": ["a \"b\" <c>"] }));
             report.judge("C0", "10×", "9×", Verdict::HoldsWithAnotherFigure);
             Ok(report)
         },
@@ -284,12 +323,19 @@ mod tests {
             "C0 holds with another figure",
             "cannot be tested here: a disk",
             "nighttrain lab tried --html",
+            "data-play=\"ladder\" data-facts=\"{&quot;names&quot;:[&quot;a \\&quot;b\\&quot; &lt;c&gt;&quot;]}\"",
+            PLAY_LADDER,
             "prefers-color-scheme",
             "@media print",
             "href=\"#refused\"",
         ] {
             assert!(page.contains(part), "{part}");
         }
+        assert!(!page.contains(PLAY_HEAPS), "no script without a figure for it");
+        assert!(
+            ![PLAY_HEAPS, PLAY_LADDER].iter().any(|script| script.contains("</script")),
+            "scripts end where they end"
+        );
     }
 
     /// Relative luminance, as the WCAG 2 defines it.

@@ -99,6 +99,10 @@ fn summary(out: &mut String, outcomes: &[Outcome], style: Style) {
             Err(refusal) => wrapped(out, &format!("  – {name}: "), &refusal.to_string(), style.width),
         }
     }
+    let each: Vec<String> =
+        outcomes.iter().map(|one| format!("{} {:.0},", one.experiment.name, one.seconds)).collect();
+    let total: f64 = outcomes.iter().map(|outcome| outcome.seconds).sum();
+    wrapped(out, "  seconds: ", &format!("{} together {total:.0}", each.join(" ")), style.width);
 }
 
 fn painted(verdict: Verdict, colour: bool) -> String {

@@ -1,15 +1,21 @@
 //! The article's figures 5, 6 and 7, at eight items a page.
 
 use bheap::layout::{Binary, Layout, Paged};
+use serde_json::json;
 
-use crate::report::Report;
+use super::walked::{self, PAGE_ITEMS};
 use crate::report::drawing::{Anchor, Drawing};
+use crate::report::{PlayKind, Report};
 
-const PAGE_ITEMS: usize = 8;
 const WIDTH: f64 = 680.0;
 /// Columns of the bottom row.
 const COLUMNS: f64 = 16.0;
 const CELL: (f64, f64) = (28.0, 22.0);
+
+/// What the page's script needs to step through a figure's heap.
+fn facts(layout: &str, name: &str) -> serde_json::Value {
+    json!({ "layout": layout, "name": name, "keys": walked::keys() })
+}
 
 /// Adds figures 5, 6 and 7.
 pub(super) fn add(report: &mut Report) {
@@ -123,6 +129,7 @@ fn textbook(report: &mut Report) {
         "Numbers are indices in the array, eight places a page; index 0 is not used. The way from the root to item 26 \
          is marked. With 512 items a page the first page holds nine levels, and each level below costs a page.",
     );
+    report.play(PlayKind::Heap, facts("textbook", "Textbook heap"));
 }
 
 /// Figure 6: a page is filled vertically, and holds both children wherever it is entered.
@@ -156,6 +163,7 @@ fn vertical(report: &mut Report) {
          together; each has one child (10 and 11): the tree does not widen there, and no place stays empty. The way \
          to item 30 is marked.",
     );
+    report.play(PlayKind::Heap, facts("paged", "B-heap"));
 }
 
 /// Figure 7: the computer of the textbooks, and the one that is there.

@@ -1,9 +1,10 @@
 //! `bheap-layout`: where the nodes lie, drawn and counted.
 //!
 //! [`widening`] is the variant that the article decided against, [`walks`] counts pages, [`drawings`] draws the
-//! article's figures 5 to 7.
+//! article's figures 5 to 7, [`walked`] lets both heaps of figures 5 and 6 work and says which pages they touch.
 
 pub mod drawings;
+pub mod walked;
 pub mod walks;
 pub mod widening;
 
@@ -65,6 +66,7 @@ fn experiment(options: &Options) -> Result<Report, Refusal> {
     let mut report = Report::default();
     table(&mut report, shape, &walks, &memories);
     drawings::add(&mut report);
+    report.data["walked"] = walked::data();
     judge(&mut report, items, &walks);
     Ok(report)
 }

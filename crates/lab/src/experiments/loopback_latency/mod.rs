@@ -1,14 +1,18 @@
 //! `loopback-latency`: one byte there and back at rising rates, with and without what waited to be sent (C17–C19).
 //!
-//! [`raw`] is the loop, `limit` the same in C, `servers` the knee of our three servers, `verdicts` what follows.
+//! [`raw`] is the loop, `limit` the same in C, `servers` the knee of our three servers, `instruments` holds loop, generator
+//! and record to bounds of their own, `verdicts` is what follows.
 
+mod instruments;
 mod limit;
+mod peers;
 pub mod raw;
 mod servers;
 mod verdicts;
 
 use std::time::Duration;
 
+use instruments::{Recording, Sending};
 use limit::{Limit, Measured};
 use raw::{Round, Run, Wait};
 use serde::Serialize;
@@ -39,6 +43,8 @@ struct Sizes {
     duration: Duration,
     /// Rounds beside the limit.
     pairs: usize,
+    /// Samples recorded to see what recording costs.
+    samples: usize,
 }
 
 impl Sizes {
@@ -46,10 +52,10 @@ impl Sizes {
         let thousands = |rates: &[u32]| rates.iter().map(|rate| f64::from(*rate) * 1e3).collect();
         if quick {
             let rates = thousands(&[10, 20, 40, 60, 80, 100, 140, 200]);
-            Self { rates, rounds: 2, duration: Duration::from_millis(250), pairs: 3 }
+            Self { rates, rounds: 2, duration: Duration::from_millis(250), pairs: 5, samples: 300_000 }
         } else {
             let rates = thousands(&[10, 20, 30, 40, 50, 60, 70, 80, 90, 100, 110, 120, 140, 160, 180, 200]);
-            Self { rates, rounds: 5, duration: Duration::from_secs(1), pairs: 9 }
+            Self { rates, rounds: 5, duration: Duration::from_secs(1), pairs: 15, samples: 3_000_000 }
         }
     }
 }
@@ -99,6 +105,9 @@ struct Found {
     /// Our three servers.
     servers: Vec<servers::Knee>,
     no_servers: Option<String>,
+    recording: Recording,
+    /// The generator on a core of its own; empty where there is but one.
+    sending: Vec<Sending>,
 }
 
 fn run(options: &Options) -> Result<Report, Refusal> {
@@ -166,8 +175,30 @@ fn measured(sizes: &Sizes, say: &dyn Fn(&str)) -> std::io::Result<Found> {
         Ok(knees) => (knees, None),
         Err(reason) => (Vec::new(), Some(reason)),
     };
+    say("what recording a sample costs");
+    let recording = instruments::recording(sizes.samples);
+    let mut sending = Vec::new();
+    if first != last {
+        for kind in instruments::KINDS {
+            say(&format!("the generator: {}", kind.name));
+            sending.push(instruments::sending(kind, cores, sizes.duration.max(Duration::from_secs(1)))?);
+        }
+    }
     let cores = allowed.len();
-    Ok(Found { wait, cores, rates, closed, service_ns, beside, beside_rate, no_limit, servers, no_servers })
+    Ok(Found {
+        wait,
+        cores,
+        rates,
+        closed,
+        service_ns,
+        beside,
+        beside_rate,
+        no_limit,
+        servers,
+        no_servers,
+        recording,
+        sending,
+    })
 }
 
 /// The rounds of a rate: the one with the least median stands for it, because what disturbs can only add.

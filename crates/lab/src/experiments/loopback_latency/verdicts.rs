@@ -1,14 +1,13 @@
 //! What the rates say about the claims.
 
 use super::{
-    AtRate, Found,
+    AtRate, Found, instruments,
     raw::Wait,
     servers::{Knee, LEAST},
 };
 use crate::{
     experiment::{Report, Table, Verdict},
     latency::{From, readable},
-    paired::spread::{Ratio, median},
     report::{
         grouped,
         plot::{Axis, Plot, Reference, Series, Stroke},
@@ -32,6 +31,7 @@ pub(super) fn report(found: &Found) -> Report {
         report.tables.push(percentiles(found, from, title));
     }
     report.tables.push(closed(found));
+    report.tables.push(instruments::table(found));
     sweep_figure(found, &mut report);
     omission_figure(found, &mut report);
     judge_rates(found, &mut report);
@@ -302,29 +302,11 @@ fn beside(found: &Found, report: &mut Report) {
         found.wait.words(),
         if found.wait == Wait::Busy { "on a core each" } else { "on one core" }
     ));
+    for note in instruments::notes(found) {
+        report.note(note);
+    }
     if let Some(reason) = &found.no_limit {
         report.note(format!("Not compared with the limit in C: {reason}."));
-        return;
-    }
-    let ratio = |ours: fn(&crate::latency::Percentiles) -> u64, theirs: usize| {
-        let (mine, limit): (Vec<_>, Vec<_>) =
-            found.beside.iter().map(|(c, p)| (Some(ours(p) as f64), Some(c.corrected[theirs]))).unzip();
-        let middle = |series: &[Option<f64>]| median(&series.iter().flatten().copied().collect::<Vec<_>>());
-        let (a, b) = (middle(&mine)?, middle(&limit)?);
-        Some((a, b, Ratio::paired(&mine, &limit)?))
-    };
-    for (name, found_ratio) in [("median", ratio(|p| p.p50, 0)), ("99%", ratio(|p| p.p99, 2))] {
-        if let Some((ours, limit, ratio)) = found_ratio {
-            report.note(format!(
-                "Beside the limit in C at {} k/s, in turns: {name} {} against {}, {:.2}× ({:.2} to {:.2}).",
-                found.beside_rate / 1e3,
-                readable(ours as u64),
-                readable(limit as u64),
-                ratio.median,
-                ratio.low,
-                ratio.high
-            ));
-        }
     }
 }
 
@@ -365,6 +347,8 @@ mod tests {
             no_limit: Some("a test".into()),
             servers: Vec::new(),
             no_servers: None,
+            recording: instruments::Recording { ns: 1.0, allocations: Some(0) },
+            sending: Vec::new(),
         }
     }
 

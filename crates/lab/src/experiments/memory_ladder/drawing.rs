@@ -3,10 +3,10 @@
 use super::Rung;
 use crate::report::drawing::{Anchor, Drawing};
 
-const WIDTH: f64 = 760.0;
+const WIDTH: f64 = 780.0;
 const ROW: f64 = 34.0;
 const TOP: f64 = 34.0;
-const LEFT: f64 = 196.0;
+const LEFT: f64 = 216.0;
 /// Room for what is written beside the longest bar.
 const RIGHT: f64 = 140.0;
 
@@ -39,7 +39,7 @@ pub fn drawn(rungs: &[Rung]) -> String {
         drawing.text("", (LEFT - 10.0, baseline), Anchor::End, &rung.name);
         drawing.rectangle(class, (LEFT, y + 6.0), (end - LEFT, ROW - 12.0));
         let cost = format!("{} · {}", time(rung.ns), count(rung.instructions));
-        drawing.text("tick", (end + 8.0, baseline), Anchor::Start, &cost);
+        drawing.text("tick cost", (end + 8.0, baseline), Anchor::Start, &cost);
     }
     drawing.finish()
 }

@@ -5,6 +5,7 @@ use super::drawing::{count, drawn, time};
 use super::races::{Crossing, Heat, crossing};
 use super::{Ladder, Rung, size};
 use crate::experiment::{Report, Table, Verdict};
+use crate::report::{PlayKind, grouped};
 
 /// From this many instructions on, a fault "costs millions".
 const MILLIONS: f64 = 1e6;
@@ -21,8 +22,11 @@ pub(super) fn report(ladder: &Ladder) -> Report {
         "The machine as a ladder of costs",
         drawn(&ladder.rungs),
         "Figure 7 of the article is the textbook's picture: a processor beside one even memory. This is the same \
-         machine with its costs. The scale is logarithmic: each gridline is ten times the one before.",
+         machine with its costs. On the logarithmic scale each gridline is ten times the one before.",
     );
+    let names: Vec<&str> = ladder.rungs.iter().map(|rung| rung.name.as_str()).collect();
+    let ns: Vec<f64> = ladder.rungs.iter().map(|rung| rung.ns).collect();
+    report.play(PlayKind::Ladder, serde_json::json!({ "names": names, "ns": ns }));
     judge_fault(ladder, &mut report);
     judge_races(ladder, &mut report);
     notes(ladder, &mut report);
@@ -140,7 +144,7 @@ fn races(heats: &[Heat]) -> Table {
             (false, false) => "none",
         };
         table.row([
-            heat.items.to_string(),
+            grouped(heat.items as u64),
             time(heat.cold_search_ns),
             format!("{:.1}", heat.faults_a_search),
             time(heat.warm_search_ns),
@@ -166,7 +170,7 @@ fn sorts(ladder: &Ladder) -> Table {
     for spot in &ladder.spots {
         table.row([
             spot.input.to_owned(),
-            spot.items.to_string(),
+            grouped(spot.items as u64),
             format!("{:.1}", spot.quicksort_ns),
             format!("{:.1}", spot.heapsort_ns),
             format!("{:.1}", spot.library_ns),

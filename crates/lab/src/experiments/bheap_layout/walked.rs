@@ -1,0 +1,159 @@
+//! Figures 5 and 6 at work: the same insertions and removals through both heaps, and the pages that each touches.
+//!
+//! What is here is the truth: the heaps of the crate `bheap` themselves, watched by its recorder. The page's script
+//! (`report/play_heaps.js`) steps through the same operations, and a test in a browser compares the two.
+
+use std::cell::RefCell;
+
+use bheap::{
+    Heap,
+    layout::{Binary, Layout, Paged},
+    trace::{Trace, Traced},
+};
+use serde::Serialize;
+use serde_json::json;
+
+use crate::paired::spread::Draws;
+
+/// Items a page in the article's figures 5 and 6.
+pub(super) const PAGE_ITEMS: usize = 8;
+const ITEM_BYTES: usize = size_of::<u64>();
+/// Keys at the beginning: four pages of either heap, with room for three more in the smaller drawing.
+const KEYS: usize = 28;
+/// Keys lie below this: two digits fit into a cell.
+const KEY_END: usize = 100;
+
+/// An operation, and what it touches in either heap.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub(super) struct Walk {
+    /// The key that is inserted; without one the smallest is removed.
+    insert: Option<u64>,
+    textbook: Touched,
+    paged: Touched,
+}
+
+/// Places and pages in the order in which they were first touched.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+struct Touched {
+    /// In the article's numbering: the root is 1.
+    indices: Vec<usize>,
+    pages: Vec<usize>,
+}
+
+/// The keys that both heaps hold at the beginning, inserted in ascending order: so they lie in both alike, and a small
+/// key that comes later rises all the way.
+pub(super) fn keys() -> Vec<u64> {
+    let mut draws = Draws::new(10);
+    let mut keys: Vec<u64> = Vec::new();
+    while keys.len() < KEYS {
+        let key = 10 + draws.below(KEY_END - 10) as u64;
+        if !keys.contains(&key) {
+            keys.push(key);
+        }
+    }
+    keys.sort_unstable();
+    keys
+}
+
+/// The operations that are compared: small and large keys, equal ones, removals until little is left, and falling keys,
+/// each of which rises from another place all the way.
+fn operations() -> Vec<Option<u64>> {
+    let mut operations = vec![Some(5), None, Some(99), Some(50), Some(0), None, None, Some(50), Some(7)];
+    operations.extend([None; KEYS]);
+    operations.extend((1..=28).rev().map(Some));
+    operations.extend([None; 12]);
+    operations
+}
+
+/// All operations, as the heaps of `bheap` do them.
+pub(super) fn walks() -> Vec<Walk> {
+    let Ok(paged) = Paged::new(PAGE_ITEMS) else { unreachable!("eight is a power of two above four") };
+    let operations = operations();
+    let (textbook, paged) = (touched(Binary, &operations), touched(paged, &operations));
+    operations
+        .into_iter()
+        .zip(textbook.into_iter().zip(paged))
+        .map(|(insert, (textbook, paged))| Walk { insert, textbook, paged })
+        .collect()
+}
+
+/// For programs: the keys at the beginning and all walks.
+pub(super) fn data() -> serde_json::Value {
+    json!({ "page_items": PAGE_ITEMS, "keys": keys(), "walks": walks() })
+}
+
+/// Takes note of what is touched.
+#[derive(Debug, Default)]
+struct Recorder(RefCell<Touched>);
+
+impl Recorder {
+    fn touch(&self, address: usize) {
+        let index = address / ITEM_BYTES;
+        let page = index / PAGE_ITEMS;
+        let mut touched = self.0.borrow_mut();
+        if !touched.indices.contains(&index) {
+            touched.indices.push(index);
+        }
+        if !touched.pages.contains(&page) {
+            touched.pages.push(page);
+        }
+    }
+}
+
+impl Trace for Recorder {
+    fn read(&self, address: usize, _: usize) {
+        self.touch(address);
+    }
+
+    fn write(&self, address: usize, _: usize) {
+        self.touch(address);
+    }
+}
+
+fn touched(layout: impl Layout, operations: &[Option<u64>]) -> Vec<Touched> {
+    let recorder = Recorder::default();
+    // Index 0 is not used, in either figure.
+    let base = Paged::INDEX_OF_ROOT * ITEM_BYTES;
+    let mut heap = Heap::with_rows(layout, Traced::new(Vec::new(), &recorder, base));
+    for key in keys() {
+        heap.push(key);
+    }
+    operations
+        .iter()
+        .map(|insert| {
+            recorder.0.take();
+            match insert {
+                Some(key) => heap.push(*key),
+                None => _ = heap.pop(),
+            }
+            recorder.0.take()
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_small_key_rises_through_three_pages_of_the_textbook_and_two_of_the_b_heap() {
+        let walks = walks();
+        // Index 29: 29, 14, 7, 3, 1 in the one; 29, 26, 24, then 6, 3, 1 in page 0 in the other.
+        let textbook = Touched { indices: vec![29, 14, 7, 3, 1], pages: vec![3, 1, 0] };
+        let paged = Touched { indices: vec![29, 26, 24, 6, 3, 1], pages: vec![3, 0] };
+        assert_eq!(walks[0], Walk { insert: Some(5), textbook, paged });
+        let sum = |pick: fn(&Walk) -> usize| walks.iter().map(pick).sum::<usize>();
+        assert!(sum(|walk| walk.paged.pages.len()) < sum(|walk| walk.textbook.pages.len()));
+    }
+
+    #[test]
+    fn there_are_always_items_to_remove_and_never_more_than_the_drawing_has_cells() {
+        let keys = keys();
+        assert!(keys.is_sorted() && keys.len() == KEYS && keys.iter().all(|key| *key < KEY_END as u64));
+        let mut items = KEYS;
+        for insert in operations() {
+            items = if insert.is_some() { items + 1 } else { items - 1 };
+            assert!((1..=31).contains(&items), "{items}");
+        }
+    }
+}

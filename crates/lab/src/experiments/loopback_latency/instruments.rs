@@ -1,0 +1,266 @@
+//! The instruments held to bounds of their own: a figure is worth no more than what it was measured with.
+//!
+//! - the raw loop beside the same loop in C, in turns: its median within 5%, its 99th percentile within 10%;
+//! - the generator on one core: 200,000 echoes and 100,000 HTTP requests a second, with its own lateness;
+//! - recording a sample: 25 ns, nothing allocated.
+
+use std::{
+    hint::black_box,
+    io,
+    net::SocketAddr,
+    time::{Duration, Instant},
+};
+
+use serde::Serialize;
+
+use super::{Found, limit::Measured, peers};
+use crate::{
+    allocations::Allocations,
+    latency::{From, Latencies, Percentiles, readable},
+    load::{self, Plan, Target},
+    paired::spread::{Draws, Ratio, median},
+    placement::within,
+    report::{Table, grouped},
+};
+
+/// Recording a sample, both of its latencies, takes no longer.
+const RECORDING_NS_MAX: f64 = 25.0;
+/// The loop's percentiles beside those of the same loop in C: name, place in both records, bound of the ratio.
+const BESIDE: [(&str, Pick, usize, f64); 2] =
+    [("median", |all| all.p50, 0, 1.05), ("99th percentile", |all| all.p99, 2, 1.10)];
+type Pick = fn(&Percentiles) -> u64;
+/// A rate is kept if so much of it is reached.
+const REACHED_MIN: f64 = 0.98;
+/// Recorded samples repeat after so many, which fit into a cache beside the histograms.
+const SAMPLES: usize = 4_096;
+/// Samples a round; the least disturbed round counts.
+const ROUND: usize = 20_000;
+
+/// What recording a sample costs.
+#[derive(Debug, Clone, Copy, Serialize)]
+pub(super) struct Recording {
+    /// The least of the rounds.
+    pub(super) ns: f64,
+    /// Over all rounds; none where the program does not count.
+    pub(super) allocations: Option<u64>,
+}
+
+/// What the generator sends, and to whom.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Kind {
+    /// In words.
+    pub(super) name: &'static str,
+    rate: f64,
+    connections: usize,
+    peer: fn(usize) -> io::Result<SocketAddr>,
+    target: fn(SocketAddr) -> Option<Target>,
+}
+
+/// The bounds that the generator is held to.
+pub(super) const KINDS: [Kind; 2] = [
+    Kind {
+        name: "1-byte echoes",
+        rate: 200e3,
+        connections: 1,
+        peer: peers::echo,
+        target: |address| Some(Target::echo(address, 1)),
+    },
+    Kind {
+        name: "HTTP requests",
+        rate: 100e3,
+        connections: 32,
+        peer: peers::http,
+        target: |address| Target::parse(&format!("http://{address}/"), 1, true).ok(),
+    },
+];
+
+/// The generator at one of these rates.
+#[derive(Debug, Clone, Serialize)]
+pub(super) struct Sending {
+    name: &'static str,
+    asked_per_s: f64,
+    reached_per_s: f64,
+    /// How much later than possible requests left.
+    lateness: Percentiles,
+    /// The generator's thread was put off its core so often.
+    preempted: u64,
+}
+
+/// Records `samples` samples like those of a run, heavy-tailed.
+pub(super) fn recording(samples: usize) -> Recording {
+    let mut draws = Draws::new(17);
+    let times: Vec<(u64, u64, u64)> = (0..SAMPLES as u64)
+        .map(|at| {
+            let due = at * 10_000;
+            let sent = due + (100.0 / (draws.unit() + 1e-4)) as u64;
+            (due, sent, sent + 5_000 + draws.below(20_000) as u64)
+        })
+        .collect();
+    let mut latencies = Latencies::new();
+    let mut counter = Allocations::new().ok();
+    let mark = |counter: &mut Option<Allocations>| {
+        counter.as_mut().and_then(|counter| counter.mark().ok()).map(|counts| counts.allocations)
+    };
+    mark(&mut counter);
+    let mut least = f64::INFINITY;
+    for _ in 0..samples.div_ceil(ROUND) {
+        let start = Instant::now();
+        for (due, sent, answered) in times.iter().cycle().take(ROUND) {
+            latencies.record(*due, *sent, *answered);
+        }
+        least = least.min(start.elapsed().as_nanos() as f64 / ROUND as f64);
+    }
+    let allocations = mark(&mut counter);
+    black_box(&latencies);
+    Recording { ns: least, allocations }
+}
+
+/// The generator on the second of `cores`, its peer on the first.
+pub(super) fn sending(kind: Kind, cores: (usize, usize), duration: Duration) -> io::Result<Sending> {
+    let address = (kind.peer)(cores.0)?;
+    let target = (kind.target)(address).ok_or_else(|| io::Error::other("no such target"))?;
+    let plan = Plan {
+        rate: kind.rate,
+        connections: kind.connections,
+        warm_up: Duration::from_millis(200),
+        duration,
+        drain: Duration::from_millis(200),
+        ..Plan::default()
+    };
+    let outcome = within(&[cores.1], || load::run(&target, &plan))?.map_err(io::Error::other)?;
+    Ok(Sending {
+        name: kind.name,
+        asked_per_s: outcome.offered,
+        reached_per_s: outcome.achieved,
+        lateness: outcome.lateness.percentiles(From::Due),
+        preempted: outcome.preempted,
+    })
+}
+
+/// Each bound, what was measured, and whether it was kept.
+pub(super) fn table(found: &Found) -> Table {
+    let mut table = Table::new(
+        "The instruments, held to their own bounds",
+        &[("what", ""), ("bound", ""), ("here", ""), ("kept", "")],
+    );
+    for (name, ours, theirs, bound) in BESIDE {
+        if let Some((_, _, ratio)) = beside(&found.beside, ours, theirs) {
+            table.row([
+                format!("the loop's {name}, beside C's"),
+                format!("{bound:.2}×"),
+                format!("{:.3}× ({:.3} to {:.3})", ratio.median, ratio.low, ratio.high),
+                within_bound(&ratio, bound).to_owned(),
+            ]);
+        }
+    }
+    let Recording { ns, allocations } = found.recording;
+    table.row([
+        "recording a sample".to_owned(),
+        format!("{RECORDING_NS_MAX} ns"),
+        format!("{ns:.1} ns"),
+        kept(ns <= RECORDING_NS_MAX).to_owned(),
+    ]);
+    if let Some(allocations) = allocations {
+        let row = ["allocations in recording".to_owned(), "0".to_owned(), allocations.to_string()];
+        table.row(row.into_iter().chain([kept(allocations == 0).to_owned()]));
+    }
+    for one in &found.sending {
+        table.row([
+            format!("the generator: {} on one core", one.name),
+            format!("{}/s", grouped(one.asked_per_s as u64)),
+            format!("{}/s", grouped(one.reached_per_s.round() as u64)),
+            kept(one.reached_per_s >= REACHED_MIN * one.asked_per_s).to_owned(),
+        ]);
+    }
+    table
+}
+
+/// What a reader must know to read the table: the figures behind the ratios, and how late the generator itself was.
+pub(super) fn notes(found: &Found) -> Vec<String> {
+    let mut notes = Vec::new();
+    for (name, ours, theirs, _) in BESIDE {
+        if let Some((ours, limit, ratio)) = beside(&found.beside, ours, theirs) {
+            notes.push(format!(
+                "Beside the same loop in C at {} k/s, {} rounds in turns: {name} {} against {}.",
+                found.beside_rate / 1e3,
+                ratio.rounds,
+                readable(ours as u64),
+                readable(limit as u64)
+            ));
+        }
+    }
+    for one in &found.sending {
+        notes.push(format!(
+            "The generator's own lateness with {}: {} median, {} at 99%, {} at worst; it was put off its core {} times.",
+            one.name,
+            readable(one.lateness.p50),
+            readable(one.lateness.p99),
+            readable(one.lateness.worst),
+            one.preempted
+        ));
+    }
+    notes
+}
+
+const fn kept(is: bool) -> &'static str {
+    if is { "yes" } else { "no" }
+}
+
+fn within_bound(ratio: &Ratio, bound: f64) -> &'static str {
+    if ratio.high <= bound {
+        "yes"
+    } else if ratio.low > bound {
+        "no"
+    } else {
+        "too noisy to say"
+    }
+}
+
+/// Medians of both over the rounds, and the ratio of the pairs.
+fn beside(rounds: &[(Measured, Percentiles)], ours: Pick, theirs: usize) -> Option<(f64, f64, Ratio)> {
+    let (mine, limit): (Vec<_>, Vec<_>) =
+        rounds.iter().map(|(c, all)| (Some(ours(all) as f64), Some(c.corrected[theirs]))).unzip();
+    let middle = |series: &[Option<f64>]| median(&series.iter().flatten().copied().collect::<Vec<_>>());
+    Some((middle(&mine)?, middle(&limit)?, Ratio::paired(&mine, &limit)?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::placement::allowed;
+
+    fn rounds(ratio: f64) -> Vec<(Measured, Percentiles)> {
+        let limit = Measured { corrected: [10_000.0; 4], uncorrected: [0.0; 4], achieved: 0.0 };
+        let ours = (10_000.0 * ratio) as u64;
+        vec![(limit, Percentiles { p50: ours, p99: ours, ..Percentiles::default() }); 5]
+    }
+
+    #[test]
+    fn a_planted_excess_over_the_limit_is_told_and_a_planted_null_is_not() {
+        for (planted, verdict) in [(1.0, "yes"), (1.04, "yes"), (0.5, "yes"), (1.2, "no")] {
+            let (_, _, ratio) = beside(&rounds(planted), |all| all.p50, 0).unwrap();
+            assert_eq!(within_bound(&ratio, 1.05), verdict, "{planted}");
+        }
+        let unsure = Ratio { median: 1.04, low: 0.9, high: 1.2, rounds: 5 };
+        assert_eq!(within_bound(&unsure, 1.05), "too noisy to say");
+    }
+
+    #[test]
+    fn every_request_of_both_kinds_is_sent_and_answered() {
+        let cores = allowed().unwrap();
+        let cores = (cores[0], cores[cores.len() - 1]);
+        for kind in KINDS {
+            // A rate that any machine reaches: what is tested is that all is counted.
+            let kind = Kind { rate: 500.0, ..kind };
+            let sent = sending(kind, cores, Duration::from_millis(200)).unwrap();
+            assert!(sent.reached_per_s > 0.0 && sent.reached_per_s <= 501.0, "{sent:?}");
+            assert_eq!(sent.asked_per_s, 500.0);
+        }
+    }
+
+    #[test]
+    fn recording_is_measured_over_the_samples_that_were_asked_for() {
+        let recording = recording(ROUND);
+        assert!(recording.ns.is_finite() && recording.ns > 0.0);
+    }
+}
