@@ -63,7 +63,8 @@ pub(crate) fn run(options: &Options) -> Result<(), BenchError> {
         record.resident = resident::run(options.quick)?;
     }
     if wants(Scenario::Stores) {
-        record.stores = stores::run(scratch.path(), options.stores_memory_mib, options.quick)?;
+        let memory_mib = options.stores_memory_mib;
+        record.stores = stores::run(scratch.path(), memory_mib, options.quick, &mut record.remarks)?;
         if !cfg!(feature = "peers") {
             record.remarks.push("without foyer and segcache: build with --features peers".into());
         }

@@ -46,7 +46,7 @@ fn in_memory(task: &Task) -> io::Result<Replayed> {
             make(id, &mut body);
             cache.insert(id, body);
         }
-        counting.answered(found);
+        counting.answered(found)?;
     }
     Ok(counting.end(task, None))
 }
@@ -90,7 +90,7 @@ fn on_disk(task: &Task) -> io::Result<Replayed> {
                     cache.storage().wait().await;
                 }
             }
-            counting.answered(found);
+            counting.answered(found)?;
         }
         let replayed = counting.end(task, None);
         cache.close().await.map_err(io::Error::other)?;

@@ -19,7 +19,7 @@ mod segcache;
 
 use std::io;
 use std::path::{Path, PathBuf};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use engine::store::tier::Paging;
 use lab::experiments::again::{Again, ask, do_task_and_exit};
@@ -47,6 +47,9 @@ const REQUESTS: usize = 400_000;
 /// With --quick: little enough that the disk is needed.
 const MEMORY_MIB_QUICK: u64 = 4;
 const REQUESTS_QUICK: usize = 4_000;
+/// A replay that takes longer is given up, and how often it is looked.
+const REPLAY_MAX: Duration = Duration::from_secs(60);
+const LOOK_EVERY: u64 = 64;
 /// What is looked at of each end of a body.
 pub(crate) const END_BYTES: usize = 8;
 
@@ -179,6 +182,7 @@ pub(crate) fn run(
     directory: &Path,
     memory_mib: Option<u64>,
     is_quick: bool,
+    remarks: &mut Vec<String>,
 ) -> Result<Vec<Replayed>, BenchError> {
     let memory_bytes = memory_mib.unwrap_or(if is_quick { MEMORY_MIB_QUICK } else { MEMORY_MIB }) << 20;
     let mut found = Vec::new();
@@ -194,10 +198,11 @@ pub(crate) fn run(
             let task = Task { contender, trace, memory_bytes, requests, directory: own.clone() };
             let replayed: io::Result<Replayed> = ask(TASK, &task, directory, &Again { arguments: vec![] });
             std::fs::remove_dir_all(&own)?;
-            found.push(
-                replayed
-                    .map_err(|error| BenchError::failed(format!("store {}: {error}", contender.name())))?,
-            );
+            match replayed {
+                Ok(replayed) => found.push(replayed),
+                // The others can be compared all the same.
+                Err(error) => remarks.push(format!("{}, {}: {error}", contender.name(), said.name())),
+            }
         }
     }
     Ok(found)
@@ -212,6 +217,7 @@ struct Counting {
     resident_before: u64,
     cpu_s: f64,
     begun: Instant,
+    opened: Instant,
     unsettled: u64,
 }
 
@@ -225,6 +231,7 @@ impl Counting {
             resident_before: resident_bytes(),
             cpu_s: cpu_s(),
             begun: Instant::now(),
+            opened: Instant::now(),
             unsettled: 0,
         }
     }
@@ -234,7 +241,9 @@ impl Counting {
         self.seen * 2 >= self.task_requests
     }
 
-    fn answered(&mut self, found: Found) {
+    /// # Errors
+    /// If it takes too long: a disk that others keep busy is no measure of a store.
+    fn answered(&mut self, found: Found) -> io::Result<()> {
         if !self.counts() {
             (self.cpu_s, self.begun) = (cpu_s(), Instant::now());
         }
@@ -245,6 +254,15 @@ impl Counting {
             Found::Nowhere => {}
         }
         self.seen += 1;
+        if self.seen.is_multiple_of(LOOK_EVERY) && self.opened.elapsed() > REPLAY_MAX {
+            return Err(io::Error::other(format!(
+                "only {} of {} requests in {} s: the disk is too slow now",
+                self.seen,
+                self.task_requests,
+                REPLAY_MAX.as_secs()
+            )));
+        }
+        Ok(())
     }
 
     /// Whether it is time to wait for the disk after so many bytes more.
@@ -295,7 +313,7 @@ fn ours_replayed(task: &Task) -> io::Result<Replayed> {
                     ours.settle().await?;
                 }
             }
-            counting.answered(found);
+            counting.answered(found)?;
         }
         Ok::<_, io::Error>(())
     })??;

@@ -45,7 +45,7 @@ pub(super) fn replayed(task: &Task) -> io::Result<Replayed> {
             make(id, &mut body);
             refused += u64::from(cache.insert(&key, body.as_slice(), None, LIFETIME).is_err());
         }
-        counting.answered(found);
+        counting.answered(found)?;
     }
     let remark = (refused > 0).then(|| format!("{refused} objects refused"));
     Ok(counting.end(task, remark))
