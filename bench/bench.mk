@@ -15,8 +15,9 @@ bench-feed:
 bench-mail:
 	cargo build --release --package nighttrain
 	cargo run --release -p lab --bin bench-mail -- $(BENCH_ARGS)
-# Stores that are 19 times larger than their memory. BENCH_ARGS: --memory-mib 96, --only disk,ours-direct,nginx, --quick, …
+# Stores that are 19 times larger than their memory. BENCH_ARGS: --quick, --scenario servers,stores,cold,resident,start,
+# --only ours-direct,nginx, --memory-mib 96, --seconds 3, --rounds 3, …
 .PHONY: bench-pressure
 bench-pressure:
 	cargo build --release --package nighttrain
-	cargo run --release -p lab --bin bench-pressure -- $(BENCH_ARGS)
+	cargo run --release -p lab --features peers --bin bench-pressure -- $(BENCH_ARGS)

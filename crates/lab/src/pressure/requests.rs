@@ -28,12 +28,13 @@ impl Requests {
     #[must_use]
     pub fn new(objects: u64, seed: u64) -> Self {
         assert!(objects > 0, "requests for nothing");
-        // Some prime beyond: at most one of them divides.
-        let spread = [2_654_435_761, 2_654_435_769, 4_294_967_291]
-            .into_iter()
-            .find(|prime| greatest_common_divisor(*prime, objects) == 1)
-            .unwrap_or(1);
-        Self { zipf: Zipf::new(objects, EXPONENT), draws: Draws::new(seed), objects, spread, scanned: 0 }
+        Self {
+            zipf: Zipf::new(objects, EXPONENT),
+            draws: Draws::new(seed),
+            objects,
+            spread: spread(objects),
+            scanned: 0,
+        }
     }
 }
 
@@ -46,10 +47,23 @@ impl Iterator for Requests {
             return Some(self.objects + (self.scanned - 1) % self.objects);
         }
         let rank = self.zipf.draw(&mut self.draws) - 1;
-        let spread = u128::from(rank) * u128::from(self.spread) % u128::from(self.objects);
-        // Below `objects`: fits.
-        Some(spread as u64)
+        Some(spread_over(rank, self.spread, self.objects))
     }
+}
+
+/// A number without a common divisor with `objects`.
+pub(super) fn spread(objects: u64) -> u64 {
+    // Some prime beyond: at most one of them divides.
+    [2_654_435_761, 2_654_435_769, 4_294_967_291]
+        .into_iter()
+        .find(|prime| greatest_common_divisor(*prime, objects) == 1)
+        .unwrap_or(1)
+}
+
+/// The object of a rank: neighbours in rank are no neighbours in number.
+pub(super) fn spread_over(rank: u64, spread: u64, objects: u64) -> u64 {
+    // Below `objects`: fits.
+    (u128::from(rank) * u128::from(spread) % u128::from(objects)) as u64
 }
 
 fn greatest_common_divisor(a: u64, b: u64) -> u64 {
@@ -60,7 +74,7 @@ fn greatest_common_divisor(a: u64, b: u64) -> u64 {
 /// "Rejection-inversion to generate variates from monotone discrete distributions", 1996). A table of the cumulated
 /// law would be as large as the metadata that is being measured.
 #[derive(Debug, Clone)]
-struct Zipf {
+pub(super) struct Zipf {
     ranks: u64,
     exponent: f64,
     integral_first: f64,
@@ -69,7 +83,7 @@ struct Zipf {
 }
 
 impl Zipf {
-    fn new(ranks: u64, exponent: f64) -> Self {
+    pub(super) fn new(ranks: u64, exponent: f64) -> Self {
         let mut zipf = Self { ranks, exponent, integral_first: 0.0, integral_last: 0.0, shortcut: 0.0 };
         zipf.integral_first = zipf.integral(1.5) - 1.0;
         zipf.integral_last = zipf.integral(ranks as f64 + 0.5);
@@ -93,7 +107,7 @@ impl Zipf {
         (y * if t.abs() > 1e-8 { t.ln_1p() / t } else { 1.0 - t / 2.0 }).exp()
     }
 
-    fn draw(&self, draws: &mut Draws) -> u64 {
+    pub(super) fn draw(&self, draws: &mut Draws) -> u64 {
         loop {
             let u = self.integral_last + draws.unit() * (self.integral_first - self.integral_last);
             let x = self.integral_inverse(u);

@@ -136,6 +136,8 @@ pub(crate) struct Ground<'a> {
     pub(crate) memory_mib: u64,
     pub(crate) store_mib: u64,
     pub(crate) objects: u64,
+    /// Of the server and of our admin server; the same at each start, because the host is part of an object's key.
+    pub(crate) ports: (u16, u16),
 }
 
 /// A server that answers.
@@ -151,7 +153,7 @@ pub(crate) struct Running {
 /// Starts a server in its group and waits until it answers.
 pub(crate) fn start(ground: &Ground<'_>) -> Result<Running, BenchError> {
     let name = ground.contender.name();
-    let (port, admin_port) = (free_port()?, free_port()?);
+    let (port, admin_port) = ground.ports;
     let mut command = ground.command(port, admin_port)?;
     let output = ground.directory.join("output.txt");
     let file = File::options().create(true).append(true).open(&output)?;
@@ -174,7 +176,7 @@ pub(crate) fn start(ground: &Ground<'_>) -> Result<Running, BenchError> {
 }
 
 /// A port that nobody has just now.
-fn free_port() -> Result<u16, BenchError> {
+pub(crate) fn free_port() -> Result<u16, BenchError> {
     Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port())
 }
 

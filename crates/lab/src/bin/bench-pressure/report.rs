@@ -1,130 +1,50 @@
-//! What was found: a row for each contender, and what our figures say to their bounds.
+//! What was found as text and as JSON: a table for each scenario, then every figure with its bound and its verdict.
 
 use std::fmt::Write as _;
 use std::io;
 use std::path::{Path, PathBuf};
 
 use lab::paired::machine::Machine;
+use lab::paired::spread::median;
 use serde::Serialize;
 
-/// Loop threads may fault so often: once in so many answers, by the way of paging.
-const ANSWERS_A_FAULT_KERNEL: u64 = 10_000_000;
-const HOT_TIMES_MAX: f64 = 2.0;
-const INSERT_TIMES_MAX: f64 = 1.25;
-const COLD_SHARE_MIN: f64 = 0.8;
+use crate::cold::Cold;
+use crate::figures::Figure;
+use crate::resident::Resident;
+use crate::row::{Row, Warm};
+use crate::start_again::Started;
+use crate::stores::Replayed;
 
-/// A start with a store that is there already.
-#[derive(Debug, Clone, Serialize)]
-pub(crate) struct Warm {
-    /// From the start of the process to its first good answer.
-    pub(crate) ready_s: f64,
-    /// Of the objects that were asked for, those that the origin was not asked for.
-    pub(crate) kept_percent: f64,
-}
-
-/// One contender.
-#[derive(Debug, Clone, Default, Serialize)]
-pub(crate) struct Row {
-    pub(crate) name: String,
-    pub(crate) version: String,
-    /// Objects a second and MiB a second while it was filled.
-    pub(crate) fill_per_s: f64,
-    pub(crate) fill_mib_per_s: f64,
-    /// Microseconds from due of hot objects, p50, p99, p99.9: alone, among all, and while others are inserted.
-    pub(crate) calm_us: [f64; 3],
-    pub(crate) pressure_us: [f64; 3],
-    pub(crate) inserts_us: [f64; 3],
-    pub(crate) insert_mib_per_s: f64,
-    /// Under pressure.
-    pub(crate) hit_percent: f64,
-    pub(crate) cpu_us: f64,
-    pub(crate) answered_percent: f64,
-    pub(crate) major_faults: u64,
-    pub(crate) loop_major_faults: u64,
-    pub(crate) answers: u64,
-    /// Looks of our loop at the clock, and those more than a millisecond late.
-    pub(crate) late: Option<(u64, u64)>,
-    /// Objects all over the store, one after the other, that did not come from the origin.
-    pub(crate) cold_per_s: f64,
-    pub(crate) cold_hit_percent: f64,
-    pub(crate) rss_mib: u64,
-    pub(crate) after_stop: Option<Warm>,
-    pub(crate) after_kill: Option<Warm>,
-    pub(crate) remarks: Vec<String>,
-}
-
-/// All of them, and where it was.
-#[derive(Debug, Serialize)]
+/// All of it, and where it was.
+#[derive(Debug, Default, Serialize)]
 pub(crate) struct Record {
     pub(crate) date: String,
     pub(crate) commit: String,
-    pub(crate) machine: Machine,
+    pub(crate) machine: Option<Machine>,
     pub(crate) settings: Vec<(String, String)>,
-    /// Reads a second of the disk itself, microseconds of CPU for each, threads.
-    pub(crate) disk: Option<(f64, f64, usize)>,
+    /// Whether the kernel counted who waits for the disk.
+    pub(crate) is_wait_counted: bool,
     pub(crate) rows: Vec<Row>,
+    pub(crate) cold: Vec<Cold>,
+    pub(crate) resident: Vec<Resident>,
+    pub(crate) stores: Vec<Replayed>,
+    pub(crate) starts: Vec<Started>,
     pub(crate) remarks: Vec<String>,
 }
 
 impl Record {
     pub(crate) fn text(&self) -> String {
         let mut text = format!("# bench-pressure, {}\n\n", self.date);
-        let _ = writeln!(
-            text,
-            "Commit {}. {}, {} cores, {}.\n",
-            self.commit, self.machine.cpu, self.machine.cores, self.machine.kernel
-        );
+        if let Some(machine) = &self.machine {
+            let Machine { cpu, cores, kernel, .. } = machine;
+            let _ = writeln!(text, "Commit {}. {cpu}, {cores} cores, {kernel}.\n", self.commit);
+        }
         for (name, value) in &self.settings {
             let _ = writeln!(text, "- {name}: {value}");
         }
-        text.push_str(
-            "\n| | hit % | answered % | hot p50 / p99 / p99.9 alone, µs | under pressure | while inserting | CPU µs/request \
-             | cold hits/s | (stored %) | major faults, all / loop | late > 1 ms | fill /s | insert MiB/s | RSS MiB |\n\
-             |---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|\n",
-        );
-        for row in &self.rows {
-            let three = |us: [f64; 3]| format!("{:.0} / {:.0} / {:.0}", us[0], us[1], us[2]);
-            let late = row.late.map_or_else(|| "–".into(), |(all, late)| format!("{late} of {all}"));
-            let _ = writeln!(
-                text,
-                "| {} | {:.1} | {:.1} | {} | {} | {} | {:.1} | {:.0} | {:.0} | {} / {} | {late} | {:.0} | {:.1} | {} |",
-                row.name,
-                row.hit_percent,
-                row.answered_percent,
-                three(row.calm_us),
-                three(row.pressure_us),
-                three(row.inserts_us),
-                row.cpu_us,
-                row.cold_per_s,
-                row.cold_hit_percent,
-                row.major_faults,
-                row.loop_major_faults,
-                row.fill_per_s,
-                row.insert_mib_per_s,
-                row.rss_mib,
-            );
-        }
-        if let Some((reads, cpu_us, threads)) = self.disk {
-            let _ = writeln!(
-                text,
-                "| disk itself, {threads} threads | | | | | | {cpu_us:.1} | {reads:.0} | | | | | | |"
-            );
-        }
-        text.push('\n');
-        for row in &self.rows {
-            for (what, warm) in [("a clean stop", &row.after_stop), ("kill -9", &row.after_kill)] {
-                if let Some(Warm { ready_s, kept_percent }) = warm {
-                    let _ = writeln!(
-                        text,
-                        "- {} answers {ready_s:.2} s after {what}, and has {kept_percent:.1}% of what it was asked for",
-                        row.name
-                    );
-                }
-            }
-        }
-        for figure in self.figures() {
-            let _ = writeln!(text, "- {figure}");
-        }
+        self.servers(&mut text);
+        self.in_one_process(&mut text);
+        figures(&self.figures(), &mut text);
         for row in &self.rows {
             for remark in &row.remarks {
                 let _ = writeln!(text, "- {}: {remark}", row.name);
@@ -139,67 +59,119 @@ impl Record {
         text
     }
 
-    /// Our figures against their bounds, and the best peer's beside them.
-    pub(crate) fn figures(&self) -> Vec<String> {
-        let mut figures = Vec::new();
-        let peers = || self.rows.iter().filter(|row| !row.name.starts_with("ours") && row.answers > 0);
-        let best_hits = peers().map(|row| row.hit_percent).fold(f64::NAN, f64::max);
-        let best_cpu = peers().map(|row| row.cpu_us).fold(f64::NAN, f64::min);
-        for row in self.rows.iter().filter(|row| row.name.starts_with("ours") && row.answers > 0) {
-            let mut say = |what: String, met: bool| {
-                figures.push(format!("{}: {what}: {}", row.name, if met { "met" } else { "not met" }));
+    fn servers(&self, text: &mut String) {
+        if self.rows.is_empty() {
+            return;
+        }
+        text.push_str(
+            "\n## Servers\nMedians of the rounds. Latencies are of hot objects, µs from due, p50 / p99 / p99.9.\n\n\
+             | | hit % | answered % | alone | under pressure | while inserting | CPU µs/request | cold hits/s | (stored %) \
+             | reads/cold hit | major faults, all / loop | late > 1 ms, idle / under pressure | fill /s | insert MiB/s \
+             | RSS MiB |\n\
+             |---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|\n",
+        );
+        for row in &self.rows {
+            let late = match (row.idle, row.under_load) {
+                (Some(idle), Some(loaded)) => {
+                    format!("{} of {} / {} of {}", idle.late, idle.looks, loaded.late, loaded.looks)
+                }
+                _ => "–".into(),
             };
-            for (at, quantile) in [(1, "p99"), (2, "p99.9")] {
-                let times = row.pressure_us[at] / row.calm_us[at];
-                say(
-                    format!(
-                        "{quantile} of hot objects under pressure {times:.2} times that without (at most {HOT_TIMES_MAX})"
-                    ),
-                    times <= HOT_TIMES_MAX,
-                );
-            }
-            let allowed = if row.name == "ours-kernel" { row.answers / ANSWERS_A_FAULT_KERNEL } else { 0 };
-            say(
-                format!(
-                    "{} major faults of the loop in {} answers (at most {allowed})",
-                    row.loop_major_faults, row.answers
-                ),
-                row.loop_major_faults <= allowed,
+            let _ = writeln!(
+                text,
+                "| {} | {:.1} | {:.1} | {} | {} | {} | {:.1} | {:.0} | {:.0} | {} | {} / {} | {late} | {:.0} | {:.1} | {} |",
+                row.name,
+                row.middle(|round| round.hit_percent),
+                row.middle(|round| round.answered_percent),
+                row.three(|round| round.calm_us),
+                row.three(|round| round.pressure_us),
+                row.three(|round| round.inserts_us),
+                row.middle(|round| round.cpu_us),
+                row.cold_per_s,
+                row.cold_hit_percent,
+                reads(row.reads_an_object),
+                row.major_faults,
+                row.loop_major_faults,
+                row.fill_per_s,
+                row.middle(|round| round.insert_mib_per_s),
+                row.rss_mib,
             );
-            let times = row.inserts_us[1] / row.calm_us[1];
-            say(
-                format!(
-                    "p99 of hot objects while others are inserted {times:.2} times that without (at most {INSERT_TIMES_MAX})"
-                ),
-                times <= INSERT_TIMES_MAX,
-            );
-            if let Some((reads, _, _)) = self.disk {
-                let share = row.cold_per_s / reads;
-                say(
-                    format!("cold hits {share:.2} of the disk's own rate (at least {COLD_SHARE_MIN})"),
-                    share >= COLD_SHARE_MIN,
-                );
+        }
+        text.push('\n');
+        for row in &self.rows {
+            for (what, warm) in [("a clean stop", &row.after_stop), ("kill -9", &row.after_kill)] {
+                if let Some(Warm { ready_s, kept_percent }) = warm {
+                    let _ = writeln!(
+                        text,
+                        "- {} answers {ready_s:.2} s after {what}, and has {kept_percent:.1}% of what it was asked for",
+                        row.name
+                    );
+                }
             }
-            if best_hits.is_finite() {
-                say(
-                    format!("hit ratio {:.1}%, the best peer's {best_hits:.1}%", row.hit_percent),
-                    row.hit_percent >= best_hits,
-                );
-                say(
-                    format!("CPU {:.1} µs a request, the best peer's {best_cpu:.1}", row.cpu_us),
-                    row.cpu_us <= best_cpu,
+        }
+    }
+
+    fn in_one_process(&self, text: &mut String) {
+        if !self.cold.is_empty() {
+            text.push_str(
+                "\n## Cold hits, in one process\n\n\
+                 | paging | raw reads/s | CPU µs | cold hits/s | CPU µs | reads/hit | fill MiB/s |\n|---|--:|--:|--:|--:|--:|--:|\n",
+            );
+            for cold in &self.cold {
+                let _ = writeln!(
+                    text,
+                    "| {} | {:.0} | {:.1} | {:.0} | {:.1} | {} | {:.0} |",
+                    cold.paging,
+                    median(&cold.raw_per_s).unwrap_or(0.0),
+                    cold.raw_cpu_us,
+                    median(&cold.cold_per_s).unwrap_or(0.0),
+                    cold.cold_cpu_us,
+                    reads(cold.reads_an_object),
+                    cold.fill_mib_per_s
                 );
             }
         }
-        figures
+        if !self.stores.is_empty() {
+            text.push_str(
+                "\n## Stores, in one process\n\n\
+                 | trace | store | hit % | from disk % | CPU µs/request | requests/s | process grew by, MiB |\n\
+                 |---|---|--:|--:|--:|--:|--:|\n",
+            );
+            for store in &self.stores {
+                let _ = writeln!(
+                    text,
+                    "| {} | {} | {:.1} | {:.1} | {:.2} | {:.0} | {:.0} |",
+                    store.trace,
+                    store.store,
+                    store.hit_percent(),
+                    store.disk_hits as f64 * 100.0 / store.requests.max(1) as f64,
+                    store.cpu_us,
+                    store.requests as f64 / store.seconds.max(1e-9),
+                    store.resident_mib
+                );
+            }
+            text.push('\n');
+            for store in &self.stores {
+                if let Some(remark) = &store.remark {
+                    let _ = writeln!(text, "- {}, {}: {remark}", store.store, store.trace);
+                }
+            }
+        }
     }
 
     /// Writes `bench-pressure-DATE.json` and `.md` into `directory`; answers the text's path.
     pub(crate) fn write(&self, directory: &Path) -> io::Result<PathBuf> {
+        #[derive(Serialize)]
+        struct Whole<'a> {
+            #[serde(flatten)]
+            record: &'a Record,
+            figures: Vec<Figure>,
+        }
         std::fs::create_dir_all(directory)?;
         // Colons are no part of a file name on every system.
         let stem = format!("bench-pressure-{}", self.date.replace(':', ""));
-        let json = serde_json::to_string_pretty(self)? + "\n";
+        let whole = Whole { record: self, figures: self.figures() };
+        let json = serde_json::to_string_pretty(&whole)? + "\n";
         std::fs::write(directory.join(format!("{stem}.json")), json)?;
         let text = directory.join(format!("{stem}.md"));
         std::fs::write(&text, self.text())?;
@@ -207,47 +179,47 @@ impl Record {
     }
 }
 
+fn reads(each: Option<f64>) -> String {
+    each.map_or_else(|| "–".into(), |each| format!("{each:.3}"))
+}
+
+fn figures(figures: &[Figure], text: &mut String) {
+    text.push_str("\n## Figures\n\n| of | figure | found | bound | |\n|---|---|--:|---|---|\n");
+    for Figure { of, what, found, bound, verdict } in figures {
+        let _ = writeln!(text, "| {of} | {what} | {found} | {bound} | {} |", verdict.words());
+    }
+    text.push('\n');
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn row(name: &str, hit_percent: f64, cpu_us: f64) -> Row {
-        Row {
-            name: name.into(),
-            hit_percent,
-            cpu_us,
-            answers: 1000,
-            calm_us: [50.0, 100.0, 200.0],
-            pressure_us: [60.0, 150.0, 500.0],
-            inserts_us: [60.0, 120.0, 300.0],
-            cold_per_s: 900.0,
-            ..Row::default()
-        }
-    }
+    use crate::row::Round;
 
     #[test]
-    fn figures_are_ours_against_their_bounds_and_the_best_peer() {
-        let mut dead = row("squid", 99.0, 0.1);
-        dead.answers = 0;
+    fn a_record_is_text_for_people_and_json_with_its_figures() {
+        let round = Round { hit_percent: 60.0, calm_us: [1.0; 3], ..Round::default() };
+        let row = |name: &str| Row {
+            name: name.into(),
+            rounds: vec![round.clone(); 3],
+            answers: 10,
+            ..Row::default()
+        };
         let record = Record {
             date: "2026-11-21T01:02:03Z".into(),
-            commit: "abc".into(),
-            machine: Machine::here(),
+            machine: Some(Machine::here()),
             settings: vec![("memory".into(), "96 MiB".into())],
-            disk: Some((1000.0, 9.0, 16)),
-            rows: vec![row("ours-direct", 60.0, 20.0), row("nginx", 59.0, 30.0), dead],
+            rows: vec![row("ours-direct"), row("nginx")],
             remarks: vec!["tiny".into()],
+            ..Record::default()
         };
-        let figures = record.figures();
-        let verdicts: Vec<bool> = figures.iter().map(|figure| figure.ends_with(": met")).collect();
-        // p99 1.5, p99.9 2.5, no faults, inserts 1.2, cold 0.9, hits, CPU; who did not answer is no peer.
-        assert_eq!(verdicts, [true, false, true, true, true, true, true], "{figures:#?}");
         let directory = tempfile::tempdir().unwrap();
         let path = record.write(directory.path()).unwrap();
-        let text = std::fs::read_to_string(path).unwrap();
-        assert!(
-            text.contains("| ours-direct | 60.0 |") && text.contains("disk itself, 16 threads"),
-            "{text}"
-        );
+        let text = std::fs::read_to_string(&path).unwrap();
+        assert!(text.contains("| ours-direct | 60.0 |") && text.contains("- tiny"), "{text}");
+        let json = std::fs::read_to_string(path.with_extension("json")).unwrap();
+        let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+        assert_eq!(json["rows"][1]["name"], "nginx");
+        assert!(json["figures"].as_array().is_some_and(|figures| figures.len() > 5), "{json}");
     }
 }
