@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use engine::io::{Completions, Extent, ReadCounter, ReadPool, ReadPoolConfig, Reads};
 use engine::log::{self, Log};
-use engine::store::tier::{Cold, FileConfig, OnFile, Paging, image::Image, open_on_file};
+use engine::store::tier::{Admission, Cold, FileConfig, OnFile, Paging, image::Image, open_on_file};
 use engine::store::{
     BodyLength, Hash, Lookup, NewObject, Object, Reader, Shard, StoreConfig, Usage, open_anon,
 };
@@ -59,7 +59,8 @@ impl Ours {
             let ours = Self { shard: RefCell::new(shard), reader: store.reader(0), file: None };
             return Ok((ours, None));
         };
-        let file = FileConfig { path: path.into(), bytes, flush: FLUSH, paging };
+        let file =
+            FileConfig { path: path.into(), bytes, flush: FLUSH, paging, admission: Admission::Always };
         let OnFile { store, mut shards, log, source, .. } =
             open_on_file(&config, &file, NOW_S).map_err(io::Error::other)?;
         let shard = shards.pop().ok_or_else(|| io::Error::other("no shard"))?;
@@ -172,7 +173,7 @@ impl Ours {
 
     /// Waits until the disk has what was stored.
     pub(crate) async fn settle(&self) -> io::Result<()> {
-        let promise = self.shard.borrow().promise();
+        let promise = self.shard.borrow_mut().promise();
         promise.kept().await.map_err(io::Error::other)
     }
 
