@@ -44,6 +44,8 @@ pub(crate) enum Task {
     Mail(Box<MailTask>),
     /// Shows what a running server has done and how it is
     Stat(StatTask),
+    /// Shows what a running server does now, again and again
+    Top(TopTask),
     /// Drops one URL from the store of a running accelerator
     Purge(PurgeTask),
     /// Shows the effective configuration, and where each value comes from
@@ -126,6 +128,28 @@ pub(crate) struct StatTask {
     pub config: ConfigFile,
     #[command(flatten)]
     pub settings: AdminFlags,
+}
+
+/// `nighttrain top`
+#[derive(Debug, Args)]
+pub(crate) struct TopTask {
+    /// Time from one look to the next
+    #[arg(long, value_name = "TIME", default_value = "2s", value_parser = interval)]
+    pub interval: Duration,
+    /// Ends after so many looks; without it, when the server is gone
+    #[arg(long, value_name = "COUNT")]
+    pub frames: Option<u64>,
+    #[command(flatten)]
+    pub config: ConfigFile,
+    #[command(flatten)]
+    pub settings: AdminFlags,
+}
+
+/// Below a tenth of a second one would see the asking; above an hour nobody looks.
+fn interval(text: &str) -> Result<Duration, String> {
+    let interval = parse_duration(text)?;
+    let allowed = Duration::from_millis(100)..=Duration::from_secs(3600);
+    if allowed.contains(&interval) { Ok(interval) } else { Err("from 100ms to 1h".to_owned()) }
 }
 
 /// `nighttrain purge`

@@ -39,6 +39,7 @@ mod settings;
 mod stat;
 mod store_check;
 mod tools;
+mod top;
 mod units;
 
 use std::{io::Write, process::ExitCode};
@@ -87,6 +88,10 @@ fn perform(task: Task) -> Result<(), Failure> {
         Task::Stat(task) => {
             let settings = configured(&task.config, &task.settings.0)?.settings;
             print(&client::stat(&settings, task.json)?)
+        }
+        Task::Top(task) => {
+            let settings = configured(&task.config, &task.settings.0)?.settings;
+            top::top(&settings, task.interval, task.frames)
         }
         Task::Purge(task) => {
             let settings = configured(&task.config, &task.settings.0)?.settings;

@@ -14,7 +14,7 @@ use serde::{Serialize, Serializer, ser::SerializeMap};
 use crate::units::size_for_people;
 
 /// The groups, with the heading of each.
-const GROUPS: [(&str, &str); 8] = [
+pub(crate) const GROUPS: [(&str, &str); 8] = [
     ("requests", "Requests"),
     ("messages", "Messages"),
     ("bytes", "Bytes"),
@@ -322,7 +322,7 @@ impl Number {
     }
 }
 
-fn thousands(count: u64) -> String {
+pub(crate) fn thousands(count: u64) -> String {
     let digits = count.to_string();
     let mut text = String::with_capacity(digits.len() + digits.len() / 3);
     for (i, digit) in digits.chars().enumerate() {

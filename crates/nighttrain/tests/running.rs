@@ -91,6 +91,13 @@ fn the_demonstration_saves_the_site_its_work() {
     assert!(value["bytes"]["saved"].as_u64().expect("a number") > 388_854, "{json}");
     assert!(value["loops"]["lateness_us_max"].is_number(), "{json}");
     assert_eq!(value["other"], serde_json::json!({}), "stat.rs does not know where these belong");
+    let top =
+        run(program(&["top", "--frames", "2", "--interval", "100ms", "--admin"])
+            .arg(running.admin.to_string()));
+    assert_eq!((top.code, top.stdout.matches("nighttrain 0.").count()), (0, 2), "{}", top.stdout);
+    let hits: Vec<&str> = top.stdout.lines().filter(|line| line.trim_start().starts_with("hits ")).collect();
+    assert_eq!(hits.len(), 2, "{hits:?}");
+    assert_eq!(hits[1].split_whitespace().collect::<Vec<_>>(), ["hits", "7", "–"], "nothing moves now");
 
     running.signal(Signal::TERM);
     let mut rest = String::new();
