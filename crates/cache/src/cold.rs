@@ -30,7 +30,11 @@ pub(crate) async fn restore(request: &Arc<Request>, cold: Cold) -> bool {
         Ok(payload) => payload,
         Err(Unread::Damaged) => {
             with_core(|core| {
-                core.shard.borrow_mut().damaged(request.hash, cold.location);
+                // Read while its segment was used again, it is not damaged but gone.
+                let log = core.file.as_ref().and_then(|file| file.log.get());
+                if log.is_some_and(|log| log.segment_of(cold.location).is_some()) {
+                    core.shard.borrow_mut().damaged(request.hash, cold.location);
+                }
             });
             return false;
         }

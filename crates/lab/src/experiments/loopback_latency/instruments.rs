@@ -206,9 +206,14 @@ const fn kept(is: bool) -> &'static str {
     if is { "yes" } else { "no" }
 }
 
+/// An interval that is wider says more about the machine than about the loop.
+const NOISE_MAX: f64 = 1.5;
+
 fn within_bound(ratio: &Ratio, bound: f64) -> &'static str {
     if ratio.high <= bound {
         "yes"
+    } else if ratio.high > NOISE_MAX * ratio.low {
+        "too noisy to say"
     } else if ratio.low > bound {
         "no"
     } else {
@@ -243,6 +248,8 @@ mod tests {
         }
         let unsure = Ratio { median: 1.04, low: 0.9, high: 1.2, rounds: 5 };
         assert_eq!(within_bound(&unsure, 1.05), "too noisy to say");
+        let disturbed = Ratio { median: 1.35, low: 1.08, high: 318.0, rounds: 5 };
+        assert_eq!(within_bound(&disturbed, 1.05), "too noisy to say");
     }
 
     #[test]
