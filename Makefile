@@ -54,7 +54,7 @@ packages:
 
 # Documentation examples included; the programs that the end-to-end tests start are built by it.
 test-workspace: toolchain
-	$(CARGO) test --workspace
+	$(CARGO) test --workspace --no-fail-fast
 
 # A run of its own: the feature swaps the engine's atomics, and cargo would unify it into everything else.
 test-models: toolchain

@@ -116,7 +116,8 @@ mod tests {
     #[test]
     fn popularity_shifts_where_it_is_said_and_nowhere_else() {
         let most = |trace, from| first(&counted(trace, from, 4_000));
-        assert_ne!(most(Trace::Shifting, 0), most(Trace::Shifting, 400_000));
+        // Half way round; after 400,000 requests it is back where it began.
+        assert_ne!(most(Trace::Shifting, 0), most(Trace::Shifting, 200_000));
         assert_eq!(most(Trace::Scans, 0), most(Trace::Scans, 400_000));
         assert_eq!(most(Trace::Shifting, 0) + 100, most(Trace::Shifting, 4_000));
     }

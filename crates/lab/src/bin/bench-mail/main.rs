@@ -149,7 +149,7 @@ fn run(options: &Options) -> Result<(), PeerError> {
         ("ours", "--durability process: 250 is said when the mail has been handed to the system".to_owned()),
         (
             "bodies",
-            "all mails have one body; ours stores each whole (--share-bodies false), ours-shared once a segment".to_owned(),
+            "all mails have one body; ours stores each whole (--share-bodies=false), ours-shared once a segment".to_owned(),
         ),
         ("rounds", bench.rounds().to_string()),
     ];

@@ -50,6 +50,8 @@ struct Serving {
     /// In the file, in units of [`ALIGN_BYTES`].
     places: Vec<u32>,
     seen: RefCell<Seen>,
+    /// Whether the warm-up is over.
+    is_warm: Cell<bool>,
 }
 
 /// What is measured; begun anew after the warm-up.
@@ -81,7 +83,7 @@ pub(super) fn measured(task: &Task) -> io::Result<Found> {
         // What the process itself takes is not the store's: the same for all ways.
         group.limit(task.memory_bytes + PROCESS_BYTES)?;
     }
-    let serving = Rc::new(Serving { place, places, seen: RefCell::default() });
+    let serving = Rc::new(Serving { place, places, seen: RefCell::default(), is_warm: Cell::new(false) });
     tokio::task::LocalSet::new().block_on(&runtime, async {
         if let Some(completions) = completions {
             tokio::task::spawn_local(settle(Rc::clone(&serving), completions));
@@ -89,6 +91,7 @@ pub(super) fn measured(task: &Task) -> io::Result<Found> {
         let mut requests = Requests::new(task.objects / 2, 1);
         serve(&serving, &mut requests, task.rate, task.seconds.0).await;
         serving.seen.take();
+        serving.is_warm.set(true);
         let before = Counters::now()?;
         let round = serve(&serving, &mut requests, task.rate, task.seconds.1).await;
         let major_faults = Counters::now()?.since(&before).major_faults;
@@ -198,6 +201,7 @@ fn answer(serving: &Rc<Serving>, id: u64, due: Instant, scratch: &mut Vec<u8>) {
                 return seen.refused.set(seen.refused.get() + 1);
             };
             let serving = Rc::clone(serving);
+            let was_warm = serving.is_warm.get();
             tokio::task::spawn_local(async move {
                 let block = pending.settled().await;
                 let mut body = Vec::new();
@@ -208,7 +212,10 @@ fn answer(serving: &Rc<Serving>, id: u64, due: Instant, scratch: &mut Vec<u8>) {
                 drop(block);
                 let seen = serving.seen.borrow();
                 seen.verify(id, &body);
-                seen.cold_ns.record(nanoseconds(due.elapsed()));
+                // What was asked for before the time that counts began is not of it.
+                if was_warm == serving.is_warm.get() {
+                    seen.cold_ns.record(nanoseconds(due.elapsed()));
+                }
                 if let Place::Tiers(tiers) = &serving.place {
                     tiers.memory.borrow_mut().offer(id, &body);
                 }

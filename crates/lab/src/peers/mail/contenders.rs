@@ -133,7 +133,7 @@ pub fn start(contender: Contender, (ip, cores): (Ipv4Addr, &Cores)) -> Result<Ru
             command.args(["mail", "--smtp", &address.to_string(), "--cores", &cores.to_string(), "--http"]);
             command.arg(format!("127.0.0.1:{port_of_pages}"));
             // The bench's mails have one body: only what is stored whole shows what a mail costs.
-            command.args(["--share-bodies", if shares { "true" } else { "false" }]);
+            command.arg(format!("--share-bodies={shares}"));
             command.args([
                 "--admin",
                 &format!("127.0.0.1:{port_of_admin}"),
