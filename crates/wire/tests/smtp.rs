@@ -212,6 +212,9 @@ fn replies_are_those_of_the_standards() {
                     RCPT TO:<\"c d\"@[192.0.2.1]>\r\nRCPT TO:<e@[192.0.2.1]\r\nRCPT TO:<e @[192.0.2.1]>\r\n";
     let said = ["from a@[192.0.2.1] 7", "to b@[IPv6:2001:db8::1]", "to \"c d\"@[192.0.2.1]", "501", "501"];
     assert_eq!(log_of(literals, terms())[1..], said);
+    // As many literals as fit: one is read, and none is read again for the others.
+    let brackets = format!("RCPT TO:<a@[1]> {}", "<b@[1]> ".repeat(100_000));
+    assert_eq!(wire::smtp::command::parse(&brackets).unwrap_err().code, 501);
 }
 
 #[test]

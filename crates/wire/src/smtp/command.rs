@@ -97,12 +97,16 @@ pub enum Mechanism {
 /// # Errors
 /// The reply that says what is wrong.
 pub fn parse(line: &str) -> Result<Command<'_>, Reply> {
+    match Request::parse(&mut line.as_bytes().iter()) {
+        Ok(request) => command(request, line),
+        Err(error) => literal(line).unwrap_or_else(|| Err(refusal(&error, line))),
+    }
+}
+
+/// What the library has read in `line`.
+fn command<'l>(request: Request<Cow<'l, str>>, line: &'l str) -> Result<Command<'l>, Reply> {
     let verb_len = line.bytes().take_while(u8::is_ascii_alphabetic).count();
     let is_bare = line[verb_len..].trim_end_matches([' ', '\t', '\r', '\n']).is_empty();
-    let request = match Request::parse(&mut line.as_bytes().iter()) {
-        Ok(request) => request,
-        Err(error) => return literal(line).unwrap_or_else(|| Err(refusal(&error, line))),
-    };
     let command = match request {
         Request::Ehlo { host } => hello(HelloKind::Ehlo, host)?,
         Request::Helo { host } => hello(HelloKind::Helo, host)?,
@@ -179,7 +183,10 @@ fn literal(line: &str) -> Option<Result<Command<'_>, Reply>> {
         return None;
     }
     let address = Cow::Borrowed(&line[begin..end]);
-    let read = parse(&[&line[..domain], STAND_IN, &line[end..]].concat()).map(|command| match command {
+    let stood_in = [&line[..domain], STAND_IN, &line[end..]].concat();
+    // Once: a line of many brackets is not read again for each of them.
+    let read = Request::parse(&mut stood_in.as_bytes().iter()).map_err(|error| refusal(&error, &stood_in));
+    let read = read.and_then(|request| command(request, &stood_in)).map(|command| match command {
         Command::Rcpt(_) => Some(Command::Rcpt(address)),
         Command::Mail(MailFrom { size_bytes, eight_bit, smtputf8, .. }) => {
             Some(Command::Mail(MailFrom { address, size_bytes, eight_bit, smtputf8 }))
