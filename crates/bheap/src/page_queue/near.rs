@@ -182,10 +182,7 @@ fn split<T: Ord + Copy>(items: &mut [T], quarters: usize) -> (usize, bool) {
     let Some(&pivot) = picks.get(at) else { return (0, true) };
     // A pick that is there twice says that many may be equal. Else the picks were unlucky, and a second pass would
     // compare as much again for nothing. (If nothing is above the pivot, the picks beyond it are equal to it.)
-    let is_repeated = [at.checked_sub(1), Some(at + 1)]
-        .into_iter()
-        .flatten()
-        .any(|near| picks.get(near).is_some_and(|pick| pick.cmp(&pivot).is_eq()));
+    let is_repeated = [at - 1, at + 1].iter().any(|near| picks[*near].cmp(&pivot).is_eq());
     let mut above = 0;
     for at in 0..len {
         let is_above = items[at] > pivot;
@@ -219,6 +216,20 @@ impl<T: Copy> Hole<'_, T> {
     }
 }
 
+impl<T: Ord + Copy> Hole<'_, T> {
+    /// Moves it up the heap to where the item belongs, but not above `top`.
+    fn rise(&mut self, top: usize, store: &impl Blocks<T>) {
+        while self.at > top {
+            let parent = (self.at - 1) / 4;
+            store.touch(Area::Near, parent, 1, true);
+            if self.items[parent] <= self.item {
+                break;
+            }
+            self.take_from(parent);
+        }
+    }
+}
+
 impl<T: Copy> Drop for Hole<'_, T> {
     fn drop(&mut self) {
         self.items[self.at] = self.item;
@@ -227,15 +238,7 @@ impl<T: Copy> Drop for Hole<'_, T> {
 
 fn sift_up<T: Ord + Copy>(items: &mut [T], at: usize, store: &impl Blocks<T>) {
     let item = items[at];
-    let mut hole = Hole { items, at, item };
-    while hole.at > 0 {
-        let parent = (hole.at - 1) / 4;
-        store.touch(Area::Near, parent, 1, true);
-        if hole.items[parent] <= item {
-            break;
-        }
-        hole.take_from(parent);
-    }
+    Hole { items, at, item }.rise(0, store);
 }
 
 /// Down to a leaf along the least children, then up again: the item came from a leaf and most often belongs near one, so
@@ -268,13 +271,7 @@ fn sift_down<T: Ord + Copy>(items: &mut [T], at: usize, store: &impl Blocks<T>) 
         }
         hole.take_from(least);
     }
-    while hole.at > at {
-        let parent = (hole.at - 1) / 4;
-        if hole.items[parent] <= item {
-            break;
-        }
-        hole.take_from(parent);
-    }
+    hole.rise(at, store);
 }
 
 /// An item on its way out: it returns to the heap if a comparison panics.
