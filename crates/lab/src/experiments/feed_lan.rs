@@ -9,17 +9,17 @@ use std::{path::PathBuf, time::Duration};
 
 use serde::Serialize;
 
-use super::{
-    feed_cores::drive::{Load, driven},
-    servers::{all_cores, cell, cores_busy, doubt, middle, middle_of, needed, rates},
-};
+use super::servers::{all_cores, cell, cores_busy, doubt, middle, middle_of, needed, rates};
 use crate::{
     experiment::{Experiment, Options, Refusal, Report, Table, Verdict},
     lan::{FAR, Lan},
     paired::{Sample, Series, interleave, measure, spread::Spread},
     peers::{
         PeerError,
-        feed::contenders::{self, Contender, Running},
+        feed::{
+            contenders::{self, Contender, Running},
+            drive::{Load, driven},
+        },
     },
     report::grouped,
 };

@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use super::{
     cache_vs_peers::Bench,
-    servers::{all_cores, cell, cores_busy, doubt, middle, middle_of, rates, times},
+    servers::{all_cores, by_cores, cell, cores_busy, doubt, draw_by_cores, middle, middle_of, rates, times},
 };
 use crate::{
     cores::{Placement, placements},
@@ -25,10 +25,7 @@ use crate::{
         cache::contenders::{Contender, Running},
     },
     placement::allowed,
-    report::{
-        grouped,
-        plot::{Axis, Plot, Series as Curve, Stroke},
-    },
+    report::grouped,
 };
 
 /// The experiment.
@@ -218,36 +215,12 @@ fn table(graph: &Graph) -> Table {
 }
 
 fn figure(graphs: &[Graph], report: &mut Report) {
-    let mut curves = Vec::new();
-    let (mut most, mut highest) = (1.0_f64, 0.0_f64);
-    for (graph, stroke) in graphs.iter().zip([Stroke::One, Stroke::Two, Stroke::Three]) {
-        let points: Vec<(f64, f64)> = graph
-            .placements
-            .iter()
-            .zip(&graph.series)
-            .filter(|(placement, _)| placement.name != "2 siblings")
-            .filter_map(|(placement, series)| {
-                Some((placement.cores.len() as f64, middle(&rates(series))? / 1e3))
-            })
-            .collect();
-        for point in &points {
-            (most, highest) = (most.max(point.0), highest.max(point.1));
-        }
-        curves.push(Curve::new(graph.server, stroke, points).with_discs());
-    }
-    if most < 2.0 || highest <= 0.0 {
-        return;
-    }
-    let step = 10_f64.powf(highest.log10().floor());
-    let plot = Plot {
-        x: Axis::linear("cores that the server may use", 1.0, most, 1.0),
-        left: Axis::linear("pages [1,000/s]", 0.0, (highest / step).ceil() * step, step),
-        right: None,
-        series: curves,
-        references: Vec::new(),
+    let curve = |graph: &Graph| {
+        let points = by_cores(&graph.placements, &graph.series, |placement| placement.name != "2 siblings");
+        (graph.server.to_owned(), points)
     };
-    let title = "Pages a second over the server's cores";
-    report.figure(title, plot.draw(title), "1 KiB a page, 64 connections; medians of the rounds.");
+    let caption = "1 KiB a page, 64 connections; medians of the rounds.";
+    draw_by_cores(graphs.iter().map(curve).collect(), "pages", caption, report);
 }
 
 #[cfg(test)]

@@ -3,7 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use crate::{
-    experiment::{Refusal, Verdict},
+    cores::Placement,
+    experiment::{Refusal, Report, Verdict},
     paired::{
         Sample, Series,
         spread::{ROUNDS_MIN, Ratio, median},
@@ -11,6 +12,7 @@ use crate::{
     },
     peers::PeerError,
     placement::allowed,
+    report::plot::{Axis, Plot, Series as Curve, Stroke},
 };
 
 impl From<PeerError> for Refusal {
@@ -112,6 +114,49 @@ pub fn cell(value: Option<f64>, places: usize) -> String {
 #[must_use]
 pub fn doubt<'s>(series: impl IntoIterator<Item = &'s Series>) -> Option<String> {
     series.into_iter().find_map(|series| Some(format!("{}: {}", series.name, series.doubt()?)))
+}
+
+/// What a server does a second by how many cores it may use, in thousands; of the placements that `counts`.
+#[must_use]
+pub fn by_cores(
+    placements: &[Placement],
+    series: &[Series],
+    counts: impl Fn(&Placement) -> bool,
+) -> Vec<(f64, f64)> {
+    let pairs = placements.iter().zip(series).filter(|(placement, _)| counts(placement));
+    pairs
+        .filter_map(|(placement, series)| Some((placement.cores.len() as f64, middle(&rates(series))? / 1e3)))
+        .collect()
+}
+
+/// Draws such points, a curve a name, up to four; nothing where no server had two cores.
+pub fn draw_by_cores(
+    curves: Vec<(String, Vec<(f64, f64)>)>,
+    units: &str,
+    caption: &str,
+    report: &mut Report,
+) {
+    let all = || curves.iter().flat_map(|(_, points)| points);
+    let most = all().map(|point| point.0).fold(1.0, f64::max);
+    let highest = all().map(|point| point.1).fold(0.0, f64::max);
+    if most < 2.0 || highest <= 0.0 {
+        return;
+    }
+    let strokes = [Stroke::One, Stroke::Two, Stroke::Three, Stroke::Four];
+    let curves = curves.into_iter().zip(strokes);
+    let step = 10_f64.powf(highest.log10().floor());
+    let plot = Plot {
+        x: Axis::linear("cores that the server may use", 1.0, most, 1.0),
+        left: Axis::linear(&format!("{units} [1,000/s]"), 0.0, (highest / step).ceil() * step, step),
+        right: None,
+        series: curves
+            .map(|((name, points), stroke)| Curve::new(&name, stroke, points).with_discs())
+            .collect(),
+        references: Vec::new(),
+    };
+    let (first, rest) = units.split_at(1);
+    let title = format!("{}{rest} a second over the server's cores", first.to_uppercase());
+    report.figure(&title, plot.draw(&title), caption);
 }
 
 /// A planted series, for the tests of verdicts.

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use super::machine::Machine;
 use super::spread::{Ratio, Spread, Verdict};
 use super::{Sample, Series, spread};
-use crate::report::{Table, text};
+use crate::report::{Report, Table, text};
 
 /// One scenario with everybody who took part.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -32,17 +32,19 @@ impl Comparison {
         self.series.iter().find(|series| series.name == name)
     }
 
+    /// The median cost of a contender, in microseconds of CPU a unit, if it took part and did something.
+    pub fn cost(&self, name: &str) -> Option<f64> {
+        let costs: Vec<f64> = self.series(name)?.costs_us().into_iter().flatten().collect();
+        spread::median(&costs)
+    }
+
     /// The cheapest of `names` by median, doubtful ones left out.
     pub fn cheapest<'a>(&self, names: impl IntoIterator<Item = &'a str>) -> Option<&Series> {
-        let cost = |series: &Series| {
-            let costs: Vec<f64> = series.costs_us().into_iter().flatten().collect();
-            spread::median(&costs)
-        };
         names
             .into_iter()
             .filter_map(|name| self.series(name))
             .filter(|series| series.doubt().is_none())
-            .filter_map(|series| Some((series, cost(series)?)))
+            .filter_map(|series| Some((series, self.cost(&series.name)?)))
             .min_by(|(_, a), (_, b)| a.total_cmp(b))
             .map(|(series, _)| series)
     }
@@ -178,6 +180,17 @@ pub struct Record {
 }
 
 impl Record {
+    /// What a page shows of it besides drawings and comparisons: tables, figures with their verdicts, remarks.
+    pub fn tell(&self, report: &mut Report) {
+        report.tables.extend(self.tables.iter().cloned());
+        for figure in &self.figures {
+            report.note(figure.line());
+        }
+        for remark in &self.remarks {
+            report.note(remark.clone());
+        }
+    }
+
     /// The record as Markdown: verdicts first, then each scenario, then machine and versions.
     pub fn text(&self) -> String {
         let mut text = format!("# {} · {} · {}\n\n", self.name, self.date, self.commit);

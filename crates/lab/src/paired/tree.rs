@@ -36,8 +36,12 @@ impl Cores {
     /// # Errors
     /// From sched_getaffinity(2).
     pub fn allowed() -> Result<Vec<usize>, TreeError> {
-        let set = rustix::thread::sched_getaffinity(None).map_err(io::Error::from)?;
-        Ok((0..rustix::thread::CpuSet::MAX_CPU).filter(|&core| set.is_set(core)).collect())
+        Ok(crate::placement::allowed()?)
+    }
+
+    /// Their numbers, in ascending order.
+    pub fn list(&self) -> &[usize] {
+        &self.0
     }
 
     /// How many.

@@ -8,9 +8,19 @@ pub mod cache;
 pub mod feed;
 pub mod mail;
 
-use std::io;
+use std::{
+    fs, io,
+    os::unix::fs::{PermissionsExt, chown},
+    path::Path,
+};
 
 use crate::paired::tree::TreeError;
+
+/// Who "nobody" and "nogroup" are, on every Linux: peers that would not run as root run as them.
+pub const UNPRIVILEGED: u32 = 65_534;
+
+/// Lines of a server's output that tell why it did not start.
+const LAST_WORDS: usize = 5;
 
 /// What ends a run.
 #[derive(Debug, thiserror::Error)]
@@ -31,4 +41,27 @@ impl PeerError {
     pub fn failed(what: impl Into<String>) -> Self {
         Self::Failed(what.into())
     }
+}
+
+/// The last lines that a server has written to its output, in one.
+#[must_use]
+pub fn last_words(output: &Path) -> String {
+    let said = fs::read_to_string(output).unwrap_or_default();
+    let lines: Vec<&str> = said.lines().collect();
+    lines[lines.len().saturating_sub(LAST_WORDS)..].join(" | ")
+}
+
+/// Makes a directory with all that is in it that of [`UNPRIVILEGED`].
+///
+/// # Errors
+/// What the system says; only root may do that.
+pub fn hand_over(path: &Path) -> io::Result<()> {
+    chown(path, Some(UNPRIVILEGED), Some(UNPRIVILEGED))?;
+    if path.is_dir() {
+        fs::set_permissions(path, fs::Permissions::from_mode(0o755))?;
+        for entry in fs::read_dir(path)? {
+            hand_over(&entry?.path())?;
+        }
+    }
+    Ok(())
 }

@@ -13,8 +13,8 @@ use lab::paired::record::{Comparison, Record};
 use lab::paired::spread::median;
 use lab::paired::tree::{Cores, pinned};
 use lab::paired::{Sample, interleave, measure};
+use lab::placement::restrict;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use rustix::thread::{CpuSet, sched_setaffinity};
 
 use crate::figures::{self, OURS_ONE_SHARED, OURS_TWO};
 use crate::scenarios::{self, Scenario, Sides};
@@ -155,9 +155,7 @@ impl Bench {
         let machine = Machine::here();
 
         // This process is part of the load: the origin lives in it. Before its threads exist.
-        let mut set = CpuSet::new();
-        set.set(second);
-        sched_setaffinity(None, &set).map_err(std::io::Error::from)?;
+        restrict(&[second])?;
         // A thousand connections on either side, and a file for each of nginx's objects.
         let limit = getrlimit(Resource::Nofile);
         setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum })

@@ -37,26 +37,15 @@ pub(crate) fn render(record: &Record) -> String {
             costs.row([
                 comparison.scenario.clone(),
                 series.name.clone(),
-                shown(cost(comparison, &series.name), 3),
+                shown(comparison.cost(&series.name), 3),
                 shown(median(&rates), 0),
                 series.doubt().unwrap_or_default().to_owned(),
             ]);
         }
     }
     report.tables.push(costs);
-    report.tables.extend(record.tables.iter().cloned());
-    for figure in &record.figures {
-        report.note(figure.line());
-    }
-    for remark in &record.remarks {
-        report.note(remark.clone());
-    }
+    record.tell(&mut report);
     page::alone("What a relayed message costs", &report, "make bench-feed")
-}
-
-fn cost(comparison: &Comparison, name: &str) -> Option<f64> {
-    let costs: Vec<f64> = comparison.series(name)?.costs_us().into_iter().flatten().collect();
-    median(&costs)
 }
 
 fn fan_out(comparisons: &[Comparison]) -> String {
@@ -68,10 +57,10 @@ fn fan_out(comparisons: &[Comparison]) -> String {
             })
             .collect()
     };
-    let of = |contender: Contender| points(&|comparison| cost(comparison, contender.name()));
+    let of = |contender: Contender| points(&|comparison| comparison.cost(contender.name()));
     let cheapest = points(&|comparison| {
         let cheapest = comparison.cheapest(Contender::PEERS.map(Contender::name))?.name.clone();
-        cost(comparison, &cheapest)
+        comparison.cost(&cheapest)
     });
     let series = [
         Series::new("ours", Stroke::One, of(Contender::Ours)),

@@ -11,6 +11,7 @@ use lab::report::{Table, grouped};
 use serde::Serialize;
 
 use lab::peers::PeerError;
+use lab::peers::feed::PAYLOAD_BYTES;
 use lab::peers::feed::contenders::{Contender, Running};
 use lab::peers::feed::load::{Flow, Shape, open_loop};
 
@@ -18,7 +19,6 @@ pub(crate) const RATES: [u64; 2] = [10_000, 100_000];
 const ROUNDS: usize = 11;
 const RUN: Duration = Duration::from_millis(400);
 const RUN_QUICK: Duration = Duration::from_millis(100);
-const PAYLOAD_BYTES: usize = 100;
 /// Tails differ from run to run; the figures are about the middle and the usual tail.
 const QUANTILES: [(&str, f64); 4] = [("p50", 0.5), ("p99", 0.99), ("p99.9", 0.999), ("worst", 1.0)];
 

@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
-use std::thread;
 use std::time::{Duration, Instant};
 
 use lab::paired::machine::{self, Machine};
@@ -12,17 +11,17 @@ use lab::paired::place::{find, workspace};
 use lab::paired::record::{Comparison, Figure, Record};
 use lab::paired::spread::median;
 use lab::paired::tree::Cores;
-use lab::paired::{Sample, Work, interleave, measure};
+use lab::paired::{Sample, interleave, measure};
+use lab::placement::{restrict, within};
 use lab::report::{Table, text};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use rustix::thread::{CpuSet, sched_setaffinity};
 
 use crate::crowd::{self, Crowd};
 use crate::figures::{self, TWO_CORES};
 use crate::scenarios::{self, OTHERS, Scenario, Sides};
 use lab::peers::PeerError;
 use lab::peers::feed::contenders::{self, Contender, Running};
-use lab::peers::feed::load::{Flow, closed_loop};
+use lab::peers::feed::drive::{Load, driven};
 
 use crate::{Options, graph, latency};
 
@@ -117,7 +116,6 @@ type Attached = BTreeMap<String, serde_json::Value>;
 struct Bench {
     work: tempfile::TempDir,
     server: Cores,
-    load: usize,
     both: Cores,
     programs: Vec<(Contender, PathBuf)>,
     wanted: Vec<String>,
@@ -145,7 +143,7 @@ impl Bench {
         let server = Cores::new(vec![first]).ok_or_else(|| PeerError::failed("no core"))?;
         let both = Cores::new(vec![first, second]).ok_or_else(|| PeerError::failed("no cores"))?;
         let machine = Machine::here();
-        pin(&[second])?;
+        restrict(&[second])?;
         // Ten thousand connections on either side.
         let limit = getrlimit(Resource::Nofile);
         setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum })
@@ -158,7 +156,6 @@ impl Bench {
         Ok(Self {
             work,
             server,
-            load: second,
             both,
             programs: Vec::new(),
             wanted: options.scenario.clone(),
@@ -289,12 +286,18 @@ impl Bench {
         let rounds = options.rounds.unwrap_or(if options.quick { 1 } else { scenario.rounds });
         let milliseconds = scenario.run.as_millis();
         println!("{}: {} contenders × {rounds} rounds × {milliseconds} ms", scenario.name, contenders.len());
-        let (load, both) = (self.load, self.both.clone());
+        let both = self.both.list();
+        let drive = |server: &Running, threads: usize| {
+            let threads = threads.min(scenario.shape.flows);
+            let load = Load { shape: scenario.shape.clone(), threads, duration: scenario.run };
+            driven(server.contender.wire(), server.address, &load)
+        };
         let mut failures = Vec::new();
         let series = interleave(&contenders, rounds, |server, _| {
             let measured = measure(&server.tree, &server.cores, || match scenario.sides {
-                Sides::Apart => drive(server, scenario, 0..scenario.shape.flows),
-                Sides::OneAndTwo => drive_from_both(server, scenario, &both, load),
+                Sides::Apart => drive(server, 1),
+                // From two threads on both cores, where there are flows for two. Threads inherit where they may run.
+                Sides::OneAndTwo => within(both, || drive(server, both.len()))?,
             });
             // A server that dies or loses a message is a sample of nothing, with the reason.
             measured.or_else(|error| {
@@ -386,49 +389,4 @@ impl Bench {
         self.remarks.push(why);
         self.failed = true;
     }
-}
-
-fn pin(cores: &[usize]) -> Result<(), PeerError> {
-    let mut set = CpuSet::new();
-    for &core in cores {
-        set.set(core);
-    }
-    Ok(sched_setaffinity(None, &set).map_err(std::io::Error::from)?)
-}
-
-/// Connects and drives the flows with these numbers, on this thread.
-fn drive(server: &Running, scenario: &Scenario, flows: std::ops::Range<usize>) -> Result<Work, PeerError> {
-    let flows = flows
-        .map(|id| Flow::connect(server.contender.wire(), server.address, &scenario.shape, id))
-        .collect::<Result<Vec<_>, _>>()?;
-    closed_loop(flows, &scenario.shape, scenario.run)
-}
-
-/// The same from two threads on both cores, where there are flows for two.
-fn drive_from_both(
-    server: &Running,
-    scenario: &Scenario,
-    both: &Cores,
-    home: usize,
-) -> Result<Work, PeerError> {
-    let flows = scenario.shape.flows;
-    let middle = flows.div_ceil(2);
-    let parts: Vec<_> = [0..middle, middle..flows].into_iter().filter(|part| !part.is_empty()).collect();
-    let cores: Vec<usize> = both.to_string().split(',').filter_map(|core| core.parse().ok()).collect();
-    // Threads inherit where they may run.
-    pin(&cores)?;
-    let outcome = thread::scope(|scope| {
-        let threads: Vec<_> =
-            parts.into_iter().map(|part| scope.spawn(move || drive(server, scenario, part))).collect();
-        let mut all = Work::default();
-        for thread in threads {
-            let work = thread.join().map_err(|_| PeerError::failed("a thread of the load panicked"))??;
-            all.units += work.units;
-            all.wall_s = Some(work.wall_s.unwrap_or(0.0).max(all.wall_s.unwrap_or(0.0)));
-            all.doubts.extend(work.doubts);
-        }
-        Ok(all)
-    });
-    pin(&[home])?;
-    outcome
 }

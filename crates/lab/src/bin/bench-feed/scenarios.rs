@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lab::peers::feed::load::Shape;
+use lab::peers::feed::{PAYLOAD_BYTES, load::Shape};
 
 /// Which processors the two sides have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,8 +22,6 @@ pub(crate) struct Scenario {
     pub(crate) run: Duration,
 }
 
-/// The article's size (ManyFeed), and nats bench's default.
-const PAYLOAD_BYTES: usize = 100;
 const ROUNDS: usize = 7;
 const RUN: Duration = Duration::from_millis(700);
 const RUN_QUICK: Duration = Duration::from_millis(200);

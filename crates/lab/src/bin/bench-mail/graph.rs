@@ -1,9 +1,6 @@
 //! The record as a page: what a mail costs by how many are stored, and all tables.
 
-use lab::paired::{
-    record::{Comparison, Record},
-    spread::median,
-};
+use lab::paired::record::{Comparison, Record};
 use lab::report::{
     Report, Table, page,
     plot::{Axis, Plot, Series, Stroke},
@@ -28,7 +25,7 @@ pub(crate) fn render(record: &Record) -> String {
     );
     for comparison in &record.comparisons {
         for series in &comparison.series {
-            let cost = cost(comparison, &series.name);
+            let cost = comparison.cost(&series.name);
             costs.row([
                 comparison.scenario.clone(),
                 series.name.clone(),
@@ -39,19 +36,8 @@ pub(crate) fn render(record: &Record) -> String {
         }
     }
     report.tables.push(costs);
-    report.tables.extend(record.tables.iter().cloned());
-    for figure in &record.figures {
-        report.note(figure.line());
-    }
-    for remark in &record.remarks {
-        report.note(remark.clone());
-    }
+    record.tell(&mut report);
     page::alone("What a mail costs", &report, "make bench-mail")
-}
-
-pub(crate) fn cost(comparison: &Comparison, name: &str) -> Option<f64> {
-    let costs: Vec<f64> = comparison.series(name)?.costs_us().into_iter().flatten().collect();
-    median(&costs)
 }
 
 fn over_stored(comparison: &Comparison) -> String {
@@ -60,7 +46,7 @@ fn over_stored(comparison: &Comparison) -> String {
         .iter()
         .filter_map(|series| {
             let stored: f64 = series.name.split(' ').nth(1)?.parse().ok()?;
-            Some((stored.max(NONE_STORED), cost(comparison, &series.name)?))
+            Some((stored.max(NONE_STORED), comparison.cost(&series.name)?))
         })
         .collect();
     let highest = points.iter().map(|point| point.1).fold(10.0, f64::max);

@@ -359,7 +359,7 @@ impl Bench {
             series,
         };
         for (name, _) in pages.iter().take(2) {
-            if let Some(cost) = graph::cost(&comparison, name) {
+            if let Some(cost) = comparison.cost(name) {
                 let verdict = if cost <= PAGE_US_MAX { "met" } else { "not met" };
                 self.remarks.push(format!(
                     "{name} of {PAGE_MAILS} mails, ≤ {PAGE_US_MAX} µs of CPU: {cost:.0} µs → {verdict}"

@@ -22,9 +22,10 @@ use lab::paired::spread::Draws;
 use lab::pressure::objects;
 use serde::{Deserialize, Serialize};
 
+use crate::raw;
 use crate::stores::ours::{HELPERS, Ours, Sizes};
 use crate::stores::{Found, cpu_s};
-use crate::{BenchError, raw};
+use lab::peers::PeerError;
 
 const TASK: &str = "NIGHTTRAIN_BENCH_PRESSURE_COLD";
 /// Who asks at once: enough that every helper has a read waiting.
@@ -80,13 +81,13 @@ pub(crate) fn run(
     objects: u64,
     rounds: usize,
     seconds: f64,
-) -> Result<Vec<Cold>, BenchError> {
+) -> Result<Vec<Cold>, PeerError> {
     let raw = directory.join("raw");
     write_noise(&raw, store_bytes)?;
     let mut found = Vec::new();
     for is_kernel in [false, true] {
         println!("cold hits, {} …", if is_kernel { "kernel" } else { "direct" });
-        let group = Group::create().map_err(|error| BenchError::failed(error.to_string()))?;
+        let group = Group::create().map_err(|error| PeerError::failed(error.to_string()))?;
         group.limit(memory_bytes)?;
         let own = directory.join("cold");
         std::fs::create_dir_all(&own)?;
@@ -103,7 +104,7 @@ pub(crate) fn run(
         };
         let cold: io::Result<Cold> = ask(TASK, &task, directory, &Again { arguments: vec![] });
         std::fs::remove_dir_all(&own)?;
-        found.push(cold.map_err(|error| BenchError::failed(format!("cold hits: {error}")))?);
+        found.push(cold.map_err(|error| PeerError::failed(format!("cold hits: {error}")))?);
     }
     std::fs::remove_file(&raw)?;
     Ok(found)

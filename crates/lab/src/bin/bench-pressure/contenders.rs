@@ -6,8 +6,6 @@
 
 use std::env;
 use std::fs::{self, File};
-use std::net::{Ipv4Addr, TcpListener};
-use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::thread::sleep;
@@ -17,11 +15,9 @@ use lab::experiments::bheap_paging::group::Group;
 use lab::paired::machine::first_line;
 use lab::paired::tree::Tree;
 
-use crate::BenchError;
 use crate::load::Client;
+use lab::peers::{PeerError, UNPRIVILEGED, hand_over, last_words};
 
-/// Who "nobody" and "nogroup" are, on every Linux.
-const UNPRIVILEGED: u32 = 65_534;
 /// How long a server may take until it answers (Traffic Server initialises its storage, Squid its directories).
 const READY_WAIT: Duration = Duration::from_secs(60);
 const READY_POLL: Duration = Duration::from_millis(5);
@@ -151,7 +147,7 @@ pub(crate) struct Running {
 }
 
 /// Starts a server in its group and waits until it answers.
-pub(crate) fn start(ground: &Ground<'_>) -> Result<Running, BenchError> {
+pub(crate) fn start(ground: &Ground<'_>) -> Result<Running, PeerError> {
     let name = ground.contender.name();
     let (port, admin_port) = ground.ports;
     let mut command = ground.command(port, admin_port)?;
@@ -164,24 +160,17 @@ pub(crate) fn start(ground: &Ground<'_>) -> Result<Running, BenchError> {
         let Err(error) = Client::new(port).fetch(PROBE) else { break };
         let ended = tree.ended()?;
         if ended.is_some() || begun.elapsed() > READY_WAIT {
-            let said = fs::read_to_string(&output).unwrap_or_default();
-            let said: Vec<&str> = said.lines().collect();
-            let said = said[said.len().saturating_sub(4)..].join(" | ");
+            let said = last_words(&output);
             let why = ended.map_or_else(|| format!("no good answer ({error})"), |status| status.to_string());
-            return Err(BenchError::failed(format!("{name} did not start: {why}; it said: {said}")));
+            return Err(PeerError::failed(format!("{name} did not start: {why}; it said: {said}")));
         }
         sleep(READY_POLL);
     }
     Ok(Running { port, admin_port, tree, ready_s: begun.elapsed().as_secs_f64() })
 }
 
-/// A port that nobody has just now.
-pub(crate) fn free_port() -> Result<u16, BenchError> {
-    Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port())
-}
-
 impl Ground<'_> {
-    fn command(&self, port: u16, admin_port: u16) -> Result<Command, BenchError> {
+    fn command(&self, port: u16, admin_port: u16) -> Result<Command, PeerError> {
         let file = |name: &str, template: &str| self.configuration(port, name, template);
         let text = |path: PathBuf| path.to_string_lossy().into_owned();
         let directory = self.directory.to_string_lossy();
@@ -235,7 +224,7 @@ impl Ground<'_> {
                 let made = self.inside(&["-N".into(), "-z".into(), "-f".into(), path.clone()])?.output()?;
                 if !made.status.success() {
                     let said = String::from_utf8_lossy(&made.stderr).into_owned();
-                    return Err(BenchError::failed(format!("squid cannot make its directories: {said}")));
+                    return Err(PeerError::failed(format!("squid cannot make its directories: {said}")));
                 }
                 vec!["-N".into(), "-f".into(), path]
             }
@@ -272,7 +261,7 @@ impl Ground<'_> {
 
     /// The program with `arguments`: in the group before it is anything, on its core, and as nobody if it is a peer and
     /// we are somebody. Hands the directory over: call when all is in it.
-    fn inside(&self, arguments: &[String]) -> Result<Command, BenchError> {
+    fn inside(&self, arguments: &[String]) -> Result<Command, PeerError> {
         let mut command = Command::new("sh");
         command.args(["-c", "echo $$ > \"$0\" && exec \"$@\""]).arg(self.group.path().join("cgroup.procs"));
         command.args(["taskset", "-c"]).arg(self.core.to_string());
@@ -286,7 +275,7 @@ impl Ground<'_> {
     }
 
     /// Writes a configuration with its placeholders filled in.
-    fn configuration(&self, port: u16, name: &str, template: &str) -> Result<PathBuf, BenchError> {
+    fn configuration(&self, port: u16, name: &str, template: &str) -> Result<PathBuf, PeerError> {
         let numbers = [
             ("@PORT@", u64::from(port)),
             ("@ORIGIN_PORT@", self.origin_port.into()),
@@ -301,15 +290,4 @@ impl Ground<'_> {
         fs::write(&path, text)?;
         Ok(path)
     }
-}
-
-fn hand_over(path: &Path) -> Result<(), BenchError> {
-    chown(path, Some(UNPRIVILEGED), Some(UNPRIVILEGED))?;
-    if path.is_dir() {
-        fs::set_permissions(path, fs::Permissions::from_mode(0o755))?;
-        for entry in fs::read_dir(path)? {
-            hand_over(&entry?.path())?;
-        }
-    }
-    Ok(())
 }

@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 use lab::latency::{From, Latencies};
 use lab::pressure::objects;
 
-use crate::BenchError;
+use lab::peers::PeerError;
 
 const READ_TIMEOUT: Duration = Duration::from_secs(20);
 const HEAD_BYTES_MAX: usize = 16 << 10;
@@ -158,15 +158,15 @@ impl Client {
 
     /// Asks for an object and compares every byte; gives its length. A connection that the server had closed is
     /// opened anew once.
-    pub(crate) fn fetch(&mut self, id: u64) -> Result<usize, BenchError> {
+    pub(crate) fn fetch(&mut self, id: u64) -> Result<usize, PeerError> {
         let fresh = self.stream.is_none();
         match self.exchange(id) {
-            Err(BenchError::Io(_)) if !fresh => self.exchange(id),
+            Err(PeerError::Io(_)) if !fresh => self.exchange(id),
             done => done,
         }
     }
 
-    fn exchange(&mut self, id: u64) -> Result<usize, BenchError> {
+    fn exchange(&mut self, id: u64) -> Result<usize, PeerError> {
         // Put back only when all went well.
         let mut stream = match self.stream.take() {
             Some(stream) => stream,
@@ -185,7 +185,7 @@ impl Client {
                 break head;
             }
             if self.buffer.len() > HEAD_BYTES_MAX {
-                return Err(BenchError::failed("the head of the answer does not end"));
+                return Err(PeerError::failed("the head of the answer does not end"));
             }
             read_some(&mut stream, &mut self.buffer)?;
         };
@@ -193,14 +193,14 @@ impl Client {
             read_some(&mut stream, &mut self.buffer)?;
         }
         if !self.buffer.get(head_bytes..).is_some_and(|body| objects::is_body(id, body)) {
-            return Err(BenchError::failed(format!("/o/{id} came back with other bytes")));
+            return Err(PeerError::failed(format!("/o/{id} came back with other bytes")));
         }
         self.stream = Some(stream);
         Ok(length)
     }
 }
 
-fn read_some(stream: &mut TcpStream, buffer: &mut Vec<u8>) -> Result<(), BenchError> {
+fn read_some(stream: &mut TcpStream, buffer: &mut Vec<u8>) -> Result<(), PeerError> {
     let mut chunk = [0; 32 << 10];
     match stream.read(&mut chunk)? {
         0 => Err(io::Error::from(io::ErrorKind::UnexpectedEof).into()),
@@ -212,16 +212,16 @@ fn read_some(stream: &mut TcpStream, buffer: &mut Vec<u8>) -> Result<(), BenchEr
 }
 
 /// Bytes of the head and length of the body; `None` for "need more".
-fn parse_head(bytes: &[u8]) -> Result<Option<(usize, usize)>, BenchError> {
+fn parse_head(bytes: &[u8]) -> Result<Option<(usize, usize)>, PeerError> {
     let mut headers = [httparse::EMPTY_HEADER; HEADERS_MAX];
     let mut response = httparse::Response::new(&mut headers);
     let head_bytes = match response.parse(bytes) {
         Ok(httparse::Status::Complete(head_bytes)) => head_bytes,
         Ok(httparse::Status::Partial) => return Ok(None),
-        Err(error) => return Err(BenchError::failed(format!("not an HTTP answer: {error}"))),
+        Err(error) => return Err(PeerError::failed(format!("not an HTTP answer: {error}"))),
     };
     if response.code != Some(200) {
-        return Err(BenchError::failed(format!("answered {}", response.code.unwrap_or(0))));
+        return Err(PeerError::failed(format!("answered {}", response.code.unwrap_or(0))));
     }
     let length = response
         .headers
@@ -230,7 +230,7 @@ fn parse_head(bytes: &[u8]) -> Result<Option<(usize, usize)>, BenchError> {
         .and_then(|header| std::str::from_utf8(header.value).ok()?.trim().parse().ok());
     length
         .map(|length| Some((head_bytes, length)))
-        .ok_or_else(|| BenchError::failed("an answer without Content-Length, though the origin sent one"))
+        .ok_or_else(|| PeerError::failed("an answer without Content-Length, though the origin sent one"))
 }
 
 #[cfg(test)]

@@ -42,7 +42,6 @@ mod start_again;
 mod stores;
 mod threads;
 
-use std::io;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -106,24 +105,6 @@ pub(crate) enum Scenario {
     Resident,
     /// Starts with ten million objects.
     Start,
-}
-
-/// What ends a run.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum BenchError {
-    #[error(transparent)]
-    Io(#[from] io::Error),
-    #[error(transparent)]
-    Tree(#[from] lab::paired::tree::TreeError),
-    /// Said in full already.
-    #[error("{0}")]
-    Failed(String),
-}
-
-impl BenchError {
-    pub(crate) fn failed(what: impl Into<String>) -> Self {
-        Self::Failed(what.into())
-    }
 }
 
 fn main() -> ExitCode {

@@ -7,14 +7,16 @@ use lab::experiments::bheap_paging::group::Group;
 use lab::experiments::scratch::Scratch;
 use lab::paired::machine::{self, Machine};
 use lab::paired::tree::Cores;
-use rustix::thread::{CpuSet, sched_setaffinity};
+use lab::placement::restrict;
 
 use crate::accounting::DelayAccounting;
 use crate::contenders::Contender;
 use crate::origin::Origin;
 use crate::report::Record;
 use crate::servers::{Bench, HOT, hot};
-use crate::{BenchError, Options, Scenario, cold, resident, start_again, stores};
+use lab::peers::PeerError;
+
+use crate::{Options, Scenario, cold, resident, start_again, stores};
 
 pub(crate) use lab::experiments::store_pressure::STORE_TIMES_MEMORY;
 
@@ -25,14 +27,14 @@ const FILLED_PERCENT: u64 = 90;
 /// Of the store, what `cold` fills, in objects without what is beside them.
 const COLD_FILLED_PERCENT: u64 = 85;
 
-pub(crate) fn run(options: &Options) -> Result<(), BenchError> {
+pub(crate) fn run(options: &Options) -> Result<(), PeerError> {
     let mut options = options.clone();
     if options.quick {
         (options.memory_mib, options.seconds, options.rate, options.connections) = (48, 0.5, 500, 8);
         (options.objects, options.rounds) = (options.objects.or(Some(2_000)), 1);
     }
     // Before anything else: without a limit there is no pressure.
-    drop(Group::create().map_err(|error| BenchError::failed(error.to_string()))?);
+    drop(Group::create().map_err(|error| PeerError::failed(error.to_string()))?);
     let chosen = chosen(&options)?;
     let wants = |scenario: Scenario| options.scenario.is_empty() || options.scenario.contains(&scenario);
     let scratch = Scratch::on_disk(options.directory.as_deref())?;
@@ -93,18 +95,16 @@ fn servers(
     chosen: &[Contender],
     scratch: &Scratch,
     record: &mut Record,
-) -> Result<(), BenchError> {
+) -> Result<(), PeerError> {
     let cores = Cores::allowed()?;
     let (Some(&server), Some(&other)) = (cores.first(), cores.last()) else {
-        return Err(BenchError::failed("no processor may be used"));
+        return Err(PeerError::failed("no processor may be used"));
     };
     if server == other {
         record.remarks.push("one core for the server and its load: latencies are of both".into());
     }
-    let mut ours = CpuSet::new();
-    ours.set(other);
     // Last of all scenarios: what this process starts from now on inherits it.
-    sched_setaffinity(None, &ours).map_err(std::io::Error::from)?;
+    restrict(&[other])?;
     let bench = Bench {
         origin: Origin::start()?,
         hot: hot(objects),
@@ -162,11 +162,11 @@ fn described(options: &Options, store_mib: u64, objects: u64, is_wait_counted: b
     }
 }
 
-fn chosen(options: &Options) -> Result<Vec<Contender>, BenchError> {
+fn chosen(options: &Options) -> Result<Vec<Contender>, PeerError> {
     let known = |name: &String| Contender::ALL.iter().any(|known| known.name() == *name);
     if let Some(unknown) = options.only.iter().find(|name| !known(name)) {
         let names = Contender::ALL.map(Contender::name).join(", ");
-        return Err(BenchError::failed(format!("there is no contender {unknown}; there are {names}")));
+        return Err(PeerError::failed(format!("there is no contender {unknown}; there are {names}")));
     }
     let wanted = |contender: &Contender| {
         options.only.is_empty() || options.only.iter().any(|name| name == contender.name())

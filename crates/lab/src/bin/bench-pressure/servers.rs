@@ -21,13 +21,14 @@ use lab::paired::spread::Draws;
 use lab::pressure::requests::Requests;
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::BenchError;
-use crate::contenders::{Contender, Ground, Running, free_port, start};
+use crate::contenders::{Contender, Ground, Running, start};
 use crate::load::{Client, Done, Pace, load};
 use crate::metrics::Metrics;
 use crate::origin::Origin;
 use crate::row::{Late, Round, Row, Warm};
 use crate::threads::{between, major_faults};
+use lab::paired::place::free_port;
+use lab::peers::PeerError;
 
 /// Objects that count as hot: the most popular.
 pub(crate) const HOT: usize = 1000;
@@ -74,10 +75,10 @@ impl Bench {
         contender: Contender,
         program: &Path,
         scratch: &Scratch,
-    ) -> Result<Row, BenchError> {
+    ) -> Result<Row, PeerError> {
         let directory = scratch.path().join(contender.name());
         fs::create_dir_all(&directory)?;
-        let group = Group::create().map_err(|error| BenchError::failed(error.to_string()))?;
+        let group = Group::create().map_err(|error| PeerError::failed(error.to_string()))?;
         group.limit(self.memory_mib << 20)?;
         let ground = Ground {
             contender,
@@ -101,7 +102,7 @@ impl Bench {
         Ok(row)
     }
 
-    fn phases(&self, ground: &Ground<'_>, row: &mut Row) -> Result<(), BenchError> {
+    fn phases(&self, ground: &Ground<'_>, row: &mut Row) -> Result<(), PeerError> {
         let mut running = start(ground)?;
         let idle = Metrics::of(running.admin_port);
         if let Some(before) = idle {
@@ -167,7 +168,7 @@ impl Bench {
         row: &mut Row,
         round: &mut Round,
         under_load: &mut Metrics,
-    ) -> Result<(), BenchError> {
+    ) -> Result<(), PeerError> {
         let metrics = Metrics::of(running.admin_port);
         let (asked, faults, usage) =
             (self.origin.requests(), major_faults(running.tree.id()), running.tree.usage()?);
@@ -210,7 +211,7 @@ impl Bench {
         note(&inserted, row);
     }
 
-    fn cold(&self, running: &mut Running, row: &mut Row) -> Result<(), BenchError> {
+    fn cold(&self, running: &mut Running, row: &mut Row) -> Result<(), PeerError> {
         let (before, metrics) = (self.origin.requests(), Metrics::of(running.admin_port));
         let mut draws = Draws::new(SEED + 2);
         let anywhere = std::iter::repeat_with(|| draws.bits() % self.objects);
@@ -276,11 +277,11 @@ fn note(done: &Done, row: &mut Row) {
     }
 }
 
-fn alive(running: &mut Running, phase: &str, done: &Done) -> Result<(), BenchError> {
+fn alive(running: &mut Running, phase: &str, done: &Done) -> Result<(), PeerError> {
     match running.tree.ended()? {
-        Some(status) => Err(BenchError::failed(format!("it ended while it was {phase}: {status}"))),
+        Some(status) => Err(PeerError::failed(format!("it ended while it was {phase}: {status}"))),
         None if done.answered == 0 => {
-            Err(BenchError::failed(format!("nothing was answered while it was {phase}")))
+            Err(PeerError::failed(format!("nothing was answered while it was {phase}")))
         }
         None => Ok(()),
     }

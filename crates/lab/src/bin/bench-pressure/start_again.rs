@@ -18,9 +18,9 @@ use lab::experiments::again::{Again, ask, do_task_and_exit};
 use lab::experiments::scratch::drop_from_cache;
 use serde::{Deserialize, Serialize};
 
-use crate::BenchError;
 use crate::stores::ours::{Ours, Sizes};
 use crate::stores::resident_bytes;
+use lab::peers::PeerError;
 
 const TASK: &str = "NIGHTTRAIN_BENCH_PRESSURE_START";
 const FILL: &str = "NIGHTTRAIN_BENCH_PRESSURE_FILL";
@@ -65,7 +65,7 @@ pub(crate) fn do_task() {
 }
 
 /// Fills, ends, starts; twice.
-pub(crate) fn run(directory: &Path, objects: Option<u64>, quick: bool) -> Result<Vec<Started>, BenchError> {
+pub(crate) fn run(directory: &Path, objects: Option<u64>, quick: bool) -> Result<Vec<Started>, PeerError> {
     let objects = objects.unwrap_or(if quick { OBJECTS_QUICK } else { OBJECTS });
     let again = Again { arguments: vec![] };
     let mut found = Vec::new();

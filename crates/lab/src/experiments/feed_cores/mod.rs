@@ -6,12 +6,9 @@
 //! The load is never tied down, so that only the server's placement differs between two figures. Every server runs all
 //! the time, one for each placement; one is busy at a time, in turns.
 
-pub mod drive;
 mod verdicts;
 
 use std::{net::Ipv4Addr, path::PathBuf, time::Duration};
-
-use drive::{Load, driven};
 
 use super::servers::{all_cores, needed};
 use crate::{
@@ -23,7 +20,10 @@ use crate::{
     },
     peers::{
         PeerError,
-        feed::contenders::{self, Contender, Running},
+        feed::{
+            contenders::{self, Contender, Running},
+            drive::{Load, driven},
+        },
     },
 };
 
@@ -38,8 +38,6 @@ pub const EXPERIMENT: Experiment = Experiment {
     run,
 };
 
-/// The article's size.
-pub const PAYLOAD_BYTES: usize = 100;
 /// Independent flows, where there are many.
 const PAIRS: usize = 16;
 

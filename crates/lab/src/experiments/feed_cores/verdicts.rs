@@ -4,12 +4,11 @@ use super::Graph;
 use crate::{
     cores::Placement,
     experiment::{Report, Table, Verdict},
-    experiments::servers::{cell, cores_busy, doubt, gain, middle, middle_of, rates, times},
-    paired::{Series, spread::Ratio},
-    report::{
-        grouped,
-        plot::{Axis, Plot, Series as Curve, Stroke},
+    experiments::servers::{
+        by_cores, cell, cores_busy, doubt, draw_by_cores, gain, middle, middle_of, rates, times,
     },
+    paired::{Series, spread::Ratio},
+    report::grouped,
 };
 
 /// From here on a message counts as dearer.
@@ -161,40 +160,14 @@ fn explain(graphs: &[Graph], report: &mut Report) {
 }
 
 fn figure(graphs: &[Graph], report: &mut Report) {
-    let strokes = [Stroke::One, Stroke::Two, Stroke::Three, Stroke::Four];
-    let mut highest = 0.0_f64;
-    let mut most = 1.0_f64;
-    let mut curves = Vec::new();
-    for (graph, stroke) in graphs.iter().zip(strokes) {
-        let points: Vec<(f64, f64)> = graph
-            .placements
-            .iter()
-            .zip(&graph.series)
-            .filter(|(placement, _)| placement.name != "free" && !placement.siblings)
-            .filter_map(|(placement, series)| {
-                Some((placement.cores.len() as f64, middle(&rates(series))? / 1e3))
-            })
-            .collect();
-        for point in &points {
-            (most, highest) = (most.max(point.0), highest.max(point.1));
-        }
-        curves.push(
-            Curve::new(&format!("{}, {} flows", graph.server, graph.flows), stroke, points).with_discs(),
-        );
-    }
-    if most < 2.0 || highest <= 0.0 {
-        return;
-    }
-    let step = 10_f64.powf(highest.log10().floor());
-    let plot = Plot {
-        x: Axis::linear("cores that the server may use", 1.0, most, 1.0),
-        left: Axis::linear("messages [1,000/s]", 0.0, (highest / step).ceil() * step, step),
-        right: None,
-        series: curves,
-        references: Vec::new(),
+    let curve = |graph: &Graph| {
+        let points = by_cores(&graph.placements, &graph.series, |placement| {
+            placement.name != "free" && !placement.siblings
+        });
+        (format!("{}, {} flows", graph.server, graph.flows), points)
     };
-    let title = "Messages a second over the server's cores";
-    report.figure(title, plot.draw(title), "100 bytes a message, every one verified; medians of the rounds.");
+    let caption = "100 bytes a message, every one verified; medians of the rounds.";
+    draw_by_cores(graphs.iter().map(curve).collect(), "messages", caption, report);
 }
 
 #[cfg(test)]

@@ -4,7 +4,6 @@
 //! peers run as an unprivileged user, which each of them would insist on by itself in a different way.
 
 use std::fs::{self, File};
-use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::thread::sleep;
@@ -16,12 +15,10 @@ use crate::paired::tree::{Cores, Tree, pinned};
 
 use super::load::Filler;
 use super::origin::Bodies;
-use crate::peers::PeerError;
+use crate::peers::{PeerError, UNPRIVILEGED, hand_over, last_words};
 
 /// Bytes.
 pub const KIB: u64 = 1024;
-/// Who "nobody" and "nogroup" are, on every Linux.
-const UNPRIVILEGED: u32 = 65_534;
 /// How long a server may take until it answers (Traffic Server initialises its storage).
 const READY_WAIT: Duration = Duration::from_secs(30);
 const READY_POLL: Duration = Duration::from_millis(50);
@@ -202,10 +199,7 @@ pub fn start(
         tree,
     };
     wait_until_ready(&mut running, ground.bodies).map_err(|why| {
-        let said = fs::read_to_string(&output).unwrap_or_default();
-        let tail: Vec<&str> = said.lines().rev().take(5).collect();
-        let tail: Vec<&str> = tail.into_iter().rev().collect();
-        PeerError::failed(format!("{name} did not start: {why}; it said: {}", tail.join(" | ")))
+        PeerError::failed(format!("{name} did not start: {why}; it said: {}", last_words(&output)))
     })?;
     Ok(running)
 }
@@ -369,15 +363,4 @@ impl Place<'_> {
         command.args(["--clear-groups", "--"]).arg(&*program);
         Ok(command)
     }
-}
-
-fn hand_over(path: &Path) -> Result<(), PeerError> {
-    chown(path, Some(UNPRIVILEGED), Some(UNPRIVILEGED))?;
-    if path.is_dir() {
-        fs::set_permissions(path, fs::Permissions::from_mode(0o755))?;
-        for entry in fs::read_dir(path)? {
-            hand_over(&entry?.path())?;
-        }
-    }
-    Ok(())
 }

@@ -15,7 +15,7 @@ use crate::paired::place::{find, free_port, ours, reference_floor, workspace};
 use crate::paired::tree::{Cores, Tree, pinned};
 
 use super::wire::Wire;
-use crate::peers::PeerError;
+use crate::peers::{PeerError, last_words};
 
 /// How long a server may take until it answers.
 const READY_WAIT: Duration = Duration::from_secs(20);
@@ -197,10 +197,7 @@ pub fn start(
     let mut running =
         Running { contender, name: name.to_owned(), address, cores: cores.clone(), consumers, tree };
     wait_until_ready(&mut running).map_err(|why| {
-        let said = fs::read_to_string(&output).unwrap_or_default();
-        let tail: Vec<&str> = said.lines().rev().take(5).collect();
-        let tail: Vec<&str> = tail.into_iter().rev().collect();
-        PeerError::failed(format!("{name} did not start: {why}; it said: {}", tail.join(" | ")))
+        PeerError::failed(format!("{name} did not start: {why}; it said: {}", last_words(&output)))
     })?;
     Ok(running)
 }

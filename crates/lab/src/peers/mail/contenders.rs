@@ -16,7 +16,7 @@ use crate::paired::{
     tree::{Cores, Tree, pinned},
 };
 
-use crate::peers::PeerError;
+use crate::peers::{PeerError, last_words};
 
 /// How long a server may take until it greets.
 const READY_WAIT: Duration = Duration::from_secs(60);
@@ -234,10 +234,9 @@ impl Running {
         let until = Instant::now() + READY_WAIT;
         loop {
             if let Ok(Some(status)) = self.tree.ended() {
-                let log = fs::read_to_string(self.directory.path().join("bench.log")).unwrap_or_default();
                 return Err(format!(
                     "it ended at once ({status}): {}",
-                    log.lines().last().unwrap_or_default()
+                    last_words(&self.directory.path().join("bench.log"))
                 ));
             }
             if let Ok(mut stream) = TcpStream::connect(self.address) {

@@ -27,7 +27,7 @@ use lab::pressure::objects;
 use lab::pressure::traces::Trace;
 use serde::{Deserialize, Serialize};
 
-use crate::BenchError;
+use lab::peers::PeerError;
 
 /// The environment variable of a child: see [`lab::experiments::again`].
 const TASK: &str = "NIGHTTRAIN_BENCH_PRESSURE_STORES";
@@ -183,7 +183,7 @@ pub(crate) fn run(
     memory_mib: Option<u64>,
     is_quick: bool,
     remarks: &mut Vec<String>,
-) -> Result<Vec<Replayed>, BenchError> {
+) -> Result<Vec<Replayed>, PeerError> {
     let memory_bytes = memory_mib.unwrap_or(if is_quick { MEMORY_MIB_QUICK } else { MEMORY_MIB }) << 20;
     let mut found = Vec::new();
     for (trace, said) in Trace::ALL.iter().enumerate() {
