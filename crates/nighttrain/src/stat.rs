@@ -322,6 +322,12 @@ impl Number {
     }
 }
 
+/// Whether a number of this name is a histogram's quantile.
+pub(crate) fn is_quantile(name: &str) -> bool {
+    let last = name.rsplit_once('_').map(|(_, last)| last);
+    QUANTILES.iter().any(|(_, quantile)| last == Some(quantile))
+}
+
 pub(crate) fn thousands(count: u64) -> String {
     let digits = count.to_string();
     let mut text = String::with_capacity(digits.len() + digits.len() / 3);

@@ -75,8 +75,8 @@ fn frame(before: &Value, now: &Value, seconds: f64) -> String {
         }
         for (name, number, change) in rows {
             // A quantile is no sum: its change says nothing.
-            let is_sum = !name.contains("_us_");
-            let change = if change == 0.0 || !is_sum { "–".to_owned() } else { signed(change) };
+            let change =
+                if change == 0.0 || stat::is_quantile(name) { "–".to_owned() } else { signed(change) };
             _ = writeln!(text, "  {name:<32}{:>20}{change:>18}", shown(number));
         }
     }
@@ -115,7 +115,7 @@ mod tests {
         let now = json!({
             "version": "0.1.0", "uptime_s": 61, "ready": true,
             "requests": {"received": 3_469, "hits": 899, "passes": 3},
-            "loops": {"lateness_us_p99": 12.5},
+            "loops": {"lateness_us_p99": 12.5, "batch_max": 40},
             "limits": {"connections": 0},
         });
         let text = frame(&before, &now, 2.0);
@@ -128,6 +128,7 @@ mod tests {
         assert_eq!(row("hits"), ["hits", "899", "−0.5"]);
         assert_eq!(row("passes"), ["passes", "3", "+1.5"], "not there before");
         assert_eq!(row("lateness_us_p99"), ["lateness_us_p99", "12.500", "–"], "no sum");
+        assert_eq!(row("batch_max"), ["batch_max", "40", "–"], "nor is this");
         assert!(text.ends_with("\n1 at 0\n") && !text.contains("Limits hit"), "{text}");
     }
 }
