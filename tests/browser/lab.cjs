@@ -8,8 +8,7 @@ const assert = require("node:assert/strict");
 const fs = require("node:fs");
 const path = require("node:path");
 const { pathToFileURL } = require("node:url");
-const axe = require("axe-core");
-const { chromium } = require("playwright-core");
+const { accessible, looks, run } = require("./harness.cjs");
 
 const address = pathToFileURL(process.env.PAGE).href;
 const found = JSON.parse(fs.readFileSync(process.env.JSON, "utf8"));
@@ -27,13 +26,6 @@ async function opened(browser, options) {
   context.on("request", (request) => assert.equal(request.url(), address, "the page stands alone"));
   await page.goto(address);
   return { context, page };
-}
-
-async function accessible(page, where) {
-  await page.evaluate(axe.source);
-  const { violations } = await page.evaluate(() => window.axe.run(document));
-  const told = violations.map((v) => `${v.id}: ${v.help}: ${v.nodes.map((n) => n.target.join(" ")).join(", ")}`);
-  assert.deepEqual(told, [], `accessibility of ${where}`);
 }
 
 /** The places and pages that both heaps touched, as the figures say. */
@@ -170,29 +162,14 @@ async function withoutScripts(browser) {
   await context.close();
 }
 
-async function main() {
-  fs.mkdirSync(shots, { recursive: true });
-  const browser = await chromium.launch({ executablePath: process.env.CHROMIUM, args: ["--no-sandbox", "--disable-gpu"] });
-  try {
-    for (const [size, viewport] of [["desktop", { width: 1200, height: 900 }], ["phone", { width: 390, height: 780 }]]) {
-      for (const colorScheme of ["dark", "light"]) {
-        await visit(browser, `${size}-${colorScheme}`, { viewport, colorScheme, reducedMotion: "reduce" });
-      }
-    }
-    const { context, page } = await opened(browser, { viewport: { width: 1200, height: 900 } });
-    await agreesWithTheHeaps(page);
-    await byKeyboard(page);
-    await fullAndEmpty(page);
-    await ladder(page);
-    await context.close();
-    await onPaper(browser);
-    await withoutScripts(browser);
-  } finally {
-    await browser.close();
-  }
-}
-
-main().catch((error) => {
-  console.error(error);
-  process.exit(1);
+run(async (browser) => {
+  for (const [name, options] of looks(900)) await visit(browser, name, options);
+  const { context, page } = await opened(browser, { viewport: { width: 1200, height: 900 } });
+  await agreesWithTheHeaps(page);
+  await byKeyboard(page);
+  await fullAndEmpty(page);
+  await ladder(page);
+  await context.close();
+  await onPaper(browser);
+  await withoutScripts(browser);
 });

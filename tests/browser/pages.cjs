@@ -9,8 +9,7 @@ const fs = require("node:fs");
 const http = require("node:http");
 const net = require("node:net");
 const path = require("node:path");
-const axe = require("axe-core");
-const { chromium } = require("playwright-core");
+const { accessible, looks, run } = require("./harness.cjs");
 
 const base = process.env.MAIL_URL;
 const [smtpHost, smtpPort] = process.env.MAIL_SMTP.split(":");
@@ -53,13 +52,6 @@ async function remoteSite() {
   site.url = `http://127.0.0.1:${server.address().port}`;
   site.close = () => server.close();
   return site;
-}
-
-async function accessible(page, where) {
-  await page.evaluate(axe.source);
-  const { violations } = await page.evaluate(() => window.axe.run(document, { iframes: false }));
-  const told = violations.map((v) => `${v.id}: ${v.help}: ${v.nodes.map((n) => n.target.join(" ")).join(", ")}`);
-  assert.deepEqual(told, [], `accessibility of ${where}`);
 }
 
 async function visit(browser, name, options) {
@@ -199,22 +191,7 @@ async function withoutScripts(browser) {
   await context.close();
 }
 
-async function main() {
-  fs.mkdirSync(shots, { recursive: true });
-  const browser = await chromium.launch({ executablePath: process.env.CHROMIUM, args: ["--no-sandbox", "--disable-gpu"] });
-  try {
-    for (const [size, viewport] of [["desktop", { width: 1200, height: 800 }], ["phone", { width: 390, height: 780 }]]) {
-      for (const colorScheme of ["dark", "light"]) {
-        await visit(browser, `${size}-${colorScheme}`, { viewport, colorScheme, reducedMotion: "reduce" });
-      }
-    }
-    await withoutScripts(browser);
-  } finally {
-    await browser.close();
-  }
-}
-
-main().catch((error) => {
-  console.error(error);
-  process.exit(1);
+run(async (browser) => {
+  for (const [name, options] of looks(800)) await visit(browser, name, options);
+  await withoutScripts(browser);
 });

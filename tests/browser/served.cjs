@@ -4,12 +4,11 @@
 "use strict";
 
 const assert = require("node:assert/strict");
-const fs = require("node:fs");
 const net = require("node:net");
 const path = require("node:path");
-const { chromium } = require("playwright-core");
+const { run } = require("./harness.cjs");
 
-const { SERVE_URL: base, SMTP: smtp, SHOTS: shots, CHROMIUM: executablePath } = process.env;
+const { SERVE_URL: base, SMTP: smtp, SHOTS: shots } = process.env;
 const PATIENCE_MS = 60_000;
 
 /** Hands a mail over by SMTP, all commands at once. */
@@ -28,42 +27,31 @@ function send(to, subject) {
   });
 }
 
-async function main() {
-  fs.mkdirSync(shots, { recursive: true });
-  const browser = await chromium.launch({ executablePath, args: ["--no-sandbox", "--disable-gpu"] });
-  try {
-    const page = await (await browser.newContext({ viewport: { width: 1200, height: 800 }, reducedMotion: "reduce" })).newPage();
-    page.setDefaultTimeout(PATIENCE_MS);
-    page.on("pageerror", (error) => assert.fail(`the page's script failed: ${error}`));
+run(async (browser) => {
+  const page = await (await browser.newContext({ viewport: { width: 1200, height: 800 }, reducedMotion: "reduce" })).newPage();
+  page.setDefaultTimeout(PATIENCE_MS);
+  page.on("pageerror", (error) => assert.fail(`the page's script failed: ${error}`));
 
-    // What trickles in of itself.
-    const first = await page.goto(`${base}/inbox/demo@localhost`);
-    assert.ok(first.headers()["cache-status"] || first.headers().via || first.headers().age, "it came through the accelerator");
-    await page.waitForSelector("#live[data-state=on]");
-    await page.waitForSelector(".row");
-    await page.screenshot({ path: path.join(shots, "demo.png") });
-    console.log("ok a sample arrived");
+  // What trickles in of itself.
+  const first = await page.goto(`${base}/inbox/demo@localhost`);
+  assert.ok(first.headers()["cache-status"] || first.headers().via || first.headers().age, "it came through the accelerator");
+  await page.waitForSelector("#live[data-state=on]");
+  await page.waitForSelector(".row");
+  await page.screenshot({ path: path.join(shots, "demo.png") });
+  console.log("ok a sample arrived");
 
-    await page.goto(`${base}/inbox/bob@night.test`);
-    await page.waitForSelector("#live[data-state=on]");
-    assert.equal(await page.locator(".row").count(), 0);
-    await send("bob@night.test", "Meet me at nine");
-    await page.waitForSelector(".row >> text=Meet me at nine");
-    await page.screenshot({ path: path.join(shots, "live.png") });
-    console.log("ok a mail arrived live");
+  await page.goto(`${base}/inbox/bob@night.test`);
+  await page.waitForSelector("#live[data-state=on]");
+  assert.equal(await page.locator(".row").count(), 0);
+  await send("bob@night.test", "Meet me at nine");
+  await page.waitForSelector(".row >> text=Meet me at nine");
+  await page.screenshot({ path: path.join(shots, "live.png") });
+  console.log("ok a mail arrived live");
 
-    await page.reload();
-    await page.waitForSelector(".row >> text=Meet me at nine");
-    await page.click(".row a");
-    await page.waitForSelector(".mail h1 >> text=Meet me at nine");
-    assert.ok(await page.isVisible("text=Platform 7."));
-    console.log("ok it is there after a reload, and opens");
-  } finally {
-    await browser.close();
-  }
-}
-
-main().catch((error) => {
-  console.error(error);
-  process.exitCode = 1;
+  await page.reload();
+  await page.waitForSelector(".row >> text=Meet me at nine");
+  await page.click(".row a");
+  await page.waitForSelector(".mail h1 >> text=Meet me at nine");
+  assert.ok(await page.isVisible("text=Platform 7."));
+  console.log("ok it is there after a reload, and opens");
 });

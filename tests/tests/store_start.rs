@@ -56,6 +56,15 @@ impl Site {
             .flag("--store", store.to_str().expect("a path in UTF-8"))
             .flag("--store-size", "64MiB")
     }
+
+    /// A first life that ends by `signal`: the file holds all pages, of edition 0.
+    fn stored(&self, store: &Path, cores: &str, signal: Signal) {
+        let mut running = self.before(store, cores).start();
+        (0..PAGES).for_each(|page| assert_eq!(edition_of(&running, page), 0));
+        all_is_written(&running, PAGES as f64);
+        running.signal(signal);
+        running.wait();
+    }
 }
 
 fn path(page: u64) -> String {
@@ -82,11 +91,7 @@ fn it_answers_while_its_file_is_read_and_what_happens_meanwhile_holds(cores: &st
     let directory = tempfile::tempdir().expect("a directory");
     let store = directory.path().join("store");
     let site = Site::new();
-    let mut running = site.before(&store, cores).start();
-    (0..PAGES).for_each(|page| assert_eq!(edition_of(&running, page), 0));
-    all_is_written(&running, PAGES as f64);
-    running.signal(Signal::KILL);
-    running.wait();
+    site.stored(&store, cores, Signal::KILL);
 
     // The second life: its disk does not answer, and it serves all the same.
     let disk = SlowDisk::shut(directory.path());
@@ -149,11 +154,7 @@ fn it_can_be_stopped_while_its_file_is_read(cores: &str) {
     let directory = tempfile::tempdir().expect("a directory");
     let store = directory.path().join("store");
     let site = Site::new();
-    let mut running = site.before(&store, cores).start();
-    (0..PAGES).for_each(|page| assert_eq!(edition_of(&running, page), 0));
-    all_is_written(&running, PAGES as f64);
-    running.signal(Signal::TERM);
-    running.wait();
+    site.stored(&store, cores, Signal::TERM);
     for signal in [Signal::KILL, Signal::TERM] {
         let disk = SlowDisk::shut(directory.path());
         let mut running = disk.below(site.before(&store, cores)).start();
