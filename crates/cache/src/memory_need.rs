@@ -1,8 +1,8 @@
 //! What the accelerator takes of memory with its store on a file, compared with what it may take.
 //!
 //! A process that needs more than its container's limit is killed at night, when the store has filled; so it is said at the
-//! start, with the number that would do. Counted is what it is certain to need: `--memory`, itself, and what must be known of
-//! the objects that the file holds. Buffers come on top, as many as the load fills.
+//! start, with the number that would do. Counted is `--memory`, itself, what must be known of the objects that the file holds,
+//! and all buffers between memory and the file: they are filled whenever the disk is busy, so they count as filled.
 
 use std::path::Path;
 
@@ -19,12 +19,16 @@ pub(crate) struct MemoryNeed {
     pub(crate) objects_bytes: u64,
     /// Objects that the file holds.
     pub(crate) objects_on_file: u64,
+    /// What waits to be written, and what is being read, at most.
+    pub(crate) buffer_bytes: u64,
 }
 
 impl MemoryNeed {
     fn bytes(&self) -> u64 {
         let metadata_bytes = self.objects_on_file.saturating_mul(OBJECT_BYTES);
-        [self.objects_bytes, metadata_bytes, OWN_BYTES].into_iter().fold(0, u64::saturating_add)
+        [self.objects_bytes, metadata_bytes, self.buffer_bytes, OWN_BYTES]
+            .into_iter()
+            .fold(0, u64::saturating_add)
     }
 
     /// # Errors
@@ -32,12 +36,20 @@ impl MemoryNeed {
     pub(crate) fn within(&self, limit_bytes: u64) -> Result<(), TooLittleMemory> {
         let needed_bytes = self.bytes();
         let of_objects_bytes = self.objects_bytes;
-        let rest_bytes = needed_bytes - of_objects_bytes;
+        let buffer_bytes = self.buffer_bytes;
+        let rest_bytes = needed_bytes - of_objects_bytes - buffer_bytes;
         let objects = self.objects_on_file;
         if needed_bytes <= limit_bytes {
             return Ok(());
         }
-        Err(TooLittleMemory { limit_bytes, needed_bytes, of_objects_bytes, rest_bytes, objects })
+        Err(TooLittleMemory {
+            limit_bytes,
+            needed_bytes,
+            of_objects_bytes,
+            buffer_bytes,
+            rest_bytes,
+            objects,
+        })
     }
 }
 
@@ -45,13 +57,14 @@ impl MemoryNeed {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error(
     "the process may use {limit_bytes} bytes of memory, and would come to need at least {needed_bytes}: \
-     {of_objects_bytes} for stored objects (memory), and {rest_bytes} for itself and for what is known of {objects} \
-     objects on the file; raise the limit to {needed_bytes} bytes and some more, or lower the memory for stored objects"
+     {of_objects_bytes} for stored objects (memory), {buffer_bytes} for what is written to the file and read from it, and \
+     {rest_bytes} for itself and for what is known of {objects} objects on the file; raise the limit to {needed_bytes} bytes and some more, or lower the memory for stored objects"
 )]
 pub struct TooLittleMemory {
     limit_bytes: u64,
     needed_bytes: u64,
     of_objects_bytes: u64,
+    buffer_bytes: u64,
     rest_bytes: u64,
     objects: u64,
 }
@@ -115,9 +128,10 @@ mod tests {
 
     #[test]
     fn what_would_do_is_said_and_does() {
-        let need = MemoryNeed { objects_bytes: 256 << 20, objects_on_file: 10_000_000 };
+        let need =
+            MemoryNeed { objects_bytes: 256 << 20, objects_on_file: 10_000_000, buffer_bytes: 96 << 20 };
         let error = need.within(600 << 20).expect_err("metadata of ten million objects has no room");
-        let needed = (256 << 20) + 360_000_000 + OWN_BYTES;
+        let needed = (256 << 20) + 360_000_000 + (96 << 20) + OWN_BYTES;
         assert!(error.to_string().contains(&format!("raise the limit to {needed} bytes")), "{error}");
         assert_eq!(need.within(needed), Ok(()));
         assert!(need.within(needed - 1).is_err());

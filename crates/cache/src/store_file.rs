@@ -26,7 +26,7 @@ use engine::{
     meter::{Family, Registry, Source},
     store::{
         Shard, Store, StoreConfig, open_anon,
-        tier::{FileConfig, Known, Opening, Tier, begin_on_file},
+        tier::{FileConfig, Known, Opening, Tier, begin_on_file, write_buffer_bytes_max},
     },
 };
 use tokio::sync::oneshot;
@@ -141,8 +141,13 @@ pub(crate) fn open_store(config: &Config, memory: &StoreConfig) -> Result<Opened
     };
     let limit_bytes = config.memory_limit_bytes.or_else(cgroup_limit);
     let objects_bytes = config.memory_bytes;
+    let pool = ReadPoolConfig { cores: memory.cores, helpers: READ_HELPERS, ..ReadPoolConfig::default() };
+    // What is read is memory too, beside that of the store; the pool takes no less than it needs.
+    let of_memory = usize::try_from(config.memory_bytes / 8).unwrap_or(usize::MAX);
+    let pool = ReadPoolConfig { buffer_bytes: pool.buffer_bytes.min(of_memory), ..pool };
+    let buffer_bytes = write_buffer_bytes_max(memory, &file)? + pool.buffer_bytes as u64;
     let fits = move |objects_on_file| match limit_bytes {
-        Some(limit_bytes) => MemoryNeed { objects_bytes, objects_on_file }.within(limit_bytes),
+        Some(limit_bytes) => MemoryNeed { objects_bytes, objects_on_file, buffer_bytes }.within(limit_bytes),
         None => Ok(()),
     };
     fits(0)?;
@@ -190,10 +195,6 @@ pub(crate) fn open_store(config: &Config, memory: &StoreConfig) -> Result<Opened
             return Err(StartError::Prepare(io::Error::other("the reading of the store's file has failed")));
         }
     };
-    let pool = ReadPoolConfig { cores: shards.len(), helpers: READ_HELPERS, ..ReadPoolConfig::default() };
-    // What is read is memory too, beside that of the store; the pool takes no less than it needs.
-    let of_memory = usize::try_from(config.memory_bytes / 8).unwrap_or(usize::MAX);
-    let pool = ReadPoolConfig { buffer_bytes: pool.buffer_bytes.min(of_memory), ..pool };
     let (reads, by_core) = ReadPool::start(&pool, vec![source])?;
     let mut coming = coming.into_iter();
     let of_core = |(reads, completions)| {

@@ -47,6 +47,18 @@ pub struct Options {
     pub keep_free: usize,
 }
 
+impl Options {
+    /// Most bytes of buffers that a log with segments of `segment_bytes` takes of memory.
+    pub fn buffer_bytes_max(&self, segment_bytes: u32) -> u64 {
+        self.buffers(segment_bytes) as u64 * u64::from(segment_bytes)
+    }
+
+    fn buffers(&self, segment_bytes: u32) -> usize {
+        let unwritten = self.unwritten_bytes_max / u64::from(segment_bytes);
+        unwritten.max(self.writers as u64 + 2) as usize + 1
+    }
+}
+
 impl Default for Options {
     fn default() -> Self {
         Self {
@@ -159,13 +171,11 @@ impl Recovering {
     ) -> io::Result<(Arc<Shared>, Reaper, Recovered)> {
         let Self { disk, header, options, is_new, stop } = self;
         let segment_bytes = header.segment_bytes as usize;
-        let buffers =
-            (options.unwritten_bytes_max / segment_bytes as u64).max(options.writers as u64 + 2) as usize + 1;
         let shared = Arc::new(Shared {
             disk,
             seed: header.seed(),
             table: Table::new(header.segments, segment_bytes, SEGMENTS_AT),
-            buffers: Buffers::reserve(buffers, segment_bytes)?,
+            buffers: Buffers::reserve(options.buffers(header.segment_bytes), segment_bytes)?,
             progress: (0..=options.writers).map(|_| Arc::new(Progress::new())).collect(),
             count: Count::default(),
             bells: (0..options.helpers.clamp(1, options.writers.max(1))).map(|_| Bell::default()).collect(),

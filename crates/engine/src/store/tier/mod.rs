@@ -42,6 +42,7 @@ use warming::Written;
 pub use admission::Admission;
 pub use open::{
     FileConfig, Known, OnFile, OpenOnFileError, Opening, Paging, Start, Tier, begin_on_file, open_on_file,
+    write_buffer_bytes_max,
 };
 pub(super) use warming::Warming;
 

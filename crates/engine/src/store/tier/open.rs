@@ -180,13 +180,17 @@ pub fn open_on_file(config: &StoreConfig, file: &FileConfig, now_s: u32) -> Resu
     Ok(OnFile { store, shards, log, source, recovered })
 }
 
-/// Opens a store whose objects are on a file, and leaves the file to be read by [`Start::read`].
+/// Most bytes of memory that wait to be written to the file, beside those of the store.
 ///
 /// # Errors
 /// [`OpenOnFileError`], with the numbers and what would be right.
-pub fn begin_on_file(config: &StoreConfig, file: &FileConfig) -> Result<Opening, OpenOnFileError> {
-    let (store, mut shards) = open_anon(config)?;
-    let cores = shards.len();
+pub fn write_buffer_bytes_max(config: &StoreConfig, file: &FileConfig) -> Result<u64, OpenOnFileError> {
+    let options = log_options(config, file)?;
+    Ok(options.buffer_bytes_max(log::header_of(&options.file)?.segment_bytes))
+}
+
+fn log_options(config: &StoreConfig, file: &FileConfig) -> Result<Options, OpenOnFileError> {
+    let cores = config.cores;
     let mut options = Options {
         file: FileOptions { purpose: "cache", bytes: file.bytes, segment_bytes: None },
         writers: cores,
@@ -205,6 +209,17 @@ pub fn begin_on_file(config: &StoreConfig, file: &FileConfig) -> Result<Opening,
         return Err(OpenOnFileError::TooSmall { bytes: file.bytes, cores, segment_bytes, needed });
     }
     options.keep_free = (header.segments as usize / 64).clamp(cores + 2, 64);
+    Ok(options)
+}
+
+/// Opens a store whose objects are on a file, and leaves the file to be read by [`Start::read`].
+///
+/// # Errors
+/// [`OpenOnFileError`], with the numbers and what would be right.
+pub fn begin_on_file(config: &StoreConfig, file: &FileConfig) -> Result<Opening, OpenOnFileError> {
+    let options = log_options(config, file)?;
+    let (store, mut shards) = open_anon(config)?;
+    let cores = shards.len();
     let failed = |source| OpenOnFileError::Start { path: file.path.clone(), source };
     let opening = Recovering::file(&file.path, options)?;
     let source = TierSource::open(&file.path, file.paging, opening.header()).map_err(failed)?;

@@ -52,7 +52,7 @@ use clap::{Parser, ValueEnum};
 #[command(name = "bench-pressure")]
 pub(crate) struct Options {
     /// Memory that a server may use, all in all, in MiB. The store is 19 times as large.
-    #[arg(long, default_value_t = 96)]
+    #[arg(long, default_value_t = 128)]
     memory_mib: u64,
     /// Objects that are asked for by popularity; by default as many as fill nine tenths of the store.
     #[arg(long)]

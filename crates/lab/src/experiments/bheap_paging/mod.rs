@@ -51,7 +51,7 @@ impl Sizes {
     #[must_use]
     pub fn of(quick: bool) -> Self {
         if quick {
-            Self { items: 4 << 20, pairs: (5_000, 20_000), seconds: 2.2, percents: vec![100, 25, 10] }
+            Self { items: 4 << 20, pairs: (5_000, 20_000), seconds: 2.0, percents: vec![100, 10] }
         } else {
             // Six heaps under a limit, at most 2 × 30 s each: not above eight minutes with filling them.
             Self { items: 16 << 20, pairs: (20_000, 100_000), seconds: 30.0, percents: vec![100, 25, 10] }

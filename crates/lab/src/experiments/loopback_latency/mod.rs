@@ -181,7 +181,7 @@ fn measured(sizes: &Sizes, say: &dyn Fn(&str)) -> std::io::Result<Found> {
     if first != last {
         for kind in instruments::KINDS {
             say(&format!("the generator: {}", kind.name));
-            sending.push(instruments::sending(kind, cores, sizes.duration.max(Duration::from_secs(1)))?);
+            sending.push(instruments::sending(kind, cores, sizes.duration.max(Duration::from_millis(500)))?);
         }
     }
     let cores = allowed.len();

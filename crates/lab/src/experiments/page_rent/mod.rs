@@ -63,7 +63,7 @@ impl Sizes {
             seconds: (5.0, 12.0),
         };
         if quick {
-            let seconds = (0.8, 1.6);
+            let seconds = (0.6, 1.2);
             Self {
                 items: 1 << 20,
                 objects: 1024,

@@ -99,7 +99,7 @@ impl Sizes {
     #[must_use]
     pub fn of(quick: bool) -> Self {
         if quick {
-            Self { objects: 200_000, rate: 10_000, seconds: (2.0, 2.0), file: None }
+            Self { objects: 200_000, rate: 10_000, seconds: (1.5, 1.5), file: None }
         } else {
             Self { objects: 2_000_000, rate: 10_000, seconds: (20.0, 20.0), file: None }
         }
