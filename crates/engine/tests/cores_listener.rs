@@ -138,3 +138,34 @@ fn closing_what_is_not_held_is_our_mistake() {
     balance.opened(0);
     balance.closed(1);
 }
+
+/// Where connections come to lie that the kernel gives to the cores in turn.
+fn gathered(balance: &Balance, cores: usize, connections: usize) -> Vec<usize> {
+    let place = |n: usize| {
+        let me = n % cores;
+        let to = balance.gather(me, 8).unwrap_or(me);
+        balance.opened(to);
+        to
+    };
+    (0..connections).map(place).collect()
+}
+
+#[test]
+fn who_comes_together_is_together() {
+    let balance = Balance::new(3);
+    let places = gathered(&balance, 3, 32);
+    let eight_each = [[0; 8], [1; 8], [2; 8], [0; 8]].concat();
+    assert_eq!(places, eight_each);
+    balance.closed(1);
+    assert_eq!(balance.gather(2, 8), Some(1), "a gap is filled first");
+    assert_eq!(balance.gather(1, 8), None);
+    assert_eq!(balance.gather(0, 1), Some(1), "the least has it if none are gathered");
+}
+
+#[test]
+fn many_are_spread_evenly_and_stay_where_they_are() {
+    let balance = Balance::new(2);
+    gathered(&balance, 2, 128);
+    assert_eq!((balance.held(0), balance.held(1)), (64, 64));
+    assert_eq!((balance.gather(0, 8), balance.gather(1, 8)), (None, None));
+}

@@ -254,24 +254,17 @@ pub(crate) struct Subscription {
     pub(crate) node: NodeId,
     pub(crate) sid: Word,
     pub(crate) delivered: u64,
-    /// It ends after so many; 0: never.
-    pub(crate) max: u64,
     /// Where it stands in the list of its node or of its group.
     pub(crate) place: u32,
     /// It is in one of its node's groups.
     pub(crate) is_member: bool,
     /// The permissions allow only some of what the pattern matches.
     pub(crate) is_filtered: bool,
+    /// It ends after a number of messages, which few do: the core knows the number.
+    pub(crate) ends: bool,
 }
 
-const _: () = assert!(size_of::<Subscription>() == 48, "a subscription is 48 bytes");
-
-impl Subscription {
-    /// How many more it takes.
-    pub(crate) fn remaining(&self) -> u64 {
-        if self.max == 0 { u64::MAX } else { self.max.saturating_sub(self.delivered) }
-    }
-}
+const _: () = assert!(size_of::<Option<Subscription>>() == 40, "a subscription is 40 bytes");
 
 /// The number of the subscription that a client calls `sid`.
 pub(crate) type Sids<'a> = (&'a IdTable, &'a crate::slab::Slab<Subscription>);

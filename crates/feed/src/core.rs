@@ -12,7 +12,7 @@
 //! Everything here has one owner, this core's thread; a turn borrows it whole and does not wait. Other cores see only
 //! what is sent to them.
 
-use std::{cell::RefCell, rc::Rc, sync::Arc};
+use std::{cell::RefCell, collections::HashMap, rc::Rc, sync::Arc};
 
 use engine::{
     cores::{clock, listener::Balance, mesh},
@@ -30,7 +30,7 @@ use crate::{
     shared::Shared,
     slab::Slab,
     transport::Acceptors,
-    trie::{NodeId, Trie},
+    trie::{NodeId, SubId, Trie},
 };
 
 /// Bytes read from a socket at once.
@@ -57,6 +57,8 @@ pub(crate) struct Core {
     pub(crate) settings: Arc<Settings>,
     pub(crate) connections: Slab<Box<Connection>>,
     pub(crate) subscriptions: Slab<Subscription>,
+    /// After how many messages those end of which [`Subscription::ends`] says that they do.
+    pub(crate) ends_after: HashMap<SubId, u64>,
     pub(crate) trie: Trie,
     /// The trie's root of each account.
     roots: Vec<NodeId>,
@@ -76,7 +78,7 @@ pub(crate) struct Core {
     /// For messages whose control line must be put into its usual form.
     pub(crate) rewritten: Vec<u8>,
     /// Subscriptions that have had their last message; they end after the run.
-    pub(crate) finished: Vec<crate::trie::SubId>,
+    pub(crate) finished: Vec<SubId>,
     pub(crate) is_lame: bool,
     /// Handshakes of TLS and WebSocket under way.
     pub(crate) handshakes: usize,
@@ -120,6 +122,7 @@ impl Local {
             index,
             connections: Slab::default(),
             subscriptions: Slab::default(),
+            ends_after: HashMap::new(),
             trie: Trie::new(),
             roots: Vec::new(),
             matches: Matches::new(),
@@ -215,6 +218,8 @@ impl Core {
             if connection.takes_info && connection.closing.is_none() {
                 let info = self.shared.info(&self.settings, &(&**connection).into(), true, self.is_lame);
                 self.say(id, &info);
+                // Written at once, so that all of them need one chunk and not one each.
+                self.end_turn();
             }
         }
     }

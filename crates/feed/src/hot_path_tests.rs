@@ -37,7 +37,7 @@ const WARM_UP: usize = 20_000;
 const MESSAGES: usize = 40_000;
 
 /// Cores of one feed, all on this thread: what crosses between them is counted too.
-fn cores(count: usize) -> Vec<Rc<Local>> {
+pub(crate) fn cores(count: usize) -> Vec<Rc<Local>> {
     let address = SocketAddr::from(([127, 0, 0, 1], 4222));
     let mesh = Mesh::<Message>::new(count, 0, RING_MESSAGES).expect("a mesh");
     let counters = CounterSet::<Counter>::new(count);

@@ -83,12 +83,12 @@ impl Core {
     fn apply_interest(&mut self, from: usize, account: u16, pattern: &[u8], has: bool) {
         let root = self.root_of(account);
         let node = self.trie.insert(root, pattern);
-        let more = self.trie.node_mut(node).more_mut();
+        let more = self.trie.more_mut(node);
         if has {
             more.remote |= 1 << from;
         } else {
             more.remote &= !(1 << from);
-            self.trie.node_mut(node).let_go_of_more();
+            self.trie.let_go_of_more(node);
             self.trie.prune(node);
         }
     }

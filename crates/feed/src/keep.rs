@@ -28,19 +28,26 @@ impl Local {
             let core = &mut *self.core.borrow_mut();
             core.now_ms = clock::monotonic_ms();
             core.cut_holders();
-            let end = core.connections.end();
-            for _ in 0..end.div_ceil(ROUNDS) {
-                cursor = if cursor + 1 < end { cursor + 1 } else { 0 };
-                if core.connections.find(cursor).is_some() {
-                    core.look_after(cursor);
-                }
-            }
             core.end_turn();
+            core.look_after_some(&mut cursor);
         }
     }
 }
 
 impl Core {
+    /// Looks at the connections of one round, from the one behind `cursor`.
+    fn look_after_some(&mut self, cursor: &mut ConnId) {
+        let end = self.connections.end();
+        for _ in 0..end.div_ceil(ROUNDS) {
+            *cursor = if *cursor + 1 < end { *cursor + 1 } else { 0 };
+            if self.connections.find(*cursor).is_some() {
+                self.look_after(*cursor);
+                // Written at once: a thousand pings together would borrow a thousand chunks for six bytes each.
+                self.end_turn();
+            }
+        }
+    }
+
     fn look_after(&mut self, id: ConnId) {
         let now_ms = self.now_ms;
         let since = |then_ms: u64| Duration::from_millis(now_ms.saturating_sub(then_ms));
@@ -78,5 +85,49 @@ impl Core {
         connection.pings_out += 1;
         connection.ping_sent_ms = now_ms;
         self.say(id, b"PING\r\n");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpStream;
+
+    use super::*;
+    use crate::{
+        connection::Transport,
+        hot_path_tests::cores,
+        serve::{self, Arrival},
+    };
+
+    const CLIENTS: usize = 40;
+
+    /// Each client is given one ping, and all of them together one chunk.
+    #[test]
+    fn pings_to_many_need_one_chunk() {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build_local(tokio::runtime::LocalOptions::default())
+            .expect("a runtime");
+        runtime.block_on(async {
+            let local = cores(1).remove(0);
+            let listener = tokio::net::TcpListener::bind(("127.0.0.1", 0)).await.expect("a port");
+            let address = listener.local_addr().expect("an address");
+            let mut clients = Vec::new();
+            for _ in 0..CLIENTS {
+                clients.push(TcpStream::connect(address).expect("a connection"));
+                let (socket, peer) = listener.accept().await.expect("a client");
+                let arrival = Arrival::new(&local.core.borrow(), peer, Transport::default());
+                tokio::task::spawn_local(serve::serve_plain(Rc::clone(&local), socket, arrival));
+            }
+            while local.core.borrow().connections.len() < CLIENTS {
+                tokio::task::yield_now().await;
+            }
+            let core = &mut *local.core.borrow_mut();
+            core.now_ms = clock::monotonic_ms() + FIRST_PING_AFTER_MS;
+            let mut cursor = 0;
+            (0..ROUNDS).for_each(|_| core.look_after_some(&mut cursor));
+            assert!(core.connections.iter().all(|(_, connection)| connection.pings_out == 1));
+            assert_eq!(core.chunks.spare(), 1);
+        });
     }
 }

@@ -77,9 +77,9 @@ fn fill(into: &mut Match, trie: &Trie, root: NodeId, subject: &[u8]) {
     into.subscribers.clear();
     into.groups.clear();
     into.cores = 0;
-    trie.matches(root, subject, |id, node| {
-        into.subscribers.extend_from_slice(node.subscribers());
-        if let Some(more) = node.more() {
+    trie.matches(root, subject, |id| {
+        into.subscribers.extend_from_slice(trie.subscribers(id));
+        if let Some(more) = trie.more(id) {
             into.cores |= more.remote;
             #[expect(
                 clippy::cast_possible_truncation,

@@ -32,6 +32,12 @@ impl Chunks {
         self.spare.pop().unwrap_or_else(|| Vec::with_capacity(CHUNK_BYTES))
     }
 
+    /// How many are here.
+    #[cfg(test)]
+    pub(crate) fn spare(&self) -> usize {
+        self.spare.len()
+    }
+
     fn give_back(&mut self, mut chunk: Vec<u8>) {
         if chunk.capacity() == CHUNK_BYTES && self.spare.len() < SPARE_CHUNKS_MAX {
             chunk.clear();

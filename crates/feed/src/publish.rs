@@ -187,7 +187,7 @@ impl Core {
         let root = self.root_of(account);
         if let Some((pattern, queue)) = group {
             let Some(node) = self.trie.find(root, pattern) else { return };
-            let more = self.trie.node(node).more();
+            let more = self.trie.more(node);
             let place = more.and_then(|more| more.groups.iter().position(|group| *group.name == *queue));
             if let Some(group) = place {
                 for at in 0..run.count() {
@@ -208,7 +208,8 @@ impl Core {
 
     /// Appends a run to a subscriber's output; how many messages of it.
     pub(crate) fn deliver(&mut self, sub: SubId, producer: Producer, run: &Run<'_>) -> u64 {
-        let Self { connections, subscriptions, chunks, dirty, line, settings, finished, counters, .. } = self;
+        let Self { connections, subscriptions, ends_after, chunks, dirty, line, settings, .. } = self;
+        let Self { finished, counters, .. } = self;
         let subscription = &mut subscriptions[sub];
         let id = subscription.conn;
         let connection = &mut *connections[id];
@@ -225,8 +226,9 @@ impl Core {
             return 0;
         }
         let mut count = run.count();
-        if subscription.max > 0 {
-            let remaining = subscription.remaining();
+        if subscription.ends {
+            let max = ends_after.get(&sub).copied().unwrap_or(u64::MAX);
+            let remaining = max.saturating_sub(subscription.delivered);
             if remaining <= count as u64 {
                 if remaining > 0 {
                     finished.push(sub);

@@ -416,7 +416,7 @@ async fn accept(local: &Rc<Local>, listener: &tokio::net::TcpListener, door: Doo
             Ok((socket, address)) => {
                 let core = &mut *local.core.borrow_mut();
                 core.count(Counter::Accepted);
-                match core.balance.hand_off_to(core.index) {
+                match core.balance.gather(core.index, core.settings.config.gathered) {
                     Some(to) => hand_off(local, core, to, socket, address, door),
                     None => admit(local, core, socket, address, door),
                 }

@@ -305,17 +305,17 @@ impl Core {
             node,
             sid: sid.into(),
             delivered: 0,
-            max: 0,
             place: 0,
             is_member: queue.is_some(),
             is_filtered,
+            ends: false,
         });
         let Self { connections, subscriptions, .. } = self;
         connections[id].sids.insert(sub, |id| sid_hash(&subscriptions[id].sid));
         self.counters.add(Counter::Subscriptions, 1);
         match queue {
             None => {
-                let place = self.trie.node_mut(node).add_subscriber(sub);
+                let place = self.trie.add_subscriber(node, sub);
                 self.subscriptions[sub].place = place_of_next(place);
                 if place == 0 && self.links.has_others() {
                     self.links.interest(account, pattern, true);
@@ -340,7 +340,7 @@ impl Core {
 
     /// The place of a queue group in its node; made if it is not there.
     pub(crate) fn group_of(&mut self, node: u32, queue: &[u8]) -> usize {
-        let groups = &mut self.trie.node_mut(node).more_mut().groups;
+        let groups = &mut self.trie.more_mut(node).groups;
         if let Some(place) = groups.iter().position(|group| *group.name == *queue) {
             return place;
         }
@@ -357,9 +357,11 @@ impl Core {
     fn unsubscribe_sid(&mut self, id: ConnId, sid: &[u8], max: u64) {
         let Some(sub) = find_sid((&self.connections[id].sids, &self.subscriptions), sid) else { return };
         let subscription = &mut self.subscriptions[sub];
-        subscription.max = max;
         if max == 0 || subscription.delivered >= max {
             self.unsubscribe(sub);
+        } else {
+            subscription.ends = true;
+            self.ends_after.insert(sub, max);
         }
     }
 
@@ -370,9 +372,12 @@ impl Core {
         let connection = &mut connections[subscription.conn];
         let account = connection.account;
         connection.sids.remove(sub, |id| sid_hash(&subscriptions[id].sid));
-        let Some(Subscription { node, is_member, place, .. }) = self.subscriptions.remove(sub) else {
+        let Some(Subscription { node, is_member, place, ends, .. }) = self.subscriptions.remove(sub) else {
             return;
         };
+        if ends {
+            self.ends_after.remove(&sub);
+        }
         self.counters.sub(Counter::Subscriptions, 1);
         if is_member {
             let group = self.group_with(node, sub, place);
@@ -389,12 +394,12 @@ impl Core {
             }
             self.drop_group_if_empty(node, group);
         } else {
-            let (removed, moved) = self.trie.node_mut(node).remove_subscriber(place as usize);
+            let (removed, moved) = self.trie.remove_subscriber(node, place as usize);
             assert!(removed == sub, "a subscriber stands at its place");
             if let Some(moved) = moved {
                 self.subscriptions[moved].place = place;
             }
-            if self.trie.node(node).subscribers().is_empty() && self.links.has_others() {
+            if self.trie.subscribers(node).is_empty() && self.links.has_others() {
                 let pattern = self.trie.pattern_of(node);
                 self.links.interest(account, &pattern, false);
             }
@@ -404,7 +409,7 @@ impl Core {
 
     /// The group of a node in which a member stands at its place.
     pub(crate) fn group_with(&self, node: u32, member: SubId, place: u32) -> usize {
-        let groups = self.trie.node(node).more().map_or(&[][..], |more| &more.groups);
+        let groups = self.trie.more(node).map_or(&[][..], |more| &more.groups);
         match groups.iter().position(|group| group.members.get(place as usize) == Some(&member)) {
             Some(group) => group,
             None => panic!("a member stands at its place in one of its node's groups"),
@@ -413,10 +418,10 @@ impl Core {
 
     /// A group without members anywhere goes.
     pub(crate) fn drop_group_if_empty(&mut self, node: u32, group: usize) {
-        let groups = &mut self.trie.node_mut(node).more_mut().groups;
+        let groups = &mut self.trie.more_mut(node).groups;
         if groups[group].members_everywhere() == 0 {
             groups.swap_remove(group);
-            self.trie.node_mut(node).let_go_of_more();
+            self.trie.let_go_of_more(node);
         }
     }
 }

@@ -184,17 +184,14 @@ impl Core {
             let subscription = &self.subscriptions[sub];
             let queue = subscription.is_member.then(|| {
                 let group = self.group_with(subscription.node, sub, subscription.place);
-                self.trie
-                    .node(subscription.node)
-                    .more()
-                    .map_or(String::new(), |more| text(&more.groups[group].name))
+                self.trie.more(subscription.node).map_or(String::new(), |more| text(&more.groups[group].name))
             });
             SubscriptionSnapshot {
                 subject: text(&self.trie.pattern_of(subscription.node)),
                 queue,
                 sid: text(&subscription.sid),
                 messages: subscription.delivered,
-                max: subscription.max,
+                max: self.ends_after.get(&sub).copied().unwrap_or(0),
             }
         };
         self.connections[id].sids.iter().map(of).collect()

@@ -8,7 +8,8 @@
 //!
 //! All nodes of all accounts lie in one slab, and one hash table has all edges, by parent and token: a node costs no
 //! table of its own, and a subject with five tokens costs five lookups, however many siblings there are. A node that
-//! nobody needs any more goes at once, up to the root.
+//! nobody needs any more goes at once, up to the root. What few nodes have (groups, other cores, several subscribers)
+//! lies in a slab of its own, so that the many others pay four bytes for the possibility.
 //!
 //! Local subscribers are listed. Of the other cores a node knows whether they have any (one bit each) and how many members
 //! of each queue group they have: what it takes to decide here where a message goes.
@@ -33,7 +34,7 @@ pub(crate) const CORES_MAX: usize = CoreMask::BITS as usize;
 
 const NONE: NodeId = u32::MAX;
 
-/// One point of the trie: 48 bytes, because there are more of them than of anything else.
+/// One point of the trie: 40 bytes, because there are more of them than of anything else.
 #[derive(Debug)]
 pub(crate) struct Node {
     parent: NodeId,
@@ -44,7 +45,7 @@ pub(crate) struct Node {
     holds: Holds,
 }
 
-const _: () = assert!(size_of::<Node>() == 48, "a node is 48 bytes");
+const _: () = assert!(size_of::<Option<Node>>() == 40, "a node is 40 bytes");
 
 /// Who is at a node.
 #[derive(Debug)]
@@ -52,7 +53,8 @@ enum Holds {
     Nobody,
     /// One local subscriber in no group: nearly always.
     One(SubId),
-    More(Box<More>),
+    /// The number of its [`More`], in which there is something that does not fit here.
+    More(u32),
 }
 
 /// What few nodes have.
@@ -99,82 +101,8 @@ impl Node {
         }
     }
 
-    /// Local subscribers that are in no queue group.
-    #[inline]
-    pub(crate) fn subscribers(&self) -> &[SubId] {
-        match &self.holds {
-            Holds::Nobody => &[],
-            Holds::One(sub) => std::slice::from_ref(sub),
-            Holds::More(more) => &more.subscribers,
-        }
-    }
-
-    /// Adds a local subscriber; its place.
-    pub(crate) fn add_subscriber(&mut self, sub: SubId) -> usize {
-        if let Holds::Nobody = self.holds {
-            self.holds = Holds::One(sub);
-            return 0;
-        }
-        let subscribers = &mut self.more_mut().subscribers;
-        subscribers.push(sub);
-        subscribers.len() - 1
-    }
-
-    /// Takes the subscriber at a place out: who it was, and who stands there now.
-    pub(crate) fn remove_subscriber(&mut self, place: usize) -> (SubId, Option<SubId>) {
-        match &mut self.holds {
-            Holds::Nobody => panic!("trie: nobody is at this node"),
-            Holds::One(sub) => {
-                let sub = *sub;
-                self.holds = Holds::Nobody;
-                (sub, None)
-            }
-            Holds::More(more) => {
-                let removed = more.subscribers.swap_remove(place);
-                let moved = more.subscribers.get(place).copied();
-                self.let_go_of_more();
-                (removed, moved)
-            }
-        }
-    }
-
-    #[inline]
-    pub(crate) fn more(&self) -> Option<&More> {
-        if let Holds::More(more) = &self.holds { Some(more) } else { None }
-    }
-
-    /// What few nodes have; made if it is not there. [`Self::let_go_of_more`] when something was taken out of it.
-    pub(crate) fn more_mut(&mut self) -> &mut More {
-        if let Holds::Nobody | Holds::One(_) = self.holds {
-            let subscribers = self.subscribers().to_vec();
-            self.holds = Holds::More(Box::new(More { subscribers, ..More::default() }));
-        }
-        match &mut self.holds {
-            Holds::More(more) => more,
-            Holds::Nobody | Holds::One(_) => unreachable!("it was made"),
-        }
-    }
-
-    /// Gives the memory back if the little that there is fits without.
-    pub(crate) fn let_go_of_more(&mut self) {
-        if let Holds::More(more) = &self.holds
-            && more.groups.is_empty()
-            && more.remote == 0
-        {
-            match more.subscribers[..] {
-                [] => self.holds = Holds::Nobody,
-                [one] => self.holds = Holds::One(one),
-                _ => {}
-            }
-        }
-    }
-
     fn is_needed(&self) -> bool {
-        let holds_any = match &self.holds {
-            Holds::Nobody => false,
-            Holds::One(_) => true,
-            Holds::More(more) => !more.subscribers.is_empty() || !more.groups.is_empty() || more.remote != 0,
-        };
+        let holds_any = !matches!(self.holds, Holds::Nobody);
         holds_any || self.literal_children > 0 || self.star != NONE || self.tail != NONE
     }
 }
@@ -184,6 +112,8 @@ impl Node {
 pub(crate) struct Trie {
     nodes: Slab<Node>,
     edges: IdTable,
+    /// Of the nodes that have more than one subscriber or something else.
+    mores: Slab<More>,
     seed: u64,
     /// Counts changes: what was matched before a change may have become wrong.
     generation: u64,
@@ -193,7 +123,13 @@ impl Trie {
     pub(crate) fn new() -> Self {
         // Seeded, so that no client can aim at one place of the table.
         let seed = RandomState::new().hash_one(0);
-        Self { nodes: Slab::default(), edges: IdTable::default(), seed, generation: 1 }
+        Self {
+            nodes: Slab::default(),
+            edges: IdTable::default(),
+            mores: Slab::default(),
+            seed,
+            generation: 1,
+        }
     }
 
     /// A new world, with nothing in it.
@@ -211,20 +147,87 @@ impl Trie {
         self.nodes.len()
     }
 
-    pub(crate) fn node(&self, id: NodeId) -> &Node {
-        &self.nodes[id]
+    /// Local subscribers at a node that are in no queue group.
+    #[inline]
+    pub(crate) fn subscribers(&self, id: NodeId) -> &[SubId] {
+        match &self.nodes[id].holds {
+            Holds::Nobody => &[],
+            Holds::One(sub) => std::slice::from_ref(sub),
+            Holds::More(more) => &self.mores[*more].subscribers,
+        }
     }
 
-    /// For a change of what the node holds.
-    pub(crate) fn node_mut(&mut self, id: NodeId) -> &mut Node {
+    /// Adds a local subscriber to a node; its place.
+    pub(crate) fn add_subscriber(&mut self, id: NodeId, sub: SubId) -> usize {
+        if let Holds::Nobody = self.nodes[id].holds {
+            self.nodes[id].holds = Holds::One(sub);
+            self.generation += 1;
+            return 0;
+        }
+        let subscribers = &mut self.more_mut(id).subscribers;
+        subscribers.push(sub);
+        subscribers.len() - 1
+    }
+
+    /// Takes the subscriber at a place out: who it was, and who stands there now.
+    pub(crate) fn remove_subscriber(&mut self, id: NodeId, place: usize) -> (SubId, Option<SubId>) {
         self.generation += 1;
-        &mut self.nodes[id]
+        match self.nodes[id].holds {
+            Holds::Nobody => panic!("trie: nobody is at this node"),
+            Holds::One(sub) => {
+                self.nodes[id].holds = Holds::Nobody;
+                (sub, None)
+            }
+            Holds::More(more) => {
+                let subscribers = &mut self.mores[more].subscribers;
+                let removed = subscribers.swap_remove(place);
+                let moved = subscribers.get(place).copied();
+                self.let_go_of_more(id);
+                (removed, moved)
+            }
+        }
     }
 
-    /// The same for what no match depends on (whose turn it is in a group).
+    /// What few nodes have.
+    #[inline]
+    pub(crate) fn more(&self, id: NodeId) -> Option<&More> {
+        if let Holds::More(more) = self.nodes[id].holds { Some(&self.mores[more]) } else { None }
+    }
+
+    /// The same for a change; made if it is not there. [`Self::let_go_of_more`] when something was taken out of it.
+    pub(crate) fn more_mut(&mut self, id: NodeId) -> &mut More {
+        self.generation += 1;
+        let more = match self.nodes[id].holds {
+            Holds::More(more) => more,
+            Holds::Nobody | Holds::One(_) => {
+                let subscribers = self.subscribers(id).to_vec();
+                let more = self.mores.insert(More { subscribers, ..More::default() });
+                self.nodes[id].holds = Holds::More(more);
+                more
+            }
+        };
+        &mut self.mores[more]
+    }
+
+    /// Gives the memory back if the little that there is fits without.
+    pub(crate) fn let_go_of_more(&mut self, id: NodeId) {
+        let Holds::More(at) = self.nodes[id].holds else { return };
+        let more = &self.mores[at];
+        if !more.groups.is_empty() || more.remote != 0 {
+            return;
+        }
+        self.nodes[id].holds = match more.subscribers[..] {
+            [] => Holds::Nobody,
+            [one] => Holds::One(one),
+            _ => return,
+        };
+        self.mores.remove(at);
+    }
+
+    /// A group, for what no match depends on (whose turn it is).
     pub(crate) fn group_mut(&mut self, id: NodeId, group: usize) -> &mut Group {
-        let Holds::More(more) = &mut self.nodes[id].holds else { panic!("trie: node {id} has no groups") };
-        &mut more.groups[group]
+        let Holds::More(more) = self.nodes[id].holds else { panic!("trie: node {id} has no groups") };
+        &mut self.mores[more].groups[group]
     }
 
     /// The node of a valid pattern; made if it is not there.
@@ -299,7 +302,7 @@ impl Trie {
     }
 
     /// Calls `found` with each node whose pattern matches.
-    pub(crate) fn matches(&self, root: NodeId, subject: &[u8], mut found: impl FnMut(NodeId, &Node)) {
+    pub(crate) fn matches(&self, root: NodeId, subject: &[u8], mut found: impl FnMut(NodeId)) {
         if has_empty_token(subject) {
             return;
         }
@@ -309,14 +312,14 @@ impl Trie {
         while let Some((at, offset)) = open.pop() {
             let node = &self.nodes[at];
             if offset > subject.len() {
-                found(at, node);
+                found(at);
                 continue;
             }
             let rest = &subject[offset..];
             let token_bytes = memchr::memchr(b'.', rest).unwrap_or(rest.len());
             let next = offset + token_bytes + 1;
             if node.tail != NONE {
-                found(node.tail, &self.nodes[node.tail]);
+                found(node.tail);
             }
             if node.star != NONE {
                 open.push((node.star, next));
@@ -414,7 +417,7 @@ mod tests {
                 let node = trie.insert(root, pattern.as_bytes());
                 prop_assert_eq!(trie.find(root, pattern.as_bytes()), Some(node));
                 prop_assert_eq!(trie.pattern_of(node), pattern.as_bytes());
-                trie.node_mut(node).add_subscriber(number);
+                trie.add_subscriber(node, number);
                 twin.insert((number, pattern.clone()));
             }
             for (number, pattern) in (0..).zip(&patterns) {
@@ -422,30 +425,30 @@ mod tests {
                     continue;
                 }
                 let node = trie.find(root, pattern.as_bytes()).expect("there");
-                let place = trie.node(node).subscribers().iter().position(|id| *id == number).expect("there");
-                trie.node_mut(node).remove_subscriber(place);
+                let place = trie.subscribers(node).iter().position(|id| *id == number).expect("there");
+                trie.remove_subscriber(node, place);
                 trie.prune(node);
                 twin.remove(&(number, pattern.clone()));
             }
             for text in &subjects {
                 let mut found = BTreeSet::new();
-                trie.matches(root, text.as_bytes(), |_, node| found.extend(node.subscribers().iter().copied()));
+                trie.matches(root, text.as_bytes(), |node| found.extend(trie.subscribers(node).iter().copied()));
                 let expected: BTreeSet<u32> = twin
                     .iter()
                     .filter(|(_, pattern)| subject::matches(pattern.as_bytes(), text.as_bytes()))
                     .map(|(number, _)| *number)
                     .collect();
                 prop_assert_eq!(&found, &expected, "{}", text);
-                trie.matches(other, text.as_bytes(), |_, _| panic!("another account's"));
+                trie.matches(other, text.as_bytes(), |_| panic!("another account's"));
             }
             for (number, pattern) in twin {
                 let node = trie.find(root, pattern.as_bytes()).expect("there");
-                let place = trie.node(node).subscribers().iter().position(|id| *id == number).expect("there");
-                trie.node_mut(node).remove_subscriber(place);
+                let place = trie.subscribers(node).iter().position(|id| *id == number).expect("there");
+                trie.remove_subscriber(node, place);
                 trie.prune(node);
             }
             prop_assert_eq!(trie.nodes(), 2);
-            prop_assert_eq!(trie.edges.len(), 0);
+            prop_assert_eq!((trie.edges.len(), trie.mores.len()), (0, 0));
         }
     }
 }

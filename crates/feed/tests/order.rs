@@ -122,6 +122,20 @@ fn a_pong_means_that_the_subscription_is_known_everywhere() {
     assert_eq!(server.counted(Counter::Subscriptions), 0);
 }
 
+/// What does not cross costs half: a few clients are on one loop, unless they are to be spread.
+#[test]
+fn clients_that_come_together_share_a_loop() {
+    for (gathered, crosses) in [(8, false), (1, true)] {
+        let server = start(2, |config| config.gathered = gathered);
+        let mut consumer = Client::new(&server);
+        consumer.subscribe("a", "1");
+        let mut producer = Client::new(&server);
+        producer.publish("a", b"x");
+        assert_eq!(consumer.payload(), b"x");
+        assert_eq!(server.counted(Counter::RunsAcross) > 0, crosses, "{gathered} gathered");
+    }
+}
+
 #[test]
 fn a_group_shares_evenly_over_loops() {
     let server = start(3, |_| {});

@@ -89,6 +89,9 @@ struct Held(AtomicUsize);
 /// A core may be this many connections above the least before it hands any over.
 const SLACK: usize = 8;
 
+/// From this many on every core, those that belong together are no longer looked for.
+const GATHER_BELOW: usize = 64;
+
 impl Balance {
     /// No connections on any core.
     #[must_use]
@@ -139,5 +142,20 @@ impl Balance {
         // The second look may see more than the first.
         let above = mine.saturating_sub(self.held(least));
         (above > SLACK.max(mine / 8)).then_some(least)
+    }
+
+    /// The same for a server whose connections talk to each other: those that come one after the other, of which it is
+    /// likely that they belong together, are gathered on one core, `block` on the first, the next ones on the second, and
+    /// round again. A few then cost no crossing from core to core. Once every core has 64, as [`Self::hand_off_to`].
+    #[must_use]
+    pub fn gather(&self, me: usize, block: usize) -> Option<usize> {
+        let blocks = |core: usize| self.held(core) / block.max(1);
+        let cores = 0..self.cores.len();
+        // The first of those with the fewest whole blocks.
+        let next = cores.min_by_key(|&core| blocks(core))?;
+        if self.held(next) >= GATHER_BELOW {
+            return self.hand_off_to(me);
+        }
+        (next != me).then_some(next)
     }
 }

@@ -95,7 +95,8 @@ fn confirmed(stream: &mut TcpStream, say: &[u8]) -> Result<(), PeerError> {
     stream.write_all(b"PING\r\n")?;
     let mut heard = Vec::new();
     let mut some = [0; 4096];
-    while !heard.ends_with(b"PONG\r\n") {
+    // Behind the answer a ping of the server's own may have come.
+    while !heard.windows(6).any(|six| six == b"PONG\r\n") {
         match stream.read(&mut some)? {
             0 => return Err(PeerError::failed("the server closed a connection of the crowd")),
             bytes => heard.extend_from_slice(&some[..bytes]),
