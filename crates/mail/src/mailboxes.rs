@@ -116,13 +116,13 @@ pub enum Unavailable {
 
 /// The stored mail.
 pub trait Mailboxes: Clone + Send + Sync + 'static {
-    /// Newest first.
+    /// Newest first; what many ask for is the same memory to all of them.
     fn list(
         &self,
         scope: &Scope,
         skip: usize,
         limit: usize,
-    ) -> impl Future<Output = Result<Vec<Summary>, Unavailable>> + Send;
+    ) -> impl Future<Output = Result<Vec<Arc<Summary>>, Unavailable>> + Send;
     /// How many a list has in all.
     fn count(&self, scope: &Scope) -> impl Future<Output = Result<u64, Unavailable>> + Send;
     /// One mail; nothing if it is gone or never was.
