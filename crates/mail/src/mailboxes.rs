@@ -19,6 +19,13 @@ pub struct Inbox {
     pub domain: Box<str>,
 }
 
+impl Inbox {
+    /// The inbox, where nobody will ask for it again; what is left is none.
+    pub(crate) fn take(&mut self) -> Self {
+        Self { local: std::mem::take(&mut self.local), domain: std::mem::take(&mut self.domain) }
+    }
+}
+
 /// A mail's name for as long as it is kept: 16 lower-case base-32 characters where people see it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct MailId(pub u64);
