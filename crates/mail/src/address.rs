@@ -134,16 +134,48 @@ fn check_bits(id: u64) -> u16 {
     xxh3_64(&id.to_be_bytes()) as u16
 }
 
-/// 16 letters of base 32: the name and 16 bits that check it.
-impl fmt::Display for MailId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let bits = (u128::from(self.0) << 16) | u128::from(check_bits(self.0));
-        let letters: [u8; NAME_LETTERS] =
-            std::array::from_fn(|at| LETTERS[(bits >> (5 * (NAME_LETTERS - 1 - at))) as usize & 31]);
-        // The letters are ASCII.
-        f.write_str(std::str::from_utf8(&letters).unwrap_or_default())
+impl MailId {
+    /// 16 letters of base 32: the name and 16 bits that check it.
+    pub(crate) fn letters(self) -> [u8; NAME_LETTERS] {
+        // Halves of 40 bits: eight letters each.
+        let high = self.0 >> 24;
+        let low = (self.0 << 16 | u64::from(check_bits(self.0))) & ((1 << 40) - 1);
+        std::array::from_fn(|at| {
+            let (half, place) = if at < 8 { (high, 7 - at) } else { (low, 15 - at) };
+            LETTERS[(half >> (5 * place)) as usize & 31]
+        })
     }
 }
+
+/// Hands the letters to whoever takes text.
+fn as_text<T>(id: MailId, take: impl FnOnce(&str) -> T) -> T {
+    // The letters are ASCII.
+    take(std::str::from_utf8(&id.letters()).unwrap_or_default())
+}
+
+/// 16 letters of base 32.
+impl fmt::Display for MailId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        as_text(*self, |letters| f.write_str(letters))
+    }
+}
+
+/// As on pages, so in JSON.
+impl serde::Serialize for MailId {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        as_text(*self, |letters| serializer.serialize_str(letters))
+    }
+}
+
+/// Into a page without a formatter: a list says a name twice a line.
+impl askama::FastWritable for MailId {
+    fn write_into(&self, out: &mut dyn fmt::Write, _: &dyn askama::Values) -> askama::Result<()> {
+        Ok(as_text(*self, |letters| out.write_str(letters))?)
+    }
+}
+
+/// Letters and digits.
+impl askama::filters::HtmlSafe for MailId {}
 
 /// A text that names no mail and never did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]

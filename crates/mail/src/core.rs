@@ -30,7 +30,7 @@ use crate::{
     mailboxes::{Event, Inbox, MailId, Scope, Summary},
     recent::Recent,
     shared_records::SharedRecords,
-    smtp::{Kind as Listening, connection::SCRATCH_BYTES, watch::Watches},
+    smtp::{Kind as Listening, connection::SCRATCH_BYTES, session::Waiting, watch::Watches},
 };
 
 /// A mail with its recipients.
@@ -135,6 +135,8 @@ pub(crate) struct Core {
     pub(crate) bodies: RefCell<Bodies>,
     /// Buffers of mails being received, not in use.
     pub(crate) spare: RefCell<Vec<Vec<u8>>>,
+    /// Lists of mails that wait until they are kept, not in use.
+    pub(crate) spare_waiting: RefCell<Vec<Vec<Waiting>>>,
     /// Bytes of mails being received.
     pub(crate) receiving_bytes: Cell<usize>,
     /// The greatest name given, without the bits that tell the inbox.
@@ -213,6 +215,7 @@ impl Core {
             meta: Vec::with_capacity(4096).into(),
             bodies: Bodies::default().into(),
             spare: Vec::new().into(),
+            spare_waiting: Vec::new().into(),
             receiving_bytes: 0.into(),
             last_name: last_name.into(),
             date: (u64::MAX, String::new()).into(),
@@ -299,13 +302,13 @@ impl Core {
 
     /// Makes mails readable whose record is kept: here, or at the cores that own their inboxes.
     pub(crate) fn publish(&self, arrivals: SmallVec<[Arrival; 1]>) {
-        if arrivals.iter().all(|arrival| owner(&arrival.entry.inbox, self.cores) == self.number) {
+        if arrivals.iter().all(|arrival| owner(&arrival.summary.inbox, self.cores) == self.number) {
             return self.enter(arrivals);
         }
         let mut elsewhere: Vec<(usize, Vec<Arrival>)> = Vec::new();
         let mut here = Vec::new();
         for arrival in arrivals {
-            let owner = owner(&arrival.entry.inbox, self.cores);
+            let owner = owner(&arrival.summary.inbox, self.cores);
             if owner == self.number {
                 here.push(arrival);
             } else if let Some((_, batch)) = elsewhere.iter_mut().find(|(to, _)| *to == owner) {
@@ -328,14 +331,21 @@ impl Core {
             if entry.shared {
                 self.shared_records.borrow_mut().link(entry.location);
             }
-            let dropped = self.index.borrow_mut().insert(entry);
+            let over = self.index.borrow_mut().insert(entry, &summary.inbox);
             self.tell(Event::Arrived(Arc::clone(&summary)));
             self.recent.borrow_mut().insert(summary);
-            if let Some(gone) = dropped {
+            if let Some(gone) = over.and_then(|id| self.remove(id)) {
                 self.count(Counter::DroppedForCount);
                 self.end(gone, true);
             }
         }
+    }
+
+    /// Takes a mail out of the index. What lists show of it names its inbox, and is used up if nobody else has it.
+    pub(crate) fn remove(&self, id: MailId) -> Option<Gone> {
+        let shown = self.recent.borrow_mut().remove(id);
+        let inbox = shown.and_then(Arc::into_inner).map(|summary| summary.inbox);
+        self.index.borrow_mut().remove(id, inbox)
     }
 
     /// A mail has left the index: its record goes too, unless others have it. `for_good`: it must not come back after a
@@ -407,6 +417,15 @@ impl Core {
         }
     }
 
+    /// Takes the list of a turn back; of one that grew long the memory is let go.
+    pub(crate) fn give_back_waiting(&self, mut waiting: Vec<Waiting>) {
+        let mut spare = self.spare_waiting.borrow_mut();
+        if (1..=SPARE_WAITING_MAX).contains(&waiting.capacity()) && spare.len() < SPARE_MAX {
+            waiting.clear();
+            spare.push(waiting);
+        }
+    }
+
     /// What the clock says, never less than it said before to this core's mails.
     pub(crate) fn now_ms(&self) -> u64 {
         clock::unix_ms()
@@ -416,3 +435,5 @@ impl Core {
 /// Spare buffers kept by a core, and how large one may be.
 const SPARE_MAX: usize = 64;
 const SPARE_BYTES_MAX: usize = 64 << 10;
+/// Mails that a spare list has room for.
+const SPARE_WAITING_MAX: usize = 64;

@@ -19,6 +19,13 @@ pub struct Inbox {
     pub domain: Box<str>,
 }
 
+impl Inbox {
+    /// The inbox, where nobody will ask for it again; what is left is none.
+    pub(crate) fn take(&mut self) -> Self {
+        Self { local: std::mem::take(&mut self.local), domain: std::mem::take(&mut self.domain) }
+    }
+}
+
 /// A mail's name for as long as it is kept: 16 lower-case base-32 characters where people see it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct MailId(pub u64);
@@ -116,13 +123,13 @@ pub enum Unavailable {
 
 /// The stored mail.
 pub trait Mailboxes: Clone + Send + Sync + 'static {
-    /// Newest first.
+    /// Newest first; what many ask for is the same memory to all of them.
     fn list(
         &self,
         scope: &Scope,
         skip: usize,
         limit: usize,
-    ) -> impl Future<Output = Result<Vec<Summary>, Unavailable>> + Send;
+    ) -> impl Future<Output = Result<Vec<Arc<Summary>>, Unavailable>> + Send;
     /// How many a list has in all.
     fn count(&self, scope: &Scope) -> impl Future<Output = Result<u64, Unavailable>> + Send;
     /// One mail; nothing if it is gone or never was.

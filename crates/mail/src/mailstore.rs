@@ -178,7 +178,7 @@ impl Mailstore {
 }
 
 impl Mailboxes for Mailstore {
-    async fn list(&self, scope: &Scope, skip: usize, limit: usize) -> Result<Vec<Summary>, Unavailable> {
+    async fn list(&self, scope: &Scope, skip: usize, limit: usize) -> Result<Vec<Arc<Summary>>, Unavailable> {
         let owners = self.owners(scope);
         let several = owners.len() > 1;
         let mut found: Vec<Found> = Vec::new();
@@ -193,11 +193,7 @@ impl Mailboxes for Mailstore {
         }
         let found: Vec<Found> = found.into_iter().skip(skip).take(limit).collect();
         if found.iter().all(|found| found.summary.is_some()) {
-            return Ok(found
-                .into_iter()
-                .filter_map(|found| found.summary)
-                .map(|known| (*known).clone())
-                .collect());
+            return Ok(found.into_iter().filter_map(|found| found.summary).collect());
         }
         let read = self.on_helper(move |me| {
             let mut out = Vec::new();
@@ -205,10 +201,10 @@ impl Mailboxes for Mailstore {
             let mut summaries = Vec::with_capacity(found.len());
             for Found { place, summary } in found {
                 match summary {
-                    Some(known) => summaries.push((*known).clone()),
+                    Some(known) => summaries.push(known),
                     None => {
-                        if let Some(summary) = me.read_summary(place, &mut out)? {
-                            fresh.push(Arc::new(summary.clone()));
+                        if let Some(summary) = me.read_summary(place, &mut out)?.map(Arc::new) {
+                            fresh.push(Arc::clone(&summary));
                             summaries.push(summary);
                         }
                     }

@@ -7,7 +7,7 @@ use tokio::sync::oneshot;
 use crate::{
     core::{Core, Found, Question},
     counters::Counter,
-    index::{Enough, Gone, Place, Stepped},
+    index::{Enough, Place, Stepped},
     mailboxes::{Inbox, MailId, Scope},
     smtp::{
         connection::ROOM_EVERY,
@@ -107,8 +107,7 @@ async fn delete(core: &Core, ids: &[MailId]) -> Result<u64, String> {
     let (mut count, mut last, mut unwritten) = (0, None, 0u64);
     for batch in ids.chunks(DELETES) {
         for &id in batch {
-            let gone: Option<Gone> = core.index.borrow_mut().remove(id);
-            let Some(gone) = gone else { continue };
+            let Some(gone) = core.remove(id) else { continue };
             count += 1;
             core.count(Counter::Deleted);
             match core.end(gone, true) {

@@ -35,7 +35,7 @@ impl Recent {
         }
     }
 
-    pub(crate) fn remove(&mut self, id: MailId) {
-        self.by_id.remove(&id);
+    pub(crate) fn remove(&mut self, id: MailId) -> Option<Arc<Summary>> {
+        self.by_id.remove(&id)
     }
 }

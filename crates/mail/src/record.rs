@@ -9,6 +9,8 @@
 //! Numbers are little-endian. One record has all recipients of its transaction, each with the name that the mail has in
 //! that inbox. The inbox is written down beside the address: other rules in a later version must not move mails.
 
+use smallvec::SmallVec;
+
 use crate::{
     bodies::SharedBody,
     mailboxes::{Inbox, MailId, Summary},
@@ -25,6 +27,9 @@ const FIXED_BYTES: usize = 1 + 2 + 4 + 8 + 3 * 2;
 /// Bytes of a recipient before its texts.
 const RECIPIENT_BYTES: usize = 8 + 3 * 2;
 
+/// An address up to this length, which most are, lies in its recipient.
+const SAID_BYTES_INLINE: usize = 64;
+
 /// What is to be written before a mail.
 #[derive(Debug)]
 pub(crate) struct Meta<'a> {
@@ -40,7 +45,7 @@ pub(crate) struct Recipient {
     pub(crate) id: MailId,
     pub(crate) inbox: Inbox,
     /// The address as it was said.
-    pub(crate) said: Box<str>,
+    pub(crate) said: SmallVec<[u8; SAID_BYTES_INLINE]>,
 }
 
 /// A text's length; what comes here is bounded far below.
@@ -69,11 +74,11 @@ impl Meta<'_> {
         for recipient in recipients.iter().take(usize::from(u16::MAX)) {
             let Recipient { id, inbox, said } = recipient;
             out.extend_from_slice(&id.0.to_le_bytes());
-            for text in [&*inbox.local, &*inbox.domain, &**said] {
-                out.extend_from_slice(&len16(text.as_bytes()));
+            for text in [inbox.local.as_bytes(), inbox.domain.as_bytes(), said] {
+                out.extend_from_slice(&len16(text));
             }
-            for text in [&*inbox.local, &*inbox.domain, &**said] {
-                out.extend_from_slice(cut16(text.as_bytes()));
+            for text in [inbox.local.as_bytes(), inbox.domain.as_bytes(), said] {
+                out.extend_from_slice(cut16(text));
             }
         }
         set_meta_bytes(out);
@@ -237,7 +242,11 @@ mod tests {
 
     fn recipient(id: u64, local: &str) -> Recipient {
         let inbox = Inbox { local: local.into(), domain: "example.org".into() };
-        Recipient { id: MailId(id), inbox, said: format!("{local}+tag@Example.org").into() }
+        Recipient {
+            id: MailId(id),
+            inbox,
+            said: SmallVec::from_vec(format!("{local}+tag@Example.org").into()),
+        }
     }
 
     #[test]

@@ -101,7 +101,7 @@ pub(crate) fn recover(
         let age_ms = rules(config).age_ms;
         let gone: HashSet<MailId> = unlinked.iter().map(|(id, _)| *id).collect();
         let is_live = |record: &Record| {
-            let lives = |entry: &NewEntry| {
+            let lives = |(entry, _): &(NewEntry, Inbox)| {
                 entry.arrived_ms.saturating_add(age_ms) > now_ms && !gone.contains(&entry.id)
             };
             record.entries.iter().any(lives)
@@ -135,19 +135,19 @@ pub(crate) struct Record {
     pub(crate) payload_bytes: u32,
     /// Bytes of its body, if that lies in another record.
     pub(crate) body_bytes: u32,
-    entries: Vec<NewEntry>,
+    entries: Vec<(NewEntry, Inbox)>,
 }
 
 impl Record {
     /// What mails are sorted by: when they arrived, and of one moment by name.
     pub(crate) fn arrival(&self) -> (u64, MailId) {
-        self.entries.first().map_or((0, MailId(0)), |entry| (entry.arrived_ms, entry.id))
+        self.entries.first().map_or((0, MailId(0)), |(entry, _)| (entry.arrived_ms, entry.id))
     }
 
     /// It is elsewhere now, with a payload of so many bytes, its body among them.
     pub(crate) fn moved_to(&mut self, location: Location, payload_bytes: u32) {
         (self.location, self.payload_bytes, self.body_bytes) = (location, payload_bytes, 0);
-        for entry in &mut self.entries {
+        for (entry, _) in &mut self.entries {
             (entry.location, entry.record_bytes) = (location.bits(), payload_bytes);
         }
     }
@@ -221,16 +221,19 @@ fn read_all(reader: &Reader, mails: &mut [(Location, u32)], threads: usize) -> V
     batches.into_iter().flatten().collect()
 }
 
-fn entries(stored: &record::Stored<'_>, location: Location, payload_bytes: u32) -> Vec<NewEntry> {
+fn entries(stored: &record::Stored<'_>, location: Location, payload_bytes: u32) -> Vec<(NewEntry, Inbox)> {
     let named: Vec<_> = stored.recipients.iter().filter(|recipient| recipient.0.0 != 0).collect();
-    let entry = |&&(id, local, domain, _): &&(MailId, &str, &str, &str)| NewEntry {
-        id,
-        inbox: Inbox { local: local.into(), domain: domain.into() },
-        location: location.bits(),
-        record_bytes: payload_bytes,
-        mail_bytes: payload_bytes - u32::try_from(stored.meta_bytes).unwrap_or(0) + stored.body_bytes(),
-        arrived_ms: stored.arrived_ms,
-        shared: named.len() > 1,
+    let entry = |&&(id, local, domain, _): &&(MailId, &str, &str, &str)| {
+        let inbox = Inbox { local: local.into(), domain: domain.into() };
+        let entry = NewEntry {
+            id,
+            location: location.bits(),
+            record_bytes: payload_bytes,
+            mail_bytes: payload_bytes - u32::try_from(stored.meta_bytes).unwrap_or(0) + stored.body_bytes(),
+            arrived_ms: stored.arrived_ms,
+            shared: named.len() > 1,
+        };
+        (entry, inbox)
     };
     named.iter().map(entry).collect()
 }
@@ -252,9 +255,9 @@ fn enter(
     let count = cores.len();
     for Record { location, payload_bytes, entries, .. } in records {
         let mut linked = 0;
-        for entry in entries {
+        for (entry, inbox) in entries {
             last_name = last_name.max(name_without_inbox(entry.id));
-            let core = owner(&entry.inbox, count);
+            let core = owner(&inbox, count);
             let (index, shared) = &mut cores[core];
             if entry.arrived_ms.saturating_add(age_ms) <= now_ms {
                 continue;
@@ -270,8 +273,8 @@ fn enter(
             if entry.shared {
                 shared.link(entry.location);
             }
-            let dropped = index.insert(entry);
-            if let Some(gone) = dropped {
+            let over = index.insert(entry, &inbox);
+            if let Some(gone) = over.and_then(|id| index.remove(id, Some(inbox))) {
                 mails -= 1;
                 if gone.shared {
                     shared.unlink(gone.place.location);

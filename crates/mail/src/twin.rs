@@ -210,10 +210,11 @@ impl Scope {
 }
 
 impl Mailboxes for Twin {
-    async fn list(&self, scope: &Scope, skip: usize, limit: usize) -> Result<Vec<Summary>, Unavailable> {
+    async fn list(&self, scope: &Scope, skip: usize, limit: usize) -> Result<Vec<Arc<Summary>>, Unavailable> {
         let state = self.fresh();
         let newest_first = state.mails.iter().rev().map(|mail| &mail.summary);
-        Ok(newest_first.filter(|s| scope.contains(&s.inbox)).skip(skip).take(limit).cloned().collect())
+        let asked = newest_first.filter(|summary| scope.contains(&summary.inbox)).skip(skip).take(limit);
+        Ok(asked.cloned().map(Arc::new).collect())
     }
 
     async fn count(&self, scope: &Scope) -> Result<u64, Unavailable> {

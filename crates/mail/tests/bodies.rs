@@ -32,7 +32,7 @@ fn is_whole(store: &Mailstore, number: usize, code: Option<usize>) {
     assert_eq!(listed.len(), 1, "mail {number}");
     let mail = ask(store.mail(listed[0].id)).unwrap().expect("it is there");
     assert!(mail.raw.ends_with(text(number, code).as_bytes()), "mail {number}");
-    assert_eq!(mail.summary, listed[0]);
+    assert_eq!(mail.summary, *listed[0]);
     assert_eq!(mail.summary.size_bytes, mail.raw.len() as u64);
 }
 

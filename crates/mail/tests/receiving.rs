@@ -27,7 +27,7 @@ fn a_mail_that_got_its_250_can_be_read() {
     assert_eq!(&*listed[0].envelope_from, "sender@client.test");
     assert!(reply.contains(&listed[0].id.to_string()), "the reply names the mail");
     let mail = ask(store.mail(listed[0].id)).unwrap().expect("it is there");
-    assert_eq!(mail.summary, listed[0]);
+    assert_eq!(mail.summary, *listed[0]);
     assert_eq!(&*mail.recipients[0], "Ann+shop@Example.org");
     let raw = String::from_utf8(mail.raw.to_vec()).unwrap();
     assert!(

@@ -4,7 +4,7 @@
 
 mod common;
 
-use std::collections::HashMap;
+use std::{collections::HashMap, sync::Arc};
 
 use common::{ask, config, drain, first_processor};
 use engine::cores::clock;
@@ -52,7 +52,7 @@ fn scope(number: u8) -> Scope {
 }
 
 /// Names differ between the two; all else must not.
-fn shown(summaries: &[Summary]) -> Vec<(String, String, Vec<u8>)> {
+fn shown(summaries: &[Arc<Summary>]) -> Vec<(String, String, Vec<u8>)> {
     summaries
         .iter()
         .map(|mail| (mail.inbox.to_string(), mail.envelope_from.to_string(), mail.subject.to_vec()))

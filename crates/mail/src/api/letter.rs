@@ -1,29 +1,29 @@
 //! A mail as Mailinator's clients see it.
 
-use std::collections::BTreeMap;
+use std::{borrow::Cow, collections::BTreeMap};
 
 use serde::Serialize;
 use serde_json::Value;
 
 use crate::{
-    mailboxes::{Mail, Summary},
+    mailboxes::{Mail, MailId, Summary},
     render::{Prepared, Reading, fields, findings, html::HTML_BYTES_MAX},
 };
 
-/// A mail in a list.
+/// A mail in a list. It borrows what the summary says.
 #[derive(Debug, Serialize)]
-pub(super) struct Entry {
-    pub(super) id: String,
-    pub(super) subject: String,
+pub(super) struct Entry<'a> {
+    pub(super) id: MailId,
+    pub(super) subject: Cow<'a, str>,
     /// The sender's name, or the address where there is none.
-    pub(super) from: String,
+    pub(super) from: Cow<'a, str>,
     /// The sender's address.
-    pub(super) fromfull: String,
+    pub(super) fromfull: Cow<'a, str>,
     /// MAIL FROM.
-    pub(super) origfrom: String,
+    pub(super) origfrom: Cow<'a, str>,
     /// The local part.
-    pub(super) to: String,
-    pub(super) domain: String,
+    pub(super) to: Cow<'a, str>,
+    pub(super) domain: Cow<'a, str>,
     /// Milliseconds since 1970.
     pub(super) time: u64,
     pub(super) seconds_ago: u64,
@@ -31,39 +31,50 @@ pub(super) struct Entry {
     pub(super) stream: &'static str,
     pub(super) msg_type: &'static str,
     pub(super) source: &'static str,
-    pub(super) mrid: String,
+    pub(super) mrid: MailId,
     pub(super) is_first_exchange: bool,
 }
 
-impl Entry {
+impl<'a> Entry<'a> {
     /// `decode`: the subject's encoded words are decoded, as the client asked.
-    pub(super) fn new(summary: &Summary, decode: bool, now_ms: u64) -> Self {
-        let from = fields::decode_address(&summary.from);
-        let id = summary.id.to_string();
+    pub(super) fn new(summary: &'a Summary, decode: bool, now_ms: u64) -> Self {
+        let sender = fields::decode_address(&summary.from);
+        let envelope_from = || Cow::Borrowed(&*summary.envelope_from);
+        let fromfull = if sender.address.is_empty() { envelope_from() } else { sender.address.clone() };
         Self {
+            id: summary.id,
             subject: if decode {
                 fields::decode(&summary.subject)
             } else {
-                fields::printable(&String::from_utf8_lossy(&summary.subject))
+                fields::printable_lossy(&summary.subject)
             },
-            from: if from.label().is_empty() {
-                summary.envelope_from.to_string()
-            } else {
-                from.label().to_owned()
-            },
-            fromfull: if from.address.is_empty() { summary.envelope_from.to_string() } else { from.address },
-            origfrom: summary.envelope_from.to_string(),
-            to: summary.inbox.local.to_string(),
-            domain: summary.inbox.domain.to_string(),
+            from: if sender.name.is_empty() { fromfull.clone() } else { sender.name },
+            fromfull,
+            origfrom: envelope_from(),
+            to: (&*summary.inbox.local).into(),
+            domain: (&*summary.inbox.domain).into(),
             time: summary.arrived_ms,
             seconds_ago: now_ms.saturating_sub(summary.arrived_ms) / 1000,
             size: summary.size_bytes,
             stream: "email",
             msg_type: "email",
             source: "smtp",
-            mrid: id.clone(),
+            mrid: summary.id,
             is_first_exchange: false,
-            id,
+        }
+    }
+
+    /// One that outlives the summary.
+    fn into_owned(self) -> Entry<'static> {
+        let own = |text: Cow<'_, str>| Cow::Owned(text.into_owned());
+        Entry {
+            subject: own(self.subject),
+            from: own(self.from),
+            fromfull: own(self.fromfull),
+            origfrom: own(self.origfrom),
+            to: own(self.to),
+            domain: own(self.domain),
+            ..self
         }
     }
 }
@@ -79,7 +90,7 @@ pub(super) struct Part {
 #[derive(Debug, Serialize)]
 pub(super) struct Letter {
     #[serde(flatten)]
-    pub(super) entry: Entry,
+    pub(super) entry: Entry<'static>,
     headers: BTreeMap<String, Value>,
     parts: Vec<Part>,
     text: String,
@@ -106,7 +117,12 @@ impl Letter {
         for attachment in reading.attachments() {
             part(&format!("{}; name=\"{}\"", attachment.content_type, attachment.filename), String::new());
         }
-        Self { entry: Entry::new(&mail.summary, true, now_ms), headers: headers(reading), parts, text }
+        Self {
+            entry: Entry::new(&mail.summary, true, now_ms).into_owned(),
+            headers: headers(reading),
+            parts,
+            text,
+        }
     }
 }
 

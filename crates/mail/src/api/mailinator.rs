@@ -32,7 +32,7 @@ use crate::{
     mailboxes::{Mail, MailId, Mailboxes, Scope, Summary},
     render::{Prepared, findings},
     web::{
-        answer::Fault,
+        answer::{Fault, long_json},
         app::App,
         live::{Arrivals, Told},
         message::{download, part_of},
@@ -45,6 +45,8 @@ use crate::{
 const LIMIT: usize = 50;
 /// As Mailinator has it.
 const LIMIT_MAX: usize = 99;
+/// What a mail in a list has in JSON, give or take: the list is written into memory that need not grow.
+const ENTRY_BYTES: usize = 512;
 /// Mails of `messages/*`.
 const LATEST: usize = 5;
 /// The longest time after which a mail is deleted on request (`delete=`).
@@ -199,9 +201,10 @@ async fn list<M: Mailboxes>(
         }
     }
     if !listing.full.0 {
-        let msgs =
+        let msgs: Vec<Entry<'_>> =
             found.iter().map(|summary| Entry::new(summary, listing.decode_subject.0, now_ms)).collect();
-        return Ok(Json(List { domain, to, msgs, cursor }).into_response());
+        let bytes = (1 + msgs.len()) * ENTRY_BYTES;
+        return long_json(&List { domain, to, msgs, cursor }, bytes);
     }
     let msgs = letters(&app, &found).await?;
     Ok(Json(List { domain, to, msgs, cursor }).into_response())
@@ -213,7 +216,7 @@ async fn listed<M: Mailboxes>(
     skip: usize,
     limit: usize,
     listing: &Listing,
-) -> Result<Vec<Summary>, Fault> {
+) -> Result<Vec<Arc<Summary>>, Fault> {
     if listing.sort.as_deref() != Some("ascending") {
         return Ok(app.mailboxes.list(scope, skip, limit).await?);
     }
@@ -225,7 +228,7 @@ async fn listed<M: Mailboxes>(
     Ok(found)
 }
 
-async fn letters<M: Mailboxes>(app: &Arc<App<M>>, summaries: &[Summary]) -> Result<Vec<Letter>, Fault> {
+async fn letters<M: Mailboxes>(app: &Arc<App<M>>, summaries: &[Arc<Summary>]) -> Result<Vec<Letter>, Fault> {
     let now_ms = clock::unix_ms();
     let mut letters = Vec::with_capacity(summaries.len());
     for summary in summaries {

@@ -71,7 +71,6 @@ struct DomainSlot {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct NewEntry {
     pub(crate) id: MailId,
-    pub(crate) inbox: Inbox,
     /// Of its record in the log.
     pub(crate) location: u64,
     pub(crate) record_bytes: u32,
@@ -184,14 +183,14 @@ impl Index {
             + self.expiry.bytes()
     }
 
-    /// Enters a mail as the newest of its inbox. Gives the mail that had to go because the inbox has no room for more.
+    /// Enters a mail as the newest of its inbox. Names the mail that has to go because the inbox has no room for more.
     ///
     /// # Panics
     /// If there is a mail of that name: names are given once.
-    pub(crate) fn insert(&mut self, new: NewEntry) -> Option<Gone> {
-        let NewEntry { id, inbox, location, record_bytes, mail_bytes, arrived_ms, shared } = new;
+    pub(crate) fn insert(&mut self, new: NewEntry, inbox: &Inbox) -> Option<MailId> {
+        let NewEntry { id, location, record_bytes, mail_bytes, arrived_ms, shared } = new;
         assert!(id.0 != 0 && self.find(id).is_none(), "the name of a mail is given once");
-        let inbox = self.inbox_slot(&inbox);
+        let inbox = self.inbox_slot(inbox);
         let domain = self.inboxes[inbox].domain;
         let links = [Link::default(); 3];
         let entry = Entry { id: id.0, location, arrived_ms, links, record_bytes, mail_bytes, inbox, shared };
@@ -205,7 +204,7 @@ impl Index {
         *self.in_segment.entry(self.segment_of(location)).or_default() += 1;
         self.expiry.push(self.due_s(arrived_ms) << 32 | u64::from(slot));
         let chain = self.inboxes[inbox].chain;
-        (chain.count > self.rules.per_inbox_max).then(|| self.remove_slot(chain.oldest))
+        (chain.count > self.rules.per_inbox_max).then(|| MailId(self.entries[chain.oldest].id))
     }
 
     /// Where a mail lies, if it is here and not over age.
@@ -215,10 +214,11 @@ impl Index {
         (self.expires_ms(entry) > now_ms).then(|| (place(entry), self.inbox_of(entry)))
     }
 
-    /// Takes a mail out.
-    pub(crate) fn remove(&mut self, id: MailId) -> Option<Gone> {
+    /// Takes a mail out. `known`: its inbox, if whoever asks has it to give away.
+    pub(crate) fn remove(&mut self, id: MailId, known: Option<Inbox>) -> Option<Gone> {
         let slot = self.find(id)?;
-        Some(self.remove_slot(slot))
+        let inbox = known.unwrap_or_else(|| self.inbox_of(&self.entries[slot]));
+        Some(self.remove_slot(slot, inbox))
     }
 
     /// The segment in which the record of the oldest mail lies.
@@ -236,7 +236,7 @@ impl Index {
             let entry = &self.entries[slot];
             let newer = entry.links[BY_ALL].newer;
             if self.segment_of(entry.location) == segment {
-                gone.push(self.remove_slot(slot));
+                gone.push(self.remove_slot(slot, self.inbox_of(entry)));
             }
             slot = newer;
         }
@@ -255,7 +255,7 @@ impl Index {
             let slot = word as u32;
             let entry = &self.entries[slot];
             if entry.id != 0 && self.expires_ms(entry) <= now_ms {
-                return Some(self.remove_slot(slot));
+                return Some(self.remove_slot(slot, self.inbox_of(entry)));
             }
         }
     }
@@ -382,9 +382,13 @@ impl Index {
         Inbox { local: inbox.local.clone(), domain: self.domains[inbox.domain].name.clone() }
     }
 
-    fn remove_slot(&mut self, slot: u32) -> Gone {
+    fn remove_slot(&mut self, slot: u32, inbox: Inbox) -> Gone {
         let entry = self.entries[slot];
-        let inbox = self.inbox_of(&entry);
+        debug_assert_eq!(
+            self.find_inbox(&inbox.local, &inbox.domain),
+            Some(entry.inbox),
+            "the inbox that is given is the mail's"
+        );
         let domain = self.inboxes[entry.inbox].domain;
         let entries = &mut self.entries;
         self.inboxes[entry.inbox].chain.cut(entries, BY_INBOX, slot);

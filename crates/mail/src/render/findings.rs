@@ -41,7 +41,7 @@ pub fn in_html(html: &str, links: &mut Vec<Link>) {
         let (tag, after) = rest.split_at(tag_end);
         let content = after.split("</a>").next().unwrap_or_default();
         if let Some(href) = tag.split_once("href=\"").and_then(|(_, value)| value.split('"').next()) {
-            push(links, unescape(href), printable(&without_tags(content)));
+            push(links, unescape(href), printable(&without_tags(content)).into_owned());
         }
         rest = after;
     }

@@ -6,10 +6,14 @@
 //! counted first, and where there are too many, or a message within a message is encoded (RFC 2046, 5.2.1 forbids it,
 //! and what is inside could not be counted), those names are broken in a copy that only the parser sees: the part is
 //! then an attachment like any other.
+//!
+//! A part in quoted-printable whose last line ends in a soft break (`=`) loses the two letters before it: the parser takes
+//! back a line end that it never wrote (mail-parser 0.11.9, `decode_quoted_printable_mime`). In the copy a blank stands
+//! there, which means nothing at the end of a line (RFC 2045, 6.7).
 
 use std::borrow::Cow;
 
-use memchr::memchr_iter;
+use memchr::{memchr_iter, memmem};
 
 use super::{Notice, PARSED_BYTES_MAX};
 
@@ -21,6 +25,8 @@ pub(super) const MULTIPARTS_MAX: usize = 200;
 const DIGEST: &[u8; 6] = b"digest";
 /// As long as what it replaces.
 const MIXED: &[u8; 6] = b"mixed ";
+
+const QUOTED_PRINTABLE: &[u8] = b"quoted-printable";
 
 /// The bytes for the parser.
 pub(super) struct Guarded<'a> {
@@ -50,12 +56,16 @@ pub(super) fn guard(raw: &[u8]) -> Guarded<'_> {
         }
         broken.extend(containers.multiparts);
     }
-    if broken.is_empty() && containers.digests.is_empty() {
+    let soft_breaks = last_soft_breaks(bytes);
+    if broken.is_empty() && containers.digests.is_empty() && soft_breaks.is_empty() {
         return Guarded { bytes: Cow::Borrowed(bytes), notices };
     }
     let mut copy = bytes.to_vec();
     for slash in broken {
         copy[slash] = b'-';
+    }
+    for equals_sign in soft_breaks {
+        copy[equals_sign] = b' ';
     }
     for subtype in containers.digests {
         copy[subtype..subtype + DIGEST.len()].copy_from_slice(MIXED);
@@ -78,12 +88,9 @@ impl Containers {
         let mut found = Self::default();
         for slash in memchr_iter(b'/', bytes) {
             let before = bytes[..slash].trim_ascii_end();
-            let ends = |word: &[u8]| {
-                before.len() >= word.len() && before[before.len() - word.len()..].eq_ignore_ascii_case(word)
-            };
-            if ends(b"message") {
+            if ends_ignoring_case(before, b"message") {
                 found.messages.push(slash);
-            } else if ends(b"multipart") {
+            } else if ends_ignoring_case(before, b"multipart") {
                 found.multiparts.push(slash);
                 let subtype = bytes[slash + 1..].trim_ascii_start();
                 if subtype.len() >= DIGEST.len() && subtype[..DIGEST.len()].eq_ignore_ascii_case(DIGEST) {
@@ -95,12 +102,43 @@ impl Containers {
     }
 }
 
+/// Where soft breaks are that end a line before what may be a boundary, of parts that are quoted-printable.
+fn last_soft_breaks(bytes: &[u8]) -> Vec<usize> {
+    let mut found = Vec::new();
+    let (mut quoted_printable, mut seen) = (false, 0);
+    for line_feed in memmem::find_iter(bytes, b"\n--") {
+        let line = bytes[..line_feed].strip_suffix(b"\r").unwrap_or(&bytes[..line_feed]);
+        if !line.ends_with(b"=") {
+            continue;
+        }
+        // The encoding that was named last holds; what was looked at is not looked at again.
+        for colon in memchr_iter(b':', &bytes[seen..line_feed]).map(|at| seen + at) {
+            let name = bytes[..colon].trim_ascii_end();
+            if ends_ignoring_case(name, b"content-transfer-encoding") {
+                let value = bytes[colon + 1..].trim_ascii_start();
+                quoted_printable = value
+                    .get(..QUOTED_PRINTABLE.len())
+                    .is_some_and(|value| value.eq_ignore_ascii_case(QUOTED_PRINTABLE));
+            }
+        }
+        seen = line_feed;
+        if quoted_printable {
+            found.push(line.len() - 1);
+        }
+    }
+    found
+}
+
+fn ends_ignoring_case(text: &[u8], word: &[u8]) -> bool {
+    text.len() >= word.len() && text[text.len() - word.len()..].eq_ignore_ascii_case(word)
+}
+
 /// Whether the block of lines around the slash has an encoding in it.
 fn is_encoded(bytes: &[u8], slash: usize) -> bool {
     let begin = block_begin(&bytes[..slash]);
     let end = slash + block_end(&bytes[slash..]);
     let block = &bytes[begin..end];
-    contains_ignoring_case(block, b"base64") || contains_ignoring_case(block, b"quoted-printable")
+    contains_ignoring_case(block, b"base64") || contains_ignoring_case(block, QUOTED_PRINTABLE)
 }
 
 /// After the last blank line.
@@ -152,6 +190,18 @@ mod tests {
             assert!(!guarded.bytes.windows(8).any(|w| w.eq_ignore_ascii_case(b"message/")), "{mail}");
             assert_eq!(guarded.bytes.len(), mail.len());
         }
+    }
+
+    #[test]
+    fn only_a_quoted_printable_part_loses_its_last_soft_break() {
+        let part = |encoding: &str| format!("Content-Transfer-Encoding: {encoding}\r\n\r\nYWI=\r\n--b\r\n");
+        let mail =
+            part("Quoted-Printable") + &part("base64") + &part("quoted-printable").replace("\r\n", "\n");
+        let guarded = guard(mail.as_bytes());
+        let kept = String::from_utf8_lossy(&guarded.bytes);
+        let lines: Vec<&str> = kept.lines().filter(|line| line.starts_with("YW")).collect();
+        assert_eq!(lines, ["YWI ", "YWI=", "YWI "]);
+        assert!(matches!(guard(b"x=\r\n--b").bytes, Cow::Borrowed(_)));
     }
 
     #[test]

@@ -113,12 +113,12 @@ impl<'a> Reading<'a> {
     /// The subject, decoded; empty if there is none.
     #[must_use]
     pub fn subject(&self) -> String {
-        fields::printable(self.message.subject().unwrap_or_default())
+        fields::printable(self.message.subject().unwrap_or_default()).into_owned()
     }
 
     /// The mailboxes in a field.
     #[must_use]
-    pub fn addresses(&self, field: HeaderName<'static>) -> Vec<Address> {
+    pub fn addresses(&self, field: HeaderName<'static>) -> Vec<Address<'_>> {
         let mut all = Vec::new();
         for value in self.message.header_values(field) {
             if let Some(addresses) = value.as_address() {
@@ -139,7 +139,7 @@ impl<'a> Reading<'a> {
     /// The Message-ID, without its angle brackets; empty if there is none.
     #[must_use]
     pub fn message_id(&self) -> String {
-        fields::printable(self.message.message_id().unwrap_or_default())
+        fields::printable(self.message.message_id().unwrap_or_default()).into_owned()
     }
 
     /// Name and value of each field, unfolded, encoded words decoded; at most [`HEADERS_MAX`].
@@ -153,7 +153,7 @@ impl<'a> Reading<'a> {
             .map(|header| {
                 let value =
                     raw.get(header.offset_start as usize..header.offset_end as usize).unwrap_or_default();
-                (fields::printable(header.name()), fields::decode(value))
+                (fields::printable(header.name()).into_owned(), fields::decode(value).into_owned())
             })
             .collect()
     }

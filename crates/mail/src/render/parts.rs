@@ -56,7 +56,7 @@ fn attachment(message: &Message<'_>, number: u32) -> Option<Attachment> {
         },
         inline: part.content_disposition().is_some_and(mail_parser::ContentType::is_inline)
             || matches!(part.body, PartType::InlineBinary(_)),
-        content_id: part.content_id().map(|id| printable(id.trim_matches(['<', '>']))),
+        content_id: part.content_id().map(|id| printable(id.trim_matches(['<', '>'])).into_owned()),
         size_bytes: bytes_of(message, number).len(),
         content_type,
     })

@@ -347,6 +347,16 @@ fn one_time_codes_are_found() {
     }
 }
 
+#[test]
+fn a_soft_break_before_a_boundary_takes_no_letters_with_it() {
+    for line_end in ["\r\n", "\n"] {
+        let raw = "Content-Type: multipart/mixed; boundary=b\n\n--b\nContent-Transfer-Encoding: quoted-printable\n\n\
+                   caf=C3=A9 au lait=\n--b--\n"
+            .replace('\n', line_end);
+        with(raw.as_bytes(), |r| assert_eq!(r.text().0, "café au lait", "{line_end:?}"));
+    }
+}
+
 proptest! {
     #[test]
     fn no_bytes_are_too_odd_to_be_read(raw in proptest::collection::vec(any::<u8>(), 0..600)) {

@@ -10,6 +10,8 @@
 
 mod query;
 
+use std::sync::Arc;
+
 use crate::{
     mailboxes::{Mail, MailId, Mailboxes, Scope, Summary, Unavailable},
     render::{Prepared, Reading, fields},
@@ -56,7 +58,7 @@ impl std::str::FromStr for Cursor {
 #[derive(Debug, Clone, Default)]
 pub struct Found {
     /// Newest first.
-    pub mails: Vec<Summary>,
+    pub mails: Vec<Arc<Summary>>,
     /// Summaries looked at.
     pub looked_at: usize,
     /// There may be more from here on; nothing when all was seen.
@@ -132,7 +134,7 @@ pub async fn search<M: Mailboxes>(
                 }
             };
             if matched {
-                found.mails.push(summary.clone());
+                found.mails.push(Arc::clone(summary));
             }
             let bounded =
                 found.looked_at >= LOOKED_AT_MAX || opened >= OPENED_MAX || opened_bytes >= OPENED_BYTES_MAX;

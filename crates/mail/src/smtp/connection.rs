@@ -168,7 +168,7 @@ impl Connection {
             if !self.send(&turn.out).await {
                 return;
             }
-            core.give_back(turn.out);
+            turn.end(&core);
             match stop {
                 // It has read, or will read, all that it wants: closing at once saves it and us a wait.
                 Stop::Quit if self.pending.is_empty() => return,
@@ -242,7 +242,7 @@ impl Connection {
                     Poll::Ready(Ok(bytes)) => filled += bytes,
                 }
             }
-            let mut turn = Turn { out: core.buffer(), ..Turn::default() };
+            let mut turn = Turn::begin(core);
             let (used, stop) = session.turn(core, &scratch[..filled], core.now_ms(), &mut turn);
             let rest = &scratch[used..filled];
             if rest.is_empty() {
@@ -256,7 +256,7 @@ impl Connection {
             if stop != Stop::Read || !turn.out.is_empty() {
                 return Poll::Ready(Woken::Turned(turn, stop));
             }
-            core.give_back(turn.out);
+            turn.end(core);
             // More of a mail: the deadline begins anew.
             let limits = &core.config().limits;
             self.watch.wait(clock::monotonic_ms(), limits.data_time_max, false);

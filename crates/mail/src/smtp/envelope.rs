@@ -9,7 +9,7 @@ use crate::{
     bodies::{self, SharedBody},
     core::{Arrival, Core, MAIL, owner},
     counters::Counter,
-    head,
+    head::{self, Fields},
     index::NewEntry,
     mailboxes::{Inbox, MailId, Summary},
     record::{self, Meta, Recipient},
@@ -48,7 +48,7 @@ pub(crate) struct Trace<'a> {
 impl Envelope {
     /// Takes a recipient.
     pub(crate) fn add(&mut self, inbox: Inbox, said: &str) {
-        self.recipients.push(Recipient { id: NO_NAME, inbox, said: said.into() });
+        self.recipients.push(Recipient { id: NO_NAME, inbox, said: SmallVec::from_slice(said.as_bytes()) });
     }
 
     /// Names the mail in each inbox, and begins it with our Received field (RFC 5321, 4.4).
@@ -78,34 +78,30 @@ impl Envelope {
         raw.extend_from_slice(b"\r\n");
     }
 
-    /// Appends the mail to the log: one record for all of its inboxes that one core owns.
-    pub(crate) fn keep(&self, core: &Core, now_ms: u64) -> Result<Kept, Refused> {
-        let fields = head::fields(&self.raw);
-        let meta = Meta {
-            arrived_ms: now_ms,
-            envelope_from: &self.from,
-            from: fields.from,
-            subject: fields.subject,
-        };
+    /// Appends the mail to the log: one record for all of its inboxes that one core owns. Once it is kept, the envelope's
+    /// texts have gone with it; if it is refused, they are still here for another try.
+    pub(crate) fn keep(&mut self, core: &Core, now_ms: u64) -> Result<Kept, Refused> {
+        let Self { from, recipients, raw } = self;
         let mut kept = Kept {
             ticket: Ticket::default(),
-            arrivals: SmallVec::with_capacity(self.recipients.len()),
+            arrivals: SmallVec::with_capacity(recipients.len()),
             records: SmallVec::new(),
-            raw_bytes: self.raw.len() as u64,
+            raw_bytes: raw.len() as u64,
         };
-        if core.cores == 1 || self.recipients.len() == 1 {
-            self.keep_group(core, &meta, &self.recipients, &mut kept)?;
+        let whole = Whole { raw, fields: head::fields(raw), arrived_ms: now_ms };
+        if core.cores == 1 || recipients.len() == 1 {
+            whole.keep_group(core, from, recipients, &mut kept)?;
             return Ok(kept);
         }
         for group in 0..core.cores {
-            let mut recipients = self.recipients.clone();
+            let (mut from, mut recipients) = (from.clone(), recipients.clone());
             for recipient in &mut recipients {
                 if owner(&recipient.inbox, core.cores) != group {
                     recipient.id = NO_NAME;
                 }
             }
             if recipients.iter().any(|recipient| recipient.id != NO_NAME)
-                && let Err(refused) = self.keep_group(core, &meta, &recipients, &mut kept)
+                && let Err(refused) = whole.keep_group(core, &mut from, &mut recipients, &mut kept)
             {
                 take_back(core, &kept);
                 return Err(refused);
@@ -113,54 +109,65 @@ impl Envelope {
         }
         Ok(kept)
     }
+}
 
-    /// Appends one record for those of `recipients` that have a name for the mail.
+/// A mail that has ended.
+struct Whole<'a> {
+    raw: &'a [u8],
+    fields: Fields<'a>,
+    arrived_ms: u64,
+}
+
+impl Whole<'_> {
+    /// Appends one record for those of `recipients` that have a name for the mail. What lists show of it takes their
+    /// inboxes, and the last the sender, instead of copies.
     fn keep_group(
         &self,
         core: &Core,
-        meta: &Meta<'_>,
-        recipients: &[Recipient],
+        from: &mut Box<str>,
+        recipients: &mut [Recipient],
         kept: &mut Kept,
     ) -> Result<(), Refused> {
+        let Self { raw, fields, arrived_ms } = *self;
+        let meta = Meta { arrived_ms, envelope_from: from, from: fields.from, subject: fields.subject };
         let mut head = core.meta.borrow_mut();
         meta.encode(recipients, &mut head);
         let (appended, record_bytes) = self.append(core, &mut head)?;
         kept.ticket = kept.ticket.max(appended.ticket);
         kept.records.push((appended.location, record_bytes));
-        let named = || recipients.iter().filter(|recipient| recipient.id != NO_NAME);
-        let shared = named().nth(1).is_some();
-        for Recipient { id, inbox, .. } in named() {
+        let mut left = recipients.iter().filter(|recipient| recipient.id != NO_NAME).count();
+        let shared = left > 1;
+        for Recipient { id, inbox, .. } in recipients.iter_mut().filter(|recipient| recipient.id != NO_NAME) {
+            left -= 1;
+            let envelope_from = if left == 0 { std::mem::take(from) } else { from.clone() };
             let summary = Summary {
                 id: *id,
-                inbox: inbox.clone(),
-                envelope_from: self.from.clone(),
-                from: meta.from.into(),
-                subject: meta.subject.into(),
-                arrived_ms: meta.arrived_ms,
-                expires_ms: meta.arrived_ms.saturating_add(core.retention_ms()),
-                size_bytes: self.raw.len() as u64,
+                inbox: inbox.take(),
+                envelope_from,
+                from: fields.from.into(),
+                subject: fields.subject.into(),
+                arrived_ms,
+                expires_ms: arrived_ms.saturating_add(core.retention_ms()),
+                size_bytes: raw.len() as u64,
             };
             let entry = NewEntry {
                 id: *id,
-                inbox: inbox.clone(),
                 location: appended.location.bits(),
                 record_bytes: u32::try_from(record_bytes).unwrap_or(u32::MAX),
-                mail_bytes: u32::try_from(self.raw.len()).unwrap_or(u32::MAX),
-                arrived_ms: meta.arrived_ms,
+                mail_bytes: u32::try_from(raw.len()).unwrap_or(u32::MAX),
+                arrived_ms,
                 shared,
             };
             kept.arrivals.push(Arrival { entry, summary: Arc::new(summary) });
         }
         Ok(())
     }
-}
 
-impl Envelope {
     /// Appends the mail behind its meta, without its body where the segment has that already; the bytes of the record.
     fn append(&self, core: &Core, meta: &mut Vec<u8>) -> Result<(Appended, usize), Refused> {
-        let parts = if core.config().share_bodies { bodies::split(&self.raw) } else { None };
+        let parts = if core.config().share_bodies { bodies::split(self.raw) } else { None };
         let Some((head, body)) = parts else {
-            let appended = core.append(MAIL, 0, &[meta, &self.raw])?;
+            let appended = core.append(MAIL, 0, &[meta, self.raw])?;
             return Ok((appended, meta.len() + self.raw.len()));
         };
         let hash = bodies::hash(body);
@@ -176,7 +183,7 @@ impl Envelope {
                 return Ok((appended, record_bytes));
             }
         }
-        let appended = core.append(MAIL, 0, &[meta, &self.raw])?;
+        let appended = core.append(MAIL, 0, &[meta, self.raw])?;
         let record_bytes = meta.len() + self.raw.len();
         // None of them is larger than a segment.
         let narrow = |bytes: usize| u32::try_from(bytes).unwrap_or(u32::MAX);

@@ -278,7 +278,7 @@ impl Session {
 
     /// The mail is whole: keeps it, and puts down its reply, which waits until it is kept.
     pub(crate) fn end_mail(&mut self, core: &Core, now_ms: u64, turn: &mut Turn) -> Option<Stop> {
-        let Some(envelope) = &self.envelope else { unreachable!("a mail that ends has begun") };
+        let Some(envelope) = &mut self.envelope else { unreachable!("a mail that ends has begun") };
         let lines = if self.dialog.is_lmtp() { envelope.recipients.len() } else { 1 };
         let subject = head::fields(&envelope.raw).subject;
         match core.abuse.borrow().mail(subject, &envelope.raw, now_ms) {
@@ -376,6 +376,18 @@ const RECEIVED_BYTES_MAX: u64 = 1024;
 const RECEIVING_SLACK: usize = 16 << 20;
 
 impl Turn {
+    /// One that uses memory of those before it.
+    pub(crate) fn begin(core: &Core) -> Self {
+        let waiting = core.spare_waiting.borrow_mut().pop().unwrap_or_default();
+        Self { out: core.buffer(), waiting, slow: false }
+    }
+
+    /// Its replies are sent: gives the memory back.
+    pub(crate) fn end(self, core: &Core) {
+        core.give_back(self.out);
+        core.give_back_waiting(self.waiting);
+    }
+
     /// Waits until every mail of the turn is kept, shows them, and takes back what could not be kept: its reply becomes
     /// 451. Whether all are kept.
     pub(crate) async fn settle(&mut self, core: &Core) -> bool {

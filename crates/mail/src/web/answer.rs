@@ -11,6 +11,7 @@ use axum::{
     middleware::Next,
     response::{IntoResponse, Response},
 };
+use serde::Serialize;
 
 use super::{
     app::{App, Site},
@@ -257,11 +258,27 @@ fn sentence(words: &str) -> String {
 
 /// A page; a template that cannot be written is a fault of ours.
 pub(crate) fn page(template: &impl Template) -> Result<Response, Fault> {
-    let html = template.render().map_err(|error| {
+    long_page(template, 0)
+}
+
+/// A page with lists of about so many bytes more than the template has itself.
+pub(crate) fn long_page<T: Template>(template: &T, lists_bytes: usize) -> Result<Response, Fault> {
+    let mut html = String::with_capacity(T::SIZE_HINT + lists_bytes);
+    template.render_into(&mut html).map_err(|error| {
         tracing::error!("a page cannot be written: {error}");
         Fault::Broken
     })?;
     Ok(([(header::CONTENT_TYPE, "text/html; charset=utf-8")], html).into_response())
+}
+
+/// JSON of about so many bytes.
+pub(crate) fn long_json(value: &impl Serialize, bytes: usize) -> Result<Response, Fault> {
+    let mut json = Vec::with_capacity(bytes);
+    serde_json::to_writer(&mut json, value).map_err(|error| {
+        tracing::error!("an answer cannot be written: {error}");
+        Fault::Broken
+    })?;
+    Ok(([(header::CONTENT_TYPE, "application/json")], json).into_response())
 }
 
 /// Says to caches that everybody may see this for a second, and what changes it.

@@ -1,6 +1,6 @@
 //! An inbox, the departure board; and the search in it.
 
-use std::sync::Arc;
+use std::{borrow::Cow, sync::Arc};
 
 use askama::Template;
 use axum::{
@@ -15,11 +15,11 @@ use super::{
     app::{App, Site},
     counters::Counter,
     scope::{Asked, segment},
-    when,
+    when::{self, Short},
 };
 use crate::{
-    mailboxes::{Mailboxes, Scope, Summary},
-    render::fields,
+    mailboxes::{MailId, Mailboxes, Scope, Summary},
+    render::fields::{self, Address},
     search::{self, Cursor},
 };
 
@@ -27,64 +27,85 @@ use crate::{
 const ROWS_MAX: usize = 100;
 /// Mails on one page of a search.
 const FOUND_MAX: usize = 50;
+/// What a line of the board has in HTML, give or take: the page is written into memory that need not grow.
+const ROW_BYTES: usize = 512;
 /// Pages back that are walked; older mails are found by searching.
 const SKIP_MAX: usize = 100_000;
 
 /// A line of the board.
 #[derive(Template)]
 #[template(path = "row.html")]
-pub(super) struct RowPage {
-    pub(super) row: Row,
+pub(super) struct RowPage<'a> {
+    pub(super) row: Row<'a>,
 }
 
-pub(super) struct Row {
-    id: String,
-    href: String,
-    iso: String,
-    exact: String,
-    relative: String,
-    from: String,
-    from_full: String,
-    subject: String,
-    size: String,
+/// It borrows what the summary says: a page has a hundred of them.
+pub(super) struct Row<'a> {
+    id: MailId,
+    /// Of its inbox.
+    path: Cow<'a, str>,
+    iso: Short,
+    exact: Short,
+    relative: Short,
+    sender: Address<'a>,
+    /// What is shown for a sender who says nothing of himself.
+    nobody: Cow<'a, str>,
+    subject: Cow<'a, str>,
+    size: Short,
     /// Where it lies, where a list is of more than one inbox.
     inbox: Option<String>,
 }
 
-impl Row {
-    pub(super) fn new(summary: &Summary, wide: bool, now_ms: u64) -> Self {
-        let from = fields::decode_address(&summary.from);
+impl<'a> Row<'a> {
+    /// `within`: the path of the inbox, where a list is of one alone.
+    pub(super) fn new(summary: &'a Summary, within: Option<&'a str>, now_ms: u64) -> Self {
+        let sender = fields::decode_address(&summary.from);
+        let nobody = match (sender.label(), &*summary.envelope_from) {
+            ("", "") => "(no sender)".into(),
+            ("", envelope_from) => fields::printable(envelope_from),
+            _ => "".into(),
+        };
         let subject = fields::decode(&summary.subject);
-        let address = summary.inbox.to_string();
-        let from_full = from.to_string();
-        let label = match from.label() {
-            "" if summary.envelope_from.is_empty() => "(no sender)".to_owned(),
-            "" => fields::printable(&summary.envelope_from),
-            label => label.to_owned(),
+        let inbox = within.is_none().then(|| summary.inbox.to_string());
+        let path = match (within, &inbox) {
+            (Some(path), _) => path.into(),
+            (None, address) => path_of(address.as_deref().unwrap_or_default()).into(),
         };
         Self {
-            href: format!("/inbox/{}/{}", segment(&address), summary.id),
-            id: summary.id.to_string(),
+            id: summary.id,
+            path,
             iso: when::iso(summary.arrived_ms),
             exact: when::exact(summary.arrived_ms),
             relative: when::relative(summary.arrived_ms, now_ms),
-            from: label,
-            from_full,
-            subject: if subject.is_empty() { "(no subject)".to_owned() } else { subject },
+            sender,
+            nobody,
+            subject: if subject.is_empty() { "(no subject)".into() } else { subject },
             size: when::size(summary.size_bytes),
-            inbox: wide.then_some(address),
+            inbox,
         }
     }
+
+    fn from(&self) -> &str {
+        match self.sender.label() {
+            "" => &self.nobody,
+            label => label,
+        }
+    }
+}
+
+/// Where the page of an inbox, or of more than one, is.
+pub(super) fn path_of(address: &str) -> String {
+    format!("/inbox/{}", segment(address))
 }
 
 #[derive(Template)]
 #[template(path = "inbox.html")]
 struct InboxPage<'a> {
     site: &'a Site,
-    address: String,
-    base: String,
+    address: &'a str,
+    base: &'a str,
     wide: bool,
-    rows: Vec<Row>,
+    rows: Vec<Row<'a>>,
     /// What the page knows as the newest; nothing on pages of older mails, which are not live.
     newest: Option<String>,
     count: u64,
@@ -104,7 +125,7 @@ pub(super) async fn page<M: Mailboxes>(
     uri: axum::http::Uri,
 ) -> Result<Response, Fault> {
     let address = scope.name();
-    let base = format!("/inbox/{}", segment(&address));
+    let base = path_of(&address);
     // One inbox has one path: caches and purges know it by that.
     if uri.path() != base && scope_differs(uri.path(), &address) {
         return Ok(Redirect::to(&base).into_response());
@@ -113,21 +134,23 @@ pub(super) async fn page<M: Mailboxes>(
     let listed = app.mailboxes.list(&scope, skip, ROWS_MAX + 1).await?;
     let now_ms = clock::unix_ms();
     let wide = scope.is_wide();
-    let rows: Vec<Row> =
-        listed.iter().take(ROWS_MAX).map(|summary| Row::new(summary, wide, now_ms)).collect();
+    let within = (!wide).then_some(&*base);
+    let rows: Vec<Row<'_>> =
+        listed.iter().take(ROWS_MAX).map(|summary| Row::new(summary, within, now_ms)).collect();
+    let rows_bytes = rows.len() * ROW_BYTES;
     let more = listed.len() > ROWS_MAX;
     let count = if more || skip > 0 { app.mailboxes.count(&scope).await? } else { rows.len() as u64 };
     let template = InboxPage {
         site: &app.site,
         wide,
-        newest: (skip == 0).then(|| rows.first().map(|row| row.id.clone()).unwrap_or_default()),
+        newest: (skip == 0).then(|| rows.first().map(|row| row.id.to_string()).unwrap_or_default()),
         count,
         older: more.then(|| format!("{base}?skip={}", skip + ROWS_MAX)),
         rows,
-        address,
-        base,
+        address: &address,
+        base: &base,
     };
-    let response = answer::page(&template)?;
+    let response = answer::long_page(&template, rows_bytes)?;
     Ok(match &scope {
         Scope::Inbox(inbox) => public(response, &[inbox_tag(inbox)]),
         _ => response,
@@ -144,12 +167,12 @@ fn scope_differs(path: &str, address: &str) -> bool {
 #[template(path = "search.html")]
 struct SearchPage<'a> {
     site: &'a Site,
-    address: String,
-    base: String,
+    address: &'a str,
+    base: &'a str,
     query: String,
     fault: Option<String>,
     summary: String,
-    rows: Vec<Row>,
+    rows: Vec<Row<'a>>,
     older: Option<String>,
 }
 
@@ -166,7 +189,9 @@ pub(super) async fn search_page<M: Mailboxes>(
     Query(searched): Query<Searched>,
 ) -> Result<Response, Fault> {
     let address = scope.name();
-    let base = format!("/inbox/{}", segment(&address));
+    let base = path_of(&address);
+    let within = (!scope.is_wide()).then_some(&*base);
+    let found;
     let mut template = SearchPage {
         site: &app.site,
         query: searched.q,
@@ -174,19 +199,19 @@ pub(super) async fn search_page<M: Mailboxes>(
         summary: String::new(),
         rows: Vec::new(),
         older: None,
-        address,
-        base,
+        address: &address,
+        base: &base,
     };
     let cursor = searched.cursor.as_deref().map(str::parse::<Cursor>).transpose();
     match search::Query::parse(&template.query).and_then(|query| Ok((query, cursor?))) {
         Err(fault) => template.fault = Some(format!("This cannot be searched for: {fault}.")),
         Ok((query, cursor)) => {
-            let found = search::search(&app.mailboxes, &scope, &query, &app.marks, cursor, FOUND_MAX).await?;
+            found = search::search(&app.mailboxes, &scope, &query, &app.marks, cursor, FOUND_MAX).await?;
             if found.bounded {
                 app.counters.add(Counter::SearchesBounded, 1);
             }
             let now_ms = clock::unix_ms();
-            template.rows = found.mails.iter().map(|s| Row::new(s, scope.is_wide(), now_ms)).collect();
+            template.rows = found.mails.iter().map(|mail| Row::new(mail, within, now_ms)).collect();
             template.summary = in_words(&found);
             template.older = found.next.map(|next| {
                 let query = super::scope::segment(&template.query);
@@ -216,5 +241,5 @@ pub(super) async fn delete_all<M: Mailboxes>(
     Asked(scope): Asked,
 ) -> Result<Response, Fault> {
     app.mailboxes.delete_all(&scope).await?;
-    Ok(Redirect::to(&format!("/inbox/{}", segment(&scope.name()))).into_response())
+    Ok(Redirect::to(&path_of(&scope.name())).into_response())
 }

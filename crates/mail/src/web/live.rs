@@ -23,7 +23,7 @@ use tokio::sync::broadcast::{Receiver, error::RecvError};
 use super::{
     answer::Fault,
     app::{App, Listener},
-    inbox::{Row, RowPage},
+    inbox::{Row, RowPage, path_of},
     scope::Asked,
 };
 use crate::mailboxes::{Event, MailId, Mailboxes, Scope, Summary};
@@ -73,7 +73,7 @@ pub(crate) struct Arrivals {
     scope: Scope,
     events: Receiver<Event>,
     /// Came before the stream began; the next one last.
-    missed: Vec<Summary>,
+    missed: Vec<Arc<Summary>>,
     too_many_missed: bool,
     listener: Listener,
 }
@@ -110,7 +110,7 @@ impl Arrivals {
             return Some(Told::Missed);
         }
         if let Some(summary) = self.missed.pop() {
-            return Some(Told::Arrived(Arc::new(summary)));
+            return Some(Told::Arrived(summary));
         }
         loop {
             let event = tokio::select! {
@@ -137,7 +137,9 @@ impl Arrivals {
     fn to_sse(&self, told: &Told) -> sse::Event {
         match told {
             Told::Arrived(summary) => {
-                let row = Row::new(summary, self.scope.is_wide(), clock::unix_ms());
+                let path = path_of(&self.scope.name());
+                let within = (!self.scope.is_wide()).then_some(&*path);
+                let row = Row::new(summary, within, clock::unix_ms());
                 let html = RowPage { row }.render().unwrap_or_default();
                 sse::Event::default().event("arrived").id(summary.id.to_string()).data(html)
             }

@@ -17,7 +17,7 @@ use super::{
     answer::{self, Fault, inbox_tag, mail_tag, public},
     app::{App, Site},
     scope::{Asked, Params, segment},
-    when,
+    when::{self, Short},
 };
 use crate::{
     mailboxes::{Mail, MailId, Mailboxes, Scope},
@@ -46,10 +46,10 @@ struct MessagePage {
     from: String,
     to: String,
     cc: String,
-    iso: String,
-    exact: String,
-    relative: String,
-    size: String,
+    iso: Short,
+    exact: Short,
+    relative: Short,
+    size: Short,
     kept: String,
     codes: Vec<String>,
     notices: Vec<String>,
@@ -91,7 +91,7 @@ struct Item {
     href: String,
     filename: String,
     content_type: String,
-    size: String,
+    size: Short,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -216,7 +216,7 @@ fn message_page(site: Site, mail: &Mail, kind: Option<Kind>, remote: Remote, now
         delete: format!("{base}/delete"),
         id: summary.id.to_string(),
         codes: findings::codes(&subject, &text),
-        subject: if subject.is_empty() { "(no subject)".to_owned() } else { subject },
+        subject: if subject.is_empty() { "(no subject)".to_owned() } else { subject.into_owned() },
         from: from(&reading, mail),
         to: to(&reading, mail),
         cc: joined(&reading, Field::Cc),
@@ -302,7 +302,7 @@ fn from(reading: &Reading<'_>, mail: &Mail) -> String {
     let written = joined(reading, Field::From);
     match (written.is_empty(), mail.summary.envelope_from.is_empty()) {
         (false, _) => written,
-        (true, false) => fields::printable(&mail.summary.envelope_from),
+        (true, false) => fields::printable(&mail.summary.envelope_from).into_owned(),
         (true, true) => "(no sender)".to_owned(),
     }
 }
@@ -310,8 +310,8 @@ fn from(reading: &Reading<'_>, mail: &Mail) -> String {
 fn to(reading: &Reading<'_>, mail: &Mail) -> String {
     let written = joined(reading, Field::To);
     if written.is_empty() {
-        let said: Vec<String> =
-            mail.recipients.iter().take(ADDRESSES_MAX).map(|r| fields::printable(r)).collect();
+        let said: Vec<_> =
+            mail.recipients.iter().take(ADDRESSES_MAX).map(|said| fields::printable(said)).collect();
         return said.join(", ");
     }
     written

@@ -1,28 +1,121 @@
 //! Times and sizes in words.
+//!
+//! A list says four of them a line, so they are put together digit by digit in place: no formatter, no memory of their own.
 
+use std::{fmt, ops::Deref};
+
+use askama::{FastWritable, filters::HtmlSafe};
 use mail_parser::DateTime;
+use serde::{Serialize, Serializer};
+
+/// The longest is `18446744073709551615 min ago`, which nothing is.
+const SHORT_BYTES_MAX: usize = 32;
+
+/// A few words of digits, letters, blanks and `-:.`: they stand in a page as they are.
+#[derive(Clone, Copy)]
+pub(crate) struct Short {
+    bytes: [u8; SHORT_BYTES_MAX],
+    len: usize,
+}
+
+impl Short {
+    const EMPTY: Self = Self { bytes: [0; SHORT_BYTES_MAX], len: 0 };
+
+    fn text(mut self, text: &str) -> Self {
+        let end = self.len + text.len();
+        self.bytes[self.len..end].copy_from_slice(text.as_bytes());
+        self.len = end;
+        self
+    }
+
+    fn number(self, number: u64) -> Self {
+        self.text(itoa::Buffer::new().format(number))
+    }
+
+    /// The last `digits` digits of a number, with zeros in front.
+    fn padded(mut self, number: u64, digits: usize) -> Self {
+        let mut rest = number;
+        for place in self.bytes[self.len..self.len + digits].iter_mut().rev() {
+            *place = b'0' + (rest % 10) as u8;
+            rest /= 10;
+        }
+        self.len += digits;
+        self
+    }
+}
+
+impl Deref for Short {
+    type Target = str;
+
+    fn deref(&self) -> &str {
+        // What was put together is ASCII.
+        std::str::from_utf8(&self.bytes[..self.len]).unwrap_or_default()
+    }
+}
+
+impl fmt::Display for Short {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self)
+    }
+}
+
+impl fmt::Debug for Short {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&**self, f)
+    }
+}
+
+impl FastWritable for Short {
+    fn write_into(&self, out: &mut dyn fmt::Write, _: &dyn askama::Values) -> askama::Result<()> {
+        Ok(out.write_str(self)?)
+    }
+}
+
+impl HtmlSafe for Short {}
+
+impl Serialize for Short {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self)
+    }
+}
+
+impl PartialEq<&str> for Short {
+    fn eq(&self, other: &&str) -> bool {
+        **self == **other
+    }
+}
+
+/// A moment of UTC, with `between` between day and hour.
+fn moment(ms: u64, between: &str) -> Short {
+    let DateTime { year, month, day, hour, minute, second, .. } =
+        DateTime::from_timestamp((ms / 1000).cast_signed());
+    let two = |short: Short, number: u8| short.padded(number.into(), 2);
+    let date = two(Short::EMPTY.padded(year.into(), 4).text("-"), month).text("-");
+    let hours = two(two(date, day).text(between), hour).text(":");
+    two(two(hours, minute).text(":"), second)
+}
 
 /// RFC 3339 in UTC, to the millisecond, for programs.
-pub(crate) fn iso(ms: u64) -> String {
-    let text = DateTime::from_timestamp((ms / 1000).cast_signed()).to_rfc3339();
-    format!("{}.{:03}Z", text.trim_end_matches('Z'), ms % 1000)
+pub(crate) fn iso(ms: u64) -> Short {
+    moment(ms, "T").text(".").padded(ms % 1000, 3).text("Z")
 }
 
 /// The same for people: `2026-11-21 22:00:00 UTC`.
-pub(crate) fn exact(ms: u64) -> String {
-    iso(ms)[..19].replace('T', " ") + " UTC"
+pub(crate) fn exact(ms: u64) -> Short {
+    moment(ms, " ").text(" UTC")
 }
 
 /// How long ago, as a page says it; its script goes on from there in the same words.
-pub(crate) fn relative(then_ms: u64, now_ms: u64) -> String {
+pub(crate) fn relative(then_ms: u64, now_ms: u64) -> Short {
     let s = now_ms.saturating_sub(then_ms) / 1000;
-    match s {
-        0..10 => "now".to_owned(),
-        10..60 => format!("{s} s ago"),
-        60..3600 => format!("{} min ago", s / 60),
-        3600..86400 => format!("{} h ago", s / 3600),
-        _ => format!("{} d ago", s / 86400),
-    }
+    let (count, unit) = match s {
+        0..10 => return Short::EMPTY.text("now"),
+        10..60 => (s, " s ago"),
+        60..3600 => (s / 60, " min ago"),
+        3600..86400 => (s / 3600, " h ago"),
+        _ => (s / 86400, " d ago"),
+    };
+    Short::EMPTY.number(count).text(unit)
 }
 
 /// A span of time in its largest unit.
@@ -36,18 +129,66 @@ pub(crate) fn span(ms: u64) -> String {
     format!("{count} {unit}{}", if count == 1 { "" } else { "s" })
 }
 
-/// Bytes in the unit that leaves one to three digits before the point.
-pub(crate) fn size(bytes: u64) -> String {
-    match bytes {
-        0..1024 => format!("{bytes} B"),
-        1024..1_048_576 => format!("{:.1} KiB", bytes as f64 / 1024.0),
-        _ => format!("{:.1} MiB", bytes as f64 / 1_048_576.0),
+/// Bytes in the unit that leaves one to three digits before the point; halves of its last digit go to the even one.
+pub(crate) fn size(bytes: u64) -> Short {
+    let (unit_bytes, unit) = match bytes {
+        0..1024 => return Short::EMPTY.number(bytes).text(" B"),
+        1024..1_048_576 => (1 << 10, " KiB"),
+        _ => (1 << 20, " MiB"),
+    };
+    let tenths = u128::from(bytes) * 10;
+    let (mut rounded, over) = ((tenths / unit_bytes) as u64, tenths % unit_bytes);
+    if over > unit_bytes / 2 || (over == unit_bytes / 2 && rounded % 2 == 1) {
+        rounded += 1;
     }
+    Short::EMPTY.number(rounded / 10).text(".").number(rounded % 10).text(unit)
 }
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
+
+    /// The slow twins: what the formatter makes of it.
+    fn iso_twin(ms: u64) -> String {
+        let text = DateTime::from_timestamp((ms / 1000).cast_signed()).to_rfc3339();
+        format!("{}.{:03}Z", text.trim_end_matches('Z'), ms % 1000)
+    }
+
+    fn size_twin(bytes: u64) -> String {
+        match bytes {
+            0..1024 => format!("{bytes} B"),
+            1024..1_048_576 => format!("{:.1} KiB", bytes as f64 / 1024.0),
+            _ => format!("{:.1} MiB", bytes as f64 / 1_048_576.0),
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn times_are_what_the_formatter_says(ms in 0u64..250_000_000_000_000) {
+            prop_assert_eq!(&*iso(ms), iso_twin(ms));
+            prop_assert_eq!(&*exact(ms), iso_twin(ms)[..19].replace('T', " ") + " UTC");
+        }
+
+        #[test]
+        fn sizes_are_what_the_formatter_says(bits in 0u32..44, low: u64) {
+            let bytes = (1 << bits) | (low & ((1 << bits) - 1));
+            prop_assert_eq!(&*size(bytes), size_twin(bytes));
+        }
+
+        #[test]
+        fn no_number_is_too_long(number: u64) {
+            let _ = (iso(number), exact(number), relative(0, number), size(number));
+        }
+    }
+
+    #[test]
+    fn halves_and_ends_are_what_the_formatter_says() {
+        for bytes in (0..4096).chain(1_048_000..1_049_000).chain((0..400).map(|n| n * 52_428 + 1_048_576)) {
+            assert_eq!(&*size(bytes), size_twin(bytes), "{bytes}");
+        }
+    }
 
     #[test]
     fn times_and_sizes_read_well() {

@@ -9,6 +9,7 @@
 use std::{
     io::{BufRead, BufReader, Read, Write},
     net::{SocketAddr, TcpStream},
+    sync::Arc,
     time::Duration,
 };
 
@@ -107,7 +108,7 @@ pub(crate) fn inbox(address: &str) -> Scope {
     Scope::Inbox(Inbox::of(address, "inbox.test").unwrap())
 }
 
-pub(crate) fn list(store: &Mailstore, scope: &Scope) -> Vec<Summary> {
+pub(crate) fn list(store: &Mailstore, scope: &Scope) -> Vec<Arc<Summary>> {
     ask(store.list(scope, 0, 10_000)).unwrap()
 }
 

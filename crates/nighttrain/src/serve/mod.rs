@@ -244,7 +244,7 @@ struct Announced {
 }
 
 impl Mailboxes for Announced {
-    async fn list(&self, scope: &Scope, skip: usize, limit: usize) -> Result<Vec<Summary>, Unavailable> {
+    async fn list(&self, scope: &Scope, skip: usize, limit: usize) -> Result<Vec<Arc<Summary>>, Unavailable> {
         self.stored.list(scope, skip, limit).await
     }
 

@@ -156,7 +156,7 @@ async fn find<M: Mailboxes>(
     let all = all_found(&app, &scope, &listing.query).await?;
     let unread = all.iter().filter(|summary| !app.marks.is_read(summary.id)).count() as u64;
     let total = app.mailboxes.count(&scope).await?;
-    let page: Vec<Summary> = all.iter().skip(listing.start).take(limit).cloned().collect();
+    let page: Vec<Arc<Summary>> = all.iter().skip(listing.start).take(limit).cloned().collect();
     let whole = (total, total.saturating_sub(app.marks.read_count()));
     answer(&app, &page, listing.start, (all.len() as u64, unread), whole).await
 }
@@ -166,7 +166,7 @@ async fn all_found<M: Mailboxes>(
     app: &Arc<App<M>>,
     scope: &Scope,
     query: &str,
-) -> Result<Vec<Summary>, Fault> {
+) -> Result<Vec<Arc<Summary>>, Fault> {
     let query = Search::parse(query)?;
     let found = search::search(&app.mailboxes, scope, &query, &app.marks, None, IDS_MAX).await?;
     Ok(found.mails)
@@ -175,7 +175,7 @@ async fn all_found<M: Mailboxes>(
 /// A list; `matching` and `whole` are counts of mails and of unread ones.
 async fn answer<M: Mailboxes>(
     app: &Arc<App<M>>,
-    summaries: &[Summary],
+    summaries: &[Arc<Summary>],
     start: usize,
     matching: (u64, u64),
     whole: (u64, u64),

@@ -79,7 +79,7 @@ fn sender(summary: &Summary) -> Value {
     address(&from)
 }
 
-fn address(address: &Address) -> Value {
+fn address(address: &Address<'_>) -> Value {
     json!({ "Name": address.name, "Address": address.address })
 }
 
