@@ -81,6 +81,7 @@ soak: toolchain ## The long tests: ten minutes of a feed's clients (SOAK_SECONDS
 	NIGHTTRAIN_SOAK_SECONDS=$(SOAK_SECONDS) $(CARGO) test --release --package tests --test feed_soak -- --nocapture
 	LOG_KILLS=$(SOAK_KILLS) LOG_FLIPS=$(SOAK_FLIPS) LOG_RUNS=$(SOAK_RUNS) \
 		$(CARGO) test --release --package engine --test log_kill --test log_damage --test log_model --test io_reads
+	PARTS_RUNS=$(SOAK_KILLS) $(CARGO) test --release --package engine --test store_parts
 	STORE_KILLS=$(SOAK_KILLS) $(CARGO) test --release --package tests --test store_crash
 	MAIL_CRASHES=$(SOAK_MAIL_CRASHES) $(CARGO) test --release --package tests --test mail_crash
 	MAIL_POWER_LOSSES=$(SOAK_RUNS) $(CARGO) test --release --package mail --test power

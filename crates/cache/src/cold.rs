@@ -58,14 +58,15 @@ pub(crate) async fn restore(request: &Arc<Request>, cold: Cold) -> bool {
 }
 
 /// Why nothing was read.
-enum Unread {
+pub(crate) enum Unread {
     /// What is there is not what was written, or the disk cannot read it.
     Damaged,
     /// Not now.
     Refused,
 }
 
-async fn read(cold: Cold) -> Result<Vec<u8>, Unread> {
+/// Reads the payload of a record, from memory where that still has it.
+pub(crate) async fn read(cold: Cold) -> Result<Vec<u8>, Unread> {
     let payload_bytes = cold.payload_bytes as usize;
     let record_bytes = log::record_bytes(payload_bytes);
     enum By {

@@ -36,6 +36,7 @@ use crate::{
     error_page::Fault,
     hit::{self, Outcome, Slow},
     miss,
+    parts::{self, InParts},
     request::Request,
     slow, synth,
     watch::{Phase, Watch},
@@ -71,6 +72,8 @@ enum Turned {
     Spilled { rest: Vec<u8>, close: bool },
     /// A hit whose body the socket did not take at once.
     Large { prefix: Vec<u8>, object: PinnedObject, from: u64, to: u64, chunked: bool, close: bool },
+    /// A hit whose body is on the file in parts.
+    InParts { before: Vec<u8>, request: Arc<Request>, answer: Box<InParts> },
     /// Not a hit.
     Slow { before: Vec<u8>, request: Arc<Request>, slow: hit::Slow },
     /// The client broke a rule or a limit: it is told, and the connection is closed.
@@ -129,6 +132,10 @@ impl Connection {
                 Turned::Spilled { rest, close } => miss::send_hit(self, &rest, None, close).await,
                 Turned::Large { prefix, object, from, to, chunked, close } => {
                     miss::send_hit(self, &prefix, Some((object, from, to, chunked)), close).await
+                }
+                Turned::InParts { before, request, answer } => {
+                    miss::send_hit(self, &before, None, false).await
+                        && parts::respond(self, &request, *answer).await
                 }
                 Turned::Slow { before, request, slow } => {
                     miss::send_hit(self, &before, None, false).await
@@ -244,6 +251,12 @@ impl Connection {
                 Outcome::Large { object, from, to, chunked, close } => {
                     stopped = Some(Turned::Large { prefix: Vec::new(), object, from, to, chunked, close });
                 }
+                Outcome::InParts { answer, hash, primary_bytes } => {
+                    let key = &*buffers.key;
+                    let request = Request::new(&read[raw], key, primary_bytes, hash, framing, self.address);
+                    stopped =
+                        Some(Turned::InParts { before: Vec::new(), request: Arc::new(request), answer });
+                }
                 Outcome::Slow(slow) => {
                     let Slow { hash, primary_bytes, .. } = slow;
                     let key = &*buffers.key;
@@ -283,6 +296,9 @@ impl Connection {
             Some(Turned::Spilled { close, .. }) => Some(Turned::Spilled { rest: rest.to_vec(), close }),
             Some(Turned::Slow { request, slow, .. }) => {
                 Some(Turned::Slow { before: rest.to_vec(), request, slow })
+            }
+            Some(Turned::InParts { request, answer, .. }) => {
+                Some(Turned::InParts { before: rest.to_vec(), request, answer })
             }
             Some(Turned::Refused { fault, .. }) => Some(Turned::Refused { before: rest.to_vec(), fault }),
             other => other,

@@ -50,6 +50,15 @@ pub(crate) enum Message {
         /// Gets what became of it.
         done: oneshot::Sender<Unlinked>,
     },
+    /// To the owner of the key: this object has lost a part of its body.
+    LostPart {
+        /// Hash of the key.
+        hash: Hash,
+        /// The key.
+        key: Vec<u8>,
+        /// Which of the objects with this key.
+        id: u64,
+    },
     /// A connection that another core had too many of.
     Accept(std::net::TcpStream, SocketAddr),
 }
@@ -70,6 +79,12 @@ pub(crate) struct FileReads {
     pub(crate) log: OnceCell<log::Reader>,
     /// Reads of large objects that wait for the disk on threads of their own.
     pub(crate) large: Cell<usize>,
+    /// Answers that are stored in parts while they pass.
+    pub(crate) storing: Cell<usize>,
+    /// Bytes of parts that clients are being sent, now.
+    pub(crate) parts_bytes: Cell<usize>,
+    /// Most such bytes.
+    pub(crate) parts_bytes_max: usize,
 }
 
 /// Buffers of the thread: idle connections hold none.
@@ -97,6 +112,8 @@ pub(crate) struct Fetching {
     pub(crate) key: Vec<u8>,
     /// The part of the key that all variants share: what a purge names.
     pub(crate) primary: Vec<u8>,
+    /// What it brings is for the one who asked first: it is being stored in parts, and others find it when that is done.
+    pub(crate) is_alone: bool,
     /// Which of the fetches that this core began it is.
     pub(crate) number: u64,
     /// Who asked before the origin had answered.

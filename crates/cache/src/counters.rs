@@ -18,6 +18,8 @@ engine::counters! {
         Misses => Counter, "cache_misses", None, "Requests for which the store had no usable object.";
         Collapsed => Counter, "cache_misses_collapsed", None, "Misses that joined a fetch under way.";
         FileRefused => Counter, "cache_file_reads_refused", None, "Objects on the file that were fetched from the origin because too many reads were under way.";
+        PartsRefused => Counter, "cache_parts_refused", None, "Large objects on the file that were passed because too many were being sent, or read, from there.";
+        PartsCut => Counter, "cache_parts_cut", None, "Answers cut short because a part of a large object on the file could not be read.";
         Passes => Counter, "cache_passes", None, "Requests passed to the origin without the store.";
         Fetches => Counter, "cache_fetches", None, "Requests sent to the origin for the store.";
         FetchesGivenUp => Counter, "cache_fetches_given_up", None, "Fetches not stored and not read by anyone any more.";

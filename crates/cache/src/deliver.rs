@@ -35,6 +35,8 @@ pub(crate) enum Outgoing {
 pub(crate) enum Cut {
     /// The client's side.
     Client(Gone),
+    /// The disk: a part of the body could not be read; likewise.
+    Disk,
     /// The origin broke off; the client must be able to tell, so the connection is cut.
     Origin,
 }

@@ -28,6 +28,7 @@ use crate::{
     core::{Core, CorePools, Fetching, Message, with_core},
     counters::Counter,
     growing::{Chunk, Cursor, End, Growing, PASSING_CHUNK_BYTES, Window},
+    large::Large,
     origin::{self, Answer, OriginError, Read},
     request::{Purpose, Request},
     response::{Judged, Response, judge},
@@ -91,8 +92,9 @@ pub(crate) fn begin(core: &Core, want: Want) {
     let mut fetching = core.fetching.borrow_mut();
     let hash = want.request.hash;
     if let Some(under_way) = fetching.get_mut(&hash) {
-        if under_way.key != want.request.key {
-            // Two keys with one 64-bit hash: rare beyond measure, and still right.
+        if under_way.is_alone || under_way.key != want.request.key {
+            // On its way to the file, readable when that is done. Or two keys with one 64-bit hash: rare beyond measure, and
+            // still right.
             answer(want.reply, Start::Alone);
         } else if let Some((response, cursor)) = under_way.join() {
             core.count(Counter::Collapsed);
@@ -117,6 +119,7 @@ pub(crate) fn begin(core: &Core, want: Want) {
         key: want.request.key.clone(),
         primary: want.request.primary().to_vec(),
         waiting: Vec::new(),
+        is_alone: false,
         started: None,
         number,
     };
@@ -167,6 +170,21 @@ impl Entry {
             let mut fetching = core.fetching.borrow_mut();
             let is_ours = fetching.get(&self.hash).is_some_and(|under_way| under_way.number == self.number);
             if is_ours { fetching.remove(&self.hash) } else { None }
+        })
+    }
+
+    /// What it brings is for the one who asked first; who waited is returned. It stays in the table, so that it is stored once,
+    /// and not if it is purged meanwhile.
+    fn go_alone(&self) -> Vec<oneshot::Sender<Start>> {
+        with_core(|core| {
+            let mut fetching = core.fetching.borrow_mut();
+            match fetching.get_mut(&self.hash).filter(|under_way| under_way.number == self.number) {
+                Some(under_way) => {
+                    under_way.is_alone = true;
+                    std::mem::take(&mut under_way.waiting)
+                }
+                None => Vec::new(),
+            }
         })
     }
 
@@ -243,6 +261,8 @@ enum Keep {
     Stored(Box<Filling>),
     /// Through a window of chunks, to those who read it now.
     Passing(Arc<Window>),
+    /// Likewise, and to the file in parts.
+    Large(Box<Large>, Arc<Window>),
 }
 
 async fn receive(request: &Request, answer_: Answer, reply: oneshot::Sender<Start>, entry: Entry) {
@@ -251,7 +271,7 @@ async fn receive(request: &Request, answer_: Answer, reply: oneshot::Sender<Star
         let Judged { mut response, mut own, keep } =
             judge(core, request, &answer_.head, answer_.framing, answer_.requested_ms);
         let (keep, first) = match keep.map(|object| reserve(core, &response, &object)) {
-            Some(Ok((filling, first))) => (Keep::Stored(Box::new(filling)), first),
+            Some(Ok(reserved)) => reserved,
             refused => {
                 if let Some(Err(refused)) = refused {
                     core.count(Counter::of_refusal(refused));
@@ -278,7 +298,11 @@ async fn receive(request: &Request, answer_: Answer, reply: oneshot::Sender<Star
         announce(&entry, &response, &growing, &first);
     } else {
         // Only the leader may read this answer; whoever waited asks for itself (and all at once, not in turn).
-        let waiting = entry.end().map(|ended| ended.waiting).unwrap_or_default();
+        let waiting = if matches!(keep, Keep::Large(..)) {
+            entry.go_alone()
+        } else {
+            entry.end().map(|ended| ended.waiting).unwrap_or_default()
+        };
         for other in waiting {
             answer(other, Start::Alone);
         }
@@ -333,6 +357,18 @@ async fn pump(
                         break Ok(());
                     }
                 }
+                if let Keep::Large(large, window) = &mut keep {
+                    if large.put(vacant.slice(0..bytes)).await.is_err() {
+                        keep = Keep::Passing(Arc::clone(window));
+                        if let Some(entry) = &entry {
+                            entry.end();
+                        }
+                    } else if answer.is_complete() {
+                        unpublished = bytes;
+                        with_core(|core| core.add(Counter::BytesFetched, bytes as u64));
+                        break Ok(());
+                    }
+                }
                 chunk.publish(bytes);
                 growing.grown();
                 with_core(|core| core.add(Counter::BytesFetched, bytes as u64));
@@ -346,6 +382,12 @@ async fn pump(
             return;
         }
     };
+    if end.is_ok()
+        && let Keep::Large(large, window) = keep
+    {
+        large.finish(|core| entry.as_ref().is_some_and(|entry| !entry.is_forgotten(core))).await;
+        keep = Keep::Passing(window);
+    }
     match end {
         Ok(()) => complete(entry.as_ref(), &growing, keep, answer, || {
             if unpublished > 0 {
@@ -381,14 +423,13 @@ fn passing_bytes(left: u64) -> usize {
     left.min(PASSING_CHUNK_BYTES as u64) as usize
 }
 
-/// Reserves room in the store, and the first of it.
+/// Reserves room in the store, and the first of it; on the file alone where it is larger than memory takes.
 fn reserve(
     core: &Core,
     response: &Response,
     object: &crate::response::Keep,
-) -> Result<(Filling, Arc<Chunk>), Refused> {
-    let mut shard = core.shard.borrow_mut();
-    let mut filling = shard.begin(NewObject {
+) -> Result<(Keep, Arc<Chunk>), Refused> {
+    let new = NewObject {
         hash: object.hash,
         key: &object.key,
         head: &response.head,
@@ -396,12 +437,21 @@ fn reserve(
         body: response.length.map_or(BodyLength::Unknown, BodyLength::Exact),
         expires_s: object.expires_s,
         now_s: core.store_now_s(),
-    })?;
+    };
+    if response.length.is_some_and(|bytes| bytes > core.store.object_bytes_max())
+        && let Some(large) = Large::begin(core, &new)
+    {
+        let window = Arc::new(Window::default());
+        let first = passing_chunk(&window, response.length);
+        return Ok((Keep::Large(Box::new(large), window), first));
+    }
+    let mut shard = core.shard.borrow_mut();
+    let mut filling = shard.begin(new)?;
     if response.length == Some(0) {
-        return Ok((filling, Chunk::empty()));
+        return Ok((Keep::Stored(Box::new(filling)), Chunk::empty()));
     }
     match filling.extend(&mut shard) {
-        Ok(extent) => Ok((filling, Chunk::stored(extent))),
+        Ok(extent) => Ok((Keep::Stored(Box::new(filling)), Chunk::stored(extent))),
         Err(refused) => {
             shard.abandon(filling);
             Err(refused)
@@ -443,7 +493,7 @@ async fn more_space(keep: &mut Keep, entry: Option<&Entry>) -> Arc<Chunk> {
         }
     }
     let window = match keep {
-        Keep::Passing(window) => window,
+        Keep::Passing(window) | Keep::Large(_, window) => window,
         Keep::Stored(_) => unreachable!("what could not be stored is passed by now"),
     };
     window.room().await;

@@ -12,7 +12,7 @@
 //! another core writes.
 
 use engine::{
-    store::{Hash, Lookup, Object, PinnedObject, Turn},
+    store::{Hash, Lookup, Object, PinnedObject, Turn, tier::PartsList},
     sys::span::{Part, Span},
 };
 use wire::http1::{
@@ -28,6 +28,7 @@ use crate::{
     counters::Counter,
     error_page::Fault,
     key,
+    parts::InParts,
     policy::{self, PassReason, Recv, RecvRules, RequestFacts, Reuse, Verdict, vary::VARY_SPEC_BYTES_MAX},
     response_head::{
         CacheStatus, Dynamic, Flags, Framing, Fwd, Persistence, StoredMeta, append_dynamic,
@@ -62,6 +63,15 @@ pub(crate) enum Outcome {
         chunked: bool,
         /// The connection ends after it.
         close: bool,
+    },
+    /// The body is on the file in parts; `out` has nothing of this answer.
+    InParts {
+        /// The answer.
+        answer: Box<InParts>,
+        /// Hash of the key in the scratch.
+        hash: Hash,
+        /// Length of the part of the key that is the same for all variants.
+        primary_bytes: usize,
     },
     /// It takes longer.
     Slow(Slow),
@@ -174,6 +184,10 @@ pub(crate) fn answer(
             core.count(Counter::Hits);
             outcome
         }
+        Err(Unsent::InParts(answer)) => {
+            core.count(Counter::Hits);
+            Outcome::InParts { answer, hash, primary_bytes }
+        }
         Err(Unsent::Gone) => slow(hash, Why::Miss { anew: false, only_if_cached }, Fwd::UriMiss),
         Err(Unsent::Unsatisfiable { complete }) => {
             slow(hash, Why::Synth(Fault::RangeNotSatisfiable { complete }), Fwd::Partial)
@@ -208,6 +222,8 @@ fn variant(
 enum Unsent {
     /// Its memory is being freed just now.
     Gone,
+    /// Its body is on the file in parts.
+    InParts(Box<InParts>),
     /// The range that was asked for begins beyond its end.
     Unsatisfiable { complete: u64 },
 }
@@ -225,7 +241,8 @@ fn send(
     let is_get = head.method == "GET";
     let persistence = persistence(core, head);
     let close = persistence == Persistence::Close;
-    let complete = object.body_bytes();
+    let parts = if object.is_in_parts() { Some(object.parts().ok_or(Unsent::Gone)?) } else { None };
+    let complete = parts.as_ref().map_or(object.body_bytes(), PartsList::body_bytes);
     let headers = &head.headers;
     let conditional = headers.has(KnownHeader::IfNoneMatch)
         || headers.has(KnownHeader::IfModifiedSince)
@@ -248,9 +265,10 @@ fn send(
     if let Verdict::Unsatisfiable { complete } = verdict {
         return Err(Unsent::Unsatisfiable { complete });
     }
-    let large = to - from > COALESCE_BYTES_MAX;
+    let large = parts.is_none() && to - from > COALESCE_BYTES_MAX;
     let pinned = if large { Some(object.pin().ok_or(Unsent::Gone)?) } else { None };
     let out = &mut *buffers.out;
+    let before = out.len();
     match verdict {
         Verdict::NotModified => {
             core.count(Counter::HitsNotModified);
@@ -278,6 +296,16 @@ fn send(
             out.extend_from_slice(ChunkedEncoder::chunk_header(to - from).as_bytes());
         }
         return Ok(Outcome::Large { object, from, to, chunked, close });
+    }
+    if let Some(list) = parts.filter(|_| to > from) {
+        let mut head = out.split_off(before);
+        let mut suffix = Vec::new();
+        if chunked {
+            head.extend_from_slice(ChunkedEncoder::chunk_header(to - from).as_bytes());
+            suffix.extend_from_slice(ChunkedEncoder::CHUNK_END);
+            append_trailers(trailers, &mut suffix);
+        }
+        return Err(Unsent::InParts(Box::new(InParts { list, head, from, to, suffix, close })));
     }
     if is_get && chunked && to > from {
         out.extend_from_slice(ChunkedEncoder::chunk_header(to - from).as_bytes());

@@ -35,9 +35,11 @@ mod hit;
 #[cfg(test)]
 mod hot_path_tests;
 mod key;
+mod large;
 mod memory_need;
 mod miss;
 mod origin;
+mod parts;
 mod pass;
 pub mod policy;
 mod purge;

@@ -17,6 +17,7 @@ use crate::{
     fetch::{self, Start},
     growing::Cursor,
     hit::{self, Outcome, Why},
+    parts::{self, InParts, Unsent},
     pass::pass,
     policy::{self, Verdict},
     request::Request,
@@ -59,6 +60,14 @@ pub(crate) async fn miss(connection: &mut Connection, request: &Arc<Request>, an
             Again::Hit { head, large, close } => {
                 return send_hit(connection, &head, large.map(|large| *large), close).await;
             }
+            Again::InParts { key, hash, answer } => match parts::begin(&answer, hash, &key).await {
+                Ok(sending) => return parts::send(connection, &answer, sending, hash, &key).await,
+                Err(Unsent::Refused) => break,
+                Err(Unsent::Lost) => {
+                    request = Arc::new(request.under(&key, hash));
+                    anew = true;
+                }
+            },
             Again::Under { key, hash, anew: again } if look + 1 < LOOKS_MAX => {
                 request = Arc::new(request.under(&key, hash));
                 anew |= again;
@@ -77,6 +86,8 @@ pub(crate) type LargeBody = (PinnedObject, u64, u64, bool);
 enum Again {
     /// It is there: the answer's head (and small body), and the large body that follows.
     Hit { head: Vec<u8>, large: Option<Box<LargeBody>>, close: bool },
+    /// It is on the file, in parts, under this key and hash.
+    InParts { key: Vec<u8>, hash: Hash, answer: Box<InParts> },
     /// Not there; the key and hash that were looked up last, and whether something is there that must not be used.
     Under { key: Vec<u8>, hash: Hash, anew: bool },
 }
@@ -94,6 +105,7 @@ fn look_again(request: &Request) -> Again {
             Outcome::Large { object, from, to, chunked, close } => {
                 Again::Hit { head: out, large: Some(Box::new((object, from, to, chunked))), close }
             }
+            Outcome::InParts { answer, hash, .. } => Again::InParts { key, hash, answer },
             Outcome::Slow(slow) => {
                 let anew = matches!(slow.why, Why::Miss { anew: true, .. });
                 Again::Under { key, hash: slow.hash, anew }

@@ -411,6 +411,7 @@ async fn receive_messages(mut receiver: Receiver<Message>, clients: Arc<Clients>
                 match message {
                     Message::Fetch(want) => fetch::begin(core, *want),
                     Message::Accept(stream, address) => take_over(core, stream, address, &clients),
+                    Message::LostPart { hash, key, id } => core.shard.borrow_mut().lost_part(hash, &key, id),
                     Message::Unlink { hash, key, is_purge, must_stay_so, done } => {
                         if is_purge {
                             core.count(Counter::Purges);

@@ -45,6 +45,7 @@ pub(crate) fn account(sent: &Result<(), Cut>) {
         Err(Cut::Client(Gone::Stalled)) => Counter::ClientsStalled,
         // Counted where it was decided.
         Err(Cut::Client(Gone::Wanted)) => return,
+        Err(Cut::Disk) => Counter::PartsCut,
         Err(Cut::Origin) => Counter::BodiesCut,
     };
     with_core(|core| core.count(counter));

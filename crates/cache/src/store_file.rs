@@ -26,7 +26,9 @@ use engine::{
     meter::{Family, Registry, Source},
     store::{
         Shard, Store, StoreConfig, open_anon,
-        tier::{FileConfig, Known, Opening, Tier, begin_on_file, write_buffer_bytes_max},
+        tier::{
+            FileConfig, Known, Opening, PART_BODY_BYTES_MAX, Tier, begin_on_file, write_buffer_bytes_max,
+        },
     },
 };
 use tokio::sync::oneshot;
@@ -40,6 +42,10 @@ use crate::{
 
 /// Threads that read the file: what gave the most of 8, 16 and 32 at little cost (`docs/decisions/009`).
 const READ_HELPERS: usize = 16;
+/// Most bytes of parts of large objects that are being sent, over all cores; of a smaller memory, an eighth.
+const PARTS_BYTES_MAX: usize = 32 << 20;
+/// Parts that a core may always hold: two clients, each with the part that comes next.
+const PARTS_MIN: usize = 4;
 /// How long a start waits for its file to be read before the loops begin without it.
 const START_WAIT_MAX: Duration = Duration::from_secs(1);
 
@@ -195,11 +201,20 @@ pub(crate) fn open_store(config: &Config, memory: &StoreConfig) -> Result<Opened
             return Err(StartError::Prepare(io::Error::other("the reading of the store's file has failed")));
         }
     };
+    let parts_bytes_max =
+        (of_memory.min(PARTS_BYTES_MAX) / shards.len()).max(PARTS_MIN * PART_BODY_BYTES_MAX);
     let (reads, by_core) = ReadPool::start(&pool, vec![source])?;
     let mut coming = coming.into_iter();
     let of_core = |(reads, completions)| {
         let log = reader.clone().map_or_else(OnceCell::new, OnceCell::from);
-        let reads = FileReads { reads, log, large: Cell::new(0) };
+        let reads = FileReads {
+            reads,
+            log,
+            large: Cell::new(0),
+            storing: Cell::new(0),
+            parts_bytes: Cell::new(0),
+            parts_bytes_max,
+        };
         Some(OfCore { reads, completions, coming: coming.next() })
     };
     let by_core = by_core.into_iter().map(of_core).collect();

@@ -55,10 +55,27 @@ impl<'t> Object<'t> {
         self.record().key()
     }
 
-    /// Bytes of the body.
+    /// Bytes of the body; of one that is on the file in parts ([`Object::parts`]), those of the list of them.
     #[inline]
     pub fn body_bytes(&self) -> u64 {
         self.record().body_bytes()
+    }
+
+    /// Whether the body is on the file in parts, and only the list of them is here.
+    #[inline]
+    pub fn is_in_parts(&self) -> bool {
+        !self.slot.is_chained() && self.record().is_in_parts()
+    }
+
+    /// Where the parts of the body are, if that is on the file in parts.
+    #[cfg(not(feature = "loom"))]
+    pub fn parts(&self) -> Option<super::tier::PartsList> {
+        if !self.is_in_parts() {
+            return None;
+        }
+        let mut list = Vec::new();
+        self.record().body().copy_to(&mut list);
+        super::tier::PartsList::parse(&list, self.slot.hash)
     }
 
     /// The longest contiguous run of body bytes from `at`; empty at the end.

@@ -3,6 +3,7 @@
 //! ```text
 //! every record   word 0: kind 8 | key length 24 | units of 16 bytes 32      word 1: hash      word 2: sequence
 //! whole          3: head 32 | tail 32  4: body length  5: on file  6..12: meta   key, head, 0..7 unused, body, tail
+//!                bit 63 of word 4: the body is on the file in parts, and what lies here is the list of them
 //! chained        3: head 32 | tail 32  4: body length  5: extents  6..12: meta   key, head, 0..7 unused, table, tail
 //! extent         3: number of the extent  4: body bytes in it  5: 0                 body bytes
 //! dead           word 0 only: what was reserved and given up, or is still being filled
@@ -30,6 +31,8 @@ const EXTENT_HEADER_WORDS: usize = 6;
 pub(super) const EXTENT_HEADER_BYTES: usize = EXTENT_HEADER_WORDS * WORD;
 const ENTRY_WORDS: usize = 2;
 const LOCATION_BITS: u32 = 40;
+/// In the word of the body's length: what lies here is a list of parts.
+const IN_PARTS: u64 = 1 << 63;
 
 /// What a record is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -113,6 +116,8 @@ pub(super) struct Header {
     pub(super) lengths: Lengths,
     pub(super) body_bytes: u64,
     pub(super) extents: u32,
+    /// The body is the list of the parts that are on the file.
+    pub(super) in_parts: bool,
     pub(super) meta: [u64; META_WORDS],
 }
 
@@ -165,7 +170,12 @@ impl<'a> Record<'a> {
     }
 
     pub(super) fn body_bytes(&self) -> u64 {
-        self.word(4)
+        self.word(4) & !IN_PARTS
+    }
+
+    /// Whether the body is a list of parts.
+    pub(super) fn is_in_parts(&self) -> bool {
+        self.word(4) & IN_PARTS != 0
     }
 
     pub(super) fn extents(&self) -> usize {
@@ -276,7 +286,7 @@ impl<'a> Record<'a> {
         self.words[1].store(header.hash.word(), Relaxed);
         self.words[2].store(header.sequence, Relaxed);
         self.words[3].store(head as u64 | (tail as u64) << 32, Relaxed);
-        self.words[4].store(header.body_bytes, Relaxed);
+        self.words[4].store(header.body_bytes | if header.in_parts { IN_PARTS } else { 0 }, Relaxed);
         self.words[5].store(u64::from(header.extents), Relaxed);
         for (word, meta) in self.words[META..].iter().zip(header.meta) {
             word.store(meta, Relaxed);
@@ -322,8 +332,9 @@ mod tests {
                     let record = Record::at(&arena, 3);
                     let meta = [1, 2, 3, 4, 5, u64::MAX];
                     let hash = Hash::of(b"k");
+                    let (body_bytes, in_parts) = (rest as u64, tail > 0);
                     let header =
-                        Header { hash, sequence: 9, lengths, body_bytes: rest as u64, extents: 0, meta };
+                        Header { hash, sequence: 9, lengths, body_bytes, extents: 0, in_parts, meta };
                     record.write_header(Kind::Whole, units, &header);
                     record.write_names(&vec![1; key], &vec![2; head]);
                     record.body().write_from(&vec![3; rest]);
@@ -333,6 +344,7 @@ mod tests {
                         (record.sequence(), record.body_bytes(), record.meta()),
                         (9, rest as u64, meta)
                     );
+                    assert_eq!(record.is_in_parts(), in_parts);
                     assert!(record.key().eq(&vec![1; key]) && record.head().eq(&vec![2; head]));
                     assert!(record.body().eq(&vec![3; rest]) && record.tail().eq(&vec![4; tail]));
                     let beyond = 3 * 2 + units as usize * 2;
@@ -362,6 +374,7 @@ mod tests {
             lengths,
             body_bytes: 60,
             extents: 3,
+            in_parts: false,
             meta: [0; META_WORDS],
         };
         record.write_header(Kind::Chained, lengths.units().unwrap(), &header);

@@ -141,7 +141,7 @@ fn said(usage: &Usage) -> Vec<Said> {
         ),
         counter(
             "store_file_too_large",
-            "Objects not copied to the file because they are longer than a segment.",
+            "Objects not copied to the file because they are larger than a file of this size takes.",
             None,
             usage.file_too_large,
         ),
@@ -153,6 +153,13 @@ fn said(usage: &Usage) -> Vec<Said> {
             None,
             usage.file_damaged,
         ),
+        counter(
+            "store_file_incomplete",
+            "Large objects on the file that were given up because not all of their parts were there.",
+            None,
+            usage.file_incomplete,
+        ),
+        counter("store_file_parts", "Parts of large objects written to the file.", None, usage.file_parts),
         counter(
             "store_file_not_admitted",
             "Objects not copied to the file when they were stored, because nobody had asked for them before.",

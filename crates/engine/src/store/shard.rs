@@ -29,11 +29,12 @@ use super::{
 /// Expiry entries that each insert sifts while there are too many (see [`ExpiryQueue`]).
 const SIFT_A_STEP: usize = 3;
 
-/// What an object has that comes back from the file: its number, and where it is there.
+/// What an object has that is on the file already: its number, where it is there, and whether it is a list of parts.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Restored {
     pub(super) sequence: u64,
     pub(super) location: u64,
+    pub(super) in_parts: bool,
 }
 
 /// A core's share of the store, in the hands of its owner.
@@ -137,7 +138,12 @@ impl Shard {
         self.assert_owned(object.hash);
         let lengths =
             Lengths { key: object.key.len(), head: object.head.len(), rest: body.len(), tail: tail.len() };
+        let in_parts = restored.is_some_and(|restored| restored.in_parts);
         let Some(units) = self.units_of_record(lengths) else {
+            if in_parts {
+                // It was written by a process with more memory. Cut into extents it would not be a list any more.
+                return Err(self.refuse(Refused::TooLarge));
+            }
             let mut filling =
                 self.begin(NewObject { body: BodyLength::Exact(body.len() as u64), ..object })?;
             let mut rest = body;
@@ -155,7 +161,7 @@ impl Shard {
         self.ghosts.prefetch(object.hash);
         let log = self.log_for(&object);
         let place = self.room(log, units)?;
-        let header = self.header(object.hash, lengths, body.len() as u64, object.meta);
+        let header = Header { in_parts, ..self.header(object.hash, lengths, body.len() as u64, object.meta) };
         let record = self.local.store.record(place.location);
         record.write_header(Kind::Whole, units, &header);
         record.write_names(object.key, object.head);
@@ -588,7 +594,7 @@ impl Shard {
 
     fn header(&mut self, hash: Hash, lengths: Lengths, body_bytes: u64, meta: [u64; 6]) -> Header {
         self.sequence += 1;
-        Header { hash, sequence: self.sequence, lengths, body_bytes, extents: 0, meta }
+        Header { hash, sequence: self.sequence, lengths, body_bytes, extents: 0, in_parts: false, meta }
     }
 
     /// Space for a new record, after paying for it by evicting.

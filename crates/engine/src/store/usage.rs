@@ -98,7 +98,11 @@ tally! {
     file_written_back,
     /// Objects not copied to the file because too much waited to be written, or no segment was free.
     file_refused,
-    /// Objects not copied to the file because they are longer than a segment.
+    /// Objects on the file that were given up because not all of their parts were there.
+    file_incomplete,
+    /// Parts of large objects written to the file.
+    file_parts,
+    /// Objects not copied to the file because they are larger than a file of this size takes.
     file_too_large,
     /// Objects read back from the file.
     file_hits,

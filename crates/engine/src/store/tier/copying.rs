@@ -1,53 +1,108 @@
 //! A large object on its way into the log, some of it at each step.
 
+use super::parts::PartsFilling;
 use crate::{
-    log::Filling,
+    log::{Filling, Refused, Writer},
     store::{Hash, PinnedObject},
 };
 
-/// An object of several extents, pinned, and the record that it is copied into.
+/// An object of several extents, pinned, and what it is copied into.
 #[derive(Debug)]
 pub(super) struct Copying {
     object: PinnedObject,
     hash: Hash,
-    filling: Filling,
+    to: To,
     copied: u64,
 }
 
+/// Where it is copied to.
+#[derive(Debug)]
+pub(super) enum To {
+    /// One record, whose header, key and head have been written.
+    Record(Filling),
+    /// Parts; the rest comes with their list.
+    Parts(PartsFilling),
+}
+
+/// How a step went.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Step {
+    /// There is more to do now.
+    More,
+    /// All of the body is there.
+    Whole,
+    /// The disk has to catch up first.
+    Later,
+    /// The store wants the memory back, and the disk is behind.
+    GivenUp,
+}
+
 impl Copying {
-    /// The record's header, key and head have been written.
-    pub(super) fn new(object: PinnedObject, hash: Hash, filling: Filling) -> Self {
-        Self { object, hash, filling, copied: 0 }
+    pub(super) fn new(object: PinnedObject, hash: Hash, to: To) -> Self {
+        Self { object, hash, to, copied: 0 }
     }
 
-    /// Copies about so many bytes; whether it is whole now.
-    pub(super) fn step(&mut self, bytes: usize) -> bool {
-        let mut left = bytes;
-        while left > 0 && self.copied < self.object.body_bytes() {
-            let run = self.object.body(self.copied);
-            let run = run.slice(0..run.len().min(left));
-            super::put(&mut self.filling, run);
-            self.copied += run.len() as u64;
-            left -= run.len();
+    /// Copies about so many bytes; one part where it is copied to parts.
+    pub(super) fn step(&mut self, writer: &mut Writer, bytes: usize) -> Step {
+        let Self { object, to, copied, .. } = self;
+        let body_bytes = object.body_bytes();
+        match to {
+            To::Record(filling) => {
+                let to = body_bytes.min(*copied + bytes as u64);
+                put_body(filling, object, *copied, to);
+                *copied = to;
+                if to == body_bytes {
+                    super::put(filling, object.tail());
+                    return Step::Whole;
+                }
+            }
+            To::Parts(parts) => {
+                let to = *copied + parts.next_bytes() as u64;
+                if to > *copied {
+                    match parts.append(writer, |filling| put_body(filling, object, *copied, to)) {
+                        Ok(()) => *copied = to,
+                        Err(Refused::Busy | Refused::Full) if !object.wanted() => return Step::Later,
+                        Err(_) => return Step::GivenUp,
+                    }
+                }
+                if to == body_bytes {
+                    return Step::Whole;
+                }
+            }
         }
-        if self.copied < self.object.body_bytes() {
-            // What is behind is not needed any more.
-            self.object.release_before(self.copied);
-            return false;
-        }
-        super::put(&mut self.filling, self.object.tail());
-        true
+        // What is behind is not needed any more.
+        self.object.release_before(self.copied);
+        Step::More
     }
 
     pub(super) fn hash(&self) -> Hash {
         self.hash
     }
 
-    pub(super) fn expires_s(&self) -> u32 {
-        self.object.expires_s()
+    pub(super) fn object(&self) -> &PinnedObject {
+        &self.object
     }
 
-    pub(super) fn into_filling(self) -> Filling {
-        self.filling
+    /// The parts, if it is copied to such.
+    pub(super) fn parts(&self) -> Option<&PartsFilling> {
+        match &self.to {
+            To::Record(_) => None,
+            To::Parts(parts) => Some(parts),
+        }
+    }
+
+    pub(super) fn into_to(self) -> To {
+        self.to
+    }
+}
+
+/// Copies bytes `from..to` of the body.
+fn put_body(filling: &mut Filling, object: &PinnedObject, from: u64, to: u64) {
+    let mut at = from;
+    while at < to {
+        let run = object.body(at);
+        let run = run.slice(0..run.len().min(usize::try_from(to - at).unwrap_or(usize::MAX)));
+        super::put(filling, run);
+        at += run.len() as u64;
     }
 }

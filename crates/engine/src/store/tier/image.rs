@@ -4,6 +4,8 @@
 //! | magic 4 | key 4 | head 4 | tail 4 | body 8 | sequence 8 | expiry 4 | 0 4 | 0 8 | meta 6 × 8 |  96 bytes
 //! | key | head | body | tail |                                             lengths as above, nothing between
 //! ```
+//! With the magic of a list (`NTo2`) the body is on the file in parts, and what stands in its place names them (`parts.rs`).
+//!
 //! Little-endian. The bytes come from a file, so that nothing in them is believed before it has been compared.
 
 use crate::store::record::META_WORDS;
@@ -11,6 +13,7 @@ use crate::store::record::META_WORDS;
 /// Bytes before the key.
 pub(crate) const IMAGE_HEADER_BYTES: usize = 96;
 const MAGIC: u32 = u32::from_le_bytes(*b"NTo1");
+const MAGIC_IN_PARTS: u32 = u32::from_le_bytes(*b"NTo2");
 const META_AT: usize = 48;
 
 /// An object's header.
@@ -23,6 +26,8 @@ pub(crate) struct ImageHeader {
     /// Which of its shard's objects it is; variants of other objects may name it.
     pub(crate) sequence: u64,
     pub(crate) expires_s: u32,
+    /// The body is a list of parts.
+    pub(crate) in_parts: bool,
     pub(crate) meta: [u64; META_WORDS],
 }
 
@@ -39,7 +44,7 @@ impl ImageHeader {
     pub(crate) fn encode(&self) -> [u8; IMAGE_HEADER_BYTES] {
         let mut bytes = [0; IMAGE_HEADER_BYTES];
         let mut put = |at: usize, value: &[u8]| bytes[at..at + value.len()].copy_from_slice(value);
-        put(0, &MAGIC.to_le_bytes());
+        put(0, &if self.in_parts { MAGIC_IN_PARTS } else { MAGIC }.to_le_bytes());
         put(4, &self.key_bytes.to_le_bytes());
         put(8, &self.head_bytes.to_le_bytes());
         put(12, &self.tail_bytes.to_le_bytes());
@@ -81,9 +86,10 @@ impl<'a> Image<'a> {
             body_bytes: u64_at(16),
             sequence: u64_at(24),
             expires_s: u32_at(32),
+            in_parts: u32_at(0) == MAGIC_IN_PARTS,
             meta: std::array::from_fn(|number| u64_at(META_AT + 8 * number)),
         };
-        if u32_at(0) != MAGIC || parsed.bytes()? != bytes.len() {
+        if ![MAGIC, MAGIC_IN_PARTS].contains(&u32_at(0)) || parsed.bytes()? != bytes.len() {
             return None;
         }
         let (key, rest) = rest.split_at_checked(parsed.key_bytes as usize)?;
@@ -108,7 +114,8 @@ mod tests {
                 proptest::collection::vec(any::<u8>(), 0..400),
                 proptest::collection::vec(any::<u8>(), 0..40),
             ),
-            (sequence, expires_s, meta) in (any::<u64>(), any::<u32>(), any::<[u64; META_WORDS]>()),
+            (sequence, expires_s, in_parts, meta) in
+                (any::<u64>(), any::<u32>(), any::<bool>(), any::<[u64; META_WORDS]>()),
             (at, value) in (0usize..IMAGE_HEADER_BYTES, any::<u8>()),
         ) {
             let header = ImageHeader {
@@ -116,7 +123,7 @@ mod tests {
                 head_bytes: head.len() as u32,
                 tail_bytes: tail.len() as u32,
                 body_bytes: body.len() as u64,
-                sequence, expires_s, meta,
+                sequence, expires_s, in_parts, meta,
             };
             let mut bytes = header.encode().to_vec();
             for part in [&key, &head, &body, &tail] {

@@ -15,10 +15,15 @@ mod admission;
 mod copying;
 mod directory;
 pub mod image;
+mod large;
 mod open;
+mod parts;
 mod warming;
 
-use std::{collections::VecDeque, sync::Arc};
+use std::{
+    collections::{HashMap, VecDeque},
+    sync::Arc,
+};
 
 use tokio::sync::oneshot;
 
@@ -33,17 +38,20 @@ use super::{
 use crate::log::{Filling, Kind, Location, New, NotKept, Progress, Reader, Refused, Ticket, Writer};
 
 use admission::Door;
-use copying::Copying;
+use copying::{Copying, Step, To};
 use directory::Directory;
 pub(crate) use directory::Kept;
 use image::{IMAGE_HEADER_BYTES, Image, ImageHeader};
+use parts::{Owned, mark_of, object_tag};
 use warming::Written;
 
 pub use admission::Admission;
+pub use large::LargeFilling;
 pub use open::{
     FileConfig, Known, OnFile, OpenOnFileError, Opening, Paging, Start, Tier, begin_on_file, open_on_file,
-    write_buffer_bytes_max,
+    open_stepped, write_buffer_bytes_max,
 };
+pub use parts::{PART_BODY_BYTES_MAX, Part, PartsList};
 pub(super) use warming::Warming;
 
 /// The kind of a record that is an object.
@@ -66,6 +74,12 @@ pub(super) struct FileTier {
     /// Ends that are still to be written.
     ends: VecDeque<Location>,
     copies: VecDeque<Copying>,
+    /// By hash: the parts of those objects that are in parts.
+    large: HashMap<u64, Owned>,
+    /// With so many of them it is time to look for those whose list is gone.
+    sweep_at: usize,
+    /// Most body bytes of an object here.
+    body_bytes_max: u64,
     /// Who was asked for once, where that is not enough to get onto the file.
     door: Option<Door>,
     /// What happened while the file was read, until it is seen to.
@@ -133,7 +147,21 @@ impl FileTier {
     pub(super) fn new(writer: Writer, reader: Reader, admission: Admission) -> Self {
         let (ends, copies) = (VecDeque::new(), VecDeque::new());
         let door = Door::of(admission);
-        Self { writer, reader, directory: Directory::new(), ends, copies, door, catching_up: None }
+        let (large, sweep_at) = (HashMap::new(), large::SWEEP_AT_MIN);
+        let body_bytes_max = large::body_bytes_max(&reader);
+        let directory = Directory::new();
+        Self {
+            writer,
+            reader,
+            directory,
+            ends,
+            copies,
+            large,
+            sweep_at,
+            body_bytes_max,
+            door,
+            catching_up: None,
+        }
     }
 
     pub(super) fn known(&self, hash: u64) -> Option<Kept> {
@@ -147,6 +175,7 @@ impl FileTier {
         let kept = self.directory.find(hash.word())?;
         if self.reader.segment_of(kept.location).is_none() {
             self.directory.remove(hash.word());
+            self.release_parts(hash.word());
             return None;
         }
         if kept.expires_s <= now_s {
@@ -169,6 +198,7 @@ impl FileTier {
 
     /// Takes an object out whose time is over: the tag in its record says so after a crash as well.
     fn forget(&mut self, hash: Hash) {
+        self.release_parts(hash.word());
         if let Some(kept) = self.directory.remove(hash.word()) {
             self.reader.died(kept.location, kept.payload_bytes as usize);
         }
@@ -177,6 +207,7 @@ impl FileTier {
     /// Takes an object out for good; whether it was there.
     fn end(&mut self, hash: Hash) -> bool {
         self.settle(hash.word());
+        self.release_parts(hash.word());
         let Some(kept) = self.directory.remove(hash.word()) else { return false };
         if self.reader.segment_of(kept.location).is_none() {
             return false;
@@ -202,12 +233,15 @@ impl FileTier {
         }
     }
 
-    /// Enters what has been appended, and lets go of what it replaces.
-    fn enter(&mut self, tally: &Tally, kept: Kept) {
+    /// Enters what has been appended, and lets go of what it replaces; `mark` says which parts it has.
+    fn enter(&mut self, tally: &Tally, kept: Kept, mark: u32) {
         let reader = &self.reader;
         let old = self.directory.insert(kept, |location| reader.segment_of(location).is_some());
         if let Some(old) = old {
             self.reader.died(old.location, old.payload_bytes as usize);
+        }
+        if self.large.get(&kept.hash).is_some_and(|owned| owned.mark != mark) {
+            self.release_parts(kept.hash);
         }
         self.settle(kept.hash);
         tally.file_kept.add(1);
@@ -237,10 +271,16 @@ fn header_of(object: &Object<'_>) -> ImageHeader {
         head_bytes: object.head().len() as u32,
         tail_bytes: object.tail().len() as u32,
         body_bytes: object.body_bytes(),
+        in_parts: object.is_in_parts(),
         sequence: object.sequence(),
         expires_s: object.expires_s(),
         meta: object.meta(),
     }
+}
+
+/// Bytes of an object with such lengths as a record's payload.
+fn object_bytes(key: usize, head: usize, body: usize, tail: usize) -> usize {
+    IMAGE_HEADER_BYTES + key + head + body + tail
 }
 
 fn put(filling: &mut Filling, bytes: crate::sys::span::Span<'_>) {
@@ -263,7 +303,14 @@ impl Shard {
 
     /// Where an object is that memory does not have, if it is on the file and its time is not over.
     pub fn cold(&mut self, hash: Hash, now_s: u32) -> Option<Cold> {
-        let kept = self.file.as_mut()?.find(hash, now_s)?;
+        let Self { local, file, .. } = self;
+        let file = file.as_mut()?;
+        let kept = file.find(hash, now_s)?;
+        if file.has_lost_parts(hash.word()) {
+            file.end(hash);
+            local.store.shards[local.core].tally.file_incomplete.add(1);
+            return None;
+        }
         Some(Cold { location: kept.location, payload_bytes: kept.payload_bytes })
     }
 
@@ -310,6 +357,14 @@ impl Shard {
             return Ok(true);
         }
         let header = &image.header;
+        if header.in_parts && !self.has_all_parts(hash, image) {
+            // The process ended before all of them were written.
+            if let Some(file) = &mut self.file {
+                file.end(hash);
+            }
+            self.tally().file_incomplete.add(1);
+            return Ok(false);
+        }
         let new = super::NewObject {
             hash,
             key,
@@ -323,12 +378,25 @@ impl Shard {
             new,
             image.body,
             image.tail,
-            Some(Restored { sequence: header.sequence, location: cold.location.bits() }),
+            Some(Restored {
+                sequence: header.sequence,
+                location: cold.location.bits(),
+                in_parts: header.in_parts,
+            }),
         )?;
         let tally = self.tally();
         tally.file_hits.add(1);
         tally.file_hit_bytes.add(u64::from(cold.payload_bytes));
         Ok(true)
+    }
+
+    /// Whether the parts that an object's list names are those that the file has.
+    fn has_all_parts(&self, hash: Hash, image: &Image<'_>) -> bool {
+        let Some(file) = &self.file else { return false };
+        let list = PartsList::parse(image.body, hash.word());
+        list.zip(file.large.get(&hash.word())).is_some_and(|(list, owned)| {
+            list.id() == image.header.sequence && owned.are(&list) && owned.are_there(&file.reader)
+        })
     }
 
     /// What to wait for before an unlinking is acknowledged; asks for it to be written now. While the file is being read
@@ -359,15 +427,24 @@ impl Shard {
         let Some(file) = file else { return false };
         let tally = &local.store.shards[local.core].tally;
         let Some(mut copying) = file.copies.pop_front() else { return is_behind };
-        if !copying.step(COPY_BYTES_A_STEP) {
-            file.copies.push_front(copying);
-            return true;
+        match copying.step(&mut file.writer, COPY_BYTES_A_STEP) {
+            Step::More => {
+                file.copies.push_front(copying);
+                return true;
+            }
+            Step::Whole => match file.finish_copy(tally, copying) {
+                Ok(()) => {}
+                Err(copying) => {
+                    file.copies.push_back(*copying);
+                    return is_behind;
+                }
+            },
+            Step::Later => {
+                file.copies.push_back(copying);
+                return is_behind;
+            }
+            Step::GivenUp => file.refused(tally, copying.hash(), Refused::Busy),
         }
-        let (hash, expires_s) = (copying.hash().word(), copying.expires_s());
-        let filling = copying.into_filling();
-        let payload_bytes = filling.len() as u32;
-        let location = file.writer.finish(filling).location;
-        file.enter(tally, Kept { hash, location, expires_s, payload_bytes });
         is_behind || !file.copies.is_empty()
     }
 
@@ -402,39 +479,44 @@ impl Shard {
         let object = Object { local, slot };
         let header = header_of(&object);
         let hash = slot.hash();
+        let mut mark = 0;
+        if object.is_in_parts() {
+            mark = mark_of(object.sequence());
+            if file.large.get(&slot.hash).is_none_or(|owned| owned.mark != mark) {
+                // Without its parts it is nothing that could be kept.
+                return Ok(());
+            }
+        }
         let Some(bytes) = header.bytes().filter(|bytes| *bytes <= file.writer.payload_bytes_max()) else {
-            return Err(Refused::TooLarge);
+            return self.put_in_parts(slot);
         };
         file.copies.retain(|copying| copying.hash() != hash);
         if slot.is_chained() {
             // It takes some steps, and what it replaces is outdated now.
             file.end(hash);
         }
-        let target = file.known(hash.word()).map(|kept| kept.location);
-        let new = New { kind: OBJECT, hash: hash.word(), tag: u64::from(slot.expires_s()), target };
-        if slot.is_chained() && file.copies.len() >= COPIES_MAX {
+        if !slot.is_chained() {
+            let location = file.append_object(tally, (hash, slot.expires_s(), mark), bytes, |record| {
+                record.write(&header.encode());
+                for part in [object.key(), object.head(), object.body(0), object.tail()] {
+                    put(record, part);
+                }
+            })?;
+            local.store.record(slot.location()).write_file(location.bits());
+            return Ok(());
+        }
+        let new = New { kind: OBJECT, hash: hash.word(), tag: object_tag(slot.expires_s(), 0), target: None };
+        if file.copies.len() >= COPIES_MAX {
             return Err(Refused::Busy);
         }
         let mut filling = file.writer.begin(new, bytes)?;
         filling.write(&header.encode());
         put(&mut filling, object.key());
         put(&mut filling, object.head());
-        if slot.is_chained() {
-            let pinned = object.pin().ok_or(Refused::Busy)?;
-            file.copies.push_back(Copying::new(pinned, hash, filling));
-            file.settle(hash.word());
-            file.count(tally);
-            return Ok(());
-        }
-        put(&mut filling, object.body(0));
-        put(&mut filling, object.tail());
-        debug_assert_eq!(filling.len(), bytes);
-        let appended = file.writer.finish(filling);
-        local.store.record(slot.location()).write_file(appended.location.bits());
-        let expires_s = slot.expires_s();
-        let kept =
-            Kept { hash: hash.word(), location: appended.location, expires_s, payload_bytes: bytes as u32 };
-        file.enter(tally, kept);
+        let pinned = object.pin().ok_or(Refused::Busy)?;
+        file.copies.push_back(Copying::new(pinned, hash, To::Record(filling)));
+        file.settle(hash.word());
+        file.count(tally);
         Ok(())
     }
 
@@ -493,7 +575,8 @@ impl Object<'_> {
     /// ([`Reader::is_on_file`]), and pin it there ([`Reader::pin`]).
     pub fn on_file(&self) -> Option<FileRun> {
         let record: Record<'_> = self.local.store.record(self.slot.location());
-        let location = Location::from_bits(record.file()).filter(|_| !self.slot.is_chained())?;
+        let is_one_record = !self.slot.is_chained() && !record.is_in_parts();
+        let location = Location::from_bits(record.file()).filter(|_| is_one_record)?;
         let before = IMAGE_HEADER_BYTES + self.key().len() + self.head().len();
         let body_at = location.offset() + (crate::log::format::RECORD_HEADER_BYTES + before) as u64;
         Some(FileRun { location, body_at, body_bytes: self.body_bytes() })
@@ -503,10 +586,7 @@ impl Object<'_> {
 impl Drop for FileTier {
     fn drop(&mut self) {
         // An orderly end: what was on its way is copied whole, and what was refused has its last chance.
-        while let Some(mut copying) = self.copies.pop_front() {
-            while !copying.step(COPY_BYTES_A_STEP) {}
-            self.writer.finish(copying.into_filling());
-        }
+        self.copy_the_rest();
         // What it was outdated by is lost with the memory; it must not come back for that.
         for hash in self.catching_up.take().into_iter().flat_map(|warming| warming.left()) {
             self.end(Hash::from_word(hash));

@@ -10,10 +10,11 @@ use std::{
 use super::{
     Admission, FileTier,
     directory::{Directory, Kept},
+    parts::{FoundParts, PART, split_tag},
 };
 use crate::{
     io::{CachedFile, Damage, DirectFile, Source},
-    log::{self, FileOptions, Log, OpenError, Options, Recovered, Recovering, format::SEGMENTS_AT},
+    log::{self, FileOptions, Found, Log, OpenError, Options, Recovered, Recovering, format::SEGMENTS_AT},
     store::{Hash, Shard, Store, StoreConfig, StoreError, open_anon},
     sys::span::Span,
 };
@@ -180,6 +181,23 @@ pub fn open_on_file(config: &StoreConfig, file: &FileConfig, now_s: u32) -> Resu
     Ok(OnFile { store, shards, log, source, recovered })
 }
 
+/// Opens a store above a log on any disk, with [`Log::turn`] in the place of helpers: for tests and instruments, in simulated time.
+///
+/// # Errors
+/// [`OpenOnFileError::Store`]; the disk's, as [`OpenOnFileError::Start`] without a path.
+pub fn open_stepped(
+    config: &StoreConfig,
+    opening: Recovering,
+    now_s: u32,
+) -> Result<(Arc<Store>, Vec<Shard>, Log), OpenOnFileError> {
+    let (store, mut shards) = open_anon(config)?;
+    let known = read(shards.len(), Admission::Always, now_s, |found| opening.recover_stepped(found));
+    let Known { log, tiers, .. } =
+        known.map_err(|source| OpenOnFileError::Start { path: PathBuf::new(), source })?;
+    shards.iter_mut().zip(tiers).for_each(|(shard, tier)| shard.put_on_file(tier));
+    Ok((store, shards, log))
+}
+
 /// Most bytes of memory that wait to be written to the file, beside those of the store.
 ///
 /// # Errors
@@ -243,20 +261,33 @@ impl Start {
     /// [`OpenOnFileError::Start`]
     pub fn read(self, now_s: u32) -> Result<Known, OpenOnFileError> {
         let Self { opening, cores, path, admission } = self;
-        read(opening, cores, admission, now_s).map_err(|source| OpenOnFileError::Start { path, source })
+        read(cores, admission, now_s, |found| opening.recover(START_THREADS, found))
+            .map_err(|source| OpenOnFileError::Start { path, source })
     }
 }
 
-fn read(opening: Recovering, cores: usize, admission: Admission, now_s: u32) -> io::Result<Known> {
+fn read(
+    cores: usize,
+    admission: Admission,
+    now_s: u32,
+    recover: impl FnOnce(&mut dyn FnMut(&Found) -> bool) -> io::Result<(Log, Recovered)>,
+) -> io::Result<Known> {
     let mut directories: Vec<Directory> = (0..cores).map(|_| Directory::new()).collect();
     let mut outdated = Vec::new();
-    let (log, recovered) = opening.recover(START_THREADS, |found| {
-        let expires_s = u32::try_from(found.tag).unwrap_or(u32::MAX);
+    let mut parts: Vec<FoundParts> = (0..cores).map(|_| FoundParts::default()).collect();
+    let (log, recovered) = recover(&mut |found| {
+        let hash = Hash::from_word(found.hash);
+        let owner = hash.owner(cores);
+        if found.kind == PART {
+            parts[owner].part(found.hash, found.tag, found.location, found.payload_bytes);
+            // Until it is known whose it is.
+            return true;
+        }
+        let (expires_s, mark) = split_tag(found.tag);
         if found.kind != super::OBJECT || expires_s <= now_s {
             return false;
         }
-        let hash = Hash::from_word(found.hash);
-        let directory = &mut directories[hash.owner(cores)];
+        let directory = &mut directories[owner];
         let kept = Kept {
             hash: hash.word(),
             location: found.location,
@@ -265,6 +296,9 @@ fn read(opening: Recovering, cores: usize, admission: Admission, now_s: u32) -> 
         };
         // Two of one hash: an end was lost with damage, or never written. The one that came later is right.
         let is_older = directory.find(kept.hash).is_some_and(|other| other.location.is_after(kept.location));
+        if !is_older {
+            parts[owner].object(&kept, mark);
+        }
         outdated.extend(if is_older { Some(kept) } else { directory.insert(kept, |_| true) });
         true
     })?;
@@ -272,12 +306,15 @@ fn read(opening: Recovering, cores: usize, admission: Admission, now_s: u32) -> 
     for loser in outdated {
         reader.died(loser.location, loser.payload_bytes as usize);
     }
-    let tier_of = |(core, directory)| {
+    let tier_of = |(core, (directory, parts)): (usize, (Directory, FoundParts))| {
         let mut tier = Box::new(FileTier::new(log.writer(core, 0), log.reader(), admission));
         tier.directory = directory;
+        let is_known =
+            |hash, location| tier.directory.find(hash).is_some_and(|kept| kept.location == location);
+        tier.large = parts.claimed(is_known, &reader).into_iter().collect();
         Tier { tier, epoch: log.epoch() }
     };
-    let tiers = directories.into_iter().enumerate().map(tier_of).collect();
+    let tiers = directories.into_iter().zip(parts).enumerate().map(tier_of).collect();
     Ok(Known { log, tiers, recovered })
 }
 

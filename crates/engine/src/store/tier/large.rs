@@ -1,0 +1,358 @@
+//! Objects in parts: how one gets to the file, and what its owner knows of it.
+//!
+//! ```text
+//!  larger than a segment, in memory ── copying.rs, a part a step ─┐
+//!                                                                 ├─▶ parts ─▶ list ─▶ directory, and the parts' places
+//!  larger than memory takes ── begin_large, append_part, as it ───┘
+//!                              arrives ─▶ finish_large: its list in memory, as an object
+//! ```
+//! The parts die with their list: whatever takes that out of the directory lets go of them.
+
+use std::time::Duration;
+
+use super::{
+    COPIES_MAX, FileTier, Kept, OBJECT, Shard, Tally,
+    copying::{Copying, Step, To},
+    header_of,
+    image::ImageHeader,
+    object_bytes,
+    parts::{
+        FILE_SHARE, Owned, PART_BODY_BYTES_MAX, PART_HEADER_BYTES, PartsFilling, list_bytes, mark_of,
+        object_tag,
+    },
+    put,
+};
+use crate::{
+    log::{Filling, Location, New, Reader, Refused},
+    store::{
+        BodyLength, Hash, NewObject,
+        index::Slot,
+        object::Object,
+        record::{Lengths, META_WORDS, UNIT},
+        shard::Restored,
+    },
+};
+
+/// How often an orderly end waits for the disk to take large objects that are on their way …
+const END_WAITS_MAX: usize = 5000;
+/// … and how long each time.
+const END_WAIT: Duration = Duration::from_millis(1);
+/// Objects in parts below which nobody looks for those whose list is gone with its segment.
+pub(super) const SWEEP_AT_MIN: usize = 64;
+
+/// Most body bytes of an object on a file that this reads.
+pub(super) fn body_bytes_max(reader: &Reader) -> u64 {
+    reader.usage().capacity_bytes / FILE_SHARE
+}
+
+/// An object that goes to the file part by part as it arrives, because memory does not take it. Dropped, it is given up.
+#[derive(Debug)]
+pub struct LargeFilling {
+    hash: Hash,
+    key: Box<[u8]>,
+    head: Box<[u8]>,
+    meta: [u64; META_WORDS],
+    expires_s: u32,
+    now_s: u32,
+    body_bytes: u64,
+    parts: PartsFilling,
+}
+
+impl LargeFilling {
+    /// Bytes of the part that comes next; 0 when all have come.
+    pub fn next_bytes(&self) -> usize {
+        self.parts.next_bytes()
+    }
+}
+
+impl FileTier {
+    /// Appends an object's record, in place of the one with its hash. Refused, nothing has changed.
+    pub(super) fn append_object(
+        &mut self,
+        tally: &Tally,
+        (hash, expires_s, mark): (Hash, u32, u32),
+        bytes: usize,
+        write: impl FnOnce(&mut Filling),
+    ) -> Result<Location, Refused> {
+        let hash = hash.word();
+        let target = self.known(hash).map(|kept| kept.location);
+        let new = New { kind: OBJECT, hash, tag: object_tag(expires_s, mark), target };
+        let mut filling = self.writer.begin(new, bytes)?;
+        write(&mut filling);
+        debug_assert_eq!(filling.len(), bytes);
+        let location = self.writer.finish(filling).location;
+        self.enter(tally, Kept { hash, location, expires_s, payload_bytes: bytes as u32 }, mark);
+        Ok(location)
+    }
+
+    /// All of a body was copied: makes an object of it. It comes back if there is no room for its list now.
+    pub(super) fn finish_copy(&mut self, tally: &Tally, copying: Copying) -> Result<(), Box<Copying>> {
+        let (hash, expires_s) = (copying.hash(), copying.object().expires_s());
+        if let Some(parts) = copying.parts() {
+            let (object, list) = (copying.object(), parts.list());
+            let header = ImageHeader {
+                key_bytes: object.key().len() as u32,
+                head_bytes: object.head().len() as u32,
+                tail_bytes: object.tail().len() as u32,
+                body_bytes: list.len() as u64,
+                sequence: parts.id(),
+                expires_s,
+                in_parts: true,
+                meta: object.meta(),
+            };
+            let bytes =
+                object_bytes(object.key().len(), object.head().len(), list.len(), object.tail().len());
+            let mark = mark_of(parts.id());
+            let appended = self.append_object(tally, (hash, expires_s, mark), bytes, |record| {
+                record.write(&header.encode());
+                put(record, object.key());
+                put(record, object.head());
+                record.write(&list);
+                put(record, object.tail());
+            });
+            if appended.is_err() {
+                return Err(Box::new(copying));
+            }
+        }
+        match copying.into_to() {
+            To::Parts(parts) => self.own(tally, hash.word(), parts.into_owned()),
+            To::Record(filling) => {
+                let payload_bytes = filling.len() as u32;
+                let location = self.writer.finish(filling).location;
+                self.enter(tally, Kept { hash: hash.word(), location, expires_s, payload_bytes }, 0);
+            }
+        }
+        self.count(tally);
+        Ok(())
+    }
+
+    /// At an orderly end: what is on its way is copied, for as long as the disk takes it.
+    #[expect(clippy::disallowed_methods, reason = "the loop has ended, and nobody waits for it but the end")]
+    pub(super) fn copy_the_rest(&mut self) {
+        let mut waits_left = END_WAITS_MAX;
+        // Nobody reads what is counted from here on.
+        let tally = Tally::default();
+        while let Some(mut copying) = self.copies.pop_front() {
+            let unfinished = match copying.step(&mut self.writer, usize::MAX) {
+                Step::Whole => self.finish_copy(&tally, copying).err().map(|copying| *copying),
+                Step::More => {
+                    self.copies.push_front(copying);
+                    continue;
+                }
+                Step::Later => Some(copying),
+                Step::GivenUp => None,
+            };
+            if let Some(copying) = unfinished
+                && waits_left > 0
+            {
+                waits_left -= 1;
+                self.copies.push_front(copying);
+                self.writer.flush();
+                std::thread::sleep(END_WAIT);
+            }
+        }
+    }
+
+    /// The object that was entered last has these parts.
+    pub(super) fn own(&mut self, tally: &Tally, hash: u64, owned: Owned) {
+        tally.file_parts.add(owned.len() as u64);
+        if let Some(old) = self.large.insert(hash, owned) {
+            old.died(&self.reader);
+        }
+        if self.large.len() >= self.sweep_at {
+            self.sweep();
+        }
+    }
+
+    /// Lets go of the parts of an object that is not there any more.
+    pub(super) fn release_parts(&mut self, hash: u64) {
+        if let Some(owned) = self.large.remove(&hash) {
+            owned.died(&self.reader);
+        }
+    }
+
+    /// Whether segments have been given up that a part of the object was in.
+    pub(super) fn has_lost_parts(&self, hash: u64) -> bool {
+        self.large.get(&hash).is_some_and(|owned| !owned.are_there(&self.reader))
+    }
+
+    /// Lets go of the parts whose list is gone with its segment, which nobody has asked for since.
+    fn sweep(&mut self) {
+        let Self { large, directory, reader, .. } = self;
+        let is_gone = |hash: &u64, _: &mut Owned| {
+            directory.find(*hash).is_none_or(|kept| reader.segment_of(kept.location).is_none())
+        };
+        let gone: Vec<(u64, Owned)> = large.extract_if(is_gone).collect();
+        gone.into_iter().for_each(|(_, owned)| owned.died(reader));
+        self.sweep_at = (2 * self.large.len()).max(SWEEP_AT_MIN);
+    }
+}
+
+impl Shard {
+    /// How a body is cut into parts; `None` if the file or memory is too small for it or its list.
+    pub(super) fn plan_parts(
+        &self,
+        hash: Hash,
+        id: u64,
+        [key, head, tail]: [usize; 3],
+        body_bytes: u64,
+    ) -> Option<PartsFilling> {
+        let file = self.file.as_ref()?;
+        let payload_bytes_max = file.writer.payload_bytes_max();
+        let part_bytes = PART_BODY_BYTES_MAX.min(payload_bytes_max - PART_HEADER_BYTES);
+        let rest = list_bytes(body_bytes, part_bytes)?;
+        // The list must be one record in memory, and one on the file.
+        let memory = Lengths { key, head, rest, tail }.units()? as usize * UNIT;
+        let fits = body_bytes > 0
+            && body_bytes <= file.body_bytes_max
+            && memory <= self.local.store.geometry.record_bytes_max
+            && object_bytes(key, head, rest, tail) <= payload_bytes_max;
+        fits.then(|| PartsFilling::new(hash.word(), id, body_bytes, part_bytes, file.reader.clone()))
+    }
+
+    /// Has an object of memory copied that is longer than a segment; or, where its parts are on the file already, their list
+    /// alone (it expires at another time now).
+    pub(super) fn put_in_parts(&mut self, slot: Slot) -> Result<(), Refused> {
+        let object = Object { local: &self.local, slot };
+        let (hash, id) = (slot.hash(), object.sequence());
+        let lengths = [object.key().len(), object.head().len(), object.tail().len()];
+        let parts = self.plan_parts(hash, id, lengths, object.body_bytes()).ok_or(Refused::TooLarge)?;
+        let Self { local, file, .. } = self;
+        let Some(file) = file else { return Ok(()) };
+        let tally = &local.store.shards[local.core].tally;
+        let object = Object { local, slot };
+        let is_there =
+            file.known(slot.hash).is_some_and(|kept| file.reader.segment_of(kept.location).is_some());
+        if is_there
+            && let Some(owned) = file.large.get(&slot.hash).filter(|owned| owned.mark == mark_of(id))
+            && let Some(list) = owned.list(slot.hash, id, object.body_bytes())
+        {
+            let header = ImageHeader { body_bytes: list.len() as u64, in_parts: true, ..header_of(&object) };
+            let [key, head, tail] = lengths;
+            let bytes = object_bytes(key, head, list.len(), tail);
+            file.append_object(tally, (hash, slot.expires_s(), mark_of(id)), bytes, |record| {
+                record.write(&header.encode());
+                put(record, object.key());
+                put(record, object.head());
+                record.write(&list);
+                put(record, object.tail());
+            })?;
+            return Ok(());
+        }
+        file.copies.retain(|copying| copying.hash() != hash);
+        // It takes some steps, and what it replaces is outdated now.
+        file.end(hash);
+        if file.copies.len() >= COPIES_MAX {
+            return Err(Refused::Busy);
+        }
+        let pinned = object.pin().ok_or(Refused::Busy)?;
+        file.copies.push_back(Copying::new(pinned, hash, To::Parts(parts)));
+        file.settle(slot.hash);
+        file.count(tally);
+        Ok(())
+    }
+
+    /// Begins an object that memory does not take and the file may. `None` if there is no file, it is not known yet what that
+    /// holds, or it does not take this (larger than a share of it, its length not known, not asked for before).
+    pub fn begin_large(&mut self, object: &NewObject<'_>) -> Option<LargeFilling> {
+        let BodyLength::Exact(body_bytes) = object.body else { return None };
+        if self.is_warming() || self.file.is_none() {
+            return None;
+        }
+        let id = self.sequence + 1;
+        let lengths = [object.key.len(), object.head.len(), 0];
+        let Some(parts) = self.plan_parts(object.hash, id, lengths, body_bytes) else {
+            self.tally().file_too_large.add(1);
+            return None;
+        };
+        if !self.is_admitted(object.hash) {
+            return None;
+        }
+        self.sequence = id;
+        Some(LargeFilling {
+            hash: object.hash,
+            key: object.key.into(),
+            head: object.head.into(),
+            meta: object.meta,
+            expires_s: object.expires_s,
+            now_s: object.now_s,
+            body_bytes,
+            parts,
+        })
+    }
+
+    /// Appends the next part, whose bytes are [`LargeFilling::next_bytes`].
+    ///
+    /// # Errors
+    /// [`Refused`]: not now. The filling is as it was.
+    ///
+    /// # Panics
+    /// If the part has other bytes.
+    pub fn append_part(&mut self, filling: &mut LargeFilling, body: &[u8]) -> Result<(), Refused> {
+        let Some(file) = &mut self.file else { return Err(Refused::Full) };
+        filling.parts.append(&mut file.writer, |part| {
+            part.write(body);
+        })
+    }
+
+    /// All parts have been appended: the object is stored, in place of an older one.
+    ///
+    /// # Errors
+    /// [`Refused`]: not now. The filling is as it was.
+    ///
+    /// # Panics
+    /// If parts are missing.
+    pub fn finish_large(&mut self, filling: &mut Option<LargeFilling>) -> Result<(), Refused> {
+        let Self { local, file, .. } = self;
+        let tally = &local.store.shards[local.core].tally;
+        let (Some(file), Some(large)) = (file, filling.as_ref()) else { return Err(Refused::Full) };
+        let LargeFilling { hash, ref key, ref head, meta, expires_s, now_s, body_bytes, ref parts } = *large;
+        assert!(parts.written() == body_bytes, "an object is whole when all its parts are written");
+        let (id, list) = (parts.id(), parts.list());
+        let header = ImageHeader {
+            key_bytes: key.len() as u32,
+            head_bytes: head.len() as u32,
+            tail_bytes: 0,
+            body_bytes: list.len() as u64,
+            sequence: id,
+            expires_s,
+            in_parts: true,
+            meta,
+        };
+        let bytes = object_bytes(key.len(), head.len(), list.len(), 0);
+        let location = file.append_object(tally, (hash, expires_s, mark_of(id)), bytes, |record| {
+            for part in [&header.encode()[..], key, head, &list] {
+                record.write(part);
+            }
+        })?;
+        file.copies.retain(|copying| copying.hash() != hash);
+        if let Some(LargeFilling { key, head, parts, .. }) = filling.take() {
+            file.own(tally, hash.word(), parts.into_owned());
+            file.count(tally);
+            let body = BodyLength::Exact(list.len() as u64);
+            let new = NewObject { hash, key: &key, head: &head, meta, body, expires_s, now_s };
+            let restored = Restored { sequence: id, location: location.bits(), in_parts: true };
+            if self.insert_as(new, &list, &[], Some(restored)).is_err()
+                && let Some((slot, at)) = self.index.find(self.shared(), hash)
+            {
+                // It is on the file all the same, and what it replaces must not be found in its place.
+                self.unlink_at(slot, at);
+            }
+        }
+        Ok(())
+    }
+
+    /// A large object could not be kept, because the disk was behind.
+    pub fn refused_large(&self) {
+        self.tally().file_refused.add(1);
+    }
+
+    /// The object with this number has a part that is not there, or damaged: it is not there any more.
+    pub fn lost_part(&mut self, hash: Hash, key: &[u8], id: u64) {
+        if self.lookup_owned(hash, key).is_some_and(|object| object.is_in_parts() && object.sequence() == id)
+        {
+            self.unlink(hash, key);
+            self.tally().file_damaged.add(1);
+        }
+    }
+}

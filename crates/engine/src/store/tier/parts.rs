@@ -1,0 +1,405 @@
+//! A large object on the file: its body in parts, a record each, and a small object that names them.
+//!
+//! ```text
+//!  record of kind 2   | magic 4 | number 4 | hash 8 | object 8 | 0 8 | body …       one part, at most 480 KiB of body
+//!  record of kind 1   an object as any other (image.rs, magic NTo2), whose body is the list:
+//!                     | magic 4 | part 4 | body 8 | object 8 | parts 4 | 0 4 | place 8 | place 8 | …
+//! ```
+//! The list is written behind the parts. What it names may be missing all the same (helpers write segments in any order, the
+//! oldest segments are given up first): so an object is there if its list *and* all of its parts are, and each part says
+//! whose it is. Which parts belong to which object a start knows by their tags alone ([`part_tag`], [`object_tag`]): it reads no
+//! record for that. What no list claims is dead.
+//!
+//! *Which memory:* for each part 16 bytes of the owner's; the list, 8 bytes a part, where the object is in memory. *Bounds:*
+//! the list is one record of memory and of the file, the body at most [`FILE_SHARE`] of the file.
+
+use std::collections::HashMap;
+
+use super::{Cold, Kept};
+use crate::log::{Filling, Kind, Location, New, Reader, Refused, Writer};
+
+/// The kind of a record that is a part.
+pub(super) const PART: Kind = Kind(2);
+/// Most body bytes of a part: with all that is around it, it is one read of the helpers (`io::READ_BYTES_MAX`).
+pub const PART_BODY_BYTES_MAX: usize = 480 << 10;
+/// An object takes at most one in so many bytes of the file, so that what is asked for once does not empty it.
+pub(super) const FILE_SHARE: u64 = 2;
+
+const PART_MAGIC: u32 = u32::from_le_bytes(*b"NTp1");
+const LIST_MAGIC: u32 = u32::from_le_bytes(*b"NTl1");
+/// Bytes before the body of a part.
+pub(super) const PART_HEADER_BYTES: usize = 32;
+const LIST_HEADER_BYTES: usize = 32;
+const PLACE_BYTES: usize = 8;
+
+/// What an object in parts has in its tag, and its parts in theirs: never zero.
+pub(super) fn mark_of(id: u64) -> u32 {
+    (id % u64::from(u32::MAX)) as u32 + 1
+}
+
+/// The tag of an object: when it expires, and the mark of its parts (0: it has none).
+pub(super) fn object_tag(expires_s: u32, mark: u32) -> u64 {
+    u64::from(expires_s) | u64::from(mark) << 32
+}
+
+/// The tag of a part: its number, and the mark of its object.
+fn part_tag(number: u32, mark: u32) -> u64 {
+    u64::from(number) | u64::from(mark) << 32
+}
+
+/// The lower and the upper half of a tag: expiry or number, and mark.
+pub(super) fn split_tag(tag: u64) -> (u32, u32) {
+    (tag as u32, (tag >> 32) as u32)
+}
+
+/// Bytes of the list of a body that is cut into parts of so many bytes; `None` if nothing can describe that.
+pub(super) fn list_bytes(body_bytes: u64, part_bytes: usize) -> Option<usize> {
+    let parts = usize::try_from(body_bytes.div_ceil(part_bytes as u64)).ok()?;
+    parts.checked_mul(PLACE_BYTES)?.checked_add(LIST_HEADER_BYTES)
+}
+
+/// Where the parts of an object are.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PartsList {
+    hash: u64,
+    id: u64,
+    body_bytes: u64,
+    part_bytes: u32,
+    places: Box<[Location]>,
+}
+
+/// A part of an object.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Part {
+    /// Its record.
+    pub cold: Cold,
+    /// The byte of the body that it begins with.
+    pub first: u64,
+    /// How many it has.
+    pub bytes: usize,
+}
+
+impl PartsList {
+    /// From an object's body; `None` if that is no list. Nothing in it is believed but that it was written so: a part says
+    /// itself whose it is.
+    pub fn parse(bytes: &[u8], hash: u64) -> Option<Self> {
+        let (header, places) = bytes.split_first_chunk::<LIST_HEADER_BYTES>()?;
+        let [magic, part_bytes] = [0, 4].map(|at| u32_at(header, at));
+        let [body_bytes, id] = [8, 16].map(|at| u64_at(header, at));
+        let is_list = magic == LIST_MAGIC
+            && (1..=PART_BODY_BYTES_MAX as u32).contains(&part_bytes)
+            && body_bytes > 0
+            && u64::from(u32_at(header, 24)) == body_bytes.div_ceil(u64::from(part_bytes))
+            && Some(bytes.len()) == list_bytes(body_bytes, part_bytes as usize);
+        let (places, _) = places.as_chunks::<PLACE_BYTES>();
+        let places: Option<_> =
+            places.iter().map(|place| Location::from_bits(u64::from_le_bytes(*place))).collect();
+        is_list.then_some(Self { hash, id, body_bytes, part_bytes, places: places? })
+    }
+
+    pub(super) fn encode(&self) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(LIST_HEADER_BYTES + PLACE_BYTES * self.places.len());
+        bytes.extend_from_slice(&LIST_MAGIC.to_le_bytes());
+        bytes.extend_from_slice(&self.part_bytes.to_le_bytes());
+        bytes.extend_from_slice(&self.body_bytes.to_le_bytes());
+        bytes.extend_from_slice(&self.id.to_le_bytes());
+        bytes.extend_from_slice(&(self.places.len() as u32).to_le_bytes());
+        bytes.extend_from_slice(&[0; 4]);
+        for place in &self.places {
+            bytes.extend_from_slice(&place.bits().to_le_bytes());
+        }
+        bytes
+    }
+
+    /// Bytes of the body.
+    pub fn body_bytes(&self) -> u64 {
+        self.body_bytes
+    }
+
+    /// Which of its shard's objects it is ([`crate::store::Object::sequence`]).
+    pub fn id(&self) -> u64 {
+        self.id
+    }
+
+    /// The number of the part that byte `at` of the body is in.
+    pub fn number_at(&self, at: u64) -> usize {
+        (at / u64::from(self.part_bytes)) as usize
+    }
+
+    /// Part `number`.
+    pub fn part(&self, number: usize) -> Option<Part> {
+        let location = *self.places.get(number)?;
+        let first = number as u64 * u64::from(self.part_bytes);
+        let bytes = (self.body_bytes - first).min(u64::from(self.part_bytes)) as usize;
+        let cold = Cold { location, payload_bytes: (PART_HEADER_BYTES + bytes) as u32 };
+        Some(Part { cold, first, bytes })
+    }
+
+    /// The body in the payload of part `number`; `None` if that is of something else.
+    pub fn body_of<'b>(&self, number: usize, payload: &'b [u8]) -> Option<&'b [u8]> {
+        let part = self.part(number)?;
+        let (header, body) = payload.split_first_chunk::<PART_HEADER_BYTES>()?;
+        let is_it = *header == part_header(number as u32, self.hash, self.id) && body.len() == part.bytes;
+        is_it.then_some(body)
+    }
+}
+
+fn part_header(number: u32, hash: u64, id: u64) -> [u8; PART_HEADER_BYTES] {
+    let mut header = [0; PART_HEADER_BYTES];
+    header[..4].copy_from_slice(&PART_MAGIC.to_le_bytes());
+    header[4..8].copy_from_slice(&number.to_le_bytes());
+    header[8..16].copy_from_slice(&hash.to_le_bytes());
+    header[16..24].copy_from_slice(&id.to_le_bytes());
+    header
+}
+
+fn u32_at(bytes: &[u8; LIST_HEADER_BYTES], at: usize) -> u32 {
+    u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
+}
+
+fn u64_at(bytes: &[u8; LIST_HEADER_BYTES], at: usize) -> u64 {
+    u64::from(u32_at(bytes, at)) | u64::from(u32_at(bytes, at + 4)) << 32
+}
+
+/// Parts on their way to the file. Dropped before the list was written, they are dead.
+#[derive(Debug)]
+pub(super) struct PartsFilling {
+    list: PartsList,
+    places: Vec<Location>,
+    written: u64,
+    reader: Reader,
+}
+
+impl PartsFilling {
+    pub(super) fn new(hash: u64, id: u64, body_bytes: u64, part_bytes: usize, reader: Reader) -> Self {
+        let list = PartsList { hash, id, body_bytes, part_bytes: part_bytes as u32, places: Box::default() };
+        Self { list, places: Vec::new(), written: 0, reader }
+    }
+
+    /// Body bytes of the part that comes next; 0 when there is none.
+    pub(super) fn next_bytes(&self) -> usize {
+        (self.list.body_bytes - self.written).min(u64::from(self.list.part_bytes)) as usize
+    }
+
+    pub(super) fn written(&self) -> u64 {
+        self.written
+    }
+
+    pub(super) fn id(&self) -> u64 {
+        self.list.id
+    }
+
+    /// Appends the next part; `write` puts its body.
+    pub(super) fn append(
+        &mut self,
+        writer: &mut Writer,
+        write: impl FnOnce(&mut Filling),
+    ) -> Result<(), Refused> {
+        let PartsList { hash, id, .. } = self.list;
+        let (number, bytes) = (self.places.len() as u32, self.next_bytes());
+        let new = New { kind: PART, hash, tag: part_tag(number, mark_of(id)), target: None };
+        let mut filling = writer.begin(new, PART_HEADER_BYTES + bytes)?;
+        filling.write(&part_header(number, hash, id));
+        write(&mut filling);
+        assert!(filling.len() == PART_HEADER_BYTES + bytes, "a part has the bytes that it says");
+        self.places.push(writer.finish(filling).location);
+        self.written += bytes as u64;
+        Ok(())
+    }
+
+    /// The list of all parts, to be written now.
+    pub(super) fn list(&self) -> Vec<u8> {
+        assert!(self.next_bytes() == 0, "a list is written when all parts are");
+        PartsList { places: self.places.clone().into(), ..self.list.clone() }.encode()
+    }
+
+    /// The list was written: from now on the parts are its owner's.
+    pub(super) fn into_owned(mut self) -> Owned {
+        let places = std::mem::take(&mut self.places);
+        let PartsList { body_bytes, part_bytes, id, .. } = self.list;
+        let bytes_of = |number: usize| {
+            let left = body_bytes - number as u64 * u64::from(part_bytes);
+            PART_HEADER_BYTES as u32 + left.min(u64::from(part_bytes)) as u32
+        };
+        let place = |(number, location)| Place { location, payload_bytes: bytes_of(number) };
+        Owned { mark: mark_of(id), parts: places.into_iter().enumerate().map(place).collect() }
+    }
+}
+
+impl Drop for PartsFilling {
+    fn drop(&mut self) {
+        let bytes = self.list.part_bytes as usize;
+        let mut left = self.list.body_bytes;
+        for place in &self.places {
+            let body_bytes = left.min(bytes as u64);
+            self.reader.died(*place, PART_HEADER_BYTES + body_bytes as usize);
+            left -= body_bytes;
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Place {
+    location: Location,
+    payload_bytes: u32,
+}
+
+/// The parts of an object on the file, as its owner knows them.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Owned {
+    pub(super) mark: u32,
+    parts: Box<[Place]>,
+}
+
+impl Owned {
+    pub(super) fn len(&self) -> usize {
+        self.parts.len()
+    }
+
+    /// Whether these are all the parts that the list names.
+    pub(super) fn are(&self, list: &PartsList) -> bool {
+        self.mark == mark_of(list.id)
+            && self.parts.len() == list.places.len()
+            && self.parts.iter().enumerate().all(|(number, place)| {
+                let Place { location, payload_bytes } = *place;
+                list.part(number).is_some_and(|part| part.cold == Cold { location, payload_bytes })
+            })
+    }
+
+    /// Whether no segment has been given up that one of them was in.
+    pub(super) fn are_there(&self, reader: &Reader) -> bool {
+        self.parts.iter().all(|place| reader.segment_of(place.location).is_some())
+    }
+
+    /// The list that names them, of the object with this hash, number and length.
+    pub(super) fn list(&self, hash: u64, id: u64, body_bytes: u64) -> Option<Vec<u8>> {
+        let part_bytes = self.parts.first()?.payload_bytes - PART_HEADER_BYTES as u32;
+        let places = self.parts.iter().map(|place| place.location).collect();
+        Some(PartsList { hash, id, body_bytes, part_bytes, places }.encode())
+    }
+
+    /// They are live no more.
+    pub(super) fn died(self, reader: &Reader) {
+        for place in self.parts {
+            reader.died(place.location, place.payload_bytes as usize);
+        }
+    }
+}
+
+/// Parts that a start finds, until it is known whose they are.
+#[derive(Debug, Default)]
+pub(super) struct FoundParts {
+    /// By hash and mark; each with its number.
+    parts: HashMap<(u64, u32), Vec<(u32, Place)>>,
+    /// By hash: the object that is in parts, and its mark.
+    lists: HashMap<u64, (Location, u32)>,
+}
+
+impl FoundParts {
+    /// A part was found.
+    pub(super) fn part(&mut self, hash: u64, tag: u64, location: Location, payload_bytes: u32) {
+        let (number, mark) = split_tag(tag);
+        self.parts.entry((hash, mark)).or_default().push((number, Place { location, payload_bytes }));
+    }
+
+    /// An object was found, and is the one with its hash, as far as it is known now.
+    pub(super) fn object(&mut self, kept: &Kept, mark: u32) {
+        if mark != 0 {
+            self.lists.insert(kept.hash, (kept.location, mark));
+        }
+    }
+
+    /// All has been found: who has which parts (`is_known`: which object has a hash in the end). The others are dead.
+    pub(super) fn claimed(
+        self,
+        is_known: impl Fn(u64, Location) -> bool,
+        reader: &Reader,
+    ) -> Vec<(u64, Owned)> {
+        let Self { parts, lists } = self;
+        let mut claimed = Vec::new();
+        for ((hash, mark), mut found) in parts {
+            found.sort_unstable_by_key(|(number, _)| *number);
+            let owned = Owned { mark, parts: found.into_iter().map(|(_, place)| place).collect() };
+            match lists.get(&hash) {
+                Some((location, of)) if *of == mark && is_known(hash, *location) => {
+                    claimed.push((hash, owned))
+                }
+                _ => owned.died(reader),
+            }
+        }
+        claimed
+    }
+}
+
+const _: () =
+    assert!(PART_BODY_BYTES_MAX + PART_HEADER_BYTES + 1024 + (8 << 10) <= crate::io::READ_BYTES_MAX);
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn a_list_is_read_as_it_was_written_and_nothing_else_is_one(
+            (hash, id, part_bytes) in (any::<u64>(), any::<u64>(), 1..=PART_BODY_BYTES_MAX as u32),
+            (parts, rest) in (1u64..40, any::<u32>()),
+            (at, value) in (0usize..LIST_HEADER_BYTES, any::<u8>()),
+        ) {
+            let rest = u64::from(rest % part_bytes) + 1;
+            let body_bytes = (parts - 1) * u64::from(part_bytes) + rest;
+            let places = (0..parts).map(|number| Location::from_bits(number * 77 + 1).expect("not zero")).collect();
+            let list = PartsList { hash, id, body_bytes, part_bytes, places };
+            let mut bytes = list.encode();
+            prop_assert_eq!(Some(bytes.len()), list_bytes(body_bytes, part_bytes as usize));
+            let read = PartsList::parse(&bytes, hash);
+            prop_assert_eq!(read.as_ref(), Some(&list));
+            for cut in 0..bytes.len() {
+                prop_assert_eq!(PartsList::parse(&bytes[..cut], hash), None);
+            }
+            let mut next = 0;
+            for number in 0..parts as usize {
+                let part = list.part(number).expect("a part");
+                prop_assert_eq!(part.first, next);
+                prop_assert_eq!(list.number_at(part.first), number);
+                next += part.bytes as u64;
+                prop_assert_eq!(list.number_at(next - 1), number);
+            }
+            prop_assert_eq!(next, body_bytes);
+            prop_assert_eq!(list.part(parts as usize), None);
+            // Any byte may be anything: an answer, and no panic, and no part beyond what is there.
+            bytes[at] = value;
+            if let Some(list) = PartsList::parse(&bytes, hash) {
+                prop_assert!(list.part(list.number_at(list.body_bytes() - 1)).is_some());
+            }
+        }
+
+        #[test]
+        fn a_part_is_only_the_one_that_is_meant(
+            (hash, id, number, len) in (any::<u64>(), any::<u64>(), 0usize..3, 1usize..100),
+            (at, bit) in (0usize..PART_HEADER_BYTES, 0u32..8),
+        ) {
+            let place = Location::from_bits(5).expect("not zero");
+            let list = PartsList { hash, id, body_bytes: 3 * len as u64, part_bytes: len as u32, places: [place; 3].into() };
+            let mut payload = part_header(number as u32, hash, id).to_vec();
+            payload.extend(vec![7; len]);
+            prop_assert_eq!(list.body_of(number, &payload), Some(&vec![7; len][..]));
+            prop_assert_eq!(list.body_of((number + 1) % 3, &payload), None);
+            prop_assert_eq!(list.body_of(number, &payload[..payload.len() - 1]), None);
+            payload[at] ^= 1 << bit;
+            prop_assert_eq!(list.body_of(number, &payload), None);
+        }
+    }
+
+    #[test]
+    fn tags_keep_both_halves_and_a_mark_is_never_nothing() {
+        for id in [0, 1, u64::from(u32::MAX) - 1, u64::from(u32::MAX), 1 << 32, u64::MAX] {
+            assert_ne!(mark_of(id), 0);
+            assert_eq!(split_tag(object_tag(77, mark_of(id))), (77, mark_of(id)));
+            assert_eq!(split_tag(part_tag(u32::MAX, mark_of(id))), (u32::MAX, mark_of(id)));
+        }
+        // As objects were written that are not in parts.
+        assert_eq!(split_tag(u64::from(u32::MAX)), (u32::MAX, 0));
+    }
+}

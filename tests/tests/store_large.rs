@@ -1,0 +1,241 @@
+//! Objects that are larger than a segment, and larger than memory takes, on the accelerator's file: stored in parts, served
+//! from parts, whole or in ranges, in this life and in the next; never with a wrong byte.
+#![allow(clippy::expect_used, reason = "a test may stop at the first surprise")]
+
+use std::path::Path;
+
+use rustix::process::Signal;
+use tests::{
+    Accelerator, Answer, Request, ScriptedOrigin, client::End, content::content, eventually,
+    on_one_core_and_on_two,
+};
+
+on_one_core_and_on_two! {
+    a_second_life_serves_large_objects_from_their_parts,
+    what_memory_has_whole_is_on_the_file_in_parts,
+    what_is_dropped_or_replaced_stays_so,
+}
+
+const MIB: usize = 1 << 20;
+/// Larger than a segment of such a file (4 MiB), than what this memory takes, and than this memory.
+const SIZES: [usize; 2] = [40 * MIB + 4321, 100 * MIB];
+const MEMORY: &str = "12MiB";
+
+fn path(number: usize) -> String {
+    format!("/film/{number}")
+}
+
+fn film(number: usize, version: u64) -> Vec<u8> {
+    content(number as u64 + 100 * version, 0, SIZES[number])
+}
+
+fn answer(body: Vec<u8>) -> Answer {
+    Answer::new(200, body).header("Cache-Control", "max-age=6000")
+}
+
+fn origin() -> ScriptedOrigin {
+    let origin = ScriptedOrigin::start();
+    for number in 0..SIZES.len() {
+        origin.answers(&path(number), answer(film(number, 0)));
+    }
+    origin
+}
+
+fn start(origin: &ScriptedOrigin, store: &Path, cores: &str, memory: &str) -> Accelerator {
+    start_with(origin, store, cores, memory, "512MiB")
+}
+
+fn start_with(origin: &ScriptedOrigin, store: &Path, cores: &str, memory: &str, size: &str) -> Accelerator {
+    Accelerator::before(&origin.url())
+        .flag("--cores", cores)
+        .flag("--memory", memory)
+        .flag("--store", store.to_str().expect("a path in UTF-8"))
+        .flag("--store-size", size)
+        .start()
+        .warm()
+}
+
+fn asked(origin: &ScriptedOrigin) -> usize {
+    origin.all_seen().len()
+}
+
+/// The most memory that the process has had at once.
+fn memory_peak_bytes(running: &Accelerator) -> u64 {
+    let path = format!("/proc/{}/status", running.pid().as_raw_nonzero());
+    let status = std::fs::read_to_string(path).expect("a running process has a status");
+    let line = status.lines().find(|line| line.starts_with("VmHWM:")).expect("a process has had a size");
+    let kib: u64 = line.split_whitespace().nth(1).and_then(|kib| kib.parse().ok()).expect("KiB");
+    kib << 10
+}
+
+/// Asks until an answer was stored: what the disk cannot take in time is delivered and not stored.
+fn store(running: &Accelerator, origin: &ScriptedOrigin, number: usize, body: &[u8]) {
+    eventually("it is stored and answered from the store", || {
+        let before = asked(origin);
+        let answer = running.get(&path(number)).expect_status(200);
+        assert!(answer.body == body, "{} has other bytes", path(number));
+        asked(origin) == before
+    });
+}
+
+fn on_disk(running: &Accelerator) {
+    eventually("all is on the file", || {
+        let stat = running.stat();
+        stat.count("store.log_records_waiting") == 0 && stat.count("store.file_copying") == 0
+    });
+}
+
+fn part(running: &Accelerator, number: usize, range: &str) -> tests::Response {
+    running.fetch(&Request::get(&path(number)).header("Range", &format!("bytes={range}")))
+}
+
+/// Ranges in the middle, over the edges of parts, at both ends.
+fn ranges_are_right(running: &Accelerator, number: usize, body: &[u8]) {
+    let edge = 480 << 10;
+    let ranges =
+        [(0, 0), (edge - 1, edge), (edge, edge), (7 * edge - 5, 9 * edge + 5), (12_345_678, 12_400_000)];
+    for (first, last) in ranges.into_iter().chain([(body.len() - 10, body.len() - 1)]) {
+        let answer = part(running, number, &format!("{first}-{last}")).expect_status(206);
+        assert!(answer.body == body[first..=last], "bytes {first} to {last}");
+    }
+    let answer = running.fetch(&Request::new("HEAD", &path(number))).expect_status(200);
+    assert_eq!(answer.header("Content-Length"), Some(body.len().to_string().as_str()));
+    part(running, number, &format!("{}-", body.len())).expect_status(416);
+}
+
+fn a_second_life_serves_large_objects_from_their_parts(cores: &str) {
+    let directory = tempfile::tempdir().expect("a directory");
+    let file = directory.path().join("store");
+    let origin = origin();
+    let mut running = start(&origin, &file, cores, MEMORY);
+    let films: Vec<Vec<u8>> = (0..SIZES.len()).map(|number| film(number, 0)).collect();
+    for (number, body) in films.iter().enumerate() {
+        store(&running, &origin, number, body);
+    }
+    on_disk(&running);
+    let first = asked(&origin);
+    for signal in [Signal::TERM, Signal::KILL] {
+        running.signal(signal);
+        running.wait();
+        drop(running);
+        running = start(&origin, &file, cores, MEMORY);
+        for (number, body) in films.iter().enumerate() {
+            ranges_are_right(&running, number, body);
+            let answer = running.get(&path(number)).expect_status(200);
+            assert!(answer.body == *body, "{} after {signal:?}", path(number));
+            assert!(answer.header("Cache-Status").is_some_and(|status| status.contains("hit")));
+        }
+        assert_eq!(asked(&origin), first, "the origin was asked again after {signal:?}");
+        let stat = running.stat();
+        assert_eq!(stat.count("store.file_incomplete") + stat.count("store.file_damaged"), 0);
+        // Two films are not in 12 MiB, and never were in this process: what it has is that memory, what waits to be
+        // written, what is being read, and itself.
+        let peak = memory_peak_bytes(&running);
+        assert!(peak < 80 * MIB as u64, "{} MiB were used at once", peak >> 20);
+    }
+}
+
+fn what_memory_has_whole_is_on_the_file_in_parts(cores: &str) {
+    let directory = tempfile::tempdir().expect("a directory");
+    let file = directory.path().join("store");
+    let origin = origin();
+    let mut running = start(&origin, &file, cores, "1GiB");
+    let body = film(0, 0);
+    let answer = running.get(&path(0)).expect_status(200);
+    assert!(answer.body == body);
+    assert_eq!(asked(&origin), 1);
+    eventually("its parts are on the file", || {
+        running.stat().count("store.file_parts") >= (SIZES[0] / (480 << 10)) as u64
+    });
+    on_disk(&running);
+    running.signal(Signal::KILL);
+    running.wait();
+    drop(running);
+    running = start(&origin, &file, cores, MEMORY);
+    ranges_are_right(&running, 0, &body);
+    assert!(running.get(&path(0)).expect_status(200).body == body);
+    assert_eq!(asked(&origin), 1, "the origin was asked again");
+}
+
+fn what_is_dropped_or_replaced_stays_so(cores: &str) {
+    let directory = tempfile::tempdir().expect("a directory");
+    let file = directory.path().join("store");
+    let origin = origin();
+    let mut running = start(&origin, &file, cores, MEMORY);
+    store(&running, &origin, 0, &film(0, 0));
+    let live = running.stat().count("store.log_live_bytes");
+    assert!(live > SIZES[0] as u64);
+    running.fetch(&Request::new("PURGE", &path(0))).expect_status(200);
+    eventually("its parts died with it", || running.stat().count("store.log_live_bytes") < live / 10);
+    running.signal(Signal::KILL);
+    running.wait();
+    drop(running);
+    running = start(&origin, &file, cores, MEMORY);
+    // What no list claims is dead after a start as well.
+    assert!(running.stat().count("store.log_live_bytes") < live / 10);
+    // Another film under the same address.
+    origin.answers(&path(0), answer(film(0, 1)));
+    store(&running, &origin, 0, &film(0, 1));
+    origin.answers(&path(0), answer(film(0, 2)));
+    let anew = Request::get(&path(0)).header("Cache-Control", "no-cache");
+    eventually("the third is stored", || {
+        assert!(running.fetch(&anew).expect_status(200).body == film(0, 2));
+        let before = asked(&origin);
+        let body = running.get(&path(0)).expect_status(200).body;
+        asked(&origin) == before && body == film(0, 2)
+    });
+    on_disk(&running);
+    running.signal(Signal::KILL);
+    running.wait();
+    drop(running);
+    running = start(&origin, &file, cores, MEMORY);
+    let before = asked(&origin);
+    assert!(running.get(&path(0)).expect_status(200).body == film(0, 2), "an older one came back");
+    assert_eq!(asked(&origin), before);
+}
+
+#[test]
+fn a_flipped_byte_in_a_part_is_never_served() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let file = directory.path().join("store");
+    let origin = origin();
+    let cores = tests::cores(1).expect("a core");
+    let begin = || start_with(&origin, &file, &cores, MEMORY, "128MiB");
+    let mut running = begin();
+    let body = film(0, 0);
+    // In the first part; in the last one.
+    for (round, place) in [1000, body.len() - 1000].into_iter().enumerate() {
+        store(&running, &origin, 0, &body);
+        on_disk(&running);
+        running.signal(Signal::TERM);
+        running.wait();
+        drop(running);
+        let mut bytes = std::fs::read(&file).expect("a file");
+        // One of them is the copy that is served, others are of answers that were not stored.
+        let wanted = &body[place..place + 64];
+        let places: Vec<usize> =
+            (0..bytes.len() - 64).filter(|at| bytes[*at..].starts_with(wanted)).collect();
+        assert!(!places.is_empty(), "the film is on the file");
+        places.into_iter().for_each(|at| bytes[at + 7] ^= 0x20);
+        std::fs::write(&file, &bytes).expect("a file");
+        drop(bytes);
+        running = begin();
+        let before = asked(&origin);
+        if round == 0 {
+            // Before the head: a miss, fetched anew.
+            assert!(running.get(&path(0)).expect_status(200).body == body);
+            assert_eq!(asked(&origin), before + 1);
+        } else {
+            // Behind it: the connection ends before the broken part, and the next one who asks has it from the origin.
+            let cut = running.get(&path(0));
+            assert_ne!(cut.end, End::Complete);
+            let cut = cut.body;
+            assert!(cut.len() < body.len() && cut.len() > body.len() / 2 && body.starts_with(&cut));
+            assert_eq!(asked(&origin), before);
+            assert_eq!(running.stat().count("errors.parts_cut"), 1);
+            assert!(running.get(&path(0)).expect_status(200).body == body);
+            assert_eq!(asked(&origin), before + 1);
+        }
+        assert_eq!(running.stat().count("store.file_damaged"), 1);
+    }
+}
