@@ -8,7 +8,7 @@
 //! the last reader has them, long after the call: who reuses the words puts new pages there first
 //! ([`Words::renew`](super::arena::Words::renew)), and the kernel keeps the old ones as long as it needs them.
 //!
-//! *Bound:* [`PIPE_BYTES`] go at once. *Who waits:* nobody; what the socket does not take is dropped from the pipe, so
+//! *Bound:* 256 KiB go at once. *Who waits:* nobody; what the socket does not take is dropped from the pipe, so
 //! that the pipe is empty between two calls.
 
 use std::{
