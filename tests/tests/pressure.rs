@@ -20,6 +20,7 @@ on_one_core_and_on_two! {
     what_has_expired_is_counted_and_its_space_used_again,
     a_slow_reader_of_a_large_body_pins_no_more_than_an_eighth_of_the_store,
     slow_readers_let_go_when_the_store_is_short,
+    what_is_under_way_stays_as_it_was_when_its_place_is_used_again,
     a_reader_that_has_stopped_is_cut,
     a_reader_that_has_stopped_between_small_answers_is_cut,
 }
@@ -172,6 +173,44 @@ fn a_slow_reader_of_a_large_body_pins_no_more_than_an_eighth_of_the_store(cores:
     }
     drop(slow);
     eventually("nothing is pinned", || accelerator.stat().count("store.pinned_bytes") == 0);
+}
+
+/// Hits of a megabyte that their readers leave lying: the kernel has been lent the store's own pages, and the store is
+/// written over several times before anybody reads them.
+fn what_is_under_way_stays_as_it_was_when_its_place_is_used_again(cores: &str) {
+    const SIZE: usize = 1 << 20;
+    const READERS: u64 = 4;
+    let (_origin, accelerator) = start(cores, SIZE, "64MiB", "max-age=600");
+    let mut churning = accelerator.connect();
+    let mut readers = Vec::new();
+    for number in 0..READERS {
+        ask(&mut churning, number, SIZE);
+        // Another connection, so that it may be another core than the one that stored it.
+        let mut reader = accelerator.connect();
+        reader.send(&Request::get(&format!("/object?{number}")).bytes());
+        assert_eq!(reader.head("GET").status, 200);
+        readers.push(reader);
+    }
+    assert_eq!(accelerator.stat().count("requests.bodies_lent"), READERS);
+    for number in 0..300 {
+        ask(&mut churning, READERS + number, SIZE);
+    }
+    let stat = accelerator.stat();
+    assert!(stat.count("store.renewals") > 0, "{:#}", stat.document());
+    for (number, reader) in (0..READERS).zip(&mut readers) {
+        let mut read = 0;
+        let end = loop {
+            match reader.body_piece(1 << 20) {
+                Ok(piece) => {
+                    assert_eq!(differs(number, read, &piece), None, "object {number} from byte {read}");
+                    read += piece.len() as u64;
+                }
+                Err((end, _)) => break end,
+            }
+        };
+        // One that was cut, because the store wanted back what its socket had not taken, can tell.
+        assert_eq!(end == End::Complete, read == SIZE as u64, "{end:?} after {read} bytes");
+    }
 }
 
 /// Bodies that the store keeps, each read by somebody slow: from the store, or since it arrived. When everything has

@@ -22,6 +22,7 @@ use tests::{
 
 on_one_core_and_on_two! {
     a_hit_makes_one_read_and_one_write,
+    a_large_hit_is_lent_by_two_calls_more,
     pipelined_hits_share_their_reads_and_writes,
 }
 
@@ -29,7 +30,7 @@ const ROUNDS: u64 = 500;
 const CLIENTS: u64 = 4;
 
 fn a_hit_makes_one_read_and_one_write(cores: &str) {
-    for size in [1 << 10, 64 << 10] {
+    for size in [1 << 10, 60 << 10] {
         let (_origin, accelerator, mut clients) = start(cores, size);
         let request = Request::get("/page").bytes();
         let Some((calls, ticks)) = traced(&accelerator, cores, || {
@@ -52,6 +53,31 @@ fn a_hit_makes_one_read_and_one_write(cores: &str) {
             calls.values().sum::<u64>() - count(&calls, &READS) - count(&calls, &WRITES) - waits;
         assert!(others <= SLACK, "{others} other system calls for {hits} hits of {size} bytes: {calls:?}");
     }
+}
+
+/// The head is sent, references to the body's pages go into a pipe and from there into the socket.
+fn a_large_hit_is_lent_by_two_calls_more(cores: &str) {
+    let size = 64 << 10;
+    let (_origin, accelerator, mut clients) = start(cores, size);
+    let request = Request::get("/page").bytes();
+    let Some((calls, ticks)) = traced(&accelerator, cores, || {
+        for _ in 0..ROUNDS {
+            for client in &mut clients {
+                client.send(&request);
+                assert_eq!(client.response("GET").expect_status(200).body.len(), size);
+            }
+        }
+    }) else {
+        return;
+    };
+    let hits = ROUNDS * CLIENTS;
+    expect_about(&calls, &READS, hits, 2 * ticks, size);
+    expect_about(&calls, &["sendto"], hits, 0, size);
+    expect_about(&calls, &["vmsplice"], hits, 0, size);
+    expect_about(&calls, &["splice"], hits, 0, size);
+    let waits = count(&calls, &WAITS);
+    let others = calls.values().sum::<u64>() - count(&calls, &READS) - 3 * hits - waits;
+    assert!(others <= 4 * SLACK, "{others} other system calls for {hits} hits of {size} bytes: {calls:?}");
 }
 
 fn pipelined_hits_share_their_reads_and_writes(cores: &str) {

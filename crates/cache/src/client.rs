@@ -47,7 +47,16 @@ pub(crate) struct Client {
 impl Client {
     /// Tries once, without waiting; how many bytes went out (0: the socket is full).
     pub(crate) fn try_send(&self, parts: &[Part<'_>]) -> Result<usize, Gone> {
-        match self.stream.try_io(Interest::WRITABLE, || send_parts(self.stream.as_fd(), parts)) {
+        let send = || {
+            if !parts.iter().any(|part| matches!(part, Part::Lent(_))) {
+                return send_parts(self.stream.as_fd(), parts);
+            }
+            with_core(|core| match &mut *core.lender.borrow_mut() {
+                Some(lender) => lender.send_parts(self.stream.as_fd(), parts),
+                None => send_parts(self.stream.as_fd(), parts),
+            })
+        };
+        match self.stream.try_io(Interest::WRITABLE, send) {
             Ok(bytes) => {
                 with_core(|core| core.add(Counter::BytesSent, bytes as u64));
                 Ok(bytes)

@@ -271,7 +271,7 @@ impl Connection {
     /// Writes what was gathered, once; the socket's refusal becomes part of what stopped us.
     fn write_out(&self, core: &Core, out: &[u8], stopped: Option<Turned>) -> Option<Turned> {
         if let Some(Turned::Large { mut object, from, to, chunked, close, .. }) = stopped {
-            let Ok((prefix_sent, from)) = hit::send_large(&self.client, out, &object, from, to) else {
+            let Ok((prefix_sent, from)) = hit::send_large(core, &self.client, out, &object, from, to) else {
                 core.count(Counter::ClientsGone);
                 return Some(Turned::Closed);
             };

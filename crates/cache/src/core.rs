@@ -18,6 +18,7 @@ use engine::{
     log,
     meter::CoreCounters,
     store::{BodyLength, Hash, Lookup, NewObject, Reader, Refused, Shard, Store},
+    sys::lend::Lender,
 };
 use tokio::sync::oneshot;
 use wire::http1::head::HeaderSlots;
@@ -149,6 +150,8 @@ pub(crate) struct Core {
     pub(crate) balance: Arc<Balance>,
     pub(crate) counters: CoreCounters<Counter>,
     pub(crate) draining: Cell<bool>,
+    /// How large bodies are sent without a copy; `None` where the store or the kernel does not do that.
+    pub(crate) lender: RefCell<Option<Lender>>,
     /// Bytes of slow readers' remainders that were copied out of the store, now.
     pub(crate) copied_bytes: Cell<usize>,
     /// Connections that are being told that there is no room for them.
@@ -205,6 +208,7 @@ impl Core {
             balance,
             counters,
             draining: Cell::new(false),
+            lender: RefCell::new(if store.lends() { Lender::open().ok() } else { None }),
             copied_bytes: Cell::new(0),
             turning_away: Cell::new(0),
             requests: Cell::new(0),

@@ -15,6 +15,7 @@ engine::counters! {
         Hits => Counter, "cache_hits", None, "Requests answered from the store.";
         HitsNotModified => Counter, "cache_hits_not_modified", None, "Hits answered with 304, without the body.";
         HitsRange => Counter, "cache_hits_range", None, "Hits answered with 206, a part of the body.";
+        BodiesLent => Counter, "cache_bodies_lent", None, "Hits whose body went to the socket by reference to its pages, without a copy.";
         Misses => Counter, "cache_misses", None, "Requests for which the store had no usable object.";
         Collapsed => Counter, "cache_misses_collapsed", None, "Misses that joined a fetch under way.";
         FileRefused => Counter, "cache_file_reads_refused", None, "Objects on the file that were fetched from the origin because too many reads were under way.";

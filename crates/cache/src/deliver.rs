@@ -11,7 +11,7 @@ use crate::{
     core::with_core,
     counters::Counter,
     growing::{Available, Cursor, End},
-    hit::append_trailers,
+    hit::{append_trailers, lends, run_of},
 };
 
 /// A slow reader's remainder up to this size is copied out of the store when the store wants its memory back.
@@ -89,10 +89,9 @@ async fn send_pinned(
     let mut wanted_since: Option<Instant> = None;
     while at < to || !prefix.is_empty() {
         let sent = {
-            let body = object.body(at);
-            let left = usize::try_from(to - at).unwrap_or(usize::MAX);
-            let body = body.slice(0..body.len().min(left));
-            client.send_some(&[Part::Plain(prefix), Part::Shared(body)], Some(WANTED_EVERY)).await?
+            let lend = with_core(|core| lends(core, at, to));
+            let body = run_of(object, at, to, lend);
+            client.send_some(&[Part::Plain(prefix), body], Some(WANTED_EVERY)).await?
         };
         if let Sent::Bytes(sent) = sent {
             let of_prefix = sent.min(prefix.len());

@@ -41,6 +41,8 @@ pub(crate) const REQUEST_LINE_BYTES_MAX: usize = 16 * 1024;
 /// Bodies up to this are copied into the answer; larger ones are sent from the store's memory. A copy of 16 KiB costs
 /// about a microsecond, as much as the second buffer of a gathering write and its pin.
 pub(crate) const COALESCE_BYTES_MAX: u64 = 16 * 1024;
+/// Bodies from this on are lent to the socket instead of copied into it (`docs/decisions/009-reading-the-disk.md`).
+const LENT_BYTES_MIN: u64 = 64 * 1024;
 /// Runs of memory that one write of a large body may gather.
 const GATHER_MAX: usize = 15;
 
@@ -292,6 +294,9 @@ fn send(
     core.add(Counter::BytesSaved, to - from);
     core.add(Counter::MillisSaved, u64::from(meta.origin_ms));
     if let Some(object) = pinned {
+        if lends(core, from, to) {
+            core.count(Counter::BodiesLent);
+        }
         if chunked {
             out.extend_from_slice(ChunkedEncoder::chunk_header(to - from).as_bytes());
         }
@@ -349,9 +354,23 @@ pub(crate) const fn is_bodiless(status: u16) -> bool {
     matches!(status, 204 | 304)
 }
 
+/// Whether bytes `from..to` of a body are worth lending, and can be lent.
+pub(crate) fn lends(core: &Core, from: u64, to: u64) -> bool {
+    to - from >= LENT_BYTES_MIN && core.lender.borrow().is_some()
+}
+
+/// The longest run of a stored body from `from`, within `to`, to be copied or lent.
+pub(crate) fn run_of(object: &PinnedObject, from: u64, to: u64, lend: bool) -> Part<'_> {
+    let run = if lend { object.lend(from) } else { object.body(from) };
+    let bytes = run.len().min(usize::try_from(to - from).unwrap_or(usize::MAX));
+    let run = run.slice(0..bytes);
+    if lend { Part::Lent(run) } else { Part::Shared(run) }
+}
+
 /// Sends a large answer as far as the socket takes it, without waiting; how much of `head` went out, and up to where the
 /// body did.
 pub(crate) fn send_large(
+    core: &Core,
     client: &Client,
     head: &[u8],
     object: &PinnedObject,
@@ -362,11 +381,10 @@ pub(crate) fn send_large(
     parts[0] = Part::Plain(head);
     let mut at = from;
     let mut used = 1;
+    let lend = lends(core, from, to);
     while at < to && used < parts.len() {
-        let run = object.body(at);
-        let bytes = run.len().min(usize::try_from(to - at).unwrap_or(usize::MAX));
-        parts[used] = Part::Shared(run.slice(0..bytes));
-        at += bytes as u64;
+        parts[used] = run_of(object, at, to, lend);
+        at += parts[used].len() as u64;
         used += 1;
     }
     let sent = client.try_send(&parts[..used])?;

@@ -208,6 +208,8 @@ fn hits_allocate_nothing() {
             let asked =
                 |case: &Case| REQUESTS / case.at_once * case.at_once + WARM_UP / case.at_once * case.at_once;
             assert_eq!(hits, cases().iter().map(asked).sum::<usize>() as u64);
+            let large = cases().into_iter().find(|case| case.name == "a hit of 64 KiB").expect("a case");
+            assert_eq!(core.counters.value(Counter::BodiesLent), asked(&large) as u64);
         });
     });
 }

@@ -31,6 +31,7 @@ const PLACES: &[(&str, &str, &str)] = &[
     ("cache_hits", "requests", "hits"),
     ("cache_hits_not_modified", "requests", "hits_not_modified"),
     ("cache_hits_range", "requests", "hits_range"),
+    ("cache_bodies_lent", "requests", "bodies_lent"),
     ("cache_misses", "requests", "misses"),
     ("cache_misses_collapsed", "requests", "misses_collapsed"),
     ("cache_passes", "requests", "passes"),

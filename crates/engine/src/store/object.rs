@@ -215,6 +215,19 @@ impl PinnedObject {
         self.object().body(at)
     }
 
+    /// As [`PinnedObject::body`], to be sent from its pages as they lie: they stay as they are for those who have them
+    /// even when this is dropped and the store uses the place again.
+    ///
+    /// # Panics
+    /// If that was released; if the store does not lend ([`Store::lends`](super::Store::lends)).
+    pub fn lend(&self, at: u64) -> Span<'_> {
+        let store = &self.local.store;
+        assert!(store.lends(), "a store lends only what it can renew");
+        // All that it lies in, where one would do: most lie in one.
+        self.segments.iter().for_each(|pinned| store.segments.lend(pinned.segment));
+        self.body(at)
+    }
+
     /// The tail bytes (trailers).
     pub fn tail(&self) -> Span<'_> {
         self.object().tail()

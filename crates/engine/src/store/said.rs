@@ -119,6 +119,12 @@ fn said(usage: &Usage) -> Vec<Said> {
         ),
         counter("store_abandoned", "Objects given up before they were whole.", None, usage.abandoned),
         counter("store_reclaims", "Segments freed.", None, usage.reclaims),
+        counter(
+            "store_renewals",
+            "Segments freed that got new memory, because sockets may still send from the old.",
+            None,
+            usage.renewals,
+        ),
         gauge("store_file_objects", "Objects on the file.", None, usage.file_objects),
         gauge(
             "store_file_directory_bytes",

@@ -47,6 +47,8 @@ pub struct Segments {
     states: Box<[AtomicU32]>,
     /// Objects being filled that have space here: these keep a segment from being emptied by eviction.
     fillings: Box<[AtomicU32]>,
+    /// Not zero: pages of the segment were lent to sockets in this life of it.
+    lent: Box<[AtomicU32]>,
     /// Who holds what beyond its turn.
     pub pins: Pins,
 }
@@ -57,6 +59,7 @@ impl Segments {
         Self {
             states: (0..segments).map(|_| AtomicU32::new(0)).collect(),
             fillings: (0..segments).map(|_| AtomicU32::new(0)).collect(),
+            lent: (0..segments).map(|_| AtomicU32::new(0)).collect(),
             pins: Pins::new(cores, segments),
         }
     }
@@ -96,6 +99,27 @@ impl Segments {
             self.advance(segment, SegmentState::Free);
         }
         reclaimed
+    }
+
+    /// Notes that pages of the segment are lent to a socket; for who pins it, before it lends them.
+    #[inline]
+    pub fn lend(&self, segment: usize) {
+        // Relaxed: dropping the pin (Release) shows it to the owner, who looks once nobody pins the segment. Read first,
+        // because all cores may lend from a segment and one store is enough.
+        let lent = &self.lent[segment];
+        if lent.load(Relaxed) == 0 {
+            lent.store(1, Relaxed);
+        }
+    }
+
+    /// Whether pages of a segment that has been freed were lent since the last time; owner only.
+    pub fn take_lent(&self, segment: usize) -> bool {
+        let lent = &self.lent[segment];
+        let was_lent = lent.load(Relaxed) != 0;
+        if was_lent {
+            lent.store(0, Relaxed);
+        }
+        was_lent
     }
 
     /// A filling has space in the segment; owner only.

@@ -32,6 +32,8 @@ pub struct Store {
     pub(super) shards: Box<[ShardShared]>,
     /// For each reading core: lookups that were contended.
     pub(super) contended: Box<[Padded<AtomicU64>]>,
+    /// Whether segments can be given new memory, so that the pages of the old may be lent.
+    lends: bool,
 }
 
 /// What readers see of one shard.
@@ -60,8 +62,12 @@ impl Store {
             })
             .collect::<Result<_, StoreError>>()?;
         const { assert!(cfg!(feature = "loom") || BUCKET_WORDS == 16, "a bucket is two cache lines") };
+        let arena = Words::reserve(arena_words, true).map_err(refused("segments", arena_words))?;
+        let segment_words = geometry.segment_bytes / size_of::<u64>();
         Ok(Self {
-            arena: Words::reserve(arena_words, true).map_err(refused("segments", arena_words))?,
+            // Tried on memory that nobody has touched: a segment may be no whole number of pages.
+            lends: cfg!(not(feature = "loom")) && arena.renew(segment_words..2 * segment_words).is_ok(),
+            arena,
             segments: Segments::new(geometry.cores, geometry.segments()),
             turns: Turns::new(geometry.cores),
             shards,
@@ -89,6 +95,18 @@ impl Store {
     /// Bytes of a segment.
     pub fn segment_bytes(&self) -> usize {
         self.geometry.segment_bytes
+    }
+
+    /// Whether [`PinnedObject::lend`](super::PinnedObject::lend) may be used here.
+    pub fn lends(&self) -> bool {
+        self.lends
+    }
+
+    /// Gives a freed segment new memory.
+    pub(super) fn renew(&self, segment: usize) {
+        let words = self.geometry.segment_bytes / size_of::<u64>();
+        let renewed = self.arena.renew(segment * words..(segment + 1) * words);
+        assert!(renewed.is_ok(), "what sockets may still send is not written over: {renewed:?}");
     }
 
     /// The reader of a core, for that core's thread. A core has one turn at a time, over all its readers.

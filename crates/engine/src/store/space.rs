@@ -234,6 +234,10 @@ impl Space {
             if store.segments.reclaim(segment, epoch, &store.turns) {
                 tally.stored_bytes.subtract(self.used(segment) as u64);
                 tally.reclaims.add(1);
+                if store.segments.take_lent(segment) {
+                    store.renew(segment);
+                    tally.renewals.add(1);
+                }
                 self.free.push(segment);
                 freed += 1;
             } else {

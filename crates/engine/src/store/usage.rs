@@ -84,6 +84,8 @@ tally! {
     abandoned,
     /// Segments freed.
     reclaims,
+    /// Of these, segments that got new memory, because sockets may still send from the old.
+    renewals,
     /// Objects that are on the file, some of which may have gone with its oldest segments.
     file_objects,
     /// Bytes of the directories of what is on the file.

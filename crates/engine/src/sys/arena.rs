@@ -6,7 +6,10 @@
 //! ```
 //! Everything above (arena of segments, index pages, directories, visited bits) is safe code over such a slice.
 
-use std::{io, ops::Deref};
+use std::{
+    io,
+    ops::{Deref, Range},
+};
 
 use super::atomics::AtomicU64;
 
@@ -27,6 +30,18 @@ impl Words {
     /// What `mmap` says: `ENOMEM` if the address space, its limit or the overcommit policy is exceeded.
     pub fn reserve(len: usize, huge: bool) -> io::Result<Self> {
         Ok(Self { memory: memory::Memory::reserve(len, huge)? })
+    }
+
+    /// Puts new memory in the place of the words `range`, which are zero then and resident only where they are touched again.
+    /// What the kernel still sends from the old pages ([`lend`](super::lend)) stays as it is.
+    ///
+    /// # Errors
+    /// What `madvise(2)` says: `EINVAL` where the range is not one of whole pages, or is locked.
+    ///
+    /// # Panics
+    /// If the range is not within the words.
+    pub fn renew(&self, range: Range<usize>) -> io::Result<()> {
+        self.memory.renew(&self[range])
     }
 }
 
@@ -112,6 +127,16 @@ mod memory {
         }
     }
 
+    impl Memory {
+        pub(super) fn renew(&self, words: &[AtomicU64]) -> io::Result<()> {
+            debug_assert!(self.words().as_ptr_range().contains(&words.as_ptr()) || words.is_empty());
+            // SAFETY: the range lies in our mapping, which is private and anonymous: it reads zero afterwards, as if
+            // each word had been stored to. They are atomics, so whoever reads them meanwhile finds the one or the other.
+            unsafe { madvise(words.as_ptr().cast_mut().cast(), size_of_val(words), Advice::LinuxDontNeed)? };
+            Ok(())
+        }
+    }
+
     impl Drop for Memory {
         fn drop(&mut self) {
             // SAFETY: exactly what `reserve` mapped; no slice of it outlives `self`.
@@ -137,6 +162,12 @@ mod memory {
 
         pub(super) fn words(&self) -> &[AtomicU64] {
             &self.0
+        }
+
+        /// Nothing is lent in a model.
+        pub(super) fn renew(&self, words: &[AtomicU64]) -> io::Result<()> {
+            words.iter().for_each(|word| word.store(0, super::super::atomics::Ordering::Relaxed));
+            Ok(())
         }
     }
 }

@@ -8,6 +8,8 @@ pub mod direct;
 #[cfg(not(feature = "loom"))]
 pub mod file_words;
 #[cfg(not(feature = "loom"))]
+pub mod lend;
+#[cfg(not(feature = "loom"))]
 pub mod mapping;
 pub mod readiness;
 pub mod ring;

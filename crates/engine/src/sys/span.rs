@@ -287,6 +287,9 @@ pub enum Part<'a> {
     Plain(&'a [u8]),
     /// Bytes of the store.
     Shared(Span<'a>),
+    /// Bytes of the store whose pages may be sent as they lie ([`lend`](super::lend)): whoever makes one of these sees to it that
+    /// they are not written before they are renewed.
+    Lent(Span<'a>),
 }
 
 impl Part<'_> {
@@ -295,7 +298,7 @@ impl Part<'_> {
     pub fn len(&self) -> usize {
         match self {
             Part::Plain(bytes) => bytes.len(),
-            Part::Shared(span) => span.len(),
+            Part::Shared(span) | Part::Lent(span) => span.len(),
         }
     }
 
@@ -306,6 +309,8 @@ impl Part<'_> {
     }
 }
 
+#[cfg(not(feature = "loom"))]
+pub(in crate::sys) use socket::send_more;
 #[cfg(not(feature = "loom"))]
 pub use socket::{PARTS_MAX, recv_span, send_parts};
 
@@ -338,6 +343,15 @@ mod socket {
     /// # Errors
     /// What `sendmsg` says; `WouldBlock` if the socket has no room at all.
     pub fn send_parts(fd: BorrowedFd<'_>, parts: &[Part<'_>]) -> io::Result<usize> {
+        send_flagged(fd, parts, libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT)
+    }
+
+    /// As [`send_parts`], and says that more follows at once (`MSG_MORE`): it leaves with that.
+    pub(in crate::sys) fn send_more(fd: BorrowedFd<'_>, parts: &[Part<'_>]) -> io::Result<usize> {
+        send_flagged(fd, parts, libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT | libc::MSG_MORE)
+    }
+
+    fn send_flagged(fd: BorrowedFd<'_>, parts: &[Part<'_>], flags: libc::c_int) -> io::Result<usize> {
         let mut vectors = [libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 }; PARTS_MAX];
         let mut used = 0;
         for part in parts.iter().filter(|part| !part.is_empty()).take(PARTS_MAX) {
@@ -345,7 +359,7 @@ mod socket {
                 Part::Plain(bytes) => {
                     libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() }
                 }
-                Part::Shared(span) => span.iovec(),
+                Part::Shared(span) | Part::Lent(span) => span.iovec(),
             };
             used += 1;
         }
@@ -353,7 +367,7 @@ mod socket {
             return Ok(0);
         }
         if used == 1 {
-            return send_one(fd, &vectors[0]);
+            return send_one(fd, &vectors[0], flags);
         }
         // SAFETY: all zero is a valid msghdr (null pointers and lengths of zero).
         let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
@@ -363,9 +377,7 @@ mod socket {
             // SAFETY: `message` points to `used` vectors, each to bytes that live as long as `parts`; the kernel
             // only reads them. Shared words may be read while another core writes them only if the store is
             // wrong, and then wrong bytes leave.
-            let sent = unsafe {
-                libc::sendmsg(fd.as_raw_fd(), &raw const message, libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT)
-            };
+            let sent = unsafe { libc::sendmsg(fd.as_raw_fd(), &raw const message, flags) };
             match usize::try_from(sent) {
                 Ok(sent) => return Ok(sent),
                 Err(_) => again_if_interrupted()?,
@@ -375,8 +387,7 @@ mod socket {
 
     /// As [`send_parts`] for one run of bytes: the kernel need not copy a message header and a vector (2% of a small
     /// hit).
-    fn send_one(fd: BorrowedFd<'_>, vector: &libc::iovec) -> io::Result<usize> {
-        let flags = libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT;
+    fn send_one(fd: BorrowedFd<'_>, vector: &libc::iovec, flags: libc::c_int) -> io::Result<usize> {
         loop {
             // SAFETY: the vector covers bytes that live as long as the parts of the caller; the kernel only reads
             // them (see `send_parts`).

@@ -1,0 +1,262 @@
+//! Large bodies sent from where they lie: the kernel takes references to pages, and copies nothing.
+//!
+//! ```text
+//!  words of the store ──vmsplice──▶ pipe of the core (references) ──splice──▶ socket (the same references)
+//! ```
+//! A copy of 64 KiB into a socket costs more than all else of such a hit, and most where the pages that it is copied to
+//! were last used by another core. What is lent is not copied, and so it is the *pages* that must stay as they are until
+//! the last reader has them, long after the call: who reuses the words puts new pages there first
+//! ([`Words::renew`](super::arena::Words::renew)), and the kernel keeps the old ones as long as it needs them.
+//!
+//! *Bound:* 256 KiB go at once. *Who waits:* nobody; what the socket does not take is dropped from the pipe, so
+//! that the pipe is empty between two calls.
+
+use std::{
+    fs::{File, OpenOptions},
+    io,
+    os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd},
+};
+
+use rustix::{
+    io::Errno,
+    pipe::{PipeFlags, SpliceFlags, fcntl_getpipe_size, fcntl_setpipe_size, pipe_with, splice},
+};
+
+use super::span::{PARTS_MAX, Part, Span, send_more, send_parts};
+
+/// What the pipe is to take at once; the kernel may allow less (`fs.pipe-user-pages-soft`).
+const PIPE_BYTES: usize = 256 << 10;
+
+/// A core's way to send pages without copying them.
+#[derive(Debug)]
+pub struct Lender {
+    /// Where pages go in.
+    into: OwnedFd,
+    /// Where they come out.
+    out_of: OwnedFd,
+    /// Where goes what a socket did not take.
+    nowhere: File,
+    /// References that the pipe has room for, one a page.
+    pages_max: usize,
+    page_bytes: usize,
+}
+
+impl Lender {
+    /// Opens the pipe and tries it.
+    ///
+    /// # Errors
+    /// What `pipe2(2)`, `vmsplice(2)`, `splice(2)` or the opening of `/dev/null` say: a sandbox may refuse any of them.
+    pub fn open() -> io::Result<Self> {
+        let (out_of, into) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?;
+        // Refused to whom has many pipes: less goes at once then.
+        let _ = fcntl_setpipe_size(&into, PIPE_BYTES);
+        let page_bytes = rustix::param::page_size();
+        let pages_max = fcntl_getpipe_size(&into)? / page_bytes;
+        let nowhere = OpenOptions::new().write(true).open("/dev/null")?;
+        let lender = Self { into, out_of, nowhere, pages_max, page_bytes };
+        static TRIED: [u8; 1] = [0];
+        let tried = libc::iovec { iov_base: TRIED.as_ptr().cast_mut().cast(), iov_len: TRIED.len() };
+        let lent = lender.put(&[tried])?;
+        lender.drop_rest(lent)?;
+        Ok(lender)
+    }
+
+    /// Sends as [`send_parts`] does, and lends the first run of [`Part::Lent`] parts instead of copying it. Two calls more, none of
+    /// which copies; allocates nothing.
+    ///
+    /// # Errors
+    /// As [`send_parts`]. (`splice` knows no `MSG_NOSIGNAL`: the process must ignore `SIGPIPE`, as Rust's do.)
+    ///
+    /// # Panics
+    /// If what a socket did not take cannot be dropped: it would be sent to another.
+    pub fn send_parts(&mut self, fd: BorrowedFd<'_>, parts: &[Part<'_>]) -> io::Result<usize> {
+        let (before, lent) = parts
+            .split_at(parts.iter().position(|part| matches!(part, Part::Lent(_))).unwrap_or(parts.len()));
+        let (vectors, used, wanted) = self.vectors(lent);
+        if wanted == 0 {
+            return send_parts(fd, parts);
+        }
+        let before_bytes: usize = before.iter().map(Part::len).sum();
+        let sent = if before_bytes == 0 { 0 } else { send_more(fd, before)? };
+        if sent < before_bytes {
+            return Ok(sent);
+        }
+        let Ok(put) = self.put(&vectors[..used]) else {
+            // Out of memory for references, say: as if nothing could be lent.
+            return send_parts(fd, lent).map(|more| sent + more).or_else(|error| some_or(sent, error));
+        };
+        let moved = retry(|| splice(&self.out_of, None, fd, None, put, SpliceFlags::NONBLOCK));
+        let rest = put - moved.as_ref().map_or(0, |moved| *moved);
+        if rest > 0 {
+            let dropped = self.drop_rest(rest);
+            assert!(dropped.is_ok(), "the pipe is empty between two answers: {dropped:?}");
+        }
+        moved.map(|moved| sent + moved).or_else(|error| some_or(sent, error))
+    }
+
+    /// The first lent parts, as many bytes as the pipe has room for: vectors, how many, and the bytes in them.
+    fn vectors(&self, parts: &[Part<'_>]) -> ([libc::iovec; PARTS_MAX], usize, usize) {
+        let mut vectors = [libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 }; PARTS_MAX];
+        let (mut used, mut bytes, mut pages_left) = (0, 0, self.pages_max);
+        for part in parts {
+            let Part::Lent(span) = part else { break };
+            if used == PARTS_MAX || pages_left == 0 {
+                break;
+            }
+            if span.is_empty() {
+                continue;
+            }
+            let vector = self.fitting(*span, &mut pages_left);
+            vectors[used] = vector;
+            used += 1;
+            bytes += vector.iov_len;
+        }
+        (vectors, used, bytes)
+    }
+
+    /// The span, or as much of it as lies in `pages_left` pages, which are taken.
+    fn fitting(&self, span: Span<'_>, pages_left: &mut usize) -> libc::iovec {
+        let mut vector = span.iovec();
+        let skip = vector.iov_base.addr() % self.page_bytes;
+        vector.iov_len = vector.iov_len.min(*pages_left * self.page_bytes - skip);
+        *pages_left -= (skip + vector.iov_len).div_ceil(self.page_bytes);
+        vector
+    }
+
+    /// Puts references to the pages of `vectors` into the empty pipe; says how many bytes they are.
+    fn put(&self, vectors: &[libc::iovec]) -> io::Result<usize> {
+        retry(|| {
+            // SAFETY: the vectors are those of spans (or of a static), which live through the call; the kernel refers
+            // to their pages and reads them later. That they may be written meanwhile makes wrong bytes and nothing
+            // worse (they are atomics); that they are not is for the store to see to. An unmapped page lives on as
+            // long as the kernel refers to it. No `SPLICE_F_GIFT`: they stay ours.
+            let put = unsafe {
+                libc::vmsplice(
+                    self.into.as_raw_fd(),
+                    vectors.as_ptr(),
+                    vectors.len(),
+                    libc::SPLICE_F_NONBLOCK,
+                )
+            };
+            usize::try_from(put)
+                .map_err(|_| Errno::from_io_error(&io::Error::last_os_error()).unwrap_or(Errno::IO))
+        })
+    }
+
+    /// Empties the pipe of `bytes`.
+    fn drop_rest(&self, bytes: usize) -> io::Result<()> {
+        let mut left = bytes;
+        while left > 0 {
+            let flags = SpliceFlags::NONBLOCK;
+            match retry(|| splice(&self.out_of, None, self.nowhere.as_fd(), None, left, flags))? {
+                0 => return Err(io::ErrorKind::WriteZero.into()),
+                dropped => left -= dropped,
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What was sent already counts more than the error that came after: the next call meets it again.
+fn some_or(sent: usize, error: io::Error) -> io::Result<usize> {
+    if sent > 0 { Ok(sent) } else { Err(error) }
+}
+
+fn retry(call: impl Fn() -> Result<usize, Errno>) -> io::Result<usize> {
+    loop {
+        match call() {
+            Err(Errno::INTR) => {}
+            done => return done.map_err(io::Error::from),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        io::Read,
+        net::{TcpListener, TcpStream},
+    };
+
+    use super::*;
+    use crate::sys::{arena::Words, span::WordBuffer};
+
+    fn pair() -> (TcpStream, TcpStream) {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
+        let near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        near.set_nonblocking(true).unwrap();
+        (near, listener.accept().unwrap().0)
+    }
+
+    fn pattern(len: usize) -> Vec<u8> {
+        (0..len).map(|i| (i * 7 + i / 251) as u8).collect()
+    }
+
+    #[test]
+    fn what_is_lent_arrives_in_order_behind_what_is_not() {
+        let bytes = pattern(100_000);
+        let buffer = WordBuffer::new(bytes.len());
+        buffer.span().write_from(&bytes);
+        let mut lender = Lender::open().unwrap();
+        let (near, mut far) = pair();
+        for (from, to) in [(0, 100_000), (3, 70_001), (4095, 4097), (8, 8)] {
+            let half = usize::midpoint(from, to);
+            let lent = |range| Part::Lent(buffer.span().slice(range));
+            let parts = [Part::Plain(b"head "), lent(from..half), lent(half..to)];
+            assert_eq!(lender.send_parts(near.as_fd(), &parts).unwrap(), 5 + to - from);
+            let mut received = vec![0; 5 + to - from];
+            far.read_exact(&mut received).unwrap();
+            assert_eq!(received, [b"head ", &bytes[from..to]].concat());
+        }
+        assert_eq!(lender.send_parts(near.as_fd(), &[]).unwrap(), 0);
+        // Plain parts behind lent ones are for the next call.
+        let parts = [Part::Lent(buffer.span().slice(0..9)), Part::Plain(b"tail")];
+        assert_eq!(lender.send_parts(near.as_fd(), &parts).unwrap(), 9);
+    }
+
+    #[test]
+    fn a_full_socket_takes_a_part_and_the_pipe_keeps_none_of_the_rest() {
+        let bytes = pattern(PIPE_BYTES * 2);
+        let buffer = WordBuffer::new(bytes.len());
+        buffer.span().write_from(&bytes);
+        let mut lender = Lender::open().unwrap();
+        let (near, mut far) = pair();
+        let mut sent = 0;
+        let full = loop {
+            let from = sent % bytes.len();
+            match lender.send_parts(near.as_fd(), &[Part::Lent(buffer.span().slice(from..bytes.len()))]) {
+                Ok(more) => sent += more,
+                Err(error) => break error,
+            }
+            assert!(sent < 1 << 30, "a socket that is never full");
+        };
+        assert_eq!(full.kind(), io::ErrorKind::WouldBlock);
+        let (other, mut other_far) = pair();
+        assert_eq!(lender.send_parts(other.as_fd(), &[Part::Lent(buffer.span().slice(5..9))]).unwrap(), 4);
+        let mut four = [0; 4];
+        other_far.read_exact(&mut four).unwrap();
+        assert_eq!(four, bytes[5..9], "not what the full socket was to have");
+        drop(near);
+        let mut received = Vec::new();
+        far.read_to_end(&mut received).unwrap();
+        assert_eq!(received.len(), sent);
+        assert!(received.chunks(bytes.len()).all(|chunk| chunk == &bytes[..chunk.len()]));
+    }
+
+    #[test]
+    fn bytes_under_way_outlive_the_words_being_renewed() {
+        let words = Words::reserve(64 << 10, true).unwrap();
+        let all = words.len() * 8;
+        let bytes = pattern(100_000);
+        let span = Span::new(&words, 304..304 + bytes.len());
+        span.write_from(&bytes);
+        let (near, mut far) = pair();
+        let sent = Lender::open().unwrap().send_parts(near.as_fd(), &[Part::Lent(span)]).unwrap();
+        words.renew(0..words.len()).unwrap();
+        assert!(span.eq(&vec![0; bytes.len()]), "renewed words are zero");
+        Span::new(&words, 0..all).write_from(&vec![0xff; all]);
+        let mut received = vec![0; sent];
+        far.read_exact(&mut received).unwrap();
+        assert_eq!(received, bytes[..sent]);
+    }
+}
