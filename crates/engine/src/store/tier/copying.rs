@@ -48,7 +48,7 @@ impl Copying {
         let body_bytes = object.body_bytes();
         match to {
             To::Record(filling) => {
-                let to = body_bytes.min(*copied + bytes as u64);
+                let to = body_bytes.min(copied.saturating_add(bytes as u64));
                 put_body(filling, object, *copied, to);
                 *copied = to;
                 if to == body_bytes {
