@@ -1,16 +1,19 @@
 //! Objects that are larger than a segment, and larger than memory takes, on the accelerator's file: stored in parts, served
-//! from parts, whole or in ranges, in this life and in the next.
+//! from parts, whole or in ranges, in this life and in the next; never with a wrong byte.
 #![allow(clippy::expect_used, reason = "a test may stop at the first surprise")]
 
 use std::path::Path;
 
 use rustix::process::Signal;
 use tests::{
-    Accelerator, Answer, Request, ScriptedOrigin, content::content, eventually, on_one_core_and_on_two,
+    Accelerator, Answer, Request, ScriptedOrigin, client::End, content::content, eventually,
+    on_one_core_and_on_two,
 };
 
 on_one_core_and_on_two! {
     a_second_life_serves_large_objects_from_their_parts,
+    what_memory_has_whole_is_on_the_file_in_parts,
+    a_flipped_byte_in_a_part_is_never_served,
     what_is_dropped_or_replaced_stays_so,
 }
 
@@ -18,6 +21,8 @@ const MIB: usize = 1 << 20;
 /// Larger than a segment of such a file (4 MiB), than what this memory takes, and than this memory.
 const SIZES: [usize; 2] = [40 * MIB + 4321, 100 * MIB];
 const MEMORY: &str = "12MiB";
+/// Body bytes of a part.
+const PART_BYTES: usize = 480 << 10;
 
 fn path(number: usize) -> String {
     format!("/film/{number}")
@@ -40,11 +45,15 @@ fn origin() -> ScriptedOrigin {
 }
 
 fn start(origin: &ScriptedOrigin, store: &Path, cores: &str, memory: &str) -> Accelerator {
+    start_with(origin, store, cores, memory, "512MiB")
+}
+
+fn start_with(origin: &ScriptedOrigin, store: &Path, cores: &str, memory: &str, size: &str) -> Accelerator {
     Accelerator::before(&origin.url())
         .flag("--cores", cores)
         .flag("--memory", memory)
         .flag("--store", store.to_str().expect("a path in UTF-8"))
-        .flag("--store-size", "512MiB")
+        .flag("--store-size", size)
         .start()
         .warm()
 }
@@ -85,7 +94,7 @@ fn part(running: &Accelerator, number: usize, range: &str) -> tests::Response {
 
 /// Ranges in the middle, over the edges of parts, at both ends.
 fn ranges_are_right(running: &Accelerator, number: usize, body: &[u8]) {
-    let edge = 480 << 10;
+    let edge = PART_BYTES;
     let ranges =
         [(0, 0), (edge - 1, edge), (edge, edge), (7 * edge - 5, 9 * edge + 5), (12_345_678, 12_400_000)];
     for (first, last) in ranges.into_iter().chain([(body.len() - 10, body.len() - 1)]) {
@@ -129,6 +138,28 @@ fn a_second_life_serves_large_objects_from_their_parts(cores: &str) {
     }
 }
 
+fn what_memory_has_whole_is_on_the_file_in_parts(cores: &str) {
+    let directory = tempfile::tempdir().expect("a directory");
+    let file = directory.path().join("store");
+    let origin = origin();
+    let mut running = start(&origin, &file, cores, "1GiB");
+    let body = film(0, 0);
+    let answer = running.get(&path(0)).expect_status(200);
+    assert!(answer.body == body);
+    assert_eq!(asked(&origin), 1);
+    eventually("its parts are on the file", || {
+        running.stat().count("store.file_parts") >= (SIZES[0] / PART_BYTES) as u64
+    });
+    on_disk(&running);
+    running.signal(Signal::KILL);
+    running.wait();
+    drop(running);
+    running = start(&origin, &file, cores, MEMORY);
+    ranges_are_right(&running, 0, &body);
+    assert!(running.get(&path(0)).expect_status(200).body == body);
+    assert_eq!(asked(&origin), 1, "the origin was asked again");
+}
+
 fn what_is_dropped_or_replaced_stays_so(cores: &str) {
     let directory = tempfile::tempdir().expect("a directory");
     let file = directory.path().join("store");
@@ -164,4 +195,55 @@ fn what_is_dropped_or_replaced_stays_so(cores: &str) {
     let before = asked(&origin);
     assert!(running.get(&path(0)).expect_status(200).body == film(0, 2), "an older one came back");
     assert_eq!(asked(&origin), before);
+}
+
+fn a_flipped_byte_in_a_part_is_never_served(cores: &str) {
+    let directory = tempfile::tempdir().expect("a directory");
+    let file = directory.path().join("store");
+    let origin = origin();
+    let begin = || start_with(&origin, &file, cores, MEMORY, "128MiB");
+    let mut running = begin();
+    // What `content` makes repeats itself: these words stand nowhere else.
+    let marks = [(1000, b"a mark of the first part"), (SIZES[0] - 1000, b"the mark of the last one")];
+    let mut body = film(0, 0);
+    marks.iter().for_each(|(place, mark)| body[*place..][..mark.len()].copy_from_slice(*mark));
+    origin.answers(&path(0), answer(body.clone()));
+    for (place, mark) in marks {
+        store(&running, &origin, 0, &body);
+        on_disk(&running);
+        running.signal(Signal::TERM);
+        running.wait();
+        drop(running);
+        flip_all(&file, mark);
+        running = begin();
+        let before = asked(&origin);
+        if place < PART_BYTES {
+            // Before the head: a miss, fetched anew.
+            assert!(running.get(&path(0)).expect_status(200).body == body);
+        } else {
+            // Behind it: the connection ends before the broken part, and the next one who asks has it from the origin.
+            let cut = running.get(&path(0));
+            assert_eq!(cut.head.status, 200);
+            assert_ne!(cut.end, End::Complete);
+            assert_eq!(cut.body.len(), place - place % PART_BYTES);
+            assert!(body.starts_with(&cut.body));
+            assert_eq!(asked(&origin), before);
+            assert_eq!(running.stat().count("errors.parts_cut"), 1);
+            eventually("its owner knows", || running.stat().count("store.file_damaged") == 1);
+            assert!(running.get(&path(0)).expect_status(200).body == body);
+        }
+        assert_eq!(asked(&origin), before + 1);
+        assert_eq!(running.stat().count("store.file_damaged"), 1);
+    }
+}
+
+/// Flips a bit of these bytes wherever they are on the file: in the copy that is served, and in those of answers that were
+/// not stored.
+fn flip_all(file: &Path, wanted: &[u8]) {
+    let mut bytes = std::fs::read(file).expect("a file");
+    let places: Vec<usize> =
+        (0..bytes.len() - wanted.len()).filter(|at| bytes[*at..].starts_with(wanted)).collect();
+    assert!(!places.is_empty(), "the film is on the file");
+    places.into_iter().for_each(|at| bytes[at + 7] ^= 0x20);
+    std::fs::write(file, &bytes).expect("a file");
 }
