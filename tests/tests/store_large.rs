@@ -6,8 +6,8 @@ use std::path::Path;
 
 use rustix::process::Signal;
 use tests::{
-    Accelerator, Answer, Request, ScriptedOrigin, client::End, content::content, eventually,
-    on_one_core_and_on_two,
+    Accelerator, Answer, Request, ScriptedOrigin, SlowDisk, accelerator::Setup, client::End,
+    content::content, eventually, on_one_core_and_on_two,
 };
 
 on_one_core_and_on_two! {
@@ -15,6 +15,7 @@ on_one_core_and_on_two! {
     what_memory_has_whole_is_on_the_file_in_parts,
     a_flipped_byte_in_a_part_is_never_served,
     what_is_dropped_or_replaced_stays_so,
+    a_disk_that_hangs_delays_an_answer_and_is_used_again,
 }
 
 const MIB: usize = 1 << 20;
@@ -45,17 +46,15 @@ fn origin() -> ScriptedOrigin {
 }
 
 fn start(origin: &ScriptedOrigin, store: &Path, cores: &str, memory: &str) -> Accelerator {
-    start_with(origin, store, cores, memory, "512MiB")
+    setup(origin, store, cores, memory).start().warm()
 }
 
-fn start_with(origin: &ScriptedOrigin, store: &Path, cores: &str, memory: &str, size: &str) -> Accelerator {
+fn setup(origin: &ScriptedOrigin, store: &Path, cores: &str, memory: &str) -> Setup {
     Accelerator::before(&origin.url())
         .flag("--cores", cores)
         .flag("--memory", memory)
         .flag("--store", store.to_str().expect("a path in UTF-8"))
-        .flag("--store-size", size)
-        .start()
-        .warm()
+        .flag("--store-size", "512MiB")
 }
 
 fn asked(origin: &ScriptedOrigin) -> usize {
@@ -197,11 +196,29 @@ fn what_is_dropped_or_replaced_stays_so(cores: &str) {
     assert_eq!(asked(&origin), before);
 }
 
+fn a_disk_that_hangs_delays_an_answer_and_is_used_again(cores: &str) {
+    let directory = tempfile::tempdir().expect("a directory");
+    let file = directory.path().join("store");
+    let origin = origin();
+    let disk = SlowDisk::of_writes(directory.path());
+    let running = disk.below(setup(&origin, &file, cores, MEMORY)).start().warm();
+    disk.shut_again();
+    let body = film(0, 0);
+    // More than may wait to be written: it is delivered all the same, and not stored.
+    assert!(running.get(&path(0)).expect_status(200).body == body);
+    assert_eq!(running.stat().count("store.file_refused"), 1);
+    assert!(running.get(&path(0)).expect_status(200).body == body);
+    assert_eq!(asked(&origin), 2);
+    disk.open();
+    store(&running, &origin, 0, &body);
+    ranges_are_right(&running, 0, &body);
+}
+
 fn a_flipped_byte_in_a_part_is_never_served(cores: &str) {
     let directory = tempfile::tempdir().expect("a directory");
     let file = directory.path().join("store");
     let origin = origin();
-    let begin = || start_with(&origin, &file, cores, MEMORY, "128MiB");
+    let begin = || setup(&origin, &file, cores, MEMORY).flag("--store-size", "128MiB").start().warm();
     let mut running = begin();
     // What `content` makes repeats itself: these words stand nowhere else.
     let marks = [(1000, b"a mark of the first part"), (SIZES[0] - 1000, b"the mark of the last one")];
