@@ -16,6 +16,8 @@ on_one_core_and_on_two! {
     a_flipped_byte_in_a_part_is_never_served,
     what_is_dropped_or_replaced_stays_so,
     a_disk_that_hangs_delays_an_answer_and_is_used_again,
+    clients_of_one_object_are_sent_its_parts_at_once,
+    what_is_asked_for_again_is_on_the_file,
 }
 
 const MIB: usize = 1 << 20;
@@ -212,6 +214,57 @@ fn a_disk_that_hangs_delays_an_answer_and_is_used_again(cores: &str) {
     disk.open();
     store(&running, &origin, 0, &body);
     ranges_are_right(&running, 0, &body);
+}
+
+fn clients_of_one_object_are_sent_its_parts_at_once(cores: &str) {
+    let directory = tempfile::tempdir().expect("a directory");
+    let file = directory.path().join("store");
+    let origin = origin();
+    // So little memory has one buffer that a part can be read into, for all of them.
+    let running = start(&origin, &file, cores, MEMORY);
+    let body = film(0, 0);
+    store(&running, &origin, 0, &body);
+    on_disk(&running);
+    std::thread::scope(|scope| {
+        for client in 0..3 {
+            let (running, body) = (&running, &body);
+            scope.spawn(move || {
+                for round in 0..3 {
+                    let first = (client + round) * PART_BYTES * 7 + client;
+                    let answer = part(running, 0, &format!("{first}-"));
+                    // For the third there may be no room: it has the origin's, which knows no ranges.
+                    let (status, from) = if answer.head.status == 206 { (206, first) } else { (200, 0) };
+                    // Of its own place, and not cut short because the others read.
+                    assert!(answer.expect_status(status).body == body[from..]);
+                }
+            });
+        }
+    });
+    assert_eq!(running.stat().count("errors.parts_cut"), 0);
+}
+
+fn what_is_asked_for_again_is_on_the_file(cores: &str) {
+    let directory = tempfile::tempdir().expect("a directory");
+    let file = directory.path().join("store");
+    let origin = origin();
+    let begin =
+        || setup(&origin, &file, cores, MEMORY).flag("--store-admission", "second-request").start().warm();
+    let mut running = begin();
+    let body = film(0, 0);
+    assert!(running.get(&path(0)).expect_status(200).body == body);
+    let stat = running.stat();
+    assert_eq!((stat.count("store.file_parts"), stat.count("store.file_not_admitted")), (0, 1));
+    assert!(running.get(&path(0)).expect_status(200).body == body);
+    assert_eq!(asked(&origin), 2);
+    store(&running, &origin, 0, &body);
+    on_disk(&running);
+    running.signal(Signal::KILL);
+    running.wait();
+    drop(running);
+    running = begin();
+    let before = asked(&origin);
+    assert!(running.get(&path(0)).expect_status(200).body == body);
+    assert_eq!(asked(&origin), before);
 }
 
 fn a_flipped_byte_in_a_part_is_never_served(cores: &str) {
