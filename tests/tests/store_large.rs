@@ -1,23 +1,31 @@
 //! Objects that are larger than a segment, and larger than memory takes, on the accelerator's file: stored in parts, served
-//! from parts, whole or in ranges, in this life and in the next.
+//! from parts, whole or in ranges, in this life and in the next; never with a wrong byte.
 #![allow(clippy::expect_used, reason = "a test may stop at the first surprise")]
 
 use std::path::Path;
 
 use rustix::process::Signal;
 use tests::{
-    Accelerator, Answer, Request, ScriptedOrigin, content::content, eventually, on_one_core_and_on_two,
+    Accelerator, Answer, Request, ScriptedOrigin, SlowDisk, accelerator::Setup, client::End,
+    content::content, eventually, on_one_core_and_on_two,
 };
 
 on_one_core_and_on_two! {
     a_second_life_serves_large_objects_from_their_parts,
+    what_memory_has_whole_is_on_the_file_in_parts,
+    a_flipped_byte_in_a_part_is_never_served,
     what_is_dropped_or_replaced_stays_so,
+    a_disk_that_hangs_delays_an_answer_and_is_used_again,
+    clients_of_one_object_are_sent_its_parts_at_once,
+    what_is_asked_for_again_is_on_the_file,
 }
 
 const MIB: usize = 1 << 20;
 /// Larger than a segment of such a file (4 MiB), than what this memory takes, and than this memory.
 const SIZES: [usize; 2] = [40 * MIB + 4321, 100 * MIB];
 const MEMORY: &str = "12MiB";
+/// Body bytes of a part.
+const PART_BYTES: usize = 480 << 10;
 
 fn path(number: usize) -> String {
     format!("/film/{number}")
@@ -40,13 +48,15 @@ fn origin() -> ScriptedOrigin {
 }
 
 fn start(origin: &ScriptedOrigin, store: &Path, cores: &str, memory: &str) -> Accelerator {
+    setup(origin, store, cores, memory).start().warm()
+}
+
+fn setup(origin: &ScriptedOrigin, store: &Path, cores: &str, memory: &str) -> Setup {
     Accelerator::before(&origin.url())
         .flag("--cores", cores)
         .flag("--memory", memory)
         .flag("--store", store.to_str().expect("a path in UTF-8"))
         .flag("--store-size", "512MiB")
-        .start()
-        .warm()
 }
 
 fn asked(origin: &ScriptedOrigin) -> usize {
@@ -85,7 +95,7 @@ fn part(running: &Accelerator, number: usize, range: &str) -> tests::Response {
 
 /// Ranges in the middle, over the edges of parts, at both ends.
 fn ranges_are_right(running: &Accelerator, number: usize, body: &[u8]) {
-    let edge = 480 << 10;
+    let edge = PART_BYTES;
     let ranges =
         [(0, 0), (edge - 1, edge), (edge, edge), (7 * edge - 5, 9 * edge + 5), (12_345_678, 12_400_000)];
     for (first, last) in ranges.into_iter().chain([(body.len() - 10, body.len() - 1)]) {
@@ -129,6 +139,28 @@ fn a_second_life_serves_large_objects_from_their_parts(cores: &str) {
     }
 }
 
+fn what_memory_has_whole_is_on_the_file_in_parts(cores: &str) {
+    let directory = tempfile::tempdir().expect("a directory");
+    let file = directory.path().join("store");
+    let origin = origin();
+    let mut running = start(&origin, &file, cores, "1GiB");
+    let body = film(0, 0);
+    let answer = running.get(&path(0)).expect_status(200);
+    assert!(answer.body == body);
+    assert_eq!(asked(&origin), 1);
+    eventually("its parts are on the file", || {
+        running.stat().count("store.file_parts") >= (SIZES[0] / PART_BYTES) as u64
+    });
+    on_disk(&running);
+    running.signal(Signal::KILL);
+    running.wait();
+    drop(running);
+    running = start(&origin, &file, cores, MEMORY);
+    ranges_are_right(&running, 0, &body);
+    assert!(running.get(&path(0)).expect_status(200).body == body);
+    assert_eq!(asked(&origin), 1, "the origin was asked again");
+}
+
 fn what_is_dropped_or_replaced_stays_so(cores: &str) {
     let directory = tempfile::tempdir().expect("a directory");
     let file = directory.path().join("store");
@@ -164,4 +196,124 @@ fn what_is_dropped_or_replaced_stays_so(cores: &str) {
     let before = asked(&origin);
     assert!(running.get(&path(0)).expect_status(200).body == film(0, 2), "an older one came back");
     assert_eq!(asked(&origin), before);
+}
+
+fn a_disk_that_hangs_delays_an_answer_and_is_used_again(cores: &str) {
+    let directory = tempfile::tempdir().expect("a directory");
+    let file = directory.path().join("store");
+    let origin = origin();
+    let disk = SlowDisk::of_writes(directory.path());
+    let running = disk.below(setup(&origin, &file, cores, MEMORY)).start().warm();
+    disk.shut_again();
+    let body = film(0, 0);
+    // More than may wait to be written: it is delivered all the same, and not stored.
+    assert!(running.get(&path(0)).expect_status(200).body == body);
+    assert_eq!(running.stat().count("store.file_refused"), 1);
+    assert!(running.get(&path(0)).expect_status(200).body == body);
+    assert_eq!(asked(&origin), 2);
+    disk.open();
+    store(&running, &origin, 0, &body);
+    ranges_are_right(&running, 0, &body);
+}
+
+fn clients_of_one_object_are_sent_its_parts_at_once(cores: &str) {
+    let directory = tempfile::tempdir().expect("a directory");
+    let file = directory.path().join("store");
+    let origin = origin();
+    // So little memory has one buffer that a part can be read into, for all of them.
+    let running = start(&origin, &file, cores, MEMORY);
+    let body = film(0, 0);
+    store(&running, &origin, 0, &body);
+    on_disk(&running);
+    std::thread::scope(|scope| {
+        for client in 0..3 {
+            let (running, body) = (&running, &body);
+            scope.spawn(move || {
+                for round in 0..3 {
+                    let first = (client + round) * PART_BYTES * 7 + client;
+                    let answer = part(running, 0, &format!("{first}-"));
+                    // For the third there may be no room: it has the origin's, which knows no ranges.
+                    let (status, from) = if answer.head.status == 206 { (206, first) } else { (200, 0) };
+                    // Of its own place, and not cut short because the others read.
+                    assert!(answer.expect_status(status).body == body[from..]);
+                }
+            });
+        }
+    });
+    assert_eq!(running.stat().count("errors.parts_cut"), 0);
+}
+
+fn what_is_asked_for_again_is_on_the_file(cores: &str) {
+    let directory = tempfile::tempdir().expect("a directory");
+    let file = directory.path().join("store");
+    let origin = origin();
+    let begin =
+        || setup(&origin, &file, cores, MEMORY).flag("--store-admission", "second-request").start().warm();
+    let mut running = begin();
+    let body = film(0, 0);
+    assert!(running.get(&path(0)).expect_status(200).body == body);
+    let stat = running.stat();
+    assert_eq!((stat.count("store.file_parts"), stat.count("store.file_not_admitted")), (0, 1));
+    assert!(running.get(&path(0)).expect_status(200).body == body);
+    assert_eq!(asked(&origin), 2);
+    store(&running, &origin, 0, &body);
+    on_disk(&running);
+    running.signal(Signal::KILL);
+    running.wait();
+    drop(running);
+    running = begin();
+    let before = asked(&origin);
+    assert!(running.get(&path(0)).expect_status(200).body == body);
+    assert_eq!(asked(&origin), before);
+}
+
+fn a_flipped_byte_in_a_part_is_never_served(cores: &str) {
+    let directory = tempfile::tempdir().expect("a directory");
+    let file = directory.path().join("store");
+    let origin = origin();
+    let begin = || setup(&origin, &file, cores, MEMORY).flag("--store-size", "128MiB").start().warm();
+    let mut running = begin();
+    // What `content` makes repeats itself: these words stand nowhere else.
+    let marks = [(1000, b"a mark of the first part"), (SIZES[0] - 1000, b"the mark of the last one")];
+    let mut body = film(0, 0);
+    marks.iter().for_each(|(place, mark)| body[*place..][..mark.len()].copy_from_slice(*mark));
+    origin.answers(&path(0), answer(body.clone()));
+    for (place, mark) in marks {
+        store(&running, &origin, 0, &body);
+        on_disk(&running);
+        running.signal(Signal::TERM);
+        running.wait();
+        drop(running);
+        flip_all(&file, mark);
+        running = begin();
+        let before = asked(&origin);
+        if place < PART_BYTES {
+            // Before the head: a miss, fetched anew.
+            assert!(running.get(&path(0)).expect_status(200).body == body);
+        } else {
+            // Behind it: the connection ends before the broken part, and the next one who asks has it from the origin.
+            let cut = running.get(&path(0));
+            assert_eq!(cut.head.status, 200);
+            assert_ne!(cut.end, End::Complete);
+            assert_eq!(cut.body.len(), place - place % PART_BYTES);
+            assert!(body.starts_with(&cut.body));
+            assert_eq!(asked(&origin), before);
+            assert_eq!(running.stat().count("errors.parts_cut"), 1);
+            eventually("its owner knows", || running.stat().count("store.file_damaged") == 1);
+            assert!(running.get(&path(0)).expect_status(200).body == body);
+        }
+        assert_eq!(asked(&origin), before + 1);
+        assert_eq!(running.stat().count("store.file_damaged"), 1);
+    }
+}
+
+/// Flips a bit of these bytes wherever they are on the file: in the copy that is served, and in those of answers that were
+/// not stored.
+fn flip_all(file: &Path, wanted: &[u8]) {
+    let mut bytes = std::fs::read(file).expect("a file");
+    let places: Vec<usize> =
+        (0..bytes.len() - wanted.len()).filter(|at| bytes[*at..].starts_with(wanted)).collect();
+    assert!(!places.is_empty(), "the film is on the file");
+    places.into_iter().for_each(|at| bytes[at + 7] ^= 0x20);
+    std::fs::write(file, &bytes).expect("a file");
 }

@@ -5,41 +5,47 @@
 //!               └─ copied ─▶ one part ─ full ─▶ the log's buffers ─▶ helpers
 //! ```
 //! *Which memory:* one part for each such fetch, on the owner's core. *Bounds:* [`LARGE_FETCHES_MAX`] fetches a core. *Who waits:*
-//! the client, for a disk that is behind, [`DISK_WAITS_MAX`] times [`DISK_WAIT`] in all; after that the answer goes on without
-//! being stored, which is counted (`store_file_refused`).
+//! the fetch, for a disk that is behind: meanwhile no more is read from the origin, and the client has what came before. It waits
+//! while the disk makes progress ([`STALL_TIME_MAX`]) and in all no longer than a slow disk needs for the body
+//! ([`DISK_BYTES_PER_S_MIN`]). After that the answer goes on without being stored, which is counted (`store_file_refused`).
 
 use std::time::Duration;
 
 use engine::{
-    log::Refused,
+    log::{Reader, Refused},
     store::{NewObject, tier::LargeFilling},
     sys::span::Span,
 };
+
+use tokio::time::{Instant, timeout};
 
 use crate::core::{Core, with_core};
 
 /// Such fetches on one core; what comes beyond is passed through without being stored.
 const LARGE_FETCHES_MAX: usize = 16;
-/// How long one wait for the disk takes.
-const DISK_WAIT: Duration = Duration::from_millis(2);
-/// Waits for the disk that one answer is delayed by at most: a second.
-const DISK_WAITS_MAX: usize = 500;
+/// How long a disk may write no segment (4 MiB at most) to its end before an answer waits for it no more.
+const STALL_TIME_MAX: Duration = Duration::from_secs(2);
+/// Beside that an answer waits in all for as long as a disk needs for its body that writes so much a second.
+const DISK_BYTES_PER_S_MIN: u64 = 8 << 20;
 
 /// An answer on its way to the file. Dropped, it is given up.
 pub(crate) struct Large {
     filling: Option<LargeFilling>,
     /// What has come of the next part.
     part: Vec<u8>,
-    waits_left: usize,
+    log: Reader,
+    patience: Patience,
 }
 
 impl Large {
     /// Begins to store an answer; `None` if the file does not take it.
     pub(crate) fn begin(core: &Core, object: &NewObject<'_>) -> Option<Self> {
         let file = core.file.as_ref().filter(|file| file.storing.get() < LARGE_FETCHES_MAX)?;
+        let log = file.log.get()?.clone();
         let filling = core.shard.borrow_mut().begin_large(object)?;
         file.storing.set(file.storing.get() + 1);
-        Some(Self { filling: Some(filling), part: Vec::new(), waits_left: DISK_WAITS_MAX })
+        let patience = Patience::of(filling.body_bytes());
+        Some(Self { filling: Some(filling), part: Vec::new(), log, patience })
     }
 
     /// Takes the bytes that come next.
@@ -59,41 +65,74 @@ impl Large {
     }
 
     async fn append(&mut self) -> Result<(), Refused> {
-        loop {
-            let appended = with_core(|core| match &mut self.filling {
-                Some(filling) => core.shard.borrow_mut().append_part(filling, &self.part),
+        let Self { filling, part, log, patience } = self;
+        in_time(log, patience, || {
+            with_core(|core| match filling {
+                Some(filling) => core.shard.borrow_mut().append_part(filling, part),
                 None => Ok(()),
-            });
-            match appended {
-                Ok(()) => break,
-                Err(refused) => self.wait(refused).await?,
-            }
-        }
-        self.part.clear();
+            })
+        })
+        .await?;
+        part.clear();
         Ok(())
     }
 
     /// All has come: the object is stored, unless it is not wanted any more (`is_wanted`).
     pub(crate) async fn finish(mut self, is_wanted: impl Fn(&Core) -> bool) {
-        loop {
-            let finished = with_core(|core| {
-                if is_wanted(core) { core.shard.borrow_mut().finish_large(&mut self.filling) } else { Ok(()) }
-            });
-            let Err(refused) = finished else { return };
-            if self.wait(refused).await.is_err() {
-                return;
-            }
-        }
+        let Self { filling, log, patience, .. } = &mut self;
+        // Refused for good, it has been counted.
+        let _ =
+            in_time(log, patience, || {
+                with_core(|core| {
+                    if is_wanted(core) { core.shard.borrow_mut().finish_large(filling) } else { Ok(()) }
+                })
+            })
+            .await;
     }
+}
 
-    async fn wait(&mut self, refused: Refused) -> Result<(), Refused> {
-        if self.waits_left == 0 {
+/// Tries, and tries again whenever there may be room, for as long as there is patience.
+async fn in_time(
+    log: &Reader,
+    patience: &mut Patience,
+    mut attempt: impl FnMut() -> Result<(), Refused>,
+) -> Result<(), Refused> {
+    loop {
+        // Asked for first: what becomes free in between wakes us.
+        let room = log.room();
+        let Err(refused) = attempt() else { return Ok(()) };
+        let since = Instant::now();
+        let is_made = match patience.next() {
+            Some(time) => timeout(time, room).await.is_ok(),
+            None => false,
+        };
+        patience.waited(since.elapsed());
+        if !is_made {
             with_core(|core| core.shard.borrow().refused_large());
             return Err(refused);
         }
-        self.waits_left -= 1;
-        tokio::time::sleep(DISK_WAIT).await;
-        Ok(())
+    }
+}
+
+/// How much longer an answer waits for the disk.
+struct Patience {
+    left: Duration,
+}
+
+impl Patience {
+    fn of(body_bytes: u64) -> Self {
+        let of_body = Duration::from_millis(body_bytes.saturating_mul(1000) / DISK_BYTES_PER_S_MIN);
+        Self { left: STALL_TIME_MAX + of_body }
+    }
+
+    /// How long the next wait may take; `None` if it was long enough.
+    fn next(&self) -> Option<Duration> {
+        (!self.left.is_zero()).then(|| self.left.min(STALL_TIME_MAX))
+    }
+
+    /// A wait took so long.
+    fn waited(&mut self, time: Duration) {
+        self.left = self.left.saturating_sub(time);
     }
 }
 
@@ -104,5 +143,46 @@ impl Drop for Large {
                 file.storing.set(file.storing.get() - 1);
             }
         });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BODY_BYTES: u64 = 40 << 20;
+    const SEGMENT_BYTES: u64 = 4 << 20;
+
+    /// How much of a body a disk of this speed writes before an answer waits no more, and how long it has waited then; none
+    /// of it was written when it began.
+    fn stored(disk_bytes_per_s: u64) -> (u64, Duration) {
+        let mut patience = Patience::of(BODY_BYTES);
+        let segment_time = Duration::from_secs_f64(SEGMENT_BYTES as f64 / disk_bytes_per_s as f64);
+        let (mut bytes, mut waited) = (0, Duration::ZERO);
+        while bytes < BODY_BYTES
+            && let Some(time) = patience.next()
+        {
+            patience.waited(segment_time.min(time));
+            waited += segment_time.min(time);
+            if segment_time > time {
+                break;
+            }
+            bytes += SEGMENT_BYTES;
+        }
+        (bytes, waited)
+    }
+
+    #[test]
+    fn a_disk_is_waited_for_as_long_as_it_gets_on_and_is_not_too_slow() {
+        let of_body = Duration::from_secs(BODY_BYTES / DISK_BYTES_PER_S_MIN);
+        // A memory card, and the slowest that will do.
+        assert_eq!(stored(20_000_000).0, BODY_BYTES);
+        assert_eq!(stored(DISK_BYTES_PER_S_MIN), (BODY_BYTES, of_body));
+        // Too slow: some of it, and the bound.
+        let (bytes, waited) = stored(DISK_BYTES_PER_S_MIN / 3);
+        assert!(bytes < BODY_BYTES);
+        assert_eq!(waited, STALL_TIME_MAX + of_body);
+        // It hangs.
+        assert_eq!(stored(1), (0, STALL_TIME_MAX));
     }
 }

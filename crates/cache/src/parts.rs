@@ -17,6 +17,8 @@ use engine::{
     sys::span::Part,
 };
 
+use tokio::time::{Instant, timeout};
+
 use crate::{
     client::{Client, Gone, Sent},
     cold::{self, Unread},
@@ -31,10 +33,13 @@ use crate::{
     slow::account,
 };
 
-/// How often a part is asked for that the disk has no time for, or that takes too long.
-const READ_TRIES: usize = 5;
-/// How long to wait before it is asked for again.
-const READ_PAUSE: Duration = Duration::from_millis(20);
+/// How long an answer waits for a buffer to read its first part into, before it is passed to the origin.
+const FIRST_READ_WAIT_MAX: Duration = Duration::from_millis(100);
+/// How long it waits for one when its head has been sent, before it is cut: as long as for the disk
+/// ([`ReadPoolConfig::wait_ms_max`](engine::io::ReadPoolConfig)).
+const READ_WAIT_MAX: Duration = Duration::from_secs(5);
+/// How long to wait for a buffer before the part is asked for again all the same: too many reads may have waited.
+const READ_PAUSE: Duration = Duration::from_millis(100);
 
 /// An answer whose body is on the file in parts.
 pub(crate) struct InParts {
@@ -89,7 +94,8 @@ pub(crate) async fn begin(answer: &InParts, hash: Hash, key: &[u8]) -> Result<Se
         (first..=list.number_at(*to - 1))
             .all(|number| list.part(number).is_some_and(|part| log.segment_of(part.cold.location).is_some()))
     });
-    let read = if are_there { read_part(list, first).await } else { Err(Unread::Damaged) };
+    let read =
+        if are_there { read_part(list, first, FIRST_READ_WAIT_MAX).await } else { Err(Unread::Damaged) };
     match read {
         Ok(payload) => Ok(Sending { room, payload }),
         Err(Unread::Damaged) => {
@@ -150,11 +156,11 @@ async fn send_parts(client: &Client, answer: &InParts, sending: Sending) -> Resu
         let (sent, next) = if number == last {
             (sent.await, Ok(Vec::new()))
         } else if room.is_for_two() {
-            tokio::join!(sent, read_part(list, number + 1))
+            tokio::join!(sent, read_part(list, number + 1, READ_WAIT_MAX))
         } else {
             let sent = sent.await;
             drop(std::mem::take(&mut payload));
-            (sent, read_part(list, number + 1).await)
+            (sent, read_part(list, number + 1, READ_WAIT_MAX).await)
         };
         sent.map_err(Stopped::Client)?;
         payload = next.map_err(Stopped::Disk)?;
@@ -175,10 +181,12 @@ async fn send_both(client: &Client, mut head: &[u8], mut body: &[u8]) -> Result<
     Ok(())
 }
 
-/// Reads a part and compares it with what it must be.
-async fn read_part(list: &PartsList, number: usize) -> Result<Vec<u8>, Unread> {
+/// Reads a part and compares it with what it must be. The buffers for that are few, and other answers need them also: so long it
+/// waits for one.
+async fn read_part(list: &PartsList, number: usize, wait_max: Duration) -> Result<Vec<u8>, Unread> {
     let Some(part) = list.part(number) else { return Err(Unread::Damaged) };
-    for left in (0..READ_TRIES).rev() {
+    let since = Instant::now();
+    loop {
         match cold::read(part.cold).await {
             Ok(payload) => {
                 return if list.body_of(number, &payload).is_some() {
@@ -189,20 +197,21 @@ async fn read_part(list: &PartsList, number: usize) -> Result<Vec<u8>, Unread> {
             }
             Err(Unread::Damaged) => return Err(Unread::Damaged),
             Err(Unread::Refused) => {
-                let is_there = with_core(|core| {
-                    let log = core.file.as_ref().and_then(|file| file.log.get());
-                    log.is_some_and(|log| log.segment_of(part.cold.location).is_some())
+                let room = with_core(|core| {
+                    let file = core.file.as_ref()?;
+                    let log = file.log.get()?;
+                    log.segment_of(part.cold.location).is_some().then(|| file.reads.room())
                 });
-                if !is_there {
-                    return Err(Unread::Damaged);
+                let Some(room) = room else { return Err(Unread::Damaged) };
+                let left = wait_max.saturating_sub(since.elapsed());
+                if left.is_zero() {
+                    return Err(Unread::Refused);
                 }
-                if left > 0 {
-                    tokio::time::sleep(READ_PAUSE).await;
-                }
+                // Time that is over is no answer: the part is asked for once more.
+                let _ = timeout(left.min(READ_PAUSE), room).await;
             }
         }
     }
-    Err(Unread::Refused)
 }
 
 /// Tells the owner that the object has lost a part.

@@ -2,7 +2,14 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may fail")]
 
-use std::{fs, os::unix::fs::FileExt, path::Path, time::Duration};
+use std::{
+    fs,
+    os::unix::fs::FileExt,
+    path::Path,
+    pin::pin,
+    task::{Context, Waker},
+    time::Duration,
+};
 
 use engine::log::{
     FileOptions, Found, Kind, Log, New, OpenError, Options, ReadError, Recovered, Recovering, Refused,
@@ -102,6 +109,37 @@ fn what_is_appended_is_read_now_and_after_each_kind_of_end() {
             assert_eq!(read.payload(), bytes);
         }
     }
+}
+
+#[test]
+fn who_can_wait_leaves_a_buffer_and_is_told_of_room() {
+    let directory = tempfile::tempdir().unwrap();
+    let options = Options { unwritten_bytes_max: 4 * (256 << 10), ..options(8 << 20) };
+    let opening = Log::open(&directory.path().join("store"), options).unwrap();
+    let (mut log, _) = opening.recover_stepped(|_| true).unwrap();
+    let mut writer = log.writer(0, 0);
+    let reader = log.reader();
+    let bytes = body(1, 200_000);
+    // Five buffers, a record in each.
+    for _ in 0..4 {
+        let mut filling = writer.begin_if_spare(new(1), bytes.len()).unwrap();
+        filling.write(&bytes);
+        writer.finish(filling);
+    }
+    let mut room = pin!(reader.room());
+    let mut is_made = || room.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_ready();
+    assert_eq!(writer.begin_if_spare(new(1), bytes.len()).unwrap_err(), Refused::Busy);
+    // What fits the open one needs no other.
+    drop(writer.begin_if_spare(new(1), 1000).unwrap());
+    assert_eq!(log.usage().buffers_taken, 4);
+    writer.append(new(2), &[&bytes]).unwrap();
+    assert_eq!(writer.begin_if_spare(new(1), 1000).unwrap_err(), Refused::Busy);
+    assert_eq!(writer.append(new(2), &[&bytes]).unwrap_err(), Refused::Busy);
+    assert!(!is_made());
+    log.turn();
+    assert!(is_made());
+    drop(writer.begin_if_spare(new(1), bytes.len()).unwrap());
+    assert_eq!(log.usage().buffers_taken, 2);
 }
 
 #[test]

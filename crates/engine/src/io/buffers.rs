@@ -16,6 +16,8 @@ use std::{
     },
 };
 
+use tokio::sync::Notify;
+
 use crate::sys::{arena::Words, file_words::PAGE_BYTES, span::Span};
 
 /// Most bytes of one read, its alignment included: a record of the store and a block at each end.
@@ -29,6 +31,8 @@ pub(super) const BUFFER_BYTES_MIN: usize = SLOT_BYTES.len() * READ_BYTES_MAX;
 pub(super) struct Buffers {
     memory: Words,
     sizes: [Slots; SLOT_BYTES.len()],
+    /// Rings when a slot of the largest size has come back, for one who was refused a buffer.
+    room: Notify,
 }
 
 /// The slots of one size.
@@ -52,7 +56,8 @@ impl Buffers {
             first += count * slot_bytes;
             slots
         });
-        Ok(Arc::new(Self { memory: Words::reserve(first / size_of::<u64>(), false)?, sizes }))
+        let memory = Words::reserve(first / size_of::<u64>(), false)?;
+        Ok(Arc::new(Self { memory, sizes, room: Notify::new() }))
     }
 
     /// A buffer of at least `bytes`; `None` when those that are large enough are all taken.
@@ -65,6 +70,12 @@ impl Buffers {
             let slot = self.sizes[size].take()?;
             Some(Buffer { buffers: Arc::clone(self), size, slot })
         })
+    }
+
+    /// Waits until a slot of the largest size comes back; at once if one has since the last who waited. Who waits longest is
+    /// told first, and another may take it all the same.
+    pub(super) async fn room(&self) {
+        self.room.notified().await;
     }
 
     /// Bytes of all slots that are taken now.
@@ -127,6 +138,9 @@ impl Drop for Buffer {
         let word = &self.buffers.sizes[self.size].taken[self.slot / 64];
         let before = word.fetch_and(!(1 << (self.slot % 64)), Ordering::Release);
         assert!(before >> (self.slot % 64) & 1 == 1, "a buffer was given back twice");
+        if self.size == SLOT_BYTES.len() - 1 {
+            self.buffers.room.notify_one();
+        }
     }
 }
 

@@ -286,6 +286,13 @@ impl Reads {
         Ok(Pending(read))
     }
 
+    /// Waits until a buffer of the largest size comes back, for who was [`Refused::Buffers`] and can wait; then it may be had,
+    /// unless another is faster. Of those who wait the first is told first. Other refusals it knows nothing of: bound it.
+    pub fn room(&self) -> impl Future<Output = ()> + use<> {
+        let buffers = Arc::clone(&self.buffers);
+        async move { buffers.room().await }
+    }
+
     /// Tells those who wait what has come, and gives the helpers what has waited. Empties `messages`.
     pub fn settle(&self, messages: &mut Vec<Message>) {
         let now_ns = clock::monotonic_ns();

@@ -94,6 +94,11 @@ impl Buffers {
         self.buffers.iter().filter(|buffer| buffer.owner.load(Relaxed) != NOBODY).count()
     }
 
+    /// Buffers that nobody has.
+    pub(super) fn free(&self) -> usize {
+        self.len() - self.taken()
+    }
+
     /// Bytes of blocks that wait to be written: those of a write under way count no more.
     pub(super) fn dirty_bytes(&self) -> u64 {
         let marks = self.buffers.iter().flat_map(|buffer| &*buffer.dirty);

@@ -244,6 +244,7 @@ impl Shared {
         if self.table.seal(segment) {
             self.reap_bell.ring();
         }
+        self.room.notify_waiters();
         Ok(())
     }
 

@@ -35,6 +35,8 @@ mod writer;
 
 use std::sync::{Arc, atomic::Ordering::SeqCst};
 
+use tokio::sync::Notify;
+
 pub use file::{Disk, FileDisk, FileOptions, OpenError};
 pub use format::{Header, Kind, Location, record_bytes};
 pub use open::{Options, Recovering};
@@ -75,6 +77,8 @@ struct Shared {
     bells: Box<[Bell]>,
     sync_bell: Bell,
     reap_bell: Bell,
+    /// Rings when a buffer or a segment has become free, for those who were refused one.
+    room: Notify,
     must_sync: bool,
     punch: bool,
     /// Free segments below which the oldest one is given up, whatever lives in it.
@@ -168,6 +172,12 @@ impl Reader {
     /// The segment in which a record lies, while it does.
     pub fn segment_of(&self, location: Location) -> Option<u32> {
         self.shared.table.living(location)
+    }
+
+    /// Waits until a buffer or a segment becomes free, from this call on. Who may be [`Refused::Busy`] or [`Refused::Full`] and
+    /// can wait asks for it before it tries, and tries again when it comes; it may be taken by another then.
+    pub fn room(&self) -> impl Future<Output = ()> + '_ {
+        self.shared.room.notified()
     }
 
     /// Segments that are free.

@@ -7,6 +7,8 @@ use std::{
     time::Duration,
 };
 
+use tokio::sync::Notify;
+
 use super::{
     Log, REAPER_CLASS, Shared,
     buffers::Buffers,
@@ -181,6 +183,7 @@ impl Recovering {
             bells: (0..options.helpers.clamp(1, options.writers.max(1))).map(|_| Bell::default()).collect(),
             sync_bell: Bell::default(),
             reap_bell: Bell::default(),
+            room: Notify::new(),
             must_sync: options.must_sync,
             punch: options.punch,
             keep_free: options.keep_free,

@@ -145,6 +145,7 @@ impl Reaper {
                 self.shared.table.died(end, record_bytes(0));
             }
         }
+        self.shared.room.notify_waiters();
     }
 
     fn synced(&self) -> bool {

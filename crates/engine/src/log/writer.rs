@@ -31,6 +31,9 @@ use crate::sys::span::Span;
 const SUM_BYTES: usize = 1024;
 /// Free segments that only the log itself may take: for the ends that outlive the segment they were written in.
 const SEGMENTS_KEPT: usize = 1;
+/// Buffers that who can wait leaves to those who cannot. One is enough: a log has two more than its writers and the reaper can
+/// have open ([`super::Options`]), so that who waits is never alone with buffers that nobody writes out.
+const BUFFERS_LEFT: usize = 1;
 
 /// What a new record says of itself.
 #[derive(Debug, Clone, Copy)]
@@ -192,6 +195,20 @@ impl Writer {
         Ok(filling)
     }
 
+    /// As [`Writer::begin`], for who can wait for [`super::Reader::room`]: a buffer is left to those who cannot, so that the disk's
+    /// being behind with much of one's does not refuse others their little.
+    ///
+    /// # Errors
+    /// [`Refused`]
+    pub fn begin_if_spare(&mut self, new: New, room: usize) -> Result<Filling, Refused> {
+        self.close_finished();
+        let is_room_open = self.open.as_ref().is_some_and(|open| self.fits(open, record_bytes(room)));
+        if self.shared.buffers.free() < BUFFERS_LEFT + usize::from(!is_room_open) {
+            return Err(Refused::Busy);
+        }
+        self.begin(new, room)
+    }
+
     /// Gives a filling room for at least `room` bytes in all: in its place if nothing was appended behind it, else in
     /// another, to which what was written is copied. The room grows at least by half, so that many small steps do not
     /// copy much; and its span is another one afterwards.
@@ -331,9 +348,7 @@ impl Writer {
 
     /// The open segment, which has `space` bytes for one more record.
     fn open_for(&mut self, space: usize) -> Result<&mut Open, Refused> {
-        let segment_bytes = self.shared.table.segment_bytes;
-        let fits = |open: &Open| open.used + space <= entry_at(segment_bytes, open.entries);
-        if !self.open.as_ref().is_some_and(fits) {
+        if !self.open.as_ref().is_some_and(|open| self.fits(open, space)) {
             let fresh = self.claim()?;
             if let Some(full) = self.open.replace(fresh) {
                 self.close(full);
@@ -343,6 +358,11 @@ impl Writer {
             Some(open) => Ok(open),
             None => unreachable!("claimed just now"),
         }
+    }
+
+    /// Whether a segment has `space` bytes for one more record, and a place in its table.
+    fn fits(&self, open: &Open, space: usize) -> bool {
+        open.used + space <= entry_at(self.shared.table.segment_bytes, open.entries)
     }
 
     fn claim(&mut self) -> Result<Open, Refused> {

@@ -59,6 +59,11 @@ pub struct LargeFilling {
 }
 
 impl LargeFilling {
+    /// Bytes of the whole body.
+    pub fn body_bytes(&self) -> u64 {
+        self.body_bytes
+    }
+
     /// Bytes of the part that comes next; 0 when all have come.
     pub fn next_bytes(&self) -> usize {
         self.parts.next_bytes()

@@ -189,7 +189,7 @@ impl PartsFilling {
         self.list.id
     }
 
-    /// Appends the next part; `write` puts its body.
+    /// Appends the next part; `write` puts its body. What is so long can wait.
     pub(super) fn append(
         &mut self,
         writer: &mut Writer,
@@ -198,7 +198,7 @@ impl PartsFilling {
         let PartsList { hash, id, .. } = self.list;
         let (number, bytes) = (self.places.len() as u32, self.next_bytes());
         let new = New { kind: PART, hash, tag: part_tag(number, mark_of(id)), target: None };
-        let mut filling = writer.begin(new, PART_HEADER_BYTES + bytes)?;
+        let mut filling = writer.begin_if_spare(new, PART_HEADER_BYTES + bytes)?;
         filling.write(&part_header(number, hash, id));
         write(&mut filling);
         assert!(filling.len() == PART_HEADER_BYTES + bytes, "a part has the bytes that it says");
