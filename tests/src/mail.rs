@@ -36,8 +36,13 @@ impl MailService {
 
     /// With its mails in this file.
     pub fn with_store(store: &Path, arguments: &[&str]) -> Self {
+        Self::with_store_of("128MiB", store, arguments)
+    }
+
+    /// The same with a store of another size.
+    pub fn with_store_of(size: &str, store: &Path, arguments: &[&str]) -> Self {
         let path = store.to_str().expect("a path in UTF-8");
-        Self::start(&[&["--store", path, "--store-size", "128MiB"], arguments].concat())
+        Self::start(&[&["--store", path, "--store-size", size], arguments].concat())
     }
 
     fn of(mut command: Command) -> Self {

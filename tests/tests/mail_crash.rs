@@ -52,7 +52,8 @@ fn what_got_its_250_survives_kill_9() {
     let crashes: u64 = std::env::var("MAIL_CRASHES").ok().and_then(|n| n.parse().ok()).unwrap_or(3);
     let directory = tempfile::tempdir().unwrap();
     let store = directory.path().join("mail.store");
-    let start = || MailService::with_store(&store, &["--inbox-mails-max", "100000"]);
+    // 50 lives leave 45 MB, which is more than eight segments hold beside those that are open or kept free.
+    let start = || MailService::with_store_of("512MiB", &store, &["--inbox-mails-max", "100000"]);
     let next = Arc::new(AtomicU64::new(0));
     let mut acknowledged: BTreeSet<u64> = BTreeSet::new();
     for crash in 0..crashes {
