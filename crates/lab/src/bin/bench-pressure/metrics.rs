@@ -27,7 +27,8 @@ impl Metrics {
         let mut text = String::new();
         stream.read_to_string(&mut text).ok()?;
         let metrics = Self::parse(&text);
-        (metrics.looks() > 0).then_some(metrics)
+        // A loop that has just begun has not been looked at yet, and counts all the same.
+        (!metrics.values.is_empty()).then_some(metrics)
     }
 
     fn parse(text: &str) -> Self {
