@@ -53,8 +53,8 @@ impl Sizes {
         if quick {
             Self { items: 4 << 20, pairs: (5_000, 20_000), seconds: 2.0, percents: vec![100, 10] }
         } else {
-            // Six heaps under a limit, at most 2 × 30 s each: not above eight minutes with filling them.
-            Self { items: 16 << 20, pairs: (20_000, 100_000), seconds: 30.0, percents: vec![100, 25, 10] }
+            // Six heaps under a limit, at most 2 × 15 s each: not above five minutes with filling them.
+            Self { items: 16 << 20, pairs: (20_000, 100_000), seconds: 15.0, percents: vec![100, 25, 10] }
         }
     }
 }

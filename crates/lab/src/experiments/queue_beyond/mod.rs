@@ -82,7 +82,7 @@ impl Sizes {
         } else {
             Self {
                 simulated: ITEMS,
-                simulated_others: ITEMS,
+                simulated_others: ITEMS / 2,
                 timed: vec![
                     (1_000, Key, 15),
                     (1_000_000, Key, 7),
@@ -92,7 +92,7 @@ impl Sizes {
                 counted: 16_000_000,
                 counted_others: 1_000_000,
                 space: 4_000_000,
-                expiring: vec![(10_000, 7), (100_000, 5), (1_000_000, 5), (8_000_000, 3)],
+                expiring: vec![(10_000, 7), (100_000, 5), (1_000_000, 5), (4_000_000, 3)],
             }
         };
         if let Some(items) = options.items {

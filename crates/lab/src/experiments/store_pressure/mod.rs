@@ -101,7 +101,7 @@ impl Sizes {
         if quick {
             Self { objects: 200_000, rate: 10_000, seconds: (1.5, 1.5), file: None }
         } else {
-            Self { objects: 2_000_000, rate: 10_000, seconds: (20.0, 20.0), file: None }
+            Self { objects: 2_000_000, rate: 10_000, seconds: (10.0, 15.0), file: None }
         }
     }
 }
