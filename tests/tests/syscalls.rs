@@ -32,17 +32,7 @@ const CLIENTS: u64 = 4;
 fn a_hit_makes_one_read_and_one_write(cores: &str) {
     for size in [1 << 10, 60 << 10] {
         let (_origin, accelerator, mut clients) = start(cores, size);
-        let request = Request::get("/page").bytes();
-        let Some((calls, ticks)) = traced(&accelerator, cores, || {
-            for _ in 0..ROUNDS {
-                for client in &mut clients {
-                    client.send(&request);
-                    assert_eq!(client.response("GET").expect_status(200).body.len(), size);
-                }
-            }
-        }) else {
-            return;
-        };
+        let Some((calls, ticks)) = traced(&accelerator, cores, || ask(&mut clients, size)) else { return };
         let hits = ROUNDS * CLIENTS;
         expect_about(&calls, &READS, hits, 2 * ticks, size);
         expect_about(&calls, &WRITES, hits, 0, size);
@@ -55,21 +45,22 @@ fn a_hit_makes_one_read_and_one_write(cores: &str) {
     }
 }
 
+/// Each client asks so many times, one after the other.
+fn ask(clients: &mut [Client], size: usize) {
+    let request = Request::get("/page").bytes();
+    for _ in 0..ROUNDS {
+        for client in &mut *clients {
+            client.send(&request);
+            assert_eq!(client.response("GET").expect_status(200).body.len(), size);
+        }
+    }
+}
+
 /// The head is sent, references to the body's pages go into a pipe and from there into the socket.
 fn a_large_hit_is_lent_by_two_calls_more(cores: &str) {
     let size = 64 << 10;
     let (_origin, accelerator, mut clients) = start(cores, size);
-    let request = Request::get("/page").bytes();
-    let Some((calls, ticks)) = traced(&accelerator, cores, || {
-        for _ in 0..ROUNDS {
-            for client in &mut clients {
-                client.send(&request);
-                assert_eq!(client.response("GET").expect_status(200).body.len(), size);
-            }
-        }
-    }) else {
-        return;
-    };
+    let Some((calls, ticks)) = traced(&accelerator, cores, || ask(&mut clients, size)) else { return };
     let hits = ROUNDS * CLIENTS;
     expect_about(&calls, &READS, hits, 2 * ticks, size);
     expect_about(&calls, &["sendto"], hits, 0, size);

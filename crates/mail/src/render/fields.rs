@@ -19,33 +19,32 @@ impl Address<'_> {
     pub fn label(&self) -> &str {
         if self.name.is_empty() { &self.address } else { &self.name }
     }
+
+    fn write_to(&self, out: &mut dyn std::fmt::Write) -> std::fmt::Result {
+        out.write_str(&self.name)?;
+        match (self.name.is_empty(), self.address.is_empty()) {
+            (true, _) => out.write_str(&self.address),
+            (false, true) => Ok(()),
+            (false, false) => {
+                out.write_str(" <")?;
+                out.write_str(&self.address)?;
+                out.write_char('>')
+            }
+        }
+    }
 }
 
 /// `Name <address>`.
 impl std::fmt::Display for Address<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match (self.name.is_empty(), self.address.is_empty()) {
-            (true, _) => f.write_str(&self.address),
-            (false, true) => f.write_str(&self.name),
-            (false, false) => write!(f, "{} <{}>", self.name, self.address),
-        }
+        self.write_to(f)
     }
 }
 
 /// Into a page without a formatter; what it says is escaped there.
 impl askama::FastWritable for Address<'_> {
     fn write_into(&self, out: &mut dyn std::fmt::Write, _: &dyn askama::Values) -> askama::Result<()> {
-        out.write_str(&self.name)?;
-        match (self.name.is_empty(), self.address.is_empty()) {
-            (true, _) => out.write_str(&self.address)?,
-            (false, true) => {}
-            (false, false) => {
-                out.write_str(" <")?;
-                out.write_str(&self.address)?;
-                out.write_char('>')?;
-            }
-        }
-        Ok(())
+        Ok(self.write_to(out)?)
     }
 }
 
