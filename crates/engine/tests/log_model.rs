@@ -6,11 +6,14 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may fail")]
 
+mod common;
+
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
     sync::Arc,
 };
 
+use common::Random;
 use engine::log::{
     Appended, FileOptions, Filling, Found, Header, Kind, Location, Log, New, Options, Progress, ReadError,
     Recovered, Recovering, Refused, Ticket, Writer,
@@ -21,21 +24,6 @@ use engine::log::{
 const SEGMENT_BYTES: u64 = 64 << 10;
 const SEGMENTS: u64 = 12;
 const WRITERS: usize = 2;
-
-struct Random(u64);
-
-impl Random {
-    fn new(seed: u64) -> Self {
-        Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
-    }
-
-    fn below(&mut self, bound: usize) -> usize {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        ((self.0 >> 33) as usize) % bound
-    }
-}
 
 /// What happened to a record or to its end.
 #[derive(Debug, Clone, Copy)]

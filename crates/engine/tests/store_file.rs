@@ -217,6 +217,61 @@ fn what_was_dropped_replaced_or_refreshed_stays_so() {
 }
 
 #[test]
+fn what_is_good_for_long_outlives_five_files_of_what_comes_and_goes() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("store");
+    let open = |now_s| open(&path, 4 << 20, 16 << 20, now_s);
+    let mut opened = open(NOW_S);
+    let segments = opened.log.usage().segments_free;
+    let numbers = |from: u32| (from..).filter(|number| number % 50 != 7);
+    let lasting: Vec<u32> = numbers(0).take(400).collect();
+    let (mut now_s, mut next) = (NOW_S, 1_000);
+    let mut come_and_go = |opened: &mut OnFile| {
+        for lasting in &lasting {
+            insert(&mut opened.shards[0], *lasting, NOW_S + 1_000_000);
+            for number in numbers(next).take(100) {
+                insert(&mut opened.shards[0], number, now_s + 30);
+            }
+            next += 200;
+            wait(&mut opened.shards[0]);
+            // So that 7 MiB are good at a time: more than memory has, whose expiries would see to them, and less than the file.
+            now_s += 1;
+            opened.shards[0].expire(now_s, usize::MAX);
+            // Every segment is looked at.
+            for _ in 0..segments.div_ceil(64) + 1 {
+                opened.shards[0].copy_to_file();
+            }
+            until(|| opened.log.usage().segments_dying == 0);
+        }
+        now_s
+    };
+    let now_s = come_and_go(&mut opened);
+    let there = |opened: &mut OnFile, now_s| {
+        let OnFile { shards, log, .. } = opened;
+        lasting.iter().filter(|number| find(&mut shards[0], log, **number, now_s).is_some()).count()
+    };
+    let log = opened.log.usage();
+    assert!(log.written_bytes > 5 * log.capacity_bytes, "{log:?}");
+    assert_eq!(log.given_up, 0, "{log:?}");
+    assert!(log.given_up_over > segments, "{log:?}");
+    assert_eq!(there(&mut opened, now_s), lasting.len());
+    drop(opened);
+
+    // What the last life left is over in the next as well.
+    let mut opened = open(now_s);
+    let before = opened.log.usage();
+    let now_s = now_s + 31;
+    opened.shards[0].expire(now_s, usize::MAX);
+    for _ in 0..segments.div_ceil(64) + 1 {
+        opened.shards[0].copy_to_file();
+    }
+    until(|| opened.log.usage().segments_dying == 0);
+    let after = opened.log.usage();
+    assert!(after.segments_free > before.segments_free, "{before:?} {after:?}");
+    assert_eq!(there(&mut opened, now_s), lasting.len());
+}
+
+#[test]
 fn a_file_that_is_full_gives_up_its_oldest_and_a_damaged_object_is_a_miss() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("store");

@@ -7,32 +7,26 @@
 #![cfg(not(feature = "loom"))]
 #![allow(clippy::unwrap_used, reason = "a test may fail")]
 
+mod common;
+
 use std::{collections::BTreeMap, sync::Arc};
 
+use common::Random;
 use engine::{
     log::{FileOptions, Header, Log, Options, Recovering, format::SEGMENTS_AT, simulated::SimulatedDisk},
     store::{
         BodyLength, Hash, NewObject, Shard, Store, StoreConfig,
-        tier::{PartsList, image::Image, open_stepped},
+        tier::{PartsList, WRITERS_PER_CORE, image::Image, open_stepped},
     },
 };
 
 const SEGMENT_BYTES: u64 = 64 << 10;
 const SEGMENTS: u64 = 40;
 const NOW_S: u32 = 1000;
+/// One of each class, so that what replaces an object lies in another segment than that.
+const LIFETIMES_S: [u32; 3] = [50, 3000, 100_000];
 /// Keys that are stored, replaced and dropped.
 const KEYS: usize = 5;
-
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, bound: usize) -> usize {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        ((self.0 >> 33) as usize) % bound
-    }
-}
 
 fn key(number: usize) -> Vec<u8> {
     format!("film {number}").into_bytes()
@@ -71,7 +65,7 @@ struct Run {
 impl Run {
     fn new(seed: u64) -> Self {
         let mut run = Self {
-            random: Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1),
+            random: Random::new(seed),
             disk: SimulatedDisk::new(SEGMENTS_AT + SEGMENTS * SEGMENT_BYTES),
             header: None,
             opened: None,
@@ -91,7 +85,8 @@ impl Run {
                 bytes: SEGMENTS_AT + SEGMENTS * SEGMENT_BYTES,
                 segment_bytes: Some(SEGMENT_BYTES as u32),
             },
-            unwritten_bytes_max: 6 * SEGMENT_BYTES,
+            writers: WRITERS_PER_CORE,
+            unwritten_bytes_max: 8 * SEGMENT_BYTES,
             keep_free: 4,
             ..Options::default()
         };
@@ -131,7 +126,7 @@ impl Run {
             head: b"a head",
             meta: [version; 6],
             body: BodyLength::Exact(body.len() as u64),
-            expires_s: 5000,
+            expires_s: NOW_S + LIFETIMES_S[version as usize % LIFETIMES_S.len()],
             now_s: NOW_S,
         };
         let (shard, _) = self.parts();

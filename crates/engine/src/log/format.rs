@@ -79,6 +79,11 @@ impl Location {
         if ahead == 0 { self.offset() > other.offset() } else { ahead <= LIFE_MASK / 2 }
     }
 
+    /// Whether this place was written in the same life as another in the same segment.
+    pub fn is_of_the_life_of(self, other: Self) -> bool {
+        self.0 >> PLACE_BITS == other.0 >> PLACE_BITS
+    }
+
     /// Whether the segment's life may be meant.
     pub(super) fn is_of(self, life: u64) -> bool {
         self.0 >> PLACE_BITS == life & LIFE_MASK
@@ -134,6 +139,12 @@ pub enum HeaderFault {
 }
 
 impl Header {
+    /// The segment that a place lies in.
+    pub fn segment_of(&self, location: Location) -> u32 {
+        // Fewer than 2^32 of them: fits.
+        (location.offset().saturating_sub(SEGMENTS_AT) / u64::from(self.segment_bytes)) as u32
+    }
+
     /// As bytes.
     pub fn encode(&self) -> [u8; HEADER_BYTES] {
         let mut bytes = [0; HEADER_BYTES];

@@ -193,6 +193,21 @@ impl Reader {
         is_held.then_some(pin)
     }
 
+    /// Gives up the segment of `location`, whatever lives in it: its owner has no use for any of that. `false` if it is still
+    /// being filled, or about to be freed anyway.
+    pub fn give_up(&self, location: Location) -> bool {
+        // Held, it cannot be freed and taken again before it is given up.
+        let Some(pin) = self.pin(location) else { return false };
+        let of = self.shared.table.segment(pin.segment);
+        let is_given_up = of.advance(SegmentState::Sealed, SegmentState::Dying);
+        if is_given_up {
+            self.shared.count.given_up_over.fetch_add(1, Relaxed);
+        }
+        // Which rings for the reaper.
+        drop(pin);
+        is_given_up
+    }
+
     /// Whether all of the record is on the file (and not, or not only, in a buffer): what may be sent from there.
     pub fn is_on_file(&self, location: Location) -> bool {
         self.shared

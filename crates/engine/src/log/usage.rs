@@ -77,6 +77,8 @@ counts! {
     frees,
     /// Segments given up with what lived in them, because they were the oldest.
     given_up,
+    /// Segments given up because nothing in them was good any more.
+    given_up_over,
     /// Ends of records written anew because the record was still on the file.
     ends_carried,
 }
@@ -203,6 +205,12 @@ impl Source for Reader {
                 "Segments given up with what lived in them, because they were the oldest.",
                 None,
                 Value::Counter(usage.given_up),
+            ),
+            (
+                "store_log_given_up_over",
+                "Segments given up because the time of everything in them was over.",
+                None,
+                Value::Counter(usage.given_up_over),
             ),
             (
                 "store_log_ends_carried",

@@ -100,6 +100,8 @@ pub struct Writer {
 #[derive(Debug)]
 pub struct Filling {
     shared: Arc<Shared>,
+    /// Whose it is.
+    writer: usize,
     new: New,
     buffer: usize,
     segment: u32,
@@ -178,6 +180,7 @@ impl Writer {
         open.targets += u32::from(new.target.is_some());
         let filling = Filling {
             shared: Arc::clone(&self.shared),
+            writer: self.id,
             new,
             buffer,
             segment,
@@ -248,9 +251,14 @@ impl Writer {
         Ok(())
     }
 
+    /// Whether a filling is this writer's.
+    pub fn has_begun(&self, filling: &Filling) -> bool {
+        self.id == filling.writer && Arc::ptr_eq(&self.shared, &filling.shared)
+    }
+
     /// Makes a record of what was written to a filling.
     pub fn finish(&mut self, filling: Filling) -> Appended {
-        assert!(Arc::ptr_eq(&self.shared, &filling.shared), "a filling is finished where it was begun");
+        assert!(self.has_begun(&filling), "a filling is finished where it was begun");
         let shared = &self.shared;
         let mut space = record_bytes(filling.room);
         let needed = record_bytes(filling.written);

@@ -172,7 +172,7 @@ struct PinnedSegment {
 }
 
 impl PinnedObject {
-    fn object(&self) -> Object<'_> {
+    pub(super) fn object(&self) -> Object<'_> {
         Object { local: &self.local, slot: self.slot }
     }
 

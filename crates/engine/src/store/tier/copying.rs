@@ -1,8 +1,8 @@
 //! A large object on its way into the log, some of it at each step.
 
-use super::parts::PartsFilling;
+use super::{lifetimes::ByLifetime, parts::PartsFilling};
 use crate::{
-    log::{Filling, Refused, Writer},
+    log::{Filling, Refused},
     store::{Hash, PinnedObject},
 };
 
@@ -43,9 +43,9 @@ impl Copying {
     }
 
     /// Copies about so many bytes; one part where it is copied to parts.
-    pub(super) fn step(&mut self, writer: &mut Writer, bytes: usize) -> Step {
+    pub(super) fn step(&mut self, writers: &mut ByLifetime, bytes: usize) -> Step {
         let Self { object, to, copied, .. } = self;
-        let body_bytes = object.body_bytes();
+        let (body_bytes, expires_s) = (object.body_bytes(), object.expires_s());
         match to {
             To::Record(filling) => {
                 let to = body_bytes.min(copied.saturating_add(bytes as u64));
@@ -59,7 +59,7 @@ impl Copying {
             To::Parts(parts) => {
                 let to = *copied + parts.next_bytes() as u64;
                 if to > *copied {
-                    match parts.append(writer, |filling| put_body(filling, object, *copied, to)) {
+                    match parts.append(writers, expires_s, |filling| put_body(filling, object, *copied, to)) {
                         Ok(()) => *copied = to,
                         Err(Refused::Busy | Refused::Full) if !object.wanted() => return Step::Later,
                         Err(_) => return Step::GivenUp,

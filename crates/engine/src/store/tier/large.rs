@@ -17,8 +17,7 @@ use super::{
     image::ImageHeader,
     object_bytes,
     parts::{
-        FILE_SHARE, Owned, PART_BODY_BYTES_MAX, PART_HEADER_BYTES, PartsFilling, list_bytes, mark_of,
-        object_tag,
+        FILE_SHARE, Owned, PART_BODY_BYTES_MAX, PART_HEADER_BYTES, PartsFilling, list_bytes, mark_of, tag,
     },
     put,
 };
@@ -80,41 +79,40 @@ impl FileTier {
         write: impl FnOnce(&mut Filling),
     ) -> Result<Location, Refused> {
         let hash = hash.word();
-        let target = self.known(hash).map(|kept| kept.location);
-        let new = New { kind: OBJECT, hash, tag: object_tag(expires_s, mark), target };
-        let mut filling = self.writer.begin(new, bytes)?;
+        let target = self.target(hash);
+        let new = New { kind: OBJECT, hash, tag: tag(expires_s, mark), target };
+        let mut filling = self.writers.begin(new, bytes, expires_s)?;
         write(&mut filling);
         debug_assert_eq!(filling.len(), bytes);
-        let location = self.writer.finish(filling).location;
+        let location = self.writers.finish(filling, expires_s);
         self.enter(tally, Kept { hash, location, expires_s, payload_bytes: bytes as u32 }, mark);
         Ok(location)
+    }
+
+    /// Appends an object of memory with a list in the place of its body.
+    fn append_list(
+        &mut self,
+        tally: &Tally,
+        object: &Object<'_>,
+        id: u64,
+        list: &[u8],
+    ) -> Result<Location, Refused> {
+        let header = ImageHeader { body_bytes: list.len() as u64, in_parts: true, ..header_of(object) };
+        let bytes = object_bytes(object.key().len(), object.head().len(), list.len(), object.tail().len());
+        self.append_object(tally, (object.slot.hash(), object.expires_s(), mark_of(id)), bytes, |record| {
+            record.write(&header.encode());
+            put(record, object.key());
+            put(record, object.head());
+            record.write(list);
+            put(record, object.tail());
+        })
     }
 
     /// All of a body was copied: makes an object of it. It comes back if there is no room for its list now.
     pub(super) fn finish_copy(&mut self, tally: &Tally, copying: Copying) -> Result<(), Box<Copying>> {
         let (hash, expires_s) = (copying.hash(), copying.object().expires_s());
         if let Some(parts) = copying.parts() {
-            let (object, list) = (copying.object(), parts.list());
-            let header = ImageHeader {
-                key_bytes: object.key().len() as u32,
-                head_bytes: object.head().len() as u32,
-                tail_bytes: object.tail().len() as u32,
-                body_bytes: list.len() as u64,
-                sequence: parts.id(),
-                expires_s,
-                in_parts: true,
-                meta: object.meta(),
-            };
-            let bytes =
-                object_bytes(object.key().len(), object.head().len(), list.len(), object.tail().len());
-            let mark = mark_of(parts.id());
-            let appended = self.append_object(tally, (hash, expires_s, mark), bytes, |record| {
-                record.write(&header.encode());
-                put(record, object.key());
-                put(record, object.head());
-                record.write(&list);
-                put(record, object.tail());
-            });
+            let appended = self.append_list(tally, &copying.object().object(), parts.id(), &parts.list());
             if appended.is_err() {
                 return Err(Box::new(copying));
             }
@@ -123,7 +121,7 @@ impl FileTier {
             To::Parts(parts) => self.own(tally, hash.word(), parts.into_owned()),
             To::Record(filling) => {
                 let payload_bytes = filling.len() as u32;
-                let location = self.writer.finish(filling).location;
+                let location = self.writers.finish(filling, expires_s);
                 self.enter(tally, Kept { hash: hash.word(), location, expires_s, payload_bytes }, 0);
             }
         }
@@ -138,7 +136,7 @@ impl FileTier {
         // Nobody reads what is counted from here on.
         let tally = Tally::default();
         while let Some(mut copying) = self.copies.pop_front() {
-            let unfinished = match copying.step(&mut self.writer, usize::MAX) {
+            let unfinished = match copying.step(&mut self.writers, usize::MAX) {
                 Step::Whole => self.finish_copy(&tally, copying).err().map(|copying| *copying),
                 Step::More => {
                     self.copies.push_front(copying);
@@ -152,7 +150,7 @@ impl FileTier {
             {
                 waits_left -= 1;
                 self.copies.push_front(copying);
-                self.writer.flush();
+                self.writers.flush();
                 std::thread::sleep(END_WAIT);
             }
         }
@@ -203,7 +201,7 @@ impl Shard {
         body_bytes: u64,
     ) -> Option<PartsFilling> {
         let file = self.file.as_ref()?;
-        let payload_bytes_max = file.writer.payload_bytes_max();
+        let payload_bytes_max = file.writers.payload_bytes_max();
         let part_bytes = PART_BODY_BYTES_MAX.min(payload_bytes_max - PART_HEADER_BYTES);
         let rest = list_bytes(body_bytes, part_bytes)?;
         // The list must be one record in memory, and one on the file.
@@ -232,16 +230,7 @@ impl Shard {
             && let Some(owned) = file.large.get(&slot.hash).filter(|owned| owned.mark == mark_of(id))
             && let Some(list) = owned.list(slot.hash, id, object.body_bytes())
         {
-            let header = ImageHeader { body_bytes: list.len() as u64, in_parts: true, ..header_of(&object) };
-            let [key, head, tail] = lengths;
-            let bytes = object_bytes(key, head, list.len(), tail);
-            file.append_object(tally, (hash, slot.expires_s(), mark_of(id)), bytes, |record| {
-                record.write(&header.encode());
-                put(record, object.key());
-                put(record, object.head());
-                record.write(&list);
-                put(record, object.tail());
-            })?;
+            file.append_list(tally, &object, id, &list)?;
             return Ok(());
         }
         file.copies.retain(|copying| copying.hash() != hash);
@@ -295,7 +284,7 @@ impl Shard {
     /// If the part has other bytes.
     pub fn append_part(&mut self, filling: &mut LargeFilling, body: &[u8]) -> Result<(), Refused> {
         let Some(file) = &mut self.file else { return Err(Refused::Full) };
-        filling.parts.append(&mut file.writer, |part| {
+        filling.parts.append(&mut file.writers, filling.expires_s, |part| {
             part.write(body);
         })
     }

@@ -16,14 +16,12 @@ mod copying;
 mod directory;
 pub mod image;
 mod large;
+mod lifetimes;
 mod open;
 mod parts;
 mod warming;
 
-use std::{
-    collections::{HashMap, VecDeque},
-    sync::Arc,
-};
+use std::collections::{HashMap, VecDeque};
 
 use tokio::sync::oneshot;
 
@@ -35,18 +33,20 @@ use super::{
     shard::{Restored, Shard},
     usage::Tally,
 };
-use crate::log::{Filling, Kind, Location, New, NotKept, Progress, Reader, Refused, Ticket, Writer};
+use crate::log::{Filling, Kind, Location, New, NotKept, Reader, Refused};
 
 use admission::Door;
 use copying::{Copying, Step, To};
 use directory::Directory;
 pub(crate) use directory::Kept;
 use image::{IMAGE_HEADER_BYTES, Image, ImageHeader};
-use parts::{Owned, mark_of, object_tag};
+use lifetimes::{ByLifetime, Tickets};
+use parts::{Owned, mark_of, tag};
 use warming::Written;
 
 pub use admission::Admission;
 pub use large::LargeFilling;
+pub use lifetimes::WRITERS_PER_CORE;
 pub use open::{
     FileConfig, Known, OnFile, OpenOnFileError, Opening, Paging, Start, Tier, begin_on_file, open_on_file,
     open_stepped, write_buffer_bytes_max,
@@ -58,6 +58,9 @@ pub(super) use warming::Warming;
 const OBJECT: Kind = Kind(1);
 /// Ends that the log has refused and that are tried again; beyond, a purge is not acknowledged.
 const ENDS_MAX: usize = 4096;
+/// Ends that are remembered until they are written. Should more come within a flush, and the process be killed before they
+/// are written, and what was stored under their hashes since is written: then that may be lost to what it replaced.
+const FRESH_ENDS_MAX: usize = 1024;
 /// Large objects that are being copied into the log.
 const COPIES_MAX: usize = 64;
 /// Bits of a sequence below the epoch, which grows by a thousand at least with each start.
@@ -68,11 +71,13 @@ const COPY_BYTES_A_STEP: usize = 256 << 10;
 /// What of a shard is on the file.
 #[derive(Debug)]
 pub(super) struct FileTier {
-    writer: Writer,
+    writers: ByLifetime,
     reader: Reader,
     directory: Directory,
-    /// Ends that are still to be written.
-    ends: VecDeque<Location>,
+    /// Ends that are still to be written: of what hash, and which record.
+    ends: VecDeque<(u64, Location)>,
+    /// The ends that were appended last, while they may not be written yet.
+    fresh_ends: VecDeque<(u64, Location)>,
     copies: VecDeque<Copying>,
     /// By hash: the parts of those objects that are in parts.
     large: HashMap<u64, Owned>,
@@ -102,7 +107,7 @@ pub struct Promise(Wait);
 #[derive(Debug)]
 enum Wait {
     Nothing,
-    Disk(Arc<Progress>, Ticket),
+    Disk(Tickets),
     /// First for the file to be known.
     Start(oneshot::Receiver<Written>),
     InVain,
@@ -128,10 +133,10 @@ impl Promise {
     /// It does not, or not yet: [`NotKept::Failing`] also when the log had no room for it.
     pub async fn kept(self) -> Result<(), NotKept> {
         let no_room = NotKept::Failing(libc::ENOSPC);
-        let (progress, ticket) = match self.0 {
+        let tickets = match self.0 {
             Wait::Nothing => return Ok(()),
             Wait::InVain => return Err(no_room),
-            Wait::Disk(progress, ticket) => (progress, ticket),
+            Wait::Disk(tickets) => tickets,
             Wait::Start(start) => match start.await {
                 Ok(Ok(written)) => written,
                 Ok(Err(())) => return Err(no_room),
@@ -139,22 +144,26 @@ impl Promise {
                 Err(_) => return Err(NotKept::Failing(libc::EIO)),
             },
         };
-        progress.written(ticket).await
+        for (progress, ticket) in tickets {
+            progress.written(ticket).await?;
+        }
+        Ok(())
     }
 }
 
 impl FileTier {
-    pub(super) fn new(writer: Writer, reader: Reader, admission: Admission) -> Self {
-        let (ends, copies) = (VecDeque::new(), VecDeque::new());
+    fn new(writers: ByLifetime, reader: Reader, admission: Admission) -> Self {
+        let (ends, fresh_ends, copies) = (VecDeque::new(), VecDeque::new(), VecDeque::new());
         let door = Door::of(admission);
         let (large, sweep_at) = (HashMap::new(), large::SWEEP_AT_MIN);
         let body_bytes_max = large::body_bytes_max(&reader);
         let directory = Directory::new();
         Self {
-            writer,
+            writers,
             reader,
             directory,
             ends,
+            fresh_ends,
             copies,
             large,
             sweep_at,
@@ -169,6 +178,7 @@ impl FileTier {
     }
 
     fn find(&mut self, hash: Hash, now_s: u32) -> Option<Kept> {
+        self.writers.tell(now_s);
         if self.is_outdated(hash.word()) {
             return None;
         }
@@ -212,25 +222,48 @@ impl FileTier {
         if self.reader.segment_of(kept.location).is_none() {
             return false;
         }
-        self.end_at(kept.location);
+        self.end_at(kept.hash, kept.location);
         self.reader.died(kept.location, kept.payload_bytes as usize);
         true
     }
 
-    fn end_at(&mut self, location: Location) {
-        if !self.ends.is_empty() || self.writer.delete(location).is_err() {
-            self.ends.push_back(location);
+    fn end_at(&mut self, hash: u64, location: Location) {
+        if !self.ends.is_empty() || self.writers.delete(location).is_err() {
+            self.ends.push_back((hash, location));
+        } else {
+            self.remember_end(hash, location);
         }
     }
 
     /// Writes the ends that were refused.
     fn write_ends(&mut self) {
-        while let Some(location) = self.ends.front() {
-            if self.reader.segment_of(*location).is_some() && self.writer.delete(*location).is_err() {
-                return;
+        if self.writers.are_ends_written() {
+            self.fresh_ends.clear();
+        }
+        while let Some((hash, location)) = self.ends.front().copied() {
+            if self.reader.segment_of(location).is_some() {
+                if self.writers.delete(location).is_err() {
+                    return;
+                }
+                self.remember_end(hash, location);
             }
             self.ends.pop_front();
         }
+    }
+
+    fn remember_end(&mut self, hash: u64, location: Location) {
+        if self.fresh_ends.len() == FRESH_ENDS_MAX {
+            self.fresh_ends.pop_front();
+        }
+        self.fresh_ends.push_back((hash, location));
+    }
+
+    /// The record that a new one with this hash ends: what is known, or what was and whose end is not on the file yet. A
+    /// start that finds both could not tell by their places which came later, because they may be of different writers.
+    fn target(&self, hash: u64) -> Option<Location> {
+        let mut ended = self.ends.iter().rev().chain(self.fresh_ends.iter().rev());
+        let known = self.known(hash).map(|kept| kept.location);
+        known.or_else(|| ended.find(|(of, _)| *of == hash).map(|(_, location)| *location))
     }
 
     /// Enters what has been appended, and lets go of what it replaces; `mark` says which parts it has.
@@ -411,7 +444,8 @@ impl Shard {
         }
         Promise(match self.file.as_ref().map(|file| file.written()) {
             None => Wait::Nothing,
-            Some(Ok((progress, ticket))) => Wait::Disk(progress, ticket),
+            Some(Ok(tickets)) if tickets.is_empty() => Wait::Nothing,
+            Some(Ok(tickets)) => Wait::Disk(tickets),
             Some(Err(())) => Wait::InVain,
         })
     }
@@ -420,6 +454,7 @@ impl Shard {
     pub fn copy_to_file(&mut self) -> bool {
         if let Some(file) = &mut self.file {
             file.write_ends();
+            file.writers.give_up_what_is_over();
         }
         let is_behind = self.catch_up();
         self.admit_the_visited();
@@ -427,7 +462,7 @@ impl Shard {
         let Some(file) = file else { return false };
         let tally = &local.store.shards[local.core].tally;
         let Some(mut copying) = file.copies.pop_front() else { return is_behind };
-        match copying.step(&mut file.writer, COPY_BYTES_A_STEP) {
+        match copying.step(&mut file.writers, COPY_BYTES_A_STEP) {
             Step::More => {
                 file.copies.push_front(copying);
                 return true;
@@ -487,7 +522,7 @@ impl Shard {
                 return Ok(());
             }
         }
-        let Some(bytes) = header.bytes().filter(|bytes| *bytes <= file.writer.payload_bytes_max()) else {
+        let Some(bytes) = header.bytes().filter(|bytes| *bytes <= file.writers.payload_bytes_max()) else {
             return self.put_in_parts(slot);
         };
         file.copies.retain(|copying| copying.hash() != hash);
@@ -505,11 +540,12 @@ impl Shard {
             local.store.record(slot.location()).write_file(location.bits());
             return Ok(());
         }
-        let new = New { kind: OBJECT, hash: hash.word(), tag: object_tag(slot.expires_s(), 0), target: None };
+        let target = file.target(slot.hash);
+        let new = New { kind: OBJECT, hash: slot.hash, tag: tag(slot.expires_s(), 0), target };
         if file.copies.len() >= COPIES_MAX {
             return Err(Refused::Busy);
         }
-        let mut filling = file.writer.begin(new, bytes)?;
+        let mut filling = file.writers.begin(new, bytes, slot.expires_s())?;
         filling.write(&header.encode());
         put(&mut filling, object.key());
         put(&mut filling, object.head());
@@ -531,6 +567,13 @@ impl Shard {
             if let Err(refused) = self.put(slot) {
                 self.not_put(slot.hash(), refused);
             }
+        }
+    }
+
+    /// It is this late now.
+    pub(super) fn tell_file(&mut self, now_s: u32) {
+        if let Some(file) = &mut self.file {
+            file.writers.tell(now_s);
         }
     }
 

@@ -10,6 +10,7 @@ use std::{
 use super::{
     Admission, FileTier,
     directory::{Directory, Kept},
+    lifetimes::{ByLifetime, Deadlines, NEVER, WRITERS_PER_CORE},
     parts::{FoundParts, PART, split_tag},
 };
 use crate::{
@@ -156,8 +157,8 @@ impl fmt::Debug for OnFile {
     }
 }
 
-/// Segments that each core needs: one open, one being written, two to choose from.
-const SEGMENTS_PER_CORE: u64 = 4;
+/// Segments that each core needs: one open for each class of lifetimes, one being written, two to choose from.
+const SEGMENTS_PER_CORE: u64 = WRITERS_PER_CORE as u64 + 3;
 /// Segments besides: the reaper's, and what it is freeing.
 const SEGMENTS_BESIDES: u64 = 4;
 /// Most bytes that wait to be written.
@@ -191,7 +192,8 @@ pub fn open_stepped(
     now_s: u32,
 ) -> Result<(Arc<Store>, Vec<Shard>, Log), OpenOnFileError> {
     let (store, mut shards) = open_anon(config)?;
-    let known = read(shards.len(), Admission::Always, now_s, |found| opening.recover_stepped(found));
+    let header = *opening.header();
+    let known = read(shards.len(), Admission::Always, now_s, &header, |found| opening.recover_stepped(found));
     let Known { log, tiers, .. } =
         known.map_err(|source| OpenOnFileError::Start { path: PathBuf::new(), source })?;
     shards.iter_mut().zip(tiers).for_each(|(shard, tier)| shard.put_on_file(tier));
@@ -211,7 +213,7 @@ fn log_options(config: &StoreConfig, file: &FileConfig) -> Result<Options, OpenO
     let cores = config.cores;
     let mut options = Options {
         file: FileOptions { purpose: "cache", bytes: file.bytes, segment_bytes: None },
-        writers: cores,
+        writers: cores * WRITERS_PER_CORE,
         unwritten_bytes_max: UNWRITTEN_BYTES_MAX.min(file.bytes / 8),
         flush: file.flush,
         ..Options::default()
@@ -226,7 +228,7 @@ fn log_options(config: &StoreConfig, file: &FileConfig) -> Result<Options, OpenO
         let needed = SEGMENTS_AT + needed * segment_bytes;
         return Err(OpenOnFileError::TooSmall { bytes: file.bytes, cores, segment_bytes, needed });
     }
-    options.keep_free = (header.segments as usize / 64).clamp(cores + 2, 64);
+    options.keep_free = (header.segments as usize / 64).clamp(options.writers + 2, 64);
     Ok(options)
 }
 
@@ -261,7 +263,8 @@ impl Start {
     /// [`OpenOnFileError::Start`]
     pub fn read(self, now_s: u32) -> Result<Known, OpenOnFileError> {
         let Self { opening, cores, path, admission } = self;
-        read(cores, admission, now_s, |found| opening.recover(START_THREADS, found))
+        let header = *opening.header();
+        read(cores, admission, now_s, &header, |found| opening.recover(START_THREADS, found))
             .map_err(|source| OpenOnFileError::Start { path, source })
     }
 }
@@ -270,9 +273,11 @@ fn read(
     cores: usize,
     admission: Admission,
     now_s: u32,
+    header: &log::Header,
     recover: impl FnOnce(&mut dyn FnMut(&Found) -> bool) -> io::Result<(Log, Recovered)>,
 ) -> io::Result<Known> {
     let mut directories: Vec<Directory> = (0..cores).map(|_| Directory::new()).collect();
+    let mut deadlines = Deadlines::new(header.segments as usize);
     let mut outdated = Vec::new();
     let mut parts: Vec<FoundParts> = (0..cores).map(|_| FoundParts::default()).collect();
     let (log, recovered) = recover(&mut |found| {
@@ -280,6 +285,7 @@ fn read(
         let owner = hash.owner(cores);
         if found.kind == PART {
             parts[owner].part(found.hash, found.tag, found.location, found.payload_bytes);
+            deadlines.note(header.segment_of(found.location), found.location, NEVER);
             // Until it is known whose it is.
             return true;
         }
@@ -287,6 +293,7 @@ fn read(
         if found.kind != super::OBJECT || expires_s <= now_s {
             return false;
         }
+        deadlines.note(header.segment_of(found.location), found.location, expires_s);
         let directory = &mut directories[owner];
         let kept = Kept {
             hash: hash.word(),
@@ -307,7 +314,10 @@ fn read(
         reader.died(loser.location, loser.payload_bytes as usize);
     }
     let tier_of = |(core, (directory, parts)): (usize, (Directory, FoundParts))| {
-        let mut tier = Box::new(FileTier::new(log.writer(core, 0), log.reader(), admission));
+        let writers = std::array::from_fn(|class| log.writer(core * WRITERS_PER_CORE + class, class as u8));
+        // What is in a segment may be several cores'; one of them looks at it.
+        let writers = ByLifetime::new(writers, reader.clone(), deadlines.share(core, cores));
+        let mut tier = Box::new(FileTier::new(writers, log.reader(), admission));
         tier.directory = directory;
         let is_known =
             |hash, location| tier.directory.find(hash).is_some_and(|kept| kept.location == location);

@@ -15,8 +15,8 @@
 
 use std::collections::HashMap;
 
-use super::{Cold, Kept};
-use crate::log::{Filling, Kind, Location, New, Reader, Refused, Writer};
+use super::{Cold, Kept, lifetimes::ByLifetime};
+use crate::log::{Filling, Kind, Location, New, Reader, Refused};
 
 /// The kind of a record that is a part.
 pub(super) const PART: Kind = Kind(2);
@@ -37,17 +37,13 @@ pub(super) fn mark_of(id: u64) -> u32 {
     (id % u64::from(u32::MAX)) as u32 + 1
 }
 
-/// The tag of an object: when it expires, and the mark of its parts (0: it has none).
-pub(super) fn object_tag(expires_s: u32, mark: u32) -> u64 {
-    u64::from(expires_s) | u64::from(mark) << 32
+/// The tag of an object: when it expires, and the mark of its parts (0: it has none). That of a part: its number, and the mark
+/// of its object.
+pub(super) fn tag(expires_s_or_number: u32, mark: u32) -> u64 {
+    u64::from(expires_s_or_number) | u64::from(mark) << 32
 }
 
-/// The tag of a part: its number, and the mark of its object.
-fn part_tag(number: u32, mark: u32) -> u64 {
-    u64::from(number) | u64::from(mark) << 32
-}
-
-/// The lower and the upper half of a tag: expiry or number, and mark.
+/// The halves of a [`tag`].
 pub(super) fn split_tag(tag: u64) -> (u32, u32) {
     (tag as u32, (tag >> 32) as u32)
 }
@@ -65,7 +61,7 @@ pub struct PartsList {
     id: u64,
     body_bytes: u64,
     part_bytes: u32,
-    places: Box<[Location]>,
+    places: Vec<Location>,
 }
 
 /// A part of an object.
@@ -129,10 +125,20 @@ impl PartsList {
     /// Part `number`.
     pub fn part(&self, number: usize) -> Option<Part> {
         let location = *self.places.get(number)?;
-        let first = number as u64 * u64::from(self.part_bytes);
-        let bytes = (self.body_bytes - first).min(u64::from(self.part_bytes)) as usize;
+        let (first, bytes) = self.range(number);
         let cold = Cold { location, payload_bytes: (PART_HEADER_BYTES + bytes) as u32 };
         Some(Part { cold, first, bytes })
+    }
+
+    /// The byte of the body that part `number` begins with, and how many it has; none behind the last.
+    fn range(&self, number: usize) -> (u64, usize) {
+        let first = (number as u64 * u64::from(self.part_bytes)).min(self.body_bytes);
+        (first, (self.body_bytes - first).min(u64::from(self.part_bytes)) as usize)
+    }
+
+    /// The records of all parts.
+    fn records(&self) -> impl Iterator<Item = Cold> {
+        (0..self.places.len()).filter_map(|number| self.part(number)).map(|part| part.cold)
     }
 
     /// The body in the payload of part `number`; `None` if that is of something else.
@@ -164,25 +170,25 @@ fn u64_at(bytes: &[u8; LIST_HEADER_BYTES], at: usize) -> u64 {
 /// Parts on their way to the file. Dropped before the list was written, they are dead.
 #[derive(Debug)]
 pub(super) struct PartsFilling {
+    /// Names those that have been written.
     list: PartsList,
-    places: Vec<Location>,
-    written: u64,
     reader: Reader,
 }
 
 impl PartsFilling {
     pub(super) fn new(hash: u64, id: u64, body_bytes: u64, part_bytes: usize, reader: Reader) -> Self {
-        let list = PartsList { hash, id, body_bytes, part_bytes: part_bytes as u32, places: Box::default() };
-        Self { list, places: Vec::new(), written: 0, reader }
+        let list = PartsList { hash, id, body_bytes, part_bytes: part_bytes as u32, places: Vec::new() };
+        Self { list, reader }
     }
 
     /// Body bytes of the part that comes next; 0 when there is none.
     pub(super) fn next_bytes(&self) -> usize {
-        (self.list.body_bytes - self.written).min(u64::from(self.list.part_bytes)) as usize
+        self.list.range(self.list.places.len()).1
     }
 
+    /// Body bytes of the parts that have been written.
     pub(super) fn written(&self) -> u64 {
-        self.written
+        self.list.range(self.list.places.len()).0
     }
 
     pub(super) fn id(&self) -> u64 {
@@ -192,63 +198,57 @@ impl PartsFilling {
     /// Appends the next part; `write` puts its body. What is so long can wait.
     pub(super) fn append(
         &mut self,
-        writer: &mut Writer,
+        writers: &mut ByLifetime,
+        expires_s: u32,
         write: impl FnOnce(&mut Filling),
     ) -> Result<(), Refused> {
         let PartsList { hash, id, .. } = self.list;
-        let (number, bytes) = (self.places.len() as u32, self.next_bytes());
-        let new = New { kind: PART, hash, tag: part_tag(number, mark_of(id)), target: None };
+        let (number, bytes) = (self.list.places.len() as u32, self.next_bytes());
+        let new = New { kind: PART, hash, tag: tag(number, mark_of(id)), target: None };
+        let writer = writers.of(expires_s);
         let mut filling = writer.begin_if_spare(new, PART_HEADER_BYTES + bytes)?;
         filling.write(&part_header(number, hash, id));
         write(&mut filling);
         assert!(filling.len() == PART_HEADER_BYTES + bytes, "a part has the bytes that it says");
-        self.places.push(writer.finish(filling).location);
-        self.written += bytes as u64;
+        let location = writer.finish(filling).location;
+        writers.note_part(location);
+        self.list.places.push(location);
         Ok(())
     }
 
     /// The list of all parts, to be written now.
     pub(super) fn list(&self) -> Vec<u8> {
         assert!(self.next_bytes() == 0, "a list is written when all parts are");
-        PartsList { places: self.places.clone().into(), ..self.list.clone() }.encode()
+        self.list.encode()
     }
 
     /// The list was written: from now on the parts are its owner's.
     pub(super) fn into_owned(mut self) -> Owned {
-        let places = std::mem::take(&mut self.places);
-        let PartsList { body_bytes, part_bytes, id, .. } = self.list;
-        let bytes_of = |number: usize| {
-            let left = body_bytes - number as u64 * u64::from(part_bytes);
-            PART_HEADER_BYTES as u32 + left.min(u64::from(part_bytes)) as u32
-        };
-        let place = |(number, location)| Place { location, payload_bytes: bytes_of(number) };
-        Owned { mark: mark_of(id), parts: places.into_iter().enumerate().map(place).collect() }
+        let parts = self.list.records().collect();
+        // So that dropping this lets go of none.
+        self.list.places.clear();
+        Owned { mark: mark_of(self.list.id), parts }
     }
 }
 
 impl Drop for PartsFilling {
     fn drop(&mut self) {
-        let bytes = self.list.part_bytes as usize;
-        let mut left = self.list.body_bytes;
-        for place in &self.places {
-            let body_bytes = left.min(bytes as u64);
-            self.reader.died(*place, PART_HEADER_BYTES + body_bytes as usize);
-            left -= body_bytes;
-        }
+        self.list.records().for_each(|part| part.died(&self.reader));
     }
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Place {
-    location: Location,
-    payload_bytes: u32,
+impl Cold {
+    /// It is live no more.
+    fn died(self, reader: &Reader) {
+        reader.died(self.location, self.payload_bytes as usize);
+    }
 }
 
 /// The parts of an object on the file, as its owner knows them.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Owned {
     pub(super) mark: u32,
-    parts: Box<[Place]>,
+    parts: Box<[Cold]>,
 }
 
 impl Owned {
@@ -258,31 +258,24 @@ impl Owned {
 
     /// Whether these are all the parts that the list names.
     pub(super) fn are(&self, list: &PartsList) -> bool {
-        self.mark == mark_of(list.id)
-            && self.parts.len() == list.places.len()
-            && self.parts.iter().enumerate().all(|(number, place)| {
-                let Place { location, payload_bytes } = *place;
-                list.part(number).is_some_and(|part| part.cold == Cold { location, payload_bytes })
-            })
+        self.mark == mark_of(list.id) && self.parts.iter().copied().eq(list.records())
     }
 
     /// Whether no segment has been given up that one of them was in.
     pub(super) fn are_there(&self, reader: &Reader) -> bool {
-        self.parts.iter().all(|place| reader.segment_of(place.location).is_some())
+        self.parts.iter().all(|part| reader.segment_of(part.location).is_some())
     }
 
     /// The list that names them, of the object with this hash, number and length.
     pub(super) fn list(&self, hash: u64, id: u64, body_bytes: u64) -> Option<Vec<u8>> {
         let part_bytes = self.parts.first()?.payload_bytes - PART_HEADER_BYTES as u32;
-        let places = self.parts.iter().map(|place| place.location).collect();
+        let places = self.parts.iter().map(|part| part.location).collect();
         Some(PartsList { hash, id, body_bytes, part_bytes, places }.encode())
     }
 
     /// They are live no more.
     pub(super) fn died(self, reader: &Reader) {
-        for place in self.parts {
-            reader.died(place.location, place.payload_bytes as usize);
-        }
+        self.parts.into_iter().for_each(|part| part.died(reader));
     }
 }
 
@@ -290,7 +283,7 @@ impl Owned {
 #[derive(Debug, Default)]
 pub(super) struct FoundParts {
     /// By hash and mark; each with its number.
-    parts: HashMap<(u64, u32), Vec<(u32, Place)>>,
+    parts: HashMap<(u64, u32), Vec<(u32, Cold)>>,
     /// By hash: the object that is in parts, and its mark.
     lists: HashMap<u64, (Location, u32)>,
 }
@@ -299,7 +292,7 @@ impl FoundParts {
     /// A part was found.
     pub(super) fn part(&mut self, hash: u64, tag: u64, location: Location, payload_bytes: u32) {
         let (number, mark) = split_tag(tag);
-        self.parts.entry((hash, mark)).or_default().push((number, Place { location, payload_bytes }));
+        self.parts.entry((hash, mark)).or_default().push((number, Cold { location, payload_bytes }));
     }
 
     /// An object was found, and is the one with its hash, as far as it is known now.
@@ -319,7 +312,7 @@ impl FoundParts {
         let mut claimed = Vec::new();
         for ((hash, mark), mut found) in parts {
             found.sort_unstable_by_key(|(number, _)| *number);
-            let owned = Owned { mark, parts: found.into_iter().map(|(_, place)| place).collect() };
+            let owned = Owned { mark, parts: found.into_iter().map(|(_, part)| part).collect() };
             match lists.get(&hash) {
                 Some((location, of)) if *of == mark && is_known(hash, *location) => {
                     claimed.push((hash, owned))
@@ -381,7 +374,7 @@ mod tests {
             (at, bit) in (0usize..PART_HEADER_BYTES, 0u32..8),
         ) {
             let place = Location::from_bits(5).expect("not zero");
-            let list = PartsList { hash, id, body_bytes: 3 * len as u64, part_bytes: len as u32, places: [place; 3].into() };
+            let list = PartsList { hash, id, body_bytes: 3 * len as u64, part_bytes: len as u32, places: vec![place; 3] };
             let mut payload = part_header(number as u32, hash, id).to_vec();
             payload.extend(vec![7; len]);
             prop_assert_eq!(list.body_of(number, &payload), Some(&vec![7; len][..]));
@@ -396,8 +389,8 @@ mod tests {
     fn tags_keep_both_halves_and_a_mark_is_never_nothing() {
         for id in [0, 1, u64::from(u32::MAX) - 1, u64::from(u32::MAX), 1 << 32, u64::MAX] {
             assert_ne!(mark_of(id), 0);
-            assert_eq!(split_tag(object_tag(77, mark_of(id))), (77, mark_of(id)));
-            assert_eq!(split_tag(part_tag(u32::MAX, mark_of(id))), (u32::MAX, mark_of(id)));
+            assert_eq!(split_tag(tag(77, mark_of(id))), (77, mark_of(id)));
+            assert_eq!(split_tag(tag(u32::MAX, mark_of(id))), (u32::MAX, mark_of(id)));
         }
         // As objects were written that are not in parts.
         assert_eq!(split_tag(u64::from(u32::MAX)), (u32::MAX, 0));

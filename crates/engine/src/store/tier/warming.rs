@@ -13,13 +13,13 @@
 //! found on the file. *Which core:* the shard's owner. *Bounds:* [`TOUCHED_MAX`] hashes, beyond which nothing new is stored
 //! (drops may be as many again); [`PURGES_WAITING_MAX`] purges that wait to be acknowledged.
 
-use std::{collections::HashSet, sync::Arc};
+use std::collections::HashSet;
 
 use tokio::sync::oneshot;
 
-use super::{FileTier, Promise, SEQUENCE_BITS};
+use super::{FileTier, Promise, SEQUENCE_BITS, lifetimes::Tickets};
 use crate::{
-    log::{Progress, Refused, Ticket},
+    log::Refused,
     store::{Hash, Shard},
 };
 
@@ -31,7 +31,7 @@ const PURGES_WAITING_MAX: usize = 4096;
 const HASHES_A_STEP: usize = 256;
 
 /// What a purge made while warming waits for, or nothing if the disk did not take it.
-pub(super) type Written = Result<(Arc<Progress>, Ticket), ()>;
+pub(super) type Written = Result<Tickets, ()>;
 
 /// What happened to a shard while nobody knew what its file holds.
 #[derive(Debug)]
@@ -194,7 +194,6 @@ impl FileTier {
         if !self.ends.is_empty() {
             return Err(());
         }
-        self.writer.flush();
-        Ok((self.writer.progress(), self.writer.last()))
+        Ok(self.writers.tickets())
     }
 }
