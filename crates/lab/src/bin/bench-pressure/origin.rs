@@ -11,6 +11,8 @@ use std::time::SystemTime;
 
 use lab::pressure::objects;
 
+use crate::load::give_way;
+
 const CONNECTIONS_MAX: usize = 1024;
 const HEAD_LINES_MAX: usize = 100;
 /// Of a connection's thread: its frames are small.
@@ -40,6 +42,7 @@ impl Origin {
 }
 
 fn accept(listener: &TcpListener, requests: &Arc<AtomicU64>) {
+    give_way();
     let open = Arc::new(AtomicUsize::new(0));
     for stream in listener.incoming().flatten() {
         if open.load(Ordering::Relaxed) >= CONNECTIONS_MAX {

@@ -22,7 +22,7 @@ use lab::pressure::requests::Requests;
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::contenders::{Contender, Ground, Running, start};
-use crate::load::{Client, Done, Pace, load};
+use crate::load::{Client, Done, Pace, give_way, load};
 use crate::metrics::Metrics;
 use crate::origin::Origin;
 use crate::row::{Late, Round, Row, Warm};
@@ -109,10 +109,12 @@ impl Bench {
             sleep(Duration::from_secs_f64(self.seconds * self.rounds as f64));
             row.idle = Metrics::of(running.admin_port).map(|now| late_of(&(now - &before)));
         }
+        println!("  {} objects are asked for once …", self.objects);
         let filled = self.ask(&running, Pace::AtOnce, None, self.permuted(), row);
         row.fill_per_s = filled.per_second();
         row.fill_mib_per_s = filled.body_bytes as f64 / filled.seconds / f64::from(1 << 20);
         alive(&mut running, "filled", &filled)?;
+        println!("  after {:.0} s; {} rounds of phases …", filled.seconds, self.rounds);
         sleep(FLUSHED);
 
         let hot: Vec<u64> = self.hot.iter().copied().collect();
@@ -199,8 +201,10 @@ impl Bench {
         let first = INSERTED_FROM + ((round as u64) << 32);
         let (asked, inserted) = std::thread::scope(|scope| {
             let workers = (self.connections / 8).max(1);
-            let inserting = scope
-                .spawn(move || load(running.port, workers, Pace::AtOnce, seconds, first.., &HashSet::new()));
+            let inserting = scope.spawn(move || {
+                give_way();
+                load(running.port, workers, Pace::AtOnce, seconds, first.., &HashSet::new())
+            });
             let asked = load(running.port, self.connections, self.due(), seconds, alone, &self.hot);
             (asked, inserting.join().unwrap_or_default())
         });
