@@ -100,10 +100,13 @@ impl Record {
         text.push('\n');
         for row in &self.rows {
             for (what, warm) in [("a clean stop", &row.after_stop), ("kill -9", &row.after_kill)] {
-                if let Some(Warm { ready_s, kept_percent }) = warm {
+                if let Some(Warm { ready_s, known_s, kept_percent }) = warm {
+                    let known = known_s.map_or("never knows its file".to_owned(), |known_s| {
+                        format!("knows its file after {known_s:.2} s")
+                    });
                     let _ = writeln!(
                         text,
-                        "- {} answers {ready_s:.2} s after {what}, and has {kept_percent:.1}% of what it was asked for",
+                        "- {} answers {ready_s:.2} s after {what}, {known}, and then has {kept_percent:.1}% of what it is asked for",
                         row.name
                     );
                 }

@@ -8,6 +8,8 @@ use serde::Serialize;
 pub(crate) struct Warm {
     /// From the start of the process to its first good answer.
     pub(crate) ready_s: f64,
+    /// To when it knows what its file holds; until then it answers as if that were empty. None: it never will.
+    pub(crate) known_s: Option<f64>,
     /// Of the objects that were asked for, those that the origin was not asked for.
     pub(crate) kept_percent: f64,
 }
@@ -30,6 +32,8 @@ pub(crate) struct Round {
     pub(crate) calm_us: [f64; 3],
     /// Among all others.
     pub(crate) pressure_us: [f64; 3],
+    /// Hot objects alone again, just before the next.
+    pub(crate) before_inserts_us: [f64; 3],
     /// While others are inserted.
     pub(crate) inserts_us: [f64; 3],
     pub(crate) insert_mib_per_s: f64,

@@ -2,9 +2,10 @@
 //!
 //! ```text
 //!   start ─ idle ─ fill ─ warm ─ rounds of ┌ calm       hot objects alone
-//!                                          │ pressure   Zipf with scans, over all of the store
-//!                                          └ inserting  hot objects beside others that come in as fast as they can
+//!                                          └ pressure   Zipf with scans, over all of the store
 //!         ─ cold: objects all over the store, as fast as they are answered ─ ours: stop, start, kill, start
+//!         ─ rounds of ┌ calm       hot objects alone
+//!                     └ inserting  hot objects beside others that come in as fast as they can
 //! ```
 //! The phases take turns, so that what else the machine does meets each of them; a figure is the median over the rounds
 //! of a ratio of two that lie beside each other.
@@ -13,7 +14,7 @@ use std::collections::HashSet;
 use std::fs;
 use std::path::Path;
 use std::thread::sleep;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use lab::experiments::bheap_paging::group::Group;
 use lab::experiments::scratch::Scratch;
@@ -36,6 +37,9 @@ pub(crate) const HOT: usize = 1000;
 const WARM_SAMPLE: usize = 1000;
 /// What was just stored is on the disk after that: the flush interval and a second.
 const FLUSHED: Duration = Duration::from_secs(2);
+/// How long a start may read its file, and how often it is looked.
+const KNOWN_WAIT: Duration = Duration::from_secs(60);
+const KNOWN_POLL: Duration = Duration::from_millis(20);
 const SEED: u64 = 20_100_611;
 /// Numbers that no Zipf and no scan of the measured phases asks for: for inserting.
 const INSERTED_FROM: u64 = 1 << 40;
@@ -126,13 +130,8 @@ impl Bench {
         let mut under_load = Metrics::default();
         for round in 0..self.rounds {
             let mut found = Round::default();
-            let mut draws = Draws::new(SEED + round as u64);
-            let alone = std::iter::repeat_with(|| hot[draws.below(hot.len())]);
-            let calm = self.ask(&running, self.due(), Some(self.seconds), alone, row);
-            found.calm_us = calm.hot_us();
-            alive(&mut running, "calm", &calm)?;
+            found.calm_us = self.calm(&mut running, &hot, round, row)?;
             self.pressure(ground, &running, &mut mixed, row, &mut found, &mut under_load)?;
-            self.inserts(&running, &hot, round, row, &mut found);
             row.rounds.push(found);
         }
         if under_load.looks() > 0 {
@@ -153,9 +152,39 @@ impl Bench {
                 kill_process(process, Signal::KILL).map_err(std::io::Error::from)?;
             }
             drop(running);
-            row.after_kill = Some(self.warm(&start(ground)?));
+            let again = start(ground)?;
+            row.after_kill = Some(self.warm(&again));
+            return self.inserting(again, &hot, row);
+        }
+        self.inserting(running, &hot, row)
+    }
+
+    /// Hot objects alone, and beside others that come in. Last, because who inserts fast gives up much of what the other
+    /// phases ask for.
+    fn inserting(&self, mut running: Running, hot: &[u64], row: &mut Row) -> Result<(), PeerError> {
+        self.ask(&running, Pace::AtOnce, None, hot.iter().chain(hot).copied(), row);
+        for round in 0..self.rounds {
+            let mut found = std::mem::take(&mut row.rounds[round]);
+            found.before_inserts_us = self.calm(&mut running, hot, self.rounds + round, row)?;
+            self.inserts(&running, hot, round, row, &mut found);
+            row.rounds[round] = found;
         }
         Ok(())
+    }
+
+    /// Hot objects alone at their due times.
+    fn calm(
+        &self,
+        running: &mut Running,
+        hot: &[u64],
+        round: usize,
+        row: &mut Row,
+    ) -> Result<[f64; 3], PeerError> {
+        let mut draws = Draws::new(SEED + round as u64);
+        let alone = std::iter::repeat_with(|| hot[draws.below(hot.len())]);
+        let calm = self.ask(running, self.due(), Some(self.seconds), alone, row);
+        alive(running, "calm", &calm)?;
+        Ok(calm.hot_us())
     }
 
     fn due(&self) -> Pace {
@@ -232,13 +261,22 @@ impl Bench {
     }
 
     fn warm(&self, running: &Running) -> Warm {
+        let waiting = Instant::now();
+        let known_s = loop {
+            let metrics = Metrics::of(running.admin_port).unwrap_or_default();
+            let is_over = waiting.elapsed() > KNOWN_WAIT || metrics.value("store_file_lost") > 0.0;
+            if metrics.value("store_file_warming") == 0.0 || is_over {
+                break (!is_over).then(|| running.ready_s + waiting.elapsed().as_secs_f64());
+            }
+            sleep(KNOWN_POLL);
+        };
         let before = self.origin.requests();
         let mut client = Client::new(running.port);
         let mut draws = Draws::new(SEED + 4);
         let answered = (0..WARM_SAMPLE).filter(|_| client.fetch(draws.bits() % self.objects).is_ok()).count();
         // What is not answered is not kept.
         let missed = self.origin.requests() - before + (WARM_SAMPLE - answered) as u64;
-        Warm { ready_s: running.ready_s, kept_percent: 100.0 - percent(missed, WARM_SAMPLE as u64) }
+        Warm { ready_s: running.ready_s, known_s, kept_percent: 100.0 - percent(missed, WARM_SAMPLE as u64) }
     }
 
     fn ask(
