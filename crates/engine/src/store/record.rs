@@ -133,7 +133,6 @@ impl<'a> Record<'a> {
         self.words[number].load(Relaxed)
     }
 
-    #[inline]
     pub(super) fn kind(&self) -> Kind {
         match self.word(0) & 0xff {
             1 => Kind::Dead,
@@ -144,7 +143,6 @@ impl<'a> Record<'a> {
         }
     }
 
-    #[inline]
     pub(super) fn units(&self) -> u32 {
         (self.word(0) >> 32) as u32
     }
@@ -159,38 +157,31 @@ impl<'a> Record<'a> {
         Hash::from_word(self.word(1))
     }
 
-    #[inline]
     pub(super) fn sequence(&self) -> u64 {
         self.word(2)
     }
 
-    #[inline]
     fn head_bytes(&self) -> usize {
         (self.word(3) & 0xffff_ffff) as usize
     }
 
-    #[inline]
     fn tail_bytes(&self) -> usize {
         (self.word(3) >> 32) as usize
     }
 
-    #[inline]
     pub(super) fn body_bytes(&self) -> u64 {
         self.word(4) & !IN_PARTS
     }
 
     /// Whether the body is a list of parts.
-    #[inline]
     pub(super) fn is_in_parts(&self) -> bool {
         self.word(4) & IN_PARTS != 0
     }
 
-    #[inline]
     pub(super) fn extents(&self) -> usize {
         self.word(5) as usize
     }
 
-    #[inline]
     pub(super) fn meta(&self) -> [u64; META_WORDS] {
         std::array::from_fn(|number| self.word(META + number))
     }
@@ -207,25 +198,21 @@ impl<'a> Record<'a> {
     }
 
     /// The caller's head bytes.
-    #[inline]
     pub(super) fn head(&self) -> Span<'a> {
         self.span(HEADER_WORDS * WORD + self.key_bytes(), self.head_bytes())
     }
 
     /// Where the body (or the table) starts.
-    #[inline]
     pub(super) fn rest_start(&self) -> usize {
         (HEADER_WORDS * WORD + self.key_bytes() + self.head_bytes()).next_multiple_of(WORD)
     }
 
     /// The body of a whole record.
-    #[inline]
     pub(super) fn body(&self) -> Span<'a> {
         self.span(self.rest_start(), self.body_bytes() as usize)
     }
 
     /// The tail bytes.
-    #[inline]
     pub(super) fn tail(&self) -> Span<'a> {
         let rest = if self.kind() == Kind::Chained {
             table_bytes(self.extents())

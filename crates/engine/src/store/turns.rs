@@ -10,7 +10,7 @@
 use crate::sys::atomics::{
     AtomicU64,
     Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst},
-    Padded, fence, store_and_fence,
+    Padded, fence,
 };
 
 /// Greater than every epoch, so that "idle or later than" is one comparison.
@@ -45,7 +45,8 @@ impl Turns {
         let local = &self.local[core].0;
         assert!(local.load(Relaxed) == IDLE, "turns of core {core} do not nest");
         // Release: an owner that finds this value, not the IDLE before it, must see all of the turn before too.
-        store_and_fence(local, self.global.0.load(Relaxed));
+        local.store(self.global.0.load(Relaxed), Release);
+        fence(SeqCst);
     }
 
     /// Ends the turn of `core`.
