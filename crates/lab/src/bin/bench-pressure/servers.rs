@@ -129,8 +129,8 @@ impl Bench {
         self.ask(&running, self.due(), Some(self.seconds), mixed.by_ref(), row);
         let mut under_load = Metrics::default();
         for round in 0..self.rounds {
-            let mut found = Round::default();
-            found.calm_us = self.calm(&mut running, &hot, round, row)?;
+            let calm_us = self.calm(&mut running, &hot, round, row)?;
+            let mut found = Round { calm_us, ..Round::default() };
             self.pressure(ground, &running, &mut mixed, row, &mut found, &mut under_load)?;
             row.rounds.push(found);
         }
