@@ -49,7 +49,7 @@ fn a_quick_run_measures_everybody_who_is_here() -> Outcome {
         PEERS.iter().filter(|(_, program)| installed(program)).map(|&(name, _)| name).collect();
     expected.push("limit");
     if ours_can_serve() {
-        expected.push("ours");
+        expected.extend(["ours", "ours-file"]);
     }
     command.arg("--only").arg(expected.join(","));
     let output = command.output()?;

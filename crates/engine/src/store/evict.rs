@@ -236,7 +236,7 @@ impl Shard {
             self.tally().evictions_of_visited.add(1);
         }
         if self.space.log(emptying.claimed.segment) != Log::Main {
-            self.ghosts.remember(slot.hash());
+            self.ghosts.remember(slot.hash(), self.tally().objects.value() as usize);
         }
         #[cfg(not(feature = "loom"))]
         self.keep_evicted(slot, was_visited);

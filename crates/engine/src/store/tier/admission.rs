@@ -53,7 +53,8 @@ impl Door {
         if self.seen.recall(hash) {
             return true;
         }
-        self.seen.remember(hash);
+        // However long ago: there is no memory that it must have fitted.
+        self.seen.remember(hash, usize::MAX);
         if self.waiting.len() >= WAITING_MAX {
             self.waiting.pop_front();
         }

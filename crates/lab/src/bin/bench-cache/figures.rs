@@ -17,6 +17,7 @@ pub(crate) const FLOOR_SCENARIOS: [&str; 3] = ["one-1k-64", "one-64k-64", "one-1
 pub(crate) fn all(comparisons: &[Comparison]) -> Vec<Figure> {
     let limit = Contender::Limit.name();
     let ours = Contender::Ours.name();
+    let on_file = Contender::OursOnFile.name();
     let against = |what: &str, scenario: &str, contender: &str, bound: f64, reference: &str| {
         let comparison = comparisons.iter().find(|comparison| comparison.scenario == scenario);
         let series = |name: &str| comparison.and_then(|comparison| comparison.series(name));
@@ -37,6 +38,10 @@ pub(crate) fn all(comparisons: &[Comparison]) -> Vec<Figure> {
         against("1 KiB hit, 1,000 connections, ≤ 1.4 × the limit", "one-1k-1000", ours, 1.4, limit),
         against("64 KiB hit, ≤ 1.2 × the limit", "one-64k-64", ours, 1.2, limit),
         against("64 KiB hit, ≤ 1.2 × the limit", "zipf-64k-64", ours, 1.2, limit),
+        against("1 KiB hit with a file, ≤ 1.05 × without", "one-1k-64", on_file, 1.05, ours),
+        against("1 KiB hit with a file, ≤ 1.05 × without", "zipf-1k-64", on_file, 1.05, ours),
+        against("64 KiB hit with a file, ≤ 0.85 × the limit", "one-64k-64", on_file, 0.85, limit),
+        against("64 KiB hit with a file, ≤ 0.85 × the limit", "zipf-64k-64", on_file, 0.85, limit),
     ];
     let cores = comparisons.iter().find(|comparison| comparison.scenario == "two-cores");
     figures.push(Figure::at_most(

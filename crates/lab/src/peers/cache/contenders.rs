@@ -30,6 +30,9 @@ const VARNISH_LOG_OFF: &str = "vsl_mask=-SessOpen,-SessClose,-Link,-Begin,-End,-
     -BereqHeader,-BereqUnset,-BereqAcct,-BerespProtocol,-BerespStatus,-BerespReason,-BerespHeader,-BerespUnset,\
     -BackendOpen,-BackendClose,-Storage,-TTL,-Length,-Fetch_Body";
 
+/// A file has room for what is in memory and for what is beside it.
+const STORE_TIMES_MEMORY: u64 = 2;
+
 /// Who takes part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Contender {
@@ -39,6 +42,8 @@ pub enum Contender {
     Reference,
     /// `nighttrain cache`
     Ours,
+    /// The same with its store on a file, of which all that is asked for is in memory too.
+    OursOnFile,
     /// Varnish
     Varnish,
     /// nginx with `proxy_cache`
@@ -53,10 +58,11 @@ pub enum Contender {
 
 impl Contender {
     /// All of them.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Limit,
         Self::Reference,
         Self::Ours,
+        Self::OursOnFile,
         Self::Varnish,
         Self::Nginx,
         Self::Haproxy,
@@ -73,6 +79,7 @@ impl Contender {
             Self::Limit => "limit",
             Self::Reference => "reference",
             Self::Ours => "ours",
+            Self::OursOnFile => "ours-file",
             Self::Varnish => "varnish",
             Self::Nginx => "nginx",
             Self::Haproxy => "haproxy",
@@ -99,7 +106,7 @@ impl Contender {
         match self {
             Self::Limit => packaged("cc"),
             Self::Reference => reference_floor("limit.c"),
-            Self::Ours => ours(),
+            Self::Ours | Self::OursOnFile => ours(),
             Self::Varnish => packaged("varnishd"),
             Self::Nginx => packaged("nginx"),
             Self::Haproxy => packaged("haproxy"),
@@ -111,7 +118,7 @@ impl Contender {
     /// Its version in its own words.
     pub fn version(self, program: &Path) -> String {
         let flag = match self {
-            Self::Limit | Self::Ours => "--version",
+            Self::Limit | Self::Ours | Self::OursOnFile => "--version",
             Self::Reference => {
                 return format!(
                     "{}, by the same compiler",
@@ -179,6 +186,12 @@ pub fn start(
         }
         Contender::Reference => place.floor(program, body_bytes.unwrap_or(KIB))?,
         Contender::Ours => place.ours(program),
+        Contender::OursOnFile => {
+            let mut command = place.ours(program);
+            let bytes = format!("{}MiB", STORE_TIMES_MEMORY * ground.memory_mib);
+            command.arg("--store").arg(directory.join("store")).arg("--store-size").arg(bytes);
+            command
+        }
         Contender::Varnish => place.varnish(program)?,
         Contender::Nginx => place.nginx(program)?,
         Contender::Haproxy => place.haproxy(program)?,
