@@ -164,10 +164,10 @@ impl Bench {
     fn inserting(&self, mut running: Running, hot: &[u64], row: &mut Row) -> Result<(), PeerError> {
         self.ask(&running, Pace::AtOnce, None, hot.iter().chain(hot).copied(), row);
         for round in 0..self.rounds {
-            let mut found = std::mem::take(&mut row.rounds[round]);
-            found.before_inserts_us = self.calm(&mut running, hot, self.rounds + round, row)?;
-            self.inserts(&running, hot, round, row, &mut found);
-            row.rounds[round] = found;
+            let before_inserts_us = self.calm(&mut running, hot, self.rounds + round, row)?;
+            let (inserts_us, insert_mib_per_s) = self.inserts(&running, hot, round, row);
+            let found = std::mem::take(&mut row.rounds[round]);
+            row.rounds[round] = Round { before_inserts_us, inserts_us, insert_mib_per_s, ..found };
         }
         Ok(())
     }
@@ -222,8 +222,8 @@ impl Bench {
         Ok(())
     }
 
-    /// Hot objects at their due times beside others that come in as fast as they can.
-    fn inserts(&self, running: &Running, hot: &[u64], round: usize, row: &mut Row, found: &mut Round) {
+    /// Hot objects at their due times beside others that come in as fast as they can: their latencies, and the MiB/s.
+    fn inserts(&self, running: &Running, hot: &[u64], round: usize, row: &mut Row) -> ([f64; 3], f64) {
         let seconds = Some(self.seconds);
         let mut draws = Draws::new(SEED + 100 + round as u64);
         let alone = std::iter::repeat_with(|| hot[draws.below(hot.len())]);
@@ -237,11 +237,10 @@ impl Bench {
             let asked = load(running.port, self.connections, self.due(), seconds, alone, &self.hot);
             (asked, inserting.join().unwrap_or_default())
         });
-        found.inserts_us = asked.hot_us();
-        found.insert_mib_per_s =
-            inserted.body_bytes as f64 / inserted.seconds.max(0.001) / f64::from(1 << 20);
         note(&asked, row);
         note(&inserted, row);
+        let mib = inserted.body_bytes as f64 / f64::from(1 << 20);
+        (asked.hot_us(), mib / inserted.seconds.max(0.001))
     }
 
     fn cold(&self, running: &mut Running, row: &mut Row) -> Result<(), PeerError> {

@@ -31,7 +31,7 @@ const VARNISH_LOG_OFF: &str = "vsl_mask=-SessOpen,-SessClose,-Link,-Begin,-End,-
     -BackendOpen,-BackendClose,-Storage,-TTL,-Length,-Fetch_Body";
 
 /// A file has room for what is in memory and for what is beside it.
-const STORE_TIMES_MEMORY: u64 = 2;
+const FILE_TIMES_MEMORY: u64 = 2;
 
 /// Who takes part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -188,7 +188,7 @@ pub fn start(
         Contender::Ours => place.ours(program),
         Contender::OursOnFile => {
             let mut command = place.ours(program);
-            let bytes = format!("{}MiB", STORE_TIMES_MEMORY * ground.memory_mib);
+            let bytes = format!("{}MiB", FILE_TIMES_MEMORY * ground.memory_mib);
             command.arg("--store").arg(directory.join("store")).arg("--store-size").arg(bytes);
             command
         }
