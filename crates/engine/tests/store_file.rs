@@ -12,7 +12,7 @@ use engine::{
         BodyLength, Hash, NewObject, Shard, StoreConfig,
         tier::{
             Admission, FileConfig, Known, OnFile, OpenOnFileError, Opening, Paging, begin_on_file,
-            image::Image, open_on_file,
+            image::Image, open_on_file, write_buffer_bytes_max,
         },
     },
     sys::span::WordBuffer,
@@ -352,6 +352,13 @@ fn a_file_too_small_for_the_cores_is_said_with_numbers() {
         error.to_string().contains("64 cores") && error.to_string().contains(&needed.to_string()),
         "{error}"
     );
+}
+
+#[test]
+fn many_cores_can_share_a_file() {
+    let (config, file) = configs(Path::new("never opened"), 16 << 30, 64 << 30);
+    let of = |cores| write_buffer_bytes_max(&StoreConfig { cores, ..config.clone() }, &file).unwrap();
+    assert!(of(1) <= of(24) && of(24) < of(100), "{} {} {}", of(1), of(24), of(100));
 }
 
 #[test]

@@ -31,7 +31,7 @@ pub struct Options {
     pub file: FileOptions,
     /// Writers that there will be: one a thread and lifetime class.
     pub writers: usize,
-    /// Most bytes that are appended and not yet written; at least two segments and one for each writer.
+    /// Most bytes that are appended and not yet written; at least two segments and one for each writer, whatever this says.
     pub unwritten_bytes_max: u64,
     /// What is appended is written after this time at the latest.
     pub flush: Duration,

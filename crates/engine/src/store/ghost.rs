@@ -50,8 +50,8 @@ impl Ghosts {
 
     fn ring_and_print(&mut self, hash: Hash) -> (&mut [u32; RING + 1], u32) {
         let ring = hash.prefix() as usize & (self.rings.len() - 1);
-        // Never zero.
-        (&mut self.rings[ring], (hash.word() as u32 | 1 << AGE_BITS) & !AGE_MASK)
+        // Never zero. The low bits, because the highest of these 32 chose the shard and are alike in it.
+        (&mut self.rings[ring], (hash.word() as u32 | 1) << AGE_BITS)
     }
 
     /// Brings near what [`Ghosts::recall`] will look at.

@@ -8,9 +8,9 @@
 //! Where lifetimes are mixed, a segment is full of what is over long before its turn to be given up comes, and the room goes
 //! to waste while segments are given up in which much is still good. Ends go with the long ones: they are small and few.
 //!
-//! *Which memory:* the owner's, 16 bytes a segment. *Bounds:* [`SEGMENTS_A_LOOK`] segments are looked at in a step.
+//! *Which memory:* the owner's, 24 bytes a segment. *Bounds:* [`SEGMENTS_A_LOOK`] segments are looked at in a step.
 
-use std::sync::Arc;
+use std::{collections::HashMap, sync::Arc};
 
 use crate::{
     log::{Appended, Filling, Location, New, Progress, Reader, Refused, Ticket, Writer},
@@ -21,6 +21,8 @@ use crate::{
 pub const WRITERS_PER_CORE: usize = 3;
 /// What is due later than this never is.
 pub(super) const NEVER: u32 = u32::MAX;
+/// The writer of ends.
+const ENDS: usize = Lifetime::Long as usize;
 /// Segments that one step looks at.
 const SEGMENTS_A_LOOK: usize = 64;
 
@@ -50,6 +52,37 @@ pub(super) struct ByLifetime {
     deadlines: Deadlines,
     /// The time, as the owner was told last.
     now_s: u32,
+}
+
+/// Records whose ends may not be on the file yet, by hash: the newest of each.
+///
+/// Two generations, so that each end need not say which ticket it waits for: when all of the older one are written, the younger
+/// becomes the older.
+#[derive(Debug, Default)]
+pub(super) struct Ending {
+    young: HashMap<u64, Location>,
+    old: HashMap<u64, Location>,
+    /// What to wait for until the older ones are written.
+    old_until: Ticket,
+}
+
+impl Ending {
+    pub(super) fn begins(&mut self, hash: u64, location: Location) {
+        self.young.insert(hash, location);
+    }
+
+    pub(super) fn of(&self, hash: u64) -> Option<Location> {
+        self.young.get(&hash).or_else(|| self.old.get(&hash)).copied()
+    }
+
+    /// Forgets what is written; only while all ends have been appended.
+    pub(super) fn look(&mut self, writers: &ByLifetime) {
+        let is_idle = self.young.is_empty() && self.old.is_empty();
+        if !is_idle && writers.progress_of_ends().is_written(self.old_until) {
+            self.old = std::mem::take(&mut self.young);
+            self.old_until = writers.last_of_ends();
+        }
+    }
 }
 
 impl Deadlines {
@@ -118,7 +151,17 @@ impl ByLifetime {
 
     /// As [`Writer::delete`].
     pub(super) fn delete(&mut self, location: Location) -> Result<(), Refused> {
-        self.writers[Lifetime::Long as usize].delete(location).map(|_| ())
+        self.writers[ENDS].delete(location).map(|_| ())
+    }
+
+    /// How far the writing of ends has come.
+    fn progress_of_ends(&self) -> Arc<Progress> {
+        self.writers[ENDS].progress()
+    }
+
+    /// What to wait for until all ends so far are written.
+    fn last_of_ends(&self) -> Ticket {
+        self.writers[ENDS].last()
     }
 
     /// Gives up the segments in which nothing is good any more, of the next few.
@@ -133,12 +176,6 @@ impl ByLifetime {
                 segments[*next] = None;
             }
         }
-    }
-
-    /// Whether all ends are written that were appended.
-    pub(super) fn are_ends_written(&self) -> bool {
-        let writer = &self.writers[Lifetime::Long as usize];
-        writer.progress().is_written(writer.last())
     }
 
     pub(super) fn payload_bytes_max(&self) -> usize {

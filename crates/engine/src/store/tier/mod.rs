@@ -8,8 +8,9 @@
 //!            unlink, replace ─▶ its end is in the log, before that is acknowledged
 //! ```
 //! *Which core:* the shard's owner. *Which memory:* the directory, plain memory of the owner. *Bounds:* ends that the
-//! log refuses for now (`ENDS_MAX`), large objects on their way (`COPIES_MAX`); beyond, an object is not kept on the
-//! file, which is counted. The log gives up its oldest segments by itself; the directory finds out when it looks.
+//! log has not written yet (as many as there are objects on the file), large objects on their way (`COPIES_MAX`; beyond, an
+//! object is not kept on the file, which is counted). Segments whose time is over are given up (`lifetimes.rs`), and the oldest
+//! by the log itself; the directory finds out when it looks.
 
 mod admission;
 mod copying;
@@ -40,7 +41,7 @@ use copying::{Copying, Step, To};
 use directory::Directory;
 pub(crate) use directory::Kept;
 use image::{IMAGE_HEADER_BYTES, Image, ImageHeader};
-use lifetimes::{ByLifetime, Tickets};
+use lifetimes::{ByLifetime, Ending, Tickets};
 use parts::{Owned, mark_of, tag};
 use warming::Written;
 
@@ -56,11 +57,6 @@ pub(super) use warming::Warming;
 
 /// The kind of a record that is an object.
 const OBJECT: Kind = Kind(1);
-/// Ends that the log has refused and that are tried again; beyond, a purge is not acknowledged.
-const ENDS_MAX: usize = 4096;
-/// Ends that are remembered until they are written. Should more come within a flush, and the process be killed before they
-/// are written, and what was stored under their hashes since is written: then that may be lost to what it replaced.
-const FRESH_ENDS_MAX: usize = 1024;
 /// Large objects that are being copied into the log.
 const COPIES_MAX: usize = 64;
 /// Bits of a sequence below the epoch, which grows by a thousand at least with each start.
@@ -74,10 +70,10 @@ pub(super) struct FileTier {
     writers: ByLifetime,
     reader: Reader,
     directory: Directory,
-    /// Ends that are still to be written: of what hash, and which record.
-    ends: VecDeque<(u64, Location)>,
-    /// The ends that were appended last, while they may not be written yet.
-    fresh_ends: VecDeque<(u64, Location)>,
+    /// Ends that the log has refused. While there is one, no purge is acknowledged.
+    ends: VecDeque<Location>,
+    /// What is not yet known to be ended on the file.
+    ending: Ending,
     copies: VecDeque<Copying>,
     /// By hash: the parts of those objects that are in parts.
     large: HashMap<u64, Owned>,
@@ -153,7 +149,7 @@ impl Promise {
 
 impl FileTier {
     fn new(writers: ByLifetime, reader: Reader, admission: Admission) -> Self {
-        let (ends, fresh_ends, copies) = (VecDeque::new(), VecDeque::new(), VecDeque::new());
+        let (ends, ending, copies) = (VecDeque::new(), Ending::default(), VecDeque::new());
         let door = Door::of(admission);
         let (large, sweep_at) = (HashMap::new(), large::SWEEP_AT_MIN);
         let body_bytes_max = large::body_bytes_max(&reader);
@@ -163,7 +159,7 @@ impl FileTier {
             reader,
             directory,
             ends,
-            fresh_ends,
+            ending,
             copies,
             large,
             sweep_at,
@@ -228,42 +224,27 @@ impl FileTier {
     }
 
     fn end_at(&mut self, hash: u64, location: Location) {
+        self.ending.begins(hash, location);
         if !self.ends.is_empty() || self.writers.delete(location).is_err() {
-            self.ends.push_back((hash, location));
-        } else {
-            self.remember_end(hash, location);
+            self.ends.push_back(location);
         }
     }
 
     /// Writes the ends that were refused.
     fn write_ends(&mut self) {
-        if self.writers.are_ends_written() {
-            self.fresh_ends.clear();
-        }
-        while let Some((hash, location)) = self.ends.front().copied() {
-            if self.reader.segment_of(location).is_some() {
-                if self.writers.delete(location).is_err() {
-                    return;
-                }
-                self.remember_end(hash, location);
+        while let Some(location) = self.ends.front() {
+            if self.reader.segment_of(*location).is_some() && self.writers.delete(*location).is_err() {
+                return;
             }
             self.ends.pop_front();
         }
+        self.ending.look(&self.writers);
     }
 
-    fn remember_end(&mut self, hash: u64, location: Location) {
-        if self.fresh_ends.len() == FRESH_ENDS_MAX {
-            self.fresh_ends.pop_front();
-        }
-        self.fresh_ends.push_back((hash, location));
-    }
-
-    /// The record that a new one with this hash ends: what is known, or what was and whose end is not on the file yet. A
+    /// The record that a new one with this hash ends: what is known, or what was and whose end may not be on the file yet. A
     /// start that finds both could not tell by their places which came later, because they may be of different writers.
     fn target(&self, hash: u64) -> Option<Location> {
-        let mut ended = self.ends.iter().rev().chain(self.fresh_ends.iter().rev());
-        let known = self.known(hash).map(|kept| kept.location);
-        known.or_else(|| ended.find(|(of, _)| *of == hash).map(|(_, location)| *location))
+        self.known(hash).map(|kept| kept.location).or_else(|| self.ending.of(hash))
     }
 
     /// Enters what has been appended, and lets go of what it replaces; `mark` says which parts it has.
@@ -637,5 +618,3 @@ impl Drop for FileTier {
         self.write_ends();
     }
 }
-
-const _: () = assert!(ENDS_MAX > COPIES_MAX);

@@ -228,7 +228,7 @@ fn log_options(config: &StoreConfig, file: &FileConfig) -> Result<Options, OpenO
         let needed = SEGMENTS_AT + needed * segment_bytes;
         return Err(OpenOnFileError::TooSmall { bytes: file.bytes, cores, segment_bytes, needed });
     }
-    options.keep_free = (header.segments as usize / 64).clamp(options.writers + 2, 64);
+    options.keep_free = (header.segments as usize / 64).min(64).max(cores + 2);
     Ok(options)
 }
 
