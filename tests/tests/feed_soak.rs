@@ -23,12 +23,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-use feed::tools::{
-    client::Client,
-    message::{self, Stamp},
-    target::Target,
-};
+use feed::tools::{client::Client, target::Target};
 use tests::{PATIENCE, eventually, feed::Feed};
+use wire::nats::stamp::{self, Stamp};
 
 const PRODUCERS: u64 = 20;
 const CONSUMERS: u64 = 50;
@@ -91,7 +88,7 @@ fn produce(slot: u64, target: &Target, books: &Books) {
         let mut sequence = 0;
         while began.elapsed() < life && !books.is_over.load(Ordering::Acquire) {
             for _ in 0..BURST {
-                message::stamp(&mut payload, Stamp { producer: id, sequence, intended_ns: 0 });
+                stamp::stamp(&mut payload, Stamp { producer: id, sequence, intended_ns: 0 });
                 client.publish(subject.as_bytes(), b"", &payload).expect("it is sent");
                 sequence += 1;
             }
@@ -137,7 +134,7 @@ fn consume(slot: u64, target: &Target, books: &Books) {
         let receive = |client: &mut Client, had: &mut HashMap<u32, Stretch>| {
             client
                 .receive(Duration::from_millis(20), |message| {
-                    let stamp = message::verify(message.payload).expect("undamaged");
+                    let stamp = stamp::verify(message.payload).expect("undamaged");
                     let stretch = had
                         .entry(stamp.producer)
                         .or_insert(Stretch { first: stamp.sequence, next: stamp.sequence });

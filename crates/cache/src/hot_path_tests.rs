@@ -11,12 +11,12 @@ use std::{
     sync::Arc,
 };
 
+use allocations::{Allocations, CountingAllocator};
 use engine::{
     cores::{clock, listener::Balance, mesh::Mesh},
     meter::CounterSet,
     store::{BodyLength, Hash, NewObject, StoreConfig, open_anon},
 };
-use lab::allocations::{Allocations, CountingAllocator};
 
 use crate::{
     config::{Config, Origin},
@@ -229,7 +229,7 @@ async fn measure(
     address: SocketAddr,
     case: &Case,
     allocations: &mut Allocations,
-) -> lab::allocations::Counts {
+) -> allocations::Counts {
     // A `Notify` is the one signal whose receipt neither allocates nor frees.
     let told = Arc::new(tokio::sync::Notify::new());
     let tell = Arc::clone(&told);

@@ -9,11 +9,11 @@ use std::{
     sync::{Arc, mpsc},
 };
 
+use allocations::{Allocations, CountingAllocator, Counts};
 use engine::{
     cores::{listener::Balance, mesh::Mesh},
     meter::CounterSet,
 };
-use lab::allocations::{Allocations, CountingAllocator, Counts};
 
 use crate::{
     across::{Message, RING_MESSAGES},

@@ -4,7 +4,6 @@
 //! exchange it says what a figure is worth: on which thread it was counted, against what it was paired, how far
 //! the rounds lie apart, and when that is too far to say anything.
 //!
-//! - [`allocations`]: what a stretch of code allocates, exactly, per thread; asserted to be nothing in tests.
 //! - [`paired`]: servers compared by CPU time a unit of work, in interleaved rounds, with an interval and a verdict.
 //! - [`lan`]: a cable of a known speed between two network namespaces.
 //! - [`peers`]: the servers that are compared, and what loads them.
@@ -17,7 +16,6 @@
     reason = "instruments read clocks, wait for processes and run beside the loops, never on them"
 )]
 
-pub mod allocations;
 pub mod compare;
 pub mod cores;
 pub mod experiment;

@@ -4,12 +4,12 @@
 
 use std::{net::Ipv4Addr, rc::Rc, sync::Arc};
 
+use allocations::{Allocations, CountingAllocator};
 use engine::{
     cores::{clock, listener::Balance, mesh::Mesh},
     log::Log,
     meter::CounterSet,
 };
-use lab::allocations::{Allocations, CountingAllocator};
 
 use crate::{
     abuse::Peers,

@@ -10,25 +10,18 @@ use clap::{Args, Subcommand};
 use feed::tools::{
     bench::{self, Outcome, Plan, THREADS_MAX},
     client::{Client, Message},
-    message::SIZE_MIN,
     target::Target,
 };
 use indicatif::{ProgressBar, ProgressStyle};
-use lab::report::{
-    Report, Table, grouped, page,
-    plot::{Axis, Plot, Series, Stroke},
-    text,
-};
 use serde_json::json;
+use wire::nats::stamp::SIZE_MIN;
 
-use crate::{failure::Failure, print};
+use crate::{failure::Failure, lab, print};
 
 /// How often `sub` looks whether it should end, and the bar moves.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 /// Text to publish is read from stdin up to here.
 const TEXT_BYTES_MAX: u64 = 64 << 20;
-/// Characters in a line where there is no terminal to ask.
-const WIDTH: usize = 110;
 /// Points of the curve: 1 − 10^−x at these steps, which is how a percentile plot is read.
 const CURVE_STEPS: usize = 48;
 const CURVE_END: f64 = 6.0;
@@ -286,9 +279,7 @@ fn measure(tool: &BenchTool) -> Result<(), Failure> {
     if tool.json {
         print(&format!("{:#}\n", as_json(tool, &outcome)))?;
     } else {
-        let mut shown = String::new();
-        text::table(&mut shown, &table(tool, &outcome), WIDTH);
-        print(&shown)?;
+        print(&as_text(tool, &outcome))?;
     }
     if outcome.is_intact() {
         Ok(())
@@ -341,8 +332,9 @@ fn as_json(tool: &BenchTool, outcome: &Outcome) -> serde_json::Value {
     value
 }
 
-fn table(tool: &BenchTool, outcome: &Outcome) -> Table {
-    let title = format!(
+/// What was done, and whether it arrived.
+fn title(tool: &BenchTool, outcome: &Outcome) -> String {
+    format!(
         "{} → {}, {} bytes, {} producers, {} consumers: {}",
         tool.subject,
         tool.server.url,
@@ -350,73 +342,83 @@ fn table(tool: &BenchTool, outcome: &Outcome) -> Table {
         tool.producers,
         tool.consumers,
         if outcome.is_intact() { "every message verified" } else { "NOT INTACT" }
-    );
-    let mut table = Table::new(title, &[("", ""), ("count", ""), ("rate", "1/s")]);
-    let rate = |count| grouped(per_second(count, outcome.elapsed));
-    table.row(["published", &grouped(outcome.published), &rate(outcome.published)]);
-    table.row(["received", &grouped(outcome.received), &rate(outcome.received)]);
-    for (name, count) in
-        [("lost", outcome.lost), ("out of order", outcome.out_of_order), ("damaged", outcome.damaged)]
-    {
-        if count > 0 {
-            table.row([name, &grouped(count), ""]);
-        }
-    }
-    if let Some(latency) = &outcome.latency {
-        let values = latency.quantiles(QUANTILES.map(|(_, quantile)| quantile));
-        for ((name, _), ns) in QUANTILES.iter().zip(values) {
-            table.row([format!("latency {name}, µs"), format!("{:.1}", ns as f64 / 1e3), String::new()]);
-        }
-    }
-    table
+    )
 }
 
-/// The page: a percentile plot if latency was measured, and the table.
-fn draw(tool: &BenchTool, outcome: &Outcome, file: &Path) -> Result<(), Failure> {
-    let mut report = Report::default();
+/// What was counted: a name, a number, a rate.
+fn rows(outcome: &Outcome) -> Vec<[String; 3]> {
+    let counted = |name: &str, count: u64, rate: String| [name.to_owned(), grouped(count), rate];
+    let rate = |count| grouped(per_second(count, outcome.elapsed));
+    let mut rows = vec![
+        counted("published", outcome.published, rate(outcome.published)),
+        counted("received", outcome.received, rate(outcome.received)),
+    ];
+    let faults =
+        [("lost", outcome.lost), ("out of order", outcome.out_of_order), ("damaged", outcome.damaged)];
+    rows.extend(
+        faults
+            .iter()
+            .filter(|(_, count)| *count > 0)
+            .map(|(name, count)| counted(name, *count, String::new())),
+    );
     if let Some(latency) = &outcome.latency {
+        let values = latency.quantiles(QUANTILES.map(|(_, quantile)| quantile));
+        rows.extend(QUANTILES.iter().zip(values).map(|((name, _), ns)| {
+            [format!("latency {name}, µs"), format!("{:.1}", ns as f64 / 1e3), String::new()]
+        }));
+    }
+    rows
+}
+
+/// Columns aligned, numbers at their right.
+fn as_text(tool: &BenchTool, outcome: &Outcome) -> String {
+    let mut rows = rows(outcome);
+    rows.insert(0, [String::new(), "count".to_owned(), "1/s".to_owned()]);
+    let [name, count, rate] =
+        [0, 1, 2].map(|n| rows.iter().map(|row| row[n].chars().count()).max().unwrap_or(0));
+    let mut text = title(tool, outcome);
+    for [a, b, c] in &rows {
+        let line = format!("  {a:<name$}  {b:>count$}  {c:>rate$}");
+        text.push('\n');
+        text.push_str(line.trim_end());
+    }
+    text.push('\n');
+    text
+}
+
+/// A whole number with commas: `1,234,567`.
+fn grouped(value: u64) -> String {
+    let digits = value.to_string();
+    let groups: Vec<&str> =
+        digits.as_bytes().rchunks(3).rev().filter_map(|group| str::from_utf8(group).ok()).collect();
+    groups.join(",")
+}
+
+/// The page: a percentile plot if latency was measured, and the table. The lab draws it.
+fn draw(tool: &BenchTool, outcome: &Outcome, file: &Path) -> Result<(), Failure> {
+    let curve: Option<Vec<(f64, f64)>> = outcome.latency.as_ref().map(|latency| {
         let nines: [f64; CURVE_STEPS] =
             std::array::from_fn(|step| CURVE_END * step as f64 / (CURVE_STEPS - 1) as f64);
         // Beyond one message in all there is nothing to see.
         let most = (latency.count().max(1) as f64).log10();
         let values = latency.quantiles(nines.map(|nines| 1.0 - 10f64.powf(-nines)));
-        let points: Vec<(f64, f64)> = nines
-            .iter()
-            .zip(values)
-            .filter(|(nines, _)| **nines <= most)
-            .map(|(&nines, ns)| (nines, (ns as f64 / 1e3).max(1.0)))
-            .collect();
-        let mut x = Axis::linear("share of messages that took no longer", 0.0, CURVE_END, 1.0);
-        x.ticks = ["0%", "90%", "99%", "99.9%", "99.99%", "99.999%", "99.9999%"]
-            .iter()
-            .enumerate()
-            .map(|(at, text)| (at as f64, (*text).to_owned()))
-            .collect();
-        let plot = Plot {
-            x,
-            left: Axis::log("latency, µs", 1.0, 1e6),
-            right: None,
-            series: vec![Series::new("from when each message was due", Stroke::One, points)],
-            references: Vec::new(),
-        };
-        report.figure(
-            "How long messages took",
-            plot.draw("Latency by percentile"),
-            "Counted from when each message was due, not from when it was sent: what held up the producer counts.",
-        );
-    } else {
-        report.note(
-            "Without --rate there is no latency to draw: at full speed it would be the queue's length.",
-        );
-    }
-    report.tables.push(table(tool, outcome));
+        let points = nines.iter().zip(values).filter(|(nines, _)| **nines <= most);
+        points.map(|(&nines, ns)| (nines, (ns as f64 / 1e3).max(1.0))).collect()
+    });
     let rate = tool.rate.map_or_else(String::new, |rate| format!(" --rate {rate}"));
     let repeat = format!(
         "nighttrain feed bench --url {} --messages {} --size {} --producers {} --consumers {}{rate} --html bench.html",
         tool.server.url, tool.messages, tool.size, tool.producers, tool.consumers
     );
-    std::fs::write(file, page::alone("A feed under load", &report, &repeat))
-        .map_err(|error| failed(format!("cannot write {}: {error}", file.display())))
+    let measured = json!({
+        "title": title(tool, outcome),
+        "rows": rows(outcome),
+        "latency_us_by_nines": curve,
+        "nines_max": CURVE_END,
+        "repeat": repeat,
+    });
+    let arguments = ["feed-bench-page".into(), file.as_os_str().to_owned()];
+    lab::run(&arguments, measured.to_string().as_bytes())
 }
 
 #[cfg(test)]
@@ -435,5 +437,11 @@ mod tests {
         for_a_terminal(&mut out, message);
         let text = String::from_utf8(out).expect("text");
         assert!(text.contains("x·[2Jy\nz") && text.contains("K: v"), "{text:?}");
+    }
+
+    #[test]
+    fn numbers_are_grouped_by_three() {
+        let texts = [0, 999, 1_000, 46_077_574, 1_234_567].map(grouped);
+        assert_eq!(texts, ["0", "999", "1,000", "46,077,574", "1,234,567"]);
     }
 }

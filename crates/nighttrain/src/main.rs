@@ -18,12 +18,12 @@ mod cli;
 mod client;
 mod demo;
 mod effective;
-mod experiments;
 mod failure;
 mod feed;
 mod feed_settings;
 mod feed_tools;
 mod file;
+mod lab;
 mod log;
 mod mail;
 mod mail_settings;
@@ -38,7 +38,6 @@ mod serve;
 mod settings;
 mod stat;
 mod store_check;
-mod tools;
 mod top;
 mod units;
 
@@ -51,10 +50,6 @@ use crate::{
     failure::Failure,
     precedence::{Flags, InForce},
 };
-
-/// Two additions a call, so that the lab can count what a stretch of code allocates (docs/decisions/004).
-#[global_allocator]
-static ALLOCATOR: lab::allocations::CountingAllocator = lab::allocations::CountingAllocator::system();
 
 fn main() -> ExitCode {
     match perform(Cli::parse().command) {
@@ -108,7 +103,7 @@ fn perform(task: Task) -> Result<(), Failure> {
             precedence::in_force(Some(&config), |_| None, &Vec::new()).map_err(Failure::Configuration)?;
             print(&format!("{} is right.\n", config.display()))
         }
-        Task::Lab(task) => experiments::lab(&task),
+        Task::Lab(task) => lab::start(&task.arguments),
         Task::Completions(task) => {
             let mut script = Vec::new();
             clap_complete::generate(task.shell, &mut Cli::command(), "nighttrain", &mut script);

@@ -20,10 +20,10 @@ use std::{
 };
 
 use engine::meter::{Distribution, Histogram};
+use wire::nats::stamp::{self, Stamp};
 
 use super::{
     client::{Client, ClientError, Received},
-    message::{self, Stamp},
     target::Target,
 };
 
@@ -50,7 +50,7 @@ pub struct Plan {
     pub target: Target,
     /// Messages in all; they are divided among the producers.
     pub messages: u64,
-    /// Bytes of each payload, at least [`message::SIZE_MIN`].
+    /// Bytes of each payload, at least [`stamp::SIZE_MIN`].
     pub size: usize,
     /// How many publish, each to a subject of its own.
     pub producers: usize,
@@ -146,7 +146,7 @@ impl Shared {
 /// caller's.
 pub fn start(plan: Plan) -> Result<Running, ClientError> {
     assert!(plan.producers > 0 && plan.producers <= THREADS_MAX && plan.consumers <= THREADS_MAX, "threads");
-    assert!(plan.messages > 0 && plan.size >= message::SIZE_MIN && plan.rate != Some(0), "messages");
+    assert!(plan.messages > 0 && plan.size >= stamp::SIZE_MIN && plan.rate != Some(0), "messages");
     let mut consumers = Vec::new();
     for number in 0..plan.consumers {
         let mut client = Client::connect(&plan.target, &format!("bench consumer {number}"))?;
@@ -286,7 +286,7 @@ fn produce(shared: &Shared, number: usize, mut client: Client) -> Result<(), Cli
         for next in sequence..allowed {
             let intended = due(next).unwrap_or(now);
             let intended_ns = u64::try_from(intended.as_nanos()).unwrap_or(u64::MAX);
-            message::stamp(&mut payload, Stamp { producer: number as u32, sequence: next, intended_ns });
+            stamp::stamp(&mut payload, Stamp { producer: number as u32, sequence: next, intended_ns });
             client.publish(subject.as_bytes(), b"", &payload)?;
         }
         client.flush()?;
@@ -309,7 +309,7 @@ fn consume(shared: &Shared, number: usize, mut client: Client) -> Result<Tally, 
     let mut moved = Instant::now();
     loop {
         let received = client.receive(CONSUMER_WAIT, |message| {
-            let Ok(stamp) = message::verify(message.payload) else {
+            let Ok(stamp) = stamp::verify(message.payload) else {
                 tally.damaged += 1;
                 return;
             };

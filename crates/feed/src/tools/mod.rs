@@ -2,12 +2,10 @@
 //!
 //! - [`target`]: which server, and who we are to it, from a URL;
 //! - [`client`]: one blocking connection;
-//! - [`message`]: a payload that can be verified by whoever receives it;
-//! - [`bench`](mod@bench): producers and consumers that verify every message.
+//! - [`bench`](mod@bench): producers and consumers that verify every message ([`wire::nats::stamp`]).
 //!
 //! Nothing of this runs in a server. Threads block and read clocks here.
 
 pub mod bench;
 pub mod client;
-pub mod message;
 pub mod target;

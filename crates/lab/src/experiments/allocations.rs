@@ -1,16 +1,16 @@
 //! `allocations`: allocations counted exactly, on one thread, with the counter's own cost taken off (claim C16).
 //!
-//! The instrument is [`crate::allocations`]; this puts its promises to the test with work whose allocations are known,
+//! The instrument is the crate [`allocations`](::allocations); this puts its promises to the test with work whose allocations are known,
 //! and then measures what a server does for each request.
 
 use std::hint::black_box;
 
+use ::allocations::{Allocations, Counts};
 use bheap::PageQueue;
 use serde::Serialize;
 use wire::http1::head::{HeadLimits, HeaderSlots, Progress, parse_request};
 
 use crate::{
-    allocations::{Allocations, Counts},
     experiment::{Experiment, Options, Refusal, Report, Table, Verdict},
     report::grouped,
 };
@@ -48,7 +48,7 @@ fn measured(operations: u64) -> Result<(Vec<Stretch>, bool), Refusal> {
     let mut counter = Allocations::new().map_err(|error| {
         Refusal::Missing(format!("{error}: this program was built without the counting allocator"))
     })?;
-    let failed = |error: crate::allocations::AllocationsError| Refusal::Failed(error.to_string());
+    let failed = |error: ::allocations::AllocationsError| Refusal::Failed(error.to_string());
     let mut stretches = Vec::new();
     let mut stretch = |what: String, expected, work: &mut dyn FnMut()| -> Result<(), Refusal> {
         counter.mark().map_err(failed)?;

@@ -11,6 +11,7 @@
 //! - [`server`]: what servers send (INFO, MSG, HMSG, PING, PONG, +OK, -ERR).
 //! - [`subject`]: subjects and patterns: which are valid, which match.
 //! - [`rejection`]: what a server says when a client breaks a rule, and whether it then closes.
+//! - [`stamp`](mod@stamp): a payload that whoever receives it can verify, for tools and tests.
 //! - [`write`](mod@write): both sides' lines as bytes.
 //!
 //! Where the published documentation and nats-server differ, nats-server 2.15 decides: clients were written against it.
@@ -23,6 +24,7 @@ pub mod client;
 mod line;
 pub mod rejection;
 pub mod server;
+pub mod stamp;
 pub mod subject;
 pub mod write;
 

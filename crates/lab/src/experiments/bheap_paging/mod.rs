@@ -61,7 +61,7 @@ impl Sizes {
 
 fn run(options: &Options) -> Result<Report, Refusal> {
     child::do_task_and_exit();
-    let again = Again { arguments: vec!["lab".into(), EXPERIMENT.name.into()] };
+    let again = Again { arguments: vec![EXPERIMENT.name.into()] };
     let sizes = Sizes::of(options.quick);
     let page_bytes = options.page_bytes.unwrap_or_else(rustix::param::page_size);
     let found =

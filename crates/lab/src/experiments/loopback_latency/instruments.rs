@@ -11,11 +11,11 @@ use std::{
     time::{Duration, Instant},
 };
 
+use ::allocations::Allocations;
 use serde::Serialize;
 
 use super::{Found, limit::Measured, peers};
 use crate::{
-    allocations::Allocations,
     latency::{From, Latencies, Percentiles, readable},
     load::{self, Plan, Target},
     paired::spread::{Draws, Ratio, median},

@@ -80,7 +80,7 @@ impl Sizes {
 
 fn run(options: &Options) -> Result<Report, Refusal> {
     child::do_task_and_exit();
-    let again = Again { arguments: vec!["lab".into(), EXPERIMENT.name.into()] };
+    let again = Again { arguments: vec![EXPERIMENT.name.into()] };
     let sizes = Sizes::of(options.quick);
     let found = measured(&sizes, options.directory.as_deref(), &again, &|what| options.say(what))?;
     Ok(verdicts::report(&sizes, &found))

@@ -145,7 +145,7 @@ pub struct Found {
 
 fn run(options: &Options) -> Result<Report, Refusal> {
     child::do_task_and_exit();
-    let again = Again { arguments: vec!["lab".into(), EXPERIMENT.name.into()] };
+    let again = Again { arguments: vec![EXPERIMENT.name.into()] };
     let mut sizes = Sizes::of(options.quick);
     if let Some(items) = options.items {
         sizes.objects = items as u64;

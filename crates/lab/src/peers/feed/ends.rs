@@ -9,7 +9,7 @@
 use std::io::{Read as _, Write as _};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 
-use feed::tools::message::{self, Stamp};
+use wire::nats::stamp::{self, Stamp};
 
 use super::wire::{Frame, Wire, is_later};
 use crate::peers::PeerError;
@@ -84,7 +84,7 @@ impl Producer {
                     sequence: self.stamped + n,
                     intended_ns: intended_ns(self.stamped + n),
                 };
-                message::stamp(&mut frame[body.clone()], stamp);
+                stamp::stamp(&mut frame[body.clone()], stamp);
             }
             self.stamped += messages;
             self.unsent = 0..messages as usize * stride;
@@ -213,7 +213,7 @@ impl Consumer {
             if left.len() >= stride && left.starts_with(&self.frame.head) {
                 let (frame, after) = left.split_at(stride);
                 let (payload, tail) = frame[head..].split_at(self.frame.payload_bytes);
-                let stamp = message::verify(payload).map_err(|damage| self.wrong(&damage.to_string()))?;
+                let stamp = stamp::verify(payload).map_err(|damage| self.wrong(&damage.to_string()))?;
                 if tail != self.frame.tail {
                     return Err(self.wrong("its end is not where it should be"));
                 }

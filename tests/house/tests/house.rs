@@ -2,59 +2,24 @@
 
 #![allow(clippy::expect_used, reason = "a test may fail")]
 
-use std::{
-    fs,
-    path::{Path, PathBuf},
-};
+use std::fs;
+
+use house::{root, sources};
 
 /// Where `unsafe` may be, from the root of the repository, and why.
 const UNSAFE_ALLOWED: [(&str, &str); 4] = [
     ("crates/engine/src/sys/", "mappings, affinity, what the kernel is handed"),
     ("crates/bheap/src/", "layout of the rows in pages"),
-    ("crates/lab/src/allocations.rs", "GlobalAlloc is an unsafe trait"),
-    ("crates/lab/tests/allocations.rs", "its test calls the allocator as a collection would"),
+    ("crates/allocations/src/lib.rs", "GlobalAlloc is an unsafe trait"),
+    ("crates/allocations/tests/counted.rs", "its test calls the allocator as a collection would"),
 ];
-
-fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("tests/ is in the repository").to_owned()
-}
-
-/// All files below `directory` with this ending.
-fn files(directory: &Path, ending: &str, found: &mut Vec<PathBuf>) {
-    let mut entries: Vec<_> =
-        fs::read_dir(directory).expect("a directory").flatten().map(|e| e.path()).collect();
-    entries.sort();
-    for path in entries {
-        if path.is_dir() {
-            if path.file_name().is_some_and(|name| name != "target") {
-                files(&path, ending, found);
-            }
-        } else if path.to_string_lossy().ends_with(ending) {
-            found.push(path);
-        }
-    }
-}
-
-fn of_workspace(ending: &str) -> Vec<(String, String)> {
-    let mut found = Vec::new();
-    for part in ["crates", "tests"] {
-        files(&root().join(part), ending, &mut found);
-    }
-    found
-        .into_iter()
-        .map(|path| {
-            let name = path.strip_prefix(root()).expect("below the root").to_string_lossy().into_owned();
-            (name, fs::read_to_string(&path).expect("text"))
-        })
-        .collect()
-}
 
 /// The compiler denies `unsafe` unless a file allows it; here is who may.
 #[test]
 fn unsafe_is_allowed_where_the_house_says_and_nowhere_else() {
     // Put together, so that this file is not found itself.
     let lint = ["unsafe", "code"].join("_");
-    let sources = of_workspace(".rs");
+    let sources = sources(".rs");
     assert!(sources.len() > 20, "only {} files were found", sources.len());
     let allowing: Vec<&String> = sources
         .iter()
@@ -79,7 +44,7 @@ fn unsafe_is_allowed_where_the_house_says_and_nowhere_else() {
 
 #[test]
 fn every_crate_takes_the_lints_of_the_workspace() {
-    let manifests = of_workspace("Cargo.toml");
+    let manifests = sources("Cargo.toml");
     assert!(manifests.len() >= 7, "{manifests:?}");
     for (name, text) in manifests {
         let text: String = text.split_whitespace().collect();

@@ -20,7 +20,7 @@
 //! A binary that wants to count says so once:
 //!
 //! ```
-//! use lab::allocations::{Allocations, CountingAllocator};
+//! use allocations::{Allocations, CountingAllocator};
 //!
 //! #[global_allocator]
 //! static ALLOCATOR: CountingAllocator = CountingAllocator::system();
@@ -206,16 +206,11 @@ unsafe impl<A: GlobalAlloc> GlobalAlloc for CountingAllocator<A> {
 }
 
 /// Why a measurement was refused.
-#[derive(Debug, thiserror::Error)]
+#[derive(Debug)]
 pub enum AllocationsError {
     /// An allocation made for the purpose was not counted: the binary has another global allocator.
-    #[error(
-        "no CountingAllocator is installed in this binary, so nothing would be counted: \
-         declare `#[global_allocator] static ALLOCATOR: CountingAllocator = CountingAllocator::system();`"
-    )]
     NotInstalled,
     /// The handle was used on another thread than the one that made it.
-    #[error("these allocations are counted for {owner}, but {caller} asked: each thread has its own counts")]
     OtherThread {
         /// The thread that the handle counts for.
         owner: String,
@@ -223,6 +218,23 @@ pub enum AllocationsError {
         caller: String,
     },
 }
+
+impl fmt::Display for AllocationsError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NotInstalled => f.write_str(
+                "no CountingAllocator is installed in this binary, so nothing would be counted: \
+                 declare `#[global_allocator] static ALLOCATOR: CountingAllocator = CountingAllocator::system();`",
+            ),
+            Self::OtherThread { owner, caller } => write!(
+                f,
+                "these allocations are counted for {owner}, but {caller} asked: each thread has its own counts"
+            ),
+        }
+    }
+}
+
+impl std::error::Error for AllocationsError {}
 
 /// Measures what the code between [`mark`](Self::mark) and a reading allocates on this thread.
 ///

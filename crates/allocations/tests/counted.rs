@@ -5,8 +5,7 @@ use std::error::Error;
 use std::hint::black_box;
 use std::thread;
 
-use lab::allocations::{Allocations, AllocationsError, CountingAllocator, Counts, thread_counts};
-use lab::latency::Latencies;
+use allocations::{Allocations, AllocationsError, CountingAllocator, Counts, thread_counts};
 
 #[global_allocator]
 static ALLOCATOR: CountingAllocator<System> = CountingAllocator::before(System);
@@ -170,19 +169,5 @@ fn memory_is_what_was_asked_for() -> Outcome {
             unsafe { dealloc(pointer, layout) };
         }
     }
-    Ok(())
-}
-
-#[test]
-fn recording_a_latency_allocates_nothing() -> Outcome {
-    let mut latencies = Latencies::new();
-    let mut allocations = Allocations::new()?;
-    allocations.mark()?;
-    // Over all magnitudes, below the first bucket and beyond the last.
-    for magnitude in 0..64 {
-        latencies.record(0, 1 << (magnitude / 2), 1 << magnitude);
-    }
-    allocations.assert_none("recording");
-    assert_eq!(latencies.count(), 64);
     Ok(())
 }

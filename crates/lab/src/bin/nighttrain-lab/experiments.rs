@@ -19,7 +19,7 @@ use serde_json::json;
 use crate::{
     cli::{LabTask, LabTool, Shown},
     failure::Failure,
-    print, tools,
+    feed_bench, print, tools,
 };
 
 /// Characters in a line where there is no terminal to ask.
@@ -34,6 +34,7 @@ pub(crate) fn lab(task: &LabTask) -> Result<(), Failure> {
         Some(LabTool::Load(load)) => return tools::load(load),
         Some(LabTool::Cores(cores)) => return tools::cores(cores),
         Some(LabTool::Compare(compare)) => return tools::compare(compare),
+        Some(LabTool::FeedBenchPage { file }) => return feed_bench::draw(file),
         None => {}
     }
     let all = task.names.iter().any(|name| name == "all");
@@ -267,7 +268,7 @@ mod tests {
     fn every_experiment_has_a_name_of_its_own_and_says_where_its_claim_is_from() {
         for (i, experiment) in experiments::all().iter().enumerate() {
             assert!(
-                !["list", "all", "load", "cores", "compare"].contains(&experiment.name),
+                !["list", "all", "load", "cores", "compare", "feed-bench-page"].contains(&experiment.name),
                 "{} is a word",
                 experiment.name
             );

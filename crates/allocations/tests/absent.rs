@@ -1,6 +1,6 @@
 //! Without the counting allocator the handle says so, instead of reporting zeros for ever.
 
-use lab::allocations::{Allocations, AllocationsError};
+use allocations::{Allocations, AllocationsError};
 
 #[test]
 fn a_binary_that_does_not_count_is_told() {

@@ -1,0 +1,57 @@
+//! `nighttrain lab`: finds the program `nighttrain-lab` and becomes it.
+//!
+//! The lab is a program of its own, so that no server carries its experiments, its peers and its counting allocator. It is
+//! installed beside `nighttrain`; a build puts it there, too.
+
+use std::{
+    env,
+    ffi::OsString,
+    io,
+    os::unix::process::CommandExt,
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+};
+
+use crate::failure::Failure;
+
+/// The file's name.
+const PROGRAM: &str = "nighttrain-lab";
+
+/// Becomes the lab, with these arguments: its exit code is then this program's.
+///
+/// # Errors
+/// It is not installed, or cannot be started. Otherwise this does not return.
+pub(crate) fn start(arguments: &[OsString]) -> Result<(), Failure> {
+    let program = found()?;
+    let error = Command::new(&program).args(arguments).exec();
+    Err(Failure::Failed(format!("{} cannot be started: {error}", program.display())))
+}
+
+/// Runs it with these arguments and `input` on its standard input.
+///
+/// # Errors
+/// It is not installed, cannot be started, or says that it failed.
+pub(crate) fn run(arguments: &[OsString], input: &[u8]) -> Result<(), Failure> {
+    let program = found()?;
+    let failed = |error: io::Error| Failure::Failed(format!("{}: {error}", program.display()));
+    let mut child = Command::new(&program).args(arguments).stdin(Stdio::piped()).spawn().map_err(failed)?;
+    let written = child.stdin.take().map_or(Ok(()), |mut stdin| io::Write::write_all(&mut stdin, input));
+    let status = child.wait().map_err(failed)?;
+    // Its own words are on stderr already.
+    written.map_err(failed)?;
+    if status.success() { Ok(()) } else { Err(Failure::Failed(format!("{PROGRAM} ended with {status}"))) }
+}
+
+fn found() -> Result<PathBuf, Failure> {
+    let beside = env::current_exe().ok();
+    let path = env::var_os("PATH").unwrap_or_default();
+    let places = beside.as_deref().and_then(Path::parent).map(Path::to_owned).into_iter();
+    places.chain(env::split_paths(&path)).map(|place| place.join(PROGRAM)).find(|file| file.is_file()).ok_or_else(
+        || {
+            Failure::Failed(format!(
+                "the lab is a program of its own, {PROGRAM}, and is neither beside this one nor on the path: install it \
+                 from the same package, or build it with `cargo build --release --package lab`"
+            ))
+        },
+    )
+}

@@ -1,0 +1,97 @@
+//! What the house demands of every crate and the compiler does not check: the tests of this package say it. A package of its
+//! own, so that asking takes seconds and builds no server.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+/// The root of the repository.
+///
+/// # Panics
+/// If this package has moved.
+#[must_use]
+pub fn root() -> PathBuf {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    here.ancestors()
+        .nth(2)
+        .map(Path::to_owned)
+        .unwrap_or_else(|| panic!("{} is not two levels deep", here.display()))
+}
+
+/// What cargo says of the workspace's own crates.
+///
+/// # Panics
+/// If cargo does not answer.
+#[must_use]
+pub fn metadata() -> serde_json::Value {
+    let text = cargo(&["metadata", "--format-version", "1", "--no-deps", "--offline"]);
+    serde_json::from_str(&text).unwrap_or_else(|error| panic!("cargo metadata: {error}"))
+}
+
+/// Every library that anything here is built from, with all features: its name and its licence expression.
+///
+/// # Panics
+/// If cargo does not answer.
+#[must_use]
+pub fn licences() -> Vec<(String, String)> {
+    // Of `tree` and not of `metadata`, which also lists what no chosen feature brings.
+    let tree = ["tree", "--workspace", "--all-features", "--offline", "--prefix", "none", "--no-dedupe"];
+    let text = cargo(&[&tree[..], &["--edges", "normal,build,dev", "--format", "{p}|{l}"]].concat());
+    let lines = text.lines().filter_map(|line| line.split_once('|'));
+    let mut found: Vec<_> =
+        lines.map(|(package, licence)| (package.to_owned(), licence.to_owned())).collect();
+    found.sort();
+    found.dedup();
+    found
+}
+
+fn cargo(arguments: &[&str]) -> String {
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let output = Command::new(cargo).args(arguments).current_dir(root()).output();
+    let output = output.unwrap_or_else(|error| panic!("cargo: {error}"));
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+/// All files below `directory` whose name ends so, sorted; what was built is left out.
+///
+/// # Panics
+/// If it cannot be read.
+#[must_use]
+pub fn files(directory: &Path, ending: &str) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    let mut left = vec![directory.to_owned()];
+    while let Some(directory) = left.pop() {
+        let entries =
+            fs::read_dir(&directory).unwrap_or_else(|error| panic!("{}: {error}", directory.display()));
+        for path in entries.flatten().map(|entry| entry.path()) {
+            if path.is_dir() {
+                left.extend(path.file_name().is_some_and(|name| name != "target").then_some(path));
+            } else if path.to_string_lossy().ends_with(ending) {
+                found.push(path);
+            }
+        }
+    }
+    found.sort();
+    found
+}
+
+/// Files of our crates and tests, by their path from the root, with their text.
+///
+/// # Panics
+/// If one cannot be read.
+#[must_use]
+pub fn sources(ending: &str) -> Vec<(String, String)> {
+    let root = root();
+    ["crates", "tests"]
+        .iter()
+        .flat_map(|part| files(&root.join(part), ending))
+        .map(|path| {
+            let text =
+                fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+            (path.strip_prefix(&root).unwrap_or(&path).to_string_lossy().into_owned(), text)
+        })
+        .collect()
+}

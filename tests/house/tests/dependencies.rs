@@ -1,0 +1,144 @@
+//! Which libraries may come in: `deny.toml` says it, `Cargo.lock` is held to it.
+//!
+//! `cargo deny` reads the same file and knows more (advisories, texts of licences), but building it takes longer than building
+//! the servers: `make deny` runs it, and this is asked each time.
+
+#![allow(clippy::expect_used, reason = "a test may fail")]
+
+use std::{collections::BTreeSet, fs};
+
+use house::{licences, metadata, root, sources};
+use serde_json::Value;
+use spdx::{Expression, LicenseReq};
+
+fn rules() -> toml::Table {
+    fs::read_to_string(root().join("deny.toml")).expect("text").parse().expect("TOML")
+}
+
+fn texts<'v>(list: &'v toml::Value, key: Option<&str>) -> BTreeSet<&'v str> {
+    let list = list.as_array().expect("a list");
+    list.iter().map(|entry| key.map_or(entry, |key| &entry[key]).as_str().expect("text")).collect()
+}
+
+fn text<'v>(package: &'v Value, key: &str) -> &'v str {
+    package[key].as_str().unwrap_or_default()
+}
+
+/// Whether a licence expression can be met with licences of this list.
+fn is_allowed(expression: &str, allowed: &BTreeSet<&str>) -> bool {
+    // `A/B` is how older packages write `A OR B`.
+    let expression = Expression::parse(&expression.replace('/', " OR "));
+    expression.is_ok_and(|expression| {
+        expression.evaluate(|asked: &LicenseReq| {
+            // An exception only allows more.
+            asked.license.id().is_some_and(|id| allowed.contains(id.name))
+        })
+    })
+}
+
+#[test]
+fn every_licence_is_one_that_was_decided_on() {
+    let (libraries, rules) = (licences(), rules());
+    let allowed = texts(&rules["licenses"]["allow"], None);
+    assert!(libraries.len() > 100, "only {} libraries were found", libraries.len());
+    let refused: Vec<_> = libraries.iter().filter(|(_, licence)| !is_allowed(licence, &allowed)).collect();
+    assert!(
+        refused.is_empty(),
+        "{refused:?}: a new licence is a decision (docs/decisions/002-dependencies.md)"
+    );
+}
+
+#[test]
+fn licence_expressions_are_read_as_they_are_meant() {
+    let allowed = BTreeSet::from(["MIT", "Apache-2.0"]);
+    for good in [
+        "MIT",
+        "MIT OR GPL-3.0-only",
+        "GPL-3.0-only/MIT",
+        "Apache-2.0 WITH LLVM-exception",
+        "(MIT AND Apache-2.0)",
+    ] {
+        assert!(is_allowed(good, &allowed), "{good}");
+    }
+    for bad in ["", "GPL-3.0-only", "MIT AND GPL-3.0-only", "no licence"] {
+        assert!(!is_allowed(bad, &allowed), "{bad}");
+    }
+}
+
+/// From the registry, with its checksum in the lock file: from no other place.
+#[test]
+fn every_library_is_from_the_registry_and_none_is_banned() {
+    let rules = rules();
+    let banned = texts(&rules["bans"]["deny"], Some("crate"));
+    let lock: toml::Table =
+        fs::read_to_string(root().join("Cargo.lock")).expect("text").parse().expect("TOML");
+    let packages = lock["package"].as_array().expect("packages");
+    assert!(packages.len() > 100, "only {} packages were found", packages.len());
+    for package in packages {
+        let name = package["name"].as_str().expect("a name");
+        assert!(!banned.contains(name), "{name} is banned by deny.toml");
+        // Ours come from a path, and have no source.
+        if let Some(source) = package.get("source").and_then(toml::Value::as_str) {
+            let pinned = source.starts_with("registry+") && package.get("checksum").is_some();
+            assert!(pinned, "{name} comes from {source}");
+        }
+    }
+}
+
+/// What a crate declares and does not name is built, audited and waited for in vain.
+#[test]
+fn every_declared_dependency_is_used() {
+    // Packages whose library has another name.
+    const NAMED: [(&str, &str); 1] = [("md_5", "md5")];
+    let (metadata, sources) = (metadata(), sources(".rs"));
+    let root = root();
+    let mut unused = Vec::new();
+    for package in metadata["packages"].as_array().expect("packages") {
+        let manifest = std::path::Path::new(text(package, "manifest_path"));
+        let directory = manifest.parent().expect("a directory").strip_prefix(&root).expect("below the root");
+        let inside = |name: &str, part: &str| std::path::Path::new(name).starts_with(directory.join(part));
+        for dependency in package["dependencies"].as_array().expect("dependencies") {
+            let declared = dependency["rename"].as_str().unwrap_or_else(|| text(dependency, "name"));
+            let declared = declared.replace('-', "_");
+            let name = NAMED
+                .iter()
+                .find(|(package, _)| *package == declared)
+                .map_or(&*declared, |(_, library)| library);
+            let for_tests = dependency["kind"] == "dev";
+            let is_named = sources.iter().any(|(file, source)| {
+                // What a crate is made of is named in its sources; what its tests need may be named there, too.
+                (inside(file, "src") || (for_tests && inside(file, ""))) && names(source, name)
+            });
+            if !is_named {
+                unused.push(format!("{} declares {name}", text(package, "name")));
+            }
+        }
+    }
+    assert!(unused.is_empty(), "{unused:?}, and no source of it says so");
+}
+
+/// Whether a source names a crate as a path (`name::`), an import or a macro, as a word of its own.
+fn names(source: &str, name: &str) -> bool {
+    source.lines().filter(|line| !line.trim_start().starts_with("//")).any(|line| {
+        line.match_indices(name).any(|(at, _)| {
+            let before = line[..at].chars().next_back();
+            let after = &line[at + name.len()..];
+            let is_word = !before.is_some_and(|c| c.is_alphanumeric() || c == '_');
+            is_word
+                && (after.starts_with("::")
+                    || ((after.starts_with(';') || after.starts_with(" as ")) && line.contains("use ")))
+        })
+    })
+}
+
+#[test]
+fn a_dependency_is_found_by_its_name_and_not_by_its_letters() {
+    for source in
+        ["use serde::Serialize;", "#[derive(serde::Serialize)]", "let x = ::serde::a();", "use serde as s;"]
+    {
+        assert!(names(source, "serde"), "{source}");
+    }
+    for source in ["// serde::Serialize", "use my_serde::x;", "let serde = 1;", "use serde_json::Value;"] {
+        assert!(!names(source, "serde"), "{source}");
+    }
+}
