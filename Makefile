@@ -66,9 +66,9 @@ include bench/bench.mk
 
 # LAB_ARGS: --quick, --directory DIR for its large files, …
 lab: toolchain ## All claims put to the test, for the record in docs/lab: up to 45 minutes (LAB_ARGS="--quick")
-	$(CARGO) build --release --package nighttrain
+	$(CARGO) build --profile dist --package nighttrain --package lab --bins
 	@mkdir -p docs/lab
-	$(TARGET)/release/nighttrain lab all --json --html docs/lab/index.html --markdown docs/lab/README.md $(LAB_ARGS) \
+	$(TARGET)/dist/nighttrain lab all --json --html docs/lab/index.html --markdown docs/lab/README.md $(LAB_ARGS) \
 		> docs/lab/results.json.new
 	@mv docs/lab/results.json.new docs/lab/results.json
 
