@@ -2,13 +2,16 @@
 //!
 //! Cargo gives a package's own integration tests the path of its binary (`CARGO_BIN_EXE_…`), but these tests are a
 //! package of their own. So: the binary lies in the directory above the test's own (`target/PROFILE/deps/` →
-//! `target/PROFILE/`), and cargo is asked once per test process to bring it up to date, with the profile that the
-//! tests were built with. That takes a blink when there is nothing to do, and no test ever runs against a stale binary.
+//! `target/PROFILE/`), and cargo is asked to bring it and the lab up to date, with the profile that the tests were built
+//! with: once for a process, and where each test is a process of its own, once for all of a run. No test ever runs
+//! against a stale binary.
 //!
 //! `NIGHTTRAIN_BIN=/path/to/nighttrain` takes that binary instead and builds nothing (an installed one, or one under
 //! a sanitizer).
 
 use std::{
+    fs::{File, OpenOptions},
+    io::{Read, Seek, Write},
     path::{Path, PathBuf},
     process::{Command, Stdio},
     sync::OnceLock,
@@ -52,15 +55,39 @@ fn build() -> PathBuf {
     };
     let target_directory =
         profile_directory.parent().expect("a profile's directory lies in the target directory");
-    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let status = Command::new(cargo)
-        .args(["build", "--quiet", "--package", "nighttrain", "--bin", "nighttrain", "--profile", profile])
-        .arg("--target-dir")
-        .arg(target_directory)
-        .current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/.."))
-        .stdin(Stdio::null())
-        .status()
-        .expect("cargo runs");
-    assert!(status.success(), "the program could not be built");
+    once_a_run(profile_directory, || {
+        let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+        let status = Command::new(cargo)
+            .args(["build", "--quiet", "--package", "nighttrain", "--package", "lab"])
+            .args(["--bin", "nighttrain", "--bin", "nighttrain-lab", "--profile", profile, "--target-dir"])
+            .arg(target_directory)
+            .current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/.."))
+            .stdin(Stdio::null())
+            .status()
+            .expect("cargo runs");
+        assert!(status.success(), "the program could not be built");
+    });
     profile_directory.join("nighttrain")
+}
+
+/// Does it once for all processes of a run of cargo-nextest, which names its runs; the others wait. Without nextest, always.
+fn once_a_run(directory: &Path, build: impl FnOnce()) {
+    let Some(run) = std::env::var_os("NEXTEST_RUN_ID") else { return build() };
+    let mut file: File = OpenOptions::new()
+        .create(true)
+        .truncate(false)
+        .read(true)
+        .write(true)
+        .open(directory.join(".built-for-tests"))
+        .expect("the target directory can be written");
+    file.lock().expect("a lock");
+    let mut built_for = String::new();
+    file.read_to_string(&mut built_for).expect("text");
+    if run.to_string_lossy() == built_for {
+        return;
+    }
+    build();
+    file.rewind().expect("a file");
+    file.set_len(0).expect("a file");
+    file.write_all(run.to_string_lossy().as_bytes()).expect("written");
 }

@@ -1,0 +1,25 @@
+//! The engine from outside: cores, reads and writes of files, the log, the store, the meter.
+//!
+//! One program, because each is linked by itself; a file is one subject.
+
+mod common;
+mod cores_listener;
+mod cores_mesh;
+mod cores_ring;
+mod cores_run;
+mod io_files;
+mod io_reads;
+mod log_damage;
+mod log_file;
+mod log_kill;
+mod log_model;
+mod meter_histogram;
+mod meter_prometheus;
+mod store_basic;
+mod store_bench;
+mod store_file;
+mod store_index;
+mod store_lent;
+mod store_parts;
+mod store_threads;
+mod store_twin;

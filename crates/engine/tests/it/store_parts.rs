@@ -1,0 +1,293 @@
+//! Objects in parts: kept whole or not at all, whatever happens, on a disk that forgets, in simulated time.
+//!
+//! What must hold after each kill or loss of power: an object that is found has all its parts and each byte of them, of the
+//! version that was stored last or of none; one whose list was acknowledged as written is there. `PARTS_RUNS` says how many
+//! seeded runs (`make soak`).
+
+#![cfg(not(feature = "loom"))]
+#![allow(clippy::unwrap_used, reason = "a test may fail")]
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use crate::common::Random;
+use engine::{
+    log::{FileOptions, Header, Log, Options, Recovering, format::SEGMENTS_AT, simulated::SimulatedDisk},
+    store::{
+        BodyLength, Hash, NewObject, Shard, Store, StoreConfig,
+        tier::{PartsList, WRITERS_PER_CORE, image::Image, open_stepped},
+    },
+};
+
+const SEGMENT_BYTES: u64 = 64 << 10;
+const SEGMENTS: u64 = 40;
+const NOW_S: u32 = 1000;
+/// One of each class, so that what replaces an object lies in another segment than that.
+const LIFETIMES_S: [u32; 3] = [50, 3000, 100_000];
+/// Keys that are stored, replaced and dropped.
+const KEYS: usize = 5;
+
+fn key(number: usize) -> Vec<u8> {
+    format!("film {number}").into_bytes()
+}
+
+fn byte(version: u64, at: u64) -> u8 {
+    ((at ^ version.rotate_left(32)).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8
+}
+
+fn body(version: u64, len: u64) -> Vec<u8> {
+    (0..len).map(|at| byte(version, at)).collect()
+}
+
+/// One to five parts, or one record.
+fn len_of(version: u64) -> u64 {
+    match version % 4 {
+        0 => 1000 + version,
+        1 => 65_000 + version,
+        _ => 130_000 + version * 3001 % 190_000,
+    }
+}
+
+struct Run {
+    random: Random,
+    disk: SimulatedDisk,
+    header: Option<Header>,
+    /// Shards go before the log, as in a program.
+    opened: Option<(Arc<Store>, Vec<Shard>, Log)>,
+    /// What each key was stored with last; `None`: it was dropped.
+    last: BTreeMap<usize, Option<u64>>,
+    next_version: u64,
+    whole: u64,
+    crashes: u64,
+}
+
+impl Run {
+    fn new(seed: u64) -> Self {
+        let mut run = Self {
+            random: Random::new(seed),
+            disk: SimulatedDisk::new(SEGMENTS_AT + SEGMENTS * SEGMENT_BYTES),
+            header: None,
+            opened: None,
+            last: BTreeMap::new(),
+            next_version: 1,
+            whole: 0,
+            crashes: 0,
+        };
+        run.start();
+        run
+    }
+
+    fn start(&mut self) {
+        let options = Options {
+            file: FileOptions {
+                purpose: "cache",
+                bytes: SEGMENTS_AT + SEGMENTS * SEGMENT_BYTES,
+                segment_bytes: Some(SEGMENT_BYTES as u32),
+            },
+            writers: WRITERS_PER_CORE,
+            unwritten_bytes_max: 8 * SEGMENT_BYTES,
+            keep_free: 4,
+            ..Options::default()
+        };
+        let opening = Recovering::on(Arc::new(self.disk.clone()), self.header, options).unwrap();
+        self.header = Some(*opening.header());
+        // Some of these fit memory and are copied from there, the others go to the file as they come.
+        let config = StoreConfig {
+            capacity_bytes: 4 << 20,
+            object_bytes_max: Some(200_000),
+            ..StoreConfig::default()
+        };
+        self.opened = Some(open_stepped(&config, opening, NOW_S).unwrap());
+    }
+
+    fn parts(&mut self) -> (&mut Shard, &mut Log) {
+        let (_, shards, log) = self.opened.as_mut().unwrap();
+        (&mut shards[0], log)
+    }
+
+    /// Does what housekeeping and helpers would do, so often.
+    fn turn(&mut self, times: usize) {
+        let (shard, log) = self.parts();
+        for _ in 0..times {
+            shard.copy_to_file();
+            log.turn();
+        }
+    }
+
+    fn store(&mut self, number: usize) {
+        let version = self.next_version;
+        self.next_version += 1;
+        let (key, body) = (key(number), body(version, len_of(version)));
+        let turns = self.random.below(3);
+        let new = NewObject {
+            hash: Hash::of(&key),
+            key: &key,
+            head: b"a head",
+            meta: [version; 6],
+            body: BodyLength::Exact(body.len() as u64),
+            expires_s: NOW_S + LIFETIMES_S[version as usize % LIFETIMES_S.len()],
+            now_s: NOW_S,
+        };
+        let (shard, _) = self.parts();
+        if body.len() as u64 <= shard.store().object_bytes_max() {
+            shard.insert(new, &body, b"").unwrap();
+            self.last.insert(number, Some(version));
+            return;
+        }
+        let Some(mut filling) = shard.begin_large(&new) else { panic!("the file takes it") };
+        let mut at = 0;
+        while filling.next_bytes() > 0 {
+            let end = at + filling.next_bytes();
+            let (shard, _) = self.parts();
+            if shard.append_part(&mut filling, &body[at..end]).is_ok() {
+                at = end;
+            } else if self.random.below(20) == 0 {
+                // Given up: what was stored before stays.
+                return;
+            }
+            self.turn(turns);
+        }
+        let mut filling = Some(filling);
+        for _ in 0..100 {
+            let (shard, _) = self.parts();
+            if shard.finish_large(&mut filling).is_ok() {
+                self.last.insert(number, Some(version));
+                return;
+            }
+            self.turn(1);
+        }
+        panic!("the log has no room for a list");
+    }
+
+    /// The version of an object, having compared each byte of it.
+    fn read(&mut self, number: usize) -> Option<u64> {
+        let key = key(number);
+        let hash = Hash::of(&key);
+        let (shard, log) = self.parts();
+        if shard.lookup_owned(hash, &key).is_none() {
+            let cold = shard.cold(hash, NOW_S)?;
+            let Ok(record) = log.reader().read(cold.location, cold.payload_bytes as usize) else {
+                // After a loss of power a table may be there without its records.
+                shard.damaged(hash, cold.location);
+                return None;
+            };
+            let image = Image::parse(record.payload()).unwrap();
+            if !shard.restore(hash, &key, cold, &image, NOW_S).unwrap() {
+                return None;
+            }
+        }
+        let object = shard.lookup_owned(hash, &key).unwrap();
+        assert!(object.head().eq(b"a head"));
+        let version = object.meta()[0];
+        let mut found = Vec::new();
+        match object.parts() {
+            Some(list) => {
+                let id = list.id();
+                if !read_parts(&list, log, &mut found) {
+                    // A segment was given up since.
+                    shard.lost_part(hash, &key, id);
+                    assert!(shard.lookup_owned(hash, &key).is_none());
+                    return None;
+                }
+            }
+            None => {
+                while (found.len() as u64) < object.body_bytes() {
+                    object.body(found.len() as u64).copy_to(&mut found);
+                }
+            }
+        }
+        assert!(found == body(version, len_of(version)), "version {version} of {number} has other bytes");
+        self.whole += 1;
+        Some(version)
+    }
+
+    fn step(&mut self) {
+        let number = self.random.below(KEYS);
+        match self.random.below(10) {
+            0..4 => self.store(number),
+            4 => {
+                let key = key(number);
+                self.parts().0.unlink(Hash::of(&key), &key);
+                self.last.insert(number, None);
+            }
+            5 | 6 => {
+                let version = self.read(number);
+                let last = self.last.get(&number).copied().flatten();
+                assert!(version.is_none() || version == last, "{version:?} of {number} in place of {last:?}");
+            }
+            7 if self.random.below(4) == 0 => self.crash(),
+            _ => {
+                let turns = self.random.below(12);
+                self.turn(turns);
+            }
+        }
+        if self.random.below(50) == 0 {
+            self.parts().0.invariants();
+        }
+    }
+
+    fn crash(&mut self) {
+        self.crashes += 1;
+        let is_power = self.random.below(2) == 0;
+        // Sometimes all is on the file before: then it must be there after a kill.
+        let is_settled = self.random.below(2) == 0;
+        if is_settled {
+            self.turn(60);
+        }
+        let before: Vec<(usize, bool)> = (0..KEYS).map(|number| (number, self.is_on_file(number))).collect();
+        let (_, shards, log) = self.opened.take().unwrap();
+        // Gone before its writers, so that what they seal at their end is not written any more.
+        log.crash();
+        drop(shards);
+        let random = &mut self.random;
+        self.disk = if is_power {
+            self.disk.after_power_loss(|states| random.below(states))
+        } else {
+            self.disk.after_kill()
+        };
+        self.start();
+        for (number, was_on_file) in before {
+            let version = self.read(number);
+            let last = self.last.get(&number).copied().flatten();
+            if is_settled && !is_power {
+                assert!(version.is_none() || version == last, "{version:?} of {number} in place of {last:?}");
+                assert!(version.is_some() || !was_on_file, "{number} was on the file and is lost");
+            }
+            // Otherwise an older one may be back, whole: its end, or what replaced it, was not yet written.
+            self.last.insert(number, version);
+        }
+        // What nobody claims is dead: the live bytes are those of what is there.
+        let live = self.parts().1.usage().live_bytes;
+        let claimed: u64 = self.last.values().flatten().map(|version| len_of(*version) + 4096).sum();
+        // The log's own ends take some; a part would take more.
+        assert!(live <= claimed + SEGMENT_BYTES / 2, "{live} bytes are live, and {claimed} are claimed");
+    }
+
+    /// Whether an object is on the file by its owner's word, with all its parts.
+    fn is_on_file(&mut self, number: usize) -> bool {
+        let hash = Hash::of(&key(number));
+        self.parts().0.cold(hash, NOW_S).is_some()
+    }
+}
+
+fn read_parts(list: &PartsList, log: &Log, found: &mut Vec<u8>) -> bool {
+    for number in 0..=list.number_at(list.body_bytes() - 1) {
+        let part = list.part(number).unwrap();
+        let Ok(record) = log.reader().read(part.cold.location, part.cold.payload_bytes as usize) else {
+            return false;
+        };
+        found.extend_from_slice(list.body_of(number, record.payload()).unwrap());
+    }
+    true
+}
+
+#[test]
+fn an_object_in_parts_is_whole_or_not_there() {
+    let runs = std::env::var("PARTS_RUNS").ok().and_then(|runs| runs.parse().ok()).unwrap_or(6);
+    let (mut whole, mut crashes) = (0, 0);
+    for seed in 1..=runs {
+        let mut run = Run::new(seed);
+        (0..400).for_each(|_| run.step());
+        (whole, crashes) = (whole + run.whole, crashes + run.crashes);
+    }
+    assert!(whole > 10 * runs && crashes > runs, "{whole} objects were read over {crashes} crashes");
+}

@@ -1,0 +1,10 @@
+//! The feed from outside, over sockets.
+//!
+//! One program, because each is linked by itself; a file is one subject.
+
+mod bad_days;
+mod common;
+mod mutation;
+mod order;
+mod words;
+mod wrapped;

@@ -1,0 +1,11 @@
+//! Mail from outside: over sockets, across restarts, and killed.
+//!
+//! One program, because each is linked by itself; a file is one subject.
+
+mod bodies;
+mod common;
+mod full_disk;
+mod power;
+mod receiving;
+mod restarts;
+mod twin;

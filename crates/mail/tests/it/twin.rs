@@ -1,0 +1,146 @@
+//! The real store beside its slow twin: the same mails come, are listed and deleted; both must say the same.
+
+#![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, reason = "a test may fail")]
+
+use std::{collections::HashMap, sync::Arc};
+
+use crate::common::{ask, config, drain, first_processor};
+use engine::cores::clock;
+use mail::{
+    Config, Server,
+    config::{Retention, Store},
+    mailboxes::{Inbox, MailId, Mailboxes, Scope, Summary},
+    twin::{self, Twin},
+};
+use proptest::prelude::*;
+
+/// What comes at once on a healthy machine has not come after so long.
+const PATIENCE_MS: u64 = 2_000;
+
+#[derive(Debug, Clone)]
+enum Step {
+    Deliver(Vec<u8>, u8),
+    Delete(prop::sample::Index),
+    DeleteAll(u8),
+    Restart,
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let step = prop_oneof![
+        8 => (prop::collection::vec(0u8..8, 1..4), any::<u8>()).prop_map(|(to, text)| Step::Deliver(to, text)),
+        3 => any::<prop::sample::Index>().prop_map(Step::Delete),
+        1 => (0u8..12).prop_map(Step::DeleteAll),
+        1 => Just(Step::Restart),
+    ];
+    prop::collection::vec(step, 1..40)
+}
+
+fn address(number: u8) -> String {
+    format!("n{}@d{}.test", number / 2, number % 2)
+}
+
+fn scope(number: u8) -> Scope {
+    let domain = || format!("d{}.test", number % 2).into();
+    match number {
+        0..8 => Scope::Inbox(Inbox::of(&address(number), "x.test").unwrap()),
+        8 | 9 => Scope::Prefix { local: "".into(), domain: domain() },
+        10 => Scope::Prefix { local: "n1".into(), domain: domain() },
+        _ => Scope::All,
+    }
+}
+
+/// Names differ between the two; all else must not.
+fn shown(summaries: &[Arc<Summary>]) -> Vec<(String, String, Vec<u8>)> {
+    summaries
+        .iter()
+        .map(|mail| (mail.inbox.to_string(), mail.envelope_from.to_string(), mail.subject.to_vec()))
+        .collect()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(std::env::var("MAIL_TWIN_CASES").ok().and_then(|n| n.parse().ok()).unwrap_or(24)))]
+
+    #[test]
+    fn the_store_and_its_twin_say_the_same(steps in steps(), cores in 1usize..3) {
+        let directory = tempfile::tempdir().unwrap();
+        let config = Config {
+            store: Store::File(directory.path().join("mail.store")),
+            cores: vec![first_processor(); cores],
+            retention: Retention { per_inbox_max: 4, ..Retention::default() },
+            ..config()
+        };
+        let mut server = Some(Server::start(config.clone()).unwrap());
+        let twin = Twin::new(twin::Retention { per_inbox_max: 4, ..twin::Retention::default() }, "inbox.test");
+        let mut real_names: HashMap<MailId, MailId> = HashMap::new();
+        for (number, step) in steps.into_iter().enumerate() {
+            let store = server.as_ref().unwrap().mailstore();
+            match step {
+                Step::Deliver(to, text) => {
+                    let to: Vec<String> = to.into_iter().map(address).collect();
+                    // Few bodies, so that some are equal; the longer ones are shared.
+                    let body = format!("{}\r\n", text % 4).repeat(usize::from(text) * 3);
+                    let raw = format!("From: {text}@x\r\nSubject: {number}\r\n\r\n{body}");
+                    let real = ask(store.deliver("a@b.test", &to, raw.as_bytes())).unwrap();
+                    let slow = ask(twin.deliver("a@b.test", &to, raw.as_bytes())).unwrap();
+                    prop_assert_eq!(real.len(), slow.len());
+                    real_names.extend(slow.into_iter().zip(real));
+                    // Other cores hear of it.
+                    let begun_ms = clock::monotonic_ms();
+                    loop {
+                        let (real, slow) = (ask(store.count(&Scope::All)).unwrap(), ask(twin.count(&Scope::All)).unwrap());
+                        if real == slow {
+                            break;
+                        }
+                        prop_assert!(clock::monotonic_ms() - begun_ms < PATIENCE_MS, "{} mails instead of {}", real, slow);
+                        std::thread::yield_now();
+                    }
+                    // Two deliveries of one millisecond that came to two cores have no order, and a full inbox drops its
+                    // oldest: the next one comes later.
+                    let now_ms = clock::unix_ms();
+                    while clock::unix_ms() < now_ms + 2 {
+                        std::thread::yield_now();
+                    }
+                }
+                Step::Delete(index) => {
+                    let listed = ask(twin.list(&Scope::All, 0, 1000)).unwrap();
+                    if !listed.is_empty() {
+                        let id = listed[index.index(listed.len())].id;
+                        prop_assert_eq!(ask(store.delete(real_names[&id])), ask(twin.delete(id)));
+                        prop_assert!(ask(store.mail(real_names[&id])).unwrap().is_none());
+                    }
+                }
+                Step::DeleteAll(number) => {
+                    prop_assert_eq!(ask(store.delete_all(&scope(number))), ask(twin.delete_all(&scope(number))));
+                }
+                Step::Restart => {
+                    drain(server.take().unwrap());
+                    server = Some(Server::start(config.clone()).unwrap());
+                }
+            }
+            let store = server.as_ref().unwrap().mailstore();
+            for number in 0..12 {
+                let scope = scope(number);
+                let (real, slow) = (ask(store.list(&scope, 0, 1000)).unwrap(), ask(twin.list(&scope, 0, 1000)).unwrap());
+                // Deliveries of one millisecond may be listed in another order when they came to two cores.
+                let (mut real, mut slow) = (shown(&real), shown(&slow));
+                if cores > 1 {
+                    real.sort();
+                    slow.sort();
+                }
+                prop_assert_eq!(&real, &slow, "{:?}", scope);
+                prop_assert_eq!(ask(store.count(&scope)), ask(twin.count(&scope)));
+            }
+            if cores == 1 {
+                let (real, slow) = (ask(store.list(&Scope::All, 1, 2)).unwrap(), ask(twin.list(&Scope::All, 1, 2)).unwrap());
+                prop_assert_eq!(shown(&real), shown(&slow));
+            }
+            for mail in ask(twin.list(&Scope::All, 0, 3)).unwrap() {
+                let real = ask(store.mail(real_names[&mail.id])).unwrap().expect("the twin has it");
+                let slow = ask(twin.mail(mail.id)).unwrap().unwrap();
+                prop_assert_eq!(&real.recipients, &slow.recipients);
+                prop_assert!(real.raw.ends_with(&slow.raw));
+            }
+        }
+        drain(server.take().unwrap());
+    }
+}

@@ -1,0 +1,140 @@
+//! The configuration: who wins, what is printed, and what each mistake is told.
+#![allow(
+    clippy::disallowed_methods,
+    clippy::expect_used,
+    missing_docs,
+    reason = "a test of a process waits, and may fail"
+)]
+
+use crate::support::{configuration, program, run};
+
+/// The line of a key in what `config --print` says, without the alignment.
+fn line(printed: &str, key: &str) -> String {
+    let line = printed.lines().find(|line| line.starts_with(&format!("{key} = "))).expect(key);
+    line.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+#[test]
+fn flag_before_environment_before_file_before_default() {
+    let (_directory, path) =
+        configuration("[cache]\nlisten = \"127.0.0.1:1\"\nmemory = \"1MiB\"\ndefault-ttl = \"1s\"\n");
+    let ended = run(program(&["config", "--print", "--config", &path, "--listen", "127.0.0.1:3"])
+        .env("NIGHTTRAIN_CACHE_LISTEN", "127.0.0.1:2")
+        .env("NIGHTTRAIN_CACHE_MEMORY", "2MiB"));
+    assert_eq!(ended.code, 0, "{}", ended.stderr);
+    assert_eq!(line(&ended.stdout, "listen"), "listen = \"127.0.0.1:3\" # flag");
+    assert_eq!(line(&ended.stdout, "memory"), "memory = \"2MiB\" # environment");
+    assert_eq!(line(&ended.stdout, "default-ttl"), "default-ttl = \"1s\" # file");
+    assert_eq!(line(&ended.stdout, "cookies"), "cookies = \"safe\" # default");
+}
+
+#[test]
+fn the_file_may_be_named_by_the_environment() {
+    let (_directory, path) = configuration("log = \"warn\"\n");
+    let ended = run(program(&["config", "--print"]).env("NIGHTTRAIN_CONFIG", &path));
+    assert_eq!(line(&ended.stdout, "log"), "log = \"warn\" # file");
+}
+
+#[test]
+fn what_is_printed_is_right_as_a_file() {
+    let printed = run(&mut program(&["config", "--print", "--origin", "http://[::1]:3000", "--cores", "0"]));
+    let (_directory, path) = configuration(&printed.stdout);
+    let checked = run(&mut program(&["check", "--config", &path]));
+    assert_eq!((checked.code, checked.stdout), (0, format!("{path} is right.\n")), "{}", checked.stderr);
+    let again = run(&mut program(&["config", "--print", "--config", &path]));
+    assert_eq!(line(&again.stdout, "origin"), "origin = \"http://[::1]:3000\" # file");
+    assert_eq!(line(&again.stdout, "cores"), "cores = [0] # file");
+}
+
+/// One mistake, one line, exit code 3: with the place and what would be right. `check` and `cache` say the same.
+#[test]
+fn each_mistake_in_a_file_is_one_clear_line() {
+    for (text, place, says) in [
+        ("[cache]\nlisten = 8080\n", ":2:10: ", "a string in quotes is wanted"),
+        ("[cache]\nlisten = \"8080\"\n", ":2:10: ", "perhaps 127.0.0.1:8080"),
+        ("[cache]\nlistn = \"127.0.0.1:1\"\n", ":2:1: ", "unknown key `listn`; perhaps `listen`"),
+        ("[cahce]\n", ":1:2: ", "unknown section `cahce`; perhaps [cache]"),
+        ("listen = \"127.0.0.1:1\"\n", ":1:1: ", "`listen` belongs under [cache]"),
+        ("[cache]\nmemory = \"256M\"\n", ":2:10: ", "perhaps 256MiB"),
+        ("[cache]\nmemory = \"1.5GiB\"\n", ":2:10: ", "not a whole number"),
+        ("[cache]\ndefault-ttl = \"1 hour\"\n", ":2:15: ", "ms, s, m, h or d"),
+        ("[cache]\nstore = \"\"\n", ":2:9: ", "a file is wanted, or anon"),
+        ("[cache]\npaging = \"mmap\"\n", ":2:10: ", "the ways are direct and kernel"),
+        ("[cache]\ncookies = \"none\"\n", ":2:11: ", "safe and rfc"),
+        ("[cache]\norigin = \"example.org\"\n", ":2:10: ", "perhaps http://example.org"),
+        ("[cache]\norigin = \"http://a/b\"\n", ":2:10: ", "leave the path off"),
+        ("[cache]\nconnections-max = 0\n", ":2:19: ", "at least 1"),
+        ("[cache]\nconnections-max = -1\n", ":2:19: ", "a whole number is wanted"),
+        ("[cache]\nidle-time-max = \"0s\"\n", ":2:17: ", "above zero"),
+        ("[cache]\nrequest-head-bytes-max = \"1B\"\n", ":2:26: ", "from 1KiB to 16MiB"),
+        ("[cache]\npurge-from = [\"somewhere\"]\n", ":2:14: ", "no IP address"),
+        ("[cache]\nname = \"two words\"\n", ":2:8: ", "a name starts with a letter"),
+        ("cores = [0, 0]\n", ":1:9: ", "twice"),
+        ("cores = \"0\"\n", ":1:9: ", "a list of whole numbers"),
+        ("log = \"loud\"\n", ":1:7: ", "the levels are"),
+        ("log = \"info\"\nlog = \"warn\"\n", ":2:1: ", "duplicate key"),
+        ("[cache\n", ":1:", ""),
+        ("listen = \"\n", ":1:", ""),
+    ] {
+        let (_directory, path) = configuration(text);
+        for command in
+            [&["check", "--config", &path][..], &["cache", "--config", &path], &["stat", "--config", &path]]
+        {
+            let ended = run(&mut program(command));
+            assert_eq!(ended.code, 3, "{text:?}: {}", ended.stderr);
+            assert_eq!(ended.stderr.lines().count(), 1, "{text:?}: {}", ended.stderr);
+            assert!(ended.stderr.contains(&format!("{path}{place}")), "{text:?}: {}", ended.stderr);
+            assert!(ended.stderr.contains(says), "{text:?}: {}", ended.stderr);
+            assert_eq!(ended.stdout, "");
+        }
+    }
+}
+
+#[test]
+fn all_mistakes_are_told_at_once() {
+    let (_directory, path) = configuration("admn = 1\n[cache]\nlistn = 1\nmemory = \"x\"\n");
+    let ended = run(&mut program(&["check", "--config", &path]));
+    assert_eq!((ended.code, ended.stderr.lines().count()), (3, 3), "{}", ended.stderr);
+}
+
+#[test]
+fn files_that_cannot_be_read() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let absent = directory.path().join("absent.toml");
+    for path in [absent.to_str().expect("text"), directory.path().to_str().expect("text")] {
+        let ended = run(&mut program(&["check", "--config", path]));
+        assert_eq!(ended.code, 3);
+        assert!(ended.stderr.contains(path) && ended.stderr.contains("cannot be read"), "{}", ended.stderr);
+    }
+}
+
+#[test]
+fn mistakes_in_the_environment() {
+    for (name, value) in [
+        ("NIGHTTRAIN_CACHE_LISTEN", "here"),
+        ("NIGHTTRAIN_CACHE_MEMORY", "much"),
+        ("NIGHTTRAIN_CACHE_PAGING", "mmap"),
+        ("NIGHTTRAIN_ADMIN", "9180"),
+        ("NIGHTTRAIN_CACHE_IDLE_TIME_MAX", "long"),
+    ] {
+        let ended = run(program(&["cache", "--demo"]).env(name, value));
+        assert_eq!(ended.code, 3, "{name}: {}", ended.stderr);
+        assert!(ended.stderr.starts_with(&format!("nighttrain: {name}: ")), "{}", ended.stderr);
+        assert_eq!(ended.stderr.lines().count(), 1);
+    }
+}
+
+#[test]
+fn an_admin_server_for_everybody_needs_a_token() {
+    let ended = run(&mut program(&["cache", "--demo", "--listen", "127.0.0.1:0", "--admin", "0.0.0.0:0"]));
+    assert_eq!(ended.code, 3);
+    assert!(ended.stderr.contains("admin-token-file"), "{}", ended.stderr);
+    let (_directory, path) = configuration("short\n");
+    let ended = run(&mut program(&["cache", "--demo", "--admin-token-file", &path]));
+    assert_eq!(ended.code, 3);
+    assert!(
+        ended.stderr.contains("16 to 1024 characters") && !ended.stderr.contains("short"),
+        "{}",
+        ended.stderr
+    );
+}

@@ -1,0 +1,57 @@
+//! `nighttrain lab` starts the program beside it, and says so when there is none.
+#![allow(
+    clippy::disallowed_methods,
+    clippy::expect_used,
+    missing_docs,
+    reason = "a test of a process waits, and may fail"
+)]
+
+use std::{fs, os::unix::fs::PermissionsExt, path::Path, process::Command};
+
+use crate::support::{program, run};
+
+/// A copy of the program in a directory of its own, so that what lies beside it is the test's choice.
+fn copied(directory: &Path) -> Command {
+    let copy = directory.join("nighttrain");
+    fs::copy(program(&[]).get_program(), &copy).expect("a copy");
+    let mut command = Command::new(copy);
+    command.arg("lab").env("PATH", "/nonexistent");
+    command
+}
+
+fn script(file: &Path, text: &str) {
+    fs::write(file, text).expect("written");
+    fs::set_permissions(file, fs::Permissions::from_mode(0o755)).expect("executable");
+}
+
+#[test]
+fn it_hands_all_arguments_over_and_ends_as_the_lab_does() {
+    let directory = tempfile::tempdir().expect("a directory");
+    script(&directory.path().join("nighttrain-lab"), "#!/bin/sh\necho \"$# $*\"\nexit 7\n");
+    let ended =
+        run(copied(directory.path()).args(["load", "tcp://h:1", "--rate", "5", "--", "-x", "--help"]));
+    assert_eq!((ended.code, ended.stdout.as_str()), (7, "7 load tcp://h:1 --rate 5 -- -x --help\n"));
+    // Help is the lab's own, not a description of how it is started.
+    assert_eq!(run(copied(directory.path()).arg("--help")).stdout, "1 --help\n");
+    assert_eq!(run(&mut copied(directory.path())).stdout, "0 \n");
+}
+
+#[test]
+fn what_is_beside_it_comes_before_what_is_on_the_path() {
+    let [directory, elsewhere] = [(); 2].map(|()| tempfile::tempdir().expect("a directory"));
+    script(&elsewhere.path().join("nighttrain-lab"), "#!/bin/sh\necho path\n");
+    assert_eq!(run(copied(directory.path()).env("PATH", elsewhere.path())).stdout, "path\n");
+    script(&directory.path().join("nighttrain-lab"), "#!/bin/sh\necho beside\n");
+    assert_eq!(run(copied(directory.path()).env("PATH", elsewhere.path())).stdout, "beside\n");
+}
+
+#[test]
+fn without_a_lab_it_says_which_program_is_missing_and_where_it_looked() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let ended = run(copied(directory.path()).arg("list"));
+    assert_eq!((ended.code, ended.stdout.as_str()), (1, ""));
+    for part in ["nighttrain-lab", "beside this one", "the path"] {
+        assert!(ended.stderr.contains(part), "{part}: {}", ended.stderr);
+    }
+    assert_eq!(ended.stderr.lines().count(), 1);
+}

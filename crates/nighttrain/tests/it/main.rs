@@ -1,0 +1,10 @@
+//! The program from outside: its command line, its configuration, its servers.
+//!
+//! One program, because each is linked by itself; a file is one subject.
+
+mod configuration;
+mod feed;
+mod lab;
+mod running;
+mod support;
+mod usage;

@@ -1,0 +1,13 @@
+//! The protocols against their slow twins and against tables of inputs.
+//!
+//! One program, because each is linked by itself; a file is one subject.
+
+mod framing_rules;
+mod head_rules;
+mod naive;
+mod naive_nats;
+mod nats_twins;
+mod smtp;
+mod smtp_twin;
+mod smuggling;
+mod twins;
