@@ -429,6 +429,9 @@ fn reserve(
     response: &Response,
     object: &crate::response::Keep,
 ) -> Result<(Keep, Arc<Chunk>), Refused> {
+    if !response.meta.fits() {
+        return Err(Refused::TooLarge);
+    }
     let new = NewObject {
         hash: object.hash,
         key: &object.key,
