@@ -38,6 +38,7 @@ mod key;
 mod large;
 mod memory_need;
 mod miss;
+mod network;
 mod origin;
 mod parts;
 mod pass;
@@ -54,4 +55,5 @@ mod watch;
 
 pub use config::{Config, CookieRule, Limits, Origin};
 pub use counters::Counter;
+pub use network::{InvalidNetwork, Network};
 pub use server::{Drained, PurgeError, Purged, Server, StartError};
