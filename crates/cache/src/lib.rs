@@ -51,6 +51,7 @@ mod server;
 mod slow;
 mod store_file;
 mod synth;
+mod trailers;
 mod watch;
 
 pub use config::{Config, CookieRule, Limits, Origin};
