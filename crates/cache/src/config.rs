@@ -4,6 +4,8 @@ use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
 pub use engine::store::tier::{Admission, Paging};
 
+use crate::network::Network;
+
 /// Which responses may be shared although cookies are in play.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum CookieRule {
@@ -97,9 +99,9 @@ pub struct Config {
     pub cookies: CookieRule,
     /// Name in `Via` and `Cache-Status`.
     pub name: String,
-    /// Addresses that may send `PURGE` (besides the admin port); empty: loopback. With a list, loopback may only if it
-    /// is listed.
-    pub purge_from: Vec<std::net::IpAddr>,
+    /// Who may send `PURGE` where clients connect. Nobody by default, not loopback either: behind a proxy on this machine
+    /// every stranger comes from there. (The admin port's purge is another door.)
+    pub purge_from: Vec<Network>,
     /// Limits on clients and origin.
     pub limits: Limits,
     /// The file below the memory, in which objects survive a restart; `None`: memory alone.

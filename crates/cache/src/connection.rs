@@ -80,6 +80,16 @@ enum Turned {
     Refused { before: Vec<u8>, fault: Fault },
 }
 
+/// What became of bytes that were received.
+struct Answered {
+    /// So many of them are answered.
+    bytes: usize,
+    /// What is behind them has not been looked at.
+    unexamined: bool,
+    /// The turn is over.
+    turned: Option<Turned>,
+}
+
 fn head_limits(config: &Config) -> HeadLimits {
     let head_bytes_max = config.limits.request_head_bytes_max;
     HeadLimits { head_bytes_max, line_bytes_max: head_bytes_max.min(hit::REQUEST_LINE_BYTES_MAX) }
@@ -168,6 +178,7 @@ impl Connection {
             let scratch = &mut *scratch;
             let mut have = self.pending.len();
             scratch.read[..have].copy_from_slice(&self.pending);
+            // Bytes of it that hold no whole request, as far as they have been looked at.
             let mut seen = if std::mem::take(&mut self.unexamined) { 0 } else { have };
             loop {
                 if seen == have {
@@ -189,11 +200,12 @@ impl Connection {
                 }
                 // A head that comes byte by byte is parsed when it may be complete, not at each byte.
                 let limits = head_limits(&core.config);
-                let (answered, turned) = if seen > 0 && !may_end_in(&scratch.read[..have], seen, &limits) {
-                    (0, None)
+                let answered = if seen > 0 && !may_end_in(&scratch.read[..have], seen, &limits) {
+                    Answered { bytes: 0, unexamined: false, turned: None }
                 } else {
                     self.answer_all(core, scratch, have)
                 };
+                let Answered { bytes: answered, unexamined, turned } = answered;
                 if let Some(turned) = turned {
                     // What is behind the request that is being answered waits for its turn.
                     self.pending.clear();
@@ -203,13 +215,13 @@ impl Connection {
                 }
                 scratch.read.copy_within(answered..have, 0);
                 have -= answered;
-                seen = have;
+                seen = if unexamined { 0 } else { have };
             }
         })
     }
 
-    /// Answers the requests in `scratch.read[..have]`; how many bytes were answered, and what stopped it.
-    fn answer_all(&mut self, core: &Core, scratch: &mut Scratch, have: usize) -> (usize, Option<Turned>) {
+    /// Answers the requests in `scratch.read[..have]`, up to one that is sent by itself.
+    fn answer_all(&mut self, core: &Core, scratch: &mut Scratch, have: usize) -> Answered {
         let Scratch { read, head: stored_head, out, slots, key } = scratch;
         let mut buffers = hit::Buffers { key, head: stored_head, out };
         let head_limits = head_limits(&core.config);
@@ -265,7 +277,11 @@ impl Connection {
                 }
             }
         }
-        (at, self.write_out(core, buffers.out, stopped))
+        let is_stopped = stopped.is_some();
+        let turned = self.write_out(core, buffers.out, stopped);
+        // The socket took at once the body that the requests behind it were kept back for.
+        let unexamined = is_stopped && turned.is_none();
+        Answered { bytes: at, unexamined, turned }
     }
 
     /// Writes what was gathered, once; the socket's refusal becomes part of what stopped us.

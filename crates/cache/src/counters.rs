@@ -40,6 +40,7 @@ engine::counters! {
         OriginBodyShort => Counter, "cache_origin_body_short", None, "The origin ended a body before its stated end.";
         OriginBusy => Counter, "cache_origin_busy", None, "No connection to the origin became free in time.";
         BadRequests => Counter, "cache_bad_requests", None, "Requests refused because they break the protocol.";
+        TrailersDropped => Counter, "cache_trailers_dropped", None, "Trailers of origins and clients that were dropped, because none may have their name (RFC 9110 section 6.5.1).";
         HeadsTooLarge => Counter, "cache_request_heads_too_large", None, "Requests refused for the size of their line or headers.";
         BodiesTooLarge => Counter, "cache_request_bodies_too_large", None, "Requests refused for the size of their body.";
         SlowHeads => Counter, "cache_slow_heads", None, "Clients that did not finish a request's head in time.";

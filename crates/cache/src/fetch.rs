@@ -31,7 +31,8 @@ use crate::{
     large::Large,
     origin::{self, Answer, OriginError, Read},
     request::{Purpose, Request},
-    response::{Judged, Response, judge},
+    response::{Judged, Response, judge, with_head},
+    trailers::going_on,
 };
 
 /// Fetches under way on one core; a request beyond is passed through.
@@ -429,6 +430,9 @@ fn reserve(
     response: &Response,
     object: &crate::response::Keep,
 ) -> Result<(Keep, Arc<Chunk>), Refused> {
+    if !response.meta.fits() {
+        return Err(Refused::TooLarge);
+    }
     let new = NewObject {
         hash: object.hash,
         key: &object.key,
@@ -502,13 +506,17 @@ async fn more_space(keep: &mut Keep, entry: Option<&Entry>) -> Arc<Chunk> {
 
 /// The whole body is there: it is linked, unless it was purged while it arrived; then `publish` shows the last of it.
 fn complete(entry: Option<&Entry>, growing: &Growing, keep: Keep, answer: Answer, publish: impl FnOnce()) {
+    let trailers = match answer.trailers() {
+        [] => Vec::new(),
+        trailers => with_head(&answer.head, |head| going_on(trailers, &head.headers)),
+    };
     if let (Keep::Stored(filling), Some(entry)) = (keep, entry) {
         with_core(|core| {
             let forgotten = entry.is_forgotten(core);
             let mut shard = core.shard.borrow_mut();
             if forgotten {
                 shard.abandon(*filling);
-            } else if let Err(refused) = shard.finish(*filling, answer.trailers()) {
+            } else if let Err(refused) = shard.finish(*filling, &trailers) {
                 core.count(Counter::of_refusal(refused));
             }
         });
@@ -518,6 +526,6 @@ fn complete(entry: Option<&Entry>, growing: &Growing, keep: Keep, answer: Answer
         entry.end();
     }
     publish();
-    growing.finish(End::Whole, answer.trailers());
+    growing.finish(End::Whole, &trailers);
     with_core(|core| answer.finish(&CorePools, &core.config.limits));
 }

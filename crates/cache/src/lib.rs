@@ -38,6 +38,7 @@ mod key;
 mod large;
 mod memory_need;
 mod miss;
+mod network;
 mod origin;
 mod parts;
 mod pass;
@@ -50,8 +51,10 @@ mod server;
 mod slow;
 mod store_file;
 mod synth;
+mod trailers;
 mod watch;
 
 pub use config::{Config, CookieRule, Limits, Origin};
 pub use counters::Counter;
+pub use network::{InvalidNetwork, Network};
 pub use server::{Drained, PurgeError, Purged, Server, StartError};

@@ -460,7 +460,7 @@ impl Answer {
         self.decoder.is_done() || self.ended
     }
 
-    /// Trailer lines, once the body is complete.
+    /// Trailer lines as they came, once the body is complete.
     pub(crate) fn trailers(&self) -> &[u8] {
         self.decoder.trailers()
     }

@@ -21,6 +21,7 @@ use crate::{
     response_head::{CacheStatus, Fwd},
     slow::account,
     synth::{origin_failed, refuse},
+    trailers::going_on,
 };
 
 /// Bytes of a request's body that are read at once. What is read beyond the body's end goes back to the connection, whose
@@ -155,7 +156,8 @@ async fn send_body(
         received.drain(..at);
         let done = decoder.is_done();
         if done && chunked {
-            for part in ChunkedEncoder::last_chunk(decoder.trailers()) {
+            let trailers = request.with(|head| going_on(decoder.trailers(), &head.headers));
+            for part in ChunkedEncoder::last_chunk(&trailers) {
                 out.extend_from_slice(part);
             }
         }

@@ -10,7 +10,10 @@ use std::{
     time::Duration,
 };
 
-use cache::config::{Admission, Config, CookieRule, Origin, Paging};
+use cache::{
+    InvalidNetwork, Network,
+    config::{Admission, Config, CookieRule, Origin, Paging},
+};
 
 use crate::{
     feed_settings::{FEED_SETTINGS, FeedSettings},
@@ -453,13 +456,15 @@ const COMMON_AND_CACHE: &[Setting] = &[
         shape: Shape::Texts,
         heading: CACHE,
         value_name: "LIST",
-        help: "Addresses that may send PURGE requests; unset: loopback only",
+        help: "Networks that may send PURGE requests (10.0.0.0/8,::1); unset: nobody, and `nighttrain purge` does it",
         set: |settings, text| {
-            settings.cache.purge_from = list(text).map(parse_ip).collect::<Result<_, _>>()?;
+            let networks =
+                list(text).map(|network| network.parse().map_err(|error: InvalidNetwork| error.to_string()));
+            settings.cache.purge_from = networks.collect::<Result<_, _>>()?;
             Ok(())
         },
         text: |settings| {
-            let from: Vec<_> = settings.cache.purge_from.iter().map(IpAddr::to_string).collect();
+            let from: Vec<_> = settings.cache.purge_from.iter().map(Network::to_string).collect();
             (!from.is_empty()).then(|| from.join(","))
         },
     },
@@ -662,10 +667,6 @@ pub(crate) fn parse_address(text: &str, usual_port: u16) -> Result<SocketAddr, S
     Err(right)
 }
 
-fn parse_ip(text: &str) -> Result<IpAddr, String> {
-    text.parse().map_err(|_| format!("`{text}` is no IP address, such as 10.0.0.7 or ::1"))
-}
-
 pub(crate) fn parse_path(text: &str) -> Result<PathBuf, String> {
     if text.is_empty() { Err("a path is missing".to_owned()) } else { Ok(PathBuf::from(text)) }
 }
@@ -765,7 +766,7 @@ mod tests {
             "memory-limit" => "5MiB",
             "cookies" => "rfc",
             "name" => "edge-1",
-            "purge-from" => "10.0.0.1,::1",
+            "purge-from" => "10.0.0.0/8,::1",
             "monitor" | "websocket" => "127.0.0.1:7",
             "tls-cert" | "tls-key" | "tls-ca" | "nats-config" => "/a/b",
             "smtp" | "http" | "smtps" | "lmtp" => "127.0.0.1:7",

@@ -171,6 +171,7 @@ const PLACES: &[(&str, &str, &str)] = &[
     ("cache_bodies_cut", "errors", "bodies_cut"),
     ("cache_parts_cut", "errors", "parts_cut"),
     ("cache_bad_requests", "errors", "bad_requests"),
+    ("cache_trailers_dropped", "errors", "trailers_dropped"),
     ("cache_clients_gone", "errors", "clients_gone"),
     ("cache_clients_gone_in_head", "errors", "clients_gone_in_head"),
 ];

@@ -21,6 +21,7 @@ on_one_core_and_on_two! {
     bodies_of_every_size_around_the_borders_come_whole,
     a_body_too_large_to_store_is_streamed,
     trailers_pass_in_both_directions,
+    what_must_not_be_a_trailer_passes_in_neither_direction,
     head_is_answered_from_what_get_stored,
     answers_without_a_body_leave_the_connection_in_step,
     conditional_requests_are_answered_from_the_store,
@@ -264,6 +265,88 @@ fn trailers_pass_in_both_directions(cores: &str) {
     client.response("POST").expect_status(200);
     let seen = &origin.seen("/upload")[0];
     assert_eq!((seen.body.as_slice(), seen.trailers.first("x-sum")), (&b"hello"[..], Some("5")));
+}
+
+/// RFC 9110 §6.5.1: framing, routing, authentication, what modifies a request or controls an answer, and the content's
+/// format must be known before the content; and what `Connection` names is for one hop (§7.6.1). None of it is stored.
+fn what_must_not_be_a_trailer_passes_in_neither_direction(cores: &str) {
+    const FORBIDDEN: [&str; 24] = [
+        "Set-Cookie",
+        "Cookie",
+        "Host",
+        "Authorization",
+        "WWW-Authenticate",
+        "Proxy-Authorization",
+        "content-length",
+        "Transfer-Encoding",
+        "Content-Encoding",
+        "Content-Type",
+        "Content-Range",
+        "Content-Security-Policy",
+        "Trailer",
+        "TE",
+        "Connection",
+        "Cache-Control",
+        "Expires",
+        "Vary",
+        "Location",
+        "Range",
+        "If-Match",
+        "X-Forwarded-For",
+        "Forwarded",
+        "X-Hop",
+    ];
+    let origin = ScriptedOrigin::start();
+    let mut trailers: Vec<(&str, &str)> = FORBIDDEN.iter().map(|&name| (name, "1")).collect();
+    trailers.insert(0, ("X-Sum", "first"));
+    trailers.push(("Server-Timing", "db;dur=53"));
+    let answer = Answer::chunked(200, &[b"first ", b"second"], &trailers).header("Connection", "x-hop");
+    origin.answers("/kept", answer.clone().header("Cache-Control", "max-age=600"));
+    origin.answers("/passed", answer.header("Cache-Control", "no-store"));
+    // Nothing is left of these: the body needs no chunks any more.
+    let only =
+        Answer::chunked(200, &[b"body"], &[("Set-Cookie", "a=b")]).header("Cache-Control", "max-age=600");
+    origin.answers("/only", only);
+    origin.answers("/upload", Answer::new(200, "thanks"));
+    let accelerator = start(&origin, cores);
+    let names = |headers: &tests::Headers| -> Vec<String> {
+        headers.0.iter().map(|(name, _)| name.to_ascii_lowercase()).collect()
+    };
+    for path in ["/kept", "/kept", "/passed"] {
+        let response = accelerator.get(path).expect_status(200);
+        assert_eq!(names(&response.trailers), ["x-sum", "server-timing"], "{path}: {:?}", response.trailers);
+        assert_eq!(response.text(), "first second");
+        assert_eq!(response.header("set-cookie"), None, "{}", response.text_of_head());
+    }
+    assert_eq!(origin.count("/kept"), 1);
+    for _ in 0..2 {
+        assert_eq!(names(&accelerator.get("/only").expect_status(200).trailers), [""; 0]);
+    }
+    assert_eq!(accelerator.get("/only").header("content-length"), Some("4"));
+
+    let mut upload = b"POST /upload HTTP/1.1\r\nHost: site.test\r\nConnection: x-hop\r\nTransfer-Encoding: chunked\r\n\r\n\
+        5\r\nhello\r\n0\r\n"
+        .to_vec();
+    for (name, value) in &trailers {
+        upload.extend_from_slice(format!("{name}: {value}\r\n").as_bytes());
+    }
+    upload.extend_from_slice(b"\r\n");
+    let mut client = accelerator.connect();
+    client.send(&upload);
+    client.response("POST").expect_status(200);
+    let seen = &origin.seen("/upload")[0];
+    assert_eq!(
+        (seen.body.as_slice(), names(&seen.trailers)),
+        (
+            &b"hello"[..],
+            names(&tests::Headers(vec![
+                ("x-sum".into(), String::new()),
+                ("server-timing".into(), String::new()),
+            ]))
+        )
+    );
+    // Stored once, passed once, and uploaded once; and the one of its own.
+    assert_eq!(accelerator.stat().count("errors.trailers_dropped"), 3 * FORBIDDEN.len() as u64 + 1);
 }
 
 fn head_is_answered_from_what_get_stored(cores: &str) {

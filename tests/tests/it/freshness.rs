@@ -17,6 +17,7 @@ on_one_core_and_on_two! {
     the_letter_of_the_rfc_can_be_asked_for,
     an_answer_without_freshness_lives_for_the_default_ttl,
     variants_are_kept_apart_and_each_is_fetched_once,
+    what_the_origin_does_not_get_makes_no_variant,
     hosts_and_queries_are_kept_apart,
     age_counts_from_the_origin_on,
     an_expired_answer_is_fetched_or_validated_again,
@@ -266,6 +267,35 @@ fn variants_are_kept_apart_and_each_is_fetched_once(cores: &str) {
         }
         assert_eq!(origin.count("/page"), languages.len() * codings.len(), "round {round}");
     }
+}
+
+/// RFC 9110 §7.6.1: what `Connection` names ends here. A variant by it would be an answer to a request that never had it, for
+/// all who send it in earnest.
+fn what_the_origin_does_not_get_makes_no_variant(cores: &str) {
+    let origin = ScriptedOrigin::start();
+    origin.on("/font", |request, reply| {
+        let answer =
+            Answer::new(200, "x").header("Cache-Control", "max-age=600").header("Vary", "Origin, TE");
+        reply.answer(&match request.header("origin") {
+            Some(site) => answer.header("Access-Control-Allow-Origin", site),
+            None => answer,
+        })
+    });
+    let accelerator = start(&origin, cores);
+    let site = "https://site.test";
+    let allowed = |request: Request| {
+        let response = accelerator.fetch(&request).expect_status(200);
+        response.header("access-control-allow-origin").map(str::to_owned)
+    };
+    let named_away = || Request::get("/font").header("Origin", site).header("Connection", "origin");
+    let in_earnest = || Request::get("/font").header("Origin", site);
+    for _ in 0..2 {
+        assert_eq!(allowed(named_away()), None);
+        assert_eq!(allowed(in_earnest()).as_deref(), Some(site));
+        // TE is for one hop by itself.
+        assert_eq!(allowed(Request::get("/font").header("TE", "trailers")), None);
+    }
+    assert_eq!(origin.count("/font"), 2, "one with Origin, one without");
 }
 
 /// RFC 9111 §5.2.2.4, §5.2.2.7: the rest may be shared, the named fields are for the one who was asked for.

@@ -38,6 +38,7 @@ fn start(origin: &ScriptedOrigin, store: &Path, cores: &str, memory: &str) -> Ac
         .flag("--cores", cores)
         .flag("--memory", memory)
         .flag("--store", store.to_str().expect("a path in UTF-8"))
+        .flag("--purge-from", "127.0.0.1")
         .flag("--store-size", "128MiB")
         .start()
         .warm()

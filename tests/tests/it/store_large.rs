@@ -56,6 +56,7 @@ fn setup(origin: &ScriptedOrigin, store: &Path, cores: &str, memory: &str) -> Se
         .flag("--cores", cores)
         .flag("--memory", memory)
         .flag("--store", store.to_str().expect("a path in UTF-8"))
+        .flag("--purge-from", "127.0.0.1")
         .flag("--store-size", "512MiB")
 }
 

@@ -54,6 +54,7 @@ impl Site {
         Accelerator::before(&self.origin.url())
             .flag("--cores", cores)
             .flag("--store", store.to_str().expect("a path in UTF-8"))
+            .flag("--purge-from", "127.0.0.1")
             .flag("--store-size", "64MiB")
     }
 

@@ -347,9 +347,9 @@ impl Fault {
                 code: "purge-forbidden",
                 side: Side::Yours,
                 title: "PURGE is not allowed from this address",
-                what: "Removing a page from the store is allowed from listed addresses only.",
+                what: "Removing a page from the store is allowed from listed networks only, and this address is in none.",
                 visitor: "Nothing was removed. Reload the page to see it as usual.",
-                operator: "Run nighttrain purge on the machine itself, or add the address to those that may purge.",
+                operator: "Run nighttrain purge on the machine itself, or list the address in the setting purge-from.",
             },
             Fault::TransferCodingNotImplemented => Words {
                 status: 501,

@@ -12,7 +12,7 @@
 
 use smallvec::SmallVec;
 use wire::http1::{
-    fields::{is_token, list},
+    fields::{is_hop_by_hop, is_token, list},
     head::Headers,
     known::KnownHeader,
 };
@@ -98,7 +98,8 @@ impl Vary {
 ///
 /// Values are compared as §4.1 allows: lines of one name are combined, and white space around the commas between list
 /// members does not count; in the fields whose members ignore case, nor does case. Fields that are no lists are
-/// compared byte by byte.
+/// compared byte by byte. What the origin does not get, because `Connection` names it or it is for one hop by itself, counts
+/// as absent.
 pub fn secondary_key(spec: &[u8], headers: &Headers<'_, '_>, out: &mut Vec<u8>) {
     if spec.is_empty() {
         return;
@@ -107,9 +108,13 @@ pub fn secondary_key(spec: &[u8], headers: &Headers<'_, '_>, out: &mut Vec<u8>) 
         // A spec is tokens joined by commas; other bytes (a damaged record) name no header.
         let name = std::str::from_utf8(name).unwrap_or_default();
         let known = KnownHeader::of(name.as_bytes()).filter(|_| is_token(name.as_bytes()));
+        // The origin gets no field that is for this hop alone, so the answer cannot depend on it.
+        let reaches_origin = !is_hop_by_hop(name, headers);
         match known {
-            Some(known) => append_values(headers.known_all(known), shape(name), out),
-            None => append_values(headers.headers(name), shape(name), out),
+            Some(known) => {
+                append_values(headers.known_all(known).filter(|_| reaches_origin), shape(name), out);
+            }
+            None => append_values(headers.headers(name).filter(|_| reaches_origin), shape(name), out),
         }
     }
 }

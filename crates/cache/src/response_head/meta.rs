@@ -137,14 +137,21 @@ impl StoredMeta {
         }
     }
 
+    /// Whether the words have room for what the origin said. What does not fit is not stored: a head of 16 MiB, a body of
+    /// 2^64 - 1 bytes (the number that means *none*).
+    #[inline]
+    pub fn fits(&self) -> bool {
+        (self.head_bytes as usize) < HEAD_BYTES_CAP && self.body_bytes != Some(NONE)
+    }
+
     /// The words.
     ///
     /// # Panics
-    /// If an invariant of ours is broken: the head is longer than any limit allows, the entity tag is not in it, or a
-    /// time is the one that means *none*.
+    /// If an invariant of ours is broken: it does not [`fit`](Self::fits), the entity tag is not in the head, or a time is
+    /// the one that means *none*.
     #[inline]
     pub fn pack(&self) -> [u64; 6] {
-        assert!((self.head_bytes as usize) < HEAD_BYTES_CAP, "stored head is within its cap");
+        assert!(self.fits(), "what is stored was asked whether it fits");
         assert!(
             self.etag_at as usize + self.etag_bytes as usize <= self.head_bytes as usize,
             "etag is in the head"
@@ -153,7 +160,7 @@ impl StoredMeta {
             self.date_s <= BITS_40 && u64::from(self.origin_ms) <= BITS_24,
             "times are within their bits"
         );
-        assert!(self.last_modified_s != Some(NONE) && self.body_bytes != Some(NONE), "all ones mean none");
+        assert!(self.last_modified_s != Some(NONE), "all ones mean none");
         [
             self.born_s,
             self.date_s | u64::from(self.origin_ms) << 40,

@@ -308,52 +308,6 @@ pub fn is_hop_by_hop(name: &str, headers: &Headers<'_, '_>) -> bool {
     }
 }
 
-/// Whether a field may not come in trailers, because it would change framing, routing, authentication or the
-/// meaning of the body after the fact (RFC 9110 §6.5.1). Such a field is dropped, never merged into the headers.
-pub fn is_forbidden_in_trailers(name: &str) -> bool {
-    use KnownHeader as K;
-    match KnownHeader::of(name.as_bytes()) {
-        Some(
-            K::Age
-            | K::Authorization
-            | K::CacheControl
-            | K::CdnCacheControl
-            | K::Connection
-            | K::ContentEncoding
-            | K::ContentLength
-            | K::ContentRange
-            | K::ContentType
-            | K::Cookie
-            | K::Expect
-            | K::Expires
-            | K::Host
-            | K::IfMatch
-            | K::IfModifiedSince
-            | K::IfNoneMatch
-            | K::IfRange
-            | K::IfUnmodifiedSince
-            | K::KeepAlive
-            | K::Location
-            | K::MaxForwards
-            | K::Pragma
-            | K::ProxyAuthenticate
-            | K::ProxyAuthorization
-            | K::ProxyConnection
-            | K::Range
-            | K::SetCookie
-            | K::SurrogateKey
-            | K::Te
-            | K::Trailer
-            | K::TransferEncoding
-            | K::Upgrade
-            | K::Vary
-            | K::Xkey,
-        ) => true,
-        Some(_) => false,
-        None => ["www-authenticate", "retry-after"].iter().any(|n| n.eq_ignore_ascii_case(name)),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -559,24 +513,5 @@ mod tests {
             );
         }
         assert!(!with_head("HTTP/1.1", "", |_, headers| is_hop_by_hop("cookie", headers)));
-    }
-
-    /// RFC 9110 §6.5.1.
-    #[test]
-    fn trailers_cannot_change_framing_routing_or_authentication() {
-        for name in [
-            "Content-Length",
-            "transfer-encoding",
-            "HOST",
-            "Authorization",
-            "Set-Cookie",
-            "Content-Encoding",
-            "Retry-After",
-        ] {
-            assert!(is_forbidden_in_trailers(name), "{name}");
-        }
-        for name in ["ETag", "Server-Timing", "grpc-status", "Date", "x"] {
-            assert!(!is_forbidden_in_trailers(name), "{name}");
-        }
     }
 }

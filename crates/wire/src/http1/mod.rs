@@ -23,6 +23,7 @@
 //! - [`head`]: the first line and the headers. [`known`]: the headers that policy asks for, found in the same pass.
 //! - [`framing`]: where a body ends, and the bytes of it.
 //! - [`fields`]: the values of headers: lists, directives, entity tags, ranges.
+//! - [`trailers`]: which of them go on to the next recipient.
 //! - [`url`]: what a request's target and `Host` name.
 pub mod fields;
 pub mod framing;
@@ -31,4 +32,5 @@ mod head_error;
 mod header_slots;
 pub mod known;
 mod strict;
+pub mod trailers;
 pub mod url;

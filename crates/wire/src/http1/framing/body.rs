@@ -260,7 +260,7 @@ impl BodyDecoder {
 
     /// The trailers as they came: whole lines, each with its CRLF; empty if there are none (yet). Each is
     /// `name:value` by the grammar; whether the name may come in trailers
-    /// ([`is_forbidden_in_trailers`](crate::http1::fields::is_forbidden_in_trailers)) is for the caller to ask.
+    /// ([`permitted`](crate::http1::trailers::permitted)) is for the caller to ask.
     pub fn trailers(&self) -> &[u8] {
         match self.state {
             State::Done => &self.trailers,

@@ -1,0 +1,155 @@
+//! Which trailers of a message go on to the next recipient (RFC 9110 §6.5).
+//!
+//! A field that changes what the message means must be known before its content. In a trailer it reaches recipients that have
+//! acted already, and some that merge trailers into the headers: a `Content-Length`, `Host` or `Set-Cookie` would be smuggled
+//! past whoever looked at the head. So such lines end here, in requests as in responses.
+
+use super::{fields::is_hop_by_hop, head::Headers, known::KnownHeader};
+
+/// The trailers that go on.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Permitted {
+    /// Whole lines, each with its CRLF; empty where there are none. No memory is taken then.
+    pub lines: Vec<u8>,
+    /// How many were dropped.
+    pub dropped: u64,
+}
+
+/// Of a message's trailers (whole lines, as [`BodyDecoder::trailers`](super::framing::BodyDecoder::trailers) returns them)
+/// those that go on: not [`is_forbidden`], and not for this hop alone by the message's `headers` (RFC 9110 §7.6.1).
+pub fn permitted(trailers: &[u8], headers: &Headers<'_, '_>) -> Permitted {
+    let mut permitted = Permitted::default();
+    for line in trailers.split_inclusive(|&b| b == b'\n') {
+        let name = line.split(|&b| b == b':').next().and_then(|name| std::str::from_utf8(name).ok());
+        if name.is_some_and(|name| !is_forbidden(name) && !is_hop_by_hop(name, headers)) {
+            permitted.lines.extend_from_slice(line);
+        } else {
+            permitted.dropped += 1;
+        }
+    }
+    permitted
+}
+
+/// Whether a field may not come in trailers (RFC 9110 §6.5.1): whoever acts on it must know it before the content comes.
+/// These are the fields of framing and routing, of authentication and cookies, those that modify a request or control an
+/// answer (RFC 7231 §5 and §7.1 list them), and those that say what the content is. Such a field is dropped, never merged
+/// into the headers.
+///
+/// A list of what is refused and not of what is let through: trailers are made for sums, timings and statuses
+/// (`Content-Digest`, `Server-Timing`, `grpc-status`), and everyone may name their own.
+pub fn is_forbidden(name: &str) -> bool {
+    use KnownHeader as K;
+    match KnownHeader::of(name.as_bytes()) {
+        Some(K::CacheStatus | K::Date | K::Etag | K::LastModified) => false,
+        Some(_) => true,
+        None => {
+            FORBIDDEN.iter().any(|forbidden| forbidden.eq_ignore_ascii_case(name))
+                || FORBIDDEN_BEGINNINGS.iter().any(|beginning| {
+                    name.as_bytes()
+                        .get(..beginning.len())
+                        .is_some_and(|start| start.eq_ignore_ascii_case(beginning.as_bytes()))
+                })
+        }
+    }
+}
+
+/// Fields beside those of [`KnownHeader`] that no trailer may be.
+const FORBIDDEN: [&str; 34] = [
+    // Routing, and who asks.
+    "alt-svc",
+    "cf-connecting-ip",
+    "client-ip",
+    "forwarded",
+    "from",
+    "http2-settings",
+    "origin",
+    "referer",
+    "true-client-ip",
+    "x-original-url",
+    "x-real-ip",
+    "x-rewrite-url",
+    // Authentication.
+    "cookie2",
+    "set-cookie2",
+    "www-authenticate",
+    // What modifies a request.
+    "accept-charset",
+    "early-data",
+    "prefer",
+    "x-http-method",
+    "x-http-method-override",
+    "x-method-override",
+    // What controls an answer, or the client that reads it.
+    "clear-site-data",
+    "link",
+    "refresh",
+    "retry-after",
+    "strict-transport-security",
+    "surrogate-control",
+    "warning",
+    // What the content is.
+    "content-disposition",
+    "content-language",
+    "content-location",
+    "content-security-policy",
+    "content-security-policy-report-only",
+    "content-transfer-encoding",
+];
+
+/// How families of such fields begin.
+const FORBIDDEN_BEGINNINGS: [&str; 6] =
+    ["access-control-", "cross-origin-", "proxy-", "sec-", "x-accel-", "x-forwarded-"];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::http1::head::{HeadLimits, HeaderSlots, Progress, parse_request};
+
+    /// RFC 9110 §6.5.1.
+    #[test]
+    fn trailers_cannot_change_framing_routing_or_authentication() {
+        for name in [
+            "Content-Length",
+            "transfer-encoding",
+            "HOST",
+            "Authorization",
+            "Set-Cookie",
+            "Content-Encoding",
+            "Retry-After",
+            "Via",
+            "Accept",
+            "X-Forwarded-For",
+            "Proxy-Authentication-Info",
+            "Access-Control-Allow-Origin",
+        ] {
+            assert!(is_forbidden(name), "{name}");
+        }
+        let allowed = [
+            "ETag",
+            "Server-Timing",
+            "grpc-status",
+            "Date",
+            "x",
+            "Content-Digest",
+            "Authentication-Info",
+            "X-Forward",
+        ];
+        for name in allowed {
+            assert!(!is_forbidden(name), "{name}");
+        }
+    }
+
+    #[test]
+    fn what_goes_on_goes_as_it_came() {
+        let head = b"GET / HTTP/1.1\r\nHost: a\r\nConnection: x-hop\r\n\r\n";
+        let mut slots = HeaderSlots::new();
+        let Ok(Progress::Complete((head, _))) = parse_request(head, &mut slots, &HeadLimits::default())
+        else {
+            panic!("a valid head");
+        };
+        let trailers = b"X-Sum:  1 \r\nset-cookie: a\r\nX-HOP: 1\r\nHost:b\r\nx-sum: 2:3\r\nTE:\r\n";
+        let want = Permitted { lines: b"X-Sum:  1 \r\nx-sum: 2:3\r\n".to_vec(), dropped: 4 };
+        assert_eq!(permitted(trailers, &head.headers), want);
+        assert_eq!(permitted(b"", &head.headers), Permitted::default());
+    }
+}
