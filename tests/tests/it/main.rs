@@ -20,6 +20,8 @@ mod mail_crash;
 mod mail_guide;
 mod mail_smtp;
 mod mail_web;
+mod numbers;
+mod pipelines;
 mod pressure;
 mod real_site;
 mod requests;
