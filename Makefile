@@ -7,6 +7,8 @@ CARGO ?= cargo
 TARGET = $(or $(CARGO_TARGET_DIR),target)
 # The version that deny.toml was written for; any that is installed is taken.
 CARGO_DENY_VERSION = 0.20.2
+# Runs the tests beside each other; any version from this one on is taken.
+NEXTEST_VERSION = 0.9.151
 # Seconds for each fuzz target.
 FUZZ_SECONDS ?= 60
 # Seconds of the soak.
@@ -16,7 +18,7 @@ SOAK_SECONDS ?= 600
 export PATH := $(PATH):$(HOME)/.cargo/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help run test check format lint no-std docs deny packages test-workspace test-models bench lab soak fuzz asan clean toolchain
+.PHONY: help run test quick check format lint house no-std docs deny packages nextest test-workspace test-models bench lab soak fuzz asan clean toolchain
 
 help: ## Lists what can be done
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' Makefile
@@ -25,15 +27,25 @@ run: toolchain ## Builds, and starts accelerator, feed and mail with sample mail
 	@$(CARGO) build --release --quiet --package nighttrain
 	@exec $(TARGET)/release/nighttrain serve --demo $(ARGS)
 
-test: check packages test-workspace test-models ## Everything: checks, unit, property, end-to-end tests, models
+test: house packages nextest check test-workspace test-models ## Everything: checks, unit, property, end-to-end tests, models
 
-check: format lint no-std docs deny ## Format, lints, documentation, licences
+# Of the crates that were changed since the last commit (or by it, when nothing is): QUICK="cache wire" names others.
+QUICK ?= $(or $(shell git status --porcelain | sed -n 's,^.. crates/\([a-z]*\)/.*,\1,p' | sort -u), \
+	$(shell git diff --name-only HEAD~1 2>/dev/null | sed -n 's,^crates/\([a-z]*\)/.*,\1,p' | sort -u))
+quick: toolchain nextest ## The tests of the crates that were changed, without the long ones (QUICK="cache wire")
+	$(CARGO) nextest run --profile quick $(addprefix --package ,$(or $(QUICK),wire))
+
+check: format lint house no-std docs ## Format, lints, what the house demands, documentation
 
 format: toolchain
 	$(CARGO) fmt --all --check
 
 lint: toolchain
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
+
+# Arrows, unsafe code, licences and sources of libraries, their reasons, unused ones: seconds, and no server is built for it.
+house: toolchain
+	$(CARGO) test --quiet --package house
 
 # The queues without the standard library; a workspace build would not notice, because it unifies features.
 no-std: toolchain
@@ -42,19 +54,27 @@ no-std: toolchain
 docs: toolchain
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --quiet
 
-deny: toolchain
+deny: toolchain ## Licences, sources, bans and advisories by cargo-deny, whose building takes some minutes
 	@$(CARGO) deny --version >/dev/null 2>&1 || { \
 		echo "cargo-deny is missing: installing version $(CARGO_DENY_VERSION), which takes some minutes"; \
 		$(CARGO) install cargo-deny --locked --version $(CARGO_DENY_VERSION) --quiet; }
-	$(CARGO) deny --all-features --log-level error check --hide-inclusion-graph bans licenses sources
+	$(CARGO) deny --all-features --log-level error check --hide-inclusion-graph
 
 packages:
 	sh tests/install-packages.sh
 	sh tests/install-clients.sh
 
-# Documentation examples included; the programs that the end-to-end tests start are built by it.
-test-workspace: toolchain
-	$(CARGO) test --workspace --no-fail-fast
+# Unoptimised, because its own building counts in every cold run and its running hardly does.
+nextest: toolchain
+	@$(CARGO) nextest --version >/dev/null 2>&1 || { \
+		echo "cargo-nextest is missing: building version $(NEXTEST_VERSION), which takes about two minutes"; \
+		CARGO_PROFILE_DEV_DEBUG=0 $(CARGO) install cargo-nextest --locked --version $(NEXTEST_VERSION) --debug \
+			--no-default-features --quiet; }
+
+# The programs that the end-to-end tests start are built by it. Examples in documentation are no tests to nextest.
+test-workspace: toolchain nextest
+	$(CARGO) nextest run --workspace
+	$(CARGO) test --workspace --doc --quiet
 
 # A run of its own: the feature swaps the engine's atomics, and cargo would unify it into everything else.
 test-models: toolchain
@@ -78,13 +98,13 @@ SOAK_FLIPS ?= 10000
 SOAK_RUNS ?= 3000
 SOAK_MAIL_CRASHES ?= 50
 soak: toolchain ## The long tests: ten minutes of a feed's clients (SOAK_SECONDS=600), a store's crashes in full
-	NIGHTTRAIN_SOAK_SECONDS=$(SOAK_SECONDS) $(CARGO) test --release --package tests --test feed_soak -- --nocapture
+	NIGHTTRAIN_SOAK_SECONDS=$(SOAK_SECONDS) $(CARGO) test --release --package tests --test it feed_soak -- --nocapture
 	LOG_KILLS=$(SOAK_KILLS) LOG_FLIPS=$(SOAK_FLIPS) LOG_RUNS=$(SOAK_RUNS) \
-		$(CARGO) test --release --package engine --test log_kill --test log_damage --test log_model --test io_reads
-	PARTS_RUNS=$(SOAK_KILLS) $(CARGO) test --release --package engine --test store_parts
-	STORE_KILLS=$(SOAK_KILLS) $(CARGO) test --release --package tests --test store_crash
-	MAIL_CRASHES=$(SOAK_MAIL_CRASHES) $(CARGO) test --release --package tests --test mail_crash
-	MAIL_POWER_LOSSES=$(SOAK_RUNS) $(CARGO) test --release --package mail --test power
+		$(CARGO) test --release --package engine --test it -- log_kill log_damage log_model io_reads
+	PARTS_RUNS=$(SOAK_KILLS) $(CARGO) test --release --package engine --test it store_parts
+	STORE_KILLS=$(SOAK_KILLS) $(CARGO) test --release --package tests --test it store_crash
+	MAIL_CRASHES=$(SOAK_MAIL_CRASHES) $(CARGO) test --release --package tests --test it mail_crash
+	MAIL_POWER_LOSSES=$(SOAK_RUNS) $(CARGO) test --release --package mail --test it power
 
 fuzz: toolchain ## Each fuzz target for FUZZ_SECONDS=60; needs a nightly toolchain
 	sh fuzz/run.sh $(FUZZ_SECONDS)

@@ -58,8 +58,9 @@ fn build() -> PathBuf {
     once_a_run(profile_directory, || {
         let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
         let status = Command::new(cargo)
-            .args(["build", "--quiet", "--package", "nighttrain", "--package", "lab"])
-            .args(["--bin", "nighttrain", "--bin", "nighttrain-lab", "--profile", profile, "--target-dir"])
+            // With their own tests, because then the libraries are built as they were for these tests.
+            .args(["test", "--no-run", "--quiet", "--package", "nighttrain", "--package", "lab", "--test", "it"])
+            .args(["--profile", profile, "--target-dir"])
             .arg(target_directory)
             .current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/.."))
             .stdin(Stdio::null())

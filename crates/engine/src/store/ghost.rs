@@ -100,7 +100,9 @@ mod tests {
         let recent = (9 * capacity as u32 + capacity as u32 / 2..10 * capacity as u32)
             .filter(|i| ghosts.recall(hash(*i)));
         assert!(recent.count() > capacity * 4 / 10, "half of the newest capacity is mostly there");
-        assert_eq!((0..7 * capacity as u32).filter(|i| ghosts.recall(hash(*i))).count(), 0);
+        // Of some hundred thousand that are long gone, a few have the fingerprint of one that is there.
+        let forgotten = (0..7 * capacity as u32).filter(|i| ghosts.recall(hash(*i))).count();
+        assert!(forgotten < 10, "{forgotten} that should be forgotten");
         ghosts.remember(hash(1), usize::MAX);
         assert!(ghosts.recall(hash(1)));
         assert!(!ghosts.recall(hash(1)));
