@@ -21,6 +21,7 @@ use engine::{
 
 use crate::{
     across::{Links, Message},
+    backpressure::answers_mark_bytes,
     config::Config,
     connection::{Closed, ConnId, Connection, Subscription},
     counters::Counter,
@@ -174,12 +175,33 @@ impl Core {
         }
     }
 
-    /// Appends to a connection's output, for its own task or the end of the turn to write.
+    /// Appends an answer to a connection's output, for its own task or the end of the turn to write. Answers count like
+    /// messages: who lets more wait than it may is cut off; and who lets many wait is not read from (`backpressure`).
     pub(crate) fn say(&mut self, id: ConnId, bytes: &[u8]) {
-        let Self { connections, chunks, dirty, .. } = self;
-        let connection = &mut connections[id];
-        connection.outbox.append(chunks, bytes);
+        let max_pending = self.settings.config.limits.max_pending;
+        let Self { connections, chunks, dirty, counters, .. } = self;
+        let connection = &mut *connections[id];
+        if connection.closing.is_some() {
+            return;
+        }
+        if connection.outbox.bytes() + bytes.len() > max_pending {
+            counters.add(Counter::Writes, connection.flush(chunks));
+            if connection.outbox.bytes() + bytes.len() > max_pending {
+                self.cut_slow(id, Closed::SlowConsumerPending);
+                return;
+            }
+        }
+        connection.outbox.append_answer(chunks, bytes);
         Self::mark_dirty(dirty, id, connection);
+        let mark = answers_mark_bytes(max_pending);
+        if !connection.is_held_for_answers && connection.outbox.answer_bytes() > mark {
+            // Only what the socket does not take waits.
+            counters.add(Counter::Writes, connection.flush(chunks));
+            if connection.outbox.answer_bytes() > mark {
+                connection.is_held_for_answers = true;
+                counters.add(Counter::HeldForAnswers, 1);
+            }
+        }
     }
 
     /// Ends a connection: its task does the rest.
@@ -202,7 +224,7 @@ impl Core {
         while let Some(id) = self.dirty.pop() {
             let Some(connection) = self.connections.find_mut(id) else { continue };
             connection.is_dirty = false;
-            writes += connection.flush(&mut self.chunks, self.now_ms);
+            writes += connection.flush(&mut self.chunks);
             self.relieve(id);
         }
         if writes > 0 {

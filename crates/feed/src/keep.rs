@@ -6,7 +6,7 @@ use engine::cores::clock;
 use wire::nats::rejection::Rejection;
 
 use crate::{
-    connection::{Closed, ConnId, Stage},
+    connection::{Closed, ConnId, Connection, Stage},
     core::{Core, Local},
 };
 
@@ -61,7 +61,8 @@ impl Core {
             self.reject(id, Rejection::AuthenticationTimeout);
             return;
         }
-        if !connection.outbox.is_empty() && since(connection.last_written_ms) > limits.write_deadline {
+        let Connection { due, outbox, .. } = &mut **connection;
+        if due.is_over(outbox, limits.max_pending, limits.write_deadline, now_ms) {
             self.cut_slow(id, Closed::SlowConsumerDeadline);
             return;
         }

@@ -239,7 +239,7 @@ impl Core {
         let limits = &settings.config.limits;
         let bytes_max = count * (run.stride + subscription.sid.len() + 8);
         if connection.outbox.bytes() + bytes_max > limits.max_pending {
-            connection.flush(chunks, self.now_ms);
+            counters.add(Counter::Writes, connection.flush(chunks));
             if connection.outbox.bytes() + bytes_max > limits.max_pending {
                 self.cut_slow(id, Closed::SlowConsumerPending);
                 return 0;
@@ -248,10 +248,6 @@ impl Core {
         subscription.delivered += count as u64;
         connection.messages_out += count as u64;
         connection.payload_out_bytes += (count * run.body_bytes) as u64;
-        if connection.outbox.is_empty() {
-            // A consumer's time to take something begins when there is something to take.
-            connection.last_written_ms = self.now_ms;
-        }
         if let Some(replies) = connection.replies.as_mut().filter(|_| !run.reply.is_empty()) {
             replies.requested(run.reply, self.now_ms);
         }
@@ -277,7 +273,7 @@ impl Core {
             let bytes = line.len() + run.stride - run.tail_at;
             for message in run.bytes.chunks_exact(run.stride).take(count) {
                 if !connection.outbox.has_room(bytes) && !connection.is_blocked {
-                    counters.add(Counter::Writes, connection.flush(chunks, self.now_ms));
+                    counters.add(Counter::Writes, connection.flush(chunks));
                 }
                 let chunk = connection.outbox.chunk(chunks, bytes);
                 chunk.extend_from_slice(line);

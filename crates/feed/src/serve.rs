@@ -26,6 +26,7 @@ use tokio::{
 };
 
 use crate::{
+    backpressure::Due,
     connection::{Closed, ConnId, Connection, Stage, Transport, Writer},
     core::{Core, Local, SMALL_LEFTOVER_BYTES_MAX},
     counters::Counter,
@@ -156,7 +157,10 @@ fn turn(local: &Rc<Local>, cx: &mut Context<'_>, id: ConnId, input: &mut Input) 
         if connection.closing.is_some() {
             return Poll::Ready(Turned::Closed);
         }
-        if connection.holds > 0 || connection.waits_for_core {
+        if connection.is_held_for_answers && !core.has_taken_answers(id) {
+            return Poll::Pending;
+        }
+        if core.connections[id].is_held() {
             return Poll::Pending;
         }
         let mut read = std::mem::take(&mut core.read);
@@ -183,10 +187,8 @@ fn turn(local: &Rc<Local>, cx: &mut Context<'_>, id: ConnId, input: &mut Input) 
         core.end_turn();
         match processed {
             Processed::More { need } => input.need = need,
-            Processed::Held => {
-                input.is_unexamined = true;
-                return Poll::Pending;
-            }
+            // Looked at again at once: the end of the turn may have written what it was held for.
+            Processed::Held => input.is_unexamined = true,
             Processed::Closing => {}
             Processed::Check(check) => {
                 input.is_unexamined = !input.leftover.is_empty();
@@ -283,7 +285,7 @@ fn write_waiting(core: &mut Core, cx: &mut Context<'_>, id: ConnId, stream: &mut
     let mut writes = 0;
     let connection = &mut *core.connections[id];
     if let Stream::Wrapped(stream) = stream {
-        writes += write_wrapped(connection, &mut core.chunks, core.now_ms, cx, stream);
+        writes += write_wrapped(connection, &mut core.chunks, cx, stream);
     }
     while connection.is_blocked {
         let Writer::Socket(socket) = &connection.writer else { break };
@@ -291,7 +293,7 @@ fn write_waiting(core: &mut Core, cx: &mut Context<'_>, id: ConnId, stream: &mut
             Poll::Pending => break,
             Poll::Ready(_) => {
                 connection.is_blocked = false;
-                writes += connection.flush_socket(&mut core.chunks, core.now_ms);
+                writes += connection.flush_socket(&mut core.chunks);
             }
         }
     }
@@ -304,7 +306,6 @@ fn write_waiting(core: &mut Core, cx: &mut Context<'_>, id: ConnId, stream: &mut
 fn write_wrapped(
     connection: &mut Connection,
     chunks: &mut crate::outbox::Chunks,
-    now_ms: u64,
     cx: &mut Context<'_>,
     stream: &mut dyn Duplex,
 ) -> u64 {
@@ -328,7 +329,6 @@ fn write_wrapped(
             Poll::Ready(Ok(bytes)) => {
                 writes += 1;
                 connection.outbox.written(chunks, bytes);
-                connection.last_written_ms = now_ms;
             }
             Poll::Ready(Err(_)) => {
                 connection.closing.get_or_insert(Closed::WriteError);
@@ -379,11 +379,12 @@ impl Core {
             started_unix_ms: clock::unix_ms(),
             started_ms: self.now_ms,
             last_in_ms: self.now_ms,
-            last_written_ms: self.now_ms,
+            due: Due::default(),
             ping_sent_ms: 0,
             pings_out: 0,
             rtt_ms: None,
             holds: 0,
+            is_held_for_answers: false,
             waits_for_core: false,
             over_mark_since_ms: None,
             holding: Vec::new(),

@@ -26,12 +26,14 @@ pub(crate) enum Processed {
     Closing,
     /// A password is to be checked before anything else is done.
     Check(SlowCheck),
-    /// Somebody holds this producer back.
+    /// Somebody holds this producer back, or it does not take its answers.
     Held,
 }
 
 /// Messages handed on in one go; then the producer may have been told to pause.
 const RUN_BYTES_MAX: usize = 128 * 1024;
+/// The same where an answer is wanted: if nobody is there, the server answers each of them, and at much greater length.
+const REQUESTS_BYTES_MAX: usize = 8 * 1024;
 
 impl Core {
     /// Carries out the operations at the beginning of `bytes`; how many bytes of them are done.
@@ -59,8 +61,7 @@ impl Core {
                 Ok(Progress::Complete(ClientOp::Publish(publish), taken)) => {
                     at += taken;
                     at += self.take_messages(id, &publish, &bytes[at - taken..]);
-                    let connection = &self.connections[id];
-                    if connection.holds > 0 || connection.waits_for_core {
+                    if self.connections[id].is_held() {
                         return (at, Processed::Held);
                     }
                 }
@@ -68,6 +69,9 @@ impl Core {
                     at += taken;
                     if let Some(check) = self.carry_out(id, op) {
                         return (at, Processed::Check(check));
+                    }
+                    if self.connections[id].is_held_for_answers {
+                        return (at, Processed::Held);
                     }
                 }
                 Ok(Progress::NeedMore(need)) => return (at, Processed::More { need }),
@@ -95,9 +99,8 @@ impl Core {
         let stride = first.whole.len();
         let mut end = stride;
         if !self.connections[id].verbose {
-            while end < RUN_BYTES_MAX
-                && client::repeats(&bytes[end..], first.line, first.body.len()).is_some()
-            {
+            let bytes_max = if first.reply.is_empty() { RUN_BYTES_MAX } else { REQUESTS_BYTES_MAX };
+            while end < bytes_max && client::repeats(&bytes[end..], first.line, first.body.len()).is_some() {
                 end += stride;
             }
         }

@@ -54,7 +54,7 @@ pub struct ConnectionSnapshot {
     pub payload_out_bytes: u64,
     /// Bytes that wait for it.
     pub pending_bytes: usize,
-    /// Its reads are paused because a consumer or a core fell behind.
+    /// Its reads are paused because a consumer, a core or the client itself fell behind.
     pub is_held: bool,
     /// Its name.
     pub name: String,
@@ -111,7 +111,7 @@ pub struct Snapshot {
     pub payload_out_bytes: u64,
     /// Subscriptions.
     pub subscriptions: u64,
-    /// Consumers cut off: too much pending, held producers for too long, took nothing.
+    /// Consumers cut off: too much pending, held producers for too long, took too little.
     pub slow_consumers: [u64; 3],
     /// Nodes of the tries.
     pub trie_nodes: usize,
@@ -162,7 +162,7 @@ impl Core {
             payload_in_bytes: connection.payload_in_bytes,
             payload_out_bytes: connection.payload_out_bytes,
             pending_bytes: connection.outbox.bytes(),
-            is_held: connection.holds > 0 || connection.waits_for_core,
+            is_held: connection.is_held(),
             name: text(told.map(|told| &*told.name)),
             lang: text(told.map(|told| &*told.lang)),
             version: text(told.map(|told| &*told.version)),
