@@ -26,10 +26,11 @@
 use std::time::Duration;
 
 use crate::{
-    connection::{Closed, ConnId},
-    core::Core,
+    across::Links,
+    connection::{Closed, ConnId, Connection},
     counters::Counter,
     outbox::Outbox,
+    outputs::Outputs,
 };
 
 /// A producer, wherever it is.
@@ -41,24 +42,26 @@ pub(crate) struct Producer {
     pub(crate) cid: u64,
 }
 
-/// Above this, producers are held back.
-pub(crate) fn high_mark_bytes(max_pending: usize) -> usize {
-    max_pending / 4 * 3
+/// How much may wait for one client before what happens.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Marks {
+    /// More never waits: whoever lets it is cut off.
+    pub(crate) max_pending: usize,
+    /// Above this, producers are held back.
+    pub(crate) high: usize,
+    /// Down here, they are let go.
+    low: usize,
+    /// Above this in answers, nothing is read from the client that they are for.
+    pub(crate) answers: usize,
+    /// So much must be taken within a write deadline, if so much waits.
+    due: usize,
 }
 
-/// Below this, they are let go.
-fn low_mark_bytes(max_pending: usize) -> usize {
-    max_pending / 16 * 11
-}
-
-/// Above this, nothing is read from the client whose answers they are.
-pub(crate) fn answers_mark_bytes(max_pending: usize) -> usize {
-    max_pending / 16
-}
-
-/// So much a client must take within a write deadline, if so much waits for it.
-fn due_bytes_max(max_pending: usize) -> usize {
-    max_pending / 16
+impl Marks {
+    pub(crate) fn of(max_pending: usize) -> Self {
+        let sixteenth = max_pending / 16;
+        Self { max_pending, high: sixteenth * 12, low: sixteenth * 11, answers: sixteenth, due: sixteenth }
+    }
 }
 
 /// What a client must take, and since when. Looked at now and then: a period begins with a look.
@@ -74,12 +77,12 @@ impl Due {
     pub(crate) fn is_over(
         &mut self,
         outbox: &Outbox,
-        max_pending: usize,
+        bytes_max: usize,
         write_deadline: Duration,
         now_ms: u64,
     ) -> bool {
         if outbox.is_empty() || outbox.written_bytes() >= self.until_written {
-            let bytes = outbox.bytes().min(due_bytes_max(max_pending)) as u64;
+            let bytes = outbox.bytes().min(bytes_max) as u64;
             *self = Self { since_ms: now_ms, until_written: outbox.written_bytes() + bytes };
             return false;
         }
@@ -87,20 +90,11 @@ impl Due {
     }
 }
 
-impl Core {
-    /// Whether a client that was not read from for the answers that wait for it may be read from again.
-    #[cold]
-    pub(crate) fn has_taken_answers(&mut self, id: ConnId) -> bool {
-        let mark = answers_mark_bytes(self.settings.config.limits.max_pending);
-        let connection = &mut self.connections[id];
-        connection.is_held_for_answers = connection.outbox.answer_bytes() > mark;
-        !connection.is_held_for_answers
-    }
-
+impl Outputs {
     /// The consumer `id` is above the high mark, and `producer` has just sent it something.
     #[cold]
-    pub(crate) fn hold_back(&mut self, id: ConnId, producer: Producer) {
-        let now_ms = self.now_ms;
+    pub(crate) fn hold_back(&mut self, id: ConnId, producer: Producer, now_ms: u64, links: &mut Links) {
+        let is_here = usize::from(producer.core) == self.core;
         let connection = &mut self.connections[id];
         if connection.closing.is_some() {
             return;
@@ -111,15 +105,14 @@ impl Core {
         }
         let connection = &mut self.connections[id];
         // Who writes to itself would wait for itself.
-        let is_itself = usize::from(producer.core) == self.index && producer.conn == id;
-        if is_itself || connection.holding.contains(&producer) {
+        if (is_here && producer.conn == id) || connection.holding.contains(&producer) {
             return;
         }
         connection.holding.push(producer);
-        if usize::from(producer.core) == self.index {
+        if is_here {
             self.held(producer);
         } else {
-            self.links.hold(producer);
+            links.hold(producer);
         }
     }
 
@@ -127,7 +120,7 @@ impl Core {
     pub(crate) fn held(&mut self, producer: Producer) {
         if let Some(connection) = self.connections.find_mut(producer.conn).filter(|c| c.cid == producer.cid) {
             connection.holds += 1;
-            self.count(Counter::ProducersHeld);
+            self.counters.add(Counter::ProducersHeld, 1);
         }
     }
 
@@ -143,56 +136,53 @@ impl Core {
 
     /// Lets the producers of `id` go if it has caught up.
     #[inline]
-    pub(crate) fn relieve(&mut self, id: ConnId) {
+    pub(crate) fn relieve(&mut self, id: ConnId, links: &mut Links) {
         if !self.over_mark.is_empty() {
-            let low = low_mark_bytes(self.settings.config.limits.max_pending);
             let connection = &self.connections[id];
-            if connection.over_mark_since_ms.is_some() && connection.outbox.bytes() <= low {
-                self.release_all(id);
+            if connection.over_mark_since_ms.is_some() && connection.outbox.bytes() <= self.marks.low {
+                self.release_all(id, links);
             }
         }
     }
 
     /// Lets all producers of `id` go.
-    pub(crate) fn release_all(&mut self, id: ConnId) {
+    pub(crate) fn release_all(&mut self, id: ConnId, links: &mut Links) {
         let connection = &mut self.connections[id];
         if connection.over_mark_since_ms.take().is_some() {
             self.over_mark.retain(|&over| over != id);
         }
         for producer in std::mem::take(&mut self.connections[id].holding) {
-            if usize::from(producer.core) == self.index {
+            if usize::from(producer.core) == self.core {
                 self.let_go(producer);
             } else {
-                self.links.release(producer);
+                links.release(producer);
             }
         }
     }
 
-    /// Cuts off who has held its producers back for too long.
-    pub(crate) fn cut_holders(&mut self) {
-        let at_most_ms = self.settings.config.limits.producer_hold_max.as_millis() as u64;
-        let now_ms = self.now_ms;
-        let due = |core: &Self, id: ConnId| {
-            core.connections[id]
-                .over_mark_since_ms
-                .is_some_and(|since_ms| now_ms.saturating_sub(since_ms) >= at_most_ms)
-        };
-        let mut at = 0;
-        while at < self.over_mark.len() {
-            let id = self.over_mark[at];
-            if due(self, id) {
-                // Takes it out of the list.
-                self.release_all(id);
-                self.cut_slow(id, Closed::SlowConsumerHold);
-            } else {
-                at += 1;
-            }
-        }
-    }
-
-    /// Cuts a consumer off, and says so to the operator.
+    /// Whether a client that was not read from for the answers that wait for it may be read from again.
     #[cold]
-    pub(crate) fn cut_slow(&mut self, id: ConnId, why: Closed) {
+    pub(crate) fn has_taken_answers(&mut self, id: ConnId) -> bool {
+        let connection = &mut self.connections[id];
+        connection.is_held_for_answers = connection.outbox.answer_bytes() > self.marks.answers;
+        !connection.is_held_for_answers
+    }
+
+    /// A consumer that has held its producers back for longer than it may.
+    pub(crate) fn held_too_long(&self, at_most: Duration, now_ms: u64) -> Option<ConnId> {
+        let is_due = |since_ms: u64| Duration::from_millis(now_ms.saturating_sub(since_ms)) >= at_most;
+        self.over_mark.iter().copied().find(|&id| self.connections[id].over_mark_since_ms.is_some_and(is_due))
+    }
+
+    /// Whether a client has not taken within its time what it must.
+    pub(crate) fn is_overdue(&mut self, id: ConnId, write_deadline: Duration, now_ms: u64) -> bool {
+        let Connection { due, outbox, .. } = &mut *self.connections[id];
+        due.is_over(outbox, self.marks.due, write_deadline, now_ms)
+    }
+
+    /// Cuts a consumer off, and says so to the operator. `subject`: one that it subscribes to.
+    #[cold]
+    pub(crate) fn cut_slow(&mut self, id: ConnId, why: Closed, subject: &str) {
         let connection = &self.connections[id];
         if connection.closing.is_some() {
             return;
@@ -200,18 +190,9 @@ impl Core {
         let name = connection.told.as_ref().map_or("", |told| &told.name);
         tracing::warn!(
             cid = connection.cid, address = %connection.address, name, pending_bytes = connection.outbox.bytes(),
-            subject = %self.a_subject_of(id), reason = why.reason(), "a slow consumer is cut off",
+            subject, reason = why.reason(), "a slow consumer is cut off",
         );
         self.close(id, why);
-    }
-
-    /// One of the subjects that a client subscribes to, for the log.
-    fn a_subject_of(&self, id: ConnId) -> String {
-        let connection = &self.connections[id];
-        let first = connection.sids.iter().next();
-        first.map_or_else(String::new, |sub| {
-            String::from_utf8_lossy(&self.trie.pattern_of(self.subscriptions[sub].node)).into_owned()
-        })
     }
 }
 
@@ -231,7 +212,7 @@ mod tests {
             if take > 0 {
                 outbox.written(&mut chunks, take);
             }
-            due.is_over(&outbox, MAX_PENDING, Duration::from_secs(DEADLINE_S), round * 9000)
+            due.is_over(&outbox, Marks::of(MAX_PENDING).due, Duration::from_secs(DEADLINE_S), round * 9000)
         })
     }
 

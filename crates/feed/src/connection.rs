@@ -4,6 +4,7 @@ use std::{net::SocketAddr, sync::Arc, task::Waker};
 
 use serde::Deserialize;
 use tokio::net::tcp::OwnedWriteHalf;
+use wire::nats::rejection::Rejection;
 
 use crate::{
     backpressure::{Due, Producer},
@@ -68,6 +69,20 @@ impl Closed {
             Self::SlowConsumerPending | Self::SlowConsumerHold => "Slow Consumer (Pending Bytes)",
             Self::SlowConsumerDeadline => "Slow Consumer (Write Deadline)",
             Self::ServerShutdown => "Server Shutdown",
+        }
+    }
+
+    /// How a connection ends that was told this.
+    pub(crate) fn of_rejection(rejection: Rejection<'_>) -> Self {
+        match rejection {
+            Rejection::ControlLineTooLong => Self::MaximumControlLine,
+            Rejection::PayloadTooLarge => Self::MaximumPayload,
+            Rejection::AuthorizationViolation => Self::AuthorizationViolation,
+            Rejection::AuthenticationTimeout => Self::AuthenticationTimeout,
+            Rejection::ConnectionsExceeded => Self::MaximumConnections,
+            Rejection::StaleConnection => Self::StaleConnection,
+            Rejection::ServerShutdown => Self::ServerShutdown,
+            _ => Self::ProtocolViolation,
         }
     }
 

@@ -19,6 +19,7 @@
 
 mod across;
 mod backpressure;
+mod buffers;
 pub mod config;
 mod connection;
 mod core;
@@ -34,6 +35,7 @@ mod matching;
 pub mod monitor;
 pub mod nats_config;
 mod outbox;
+mod outputs;
 mod publish;
 mod serve;
 mod server;
@@ -41,6 +43,7 @@ mod session;
 mod shared;
 mod slab;
 pub mod snapshot;
+mod subjects;
 mod system;
 pub mod tools;
 mod transport;
