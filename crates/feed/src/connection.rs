@@ -2,13 +2,13 @@
 
 use std::{net::SocketAddr, sync::Arc, task::Waker};
 
+use hashbrown::HashTable;
 use serde::Deserialize;
 use tokio::net::tcp::OwnedWriteHalf;
 use wire::nats::rejection::Rejection;
 
 use crate::{
     backpressure::{Due, Producer},
-    id_table::IdTable,
     identity::{Identity, Permissions, Replies},
     outbox::{Chunks, Outbox},
     trie::{NodeId, SubId},
@@ -178,7 +178,7 @@ pub(crate) struct Connection {
     pub(crate) account: u16,
 
     /// Subscriptions by sid.
-    pub(crate) sids: IdTable,
+    pub(crate) sids: HashTable<SubId>,
 
     pub(crate) messages_in: u64,
     pub(crate) payload_in_bytes: u64,
@@ -289,7 +289,7 @@ pub(crate) struct Subscription {
 const _: () = assert!(size_of::<Option<Subscription>>() == 40, "a subscription is 40 bytes");
 
 /// The number of the subscription that a client calls `sid`.
-pub(crate) type Sids<'a> = (&'a IdTable, &'a crate::slab::Slab<Subscription>);
+pub(crate) type Sids<'a> = (&'a HashTable<SubId>, &'a crate::slab::Slab<Subscription>);
 
 /// A sid's place in the table of its connection. No seed: a client that makes its own sids collide slows itself.
 pub(crate) fn sid_hash(sid: &[u8]) -> u64 {
@@ -298,5 +298,5 @@ pub(crate) fn sid_hash(sid: &[u8]) -> u64 {
 
 /// Finds a client's subscription by its sid.
 pub(crate) fn find_sid((table, subscriptions): Sids<'_>, sid: &[u8]) -> Option<SubId> {
-    table.find(sid_hash(sid), |id| subscriptions[id].sid[..] == *sid)
+    table.find(sid_hash(sid), |&id| subscriptions[id].sid[..] == *sid).copied()
 }

@@ -27,7 +27,6 @@ mod counters;
 mod groups;
 #[cfg(test)]
 mod hot_path_tests;
-mod id_table;
 pub mod identity;
 mod inbox;
 mod keep;

@@ -20,6 +20,7 @@ use std::{
 };
 
 use engine::cores::clock;
+use hashbrown::HashTable;
 use tokio::{
     io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf},
     net::{TcpStream, tcp::OwnedReadHalf},
@@ -31,7 +32,6 @@ use crate::{
     connection::{Closed, ConnId, Connection, Stage, Transport, Writer},
     core::{Core, Local},
     counters::Counter,
-    id_table::IdTable,
     identity::{Check, Credentials, Refused, SlowCheck},
     outbox::Outbox,
     outputs::Outputs,
@@ -375,7 +375,7 @@ impl Core {
             nonce,
             root,
             account: 0,
-            sids: IdTable::default(),
+            sids: HashTable::new(),
             messages_in: 0,
             payload_in_bytes: 0,
             messages_out: 0,
@@ -417,11 +417,11 @@ impl Core {
     /// Ends some subscriptions of a client that has left; whether there are no more.
     fn end_some(&mut self, id: ConnId) -> bool {
         let connection = &mut *self.outputs.connections[id];
-        let ending: Vec<SubId> = connection.sids.iter().take(ENDED_IN_ONE_GO).collect();
+        let ending: Vec<SubId> = connection.sids.iter().copied().take(ENDED_IN_ONE_GO).collect();
         for sub in ending {
             self.subjects.unsubscribe(sub, connection, &mut self.links);
         }
-        connection.sids.len() == 0
+        connection.sids.is_empty()
     }
 
     /// Takes a client out of the books.

@@ -6,7 +6,7 @@ use std::{
 };
 
 use crate::{
-    connection::{Closed, ConnId, Connection, Transport},
+    connection::{Closed, Connection, Transport},
     core::Core,
     identity::Identities,
     subjects::Subjects,
@@ -128,13 +128,13 @@ pub const CLOSED_KEPT_MAX: usize = 1000;
 
 /// What a core says.
 pub(crate) fn of_core(core: &Core) -> CoreSnapshot {
-    let of = |(_, connection): (ConnId, &Box<Connection>)| {
+    let of = |connection: &Connection| {
         let mut snapshot = of_connection(connection, core.index, &core.settings.identities);
         snapshot.subscriptions = subscriptions_of(connection, &core.subjects);
         snapshot
     };
     CoreSnapshot {
-        connections: core.outputs.connections.iter().map(of).collect(),
+        connections: core.outputs.connections.iter().map(|(_, connection)| of(connection)).collect(),
         closed: core.closed.iter().cloned().collect(),
         trie_nodes: core.subjects.trie.nodes(),
         matches_found: core.subjects.matches.found,
@@ -181,7 +181,7 @@ pub(crate) fn of_connection(
 
 fn subscriptions_of(connection: &Connection, subjects: &Subjects) -> Vec<SubscriptionSnapshot> {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    let of = |sub| {
+    let of = |&sub| {
         let subscription = subjects.subscription(sub);
         SubscriptionSnapshot {
             subject: text(&subjects.trie.pattern_of(subscription.node)),

@@ -19,7 +19,7 @@ use crate::{
     connection::{ConnId, Connection, Subscription, find_sid, sid_hash},
     counters::Counter,
     matching::{Match, Matches},
-    slab::Slab,
+    slab::{Slab, take_out},
     trie::{Group, NodeId, SubId, Trie},
 };
 
@@ -148,7 +148,7 @@ impl Subjects {
             ends: false,
         });
         let subscriptions = &self.subscriptions;
-        connection.sids.insert(sub, |id| sid_hash(&subscriptions[id].sid));
+        connection.sids.insert_unique(sid_hash(sid), sub, |&id| sid_hash(&subscriptions[id].sid));
         self.counters.add(Counter::Subscriptions, 1);
         match queue {
             None => {
@@ -190,7 +190,7 @@ impl Subjects {
     /// Ends a subscription of a client.
     pub(crate) fn unsubscribe(&mut self, sub: SubId, connection: &mut Connection, links: &mut Links) {
         let subscriptions = &self.subscriptions;
-        connection.sids.remove(sub, |id| sid_hash(&subscriptions[id].sid));
+        take_out(&mut connection.sids, sub, |id| sid_hash(&subscriptions[id].sid));
         let Some(Subscription { node, is_member, place, ends, .. }) = self.subscriptions.remove(sub) else {
             panic!("subjects: a connection's table has only what there is");
         };
@@ -286,7 +286,7 @@ impl Subjects {
     /// One of the subjects that a client subscribes to, for the log.
     pub(crate) fn a_subject_of(&self, connection: &Connection) -> String {
         let first = connection.sids.iter().next();
-        first.map_or_else(String::new, |sub| {
+        first.map_or_else(String::new, |&sub| {
             String::from_utf8_lossy(&self.trie.pattern_of(self.subscriptions[sub].node)).into_owned()
         })
     }
