@@ -54,6 +54,15 @@ pub(crate) enum Message {
     Reload(std::sync::Arc<Settings>),
 }
 
+/// Where messages for another core's subscribers go.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Destination<'a> {
+    pub(crate) core: usize,
+    pub(crate) account: u16,
+    /// Pattern and name of the group of which one member gets them; none: all who are in no group.
+    pub(crate) group: Option<(&'a [u8], &'a [u8])>,
+}
+
 /// One record of a batch, as it is read.
 #[derive(Debug)]
 pub(crate) enum Record<'a> {
@@ -139,7 +148,8 @@ impl Links {
         });
     }
 
-    pub(crate) fn members(&mut self, account: u16, pattern: &[u8], queue: &[u8], count: u32) {
+    pub(crate) fn members(&mut self, account: u16, pattern: &[u8], queue: &[u8], count: usize) {
+        let count = u32::try_from(count).unwrap_or(u32::MAX);
         self.tell_all(|out| {
             out.push(MEMBERS);
             out.extend_from_slice(&account.to_le_bytes());
@@ -160,16 +170,10 @@ impl Links {
     }
 
     /// Sends messages to a core; false if the producer must be paused.
-    pub(crate) fn run(
-        &mut self,
-        to: usize,
-        account: u16,
-        producer: Producer,
-        group: Option<(&[u8], &[u8])>,
-        run: &Run<'_>,
-    ) -> bool {
+    pub(crate) fn run(&mut self, to: Destination<'_>, producer: Producer, run: &Run<'_>) -> bool {
+        let Destination { core, account, group } = to;
         self.is_waiting = true;
-        let link = &mut self.links[to];
+        let link = &mut self.links[core];
         let out = &mut link.records;
         out.push(RUN);
         out.extend_from_slice(&account.to_le_bytes());
@@ -265,8 +269,13 @@ impl Links {
         self.is_waiting = true;
     }
 
-    /// A buffer came back. Those whose reads may go on are put into `resume`.
-    pub(crate) fn came_back(&mut self, from: usize, buffer: Vec<u8>, bytes: usize, resume: &mut Vec<ConnId>) {
+    /// A buffer came back. Whose reads may go on.
+    pub(crate) fn came_back(
+        &mut self,
+        from: usize,
+        buffer: Vec<u8>,
+        bytes: usize,
+    ) -> impl Iterator<Item = ConnId> {
         let link = &mut self.links[from];
         link.batches_under_way -= 1;
         link.bytes_under_way -= bytes;
@@ -274,9 +283,8 @@ impl Links {
             link.spare.push(buffer);
         }
         self.is_waiting |= !link.records.is_empty();
-        if !self.paused.is_empty() && !self.is_any_full() {
-            resume.append(&mut self.paused);
-        }
+        let resumed = if self.is_any_full() { 0 } else { self.paused.len() };
+        self.paused.drain(..resumed)
     }
 }
 

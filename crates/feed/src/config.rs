@@ -15,12 +15,13 @@ pub struct Limits {
     pub max_control_line: usize,
     /// Bytes of one message, headers included; more, and the connection is closed.
     pub max_payload: usize,
-    /// Bytes that may wait for one consumer; one more, and it is cut off. From three quarters of it on, its producers
-    /// are held back.
+    /// Bytes that may wait for one client, messages and answers; one more, and it is cut off. From three quarters of it
+    /// on, its producers are held back; from a sixteenth of it in answers on, it is not read from.
     pub max_pending: usize,
     /// How long a consumer may hold its producers back before it is cut off.
     pub producer_hold_max: Duration,
-    /// How long a consumer may take nothing at all before it is cut off.
+    /// Within each such time a client must take what waited for it at its beginning, or a sixteenth of `max_pending`;
+    /// else it is cut off.
     pub write_deadline: Duration,
     /// A client is asked whether it is there when it was silent for so long.
     pub ping_interval: Duration,

@@ -2,12 +2,13 @@
 
 use std::{net::SocketAddr, sync::Arc, task::Waker};
 
+use hashbrown::HashTable;
 use serde::Deserialize;
 use tokio::net::tcp::OwnedWriteHalf;
+use wire::nats::rejection::Rejection;
 
 use crate::{
-    backpressure::Producer,
-    id_table::IdTable,
+    backpressure::{Due, Producer},
     identity::{Identity, Permissions, Replies},
     outbox::{Chunks, Outbox},
     trie::{NodeId, SubId},
@@ -44,7 +45,7 @@ pub enum Closed {
     SlowConsumerPending,
     /// It held its producers back for longer than it may.
     SlowConsumerHold,
-    /// It took nothing for `write_deadline`.
+    /// It did not take within `write_deadline` what waited for it.
     SlowConsumerDeadline,
     /// The server is stopping.
     ServerShutdown,
@@ -68,6 +69,20 @@ impl Closed {
             Self::SlowConsumerPending | Self::SlowConsumerHold => "Slow Consumer (Pending Bytes)",
             Self::SlowConsumerDeadline => "Slow Consumer (Write Deadline)",
             Self::ServerShutdown => "Server Shutdown",
+        }
+    }
+
+    /// How a connection ends that was told this.
+    pub(crate) fn of_rejection(rejection: Rejection<'_>) -> Self {
+        match rejection {
+            Rejection::ControlLineTooLong => Self::MaximumControlLine,
+            Rejection::PayloadTooLarge => Self::MaximumPayload,
+            Rejection::AuthorizationViolation => Self::AuthorizationViolation,
+            Rejection::AuthenticationTimeout => Self::AuthenticationTimeout,
+            Rejection::ConnectionsExceeded => Self::MaximumConnections,
+            Rejection::StaleConnection => Self::StaleConnection,
+            Rejection::ServerShutdown => Self::ServerShutdown,
+            _ => Self::ProtocolViolation,
         }
     }
 
@@ -163,7 +178,7 @@ pub(crate) struct Connection {
     pub(crate) account: u16,
 
     /// Subscriptions by sid.
-    pub(crate) sids: IdTable,
+    pub(crate) sids: HashTable<SubId>,
 
     pub(crate) messages_in: u64,
     pub(crate) payload_in_bytes: u64,
@@ -173,14 +188,16 @@ pub(crate) struct Connection {
     pub(crate) started_unix_ms: u64,
     pub(crate) started_ms: u64,
     pub(crate) last_in_ms: u64,
-    /// When the socket last took something, or began to have something to take.
-    pub(crate) last_written_ms: u64,
+    /// What the client must take, and since when.
+    pub(crate) due: Due,
     pub(crate) ping_sent_ms: u64,
     pub(crate) pings_out: u32,
     pub(crate) rtt_ms: Option<u32>,
 
     /// Consumers that hold this client's reads back.
     pub(crate) holds: u32,
+    /// Its reads are paused until it has taken more of the answers to what it said.
+    pub(crate) is_held_for_answers: bool,
     /// Its reads are paused until another core has taken what is under way to it.
     pub(crate) waits_for_core: bool,
     /// Since when more waits for it than the high mark.
@@ -199,6 +216,12 @@ pub struct Transport {
 }
 
 impl Connection {
+    /// Whether nothing is to be read from it now.
+    #[inline]
+    pub(crate) fn is_held(&self) -> bool {
+        self.holds > 0 || self.waits_for_core || self.is_held_for_answers
+    }
+
     /// The task looks again.
     pub(crate) fn wake(&self) {
         if let Some(waker) = &self.waker {
@@ -207,7 +230,7 @@ impl Connection {
     }
 
     /// Writes what waits, as far as the socket takes it, and lets the task wait for the rest. How many writes it took.
-    pub(crate) fn flush(&mut self, chunks: &mut Chunks, now_ms: u64) -> u64 {
+    pub(crate) fn flush(&mut self, chunks: &mut Chunks) -> u64 {
         if let Writer::Task = self.writer {
             if !self.outbox.is_empty() {
                 self.wake();
@@ -215,7 +238,7 @@ impl Connection {
             return 0;
         }
         let was_blocked = self.is_blocked;
-        let writes = self.flush_socket(chunks, now_ms);
+        let writes = self.flush_socket(chunks);
         if (self.is_blocked && !was_blocked) || self.closing.is_some() {
             self.wake();
         }
@@ -223,7 +246,7 @@ impl Connection {
     }
 
     /// The same on the connection's own task.
-    pub(crate) fn flush_socket(&mut self, chunks: &mut Chunks, now_ms: u64) -> u64 {
+    pub(crate) fn flush_socket(&mut self, chunks: &mut Chunks) -> u64 {
         let Writer::Socket(socket) = &self.writer else { return 0 };
         let mut writes = 0;
         while !self.is_blocked && !self.outbox.is_empty() {
@@ -233,7 +256,6 @@ impl Connection {
             match socket.try_write(front) {
                 Ok(bytes) => {
                     self.outbox.written(chunks, bytes);
-                    self.last_written_ms = now_ms;
                     self.is_blocked = bytes < front_bytes;
                 }
                 Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => self.is_blocked = true,
@@ -267,7 +289,7 @@ pub(crate) struct Subscription {
 const _: () = assert!(size_of::<Option<Subscription>>() == 40, "a subscription is 40 bytes");
 
 /// The number of the subscription that a client calls `sid`.
-pub(crate) type Sids<'a> = (&'a IdTable, &'a crate::slab::Slab<Subscription>);
+pub(crate) type Sids<'a> = (&'a HashTable<SubId>, &'a crate::slab::Slab<Subscription>);
 
 /// A sid's place in the table of its connection. No seed: a client that makes its own sids collide slows itself.
 pub(crate) fn sid_hash(sid: &[u8]) -> u64 {
@@ -276,5 +298,5 @@ pub(crate) fn sid_hash(sid: &[u8]) -> u64 {
 
 /// Finds a client's subscription by its sid.
 pub(crate) fn find_sid((table, subscriptions): Sids<'_>, sid: &[u8]) -> Option<SubId> {
-    table.find(sid_hash(sid), |id| subscriptions[id].sid[..] == *sid)
+    table.find(sid_hash(sid), |&id| subscriptions[id].sid[..] == *sid).copied()
 }

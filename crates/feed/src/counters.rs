@@ -30,9 +30,10 @@ engine::counters! {
         StaleConnections => Counter, "feed_stale_connections", None, "Connections closed because pings were not answered.";
         ProducersHeld => Counter, "feed_producers_held", None, "Times that a producer's reads were paused for a consumer that fell behind.";
         ProducersHeldForCores => Counter, "feed_producers_held_for_cores", None, "Times that a producer's reads were paused for a core that fell behind.";
+        HeldForAnswers => Counter, "feed_held_for_answers", None, "Times that a client's reads were paused because it did not take its answers.";
         SlowPending => Counter, "feed_slow_consumers_pending", None, "Consumers cut off because more than max_pending waited for them.";
         SlowHold => Counter, "feed_slow_consumers_hold", None, "Consumers cut off because they had held producers back for too long.";
-        SlowDeadline => Counter, "feed_slow_consumers_deadline", None, "Consumers cut off because they took nothing for write_deadline.";
+        SlowDeadline => Counter, "feed_slow_consumers_deadline", None, "Consumers cut off because they did not take within write_deadline what waited for them.";
     }
 }
 

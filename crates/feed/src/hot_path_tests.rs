@@ -19,7 +19,7 @@ use crate::{
     across::{Message, RING_MESSAGES},
     config::Config,
     connection::Transport,
-    core::{Local, Parts, Settings},
+    core::{CoreSeed, Local, Settings},
     counters::Counter,
     identity::Identities,
     serve::{self, Arrival},
@@ -51,7 +51,7 @@ pub(crate) fn cores(count: usize) -> Vec<Rc<Local>> {
     endpoints
         .map(|(index, endpoint)| {
             let (sender, receiver) = endpoint.split();
-            Local::new(Parts {
+            Local::new(CoreSeed {
                 index,
                 cores: count,
                 shared: Arc::clone(&shared),

@@ -7,7 +7,7 @@ use engine::cores::clock;
 use crate::{
     across::{Message, Record, Records},
     core::{Core, Local},
-    server,
+    server, snapshot,
 };
 
 impl Local {
@@ -43,16 +43,19 @@ impl Local {
         for message in batch.drain(..) {
             match message {
                 Message::Batch { from, records } => {
-                    core.apply_records(from, &records);
+                    apply_records(core, from, &records);
                     core.links.give_back(from, records);
                 }
-                Message::Spent { from, buffer, bytes } => core.came_back(from, buffer, bytes),
+                Message::Spent { from, buffer, bytes } => {
+                    let resumed = core.links.came_back(from, buffer, bytes);
+                    core.outputs.resume(resumed);
+                }
                 Message::Accept(socket, address, door) => {
                     server::take_over(self, core, socket, address, door)
                 }
                 Message::Snapshot(answer) => {
                     // Who asked may have stopped waiting.
-                    let _ = answer.send(core.snapshot());
+                    let _ = answer.send(snapshot::of_core(core));
                 }
                 Message::Reload(settings) => core.reload(settings),
             }
@@ -61,60 +64,20 @@ impl Local {
     }
 }
 
-impl Core {
-    fn apply_records(&mut self, from: usize, records: &[u8]) {
-        for record in Records::new(records) {
-            match record {
-                Record::Interest { account, pattern, has } => {
-                    self.apply_interest(from, account, pattern, has)
-                }
-                Record::Members { account, pattern, queue, count } => {
-                    self.apply_members(from, account, pattern, queue, count);
-                }
-                Record::Run { account, producer, group, run } => {
-                    self.deliver_from_core(account, producer, group, &run);
-                }
-                Record::Hold(producer) => self.held(producer),
-                Record::Release(producer) => self.let_go(producer),
+fn apply_records(core: &mut Core, from: usize, records: &[u8]) {
+    for record in Records::new(records) {
+        match record {
+            Record::Interest { account, pattern, has } => {
+                core.subjects.apply_interest(from, account, pattern, has);
             }
-        }
-    }
-
-    fn apply_interest(&mut self, from: usize, account: u16, pattern: &[u8], has: bool) {
-        let root = self.root_of(account);
-        let node = self.trie.insert(root, pattern);
-        let more = self.trie.more_mut(node);
-        if has {
-            more.remote |= 1 << from;
-        } else {
-            more.remote &= !(1 << from);
-            self.trie.let_go_of_more(node);
-            self.trie.prune(node);
-        }
-    }
-
-    fn apply_members(&mut self, from: usize, account: u16, pattern: &[u8], queue: &[u8], count: u32) {
-        let root = self.root_of(account);
-        let node = self.trie.insert(root, pattern);
-        let place = self.group_of(node, queue);
-        let remote = &mut self.trie.group_mut(node, place).remote;
-        remote.retain(|&mut (core, _)| usize::from(core) != from);
-        if count > 0 {
-            #[expect(clippy::cast_possible_truncation, reason = "there are at most 64 cores")]
-            remote.push((from as u16, count));
-        }
-        self.drop_group_if_empty(node, place);
-        self.trie.prune(node);
-    }
-
-    fn came_back(&mut self, from: usize, buffer: Vec<u8>, bytes: usize) {
-        let mut resume = Vec::new();
-        self.links.came_back(from, buffer, bytes, &mut resume);
-        for id in resume {
-            if let Some(connection) = self.connections.find_mut(id) {
-                connection.waits_for_core = false;
-                connection.wake();
+            Record::Members { account, pattern, queue, count } => {
+                core.subjects.apply_members(from, account, pattern, queue, count);
             }
+            Record::Run { account, producer, group, run } => {
+                core.deliver_from_core(account, producer, group, &run);
+            }
+            Record::Hold(producer) => core.outputs.held(producer),
+            Record::Release(producer) => core.outputs.let_go(producer),
         }
     }
 }

@@ -6,8 +6,11 @@ use engine::cores::clock;
 use wire::nats::rejection::Rejection;
 
 use crate::{
+    config::Limits,
     connection::{Closed, ConnId, Stage},
     core::{Core, Local},
+    outputs::Outputs,
+    subjects::Subjects,
 };
 
 /// How often.
@@ -27,65 +30,73 @@ impl Local {
             every.tick().await;
             let core = &mut *self.core.borrow_mut();
             core.now_ms = clock::monotonic_ms();
-            core.cut_holders();
+            cut_holders(core);
             core.end_turn();
-            core.look_after_some(&mut cursor);
+            look_after_some(core, &mut cursor);
         }
     }
 }
 
-impl Core {
-    /// Looks at the connections of one round, from the one behind `cursor`.
-    fn look_after_some(&mut self, cursor: &mut ConnId) {
-        let end = self.connections.end();
-        for _ in 0..end.div_ceil(ROUNDS) {
-            *cursor = if *cursor + 1 < end { *cursor + 1 } else { 0 };
-            if self.connections.find(*cursor).is_some() {
-                self.look_after(*cursor);
-                // Written at once: a thousand pings together would borrow a thousand chunks for six bytes each.
-                self.end_turn();
-            }
-        }
+/// Cuts off who has held its producers back for too long.
+fn cut_holders(core: &mut Core) {
+    let Core { subjects, outputs, links, settings, now_ms, .. } = core;
+    while let Some(id) = outputs.held_too_long(settings.config.limits.producer_hold_max, *now_ms) {
+        outputs.release_all(id, links);
+        let subject = subjects.a_subject_of(&outputs.connections[id]);
+        outputs.cut_slow(id, Closed::SlowConsumerHold, &subject);
     }
+}
 
-    fn look_after(&mut self, id: ConnId) {
-        let now_ms = self.now_ms;
-        let since = |then_ms: u64| Duration::from_millis(now_ms.saturating_sub(then_ms));
-        let limits = &self.settings.config.limits;
-        let connection = &mut self.connections[id];
-        if connection.closing.is_some() {
-            return;
+/// Looks at the connections of one round, from the one behind `cursor`.
+fn look_after_some(core: &mut Core, cursor: &mut ConnId) {
+    let end = core.outputs.connections.end();
+    for _ in 0..end.div_ceil(ROUNDS) {
+        *cursor = if *cursor + 1 < end { *cursor + 1 } else { 0 };
+        if core.outputs.connections.find(*cursor).is_some() {
+            let Core { subjects, outputs, settings, now_ms, .. } = core;
+            look_after(outputs, subjects, *cursor, &settings.config.limits, *now_ms);
+            // Written at once: a thousand pings together would borrow a thousand chunks for six bytes each.
+            core.end_turn();
         }
-        if connection.stage == Stage::CredentialsNeeded && since(connection.started_ms) > limits.auth_timeout
-        {
-            self.reject(id, Rejection::AuthenticationTimeout);
-            return;
-        }
-        if !connection.outbox.is_empty() && since(connection.last_written_ms) > limits.write_deadline {
-            self.cut_slow(id, Closed::SlowConsumerDeadline);
-            return;
-        }
-        if matches!(connection.stage, Stage::CredentialsNeeded | Stage::Checking) {
-            return;
-        }
-        let is_first = connection.ping_sent_ms == 0;
-        let is_due = if is_first {
-            since(connection.started_ms).as_millis() as u64 >= FIRST_PING_AFTER_MS
-                || since(connection.last_in_ms) >= limits.ping_interval
-        } else {
-            since(connection.ping_sent_ms.max(connection.last_in_ms)) >= limits.ping_interval
-        };
-        if !is_due {
-            return;
-        }
-        if connection.pings_out >= limits.ping_max.max(1) {
-            self.reject(id, Rejection::StaleConnection);
-            return;
-        }
-        connection.pings_out += 1;
-        connection.ping_sent_ms = now_ms;
-        self.say(id, b"PING\r\n");
     }
+}
+
+fn look_after(outputs: &mut Outputs, subjects: &Subjects, id: ConnId, limits: &Limits, now_ms: u64) {
+    let since = |then_ms: u64| Duration::from_millis(now_ms.saturating_sub(then_ms));
+    let connection = &outputs.connections[id];
+    if connection.closing.is_some() {
+        return;
+    }
+    if connection.stage == Stage::CredentialsNeeded && since(connection.started_ms) > limits.auth_timeout {
+        outputs.reject(id, Rejection::AuthenticationTimeout);
+        return;
+    }
+    if outputs.is_overdue(id, limits.write_deadline, now_ms) {
+        let subject = subjects.a_subject_of(&outputs.connections[id]);
+        outputs.cut_slow(id, Closed::SlowConsumerDeadline, &subject);
+        return;
+    }
+    let connection = &mut outputs.connections[id];
+    if matches!(connection.stage, Stage::CredentialsNeeded | Stage::Checking) {
+        return;
+    }
+    let is_first = connection.ping_sent_ms == 0;
+    let is_due = if is_first {
+        since(connection.started_ms).as_millis() as u64 >= FIRST_PING_AFTER_MS
+            || since(connection.last_in_ms) >= limits.ping_interval
+    } else {
+        since(connection.ping_sent_ms.max(connection.last_in_ms)) >= limits.ping_interval
+    };
+    if !is_due {
+        return;
+    }
+    if connection.pings_out >= limits.ping_max.max(1) {
+        outputs.reject(id, Rejection::StaleConnection);
+        return;
+    }
+    connection.pings_out += 1;
+    connection.ping_sent_ms = now_ms;
+    outputs.say(id, b"PING\r\n");
 }
 
 #[cfg(test)]
@@ -119,15 +130,15 @@ mod tests {
                 let arrival = Arrival::new(&local.core.borrow(), peer, Transport::default());
                 tokio::task::spawn_local(serve::serve_plain(Rc::clone(&local), socket, arrival));
             }
-            while local.core.borrow().connections.len() < CLIENTS {
+            while local.core.borrow().outputs.connections.len() < CLIENTS {
                 tokio::task::yield_now().await;
             }
             let core = &mut *local.core.borrow_mut();
             core.now_ms = clock::monotonic_ms() + FIRST_PING_AFTER_MS;
             let mut cursor = 0;
-            (0..ROUNDS).for_each(|_| core.look_after_some(&mut cursor));
-            assert!(core.connections.iter().all(|(_, connection)| connection.pings_out == 1));
-            assert_eq!(core.chunks.spare(), 1);
+            (0..ROUNDS).for_each(|_| look_after_some(core, &mut cursor));
+            assert!(core.outputs.connections.iter().all(|(_, connection)| connection.pings_out == 1));
+            assert_eq!(core.outputs.chunks.spare(), 1);
         });
     }
 }

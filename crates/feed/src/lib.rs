@@ -19,6 +19,7 @@
 
 mod across;
 mod backpressure;
+mod buffers;
 pub mod config;
 mod connection;
 mod core;
@@ -26,7 +27,6 @@ mod counters;
 mod groups;
 #[cfg(test)]
 mod hot_path_tests;
-mod id_table;
 pub mod identity;
 mod inbox;
 mod keep;
@@ -34,6 +34,7 @@ mod matching;
 pub mod monitor;
 pub mod nats_config;
 mod outbox;
+mod outputs;
 mod publish;
 mod serve;
 mod server;
@@ -41,6 +42,7 @@ mod session;
 mod shared;
 mod slab;
 pub mod snapshot;
+mod subjects;
 mod system;
 pub mod tools;
 mod transport;

@@ -54,6 +54,11 @@ pub(crate) struct Outbox {
     sent: usize,
     /// Bytes that wait, in all.
     bytes: usize,
+    /// Bytes that were written, ever.
+    written: u64,
+    /// Bytes of answers among those that wait, at most, while less than `answered_to` is written; then none.
+    answers: usize,
+    answered_to: u64,
 }
 
 impl Outbox {
@@ -66,6 +71,17 @@ impl Outbox {
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
         self.bytes == 0
+    }
+
+    /// Bytes that were written, ever.
+    pub(crate) fn written_bytes(&self) -> u64 {
+        self.written
+    }
+
+    /// How many of the bytes that wait are answers to the client's own operations, at most: other bytes that were
+    /// appended before them and between them count as written first.
+    pub(crate) fn answer_bytes(&self) -> usize {
+        if self.written < self.answered_to { self.answers.min(self.bytes) } else { 0 }
     }
 
     /// Whether `bytes` more fit without another chunk.
@@ -92,6 +108,13 @@ impl Outbox {
         self.chunk(chunks, bytes.len()).extend_from_slice(bytes);
     }
 
+    /// Appends an answer to what the client itself said.
+    pub(crate) fn append_answer(&mut self, chunks: &mut Chunks, bytes: &[u8]) {
+        self.answers = self.answer_bytes() + bytes.len();
+        self.append(chunks, bytes);
+        self.answered_to = self.written + self.bytes as u64;
+    }
+
     /// What can be written next; empty if nothing waits.
     pub(crate) fn front(&self) -> &[u8] {
         self.chunks.front().map_or(&[], |chunk| &chunk[self.sent..])
@@ -101,6 +124,7 @@ impl Outbox {
     pub(crate) fn written(&mut self, chunks: &mut Chunks, bytes: usize) {
         self.sent += bytes;
         self.bytes -= bytes;
+        self.written += bytes as u64;
         let Some(front) = self.chunks.front() else { panic!("outbox: nothing to be written was written") };
         assert!(self.sent <= front.len(), "outbox: more was written than there is");
         if self.sent == front.len() {
@@ -116,6 +140,7 @@ impl Outbox {
         self.chunks.drain(..).for_each(|chunk| chunks.give_back(chunk));
         self.sent = 0;
         self.bytes = 0;
+        self.answers = 0;
     }
 }
 
@@ -155,6 +180,29 @@ mod tests {
                 outbox.written(&mut chunks, n);
             }
             prop_assert!(twin.is_empty() && outbox.chunks.is_empty() && outbox.front().is_empty());
+        }
+
+        /// Against a list of who appended what: never fewer bytes of answers than wait, never more than wait in all, and none
+        /// once the last of them is written.
+        #[test]
+        fn answers_are_counted(steps in prop::collection::vec((any::<bool>(), 1_usize..5000, 1_usize..9000), 1..40)) {
+            let (mut outbox, mut chunks) = (Outbox::default(), Chunks::default());
+            let mut twin = VecDeque::new();
+            for (is_answer, append, write) in steps {
+                let bytes = vec![0; append];
+                if is_answer {
+                    outbox.append_answer(&mut chunks, &bytes);
+                } else {
+                    outbox.append(&mut chunks, &bytes);
+                }
+                twin.extend(std::iter::repeat_n(is_answer, append));
+                let n = outbox.front().len().min(write);
+                twin.drain(..n);
+                outbox.written(&mut chunks, n);
+                let answers = twin.iter().filter(|is_answer| **is_answer).count();
+                prop_assert!(answers <= outbox.answer_bytes() && outbox.answer_bytes() <= outbox.bytes());
+                prop_assert!(answers > 0 || outbox.answer_bytes() == 0);
+            }
         }
     }
 }

@@ -13,15 +13,19 @@
 //!
 //! A run never holds a message that is not whole.
 
-use wire::nats::{client::Publish, rejection::Rejection, subject, write};
+use wire::nats::{client::Publish, rejection::Rejection, subject};
 
 use crate::{
-    backpressure::{Producer, high_mark_bytes},
+    across::{Destination, Links},
+    backpressure::Producer,
     connection::{Closed, ConnId},
     core::Core,
     counters::Counter,
+    groups::Turn,
     matching::Match,
-    trie::SubId,
+    outputs::{Outputs, Put},
+    system,
+    trie::{NodeId, SubId},
 };
 
 /// Messages of one producer with one control line, one after the other.
@@ -70,56 +74,35 @@ impl<'a> Run<'a> {
 impl Core {
     /// Takes messages of a client.
     pub(crate) fn publish(&mut self, id: ConnId, run: &Run<'_>) {
-        let index = self.index;
-        let connection = &mut self.connections[id];
+        let connection = &mut self.outputs.connections[id];
         let count = run.count() as u64;
         connection.messages_in += count;
         connection.payload_in_bytes += count * run.body_bytes as u64;
         self.counters.add(Counter::MessagesIn, count);
         self.counters.add(Counter::PayloadIn, count * run.body_bytes as u64);
-        if connection.permissions.is_some() && !self.may_publish(id, run) {
+        if connection.permissions.is_some() && !may_publish(&mut self.outputs, id, run, self.now_ms) {
             return;
         }
-        let connection = &self.connections[id];
+        let connection = &self.outputs.connections[id];
         let (root, account, cid) = (connection.root, connection.account, connection.cid);
         if connection.pedantic && !subject::is_valid_literal(run.subject) {
-            self.reject(id, Rejection::InvalidPublishSubject);
+            self.outputs.reject(id, Rejection::InvalidPublishSubject);
         }
         #[expect(clippy::cast_possible_truncation, reason = "there are at most 64 cores")]
-        let producer = Producer { core: index as u16, conn: id, cid };
-        let (slot, matched) = self.matches.take(&self.trie, root, run.subject);
+        let producer = Producer { core: self.index as u16, conn: id, cid };
+        let (slot, matched) = self.subjects.take_match(root, run.subject);
         let reached = !matched.is_empty() && self.spread(id, account, producer, run, &matched);
-        self.matches.put_back(slot, matched);
-        if !reached && !run.reply.is_empty() && !self.answer_for_server(id, run) {
+        self.subjects.put_back(slot, matched);
+        if !reached && !run.reply.is_empty() && !self.answer_for_server(id, account, root, run) {
             self.tell_no_responders(id, run);
         }
         self.end_finished();
     }
 
-    /// Whether the client may publish this; it is told if not.
-    #[cold]
-    fn may_publish(&mut self, id: ConnId, run: &Run<'_>) -> bool {
-        let now_ms = self.now_ms;
-        let connection = &mut self.connections[id];
-        let Some(permissions) = connection.permissions.clone() else { return true };
-        let rejection = if !permissions.may_publish(run.subject)
-            && !connection.replies.as_mut().is_some_and(|replies| replies.may_answer(run.subject, now_ms))
-        {
-            Rejection::PublishDenied { subject: run.subject }
-        } else if !run.reply.is_empty() && !permissions.may_publish(run.reply) {
-            Rejection::ReplyDenied { reply: run.reply }
-        } else {
-            return true;
-        };
-        for _ in 0..run.count() {
-            self.count(Counter::PermissionsDenied);
-            self.reject(id, rejection);
-        }
-        false
-    }
-
     /// Delivers to whoever matches; whether anybody was reached.
-    pub(crate) fn spread(
+    ///
+    /// `from` is who made this happen: it waits if too much is under way to another core.
+    fn spread(
         &mut self,
         from: ConnId,
         account: u16,
@@ -127,12 +110,7 @@ impl Core {
         run: &Run<'_>,
         matched: &Match,
     ) -> bool {
-        let mut delivered = 0;
-        for &sub in &matched.subscribers {
-            delivered += self.deliver(sub, producer, run);
-        }
-        let mut reached = delivered > 0;
-        self.count_out(delivered, run);
+        let mut reached = self.deliver_to_all(&matched.subscribers, producer, run);
         for &(node, group) in &matched.groups {
             for at in 0..run.count() {
                 reached |= self.deliver_to_group(node, group as usize, account, producer, &run.one(at));
@@ -143,37 +121,10 @@ impl Core {
             let to = cores.trailing_zeros() as usize;
             cores &= cores - 1;
             reached = true;
-            self.send_across(from, to, account, producer, None, run);
+            let to = Destination { core: to, account, group: None };
+            send_across(&mut self.outputs, &mut self.links, from, to, producer, run);
         }
         reached
-    }
-
-    pub(crate) fn count_out(&self, delivered: u64, run: &Run<'_>) {
-        if delivered > 0 {
-            self.counters.add(Counter::MessagesOut, delivered);
-            self.counters.add(Counter::PayloadOut, delivered * run.body_bytes as u64);
-        }
-    }
-
-    pub(crate) fn send_across(
-        &mut self,
-        from: ConnId,
-        to: usize,
-        account: u16,
-        producer: Producer,
-        group: Option<(&[u8], &[u8])>,
-        run: &Run<'_>,
-    ) {
-        self.count(Counter::RunsAcross);
-        let has_room = self.links.run(to, account, producer, group, run);
-        if !has_room && usize::from(producer.core) == self.index {
-            let connection = &mut self.connections[from];
-            if !connection.waits_for_core {
-                connection.waits_for_core = true;
-                self.links.pause(from);
-                self.count(Counter::ProducersHeldForCores);
-            }
-        }
     }
 
     /// What another core's producer sent, for this core's subscribers.
@@ -184,140 +135,210 @@ impl Core {
         group: Option<(&[u8], &[u8])>,
         run: &Run<'_>,
     ) {
-        let root = self.root_of(account);
+        let root = self.subjects.root_of(account);
         if let Some((pattern, queue)) = group {
-            let Some(node) = self.trie.find(root, pattern) else { return };
-            let more = self.trie.more(node);
-            let place = more.and_then(|more| more.groups.iter().position(|group| *group.name == *queue));
-            if let Some(group) = place {
-                for at in 0..run.count() {
-                    self.deliver_to_own_members(node, group, account, producer, &run.one(at));
-                }
+            let Some((node, group)) = self.subjects.find_group(root, pattern, queue) else { return };
+            for at in 0..run.count() {
+                self.deliver_to_own_members(node, group, account, producer, &run.one(at));
             }
         } else {
-            let (slot, matched) = self.matches.take(&self.trie, root, run.subject);
-            let mut delivered = 0;
-            for &sub in &matched.subscribers {
-                delivered += self.deliver(sub, producer, run);
-            }
-            self.count_out(delivered, run);
-            self.matches.put_back(slot, matched);
+            let (slot, matched) = self.subjects.take_match(root, run.subject);
+            self.deliver_to_all(&matched.subscribers, producer, run);
+            self.subjects.put_back(slot, matched);
         }
         self.end_finished();
     }
 
+    /// Gives a run to each of some subscribers; whether any took something.
+    fn deliver_to_all(&mut self, subscribers: &[SubId], producer: Producer, run: &Run<'_>) -> bool {
+        let mut delivered = 0;
+        for &sub in subscribers {
+            delivered += self.deliver(sub, producer, run);
+        }
+        self.count_out(delivered, run);
+        delivered > 0
+    }
+
+    /// Gives one message to a member of a group; whether there was one.
+    fn deliver_to_group(
+        &mut self,
+        node: NodeId,
+        group: usize,
+        account: u16,
+        producer: Producer,
+        run: &Run<'_>,
+    ) -> bool {
+        let to = match self.subjects.whose_turn(node, group) {
+            Turn::Nobody => return false,
+            Turn::Core(to) => Some(to),
+            Turn::Own if self.deliver_to_own_member(node, group, producer, run) => return true,
+            Turn::Own => self.subjects.other_core_with_members(node, group),
+        };
+        to.is_some_and(|to| {
+            self.pass_on(to, node, group, account, producer, run);
+            true
+        })
+    }
+
+    /// The same for a message that another core has sent to one of our members. The last of them may have left while it
+    /// was on its way; another core's gets it then. That core was told of the leaving before it sees this, so nothing goes
+    /// round in a circle.
+    fn deliver_to_own_members(
+        &mut self,
+        node: NodeId,
+        group: usize,
+        account: u16,
+        producer: Producer,
+        run: &Run<'_>,
+    ) {
+        if self.deliver_to_own_member(node, group, producer, run) {
+            return;
+        }
+        if let Some(to) = self.subjects.other_core_with_members(node, group) {
+            self.pass_on(to, node, group, account, producer, run);
+        }
+    }
+
+    fn deliver_to_own_member(
+        &mut self,
+        node: NodeId,
+        group: usize,
+        producer: Producer,
+        run: &Run<'_>,
+    ) -> bool {
+        for _ in 0..self.subjects.own_members(node, group) {
+            let member = self.subjects.next_own_member(node, group);
+            let delivered = self.deliver(member, producer, run);
+            if delivered > 0 {
+                self.count_out(delivered, run);
+                return true;
+            }
+        }
+        false
+    }
+
+    fn pass_on(
+        &mut self,
+        to: usize,
+        node: NodeId,
+        group: usize,
+        account: u16,
+        producer: Producer,
+        run: &Run<'_>,
+    ) {
+        let group = Some(self.subjects.words_of_group(node, group));
+        let to = Destination { core: to, account, group };
+        send_across(&mut self.outputs, &mut self.links, producer.conn, to, producer, run);
+    }
+
     /// Appends a run to a subscriber's output; how many messages of it.
-    pub(crate) fn deliver(&mut self, sub: SubId, producer: Producer, run: &Run<'_>) -> u64 {
-        let Self { connections, subscriptions, ends_after, chunks, dirty, line, settings, .. } = self;
-        let Self { finished, counters, .. } = self;
-        let subscription = &mut subscriptions[sub];
-        let id = subscription.conn;
-        let connection = &mut *connections[id];
-        let is_own = producer.conn == id && usize::from(producer.core) == self.index;
-        if connection.closing.is_some() || (is_own && !connection.echo) {
-            return 0;
-        }
-        if subscription.is_filtered
-            && connection
-                .permissions
-                .as_ref()
-                .is_some_and(|permissions| !permissions.may_receive(run.subject))
-        {
-            return 0;
-        }
-        let mut count = run.count();
-        if subscription.ends {
-            let max = ends_after.get(&sub).copied().unwrap_or(u64::MAX);
-            let remaining = max.saturating_sub(subscription.delivered);
-            if remaining <= count as u64 {
-                if remaining > 0 {
-                    finished.push(sub);
-                }
-                count = remaining as usize;
+    fn deliver(&mut self, sub: SubId, producer: Producer, run: &Run<'_>) -> u64 {
+        let Self { subjects, outputs, links, now_ms, .. } = self;
+        let (subscription, count) = subjects.still_gets(sub, run.count());
+        let (id, ends) = (subscription.conn, subscription.ends);
+        let put = outputs.put(subscription, count, producer, run, *now_ms);
+        let delivered = match put {
+            Put::Appended(count) => count,
+            Put::AboveMark(count) => {
+                outputs.hold_back(id, producer, *now_ms, links);
+                count
             }
-        }
-        let limits = &settings.config.limits;
-        let bytes_max = count * (run.stride + subscription.sid.len() + 8);
-        if connection.outbox.bytes() + bytes_max > limits.max_pending {
-            connection.flush(chunks, self.now_ms);
-            if connection.outbox.bytes() + bytes_max > limits.max_pending {
-                self.cut_slow(id, Closed::SlowConsumerPending);
-                return 0;
+            Put::Nothing => 0,
+            Put::NoRoom => {
+                let subject = subjects.a_subject_of(&outputs.connections[id]);
+                outputs.cut_slow(id, Closed::SlowConsumerPending, &subject);
+                0
             }
+        };
+        if ends && delivered > 0 {
+            subjects.had_some(sub);
         }
-        subscription.delivered += count as u64;
-        connection.messages_out += count as u64;
-        connection.payload_out_bytes += (count * run.body_bytes) as u64;
-        if connection.outbox.is_empty() {
-            // A consumer's time to take something begins when there is something to take.
-            connection.last_written_ms = self.now_ms;
+        delivered as u64
+    }
+
+    fn count_out(&self, delivered: u64, run: &Run<'_>) {
+        if delivered > 0 {
+            self.counters.add(Counter::MessagesOut, delivered);
+            self.counters.add(Counter::PayloadOut, delivered * run.body_bytes as u64);
         }
-        if let Some(replies) = connection.replies.as_mut().filter(|_| !run.reply.is_empty()) {
-            replies.requested(run.reply, self.now_ms);
+    }
+
+    /// Answers if this asks the server itself; whether it did.
+    #[cold]
+    fn answer_for_server(&mut self, id: ConnId, account: u16, root: NodeId, run: &Run<'_>) -> bool {
+        let Some(answer) = system::answer(&self.shared, &self.settings, account, run) else { return false };
+        // Nobody's: no connection has this number, so nobody can be held back for it.
+        #[expect(clippy::cast_possible_truncation, reason = "there are at most 64 cores")]
+        let server = Producer { core: self.index as u16, conn: ConnId::MAX, cid: 0 };
+        for _ in 0..run.count() {
+            let (slot, matched) = self.subjects.take_match(root, run.reply);
+            self.spread(id, account, server, &answer.run(run.reply), &matched);
+            self.subjects.put_back(slot, matched);
         }
-        line.clear();
-        if run.header_bytes == Some(0) || (run.header_bytes.is_some() && !connection.headers) {
-            for at in 0..count {
-                line.clear();
-                let body = &run.bytes[(at + 1) * run.stride - 2 - run.body_bytes..(at + 1) * run.stride - 2];
-                write::msg(
-                    line,
-                    run.subject,
-                    &subscription.sid,
-                    run.reply,
-                    &body[run.header_bytes.unwrap_or(0)..],
-                );
-                connection.outbox.append(chunks, line);
-            }
-        } else {
-            line.extend_from_slice(if run.header_bytes.is_some() { b"HMSG " } else { b"MSG " });
-            line.extend_from_slice(run.subject);
-            line.push(b' ');
-            line.extend_from_slice(&subscription.sid);
-            let bytes = line.len() + run.stride - run.tail_at;
-            for message in run.bytes.chunks_exact(run.stride).take(count) {
-                if !connection.outbox.has_room(bytes) && !connection.is_blocked {
-                    counters.add(Counter::Writes, connection.flush(chunks, self.now_ms));
-                }
-                let chunk = connection.outbox.chunk(chunks, bytes);
-                chunk.extend_from_slice(line);
-                chunk.extend_from_slice(&message[run.tail_at..]);
-            }
-        }
-        Self::mark_dirty(dirty, id, connection);
-        if connection.outbox.bytes() > high_mark_bytes(limits.max_pending) {
-            self.hold_back(id, producer);
-        }
-        count as u64
+        true
     }
 
     /// Nobody was there to answer: the requester is told, if it wants to know and listens for the answer.
     #[cold]
     fn tell_no_responders(&mut self, id: ConnId, run: &Run<'_>) {
-        let connection = &self.connections[id];
+        let Self { subjects, outputs, .. } = self;
+        let connection = &outputs.connections[id];
         if !connection.no_responders {
             return;
         }
-        let root = connection.root;
-        let (slot, matched) = self.matches.take(&self.trie, root, run.reply);
-        let mine = matched.subscribers.iter().find(|&&sub| self.subscriptions[sub].conn == id);
-        if let Some(&sub) = mine {
-            let mut line = std::mem::take(&mut self.line);
+        let (slot, matched) = subjects.take_match(connection.root, run.reply);
+        let mut all = matched.subscribers.iter().map(|&sub| subjects.subscription(sub));
+        if let Some(subscription) = all.find(|subscription| subscription.conn == id) {
             for _ in 0..run.count() {
-                line.clear();
-                write::no_responders(&mut line, run.reply, &self.subscriptions[sub].sid, run.subject);
-                self.say(id, &line);
-                self.count(Counter::NoResponders);
+                outputs.say_no_responders(id, run.reply, &subscription.sid, run.subject);
+                self.counters.add(Counter::NoResponders, 1);
             }
-            self.line = line;
         }
-        self.matches.put_back(slot, matched);
+        subjects.put_back(slot, matched);
     }
 
     /// Ends the subscriptions that have had their last message.
     fn end_finished(&mut self) {
-        while let Some(sub) = self.finished.pop() {
-            self.unsubscribe(sub);
+        while let Some((sub, id)) = self.subjects.take_finished() {
+            self.subjects.unsubscribe(sub, &mut self.outputs.connections[id], &mut self.links);
         }
+    }
+}
+
+/// Whether the client may publish this; it is told if not.
+#[cold]
+fn may_publish(outputs: &mut Outputs, id: ConnId, run: &Run<'_>, now_ms: u64) -> bool {
+    let connection = &mut outputs.connections[id];
+    let Some(permissions) = connection.permissions.clone() else { return true };
+    let rejection = if !permissions.may_publish(run.subject)
+        && !connection.replies.as_mut().is_some_and(|replies| replies.may_answer(run.subject, now_ms))
+    {
+        Rejection::PublishDenied { subject: run.subject }
+    } else if !run.reply.is_empty() && !permissions.may_publish(run.reply) {
+        Rejection::ReplyDenied { reply: run.reply }
+    } else {
+        return true;
+    };
+    for _ in 0..run.count() {
+        outputs.counters.add(Counter::PermissionsDenied, 1);
+        outputs.reject(id, rejection);
+    }
+    false
+}
+
+/// Sends messages to another core's subscribers. If too much is under way to that one, `from` waits; where the producer is
+/// another core's, that one made it wait.
+fn send_across(
+    outputs: &mut Outputs,
+    links: &mut Links,
+    from: ConnId,
+    to: Destination<'_>,
+    producer: Producer,
+    run: &Run<'_>,
+) {
+    outputs.counters.add(Counter::RunsAcross, 1);
+    let has_room = links.run(to, producer, run);
+    if !has_room && usize::from(producer.core) == outputs.core && outputs.wait_for_core(from) {
+        links.pause(from);
     }
 }

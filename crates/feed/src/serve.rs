@@ -20,21 +20,25 @@ use std::{
 };
 
 use engine::cores::clock;
+use hashbrown::HashTable;
 use tokio::{
     io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf},
     net::{TcpStream, tcp::OwnedReadHalf},
 };
 
 use crate::{
+    backpressure::Due,
+    buffers::SMALL_LEFTOVER_BYTES_MAX,
     connection::{Closed, ConnId, Connection, Stage, Transport, Writer},
-    core::{Core, Local, SMALL_LEFTOVER_BYTES_MAX},
+    core::{Core, Local},
     counters::Counter,
-    id_table::IdTable,
     identity::{Check, Credentials, Refused, SlowCheck},
     outbox::Outbox,
+    outputs::Outputs,
     session::Processed,
     shared,
-    snapshot::CLOSED_KEPT_MAX,
+    snapshot::{self, CLOSED_KEPT_MAX},
+    trie::SubId,
 };
 
 /// Reads of one connection before the others have their turn.
@@ -133,7 +137,7 @@ pub(crate) async fn serve(
             let core = &mut *local.core.borrow_mut();
             let is_done = core.end_some(id);
             if is_done {
-                core.give_back_leftover(std::mem::take(&mut input.leftover));
+                core.buffers.give_back_leftover(std::mem::take(&mut input.leftover));
                 core.leave(id);
             }
             core.end_turn();
@@ -149,44 +153,45 @@ pub(crate) async fn serve(
 fn turn(local: &Rc<Local>, cx: &mut Context<'_>, id: ConnId, input: &mut Input) -> Poll<Turned> {
     let core = &mut *local.core.borrow_mut();
     core.now_ms = clock::monotonic_ms();
-    note_waker(&mut core.connections[id], cx);
+    note_waker(&mut core.outputs.connections[id], cx);
     write_waiting(core, cx, id, &mut input.stream);
     for _ in 0..READS_A_TURN {
-        let connection = &core.connections[id];
+        let connection = &core.outputs.connections[id];
         if connection.closing.is_some() {
             return Poll::Ready(Turned::Closed);
         }
-        if connection.holds > 0 || connection.waits_for_core {
+        if connection.is_held_for_answers && !core.outputs.has_taken_answers(id) {
             return Poll::Pending;
         }
-        let mut read = std::mem::take(&mut core.read);
+        if core.outputs.connections[id].is_held() {
+            return Poll::Pending;
+        }
+        let mut read = std::mem::take(&mut core.buffers.read);
         let taken = take_in(core, cx, input, &mut read);
         let processed = match taken {
             Poll::Pending => {
-                core.read = read;
+                core.buffers.read = read;
                 return Poll::Pending;
             }
             Poll::Ready(Err(why)) => {
-                core.close(id, why);
-                core.read = read;
+                core.outputs.close(id, why);
+                core.buffers.read = read;
                 return Poll::Ready(Turned::Closed);
             }
             Poll::Ready(Ok(have)) => {
-                core.connections[id].last_in_ms = core.now_ms;
+                core.outputs.connections[id].last_in_ms = core.now_ms;
                 if core.links.has_others() {
                     local.take_inbox(core);
                 }
                 carry_out(core, id, input, &read, have)
             }
         };
-        core.read = read;
+        core.buffers.read = read;
         core.end_turn();
         match processed {
             Processed::More { need } => input.need = need,
-            Processed::Held => {
-                input.is_unexamined = true;
-                return Poll::Pending;
-            }
+            // Looked at again at once: the end of the turn may have written what it was held for.
+            Processed::Held => input.is_unexamined = true,
             Processed::Closing => {}
             Processed::Check(check) => {
                 input.is_unexamined = !input.leftover.is_empty();
@@ -235,7 +240,7 @@ fn take_in(
             }
             // A long payload has begun: it gathers in its own buffer.
             if input.leftover.capacity() == 0 {
-                input.leftover = core.take_leftover();
+                input.leftover = core.buffers.take_leftover();
             }
             input.leftover.extend_from_slice(&read[kept..kept + bytes]);
         } else {
@@ -253,10 +258,10 @@ fn carry_out(core: &mut Core, id: ConnId, input: &mut Input, read: &[u8], have: 
         let (done, processed) = core.process(id, &read[..have]);
         let rest = &read[done..have];
         if rest.is_empty() {
-            core.give_back_leftover(std::mem::take(&mut input.leftover));
+            core.buffers.give_back_leftover(std::mem::take(&mut input.leftover));
         } else {
             if input.leftover.capacity() == 0 {
-                input.leftover = core.take_leftover();
+                input.leftover = core.buffers.take_leftover();
             }
             input.leftover.clear();
             input.leftover.extend_from_slice(rest);
@@ -266,7 +271,7 @@ fn carry_out(core: &mut Core, id: ConnId, input: &mut Input, read: &[u8], have: 
     let (done, processed) = core.process(id, &input.leftover);
     input.leftover.drain(..done);
     if input.leftover.is_empty() {
-        core.give_back_leftover(std::mem::take(&mut input.leftover));
+        core.buffers.give_back_leftover(std::mem::take(&mut input.leftover));
     }
     processed
 }
@@ -281,9 +286,10 @@ fn note_waker(connection: &mut Connection, cx: &Context<'_>) {
 /// Writes what waits for the client, as far as it takes it, and sees to it that the task is woken when it takes more.
 fn write_waiting(core: &mut Core, cx: &mut Context<'_>, id: ConnId, stream: &mut Stream) {
     let mut writes = 0;
-    let connection = &mut *core.connections[id];
+    let Outputs { connections, chunks, .. } = &mut core.outputs;
+    let connection = &mut *connections[id];
     if let Stream::Wrapped(stream) = stream {
-        writes += write_wrapped(connection, &mut core.chunks, core.now_ms, cx, stream);
+        writes += write_wrapped(connection, chunks, cx, stream);
     }
     while connection.is_blocked {
         let Writer::Socket(socket) = &connection.writer else { break };
@@ -291,20 +297,19 @@ fn write_waiting(core: &mut Core, cx: &mut Context<'_>, id: ConnId, stream: &mut
             Poll::Pending => break,
             Poll::Ready(_) => {
                 connection.is_blocked = false;
-                writes += connection.flush_socket(&mut core.chunks, core.now_ms);
+                writes += connection.flush_socket(chunks);
             }
         }
     }
     if writes > 0 {
         core.counters.add(Counter::Writes, writes);
-        core.relieve(id);
+        core.outputs.relieve(id, &mut core.links);
     }
 }
 
 fn write_wrapped(
     connection: &mut Connection,
     chunks: &mut crate::outbox::Chunks,
-    now_ms: u64,
     cx: &mut Context<'_>,
     stream: &mut dyn Duplex,
 ) -> u64 {
@@ -328,7 +333,6 @@ fn write_wrapped(
             Poll::Ready(Ok(bytes)) => {
                 writes += 1;
                 connection.outbox.written(chunks, bytes);
-                connection.last_written_ms = now_ms;
             }
             Poll::Ready(Err(_)) => {
                 connection.closing.get_or_insert(Closed::WriteError);
@@ -344,8 +348,8 @@ impl Core {
     fn enter(&mut self, arrival: Arrival, writer: Writer, was_informed: bool) -> ConnId {
         let Arrival { cid, address, transport, nonce } = arrival;
         let is_required = self.settings.identities.is_required();
-        let root = self.root_of(0);
-        let id = self.connections.insert(Box::new(Connection {
+        let root = self.subjects.root_of(0);
+        let id = self.outputs.connections.insert(Box::new(Connection {
             cid,
             address,
             transport,
@@ -371,7 +375,7 @@ impl Core {
             nonce,
             root,
             account: 0,
-            sids: IdTable::default(),
+            sids: HashTable::new(),
             messages_in: 0,
             payload_in_bytes: 0,
             messages_out: 0,
@@ -379,11 +383,12 @@ impl Core {
             started_unix_ms: clock::unix_ms(),
             started_ms: self.now_ms,
             last_in_ms: self.now_ms,
-            last_written_ms: self.now_ms,
+            due: Due::default(),
             ping_sent_ms: 0,
             pings_out: 0,
             rtt_ms: None,
             holds: 0,
+            is_held_for_answers: false,
             waits_for_core: false,
             over_mark_since_ms: None,
             holding: Vec::new(),
@@ -395,45 +400,47 @@ impl Core {
         {
             // Who says nothing is whoever `no_auth_user` names, or nobody in particular.
             self.checked(id, Ok(identity));
-            self.connections[id].stage = Stage::Fresh;
+            self.outputs.connections[id].stage = Stage::Fresh;
         }
         if !was_informed {
-            let info =
-                self.shared.info(&self.settings, &(&*self.connections[id]).into(), false, self.is_lame);
-            self.say(id, &info);
+            let info = self.shared.info(
+                &self.settings,
+                &(&*self.outputs.connections[id]).into(),
+                false,
+                self.is_lame,
+            );
+            self.outputs.say(id, &info);
         }
         id
     }
 
     /// Ends some subscriptions of a client that has left; whether there are no more.
     fn end_some(&mut self, id: ConnId) -> bool {
-        let mut ending = std::mem::take(&mut self.finished);
-        ending.extend(self.connections[id].sids.iter().take(ENDED_IN_ONE_GO));
-        for sub in ending.drain(..) {
-            self.unsubscribe(sub);
+        let connection = &mut *self.outputs.connections[id];
+        let ending: Vec<SubId> = connection.sids.iter().copied().take(ENDED_IN_ONE_GO).collect();
+        for sub in ending {
+            self.subjects.unsubscribe(sub, connection, &mut self.links);
         }
-        self.finished = ending;
-        self.connections[id].sids.len() == 0
+        connection.sids.is_empty()
     }
 
     /// Takes a client out of the books.
     fn leave(&mut self, id: ConnId) {
-        let why = self.connections[id].closing.unwrap_or(Closed::ClientClosed);
-        self.connections[id].closing = Some(why);
-        self.release_all(id);
+        let Self { outputs, links, .. } = self;
+        outputs.release_all(id, links);
+        let Some(mut connection) = outputs.connections.remove(id) else { return };
+        let why = connection.closing.unwrap_or(Closed::ClientClosed);
         if let Some(counter) = Counter::of_closed(why) {
             self.count(counter);
         }
-        let mut snapshot = self.snapshot_of(id);
+        let mut snapshot = snapshot::of_connection(&connection, self.index, &self.settings.identities);
         snapshot.closed = Some((clock::now_system(), why));
+        connection.outbox.clear(&mut self.outputs.chunks);
         if self.closed.len() == CLOSED_KEPT_MAX {
             self.closed.pop_front();
         }
         self.closed.push_back(snapshot);
-        self.connections[id].outbox.clear(&mut self.chunks);
-        if let Some(connection) = self.connections.remove(id) {
-            tracing::debug!(cid = connection.cid, address = %connection.address, reason = why.reason(), "closed");
-        }
+        tracing::debug!(cid = connection.cid, address = %connection.address, reason = why.reason(), "closed");
         self.balance.closed(self.index);
         self.counters.sub(Counter::Connections, 1);
     }

@@ -24,7 +24,7 @@ use crate::{
     across::{Message, RING_MESSAGES},
     config::Config,
     connection::{Closed, Transport},
-    core::{Core, Local, Parts, Settings},
+    core::{Core, CoreSeed, Local, Settings},
     counters::Counter,
     identity::{Identities, SpecError},
     serve::{self, Arrival},
@@ -324,7 +324,7 @@ impl Server {
 async fn run_core(context: CoreContext, seed: Seed, common: Arc<Common>) -> io::Result<()> {
     let Seed { listener, web_listener, sender, receiver, counters } = seed;
     let shared = Arc::clone(&common.shared);
-    let local = Local::new(Parts {
+    let local = Local::new(CoreSeed {
         index: context.index,
         cores: context.cores,
         shared: Arc::clone(&shared),
@@ -367,7 +367,7 @@ async fn see_off(local: &Rc<Local>) {
         let config = &core.settings.config;
         (config.lame_duck_grace_period, config.lame_duck_duration)
     };
-    let is_empty = || local.core.borrow().connections.len() == 0;
+    let is_empty = || local.core.borrow().outputs.connections.len() == 0;
     let step = Duration::from_millis(10);
     let mut waited = Duration::ZERO;
     while waited < grace && !is_empty() {
@@ -375,15 +375,16 @@ async fn see_off(local: &Rc<Local>) {
         waited += step;
     }
     let mut waited = Duration::ZERO;
-    let at_first = local.core.borrow().connections.len();
+    let at_first = local.core.borrow().outputs.connections.len();
     loop {
         {
             let core = &mut *local.core.borrow_mut();
-            let left = core.connections.len();
+            let left = core.outputs.connections.len();
             let may_be_left = (at_first as f64
                 * (1.0 - waited.as_secs_f64() / duration.as_secs_f64().max(1e-3)))
             .max(0.0) as usize;
             let open: Vec<u32> = core
+                .outputs
                 .connections
                 .iter()
                 .filter(|(_, connection)| connection.closing.is_none())
@@ -391,7 +392,7 @@ async fn see_off(local: &Rc<Local>) {
                 .take(left.saturating_sub(may_be_left))
                 .collect();
             for id in open {
-                core.close(id, Closed::ServerShutdown);
+                core.outputs.close(id, Closed::ServerShutdown);
             }
             core.end_turn();
             if left == 0 {

@@ -1,6 +1,5 @@
 //! What a client's operations do, one after the other.
 
-use smallvec::SmallVec;
 use wire::nats::{
     Progress,
     client::{self, ClientOp, Publish},
@@ -9,12 +8,12 @@ use wire::nats::{
 };
 
 use crate::{
-    connection::{Closed, ConnId, ConnectOptions, Stage, Subscription, Told, find_sid, sid_hash},
+    connection::{ConnId, ConnectOptions, Stage, Told},
     core::Core,
     counters::Counter,
     identity::{Check, Credentials, Identity, Refused, Replies, SlowCheck, Subscribing},
     publish::Run,
-    trie::{Group, SubId},
+    subjects::Wish,
 };
 
 /// What the operations of a read came to.
@@ -26,19 +25,21 @@ pub(crate) enum Processed {
     Closing,
     /// A password is to be checked before anything else is done.
     Check(SlowCheck),
-    /// Somebody holds this producer back.
+    /// Somebody holds this producer back, or it does not take its answers.
     Held,
 }
 
 /// Messages handed on in one go; then the producer may have been told to pause.
 const RUN_BYTES_MAX: usize = 128 * 1024;
+/// The same where an answer is wanted: if nobody is there, the server answers each of them, and at much greater length.
+const REQUESTS_BYTES_MAX: usize = 8 * 1024;
 
 impl Core {
     /// Carries out the operations at the beginning of `bytes`; how many bytes of them are done.
     pub(crate) fn process(&mut self, id: ConnId, bytes: &[u8]) -> (usize, Processed) {
         let mut at = 0;
         loop {
-            let connection = &self.connections[id];
+            let connection = &self.outputs.connections[id];
             if connection.closing.is_some() {
                 return (at, Processed::Closing);
             }
@@ -46,7 +47,7 @@ impl Core {
             if connection.stage == Stage::CredentialsNeeded
                 && !matches!(rest.first(), None | Some(b'C' | b'c'))
             {
-                self.reject(id, Rejection::AuthorizationViolation);
+                self.outputs.reject(id, Rejection::AuthorizationViolation);
                 return (at, Processed::Closing);
             }
             let limits = &self.settings.config.limits;
@@ -59,8 +60,7 @@ impl Core {
                 Ok(Progress::Complete(ClientOp::Publish(publish), taken)) => {
                     at += taken;
                     at += self.take_messages(id, &publish, &bytes[at - taken..]);
-                    let connection = &self.connections[id];
-                    if connection.holds > 0 || connection.waits_for_core {
+                    if self.outputs.connections[id].is_held() {
                         return (at, Processed::Held);
                     }
                 }
@@ -69,10 +69,13 @@ impl Core {
                     if let Some(check) = self.carry_out(id, op) {
                         return (at, Processed::Check(check));
                     }
+                    if self.outputs.connections[id].is_held_for_answers {
+                        return (at, Processed::Held);
+                    }
                 }
                 Ok(Progress::NeedMore(need)) => return (at, Processed::More { need }),
                 Err(rejection) => {
-                    self.reject(id, rejection);
+                    self.outputs.reject(id, rejection);
                     return (at, Processed::Closing);
                 }
             }
@@ -82,22 +85,21 @@ impl Core {
     /// Takes a message and those behind it that are like it; how many bytes those behind it take.
     fn take_messages(&mut self, id: ConnId, first: &Publish<'_>, bytes: &[u8]) -> usize {
         self.connect_implied(id);
-        if self.connections[id].verbose {
-            self.say(id, b"+OK\r\n");
+        if self.outputs.connections[id].verbose {
+            self.outputs.say(id, b"+OK\r\n");
         }
         if first.tail().is_none() {
-            let mut rewritten = std::mem::take(&mut self.rewritten);
+            let mut rewritten = std::mem::take(&mut self.buffers.rewritten);
             let usual = rewrite(first, &mut rewritten);
             self.publish(id, &Run { bytes: &rewritten, ..usual });
-            self.rewritten = rewritten;
+            self.buffers.rewritten = rewritten;
             return 0;
         }
         let stride = first.whole.len();
         let mut end = stride;
-        if !self.connections[id].verbose {
-            while end < RUN_BYTES_MAX
-                && client::repeats(&bytes[end..], first.line, first.body.len()).is_some()
-            {
+        if !self.outputs.connections[id].verbose {
+            let bytes_max = if first.reply.is_empty() { RUN_BYTES_MAX } else { REQUESTS_BYTES_MAX };
+            while end < bytes_max && client::repeats(&bytes[end..], first.line, first.body.len()).is_some() {
                 end += stride;
             }
         }
@@ -113,7 +115,7 @@ impl Core {
             ClientOp::Ping => self.pong(id),
             ClientOp::Pong => {
                 let now_ms = self.now_ms;
-                let connection = &mut self.connections[id];
+                let connection = &mut self.outputs.connections[id];
                 connection.pings_out = 0;
                 if connection.ping_sent_ms > 0 {
                     connection.rtt_ms = u32::try_from(now_ms.saturating_sub(connection.ping_sent_ms)).ok();
@@ -122,7 +124,7 @@ impl Core {
             ClientOp::Subscribe { subject, queue, sid } => self.subscribe(id, subject, queue, sid),
             ClientOp::Unsubscribe { sid, max } => {
                 self.say_ok(id);
-                self.unsubscribe_sid(id, sid, max.unwrap_or(0));
+                self.unsubscribe(id, sid, max.unwrap_or(0));
             }
             ClientOp::Connect { options } => return self.connect(id, options),
             ClientOp::Ignored | ClientOp::Publish(_) => {}
@@ -131,59 +133,34 @@ impl Core {
     }
 
     fn say_ok(&mut self, id: ConnId) {
-        if self.connections[id].verbose {
-            self.say(id, b"+OK\r\n");
+        if self.outputs.connections[id].verbose {
+            self.outputs.say(id, b"+OK\r\n");
         }
     }
 
     fn pong(&mut self, id: ConnId) {
-        self.say(id, b"PONG\r\n");
-        let connection = &mut *self.connections[id];
+        self.outputs.say(id, b"PONG\r\n");
+        let connection = &mut *self.outputs.connections[id];
         if std::mem::take(&mut connection.wants_second_info) {
             let info = self.shared.info(&self.settings, &(&*connection).into(), true, self.is_lame);
-            self.say(id, &info);
+            self.outputs.say(id, &info);
         }
-    }
-
-    /// Says what is wrong, and closes if the protocol says so.
-    pub(crate) fn reject(&mut self, id: ConnId, rejection: Rejection<'_>) {
-        let mut line = Vec::new();
-        rejection.write(&mut line);
-        if !line.is_empty() {
-            self.say(id, &line);
-        }
-        if !rejection.closes() {
-            return;
-        }
-        self.close(
-            id,
-            match rejection {
-                Rejection::ControlLineTooLong => Closed::MaximumControlLine,
-                Rejection::PayloadTooLarge => Closed::MaximumPayload,
-                Rejection::AuthorizationViolation => Closed::AuthorizationViolation,
-                Rejection::AuthenticationTimeout => Closed::AuthenticationTimeout,
-                Rejection::ConnectionsExceeded => Closed::MaximumConnections,
-                Rejection::StaleConnection => Closed::StaleConnection,
-                Rejection::ServerShutdown => Closed::ServerShutdown,
-                _ => Closed::ProtocolViolation,
-            },
-        );
     }
 
     /// A client may do without CONNECT where no credentials are needed; it then has the defaults.
     fn connect_implied(&mut self, id: ConnId) {
-        if self.connections[id].stage == Stage::Fresh {
-            self.connections[id].stage = Stage::Connected;
+        if self.outputs.connections[id].stage == Stage::Fresh {
+            self.outputs.connections[id].stage = Stage::Connected;
         }
     }
 
     fn connect(&mut self, id: ConnId, json: &[u8]) -> Option<SlowCheck> {
         let Ok(Some(options)) = read_options(json) else {
-            self.reject(id, Rejection::Malformed("CONNECT takes a JSON object"));
+            self.outputs.reject(id, Rejection::Malformed("CONNECT takes a JSON object"));
             return None;
         };
-        let was_in = self.connections[id].stage == Stage::Connected;
-        let connection = &mut self.connections[id];
+        let was_in = self.outputs.connections[id].stage == Stage::Connected;
+        let connection = &mut self.outputs.connections[id];
         connection.verbose = options.verbose.unwrap_or(true);
         connection.pedantic = options.pedantic.unwrap_or(true);
         connection.echo = options.echo.unwrap_or(true);
@@ -210,13 +187,13 @@ impl Core {
             match self.settings.identities.check(&credentials, nonce.as_bytes()) {
                 Check::Done(checked) => self.checked(id, checked),
                 Check::Slow(check) => {
-                    self.connections[id].stage = Stage::Checking;
+                    self.outputs.connections[id].stage = Stage::Checking;
                     self.refuse_versions(id, &options);
                     return Some(check);
                 }
             }
         }
-        if self.connections[id].closing.is_none() && !self.refuse_versions(id, &options) {
+        if self.outputs.connections[id].closing.is_none() && !self.refuse_versions(id, &options) {
             self.say_ok(id);
         }
         None
@@ -224,9 +201,9 @@ impl Core {
 
     fn refuse_versions(&mut self, id: ConnId, options: &ConnectOptions) -> bool {
         if !(0..=1).contains(&options.protocol) {
-            self.reject(id, Rejection::ProtocolVersion);
+            self.outputs.reject(id, Rejection::ProtocolVersion);
         } else if options.no_responders && !options.headers {
-            self.reject(id, Rejection::NoRespondersNeedHeaders);
+            self.outputs.reject(id, Rejection::NoRespondersNeedHeaders);
         } else {
             return false;
         }
@@ -236,7 +213,7 @@ impl Core {
     /// A slow check has ended.
     pub(crate) fn slowly_checked(&mut self, id: ConnId, checked: Result<Identity, Refused>) {
         self.checked(id, checked);
-        if self.connections[id].closing.is_none() {
+        if self.outputs.connections[id].closing.is_none() {
             self.say_ok(id);
         }
     }
@@ -245,8 +222,8 @@ impl Core {
     pub(crate) fn checked(&mut self, id: ConnId, checked: Result<Identity, Refused>) {
         match checked {
             Ok(identity) => {
-                let root = self.root_of(identity.account.0);
-                let connection = &mut self.connections[id];
+                let root = self.subjects.root_of(identity.account.0);
+                let connection = &mut self.outputs.connections[id];
                 connection.stage = Stage::Connected;
                 connection.root = root;
                 connection.account = identity.account.0;
@@ -260,15 +237,15 @@ impl Core {
                 connection.nonce = None;
             }
             Err(refused) => {
-                let connection = &self.connections[id];
+                let connection = &self.outputs.connections[id];
                 tracing::info!(cid = connection.cid, address = %connection.address, %refused, "a client is not let in");
-                self.reject(id, Rejection::AuthorizationViolation);
+                self.outputs.reject(id, Rejection::AuthorizationViolation);
             }
         }
     }
 
     fn subscribe(&mut self, id: ConnId, pattern: &[u8], queue: Option<&[u8]>, sid: &[u8]) {
-        let connection = &self.connections[id];
+        let connection = &self.outputs.connections[id];
         // nats-server looks at the rights first.
         let mut is_filtered = false;
         if let Some(permissions) = &connection.permissions {
@@ -277,157 +254,36 @@ impl Core {
                 Subscribing::Filtered => is_filtered = true,
                 Subscribing::Denied => {
                     self.count(Counter::PermissionsDenied);
-                    self.reject(id, Rejection::SubscriptionDenied { subject: pattern, queue });
+                    self.outputs.reject(id, Rejection::SubscriptionDenied { subject: pattern, queue });
                     return;
                 }
             }
         }
         if !subject::is_valid_pattern(pattern) {
-            self.reject(id, Rejection::InvalidSubject);
+            self.outputs.reject(id, Rejection::InvalidSubject);
             return;
         }
         let max = self.settings.config.limits.max_subscriptions;
         if max > 0 && connection.sids.len() >= max {
             self.count(Counter::SubscriptionsRefused);
-            self.reject(id, Rejection::SubscriptionsExceeded);
+            self.outputs.reject(id, Rejection::SubscriptionsExceeded);
             return;
         }
-        let is_known = find_sid((&connection.sids, &self.subscriptions), sid).is_some();
-        let (root, account) = (connection.root, connection.account);
         self.say_ok(id);
-        if is_known {
-            // The first one stays.
-            return;
-        }
-        let node = self.trie.insert(root, pattern);
-        let sub = self.subscriptions.insert(Subscription {
-            conn: id,
-            node,
-            sid: sid.into(),
-            delivered: 0,
-            place: 0,
-            is_member: queue.is_some(),
-            is_filtered,
-            ends: false,
-        });
-        let Self { connections, subscriptions, .. } = self;
-        connections[id].sids.insert(sub, |id| sid_hash(&subscriptions[id].sid));
-        self.counters.add(Counter::Subscriptions, 1);
-        match queue {
-            None => {
-                let place = self.trie.add_subscriber(node, sub);
-                self.subscriptions[sub].place = place_of_next(place);
-                if place == 0 && self.links.has_others() {
-                    self.links.interest(account, pattern, true);
-                }
-            }
-            Some(queue) => {
-                let group = self.group_of(node, queue);
-                let members = &mut self.trie.group_mut(node, group).members;
-                self.subscriptions[sub].place = place_of_next(members.len());
-                members.push(sub);
-                let count = members.len();
-                self.tell_members(account, pattern, queue, count);
-            }
+        let Self { subjects, outputs, links, .. } = self;
+        let connection = &mut outputs.connections[id];
+        // Of two with one sid, the first one stays.
+        if subjects.find(connection, sid).is_none() {
+            subjects.subscribe(id, connection, Wish { pattern, queue, sid, is_filtered }, links);
         }
     }
 
-    fn tell_members(&mut self, account: u16, pattern: &[u8], queue: &[u8], count: usize) {
-        if self.links.has_others() {
-            self.links.members(account, pattern, queue, u32::try_from(count).unwrap_or(u32::MAX));
+    fn unsubscribe(&mut self, id: ConnId, sid: &[u8], max: u64) {
+        let connection = &mut self.outputs.connections[id];
+        if let Some(sub) = self.subjects.find(connection, sid) {
+            self.subjects.unsubscribe_after(sub, max, connection, &mut self.links);
         }
     }
-
-    /// The place of a queue group in its node; made if it is not there.
-    pub(crate) fn group_of(&mut self, node: u32, queue: &[u8]) -> usize {
-        let groups = &mut self.trie.more_mut(node).groups;
-        if let Some(place) = groups.iter().position(|group| *group.name == *queue) {
-            return place;
-        }
-        groups.push(Group {
-            name: queue.into(),
-            members: Vec::new(),
-            remote: SmallVec::new(),
-            turn: 0,
-            own_turn: 0,
-        });
-        groups.len() - 1
-    }
-
-    fn unsubscribe_sid(&mut self, id: ConnId, sid: &[u8], max: u64) {
-        let Some(sub) = find_sid((&self.connections[id].sids, &self.subscriptions), sid) else { return };
-        let subscription = &mut self.subscriptions[sub];
-        if max == 0 || subscription.delivered >= max {
-            self.unsubscribe(sub);
-        } else {
-            subscription.ends = true;
-            self.ends_after.insert(sub, max);
-        }
-    }
-
-    /// Ends a subscription.
-    pub(crate) fn unsubscribe(&mut self, sub: SubId) {
-        let Self { connections, subscriptions, .. } = self;
-        let Some(subscription) = subscriptions.find(sub) else { return };
-        let connection = &mut connections[subscription.conn];
-        let account = connection.account;
-        connection.sids.remove(sub, |id| sid_hash(&subscriptions[id].sid));
-        let Some(Subscription { node, is_member, place, ends, .. }) = self.subscriptions.remove(sub) else {
-            return;
-        };
-        if ends {
-            self.ends_after.remove(&sub);
-        }
-        self.counters.sub(Counter::Subscriptions, 1);
-        if is_member {
-            let group = self.group_with(node, sub, place);
-            let state = self.trie.group_mut(node, group);
-            state.members.swap_remove(place as usize);
-            if let Some(&moved) = state.members.get(place as usize) {
-                self.subscriptions[moved].place = place;
-            }
-            let state = self.trie.group_mut(node, group);
-            if self.links.has_others() {
-                let (name, count) = (state.name.clone(), state.members.len());
-                let pattern = self.trie.pattern_of(node);
-                self.tell_members(account, &pattern, &name, count);
-            }
-            self.drop_group_if_empty(node, group);
-        } else {
-            let (removed, moved) = self.trie.remove_subscriber(node, place as usize);
-            assert!(removed == sub, "a subscriber stands at its place");
-            if let Some(moved) = moved {
-                self.subscriptions[moved].place = place;
-            }
-            if self.trie.subscribers(node).is_empty() && self.links.has_others() {
-                let pattern = self.trie.pattern_of(node);
-                self.links.interest(account, &pattern, false);
-            }
-        }
-        self.trie.prune(node);
-    }
-
-    /// The group of a node in which a member stands at its place.
-    pub(crate) fn group_with(&self, node: u32, member: SubId, place: u32) -> usize {
-        let groups = self.trie.more(node).map_or(&[][..], |more| &more.groups);
-        match groups.iter().position(|group| group.members.get(place as usize) == Some(&member)) {
-            Some(group) => group,
-            None => panic!("a member stands at its place in one of its node's groups"),
-        }
-    }
-
-    /// A group without members anywhere goes.
-    pub(crate) fn drop_group_if_empty(&mut self, node: u32, group: usize) {
-        let groups = &mut self.trie.more_mut(node).groups;
-        if groups[group].members_everywhere() == 0 {
-            groups.swap_remove(group);
-            self.trie.let_go_of_more(node);
-        }
-    }
-}
-
-fn place_of_next(len: usize) -> u32 {
-    u32::try_from(len).unwrap_or_else(|_| panic!("four thousand million subscribers of one subject"))
 }
 
 /// Parses CONNECT's JSON. `null` has all defaults, as with nats-server; `Ok(None)`: it is no object.

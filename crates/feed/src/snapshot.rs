@@ -6,8 +6,10 @@ use std::{
 };
 
 use crate::{
-    connection::{Closed, ConnId, Transport},
+    connection::{Closed, Connection, Transport},
     core::Core,
+    identity::Identities,
+    subjects::Subjects,
 };
 
 /// A subscription.
@@ -54,7 +56,7 @@ pub struct ConnectionSnapshot {
     pub payload_out_bytes: u64,
     /// Bytes that wait for it.
     pub pending_bytes: usize,
-    /// Its reads are paused because a consumer or a core fell behind.
+    /// Its reads are paused because a consumer, a core or the client itself fell behind.
     pub is_held: bool,
     /// Its name.
     pub name: String,
@@ -111,7 +113,7 @@ pub struct Snapshot {
     pub payload_out_bytes: u64,
     /// Subscriptions.
     pub subscriptions: u64,
-    /// Consumers cut off: too much pending, held producers for too long, took nothing.
+    /// Consumers cut off: too much pending, held producers for too long, took too little.
     pub slow_consumers: [u64; 3],
     /// Nodes of the tries.
     pub trie_nodes: usize,
@@ -124,76 +126,70 @@ pub struct Snapshot {
 /// Closed connections that a core remembers for monitoring.
 pub const CLOSED_KEPT_MAX: usize = 1000;
 
-impl Core {
-    /// What this core says.
-    pub(crate) fn snapshot(&self) -> CoreSnapshot {
-        let of = |(id, _)| {
-            let mut snapshot = self.snapshot_of(id);
-            snapshot.subscriptions = self.subscriptions_of(id);
-            snapshot
-        };
-        CoreSnapshot {
-            connections: self.connections.iter().map(of).collect(),
-            closed: self.closed.iter().cloned().collect(),
-            trie_nodes: self.trie.nodes(),
-            matches_found: self.matches.found,
-            matches_made: self.matches.made,
-        }
+/// What a core says.
+pub(crate) fn of_core(core: &Core) -> CoreSnapshot {
+    let of = |connection: &Connection| {
+        let mut snapshot = of_connection(connection, core.index, &core.settings.identities);
+        snapshot.subscriptions = subscriptions_of(connection, &core.subjects);
+        snapshot
+    };
+    CoreSnapshot {
+        connections: core.outputs.connections.iter().map(|(_, connection)| of(connection)).collect(),
+        closed: core.closed.iter().cloned().collect(),
+        trie_nodes: core.subjects.trie.nodes(),
+        matches_found: core.subjects.matches.found,
+        matches_made: core.subjects.matches.made,
     }
+}
 
-    /// A connection without its subscriptions.
-    pub(crate) fn snapshot_of(&self, id: ConnId) -> ConnectionSnapshot {
-        let connection = &self.connections[id];
-        let started = SystemTime::UNIX_EPOCH + Duration::from_millis(connection.started_unix_ms);
-        let active_ms = connection.last_in_ms.saturating_sub(connection.started_ms);
-        let told = connection.told.as_deref();
-        let text = |text: Option<&str>| text.unwrap_or_default().to_owned();
-        ConnectionSnapshot {
-            cid: connection.cid,
-            core: self.index,
-            transport: connection.transport,
-            address: connection.address,
-            started,
-            last_activity: started + Duration::from_millis(active_ms),
-            closed: None,
-            rtt_ms: connection.rtt_ms,
-            messages_in: connection.messages_in,
-            messages_out: connection.messages_out,
-            payload_in_bytes: connection.payload_in_bytes,
-            payload_out_bytes: connection.payload_out_bytes,
-            pending_bytes: connection.outbox.bytes(),
-            is_held: connection.holds > 0 || connection.waits_for_core,
-            name: text(told.map(|told| &*told.name)),
-            lang: text(told.map(|told| &*told.lang)),
-            version: text(told.map(|told| &*told.version)),
-            account: connection.identity.as_ref().map_or(String::new(), |identity| {
-                self.settings.identities.account_name(identity.account).to_owned()
-            }),
-            user: connection
-                .identity
-                .as_ref()
-                .and_then(|identity| identity.name.as_deref())
-                .map(str::to_owned),
-            subscriptions: Vec::new(),
-        }
+/// A connection without its subscriptions.
+pub(crate) fn of_connection(
+    connection: &Connection,
+    core: usize,
+    identities: &Identities,
+) -> ConnectionSnapshot {
+    let started = SystemTime::UNIX_EPOCH + Duration::from_millis(connection.started_unix_ms);
+    let active_ms = connection.last_in_ms.saturating_sub(connection.started_ms);
+    let told = connection.told.as_deref();
+    let text = |text: Option<&str>| text.unwrap_or_default().to_owned();
+    ConnectionSnapshot {
+        cid: connection.cid,
+        core,
+        transport: connection.transport,
+        address: connection.address,
+        started,
+        last_activity: started + Duration::from_millis(active_ms),
+        closed: None,
+        rtt_ms: connection.rtt_ms,
+        messages_in: connection.messages_in,
+        messages_out: connection.messages_out,
+        payload_in_bytes: connection.payload_in_bytes,
+        payload_out_bytes: connection.payload_out_bytes,
+        pending_bytes: connection.outbox.bytes(),
+        is_held: connection.is_held(),
+        name: text(told.map(|told| &*told.name)),
+        lang: text(told.map(|told| &*told.lang)),
+        version: text(told.map(|told| &*told.version)),
+        account: connection
+            .identity
+            .as_ref()
+            .map_or(String::new(), |identity| identities.account_name(identity.account).to_owned()),
+        user: connection.identity.as_ref().and_then(|identity| identity.name.as_deref()).map(str::to_owned),
+        subscriptions: Vec::new(),
     }
+}
 
-    fn subscriptions_of(&self, id: ConnId) -> Vec<SubscriptionSnapshot> {
-        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-        let of = |sub| {
-            let subscription = &self.subscriptions[sub];
-            let queue = subscription.is_member.then(|| {
-                let group = self.group_with(subscription.node, sub, subscription.place);
-                self.trie.more(subscription.node).map_or(String::new(), |more| text(&more.groups[group].name))
-            });
-            SubscriptionSnapshot {
-                subject: text(&self.trie.pattern_of(subscription.node)),
-                queue,
-                sid: text(&subscription.sid),
-                messages: subscription.delivered,
-                max: self.ends_after.get(&sub).copied().unwrap_or(0),
-            }
-        };
-        self.connections[id].sids.iter().map(of).collect()
-    }
+fn subscriptions_of(connection: &Connection, subjects: &Subjects) -> Vec<SubscriptionSnapshot> {
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let of = |&sub| {
+        let subscription = subjects.subscription(sub);
+        SubscriptionSnapshot {
+            subject: text(&subjects.trie.pattern_of(subscription.node)),
+            queue: subjects.queue_of(sub).map(text),
+            sid: text(&subscription.sid),
+            messages: subscription.delivered,
+            max: subjects.ends_after(sub).unwrap_or(0),
+        }
+    };
+    connection.sids.iter().map(of).collect()
 }

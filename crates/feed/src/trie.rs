@@ -18,10 +18,14 @@
 
 use std::hash::{BuildHasher, RandomState};
 
+use hashbrown::HashTable;
 use smallvec::SmallVec;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-use crate::{id_table::IdTable, slab::Slab, word::Word};
+use crate::{
+    slab::{Slab, take_out},
+    word::Word,
+};
 
 /// A node's number.
 pub(crate) type NodeId = u32;
@@ -111,7 +115,8 @@ impl Node {
 #[derive(Debug)]
 pub(crate) struct Trie {
     nodes: Slab<Node>,
-    edges: IdTable,
+    /// Nodes by parent and token.
+    edges: HashTable<NodeId>,
     /// Of the nodes that have more than one subscriber or something else.
     mores: Slab<More>,
     seed: u64,
@@ -123,13 +128,7 @@ impl Trie {
     pub(crate) fn new() -> Self {
         // Seeded, so that no client can aim at one place of the table.
         let seed = RandomState::new().hash_one(0);
-        Self {
-            nodes: Slab::default(),
-            edges: IdTable::default(),
-            mores: Slab::default(),
-            seed,
-            generation: 1,
-        }
+        Self { nodes: Slab::default(), edges: HashTable::new(), mores: Slab::default(), seed, generation: 1 }
     }
 
     /// A new world, with nothing in it.
@@ -268,7 +267,7 @@ impl Trie {
                 b">" => self.nodes[parent].tail = NONE,
                 _ => {
                     let Self { edges, nodes, seed, .. } = self;
-                    edges.remove(at, |id| edge_hash(*seed, nodes[id].parent, &nodes[id].token));
+                    take_out(edges, at, |id| edge_hash(*seed, nodes[id].parent, &nodes[id].token));
                     nodes[parent].literal_children -= 1;
                 }
             }
@@ -343,8 +342,8 @@ impl Trie {
 
     #[inline]
     fn literal(&self, at: NodeId, token: &[u8]) -> NodeId {
-        let is_it = |id: u32| self.nodes[id].parent == at && &self.nodes[id].token[..] == token;
-        self.edges.find(edge_hash(self.seed, at, token), is_it).unwrap_or(NONE)
+        let is_it = |&id: &NodeId| self.nodes[id].parent == at && &self.nodes[id].token[..] == token;
+        self.edges.find(edge_hash(self.seed, at, token), is_it).copied().unwrap_or(NONE)
     }
 
     fn add_child(&mut self, at: NodeId, token: &[u8]) -> NodeId {
@@ -354,7 +353,8 @@ impl Trie {
             b">" => self.nodes[at].tail = child,
             _ => {
                 let Self { edges, nodes, seed, .. } = self;
-                edges.insert(child, |id| edge_hash(*seed, nodes[id].parent, &nodes[id].token));
+                let hash_of = |&id: &NodeId| edge_hash(*seed, nodes[id].parent, &nodes[id].token);
+                edges.insert_unique(hash_of(&child), child, hash_of);
                 nodes[at].literal_children += 1;
             }
         }

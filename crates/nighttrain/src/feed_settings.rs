@@ -453,7 +453,7 @@ pub(crate) const FEED_SETTINGS: &[Setting] = &[
         "TIME",
         some_time,
         duration_text,
-        "How long a consumer may take nothing at all before it is cut off"
+        "A client that has not taken within it what waited, or a sixteenth of --max-pending, is cut off"
     ),
     limit!(
         "ping-interval",

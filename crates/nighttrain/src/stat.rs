@@ -118,6 +118,7 @@ const PLACES: &[(&str, &str, &str)] = &[
     ("feed_control_lines_too_long", "limits", "max_control_line"),
     ("feed_producers_held", "limits", "producers_held"),
     ("feed_producers_held_for_cores", "limits", "producers_held_for_cores"),
+    ("feed_held_for_answers", "limits", "held_for_answers"),
     ("feed_slow_consumers_pending", "limits", "slow_consumers_pending"),
     ("feed_slow_consumers_hold", "limits", "slow_consumers_hold"),
     ("feed_slow_consumers_deadline", "limits", "slow_consumers_deadline"),

@@ -219,6 +219,42 @@ fn browsers_by_web_socket() {
     }
 }
 
+/// Who pipelines over TLS and reads late is paused, and gets all its answers.
+#[test]
+fn a_pipeliner_over_tls_gets_all_its_answers() {
+    const PINGS: usize = 1_000_000;
+    let certificates = certificates();
+    let server = start(1, |config| {
+        config.tls = Some(Tls { handshake_first: true, ..certificates.tls.clone() });
+        config.limits.max_pending = 1 << 20;
+        config.limits.write_deadline = Duration::from_secs(60);
+    });
+    block_on(async {
+        let socket = TcpStream::connect(server.addresses()[0]).await.expect("a connection");
+        // So that the answers do not all fit into the kernel.
+        socket2::SockRef::from(&socket).set_recv_buffer_size(64 << 10).expect("an option");
+        let name = ServerName::try_from("localhost").expect("a name");
+        let mut stream = connector(&certificates, false).connect(name, socket).await.expect("a handshake");
+        info_line(&mut stream).await;
+        let (mut read, mut write) = tokio::io::split(stream);
+        let sending = async {
+            write.write_all(&b"PING\r\n".repeat(PINGS)).await.expect("sent");
+            write.flush().await.expect("sent");
+        };
+        let reading = async {
+            while server.counted(Counter::HeldForAnswers) == 0 {
+                tokio::task::yield_now().await;
+            }
+            let mut got = vec![0; PINGS * b"PONG\r\n".len()];
+            read.read_exact(&mut got).await.expect("all of them");
+            assert!(got == b"PONG\r\n".repeat(PINGS), "nothing but PONGs");
+        };
+        tokio::join!(sending, reading);
+    });
+    let slow = [Counter::SlowPending, Counter::SlowDeadline].map(|counter| server.counted(counter));
+    assert_eq!(slow, [0, 0]);
+}
+
 /// A handshake that never ends does not stay.
 #[test]
 fn a_handshake_has_its_time() {

@@ -1,0 +1,243 @@
+//! Who is connected, and what waits for each: the second of a core's three parts (`core` draws them).
+//!
+//! ```text
+//!   put (a message) ─┐
+//!   say (an answer) ─┴─▶ outbox of a connection ─▶ at the end of the turn: one write ─▶ socket, or its own task
+//!                            │ chunks, lent and given back
+//!                            └ marks: too much waits ─▶ `backpressure`
+//! ```
+//!
+//! Nothing here knows who wants what. What must be told to producers on other cores is given to the links.
+
+use std::rc::Rc;
+
+use engine::meter::CoreCounters;
+use wire::nats::{rejection::Rejection, write};
+
+use crate::{
+    across::Links,
+    backpressure::{Marks, Producer},
+    connection::{Closed, ConnId, Connection, Subscription},
+    counters::Counter,
+    outbox::Chunks,
+    publish::Run,
+    slab::Slab,
+};
+
+/// The clients of a core.
+pub(crate) struct Outputs {
+    /// Which core's.
+    pub(crate) core: usize,
+    pub(crate) connections: Slab<Box<Connection>>,
+    pub(crate) chunks: Chunks,
+    /// Those that got something in this turn.
+    dirty: Vec<ConnId>,
+    /// Consumers that are above the high mark.
+    pub(crate) over_mark: Vec<ConnId>,
+    pub(crate) marks: Marks,
+    /// For control lines that are put together.
+    line: Vec<u8>,
+    pub(crate) counters: Rc<CoreCounters<Counter>>,
+}
+
+/// What became of messages for a subscriber.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Put {
+    /// It gets none.
+    Nothing,
+    /// So many were appended.
+    Appended(usize),
+    /// The same, and now more waits for it than the high mark.
+    AboveMark(usize),
+    /// There is no room below `max_pending`.
+    NoRoom,
+}
+
+impl Outputs {
+    pub(crate) fn new(core: usize, max_pending: usize, counters: Rc<CoreCounters<Counter>>) -> Self {
+        Self {
+            core,
+            connections: Slab::default(),
+            chunks: Chunks::default(),
+            dirty: Vec::new(),
+            over_mark: Vec::new(),
+            marks: Marks::of(max_pending),
+            line: Vec::with_capacity(4096),
+            counters,
+        }
+    }
+
+    /// Appends `count` messages of a run to a subscriber's output.
+    pub(crate) fn put(
+        &mut self,
+        subscription: &mut Subscription,
+        count: usize,
+        producer: Producer,
+        run: &Run<'_>,
+        now_ms: u64,
+    ) -> Put {
+        let Self { connections, chunks, dirty, line, counters, marks, core, .. } = self;
+        let id = subscription.conn;
+        let connection = &mut *connections[id];
+        let is_own = producer.conn == id && usize::from(producer.core) == *core;
+        if connection.closing.is_some() || (is_own && !connection.echo) || count == 0 {
+            return Put::Nothing;
+        }
+        if subscription.is_filtered
+            && connection
+                .permissions
+                .as_ref()
+                .is_some_and(|permissions| !permissions.may_receive(run.subject))
+        {
+            return Put::Nothing;
+        }
+        let bytes_max = count * (run.stride + subscription.sid.len() + 8);
+        if connection.outbox.bytes() + bytes_max > marks.max_pending {
+            counters.add(Counter::Writes, connection.flush(chunks));
+            if connection.outbox.bytes() + bytes_max > marks.max_pending {
+                return Put::NoRoom;
+            }
+        }
+        subscription.delivered += count as u64;
+        connection.messages_out += count as u64;
+        connection.payload_out_bytes += (count * run.body_bytes) as u64;
+        if let Some(replies) = connection.replies.as_mut().filter(|_| !run.reply.is_empty()) {
+            replies.requested(run.reply, now_ms);
+        }
+        line.clear();
+        if run.header_bytes == Some(0) || (run.header_bytes.is_some() && !connection.headers) {
+            for at in 0..count {
+                line.clear();
+                let body = &run.bytes[(at + 1) * run.stride - 2 - run.body_bytes..(at + 1) * run.stride - 2];
+                write::msg(
+                    line,
+                    run.subject,
+                    &subscription.sid,
+                    run.reply,
+                    &body[run.header_bytes.unwrap_or(0)..],
+                );
+                connection.outbox.append(chunks, line);
+            }
+        } else {
+            line.extend_from_slice(if run.header_bytes.is_some() { b"HMSG " } else { b"MSG " });
+            line.extend_from_slice(run.subject);
+            line.push(b' ');
+            line.extend_from_slice(&subscription.sid);
+            let bytes = line.len() + run.stride - run.tail_at;
+            for message in run.bytes.chunks_exact(run.stride).take(count) {
+                if !connection.outbox.has_room(bytes) && !connection.is_blocked {
+                    counters.add(Counter::Writes, connection.flush(chunks));
+                }
+                let chunk = connection.outbox.chunk(chunks, bytes);
+                chunk.extend_from_slice(line);
+                chunk.extend_from_slice(&message[run.tail_at..]);
+            }
+        }
+        mark_dirty(dirty, id, connection);
+        if connection.outbox.bytes() > marks.high { Put::AboveMark(count) } else { Put::Appended(count) }
+    }
+
+    /// Appends an answer to a connection's output, for its own task or the end of the turn to write. Answers count like
+    /// messages: who lets more wait than it may is cut off; and who lets many wait is not read from (`backpressure`).
+    pub(crate) fn say(&mut self, id: ConnId, bytes: &[u8]) {
+        let Self { connections, chunks, dirty, counters, marks, .. } = self;
+        let connection = &mut *connections[id];
+        if connection.closing.is_some() {
+            return;
+        }
+        if connection.outbox.bytes() + bytes.len() > marks.max_pending {
+            counters.add(Counter::Writes, connection.flush(chunks));
+            if connection.outbox.bytes() + bytes.len() > marks.max_pending {
+                self.cut_slow(id, Closed::SlowConsumerPending, "");
+                return;
+            }
+        }
+        connection.outbox.append_answer(chunks, bytes);
+        mark_dirty(dirty, id, connection);
+        if !connection.is_held_for_answers && connection.outbox.answer_bytes() > marks.answers {
+            // Only what the socket does not take waits.
+            counters.add(Counter::Writes, connection.flush(chunks));
+            if connection.outbox.answer_bytes() > marks.answers {
+                connection.is_held_for_answers = true;
+                counters.add(Counter::HeldForAnswers, 1);
+            }
+        }
+    }
+
+    /// Tells a requester that nobody was there to answer.
+    pub(crate) fn say_no_responders(&mut self, id: ConnId, reply: &[u8], sid: &[u8], subject: &[u8]) {
+        let mut line = std::mem::take(&mut self.line);
+        line.clear();
+        write::no_responders(&mut line, reply, sid, subject);
+        self.say(id, &line);
+        self.line = line;
+    }
+
+    /// Says what is wrong, and closes if the protocol says so.
+    pub(crate) fn reject(&mut self, id: ConnId, rejection: Rejection<'_>) {
+        let mut line = Vec::new();
+        rejection.write(&mut line);
+        if !line.is_empty() {
+            self.say(id, &line);
+        }
+        if rejection.closes() {
+            self.close(id, Closed::of_rejection(rejection));
+        }
+    }
+
+    /// Ends a connection: its task does the rest.
+    pub(crate) fn close(&mut self, id: ConnId, why: Closed) {
+        let Self { connections, chunks, .. } = self;
+        let connection = &mut connections[id];
+        if connection.closing.is_none() {
+            connection.closing = Some(why);
+            if why.is_slow_consumer() {
+                connection.outbox.clear(chunks);
+            }
+        }
+        connection.wake();
+    }
+
+    /// Writes what this turn has for clients, one write each.
+    pub(crate) fn flush(&mut self, links: &mut Links) {
+        let mut writes = 0;
+        while let Some(id) = self.dirty.pop() {
+            let Some(connection) = self.connections.find_mut(id) else { continue };
+            connection.is_dirty = false;
+            writes += connection.flush(&mut self.chunks);
+            self.relieve(id, links);
+        }
+        if writes > 0 {
+            self.counters.add(Counter::Writes, writes);
+        }
+    }
+
+    /// A client is not read from until another core has taken what is under way to it; whether that is new.
+    pub(crate) fn wait_for_core(&mut self, id: ConnId) -> bool {
+        let connection = &mut self.connections[id];
+        let is_new = !std::mem::replace(&mut connection.waits_for_core, true);
+        if is_new {
+            self.counters.add(Counter::ProducersHeldForCores, 1);
+        }
+        is_new
+    }
+
+    /// The clients that waited for other cores are read from again.
+    pub(crate) fn resume(&mut self, ids: impl IntoIterator<Item = ConnId>) {
+        for id in ids {
+            if let Some(connection) = self.connections.find_mut(id) {
+                connection.waits_for_core = false;
+                connection.wake();
+            }
+        }
+    }
+}
+
+/// Notes that a connection's output got something in this turn.
+#[inline]
+fn mark_dirty(dirty: &mut Vec<ConnId>, id: ConnId, connection: &mut Connection) {
+    if !connection.is_dirty {
+        connection.is_dirty = true;
+        dirty.push(id);
+    }
+}

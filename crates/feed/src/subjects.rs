@@ -1,0 +1,331 @@
+//! Who wants which subjects: the first of a core's three parts (`core` draws them).
+//!
+//! ```text
+//!   sid of a connection ─▶ subscription ─▶ node of the trie {subscribers, groups, other cores}
+//!                                                    ▲ found once, remembered by subject
+//!   subject of a message ─▶ matches ─────────────────┘
+//! ```
+//!
+//! Nothing here knows an output or a socket. Of a connection it changes one thing, the table of its sids; and whenever what
+//! other cores must know changes, it says so to the links in the same call.
+
+use std::{collections::HashMap, rc::Rc};
+
+use engine::meter::CoreCounters;
+use smallvec::SmallVec;
+
+use crate::{
+    across::Links,
+    connection::{ConnId, Connection, Subscription, find_sid, sid_hash},
+    counters::Counter,
+    matching::{Match, Matches},
+    slab::{Slab, take_out},
+    trie::{Group, NodeId, SubId, Trie},
+};
+
+/// What a client wants, as it says it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Wish<'a> {
+    pub(crate) pattern: &'a [u8],
+    pub(crate) queue: Option<&'a [u8]>,
+    pub(crate) sid: &'a [u8],
+    /// The permissions allow only some of what the pattern matches.
+    pub(crate) is_filtered: bool,
+}
+
+/// All subscriptions of a core, and what it knows of the other cores'.
+pub(crate) struct Subjects {
+    pub(crate) trie: Trie,
+    /// The trie's root of each account.
+    roots: Vec<NodeId>,
+    pub(crate) matches: Matches,
+    subscriptions: Slab<Subscription>,
+    /// After how many messages those end of which [`Subscription::ends`] says that they do.
+    ends_after: HashMap<SubId, u64>,
+    /// Those that have had their last message; they end after the run.
+    finished: Vec<SubId>,
+    /// For patterns that are put together.
+    words: Vec<u8>,
+    counters: Rc<CoreCounters<Counter>>,
+}
+
+impl Subjects {
+    pub(crate) fn new(counters: Rc<CoreCounters<Counter>>) -> Self {
+        Self {
+            trie: Trie::new(),
+            roots: Vec::new(),
+            matches: Matches::new(),
+            subscriptions: Slab::default(),
+            ends_after: HashMap::new(),
+            finished: Vec::new(),
+            words: Vec::with_capacity(4096),
+            counters,
+        }
+    }
+
+    /// The trie's root of an account.
+    pub(crate) fn root_of(&mut self, account: u16) -> NodeId {
+        while self.roots.len() <= usize::from(account) {
+            self.roots.push(self.trie.add_root());
+        }
+        self.roots[usize::from(account)]
+    }
+
+    /// Takes out who gets a message to `subject`, now; [`Self::put_back`] takes it back.
+    #[inline]
+    pub(crate) fn take_match(&mut self, root: NodeId, subject: &[u8]) -> (usize, Match) {
+        self.matches.take(&self.trie, root, subject)
+    }
+
+    #[inline]
+    pub(crate) fn put_back(&mut self, slot: usize, matched: Match) {
+        self.matches.put_back(slot, matched);
+    }
+
+    /// A subscription.
+    #[inline]
+    pub(crate) fn subscription(&self, sub: SubId) -> &Subscription {
+        &self.subscriptions[sub]
+    }
+
+    /// A subscription that messages are for, and how many of `count` it still gets.
+    #[inline]
+    pub(crate) fn still_gets(&mut self, sub: SubId, count: usize) -> (&mut Subscription, usize) {
+        let subscription = &mut self.subscriptions[sub];
+        if !subscription.ends {
+            return (subscription, count);
+        }
+        let max = self.ends_after.get(&sub).copied().unwrap_or(u64::MAX);
+        let remaining = max.saturating_sub(subscription.delivered);
+        (subscription, usize::try_from(remaining).map_or(count, |remaining| count.min(remaining)))
+    }
+
+    /// Notes that a subscription which ends after a number of messages has had some: perhaps the last. After the last
+    /// it gets no more, so this is not said of it again.
+    #[cold]
+    pub(crate) fn had_some(&mut self, sub: SubId) {
+        let delivered = self.subscriptions[sub].delivered;
+        if self.ends_after(sub).is_some_and(|max| delivered >= max) {
+            self.finished.push(sub);
+        }
+    }
+
+    /// One that has had its last message.
+    #[inline]
+    pub(crate) fn take_finished(&mut self) -> Option<(SubId, ConnId)> {
+        let sub = self.finished.pop()?;
+        Some((sub, self.subscriptions[sub].conn))
+    }
+
+    /// After how many messages a subscription ends, if it does.
+    pub(crate) fn ends_after(&self, sub: SubId) -> Option<u64> {
+        self.ends_after.get(&sub).copied()
+    }
+
+    /// The number of the subscription that a client calls `sid`.
+    pub(crate) fn find(&self, connection: &Connection, sid: &[u8]) -> Option<SubId> {
+        find_sid((&connection.sids, &self.subscriptions), sid)
+    }
+
+    /// Adds a subscription under a sid that the client does not use yet.
+    pub(crate) fn subscribe(
+        &mut self,
+        id: ConnId,
+        connection: &mut Connection,
+        wish: Wish<'_>,
+        links: &mut Links,
+    ) {
+        let Wish { pattern, queue, sid, is_filtered } = wish;
+        let node = self.trie.insert(connection.root, pattern);
+        let sub = self.subscriptions.insert(Subscription {
+            conn: id,
+            node,
+            sid: sid.into(),
+            delivered: 0,
+            place: 0,
+            is_member: queue.is_some(),
+            is_filtered,
+            ends: false,
+        });
+        let subscriptions = &self.subscriptions;
+        connection.sids.insert_unique(sid_hash(sid), sub, |&id| sid_hash(&subscriptions[id].sid));
+        self.counters.add(Counter::Subscriptions, 1);
+        match queue {
+            None => {
+                let place = self.trie.add_subscriber(node, sub);
+                self.subscriptions[sub].place = place_of_next(place);
+                if place == 0 && links.has_others() {
+                    links.interest(connection.account, pattern, true);
+                }
+            }
+            Some(queue) => {
+                let group = self.group_of(node, queue);
+                let members = &mut self.trie.group_mut(node, group).members;
+                self.subscriptions[sub].place = place_of_next(members.len());
+                members.push(sub);
+                if links.has_others() {
+                    links.members(connection.account, pattern, queue, members.len());
+                }
+            }
+        }
+    }
+
+    /// Ends a subscription after `max` messages in all, or now if it has had them.
+    pub(crate) fn unsubscribe_after(
+        &mut self,
+        sub: SubId,
+        max: u64,
+        connection: &mut Connection,
+        links: &mut Links,
+    ) {
+        let subscription = &mut self.subscriptions[sub];
+        if max == 0 || subscription.delivered >= max {
+            self.unsubscribe(sub, connection, links);
+        } else {
+            subscription.ends = true;
+            self.ends_after.insert(sub, max);
+        }
+    }
+
+    /// Ends a subscription of a client.
+    pub(crate) fn unsubscribe(&mut self, sub: SubId, connection: &mut Connection, links: &mut Links) {
+        let subscriptions = &self.subscriptions;
+        take_out(&mut connection.sids, sub, |id| sid_hash(&subscriptions[id].sid));
+        let Some(Subscription { node, is_member, place, ends, .. }) = self.subscriptions.remove(sub) else {
+            panic!("subjects: a connection's table has only what there is");
+        };
+        if ends {
+            self.ends_after.remove(&sub);
+        }
+        self.counters.sub(Counter::Subscriptions, 1);
+        if is_member {
+            let group = self.group_with(node, sub, place);
+            let state = self.trie.group_mut(node, group);
+            state.members.swap_remove(place as usize);
+            if let Some(&moved) = state.members.get(place as usize) {
+                self.subscriptions[moved].place = place;
+            }
+            if links.has_others() {
+                let pattern = self.trie.pattern_of(node);
+                let state = self.trie.group_mut(node, group);
+                links.members(connection.account, &pattern, &state.name, state.members.len());
+            }
+            self.drop_group_if_empty(node, group);
+        } else {
+            let (removed, moved) = self.trie.remove_subscriber(node, place as usize);
+            assert!(removed == sub, "a subscriber stands at its place");
+            if let Some(moved) = moved {
+                self.subscriptions[moved].place = place;
+            }
+            if self.trie.subscribers(node).is_empty() && links.has_others() {
+                let pattern = self.trie.pattern_of(node);
+                links.interest(connection.account, &pattern, false);
+            }
+        }
+        self.trie.prune(node);
+    }
+
+    /// Another core has subscribers of a pattern, or no more.
+    pub(crate) fn apply_interest(&mut self, from: usize, account: u16, pattern: &[u8], has: bool) {
+        let root = self.root_of(account);
+        let node = self.trie.insert(root, pattern);
+        let more = self.trie.more_mut(node);
+        if has {
+            more.remote |= 1 << from;
+        } else {
+            more.remote &= !(1 << from);
+            self.trie.let_go_of_more(node);
+            self.trie.prune(node);
+        }
+    }
+
+    /// Another core has so many members of a queue group.
+    pub(crate) fn apply_members(
+        &mut self,
+        from: usize,
+        account: u16,
+        pattern: &[u8],
+        queue: &[u8],
+        count: u32,
+    ) {
+        let root = self.root_of(account);
+        let node = self.trie.insert(root, pattern);
+        let place = self.group_of(node, queue);
+        let remote = &mut self.trie.group_mut(node, place).remote;
+        remote.retain(|&mut (core, _)| usize::from(core) != from);
+        if count > 0 {
+            #[expect(clippy::cast_possible_truncation, reason = "there are at most 64 cores")]
+            remote.push((from as u16, count));
+        }
+        self.drop_group_if_empty(node, place);
+        self.trie.prune(node);
+    }
+
+    /// A node and the place of a group in it, by their words.
+    pub(crate) fn find_group(&self, root: NodeId, pattern: &[u8], queue: &[u8]) -> Option<(NodeId, usize)> {
+        let node = self.trie.find(root, pattern)?;
+        let groups = &self.trie.more(node)?.groups;
+        groups.iter().position(|group| *group.name == *queue).map(|group| (node, group))
+    }
+
+    /// The pattern and the name of a group.
+    pub(crate) fn words_of_group(&mut self, node: NodeId, group: usize) -> (&[u8], &[u8]) {
+        self.words.clear();
+        self.trie.append_pattern(node, &mut self.words);
+        (&self.words, &self.trie.group_mut(node, group).name)
+    }
+
+    /// The name of the group that a subscription is in, if it is in one.
+    pub(crate) fn queue_of(&self, sub: SubId) -> Option<&[u8]> {
+        let subscription = &self.subscriptions[sub];
+        let group =
+            subscription.is_member.then(|| self.group_with(subscription.node, sub, subscription.place))?;
+        self.trie.more(subscription.node).map(|more| &*more.groups[group].name)
+    }
+
+    /// One of the subjects that a client subscribes to, for the log.
+    pub(crate) fn a_subject_of(&self, connection: &Connection) -> String {
+        let first = connection.sids.iter().next();
+        first.map_or_else(String::new, |&sub| {
+            String::from_utf8_lossy(&self.trie.pattern_of(self.subscriptions[sub].node)).into_owned()
+        })
+    }
+
+    /// The place of a queue group in its node; made if it is not there.
+    fn group_of(&mut self, node: NodeId, queue: &[u8]) -> usize {
+        let groups = &mut self.trie.more_mut(node).groups;
+        if let Some(place) = groups.iter().position(|group| *group.name == *queue) {
+            return place;
+        }
+        groups.push(Group {
+            name: queue.into(),
+            members: Vec::new(),
+            remote: SmallVec::new(),
+            turn: 0,
+            own_turn: 0,
+        });
+        groups.len() - 1
+    }
+
+    /// The group of a node in which a member stands at its place.
+    fn group_with(&self, node: NodeId, member: SubId, place: u32) -> usize {
+        let groups = self.trie.more(node).map_or(&[][..], |more| &more.groups);
+        match groups.iter().position(|group| group.members.get(place as usize) == Some(&member)) {
+            Some(group) => group,
+            None => panic!("a member stands at its place in one of its node's groups"),
+        }
+    }
+
+    /// A group without members anywhere goes.
+    fn drop_group_if_empty(&mut self, node: NodeId, group: usize) {
+        let groups = &mut self.trie.more_mut(node).groups;
+        if groups[group].members_everywhere() == 0 {
+            groups.swap_remove(group);
+            self.trie.let_go_of_more(node);
+        }
+    }
+}
+
+fn place_of_next(len: usize) -> u32 {
+    u32::try_from(len).unwrap_or_else(|_| panic!("four thousand million subscribers of one subject"))
+}
