@@ -5,7 +5,8 @@
 //!        ▲ snapshot, reload, drain ─────────────────┴───────────────────────────────────┘
 //!  main thread: signals
 //! ```
-//! SIGTERM and SIGINT drain as a lame duck, a second one ends at once; SIGHUP reads the configuration again.
+//! SIGTERM, SIGINT and SIGUSR2 drain as a lame duck, a second SIGTERM or SIGINT ends at once; SIGHUP reads the
+//! configuration again.
 
 use std::{
     net::SocketAddr,
@@ -202,7 +203,8 @@ async fn until_stopped(
             () = started.ended() => break,
             wish = signals.next() => match wish {
                 Wish::Reload => reload(operation, started),
-                Wish::Stop => break,
+                // nats-server's `--signal ldm`.
+                Wish::Stop | Wish::Upgrade => break,
             },
         }
     }

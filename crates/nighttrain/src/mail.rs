@@ -192,6 +192,7 @@ async fn until_stopped(
             () = started.ended() => break,
             wish = signals.next() => match wish {
                 Wish::Reload => reload(operation, started),
+                Wish::Upgrade => Signals::cannot_upgrade(),
                 Wish::Stop => break,
             },
         }

@@ -4,10 +4,16 @@
 //!  flags, environment, file ──Sources──▶ InForce ──▶ Operation: what is in force, the log's filter, the admin token
 //!  SIGHUP           read again, checked by the server, told to it; log and token follow; what needs a restart is named
 //!  SIGTERM, SIGINT  the server drains on a thread that may block; a second signal ends the process at once
+//!  SIGQUIT          the same: nginx's word for it
+//!  SIGUSR1          log files are opened again, after a rotation; while there is none, it is logged
+//!  SIGUSR2          lame duck for the feed alone, as nats-server; for others an upgrade, which cannot be done yet: logged
+//!  all others       that a timer, a terminal or another server's habit sends: ignored ([`IGNORED`])
 //! ```
 
 use std::{io, net::SocketAddr, path::PathBuf};
 
+use engine::sys::signals::{ignore, real_time};
+use rustix::process::Signal as Named;
 use tokio::{
     runtime::{Builder, Runtime},
     signal::unix::{Signal, SignalKind, signal},
@@ -163,15 +169,35 @@ fn stop_on_panic() {
 pub(crate) enum Wish {
     /// SIGHUP.
     Reload,
-    /// SIGTERM, SIGINT.
+    /// SIGTERM, SIGINT, SIGQUIT.
     Stop,
+    /// SIGUSR2.
+    Upgrade,
 }
+
+/// Signals that would end or stop the process, and by which nobody asks a server for anything: timers, a terminal that
+/// is written to from the background, a limit on the size of files (the write then says EFBIG, which is an error like any
+/// other). SIGPIPE is ignored by the standard library's start. SIGTSTP stays: whoever presses Ctrl-Z wants a stop.
+const IGNORED: [Named; 9] = [
+    Named::ALARM,
+    Named::VTALARM,
+    Named::PROF,
+    Named::IO,
+    Named::POWER,
+    Named::STKFLT,
+    Named::TTIN,
+    Named::TTOU,
+    Named::XFSZ,
+];
 
 /// The signals that a server listens to.
 pub(crate) struct Signals {
     terminate: Signal,
     interrupt: Signal,
+    quit: Signal,
     hangup: Signal,
+    reopen: Signal,
+    upgrade: Signal,
 }
 
 impl Signals {
@@ -183,10 +209,17 @@ impl Signals {
         let runtime = Builder::new_current_thread().enable_all().build().map_err(failed("cannot start"))?;
         let inside = runtime.enter();
         let caught = || {
+            // Those without a name, too: mosquitto, for one, is told by the first of them to open its log again.
+            for ignored in IGNORED.iter().map(|signal| signal.as_raw()).chain(real_time()) {
+                ignore(ignored)?;
+            }
             Ok(Self {
                 terminate: signal(SignalKind::terminate())?,
                 interrupt: signal(SignalKind::interrupt())?,
+                quit: signal(SignalKind::quit())?,
                 hangup: signal(SignalKind::hangup())?,
+                reopen: signal(SignalKind::user_defined1())?,
+                upgrade: signal(SignalKind::user_defined2())?,
             })
         };
         let signals = caught().map_err(failed("cannot catch signals"))?;
@@ -194,13 +227,26 @@ impl Signals {
         Ok((runtime, signals))
     }
 
-    /// The next one.
+    /// The next wish.
     pub(crate) async fn next(&mut self) -> Wish {
-        tokio::select! {
-            _ = self.hangup.recv() => Wish::Reload,
-            _ = self.terminate.recv() => Wish::Stop,
-            _ = self.interrupt.recv() => Wish::Stop,
+        loop {
+            return tokio::select! {
+                _ = self.hangup.recv() => Wish::Reload,
+                _ = self.terminate.recv() => Wish::Stop,
+                _ = self.interrupt.recv() => Wish::Stop,
+                _ = self.quit.recv() => Wish::Stop,
+                _ = self.upgrade.recv() => Wish::Upgrade,
+                _ = self.reopen.recv() => {
+                    tracing::info!("SIGUSR1: there is no log file to open again; the log goes to stderr");
+                    continue;
+                }
+            };
         }
+    }
+
+    /// What is said to SIGUSR2 while there is no upgrade.
+    pub(crate) fn cannot_upgrade() {
+        tracing::warn!("SIGUSR2: this version cannot hand its work to a new binary; it goes on");
     }
 
     /// Drains on a thread that may block, and says how it ended: `whole` if `drain` says that nothing was cut short. A

@@ -118,6 +118,7 @@ async fn until_stopped(
             () = accelerator.ended() => break,
             wish = signals.next() => match wish {
                 Wish::Reload => reload(operation),
+                Wish::Upgrade => Signals::cannot_upgrade(),
                 Wish::Stop => break,
             },
         }

@@ -295,6 +295,7 @@ async fn until_stopped(
             () = servers.post.ended() => break,
             wish = signals.next() => match wish {
                 Wish::Reload => reload(operation, &servers),
+                Wish::Upgrade => Signals::cannot_upgrade(),
                 Wish::Stop => break,
             },
         }
