@@ -52,7 +52,6 @@ mod slow;
 mod store_file;
 mod synth;
 mod trailers;
-mod watch;
 
 pub use config::{Config, CookieRule, Limits, Origin};
 pub use counters::Counter;

@@ -21,10 +21,11 @@ use engine::meter::Registry;
 use feed::{Config, Drained, NoAnswer, Server, Snapshot, StartError, monitor};
 
 use crate::{
-    admin::{self, Operated},
+    admin::{self, Operated, Port},
     cli::FeedTask,
     failure::{Failure, Fault},
     feed_settings::{FEED_ADMIN, join_nats_config},
+    operated::Together,
     operation::{Operation, Signals, Sources, Wish, admin_by_default, failed, fault},
     precedence::InForce,
     print,
@@ -43,18 +44,16 @@ pub(crate) fn feed(task: &FeedTask) -> Result<(), Failure> {
     let settings = operation.settings();
     let config = settings.feed.config().map_err(|fault| Failure::Configuration(vec![fault]))?;
     let (runtime, signals) = Signals::caught()?;
-    let admin_listener = admin::bind(settings.admin).map_err(failed("admin"))?;
-    let admin_address = admin_listener.local_addr().map_err(failed("admin"))?;
-    let monitor_listener = admin::bind(settings.feed.monitor).map_err(failed("monitor"))?;
-    let monitor_address = monitor_listener.local_addr().map_err(failed("monitor"))?;
+    let port = Port::bind("admin", settings.admin).map_err(failed("admin"))?;
+    let admin_address = port.address();
+    let monitor = Port::bind("monitor", settings.feed.monitor).map_err(failed("monitor"))?;
+    let monitor_address = monitor.address();
     let started = Started::start(config)?;
-    admin::serve(
-        "admin",
-        admin_listener,
-        admin::pages(access, Arc::clone(&started) as Arc<dyn Operated>, None),
-    )
-    .map_err(failed("the admin server cannot start"))?;
-    admin::serve("monitor", monitor_listener, monitor::router(Arc::clone(&started), monitor_address))
+    let parts = vec![Arc::clone(&started) as Arc<dyn Operated>];
+    let all = Together::new(parts, vec![port.counters(), monitor.counters()]);
+    port.serve(admin::pages(access, Arc::new(all), None)).map_err(failed("the admin server cannot start"))?;
+    monitor
+        .serve(monitor::router(Arc::clone(&started), monitor_address))
         .map_err(failed("the monitoring pages cannot be served"))?;
     print(&announcement(&started.addresses, monitor_address, admin_address))?;
     runtime.block_on(until_stopped(signals, &started, &mut operation))

@@ -22,7 +22,7 @@ use engine::meter::Registry;
 use mail::{Addresses, Config, Drained, Mailstore, Server, config::Store, web};
 
 use crate::{
-    admin::{self, Operated},
+    admin::{self, Operated, Port},
     cli::MailTask,
     failure::Failure,
     mail_settings::MAIL_ADMIN,
@@ -50,16 +50,16 @@ pub(crate) fn mail(task: &MailTask) -> Result<(), Failure> {
         .config(settings.cache.state.as_ref())
         .map_err(|fault| Failure::Configuration(vec![fault]))?;
     let (runtime, signals) = Signals::caught()?;
-    let admin_listener = admin::bind(settings.admin).map_err(failed("admin"))?;
-    let admin_address = admin_listener.local_addr().map_err(failed("admin"))?;
+    let port = Port::bind("admin", settings.admin).map_err(failed("admin"))?;
+    let admin_address = port.address();
     let http = TcpListener::bind(settings.mail.http)
         .map_err(|error| Failure::Failed(format!("cannot listen on {}: {error}", settings.mail.http)))?;
     let started = Started::start(config)?;
     let pages =
         settings.mail.web(started.addresses.smtp).map_err(|fault| Failure::Configuration(vec![fault]))?;
     let web = web::serve(http, started.mailstore(), pages).map_err(failed("the pages cannot be served"))?;
-    let all = Together::new(vec![Arc::clone(&started) as Arc<dyn Operated>], vec![web.counters()]);
-    admin::serve("admin", admin_listener, admin::pages(access, Arc::new(all), None))
+    let all = Together::new(vec![Arc::clone(&started) as Arc<dyn Operated>], vec![web.counters(), port.counters()]);
+    port.serve(admin::pages(access, Arc::new(all), None))
         .map_err(failed("the admin server cannot start"))?;
     print(&format!(
         "nighttrain {}\n{}mail: inboxes on http://{}\nadmin: listening on http://{admin_address}\n",

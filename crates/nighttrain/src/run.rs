@@ -10,10 +10,11 @@ use cache::config::Origin;
 
 use crate::{
     accelerator::{Accelerator, Drained, Started},
-    admin::{self, Operated},
+    admin::{self, Operated, Port},
     cli::CacheTask,
     demo, effective,
     failure::Failure,
+    operated::Together,
     operation::{Operation, Signals, Sources, Wish, failed},
     print,
     savings::Savings,
@@ -41,16 +42,17 @@ pub(crate) fn cache(task: &CacheTask) -> Result<(), Failure> {
         ));
     }
     let (runtime, signals) = Signals::caught()?;
-    let admin_listener = admin::bind(settings.admin).map_err(failed("admin"))?;
-    let admin_address = admin_listener.local_addr().map_err(failed("admin"))?;
+    let port = Port::bind("admin", settings.admin).map_err(failed("admin"))?;
+    let admin_address = port.address();
     let origin = match (&settings.origin, task.demo) {
         (Some(origin), false) => origin.clone(),
         _ => origin_at(demo::start().map_err(failed("the demonstration site cannot start"))?),
     };
     let accelerator = Started::start(settings.accelerator(origin.clone()))?;
-    let operated = Arc::clone(&accelerator) as Arc<dyn Operated>;
+    let parts = vec![Arc::clone(&accelerator) as Arc<dyn Operated>];
+    let operated = Arc::new(Together::new(parts, vec![port.counters()]));
     let purges = Arc::clone(&accelerator) as Arc<dyn Accelerator>;
-    admin::serve("admin", admin_listener, admin::pages(access, operated, Some(purges)))
+    port.serve(admin::pages(access, operated, Some(purges)))
         .map_err(failed("the admin server cannot start"))?;
 
     print(&announcement(settings, &origin, accelerator.addresses(), admin_address, task.demo))?;

@@ -20,6 +20,7 @@ use std::{
     time::Duration,
 };
 
+use engine::meter::Source;
 use feed::{
     identity::{Authorization, Secret, User},
     monitor,
@@ -34,7 +35,7 @@ use tokio::sync::broadcast;
 use self::announce::{Announcer, Entrance, Urls};
 use crate::{
     accelerator::{self, Accelerator},
-    admin::{self, Operated},
+    admin::{self, Operated, Port},
     cli::ServeTask,
     failure::Failure,
     feed::Started as Feed,
@@ -58,13 +59,18 @@ pub(crate) fn serve(task: &ServeTask) -> Result<(), Failure> {
     let (mut operation, access) = Operation::begin(sources)?;
     let settings = operation.settings();
     let (runtime, signals) = Signals::caught()?;
-    let admin_listener = admin::bind(settings.admin).map_err(failed("admin"))?;
+    let port = Port::bind("admin", settings.admin).map_err(failed("admin"))?;
     let servers = Servers::start(settings)?;
-    let beside = vec![servers.web.counters(), servers.announcer.counters()];
+    let beside = vec![
+        servers.web.counters(),
+        servers.announcer.counters(),
+        servers.monitoring.clone(),
+        port.counters(),
+    ];
     let all = Together::new(servers.operated(), beside);
-    let admin_address = admin_listener.local_addr().map_err(failed("admin"))?;
+    let admin_address = port.address();
     let purges = Arc::clone(&servers.accelerator) as Arc<dyn Accelerator>;
-    admin::serve("admin", admin_listener, admin::pages(access, Arc::new(all), Some(purges)))
+    port.serve(admin::pages(access, Arc::new(all), Some(purges)))
         .map_err(failed("the admin server cannot start"))?;
     if task.demo {
         samples::trickle(servers.post.addresses().smtp).map_err(failed("samples cannot be sent"))?;
@@ -81,15 +87,16 @@ struct Servers {
     web: Web,
     announcer: Announcer,
     monitor: SocketAddr,
+    monitoring: Arc<dyn Source>,
 }
 
 impl Servers {
     fn start(settings: &Settings) -> Result<Self, Failure> {
         let configuration = |fault| Failure::Configuration(vec![fault]);
         let (feed, connect) = feed_of(settings)?;
-        let monitor_listener = admin::bind(settings.feed.monitor).map_err(failed("monitor"))?;
-        let monitor = monitor_listener.local_addr().map_err(failed("monitor"))?;
-        admin::serve("monitor", monitor_listener, monitor::router(Arc::clone(&feed), monitor))
+        let port = Port::bind("monitor", settings.feed.monitor).map_err(failed("monitor"))?;
+        let (monitor, monitoring) = (port.address(), port.counters());
+        port.serve(monitor::router(Arc::clone(&feed), monitor))
             .map_err(failed("the monitoring pages cannot be served"))?;
 
         let post = Post::start(settings.mail.config(settings.cache.state.as_ref()).map_err(configuration)?)?;
@@ -112,7 +119,7 @@ impl Servers {
         let announced = Announced { stored: post.mailstore(), events: announcer.events() };
         let pages = settings.mail.web(post.addresses().smtp).map_err(configuration)?;
         let web = web::serve(http, announced, pages).map_err(failed("the pages cannot be served"))?;
-        Ok(Self { accelerator, feed, post, web, announcer, monitor })
+        Ok(Self { accelerator, feed, post, web, announcer, monitor, monitoring })
     }
 
     fn operated(&self) -> Vec<Arc<dyn Operated>> {
