@@ -56,4 +56,4 @@ mod trailers;
 pub use config::{Config, CookieRule, Limits, Origin};
 pub use counters::Counter;
 pub use network::{InvalidNetwork, Network};
-pub use server::{Drained, PurgeError, Purged, Server, StartError};
+pub use server::{PurgeError, Purged, Server, StartError};

@@ -2,6 +2,7 @@
 //!
 //! - [`cores`]: one pinned event loop per core, batches between them, their lateness.
 //! - [`bounded`]: a listener with a bounded number of places, for the small servers beside the loops.
+//! - [`tls`]: what accepts TLS, from files in PEM.
 //! - [`store`]: the object store that all cores read and each core writes a share of.
 //! - [`io`]: helper threads that read the disk for the loops.
 //! - [`log`]: records on a file: appended by loops, written by helpers, recovered after anything.
@@ -20,3 +21,4 @@ pub mod log;
 pub mod meter;
 pub mod store;
 pub mod sys;
+pub mod tls;

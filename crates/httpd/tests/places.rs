@@ -97,7 +97,12 @@ fn many_files() {
 #[tokio::test]
 async fn idle_dribbling_and_uploading_strangers_do_not_shut_the_pages() {
     many_files();
-    for said in ["", "G", "GET / HTTP/1.1\r\nHost: a\r\nX: ", "POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\nx"] {
+    for said in [
+        "",
+        "G",
+        "GET / HTTP/1.1\r\nHost: a\r\nX: ",
+        "POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\nx",
+    ] {
         let site = start(64);
         let mut strangers = Vec::new();
         for count in [64, 1000] {
@@ -143,7 +148,9 @@ async fn nobody_is_cut_off_in_an_answer_and_a_stream_is_one() {
     site.lines.send(Ok(Bytes::from_static(b"one"))).await.expect("somebody reads");
     let mut held = Vec::new();
     for _ in 0..3 {
-        held.push(connected(site.address, "GET /held HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n").await);
+        held.push(
+            connected(site.address, "GET /held HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n").await,
+        );
     }
     let newcomer = tokio::spawn(asked(site.address, HONEST));
     while site.counters.now().waited == 0 {

@@ -26,7 +26,7 @@ use crate::{
     failure::{Failure, Fault},
     log::{self, FilterHandle},
     precedence::{self, Flags, InForce, Source},
-    settings::{Settings, by_key},
+    settings::{Setting, Settings, by_key},
 };
 
 /// Where the configuration comes from.
@@ -58,10 +58,14 @@ pub(crate) fn admin_by_default(in_force: &mut InForce, address: SocketAddr) {
 
 /// A server's command while it runs: what is in force, and what SIGHUP may change.
 pub(crate) struct Operation {
-    /// The configuration; what a reload could not change stays as it was at the start.
-    pub in_force: InForce,
+    /// The configuration as it was read last.
+    in_force: InForce,
+    /// The configuration of the start: what only a restart changes is as it says.
+    at_start: InForce,
     sources: Sources,
     filter: FilterHandle,
+    /// Lines that the log had dropped when it was last said.
+    dropped_lines: usize,
     token: Option<watch::Sender<Token>>,
 }
 
@@ -78,7 +82,8 @@ impl Operation {
         let token = token_of(settings)?;
         let access = Access::for_address(settings.admin, token.as_ref().map(watch::Sender::subscribe))
             .map_err(|message| fault("admin", message))?;
-        Ok((Self { in_force, sources, filter, token }, access))
+        let at_start = in_force.clone();
+        Ok((Self { in_force, at_start, sources, filter, dropped_lines: 0, token }, access))
     }
 
     /// What is in force.
@@ -86,9 +91,14 @@ impl Operation {
         &self.in_force.settings
     }
 
-    /// Lines of the log that were dropped because stderr is too slow for them.
-    pub(crate) fn dropped_lines(&self) -> usize {
-        self.filter.dropped()
+    /// Says how many lines the log had to drop since it was last said.
+    pub(crate) fn tell_dropped_lines(&mut self) {
+        let dropped = self.filter.dropped();
+        if dropped > self.dropped_lines {
+            let lines = dropped - self.dropped_lines;
+            tracing::warn!("{lines} lines of this log were dropped: stderr is too slow for them");
+            self.dropped_lines = dropped;
+        }
     }
 
     /// Reads the configuration again and has it checked by the server. What is wrong is logged, and changes nothing.
@@ -109,32 +119,47 @@ impl Operation {
         .ok()
     }
 
-    /// Lets the log's filter and the admin token follow. The token's file may hold another one under the same name.
-    pub(crate) fn follow(&mut self, new: &InForce) {
-        if new.settings.log != self.in_force.settings.log {
-            match self.filter.change(&new.settings.log) {
-                Ok(()) => self.in_force.settings.log.clone_from(&new.settings.log),
-                Err(error) => tracing::error!("reload: log: {error}"),
-            }
+    /// Takes what was read into force, and says what came of it. `follows` says of a setting whether it has changed with
+    /// this (or only a restart changes it), and nothing of one that is for nobody here.
+    pub(crate) fn accept(
+        &mut self,
+        new: InForce,
+        remarks: &[String],
+        follows: impl Fn(&Setting) -> Option<bool>,
+    ) {
+        let keys = |before: &InForce, wanted: bool| -> Vec<&'static str> {
+            let changed = effective::changed(before, &new).into_iter();
+            changed.filter(|setting| follows(setting) == Some(wanted)).map(|setting| setting.key).collect()
+        };
+        let (now, later) = (keys(&self.in_force, true), keys(&self.at_start, false));
+        self.follow(&new);
+        self.in_force = new;
+        let mut said: Vec<String> = Vec::new();
+        if !now.is_empty() {
+            said.push(format!("changed {}", now.join(", ")));
         }
-        if let (Some(token), Some(path)) = (&self.token, &self.in_force.settings.admin_token_file) {
+        said.extend_from_slice(remarks);
+        if later.is_empty() {
+            let said = if said.is_empty() { "nothing changed".to_owned() } else { said.join("; ") };
+            tracing::info!("reload: {said}");
+        } else {
+            said.push(format!("only a restart changes {}", later.join(", ")));
+            tracing::warn!("reload: {}", said.join("; "));
+        }
+    }
+
+    /// Lets the log's filter and the admin token follow. The token's file may hold another one under the same name.
+    fn follow(&mut self, new: &InForce) {
+        if new.settings.log != self.in_force.settings.log
+            && let Err(error) = self.filter.change(&new.settings.log)
+        {
+            tracing::error!("reload: log: {error}");
+        }
+        if let (Some(token), Some(path)) = (&self.token, &self.at_start.settings.admin_token_file) {
             match admin::read_token(path) {
                 Ok(new) => _ = token.send_replace(new),
                 Err(message) => tracing::error!("reload: {message}; the old token stays"),
             }
-        }
-    }
-
-    /// Takes what was read into force, and says that it is `done` and which changes wait for a restart.
-    pub(crate) fn accept(&mut self, new: InForce, done: &str, is_fixed: impl Fn(&str) -> bool) {
-        let changed = effective::changed(&self.in_force, &new);
-        self.follow(&new);
-        self.in_force = new;
-        let fixed: Vec<_> = changed.into_iter().filter(|key| is_fixed(key)).collect();
-        if fixed.is_empty() {
-            tracing::info!("reload: {done}");
-        } else {
-            tracing::warn!("reload: {done}; only a restart changes {}", fixed.join(", "));
         }
     }
 }

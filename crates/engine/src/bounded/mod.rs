@@ -24,11 +24,11 @@ use std::{
 
 use tokio::{net::TcpListener, sync::Notify};
 
+use self::places::{Entrance, Places, Ticket};
 pub use self::{
     connection::Connection,
     places::{Bounds, Counts},
 };
-use self::places::{Entrance, Places, Ticket};
 pub use crate::cores::watch::Phase;
 use crate::{
     cores::clock,
@@ -201,15 +201,39 @@ impl Source for Counters {
         families.push(family("listener_connections", "Connections that are open.", open));
         for (name, help, count) in [
             ("listener_connections_accepted", "Connections that came in.", counts.accepted),
-            ("listener_connections_waited", "Connections that waited: every place was being answered.", counts.waited),
-            ("listener_address_refused", "Connections refused: their address had its places.", counts.refused),
-            ("listener_idle_evicted", "Idle connections ended because places were short.", counts.idle_evicted),
-            ("listener_heads_evicted", "Connections ended in a head because places were short.", counts.heads_evicted),
-            ("listener_bodies_evicted", "Connections ended in a body because places were short.", counts.bodies_evicted),
+            (
+                "listener_connections_waited",
+                "Connections that waited: every place was being answered.",
+                counts.waited,
+            ),
+            (
+                "listener_address_refused",
+                "Connections refused: their address had its places.",
+                counts.refused,
+            ),
+            (
+                "listener_idle_evicted",
+                "Idle connections ended because places were short.",
+                counts.idle_evicted,
+            ),
+            (
+                "listener_heads_evicted",
+                "Connections ended in a head because places were short.",
+                counts.heads_evicted,
+            ),
+            (
+                "listener_bodies_evicted",
+                "Connections ended in a body because places were short.",
+                counts.bodies_evicted,
+            ),
             ("listener_idle_ended", "Connections that had idled for too long.", counts.idle_ended),
             ("listener_slow_heads", "Connections ended because a head took too long.", counts.slow_heads),
             ("listener_slow_bodies", "Connections ended because a body took too long.", counts.slow_bodies),
-            ("listener_stalled", "Connections ended because the peer took nothing of its answer.", counts.stalled),
+            (
+                "listener_stalled",
+                "Connections ended because the peer took nothing of its answer.",
+                counts.stalled,
+            ),
         ] {
             families.push(family(name, help, Value::Counter(count)));
         }

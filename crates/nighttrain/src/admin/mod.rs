@@ -5,7 +5,7 @@
 //!        │  HTTP, loopback unless a token is set
 //!        ▼
 //! thread "admin": axum on a runtime of its own ──▶ Operated::registry (atomics, read in passing)
-//!                                              └─▶ Accelerator::purge (blocks: on a helper thread)
+//!                                              └─▶ Purges::purge (blocks: on a helper thread)
 //! ```
 //! The same pages for every server; `/purge` where there is an accelerator.
 //! It shares no thread with the loops: a scrape costs a request nothing but the reading of its counters' cache lines.
@@ -38,7 +38,7 @@ use serde::Deserialize;
 use tokio::sync::Semaphore;
 
 use crate::{
-    accelerator::{Accelerator, PurgeError, Purged},
+    accelerator::{PurgeError, Purged, Purges},
     stat::Report,
 };
 
@@ -61,7 +61,7 @@ const PURGES_MAX: usize = 8;
 
 struct Admin {
     operated: Arc<dyn Operated>,
-    accelerator: Option<Arc<dyn Accelerator>>,
+    accelerator: Option<Arc<dyn Purges>>,
     started: Instant,
     purges: Arc<Semaphore>,
 }
@@ -70,7 +70,7 @@ struct Admin {
 pub(crate) fn pages(
     access: Access,
     operated: Arc<dyn Operated>,
-    accelerator: Option<Arc<dyn Accelerator>>,
+    accelerator: Option<Arc<dyn Purges>>,
 ) -> Router {
     let mut guarded =
         Router::new().route("/", get(status)).route("/metrics", get(metrics)).route("/stat", get(stat));

@@ -28,8 +28,7 @@ impl Port {
     /// What the system says, with the address and what it means.
     pub(crate) fn bind(name: &'static str, address: SocketAddr) -> io::Result<Self> {
         let socket = bind_all(address, 1)?.pop().ok_or(io::ErrorKind::AddrNotAvailable)?;
-        let runtime =
-            Builder::new_current_thread().enable_all().max_blocking_threads(PURGES_MAX).build()?;
+        let runtime = Builder::new_current_thread().enable_all().max_blocking_threads(PURGES_MAX).build()?;
         let listener = {
             let _inside = runtime.enter();
             Listener::new(name, socket, httpd::bounds(CONNECTIONS_MAX, ADDRESS_CONNECTIONS_MAX))?

@@ -21,7 +21,7 @@ impl Operated for Known {
     }
 }
 
-impl Accelerator for Known {
+impl Purges for Known {
     fn purge(&self, url: &str) -> Result<Purged, PurgeError> {
         match url {
             "http://a/known?x=1&y=2" => Ok(Purged::Dropped),

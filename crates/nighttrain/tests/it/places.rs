@@ -15,7 +15,7 @@ use std::{
     time::Duration,
 };
 
-use support::program;
+use crate::support::program;
 
 /// Far beyond what any machine needs for one answer, and below the time that a head may take: who is answered within it
 /// did not wait for the strangers' time to be up.

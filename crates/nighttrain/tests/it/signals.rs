@@ -14,7 +14,7 @@ use std::{
     process::{Child, Stdio},
 };
 
-use support::program;
+use crate::support::program;
 
 /// A server with its log, as a process.
 struct Server {
@@ -57,7 +57,9 @@ impl Server {
         let ended = self.child.try_wait().expect("our child");
         assert!(ended.is_none(), "{after} ended it: {ended:?}");
         let mut stream = TcpStream::connect(self.admin).expect("it listens");
-        stream.write_all(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").expect("a request");
+        stream
+            .write_all(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+            .expect("a request");
         let mut answer = String::new();
         stream.read_to_string(&mut answer).expect("an answer");
         assert!(answer.starts_with("HTTP/1.1 200 "), "after {after}: {answer}");
