@@ -3,7 +3,10 @@
 use std::{future::poll_fn, os::fd::AsFd, pin::Pin, sync::Arc, task::Poll, time::Duration};
 
 use engine::{
-    cores::clock,
+    cores::{
+        clock,
+        watch::{Phase, Watch},
+    },
     sys::span::{Part, send_parts},
 };
 use tokio::{
@@ -11,11 +14,7 @@ use tokio::{
     net::TcpStream,
 };
 
-use crate::{
-    core::with_core,
-    counters::Counter,
-    watch::{Phase, Watch},
-};
+use crate::{core::with_core, counters::Counter};
 
 /// Why a response could not be sent to its end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

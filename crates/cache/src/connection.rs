@@ -18,7 +18,13 @@ use std::{
     task::{Context, Poll},
 };
 
-use engine::{cores::clock, store::PinnedObject};
+use engine::{
+    cores::{
+        clock,
+        watch::{Phase, Watch},
+    },
+    store::PinnedObject,
+};
 use tokio::{
     io::{AsyncRead, AsyncWriteExt, ReadBuf},
     net::TcpStream,
@@ -39,7 +45,6 @@ use crate::{
     parts::{self, InParts},
     request::Request,
     slow, synth,
-    watch::{Phase, Watch},
 };
 
 /// Answers gathered before they are written although more requests are waiting: bounds the scratch.

@@ -13,7 +13,7 @@ use std::{
 };
 
 use engine::{
-    cores::{clock, listener::Balance, mesh::Sender},
+    cores::{clock, listener::Balance, mesh::Sender, watch::Watches},
     io::Reads,
     log,
     meter::CoreCounters,
@@ -31,7 +31,6 @@ use crate::{
     origin::{Pool, Pools},
     response::Response,
     response_head::{Flags, Identity, StoredMeta},
-    watch::Watches,
 };
 
 /// What cores say to each other.

@@ -52,9 +52,8 @@ mod slow;
 mod store_file;
 mod synth;
 mod trailers;
-mod watch;
 
 pub use config::{Config, CookieRule, Limits, Origin};
 pub use counters::Counter;
 pub use network::{InvalidNetwork, Network};
-pub use server::{Drained, PurgeError, Purged, Server, StartError};
+pub use server::{PurgeError, Purged, Server, StartError};

@@ -15,7 +15,7 @@ use engine::{
         self, CoreContext, Cores, CoresConfig, clock,
         listener::{Balance, bind_all},
         mesh::{Mesh, Receiver, Sender},
-        run::CoreFailure,
+        run::{CoreFailure, Drained},
     },
     io::Completions,
     log::Recovered,
@@ -51,14 +51,9 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 /// Why the accelerator could not start.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    /// The address cannot be listened on.
-    #[error("cannot listen on {address}: {source}")]
-    Listen {
-        /// Which one.
-        address: SocketAddr,
-        /// What the system said.
-        source: io::Error,
-    },
+    /// The address cannot be listened on; it says which one.
+    #[error("{0}")]
+    Listen(io::Error),
     /// The name cannot stand in Via and Cache-Status.
     #[error("the name cannot be used: {0}")]
     Name(#[from] InvalidName),
@@ -103,15 +98,6 @@ pub enum PurgeError {
     /// The core that owns the object did not answer.
     #[error("the core that owns the object did not answer; the server may be stopping")]
     NoAnswer,
-}
-
-/// How a drain ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Drained {
-    /// Every request under way was answered.
-    Clean,
-    /// The time was up before.
-    CutShort,
 }
 
 /// A running accelerator. Dropping it stops it at once; [`Server::drain`] lets requests end first.
@@ -165,7 +151,7 @@ impl Server {
         let identity = Identity::new(&config.name)?;
         let loops = processors.len();
         let address = config.listen;
-        let listeners = bind_all(address, loops).map_err(|source| StartError::Listen { address, source })?;
+        let listeners = bind_all(address, loops).map_err(StartError::Listen)?;
         let addresses = listeners.iter().take(1).filter_map(|listener| listener.local_addr().ok()).collect();
         let memory =
             StoreConfig { capacity_bytes: config.memory_bytes, cores: loops, ..StoreConfig::default() };
@@ -269,8 +255,7 @@ impl Server {
     /// # Errors
     /// A loop had failed, or fails now.
     pub fn drain(mut self, at_most: Duration) -> Result<Drained, CoreFailure> {
-        let drained = self.cores.drain(at_most)?;
-        Ok(if drained.cut.is_empty() { Drained::Clean } else { Drained::CutShort })
+        self.cores.drain(at_most)
     }
 }
 

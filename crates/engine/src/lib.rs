@@ -1,6 +1,8 @@
 //! What a Nighttrain server stands on.
 //!
 //! - [`cores`]: one pinned event loop per core, batches between them, their lateness.
+//! - [`bounded`]: a listener with a bounded number of places, for the small servers beside the loops.
+//! - [`tls`]: what accepts TLS, from files in PEM.
 //! - [`store`]: the object store that all cores read and each core writes a share of.
 //! - [`io`]: helper threads that read the disk for the loops.
 //! - [`log`]: records on a file: appended by loops, written by helpers, recovered after anything.
@@ -9,6 +11,8 @@
 //!
 //! This crate knows no protocol: bytes in it have no meaning.
 
+#[cfg(not(feature = "loom"))]
+pub mod bounded;
 pub mod cores;
 #[cfg(not(feature = "loom"))]
 pub mod io;
@@ -17,3 +21,4 @@ pub mod log;
 pub mod meter;
 pub mod store;
 pub mod sys;
+pub mod tls;

@@ -53,6 +53,6 @@ mod word;
 pub use config::{Config, Limits, Tls, WebSocket};
 pub use connection::{Closed, Transport};
 pub use counters::Counter;
-pub use server::{Drained, NoAnswer, ReloadError, Server, StartError};
+pub use engine::tls::TlsError;
+pub use server::{NoAnswer, ReloadError, Server, StartError};
 pub use snapshot::Snapshot;
-pub use transport::TlsError;

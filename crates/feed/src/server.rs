@@ -13,9 +13,10 @@ use engine::{
         self, CoreContext, Cores, CoresConfig, clock,
         listener::{Balance, bind_all},
         mesh::{self, Mesh},
-        run::CoreFailure,
+        run::{CoreFailure, Drained},
     },
     meter::{CoreCounters, CounterSet, Registry},
+    tls::TlsError,
 };
 use tokio::{net::TcpStream, sync::oneshot};
 use wire::nats::rejection::Rejection;
@@ -30,7 +31,7 @@ use crate::{
     serve::{self, Arrival},
     shared::Shared,
     snapshot::Snapshot,
-    transport::{self, Acceptors, TlsError},
+    transport::{self, Acceptors},
     trie::CORES_MAX,
 };
 
@@ -42,14 +43,9 @@ const SNAPSHOT_TIME_MAX: Duration = Duration::from_secs(2);
 /// Why the feed could not start.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    /// The address cannot be listened on.
-    #[error("cannot listen on {address}: {source}")]
-    Listen {
-        /// Which one.
-        address: SocketAddr,
-        /// What the system said.
-        source: io::Error,
-    },
+    /// The address cannot be listened on; it says which one.
+    #[error("{0}")]
+    Listen(io::Error),
     /// The users, accounts or permissions are not sound.
     #[error("the authorization cannot be used: {0}")]
     Authorization(#[from] SpecError),
@@ -84,15 +80,6 @@ pub enum ReloadError {
     /// A core did not take it.
     #[error(transparent)]
     NoAnswer(#[from] NoAnswer),
-}
-
-/// How a drain ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Drained {
-    /// Every client has left or was asked to.
-    Clean,
-    /// The time was up before.
-    CutShort,
 }
 
 /// Which listener a client came in by.
@@ -153,11 +140,11 @@ impl Server {
         }
         let identities = Identities::build(&config.authorization, None)?;
         let address = config.listen;
-        let listeners = bind_all(address, loops).map_err(|source| StartError::Listen { address, source })?;
+        let listeners = bind_all(address, loops).map_err(StartError::Listen)?;
         let mut web_listeners: Vec<Option<TcpListener>> = (0..loops).map(|_| None).collect();
         if let Some(web) = &config.websocket {
             let address = web.listen;
-            let bound = bind_all(address, loops).map_err(|source| StartError::Listen { address, source })?;
+            let bound = bind_all(address, loops).map_err(StartError::Listen)?;
             web_listeners = bound.into_iter().map(Some).collect();
         }
         let first = listeners.first().into_iter().chain(web_listeners.first().and_then(Option::as_ref));
@@ -305,8 +292,7 @@ impl Server {
     /// # Errors
     /// A loop had failed, or fails now.
     pub fn drain(mut self, at_most: Duration) -> Result<Drained, CoreFailure> {
-        let drained = self.cores.drain(at_most)?;
-        Ok(if drained.cut.is_empty() { Drained::Clean } else { Drained::CutShort })
+        self.cores.drain(at_most)
     }
 
     fn tell(&self, core: usize, message: Message) -> Result<(), NoAnswer> {

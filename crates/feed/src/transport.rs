@@ -9,18 +9,14 @@
 //!
 //! A handshake has `auth_timeout`, and a core has so many under way at most; what is beyond is closed.
 
-use std::{fmt, io, path::PathBuf, rc::Rc, sync::Arc};
+use std::{fmt, io, rc::Rc, sync::Arc};
 
-use rustls::{
-    RootCertStore, ServerConfig,
-    pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject},
-    server::WebPkiClientVerifier,
-};
+use engine::tls::{self, Files, TlsAcceptor, TlsError};
 use tokio::{
     io::{AsyncRead, AsyncWrite, AsyncWriteExt},
     net::TcpStream,
 };
-use tokio_rustls::{TlsAcceptor, server::TlsStream};
+use tokio_rustls::server::TlsStream;
 
 use crate::{
     config::{Config, Tls},
@@ -34,28 +30,6 @@ use crate::{
 
 /// Handshakes that a core has under way at most.
 const HANDSHAKES_MAX: usize = 1024;
-
-/// Why certificates or keys cannot be used.
-#[derive(Debug, thiserror::Error)]
-pub enum TlsError {
-    /// A file cannot be read, or holds nothing of the kind.
-    #[error("{}: {why}", file.display())]
-    File {
-        /// Which.
-        file: PathBuf,
-        /// What is wrong with it.
-        why: String,
-    },
-    /// The parts do not fit together.
-    #[error("{0}")]
-    Rustls(#[from] rustls::Error),
-    /// The list of those who sign clients' certificates cannot be used.
-    #[error("the clients' authority cannot be used: {0}")]
-    Verifier(#[from] rustls::server::VerifierBuilderError),
-    /// Clients are to be verified, and nothing says by whom.
-    #[error("`verify` needs `ca_file`: the certificates of those who sign the clients'")]
-    NoAuthority,
-}
 
 /// What is needed to accept TLS on each listener.
 #[derive(Default)]
@@ -85,35 +59,12 @@ impl Acceptors {
 }
 
 fn acceptor(tls: &Tls) -> Result<TlsAcceptor, TlsError> {
-    let file = |file: &PathBuf, why: String| TlsError::File { file: file.clone(), why };
-    let certificates = |path: &PathBuf| {
-        let read = CertificateDer::pem_file_iter(path).and_then(Iterator::collect::<Result<Vec<_>, _>>);
-        match read {
-            Ok(certificates) if certificates.is_empty() => {
-                Err(file(path, "holds no certificate (PEM)".to_owned()))
-            }
-            Ok(certificates) => Ok(certificates),
-            Err(error) => Err(file(path, error.to_string())),
-        }
+    let clients = match (tls.verify, &tls.ca_file) {
+        (false, _) => None,
+        (true, Some(file)) => Some(file.as_path()),
+        (true, None) => return Err(TlsError::NoAuthority),
     };
-    let chain = certificates(&tls.cert_file)?;
-    let key = PrivateKeyDer::from_pem_file(&tls.key_file)
-        .map_err(|error| file(&tls.key_file, error.to_string()))?;
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let builder =
-        ServerConfig::builder_with_provider(Arc::clone(&provider)).with_safe_default_protocol_versions()?;
-    let builder = if tls.verify {
-        let path = tls.ca_file.as_ref().ok_or(TlsError::NoAuthority)?;
-        let mut roots = RootCertStore::empty();
-        for certificate in certificates(path)? {
-            roots.add(certificate)?;
-        }
-        let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider).build()?;
-        builder.with_client_cert_verifier(verifier)
-    } else {
-        builder.with_no_client_auth()
-    };
-    Ok(TlsAcceptor::from(Arc::new(builder.with_single_cert(chain, key)?)))
+    tls::acceptor(Files { certificates: &tls.cert_file, key: &tls.key_file, clients })
 }
 
 /// Does what comes before a client's first operation, then serves it.

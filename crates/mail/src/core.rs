@@ -14,7 +14,7 @@ use std::{
 };
 
 use engine::{
-    cores::{clock, listener::Balance, mesh::Sender},
+    cores::{clock, listener::Balance, mesh::Sender, watch::Watches},
     log::{Appended, Kind, Location, New, NotKept, Progress, Reader, Refused, Ticket, Writer},
     meter::CoreCounters,
 };
@@ -30,7 +30,7 @@ use crate::{
     mailboxes::{Event, Inbox, MailId, Scope, Summary},
     recent::Recent,
     shared_records::SharedRecords,
-    smtp::{Kind as Listening, connection::SCRATCH_BYTES, session::Waiting, watch::Watches},
+    smtp::{Kind as Listening, connection::SCRATCH_BYTES, session::Waiting},
 };
 
 /// A mail with its recipients.

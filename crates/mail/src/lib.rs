@@ -38,4 +38,4 @@ pub mod web;
 pub use abuse::{ListFault, Lists, Rates};
 pub use config::Config;
 pub use mailstore::Mailstore;
-pub use server::{Addresses, Drained, Server, StartError};
+pub use server::{Addresses, Server, StartError};

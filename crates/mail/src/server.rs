@@ -3,7 +3,6 @@
 use std::{
     io,
     net::{SocketAddr, TcpListener},
-    path::Path,
     rc::Rc,
     sync::{
         Arc, Weak,
@@ -18,12 +17,12 @@ use engine::{
         self, CoreContext, Cores, CoresConfig, clock,
         listener::{Balance, bind_all},
         mesh::{Mesh, Receiver, Sender},
-        run::CoreFailure,
+        run::{CoreFailure, Drained},
     },
     log::{Disk, Header, Log, Writer},
     meter::{CoreCounters, CounterSet, Registry},
+    tls::{self, Files, TlsAcceptor, TlsError},
 };
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject};
 use tokio::{net::TcpStream, sync::broadcast};
 
 use crate::{
@@ -76,7 +75,10 @@ pub enum StartError {
     },
     /// TLS cannot be offered.
     #[error("TLS: {0}")]
-    Tls(String),
+    Tls(#[from] TlsError),
+    /// TLS is to be offered, and nothing says with what.
+    #[error("TLS: there is an address for SMTP under TLS, but no certificate")]
+    NoCertificate,
     /// More loops than names can tell apart.
     #[error("mail runs on {CORES_MAX} cores at most, and {0} were given")]
     TooManyCores(usize),
@@ -86,15 +88,6 @@ pub enum StartError {
     /// The loops cannot be started.
     #[error("cannot start the loops: {0}")]
     Cores(#[from] cores::run::StartError),
-}
-
-/// How a drain ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Drained {
-    /// Every mail under way was answered.
-    Clean,
-    /// The time was up before.
-    CutShort,
 }
 
 /// A running mail service. Dropping it stops it at once; [`Server::drain`] lets mails under way end first.
@@ -166,7 +159,7 @@ impl Server {
         if loops > CORES_MAX {
             return Err(StartError::TooManyCores(loops));
         }
-        let tls = config.tls.as_ref().map(acceptor).transpose().map_err(StartError::Tls)?;
+        let tls = config.tls.as_ref().map(acceptor).transpose()?;
         let (addresses, mut listeners) = bind(&config, loops)?;
         let recovered = recovery::recover(&config, on, loops, clock::unix_ms())?;
         let mesh = Mesh::new(loops, 1, RING_MESSAGES).map_err(StartError::Prepare)?;
@@ -299,7 +292,7 @@ impl Server {
     pub fn drain(mut self, at_most: Duration) -> Result<Drained, CoreFailure> {
         let drained = self.cores.drain(at_most)?;
         self.mailstore.stop();
-        Ok(if drained.cut.is_empty() { Drained::Clean } else { Drained::CutShort })
+        Ok(drained)
     }
 }
 
@@ -324,7 +317,7 @@ fn check(config: &Config) -> Result<(), StartError> {
         return Err(StartError::MailBytes { most, given });
     }
     if config.smtps.is_some() && config.tls.is_none() {
-        return Err(StartError::Tls("there is an address for SMTP under TLS, but no certificate".to_owned()));
+        return Err(StartError::NoCertificate);
     }
     Ok(())
 }
@@ -345,27 +338,8 @@ fn bind(config: &Config, loops: usize) -> Result<(Addresses, Listeners), StartEr
     Ok((Addresses { smtp, smtps, lmtp }, listeners))
 }
 
-/// TLS by these files.
-fn acceptor(tls: &Tls) -> Result<tokio_rustls::TlsAcceptor, String> {
-    let wrong = |path: &Path, why: String| format!("{}: {why}", path.display());
-    let read = |path: &Path| std::fs::read(path).map_err(|error| wrong(path, error.to_string()));
-    let certificates: Vec<CertificateDer<'static>> =
-        CertificateDer::pem_slice_iter(&read(&tls.certificates)?)
-            .collect::<Result<_, _>>()
-            .map_err(|error| wrong(&tls.certificates, error.to_string()))?;
-    if certificates.is_empty() {
-        return Err(wrong(&tls.certificates, "there is no certificate in it (PEM)".to_owned()));
-    }
-    let key = PrivateKeyDer::from_pem_slice(&read(&tls.key)?)
-        .map_err(|error| wrong(&tls.key, format!("there is no private key in it (PEM): {error}")))?;
-    let config =
-        rustls::ServerConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
-            .with_safe_default_protocol_versions()
-            .map_err(|error| error.to_string())?
-            .with_no_client_auth()
-            .with_single_cert(certificates, key)
-            .map_err(|error| wrong(&tls.certificates, error.to_string()))?;
-    Ok(tokio_rustls::TlsAcceptor::from(Arc::new(config)))
+fn acceptor(tls: &Tls) -> Result<TlsAcceptor, TlsError> {
+    tls::acceptor(Files { certificates: &tls.certificates, key: &tls.key, clients: None })
 }
 
 /// The thread that hands events from the cores' rings to whoever listens.

@@ -1,109 +1,141 @@
-//! The accelerator as the program holds it: started once, asked by the admin server, drained at the end.
+//! The accelerator as the program holds it.
 
-use std::{
-    net::SocketAddr,
-    sync::{
-        Arc, PoisonError,
-        atomic::{AtomicBool, Ordering},
-    },
-    time::Duration,
-};
+use std::{future::Future, net::SocketAddr, path::PathBuf, pin::Pin, sync::Arc, time::Duration};
 
-use cache::{Config, Server, StartError};
-pub(crate) use cache::{Drained, PurgeError, Purged};
+use cache::{Config, Server};
+pub(crate) use cache::{PurgeError, Purged};
 use engine::meter::Registry;
 
-use crate::{admin::Operated, failure::Failure};
+use crate::{
+    admin::Operated,
+    failure::{Failure, Fault},
+    savings::Savings,
+    settings::{Section, Setting, Settings},
+    shell::{Follow, Running, Service, Words},
+    stat::Report,
+    units::size_text,
+};
 
-#[expect(clippy::disallowed_types, reason = "the operator's path: taken for a purge and once for the drain")]
+#[expect(clippy::disallowed_types, reason = "taken once in ten seconds")]
 type Lock<T> = std::sync::Mutex<T>;
 
-/// A running accelerator, as its operator sees it. The program's is [`Started`]; a test's is its own.
-pub(crate) trait Accelerator: Operated {
+/// Who drops what is stored. The program's is [`Accelerator`]; a test's is its own.
+pub(crate) trait Purges: Send + Sync + 'static {
     /// Drops what is stored under a URL. Blocks until the core that owns it has answered.
     fn purge(&self, url: &str) -> Result<Purged, PurgeError>;
 }
 
 /// The one that the program runs.
-pub(crate) struct Started {
-    /// None once it is drained. One purge at a time holds it.
-    server: Lock<Option<Server>>,
-    draining: AtomicBool,
-    registry: Arc<Registry>,
+pub(crate) struct Accelerator {
+    running: Running<Server>,
     addresses: Vec<SocketAddr>,
+    /// What it is in front of, as people are told.
+    in_front_of: String,
+    memory_bytes: u64,
+    store: Option<(PathBuf, u64)>,
+    /// Says once in a while what it saved; none where it is one of several.
+    savings: Option<Lock<Savings>>,
 }
 
-impl Started {
-    /// Starts it.
+impl Accelerator {
+    /// Starts it. `tells_savings`: on stdout, once in a while.
     ///
     /// # Errors
     /// One line that says what stands in the way.
-    pub(crate) fn start(config: Config) -> Result<Arc<Self>, Failure> {
-        let server = Server::start(config).map_err(|error| {
-            Failure::Failed(match error {
-                // It names the address itself.
-                StartError::Listen { source, .. } => source.to_string(),
-                other => other.to_string(),
-            })
-        })?;
+    pub(crate) fn start(
+        config: Config,
+        in_front_of: String,
+        tells_savings: bool,
+    ) -> Result<Arc<Self>, Failure> {
+        let memory_bytes = config.memory_bytes;
+        let store = config.store.clone().map(|path| (path, config.store_bytes));
+        let server = Server::start(config).map_err(|error| Failure::Failed(error.to_string()))?;
         Ok(Arc::new(Self {
-            registry: server.registry(),
             addresses: server.addresses(),
-            draining: AtomicBool::new(false),
-            server: Lock::new(Some(server)),
+            running: Running::new(server),
+            in_front_of,
+            memory_bytes,
+            store,
+            savings: tells_savings.then(Lock::default),
         }))
-    }
-
-    /// Ready once a loop has failed.
-    pub(crate) async fn ended(&self) {
-        let ended = self.server.lock().unwrap_or_else(PoisonError::into_inner).as_ref().map(Server::ended);
-        if let Some(ended) = ended {
-            ended.await;
-        }
     }
 
     /// Where clients connect.
     pub(crate) fn addresses(&self) -> &[SocketAddr] {
         &self.addresses
     }
-
-    /// Says from now on that it is not ready, so that whoever balances the load sends no more.
-    pub(crate) fn begin_drain(&self) {
-        self.draining.store(true, Ordering::Release);
-    }
-
-    /// Takes no more requests, and blocks until those under way have ended or the time is up.
-    ///
-    /// # Errors
-    /// A loop had ended before it was asked to.
-    pub(crate) fn drain(&self, at_most: Duration) -> Result<Drained, Failure> {
-        self.begin_drain();
-        let server = self.server.lock().unwrap_or_else(PoisonError::into_inner).take();
-        server.map_or(Ok(Drained::Clean), |server| {
-            server.drain(at_most).map_err(|error| Failure::Failed(error.to_string()))
-        })
-    }
 }
 
-impl Operated for Started {
+impl Operated for Accelerator {
     fn registry(&self) -> Arc<Registry> {
-        Arc::clone(&self.registry)
+        self.running.registry()
     }
 
     fn is_ready(&self) -> bool {
-        if self.draining.load(Ordering::Acquire) {
-            return false;
-        }
-        // Whoever asks for readiness must not wait for a purge; while one runs, a loop answers.
-        self.server.try_lock().map_or(true, |server| server.as_ref().is_some_and(Server::is_ready))
+        self.running.is_ready()
     }
 }
 
-impl Accelerator for Started {
+impl Purges for Accelerator {
     fn purge(&self, url: &str) -> Result<Purged, PurgeError> {
-        match self.server.lock().unwrap_or_else(PoisonError::into_inner).as_ref() {
-            Some(server) => server.purge(url),
-            None => Err(PurgeError::NoAnswer),
+        self.running.ask(|server| server.purge(url)).unwrap_or(Err(PurgeError::NoAnswer))
+    }
+}
+
+impl Service for Accelerator {
+    fn announcement(&self) -> String {
+        let mut text = String::new();
+        for address in &self.addresses {
+            text.push_str(&format!("cache: listening on http://{address}\n"));
+        }
+        let memory = size_text(self.memory_bytes);
+        text.push_str(&format!("cache: in front of {}, with {memory} of memory\n", self.in_front_of));
+        if let Some((path, bytes)) = &self.store {
+            let size = size_text(*bytes);
+            text.push_str(&format!("cache: keeps what it stores in {}, {size}\n", path.display()));
+        }
+        text
+    }
+
+    fn section(&self) -> Section {
+        Section::Cache
+    }
+
+    fn follows(&self, _: &Setting) -> bool {
+        false
+    }
+
+    fn check(&self, _: &Settings) -> Result<Follow<'_>, Fault> {
+        Ok(Box::new(|| Ok(None)))
+    }
+
+    fn remark(&self) -> Option<String> {
+        let mut savings = self.savings.as_ref()?.lock().ok()?;
+        savings.line(&Report::new(&self.registry().snapshot(), true, 0)).map(|line| line + "\n")
+    }
+
+    fn ended(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
+        Box::pin(self.running.ended())
+    }
+
+    fn begin_drain(&self) {
+        self.running.begin_drain();
+    }
+
+    fn drain(&self, at_most: Duration) -> Result<bool, Failure> {
+        self.running.drain(at_most)
+    }
+
+    /// Below the pages of mail, which it may be in front of.
+    fn stage(&self) -> u8 {
+        1
+    }
+
+    fn words(&self, at_most: Duration) -> Words {
+        Words {
+            stopping: format!("no new requests; those under way have up to {at_most:?}"),
+            whole: "every request was answered",
+            cut: "the time was up before every request was answered",
         }
     }
 }

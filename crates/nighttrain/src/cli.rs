@@ -6,12 +6,13 @@ use std::{ffi::OsString, path::PathBuf, time::Duration};
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches, Parser, Subcommand};
 
 use crate::{
+    cache_settings::LIMITS,
     feed_settings::{FEED_ADMIN, FEED_LIMITS},
     feed_tools::FeedTool,
     mail_settings::{MAIL_ADMIN, MAIL_LIMITS},
     mail_tools::MailTool,
     precedence::Flags,
-    settings::{COMMON, LIMITS, SETTINGS, Section, Settings, Shape},
+    settings::{COMMON, SETTINGS, Section, Settings, Shape},
     units::parse_duration,
 };
 
@@ -295,14 +296,14 @@ fn augment(mut command: Command, wanted: fn(&str, Section) -> bool) -> Command {
         wanted("smtp", Section::Mail).then_some(MAIL_ADMIN)
     };
     for setting in SETTINGS.iter().filter(|setting| wanted(setting.key, setting.section)) {
-        let default = match (setting.text)(&defaults) {
+        let default = match setting.text(&defaults) {
             Some(text) if setting.key == "admin" => {
                 format!(" [default: {}]", admin.map_or(text, |address| address.to_string()))
             }
             Some(text) => format!(" [default: {text}]"),
             None => String::new(),
         };
-        let set = setting.set;
+        let set = setting.access.set;
         command = command.arg(
             Arg::new(setting.key)
                 .long(setting.key)

@@ -4,7 +4,7 @@ use std::{fmt::Write, path::Path};
 
 use crate::{
     precedence::InForce,
-    settings::{SETTINGS, Section, Shape},
+    settings::{SETTINGS, Section, Setting, Shape},
 };
 
 /// The configuration in force as a file that says the same, each value with its source.
@@ -24,7 +24,7 @@ pub(crate) fn as_file(in_force: &InForce, file: Option<&Path>) -> String {
             lines.push((String::new(), None));
             lines.push((format!("[{}]", section.name().unwrap_or_default()), None));
         }
-        lines.push(match (setting.text)(&in_force.settings) {
+        lines.push(match setting.text(&in_force.settings) {
             Some(text) => (format!("{} = {}", setting.key, toml_value(&text, setting.shape)), Some(source)),
             None => (format!("# {} is not set", setting.key), None),
         });
@@ -52,12 +52,11 @@ fn toml_value(text: &str, shape: Shape) -> String {
     }
 }
 
-/// What differs between two configurations: the keys, in the table's order.
-pub(crate) fn changed(before: &InForce, after: &InForce) -> Vec<&'static str> {
+/// What differs between two configurations, in the table's order.
+pub(crate) fn changed(before: &InForce, after: &InForce) -> Vec<&'static Setting> {
     SETTINGS
         .iter()
-        .filter(|setting| (setting.text)(&before.settings) != (setting.text)(&after.settings))
-        .map(|setting| setting.key)
+        .filter(|setting| setting.text(&before.settings) != setting.text(&after.settings))
         .collect()
 }
 
@@ -86,9 +85,7 @@ mod tests {
         assert_eq!(before.settings, after.settings);
         assert!(changed(&before, &after).is_empty());
         let defaults = precedence::in_force(None, |_| None, &Vec::new()).expect("right");
-        assert_eq!(
-            changed(&before, &defaults),
-            ["cores", "state", "origin", "memory", "purge-from", "connections-max"]
-        );
+        let keys: Vec<_> = changed(&before, &defaults).iter().map(|setting| setting.key).collect();
+        assert_eq!(keys, ["cores", "state", "origin", "memory", "purge-from", "connections-max"]);
     }
 }

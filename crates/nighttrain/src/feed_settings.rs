@@ -21,8 +21,8 @@ use crate::{
     failure::Fault,
     precedence::{InForce, Source},
     settings::{
-        Section, Setting, Settings, Shape, any_count, in_section, list, one_or_more, parse_address,
-        parse_path, plain, some_time, usize_size_text,
+        Access, Section, Setting, Shape, any_count, in_section, list, one_or_more, optional, parse_address,
+        parse_path, path_text, plain, some_time, truth, truth_text, usize_size_text, value,
     },
     units::{duration_text, parse_size},
 };
@@ -212,276 +212,254 @@ const FEED: &str = "Feed";
 /// The heading for limits; `-h` leaves them to `--help`.
 pub(crate) const FEED_LIMITS: &str = "Limits on clients";
 
-/// A setting of the feed.
-macro_rules! feed {
-    ($key:literal, $shape:ident, $heading:ident, $value_name:literal, $help:expr, $set:expr, $text:expr) => {
-        Setting {
-            key: $key,
-            section: Section::Feed,
-            shape: Shape::$shape,
-            heading: $heading,
-            value_name: $value_name,
-            help: $help,
-            set: |settings: &mut Settings, text: &str| {
-                let set: fn(&mut FeedSettings, &str) -> Result<(), String> = $set;
-                set(&mut settings.feed, text)
-            },
-            text: |settings: &Settings| {
-                let text: fn(&FeedSettings) -> Option<String> = $text;
-                text(&settings.feed)
-            },
-        }
-    };
-}
-
-/// A limit: its field is of a type whose text is read by `$parse` and written by `$show`.
-macro_rules! limit {
-    ($key:literal, $field:ident, $shape:ident, $value_name:literal, $parse:expr, $show:expr, $help:literal) => {
-        feed!(
-            $key,
-            $shape,
-            FEED_LIMITS,
-            $value_name,
-            $help,
-            |feed, text| {
-                feed.config.limits.$field = $parse(text)?;
-                Ok(())
-            },
-            |feed| Some($show(feed.config.limits.$field))
-        )
-    };
-}
-
-/// A path that may be absent.
-macro_rules! path {
-    ($key:literal, $field:ident, $help:literal) => {
-        feed!(
-            $key,
-            Text,
-            FEED,
-            "FILE",
-            $help,
-            |feed, text| {
-                feed.$field = Some(parse_path(text)?);
-                Ok(())
-            },
-            |feed| feed.$field.as_ref().map(|path| path.display().to_string())
-        )
-    };
-}
-
-/// A thing that is or is not.
-macro_rules! flag {
-    ($key:literal, $field:ident, $help:literal) => {
-        feed!(
-            $key,
-            Flag,
-            FEED,
-            "true|false",
-            $help,
-            |feed, text| {
-                feed.$field = text.parse().map_err(|_| "true or false is wanted".to_owned())?;
-                Ok(())
-            },
-            |feed| Some(feed.$field.to_string())
-        )
-    };
-}
-
 /// Every setting of the feed, in the order in which `--help` and `config --print` show them.
 pub(crate) const FEED_SETTINGS: &[Setting] = &[
-    feed!(
-        "listen",
-        Text,
-        FEED,
-        "ADDRESS",
-        "Where clients connect; port 0 takes a free one",
-        |feed, text| {
-            feed.config.listen = parse_address(text, 4222)?;
-            Ok(())
+    Setting {
+        key: "listen",
+        section: Section::Feed,
+        shape: Shape::Text,
+        heading: FEED,
+        value_name: "ADDRESS",
+        help: "Where clients connect; port 0 takes a free one",
+        access: value!(
+            feed.config.listen,
+            parse = |text| parse_address(text, 4222),
+            show = |address: SocketAddr| address.to_string()
+        ),
+    },
+    Setting {
+        key: "monitor",
+        section: Section::Feed,
+        shape: Shape::Text,
+        heading: FEED,
+        value_name: "ADDRESS",
+        help: "Where the monitoring pages are (/varz, /connz, /subsz …), as NATS's tools read them",
+        access: value!(
+            feed.monitor,
+            parse = |text| parse_address(text, 8222),
+            show = |address: SocketAddr| address.to_string()
+        ),
+    },
+    Setting {
+        key: "nats-config",
+        section: Section::Feed,
+        shape: Shape::Text,
+        heading: FEED,
+        value_name: "FILE",
+        help: "A file in NATS's own format: users, permissions, accounts, and the rest of this",
+        access: optional!(feed.nats_config, parse = parse_path, show = path_text),
+    },
+    Setting {
+        key: "server-name",
+        section: Section::Feed,
+        shape: Shape::Text,
+        heading: FEED,
+        value_name: "NAME",
+        help: "This server's name, as clients are told it",
+        access: Access {
+            set: |settings, text| {
+                if text.is_empty() || text.contains(char::is_whitespace) {
+                    return Err("a name without blanks is wanted".to_owned());
+                }
+                text.clone_into(&mut settings.feed.config.server_name);
+                Ok(())
+            },
+            text: |settings| Some(settings.feed.config.server_name.clone()),
         },
-        |feed| Some(feed.config.listen.to_string())
-    ),
-    feed!(
-        "monitor",
-        Text,
-        FEED,
-        "ADDRESS",
-        "Where the monitoring pages are (/varz, /connz, /subsz …), as NATS's tools read them",
-        |feed, text| {
-            feed.monitor = parse_address(text, 8222)?;
-            Ok(())
+    },
+    Setting {
+        key: "tls-cert",
+        section: Section::Feed,
+        shape: Shape::Text,
+        heading: FEED,
+        value_name: "FILE",
+        help: "The server's certificate chain, in PEM; with it, TLS is demanded of every client",
+        access: optional!(feed.tls_cert, parse = parse_path, show = path_text),
+    },
+    Setting {
+        key: "tls-key",
+        section: Section::Feed,
+        shape: Shape::Text,
+        heading: FEED,
+        value_name: "FILE",
+        help: "The certificate's key, in PEM",
+        access: optional!(feed.tls_key, parse = parse_path, show = path_text),
+    },
+    Setting {
+        key: "tls-ca",
+        section: Section::Feed,
+        shape: Shape::Text,
+        heading: FEED,
+        value_name: "FILE",
+        help: "Certificates of those who sign clients' certificates, in PEM",
+        access: optional!(feed.tls_ca, parse = parse_path, show = path_text),
+    },
+    Setting {
+        key: "tls-verify",
+        section: Section::Feed,
+        shape: Shape::Flag,
+        heading: FEED,
+        value_name: "true|false",
+        help: "Whether clients must show a certificate",
+        access: value!(feed.tls_verify, parse = truth, show = truth_text),
+    },
+    Setting {
+        key: "tls-handshake-first",
+        section: Section::Feed,
+        shape: Shape::Flag,
+        heading: FEED,
+        value_name: "true|false",
+        help: "Whether TLS comes before the server's first word",
+        access: value!(feed.tls_handshake_first, parse = truth, show = truth_text),
+    },
+    Setting {
+        key: "websocket",
+        section: Section::Feed,
+        shape: Shape::Text,
+        heading: FEED,
+        value_name: "ADDRESS",
+        help: "Where browsers connect by WebSocket; unset: nowhere",
+        access: optional!(
+            feed.websocket,
+            parse = |text| parse_address(text, 8080),
+            show = SocketAddr::to_string
+        ),
+    },
+    Setting {
+        key: "websocket-tls",
+        section: Section::Feed,
+        shape: Shape::Flag,
+        heading: FEED,
+        value_name: "true|false",
+        help: "Whether browsers connect by wss:// with the same certificate",
+        access: value!(feed.websocket_tls, parse = truth, show = truth_text),
+    },
+    Setting {
+        key: "websocket-origins",
+        section: Section::Feed,
+        shape: Shape::Texts,
+        heading: FEED,
+        value_name: "LIST",
+        help: "Pages of these origins may connect, such as https://www.example.org; unset: all",
+        access: Access {
+            set: |settings, text| {
+                settings.feed.websocket_origins = list(text).map(str::to_owned).collect();
+                Ok(())
+            },
+            text: |settings| {
+                (!settings.feed.websocket_origins.is_empty())
+                    .then(|| settings.feed.websocket_origins.join(","))
+            },
         },
-        |feed| Some(feed.monitor.to_string())
-    ),
-    path!(
-        "nats-config",
-        nats_config,
-        "A file in NATS's own format: users, permissions, accounts, and the rest of this"
-    ),
-    feed!(
-        "server-name",
-        Text,
-        FEED,
-        "NAME",
-        "This server's name, as clients are told it",
-        |feed, text| {
-            if text.is_empty() || text.contains(char::is_whitespace) {
-                return Err("a name without blanks is wanted".to_owned());
-            }
-            text.clone_into(&mut feed.config.server_name);
-            Ok(())
-        },
-        |feed| Some(feed.config.server_name.clone())
-    ),
-    path!(
-        "tls-cert",
-        tls_cert,
-        "The server's certificate chain, in PEM; with it, TLS is demanded of every client"
-    ),
-    path!("tls-key", tls_key, "The certificate's key, in PEM"),
-    path!("tls-ca", tls_ca, "Certificates of those who sign clients' certificates, in PEM"),
-    flag!("tls-verify", tls_verify, "Whether clients must show a certificate"),
-    flag!("tls-handshake-first", tls_handshake_first, "Whether TLS comes before the server's first word"),
-    feed!(
-        "websocket",
-        Text,
-        FEED,
-        "ADDRESS",
-        "Where browsers connect by WebSocket; unset: nowhere",
-        |feed, text| {
-            feed.websocket = Some(parse_address(text, 8080)?);
-            Ok(())
-        },
-        |feed| feed.websocket.as_ref().map(SocketAddr::to_string)
-    ),
-    flag!("websocket-tls", websocket_tls, "Whether browsers connect by wss:// with the same certificate"),
-    feed!(
-        "websocket-origins",
-        Texts,
-        FEED,
-        "LIST",
-        "Pages of these origins may connect, such as https://www.example.org; unset: all",
-        |feed, text| {
-            feed.websocket_origins = list(text).map(str::to_owned).collect();
-            Ok(())
-        },
-        |feed| (!feed.websocket_origins.is_empty()).then(|| feed.websocket_origins.join(","))
-    ),
-    feed!(
-        "lame-duck-duration",
-        Text,
-        FEED,
-        "TIME",
-        "Over how long a stopping server closes the clients that have not left by themselves",
-        |feed, text| {
-            feed.config.lame_duck_duration = some_time(text)?;
-            Ok(())
-        },
-        |feed| Some(duration_text(feed.config.lame_duck_duration))
-    ),
-    feed!(
-        "lame-duck-grace-period",
-        Text,
-        FEED,
-        "TIME",
-        "How long a stopping server waits for clients to leave by themselves",
-        |feed, text| {
-            feed.config.lame_duck_grace_period = some_time(text)?;
-            Ok(())
-        },
-        |feed| Some(duration_text(feed.config.lame_duck_grace_period))
-    ),
-    limit!(
-        "max-connections",
-        max_connections,
-        Count,
-        "N",
-        one_or_more,
-        plain,
-        "Connections over all cores; one more is told so and closed"
-    ),
-    limit!(
-        "max-subscriptions",
-        max_subscriptions,
-        Count,
-        "N",
-        any_count,
-        plain,
-        "Subscriptions of one connection; one more is refused; 0: no limit"
-    ),
-    limit!(
-        "max-payload",
-        max_payload,
-        Text,
-        "SIZE",
-        some_size,
-        usize_size_text,
-        "Size of one message, headers included; more, and the connection is closed"
-    ),
-    limit!(
-        "max-control-line",
-        max_control_line,
-        Text,
-        "SIZE",
-        some_size,
-        usize_size_text,
-        "Size of one operation's arguments; more, and the connection is closed"
-    ),
-    limit!(
-        "max-pending",
-        max_pending,
-        Text,
-        "SIZE",
-        some_size,
-        usize_size_text,
-        "What may wait for one consumer; its producers are held back from three quarters on, then it is cut off"
-    ),
-    limit!(
-        "producer-hold-max",
-        producer_hold_max,
-        Text,
-        "TIME",
-        some_time,
-        duration_text,
-        "How long a slow consumer may hold its producers back before it is cut off"
-    ),
-    limit!(
-        "write-deadline",
-        write_deadline,
-        Text,
-        "TIME",
-        some_time,
-        duration_text,
-        "A client that has not taken within it what waited, or a sixteenth of --max-pending, is cut off"
-    ),
-    limit!(
-        "ping-interval",
-        ping_interval,
-        Text,
-        "TIME",
-        some_time,
-        duration_text,
-        "A client that was silent for so long is asked whether it is there"
-    ),
-    limit!(
-        "ping-max",
-        ping_max,
-        Count,
-        "N",
-        some_pings,
-        |n: u32| n.to_string(),
-        "Pings that may stay unanswered; one more, and the connection is closed"
-    ),
-    limit!(
-        "auth-timeout",
-        auth_timeout,
-        Text,
-        "TIME",
-        some_time,
-        duration_text,
-        "Time for a client to say who it is, and for the handshakes of TLS and WebSocket"
-    ),
+    },
+    Setting {
+        key: "lame-duck-duration",
+        section: Section::Feed,
+        shape: Shape::Text,
+        heading: FEED,
+        value_name: "TIME",
+        help: "Over how long a stopping server closes the clients that have not left by themselves",
+        access: value!(feed.config.lame_duck_duration, parse = some_time, show = duration_text),
+    },
+    Setting {
+        key: "lame-duck-grace-period",
+        section: Section::Feed,
+        shape: Shape::Text,
+        heading: FEED,
+        value_name: "TIME",
+        help: "How long a stopping server waits for clients to leave by themselves",
+        access: value!(feed.config.lame_duck_grace_period, parse = some_time, show = duration_text),
+    },
+    Setting {
+        key: "max-connections",
+        section: Section::Feed,
+        shape: Shape::Count,
+        heading: FEED_LIMITS,
+        value_name: "N",
+        help: "Connections over all cores; one more is told so and closed",
+        access: value!(feed.config.limits.max_connections, parse = one_or_more, show = plain),
+    },
+    Setting {
+        key: "max-subscriptions",
+        section: Section::Feed,
+        shape: Shape::Count,
+        heading: FEED_LIMITS,
+        value_name: "N",
+        help: "Subscriptions of one connection; one more is refused; 0: no limit",
+        access: value!(feed.config.limits.max_subscriptions, parse = any_count, show = plain),
+    },
+    Setting {
+        key: "max-payload",
+        section: Section::Feed,
+        shape: Shape::Text,
+        heading: FEED_LIMITS,
+        value_name: "SIZE",
+        help: "Size of one message, headers included; more, and the connection is closed",
+        access: value!(feed.config.limits.max_payload, parse = some_size, show = usize_size_text),
+    },
+    Setting {
+        key: "max-control-line",
+        section: Section::Feed,
+        shape: Shape::Text,
+        heading: FEED_LIMITS,
+        value_name: "SIZE",
+        help: "Size of one operation's arguments; more, and the connection is closed",
+        access: value!(feed.config.limits.max_control_line, parse = some_size, show = usize_size_text),
+    },
+    Setting {
+        key: "max-pending",
+        section: Section::Feed,
+        shape: Shape::Text,
+        heading: FEED_LIMITS,
+        value_name: "SIZE",
+        help: "What may wait for one consumer; its producers are held back from three quarters on, then it is cut off",
+        access: value!(feed.config.limits.max_pending, parse = some_size, show = usize_size_text),
+    },
+    Setting {
+        key: "producer-hold-max",
+        section: Section::Feed,
+        shape: Shape::Text,
+        heading: FEED_LIMITS,
+        value_name: "TIME",
+        help: "How long a slow consumer may hold its producers back before it is cut off",
+        access: value!(feed.config.limits.producer_hold_max, parse = some_time, show = duration_text),
+    },
+    Setting {
+        key: "write-deadline",
+        section: Section::Feed,
+        shape: Shape::Text,
+        heading: FEED_LIMITS,
+        value_name: "TIME",
+        help: "A client that has not taken within it what waited, or a sixteenth of --max-pending, is cut off",
+        access: value!(feed.config.limits.write_deadline, parse = some_time, show = duration_text),
+    },
+    Setting {
+        key: "ping-interval",
+        section: Section::Feed,
+        shape: Shape::Text,
+        heading: FEED_LIMITS,
+        value_name: "TIME",
+        help: "A client that was silent for so long is asked whether it is there",
+        access: value!(feed.config.limits.ping_interval, parse = some_time, show = duration_text),
+    },
+    Setting {
+        key: "ping-max",
+        section: Section::Feed,
+        shape: Shape::Count,
+        heading: FEED_LIMITS,
+        value_name: "N",
+        help: "Pings that may stay unanswered; one more, and the connection is closed",
+        access: value!(feed.config.limits.ping_max, parse = some_pings, show = |n: u32| n.to_string()),
+    },
+    Setting {
+        key: "auth-timeout",
+        section: Section::Feed,
+        shape: Shape::Text,
+        heading: FEED_LIMITS,
+        value_name: "TIME",
+        help: "Time for a client to say who it is, and for the handshakes of TLS and WebSocket",
+        access: value!(feed.config.limits.auth_timeout, parse = some_time, show = duration_text),
+    },
 ];
 
 fn some_size(text: &str) -> Result<usize, String> {

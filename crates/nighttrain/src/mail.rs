@@ -1,40 +1,42 @@
-//! `nighttrain mail`: puts the mail service's parts together, runs until a signal ends it.
+//! The mail service as the program holds it, and `nighttrain mail`: mail by itself.
 //!
 //! ```text
-//!  loops (crate mail) ◀── SMTP, LMTP     thread "mail-web": pages, APIs     thread "admin": /metrics, /stat, …
-//!        ▲ questions ──────────────────────────┘                                │ snapshot
-//!        └──────────────────────────────────────────────────────────────────────┘
-//!  main thread: signals
+//!  loops (crate mail) ◀── SMTP, LMTP     thread "mail-web": pages, APIs
+//!        ▲ questions ──────────────────────────┘
 //! ```
-//! SIGTERM and SIGINT let mails under way end, write everything out and stop, a second one ends at once; SIGHUP reads the
-//! list of what is banned again.
+//! A stop lets mails under way end, writes everything out, and then takes the pages away. SIGHUP reads the list of what is
+//! banned again.
 
 use std::{
-    net::TcpListener,
-    sync::{
-        Arc, PoisonError,
-        atomic::{AtomicBool, Ordering},
-    },
+    future::Future,
+    net::{SocketAddr, TcpListener},
+    pin::Pin,
+    sync::{Arc, PoisonError},
     time::Duration,
 };
 
-use engine::meter::Registry;
-use mail::{Addresses, Config, Drained, Mailstore, Server, config::Store, web};
+use engine::meter::{Registry, Source};
+use mail::{
+    Addresses, Mailstore, Server,
+    config::Store,
+    mailboxes::Mailboxes,
+    web::{self, Web},
+};
 
 use crate::{
-    admin::{self, Operated},
+    admin::Operated,
     cli::MailTask,
-    failure::Failure,
+    failure::{Failure, Fault},
     mail_settings::MAIL_ADMIN,
-    operated::Together,
-    operation::{Operation, Signals, Sources, Wish, admin_by_default, failed},
+    operation::{Operation, Sources, admin_by_default, failed},
     precedence::InForce,
-    print,
+    settings::{Section, Setting, Settings},
+    shell::{self, Follow, Running, Service, Started, Words},
     units::size_text,
 };
 
-/// What SIGHUP changes.
-const CHANGEABLE: [&str; 3] = ["log", "drain-time-max", "banned"];
+/// What SIGHUP changes of mail's settings.
+const CHANGEABLE: [&str; 1] = ["banned"];
 
 /// Runs the mail service until a signal ends it.
 pub(crate) fn mail(task: &MailTask) -> Result<(), Failure> {
@@ -43,66 +45,80 @@ pub(crate) fn mail(task: &MailTask) -> Result<(), Failure> {
         Ok(())
     };
     let sources = Sources { file: task.config.path(), flags: task.settings.0.clone(), complete };
-    let (mut operation, access) = Operation::begin(sources)?;
-    let settings = operation.settings();
-    let config = settings
-        .mail
-        .config(settings.cache.state.as_ref())
-        .map_err(|fault| Failure::Configuration(vec![fault]))?;
-    let (runtime, signals) = Signals::caught()?;
-    let admin_listener = admin::bind(settings.admin).map_err(failed("admin"))?;
-    let admin_address = admin_listener.local_addr().map_err(failed("admin"))?;
-    let http = TcpListener::bind(settings.mail.http)
-        .map_err(|error| Failure::Failed(format!("cannot listen on {}: {error}", settings.mail.http)))?;
-    let started = Started::start(config)?;
-    let pages =
-        settings.mail.web(started.addresses.smtp).map_err(|fault| Failure::Configuration(vec![fault]))?;
-    let web = web::serve(http, started.mailstore(), pages).map_err(failed("the pages cannot be served"))?;
-    let all = Together::new(vec![Arc::clone(&started) as Arc<dyn Operated>], vec![web.counters()]);
-    admin::serve("admin", admin_listener, admin::pages(access, Arc::new(all), None))
-        .map_err(failed("the admin server cannot start"))?;
-    print(&format!(
-        "nighttrain {}\n{}mail: inboxes on http://{}\nadmin: listening on http://{admin_address}\n",
-        env!("CARGO_PKG_VERSION"),
-        started.announcement(),
-        web.address()
-    ))?;
-    let ended = runtime.block_on(until_stopped(signals, &started, &mut operation));
-    web.stop();
-    ended
+    let (operation, access) = Operation::begin(sources)?;
+    // What does not go together is told before any port is taken.
+    config_of(operation.settings())?;
+    shell::run(operation, access, |settings| {
+        let (post, http) = Post::start(settings)?;
+        let beside = vec![post.show(http, post.mailstore(), settings)?];
+        Ok(Started { services: vec![post as Arc<dyn Service>], beside, purges: None, hint: String::new() })
+    })
 }
 
-/// A running mail service without its pages, as admin server and signals see it.
-pub(crate) struct Started {
-    /// None once it is drained.
-    server: OneAtATime<Option<Server>>,
-    registry: Arc<Registry>,
-    mailstore: Mailstore,
-    addresses: Addresses,
-    config: Config,
-    recovered: usize,
-    draining: AtomicBool,
+fn config_of(settings: &Settings) -> Result<mail::Config, Failure> {
+    settings.mail.config(settings.cache.state.as_ref()).map_err(|fault| Failure::Configuration(vec![fault]))
 }
 
 #[expect(clippy::disallowed_types, reason = "the operator's path, not a mail's")]
 type OneAtATime<T> = std::sync::Mutex<T>;
 
-impl Started {
-    /// Starts it.
+/// A running mail service, as admin server and signals see it.
+pub(crate) struct Post {
+    running: Running<Server>,
+    /// Its pages, from [`Post::show`] to the drain.
+    web: OneAtATime<Option<Web>>,
+    mailstore: Mailstore,
+    addresses: Addresses,
+    pages: SocketAddr,
+    /// Where mail is kept, as people are told.
+    kept: String,
+}
+
+impl Post {
+    /// Starts it; its pages are shown by [`Post::show`] on the listener that comes back.
     ///
     /// # Errors
     /// One line that says what stands in the way.
-    pub(crate) fn start(config: Config) -> Result<Arc<Self>, Failure> {
-        let server = Server::start(config.clone()).map_err(|error| Failure::Failed(error.to_string()))?;
-        Ok(Arc::new(Self {
-            registry: server.registry(),
+    pub(crate) fn start(settings: &Settings) -> Result<(Arc<Self>, TcpListener), Failure> {
+        let config = config_of(settings)?;
+        let http = TcpListener::bind(settings.mail.http)
+            .map_err(|error| Failure::Failed(format!("cannot listen on {}: {error}", settings.mail.http)))?;
+        let pages = http.local_addr().map_err(failed("mail pages"))?;
+        let (store, size) = (config.store.clone(), size_text(config.store_bytes));
+        let server = Server::start(config).map_err(|error| Failure::Failed(error.to_string()))?;
+        let kept = match store {
+            Store::Anonymous => format!("{size} of memory, gone at the end"),
+            Store::File(path) => {
+                format!("{} ({size}); {} mails are there", path.display(), server.recovered_mails())
+            }
+        };
+        let post = Self {
             mailstore: server.mailstore(),
             addresses: server.addresses(),
-            recovered: server.recovered_mails(),
-            config,
-            server: OneAtATime::new(Some(server)),
-            draining: AtomicBool::new(false),
-        }))
+            running: Running::new(server),
+            web: OneAtATime::default(),
+            pages,
+            kept,
+        };
+        Ok((Arc::new(post), http))
+    }
+
+    /// Shows pages and APIs of `mailboxes` until the drain; gives what they count.
+    ///
+    /// # Errors
+    /// What the system says, or what is wrong in the settings of the pages.
+    pub(crate) fn show(
+        &self,
+        http: TcpListener,
+        mailboxes: impl Mailboxes,
+        settings: &Settings,
+    ) -> Result<Arc<dyn Source>, Failure> {
+        let config =
+            settings.mail.web(self.addresses.smtp).map_err(|fault| Failure::Configuration(vec![fault]))?;
+        let web = web::serve(http, mailboxes, config).map_err(failed("the pages cannot be served"))?;
+        let counters = web.counters();
+        *self.web.lock().unwrap_or_else(PoisonError::into_inner) = Some(web);
+        Ok(counters)
     }
 
     /// The stored mail.
@@ -110,33 +126,29 @@ impl Started {
         self.mailstore.clone()
     }
 
-    /// Says from now on that it is not ready.
-    pub(crate) fn begin_drain(&self) {
-        self.draining.store(true, Ordering::Release);
+    /// Where mail is taken.
+    pub(crate) fn addresses(&self) -> Addresses {
+        self.addresses
     }
 
-    /// Takes no more mail, and blocks until what is under way has ended or the time is up.
-    ///
-    /// # Errors
-    /// A loop had ended before it was asked to.
-    pub(crate) fn drain(&self, at_most: Duration) -> Result<Drained, Failure> {
-        self.begin_drain();
-        let server = self.server.lock().unwrap_or_else(PoisonError::into_inner).take();
-        server.map_or(Ok(Drained::Clean), |server| {
-            server.drain(at_most).map_err(|error| Failure::Failed(error.to_string()))
-        })
+    /// Where the pages are.
+    pub(crate) fn pages(&self) -> SocketAddr {
+        self.pages
+    }
+}
+
+impl Operated for Post {
+    fn registry(&self) -> Arc<Registry> {
+        self.running.registry()
     }
 
-    /// Ready once a loop has failed.
-    pub(crate) async fn ended(&self) {
-        let ended = self.with(Server::ended);
-        if let Some(ended) = ended {
-            ended.await;
-        }
+    fn is_ready(&self) -> bool {
+        self.running.is_ready()
     }
+}
 
-    /// What is said at the start: every address that was bound, one a line, and where mail is kept.
-    pub(crate) fn announcement(&self) -> String {
+impl Service for Post {
+    fn announcement(&self) -> String {
         let Addresses { smtp, smtps, lmtp } = self.addresses;
         let mut text = format!("mail: listening on smtp://{smtp}\n");
         for (scheme, address) in [("smtps", smtps), ("lmtp", lmtp)] {
@@ -144,75 +156,54 @@ impl Started {
                 text.push_str(&format!("mail: listening on {scheme}://{address}\n"));
             }
         }
-        let size = size_text(self.config.store_bytes);
-        text + &match &self.config.store {
-            Store::Anonymous => format!("mail: kept in {size} of memory, gone at the end\n"),
-            Store::File(path) => {
-                format!("mail: kept in {} ({size}); {} mails are there\n", path.display(), self.recovered)
+        text + &format!("mail: kept in {}\nmail: inboxes on http://{}\n", self.kept, self.pages)
+    }
+
+    fn section(&self) -> Section {
+        Section::Mail
+    }
+
+    fn follows(&self, setting: &Setting) -> bool {
+        CHANGEABLE.contains(&setting.key)
+    }
+
+    fn check(&self, settings: &Settings) -> Result<Follow<'_>, Fault> {
+        let lists = settings.mail.lists()?;
+        Ok(Box::new(move || {
+            let remark = format!("{} lines of bans", lists.len());
+            if self.running.ask(|server| server.set_lists(lists)) == Some(false) {
+                tracing::error!("reload: a core was too busy to be told what is banned; try again");
             }
+            Ok(Some(remark))
+        }))
+    }
+
+    fn ended(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
+        Box::pin(self.running.ended())
+    }
+
+    fn begin_drain(&self) {
+        self.running.begin_drain();
+    }
+
+    fn drain(&self, at_most: Duration) -> Result<bool, Failure> {
+        let whole = self.running.drain(at_most);
+        if let Some(web) = self.web.lock().unwrap_or_else(PoisonError::into_inner).take() {
+            web.stop();
+        }
+        whole
+    }
+
+    /// The first: what it takes flows on to the others.
+    fn stage(&self) -> u8 {
+        0
+    }
+
+    fn words(&self, at_most: Duration) -> Words {
+        Words {
+            stopping: format!("no new connections; mails under way have up to {at_most:?}"),
+            whole: "every mail under way was answered",
+            cut: "the time was up before every mail under way was answered",
         }
     }
-
-    /// Takes new lists of what is banned.
-    pub(crate) fn set_lists(&self, lists: mail::Lists) {
-        if self.with(|server| server.set_lists(lists)) == Some(false) {
-            tracing::error!("reload: a core was too busy to be told what is banned; try again");
-        }
-    }
-
-    /// Where mail is taken.
-    pub(crate) fn addresses(&self) -> Addresses {
-        self.addresses
-    }
-
-    /// Asks the server something that takes no time; none once it is drained.
-    fn with<T>(&self, ask: impl FnOnce(&Server) -> T) -> Option<T> {
-        self.server.lock().unwrap_or_else(PoisonError::into_inner).as_ref().map(ask)
-    }
-}
-
-impl Operated for Started {
-    fn registry(&self) -> Arc<Registry> {
-        Arc::clone(&self.registry)
-    }
-
-    fn is_ready(&self) -> bool {
-        !self.draining.load(Ordering::Acquire) && self.with(Server::is_ready) == Some(true)
-    }
-}
-
-async fn until_stopped(
-    mut signals: Signals,
-    started: &Arc<Started>,
-    operation: &mut Operation,
-) -> Result<(), Failure> {
-    loop {
-        tokio::select! {
-            // The drain that follows says why.
-            () = started.ended() => break,
-            wish = signals.next() => match wish {
-                Wish::Reload => reload(operation, started),
-                Wish::Stop => break,
-            },
-        }
-    }
-    started.begin_drain();
-    let at_most = operation.settings().drain_time_max;
-    tracing::info!(
-        "stopping: no new connections; mails under way have up to {at_most:?}; a second signal stops at once"
-    );
-    let draining = Arc::clone(started);
-    let drain = move || Ok(draining.drain(at_most)? == Drained::Clean);
-    let (whole, cut) =
-        ("every mail under way was answered", "the time was up before every mail under way was answered");
-    signals.drain(drain, whole, cut).await
-}
-
-/// Reads the configuration and its files again. What is wrong is logged and changes nothing; what cannot change is
-/// named.
-fn reload(operation: &mut Operation, started: &Started) {
-    let Some((new, lists)) = operation.read_again(|settings| settings.mail.lists()) else { return };
-    let done = format!("done; {} lines of bans", lists.len());
-    started.set_lists(lists);
-    operation.accept(new, &done, |key| !CHANGEABLE.contains(&key));
 }

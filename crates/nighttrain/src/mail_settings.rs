@@ -14,8 +14,8 @@ use mail::{
 use crate::{
     failure::Fault,
     settings::{
-        Section, Setting, Settings, Shape, any_count, list, one_or_more, parse_address, parse_path, plain,
-        some_time,
+        Access, Section, Setting, Shape, any_count, list, one_or_more, optional, parse_address, parse_path,
+        path_text, plain, some_time, truth, truth_text, value,
     },
     units::{duration_text, parse_duration, parse_size, size_text},
 };
@@ -156,373 +156,377 @@ const MAIL: &str = "Mail";
 /// The heading for limits; `-h` leaves them to `--help`.
 pub(crate) const MAIL_LIMITS: &str = "Limits on senders";
 
-/// A setting of the mail service.
-macro_rules! mail {
-    ($key:literal, $shape:ident, $heading:ident, $value_name:literal, $help:expr, $set:expr, $text:expr) => {
-        Setting {
-            key: $key,
-            section: Section::Mail,
-            shape: Shape::$shape,
-            heading: $heading,
-            value_name: $value_name,
-            help: $help,
-            set: |settings: &mut Settings, text: &str| {
-                let set: fn(&mut MailSettings, &str) -> Result<(), String> = $set;
-                set(&mut settings.mail, text)
-            },
-            text: |settings: &Settings| {
-                let text: fn(&MailSettings) -> Option<String> = $text;
-                text(&settings.mail)
-            },
-        }
-    };
-}
-
-/// A value that is always there: where it is, how it is read and shown.
-macro_rules! value {
-    ($key:literal, $shape:ident, $heading:ident, $value_name:literal, $parse:expr, $show:expr, $help:expr, $($field:ident).+) => {
-        mail!(
-            $key,
-            $shape,
-            $heading,
-            $value_name,
-            $help,
-            |mail, text| {
-                mail.$($field).+ = $parse(text)?;
-                Ok(())
-            },
-            |mail| Some($show(mail.$($field).+.clone()))
-        )
-    };
-}
-
-/// A path that may be absent.
-macro_rules! path {
-    ($key:literal, $field:ident, $help:literal) => {
-        mail!(
-            $key,
-            Text,
-            MAIL,
-            "FILE",
-            $help,
-            |mail, text| {
-                mail.$field = Some(parse_path(text)?);
-                Ok(())
-            },
-            |mail| mail.$field.as_ref().map(|path| path.display().to_string())
-        )
-    };
-}
-
-/// An address that may be absent.
-macro_rules! address {
-    ($key:literal, $field:ident, $port:literal, $help:literal) => {
-        mail!(
-            $key,
-            Text,
-            MAIL,
-            "ADDRESS",
-            $help,
-            |mail, text| {
-                mail.config.$field = Some(parse_address(text, $port)?);
-                Ok(())
-            },
-            |mail| mail.config.$field.as_ref().map(SocketAddr::to_string)
-        )
-    };
-}
-
 /// Every setting of the mail service, in the order in which `--help` and `config --print` show them.
 pub(crate) const MAIL_SETTINGS: &[Setting] = &[
-    value!(
-        "smtp",
-        Text,
-        MAIL,
-        "ADDRESS",
-        |text| parse_address(text, 1025),
-        |address: SocketAddr| address.to_string(),
-        "Where mail is taken; port 0 takes a free one",
-        config.smtp
-    ),
-    value!(
-        "http",
-        Text,
-        MAIL,
-        "ADDRESS",
-        |text| parse_address(text, 8025),
-        |address: SocketAddr| address.to_string(),
-        "Where inboxes are shown, and the APIs are",
-        http
-    ),
-    address!("smtps", smtps, 1465, "Where mail is taken under TLS from the first byte; unset: nowhere"),
-    address!("lmtp", lmtp, 1024, "Where mail is taken by LMTP; unset: nowhere"),
-    path!("tls-cert", tls_cert, "The certificate chain, in PEM, for STARTTLS and smtps"),
-    path!("tls-key", tls_key, "The certificate's key, in PEM"),
-    mail!(
-        "share-bodies",
-        Flag,
-        MAIL,
-        "true|false",
-        "Whether a body that many mails have in common is stored once a segment",
-        |mail, text| {
-            mail.config.share_bodies = text.parse().map_err(|_| "true or false is wanted".to_owned())?;
-            Ok(())
+    Setting {
+        key: "smtp",
+        section: Section::Mail,
+        shape: Shape::Text,
+        heading: MAIL,
+        value_name: "ADDRESS",
+        help: "Where mail is taken; port 0 takes a free one",
+        access: value!(
+            mail.config.smtp,
+            parse = |text| parse_address(text, 1025),
+            show = |address: SocketAddr| address.to_string()
+        ),
+    },
+    Setting {
+        key: "http",
+        section: Section::Mail,
+        shape: Shape::Text,
+        heading: MAIL,
+        value_name: "ADDRESS",
+        help: "Where inboxes are shown, and the APIs are",
+        access: value!(
+            mail.http,
+            parse = |text| parse_address(text, 8025),
+            show = |address: SocketAddr| address.to_string()
+        ),
+    },
+    Setting {
+        key: "smtps",
+        section: Section::Mail,
+        shape: Shape::Text,
+        heading: MAIL,
+        value_name: "ADDRESS",
+        help: "Where mail is taken under TLS from the first byte; unset: nowhere",
+        access: optional!(
+            mail.config.smtps,
+            parse = |text| parse_address(text, 1465),
+            show = SocketAddr::to_string
+        ),
+    },
+    Setting {
+        key: "lmtp",
+        section: Section::Mail,
+        shape: Shape::Text,
+        heading: MAIL,
+        value_name: "ADDRESS",
+        help: "Where mail is taken by LMTP; unset: nowhere",
+        access: optional!(
+            mail.config.lmtp,
+            parse = |text| parse_address(text, 1024),
+            show = SocketAddr::to_string
+        ),
+    },
+    Setting {
+        key: "tls-cert",
+        section: Section::Mail,
+        shape: Shape::Text,
+        heading: MAIL,
+        value_name: "FILE",
+        help: "The certificate chain, in PEM, for STARTTLS and smtps",
+        access: optional!(mail.tls_cert, parse = parse_path, show = path_text),
+    },
+    Setting {
+        key: "tls-key",
+        section: Section::Mail,
+        shape: Shape::Text,
+        heading: MAIL,
+        value_name: "FILE",
+        help: "The certificate's key, in PEM",
+        access: optional!(mail.tls_key, parse = parse_path, show = path_text),
+    },
+    Setting {
+        key: "share-bodies",
+        section: Section::Mail,
+        shape: Shape::Flag,
+        heading: MAIL,
+        value_name: "true|false",
+        help: "Whether a body that many mails have in common is stored once a segment",
+        access: value!(mail.config.share_bodies, parse = truth, show = truth_text),
+    },
+    Setting {
+        key: "proxy-protocol",
+        section: Section::Mail,
+        shape: Shape::Flag,
+        heading: MAIL,
+        value_name: "true|false",
+        help: "Whether connections to smtp and lmtp begin with a PROXY header, version 1 or 2",
+        access: value!(mail.config.proxy_protocol, parse = truth, show = truth_text),
+    },
+    Setting {
+        key: "store",
+        section: Section::Mail,
+        shape: Shape::Text,
+        heading: MAIL,
+        value_name: "FILE|anon",
+        help: "The file in which mails are kept, or anon: in memory alone; unset: mail.store in the directory of state",
+        access: Access {
+            set: |settings, text| {
+                settings.mail.store = Some(match text {
+                    "anon" => Store::Anonymous,
+                    path => Store::File(parse_path(path)?),
+                });
+                Ok(())
+            },
+            text: |settings| {
+                settings.mail.store.as_ref().map(|store| match store {
+                    Store::Anonymous => "anon".to_owned(),
+                    Store::File(path) => path.display().to_string(),
+                })
+            },
         },
-        |mail| Some(mail.config.share_bodies.to_string())
-    ),
-    mail!(
-        "proxy-protocol",
-        Flag,
-        MAIL,
-        "true|false",
-        "Whether connections to smtp and lmtp begin with a PROXY header, version 1 or 2",
-        |mail, text| {
-            mail.config.proxy_protocol = text.parse().map_err(|_| "true or false is wanted".to_owned())?;
-            Ok(())
+    },
+    Setting {
+        key: "store-size",
+        section: Section::Mail,
+        shape: Shape::Text,
+        heading: MAIL,
+        value_name: "SIZE",
+        help: "Size of the store; beyond, the oldest mails go",
+        access: value!(mail.config.store_bytes, parse = store_size, show = size_text),
+    },
+    Setting {
+        key: "durability",
+        section: Section::Mail,
+        shape: Shape::Text,
+        heading: MAIL,
+        value_name: "WHAT",
+        help: "What a mail has survived when its 250 is said: process (whatever ends the process), or power (a loss of power)",
+        access: value!(
+            mail.config.durability,
+            parse = durability,
+            show = |durability| match durability {
+                Durability::Process => "process".to_owned(),
+                Durability::Power => "power".to_owned(),
+            }
+        ),
+    },
+    Setting {
+        key: "age-max",
+        section: Section::Mail,
+        shape: Shape::Text,
+        heading: MAIL,
+        value_name: "TIME",
+        help: "How long a mail is kept",
+        access: value!(mail.config.retention.age, parse = some_time, show = duration_text),
+    },
+    Setting {
+        key: "inbox-mails-max",
+        section: Section::Mail,
+        shape: Shape::Count,
+        heading: MAIL,
+        value_name: "N",
+        help: "Mails in one inbox; one more drops the oldest there",
+        access: value!(
+            mail.config.retention.per_inbox_max,
+            parse = |text| one_or_more(text).and_then(narrow),
+            show = |count: u32| count.to_string()
+        ),
+    },
+    Setting {
+        key: "host-name",
+        section: Section::Mail,
+        shape: Shape::Text,
+        heading: MAIL,
+        value_name: "NAME",
+        help: "This server's name in its greeting and in Received",
+        access: value!(mail.config.name, parse = host_name, show = |name: String| name),
+    },
+    Setting {
+        key: "domain",
+        section: Section::Mail,
+        shape: Shape::Text,
+        heading: MAIL,
+        value_name: "DOMAIN",
+        help: "The domain of inboxes that are named without one",
+        access: value!(mail.config.default_domain, parse = domain, show = |name: String| name),
+    },
+    Setting {
+        key: "domains",
+        section: Section::Mail,
+        shape: Shape::Texts,
+        heading: MAIL,
+        value_name: "LIST",
+        help: "Domains whose mail is taken; unset: all",
+        access: Access {
+            set: |settings, text| {
+                settings.mail.config.domains = list(text).map(domain).collect::<Result<_, _>>()?;
+                Ok(())
+            },
+            text: |settings| {
+                (!settings.mail.config.domains.is_empty()).then(|| settings.mail.config.domains.join(","))
+            },
         },
-        |mail| Some(mail.config.proxy_protocol.to_string())
-    ),
-    mail!(
-        "store",
-        Text,
-        MAIL,
-        "FILE|anon",
-        "The file in which mails are kept, or anon: in memory alone; unset: mail.store in the directory of state",
-        |mail, text| {
-            mail.store = Some(match text {
-                "anon" => Store::Anonymous,
-                path => Store::File(parse_path(path)?),
-            });
-            Ok(())
+    },
+    Setting {
+        key: "banned",
+        section: Section::Mail,
+        shape: Shape::Text,
+        heading: MAIL,
+        value_name: "FILE",
+        help: "A file of addresses, senders and words that are banned; SIGHUP reads it again",
+        access: optional!(mail.banned, parse = parse_path, show = path_text),
+    },
+    Setting {
+        key: "token-file",
+        section: Section::Mail,
+        shape: Shape::Text,
+        heading: MAIL,
+        value_name: "FILE",
+        help: "A file with the token that lists of more than one inbox demand; without one they are for this machine alone",
+        access: optional!(mail.token_file, parse = parse_path, show = path_text),
+    },
+    Setting {
+        key: "abuse-contact",
+        section: Section::Mail,
+        shape: Shape::Text,
+        heading: MAIL,
+        value_name: "ADDRESS",
+        help: "Whom to write to about abuse, on every page",
+        access: Access {
+            set: |settings, text| {
+                settings.mail.abuse_contact = Some(text.to_owned());
+                Ok(())
+            },
+            text: |settings| settings.mail.abuse_contact.clone(),
         },
-        |mail| mail.store.as_ref().map(|store| match store {
-            Store::Anonymous => "anon".to_owned(),
-            Store::File(path) => path.display().to_string(),
-        })
-    ),
-    value!(
-        "store-size",
-        Text,
-        MAIL,
-        "SIZE",
-        store_size,
-        size_text,
-        "Size of the store; beyond, the oldest mails go",
-        config.store_bytes
-    ),
-    value!(
-        "durability",
-        Text,
-        MAIL,
-        "WHAT",
-        durability,
-        |durability| match durability {
-            Durability::Process => "process".to_owned(),
-            Durability::Power => "power".to_owned(),
+    },
+    Setting {
+        key: "warning",
+        section: Section::Mail,
+        shape: Shape::Text,
+        heading: MAIL,
+        value_name: "TEXT",
+        help: "What every page that shows mail says first",
+        access: Access {
+            set: |settings, text| {
+                text.clone_into(&mut settings.mail.warning);
+                Ok(())
+            },
+            text: |settings| Some(settings.mail.warning.clone()),
         },
-        "What a mail has survived when its 250 is said: process (whatever ends the process), or power (a loss of power)",
-        config.durability
-    ),
-    value!(
-        "age-max",
-        Text,
-        MAIL,
-        "TIME",
-        some_time,
-        duration_text,
-        "How long a mail is kept",
-        config.retention.age
-    ),
-    value!(
-        "inbox-mails-max",
-        Count,
-        MAIL,
-        "N",
-        |text| one_or_more(text).and_then(narrow),
-        |count: u32| count.to_string(),
-        "Mails in one inbox; one more drops the oldest there",
-        config.retention.per_inbox_max
-    ),
-    value!(
-        "host-name",
-        Text,
-        MAIL,
-        "NAME",
-        host_name,
-        |name: String| name,
-        "This server's name in its greeting and in Received",
-        config.name
-    ),
-    value!(
-        "domain",
-        Text,
-        MAIL,
-        "DOMAIN",
-        domain,
-        |name: String| name,
-        "The domain of inboxes that are named without one",
-        config.default_domain
-    ),
-    mail!(
-        "domains",
-        Texts,
-        MAIL,
-        "LIST",
-        "Domains whose mail is taken; unset: all",
-        |mail, text| {
-            mail.config.domains = list(text).map(domain).collect::<Result<_, _>>()?;
-            Ok(())
-        },
-        |mail| (!mail.config.domains.is_empty()).then(|| mail.config.domains.join(","))
-    ),
-    path!("banned", banned, "A file of addresses, senders and words that are banned; SIGHUP reads it again"),
-    path!(
-        "token-file",
-        token_file,
-        "A file with the token that lists of more than one inbox demand; without one they are for this machine alone"
-    ),
-    mail!(
-        "abuse-contact",
-        Text,
-        MAIL,
-        "ADDRESS",
-        "Whom to write to about abuse, on every page",
-        |mail, text| {
-            mail.abuse_contact = Some(text.to_owned());
-            Ok(())
-        },
-        |mail| mail.abuse_contact.clone()
-    ),
-    value!(
-        "warning",
-        Text,
-        MAIL,
-        "TEXT",
-        |text: &str| Ok::<_, String>(text.to_owned()),
-        |text: String| text,
-        "What every page that shows mail says first",
-        warning
-    ),
-    value!(
-        "mail-bytes-max",
-        Text,
-        MAIL_LIMITS,
-        "SIZE",
-        parse_size,
-        size_text,
-        "Size of one mail, up to 15MiB; more is answered 552",
-        config.limits.mail_bytes_max
-    ),
-    value!(
-        "recipients-max",
-        Count,
-        MAIL_LIMITS,
-        "N",
-        one_or_more,
-        plain,
-        "Recipients of one mail; more are answered 452",
-        config.limits.recipients_max
-    ),
-    value!(
-        "connections-max",
-        Count,
-        MAIL_LIMITS,
-        "N",
-        one_or_more,
-        plain,
-        "Connections per core; more are answered 421",
-        config.limits.connections_max
-    ),
-    value!(
-        "connections-per-address-max",
-        Count,
-        MAIL_LIMITS,
-        "N",
-        any_count,
-        plain,
-        "Connections of one address; more are answered 421; 0: no limit",
-        config.limits.connections_per_address_max
-    ),
-    value!(
-        "command-time-max",
-        Text,
-        MAIL_LIMITS,
-        "TIME",
-        some_time,
-        duration_text,
-        "How long a sender may be silent between commands",
-        config.limits.command_time_max
-    ),
-    value!(
-        "data-time-max",
-        Text,
-        MAIL_LIMITS,
-        "TIME",
-        some_time,
-        duration_text,
-        "How long a sender may be silent within a mail",
-        config.limits.data_time_max
-    ),
-    value!(
-        "connections-per-minute",
-        Count,
-        MAIL_LIMITS,
-        "N",
-        |text| any_count(text).and_then(narrow),
-        |count: u32| count.to_string(),
-        "New connections of one address a minute, half of them at once; more are answered 421; 0: no limit",
-        config.rates.connections_per_minute
-    ),
-    value!(
-        "mails-per-minute",
-        Count,
-        MAIL_LIMITS,
-        "N",
-        |text| any_count(text).and_then(narrow),
-        |count: u32| count.to_string(),
-        "Mails of one address a minute; more are answered 450; 0: no limit",
-        config.rates.mails_per_minute
-    ),
-    value!(
-        "inbox-mails-per-minute",
-        Count,
-        MAIL_LIMITS,
-        "N",
-        |text| any_count(text).and_then(narrow),
-        |count: u32| count.to_string(),
-        "Mails to one inbox a minute; more are answered 450; 0: no limit",
-        config.rates.inbox_mails_per_minute
-    ),
-    value!(
-        "subject-mails-per-minute",
-        Count,
-        MAIL_LIMITS,
-        "N",
-        |text| any_count(text).and_then(narrow),
-        |count: u32| count.to_string(),
-        "Mails with one subject a minute; more are answered 450; 0: no limit",
-        config.rates.subject_mails_per_minute
-    ),
-    value!(
-        "campaign-mails-per-minute",
-        Count,
-        MAIL_LIMITS,
-        "N",
-        |text| any_count(text).and_then(narrow),
-        |count: u32| count.to_string(),
-        "Mails with nearly one text a minute; more are answered 450; 0: no limit",
-        config.rates.campaign_mails_per_minute
-    ),
-    value!(
-        "tarpit",
-        Text,
-        MAIL_LIMITS,
-        "TIME",
-        parse_duration,
-        duration_text,
-        "How long replies to a sender are held back that comes near one of these rates",
-        config.rates.tarpit
-    ),
+    },
+    Setting {
+        key: "mail-bytes-max",
+        section: Section::Mail,
+        shape: Shape::Text,
+        heading: MAIL_LIMITS,
+        value_name: "SIZE",
+        help: "Size of one mail, up to 15MiB; more is answered 552",
+        access: value!(mail.config.limits.mail_bytes_max, parse = parse_size, show = size_text),
+    },
+    Setting {
+        key: "recipients-max",
+        section: Section::Mail,
+        shape: Shape::Count,
+        heading: MAIL_LIMITS,
+        value_name: "N",
+        help: "Recipients of one mail; more are answered 452",
+        access: value!(mail.config.limits.recipients_max, parse = one_or_more, show = plain),
+    },
+    Setting {
+        key: "connections-max",
+        section: Section::Mail,
+        shape: Shape::Count,
+        heading: MAIL_LIMITS,
+        value_name: "N",
+        help: "Connections per core; more are answered 421",
+        access: value!(mail.config.limits.connections_max, parse = one_or_more, show = plain),
+    },
+    Setting {
+        key: "connections-per-address-max",
+        section: Section::Mail,
+        shape: Shape::Count,
+        heading: MAIL_LIMITS,
+        value_name: "N",
+        help: "Connections of one address; more are answered 421; 0: no limit",
+        access: value!(mail.config.limits.connections_per_address_max, parse = any_count, show = plain),
+    },
+    Setting {
+        key: "command-time-max",
+        section: Section::Mail,
+        shape: Shape::Text,
+        heading: MAIL_LIMITS,
+        value_name: "TIME",
+        help: "How long a sender may be silent between commands",
+        access: value!(mail.config.limits.command_time_max, parse = some_time, show = duration_text),
+    },
+    Setting {
+        key: "data-time-max",
+        section: Section::Mail,
+        shape: Shape::Text,
+        heading: MAIL_LIMITS,
+        value_name: "TIME",
+        help: "How long a sender may be silent within a mail",
+        access: value!(mail.config.limits.data_time_max, parse = some_time, show = duration_text),
+    },
+    Setting {
+        key: "connections-per-minute",
+        section: Section::Mail,
+        shape: Shape::Count,
+        heading: MAIL_LIMITS,
+        value_name: "N",
+        help: "New connections of one address a minute, half of them at once; more are answered 421; 0: no limit",
+        access: value!(
+            mail.config.rates.connections_per_minute,
+            parse = |text| any_count(text).and_then(narrow),
+            show = |count: u32| count.to_string()
+        ),
+    },
+    Setting {
+        key: "mails-per-minute",
+        section: Section::Mail,
+        shape: Shape::Count,
+        heading: MAIL_LIMITS,
+        value_name: "N",
+        help: "Mails of one address a minute; more are answered 450; 0: no limit",
+        access: value!(
+            mail.config.rates.mails_per_minute,
+            parse = |text| any_count(text).and_then(narrow),
+            show = |count: u32| count.to_string()
+        ),
+    },
+    Setting {
+        key: "inbox-mails-per-minute",
+        section: Section::Mail,
+        shape: Shape::Count,
+        heading: MAIL_LIMITS,
+        value_name: "N",
+        help: "Mails to one inbox a minute; more are answered 450; 0: no limit",
+        access: value!(
+            mail.config.rates.inbox_mails_per_minute,
+            parse = |text| any_count(text).and_then(narrow),
+            show = |count: u32| count.to_string()
+        ),
+    },
+    Setting {
+        key: "subject-mails-per-minute",
+        section: Section::Mail,
+        shape: Shape::Count,
+        heading: MAIL_LIMITS,
+        value_name: "N",
+        help: "Mails with one subject a minute; more are answered 450; 0: no limit",
+        access: value!(
+            mail.config.rates.subject_mails_per_minute,
+            parse = |text| any_count(text).and_then(narrow),
+            show = |count: u32| count.to_string()
+        ),
+    },
+    Setting {
+        key: "campaign-mails-per-minute",
+        section: Section::Mail,
+        shape: Shape::Count,
+        heading: MAIL_LIMITS,
+        value_name: "N",
+        help: "Mails with nearly one text a minute; more are answered 450; 0: no limit",
+        access: value!(
+            mail.config.rates.campaign_mails_per_minute,
+            parse = |text| any_count(text).and_then(narrow),
+            show = |count: u32| count.to_string()
+        ),
+    },
+    Setting {
+        key: "tarpit",
+        section: Section::Mail,
+        shape: Shape::Text,
+        heading: MAIL_LIMITS,
+        value_name: "TIME",
+        help: "How long replies to a sender are held back that comes near one of these rates",
+        access: value!(mail.config.rates.tarpit, parse = parse_duration, show = duration_text),
+    },
 ];
 
 fn narrow(count: usize) -> Result<u32, String> {

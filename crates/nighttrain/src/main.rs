@@ -14,6 +14,7 @@
 
 mod accelerator;
 mod admin;
+mod cache_settings;
 mod cli;
 mod client;
 mod demo;
@@ -36,6 +37,7 @@ mod run;
 mod savings;
 mod serve;
 mod settings;
+mod shell;
 mod stat;
 mod store_check;
 mod top;

@@ -4,10 +4,16 @@
 //!  flags, environment, file ──Sources──▶ InForce ──▶ Operation: what is in force, the log's filter, the admin token
 //!  SIGHUP           read again, checked by the server, told to it; log and token follow; what needs a restart is named
 //!  SIGTERM, SIGINT  the server drains on a thread that may block; a second signal ends the process at once
+//!  SIGQUIT          the same: nginx's word for it
+//!  SIGUSR1          log files are opened again, after a rotation; while there is none, it is logged
+//!  SIGUSR2          lame duck for the feed alone, as nats-server; for others an upgrade, which cannot be done yet: logged
+//!  all others       that a timer, a terminal or another server's habit sends: ignored ([`IGNORED`])
 //! ```
 
 use std::{io, net::SocketAddr, path::PathBuf};
 
+use engine::sys::signals::{ignore, real_time};
+use rustix::process::Signal as Named;
 use tokio::{
     runtime::{Builder, Runtime},
     signal::unix::{Signal, SignalKind, signal},
@@ -20,7 +26,7 @@ use crate::{
     failure::{Failure, Fault},
     log::{self, FilterHandle},
     precedence::{self, Flags, InForce, Source},
-    settings::{Settings, by_key},
+    settings::{Setting, Settings, by_key},
 };
 
 /// Where the configuration comes from.
@@ -52,10 +58,14 @@ pub(crate) fn admin_by_default(in_force: &mut InForce, address: SocketAddr) {
 
 /// A server's command while it runs: what is in force, and what SIGHUP may change.
 pub(crate) struct Operation {
-    /// The configuration; what a reload could not change stays as it was at the start.
-    pub in_force: InForce,
+    /// The configuration as it was read last.
+    in_force: InForce,
+    /// The configuration of the start: what only a restart changes is as it says.
+    at_start: InForce,
     sources: Sources,
     filter: FilterHandle,
+    /// Lines that the log had dropped when it was last said.
+    dropped_lines: usize,
     token: Option<watch::Sender<Token>>,
 }
 
@@ -72,7 +82,8 @@ impl Operation {
         let token = token_of(settings)?;
         let access = Access::for_address(settings.admin, token.as_ref().map(watch::Sender::subscribe))
             .map_err(|message| fault("admin", message))?;
-        Ok((Self { in_force, sources, filter, token }, access))
+        let at_start = in_force.clone();
+        Ok((Self { in_force, at_start, sources, filter, dropped_lines: 0, token }, access))
     }
 
     /// What is in force.
@@ -80,9 +91,14 @@ impl Operation {
         &self.in_force.settings
     }
 
-    /// Lines of the log that were dropped because stderr is too slow for them.
-    pub(crate) fn dropped_lines(&self) -> usize {
-        self.filter.dropped()
+    /// Says how many lines the log had to drop since it was last said.
+    pub(crate) fn tell_dropped_lines(&mut self) {
+        let dropped = self.filter.dropped();
+        if dropped > self.dropped_lines {
+            let lines = dropped - self.dropped_lines;
+            tracing::warn!("{lines} lines of this log were dropped: stderr is too slow for them");
+            self.dropped_lines = dropped;
+        }
     }
 
     /// Reads the configuration again and has it checked by the server. What is wrong is logged, and changes nothing.
@@ -103,32 +119,47 @@ impl Operation {
         .ok()
     }
 
-    /// Lets the log's filter and the admin token follow. The token's file may hold another one under the same name.
-    pub(crate) fn follow(&mut self, new: &InForce) {
-        if new.settings.log != self.in_force.settings.log {
-            match self.filter.change(&new.settings.log) {
-                Ok(()) => self.in_force.settings.log.clone_from(&new.settings.log),
-                Err(error) => tracing::error!("reload: log: {error}"),
-            }
+    /// Takes what was read into force, and says what came of it. `follows` says of a setting whether it has changed with
+    /// this (or only a restart changes it), and nothing of one that is for nobody here.
+    pub(crate) fn accept(
+        &mut self,
+        new: InForce,
+        remarks: &[String],
+        follows: impl Fn(&Setting) -> Option<bool>,
+    ) {
+        let keys = |before: &InForce, wanted: bool| -> Vec<&'static str> {
+            let changed = effective::changed(before, &new).into_iter();
+            changed.filter(|setting| follows(setting) == Some(wanted)).map(|setting| setting.key).collect()
+        };
+        let (now, later) = (keys(&self.in_force, true), keys(&self.at_start, false));
+        self.follow(&new);
+        self.in_force = new;
+        let mut said: Vec<String> = Vec::new();
+        if !now.is_empty() {
+            said.push(format!("changed {}", now.join(", ")));
         }
-        if let (Some(token), Some(path)) = (&self.token, &self.in_force.settings.admin_token_file) {
+        said.extend_from_slice(remarks);
+        if later.is_empty() {
+            let said = if said.is_empty() { "nothing changed".to_owned() } else { said.join("; ") };
+            tracing::info!("reload: {said}");
+        } else {
+            said.push(format!("only a restart changes {}", later.join(", ")));
+            tracing::warn!("reload: {}", said.join("; "));
+        }
+    }
+
+    /// Lets the log's filter and the admin token follow. The token's file may hold another one under the same name.
+    fn follow(&mut self, new: &InForce) {
+        if new.settings.log != self.in_force.settings.log
+            && let Err(error) = self.filter.change(&new.settings.log)
+        {
+            tracing::error!("reload: log: {error}");
+        }
+        if let (Some(token), Some(path)) = (&self.token, &self.at_start.settings.admin_token_file) {
             match admin::read_token(path) {
                 Ok(new) => _ = token.send_replace(new),
                 Err(message) => tracing::error!("reload: {message}; the old token stays"),
             }
-        }
-    }
-
-    /// Takes what was read into force, and says that it is `done` and which changes wait for a restart.
-    pub(crate) fn accept(&mut self, new: InForce, done: &str, is_fixed: impl Fn(&str) -> bool) {
-        let changed = effective::changed(&self.in_force, &new);
-        self.follow(&new);
-        self.in_force = new;
-        let fixed: Vec<_> = changed.into_iter().filter(|key| is_fixed(key)).collect();
-        if fixed.is_empty() {
-            tracing::info!("reload: {done}");
-        } else {
-            tracing::warn!("reload: {done}; only a restart changes {}", fixed.join(", "));
         }
     }
 }
@@ -163,15 +194,35 @@ fn stop_on_panic() {
 pub(crate) enum Wish {
     /// SIGHUP.
     Reload,
-    /// SIGTERM, SIGINT.
+    /// SIGTERM, SIGINT, SIGQUIT.
     Stop,
+    /// SIGUSR2.
+    Upgrade,
 }
+
+/// Signals that would end or stop the process, and by which nobody asks a server for anything: timers, a terminal that
+/// is written to from the background, a limit on the size of files (the write then says EFBIG, which is an error like any
+/// other). SIGPIPE is ignored by the standard library's start. SIGTSTP stays: whoever presses Ctrl-Z wants a stop.
+const IGNORED: [Named; 9] = [
+    Named::ALARM,
+    Named::VTALARM,
+    Named::PROF,
+    Named::IO,
+    Named::POWER,
+    Named::STKFLT,
+    Named::TTIN,
+    Named::TTOU,
+    Named::XFSZ,
+];
 
 /// The signals that a server listens to.
 pub(crate) struct Signals {
     terminate: Signal,
     interrupt: Signal,
+    quit: Signal,
     hangup: Signal,
+    reopen: Signal,
+    upgrade: Signal,
 }
 
 impl Signals {
@@ -183,10 +234,17 @@ impl Signals {
         let runtime = Builder::new_current_thread().enable_all().build().map_err(failed("cannot start"))?;
         let inside = runtime.enter();
         let caught = || {
+            // Those without a name, too: mosquitto, for one, is told by the first of them to open its log again.
+            for ignored in IGNORED.iter().map(|signal| signal.as_raw()).chain(real_time()) {
+                ignore(ignored)?;
+            }
             Ok(Self {
                 terminate: signal(SignalKind::terminate())?,
                 interrupt: signal(SignalKind::interrupt())?,
+                quit: signal(SignalKind::quit())?,
                 hangup: signal(SignalKind::hangup())?,
+                reopen: signal(SignalKind::user_defined1())?,
+                upgrade: signal(SignalKind::user_defined2())?,
             })
         };
         let signals = caught().map_err(failed("cannot catch signals"))?;
@@ -194,13 +252,26 @@ impl Signals {
         Ok((runtime, signals))
     }
 
-    /// The next one.
+    /// The next wish.
     pub(crate) async fn next(&mut self) -> Wish {
-        tokio::select! {
-            _ = self.hangup.recv() => Wish::Reload,
-            _ = self.terminate.recv() => Wish::Stop,
-            _ = self.interrupt.recv() => Wish::Stop,
+        loop {
+            return tokio::select! {
+                _ = self.hangup.recv() => Wish::Reload,
+                _ = self.terminate.recv() => Wish::Stop,
+                _ = self.interrupt.recv() => Wish::Stop,
+                _ = self.quit.recv() => Wish::Stop,
+                _ = self.upgrade.recv() => Wish::Upgrade,
+                _ = self.reopen.recv() => {
+                    tracing::info!("SIGUSR1: there is no log file to open again; the log goes to stderr");
+                    continue;
+                }
+            };
         }
+    }
+
+    /// What is said to SIGUSR2 while there is no upgrade.
+    pub(crate) fn cannot_upgrade() {
+        tracing::warn!("SIGUSR2: this version cannot hand its work to a new binary; it goes on");
     }
 
     /// Drains on a thread that may block, and says how it ended: `whole` if `drain` says that nothing was cut short. A

@@ -71,7 +71,7 @@ pub(crate) fn in_force(
                 let (values, wrong) = file::values(&path.display().to_string(), &text);
                 faults.extend(wrong);
                 for value in values {
-                    match (SETTINGS[value.setting].set)(&mut settings, &value.text) {
+                    match SETTINGS[value.setting].set(&mut settings, &value.text) {
                         Ok(()) => sources[value.setting] = Source::File,
                         Err(message) => faults.push(Fault {
                             place: value.place,
@@ -88,7 +88,7 @@ pub(crate) fn in_force(
         let name = setting.variable();
         let Some(text) = variable(&name) else { continue };
         let result = match text.to_str() {
-            Some(text) => (setting.set)(&mut settings, text),
+            Some(text) => setting.set(&mut settings, text),
             None => Err("not text in UTF-8".to_owned()),
         };
         match result {
@@ -98,7 +98,7 @@ pub(crate) fn in_force(
     }
 
     for (i, text) in flags {
-        match (SETTINGS[*i].set)(&mut settings, text) {
+        match SETTINGS[*i].set(&mut settings, text) {
             Ok(()) => sources[*i] = Source::Flag,
             Err(message) => faults.push(Fault { place: format!("--{}", SETTINGS[*i].key), message }),
         }

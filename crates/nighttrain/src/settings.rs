@@ -6,19 +6,17 @@
 
 use std::{
     net::{IpAddr, SocketAddr},
-    path::PathBuf,
+    path::{Path, PathBuf},
     time::Duration,
 };
 
-use cache::{
-    InvalidNetwork, Network,
-    config::{Admission, Config, CookieRule, Origin, Paging},
-};
+use cache::config::{Config, Origin};
 
 use crate::{
+    cache_settings::CACHE_SETTINGS,
     feed_settings::{FEED_SETTINGS, FeedSettings},
     mail_settings::{MAIL_SETTINGS, MailSettings},
-    units::{duration_text, parse_duration, parse_size, size_text},
+    units::{duration_text, parse_duration, size_text},
 };
 
 /// What is in force: every setting with its value.
@@ -122,13 +120,60 @@ pub(crate) struct Setting {
     pub value_name: &'static str,
     /// One line on what it does.
     pub help: &'static str,
+    /// How its value is taken and shown.
+    pub access: Access,
+}
+
+/// How a value is taken from its text and shown as text.
+#[derive(Clone, Copy)]
+pub(crate) struct Access {
     /// Takes a value from its text, or says what would be right.
     pub set: fn(&mut Settings, &str) -> Result<(), String>,
     /// The text of the value in force, which `set` accepts; none if it is not set.
     pub text: fn(&Settings) -> Option<String>,
 }
 
+/// Access to a value that is always there: where it lies in [`Settings`], who reads its text, who writes it.
+macro_rules! value {
+    ($($place:ident).+, parse = $parse:expr, show = $show:expr) => {
+        $crate::settings::Access {
+            set: |settings, text| {
+                settings.$($place).+ = $parse(text)?;
+                Ok(())
+            },
+            text: |settings| Some($show(settings.$($place).+.clone())),
+        }
+    };
+}
+
+/// Access to a value that may be absent.
+macro_rules! optional {
+    ($($place:ident).+, parse = $parse:expr, show = $show:expr) => {
+        $crate::settings::Access {
+            set: |settings, text| {
+                settings.$($place).+ = Some($parse(text)?);
+                Ok(())
+            },
+            text: |settings| settings.$($place).+.as_ref().map($show),
+        }
+    };
+}
+pub(crate) use {optional, value};
+
 impl Setting {
+    /// Takes a value from its text.
+    ///
+    /// # Errors
+    /// What would be right.
+    pub(crate) fn set(&self, settings: &mut Settings, text: &str) -> Result<(), String> {
+        (self.access.set)(settings, text)
+    }
+
+    /// The text of the value in force, which [`Setting::set`] accepts; none if it is not set.
+    pub(crate) fn text(&self, settings: &Settings) -> Option<String> {
+        (self.access.text)(settings)
+    }
+
     /// The environment variable: `NIGHTTRAIN_CACHE_LISTEN`, `NIGHTTRAIN_ADMIN`.
     pub(crate) fn variable(&self) -> String {
         let section =
@@ -139,53 +184,30 @@ impl Setting {
 
 /// The heading for settings that every server shares.
 pub(crate) const COMMON: &str = "Common";
-const CACHE: &str = "Cache";
-/// The heading for limits; `-h` leaves them to `--help`.
-pub(crate) const LIMITS: &str = "Limits on clients and origin";
-
-/// A limit: its field is of a type whose text is read by `$parse` and written by `$text`.
-macro_rules! limit {
-    ($key:literal, $field:ident, $shape:ident, $value_name:literal, $parse:expr, $text:expr, $help:literal) => {
-        Setting {
-            key: $key,
-            section: Section::Cache,
-            shape: Shape::$shape,
-            heading: LIMITS,
-            value_name: $value_name,
-            help: $help,
-            set: |settings, text| {
-                settings.cache.limits.$field = $parse(text)?;
-                Ok(())
-            },
-            text: |settings| Some($text(settings.cache.limits.$field)),
-        }
-    };
-}
 
 /// Every setting, in the order in which `--help` and `config --print` show them.
 pub(crate) const SETTINGS: &[Setting] =
-    &joined::<{ COMMON_AND_CACHE.len() + FEED_SETTINGS.len() + MAIL_SETTINGS.len() }>();
+    &joined::<COUNT>([COMMON_SETTINGS, CACHE_SETTINGS, FEED_SETTINGS, MAIL_SETTINGS]);
+
+const COUNT: usize = COMMON_SETTINGS.len() + CACHE_SETTINGS.len() + FEED_SETTINGS.len() + MAIL_SETTINGS.len();
 
 /// The tables of all parts, one behind the other.
-const fn joined<const N: usize>() -> [Setting; N] {
-    let mut all = [COMMON_AND_CACHE[0]; N];
-    let mut i = 0;
+const fn joined<const N: usize>(tables: [&[Setting]; 4]) -> [Setting; N] {
+    let mut all = [COMMON_SETTINGS[0]; N];
+    let (mut i, mut table, mut row) = (0, 0, 0);
     while i < N {
-        let feed = COMMON_AND_CACHE.len();
-        let mail = feed + FEED_SETTINGS.len();
-        all[i] = if i < feed {
-            COMMON_AND_CACHE[i]
-        } else if i < mail {
-            FEED_SETTINGS[i - feed]
-        } else {
-            MAIL_SETTINGS[i - mail]
-        };
-        i += 1;
+        if row == tables[table].len() {
+            (table, row) = (table + 1, 0);
+            continue;
+        }
+        all[i] = tables[table][row];
+        (i, row) = (i + 1, row + 1);
     }
     all
 }
 
-const COMMON_AND_CACHE: &[Setting] = &[
+/// What all servers share.
+const COMMON_SETTINGS: &[Setting] = &[
     Setting {
         key: "cores",
         section: Section::Common,
@@ -193,16 +215,18 @@ const COMMON_AND_CACHE: &[Setting] = &[
         heading: COMMON,
         value_name: "LIST",
         help: "Processors to run one loop on each, such as 0,1 or 0-3; unset: every one that the process may use",
-        set: |settings, text| {
-            settings.cache.cores = engine::cores::parse_list(text)
-                .map_err(|error| format!("{error}; cores are such as 0,1 or 0-3"))?;
-            settings.feed.config.cores.clone_from(&settings.cache.cores);
-            settings.mail.config.cores.clone_from(&settings.cache.cores);
-            Ok(())
-        },
-        text: |settings| {
-            let cores: Vec<_> = settings.cache.cores.iter().map(usize::to_string).collect();
-            (!cores.is_empty()).then(|| cores.join(","))
+        access: Access {
+            set: |settings, text| {
+                settings.cache.cores = engine::cores::parse_list(text)
+                    .map_err(|error| format!("{error}; cores are such as 0,1 or 0-3"))?;
+                settings.feed.config.cores.clone_from(&settings.cache.cores);
+                settings.mail.config.cores.clone_from(&settings.cache.cores);
+                Ok(())
+            },
+            text: |settings| {
+                let cores: Vec<_> = settings.cache.cores.iter().map(usize::to_string).collect();
+                (!cores.is_empty()).then(|| cores.join(","))
+            },
         },
     },
     Setting {
@@ -212,11 +236,11 @@ const COMMON_AND_CACHE: &[Setting] = &[
         heading: COMMON,
         value_name: "ADDRESS",
         help: "Where the admin server listens (/metrics, /healthz, /readyz, /stat) and where stat and purge find it",
-        set: |settings, text| {
-            settings.admin = parse_address(text, 9180)?;
-            Ok(())
-        },
-        text: |settings| Some(settings.admin.to_string()),
+        access: value!(
+            admin,
+            parse = |text| parse_address(text, 9180),
+            show = |address: SocketAddr| address.to_string()
+        ),
     },
     Setting {
         key: "admin-token-file",
@@ -225,11 +249,7 @@ const COMMON_AND_CACHE: &[Setting] = &[
         heading: COMMON,
         value_name: "FILE",
         help: "A file with the token that the admin server demands; without one it listens on loopback only",
-        set: |settings, text| {
-            settings.admin_token_file = Some(parse_path(text)?);
-            Ok(())
-        },
-        text: |settings| settings.admin_token_file.as_ref().map(|path| path.display().to_string()),
+        access: optional!(admin_token_file, parse = parse_path, show = path_text),
     },
     Setting {
         key: "state",
@@ -238,11 +258,7 @@ const COMMON_AND_CACHE: &[Setting] = &[
         heading: COMMON,
         value_name: "DIR",
         help: "A directory for files of state; unused while the store is in memory alone",
-        set: |settings, text| {
-            settings.cache.state = Some(parse_path(text)?);
-            Ok(())
-        },
-        text: |settings| settings.cache.state.as_ref().map(|path| path.display().to_string()),
+        access: optional!(cache.state, parse = parse_path, show = path_text),
     },
     Setting {
         key: "log",
@@ -251,12 +267,14 @@ const COMMON_AND_CACHE: &[Setting] = &[
         heading: COMMON,
         value_name: "FILTER",
         help: "Which messages go to stderr: error, warn, info, debug, trace, or such as info,cache=debug",
-        set: |settings, text| {
-            crate::log::parse_filter(text)?;
-            text.clone_into(&mut settings.log);
-            Ok(())
+        access: Access {
+            set: |settings, text| {
+                crate::log::parse_filter(text)?;
+                text.clone_into(&mut settings.log);
+                Ok(())
+            },
+            text: |settings| Some(settings.log.clone()),
         },
-        text: |settings| Some(settings.log.clone()),
     },
     Setting {
         key: "drain-time-max",
@@ -265,335 +283,8 @@ const COMMON_AND_CACHE: &[Setting] = &[
         heading: COMMON,
         value_name: "TIME",
         help: "How long a stop waits for responses that are under way",
-        set: |settings, text| {
-            settings.drain_time_max = parse_duration(text)?;
-            Ok(())
-        },
-        text: |settings| Some(duration_text(settings.drain_time_max)),
+        access: value!(drain_time_max, parse = parse_duration, show = duration_text),
     },
-    Setting {
-        key: "origin",
-        section: Section::Cache,
-        shape: Shape::Text,
-        heading: CACHE,
-        value_name: "URL",
-        help: "The web server that misses are fetched from, such as http://127.0.0.1:3000",
-        set: |settings, text| {
-            settings.origin = Some(parse_origin(text)?);
-            Ok(())
-        },
-        text: |settings| settings.origin.as_ref().map(origin_text),
-    },
-    Setting {
-        key: "listen",
-        section: Section::Cache,
-        shape: Shape::Text,
-        heading: CACHE,
-        value_name: "ADDRESS",
-        help: "Where clients connect; port 0 takes a free one",
-        set: |settings, text| {
-            settings.cache.listen = parse_address(text, 8080)?;
-            Ok(())
-        },
-        text: |settings| Some(settings.cache.listen.to_string()),
-    },
-    Setting {
-        key: "memory",
-        section: Section::Cache,
-        shape: Shape::Text,
-        heading: CACHE,
-        value_name: "SIZE",
-        help: "Memory for stored objects; what is known about each comes on top, at most 64 bytes an object",
-        set: |settings, text| {
-            settings.cache.memory_bytes = parse_memory(text)?;
-            Ok(())
-        },
-        text: |settings| Some(size_text(settings.cache.memory_bytes)),
-    },
-    Setting {
-        key: "memory-limit",
-        section: Section::Cache,
-        shape: Shape::Text,
-        heading: CACHE,
-        value_name: "SIZE",
-        help: "What the process may use of memory in all, for a store in a file: a start that would come to need more is \
-               refused; unset: what its cgroup says",
-        set: |settings, text| {
-            settings.cache.memory_limit_bytes = Some(parse_memory(text)?);
-            Ok(())
-        },
-        text: |settings| settings.cache.memory_limit_bytes.map(size_text),
-    },
-    Setting {
-        key: "store",
-        section: Section::Cache,
-        shape: Shape::Text,
-        heading: CACHE,
-        value_name: "WHERE",
-        help: "Where objects are stored: anon, memory alone; or a file, in which they survive a restart",
-        set: |settings, text| {
-            settings.cache.store = match text {
-                "" => return Err("a file is wanted, or anon".to_owned()),
-                "anon" => None,
-                path => Some(path.into()),
-            };
-            Ok(())
-        },
-        text: |settings| {
-            let path = settings.cache.store.as_ref();
-            Some(path.map_or_else(|| "anon".to_owned(), |path| path.display().to_string()))
-        },
-    },
-    Setting {
-        key: "store-size",
-        section: Section::Cache,
-        shape: Shape::Text,
-        heading: CACHE,
-        value_name: "SIZE",
-        help: "Length of the store's file, reserved at once; it may be many times larger than the memory",
-        set: |settings, text| {
-            settings.cache.store_bytes = parse_memory(text)?;
-            Ok(())
-        },
-        text: |settings| Some(size_text(settings.cache.store_bytes)),
-    },
-    Setting {
-        key: "paging",
-        section: Section::Cache,
-        shape: Shape::Text,
-        heading: CACHE,
-        value_name: "HOW",
-        help: "How the store's file is read: direct (into our memory only) or kernel (through the page cache)",
-        set: |settings, text| {
-            settings.cache.paging = match text {
-                "direct" => Paging::Direct,
-                "kernel" => Paging::Kernel,
-                _ => return Err("the ways are direct and kernel".to_owned()),
-            };
-            Ok(())
-        },
-        text: |settings| {
-            Some(match settings.cache.paging {
-                Paging::Direct => "direct".to_owned(),
-                Paging::Kernel => "kernel".to_owned(),
-            })
-        },
-    },
-    Setting {
-        key: "store-admission",
-        section: Section::Cache,
-        shape: Shape::Text,
-        heading: CACHE,
-        value_name: "WHEN",
-        help: "When an object goes to the store's file: always (when it is stored), or second-request (when it is asked for again)",
-        set: |settings, text| {
-            settings.cache.admission = match text {
-                "always" => Admission::Always,
-                "second-request" => Admission::SecondRequest,
-                _ => return Err("an object goes there always or on its second-request".to_owned()),
-            };
-            Ok(())
-        },
-        text: |settings| {
-            Some(match settings.cache.admission {
-                Admission::Always => "always".to_owned(),
-                Admission::SecondRequest => "second-request".to_owned(),
-            })
-        },
-    },
-    Setting {
-        key: "default-ttl",
-        section: Section::Cache,
-        shape: Shape::Text,
-        heading: CACHE,
-        value_name: "TIME",
-        help: "How long an answer that states no freshness and allows no heuristic is reused; 0s: not at all",
-        set: |settings, text| {
-            settings.cache.default_ttl = parse_duration(text)?;
-            Ok(())
-        },
-        text: |settings| Some(duration_text(settings.cache.default_ttl)),
-    },
-    Setting {
-        key: "cookies",
-        section: Section::Cache,
-        shape: Shape::Text,
-        heading: CACHE,
-        value_name: "RULE",
-        help: "Which answers may be shared although cookies are in play: safe (only those that say so), \
-               or rfc (the letter of RFC 9111)",
-        set: |settings, text| {
-            settings.cache.cookies = match text {
-                "safe" => CookieRule::Safe,
-                "rfc" => CookieRule::Rfc,
-                _ => return Err("the rules are safe and rfc".to_owned()),
-            };
-            Ok(())
-        },
-        text: |settings| {
-            Some(match settings.cache.cookies {
-                CookieRule::Safe => "safe".to_owned(),
-                CookieRule::Rfc => "rfc".to_owned(),
-            })
-        },
-    },
-    Setting {
-        key: "name",
-        section: Section::Cache,
-        shape: Shape::Text,
-        heading: CACHE,
-        value_name: "NAME",
-        help: "This server's name in Via and Cache-Status",
-        set: |settings, text| {
-            settings.cache.name = parse_name(text)?;
-            Ok(())
-        },
-        text: |settings| Some(settings.cache.name.clone()),
-    },
-    Setting {
-        key: "purge-from",
-        section: Section::Cache,
-        shape: Shape::Texts,
-        heading: CACHE,
-        value_name: "LIST",
-        help: "Networks that may send PURGE requests (10.0.0.0/8,::1); unset: nobody, and `nighttrain purge` does it",
-        set: |settings, text| {
-            let networks =
-                list(text).map(|network| network.parse().map_err(|error: InvalidNetwork| error.to_string()));
-            settings.cache.purge_from = networks.collect::<Result<_, _>>()?;
-            Ok(())
-        },
-        text: |settings| {
-            let from: Vec<_> = settings.cache.purge_from.iter().map(Network::to_string).collect();
-            (!from.is_empty()).then(|| from.join(","))
-        },
-    },
-    limit!(
-        "connections-max",
-        connections_max,
-        Count,
-        "N",
-        one_or_more,
-        plain,
-        "Connections of clients per core; more are answered 503"
-    ),
-    limit!(
-        "connections-per-client-max",
-        connections_per_client_max,
-        Count,
-        "N",
-        any_count,
-        plain,
-        "Connections of one client address over all cores; more are closed; 0: no limit"
-    ),
-    limit!(
-        "request-head-bytes-max",
-        request_head_bytes_max,
-        Text,
-        "SIZE",
-        head_size,
-        usize_size_text,
-        "Size of one request's line and headers; more is answered 431 (414 for the line alone)"
-    ),
-    limit!(
-        "request-body-bytes-max",
-        request_body_bytes_max,
-        Text,
-        "SIZE",
-        parse_size,
-        size_text,
-        "Size of one request's body; more is answered 413"
-    ),
-    limit!(
-        "request-head-time-max",
-        request_head_time_max,
-        Text,
-        "TIME",
-        some_time,
-        duration_text,
-        "Time for a request's head to arrive once its first byte has; more is answered 408"
-    ),
-    limit!(
-        "idle-time-max",
-        idle_time_max,
-        Text,
-        "TIME",
-        some_time,
-        duration_text,
-        "Time that a kept-alive connection may idle between requests"
-    ),
-    limit!(
-        "send-stall-max",
-        send_stall_max,
-        Text,
-        "TIME",
-        some_time,
-        duration_text,
-        "Time that a response may make no progress before it is cut"
-    ),
-    limit!(
-        "pin-grace",
-        pin_grace,
-        Text,
-        "TIME",
-        parse_duration,
-        duration_text,
-        "Time that a slow reader may keep memory that the store wants back, before it is cut"
-    ),
-    limit!(
-        "response-head-bytes-max",
-        response_head_bytes_max,
-        Text,
-        "SIZE",
-        head_size,
-        usize_size_text,
-        "Size of the head of the origin's response; more is answered 502"
-    ),
-    limit!(
-        "origin-connect-time-max",
-        origin_connect_time_max,
-        Text,
-        "TIME",
-        some_time,
-        duration_text,
-        "Time to connect to the origin"
-    ),
-    limit!(
-        "origin-first-byte-time-max",
-        origin_first_byte_time_max,
-        Text,
-        "TIME",
-        some_time,
-        duration_text,
-        "Time from the request to the origin to the first byte of its answer"
-    ),
-    limit!(
-        "origin-between-bytes-time-max",
-        origin_between_bytes_time_max,
-        Text,
-        "TIME",
-        some_time,
-        duration_text,
-        "Time between two reads of the origin's body"
-    ),
-    limit!(
-        "origin-idle-connections-max",
-        origin_idle_connections_max,
-        Count,
-        "N",
-        any_count,
-        plain,
-        "Idle connections to the origin kept per core"
-    ),
-    limit!(
-        "origin-connections-max",
-        origin_connections_max,
-        Count,
-        "N",
-        one_or_more,
-        plain,
-        "Connections to the origin per core; more requests wait in a queue"
-    ),
 ];
 
 /// The setting with this key in this section, and its place in [`SETTINGS`].
@@ -604,46 +295,6 @@ pub(crate) fn in_section(section: Section, key: &str) -> Option<(usize, &'static
 /// The first setting with this key, in whatever section.
 pub(crate) fn by_key(key: &str) -> Option<(usize, &'static Setting)> {
     SETTINGS.iter().enumerate().find(|(_, setting)| setting.key == key)
-}
-
-/// `http://host:port` of an origin.
-pub(crate) fn origin_text(origin: &Origin) -> String {
-    if origin.host.contains(':') {
-        format!("http://[{}]:{}", origin.host, origin.port)
-    } else {
-        format!("http://{}:{}", origin.host, origin.port)
-    }
-}
-
-fn parse_origin(text: &str) -> Result<Origin, String> {
-    const RIGHT: &str = "an origin is http://HOST or http://HOST:PORT, for instance http://127.0.0.1:3000";
-    let uri: axum::http::Uri = text.parse().map_err(|error| format!("not a URL ({error}): {RIGHT}"))?;
-    match uri.scheme_str() {
-        Some("http") => {}
-        Some("https") => return Err(format!("this version does not speak TLS to origins: {RIGHT}")),
-        Some(other) => return Err(format!("unknown scheme `{other}`: {RIGHT}")),
-        None => return Err(format!("no scheme: {RIGHT}; perhaps http://{text}")),
-    }
-    let Some(authority) = uri.authority() else {
-        return Err(format!("no host: {RIGHT}"));
-    };
-    if authority.as_str().contains('@') {
-        return Err(format!("a user name in it is not used: {RIGHT}"));
-    }
-    if uri.path() != "/" || uri.query().is_some() {
-        return Err(format!("leave the path off: {RIGHT}"));
-    }
-    let host = authority.host().trim_start_matches('[').trim_end_matches(']');
-    if host.is_empty() {
-        return Err(format!("no host: {RIGHT}"));
-    }
-    let after_host = &authority.as_str()[authority.host().len()..];
-    let port = match (after_host, authority.port_u16()) {
-        ("", _) => 80,
-        (_, Some(port)) if port > 0 => port,
-        _ => return Err(format!("`{}` is not a port: {RIGHT}", after_host.trim_start_matches(':'))),
-    };
-    Ok(Origin { host: host.to_owned(), port })
 }
 
 pub(crate) fn parse_address(text: &str, usual_port: u16) -> Result<SocketAddr, String> {
@@ -671,24 +322,6 @@ pub(crate) fn parse_path(text: &str) -> Result<PathBuf, String> {
     if text.is_empty() { Err("a path is missing".to_owned()) } else { Ok(PathBuf::from(text)) }
 }
 
-/// RFC 9110 §5.6.2: `Via` and `Cache-Status` take a token as the name.
-fn parse_name(text: &str) -> Result<String, String> {
-    let is_token = !text.is_empty()
-        && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte));
-    if is_token && text.as_bytes()[0].is_ascii_alphabetic() {
-        Ok(text.to_owned())
-    } else {
-        Err("a name starts with a letter and has letters, digits and !#$%&'*+-.^_`|~ only".to_owned())
-    }
-}
-
-fn parse_memory(text: &str) -> Result<u64, String> {
-    match parse_size(text)? {
-        0 => Err("the store needs some memory, for instance 256MiB".to_owned()),
-        bytes => Ok(bytes),
-    }
-}
-
 pub(crate) fn list(text: &str) -> impl Iterator<Item = &str> {
     text.split(',').map(str::trim)
 }
@@ -701,14 +334,6 @@ pub(crate) fn one_or_more(text: &str) -> Result<usize, String> {
     match any_count(text)? {
         0 => Err("at least 1 is wanted".to_owned()),
         count => Ok(count),
-    }
-}
-
-/// A head in which nothing fits would refuse every message; one of a gigabyte is no limit.
-fn head_size(text: &str) -> Result<usize, String> {
-    match usize::try_from(parse_size(text)?) {
-        Ok(bytes) if (1024..=16 << 20).contains(&bytes) => Ok(bytes),
-        _ => Err("a limit on a head is from 1KiB to 16MiB".to_owned()),
     }
 }
 
@@ -725,6 +350,18 @@ pub(crate) fn plain(count: usize) -> String {
 
 pub(crate) fn usize_size_text(bytes: usize) -> String {
     size_text(bytes as u64)
+}
+
+pub(crate) fn path_text(path: impl AsRef<Path>) -> String {
+    path.as_ref().display().to_string()
+}
+
+pub(crate) fn truth(text: &str) -> Result<bool, String> {
+    text.parse().map_err(|_| "true or false is wanted".to_owned())
+}
+
+pub(crate) fn truth_text(is_so: bool) -> String {
+    is_so.to_string()
 }
 
 #[cfg(test)]
@@ -788,58 +425,12 @@ mod tests {
             _ => "1500ms",
         };
         for setting in SETTINGS {
-            for text in [(setting.text)(&Settings::default()), Some(others(setting.key).to_owned())] {
+            for text in [setting.text(&Settings::default()), Some(others(setting.key).to_owned())] {
                 let Some(text) = text else { continue };
                 let mut settings = Settings::default();
-                (setting.set)(&mut settings, &text).unwrap_or_else(|e| panic!("{} {text}: {e}", setting.key));
-                assert_eq!((setting.text)(&settings).as_deref(), Some(text.as_str()), "{}", setting.key);
+                setting.set(&mut settings, &text).unwrap_or_else(|e| panic!("{} {text}: {e}", setting.key));
+                assert_eq!(setting.text(&settings).as_deref(), Some(text.as_str()), "{}", setting.key);
             }
-        }
-    }
-
-    /// A limit that is added to the accelerator and not here stops this from compiling.
-    #[test]
-    fn every_limit_can_be_set() {
-        let cache::Limits {
-            connections_max: _,
-            connections_per_client_max: _,
-            request_head_bytes_max: _,
-            request_body_bytes_max: _,
-            request_head_time_max: _,
-            idle_time_max: _,
-            send_stall_max: _,
-            pin_grace: _,
-            response_head_bytes_max: _,
-            origin_connect_time_max: _,
-            origin_first_byte_time_max: _,
-            origin_between_bytes_time_max: _,
-            origin_idle_connections_max: _,
-            origin_connections_max: _,
-        } = cache::Limits::default();
-        assert_eq!(SETTINGS.iter().filter(|setting| setting.heading == LIMITS).count(), 14);
-    }
-
-    #[test]
-    fn origins() {
-        let origin = |host: &str, port| Ok(Origin { host: host.to_owned(), port });
-        assert_eq!(parse_origin("http://127.0.0.1:3000"), origin("127.0.0.1", 3000));
-        assert_eq!(parse_origin("http://example.org/"), origin("example.org", 80));
-        assert_eq!(parse_origin("http://[::1]:81"), origin("::1", 81));
-        for (wrong, says) in [
-            ("", "not a URL"),
-            ("127.0.0.1:3000", "no scheme"),
-            ("localhost", "no scheme"),
-            ("https://example.org", "does not speak TLS"),
-            ("ftp://example.org", "unknown scheme"),
-            ("http://example.org/a", "leave the path off"),
-            ("http://example.org?x", "leave the path off"),
-            ("http://me@example.org", "user name"),
-            ("http://example.org:0", "is not a port"),
-            ("http://example.org:99999", "not a"),
-            ("http://", "not a URL"),
-        ] {
-            let error = parse_origin(wrong).expect_err(wrong);
-            assert!(error.contains(says), "{wrong}: {error}");
         }
     }
 
@@ -857,14 +448,6 @@ mod tests {
         ] {
             let error = parse_address(wrong, 8080).expect_err(wrong);
             assert!(error.contains(says), "{wrong}: {error}");
-        }
-    }
-
-    #[test]
-    fn names() {
-        assert!(parse_name("edge-1").is_ok());
-        for wrong in ["", "two words", "a\r\nb", "é", "1st"] {
-            assert!(parse_name(wrong).is_err(), "{wrong}");
         }
     }
 }

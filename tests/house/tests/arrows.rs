@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! nighttrain ──▶ cache, feed, mail ──▶ engine, wire ──▶ (engine only) bheap          lab ──▶ any of these but the first
+//!      └──▶ httpd ◀── mail      httpd ──▶ engine
 //! ```
 //! `engine` and `wire` do not know each other, so that protocols stay pure and the engine stays free of meaning. The
 //! servers do not know each other: they meet over their public protocols. `lab` is a program beside `nighttrain`: it may
@@ -15,18 +16,19 @@ use std::collections::{BTreeMap, BTreeSet};
 use house::metadata;
 
 /// Each crate and the crates of this workspace that it may depend on.
-const ARROWS: [(&str, &[&str]); 12] = [
+const ARROWS: [(&str, &[&str]); 13] = [
     ("unify", &[]),
     ("allocations", &[]),
     ("house", &[]),
     ("bheap", &[]),
     ("wire", &[]),
     ("engine", &["bheap"]),
+    ("httpd", &["engine"]),
     ("cache", &["engine", "wire", "bheap"]),
     ("feed", &["engine", "wire", "bheap"]),
-    ("mail", &["engine", "wire", "bheap"]),
+    ("mail", &["httpd", "engine", "wire", "bheap"]),
     ("lab", &["allocations", "bheap", "wire", "engine", "cache", "feed", "mail"]),
-    ("nighttrain", &["bheap", "wire", "engine", "cache", "feed", "mail"]),
+    ("nighttrain", &["bheap", "wire", "engine", "httpd", "cache", "feed", "mail"]),
     ("tests", &["bheap", "wire", "engine", "cache", "feed", "mail", "nighttrain"]),
 ];
 

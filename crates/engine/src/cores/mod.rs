@@ -15,6 +15,7 @@
 //! - [`mesh`]: batches from every core to every core over [`ring`]s; [`bell`] wakes who sleeps.
 //! - [`lateness`]: how late each loop runs, and what the kernel knows of why.
 //! - [`clock`]: the time, and what each way of asking costs.
+//! - [`watch`]: deadlines of connections, without a timer for each wait.
 
 pub mod bell;
 mod causes;
@@ -25,6 +26,7 @@ pub mod mesh;
 mod processors;
 pub mod ring;
 pub mod run;
+pub mod watch;
 
 pub use causes::Causes;
 pub use processors::{ListError, available, parse_list};

@@ -153,6 +153,14 @@ pub struct Drained {
     pub cut: Vec<usize>,
 }
 
+impl Drained {
+    /// Whether everything under way had ended before the time was up.
+    #[must_use]
+    pub fn is_clean(&self) -> bool {
+        self.cut.is_empty()
+    }
+}
+
 /// What a main future may end with: `()`, or a `Result` whose error stops all cores.
 pub trait Outcome {
     /// The error's text, if it is one.

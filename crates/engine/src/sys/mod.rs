@@ -13,4 +13,5 @@ pub mod lend;
 pub mod mapping;
 pub mod readiness;
 pub mod ring;
+pub mod signals;
 pub mod span;

@@ -2,6 +2,7 @@
 //!
 //! One program, because each is linked by itself; a file is one subject.
 
+mod bounded;
 mod common;
 mod cores_listener;
 mod cores_mesh;

@@ -10,11 +10,15 @@ use std::{
     future::poll_fn,
     net::SocketAddr,
     rc::Rc,
+    sync::Arc,
     task::{Context, Poll},
     time::Duration,
 };
 
-use engine::cores::clock;
+use engine::cores::{
+    clock,
+    watch::{Phase, Watch},
+};
 use tokio::net::TcpStream;
 use wire::smtp::reply::Reply;
 
@@ -22,7 +26,6 @@ use super::{
     Kind, proxy,
     session::{STOPPING, Session, Stop, TIMEOUT, TOO_MANY_CONNECTIONS, Turn},
     stream::Stream,
-    watch::Watch,
 };
 use crate::{
     abuse::{self, Judgement, Open},
@@ -44,17 +47,17 @@ const LINGER_TIME_MAX: Duration = Duration::from_secs(2);
 /// A connection in the books; it leaves them however its task ends.
 struct Booked {
     core: Rc<Core>,
-    watch: Rc<Watch>,
+    watch: Arc<Watch>,
     number: usize,
     _open: Option<Open>,
 }
 
 impl Booked {
-    fn new(core: &Rc<Core>, watch: &Rc<Watch>) -> Self {
+    fn new(core: &Rc<Core>, watch: &Arc<Watch>) -> Self {
         core.shared.balance.opened(core.number);
         core.counters.set(Counter::Connections, core.shared.balance.held(core.number) as u64);
-        let number = core.watches.borrow_mut().add(Rc::clone(watch));
-        Self { core: Rc::clone(core), watch: Rc::clone(watch), number, _open: None }
+        let number = core.watches.borrow_mut().add(Arc::clone(watch));
+        Self { core: Rc::clone(core), watch: Arc::clone(watch), number, _open: None }
     }
 }
 
@@ -70,7 +73,7 @@ impl Drop for Booked {
 struct Connection {
     core: Rc<Core>,
     stream: Stream,
-    watch: Rc<Watch>,
+    watch: Arc<Watch>,
     /// What was read and not used up.
     pending: Vec<u8>,
     /// Whether `pending` was not looked at yet.
@@ -89,7 +92,7 @@ enum Woken {
 
 /// Serves a connection to its end.
 pub(crate) async fn serve(core: Rc<Core>, stream: TcpStream, address: SocketAddr, kind: Kind) {
-    let watch = Rc::new(Watch::default());
+    let watch = Watch::new();
     let mut booked = Booked::new(&core, &watch);
     let mut connection = Connection {
         core: Rc::clone(&core),
@@ -205,7 +208,8 @@ impl Connection {
         let at_most =
             if session.dialog.is_receiving() { limits.data_time_max } else { limits.command_time_max };
         let idle = self.pending.is_empty() && session.dialog.is_idle();
-        self.watch.wait(clock::monotonic_ms(), at_most, idle);
+        let phase = if idle { Phase::Idle } else { Phase::Head };
+        self.watch.wait(phase, clock::monotonic_ms(), at_most);
         let core = Rc::clone(&self.core);
         poll_fn(|cx| {
             self.watch.task(cx.waker());
@@ -259,7 +263,7 @@ impl Connection {
             turn.end(core);
             // More of a mail: the deadline begins anew.
             let limits = &core.config().limits;
-            self.watch.wait(clock::monotonic_ms(), limits.data_time_max, false);
+            self.watch.wait(Phase::Body, clock::monotonic_ms(), limits.data_time_max);
         }
     }
 
@@ -289,7 +293,7 @@ impl Connection {
         if bytes.is_empty() {
             return true;
         }
-        self.watch.wait(clock::monotonic_ms(), self.core.config().limits.reply_time_max, false);
+        self.watch.wait(Phase::Send, clock::monotonic_ms(), self.core.config().limits.reply_time_max);
         let sent = poll_fn(|cx| {
             self.watch.task(cx.waker());
             loop {
@@ -366,7 +370,7 @@ impl Connection {
 
     /// Reads the PROXY header; what it says of the peer, or nothing if it is wrong.
     async fn proxy_header(&mut self) -> Option<Option<SocketAddr>> {
-        self.watch.wait(clock::monotonic_ms(), self.core.config().limits.handshake_time_max, true);
+        self.watch.wait(Phase::Idle, clock::monotonic_ms(), self.core.config().limits.handshake_time_max);
         let core = Rc::clone(&self.core);
         let header = poll_fn(|cx| {
             self.watch.task(cx.waker());

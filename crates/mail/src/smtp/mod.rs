@@ -5,7 +5,6 @@ pub(crate) mod envelope;
 mod proxy;
 pub(crate) mod session;
 mod stream;
-pub(crate) mod watch;
 
 /// What a listener speaks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

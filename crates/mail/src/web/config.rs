@@ -23,7 +23,8 @@ pub struct Config {
     pub terms: Vec<String>,
     /// Whom to write to about abuse: an address or a URL.
     pub abuse: Option<String>,
-    /// Open connections; more wait in the kernel's queue.
+    /// Open connections; when there are more, those that idle go first, and who finds none idle waits in the kernel's
+    /// queue. One address has a sixteenth of them at most.
     pub connections_max: usize,
     /// Live pages, streams and waiting requests; more are told to come back.
     pub listeners_max: usize,

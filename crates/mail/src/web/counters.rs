@@ -1,15 +1,21 @@
 //! What the pages and APIs count. Each limit has a counter for when it is hit.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{
+    OnceLock,
+    atomic::{AtomicU64, Ordering},
+};
 
-use engine::meter::{CounterTable, Family, Kind, Point, Source, Value};
+use engine::{
+    bounded,
+    meter::{CounterTable, Family, Kind, Point, Source, Value},
+};
 
 engine::counters! {
     /// Counters and gauges of the web side.
     pub enum Counter {
         Connections => Gauge, "mail_web_connections", None, "Connections of browsers and programs that are open.";
-        ConnectionsWaited => Counter, "mail_web_connections_waited", None, "Connections that waited because the limit was reached.";
-        ConnectionsIdle => Counter, "mail_web_connections_idle", None, "Connections closed because nothing moved on them.";
+        ConnectionsWaited => Counter, "mail_web_connections_waited", None, "Connections that waited because every place was being answered.";
+        ConnectionsIdle => Counter, "mail_web_connections_idle", None, "Connections closed while idle: for too long, or because places were short.";
         Requests => Counter, "mail_web_requests", None, "Requests answered.";
         ClientFaults => Counter, "mail_web_client_faults", None, "Requests answered with a status from 400 to 499.";
         ServerFaults => Counter, "mail_web_server_faults", None, "Requests answered with a status from 500 to 599.";
@@ -27,25 +33,47 @@ engine::counters! {
 
 /// The numbers. One thread writes nearly all of them, so an atomic addition is uncontended.
 #[derive(Debug)]
-pub(crate) struct Counters(Box<[AtomicU64]>);
+pub(crate) struct Counters {
+    cells: Box<[AtomicU64]>,
+    /// What the listener counts, once there is one.
+    listener: OnceLock<bounded::Counters>,
+}
 
 impl Counters {
     pub(crate) fn new() -> Self {
-        Self(Counter::SPECS.iter().map(|_| AtomicU64::new(0)).collect())
+        let cells = Counter::SPECS.iter().map(|_| AtomicU64::new(0)).collect();
+        Self { cells, listener: OnceLock::new() }
+    }
+
+    /// Takes in what the listener counts.
+    pub(crate) fn listening(&self, listener: bounded::Counters) {
+        // There is one listener.
+        _ = self.listener.set(listener);
+    }
+
+    fn set(&self, counter: Counter, n: u64) {
+        self.cells[counter.index()].store(n, Ordering::Relaxed);
     }
 
     pub(crate) fn add(&self, counter: Counter, n: u64) {
-        self.0[counter.index()].fetch_add(n, Ordering::Relaxed);
+        self.cells[counter.index()].fetch_add(n, Ordering::Relaxed);
     }
 
     pub(crate) fn sub(&self, counter: Counter, n: u64) {
-        self.0[counter.index()].fetch_sub(n, Ordering::Relaxed);
+        self.cells[counter.index()].fetch_sub(n, Ordering::Relaxed);
     }
 }
 
 impl Source for Counters {
     fn collect(&self, families: &mut Vec<Family>) {
-        families.extend(Counter::SPECS.iter().zip(&self.0).map(|(spec, cell)| {
+        if let Some(listener) = self.listener.get() {
+            let counts = listener.now();
+            self.set(Counter::Connections, counts.open);
+            self.set(Counter::ConnectionsWaited, counts.waited);
+            self.set(Counter::ConnectionsIdle, counts.idle_ended + counts.idle_evicted);
+            listener.collect(families);
+        }
+        families.extend(Counter::SPECS.iter().zip(&self.cells).map(|(spec, cell)| {
             let total = cell.load(Ordering::Relaxed);
             let value = match spec.kind {
                 Kind::Counter => Value::Counter(total),

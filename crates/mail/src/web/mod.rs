@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!  browsers, the accelerator, test suites
-//!        │ HTTP/1.1, at most `connections_max`
+//!        │ HTTP/1.1, at most `connections_max`; who idles gives way to who asks
 //!        ▼
 //!  thread "mail-web": axum on a runtime of its own ──▶ Mailboxes (questions to the loops, answers by message)
 //!        │  small mails are rendered here                └──▶ events ──▶ server-sent events, WebSockets, waits
@@ -42,7 +42,7 @@ use axum::{
     middleware,
     routing::{get, post},
 };
-use engine::meter::Source;
+use engine::{bounded, meter::Source};
 use tokio::sync::watch;
 
 use self::app::App;
@@ -110,15 +110,20 @@ impl Drop for Web {
 /// What the system says about the socket or the thread.
 pub fn serve<M: Mailboxes>(listener: TcpListener, mailboxes: M, config: Config) -> io::Result<Web> {
     let address = listener.local_addr()?;
-    listener.set_nonblocking(true)?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .max_blocking_threads(RENDER_THREADS_MAX)
         .thread_name("mail-render")
         .thread_stack_size(RENDER_STACK_BYTES)
         .build()?;
+    let bounds = connections::bounds(config.connections_max);
+    let listener = {
+        let _inside = runtime.enter();
+        bounded::Listener::new("mail-web", listener, bounds)?
+    };
     let (stop, stopping) = watch::channel(false);
     let app = Arc::new(App::new(mailboxes, config, address, stopping.clone()));
+    app.counters.listening(listener.counters());
     let counters: Arc<dyn Source> = Arc::clone(&app.counters) as Arc<dyn Source>;
     let thread = std::thread::Builder::new().name("mail-web".to_owned()).spawn(move || {
         runtime.block_on(run(listener, app, stopping));
@@ -128,16 +133,14 @@ pub fn serve<M: Mailboxes>(listener: TcpListener, mailboxes: M, config: Config) 
     Ok(Web { address, counters, stop, thread: Some(thread) })
 }
 
-async fn run<M: Mailboxes>(listener: TcpListener, app: Arc<App<M>>, mut stopping: watch::Receiver<bool>) {
-    let listener = match tokio::net::TcpListener::from_std(listener) {
-        Ok(listener) => listener,
-        Err(error) => return tracing::error!("the mail pages cannot be served: {error}"),
-    };
-    let bounded = connections::Bounded::new(listener, app.config.connections_max, Arc::clone(&app.counters));
+async fn run<M: Mailboxes>(
+    listener: bounded::Listener,
+    app: Arc<App<M>>,
+    mut stopping: watch::Receiver<bool>,
+) {
     let mut drained = stopping.clone();
     let forget_marks = tokio::spawn(marks::forget_deleted(Arc::clone(&app)));
-    let service = router(app).into_make_service_with_connect_info::<connections::Peer>();
-    let served = axum::serve(bounded, service).with_graceful_shutdown(async move {
+    let served = httpd::serve(listener, router(app), async move {
         // An error means that the handle is gone, which is the same wish.
         let _ = stopping.wait_for(|stop| *stop).await;
     });

@@ -5,7 +5,7 @@
 //!        │  HTTP, loopback unless a token is set
 //!        ▼
 //! thread "admin": axum on a runtime of its own ──▶ Operated::registry (atomics, read in passing)
-//!                                              └─▶ Accelerator::purge (blocks: on a helper thread)
+//!                                              └─▶ Purges::purge (blocks: on a helper thread)
 //! ```
 //! The same pages for every server; `/purge` where there is an accelerator.
 //! It shares no thread with the loops: a scrape costs a request nothing but the reading of its counters' cache lines.
@@ -20,15 +20,10 @@
 //! | `POST /purge?url=` | drops one URL from the store |
 
 mod access;
-mod connections;
 mod page;
+mod port;
 
-use std::{
-    io,
-    net::{SocketAddr, TcpListener},
-    sync::Arc,
-    time::Instant,
-};
+use std::{sync::Arc, time::Instant};
 
 use axum::{
     Json, Router,
@@ -38,19 +33,19 @@ use axum::{
     response::{Html, IntoResponse, Response},
     routing::{get, post},
 };
-use engine::{
-    cores::listener::bind_all,
-    meter::{Registry, prometheus},
-};
+use engine::meter::{Registry, prometheus};
 use serde::Deserialize;
 use tokio::sync::Semaphore;
 
 use crate::{
-    accelerator::{Accelerator, PurgeError, Purged},
+    accelerator::{PurgeError, Purged, Purges},
     stat::Report,
 };
 
-pub(crate) use self::access::{Access, Token, read_token};
+pub(crate) use self::{
+    access::{Access, Token, read_token},
+    port::Port,
+};
 
 /// A running server, as its operator sees it.
 pub(crate) trait Operated: Send + Sync + 'static {
@@ -64,38 +59,9 @@ pub(crate) trait Operated: Send + Sync + 'static {
 /// Purges under way at once; more are answered 503. Each may wait for a core, on a thread of its own.
 const PURGES_MAX: usize = 8;
 
-/// Takes the address, so that a port in use is known before anything else starts.
-///
-/// # Errors
-/// What the system says, with the address and what it means.
-pub(crate) fn bind(address: SocketAddr) -> io::Result<TcpListener> {
-    let mut listeners = bind_all(address, 1)?;
-    listeners.pop().ok_or_else(|| io::Error::from(io::ErrorKind::AddrNotAvailable))
-}
-
-/// Serves pages on `listener`, on a thread of their own, until the process ends.
-pub(crate) fn serve(thread: &str, listener: TcpListener, pages: Router) -> io::Result<()> {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .max_blocking_threads(PURGES_MAX)
-        .build()?;
-    std::thread::Builder::new().name(thread.to_owned()).spawn(move || {
-        runtime.block_on(async move {
-            let served = match tokio::net::TcpListener::from_std(listener) {
-                Ok(listener) => axum::serve(connections::Bounded::new(listener), pages).await,
-                Err(error) => Err(error),
-            };
-            if let Err(error) = served {
-                tracing::error!("the server of admin or monitoring ended: {error}");
-            }
-        });
-    })?;
-    Ok(())
-}
-
 struct Admin {
     operated: Arc<dyn Operated>,
-    accelerator: Option<Arc<dyn Accelerator>>,
+    accelerator: Option<Arc<dyn Purges>>,
     started: Instant,
     purges: Arc<Semaphore>,
 }
@@ -104,7 +70,7 @@ struct Admin {
 pub(crate) fn pages(
     access: Access,
     operated: Arc<dyn Operated>,
-    accelerator: Option<Arc<dyn Accelerator>>,
+    accelerator: Option<Arc<dyn Purges>>,
 ) -> Router {
     let mut guarded =
         Router::new().route("/", get(status)).route("/metrics", get(metrics)).route("/stat", get(stat));

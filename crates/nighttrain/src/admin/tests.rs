@@ -1,5 +1,7 @@
 //! The admin server over HTTP, in front of an accelerator of the test's own.
 
+use std::net::SocketAddr;
+
 use super::*;
 use crate::stat::tests::registry;
 
@@ -19,7 +21,7 @@ impl Operated for Known {
     }
 }
 
-impl Accelerator for Known {
+impl Purges for Known {
     fn purge(&self, url: &str) -> Result<Purged, PurgeError> {
         match url {
             "http://a/known?x=1&y=2" => Ok(Purged::Dropped),
@@ -31,12 +33,12 @@ impl Accelerator for Known {
 }
 
 fn serve(ready: bool) -> SocketAddr {
-    let listener = bind(SocketAddr::from(([127, 0, 0, 1], 0))).expect("a free port");
-    let address = listener.local_addr().expect("an address");
+    let port = Port::bind("admin", SocketAddr::from(([127, 0, 0, 1], 0))).expect("a free port");
+    let address = port.address();
     let access = Access::for_address(address, None).expect("loopback");
     let known = Arc::new(Known { registry: Arc::new(registry()), ready });
     let pages = pages(access, Arc::clone(&known) as Arc<dyn Operated>, Some(known));
-    super::serve("admin", listener, pages).expect("a thread");
+    port.serve(pages).expect("a thread");
     address
 }
 

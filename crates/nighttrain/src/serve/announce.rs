@@ -36,7 +36,7 @@ use wire::nats::{
 };
 
 use super::subject::{ALL, event, message, subject};
-use crate::accelerator::Accelerator;
+use crate::accelerator::Purges;
 
 /// Events that may lie in the follower's ring.
 const FOLLOWED_MAX: usize = 4096;
@@ -57,12 +57,11 @@ pub(crate) struct Announcer {
 }
 
 /// How the feed is entered.
-#[derive(Debug, Clone)]
 pub(crate) struct Entrance {
     /// Where it listens.
     pub address: SocketAddr,
-    /// The JSON of CONNECT.
-    pub connect: String,
+    /// The JSON of CONNECT, as it is right now.
+    pub connect: Box<dyn Fn() -> String + Send + Sync>,
 }
 
 /// What is purged for an inbox: every URL under which the accelerator knows its first page.
@@ -106,7 +105,7 @@ impl Announcer {
     pub(crate) fn start(
         entrance: Entrance,
         events: broadcast::Receiver<Event>,
-        accelerator: Arc<dyn Accelerator>,
+        accelerator: Arc<dyn Purges>,
         urls: Urls,
     ) -> io::Result<Self> {
         let runtime =
@@ -150,7 +149,7 @@ impl Feed {
         stream.set_nodelay(true)?;
         let mut feed = Self { stream, read: Vec::with_capacity(READ_BYTES) };
         let mut hello = Vec::new();
-        write::connect(&mut hello, entrance.connect.as_bytes());
+        write::connect(&mut hello, (entrance.connect)().as_bytes());
         hello.extend_from_slice(b"PING\r\n");
         feed.stream.write_all(&hello).await?;
         // Until the PONG the feed may still refuse.
@@ -294,7 +293,7 @@ async fn follow_until_gone(
 
 async fn purge(
     mut events: tokio::sync::mpsc::Receiver<Event>,
-    accelerator: Arc<dyn Accelerator>,
+    accelerator: Arc<dyn Purges>,
     urls: &Urls,
     counts: &Counts,
 ) {

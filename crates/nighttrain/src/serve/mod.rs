@@ -13,159 +13,89 @@ mod announce;
 mod samples;
 mod subject;
 
-use std::{
-    io::Read,
-    net::{SocketAddr, TcpListener},
-    sync::Arc,
-    time::Duration,
-};
+use std::{io::Read, net::SocketAddr, sync::Arc};
 
 use feed::{
     identity::{Authorization, Secret, User},
-    monitor,
+    monitor::Watched,
 };
 use mail::{
     Mailstore,
     mailboxes::{Event, Inbox, Mail, MailId, Mailboxes, Scope, Summary, Totals, Unavailable},
-    web::{self, Web},
+    web,
 };
 use tokio::sync::broadcast;
 
 use self::announce::{Announcer, Entrance, Urls};
 use crate::{
-    accelerator::{self, Accelerator},
-    admin::{self, Operated},
+    accelerator::{Accelerator, Purges},
+    cache_settings::origin_text,
     cli::ServeTask,
-    failure::Failure,
-    feed::Started as Feed,
-    mail::Started as Post,
-    operated::Together,
-    operation::{Operation, Signals, Sources, Wish, failed, fault},
-    print,
+    failure::{Failure, Fault},
+    feed::{Feed, Make, join_and_tell},
+    mail::Post,
+    operation::{Operation, Sources, failed},
     run::origin_at,
     settings::Settings,
-    units::size_text,
+    shell::{self, Service, Started},
 };
 
 /// Who announces mail on a feed that asks for names.
 const ANNOUNCER: &str = "nighttrain";
-/// What SIGHUP changes; of the feed, what its own reload changes.
-const CHANGEABLE: [&str; 3] = ["log", "drain-time-max", "banned"];
 
 /// Runs everything until a signal ends it.
 pub(crate) fn serve(task: &ServeTask) -> Result<(), Failure> {
-    let sources = Sources { file: task.config.path(), flags: task.settings.0.clone(), complete: |_| Ok(()) };
-    let (mut operation, access) = Operation::begin(sources)?;
-    let settings = operation.settings();
-    let (runtime, signals) = Signals::caught()?;
-    let admin_listener = admin::bind(settings.admin).map_err(failed("admin"))?;
-    let servers = Servers::start(settings)?;
-    let beside = vec![servers.web.counters(), servers.announcer.counters()];
-    let all = Together::new(servers.operated(), beside);
-    let admin_address = admin_listener.local_addr().map_err(failed("admin"))?;
-    let purges = Arc::clone(&servers.accelerator) as Arc<dyn Accelerator>;
-    admin::serve("admin", admin_listener, admin::pages(access, Arc::new(all), Some(purges)))
-        .map_err(failed("the admin server cannot start"))?;
-    if task.demo {
-        samples::trickle(servers.post.addresses().smtp).map_err(failed("samples cannot be sent"))?;
-    }
-    print(&servers.announcement(settings, admin_address, task.demo))?;
-    runtime.block_on(until_stopped(signals, servers, &mut operation))
+    let sources =
+        Sources { file: task.config.path(), flags: task.settings.0.clone(), complete: join_and_tell };
+    let (operation, access) = Operation::begin(sources)?;
+    shell::run(operation, access, |settings| start(settings, task.demo))
 }
 
-/// What runs.
-struct Servers {
-    accelerator: Arc<accelerator::Started>,
-    feed: Arc<Feed>,
-    post: Arc<Post>,
-    web: Web,
-    announcer: Announcer,
-    monitor: SocketAddr,
-}
-
-impl Servers {
-    fn start(settings: &Settings) -> Result<Self, Failure> {
-        let configuration = |fault| Failure::Configuration(vec![fault]);
-        let (feed, connect) = feed_of(settings)?;
-        let monitor_listener = admin::bind(settings.feed.monitor).map_err(failed("monitor"))?;
-        let monitor = monitor_listener.local_addr().map_err(failed("monitor"))?;
-        admin::serve("monitor", monitor_listener, monitor::router(Arc::clone(&feed), monitor))
-            .map_err(failed("the monitoring pages cannot be served"))?;
-
-        let post = Post::start(settings.mail.config(settings.cache.state.as_ref()).map_err(configuration)?)?;
-        let http = TcpListener::bind(settings.mail.http)
-            .map_err(|error| Failure::Failed(format!("cannot listen on {}: {error}", settings.mail.http)))?;
-        let pages_at = http.local_addr().map_err(failed("mail pages"))?;
-
-        let origin = settings.origin.clone().unwrap_or_else(|| origin_at(pages_at));
-        let accelerator = accelerator::Started::start(settings.accelerator(origin))?;
-        let Some(&address) = feed.addresses().first() else {
-            return Err(Failure::Failed("the feed listens nowhere".to_owned()));
-        };
-        let announcer = Announcer::start(
-            Entrance { address: reachable(address), connect },
-            post.mailstore().events(),
-            Arc::clone(&accelerator) as Arc<dyn Accelerator>,
-            urls(accelerator.addresses(), &settings.mail.config.default_domain),
-        )
-        .map_err(failed("mail cannot be announced"))?;
-        let announced = Announced { stored: post.mailstore(), events: announcer.events() };
-        let pages = settings.mail.web(post.addresses().smtp).map_err(configuration)?;
-        let web = web::serve(http, announced, pages).map_err(failed("the pages cannot be served"))?;
-        Ok(Self { accelerator, feed, post, web, announcer, monitor })
+fn start(settings: &Settings, demo: bool) -> Result<Started, Failure> {
+    let password: Arc<str> =
+        password().map_err(|error| Failure::Failed(format!("no random bytes: {error}")))?.into();
+    let feed = Feed::start(settings, feed_of(Arc::clone(&password)))?;
+    let (post, http) = Post::start(settings)?;
+    let (origin, in_front_of) = match &settings.origin {
+        Some(origin) => (origin.clone(), origin_text(origin)),
+        None => (origin_at(post.pages()), "the mail pages".to_owned()),
+    };
+    let accelerator = Accelerator::start(settings.accelerator(origin), in_front_of, false)?;
+    let Some(&address) = feed.addresses().first() else {
+        return Err(Failure::Failed("the feed listens nowhere".to_owned()));
+    };
+    let of = Arc::clone(&feed);
+    let announcer = Announcer::start(
+        Entrance {
+            address: reachable(address),
+            connect: Box::new(move || connect_of(&Watched::config(&*of).authorization, &password)),
+        },
+        post.mailstore().events(),
+        Arc::clone(&accelerator) as Arc<dyn Purges>,
+        urls(accelerator.addresses(), &settings.mail.config.default_domain),
+    )
+    .map_err(failed("mail cannot be announced"))?;
+    let announced = Announced { stored: post.mailstore(), events: announcer.events() };
+    let web = post.show(http, announced, settings)?;
+    if demo {
+        samples::trickle(post.addresses().smtp).map_err(failed("samples cannot be sent"))?;
     }
-
-    fn operated(&self) -> Vec<Arc<dyn Operated>> {
-        vec![
-            Arc::clone(&self.accelerator) as Arc<dyn Operated>,
-            Arc::clone(&self.feed) as Arc<dyn Operated>,
-            Arc::clone(&self.post) as Arc<dyn Operated>,
-        ]
-    }
-
-    /// What is said at the start: every address that was bound, one a line.
-    fn announcement(&self, settings: &Settings, admin: SocketAddr, demo: bool) -> String {
-        let mut text = format!("nighttrain {}\n", env!("CARGO_PKG_VERSION"));
-        for address in self.accelerator.addresses() {
-            text.push_str(&format!("cache: listening on http://{address}\n"));
-        }
-        let memory = size_text(settings.cache.memory_bytes);
-        text.push_str(&match &settings.origin {
-            Some(origin) => {
-                let origin = crate::settings::origin_text(origin);
-                format!("cache: in front of {origin}, with {memory} of memory\n")
-            }
-            None => format!("cache: in front of the mail pages, with {memory} of memory\n"),
-        });
-        for (address, scheme) in self.feed.addresses().iter().zip(["nats", "ws"]) {
-            text.push_str(&format!("feed: listening on {scheme}://{address}\n"));
-        }
-        text.push_str(&format!("monitor: listening on http://{}\n", self.monitor));
-        text.push_str(&self.post.announcement());
-        text.push_str(&format!("mail: inboxes on http://{}\n", self.web.address()));
-        text.push_str(&format!("admin: listening on http://{admin}\n"));
-        if let (true, Some(address)) = (demo, self.accelerator.addresses().first()) {
-            text.push_str(&format!(
-                "Open http://{address}/inbox/{} in a browser: a sample mail arrives every {} seconds.\n\
-                 See them on the feed: nighttrain feed sub '{}'. Ctrl-C stops.\n",
-                samples::RECIPIENT,
-                samples::EVERY.as_secs(),
-                subject::ALL,
-            ));
-        }
-        text
-    }
-
-    /// Takes no more work, in the order in which it flows.
-    fn drain(self, at_most: Duration) -> Result<bool, Failure> {
-        let mail = self.post.drain(at_most)?;
-        self.web.stop();
-        let cache = self.accelerator.drain(at_most)?;
-        let feed = self.feed.drain(self.feed.drain_time())?;
-        Ok(mail == mail::Drained::Clean
-            && cache == accelerator::Drained::Clean
-            && feed == feed::Drained::Clean)
-    }
+    let hint = match accelerator.addresses().first() {
+        Some(address) if demo => format!(
+            "Open http://{address}/inbox/{} in a browser: a sample mail arrives every {} seconds.\n\
+             See them on the feed: nighttrain feed sub '{}'. Ctrl-C stops.\n",
+            samples::RECIPIENT,
+            samples::EVERY.as_secs(),
+            subject::ALL,
+        ),
+        _ => String::new(),
+    };
+    Ok(Started {
+        beside: vec![web, announcer.counters(), feed.monitor_counters()],
+        purges: Some(Arc::clone(&accelerator) as Arc<dyn Purges>),
+        services: vec![accelerator as Arc<dyn Service>, feed, post],
+        hint,
+    })
 }
 
 /// An address that listens everywhere is reached on loopback.
@@ -180,43 +110,50 @@ fn reachable(address: SocketAddr) -> SocketAddr {
     address
 }
 
-/// The feed, and what whoever announces mail says in CONNECT.
-fn feed_of(settings: &Settings) -> Result<(Arc<Feed>, String), Failure> {
-    let mut config = settings.feed.config().map_err(|fault| Failure::Configuration(vec![fault]))?;
-    if config.tls.is_some() {
-        let message = "mail is announced on this feed without TLS, so `serve` cannot demand it of all; \
-                       run `nighttrain feed` by itself for that";
-        return Err(fault("[feed] tls-cert", message.to_owned()));
-    }
-    let connect = connect_of(&mut config.authorization)
-        .map_err(|error| Failure::Failed(format!("no random bytes: {error}")))?;
-    Ok((Feed::start(config)?, connect))
+/// The feed's configuration with the announcer let in.
+fn feed_of(password: Arc<str>) -> Make {
+    Box::new(move |settings| {
+        let mut config = settings.feed.config()?;
+        if config.tls.is_some() {
+            let message = "mail is announced on this feed without TLS, so `serve` cannot demand it of all; \
+                           run `nighttrain feed` by itself for that";
+            return Err(Fault { place: "[feed] tls-cert".to_owned(), message: message.to_owned() });
+        }
+        admit(&mut config.authorization, &password);
+        Ok(config)
+    })
 }
 
-/// Lets the announcer in: as it is where anyone may come in, else by the token or as a user of its own.
-fn connect_of(authorization: &mut Authorization) -> std::io::Result<String> {
+fn password() -> std::io::Result<String> {
+    let mut bytes = [0_u8; 32];
+    std::fs::File::open("/dev/urandom")?.read_exact(&mut bytes)?;
+    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
+}
+
+/// Lets the announcer in: as it is where anyone may come in or a token is asked for, else as a user of its own.
+fn admit(authorization: &mut Authorization, password: &str) {
+    if !authorization.is_open() && !matches!(authorization.token, Some(Secret::Plain(_))) {
+        authorization.users.push(User {
+            user: Some(ANNOUNCER.to_owned()),
+            password: Some(Secret::new(password)),
+            ..User::default()
+        });
+    }
+}
+
+/// What the announcer says in CONNECT, whatever the feed asks for now: a reload may have changed it.
+fn connect_of(authorization: &Authorization, password: &str) -> String {
     let mut connect = serde_json::json!({
         "verbose": false, "pedantic": false, "name": "nighttrain mail", "lang": "rust",
         "version": env!("CARGO_PKG_VERSION"), "protocol": 1,
     });
-    if authorization.is_open() {
-        return Ok(connect.to_string());
-    }
-    let mut bytes = [0_u8; 32];
-    std::fs::File::open("/dev/urandom")?.read_exact(&mut bytes)?;
-    let password: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
     if let Some(Secret::Plain(token)) = &authorization.token {
         connect["auth_token"] = serde_json::json!(&**token);
-        return Ok(connect.to_string());
+    } else if !authorization.is_open() {
+        connect["user"] = serde_json::json!(ANNOUNCER);
+        connect["pass"] = serde_json::json!(password);
     }
-    authorization.users.push(User {
-        user: Some(ANNOUNCER.to_owned()),
-        password: Some(Secret::new(&password)),
-        ..User::default()
-    });
-    connect["user"] = serde_json::json!(ANNOUNCER);
-    connect["pass"] = serde_json::json!(password);
-    Ok(connect.to_string())
+    connect.to_string()
 }
 
 /// The first page of an inbox under each name that visitors have for the accelerator here. Others see a page that is
@@ -282,42 +219,6 @@ impl Mailboxes for Announced {
     }
 }
 
-async fn until_stopped(
-    mut signals: Signals,
-    servers: Servers,
-    operation: &mut Operation,
-) -> Result<(), Failure> {
-    loop {
-        tokio::select! {
-            // The drain that follows says why.
-            () = servers.accelerator.ended() => break,
-            () = servers.feed.ended() => break,
-            () = servers.post.ended() => break,
-            wish = signals.next() => match wish {
-                Wish::Reload => reload(operation, &servers),
-                Wish::Stop => break,
-            },
-        }
-    }
-    servers.accelerator.begin_drain();
-    servers.post.begin_drain();
-    let at_most = operation.settings().drain_time_max;
-    tracing::info!(
-        "stopping: what is under way has up to {at_most:?} a server; a second signal stops at once"
-    );
-    let (whole, cut) =
-        ("all that was under way has ended", "the time was up before all that was under way had ended");
-    signals.drain(move || servers.drain(at_most), whole, cut).await
-}
-
-/// Reads the configuration and its files again. What is wrong is logged and changes nothing; what cannot change is
-/// named.
-fn reload(operation: &mut Operation, servers: &Servers) {
-    let Some((new, lists)) = operation.read_again(|settings| settings.mail.lists()) else { return };
-    servers.post.set_lists(lists);
-    operation.accept(new, "done", |key| !CHANGEABLE.contains(&key));
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -325,8 +226,8 @@ mod tests {
     #[test]
     fn the_announcer_comes_in_whatever_the_feed_asks_for() {
         let connect = |authorization: &mut Authorization| {
-            let text = connect_of(authorization).expect("random bytes");
-            serde_json::from_str::<serde_json::Value>(&text).expect("JSON")
+            admit(authorization, "s3same");
+            serde_json::from_str::<serde_json::Value>(&connect_of(authorization, "s3same")).expect("JSON")
         };
         let mut open = Authorization::default();
         assert!(connect(&mut open).get("user").is_none() && open.is_open());
@@ -338,7 +239,8 @@ mod tests {
         let mut users = Authorization { users: vec![somebody], ..Authorization::default() };
         let said = connect(&mut users);
         assert_eq!((said["user"].as_str(), users.users.len()), (Some(ANNOUNCER), 2));
-        assert!(said["pass"].as_str().expect("a password").len() == 64);
+        assert_eq!(said["pass"], "s3same");
+        assert_eq!(password().expect("random bytes").len(), 64);
     }
 
     #[test]

@@ -5,6 +5,9 @@
 mod configuration;
 mod feed;
 mod lab;
+mod places;
+mod reload;
 mod running;
+mod signals;
 mod support;
 mod usage;

@@ -118,5 +118,5 @@ pub(crate) fn subjects(store: &Mailstore, scope: &Scope) -> Vec<String> {
 
 /// Stops it as SIGTERM would.
 pub(crate) fn drain(server: Server) {
-    assert_eq!(server.drain(Duration::from_secs(20)).unwrap(), mail::Drained::Clean);
+    assert!(server.drain(Duration::from_secs(20)).unwrap().is_clean());
 }

@@ -1,8 +1,8 @@
-//! Deadlines of client connections, without a timer per request.
+//! Deadlines of connections, without a timer for each wait.
 //!
-//! A connection notes in its `Watch` what it waits for and until when (two relaxed stores a turn). One sweep a core
+//! A connection notes in its [`Watch`] what it waits for and until when (two relaxed stores a turn). One sweep a core
 //! goes over a share of the connections ten times a second and wakes those whose time is up; the connection itself
-//! then says good-bye. Both run on the same core; the atomics are there because a task must be `Send`.
+//! then says good-bye. Both run on the same core; the atomics are there because some servers' tasks must be `Send`.
 
 use std::{
     sync::{
@@ -16,21 +16,22 @@ use std::{
 /// What a connection waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
-pub(crate) enum Phase {
-    /// The next request; the connection is idle.
+pub enum Phase {
+    /// The next question: nothing has begun, and nothing is lost if the connection ends.
     Idle = 0,
-    /// The rest of a request's head.
+    /// The rest of a question's head: what must be there before it can be answered.
     Head = 1,
-    /// More of a request's body.
+    /// More of what follows a head.
     Body = 2,
-    /// The client, to read what we send.
+    /// The peer, to read what we send.
     Send = 3,
-    /// Us or the origin: no deadline of the client's.
+    /// Us, or others that we ask: no deadline of the peer's.
     Working = 4,
 }
 
 /// What one connection waits for, and until when.
-pub(crate) struct Watch {
+#[derive(Debug)]
+pub struct Watch {
     phase: AtomicU8,
     deadline_ms: AtomicU64,
     expired: AtomicBool,
@@ -39,7 +40,9 @@ pub(crate) struct Watch {
 }
 
 impl Watch {
-    pub(crate) fn new() -> Arc<Self> {
+    /// Waits for nothing yet.
+    #[must_use]
+    pub fn new() -> Arc<Self> {
         Arc::new(Self {
             phase: AtomicU8::new(Phase::Working as u8),
             deadline_ms: AtomicU64::new(u64::MAX),
@@ -49,7 +52,7 @@ impl Watch {
     }
 
     /// Notes who is to be woken.
-    pub(crate) fn task(&self, waker: &Waker) {
+    pub fn task(&self, waker: &Waker) {
         if self.waker.get().is_none() {
             // Only this task calls it.
             let _ = self.waker.set(waker.clone());
@@ -58,19 +61,21 @@ impl Watch {
 
     /// Notes what is waited for from now on, and how long it may take. `now_ms` is the monotonic clock's: whoever sets
     /// the machine's clock must not end anybody's wait.
-    pub(crate) fn wait(&self, phase: Phase, now_ms: u64, at_most: Duration) {
+    pub fn wait(&self, phase: Phase, now_ms: u64, at_most: Duration) {
         self.phase.store(phase as u8, Ordering::Relaxed);
         let at_most_ms = u64::try_from(at_most.as_millis()).unwrap_or(u64::MAX);
         self.deadline_ms.store(now_ms.saturating_add(at_most_ms), Ordering::Relaxed);
     }
 
     /// Waits for nothing that has a deadline here.
-    pub(crate) fn work(&self) {
+    pub fn work(&self) {
         self.phase.store(Phase::Working as u8, Ordering::Relaxed);
         self.deadline_ms.store(u64::MAX, Ordering::Relaxed);
     }
 
-    pub(crate) fn phase(&self) -> Phase {
+    /// What is waited for.
+    #[must_use]
+    pub fn phase(&self) -> Phase {
         match self.phase.load(Ordering::Relaxed) {
             0 => Phase::Idle,
             1 => Phase::Head,
@@ -80,13 +85,14 @@ impl Watch {
         }
     }
 
-    /// Whether the sweep found the deadline passed.
-    pub(crate) fn expired(&self) -> bool {
+    /// Whether the sweep found the deadline passed, or a drain ended the wait.
+    #[must_use]
+    pub fn expired(&self) -> bool {
         self.expired.load(Ordering::Relaxed)
     }
 
-    /// Takes an ended wait back, for the last words to the client.
-    pub(crate) fn renew(&self) {
+    /// Takes an ended wait back, for the last words to the peer.
+    pub fn renew(&self) {
         self.expired.store(false, Ordering::Relaxed);
         self.work();
     }
@@ -98,7 +104,7 @@ impl Watch {
     }
 
     /// Ends the wait at once, as if its time were up.
-    pub(crate) fn end(&self) {
+    pub fn end(&self) {
         self.expired.store(true, Ordering::Relaxed);
         if let Some(waker) = self.waker.get() {
             waker.wake_by_ref();
@@ -107,8 +113,8 @@ impl Watch {
 }
 
 /// The watches of one core's connections.
-#[derive(Default)]
-pub(crate) struct Watches {
+#[derive(Debug, Default)]
+pub struct Watches {
     entries: Vec<Option<Arc<Watch>>>,
     vacant: Vec<usize>,
     cursor: usize,
@@ -116,7 +122,7 @@ pub(crate) struct Watches {
 
 impl Watches {
     /// Adds a connection; the number it answers is for `remove`.
-    pub(crate) fn add(&mut self, watch: Arc<Watch>) -> usize {
+    pub fn add(&mut self, watch: Arc<Watch>) -> usize {
         if let Some(at) = self.vacant.pop() {
             self.entries[at] = Some(watch);
             at
@@ -126,13 +132,14 @@ impl Watches {
         }
     }
 
-    pub(crate) fn remove(&mut self, at: usize) {
+    /// Forgets the one with this number.
+    pub fn remove(&mut self, at: usize) {
         self.entries[at] = None;
         self.vacant.push(at);
     }
 
     /// Looks at the next tenth of the connections.
-    pub(crate) fn sweep(&mut self, now_ms: u64) {
+    pub fn sweep(&mut self, now_ms: u64) {
         let share = self.entries.len().div_ceil(10);
         for _ in 0..share {
             self.cursor = (self.cursor + 1) % self.entries.len();
@@ -142,8 +149,8 @@ impl Watches {
         }
     }
 
-    /// Ends what is idle, for a drain: who has no request under way can go.
-    pub(crate) fn end_idle(&self) {
+    /// Ends what is idle, for a drain: where nothing has begun, nothing is lost.
+    pub fn end_idle(&self) {
         for watch in self.entries.iter().flatten() {
             if watch.phase() == Phase::Idle {
                 watch.end();

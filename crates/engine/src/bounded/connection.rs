@@ -1,0 +1,163 @@
+//! A connection with a place: its bytes, and the alarm for what its peer is waited for.
+//!
+//! One timer a connection. It is set when a read or a write must wait, and set again only when it rings too early: a
+//! question that is answered at once costs it nothing.
+
+use std::{
+    future::Future,
+    io::IoSlice,
+    pin::Pin,
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use tokio::{
+    io::{self, AsyncRead, AsyncWrite, ReadBuf},
+    net::TcpStream,
+    time::{Instant, Sleep, sleep},
+};
+
+use super::{
+    Phase, Place,
+    places::{Bounds, End},
+};
+use crate::cores::clock;
+
+/// A connection and its place among them; dropping it gives the place back.
+pub struct Connection {
+    stream: TcpStream,
+    place: Place,
+    alarm: Pin<Box<Sleep>>,
+    /// When the alarm rings, by the monotonic clock.
+    rings_ms: u64,
+    /// The last write had to wait.
+    has_unsent: bool,
+}
+
+impl Connection {
+    pub(super) fn new(stream: TcpStream, place: Place) -> Self {
+        let first = place.shared.with(|places| places.bounds().head_time_max);
+        let first_ms = u64::try_from(first.as_millis()).unwrap_or(u64::MAX);
+        let rings_ms = clock::monotonic_ms().saturating_add(first_ms);
+        Self { stream, place, alarm: Box::pin(sleep(first)), rings_ms, has_unsent: false }
+    }
+
+    /// Its place.
+    #[must_use]
+    pub fn place(&self) -> &Place {
+        &self.place
+    }
+
+    /// To be called when a read or a write must wait: whether the peer may be waited for any longer.
+    fn look(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
+        loop {
+            let now_ms = clock::monotonic_ms();
+            let ticket = self.place.ticket;
+            let next_ms = match self.place.shared.with(|places| places.look(ticket, now_ms, cx.waker())) {
+                Ok(next_ms) => next_ms,
+                Err(end) => return Err(self.end(end)),
+            };
+            // Nothing is waited for, or the alarm rings before: when it does, there is another look.
+            let Some(next_ms) = next_ms else { return Ok(()) };
+            if next_ms < self.rings_ms || self.rings_ms <= now_ms {
+                let wait = Duration::from_millis(next_ms.saturating_sub(now_ms).max(1));
+                // A time that no calendar has is never waited out.
+                if let Some(at) = Instant::now().checked_add(wait) {
+                    self.alarm.as_mut().reset(at);
+                    self.rings_ms = next_ms;
+                }
+            }
+            if self.alarm.as_mut().poll(cx).is_pending() {
+                return Ok(());
+            }
+            self.rings_ms = 0;
+        }
+    }
+
+    fn end(&self, end: End) -> io::Error {
+        if end == End::WithWords && !self.has_unsent {
+            let words = self.place.shared.with(|places: &mut super::Places| late_words(places.bounds()));
+            // Nothing else is on its way to the peer, so these few bytes are taken, or the peer is gone.
+            _ = self.stream.try_write(words);
+        }
+        io::ErrorKind::TimedOut.into()
+    }
+
+    /// What a write has come to.
+    fn wrote(&mut self, cx: &mut Context<'_>, written: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
+        let must_wait = written.is_pending();
+        if must_wait || self.has_unsent {
+            // Whatever the peer took ends a stall, and the next wait begins another.
+            let since_ms = must_wait.then(clock::monotonic_ms);
+            let ticket = self.place.ticket;
+            self.place.shared.with(|places| places.unsent(ticket, since_ms));
+            self.has_unsent = must_wait;
+        }
+        if must_wait && let Err(error) = self.look(cx) {
+            return Poll::Ready(Err(error));
+        }
+        written
+    }
+}
+
+fn late_words(bounds: &Bounds) -> &'static [u8] {
+    bounds.late_words
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        self.place.leave();
+    }
+}
+
+impl AsyncRead for Connection {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let before = buf.filled().len();
+        // Before the read: who sends a byte at a time gives it something to read whenever it looks.
+        if let Err(error) = self.look(cx) {
+            return Poll::Ready(Err(error));
+        }
+        let read = Pin::new(&mut self.stream).poll_read(cx, buf);
+        if read.is_ready() && buf.filled().len() > before {
+            let ticket = self.place.ticket;
+            self.place.shared.with(|places| {
+                if places.phase(ticket) == Some(Phase::Idle) {
+                    places.wait(ticket, Phase::Head, clock::monotonic_ms());
+                }
+            });
+        }
+        read
+    }
+}
+
+impl AsyncWrite for Connection {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        let written = Pin::new(&mut self.stream).poll_write(cx, buf);
+        self.wrote(cx, written)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let written = Pin::new(&mut self.stream).poll_write_vectored(cx, bufs);
+        self.wrote(cx, written)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(cx)
+    }
+}

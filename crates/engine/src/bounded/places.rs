@@ -1,0 +1,478 @@
+//! Who has a place, what each waits for, and who goes when places are short. Knows no socket and no clock.
+//!
+//! ```text
+//!  enter ──▶ Idle ──first byte──▶ Head ──the caller says──▶ Body ──▶ Working ──the caller says──▶ Idle
+//!             └── when places are short: 1st who idles     2nd who has a head under way   3rd who sends a body
+//! ```
+//! Within a kind, whoever has waited longest goes first: an honest question is whole after one packet, so the oldest
+//! unfinished one is the likeliest to be nobody's. Whoever is being answered is never sent away.
+
+use std::{
+    collections::HashMap,
+    net::{IpAddr, Ipv6Addr},
+    task::Waker,
+    time::Duration,
+};
+
+use super::Phase;
+
+/// How many, and how long each may take.
+#[derive(Debug, Clone)]
+pub struct Bounds {
+    /// Places for all together. Who finds none free, and none to be freed, waits in the kernel's queue.
+    pub places_max: usize,
+    /// Places for one address (IPv6: one /64, which is one customer's); 0: no bound. What comes from loopback is not
+    /// counted: proxies and tunnels make one address of many people.
+    pub places_per_address_max: usize,
+    /// From the end of an answer to the first byte of another question.
+    pub idle_time_max: Duration,
+    /// From accept to the first byte, and from a question's first byte to the end of its head, however many bytes come
+    /// one at a time.
+    pub head_time_max: Duration,
+    /// From the end of a head to the end of the body that follows it.
+    pub body_time_max: Duration,
+    /// How long a peer may take nothing of what is being sent to it.
+    pub stall_time_max: Duration,
+    /// Sent to who is too late with a head, or must go with one begun.
+    pub late_words: &'static [u8],
+    /// Sent to who comes from an address that has its places already.
+    pub refused_words: &'static [u8],
+}
+
+/// What happened so far.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Places taken now.
+    pub open: u64,
+    /// Connections that came in.
+    pub accepted: u64,
+    /// Connections that found no place and none that could be freed, and waited.
+    pub waited: u64,
+    /// Connections refused because their address had its places.
+    pub refused: u64,
+    /// Idle connections ended because places were short.
+    pub idle_evicted: u64,
+    /// Connections ended with a head under way because places were short.
+    pub heads_evicted: u64,
+    /// Connections ended with a body under way because places were short.
+    pub bodies_evicted: u64,
+    /// Connections that had idled for too long.
+    pub idle_ended: u64,
+    /// Heads that took too long.
+    pub slow_heads: u64,
+    /// Bodies that took too long.
+    pub slow_bodies: u64,
+    /// Peers that took nothing of what was sent to them for too long.
+    pub stalled: u64,
+}
+
+/// Whether one may come in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Entrance {
+    /// At this place.
+    Taken(Ticket),
+    /// Not before somebody leaves or is idle.
+    Full,
+    /// Its address has all the places that it may have, and is being answered at each.
+    Refused,
+}
+
+/// A place and which of its holders is meant: handles outlive a connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Ticket {
+    at: usize,
+    serial: u64,
+}
+
+/// Why a connection must end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum End {
+    /// Its place is wanted by another, or its time is up; nothing was begun, or nothing can be said any more.
+    Silent,
+    /// The same, with a head begun.
+    WithWords,
+}
+
+#[derive(Debug)]
+struct Holder {
+    serial: u64,
+    address: IpAddr,
+    phase: Phase,
+    since_ms: u64,
+    /// It was answered once.
+    has_asked: bool,
+    /// Since when something waits to be taken by the peer.
+    unsent_since_ms: Option<u64>,
+    /// It must go, and has not noticed yet. Its place is somebody else's already.
+    is_evicted: bool,
+    waker: Option<Waker>,
+}
+
+/// All places.
+#[derive(Debug)]
+pub(super) struct Places {
+    bounds: Bounds,
+    holders: Vec<Option<Holder>>,
+    vacant: Vec<usize>,
+    /// Those that are not evicted; at most `places_max`.
+    staying: usize,
+    /// The same by address, where that is bounded.
+    of_address: HashMap<IpAddr, usize>,
+    serial: u64,
+    /// Somebody waits for a place.
+    pub(super) is_short: bool,
+    pub(super) counts: Counts,
+}
+
+impl Places {
+    pub(super) fn new(bounds: Bounds) -> Self {
+        Self {
+            bounds,
+            holders: Vec::new(),
+            vacant: Vec::new(),
+            staying: 0,
+            of_address: HashMap::new(),
+            serial: 0,
+            is_short: false,
+            counts: Counts::default(),
+        }
+    }
+
+    pub(super) fn bounds(&self) -> &Bounds {
+        &self.bounds
+    }
+
+    /// Looks for a place, and makes one if somebody can be sent away for it.
+    pub(super) fn enter(&mut self, address: IpAddr, now_ms: u64) -> Entrance {
+        let counted = self.counted(address);
+        if let Some(address) = counted
+            && self.of_address.get(&address).is_some_and(|held| *held >= self.bounds.places_per_address_max)
+            && !self.evict(Some(address))
+        {
+            self.counts.refused += 1;
+            return Entrance::Refused;
+        }
+        if self.staying >= self.bounds.places_max && !self.evict(None) {
+            if !self.is_short {
+                self.counts.waited += 1;
+            }
+            self.is_short = true;
+            return Entrance::Full;
+        }
+        self.is_short = false;
+        self.serial += 1;
+        self.staying += 1;
+        if let Some(address) = counted {
+            *self.of_address.entry(address).or_default() += 1;
+        }
+        self.counts.accepted += 1;
+        self.counts.open += 1;
+        let holder = Holder {
+            serial: self.serial,
+            address: network(address),
+            phase: Phase::Idle,
+            since_ms: now_ms,
+            has_asked: false,
+            unsent_since_ms: None,
+            is_evicted: false,
+            waker: None,
+        };
+        let at = self.vacant.pop().unwrap_or(self.holders.len());
+        if at == self.holders.len() {
+            self.holders.push(Some(holder));
+        } else {
+            self.holders[at] = Some(holder);
+        }
+        self.check();
+        Entrance::Taken(Ticket { at, serial: self.serial })
+    }
+
+    /// A connection has ended.
+    pub(super) fn leave(&mut self, ticket: Ticket) {
+        if self.holder(ticket).is_none() {
+            return;
+        }
+        if let Some(holder) = self.holders[ticket.at].take() {
+            self.vacant.push(ticket.at);
+            self.counts.open -= 1;
+            if !holder.is_evicted {
+                self.gone(holder.address);
+            }
+        }
+        self.check();
+    }
+
+    /// From now on it waits for this.
+    pub(super) fn wait(&mut self, ticket: Ticket, phase: Phase, now_ms: u64) {
+        if let Some(holder) = self.holder(ticket) {
+            holder.has_asked |= phase == Phase::Idle;
+            holder.phase = phase;
+            holder.since_ms = now_ms;
+        }
+    }
+
+    pub(super) fn phase(&mut self, ticket: Ticket) -> Option<Phase> {
+        self.holder(ticket).map(|holder| holder.phase)
+    }
+
+    /// Something waits to be taken by the peer, or has been taken.
+    pub(super) fn unsent(&mut self, ticket: Ticket, since_ms: Option<u64>) {
+        if let Some(holder) = self.holder(ticket) {
+            holder.unsent_since_ms = match since_ms {
+                Some(now_ms) => holder.unsent_since_ms.or(Some(now_ms)),
+                None => None,
+            };
+        }
+    }
+
+    /// Whether it must end now; else when it must be looked at again, if ever. `waker` is for when it must end before.
+    pub(super) fn look(&mut self, ticket: Ticket, now_ms: u64, waker: &Waker) -> Result<Option<u64>, End> {
+        let Bounds { idle_time_max, head_time_max, body_time_max, stall_time_max, .. } = self.bounds;
+        let Some(holder) = self.holder(ticket) else { return Ok(None) };
+        if holder.is_evicted {
+            return Err(if holder.phase == Phase::Head { End::WithWords } else { End::Silent });
+        }
+        if !holder.waker.as_ref().is_some_and(|known| known.will_wake(waker)) {
+            holder.waker = Some(waker.clone());
+        }
+        let after = |since_ms: u64, at_most: Duration| {
+            since_ms.saturating_add(u64::try_from(at_most.as_millis()).unwrap_or(u64::MAX))
+        };
+        let stalls_ms = holder.unsent_since_ms.map(|since_ms| after(since_ms, stall_time_max));
+        let of_phase = match holder.phase {
+            Phase::Idle if holder.has_asked => Some(idle_time_max),
+            Phase::Idle => Some(head_time_max),
+            Phase::Head => Some(head_time_max),
+            Phase::Body => Some(body_time_max),
+            Phase::Send | Phase::Working => None,
+        };
+        let waits_ms = of_phase.map(|at_most| after(holder.since_ms, at_most));
+        let phase = holder.phase;
+        if stalls_ms.is_some_and(|at_ms| at_ms <= now_ms) {
+            self.counts.stalled += 1;
+            return Err(End::Silent);
+        }
+        if waits_ms.is_some_and(|at_ms| at_ms <= now_ms) {
+            let (counter, end) = match phase {
+                Phase::Head => (&mut self.counts.slow_heads, End::WithWords),
+                Phase::Body => (&mut self.counts.slow_bodies, End::Silent),
+                _ => (&mut self.counts.idle_ended, End::Silent),
+            };
+            *counter += 1;
+            return Err(end);
+        }
+        Ok(match (stalls_ms, waits_ms) {
+            (Some(stalls_ms), Some(waits_ms)) => Some(stalls_ms.min(waits_ms)),
+            (stalls_ms, waits_ms) => stalls_ms.or(waits_ms),
+        })
+    }
+
+    /// Sends one away, of this address if one is named; whether there was one. It is looked for among all: at most
+    /// `places_max` short looks for each connection that comes while places are short, microseconds.
+    fn evict(&mut self, of: Option<IpAddr>) -> bool {
+        let rank = |holder: &Holder| match holder.phase {
+            _ if holder.is_evicted || holder.unsent_since_ms.is_some() => None,
+            _ if of.is_some_and(|of| of != holder.address) => None,
+            Phase::Idle => Some((0, holder.since_ms)),
+            Phase::Head => Some((1, holder.since_ms)),
+            Phase::Body => Some((2, holder.since_ms)),
+            Phase::Send | Phase::Working => None,
+        };
+        let ranked = self.holders.iter_mut().flatten().filter_map(|holder| Some((rank(holder)?, holder)));
+        let Some((_, holder)) = ranked.min_by_key(|(rank, _)| *rank) else { return false };
+        holder.is_evicted = true;
+        let (phase, address, waker) = (holder.phase, holder.address, holder.waker.take());
+        *match phase {
+            Phase::Head => &mut self.counts.heads_evicted,
+            Phase::Body => &mut self.counts.bodies_evicted,
+            _ => &mut self.counts.idle_evicted,
+        } += 1;
+        self.gone(address);
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+        true
+    }
+
+    fn gone(&mut self, address: IpAddr) {
+        self.staying -= 1;
+        if let Some(counted) = self.counted(address)
+            && let Some(held) = self.of_address.get_mut(&counted)
+        {
+            *held -= 1;
+            if *held == 0 {
+                self.of_address.remove(&counted);
+            }
+        }
+    }
+
+    /// What its places are counted under.
+    fn counted(&self, address: IpAddr) -> Option<IpAddr> {
+        let address = network(address);
+        (self.bounds.places_per_address_max > 0 && !address.is_loopback()).then_some(address)
+    }
+
+    fn holder(&mut self, ticket: Ticket) -> Option<&mut Holder> {
+        self.holders.get_mut(ticket.at)?.as_mut().filter(|holder| holder.serial == ticket.serial)
+    }
+
+    /// Never more stay than there are places, and nobody is counted whose address has left.
+    fn check(&self) {
+        assert!(self.staying <= self.bounds.places_max, "more connections stay than there are places");
+        debug_assert_eq!(
+            self.staying,
+            self.holders.iter().flatten().filter(|holder| !holder.is_evicted).count(),
+            "the count of those that stay is not theirs"
+        );
+    }
+}
+
+/// One customer's: an IPv4 address, an IPv6 /64; an IPv4 address that is written as IPv6 is the former.
+fn network(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V6(v6) if !v6.is_loopback() => {
+            IpAddr::V6(Ipv6Addr::from_bits(v6.to_bits() & !u128::from(u64::MAX)))
+        }
+        other => other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bounds(places_max: usize, places_per_address_max: usize) -> Bounds {
+        Bounds {
+            places_max,
+            places_per_address_max,
+            idle_time_max: Duration::from_millis(1000),
+            head_time_max: Duration::from_millis(100),
+            body_time_max: Duration::from_millis(500),
+            stall_time_max: Duration::from_millis(300),
+            late_words: b"",
+            refused_words: b"",
+        }
+    }
+
+    fn from(last: u8) -> IpAddr {
+        IpAddr::from([192, 0, 2, last])
+    }
+
+    fn enter(places: &mut Places, address: IpAddr, now_ms: u64) -> Ticket {
+        match places.enter(address, now_ms) {
+            Entrance::Taken(ticket) => ticket,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn look(places: &mut Places, ticket: Ticket, now_ms: u64) -> Result<Option<u64>, End> {
+        places.look(ticket, now_ms, Waker::noop())
+    }
+
+    #[test]
+    fn who_idles_longest_goes_first_then_the_oldest_head_then_the_oldest_body_and_nobody_who_works() {
+        let mut places = Places::new(bounds(5, 0));
+        let all: Vec<Ticket> = (0..5).map(|n| enter(&mut places, from(n), u64::from(n))).collect();
+        let [old_head, young_head, working, body, idle] = all[..] else { panic!("five") };
+        places.wait(old_head, Phase::Head, 10);
+        places.wait(young_head, Phase::Head, 11);
+        places.wait(working, Phase::Working, 5);
+        places.wait(body, Phase::Body, 6);
+        for (gone, end) in [
+            (idle, End::Silent),
+            (old_head, End::WithWords),
+            (young_head, End::WithWords),
+            (body, End::Silent),
+        ] {
+            let newcomer = enter(&mut places, from(9), 20);
+            places.wait(newcomer, Phase::Working, 20);
+            assert_eq!(look(&mut places, gone, 21), Err(end));
+        }
+        assert_eq!(places.enter(from(9), 21), Entrance::Full);
+        assert_eq!(places.enter(from(9), 21), Entrance::Full);
+        let Counts { idle_evicted, heads_evicted, bodies_evicted, waited, .. } = places.counts;
+        assert_eq!((idle_evicted, heads_evicted, bodies_evicted, waited), (1, 2, 1, 1));
+        // Whoever is answered and asks nothing more can go.
+        places.wait(working, Phase::Idle, 22);
+        enter(&mut places, from(9), 23);
+        assert_eq!(look(&mut places, working, 23), Err(End::Silent));
+    }
+
+    #[test]
+    fn what_is_being_sent_is_not_cut_for_another_but_for_a_stall() {
+        let mut places = Places::new(bounds(1, 0));
+        let slow = enter(&mut places, from(1), 0);
+        places.unsent(slow, Some(0));
+        assert_eq!(places.enter(from(2), 1), Entrance::Full);
+        places.unsent(slow, Some(250));
+        assert_eq!(look(&mut places, slow, 299), Ok(Some(300)), "the stall began with the first refusal");
+        places.unsent(slow, None);
+        places.unsent(slow, Some(299));
+        assert_eq!(look(&mut places, slow, 300), Ok(Some(599)));
+        assert_eq!(look(&mut places, slow, 599), Err(End::Silent));
+        assert_eq!(places.counts.stalled, 1);
+    }
+
+    #[test]
+    fn each_phase_has_its_time() {
+        let mut places = Places::new(bounds(3, 0));
+        let one = enter(&mut places, from(1), 0);
+        assert_eq!(look(&mut places, one, 0), Ok(Some(100)), "who never asked anything has less time");
+        places.wait(one, Phase::Head, 10);
+        assert_eq!(look(&mut places, one, 109), Ok(Some(110)));
+        places.wait(one, Phase::Body, 109);
+        assert_eq!(look(&mut places, one, 109), Ok(Some(609)));
+        places.wait(one, Phase::Working, 600);
+        assert_eq!(look(&mut places, one, 1_000_000), Ok(None));
+        places.wait(one, Phase::Idle, 1_000_000);
+        assert_eq!(look(&mut places, one, 1_001_000), Err(End::Silent));
+        let two = enter(&mut places, from(1), 0);
+        places.wait(two, Phase::Head, 0);
+        assert_eq!(look(&mut places, two, 100), Err(End::WithWords));
+        places.wait(two, Phase::Body, 0);
+        assert_eq!(look(&mut places, two, 500), Err(End::Silent));
+        let three = enter(&mut places, from(1), 0);
+        assert_eq!(look(&mut places, three, 100), Err(End::Silent));
+        let Counts { idle_ended, slow_heads, slow_bodies, .. } = places.counts;
+        assert_eq!((idle_ended, slow_heads, slow_bodies), (2, 1, 1));
+    }
+
+    #[test]
+    fn an_address_has_its_places_and_loopback_has_no_bound() {
+        let mut places = Places::new(bounds(10, 2));
+        let v6 = |text: &str| text.parse::<IpAddr>().expect("an address");
+        let first = enter(&mut places, v6("2001:db8::1"), 0);
+        let second = enter(&mut places, v6("2001:db8::2"), 1);
+        places.wait(first, Phase::Working, 1);
+        // The third of one /64 takes the place of its own idle one, not of another's.
+        let other = enter(&mut places, v6("2001:db8:0:1::1"), 0);
+        let third = enter(&mut places, v6("2001:db8::3"), 2);
+        assert_eq!(look(&mut places, second, 2), Err(End::Silent));
+        assert!(look(&mut places, other, 2).is_ok());
+        places.wait(third, Phase::Working, 2);
+        assert_eq!(places.enter(v6("2001:db8::4"), 3), Entrance::Refused);
+        places.leave(first);
+        enter(&mut places, v6("2001:db8::4"), 4);
+        // An evicted one that leaves late gives back nothing twice.
+        places.leave(second);
+        places.leave(second);
+        assert_eq!(places.enter(v6("2001:db8::5"), 5), Entrance::Taken(Ticket { at: second.at, serial: 6 }));
+        for _ in 0..7 {
+            let here = enter(&mut places, v6("::ffff:127.0.0.1"), 6);
+            places.wait(here, Phase::Working, 6);
+        }
+        assert_eq!((places.counts.refused, places.counts.idle_evicted), (1, 2));
+    }
+
+    #[test]
+    fn a_ticket_of_who_is_gone_moves_nothing() {
+        let mut places = Places::new(bounds(1, 0));
+        let gone = enter(&mut places, from(1), 0);
+        places.leave(gone);
+        let here = enter(&mut places, from(2), 0);
+        places.wait(gone, Phase::Working, 0);
+        assert_eq!((places.phase(gone), places.phase(here)), (None, Some(Phase::Idle)));
+        places.leave(gone);
+        assert_eq!(places.counts.open, 1);
+    }
+}

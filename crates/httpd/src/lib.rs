@@ -1,0 +1,195 @@
+//! Small HTTP pages on the engine's bounded listener: admin, monitoring, the pages of mail.
+//!
+//! ```text
+//!  engine::bounded::Listener ──Connection──▶ axum (HTTP/1.1) ──head──▶ mark ──▶ router ──▶ body ──▶ dropped when sent
+//!        ▲ a place: idle, in a head, …            │              │ receiving, working        │ answered
+//!        └────────────────────────────────────────┴──────────────┴───────────────────────────┘
+//! ```
+//! The engine sees bytes and knows their times; that a head is whole and an answer given is HTTP, and is said here. Not for
+//! a hot path: the accelerator has its own HTTP.
+
+use std::{
+    future::Future,
+    io,
+    net::SocketAddr,
+    pin::Pin,
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use axum::{
+    Router,
+    body::{Body, Bytes, HttpBody},
+    extract::{ConnectInfo, Request, connect_info::Connected},
+    http::StatusCode,
+    middleware::{self, Next},
+    response::Response,
+    serve::{IncomingStream, Listener},
+};
+use engine::bounded::{self, Bounds, Connection, Place};
+use http_body::{Frame, SizeHint};
+
+/// A head must be there within this time, however it dribbles in; as the accelerator's `request-head-time-max`.
+pub const HEAD_TIME_MAX: Duration = Duration::from_secs(10);
+/// A kept-alive connection may idle for so long: longer than the five minutes for which tools wait between questions.
+pub const IDLE_TIME_MAX: Duration = Duration::from_secs(330);
+/// A body must be there within this time: 32 MiB at 1 Mbit/s.
+pub const BODY_TIME_MAX: Duration = Duration::from_secs(300);
+/// A peer may take nothing of its answer for so long; as the accelerator's `send-stall-max`.
+pub const STALL_TIME_MAX: Duration = Duration::from_secs(30);
+
+/// RFC 9110 §15.5.9; who is told has sent the beginning of a head, so that it is an answer.
+const TOO_LATE: &[u8] =
+    b"HTTP/1.1 408 Request Timeout\r\nConnection: close\r\nContent-Type: text/plain\r\nContent-Length: 16\r\n\r\ntoo slow a head\n";
+/// RFC 6585 §4, to who has too many connections.
+const TOO_MANY: &[u8] =
+    b"HTTP/1.1 429 Too Many Requests\r\nConnection: close\r\nContent-Type: text/plain\r\nContent-Length: 40\r\n\r\ntoo many connections from this address\r\n";
+
+/// The bounds of small pages: so many places, so many of one address, and the times above.
+#[must_use]
+pub fn bounds(places_max: usize, places_per_address_max: usize) -> Bounds {
+    Bounds {
+        places_max,
+        places_per_address_max,
+        idle_time_max: IDLE_TIME_MAX,
+        head_time_max: HEAD_TIME_MAX,
+        body_time_max: BODY_TIME_MAX,
+        stall_time_max: STALL_TIME_MAX,
+        late_words: TOO_LATE,
+        refused_words: TOO_MANY,
+    }
+}
+
+/// Who asks: handlers take it as `ConnectInfo<Peer>`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Peer(pub SocketAddr);
+
+/// Serves `pages` until `stop` is ready and what is under way has ended.
+///
+/// # Errors
+/// What the system says of the socket.
+pub async fn serve(
+    listener: bounded::Listener,
+    pages: Router,
+    stop: impl Future<Output = ()> + Send + 'static,
+) -> io::Result<()> {
+    let pages = pages.layer(middleware::from_fn(mark)).into_make_service_with_connect_info::<Arrival>();
+    axum::serve(Door(listener), pages).with_graceful_shutdown(stop).await
+}
+
+/// The engine's listener, as axum wants one.
+struct Door(bounded::Listener);
+
+impl Listener for Door {
+    type Io = Connection;
+    type Addr = SocketAddr;
+
+    async fn accept(&mut self) -> (Connection, SocketAddr) {
+        self.0.accept().await
+    }
+
+    fn local_addr(&self) -> io::Result<SocketAddr> {
+        self.0.local_addr()
+    }
+}
+
+/// Who came, and its place.
+#[derive(Clone)]
+struct Arrival {
+    peer: Peer,
+    place: Place,
+}
+
+impl Connected<IncomingStream<'_, Door>> for Arrival {
+    fn connect_info(stream: IncomingStream<'_, Door>) -> Self {
+        Self { peer: Peer(*stream.remote_addr()), place: stream.io().place().clone() }
+    }
+}
+
+/// Tells the place how far a question is: axum calls it when a head is whole.
+async fn mark(ConnectInfo(arrival): ConnectInfo<Arrival>, mut request: Request, next: Next) -> Response {
+    let Arrival { peer, place } = arrival;
+    request.extensions_mut().insert(ConnectInfo(peer));
+    let request = if request.body().is_end_stream() {
+        place.working();
+        request
+    } else {
+        place.receiving();
+        request.map(|body| Body::new(Receiving { body, place: place.clone() }))
+    };
+    let response = next.run(request).await;
+    if response.status() == StatusCode::SWITCHING_PROTOCOLS {
+        // From here on it is no longer HTTP's: it lasts as long as both sides want it.
+        place.working();
+        return response;
+    }
+    response.map(|body| Body::new(Answering { body, place }))
+}
+
+/// A request's body on its way to its handler.
+struct Receiving {
+    body: Body,
+    place: Place,
+}
+
+impl HttpBody for Receiving {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        let frame = Pin::new(&mut self.body).poll_frame(cx);
+        if matches!(frame, Poll::Ready(None)) || self.body.is_end_stream() {
+            self.place.received();
+        }
+        frame
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+impl Drop for Receiving {
+    fn drop(&mut self) {
+        self.place.received();
+    }
+}
+
+/// A response's body; when it is gone, it was handed over whole, or its client is gone.
+struct Answering {
+    body: Body,
+    place: Place,
+}
+
+impl HttpBody for Answering {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        Pin::new(&mut self.body).poll_frame(cx)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+impl Drop for Answering {
+    fn drop(&mut self) {
+        self.place.answered();
+    }
+}

@@ -1,0 +1,188 @@
+//! Pages whose places strangers hold: a new honest request is answered, and nobody is cut off in an answer.
+#![allow(clippy::expect_used, missing_docs, reason = "a test may fail")]
+
+use std::{convert::Infallible, net::SocketAddr, sync::Arc};
+
+use axum::{
+    Router,
+    body::{Body, Bytes},
+    extract::ConnectInfo,
+    response::Response,
+    routing::{get, post},
+};
+use engine::bounded::{Counters, Listener};
+use httpd::Peer;
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpStream,
+    sync::{Notify, mpsc},
+};
+
+struct Site {
+    address: SocketAddr,
+    counters: Counters,
+    release: Arc<Notify>,
+    lines: mpsc::Sender<Result<Bytes, Infallible>>,
+}
+
+/// A stream of what the test says, for one who asks.
+struct Lines(mpsc::Receiver<Result<Bytes, Infallible>>);
+
+impl http_body::Body for Lines {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: std::pin::Pin<&mut Self>,
+        cx: &mut std::task::Context<'_>,
+    ) -> std::task::Poll<Option<Result<http_body::Frame<Bytes>, Infallible>>> {
+        self.0.poll_recv(cx).map(|line| line.map(|line| line.map(http_body::Frame::data)))
+    }
+}
+
+fn start(places_max: usize) -> Site {
+    let socket = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let listener = Listener::new("test", socket, httpd::bounds(places_max, 1)).expect("a listener");
+    let (address, counters) = (listener.local_addr().expect("an address"), listener.counters());
+    let release = Arc::new(Notify::new());
+    let (lines, said) = mpsc::channel(1);
+    let said = Arc::new(tokio::sync::Mutex::new(Some(said)));
+    let held = Arc::clone(&release);
+    let pages = Router::new()
+        .route("/", get(|ConnectInfo(peer): ConnectInfo<Peer>| async move { peer.0.ip().to_string() }))
+        .route("/echo", post(|body: Bytes| async move { body }))
+        .route(
+            "/held",
+            get(move || {
+                let held = Arc::clone(&held);
+                async move {
+                    held.notified().await;
+                    "at last"
+                }
+            }),
+        )
+        .route(
+            "/lines",
+            get(move || {
+                let said = Arc::clone(&said);
+                async move { Response::new(Body::new(Lines(said.lock().await.take().expect("one asks")))) }
+            }),
+        );
+    tokio::spawn(httpd::serve(listener, pages, std::future::pending()));
+    Site { address, counters, release, lines }
+}
+
+async fn connected(address: SocketAddr, said: &str) -> TcpStream {
+    let mut stream = TcpStream::connect(address).await.expect("it listens");
+    stream.write_all(said.as_bytes()).await.expect("it listens");
+    stream
+}
+
+async fn asked(address: SocketAddr, request: &str) -> String {
+    let mut stream = connected(address, request).await;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).await.expect("an answer");
+    answer
+}
+
+const HONEST: &str = "GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
+
+/// The soft limit on open files is often 1,024; both ends are in this process.
+fn many_files() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let limit = getrlimit(Resource::Nofile);
+    setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit }).expect("up to the hard limit");
+}
+
+#[tokio::test]
+async fn idle_dribbling_and_uploading_strangers_do_not_shut_the_pages() {
+    many_files();
+    for said in [
+        "",
+        "G",
+        "GET / HTTP/1.1\r\nHost: a\r\nX: ",
+        "POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\nx",
+    ] {
+        let site = start(64);
+        let mut strangers = Vec::new();
+        for count in [64, 1000] {
+            while strangers.len() < count {
+                strangers.push(connected(site.address, said).await);
+            }
+            let answer = asked(site.address, HONEST).await;
+            assert!(answer.starts_with("HTTP/1.1 200 ") && answer.ends_with("127.0.0.1"), "{said}: {answer}");
+        }
+        let now = site.counters.now();
+        // Besides those that stay: whoever was sent away and has not noticed yet.
+        assert!(now.open <= 70, "{now:?}");
+        assert!(now.idle_evicted + now.heads_evicted + now.bodies_evicted > 900, "{now:?}");
+    }
+}
+
+#[tokio::test]
+async fn kept_alive_connections_that_idle_give_way() {
+    let site = start(64);
+    let mut idle = Vec::new();
+    for _ in 0..64 {
+        let mut stream = connected(site.address, "GET / HTTP/1.1\r\nHost: a\r\n\r\n").await;
+        let mut answer = vec![0; 1024];
+        let n = stream.read(&mut answer).await.expect("an answer");
+        assert!(answer[..n].starts_with(b"HTTP/1.1 200 "));
+        idle.push(stream);
+    }
+    assert!(asked(site.address, HONEST).await.starts_with("HTTP/1.1 200 "));
+    // The first of them went, the last is still served.
+    let mut end = [0];
+    assert_eq!(idle[0].read(&mut end).await.unwrap_or(0), 0);
+    idle[63].write_all(HONEST.as_bytes()).await.expect("it is there");
+    let mut answer = String::new();
+    idle[63].read_to_string(&mut answer).await.expect("an answer");
+    assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
+    assert_eq!(site.counters.now().idle_evicted, 1);
+}
+
+#[tokio::test]
+async fn nobody_is_cut_off_in_an_answer_and_a_stream_is_one() {
+    let site = start(4);
+    let mut stream = connected(site.address, "GET /lines HTTP/1.1\r\nHost: a\r\n\r\n").await;
+    site.lines.send(Ok(Bytes::from_static(b"one"))).await.expect("somebody reads");
+    let mut held = Vec::new();
+    for _ in 0..3 {
+        held.push(
+            connected(site.address, "GET /held HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n").await,
+        );
+    }
+    let newcomer = tokio::spawn(asked(site.address, HONEST));
+    while site.counters.now().waited == 0 {
+        tokio::task::yield_now().await;
+    }
+    site.release.notify_one();
+    assert!(newcomer.await.expect("an answer").starts_with("HTTP/1.1 200 "));
+    site.release.notify_waiters();
+    for mut held in held {
+        let mut answer = String::new();
+        held.read_to_string(&mut answer).await.expect("an answer");
+        assert!(answer.ends_with("at last"), "{answer}");
+    }
+    site.lines.send(Ok(Bytes::from_static(b"two"))).await.expect("somebody reads");
+    let mut seen = String::new();
+    while !seen.contains("two") {
+        let mut part = vec![0; 1024];
+        let n = stream.read(&mut part).await.expect("it goes on");
+        assert!(n > 0, "the stream was cut: {seen}");
+        seen.push_str(&String::from_utf8_lossy(&part[..n]));
+    }
+    assert!(seen.contains("one"), "{seen}");
+}
+
+#[tokio::test]
+async fn a_body_reaches_its_handler_whole() {
+    let site = start(4);
+    let body = "x".repeat(1 << 20);
+    let request = format!(
+        "POST /echo HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Length: {}\r\n\r\n{body}",
+        body.len()
+    );
+    let answer = asked(site.address, &request).await;
+    assert!(answer.contains("content-length: 1048576") && answer.ends_with(&body));
+}

@@ -1,0 +1,468 @@
+//! What can be set of the accelerator.
+
+use std::net::SocketAddr;
+
+use cache::{
+    InvalidNetwork, Network,
+    config::{Admission, CookieRule, Origin, Paging},
+};
+
+use crate::{
+    settings::{
+        Access, Section, Setting, Shape, any_count, list, one_or_more, optional, parse_address, plain,
+        some_time, usize_size_text, value,
+    },
+    units::{duration_text, parse_duration, parse_size, size_text},
+};
+
+const CACHE: &str = "Cache";
+/// The heading for limits; `-h` leaves them to `--help`.
+pub(crate) const LIMITS: &str = "Limits on clients and origin";
+
+/// Every setting of the accelerator, in the order in which `--help` and `config --print` show them.
+pub(crate) const CACHE_SETTINGS: &[Setting] = &[
+    Setting {
+        key: "origin",
+        section: Section::Cache,
+        shape: Shape::Text,
+        heading: CACHE,
+        value_name: "URL",
+        help: "The web server that misses are fetched from, such as http://127.0.0.1:3000",
+        access: optional!(origin, parse = parse_origin, show = origin_text),
+    },
+    Setting {
+        key: "listen",
+        section: Section::Cache,
+        shape: Shape::Text,
+        heading: CACHE,
+        value_name: "ADDRESS",
+        help: "Where clients connect; port 0 takes a free one",
+        access: value!(
+            cache.listen,
+            parse = |text| parse_address(text, 8080),
+            show = |address: SocketAddr| address.to_string()
+        ),
+    },
+    Setting {
+        key: "memory",
+        section: Section::Cache,
+        shape: Shape::Text,
+        heading: CACHE,
+        value_name: "SIZE",
+        help: "Memory for stored objects; what is known about each comes on top, at most 64 bytes an object",
+        access: value!(cache.memory_bytes, parse = parse_memory, show = size_text),
+    },
+    Setting {
+        key: "memory-limit",
+        section: Section::Cache,
+        shape: Shape::Text,
+        heading: CACHE,
+        value_name: "SIZE",
+        help: "What the process may use of memory in all, for a store in a file: a start that would come to need more is \
+               refused; unset: what its cgroup says",
+        access: optional!(
+            cache.memory_limit_bytes,
+            parse = parse_memory,
+            show = |bytes: &u64| size_text(*bytes)
+        ),
+    },
+    Setting {
+        key: "store",
+        section: Section::Cache,
+        shape: Shape::Text,
+        heading: CACHE,
+        value_name: "WHERE",
+        help: "Where objects are stored: anon, memory alone; or a file, in which they survive a restart",
+        access: Access {
+            set: |settings, text| {
+                settings.cache.store = match text {
+                    "" => return Err("a file is wanted, or anon".to_owned()),
+                    "anon" => None,
+                    path => Some(path.into()),
+                };
+                Ok(())
+            },
+            text: |settings| {
+                let path = settings.cache.store.as_ref();
+                Some(path.map_or_else(|| "anon".to_owned(), |path| path.display().to_string()))
+            },
+        },
+    },
+    Setting {
+        key: "store-size",
+        section: Section::Cache,
+        shape: Shape::Text,
+        heading: CACHE,
+        value_name: "SIZE",
+        help: "Length of the store's file, reserved at once; it may be many times larger than the memory",
+        access: value!(cache.store_bytes, parse = parse_memory, show = size_text),
+    },
+    Setting {
+        key: "paging",
+        section: Section::Cache,
+        shape: Shape::Text,
+        heading: CACHE,
+        value_name: "HOW",
+        help: "How the store's file is read: direct (into our memory only) or kernel (through the page cache)",
+        access: Access {
+            set: |settings, text| {
+                settings.cache.paging = match text {
+                    "direct" => Paging::Direct,
+                    "kernel" => Paging::Kernel,
+                    _ => return Err("the ways are direct and kernel".to_owned()),
+                };
+                Ok(())
+            },
+            text: |settings| {
+                Some(match settings.cache.paging {
+                    Paging::Direct => "direct".to_owned(),
+                    Paging::Kernel => "kernel".to_owned(),
+                })
+            },
+        },
+    },
+    Setting {
+        key: "store-admission",
+        section: Section::Cache,
+        shape: Shape::Text,
+        heading: CACHE,
+        value_name: "WHEN",
+        help: "When an object goes to the store's file: always (when it is stored), or second-request (when it is asked for again)",
+        access: Access {
+            set: |settings, text| {
+                settings.cache.admission = match text {
+                    "always" => Admission::Always,
+                    "second-request" => Admission::SecondRequest,
+                    _ => return Err("an object goes there always or on its second-request".to_owned()),
+                };
+                Ok(())
+            },
+            text: |settings| {
+                Some(match settings.cache.admission {
+                    Admission::Always => "always".to_owned(),
+                    Admission::SecondRequest => "second-request".to_owned(),
+                })
+            },
+        },
+    },
+    Setting {
+        key: "default-ttl",
+        section: Section::Cache,
+        shape: Shape::Text,
+        heading: CACHE,
+        value_name: "TIME",
+        help: "How long an answer that states no freshness and allows no heuristic is reused; 0s: not at all",
+        access: value!(cache.default_ttl, parse = parse_duration, show = duration_text),
+    },
+    Setting {
+        key: "cookies",
+        section: Section::Cache,
+        shape: Shape::Text,
+        heading: CACHE,
+        value_name: "RULE",
+        help: "Which answers may be shared although cookies are in play: safe (only those that say so), \
+               or rfc (the letter of RFC 9111)",
+        access: Access {
+            set: |settings, text| {
+                settings.cache.cookies = match text {
+                    "safe" => CookieRule::Safe,
+                    "rfc" => CookieRule::Rfc,
+                    _ => return Err("the rules are safe and rfc".to_owned()),
+                };
+                Ok(())
+            },
+            text: |settings| {
+                Some(match settings.cache.cookies {
+                    CookieRule::Safe => "safe".to_owned(),
+                    CookieRule::Rfc => "rfc".to_owned(),
+                })
+            },
+        },
+    },
+    Setting {
+        key: "name",
+        section: Section::Cache,
+        shape: Shape::Text,
+        heading: CACHE,
+        value_name: "NAME",
+        help: "This server's name in Via and Cache-Status",
+        access: Access {
+            set: |settings, text| {
+                settings.cache.name = parse_name(text)?;
+                Ok(())
+            },
+            text: |settings| Some(settings.cache.name.clone()),
+        },
+    },
+    Setting {
+        key: "purge-from",
+        section: Section::Cache,
+        shape: Shape::Texts,
+        heading: CACHE,
+        value_name: "LIST",
+        help: "Networks that may send PURGE requests (10.0.0.0/8,::1); unset: nobody, and `nighttrain purge` does it",
+        access: Access {
+            set: |settings, text| {
+                let networks = list(text)
+                    .map(|network| network.parse().map_err(|error: InvalidNetwork| error.to_string()));
+                settings.cache.purge_from = networks.collect::<Result<_, _>>()?;
+                Ok(())
+            },
+            text: |settings| {
+                let from: Vec<_> = settings.cache.purge_from.iter().map(Network::to_string).collect();
+                (!from.is_empty()).then(|| from.join(","))
+            },
+        },
+    },
+    Setting {
+        key: "connections-max",
+        section: Section::Cache,
+        shape: Shape::Count,
+        heading: LIMITS,
+        value_name: "N",
+        help: "Connections of clients per core; more are answered 503",
+        access: value!(cache.limits.connections_max, parse = one_or_more, show = plain),
+    },
+    Setting {
+        key: "connections-per-client-max",
+        section: Section::Cache,
+        shape: Shape::Count,
+        heading: LIMITS,
+        value_name: "N",
+        help: "Connections of one client address over all cores; more are closed; 0: no limit",
+        access: value!(cache.limits.connections_per_client_max, parse = any_count, show = plain),
+    },
+    Setting {
+        key: "request-head-bytes-max",
+        section: Section::Cache,
+        shape: Shape::Text,
+        heading: LIMITS,
+        value_name: "SIZE",
+        help: "Size of one request's line and headers; more is answered 431 (414 for the line alone)",
+        access: value!(cache.limits.request_head_bytes_max, parse = head_size, show = usize_size_text),
+    },
+    Setting {
+        key: "request-body-bytes-max",
+        section: Section::Cache,
+        shape: Shape::Text,
+        heading: LIMITS,
+        value_name: "SIZE",
+        help: "Size of one request's body; more is answered 413",
+        access: value!(cache.limits.request_body_bytes_max, parse = parse_size, show = size_text),
+    },
+    Setting {
+        key: "request-head-time-max",
+        section: Section::Cache,
+        shape: Shape::Text,
+        heading: LIMITS,
+        value_name: "TIME",
+        help: "Time for a request's head to arrive once its first byte has; more is answered 408",
+        access: value!(cache.limits.request_head_time_max, parse = some_time, show = duration_text),
+    },
+    Setting {
+        key: "idle-time-max",
+        section: Section::Cache,
+        shape: Shape::Text,
+        heading: LIMITS,
+        value_name: "TIME",
+        help: "Time that a kept-alive connection may idle between requests",
+        access: value!(cache.limits.idle_time_max, parse = some_time, show = duration_text),
+    },
+    Setting {
+        key: "send-stall-max",
+        section: Section::Cache,
+        shape: Shape::Text,
+        heading: LIMITS,
+        value_name: "TIME",
+        help: "Time that a response may make no progress before it is cut",
+        access: value!(cache.limits.send_stall_max, parse = some_time, show = duration_text),
+    },
+    Setting {
+        key: "pin-grace",
+        section: Section::Cache,
+        shape: Shape::Text,
+        heading: LIMITS,
+        value_name: "TIME",
+        help: "Time that a slow reader may keep memory that the store wants back, before it is cut",
+        access: value!(cache.limits.pin_grace, parse = parse_duration, show = duration_text),
+    },
+    Setting {
+        key: "response-head-bytes-max",
+        section: Section::Cache,
+        shape: Shape::Text,
+        heading: LIMITS,
+        value_name: "SIZE",
+        help: "Size of the head of the origin's response; more is answered 502",
+        access: value!(cache.limits.response_head_bytes_max, parse = head_size, show = usize_size_text),
+    },
+    Setting {
+        key: "origin-connect-time-max",
+        section: Section::Cache,
+        shape: Shape::Text,
+        heading: LIMITS,
+        value_name: "TIME",
+        help: "Time to connect to the origin",
+        access: value!(cache.limits.origin_connect_time_max, parse = some_time, show = duration_text),
+    },
+    Setting {
+        key: "origin-first-byte-time-max",
+        section: Section::Cache,
+        shape: Shape::Text,
+        heading: LIMITS,
+        value_name: "TIME",
+        help: "Time from the request to the origin to the first byte of its answer",
+        access: value!(cache.limits.origin_first_byte_time_max, parse = some_time, show = duration_text),
+    },
+    Setting {
+        key: "origin-between-bytes-time-max",
+        section: Section::Cache,
+        shape: Shape::Text,
+        heading: LIMITS,
+        value_name: "TIME",
+        help: "Time between two reads of the origin's body",
+        access: value!(cache.limits.origin_between_bytes_time_max, parse = some_time, show = duration_text),
+    },
+    Setting {
+        key: "origin-idle-connections-max",
+        section: Section::Cache,
+        shape: Shape::Count,
+        heading: LIMITS,
+        value_name: "N",
+        help: "Idle connections to the origin kept per core",
+        access: value!(cache.limits.origin_idle_connections_max, parse = any_count, show = plain),
+    },
+    Setting {
+        key: "origin-connections-max",
+        section: Section::Cache,
+        shape: Shape::Count,
+        heading: LIMITS,
+        value_name: "N",
+        help: "Connections to the origin per core; more requests wait in a queue",
+        access: value!(cache.limits.origin_connections_max, parse = one_or_more, show = plain),
+    },
+];
+
+/// `http://host:port` of an origin.
+pub(crate) fn origin_text(origin: &Origin) -> String {
+    if origin.host.contains(':') {
+        format!("http://[{}]:{}", origin.host, origin.port)
+    } else {
+        format!("http://{}:{}", origin.host, origin.port)
+    }
+}
+
+fn parse_origin(text: &str) -> Result<Origin, String> {
+    const RIGHT: &str = "an origin is http://HOST or http://HOST:PORT, for instance http://127.0.0.1:3000";
+    let uri: axum::http::Uri = text.parse().map_err(|error| format!("not a URL ({error}): {RIGHT}"))?;
+    match uri.scheme_str() {
+        Some("http") => {}
+        Some("https") => return Err(format!("this version does not speak TLS to origins: {RIGHT}")),
+        Some(other) => return Err(format!("unknown scheme `{other}`: {RIGHT}")),
+        None => return Err(format!("no scheme: {RIGHT}; perhaps http://{text}")),
+    }
+    let Some(authority) = uri.authority() else {
+        return Err(format!("no host: {RIGHT}"));
+    };
+    if authority.as_str().contains('@') {
+        return Err(format!("a user name in it is not used: {RIGHT}"));
+    }
+    if uri.path() != "/" || uri.query().is_some() {
+        return Err(format!("leave the path off: {RIGHT}"));
+    }
+    let host = authority.host().trim_start_matches('[').trim_end_matches(']');
+    if host.is_empty() {
+        return Err(format!("no host: {RIGHT}"));
+    }
+    let after_host = &authority.as_str()[authority.host().len()..];
+    let port = match (after_host, authority.port_u16()) {
+        ("", _) => 80,
+        (_, Some(port)) if port > 0 => port,
+        _ => return Err(format!("`{}` is not a port: {RIGHT}", after_host.trim_start_matches(':'))),
+    };
+    Ok(Origin { host: host.to_owned(), port })
+}
+
+/// RFC 9110 §5.6.2: `Via` and `Cache-Status` take a token as the name.
+fn parse_name(text: &str) -> Result<String, String> {
+    let is_token = !text.is_empty()
+        && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte));
+    if is_token && text.as_bytes()[0].is_ascii_alphabetic() {
+        Ok(text.to_owned())
+    } else {
+        Err("a name starts with a letter and has letters, digits and !#$%&'*+-.^_`|~ only".to_owned())
+    }
+}
+
+fn parse_memory(text: &str) -> Result<u64, String> {
+    match parse_size(text)? {
+        0 => Err("the store needs some memory, for instance 256MiB".to_owned()),
+        bytes => Ok(bytes),
+    }
+}
+
+/// A head in which nothing fits would refuse every message; one of a gigabyte is no limit.
+fn head_size(text: &str) -> Result<usize, String> {
+    match usize::try_from(parse_size(text)?) {
+        Ok(bytes) if (1024..=16 << 20).contains(&bytes) => Ok(bytes),
+        _ => Err("a limit on a head is from 1KiB to 16MiB".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn origins() {
+        let origin = |host: &str, port| Ok(Origin { host: host.to_owned(), port });
+        assert_eq!(parse_origin("http://127.0.0.1:3000"), origin("127.0.0.1", 3000));
+        assert_eq!(parse_origin("http://example.org/"), origin("example.org", 80));
+        assert_eq!(parse_origin("http://[::1]:81"), origin("::1", 81));
+        for (wrong, says) in [
+            ("", "not a URL"),
+            ("127.0.0.1:3000", "no scheme"),
+            ("localhost", "no scheme"),
+            ("https://example.org", "does not speak TLS"),
+            ("ftp://example.org", "unknown scheme"),
+            ("http://example.org/a", "leave the path off"),
+            ("http://example.org?x", "leave the path off"),
+            ("http://me@example.org", "user name"),
+            ("http://example.org:0", "is not a port"),
+            ("http://example.org:99999", "not a"),
+            ("http://", "not a URL"),
+        ] {
+            let error = parse_origin(wrong).expect_err(wrong);
+            assert!(error.contains(says), "{wrong}: {error}");
+        }
+    }
+
+    #[test]
+    fn names() {
+        assert!(parse_name("edge-1").is_ok());
+        for wrong in ["", "two words", "a\r\nb", "é", "1st"] {
+            assert!(parse_name(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    /// A limit that is added to the accelerator and not here stops this from compiling.
+    #[test]
+    fn every_limit_can_be_set() {
+        let cache::Limits {
+            connections_max: _,
+            connections_per_client_max: _,
+            request_head_bytes_max: _,
+            request_body_bytes_max: _,
+            request_head_time_max: _,
+            idle_time_max: _,
+            send_stall_max: _,
+            pin_grace: _,
+            response_head_bytes_max: _,
+            origin_connect_time_max: _,
+            origin_first_byte_time_max: _,
+            origin_between_bytes_time_max: _,
+            origin_idle_connections_max: _,
+            origin_connections_max: _,
+        } = cache::Limits::default();
+        assert_eq!(CACHE_SETTINGS.iter().filter(|setting| setting.heading == LIMITS).count(), 14);
+    }
+}
