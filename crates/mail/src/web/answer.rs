@@ -199,7 +199,7 @@ pub(super) async fn around<M: Mailboxes>(
             .get(header::ACCEPT)
             .and_then(|accept| accept.to_str().ok())
             .is_some_and(|accept| accept.contains("text/html"));
-    let mut response = match app.check_origin(request.method(), request.headers()) {
+    let mut response = match app.check_change(request.method(), request.uri(), request.headers()) {
         Ok(()) => next.run(request).await,
         Err(fault) => fault.into_response(),
     };

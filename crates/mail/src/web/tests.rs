@@ -285,6 +285,45 @@ fn another_sites_page_changes_nothing() {
     assert_eq!(site.get(&format!("/inbox/ann@night.test/{id}")).status, 404);
 }
 
+/// `<img src="http://localhost:8025/api/…?delete=1m">` on any page of the web.
+#[test]
+fn a_get_that_deletes_is_a_change() {
+    let site = Site::new();
+    let other_sites: [&[(&str, &str)]; 4] = [
+        &[("sec-fetch-site", "cross-site")],
+        &[("sec-fetch-site", "same-site")],
+        &[("origin", "https://evil.test")],
+        // To an address that is no `localhost` and has no TLS, browsers send neither.
+        &[("user-agent", "Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36")],
+    ];
+    for foreign in other_sites {
+        let id = site.deliver("ann", "Subject: x\r\n\r\n");
+        let inbox = "/api/v2/domains/public/inboxes/ann";
+        for path in [
+            format!("{inbox}/messages/{id}?delete=1ms"),
+            format!("{inbox}/messages/{id}?%64elete=1ms"),
+            format!("/api/v2/domains/public/messages/{id}?delete=1ms"),
+            format!("{inbox}?limit=1&delete=1ms"),
+            "/api/v2/domains/public/inboxes?delete=1ms".to_owned(),
+            format!("{inbox}/wait?timeout=1s&delete=true"),
+        ] {
+            for method in ["GET", "HEAD"] {
+                let answer = site.ask(method, &path, foreign, "");
+                assert_eq!(answer.status, 403, "{method} {path} {foreign:?}: {}", answer.body);
+            }
+        }
+        // To look is no change, and leaves no mark either.
+        assert_eq!(site.ask("GET", &format!("/api/v1/message/{id}"), foreign, "").status, 200);
+    }
+    assert_eq!(site.get("/api/v1/messages").json()["unread"], 4);
+    // Mailinator's own clients, and a person who types it.
+    for own in [&[][..], &[("user-agent", "axios/1.7")], &[("sec-fetch-site", "none"), ("user-agent", "Mozilla/5.0")]] {
+        let answer = site.ask("GET", "/api/v2/domains/public/inboxes/ann/wait?delete=true", own, "");
+        assert_eq!(answer.status, 200, "{own:?}: {}", answer.body);
+    }
+    assert_eq!(site.get("/api/v1/messages").json()["total"], 1);
+}
+
 #[test]
 fn faults_are_pages_for_people_and_json_for_programs() {
     let site = Site::new();

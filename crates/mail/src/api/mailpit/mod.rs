@@ -14,7 +14,7 @@ use axum::{
     Json, Router,
     body::Bytes,
     extract::{DefaultBodyLimit, Query, State},
-    http::{HeaderValue, header},
+    http::{HeaderMap, HeaderValue, header},
     response::{IntoResponse, Response},
     routing::{get, post, put},
 };
@@ -30,6 +30,7 @@ use crate::{
     },
     search::{self, Marks as _, Query as Search},
     web::{
+        access::{Asker, asker},
         answer::Fault,
         app::App,
         message::{download, part_of},
@@ -211,14 +212,17 @@ async fn fetch<M: Mailboxes>(app: &Arc<App<M>>, scope: &Scope, named: &Named) ->
     mail.filter(|mail| scope.contains(&mail.summary.inbox)).ok_or(Fault::NoSuchMail)
 }
 
-/// As in Mailpit, who reads a mail marks it read.
+/// As in Mailpit, who reads a mail marks it read; another site's page does not.
 async fn message<M: Mailboxes>(
     State(app): State<Arc<App<M>>>,
     Asked(scope): Asked,
     Params(named): Params<Named>,
+    headers: HeaderMap,
 ) -> Result<Json<Value>, Fault> {
     let mail = fetch(&app, &scope, &named).await?;
-    app.marks.set_read(mail.summary.id, true);
+    if asker(&headers) == Asker::OwnPageOrProgram {
+        app.marks.set_read(mail.summary.id, true);
+    }
     let tags = app.marks.tags(mail.summary.id);
     Ok(Json(app.render(mail, move |mail| shapes::message(mail, &tags)).await?))
 }
