@@ -26,6 +26,7 @@ pub(crate) mod marks;
 pub(crate) mod message;
 mod pages;
 pub(crate) mod scope;
+mod unread;
 pub(crate) mod when;
 
 use std::{
