@@ -182,4 +182,6 @@ fn router<M: Mailboxes>(app: Arc<App<M>>) -> Router {
 }
 
 #[cfg(test)]
+mod missed_tests;
+#[cfg(test)]
 mod tests;
