@@ -54,6 +54,7 @@ impl Local {
                     // Who asked may have stopped waiting.
                     let _ = answer.send(core.snapshot());
                 }
+                Message::Publish(batch) => core.publish_own(&batch),
                 Message::Reload(settings) => core.reload(settings),
             }
         }

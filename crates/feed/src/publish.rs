@@ -100,10 +100,13 @@ impl Core {
     #[cold]
     fn may_publish(&mut self, id: ConnId, run: &Run<'_>) -> bool {
         let now_ms = self.now_ms;
-        let connection = &mut self.connections[id];
-        let Some(permissions) = connection.permissions.clone() else { return true };
+        let connection = &mut *self.connections[id];
+        // Borrowed: a count of those who share it would be written by every core.
+        let (Some(permissions), replies) = (&connection.permissions, &mut connection.replies) else {
+            return true;
+        };
         let rejection = if !permissions.may_publish(run.subject)
-            && !connection.replies.as_mut().is_some_and(|replies| replies.may_answer(run.subject, now_ms))
+            && !replies.as_mut().is_some_and(|replies| replies.may_answer(run.subject, now_ms))
         {
             Rejection::PublishDenied { subject: run.subject }
         } else if !run.reply.is_empty() && !permissions.may_publish(run.reply) {
@@ -167,7 +170,8 @@ impl Core {
         self.count(Counter::RunsAcross);
         let has_room = self.links.run(to, account, producer, group, run);
         if !has_room && usize::from(producer.core) == self.index {
-            let connection = &mut self.connections[from];
+            // What the program publishes itself is no connection's.
+            let Some(connection) = self.connections.find_mut(from) else { return };
             if !connection.waits_for_core {
                 connection.waits_for_core = true;
                 self.links.pause(from);
@@ -315,7 +319,7 @@ impl Core {
     }
 
     /// Ends the subscriptions that have had their last message.
-    fn end_finished(&mut self) {
+    pub(crate) fn end_finished(&mut self) {
         while let Some(sub) = self.finished.pop() {
             self.unsubscribe(sub);
         }

@@ -27,6 +27,7 @@ use crate::{
     core::{Core, Local, Parts, Settings},
     counters::Counter,
     identity::{Identities, SpecError},
+    publisher::{Outside, Publisher},
     serve::{self, Arrival},
     shared::Shared,
     snapshot::Snapshot,
@@ -112,7 +113,7 @@ pub struct Server {
     shared: Arc<Shared>,
     settings: OneAtATime<Arc<Settings>>,
     cores: Cores,
-    outside: OneAtATime<mesh::Sender<Message>>,
+    outside: Arc<Outside>,
     loops: usize,
 }
 
@@ -196,7 +197,7 @@ impl Server {
             shared,
             settings: OneAtATime::new(settings),
             cores: started,
-            outside: OneAtATime::new(outside.split().0),
+            outside: Arc::new(Outside::new(outside.split().0)),
             loops,
         })
     }
@@ -276,6 +277,12 @@ impl Server {
             snapshot.closed.sort_by_key(|connection| connection.cid);
             Ok(snapshot)
         }
+    }
+
+    /// What publishes for the program itself.
+    #[must_use]
+    pub fn publisher(&self) -> Publisher {
+        Publisher::new(Arc::clone(&self.outside))
     }
 
     /// Takes over what may change while it runs: users, permissions, limits, the server's name. Who is connected stays
