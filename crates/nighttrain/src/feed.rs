@@ -59,9 +59,16 @@ pub(crate) fn feed(task: &FeedTask) -> Result<(), Failure> {
     runtime.block_on(until_stopped(signals, &started, &mut operation))
 }
 
-/// Adds what the NATS file says; its lines that are not honoured are told on stderr.
 fn complete(in_force: &mut InForce) -> Result<(), Vec<Fault>> {
     admin_by_default(in_force, FEED_ADMIN);
+    join_and_tell(in_force)
+}
+
+/// Adds what the NATS file says; its lines that are not honoured are told on stderr.
+///
+/// # Errors
+/// What is wrong in the file.
+pub(crate) fn join_and_tell(in_force: &mut InForce) -> Result<(), Vec<Fault>> {
     let path = in_force.settings.feed.nats_config.clone().unwrap_or_default();
     for line in join_nats_config(in_force)? {
         // Before the log is there, and whatever its filter says.
@@ -134,6 +141,11 @@ impl Started {
     /// Where clients connect: NATS, then WebSocket if there is one.
     pub(crate) fn addresses(&self) -> &[SocketAddr] {
         &self.addresses
+    }
+
+    /// What publishes for the program itself; none once it is drained.
+    pub(crate) fn publisher(&self) -> Option<feed::Publisher> {
+        self.with(Server::publisher)
     }
 
     /// Asks the server something that takes no time; none once it is drained.

@@ -1,60 +1,58 @@
-//! `nighttrain serve`: accelerator, feed and mail in one process, joined by their own protocols.
+//! `nighttrain serve`: accelerator, feed and mail in one process.
 //!
 //! ```text
-//!  senders ──SMTP──▶ mail ──events──▶ announce ──NATS──▶ feed ──NATS──▶ subscribers
-//!                     ▲ questions         ▲───────────────┘
-//!                     │                   ├──▶ live pages (the web takes its events from the feed)
-//!  browsers ─HTTP─▶ accelerator ─HTTP─▶ pages      └──▶ purge of the pages that have changed
+//!  senders ──SMTP──▶ mail ──events──┬──▶ live pages, waits
+//!                     ▲ questions   ├──▶ announce ──▶ feed ──NATS──▶ subscribers
+//!                     │             └──▶ purge of the pages that have changed
+//!  browsers ─HTTP─▶ accelerator ─HTTP─▶ pages
 //! ```
-//! The loops of the three share nothing but the processors. One admin port shows them all. They stop in the order in
-//! which work flows: no new mail, then the pages, the accelerator, and the feed last.
+//! Mail's own events are what pages, waits and purges go by; the feed is an outlet, on which nobody else may publish what mail
+//! announces ([`keep_for_mail`]). The loops of the three share nothing but the processors. One admin port shows them all.
+//! They stop in the order in which work flows: no new mail, then the pages, the accelerator, and the feed last.
 
 mod announce;
 mod samples;
 mod subject;
 
 use std::{
-    io::Read,
     net::{SocketAddr, TcpListener},
     sync::Arc,
     time::Duration,
 };
 
 use feed::{
-    identity::{Authorization, Secret, User},
+    Config,
+    identity::{Entry, Reserved},
     monitor,
 };
 use mail::{
-    Mailstore,
-    mailboxes::{Event, Inbox, Mail, MailId, Mailboxes, Scope, Summary, Totals, Unavailable},
+    mailboxes::{Inbox, Mailboxes},
     web::{self, Web},
 };
-use tokio::sync::broadcast;
 
-use self::announce::{Announcer, Entrance, Urls};
+use self::announce::{Announcer, Urls};
 use crate::{
     accelerator::{self, Accelerator},
     admin::{self, Operated},
     cli::ServeTask,
     failure::Failure,
-    feed::Started as Feed,
+    feed::{Started as Feed, join_and_tell},
     mail::Started as Post,
     operated::Together,
-    operation::{Operation, Signals, Sources, Wish, failed, fault},
+    operation::{Operation, Signals, Sources, Wish, failed},
     print,
     run::origin_at,
     settings::Settings,
     units::size_text,
 };
 
-/// Who announces mail on a feed that asks for names.
-const ANNOUNCER: &str = "nighttrain";
 /// What SIGHUP changes; of the feed, what its own reload changes.
 const CHANGEABLE: [&str; 3] = ["log", "drain-time-max", "banned"];
 
 /// Runs everything until a signal ends it.
 pub(crate) fn serve(task: &ServeTask) -> Result<(), Failure> {
-    let sources = Sources { file: task.config.path(), flags: task.settings.0.clone(), complete: |_| Ok(()) };
+    let sources =
+        Sources { file: task.config.path(), flags: task.settings.0.clone(), complete: join_and_tell };
     let (mut operation, access) = Operation::begin(sources)?;
     let settings = operation.settings();
     let (runtime, signals) = Signals::caught()?;
@@ -86,7 +84,9 @@ struct Servers {
 impl Servers {
     fn start(settings: &Settings) -> Result<Self, Failure> {
         let configuration = |fault| Failure::Configuration(vec![fault]);
-        let (feed, connect) = feed_of(settings)?;
+        let mut config = settings.feed.config().map_err(configuration)?;
+        keep_for_mail(&mut config, settings.mail.asks_for_token());
+        let feed = Feed::start(config)?;
         let monitor_listener = admin::bind(settings.feed.monitor).map_err(failed("monitor"))?;
         let monitor = monitor_listener.local_addr().map_err(failed("monitor"))?;
         admin::serve("monitor", monitor_listener, monitor::router(Arc::clone(&feed), monitor))
@@ -99,19 +99,19 @@ impl Servers {
 
         let origin = settings.origin.clone().unwrap_or_else(|| origin_at(pages_at));
         let accelerator = accelerator::Started::start(settings.accelerator(origin))?;
-        let Some(&address) = feed.addresses().first() else {
-            return Err(Failure::Failed("the feed listens nowhere".to_owned()));
+        let Some(publisher) = feed.publisher() else {
+            return Err(Failure::Failed("the feed has ended".to_owned()));
         };
+        let mailstore = post.mailstore();
         let announcer = Announcer::start(
-            Entrance { address: reachable(address), connect },
-            post.mailstore().events(),
+            publisher,
+            || mailstore.events(),
             Arc::clone(&accelerator) as Arc<dyn Accelerator>,
             urls(accelerator.addresses(), &settings.mail.config.default_domain),
         )
         .map_err(failed("mail cannot be announced"))?;
-        let announced = Announced { stored: post.mailstore(), events: announcer.events() };
         let pages = settings.mail.web(post.addresses().smtp).map_err(configuration)?;
-        let web = web::serve(http, announced, pages).map_err(failed("the pages cannot be served"))?;
+        let web = web::serve(http, post.mailstore(), pages).map_err(failed("the pages cannot be served"))?;
         Ok(Self { accelerator, feed, post, web, announcer, monitor })
     }
 
@@ -180,43 +180,19 @@ fn reachable(address: SocketAddr) -> SocketAddr {
     address
 }
 
-/// The feed, and what whoever announces mail says in CONNECT.
-fn feed_of(settings: &Settings) -> Result<(Arc<Feed>, String), Failure> {
-    let mut config = settings.feed.config().map_err(|fault| Failure::Configuration(vec![fault]))?;
-    if config.tls.is_some() {
-        let message = "mail is announced on this feed without TLS, so `serve` cannot demand it of all; \
-                       run `nighttrain feed` by itself for that";
-        return Err(fault("[feed] tls-cert", message.to_owned()));
-    }
-    let connect = connect_of(&mut config.authorization)
-        .map_err(|error| Failure::Failed(format!("no random bytes: {error}")))?;
-    Ok((Feed::start(config)?, connect))
-}
-
-/// Lets the announcer in: as it is where anyone may come in, else by the token or as a user of its own.
-fn connect_of(authorization: &mut Authorization) -> std::io::Result<String> {
-    let mut connect = serde_json::json!({
-        "verbose": false, "pedantic": false, "name": "nighttrain mail", "lang": "rust",
-        "version": env!("CARGO_PKG_VERSION"), "protocol": 1,
-    });
-    if authorization.is_open() {
-        return Ok(connect.to_string());
-    }
-    let mut bytes = [0_u8; 32];
-    std::fs::File::open("/dev/urandom")?.read_exact(&mut bytes)?;
-    let password: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
-    if let Some(Secret::Plain(token)) = &authorization.token {
-        connect["auth_token"] = serde_json::json!(&**token);
-        return Ok(connect.to_string());
-    }
-    authorization.users.push(User {
-        user: Some(ANNOUNCER.to_owned()),
-        password: Some(Secret::new(&password)),
-        ..User::default()
-    });
-    connect["user"] = serde_json::json!(ANNOUNCER);
-    connect["pass"] = serde_json::json!(password);
-    Ok(connect.to_string())
+/// Keeps mail's subjects for what mail announces: nobody who connects may publish there. To subscribe is to see all mail, which
+/// is for those who may see it on the pages: this machine where no token is configured. So where the feed is reached from
+/// beyond it, or pages of any site may connect, or a token is asked for, users hear of mail only if their permissions name it.
+fn keep_for_mail(config: &mut Config, token_is_asked_for: bool) {
+    let all = || vec![Entry::of(subject::ALL)];
+    let mut listeners =
+        [Some(config.listen), config.websocket.as_ref().map(|web| web.listen)].into_iter().flatten();
+    let here_alone = listeners.all(|listener| listener.ip().is_loopback());
+    let any_page =
+        config.websocket.as_ref().is_some_and(|web| web.allowed_origins.iter().any(|origin| origin == "*"));
+    let is_shown = here_alone && !any_page && !token_is_asked_for;
+    let subscribe = if is_shown { Vec::new() } else { all() };
+    config.authorization.reserved = Reserved { publish: all(), subscribe };
 }
 
 /// The first page of an inbox under each name that visitors have for the accelerator here. Others see a page that is
@@ -234,52 +210,6 @@ fn urls(addresses: &[SocketAddr], domain: &str) -> Urls {
         let segment = tag.strip_prefix("inbox:").unwrap_or(&tag);
         hosts.iter().map(|host| format!("http://{host}/inbox/{segment}")).collect()
     })
-}
-
-/// The stored mail, with its events as they came over the feed.
-#[derive(Clone)]
-struct Announced {
-    stored: Mailstore,
-    events: broadcast::Sender<Event>,
-}
-
-impl Mailboxes for Announced {
-    async fn list(&self, scope: &Scope, skip: usize, limit: usize) -> Result<Vec<Arc<Summary>>, Unavailable> {
-        self.stored.list(scope, skip, limit).await
-    }
-
-    async fn count(&self, scope: &Scope) -> Result<u64, Unavailable> {
-        self.stored.count(scope).await
-    }
-
-    async fn mail(&self, id: MailId) -> Result<Option<Mail>, Unavailable> {
-        self.stored.mail(id).await
-    }
-
-    async fn delete(&self, id: MailId) -> Result<bool, Unavailable> {
-        self.stored.delete(id).await
-    }
-
-    async fn delete_all(&self, scope: &Scope) -> Result<u64, Unavailable> {
-        self.stored.delete_all(scope).await
-    }
-
-    async fn deliver(
-        &self,
-        envelope_from: &str,
-        recipients: &[String],
-        raw: &[u8],
-    ) -> Result<Vec<MailId>, Unavailable> {
-        self.stored.deliver(envelope_from, recipients, raw).await
-    }
-
-    fn events(&self) -> broadcast::Receiver<Event> {
-        self.events.subscribe()
-    }
-
-    fn totals(&self) -> Totals {
-        self.stored.totals()
-    }
 }
 
 async fn until_stopped(
@@ -323,22 +253,27 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_announcer_comes_in_whatever_the_feed_asks_for() {
-        let connect = |authorization: &mut Authorization| {
-            let text = connect_of(authorization).expect("random bytes");
-            serde_json::from_str::<serde_json::Value>(&text).expect("JSON")
+    fn who_may_see_all_mail_may_hear_of_it() {
+        let reserved = |listen: &str, websocket: Option<(&str, &[&str])>, token: bool| {
+            let websocket = websocket.map(|(listen, origins)| feed::WebSocket {
+                listen: listen.parse().expect("an address"),
+                tls: None,
+                allowed_origins: origins.iter().map(|&origin| origin.to_owned()).collect(),
+            });
+            let mut config =
+                Config { listen: listen.parse().expect("an address"), websocket, ..Config::default() };
+            keep_for_mail(&mut config, token);
+            let reserved = config.authorization.reserved;
+            assert_eq!(reserved.publish, [Entry::of("mail.>")]);
+            reserved.subscribe == [Entry::of("mail.>")]
         };
-        let mut open = Authorization::default();
-        assert!(connect(&mut open).get("user").is_none() && open.is_open());
-
-        let mut token = Authorization { token: Some(Secret::new("s3cret")), ..Authorization::default() };
-        assert_eq!(connect(&mut token)["auth_token"], "s3cret");
-
-        let somebody = User { user: Some("a".into()), password: Some(Secret::new("b")), ..User::default() };
-        let mut users = Authorization { users: vec![somebody], ..Authorization::default() };
-        let said = connect(&mut users);
-        assert_eq!((said["user"].as_str(), users.users.len()), (Some(ANNOUNCER), 2));
-        assert!(said["pass"].as_str().expect("a password").len() == 64);
+        assert!(!reserved("127.0.0.1:4222", None, false));
+        assert!(!reserved("[::1]:4222", Some(("127.0.0.1:8081", &["http://good.example"])), false));
+        assert!(reserved("127.0.0.1:4222", None, true), "there is a token that it would go around");
+        assert!(reserved("0.0.0.0:4222", None, false));
+        assert!(reserved("192.0.2.1:4222", None, false));
+        assert!(reserved("127.0.0.1:4222", Some(("0.0.0.0:8081", &[])), false));
+        assert!(reserved("127.0.0.1:4222", Some(("127.0.0.1:8081", &["*"])), false));
     }
 
     #[test]

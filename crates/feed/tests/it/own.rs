@@ -1,12 +1,8 @@
 //! What the program publishes itself, on subjects that it keeps for itself.
 
-#![allow(missing_docs, clippy::expect_used, reason = "a test may fail")]
-
-mod common;
-
 use std::time::Duration;
 
-use common::{Client, Got, HELLO, start, wait_until};
+use crate::common::{Client, Got, HELLO, start, wait_until};
 use feed::{
     Config, Counter, Publisher,
     identity::{Account, Entry, Permissions, Reserved, Rules, Secret, User},
