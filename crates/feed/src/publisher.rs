@@ -28,6 +28,11 @@ use crate::{
 /// Bytes of one batch; a message may go beyond them.
 pub const BATCH_BYTES_MAX: usize = 64 << 10;
 
+/// Bytes of a subject.
+const SUBJECT_BYTES_MAX: usize = 2048;
+/// Bytes of a payload.
+const PAYLOAD_BYTES_MAX: usize = 1 << 20;
+
 #[expect(clippy::disallowed_types, reason = "held for a push into a ring; no client's message comes by here")]
 pub(crate) type Outside = std::sync::Mutex<mesh::Sender<Message>>;
 
@@ -58,9 +63,13 @@ impl Publisher {
     /// Puts a message into the batch. False: the batch is full, and is to be sent first.
     ///
     /// # Panics
-    /// The subject is none.
+    /// The subject is none, or longer than 2 KiB; the payload is longer than 1 MiB.
     #[must_use]
     pub fn add(&mut self, subject: &str, payload: &[u8]) -> bool {
+        assert!(
+            subject.len() <= SUBJECT_BYTES_MAX && payload.len() <= PAYLOAD_BYTES_MAX,
+            "a message of our own is small"
+        );
         assert!(
             wire::nats::subject::is_valid_literal(subject.as_bytes()),
             "a subject of our own: {subject:?}"
@@ -106,9 +115,10 @@ impl Publisher {
 impl Core {
     /// Hands on what the program publishes itself.
     pub(crate) fn publish_own(&mut self, batch: &Batch) {
-        const ANY: client::Limits = client::Limits {
-            control_line_bytes_max: usize::MAX,
-            payload_bytes_max: usize::MAX,
+        // Our own words: what is beyond these is a mistake of ours, and found below.
+        const OWN: client::Limits = client::Limits {
+            control_line_bytes_max: 2 * SUBJECT_BYTES_MAX,
+            payload_bytes_max: PAYLOAD_BYTES_MAX,
             headers: false,
         };
         let root = self.root_of(AccountId::GLOBAL.0);
@@ -116,7 +126,7 @@ impl Core {
         #[expect(clippy::cast_possible_truncation, reason = "there are at most 64 cores")]
         let nobody = Producer { core: self.index as u16, conn: ConnId::MAX, cid: 0 };
         let mut rest = &*batch.operations;
-        while let Ok(Progress::Complete(ClientOp::Publish(publish), taken)) = client::parse(rest, &ANY) {
+        while let Ok(Progress::Complete(ClientOp::Publish(publish), taken)) = client::parse(rest, &OWN) {
             let run = Run::new(&publish, &rest[..taken]);
             rest = &rest[taken..];
             if self.links.is_any_full() {
