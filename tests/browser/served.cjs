@@ -1,14 +1,15 @@
 // The whole service in a browser: the page comes through the accelerator, and a mail that arrives shows without a reload.
 //
-// SERVE_URL says where the accelerator is, SMTP where mail is taken, SHOTS where screenshots go, CHROMIUM which browser.
+// SERVE_URL says where the accelerator is, SMTP where mail is taken, FEED_WS where browsers may connect to the feed, SHOTS where screenshots go, CHROMIUM which browser.
 "use strict";
 
 const assert = require("node:assert/strict");
+const http = require("node:http");
 const net = require("node:net");
 const path = require("node:path");
 const { run } = require("./harness.cjs");
 
-const { SERVE_URL: base, SMTP: smtp, SHOTS: shots } = process.env;
+const { SERVE_URL: base, SMTP: smtp, FEED_WS: feed, SHOTS: shots } = process.env;
 const PATIENCE_MS = 60_000;
 
 /** Hands a mail over by SMTP, all commands at once. */
@@ -54,4 +55,23 @@ run(async (browser) => {
   await page.waitForSelector(".mail h1 >> text=Meet me at nine");
   assert.ok(await page.isVisible("text=Platform 7."));
   console.log("ok it is there after a reload, and opens");
+
+  // A page of anybody's, without a policy of its own, that this browser happens to visit.
+  const site = http.createServer((_, answer) => answer.setHeader("content-type", "text/html").end("<title>evil</title>"));
+  await new Promise((listening) => site.listen(0, "127.0.0.1", listening));
+  for (const address of [`http://127.0.0.1:${site.address().port}/`, "data:text/html,<title>evil</title>"]) {
+    await page.goto(address);
+    const outcome = await page.evaluate(
+      (url) =>
+        new Promise((done) => {
+          const socket = new WebSocket(url);
+          socket.onopen = () => done("open");
+          socket.onerror = () => done("refused");
+        }),
+      feed,
+    );
+    assert.equal(outcome, "refused", address);
+  }
+  site.close();
+  console.log("ok a page of another origin hears nothing");
 });

@@ -50,6 +50,8 @@ pub(crate) enum Message {
     Accept(std::net::TcpStream, SocketAddr, Door),
     /// What is there now?
     Snapshot(oneshot::Sender<CoreSnapshot>),
+    /// Messages that the program publishes itself.
+    Publish(crate::publisher::Batch),
     /// The settings have changed.
     Reload(std::sync::Arc<Settings>),
 }

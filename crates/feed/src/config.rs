@@ -70,7 +70,7 @@ pub struct WebSocket {
     pub listen: SocketAddr,
     /// `wss://` with this certificate; `None`: `ws://`.
     pub tls: Option<Tls>,
-    /// Pages of these origins may connect; empty: all.
+    /// Pages of these origins may connect, besides those of this very address; `*`: all.
     pub allowed_origins: Vec<String>,
 }
 

@@ -57,6 +57,7 @@ impl Local {
                     // Who asked may have stopped waiting.
                     let _ = answer.send(snapshot::of_core(core));
                 }
+                Message::Publish(batch) => core.publish_own(&batch),
                 Message::Reload(settings) => core.reload(settings),
             }
         }

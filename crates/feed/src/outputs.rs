@@ -214,7 +214,8 @@ impl Outputs {
 
     /// A client is not read from until another core has taken what is under way to it; whether that is new.
     pub(crate) fn wait_for_core(&mut self, id: ConnId) -> bool {
-        let connection = &mut self.connections[id];
+        // What the program publishes itself is no connection's.
+        let Some(connection) = self.connections.find_mut(id) else { return false };
         let is_new = !std::mem::replace(&mut connection.waits_for_core, true);
         if is_new {
             self.counters.add(Counter::ProducersHeldForCores, 1);

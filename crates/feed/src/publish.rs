@@ -102,7 +102,7 @@ impl Core {
     /// Delivers to whoever matches; whether anybody was reached.
     ///
     /// `from` is who made this happen: it waits if too much is under way to another core.
-    fn spread(
+    pub(crate) fn spread(
         &mut self,
         from: ConnId,
         account: u16,
@@ -298,7 +298,7 @@ impl Core {
     }
 
     /// Ends the subscriptions that have had their last message.
-    fn end_finished(&mut self) {
+    pub(crate) fn end_finished(&mut self) {
         while let Some((sub, id)) = self.subjects.take_finished() {
             self.subjects.unsubscribe(sub, &mut self.outputs.connections[id], &mut self.links);
         }
@@ -308,10 +308,11 @@ impl Core {
 /// Whether the client may publish this; it is told if not.
 #[cold]
 fn may_publish(outputs: &mut Outputs, id: ConnId, run: &Run<'_>, now_ms: u64) -> bool {
-    let connection = &mut outputs.connections[id];
-    let Some(permissions) = connection.permissions.clone() else { return true };
+    let connection = &mut *outputs.connections[id];
+    // Borrowed: a count of those who share it would be written by every core.
+    let (Some(permissions), replies) = (&connection.permissions, &mut connection.replies) else { return true };
     let rejection = if !permissions.may_publish(run.subject)
-        && !connection.replies.as_mut().is_some_and(|replies| replies.may_answer(run.subject, now_ms))
+        && !replies.as_mut().is_some_and(|replies| replies.may_answer(run.subject, now_ms))
     {
         Rejection::PublishDenied { subject: run.subject }
     } else if !run.reply.is_empty() && !permissions.may_publish(run.reply) {

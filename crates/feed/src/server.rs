@@ -28,6 +28,7 @@ use crate::{
     core::{Core, CoreSeed, Local, Settings},
     counters::Counter,
     identity::{Identities, SpecError},
+    publisher::{Outside, Publisher},
     serve::{self, Arrival},
     shared::Shared,
     snapshot::Snapshot,
@@ -99,7 +100,7 @@ pub struct Server {
     shared: Arc<Shared>,
     settings: OneAtATime<Arc<Settings>>,
     cores: Cores,
-    outside: OneAtATime<mesh::Sender<Message>>,
+    outside: Arc<Outside>,
     loops: usize,
 }
 
@@ -183,7 +184,7 @@ impl Server {
             shared,
             settings: OneAtATime::new(settings),
             cores: started,
-            outside: OneAtATime::new(outside.split().0),
+            outside: Arc::new(Outside::new(outside.split().0)),
             loops,
         })
     }
@@ -263,6 +264,12 @@ impl Server {
             snapshot.closed.sort_by_key(|connection| connection.cid);
             Ok(snapshot)
         }
+    }
+
+    /// What publishes for the program itself.
+    #[must_use]
+    pub fn publisher(&self) -> Publisher {
+        Publisher::new(Arc::clone(&self.outside))
     }
 
     /// Takes over what may change while it runs: users, permissions, limits, the server's name. Who is connected stays

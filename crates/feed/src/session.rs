@@ -147,10 +147,13 @@ impl Core {
         }
     }
 
-    /// A client may do without CONNECT where no credentials are needed; it then has the defaults.
+    /// A client may do without CONNECT where no credentials are needed; it then has the defaults, and is who says nothing.
     fn connect_implied(&mut self, id: ConnId) {
         if self.outputs.connections[id].stage == Stage::Fresh {
             self.outputs.connections[id].stage = Stage::Connected;
+            if let Check::Done(checked) = self.settings.identities.check(&Credentials::default(), b"") {
+                self.checked(id, checked);
+            }
         }
     }
 

@@ -4,6 +4,7 @@
 
 use std::{
     io,
+    net::IpAddr,
     pin::Pin,
     task::{Context, Poll, ready},
 };
@@ -30,7 +31,7 @@ pub(crate) struct WebStream<S> {
     incoming: Bytes,
 }
 
-/// Does the upgrade. `allowed_origins` empty: pages of all origins may connect.
+/// Does the upgrade, for programs and for the pages that may connect ([`origin_allowed`]).
 pub(crate) async fn accept<S>(
     stream: S,
     allowed_origins: &[String],
@@ -49,7 +50,8 @@ where
     let look = |request: &Request, response: Response| match origin_allowed(request, allowed_origins) {
         true => Ok(response),
         false => {
-            let mut refused = ErrorResponse::new(Some("this page's origin is not allowed here\n".to_owned()));
+            let why = "this page's origin is not allowed here: allowed_origins (--websocket-origins) names those that are\n";
+            let mut refused = ErrorResponse::new(Some(why.to_owned()));
             *refused.status_mut() = StatusCode::FORBIDDEN;
             Err(refused)
         }
@@ -58,11 +60,28 @@ where
     Ok(WebStream { inner, incoming: Bytes::new() })
 }
 
-/// Programs other than browsers send no origin.
+/// In [`crate::config::WebSocket::allowed_origins`]: pages of all origins.
+const ANY_ORIGIN: &str = "*";
+
+/// Whether whoever asks may connect. Programs other than browsers send no origin, and may. A page may if its origin is listed,
+/// or is this very address. Of names that is not enough: whoever owns a name can have it mean this machine
+/// (DNS rebinding), and a browser then calls the page and the address the same.
 fn origin_allowed(request: &Request, allowed: &[String]) -> bool {
-    let origin = request.headers().get(header::ORIGIN).map(HeaderValue::as_bytes);
-    allowed.is_empty()
-        || origin.is_none_or(|origin| allowed.iter().any(|one| one.as_bytes().eq_ignore_ascii_case(origin)))
+    let Some(origin) = request.headers().get(header::ORIGIN) else { return true };
+    let is = |one: &String| one == ANY_ORIGIN || one.as_bytes().eq_ignore_ascii_case(origin.as_bytes());
+    allowed.iter().any(is) || is_same_address(origin, request.headers().get(header::HOST))
+}
+
+fn is_same_address(origin: &HeaderValue, host: Option<&HeaderValue>) -> bool {
+    let (Ok(origin), Some(Ok(host))) = (origin.to_str(), host.map(HeaderValue::to_str)) else { return false };
+    let Some((_, origin_host)) = origin.split_once("://") else { return false };
+    let name = match host.rsplit_once(':') {
+        Some((name, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => name,
+        _ => host,
+    };
+    let is_address =
+        name.eq_ignore_ascii_case("localhost") || name.trim_matches(['[', ']']).parse::<IpAddr>().is_ok();
+    is_address && origin_host.eq_ignore_ascii_case(host)
 }
 
 fn as_io(error: Error) -> io::Error {
@@ -111,5 +130,44 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for WebStream<S> {
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         Pin::new(&mut self.inner).poll_close(cx).map_err(as_io)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pages_of_other_origins_are_refused_unless_they_are_listed() {
+        let allowed = |origin: Option<&str>, host: &str, list: &[&str]| {
+            let mut request = Request::builder().uri("/").header("host", host);
+            if let Some(origin) = origin {
+                request = request.header("origin", origin);
+            }
+            let list: Vec<String> = list.iter().map(|one| (*one).to_owned()).collect();
+            origin_allowed(&request.body(()).expect("a request"), &list)
+        };
+        let here = "127.0.0.1:8081";
+        assert!(allowed(None, here, &[]), "a program");
+        for (origin, host) in [
+            ("http://127.0.0.1:8081", here),
+            ("http://localhost:8081", "LOCALHOST:8081"),
+            ("http://[::1]:8081", "[::1]:8081"),
+        ] {
+            assert!(allowed(Some(origin), host, &[]), "{origin}");
+        }
+        for (origin, host) in [
+            ("https://evil.example", here),
+            ("http://127.0.0.1:8000", here),
+            ("null", here),
+            // A name that was made to mean this machine.
+            ("http://evil.example:8081", "evil.example:8081"),
+            ("http://127.0.0.1.evil.example:8081", "127.0.0.1.evil.example:8081"),
+        ] {
+            assert!(!allowed(Some(origin), host, &[]), "{origin}");
+            assert!(!allowed(Some(origin), host, &["https://good.example"]), "{origin}");
+            assert!(allowed(Some(origin), host, &["https://good.example", origin]), "{origin}");
+            assert!(allowed(Some(origin), host, &["*"]), "{origin}");
+        }
     }
 }

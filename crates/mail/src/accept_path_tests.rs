@@ -6,7 +6,11 @@ use std::{net::Ipv4Addr, rc::Rc, sync::Arc};
 
 use allocations::{Allocations, CountingAllocator};
 use engine::{
-    cores::{clock, listener::Balance, mesh::Mesh},
+    cores::{
+        clock,
+        listener::Balance,
+        mesh::{Mesh, Receiver},
+    },
     log::Log,
     meter::CounterSet,
 };
@@ -16,6 +20,7 @@ use crate::{
     config::{Config, Retention},
     core::{Core, Message, Owned, Shared},
     counters::Counter,
+    mailboxes::{Event, Inbox, MailId},
     recovery,
     smtp::{
         Kind,
@@ -35,16 +40,17 @@ const INBOXES: usize = 10;
 /// more now and then: tables that grow.
 const ALLOCATIONS_A_MAIL: f64 = 6.1;
 
-/// One core of a service, on this thread.
-fn core() -> (Log, Rc<Core>) {
+/// One core of a service, on this thread, and what it tells the listeners.
+pub(crate) fn core() -> (Log, Rc<Core>, Receiver<Message>) {
     let config = Config {
         retention: Retention { per_inbox_max: 10, ..Retention::default() },
         store_bytes: 256 << 20,
         ..Config::default()
     };
     let recovered = recovery::recover(&config, None, 1, clock::unix_ms()).expect("a store");
-    let mut endpoints = Mesh::<Message>::new(1, 1, 64).expect("a mesh").into_endpoints();
+    let mut endpoints = Mesh::<Message>::new(1, 1, RING_MESSAGES).expect("a mesh").into_endpoints();
     let (sender, _) = endpoints.swap_remove(0).split();
+    let (_, told) = endpoints.swap_remove(0).split();
     let (writer, (index, shared_records)) =
         recovered.writers.into_iter().zip(recovered.cores).next().expect("one core");
     let shared = Arc::new(Shared {
@@ -58,7 +64,46 @@ fn core() -> (Log, Rc<Core>) {
     });
     let counters = CounterSet::<Counter>::new(1).core(0);
     let owned = Owned { index, shared_records, writer, sender, counters, last_name: 0 };
-    (recovered.log, Rc::new(Core::new(0, 1, shared, owned)))
+    (recovered.log, Rc::new(Core::new(0, 1, shared, owned)), told)
+}
+
+/// Events between which the listeners' thread does not look: more than their ring holds.
+const EVENTS_AT_ONCE: usize = RING_MESSAGES + 10;
+/// Messages in the ring of a core to the listeners.
+const RING_MESSAGES: usize = 64;
+
+#[test]
+fn listeners_are_told_that_events_were_lost() {
+    let (_log, core, mut told) = core();
+    core.shared.listening.store(true, std::sync::atomic::Ordering::Release);
+    let inbox = Inbox::of("ann", "inbox.test").expect("an address");
+    let event = |number| Event::Deleted { inbox: inbox.clone(), id: MailId(number) };
+    let numbers = |batch: &mut Vec<Message>| -> Vec<Option<u64>> {
+        let number = |message| match message {
+            Message::Told(Event::Deleted { id, .. }) => Some(id.0),
+            Message::Told(Event::Missed) => None,
+            _ => panic!("an event"),
+        };
+        batch.drain(..).map(number).collect()
+    };
+    let mut batch = Vec::new();
+    (0..EVENTS_AT_ONCE as u64).for_each(|number| core.tell(event(number)));
+    core.wake_listeners();
+    told.try_recv_batch(&mut batch);
+    let first = numbers(&mut batch);
+    assert!(
+        first.len() < EVENTS_AT_ONCE && first.iter().all(Option::is_some),
+        "the ring was full: {first:?}"
+    );
+    // No mail comes after them, and yet they are told.
+    core.wake_listeners();
+    told.try_recv_batch(&mut batch);
+    assert_eq!(numbers(&mut batch), [None]);
+    // Once, and before what comes later.
+    core.tell(event(1000));
+    core.wake_listeners();
+    told.try_recv_batch(&mut batch);
+    assert_eq!(numbers(&mut batch), [Some(1000)]);
 }
 
 /// What a peer sends for one mail, in the parts in which it would wait for an answer.
@@ -94,7 +139,7 @@ fn a_steady_session_allocates_what_stays_of_a_mail_and_little_else() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     runtime.block_on(async {
         let mut allocations = Allocations::new().expect("the counting allocator");
-        let (_log, core) = core();
+        let (_log, core, _told) = core();
         let mails = mails();
         let mut session = Session::new(&core, Ipv4Addr::LOCALHOST.into(), Kind::Smtp);
         receive(&core, &mut session, &["EHLO client.test\r\n".to_owned()]).await;

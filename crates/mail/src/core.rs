@@ -104,7 +104,8 @@ pub(crate) struct Shared {
     pub(crate) config: Config,
     pub(crate) reader: Reader,
     pub(crate) balance: Arc<Balance>,
-    /// Somebody may listen to events.
+    /// Somebody has listened to events since the start, and may do so still. It is never taken back: a core that looked
+    /// between the end of one listener and the beginning of the next would lose that one's mail.
     pub(crate) listening: Arc<AtomicBool>,
     pub(crate) events: tokio::sync::broadcast::Sender<Event>,
     pub(crate) tls: Option<tokio_rustls::TlsAcceptor>,
@@ -146,6 +147,8 @@ pub(crate) struct Core {
     /// A message to another core was refused by its ring and waits here.
     pub(crate) backlog: RefCell<VecDeque<(usize, Message)>>,
     pub(crate) must_tell: Cell<bool>,
+    /// Events were lost, and the listeners do not know it yet.
+    missed: Cell<bool>,
     /// The store gets full.
     pub(crate) wants_room: Notify,
 }
@@ -221,6 +224,7 @@ impl Core {
             date: (u64::MAX, String::new()).into(),
             backlog: VecDeque::new().into(),
             must_tell: false.into(),
+            missed: false.into(),
             wants_room: Notify::new(),
             shared,
         }
@@ -382,15 +386,35 @@ impl Core {
     }
 
     /// Puts an event on its way, if anybody listens.
-    fn tell(&self, event: Event) {
+    pub(crate) fn tell(&self, event: Event) {
         if !self.shared.listening.load(Ordering::Relaxed) {
             return;
         }
+        self.tell_missed();
         // The listeners' thread is the endpoint behind the cores.
-        if self.sender.send(self.cores, Message::Told(event)).is_err() {
+        if self.missed.get() || self.sender.send(self.cores, Message::Told(event)).is_err() {
             self.count(Counter::EventsLost);
+            self.missed.set(true);
         }
         self.must_tell.set(true);
+    }
+
+    /// Tells the listeners that events were lost, if so and if the ring has room again.
+    fn tell_missed(&self) {
+        if self.missed.get() && self.sender.send(self.cores, Message::Told(Event::Missed)).is_ok() {
+            self.missed.set(false);
+        }
+    }
+
+    /// Wakes the listeners if there is something for them.
+    pub(crate) fn wake_listeners(&self) {
+        if !self.must_tell.replace(false) {
+            return;
+        }
+        self.tell_missed();
+        self.sender.flush();
+        // Until it is told, however long no mail comes.
+        self.must_tell.set(self.missed.get());
     }
 
     /// The date of now, for Received.

@@ -24,7 +24,7 @@ engine::counters! {
         DroppedForBytes => Counter, "mail_dropped_for_bytes", None, "Mails dropped because the store had no room for more; the oldest.";
         Deleted => Counter, "mail_deleted", None, "Mails deleted by users.";
         DamagedRecords => Counter, "mail_damaged_records", None, "Stored mails that could not be read back.";
-        EventsLost => Counter, "mail_events_lost", None, "Events not told because the ring to the listeners was full.";
+        EventsLost => Counter, "mail_events_lost", None, "Events not told because the ring to the listeners was full; the listeners are told that they missed some.";
         QuestionsRefused => Counter, "mail_questions_refused", None, "Questions of pages not put because a ring was full.";
         ConnectionsRefused => Counter, "mail_connections_refused", None, "Connections over the limit of this core, answered 421.";
         AddressConnectionsRefused => Counter, "mail_address_connections_refused", None, "Connections over the limit of one address, answered 421.";
@@ -40,6 +40,7 @@ engine::counters! {
         Stalled => Counter, "mail_stalled", None, "Sessions cut because the peer did not read its replies.";
         Faults => Counter, "mail_command_faults", None, "Commands refused because they break the protocol.";
         TooManyFaults => Counter, "mail_too_many_faults", None, "Sessions ended with 421 after too many refused commands.";
+        HttpRequests => Counter, "mail_http_requests", None, "Sessions ended with 421 because a line of them was HTTP's.";
         GoneInMail => Counter, "mail_gone_in_mail", None, "Peers that left in the middle of a mail; nothing of it is kept.";
         BadProxyHeaders => Counter, "mail_bad_proxy_headers", None, "Connections closed because their PROXY header was missing or wrong.";
         RingFull => Counter, "mail_core_ring_full", None, "Times that a message to another core had to be tried again.";

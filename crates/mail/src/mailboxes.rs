@@ -90,6 +90,9 @@ pub enum Event {
         /// Which.
         id: MailId,
     },
+    /// Events were lost on their way, of any inbox: who wants to know what is there has to look. A listener that lags is told
+    /// the same by its receiver.
+    Missed,
 }
 
 /// Counts that pages show.

@@ -358,19 +358,12 @@ fn tell(
             let mut batch = Vec::new();
             while !stop.load(Ordering::Acquire) {
                 let wait = tokio::time::timeout(HOUSEKEEPING_EVERY, receiver.recv_batch(&mut batch));
-                // Nothing came: look whether to stop, and whether anybody listens.
+                // Nothing came: look whether to stop.
                 let _ = wait.await;
                 for message in batch.drain(..) {
                     if let Message::Told(event) = message {
                         // Nobody listens any more.
                         let _ = shared.events.send(event);
-                    }
-                }
-                if shared.listening.load(Ordering::Acquire) && shared.events.receiver_count() == 0 {
-                    shared.listening.store(false, Ordering::Release);
-                    // Somebody may have come between the two.
-                    if shared.events.receiver_count() > 0 {
-                        shared.listening.store(true, Ordering::Release);
                     }
                 }
             }
@@ -505,9 +498,7 @@ async fn keep_house(core: Rc<Core>) {
 async fn tell_listeners(core: Rc<Core>) {
     loop {
         tokio::time::sleep(if core.must_tell.get() { TELL_EVERY } else { TELL_EVERY * 4 }).await;
-        if core.must_tell.replace(false) {
-            core.sender.flush();
-        }
+        core.wake_listeners();
     }
 }
 

@@ -118,6 +118,11 @@ impl Feed {
     pub(crate) fn monitor_counters(&self) -> Arc<dyn Source> {
         Arc::clone(&self.monitor_counters)
     }
+
+    /// What publishes for the program itself; none once it is drained.
+    pub(crate) fn publisher(&self) -> Option<feed::Publisher> {
+        self.running.ask(Server::publisher)
+    }
 }
 
 impl Operated for Feed {

@@ -203,7 +203,11 @@ fn join(in_force: &mut InForce, options: Options) {
         config.websocket = Some(WebSocket {
             listen: SocketAddr::new(host, websocket.port),
             tls: websocket.tls.map(tls),
-            allowed_origins: Vec::new(),
+            allowed_origins: if is_free("websocket-origins") {
+                websocket.allowed_origins
+            } else {
+                feed.websocket_origins.clone()
+            },
         });
     }
 }
@@ -340,7 +344,7 @@ pub(crate) const FEED_SETTINGS: &[Setting] = &[
         shape: Shape::Texts,
         heading: FEED,
         value_name: "LIST",
-        help: "Pages of these origins may connect, such as https://www.example.org; unset: all",
+        help: "Pages of these origins may connect, such as https://www.example.org; *: all; unset: only those of this very address",
         access: Access {
             set: |settings, text| {
                 settings.feed.websocket_origins = list(text).map(str::to_owned).collect();

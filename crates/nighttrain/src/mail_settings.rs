@@ -114,6 +114,11 @@ impl MailSettings {
         Lists::parse(&text).map_err(|error| fault(&place, error.to_string()))
     }
 
+    /// Whether lists of more than one inbox are for who has a token.
+    pub(crate) fn asks_for_token(&self) -> bool {
+        self.token_file.is_some()
+    }
+
     /// What pages and APIs are to say and allow.
     ///
     /// # Errors

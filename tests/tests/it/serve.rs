@@ -20,6 +20,7 @@ struct Everything {
     child: Child,
     cache: SocketAddr,
     feed: SocketAddr,
+    websocket: SocketAddr,
     smtp: SocketAddr,
     admin: SocketAddr,
     _state: tempfile::TempDir,
@@ -27,14 +28,18 @@ struct Everything {
 
 const FILE: &str = "admin = \"127.0.0.1:0\"\n\
                     [cache]\nlisten = \"127.0.0.1:0\"\nmemory = \"64MiB\"\n\
-                    [feed]\nlisten = \"127.0.0.1:0\"\nmonitor = \"127.0.0.1:0\"\n\
+                    [feed]\nlisten = \"127.0.0.1:0\"\nwebsocket = \"127.0.0.1:0\"\nmonitor = \"127.0.0.1:0\"\n\
                     [mail]\nsmtp = \"127.0.0.1:0\"\nhttp = \"127.0.0.1:0\"\nstore-size = \"128MiB\"\n";
 
 impl Everything {
     fn start(arguments: &[&str]) -> Self {
+        Self::configured(FILE, arguments)
+    }
+
+    fn configured(text: &str, arguments: &[&str]) -> Self {
         let state = tempfile::tempdir().expect("a directory");
         let file = state.path().join("nighttrain.toml");
-        std::fs::write(&file, FILE).expect("written");
+        std::fs::write(&file, text).expect("written");
         let mut child = program::command()
             .args(["serve", "--state"])
             .arg(state.path())
@@ -45,12 +50,13 @@ impl Everything {
             .spawn()
             .expect("it starts");
         let said = BufReader::new(child.stdout.take().expect("piped"));
-        let (mut cache, mut feed, mut smtp, mut admin) = (None, None, None, None);
+        let (mut cache, mut feed, mut websocket, mut smtp, mut admin) = (None, None, None, None, None);
         for line in said.lines().map(|line| line.expect("text")) {
             let address = || line.rsplit("//").next().and_then(|text| text.parse().ok());
             match line.split("//").next() {
                 Some("cache: listening on http:") => cache = address(),
                 Some("feed: listening on nats:") => feed = address(),
+                Some("feed: listening on ws:") => websocket = address(),
                 Some("mail: listening on smtp:") => smtp = address(),
                 Some("admin: listening on http:") => {
                     admin = address();
@@ -63,6 +69,7 @@ impl Everything {
             child,
             cache: cache.expect("the accelerator's address"),
             feed: feed.expect("the feed's address"),
+            websocket: websocket.expect("the browsers' address"),
             smtp: smtp.expect("mail's address"),
             admin: admin.expect("the admin address"),
             _state: state,
@@ -137,13 +144,100 @@ fn a_mail_is_announced_and_its_page_is_fresh_through_the_accelerator() {
             all.page("/inbox/alice@example.org").contains(subject)
         });
     }
-    eventually("the announcements are counted", || all.counted("announce_followed_total") >= 2.0);
+    eventually("the announcements are counted", || all.counted("announce_events_total") >= 2.0);
     // One admin port for all of them.
     let metrics = get(all.admin, "/metrics");
     for family in ["cache_requests", "feed_", "mail_"] {
         assert!(metrics.contains(family), "{family}");
     }
     assert!(get(all.admin, "/readyz").contains("200 OK"));
+}
+
+/// The feed is an outlet: what its clients say reaches neither live pages nor waits nor the store.
+#[test]
+fn nobody_forges_a_mail_on_the_feed() {
+    let all = Everything::start(&[]);
+    let mut feed = subscriber(all.feed);
+    let message = "{\"event\":\"arrived\",\"inbox\":\"alice@example.org\"}";
+    for connect in ["", "CONNECT {\"verbose\":false}\r\n"] {
+        let mut forger = TcpStream::connect(all.feed).expect("it listens");
+        forger.set_read_timeout(Some(PATIENCE)).expect("a time");
+        write!(
+            forger,
+            "{connect}PUB mail.arrived.example.org.alice {}\r\n{message}\r\nPUB news 5\r\nhello\r\nPING\r\n",
+            message.len()
+        )
+        .expect("it reads");
+        let told: Vec<String> = BufReader::new(forger)
+            .lines()
+            .map(|line| line.expect("text"))
+            .take_while(|line| line != "PONG")
+            .collect();
+        let refused = "-ERR 'Permissions Violation for Publish to \"mail.arrived.example.org.alice\"'";
+        assert!(told.iter().any(|line| line == refused), "{told:?}");
+    }
+    send(all.smtp, "a true one");
+    let mut line = String::new();
+    feed.read_line(&mut line).expect("a message");
+    let mut true_one = String::new();
+    feed.read_line(&mut true_one).expect("its payload");
+    assert!(true_one.contains("a true one"), "{line}{true_one}");
+    assert_eq!(all.counted("announce_events_total"), 1.0);
+}
+
+/// Beyond loopback, and where the pages ask for a token, all mail is nobody's to hear; one's own subjects are.
+#[test]
+fn all_mail_is_heard_by_who_may_see_all_mail() {
+    let token = tempfile::NamedTempFile::new().expect("a file");
+    std::fs::write(token.path(), "0123456789abcdef").expect("written");
+    let with_token =
+        FILE.replace("[mail]\n", &format!("[mail]\ntoken-file = \"{}\"\n", token.path().display()));
+    let beyond = FILE.replace("[feed]\nlisten = \"127.0.0.1:0\"", "[feed]\nlisten = \"0.0.0.0:0\"");
+    for (file, is_denied) in [(FILE, false), (&with_token, true), (&beyond, true)] {
+        let all = Everything::configured(file, &[]);
+        let port = all.feed.port();
+        let mut client = TcpStream::connect(("127.0.0.1", port)).expect("it listens");
+        client.set_read_timeout(Some(PATIENCE)).expect("a time");
+        client
+            .write_all(b"CONNECT {\"verbose\":false}\r\nSUB mail.> 1\r\nSUB news 2\r\nPING\r\n")
+            .expect("it reads");
+        let told: Vec<String> = BufReader::new(client)
+            .lines()
+            .map(|line| line.expect("text"))
+            .take_while(|line| line != "PONG")
+            .filter(|line| line.starts_with("-ERR"))
+            .collect();
+        let denied = ["-ERR 'Permissions Violation for Subscription to \"mail.>\"'"];
+        assert_eq!(told, &denied[..usize::from(is_denied)], "{file}");
+    }
+}
+
+/// The WebSocket handshake of a program, of a page of this address, and of pages of others.
+#[test]
+fn pages_of_other_origins_do_not_connect_to_the_feed() {
+    let all = Everything::start(&[]);
+    let own = format!("http://{}", all.websocket);
+    for (origin, status) in [
+        (None, "101"),
+        (Some(own.as_str()), "101"),
+        (Some("https://evil.example"), "403"),
+        (Some("null"), "403"),
+        (Some("http://127.0.0.1:1"), "403"),
+    ] {
+        let mut stream = TcpStream::connect(all.websocket).expect("it listens");
+        stream.set_read_timeout(Some(PATIENCE)).expect("a time");
+        let origin = origin.map_or(String::new(), |origin| format!("Origin: {origin}\r\n"));
+        write!(
+            stream,
+            "GET / HTTP/1.1\r\nHost: {}\r\n{origin}Upgrade: websocket\r\nConnection: Upgrade\r\n\
+             Sec-WebSocket-Key: AQIDBAUGBwgJCgsMDQ4PEA==\r\nSec-WebSocket-Version: 13\r\n\r\n",
+            all.websocket
+        )
+        .expect("it reads");
+        let mut first = String::new();
+        BufReader::new(stream).read_line(&mut first).expect("an answer");
+        assert!(first.starts_with(&format!("HTTP/1.1 {status}")), "{origin}: {first}");
+    }
 }
 
 #[test]
@@ -176,10 +270,17 @@ fn a_browser_and_a_subscriber_see_a_mail_arrive() {
             .env("NODE_PATH", node_modules())
             .env("SERVE_URL", format!("http://{}", all.cache))
             .env("SMTP", all.smtp.to_string())
+            .env("FEED_WS", format!("ws://{}", all.websocket))
             .env("CHROMIUM", "/usr/bin/chromium")
             .env("SHOTS", artifacts("served-pages")),
     );
-    for step in ["a sample arrived", "a mail arrived live", "it is there after a reload"] {
+    let steps = [
+        "a sample arrived",
+        "a mail arrived live",
+        "it is there after a reload",
+        "a page of another origin hears nothing",
+    ];
+    for step in steps {
         assert!(said.contains(&format!("ok {step}")), "{said}");
     }
     let bobs =

@@ -17,6 +17,7 @@
 mod pattern;
 mod permissions;
 mod replies;
+mod reserved;
 mod spec;
 
 use std::{collections::HashMap, sync::Arc};
@@ -27,6 +28,7 @@ use subtle::ConstantTimeEq as _;
 pub use pattern::{covers, is_valid as is_valid_pattern, overlaps};
 pub use permissions::{Entry, Permissions, Responses, Rules, Shared, Subscribing};
 pub use replies::{OPEN_REQUESTS_MAX, Replies};
+pub use reserved::Reserved;
 pub use spec::{Account, Authorization, Secret, SpecError, User};
 
 /// Accounts that one server may have; a configuration with more does not load.

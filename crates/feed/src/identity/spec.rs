@@ -9,6 +9,7 @@ use super::{
     ACCOUNTS_MAX, AccountId, GLOBAL_ACCOUNT, Identities, Identity, KnownKey, KnownUser, SYSTEM_ACCOUNT,
     pattern,
     permissions::{Entry, Permissions, Rules},
+    reserved::{self, Reserved},
 };
 
 /// A password or token as the configuration has it. Never printed.
@@ -77,6 +78,8 @@ pub struct Authorization {
     pub system_account: Option<String>,
     /// Who a client is that says nothing about itself.
     pub no_auth_user: Option<String>,
+    /// What the program keeps for itself of the global account's subjects.
+    pub reserved: Reserved,
 }
 
 impl Authorization {
@@ -162,6 +165,10 @@ pub(super) fn build(spec: &Authorization, before: Option<&Identities>) -> Result
         }
         None => (!identities.required).then(Identity::anonymous),
     };
+    for entry in spec.reserved.publish.iter().chain(&spec.reserved.subscribe) {
+        check_entry(entry)?;
+    }
+    reserved::keep(&mut identities, &spec.reserved);
     Ok(identities)
 }
 

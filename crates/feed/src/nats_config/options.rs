@@ -74,6 +74,8 @@ pub struct WebSocket {
     pub port: u16,
     /// `tls`; none with `no_tls: true`.
     pub tls: Option<Tls>,
+    /// `allowed_origins`.
+    pub allowed_origins: Vec<String>,
 }
 
 /// A line that is passed over.
@@ -232,6 +234,13 @@ impl Reading {
                 "port" => websocket.port = port(value)?,
                 "no_tls" => plain = boolean(value)?,
                 "tls" => websocket.tls = Some(tls(value)?),
+                "allowed_origins" | "allowed_origin" => {
+                    // One may stand without brackets.
+                    websocket.allowed_origins = match list(value) {
+                        Ok(origins) => origins.iter().map(string).collect::<Outcome<_>>()?,
+                        Err(_) => vec![string(value)?],
+                    };
+                }
                 "compression" | "handshake_timeout" => {
                     let key = format!("websocket.{}", entry.key);
                     self.unhonoured.push(Unhonoured { line: entry.line, key });

@@ -48,7 +48,7 @@ websocket { port: 8443, no_tls: true }
     let tls = options.tls.unwrap();
     assert!(tls.verify && tls.handshake_first && tls.ca_file.is_some());
     assert_eq!(tls.key_file.to_str(), Some("./k.pem"));
-    assert_eq!(options.websocket, Some(WebSocket { host: None, port: 8443, tls: None }));
+    assert_eq!(options.websocket, Some(WebSocket { port: 8443, ..WebSocket::default() }));
 }
 
 #[test]
@@ -188,5 +188,21 @@ proptest! {
         bytes[at] = byte;
         let _ = read(&String::from_utf8_lossy(&bytes));
         let _ = read(&String::from_utf8_lossy(&bytes[..at]));
+    }
+}
+
+#[test]
+fn pages_that_may_connect_are_listed() {
+    for (said, origins) in [
+        ("", &[][..]),
+        (
+            "allowed_origins: [\"https://a.example\", \"http://b.example:81\"]",
+            &["https://a.example", "http://b.example:81"],
+        ),
+        ("allowed_origins: \"https://a.example\"", &["https://a.example"]),
+    ] {
+        let (options, _) =
+            read(&format!("websocket {{ port: 8443, no_tls: true, {said} }}")).expect("it is sound");
+        assert_eq!(options.websocket.expect("a listener").allowed_origins, origins, "{said}");
     }
 }

@@ -7,5 +7,6 @@ mod bad_days;
 mod common;
 mod mutation;
 mod order;
+mod own;
 mod words;
 mod wrapped;

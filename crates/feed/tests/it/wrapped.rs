@@ -210,6 +210,14 @@ fn browsers_by_web_socket() {
         if !is_tls {
             block_on(async {
                 let mut request = format!("ws://{web}/").into_client_request().expect("a request");
+                let own = format!("http://{web}").parse().expect("a value");
+                request.headers_mut().insert("Origin", own);
+                let socket = TcpStream::connect(web).await.expect("a connection");
+                assert!(
+                    tokio_tungstenite::client_async(request, socket).await.is_ok(),
+                    "of this very address"
+                );
+                let mut request = format!("ws://{web}/").into_client_request().expect("a request");
                 request.headers_mut().insert("Origin", "http://evil.example".parse().expect("a value"));
                 let socket = TcpStream::connect(web).await.expect("a connection");
                 let refused = tokio_tungstenite::client_async(request, socket).await;

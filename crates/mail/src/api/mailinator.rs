@@ -6,7 +6,7 @@
 use std::{convert::Infallible, sync::Arc, time::Duration};
 
 use axum::{
-    Json, Router,
+    Json,
     body::Bytes,
     extract::{FromRequestParts, Query, RawPathParams, State},
     http::request::Parts,
@@ -14,7 +14,7 @@ use axum::{
         IntoResponse, Response,
         sse::{self, KeepAlive, Sse},
     },
-    routing::{get, post},
+    routing::{MethodFilter, get, on, post},
 };
 use engine::cores::clock;
 use futures_util::stream;
@@ -25,6 +25,7 @@ use serde_json::{Value, json};
 use super::{
     duration,
     letter::{Entry, Letter, headers},
+    routes::Routes,
     wait::{self, WAIT_MAX, Wanted},
 };
 use crate::{
@@ -52,42 +53,114 @@ const LATEST: usize = 5;
 /// The longest time after which a mail is deleted on request (`delete=`).
 const DELETE_AFTER_MAX: Duration = Duration::from_secs(300);
 
-pub(super) fn router<M: Mailboxes>() -> Router<Arc<App<M>>> {
-    Router::new()
-        .route("/api/v2/domains", get(domains::<M>))
-        .route("/api/v2/domains/{domain}", get(domain::<M>).post(not_done).delete(not_done))
-        .route("/api/v2/domains/{domain}/", get(domain::<M>))
-        .route("/api/v2/domains/{domain}/rules", get(rules).post(not_done))
-        .route("/api/v2/domains/{domain}/rules/", get(rules).post(not_done))
-        .route("/api/v2/domains/{domain}/inboxes", get(list::<M>).delete(delete_all::<M>))
-        .route(
-            "/api/v2/domains/{domain}/inboxes/{inbox}",
-            get(list::<M>).delete(delete_all::<M>).post(inject::<M>),
+pub(super) fn routes<M: Mailboxes>(routes: Routes<M>) -> Routes<M> {
+    const DOMAIN: &str = "/api/v2/domains/{domain}";
+    const INBOX: &str = "/api/v2/domains/{domain}/inboxes/{inbox}";
+    const LISTING: &str = "skip limit sort decode_subject cursor full wait delete";
+    let of_domain = |path: &str| format!("{DOMAIN}{path}");
+    let of_inbox = |path: &str| format!("{INBOX}{path}");
+    routes
+        .group(
+            "Waiting, links and codes",
+            "For test suites: one request between asking for a code and typing it in.",
         )
-        .route("/api/v2/domains/{domain}/inboxes/{inbox}/wait", get(wait_for::<M>))
-        .route("/api/v2/domains/{domain}/inboxes/{inbox}/messages", post(inject::<M>))
-        .route(
-            "/api/v2/domains/{domain}/inboxes/{inbox}/messages/{id}",
-            get(message::<M>).delete(delete::<M>),
+        .get(
+            &of_inbox("/wait"),
+            wait_for::<M>,
+            (
+                "The newest mail that fits, stored already or arriving in time, with its codes and links; 404 if none came.",
+                "from subject text query since timeout delete",
+            ),
         )
-        .route("/api/v2/domains/{domain}/inboxes/{inbox}/messages/{id}/{what}", get(aspect::<M>))
-        .route(
-            "/api/v2/domains/{domain}/inboxes/{inbox}/messages/{id}/attachments/{part}",
-            get(attachment::<M>),
+        .get(
+            &of_inbox("/messages/{id}/codes"),
+            codes::<M>,
+            ("One-time codes of a mail, the likeliest first.", ""),
         )
-        .route("/api/v2/domains/{domain}/messages/{id}", get(message::<M>).delete(delete::<M>))
-        .route("/api/v2/domains/{domain}/messages/{id}/{what}", get(aspect::<M>))
-        .route("/api/v2/domains/{domain}/messages/{id}/attachments/{part}", get(attachment::<M>))
-        .route("/api/v2/domains/{domain}/stream", get(stream_of::<M>))
-        .route("/api/v2/domains/{domain}/stream/", get(stream_of::<M>))
-        .route("/api/v2/domains/{domain}/stream/{inbox}", get(stream_of::<M>))
-        .route("/api/v2/domains/{domain}/webhook", post(webhook::<M>))
-        .route("/api/v2/domains/{domain}/webhook/", post(webhook::<M>))
-        .route("/api/v2/domains/{domain}/webhook/{inbox}", post(webhook::<M>))
-        .route("/api/v2/team", get(team::<M>))
-        .route("/api/v2/team/stats", get(stats::<M>))
-        .route("/api/v2/team/stats/", get(stats::<M>))
-        .route("/api/v2/teaminfo", get(team::<M>))
+        .get(
+            &of_inbox("/messages/{id}/links"),
+            links::<M>,
+            ("Links of a mail with their true targets.", ""),
+        )
+        .group(
+            "Mailinator's API v2",
+            "The paths and fields that Mailinator's own clients use. An inbox may be a whole address, and may end in *.",
+        )
+        .get(INBOX, list::<M>, ("Mails of an inbox, newest first; wait=2m waits for one if there is none.", LISTING))
+        .delete(INBOX, delete_all::<M>, ("Deletes all mails of an inbox.", ""))
+        .post(
+            &of_inbox("/messages"),
+            inject::<M>,
+            ("Puts a mail into an inbox: {from, subject, text}.", ""),
+        )
+        .get(
+            &of_inbox("/messages/{id}"),
+            message::<M>,
+            ("A mail with its content; * is the latest five.", "delete"),
+        )
+        .delete(&of_inbox("/messages/{id}"), delete::<M>, ("Deletes a mail.", ""))
+        .get(
+            &of_inbox("/messages/{id}/{what}"),
+            aspect::<M>,
+            (
+                "summary, headers, text, textplain, texthtml, linksfull, attachments, raw or smtplog of a mail.",
+                "",
+            ),
+        )
+        .get(&of_inbox("/messages/{id}/attachments/{part}"), attachment::<M>, ("An attachment.", ""))
+        .get(
+            &of_domain("/inboxes"),
+            list::<M>,
+            (
+                "Mails of all inboxes of a domain. Needs the token, as do the following.",
+                "inbox skip limit sort decode_subject cursor full wait delete",
+            ),
+        )
+        .delete(&of_domain("/inboxes"), delete_all::<M>, ("Deletes all mails of a domain.", ""))
+        .get(&of_domain("/messages/{id}"), message::<M>, ("A mail of any inbox of the domain.", "delete"))
+        .delete(&of_domain("/messages/{id}"), delete::<M>, ("Deletes a mail of any inbox of the domain.", ""))
+        .get(
+            &of_domain("/messages/{id}/{what}"),
+            aspect::<M>,
+            ("As above, of any inbox of the domain.", ""),
+        )
+        .get(
+            &of_domain("/messages/{id}/attachments/{part}"),
+            attachment::<M>,
+            ("An attachment of a mail of any inbox of the domain.", ""),
+        )
+        .get(&of_domain("/stream"), stream_of::<M>, ("Arrivals as server-sent events.", "full"))
+        .get(
+            &of_domain("/stream/{inbox}"),
+            stream_of::<M>,
+            ("Arrivals in one inbox as server-sent events.", "full"),
+        )
+        .post(
+            &of_domain("/webhook"),
+            webhook::<M>,
+            ("Puts a mail into an inbox: {from, subject, text, to}.", ""),
+        )
+        .post(
+            &of_domain("/webhook/{inbox}"),
+            webhook::<M>,
+            ("Puts a mail into this inbox: {from, subject, text}.", ""),
+        )
+        .get("/api/v2/domains", domains::<M>, ("The service's own domain.", ""))
+        .get(DOMAIN, domain::<M>, ("A domain; every one is there.", ""))
+        .get(&of_domain("/rules"), rules, ("The rules of a domain; there are none.", ""))
+        .get("/api/v2/team", team::<M>, ("Who runs this, in Mailinator's words.", ""))
+        .get("/api/v2/team/stats", stats::<M>, ("Mails accepted.", ""))
+        // What only the owner of a domain would do.
+        .unlisted(DOMAIN, on(MethodFilter::POST.or(MethodFilter::DELETE), not_done))
+        .unlisted(&of_domain("/rules"), post(not_done))
+        // Where Mailinator's clients put a slash behind, or another word.
+        .unlisted(INBOX, post(inject::<M>))
+        .unlisted(&of_domain("/"), get(domain::<M>))
+        .unlisted(&of_domain("/rules/"), get(rules).post(not_done))
+        .unlisted(&of_domain("/stream/"), get(stream_of::<M>))
+        .unlisted(&of_domain("/webhook/"), post(webhook::<M>))
+        .unlisted("/api/v2/team/stats/", get(stats::<M>))
+        .unlisted("/api/v2/teaminfo", get(team::<M>))
 }
 
 /// The domain and perhaps the inbox of a path, if who asks may see them.
@@ -177,16 +250,20 @@ async fn list<M: Mailboxes>(
     {
         let wait = duration::parse(wait, WAIT_MAX)?;
         let mut arrivals = Arrivals::new(&app, scope.clone(), Some(None)).await?;
-        let arrived = async {
+        let looked = async {
             while let Some(told) = arrivals.next().await {
-                if !matches!(told, Told::Deleted(_)) {
-                    return;
+                let found = match told {
+                    Told::Deleted(_) => Vec::new(),
+                    Told::Arrived(_) | Told::Missed => listed(&app, &scope, skip, limit, &listing).await?,
+                };
+                if !found.is_empty() {
+                    return Ok(found);
                 }
             }
+            Ok::<_, Fault>(Vec::new())
         };
         // Empty after the time is an answer.
-        let _ = tokio::time::timeout(wait, arrived).await;
-        found = listed(&app, &scope, skip, limit, &listing).await?;
+        found = tokio::time::timeout(wait, looked).await.unwrap_or_else(|_| Ok(Vec::new()))?;
     }
     let now_ms = clock::unix_ms();
     let cursor = if found.len() == limit { (skip + limit).to_string() } else { String::new() };
@@ -297,10 +374,35 @@ async fn message<M: Mailboxes>(
 async fn aspect<M: Mailboxes>(
     State(app): State<Arc<App<M>>>,
     Place(scope): Place,
-    Params(Named { id, what, .. }): Params<Named>,
+    Params(named): Params<Named>,
 ) -> Result<Json<Value>, Fault> {
-    let what = what.unwrap_or_default();
-    let mail = fetch(&app, &scope, &id).await?;
+    let what = named.what.clone().unwrap_or_default();
+    shown(&app, &scope, &named, what).await
+}
+
+async fn codes<M: Mailboxes>(
+    State(app): State<Arc<App<M>>>,
+    Place(scope): Place,
+    Params(named): Params<Named>,
+) -> Result<Json<Value>, Fault> {
+    shown(&app, &scope, &named, "codes".to_owned()).await
+}
+
+async fn links<M: Mailboxes>(
+    State(app): State<Arc<App<M>>>,
+    Place(scope): Place,
+    Params(named): Params<Named>,
+) -> Result<Json<Value>, Fault> {
+    shown(&app, &scope, &named, "links".to_owned()).await
+}
+
+async fn shown<M: Mailboxes>(
+    app: &Arc<App<M>>,
+    scope: &Scope,
+    named: &Named,
+    what: String,
+) -> Result<Json<Value>, Fault> {
+    let mail = fetch(app, scope, &named.id).await?;
     let now_ms = clock::unix_ms();
     app.render(mail, move |mail| aspect_of(mail, &what, now_ms)).await?.map(Json)
 }
@@ -475,7 +577,15 @@ async fn stream_of<M: Mailboxes>(
     let arrivals = Arrivals::new(&app, scope, None).await?;
     let events = stream::unfold((app, arrivals), move |(app, mut arrivals)| async move {
         loop {
-            let Told::Arrived(summary) = arrivals.next().await? else { continue };
+            let summary = match arrivals.next().await? {
+                Told::Arrived(summary) => summary,
+                Told::Deleted(_) => continue,
+                // Mailinator's clients hear events without a name alone; who asks for these knows that it has to look.
+                Told::Missed => {
+                    let missed = sse::Event::default().event("missed").data("{}");
+                    return Some((Ok(missed), (app, arrivals)));
+                }
+            };
             let now_ms = clock::unix_ms();
             let json = if full.0 {
                 let Ok(Some(mail)) = app.mailboxes.mail(summary.id).await else { continue };

@@ -5,22 +5,26 @@
 //! - [`mailinator`]: `/api/v2/…`, the paths and fields that Mailinator's own clients use;
 //! - [`wait`]: `…/inboxes/NAME/wait`, for test suites;
 //! - [`mailpit`]: `/api/v1/…` over everything, `/inbox/ADDRESS/api/v1/…` over one inbox;
-//! - [`openapi`]: the list of it all, as a document and as a page.
+//! - [`routes`]: the list of it all, of which the router is made;
+//! - [`openapi`]: that list as a document and as a page.
 
 mod duration;
 mod letter;
 mod mailinator;
 mod mailpit;
 mod openapi;
+mod routes;
 mod wait;
 
 use std::sync::Arc;
 
 use axum::Router;
 
+use self::routes::Routes;
 use crate::{mailboxes::Mailboxes, web::app::App};
 
 /// All paths of the APIs.
 pub(crate) fn router<M: Mailboxes>() -> Router<Arc<App<M>>> {
-    mailinator::router::<M>().merge(mailpit::router::<M>()).merge(openapi::router::<M>())
+    let (router, groups) = mailpit::routes(mailinator::routes(Routes::<M>::at(""))).finish();
+    router.merge(openapi::router::<M>(groups))
 }

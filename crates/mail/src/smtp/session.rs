@@ -146,9 +146,10 @@ impl Session {
                     None
                 }
                 Ask::Close(reply) => {
-                    match reply.code {
-                        421 => core.count(Counter::TooManyFaults),
-                        552 => core.count(Counter::TooLarge),
+                    match reply {
+                        reply::NOT_HTTP => core.count(Counter::HttpRequests),
+                        reply::TOO_MANY_FAULTS => core.count(Counter::TooManyFaults),
+                        reply::TOO_LARGE => core.count(Counter::TooLarge),
                         _ => {}
                     }
                     reply.write(&mut turn.out);
@@ -160,7 +161,7 @@ impl Session {
                     None
                 }
                 Ask::Mail(from) => self.mail(core, &from, now_ms, turn),
-                Ask::Rcpt(to) => self.recipient(core, &to, now_ms, turn),
+                Ask::Rcpt(to) => self.recipient(core, to, now_ms, turn),
                 Ask::MailBegins { send_first } => self.begin(core, send_first, now_ms, turn),
                 Ask::ChunkEnds => {
                     reply::CHUNK_OK.write(&mut turn.out);
@@ -184,7 +185,7 @@ impl Session {
     }
 
     fn hello(&mut self, config: &Config, hello: &Hello<'_>, out: &mut Vec<u8>) {
-        self.hello = (*hello.name).into();
+        self.hello = hello.name.into();
         let mut put = |text: &str| out.extend_from_slice(text.as_bytes());
         if hello.kind == HelloKind::Helo {
             put("250 ");
@@ -208,7 +209,7 @@ impl Session {
             core.count(Counter::TooLarge);
             return self.refuse(core, reply::TOO_LARGE, turn);
         }
-        match core.abuse.borrow().sender(&from.address, self.peer, now_ms) {
+        match core.abuse.borrow().sender(from.address, self.peer, now_ms) {
             Judgement::Fine => {}
             Judgement::Slow => turn.slow = true,
             Judgement::Refuse(reply, counter) => {
@@ -218,7 +219,7 @@ impl Session {
         }
         self.dialog.sender_accepted(from.smtputf8);
         let envelope =
-            Envelope { from: (*from.address).into(), recipients: SmallVec::new(), raw: core.buffer() };
+            Envelope { from: from.address.into(), recipients: SmallVec::new(), raw: core.buffer() };
         self.envelope = Some(envelope);
         reply::SENDER_OK.write(&mut turn.out);
         None

@@ -7,11 +7,16 @@
 //! - without one, only this machine may ask: it listens on loopback, the peer is loopback, no proxy stands between, and
 //!   the `Host` is an IP address or `localhost` (a page whose name was rebound to 127.0.0.1 sends its own name).
 //!
-//! Changes that a browser sends on behalf of another site's page are refused (`Sec-Fetch-Site`, `Origin`).
+//! Changes that a browser sends on behalf of another site's page are refused (`Sec-Fetch-Site`, `Origin`). A change is what
+//! changes something, whatever its method: Mailinator's clients delete by `GET …?delete=1m`, and any page can have a browser
+//! send a GET to anywhere (`<img src=…>`).
 
 use std::{net::IpAddr, sync::Arc};
 
-use axum::http::{HeaderMap, Method, header};
+use axum::{
+    extract::Query,
+    http::{HeaderMap, HeaderName, Method, Uri, header},
+};
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use subtle::ConstantTimeEq;
 
@@ -70,25 +75,68 @@ impl<M: Mailboxes> App<M> {
         Err(if self.config.token.is_some() { Fault::TokenNeeded } else { Fault::OnlyFromHere })
     }
 
-    /// Whether a change comes from our own page or from a program.
-    pub(crate) fn check_origin(&self, method: &Method, headers: &HeaderMap) -> Result<(), Fault> {
-        if method.is_safe() {
-            return Ok(());
-        }
-        let text = |name| headers.get(name).and_then(|value| value.to_str().ok());
-        let foreign = match text(header::HeaderName::from_static("sec-fetch-site")) {
-            Some(site) => !matches!(site, "same-origin" | "none"),
-            // Programs send no Origin; old browsers do.
-            None => text(header::ORIGIN).is_some_and(|origin| {
-                let host = origin.split_once("://").map_or(origin, |(_, host)| host);
-                text(header::HOST) != Some(host)
-            }),
+    /// Refuses a change that another site's page asks for; every request comes by here before it is carried out.
+    pub(crate) fn check_change(&self, method: &Method, uri: &Uri, headers: &HeaderMap) -> Result<(), Fault> {
+        let refused = match (method.is_safe(), asks_to_delete(uri)) {
+            (false, _) => asker(headers) == Asker::AnotherSite,
+            (true, true) => asker(headers) != Asker::OwnPageOrProgram,
+            (true, false) => false,
         };
-        if foreign {
-            self.counters.add(Counter::ForeignWrites, 1);
-            return Err(Fault::ForeignWrite);
-        }
-        Ok(())
+        if refused { self.refuse_foreign() } else { Ok(()) }
+    }
+
+    /// Refuses what only our own pages and programs may ask for, whatever its method.
+    pub(crate) fn check_asker(&self, headers: &HeaderMap) -> Result<(), Fault> {
+        if asker(headers) == Asker::AnotherSite { self.refuse_foreign() } else { Ok(()) }
+    }
+
+    fn refuse_foreign(&self) -> Result<(), Fault> {
+        self.counters.add(Counter::ForeignWrites, 1);
+        Err(Fault::ForeignWrite)
+    }
+}
+
+/// Who wants a request to be sent, as far as its headers tell.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Asker {
+    /// Our own page, the person in front of the browser, or a program that is none.
+    OwnPageOrProgram,
+    /// A page of another origin.
+    AnotherSite,
+    /// A browser that does not say for whom: with a GET it sends no `Origin`, and `Sec-Fetch-Site` only to addresses that it
+    /// trusts (https, and this machine; Fetch Metadata, 2).
+    UntoldBrowser,
+}
+
+/// See [`Asker`].
+pub(crate) fn asker(headers: &HeaderMap) -> Asker {
+    let text = |name| headers.get(name).and_then(|value| value.to_str().ok());
+    if let Some(site) = text(HeaderName::from_static("sec-fetch-site")) {
+        return match site {
+            "same-origin" | "none" => Asker::OwnPageOrProgram,
+            _ => Asker::AnotherSite,
+        };
+    }
+    if let Some(origin) = text(header::ORIGIN) {
+        let host = origin.split_once("://").map_or(origin, |(_, host)| host);
+        return match text(header::HOST) == Some(host) {
+            true => Asker::OwnPageOrProgram,
+            false => Asker::AnotherSite,
+        };
+    }
+    // Every browser's name begins so, and no page can change it in a request that needs no permission before.
+    match text(header::USER_AGENT) {
+        Some(name) if name.starts_with("Mozilla/") => Asker::UntoldBrowser,
+        _ => Asker::OwnPageOrProgram,
+    }
+}
+
+/// Whether a query has `delete=`, as lists, mails and waits take it.
+fn asks_to_delete(uri: &Uri) -> bool {
+    // Decoded as the handlers decode it: `%64elete` is `delete`.
+    match Query::<Vec<(String, String)>>::try_from_uri(uri) {
+        Ok(Query(pairs)) => pairs.iter().any(|(name, _)| name == "delete"),
+        Err(_) => true,
     }
 }
 

@@ -16,6 +16,7 @@ use serde::Serialize;
 use super::{
     app::{App, Site},
     counters::Counter,
+    unread,
 };
 use crate::{
     address::AddressFault,
@@ -182,7 +183,7 @@ struct ErrorPage<'a> {
     request: &'a str,
 }
 
-/// Around every handler: refuses foreign changes, names the request, counts, sets the headers that all answers have, and
+/// Around every handler: refuses foreign changes, reads what a handler left of the body, names the request, counts, sets the headers that all answers have, and
 /// turns faults into pages where a browser asks for a page.
 pub(super) async fn around<M: Mailboxes>(
     State(app): State<Arc<App<M>>>,
@@ -199,10 +200,21 @@ pub(super) async fn around<M: Mailboxes>(
             .get(header::ACCEPT)
             .and_then(|accept| accept.to_str().ok())
             .is_some_and(|accept| accept.contains("text/html"));
-    let mut response = match app.check_origin(request.method(), request.headers()) {
+    let checked = app.check_change(request.method(), request.uri(), request.headers());
+    let (request, rest) = unread::lend(request);
+    let mut response = match checked {
         Ok(()) => next.run(request).await,
-        Err(fault) => fault.into_response(),
+        Err(fault) => {
+            drop(request);
+            fault.into_response()
+        }
     };
+    if let Some(rest) = rest
+        && !rest.read().await
+    {
+        app.counters.add(Counter::BodiesCut, 1);
+        response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+    }
     let status = response.status();
     if status.is_client_error() {
         app.counters.add(Counter::ClientFaults, 1);

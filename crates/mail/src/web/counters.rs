@@ -23,9 +23,10 @@ engine::counters! {
         RenderBusy => Counter, "mail_web_render_busy", None, "Requests turned away because too many large mails were being rendered.";
         Listeners => Gauge, "mail_web_listeners", None, "Live pages, streams and waiting requests.";
         ListenersFull => Counter, "mail_web_listeners_full", None, "Live pages, streams and waits turned away because of the limit.";
-        ListenersLagged => Counter, "mail_web_listeners_lagged", None, "Listeners that missed events because they read too slowly.";
+        ListenersLagged => Counter, "mail_web_listeners_lagged", None, "Times that a listener missed events, because it read too slowly or because they were lost before; it was told to look again.";
         Unauthorized => Counter, "mail_web_unauthorized", None, "Requests for more than one inbox without the token.";
         ForeignWrites => Counter, "mail_web_foreign_writes", None, "Changes refused because another site's page asked for them.";
+        BodiesCut => Counter, "mail_web_bodies_cut", None, "Requests whose body was refused and longer, or slower, than what is thrown away; their connections were closed.";
         SearchesBounded => Counter, "mail_web_searches_bounded", None, "Searches that stopped at a bound before they had found enough.";
         MarksDropped => Counter, "mail_web_marks_dropped", None, "Marks (read, tags) forgotten because there were too many.";
     }

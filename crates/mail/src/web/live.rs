@@ -124,8 +124,8 @@ impl Arrivals {
                 Ok(Event::Deleted { inbox, id }) if self.scope.contains(&inbox) => {
                     return Some(Told::Deleted(id));
                 }
-                Ok(_) => {}
-                Err(RecvError::Lagged(_)) => {
+                Ok(Event::Arrived(_) | Event::Deleted { .. }) => {}
+                Ok(Event::Missed) | Err(RecvError::Lagged(_)) => {
                     self.listener.lagged();
                     return Some(Told::Missed);
                 }

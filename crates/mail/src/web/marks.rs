@@ -139,7 +139,7 @@ pub(super) async fn forget_deleted<M: Mailboxes>(app: Arc<App<M>>) {
         match events.recv().await {
             Ok(Event::Deleted { id, .. }) => app.marks.forget(id),
             // What was missed is dropped by its age in the end.
-            Ok(Event::Arrived(_)) | Err(RecvError::Lagged(_)) => {}
+            Ok(Event::Arrived(_) | Event::Missed) | Err(RecvError::Lagged(_)) => {}
             Err(RecvError::Closed) => return,
         }
     }

@@ -26,6 +26,7 @@ pub(crate) mod marks;
 pub(crate) mod message;
 mod pages;
 pub(crate) mod scope;
+mod unread;
 pub(crate) mod when;
 
 use std::{
@@ -183,5 +184,7 @@ fn router<M: Mailboxes>(app: Arc<App<M>>) -> Router {
         .with_state(app)
 }
 
+#[cfg(test)]
+mod missed_tests;
 #[cfg(test)]
 mod tests;

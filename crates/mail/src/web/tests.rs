@@ -1,7 +1,7 @@
 //! The pages and APIs over real sockets, on the twin.
 
 use std::{
-    io::{BufRead, BufReader},
+    io::{BufRead, BufReader, Read, Write},
     net::TcpListener,
     time::Duration,
 };
@@ -285,6 +285,49 @@ fn another_sites_page_changes_nothing() {
     assert_eq!(site.get(&format!("/inbox/ann@night.test/{id}")).status, 404);
 }
 
+/// `<img src="http://localhost:8025/api/…?delete=1m">` on any page of the web.
+#[test]
+fn a_get_that_deletes_is_a_change() {
+    let site = Site::new();
+    let other_sites: [&[(&str, &str)]; 4] = [
+        &[("sec-fetch-site", "cross-site")],
+        &[("sec-fetch-site", "same-site")],
+        &[("origin", "https://evil.test")],
+        // To an address that is no `localhost` and has no TLS, browsers send neither.
+        &[("user-agent", "Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36")],
+    ];
+    for foreign in other_sites {
+        let id = site.deliver("ann", "Subject: x\r\n\r\n");
+        let inbox = "/api/v2/domains/public/inboxes/ann";
+        for path in [
+            format!("{inbox}/messages/{id}?delete=1ms"),
+            format!("{inbox}/messages/{id}?%64elete=1ms"),
+            format!("/api/v2/domains/public/messages/{id}?delete=1ms"),
+            format!("{inbox}?limit=1&delete=1ms"),
+            "/api/v2/domains/public/inboxes?delete=1ms".to_owned(),
+            format!("{inbox}/wait?timeout=1s&delete=true"),
+        ] {
+            for method in ["GET", "HEAD"] {
+                let answer = site.ask(method, &path, foreign, "");
+                assert_eq!(answer.status, 403, "{method} {path} {foreign:?}: {}", answer.body);
+            }
+        }
+        // To look is no change, and leaves no mark either.
+        assert_eq!(site.ask("GET", &format!("/api/v1/message/{id}"), foreign, "").status, 200);
+    }
+    assert_eq!(site.get("/api/v1/messages").json()["unread"], 4);
+    // Mailinator's own clients, and a person who types it.
+    for own in [
+        &[][..],
+        &[("user-agent", "axios/1.7")],
+        &[("sec-fetch-site", "none"), ("user-agent", "Mozilla/5.0")],
+    ] {
+        let answer = site.ask("GET", "/api/v2/domains/public/inboxes/ann/wait?delete=true", own, "");
+        assert_eq!(answer.status, 200, "{own:?}: {}", answer.body);
+    }
+    assert_eq!(site.get("/api/v1/messages").json()["total"], 1);
+}
+
 #[test]
 fn faults_are_pages_for_people_and_json_for_programs() {
     let site = Site::new();
@@ -453,6 +496,86 @@ fn mailpits_events_come_by_websocket() {
     });
 }
 
+/// A request whose body its handler does not read, sent in two parts: whoever writes on after the answer may ask again on the
+/// same connection, or was told that it cannot.
+#[test]
+fn a_connection_that_ends_behind_an_answer_is_said_to_end() {
+    let site = Site::new();
+    let after_the_answer = Duration::from_millis(300);
+    for (head, bytes, status) in [
+        ("POST /nowhere HTTP/1.1", 10, "404"),
+        ("PUT /about HTTP/1.1", 10, "405"),
+        ("GET /healthz HTTP/1.1", 10, "200"),
+        ("PUT /api/v1/chaos HTTP/1.1", 10, "501"),
+        ("DELETE /api/v2/domains/public/inboxes/ann HTTP/1.1", 10, "200"),
+        ("POST /inbox/ann@night.test/delete HTTP/1.1\r\nOrigin: https://evil.test", 10, "403"),
+        ("POST /nowhere HTTP/1.1\r\nExpect: 100-continue", 10, "404"),
+        ("POST /nowhere HTTP/1.1", 1 << 20, "404"),
+        ("POST /api/v2/domains/public/inboxes/ann/messages HTTP/1.1", 1 << 20, "413"),
+    ] {
+        let mut stream = std::net::TcpStream::connect(site.web.address()).unwrap();
+        write!(stream, "{head}\r\nHost: {}\r\nContent-Length: {bytes}\r\n\r\n", site.web.address()).unwrap();
+        stream.set_read_timeout(Some(after_the_answer)).unwrap();
+        // It may answer before it has the body, or wait for it.
+        let _ = stream.peek(&mut [0]);
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        let next =
+            format!("GET /robots.txt HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n\r\n", site.web.address());
+        // What it does not read any more it need not take.
+        let _ = stream.write_all(&vec![b'x'; bytes]).and_then(|()| stream.write_all(next.as_bytes()));
+        let mut said = Vec::new();
+        let _ = stream.read_to_end(&mut said);
+        let said = String::from_utf8_lossy(&said).to_ascii_lowercase();
+        assert!(said.starts_with(&format!("http/1.1 {status}")), "{head}: {said}");
+        let first = said.split("\r\n\r\n").next().unwrap_or_default();
+        let closes = first.contains("\r\nconnection: close");
+        assert!(closes || said.contains("user-agent: *"), "{head}: {said}");
+        assert_eq!(closes, bytes > BODY_BYTES_MAX || head.contains("Expect"), "{head}: {said}");
+    }
+    // What is no request at all is answered, and the end said.
+    let mut stream = std::net::TcpStream::connect(site.web.address()).unwrap();
+    stream.write_all(b"NONSENSE\r\n\r\n").unwrap();
+    let mut said = String::new();
+    stream.read_to_string(&mut said).unwrap();
+    let said = said.to_ascii_lowercase();
+    assert!(said.starts_with("http/1.1 400") && said.contains("\r\nconnection: close"), "{said}");
+}
+
+/// Each operation of the document that changes something, and each that could be asked to: not for another site's page.
+#[test]
+fn no_operation_of_the_document_changes_anything_for_another_site() {
+    let site = Site::new();
+    let id = site.deliver("ann", "Subject: x\r\n\r\n");
+    let document = site.get("/api/openapi.json").json();
+    let mut refused = 0;
+    for (path, methods) in document["paths"].as_object().unwrap() {
+        let filled = filled(path, &id);
+        for method in methods.as_object().unwrap().keys() {
+            let query = if method == "get" { "?delete=1ms" } else { "" };
+            for base in ["", "/inbox/ann@night.test"] {
+                let asked = format!("{base}{filled}{query}");
+                let foreign = [("origin", "https://evil.test")];
+                let answer = site.ask(&method.to_uppercase(), &asked, &foreign, "{}");
+                assert_eq!(answer.status, 403, "{method} {asked}");
+                refused += 1;
+            }
+        }
+    }
+    assert!(refused > 80, "{refused}");
+    assert_eq!(site.get("/api/v1/messages").json()["total"], 1);
+}
+
+/// A path of the document, with something in each of its places.
+fn filled(path: &str, id: &str) -> String {
+    path.replace("{domain}", "public")
+        .replace("{inbox}", "ann")
+        .replace("{id}", id)
+        .replace("{what}", "text")
+        .replace("{part}", "0")
+        .replace("{tag}", "x")
+        .replace("{file}", &format!("{id}.txt"))
+}
+
 /// The document, the page and the routes are one list: each operation of it is there.
 #[test]
 fn every_operation_of_the_document_is_answered() {
@@ -463,14 +586,7 @@ fn every_operation_of_the_document_is_answered() {
     let mut operations = 0;
     for (path, methods) in document["paths"].as_object().unwrap() {
         assert!(page.contains(path.as_str()), "{path} is not on the page");
-        let filled = path
-            .replace("{domain}", "public")
-            .replace("{inbox}", "ann")
-            .replace("{id}", &id)
-            .replace("{what}", "text")
-            .replace("{part}", "0")
-            .replace("{tag}", "x")
-            .replace("{file}", &format!("{id}.txt"));
+        let filled = filled(path, &id);
         for method in methods.as_object().unwrap().keys() {
             // Streams do not end, and what deletes would leave nothing to ask for.
             if filled.contains("stream") || method == "delete" {
@@ -483,7 +599,7 @@ fn every_operation_of_the_document_is_answered() {
             operations += 1;
         }
     }
-    assert!(operations > 25, "{operations}");
+    assert!(operations > 30, "{operations}");
 }
 
 #[test]

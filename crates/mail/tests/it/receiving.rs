@@ -57,6 +57,35 @@ fn ehlo_offers_what_is_there() {
     client.expect("HELO client.test", "250 mx.test");
 }
 
+/// What any page can have a visitor's browser send to this port: a POST whose body is a mail.
+#[test]
+fn a_browsers_request_brings_no_mail() {
+    let server = Server::start(config()).unwrap();
+    let body = "EHLO evil.test\r\nMAIL FROM:<a@evil.test>\r\nRCPT TO:<ann@inbox.test>\r\nDATA\r\n\
+                Subject: forged\r\n\r\n.\r\n";
+    let requests = [
+        format!("POST / HTTP/1.1\r\nHost: localhost:1025\r\nContent-Type: text/plain\r\n\r\n{body}"),
+        format!("Host: localhost:1025\r\n\r\n{body}"),
+    ];
+    for (address, greeting) in [
+        (server.addresses().smtp, "220 mx.test ESMTP"),
+        (server.addresses().lmtp.unwrap(), "220 mx.test LMTP"),
+    ] {
+        for request in &requests {
+            let mut browser = connect(address);
+            browser.send(request.as_bytes());
+            assert!(browser.reply().starts_with(greeting));
+            let reply = browser.reply();
+            assert!(reply.starts_with("421 4.7.0"), "{reply}");
+            assert_eq!(browser.reply(), "", "nothing more is answered");
+        }
+    }
+    assert!(list(&server.mailstore(), &Scope::All).is_empty());
+    let metrics = engine::meter::prometheus::encode(&server.registry());
+    assert!(metrics.contains("mail_http_requests_total 4"), "{metrics}");
+    drain(server);
+}
+
 #[test]
 fn pipelined_mails_are_answered_in_order() {
     let server = Server::start(config()).unwrap();

@@ -1,47 +1,43 @@
-//! `nighttrain serve`: accelerator, feed and mail in one process, joined by their own protocols.
+//! `nighttrain serve`: accelerator, feed and mail in one process.
 //!
 //! ```text
-//!  senders ──SMTP──▶ mail ──events──▶ announce ──NATS──▶ feed ──NATS──▶ subscribers
-//!                     ▲ questions         ▲───────────────┘
-//!                     │                   ├──▶ live pages (the web takes its events from the feed)
-//!  browsers ─HTTP─▶ accelerator ─HTTP─▶ pages      └──▶ purge of the pages that have changed
+//!  senders ──SMTP──▶ mail ──events──┬──▶ live pages, waits
+//!                     ▲ questions   ├──▶ announce ──▶ feed ──NATS──▶ subscribers
+//!                     │             └──▶ purge of the pages that have changed
+//!  browsers ─HTTP─▶ accelerator ─HTTP─▶ pages
 //! ```
-//! The loops of the three share nothing but the processors. One admin port shows them all. They stop in the order in
-//! which work flows: no new mail, then the pages, the accelerator, and the feed last.
+//! Mail's own events are what pages, waits and purges go by; the feed is an outlet, on which nobody else may publish what mail
+//! announces ([`keep_for_mail`]). The loops of the three share nothing but the processors. One admin port shows them all.
+//! They stop in the order in which work flows: no new mail, then the pages, the accelerator, and the feed last.
 
 mod announce;
 mod samples;
 mod subject;
 
-use std::{io::Read, net::SocketAddr, sync::Arc};
+use std::{net::SocketAddr, sync::Arc};
 
 use feed::{
-    identity::{Authorization, Secret, User},
-    monitor::Watched,
+    Config,
+    identity::{Entry, Reserved},
 };
 use mail::{
-    Mailstore,
-    mailboxes::{Event, Inbox, Mail, MailId, Mailboxes, Scope, Summary, Totals, Unavailable},
+    mailboxes::{Inbox, Mailboxes},
     web,
 };
-use tokio::sync::broadcast;
 
-use self::announce::{Announcer, Entrance, Urls};
+use self::announce::{Announcer, Urls};
 use crate::{
     accelerator::{Accelerator, Purges},
     cache_settings::origin_text,
     cli::ServeTask,
     failure::{Failure, Fault},
-    feed::{Feed, Make, join_and_tell},
+    feed::{Feed, join_and_tell},
     mail::Post,
     operation::{Operation, Sources, failed},
     run::origin_at,
     settings::Settings,
     shell::{self, Service, Started},
 };
-
-/// Who announces mail on a feed that asks for names.
-const ANNOUNCER: &str = "nighttrain";
 
 /// Runs everything until a signal ends it.
 pub(crate) fn serve(task: &ServeTask) -> Result<(), Failure> {
@@ -52,31 +48,25 @@ pub(crate) fn serve(task: &ServeTask) -> Result<(), Failure> {
 }
 
 fn start(settings: &Settings, demo: bool) -> Result<Started, Failure> {
-    let password: Arc<str> =
-        password().map_err(|error| Failure::Failed(format!("no random bytes: {error}")))?.into();
-    let feed = Feed::start(settings, feed_of(Arc::clone(&password)))?;
+    let feed = Feed::start(settings, Box::new(feed_of))?;
     let (post, http) = Post::start(settings)?;
     let (origin, in_front_of) = match &settings.origin {
         Some(origin) => (origin.clone(), origin_text(origin)),
         None => (origin_at(post.pages()), "the mail pages".to_owned()),
     };
     let accelerator = Accelerator::start(settings.accelerator(origin), in_front_of, false)?;
-    let Some(&address) = feed.addresses().first() else {
-        return Err(Failure::Failed("the feed listens nowhere".to_owned()));
+    let Some(publisher) = feed.publisher() else {
+        return Err(Failure::Failed("the feed has ended".to_owned()));
     };
-    let of = Arc::clone(&feed);
+    let mailstore = post.mailstore();
     let announcer = Announcer::start(
-        Entrance {
-            address: reachable(address),
-            connect: Box::new(move || connect_of(&Watched::config(&*of).authorization, &password)),
-        },
-        post.mailstore().events(),
+        publisher,
+        || mailstore.events(),
         Arc::clone(&accelerator) as Arc<dyn Purges>,
         urls(accelerator.addresses(), &settings.mail.config.default_domain),
     )
     .map_err(failed("mail cannot be announced"))?;
-    let announced = Announced { stored: post.mailstore(), events: announcer.events() };
-    let web = post.show(http, announced, settings)?;
+    let web = post.show(http, mailstore.clone(), settings)?;
     if demo {
         samples::trickle(post.addresses().smtp).map_err(failed("samples cannot be sent"))?;
     }
@@ -110,50 +100,26 @@ fn reachable(address: SocketAddr) -> SocketAddr {
     address
 }
 
-/// The feed's configuration with the announcer let in.
-fn feed_of(password: Arc<str>) -> Make {
-    Box::new(move |settings| {
-        let mut config = settings.feed.config()?;
-        if config.tls.is_some() {
-            let message = "mail is announced on this feed without TLS, so `serve` cannot demand it of all; \
-                           run `nighttrain feed` by itself for that";
-            return Err(Fault { place: "[feed] tls-cert".to_owned(), message: message.to_owned() });
-        }
-        admit(&mut config.authorization, &password);
-        Ok(config)
-    })
+/// The feed's configuration, with mail's subjects kept for mail.
+fn feed_of(settings: &Settings) -> Result<Config, Fault> {
+    let mut config = settings.feed.config()?;
+    keep_for_mail(&mut config, settings.mail.asks_for_token());
+    Ok(config)
 }
 
-fn password() -> std::io::Result<String> {
-    let mut bytes = [0_u8; 32];
-    std::fs::File::open("/dev/urandom")?.read_exact(&mut bytes)?;
-    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
-}
-
-/// Lets the announcer in: as it is where anyone may come in or a token is asked for, else as a user of its own.
-fn admit(authorization: &mut Authorization, password: &str) {
-    if !authorization.is_open() && !matches!(authorization.token, Some(Secret::Plain(_))) {
-        authorization.users.push(User {
-            user: Some(ANNOUNCER.to_owned()),
-            password: Some(Secret::new(password)),
-            ..User::default()
-        });
-    }
-}
-
-/// What the announcer says in CONNECT, whatever the feed asks for now: a reload may have changed it.
-fn connect_of(authorization: &Authorization, password: &str) -> String {
-    let mut connect = serde_json::json!({
-        "verbose": false, "pedantic": false, "name": "nighttrain mail", "lang": "rust",
-        "version": env!("CARGO_PKG_VERSION"), "protocol": 1,
-    });
-    if let Some(Secret::Plain(token)) = &authorization.token {
-        connect["auth_token"] = serde_json::json!(&**token);
-    } else if !authorization.is_open() {
-        connect["user"] = serde_json::json!(ANNOUNCER);
-        connect["pass"] = serde_json::json!(password);
-    }
-    connect.to_string()
+/// Keeps mail's subjects for what mail announces: nobody who connects may publish there. To subscribe is to see all mail, which
+/// is for those who may see it on the pages: this machine where no token is configured. So where the feed is reached from
+/// beyond it, or pages of any site may connect, or a token is asked for, users hear of mail only if their permissions name it.
+fn keep_for_mail(config: &mut Config, token_is_asked_for: bool) {
+    let all = || vec![Entry::of(subject::ALL)];
+    let mut listeners =
+        [Some(config.listen), config.websocket.as_ref().map(|web| web.listen)].into_iter().flatten();
+    let here_alone = listeners.all(|listener| listener.ip().is_loopback());
+    let any_page =
+        config.websocket.as_ref().is_some_and(|web| web.allowed_origins.iter().any(|origin| origin == "*"));
+    let is_shown = here_alone && !any_page && !token_is_asked_for;
+    let subscribe = if is_shown { Vec::new() } else { all() };
+    config.authorization.reserved = Reserved { publish: all(), subscribe };
 }
 
 /// The first page of an inbox under each name that visitors have for the accelerator here. Others see a page that is
@@ -173,74 +139,32 @@ fn urls(addresses: &[SocketAddr], domain: &str) -> Urls {
     })
 }
 
-/// The stored mail, with its events as they came over the feed.
-#[derive(Clone)]
-struct Announced {
-    stored: Mailstore,
-    events: broadcast::Sender<Event>,
-}
-
-impl Mailboxes for Announced {
-    async fn list(&self, scope: &Scope, skip: usize, limit: usize) -> Result<Vec<Arc<Summary>>, Unavailable> {
-        self.stored.list(scope, skip, limit).await
-    }
-
-    async fn count(&self, scope: &Scope) -> Result<u64, Unavailable> {
-        self.stored.count(scope).await
-    }
-
-    async fn mail(&self, id: MailId) -> Result<Option<Mail>, Unavailable> {
-        self.stored.mail(id).await
-    }
-
-    async fn delete(&self, id: MailId) -> Result<bool, Unavailable> {
-        self.stored.delete(id).await
-    }
-
-    async fn delete_all(&self, scope: &Scope) -> Result<u64, Unavailable> {
-        self.stored.delete_all(scope).await
-    }
-
-    async fn deliver(
-        &self,
-        envelope_from: &str,
-        recipients: &[String],
-        raw: &[u8],
-    ) -> Result<Vec<MailId>, Unavailable> {
-        self.stored.deliver(envelope_from, recipients, raw).await
-    }
-
-    fn events(&self) -> broadcast::Receiver<Event> {
-        self.events.subscribe()
-    }
-
-    fn totals(&self) -> Totals {
-        self.stored.totals()
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn the_announcer_comes_in_whatever_the_feed_asks_for() {
-        let connect = |authorization: &mut Authorization| {
-            admit(authorization, "s3same");
-            serde_json::from_str::<serde_json::Value>(&connect_of(authorization, "s3same")).expect("JSON")
+    fn who_may_see_all_mail_may_hear_of_it() {
+        let reserved = |listen: &str, websocket: Option<(&str, &[&str])>, token: bool| {
+            let websocket = websocket.map(|(listen, origins)| feed::WebSocket {
+                listen: listen.parse().expect("an address"),
+                tls: None,
+                allowed_origins: origins.iter().map(|&origin| origin.to_owned()).collect(),
+            });
+            let mut config =
+                Config { listen: listen.parse().expect("an address"), websocket, ..Config::default() };
+            keep_for_mail(&mut config, token);
+            let reserved = config.authorization.reserved;
+            assert_eq!(reserved.publish, [Entry::of("mail.>")]);
+            reserved.subscribe == [Entry::of("mail.>")]
         };
-        let mut open = Authorization::default();
-        assert!(connect(&mut open).get("user").is_none() && open.is_open());
-
-        let mut token = Authorization { token: Some(Secret::new("s3cret")), ..Authorization::default() };
-        assert_eq!(connect(&mut token)["auth_token"], "s3cret");
-
-        let somebody = User { user: Some("a".into()), password: Some(Secret::new("b")), ..User::default() };
-        let mut users = Authorization { users: vec![somebody], ..Authorization::default() };
-        let said = connect(&mut users);
-        assert_eq!((said["user"].as_str(), users.users.len()), (Some(ANNOUNCER), 2));
-        assert_eq!(said["pass"], "s3same");
-        assert_eq!(password().expect("random bytes").len(), 64);
+        assert!(!reserved("127.0.0.1:4222", None, false));
+        assert!(!reserved("[::1]:4222", Some(("127.0.0.1:8081", &["http://good.example"])), false));
+        assert!(reserved("127.0.0.1:4222", None, true), "there is a token that it would go around");
+        assert!(reserved("0.0.0.0:4222", None, false));
+        assert!(reserved("192.0.2.1:4222", None, false));
+        assert!(reserved("127.0.0.1:4222", Some(("0.0.0.0:8081", &[])), false));
+        assert!(reserved("127.0.0.1:4222", Some(("127.0.0.1:8081", &["*"])), false));
     }
 
     #[test]

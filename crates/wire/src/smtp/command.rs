@@ -1,13 +1,17 @@
 //! One command from one whole line, and what is wrong with it as a reply.
+//!
+//! The grammar is that of RFC 5321, 4.1.2, read once and from left to right; what is borrowed from the line is as it was
+//! said. Addresses are in `path`, parameters of MAIL and RCPT here. Taken although the standard does not: more than one
+//! space between words, spaces before and behind the colon of `FROM:` and `TO:`, spaces at the end, and parameters for
+//! delivery reports (RFC 3461), which are read and forgotten: no report is ever sent.
 
-use std::borrow::Cow;
-
-use smtp_proto::{
-    AUTH_LOGIN, AUTH_PLAIN, Error, MAIL_BODY_8BITMIME, MAIL_BODY_BINARYMIME, MAIL_REQUIRETLS, MAIL_SMTPUTF8,
-    Request,
+use super::{
+    path,
+    reply::{self, Reply},
 };
 
-use super::reply::{self, Reply};
+/// The longest name of a peer (RFC 5321, 4.5.3.1.2).
+const NAME_BYTES_MAX: usize = 255;
 
 /// What a peer wants.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -17,7 +21,7 @@ pub enum Command<'a> {
     /// MAIL FROM.
     Mail(MailFrom<'a>),
     /// RCPT TO, with its address.
-    Rcpt(Cow<'a, str>),
+    Rcpt(&'a str),
     /// DATA.
     Data,
     /// BDAT.
@@ -32,7 +36,7 @@ pub enum Command<'a> {
         /// PLAIN or LOGIN; none: another one.
         mechanism: Option<Mechanism>,
         /// The initial response, "" for none.
-        initial: Cow<'a, str>,
+        initial: &'a str,
     },
     /// STARTTLS.
     StartTls,
@@ -56,7 +60,7 @@ pub struct Hello<'a> {
     /// Which of the three.
     pub kind: HelloKind,
     /// The name that it gave, unverified, at most 255 bytes.
-    pub name: Cow<'a, str>,
+    pub name: &'a str,
 }
 
 /// Which greeting.
@@ -74,7 +78,7 @@ pub enum HelloKind {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MailFrom<'a> {
     /// The address; "" for a bounce.
-    pub address: Cow<'a, str>,
+    pub address: &'a str,
     /// SIZE, 0 where it was not said.
     pub size_bytes: u64,
     /// BODY=8BITMIME.
@@ -97,153 +101,175 @@ pub enum Mechanism {
 /// # Errors
 /// The reply that says what is wrong.
 pub fn parse(line: &str) -> Result<Command<'_>, Reply> {
-    match Request::parse(&mut line.as_bytes().iter()) {
-        Ok(request) => command(request, line),
-        Err(error) => literal(line).unwrap_or_else(|| Err(refusal(&error, line))),
-    }
-}
-
-/// What the library has read in `line`.
-fn command<'l>(request: Request<Cow<'l, str>>, line: &'l str) -> Result<Command<'l>, Reply> {
-    let verb_len = line.bytes().take_while(u8::is_ascii_alphabetic).count();
-    let is_bare = line[verb_len..].trim_end_matches([' ', '\t', '\r', '\n']).is_empty();
-    let command = match request {
-        Request::Ehlo { host } => hello(HelloKind::Ehlo, host)?,
-        Request::Helo { host } => hello(HelloKind::Helo, host)?,
-        Request::Lhlo { host } => hello(HelloKind::Lhlo, host)?,
-        Request::Mail { from } => {
-            let unoffered = from.flags & (MAIL_BODY_BINARYMIME | MAIL_REQUIRETLS) != 0
-                || from.hold_for != 0
-                || from.hold_until != 0
-                || from.by != 0;
-            if unoffered {
-                return Err(reply::PARAMETER);
-            }
-            let smtputf8 = from.flags & MAIL_SMTPUTF8 != 0;
-            if !smtputf8 && !from.address.is_ascii() {
-                return Err(reply::NEEDS_SMTPUTF8);
-            }
-            Command::Mail(MailFrom {
-                address: as_quoted(line).map_or(from.address, Cow::Borrowed),
-                size_bytes: from.size as u64,
-                eight_bit: from.flags & MAIL_BODY_8BITMIME != 0,
-                smtputf8,
-            })
+    let line = line.trim_end_matches(BLANKS);
+    let (verb, rest) = word(line);
+    let mut upper = [0; VERB_BYTES_MAX];
+    let verb_upper = match upper.get_mut(..verb.len()) {
+        Some(upper) => {
+            upper.copy_from_slice(verb.as_bytes());
+            upper.make_ascii_uppercase();
+            &*upper
         }
-        // The library reads <postmaster>, which needs no domain (RFC 5321, 4.1.1.3), and <> alike as "".
-        Request::Rcpt { to } if to.address.is_empty() => {
-            let path = line.split_once('<').map_or("", |(_, path)| path);
-            match path.split_once('>') {
-                Some((name, _)) if name.eq_ignore_ascii_case("postmaster") => {
-                    Command::Rcpt(Cow::Borrowed("postmaster"))
-                }
-                _ => return Err(reply::RECIPIENT_SYNTAX),
-            }
-        }
-        // The library takes the quotes off a quoted local part, after which it could mean another address.
-        Request::Rcpt { to } => Command::Rcpt(as_quoted(line).map_or(to.address, Cow::Borrowed)),
-        Request::Bdat { chunk_size, is_last } => Command::Bdat { bytes: chunk_size as u64, last: is_last },
-        Request::Auth { mechanism, initial_response } => {
-            let mechanism = match mechanism {
-                AUTH_PLAIN => Some(Mechanism::Plain),
-                AUTH_LOGIN => Some(Mechanism::Login),
-                _ => None,
-            };
-            Command::Auth { mechanism, initial: initial_response }
-        }
-        Request::Noop { .. } => Command::Noop,
-        Request::Vrfy { .. } => Command::Vrfy,
-        Request::Expn { .. } => Command::Expn,
-        Request::Help { .. } => Command::Help,
-        // The library overlooks what stands behind these (RFC 5321, 4.1.1: they take no argument).
-        Request::Data | Request::StartTls | Request::Rset | Request::Quit if !is_bare => {
-            return Err(reply::NO_ARGUMENT);
-        }
-        Request::Data => Command::Data,
-        Request::StartTls => Command::StartTls,
-        Request::Rset => Command::Rset,
-        Request::Quit => Command::Quit,
-        Request::Etrn { .. } | Request::Atrn { .. } | Request::Burl { .. } => {
-            return Err(reply::NOT_IMPLEMENTED);
-        }
+        None => b"",
     };
-    Ok(command)
-}
-
-/// MAIL and RCPT with an address literal (`<a@[192.0.2.1]>`, RFC 5321, 4.1.3), which the library does not know: it reads
-/// the line with a domain in its place. `None` if there is no literal.
-fn literal(line: &str) -> Option<Result<Command<'_>, Reply>> {
-    const STAND_IN: &str = "literal.invalid";
-    let begin = line.find('<')? + 1;
-    let end = begin + line[begin..].find("]>")? + 1;
-    let domain = begin + line[begin..end].rfind("@[")? + 1;
-    let name = &line[begin..domain];
-    // A route's literal is not the mailbox's, and what is told of it is the route's syntax.
-    if name.starts_with('@') {
-        return None;
+    let bare = |command| if rest.is_empty() { Ok(command) } else { Err(reply::NO_ARGUMENT) };
+    let with_argument = |command| if rest.is_empty() { Err(reply::ARGUMENT_SYNTAX) } else { Ok(command) };
+    match verb_upper {
+        b"MAIL" => mail(rest),
+        b"RCPT" => recipient(rest),
+        b"DATA" => bare(Command::Data),
+        b"BDAT" => chunk(rest),
+        b"RSET" => bare(Command::Rset),
+        b"NOOP" => Ok(Command::Noop),
+        b"QUIT" => bare(Command::Quit),
+        b"EHLO" => hello(HelloKind::Ehlo, rest),
+        b"HELO" => hello(HelloKind::Helo, rest),
+        b"LHLO" => hello(HelloKind::Lhlo, rest),
+        b"STARTTLS" => bare(Command::StartTls),
+        b"AUTH" => authentication(rest),
+        b"VRFY" => with_argument(Command::Vrfy),
+        b"EXPN" => with_argument(Command::Expn),
+        b"HELP" => Ok(Command::Help),
+        b"ETRN" | b"ATRN" | b"BURL" => Err(reply::NOT_IMPLEMENTED),
+        _ if is_http(verb, rest) => Err(reply::NOT_HTTP),
+        _ => Err(reply::UNKNOWN),
     }
-    let address = Cow::Borrowed(&line[begin..end]);
-    let stood_in = [&line[..domain], STAND_IN, &line[end..]].concat();
-    // Once: a line of many brackets is not read again for each of them.
-    let read = Request::parse(&mut stood_in.as_bytes().iter()).map_err(|error| refusal(&error, &stood_in));
-    let read = read.and_then(|request| command(request, &stood_in)).map(|command| match command {
-        Command::Rcpt(_) => Some(Command::Rcpt(address)),
-        Command::Mail(MailFrom { size_bytes, eight_bit, smtputf8, .. }) => {
-            Some(Command::Mail(MailFrom { address, size_bytes, eight_bit, smtputf8 }))
-        }
-        _ => None,
-    });
-    read.transpose()
 }
 
-/// The address of a path as it was said, without a source route, where it begins with a quote.
-fn as_quoted(line: &str) -> Option<&str> {
-    let path = line.split_once('<')?.1;
-    let address = match path.split_once(":\"") {
-        Some((route, _)) if route.starts_with('@') => &path[route.len() + 1..],
-        _ => path,
-    };
-    if !address.starts_with('"') {
-        return None;
-    }
-    let mut escaped = false;
-    let close = address[1..].bytes().position(|byte| match (escaped, byte) {
-        (true, _) => {
-            escaped = false;
-            false
-        }
-        (false, b'\\') => {
-            escaped = true;
-            false
-        }
-        (false, byte) => byte == b'"',
-    })? + 2;
-    let end = close + address[close..].find('>')?;
-    Some(&address[..end])
+/// STARTTLS.
+const VERB_BYTES_MAX: usize = 8;
+
+/// What may stand between words; CR and LF only at a line's end.
+const BLANKS: [char; 4] = [' ', '\t', '\r', '\n'];
+
+/// The first word and what follows the blanks behind it.
+fn word(text: &str) -> (&str, &str) {
+    let end = text.find(BLANKS).unwrap_or(text.len());
+    (&text[..end], text[end..].trim_start_matches(BLANKS))
 }
 
-fn hello(kind: HelloKind, name: Cow<'_, str>) -> Result<Command<'_>, Reply> {
+/// Whether a line is the first, or a later one, of an HTTP request's head. A browser can be made by any page to send one to
+/// any port, with lines of the page's choice behind it; no command of SMTP looks so.
+#[cold]
+fn is_http(verb: &str, rest: &str) -> bool {
+    const METHODS: [&str; 10] =
+        ["GET", "HEAD", "POST", "PUT", "DELETE", "CONNECT", "OPTIONS", "TRACE", "PATCH", "PRI"];
+    let is_field = verb.split_once(':').is_some_and(|(name, _)| !name.is_empty());
+    let version = rest.rsplit(BLANKS).next().unwrap_or_default();
+    is_field || METHODS.contains(&verb) || version.starts_with("HTTP/")
+}
+
+fn hello(kind: HelloKind, name: &str) -> Result<Command<'_>, Reply> {
     // A name is a domain or an address literal; what is written into Received must not be more than that.
     let plain =
         name.bytes().all(|byte| byte.is_ascii_graphic() && !matches!(byte, b'(' | b')' | b'<' | b'>'));
-    if plain { Ok(Command::Hello(Hello { kind, name })) } else { Err(reply::HELLO_SYNTAX) }
+    let fits = (1..=NAME_BYTES_MAX).contains(&name.len());
+    if plain && fits { Ok(Command::Hello(Hello { kind, name })) } else { Err(reply::HELLO_SYNTAX) }
 }
 
-fn refusal(error: &Error, line: &str) -> Reply {
-    let begins = |verb: &str| line.get(..4).is_some_and(|begin| begin.eq_ignore_ascii_case(verb));
-    match error {
-        Error::InvalidSenderAddress => reply::SENDER_SYNTAX,
-        Error::InvalidRecipientAddress => reply::RECIPIENT_SYNTAX,
-        Error::InvalidParameter { .. } => reply::PARAMETER_VALUE,
-        Error::UnsupportedParameter { .. } => reply::PARAMETER,
-        Error::SyntaxError { .. } if begins("MAIL") => reply::MAIL_SYNTAX,
-        Error::SyntaxError { .. } if begins("RCPT") => reply::RCPT_SYNTAX,
-        Error::SyntaxError { .. } if begins("BDAT") => reply::BDAT_SYNTAX,
-        Error::SyntaxError { .. } if begins("EHLO") || begins("HELO") || begins("LHLO") => {
-            reply::HELLO_SYNTAX
-        }
-        // The line is whole: whatever the library still waits for is not there.
-        Error::SyntaxError { .. } | Error::NeedsMoreData { .. } => reply::ARGUMENT_SYNTAX,
-        Error::UnknownCommand | Error::ResponseTooLong | Error::InvalidResponse { .. } => reply::UNKNOWN,
+/// `FROM:<path> parameters` or `TO:<path> parameters`: what stands behind `<`.
+fn behind_bracket<'l>(rest: &'l str, keyword: &str) -> Option<&'l str> {
+    let (said, rest) = rest.split_at_checked(keyword.len())?;
+    if !said.eq_ignore_ascii_case(keyword) {
+        return None;
     }
+    let rest = rest.trim_start_matches(BLANKS).strip_prefix(':')?;
+    rest.trim_start_matches(BLANKS).strip_prefix('<')
+}
+
+fn mail(rest: &str) -> Result<Command<'_>, Reply> {
+    let path = behind_bracket(rest, "FROM").ok_or(reply::MAIL_SYNTAX)?;
+    let (address, rest) = path::read(path).ok_or(reply::SENDER_SYNTAX)?;
+    let mut from = MailFrom { address, size_bytes: 0, eight_bit: false, smtputf8: false };
+    for parameter in parameters(rest, reply::MAIL_SYNTAX)? {
+        let (keyword, value) = parameter?;
+        let is = |name: &str| keyword.eq_ignore_ascii_case(name);
+        match value {
+            Some(value) if is("SIZE") => {
+                from.size_bytes = path::number(value).ok_or(reply::PARAMETER_VALUE)?;
+            }
+            Some(value) if is("BODY") => match value {
+                _ if value.eq_ignore_ascii_case("8BITMIME") => from.eight_bit = true,
+                _ if value.eq_ignore_ascii_case("7BIT") => {}
+                _ if value.eq_ignore_ascii_case("BINARYMIME") => return Err(reply::PARAMETER),
+                _ => return Err(reply::PARAMETER_VALUE),
+            },
+            // Who the peer says the sender is: it may be said (RFC 4954, 5), and is believed as little as the rest.
+            Some(_) if is("AUTH") || is("RET") || is("ENVID") => {}
+            None if is("SMTPUTF8") => from.smtputf8 = true,
+            None if is("SIZE") || is("BODY") => return Err(reply::PARAMETER_VALUE),
+            _ => return Err(reply::PARAMETER),
+        }
+    }
+    if !from.smtputf8 && !address.is_ascii() {
+        return Err(reply::NEEDS_SMTPUTF8);
+    }
+    Ok(Command::Mail(from))
+}
+
+fn recipient(rest: &str) -> Result<Command<'_>, Reply> {
+    let path = behind_bracket(rest, "TO").ok_or(reply::RCPT_SYNTAX)?;
+    let (address, rest) = path::read(path).ok_or(reply::RECIPIENT_SYNTAX)?;
+    if address.is_empty() {
+        return Err(reply::RECIPIENT_SYNTAX);
+    }
+    for parameter in parameters(rest, reply::RCPT_SYNTAX)? {
+        match parameter? {
+            (name, Some(_)) if name.eq_ignore_ascii_case("NOTIFY") || name.eq_ignore_ascii_case("ORCPT") => {}
+            _ => return Err(reply::PARAMETER),
+        }
+    }
+    Ok(Command::Rcpt(address))
+}
+
+/// A parameter and its value, if one is said.
+type Parameter<'l> = (&'l str, Option<&'l str>);
+
+/// The parameters behind a path (RFC 5321, 4.1.2: `esmtp-param`); each that is none is told as `fault`.
+fn parameters(rest: &str, fault: Reply) -> Result<impl Iterator<Item = Result<Parameter<'_>, Reply>>, Reply> {
+    if !rest.is_empty() && !rest.starts_with(BLANKS) {
+        return Err(fault);
+    }
+    let is_keyword = |text: &str| {
+        text.starts_with(|first: char| first.is_ascii_alphanumeric())
+            && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
+    };
+    let all = rest.split(BLANKS).filter(|word| !word.is_empty());
+    Ok(all.map(move |parameter| {
+        let (keyword, value) = match parameter.split_once('=') {
+            Some((keyword, value)) => (keyword, Some(value)),
+            None => (parameter, None),
+        };
+        if !is_keyword(keyword) {
+            return Err(fault);
+        }
+        match value {
+            Some("") => Err(reply::PARAMETER_VALUE),
+            Some(value) if value.contains('=') && !keyword.eq_ignore_ascii_case("AUTH") => {
+                Err(reply::PARAMETER_VALUE)
+            }
+            value => Ok((keyword, value)),
+        }
+    }))
+}
+
+fn chunk(rest: &str) -> Result<Command<'static>, Reply> {
+    let (size, rest) = word(rest);
+    let bytes = path::number(size).ok_or(reply::BDAT_SYNTAX)?;
+    match rest {
+        "" => Ok(Command::Bdat { bytes, last: false }),
+        _ if rest.eq_ignore_ascii_case("LAST") => Ok(Command::Bdat { bytes, last: true }),
+        _ => Err(reply::BDAT_SYNTAX),
+    }
+}
+
+fn authentication(rest: &str) -> Result<Command<'_>, Reply> {
+    let (mechanism, initial) = word(rest);
+    let mechanism = match mechanism {
+        "" => return Err(reply::ARGUMENT_SYNTAX),
+        _ if mechanism.eq_ignore_ascii_case("PLAIN") => Some(Mechanism::Plain),
+        _ if mechanism.eq_ignore_ascii_case("LOGIN") => Some(Mechanism::Login),
+        _ => None,
+    };
+    Ok(Command::Auth { mechanism, initial })
 }

@@ -4,8 +4,6 @@
 //! ([`Ask`]). Mail and recipients are the host's to keep and to judge: it says by [`Dialog::sender_accepted`] and
 //! [`Dialog::recipient_accepted`] that it took one; without that, it refused. The dialog counts, and never allocates.
 
-use std::borrow::Cow;
-
 use super::{
     command::{self, Command, Hello, HelloKind, MailFrom, Mechanism},
     data::{Chunk, Data, Taken},
@@ -32,7 +30,7 @@ pub enum Ask<'a> {
     /// Judge a sender.
     Mail(MailFrom<'a>),
     /// Judge a recipient.
-    Rcpt(Cow<'a, str>),
+    Rcpt(&'a str),
     /// Prepare for a mail's bytes; for DATA, `send_first` is 354 and must leave before more is read.
     MailBegins {
         /// 354, or nothing for BDAT.
@@ -290,6 +288,8 @@ impl Dialog {
                     Expect::Credentials { more } => self.credentials(line.trim_end(), more),
                     _ => match command::parse(line) {
                         Ok(command) => self.command(command),
+                        // What follows would be lines of somebody else's choice.
+                        Err(reply::NOT_HTTP) => Ask::Close(reply::NOT_HTTP),
                         Err(reply) => self.refuse(reply),
                     },
                 };
@@ -355,12 +355,12 @@ impl Dialog {
                     self.expect = Expect::Credentials { more: 0 };
                     Ask::Reply(reply::CHALLENGE)
                 }
-                Some(Mechanism::Plain) => self.credentials(&initial, 0),
+                Some(Mechanism::Plain) => self.credentials(initial, 0),
                 Some(Mechanism::Login) if initial.is_empty() => {
                     self.expect = Expect::Credentials { more: 1 };
                     Ask::Reply(reply::CHALLENGE_USER)
                 }
-                Some(Mechanism::Login) => self.credentials(&initial, 1),
+                Some(Mechanism::Login) => self.credentials(initial, 1),
             },
         }
     }

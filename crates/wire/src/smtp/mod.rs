@@ -8,12 +8,12 @@
 //! Nothing here owns a buffer: a [`dialog::Dialog`] is a few words, and looks at the bytes that the owner of the
 //! socket has. What is unfinished stays with the owner and is shown again, with more behind it.
 //!
-//! Commands are taken apart by `smtp-proto`, once a line is whole: shown an unfinished line it begins anew each time, skips
-//! bare CR anywhere and ends lines at LF alone. So lines are bounded and judged here first. The end of a mail is
-//! CRLF.CRLF and nothing else, which the library's own receivers do not keep to.
+//! Lines are bounded and judged before they are read as commands. The end of a mail is CRLF.CRLF and nothing else. Why the
+//! grammar is ours: `docs/decisions/008-mail.md`.
 
 pub mod command;
 pub mod data;
 pub mod dialog;
 pub mod line;
+mod path;
 pub mod reply;

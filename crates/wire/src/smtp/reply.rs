@@ -121,6 +121,8 @@ pub const NO_TLS: Reply = Reply::new(502, (5, 5, 1), "There is no TLS here");
 pub const UNKNOWN: Reply = Reply::new(500, (5, 5, 2), "Command not known; HELP lists them");
 /// 502 to a command that exists elsewhere.
 pub const NOT_IMPLEMENTED: Reply = Reply::new(502, (5, 5, 1), "Command not implemented");
+/// 421 to a line of an HTTP request.
+pub const NOT_HTTP: Reply = Reply::new(421, (4, 7, 0), "This is SMTP, and that was HTTP; closing");
 /// 501 to an argument where none belongs.
 pub const NO_ARGUMENT: Reply = Reply::new(501, (5, 5, 4), "This command takes no argument");
 /// 501 to a greeting without a name.

@@ -5,6 +5,7 @@
 use crate::smtp_twin::{Host, decode, twin};
 use proptest::prelude::*;
 use wire::smtp::{
+    command::{self, Command, MailFrom, Mechanism},
     data::{Chunk, Data, Taken},
     dialog::{FAULTS_MAX, Terms},
     reply,
@@ -123,7 +124,7 @@ fn a_pipelined_session_is_the_same_however_it_is_split() {
         "from a@b.c 12",
         "to x@y.z",
         "refused",
-        "to postmaster",
+        "to Postmaster",
         "354",
         r#"mail "Subject: x\\r\\n\\r\\n.\\r\\n""#,
         "250",
@@ -195,7 +196,6 @@ fn replies_are_those_of_the_standards() {
         ("QUIT x\r\n", "501"),
         ("ETRN x\r\n", "502"),
         ("\r\n", "500"),
-        ("GET / HTTP/1.1\r\n", "500"),
         ("NOOP\n", "500"),
     ] {
         assert_eq!(log_of(session, terms()).last().map(String::as_str), Some(code), "{session:?}");
@@ -212,7 +212,144 @@ fn replies_are_those_of_the_standards() {
     assert_eq!(log_of(literals, terms())[1..], said);
     // As many literals as fit: one is read, and none is read again for the others.
     let brackets = format!("RCPT TO:<a@[1]> {}", "<b@[1]> ".repeat(100_000));
-    assert_eq!(wire::smtp::command::parse(&brackets).unwrap_err().code, 501);
+    assert_eq!(command::parse(&brackets).unwrap_err().code, 501);
+}
+
+/// A page can have a browser send a request with a body of its choice to any port: mail in the body must not be taken.
+#[test]
+fn a_line_of_http_ends_the_session() {
+    let mail = "EHLO me\r\nMAIL FROM:<a@b>\r\nRCPT TO:<a@b>\r\nDATA\r\n\r\n.\r\n";
+    let long = format!("GET /{} HTTP/1.1\r\nHost: localhost:1025\r\n", "x".repeat(20_000));
+    for line in [
+        "GET / HTTP/1.1\r\n",
+        "POST /x?y HTTP/1.1\r\n",
+        "PUT / HTTP/1.0\r\n",
+        "DELETE /a HTTP/1.1\r\n",
+        "OPTIONS * HTTP/1.1\r\n",
+        "CONNECT localhost:1025 HTTP/1.1\r\n",
+        "PRI * HTTP/2.0\r\n",
+        // A page may choose the method.
+        "MAILX /x HTTP/1.1\r\n",
+        "GET /\r\n",
+        "Host: localhost:1025\r\n",
+        "User-Agent: Mozilla/5.0\r\n",
+        "content-type:text/plain\r\n",
+        // Lines that were refused for another reason come before one that says what it is.
+        &long,
+        "POST / HTTP/1.1\nHost: x\r\n",
+    ] {
+        for before in ["", "EHLO me\r\n", "EHLO me\r\nMAIL FROM:<a@b>\r\n", "EHLO me\r\nAUTH PLAIN\r\n\r\n"] {
+            let log = log_of(&format!("{before}{line}{mail}"), terms());
+            assert_eq!(log.last().map(String::as_str), Some("421"), "{before:?} {line:?}: {log:?}");
+            assert!(!log.iter().any(|said| said.starts_with("mail")), "{log:?}");
+        }
+    }
+    for fine in ["GETX\r\n", "HTTP/1.1\r\n", ":\r\n"] {
+        assert_eq!(log_of(fine, terms()), ["500"], "{fine:?}");
+    }
+}
+
+/// Commands as people write them, each with what is read; and beside them what is none.
+#[test]
+fn commands_are_read_as_they_are_said() {
+    let mail = |address: &'static str| {
+        Ok(Command::Mail(MailFrom { address, size_bytes: 0, eight_bit: false, smtputf8: false }))
+    };
+    for (line, command) in [
+        ("mail from:<a@b.c>\r\n", mail("a@b.c")),
+        ("MAIL  FROM : <a@b.c> \r\n", mail("a@b.c")),
+        ("MAIL FROM:<>\r\n", mail("")),
+        ("MAIL FROM:<postmaster>\r\n", mail("postmaster")),
+        ("MAIL FROM:<@relay.example,@other.example:a@b.c>\r\n", mail("a@b.c")),
+        ("MAIL FROM:<\"a \\\" > b\"@b.c>\r\n", mail("\"a \\\" > b\"@b.c")),
+        ("MAIL FROM:<@relay.example:\"a b\"@[192.0.2.1]>\r\n", mail("\"a b\"@[192.0.2.1]")),
+        ("MAIL FROM:<a@b.c> AUTH=<> RET=HDRS ENVID=x\r\n", mail("a@b.c")),
+        ("RCPT TO:<POSTMASTER>\r\n", Ok(Command::Rcpt("POSTMASTER"))),
+        ("RCPT TO:<a@b.c> NOTIFY=NEVER ORCPT=rfc822;a@b.c\r\n", Ok(Command::Rcpt("a@b.c"))),
+        ("RCPT TO:<a@b.c>x\r\n", Err(reply::RCPT_SYNTAX)),
+        ("RCPT TO:<a@b.c> =x\r\n", Err(reply::RCPT_SYNTAX)),
+        ("RCPT TO:<a@b.c> NOTIFY=\r\n", Err(reply::PARAMETER_VALUE)),
+        ("RCPT TO:<a@b.c\r\n", Err(reply::RECIPIENT_SYNTAX)),
+        ("RCPT TO:<a@>\r\n", Err(reply::RECIPIENT_SYNTAX)),
+        ("RCPT TO:<.a@b>\r\n", Err(reply::RECIPIENT_SYNTAX)),
+        ("RCPT TO:<a..a@b>\r\n", Err(reply::RECIPIENT_SYNTAX)),
+        ("RCPT TO:<a@b..c>\r\n", Err(reply::RECIPIENT_SYNTAX)),
+        ("RCPT TO:<a@.b>\r\n", Err(reply::RECIPIENT_SYNTAX)),
+        ("RCPT TO:<\"a\"b@c>\r\n", Err(reply::RECIPIENT_SYNTAX)),
+        ("RCPT TO:<a@[1 2]>\r\n", Err(reply::RECIPIENT_SYNTAX)),
+        ("RCPT TO:<a@[]>\r\n", Err(reply::RECIPIENT_SYNTAX)),
+        ("RCPT TO:<@relay.example>\r\n", Err(reply::RECIPIENT_SYNTAX)),
+        ("RCPT FROM:<a@b>\r\n", Err(reply::RCPT_SYNTAX)),
+        ("MAIL FROM:<a@b> SIZE\r\n", Err(reply::PARAMETER_VALUE)),
+        ("MAIL FROM:<a@b> SIZE=1=2\r\n", Err(reply::PARAMETER_VALUE)),
+        ("MAIL FROM:<a@b> SMTPUTF8=1\r\n", Err(reply::PARAMETER)),
+        ("BDAT 7 last\r\n", Ok(Command::Bdat { bytes: 7, last: true })),
+        ("BDAT 99999999999999999999999\r\n", Ok(Command::Bdat { bytes: u64::MAX, last: false })),
+        ("BDAT -1\r\n", Err(reply::BDAT_SYNTAX)),
+        ("BDAT 7 LAST x\r\n", Err(reply::BDAT_SYNTAX)),
+        (
+            "auth plain  AGEAYg==\r\n",
+            Ok(Command::Auth { mechanism: Some(Mechanism::Plain), initial: "AGEAYg==" }),
+        ),
+        ("AUTH\r\n", Err(reply::ARGUMENT_SYNTAX)),
+        ("EHLO a b\r\n", Err(reply::HELLO_SYNTAX)),
+    ] {
+        assert_eq!(command::parse(line), command, "{line:?}");
+    }
+    let longest = format!("RCPT TO:<{}@b>\r\n", "a".repeat(254));
+    assert!(command::parse(&longest).is_ok());
+    assert_eq!(command::parse(&longest.replacen("<a", "<aa", 1)), Err(reply::RECIPIENT_SYNTAX));
+}
+
+/// What a library for SMTP takes for an address, and what of its parameters, is what is taken here: on plain paths, without
+/// quotes and literals, which it reads otherwise.
+fn plain_path() -> impl Strategy<Value = String> {
+    let word = "[a-z0-9.!#$%&'*+/=?^_`{|}~-]{0,6}";
+    prop_oneof![
+        Just(String::new()),
+        word.prop_map(|local| local),
+        (word, word).prop_map(|(a, b)| format!("{a}@{b}"))
+    ]
+}
+
+proptest! {
+    #[test]
+    fn plain_paths_are_read_as_a_library_reads_them(
+        path in plain_path(), route in prop_oneof![Just(""), Just("@r.example:")], size in any::<Option<u32>>(),
+        eight_bit in any::<bool>(),
+    ) {
+        let mut line = format!("MAIL FROM:<{route}{path}>");
+        if let Some(size) = size {
+            line.push_str(&format!(" SIZE={size}"));
+        }
+        if eight_bit {
+            line.push_str(" BODY=8BITMIME");
+        }
+        line.push_str("\r\n");
+        let library = match smtp_proto::Request::parse(&mut line.as_bytes().iter()) {
+            Ok(smtp_proto::Request::Mail { from }) => Some((from.address.into_owned(), from.size as u64)),
+            _ => None,
+        };
+        // It takes a mailbox without a domain, which is none.
+        let library = library.filter(|(address, _)| !address.ends_with('@'));
+        let ours = match command::parse(&line) {
+            Ok(Command::Mail(from)) => {
+                prop_assert_eq!(from.eight_bit, eight_bit);
+                Some((from.address.to_owned(), from.size_bytes))
+            }
+            _ => None,
+        };
+        prop_assert_eq!(ours, library, "{}", line);
+    }
+
+    /// Whatever a line says, it is read or refused, and what is told of it is a part of it.
+    #[test]
+    fn no_line_makes_it_panic(verb in "(MAIL FROM:|RCPT TO:|BDAT |AUTH |)", rest in "[ -~\u{e9}]{0,40}") {
+        let line = format!("{verb}{rest}\r\n");
+        if let Ok(Command::Rcpt(address)) = command::parse(&line) {
+            prop_assert!(line.contains(address) && !address.is_empty());
+        }
+    }
 }
 
 #[test]

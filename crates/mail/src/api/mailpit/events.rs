@@ -8,7 +8,7 @@ use axum::{
         State,
         ws::{Message, WebSocket, WebSocketUpgrade},
     },
-    http::{HeaderMap, Method},
+    http::HeaderMap,
     response::Response,
 };
 use serde_json::{Value, json};
@@ -37,9 +37,8 @@ pub(super) async fn events<M: Mailboxes>(
     headers: HeaderMap,
     upgrade: WebSocketUpgrade,
 ) -> Result<Response, Fault> {
-    // A browser lets any page open a WebSocket to anywhere: unlike a GET, its answers can be read. So it is checked as a
-    // change is.
-    app.check_origin(&Method::POST, &headers)?;
+    // A browser lets any page open a WebSocket to anywhere: unlike a GET, its answers can be read.
+    app.check_asker(&headers)?;
     let arrivals = Arrivals::new(&app, scope, None).await?;
     let upgrade = upgrade.max_message_size(MESSAGE_BYTES_MAX).max_frame_size(MESSAGE_BYTES_MAX);
     Ok(upgrade.on_upgrade(move |socket| tell(app, arrivals, socket)))

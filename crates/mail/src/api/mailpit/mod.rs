@@ -11,17 +11,19 @@ mod shapes;
 use std::{collections::BTreeMap, sync::Arc};
 
 use axum::{
-    Json, Router,
+    Json,
     body::Bytes,
     extract::{DefaultBodyLimit, Query, State},
-    http::{HeaderValue, header},
+    handler::Handler,
+    http::{HeaderMap, HeaderValue, header},
     response::{IntoResponse, Response},
-    routing::{get, post, put},
+    routing::{get, post},
 };
 use engine::cores::clock;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use super::routes::Routes;
 use crate::{
     mailboxes::{Mail, MailId, Mailboxes, Scope, Summary},
     render::{
@@ -30,6 +32,7 @@ use crate::{
     },
     search::{self, Marks as _, Query as Search},
     web::{
+        access::{Asker, asker},
         answer::Fault,
         app::App,
         message::{download, part_of},
@@ -46,32 +49,53 @@ const IDS_MAX: usize = 10_000;
 /// A mail that is sent by the API, base64 and all.
 const SEND_BYTES_MAX: usize = 32 * 1024 * 1024;
 
-pub(super) fn router<M: Mailboxes>() -> Router<Arc<App<M>>> {
-    at::<M>("").merge(at::<M>("/inbox/{address}"))
+pub(super) fn routes<M: Mailboxes>(before: Routes<M>) -> Routes<M> {
+    put_in(before).again(put_in(Routes::at("/inbox/{address}")))
 }
 
-fn at<M: Mailboxes>(base: &str) -> Router<Arc<App<M>>> {
-    let v1 = |path: &str| format!("{base}/api/v1{path}");
-    Router::new()
-        .route(&v1("/info"), get(info::<M>))
-        .route(&v1("/webui"), get(webui::<M>))
-        .route(&v1("/messages"), get(list::<M>).put(set_read::<M>).delete(delete::<M>))
-        .route(&v1("/search"), get(find::<M>).delete(delete_found::<M>))
-        .route(&v1("/message/{id}"), get(message::<M>))
-        .route(&v1("/message/{id}/headers"), get(headers::<M>))
-        .route(&v1("/message/{id}/raw"), get(raw::<M>))
-        .route(&v1("/message/{id}/part/{part}"), get(part::<M>))
-        .route(&v1("/message/{id}/part/{part}/thumb"), get(part::<M>))
-        .route(&v1("/message/{id}/html-check"), get(not_checked))
-        .route(&v1("/message/{id}/link-check"), get(not_checked))
-        .route(&v1("/message/{id}/sa-check"), get(not_checked))
-        .route(&v1("/message/{id}/release"), post(not_released))
-        .route(&v1("/send"), post(send::send::<M>).layer(DefaultBodyLimit::max(SEND_BYTES_MAX)))
-        .route(&v1("/tags"), get(tags::<M>).put(set_tags::<M>))
-        .route(&v1("/tags/{tag}"), put(rename_tag::<M>).delete(delete_tag::<M>))
-        .route(&v1("/chaos"), get(no_chaos).put(no_chaos))
-        .route(&format!("{base}/api/events"), get(events::events::<M>))
-        .route(&format!("{base}/view/{{file}}"), get(view::<M>))
+fn put_in<M: Mailboxes>(routes: Routes<M>) -> Routes<M> {
+    routes
+        .group(
+            "Mailpit's API v1",
+            "Over everything with the token; over one inbox with that inbox's page as the base URL, as in \
+             /inbox/ann@example.org/api/v1/messages.",
+        )
+        .get("/api/v1/messages", list::<M>, ("Mails, newest first.", "start limit"))
+        .put("/api/v1/messages", set_read::<M>, ("Marks mails read or unread: {IDs, Read, Search}.", ""))
+        .delete("/api/v1/messages", delete::<M>, ("Deletes the mails named in {IDs}, or all.", ""))
+        .get("/api/v1/search", find::<M>, ("Mails that fit a search.", "query start limit"))
+        .delete("/api/v1/search", delete_found::<M>, ("Deletes the mails that fit a search.", "query"))
+        .get(
+            "/api/v1/message/{id}",
+            message::<M>,
+            ("A mail with its content; latest is the newest. It is marked read.", ""),
+        )
+        .get("/api/v1/message/{id}/headers", headers::<M>, ("Its header fields.", ""))
+        .get("/api/v1/message/{id}/raw", raw::<M>, ("Its source.", ""))
+        .get("/api/v1/message/{id}/part/{part}", part::<M>, ("An attachment.", ""))
+        .post(
+            "/api/v1/send",
+            send::send::<M>.layer(DefaultBodyLimit::max(SEND_BYTES_MAX)),
+            (
+                "Takes a mail: {From, To, Cc, Bcc, ReplyTo, Subject, Text, HTML, Attachments, Headers, Tags}.",
+                "",
+            ),
+        )
+        .get("/api/v1/tags", tags::<M>, ("All tags.", ""))
+        .put("/api/v1/tags", set_tags::<M>, ("Tags mails: {IDs, Tags}.", ""))
+        .put("/api/v1/tags/{tag}", rename_tag::<M>, ("Renames a tag: {Name}.", ""))
+        .delete("/api/v1/tags/{tag}", delete_tag::<M>, ("Takes a tag off all mails.", ""))
+        .get("/api/v1/info", info::<M>, ("Counts and versions.", ""))
+        .get("/view/{file}", view::<M>, ("ID.html or ID.txt: a mail's body, cleaned.", ""))
+        .get("/api/events", events::events::<M>, ("Arrivals and deletions by WebSocket.", ""))
+        // Asked for by Mailpit's own pages; and what is not done here, each with a word why.
+        .unlisted("/api/v1/webui", get(webui::<M>))
+        .unlisted("/api/v1/message/{id}/part/{part}/thumb", get(part::<M>))
+        .unlisted("/api/v1/message/{id}/html-check", get(not_checked))
+        .unlisted("/api/v1/message/{id}/link-check", get(not_checked))
+        .unlisted("/api/v1/message/{id}/sa-check", get(not_checked))
+        .unlisted("/api/v1/message/{id}/release", post(not_released))
+        .unlisted("/api/v1/chaos", get(no_chaos).put(no_chaos))
 }
 
 async fn not_checked() -> Fault {
@@ -211,14 +235,17 @@ async fn fetch<M: Mailboxes>(app: &Arc<App<M>>, scope: &Scope, named: &Named) ->
     mail.filter(|mail| scope.contains(&mail.summary.inbox)).ok_or(Fault::NoSuchMail)
 }
 
-/// As in Mailpit, who reads a mail marks it read.
+/// As in Mailpit, who reads a mail marks it read; another site's page does not.
 async fn message<M: Mailboxes>(
     State(app): State<Arc<App<M>>>,
     Asked(scope): Asked,
     Params(named): Params<Named>,
+    headers: HeaderMap,
 ) -> Result<Json<Value>, Fault> {
     let mail = fetch(&app, &scope, &named).await?;
-    app.marks.set_read(mail.summary.id, true);
+    if asker(&headers) == Asker::OwnPageOrProgram {
+        app.marks.set_read(mail.summary.id, true);
+    }
     let tags = app.marks.tags(mail.summary.id);
     Ok(Json(app.render(mail, move |mail| shapes::message(mail, &tags)).await?))
 }

@@ -1,0 +1,134 @@
+//! Subjects that the program keeps for itself: what it announces there, nobody else can have said.
+
+use std::sync::Arc;
+
+use super::{
+    AccountId, Identities, Identity,
+    permissions::{Entry, Permissions},
+};
+
+/// What is kept of the global account's subjects; of other accounts', which are worlds of their own, nothing is.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Reserved {
+    /// Nobody who connects may publish here, whatever their permissions say.
+    pub publish: Vec<Entry>,
+    /// Only those may subscribe here whose permissions to subscribe name it: an allowed pattern whose first token is this
+    /// one's, and not a wildcard. (`>` is what is said by who thinks of nothing in particular.)
+    pub subscribe: Vec<Entry>,
+}
+
+/// Denies it to everybody that there is.
+pub(super) fn keep(identities: &mut Identities, reserved: &Reserved) {
+    if *reserved == Reserved::default() {
+        return;
+    }
+    let users = identities.users.values_mut().map(|user| &mut user.identity);
+    let keys = identities.keys.values_mut().map(|key| &mut key.identity);
+    let token = identities.token.as_mut().map(|(_, identity)| identity);
+    let all = users.chain(keys).chain(token).chain(&mut identities.no_auth);
+    all.filter(|identity| identity.account == AccountId::GLOBAL)
+        .for_each(|identity| deny(identity, reserved));
+}
+
+fn deny(identity: &mut Identity, reserved: &Reserved) {
+    let mut permissions = identity.permissions.as_deref().cloned().unwrap_or_default();
+    let missing = |entry: &&Entry, denied: &[Entry]| !denied.contains(entry);
+    let publish: Vec<Entry> =
+        reserved.publish.iter().filter(|entry| missing(entry, &permissions.publish.deny)).cloned().collect();
+    permissions.publish.deny.extend(publish);
+    let subscribe: Vec<Entry> = reserved
+        .subscribe
+        .iter()
+        .filter(|entry| !is_named(&permissions, entry) && missing(entry, &permissions.subscribe.deny))
+        .cloned()
+        .collect();
+    permissions.subscribe.deny.extend(subscribe);
+    identity.permissions = Some(Arc::new(permissions));
+}
+
+fn is_named(permissions: &Permissions, entry: &Entry) -> bool {
+    let first = |entry: &Entry| entry.subject.split('.').next().map(str::to_owned);
+    permissions.subscribe.allow.iter().flatten().any(|allowed| first(allowed) == first(entry))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{
+        super::{
+            Authorization, Check, Credentials, Secret, Subscribing, User,
+            permissions::{Responses, Rules},
+        },
+        *,
+    };
+
+    fn mail() -> Reserved {
+        Reserved { publish: vec![Entry::of("mail.>")], subscribe: vec![Entry::of("mail.>")] }
+    }
+
+    fn identity(authorization: &Authorization, user: &str) -> Identity {
+        let identities = Identities::build(authorization, None).expect("it is sound");
+        let credentials = match user {
+            "" => Credentials::default(),
+            "token" => Credentials { auth_token: Some("t"), ..Credentials::default() },
+            user => Credentials { user: Some(user), pass: Some("p"), ..Credentials::default() },
+        };
+        match identities.check(&credentials, b"") {
+            Check::Done(Ok(identity)) => identity,
+            other => panic!("{user}: {other:?}"),
+        }
+    }
+
+    fn user(name: &str, permissions: Option<Permissions>) -> User {
+        User { user: Some(name.to_owned()), password: Some(Secret::new("p")), permissions, ..User::default() }
+    }
+
+    fn subscribing(allow: &str) -> Option<Permissions> {
+        let subscribe = Rules { allow: Some(vec![Entry::of(allow)]), ..Rules::default() };
+        Some(Permissions { subscribe, ..Permissions::default() })
+    }
+
+    #[test]
+    fn nobody_publishes_what_the_program_alone_says() {
+        let open = Authorization { reserved: mail(), ..Authorization::default() };
+        let token = Authorization { token: Some(Secret::new("t")), ..open.clone() };
+        let answering = Permissions { responses: Some(Responses::default()), ..Permissions::default() };
+        let all = Permissions {
+            publish: Rules { allow: Some(vec![Entry::of(">"), Entry::of("mail.>")]), ..Rules::default() },
+            ..Permissions::default()
+        };
+        let users = vec![user("plain", None), user("all", Some(all)), user("answers", Some(answering))];
+        let users = Authorization { users, ..open.clone() };
+        for (authorization, name) in
+            [(&open, ""), (&token, "token"), (&users, "plain"), (&users, "all"), (&users, "answers")]
+        {
+            let permissions = identity(authorization, name).permissions.expect("something is denied");
+            assert!(!permissions.may_publish(b"mail.arrived.example.org.ann"), "{name}");
+            assert_eq!(permissions.may_publish(b"news.a"), name != "answers", "{name}");
+        }
+    }
+
+    #[test]
+    fn who_may_hear_it_is_named() {
+        let users = vec![
+            user("plain", None),
+            user("all", subscribing(">")),
+            user("any", subscribing("*.>")),
+            user("reader", subscribing("mail.>")),
+            user("one", subscribing("mail.arrived.example.org.>")),
+        ];
+        let authorization = Authorization { users, reserved: mail(), ..Authorization::default() };
+        for (name, mail, everything) in [
+            ("plain", Subscribing::Denied, Subscribing::Filtered),
+            ("all", Subscribing::Denied, Subscribing::Filtered),
+            ("any", Subscribing::Denied, Subscribing::Denied),
+            ("reader", Subscribing::Whole, Subscribing::Denied),
+            ("one", Subscribing::Denied, Subscribing::Denied),
+        ] {
+            let permissions = identity(&authorization, name).permissions.expect("something is denied");
+            assert_eq!(permissions.may_subscribe(b"mail.>", None), mail, "{name}");
+            assert_eq!(permissions.may_subscribe(b">", None), everything, "{name}");
+        }
+        let one = identity(&authorization, "one").permissions.expect("a list");
+        assert_eq!(one.may_subscribe(b"mail.arrived.example.org.ann", None), Subscribing::Whole);
+    }
+}

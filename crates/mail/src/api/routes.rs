@@ -1,0 +1,125 @@
+//! One list of all operations: the router, the OpenAPI document and the page are made of it.
+//!
+//! An operation cannot be routed here without words for the document, nor be in the document without a handler. What is routed
+//! and not told is said to be so ([`Routes::unlisted`]).
+
+use std::sync::Arc;
+
+use axum::{
+    Router,
+    handler::Handler,
+    http::Method,
+    routing::{MethodFilter, MethodRouter, on},
+};
+
+use crate::{mailboxes::Mailboxes, web::app::App};
+
+/// Operations that belong together.
+#[derive(Debug, Clone)]
+pub(super) struct Group {
+    pub(super) name: &'static str,
+    pub(super) words: &'static str,
+    pub(super) operations: Vec<Operation>,
+}
+
+/// One method on one path.
+#[derive(Debug, Clone)]
+pub(super) struct Operation {
+    pub(super) method: Method,
+    pub(super) path: String,
+    pub(super) summary: &'static str,
+    /// Of the query, separated by blanks.
+    pub(super) parameters: &'static str,
+}
+
+/// What is told of an operation: its summary, and its parameters in the query, separated by blanks.
+pub(super) type Words = (&'static str, &'static str);
+
+/// The list, as it grows.
+pub(super) struct Routes<M> {
+    router: Router<Arc<App<M>>>,
+    groups: Vec<Group>,
+    /// What stands before each path.
+    base: &'static str,
+}
+
+impl<M: Mailboxes> Routes<M> {
+    /// An empty one, whose paths begin with `base`.
+    pub(super) fn at(base: &'static str) -> Self {
+        Self { router: Router::new(), groups: Vec::new(), base }
+    }
+
+    /// What follows belongs to this group.
+    pub(super) fn group(mut self, name: &'static str, words: &'static str) -> Self {
+        self.groups.push(Group { name, words, operations: Vec::new() });
+        self
+    }
+
+    /// HEAD is answered as well.
+    pub(super) fn get<H: Handler<T, Arc<App<M>>>, T: 'static>(
+        self,
+        path: &str,
+        handler: H,
+        words: Words,
+    ) -> Self {
+        self.operation((Method::GET, MethodFilter::GET), path, handler, words)
+    }
+
+    pub(super) fn post<H: Handler<T, Arc<App<M>>>, T: 'static>(
+        self,
+        path: &str,
+        handler: H,
+        words: Words,
+    ) -> Self {
+        self.operation((Method::POST, MethodFilter::POST), path, handler, words)
+    }
+
+    pub(super) fn put<H: Handler<T, Arc<App<M>>>, T: 'static>(
+        self,
+        path: &str,
+        handler: H,
+        words: Words,
+    ) -> Self {
+        self.operation((Method::PUT, MethodFilter::PUT), path, handler, words)
+    }
+
+    pub(super) fn delete<H: Handler<T, Arc<App<M>>>, T: 'static>(
+        self,
+        path: &str,
+        handler: H,
+        words: Words,
+    ) -> Self {
+        self.operation((Method::DELETE, MethodFilter::DELETE), path, handler, words)
+    }
+
+    fn operation<H: Handler<T, Arc<App<M>>>, T: 'static>(
+        mut self,
+        (method, filter): (Method, MethodFilter),
+        path: &str,
+        handler: H,
+        (summary, parameters): Words,
+    ) -> Self {
+        let path = format!("{}{path}", self.base);
+        self.router = self.router.route(&path, on(filter, handler));
+        let Some(group) = self.groups.last_mut() else { unreachable!("an operation belongs to a group") };
+        group.operations.push(Operation { method, path, summary, parameters });
+        self
+    }
+
+    /// Answered, but not told: another spelling of what is told, or what clients ask for and is not done here.
+    pub(super) fn unlisted(mut self, path: &str, methods: MethodRouter<Arc<App<M>>>) -> Self {
+        self.router = self.router.route(&format!("{}{path}", self.base), methods);
+        self
+    }
+
+    /// The same operations once more at another base, not told again.
+    pub(super) fn again(mut self, other: Self) -> Self {
+        self.router = self.router.merge(other.router);
+        self
+    }
+
+    /// The router, and what it answers.
+    pub(super) fn finish(self) -> (Router<Arc<App<M>>>, Vec<Group>) {
+        (self.router, self.groups)
+    }
+}

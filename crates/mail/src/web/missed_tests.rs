@@ -1,0 +1,150 @@
+//! Whoever misses events looks again: no wait hangs over a mail that is stored.
+
+use std::{
+    io::{BufRead, BufReader},
+    net::TcpListener,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
+
+use engine::cores::clock;
+use tokio::sync::broadcast;
+
+use super::{Config, Web, serve};
+use crate::{
+    mailboxes::{Event, Inbox, Mail, MailId, Mailboxes, Scope, Summary, Totals, Unavailable},
+    twin::{Retention, Twin},
+};
+
+/// How events get lost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Loss {
+    /// A listener is behind from the beginning.
+    Lag,
+    /// They were lost before they reached the broadcast, which says so when the mail has come.
+    BeforeTheBroadcast,
+}
+
+/// The twin, to which a mail comes just after a look, so that the looker has not seen it; whether its event is told depends.
+#[derive(Clone)]
+struct Forgetful {
+    twin: Twin,
+    events: broadcast::Sender<Event>,
+    loss: Loss,
+    /// The mail comes after so many looks, and is told unless it is lost.
+    arrives_after: usize,
+    is_told: bool,
+    looks: Arc<AtomicUsize>,
+}
+
+impl Forgetful {
+    fn serve(loss: Loss, arrives_after: usize, is_told: bool) -> Web {
+        let twin = Twin::new(Retention::default(), "night.test");
+        let events = broadcast::channel(2).0;
+        let mailboxes = Self { twin, events, loss, arrives_after, is_told, looks: Arc::default() };
+        let config = Config { domain: "night.test".to_owned(), ..Config::default() };
+        serve(TcpListener::bind("127.0.0.1:0").unwrap(), mailboxes, config).unwrap()
+    }
+}
+
+impl Mailboxes for Forgetful {
+    async fn list(&self, scope: &Scope, skip: usize, limit: usize) -> Result<Vec<Arc<Summary>>, Unavailable> {
+        let found = self.twin.list(scope, skip, limit).await;
+        if self.looks.fetch_add(1, Ordering::Relaxed) + 1 == self.arrives_after {
+            let to = ["ann".to_owned()];
+            self.twin.deliver_at(clock::unix_ms(), "a@b.test", &to, b"Subject: here\r\n\r\n").unwrap();
+            let arrived = self.twin.list(&Scope::All, 0, 1).await?.remove(0);
+            if self.is_told {
+                let _ = self.events.send(Event::Arrived(arrived));
+            } else if self.loss == Loss::BeforeTheBroadcast {
+                let _ = self.events.send(Event::Missed);
+            }
+        }
+        found
+    }
+
+    async fn count(&self, scope: &Scope) -> Result<u64, Unavailable> {
+        self.twin.count(scope).await
+    }
+
+    async fn mail(&self, id: MailId) -> Result<Option<Mail>, Unavailable> {
+        self.twin.mail(id).await
+    }
+
+    async fn delete(&self, id: MailId) -> Result<bool, Unavailable> {
+        self.twin.delete(id).await
+    }
+
+    async fn delete_all(&self, scope: &Scope) -> Result<u64, Unavailable> {
+        self.twin.delete_all(scope).await
+    }
+
+    async fn deliver(&self, from: &str, to: &[String], raw: &[u8]) -> Result<Vec<MailId>, Unavailable> {
+        self.twin.deliver(from, to, raw).await
+    }
+
+    fn events(&self) -> broadcast::Receiver<Event> {
+        let receiver = self.events.subscribe();
+        if self.loss == Loss::Lag {
+            let inbox = Inbox::of("bob", "night.test").unwrap();
+            for number in 0..10 {
+                let _ = self.events.send(Event::Deleted { inbox: inbox.clone(), id: MailId(number) });
+            }
+        }
+        receiver
+    }
+
+    fn totals(&self) -> Totals {
+        self.twin.totals()
+    }
+}
+
+fn get(web: &Web, path: &str) -> serde_json::Value {
+    let url = format!("http://{}{path}", web.address());
+    let text = ureq::get(&url).call().unwrap().into_body().read_to_string().unwrap();
+    serde_json::from_str(&text).unwrap()
+}
+
+/// Looks of a wait: one when it begins, one whenever it missed something.
+#[test]
+fn a_wait_finds_a_mail_whose_event_was_lost() {
+    for (loss, arrives_after, is_told) in
+        [(Loss::Lag, 1, false), (Loss::BeforeTheBroadcast, 1, false), (Loss::Lag, 2, true)]
+    {
+        let web = Forgetful::serve(loss, arrives_after, is_told);
+        let mail = get(&web, "/api/v2/domains/public/inboxes/ann/wait?timeout=30s");
+        assert_eq!(mail["subject"], "here", "{loss:?}");
+    }
+}
+
+/// Looks of a list that waits: the list, one more when its ears are open, one whenever something came or was missed.
+#[test]
+fn a_list_that_waits_finds_it_too_and_does_not_give_up_early() {
+    for (loss, arrives_after, is_told) in [
+        (Loss::Lag, 1, false),
+        (Loss::Lag, 2, false),
+        (Loss::BeforeTheBroadcast, 2, false),
+        // What was missed was nothing for this list: it goes on.
+        (Loss::Lag, 3, true),
+    ] {
+        let web = Forgetful::serve(loss, arrives_after, is_told);
+        let list = get(&web, "/api/v2/domains/public/inboxes/ann?wait=30s");
+        assert_eq!(list["msgs"][0]["subject"], "here", "{loss:?} after {arrives_after}");
+    }
+}
+
+#[test]
+fn who_hears_a_stream_is_told_that_something_was_missed() {
+    let web = Forgetful::serve(Loss::Lag, 0, false);
+    for (path, expected) in [
+        ("/api/v2/domains/public/stream/ann", "event: missed"),
+        ("/inbox/ann@night.test/events", "event: reload"),
+    ] {
+        let url = format!("http://{}{path}", web.address());
+        let answer = ureq::get(&url).call().unwrap();
+        let lines = BufReader::new(answer.into_body().into_reader()).lines();
+        assert!(lines.map(|line| line.unwrap()).any(|line| line == expected), "{path}");
+    }
+}
