@@ -15,7 +15,7 @@
 use std::{cell::RefCell, collections::HashMap, rc::Rc, sync::Arc};
 
 use engine::{
-    cores::{clock, listener::Balance, mesh},
+    cores::{Rounds, clock, listener::Balance, mesh},
     meter::CoreCounters,
 };
 
@@ -25,6 +25,7 @@ use crate::{
     connection::{Closed, ConnId, Connection, Subscription},
     counters::Counter,
     identity::Identities,
+    keep,
     matching::Matches,
     outbox::Chunks,
     shared::Shared,
@@ -86,6 +87,8 @@ pub(crate) struct Core {
     pub(crate) closed: std::collections::VecDeque<crate::snapshot::ConnectionSnapshot>,
     /// The monotonic time of this turn.
     pub(crate) now_ms: u64,
+    /// When somebody looks after deadlines.
+    pub(crate) rounds: Rc<Rounds>,
 }
 
 /// A core and what it receives from others, for the tasks of its thread.
@@ -141,6 +144,7 @@ impl Local {
             handshakes: 0,
             closed: std::collections::VecDeque::new(),
             now_ms: clock::monotonic_ms(),
+            rounds: Rc::new(Rounds::new(keep::EVERY)),
             shared,
             settings,
         };
@@ -203,6 +207,10 @@ impl Core {
             let Some(connection) = self.connections.find_mut(id) else { continue };
             connection.is_dirty = false;
             writes += connection.flush(&mut self.chunks, self.now_ms);
+            if !connection.outbox.is_empty() {
+                // Its deadline begins.
+                self.rounds.stir();
+            }
             self.relieve(id);
         }
         if writes > 0 {
@@ -213,6 +221,7 @@ impl Core {
     /// What has changed in the configuration; who is connected stays as it is, except for the limits.
     pub(crate) fn reload(&mut self, settings: Arc<Settings>) {
         self.settings = settings;
+        self.rounds.stir();
         for id in 0..self.connections.end() {
             let Some(connection) = self.connections.find(id) else { continue };
             if connection.takes_info && connection.closing.is_none() {

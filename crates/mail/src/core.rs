@@ -11,10 +11,11 @@ use std::{
         Arc,
         atomic::{AtomicBool, Ordering},
     },
+    time::Duration,
 };
 
 use engine::{
-    cores::{clock, listener::Balance, mesh::Sender},
+    cores::{Rounds, clock, listener::Balance, mesh::Sender},
     log::{Appended, Kind, Location, New, NotKept, Progress, Reader, Refused, Ticket, Writer},
     meter::CoreCounters,
 };
@@ -146,6 +147,10 @@ pub(crate) struct Core {
     /// A message to another core was refused by its ring and waits here.
     pub(crate) backlog: RefCell<VecDeque<(usize, Message)>>,
     pub(crate) must_tell: Cell<bool>,
+    /// An event waits for its listeners to be woken.
+    pub(crate) told: Notify,
+    /// When housekeeping comes by.
+    pub(crate) rounds: Rounds,
     /// The store gets full.
     pub(crate) wants_room: Notify,
 }
@@ -184,6 +189,9 @@ pub(crate) fn name_without_inbox(id: MailId) -> u64 {
     id.0 >> (HASH_BITS + CORE_BITS)
 }
 
+/// How often a core's housekeeping runs while there is something to look after: deadlines, expiries, room ahead of need.
+const HOUSEKEEPING_EVERY: Duration = Duration::from_millis(100);
+
 /// What a core is given when it starts.
 pub(crate) struct Owned {
     pub(crate) index: Index,
@@ -221,6 +229,8 @@ impl Core {
             date: (u64::MAX, String::new()).into(),
             backlog: VecDeque::new().into(),
             must_tell: false.into(),
+            told: Notify::new(),
+            rounds: Rounds::new(HOUSEKEEPING_EVERY),
             wants_room: Notify::new(),
             shared,
         }
@@ -249,6 +259,8 @@ impl Core {
 
     /// Appends to the log.
     pub(crate) fn append(&self, kind: Kind, tag: u64, parts: &[&[u8]]) -> Result<Appended, Refused> {
+        // Which may take a segment.
+        self.rounds.stir();
         self.writer.borrow_mut().append(New { kind, hash: 0, tag, target: None }, parts)
     }
 
@@ -281,6 +293,7 @@ impl Core {
                 Err(message) => {
                     self.count(Counter::RingFull);
                     backlog.push_back((to, message));
+                    self.rounds.stir();
                 }
             }
         } else {
@@ -327,6 +340,7 @@ impl Core {
 
     /// Enters mails into the index of this core, which owns their inboxes.
     pub(crate) fn enter(&self, arrivals: impl IntoIterator<Item = Arrival>) {
+        self.rounds.stir();
         for Arrival { entry, summary } in arrivals {
             if entry.shared {
                 self.shared_records.borrow_mut().link(entry.location);
@@ -351,6 +365,7 @@ impl Core {
     /// A mail has left the index: its record goes too, unless others have it. `for_good`: it must not come back after a
     /// crash; the promise is kept once what this gives is kept.
     pub(crate) fn end(&self, gone: Gone, for_good: bool) -> Option<Ticket> {
+        self.rounds.stir();
         let Gone { place, inbox, shared } = gone;
         let payload_bytes = place.record_bytes as usize;
         let Some(location) = Location::from_bits(place.location) else {
@@ -390,7 +405,9 @@ impl Core {
         if self.sender.send(self.cores, Message::Told(event)).is_err() {
             self.count(Counter::EventsLost);
         }
-        self.must_tell.set(true);
+        if !self.must_tell.replace(true) {
+            self.told.notify_one();
+        }
     }
 
     /// The date of now, for Received.

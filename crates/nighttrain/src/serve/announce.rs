@@ -27,7 +27,7 @@ use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::TcpStream,
     sync::broadcast::{self, error::RecvError},
-    time::{MissedTickBehavior, interval, sleep},
+    time::sleep,
 };
 use wire::nats::{
     Progress,
@@ -298,20 +298,16 @@ async fn purge(
     urls: &Urls,
     counts: &Counts,
 ) {
-    let mut every = interval(PURGE_EVERY);
-    every.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut gathered = HashSet::new();
-    loop {
-        every.tick().await;
-        while let Ok(event) = events.try_recv() {
+    while let Some(first) = events.recv().await {
+        let mut next = Some(first);
+        while let Some(event) = next {
             let (Event::Arrived(_) | Event::Deleted { .. }) = &event;
             gathered.insert(match event {
                 Event::Arrived(summary) => summary.inbox.clone(),
                 Event::Deleted { inbox, .. } => inbox,
             });
-        }
-        if gathered.is_empty() {
-            continue;
+            next = events.try_recv().ok();
         }
         let all: Vec<String> = gathered.drain().flat_map(|inbox| urls(&inbox)).collect();
         let accelerator = Arc::clone(&accelerator);
@@ -320,5 +316,6 @@ async fn purge(
             all.iter().filter(|url| matches!(accelerator.purge(url), Ok(cache::Purged::Dropped))).count()
         });
         counts.purged.fetch_add(purged.await.unwrap_or(0) as u64, Relaxed);
+        sleep(PURGE_EVERY).await;
     }
 }
