@@ -26,3 +26,9 @@ bench-mail:
 bench-pressure:
 	$(BENCH_BUILD) --features lab/peers
 	$(BENCH_PROGRAMS)/bench-pressure $(BENCH_ARGS)
+
+# What the program costs while nobody asks it for anything: start, processor, memory. BENCH_ARGS: STARTS SECONDS
+.PHONY: bench-idle
+bench-idle:
+	$(BENCH_BUILD)
+	sh bench/idle.sh $(BENCH_PROGRAMS)/nighttrain $(BENCH_ARGS)

@@ -59,7 +59,17 @@ fn build() -> PathBuf {
         let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
         let status = Command::new(cargo)
             // With their own tests, because then the libraries are built as they were for these tests.
-            .args(["test", "--no-run", "--quiet", "--package", "nighttrain", "--package", "lab", "--test", "it"])
+            .args([
+                "test",
+                "--no-run",
+                "--quiet",
+                "--package",
+                "nighttrain",
+                "--package",
+                "lab",
+                "--test",
+                "it",
+            ])
             .args(["--profile", profile, "--target-dir"])
             .arg(target_directory)
             .current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/.."))

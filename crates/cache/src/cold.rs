@@ -33,7 +33,7 @@ pub(crate) async fn restore(request: &Arc<Request>, cold: Cold) -> bool {
                 // Read while its segment was used again, it is not damaged but gone.
                 let log = core.file.as_ref().and_then(|file| file.log.get());
                 if log.is_some_and(|log| log.segment_of(cold.location).is_some()) {
-                    core.shard.borrow_mut().damaged(request.hash, cold.location);
+                    core.shard_mut().damaged(request.hash, cold.location);
                 }
             });
             return false;
@@ -46,7 +46,7 @@ pub(crate) async fn restore(request: &Arc<Request>, cold: Cold) -> bool {
     let Some(image) = Image::parse(&payload) else { return false };
     with_core(|core| {
         let now_s = core.store_now_s();
-        let restored = core.shard.borrow_mut().restore(request.hash, &request.key, cold, &image, now_s);
+        let restored = core.shard_mut().restore(request.hash, &request.key, cold, &image, now_s);
         match restored {
             Ok(is_there) => is_there,
             Err(refused) => {

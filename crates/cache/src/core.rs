@@ -5,15 +5,16 @@
 //! borrows again.
 
 use std::{
-    cell::{Cell, OnceCell, RefCell},
+    cell::{Cell, OnceCell, RefCell, RefMut},
     collections::HashMap,
     net::SocketAddr,
     rc::Rc,
     sync::Arc,
+    time::Duration,
 };
 
 use engine::{
-    cores::{clock, listener::Balance, mesh::Sender, watch::Watches},
+    cores::{Rounds, clock, listener::Balance, mesh::Sender, watch::Watches},
     io::Reads,
     log,
     meter::CoreCounters,
@@ -107,6 +108,10 @@ pub(crate) const READ_BYTES: usize = 64 * 1024;
 /// Room for answers from the start, so that no hit makes it grow: what is gathered, and one answer more.
 const OUT_BYTES: usize = 512 * 1024;
 
+/// How often a core's housekeeping runs while there is something to look after: deadlines, expiries, eviction ahead of
+/// need.
+const HOUSEKEEPING_EVERY: Duration = Duration::from_millis(100);
+
 /// A fetch under way, as its owner sees it.
 pub(crate) struct Fetching {
     pub(crate) key: Vec<u8>,
@@ -138,7 +143,10 @@ pub(crate) struct Core {
     pub(crate) identity: Identity,
     pub(crate) store: Arc<Store>,
     pub(crate) reader: Reader,
+    /// To change it: [`Core::shard_mut`].
     pub(crate) shard: RefCell<Shard>,
+    /// When housekeeping comes by.
+    pub(crate) rounds: Arc<Rounds>,
     /// `None` where the store is in memory alone.
     pub(crate) file: Option<FileReads>,
     pub(crate) fetching: RefCell<HashMap<Hash, Fetching>>,
@@ -191,6 +199,7 @@ impl Core {
             identity,
             reader: store.reader(index),
             shard: RefCell::new(shard),
+            rounds: Arc::new(Rounds::new(HOUSEKEEPING_EVERY)),
             file,
             fetching: RefCell::new(HashMap::new()),
             pool: RefCell::new(Pool::new(&config.limits)),
@@ -234,6 +243,13 @@ impl Core {
         self.counters.set(counter, value);
     }
 
+    /// This core's share of the store, to be changed: housekeeping comes by after it.
+    #[inline]
+    pub(crate) fn shard_mut(&self) -> RefMut<'_, Shard> {
+        self.rounds.stir();
+        self.shard.borrow_mut()
+    }
+
     /// The store's time: whole seconds.
     pub(crate) fn store_now_s(&self) -> u32 {
         store_s(clock::unix_s())
@@ -258,7 +274,7 @@ impl Core {
         meta: StoredMeta,
         expires_s: u32,
     ) -> Result<u64, Refused> {
-        let mut shard = self.shard.borrow_mut();
+        let mut shard = self.shard_mut();
         let known = shard.lookup_owned(hash, key).and_then(|known| {
             let is_spec =
                 StoredMeta::unpack(&known.meta()).is_some_and(|meta| meta.flags.has(Flags::VARY_SPEC));

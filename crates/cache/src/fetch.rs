@@ -127,7 +127,7 @@ pub(crate) fn begin(core: &Core, want: Want) {
     fetching.insert(hash, under_way);
     drop(fetching);
     let entry = Entry { hash, number };
-    let cold = if want.anew { None } else { core.shard.borrow_mut().cold(hash, core.store_now_s()) };
+    let cold = if want.anew { None } else { core.shard_mut().cold(hash, core.store_now_s()) };
     match cold {
         Some(cold) => tokio::spawn(load(want, entry, cold)),
         None => tokio::spawn(fetch(want, entry)),
@@ -400,7 +400,7 @@ async fn pump(
             with_core(|core| {
                 core.count(Counter::of_origin_error(&error));
                 if let Keep::Stored(filling) = keep {
-                    core.shard.borrow_mut().abandon(*filling);
+                    core.shard_mut().abandon(*filling);
                 }
             });
             if let Some(entry) = &entry {
@@ -449,7 +449,7 @@ fn reserve(
         let first = passing_chunk(&window, response.length);
         return Ok((Keep::Large(Box::new(large), window), first));
     }
-    let mut shard = core.shard.borrow_mut();
+    let mut shard = core.shard_mut();
     let mut filling = shard.begin(new)?;
     if response.length == Some(0) {
         return Ok((Keep::Stored(Box::new(filling)), Chunk::empty()));
@@ -481,7 +481,7 @@ fn announce(entry: &Entry, response: &Arc<Response>, growing: &Arc<Growing>, fir
 /// The next chunk. A body that outgrows the store goes on through a window, for those who read it now.
 async fn more_space(keep: &mut Keep, entry: Option<&Entry>) -> Arc<Chunk> {
     if let Keep::Stored(filling) = keep {
-        let more = with_core(|core| filling.extend(&mut core.shard.borrow_mut()));
+        let more = with_core(|core| filling.extend(&mut core.shard_mut()));
         match more {
             Ok(extent) => return Chunk::stored(extent),
             Err(refused) => {
@@ -491,7 +491,7 @@ async fn more_space(keep: &mut Keep, entry: Option<&Entry>) -> Arc<Chunk> {
                     entry.end();
                 }
                 if let Keep::Stored(filling) = std::mem::replace(keep, Keep::Passing(Arc::default())) {
-                    with_core(|core| core.shard.borrow_mut().abandon(*filling));
+                    with_core(|core| core.shard_mut().abandon(*filling));
                 }
             }
         }
@@ -513,7 +513,7 @@ fn complete(entry: Option<&Entry>, growing: &Growing, keep: Keep, answer: Answer
     if let (Keep::Stored(filling), Some(entry)) = (keep, entry) {
         with_core(|core| {
             let forgotten = entry.is_forgotten(core);
-            let mut shard = core.shard.borrow_mut();
+            let mut shard = core.shard_mut();
             if forgotten {
                 shard.abandon(*filling);
             } else if let Err(refused) = shard.finish(*filling, &trailers) {

@@ -42,7 +42,7 @@ impl Large {
     pub(crate) fn begin(core: &Core, object: &NewObject<'_>) -> Option<Self> {
         let file = core.file.as_ref().filter(|file| file.storing.get() < LARGE_FETCHES_MAX)?;
         let log = file.log.get()?.clone();
-        let filling = core.shard.borrow_mut().begin_large(object)?;
+        let filling = core.shard_mut().begin_large(object)?;
         file.storing.set(file.storing.get() + 1);
         let patience = Patience::of(filling.body_bytes());
         Some(Self { filling: Some(filling), part: Vec::new(), log, patience })
@@ -68,7 +68,7 @@ impl Large {
         let Self { filling, part, log, patience } = self;
         in_time(log, patience, || {
             with_core(|core| match filling {
-                Some(filling) => core.shard.borrow_mut().append_part(filling, part),
+                Some(filling) => core.shard_mut().append_part(filling, part),
                 None => Ok(()),
             })
         })
@@ -81,13 +81,10 @@ impl Large {
     pub(crate) async fn finish(mut self, is_wanted: impl Fn(&Core) -> bool) {
         let Self { filling, log, patience, .. } = &mut self;
         // Refused for good, it has been counted.
-        let _ =
-            in_time(log, patience, || {
-                with_core(|core| {
-                    if is_wanted(core) { core.shard.borrow_mut().finish_large(filling) } else { Ok(()) }
-                })
-            })
-            .await;
+        let _ = in_time(log, patience, || {
+            with_core(|core| if is_wanted(core) { core.shard_mut().finish_large(filling) } else { Ok(()) })
+        })
+        .await;
     }
 }
 

@@ -219,7 +219,7 @@ fn lost(hash: Hash, key: &[u8], id: u64) {
     with_core(|core| {
         let owner = core.store.owner(hash);
         if owner == core.index {
-            core.shard.borrow_mut().lost_part(hash, key, id);
+            core.shard_mut().lost_part(hash, key, id);
         } else if !core.send(owner, Message::LostPart { hash, key: key.to_vec(), id }) {
             // The next one who asks finds it lost again.
             core.count(Counter::CoreRingFull);

@@ -77,7 +77,7 @@ pub(crate) fn unlink(
     done: oneshot::Sender<Unlinked>,
 ) {
     let under_way = fetch::forget(core, key);
-    let mut shard = core.shard.borrow_mut();
+    let mut shard = core.shard_mut();
     // What the file holds is not known yet: whatever it is, it is dropped.
     let is_warming = shard.is_warming();
     let was_there = shard.unlink(hash, key) || under_way || is_warming;

@@ -15,6 +15,7 @@ use engine::{
         self, CoreContext, Cores, CoresConfig, clock,
         listener::{Balance, bind_all},
         mesh::{Mesh, Receiver, Sender},
+        rounds::sooner,
         run::{CoreFailure, Drained},
     },
     io::Completions,
@@ -39,8 +40,10 @@ use crate::{
 
 /// Messages from one core to another that may wait; a fetch beyond is passed through by the core that wants it.
 const RING_MESSAGES: usize = 1024;
-/// How often a core's housekeeping runs: deadlines, expiries, eviction ahead of need.
-const HOUSEKEEPING_EVERY: Duration = Duration::from_millis(100);
+/// With a store on a file, how often an idle core looks after what is to be given up there.
+const FILE_EVERY: Duration = Duration::from_secs(1);
+/// The longest that an idle core with something to expire sleeps: somebody may set the clock meanwhile.
+const EXPIRY_LOOK_MAX: Duration = Duration::from_secs(10);
 /// Expired objects dropped in one go: a millisecond's work at most.
 const EXPIRIES_A_ROUND: usize = 4096;
 /// Records looked at by eviction in one go.
@@ -373,6 +376,7 @@ struct Open {
 impl Open {
     fn new(core: &Core, held: Held) -> Self {
         core.balance.opened(core.index);
+        core.rounds.stir();
         core.gauge(Counter::Connections, core.balance.held(core.index) as u64);
         Self { _held: held }
     }
@@ -396,7 +400,7 @@ async fn receive_messages(mut receiver: Receiver<Message>, clients: Arc<Clients>
                 match message {
                     Message::Fetch(want) => fetch::begin(core, *want),
                     Message::Accept(stream, address) => take_over(core, stream, address, &clients),
-                    Message::LostPart { hash, key, id } => core.shard.borrow_mut().lost_part(hash, &key, id),
+                    Message::LostPart { hash, key, id } => core.shard_mut().lost_part(hash, &key, id),
                     Message::Unlink { hash, key, is_purge, must_stay_so, done } => {
                         if is_purge {
                             core.count(Counter::Purges);
@@ -422,12 +426,10 @@ async fn settle_reads(mut completions: Completions) {
     }
 }
 
-/// Deadlines, expiries and eviction ahead of need, in bounded rounds.
+/// Deadlines, expiries and eviction ahead of need, in bounded rounds, for as long as there are any.
 async fn keep_house() {
-    let mut every = tokio::time::interval(HOUSEKEEPING_EVERY);
-    every.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    let rounds = with_core(|core| Arc::clone(&core.rounds));
     loop {
-        every.tick().await;
         with_core(|core| core.watches.borrow_mut().sweep(clock::monotonic_ms()));
         let mut more = true;
         while more {
@@ -441,5 +443,19 @@ async fn keep_house() {
             // Between two rounds the loop serves its clients.
             tokio::task::yield_now().await;
         }
+        rounds.pause(with_core(due_in)).await;
     }
+}
+
+/// When a core that nobody asks for anything has something to look after again.
+fn due_in(core: &Core) -> Option<Duration> {
+    // A client has deadlines, and its hits are what admits objects to the file.
+    if core.balance.held(core.index) > 0 {
+        return Some(Duration::ZERO);
+    }
+    let file = core.file.is_some().then_some(FILE_EVERY);
+    let expiry = core.shard.borrow().next_expiry_s().map(|expires_s| {
+        Duration::from_secs(u64::from(expires_s.saturating_sub(core.store_now_s()))).min(EXPIRY_LOOK_MAX)
+    });
+    sooner(file, expiry)
 }

@@ -257,7 +257,7 @@ fn hand_over(
 pub(crate) async fn take_over(coming: oneshot::Receiver<Coming>) {
     let coming = coming.await;
     with_core(|core| {
-        let mut shard = core.shard.borrow_mut();
+        let mut shard = core.shard_mut();
         match (coming, &core.file) {
             (Ok((tier, log)), Some(file)) => {
                 // Set here alone where the loop begins without it.

@@ -102,6 +102,7 @@ impl Outputs {
         if connection.over_mark_since_ms.is_none() {
             connection.over_mark_since_ms = Some(now_ms);
             self.over_mark.push(id);
+            self.rounds.stir();
         }
         let connection = &mut self.connections[id];
         // Who writes to itself would wait for itself.

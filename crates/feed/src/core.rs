@@ -136,6 +136,7 @@ impl Core {
     /// What has changed in the configuration; who is connected stays as it is, except for the limits.
     pub(crate) fn reload(&mut self, settings: Arc<Settings>) {
         self.settings = settings;
+        self.outputs.rounds.stir();
         self.outputs.marks = Marks::of(self.settings.config.limits.max_pending);
         for id in 0..self.outputs.connections.end() {
             let Some(connection) = self.outputs.connections.find(id) else { continue };

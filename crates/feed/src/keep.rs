@@ -13,28 +13,46 @@ use crate::{
     subjects::Subjects,
 };
 
-/// How often.
-const EVERY: Duration = Duration::from_millis(50);
-/// Each connection is looked at once in so many rounds.
+/// How often, while a connection is new, lets its output wait, or is soon due for a ping.
+pub(crate) const EVERY: Duration = Duration::from_millis(50);
+/// Each connection is looked at once in so many rounds ...
 const ROUNDS: u32 = 10;
+/// ... or in fewer, if that is not more than so many a round.
+const LOOKS_A_ROUND: u32 = 32;
 /// The first ping comes early, to know the round trip.
 const FIRST_PING_AFTER_MS: u64 = 2000;
 
 impl Local {
-    /// Looks at everything that has a deadline, for ever.
+    /// Looks at everything that has a deadline, for ever; sleeps while nothing has one soon.
     pub(crate) async fn keep_house(self: Rc<Self>) {
-        let mut every = tokio::time::interval(EVERY);
-        every.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        let rounds = Rc::clone(&self.core.borrow().outputs.rounds);
         let mut cursor = 0;
+        let mut pass = Pass::default();
         loop {
-            every.tick().await;
-            let core = &mut *self.core.borrow_mut();
-            core.now_ms = clock::monotonic_ms();
-            cut_holders(core);
-            core.end_turn();
-            look_after_some(core, &mut cursor);
+            let due_in = {
+                let core = &mut *self.core.borrow_mut();
+                core.now_ms = clock::monotonic_ms();
+                cut_holders(core);
+                core.end_turn();
+                look_after_some(core, &mut cursor, &mut pass);
+                let is_whole = core.outputs.over_mark.is_empty() && pass.looked >= core.outputs.connections.end();
+                let due_ms = if is_whole { std::mem::take(&mut pass).due_ms } else { Some(0) };
+                due_ms.map(|due_ms| Duration::from_millis(due_ms.saturating_sub(core.now_ms)))
+            };
+            if rounds.pause(due_in).await {
+                // Perhaps one that has been looked at.
+                pass = Pass::default();
+            }
         }
     }
+}
+
+/// What is known since all connections began to be looked at, one after the other.
+#[derive(Default)]
+struct Pass {
+    looked: u32,
+    /// When the first of them is to be looked at again; `None`: none of them by itself.
+    due_ms: Option<u64>,
 }
 
 /// Cuts off who has held its producers back for too long.
@@ -48,17 +66,41 @@ fn cut_holders(core: &mut Core) {
 }
 
 /// Looks at the connections of one round, from the one behind `cursor`.
-fn look_after_some(core: &mut Core, cursor: &mut ConnId) {
+fn look_after_some(core: &mut Core, cursor: &mut ConnId, pass: &mut Pass) {
     let end = core.outputs.connections.end();
-    for _ in 0..end.div_ceil(ROUNDS) {
+    for _ in 0..end.div_ceil(ROUNDS).max(LOOKS_A_ROUND).min(end) {
         *cursor = if *cursor + 1 < end { *cursor + 1 } else { 0 };
+        pass.looked += 1;
         if core.outputs.connections.find(*cursor).is_some() {
             let Core { subjects, outputs, settings, now_ms, .. } = core;
             look_after(outputs, subjects, *cursor, &settings.config.limits, *now_ms);
             // Written at once: a thousand pings together would borrow a thousand chunks for six bytes each.
             core.end_turn();
+            let due_ms = due_ms(&core.outputs, *cursor, &core.settings.config.limits);
+            pass.due_ms = pass.due_ms.into_iter().chain(due_ms).min();
         }
     }
+}
+
+/// When a connection is to be looked at again, unless it stirs.
+fn due_ms(outputs: &Outputs, id: ConnId, limits: &Limits) -> Option<u64> {
+    let connection = outputs.connections.find(id)?;
+    if connection.closing.is_some() {
+        return None;
+    }
+    if !connection.outbox.is_empty() || connection.stage == Stage::Checking {
+        return Some(0);
+    }
+    let ms = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+    let pinged_ms = connection.ping_sent_ms.max(connection.last_in_ms);
+    let mut due_ms = pinged_ms.saturating_add(ms(limits.ping_interval));
+    if connection.ping_sent_ms == 0 {
+        due_ms = due_ms.min(connection.started_ms + FIRST_PING_AFTER_MS);
+    }
+    if connection.stage == Stage::CredentialsNeeded {
+        due_ms = due_ms.min(connection.started_ms.saturating_add(ms(limits.auth_timeout)));
+    }
+    Some(due_ms)
 }
 
 fn look_after(outputs: &mut Outputs, subjects: &Subjects, id: ConnId, limits: &Limits, now_ms: u64) {
@@ -136,7 +178,8 @@ mod tests {
             let core = &mut *local.core.borrow_mut();
             core.now_ms = clock::monotonic_ms() + FIRST_PING_AFTER_MS;
             let mut cursor = 0;
-            (0..ROUNDS).for_each(|_| look_after_some(core, &mut cursor));
+            let mut pass = Pass::default();
+            (0..ROUNDS).for_each(|_| look_after_some(core, &mut cursor, &mut pass));
             assert!(core.outputs.connections.iter().all(|(_, connection)| connection.pings_out == 1));
             assert_eq!(core.outputs.chunks.spare(), 1);
         });

@@ -11,7 +11,7 @@
 
 use std::rc::Rc;
 
-use engine::meter::CoreCounters;
+use engine::{cores::Rounds, meter::CoreCounters};
 use wire::nats::{rejection::Rejection, write};
 
 use crate::{
@@ -19,6 +19,7 @@ use crate::{
     backpressure::{Marks, Producer},
     connection::{Closed, ConnId, Connection, Subscription},
     counters::Counter,
+    keep,
     outbox::Chunks,
     publish::Run,
     slab::Slab,
@@ -37,6 +38,8 @@ pub(crate) struct Outputs {
     pub(crate) marks: Marks,
     /// For control lines that are put together.
     line: Vec<u8>,
+    /// When somebody looks after deadlines.
+    pub(crate) rounds: Rc<Rounds>,
     pub(crate) counters: Rc<CoreCounters<Counter>>,
 }
 
@@ -63,6 +66,7 @@ impl Outputs {
             over_mark: Vec::new(),
             marks: Marks::of(max_pending),
             line: Vec::with_capacity(4096),
+            rounds: Rc::new(Rounds::new(keep::EVERY)),
             counters,
         }
     }
@@ -205,6 +209,10 @@ impl Outputs {
             let Some(connection) = self.connections.find_mut(id) else { continue };
             connection.is_dirty = false;
             writes += connection.flush(&mut self.chunks);
+            if !connection.outbox.is_empty() {
+                // Its deadline begins.
+                self.rounds.stir();
+            }
             self.relieve(id, links);
         }
         if writes > 0 {

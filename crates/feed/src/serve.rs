@@ -394,6 +394,7 @@ impl Core {
             holding: Vec::new(),
         }));
         self.balance.opened(self.index);
+        self.outputs.rounds.stir();
         self.counters.add(Counter::Connections, 1);
         if !is_required
             && let Check::Done(Ok(identity)) = self.settings.identities.check(&Credentials::default(), b"")

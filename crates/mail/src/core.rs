@@ -11,10 +11,11 @@ use std::{
         Arc,
         atomic::{AtomicBool, Ordering},
     },
+    time::Duration,
 };
 
 use engine::{
-    cores::{clock, listener::Balance, mesh::Sender, watch::Watches},
+    cores::{Rounds, clock, listener::Balance, mesh::Sender, watch::Watches},
     log::{Appended, Kind, Location, New, NotKept, Progress, Reader, Refused, Ticket, Writer},
     meter::CoreCounters,
 };
@@ -149,6 +150,10 @@ pub(crate) struct Core {
     pub(crate) must_tell: Cell<bool>,
     /// Events were lost, and the listeners do not know it yet.
     missed: Cell<bool>,
+    /// An event waits for its listeners to be woken.
+    pub(crate) told: Notify,
+    /// When housekeeping comes by.
+    pub(crate) rounds: Rounds,
     /// The store gets full.
     pub(crate) wants_room: Notify,
 }
@@ -186,6 +191,9 @@ fn hash8(inbox: &Inbox) -> u64 {
 pub(crate) fn name_without_inbox(id: MailId) -> u64 {
     id.0 >> (HASH_BITS + CORE_BITS)
 }
+
+/// How often a core's housekeeping runs while there is something to look after: deadlines, expiries, room ahead of need.
+const HOUSEKEEPING_EVERY: Duration = Duration::from_millis(100);
 
 /// What a core is given when it starts.
 pub(crate) struct Owned {
@@ -225,6 +233,8 @@ impl Core {
             backlog: VecDeque::new().into(),
             must_tell: false.into(),
             missed: false.into(),
+            told: Notify::new(),
+            rounds: Rounds::new(HOUSEKEEPING_EVERY),
             wants_room: Notify::new(),
             shared,
         }
@@ -253,6 +263,8 @@ impl Core {
 
     /// Appends to the log.
     pub(crate) fn append(&self, kind: Kind, tag: u64, parts: &[&[u8]]) -> Result<Appended, Refused> {
+        // Which may take a segment.
+        self.rounds.stir();
         self.writer.borrow_mut().append(New { kind, hash: 0, tag, target: None }, parts)
     }
 
@@ -285,6 +297,7 @@ impl Core {
                 Err(message) => {
                     self.count(Counter::RingFull);
                     backlog.push_back((to, message));
+                    self.rounds.stir();
                 }
             }
         } else {
@@ -331,6 +344,7 @@ impl Core {
 
     /// Enters mails into the index of this core, which owns their inboxes.
     pub(crate) fn enter(&self, arrivals: impl IntoIterator<Item = Arrival>) {
+        self.rounds.stir();
         for Arrival { entry, summary } in arrivals {
             if entry.shared {
                 self.shared_records.borrow_mut().link(entry.location);
@@ -355,6 +369,7 @@ impl Core {
     /// A mail has left the index: its record goes too, unless others have it. `for_good`: it must not come back after a
     /// crash; the promise is kept once what this gives is kept.
     pub(crate) fn end(&self, gone: Gone, for_good: bool) -> Option<Ticket> {
+        self.rounds.stir();
         let Gone { place, inbox, shared } = gone;
         let payload_bytes = place.record_bytes as usize;
         let Some(location) = Location::from_bits(place.location) else {
@@ -396,7 +411,9 @@ impl Core {
             self.count(Counter::EventsLost);
             self.missed.set(true);
         }
-        self.must_tell.set(true);
+        if !self.must_tell.replace(true) {
+            self.told.notify_one();
+        }
     }
 
     /// Tells the listeners that events were lost, if so and if the ring has room again.
@@ -414,7 +431,10 @@ impl Core {
         self.tell_missed();
         self.sender.flush();
         // Until it is told, however long no mail comes.
-        self.must_tell.set(self.missed.get());
+        if self.missed.get() {
+            self.must_tell.set(true);
+            self.told.notify_one();
+        }
     }
 
     /// The date of now, for Received.

@@ -191,6 +191,8 @@ pub(crate) fn read_body(reader: &Reader, body: &SharedBody) -> Result<Vec<u8>, R
 /// Reads all records by so many threads.
 fn read_all(reader: &Reader, mails: &mut [(Location, u32)], threads: usize) -> Vec<Record> {
     mails.sort_unstable_by_key(|(location, _)| location.offset());
+    // An empty store is read by nobody.
+    let threads = threads.min(mails.len().div_ceil(RECORDS_A_BATCH));
     let next = AtomicUsize::new(0);
     let batches = thread::scope(|scope| {
         let work = || {
@@ -215,7 +217,7 @@ fn read_all(reader: &Reader, mails: &mut [(Location, u32)], threads: usize) -> V
             }
             records
         };
-        let readers: Vec<_> = (0..threads.max(1)).map(|_| scope.spawn(work)).collect();
+        let readers: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
         readers.into_iter().filter_map(|reader| reader.join().ok()).collect::<Vec<_>>()
     });
     batches.into_iter().flatten().collect()

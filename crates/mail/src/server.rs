@@ -6,7 +6,7 @@ use std::{
     rc::Rc,
     sync::{
         Arc, Weak,
-        atomic::{AtomicBool, AtomicUsize, Ordering},
+        atomic::{AtomicUsize, Ordering},
     },
     thread,
     time::Duration,
@@ -23,7 +23,10 @@ use engine::{
     meter::{CoreCounters, CounterSet, Registry},
     tls::{self, Files, TlsAcceptor, TlsError},
 };
-use tokio::{net::TcpStream, sync::broadcast};
+use tokio::{
+    net::TcpStream,
+    sync::{Notify, broadcast},
+};
 
 use crate::{
     abuse::{Lists, Peers},
@@ -42,8 +45,8 @@ use crate::{
 const RING_MESSAGES: usize = 4096;
 /// Events that a listener may lag behind before it loses the oldest.
 const EVENTS_BEHIND_MAX: usize = 4096;
-/// How often a core's housekeeping runs: deadlines, expiries, room ahead of need.
-const HOUSEKEEPING_EVERY: Duration = Duration::from_millis(100);
+/// The longest that an idle core with something to expire sleeps: somebody may set the clock meanwhile.
+const EXPIRY_LOOK_MAX: Duration = Duration::from_secs(10);
 /// How long an event may lie in the ring before its listeners are woken: one wake-up for all of that time.
 const TELL_EVERY: Duration = Duration::from_millis(2);
 /// Mails that housekeeping forgets in one go.
@@ -100,7 +103,7 @@ pub struct Server {
     loops: usize,
     recovered_mails: usize,
     teller: Option<thread::JoinHandle<()>>,
-    stop_telling: Arc<AtomicBool>,
+    stop_telling: Arc<Notify>,
     header: Header,
     _shared: Arc<Shared>,
     /// Last: what was appended is written out when it goes.
@@ -206,7 +209,7 @@ impl Server {
             .collect();
         let ready = Arc::new(AtomicUsize::new(0));
         let mailstore = Mailstore::new(&shared, loops, outside_sender, Arc::clone(&counters));
-        let stop_telling = Arc::new(AtomicBool::new(false));
+        let stop_telling = Arc::new(Notify::new());
         let teller = tell(outside_receiver, Arc::clone(&shared), Arc::clone(&stop_telling))
             .map_err(StartError::Prepare)?;
         let cores_config = CoresConfig { cores: processors, name: "mail", ..CoresConfig::default() };
@@ -299,9 +302,8 @@ impl Server {
 impl Drop for Server {
     fn drop(&mut self) {
         self.mailstore.stop();
-        self.stop_telling.store(true, Ordering::Release);
+        self.stop_telling.notify_one();
         if let Some(teller) = self.teller.take() {
-            // It looks up at least as often as its wait is long.
             let _ = teller.join();
         }
     }
@@ -346,7 +348,7 @@ fn acceptor(tls: &Tls) -> Result<TlsAcceptor, TlsError> {
 fn tell(
     mut receiver: Receiver<Message>,
     shared: Arc<Shared>,
-    stop: Arc<AtomicBool>,
+    stop: Arc<Notify>,
 ) -> io::Result<thread::JoinHandle<()>> {
     thread::Builder::new().name("mail-events".to_owned()).spawn(move || {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
@@ -356,10 +358,11 @@ fn tell(
         };
         runtime.block_on(async {
             let mut batch = Vec::new();
-            while !stop.load(Ordering::Acquire) {
-                let wait = tokio::time::timeout(HOUSEKEEPING_EVERY, receiver.recv_batch(&mut batch));
-                // Nothing came: look whether to stop.
-                let _ = wait.await;
+            loop {
+                tokio::select! {
+                    _ = receiver.recv_batch(&mut batch) => {}
+                    () = stop.notified() => return,
+                }
                 for message in batch.drain(..) {
                     if let Message::Told(event) = message {
                         // Nobody listens any more.
@@ -471,12 +474,9 @@ async fn receive_messages(core: Rc<Core>, mut receiver: Receiver<Message>) {
     }
 }
 
-/// Deadlines, expiries, gauges, what other cores had no room for.
+/// Deadlines, expiries, gauges, what other cores had no room for; for as long as there is anything of that.
 async fn keep_house(core: Rc<Core>) {
-    let mut every = tokio::time::interval(HOUSEKEEPING_EVERY);
-    every.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
-        every.tick().await;
         core.watches.borrow_mut().sweep(clock::monotonic_ms());
         core.give_backlog();
         loop {
@@ -488,16 +488,19 @@ async fn keep_house(core: Rc<Core>) {
             tokio::task::yield_now().await;
         }
         core.gauges();
-        if core.shared.reader.free_segments() < core.segments_ahead() {
+        let is_short = core.shared.reader.free_segments() < core.segments_ahead();
+        if is_short {
             core.wants_room.notify_one();
         }
+        core.rounds.pause(if is_short { Some(Duration::ZERO) } else { core.due_in() }).await;
     }
 }
 
-/// Wakes the listeners, at most once in a while.
+/// Wakes the listeners of events, at most once in a while.
 async fn tell_listeners(core: Rc<Core>) {
     loop {
-        tokio::time::sleep(if core.must_tell.get() { TELL_EVERY } else { TELL_EVERY * 4 }).await;
+        core.told.notified().await;
+        tokio::time::sleep(TELL_EVERY).await;
         core.wake_listeners();
     }
 }
@@ -546,6 +549,16 @@ impl Core {
         let segments = self.config().store_bytes / u64::from(recovery::SEGMENT_BYTES);
         let quarter = usize::try_from(segments / 4).unwrap_or(usize::MAX);
         (SEGMENTS_AHEAD + self.cores).min(quarter)
+    }
+
+    /// When a core that nobody asks for anything has something to look after again.
+    fn due_in(&self) -> Option<Duration> {
+        // A session has deadlines.
+        if self.shared.balance.held(self.number) > 0 || !self.backlog.borrow().is_empty() {
+            return Some(Duration::ZERO);
+        }
+        let expires_ms = self.index.borrow().next_expiry_ms()?;
+        Some(Duration::from_millis(expires_ms.saturating_sub(self.now_ms())).min(EXPIRY_LOOK_MAX))
     }
 
     /// The segment to give up next: where the oldest mail of this core lies, whose age is as good as any core's. If that

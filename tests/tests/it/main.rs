@@ -13,6 +13,7 @@ mod feed_guide;
 mod feed_monitoring;
 mod feed_soak;
 mod freshness;
+mod idle;
 mod lab_page;
 mod lifecycle;
 mod mail_clients;

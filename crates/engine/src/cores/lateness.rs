@@ -1,14 +1,23 @@
 //! How late a loop runs: the time between being due and running.
 //!
-//! A timer of the kernel fires every 10 ms. When the loop gets round to it, the difference to when it was due is
-//! recorded. What was due while the loop was stuck counts as if it had been waiting since: a stall of 35 ms records
-//! 35, 25, 15 and 5 ms. So the histogram is weighted by time, not by turns, and a request that arrives at a random
-//! moment waits as long as it says.
+//! A timer of the kernel fires every 10 ms while the loop works. When the loop gets round to it, the difference to when
+//! it was due is recorded. What was due while the loop was stuck counts as if it had been waiting since: a stall of
+//! 35 ms records 35, 25, 15 and 5 ms. So the histogram is weighted by time, not by turns, and a request that arrives at
+//! a random moment of that time waits as long as it says.
+//!
+//! ```text
+//!   the loop wakes ─▶ the timer is silent? it is set, 10 ms from now ─▶ fires, fires, … ─▶ nothing else has woken the
+//!                                                     ▲                                    loop for 2 firings: silent
+//!                                                     └── the loop wakes for something else, or never sleeps
+//! ```
+//! A loop that has nothing to do is late for nobody: it is not asked, and does not wake. (Asked always, it woke 100
+//! times a second, with 3 system calls each: `docs/decisions/024-idle.md`.)
 //!
 //! The timer is a timerfd and not one of tokio's, because tokio rounds its timers up to whole milliseconds, and that
-//! would drown what is to be seen. It costs an idle core 100 wake-ups a second (≈ 0.1% of it).
+//! would drown what is to be seen.
 
 use std::{
+    cell::{Cell, OnceCell},
     convert::Infallible,
     io,
     os::fd::OwnedFd,
@@ -28,11 +37,15 @@ use rustix::time::{
     Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create, timerfd_settime,
 };
 
-/// How often a loop is asked to show up.
+/// How often a loop that works is asked to show up.
 pub const PERIOD: Duration = Duration::from_millis(10);
 
 /// From this lateness on it counts as a stall.
 pub const STALL_MIN: Duration = Duration::from_millis(1);
+
+/// So many firings in a row that found the loop asleep, and nothing else that had woken it, are the last ones: it has
+/// been idle for 20 ms. To set and silence it costs two system calls, less than the firings that are saved.
+const QUIET_FIRINGS: u32 = 2;
 
 const PERIOD_NS: u64 = PERIOD.as_nanos() as u64;
 const STALL_MIN_NS: u64 = STALL_MIN.as_nanos() as u64;
@@ -78,28 +91,34 @@ impl Lateness {
         &self.thread
     }
 
-    /// Records for as long as the runtime of the caller runs. [`super::run::Cores`] spawns it on each core; one task
-    /// per `Lateness`.
+    /// Records while the runtime of the caller works, for as long as it runs. [`super::run::Cores`] spawns it on each
+    /// core; one task a thread. Where nobody says that the loop wakes ([`woke`]), it is asked always.
     ///
     /// # Errors
     /// When the kernel gives no timer or the runtime goes down.
     pub async fn watch(self: Arc<Self>) -> io::Result<Infallible> {
         self.thread.store(rustix::thread::gettid().as_raw_nonzero().get(), Ordering::Relaxed);
-        let timer =
-            timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK)?;
-        let mut due = clock::monotonic_ns() + PERIOD_NS;
-        let times = Itimerspec { it_interval: timespec(PERIOD_NS), it_value: timespec(due) };
-        timerfd_settime(&timer, TimerfdTimerFlags::ABSTIME, &times)?;
-        let timer = readable(Arc::new(timer))?;
+        let timer = Arc::new(timerfd_create(
+            TimerfdClockId::Monotonic,
+            TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK,
+        )?);
+        BELL.with(|bell| {
+            let own = bell.timer.set(Arc::clone(&timer));
+            assert!(own.is_ok(), "a thread's lateness is watched once");
+            bell.set()
+        })?;
+        let timer = readable(timer)?;
         loop {
             let mut guard = timer.readable().await?;
             // None: the read ends in EAGAIN, and the guard waits for the next edge.
-            let Ok(expirations) = guard.try_io(|timer| expirations(timer.get_ref())) else {
+            let Ok(firings) = guard.try_io(|timer| firings(timer.get_ref())) else {
                 continue;
             };
-            let expirations = expirations?;
-            self.ran(due, expirations, clock::monotonic_ns());
-            due += expirations * PERIOD_NS;
+            let firings = firings?;
+            BELL.with(|bell| {
+                self.ran(bell.due_ns.get(), firings, clock::monotonic_ns());
+                bell.fired(firings)
+            })?;
         }
     }
 
@@ -116,7 +135,73 @@ impl Lateness {
     }
 }
 
-fn expirations(timer: &OwnedFd) -> io::Result<u64> {
+thread_local! {
+    /// What asks this thread's loop to show up.
+    static BELL: Bell = const { Bell {
+        timer: OnceCell::new(),
+        due_ns: Cell::new(0),
+        is_set: Cell::new(false),
+        wakes: Cell::new(0),
+        quiet: Cell::new(0),
+    } };
+}
+
+struct Bell {
+    /// Once it is watched.
+    timer: OnceCell<Arc<OwnedFd>>,
+    /// When it fires next, if it is set.
+    due_ns: Cell<u64>,
+    is_set: Cell<bool>,
+    /// Times that the loop has woken since the timer was set or fired.
+    wakes: Cell<u32>,
+    /// Firings in a row that nothing but themselves had woken the loop for.
+    quiet: Cell<u32>,
+}
+
+/// The loop of this thread has woken. What a runtime calls when it comes back from waiting.
+pub(super) fn woke() {
+    BELL.with(|bell| {
+        bell.wakes.set(bell.wakes.get() + 1);
+        if !bell.is_set.get() && bell.timer.get().is_some() {
+            // Only an invalid time is refused, so the error is for whoever asks the next time.
+            let _ = bell.set();
+        }
+    });
+}
+
+impl Bell {
+    /// From now on it fires once a period.
+    fn set(&self) -> io::Result<()> {
+        self.is_set.set(true);
+        self.wakes.set(0);
+        self.quiet.set(0);
+        self.due_ns.set(clock::monotonic_ns() + PERIOD_NS);
+        self.fire_from(self.due_ns.get())
+    }
+
+    /// It has fired so many times; the loop has come round to it.
+    fn fired(&self, firings: u64) -> io::Result<()> {
+        self.due_ns.set(self.due_ns.get() + firings * PERIOD_NS);
+        // Woken once since: by this firing. Not at all: it has not slept.
+        let is_quiet = self.wakes.replace(0) == 1;
+        self.quiet.set(if is_quiet { self.quiet.get() + 1 } else { 0 });
+        if self.quiet.get() < QUIET_FIRINGS {
+            return Ok(());
+        }
+        self.is_set.set(false);
+        self.fire_from(0)
+    }
+
+    /// At this time and once a period from then on; 0: not at all.
+    fn fire_from(&self, due_ns: u64) -> io::Result<()> {
+        let Some(timer) = self.timer.get() else { return Ok(()) };
+        let times = Itimerspec { it_interval: timespec(PERIOD_NS), it_value: timespec(due_ns) };
+        timerfd_settime(timer, TimerfdTimerFlags::ABSTIME, &times)?;
+        Ok(())
+    }
+}
+
+fn firings(timer: &OwnedFd) -> io::Result<u64> {
     let mut count = [0; 8];
     rustix::io::read(timer, &mut count)?;
     Ok(u64::from_ne_bytes(count))
@@ -145,7 +230,7 @@ impl Source for Latenesses {
         families.extend([
             Family {
                 name: "loop_lateness_seconds",
-                help: "Time between being due and running, asked every 10 ms.",
+                help: "Time between being due and running, asked every 10 ms while the loop works.",
                 unit: Unit::Seconds,
                 points: points(&|lateness| Value::Histogram(lateness.read())),
             },

@@ -14,6 +14,7 @@
 //! - [`listener`]: one listening socket per core on one port; who hands a connection to whom.
 //! - [`mesh`]: batches from every core to every core over [`ring`]s; [`bell`] wakes who sleeps.
 //! - [`lateness`]: how late each loop runs, and what the kernel knows of why.
+//! - [`rounds`]: what a loop does by the clock, and that it does not wake where there is nothing to time.
 //! - [`clock`]: the time, and what each way of asking costs.
 //! - [`watch`]: deadlines of connections, without a timer for each wait.
 
@@ -25,9 +26,11 @@ pub mod listener;
 pub mod mesh;
 mod processors;
 pub mod ring;
+pub mod rounds;
 pub mod run;
 pub mod watch;
 
 pub use causes::Causes;
 pub use processors::{ListError, available, parse_list};
+pub use rounds::Rounds;
 pub use run::{CoreContext, Cores, CoresConfig, Shutdown};

@@ -33,7 +33,7 @@ use tokio::{runtime, sync::Notify};
 
 use super::{
     clock,
-    lateness::{Lateness, Latenesses},
+    lateness::{self, Lateness, Latenesses},
     processors,
 };
 
@@ -515,6 +515,7 @@ fn prepare(
     let runtime = runtime::Builder::new_current_thread()
         .enable_all()
         .event_interval(event_interval)
+        .on_thread_unpark(lateness::woke)
         .max_blocking_threads(HELPERS_MAX)
         .thread_name(helper.clone())
         .on_thread_start(move || {

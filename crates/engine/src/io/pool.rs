@@ -158,7 +158,8 @@ impl ReadPool {
                     counters.core(core),
                     waits.core(core),
                 );
-                (reads, Completions::new(receiver))
+                let completions = Completions::new(receiver, &reads);
+                (reads, completions)
             })
             .collect();
         let sources: Arc<[Arc<dyn Source>]> = sources.into();

@@ -7,7 +7,10 @@ use std::{
     cell::RefCell,
     collections::{HashMap, VecDeque, hash_map::Entry},
     io,
-    sync::{Arc, OnceLock},
+    sync::{
+        Arc, OnceLock,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
     time::Duration,
 };
 
@@ -27,7 +30,7 @@ use crate::{
     meter::{CoreCounters, Recorder},
 };
 
-/// How often reads are looked at that take too long.
+/// How often reads are looked at that take too long, while there are any.
 const OVERDUE_EVERY: Duration = Duration::from_millis(250);
 
 /// What is read: so many bytes of a source.
@@ -183,10 +186,19 @@ struct State {
     looked_ns: u64,
 }
 
+/// Whether a core's reads have to be timed. Of one thread; atomic because a task must be `Send`.
+#[derive(Debug, Default)]
+struct Timing {
+    is_pending: AtomicBool,
+    /// The first of them has begun.
+    began: Notify,
+}
+
 /// What a core reads by. It belongs to the core's thread.
 #[derive(Debug)]
 pub struct Reads {
     state: RefCell<State>,
+    timing: Arc<Timing>,
     sender: Sender<Message>,
     core: usize,
     /// The helpers' endpoints come after those of the cores.
@@ -220,6 +232,7 @@ impl Reads {
         };
         Self {
             state: RefCell::new(state),
+            timing: Arc::default(),
             sender,
             core,
             cores: config.cores,
@@ -272,6 +285,9 @@ impl Reads {
         state.ids += 1;
         let read = Arc::<Read>::default();
         vacant.insert(Waiting { id, asked_ns: clock::monotonic_ns(), read: Arc::clone(&read) });
+        if !self.timing.is_pending.swap(true, Relaxed) {
+            self.timing.began.notify_one();
+        }
         let order = Order { id, core: self.core, extent, buffer, aligned_at, aligned_bytes };
         match free {
             Some(helper) => {
@@ -325,6 +341,7 @@ impl Reads {
             state.looked_ns = now_ns;
             self.give_up(now_ns, state);
         }
+        self.timing.is_pending.store(!state.pending.is_empty(), Relaxed);
     }
 
     /// Tells those who have waited too long.
@@ -357,11 +374,15 @@ impl Reads {
 
 /// Where a core's answers come in. It belongs to one task of that core.
 #[derive(Debug)]
-pub struct Completions(Receiver<Message>);
+pub struct Completions {
+    receiver: Receiver<Message>,
+    timing: Arc<Timing>,
+}
 
 impl Completions {
-    pub(super) fn new(receiver: Receiver<Message>) -> Self {
-        Self(receiver)
+    /// Of the core that reads by `reads`.
+    pub(super) fn new(receiver: Receiver<Message>, reads: &Reads) -> Self {
+        Self { receiver, timing: Arc::clone(&reads.timing) }
     }
 
     /// Appends what has come to `into`, after waiting until there is something or it is time to look for reads that
@@ -371,6 +392,12 @@ impl Completions {
     /// Outside of a tokio runtime with I/O and time, or away from that of its first wait.
     pub async fn next(&mut self, into: &mut Vec<Message>) {
         // Safe to cut: nothing is taken out before the wait is over.
-        let _ = tokio::time::timeout(OVERDUE_EVERY, self.0.recv_batch(into)).await;
+        while !self.timing.is_pending.load(Relaxed) {
+            tokio::select! {
+                _ = self.receiver.recv_batch(into) => return,
+                () = self.timing.began.notified() => {}
+            }
+        }
+        let _ = tokio::time::timeout(OVERDUE_EVERY, self.receiver.recv_batch(into)).await;
     }
 }

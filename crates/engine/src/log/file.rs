@@ -275,7 +275,10 @@ impl FileDisk {
     fn lay_out(&self, header: &Header) -> Result<(), OpenError> {
         self.file.set_len(0).map_err(|source| self.failed("empty", source))?;
         self.reserve(header.file_bytes())?;
-        self.write_headers(header)
+        self.write_header(header, 0)?;
+        self.write_header(header, 1)?;
+        // Once for both: until it has its name, nobody takes the file for a store.
+        self.sync_header()
     }
 
     fn reserve(&self, bytes: u64) -> Result<(), OpenError> {
@@ -291,12 +294,20 @@ impl FileDisk {
     /// Writes both headers, one after the other: at no time is neither of them whole.
     fn write_headers(&self, header: &Header) -> Result<(), OpenError> {
         for block in 0..2 {
-            self.file
-                .write_all_at(&header.encode(), block * BLOCK_BYTES as u64)
-                .and_then(|()| self.file.sync_all())
-                .map_err(|source| self.failed("write the header of", source))?;
+            self.write_header(header, block)?;
+            self.sync_header()?;
         }
         Ok(())
+    }
+
+    fn write_header(&self, header: &Header, block: u64) -> Result<(), OpenError> {
+        self.file
+            .write_all_at(&header.encode(), block * BLOCK_BYTES as u64)
+            .map_err(|source| self.failed("write the header of", source))
+    }
+
+    fn sync_header(&self) -> Result<(), OpenError> {
+        self.file.sync_all().map_err(|source| self.failed("write the header of", source))
     }
 
     /// The header, and whether both copies of it are whole and alike.

@@ -6,7 +6,9 @@
 //! sync:           note every writer's written ─▶ fdatasync ─▶ durable = noted
 //! ```
 //! Each step is a function that a test calls by itself; a thread calls it when its bell rings, and at the latest after
-//! the interval.
+//! the interval, for as long as there is something that waits for that: a record that is not written yet, a disk that
+//! refused, a segment that could not be freed. Else it sleeps until it is called: what is appended then begins its
+//! interval, with one wake-up for all appends of an interval.
 
 use std::{
     io,
@@ -14,7 +16,8 @@ use std::{
         Arc, OnceLock,
         atomic::{
             AtomicBool,
-            Ordering::{AcqRel, Acquire, Relaxed, Release},
+            Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst},
+            fence,
         },
     },
     thread::{self, JoinHandle, Thread},
@@ -27,24 +30,56 @@ use super::{Shared, reap::Reaper, table::NO_BUFFER};
 #[derive(Debug, Default)]
 pub(super) struct Bell {
     rung: AtomicBool,
+    /// The helper sleeps without a timer, or is about to.
+    is_resting: AtomicBool,
     sleeper: OnceLock<Thread>,
 }
 
 impl Bell {
+    /// There is something to do now.
     pub(super) fn ring(&self) {
-        if !self.rung.swap(true, AcqRel)
-            && let Some(sleeper) = self.sleeper.get()
-        {
+        if !self.rung.swap(true, AcqRel) {
+            self.unpark();
+        }
+    }
+
+    /// There is something to do within the interval, which begins now unless it has begun. Whoever calls it has made
+    /// known before what that is.
+    ///
+    /// Of the two fences, this one and that in [`Bell::rest`], one comes first. If it is this one, the helper sees what
+    /// there is to do; else its rest is seen here.
+    #[inline]
+    pub(super) fn begin_interval(&self) {
+        fence(SeqCst);
+        if self.is_resting.load(Relaxed) && self.is_resting.swap(false, AcqRel) {
+            self.unpark();
+        }
+    }
+
+    fn unpark(&self) {
+        if let Some(sleeper) = self.sleeper.get() {
             sleeper.unpark();
         }
     }
 
-    /// Waits for the bell, at most for `interval`.
-    fn wait(&self, interval: Duration) {
-        if !self.rung.swap(false, AcqRel) {
+    /// Waits for the bell, at most for `interval`; whether it rang.
+    fn wait(&self, interval: Duration) -> bool {
+        self.rung.swap(false, AcqRel) || {
             thread::park_timeout(interval);
-            self.rung.store(false, Release);
+            self.rung.swap(false, AcqRel)
         }
+    }
+
+    /// Waits until it is rung or an interval begins, unless something `is_left` to do.
+    fn rest(&self, is_left: impl Fn() -> bool) {
+        self.is_resting.store(true, Relaxed);
+        fence(SeqCst);
+        if !is_left() {
+            while self.is_resting.load(Acquire) && !self.rung.load(Acquire) {
+                thread::park();
+            }
+        }
+        self.is_resting.store(false, Relaxed);
     }
 }
 
@@ -75,10 +110,13 @@ impl Helpers {
             helpers.run(format!("log-write-{number}"), move || {
                 let bell = &shared.bells[number];
                 let _ = bell.sleeper.set(thread::current());
+                let writers = || (number..shared.reaper()).step_by(shared.bells.len());
                 while !stop.load(Acquire) {
-                    bell.wait(interval);
-                    for writer in (number..shared.reaper()).step_by(shared.bells.len()) {
-                        shared.write(writer);
+                    let was_rung = bell.wait(interval);
+                    writers().for_each(|writer| shared.write(writer));
+                    // While it is rung more often than that, no append has to wake it besides.
+                    if !was_rung {
+                        bell.rest(|| writers().any(|writer| shared.progress[writer].wants_write()));
                     }
                 }
             })?;
@@ -87,6 +125,8 @@ impl Helpers {
         helpers.run("log-sync".into(), move || {
             let _ = of_sync.sync_bell.sleeper.set(thread::current());
             while !stop_sync.load(Acquire) {
+                // Who writes what is to be synced rings, and what has failed is not tried again.
+                of_sync.sync_bell.rest(|| false);
                 of_sync.sync_bell.wait(interval);
                 while of_sync.progress.iter().any(|progress| progress.wants_sync()) {
                     if of_sync.sync().is_err() {
@@ -99,7 +139,8 @@ impl Helpers {
             let _ = shared.reap_bell.sleeper.set(thread::current());
             while !stop.load(Acquire) {
                 shared.reap_bell.wait(interval);
-                reaper.turn();
+                let is_done = reaper.turn();
+                shared.reap_bell.rest(|| !is_done);
             }
         })?;
         Ok(helpers)
@@ -119,7 +160,7 @@ impl Helpers {
             let _ = self.shared.sync();
         }
         if let Some(reaper) = &mut self.reaper {
-            reaper.turn();
+            let _ = reaper.turn();
         }
     }
 

@@ -92,6 +92,16 @@ impl Shared {
         }
     }
 
+    /// A writer has appended: within the interval it is written.
+    fn appended(&self, writer: usize) {
+        // What the reaper appends it writes itself.
+        if writer < self.reaper()
+            && let Some(bell) = self.bells.get(writer % self.bells.len().max(1))
+        {
+            bell.begin_interval();
+        }
+    }
+
     fn reaper(&self) -> usize {
         self.progress.len() - 1
     }

@@ -136,6 +136,11 @@ impl Progress {
         self.durable_wanted.load(Acquire) > durable && self.written.load(Acquire) > durable
     }
 
+    /// Whether there is something to write, or to try again.
+    pub(super) fn wants_write(&self) -> bool {
+        self.appended.load(Acquire) != self.written.load(Acquire) || self.failing.load(Acquire) != 0
+    }
+
     pub(super) fn written_now(&self) -> u64 {
         self.written.load(Acquire)
     }

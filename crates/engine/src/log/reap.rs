@@ -72,21 +72,27 @@ impl Reaper {
         }
     }
 
-    /// Frees what is dying and held by nobody.
-    pub(super) fn turn(&mut self) {
+    /// Frees what is dying and held by nobody. Whether nothing is left that must be tried again without being asked:
+    /// whatever begins to die, is let go or is claimed from now on rings.
+    pub(super) fn turn(&mut self) -> bool {
+        let mut is_done = true;
         if let Err(error) = lives::keep_ahead(&self.shared) {
             self.shared.count.write_errors.fetch_add(1, Relaxed);
             tracing::error!(%error, "no more segments can be begun; it is tried again");
+            is_done = false;
         }
         loop {
             self.give_up_oldest();
-            let mut dying: Vec<(u64, u32)> = (0..self.shared.table.len())
-                .filter_map(|segment| {
-                    let of = self.shared.table.segment(segment);
-                    (of.state() == SegmentState::Dying && of.pins.load(SeqCst) == 0)
-                        .then(|| (of.life.load(Acquire), segment))
-                })
-                .collect();
+            let mut held = 0;
+            let mut dying: Vec<(u64, u32)> = Vec::new();
+            for segment in 0..self.shared.table.len() {
+                let of = self.shared.table.segment(segment);
+                match (of.state(), of.pins.load(SeqCst)) {
+                    (SegmentState::Dying, 0) => dying.push((of.life.load(Acquire), segment)),
+                    (SegmentState::Dying, _) => held += 1,
+                    _ => {}
+                }
+            }
             // The oldest first: what a younger one ends is then often gone.
             dying.sort_unstable();
             // One by one, so that an end whose target has just been freed is not written anew; together where each
@@ -97,7 +103,9 @@ impl Reaper {
                 self.free(batch);
             }
             if self.shared.count.frees.load(Relaxed) == before {
-                return;
+                // A segment that is sealed does not ring, and may have to be given up.
+                let is_short = self.shared.table.free_count() < self.shared.keep_free;
+                return is_done && dying.is_empty() && held == 0 && !is_short;
             }
         }
     }

@@ -291,6 +291,7 @@ impl Writer {
         self.appended += 1;
         let ticket = Ticket(self.appended);
         self.shared.progress[self.id].append(ticket);
+        self.shared.appended(self.id);
         self.close_finished();
         Appended { location, ticket }
     }

@@ -260,6 +260,11 @@ impl Index {
         }
     }
 
+    /// When [`Index::expire_one`] may have something to take out; `None`: not before a mail is entered.
+    pub(crate) fn next_expiry_ms(&self) -> Option<u64> {
+        self.expiry.peek().map(|word| (word >> 32) * 1000)
+    }
+
     /// How many mails a scope has; `None` where only a walk can tell.
     pub(crate) fn count(&self, scope: &Scope) -> Option<u64> {
         match scope {

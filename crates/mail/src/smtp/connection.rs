@@ -57,6 +57,7 @@ impl Booked {
         core.shared.balance.opened(core.number);
         core.counters.set(Counter::Connections, core.shared.balance.held(core.number) as u64);
         let number = core.watches.borrow_mut().add(Arc::clone(watch));
+        core.rounds.stir();
         Self { core: Rc::clone(core), watch: Arc::clone(watch), number, _open: None }
     }
 }

@@ -1,0 +1,119 @@
+//! Nothing to do, nothing that wakes: loops and helpers that nobody asks for anything sleep in the kernel, and what
+//! comes then is looked after as fast as ever. What the threads of the process do is counted, by their names.
+#![allow(clippy::disallowed_methods, reason = "a test may block")]
+#![allow(clippy::unwrap_used, reason = "what goes wrong in a test's own helpers fails the test")]
+
+use std::{
+    fs,
+    sync::{Arc, mpsc},
+    thread,
+    time::{Duration, Instant},
+};
+
+use engine::{
+    cores::{Cores, CoresConfig, available},
+    log::{FileOptions, Kind, Log, New, Options},
+};
+use tokio::sync::Notify;
+
+const PATIENCE: Duration = Duration::from_secs(60);
+/// So long that everything that ticks would tick often.
+const A_WHILE: Duration = Duration::from_millis(200);
+const FLUSH: Duration = Duration::from_millis(5);
+
+/// How often the threads whose names begin so have gone to sleep by themselves, since they began.
+fn sleeps(name: &str) -> u64 {
+    let threads = fs::read_dir("/proc/self/task").unwrap().flatten();
+    let of_name = threads.filter_map(|thread| fs::read_to_string(thread.path().join("status")).ok());
+    let of_name = of_name.filter(|status| status.starts_with(&format!("Name:\t{name}")));
+    let sleeps = of_name.filter_map(|status| {
+        let line = status.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"))?;
+        line.trim().parse::<u64>().ok()
+    });
+    sleeps.sum()
+}
+
+/// Waits until those threads sleep for a while without waking.
+fn until_they_sleep(name: &str) {
+    let start = Instant::now();
+    loop {
+        let before = sleeps(name);
+        assert!(before > 0, "there is no thread {name}");
+        thread::sleep(A_WHILE);
+        if sleeps(name) == before {
+            return;
+        }
+        assert!(start.elapsed() < PATIENCE, "{name} wakes all the time");
+    }
+}
+
+#[test]
+fn a_loop_is_asked_for_its_lateness_while_it_works() {
+    let work = Arc::new(Notify::new());
+    let (say, said) = mpsc::channel();
+    let on_loop = Arc::clone(&work);
+    let processors = available().unwrap().into_iter().take(1).collect();
+    let config = CoresConfig { cores: processors, name: "idle", ..CoresConfig::default() };
+    let mut cores = Cores::start(config, move |context| {
+        let (work, say) = (Arc::clone(&on_loop), say.clone());
+        async move {
+            say.send(Arc::clone(&context.lateness)).unwrap();
+            loop {
+                tokio::select! {
+                    () = work.notified() => {}
+                    () = context.shutdown.requested() => return,
+                }
+            }
+        }
+    })
+    .unwrap();
+    let lateness = said.recv_timeout(PATIENCE).unwrap();
+    until_they_sleep("idle-0");
+    let asked = lateness.read().count();
+    assert!(asked > 0, "it worked when it began");
+    let start = Instant::now();
+    while lateness.read().count() == asked {
+        work.notify_one();
+        thread::sleep(Duration::from_millis(1));
+        assert!(start.elapsed() < PATIENCE, "a loop that works again is not asked");
+    }
+    until_they_sleep("idle-0");
+    cores.drain(PATIENCE).unwrap();
+}
+
+#[test]
+fn what_is_appended_is_written_within_the_interval_though_helpers_sleep() {
+    let directory = tempfile::tempdir().unwrap();
+    let options = Options {
+        file: FileOptions { purpose: "test", bytes: 8 << 20, segment_bytes: Some(256 << 10) },
+        flush: FLUSH,
+        writers: 3,
+        ..Options::default()
+    };
+    let (log, _) = Log::open(&directory.path().join("store"), options).unwrap().recover(1, |_| true).unwrap();
+    let mut writers = [log.writer(0, 0), log.writer(1, 0), log.writer(2, 0)];
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    for round in 0..40 {
+        if round % 20 == 0 {
+            until_they_sleep("log-");
+        }
+        for (number, writer) in writers.iter_mut().enumerate() {
+            let new = New { kind: Kind(1), hash: round, tag: number as u64, target: None };
+            let appended = writer.append(new, &[b"nobody asks for it to be written"]).unwrap();
+            // While it is being timed, while it is about to rest, and while it rests.
+            thread::sleep(FLUSH * (round as u32 % 4) / 2);
+            let progress = writer.progress();
+            runtime.block_on(async {
+                let written = tokio::time::timeout(PATIENCE, progress.written(appended.ticket)).await;
+                written.expect("a helper sleeps over a record").unwrap();
+            });
+        }
+    }
+    writers[1].append(New { kind: Kind(1), hash: 1, tag: 1, target: None }, &[b"kept"]).unwrap();
+    writers[1].make_durable();
+    let (progress, last) = (writers[1].progress(), writers[1].last());
+    runtime.block_on(async {
+        tokio::time::timeout(PATIENCE, progress.durable(last)).await.expect("a sync is slept over").unwrap();
+    });
+    until_they_sleep("log-");
+}
