@@ -56,6 +56,8 @@ pub(crate) enum Task {
     Lab(LabTask),
     /// Prints a script that completes this command line in a shell
     Completions(CompletionsTask),
+    /// Writes the manual pages, one for each command
+    Manual(ManualTask),
 }
 
 /// `nighttrain serve`
@@ -199,6 +201,13 @@ pub(crate) struct LabTask {
 pub(crate) struct CompletionsTask {
     /// The shell
     pub shell: clap_complete::Shell,
+}
+
+/// `nighttrain manual`
+#[derive(Debug, Args)]
+pub(crate) struct ManualTask {
+    /// Where they go: a directory that is there, such as share/man/man1
+    pub directory: PathBuf,
 }
 
 /// `--config`
