@@ -142,7 +142,7 @@ impl Watches {
         }
     }
 
-    /// Ends what is idle, for a drain: who has no request under way can go.
+    /// Ends the waits of idle connections, for a drain: they have no request under way.
     pub(crate) fn end_idle(&self) {
         for watch in self.entries.iter().flatten() {
             if watch.phase() == Phase::Idle {
