@@ -5,6 +5,7 @@ use std::fs;
 use std::path::Path;
 
 use lab::paired::machine::Machine;
+use lab::paired::spread::Verdict;
 
 use crate::chart::Chart;
 use crate::contenders::{is_ours, is_peer, is_reference, shown};
@@ -219,16 +220,14 @@ fn feed_loses(shelf: &Shelf) -> Result<String, String> {
 
 fn mail_loses(shelf: &Shelf) -> Result<String, String> {
     let kept = shelf.beside_peers(mail::BENCH, mail::SCENARIO)?;
-    let noisy = kept
-        .record
-        .figures
-        .iter()
-        .filter(|figure| figure.verdict != lab::paired::spread::Verdict::Met)
-        .count();
+    let bounds = &kept.record.figures;
+    let noisy = bounds.iter().filter(|figure| figure.verdict == Verdict::TooNoisy).count();
+    let is_quiet = kept.record.remarks.iter().all(|remark| !remark.contains("not a quiet machine"));
     Ok(format!(
-        "nothing that was measured beside these; Mailpit, MailHog and Inbucket were not, and of {} bounds {noisy} was too noisy \
-         to say",
-        kept.record.figures.len()
+        "nowhere among these; Mailpit, MailHog and Inbucket were not measured here, {noisy} of {} bounds was too noisy to say\
+         {}",
+        bounds.len(),
+        if is_quiet { "" } else { ", and the machine was not quiet" }
     ))
 }
 
