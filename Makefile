@@ -104,7 +104,7 @@ lab: toolchain ## All claims put to the test, for the record in docs/lab: up to 
 		> docs/lab/results.json.new
 	@mv docs/lab/results.json.new docs/lab/results.json
 
-# Prints the tarball's name. Its container file is in it; a test unpacks and runs both (tests/tests/dist.rs).
+# Prints the tarball's name. Its container file is in it; a test unpacks and runs both (tests/tests/it/dist.rs).
 dist: toolchain ## A tarball to install: programs, systemd unit, completions, manual pages, container file
 	$(CARGO) build --profile dist --package nighttrain --bin nighttrain --package lab --bin nighttrain-lab
 	@sh dist/package.sh $(TARGET)/dist $(TARGET)/package
