@@ -15,7 +15,7 @@ use crate::{
     units::parse_duration,
 };
 
-/// A server accelerator: answers from memory what a slow web server would take long to make.
+/// An HTTP accelerator, a message feed and disposable mail on one engine, and the lab that measures them.
 #[derive(Debug, Parser)]
 #[command(
     name = "nighttrain",
