@@ -18,13 +18,17 @@ SOAK_SECONDS ?= 600
 export PATH := $(PATH):$(HOME)/.cargo/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help run test quick check format lint house no-std docs deny packages nextest test-workspace test-models bench lab soak fuzz asan clean toolchain
+.PHONY: help run test quick check format lint house no-std docs deny packages nextest test-workspace test-models bench \
+	benchmarks-page record-html lab dist soak fuzz asan clean toolchain
 
 help: ## Lists what can be done
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-15s %s\n", $$1, $$2 }' Makefile
 
 run: toolchain ## Builds, and starts accelerator, feed and mail with sample mails arriving (ARGS="--state DIR")
-	@$(CARGO) build --release --quiet --package nighttrain
+	@test -x $(TARGET)/release/nighttrain || \
+		echo "Building nighttrain into $(TARGET)/release: about four minutes on two cores the first time, seconds after a change."
+	@$(CARGO) build --release --package nighttrain
+	@echo "Starting it: accelerator, feed and mail, on loopback alone. Ctrl-C ends it."
 	@exec $(TARGET)/release/nighttrain serve --demo $(ARGS)
 
 test: house packages nextest check test-workspace test-models ## Everything: checks, unit, property, end-to-end tests, models
@@ -84,13 +88,26 @@ bench: toolchain bench-cache ## What a cache hit costs, beside five peers and th
 
 include bench/bench.mk
 
+benchmarks-page: toolchain ## Makes docs/benchmarks.md, its charts and the README's from the records in bench/records
+	$(CARGO) run --quiet --package lab --bin records -- page
+
+# A record as a page: make record-html RECORD=bench/records/NAME.json (or docs/lab/results.json) > page.html
+RECORD ?= docs/lab/results.json
+record-html: toolchain ## Prints one record as a page with drawings (RECORD=bench/records/NAME.json)
+	@$(CARGO) run --quiet --package lab --bin records -- html $(RECORD)
+
 # LAB_ARGS: --quick, --directory DIR for its large files, …
 lab: toolchain ## All claims put to the test, for the record in docs/lab: up to 45 minutes (LAB_ARGS="--quick")
 	$(CARGO) build --profile dist --package nighttrain --package lab --bins
 	@mkdir -p docs/lab
-	$(TARGET)/dist/nighttrain lab all --json --html docs/lab/index.html --markdown docs/lab/README.md $(LAB_ARGS) \
+	$(TARGET)/dist/nighttrain lab all --json --markdown docs/lab/README.md $(LAB_ARGS) \
 		> docs/lab/results.json.new
 	@mv docs/lab/results.json.new docs/lab/results.json
+
+# Prints the tarball's name. Its container file is in it; a test unpacks and runs both (tests/tests/it/dist.rs).
+dist: toolchain ## A tarball to install: programs, systemd unit, completions, manual pages, container file
+	$(CARGO) build --profile dist --package nighttrain --bin nighttrain --package lab --bin nighttrain-lab
+	@sh dist/package.sh $(TARGET)/dist $(TARGET)/package
 
 # What make test runs shortened: clients that come and go, kills, flipped bits, lost power. SOAK_* are counts.
 SOAK_KILLS ?= 100

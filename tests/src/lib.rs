@@ -11,6 +11,7 @@
 //!
 //! * [`program`] finds the binary, and builds it if it must;
 //! * [`accelerator`] starts it, waits until it serves, and ends it;
+//! * [`clean_root`] is a root directory with nothing in it, in which a package is tried;
 //! * [`client`] is an HTTP/1.1 client that keeps every byte and can be as rude as a test needs;
 //! * [`origin`] is a server that does what its script says, good or bad, and remembers what it was asked;
 //! * [`nginx`] runs a real web server over a real documentation tree;
@@ -33,6 +34,7 @@
 use std::time::{Duration, Instant};
 
 pub mod accelerator;
+pub mod clean_root;
 pub mod client;
 pub mod content;
 pub mod fault;

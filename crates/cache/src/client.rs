@@ -76,7 +76,7 @@ impl Client {
             self.watch.work();
             return Ok(Sent::Bytes(sent));
         }
-        // Who asks again after `patience` has not begun to wait anew: the client's time goes on.
+        // A caller that asks again after `patience` does not start the client's deadline anew.
         if self.watch.phase() != Phase::Send {
             self.watch.wait(Phase::Send, clock::monotonic_ms(), self.send_stall_max);
         }

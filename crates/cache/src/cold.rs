@@ -1,4 +1,5 @@
-//! A miss that the store's file can answer: read by a helper, put back into memory, then everybody looks again.
+//! A miss that the store's file can answer: a helper reads the object, the owner puts it back into memory, and every
+//! request that waits for it looks it up again.
 //!
 //! ```text
 //!  owner of the key                    helper
@@ -6,8 +7,8 @@
 //!    all who ask wait in the table ◀── Block ─▶ restored in memory ─▶ Start::Again for all
 //!                                      damaged, refused, too slow ─▶ fetched from the origin instead
 //! ```
-//! Bounds: those of the pool of reads; [`LARGE_READS_MAX`] for objects that are longer than its buffers. A read that is refused
-//! is counted by the pool, and costs the origin a request, no more.
+//! Bounds: those of the pool of reads; [`LARGE_READS_MAX`] for objects that are longer than its buffers. A read that is
+//! refused is counted by the pool, and costs the origin a request, no more.
 
 use std::sync::Arc;
 
@@ -30,7 +31,7 @@ pub(crate) async fn restore(request: &Arc<Request>, cold: Cold) -> bool {
         Ok(payload) => payload,
         Err(Unread::Damaged) => {
             with_core(|core| {
-                // Read while its segment was used again, it is not damaged but gone.
+                // Its segment was used again while it was read: the object is not damaged, it is gone.
                 let log = core.file.as_ref().and_then(|file| file.log.get());
                 if log.is_some_and(|log| log.segment_of(cold.location).is_some()) {
                     core.shard_mut().damaged(request.hash, cold.location);
@@ -59,7 +60,7 @@ pub(crate) async fn restore(request: &Arc<Request>, cold: Cold) -> bool {
 
 /// Why nothing was read.
 pub(crate) enum Unread {
-    /// What is there is not what was written, or the disk cannot read it.
+    /// The bytes are not those that were written, or the disk cannot read them.
     Damaged,
     /// Not now.
     Refused,

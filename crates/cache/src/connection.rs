@@ -109,8 +109,8 @@ pub(crate) async fn serve(stream: TcpStream, address: SocketAddr) {
     with_core(|core| core.watches.borrow_mut().remove(number));
 }
 
-/// Tells a client that there is no room for it; a crowd is closed without a word, for what is beyond a limit must not
-/// cost more than what is within.
+/// Answers 503 to a connection over the limit. If many such connections come at once they are closed without an answer:
+/// a client over the limit must not cost more than one within it.
 pub(crate) fn turn_away(core: &Core, stream: TcpStream, address: SocketAddr) {
     if core.turning_away.get() >= TURNING_AWAY_MAX {
         return;
@@ -119,7 +119,7 @@ pub(crate) fn turn_away(core: &Core, stream: TcpStream, address: SocketAddr) {
     tokio::spawn(async move {
         let mut connection = Connection::new(stream, address);
         let refused = synth::refuse(&mut connection, None, Fault::TooManyConnections);
-        // The sweep does not know this connection.
+        // The sweep does not look at this connection, so it has a timer of its own.
         let _ = tokio::time::timeout(TURN_AWAY_TIME_MAX, refused).await;
         drop(connection);
         with_core(|core| core.turning_away.set(core.turning_away.get() - 1));
@@ -139,7 +139,8 @@ impl Connection {
         loop {
             let turned = poll_fn(|cx| self.turn(cx)).await;
             if !matches!(turned, Turned::Closed) {
-                // A request that came with the end of its wait is answered with all the time that there is.
+                // A request that came just as its deadline passed is answered all the same: the ended wait is taken
+                // back.
                 self.client.watch.renew();
             }
             let open = match turned {

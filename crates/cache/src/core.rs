@@ -36,7 +36,7 @@ use crate::{
 
 /// What cores say to each other.
 pub(crate) enum Message {
-    /// To the owner of the key: fetch this, or let us follow who does.
+    /// To the owner of the key: fetch this, or let us follow the fetch that is under way.
     Fetch(Box<Want>),
     /// To the owner of the key: forget this object.
     Unlink {
@@ -44,11 +44,11 @@ pub(crate) enum Message {
         hash: Hash,
         /// The key.
         key: Vec<u8>,
-        /// It is a purge that nobody has counted yet.
+        /// It is a purge, which the owner counts.
         is_purge: bool,
-        /// Nothing is said before it is certain that it does not come back, though the file must be read first.
+        /// The answer is sent only when the object cannot come back, even if the file must be read first.
         must_stay_so: bool,
-        /// Gets what became of it.
+        /// The channel for the answer.
         done: oneshot::Sender<Unlinked>,
     },
     /// To the owner of the key: this object has lost a part of its body.
@@ -117,7 +117,8 @@ pub(crate) struct Fetching {
     pub(crate) key: Vec<u8>,
     /// The part of the key that all variants share: what a purge names.
     pub(crate) primary: Vec<u8>,
-    /// What it brings is for the one who asked first: it is being stored in parts, and others find it when that is done.
+    /// Only the client that asked first gets this response body. It is being stored in parts; other clients find the
+    /// object when all parts are stored.
     pub(crate) is_alone: bool,
     /// Which of the fetches that this core began it is.
     pub(crate) number: u64,
@@ -255,7 +256,7 @@ impl Core {
         store_s(clock::unix_s())
     }
 
-    /// Whether the store has an object for this key that may be used now, by the owner's own word.
+    /// Whether the store has an object for this key that may be used now. Only the owner knows for certain.
     pub(crate) fn is_fresh(&self, hash: Hash, key: &[u8]) -> bool {
         let now_s = self.store_now_s();
         match self.reader.turn().lookup(hash, key) {
@@ -264,8 +265,8 @@ impl Core {
         }
     }
 
-    /// Keeps the names by which an address varies; the answer is the generation of its variants. The same names under the
-    /// same key stay as they are, so that variants stored before are still found.
+    /// Keeps the names by which an address varies; the answer is the generation of its variants. The same names under
+    /// the same key stay as they are, so that variants stored before are still found.
     pub(crate) fn keep_spec(
         &self,
         hash: Hash,

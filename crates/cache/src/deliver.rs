@@ -67,7 +67,7 @@ pub(crate) async fn send_stored(
 ) -> Result<(), Cut> {
     let mut suffix = Vec::new();
     if chunked {
-        // One chunk it was; its trailers are small and are copied before the pins move on.
+        // The body was one chunk. Its trailers are small, and are copied before the pins move on.
         suffix.extend_from_slice(ChunkedEncoder::CHUNK_END);
         append_trailers(object.tail(), &mut suffix);
     }
@@ -136,7 +136,7 @@ impl Drop for Copied {
     }
 }
 
-/// Whether who holds what the store wants may go on holding it; `since` is when it was first wanted.
+/// Whether a sender may go on holding memory that the store wants back; `since` is when the store first wanted it.
 fn grace_left(since: &mut Option<Instant>, pin_grace: Duration) -> Result<(), Gone> {
     let since = *since.get_or_insert_with(clock::now);
     if clock::now().duration_since(since) < pin_grace {
@@ -187,7 +187,7 @@ pub(crate) async fn send_growing(
         if left == Some(0) {
             break;
         }
-        // The head leaves at once when the body is not there yet: the client may have a use for it.
+        // The head is sent at once when no byte of the body has arrived: the client may begin to use it.
         if cursor.ready().is_none() && !out.is_empty() {
             client.send_all(&out).await?;
             out.clear();
@@ -196,13 +196,14 @@ pub(crate) async fn send_growing(
             Available::Bytes(span) => span.len(),
             Available::End(End::Whole) => {
                 if left.is_some() {
-                    // Fewer bytes than were promised: an end that the client must be able to tell.
+                    // The origin sent fewer bytes than it promised: the client must be able to tell this end from a
+                    // whole body.
                     return Err(Cut::Origin);
                 }
                 break;
             }
             Available::End(_) => {
-                // What is there is sent, so that the client sees as much as the origin gave.
+                // The bytes that have arrived are sent, so that the client sees as much as the origin gave.
                 client.send_all(&out).await?;
                 return Err(Cut::Origin);
             }
@@ -233,7 +234,7 @@ pub(crate) async fn send_growing(
     Ok(())
 }
 
-/// How a reader stands that holds memory which the store wants back.
+/// The state of a slow reader that holds memory which the store wants back.
 struct Holding {
     pin_grace: Duration,
     /// When it was first seen to be wanted.

@@ -84,7 +84,7 @@ pub(crate) async fn ask(request: &Arc<Request>, anew: bool) -> Start {
     if !sent {
         return Start::Alone;
     }
-    // A fetch that ended without a word has hit a bug of ours on its core; the request is still served.
+    // The fetch ended without an answer: a bug of ours on its core. The request is served all the same.
     answer.await.unwrap_or(Start::Alone)
 }
 
@@ -94,8 +94,8 @@ pub(crate) fn begin(core: &Core, want: Want) {
     let hash = want.request.hash;
     if let Some(under_way) = fetching.get_mut(&hash) {
         if under_way.is_alone || under_way.key != want.request.key {
-            // On its way to the file, readable when that is done. Or two keys with one 64-bit hash: rare beyond measure, and
-            // still right.
+            // The object is being written to the file, and can be read when that is done. Or two keys have the same
+            // 64-bit hash: still right.
             answer(want.reply, Start::Alone);
         } else if let Some((response, cursor)) = under_way.join() {
             core.count(Counter::Collapsed);
@@ -135,9 +135,9 @@ pub(crate) fn begin(core: &Core, want: Want) {
 }
 
 /// Takes the fetches for an object and its variants out of the table, because it was purged or has become invalid:
-/// what they bring is not stored, nobody joins them any more, and who waits for them asks again. Who reads one
-/// already goes on, as does the client that it was begun for: they asked before. Runs on the owner's core; whether
-/// there was one.
+/// their responses are not stored, nobody joins them any more, and clients that wait for them ask again. A client that
+/// reads one already goes on, as does the client that it was begun for: they asked before the purge. Runs on the
+/// owner's core. Answers whether there was such a fetch.
 pub(crate) fn forget(core: &Core, primary: &[u8]) -> bool {
     let mut fetching = core.fetching.borrow_mut();
     // A fetch of a variant has another hash than the URL; few are under way at once.
@@ -165,7 +165,7 @@ struct Entry {
 }
 
 impl Entry {
-    /// Ends the table's part; who waited is returned.
+    /// Takes the fetch out of the table, and returns the clients that waited for it.
     fn end(&self) -> Option<Fetching> {
         with_core(|core| {
             let mut fetching = core.fetching.borrow_mut();
@@ -174,8 +174,8 @@ impl Entry {
         })
     }
 
-    /// What it brings is for the one who asked first; who waited is returned. It stays in the table, so that it is stored once,
-    /// and not if it is purged meanwhile.
+    /// Only the client that asked first gets the response body; the clients that waited are returned. The fetch stays
+    /// in the table, so that the object is stored once, and not at all if it is purged meanwhile.
     fn go_alone(&self) -> Vec<oneshot::Sender<Start>> {
         with_core(|core| {
             let mut fetching = core.fetching.borrow_mut();
@@ -197,12 +197,13 @@ impl Entry {
 
 impl Drop for Entry {
     fn drop(&mut self) {
-        // Whoever still waits finds its channel closed and goes on by itself.
+        // A client that still waits finds its channel closed, and asks the origin by itself.
         self.end();
     }
 }
 
-/// Brings an object back from the file, once for all who want it; from the origin if that fails.
+/// Reads an object from the file into memory, once for all clients that want it; if that fails, it is fetched from the
+/// origin.
 async fn load(want: Want, entry: Entry, cold: Cold) {
     if !cold::restore(&want.request, cold).await {
         fetch(want, entry).await;
@@ -298,7 +299,8 @@ async fn receive(request: &Request, answer_: Answer, reply: oneshot::Sender<Star
     if matches!(keep, Keep::Stored(_)) {
         announce(&entry, &response, &growing, &first);
     } else {
-        // Only the leader may read this answer; whoever waited asks for itself (and all at once, not in turn).
+        // Only the leader may read this answer. The clients that waited each ask the origin, all at once and not in
+        // turn.
         let waiting = if matches!(keep, Keep::Large(..)) {
             entry.go_alone()
         } else {
@@ -352,7 +354,8 @@ async fn pump(
                 if let Keep::Stored(filling) = &mut keep {
                     filling.written(bytes as u64);
                     if answer.is_complete() {
-                        // Linked before anyone can have read it all: who asks after that finds it in the store.
+                        // The object is linked before any reader can have read all of it, so that the next request
+                        // finds it in the store.
                         unpublished = bytes;
                         with_core(|core| core.add(Counter::BytesFetched, bytes as u64));
                         break Ok(());
@@ -467,7 +470,7 @@ fn reserve(
 fn announce(entry: &Entry, response: &Arc<Response>, growing: &Arc<Growing>, first: &Arc<Chunk>) {
     let waiting = with_core(|core| {
         let mut fetching = core.fetching.borrow_mut();
-        // Who was waiting when it was purged has gone to ask again, and nobody may join.
+        // The clients that waited when it was purged have asked again, and nobody may join.
         let under_way = fetching.get_mut(&entry.hash).filter(|under_way| under_way.number == entry.number)?;
         under_way.started = Some((Arc::clone(response), Arc::clone(growing), Arc::clone(first)));
         Some(std::mem::take(&mut under_way.waiting))
@@ -521,7 +524,7 @@ fn complete(entry: Option<&Entry>, growing: &Growing, keep: Keep, answer: Answer
             }
         });
     }
-    // First the store, then the table: who comes in between finds one of the two.
+    // First into the store, then out of the table: a request in between finds one of the two.
     if let Some(entry) = entry {
         entry.end();
     }

@@ -138,7 +138,7 @@ impl Drop for Chunk {
     }
 }
 
-/// How a fetch stands.
+/// How far a fetch has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum End {
     /// More may come.
@@ -271,7 +271,7 @@ impl Cursor {
         std::iter::successors(Some(&*self.chunk), |chunk| chunk.next.get().map(|next| &**next))
     }
 
-    /// Whether the store has run out of room and what this reader holds is part of why.
+    /// Whether the store has run out of room and this reader pins some of the memory that it wants back.
     pub(crate) fn wanted(&self) -> bool {
         self.held().any(|chunk| matches!(&chunk.space, Space::Stored(extent) if extent.wanted()))
     }

@@ -120,11 +120,11 @@ pub(crate) struct Buffers<'s> {
     pub(crate) out: &'s mut Vec<u8>,
 }
 
-/// How far the clock may be set back before what was stored until then is fetched anew: more than a server of time corrects
-/// at once, and less than any lifetime that matters.
+/// How far the clock may be set back before what was stored until then is fetched anew: more than a server of time
+/// corrects at once, and less than any lifetime that matters.
 const CLOCK_BACK_S_MAX: u64 = 10;
 
-/// Answers from the store, if it can. `key` is left with the key that was looked up last.
+/// Answers from the store, if it can. Afterwards `key` has the key that was looked up last.
 pub(crate) fn answer(
     core: &Core,
     turn: &Turn<'_>,
@@ -164,8 +164,8 @@ pub(crate) fn answer(
     if object.expires_s() <= store_s(now_s) {
         return slow(hash, miss, Fwd::Stale);
     }
-    // Stored later than now: the clock was set back, and nothing says any more how long ago that was. By the clock
-    // alone it would live longer than its lifetime.
+    // The object was stored later than now: the clock was set back, and nobody knows by how much. By the clock alone
+    // the object would be used for longer than its lifetime.
     if meta.born_s > now_s + CLOCK_BACK_S_MAX {
         return slow(hash, Why::Miss { anew: true, only_if_cached }, Fwd::Stale);
     }
@@ -200,7 +200,7 @@ pub(crate) fn answer(
 fn lookup<'t>(turn: &'t Turn<'_>, hash: Hash, key: &[u8]) -> Option<(Object<'t>, StoredMeta)> {
     match turn.lookup(hash, key) {
         Lookup::Hit(object) => Some((object, StoredMeta::unpack(&object.meta())?)),
-        // Where the owner is writing just now, it knows; it is asked as on a miss.
+        // The owner is writing this slot just now. Only the owner knows the outcome, so it is asked, as on a miss.
         Lookup::Miss | Lookup::Contended => None,
     }
 }
@@ -367,8 +367,8 @@ pub(crate) fn run_of(object: &PinnedObject, from: u64, to: u64, lend: bool) -> P
     if lend { Part::Lent(run) } else { Part::Shared(run) }
 }
 
-/// Sends a large answer as far as the socket takes it, without waiting; how much of `head` went out, and up to where the
-/// body did.
+/// Sends a large answer as far as the socket takes it, without waiting; how much of `head` went out, and up to where
+/// the body did.
 pub(crate) fn send_large(
     core: &Core,
     client: &Client,

@@ -1,8 +1,8 @@
 //! The hit path allocates nothing: counted on the loop's own thread, with a real client on a real socket.
 //!
-//! The core runs on the test's thread, because allocations are counted by thread. The client is another thread. (Reads and
-//! writes a hit are counted from outside, by strace, in `tests/tests/syscalls.rs`. That no lock is taken is the lints'
-//! to see to: `Mutex` and `RwLock` are not to be named in this crate.)
+//! The core runs on the test's thread, because allocations are counted by thread. The client is another thread. (Reads
+//! and writes a hit are counted from outside, by strace, in `tests/tests/syscalls.rs`. That no lock is taken is the
+//! lints' to see to: `Mutex` and `RwLock` are not to be named in this crate.)
 #![allow(clippy::disallowed_methods, reason = "a client that blocks")]
 
 use std::{
@@ -117,8 +117,8 @@ fn store_variant(path: &str, body: &[u8]) {
     put(hash, &key, b"HTTP/1.1 200 OK\r\nVary: Accept-Encoding\r\nETag: \"tag\"\r\n", body, &[], 200);
 }
 
-/// Sends `request` `times` times and reads as many answers, each of which must begin with `status` and be `answer_bytes`
-/// long (the length is learnt from the first).
+/// Sends `request` `times` times and reads as many answers, each of which must begin with `status` and be
+/// `answer_bytes` long (the length is learnt from the first).
 fn ask(stream: &mut TcpStream, request: &[u8], at_once: usize, times: usize, status: &str) {
     let batch = request.repeat(at_once);
     let mut buffer = vec![0; 1 << 20];

@@ -63,8 +63,8 @@ fn append_path(path_and_query: &str, key: &mut Vec<u8>) {
     key.extend_from_slice(path_and_query.as_bytes());
 }
 
-/// Makes a primary key that of the variant for a request: `spec` names the headers, `generation` is the sequence number of
-/// the record that holds the spec. A purge drops that record, and the next one has another number: what was stored
+/// Makes a primary key that of the variant for a request: `spec` names the headers, `generation` is the sequence number
+/// of the record that holds the spec. A purge drops that record, and the next one has another number: what was stored
 /// under the old one is not found any more.
 pub(crate) fn append_variant(key: &mut Vec<u8>, generation: u64, spec: &[u8], headers: &Headers<'_, '_>) {
     key.push(0);

@@ -4,10 +4,11 @@
 //!  origin ─▶ window of chunks ─▶ the client that asked                          (others ask for themselves meanwhile)
 //!               └─ copied ─▶ one part ─ full ─▶ the log's buffers ─▶ helpers
 //! ```
-//! *Which memory:* one part for each such fetch, on the owner's core. *Bounds:* [`LARGE_FETCHES_MAX`] fetches a core. *Who waits:*
-//! the fetch, for a disk that is behind: meanwhile no more is read from the origin, and the client has what came before. It waits
-//! while the disk makes progress ([`STALL_TIME_MAX`]) and in all no longer than a slow disk needs for the body
-//! ([`DISK_BYTES_PER_S_MIN`]). After that the answer goes on without being stored, which is counted (`store_file_refused`).
+//! *Which memory:* one part for each such fetch, on the owner's core. *Bounds:* [`LARGE_FETCHES_MAX`] fetches a core.
+//! *Who waits:* the fetch, for a disk that is behind: meanwhile no more is read from the origin, and the client has
+//! what came before. It waits while the disk makes progress ([`STALL_TIME_MAX`]) and in all no longer than a slow disk
+//! needs for the body ([`DISK_BYTES_PER_S_MIN`]). After that the answer goes on without being stored, which is counted
+//! (`store_file_refused`).
 
 use std::time::Duration;
 
@@ -25,13 +26,13 @@ use crate::core::{Core, with_core};
 const LARGE_FETCHES_MAX: usize = 16;
 /// How long a disk may write no segment (4 MiB at most) to its end before an answer waits for it no more.
 const STALL_TIME_MAX: Duration = Duration::from_secs(2);
-/// Beside that an answer waits in all for as long as a disk needs for its body that writes so much a second.
+/// In all, an answer waits no longer than a disk of this speed needs to write its body.
 const DISK_BYTES_PER_S_MIN: u64 = 8 << 20;
 
 /// An answer on its way to the file. Dropped, it is given up.
 pub(crate) struct Large {
     filling: Option<LargeFilling>,
-    /// What has come of the next part.
+    /// The bytes of the next part that have arrived.
     part: Vec<u8>,
     log: Reader,
     patience: Patience,
@@ -77,10 +78,10 @@ impl Large {
         Ok(())
     }
 
-    /// All has come: the object is stored, unless it is not wanted any more (`is_wanted`).
+    /// The whole body has arrived: the object is stored, unless it was purged meanwhile (then `is_wanted` says no).
     pub(crate) async fn finish(mut self, is_wanted: impl Fn(&Core) -> bool) {
         let Self { filling, log, patience, .. } = &mut self;
-        // Refused for good, it has been counted.
+        // If the file refused it for good, the refusal has been counted.
         let _ = in_time(log, patience, || {
             with_core(|core| if is_wanted(core) { core.shard_mut().finish_large(filling) } else { Ok(()) })
         })
@@ -95,7 +96,7 @@ async fn in_time(
     mut attempt: impl FnMut() -> Result<(), Refused>,
 ) -> Result<(), Refused> {
     loop {
-        // Asked for first: what becomes free in between wakes us.
+        // The wake-up is registered before the attempt, so that a buffer that becomes free in between is not missed.
         let room = log.room();
         let Err(refused) = attempt() else { return Ok(()) };
         let since = Instant::now();
@@ -150,8 +151,8 @@ mod tests {
     const BODY_BYTES: u64 = 40 << 20;
     const SEGMENT_BYTES: u64 = 4 << 20;
 
-    /// How much of a body a disk of this speed writes before an answer waits no more, and how long it has waited then; none
-    /// of it was written when it began.
+    /// How many bytes a disk of this speed writes of a body before the answer stops waiting for it, and how long the
+    /// answer has waited then. Nothing of the body was written at the start.
     fn stored(disk_bytes_per_s: u64) -> (u64, Duration) {
         let mut patience = Patience::of(BODY_BYTES);
         let segment_time = Duration::from_secs_f64(SEGMENT_BYTES as f64 / disk_bytes_per_s as f64);

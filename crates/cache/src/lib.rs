@@ -17,8 +17,8 @@
 //!
 //! One loop per core; a connection stays on its core. An object belongs to the core that its key's hash names: that
 //! core fetches and writes it, all cores read it. The states carry Varnish's names: *recv* ([`policy::recv`]), *hash*
-//! (`key`), *hit* (`hit`), *miss*, *pass*, *purge*, *synth* (files of these names; `slow` chooses), *backend_error* (`synth`), *backend_fetch* (`fetch`,
-//! `origin`), *backend_response* (`response`), *deliver* (`deliver`).
+//! (`key`), *hit* (`hit`), *miss*, *pass*, *purge*, *synth* (files of these names; `slow` chooses), *backend_error*
+//! (`synth`), *backend_fetch* (`fetch`, `origin`), *backend_response* (`response`), *deliver* (`deliver`).
 
 mod client;
 mod clients;

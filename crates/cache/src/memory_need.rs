@@ -1,13 +1,13 @@
-//! What the accelerator takes of memory with its store on a file, compared with what it may take.
+//! How much memory the accelerator needs with its store on a file, compared with how much it may use.
 //!
-//! A process that needs more than its container's limit is killed at night, when the store has filled; so it is said at the
-//! start, with the number that would do. Counted is `--memory`, itself, what must be known of the objects that the file holds,
-//! and all buffers between memory and the file: they are filled whenever the disk is busy, so they count as filled.
+//! A process that needs more than its container's limit is killed days later, when the store has filled. So the start
+//! refuses such a limit and names one that would do. The sum is `--memory`, the process itself, the metadata of the
+//! objects on the file, and every buffer between memory and the file: a busy disk fills them, so they count as full.
 
 use std::path::Path;
 
-/// Metadata of an object that is on the file alone (`docs/decisions/006-mapped-store.md`: 33, and some more where tables are
-/// about to grow).
+/// Metadata of an object that is on the file alone (`docs/decisions/006-mapped-store.md`: 33, and some more where
+/// tables are about to grow).
 const OBJECT_BYTES: u64 = 36;
 /// The program itself, its stacks and buffers.
 const OWN_BYTES: u64 = 20 << 20;

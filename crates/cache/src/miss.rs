@@ -78,11 +78,11 @@ pub(crate) async fn miss(connection: &mut Connection, request: &Arc<Request>, an
     pass(connection, &request, fwd, None).await
 }
 
-/// A large body that follows a head: the object, the first byte, the byte behind the last, and whether it is one chunk with
-/// trailers behind it.
+/// A large body that follows a head: the object, the first byte, the byte behind the last, and whether it is one chunk
+/// with trailers behind it.
 pub(crate) type LargeBody = (PinnedObject, u64, u64, bool);
 
-/// What a second look found.
+/// What the second lookup found.
 enum Again {
     /// It is there: the answer's head (and small body), and the large body that follows.
     Hit { head: Vec<u8>, large: Option<Box<LargeBody>>, close: bool },
@@ -160,7 +160,7 @@ pub(crate) async fn deliver(
     account(&sent);
     let until_close = matches!(plan.body, Some((Outgoing::Plain, _, None)));
     match sent {
-        // Nobody waits for what this client has not read.
+        // The client has stopped reading: a reset lets the kernel drop what it has not read.
         Err(Cut::Client(Gone::Stalled | Gone::Wanted)) => deliver::reset_on_close(&connection.client),
         // Chunks and lengths show by themselves that something is missing.
         Err(Cut::Origin) if until_close => deliver::reset_on_close(&connection.client),
@@ -187,7 +187,7 @@ fn plan(
     let mut persistence = if close { Persistence::Close } else { hit::persistence(core, head) };
     let is_get = head.method == "GET";
     let has_body = head.method != "HEAD" && !hit::is_bodiless(response.meta.status);
-    // What is passed was conditioned by the origin itself.
+    // A passed request took its conditions and ranges to the origin, which has applied them.
     let ours = response.is_shared();
     let validators = response.meta.validators(&response.head);
     let verdict = if ours {

@@ -152,7 +152,7 @@ pub(crate) struct Exchange {
     pub(crate) reused: bool,
     /// Received and not yet taken: the beginning of the answer.
     received: Vec<u8>,
-    /// The origin answered before it had the whole request: what it would make of the rest is anyone's guess, so the
+    /// The origin answered before it had the whole request. It may take the rest for the next request, so the
     /// connection is not used again.
     cut_short: bool,
 }

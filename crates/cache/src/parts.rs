@@ -6,9 +6,9 @@
 //!                                                                                            ▼
 //!         head, part 0 ── while part 1 is read ─▶ part 1 ── while part 2 is read ─▶ …   broken: the connection is closed
 //! ```
-//! Nothing but the parts that a range needs is read. *Which memory:* two parts for each client, one where room is scarce; what
-//! they take together is bounded for each core ([`FileReads::parts_bytes_max`](crate::core::FileReads)). Who gets no room has
-//! its answer from the origin, and is counted.
+//! Nothing but the parts that a range needs is read. *Which memory:* two parts for each client, one where room is
+//! scarce; what they take together is bounded for each core ([`FileReads::parts_bytes_max`](crate::core::FileReads)). A
+//! client for whom there is no room is answered by the origin, and counted.
 
 use std::{sync::Arc, time::Duration};
 
@@ -65,7 +65,7 @@ pub(crate) enum Unsent {
     Refused,
 }
 
-/// What is needed to send: room, and the first part.
+/// What an answer needs before its head may be sent: room in memory, and the first part.
 pub(crate) struct Sending {
     room: Room,
     payload: Vec<u8>,
@@ -181,8 +181,8 @@ async fn send_both(client: &Client, mut head: &[u8], mut body: &[u8]) -> Result<
     Ok(())
 }
 
-/// Reads a part and compares it with what it must be. The buffers for that are few, and other answers need them also: so long it
-/// waits for one.
+/// Reads a part and checks that it is the one that the list names. All answers share a few buffers to read into: the
+/// read waits for a free one, at most for `wait_max`.
 async fn read_part(list: &PartsList, number: usize, wait_max: Duration) -> Result<Vec<u8>, Unread> {
     let Some(part) = list.part(number) else { return Err(Unread::Damaged) };
     let since = Instant::now();
@@ -207,7 +207,7 @@ async fn read_part(list: &PartsList, number: usize, wait_max: Duration) -> Resul
                 if left.is_zero() {
                     return Err(Unread::Refused);
                 }
-                // Time that is over is no answer: the part is asked for once more.
+                // Whether a buffer became free or the pause ended makes no difference: the part is asked for once more.
                 let _ = timeout(left.min(READ_PAUSE), room).await;
             }
         }

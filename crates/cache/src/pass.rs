@@ -24,8 +24,8 @@ use crate::{
     trailers::going_on,
 };
 
-/// Bytes of a request's body that are read at once. What is read beyond the body's end goes back to the connection, whose
-/// buffer must have room for it.
+/// Bytes of a request's body that are read at once. What is read beyond the body's end goes back to the connection,
+/// whose buffer must have room for it.
 const BODY_READ_BYTES: usize = 32 * 1024;
 const _: () = assert!(BODY_READ_BYTES <= READ_BYTES / 2, "what was read beyond a body fits the scratch");
 
@@ -94,7 +94,7 @@ pub(crate) async fn pass(
     let status = CacheStatus { detail, ..CacheStatus::fwd(fwd) };
     let open = deliver(connection, request, &response, cursor, status, early).await;
     if early {
-        // The client is still sending what nobody wants.
+        // The client is still sending a body that the origin does not want.
         connection.linger().await;
     }
     open

@@ -15,7 +15,7 @@ use crate::{
     synth::synth,
 };
 
-/// How long whoever purges waits for the disk before it is said that the disk has not taken it.
+/// How long a purge waits for the disk. After that its answer says that the disk has not taken it.
 const UNLINK_WAIT_MAX: Duration = Duration::from_secs(60);
 
 /// *purge*: drops the object, wherever it is. At the port of the visitors that is for listed networks alone: behind a proxy on
@@ -51,8 +51,8 @@ pub(crate) async fn purge(connection: &mut Connection, request: &Arc<Request>) -
     sent.is_ok() && !close
 }
 
-/// Drops an object at the core that owns it; when that is said, it does not come back after a crash either.
-/// While the file is still being read at the start that takes as long, unless it need not stay so (`must_stay_so`).
+/// Asks the core that owns an object to drop it. When this returns, the object does not come back after a crash either.
+/// At a start that still reads the file, this waits until the file has been read, unless `must_stay_so` is false.
 pub(crate) async fn unlink_at_owner(key: Vec<u8>, must_stay_so: bool) -> Unlinked {
     let hash = Hash::of(&key);
     let (done, answer) = oneshot::channel();
@@ -68,7 +68,8 @@ pub(crate) async fn unlink_at_owner(key: Vec<u8>, must_stay_so: bool) -> Unlinke
     if sent { answer.await.unwrap_or(nothing) } else { nothing }
 }
 
-/// Drops an object and keeps a fetch under way from storing it; says so when it is certain. Runs on the owner's core.
+/// Drops an object, keeps a fetch under way from storing it again, and answers on `done` when the drop will outlive a
+/// crash. Runs on the owner's core.
 pub(crate) fn unlink(
     core: &Core,
     hash: Hash,
@@ -78,7 +79,7 @@ pub(crate) fn unlink(
 ) {
     let under_way = fetch::forget(core, key);
     let mut shard = core.shard_mut();
-    // What the file holds is not known yet: whatever it is, it is dropped.
+    // The file has not been read yet: if it has the object, that is dropped too.
     let is_warming = shard.is_warming();
     let was_there = shard.unlink(hash, key) || under_way || is_warming;
     if is_warming && !must_stay_so {
@@ -87,7 +88,7 @@ pub(crate) fn unlink(
     }
     let promise = shard.promise();
     drop(shard);
-    // Who asked may have gone away: the object is dropped all the same.
+    // The client that purges may be gone: the object is dropped all the same.
     if promise.is_void() {
         let _ = done.send(Unlinked { was_there, is_kept: true });
         return;

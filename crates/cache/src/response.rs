@@ -17,7 +17,7 @@ use crate::{
     response_head::{Flags, HeadOutline, ORIGIN_MS_MAX, Purpose, StoredMeta, append_origin_head},
 };
 
-/// An answer on its way to those who asked for it.
+/// A response on its way to the clients that asked for it.
 pub(crate) struct Response {
     /// Status line and fields, as they are kept; without the empty line.
     pub(crate) head: Vec<u8>,
@@ -55,8 +55,8 @@ impl Response {
         (!self.has_age).then(|| self.meta.age_s(now_s))
     }
 
-    /// Whether this is the answer for a request that joined before the answer was there: it may be another variant, or
-    /// not for those with cookies.
+    /// Whether this response also answers a request that joined the fetch before the response came: it may be another
+    /// variant, or not be meant for visitors with cookies.
     pub(crate) fn fits(&self, request: &Request, cookies: CookieRule) -> bool {
         let has_cookie = request.with(|head| head.headers.has(KnownHeader::Cookie));
         if !policy::may_share(!self.meta.flags.has(Flags::NOT_EXPLICIT), has_cookie, cookies) {
@@ -104,7 +104,7 @@ fn length_of(framing: Framing) -> Option<u64> {
     }
 }
 
-/// When the exchange took place, the answer being here just now.
+/// The times of the exchange, for a response whose head has just arrived.
 fn times(requested_ms: u64) -> Times {
     Times { request_s: requested_ms / 1000, response_s: clock::unix_s() }
 }
@@ -199,7 +199,7 @@ fn kept(
     }
 }
 
-/// Of an answer that is not kept: it is never looked at.
+/// The metadata of a response that is not stored. Nothing reads it.
 const NO_FRESHNESS: Freshness = Freshness {
     lifetime_s: 0,
     initial_age_s: 0,

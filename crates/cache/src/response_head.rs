@@ -9,8 +9,8 @@
 //! ```
 //!
 //! Head bytes are a status line and field lines, each with its CRLF, without the empty line at the end. They hold what
-//! is the same for each answer; what differs (`Age`, `Content-Length`, framing, `Via`, `Cache-Status`) is never in them,
-//! so a hit is one copy and a few appended lines: nothing there allocates while the buffer has room.
+//! is the same for each answer; what differs (`Age`, `Content-Length`, framing, `Via`, `Cache-Status`) is never in
+//! them, so a hit is one copy and a few appended lines: nothing there allocates while the buffer has room.
 mod dynamic;
 mod meta;
 mod origin_head;

@@ -109,7 +109,7 @@ pub struct Server {
     registry: Arc<Registry>,
     store: Arc<Store>,
     cores: Cores,
-    /// The store's file. Behind the loops, so that what they have appended is written when they have ended.
+    /// The store's file. It is dropped after the loops, so that everything they have appended is written.
     file: Option<OpenFile>,
     /// For purges from outside the loops.
     outside: OneAtATime<Sender<Message>>,
@@ -292,8 +292,8 @@ async fn run_core(context: CoreContext, seed: Seed, shared: Arc<Shared>) -> io::
     }
     drop(listener);
     shared.ready.fetch_sub(1, Ordering::AcqRel);
-    // What is idle can go now; what has a request under way goes after its answer. A loop stays until the last client
-    // of all loops is gone: the fetch that a client of another follows may be its own.
+    // Idle connections are closed now, those with a request under way after its answer. A loop stays until the last
+    // client of all loops is gone, because a client of another loop may follow a fetch of this one.
     loop {
         let left = with_core(|core| {
             core.draining.set(true);
@@ -368,7 +368,7 @@ fn admit(core: &Core, stream: TcpStream, address: SocketAddr, clients: &Arc<Clie
     });
 }
 
-/// A connection in the books; it leaves them however its task ends.
+/// A connection that is counted. Its drop ends the count, however its task ends.
 struct Open {
     _held: Held,
 }

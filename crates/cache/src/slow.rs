@@ -1,7 +1,7 @@
-//! Requests that are not hits: which way each goes, and the books of how it ended.
+//! Requests that are not hits: which state each goes to, and counting how it ended.
 //!
-//! The states carry Varnish's names: *recv* decided in [`hit`](crate::hit); from here it goes on to *miss*, *pass*, *purge*
-//! or *synth*, each a file of its own.
+//! The states carry Varnish's names: *recv* decided in [`hit`](crate::hit); from here it goes on to *miss*, *pass*,
+//! *purge* or *synth*, each a file of its own.
 
 use std::sync::Arc;
 

@@ -62,15 +62,15 @@ pub(crate) struct Opened {
 pub(crate) struct OfCore {
     pub(crate) reads: FileReads,
     pub(crate) completions: Completions,
-    /// Where what the file holds comes, if the loop begins without it.
+    /// The channel by which the loop gets the objects of the file, if it began before the file was read.
     pub(crate) coming: Option<oneshot::Receiver<Coming>>,
 }
 
 /// What the file holds of a core's objects, and how the file is read.
 pub(crate) type Coming = (Tier, log::Reader);
 
-/// What must live as long as the loops do, and end after them: the reading first, then the log, which writes out what is
-/// left.
+/// The parts that end after the loops: first the helpers that read, then the log, which writes out what the loops have
+/// appended.
 pub(crate) struct OpenFile {
     reads: ReadPool,
     _log: OpenLog,
@@ -101,7 +101,7 @@ impl Source for Found {
     }
 }
 
-/// The log, or the thread that brings it.
+/// The log, or the thread that is still opening it.
 enum OpenLog {
     Open(#[expect(dead_code, reason = "held open")] Box<Log>),
     Starting { stop: Arc<AtomicBool>, thread: Option<JoinHandle<Option<Log>>> },
@@ -162,7 +162,7 @@ pub(crate) fn open_store(config: &Config, memory: &StoreConfig) -> Result<Opened
     let stop = start.stopper();
     let (sender, reading) = mpsc::sync_channel(1);
     spawn("store-start", move || {
-        // Who asked may have given up.
+        // The client that asked may be gone.
         let read = start.read(store_s(clock::unix_s())).map_err(StartError::File);
         let _ = sender.send(read.and_then(|known| {
             fits(known.recovered.live)?;
@@ -260,7 +260,7 @@ pub(crate) async fn take_over(coming: oneshot::Receiver<Coming>) {
         let mut shard = core.shard_mut();
         match (coming, &core.file) {
             (Ok((tier, log)), Some(file)) => {
-                // Set here alone where the loop begins without it.
+                // Where the loop began without the file, nobody else sets it.
                 let _ = file.log.set(log);
                 shard.put_on_file(tier);
             }

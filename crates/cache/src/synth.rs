@@ -31,7 +31,7 @@ pub(crate) async fn origin_failed(
         OriginError::Switched => Fault::OriginInvalid(Rule::Head(HeadRule::StatusCode)),
         OriginError::Reset | OriginError::BodyShort | OriginError::BodyStalled(_) => Fault::OriginReset,
     };
-    // What is left of the request's body has nowhere to go.
+    // Nobody reads the rest of the request's body, so the connection ends.
     say(connection, request, fault, Some(error)).await
 }
 

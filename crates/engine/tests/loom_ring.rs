@@ -98,9 +98,9 @@ fn messages_left_behind_are_dropped() {
 
 /// The mesh's protocol with a counter in place of the eventfd; Release and Acquire stand for the kernel's locks that
 /// order a write before the wake-up that it brings about. (Loom needs them: it does not know that an atomic exchange
-/// comes right after the store that it read, and lets a later sender read the exchange of an earlier one.) Gives whether the receiver would have slept for ever:
-/// it slept, all senders are done, nobody has woken it, and yet a message is there. `look_again` is the receiver's
-/// second look at the rings.
+/// comes right after the store that it read, and lets a later sender read the exchange of an earlier one.) Gives
+/// whether the receiver would have slept for ever: it slept, all senders are done, nobody has woken it, and yet a
+/// message is there. `look_again` is the receiver's second look at the rings.
 fn sleeps_for_ever(look_again: bool) -> bool {
     let bell = Arc::new(Bell::new());
     let eventfd = Arc::new(AtomicUsize::new(0));

@@ -16,7 +16,7 @@ use crate::{
     units::parse_duration,
 };
 
-/// A server accelerator: answers from memory what a slow web server would take long to make.
+/// An HTTP accelerator, a message feed and disposable mail on one engine, and the lab that measures them.
 #[derive(Debug, Parser)]
 #[command(
     name = "nighttrain",
@@ -57,6 +57,8 @@ pub(crate) enum Task {
     Lab(LabTask),
     /// Prints a script that completes this command line in a shell
     Completions(CompletionsTask),
+    /// Writes the manual pages, one for each command
+    Manual(ManualTask),
 }
 
 /// `nighttrain serve`
@@ -200,6 +202,13 @@ pub(crate) struct LabTask {
 pub(crate) struct CompletionsTask {
     /// The shell
     pub shell: clap_complete::Shell,
+}
+
+/// `nighttrain manual`
+#[derive(Debug, Args)]
+pub(crate) struct ManualTask {
+    /// Where they go: a directory that is there, such as share/man/man1
+    pub directory: PathBuf,
 }
 
 /// `--config`

@@ -111,6 +111,8 @@ fn perform(task: Task) -> Result<(), Failure> {
             clap_complete::generate(task.shell, &mut Cli::command(), "nighttrain", &mut script);
             print(&String::from_utf8_lossy(&script))
         }
+        Task::Manual(task) => clap_mangen::generate_to(Cli::command(), &task.directory)
+            .map_err(|why| Failure::Failed(format!("cannot write into {}: {why}", task.directory.display()))),
     }
 }
 

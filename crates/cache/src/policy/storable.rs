@@ -124,8 +124,8 @@ whys! {
     Expired "expired" "RFC 9111 §4.2" "The response was stale when it arrived",
 }
 
-/// Decides whether the response to a request may be stored. The order of the rules is the order of what helps most
-/// to hear: what was said plainly comes before what follows from it.
+/// Decides whether the response to a request may be stored. If several rules forbid it, the one that tells most is
+/// named: a directive of the sender before what follows from it.
 pub fn storable(
     request: &RequestFacts,
     response: &ResponseFacts,

@@ -1,7 +1,7 @@
 //! The lines that differ each time a response is sent: `Age`, `Via`, `Cache-Status`, connection and framing.
 //!
-//! They are appended by copying; numbers by `itoa`. Nothing here formats or allocates, as long as the buffer has room for
-//! [`Identity::dynamic_bytes_max`] bytes.
+//! They are appended by copying; numbers by `itoa`. Nothing here formats or allocates, as long as the buffer has room
+//! for [`Identity::dynamic_bytes_max`] bytes.
 
 /// Under which name we sign, ready to be copied.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -21,8 +21,8 @@ pub struct InvalidName;
 const NAME_BYTES_MAX: usize = 64;
 
 impl Identity {
-    /// Signs as `name`, which must be a pseudonym in `Via` (a token, RFC 9110 §7.6.3) and a token of structured fields in
-    /// `Cache-Status` (RFC 9211 §2, RFC 9651 §3.3.4); so it begins with a letter.
+    /// Signs as `name`, which must be a pseudonym in `Via` (a token, RFC 9110 §7.6.3) and a token of structured fields
+    /// in `Cache-Status` (RFC 9211 §2, RFC 9651 §3.3.4); so it begins with a letter.
     ///
     /// # Errors
     /// If it is not both, or longer than 64 bytes.
@@ -371,8 +371,8 @@ mod tests {
     }
 
     proptest! {
-        /// A parser of structured fields (RFC 9651) reads in `Cache-Status` what was put into it; every name of ours can be
-        /// a detail; the stated bound holds.
+        /// A parser of structured fields (RFC 9651) reads in `Cache-Status` what was put into it; every name of ours
+        /// can be a detail; the stated bound holds.
         #[test]
         fn cache_status_is_a_structured_list(status in cache_status(), age_s in any::<u64>(), bytes in any::<u64>()) {
             let framing = Framing::Part { first: 0, last: bytes.saturating_sub(1), complete: bytes };

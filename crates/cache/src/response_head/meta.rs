@@ -90,7 +90,8 @@ pub struct StoredMeta {
 }
 
 impl StoredMeta {
-    /// Of a response that is stored: `outline` is that of its stored head. What is not in the head (`origin_ms`) is left at 0.
+    /// Of a response that is stored: `outline` is that of its stored head. What is not in the head (`origin_ms`) is
+    /// left at 0.
     pub fn of_response(
         head: &ResponseHead<'_, '_>,
         outline: &HeadOutline,

@@ -1,5 +1,5 @@
-//! From an origin's head to the bytes that are stored or sent on (RFC 9110 §7.6, RFC 9111 §3.1), and from stored bytes to
-//! those of a 304 or 206.
+//! From an origin's head to the bytes that are stored or sent on (RFC 9110 §7.6, RFC 9111 §3.1), and from stored bytes
+//! to those of a 304 or 206.
 
 use std::{
     io::Write as _,
@@ -12,8 +12,8 @@ use wire::http1::{fields::is_hop_by_hop, head::ResponseHead, known::KnownHeader}
 /// What a head is made for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Purpose {
-    /// To be stored and sent many times: without `Age`, which is counted on (RFC 9111 §5.1), and without what is for one
-    /// proxy only (RFC 9111 §3.1).
+    /// To be stored and sent many times: without `Age`, which is counted on (RFC 9111 §5.1), and without what is for
+    /// one proxy only (RFC 9111 §3.1).
     Store,
     /// To be sent on once (pass): `Age` stays.
     Forward,
@@ -33,8 +33,8 @@ pub struct HeadOutline {
 ///
 /// Left out: what is for one hop (RFC 9110 §7.6.1), `Content-Length` (framing is chosen for each answer) and, for the
 /// store, `Age`, `Content-Range`, the fields that are for one proxy, and those in `omit` (names in lower case; from
-/// `private="…"` and `no-cache="…"`). `Date` is added where there is none (RFC 9110 §6.6.1), as the time of arrival. `Via`
-/// and `Cache-Status` of those before us stay; ours come after them, each time the head is sent.
+/// `private="…"` and `no-cache="…"`). `Date` is added where there is none (RFC 9110 §6.6.1), as the time of arrival.
+/// `Via` and `Cache-Status` of those before us stay; ours come after them, each time the head is sent.
 pub fn append_origin_head(
     out: &mut Vec<u8>,
     head: &ResponseHead<'_, '_>,
@@ -87,8 +87,8 @@ fn append_date(out: &mut Vec<u8>, s: u64) {
     let _ = write!(out, "Date: {date}\r\n");
 }
 
-/// Appends the head of a 304 for a stored head (RFC 9110 §15.4.5): what guides the client's cache, without the metadata of
-/// a body that is not sent.
+/// Appends the head of a 304 for a stored head (RFC 9110 §15.4.5): what guides the client's cache, without the metadata
+/// of a body that is not sent.
 #[inline]
 pub fn append_not_modified(out: &mut Vec<u8>, stored_head: &[u8]) {
     out.extend_from_slice(b"HTTP/1.1 304 Not Modified\r\n");

@@ -1,4 +1,4 @@
-//! One listening socket per core on one port, and who hands a connection to whom.
+//! One listening socket per core on one port, and which core hands a connection to which.
 //!
 //! With `SO_REUSEPORT` the kernel spreads connections over the sockets by a hash of the addresses. That is even over
 //! many connections and uneven over few, so the cores publish how many they hold ([`Balance`]), and one that accepts
@@ -145,8 +145,9 @@ impl Balance {
     }
 
     /// The same for a server whose connections talk to each other: those that come one after the other, of which it is
-    /// likely that they belong together, are gathered on one core, `block` on the first, the next ones on the second, and
-    /// round again. A few then cost no crossing from core to core. Once every core has 64, as [`Self::hand_off_to`].
+    /// likely that they belong together, are gathered on one core, `block` on the first, the next ones on the second,
+    /// and round again. A few then cost no crossing from core to core. Once every core has 64, as
+    /// [`Self::hand_off_to`].
     #[must_use]
     pub fn gather(&self, me: usize, block: usize) -> Option<usize> {
         let blocks = |core: usize| self.held(core) / block.max(1);

@@ -216,7 +216,7 @@ impl<M: Send> Sender<M> {
     ///
     /// # Errors
     /// Gives the message back when the ring is full, and counts it as [`MeshCounter::Refused`]. The receiver is
-    /// told at the next flush all the same.
+    /// woken at the next flush nevertheless.
     ///
     /// # Panics
     /// If there is no endpoint `to`.
@@ -236,8 +236,8 @@ impl<M: Send> Sender<M> {
         }
     }
 
-    /// Wakes each destination that got something since the last flush and sleeps. At the end of each turn; without
-    /// it, a message waits until its receiver looks by itself. Costs a branch when nothing was sent, a fence per
+    /// Wakes each destination that got something since the last flush and sleeps. At the end of each turn; without it,
+    /// a message waits until its receiver wakes for another reason. Costs a branch when nothing was sent, a fence per
     /// destination that got something, and one system call (≈ 1 µs) per sleeper.
     pub fn flush(&self) {
         if !self.unannounced.replace(false) {
@@ -275,8 +275,8 @@ pub struct Receiver<M> {
 }
 
 impl<M: Send> Receiver<M> {
-    /// Appends to `into` all that has arrived, and waits until there is something. Gives the number of messages,
-    /// at least 1 and at most `endpoints × capacity`. Safe to cancel: nothing is taken out before the last wait is over.
+    /// Appends to `into` all that has arrived, and waits until there is something. Gives the number of messages, at
+    /// least 1 and at most `endpoints × capacity`. Safe to cancel: nothing is taken out before the last wait is over.
     ///
     /// # Panics
     /// Outside of a tokio runtime with I/O, or when its epoll refuses the eventfd at the first wait (out of kernel
@@ -287,8 +287,8 @@ impl<M: Send> Receiver<M> {
         poll_fn(|cx| self.poll_recv_batch(cx, into)).await
     }
 
-    /// The same for who also looks with [`Self::try_recv_batch`] between two waits, as a loop does that must know what
-    /// other cores have said before it reads on: the half is borrowed for the call alone. One task waits at a time.
+    /// The same for a loop that also calls [`Self::try_recv_batch`] between two waits, because it must know what other
+    /// cores have said before it reads on: the half is borrowed for the call alone. One task waits at a time.
     ///
     /// # Panics
     /// As [`Self::recv_batch`].

@@ -563,7 +563,7 @@ fn run<F>(
 }
 
 thread_local! {
-    /// On a core's thread and on its helpers': who they are, and whom to tell of a panic.
+    /// On a core's thread and on its helpers': the thread's name, and the control that is told of a panic.
     static WATCHED: RefCell<Option<(String, Arc<Control>)>> = const { RefCell::new(None) };
 }
 

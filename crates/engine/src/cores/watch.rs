@@ -149,7 +149,7 @@ impl Watches {
         }
     }
 
-    /// Ends what is idle, for a drain: where nothing has begun, nothing is lost.
+    /// Ends the waits of idle connections, for a drain: they have no request under way.
     pub fn end_idle(&self) {
         for watch in self.entries.iter().flatten() {
             if watch.phase() == Phase::Idle {

@@ -31,7 +31,7 @@ pub(super) const BUFFER_BYTES_MIN: usize = SLOT_BYTES.len() * READ_BYTES_MAX;
 pub(super) struct Buffers {
     memory: Words,
     sizes: [Slots; SLOT_BYTES.len()],
-    /// Rings when a slot of the largest size has come back, for one who was refused a buffer.
+    /// Rings when a slot of the largest size has come back, for a task that was refused a buffer.
     room: Notify,
 }
 
@@ -72,8 +72,8 @@ impl Buffers {
         })
     }
 
-    /// Waits until a slot of the largest size comes back; at once if one has since the last who waited. Who waits longest is
-    /// told first, and another may take it all the same.
+    /// Waits until a slot of the largest size comes back; returns at once if one has come back since the last wait. The
+    /// task that has waited longest is woken first, and another may still take the slot before it.
     pub(super) async fn room(&self) {
         self.room.notified().await;
     }
@@ -115,7 +115,7 @@ impl fmt::Debug for Buffers {
     }
 }
 
-/// A slot, for whoever holds it: first the helper that fills it, then all who read it.
+/// A slot that is in use: first by the helper that fills it, then by all tasks that read it.
 #[derive(Debug)]
 pub(super) struct Buffer {
     buffers: Arc<Buffers>,

@@ -12,11 +12,11 @@
 //! *Which memory:* buffers are slots of one anonymous mapping, of four sizes, aligned to pages as `O_DIRECT` wants
 //! them. *Who writes:* the helper that holds the slot; after that nobody, until the last [`Block`] is dropped. *Who
 //! waits:* tasks, and helpers in the kernel. *Bounds:* [`ReadPoolConfig`] names them: reads under way and waiting per
-//! core, bytes of buffers, the time that a task waits for a disk. Who hits one gets a [`Refused`] or a [`ReadError`],
-//! and a counter counts it; the caller then does without (a miss, or an answer made without the store).
+//! core, bytes of buffers, the time that a task waits for a disk. A caller that hits one gets a [`Refused`] or a
+//! [`ReadError`], which is counted, and goes on without the object (a miss, or an answer made without the store).
 //!
-//! A read that a helper begins is not taken back: whoever gave up waiting leaves it to end by itself, and its buffer
-//! with it. So a disk that hangs costs the buffers of what is under way, and nothing else.
+//! A read that a helper has begun is not taken back: when its task gives up waiting, the read goes on and frees its
+//! buffer when it ends. So a disk that hangs costs the buffers of the reads under way, and nothing else.
 
 mod buffers;
 mod counters;

@@ -1,4 +1,4 @@
-//! A core's end of reading: what is pending, what waits for a helper, who is told.
+//! A core's side of reading: which reads are pending, which wait for a helper, which tasks are woken.
 //!
 //! *Where:* plain memory of the core. *Who writes:* the core, in [`Reads::read`] and [`Reads::settle`]. A task waits on
 //! what is behind its [`Pending`], which may cross to another core.
@@ -129,7 +129,7 @@ pub(super) enum Kind {
     Stop,
 }
 
-/// What all who wait for one read share.
+/// What all tasks that wait for one read share.
 #[derive(Debug, Default)]
 struct Read {
     outcome: OnceLock<Result<Block, ReadError>>,
@@ -138,7 +138,7 @@ struct Read {
 
 impl Read {
     fn settle(&self, outcome: Result<Block, ReadError>) {
-        // One answer a read: whoever is first, the disk or the clock.
+        // A read has one outcome: the disk's or the deadline's, whichever comes first.
         let _ = self.outcome.set(outcome);
         self.settled.notify_waiters();
     }
@@ -182,7 +182,7 @@ struct State {
     /// For each helper: reads of ours that it has.
     under_way: Box<[usize]>,
     ids: u64,
-    /// When it was last looked who waits too long.
+    /// When deadlines were last looked at.
     looked_ns: u64,
 }
 
@@ -246,8 +246,8 @@ impl Reads {
         }
     }
 
-    /// Asks for an extent, or joins who asked for the very same before and still waits. Never waits: what is handed
-    /// over is a message, and at most one system call wakes a helper.
+    /// Asks for an extent, or joins a pending read of the very same extent. Never waits: it hands a message over, and
+    /// at most one system call wakes a helper.
     ///
     /// # Errors
     /// [`Refused`], and nothing was begun.
@@ -302,14 +302,15 @@ impl Reads {
         Ok(Pending(read))
     }
 
-    /// Waits until a buffer of the largest size comes back, for who was [`Refused::Buffers`] and can wait; then it may be had,
-    /// unless another is faster. Of those who wait the first is told first. Other refusals it knows nothing of: bound it.
+    /// Waits until a buffer of the largest size comes back, for a caller that was answered [`Refused::Buffers`] and can
+    /// wait. The caller that has waited longest is woken first; another may still be faster. It does not end by itself
+    /// after other refusals: give it a deadline.
     pub fn room(&self) -> impl Future<Output = ()> + use<> {
         let buffers = Arc::clone(&self.buffers);
         async move { buffers.room().await }
     }
 
-    /// Tells those who wait what has come, and gives the helpers what has waited. Empties `messages`.
+    /// Wakes the tasks whose reads have ended, and hands the reads that wait to the helpers. Empties `messages`.
     pub fn settle(&self, messages: &mut Vec<Message>) {
         let now_ns = clock::monotonic_ns();
         let state = &mut *self.state.borrow_mut();
@@ -322,7 +323,7 @@ impl Reads {
                 Err(ReadError::Damaged { .. }) => self.counters.add(ReadCounter::Damaged, 1),
                 Err(_) => self.counters.add(ReadCounter::Failed, 1),
             }
-            // Those who waited may have given up, and others may wait for the same extent anew.
+            // The tasks that waited may have given up, and others may wait for a new read of the same extent.
             if let Entry::Occupied(pending) = state.pending.entry(answer.extent)
                 && pending.get().id == answer.id
             {
@@ -344,7 +345,7 @@ impl Reads {
         self.timing.is_pending.store(!state.pending.is_empty(), Relaxed);
     }
 
-    /// Tells those who have waited too long.
+    /// Ends the reads whose tasks have waited too long.
     fn give_up(&self, now_ns: u64, state: &mut State) {
         state.pending.retain(|extent, waiting| {
             let overdue = now_ns.saturating_sub(waiting.asked_ns) > self.wait_ns_max;

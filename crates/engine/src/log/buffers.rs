@@ -3,10 +3,10 @@
 //! ```text
 //! writer ──stores, then marks blocks dirty──▶ | 4 KiB | 4 KiB | ... |  ──helper takes the marks, writes──▶ file
 //! ```
-//! *Which memory:* one anonymous mapping, aligned, touched as it is first used; a fixed number of buffers is the bound on
-//! what is not written. *Who writes:* the one writer that took the buffer; its helper gives it back, zeroed.
-//! A block that is written while more is added to it is marked again and written again: what was in it before is the same
-//! in both, so that no tear takes it away.
+//! *Which memory:* one anonymous mapping, aligned, touched as it is first used; a fixed number of buffers is the bound
+//! on what is not written. *Who writes:* the one writer that took the buffer; its helper gives it back, zeroed. A block
+//! that is written while more is added to it is marked again and written again: what was in it before is the same in
+//! both, so that no tear takes it away.
 
 use std::{
     io,
@@ -31,7 +31,7 @@ pub(super) struct Buffer {
     pub(super) is_sealed: AtomicU32,
     /// Fillings that are not whole yet.
     pub(super) fillings: AtomicU32,
-    /// Where its records end, for whoever zeroes it.
+    /// Where its records end: up to there it is zeroed before it is used again.
     used_bytes: AtomicU32,
     /// Where its table begins, likewise.
     table_at: AtomicU32,

@@ -71,8 +71,8 @@ impl Location {
         (self.0 & ((1 << PLACE_BITS) - 1)) * UNIT_BYTES as u64
     }
 
-    /// Whether this place was written after another, of the same writer: by their lives, which go round after 2^24, then
-    /// by their places.
+    /// Whether this place was written after another, of the same writer: by their lives, which go round after 2^24,
+    /// then by their places.
     pub fn is_after(self, other: Self) -> bool {
         let (life, of_other) = (self.0 >> PLACE_BITS, other.0 >> PLACE_BITS);
         let ahead = life.wrapping_sub(of_other) & LIFE_MASK;
@@ -218,8 +218,8 @@ pub struct SegmentHeader {
     pub life: u64,
     /// Which of the owner's writers it belongs to.
     pub class: u8,
-    /// Whether the life is over: what lies in the segment is nobody's. The number stays, so that it is never given
-    /// out again.
+    /// Whether the life is over: no record in the segment is live. The number stays, so that it is never given out
+    /// again.
     pub is_over: bool,
 }
 

@@ -185,7 +185,7 @@ impl Drop for Helpers {
         for writer in 0..self.shared.progress.len() {
             self.shared.write(writer);
         }
-        // Who waits for durability hears of a failure; nobody else is left to be told.
+        // A writer that waits for durability is told of a failure; nobody else is left to be told.
         let _ = self.shared.sync();
     }
 }
@@ -203,8 +203,8 @@ impl Shared {
         progress.leave();
     }
 
-    /// Writes what a writer has appended to its open segment into the page cache, on the writer's own thread; `false` if
-    /// that is left to a helper: it is at work, or a sealed segment waits for it, or the disk refuses.
+    /// Writes what a writer has appended to its open segment into the page cache, on the writer's own thread; `false`
+    /// if that is left to a helper: it is at work, or a sealed segment waits for it, or the disk refuses.
     pub(super) fn write_here(&self, writer: usize) -> bool {
         let progress = &self.progress[writer];
         if !progress.enter() {

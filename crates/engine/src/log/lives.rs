@@ -4,8 +4,8 @@
 //! byte 8192   | magic | bound | checksum |      the same at byte 12288
 //! ```
 //! A segment's life tells its records from those of an earlier use, so no life may be used again. What the segments on
-//! the file say is not enough: the first block of one may be lost and others of it not. So the file says up to where lives may have
-//! been given out; that is moved on before it is reached, and a start begins there.
+//! the file say is not enough: the first block of one may be lost and others of it not. So the file says up to where
+//! lives may have been given out; that is moved on before it is reached, and a start begins there.
 
 use std::{io, sync::atomic::Ordering::Relaxed};
 

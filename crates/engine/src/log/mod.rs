@@ -7,13 +7,14 @@
 //!  any thread: read(location) ◀── the buffer while it is held, else the file
 //! ```
 //! *Which memory:* a fixed number of buffers, 40 bytes a segment. *Who writes:* a segment has one writer. *Who waits:*
-//! helpers, for the disk; loops never. *Bounds:* bytes that wait to be written ([`Options::unwritten_bytes_max`]; beyond it
-//! [`Refused::Busy`]), the file ([`Refused::Full`]).
+//! helpers, for the disk; loops never. *Bounds:* bytes that wait to be written ([`Options::unwritten_bytes_max`];
+//! beyond it [`Refused::Busy`]), the file ([`Refused::Full`]).
 //!
-//! The log knows nothing of what its records mean. A record has a *kind*, a *hash* and a *tag* of its owner's, and may name
-//! another record that it *ends* (replaces, deletes). Whether a record is dead after a crash follows from that alone:
-//! some whole record on the file ends it. So the end of a record must be on the file for as long as the record is: the
-//! reaper, before it frees a segment, writes the ends in it anew whose records are still on the file (`reap.rs`).
+//! The log knows nothing of what its records mean. A record has a *kind*, a *hash* and a *tag* of its owner's, and may
+//! name another record that it *ends* (replaces, deletes). Whether a record is dead after a crash follows from that
+//! alone: some whole record on the file ends it. So the end of a record must be on the file for as long as the record
+//! is: the reaper, before it frees a segment, writes the ends in it anew whose records are still on the file
+//! (`reap.rs`).
 //!
 //! The bytes are in `docs/formats/store.md`, the reasons in `docs/decisions/006-mapped-store.md`.
 
@@ -77,7 +78,7 @@ struct Shared {
     bells: Box<[Bell]>,
     sync_bell: Bell,
     reap_bell: Bell,
-    /// Rings when a buffer or a segment has become free, for those who were refused one.
+    /// Rings when a buffer or a segment has become free, for callers that were refused one.
     room: Notify,
     must_sync: bool,
     punch: bool,
@@ -107,8 +108,8 @@ impl Shared {
     }
 }
 
-/// A log that is open. Dropped, it writes out what its writers have appended, makes it durable and lets the file go; the
-/// writers should be gone by then, because what they append later is lost.
+/// A log that is open. Dropped, it writes out what its writers have appended, makes it durable and lets the file go;
+/// the writers should be gone by then, because what they append later is lost.
 #[derive(Debug)]
 pub struct Log {
     shared: Arc<Shared>,
@@ -150,8 +151,8 @@ pub struct Reader {
 }
 
 impl Reader {
-    /// The record at `location`, with a payload of so many bytes, is live no more. Its owner says so once, and after what
-    /// ends it was appended ([`New::target`], [`Writer::delete`]) or where it need not stay dead over a crash.
+    /// The record at `location`, with a payload of so many bytes, is live no more. Its owner says so once, and after
+    /// what ends it was appended ([`New::target`], [`Writer::delete`]) or where it need not stay dead over a crash.
     pub fn died(&self, location: Location, payload_bytes: usize) {
         if self.shared.table.died(location, record_bytes(payload_bytes)) {
             self.shared.reap_bell.ring();
@@ -184,8 +185,9 @@ impl Reader {
         self.shared.table.living(location)
     }
 
-    /// Waits until a buffer or a segment becomes free, from this call on. Who may be [`Refused::Busy`] or [`Refused::Full`] and
-    /// can wait asks for it before it tries, and tries again when it comes; it may be taken by another then.
+    /// Waits until a buffer or a segment becomes free, from this call on. A caller that can wait calls this before it
+    /// tries to write, and tries again when this returns ([`Refused::Busy`], [`Refused::Full`]); another caller may
+    /// have been faster.
     pub fn room(&self) -> impl Future<Output = ()> + '_ {
         self.shared.room.notified()
     }

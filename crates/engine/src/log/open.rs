@@ -31,21 +31,22 @@ pub struct Options {
     pub file: FileOptions,
     /// Writers that there will be: one a thread and lifetime class.
     pub writers: usize,
-    /// Most bytes that are appended and not yet written; at least two segments and one for each writer, whatever this says.
+    /// Most bytes that are appended and not yet written; at least two segments and one for each writer, whatever this
+    /// says.
     pub unwritten_bytes_max: u64,
     /// What is appended is written after this time at the latest.
     pub flush: Duration,
     /// Threads that write.
     pub helpers: usize,
-    /// Whether the log keeps its promises over a loss of power too, at the price of some syncs for each segment: that
-    /// a table comes after its records, and that a segment is free before it is used again. Without it, what was deleted
+    /// Whether the log keeps its promises over a loss of power too, at the price of some syncs for each segment: that a
+    /// table comes after its records, and that a segment is free before it is used again. Without it, what was deleted
     /// or replaced may come back after a loss of power, or what replaced it may be lost with it.
     pub must_sync: bool,
-    /// Whether a segment's room is given back to the file system before it is used again, so that whoever is still sending
-    /// from it (`sendfile`) sends the old bytes. A disk that others fill may then refuse to write.
+    /// Whether a segment's room is given back to the file system before it is used again, so that a core that is still
+    /// sending from it (`sendfile`) sends the old bytes. A disk that others fill may then refuse to write.
     pub punch: bool,
-    /// Segments that are kept free by giving up the oldest, with everything that lives in it: for a cache. 0: nothing is
-    /// ever given up, and a full log refuses.
+    /// Segments that are kept free by giving up the oldest, with everything that lives in it: for a cache. 0: nothing
+    /// is ever given up, and a full log refuses.
     pub keep_free: usize,
 }
 
@@ -119,8 +120,8 @@ impl Recovering {
         Self { disk, header, options, is_new, stop: Arc::default() }
     }
 
-    /// What [`Log::epoch`] will be at least, greater than at any start before; `None` if only reading the whole file can
-    /// tell, because both marks of the lives are damaged.
+    /// What [`Log::epoch`] will be at least, greater than at any start before; `None` if only reading the whole file
+    /// can tell, because both marks of the lives are damaged.
     pub fn epoch_ahead(&self) -> Option<u64> {
         if self.is_new { Some(1) } else { lives::marked(&*self.disk, self.header.seed()) }
     }
@@ -135,7 +136,7 @@ impl Recovering {
         &self.header
     }
 
-    /// What the log is on, for whoever reads by other means.
+    /// The file below the log, for readers that do not go through the log.
     pub fn disk(&self) -> Arc<dyn Disk> {
         Arc::clone(&self.disk)
     }

@@ -1,4 +1,5 @@
-//! How far a writer's records have come: appended, written (they survive the process), durable (they survive the power).
+//! How far a writer's records have come: appended, written (they survive the process), durable (they survive the
+//! power).
 //!
 //! ```text
 //! loop: append ─▶ appended          helper: write ─▶ written ─▶ wake          syncer: fdatasync ─▶ durable ─▶ wake

@@ -118,8 +118,8 @@ impl Reader {
         Some(bytes)
     }
 
-    /// The payload in bytes that were read at `location` and whose checksums were compared ([`is_record`]); `None` if they
-    /// are of another record, because the segment has been used again.
+    /// The payload in bytes that were read at `location` and whose checksums were compared ([`is_record`]); `None` if
+    /// they are of another record, because the segment has been used again.
     pub fn payload_of<'b>(&self, location: Location, bytes: &'b [u8]) -> Option<&'b [u8]> {
         let offset = self.segment_offset(location).ok()?;
         let (header, life) = RecordHeader::decode(bytes.first_chunk()?, self.shared.seed, offset)?;
@@ -193,8 +193,8 @@ impl Reader {
         is_held.then_some(pin)
     }
 
-    /// Gives up the segment of `location`, whatever lives in it: its owner has no use for any of that. `false` if it is still
-    /// being filled, or about to be freed anyway.
+    /// Gives up the segment of `location`, whatever lives in it: its owner has no use for any of that. `false` if it is
+    /// still being filled, or about to be freed anyway.
     pub fn give_up(&self, location: Location) -> bool {
         // Held, it cannot be freed and taken again before it is given up.
         let Some(pin) = self.pin(location) else { return false };
@@ -285,8 +285,8 @@ impl Reader {
     }
 }
 
-/// Checks bytes that begin with the record of `location`, which lies at `offset` of its segment in a file with this seed;
-/// its header, if all of it is as it was written.
+/// Checks bytes that begin with the record of `location`, which lies at `offset` of its segment in a file with this
+/// seed; its header, if all of it is as it was written.
 pub fn verify(bytes: &[u8], seed: u32, location: Location, offset: usize) -> Option<RecordHeader> {
     let (header, life) = RecordHeader::decode(bytes.first_chunk()?, seed, offset)?;
     let is_meant = location.is_of(life) && header.kind != Kind::UNFINISHED;

@@ -7,8 +7,8 @@
 //!                   ─▶ B's header says "over" (synced) ─▶ B is free
 //! the new ends live in segments of the reaper's own, each until the segment of its target has been freed
 //! ```
-//! *Which thread:* the reaper. *Bounds:* an end is 64 bytes, and carried at most once while its segment dies; there are at
-//! most as many as dead records on the file. If no segment is free for them, dying segments wait.
+//! *Which thread:* the reaper. *Bounds:* an end is 64 bytes, and carried at most once while its segment dies; there are
+//! at most as many as dead records on the file. If no segment is free for them, dying segments wait.
 
 use std::{collections::HashMap, io, sync::Arc};
 
@@ -24,7 +24,7 @@ use super::{
 };
 use crate::sys::{arena::Words, span::Span};
 
-/// The one who frees.
+/// Frees segments in which nothing is live.
 #[derive(Debug)]
 pub(super) struct Reaper {
     shared: Arc<Shared>,

@@ -53,7 +53,7 @@ pub(super) struct Segment {
     state: AtomicU32,
     pub(super) class: AtomicU32,
     pub(super) life: AtomicU64,
-    /// The low half of the life, and the bytes that are live in it: who comes too late changes nothing.
+    /// The low half of the life, and the bytes that are live in it: a change for an earlier life changes nothing.
     live: AtomicU64,
     pub(super) pins: AtomicU32,
     /// The buffer that has its bytes, while they are not all on the file.
@@ -148,7 +148,7 @@ impl Table {
             return None;
         }
         self.free.try_update(AcqRel, Relaxed, |free| (free > keep).then(|| free - 1)).ok()?;
-        // One of them is ours: whoever else looks has counted itself too.
+        // One of them is ours: every other thread that looks has counted one for itself too.
         let count = self.segments.len();
         let first = self.hint.load(Relaxed);
         loop {

@@ -31,8 +31,9 @@ use crate::sys::span::Span;
 const SUM_BYTES: usize = 1024;
 /// Free segments that only the log itself may take: for the ends that outlive the segment they were written in.
 const SEGMENTS_KEPT: usize = 1;
-/// Buffers that who can wait leaves to those who cannot. One is enough: a log has two more than its writers and the reaper can
-/// have open ([`super::Options`]), so that who waits is never alone with buffers that nobody writes out.
+/// Buffers that a caller that can wait leaves to callers that cannot. One is enough: a log has two more buffers than
+/// its writers and the reaper can have open ([`super::Options`]), so a caller that waits always waits for a buffer that
+/// a helper is writing out.
 const BUFFERS_LEFT: usize = 1;
 
 /// What a new record says of itself.
@@ -198,8 +199,8 @@ impl Writer {
         Ok(filling)
     }
 
-    /// As [`Writer::begin`], for who can wait for [`super::Reader::room`]: a buffer is left to those who cannot, so that the disk's
-    /// being behind with much of one's does not refuse others their little.
+    /// As [`Writer::begin`], for a caller that can wait for [`super::Reader::room`]: it leaves a buffer to callers that
+    /// cannot, so that one large object on a slow disk does not make small ones be refused.
     ///
     /// # Errors
     /// [`Refused`]
@@ -302,8 +303,8 @@ impl Writer {
     }
 
     /// Writes everything so far into the kernel's page cache now, on this thread, instead of waking a helper for it
-    /// (some 2 µs for a few KiB instead of 5; but the kernel may make the thread wait when much is dirty). `false` if it was
-    /// left to a helper all the same, which has been asked: then wait for the ticket.
+    /// (some 2 µs for a few KiB instead of 5; but the kernel may make the thread wait when much is dirty). `false` if a
+    /// helper was asked to do it instead: then wait for the ticket.
     pub fn write_here(&self) -> bool {
         let is_written = self.shared.write_here(self.id);
         if !is_written {
@@ -312,7 +313,7 @@ impl Writer {
         is_written
     }
 
-    /// Asks for everything so far to be made durable as soon as it can be. Many who ask share one sync.
+    /// Asks for everything so far to be made durable as soon as it can be. Several requests share one sync.
     pub fn make_durable(&self) {
         self.shared.progress[self.id].want_durable(Ticket(self.appended));
         self.shared.ask_to_write(self.id);
@@ -324,8 +325,9 @@ impl Writer {
     }
 
     /// Whether a record of `room` bytes would now go to the segment of the record at `location`, and that record has
-    /// `bytes` from byte `at` of its payload on. Then the new one may name them instead of having them too: a segment is
-    /// freed as a whole, so they stay as long as it does. They are compared in the buffer that the segment is filled in.
+    /// `bytes` from byte `at` of its payload on. Then the new one may name them instead of having them too: a segment
+    /// is freed as a whole, so they stay as long as it does. They are compared in the buffer that the segment is filled
+    /// in.
     pub fn has_beside(&self, location: Location, at: usize, bytes: &[u8], room: usize) -> bool {
         let Some(open) = &self.open else { return false };
         let segment_bytes = self.shared.table.segment_bytes;

@@ -1,4 +1,4 @@
-//! An object while it arrives: where its bytes go, who may read them already.
+//! An object while it arrives: where its bytes go, and which of them may be read already.
 //!
 //! ```text
 //! origin ─recv─▶ Extent (arena, or heap at first) ◀─read─ followers on any core, below the published count
@@ -66,7 +66,7 @@ pub enum Refused {
     Short,
 }
 
-/// A piece of space for body bytes. Written by whoever fills the object; others read what has been published. It
+/// A piece of space for body bytes. Written by the core that fills the object; others read what has been published. It
 /// stays as long as the `Arc` that it comes in.
 pub struct Extent {
     memory: Memory,

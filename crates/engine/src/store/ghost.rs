@@ -7,20 +7,21 @@
 //! ```text
 //! entry: fingerprint 20 | age 12         an age is a sixteenth of as many evictions as there are objects
 //! ```
-//! A ghost counts for as long as as many more have been evicted as the store has objects. Who comes back later than that would
-//! not be there in a store twice as large either, and takes the place of somebody who would: a loop over three times what memory
-//! holds, remembered for its whole length, filled the main log and cost six hits in a hundred requests.
+//! A ghost counts until as many more objects have been evicted as the store has objects. An object that is asked for
+//! again later than that would not be in a store twice as large either, and in the main log it takes the place of one
+//! that would: a loop over three times what memory holds, remembered for its whole length, filled the main log and cost
+//! six hits in a hundred requests.
 
 use super::hash::Hash;
 use crate::sys::arena::prefetch as prefetch_plain;
 
 /// Entries of a ring: with its cursor a cache line.
 const RING: usize = 15;
-/// Bytes of a shard for which one ghost is remembered: evicted objects below this size are overwritten sooner than their age
-/// would have it.
+/// Bytes of a shard for which one ghost is remembered: evicted objects below this size are overwritten sooner than
+/// their age would have it.
 const BYTES_A_GHOST: usize = 1024;
-/// Bits of an entry's age. It goes round after 256 times as many evictions as there are objects; by then the ring has been
-/// overwritten many times over, unless objects are larger than half a MiB.
+/// Bits of an entry's age. It goes round after 256 times as many evictions as there are objects; by then the ring has
+/// been overwritten many times over, unless objects are larger than half a MiB.
 const AGE_BITS: u32 = 12;
 const AGE_MASK: u32 = (1 << AGE_BITS) - 1;
 /// Ages for which a ghost counts.

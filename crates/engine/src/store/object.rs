@@ -215,8 +215,8 @@ impl PinnedObject {
         self.object().body(at)
     }
 
-    /// As [`PinnedObject::body`], to be sent from its pages as they lie: they stay as they are for those who have them
-    /// even when this is dropped and the store uses the place again.
+    /// As [`PinnedObject::body`], to be sent from its pages without a copy: the kernel keeps the pages that it refers
+    /// to, even when this is dropped and the store uses the place again.
     ///
     /// # Panics
     /// If that was released; if the store does not lend ([`Store::lends`](super::Store::lends)).

@@ -227,8 +227,8 @@ impl<'a> Record<'a> {
         self.word(5)
     }
 
-    /// Notes where a whole record's copy on the file is. The one word that changes while readers may look: whoever reads
-    /// the old value does without the file.
+    /// Notes where a whole record's copy on the file is. The one word that changes while readers may look: whoever
+    /// reads the old value does without the file.
     pub(super) fn write_file(&self, location: u64) {
         self.words[5].store(location, Relaxed);
     }

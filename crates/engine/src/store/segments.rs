@@ -49,7 +49,7 @@ pub struct Segments {
     fillings: Box<[AtomicU32]>,
     /// Not zero: pages of the segment were lent to sockets in this life of it.
     lent: Box<[AtomicU32]>,
-    /// Who holds what beyond its turn.
+    /// Which cores hold which segments beyond a turn.
     pub pins: Pins,
 }
 
@@ -93,7 +93,7 @@ impl Segments {
 
     /// Frees a retired segment if no turn and no pin can reach it (I2); says whether it did.
     pub fn reclaim(&self, segment: usize, epoch: Epoch, turns: &Turns) -> bool {
-        // In this order: a turn that is over has left its pins.
+        // Turns first, then pins: the pins that a turn took are counted by the time the turn is over.
         let reclaimed = turns.is_over(epoch) && self.pins.is_free(segment);
         if reclaimed {
             self.advance(segment, SegmentState::Free);
@@ -101,11 +101,12 @@ impl Segments {
         reclaimed
     }
 
-    /// Notes that pages of the segment are lent to a socket; for who pins it, before it lends them.
+    /// Notes that pages of the segment are lent to a socket. The core that holds the pin calls it, before it lends
+    /// them.
     #[inline]
     pub fn lend(&self, segment: usize) {
-        // Relaxed: dropping the pin (Release) shows it to the owner, who looks once nobody pins the segment. Read first,
-        // because all cores may lend from a segment and one store is enough.
+        // Relaxed: dropping the pin (Release) shows it to the owner, who looks once nobody pins the segment. Read
+        // first, because all cores may lend from a segment and one store is enough.
         let lent = &self.lent[segment];
         if lent.load(Relaxed) == 0 {
             lent.store(1, Relaxed);

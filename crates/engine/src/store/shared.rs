@@ -137,7 +137,7 @@ impl Store {
         self.shards[shard].starved.load(Acquire) != 0
     }
 
-    /// Whether a segment drains while its shard has run out of room: who pins it should let go.
+    /// Whether a segment drains while its shard has run out of room: a core that pins it should let go.
     pub(super) fn is_wanted(&self, segment: usize) -> bool {
         self.is_starved(segment) && self.segments.state(segment) == SegmentState::Draining
     }

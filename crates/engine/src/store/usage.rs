@@ -1,4 +1,4 @@
-//! Counters and gauges: written by a shard's owner, summed by whoever asks.
+//! Counters and gauges: written by a shard's owner, summed by the thread that reads them.
 
 use super::{segments::SegmentState, shared::Store};
 use crate::sys::atomics::{AtomicU64, Ordering::Relaxed};

@@ -32,8 +32,8 @@ impl Words {
         Ok(Self { memory: memory::Memory::reserve(len, huge)? })
     }
 
-    /// Puts new memory in the place of the words `range`, which are zero then and resident only where they are touched again.
-    /// What the kernel still sends from the old pages ([`lend`](super::lend)) stays as it is.
+    /// Puts new memory in the place of the words `range`, which are zero then and resident only where they are touched
+    /// again. What the kernel still sends from the old pages ([`lend`](super::lend)) stays as it is.
     ///
     /// # Errors
     /// What `madvise(2)` says: `EINVAL` where the range is not one of whole pages, or is locked.
@@ -131,7 +131,8 @@ mod memory {
         pub(super) fn renew(&self, words: &[AtomicU64]) -> io::Result<()> {
             debug_assert!(self.words().as_ptr_range().contains(&words.as_ptr()) || words.is_empty());
             // SAFETY: the range lies in our mapping, which is private and anonymous: it reads zero afterwards, as if
-            // each word had been stored to. They are atomics, so whoever reads them meanwhile finds the one or the other.
+            // each word had been stored to. They are atomics, so whoever reads them meanwhile finds the one or the
+            // other.
             unsafe { madvise(words.as_ptr().cast_mut().cast(), size_of_val(words), Advice::LinuxDontNeed)? };
             Ok(())
         }

@@ -9,8 +9,8 @@ use std::{
 
 use rustix::fs::{FallocateFlags, FlockOperation, OFlags};
 
-/// Writes all of `words` at byte `offset` of `file`. Who else stores to the words in the meantime finds some of it in the
-/// file and some not, as after any race.
+/// Writes all of `words` at byte `offset` of `file`. If another thread stores to the words meanwhile, some of its
+/// stores are in the file and some are not, as after any race.
 ///
 /// With a file that was opened with `O_DIRECT` words, length and offset must be aligned to its blocks.
 ///

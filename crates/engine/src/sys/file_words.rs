@@ -7,9 +7,10 @@
 //!            │ span:        the bytes           a loop may read what was resident a moment ago
 //!            └ populate:    MADV_POPULATE_READ  a helper: it may wait for the disk
 //! ```
-//! The mapping is private: nothing ever reaches the file through it. It is mapped writable all the same, because a
-//! [`Span`] is safe to write to; who did so by mistake would change a copy of the page and nothing else. `mincore` tells the truth only to who owns the file or may write it
-//! (`mincore(2)`); to others it says "all resident", so whoever maps opens the file for writing too.
+//! The mapping is private: nothing ever reaches the file through it. It is mapped writable although nobody writes,
+//! because a [`Span`] is safe to write to: a write by mistake would change a copy of the page and nothing else.
+//! `mincore` tells the truth only to a process that owns the file or may write it (`mincore(2)`); to others it says
+//! "all resident", so the file is opened for writing too.
 
 use std::{
     ffi::c_void,
@@ -41,8 +42,8 @@ pub fn read_at(file: BorrowedFd<'_>, at: u64, into: Span<'_>) -> io::Result<usiz
         let rest = into.slice(done..into.len()).iovec();
         let offset = i64::try_from(at.saturating_add(done as u64))
             .map_err(|_| io::Error::new(io::ErrorKind::InvalidInput, "an offset beyond 2^63"))?;
-        // SAFETY: the vector covers shared words that live as long as `into`. They are atomics, so being written
-        // to from outside is what they are for; who may read them meanwhile is decided above.
+        // SAFETY: the vector covers shared words that live as long as `into`. They are atomics, made to be written by
+        // others; the callers of this module decide who may read them meanwhile.
         let read = unsafe { libc::pread(file.as_raw_fd(), rest.iov_base, rest.iov_len, offset) };
         match usize::try_from(read) {
             Ok(0) => break,

@@ -4,8 +4,8 @@
 //!  words of the store ──vmsplice──▶ pipe of the core (references) ──splice──▶ socket (the same references)
 //! ```
 //! A copy of 64 KiB into a socket costs more than all else of such a hit, and most where the pages that it is copied to
-//! were last used by another core. What is lent is not copied, and so it is the *pages* that must stay as they are until
-//! the last reader has them, long after the call: who reuses the words puts new pages there first
+//! were last used by another core. What is lent is not copied, and so it is the *pages* that must stay as they are
+//! until the last reader has them, long after the call: whatever reuses the words puts new pages there first
 //! ([`Words::renew`](super::arena::Words::renew)), and the kernel keeps the old ones as long as it needs them.
 //!
 //! *Bound:* 256 KiB go at once. *Who waits:* nobody; what the socket does not take is dropped from the pipe, so
@@ -61,8 +61,8 @@ impl Lender {
         Ok(lender)
     }
 
-    /// Sends as [`send_parts`] does, and lends the first run of [`Part::Lent`] parts instead of copying it. Two calls more, none of
-    /// which copies; allocates nothing.
+    /// Sends as [`send_parts`] does, and lends the first run of [`Part::Lent`] parts instead of copying it. Two calls
+    /// more, none of which copies; allocates nothing.
     ///
     /// # Errors
     /// As [`send_parts`]. (`splice` knows no `MSG_NOSIGNAL`: the process must ignore `SIGPIPE`, as Rust's do.)
@@ -127,8 +127,8 @@ impl Lender {
     fn put(&self, vectors: &[libc::iovec]) -> io::Result<usize> {
         retry(|| {
             // SAFETY: the vectors are those of spans (or of a static), which live through the call; the kernel refers
-            // to their pages and reads them later. That they may be written meanwhile makes wrong bytes and nothing
-            // worse (they are atomics); that they are not is for the store to see to. An unmapped page lives on as
+            // to their pages and reads them later. A write to them meanwhile would send wrong bytes and nothing
+            // worse (they are atomics); the store makes sure that there is none. An unmapped page lives on as
             // long as the kernel refers to it. No `SPLICE_F_GIFT`: they stay ours.
             let put = unsafe {
                 libc::vmsplice(

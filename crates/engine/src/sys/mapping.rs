@@ -213,9 +213,10 @@ impl Deref for PagedMemory {
     #[inline]
     fn deref(&self) -> &[u64] {
         // SAFETY: the mapping is valid, aligned and lives as long as `self` (invariant of `MappedWords`); any eight
-        // bytes are an integer. The file has no name (`O_TMPFILE | O_EXCL`: none can be given to it), its descriptor
-        // is only ever synced and asked for residency (`WriteOut`, `Residency`: nothing is read or written by them), and the mapping is not handed out otherwise: nobody stores to the
-        // words but through `deref_mut`, which needs the exclusive borrow.
+        // bytes are an integer. The file has no name (`O_TMPFILE | O_EXCL`: none can be given to it), its descriptor is
+        // only ever synced and asked for residency (`WriteOut`, `Residency`: nothing is read or written by them), and
+        // the mapping is not handed out otherwise: nobody stores to the words but through `deref_mut`, which needs the
+        // exclusive borrow.
         unsafe { std::slice::from_raw_parts(self.words.base.as_ptr().cast::<u64>(), self.words.len()) }
     }
 }

@@ -5,7 +5,7 @@
 //! span           skip ^──────────── len ───────────────^
 //! ```
 //! A [`Span`] reads and writes whole words with relaxed atomics (a byte at the edge by reading its word), so a race
-//! gives wrong bytes, never undefined behaviour. Who may write when is decided above, in `engine::store`; one
+//! gives wrong bytes, never undefined behaviour. `engine::store` decides who may write when; one
 //! span has one writer at a time, because the edge words are read, changed and written back.
 
 use std::{fmt, ops::Range};
@@ -287,8 +287,8 @@ pub enum Part<'a> {
     Plain(&'a [u8]),
     /// Bytes of the store.
     Shared(Span<'a>),
-    /// Bytes of the store whose pages may be sent as they lie ([`lend`](super::lend)): whoever makes one of these sees to it that
-    /// they are not written before they are renewed.
+    /// Bytes of the store whose pages may be sent as they lie ([`lend`](super::lend)): the code that makes one of these
+    /// guarantees that they are not written before they are renewed.
     Lent(Span<'a>),
 }
 
@@ -336,9 +336,10 @@ mod socket {
         }
     }
 
-    /// Sends the parts in order by one `sendmsg`, or one `send` where there is only one (`MSG_NOSIGNAL |
-    /// MSG_DONTWAIT`), and says how many bytes the kernel took, which may be fewer than all. Parts after the sixteenth are left for the next call, as any bytes
-    /// that the kernel did not take. Without a byte to send nothing is called. Allocates nothing.
+    /// Sends the parts in order by one `sendmsg`, or one `send` where there is only one
+    /// (`MSG_NOSIGNAL | MSG_DONTWAIT`), and says how many bytes the kernel took, which may be fewer than all. Parts
+    /// after the sixteenth are left for the next call, as any bytes that the kernel did not take. Without a byte to
+    /// send nothing is called. Allocates nothing.
     ///
     /// # Errors
     /// What `sendmsg` says; `WouldBlock` if the socket has no room at all.

@@ -1,7 +1,7 @@
 //! A process that appends is killed, again and again; the next one finds everything that was acknowledged.
 //!
-//! `LOG_KILLS` says how often. The child is this test itself: it appends records to the file, ends some, and says on its
-//! standard output what has been acknowledged.
+//! `LOG_KILLS` says how often. The child is this test itself: it appends records to the file, ends some, and says on
+//! its standard output what has been acknowledged.
 
 #![allow(clippy::unwrap_used, reason = "a test may fail")]
 #![allow(clippy::print_stdout, reason = "the child says what was acknowledged")]

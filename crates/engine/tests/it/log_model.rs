@@ -1,8 +1,9 @@
 //! The log against a model of it, on a disk that forgets, in simulated time: seeded runs of appends, streams,
 //! replacements, deletions, evictions, helpers' steps, failing writes, kills and losses of power.
 //!
-//! What must hold after each crash: what was acknowledged is there, whole; what was acknowledged as ended is not; what is
-//! there is what was written, byte for byte. `LOG_RUNS` and `LOG_FLIPS` say how many runs and flipped bits (`make soak`).
+//! What must hold after each crash: what was acknowledged is there, whole; what was acknowledged as ended is not; what
+//! is there is what was written, byte for byte. `LOG_RUNS` and `LOG_FLIPS` say how many runs and flipped bits
+//! (`make soak`).
 
 #![allow(clippy::unwrap_used, reason = "a test may fail")]
 

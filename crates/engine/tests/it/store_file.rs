@@ -1,5 +1,5 @@
-//! A store on a file: what was stored is there in the next life, what was dropped is not, and it may be many times larger
-//! than the memory.
+//! A store on a file: what was stored is there in the next life, what was dropped is not, and it may be many times
+//! larger than the memory.
 
 #![cfg(not(feature = "loom"))]
 #![allow(clippy::unwrap_used, reason = "a test may fail")]
@@ -234,7 +234,8 @@ fn what_is_good_for_long_outlives_five_files_of_what_comes_and_goes() {
             }
             next += 200;
             wait(&mut opened.shards[0]);
-            // So that 7 MiB are good at a time: more than memory has, whose expiries would see to them, and less than the file.
+            // So that 7 MiB are good at a time: more than memory has, whose expiries would see to them, and less than
+            // the file.
             now_s += 1;
             opened.shards[0].expire(now_s, usize::MAX);
             // Every segment is looked at.

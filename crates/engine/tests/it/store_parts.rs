@@ -1,8 +1,8 @@
 //! Objects in parts: kept whole or not at all, whatever happens, on a disk that forgets, in simulated time.
 //!
-//! What must hold after each kill or loss of power: an object that is found has all its parts and each byte of them, of the
-//! version that was stored last or of none; one whose list was acknowledged as written is there. `PARTS_RUNS` says how many
-//! seeded runs (`make soak`).
+//! What must hold after each kill or loss of power: an object that is found has all its parts and each byte of them, of
+//! the version that was stored last or of none; one whose list was acknowledged as written is there. `PARTS_RUNS` says
+//! how many seeded runs (`make soak`).
 
 #![cfg(not(feature = "loom"))]
 #![allow(clippy::unwrap_used, reason = "a test may fail")]

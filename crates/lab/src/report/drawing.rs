@@ -93,13 +93,25 @@ impl Drawing {
         self.body.push('\n');
     }
 
-    /// The `<svg>` element.
+    /// The `<svg>` element, for a page that has a style sheet.
     #[must_use]
     pub fn finish(&self) -> String {
         format!(
             "<svg viewBox=\"0 0 {:.0} {:.0}\" role=\"img\" aria-label=\"{}\">\n{}</svg>",
             self.width,
             self.height,
+            escaped(&self.label),
+            self.body
+        )
+    }
+
+    /// A file that stands alone, with this style sheet.
+    #[must_use]
+    pub fn finish_alone(&self, style: &str) -> String {
+        let (width, height) = (self.width, self.height);
+        format!(
+            "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width:.0} {height:.0}\" width=\"{width:.0}\" \
+             height=\"{height:.0}\" role=\"img\" aria-label=\"{}\">\n<style>{style}</style>\n{}</svg>\n",
             escaped(&self.label),
             self.body
         )

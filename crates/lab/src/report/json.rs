@@ -1,14 +1,21 @@
 //! A report for programs. Names in it stay; new ones may come.
+//!
+//! It is also the record that is kept: [`parse`] makes of it again what a page is made from.
 
+use serde::Deserialize;
 use serde_json::{Value, json};
 
+use super::page::Taken;
+use super::{Figure, Judgement, Report, Table};
 use crate::experiment::{Options, Outcome, Refusal};
+use crate::experiments::named;
 use crate::paired::machine::{Machine, date};
 
 /// All outcomes as one value: `{lab, date, quick, version, machine, experiments: [...]}`.
 ///
 /// An experiment that could not be done has `refusal` (`{kind: missing | usage | failed, text}`) and neither
-/// verdicts nor data. Figures are drawings, so that only their titles are here; what they draw is in `data`.
+/// verdicts nor data. `figures` are the titles of its drawings, `drawings` the drawings themselves; what they draw is in
+/// `data`.
 #[must_use]
 pub fn render(outcomes: &[Outcome], options: &Options) -> Value {
     json!({
@@ -37,6 +44,7 @@ fn one(outcome: &Outcome) -> Value {
             value["tables"] = json!(report.tables);
             value["figures"] =
                 json!(report.figures.iter().map(|figure| figure.title.as_str()).collect::<Vec<_>>());
+            value["drawings"] = json!(report.figures);
             value["notes"] = json!(report.notes);
             value["data"] = report.data.clone();
         }
@@ -50,4 +58,100 @@ fn one(outcome: &Outcome) -> Value {
         }
     }
     value
+}
+
+/// The parts of a record that a page shows.
+#[derive(Debug, Deserialize)]
+struct Kept {
+    date: String,
+    quick: bool,
+    machine: Machine,
+    experiments: Vec<KeptOutcome>,
+}
+
+#[derive(Debug, Deserialize)]
+struct KeptOutcome {
+    name: String,
+    seconds: f64,
+    refusal: Option<KeptRefusal>,
+    #[serde(default)]
+    tables: Vec<Table>,
+    /// Absent from records that are older than the field.
+    #[serde(default)]
+    drawings: Vec<Figure>,
+    #[serde(default)]
+    verdicts: Vec<Judgement>,
+    #[serde(default)]
+    notes: Vec<String>,
+}
+
+#[derive(Debug, Deserialize)]
+struct KeptRefusal {
+    kind: String,
+    text: String,
+}
+
+/// What [`render`] wrote: the outcomes, how they were asked for, when and where. `data` is left out, because no page
+/// shows it, and so is the command line beyond `--quick`, because a record does not have it.
+///
+/// # Errors
+/// What is wrong with the text, or the name of an experiment that this version does not have.
+pub fn parse(text: &str) -> Result<(Vec<Outcome>, Options, Taken), String> {
+    let kept: Kept = serde_json::from_str(text).map_err(|why| why.to_string())?;
+    let outcomes = kept.experiments.into_iter().map(outcome).collect::<Result<_, _>>()?;
+    let options = Options { quick: kept.quick, ..Options::default() };
+    Ok((outcomes, options, Taken { date: kept.date, machine: kept.machine }))
+}
+
+fn outcome(kept: KeptOutcome) -> Result<Outcome, String> {
+    let experiment = named(&kept.name)
+        .ok_or_else(|| format!("no experiment is called `{}` in this version", kept.name))?;
+    let result = match kept.refusal {
+        Some(KeptRefusal { kind, text }) => Err(match kind.as_str() {
+            "missing" => Refusal::Missing(text),
+            "usage" => Refusal::Usage(text),
+            _ => Refusal::Failed(text),
+        }),
+        None => Ok(Report {
+            tables: kept.tables,
+            figures: kept.drawings,
+            verdicts: kept.verdicts,
+            data: Value::Null,
+            notes: kept.notes,
+        }),
+    };
+    Ok(Outcome { experiment, result, seconds: kept.seconds })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::experiment::Verdict;
+    use crate::report::{PlayKind, page};
+
+    #[test]
+    fn the_page_of_a_kept_run_is_the_page_of_the_run() {
+        let all = crate::experiments::all();
+        let mut report = Report::default();
+        let mut table = Table::new("Rows", &[("what", ""), ("how much", "ms")]);
+        table.row(["this & that", "12"]);
+        report.tables.push(table);
+        report.figure("It is drawn", "<svg></svg>", "how to read it");
+        report.play(PlayKind::Ladder, json!({ "names": ["a \"b\" <c>"] }));
+        report.judge("C0", "10×", "9×", Verdict::TooNoisyToSay);
+        report.note("a note");
+        let outcomes = [
+            Outcome { experiment: &all[0], result: Ok(report), seconds: 1.5 },
+            Outcome { experiment: &all[1], result: Err(Refusal::Missing("a disk".into())), seconds: 0.25 },
+        ];
+        let options = Options { quick: true, ..Options::default() };
+        let value = render(&outcomes, &options);
+        let (parsed, options, taken) = parse(&value.to_string()).unwrap();
+        assert_eq!(taken.date, value["date"]);
+        assert_eq!(
+            page::render_as_of(&parsed, &options, &taken),
+            page::render_as_of(&outcomes, &options, &taken)
+        );
+        assert!(parse(r#"{"lab": 1}"#).is_err());
+    }
 }

@@ -13,7 +13,8 @@ use crate::{
     paired::machine::{Machine, date},
 };
 
-/// The page for these outcomes; `page`, if there is one, is the file name of the HTML page that lies beside it.
+/// The page for these outcomes; `page`, if there is one, is the file name of the HTML page that lies beside it. Without
+/// one it is the record's in `docs/lab`, beside the JSON of the run.
 #[must_use]
 pub fn render(outcomes: &[Outcome], options: &Options, page: Option<&str>) -> String {
     let mut out = String::new();
@@ -24,9 +25,15 @@ pub fn render(outcomes: &[Outcome], options: &Options, page: Option<&str>) -> St
         "\n\nThis file is written by `make lab`; what is said by hand stands in \
          `crates/lab/src/experiments/explained.rs`.",
     );
-    if let Some(page) = page {
-        let page = page.replace(' ', "%20");
-        put(&mut out, format_args!(" The same run with its figures, tables and notes: [{page}]({page})."));
+    match page {
+        Some(page) => {
+            let page = page.replace(' ', "%20");
+            put(&mut out, format_args!(" The same run with its figures, tables and notes: [{page}]({page})."));
+        }
+        None => out.push_str(
+            "\n\nThe same run with its figures, tables and notes is [results.json](results.json); `make record-html \
+             RECORD=docs/lab/results.json` makes a page of it, on which two of the figures can be played with.",
+        ),
     }
     let claims = by_claim(outcomes);
     tally(&mut out, &claims);
@@ -202,5 +209,6 @@ mod tests {
         assert!(text[nine..ten].contains(otherwise("C9")));
         assert!(text[ten..].contains(explained("C10").unwrap().why) && !text.contains(otherwise("C10")));
         assert!(text.contains("[index.html](index.html)"));
+        assert!(render(&outcomes, &options, None).contains("RECORD=docs/lab/results.json"));
     }
 }

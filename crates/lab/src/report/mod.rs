@@ -52,7 +52,7 @@ pub struct Column {
 }
 
 /// A drawing.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Figure {
     /// What one sees in it, as a sentence.
     pub title: String,
@@ -65,7 +65,7 @@ pub struct Figure {
 }
 
 /// A drawing that its reader may play with: a script of the page, and the facts that it needs.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Play {
     /// Which script.
     pub kind: PlayKind,
@@ -74,7 +74,8 @@ pub struct Play {
 }
 
 /// The scripts that the page has.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum PlayKind {
     /// Steps through a heap: `{layout: textbook | paged, name, keys}`.
     Heap,
@@ -83,7 +84,7 @@ pub enum PlayKind {
 }
 
 /// What a measurement says about a claim.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Judgement {
     /// The claim: `C3`.
     pub claim: String,
@@ -96,7 +97,7 @@ pub struct Judgement {
 }
 
 /// Whether a claim holds on this machine.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Verdict {
     /// As published.

@@ -32,30 +32,59 @@ dark.addEventListener('change', say);
 say();
 ";
 
-/// The page for these outcomes.
+/// When and where the figures of a page were taken.
+#[derive(Debug, Clone)]
+pub struct Taken {
+    /// UTC.
+    pub date: String,
+    /// The machine.
+    pub machine: Machine,
+}
+
+impl Taken {
+    /// Now, on this machine.
+    #[must_use]
+    pub fn here() -> Self {
+        Self { date: date(), machine: Machine::here() }
+    }
+}
+
+/// The page for these outcomes, of a run that ended now.
 #[must_use]
 pub fn render(outcomes: &[Outcome], options: &Options) -> String {
+    render_as_of(outcomes, options, &Taken::here())
+}
+
+/// The page for the outcomes of a record.
+#[must_use]
+pub fn render_as_of(outcomes: &[Outcome], options: &Options, taken: &Taken) -> String {
     let title = match outcomes {
         [one] => sentence(one.experiment.title),
         _ => "Claims put to the test".to_owned(),
     };
     let mut out = String::new();
-    head(&mut out, &title, if options.quick { ", quick run" } else { "" });
+    head(&mut out, &title, if options.quick { ", quick run" } else { "" }, taken);
     if outcomes.len() > 1 {
         contents(&mut out, outcomes);
     }
     for outcome in outcomes {
         article(&mut out, outcome, options, outcomes.len() > 1);
     }
-    foot(&mut out, outcomes.iter().filter_map(|outcome| outcome.result.as_ref().ok()));
+    foot(&mut out, outcomes.iter().filter_map(|outcome| outcome.result.as_ref().ok()), taken);
     out
 }
 
 /// A report that belongs to no experiment, as a page; `repeat` is the command that measures it again.
 #[must_use]
 pub fn alone(title: &str, report: &Report, repeat: &str) -> String {
+    alone_as_of(title, report, repeat, &Taken::here())
+}
+
+/// The same, from a record.
+#[must_use]
+pub fn alone_as_of(title: &str, report: &Report, repeat: &str, taken: &Taken) -> String {
     let mut out = String::new();
-    head(&mut out, title, "");
+    head(&mut out, title, "", taken);
     out.push_str("<article>\n");
     body(&mut out, report, 2);
     put(
@@ -65,11 +94,11 @@ pub fn alone(title: &str, report: &Report, repeat: &str) -> String {
             escaped(repeat)
         ),
     );
-    foot(&mut out, std::iter::once(report));
+    foot(&mut out, std::iter::once(report), taken);
     out
 }
 
-fn head(out: &mut String, title: &str, remark: &str) {
+fn head(out: &mut String, title: &str, remark: &str, taken: &Taken) {
     put(
         out,
         format_args!(
@@ -80,14 +109,14 @@ fn head(out: &mut String, title: &str, remark: &str) {
              <p class=\"quiet\">Nighttrain lab, <time>{}</time>{}</p>\n</header>\n<main>\n",
             escaped(title),
             escaped(title),
-            date(),
+            escaped(&taken.date),
             remark,
         ),
     );
 }
 
-fn foot<'r>(out: &mut String, reports: impl Iterator<Item = &'r Report>) {
-    machine(out);
+fn foot<'r>(out: &mut String, reports: impl Iterator<Item = &'r Report>, taken: &Taken) {
+    machine(out, &taken.machine);
     put(out, format_args!("</main>\n<script>{{{SCRIPT}}}</script>\n"));
     let played: Vec<PlayKind> = reports
         .flat_map(|report| &report.figures)
@@ -263,8 +292,7 @@ fn table(out: &mut String, table: &Table) {
     out.push_str("</tbody>\n</table></div>\n");
 }
 
-fn machine(out: &mut String) {
-    let machine = Machine::here();
+fn machine(out: &mut String, machine: &Machine) {
     put(
         out,
         format_args!(

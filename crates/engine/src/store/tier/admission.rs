@@ -4,8 +4,8 @@
 //! first request ─▶ in memory; its hash at the door ─┬─▶ a hit while in memory ─▶ written
 //!                                                   └─▶ evicted, and fetched again ─▶ written at once
 //! ```
-//! Of what a site's visitors ask for, much is asked for once; with [`Admission::SecondRequest`] the disk is not worn by it, and the file
-//! has room for the rest. The price: what was asked for once is lost with the memory.
+//! Of what a site's visitors ask for, much is asked for once; with [`Admission::SecondRequest`] the disk is not worn by
+//! it, and the file has room for the rest. The price: what was asked for once is lost with the memory.
 //!
 //! *Which memory:* the owner's. *Bounds:* [`DOOR_HASHES`] remembered (the newest), [`WAITING_MAX`] in memory that are
 //! looked at again and again for a visit. Beyond them an object needs one request more.
@@ -34,7 +34,7 @@ pub enum Admission {
     SecondRequest,
 }
 
-/// Who was asked for once.
+/// The objects that were asked for once.
 #[derive(Debug)]
 pub(super) struct Door {
     seen: Ghosts,

@@ -3,9 +3,9 @@
 //! ```text
 //! top bits of the hash ─▶ table of 1024 ─▶ | hash | location | expiry, length |  open addressing, one run
 //! ```
-//! *Where:* plain memory of the shard's owner. *Who reads and writes:* the owner alone. Each table grows by itself, so that no
-//! step moves more than a 1024th of the entries; before it grows it drops what points into segments that have been
-//! given up since (nobody tells it of those), so that the number of entries is bounded by what the file holds.
+//! *Where:* plain memory of the shard's owner. *Who reads and writes:* the owner alone. Each table grows by itself, so
+//! that no step moves more than a 1024th of the entries; before it grows it drops what points into segments that have
+//! been given up since (nobody tells it of those), so that the number of entries is bounded by what the file holds.
 
 use crate::log::Location;
 

@@ -4,7 +4,8 @@
 //! | magic 4 | key 4 | head 4 | tail 4 | body 8 | sequence 8 | expiry 4 | 0 4 | 0 8 | meta 6 × 8 |  96 bytes
 //! | key | head | body | tail |                                             lengths as above, nothing between
 //! ```
-//! With the magic of a list (`NTo2`) the body is on the file in parts, and what stands in its place names them (`parts.rs`).
+//! With the magic of a list (`NTo2`) the body is on the file in parts, and what stands in its place names them
+//! (`parts.rs`).
 //!
 //! Little-endian. The bytes come from a file, so that nothing in them is believed before it has been compared.
 

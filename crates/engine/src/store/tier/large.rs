@@ -44,7 +44,8 @@ pub(super) fn body_bytes_max(reader: &Reader) -> u64 {
     reader.usage().capacity_bytes / FILE_SHARE
 }
 
-/// An object that goes to the file part by part as it arrives, because memory does not take it. Dropped, it is given up.
+/// An object that goes to the file part by part as it arrives, because memory does not take it. Dropped, it is given
+/// up.
 #[derive(Debug)]
 pub struct LargeFilling {
     hash: Hash,
@@ -213,8 +214,8 @@ impl Shard {
         fits.then(|| PartsFilling::new(hash.word(), id, body_bytes, part_bytes, file.reader.clone()))
     }
 
-    /// Has an object of memory copied that is longer than a segment; or, where its parts are on the file already, their list
-    /// alone (it expires at another time now).
+    /// Has an object of memory copied that is longer than a segment; or, where its parts are on the file already, their
+    /// list alone (it expires at another time now).
     pub(super) fn put_in_parts(&mut self, slot: Slot) -> Result<(), Refused> {
         let object = Object { local: &self.local, slot };
         let (hash, id) = (slot.hash(), object.sequence());
@@ -246,8 +247,9 @@ impl Shard {
         Ok(())
     }
 
-    /// Begins an object that memory does not take and the file may. `None` if there is no file, it is not known yet what that
-    /// holds, or it does not take this (larger than a share of it, its length not known, not asked for before).
+    /// Begins an object that memory does not take and the file may. `None` if there is no file, it is not known yet
+    /// what that holds, or it does not take this (larger than a share of it, its length not known, not asked for
+    /// before).
     pub fn begin_large(&mut self, object: &NewObject<'_>) -> Option<LargeFilling> {
         let BodyLength::Exact(body_bytes) = object.body else { return None };
         if self.is_warming() || self.file.is_none() {
@@ -329,7 +331,7 @@ impl Shard {
             if self.insert_as(new, &list, &[], Some(restored)).is_err()
                 && let Some((slot, at)) = self.index.find(self.shared(), hash)
             {
-                // It is on the file all the same, and what it replaces must not be found in its place.
+                // The new object is on the file nevertheless, and the one that it replaces must not be found.
                 self.unlink_at(slot, at);
             }
         }

@@ -5,8 +5,9 @@
 //!  up to an hour  ─▶ medium ─┼─▶ segments whose objects end about together ─▶ the last is due ─▶ given up, unread
 //!  longer         ─▶ long   ─┘
 //! ```
-//! Where lifetimes are mixed, a segment is full of what is over long before its turn to be given up comes, and the room goes
-//! to waste while segments are given up in which much is still good. Ends go with the long ones: they are small and few.
+//! If lifetimes were mixed, the objects of a segment would expire long before it is the oldest and given up; meanwhile
+//! segments with many good objects would be given up for want of room. Records of ends go to the long class: they are
+//! small and few.
 //!
 //! *Which memory:* the owner's, 24 bytes a segment. *Bounds:* [`SEGMENTS_A_LOOK`] segments are looked at in a step.
 
@@ -56,8 +57,8 @@ pub(super) struct ByLifetime {
 
 /// Records whose ends may not be on the file yet, by hash: the newest of each.
 ///
-/// Two generations, so that each end need not say which ticket it waits for: when all of the older one are written, the younger
-/// becomes the older.
+/// Two generations, so that each end need not say which ticket it waits for: when all of the older one are written, the
+/// younger becomes the older.
 #[derive(Debug, Default)]
 pub(super) struct Ending {
     young: HashMap<u64, Location>,
@@ -137,8 +138,8 @@ impl ByLifetime {
         location
     }
 
-    /// A part of an object that is good until `until_s` was appended. Its segment is not over by then: the object may be
-    /// refreshed, and its parts stay where they are.
+    /// A part of an object that is good until `until_s` was appended. Its segment is not over by then: the object may
+    /// be refreshed, and its parts stay where they are.
     pub(super) fn note_part(&mut self, location: Location) {
         self.note(location, NEVER);
     }
@@ -189,8 +190,8 @@ impl ByLifetime {
 
     /// Asks for everything so far to be written now; what to wait for until it is.
     ///
-    /// Of all classes: where one record ends another that lies with another class, and is ended itself, all three must be
-    /// known after a crash.
+    /// Of all classes: where one record ends another that lies with another class, and is ended itself, all three must
+    /// be known after a crash.
     pub(super) fn tickets(&self) -> Tickets {
         let waiting = self.writers.iter().filter_map(|writer| {
             let (progress, last) = (writer.progress(), writer.last());

@@ -8,9 +8,9 @@
 //!            unlink, replace ─▶ its end is in the log, before that is acknowledged
 //! ```
 //! *Which core:* the shard's owner. *Which memory:* the directory, plain memory of the owner. *Bounds:* ends that the
-//! log has not written yet (as many as there are objects on the file), large objects on their way (`COPIES_MAX`; beyond, an
-//! object is not kept on the file, which is counted). Segments whose time is over are given up (`lifetimes.rs`), and the oldest
-//! by the log itself; the directory finds out when it looks.
+//! log has not written yet (as many as there are objects on the file), large objects on their way (`COPIES_MAX`;
+//! beyond, an object is not kept on the file, which is counted). Segments whose time is over are given up
+//! (`lifetimes.rs`), and the oldest by the log itself; the directory finds out when it looks.
 
 mod admission;
 mod copying;
@@ -81,9 +81,9 @@ pub(super) struct FileTier {
     sweep_at: usize,
     /// Most body bytes of an object here.
     body_bytes_max: u64,
-    /// Who was asked for once, where that is not enough to get onto the file.
+    /// The objects that were asked for once, where that is not enough to get onto the file.
     door: Option<Door>,
-    /// What happened while the file was read, until it is seen to.
+    /// What was stored and dropped while the file was read, until that is written to the file.
     catching_up: Option<Box<Warming>>,
 }
 
@@ -202,7 +202,7 @@ impl FileTier {
         }
     }
 
-    /// Takes an object out whose time is over: the tag in its record says so after a crash as well.
+    /// Takes an expired object out. After a crash the tag in its record says that it has expired.
     fn forget(&mut self, hash: Hash) {
         self.release_parts(hash.word());
         if let Some(kept) = self.directory.remove(hash.word()) {
@@ -241,8 +241,9 @@ impl FileTier {
         self.ending.look(&self.writers);
     }
 
-    /// The record that a new one with this hash ends: what is known, or what was and whose end may not be on the file yet. A
-    /// start that finds both could not tell by their places which came later, because they may be of different writers.
+    /// The record that a new one with this hash ends: what is known, or what was and whose end may not be on the file
+    /// yet. A start that finds both could not tell by their places which came later, because they may be of different
+    /// writers.
     fn target(&self, hash: u64) -> Option<Location> {
         self.known(hash).map(|kept| kept.location).or_else(|| self.ending.of(hash))
     }
@@ -413,8 +414,8 @@ impl Shard {
         })
     }
 
-    /// What to wait for before an unlinking is acknowledged; asks for it to be written now. While the file is being read
-    /// at the start, until that is done.
+    /// What to wait for before an unlinking is acknowledged; asks for it to be written now. While the file is being
+    /// read at the start, until that is done.
     pub fn promise(&mut self) -> Promise {
         let warming = match &mut self.file {
             None => &mut self.warming,
@@ -486,8 +487,8 @@ impl Shard {
         }
     }
 
-    /// Copies an object to the file, or has it copied. Refused, nothing has changed but that of one with extents an older
-    /// copy is gone.
+    /// Copies an object to the file, or has it copied. Refused, nothing has changed but that of one with extents an
+    /// older copy is gone.
     fn put(&mut self, slot: Slot) -> Result<(), Refused> {
         let Self { local, file, .. } = self;
         let Some(file) = file else { return Ok(()) };
@@ -583,7 +584,7 @@ impl Shard {
     }
 }
 
-/// Where an object's body lies on the file: for who sends it from there.
+/// Where an object's body lies on the file, to be sent from there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FileRun {
     /// Its record.

@@ -182,7 +182,8 @@ pub fn open_on_file(config: &StoreConfig, file: &FileConfig, now_s: u32) -> Resu
     Ok(OnFile { store, shards, log, source, recovered })
 }
 
-/// Opens a store above a log on any disk, with [`Log::turn`] in the place of helpers: for tests and instruments, in simulated time.
+/// Opens a store above a log on any disk, with [`Log::turn`] in the place of helpers: for tests and instruments, in
+/// simulated time.
 ///
 /// # Errors
 /// [`OpenOnFileError::Store`]; the disk's, as [`OpenOnFileError::Start`] without a path.

@@ -5,13 +5,13 @@
 //!  record of kind 1   an object as any other (image.rs, magic NTo2), whose body is the list:
 //!                     | magic 4 | part 4 | body 8 | object 8 | parts 4 | 0 4 | place 8 | place 8 | …
 //! ```
-//! The list is written behind the parts. What it names may be missing all the same (helpers write segments in any order, the
-//! oldest segments are given up first): so an object is there if its list *and* all of its parts are, and each part says
-//! whose it is. Which parts belong to which object a start knows by their tags alone ([`part_tag`], [`object_tag`]): it reads no
-//! record for that. What no list claims is dead.
+//! The list is written behind the parts. A part that it names may be missing (helpers write segments in any order, the
+//! oldest segments are given up first): so an object is there if its list *and* all of its parts are, and each part
+//! says whose it is. Which parts belong to which object a start knows by their tags alone ([`part_tag`],
+//! [`object_tag`]): it reads no record for that. A part that no list names is dead.
 //!
-//! *Which memory:* for each part 16 bytes of the owner's; the list, 8 bytes a part, where the object is in memory. *Bounds:*
-//! the list is one record of memory and of the file, the body at most [`FILE_SHARE`] of the file.
+//! *Which memory:* for each part 16 bytes of the owner's; the list, 8 bytes a part, where the object is in memory.
+//! *Bounds:* the list is one record of memory and of the file, the body at most [`FILE_SHARE`] of the file.
 
 use std::collections::HashMap;
 
@@ -37,8 +37,8 @@ pub(super) fn mark_of(id: u64) -> u32 {
     (id % u64::from(u32::MAX)) as u32 + 1
 }
 
-/// The tag of an object: when it expires, and the mark of its parts (0: it has none). That of a part: its number, and the mark
-/// of its object.
+/// The tag of an object: when it expires, and the mark of its parts (0: it has none). That of a part: its number, and
+/// the mark of its object.
 pub(super) fn tag(expires_s_or_number: u32, mark: u32) -> u64 {
     u64::from(expires_s_or_number) | u64::from(mark) << 32
 }
@@ -76,8 +76,8 @@ pub struct Part {
 }
 
 impl PartsList {
-    /// From an object's body; `None` if that is no list. Nothing in it is believed but that it was written so: a part says
-    /// itself whose it is.
+    /// From an object's body; `None` if that is no list. Nothing in it is believed but that it was written so: a part
+    /// says itself whose it is.
     pub fn parse(bytes: &[u8], hash: u64) -> Option<Self> {
         let (header, places) = bytes.split_first_chunk::<LIST_HEADER_BYTES>()?;
         let [magic, part_bytes] = [0, 4].map(|at| u32_at(header, at));
@@ -302,7 +302,8 @@ impl FoundParts {
         }
     }
 
-    /// All has been found: who has which parts (`is_known`: which object has a hash in the end). The others are dead.
+    /// The whole file has been read: which parts belong to which object (`is_known`: whether this object is the newest
+    /// of its hash). All other parts are dead.
     pub(super) fn claimed(
         self,
         is_known: impl Fn(u64, Location) -> bool,

@@ -7,11 +7,12 @@
 //!          catching up, some hashes a step: in memory? ─▶ written, in place of the older record
 //!            │                              not there? ─▶ the older record's end is written
 //!            ▼
-//!          warm: whoever waits for a purge is answered
+//!          warm: purges that wait are answered
 //! ```
-//! So what happened meanwhile is not undone by what the file held: until its hash has been looked at, a touched object is not
-//! found on the file. *Which core:* the shard's owner. *Bounds:* [`TOUCHED_MAX`] hashes, beyond which nothing new is stored
-//! (drops may be as many again); [`PURGES_WAITING_MAX`] purges that wait to be acknowledged.
+//! So the file's older records undo nothing that was stored or dropped meanwhile: until its hash has been looked at, a
+//! touched object is not found on the file. *Which core:* the shard's owner. *Bounds:* [`TOUCHED_MAX`] hashes, beyond
+//! which nothing new is stored (drops may be as many again); [`PURGES_WAITING_MAX`] purges that wait to be
+//! acknowledged.
 
 use std::collections::HashSet;
 
@@ -46,7 +47,8 @@ pub(in crate::store) struct Warming {
 
 impl Warming {
     fn new() -> Self {
-        // Room from the start, so that no insert waits for a table to grow; pages of it that are not used are not there.
+        // Room from the start, so that no insert waits for a table to grow; pages of it that are not used are not
+        // there.
         Self {
             order: Vec::new(),
             set: HashSet::with_capacity(TOUCHED_MAX),
@@ -112,14 +114,14 @@ impl Shard {
         self.tally().file_warming.set(1);
     }
 
-    /// Whether it is not yet known what the file holds, or not yet seen to what happened meanwhile.
+    /// Whether the file is still being read, or what was stored and dropped meanwhile is not yet written to it.
     pub fn is_warming(&self) -> bool {
         self.warming.is_some() || self.file.as_ref().is_some_and(|file| file.catching_up.is_some())
     }
 
     /// The file could not be read: the shard goes on in memory alone, and no purge so far is promised to hold.
     pub fn go_without_file(&mut self) {
-        // Whoever waits finds its channel closed.
+        // Purges that wait find their channels closed.
         self.warming = None;
         self.tally().file_warming.set(0);
         self.tally().file_lost.set(1);
@@ -153,7 +155,8 @@ impl Shard {
                     // The disk has to catch up first.
                     Err(Refused::Busy | Refused::Full) => {
                         if let Some(warming) = self.file.as_mut().and_then(|file| file.catching_up.as_mut()) {
-                            // Settled, if its older copy is gone already: it is not written yet all the same.
+                            // Its older copy may be gone already; the object itself is not written yet, so it stays in
+                            // the set.
                             warming.set.insert(hash.word());
                             warming.order.push(hash.word());
                         }
@@ -169,19 +172,19 @@ impl Shard {
         true
     }
 
-    /// There is nothing on the file that it replaces, and it does not go there itself.
+    /// Nothing on the file is replaced by this object, and it is not written to the file.
     fn settle_while_catching_up(&mut self, hash: Hash) {
         if let Some(file) = &mut self.file {
             file.settle(hash.word());
         }
     }
 
-    /// All that happened while warming is in the log: those who wait for it wait for the disk now.
+    /// Everything stored and dropped while warming is in the log: the purges that wait now wait for the disk.
     fn caught_up(&mut self) {
         let Some(file) = &mut self.file else { return };
         let Some(warming) = file.catching_up.take() else { return };
         for waiting in warming.waiting {
-            // Who waited may have gone.
+            // The client that purges may be gone.
             let _ = waiting.send(file.written());
         }
         self.tally().file_warming.set(0);

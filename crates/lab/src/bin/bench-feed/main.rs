@@ -19,7 +19,6 @@
 
 mod crowd;
 mod figures;
-mod graph;
 mod latency;
 mod run;
 mod scenarios;

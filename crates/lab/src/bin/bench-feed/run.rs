@@ -1,7 +1,6 @@
 //! The run: start, measure in rounds, judge, record.
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -23,7 +22,7 @@ use lab::peers::PeerError;
 use lab::peers::feed::contenders::{self, Contender, Running};
 use lab::peers::feed::drive::{Load, driven};
 
-use crate::{Options, graph, latency};
+use crate::{Options, latency};
 
 /// From here on the record says that others were at work.
 const FOREIGN_SHARE_NOISY: f64 = 0.1;
@@ -94,7 +93,6 @@ pub(crate) fn run(options: &Options, remarks: Vec<String>) -> Result<bool, PeerE
     let default = if options.quick { "target/bench" } else { "bench/records" };
     let directory = options.records.clone().unwrap_or_else(|| workspace().join(default));
     let path = record.write(&directory)?;
-    fs::write(path.with_extension("html"), graph::render(&record))?;
     println!("{}", path.display());
     Ok(!bench.failed)
 }

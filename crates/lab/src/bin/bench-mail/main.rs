@@ -15,8 +15,6 @@
 )]
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "talks to the person who started it")]
 
-mod graph;
-
 use std::{
     collections::BTreeMap,
     net::{Ipv4Addr, SocketAddr},
@@ -171,7 +169,6 @@ fn run(options: &Options) -> Result<(), PeerError> {
     let default = if options.quick { "target/bench" } else { "bench/records" };
     let directory = options.records.clone().unwrap_or_else(|| workspace().join(default));
     let path = record.write(&directory)?;
-    std::fs::write(path.with_extension("html"), graph::render(&record))?;
     println!("{}", path.display());
     Ok(())
 }
