@@ -35,7 +35,8 @@ impl Local {
                 cut_holders(core);
                 core.end_turn();
                 look_after_some(core, &mut cursor, &mut pass);
-                let is_whole = core.outputs.over_mark.is_empty() && pass.looked >= core.outputs.connections.end();
+                let is_whole =
+                    core.outputs.over_mark.is_empty() && pass.looked >= core.outputs.connections.end();
                 let due_ms = if is_whole { std::mem::take(&mut pass).due_ms } else { Some(0) };
                 due_ms.map(|due_ms| Duration::from_millis(due_ms.saturating_sub(core.now_ms)))
             };

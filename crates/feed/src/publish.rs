@@ -310,7 +310,9 @@ impl Core {
 fn may_publish(outputs: &mut Outputs, id: ConnId, run: &Run<'_>, now_ms: u64) -> bool {
     let connection = &mut *outputs.connections[id];
     // Borrowed: a count of those who share it would be written by every core.
-    let (Some(permissions), replies) = (&connection.permissions, &mut connection.replies) else { return true };
+    let (Some(permissions), replies) = (&connection.permissions, &mut connection.replies) else {
+        return true;
+    };
     let rejection = if !permissions.may_publish(run.subject)
         && !replies.as_mut().is_some_and(|replies| replies.may_answer(run.subject, now_ms))
     {

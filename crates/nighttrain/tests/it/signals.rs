@@ -6,8 +6,6 @@
     reason = "a test of a process waits, and may fail"
 )]
 
-mod support;
-
 use std::{
     io::{BufRead, BufReader, Read, Write},
     net::{SocketAddr, TcpStream},
