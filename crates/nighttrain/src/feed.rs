@@ -109,11 +109,6 @@ impl Feed {
         Ok(feed)
     }
 
-    /// Where clients connect: NATS, then WebSocket if there is one.
-    pub(crate) fn addresses(&self) -> &[SocketAddr] {
-        &self.addresses
-    }
-
     /// What the listener of the monitoring pages counts.
     pub(crate) fn monitor_counters(&self) -> Arc<dyn Source> {
         Arc::clone(&self.monitor_counters)

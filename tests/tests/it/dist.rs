@@ -5,7 +5,7 @@
 //! container file and carries out its steps in a clean root, with `sh` and `install` borrowed from this machine where the base
 //! image would have them.
 
-#![allow(clippy::expect_used, reason = "a test may fail")]
+#![allow(clippy::print_stderr, clippy::expect_used, reason = "a test may fail")]
 
 use std::{
     fs,

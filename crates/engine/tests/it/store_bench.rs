@@ -2,11 +2,11 @@
 #![cfg(not(feature = "loom"))]
 
 #[path = "../../examples/store_bench.rs"]
-mod store_bench;
+mod bench;
 
 #[test]
 fn the_benchmark_stores_and_finds_everything() {
-    let outcome = store_bench::run(20_000, 200, 20_000);
+    let outcome = bench::run(20_000, 200, 20_000);
     assert_eq!((outcome.objects, outcome.misses), (20_000, 0));
     assert_eq!(outcome.lookups.len(), 4);
     assert!(
@@ -14,7 +14,7 @@ fn the_benchmark_stores_and_finds_everything() {
             && outcome.inserts_full > 0.0
             && outcome.lookups.iter().all(|(_, lookups)| *lookups > 0.0)
     );
-    assert!(store_bench::copy_ns(1000).is_finite());
+    assert!(bench::copy_ns(1000).is_finite());
     assert!(outcome.metadata_bytes.is_finite());
     assert!((25.0..70.0).contains(&outcome.accounted_bytes), "{} bytes an object", outcome.accounted_bytes);
 }

@@ -238,6 +238,7 @@ fn mails_go_by_age_and_by_count() {
                 assert_eq!(&*inbox.local, "a");
                 deleted += 1;
             }
+            Event::Missed => panic!("nobody is behind"),
         }
     }
     drain(server);

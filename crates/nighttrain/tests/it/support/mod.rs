@@ -1,5 +1,10 @@
 //! What the program's own tests share.
-#![allow(dead_code, clippy::expect_used, reason = "each test binary uses its part, and a test may fail")]
+#![allow(
+    dead_code,
+    clippy::expect_used,
+    clippy::disallowed_methods,
+    reason = "each test binary uses its part, and a test may fail and wait"
+)]
 
 use std::{
     io::{BufRead, BufReader},
