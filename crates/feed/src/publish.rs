@@ -90,9 +90,9 @@ impl Core {
         }
         #[expect(clippy::cast_possible_truncation, reason = "there are at most 64 cores")]
         let producer = Producer { core: self.index as u16, conn: id, cid };
-        let (slot, matched) = self.subjects.take_match(root, run.subject);
+        let (slot, matched) = self.subjects.matches.take(&self.subjects.trie, root, run.subject);
         let reached = !matched.is_empty() && self.spread(id, account, producer, run, &matched);
-        self.subjects.put_back(slot, matched);
+        self.subjects.matches.put_back(slot, matched);
         if !reached && !run.reply.is_empty() && !self.answer_for_server(id, account, root, run) {
             self.tell_no_responders(id, run);
         }
@@ -142,9 +142,9 @@ impl Core {
                 self.deliver_to_own_members(node, group, account, producer, &run.one(at));
             }
         } else {
-            let (slot, matched) = self.subjects.take_match(root, run.subject);
+            let (slot, matched) = self.subjects.matches.take(&self.subjects.trie, root, run.subject);
             self.deliver_to_all(&matched.subscribers, producer, run);
-            self.subjects.put_back(slot, matched);
+            self.subjects.matches.put_back(slot, matched);
         }
         self.end_finished();
     }
@@ -271,9 +271,9 @@ impl Core {
         #[expect(clippy::cast_possible_truncation, reason = "there are at most 64 cores")]
         let server = Producer { core: self.index as u16, conn: ConnId::MAX, cid: 0 };
         for _ in 0..run.count() {
-            let (slot, matched) = self.subjects.take_match(root, run.reply);
+            let (slot, matched) = self.subjects.matches.take(&self.subjects.trie, root, run.reply);
             self.spread(id, account, server, &answer.run(run.reply), &matched);
-            self.subjects.put_back(slot, matched);
+            self.subjects.matches.put_back(slot, matched);
         }
         true
     }
@@ -286,7 +286,7 @@ impl Core {
         if !connection.no_responders {
             return;
         }
-        let (slot, matched) = subjects.take_match(connection.root, run.reply);
+        let (slot, matched) = subjects.matches.take(&subjects.trie, connection.root, run.reply);
         let mut all = matched.subscribers.iter().map(|&sub| subjects.subscription(sub));
         if let Some(subscription) = all.find(|subscription| subscription.conn == id) {
             for _ in 0..run.count() {
@@ -294,7 +294,7 @@ impl Core {
                 self.counters.add(Counter::NoResponders, 1);
             }
         }
-        subjects.put_back(slot, matched);
+        subjects.matches.put_back(slot, matched);
     }
 
     /// Ends the subscriptions that have had their last message.

@@ -136,9 +136,9 @@ impl Core {
             }
             self.count(Counter::MessagesIn);
             self.counters.add(Counter::PayloadIn, run.body_bytes as u64);
-            let (slot, matched) = self.subjects.take_match(root, run.subject);
+            let (slot, matched) = self.subjects.matches.take(&self.subjects.trie, root, run.subject);
             self.spread(nobody.conn, AccountId::GLOBAL.0, nobody, &run, &matched);
-            self.subjects.put_back(slot, matched);
+            self.subjects.matches.put_back(slot, matched);
             self.end_finished();
         }
         assert!(rest.is_empty(), "a batch of our own has whole messages alone");

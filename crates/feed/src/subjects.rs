@@ -18,7 +18,7 @@ use crate::{
     across::Links,
     connection::{ConnId, Connection, Subscription, find_sid, sid_hash},
     counters::Counter,
-    matching::{Match, Matches},
+    matching::Matches,
     slab::{Slab, take_out},
     trie::{Group, NodeId, SubId, Trie},
 };
@@ -38,6 +38,8 @@ pub(crate) struct Subjects {
     pub(crate) trie: Trie,
     /// The trie's root of each account.
     roots: Vec<NodeId>,
+    /// Asked by name and not through a method here: a [`crate::matching::Match`] is large, and each call that hands it on
+    /// copies it (6 ns a message).
     pub(crate) matches: Matches,
     subscriptions: Slab<Subscription>,
     /// After how many messages those end of which [`Subscription::ends`] says that they do.
@@ -69,17 +71,6 @@ impl Subjects {
             self.roots.push(self.trie.add_root());
         }
         self.roots[usize::from(account)]
-    }
-
-    /// Takes out who gets a message to `subject`, now; [`Self::put_back`] takes it back.
-    #[inline]
-    pub(crate) fn take_match(&mut self, root: NodeId, subject: &[u8]) -> (usize, Match) {
-        self.matches.take(&self.trie, root, subject)
-    }
-
-    #[inline]
-    pub(crate) fn put_back(&mut self, slot: usize, matched: Match) {
-        self.matches.put_back(slot, matched);
     }
 
     /// A subscription.
