@@ -253,9 +253,13 @@ fn a_pipeliner_over_tls_gets_all_its_answers() {
             while server.counted(Counter::HeldForAnswers) == 0 {
                 tokio::task::yield_now().await;
             }
-            let mut got = vec![0; PINGS * b"PONG\r\n".len()];
-            read.read_exact(&mut got).await.expect("all of them");
-            assert!(got == b"PONG\r\n".repeat(PINGS), "nothing but PONGs");
+            // The server's own PING, after two seconds, has no O.
+            let (mut buffer, mut pongs) = (vec![0; 64 << 10], 0);
+            while pongs < PINGS {
+                let bytes = read.read(&mut buffer).await.expect("an answer");
+                assert!(bytes > 0, "closed after {pongs} answers");
+                pongs += buffer[..bytes].iter().filter(|byte| **byte == b'O').count();
+            }
         };
         tokio::join!(sending, reading);
     });
