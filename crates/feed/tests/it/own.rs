@@ -1,4 +1,5 @@
 //! What the program publishes itself, on subjects that it keeps for itself.
+#![allow(clippy::expect_used, reason = "a test may fail")]
 
 use std::time::Duration;
 
