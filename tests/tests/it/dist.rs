@@ -59,10 +59,21 @@ fn succeeded(output: Output) -> String {
     said
 }
 
+/// A server that does not outlive its test, however that ends.
+struct Started(Child);
+
+impl Drop for Started {
+    fn drop(&mut self) {
+        // It may have ended.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
 /// Reads what a server says until it is ready, and hands back what it said.
-fn until_ready(server: &mut Child) -> String {
+fn until_ready(server: &mut Started) -> String {
     let mut said = String::new();
-    for line in BufReader::new(server.stdout.take().expect("piped")).lines() {
+    for line in BufReader::new(server.0.stdout.take().expect("piped")).lines() {
         let line = line.expect("text");
         said.push_str(&line);
         said.push('\n');
@@ -70,14 +81,14 @@ fn until_ready(server: &mut Child) -> String {
             return said;
         }
     }
-    let status = server.wait().expect("it ended");
+    let status = server.0.wait().expect("it ended");
     panic!("it ended before it was ready, {status}: {said}");
 }
 
-fn ended_well(mut server: Child) {
-    let number = rustix::process::Pid::from_child(&server);
+fn ended_well(mut server: Started) {
+    let number = rustix::process::Pid::from_child(&server.0);
     rustix::process::kill_process(number, rustix::process::Signal::TERM).expect("it runs");
-    let status = server.wait().expect("ours");
+    let status = server.0.wait().expect("ours");
     assert!(status.success(), "{status}");
 }
 
@@ -104,10 +115,11 @@ fn the_tarball_works_in_a_root_that_has_nothing_else() {
 
     fs::write(root.path("etc/nighttrain.toml"), PORTS).expect("written");
     let words = [&nighttrain, "serve", "--config", "/etc/nighttrain.toml", "--state", "/tmp/state"];
-    let mut server = root.command(&[], None, &words).stdout(Stdio::piped()).spawn().expect("unshare starts");
+    let mut server =
+        Started(root.command(&[], None, &words).stdout(Stdio::piped()).spawn().expect("unshare starts"));
     let said = until_ready(&mut server);
     let admin = said.lines().last().and_then(|line| line.rsplit("//").next()).expect("an address");
-    let stat = succeeded(root.run_beside(&server, &[&nighttrain, "stat", "--admin", admin]));
+    let stat = succeeded(root.run_beside(&server.0, &[&nighttrain, "stat", "--admin", admin]));
     assert!(stat.lines().next().is_some_and(|line| line.ends_with("ready")), "{stat}");
     ended_well(server);
 }
@@ -233,11 +245,8 @@ fn the_steps_of_the_container_file_make_a_root_in_which_it_runs() {
         assert_eq!(Some(owner), image.user, "{volume}");
     }
     let words: Vec<&str> = image.entry.iter().chain(&image.arguments).map(String::as_str).collect();
-    let mut server = root
-        .command(&image.variables, image.user.as_deref(), &words)
-        .stdout(Stdio::piped())
-        .spawn()
-        .expect("unshare starts");
+    let mut command = root.command(&image.variables, image.user.as_deref(), &words);
+    let mut server = Started(command.stdout(Stdio::piped()).spawn().expect("unshare starts"));
     let said = until_ready(&mut server);
     for port in &image.ports {
         assert!(
@@ -246,7 +255,7 @@ fn the_steps_of_the_container_file_make_a_root_in_which_it_runs() {
         );
     }
     assert!(image.volumes.iter().any(|volume| said.contains(volume)), "the mail is kept elsewhere: {said}");
-    let stat = succeeded(root.run_beside(&server, &[&image.entry[0], "stat"]));
+    let stat = succeeded(root.run_beside(&server.0, &[&image.entry[0], "stat"]));
     assert!(stat.lines().next().is_some_and(|line| line.ends_with("ready")), "{stat}");
     ended_well(server);
 }

@@ -211,7 +211,7 @@ mod tests {
             ),
             (
                 "bench/records/bench-pressure-2026-11-22T161900Z.json",
-                ["2026-11-22T16:19:00Z", "Traffic Server 9.2.9", "not met"],
+                ["2026-11-22T16:19:00Z", "Traffic Server 9.2.9", "too noisy to say"],
             ),
             (
                 "docs/lab/results.json",
