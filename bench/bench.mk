@@ -1,5 +1,6 @@
 # Included by the Makefile at the top. BENCH_ARGS: --quick, --only limit,ours,nginx, --scenario one-1k-64, …; --list names them
-# Recorded figures are of the profile that packages are made of.
+# Recorded figures are of the profile that packages are made of. To hold two builds against each other in turns, name the other's
+# program: NIGHTTRAIN_OTHER=target/release/nighttrain make bench-cache BENCH_ARGS="--only ours,ours-other --scenario one-1k-64 --rounds 15"
 BENCH_BUILD = cargo build --profile dist --package nighttrain --package lab --bins
 BENCH_PROGRAMS = $(TARGET)/dist
 
@@ -32,3 +33,8 @@ bench-pressure:
 bench-idle:
 	$(BENCH_BUILD)
 	sh bench/idle.sh $(BENCH_PROGRAMS)/nighttrain $(BENCH_ARGS)
+
+# What building costs: the program from nothing, after a changed line, a crate's unit tests after one.
+.PHONY: bench-building
+bench-building:
+	sh bench/building.sh

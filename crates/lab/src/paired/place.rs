@@ -33,7 +33,18 @@ pub fn ours() -> Result<PathBuf, String> {
     env::var_os("NIGHTTRAIN_BIN")
         .map_or_else(|| sibling("nighttrain"), |path| Some(path.into()))
         .filter(|path| path.exists())
-        .ok_or_else(|| "ours is not built: cargo build --release -p nighttrain".to_owned())
+        .ok_or_else(|| "ours is not built: cargo build --profile dist -p nighttrain".to_owned())
+}
+
+/// Another build of ours, to be held against this one: another profile, or another commit's.
+///
+/// # Errors
+/// None is named.
+pub fn other() -> Result<PathBuf, String> {
+    env::var_os("NIGHTTRAIN_OTHER")
+        .map(PathBuf::from)
+        .filter(|path| path.exists())
+        .ok_or_else(|| "no other build is compared: NIGHTTRAIN_OTHER names its program".to_owned())
 }
 
 /// A shared floor's source, if there is one to be held against.

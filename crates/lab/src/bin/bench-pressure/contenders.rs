@@ -110,7 +110,7 @@ fn ours() -> Result<PathBuf, String> {
     });
     let program = built
         .filter(|path| path.exists())
-        .ok_or_else(|| "ours is not built: cargo build --release -p nighttrain".to_owned())?;
+        .ok_or_else(|| "ours is not built: cargo build --profile dist -p nighttrain".to_owned())?;
     let help =
         Command::new(&program).args(["cache", "--help"]).output().map_err(|error| error.to_string())?;
     if String::from_utf8_lossy(&help.stdout).contains("--paging") {

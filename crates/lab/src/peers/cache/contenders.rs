@@ -10,7 +10,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use crate::paired::machine::first_line;
-use crate::paired::place::{find, free_port, ours, reference_floor, workspace};
+use crate::paired::place::{find, free_port, other, ours, reference_floor, workspace};
 use crate::paired::tree::{Cores, Tree, pinned};
 
 use super::load::Filler;
@@ -42,6 +42,8 @@ pub enum Contender {
     Reference,
     /// `nighttrain cache`
     Ours,
+    /// Another build of it.
+    Other,
     /// The same with its store on a file, of which all that is asked for is in memory too.
     OursOnFile,
     /// Varnish
@@ -58,10 +60,11 @@ pub enum Contender {
 
 impl Contender {
     /// All of them.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Limit,
         Self::Reference,
         Self::Ours,
+        Self::Other,
         Self::OursOnFile,
         Self::Varnish,
         Self::Nginx,
@@ -79,6 +82,7 @@ impl Contender {
             Self::Limit => "limit",
             Self::Reference => "reference",
             Self::Ours => "ours",
+            Self::Other => "ours-other",
             Self::OursOnFile => "ours-file",
             Self::Varnish => "varnish",
             Self::Nginx => "nginx",
@@ -107,6 +111,7 @@ impl Contender {
             Self::Limit => packaged("cc"),
             Self::Reference => reference_floor("limit.c"),
             Self::Ours | Self::OursOnFile => ours(),
+            Self::Other => other(),
             Self::Varnish => packaged("varnishd"),
             Self::Nginx => packaged("nginx"),
             Self::Haproxy => packaged("haproxy"),
@@ -118,7 +123,7 @@ impl Contender {
     /// Its version in its own words.
     pub fn version(self, program: &Path) -> String {
         let flag = match self {
-            Self::Limit | Self::Ours | Self::OursOnFile => "--version",
+            Self::Limit | Self::Ours | Self::Other | Self::OursOnFile => "--version",
             Self::Reference => {
                 return format!(
                     "{}, by the same compiler",
@@ -185,7 +190,7 @@ pub fn start(
             place.floor(&workspace().join("bench/limit/limit.c"), body_bytes.unwrap_or(KIB))?
         }
         Contender::Reference => place.floor(program, body_bytes.unwrap_or(KIB))?,
-        Contender::Ours => place.ours(program),
+        Contender::Ours | Contender::Other => place.ours(program),
         Contender::OursOnFile => {
             let mut command = place.ours(program);
             let bytes = format!("{}MiB", FILE_TIMES_MEMORY * ground.memory_mib);

@@ -11,7 +11,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use crate::paired::machine::first_line;
-use crate::paired::place::{find, free_port, ours, reference_floor, workspace};
+use crate::paired::place::{find, free_port, other, ours, reference_floor, workspace};
 use crate::paired::tree::{Cores, Tree, pinned};
 
 use super::wire::Wire;
@@ -32,6 +32,8 @@ pub enum Contender {
     Reference,
     /// `nighttrain feed`
     Ours,
+    /// Another build of it.
+    Other,
     /// The newest nats-server.
     Nats,
     /// Debian's nats-server.
@@ -44,10 +46,11 @@ pub enum Contender {
 
 impl Contender {
     /// All of them.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::Floor,
         Self::Reference,
         Self::Ours,
+        Self::Other,
         Self::Nats,
         Self::NatsOfDebian,
         Self::Redis,
@@ -62,6 +65,7 @@ impl Contender {
             Self::Floor => "floor",
             Self::Reference => "reference",
             Self::Ours => "ours",
+            Self::Other => "ours-other",
             Self::Nats => "nats-server",
             Self::NatsOfDebian => "nats-server-debian",
             Self::Redis => "redis",
@@ -78,7 +82,7 @@ impl Contender {
     pub const fn wire(self) -> Wire {
         match self {
             Self::Floor | Self::Reference => Wire::Floor,
-            Self::Ours | Self::Nats | Self::NatsOfDebian => Wire::Nats,
+            Self::Ours | Self::Other | Self::Nats | Self::NatsOfDebian => Wire::Nats,
             Self::Redis => Wire::Redis,
             Self::Mosquitto => Wire::Mqtt,
         }
@@ -94,6 +98,7 @@ impl Contender {
             Self::Floor => find("cc").ok_or_else(absent),
             Self::Reference => reference_floor("relay.c"),
             Self::Ours => ours(),
+            Self::Other => other(),
             Self::Nats => {
                 find("nats-server").filter(|path| path != Path::new(NATS_OF_DEBIAN)).ok_or_else(absent)
             }
@@ -155,7 +160,7 @@ pub fn start(
             floor(&workspace().join("bench/relay/relay.c"), &directory, cores, port, consumers)?
         }
         Contender::Reference => floor(program, &directory, cores, port, consumers)?,
-        Contender::Ours => {
+        Contender::Ours | Contender::Other => {
             let mut command = pinned(cores, &program.to_string_lossy());
             command.arg("feed").arg("--listen").arg(format!("{ip}:{port}"));
             command.args([

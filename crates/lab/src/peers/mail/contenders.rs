@@ -12,7 +12,7 @@ use std::{
 
 use crate::paired::{
     machine::first_line,
-    place::{find, free_port, ours, workspace},
+    place::{find, free_port, other, ours, workspace},
     tree::{Cores, Tree, pinned},
 };
 
@@ -28,6 +28,8 @@ pub enum Contender {
     Sink,
     /// `nighttrain mail`
     Ours,
+    /// Another build of it.
+    Other,
     /// The same, with bodies that mails have in common stored once a segment, which is how it runs if nothing is said.
     Shared,
     /// Delivering to Maildirs: what one takes off the shelf.
@@ -42,14 +44,23 @@ pub enum Contender {
 
 impl Contender {
     /// All of them.
-    pub const ALL: [Self; 7] =
-        [Self::Sink, Self::Ours, Self::Shared, Self::Postfix, Self::Aiosmtpd, Self::Maildev, Self::Greenmail];
+    pub const ALL: [Self; 8] = [
+        Self::Sink,
+        Self::Ours,
+        Self::Other,
+        Self::Shared,
+        Self::Postfix,
+        Self::Aiosmtpd,
+        Self::Maildev,
+        Self::Greenmail,
+    ];
 
     /// For people and records.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Sink => "sink",
             Self::Ours => "ours",
+            Self::Other => "ours-other",
             Self::Shared => "ours-shared",
             Self::Postfix => "postfix",
             Self::Aiosmtpd => "aiosmtpd",
@@ -122,8 +133,9 @@ pub fn start(contender: Contender, (ip, cores): (Ipv4Addr, &Cores)) -> Result<Ru
                 .map(|text| format!("postfix {text}"));
             command
         }
-        Contender::Ours | Contender::Shared => {
-            let mut command = pinned(cores, &ours()?.to_string_lossy());
+        Contender::Ours | Contender::Other | Contender::Shared => {
+            let program = if contender == Contender::Other { other()? } else { ours()? };
+            let mut command = pinned(cores, &program.to_string_lossy());
             let port_of_admin = free_port().map_err(said)?;
             admin = Some(port_of_admin);
             let port_of_pages = free_port().map_err(said)?;
@@ -188,10 +200,11 @@ pub fn start(contender: Contender, (ip, cores): (Ipv4Addr, &Cores)) -> Result<Ru
         stop.arg("-c").arg(directory.path().join("etc")).arg("stop");
         stop
     });
-    let is_slow = !matches!(contender, Contender::Sink | Contender::Ours | Contender::Shared);
+    let is_slow =
+        !matches!(contender, Contender::Sink | Contender::Ours | Contender::Other | Contender::Shared);
     let mut running = Running { tree, address, version, is_slow, admin, http, stop, directory };
     running.wait()?;
-    if matches!(contender, Contender::Ours | Contender::Shared) {
+    if matches!(contender, Contender::Ours | Contender::Other | Contender::Shared) {
         running.version = Some(env!("CARGO_PKG_VERSION").to_owned());
     }
     Ok(running)
