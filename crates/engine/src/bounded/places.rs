@@ -240,6 +240,8 @@ impl Places {
         };
         let stalls_ms = holder.unsent_since_ms.map(|since_ms| after(since_ms, stall_time_max));
         let of_phase = match holder.phase {
+            // What is still on its way to it has the stall's time.
+            Phase::Idle if holder.unsent_since_ms.is_some() => None,
             Phase::Idle if holder.has_asked => Some(idle_time_max),
             Phase::Idle => Some(head_time_max),
             Phase::Head => Some(head_time_max),

@@ -34,6 +34,12 @@ fn ours_can_serve() -> bool {
     help.is_ok_and(|help| help.status.success() && said(&help).contains("--monitor"))
 }
 
+/// The record as a page, made when it is asked for.
+fn page_of(record: &Path) -> Result<String, Box<dyn Error>> {
+    let made = Command::new(env!("CARGO_BIN_EXE_records")).arg("html").arg(record).output()?;
+    if made.status.success() { Ok(String::from_utf8(made.stdout)?) } else { Err(said(&made).into()) }
+}
+
 #[test]
 fn a_quick_run_relays_through_everybody_who_is_here() -> Outcome {
     let directory = tempfile::tempdir()?;
@@ -57,7 +63,7 @@ fn a_quick_run_relays_through_everybody_who_is_here() -> Outcome {
         let path = entry?.path();
         if path.extension().is_some_and(|extension| extension == "json") {
             records.push(serde_json::from_str::<Record>(&fs::read_to_string(&path)?)?);
-            let page = fs::read_to_string(path.with_extension("html"))?;
+            let page = page_of(&path)?;
             assert!(page.contains("<svg") && page.contains("CPU µs a delivery"), "no graph");
         }
     }
