@@ -88,7 +88,7 @@ fn the_feeds_users_and_mails_bans_are_read_again() {
     // What is wrong in one part changes nothing in the others.
     write("nats.conf", "authorization { user: cid }\n");
     write("banned", "");
-    reload("reload: the configuration stays as it was");
+    reload("the configuration stays as it was");
     assert_eq!(greeting(feed, "bob"), "PONG");
     assert!(sender(smtp, "x@spam.example").starts_with('5'));
 
