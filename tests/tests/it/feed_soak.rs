@@ -3,7 +3,7 @@
 //!
 //! Every connection of a producer has a number of its own and counts from 0. A consumer that was there before a
 //! producer began, and stays until it has said goodbye, must have had all of its messages; anybody else must have had a
-//! stretch without a gap. `NIGHTTRAIN_SOAK_SECONDS` says for how long: 60 here, 600 in `make soak`.
+//! stretch without a gap. `NIGHTTRAIN_SOAK_SECONDS` says for how long: 20 here, 600 in `make soak`.
 #![allow(
     clippy::expect_used,
     clippy::disallowed_methods,
@@ -29,7 +29,7 @@ use wire::nats::stamp::{self, Stamp};
 
 const PRODUCERS: u64 = 20;
 const CONSUMERS: u64 = 50;
-const SECONDS: u64 = 60;
+const SECONDS: u64 = 20;
 /// A producer sends so many, and pauses.
 const BURST: u64 = 40;
 const PAUSE: Duration = Duration::from_millis(20);
