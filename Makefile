@@ -47,7 +47,8 @@ format: toolchain
 lint: toolchain
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
 
-# Arrows, unsafe code, licences and sources of libraries, their reasons, unused ones: seconds, and no server is built for it.
+# Arrows, unsafe code, licences and sources of libraries, their reasons, unused ones: seconds, and no server is built
+# for it.
 house: toolchain
 	$(CARGO) test --quiet --package house
 

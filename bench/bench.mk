@@ -1,6 +1,7 @@
-# Included by the Makefile at the top. BENCH_ARGS: --quick, --only limit,ours,nginx, --scenario one-1k-64, …; --list names them
-# Recorded figures are of the profile that packages are made of. To hold two builds against each other in turns, name the other's
-# program: NIGHTTRAIN_OTHER=target/release/nighttrain make bench-cache BENCH_ARGS="--only ours,ours-other --scenario one-1k-64 --rounds 15"
+# Included by the Makefile at the top. BENCH_ARGS: --quick, --only limit,ours,nginx, --scenario one-1k-64, …; --list
+# names them Recorded figures are of the profile that packages are made of. To hold two builds against each other in
+# turns, name the other's program: NIGHTTRAIN_OTHER=target/release/nighttrain make bench-cache BENCH_ARGS="--only
+# ours,ours-other --scenario one-1k-64 --rounds 15"
 BENCH_BUILD = cargo build --profile dist --package nighttrain --package lab --bins
 BENCH_PROGRAMS = $(TARGET)/dist
 

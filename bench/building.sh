@@ -1,7 +1,7 @@
 #!/bin/sh
-# What building costs here: sh bench/building.sh [DIRECTORY]
-# In a target directory of its own: the program from nothing (libraries are downloaded already), then the program, and the
-# unit tests, after one line was changed in a crate. Wall seconds; a busy machine only makes them longer. Sources are put back.
+# What building costs here: sh bench/building.sh [DIRECTORY] In a target directory of its own: the program from nothing
+# (libraries are downloaded already), then the program, and the unit tests, after one line was changed in a crate. Wall
+# seconds; a busy machine only makes them longer. Sources are put back.
 set -eu
 cd "$(dirname "$0")/.."
 made=${1:-$(mktemp -d)}

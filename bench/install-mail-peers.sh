@@ -1,6 +1,6 @@
 #!/bin/sh
-# What `make bench-mail` compares with: postfix (and its smtp-source, smtp-sink) from Debian, aiosmtpd from PyPI, maildev
-# from npm, GreenMail from Maven Central. All but the Debian packages go to target/bench/mail-peers.
+# What `make bench-mail` compares with: postfix (and its smtp-source, smtp-sink) from Debian, aiosmtpd from PyPI,
+# maildev from npm, GreenMail from Maven Central. All but the Debian packages go to target/bench/mail-peers.
 set -eu
 [ "$(id -u)" = 0 ] || { echo "run as root: sudo $0" >&2; exit 1; }
 cd "$(dirname "$0")/.."

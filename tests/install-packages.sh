@@ -34,9 +34,16 @@ missing=""
 command -v curl >/dev/null 2>&1 || missing="$missing curl"
 command -v strace >/dev/null 2>&1 || missing="$missing strace"
 { command -v smtp-source || [ -x /usr/sbin/smtp-source ]; } >/dev/null 2>&1 || missing="$missing postfix"
-command -v swaks >/dev/null 2>&1 || missing="$missing swaks libnet-ssleay-perl libauthen-sasl-perl"
+command -v swaks >/dev/null 2>&1 || missing="$missing swaks"
+# What swaks needs for STARTTLS and for AUTH; its package only suggests them.
+perl -MNet::SSLeay -e 1 >/dev/null 2>&1 || missing="$missing libnet-ssleay-perl"
+perl -MAuthen::SASL -e 1 >/dev/null 2>&1 || missing="$missing libauthen-sasl-perl"
 command -v openssl >/dev/null 2>&1 || missing="$missing openssl"
-[ -x /usr/bin/chromium ] || missing="$missing chromium fonts-dejavu-core fonts-noto-cjk"
+[ -x /usr/bin/chromium ] || missing="$missing chromium"
+# The letters that pages and samples are made of: a browser without them shows boxes, and the pictures differ.
+has_font() { find /usr/share/fonts /usr/local/share/fonts -name "$1" 2>/dev/null | grep -q .; }
+has_font 'DejaVuSans.ttf' || missing="$missing fonts-dejavu-core"
+has_font 'NotoSansCJK*' || missing="$missing fonts-noto-cjk"
 command -v node >/dev/null 2>&1 || missing="$missing nodejs"
 command -v npm >/dev/null 2>&1 || missing="$missing npm"
 command -v go >/dev/null 2>&1 || missing="$missing golang-go"

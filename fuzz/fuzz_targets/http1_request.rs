@@ -1,5 +1,5 @@
-//! A request's head: agrees with the slow twin, and with itself at a prefix and under limits that the fuzzer chooses; what is
-//! accepted can be framed or refused without a panic.
+//! A request's head: agrees with the slow twin, and with itself at a prefix and under limits that the fuzzer chooses;
+//! what is accepted can be framed or refused without a panic.
 #![no_main]
 
 #[path = "../../crates/wire/tests/naive/mod.rs"]

@@ -1,4 +1,5 @@
-//! A NATS client's operation: agrees with the slow twin, whole and at every beginning, under limits that the fuzzer chooses.
+//! A NATS client's operation: agrees with the slow twin, whole and at every beginning, under limits that the fuzzer
+//! chooses.
 #![no_main]
 
 #[path = "../../crates/wire/tests/naive_nats/mod.rs"]

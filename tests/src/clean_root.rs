@@ -78,8 +78,8 @@ impl CleanRoot {
         self.libraries_of(&file);
     }
 
-    /// A command in it, with these variables and no others: `HOME` and `PATH` are not there unless they are named. `words`
-    /// begin with an absolute path. `user` is for `chroot --userspec`; it takes effect for root alone.
+    /// A command in it, with these variables and no others: `HOME` and `PATH` are not there unless they are named.
+    /// `words` begin with an absolute path. `user` is for `chroot --userspec`; it takes effect for root alone.
     ///
     /// # Panics
     /// When there is no chroot(8).
@@ -121,8 +121,8 @@ impl CleanRoot {
     }
 }
 
-/// `$1` is the root, the rest what `env` is to run. Each step replaces the shell, so that the process that was started is
-/// the program in the end.
+/// `$1` is the root, the rest what `env` is to run. Each step replaces the shell, so that the process that was started
+/// is the program in the end.
 const INSIDE: &str = r#"
 ip link set lo up
 mount --rbind /proc "$1/proc"

@@ -2,9 +2,9 @@
 //!
 //! Cargo gives a package's own integration tests the path of its binary (`CARGO_BIN_EXE_…`), but these tests are a
 //! package of their own. So: the binary lies in the directory above the test's own (`target/PROFILE/deps/` →
-//! `target/PROFILE/`), and cargo is asked to bring it and the lab up to date, with the profile that the tests were built
-//! with: once for a process, and where each test is a process of its own, once for all of a run. No test ever runs
-//! against a stale binary.
+//! `target/PROFILE/`), and cargo is asked to bring it and the lab up to date, with the profile that the tests were
+//! built with: once for a process, and where each test is a process of its own, once for all of a run. No test ever
+//! runs against a stale binary.
 //!
 //! `NIGHTTRAIN_BIN=/path/to/nighttrain` takes that binary instead and builds nothing (an installed one, or one under
 //! a sanitizer).
@@ -81,7 +81,8 @@ fn build() -> PathBuf {
     profile_directory.join("nighttrain")
 }
 
-/// Does it once for all processes of a run of cargo-nextest, which names its runs; the others wait. Without nextest, always.
+/// Does it once for all processes of a run of cargo-nextest, which names its runs; the others wait. Without nextest,
+/// always.
 fn once_a_run(directory: &Path, build: impl FnOnce()) {
     let Some(run) = std::env::var_os("NEXTEST_RUN_ID") else { return build() };
     let mut file: File = OpenOptions::new()

@@ -84,8 +84,8 @@
 //! - *Only the order counts.* Items are compared by `Ord`, never by `PartialEq`; equal ones leave in any order.
 //! - *Storage that is full* gives the item back ([`Full`]); page sizes that cannot be used are errors.
 //! - *Handles* of items that have left, and of other queues, are refused ([`Stale`]).
-//! - `no_std` with `alloc`, but for the feature `std` (on by default), which is the queues in files. Unsafe code is in one module, for memory that begins where
-//!   a page begins, and for mapping a file.
+//! - `no_std` with `alloc`, but for the feature `std` (on by default), which is the queues in files. Unsafe code is in
+//!   one module, for memory that begins where a page begins, and for mapping a file.
 //!
 //! # What it is not best at
 //!

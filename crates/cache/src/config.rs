@@ -99,8 +99,8 @@ pub struct Config {
     pub cookies: CookieRule,
     /// Name in `Via` and `Cache-Status`.
     pub name: String,
-    /// Who may send `PURGE` where clients connect. Nobody by default, not loopback either: behind a proxy on this machine
-    /// every stranger comes from there. (The admin port's purge is another door.)
+    /// Who may send `PURGE` where clients connect. Nobody by default, not loopback either: behind a proxy on this
+    /// machine every stranger comes from there. (The admin port's purge is another door.)
     pub purge_from: Vec<Network>,
     /// Limits on clients and origin.
     pub limits: Limits,

@@ -18,8 +18,8 @@ use crate::{
 /// How long a purge waits for the disk. After that its answer says that the disk has not taken it.
 const UNLINK_WAIT_MAX: Duration = Duration::from_secs(60);
 
-/// *purge*: drops the object, wherever it is. At the port of the visitors that is for listed networks alone: behind a proxy on
-/// this machine every stranger comes from loopback.
+/// *purge*: drops the object, wherever it is. At the port of the visitors that is for listed networks alone: behind a
+/// proxy on this machine every stranger comes from loopback.
 pub(crate) async fn purge(connection: &mut Connection, request: &Arc<Request>) -> bool {
     let from = connection.address;
     let allowed = with_core(|core| core.config.purge_from.iter().any(|network| network.contains(from)));

@@ -10,12 +10,12 @@
 //!
 //! *Order.* What one core tells another is applied in the order in which it was told: a producer's messages stay in
 //! order, and a subscription is known before the messages of whoever subscribed. A core looks into its inbox after each
-//! read of a socket and before it parses; batches leave before any answer to a client does. So when a client has its PONG,
-//! every publish that anybody sends because of that finds its subscription, on whatever core.
+//! read of a socket and before it parses; batches leave before any answer to a client does. So when a client has its
+//! PONG, every publish that anybody sends because of that finds its subscription, on whatever core.
 //!
-//! *Bounds.* A batch counts as under way until its buffer comes back. Above [`UNDER_WAY_BYTES_MAX`] the reads of those who
-//! write into it are paused; it is never dropped. At most [`BATCHES_UNDER_WAY_MAX`] lie in a ring, which holds more than
-//! those and the buffers that come back.
+//! *Bounds.* A batch counts as under way until its buffer comes back. Above [`UNDER_WAY_BYTES_MAX`] the reads of those
+//! who write into it are paused; it is never dropped. At most [`BATCHES_UNDER_WAY_MAX`] lie in a ring, which holds more
+//! than those and the buffers that come back.
 
 use std::net::SocketAddr;
 

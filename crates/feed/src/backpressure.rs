@@ -8,16 +8,17 @@
 //!                      └─ … until this is reached again; or, after producer_hold_max, the consumer is cut off
 //! ```
 //!
-//! By default a consumer that takes 4 MiB in a second lives, and thus slows its producers down to what it takes; one that
-//! is stuck costs each of them `producer_hold_max` once. Producers that do not publish to it never notice.
+//! By default a consumer that takes 4 MiB in a second lives, and thus slows its producers down to what it takes; one
+//! that is stuck costs each of them `producer_hold_max` once. Producers that do not publish to it never notice.
 //!
-//! What a client makes the server say to itself (`PONG`, `+OK`, `-ERR`, 503) counts towards the same bound. Above a sixteenth
-//! of it the client's own reads are paused, so that who pipelines and reads late is slowed and not cut; one operation's
-//! answers may go beyond the mark, and a run of messages that are refused one by one beyond the bound: then it is cut.
+//! What a client makes the server say to itself (`PONG`, `+OK`, `-ERR`, 503) counts towards the same bound. Above a
+//! sixteenth of it the client's own reads are paused, so that who pipelines and reads late is slowed and not cut; one
+//! operation's answers may go beyond the mark, and a run of messages that are refused one by one beyond the bound: then
+//! it is cut.
 //!
-//! *`write_deadline`.* Each period of that length, a client must take what waited for it when the period began, but not more than
-//! a sixteenth of `max_pending`; then the next period begins. So taking a little now and then does not help: with the
-//! defaults it is all, or 4 MiB in ten seconds. nats-server asks for all that waited when a write began (up to
+//! *`write_deadline`.* Each period of that length, a client must take what waited for it when the period began, but not
+//! more than a sixteenth of `max_pending`; then the next period begins. So taking a little now and then does not help:
+//! with the defaults it is all, or 4 MiB in ten seconds. nats-server asks for all that waited when a write began (up to
 //! `max_pending`, within the deadline), which a consumer that lives but is slow may fail.
 //!
 //! A producer on another core is held by a word across (`across`): between the consumer's passing of the mark and the

@@ -17,12 +17,12 @@
 //! ```
 //!
 //! No part calls the one to its left: subjects and outputs tell the links what other cores must know, and neither knows
-//! the other but by a connection's table of sids and a subscription's address, which are passed to it. So a function that takes
-//! one part, or two, says what it can touch; those that take the whole [`Core`] are a client's operations (`session`), its coming
-//! and going (`serve`), a message's way (`publish`) and the turn, here.
+//! the other but by a connection's table of sids and a subscription's address, which are passed to it. So a function
+//! that takes one part, or two, says what it can touch; those that take the whole [`Core`] are a client's operations
+//! (`session`), its coming and going (`serve`), a message's way (`publish`) and the turn, here.
 //!
-//! Everything has one owner, this core's thread; a turn borrows it whole and does not wait. Other cores see only what is
-//! sent to them.
+//! Everything has one owner, this core's thread; a turn borrows it whole and does not wait. Other cores see only what
+//! is sent to them.
 
 use std::{cell::RefCell, collections::VecDeque, rc::Rc, sync::Arc};
 

@@ -6,9 +6,9 @@
 //!        └─ one of core B's ─▶ across ─▶ B: its members take turns
 //! ```
 //!
-//! Each core counts turns for itself, over all members: every member's share is the same, whatever the cores of producers
-//! and members, and exactly so for each producer's core. A member that cannot take a message (it was cut off a moment ago,
-//! or wrote it itself and wants no echo) passes it on.
+//! Each core counts turns for itself, over all members: every member's share is the same, whatever the cores of
+//! producers and members, and exactly so for each producer's core. A member that cannot take a message (it was cut off
+//! a moment ago, or wrote it itself and wants no echo) passes it on.
 
 use crate::{
     subjects::Subjects,

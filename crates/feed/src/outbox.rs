@@ -182,8 +182,8 @@ mod tests {
             prop_assert!(twin.is_empty() && outbox.chunks.is_empty() && outbox.front().is_empty());
         }
 
-        /// Against a list of who appended what: never fewer bytes of answers than wait, never more than wait in all, and none
-        /// once the last of them is written.
+        /// Against a list of who appended what: never fewer bytes of answers than wait, never more than wait in all,
+        /// and none once the last of them is written.
         #[test]
         fn answers_are_counted(steps in prop::collection::vec((any::<bool>(), 1_usize..5000, 1_usize..9000), 1..40)) {
             let (mut outbox, mut chunks) = (Outbox::default(), Chunks::default());

@@ -181,8 +181,8 @@ impl Core {
     }
 
     /// The same for a message that another core has sent to one of our members. The last of them may have left while it
-    /// was on its way; another core's gets it then. That core was told of the leaving before it sees this, so nothing goes
-    /// round in a circle.
+    /// was on its way; another core's gets it then. That core was told of the leaving before it sees this, so nothing
+    /// goes round in a circle.
     fn deliver_to_own_members(
         &mut self,
         node: NodeId,
@@ -329,8 +329,8 @@ fn may_publish(outputs: &mut Outputs, id: ConnId, run: &Run<'_>, now_ms: u64) ->
     false
 }
 
-/// Sends messages to another core's subscribers. If too much is under way to that one, `from` waits; where the producer is
-/// another core's, that one made it wait.
+/// Sends messages to another core's subscribers. If too much is under way to that one, `from` waits; where the producer
+/// is another core's, that one made it wait.
 fn send_across(
     outputs: &mut Outputs,
     links: &mut Links,

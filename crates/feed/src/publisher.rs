@@ -3,10 +3,11 @@
 //! ```text
 //!   Publisher ── batch of PUB operations ──▶ ring ──▶ core 0: to its subscribers, and across to the other cores'
 //! ```
-//! *Who waits:* nobody. No consumer can hold it back, because it is no connection: one that falls behind is cut off by its
-//! own bounds. *What is bounded:* batches lie in the ring of what the server says now and then, each up to
-//! [`BATCH_BYTES_MAX`]; what finds no room there comes back to the caller. Where a core is so far behind that producers would
-//! be held back for it, messages are dropped, and both the counter `feed_own_lost` and [`Publisher::lost`] say so.
+//! *Who waits:* nobody. No consumer can hold it back, because it is no connection: one that falls behind is cut off by
+//! its own bounds. *What is bounded:* batches lie in the ring of what the server says now and then, each up to
+//! [`BATCH_BYTES_MAX`]; what finds no room there comes back to the caller. Where a core is so far behind that producers
+//! would be held back for it, messages are dropped, and both the counter `feed_own_lost` and [`Publisher::lost`] say
+//! so.
 
 use std::sync::{
     Arc, PoisonError,

@@ -5,9 +5,9 @@
 //!        ─writable─▶ what waits for this client
 //! ```
 //!
-//! A connection that waits keeps only what it has received of an unfinished operation, in a buffer of the core's that it
-//! gives back; nothing when it is idle. A long payload gathers in that buffer; a short rest is put in front of the next
-//! read in the scratch.
+//! A connection that waits keeps only what it has received of an unfinished operation, in a buffer of the core's that
+//! it gives back; nothing when it is idle. A long payload gathers in that buffer; a short rest is put in front of the
+//! next read in the scratch.
 
 use std::{
     future::poll_fn,
@@ -206,8 +206,8 @@ fn turn(local: &Rc<Local>, cx: &mut Context<'_>, id: ConnId, input: &mut Input) 
     Poll::Pending
 }
 
-/// Reads once, into the scratch behind a short rest of the last time or into a long one. `Some(have)`: so much is in the
-/// scratch; `None`: it is all in `leftover`.
+/// Reads once, into the scratch behind a short rest of the last time or into a long one. `Some(have)`: so much is in
+/// the scratch; `None`: it is all in `leftover`.
 fn take_in(
     core: &mut Core,
     cx: &mut Context<'_>,

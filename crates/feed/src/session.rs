@@ -147,7 +147,8 @@ impl Core {
         }
     }
 
-    /// A client may do without CONNECT where no credentials are needed; it then has the defaults, and is who says nothing.
+    /// A client may do without CONNECT where no credentials are needed; it then has the defaults, and is who says
+    /// nothing.
     fn connect_implied(&mut self, id: ConnId) {
         if self.outputs.connections[id].stage == Stage::Fresh {
             self.outputs.connections[id].stage = Stage::Connected;

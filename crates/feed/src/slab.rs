@@ -1,13 +1,13 @@
 //! Things by number, and tables of such numbers.
 //!
-//! The things lie in the `slab` crate's table; here are its numbers of four bytes, because there are as many of them as of
-//! subscriptions, a growth that copies less, and memory that goes back. Who finds a thing by its name has a
+//! The things lie in the `slab` crate's table; here are its numbers of four bytes, because there are as many of them as
+//! of subscriptions, a growth that copies less, and memory that goes back. Who finds a thing by its name has a
 //! `hashbrown::HashTable` of numbers, five bytes an entry and some room; [`take_out`] gives that one's memory back.
 
 use hashbrown::HashTable;
 
-/// A table that is as large grows by an eighth instead of doubling: the kernel moves its pages, nothing is copied, and what
-/// is not used is not held.
+/// A table that is as large grows by an eighth instead of doubling: the kernel moves its pages, nothing is copied, and
+/// what is not used is not held.
 const GROW_BY_EIGHTHS_FROM: usize = 16 * 1024;
 
 /// A table of things; memory goes back when the last is gone.
@@ -86,8 +86,8 @@ impl<T> std::ops::IndexMut<u32> for Slab<T> {
     }
 }
 
-/// Takes a number out of a table, in which it is; `hash_of` gives the hash of any number in it. Memory goes back when most of
-/// it is not used.
+/// Takes a number out of a table, in which it is; `hash_of` gives the hash of any number in it. Memory goes back when
+/// most of it is not used.
 pub(crate) fn take_out(table: &mut HashTable<u32>, at: u32, hash_of: impl Fn(u32) -> u64) {
     match table.find_entry(hash_of(at), |&found| found == at) {
         Ok(entry) => entry.remove(),

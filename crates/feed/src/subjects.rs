@@ -6,8 +6,8 @@
 //!   subject of a message ─▶ matches ─────────────────┘
 //! ```
 //!
-//! Nothing here knows an output or a socket. Of a connection it changes one thing, the table of its sids; and whenever what
-//! other cores must know changes, it says so to the links in the same call.
+//! Nothing here knows an output or a socket. Of a connection it changes one thing, the table of its sids; and whenever
+//! what other cores must know changes, it says so to the links in the same call.
 
 use std::{collections::HashMap, rc::Rc};
 
@@ -38,8 +38,8 @@ pub(crate) struct Subjects {
     pub(crate) trie: Trie,
     /// The trie's root of each account.
     roots: Vec<NodeId>,
-    /// Asked by name and not through a method here: a [`crate::matching::Match`] is large, and each call that hands it on
-    /// copies it (6 ns a message).
+    /// Asked by name and not through a method here: a [`crate::matching::Match`] is large, and each call that hands it
+    /// on copies it (6 ns a message).
     pub(crate) matches: Matches,
     subscriptions: Slab<Subscription>,
     /// After how many messages those end of which [`Subscription::ends`] says that they do.

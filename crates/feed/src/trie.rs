@@ -11,8 +11,8 @@
 //! nobody needs any more goes at once, up to the root. What few nodes have (groups, other cores, several subscribers)
 //! lies in a slab of its own, so that the many others pay four bytes for the possibility.
 //!
-//! Local subscribers are listed. Of the other cores a node knows whether they have any (one bit each) and how many members
-//! of each queue group they have: what it takes to decide here where a message goes.
+//! Local subscribers are listed. Of the other cores a node knows whether they have any (one bit each) and how many
+//! members of each queue group they have: what it takes to decide here where a message goes.
 //!
 //! *Slow twin:* `wire::nats::subject::matches` over a list of patterns, in the tests.
 

@@ -63,9 +63,9 @@ where
 /// In [`crate::config::WebSocket::allowed_origins`]: pages of all origins.
 const ANY_ORIGIN: &str = "*";
 
-/// Whether whoever asks may connect. Programs other than browsers send no origin, and may. A page may if its origin is listed,
-/// or is this very address. Of names that is not enough: whoever owns a name can have it mean this machine
-/// (DNS rebinding), and a browser then calls the page and the address the same.
+/// Whether whoever asks may connect. Programs other than browsers send no origin, and may. A page may if its origin is
+/// listed, or is this very address. Of names that is not enough: whoever owns a name can have it mean this machine (DNS
+/// rebinding), and a browser then calls the page and the address the same.
 fn origin_allowed(request: &Request, allowed: &[String]) -> bool {
     let Some(origin) = request.headers().get(header::ORIGIN) else { return true };
     let is = |one: &String| one == ANY_ORIGIN || one.as_bytes().eq_ignore_ascii_case(origin.as_bytes());

@@ -1,7 +1,7 @@
 //! A short string of bytes in sixteen bytes: tokens of subjects, sids.
 //!
-//! Nearly all of them are short, and there are as many as there are subscriptions: up to fourteen bytes lie in the value
-//! itself, longer ones somewhere else.
+//! Nearly all of them are short, and there are as many as there are subscriptions: up to fourteen bytes lie in the
+//! value itself, longer ones somewhere else.
 
 /// Bytes that are there without another allocation.
 const SHORT_BYTES_MAX: usize = 14;

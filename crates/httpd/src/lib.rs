@@ -5,8 +5,8 @@
 //!        ▲ a place: idle, in a head, …            │              │ receiving, working        │ answered
 //!        └────────────────────────────────────────┴──────────────┴───────────────────────────┘
 //! ```
-//! The engine sees bytes and knows their times; that a head is whole and an answer given is HTTP, and is said here. Not for
-//! a hot path: the accelerator has its own HTTP.
+//! The engine sees bytes and knows their times; that a head is whole and an answer given is HTTP, and is said here. Not
+//! for a hot path: the accelerator has its own HTTP.
 
 use std::{
     future::Future,

@@ -35,9 +35,9 @@ static ALLOCATOR: CountingAllocator = CountingAllocator::system();
 const WARM_UP: usize = 20_000;
 const MAILS: usize = 20_000;
 const INBOXES: usize = 10;
-/// What stays of a mail, which is what lists show of it: its `Arc`, sender, From, Subject, and the inbox in two parts. None
-/// for commands, replies, buffers, recipients, the index, the log, or the mail that goes because its inbox is full. A little
-/// more now and then: tables that grow.
+/// What stays of a mail, which is what lists show of it: its `Arc`, sender, From, Subject, and the inbox in two parts.
+/// None for commands, replies, buffers, recipients, the index, the log, or the mail that goes because its inbox is
+/// full. A little more now and then: tables that grow.
 const ALLOCATIONS_A_MAIL: f64 = 6.1;
 
 /// One core of a service, on this thread, and what it tells the listeners.

@@ -1,14 +1,16 @@
-//! Bodies that the log has already: a mail whose body is that of an earlier one keeps its head and says where the body is.
+//! Bodies that the log has already: a mail whose body is that of an earlier one keeps its head and says where the body
+//! is.
 //!
 //! ```text
 //! one segment of the log:   │ meta head BODY │ meta head →BODY │ other mail │ meta head →BODY │ ...
 //! ```
-//! Only a body in the *same segment* is named. A segment is freed when nothing in it is live, and only as a whole, so the
-//! bytes of a body stay for as long as any mail that names them, also after the mail that brought them was deleted: no
-//! count of references, nothing to write down, nothing to mend after a crash. The price is one copy a segment and core.
+//! Only a body in the *same segment* is named. A segment is freed when nothing in it is live, and only as a whole, so
+//! the bytes of a body stay for as long as any mail that names them, also after the mail that brought them was deleted:
+//! no count of references, nothing to write down, nothing to mend after a crash. The price is one copy a segment and
+//! core.
 //!
-//! What is equal is compared byte by byte; the hash only says where to look. *Which memory:* a table of fixed size for each
-//! core. *Who writes:* the core. Where two bodies have one place in the table, the later one has it.
+//! What is equal is compared byte by byte; the hash only says where to look. *Which memory:* a table of fixed size for
+//! each core. *Who writes:* the core. Where two bodies have one place in the table, the later one has it.
 
 use xxhash_rust::xxh3::xxh3_64;
 

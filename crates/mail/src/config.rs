@@ -100,8 +100,8 @@ pub struct Config {
     pub lmtp: Option<SocketAddr>,
     /// For STARTTLS, and for `smtps`.
     pub tls: Option<Tls>,
-    /// Connections to `smtp` and `lmtp` begin with a PROXY protocol header, version 1 or 2. Whoever can connect can then
-    /// claim any address: listen where only the proxy reaches.
+    /// Connections to `smtp` and `lmtp` begin with a PROXY protocol header, version 1 or 2. Whoever can connect can
+    /// then claim any address: listen where only the proxy reaches.
     pub proxy_protocol: bool,
     /// Processors, one loop each; empty: all that the process may use.
     pub cores: Vec<usize>,

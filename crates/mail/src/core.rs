@@ -158,8 +158,8 @@ pub(crate) struct Core {
     pub(crate) wants_room: Notify,
 }
 
-/// Bits of a mail's name, from the highest: milliseconds since 2025, a number (so that names grow as mails arrive), the core
-/// that received it, a hash of its inbox.
+/// Bits of a mail's name, from the highest: milliseconds since 2025, a number (so that names grow as mails arrive), the
+/// core that received it, a hash of its inbox.
 const HASH_BITS: u32 = 8;
 const CORE_BITS: u32 = 6;
 const NUMBER_BITS: u32 = 9;
@@ -192,7 +192,8 @@ pub(crate) fn name_without_inbox(id: MailId) -> u64 {
     id.0 >> (HASH_BITS + CORE_BITS)
 }
 
-/// How often a core's housekeeping runs while there is something to look after: deadlines, expiries, room ahead of need.
+/// How often a core's housekeeping runs while there is something to look after: deadlines, expiries, room ahead of
+/// need.
 const HOUSEKEEPING_EVERY: Duration = Duration::from_millis(100);
 
 /// What a core is given when it starts.

@@ -5,9 +5,10 @@
 //!   └─────┬──────────┘
 //!  G  ▣▣▣▢▢▢▢▢  (S1, S2 free)  S3 ▣▣▣▣▣▣▢▢    so many restarts would fill the store with empty segments
 //! ```
-//! Without it a store that is restarted often would give up its oldest mails for want of a segment while most of its bytes
-//! are free. A copy names what it replaces, and the old record dies when the copy is as safe as 250 says, so a crash at any
-//! point leaves each mail once. *Bound:* [`SEGMENTS_COPIED_MAX`] segments' bytes a start. *Who waits:* the start.
+//! Without it a store that is restarted often would give up its oldest mails for want of a segment while most of its
+//! bytes are free. A copy names what it replaces, and the old record dies when the copy is as safe as 250 says, so a
+//! crash at any point leaves each mail once. *Bound:* [`SEGMENTS_COPIED_MAX`] segments' bytes a start. *Who waits:* the
+//! start.
 
 use std::{collections::HashMap, io, thread};
 
@@ -36,11 +37,13 @@ struct Living {
     markers: Vec<usize>,
 }
 
-/// Moves what lives in sparse segments to one of `writer`'s, which it then seals; `records` and `markers` say afterwards
-/// where each is. `is_live` tells mails that will be entered from those that are over anyway. How many were moved.
+/// Moves what lives in sparse segments to one of `writer`'s, which it then seals; `records` and `markers` say
+/// afterwards where each is. `is_live` tells mails that will be entered from those that are over anyway. How many were
+/// moved.
 ///
 /// # Errors
-/// The system refuses what waiting for the disk needs; nothing is lost then, and what was copied is where the lists say.
+/// The system refuses what waiting for the disk needs; nothing is lost then, and what was copied is where the lists
+/// say.
 pub(crate) fn gather(
     reader: &Reader,
     writer: &mut Writer,

@@ -14,8 +14,8 @@ pub struct Fields<'a> {
     pub subject: &'a [u8],
 }
 
-/// Looks through the head, which ends at the first empty line. Lines may end in LF alone: a head is to be read, not to be
-/// judged.
+/// Looks through the head, which ends at the first empty line. Lines may end in LF alone: a head is to be read, not to
+/// be judged.
 #[must_use]
 pub fn fields(mail: &[u8]) -> Fields<'_> {
     let mut fields = Fields::default();

@@ -90,8 +90,8 @@ pub enum Event {
         /// Which.
         id: MailId,
     },
-    /// Events were lost on their way, of any inbox: who wants to know what is there has to look. A listener that lags is told
-    /// the same by its receiver.
+    /// Events were lost on their way, of any inbox: who wants to know what is there has to look. A listener that lags
+    /// is told the same by its receiver.
     Missed,
 }
 

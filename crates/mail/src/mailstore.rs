@@ -1,5 +1,5 @@
-//! The stored mail as pages and APIs see it: questions go to the cores that own the inboxes, what is not in memory is read
-//! from the log by helper threads of whoever asks.
+//! The stored mail as pages and APIs see it: questions go to the cores that own the inboxes, what is not in memory is
+//! read from the log by helper threads of whoever asks.
 
 use std::sync::{
     Arc, PoisonError, Weak,

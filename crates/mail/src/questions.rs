@@ -1,4 +1,5 @@
-//! What a core answers to pages and APIs. Walks over many mails are cut into steps, between which the loop serves its peers.
+//! What a core answers to pages and APIs. Walks over many mails are cut into steps, between which the loop serves its
+//! peers.
 
 use std::rc::Rc;
 

@@ -1,7 +1,7 @@
 //! What a start makes of the log: the index of each core, as it was.
 //!
-//! The log hands over each live record's place; what it says of itself is read here, by a few threads and in the order of
-//! the file. Then mails are entered in the order of their arrival. What is over age is not entered; what inboxes had
+//! The log hands over each live record's place; what it says of itself is read here, by a few threads and in the order
+//! of the file. Then mails are entered in the order of their arrival. What is over age is not entered; what inboxes had
 //! deleted of a record that others still have stays deleted.
 
 use std::{
@@ -240,7 +240,8 @@ fn entries(stored: &record::Stored<'_>, location: Location, payload_bytes: u32) 
     named.iter().map(entry).collect()
 }
 
-/// Enters what is live, in the order of arrival; the others' records are given up. The greatest name, and how many mails.
+/// Enters what is live, in the order of arrival; the others' records are given up. The greatest name, and how many
+/// mails.
 fn enter(
     config: &Config,
     now_ms: u64,

@@ -1,9 +1,11 @@
-//! A drop-in for programs that call `sendmail`: what comes on standard input goes to our own SMTP port, and nowhere else.
+//! A drop-in for programs that call `sendmail`: what comes on standard input goes to our own SMTP port, and nowhere
+//! else.
 //!
 //! Understood, as Debian's and postfix's manual pages describe them: `-t` takes the recipients from To, Cc and Bcc (and
 //! removes Bcc), `-f ADDRESS`/`-r ADDRESS` sets MAIL FROM, `-F NAME` the name in a From field that is missing, `-i` and
-//! `-oi` do not end at a line with a dot alone. `-bm`, `-v`, `-N …`, `-R …`, `-V …`, `-q…`, `-o…`, `-B…`, `-O …`, `-L …`, `-U`, `-G`,
-//! `-n`, `-h …`, `-X …`, `-p …` are taken and mean nothing here. `-bs`, `-bp`, `-bi`, `-bd` and the like are refused: there is no queue.
+//! `-oi` do not end at a line with a dot alone. `-bm`, `-v`, `-N …`, `-R …`, `-V …`, `-q…`, `-o…`, `-B…`, `-O …`,
+//! `-L …`, `-U`, `-G`, `-n`, `-h …`, `-X …`, `-p …` are taken and mean nothing here. `-bs`, `-bp`, `-bi`, `-bd` and the
+//! like are refused: there is no queue.
 
 use std::{
     io::{self, BufRead, BufReader, Read, Write},

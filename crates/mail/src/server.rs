@@ -142,8 +142,8 @@ impl Server {
         Self::start_with(config, None)
     }
 
-    /// As [`Server::start`], with the store on a disk that the caller has; `header` is what [`Server::store_header`] said
-    /// of the disk's store, `None` makes one. For tests that take the power away.
+    /// As [`Server::start`], with the store on a disk that the caller has; `header` is what [`Server::store_header`]
+    /// said of the disk's store, `None` makes one. For tests that take the power away.
     ///
     /// # Errors
     /// [`StartError`]
@@ -561,8 +561,8 @@ impl Core {
         Some(Duration::from_millis(expires_ms.saturating_sub(self.now_ms())).min(EXPIRY_LOOK_MAX))
     }
 
-    /// The segment to give up next: where the oldest mail of this core lies, whose age is as good as any core's. If that
-    /// is still being filled, or this core has none, the one that was begun first.
+    /// The segment to give up next: where the oldest mail of this core lies, whose age is as good as any core's. If
+    /// that is still being filled, or this core has none, the one that was begun first.
     fn oldest_segment(&self) -> Option<u32> {
         let sealed = self.shared.reader.sealed();
         let oldest = self.index.borrow().oldest_segment();

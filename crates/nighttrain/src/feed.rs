@@ -66,8 +66,8 @@ pub(crate) fn join_and_tell(in_force: &mut InForce) -> Result<(), Vec<Fault>> {
     Ok(())
 }
 
-/// What the feed's configuration is made of: the settings, and what the command adds to them. It is made at the start and
-/// at every reload.
+/// What the feed's configuration is made of: the settings, and what the command adds to them. It is made at the start
+/// and at every reload.
 pub(crate) type Make = Box<dyn Fn(&Settings) -> Result<Config, Fault> + Send + Sync>;
 
 #[expect(clippy::disallowed_types, reason = "the operator's path, not a message's")]

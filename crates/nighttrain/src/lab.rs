@@ -1,7 +1,7 @@
 //! `nighttrain lab`: finds the program `nighttrain-lab` and becomes it.
 //!
-//! The lab is a program of its own, so that no server carries its experiments, its peers and its counting allocator. It is
-//! installed beside `nighttrain`; a build puts it there, too.
+//! The lab is a program of its own, so that no server carries its experiments, its peers and its counting allocator. It
+//! is installed beside `nighttrain`; a build puts it there, too.
 
 use std::{
     env,

@@ -4,8 +4,8 @@
 //!  loops (crate mail) ◀── SMTP, LMTP     thread "mail-web": pages, APIs
 //!        ▲ questions ──────────────────────────┘
 //! ```
-//! A stop lets mails under way end, writes everything out, and then takes the pages away. SIGHUP reads the list of what is
-//! banned again.
+//! A stop lets mails under way end, writes everything out, and then takes the pages away. SIGHUP reads the list of what
+//! is banned again.
 
 use std::{
     future::Future,

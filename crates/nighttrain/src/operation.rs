@@ -119,8 +119,8 @@ impl Operation {
         .ok()
     }
 
-    /// Takes what was read into force, and says what came of it. `follows` says of a setting whether it has changed with
-    /// this (or only a restart changes it), and nothing of one that is for nobody here.
+    /// Takes what was read into force, and says what came of it. `follows` says of a setting whether it has changed
+    /// with this (or only a restart changes it), and nothing of one that is for nobody here.
     pub(crate) fn accept(
         &mut self,
         new: InForce,
@@ -201,8 +201,8 @@ pub(crate) enum Wish {
 }
 
 /// Signals that would end or stop the process, and by which nobody asks a server for anything: timers, a terminal that
-/// is written to from the background, a limit on the size of files (the write then says EFBIG, which is an error like any
-/// other). SIGPIPE is ignored by the standard library's start. SIGTSTP stays: whoever presses Ctrl-Z wants a stop.
+/// is written to from the background, a limit on the size of files (the write then says EFBIG, which is an error like
+/// any other). SIGPIPE is ignored by the standard library's start. SIGTSTP stays: whoever presses Ctrl-Z wants a stop.
 const IGNORED: [Named; 9] = [
     Named::ALARM,
     Named::VTALARM,

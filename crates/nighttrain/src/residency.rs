@@ -3,8 +3,8 @@
 //! ```text
 //! file ─▶ 64 cells of equal length ─▶ each: up to 16 samples, evenly spread, of 256 pages ─▶ asked with mincore
 //! ```
-//! So of a file up to 1 GiB every page is asked, and of a larger one as many: a look costs the same at any size. Nothing is
-//! read and nothing locked.
+//! So of a file up to 1 GiB every page is asked, and of a larger one as many: a look costs the same at any size.
+//! Nothing is read and nothing locked.
 
 use std::path::Path;
 

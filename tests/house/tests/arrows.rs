@@ -5,8 +5,8 @@
 //!      └──▶ httpd ◀── mail      httpd ──▶ engine
 //! ```
 //! `engine` and `wire` do not know each other, so that protocols stay pure and the engine stays free of meaning. The
-//! servers do not know each other: they meet over their public protocols. `lab` is a program beside `nighttrain`: it may
-//! look at everything but that, and nothing depends on it, tests included, so that no server waits for its build or
+//! servers do not know each other: they meet over their public protocols. `lab` is a program beside `nighttrain`: it
+//! may look at everything but that, and nothing depends on it, tests included, so that no server waits for its build or
 //! carries it. What tests need of it, the counting of allocations, is a crate of its own without dependencies.
 
 #![allow(clippy::expect_used, reason = "a test may fail")]

@@ -1,7 +1,7 @@
 //! Which libraries may come in: `deny.toml` says it, `Cargo.lock` is held to it.
 //!
-//! `cargo deny` reads the same file and knows more (advisories, texts of licences), but building it takes longer than building
-//! the servers: `make deny` runs it, and this is asked each time.
+//! `cargo deny` reads the same file and knows more (advisories, texts of licences), but building it takes longer than
+//! building the servers: `make deny` runs it, and this is asked each time.
 
 #![allow(clippy::expect_used, reason = "a test may fail")]
 

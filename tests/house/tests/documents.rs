@@ -1,5 +1,5 @@
-//! What the documents promise and can be checked without running anything: links lead somewhere, the make targets that they
-//! name exist, pictures are legible by day and by night, lines are no longer than an editor shows.
+//! What the documents promise and can be checked without running anything: links lead somewhere, the make targets that
+//! they name exist, pictures are legible by day and by night, lines are no longer than an editor shows.
 
 #![allow(clippy::expect_used, reason = "a test may fail")]
 

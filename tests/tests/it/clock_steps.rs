@@ -1,5 +1,5 @@
-//! Somebody sets the clock, by hours, to and fro: between two lives of a store on a file and within one. Nothing is served
-//! beyond its lifetime, no age is negative or absurd, nothing panics.
+//! Somebody sets the clock, by hours, to and fro: between two lives of a store on a file and within one. Nothing is
+//! served beyond its lifetime, no age is negative or absurd, nothing panics.
 //!
 //! In this process, because a process can only step its own clock. One test, because the clock is the process's.
 #![allow(

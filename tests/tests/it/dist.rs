@@ -1,9 +1,10 @@
-//! What `make dist` packs, unpacked and run in a root that has nothing else, and the container file carried out by hand.
+//! What `make dist` packs, unpacked and run in a root that has nothing else, and the container file carried out by
+//! hand.
 //!
 //! The programs are those of the build under test (`NIGHTTRAIN_DIST=DIR` takes others, such as target/dist): the
 //! packing is what is tested here, not the profile. No container engine is needed and none is used: the test reads the
-//! container file and carries out its steps in a clean root, with `sh` and `install` borrowed from this machine where the base
-//! image would have them.
+//! container file and carries out its steps in a clean root, with `sh` and `install` borrowed from this machine where
+//! the base image would have them.
 
 #![allow(clippy::print_stderr, clippy::expect_used, reason = "a test may fail")]
 

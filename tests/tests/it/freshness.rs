@@ -269,8 +269,8 @@ fn variants_are_kept_apart_and_each_is_fetched_once(cores: &str) {
     }
 }
 
-/// RFC 9110 §7.6.1: what `Connection` names ends here. A variant by it would be an answer to a request that never had it, for
-/// all who send it in earnest.
+/// RFC 9110 §7.6.1: what `Connection` names ends here. A variant by it would be an answer to a request that never had
+/// it, for all who send it in earnest.
 fn what_the_origin_does_not_get_makes_no_variant(cores: &str) {
     let origin = ScriptedOrigin::start();
     origin.on("/font", |request, reply| {

@@ -1,4 +1,5 @@
-//! kill -9 at random points under load: each mail that got its 250 is there, whole, after the restart, and nothing half.
+//! kill -9 at random points under load: each mail that got its 250 is there, whole, after the restart, and nothing
+//! half.
 //!
 //! `MAIL_CRASHES=50` is the whole of it; the suite runs a few.
 

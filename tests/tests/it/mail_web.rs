@@ -7,8 +7,9 @@ use tests::{
     node::{artifacts, node_modules, source_tree, succeeds},
 };
 
-/// Desk and phone, day and night: ask for an inbox, see mail arrive live, open it, block and load remote content, search,
-/// delete; hostile mail runs nothing and fetches nothing; no accessibility violation. Screenshots: target/mail-pages.
+/// Desk and phone, day and night: ask for an inbox, see mail arrive live, open it, block and load remote content,
+/// search, delete; hostile mail runs nothing and fetches nothing; no accessibility violation. Screenshots:
+/// target/mail-pages.
 #[test]
 fn a_browser_does_what_a_person_does() {
     let service = MailService::start(&[]);

@@ -1,5 +1,5 @@
-//! Numbers from peers: each field that holds one is given its extremes, by an origin and by a client. Whatever the answer
-//! is, it is HTTP or none, the accelerator lives, and the next request is answered.
+//! Numbers from peers: each field that holds one is given its extremes, by an origin and by a client. Whatever the
+//! answer is, it is HTTP or none, the accelerator lives, and the next request is answered.
 #![allow(
     clippy::disallowed_methods,
     clippy::expect_used,
@@ -179,7 +179,8 @@ fn send_and_listen(accelerator: &Accelerator, request: &[u8], case: &str) {
     );
 }
 
-/// The connection that asks after each case whether all is well; a new one where the process has ended could not be made.
+/// The connection that asks after each case whether all is well; a new one where the process has ended could not be
+/// made.
 #[track_caller]
 fn expect_well(well: &mut Client, accelerator: &Accelerator, case: &str) {
     well.send(&Request::get("/well").bytes());

@@ -1,5 +1,5 @@
-//! Requests pipelined on one connection: any mix of hits, misses and passes, of bodies that the socket takes at once and
-//! bodies that it does not, cut anywhere. Each is answered, whole and in its order.
+//! Requests pipelined on one connection: any mix of hits, misses and passes, of bodies that the socket takes at once
+//! and bodies that it does not, cut anywhere. Each is answered, whole and in its order.
 #![allow(
     clippy::disallowed_methods,
     clippy::expect_used,
@@ -14,8 +14,8 @@ use proptest::{
 };
 use tests::{Accelerator, Answer, Client, End, Request, ScriptedOrigin, content::content};
 
-/// Bodies around each border of the hit path: one that is copied behind its head (16 KiB), one that is lent to the socket
-/// (64 KiB), one that fits what a socket takes at once and one that does not, one of several extents.
+/// Bodies around each border of the hit path: one that is copied behind its head (16 KiB), one that is lent to the
+/// socket (64 KiB), one that fits what a socket takes at once and one that does not, one of several extents.
 const SIZES: [usize; 14] = [
     1,
     100,
@@ -161,8 +161,8 @@ impl Ask {
     }
 }
 
-/// Sends the requests as one run of bytes that is cut at `cuts` (in thousandths of it); where a cut says so, all that was
-/// asked for until then is read before the rest is sent, so that the cut is one for certain.
+/// Sends the requests as one run of bytes that is cut at `cuts` (in thousandths of it); where a cut says so, all that
+/// was asked for until then is read before the rest is sent, so that the cut is one for certain.
 fn pipeline(accelerator: &Accelerator, asks: &[Ask], cuts: &[(usize, bool)]) {
     let mut client = accelerator.connect();
     let (mut bytes, mut ends) = (Vec::new(), Vec::new());

@@ -234,7 +234,8 @@ fn a_real_site_is_the_same_through_the_accelerator_and_its_origin_rests() {
     the_counters_tell_it(&stat, requests, compared_bytes);
 }
 
-/// The same site on a file: killed in the middle of it, the second life asks the origin for nothing that was on the file.
+/// The same site on a file: killed in the middle of it, the second life asks the origin for nothing that was on the
+/// file.
 #[test]
 fn a_real_site_on_a_file_is_the_same_after_a_kill_in_the_middle() {
     let app = application();

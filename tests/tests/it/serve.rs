@@ -250,7 +250,8 @@ fn samples_trickle_in_and_a_signal_ends_everything_in_order() {
     assert!(status.success(), "{status}");
 }
 
-/// What a newcomer does after `make run`: a page open in a browser, `feed sub` in a terminal, and a mail that both see come.
+/// What a newcomer does after `make run`: a page open in a browser, `feed sub` in a terminal, and a mail that both see
+/// come.
 #[test]
 fn a_browser_and_a_subscriber_see_a_mail_arrive() {
     let all = Everything::start(&["--demo"]);

@@ -1,5 +1,5 @@
-//! kill -9 at random points under load: after each, no wrong byte, nothing that was purged is back, and what was on the file
-//! is still there without a question to the origin.
+//! kill -9 at random points under load: after each, no wrong byte, nothing that was purged is back, and what was on the
+//! file is still there without a question to the origin.
 //!
 //! `STORE_KILLS=100` is the whole of it (`make soak`); the suite runs a few.
 #![allow(

@@ -1,5 +1,5 @@
-//! The accelerator on a file: a second life in which the origin is not asked for what was flushed, after an orderly end and
-//! after kill -9; what was purged does not come back.
+//! The accelerator on a file: a second life in which the origin is not asked for what was flushed, after an orderly end
+//! and after kill -9; what was purged does not come back.
 #![allow(clippy::expect_used, reason = "a test may stop at the first surprise")]
 
 use std::path::Path;
@@ -186,8 +186,8 @@ fn a_memory_limit_that_cannot_do_is_one_clear_error_with_the_number() {
     };
     let output = before("70MiB").run_to_its_end();
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    // MiB: 64 for objects, 20 for the program, 18 for what is to be written (nine segments of 2), 8 for what is read; and
-    // nothing on the file yet.
+    // MiB: 64 for objects, 20 for the program, 18 for what is to be written (nine segments of 2), 8 for what is read;
+    // and nothing on the file yet.
     assert_eq!(output.status.code(), Some(1), "{said}");
     assert!(
         said.contains("may use 73400320 bytes") && said.contains("raise the limit to 115343360 bytes"),

@@ -1,5 +1,5 @@
-//! Objects that are larger than a segment, and larger than memory takes, on the accelerator's file: stored in parts, served
-//! from parts, whole or in ranges, in this life and in the next; never with a wrong byte.
+//! Objects that are larger than a segment, and larger than memory takes, on the accelerator's file: stored in parts,
+//! served from parts, whole or in ranges, in this life and in the next; never with a wrong byte.
 #![allow(clippy::expect_used, reason = "a test may stop at the first surprise")]
 
 use std::path::Path;
@@ -308,8 +308,8 @@ fn a_flipped_byte_in_a_part_is_never_served(cores: &str) {
     }
 }
 
-/// Flips a bit of these bytes wherever they are on the file: in the copy that is served, and in those of answers that were
-/// not stored.
+/// Flips a bit of these bytes wherever they are on the file: in the copy that is served, and in those of answers that
+/// were not stored.
 fn flip_all(file: &Path, wanted: &[u8]) {
     let mut bytes = std::fs::read(file).expect("a file");
     let places: Vec<usize> =

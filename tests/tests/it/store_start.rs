@@ -1,5 +1,5 @@
-//! A store whose file takes long to read at the start: the accelerator answers meanwhile, as if the file were empty, and
-//! what happens meanwhile holds.
+//! A store whose file takes long to read at the start: the accelerator answers meanwhile, as if the file were empty,
+//! and what happens meanwhile holds.
 #![allow(
     clippy::expect_used,
     clippy::disallowed_methods,
@@ -136,7 +136,8 @@ fn it_answers_while_its_file_is_read_and_what_happens_meanwhile_holds(cores: &st
                 _ => 0,
             };
             assert_eq!(edition_of(&running, page), wanted, "page {page} in life {life}");
-            // Those that were dropped and not asked for again; on a busy machine page 12 may have come before its purge.
+            // Those that were dropped and not asked for again; on a busy machine page 12 may have come before its
+            // purge.
             let anew = usize::from(life == 0 && (8..14).contains(&page));
             let found = site.origin.count(&path(page)) - asked;
             assert!(
@@ -169,8 +170,8 @@ fn it_can_be_stopped_while_its_file_is_read(cores: &str) {
     for page in 0..PAGES {
         let asked = site.origin.count(&path(page));
         assert_eq!(edition_of(&running, page), 0);
-        // What was fetched while the file was read takes the place of what the file held, if there was time for that before the
-        // end, and is flushed later: killed in between, a cache has lost it.
+        // What was fetched while the file was read takes the place of what the file held, if there was time for that
+        // before the end, and is flushed later: killed in between, a cache has lost it.
         assert!(
             page == 3 || site.origin.count(&path(page)) == asked,
             "what the file held of page {page} is not there any more"

@@ -120,7 +120,8 @@ fn count(calls: &BTreeMap<String, u64>, names: &[&str]) -> u64 {
     names.iter().filter_map(|name| calls.get(*name)).sum()
 }
 
-/// Calls that set a bell when its loop wakes, and silence it when the loop has slept for two rings: at most once a ring.
+/// Calls that set a bell when its loop wakes, and silence it when the loop has slept for two rings: at most once a
+/// ring.
 #[track_caller]
 fn bells(calls: &BTreeMap<String, u64>, ticks: u64) -> u64 {
     let bells = count(calls, &["timerfd_settime"]);

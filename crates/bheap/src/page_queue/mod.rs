@@ -358,7 +358,8 @@ impl<T: Ord + Copy, B: Blocks<T>> PageQueue<T, B> {
             if at == lowest && lowered {
                 self.scratch.extend_from_slice(&self.near.front[..front_cut]);
                 match self.levels.last_mut() {
-                    // Not where equal items come first: with others among them they would have to be divided in a hurry.
+                    // Not where equal items come first: with others among them they would have to be divided in a
+                    // hurry.
                     Some(level) if !level.begins_uniform() => {
                         level.log.append(&mut self.store, &self.scratch);
                         self.bounds[at - 1] = bound;

@@ -241,8 +241,8 @@ fn sift_up<T: Ord + Copy>(items: &mut [T], at: usize, store: &impl Blocks<T>) {
     Hole { items, at, item }.rise(0, store);
 }
 
-/// Down to a leaf along the least children, then up again: the item came from a leaf and most often belongs near one, so
-/// that asking on each level whether it has arrived costs more comparisons, and branches that no processor foresees.
+/// Down to a leaf along the least children, then up again: the item came from a leaf and most often belongs near one,
+/// so that asking on each level whether it has arrived costs more comparisons, and branches that no processor foresees.
 fn sift_down<T: Ord + Copy>(items: &mut [T], at: usize, store: &impl Blocks<T>) {
     let Some(&item) = items.get(at) else { return };
     let len = items.len();

@@ -98,8 +98,8 @@ impl Vary {
 ///
 /// Values are compared as §4.1 allows: lines of one name are combined, and white space around the commas between list
 /// members does not count; in the fields whose members ignore case, nor does case. Fields that are no lists are
-/// compared byte by byte. What the origin does not get, because `Connection` names it or it is for one hop by itself, counts
-/// as absent.
+/// compared byte by byte. What the origin does not get, because `Connection` names it or it is for one hop by itself,
+/// counts as absent.
 pub fn secondary_key(spec: &[u8], headers: &Headers<'_, '_>, out: &mut Vec<u8>) {
     if spec.is_empty() {
         return;

@@ -138,8 +138,8 @@ impl StoredMeta {
         }
     }
 
-    /// Whether the words have room for what the origin said. What does not fit is not stored: a head of 16 MiB, a body of
-    /// 2^64 - 1 bytes (the number that means *none*).
+    /// Whether the words have room for what the origin said. What does not fit is not stored: a head of 16 MiB, a body
+    /// of 2^64 - 1 bytes (the number that means *none*).
     #[inline]
     pub fn fits(&self) -> bool {
         (self.head_bytes as usize) < HEAD_BYTES_CAP && self.body_bytes != Some(NONE)
@@ -148,8 +148,8 @@ impl StoredMeta {
     /// The words.
     ///
     /// # Panics
-    /// If an invariant of ours is broken: it does not [`fit`](Self::fits), the entity tag is not in the head, or a time is
-    /// the one that means *none*.
+    /// If an invariant of ours is broken: it does not [`fit`](Self::fits), the entity tag is not in the head, or a time
+    /// is the one that means *none*.
     #[inline]
     pub fn pack(&self) -> [u64; 6] {
         assert!(self.fits(), "what is stored was asked whether it fits");

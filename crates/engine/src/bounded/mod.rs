@@ -1,13 +1,13 @@
-//! A listener whose connections have a bounded number of places, and deadlines while we wait for their peers: for the small
-//! servers beside the loops (admin, monitoring, pages).
+//! A listener whose connections have a bounded number of places, and deadlines while we wait for their peers: for the
+//! small servers beside the loops (admin, monitoring, pages).
 //!
 //! ```text
 //!  socket ──accept──▶ Places: room? ── yes ─▶ Connection (AsyncRead, AsyncWrite) ──▶ whoever knows what the bytes mean
 //!                        │ no: somebody who only waits goes first            Place ◀── says: the head is whole, it is
 //!                        └ nobody does: the accept waits                               answered, it is answered no more
 //! ```
-//! *Which thread:* whichever polls; nothing here is on a loop's path. *Bounds:* [`Bounds`]: places in all, places of one
-//! address, a time for each thing that a peer may be waited for. *What is counted:* [`Counts`], one for each bound.
+//! *Which thread:* whichever polls; nothing here is on a loop's path. *Bounds:* [`Bounds`]: places in all, places of
+//! one address, a time for each thing that a peer may be waited for. *What is counted:* [`Counts`], one for each bound.
 //!
 //! Bytes have no meaning here. That a question begins is seen (a byte comes from who was idle); that its head is whole,
 //! and that it is answered, the caller says through its [`Place`].

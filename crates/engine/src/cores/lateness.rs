@@ -92,7 +92,7 @@ impl Lateness {
     }
 
     /// Records while the runtime of the caller works, for as long as it runs. [`super::run::Cores`] spawns it on each
-    /// core; one task a thread. Where nobody says that the loop wakes ([`woke`]), it is asked always.
+    /// core; one task a thread. Where nobody says that the loop wakes (`woke`), it is asked always.
     ///
     /// # Errors
     /// When the kernel gives no timer or the runtime goes down.

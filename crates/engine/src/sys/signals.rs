@@ -1,8 +1,8 @@
 //! Signals that are not to end or stop the process.
 //!
-//! A handler that does nothing is not enough for all of them: the kernel lets a background process write to its terminal
-//! only when SIGTTOU is *ignored*; with a handler that restarts system calls the write is tried for ever (POSIX, General
-//! Terminal Interface, "Terminal Access Control").
+//! A handler that does nothing is not enough for all of them: the kernel lets a background process write to its
+//! terminal only when SIGTTOU is *ignored*; with a handler that restarts system calls the write is tried for ever
+//! (POSIX, General Terminal Interface, "Terminal Access Control").
 
 use std::{io, mem, ptr};
 
@@ -14,8 +14,8 @@ pub fn ignore(signal: i32) -> io::Result<()> {
     // SAFETY: a `sigaction` is integers, a set of bits and an optional function; all of it zero is a valid one.
     let mut action: libc::sigaction = unsafe { mem::zeroed() };
     action.sa_sigaction = libc::SIG_IGN;
-    // SAFETY: `action` lives until the call returns, a null pointer asks for no former action, and SIG_IGN calls no code of
-    // ours, so that nothing has to be safe to run in a handler.
+    // SAFETY: `action` lives until the call returns, a null pointer asks for no former action, and SIG_IGN calls no
+    // code of ours, so that nothing has to be safe to run in a handler.
     let outcome = unsafe { libc::sigaction(signal, &raw const action, ptr::null_mut()) };
     if outcome == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }

@@ -12,8 +12,8 @@ use super::{
 pub struct Reserved {
     /// Nobody who connects may publish here, whatever their permissions say.
     pub publish: Vec<Entry>,
-    /// Only those may subscribe here whose permissions to subscribe name it: an allowed pattern whose first token is this
-    /// one's, and not a wildcard. (`>` is what is said by who thinks of nothing in particular.)
+    /// Only those may subscribe here whose permissions to subscribe name it: an allowed pattern whose first token is
+    /// this one's, and not a wildcard. (`>` is what is said by who thinks of nothing in particular.)
     pub subscribe: Vec<Entry>,
 }
 

@@ -1,5 +1,5 @@
-//! Clients that make the server answer and do not read the answers: what waits for them is bounded, and they are cut off.
-//! Clients that read late are only paused.
+//! Clients that make the server answer and do not read the answers: what waits for them is bounded, and they are cut
+//! off. Clients that read late are only paused.
 #![allow(clippy::expect_used, reason = "a test may fail")]
 
 use std::{
@@ -26,8 +26,8 @@ fn slow(server: &Server) -> u64 {
     server.counted(Counter::SlowPending) + server.counted(Counter::SlowDeadline)
 }
 
-/// A client that says `first` and then `again` for ever, and reads nothing: less than `max_pending` waits for it at any time,
-/// and then it is gone, counted as a slow consumer.
+/// A client that says `first` and then `again` for ever, and reads nothing: less than `max_pending` waits for it at any
+/// time, and then it is gone, counted as a slow consumer.
 fn flood(change: impl FnOnce(&mut Config), first: &[u8], again: &[u8]) -> Server {
     let server = start(1, |config| {
         config.limits.max_pending = MAX_PENDING;
@@ -123,7 +123,8 @@ fn a_trickle_of_reading_is_not_progress() {
     flooding.join().expect("no panic");
 }
 
-/// Reads the PONGs of [`PINGS`] and checks that there is nothing else but the server's own PING, which comes after two seconds.
+/// Reads the PONGs of [`PINGS`] and checks that there is nothing else but the server's own PING, which comes after two
+/// seconds.
 fn take_pongs(socket: &mut TcpStream) {
     let (mut buffer, mut taken, mut pongs) = (vec![0; 64 << 10], 0, 0);
     while pongs < PINGS || taken % b"PONG\r\n".len() > 0 {

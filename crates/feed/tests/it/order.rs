@@ -1,5 +1,5 @@
-//! Every message once, whole and in order, on however many loops; groups share; requests are answered or told that nobody
-//! is there.
+//! Every message once, whole and in order, on however many loops; groups share; requests are answered or told that
+//! nobody is there.
 #![allow(clippy::expect_used, reason = "a test may fail")]
 
 use std::{collections::BTreeMap, thread};

@@ -1,9 +1,9 @@
 //! `feed-lan`: the same flow through a cable of 1 Gbit/s, and what of it the cable allows (C11).
 //!
 //! The arithmetic comes first: 125 million bytes a second by 200 bytes a message are 625,000 messages, and where those
-//! that come and those that go share the cable, 312,500 each way. Then the run: the server in one network namespace, the
-//! load in another, between them the shaper of [`crate::lan`]; and the same without the shaper, in turns, so that one
-//! sees whether it was the cable that ended it.
+//! that come and those that go share the cable, 312,500 each way. Then the run: the server in one network namespace,
+//! the load in another, between them the shaper of [`crate::lan`]; and the same without the shaper, in turns, so that
+//! one sees whether it was the cable that ended it.
 
 use std::{path::PathBuf, time::Duration};
 
@@ -291,7 +291,8 @@ mod tests {
         assert_eq!((first[2].as_str(), first[3].as_str()), ("625,000", "312,500"));
     }
 
-    /// With a null in place of a server's silence: the whole path, where namespaces may be made and nats-server is here.
+    /// With a null in place of a server's silence: the whole path, where namespaces may be made and nats-server is
+    /// here.
     #[test]
     fn a_real_run_counts_what_the_cable_carried() {
         let (Ok(program), Ok(lan)) = (Contender::Nats.program(), Lan::laid()) else { return };

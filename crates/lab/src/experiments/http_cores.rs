@@ -1,8 +1,8 @@
 //! `http-cores`: small pages from one core, from two, from all, and what each core does meanwhile (C22).
 //!
-//! The counter-example beside `feed-cores`: requests that have nothing to do with each other can be answered at the same
-//! time, so that a server that computes gains by each core. The load is never tied down; where server and load have to
-//! share all cores that there are, the sum of both is what is bounded, and the table shows it.
+//! The counter-example beside `feed-cores`: requests that have nothing to do with each other can be answered at the
+//! same time, so that a server that computes gains by each core. The load is never tied down; where server and load
+//! have to share all cores that there are, the sum of both is what is bounded, and the table shows it.
 
 use std::{cell::RefCell, path::PathBuf};
 

@@ -3,9 +3,9 @@
 //! ```text
 //!   smtp-source, 20 sessions, 4 KiB a mail, an inbox each ──▶ 250 (accepted) ──▶ counted (stored) ──▶ asked for (readable)
 //! ```
-//! Accepted is what the sender was told. Stored is what a look finds: the count of ours, files in a Maildir of those that
-//! write them; a server that queues first has accepted long before it has stored. Readable is what the API shows of ours,
-//! in inboxes picked from all, mail and all.
+//! Accepted is what the sender was told. Stored is what a look finds: the count of ours, files in a Maildir of those
+//! that write them; a server that queues first has accepted long before it has stored. Readable is what the API shows
+//! of ours, in inboxes picked from all, mail and all.
 
 use std::{
     net::Ipv4Addr,

@@ -1,8 +1,8 @@
 //! `mail-lan`: mail through cables of 10, 100 and 1,000 Mbit/s, and which wall comes next (C23).
 //!
-//! The server in one network namespace, the senders in another, between them the shaper of [`crate::lan`]. At each speed:
-//! how full the cable is, how busy the server and the machine are, what goes to the disk; the first of these that is at
-//! its end is the wall.
+//! The server in one network namespace, the senders in another, between them the shaper of [`crate::lan`]. At each
+//! speed: how full the cable is, how busy the server and the machine are, what goes to the disk; the first of these
+//! that is at its end is the wall.
 
 use std::{
     fs,

@@ -81,8 +81,8 @@ pub fn cores_busy(sample: &Sample) -> f64 {
 /// Where several times as much was published, a tenth more is no gain.
 const NO_GAIN: f64 = 1.1;
 
-/// What a ratio says about "so many times as much": *holds* when the interval lies at or above `published`, *does not* when
-/// all of it lies below 1.1, *with another figure* when it lies above 1.
+/// What a ratio says about "so many times as much": *holds* when the interval lies at or above `published`, *does not*
+/// when all of it lies below 1.1, *with another figure* when it lies above 1.
 #[must_use]
 pub fn gain(ratio: Option<&Ratio>, published: f64) -> Verdict {
     match ratio {

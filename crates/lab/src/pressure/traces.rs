@@ -57,8 +57,8 @@ impl Trace {
         }
     }
 
-    /// The numbers of the objects that are asked for, without end. `objects` have a popularity; `looped` are looped over
-    /// (by [`Trace::Looping`] alone).
+    /// The numbers of the objects that are asked for, without end. `objects` have a popularity; `looped` are looped
+    /// over (by [`Trace::Looping`] alone).
     ///
     /// # Panics
     /// If there are none.

@@ -13,9 +13,8 @@ use crate::paired::machine::{Machine, date};
 
 /// All outcomes as one value: `{lab, date, quick, version, machine, experiments: [...]}`.
 ///
-/// An experiment that could not be done has `refusal` (`{kind: missing | usage | failed, text}`) and neither
-/// verdicts nor data. `figures` are the titles of its drawings, `drawings` the drawings themselves; what they draw is in
-/// `data`.
+/// An experiment that could not be done has `refusal` (`{kind: missing | usage | failed, text}`) and neither verdicts
+/// nor data. `figures` are the titles of its drawings, `drawings` the drawings themselves; what they draw is in `data`.
 #[must_use]
 pub fn render(outcomes: &[Outcome], options: &Options) -> Value {
     json!({

@@ -1,4 +1,5 @@
-//! The bench under pressure itself, tiny, so that it does not rot: one who is installed is limited, filled and measured.
+//! The bench under pressure itself, tiny, so that it does not rot: one who is installed is limited, filled and
+//! measured.
 //!
 //! Nothing here looks at a figure: that is for a quiet machine and `make bench-pressure`.
 

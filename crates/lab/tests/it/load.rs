@@ -132,13 +132,16 @@ fn what_is_never_answered_counts_with_what_it_waited() {
     });
     let plan = Plan { warm_up: Duration::ZERO, drain: Duration::from_millis(200), ..plan(100.0, 0.5) };
     let outcome = run(&Target::echo(address, 1), &plan).unwrap();
-    assert_eq!((outcome.due, outcome.answered, outcome.unanswered), (50, 10, 40));
+    // On a machine that is busy some of the ten may come too late; more than ten never come.
+    assert!(outcome.answered <= 10, "{}", outcome.answered);
+    assert_eq!((outcome.due, outcome.answered + outcome.unanswered), (50, 50));
     assert!(outcome.is_overloaded());
     assert!(
         outcome.latencies.quantile(From::Due, 0.5) > 200_000_000,
         "they waited for longer than the drain"
     );
-    assert!(outcome.warnings().iter().any(|warning| warning.contains("40 requests were unanswered")));
+    let unanswered = format!("{} requests were unanswered", outcome.unanswered);
+    assert!(outcome.warnings().iter().any(|warning| warning.contains(&unanswered)));
 }
 
 #[test]
@@ -193,10 +196,12 @@ fn a_planted_capacity_is_found_as_the_knee() {
     let bound = sweep::Bound { quantile: 0.9, at_most_ns: 30_000_000 };
     let search = sweep::Search { from: 25.0, to: 3_000.0, precision: 1.3, bound };
     let knee = sweep::sweep(&target, &plan, &search, |_| ()).unwrap();
-    // Sleeps are longer than asked for on a busy machine, never shorter: the knee is below 200, and is found.
+    // Sleeps are longer than asked for on a busy machine, never shorter: there the knee is lower, and nowhere is it higher.
+    // At 230 a second for 0.4 s the last of 92 requests waits for 60 ms at least, twice the bound; just above 200 the queue
+    // grows too slowly to be seen in that time.
     let broke = knee.broke.unwrap();
     assert!(broke <= 260.0, "{broke}");
-    assert!(knee.tries.iter().all(|one| one.rate < 200.0 || !one.held), "nothing above the capacity holds");
+    assert!(knee.tries.iter().all(|one| one.rate < 230.0 || !one.held), "nothing above the capacity holds");
 }
 
 #[test]

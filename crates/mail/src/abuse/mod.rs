@@ -1,5 +1,5 @@
-//! What keeps one sender from spoiling the service for all: rates, lists, campaigns. Off until it is asked for, but for the
-//! lists, which are empty.
+//! What keeps one sender from spoiling the service for all: rates, lists, campaigns. Off until it is asked for, but for
+//! the lists, which are empty.
 //!
 //! Each refusal has a reply of its own here and a counter of its own.
 
@@ -58,9 +58,9 @@ pub(crate) enum Judgement {
 
 /// Connections that each address holds, and how fast each thing comes, over all cores.
 ///
-/// Tables of atomics, without a lock and of a fixed size; a hash chooses the place, and who shares one shares its rate, which
-/// errs on the safe side. A table is there only if its rate is limited. Cores write to the same lines here: that is the
-/// price of a limit, and paid by whoever sets one.
+/// Tables of atomics, without a lock and of a fixed size; a hash chooses the place, and who shares one shares its rate,
+/// which errs on the safe side. A table is there only if its rate is limited. Cores write to the same lines here: that
+/// is the price of a limit, and paid by whoever sets one.
 #[derive(Debug)]
 pub(crate) struct Peers {
     open: Box<[AtomicU32]>,

@@ -1,6 +1,7 @@
 //! How fast something may come: so many a minute, half a minute's worth at once.
 //!
-//! One word for each place: the time up to which what came has been paid for (the generic cell rate algorithm, ITU-T I.371).
+//! One word for each place: the time up to which what came has been paid for (the generic cell rate algorithm, ITU-T
+//! I.371).
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

@@ -1,7 +1,8 @@
-//! Mailinator's API v2, as its official clients use it (their paths and fields; the published text disagrees in places).
+//! Mailinator's API v2, as its official clients use it (their paths and fields; the published text disagrees in
+//! places).
 //!
-//! The domain `public` (and `private`, with the token) is the service's own; any other is called by its name. An inbox may
-//! be a whole address, and may end in `*`.
+//! The domain `public` (and `private`, with the token) is the service's own; any other is called by its name. An inbox
+//! may be a whole address, and may end in `*`.
 
 use std::{convert::Infallible, sync::Arc, time::Duration};
 

@@ -1,7 +1,7 @@
 //! One list of all operations: the router, the OpenAPI document and the page are made of it.
 //!
-//! An operation cannot be routed here without words for the document, nor be in the document without a handler. What is routed
-//! and not told is said to be so ([`Routes::unlisted`]).
+//! An operation cannot be routed here without words for the document, nor be in the document without a handler. What is
+//! routed and not told is said to be so ([`Routes::unlisted`]).
 
 use std::sync::Arc;
 

@@ -1,6 +1,7 @@
 //! Waiting for a mail: what a test suite does between "send me a code" and typing it in.
 //!
-//! First the ear, then the look: the events are subscribed before the stored mails are searched, so no mail falls between.
+//! First the ear, then the look: the events are subscribed before the stored mails are searched, so no mail falls
+//! between.
 
 use std::{sync::Arc, time::Duration};
 

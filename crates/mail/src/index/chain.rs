@@ -33,8 +33,8 @@ impl Default for Chain {
 }
 
 impl Chain {
-    /// Enters a slot at its place by arrival: nearly always at the newest end. What comes from another core may be a little
-    /// older than what is there.
+    /// Enters a slot at its place by arrival: nearly always at the newest end. What comes from another core may be a
+    /// little older than what is there.
     pub(super) fn push(&mut self, entries: &mut Slab<Entry>, which: usize, slot: u32) {
         let key = |entry: &Entry| (entry.arrived_ms, entry.id);
         let mut newer = NONE;

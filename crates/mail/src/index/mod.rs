@@ -5,11 +5,12 @@
 //!   name (MailId) ─▶ table ─▶ entry                                                     such chains: of its inbox,
 //!   expiry queue: (second, slot), lazily                                                 of its domain, of all)
 //! ```
-//! All of it is plain memory of the core. An entry is 64 bytes: what it takes to order it and to find the record in the log;
-//! what lists show is read from there. With tables and queue a mail costs ≤ 100 bytes, an inbox that holds any ≈ 80 more.
+//! All of it is plain memory of the core. An entry is 64 bytes: what it takes to order it and to find the record in the
+//! log; what lists show is read from there. With tables and queue a mail costs ≤ 100 bytes, an inbox that holds any ≈
+//! 80 more.
 //!
-//! Invariants, checked by `invariants` in tests: every entry is in the three chains of its inbox and under its name; chains
-//! are ordered as mails arrived; an inbox or domain exists exactly while it holds a mail.
+//! Invariants, checked by `invariants` in tests: every entry is in the three chains of its inbox and under its name;
+//! chains are ordered as mails arrived; an inbox or domain exists exactly while it holds a mail.
 
 mod chain;
 mod slab;
@@ -302,8 +303,8 @@ impl Index {
         Walk { chain, at, id, prefix }
     }
 
-    /// Looks at up to `steps` mails of a walk, handing those of the scope that are not over age to `found` until it says
-    /// that it has enough.
+    /// Looks at up to `steps` mails of a walk, handing those of the scope that are not over age to `found` until it
+    /// says that it has enough.
     pub(crate) fn step(
         &self,
         walk: &mut Walk,

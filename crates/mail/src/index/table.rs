@@ -1,8 +1,8 @@
 //! From a hash to the slot of an entry, at 4 bytes an entry and a third more.
 //!
 //! Open addressing with linear probing, in [`PARTS`] parts that grow each by itself: growing moves a part's slots, not
-//! all, so that a loop with a million entries is not held up for tens of milliseconds. What is stored is the slot alone; its
-//! hash is asked of the owner of the entries.
+//! all, so that a loop with a million entries is not held up for tens of milliseconds. What is stored is the slot
+//! alone; its hash is asked of the owner of the entries.
 
 /// Parts; the hash's highest bits choose. A part of a million entries in all has 4,096 slots or 8,192.
 const PARTS: usize = 256;

@@ -1,4 +1,5 @@
-//! Fields of a head as text: unfolded, encoded words decoded (RFC 2047), nothing in it that steers a terminal or a page.
+//! Fields of a head as text: unfolded, encoded words decoded (RFC 2047), nothing in it that steers a terminal or a
+//! page.
 
 use std::borrow::Cow;
 
@@ -79,8 +80,8 @@ pub fn decode_address(value: &[u8]) -> Address<'_> {
     plain_address(value).unwrap_or_else(|| parsed_address(value))
 }
 
-/// `local@domain`, `Name <local@domain>` or `"Name" <local@domain>` of letters, digits and a few signs that mean nothing
-/// to the grammar: what most mails have. A list of a hundred would parse a hundred messages otherwise.
+/// `local@domain`, `Name <local@domain>` or `"Name" <local@domain>` of letters, digits and a few signs that mean
+/// nothing to the grammar: what most mails have. A list of a hundred would parse a hundred messages otherwise.
 fn plain_address(value: &[u8]) -> Option<Address<'_>> {
     let value = std::str::from_utf8(value).ok()?.trim_ascii();
     let Some(begun) = value.strip_suffix('>') else {

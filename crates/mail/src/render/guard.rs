@@ -7,9 +7,9 @@
 //! and what is inside could not be counted), those names are broken in a copy that only the parser sees: the part is
 //! then an attachment like any other.
 //!
-//! A part in quoted-printable whose last line ends in a soft break (`=`) loses the two letters before it: the parser takes
-//! back a line end that it never wrote (mail-parser 0.11.9, `decode_quoted_printable_mime`). In the copy a blank stands
-//! there, which means nothing at the end of a line (RFC 2045, 6.7).
+//! A part in quoted-printable whose last line ends in a soft break (`=`) loses the two letters before it: the parser
+//! takes back a line end that it never wrote (mail-parser 0.11.9, `decode_quoted_printable_mime`). In the copy a blank
+//! stands there, which means nothing at the end of a line (RFC 2045, 6.7).
 
 use std::borrow::Cow;
 

@@ -1,9 +1,9 @@
 //! What one may type into the search field.
 //!
 //! Words and `"phrases"` are looked for everywhere; `from:`, `to:`, `cc:`, `subject:`, `message-id:` in their field.
-//! `has:attachment`, `is:read`, `is:unread`, `is:tagged`, `tag:NAME`; `before:` and `after:` with a date (2026-11-21, or
-//! with a time: 2026-11-21T22:00); `larger:` and `smaller:` with a size (100K, 2M). A `-` or `!` in front turns a term
-//! round. All terms must hold. Case does not matter.
+//! `has:attachment`, `is:read`, `is:unread`, `is:tagged`, `tag:NAME`; `before:` and `after:` with a date (2026-11-21,
+//! or with a time: 2026-11-21T22:00); `larger:` and `smaller:` with a size (100K, 2M). A `-` or `!` in front turns a
+//! term round. All terms must hold. Case does not matter.
 
 use mail_parser::DateTime;
 

@@ -78,8 +78,8 @@ impl Envelope {
         raw.extend_from_slice(b"\r\n");
     }
 
-    /// Appends the mail to the log: one record for all of its inboxes that one core owns. Once it is kept, the envelope's
-    /// texts have gone with it; if it is refused, they are still here for another try.
+    /// Appends the mail to the log: one record for all of its inboxes that one core owns. Once it is kept, the
+    /// envelope's texts have gone with it; if it is refused, they are still here for another try.
     pub(crate) fn keep(&mut self, core: &Core, now_ms: u64) -> Result<Kept, Refused> {
         let Self { from, recipients, raw } = self;
         let mut kept = Kept {

@@ -7,9 +7,9 @@
 //! - without one, only this machine may ask: it listens on loopback, the peer is loopback, no proxy stands between, and
 //!   the `Host` is an IP address or `localhost` (a page whose name was rebound to 127.0.0.1 sends its own name).
 //!
-//! Changes that a browser sends on behalf of another site's page are refused (`Sec-Fetch-Site`, `Origin`). A change is what
-//! changes something, whatever its method: Mailinator's clients delete by `GET …?delete=1m`, and any page can have a browser
-//! send a GET to anywhere (`<img src=…>`).
+//! Changes that a browser sends on behalf of another site's page are refused (`Sec-Fetch-Site`, `Origin`). A change is
+//! what changes something, whatever its method: Mailinator's clients delete by `GET …?delete=1m`, and any page can have
+//! a browser send a GET to anywhere (`<img src=…>`).
 
 use std::{net::IpAddr, sync::Arc};
 
@@ -103,8 +103,8 @@ pub(crate) enum Asker {
     OwnPageOrProgram,
     /// A page of another origin.
     AnotherSite,
-    /// A browser that does not say for whom: with a GET it sends no `Origin`, and `Sec-Fetch-Site` only to addresses that it
-    /// trusts (https, and this machine; Fetch Metadata, 2).
+    /// A browser that does not say for whom: with a GET it sends no `Origin`, and `Sec-Fetch-Site` only to addresses
+    /// that it trusts (https, and this machine; Fetch Metadata, 2).
     UntoldBrowser,
 }
 

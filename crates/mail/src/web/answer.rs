@@ -183,8 +183,8 @@ struct ErrorPage<'a> {
     request: &'a str,
 }
 
-/// Around every handler: refuses foreign changes, reads what a handler left of the body, names the request, counts, sets the headers that all answers have, and
-/// turns faults into pages where a browser asks for a page.
+/// Around every handler: refuses foreign changes, reads what a handler left of the body, names the request, counts,
+/// sets the headers that all answers have, and turns faults into pages where a browser asks for a page.
 pub(super) async fn around<M: Mailboxes>(
     State(app): State<Arc<App<M>>>,
     request: Request,

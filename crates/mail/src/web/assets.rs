@@ -1,5 +1,5 @@
-//! Style, scripts and the icon: in the program, under paths that change with their content, so that every cache may keep
-//! them for a year.
+//! Style, scripts and the icon: in the program, under paths that change with their content, so that every cache may
+//! keep them for a year.
 
 use axum::{
     http::{HeaderValue, header},

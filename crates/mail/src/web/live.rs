@@ -1,8 +1,8 @@
 //! Arrivals as they happen, as server-sent events.
 //!
-//! A page says which mail it knows as the newest (`?after=`, or `Last-Event-ID` when the browser comes back), and gets what
-//! came since before what comes next, so that nothing falls between the page and the stream. Who reads too slowly is told
-//! to load the page again rather than served from an unbounded queue.
+//! A page says which mail it knows as the newest (`?after=`, or `Last-Event-ID` when the browser comes back), and gets
+//! what came since before what comes next, so that nothing falls between the page and the stream. Who reads too slowly
+//! is told to load the page again rather than served from an unbounded queue.
 
 use std::{convert::Infallible, sync::Arc, time::Duration};
 

@@ -27,7 +27,8 @@ enum Loss {
     BeforeTheBroadcast,
 }
 
-/// The twin, to which a mail comes just after a look, so that the looker has not seen it; whether its event is told depends.
+/// The twin, to which a mail comes just after a look, so that the looker has not seen it; whether its event is told
+/// depends.
 #[derive(Clone)]
 struct Forgetful {
     twin: Twin,

@@ -496,8 +496,8 @@ fn mailpits_events_come_by_websocket() {
     });
 }
 
-/// A request whose body its handler does not read, sent in two parts: whoever writes on after the answer may ask again on the
-/// same connection, or was told that it cannot.
+/// A request whose body its handler does not read, sent in two parts: whoever writes on after the answer may ask again
+/// on the same connection, or was told that it cannot.
 #[test]
 fn a_connection_that_ends_behind_an_answer_is_said_to_end() {
     let site = Site::new();

@@ -1,9 +1,10 @@
 //! What is left of a request's body when the request is answered.
 //!
-//! A handler that refuses does not read the body. If the rest has not come by then, hyper closes the connection behind the
-//! answer without a word: a client that takes the connection for its next request, as its pool tells it to, loses that
-//! request. So the rest is read and thrown away before the answer leaves, which also keeps a client that still writes from
-//! being reset before it reads. What is too long, or too slow, is left, and `Connection: close` says what comes of it.
+//! A handler that refuses does not read the body. If the rest has not come by then, hyper closes the connection behind
+//! the answer without a word: a client that takes the connection for its next request, as its pool tells it to, loses
+//! that request. So the rest is read and thrown away before the answer leaves, which also keeps a client that still
+//! writes from being reset before it reads. What is too long, or too slow, is left, and `Connection: close` says what
+//! comes of it.
 
 use std::{
     pin::Pin,

@@ -1,6 +1,7 @@
 //! Times and sizes in words.
 //!
-//! A list says four of them a line, so they are put together digit by digit in place: no formatter, no memory of their own.
+//! A list says four of them a line, so they are put together digit by digit in place: no formatter, no memory of their
+//! own.
 
 use std::{fmt, ops::Deref};
 

@@ -1,5 +1,5 @@
-//! A body that many mails have in common lies in the store once, and each mail is whole all the same: while it comes, after
-//! the mail that brought it is gone, after a restart, and after segments were gathered.
+//! A body that many mails have in common lies in the store once, and each mail is whole all the same: while it comes,
+//! after the mail that brought it is gone, after a restart, and after segments were gathered.
 
 #![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, reason = "a test may fail")]
 

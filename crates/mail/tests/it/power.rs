@@ -1,9 +1,9 @@
-//! `durability = power` on a disk that forgets: whatever the power leaves of the sectors that were not synced, each mail
-//! that got its 250 before is there, whole, and nothing half.
+//! `durability = power` on a disk that forgets: whatever the power leaves of the sectors that were not synced, each
+//! mail that got its 250 before is there, whole, and nothing half.
 //!
-//! The power goes between a write and its sync. `MAIL_POWER_LOSSES` says how often (`make soak`); for each a service is started
-//! on what the disk kept. What is lost and after which write follows from the seed; what the senders have sent by then
-//! follows from how the threads run.
+//! The power goes between a write and its sync. `MAIL_POWER_LOSSES` says how often (`make soak`); for each a service is
+//! started on what the disk kept. What is lost and after which write follows from the seed; what the senders have sent
+//! by then follows from how the threads run.
 
 #![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, reason = "a test may fail")]
 #![allow(clippy::disallowed_types, reason = "a test's disk, on no loop")]

@@ -94,8 +94,8 @@ proptest! {
                         prop_assert!(clock::monotonic_ms() - begun_ms < PATIENCE_MS, "{} mails instead of {}", real, slow);
                         std::thread::yield_now();
                     }
-                    // Two deliveries of one millisecond that came to two cores have no order, and a full inbox drops its
-                    // oldest: the next one comes later.
+                    // Two deliveries of one millisecond that came to two cores have no order, and a full inbox drops
+                    // its oldest: the next one comes later.
                     let now_ms = clock::unix_ms();
                     while clock::unix_ms() < now_ms + 2 {
                         std::thread::yield_now();

@@ -5,10 +5,11 @@
 //!       │                 └▶ purge: inboxes whose page has changed ──▶ accelerator
 //!       └──broadcast──▶ live pages, waits
 //! ```
-//! Nothing comes back: what the feed's clients say reaches neither pages nor store. *Which thread:* one, "announce", with a
-//! loop of its own. *What is bounded:* events wait in mail's ring, and who lags loses the oldest, is told so, and tells it on
-//! (`mail.missed`); inboxes to purge wait in a set of [`PURGES_MAX`], and what does not fit, or was lost, goes stale by itself
-//! within the second for which a page is fresh. *Who waits:* nobody of the servers, whatever the feed's clients do.
+//! Nothing comes back: what the feed's clients say reaches neither pages nor store. *Which thread:* one, "announce",
+//! with a loop of its own. *What is bounded:* events wait in mail's ring, and who lags loses the oldest, is told so,
+//! and tells it on (`mail.missed`); inboxes to purge wait in a set of [`PURGES_MAX`], and what does not fit, or was
+//! lost, goes stale by itself within the second for which a page is fresh. *Who waits:* nobody of the servers, whatever
+//! the feed's clients do.
 
 use std::{
     collections::HashSet,

@@ -6,9 +6,10 @@
 //!                     │             └──▶ purge of the pages that have changed
 //!  browsers ─HTTP─▶ accelerator ─HTTP─▶ pages
 //! ```
-//! Mail's own events are what pages, waits and purges go by; the feed is an outlet, on which nobody else may publish what mail
-//! announces ([`keep_for_mail`]). The loops of the three share nothing but the processors. One admin port shows them all.
-//! They stop in the order in which work flows: no new mail, then the pages, the accelerator, and the feed last.
+//! Mail's own events are what pages, waits and purges go by; the feed is an outlet, on which nobody else may publish
+//! what mail announces ([`keep_for_mail`]). The loops of the three share nothing but the processors. One admin port
+//! shows them all. They stop in the order in which work flows: no new mail, then the pages, the accelerator, and the
+//! feed last.
 
 mod announce;
 mod samples;
@@ -107,9 +108,10 @@ fn feed_of(settings: &Settings) -> Result<Config, Fault> {
     Ok(config)
 }
 
-/// Keeps mail's subjects for what mail announces: nobody who connects may publish there. To subscribe is to see all mail, which
-/// is for those who may see it on the pages: this machine where no token is configured. So where the feed is reached from
-/// beyond it, or pages of any site may connect, or a token is asked for, users hear of mail only if their permissions name it.
+/// Keeps mail's subjects for what mail announces: nobody who connects may publish there. To subscribe is to see all
+/// mail, which is for those who may see it on the pages: this machine where no token is configured. So where the feed
+/// is reached from beyond it, or pages of any site may connect, or a token is asked for, users hear of mail only if
+/// their permissions name it.
 fn keep_for_mail(config: &mut Config, token_is_asked_for: bool) {
     let all = || vec![Entry::of(subject::ALL)];
     let mut listeners =

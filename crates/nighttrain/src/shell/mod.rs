@@ -5,8 +5,8 @@
 //!  Signals ─────────────────────┼──▶ run ─────────┼── Feed         ├── each a Service, around the library's server
 //!  Port "admin" ────────────────┘    one or three └── Mail ────────┘
 //! ```
-//! `cache`, `feed` and `mail` run one service, `serve` all three: what each does at a signal is said once, in the service,
-//! and when it does it is said once, here.
+//! `cache`, `feed` and `mail` run one service, `serve` all three: what each does at a signal is said once, in the
+//! service, and when it does it is said once, here.
 //!
 //! | | |
 //! |---|---|
@@ -200,7 +200,8 @@ fn words(services: &[Arc<dyn Service>], times: &[Duration]) -> Words {
     }
 }
 
-/// Reads the configuration and its files again. What is wrong is logged and changes nothing; what cannot change is named.
+/// Reads the configuration and its files again. What is wrong is logged and changes nothing; what cannot change is
+/// named.
 fn reload(operation: &mut Operation, services: &[Arc<dyn Service>]) {
     let Some((new, follows)) = operation.read_again(|settings| {
         services.iter().map(|service| service.check(settings)).collect::<Result<Vec<Follow<'_>>, Fault>>()

@@ -92,9 +92,9 @@ fn file(state: &tempfile::TempDir) -> std::path::PathBuf {
 
 const ALL: [&[&str]; 4] = [&["serve"], &["cache", "--demo"], &["feed"], &["mail"]];
 
-/// HUP, USR1, PIPE, ALRM, STKFLT, CHLD, CONT, TTIN, TTOU, URG, XFSZ, VTALRM, PROF, WINCH, IO, PWR, and real-time ones by
-/// their numbers on Linux (signal(7); the same on x86-64 and on ARM). INT, QUIT, TERM stop it; KILL and STOP cannot be
-/// caught; TSTP is Ctrl-Z; the others are faults of the program itself.
+/// HUP, USR1, PIPE, ALRM, STKFLT, CHLD, CONT, TTIN, TTOU, URG, XFSZ, VTALRM, PROF, WINCH, IO, PWR, and real-time ones
+/// by their numbers on Linux (signal(7); the same on x86-64 and on ARM). INT, QUIT, TERM stop it; KILL and STOP cannot
+/// be caught; TSTP is Ctrl-Z; the others are faults of the program itself.
 const HARMLESS: [i32; 19] = [1, 10, 13, 14, 16, 17, 18, 21, 22, 23, 25, 26, 27, 28, 29, 30, 35, 50, 64];
 
 #[test]

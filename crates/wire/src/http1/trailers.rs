@@ -1,8 +1,8 @@
 //! Which trailers of a message go on to the next recipient (RFC 9110 §6.5).
 //!
-//! A field that changes what the message means must be known before its content. In a trailer it reaches recipients that have
-//! acted already, and some that merge trailers into the headers: a `Content-Length`, `Host` or `Set-Cookie` would be smuggled
-//! past whoever looked at the head. So such lines end here, in requests as in responses.
+//! A field that changes what the message means must be known before its content. In a trailer it reaches recipients
+//! that have acted already, and some that merge trailers into the headers: a `Content-Length`, `Host` or `Set-Cookie`
+//! would be smuggled past whoever looked at the head. So such lines end here, in requests as in responses.
 
 use super::{fields::is_hop_by_hop, head::Headers, known::KnownHeader};
 
@@ -15,8 +15,9 @@ pub struct Permitted {
     pub dropped: u64,
 }
 
-/// Of a message's trailers (whole lines, as [`BodyDecoder::trailers`](super::framing::BodyDecoder::trailers) returns them)
-/// those that go on: not [`is_forbidden`], and not for this hop alone by the message's `headers` (RFC 9110 §7.6.1).
+/// Of a message's trailers (whole lines, as [`BodyDecoder::trailers`](super::framing::BodyDecoder::trailers) returns
+/// them) those that go on: not [`is_forbidden`], and not for this hop alone by the message's `headers` (RFC 9110
+/// §7.6.1).
 pub fn permitted(trailers: &[u8], headers: &Headers<'_, '_>) -> Permitted {
     let mut permitted = Permitted::default();
     for line in trailers.split_inclusive(|&b| b == b'\n') {
@@ -30,10 +31,10 @@ pub fn permitted(trailers: &[u8], headers: &Headers<'_, '_>) -> Permitted {
     permitted
 }
 
-/// Whether a field may not come in trailers (RFC 9110 §6.5.1): whoever acts on it must know it before the content comes.
-/// These are the fields of framing and routing, of authentication and cookies, those that modify a request or control an
-/// answer (RFC 7231 §5 and §7.1 list them), and those that say what the content is. Such a field is dropped, never merged
-/// into the headers.
+/// Whether a field may not come in trailers (RFC 9110 §6.5.1): whoever acts on it must know it before the content
+/// comes. These are the fields of framing and routing, of authentication and cookies, those that modify a request or
+/// control an answer (RFC 7231 §5 and §7.1 list them), and those that say what the content is. Such a field is dropped,
+/// never merged into the headers.
 ///
 /// A list of what is refused and not of what is let through: trailers are made for sums, timings and statuses
 /// (`Content-Digest`, `Server-Timing`, `grpc-status`), and everyone may name their own.

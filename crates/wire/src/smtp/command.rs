@@ -1,9 +1,9 @@
 //! One command from one whole line, and what is wrong with it as a reply.
 //!
-//! The grammar is that of RFC 5321, 4.1.2, read once and from left to right; what is borrowed from the line is as it was
-//! said. Addresses are in `path`, parameters of MAIL and RCPT here. Taken although the standard does not: more than one
-//! space between words, spaces before and behind the colon of `FROM:` and `TO:`, spaces at the end, and parameters for
-//! delivery reports (RFC 3461), which are read and forgotten: no report is ever sent.
+//! The grammar is that of RFC 5321, 4.1.2, read once and from left to right; what is borrowed from the line is as it
+//! was said. Addresses are in `path`, parameters of MAIL and RCPT here. Taken although the standard does not: more than
+//! one space between words, spaces before and behind the colon of `FROM:` and `TO:`, spaces at the end, and parameters
+//! for delivery reports (RFC 3461), which are read and forgotten: no report is ever sent.
 
 use super::{
     path,
@@ -148,8 +148,8 @@ fn word(text: &str) -> (&str, &str) {
     (&text[..end], text[end..].trim_start_matches(BLANKS))
 }
 
-/// Whether a line is the first, or a later one, of an HTTP request's head. A browser can be made by any page to send one to
-/// any port, with lines of the page's choice behind it; no command of SMTP looks so.
+/// Whether a line is the first, or a later one, of an HTTP request's head. A browser can be made by any page to send
+/// one to any port, with lines of the page's choice behind it; no command of SMTP looks so.
 #[cold]
 fn is_http(verb: &str, rest: &str) -> bool {
     const METHODS: [&str; 10] =

@@ -1,7 +1,7 @@
 //! Where a command's line ends, and what is refused as a line.
 //!
-//! A line ends in CRLF. LF alone ends nothing (RFC 5321, 2.3.8), but a peer that sends it shall hear why, so the line up
-//! to it is refused as a whole. Nothing of a line that is too long is kept: it is skipped to its end.
+//! A line ends in CRLF. LF alone ends nothing (RFC 5321, 2.3.8), but a peer that sends it shall hear why, so the line
+//! up to it is refused as a whole. Nothing of a line that is too long is kept: it is skipped to its end.
 
 use memchr::memchr;
 

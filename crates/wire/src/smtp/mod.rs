@@ -8,8 +8,8 @@
 //! Nothing here owns a buffer: a [`dialog::Dialog`] is a few words, and looks at the bytes that the owner of the
 //! socket has. What is unfinished stays with the owner and is shown again, with more behind it.
 //!
-//! Lines are bounded and judged before they are read as commands. The end of a mail is CRLF.CRLF and nothing else. Why the
-//! grammar is ours: `docs/decisions/008-mail.md`.
+//! Lines are bounded and judged before they are read as commands. The end of a mail is CRLF.CRLF and nothing else. Why
+//! the grammar is ours: `docs/decisions/008-mail.md`.
 
 pub mod command;
 pub mod data;

@@ -4,9 +4,9 @@
 //!   <@relay.example,@other.example:ann@example.org> SIZE=7
 //!    └───── source route ─────────┘└─── mailbox ──┘└ rest ┘
 //! ```
-//! RFC 5321, 4.1.2. The mailbox is told as it was said, quotes and all: without them it could mean another one. A source route
-//! is passed over (RFC 5321, 4.1.1.3 and appendix C). Taken although the standard does not: a dot before the `@`, and any
-//! `atext` in a domain.
+//! RFC 5321, 4.1.2. The mailbox is told as it was said, quotes and all: without them it could mean another one. A
+//! source route is passed over (RFC 5321, 4.1.1.3 and appendix C). Taken although the standard does not: a dot before
+//! the `@`, and any `atext` in a domain.
 
 /// The longest path (RFC 5321, 4.5.3.1.3).
 const PATH_BYTES_MAX: usize = 256;
@@ -57,8 +57,8 @@ fn is_atext(letter: char) -> bool {
     letter.is_ascii_alphanumeric() || "!#$%&'*+-/=?^_`{|}~".contains(letter) || !letter.is_ascii()
 }
 
-/// How long the words with dots between them are that a text begins with; none if there are none, if one begins with a dot,
-/// or if two dots stand together.
+/// How long the words with dots between them are that a text begins with; none if there are none, if one begins with a
+/// dot, or if two dots stand together.
 fn dotted_bytes(text: &str) -> Option<usize> {
     let end = text.find(|letter| !is_atext(letter) && letter != '.').unwrap_or(text.len());
     let words = &text[..end];

@@ -301,8 +301,8 @@ fn commands_are_read_as_they_are_said() {
     assert_eq!(command::parse(&longest.replacen("<a", "<aa", 1)), Err(reply::RECIPIENT_SYNTAX));
 }
 
-/// What a library for SMTP takes for an address, and what of its parameters, is what is taken here: on plain paths, without
-/// quotes and literals, which it reads otherwise.
+/// What a library for SMTP takes for an address, and what of its parameters, is what is taken here: on plain paths,
+/// without quotes and literals, which it reads otherwise.
 fn plain_path() -> impl Strategy<Value = String> {
     let word = "[a-z0-9.!#$%&'*+/=?^_`{|}~-]{0,6}";
     prop_oneof![

@@ -16,8 +16,8 @@ use wire::nats::{
 /// How long a test waits for what must come; a machine that is busy for longer fails the test.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
-/// A feed of so many loops, all on the first processor that there is. Connections take turns among them, so that what two
-/// clients have to do with each other crosses.
+/// A feed of so many loops, all on the first processor that there is. Connections take turns among them, so that what
+/// two clients have to do with each other crosses.
 pub(crate) fn start(loops: usize, change: impl FnOnce(&mut Config)) -> Server {
     let processors = engine::cores::available().expect("processors");
     let mut config = Config {

@@ -4,10 +4,10 @@
 //!   core 0: the server being measured (all are running, one is busy)       core 1: smtp-source, or our pipelining client
 //!   smtp-sink · ours · postfix · aiosmtpd · maildev · greenmail  ◄── 4 KiB mails, 20 sessions ──
 //! ```
-//! Every contender is started from a temporary directory on a loopback port. The figure is CPU time of the server's process
-//! tree per mail, in interleaved rounds ([`lab::paired`]). `smtp-sink` is the limit: it reads a mail and forgets it; ours has
-//! stored it, indexed it and shows it when it says 250. Peers that are not installed are left out, and the record says so
-//! (`bench/install-mail-peers.sh`).
+//! Every contender is started from a temporary directory on a loopback port. The figure is CPU time of the server's
+//! process tree per mail, in interleaved rounds ([`lab::paired`]). `smtp-sink` is the limit: it reads a mail and
+//! forgets it; ours has stored it, indexed it and shows it when it says 250. Peers that are not installed are left out,
+//! and the record says so (`bench/install-mail-peers.sh`).
 #![allow(
     clippy::disallowed_methods,
     clippy::disallowed_types,

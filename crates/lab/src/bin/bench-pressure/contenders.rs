@@ -234,8 +234,8 @@ impl Ground<'_> {
 
     fn ours(&self, port: u16, admin_port: u16) -> Vec<String> {
         let kernel = self.contender == Contender::OursKernel;
-        // The rest is for the process, its buffers and what is known of each object (the program counts them together at
-        // its start and refuses what does not fit), and with `kernel` for the page cache.
+        // The rest is for the process, its buffers and what is known of each object (the program counts them together
+        // at its start and refuses what does not fit), and with `kernel` for the page cache.
         let percent = if kernel { 35 } else { 45 };
         [
             "cache",

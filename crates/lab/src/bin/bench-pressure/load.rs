@@ -71,8 +71,8 @@ pub(crate) enum Pace {
 /// How nice threads are that share their core with a load that measures.
 const NICE: i32 = 10;
 
-/// Lets this thread, and those that it starts, have what others leave of the core: else those who measure a latency would
-/// find in it what they waited for the core, and blame a server for it.
+/// Lets this thread, and those that it starts, have what others leave of the core: else those who measure a latency
+/// would find in it what they waited for the core, and blame a server for it.
 pub(crate) fn give_way() {
     // Where it may not be nice, it is noisy.
     let _ = rustix::process::setpriority_process(None, NICE);

@@ -4,8 +4,8 @@
 //!   unchecked: place[number] ─▶ copy           the bytes lie one after the other, each place is known
 //!   hit:       key (at hand) ─▶ hash ─▶ index ─▶ record, key compared ─▶ copy
 //! ```
-//! Both copy the body to the same buffer, in the same order of numbers, in rounds that take turns. Processor time of the
-//! thread, so that a busy machine does not count (its caches do).
+//! Both copy the body to the same buffer, in the same order of numbers, in rounds that take turns. Processor time of
+//! the thread, so that a busy machine does not count (its caches do).
 
 use std::hint::black_box;
 use std::io;

@@ -162,8 +162,8 @@ impl Bench {
         self.inserting(running, &hot, row)
     }
 
-    /// Hot objects alone, and beside others that come in. Last, because who inserts fast gives up much of what the other
-    /// phases ask for.
+    /// Hot objects alone, and beside others that come in. Last, because who inserts fast gives up much of what the
+    /// other phases ask for.
     fn inserting(&self, mut running: Running, hot: &[u64], row: &mut Row) -> Result<(), PeerError> {
         self.ask(&running, Pace::AtOnce, None, hot.iter().chain(hot).copied(), row);
         for round in 0..self.rounds {
@@ -303,7 +303,8 @@ impl Bench {
     }
 }
 
-/// Requests that keep a loop from sleeping, and from nothing else: the lateness of an idle loop is asked 100 times a second.
+/// Requests that keep a loop from sleeping, and from nothing else: the lateness of an idle loop is asked 100 times a
+/// second.
 const BARELY_A_SECOND: u64 = 200;
 
 fn late_of(metrics: &Metrics) -> Late {

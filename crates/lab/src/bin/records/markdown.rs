@@ -44,7 +44,8 @@ fn wrapped(out: &mut String, first: &str, rest: &str, text: &str) {
     out.push('\n');
 }
 
-/// The words of a text; a link's text and a piece of code are one word, so that a reader of the source finds them whole.
+/// The words of a text; a link's text and a piece of code are one word, so that a reader of the source finds them
+/// whole.
 fn unbroken(text: &str) -> Vec<String> {
     let mut words: Vec<String> = Vec::new();
     let mut is_open = false;

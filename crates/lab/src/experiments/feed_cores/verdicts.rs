@@ -47,8 +47,8 @@ fn one(graph: &Graph) -> Option<&Series> {
     on(graph, |placement| placement.cores.len() == 1)
 }
 
-/// The placement on every core beside free: for a server that goes where the system puts it, the same thing twice, and for
-/// ours, too. What it differs by is noise.
+/// The placement on every core beside free: for a server that goes where the system puts it, the same thing twice, and
+/// for ours, too. What it differs by is noise.
 fn control(graph: &Graph) -> Option<Ratio> {
     let most = graph.placements.iter().find(|placement| placement.name == "free")?.cores.len();
     let all = on(graph, |placement| placement.name != "free" && placement.cores.len() == most)?;

@@ -1,7 +1,7 @@
 //! `loopback-latency`: one byte there and back at rising rates, with and without what waited to be sent (C17–C19).
 //!
-//! [`raw`] is the loop, `limit` the same in C, `servers` the knee of our three servers, `instruments` holds loop, generator
-//! and record to bounds of their own, `verdicts` is what follows.
+//! [`raw`] is the loop, `limit` the same in C, `servers` the knee of our three servers, `instruments` holds loop,
+//! generator and record to bounds of their own, `verdicts` is what follows.
 
 mod instruments;
 mod limit;

@@ -63,8 +63,8 @@ fn spot(input: &'static str, keys: &[u64], rounds: usize) -> Spot {
     }
 }
 
-/// Lomuto's partition, with the first item as the pivot; the smaller part first, so that the depth stays logarithmic even
-/// where the time does not.
+/// Lomuto's partition, with the first item as the pivot; the smaller part first, so that the depth stays logarithmic
+/// even where the time does not.
 fn quicksort(mut keys: &mut [u64]) {
     while keys.len() > 1 {
         let pivot = keys[0];

@@ -284,7 +284,8 @@ impl Running {
             .ok_or_else(|| PeerError::Failed(format!("ours does not say {name}")))
     }
 
-    /// Mails that are stored: by count of ours, by files of those that write one a mail; `None` of those that show neither.
+    /// Mails that are stored: by count of ours, by files of those that write one a mail; `None` of those that show
+    /// neither.
     ///
     /// # Errors
     /// Ours does not answer, or a directory cannot be read.

@@ -1,8 +1,8 @@
 //! Mailpit's API v1: its paths and JSON fields, so that its clients and the plug-ins of test frameworks work.
 //!
-//! Over everything at `/api/v1/…` (which is more than one inbox, so the operator's), and over one inbox with the inbox's
-//! page as the base URL: `/inbox/ann@example.org/api/v1/…`. Read marks and tags are kept in memory ([`crate::web`]'s
-//! marks). Relaying, spam checks and link checks are not done: this program never sends.
+//! Over everything at `/api/v1/…` (which is more than one inbox, so the operator's), and over one inbox with the
+//! inbox's page as the base URL: `/inbox/ann@example.org/api/v1/…`. Read marks and tags are kept in memory
+//! ([`crate::web`]'s marks). Relaying, spam checks and link checks are not done: this program never sends.
 
 mod events;
 mod send;

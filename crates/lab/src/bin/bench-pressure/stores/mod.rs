@@ -4,10 +4,10 @@
 //!   trace ─ id ─▶ look ─▶ in memory · on disk          counted, its bytes looked at
 //!                      └▶ nowhere ─▶ put               a miss; the body is made and stored
 //! ```
-//! A process for each store and trace, one request after the other: what is compared is what a store decides to keep, and
-//! the processor time of the whole process for it (helper threads and the kernel's part included). The first half of a
-//! trace warms up, the second counts. Whoever writes to the disk in the background is waited for every few megabytes, so
-//! that no store drops what a slower origin would have given it the time for.
+//! A process for each store and trace, one request after the other: what is compared is what a store decides to keep,
+//! and the processor time of the whole process for it (helper threads and the kernel's part included). The first half
+//! of a trace warms up, the second counts. Whoever writes to the disk in the background is waited for every few
+//! megabytes, so that no store drops what a slower origin would have given it the time for.
 //!
 //! Memory and file are what each store is told; what it takes beside (index, buffers) is what `resident` shows.
 
