@@ -1,6 +1,6 @@
 //! `allocations`: allocations counted exactly, on one thread, with the counter's own cost taken off (claim C16).
 //!
-//! The instrument is the crate [`allocations`](::allocations); this puts its promises to the test with work whose
+//! The instrument is the crate [`allocations`]; this puts its promises to the test with work whose
 //! allocations are known, and then measures what a server does for each request.
 
 use std::hint::black_box;
