@@ -1,5 +1,5 @@
 #!/bin/sh
-# Installs the NATS project's client libraries, pinned, below target/clients: for tests/tests/feed_clients.rs.
+# Installs the NATS project's client libraries, pinned, below target/clients: for tests/tests/it/feed_clients.rs.
 #
 #   python/   nats-py, in a virtual environment       node/   nats, nats.ws and ws       go/   nats.go, as a program
 #

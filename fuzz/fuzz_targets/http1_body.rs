@@ -1,7 +1,7 @@
 //! A body: cut as the fuzzer chooses, the same comes out as in one piece; and that is what the slow twin says.
 #![no_main]
 
-#[path = "../../crates/wire/tests/naive/mod.rs"]
+#[path = "../../crates/wire/tests/it/naive/mod.rs"]
 mod naive;
 
 use libfuzzer_sys::fuzz_target;

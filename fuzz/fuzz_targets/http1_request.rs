@@ -2,7 +2,7 @@
 //! what is accepted can be framed or refused without a panic.
 #![no_main]
 
-#[path = "../../crates/wire/tests/naive/mod.rs"]
+#[path = "../../crates/wire/tests/it/naive/mod.rs"]
 mod naive;
 
 use libfuzzer_sys::fuzz_target;

@@ -1,7 +1,7 @@
 //! A response's head: agrees with the slow twin, and with itself at a prefix and under limits that the fuzzer chooses.
 #![no_main]
 
-#[path = "../../crates/wire/tests/naive/mod.rs"]
+#[path = "../../crates/wire/tests/it/naive/mod.rs"]
 mod naive;
 
 use libfuzzer_sys::fuzz_target;

@@ -2,7 +2,7 @@
 //! chooses.
 #![no_main]
 
-#[path = "../../crates/wire/tests/naive_nats/mod.rs"]
+#[path = "../../crates/wire/tests/it/naive_nats/mod.rs"]
 mod naive_nats;
 
 use libfuzzer_sys::fuzz_target;

@@ -1,7 +1,7 @@
 //! An SMTP session: the bytes of a mail agree with the slow twin, and no split of anything changes what happens.
 #![no_main]
 
-#[path = "../../crates/wire/tests/smtp_twin/mod.rs"]
+#[path = "../../crates/wire/tests/it/smtp_twin/mod.rs"]
 mod smtp_twin;
 
 use libfuzzer_sys::fuzz_target;

@@ -1,7 +1,7 @@
 //! The hit path allocates nothing: counted on the loop's own thread, with a real client on a real socket.
 //!
 //! The core runs on the test's thread, because allocations are counted by thread. The client is another thread. (Reads
-//! and writes a hit are counted from outside, by strace, in `tests/tests/syscalls.rs`. That no lock is taken is the
+//! and writes a hit are counted from outside, by strace, in `tests/tests/it/syscalls.rs`. That no lock is taken is the
 //! lints' to see to: `Mutex` and `RwLock` are not to be named in this crate.)
 #![allow(clippy::disallowed_methods, reason = "a client that blocks")]
 

@@ -162,3 +162,26 @@ fn contrast(a: &str, b: &str) -> f64 {
     let (a, b) = (luminance(a), luminance(b));
     (a.max(b) + 0.05) / (a.min(b) + 0.05)
 }
+
+/// A path that leads nowhere is a map of another town.
+#[test]
+fn every_source_that_a_document_names_is_there() {
+    let root = root();
+    let mut missing = Vec::new();
+    for document in documents() {
+        let text = fs::read_to_string(&document).expect("text");
+        // What was is told in these two as it was.
+        if document.ends_with("CHANGELOG.md") || document.starts_with(root.join("docs/lab")) {
+            continue;
+        }
+        for named in text.split('`').skip(1).step_by(2) {
+            let is_source = ["crates/", "tests/", "fuzz/"].iter().any(|part| named.starts_with(part))
+                && named.ends_with(".rs")
+                && !named.contains(['*', '{', ' ', '…']);
+            if is_source && !root.join(named).is_file() {
+                missing.push(format!("{}: {named}", document.strip_prefix(&root).expect("below").display()));
+            }
+        }
+    }
+    assert!(missing.is_empty(), "{missing:#?}");
+}
