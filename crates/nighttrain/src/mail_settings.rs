@@ -466,11 +466,7 @@ pub(crate) const MAIL_SETTINGS: &[Setting] = &[
         heading: MAIL_LIMITS,
         value_name: "N",
         help: "New connections of one address a minute, half of them at once; more are answered 421; 0: no limit",
-        access: value!(
-            mail.config.rates.connections_per_minute,
-            parse = |text| any_count(text).and_then(narrow),
-            show = |count: u32| count.to_string()
-        ),
+        access: value!(mail.config.rates.connections_per_minute, parse = rate, show = rate_text),
     },
     Setting {
         key: "mails-per-minute",
@@ -479,11 +475,7 @@ pub(crate) const MAIL_SETTINGS: &[Setting] = &[
         heading: MAIL_LIMITS,
         value_name: "N",
         help: "Mails of one address a minute; more are answered 450; 0: no limit",
-        access: value!(
-            mail.config.rates.mails_per_minute,
-            parse = |text| any_count(text).and_then(narrow),
-            show = |count: u32| count.to_string()
-        ),
+        access: value!(mail.config.rates.mails_per_minute, parse = rate, show = rate_text),
     },
     Setting {
         key: "inbox-mails-per-minute",
@@ -492,11 +484,7 @@ pub(crate) const MAIL_SETTINGS: &[Setting] = &[
         heading: MAIL_LIMITS,
         value_name: "N",
         help: "Mails to one inbox a minute; more are answered 450; 0: no limit",
-        access: value!(
-            mail.config.rates.inbox_mails_per_minute,
-            parse = |text| any_count(text).and_then(narrow),
-            show = |count: u32| count.to_string()
-        ),
+        access: value!(mail.config.rates.inbox_mails_per_minute, parse = rate, show = rate_text),
     },
     Setting {
         key: "subject-mails-per-minute",
@@ -505,11 +493,7 @@ pub(crate) const MAIL_SETTINGS: &[Setting] = &[
         heading: MAIL_LIMITS,
         value_name: "N",
         help: "Mails with one subject a minute; more are answered 450; 0: no limit",
-        access: value!(
-            mail.config.rates.subject_mails_per_minute,
-            parse = |text| any_count(text).and_then(narrow),
-            show = |count: u32| count.to_string()
-        ),
+        access: value!(mail.config.rates.subject_mails_per_minute, parse = rate, show = rate_text),
     },
     Setting {
         key: "campaign-mails-per-minute",
@@ -518,11 +502,7 @@ pub(crate) const MAIL_SETTINGS: &[Setting] = &[
         heading: MAIL_LIMITS,
         value_name: "N",
         help: "Mails with nearly one text a minute; more are answered 450; 0: no limit",
-        access: value!(
-            mail.config.rates.campaign_mails_per_minute,
-            parse = |text| any_count(text).and_then(narrow),
-            show = |count: u32| count.to_string()
-        ),
+        access: value!(mail.config.rates.campaign_mails_per_minute, parse = rate, show = rate_text),
     },
     Setting {
         key: "tarpit",
@@ -534,6 +514,15 @@ pub(crate) const MAIL_SETTINGS: &[Setting] = &[
         access: value!(mail.config.rates.tarpit, parse = parse_duration, show = duration_text),
     },
 ];
+
+/// So many a minute.
+fn rate(text: &str) -> Result<u32, String> {
+    any_count(text).and_then(narrow)
+}
+
+fn rate_text(rate: u32) -> String {
+    rate.to_string()
+}
 
 fn narrow(count: usize) -> Result<u32, String> {
     u32::try_from(count).map_err(|_| "at most 4294967295".to_owned())
