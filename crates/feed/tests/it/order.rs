@@ -15,10 +15,11 @@ fn messages() -> usize {
     std::env::var("FEED_TEST_MESSAGES").ok().and_then(|text| text.parse().ok()).unwrap_or(2000)
 }
 
-/// What message `number` of `producer` holds: its number, and bytes that follow from it, of a length that varies.
+/// What message `number` of `producer` holds: its number, and bytes that follow from it, of a length that varies; some
+/// are longer than any buffer on the way.
 fn payload(producer: usize, number: usize) -> Vec<u8> {
     let mut bytes = format!("{producer} {number} ").into_bytes();
-    let length = number * 7919 % 300;
+    let length = number * 7919 % if number % 61 == 7 { 300_000 } else { 300 };
     bytes.extend((0..length).map(|at| (producer * 31 + number * 7 + at) as u8));
     bytes
 }

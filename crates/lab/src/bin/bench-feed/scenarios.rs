@@ -39,18 +39,23 @@ pub(crate) const OTHERS: [(&str, &str); 3] = [
 /// All closed loops, in the order in which they run.
 pub(crate) fn all(quick: bool) -> Vec<Scenario> {
     let run = if quick { RUN_QUICK } else { RUN };
-    let one = |name, flows, consumers, window, sides| Scenario {
+    let of = |name, flows, consumers, payload_bytes, window, sides| Scenario {
         name,
-        shape: Shape { flows, consumers, payload_bytes: PAYLOAD_BYTES, window },
+        shape: Shape { flows, consumers, payload_bytes, window },
         sides,
         rounds: ROUNDS,
         run,
     };
+    let one =
+        |name, flows, consumers, window, sides| of(name, flows, consumers, PAYLOAD_BYTES, window, sides);
     vec![
         one("none", 1, 0, 16_384, Sides::Apart),
         one("one", 1, 1, 16_384, Sides::Apart),
         one("ten", 1, 10, 8_192, Sides::Apart),
         one("hundred", 1, 100, 4_096, Sides::Apart),
+        of("one-64k", 1, 1, 64 << 10, 64, Sides::Apart),
+        of("ten-64k", 1, 10, 64 << 10, 32, Sides::Apart),
+        of("one-1m", 1, 1, 1 << 20, 8, Sides::Apart),
         one("cores-one", 1, 1, 16_384, Sides::OneAndTwo),
         one("cores-pairs", 16, 1, 4_096, Sides::OneAndTwo),
     ]

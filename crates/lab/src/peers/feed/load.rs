@@ -18,8 +18,8 @@ use crate::peers::PeerError;
 
 /// A server that relays nothing for so long is stuck.
 const STUCK: Duration = Duration::from_secs(10);
-/// Messages encoded ahead.
-const BATCH_MESSAGES: usize = 512;
+/// Messages encoded ahead at most.
+const BATCH_MESSAGES_MAX: u64 = 512;
 const EVENTS_MAX: usize = 128;
 /// How often the clock is read in the closed loop: every so many rounds.
 const ROUNDS_A_LOOK: u32 = 16;
@@ -35,6 +35,18 @@ pub struct Shape {
     pub payload_bytes: usize,
     /// Messages that a producer may be ahead of its slowest consumer.
     pub window: u64,
+}
+
+impl Shape {
+    /// Messages encoded ahead: never more than the window lets go.
+    fn batch(&self) -> u64 {
+        BATCH_MESSAGES_MAX.min(self.window)
+    }
+
+    /// What a consumer reads into: two messages at least.
+    fn scratch_bytes(&self) -> usize {
+        SCRATCH_BYTES.max(3 * self.payload_bytes)
+    }
 }
 
 /// A producer with its consumers.
@@ -56,7 +68,7 @@ impl Flow {
             .map(|n| Consumer::connect(wire, address, &subject, shape.payload_bytes, n, number))
             .collect::<Result<_, _>>()?;
         let producer =
-            Producer::connect(wire, address, &subject, shape.payload_bytes, number, BATCH_MESSAGES)?;
+            Producer::connect(wire, address, &subject, shape.payload_bytes, number, shape.batch() as usize)?;
         Ok(Self { producer, consumers })
     }
 
@@ -83,7 +95,7 @@ pub fn closed_loop(mut flows: Vec<Flow>, shape: &Shape, run: Duration) -> Result
         let both = EventFlags::IN | EventFlags::OUT | EventFlags::ET;
         epoll::add(&poll, flow.producer.stream(), tag(f, 0), both).map_err(std::io::Error::from)?;
     }
-    let mut scratch = vec![0; SCRATCH_BYTES];
+    let mut scratch = vec![0; shape.scratch_bytes()];
     let mut events = Vec::with_capacity(EVENTS_MAX);
     let begun = Instant::now();
     let mut moved = begun;
@@ -98,10 +110,10 @@ pub fn closed_loop(mut flows: Vec<Flow>, shape: &Shape, run: Duration) -> Result
             let room = (slowest + shape.window).saturating_sub(flow.producer.stamped);
             let allowed = if is_over { 0 } else { room };
             // A batch that is under way goes on; a new one begins when half a batch fits.
-            if !flow.producer.is_idle() || allowed >= BATCH_MESSAGES as u64 / 2 {
+            if !flow.producer.is_idle() || allowed >= shape.batch() / 2 {
                 flow.producer.send(allowed, |_| 0)?;
             }
-            more_to_send |= flow.producer.is_idle() && allowed >= 2 * BATCH_MESSAGES as u64;
+            more_to_send |= flow.producer.is_idle() && allowed >= 2 * shape.batch();
             all_arrived &= flow.producer.is_idle() && slowest == flow.producer.stamped;
         }
         round = round.wrapping_add(1);
