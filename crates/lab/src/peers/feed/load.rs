@@ -35,6 +35,8 @@ pub struct Shape {
     pub payload_bytes: usize,
     /// Messages that a producer may be ahead of its slowest consumer.
     pub window: u64,
+    /// Messages that each producer sends in a second; `None`: as many as go.
+    pub per_second: Option<u64>,
 }
 
 impl Shape {
@@ -105,9 +107,16 @@ pub fn closed_loop(mut flows: Vec<Flow>, shape: &Shape, run: Duration) -> Result
     loop {
         let mut all_arrived = true;
         let mut more_to_send = false;
-        for flow in &mut flows {
+        let elapsed_s = if shape.per_second.is_some() { begun.elapsed().as_secs_f64() } else { 0.0 };
+        let count = flows.len() as f64;
+        for (f, flow) in flows.iter_mut().enumerate() {
             let slowest = flow.slowest().unwrap_or(flow.producer.stamped);
-            let room = (slowest + shape.window).saturating_sub(flow.producer.stamped);
+            let mut room = (slowest + shape.window).saturating_sub(flow.producer.stamped);
+            if let Some(per_second) = shape.per_second {
+                // Not all in the same moment.
+                let due = elapsed_s * per_second as f64 + f as f64 / count;
+                room = room.min((due as u64).saturating_sub(flow.producer.stamped));
+            }
             let allowed = if is_over { 0 } else { room };
             // A batch that is under way goes on; a new one begins when half a batch fits.
             if !flow.producer.is_idle() || allowed >= shape.batch() / 2 {
