@@ -33,16 +33,16 @@ pub struct Shape {
     pub consumers: usize,
     /// Of each message.
     pub payload_bytes: usize,
-    /// Messages that a producer may be ahead of its slowest consumer.
+    /// Messages that a producer may be ahead of its slowest consumer. An open loop has none: 0.
     pub window: u64,
     /// Messages that each producer sends in a second; `None`: as many as go.
     pub per_second: Option<u64>,
 }
 
 impl Shape {
-    /// Messages encoded ahead: never more than the window lets go.
+    /// Messages encoded ahead: never more than the window lets go, where there is one.
     fn batch(&self) -> u64 {
-        BATCH_MESSAGES_MAX.min(self.window)
+        if self.window == 0 { BATCH_MESSAGES_MAX } else { BATCH_MESSAGES_MAX.min(self.window) }
     }
 
     /// What a consumer reads into: two messages at least.
