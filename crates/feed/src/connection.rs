@@ -9,7 +9,7 @@ use wire::nats::rejection::Rejection;
 
 use crate::{
     backpressure::{Due, Producer},
-    identity::{Identity, Permissions, Replies},
+    identity::{Identity, Permissions, Replies, certificate::Names},
     outbox::{Chunks, Outbox},
     trie::{NodeId, SubId},
     word::Word,
@@ -174,6 +174,8 @@ pub(crate) struct Connection {
     pub(crate) permissions: Option<Arc<Permissions>>,
     pub(crate) replies: Option<Box<Replies>>,
     pub(crate) nonce: Option<Box<str>>,
+    /// What its certificate calls it, where that says who it is.
+    pub(crate) certificate: Option<Box<Names>>,
     pub(crate) root: NodeId,
     pub(crate) account: u16,
 

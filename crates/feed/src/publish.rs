@@ -24,7 +24,7 @@ use crate::{
     groups::Turn,
     matching::Match,
     outputs::{Outputs, Put},
-    system,
+    protocol_log, system,
     trie::{NodeId, SubId},
 };
 
@@ -76,6 +76,9 @@ impl Core {
     pub(crate) fn publish(&mut self, id: ConnId, run: &Run<'_>) {
         let connection = &mut self.outputs.connections[id];
         let count = run.count() as u64;
+        if protocol_log::is_wanted() {
+            protocol_log::messages(connection.cid, "PUB", run, run.count());
+        }
         connection.messages_in += count;
         connection.payload_in_bytes += count * run.body_bytes as u64;
         self.counters.add(Counter::MessagesIn, count);
@@ -250,6 +253,9 @@ impl Core {
                 0
             }
         };
+        if delivered > 0 && protocol_log::is_wanted() {
+            protocol_log::messages(outputs.connections[id].cid, "MSG", run, delivered);
+        }
         if ends && delivered > 0 {
             subjects.had_some(sub);
         }

@@ -32,7 +32,7 @@ use crate::{
     connection::{Closed, ConnId, Connection, Stage, Transport, Writer},
     core::{Core, Local},
     counters::Counter,
-    identity::{Check, Credentials, Refused, SlowCheck},
+    identity::{Check, Credentials, Refused, SlowCheck, certificate::Names},
     outbox::Outbox,
     outputs::Outputs,
     session::Processed,
@@ -87,13 +87,14 @@ pub(crate) struct Arrival {
     pub(crate) address: SocketAddr,
     pub(crate) transport: Transport,
     pub(crate) nonce: Option<Box<str>>,
+    pub(crate) certificate: Option<Box<Names>>,
 }
 
 impl Arrival {
     /// A new client.
     pub(crate) fn new(core: &Core, address: SocketAddr, transport: Transport) -> Self {
         let nonce = core.settings.identities.wants_nonce().then(shared::nonce);
-        Self { cid: core.shared.next_cid(), address, transport, nonce }
+        Self { cid: core.shared.next_cid(), address, transport, nonce, certificate: None }
     }
 }
 
@@ -362,7 +363,7 @@ fn write_wrapped(
 impl Core {
     /// Takes a client into the books and gives it INFO.
     fn enter(&mut self, arrival: Arrival, writer: Writer, was_informed: bool) -> ConnId {
-        let Arrival { cid, address, transport, nonce } = arrival;
+        let Arrival { cid, address, transport, nonce, certificate } = arrival;
         let is_required = self.settings.identities.is_required();
         let root = self.subjects.root_of(0);
         let id = self.outputs.connections.insert(Box::new(Connection {
@@ -389,6 +390,7 @@ impl Core {
             permissions: None,
             replies: None,
             nonce,
+            certificate,
             root,
             account: 0,
             sids: HashTable::new(),

@@ -12,6 +12,7 @@ use crate::{
     core::Core,
     counters::Counter,
     identity::{Check, Credentials, Identity, Refused, Replies, SlowCheck, Subscribing},
+    protocol_log,
     publish::Run,
     subjects::Wish,
 };
@@ -108,6 +109,9 @@ impl Core {
     }
 
     fn carry_out(&mut self, id: ConnId, op: ClientOp<'_>) -> Option<SlowCheck> {
+        if protocol_log::is_wanted() {
+            protocol_log::operation(self.outputs.connections[id].cid, &op);
+        }
         if !matches!(op, ClientOp::Connect { .. }) {
             self.connect_implied(id);
         }
@@ -168,7 +172,7 @@ impl Core {
         connection.verbose = options.verbose.unwrap_or(true);
         connection.pedantic = options.pedantic.unwrap_or(true);
         connection.echo = options.echo.unwrap_or(true);
-        connection.headers = options.headers;
+        connection.headers = options.headers && self.settings.config.headers;
         connection.no_responders = options.no_responders;
         connection.takes_info = options.protocol == 1;
         connection.wants_second_info = options.protocol == 1;
@@ -186,6 +190,8 @@ impl Core {
                 nkey: options.nkey.as_deref(),
                 sig: options.sig.as_deref(),
                 jwt: options.jwt.as_deref(),
+                websocket: connection.transport.websocket,
+                certificate: connection.certificate.as_deref(),
             };
             let nonce = connection.nonce.clone().unwrap_or_default();
             match self.settings.identities.check(&credentials, nonce.as_bytes()) {
@@ -206,7 +212,7 @@ impl Core {
     fn refuse_versions(&mut self, id: ConnId, options: &ConnectOptions) -> bool {
         if !(0..=1).contains(&options.protocol) {
             self.outputs.reject(id, Rejection::ProtocolVersion);
-        } else if options.no_responders && !options.headers {
+        } else if options.no_responders && !self.outputs.connections[id].headers {
             self.outputs.reject(id, Rejection::NoRespondersNeedHeaders);
         } else {
             return false;
@@ -239,6 +245,7 @@ impl Core {
                     .map(|responses| Box::new(Replies::new(responses)));
                 connection.identity = Some(Box::new(identity));
                 connection.nonce = None;
+                connection.certificate = None;
             }
             Err(refused) => {
                 let connection = &self.outputs.connections[id];

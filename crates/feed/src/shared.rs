@@ -122,7 +122,7 @@ impl Shared {
             go: "",
             host: self.address.ip().to_string(),
             port: self.address.port(),
-            headers: true,
+            headers: config.headers,
             max_payload: config.limits.max_payload,
             client_id: reader.cid,
             client_ip: reader.address.ip().to_string(),

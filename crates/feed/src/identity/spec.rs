@@ -7,7 +7,7 @@ use std::{
 
 use super::{
     ACCOUNTS_MAX, AccountId, GLOBAL_ACCOUNT, Identities, Identity, KnownKey, KnownUser, SYSTEM_ACCOUNT,
-    pattern,
+    certificate, pattern,
     permissions::{Entry, Permissions, Rules},
     reserved::{self, Reserved},
 };
@@ -52,6 +52,17 @@ pub struct User {
     pub nkey: Option<String>,
     /// What the user may do; none: the default permissions.
     pub permissions: Option<Permissions>,
+    /// What the user may connect by; none: anything.
+    pub connection_types: Option<ConnectionTypes>,
+}
+
+/// What somebody may connect by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct ConnectionTypes {
+    /// TCP, with TLS or without.
+    pub standard: bool,
+    /// WebSocket.
+    pub websocket: bool,
 }
 
 /// A world of subjects with its users.
@@ -61,6 +72,8 @@ pub struct Account {
     pub name: String,
     /// Who lives in it.
     pub users: Vec<User>,
+    /// What those of its users may do that have no permissions of their own; none: what the users of all accounts may.
+    pub default_permissions: Option<Permissions>,
 }
 
 /// Everything about who may come in, as it was configured. The default: everybody.
@@ -78,6 +91,9 @@ pub struct Authorization {
     pub system_account: Option<String>,
     /// Who a client is that says nothing about itself.
     pub no_auth_user: Option<String>,
+    /// Users may be known by their certificates alone: they need no password, and without one nobody is let in by
+    /// their name.
+    pub by_certificate: bool,
     /// What the program keeps for itself of the global account's subjects.
     pub reserved: Reserved,
 }
@@ -136,19 +152,23 @@ pub(super) fn build(spec: &Authorization, before: Option<&Identities>) -> Result
     let mut identities = Identities {
         accounts: accounts.names,
         users: HashMap::new(),
+        subjects: HashMap::new(),
         keys: HashMap::new(),
         token: None,
         no_auth: None,
+        no_auth_types: None,
         required: !spec.is_open(),
     };
     let default = shared(spec.default_permissions.as_ref())?;
     for user in &spec.users {
-        add(&mut identities, user, AccountId::GLOBAL, &default)?;
+        add(&mut identities, user, AccountId::GLOBAL, &default, spec)?;
     }
     for account in &spec.accounts {
         let id = accounts.ids.get(account.name.as_str()).copied().unwrap_or(AccountId::GLOBAL);
+        let own = shared(account.default_permissions.as_ref())?;
+        let default = if account.default_permissions.is_some() { &own } else { &default };
         for user in &account.users {
-            add(&mut identities, user, id, &default)?;
+            add(&mut identities, user, id, default, spec)?;
         }
     }
     if let Some(token) = &spec.token {
@@ -159,9 +179,11 @@ pub(super) fn build(spec: &Authorization, before: Option<&Identities>) -> Result
     identities.no_auth = match &spec.no_auth_user {
         Some(_) if spec.token.is_some() => return Err(SpecError::TokenAndNobody),
         Some(name) => {
-            let known = identities.users.get(name).map(|user| &user.identity);
-            let known = known.or_else(|| identities.keys.get(name).map(|key| &key.identity));
-            Some(known.cloned().ok_or_else(|| SpecError::NobodyKnown(name.clone()))?)
+            let known = identities.users.get(name).map(|user| (&user.identity, user.types));
+            let known = known.or_else(|| identities.keys.get(name).map(|key| (&key.identity, key.types)));
+            let (identity, types) = known.ok_or_else(|| SpecError::NobodyKnown(name.clone()))?;
+            identities.no_auth_types = types;
+            Some(identity.clone())
         }
         None => (!identities.required).then(Identity::anonymous),
     };
@@ -218,17 +240,25 @@ fn add(
     user: &User,
     account: AccountId,
     default: &Option<Arc<Permissions>>,
+    spec: &Authorization,
 ) -> Result<(), SpecError> {
     let permissions = match &user.permissions {
         Some(_) => shared(user.permissions.as_ref())?,
         None => default.clone(),
     };
     let identity = |name: &str| Identity { account, name: Some(name.into()), permissions };
+    let types = user.connection_types;
     match (&user.user, &user.nkey) {
         (Some(name), None) if !name.is_empty() => {
-            let secret = user.password.clone().ok_or_else(|| SpecError::NoPassword(name.clone()))?;
-            check_hash(name, &secret)?;
-            let known = KnownUser { secret, identity: identity(name) };
+            match &user.password {
+                Some(secret) => check_hash(name, secret)?,
+                None if spec.by_certificate => {}
+                None => return Err(SpecError::NoPassword(name.clone())),
+            }
+            if let Some(subject) = certificate::subject_of(name).filter(|_| spec.by_certificate) {
+                identities.subjects.insert(subject, name.clone());
+            }
+            let known = KnownUser { secret: user.password.clone(), identity: identity(name), types };
             match identities.users.insert(name.clone(), known) {
                 Some(_) => Err(SpecError::Twice(name.clone())),
                 None => Ok(()),
@@ -237,7 +267,7 @@ fn add(
         (None, Some(nkey)) => {
             let key = nkeys::KeyPair::from_public_key(nkey).ok().filter(|_| nkey.starts_with('U'));
             let key = key.ok_or_else(|| SpecError::NotAKey(nkey.clone()))?;
-            match identities.keys.insert(nkey.clone(), KnownKey { key, identity: identity(nkey) }) {
+            match identities.keys.insert(nkey.clone(), KnownKey { key, identity: identity(nkey), types }) {
                 Some(_) => Err(SpecError::Twice(nkey.clone())),
                 None => Ok(()),
             }

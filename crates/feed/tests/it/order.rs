@@ -230,6 +230,7 @@ fn accounts_are_worlds_of_their_own() {
             password: Some(Secret::new("x")),
             ..User::default()
         }],
+        ..Account::default()
     };
     let server = start(2, |config| {
         config.authorization =
@@ -281,8 +282,8 @@ fn the_server_answers_in_the_system_account() {
     };
     let server = start(2, |config| {
         config.authorization.accounts = vec![
-            Account { name: "$SYS".to_owned(), users: vec![user("admin")] },
-            Account { name: "A".to_owned(), users: vec![user("a")] },
+            Account { name: "$SYS".to_owned(), users: vec![user("admin")], ..Account::default() },
+            Account { name: "A".to_owned(), users: vec![user("a")], ..Account::default() },
         ];
     });
     for (name, is_answered) in [("admin", true), ("a", false)] {
