@@ -18,13 +18,21 @@ pub(crate) struct Buffers {
     leftover_bytes: usize,
     /// For messages whose control line must be put into its usual form.
     pub(crate) rewritten: Vec<u8>,
+    /// For a subject that stands for another.
+    pub(crate) mapped: Vec<u8>,
 }
 
 impl Buffers {
     pub(crate) fn new(max_control_line: usize) -> Self {
         // An unfinished operation and a read behind it fit: what is longer is refused by the parser.
         let read_bytes = READ_BYTES + SMALL_LEFTOVER_BYTES_MAX + max_control_line;
-        Self { read: vec![0; read_bytes], leftovers: Vec::new(), leftover_bytes: 0, rewritten: Vec::new() }
+        Self {
+            read: vec![0; read_bytes],
+            leftovers: Vec::new(),
+            leftover_bytes: 0,
+            rewritten: Vec::new(),
+            mapped: Vec::new(),
+        }
     }
 
     /// A buffer for an unfinished operation.

@@ -24,24 +24,35 @@
 //! Everything has one owner, this core's thread; a turn borrows it whole and does not wait. Other cores see only what
 //! is sent to them.
 
-use std::{cell::RefCell, collections::VecDeque, rc::Rc, sync::Arc};
+use std::{
+    cell::RefCell,
+    collections::{HashMap, VecDeque},
+    rc::Rc,
+    sync::{Arc, atomic::Ordering},
+};
 
 use engine::{
     cores::{clock, listener::Balance, mesh},
     meter::CoreCounters,
 };
 
+use tokio::sync::mpsc;
+use wire::nats::rejection::Rejection;
+
 use crate::{
     across::{Links, Message},
     backpressure::Marks,
     buffers::Buffers,
     config::Config,
+    connection::ConnId,
     counters::Counter,
-    identity::Identities,
+    identity::{Identities, Mappings},
+    mapped::Dice,
     outputs::Outputs,
     shared::Shared,
     snapshot::ConnectionSnapshot,
     subjects::Subjects,
+    system::Told,
     transport::Acceptors,
 };
 
@@ -65,8 +76,14 @@ pub(crate) struct Core {
     pub(crate) counters: Rc<CoreCounters<Counter>>,
     pub(crate) balance: Arc<Balance>,
     pub(crate) is_lame: bool,
+    /// What accounts have for other subjects; none where no account has anything, so that nobody pays for it.
+    pub(crate) mappings: Option<Rc<HashMap<u16, Mappings>>>,
+    /// What chooses between destinations.
+    pub(crate) dice: Dice,
     /// Handshakes of TLS and WebSocket under way.
     pub(crate) handshakes: usize,
+    /// Who answers in the system account.
+    pub(crate) system: mpsc::Sender<Told>,
     /// Those closed last.
     pub(crate) closed: VecDeque<ConnectionSnapshot>,
     /// The monotonic time of this turn.
@@ -95,11 +112,12 @@ pub(crate) struct CoreSeed {
     pub(crate) counters: CoreCounters<Counter>,
     pub(crate) balance: Arc<Balance>,
     pub(crate) cores: usize,
+    pub(crate) system: mpsc::Sender<Told>,
 }
 
 impl Local {
     pub(crate) fn new(seed: CoreSeed) -> Rc<Self> {
-        let CoreSeed { index, shared, settings, sender, receiver, counters, balance, cores } = seed;
+        let CoreSeed { index, shared, settings, sender, receiver, counters, balance, cores, system } = seed;
         let limits = &settings.config.limits;
         let counters = Rc::new(counters);
         let core = Core {
@@ -112,7 +130,10 @@ impl Local {
             counters,
             balance,
             is_lame: false,
+            mappings: settings.identities.all_mappings(),
+            dice: Dice::new(),
             handshakes: 0,
+            system,
             closed: VecDeque::new(),
             now_ms: clock::monotonic_ms(),
             settings,
@@ -133,11 +154,38 @@ impl Core {
         self.outputs.flush(&mut self.links);
     }
 
+    /// Closes this core's share of the connections that are more than there may be now, the newest first.
+    /// (nats-server closes any.)
+    fn close_surplus(&mut self) {
+        let surplus = self.shared.surplus.load(Ordering::Acquire);
+        if surplus == 0 {
+            return;
+        }
+        let own = self.outputs.connections.len();
+        let share = (surplus * own).div_ceil(self.balance.total().max(own).max(1));
+        let open = self.outputs.connections.iter().filter(|(_, connection)| connection.closing.is_none());
+        let mut open: Vec<(u64, ConnId)> = open.map(|(id, connection)| (connection.cid, id)).collect();
+        open.sort_unstable_by(|one, other| other.cmp(one));
+        for (_, id) in open.into_iter().take(share) {
+            let taken = self
+                .shared
+                .surplus
+                .fetch_update(Ordering::AcqRel, Ordering::Acquire, |surplus| surplus.checked_sub(1));
+            if taken.is_err() {
+                break;
+            }
+            self.outputs.reject(id, Rejection::ConnectionsExceeded);
+            self.end_turn();
+        }
+    }
+
     /// What has changed in the configuration; who is connected stays as it is, except for the limits.
     pub(crate) fn reload(&mut self, settings: Arc<Settings>) {
         self.settings = settings;
+        self.mappings = self.settings.identities.all_mappings();
         self.outputs.rounds.stir();
         self.outputs.marks = Marks::of(self.settings.config.limits.max_pending);
+        self.close_surplus();
         for id in 0..self.outputs.connections.end() {
             let Some(connection) = self.outputs.connections.find(id) else { continue };
             if connection.takes_info && connection.closing.is_none() {

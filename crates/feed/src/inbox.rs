@@ -7,7 +7,7 @@ use engine::cores::clock;
 use crate::{
     across::{Message, Record, Records},
     core::{Core, Local},
-    server, snapshot,
+    look, server,
 };
 
 impl Local {
@@ -53,10 +53,7 @@ impl Local {
                 Message::Accept(socket, address, door) => {
                     server::take_over(self, core, socket, address, door)
                 }
-                Message::Snapshot(answer) => {
-                    // Who asked may have stopped waiting.
-                    let _ = answer.send(snapshot::of_core(core));
-                }
+                Message::Look(look) => look::step(core, look),
                 Message::Publish(batch) => core.publish_own(&batch),
                 Message::Reload(settings) => core.reload(settings),
             }

@@ -22,9 +22,10 @@ use crate::{
     core::Core,
     counters::Counter,
     groups::Turn,
+    identity::AccountId,
     matching::Match,
     outputs::{Outputs, Put},
-    protocol_log, system,
+    protocol_log,
     trie::{NodeId, SubId},
 };
 
@@ -73,7 +74,17 @@ impl<'a> Run<'a> {
 
 impl Core {
     /// Takes messages of a client.
+    #[inline]
     pub(crate) fn publish(&mut self, id: ConnId, run: &Run<'_>) {
+        if self.mappings.is_some() {
+            self.publish_mapped(id, run);
+        } else {
+            self.publish_as_it_is(id, run);
+        }
+    }
+
+    /// Takes messages of a client whose subject is not another's.
+    pub(crate) fn publish_as_it_is(&mut self, id: ConnId, run: &Run<'_>) {
         let connection = &mut self.outputs.connections[id];
         let count = run.count() as u64;
         if protocol_log::is_wanted() {
@@ -96,10 +107,28 @@ impl Core {
         let (slot, matched) = self.subjects.matches.take(&self.subjects.trie, root, run.subject);
         let reached = !matched.is_empty() && self.spread(id, account, producer, run, &matched);
         self.subjects.matches.put_back(slot, matched);
-        if !reached && !run.reply.is_empty() && !self.answer_for_server(id, account, root, run) {
-            self.tell_no_responders(id, run);
+        if !run.reply.is_empty() {
+            // Whoever else listens there, the server is asked, too.
+            let is_asked =
+                account == AccountId::SYSTEM.0 && (self.ask_system(run) || self.answer_user_info(id, run));
+            if !reached && !is_asked && !self.answer_user_info(id, run) {
+                self.tell_no_responders(id, run);
+            }
         }
         self.end_finished();
+    }
+
+    /// Takes messages of a client that are to be lost.
+    pub(crate) fn publish_to_nobody(&mut self, id: ConnId, run: &Run<'_>) {
+        let connection = &mut self.outputs.connections[id];
+        let count = run.count() as u64;
+        connection.messages_in += count;
+        connection.payload_in_bytes += count * run.body_bytes as u64;
+        self.counters.add(Counter::MessagesIn, count);
+        self.counters.add(Counter::PayloadIn, count * run.body_bytes as u64);
+        if !run.reply.is_empty() {
+            self.tell_no_responders(id, run);
+        }
     }
 
     /// Delivers to whoever matches; whether anybody was reached.
@@ -267,21 +296,6 @@ impl Core {
             self.counters.add(Counter::MessagesOut, delivered);
             self.counters.add(Counter::PayloadOut, delivered * run.body_bytes as u64);
         }
-    }
-
-    /// Answers if this asks the server itself; whether it did.
-    #[cold]
-    fn answer_for_server(&mut self, id: ConnId, account: u16, root: NodeId, run: &Run<'_>) -> bool {
-        let Some(answer) = system::answer(&self.shared, &self.settings, account, run) else { return false };
-        // Nobody's: no connection has this number, so nobody can be held back for it.
-        #[expect(clippy::cast_possible_truncation, reason = "there are at most 64 cores")]
-        let server = Producer { core: self.index as u16, conn: ConnId::MAX, cid: 0 };
-        for _ in 0..run.count() {
-            let (slot, matched) = self.subjects.matches.take(&self.subjects.trie, root, run.reply);
-            self.spread(id, account, server, &answer.run(run.reply), &matched);
-            self.subjects.matches.put_back(slot, matched);
-        }
-        true
     }
 
     /// Nobody was there to answer: the requester is told, if it wants to know and listens for the answer.

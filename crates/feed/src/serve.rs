@@ -452,6 +452,7 @@ impl Core {
         if let Some(counter) = Counter::of_closed(why) {
             self.count(counter);
         }
+        self.tell_disconnected(&connection, why);
         let mut snapshot = snapshot::of_connection(&connection, self.index, &self.settings.identities);
         snapshot.closed = Some((clock::now_system(), why));
         connection.outbox.clear(&mut self.outputs.chunks);

@@ -11,10 +11,11 @@ use crate::{
     connection::{ConnId, ConnectOptions, Stage, Told},
     core::Core,
     counters::Counter,
-    identity::{Check, Credentials, Identity, Refused, Replies, SlowCheck, Subscribing},
+    identity::{AccountId, Check, Credentials, Identity, Refused, Replies, SlowCheck, Subscribing},
     protocol_log,
     publish::Run,
     subjects::Wish,
+    system,
 };
 
 /// What the operations of a read came to.
@@ -158,6 +159,7 @@ impl Core {
             self.outputs.connections[id].stage = Stage::Connected;
             if let Check::Done(checked) = self.settings.identities.check(&Credentials::default(), b"") {
                 self.checked(id, checked);
+                self.tell_connected(id);
             }
         }
     }
@@ -204,6 +206,9 @@ impl Core {
             }
         }
         if self.outputs.connections[id].closing.is_none() && !self.refuse_versions(id, &options) {
+            if !was_in {
+                self.tell_connected(id);
+            }
             self.say_ok(id);
         }
         None
@@ -224,6 +229,7 @@ impl Core {
     pub(crate) fn slowly_checked(&mut self, id: ConnId, checked: Result<Identity, Refused>) {
         self.checked(id, checked);
         if self.outputs.connections[id].closing.is_none() {
+            self.tell_connected(id);
             self.say_ok(id);
         }
     }
@@ -286,6 +292,10 @@ impl Core {
         // Of two with one sid, the first one stays.
         if subjects.find(connection, sid).is_none() {
             subjects.subscribe(id, connection, Wish { pattern, queue, sid, is_filtered }, links);
+            if connection.account == AccountId::SYSTEM.0 {
+                // Where there is no room, a question is under way, behind which this is seen to.
+                _ = self.system.try_send(system::Told::Subscribed);
+            }
         }
     }
 

@@ -29,6 +29,8 @@ pub(crate) struct Shared {
     /// Where clients connect.
     pub(crate) address: SocketAddr,
     next_cid: AtomicU64,
+    /// Connections that are to be closed since a limit was lowered: each core takes its share.
+    pub(crate) surplus: AtomicUsize,
     /// All cores' counters, to be read.
     pub(crate) counters: Arc<CounterSet<Counter>>,
     /// Loops that accept.
@@ -91,6 +93,7 @@ impl Shared {
             started: clock::now_system(),
             address,
             next_cid: AtomicU64::new(1),
+            surplus: AtomicUsize::new(0),
             counters,
             ready: AtomicUsize::new(0),
         })

@@ -18,6 +18,7 @@ use crate::{
     across::Links,
     connection::{ConnId, Connection, Subscription, find_sid, sid_hash},
     counters::Counter,
+    identity::AccountId,
     matching::Matches,
     slab::{Slab, take_out},
     trie::{Group, NodeId, SubId, Trie},
@@ -77,6 +78,16 @@ impl Subjects {
     #[inline]
     pub(crate) fn subscription(&self, sub: SubId) -> &Subscription {
         &self.subscriptions[sub]
+    }
+
+    /// A subscription, if there is one of this number.
+    pub(crate) fn find_subscription(&self, sub: SubId) -> Option<&Subscription> {
+        self.subscriptions.find(sub)
+    }
+
+    /// Numbers of subscriptions are below this.
+    pub(crate) fn end(&self) -> SubId {
+        self.subscriptions.end()
     }
 
     /// A subscription that messages are for, and how many of `count` it still gets.
@@ -141,6 +152,9 @@ impl Subjects {
         let subscriptions = &self.subscriptions;
         connection.sids.insert_unique(sid_hash(sid), sub, |&id| sid_hash(&subscriptions[id].sid));
         self.counters.add(Counter::Subscriptions, 1);
+        if connection.account == AccountId::SYSTEM.0 {
+            self.counters.add(Counter::SystemSubscriptions, 1);
+        }
         match queue {
             None => {
                 let place = self.trie.add_subscriber(node, sub);
@@ -189,6 +203,9 @@ impl Subjects {
             self.ends_after.remove(&sub);
         }
         self.counters.sub(Counter::Subscriptions, 1);
+        if connection.account == AccountId::SYSTEM.0 {
+            self.counters.sub(Counter::SystemSubscriptions, 1);
+        }
         if is_member {
             let group = self.group_with(node, sub, place);
             let state = self.trie.group_mut(node, group);

@@ -9,7 +9,7 @@
 use std::{future::Future, net::SocketAddr, pin::Pin, sync::Arc, time::Duration};
 
 use engine::meter::{Registry, Source};
-use feed::{Config, NoAnswer, Server, Snapshot, StartError, monitor};
+use feed::{Config, Looker, NoAnswer, Server, StartError, monitor};
 
 use crate::{
     admin::{Operated, Port},
@@ -137,15 +137,8 @@ impl Operated for Feed {
 }
 
 impl monitor::Watched for Feed {
-    async fn snapshot(&self) -> Result<Snapshot, NoAnswer> {
-        match self.running.ask(Server::snapshot) {
-            Some(snapshot) => snapshot.await,
-            None => Err(NoAnswer),
-        }
-    }
-
-    fn config(&self) -> Arc<Config> {
-        Arc::clone(&self.config.lock().unwrap_or_else(std::sync::PoisonError::into_inner))
+    fn looker(&self) -> Result<Looker, NoAnswer> {
+        self.running.ask(Server::looker).ok_or(NoAnswer)
     }
 
     fn is_ready(&self) -> bool {
@@ -194,7 +187,7 @@ impl Service for Feed {
 
     /// A lame duck's own times, and a margin for what is under way.
     fn drain_time(&self, _: &Settings) -> Duration {
-        let config = monitor::Watched::config(self);
+        let config = self.config.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         config.lame_duck_grace_period + config.lame_duck_duration + DRAIN_MARGIN
     }
 

@@ -15,17 +15,19 @@
 //! configuration that needs them does not load.
 
 pub mod certificate;
+mod mapping;
 mod pattern;
 mod permissions;
 mod replies;
 mod reserved;
 mod spec;
 
-use std::{collections::HashMap, sync::Arc};
+use std::{collections::HashMap, rc::Rc, sync::Arc};
 
 use base64::Engine as _;
 use subtle::ConstantTimeEq as _;
 
+pub use mapping::{Mapped, Mapping, Mappings, Weighted};
 pub use pattern::{covers, is_valid as is_valid_pattern, overlaps};
 pub use permissions::{Entry, Permissions, Responses, Rules, Shared, Subscribing};
 pub use replies::{OPEN_REQUESTS_MAX, Replies};
@@ -178,6 +180,8 @@ pub struct Identities {
     /// Users whose names are subjects of certificates, by these.
     subjects: HashMap<Vec<(String, String)>, String>,
     keys: HashMap<String, KnownKey>,
+    /// By [`AccountId`], of those that have any.
+    mappings: HashMap<u16, Mappings>,
     token: Option<(Secret, Identity)>,
     no_auth: Option<Identity>,
     no_auth_types: Option<ConnectionTypes>,
@@ -192,6 +196,7 @@ impl Identities {
             users: HashMap::new(),
             subjects: HashMap::new(),
             keys: HashMap::new(),
+            mappings: HashMap::new(),
             token: None,
             no_auth: Some(Identity::anonymous()),
             no_auth_types: None,
@@ -216,6 +221,11 @@ impl Identities {
     /// The name of an account.
     pub fn account_name(&self, account: AccountId) -> &str {
         self.accounts.get(usize::from(account.0)).map_or("", |name| name)
+    }
+
+    /// What accounts have for other subjects, by [`AccountId`], for one core; none if no account has anything.
+    pub(crate) fn all_mappings(&self) -> Option<Rc<HashMap<u16, Mappings>>> {
+        (!self.mappings.is_empty()).then(|| Rc::new(self.mappings.clone()))
     }
 
     /// Whether a client must say who it is: INFO's `auth_required`, and the timeout that goes with it.

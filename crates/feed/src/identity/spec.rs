@@ -7,7 +7,9 @@ use std::{
 
 use super::{
     ACCOUNTS_MAX, AccountId, GLOBAL_ACCOUNT, Identities, Identity, KnownKey, KnownUser, SYSTEM_ACCOUNT,
-    certificate, pattern,
+    certificate,
+    mapping::{Mapping, Mappings},
+    pattern,
     permissions::{Entry, Permissions, Rules},
     reserved::{self, Reserved},
 };
@@ -72,6 +74,8 @@ pub struct Account {
     pub name: String,
     /// Who lives in it.
     pub users: Vec<User>,
+    /// Subjects that its clients' messages get instead of their own.
+    pub mappings: Vec<Mapping>,
     /// What those of its users may do that have no permissions of their own; none: what the users of all accounts may.
     pub default_permissions: Option<Permissions>,
 }
@@ -83,6 +87,8 @@ pub struct Authorization {
     pub token: Option<Secret>,
     /// Users of the global account. A single `user` and `password` is one of these.
     pub users: Vec<User>,
+    /// Subjects that messages in the global account get instead of their own.
+    pub mappings: Vec<Mapping>,
     /// What users without permissions of their own may do; none: everything.
     pub default_permissions: Option<Permissions>,
     /// Accounts beside the global one.
@@ -139,6 +145,9 @@ pub enum SpecError {
     /// `system_account` is none of the accounts.
     #[error("system_account `{0}` is no account of this configuration")]
     NoSuchSystemAccount(String),
+    /// A subject cannot be mapped as it is said.
+    #[error("mappings: {0}")]
+    Mapping(String),
     /// Too many.
     #[error("there are more than {ACCOUNTS_MAX} accounts")]
     TooManyAccounts,
@@ -154,17 +163,20 @@ pub(super) fn build(spec: &Authorization, before: Option<&Identities>) -> Result
         users: HashMap::new(),
         subjects: HashMap::new(),
         keys: HashMap::new(),
+        mappings: HashMap::new(),
         token: None,
         no_auth: None,
         no_auth_types: None,
         required: !spec.is_open(),
     };
+    map(&mut identities, AccountId::GLOBAL, &spec.mappings)?;
     let default = shared(spec.default_permissions.as_ref())?;
     for user in &spec.users {
         add(&mut identities, user, AccountId::GLOBAL, &default, spec)?;
     }
     for account in &spec.accounts {
         let id = accounts.ids.get(account.name.as_str()).copied().unwrap_or(AccountId::GLOBAL);
+        map(&mut identities, id, &account.mappings)?;
         let own = shared(account.default_permissions.as_ref())?;
         let default = if account.default_permissions.is_some() { &own } else { &default };
         for user in &account.users {
@@ -192,6 +204,14 @@ pub(super) fn build(spec: &Authorization, before: Option<&Identities>) -> Result
     }
     reserved::keep(&mut identities, &spec.reserved);
     Ok(identities)
+}
+
+fn map(identities: &mut Identities, account: AccountId, mappings: &[Mapping]) -> Result<(), SpecError> {
+    let mappings = Mappings::build(mappings).map_err(SpecError::Mapping)?;
+    if !mappings.is_empty() {
+        identities.mappings.insert(account.0, mappings);
+    }
+    Ok(())
 }
 
 struct Accounts {

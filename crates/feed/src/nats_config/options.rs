@@ -7,6 +7,7 @@ use std::{
 };
 
 use super::{
+    mappings::mappings,
     text::{Entry, Fault, Files, Line, Located, Surroundings, parse},
     values::{
         Outcome, address, block, boolean, count, duration, host, once_each, port, string, strings, unknown,
@@ -228,6 +229,7 @@ impl Reading<'_> {
             "no_header_support" => options.no_header_support = Some(boolean(value)?),
             "authorization" => self.authorization(value)?,
             "accounts" => self.accounts(value)?,
+            "mappings" | "maps" => options.authorization.mappings = mappings(value)?,
             "system_account" | "system" => options.authorization.system_account = Some(string(value)?),
             "no_auth_user" => options.authorization.no_auth_user = Some(string(value)?),
             "tls" => options.tls = Some(tls(value)?),

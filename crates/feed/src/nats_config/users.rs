@@ -1,6 +1,7 @@
 //! Who may come in, and what they may do: `authorization`, `accounts`, `users`, `permissions`.
 
 use super::{
+    mappings::mappings,
     options::Reading,
     text::{Fault, Located, Value},
     values::{Outcome, block, boolean, duration, list, once_each, string, strings, unknown},
@@ -45,7 +46,8 @@ impl Reading<'_> {
                 match inner.key.to_ascii_lowercase().as_str() {
                     "users" => account.users.extend(users(&inner.value)?),
                     "default_permissions" => account.default_permissions = Some(permissions(&inner.value)?),
-                    "exports" | "imports" | "mappings" | "jetstream" => {
+                    "mappings" | "maps" => account.mappings = mappings(&inner.value)?,
+                    "exports" | "imports" | "jetstream" => {
                         // Less comes through than the file wants, never more.
                         let key = format!("accounts.{}.{}", entry.key, inner.key);
                         self.pass_over(inner.line, key);

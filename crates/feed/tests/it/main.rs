@@ -5,8 +5,10 @@
 mod answers;
 mod bad_days;
 mod common;
+mod looking;
 mod mutation;
 mod order;
 mod own;
+mod system;
 mod words;
 mod wrapped;
