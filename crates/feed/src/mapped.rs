@@ -21,9 +21,7 @@ impl Dice {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
         self.0 ^= self.0 << 17;
-        #[expect(clippy::cast_possible_truncation, reason = "below 100")]
-        let number = ((self.0 >> 32) % 100) as u8;
-        number
+        ((self.0 >> 32) % 100) as u8
     }
 }
 

@@ -132,10 +132,9 @@ fn alternatives(mut extensions: Der<'_>) -> Option<Vec<String>> {
             continue;
         }
         let value = loop {
-            match extension.next()? {
-                (OCTETS, value) => break value,
-                // Whether it is critical.
-                _ => {}
+            // Before it may stand whether it is critical.
+            if let (OCTETS, value) = extension.next()? {
+                break value;
             }
         };
         let mut all = Vec::new();
