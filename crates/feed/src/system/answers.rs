@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use serde_json::{Value, json};
-use tokio::sync::mpsc;
+use tokio::{sync::mpsc, time::Interval};
 
 use super::{
     ANSWER_BYTES_MAX, OPTIONS_BYTES_MAX, Page, Question, Server, Subject, Told, server_info, to_bytes,
@@ -25,25 +25,45 @@ const STATSZ_EVERY: Duration = Duration::from_secs(10);
 const NAMES: [(&str, &str); 3] =
     [("subscriptions", "subs"), ("subscriptions_detail", "detail"), ("account", "acc")];
 
+enum Next {
+    Told(Option<Told>),
+    Tick,
+}
+
 /// Answers until no loop can ask any more.
 pub(crate) async fn answer_all(mut told: mpsc::Receiver<Told>, looker: impl Fn() -> Looker) {
     let mut seq = 0;
+    let mut ticks: Option<Interval> = None;
     loop {
         // Nothing wakes this thread while nobody listens in the system account.
         let is_heard = looker().shared.counters.total(Counter::SystemSubscriptions) > 0;
-        let next =
-            tokio::time::timeout(if is_heard { STATSZ_EVERY } else { Duration::MAX }, told.recv()).await;
+        if !is_heard {
+            ticks = None;
+        } else if ticks.is_none() {
+            // The first tick comes at once: who begins to listen is told how the server is.
+            ticks = Some(tokio::time::interval(STATSZ_EVERY));
+        }
+        let tick = async {
+            match &mut ticks {
+                Some(ticks) => ticks.tick().await,
+                None => std::future::pending().await,
+            }
+        };
+        let next = tokio::select! {
+            next = told.recv() => Next::Told(next),
+            _ = tick => Next::Tick,
+        };
         let looker = looker();
         seq += 1;
         match next {
-            Ok(None) => return,
-            Ok(Some(Told::Subscribed)) => {}
-            Ok(Some(Told::Asked(question))) => {
+            Next::Told(None) => return,
+            Next::Told(Some(Told::Subscribed)) => {}
+            Next::Told(Some(Told::Asked(question))) => {
                 if let Some(answer) = answer(&looker, &question, seq).await {
                     say(&looker, question.core, &question.reply, &answer);
                 }
             }
-            Err(_) => {
+            Next::Tick => {
                 let totals = looker.totals();
                 let subject = format!("$SYS.SERVER.{}.STATSZ", totals.server_id);
                 say(&looker, 0, subject.as_bytes(), &statsz(&looker, &totals, seq));

@@ -52,7 +52,7 @@ fn tools_ask_the_server() {
     admin.subscribe("in.box", "1");
     // Whoever listens everywhere does not keep the server from answering.
     let mut eager = login(&server, "admin");
-    eager.send(b"SUB $SYS.> 1\r\n");
+    eager.send(b"SUB $SYS.REQ.> 1\r\n");
     eager.ping();
 
     let statsz = ask(&mut admin, "$SYS.REQ.SERVER.PING", "");
@@ -152,6 +152,17 @@ fn tools_ask_the_server() {
     a.send(b"PUB $SYS.REQ.SERVER.PING in.box 0\r\n\r\n");
     let Got::Message { header, .. } = a.next() else { panic!("an answer") };
     assert!(header.starts_with(b"NATS/1.0 503"), "nobody is there to answer");
+}
+
+#[test]
+fn who_begins_to_listen_is_told_how_the_server_is() {
+    let server = server();
+    let mut admin = login(&server, "admin");
+    admin.send(b"SUB $SYS.SERVER.*.STATSZ 1\r\n");
+    let Got::Message { subject, payload, .. } = admin.next() else { panic!("a message") };
+    let told: Value = serde_json::from_slice(&payload).expect("JSON");
+    assert_eq!(subject, format!("$SYS.SERVER.{}.STATSZ", told["server"]["id"].as_str().unwrap_or_default()));
+    assert_eq!(told["statsz"]["subscriptions"], 1);
 }
 
 #[test]
