@@ -32,7 +32,7 @@ use super::{
 use crate::{
     address::fold_domain,
     mailboxes::{Mail, MailId, Mailboxes, Scope, Summary},
-    render::{Prepared, findings},
+    render::{Prepared, Until, findings},
     web::{
         answer::{Fault, long_json},
         app::App,
@@ -312,7 +312,7 @@ async fn letters<M: Mailboxes>(app: &Arc<App<M>>, summaries: &[Arc<Summary>]) ->
     for summary in summaries {
         // One that went since it was listed is left out.
         if let Some(mail) = app.mailboxes.mail(summary.id).await? {
-            letters.push(app.render(mail, move |mail| Letter::new(mail, now_ms)).await?);
+            letters.push(app.render(mail, move |mail, _| Letter::new(mail, now_ms)).await?);
         }
     }
     Ok(letters)
@@ -365,7 +365,7 @@ async fn message<M: Mailboxes>(
     }
     let mail = fetch(&app, &scope, &id).await?;
     let (id, now_ms) = (mail.summary.id, clock::unix_ms());
-    let letter = app.render(mail, move |mail| Letter::new(mail, now_ms)).await?;
+    let letter = app.render(mail, move |mail, _| Letter::new(mail, now_ms)).await?;
     if let Some(after) = &deleting.delete {
         delete_later(&app, id, after)?;
     }
@@ -405,10 +405,10 @@ async fn shown<M: Mailboxes>(
 ) -> Result<Json<Value>, Fault> {
     let mail = fetch(app, scope, &named.id).await?;
     let now_ms = clock::unix_ms();
-    app.render(mail, move |mail| aspect_of(mail, &what, now_ms)).await?.map(Json)
+    app.render(mail, move |mail, until| aspect_of(mail, &what, now_ms, until)).await?.map(Json)
 }
 
-fn aspect_of(mail: &Mail, what: &str, now_ms: u64) -> Result<Value, Fault> {
+fn aspect_of(mail: &Mail, what: &str, now_ms: u64, until: &Until) -> Result<Value, Fault> {
     let prepared = Prepared::new(&mail.raw);
     let reading = prepared.read();
     Ok(match what {
@@ -418,9 +418,9 @@ fn aspect_of(mail: &Mail, what: &str, now_ms: u64) -> Result<Value, Fault> {
         "textplain" => json!({ "text/plain": reading.text().0 }),
         "texthtml" => json!({ "text/html": reading.html_source().unwrap_or_default() }),
         "links" => {
-            json!({ "links": findings::links(&reading).into_iter().map(|l| l.link).collect::<Vec<_>>() })
+            json!({ "links": findings::links(&reading, until).into_iter().map(|l| l.link).collect::<Vec<_>>() })
         }
-        "linksfull" => json!({ "links": findings::links(&reading) }),
+        "linksfull" => json!({ "links": findings::links(&reading, until) }),
         "codes" => json!({ "codes": findings::codes(&reading.subject(), &reading.text().0) }),
         "attachments" => {
             let attachments = reading.attachments().iter().map(|attachment| {
@@ -465,7 +465,7 @@ async fn attachment<M: Mailboxes>(
 ) -> Result<Response, Fault> {
     let mail = fetch(&app, &scope, &id).await?;
     let part = part.ok_or(Fault::NoSuchPart)?;
-    let found = app.render(mail, move |mail| part_of(mail, part)).await?;
+    let found = app.render(mail, move |mail, _| part_of(mail, part)).await?;
     let (attachment, bytes) = found.ok_or(Fault::NoSuchPart)?;
     Ok(download(&attachment.content_type, &attachment.filename, bytes))
 }
@@ -590,7 +590,7 @@ async fn stream_of<M: Mailboxes>(
             let now_ms = clock::unix_ms();
             let json = if full.0 {
                 let Ok(Some(mail)) = app.mailboxes.mail(summary.id).await else { continue };
-                let Ok(letter) = app.render(mail, move |mail| Letter::new(mail, now_ms)).await else {
+                let Ok(letter) = app.render(mail, move |mail, _| Letter::new(mail, now_ms)).await else {
                     continue;
                 };
                 serde_json::to_string(&letter)

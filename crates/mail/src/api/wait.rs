@@ -84,7 +84,7 @@ pub(super) async fn wait<M: Mailboxes>(
     };
     let mail = app.mailboxes.mail(id).await?.ok_or(Fault::NoSuchMail)?;
     let now_ms = clock::unix_ms();
-    let found = app.render(mail, move |mail| Found::new(mail, now_ms)).await?;
+    let found = app.render(mail, move |mail, until| Found::new(mail, now_ms, until)).await?;
     if wanted.delete {
         app.mailboxes.delete(id).await?;
     }
@@ -112,7 +112,7 @@ async fn first<M: Mailboxes>(
                 Verdict::Open => {
                     if let Some(mail) = app.mailboxes.mail(summary.id).await? {
                         let query = query.clone();
-                        if app.render(mail, move |mail| query.matches_mail(mail)).await? {
+                        if app.render(mail, move |mail, _| query.matches_mail(mail)).await? {
                             return Ok(summary.id);
                         }
                     }

@@ -4,8 +4,9 @@ use std::{
     net::SocketAddr,
     sync::{
         Arc,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
+    time::Duration,
 };
 
 use engine::cores::clock;
@@ -20,11 +21,16 @@ use super::{
     marks::Marks,
     when,
 };
-use crate::mailboxes::{Mail, Mailboxes};
+use crate::{
+    mailboxes::{Mail, Mailboxes},
+    render::Until,
+};
 
 /// A mail up to this size is rendered where the request is: a thread's wake-up costs more. What is built to be slow
 /// (HTML in deep levels) takes milliseconds at this size.
 const RENDER_HERE_BYTES_MAX: usize = 16 * 1024;
+/// Processor time that the HTML of one mail may take; what the bounds on its cost let through takes a tenth of it.
+const RENDER_TIME_MAX: Duration = Duration::from_secs(2);
 /// Large mails that wait for a render thread; more are turned away.
 const RENDER_WAITING_MAX: usize = 32;
 
@@ -103,19 +109,44 @@ impl<M: Mailboxes> App<M> {
     pub(crate) async fn render<T: Send + 'static>(
         self: &Arc<Self>,
         mail: Mail,
-        work: impl FnOnce(&Mail) -> T + Send + 'static,
+        work: impl FnOnce(&Mail, &Until) -> T + Send + 'static,
     ) -> Result<T, Fault> {
         self.counters.add(Counter::Rendered, 1);
         if mail.raw.len() <= RENDER_HERE_BYTES_MAX {
-            return Ok(work(&mail));
+            return Ok(work(&mail, &self.until(&Asking::default())));
         }
+        let asking = Asking::default();
+        let until = self.until(&asking);
         let Ok(_waiting) = self.waiting_to_render.try_acquire() else {
             self.counters.add(Counter::RenderBusy, 1);
             return Err(Fault::Busy("too many large mails are being read at once"));
         };
         // Never closed.
         let _turn = self.rendering.acquire().await;
-        tokio::task::spawn_blocking(move || work(&mail)).await.map_err(|_| Fault::Broken)
+        tokio::task::spawn_blocking(move || work(&mail, &until)).await.map_err(|_| Fault::Broken)
+    }
+
+    /// Until who asks has gone, or the work has taken [`RENDER_TIME_MAX`].
+    fn until(self: &Arc<Self>, asking: &Asking) -> Until {
+        let (gone, counters) = (Arc::clone(&asking.gone), Arc::clone(&self.counters));
+        let begun_ns = std::cell::Cell::new(None);
+        Until::new(move || {
+            let now_ns = clock::thread_cpu_ns();
+            // The thread that works asks first.
+            let begun_ns = begun_ns.get().unwrap_or_else(|| {
+                begun_ns.set(Some(now_ns));
+                now_ns
+            });
+            let ended = if gone.load(Ordering::Relaxed) {
+                Counter::RenderLeft
+            } else if now_ns.saturating_sub(begun_ns) > RENDER_TIME_MAX.as_nanos() as u64 {
+                Counter::RenderTimeOver
+            } else {
+                return false;
+            };
+            counters.add(ended, 1);
+            true
+        })
     }
 
     /// A place among those who listen to events.
@@ -134,6 +165,18 @@ impl<M: Mailboxes> App<M> {
                 Err(Fault::Busy("too many live pages are open at once"))
             }
         }
+    }
+}
+
+/// Somebody asks for as long as this lives: the handler of a client that goes is dropped.
+#[derive(Default)]
+struct Asking {
+    gone: Arc<AtomicBool>,
+}
+
+impl Drop for Asking {
+    fn drop(&mut self) {
+        self.gone.store(true, Ordering::Relaxed);
     }
 }
 

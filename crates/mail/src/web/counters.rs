@@ -21,6 +21,9 @@ engine::counters! {
         ServerFaults => Counter, "mail_web_server_faults", None, "Requests answered with a status from 500 to 599.";
         Rendered => Counter, "mail_web_rendered", None, "Mails taken apart for a page or an API.";
         RenderBusy => Counter, "mail_web_render_busy", None, "Requests turned away because too many large mails were being rendered.";
+        RenderLeft => Counter, "mail_web_render_left", None, "Renders that ended early because nobody waited for them any more.";
+        RenderTimeOver => Counter, "mail_web_render_time_over", None, "Mails whose HTML was not shown because it took too long to be made safe.";
+        RenderOver => Counter, "mail_web_render_over", None, "Pages that showed the text of a mail because its HTML was over a bound (tags, attributes, elements, depth, time).";
         Listeners => Gauge, "mail_web_listeners", None, "Live pages, streams and waiting requests.";
         ListenersFull => Counter, "mail_web_listeners_full", None, "Live pages, streams and waits turned away because of the limit.";
         ListenersLagged => Counter, "mail_web_listeners_lagged", None, "Times that a listener missed events, because it read too slowly or because they were lost before; it was told to look again.";

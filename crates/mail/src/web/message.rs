@@ -16,15 +16,16 @@ use serde::Deserialize;
 use super::{
     answer::{self, Fault, inbox_tag, mail_tag, public},
     app::{App, Site},
+    counters::Counter,
     scope::{Asked, Params, segment},
     when::{self, Short},
 };
 use crate::{
     mailboxes::{Mail, MailId, Mailboxes, Scope},
     render::{
-        Attachment, Prepared, Reading, cut, fields,
+        Attachment, Prepared, Reading, Until, cut, fields,
         findings::{self, Link},
-        html::{Clean, Remote},
+        html::{Clean, Remote, escape},
     },
 };
 
@@ -56,6 +57,8 @@ struct MessagePage {
     tabs: Vec<Tab>,
     view: View,
     links: Vec<Link>,
+    /// The text is shown instead of the HTML.
+    html_over: bool,
 }
 
 struct Tab {
@@ -157,7 +160,11 @@ async fn shown<M: Mailboxes>(
     let mail = fetch(app, scope, id).await?;
     let tags = [mail_tag(mail.summary.id), inbox_tag(&mail.summary.inbox)];
     let (site, now_ms) = (app.site.clone(), clock::unix_ms());
-    let template = app.render(mail, move |mail| message_page(site, mail, kind, remote, now_ms)).await?;
+    let template =
+        app.render(mail, move |mail, until| message_page(site, mail, kind, (remote, until), now_ms)).await?;
+    if template.html_over {
+        app.counters.add(Counter::RenderOver, 1);
+    }
     let response = answer::page(&template)?;
     Ok(if scope.is_wide() { response } else { public(response, &tags) })
 }
@@ -169,14 +176,21 @@ pub(super) async fn fetch<M: Mailboxes>(app: &Arc<App<M>>, scope: &Scope, id: &s
     mail.filter(|mail| scope.contains(&mail.summary.inbox)).ok_or(Fault::NoSuchMail)
 }
 
-fn message_page(site: Site, mail: &Mail, kind: Option<Kind>, remote: Remote, now_ms: u64) -> MessagePage {
+fn message_page(
+    site: Site,
+    mail: &Mail,
+    kind: Option<Kind>,
+    (remote, until): (Remote, &Until),
+    now_ms: u64,
+) -> MessagePage {
     let summary = &mail.summary;
     let address = summary.inbox.to_string();
     let inbox = format!("/inbox/{}", segment(&address));
     let base = format!("{inbox}/{}", summary.id);
     let prepared = Prepared::new(&mail.raw);
     let reading = prepared.read();
-    let has_html = reading.html_source().is_some();
+    let clean = reading.html(remote, until);
+    let has_html = clean.is_some();
     // What the sender meant to be seen first; the text where there is no HTML.
     let kind = match kind {
         Some(Kind::Html) | None if has_html => Kind::Html,
@@ -184,10 +198,14 @@ fn message_page(site: Site, mail: &Mail, kind: Option<Kind>, remote: Remote, now
         Some(kind) => kind,
     };
     let mut notices: Vec<String> = reading.notices().iter().map(ToString::to_string).collect();
+    let over = clean.as_ref().and_then(|clean| clean.over).filter(|_| kind == Kind::Html);
+    notices.extend(over.map(|over| {
+        format!("The HTML of this mail is not shown: {over}. This is its text. The source has all of it.")
+    }));
     let (text, text_notice) = reading.text();
-    let clean = has_html.then(|| reading.html(remote)).flatten();
     let subject = fields::decode(&summary.subject);
     let view = match kind {
+        _ if over.is_some() => View::Text { html: linked(&text) },
         Kind::Text => {
             notices.extend(text_notice.map(|notice| notice.to_string()));
             View::Text { html: linked(&text) }
@@ -206,7 +224,7 @@ fn message_page(site: Site, mail: &Mail, kind: Option<Kind>, remote: Remote, now
         },
     };
     let mut links = Vec::new();
-    if let Some(clean) = &clean {
+    if let Some(clean) = clean.as_ref().filter(|clean| clean.over.is_none()) {
         findings::in_html(&clean.html, &mut links);
     }
     findings::in_text(&text, &mut links);
@@ -227,6 +245,7 @@ fn message_page(site: Site, mail: &Mail, kind: Option<Kind>, remote: Remote, now
         kept: when::span(summary.expires_ms.saturating_sub(now_ms)),
         address,
         inbox,
+        html_over: over.is_some(),
         notices,
         view,
         links,
@@ -243,8 +262,8 @@ fn html_view(clean: Option<&Clean>, base: &str, remote: Remote, notices: &mut Ve
     if clean.cut {
         notices.push("The HTML is too long to be shown whole. The source has all of it.".to_owned());
     }
-    if clean.too_many_tags {
-        notices.push("The HTML has too many tags to be shown. The text and the source can be.".to_owned());
+    if clean.images_cut {
+        notices.push("Some images are not shown: the mail shows too much of its own.".to_owned());
     }
     if clean.remote_items == 0 {
         return View::Html { frame, blocked: None, load: None };
@@ -365,20 +384,6 @@ pub(crate) fn linked(text: &str) -> String {
     html
 }
 
-fn escape(text: &str, html: &mut String) {
-    for character in text.chars() {
-        match character {
-            '&' => html.push_str("&amp;"),
-            '<' => html.push_str("&lt;"),
-            '>' => html.push_str("&gt;"),
-            '"' => html.push_str("&quot;"),
-            '\'' => html.push_str("&#39;"),
-            '\0' => html.push('\u{fffd}'),
-            c => html.push(c),
-        }
-    }
-}
-
 #[derive(Template)]
 #[template(path = "frame.html")]
 struct FramePage {
@@ -396,9 +401,9 @@ pub(super) async fn frame<M: Mailboxes>(
     let tags = [mail_tag(mail.summary.id), inbox_tag(&mail.summary.inbox)];
     let remote = loading.remote();
     let html = app
-        .render(mail, move |mail| {
+        .render(mail, move |mail, until| {
             let prepared = Prepared::new(&mail.raw);
-            prepared.read().html(remote).map(|clean| clean.html)
+            prepared.read().html(remote, until).map(|clean| clean.html)
         })
         .await?;
     let mut response = answer::page(&FramePage { html: html.ok_or(Fault::NoSuchPart)? })?;
@@ -425,7 +430,7 @@ pub(super) async fn attachment<M: Mailboxes>(
     Params((_, id, part, _)): Params<(String, String, u32, String)>,
 ) -> Result<Response, Fault> {
     let mail = fetch(&app, &scope, &id).await?;
-    let found = app.render(mail, move |mail| part_of(mail, part)).await?;
+    let found = app.render(mail, move |mail, _| part_of(mail, part)).await?;
     let (attachment, bytes) = found.ok_or(Fault::NoSuchPart)?;
     Ok(download(&attachment.content_type, &attachment.filename, bytes))
 }

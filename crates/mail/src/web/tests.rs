@@ -101,6 +101,13 @@ impl Site {
         ids.unwrap()[0].to_string()
     }
 
+    /// Whether `/metrics` has this line.
+    fn counts(&self, line: &str) -> bool {
+        let mut registry = engine::meter::Registry::new();
+        registry.register(self.web.counters());
+        engine::meter::prometheus::encode(&registry).lines().any(|said| said == line)
+    }
+
     fn samples(&self) -> Vec<String> {
         let set = samples::set("ann@night.test", 1_795_298_400);
         set.iter().map(|s| self.deliver("ann", &String::from_utf8_lossy(&s.raw))).collect()
@@ -178,6 +185,32 @@ fn the_html_is_framed_and_its_remote_content_waits() {
     let loaded = site.get(&format!("{base}/frame?remote=load"));
     assert!(loaded.body.contains("https://images.timetable.test/winter/amsterdam.jpg"));
     assert!(loaded.header("content-security-policy").contains("img-src data: https: http:;"));
+}
+
+/// One tag with 60,000 attributes kept everybody waiting for 11 s.
+#[test]
+fn html_over_a_bound_is_shown_as_text_and_said() {
+    let site = Site::new();
+    let attributes: String = (0..60_000).map(|n| format!(" a{n}=1")).collect();
+    let id = site.deliver(
+        "ann",
+        &format!("Content-Type: text/html\r\n\r\n<p{attributes}>Your <b>code</b> is 493021\r\n"),
+    );
+    let base = format!("/inbox/ann@night.test/{id}");
+    for view in ["", "/html"] {
+        let page = site.page(&format!("{base}{view}"));
+        assert!(
+            page.contains("The HTML of this mail is not shown: a tag of it has more than 256 attributes."),
+            "{page}"
+        );
+        assert!(page.contains("Your code is 493021") && !page.contains("<iframe"), "{page}");
+    }
+    let frame = site.get(&format!("{base}/frame"));
+    assert!(frame.body.contains("<pre style=\"white-space:pre-wrap\">") && frame.body.contains("493021"));
+    assert!(site.get(&format!("/inbox/ann@night.test/view/{id}.html")).body.contains("493021"));
+    let found = site.get("/api/v2/domains/public/inboxes/ann/wait").json();
+    assert_eq!(found["codes"], json!(["493021"]));
+    assert!(site.counts("mail_web_render_over_total 2"));
 }
 
 #[test]

@@ -220,7 +220,7 @@ async fn answer<M: Mailboxes>(
 async fn item<M: Mailboxes>(app: &Arc<App<M>>, mail: Mail) -> Result<Value, Fault> {
     let id = mail.summary.id;
     let (read, tags) = (app.marks.is_read(id), app.marks.tags(id));
-    app.render(mail, move |mail| shapes::item(mail, read, &tags)).await
+    app.render(mail, move |mail, _| shapes::item(mail, read, &tags)).await
 }
 
 /// The mail called so, or the newest for `latest`.
@@ -247,7 +247,7 @@ async fn message<M: Mailboxes>(
         app.marks.set_read(mail.summary.id, true);
     }
     let tags = app.marks.tags(mail.summary.id);
-    Ok(Json(app.render(mail, move |mail| shapes::message(mail, &tags)).await?))
+    Ok(Json(app.render(mail, move |mail, _| shapes::message(mail, &tags)).await?))
 }
 
 async fn headers<M: Mailboxes>(
@@ -257,7 +257,7 @@ async fn headers<M: Mailboxes>(
 ) -> Result<Json<Value>, Fault> {
     let mail = fetch(&app, &scope, &named).await?;
     let all = app
-        .render(mail, |mail| {
+        .render(mail, |mail, _| {
             let prepared = Prepared::new(&mail.raw);
             let mut all: BTreeMap<String, Vec<String>> = BTreeMap::new();
             for (name, value) in prepared.read().headers() {
@@ -287,7 +287,7 @@ async fn part<M: Mailboxes>(
 ) -> Result<Response, Fault> {
     let mail = fetch(&app, &scope, &named).await?;
     let part = named.part.ok_or(Fault::NoSuchPart)?;
-    let found = app.render(mail, move |mail| part_of(mail, part)).await?;
+    let found = app.render(mail, move |mail, _| part_of(mail, part)).await?;
     let (attachment, bytes) = found.ok_or(Fault::NoSuchPart)?;
     Ok(download(&attachment.content_type, &attachment.filename, bytes))
 }
@@ -308,11 +308,11 @@ async fn view<M: Mailboxes>(
     let named = Named { id: Some(id.to_owned()), part: None, tag: None, file: None };
     let mail = fetch(&app, &scope, &named).await?;
     let body = app
-        .render(mail, move |mail| {
+        .render(mail, move |mail, until| {
             let prepared = Prepared::new(&mail.raw);
             let reading = prepared.read();
             if as_html {
-                reading.html(Remote::Blocked).map(|clean| clean.html)
+                reading.html(Remote::Blocked, until).map(|clean| clean.html)
             } else {
                 Some(reading.text().0)
             }
