@@ -11,11 +11,13 @@ use serde::Deserialize;
 use super::{duration, letter::Found};
 use crate::{
     mailboxes::{MailId, Mailboxes, Scope},
-    search::{self, Query, Term, Verdict},
+    search::{Query, Term, Verdict},
     web::{
         answer::Fault,
         app::App,
+        client::Client,
         live::{Arrivals, Told},
+        work::Kept,
     },
 };
 
@@ -66,13 +68,14 @@ impl Wanted {
 /// The newest mail that fits, stored already or arriving in time.
 pub(super) async fn wait<M: Mailboxes>(
     app: &Arc<App<M>>,
+    client: Client,
     scope: Scope,
     wanted: &Wanted,
 ) -> Result<Found, Fault> {
     let query = wanted.query()?;
     let timeout = wanted.timeout.as_deref().map_or(Ok(WAIT), |text| duration::parse(text, WAIT_MAX))?;
     let arrivals = Arrivals::new(app, scope.clone(), None).await?;
-    let id = match tokio::time::timeout(timeout, first(app, &scope, &query, arrivals)).await {
+    let id = match tokio::time::timeout(timeout, first(app, client, &scope, &query, arrivals)).await {
         Ok(id) => id?,
         Err(_) => {
             return Err(Fault::TimedOut(format!(
@@ -82,23 +85,35 @@ pub(super) async fn wait<M: Mailboxes>(
             )));
         }
     };
-    let mail = app.mailboxes.mail(id).await?.ok_or(Fault::NoSuchMail)?;
+    let mail = fetch(app, client, &scope, id).await?.ok_or(Fault::NoSuchMail)?;
     let now_ms = clock::unix_ms();
-    let found = app.render(mail, move |mail, until| Found::new(mail, now_ms, until)).await?;
+    let found = app.render(client, mail, move |mail, until| Found::new(mail, now_ms, until)).await?;
     if wanted.delete {
         app.mailboxes.delete(id).await?;
     }
     Ok(found)
 }
 
+/// The mail, if it lies where the asker may look: whatever told of it, what is read says where it is.
+async fn fetch<M: Mailboxes>(
+    app: &Arc<App<M>>,
+    client: Client,
+    scope: &Scope,
+    id: MailId,
+) -> Result<Option<Kept>, Fault> {
+    let mail = app.mail(client, id).await?;
+    Ok(mail.filter(|mail| scope.contains(&mail.summary.inbox)))
+}
+
 async fn first<M: Mailboxes>(
     app: &Arc<App<M>>,
+    client: Client,
     scope: &Scope,
     query: &Query,
     mut arrivals: Arrivals,
 ) -> Result<MailId, Fault> {
     let stored = async || {
-        let found = search::search(&app.mailboxes, scope, query, &app.marks, None, 1).await?;
+        let found = app.search(client, scope, query, None, 1).await?;
         Ok::<_, Fault>(found.mails.first().map(|summary| summary.id))
     };
     if let Some(id) = stored().await? {
@@ -110,9 +125,9 @@ async fn first<M: Mailboxes>(
                 Verdict::Yes => return Ok(summary.id),
                 Verdict::No => {}
                 Verdict::Open => {
-                    if let Some(mail) = app.mailboxes.mail(summary.id).await? {
+                    if let Some(mail) = fetch(app, client, scope, summary.id).await? {
                         let query = query.clone();
-                        if app.render(mail, move |mail, _| query.matches_mail(mail)).await? {
+                        if app.render(client, mail, move |mail, _| query.matches_mail(mail)).await? {
                             return Ok(summary.id);
                         }
                     }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use askama::Template;
 use axum::{
+    body::Bytes,
     extract::{Query, State},
     http::{HeaderName, HeaderValue, header},
     response::{IntoResponse, Redirect, Response},
@@ -16,9 +17,11 @@ use serde::Deserialize;
 use super::{
     answer::{self, Fault, inbox_tag, mail_tag, public},
     app::{App, Site},
+    client::Client,
     counters::Counter,
     scope::{Asked, Params, segment},
     when::{self, Short},
+    work::Kept,
 };
 use crate::{
     mailboxes::{Mail, MailId, Mailboxes, Scope},
@@ -134,34 +137,37 @@ impl Loading {
 pub(super) async fn page<M: Mailboxes>(
     State(app): State<Arc<App<M>>>,
     Asked(scope): Asked,
+    client: Client,
     Params((_, id)): Params<(String, String)>,
     Query(loading): Query<Loading>,
 ) -> Result<Response, Fault> {
-    shown(&app, &scope, &id, None, loading.remote()).await
+    shown(&app, client, &scope, &id, (None, loading.remote())).await
 }
 
 pub(super) async fn view<M: Mailboxes>(
     State(app): State<Arc<App<M>>>,
     Asked(scope): Asked,
+    client: Client,
     Params((_, id, view)): Params<(String, String, String)>,
     Query(loading): Query<Loading>,
 ) -> Result<Response, Fault> {
     let kind = Kind::named(&view).ok_or(Fault::NoSuchPage)?;
-    shown(&app, &scope, &id, Some(kind), loading.remote()).await
+    shown(&app, client, &scope, &id, (Some(kind), loading.remote())).await
 }
 
 async fn shown<M: Mailboxes>(
     app: &Arc<App<M>>,
+    client: Client,
     scope: &Scope,
     id: &str,
-    kind: Option<Kind>,
-    remote: Remote,
+    (kind, remote): (Option<Kind>, Remote),
 ) -> Result<Response, Fault> {
-    let mail = fetch(app, scope, id).await?;
+    let mail = fetch(app, client, scope, id).await?;
     let tags = [mail_tag(mail.summary.id), inbox_tag(&mail.summary.inbox)];
     let (site, now_ms) = (app.site.clone(), clock::unix_ms());
-    let template =
-        app.render(mail, move |mail, until| message_page(site, mail, kind, (remote, until), now_ms)).await?;
+    let template = app
+        .render(client, mail, move |mail, until| message_page(site, mail, kind, (remote, until), now_ms))
+        .await?;
     if template.html_over {
         app.counters.add(Counter::RenderOver, 1);
     }
@@ -170,9 +176,14 @@ async fn shown<M: Mailboxes>(
 }
 
 /// The mail, if it lies where the path says.
-pub(super) async fn fetch<M: Mailboxes>(app: &Arc<App<M>>, scope: &Scope, id: &str) -> Result<Mail, Fault> {
+pub(crate) async fn fetch<M: Mailboxes>(
+    app: &Arc<App<M>>,
+    client: Client,
+    scope: &Scope,
+    id: &str,
+) -> Result<Kept, Fault> {
     let id: MailId = id.parse().map_err(|_| Fault::NoSuchMail)?;
-    let mail = app.mailboxes.mail(id).await?;
+    let mail = app.mail(client, id).await?;
     mail.filter(|mail| scope.contains(&mail.summary.inbox)).ok_or(Fault::NoSuchMail)
 }
 
@@ -394,14 +405,15 @@ struct FramePage {
 pub(super) async fn frame<M: Mailboxes>(
     State(app): State<Arc<App<M>>>,
     Asked(scope): Asked,
+    client: Client,
     Params((_, id)): Params<(String, String)>,
     Query(loading): Query<Loading>,
 ) -> Result<Response, Fault> {
-    let mail = fetch(&app, &scope, &id).await?;
+    let mail = fetch(&app, client, &scope, &id).await?;
     let tags = [mail_tag(mail.summary.id), inbox_tag(&mail.summary.inbox)];
     let remote = loading.remote();
     let html = app
-        .render(mail, move |mail, until| {
+        .render(client, mail, move |mail, until| {
             let prepared = Prepared::new(&mail.raw);
             prepared.read().html(remote, until).map(|clean| clean.html)
         })
@@ -418,21 +430,32 @@ pub(super) async fn frame<M: Mailboxes>(
 pub(super) async fn raw<M: Mailboxes>(
     State(app): State<Arc<App<M>>>,
     Asked(scope): Asked,
+    client: Client,
     Params((_, id)): Params<(String, String)>,
 ) -> Result<Response, Fault> {
-    let mail = fetch(&app, &scope, &id).await?;
-    Ok(download("message/rfc822", &format!("{}.eml", mail.summary.id), mail.raw.to_vec()))
+    let mail = fetch(&app, client, &scope, &id).await?;
+    let name = format!("{}.eml", mail.summary.id);
+    Ok(download("message/rfc822", &name, source(mail)))
 }
 
 pub(super) async fn attachment<M: Mailboxes>(
     State(app): State<Arc<App<M>>>,
     Asked(scope): Asked,
+    client: Client,
     Params((_, id, part, _)): Params<(String, String, u32, String)>,
 ) -> Result<Response, Fault> {
-    let mail = fetch(&app, &scope, &id).await?;
-    let found = app.render(mail, move |mail, _| part_of(mail, part)).await?;
+    let mail = fetch(&app, client, &scope, &id).await?;
+    let found = app.render(client, mail, move |mail, _| part_of(mail, part)).await?;
     let (attachment, bytes) = found.ok_or(Fault::NoSuchPart)?;
     Ok(download(&attachment.content_type, &attachment.filename, bytes))
+}
+
+/// The bytes as they came, not copied.
+pub(crate) fn source(mail: Kept) -> Bytes {
+    let (mail, mut held) = mail.into_parts();
+    // As part of the answer they are counted.
+    held.release();
+    Bytes::from_owner(mail.raw)
 }
 
 /// A part that is an attachment, with its bytes.
@@ -444,7 +467,7 @@ pub(crate) fn part_of(mail: &Mail, part: u32) -> Option<(Attachment, Vec<u8>)> {
 }
 
 /// Something to be saved and never run: whatever its sender says that it is, a browser gets it as a file.
-pub(crate) fn download(content_type: &str, filename: &str, bytes: Vec<u8>) -> Response {
+pub(crate) fn download(content_type: &str, filename: &str, bytes: impl Into<Bytes>) -> Response {
     let runs = ["html", "xml", "svg", "script", "pdf"].iter().any(|word| content_type.contains(word));
     let kind = if runs { "application/octet-stream" } else { content_type };
     let ascii: String = filename
@@ -452,7 +475,7 @@ pub(crate) fn download(content_type: &str, filename: &str, bytes: Vec<u8>) -> Re
         .map(|c| if c.is_ascii_graphic() && c != '"' && c != '\\' { c } else { '_' })
         .collect();
     let encoded = utf8_percent_encode(cut(filename, 400), NON_ALPHANUMERIC);
-    let mut response = bytes.into_response();
+    let mut response = bytes.into().into_response();
     let headers = response.headers_mut();
     let mut set = |name: HeaderName, value: &str| {
         if let Ok(value) = HeaderValue::from_str(value) {
@@ -473,9 +496,10 @@ pub(crate) fn download(content_type: &str, filename: &str, bytes: Vec<u8>) -> Re
 pub(super) async fn delete<M: Mailboxes>(
     State(app): State<Arc<App<M>>>,
     Asked(scope): Asked,
+    client: Client,
     Params((_, id)): Params<(String, String)>,
 ) -> Result<Response, Fault> {
-    let mail = fetch(&app, &scope, &id).await?;
+    let mail = fetch(&app, client, &scope, &id).await?;
     app.mailboxes.delete(mail.summary.id).await?;
     Ok(Redirect::to(&format!("/inbox/{}", segment(&scope.name()))).into_response())
 }

@@ -108,6 +108,15 @@ impl Site {
         engine::meter::prometheus::encode(&registry).lines().any(|said| said == line)
     }
 
+    /// Until `/metrics` has this line.
+    fn until(&self, line: &str) {
+        let begun = std::time::Instant::now();
+        while !self.counts(line) {
+            assert!(begun.elapsed() < PATIENCE, "{line}");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
     fn samples(&self) -> Vec<String> {
         let set = samples::set("ann@night.test", 1_795_298_400);
         set.iter().map(|s| self.deliver("ann", &String::from_utf8_lossy(&s.raw))).collect()
@@ -527,6 +536,93 @@ fn mailpits_events_come_by_websocket() {
             "another site's page may not listen"
         );
     });
+}
+
+/// 32 MiB were taken from each of 4,096 connections.
+#[test]
+fn bodies_have_a_bound_in_sum() {
+    const SENDERS: usize = 12;
+    let site = Site::with(Config { http_bytes_max: 512 * 1024, ..Config::default() });
+    let senders: Vec<_> = (0..SENDERS)
+        .map(|_| {
+            let mut stream = std::net::TcpStream::connect(site.web.address()).unwrap();
+            stream.set_read_timeout(Some(PATIENCE)).unwrap();
+            write!(
+                stream,
+                "POST /api/v1/send HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2000000\r\n\r\n"
+            )
+            .unwrap();
+            stream.write_all(&vec![b' '; 100 * 1024]).unwrap();
+            stream
+        })
+        .collect();
+    // At most four of them find room for what they have sent, and none of those gives any back.
+    let refused = |stream: &std::net::TcpStream| {
+        let mut said = [0; 1024];
+        let read = std::io::Read::read(&mut { stream }, &mut said).unwrap();
+        String::from_utf8_lossy(&said[..read]).to_ascii_lowercase()
+    };
+    let (sender, answers) = std::sync::mpsc::channel();
+    std::thread::scope(|scope| {
+        for stream in &senders {
+            let sender = sender.clone();
+            scope.spawn(move || sender.send(refused(stream)));
+        }
+        for _ in 0..SENDERS - 4 {
+            let said = answers.recv_timeout(PATIENCE).unwrap();
+            assert!(said.starts_with("http/1.1 503") && said.contains("\r\nretry-after: 2\r\n"), "{said}");
+        }
+        // Who asks for a page is not kept from it.
+        assert!(site.page("/inbox/ann@night.test").contains("Nothing has arrived yet"));
+        for stream in &senders {
+            let _ = stream.shutdown(std::net::Shutdown::Both);
+        }
+    });
+    site.until("mail_web_held_bytes 0.0");
+    assert!(!site.counts("mail_web_held_over_total 0"));
+    let mail = json!({ "From": { "Email": "a@b.test" }, "To": [{ "Email": "ann@night.test" }], "Text": "x".repeat(90_000) });
+    assert_eq!(site.ask("POST", "/api/v1/send", &[], &mail.to_string()).status, 200);
+}
+
+/// 99 mails put together first were 400 MB for whoever asked.
+#[test]
+fn a_list_of_whole_mails_is_made_mail_by_mail() {
+    let site = Site::with(Config { http_bytes_max: 2 << 20, ..Config::default() });
+    for n in 0..99 {
+        site.deliver("ann", &format!("Subject: mail {n}\r\n\r\n{}", "text ".repeat(20_000)));
+    }
+    let answer = site.get("/api/v2/domains/public/inboxes/ann?full=true&limit=99");
+    assert_eq!(answer.status, 200, "{}", crate::render::cut(&answer.body, 200));
+    assert!(answer.body.len() > 99 * 200_000, "{}", answer.body.len());
+    let list = answer.json();
+    assert_eq!((list["msgs"].as_array().unwrap().len(), &list["cursor"]), (99, &json!("99")));
+    assert_eq!(list["msgs"][98]["subject"], "mail 0");
+    assert_eq!(site.get("/api/v1/messages?limit=99").json()["messages"].as_array().unwrap().len(), 99);
+    assert_eq!(
+        site.get("/api/v2/domains/public/inboxes/ann/messages/*").json()["msgs"].as_array().unwrap().len(),
+        5
+    );
+    let large = site.deliver("ben", &format!("Subject: large\r\n\r\n{}", "text ".repeat(500_000)));
+    let refused = site.get(&format!("/inbox/ben@night.test/{large}/raw"));
+    assert_eq!((refused.status, refused.header("retry-after")), (503, "2"));
+    assert_eq!(site.get("/api/v2/domains/public/inboxes/ben?full=true").status, 503);
+    site.until("mail_web_held_bytes 0.0");
+    assert!(site.counts("mail_web_held_over_total 2"));
+}
+
+/// What a client asked for ends with the client.
+#[test]
+fn who_hangs_up_does_not_go_on_waiting() {
+    let site = Site::new();
+    let mut stream = std::net::TcpStream::connect(site.web.address()).unwrap();
+    write!(
+        stream,
+        "GET /api/v2/domains/public/inboxes/ann/wait?timeout=5m HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    )
+    .unwrap();
+    site.until("mail_web_listeners 1.0");
+    drop(stream);
+    site.until("mail_web_listeners 0.0");
 }
 
 /// A request whose body its handler does not read, sent in two parts: whoever writes on after the answer may ask again
