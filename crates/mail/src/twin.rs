@@ -145,6 +145,12 @@ impl Twin {
         self.forget(&mut state, now_ms);
     }
 
+    /// Tells an event, whether it happened or not.
+    #[cfg(test)]
+    pub(crate) fn tell(&self, event: Event) {
+        let _ = self.shared.events.send(event);
+    }
+
     fn state(&self) -> MutexGuard<'_, State> {
         self.shared.state.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -458,7 +458,7 @@ mod tests {
             "store-size" => "256MiB",
             "durability" => "power",
             "host-name" | "domain" => "mx.example.org",
-            "domains" => "a.example,b.example",
+            "domains" | "http-hosts" => "a.example,b.example",
             "inbox-mails-max" | "recipients-max" => "7",
             key if key.ends_with("-per-minute") => "7",
             "share-bodies" => "false",

@@ -14,7 +14,6 @@ use axum::{
         IntoResponse, Response,
         sse::{self, KeepAlive, Sse},
     },
-    routing::{MethodFilter, get, on, post},
 };
 use engine::cores::clock;
 use futures_util::stream;
@@ -25,7 +24,7 @@ use serde_json::{Value, json};
 use super::{
     duration,
     letter::{Entry, Letter, headers},
-    routes::Routes,
+    routes::{DELETE, GET, POST, Routes},
     wait::{self, WAIT_MAX, Wanted},
 };
 use crate::{
@@ -154,16 +153,18 @@ pub(super) fn routes<M: Mailboxes>(routes: Routes<M>) -> Routes<M> {
         .get("/api/v2/team", team::<M>, ("Who runs this, in Mailinator's words.", ""))
         .get("/api/v2/team/stats", stats::<M>, ("Mails accepted.", ""))
         // What only the owner of a domain would do.
-        .unlisted(DOMAIN, on(MethodFilter::POST.or(MethodFilter::DELETE), not_done))
-        .unlisted(&of_domain("/rules"), post(not_done))
+        .unlisted(POST, DOMAIN, not_done)
+        .unlisted(DELETE, DOMAIN, not_done)
+        .unlisted(POST, &of_domain("/rules"), not_done)
         // Where Mailinator's clients put a slash behind, or another word.
-        .unlisted(INBOX, post(inject::<M>))
-        .unlisted(&of_domain("/"), get(domain::<M>))
-        .unlisted(&of_domain("/rules/"), get(rules).post(not_done))
-        .unlisted(&of_domain("/stream/"), get(stream_of::<M>))
-        .unlisted(&of_domain("/webhook/"), post(webhook::<M>))
-        .unlisted("/api/v2/team/stats/", get(stats::<M>))
-        .unlisted("/api/v2/teaminfo", get(team::<M>))
+        .unlisted(POST, INBOX, inject::<M>)
+        .unlisted(GET, &of_domain("/"), domain::<M>)
+        .unlisted(GET, &of_domain("/rules/"), rules)
+        .unlisted(POST, &of_domain("/rules/"), not_done)
+        .unlisted(GET, &of_domain("/stream/"), stream_of::<M>)
+        .unlisted(POST, &of_domain("/webhook/"), webhook::<M>)
+        .unlisted(GET, "/api/v2/team/stats/", stats::<M>)
+        .unlisted(GET, "/api/v2/teaminfo", team::<M>)
 }
 
 /// The domain and perhaps the inbox of a path, if who asks may see them.
@@ -592,7 +593,8 @@ async fn stream_of<M: Mailboxes>(
             };
             let now_ms = clock::unix_ms();
             let json = if full.0 {
-                let Ok(Some(mail)) = app.mail(client, summary.id).await else { continue };
+                let read = app.mail_in(client, arrivals.scope(), summary.id).await;
+                let Ok(Some(mail)) = read else { continue };
                 let Ok(letter) = app.render(client, mail, move |mail, _| Letter::new(mail, now_ms)).await
                 else {
                     continue;

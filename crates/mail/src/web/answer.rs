@@ -67,6 +67,8 @@ pub(crate) enum Fault {
     OnlyFromHere,
     #[error("another site's page asked for this change")]
     ForeignWrite,
+    #[error("`{0}` is not a name of this service; --http-hosts says which are")]
+    ForeignHost(String),
     #[error("this is not done here: {0}")]
     NotDone(&'static str),
     #[error("{0}")]
@@ -111,6 +113,7 @@ impl Fault {
             Self::NotDone(_) => StatusCode::NOT_IMPLEMENTED,
             Self::TooMany(_) => StatusCode::TOO_MANY_REQUESTS,
             Self::TooLarge(_) => StatusCode::PAYLOAD_TOO_LARGE,
+            Self::ForeignHost(_) => StatusCode::MISDIRECTED_REQUEST,
             Self::Store(Unavailable::Refused(_)) => StatusCode::UNPROCESSABLE_ENTITY,
             Self::Busy(_) | Self::NoRoom | Self::Store(_) => StatusCode::SERVICE_UNAVAILABLE,
             Self::Broken => StatusCode::INTERNAL_SERVER_ERROR,
@@ -131,6 +134,7 @@ impl Fault {
             Self::Store(Unavailable::Refused(_)) => "The mail was not accepted",
             Self::Busy(_) | Self::NoRoom | Self::TooMany(_) => "Too busy",
             Self::TooLarge(_) => "Too large",
+            Self::ForeignHost(_) => "Not our name",
             Self::Store(_) => "The mail cannot be read now",
             Self::Broken => "The answer broke off",
         }
@@ -156,6 +160,9 @@ impl Fault {
                 "Look at one inbox by its name. Whoever runs this service can configure a token."
             }
             Self::ForeignWrite => "Do it on the inbox's own page.",
+            Self::ForeignHost(_) => {
+                "Use the address, or localhost. Whoever runs this service can add the name with --http-hosts."
+            }
             Self::NotDone(_) => "The API page lists what is.",
             Self::Store(Unavailable::Refused(_)) => "Change the mail and send it again.",
             Self::Busy(_) | Self::NoRoom => "This is on our side. Try again in a few seconds.",
@@ -199,7 +206,7 @@ struct ErrorPage<'a> {
     request: &'a str,
 }
 
-/// Around every handler: refuses foreign changes, reads what a handler left of the body, names the request, counts,
+/// Around every handler: refuses foreign names and foreign changes, reads what a handler left of the body, names the request, counts,
 /// sets the headers that all answers have, and turns faults into pages where a browser asks for a page.
 pub(super) async fn around<M: Mailboxes>(
     State(app): State<Arc<App<M>>>,
@@ -217,7 +224,9 @@ pub(super) async fn around<M: Mailboxes>(
             .and_then(|accept| accept.to_str().ok())
             .is_some_and(|accept| accept.contains("text/html"));
     let client = Client::of(request.extensions().get::<ConnectInfo<Peer>>().map_or(NOBODY, |asker| asker.0));
-    let checked = app.check_change(request.method(), request.uri(), request.headers());
+    let checked = app
+        .check_host(request.headers())
+        .and_then(|()| app.check_change(request.method(), request.uri(), request.headers()));
     let (request, rest) = unread::lend(request);
     let mut response = match checked {
         Ok(()) => next.run(request).await,

@@ -33,8 +33,10 @@ engine::counters! {
         ListenersLagged => Counter, "mail_web_listeners_lagged", None, "Times that a listener missed events, because it read too slowly or because they were lost before; it was told to look again.";
         Unauthorized => Counter, "mail_web_unauthorized", None, "Requests for more than one inbox without the token.";
         ForeignWrites => Counter, "mail_web_foreign_writes", None, "Changes refused because another site's page asked for them.";
+        ForeignHosts => Counter, "mail_web_foreign_hosts", None, "Requests refused because their Host is no address, not localhost and not in http-hosts.";
         BodiesCut => Counter, "mail_web_bodies_cut", None, "Requests whose body was refused and longer, or slower, than what is thrown away; their connections were closed.";
         SearchesBounded => Counter, "mail_web_searches_bounded", None, "Searches that stopped at a bound before they had found enough.";
+        TagsRefused => Counter, "mail_web_tags_refused", None, "Tags that were not taken: too long a name, too many on a mail, too many bytes of them in an inbox or in all.";
         MarksDropped => Counter, "mail_web_marks_dropped", None, "Marks (read, tags) forgotten because there were too many.";
     }
 }

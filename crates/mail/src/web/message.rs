@@ -183,8 +183,7 @@ pub(crate) async fn fetch<M: Mailboxes>(
     id: &str,
 ) -> Result<Kept, Fault> {
     let id: MailId = id.parse().map_err(|_| Fault::NoSuchMail)?;
-    let mail = app.mail(client, id).await?;
-    mail.filter(|mail| scope.contains(&mail.summary.inbox)).ok_or(Fault::NoSuchMail)
+    app.mail_in(client, scope, id).await?.ok_or(Fault::NoSuchMail)
 }
 
 fn message_page(

@@ -45,7 +45,6 @@ use std::{
 
 use axum::{
     Router, middleware,
-    routing::{get, post},
 };
 use engine::{bounded, meter::Source};
 use tokio::sync::watch;
@@ -56,7 +55,13 @@ pub use self::{
     answer::{inbox_tag, mail_tag},
     config::Config,
 };
-use crate::mailboxes::Mailboxes;
+use crate::{
+    api::{
+        self,
+        routes::{GET, POST, Routes},
+    },
+    mailboxes::Mailboxes,
+};
 
 /// Mails rendered off the web's own thread at once.
 const RENDER_THREADS_MAX: usize = 4;
@@ -164,33 +169,41 @@ async fn run<M: Mailboxes>(
     forget_marks.abort();
 }
 
+/// Every path that is answered.
+fn routes<M: Mailboxes>() -> Routes<M> {
+    let pages = Routes::at("")
+        .unlisted(GET, "/", pages::home::<M>)
+        .unlisted(GET, "/inbox", pages::open::<M>)
+        .unlisted(GET, "/inbox/{address}", inbox::page::<M>)
+        .unlisted(GET, "/inbox/{address}/events", live::events::<M>)
+        .unlisted(GET, "/inbox/{address}/search", inbox::search_page::<M>)
+        .unlisted(POST, "/inbox/{address}/delete", inbox::delete_all::<M>)
+        .unlisted(GET, "/inbox/{address}/{id}", message::page::<M>)
+        .unlisted(POST, "/inbox/{address}/{id}/delete", message::delete::<M>)
+        .unlisted(GET, "/inbox/{address}/{id}/frame", message::frame::<M>)
+        .unlisted(GET, "/inbox/{address}/{id}/raw", message::raw::<M>)
+        .unlisted(GET, "/inbox/{address}/{id}/{view}", message::view::<M>)
+        .unlisted(GET, "/inbox/{address}/{id}/attachments/{part}/{name}", message::attachment::<M>)
+        .unlisted(GET, "/about", pages::about::<M>)
+        .unlisted(GET, "/terms", pages::terms::<M>)
+        .unlisted(GET, "/counters", pages::counters::<M>)
+        .unlisted(GET, "/static/{version}/{name}", assets::asset)
+        .unlisted(GET, "/robots.txt", || async { "User-agent: *\nDisallow: /inbox/\nDisallow: /api/\n" })
+        .unlisted(GET, "/healthz", || async { "ok\n" });
+    api::routes(pages)
+}
+
 fn router<M: Mailboxes>(app: Arc<App<M>>) -> Router {
-    Router::new()
-        .route("/", get(pages::home::<M>))
-        .route("/inbox", get(pages::open::<M>))
-        .route("/inbox/{address}", get(inbox::page::<M>))
-        .route("/inbox/{address}/events", get(live::events::<M>))
-        .route("/inbox/{address}/search", get(inbox::search_page::<M>))
-        .route("/inbox/{address}/delete", post(inbox::delete_all::<M>))
-        .route("/inbox/{address}/{id}", get(message::page::<M>))
-        .route("/inbox/{address}/{id}/delete", post(message::delete::<M>))
-        .route("/inbox/{address}/{id}/frame", get(message::frame::<M>))
-        .route("/inbox/{address}/{id}/raw", get(message::raw::<M>))
-        .route("/inbox/{address}/{id}/{view}", get(message::view::<M>))
-        .route("/inbox/{address}/{id}/attachments/{part}/{name}", get(message::attachment::<M>))
-        .route("/about", get(pages::about::<M>))
-        .route("/terms", get(pages::terms::<M>))
-        .route("/counters", get(pages::counters::<M>))
-        .route("/static/{version}/{name}", get(assets::asset))
-        .route("/robots.txt", get(|| async { "User-agent: *\nDisallow: /inbox/\nDisallow: /api/\n" }))
-        .route("/healthz", get(|| async { "ok\n" }))
-        .merge(crate::api::router::<M>())
+    let (router, _) = routes::<M>().finish();
+    router
         .fallback(pages::no_such_page)
         .method_not_allowed_fallback(pages::no_such_method)
         .layer(middleware::from_fn_with_state(Arc::clone(&app), answer::around::<M>))
         .with_state(app)
 }
 
+#[cfg(test)]
+mod door_tests;
 #[cfg(test)]
 mod missed_tests;
 #[cfg(test)]

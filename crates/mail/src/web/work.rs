@@ -60,6 +60,16 @@ impl<M: Mailboxes> App<M> {
         Ok(read.map(|(mail, held)| Kept { mail, held }))
     }
 
+    /// One mail, if it lies where the asker may look: whatever told of it, what is read says where it is.
+    pub(crate) async fn mail_in(
+        &self,
+        client: Client,
+        scope: &Scope,
+        id: MailId,
+    ) -> Result<Option<Kept>, Fault> {
+        Ok(self.mail(client, id).await?.filter(|mail| scope.contains(&mail.summary.inbox)))
+    }
+
     /// Takes a mail apart.
     pub(crate) async fn render<T: Send + 'static>(
         &self,

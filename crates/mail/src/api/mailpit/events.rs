@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 
 use super::item;
 use crate::{
-    mailboxes::Mailboxes,
+    mailboxes::{Mailboxes, Scope},
     web::{
         answer::Fault,
         app::App,
@@ -50,7 +50,7 @@ async fn tell<M: Mailboxes>(app: Arc<App<M>>, client: Client, mut arrivals: Arri
     loop {
         let message = tokio::select! {
             told = arrivals.next() => match told {
-                Some(told) => match event(&app, client, told).await {
+                Some(told) => match event(&app, client, arrivals.scope(), told).await {
                     Some(event) => Message::Text(event.to_string().into()),
                     None => continue,
                 },
@@ -69,11 +69,11 @@ async fn tell<M: Mailboxes>(app: Arc<App<M>>, client: Client, mut arrivals: Arri
     }
 }
 
-async fn event<M: Mailboxes>(app: &Arc<App<M>>, client: Client, told: Told) -> Option<Value> {
+async fn event<M: Mailboxes>(app: &Arc<App<M>>, client: Client, scope: &Scope, told: Told) -> Option<Value> {
     Some(match told {
         Told::Arrived(summary) => {
             // Gone again, or the store fails: nothing to tell.
-            let mail = app.mail(client, summary.id).await.ok().flatten()?;
+            let mail = app.mail_in(client, scope, summary.id).await.ok().flatten()?;
             json!({ "Type": "new", "Data": item(app, client, mail).await.ok()? })
         }
         Told::Deleted(id) => json!({ "Type": "delete", "Data": { "ID": id.to_string() } }),

@@ -15,15 +15,14 @@ use axum::{
     extract::{Query, State},
     http::{HeaderMap, HeaderValue, header},
     response::{IntoResponse, Response},
-    routing::{get, post},
 };
 use engine::cores::clock;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::routes::Routes;
+use super::routes::{GET, POST, PUT, Routes};
 use crate::{
-    mailboxes::{MailId, Mailboxes, Scope, Summary},
+    mailboxes::{Inbox, MailId, Mailboxes, Scope, Summary},
     render::{
         Prepared,
         html::{Clean, Remote},
@@ -89,13 +88,14 @@ fn put_in<M: Mailboxes>(routes: Routes<M>) -> Routes<M> {
         .get("/view/{file}", view::<M>, ("ID.html or ID.txt: a mail's body, cleaned.", ""))
         .get("/api/events", events::events::<M>, ("Arrivals and deletions by WebSocket.", ""))
         // Asked for by Mailpit's own pages; and what is not done here, each with a word why.
-        .unlisted("/api/v1/webui", get(webui::<M>))
-        .unlisted("/api/v1/message/{id}/part/{part}/thumb", get(part::<M>))
-        .unlisted("/api/v1/message/{id}/html-check", get(not_checked))
-        .unlisted("/api/v1/message/{id}/link-check", get(not_checked))
-        .unlisted("/api/v1/message/{id}/sa-check", get(not_checked))
-        .unlisted("/api/v1/message/{id}/release", post(not_released))
-        .unlisted("/api/v1/chaos", get(no_chaos).put(no_chaos))
+        .unlisted(GET, "/api/v1/webui", webui::<M>)
+        .unlisted(GET, "/api/v1/message/{id}/part/{part}/thumb", part::<M>)
+        .unlisted(GET, "/api/v1/message/{id}/html-check", not_checked)
+        .unlisted(GET, "/api/v1/message/{id}/link-check", not_checked)
+        .unlisted(GET, "/api/v1/message/{id}/sa-check", not_checked)
+        .unlisted(POST, "/api/v1/message/{id}/release", not_released)
+        .unlisted(GET, "/api/v1/chaos", no_chaos)
+        .unlisted(PUT, "/api/v1/chaos", no_chaos)
 }
 
 async fn not_checked() -> Fault {
@@ -125,12 +125,12 @@ async fn info<M: Mailboxes>(
 ) -> Result<Json<Value>, Fault> {
     let count = app.mailboxes.count(&scope).await?;
     let totals = app.mailboxes.totals();
-    let tags: BTreeMap<String, u64> = app.marks.all_tags();
+    let tags: BTreeMap<String, u64> = app.marks.all_tags(&scope);
     Ok(Json(json!({
         "Version": concat!("nighttrain ", env!("CARGO_PKG_VERSION")),
         "LatestVersion": concat!("nighttrain ", env!("CARGO_PKG_VERSION")),
         "Database": "", "DatabaseSize": totals.stored_bytes,
-        "Messages": count, "Unread": count.saturating_sub(app.marks.read_count()), "Tags": tags,
+        "Messages": count, "Unread": count.saturating_sub(app.marks.read_count(&scope)), "Tags": tags,
         "RuntimeStats": {
             "Uptime": clock::unix_ms().saturating_sub(app.started_ms) / 1000, "Memory": 0,
             "MessagesDeleted": totals.accepted.saturating_sub(totals.stored), "SMTPAccepted": totals.accepted,
@@ -168,8 +168,17 @@ async fn list<M: Mailboxes>(
     let limit = listing.limit.unwrap_or(LIMIT).min(LIMIT_MAX);
     let total = app.mailboxes.count(&scope).await?;
     let found = app.mailboxes.list(&scope, listing.start, limit).await?;
-    let unread = total.saturating_sub(app.marks.read_count());
-    answer(&app, client, found, listing.start, (total, unread), (total, unread)).await
+    let unread = total.saturating_sub(app.marks.read_count(&scope));
+    answer(
+        &app,
+        client,
+        found,
+        listing.start,
+        (total, unread),
+        (total, unread),
+        app.marks.all_tags(&scope).into_keys().collect(),
+    )
+    .await
 }
 
 async fn find<M: Mailboxes>(
@@ -183,8 +192,17 @@ async fn find<M: Mailboxes>(
     let unread = all.iter().filter(|summary| !app.marks.is_read(summary.id)).count() as u64;
     let total = app.mailboxes.count(&scope).await?;
     let page: Vec<Arc<Summary>> = all.iter().skip(listing.start).take(limit).cloned().collect();
-    let whole = (total, total.saturating_sub(app.marks.read_count()));
-    answer(&app, client, page, listing.start, (all.len() as u64, unread), whole).await
+    let whole = (total, total.saturating_sub(app.marks.read_count(&scope)));
+    answer(
+        &app,
+        client,
+        page,
+        listing.start,
+        (all.len() as u64, unread),
+        whole,
+        app.marks.all_tags(&scope).into_keys().collect(),
+    )
+    .await
 }
 
 /// All mails that fit, up to the search's bounds: Mailpit's lists say how many there are in all.
@@ -207,6 +225,7 @@ async fn answer<M: Mailboxes>(
     start: usize,
     matching: (u64, u64),
     whole: (u64, u64),
+    tags: Vec<String>,
 ) -> Result<Response, Fault> {
     let around = Around {
         head: "{\"messages\":[".to_owned(),
@@ -217,7 +236,7 @@ async fn answer<M: Mailboxes>(
             matching.1,
             whole.0,
             whole.1,
-            json!(app.marks.all_tags().into_keys().collect::<Vec<_>>()),
+            json!(tags),
         ),
     };
     let marking = Arc::clone(app);
@@ -247,8 +266,7 @@ async fn fetch<M: Mailboxes>(
     } else {
         name.parse::<MailId>().ok()
     };
-    let mail = app.mail(client, id.ok_or(Fault::NoSuchMail)?).await?;
-    mail.filter(|mail| scope.contains(&mail.summary.inbox)).ok_or(Fault::NoSuchMail)
+    app.mail_in(client, scope, id.ok_or(Fault::NoSuchMail)?).await?.ok_or(Fault::NoSuchMail)
 }
 
 /// As in Mailpit, who reads a mail marks it read; another site's page does not.
@@ -261,7 +279,7 @@ async fn message<M: Mailboxes>(
 ) -> Result<Json<Value>, Fault> {
     let mail = fetch(&app, client, &scope, &named).await?;
     if asker(&headers) == Asker::OwnPageOrProgram {
-        app.marks.set_read(mail.summary.id, true);
+        app.marks.set_read(mail.summary.id, &mail.summary.inbox, true);
     }
     let tags = app.marks.tags(mail.summary.id);
     Ok(Json(app.render(client, mail, move |mail, _| shapes::message(mail, &tags)).await?))
@@ -376,23 +394,18 @@ fn change(body: &[u8]) -> Result<Change, Fault> {
     Ok(change)
 }
 
-/// The mails of the change that are in the scope; one that is not there is passed over.
-async fn named_ids<M: Mailboxes>(
+/// The mails of the change that are in the scope, and their inboxes; one that is not there is passed over.
+async fn named<M: Mailboxes>(
     app: &Arc<App<M>>,
     client: Client,
     scope: &Scope,
     ids: &[String],
-) -> Result<Vec<MailId>, Fault> {
-    let mut found = Vec::with_capacity(ids.len());
+) -> Result<Vec<(MailId, Inbox)>, Fault> {
+    let mut found = Vec::new();
     for id in ids {
         let Ok(id) = id.parse::<MailId>() else { continue };
-        // Everything holds every mail; an inbox only its own.
-        let ours = match scope {
-            Scope::All => true,
-            _ => app.mail(client, id).await?.is_some_and(|mail| scope.contains(&mail.summary.inbox)),
-        };
-        if ours {
-            found.push(id);
+        if let Some(mail) = app.mail_in(client, scope, id).await? {
+            found.push((id, mail.summary.inbox.clone()));
         }
     }
     Ok(found)
@@ -405,13 +418,13 @@ async fn set_read<M: Mailboxes>(
     body: Taken,
 ) -> Result<&'static str, Fault> {
     let change = change(&body.bytes)?;
-    let ids = if change.ids.is_empty() {
-        all_found(&app, client, &scope, &change.search).await?.into_iter().map(|summary| summary.id).collect()
-    } else {
-        named_ids(&app, client, &scope, &change.ids).await?
-    };
-    for id in ids {
-        app.marks.set_read(id, change.read);
+    if change.ids.is_empty() {
+        for summary in all_found(&app, client, &scope, &change.search).await? {
+            app.marks.set_read(summary.id, &summary.inbox, change.read);
+        }
+    }
+    for (id, inbox) in named(&app, client, &scope, &change.ids).await? {
+        app.marks.set_read(id, &inbox, change.read);
     }
     Ok("ok")
 }
@@ -426,7 +439,7 @@ async fn delete<M: Mailboxes>(
     if change.ids.is_empty() {
         app.mailboxes.delete_all(&scope).await?;
     }
-    for id in named_ids(&app, client, &scope, &change.ids).await? {
+    for (id, _) in named(&app, client, &scope, &change.ids).await? {
         app.mailboxes.delete(id).await?;
     }
     Ok("ok")
@@ -447,8 +460,8 @@ async fn delete_found<M: Mailboxes>(
     Ok("ok")
 }
 
-async fn tags<M: Mailboxes>(State(app): State<Arc<App<M>>>, Asked(_): Asked) -> Json<Vec<String>> {
-    Json(app.marks.all_tags().into_keys().collect())
+async fn tags<M: Mailboxes>(State(app): State<Arc<App<M>>>, Asked(scope): Asked) -> Json<Vec<String>> {
+    Json(app.marks.all_tags(&scope).into_keys().collect())
 }
 
 async fn set_tags<M: Mailboxes>(
@@ -458,15 +471,16 @@ async fn set_tags<M: Mailboxes>(
     body: Taken,
 ) -> Result<&'static str, Fault> {
     let change = change(&body.bytes)?;
-    for id in named_ids(&app, client, &scope, &change.ids).await? {
-        app.marks.set_tags(id, &change.tags);
+    let names = app.marks.names(&change.tags)?;
+    for (id, inbox) in named(&app, client, &scope, &change.ids).await? {
+        app.marks.set_tags(id, &inbox, names.clone())?;
     }
     Ok("ok")
 }
 
 async fn rename_tag<M: Mailboxes>(
     State(app): State<Arc<App<M>>>,
-    Asked(_): Asked,
+    Asked(scope): Asked,
     Params(named): Params<Named>,
     body: Taken,
 ) -> Result<&'static str, Fault> {
@@ -474,15 +488,15 @@ async fn rename_tag<M: Mailboxes>(
     if change.name.trim().is_empty() {
         return Err(Fault::Bad("the field `Name` is missing: what the tag is to be called".to_owned()));
     }
-    app.marks.replace_tag(named.tag.as_deref().unwrap_or_default(), Some(change.name.trim()));
+    app.marks.replace_tag(&scope, named.tag.as_deref().unwrap_or_default(), Some(change.name.trim()))?;
     Ok("ok")
 }
 
 async fn delete_tag<M: Mailboxes>(
     State(app): State<Arc<App<M>>>,
-    Asked(_): Asked,
+    Asked(scope): Asked,
     Params(named): Params<Named>,
-) -> &'static str {
-    app.marks.replace_tag(named.tag.as_deref().unwrap_or_default(), None);
-    "ok"
+) -> Result<&'static str, Fault> {
+    app.marks.replace_tag(&scope, named.tag.as_deref().unwrap_or_default(), None)?;
+    Ok("ok")
 }

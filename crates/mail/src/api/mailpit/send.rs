@@ -79,11 +79,12 @@ pub(super) async fn send<M: Mailboxes>(
     let name = app.request_name();
     let made = app.large(client, bytes.len(), move |_| letter(&bytes, &scope, &name)).await?;
     let Letter { from, recipients, raw, tags } = made?;
+    let names = app.marks.names(&tags)?;
     let ids = app.mailboxes.deliver(&from, &recipients, &raw).await?;
-    for id in &ids {
-        if !tags.is_empty() {
-            app.marks.set_tags(*id, &tags);
-        }
+    for id in ids.iter().filter(|_| !names.is_empty()) {
+        // Gone again: there is nothing to tag.
+        let Some(mail) = app.mail(client, *id).await? else { continue };
+        app.marks.set_tags(*id, &mail.summary.inbox, names.clone())?;
     }
     Ok(Json(json!({ "ID": ids.first().map(ToString::to_string).unwrap_or_default() })))
 }
