@@ -127,7 +127,6 @@ async fn mark(ConnectInfo(arrival): ConnectInfo<Arrival>, mut request: Request, 
 }
 
 /// A body with something that lives until it was handed over whole, or its client is gone.
-#[must_use]
 pub fn keep<T: Send + Unpin + 'static>(body: Body, kept: T) -> Body {
     Body::new(Keeping { body, _kept: kept })
 }

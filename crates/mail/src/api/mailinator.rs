@@ -313,8 +313,8 @@ async fn listed<M: Mailboxes>(
     Ok(found)
 }
 
-fn letter_json(mail: &Mail, _: &Until) -> serde_json::Result<Vec<u8>> {
-    serde_json::to_vec(&Letter::new(mail, clock::unix_ms()))
+fn letter_json(mail: &Mail, _: &Until, out: &mut Vec<u8>) -> serde_json::Result<()> {
+    serde_json::to_writer(out, &Letter::new(mail, clock::unix_ms()))
 }
 
 /// `delete=1m`: the mail goes a minute after it was asked for.

@@ -36,9 +36,12 @@ pub(super) struct Operation {
 /// What is told of an operation: its summary, and its parameters in the query, separated by blanks.
 pub(super) type Words = (&'static str, &'static str);
 
+/// What answers.
+type Answering<M> = Router<Arc<App<M>>>;
+
 /// The list, as it grows.
 pub(crate) struct Routes<M> {
-    router: Router<Arc<App<M>>>,
+    router: Answering<M>,
     /// All of them, told or not.
     all: Vec<(Method, String)>,
     groups: Vec<Group>,
@@ -136,7 +139,7 @@ impl<M: Mailboxes> Routes<M> {
     }
 
     /// The router, and all that it answers.
-    pub(crate) fn finish(self) -> (Router<Arc<App<M>>>, Vec<(Method, String)>) {
+    pub(crate) fn finish(self) -> (Answering<M>, Vec<(Method, String)>) {
         (self.router, self.all)
     }
 }

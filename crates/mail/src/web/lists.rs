@@ -45,7 +45,7 @@ struct List<M, F> {
     tail: Option<String>,
 }
 
-/// The answer; `shape` makes JSON of each mail. One that went since it was listed is left out.
+/// The answer; `shape` writes each mail as JSON. One that went since it was listed is left out.
 pub(crate) async fn of_mails<M, F>(
     app: &Arc<App<M>>,
     client: Client,
@@ -55,7 +55,7 @@ pub(crate) async fn of_mails<M, F>(
 ) -> Result<Response, Fault>
 where
     M: Mailboxes,
-    F: Fn(&Mail, &Until) -> serde_json::Result<Vec<u8>> + Clone + Send + 'static,
+    F: Fn(&Mail, &Until, &mut Vec<u8>) -> serde_json::Result<()> + Clone + Send + 'static,
 {
     let held = app.budget.of(client);
     let mails = summaries.into_iter();
@@ -82,13 +82,13 @@ where
 impl<M, F> List<M, F>
 where
     M: Mailboxes,
-    F: Fn(&Mail, &Until) -> serde_json::Result<Vec<u8>> + Clone + Send + 'static,
+    F: Fn(&Mail, &Until, &mut Vec<u8>) -> serde_json::Result<()> + Clone + Send + 'static,
 {
     /// The next mail, or the end; nothing behind that.
     async fn next(&mut self) -> Result<Option<Vec<u8>>, Fault> {
         // The client has taken what came before.
         self.held.release();
-        while let Some(summary) = self.mails.next() {
+        for summary in self.mails.by_ref() {
             if self.begun {
                 // What the mail needs is asked for again below; here it is waited for.
                 self.held.wait_for(summary.size_bytes, ROOM_TIME_MAX).await?;
@@ -96,15 +96,16 @@ where
             }
             let Some(mail) = self.app.mail(self.client, summary.id).await? else { continue };
             let shape = self.shape.clone();
-            let mut json =
-                self.app.render(self.client, mail, move |mail, until| shape(mail, until)).await?.map_err(
-                    |error| {
-                        tracing::error!("a mail cannot be written as JSON: {error}");
-                        Fault::Broken
-                    },
-                )?;
+            let mut json = if self.begun { vec![b','] } else { Vec::new() };
+            let made = self.app.render(self.client, mail, move |mail, until| {
+                shape(mail, until, &mut json)?;
+                serde_json::Result::Ok(json)
+            });
+            let json = made.await?.map_err(|error| {
+                tracing::error!("a mail cannot be written as JSON: {error}");
+                Fault::Broken
+            })?;
             if self.begun {
-                json.insert(0, b',');
                 self.held.wait_for(json.len() as u64, ROOM_TIME_MAX).await?;
             } else {
                 self.held.grow(json.len() as u64)?;

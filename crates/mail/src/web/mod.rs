@@ -43,9 +43,7 @@ use std::{
     time::Duration,
 };
 
-use axum::{
-    Router, middleware,
-};
+use axum::{Router, middleware};
 use engine::{bounded, meter::Source};
 use tokio::sync::watch;
 
@@ -202,6 +200,8 @@ fn router<M: Mailboxes>(app: Arc<App<M>>) -> Router {
         .with_state(app)
 }
 
+#[cfg(test)]
+mod bounds_tests;
 #[cfg(test)]
 mod door_tests;
 #[cfg(test)]

@@ -240,9 +240,9 @@ async fn answer<M: Mailboxes>(
         ),
     };
     let marking = Arc::clone(app);
-    lists::of_mails(app, client, summaries, around, move |mail, _| {
+    lists::of_mails(app, client, summaries, around, move |mail, _, out| {
         let id = mail.summary.id;
-        serde_json::to_vec(&shapes::item(mail, marking.marks.is_read(id), &marking.marks.tags(id)))
+        serde_json::to_writer(out, &shapes::item(mail, marking.marks.is_read(id), &marking.marks.tags(id)))
     })
     .await
 }
