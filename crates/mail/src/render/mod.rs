@@ -73,6 +73,9 @@ pub enum Notice {
     /// More levels than `guard::NESTED_MAX`.
     #[error("This mail contains mails within mails, too deep to be taken apart. The source has all of it.")]
     TooDeep,
+    /// More than `guard::CONTINUATIONS_MAX`.
+    #[error("There are too many parameters to read them all. The source has all of them.")]
+    ParametersCut,
     /// Neither head nor body could be told.
     #[error("This is not a mail as the standards describe it. The source shows what came.")]
     NotAMail,
