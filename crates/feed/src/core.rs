@@ -133,13 +133,17 @@ impl Core {
         self.outputs.flush(&mut self.links);
     }
 
-    /// What has changed in the configuration; who is connected stays as it is, except for the limits.
+    /// What has changed in the configuration: limits, and who may do what, for those who are connected too.
     pub(crate) fn reload(&mut self, settings: Arc<Settings>) {
         self.settings = settings;
         self.outputs.rounds.stir();
         self.outputs.marks = Marks::of(self.settings.config.limits.max_pending);
         for id in 0..self.outputs.connections.end() {
-            let Some(connection) = self.outputs.connections.find(id) else { continue };
+            if self.outputs.connections.find(id).is_none() {
+                continue;
+            }
+            self.judge_again(id);
+            let connection = &self.outputs.connections[id];
             if connection.takes_info && connection.closing.is_none() {
                 let info = self.shared.info(&self.settings, &(&**connection).into(), true, self.is_lame);
                 self.outputs.say(id, &info);

@@ -23,6 +23,8 @@ engine::counters! {
         HandshakesFailed => Counter, "feed_handshakes_failed", None, "TLS or WebSocket handshakes that failed or took too long.";
         OwnLost => Counter, "feed_own_lost", None, "Messages of the program's own that were not handed on, because a core had fallen behind.";
         PermissionsDenied => Counter, "feed_permissions_denied", None, "Publishes and subscriptions that the user may not.";
+        Revoked => Counter, "feed_revoked", None, "Connections closed by a reload, because their user, secret or account is gone or another.";
+        SubscriptionsRevoked => Counter, "feed_subscriptions_revoked", None, "Subscriptions ended by a reload, because their user may not have them any more.";
         AuthorizationViolations => Counter, "feed_authorization_violations", None, "Connections closed for want of valid credentials.";
         AuthenticationTimeouts => Counter, "feed_authentication_timeouts", None, "Connections closed because no CONNECT came in time.";
         ProtocolViolations => Counter, "feed_protocol_violations", None, "Connections closed because the client broke the protocol.";

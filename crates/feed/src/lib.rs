@@ -37,6 +37,7 @@ mod outbox;
 mod outputs;
 mod publish;
 mod publisher;
+mod revoke;
 mod serve;
 mod server;
 mod session;

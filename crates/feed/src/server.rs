@@ -41,6 +41,9 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 /// How long a core may take to say how it is.
 const SNAPSHOT_TIME_MAX: Duration = Duration::from_secs(2);
 
+/// How long a reload may wait until each core takes a message.
+const RELOAD_TIME_MAX: Duration = Duration::from_secs(2);
+
 /// Why the feed could not start.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
@@ -272,19 +275,25 @@ impl Server {
         Publisher::new(Arc::clone(&self.outside))
     }
 
-    /// Takes over what may change while it runs: users, permissions, limits, the server's name. Who is connected stays
-    /// connected, with what it was allowed when it came. The addresses and the number of cores stay as they are.
+    /// Takes over what may change while it runs: users, permissions, limits, the server's name. Clients whose user,
+    /// secret or account is gone or another are closed; the others have the permissions of now, and lose the subscriptions
+    /// that these do not allow. The addresses and the number of cores stay as they are.
     ///
     /// # Errors
-    /// The new configuration is not sound, and the old one stays; or the server is stopping.
+    /// Nothing has changed then, on no core: the new configuration is not sound, the server is stopping, or a core has
+    /// taken nothing for two seconds.
     pub fn reload(&self, config: Config) -> Result<(), ReloadError> {
         let before = self.settings_now();
         let identities = Identities::build(&config.authorization, Some(&before.identities))?;
         let acceptors = Acceptors::build(&config)?;
         let settings = Arc::new(Settings { config, identities, acceptors });
+        let outside = self.with_room_for_all()?;
         for core in 0..self.loops {
-            self.tell(core, Message::Reload(Arc::clone(&settings)))?;
+            // There is room, and nobody else sends meanwhile.
+            outside.send(core, Message::Reload(Arc::clone(&settings))).map_err(|_| NoAnswer)?;
         }
+        outside.flush();
+        drop(outside);
         *self.settings.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = settings;
         Ok(())
     }
@@ -300,6 +309,23 @@ impl Server {
     /// A loop had failed, or fails now.
     pub fn drain(mut self, at_most: Duration) -> Result<Drained, CoreFailure> {
         self.cores.drain(at_most)
+    }
+
+    /// The outside's sending half, at a moment when each core takes a message more.
+    fn with_room_for_all(&self) -> Result<std::sync::MutexGuard<'_, mesh::Sender<Message>>, NoAnswer> {
+        let begun = clock::now();
+        loop {
+            let outside = self.outside.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+            if (0..self.loops).all(|core| outside.has_room(core)) {
+                return Ok(outside);
+            }
+            drop(outside);
+            if begun.elapsed() > RELOAD_TIME_MAX {
+                return Err(NoAnswer);
+            }
+            #[expect(clippy::disallowed_methods, reason = "the operator's thread, not a loop")]
+            std::thread::sleep(ACCEPT_PAUSE / 10);
+        }
     }
 
     fn tell(&self, core: usize, message: Message) -> Result<(), NoAnswer> {

@@ -216,6 +216,9 @@ impl Core {
 
     /// A slow check has ended.
     pub(crate) fn slowly_checked(&mut self, id: ConnId, checked: Result<Identity, Refused>) {
+        // There may have been a reload meanwhile.
+        let identities = &self.settings.identities;
+        let checked = checked.and_then(|identity| identities.again(&identity).ok_or(Refused::Wrong));
         self.checked(id, checked);
         if self.outputs.connections[id].closing.is_none() {
             self.say_ok(id);

@@ -274,6 +274,11 @@ impl Subjects {
         self.trie.more(subscription.node).map(|more| &*more.groups[group].name)
     }
 
+    /// Notes whether the permissions allow only some of what the pattern of a subscription matches.
+    pub(crate) fn set_filtered(&mut self, sub: SubId, is_filtered: bool) {
+        self.subscriptions[sub].is_filtered = is_filtered;
+    }
+
     /// One of the subjects that a client subscribes to, for the log.
     pub(crate) fn a_subject_of(&self, connection: &Connection) -> String {
         let first = connection.sids.iter().next();

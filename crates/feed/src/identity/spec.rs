@@ -6,8 +6,8 @@ use std::{
 };
 
 use super::{
-    ACCOUNTS_MAX, AccountId, GLOBAL_ACCOUNT, Identities, Identity, KnownKey, KnownUser, SYSTEM_ACCOUNT,
-    pattern,
+    ACCOUNTS_MAX, AccountId, GLOBAL_ACCOUNT, Identities, Identity, KnownKey, KnownUser, Proof,
+    SYSTEM_ACCOUNT, pattern,
     permissions::{Entry, Permissions, Rules},
     reserved::{self, Reserved},
 };
@@ -153,7 +153,8 @@ pub(super) fn build(spec: &Authorization, before: Option<&Identities>) -> Result
     }
     if let Some(token) = &spec.token {
         check_hash("the token", token)?;
-        let identity = Identity { permissions: default, ..Identity::anonymous() };
+        let proof = Proof::Token(token.clone());
+        let identity = Identity { permissions: default, proof, ..Identity::anonymous() };
         identities.token = Some((token.clone(), identity));
     }
     identities.no_auth = match &spec.no_auth_user {
@@ -161,7 +162,8 @@ pub(super) fn build(spec: &Authorization, before: Option<&Identities>) -> Result
         Some(name) => {
             let known = identities.users.get(name).map(|user| &user.identity);
             let known = known.or_else(|| identities.keys.get(name).map(|key| &key.identity));
-            Some(known.cloned().ok_or_else(|| SpecError::NobodyKnown(name.clone()))?)
+            let known = known.cloned().ok_or_else(|| SpecError::NobodyKnown(name.clone()))?;
+            Some(Identity { proof: Proof::Nothing, ..known })
         }
         None => (!identities.required).then(Identity::anonymous),
     };
@@ -223,12 +225,13 @@ fn add(
         Some(_) => shared(user.permissions.as_ref())?,
         None => default.clone(),
     };
-    let identity = |name: &str| Identity { account, name: Some(name.into()), permissions };
+    let identity = |name: &str, proof| Identity { account, name: Some(name.into()), permissions, proof };
     match (&user.user, &user.nkey) {
         (Some(name), None) if !name.is_empty() => {
             let secret = user.password.clone().ok_or_else(|| SpecError::NoPassword(name.clone()))?;
             check_hash(name, &secret)?;
-            let known = KnownUser { secret, identity: identity(name) };
+            let identity = identity(name, Proof::Password(secret.clone()));
+            let known = KnownUser { secret, identity };
             match identities.users.insert(name.clone(), known) {
                 Some(_) => Err(SpecError::Twice(name.clone())),
                 None => Ok(()),
@@ -237,7 +240,8 @@ fn add(
         (None, Some(nkey)) => {
             let key = nkeys::KeyPair::from_public_key(nkey).ok().filter(|_| nkey.starts_with('U'));
             let key = key.ok_or_else(|| SpecError::NotAKey(nkey.clone()))?;
-            match identities.keys.insert(nkey.clone(), KnownKey { key, identity: identity(nkey) }) {
+            match identities.keys.insert(nkey.clone(), KnownKey { key, identity: identity(nkey, Proof::Key) })
+            {
                 Some(_) => Err(SpecError::Twice(nkey.clone())),
                 None => Ok(()),
             }

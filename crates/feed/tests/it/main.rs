@@ -8,5 +8,6 @@ mod common;
 mod mutation;
 mod order;
 mod own;
+mod revoking;
 mod words;
 mod wrapped;
