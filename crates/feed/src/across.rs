@@ -300,6 +300,11 @@ impl<'a> Records<'a> {
         Self { rest: bytes }
     }
 
+    /// How many bytes have not been read.
+    pub(crate) fn bytes_left(&self) -> usize {
+        self.rest.len()
+    }
+
     fn take(&mut self, bytes: usize) -> &'a [u8] {
         assert!(bytes <= self.rest.len(), "a batch ends within a record");
         let (taken, rest) = self.rest.split_at(bytes);

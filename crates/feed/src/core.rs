@@ -36,13 +36,16 @@ use crate::{
     backpressure::Marks,
     buffers::Buffers,
     config::Config,
+    connection::ConnId,
     counters::Counter,
     identity::Identities,
+    inbox::Inbox,
     outputs::Outputs,
     shared::Shared,
     snapshot::ConnectionSnapshot,
     subjects::Subjects,
     transport::Acceptors,
+    work::{self, WORK_A_TURN, Work},
 };
 
 /// What a reload changes.
@@ -71,18 +74,26 @@ pub(crate) struct Core {
     pub(crate) closed: VecDeque<ConnectionSnapshot>,
     /// The monotonic time of this turn.
     pub(crate) now_ms: u64,
+    /// What was done in it.
+    pub(crate) work: Work,
+    /// What other cores have sent that is not delivered yet.
+    pub(crate) backlog: Backlog,
+}
+
+/// Batches of other cores that wait for their turn.
+#[derive(Debug, Default)]
+pub(crate) struct Backlog {
+    /// How many have ever waited, and how many of them do no more.
+    pub(crate) queued: u64,
+    pub(crate) done: u64,
+    /// Clients that are not read from before those are done which came before what they said.
+    pub(crate) waiting: Vec<ConnId>,
 }
 
 /// A core and what it receives from others, for the tasks of its thread.
 pub(crate) struct Local {
     pub(crate) core: RefCell<Core>,
     pub(crate) inbox: RefCell<Inbox>,
-}
-
-/// What other cores send.
-pub(crate) struct Inbox {
-    pub(crate) receiver: mesh::Receiver<Message>,
-    pub(crate) batch: Vec<Message>,
 }
 
 /// What a core is made from.
@@ -115,9 +126,11 @@ impl Local {
             handshakes: 0,
             closed: VecDeque::new(),
             now_ms: clock::monotonic_ms(),
+            work: Work::of(WORK_A_TURN),
+            backlog: Backlog::default(),
             settings,
         };
-        Rc::new(Self { core: RefCell::new(core), inbox: RefCell::new(Inbox { receiver, batch: Vec::new() }) })
+        Rc::new(Self { core: RefCell::new(core), inbox: RefCell::new(Inbox::new(receiver)) })
     }
 }
 
@@ -127,8 +140,16 @@ impl Core {
         self.counters.add(counter, 1);
     }
 
+    /// A turn begins.
+    #[inline]
+    pub(crate) fn begin_turn(&mut self) {
+        self.now_ms = clock::monotonic_ms();
+        self.work = Work::of(WORK_A_TURN);
+    }
+
     /// Sends what this turn has for other cores, and writes what it has for clients.
     pub(crate) fn end_turn(&mut self) {
+        self.work.add(self.outputs.dirty() as u64 * work::WRITE);
         self.links.flush();
         self.outputs.flush(&mut self.links);
     }

@@ -30,6 +30,7 @@ mod hot_path_tests;
 pub mod identity;
 mod inbox;
 mod keep;
+mod marks;
 mod matching;
 pub mod monitor;
 pub mod nats_config;
@@ -49,8 +50,11 @@ mod system;
 pub mod tools;
 mod transport;
 mod trie;
+#[cfg(test)]
+mod turn_tests;
 mod websocket;
 mod word;
+mod work;
 
 pub use config::{Config, Limits, Tls, WebSocket};
 pub use connection::{Closed, Transport};

@@ -202,6 +202,12 @@ impl Outputs {
         connection.wake();
     }
 
+    /// How many got something in this turn: so many writes will end it.
+    #[inline]
+    pub(crate) fn dirty(&self) -> usize {
+        self.dirty.len()
+    }
+
     /// Writes what this turn has for clients, one write each.
     pub(crate) fn flush(&mut self, links: &mut Links) {
         let mut writes = 0;

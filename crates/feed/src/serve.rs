@@ -13,7 +13,7 @@ use std::{
     future::poll_fn,
     io,
     net::SocketAddr,
-    pin::Pin,
+    pin::{Pin, pin},
     rc::Rc,
     task::{Context, Poll},
     time::Duration,
@@ -39,12 +39,13 @@ use crate::{
     shared,
     snapshot::{self, CLOSED_KEPT_MAX},
     trie::SubId,
+    work::{SUBSCRIBE, WORK_A_TURN},
 };
 
 /// Reads of one connection before the others have their turn.
 const READS_A_TURN: usize = 4;
 /// Subscriptions of a client that has left, ended in one go.
-const ENDED_IN_ONE_GO: usize = 4096;
+const ENDED_IN_ONE_GO: usize = (WORK_A_TURN / SUBSCRIBE) as usize;
 
 /// How long the end of a TLS or WebSocket stream may take.
 const GOODBYE_TIME_MAX: Duration = Duration::from_millis(500);
@@ -71,6 +72,8 @@ struct Input {
     need: usize,
     /// `leftover` may hold whole operations.
     is_unexamined: bool,
+    /// Nothing was read for this look: what was said is said, and other cores were asked before.
+    was_examined: bool,
 }
 
 /// What a turn came to, where it does not simply wait.
@@ -116,7 +119,8 @@ pub(crate) async fn serve(
         core.end_turn();
         id
     };
-    let mut input = Input { stream, leftover: Vec::new(), need: 0, is_unexamined: false };
+    let mut input =
+        Input { stream, leftover: Vec::new(), need: 0, is_unexamined: false, was_examined: false };
     loop {
         match poll_fn(|cx| turn(&local, cx, id, &mut input)).await {
             Turned::Closed => break,
@@ -135,7 +139,12 @@ pub(crate) async fn serve(
     loop {
         let is_done = {
             let core = &mut *local.core.borrow_mut();
-            let is_done = core.end_some(id);
+            core.begin_turn();
+            if let Some(begun) = core.outputs.connections[id].begun.take() {
+                core.let_go(*begun);
+            }
+            // Other cores are told of each, and of no more than they take.
+            let is_done = !core.links.is_any_full() && core.end_some(id);
             if is_done {
                 core.buffers.give_back_leftover(std::mem::take(&mut input.leftover));
                 core.leave(id);
@@ -152,19 +161,23 @@ pub(crate) async fn serve(
 
 fn turn(local: &Rc<Local>, cx: &mut Context<'_>, id: ConnId, input: &mut Input) -> Poll<Turned> {
     let core = &mut *local.core.borrow_mut();
-    core.now_ms = clock::monotonic_ms();
+    core.begin_turn();
     note_waker(&mut core.outputs.connections[id], cx);
     write_waiting(core, cx, id, &mut input.stream);
+    let mut is_over = false;
     for _ in 0..READS_A_TURN {
         let connection = &core.outputs.connections[id];
         if connection.closing.is_some() {
             return Poll::Ready(Turned::Closed);
         }
-        if connection.is_held_for_answers && !core.outputs.has_taken_answers(id) {
-            return Poll::Pending;
-        }
-        if core.outputs.connections[id].is_held() {
-            return Poll::Pending;
+        // A message that is under way comes to its end, whoever waits for whom.
+        if connection.begun.is_none() {
+            if connection.is_held_for_answers && !core.outputs.has_taken_answers(id) {
+                return Poll::Pending;
+            }
+            if core.outputs.connections[id].is_held() {
+                return Poll::Pending;
+            }
         }
         let mut read = std::mem::take(&mut core.buffers.read);
         let taken = take_in(core, cx, input, &mut read);
@@ -180,8 +193,9 @@ fn turn(local: &Rc<Local>, cx: &mut Context<'_>, id: ConnId, input: &mut Input) 
             }
             Poll::Ready(Ok(have)) => {
                 core.outputs.connections[id].last_in_ms = core.now_ms;
-                if core.links.has_others() {
+                if core.links.has_others() && !input.was_examined {
                     local.take_inbox(core);
+                    core.outputs.connections[id].behind = core.backlog.queued;
                 }
                 carry_out(core, id, input, &read, have)
             }
@@ -191,7 +205,11 @@ fn turn(local: &Rc<Local>, cx: &mut Context<'_>, id: ConnId, input: &mut Input) 
         match processed {
             Processed::More { need } => input.need = need,
             // Looked at again at once: the end of the turn may have written what it was held for.
-            Processed::Held => input.is_unexamined = true,
+            Processed::Held | Processed::Behind => input.is_unexamined = true,
+            Processed::Over => {
+                input.is_unexamined = true;
+                is_over = true;
+            }
             Processed::Closing => {}
             Processed::Check(check) => {
                 input.is_unexamined = !input.leftover.is_empty();
@@ -201,9 +219,20 @@ fn turn(local: &Rc<Local>, cx: &mut Context<'_>, id: ConnId, input: &mut Input) 
         if let Stream::Wrapped(_) = input.stream {
             write_waiting(core, cx, id, &mut input.stream);
         }
+        if is_over || core.is_turn_over() {
+            break;
+        }
     }
-    cx.waker().wake_by_ref();
+    come_again(cx);
     Poll::Pending
+}
+
+/// Has a task polled again after those that are ready, and after the sockets were looked at. (Woken at once it would be
+/// one of sixty-one polls before that: `engine::cores::CoresConfig::event_interval`.)
+fn come_again(cx: &mut Context<'_>) {
+    let again = pin!(tokio::task::yield_now());
+    // It has the runtime wake us, and is not needed for more.
+    let _ = again.poll(cx);
 }
 
 /// Reads once, into the scratch behind a short rest of the last time or into a long one. `Some(have)`: so much is in
@@ -214,6 +243,7 @@ fn take_in(
     input: &mut Input,
     read: &mut [u8],
 ) -> Poll<Result<Option<usize>, Closed>> {
+    input.was_examined = input.is_unexamined;
     if std::mem::take(&mut input.is_unexamined) {
         return Poll::Ready(Ok(None));
     }
@@ -345,7 +375,7 @@ fn write_wrapped(
 
 impl Core {
     /// Takes a client into the books and gives it INFO.
-    fn enter(&mut self, arrival: Arrival, writer: Writer, was_informed: bool) -> ConnId {
+    pub(crate) fn enter(&mut self, arrival: Arrival, writer: Writer, was_informed: bool) -> ConnId {
         let Arrival { cid, address, transport, nonce } = arrival;
         let is_required = self.settings.identities.is_required();
         let root = self.subjects.root_of(0);
@@ -375,6 +405,9 @@ impl Core {
             nonce,
             root,
             account: 0,
+            begun: None,
+            behind: 0,
+            waits_for_inbox: false,
             sids: HashTable::new(),
             messages_in: 0,
             payload_in_bytes: 0,
@@ -416,7 +449,7 @@ impl Core {
     }
 
     /// Ends some subscriptions of a client that has left; whether there are no more.
-    fn end_some(&mut self, id: ConnId) -> bool {
+    pub(crate) fn end_some(&mut self, id: ConnId) -> bool {
         let connection = &mut *self.outputs.connections[id];
         let ending: Vec<SubId> = connection.sids.iter().copied().take(ENDED_IN_ONE_GO).collect();
         for sub in ending {

@@ -9,5 +9,6 @@ mod mutation;
 mod order;
 mod own;
 mod revoking;
+mod turns;
 mod words;
 mod wrapped;
