@@ -35,12 +35,14 @@ use crate::{
     across::{Links, Message},
     backpressure::Marks,
     buffers::Buffers,
+    checking::Checks,
     config::Config,
-    connection::ConnId,
+    connection::{Closed, ConnId},
     counters::Counter,
     identity::Identities,
     inbox::Inbox,
     outputs::Outputs,
+    share::Share,
     shared::Shared,
     snapshot::ConnectionSnapshot,
     subjects::Subjects,
@@ -70,6 +72,11 @@ pub(crate) struct Core {
     pub(crate) is_lame: bool,
     /// Handshakes of TLS and WebSocket under way.
     pub(crate) handshakes: usize,
+    /// Passwords that helpers compare.
+    pub(crate) checks: Checks,
+    /// How much may wait for this core's clients.
+    pub(crate) share: Share,
+    cores: usize,
     /// Those closed last.
     pub(crate) closed: VecDeque<ConnectionSnapshot>,
     /// The monotonic time of this turn.
@@ -119,11 +126,14 @@ impl Local {
             links: Links::new(index, cores, sender, limits.max_pending),
             buffers: Buffers::new(limits.max_control_line),
             index,
-            shared,
             counters,
             balance,
             is_lame: false,
             handshakes: 0,
+            checks: Checks::default(),
+            share: Share::new(Arc::clone(&shared.pending), limits.max_pending_total, cores),
+            cores,
+            shared,
             closed: VecDeque::new(),
             now_ms: clock::monotonic_ms(),
             work: Work::of(WORK_A_TURN),
@@ -152,6 +162,22 @@ impl Core {
         self.work.add(self.outputs.dirty() as u64 * work::WRITE);
         self.links.flush();
         self.outputs.flush(&mut self.links);
+        self.bound_sum();
+    }
+
+    /// Cuts off clients for which most waits until what waits for all is within its bound.
+    #[inline]
+    fn bound_sum(&mut self) {
+        while !self.share.allows(self.outputs.chunks.lent()) {
+            let Some(id) = self.outputs.largest() else { return };
+            self.count(Counter::SlowTotal);
+            self.outputs.release_all(id, &mut self.links);
+            let subject = self.subjects.a_subject_of(&self.outputs.connections[id]);
+            self.outputs.cut_slow(id, Closed::SlowConsumerPending, &subject);
+            self.links.flush();
+        }
+        let is_crowded = self.share.is_crowded(self.outputs.chunks.lent());
+        self.outputs.marks.crowd(is_crowded);
     }
 
     /// What has changed in the configuration: limits, and who may do what, for those who are connected too.
@@ -159,6 +185,7 @@ impl Core {
         self.settings = settings;
         self.outputs.rounds.stir();
         self.outputs.marks = Marks::of(self.settings.config.limits.max_pending);
+        self.share.resize(self.settings.config.limits.max_pending_total, self.cores);
         for id in 0..self.outputs.connections.end() {
             if self.outputs.connections.find(id).is_none() {
                 continue;

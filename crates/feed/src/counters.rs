@@ -26,6 +26,8 @@ engine::counters! {
         PermissionsDenied => Counter, "feed_permissions_denied", None, "Publishes and subscriptions that the user may not.";
         Revoked => Counter, "feed_revoked", None, "Connections closed by a reload, because their user, secret or account is gone or another.";
         SubscriptionsRevoked => Counter, "feed_subscriptions_revoked", None, "Subscriptions ended by a reload, because their user may not have them any more.";
+        Checks => Counter, "feed_password_checks", None, "Passwords compared with their bcrypt hashes, by helpers.";
+        ChecksRefused => Counter, "feed_password_checks_refused", None, "Connections closed because too many passwords waited to be compared.";
         AuthorizationViolations => Counter, "feed_authorization_violations", None, "Connections closed for want of valid credentials.";
         AuthenticationTimeouts => Counter, "feed_authentication_timeouts", None, "Connections closed because no CONNECT came in time.";
         ProtocolViolations => Counter, "feed_protocol_violations", None, "Connections closed because the client broke the protocol.";
@@ -36,6 +38,7 @@ engine::counters! {
         ProducersHeldForCores => Counter, "feed_producers_held_for_cores", None, "Times that a producer's reads were paused for a core that fell behind.";
         HeldForAnswers => Counter, "feed_held_for_answers", None, "Times that a client's reads were paused because it did not take its answers.";
         SlowPending => Counter, "feed_slow_consumers_pending", None, "Consumers cut off because more than max_pending waited for them.";
+        SlowTotal => Counter, "feed_slow_consumers_in_sum", None, "Those of them that were cut off because more than max_pending_total waited for all clients, and most of it for them.";
         SlowHold => Counter, "feed_slow_consumers_hold", None, "Consumers cut off because they had held producers back for too long.";
         SlowDeadline => Counter, "feed_slow_consumers_deadline", None, "Consumers cut off because they did not take within write_deadline what waited for them.";
     }

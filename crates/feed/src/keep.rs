@@ -110,7 +110,8 @@ fn look_after(outputs: &mut Outputs, subjects: &Subjects, id: ConnId, limits: &L
     if connection.closing.is_some() {
         return;
     }
-    if connection.stage == Stage::CredentialsNeeded && since(connection.started_ms) > limits.auth_timeout {
+    let is_outside = matches!(connection.stage, Stage::CredentialsNeeded | Stage::Checking);
+    if is_outside && since(connection.started_ms) > limits.auth_timeout {
         outputs.reject(id, Rejection::AuthenticationTimeout);
         return;
     }
@@ -120,7 +121,7 @@ fn look_after(outputs: &mut Outputs, subjects: &Subjects, id: ConnId, limits: &L
         return;
     }
     let connection = &mut outputs.connections[id];
-    if matches!(connection.stage, Stage::CredentialsNeeded | Stage::Checking) {
+    if is_outside {
         return;
     }
     let is_first = connection.ping_sent_ms == 0;

@@ -20,6 +20,7 @@
 mod across;
 mod backpressure;
 mod buffers;
+mod checking;
 pub mod config;
 mod connection;
 mod core;
@@ -42,6 +43,7 @@ mod revoke;
 mod serve;
 mod server;
 mod session;
+mod share;
 mod shared;
 mod slab;
 pub mod snapshot;

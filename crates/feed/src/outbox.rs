@@ -21,15 +21,26 @@ const SPARE_CHUNKS_MAX: usize = 256;
 #[derive(Debug, Default)]
 pub(crate) struct Chunks {
     spare: Vec<Vec<u8>>,
+    /// Bytes of those that are lent, whether they are full or not.
+    lent: usize,
 }
 
 impl Chunks {
     fn take(&mut self, bytes: usize) -> Vec<u8> {
-        if bytes > CHUNK_BYTES {
-            // A message that is larger than a chunk gets one of its own, which does not come back here.
-            return Vec::with_capacity(bytes);
-        }
-        self.spare.pop().unwrap_or_else(|| Vec::with_capacity(CHUNK_BYTES))
+        let chunk = if bytes > CHUNK_BYTES {
+            // A message that is larger than a chunk gets one of its own, which is not kept.
+            Vec::with_capacity(bytes)
+        } else {
+            self.spare.pop().unwrap_or_else(|| Vec::with_capacity(CHUNK_BYTES))
+        };
+        self.lent += chunk.capacity();
+        chunk
+    }
+
+    /// Memory that is lent to outputs.
+    #[inline]
+    pub(crate) fn lent(&self) -> usize {
+        self.lent
     }
 
     /// How many are here.
@@ -39,6 +50,8 @@ impl Chunks {
     }
 
     fn give_back(&mut self, mut chunk: Vec<u8>) {
+        // Nobody appends beyond what a chunk was made for.
+        self.lent -= chunk.capacity();
         if chunk.capacity() == CHUNK_BYTES && self.spare.len() < SPARE_CHUNKS_MAX {
             chunk.clear();
             self.spare.push(chunk);
@@ -66,6 +79,11 @@ impl Outbox {
     #[inline]
     pub(crate) fn bytes(&self) -> usize {
         self.bytes
+    }
+
+    /// Memory that holds them.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        self.chunks.iter().map(Vec::capacity).sum()
     }
 
     #[inline]
@@ -166,6 +184,7 @@ mod tests {
                 }
                 twin.extend(bytes);
                 prop_assert_eq!(outbox.bytes(), twin.len());
+                prop_assert_eq!(outbox.memory_bytes(), chunks.lent());
                 let n = outbox.front().len().min(write);
                 if n > 0 {
                     let expected: Vec<u8> = twin.drain(..n).collect();
@@ -180,6 +199,7 @@ mod tests {
                 outbox.written(&mut chunks, n);
             }
             prop_assert!(twin.is_empty() && outbox.chunks.is_empty() && outbox.front().is_empty());
+            prop_assert_eq!(chunks.lent(), 0);
         }
 
         /// Against a list of who appended what: never fewer bytes of answers than wait, never more than wait in all,

@@ -25,14 +25,16 @@ use tokio::{
     io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf},
     net::{TcpStream, tcp::OwnedReadHalf},
 };
+use tokio_rustls::server::TlsStream;
 
 use crate::{
     backpressure::Due,
     buffers::SMALL_LEFTOVER_BYTES_MAX,
+    checking,
     connection::{Closed, ConnId, Connection, Stage, Transport, Writer},
     core::{Core, Local},
     counters::Counter,
-    identity::{Check, Credentials, Refused, SlowCheck},
+    identity::{Check, Credentials, SlowCheck},
     outbox::Outbox,
     outputs::Outputs,
     session::Processed,
@@ -51,9 +53,12 @@ const ENDED_IN_ONE_GO: usize = (WORK_A_TURN / SUBSCRIBE) as usize;
 const GOODBYE_TIME_MAX: Duration = Duration::from_millis(500);
 
 /// A stream that one task reads and writes.
-pub(crate) trait Duplex: AsyncRead + AsyncWrite + Unpin {}
+pub(crate) trait Duplex: AsyncRead + AsyncWrite + Unpin {
+    /// The client has been let in: what it sends is bounded by its limits from now on.
+    fn let_in(&mut self) {}
+}
 
-impl<T: AsyncRead + AsyncWrite + Unpin> Duplex for T {}
+impl Duplex for TlsStream<TcpStream> {}
 
 /// Where a client's bytes come from.
 pub(crate) enum Stream {
@@ -125,9 +130,11 @@ pub(crate) async fn serve(
         match poll_fn(|cx| turn(&local, cx, id, &mut input)).await {
             Turned::Closed => break,
             Turned::Check(check) => {
-                let checked = tokio::task::spawn_blocking(move || check.run()).await;
+                let checked = checking::check(&local, id, &input.stream, check).await;
                 let core = &mut *local.core.borrow_mut();
-                core.slowly_checked(id, checked.unwrap_or(Err(Refused::Wrong)));
+                if let Some(checked) = checked {
+                    core.slowly_checked(id, checked);
+                }
                 core.end_turn();
             }
         }
@@ -178,6 +185,11 @@ fn turn(local: &Rc<Local>, cx: &mut Context<'_>, id: ConnId, input: &mut Input) 
             if core.outputs.connections[id].is_held() {
                 return Poll::Pending;
             }
+        }
+        if let Stream::Wrapped(stream) = &mut input.stream
+            && core.outputs.connections[id].stage == Stage::Connected
+        {
+            stream.let_in();
         }
         let mut read = std::mem::take(&mut core.buffers.read);
         let taken = take_in(core, cx, input, &mut read);
@@ -258,6 +270,9 @@ fn take_in(
             Poll::Pending => return Poll::Pending,
             Poll::Ready(Ok(())) => buffer.filled().len(),
             Poll::Ready(Err(error)) if error.kind() == io::ErrorKind::UnexpectedEof => 0,
+            Poll::Ready(Err(error)) if error.kind() == io::ErrorKind::QuotaExceeded => {
+                return Poll::Ready(Err(Closed::MaximumControlLine));
+            }
             Poll::Ready(Err(_)) => return Poll::Ready(Err(Closed::ReadError)),
         };
         if bytes == 0 {
@@ -319,7 +334,7 @@ fn write_waiting(core: &mut Core, cx: &mut Context<'_>, id: ConnId, stream: &mut
     let Outputs { connections, chunks, .. } = &mut core.outputs;
     let connection = &mut *connections[id];
     if let Stream::Wrapped(stream) = stream {
-        writes += write_wrapped(connection, chunks, cx, stream);
+        writes += write_wrapped(connection, chunks, cx, &mut **stream);
     }
     while connection.is_blocked {
         let Writer::Socket(socket) = &connection.writer else { break };

@@ -16,6 +16,7 @@ use crate::{
     connection::{Connection, Transport},
     core::Settings,
     counters::Counter,
+    share::Common,
 };
 
 /// The version of nats-server whose protocol this is: clients decide by it which features they may use.
@@ -31,6 +32,8 @@ pub(crate) struct Shared {
     next_cid: AtomicU64,
     /// All cores' counters, to be read.
     pub(crate) counters: Arc<CounterSet<Counter>>,
+    /// How much waits for all cores' clients beyond the cores' own parts.
+    pub(crate) pending: Arc<Common>,
     /// Loops that accept.
     pub(crate) ready: AtomicUsize,
 }
@@ -92,6 +95,7 @@ impl Shared {
             address,
             next_cid: AtomicU64::new(1),
             counters,
+            pending: Arc::default(),
             ready: AtomicUsize::new(0),
         })
     }

@@ -232,3 +232,40 @@ proptest! {
         prop_assert_eq!(bodies(&got[0]), bodies(&got[1]));
     }
 }
+
+/// A client that subscribes and ends it, again and again, is not read from while another core has not heard of what it
+/// did; and what is noted for that core meanwhile is bounded.
+#[test]
+fn what_other_cores_are_told_of_subscriptions_is_bounded() {
+    let locals = cores(2);
+    let restless = {
+        let core = &mut *locals[0].core.borrow_mut();
+        enter(core)
+    };
+    let long = "x".repeat(3000);
+    let words = format!("SUB {long} 1\r\nUNSUB 1\r\n").repeat(2000).into_bytes();
+    let mut at = 0;
+    let mut pauses = 0;
+    while at < words.len() {
+        {
+            let core = &mut *locals[0].core.borrow_mut();
+            core.begin_turn();
+            at += core.process(restless, &words[at..]).0;
+            core.end_turn();
+            if !core.outputs.connections[restless].is_held() {
+                continue;
+            }
+        }
+        pauses += 1;
+        // Paused before much more than the bound is noted, and let go when the other core has heard.
+        assert!(at < pauses * (5 << 20), "{at} bytes of subscriptions in {pauses} pauses");
+        for local in locals.iter().rev() {
+            let core = &mut *local.core.borrow_mut();
+            core.begin_turn();
+            local.take_inbox(core);
+            core.end_turn();
+        }
+        assert!(!locals[0].core.borrow().outputs.connections[restless].is_held());
+    }
+    assert!(pauses > 1, "{pauses} pauses");
+}

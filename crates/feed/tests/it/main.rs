@@ -9,6 +9,7 @@ mod mutation;
 mod order;
 mod own;
 mod revoking;
+mod sums;
 mod turns;
 mod words;
 mod wrapped;
