@@ -263,6 +263,11 @@ impl Links {
         self.sender.flush();
     }
 
+    /// Gives up spare buffers.
+    pub(crate) fn shrink(&mut self) {
+        self.links.iter_mut().for_each(|link| link.spare = Vec::new());
+    }
+
     /// Gives the buffer of a batch back to its sender.
     pub(crate) fn give_back(&mut self, to: usize, mut buffer: Vec<u8>) {
         let bytes = buffer.len();

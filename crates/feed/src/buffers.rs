@@ -32,6 +32,12 @@ impl Buffers {
         self.leftovers.pop().unwrap_or_else(|| Vec::with_capacity(LEFTOVER_BYTES))
     }
 
+    /// Gives up what is spare.
+    pub(crate) fn shrink(&mut self) {
+        self.leftovers = Vec::new();
+        self.rewritten = Vec::new();
+    }
+
     /// Takes such a buffer back.
     pub(crate) fn give_back_leftover(&mut self, mut buffer: Vec<u8>) {
         if buffer.capacity() > 0

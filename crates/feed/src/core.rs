@@ -41,6 +41,7 @@ use crate::{
     counters::Counter,
     identity::Identities,
     inbox::Inbox,
+    lean::Lean,
     outputs::Outputs,
     share::Share,
     shared::Shared,
@@ -74,6 +75,8 @@ pub(crate) struct Core {
     pub(crate) handshakes: usize,
     /// Passwords that helpers compare.
     pub(crate) checks: Checks,
+    /// What it holds and does not need.
+    pub(crate) lean: Lean,
     /// How much may wait for this core's clients.
     pub(crate) share: Share,
     cores: usize,
@@ -131,6 +134,7 @@ impl Local {
             is_lame: false,
             handshakes: 0,
             checks: Checks::default(),
+            lean: Lean::default(),
             share: Share::new(Arc::clone(&shared.pending), limits.max_pending_total, cores),
             cores,
             shared,

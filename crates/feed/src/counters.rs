@@ -19,6 +19,7 @@ engine::counters! {
         MatchesFound => Counter, "feed_matches_kept", None, "Subjects whose subscribers were known from before.";
         MatchesMade => Counter, "feed_matches_made", None, "Subjects whose subscribers were looked up.";
         TurnsEnded => Counter, "feed_turns_ended", None, "Times that a message waited for another turn, because looking for its consumers or handing it out took too long for one.";
+        MemoryGivenBack => Counter, "feed_memory_given_back", None, "Times that a core gave back memory that it had needed before and not for ten seconds.";
         ConnectionsRefused => Counter, "feed_connections_refused", None, "Connections closed because of max_connections.";
         SubscriptionsRefused => Counter, "feed_subscriptions_refused", None, "Subscriptions refused because of max_subscriptions.";
         HandshakesFailed => Counter, "feed_handshakes_failed", None, "TLS or WebSocket handshakes that failed or took too long.";

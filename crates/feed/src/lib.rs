@@ -31,6 +31,7 @@ mod hot_path_tests;
 pub mod identity;
 mod inbox;
 mod keep;
+mod lean;
 mod marks;
 mod matching;
 pub mod monitor;

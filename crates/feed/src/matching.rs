@@ -106,6 +106,12 @@ impl Matches {
         self.slots[slot] = taken;
     }
 
+    /// Forgets who was found, and gives back what that took.
+    pub(crate) fn forget(&mut self) {
+        self.slots.iter_mut().for_each(|slot| *slot = Match::default());
+        self.open = Open::new();
+    }
+
     /// Whether all were found of the subject that was asked for last.
     #[inline]
     pub(crate) fn is_whole(&self) -> bool {

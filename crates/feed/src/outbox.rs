@@ -16,6 +16,8 @@ use std::collections::VecDeque;
 pub(crate) const CHUNK_BYTES: usize = 64 * 1024;
 /// Spare chunks that a core keeps.
 const SPARE_CHUNKS_MAX: usize = 256;
+/// Those of them that stay when memory is given back.
+const SPARE_CHUNKS_MIN: usize = 8;
 
 /// A core's spare chunks.
 #[derive(Debug, Default)]
@@ -23,6 +25,8 @@ pub(crate) struct Chunks {
     spare: Vec<Vec<u8>>,
     /// Bytes of those that are lent, whether they are full or not.
     lent: usize,
+    /// The most that was lent since spare ones were given up.
+    lent_most: usize,
 }
 
 impl Chunks {
@@ -34,6 +38,7 @@ impl Chunks {
             self.spare.pop().unwrap_or_else(|| Vec::with_capacity(CHUNK_BYTES))
         };
         self.lent += chunk.capacity();
+        self.lent_most = self.lent_most.max(self.lent);
         chunk
     }
 
@@ -41,6 +46,17 @@ impl Chunks {
     #[inline]
     pub(crate) fn lent(&self) -> usize {
         self.lent
+    }
+
+    /// Memory that was needed and is not now, as chunks here or with the allocator.
+    pub(crate) fn unused(&self) -> usize {
+        self.lent_most - self.lent
+    }
+
+    /// Gives up the spare ones, but for a few.
+    pub(crate) fn give_up(&mut self) {
+        self.spare.truncate(SPARE_CHUNKS_MIN);
+        self.lent_most = self.lent;
     }
 
     /// How many are here.

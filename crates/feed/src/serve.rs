@@ -491,6 +491,8 @@ impl Core {
         self.closed.push_back(snapshot);
         tracing::debug!(cid = connection.cid, address = %connection.address, reason = why.reason(), "closed");
         self.balance.closed(self.index);
+        // Somebody looks whether what it needed can be given back.
+        self.outputs.rounds.stir();
         self.counters.sub(Counter::Connections, 1);
     }
 }

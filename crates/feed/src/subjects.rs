@@ -230,6 +230,19 @@ impl Subjects {
         self.trie.prune(node);
     }
 
+    /// Places for subscriptions and nodes that nothing is at; one is about as large as the other.
+    pub(crate) fn vacant(&self) -> usize {
+        self.subscriptions.end() as usize - self.subscriptions.len() + self.trie.vacant()
+    }
+
+    /// Gives back the room behind the last of them, and what was remembered of subjects.
+    pub(crate) fn shrink(&mut self) {
+        self.subscriptions.shrink();
+        self.trie.shrink();
+        self.ends_after.shrink_to_fit();
+        self.matches.forget();
+    }
+
     /// A message that needed several turns has come to its end.
     pub(crate) fn end(&mut self, mark: Mark) {
         self.trie.marks.end(mark);

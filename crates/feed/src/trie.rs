@@ -240,6 +240,17 @@ impl Trie {
         self.mores.remove(at);
     }
 
+    /// Places for nodes that nothing is at.
+    pub(crate) fn vacant(&self) -> usize {
+        self.nodes.end() as usize - self.nodes.len()
+    }
+
+    /// Gives back the room behind the last node.
+    pub(crate) fn shrink(&mut self) {
+        self.nodes.shrink();
+        self.mores.shrink();
+    }
+
     /// Frees the nodes that no list names any more.
     pub(crate) fn free_retired(&mut self) {
         while let Some(id) = self.retired.take_free(&self.marks) {

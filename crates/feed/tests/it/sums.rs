@@ -19,7 +19,10 @@ const FLOODERS: usize = 16;
 
 /// A client whose answers are two hundred times as long as its requests, and which reads none. It ends when it is cut.
 fn flood(server: &Server) -> thread::JoinHandle<()> {
-    let mut socket = Client::silent(server).socket;
+    flood_by(Client::silent(server).socket)
+}
+
+fn flood_by(mut socket: std::net::TcpStream) -> thread::JoinHandle<()> {
     socket.write_all(HELLO).expect("sent");
     socket.write_all(format!("SUB reply {}\r\n", "9".repeat(4000)).as_bytes()).expect("sent");
     let batch = b"PUB nobody reply 0\r\n\r\n".repeat(200);
@@ -55,6 +58,42 @@ fn outputs_of_all_clients_together() {
         drop(server);
         flooding.into_iter().for_each(|flooding| flooding.join().expect("no panic"));
     }
+}
+
+/// Resident memory of this process, which is the server and its clients.
+fn resident_bytes() -> usize {
+    let pages = std::fs::read_to_string("/proc/self/statm").expect("Linux");
+    pages.split(' ').nth(1).expect("a number").parse::<usize>().expect("a number")
+        * rustix::param::page_size()
+}
+
+/// After clients for which much waited are gone, although what came later is still there.
+#[test]
+fn memory_that_was_needed_once_is_given_back() {
+    const WAITS: usize = 100 << 20;
+    let server = start(1, |config| {
+        // A sixteenth in answers, and it is not read from.
+        config.limits.max_pending = 16 * WAITS / 4;
+        config.limits.max_pending_total = 16 * WAITS;
+        config.limits.write_deadline = Duration::from_secs(600);
+    });
+    let mut honest = Client::new(&server);
+    honest.subscribe("honest", "1");
+    let before = resident_bytes();
+    let flooders: Vec<std::net::TcpStream> = (0..5).map(|_| Client::silent(&server).socket).collect();
+    let flooding: Vec<_> =
+        flooders.iter().map(|socket| flood_by(socket.try_clone().expect("a handle"))).collect();
+    wait_until("much waits", || resident_bytes() > before + WAITS);
+    // Behind it in the allocator's memory.
+    let words: String = (0..20_000).map(|sid| format!("SUB later.{sid}.{sid:0>40} {sid:0>30}\r\n")).collect();
+    honest.send(words.as_bytes());
+    honest.ping();
+    flooders.iter().for_each(|socket| socket.shutdown(std::net::Shutdown::Both).expect("open"));
+    flooding.into_iter().for_each(|flooding| flooding.join().expect("no panic"));
+    drop(flooders);
+    wait_until("they are gone", || server.counted(Counter::Connections) == 1);
+    wait_until("it is given back", || resident_bytes() < before + (64 << 20));
+    honest.ping();
 }
 
 fn with_hash(cost: u32) -> impl FnOnce(&mut Config) {
