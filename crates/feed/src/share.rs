@@ -55,9 +55,7 @@ impl Share {
 
     #[cold]
     fn allows_with_common(&mut self, lent: usize) -> bool {
-        while self.taken > 0 && lent + 2 * STEP_BYTES < self.own + self.taken
-            || lent <= self.own && self.taken > 0
-        {
+        while self.taken > 0 && (lent <= self.own || lent + 2 * STEP_BYTES < self.own + self.taken) {
             self.common.0.fetch_sub(STEP_BYTES, Relaxed);
             self.taken -= STEP_BYTES;
         }
