@@ -39,6 +39,15 @@ impl Feed {
         Self::start_in(directory, Some(kept), lines, free_port())
     }
 
+    /// Starts nats-server with the same lines; none where it is not installed.
+    #[must_use]
+    pub fn start_nats_server(lines: &str) -> Option<Self> {
+        let path = ["/usr/local/bin/nats-server", "/usr/sbin/nats-server"].map(PathBuf::from);
+        let path = path.into_iter().find(|path| path.is_file())?;
+        let kept = tempfile::tempdir().expect("a directory");
+        Some(Self::start_by(Some(path), kept.path().to_owned(), Some(kept), lines, free_port()))
+    }
+
     /// The same with files that the test has made, in a directory of its own.
     #[must_use]
     pub fn start_with(directory: &Path, lines: &str) -> Self {
@@ -53,6 +62,16 @@ impl Feed {
     }
 
     fn start_in(directory: PathBuf, kept: Option<tempfile::TempDir>, lines: &str, port: u16) -> Self {
+        Self::start_by(peer(), directory, kept, lines, port)
+    }
+
+    fn start_by(
+        peer: Option<PathBuf>,
+        directory: PathBuf,
+        kept: Option<tempfile::TempDir>,
+        lines: &str,
+        port: u16,
+    ) -> Self {
         let (web_port, monitor_port) = (free_port(), free_port());
         let file = directory.join("nats.conf");
         let text = format!(
@@ -60,7 +79,7 @@ impl Feed {
             lines.replace("{DIR}", &directory.to_string_lossy()).replace("{WEB}", &web_port.to_string())
         );
         fs::write(&file, text).expect("a file");
-        let mut command = match peer() {
+        let mut command = match peer {
             Some(path) => {
                 let mut command = Command::new(path);
                 command.arg("-c").arg(&file);

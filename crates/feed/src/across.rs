@@ -20,11 +20,9 @@
 use std::net::SocketAddr;
 
 use engine::cores::mesh;
-use tokio::sync::oneshot;
 
 use crate::{
-    backpressure::Producer, connection::ConnId, core::Settings, publish::Run, server::Door,
-    snapshot::CoreSnapshot,
+    backpressure::Producer, connection::ConnId, core::Settings, look::Look, publish::Run, server::Door,
 };
 
 /// Messages in a ring: batches one way, empty buffers the other, and what the server says now and then.
@@ -48,8 +46,8 @@ pub(crate) enum Message {
     Spent { from: usize, buffer: Vec<u8>, bytes: usize },
     /// A connection to serve.
     Accept(std::net::TcpStream, SocketAddr, Door),
-    /// What is there now?
-    Snapshot(oneshot::Sender<CoreSnapshot>),
+    /// What is there now? A part of it.
+    Look(Look),
     /// Messages that the program publishes itself.
     Publish(crate::publisher::Batch),
     /// The settings have changed.

@@ -52,6 +52,18 @@ impl Default for Limits {
     }
 }
 
+/// Whether a connection begins with TLS, or with INFO.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum HandshakeFirst {
+    /// With INFO; TLS follows.
+    #[default]
+    No,
+    /// With TLS.
+    Yes,
+    /// With TLS if the client begins it within this time, else with INFO.
+    After(Duration),
+}
+
 /// TLS on a listener.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Tls {
@@ -63,8 +75,13 @@ pub struct Tls {
     pub ca_file: Option<PathBuf>,
     /// Clients must show a certificate.
     pub verify: bool,
-    /// The connection begins with the handshake instead of INFO.
-    pub handshake_first: bool,
+    /// A client is the user that its certificate names: by an address or name of the certificate, or by its subject.
+    /// It needs no password.
+    pub map: bool,
+    /// Whether the connection begins with the handshake instead of INFO.
+    pub handshake_first: HandshakeFirst,
+    /// How long a handshake may take; `None`: [`Limits::auth_timeout`].
+    pub timeout: Option<Duration>,
 }
 
 /// A listener for browsers.
@@ -76,6 +93,9 @@ pub struct WebSocket {
     pub tls: Option<Tls>,
     /// Pages of these origins may connect, besides those of this very address; `*`: all.
     pub allowed_origins: Vec<String>,
+    /// A page may connect only to where it came from, whatever name that has; and if `allowed_origins` lists any, its
+    /// origin must be listed, too.
+    pub same_origin: bool,
 }
 
 /// How a feed is set up.
@@ -91,6 +111,10 @@ pub struct Config {
     pub gathered: usize,
     /// The server's name in INFO.
     pub server_name: String,
+    /// Words about this server, by which tools choose it.
+    pub server_tags: Vec<String>,
+    /// Whether messages may have headers.
+    pub headers: bool,
     /// Who may do what.
     pub authorization: Authorization,
     /// Limits on clients.
@@ -114,6 +138,8 @@ impl Default for Config {
             cores: Vec::new(),
             gathered: 8,
             server_name: "nighttrain".to_owned(),
+            server_tags: Vec::new(),
+            headers: true,
             authorization: Authorization::default(),
             limits: Limits::default(),
             tls: None,

@@ -1,6 +1,6 @@
 //! One client, as its core knows it: who it is, what waits for it, what it waits for.
 
-use std::{net::SocketAddr, sync::Arc, task::Waker};
+use std::{io::IoSlice, net::SocketAddr, sync::Arc, task::Waker};
 
 use hashbrown::HashTable;
 use serde::Deserialize;
@@ -9,7 +9,7 @@ use wire::nats::rejection::Rejection;
 
 use crate::{
     backpressure::{Due, Producer},
-    identity::{Identity, Permissions, Replies},
+    identity::{Identity, Permissions, Replies, certificate::Names},
     outbox::{Chunks, Outbox},
     publish::Begun,
     trie::{NodeId, SubId},
@@ -175,6 +175,8 @@ pub(crate) struct Connection {
     pub(crate) permissions: Option<Arc<Permissions>>,
     pub(crate) replies: Option<Box<Replies>>,
     pub(crate) nonce: Option<Box<str>>,
+    /// What its certificate calls it, where that says who it is.
+    pub(crate) certificate: Option<Box<Names>>,
     pub(crate) root: NodeId,
     pub(crate) account: u16,
 
@@ -249,6 +251,40 @@ impl Connection {
         let writes = self.flush_socket(chunks);
         if (self.is_blocked && !was_blocked) || self.closing.is_some() {
             self.wake();
+        }
+        writes
+    }
+
+    /// Writes a control line and a long rest of a message from where they lie, behind what waits already; what the
+    /// socket does not take is copied and waits. How many writes it took.
+    pub(crate) fn lend(&mut self, chunks: &mut Chunks, line: &[u8], rest: &[u8]) -> u64 {
+        let mut writes = self.flush(chunks);
+        let mut taken = 0;
+        if let Writer::Socket(socket) = &self.writer
+            && self.outbox.is_empty()
+            && !self.is_blocked
+            && self.closing.is_none()
+        {
+            writes += 1;
+            match socket.try_write_vectored(&[IoSlice::new(line), IoSlice::new(rest)]) {
+                Ok(bytes) => {
+                    taken = bytes;
+                    self.outbox.passed_by(bytes);
+                    self.is_blocked = bytes < line.len() + rest.len();
+                }
+                Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => self.is_blocked = true,
+                Err(_) => {
+                    self.closing.get_or_insert(Closed::WriteError);
+                }
+            }
+            if self.is_blocked || self.closing.is_some() {
+                // Its task waits for the socket, or ends it.
+                self.wake();
+            }
+        }
+        if self.closing.is_none() {
+            self.outbox.append(chunks, &line[taken.min(line.len())..]);
+            self.outbox.append(chunks, &rest[taken.saturating_sub(line.len())..]);
         }
         writes
     }

@@ -24,12 +24,20 @@
 //! Everything has one owner, this core's thread; a turn borrows it whole and does not wait. Other cores see only what
 //! is sent to them.
 
-use std::{cell::RefCell, collections::VecDeque, rc::Rc, sync::Arc};
+use std::{
+    cell::RefCell,
+    collections::{HashMap, VecDeque},
+    rc::Rc,
+    sync::{Arc, atomic::Ordering},
+};
 
 use engine::{
     cores::{clock, listener::Balance, mesh},
     meter::CoreCounters,
 };
+
+use tokio::sync::mpsc;
+use wire::nats::rejection::Rejection;
 
 use crate::{
     across::{Links, Message},
@@ -39,14 +47,16 @@ use crate::{
     config::Config,
     connection::{Closed, ConnId},
     counters::Counter,
-    identity::Identities,
+    identity::{Identities, Mappings},
     inbox::Inbox,
     lean::Lean,
+    mapped::Dice,
     outputs::Outputs,
     share::Share,
     shared::Shared,
     snapshot::ConnectionSnapshot,
     subjects::Subjects,
+    system::Told,
     transport::Acceptors,
     work::{self, WORK_A_TURN, Work},
 };
@@ -71,6 +81,10 @@ pub(crate) struct Core {
     pub(crate) counters: Rc<CoreCounters<Counter>>,
     pub(crate) balance: Arc<Balance>,
     pub(crate) is_lame: bool,
+    /// What accounts have for other subjects; none where no account has anything, so that nobody pays for it.
+    pub(crate) mappings: Option<Rc<HashMap<u16, Mappings>>>,
+    /// What chooses between destinations.
+    pub(crate) dice: Dice,
     /// Handshakes of TLS and WebSocket under way.
     pub(crate) handshakes: usize,
     /// Passwords that helpers compare.
@@ -80,6 +94,8 @@ pub(crate) struct Core {
     /// How much may wait for this core's clients.
     pub(crate) share: Share,
     cores: usize,
+    /// Who answers in the system account.
+    pub(crate) system: mpsc::Sender<Told>,
     /// Those closed last.
     pub(crate) closed: VecDeque<ConnectionSnapshot>,
     /// The monotonic time of this turn.
@@ -116,11 +132,12 @@ pub(crate) struct CoreSeed {
     pub(crate) counters: CoreCounters<Counter>,
     pub(crate) balance: Arc<Balance>,
     pub(crate) cores: usize,
+    pub(crate) system: mpsc::Sender<Told>,
 }
 
 impl Local {
     pub(crate) fn new(seed: CoreSeed) -> Rc<Self> {
-        let CoreSeed { index, shared, settings, sender, receiver, counters, balance, cores } = seed;
+        let CoreSeed { index, shared, settings, sender, receiver, counters, balance, cores, system } = seed;
         let limits = &settings.config.limits;
         let counters = Rc::new(counters);
         let core = Core {
@@ -132,12 +149,15 @@ impl Local {
             counters,
             balance,
             is_lame: false,
+            mappings: settings.identities.all_mappings(),
+            dice: Dice::new(),
             handshakes: 0,
             checks: Checks::default(),
             lean: Lean::default(),
             share: Share::new(Arc::clone(&shared.pending), limits.max_pending_total, cores),
             cores,
             shared,
+            system,
             closed: VecDeque::new(),
             now_ms: clock::monotonic_ms(),
             work: Work::of(WORK_A_TURN),
@@ -184,12 +204,39 @@ impl Core {
         self.outputs.marks.crowd(is_crowded);
     }
 
+    /// Closes this core's share of the connections that are more than there may be now, the newest first.
+    /// (nats-server closes any.)
+    fn close_surplus(&mut self) {
+        let surplus = self.shared.surplus.load(Ordering::Acquire);
+        if surplus == 0 {
+            return;
+        }
+        let own = self.outputs.connections.len();
+        let share = (surplus * own).div_ceil(self.balance.total().max(own).max(1));
+        let open = self.outputs.connections.iter().filter(|(_, connection)| connection.closing.is_none());
+        let mut open: Vec<(u64, ConnId)> = open.map(|(id, connection)| (connection.cid, id)).collect();
+        open.sort_unstable_by(|one, other| other.cmp(one));
+        for (_, id) in open.into_iter().take(share) {
+            let taken = self
+                .shared
+                .surplus
+                .fetch_update(Ordering::AcqRel, Ordering::Acquire, |surplus| surplus.checked_sub(1));
+            if taken.is_err() {
+                break;
+            }
+            self.outputs.reject(id, Rejection::ConnectionsExceeded);
+            self.end_turn();
+        }
+    }
+
     /// What has changed in the configuration: limits, and who may do what, for those who are connected too.
     pub(crate) fn reload(&mut self, settings: Arc<Settings>) {
         self.settings = settings;
+        self.mappings = self.settings.identities.all_mappings();
         self.outputs.rounds.stir();
         self.outputs.marks = Marks::of(self.settings.config.limits.max_pending);
         self.share.resize(self.settings.config.limits.max_pending_total, self.cores);
+        self.close_surplus();
         for id in 0..self.outputs.connections.end() {
             if self.outputs.connections.find(id).is_none() {
                 continue;

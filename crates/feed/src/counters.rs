@@ -35,6 +35,10 @@ engine::counters! {
         PayloadsTooLarge => Counter, "feed_payloads_too_large", None, "Connections closed because of max_payload.";
         ControlLinesTooLong => Counter, "feed_control_lines_too_long", None, "Connections closed because of max_control_line.";
         StaleConnections => Counter, "feed_stale_connections", None, "Connections closed because pings were not answered.";
+        SystemSubscriptions => Gauge, "feed_system_subscriptions", None, "Subscriptions in the system account.";
+        SystemRefused => Counter, "feed_system_refused", None, "Questions in the system account for which there was no room.";
+        MonitorSteps => Counter, "feed_monitor_steps", None, "Times that a loop was asked for a part of what a monitoring page shows.";
+        MonitorLookedAt => Counter, "feed_monitor_looked_at", None, "Connections and subscriptions that loops looked at for monitoring pages.";
         ProducersHeld => Counter, "feed_producers_held", None, "Times that a producer's reads were paused for a consumer that fell behind.";
         ProducersHeldForCores => Counter, "feed_producers_held_for_cores", None, "Times that a producer's reads were paused for a core that fell behind.";
         HeldForAnswers => Counter, "feed_held_for_answers", None, "Times that a client's reads were paused because it did not take its answers.";

@@ -21,7 +21,7 @@ use crate::{
     connection::Transport,
     core::{CoreSeed, Local, Settings},
     counters::Counter,
-    identity::Identities,
+    identity::{Authorization, Identities, Mapping, Weighted},
     serve::{self, Arrival},
     shared::Shared,
     transport::Acceptors,
@@ -38,12 +38,16 @@ const MESSAGES: usize = 40_000;
 
 /// Cores of one feed, all on this thread: what crosses between them is counted too.
 pub(crate) fn cores(count: usize) -> Vec<Rc<Local>> {
+    cores_of(count, &Authorization::default())
+}
+
+fn cores_of(count: usize, authorization: &Authorization) -> Vec<Rc<Local>> {
     let address = SocketAddr::from(([127, 0, 0, 1], 4222));
     let mesh = Mesh::<Message>::new(count, 0, RING_MESSAGES).expect("a mesh");
     let counters = CounterSet::<Counter>::new(count);
     let settings = Arc::new(Settings {
         config: Config::default(),
-        identities: Identities::open(),
+        identities: Identities::build(authorization, None).expect("it is sound"),
         acceptors: Acceptors::default(),
     });
     let (shared, balance) = (Shared::new(address, Arc::clone(&counters)), Balance::new(count));
@@ -60,6 +64,7 @@ pub(crate) fn cores(count: usize) -> Vec<Rc<Local>> {
                 receiver,
                 counters: counters.core(index),
                 balance: Arc::clone(&balance),
+                system: tokio::sync::mpsc::channel(1).0,
             })
         })
         .collect()
@@ -75,13 +80,34 @@ struct Case {
     messages: Vec<String>,
     /// Messages that each consumer gets of one round of `messages`, in all.
     delivered: usize,
+    /// Subjects are mapped: `m.X` to `a.X`, or to `c.X` every other time.
+    is_mapped: bool,
+}
+
+impl Case {
+    fn authorization(&self) -> Authorization {
+        let weighted = |subject: &str| Weighted { subject: subject.to_owned(), weight: 50 };
+        let destinations = vec![weighted("a.$1"), weighted("c.{{partition(3,1)}}.$1")];
+        let mapping = Mapping { source: "m.*".to_owned(), destinations };
+        Authorization {
+            mappings: self.is_mapped.then_some(mapping).into_iter().collect(),
+            ..Authorization::default()
+        }
+    }
 }
 
 fn cases() -> Vec<Case> {
     let publish = |subject: &str, bytes: usize| format!("PUB {subject} {bytes}\r\n{}\r\n", "x".repeat(bytes));
     let header = "HPUB a.b 12 112\r\nNATS/1.0\r\n\r\n".to_owned() + &"x".repeat(100) + "\r\n";
-    let case =
-        |name, cores, consumers, messages, delivered| Case { name, cores, consumers, messages, delivered };
+    let case = |name, cores, consumers, messages, delivered| Case {
+        name,
+        cores,
+        consumers,
+        messages,
+        delivered,
+        is_mapped: false,
+    };
+    let mapped = |case| Case { is_mapped: true, ..case };
     vec![
         case("one to one", 1, vec!["SUB a.b 1\r\n"], vec![publish("a.b", 100)], 1),
         case("one to five", 1, vec!["SUB a.* 1\r\n"; 5], vec![publish("a.b", 100)], 5),
@@ -96,6 +122,13 @@ fn cases() -> Vec<Case> {
         case("odd blanks", 1, vec!["SUB a.b 1\r\n"], vec!["pub  a.b\t2\nhi\r\n".to_owned()], 1),
         case("a group", 1, vec!["SUB a.b q 1\r\n"; 3], vec![publish("a.b", 100)], 1),
         case("across two cores", 2, vec!["SUB a.b 1\r\n"; 4], vec![publish("a.b", 100)], 4),
+        mapped(case(
+            "a mapped subject",
+            1,
+            vec!["SUB > 1\r\n"],
+            vec![publish("m.b", 100), publish("a.b", 5)],
+            2,
+        )),
         case("a group across two cores", 2, vec!["SUB a.b q 1\r\n"; 4], vec![publish("a.b", 100)], 1),
     ]
 }
@@ -116,7 +149,7 @@ fn a_steady_relay_allocates_nothing() {
 }
 
 async fn measure(case: &Case, allocations: &mut Allocations) -> Counts {
-    let locals = cores(case.cores);
+    let locals = cores_of(case.cores, &case.authorization());
     let inboxes: Vec<_> =
         locals.iter().map(|local| tokio::task::spawn_local(Rc::clone(local).attend_inbox())).collect();
     let listener = tokio::net::TcpListener::bind(("127.0.0.1", 0)).await.expect("a port");

@@ -22,9 +22,10 @@ use engine::cores::mesh;
 use crate::{
     across::{Message, Record, Records},
     core::{Core, Local},
+    look,
     publish::Begun,
     publisher::Batch,
-    server, snapshot,
+    server,
     work::{WORK_ON_THE_WAY, Work},
 };
 
@@ -118,10 +119,7 @@ impl Local {
                 Message::Accept(socket, address, door) => {
                     server::take_over(self, core, socket, address, door)
                 }
-                Message::Snapshot(answer) => {
-                    // Who asked may have stopped waiting.
-                    let _ = answer.send(snapshot::of_core(core));
-                }
+                Message::Look(look) => look::step(core, look),
                 Message::Publish(batch) => self.take_batch(core, From::Program(batch)),
                 Message::Reload(settings) => core.reload(settings),
             }

@@ -30,13 +30,8 @@ pub(crate) struct Chunks {
 }
 
 impl Chunks {
-    fn take(&mut self, bytes: usize) -> Vec<u8> {
-        let chunk = if bytes > CHUNK_BYTES {
-            // A message that is larger than a chunk gets one of its own, which is not kept.
-            Vec::with_capacity(bytes)
-        } else {
-            self.spare.pop().unwrap_or_else(|| Vec::with_capacity(CHUNK_BYTES))
-        };
+    fn take(&mut self) -> Vec<u8> {
+        let chunk = self.spare.pop().unwrap_or_else(|| Vec::with_capacity(CHUNK_BYTES));
         self.lent += chunk.capacity();
         self.lent_most = self.lent_most.max(self.lent);
         chunk
@@ -66,9 +61,8 @@ impl Chunks {
     }
 
     fn give_back(&mut self, mut chunk: Vec<u8>) {
-        // Nobody appends beyond what a chunk was made for.
         self.lent -= chunk.capacity();
-        if chunk.capacity() == CHUNK_BYTES && self.spare.len() < SPARE_CHUNKS_MAX {
+        if self.spare.len() < SPARE_CHUNKS_MAX {
             chunk.clear();
             self.spare.push(chunk);
         }
@@ -124,11 +118,11 @@ impl Outbox {
         self.chunks.back().is_some_and(|chunk| chunk.capacity() - chunk.len() >= bytes)
     }
 
-    /// The chunk to append `bytes` bytes to; the caller appends exactly so many.
+    /// The chunk to append `bytes` bytes to, a chunk's worth at most; the caller appends exactly so many.
     #[inline]
     pub(crate) fn chunk(&mut self, chunks: &mut Chunks, bytes: usize) -> &mut Vec<u8> {
         if !self.has_room(bytes) {
-            self.chunks.push_back(chunks.take(bytes));
+            self.chunks.push_back(chunks.take());
         }
         self.bytes += bytes;
         match self.chunks.back_mut() {
@@ -137,9 +131,20 @@ impl Outbox {
         }
     }
 
-    /// Appends bytes.
-    pub(crate) fn append(&mut self, chunks: &mut Chunks, bytes: &[u8]) {
-        self.chunk(chunks, bytes.len()).extend_from_slice(bytes);
+    /// Appends bytes, over as many chunks as they need.
+    pub(crate) fn append(&mut self, chunks: &mut Chunks, mut bytes: &[u8]) {
+        while !bytes.is_empty() {
+            let room = self.chunks.back().map_or(0, |chunk| chunk.capacity() - chunk.len());
+            let (now, later) = bytes.split_at(if room > 0 { room } else { CHUNK_BYTES }.min(bytes.len()));
+            self.chunk(chunks, now.len()).extend_from_slice(now);
+            bytes = later;
+        }
+    }
+
+    /// Notes that so many bytes were written that never waited; nothing waits now.
+    pub(crate) fn passed_by(&mut self, bytes: usize) {
+        debug_assert!(self.is_empty(), "what waits is written first");
+        self.written += bytes as u64;
     }
 
     /// Appends an answer to what the client itself said.

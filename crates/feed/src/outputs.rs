@@ -25,6 +25,10 @@ use crate::{
     slab::Slab,
 };
 
+/// A message of so many bytes is written by itself, with no copy of it made unless the socket is full; a shorter one
+/// is cheaper copied, and written together with others.
+const LENT_BYTES_MIN: usize = 16 * 1024;
+
 /// The clients of a core.
 pub(crate) struct Outputs {
     /// Which core's.
@@ -128,6 +132,15 @@ impl Outputs {
             line.push(b' ');
             line.extend_from_slice(&subscription.sid);
             let bytes = line.len() + run.stride - run.tail_at;
+            if bytes >= LENT_BYTES_MIN {
+                // Not through a chunk: a long message is written from where it lies, to each of its consumers.
+                for message in run.bytes.chunks_exact(run.stride).take(count) {
+                    counters.add(Counter::Writes, connection.lend(chunks, line, &message[run.tail_at..]));
+                }
+                mark_dirty(dirty, id, connection);
+                let is_above = connection.outbox.bytes() > marks.high;
+                return if is_above { Put::AboveMark(count) } else { Put::Appended(count) };
+            }
             for message in run.bytes.chunks_exact(run.stride).take(count) {
                 if !connection.outbox.has_room(bytes) && !connection.is_blocked {
                     counters.add(Counter::Writes, connection.flush(chunks));

@@ -26,10 +26,11 @@ use crate::{
     core::Core,
     counters::Counter,
     groups::Turn,
+    identity::AccountId,
     marks::Mark,
     matching::{self, Match},
     outputs::{Outputs, Put},
-    system,
+    protocol_log,
     trie::{NodeId, Open, SubId},
     work::{self, Work},
 };
@@ -109,7 +110,18 @@ pub(crate) struct Begun {
     way: Way,
     /// Nobody was reached: the subscribers looked for are those of the answer.
     is_for_reply: bool,
+    /// Where the run's subject is another's.
+    pub(crate) mapped: Option<BegunMapped>,
     mark: Mark,
+}
+
+/// Of a run whose subject is another's, or may be another one's for each message.
+#[derive(Debug)]
+pub(crate) struct BegunMapped {
+    /// The subject that was chosen.
+    pub(crate) subject: Box<[u8]>,
+    /// The message of the run, where each has a subject of its own.
+    pub(crate) message: Option<usize>,
 }
 
 impl Core {
@@ -153,7 +165,16 @@ impl Core {
     ) -> Box<Begun> {
         self.count(Counter::TurnsEnded);
         let (open, mark) = (self.subjects.matches.take_open(), self.subjects.trie.marks.begin());
-        Box::new(Begun { run_bytes: run.bytes.len(), slot, matched, open, way, is_for_reply, mark })
+        Box::new(Begun {
+            run_bytes: run.bytes.len(),
+            slot,
+            matched,
+            open,
+            way,
+            is_for_reply,
+            mapped: None,
+            mark,
+        })
     }
 
     #[cold]
@@ -178,13 +199,23 @@ impl Core {
 
     /// A run that was put off has come to its end, or its producer is gone.
     pub(crate) fn let_go(&mut self, begun: Begun) {
-        self.subjects.end(begun.mark);
+        self.subjects.came_to_end(begun.mark);
         self.subjects.matches.put_back(begun.slot, begun.matched);
     }
 
     /// Takes messages of a client, or goes on with those that it was put off with. Whether all is done: else it goes on in
     /// another turn, and what the client said behind them waits.
+    #[inline]
     pub(crate) fn publish(&mut self, id: ConnId, run: &Run<'_>, begun: Option<Box<Begun>>) -> bool {
+        if self.mappings.is_some() || begun.as_ref().is_some_and(|begun| begun.mapped.is_some()) {
+            self.publish_mapped(id, run, begun)
+        } else {
+            self.publish_as_it_is(id, run, begun)
+        }
+    }
+
+    /// The same with messages whose subject is not another's.
+    pub(crate) fn publish_as_it_is(&mut self, id: ConnId, run: &Run<'_>, begun: Option<Box<Begun>>) -> bool {
         if begun.is_none() && !self.accept(id, run) {
             return true;
         }
@@ -200,25 +231,47 @@ impl Core {
         let outcome = match begun {
             Some(begun) if begun.is_for_reply => self.tell_no_responders(id, run, Some(begun)),
             begun => match self.hand_out(&of, run, begun) {
-                Ok(reached)
-                    if reached
-                        || run.reply.is_empty()
-                        || self.answer_for_server(id, of.account, of.root, run) =>
-                {
-                    Ok(())
+                Ok(_) if run.reply.is_empty() => Ok(()),
+                Ok(reached) => {
+                    // Whoever else listens there, the server is asked, too.
+                    let is_asked = of.account == AccountId::SYSTEM.0
+                        && (self.ask_system(run) || self.answer_user_info(id, run));
+                    if reached || is_asked || self.answer_user_info(id, run) {
+                        Ok(())
+                    } else {
+                        self.tell_no_responders(id, run, None)
+                    }
                 }
-                Ok(_) => self.tell_no_responders(id, run, None),
                 Err(begun) => Err(begun),
             },
         };
         self.end_finished();
-        match outcome {
-            Ok(()) => true,
-            Err(begun) => {
-                self.outputs.connections[id].begun = Some(begun);
-                false
-            }
+        self.is_done(id, outcome)
+    }
+
+    /// Notes what goes on in another turn; whether nothing does.
+    fn is_done(&mut self, id: ConnId, outcome: Result<(), Box<Begun>>) -> bool {
+        let begun = outcome.err();
+        let is_done = begun.is_none();
+        if !is_done {
+            self.outputs.connections[id].begun = begun;
         }
+        is_done
+    }
+
+    /// Takes messages of a client that are to be lost; whether all is done.
+    pub(crate) fn publish_to_nobody(&mut self, id: ConnId, run: &Run<'_>) -> bool {
+        let connection = &mut self.outputs.connections[id];
+        let count = run.count() as u64;
+        connection.messages_in += count;
+        connection.payload_in_bytes += count * run.body_bytes as u64;
+        self.counters.add(Counter::MessagesIn, count);
+        self.counters.add(Counter::PayloadIn, count * run.body_bytes as u64);
+        if run.reply.is_empty() {
+            return true;
+        }
+        let outcome = self.tell_no_responders(id, run, None);
+        self.is_done(id, outcome)
     }
 
     /// Counts messages of a client, and says what is wrong with them; whether they are handed out.
@@ -226,6 +279,9 @@ impl Core {
     fn accept(&mut self, id: ConnId, run: &Run<'_>) -> bool {
         let connection = &mut self.outputs.connections[id];
         let count = run.count() as u64;
+        if protocol_log::is_wanted() {
+            protocol_log::messages(connection.cid, "PUB", run, run.count());
+        }
         connection.messages_in += count;
         connection.payload_in_bytes += count * run.body_bytes as u64;
         self.counters.add(Counter::MessagesIn, count);
@@ -404,6 +460,9 @@ impl Core {
                 0
             }
         };
+        if delivered > 0 && protocol_log::is_wanted() {
+            protocol_log::messages(outputs.connections[id].cid, "MSG", run, delivered);
+        }
         if ends && delivered > 0 {
             subjects.had_some(sub);
         }
@@ -417,22 +476,9 @@ impl Core {
         }
     }
 
-    /// Answers if this asks the server itself; whether it did.
-    #[cold]
-    fn answer_for_server(&mut self, id: ConnId, account: u16, root: NodeId, run: &Run<'_>) -> bool {
-        let Some(answer) = system::answer(&self.shared, &self.settings, account, run) else { return false };
-        // Nobody's: no connection has this number, so nobody can be held back for it.
-        #[expect(clippy::cast_possible_truncation, reason = "there are at most 64 cores")]
-        let server = Producer { core: self.index as u16, conn: ConnId::MAX, cid: 0 };
-        let of = Origin { from: id, producer: server, account, root, is_from_core: false };
-        for _ in 0..run.count() {
-            self.hand_out_at_once(&of, &answer.run(run.reply));
-        }
-        true
-    }
-
-    /// Hands a run of the server's own to whoever matches its subject, whatever that costs: an operator has asked.
-    fn hand_out_at_once(&mut self, of: &Origin, run: &Run<'_>) {
+    /// Hands a run of the server's own to whoever matches its subject, whatever that costs: it is bounded by how
+    /// often an operator asks.
+    pub(crate) fn hand_out_at_once(&mut self, of: &Origin, run: &Run<'_>) {
         let work = std::mem::replace(&mut self.work, Work::of(u64::MAX));
         let rest = self.hand_out(of, run, None);
         assert!(rest.is_ok(), "a turn without an end does all");
@@ -481,7 +527,7 @@ impl Core {
         }
         subjects.matches.put_back(slot, matched);
         if let Some(mark) = mark {
-            subjects.end(mark);
+            subjects.came_to_end(mark);
         }
         Ok(())
     }

@@ -54,6 +54,16 @@ pub struct Publisher {
 pub(crate) struct Batch {
     operations: Vec<u8>,
     lost: Arc<AtomicU64>,
+    account: AccountId,
+}
+
+impl Batch {
+    /// One message of the server's own.
+    pub(crate) fn of_server(account: AccountId, subject: &[u8], body: &[u8]) -> Self {
+        let mut operations = Vec::with_capacity(body.len() + subject.len() + 32);
+        write::publish(&mut operations, subject, b"", body);
+        Self { operations, lost: Arc::default(), account }
+    }
 }
 
 /// The ring was full, or the feed has ended: the batch stays, for another try.
@@ -95,7 +105,11 @@ impl Publisher {
         if self.batch.is_empty() {
             return Ok(());
         }
-        let batch = Batch { operations: std::mem::take(&mut self.batch), lost: Arc::clone(&self.lost) };
+        let batch = Batch {
+            operations: std::mem::take(&mut self.batch),
+            lost: Arc::clone(&self.lost),
+            account: AccountId::GLOBAL,
+        };
         let outside = self.outside.lock().unwrap_or_else(PoisonError::into_inner);
         // One core for all, so that they stay in order.
         match outside.send(0, Message::Publish(batch)) {
@@ -126,6 +140,10 @@ impl Core {
         at: &mut usize,
         begun: &mut Option<Box<Begun>>,
     ) -> bool {
+        if batch.account == AccountId::SYSTEM {
+            self.publish_as_server(batch.account.0, &batch.operations);
+            return true;
+        }
         // Our own words: what is beyond these is a mistake of ours, and found below.
         const OWN: client::Limits = client::Limits {
             control_line_bytes_max: 2 * SUBJECT_BYTES_MAX,

@@ -15,14 +15,14 @@ use std::{
     net::SocketAddr,
     pin::{Pin, pin},
     rc::Rc,
-    task::{Context, Poll},
+    task::{Context, Poll, ready},
     time::Duration,
 };
 
 use engine::cores::clock;
 use hashbrown::HashTable;
 use tokio::{
-    io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf},
+    io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf},
     net::{TcpStream, tcp::OwnedReadHalf},
 };
 use tokio_rustls::server::TlsStream;
@@ -34,7 +34,7 @@ use crate::{
     connection::{Closed, ConnId, Connection, Stage, Transport, Writer},
     core::{Core, Local},
     counters::Counter,
-    identity::{Check, Credentials, SlowCheck},
+    identity::{Check, Credentials, SlowCheck, certificate::Names},
     outbox::Outbox,
     outputs::Outputs,
     session::Processed,
@@ -46,6 +46,8 @@ use crate::{
 
 /// Reads of one connection before the others have their turn.
 const READS_A_TURN: usize = 4;
+/// Room that a long operation's buffer gets at least; beyond that it doubles.
+const GROWTH_BYTES: usize = 128 * 1024;
 /// Subscriptions of a client that has left, ended in one go.
 const ENDED_IN_ONE_GO: usize = (WORK_A_TURN / SUBSCRIBE) as usize;
 
@@ -93,13 +95,14 @@ pub(crate) struct Arrival {
     pub(crate) address: SocketAddr,
     pub(crate) transport: Transport,
     pub(crate) nonce: Option<Box<str>>,
+    pub(crate) certificate: Option<Box<Names>>,
 }
 
 impl Arrival {
     /// A new client.
     pub(crate) fn new(core: &Core, address: SocketAddr, transport: Transport) -> Self {
         let nonce = core.settings.identities.wants_nonce().then(shared::nonce);
-        Self { cid: core.shared.next_cid(), address, transport, nonce }
+        Self { cid: core.shared.next_cid(), address, transport, nonce, certificate: None }
     }
 }
 
@@ -260,40 +263,49 @@ fn take_in(
         return Poll::Ready(Ok(None));
     }
     loop {
-        let kept = if input.leftover.len() <= SMALL_LEFTOVER_BYTES_MAX { input.leftover.len() } else { 0 };
+        let Input { stream, leftover, need, .. } = input;
+        if leftover.len() > SMALL_LEFTOVER_BYTES_MAX {
+            // Where its beginning is, and no further: what is behind it is read into the scratch, and not copied.
+            // Room as it comes, not as it was announced.
+            leftover.reserve_exact(
+                need.saturating_sub(leftover.len()).clamp(1, leftover.len().max(GROWTH_BYTES)),
+            );
+            let polled = match stream {
+                Stream::Plain(socket) => pin!(socket.read_buf(leftover)).poll(cx),
+                Stream::Wrapped(stream) => pin!(stream.read_buf(leftover)).poll(cx),
+            };
+            bytes_read(ready!(polled))?;
+            if leftover.len() >= *need {
+                return Poll::Ready(Ok(None));
+            }
+            continue;
+        }
+        let kept = leftover.len();
         let mut buffer = ReadBuf::new(&mut read[kept..]);
-        let polled = match &mut input.stream {
+        let polled = match stream {
             Stream::Plain(socket) => Pin::new(socket).poll_read(cx, &mut buffer),
             Stream::Wrapped(stream) => Pin::new(stream).poll_read(cx, &mut buffer),
         };
-        let bytes = match polled {
-            Poll::Pending => return Poll::Pending,
-            Poll::Ready(Ok(())) => buffer.filled().len(),
-            Poll::Ready(Err(error)) if error.kind() == io::ErrorKind::UnexpectedEof => 0,
-            Poll::Ready(Err(error)) if error.kind() == io::ErrorKind::QuotaExceeded => {
-                return Poll::Ready(Err(Closed::MaximumControlLine));
-            }
-            Poll::Ready(Err(_)) => return Poll::Ready(Err(Closed::ReadError)),
-        };
-        if bytes == 0 {
-            return Poll::Ready(Err(Closed::ClientClosed));
+        let bytes = bytes_read(ready!(polled).map(|()| buffer.filled().len()))?;
+        read[..kept].copy_from_slice(leftover);
+        if kept + bytes >= *need {
+            return Poll::Ready(Ok(Some(kept + bytes)));
         }
-        if kept == input.leftover.len() {
-            read[..kept].copy_from_slice(&input.leftover);
-            if kept + bytes >= input.need {
-                return Poll::Ready(Ok(Some(kept + bytes)));
-            }
-            // A long payload has begun: it gathers in its own buffer.
-            if input.leftover.capacity() == 0 {
-                input.leftover = core.buffers.take_leftover();
-            }
-            input.leftover.extend_from_slice(&read[kept..kept + bytes]);
-        } else {
-            input.leftover.extend_from_slice(&read[..bytes]);
-            if input.leftover.len() >= input.need {
-                return Poll::Ready(Ok(None));
-            }
+        // A long payload has begun: it gathers in its own buffer.
+        if leftover.capacity() == 0 {
+            *leftover = core.buffers.take_leftover();
         }
+        leftover.extend_from_slice(&read[kept..kept + bytes]);
+    }
+}
+
+fn bytes_read(read: io::Result<usize>) -> Result<usize, Closed> {
+    match read {
+        Ok(0) => Err(Closed::ClientClosed),
+        Ok(bytes) => Ok(bytes),
+        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Err(Closed::ClientClosed),
+        Err(error) if error.kind() == io::ErrorKind::QuotaExceeded => Err(Closed::MaximumControlLine),
+        Err(_) => Err(Closed::ReadError),
     }
 }
 
@@ -309,6 +321,9 @@ fn carry_out(core: &mut Core, id: ConnId, input: &mut Input, read: &[u8], have: 
                 input.leftover = core.buffers.take_leftover();
             }
             input.leftover.clear();
+            if let Processed::More { need } = processed {
+                input.leftover.reserve_exact(need.min(rest.len().max(GROWTH_BYTES)));
+            }
             input.leftover.extend_from_slice(rest);
         }
         return processed;
@@ -391,7 +406,7 @@ fn write_wrapped(
 impl Core {
     /// Takes a client into the books and gives it INFO.
     pub(crate) fn enter(&mut self, arrival: Arrival, writer: Writer, was_informed: bool) -> ConnId {
-        let Arrival { cid, address, transport, nonce } = arrival;
+        let Arrival { cid, address, transport, nonce, certificate } = arrival;
         let is_required = self.settings.identities.is_required();
         let root = self.subjects.root_of(0);
         let id = self.outputs.connections.insert(Box::new(Connection {
@@ -418,6 +433,7 @@ impl Core {
             permissions: None,
             replies: None,
             nonce,
+            certificate,
             root,
             account: 0,
             begun: None,
@@ -482,6 +498,7 @@ impl Core {
         if let Some(counter) = Counter::of_closed(why) {
             self.count(counter);
         }
+        self.tell_disconnected(&connection, why);
         let mut snapshot = snapshot::of_connection(&connection, self.index, &self.settings.identities);
         snapshot.closed = Some((clock::now_system(), why));
         connection.outbox.clear(&mut self.outputs.chunks);

@@ -10,7 +10,7 @@ use std::{
 
 use engine::{
     cores::{
-        self, CoreContext, Cores, CoresConfig, clock,
+        self, CoreContext, Cores, CoresConfig,
         listener::{Balance, bind_all},
         mesh::{self, Mesh},
         run::{CoreFailure, Drained},
@@ -18,7 +18,7 @@ use engine::{
     meter::{CoreCounters, CounterSet, Registry},
     tls::TlsError,
 };
-use tokio::{net::TcpStream, sync::oneshot};
+use tokio::{net::TcpStream, sync::mpsc};
 use wire::nats::rejection::Rejection;
 
 use crate::{
@@ -28,18 +28,18 @@ use crate::{
     core::{Core, CoreSeed, Local, Settings},
     counters::Counter,
     identity::{Identities, SpecError},
+    look::Looker,
     publisher::{Outside, Publisher},
     serve::{self, Arrival},
     shared::Shared,
     snapshot::Snapshot,
+    system::{self, QUESTIONS_MAX, Told},
     transport::{self, Acceptors},
     trie::CORES_MAX,
 };
 
 /// Pause after an accept that failed for want of files or memory: trying at once would spin.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
-/// How long a core may take to say how it is.
-const SNAPSHOT_TIME_MAX: Duration = Duration::from_secs(2);
 
 /// How long a reload may wait until each core takes a message.
 const RELOAD_TIME_MAX: Duration = Duration::from_secs(2);
@@ -101,7 +101,7 @@ pub struct Server {
     registry: Arc<Registry>,
     counters: Arc<CounterSet<Counter>>,
     shared: Arc<Shared>,
-    settings: OneAtATime<Arc<Settings>>,
+    settings: Arc<OneAtATime<Arc<Settings>>>,
     cores: Cores,
     outside: Arc<Outside>,
     loops: usize,
@@ -124,6 +124,7 @@ struct Common {
     shared: Arc<Shared>,
     settings: Arc<Settings>,
     balance: Arc<Balance>,
+    system: mpsc::Sender<Told>,
 }
 
 impl Server {
@@ -170,26 +171,42 @@ impl Server {
                 Seed { listener, web_listener, sender, receiver, counters: counters.core(index) }
             })
             .collect();
+        let (system, told) = mpsc::channel(QUESTIONS_MAX);
         let common = Arc::new(Common {
             shared: Arc::clone(&shared),
             settings: Arc::clone(&settings),
             balance: Balance::new(loops),
+            system,
         });
         let cores_config = CoresConfig { cores: processors, name: "feed", ..CoresConfig::default() };
         let started = Cores::start_each(cores_config, seeds, move |context, seed| {
             run_core(context, seed, Arc::clone(&common))
         })?;
         registry.register(started.lateness());
-        Ok(Self {
+        let server = Self {
             addresses,
             registry: Arc::new(registry),
             counters,
             shared,
-            settings: OneAtATime::new(settings),
+            settings: Arc::new(OneAtATime::new(settings)),
             cores: started,
             outside: Arc::new(Outside::new(outside.split().0)),
             loops,
-        })
+        };
+        server.answer_in_system(told).map_err(StartError::Prepare)?;
+        Ok(server)
+    }
+
+    /// Starts the thread that answers in the system account; it ends with the last loop.
+    fn answer_in_system(&self, told: mpsc::Receiver<Told>) -> io::Result<()> {
+        let (looker, settings) = (self.looker(), Arc::clone(&self.settings));
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
+        let now = move || {
+            let settings = Arc::clone(&settings.lock().unwrap_or_else(std::sync::PoisonError::into_inner));
+            Looker { settings, ..looker.clone() }
+        };
+        let answer = move || runtime.block_on(system::answer_all(told, now));
+        std::thread::Builder::new().name("feed-system".to_owned()).spawn(answer).map(drop)
     }
 
     /// What was bound: the clients' address first, then the browsers' if there is one.
@@ -216,56 +233,36 @@ impl Server {
         self.shared.ready.load(Ordering::Acquire) == self.loops
     }
 
-    /// What the server looks like now. Asked of each loop; costs them time that grows with connections and
-    /// subscriptions.
+    /// What looks at it, for its pages.
+    #[must_use]
+    pub fn looker(&self) -> Looker {
+        Looker {
+            outside: Arc::clone(&self.outside),
+            shared: Arc::clone(&self.shared),
+            settings: self.settings_now(),
+            loops: self.loops,
+        }
+    }
+
+    /// What the server looks like now, but for the subscriptions. Put together of steps, each of which costs a loop
+    /// little.
     ///
     /// # Errors
     /// A loop did not answer within two seconds.
     pub fn snapshot(&self) -> impl Future<Output = Result<Snapshot, NoAnswer>> + Send + use<> {
-        let asked: Result<Vec<_>, NoAnswer> = (0..self.loops)
-            .map(|core| {
-                let (answer, to_come) = oneshot::channel();
-                self.tell(core, Message::Snapshot(answer)).map(|()| to_come)
-            })
-            .collect();
-        let settings = self.settings_now();
-        let (counters, shared, loops) = (Arc::clone(&self.counters), Arc::clone(&self.shared), self.loops);
+        let looker = self.looker();
         async move {
-            let total = |counter| counters.total(counter);
-            let mut snapshot = Snapshot {
-                server_id: shared.server_id.clone(),
-                server_name: settings.config.server_name.clone(),
-                address: shared.address,
-                started: shared.started,
-                now: clock::now_system(),
-                cores: loops,
-                connections: Vec::new(),
-                closed: Vec::new(),
-                total_connections: total(Counter::Accepted),
-                messages_in: total(Counter::MessagesIn),
-                messages_out: total(Counter::MessagesOut),
-                payload_in_bytes: total(Counter::PayloadIn),
-                payload_out_bytes: total(Counter::PayloadOut),
-                subscriptions: total(Counter::Subscriptions),
-                slow_consumers: [Counter::SlowPending, Counter::SlowHold, Counter::SlowDeadline].map(total),
-                trie_nodes: 0,
-                matches_found: 0,
-                matches_made: 0,
-            };
-            for answer in asked? {
-                let mut core = tokio::time::timeout(SNAPSHOT_TIME_MAX, answer)
-                    .await
-                    .map_err(|_| NoAnswer)?
-                    .map_err(|_| NoAnswer)?;
-                snapshot.connections.append(&mut core.connections);
-                snapshot.closed.append(&mut core.closed);
-                snapshot.trie_nodes += core.trie_nodes;
-                snapshot.matches_found += core.matches_found;
-                snapshot.matches_made += core.matches_made;
-            }
-            snapshot.connections.sort_by_key(|connection| connection.cid);
-            snapshot.closed.sort_by_key(|connection| connection.cid);
-            Ok(snapshot)
+            let connections = looker.open().await?.into_iter().map(|(_, connection)| connection).collect();
+            let closed = looker.closed().await?;
+            let tables = looker.tables().await?;
+            Ok(Snapshot {
+                totals: looker.totals(),
+                connections,
+                closed,
+                trie_nodes: tables.trie_nodes,
+                matches_found: tables.matches_found,
+                matches_made: tables.matches_made,
+            })
         }
     }
 
@@ -277,7 +274,8 @@ impl Server {
 
     /// Takes over what may change while it runs: users, permissions, limits, the server's name. Clients whose user,
     /// secret or account is gone or another are closed; the others have the permissions of now, and lose the subscriptions
-    /// that these do not allow. The addresses and the number of cores stay as they are.
+    /// that these do not allow. Where there are more than the new limit, the newest of each core are told so and closed.
+    /// The addresses and the number of cores stay as they are.
     ///
     /// # Errors
     /// Nothing has changed then, on no core: the new configuration is not sound, the server is stopping, or a core has
@@ -288,6 +286,9 @@ impl Server {
         let acceptors = Acceptors::build(&config)?;
         let settings = Arc::new(Settings { config, identities, acceptors });
         let outside = self.with_room_for_all()?;
+        let max = settings.config.limits.max_connections as u64;
+        let surplus = self.counters.total(Counter::Connections).saturating_sub(max);
+        self.shared.surplus.store(usize::try_from(surplus).unwrap_or(usize::MAX), Ordering::Release);
         for core in 0..self.loops {
             // There is room, and nobody else sends meanwhile.
             outside.send(core, Message::Reload(Arc::clone(&settings))).map_err(|_| NoAnswer)?;
@@ -313,7 +314,7 @@ impl Server {
 
     /// The outside's sending half, at a moment when each core takes a message more.
     fn with_room_for_all(&self) -> Result<std::sync::MutexGuard<'_, mesh::Sender<Message>>, NoAnswer> {
-        let begun = clock::now();
+        let begun = cores::clock::now();
         loop {
             let outside = self.outside.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
             if (0..self.loops).all(|core| outside.has_room(core)) {
@@ -326,13 +327,6 @@ impl Server {
             #[expect(clippy::disallowed_methods, reason = "the operator's thread, not a loop")]
             std::thread::sleep(ACCEPT_PAUSE / 10);
         }
-    }
-
-    fn tell(&self, core: usize, message: Message) -> Result<(), NoAnswer> {
-        let outside = self.outside.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        outside.send(core, message).map_err(|_| NoAnswer)?;
-        outside.flush();
-        Ok(())
     }
 
     fn settings_now(&self) -> Arc<Settings> {
@@ -352,6 +346,7 @@ async fn run_core(context: CoreContext, seed: Seed, common: Arc<Common>) -> io::
         receiver,
         counters,
         balance: Arc::clone(&common.balance),
+        system: common.system.clone(),
     });
     let listener = tokio::net::TcpListener::from_std(listener)?;
     let web_listener = web_listener.map(tokio::net::TcpListener::from_std).transpose()?;

@@ -11,10 +11,11 @@ use crate::{
     connection::{ConnId, ConnectOptions, Stage, Told},
     core::Core,
     counters::Counter,
-    identity::{Check, Credentials, Identity, Refused, Replies, SlowCheck, Subscribing},
+    identity::{AccountId, Check, Credentials, Identity, Refused, Replies, SlowCheck, Subscribing},
+    protocol_log,
     publish::Run,
     subjects::Wish,
-    work,
+    system, work,
 };
 
 /// What the operations of a read came to.
@@ -136,6 +137,9 @@ impl Core {
     }
 
     fn carry_out(&mut self, id: ConnId, op: ClientOp<'_>) -> Option<SlowCheck> {
+        if protocol_log::is_wanted() {
+            protocol_log::operation(self.outputs.connections[id].cid, &op);
+        }
         if !matches!(op, ClientOp::Connect { .. }) {
             self.connect_implied(id);
         }
@@ -182,6 +186,7 @@ impl Core {
             self.outputs.connections[id].stage = Stage::Connected;
             if let Check::Done(checked) = self.settings.identities.check(&Credentials::default(), b"") {
                 self.checked(id, checked);
+                self.tell_connected(id);
             }
         }
     }
@@ -196,7 +201,7 @@ impl Core {
         connection.verbose = options.verbose.unwrap_or(true);
         connection.pedantic = options.pedantic.unwrap_or(true);
         connection.echo = options.echo.unwrap_or(true);
-        connection.headers = options.headers;
+        connection.headers = options.headers && self.settings.config.headers;
         connection.no_responders = options.no_responders;
         connection.takes_info = options.protocol == 1;
         connection.wants_second_info = options.protocol == 1;
@@ -214,6 +219,8 @@ impl Core {
                 nkey: options.nkey.as_deref(),
                 sig: options.sig.as_deref(),
                 jwt: options.jwt.as_deref(),
+                websocket: connection.transport.websocket,
+                certificate: connection.certificate.as_deref(),
             };
             let nonce = connection.nonce.clone().unwrap_or_default();
             match self.settings.identities.check(&credentials, nonce.as_bytes()) {
@@ -226,6 +233,9 @@ impl Core {
             }
         }
         if self.outputs.connections[id].closing.is_none() && !self.refuse_versions(id, &options) {
+            if !was_in {
+                self.tell_connected(id);
+            }
             self.say_ok(id);
         }
         None
@@ -234,7 +244,7 @@ impl Core {
     fn refuse_versions(&mut self, id: ConnId, options: &ConnectOptions) -> bool {
         if !(0..=1).contains(&options.protocol) {
             self.outputs.reject(id, Rejection::ProtocolVersion);
-        } else if options.no_responders && !options.headers {
+        } else if options.no_responders && !self.outputs.connections[id].headers {
             self.outputs.reject(id, Rejection::NoRespondersNeedHeaders);
         } else {
             return false;
@@ -249,6 +259,7 @@ impl Core {
         let checked = checked.and_then(|identity| identities.again(&identity).ok_or(Refused::Wrong));
         self.checked(id, checked);
         if self.outputs.connections[id].closing.is_none() {
+            self.tell_connected(id);
             self.say_ok(id);
         }
     }
@@ -270,6 +281,7 @@ impl Core {
                     .map(|responses| Box::new(Replies::new(responses)));
                 connection.identity = Some(Box::new(identity));
                 connection.nonce = None;
+                connection.certificate = None;
             }
             Err(refused) => {
                 let connection = &self.outputs.connections[id];
@@ -310,6 +322,10 @@ impl Core {
         // Of two with one sid, the first one stays.
         if subjects.find(connection, sid).is_none() {
             subjects.subscribe(id, connection, Wish { pattern, queue, sid, is_filtered }, links);
+            if connection.account == AccountId::SYSTEM.0 {
+                // Where there is no room, a question is under way, behind which this is seen to.
+                _ = self.system.try_send(system::Told::Subscribed);
+            }
         }
         self.pause_if_full(id);
     }

@@ -30,6 +30,8 @@ pub(crate) struct Shared {
     /// Where clients connect.
     pub(crate) address: SocketAddr,
     next_cid: AtomicU64,
+    /// Connections that are to be closed since a limit was lowered: each core takes its share.
+    pub(crate) surplus: AtomicUsize,
     /// All cores' counters, to be read.
     pub(crate) counters: Arc<CounterSet<Counter>>,
     /// How much waits for all cores' clients beyond the cores' own parts.
@@ -94,6 +96,7 @@ impl Shared {
             started: clock::now_system(),
             address,
             next_cid: AtomicU64::new(1),
+            surplus: AtomicUsize::new(0),
             counters,
             pending: Arc::default(),
             ready: AtomicUsize::new(0),
@@ -126,7 +129,7 @@ impl Shared {
             go: "",
             host: self.address.ip().to_string(),
             port: self.address.port(),
-            headers: true,
+            headers: config.headers,
             max_payload: config.limits.max_payload,
             client_id: reader.cid,
             client_ip: reader.address.ip().to_string(),

@@ -1,4 +1,4 @@
-//! What the server looks like now, for monitoring: asked of each core through its inbox, put together outside.
+//! What the server looks like now, for monitoring: asked of each core in steps ([`crate::look`]), put together outside.
 
 use std::{
     net::SocketAddr,
@@ -7,9 +7,9 @@ use std::{
 
 use crate::{
     connection::{Closed, Connection, Transport},
-    core::Core,
     identity::Identities,
     subjects::Subjects,
+    trie::SubId,
 };
 
 /// A subscription.
@@ -68,27 +68,19 @@ pub struct ConnectionSnapshot {
     pub account: String,
     /// The user's name or public key.
     pub user: Option<String>,
-    /// Its subscriptions.
-    pub subscriptions: Vec<SubscriptionSnapshot>,
+    /// How many subscriptions it has.
+    pub subscriptions: usize,
 }
 
-/// What one core says.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct CoreSnapshot {
-    pub(crate) connections: Vec<ConnectionSnapshot>,
-    pub(crate) closed: Vec<ConnectionSnapshot>,
-    pub(crate) trie_nodes: usize,
-    pub(crate) matches_found: u64,
-    pub(crate) matches_made: u64,
-}
-
-/// What the server looks like now.
+/// The server as a whole: what its loops have counted.
 #[derive(Debug, Clone)]
-pub struct Snapshot {
+pub struct Totals {
     /// The server's number, as in INFO.
     pub server_id: String,
     /// The server's name.
     pub server_name: String,
+    /// Words about it, by which tools choose it.
+    pub server_tags: Vec<String>,
     /// Where clients connect.
     pub address: SocketAddr,
     /// When it started.
@@ -98,9 +90,7 @@ pub struct Snapshot {
     /// How many loops there are.
     pub cores: usize,
     /// Open connections.
-    pub connections: Vec<ConnectionSnapshot>,
-    /// Those closed last, at most [`CLOSED_KEPT_MAX`] a core.
-    pub closed: Vec<ConnectionSnapshot>,
+    pub connections: u64,
     /// Connections since the start.
     pub total_connections: u64,
     /// Messages from producers.
@@ -115,6 +105,19 @@ pub struct Snapshot {
     pub subscriptions: u64,
     /// Consumers cut off: too much pending, held producers for too long, took too little.
     pub slow_consumers: [u64; 3],
+    /// Times that producers were held back for consumers and cores that fell behind.
+    pub held: u64,
+}
+
+/// What the server looks like now.
+#[derive(Debug, Clone)]
+pub struct Snapshot {
+    /// What was counted.
+    pub totals: Totals,
+    /// Open connections.
+    pub connections: Vec<ConnectionSnapshot>,
+    /// Those closed last, at most [`CLOSED_KEPT_MAX`] a core.
+    pub closed: Vec<ConnectionSnapshot>,
     /// Nodes of the tries.
     pub trie_nodes: usize,
     /// Subjects whose subscribers were known from the last message.
@@ -126,23 +129,7 @@ pub struct Snapshot {
 /// Closed connections that a core remembers for monitoring.
 pub const CLOSED_KEPT_MAX: usize = 1000;
 
-/// What a core says.
-pub(crate) fn of_core(core: &Core) -> CoreSnapshot {
-    let of = |connection: &Connection| {
-        let mut snapshot = of_connection(connection, core.index, &core.settings.identities);
-        snapshot.subscriptions = subscriptions_of(connection, &core.subjects);
-        snapshot
-    };
-    CoreSnapshot {
-        connections: core.outputs.connections.iter().map(|(_, connection)| of(connection)).collect(),
-        closed: core.closed.iter().cloned().collect(),
-        trie_nodes: core.subjects.trie.nodes(),
-        matches_found: core.subjects.matches.found,
-        matches_made: core.subjects.matches.made,
-    }
-}
-
-/// A connection without its subscriptions.
+/// A connection; its subscriptions are counted.
 pub(crate) fn of_connection(
     connection: &Connection,
     core: usize,
@@ -175,21 +162,19 @@ pub(crate) fn of_connection(
             .as_ref()
             .map_or(String::new(), |identity| identities.account_name(identity.account).to_owned()),
         user: connection.identity.as_ref().and_then(|identity| identity.name.as_deref()).map(str::to_owned),
-        subscriptions: Vec::new(),
+        subscriptions: connection.sids.len(),
     }
 }
 
-fn subscriptions_of(connection: &Connection, subjects: &Subjects) -> Vec<SubscriptionSnapshot> {
+/// A subscription.
+pub(crate) fn of_subscription(subjects: &Subjects, sub: SubId) -> SubscriptionSnapshot {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    let of = |&sub| {
-        let subscription = subjects.subscription(sub);
-        SubscriptionSnapshot {
-            subject: text(&subjects.trie.pattern_of(subscription.node)),
-            queue: subjects.queue_of(sub).map(text),
-            sid: text(&subscription.sid),
-            messages: subscription.delivered,
-            max: subjects.ends_after(sub).unwrap_or(0),
-        }
-    };
-    connection.sids.iter().map(of).collect()
+    let subscription = subjects.subscription(sub);
+    SubscriptionSnapshot {
+        subject: text(&subjects.trie.pattern_of(subscription.node)),
+        queue: subjects.queue_of(sub).map(text),
+        sid: text(&subscription.sid),
+        messages: subscription.delivered,
+        max: subjects.ends_after(sub).unwrap_or(0),
+    }
 }

@@ -15,6 +15,7 @@ use crate::{
     across::Links,
     connection::{ConnId, Connection, GONE, Subscription, find_sid, sid_hash},
     counters::Counter,
+    identity::AccountId,
     marks::{Mark, Retired},
     matching::Matches,
     slab::{Slab, take_out},
@@ -87,6 +88,16 @@ impl Subjects {
         self.subscriptions.len()
     }
 
+    /// A subscription, if there is one of this number.
+    pub(crate) fn find_subscription(&self, sub: SubId) -> Option<&Subscription> {
+        self.subscriptions.find(sub).filter(|subscription| subscription.conn != GONE)
+    }
+
+    /// Numbers of subscriptions are below this.
+    pub(crate) fn end(&self) -> SubId {
+        self.subscriptions.end()
+    }
+
     /// A subscription that messages are for, and how many of `count` it still gets.
     #[inline]
     pub(crate) fn still_gets(&mut self, sub: SubId, count: usize) -> (&mut Subscription, usize) {
@@ -149,6 +160,9 @@ impl Subjects {
         let subscriptions = &self.subscriptions;
         connection.sids.insert_unique(sid_hash(sid), sub, |&id| sid_hash(&subscriptions[id].sid));
         self.counters.add(Counter::Subscriptions, 1);
+        if connection.account == AccountId::SYSTEM.0 {
+            self.counters.add(Counter::SystemSubscriptions, 1);
+        }
         match queue {
             None => {
                 let place = self.trie.add_subscriber(node, sub);
@@ -203,6 +217,9 @@ impl Subjects {
             self.ends_after.remove(&sub);
         }
         self.counters.sub(Counter::Subscriptions, 1);
+        if connection.account == AccountId::SYSTEM.0 {
+            self.counters.sub(Counter::SystemSubscriptions, 1);
+        }
         if is_member {
             let group = self.group_with(node, sub, place);
             let state = self.trie.group_mut(node, group);
@@ -244,7 +261,7 @@ impl Subjects {
     }
 
     /// A message that needed several turns has come to its end.
-    pub(crate) fn end(&mut self, mark: Mark) {
+    pub(crate) fn came_to_end(&mut self, mark: Mark) {
         self.trie.marks.end(mark);
         self.trie.free_retired();
         while let Some(sub) = self.retired.take_free(&self.trie.marks) {

@@ -9,7 +9,7 @@
 //!
 //! A handshake has `auth_timeout`, and a core has so many under way at most; what is beyond is closed.
 
-use std::{fmt, io, rc::Rc, sync::Arc};
+use std::{fmt, io, rc::Rc, sync::Arc, time::Duration};
 
 use engine::tls::{self, Files, TlsAcceptor, TlsError};
 use tokio::{
@@ -19,10 +19,11 @@ use tokio::{
 use tokio_rustls::server::TlsStream;
 
 use crate::{
-    config::{Config, Tls},
+    config::{Config, HandshakeFirst, Tls},
     connection::Writer,
     core::{Core, Local, Settings},
     counters::Counter,
+    identity::certificate::{self, Names},
     serve::{Arrival, Stream, serve},
     shared::Reader,
     websocket,
@@ -76,7 +77,13 @@ pub(crate) fn shake_hands(local: &Rc<Local>, core: &mut Core, socket: TcpStream,
     core.handshakes += 1;
     let local = Rc::clone(local);
     let settings = Arc::clone(&core.settings);
-    let at_most = settings.config.limits.auth_timeout;
+    let config = &settings.config;
+    let tls = if arrival.transport.websocket {
+        config.websocket.as_ref().and_then(|web| web.tls.as_ref())
+    } else {
+        config.tls.as_ref()
+    };
+    let at_most = tls.and_then(|tls| tls.timeout).unwrap_or(config.limits.auth_timeout);
     let ldm = core.is_lame;
     tokio::task::spawn_local(async move {
         let shaken = tokio::time::timeout(at_most, prepare(&local, &settings, socket, arrival, ldm)).await;
@@ -109,6 +116,7 @@ async fn prepare(
             Some(acceptor) => {
                 let stream = acceptor.accept(socket).await?;
                 arrival.transport.tls = Some(what_was_agreed(&stream));
+                arrival.certificate = web.tls.as_ref().and_then(|tls| names_of_client(tls, &stream));
                 upgrade(stream, web, settings).await?
             }
         };
@@ -117,7 +125,12 @@ async fn prepare(
     let (Some(acceptor), Some(tls)) = (&settings.acceptors.nats, &settings.config.tls) else {
         return Err(io::ErrorKind::Unsupported.into());
     };
-    if !tls.handshake_first {
+    let is_tls_first = match tls.handshake_first {
+        HandshakeFirst::No => false,
+        HandshakeFirst::Yes => true,
+        HandshakeFirst::After(wait) => begins_with_tls(&socket, wait).await?,
+    };
+    if !is_tls_first {
         let reader = Reader {
             cid: arrival.cid,
             address: arrival.address,
@@ -129,7 +142,27 @@ async fn prepare(
     }
     let stream = acceptor.accept(socket).await?;
     arrival.transport.tls = Some(what_was_agreed(&stream));
-    Ok((Stream::Wrapped(Box::new(stream)), arrival, !tls.handshake_first))
+    arrival.certificate = names_of_client(tls, &stream);
+    Ok((Stream::Wrapped(Box::new(stream)), arrival, !is_tls_first))
+}
+
+/// Whether the client begins TLS by itself within a time. One that waits for INFO says nothing, and one that begins with
+/// something else is answered as if it had waited.
+async fn begins_with_tls(socket: &TcpStream, wait: Duration) -> io::Result<bool> {
+    /// The type of a TLS record that holds a part of a handshake (RFC 8446 §5.1).
+    const HANDSHAKE: u8 = 22;
+    let mut first = [0];
+    match tokio::time::timeout(wait, socket.peek(&mut first)).await {
+        Ok(seen) => Ok(seen? == 1 && first[0] == HANDSHAKE),
+        Err(_) => Ok(false),
+    }
+}
+
+/// What the client's certificate calls it, if that is to say who it is. A certificate without any name is nobody's.
+fn names_of_client(tls: &Tls, stream: &TlsStream<TcpStream>) -> Option<Box<Names>> {
+    let (_, session) = stream.get_ref();
+    let first = session.peer_certificates().and_then(<[_]>::first);
+    tls.map.then(|| Box::new(first.and_then(|one| certificate::names_of(one)).unwrap_or_default()))
 }
 
 async fn upgrade<S>(stream: S, web: &crate::config::WebSocket, settings: &Settings) -> io::Result<Stream>
@@ -138,7 +171,7 @@ where
 {
     let is_outside = settings.identities.is_required();
     let limits = &settings.config.limits;
-    let stream = websocket::accept(stream, &web.allowed_origins, limits, is_outside).await?;
+    let stream = websocket::accept(stream, web, limits, is_outside).await?;
     Ok(Stream::Wrapped(Box::new(stream)))
 }
 

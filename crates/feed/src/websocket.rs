@@ -47,7 +47,7 @@ pub(crate) struct WebStream<S> {
 /// Does the upgrade, for programs and for the pages that may connect ([`origin_allowed`]).
 pub(crate) async fn accept<S>(
     stream: S,
-    allowed_origins: &[String],
+    web: &crate::config::WebSocket,
     limits: &Limits,
     is_outside: bool,
 ) -> io::Result<WebStream<S>>
@@ -61,7 +61,7 @@ where
         .write_buffer_size(0)
         .max_write_buffer_size(bytes_max);
     #[expect(clippy::result_large_err, reason = "the library's own type")]
-    let look = |request: &Request, response: Response| match origin_allowed(request, allowed_origins) {
+    let look = |request: &Request, response: Response| match origin_allowed(request, web) {
         true => Ok(response),
         false => {
             let why = "this page's origin is not allowed here: allowed_origins (--websocket-origins) names those that are\n";
@@ -83,10 +83,31 @@ const ANY_ORIGIN: &str = "*";
 /// Whether whoever asks may connect. Programs other than browsers send no origin, and may. A page may if its origin is
 /// listed, or is this very address. Of names that is not enough: whoever owns a name can have it mean this machine (DNS
 /// rebinding), and a browser then calls the page and the address the same.
-fn origin_allowed(request: &Request, allowed: &[String]) -> bool {
+/// That is for who asks for [`crate::config::WebSocket::same_origin`], which is nats-server's: the name must be the
+/// same, and the list, if there is one, must have it as well.
+fn origin_allowed(request: &Request, web: &crate::config::WebSocket) -> bool {
     let Some(origin) = request.headers().get(header::ORIGIN) else { return true };
+    let host = request.headers().get(header::HOST);
     let is = |one: &String| one == ANY_ORIGIN || one.as_bytes().eq_ignore_ascii_case(origin.as_bytes());
-    allowed.iter().any(is) || is_same_address(origin, request.headers().get(header::HOST))
+    let is_listed = web.allowed_origins.iter().any(is);
+    if web.same_origin {
+        return is_same_name(origin, host, web.tls.is_some())
+            && (is_listed || web.allowed_origins.is_empty());
+    }
+    is_listed || is_same_address(origin, host)
+}
+
+/// Whether a page's origin and what it asks for have one name and one port; a port that is not said is the scheme's.
+fn is_same_name(origin: &HeaderValue, host: Option<&HeaderValue>, is_tls: bool) -> bool {
+    let (Ok(origin), Some(Ok(host))) = (origin.to_str(), host.map(HeaderValue::to_str)) else { return false };
+    let Some((scheme, origin_host)) = origin.split_once("://") else { return false };
+    let with_port = |text: &str, is_secure: bool| match text.rsplit_once(':') {
+        Some((_, port)) if !port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit()) => {
+            text.to_ascii_lowercase()
+        }
+        _ => format!("{}:{}", text.to_ascii_lowercase(), if is_secure { 443 } else { 80 }),
+    };
+    with_port(origin_host, scheme.eq_ignore_ascii_case("https")) == with_port(host, is_tls)
 }
 
 fn is_same_address(origin: &HeaderValue, host: Option<&HeaderValue>) -> bool {
@@ -196,14 +217,21 @@ mod tests {
 
     #[test]
     fn pages_of_other_origins_are_refused_unless_they_are_listed() {
-        let allowed = |origin: Option<&str>, host: &str, list: &[&str]| {
+        let web = |list: &[&str], same_origin| crate::config::WebSocket {
+            listen: ([127, 0, 0, 1], 0).into(),
+            tls: None,
+            allowed_origins: list.iter().map(|one| (*one).to_owned()).collect(),
+            same_origin,
+        };
+        let asked = |origin: Option<&str>, host: &str, web: &crate::config::WebSocket| {
             let mut request = Request::builder().uri("/").header("host", host);
             if let Some(origin) = origin {
                 request = request.header("origin", origin);
             }
-            let list: Vec<String> = list.iter().map(|one| (*one).to_owned()).collect();
-            origin_allowed(&request.body(()).expect("a request"), &list)
+            origin_allowed(&request.body(()).expect("a request"), web)
         };
+        let allowed =
+            |origin: Option<&str>, host: &str, list: &[&str]| asked(origin, host, &web(list, false));
         let here = "127.0.0.1:8081";
         assert!(allowed(None, here, &[]), "a program");
         for (origin, host) in [
@@ -226,5 +254,14 @@ mod tests {
             assert!(allowed(Some(origin), host, &["https://good.example", origin]), "{origin}");
             assert!(allowed(Some(origin), host, &["*"]), "{origin}");
         }
+        // As nats-server's `same_origin`: the name may be any, and a list must have it, too.
+        let same = |origin: &str, host: &str, list: &[&str]| asked(Some(origin), host, &web(list, true));
+        assert!(same("http://shop.example", "shop.example:80", &[]));
+        assert!(same("http://shop.example:8081", "Shop.Example:8081", &["http://shop.example:8081"]));
+        assert!(!same("http://shop.example", "shop.example:8081", &[]));
+        assert!(!same("https://shop.example", "shop.example", &[]));
+        assert!(!same("http://evil.example", "shop.example:80", &["http://evil.example"]));
+        assert!(!same("http://shop.example", "shop.example:80", &["http://good.example"]));
+        assert!(asked(None, here, &web(&[], true)), "a program");
     }
 }

@@ -126,6 +126,37 @@ async fn mark(ConnectInfo(arrival): ConnectInfo<Arrival>, mut request: Request, 
     response.map(|body| Body::new(Answering { body, place }))
 }
 
+/// A body with something that lives until it was handed over whole, or its client is gone.
+pub fn keep<T: Send + Unpin + 'static>(body: Body, kept: T) -> Body {
+    Body::new(Keeping { body, _kept: kept })
+}
+
+/// See [`keep`].
+struct Keeping<T> {
+    body: Body,
+    _kept: T,
+}
+
+impl<T: Unpin> HttpBody for Keeping<T> {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        Pin::new(&mut self.body).poll_frame(cx)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
 /// A request's body on its way to its handler.
 struct Receiving {
     body: Body,

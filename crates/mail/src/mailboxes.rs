@@ -119,9 +119,25 @@ pub enum Unavailable {
     /// The disk failed.
     #[error("the store cannot be read: {0}")]
     Disk(String),
+    /// The reader has no room for the mail.
+    #[error("there is no room to read the mail")]
+    NoRoom,
     /// An injected mail was not accepted.
     #[error("the mail was not accepted: {0}")]
     Refused(String),
+}
+
+/// What a mail is read into: asked for room before its bytes are read, perhaps for parts of them one after the other.
+pub trait Room: Send + 'static {
+    /// Whether there is room for so many bytes more.
+    fn make(&mut self, bytes: u64) -> bool;
+}
+
+/// Whatever comes.
+impl Room for () {
+    fn make(&mut self, _: u64) -> bool {
+        true
+    }
 }
 
 /// The stored mail.
@@ -135,8 +151,17 @@ pub trait Mailboxes: Clone + Send + Sync + 'static {
     ) -> impl Future<Output = Result<Vec<Arc<Summary>>, Unavailable>> + Send;
     /// How many a list has in all.
     fn count(&self, scope: &Scope) -> impl Future<Output = Result<u64, Unavailable>> + Send;
-    /// One mail; nothing if it is gone or never was.
-    fn mail(&self, id: MailId) -> impl Future<Output = Result<Option<Mail>, Unavailable>> + Send;
+    /// One mail and the room that was made for it; nothing if it is gone or never was. [`Unavailable::NoRoom`] if there
+    /// was none.
+    fn mail_into<R: Room>(
+        &self,
+        id: MailId,
+        room: R,
+    ) -> impl Future<Output = Result<Option<(Mail, R)>, Unavailable>> + Send;
+    /// One mail, whatever its size; nothing if it is gone or never was.
+    fn mail(&self, id: MailId) -> impl Future<Output = Result<Option<Mail>, Unavailable>> + Send {
+        async move { Ok(self.mail_into(id, ()).await?.map(|(mail, ())| mail)) }
+    }
     /// Deletes one; whether it was there. On return it cannot be read any more, and a crash does not bring it back.
     fn delete(&self, id: MailId) -> impl Future<Output = Result<bool, Unavailable>> + Send;
     /// Deletes all of a scope; how many.

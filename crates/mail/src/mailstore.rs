@@ -17,7 +17,7 @@ use crate::{
     core::{Found, Message, Question, Shared, owner, owner_of_mail},
     counters::Counter,
     index::Place,
-    mailboxes::{Event, Mail, MailId, Mailboxes, Scope, Summary, Totals, Unavailable},
+    mailboxes::{Event, Mail, MailId, Mailboxes, Room, Scope, Summary, Totals, Unavailable},
     record::{self, Decoded},
     recovery::{self, read_meta},
 };
@@ -139,8 +139,11 @@ impl Mailstore {
         }
     }
 
-    fn read_mail(&self, place: Place) -> Result<Option<Mail>, Unavailable> {
+    fn read_mail(&self, place: Place, room: &mut impl Room) -> Result<Option<Mail>, Unavailable> {
         let Some(location) = Location::from_bits(place.location) else { return Ok(None) };
+        if !room.make(place.record_bytes.into()) {
+            return Err(Unavailable::NoRoom);
+        }
         let Some(read) = self.said(self.reader()?.read(location, place.record_bytes as usize))? else {
             return Ok(None);
         };
@@ -151,6 +154,9 @@ impl Mailstore {
         };
         let mut raw = payload[stored.meta_bytes..].to_vec();
         if let Some(body) = stored.body {
+            if !room.make(body.bytes.into()) {
+                return Err(Unavailable::NoRoom);
+            }
             let Some(body) = self.said(recovery::read_body(&self.reader()?, &body))? else { return Ok(None) };
             raw.extend_from_slice(&body);
         }
@@ -233,12 +239,12 @@ impl Mailboxes for Mailstore {
         Ok(count)
     }
 
-    async fn mail(&self, id: MailId) -> Result<Option<Mail>, Unavailable> {
+    async fn mail_into<R: Room>(&self, id: MailId, mut room: R) -> Result<Option<(Mail, R)>, Unavailable> {
         let owner = owner_of_mail(id, self.inner.cores);
         let Some(found) = self.ask(owner, |answer| Question::Mail { id, answer }).await? else {
             return Ok(None);
         };
-        self.on_helper(move |me| me.read_mail(found.place)).await?
+        self.on_helper(move |me| Ok(me.read_mail(found.place, &mut room)?.map(|mail| (mail, room)))).await?
     }
 
     async fn delete(&self, id: MailId) -> Result<bool, Unavailable> {

@@ -15,7 +15,7 @@ use std::{
 use engine::cores::clock;
 use tokio::sync::broadcast;
 
-use crate::mailboxes::{Event, Inbox, Mail, MailId, Mailboxes, Scope, Summary, Totals, Unavailable};
+use crate::mailboxes::{Event, Inbox, Mail, MailId, Mailboxes, Room, Scope, Summary, Totals, Unavailable};
 
 /// Events that a listener may lag behind before it loses the oldest.
 const EVENTS_BEHIND_MAX: usize = 1024;
@@ -145,6 +145,12 @@ impl Twin {
         self.forget(&mut state, now_ms);
     }
 
+    /// Tells an event, whether it happened or not.
+    #[cfg(test)]
+    pub(crate) fn tell(&self, event: Event) {
+        let _ = self.shared.events.send(event);
+    }
+
     fn state(&self) -> MutexGuard<'_, State> {
         self.shared.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -221,8 +227,11 @@ impl Mailboxes for Twin {
         Ok(self.fresh().mails.iter().filter(|mail| scope.contains(&mail.summary.inbox)).count() as u64)
     }
 
-    async fn mail(&self, id: MailId) -> Result<Option<Mail>, Unavailable> {
-        Ok(self.fresh().mails.iter().find(|mail| mail.summary.id == id).cloned())
+    async fn mail_into<R: Room>(&self, id: MailId, mut room: R) -> Result<Option<(Mail, R)>, Unavailable> {
+        let Some(mail) = self.fresh().mails.iter().find(|mail| mail.summary.id == id).cloned() else {
+            return Ok(None);
+        };
+        if room.make(mail.summary.size_bytes) { Ok(Some((mail, room))) } else { Err(Unavailable::NoRoom) }
     }
 
     async fn delete(&self, id: MailId) -> Result<bool, Unavailable> {

@@ -11,6 +11,7 @@ use crate::{
     feed_tools::FeedTool,
     mail_settings::{MAIL_ADMIN, MAIL_LIMITS},
     mail_tools::MailTool,
+    nats_flags::NatsFlags,
     precedence::Flags,
     settings::{COMMON, SETTINGS, Section, Settings, Shape},
     units::parse_duration,
@@ -92,11 +93,13 @@ pub(crate) struct CacheTask {
 #[derive(Debug, Args)]
 #[command(
     args_conflicts_with_subcommands = true,
-    after_help = "Users, permissions and accounts come from a file in NATS's own format: --nats-config FILE."
+    after_help = "Users, permissions and accounts come from a file in NATS's own format: -c FILE, --nats-config FILE."
 )]
 pub(crate) struct FeedTask {
     #[command(subcommand)]
     pub tool: Option<FeedTool>,
+    #[command(flatten)]
+    pub nats: NatsFlags,
     #[command(flatten)]
     pub config: ConfigFile,
     #[command(flatten)]
@@ -313,9 +316,13 @@ fn augment(mut command: Command, wanted: fn(&str, Section) -> bool) -> Command {
             None => String::new(),
         };
         let set = setting.access.set;
+        let is_feed = wanted("monitor", Section::Feed);
         command = command.arg(
             Arg::new(setting.key)
                 .long(setting.key)
+                .short(
+                    NatsFlags::SHORT.iter().find(|(key, _)| is_feed && *key == setting.key).map(|(_, c)| *c),
+                )
                 .value_name(setting.value_name)
                 .help(format!("{}{default} [env: {}=]", setting.help, setting.variable()))
                 .help_heading(setting.heading)

@@ -9,13 +9,14 @@
 use std::{future::Future, net::SocketAddr, pin::Pin, sync::Arc, time::Duration};
 
 use engine::meter::{Registry, Source};
-use feed::{Config, NoAnswer, Server, Snapshot, StartError, monitor};
+use feed::{Config, Looker, NoAnswer, Server, StartError, monitor};
 
 use crate::{
     admin::{Operated, Port},
     cli::FeedTask,
     failure::{Failure, Fault},
-    feed_settings::{FEED_ADMIN, join_nats_config},
+    feed_settings::FEED_ADMIN,
+    nats_file::join_nats_config,
     operation::{Operation, Sources, admin_by_default, failed, fault},
     precedence::InForce,
     settings::{Section, Setting, Settings},
@@ -30,11 +31,15 @@ const FIXED: [&str; 3] = ["listen", "monitor", "websocket"];
 
 /// Runs the feed until a signal ends it.
 pub(crate) fn feed(task: &FeedTask) -> Result<(), Failure> {
-    let complete = |in_force: &mut InForce| {
+    let nats = task.nats.clone();
+    let complete = move |in_force: &mut InForce| {
         admin_by_default(in_force, FEED_ADMIN);
-        join_and_tell(in_force)
+        join_and_tell(in_force)?;
+        nats.join(in_force);
+        Ok(())
     };
-    let sources = Sources { file: task.config.path(), flags: task.settings.0.clone(), complete };
+    let sources =
+        Sources { file: task.config.path(), flags: task.settings.0.clone(), complete: Box::new(complete) };
     let (operation, access) = Operation::begin(sources)?;
     let make: Make = Box::new(|settings| settings.feed.config());
     // What does not go together is told before any port is taken.
@@ -50,17 +55,18 @@ pub(crate) fn feed(task: &FeedTask) -> Result<(), Failure> {
     })
 }
 
-/// Adds what the NATS file says; its lines that are not honoured are told on stderr.
+/// Adds what the NATS file says; its words that are not honoured are told on stderr, in one line.
 ///
 /// # Errors
 /// What is wrong in the file.
 pub(crate) fn join_and_tell(in_force: &mut InForce) -> Result<(), Vec<Fault>> {
     let path = in_force.settings.feed.nats_config.clone().unwrap_or_default();
-    for line in join_nats_config(in_force)? {
+    let passed_over: Vec<String> = join_nats_config(in_force)?.iter().map(ToString::to_string).collect();
+    if !passed_over.is_empty() {
         // Before the log is there, and whatever its filter says.
         _ = std::io::Write::write_fmt(
             &mut std::io::stderr(),
-            format_args!("nighttrain: {}:{}: `{}` is not honoured\n", path.display(), line.line, line.key),
+            format_args!("nighttrain: {}: not honoured: {}\n", path.display(), passed_over.join(", ")),
         );
     }
     Ok(())
@@ -131,15 +137,8 @@ impl Operated for Feed {
 }
 
 impl monitor::Watched for Feed {
-    async fn snapshot(&self) -> Result<Snapshot, NoAnswer> {
-        match self.running.ask(Server::snapshot) {
-            Some(snapshot) => snapshot.await,
-            None => Err(NoAnswer),
-        }
-    }
-
-    fn config(&self) -> Arc<Config> {
-        Arc::clone(&self.config.lock().unwrap_or_else(std::sync::PoisonError::into_inner))
+    fn looker(&self) -> Result<Looker, NoAnswer> {
+        self.running.ask(Server::looker).ok_or(NoAnswer)
     }
 
     fn is_ready(&self) -> bool {
@@ -188,7 +187,7 @@ impl Service for Feed {
 
     /// A lame duck's own times, and a margin for what is under way.
     fn drain_time(&self, _: &Settings) -> Duration {
-        let config = monitor::Watched::config(self);
+        let config = self.config.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         config.lame_duck_grace_period + config.lame_duck_duration + DRAIN_MARGIN
     }
 

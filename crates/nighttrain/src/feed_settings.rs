@@ -1,4 +1,4 @@
-//! What can be set of the feed, in NATS's words, and how a file of NATS's own joins in.
+//! What can be set of the feed, in NATS's words, and how a file of NATS's own joins in ([`crate::nats_file`]).
 //!
 //! ```text
 //! default ──▶ --nats-config ──▶ [feed] ──▶ environment ──▶ flags       the later one wins
@@ -6,22 +6,14 @@
 //! Users, permissions and accounts are said in the NATS file alone: its words for them are what people know, and a
 //! password on a command line is everybody's to read.
 
-use std::{
-    net::SocketAddr,
-    path::{Path, PathBuf},
-    time::Duration,
-};
+use std::{net::SocketAddr, path::PathBuf};
 
-use feed::{
-    config::{Config, Tls, WebSocket},
-    nats_config::{self, Options, Unhonoured},
-};
+use feed::config::{Config, HandshakeFirst, Tls, WebSocket};
 
 use crate::{
     failure::Fault,
-    precedence::{InForce, Source},
     settings::{
-        Access, Section, Setting, Shape, any_count, in_section, list, one_or_more, optional, parse_address,
+        Access, Section, Setting, Shape, any_count, list, one_or_more, optional, parse_host_and_port,
         parse_path, path_text, plain, some_time, truth, truth_text, usize_size_text, value,
     },
     units::{duration_text, parse_size},
@@ -30,8 +22,6 @@ use crate::{
 /// Where the admin server of a feed alone listens by default.
 pub(crate) const FEED_ADMIN: SocketAddr =
     SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 9181);
-/// A file above this is not somebody's configuration.
-const NATS_CONFIG_BYTES_MAX: u64 = 1 << 20;
 
 /// The feed's settings.
 #[derive(Debug, Clone, PartialEq)]
@@ -49,7 +39,7 @@ pub(crate) struct FeedSettings {
     tls_handshake_first: bool,
     websocket: Option<SocketAddr>,
     websocket_tls: bool,
-    websocket_origins: Vec<String>,
+    pub(crate) websocket_origins: Vec<String>,
 }
 
 impl Default for FeedSettings {
@@ -86,7 +76,13 @@ impl FeedSettings {
                     key_file: key.clone(),
                     ca_file: self.tls_ca.clone(),
                     verify: self.tls_verify,
-                    handshake_first: self.tls_handshake_first,
+                    map: false,
+                    handshake_first: if self.tls_handshake_first {
+                        HandshakeFirst::Yes
+                    } else {
+                        HandshakeFirst::No
+                    },
+                    timeout: None,
                 });
             }
             (None, None) => {}
@@ -108,107 +104,14 @@ impl FeedSettings {
                 (true, Some(tls)) => Some(tls.clone()),
                 (false, _) => None,
             };
-            config.websocket =
-                Some(WebSocket { listen, tls, allowed_origins: self.websocket_origins.clone() });
+            config.websocket = Some(WebSocket {
+                listen,
+                tls,
+                allowed_origins: self.websocket_origins.clone(),
+                same_origin: false,
+            });
         }
         Ok(config)
-    }
-}
-
-/// Reads the NATS file that the settings name, and takes from it what nobody else has said. What it holds that is not
-/// honoured comes back, to be told.
-///
-/// # Errors
-/// The file cannot be read, or everything that is wrong in it.
-pub(crate) fn join_nats_config(in_force: &mut InForce) -> Result<Vec<Unhonoured>, Vec<Fault>> {
-    let Some(path) = in_force.settings.feed.nats_config.clone() else { return Ok(Vec::new()) };
-    let text = read(&path).map_err(|message| vec![Fault { place: path.display().to_string(), message }])?;
-    let (options, unhonoured) = nats_config::read(&text).map_err(|faults| {
-        let place = |line: usize| format!("{}:{line}", path.display());
-        faults
-            .into_iter()
-            .map(|fault| Fault { place: place(fault.line), message: fault.message })
-            .collect::<Vec<_>>()
-    })?;
-    join(in_force, options);
-    Ok(unhonoured)
-}
-
-fn read(path: &Path) -> Result<String, String> {
-    let bytes = std::fs::metadata(path).map_err(|error| format!("cannot be read: {error}"))?.len();
-    if bytes > NATS_CONFIG_BYTES_MAX {
-        return Err("larger than 1 MiB: is it the right file?".to_owned());
-    }
-    std::fs::read_to_string(path).map_err(|error| format!("cannot be read: {error}"))
-}
-
-fn join(in_force: &mut InForce, options: Options) {
-    let sources = &in_force.sources;
-    let is_free =
-        |key: &str| in_section(Section::Feed, key).is_none_or(|(place, _)| sources[place] == Source::Default);
-    let feed = &mut in_force.settings.feed;
-    let config = &mut feed.config;
-    let limits = &mut config.limits;
-    if is_free("listen") {
-        config.listen = SocketAddr::new(
-            options.host.unwrap_or(config.listen.ip()),
-            options.port.unwrap_or(config.listen.port()),
-        );
-    }
-    if is_free("monitor") {
-        feed.monitor = SocketAddr::new(
-            options.http_host.or(options.host).unwrap_or(feed.monitor.ip()),
-            options.http_port.unwrap_or(feed.monitor.port()),
-        );
-    }
-    let number = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
-    let take = |key: &str, to: &mut usize, from: Option<u64>| {
-        if let Some(from) = from.filter(|_| is_free(key)) {
-            *to = number(from);
-        }
-    };
-    take("max-connections", &mut limits.max_connections, options.max_connections);
-    take("max-subscriptions", &mut limits.max_subscriptions, options.max_subscriptions);
-    take("max-payload", &mut limits.max_payload, options.max_payload);
-    take("max-control-line", &mut limits.max_control_line, options.max_control_line);
-    take("max-pending", &mut limits.max_pending, options.max_pending);
-    let take = |key: &str, to: &mut Duration, from: Option<Duration>| {
-        if let Some(from) = from.filter(|_| is_free(key)) {
-            *to = from;
-        }
-    };
-    take("write-deadline", &mut limits.write_deadline, options.write_deadline);
-    take("ping-interval", &mut limits.ping_interval, options.ping_interval);
-    take("auth-timeout", &mut limits.auth_timeout, options.auth_timeout);
-    take("lame-duck-duration", &mut config.lame_duck_duration, options.lame_duck_duration);
-    if let Some(ping_max) = options.ping_max.filter(|_| is_free("ping-max")) {
-        limits.ping_max = u32::try_from(ping_max).unwrap_or(u32::MAX);
-    }
-    if let Some(name) = options.server_name.filter(|_| is_free("server-name")) {
-        config.server_name = name;
-    }
-    config.authorization = options.authorization;
-    let tls = |tls: nats_config::Tls| Tls {
-        cert_file: tls.cert_file,
-        key_file: tls.key_file,
-        ca_file: tls.ca_file,
-        verify: tls.verify,
-        handshake_first: tls.handshake_first,
-    };
-    if is_free("tls-cert") {
-        config.tls = options.tls.map(tls);
-    }
-    if let Some(websocket) = options.websocket.filter(|_| is_free("websocket")) {
-        let host = websocket.host.or(options.host).unwrap_or(config.listen.ip());
-        config.websocket = Some(WebSocket {
-            listen: SocketAddr::new(host, websocket.port),
-            tls: websocket.tls.map(tls),
-            allowed_origins: if is_free("websocket-origins") {
-                websocket.allowed_origins
-            } else {
-                feed.websocket_origins.clone()
-            },
-        });
     }
 }
 
@@ -227,7 +130,7 @@ pub(crate) const FEED_SETTINGS: &[Setting] = &[
         help: "Where clients connect; port 0 takes a free one",
         access: value!(
             feed.config.listen,
-            parse = |text| parse_address(text, 4222),
+            parse = |text| parse_host_and_port(text, 4222),
             show = |address: SocketAddr| address.to_string()
         ),
     },
@@ -240,7 +143,7 @@ pub(crate) const FEED_SETTINGS: &[Setting] = &[
         help: "Where the monitoring pages are (/varz, /connz, /subsz …), as NATS's tools read them",
         access: value!(
             feed.monitor,
-            parse = |text| parse_address(text, 8222),
+            parse = |text| parse_host_and_port(text, 8222),
             show = |address: SocketAddr| address.to_string()
         ),
     },
@@ -325,7 +228,7 @@ pub(crate) const FEED_SETTINGS: &[Setting] = &[
         help: "Where browsers connect by WebSocket; unset: nowhere",
         access: optional!(
             feed.websocket,
-            parse = |text| parse_address(text, 8080),
+            parse = |text| parse_host_and_port(text, 8080),
             show = SocketAddr::to_string
         ),
     },
@@ -484,58 +387,4 @@ fn some_size(text: &str) -> Result<usize, String> {
 
 fn some_pings(text: &str) -> Result<u32, String> {
     text.parse().map_err(|_| "a whole number is wanted, for instance 2".to_owned())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::precedence;
-
-    fn joined(nats: &str, flags: &[(&str, &str)]) -> Result<(InForce, Vec<Unhonoured>), Vec<Fault>> {
-        let directory = tempfile::tempdir().expect("a directory");
-        let path = directory.path().join("nats.conf");
-        std::fs::write(&path, nats).expect("a file");
-        let mut all = vec![("nats-config", path.to_str().expect("text"))];
-        all.extend(flags);
-        let flags = all
-            .into_iter()
-            .map(|(key, text)| (in_section(Section::Feed, key).expect("a setting").0, text.to_owned()))
-            .collect();
-        let mut in_force = precedence::in_force(None, |_| None, &flags)?;
-        let unhonoured = join_nats_config(&mut in_force)?;
-        Ok((in_force, unhonoured))
-    }
-
-    #[test]
-    fn the_nats_file_is_weaker_than_whatever_else_was_said() {
-        let nats = "port: 5000\nmax_payload: 2MB\nmax_pending: 3MB\nhttp: 127.0.0.1:5001\njetstream: {}\n\
-                    authorization { user: a, password: b }\n";
-        let (in_force, unhonoured) = joined(nats, &[("max-payload", "5KiB")]).expect("right");
-        let config = in_force.settings.feed.config().expect("sound");
-        assert_eq!(config.listen.port(), 5000);
-        assert_eq!(in_force.settings.feed.monitor.port(), 5001);
-        assert_eq!((config.limits.max_payload, config.limits.max_pending), (5 << 10, 3 << 20));
-        assert!(!config.authorization.is_open());
-        assert_eq!(unhonoured.len(), 1);
-    }
-
-    #[test]
-    fn faults_of_the_nats_file_have_its_lines() {
-        let faults = joined("port: 1\nmax_payload: much\n", &[]).expect_err("wrong");
-        assert!(faults[0].place.ends_with("nats.conf:2"), "{faults:?}");
-    }
-
-    #[test]
-    fn what_does_not_go_together_is_said() {
-        for (flags, place) in [
-            (vec![("tls-cert", "/c")], "tls-key"),
-            (vec![("tls-key", "/k")], "tls-cert"),
-            (vec![("tls-cert", "/c"), ("tls-key", "/k"), ("tls-verify", "true")], "tls-verify"),
-            (vec![("websocket", "127.0.0.1:1"), ("websocket-tls", "true")], "websocket-tls"),
-            (vec![("tls-handshake-first", "true")], "tls-cert"),
-        ] {
-            let (in_force, _) = joined("", &flags).expect("right");
-            assert_eq!(in_force.settings.feed.config().expect_err("wrong").place, place);
-        }
-    }
 }

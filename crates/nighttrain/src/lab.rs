@@ -37,9 +37,11 @@ pub(crate) fn run(arguments: &[OsString], input: &[u8]) -> Result<(), Failure> {
     let mut child = Command::new(&program).args(arguments).stdin(Stdio::piped()).spawn().map_err(failed)?;
     let written = child.stdin.take().map_or(Ok(()), |mut stdin| io::Write::write_all(&mut stdin, input));
     let status = child.wait().map_err(failed)?;
-    // Its own words are on stderr already.
-    written.map_err(failed)?;
-    if status.success() { Ok(()) } else { Err(Failure::Failed(format!("{PROGRAM} ended with {status}"))) }
+    // Its own words are on stderr already; that it did not read all then says nothing more.
+    if !status.success() {
+        return Err(Failure::Failed(format!("{PROGRAM} ended with {status}")));
+    }
+    written.map_err(failed)
 }
 
 fn found() -> Result<PathBuf, Failure> {

@@ -44,7 +44,8 @@ pub(crate) fn mail(task: &MailTask) -> Result<(), Failure> {
         admin_by_default(in_force, MAIL_ADMIN);
         Ok(())
     };
-    let sources = Sources { file: task.config.path(), flags: task.settings.0.clone(), complete };
+    let sources =
+        Sources { file: task.config.path(), flags: task.settings.0.clone(), complete: Box::new(complete) };
     let (operation, access) = Operation::begin(sources)?;
     // What does not go together is told before any port is taken.
     config_of(operation.settings())?;

@@ -40,6 +40,8 @@ pub(crate) struct MailSettings {
     tls_key: Option<PathBuf>,
     banned: Option<PathBuf>,
     token_file: Option<PathBuf>,
+    http_hosts: Vec<String>,
+    http_bytes_max: u64,
     abuse_contact: Option<String>,
     warning: String,
 }
@@ -54,6 +56,8 @@ impl Default for MailSettings {
             tls_key: None,
             banned: None,
             token_file: None,
+            http_hosts: web::Config::default().http_hosts,
+            http_bytes_max: web::Config::default().http_bytes_max,
             abuse_contact: None,
             warning: web::Config::default().warning,
         }
@@ -139,6 +143,8 @@ impl MailSettings {
             smtp: Some(smtp.to_string()),
             kept: self.config.retention.age,
             token,
+            http_hosts: self.http_hosts.clone(),
+            http_bytes_max: self.http_bytes_max,
             warning: self.warning.clone(),
             abuse: self.abuse_contact.clone(),
             ..web::Config::default()
@@ -376,6 +382,32 @@ pub(crate) const MAIL_SETTINGS: &[Setting] = &[
         access: optional!(mail.token_file, parse = parse_path, show = path_text),
     },
     Setting {
+        key: "http-hosts",
+        section: Section::Mail,
+        shape: Shape::Texts,
+        heading: MAIL,
+        value_name: "LIST",
+        help: "Names by which pages and APIs may be asked for, besides addresses and localhost (mail.example.org); *: any",
+        access: Access {
+            set: |settings, text| {
+                settings.mail.http_hosts = list(text).map(http_host).collect::<Result<_, _>>()?;
+                Ok(())
+            },
+            text: |settings| {
+                (!settings.mail.http_hosts.is_empty()).then(|| settings.mail.http_hosts.join(","))
+            },
+        },
+    },
+    Setting {
+        key: "http-bytes-max",
+        section: Section::Mail,
+        shape: Shape::Text,
+        heading: MAIL,
+        value_name: "SIZE",
+        help: "Memory for requests and answers of pages and APIs in all, half of it for one address; more are answered 503",
+        access: value!(mail.http_bytes_max, parse = parse_size, show = size_text),
+    },
+    Setting {
         key: "abuse-contact",
         section: Section::Mail,
         shape: Shape::Text,
@@ -550,6 +582,11 @@ fn host_name(text: &str) -> Result<String, String> {
         return Err("a host name is wanted, such as mx.example.org".to_owned());
     }
     Ok(text.to_owned())
+}
+
+/// A name as a browser says it in `Host`, or all of them.
+fn http_host(text: &str) -> Result<String, String> {
+    if text == "*" { Ok(text.to_owned()) } else { host_name(text).map(|name| name.to_ascii_lowercase()) }
 }
 
 fn domain(text: &str) -> Result<String, String> {

@@ -29,6 +29,8 @@ mod log;
 mod mail;
 mod mail_settings;
 mod mail_tools;
+mod nats_file;
+mod nats_flags;
 mod operated;
 mod operation;
 mod precedence;
@@ -70,7 +72,10 @@ fn perform(task: Task) -> Result<(), Failure> {
         Task::Cache(task) => run::cache(&task),
         Task::Feed(task) => match &task.tool {
             Some(tool) => feed_tools::perform(tool),
-            None => feed::feed(&task),
+            None => match &task.nats.signal {
+                Some(signal) => signal.send(),
+                None => feed::feed(&task),
+            },
         },
         Task::Mail(task) => match &task.tool {
             Some(tool) => mail_tools::perform(tool),

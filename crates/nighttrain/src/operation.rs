@@ -5,12 +5,16 @@
 //!  SIGHUP           read again, checked by the server, told to it; log and token follow; what needs a restart is named
 //!  SIGTERM, SIGINT  the server drains on a thread that may block; a second signal ends the process at once
 //!  SIGQUIT          the same: nginx's word for it
-//!  SIGUSR1          log files are opened again, after a rotation; while there is none, it is logged
+//!  SIGUSR1          the log's file is opened again, after a rotation; where there is none, it is logged
 //!  SIGUSR2          lame duck for the feed alone, as nats-server; for others an upgrade, which cannot be done yet: logged
 //!  all others       that a timer, a terminal or another server's habit sends: ignored ([`IGNORED`])
 //! ```
 
-use std::{io, net::SocketAddr, path::PathBuf};
+use std::{
+    io,
+    net::SocketAddr,
+    path::{Path, PathBuf},
+};
 
 use engine::sys::signals::{ignore, real_time};
 use rustix::process::Signal as Named;
@@ -36,8 +40,11 @@ pub(crate) struct Sources {
     /// What the command line said.
     pub flags: Flags,
     /// What the server adds to what was read.
-    pub complete: fn(&mut InForce) -> Result<(), Vec<Fault>>,
+    pub complete: Complete,
 }
+
+/// What a server adds to what was read.
+pub(crate) type Complete = Box<dyn Fn(&mut InForce) -> Result<(), Vec<Fault>> + Send>;
 
 impl Sources {
     fn read(&self) -> Result<InForce, Vec<Fault>> {
@@ -67,6 +74,27 @@ pub(crate) struct Operation {
     /// Lines that the log had dropped when it was last said.
     dropped_lines: usize,
     token: Option<watch::Sender<Token>>,
+    _pid_file: Option<PidFile>,
+}
+
+/// The file that says which process this is, as long as it runs.
+struct PidFile(PathBuf);
+
+impl PidFile {
+    fn write(path: &Path) -> Result<Self, Failure> {
+        let written = std::fs::write(path, std::process::id().to_string());
+        written.map_err(|why| fault("pid-file", format!("{}: {why}", path.display())))?;
+        Ok(Self(path.to_owned()))
+    }
+}
+
+impl Drop for PidFile {
+    fn drop(&mut self) {
+        // Another process may have written its own by now.
+        if std::fs::read_to_string(&self.0).is_ok_and(|text| text == std::process::id().to_string()) {
+            _ = std::fs::remove_file(&self.0);
+        }
+    }
 }
 
 impl Operation {
@@ -77,13 +105,17 @@ impl Operation {
     pub(crate) fn begin(sources: Sources) -> Result<(Self, Access), Failure> {
         let in_force = sources.read().map_err(Failure::Configuration)?;
         let settings = &in_force.settings;
-        let filter = log::start(&settings.log).map_err(Failure::Failed)?;
+        let filter = log::start(&settings.log, settings.log_file.as_deref()).map_err(Failure::Failed)?;
+        let pid_file = settings.pid_file.as_deref().map(PidFile::write).transpose()?;
         stop_on_panic();
         let token = token_of(settings)?;
         let access = Access::for_address(settings.admin, token.as_ref().map(watch::Sender::subscribe))
             .map_err(|message| fault("admin", message))?;
         let at_start = in_force.clone();
-        Ok((Self { in_force, at_start, sources, filter, dropped_lines: 0, token }, access))
+        Ok((
+            Self { in_force, at_start, sources, filter, dropped_lines: 0, token, _pid_file: pid_file },
+            access,
+        ))
     }
 
     /// What is in force.
@@ -98,6 +130,15 @@ impl Operation {
             let lines = dropped - self.dropped_lines;
             tracing::warn!("{lines} lines of this log were dropped: stderr is too slow for them");
             self.dropped_lines = dropped;
+        }
+    }
+
+    /// Opens the log's file again, after somebody has moved it away.
+    pub(crate) fn reopen_log(&self) {
+        if self.filter.reopen() {
+            tracing::info!("SIGUSR1: the log file was opened again");
+        } else {
+            tracing::info!("SIGUSR1: there is no log file to open again; the log goes to stderr");
         }
     }
 
@@ -196,6 +237,8 @@ pub(crate) enum Wish {
     Reload,
     /// SIGTERM, SIGINT, SIGQUIT.
     Stop,
+    /// SIGUSR1.
+    Reopen,
     /// SIGUSR2.
     Upgrade,
 }
@@ -254,18 +297,13 @@ impl Signals {
 
     /// The next wish.
     pub(crate) async fn next(&mut self) -> Wish {
-        loop {
-            return tokio::select! {
-                _ = self.hangup.recv() => Wish::Reload,
-                _ = self.terminate.recv() => Wish::Stop,
-                _ = self.interrupt.recv() => Wish::Stop,
-                _ = self.quit.recv() => Wish::Stop,
-                _ = self.upgrade.recv() => Wish::Upgrade,
-                _ = self.reopen.recv() => {
-                    tracing::info!("SIGUSR1: there is no log file to open again; the log goes to stderr");
-                    continue;
-                }
-            };
+        tokio::select! {
+            _ = self.hangup.recv() => Wish::Reload,
+            _ = self.terminate.recv() => Wish::Stop,
+            _ = self.interrupt.recv() => Wish::Stop,
+            _ = self.quit.recv() => Wish::Stop,
+            _ = self.upgrade.recv() => Wish::Upgrade,
+            _ = self.reopen.recv() => Wish::Reopen,
         }
     }
 

@@ -17,7 +17,8 @@ use crate::{
 
 /// Runs the accelerator until a signal ends it.
 pub(crate) fn cache(task: &CacheTask) -> Result<(), Failure> {
-    let sources = Sources { file: task.config.path(), flags: task.settings.0.clone(), complete: |_| Ok(()) };
+    let sources =
+        Sources { file: task.config.path(), flags: task.settings.0.clone(), complete: Box::new(|_| Ok(())) };
     let (operation, access) = Operation::begin(sources)?;
     if !task.demo && operation.settings().origin.is_none() {
         return Err(Failure::Usage(

@@ -5,7 +5,7 @@
 //! goes through the same `set`, so that they cannot disagree. [`crate::precedence`] says which one wins.
 
 use std::{
-    net::{IpAddr, SocketAddr},
+    net::{IpAddr, SocketAddr, ToSocketAddrs as _},
     path::{Path, PathBuf},
     time::Duration,
 };
@@ -36,6 +36,10 @@ pub(crate) struct Settings {
     pub admin_token_file: Option<PathBuf>,
     /// Which messages are logged, in tracing-subscriber's words.
     pub log: String,
+    /// Where messages are logged, instead of stderr.
+    pub log_file: Option<PathBuf>,
+    /// Where the process says which one it is.
+    pub pid_file: Option<PathBuf>,
     /// How long a stop waits for responses that are under way.
     pub drain_time_max: Duration,
 }
@@ -50,6 +54,8 @@ impl Default for Settings {
             admin: SocketAddr::from(([127, 0, 0, 1], 9180)),
             admin_token_file: None,
             log: "info".to_owned(),
+            log_file: None,
+            pid_file: None,
             drain_time_max: Duration::from_secs(30),
         }
     }
@@ -277,6 +283,24 @@ const COMMON_SETTINGS: &[Setting] = &[
         },
     },
     Setting {
+        key: "log-file",
+        section: Section::Common,
+        shape: Shape::Text,
+        heading: COMMON,
+        value_name: "FILE",
+        help: "A file that messages are appended to instead of stderr; SIGUSR1 opens it again",
+        access: optional!(log_file, parse = parse_path, show = path_text),
+    },
+    Setting {
+        key: "pid-file",
+        section: Section::Common,
+        shape: Shape::Text,
+        heading: COMMON,
+        value_name: "FILE",
+        help: "A file that the process writes its number into, and removes at its end",
+        access: optional!(pid_file, parse = parse_path, show = path_text),
+    },
+    Setting {
         key: "drain-time-max",
         section: Section::Common,
         shape: Shape::Text,
@@ -316,6 +340,29 @@ pub(crate) fn parse_address(text: &str, usual_port: u16) -> Result<SocketAddr, S
         ));
     }
     Err(right)
+}
+
+/// The address of a host's name. Of several, the first of the older kind counts, as for nats-server (Go listens so).
+pub(crate) fn resolve(name: &str) -> Result<IpAddr, String> {
+    let found: Vec<SocketAddr> =
+        (name, 0).to_socket_addrs().map_err(|why| format!("`{name}` has no address: {why}"))?.collect();
+    let first = found.iter().find(|address| address.is_ipv4()).or(found.first());
+    first.map(SocketAddr::ip).ok_or_else(|| format!("`{name}` has no address"))
+}
+
+/// [`parse_address`], or a host's name and a port.
+pub(crate) fn parse_host_and_port(text: &str, usual_port: u16) -> Result<SocketAddr, String> {
+    let is_name = |name: &str| {
+        name.starts_with(|c: char| c.is_ascii_alphabetic())
+            && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_'))
+    };
+    match text.rsplit_once(':') {
+        Some((name, port)) if is_name(name) => {
+            let port = port.parse().map_err(|_| format!("`{port}` is no port, such as {usual_port}"))?;
+            resolve(name).map(|ip| SocketAddr::new(ip, port))
+        }
+        _ => parse_address(text, usual_port),
+    }
 }
 
 pub(crate) fn parse_path(text: &str) -> Result<PathBuf, String> {
@@ -394,7 +441,7 @@ mod tests {
         let others = |key: &str| match key {
             "cores" => "0,2,3",
             "admin" | "listen" => "[::1]:1",
-            "admin-token-file" | "state" => "/a/b",
+            "admin-token-file" | "state" | "log-file" | "pid-file" => "/a/b",
             "log" => "warn,cache=debug",
             "origin" => "http://[::1]:3000",
             "store" => "/a/store",
@@ -411,7 +458,7 @@ mod tests {
             "store-size" => "256MiB",
             "durability" => "power",
             "host-name" | "domain" => "mx.example.org",
-            "domains" => "a.example,b.example",
+            "domains" | "http-hosts" => "a.example,b.example",
             "inbox-mails-max" | "recipients-max" => "7",
             key if key.ends_with("-per-minute") => "7",
             "share-bodies" => "false",
@@ -431,6 +478,22 @@ mod tests {
                 setting.set(&mut settings, &text).unwrap_or_else(|e| panic!("{} {text}: {e}", setting.key));
                 assert_eq!(setting.text(&settings).as_deref(), Some(text.as_str()), "{}", setting.key);
             }
+        }
+    }
+
+    #[test]
+    fn hosts_have_names() {
+        let local = parse_host_and_port("localhost:4222", 1).expect("it is there");
+        assert!(local.ip().is_loopback() && local.port() == 4222, "{local}");
+        assert_eq!(parse_host_and_port("[::1]:7", 1), Ok(SocketAddr::from(([0, 0, 0, 0, 0, 0, 0, 1], 7))));
+        for (wrong, says) in [
+            ("localhost:port", "`port` is no port, such as 4222"),
+            ("nowhere.invalid:1", "`nowhere.invalid` has no address"),
+            ("4222", "perhaps 127.0.0.1:4222"),
+            ("127.0.0.1", "perhaps 127.0.0.1:4222"),
+        ] {
+            let error = parse_host_and_port(wrong, 4222).expect_err(wrong);
+            assert!(error.contains(says), "{wrong}: {error}");
         }
     }
 

@@ -163,6 +163,7 @@ const PLACES: &[(&str, &str, &str)] = &[
     ("cache_parts_refused", "limits", "parts"),
     ("cache_store_no_room", "limits", "store_room"),
     ("cache_file_reads_refused", "limits", "file_reads"),
+    ("feed_system_refused", "limits", "system_questions"),
     ("feed_authorization_violations", "errors", "authorization_violations"),
     ("feed_permissions_denied", "errors", "permissions_denied"),
     ("feed_protocol_violations", "errors", "protocol_violations"),

@@ -11,6 +11,7 @@ mod dist;
 mod feed_async_nats;
 mod feed_clients;
 mod feed_guide;
+mod feed_mappings;
 mod feed_monitoring;
 mod feed_soak;
 mod freshness;

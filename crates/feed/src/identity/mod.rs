@@ -14,22 +14,25 @@
 //! What is not here: JWTs (operators, resolvers). A client that sends one is told so ([`Refused::Jwt`]), and a
 //! configuration that needs them does not load.
 
+pub mod certificate;
+mod mapping;
 mod pattern;
 mod permissions;
 mod replies;
 mod reserved;
 mod spec;
 
-use std::{collections::HashMap, sync::Arc};
+use std::{collections::HashMap, rc::Rc, sync::Arc};
 
 use base64::Engine as _;
 use subtle::ConstantTimeEq as _;
 
+pub use mapping::{Mapped, Mapping, Mappings, Weighted};
 pub use pattern::{covers, is_valid as is_valid_pattern, overlaps};
 pub use permissions::{Entry, Permissions, Responses, Rules, Shared, Subscribing};
 pub use replies::{OPEN_REQUESTS_MAX, Replies};
 pub use reserved::Reserved;
-pub use spec::{Account, Authorization, Secret, SpecError, User};
+pub use spec::{Account, Authorization, ConnectionTypes, Secret, SpecError, User};
 
 /// Accounts that one server may have; a configuration with more does not load.
 pub const ACCOUNTS_MAX: usize = 4096;
@@ -66,6 +69,10 @@ pub struct Credentials<'a> {
     pub sig: Option<&'a str>,
     /// `jwt`.
     pub jwt: Option<&'a str>,
+    /// The client came by WebSocket. (Not said in CONNECT, but seen.)
+    pub websocket: bool,
+    /// What its certificate calls it, where certificates say who somebody is ([`crate::config::Tls::map`]).
+    pub certificate: Option<&'a certificate::Names>,
 }
 
 impl Credentials<'_> {
@@ -80,8 +87,8 @@ impl Credentials<'_> {
 enum Proof {
     /// Nothing was asked for, or `no_auth_user` stands for whoever says nothing.
     Nothing,
-    /// The user's password was this.
-    Password(Secret),
+    /// The user's password was this, if it has one; else its certificate names it.
+    Password(Option<Secret>),
     /// The key signed the nonce.
     Key,
     /// The token was this.
@@ -118,6 +125,12 @@ pub enum Refused {
     /// The signature does not fit the nonce of this connection.
     #[error("the signature of the nonce is wrong")]
     Signature,
+    /// The user may not connect in this way.
+    #[error("the user may not connect in this way (allowed_connection_types)")]
+    ConnectionType,
+    /// None of the certificate's names is a user.
+    #[error("no user is named as the certificate is")]
+    Certificate,
     /// A JWT.
     #[error("JWTs are not supported; use a user with a password, a token or an nkey")]
     Jwt,
@@ -160,14 +173,17 @@ impl SlowCheck {
 
 #[derive(Debug)]
 struct KnownUser {
-    secret: Secret,
+    /// None: known by the certificate alone.
+    secret: Option<Secret>,
     identity: Identity,
+    types: Option<ConnectionTypes>,
 }
 
 #[derive(Debug)]
 struct KnownKey {
     key: nkeys::KeyPair,
     identity: Identity,
+    types: Option<ConnectionTypes>,
 }
 
 /// Everybody who may come in.
@@ -175,9 +191,14 @@ struct KnownKey {
 pub struct Identities {
     accounts: Vec<Arc<str>>,
     users: HashMap<String, KnownUser>,
+    /// Users whose names are subjects of certificates, by these.
+    subjects: HashMap<Vec<(String, String)>, String>,
     keys: HashMap<String, KnownKey>,
+    /// By [`AccountId`], of those that have any.
+    mappings: HashMap<u16, Mappings>,
     token: Option<(Secret, Identity)>,
     no_auth: Option<Identity>,
+    no_auth_types: Option<ConnectionTypes>,
     required: bool,
 }
 
@@ -187,9 +208,12 @@ impl Identities {
         Self {
             accounts: vec![GLOBAL_ACCOUNT.into(), SYSTEM_ACCOUNT.into()],
             users: HashMap::new(),
+            subjects: HashMap::new(),
             keys: HashMap::new(),
+            mappings: HashMap::new(),
             token: None,
             no_auth: Some(Identity::anonymous()),
+            no_auth_types: None,
             required: false,
         }
     }
@@ -211,6 +235,11 @@ impl Identities {
     /// The name of an account.
     pub fn account_name(&self, account: AccountId) -> &str {
         self.accounts.get(usize::from(account.0)).map_or("", |name| name)
+    }
+
+    /// What accounts have for other subjects, by [`AccountId`], for one core; none if no account has anything.
+    pub(crate) fn all_mappings(&self) -> Option<Rc<HashMap<u16, Mappings>>> {
+        (!self.mappings.is_empty()).then(|| Rc::new(self.mappings.clone()))
     }
 
     /// Whether a client must say who it is: INFO's `auth_required`, and the timeout that goes with it.
@@ -235,11 +264,18 @@ impl Identities {
             return Check::Done(Err(Refused::Jwt));
         }
         if let Some(nkey) = said(credentials.nkey) {
-            return Check::Done(self.check_key(&nkey, credentials.sig.unwrap_or_default(), nonce));
+            return Check::Done(self.check_key(&nkey, credentials, nonce));
+        }
+        if let Some(names) = credentials.certificate {
+            return Check::Done(self.named_by(names, credentials.websocket));
         }
         if let Some(user) = said(credentials.user) {
-            return match self.users.get(&user) {
-                Some(known) => compare(&known.secret, credentials.pass.unwrap_or_default(), &known.identity),
+            let Some(known) = self.users.get(&user) else { return Check::Done(Err(Refused::Wrong)) };
+            if !allows(known.types, credentials.websocket) {
+                return Check::Done(Err(Refused::ConnectionType));
+            }
+            return match &known.secret {
+                Some(secret) => compare(secret, credentials.pass.unwrap_or_default(), &known.identity),
                 None => Check::Done(Err(Refused::Wrong)),
             };
         }
@@ -247,6 +283,9 @@ impl Identities {
             return compare(token, &given, identity);
         }
         if credentials.is_empty() {
+            if !allows(self.no_auth_types, credentials.websocket) {
+                return Check::Done(Err(Refused::ConnectionType));
+            }
             return Check::Done(self.no_auth.clone().ok_or(Refused::Missing));
         }
         Check::Done(Err(Refused::Wrong))
@@ -269,8 +308,26 @@ impl Identities {
         .filter(|now| now.proof == before.proof)
     }
 
-    fn check_key(&self, nkey: &str, sig: &str, nonce: &[u8]) -> Result<Identity, Refused> {
+    /// The user whose name is one of a certificate's. As in nats-server, what CONNECT says of it does not count.
+    fn named_by(&self, names: &certificate::Names, websocket: bool) -> Result<Identity, Refused> {
+        let by_name = names.alternatives.iter().filter_map(|name| self.users.get(name));
+        let by_subject = self.subjects.get(&names.subject).and_then(|name| self.users.get(name));
+        let mut all = by_name.chain(by_subject);
+        let allowed = all.find(|known| allows(known.types, websocket));
+        allowed.map(|known| known.identity.clone()).ok_or(Refused::Certificate)
+    }
+
+    fn check_key(
+        &self,
+        nkey: &str,
+        credentials: &Credentials<'_>,
+        nonce: &[u8],
+    ) -> Result<Identity, Refused> {
         let known = self.keys.get(nkey).ok_or(Refused::Wrong)?;
+        if !allows(known.types, credentials.websocket) {
+            return Err(Refused::ConnectionType);
+        }
+        let sig = credentials.sig.unwrap_or_default();
         // Clients send it with and without padding, in either alphabet; nats-server takes all.
         let sig = base64::engine::general_purpose::URL_SAFE_NO_PAD
             .decode(sig.trim_end_matches('='))
@@ -279,6 +336,11 @@ impl Identities {
         known.key.verify(nonce, &sig).map_err(|_| Refused::Signature)?;
         Ok(known.identity.clone())
     }
+}
+
+/// Whether somebody may come by WebSocket, or without.
+fn allows(types: Option<ConnectionTypes>, websocket: bool) -> bool {
+    types.is_none_or(|types| if websocket { types.websocket } else { types.standard })
 }
 
 /// Holds a secret against what was given: at once if it is plain, else as a [`SlowCheck`].

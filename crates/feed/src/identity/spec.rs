@@ -7,7 +7,9 @@ use std::{
 
 use super::{
     ACCOUNTS_MAX, AccountId, GLOBAL_ACCOUNT, Identities, Identity, KnownKey, KnownUser, Proof,
-    SYSTEM_ACCOUNT, pattern,
+    SYSTEM_ACCOUNT, certificate,
+    mapping::{Mapping, Mappings},
+    pattern,
     permissions::{Entry, Permissions, Rules},
     reserved::{self, Reserved},
 };
@@ -52,6 +54,17 @@ pub struct User {
     pub nkey: Option<String>,
     /// What the user may do; none: the default permissions.
     pub permissions: Option<Permissions>,
+    /// What the user may connect by; none: anything.
+    pub connection_types: Option<ConnectionTypes>,
+}
+
+/// What somebody may connect by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct ConnectionTypes {
+    /// TCP, with TLS or without.
+    pub standard: bool,
+    /// WebSocket.
+    pub websocket: bool,
 }
 
 /// A world of subjects with its users.
@@ -61,6 +74,10 @@ pub struct Account {
     pub name: String,
     /// Who lives in it.
     pub users: Vec<User>,
+    /// Subjects that its clients' messages get instead of their own.
+    pub mappings: Vec<Mapping>,
+    /// What those of its users may do that have no permissions of their own; none: what the users of all accounts may.
+    pub default_permissions: Option<Permissions>,
 }
 
 /// Everything about who may come in, as it was configured. The default: everybody.
@@ -70,6 +87,8 @@ pub struct Authorization {
     pub token: Option<Secret>,
     /// Users of the global account. A single `user` and `password` is one of these.
     pub users: Vec<User>,
+    /// Subjects that messages in the global account get instead of their own.
+    pub mappings: Vec<Mapping>,
     /// What users without permissions of their own may do; none: everything.
     pub default_permissions: Option<Permissions>,
     /// Accounts beside the global one.
@@ -78,6 +97,9 @@ pub struct Authorization {
     pub system_account: Option<String>,
     /// Who a client is that says nothing about itself.
     pub no_auth_user: Option<String>,
+    /// Users may be known by their certificates alone: they need no password, and without one nobody is let in by
+    /// their name.
+    pub by_certificate: bool,
     /// What the program keeps for itself of the global account's subjects.
     pub reserved: Reserved,
 }
@@ -123,6 +145,9 @@ pub enum SpecError {
     /// `system_account` is none of the accounts.
     #[error("system_account `{0}` is no account of this configuration")]
     NoSuchSystemAccount(String),
+    /// A subject cannot be mapped as it is said.
+    #[error("mappings: {0}")]
+    Mapping(String),
     /// Too many.
     #[error("there are more than {ACCOUNTS_MAX} accounts")]
     TooManyAccounts,
@@ -136,19 +161,26 @@ pub(super) fn build(spec: &Authorization, before: Option<&Identities>) -> Result
     let mut identities = Identities {
         accounts: accounts.names,
         users: HashMap::new(),
+        subjects: HashMap::new(),
         keys: HashMap::new(),
+        mappings: HashMap::new(),
         token: None,
         no_auth: None,
+        no_auth_types: None,
         required: !spec.is_open(),
     };
+    map(&mut identities, AccountId::GLOBAL, &spec.mappings)?;
     let default = shared(spec.default_permissions.as_ref())?;
     for user in &spec.users {
-        add(&mut identities, user, AccountId::GLOBAL, &default)?;
+        add(&mut identities, user, AccountId::GLOBAL, &default, spec)?;
     }
     for account in &spec.accounts {
         let id = accounts.ids.get(account.name.as_str()).copied().unwrap_or(AccountId::GLOBAL);
+        map(&mut identities, id, &account.mappings)?;
+        let own = shared(account.default_permissions.as_ref())?;
+        let default = if account.default_permissions.is_some() { &own } else { &default };
         for user in &account.users {
-            add(&mut identities, user, id, &default)?;
+            add(&mut identities, user, id, default, spec)?;
         }
     }
     if let Some(token) = &spec.token {
@@ -160,10 +192,11 @@ pub(super) fn build(spec: &Authorization, before: Option<&Identities>) -> Result
     identities.no_auth = match &spec.no_auth_user {
         Some(_) if spec.token.is_some() => return Err(SpecError::TokenAndNobody),
         Some(name) => {
-            let known = identities.users.get(name).map(|user| &user.identity);
-            let known = known.or_else(|| identities.keys.get(name).map(|key| &key.identity));
-            let known = known.cloned().ok_or_else(|| SpecError::NobodyKnown(name.clone()))?;
-            Some(Identity { proof: Proof::Nothing, ..known })
+            let known = identities.users.get(name).map(|user| (&user.identity, user.types));
+            let known = known.or_else(|| identities.keys.get(name).map(|key| (&key.identity, key.types)));
+            let (identity, types) = known.ok_or_else(|| SpecError::NobodyKnown(name.clone()))?;
+            identities.no_auth_types = types;
+            Some(Identity { proof: Proof::Nothing, ..identity.clone() })
         }
         None => (!identities.required).then(Identity::anonymous),
     };
@@ -172,6 +205,14 @@ pub(super) fn build(spec: &Authorization, before: Option<&Identities>) -> Result
     }
     reserved::keep(&mut identities, &spec.reserved);
     Ok(identities)
+}
+
+fn map(identities: &mut Identities, account: AccountId, mappings: &[Mapping]) -> Result<(), SpecError> {
+    let mappings = Mappings::build(mappings).map_err(SpecError::Mapping)?;
+    if !mappings.is_empty() {
+        identities.mappings.insert(account.0, mappings);
+    }
+    Ok(())
 }
 
 struct Accounts {
@@ -220,18 +261,26 @@ fn add(
     user: &User,
     account: AccountId,
     default: &Option<Arc<Permissions>>,
+    spec: &Authorization,
 ) -> Result<(), SpecError> {
     let permissions = match &user.permissions {
         Some(_) => shared(user.permissions.as_ref())?,
         None => default.clone(),
     };
     let identity = |name: &str, proof| Identity { account, name: Some(name.into()), permissions, proof };
+    let types = user.connection_types;
     match (&user.user, &user.nkey) {
         (Some(name), None) if !name.is_empty() => {
-            let secret = user.password.clone().ok_or_else(|| SpecError::NoPassword(name.clone()))?;
-            check_hash(name, &secret)?;
-            let identity = identity(name, Proof::Password(secret.clone()));
-            let known = KnownUser { secret, identity };
+            match &user.password {
+                Some(secret) => check_hash(name, secret)?,
+                None if spec.by_certificate => {}
+                None => return Err(SpecError::NoPassword(name.clone())),
+            }
+            if let Some(subject) = certificate::subject_of(name).filter(|_| spec.by_certificate) {
+                identities.subjects.insert(subject, name.clone());
+            }
+            let identity = identity(name, Proof::Password(user.password.clone()));
+            let known = KnownUser { secret: user.password.clone(), identity, types };
             match identities.users.insert(name.clone(), known) {
                 Some(_) => Err(SpecError::Twice(name.clone())),
                 None => Ok(()),
@@ -240,7 +289,9 @@ fn add(
         (None, Some(nkey)) => {
             let key = nkeys::KeyPair::from_public_key(nkey).ok().filter(|_| nkey.starts_with('U'));
             let key = key.ok_or_else(|| SpecError::NotAKey(nkey.clone()))?;
-            match identities.keys.insert(nkey.clone(), KnownKey { key, identity: identity(nkey, Proof::Key) })
+            match identities
+                .keys
+                .insert(nkey.clone(), KnownKey { key, identity: identity(nkey, Proof::Key), types })
             {
                 Some(_) => Err(SpecError::Twice(nkey.clone())),
                 None => Ok(()),

@@ -107,7 +107,7 @@ fn a_jwt_is_refused_by_its_name() {
 
 #[test]
 fn accounts_are_worlds_and_keep_their_number_over_a_reload() {
-    let account = |name: &str, users| Account { name: name.to_owned(), users };
+    let account = |name: &str, users| Account { name: name.to_owned(), users, ..Account::default() };
     let spec = Authorization {
         accounts: vec![account("A", vec![user("a", "1")]), account("B", vec![user("b", "2")])],
         no_auth_user: Some("b".into()),
@@ -131,7 +131,7 @@ fn accounts_are_worlds_and_keep_their_number_over_a_reload() {
 
 #[test]
 fn the_system_account_may_have_another_name() {
-    let account = Account { name: "SYS".into(), users: vec![user("admin", "1")] };
+    let account = Account { name: "SYS".into(), users: vec![user("admin", "1")], ..Account::default() };
     let spec = Authorization {
         accounts: vec![account],
         system_account: Some("SYS".into()),
@@ -177,7 +177,8 @@ fn what_is_wrong_is_said_in_words() {
         let permissions = Permissions { publish: rules, ..Permissions::default() };
         users(vec![User { permissions: Some(permissions), ..user("a", "1") }])
     };
-    let named = |name: &str| Account { name: name.to_owned(), users: vec![user("a", "1")] };
+    let named =
+        |name: &str| Account { name: name.to_owned(), users: vec![user("a", "1")], ..Account::default() };
     let key = nkeys::KeyPair::new_account().public_key();
     let cases = [
         (users(vec![User::default()]), "either"),
@@ -219,4 +220,74 @@ fn secrets_are_never_printed() {
     let identities = build(&Authorization { users: vec![user("ann", &hash)], ..Authorization::default() });
     let Check::Slow(slow) = identities.check(&password("ann", "pass-word"), b"") else { panic!("fast") };
     assert!(!format!("{slow:?}").contains("pass-word"));
+}
+
+#[test]
+fn a_user_may_connect_by_some_ways_alone() {
+    let web = Some(ConnectionTypes { standard: false, websocket: true });
+    let users = vec![User { connection_types: web, ..user("ann", "p") }, user("bob", "p")];
+    let spec = Authorization { users, no_auth_user: Some("ann".to_owned()), ..Authorization::default() };
+    let identities = build(&spec);
+    let by_web = |credentials| Credentials { websocket: true, ..credentials };
+    assert_eq!(who(&identities, &password("ann", "p")), Err(Refused::ConnectionType));
+    assert_eq!(who(&identities, &by_web(password("ann", "p"))), Ok("ann in $G".into()));
+    assert_eq!(who(&identities, &by_web(password("ann", "x"))), Err(Refused::Wrong));
+    assert_eq!(who(&identities, &password("bob", "p")), Ok("bob in $G".into()));
+    assert_eq!(who(&identities, &Credentials::default()), Err(Refused::ConnectionType));
+    assert_eq!(who(&identities, &by_web(Credentials::default())), Ok("ann in $G".into()));
+}
+
+#[test]
+fn a_certificate_says_who_somebody_is() {
+    let named = |name: &str| User { user: Some(name.to_owned()), ..User::default() };
+    let users = vec![named("ann@example.org"), named("CN=bob, OU=shop"), user("carol", "p")];
+    let spec = Authorization { users: users.clone(), by_certificate: true, ..Authorization::default() };
+    let identities = build(&spec);
+    let names = |alternatives: &[&str], subject: &str| certificate::Names {
+        alternatives: alternatives.iter().map(|name| (*name).to_owned()).collect(),
+        subject: certificate::subject_of(subject).unwrap_or_default(),
+    };
+    for (names, expected) in [
+        (names(&["other", "ann@example.org"], "CN=bob,OU=shop"), Ok("ann@example.org in $G".into())),
+        (names(&["other"], "OU=shop,CN=bob"), Ok("CN=bob, OU=shop in $G".into())),
+        (names(&[], "CN=bob"), Err(Refused::Certificate)),
+        (names(&[], ""), Err(Refused::Certificate)),
+    ] {
+        // What CONNECT says does not count, not even if it is right.
+        let credentials = Credentials { certificate: Some(&names), ..password("carol", "p") };
+        assert_eq!(who(&identities, &credentials), expected, "{names:?}");
+    }
+    // By another listener, where certificates say nothing: no password lets nobody in.
+    assert_eq!(who(&identities, &password("ann@example.org", "")), Err(Refused::Wrong));
+    assert_eq!(who(&identities, &password("carol", "p")), Ok("carol in $G".into()));
+    let spec = Authorization { users, ..Authorization::default() };
+    assert_eq!(Identities::build(&spec, None).unwrap_err(), SpecError::NoPassword("ann@example.org".into()));
+}
+
+#[test]
+fn an_account_has_default_permissions_of_its_own() {
+    let only = |subject: &str| {
+        let publish = Rules { allow: Some(vec![Entry::of(subject)]), ..Rules::default() };
+        Some(Permissions { publish, ..Permissions::default() })
+    };
+    let account = |name: &str, user: User, default_permissions| Account {
+        name: name.to_owned(),
+        users: vec![user],
+        default_permissions,
+        ..Account::default()
+    };
+    let accounts = vec![
+        account("A", user("a", "p"), only("a.>")),
+        account("B", user("b", "p"), None),
+        account("C", User { permissions: only("own.>"), ..user("c", "p") }, only("c.>")),
+    ];
+    let spec = Authorization { accounts, default_permissions: only("all.>"), ..Authorization::default() };
+    let identities = build(&spec);
+    for (name, may) in [("a", "a.x"), ("b", "all.x"), ("c", "own.x")] {
+        let Check::Done(Ok(identity)) = identities.check(&password(name, "p"), b"") else { panic!("{name}") };
+        let permissions = identity.permissions.unwrap();
+        for subject in ["a.x", "all.x", "own.x", "c.x"] {
+            assert_eq!(permissions.may_publish(subject.as_bytes()), subject == may, "{name} {subject}");
+        }
+    }
 }

@@ -1,15 +1,23 @@
 //! `/connz`: the connections, sorted, filtered, in parts.
 
-use std::cmp::Reverse;
-use std::time::Duration;
+use std::{
+    cmp::Reverse,
+    collections::{HashMap, HashSet},
+    sync::Arc,
+    time::Duration,
+};
 
 use serde_json::{Value, json};
 
 use super::{
-    age, head, moment,
+    Asked, PageError, age, head, moment,
     query::{Part, Query},
 };
-use crate::snapshot::{ConnectionSnapshot, Snapshot, SubscriptionSnapshot};
+use crate::{
+    connection::ConnId,
+    look::Wanted,
+    snapshot::{ConnectionSnapshot, SubscriptionSnapshot},
+};
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Subscriptions {
@@ -18,41 +26,53 @@ enum Subscriptions {
     Detail,
 }
 
-pub(super) fn page(snapshot: Snapshot, query: &str) -> Result<Value, String> {
-    let query = Query::new(query);
-    let part = Part::of(&query)?;
+pub(crate) async fn page(asked: &Asked, query: &Query<'_>) -> Result<Value, PageError> {
+    let part = Part::of(query)?;
     let subscriptions = match query.word("subs") {
         Some("detail") => Subscriptions::Detail,
+        _ if query.flag("detail")? => Subscriptions::Detail,
         _ if query.flag("subs")? => Subscriptions::Names,
         _ => Subscriptions::No,
     };
     let auth = query.flag("auth")?;
-    let now = snapshot.now;
-    let mut page = head(&snapshot);
+    let looker = &asked.looker;
+    let totals = looker.totals();
+    let now = totals.now;
+    let mut page = head(&totals);
     let state = query.word("state").unwrap_or("open").to_ascii_lowercase();
-    let mut connections = match state.as_str() {
-        "open" | "active" => snapshot.connections,
-        "closed" => snapshot.closed,
-        "any" | "all" | "*" => {
-            let mut all = snapshot.connections;
-            all.extend(snapshot.closed);
+    let closed = |connection| (None, connection);
+    let open = |(id, connection)| (Some(id), connection);
+    let is_closed = matches!(state.as_str(), "closed" | "1");
+    // Numbers are what the system account's requests have (`ConnState`).
+    let mut connections: Vec<(Option<ConnId>, ConnectionSnapshot)> = match state.as_str() {
+        "open" | "active" | "0" => looker.open().await?.into_iter().map(open).collect(),
+        "closed" | "1" => looker.closed().await?.into_iter().map(closed).collect(),
+        "any" | "all" | "*" | "2" => {
+            let mut all: Vec<_> = looker.open().await?.into_iter().map(open).collect();
+            all.extend(looker.closed().await?.into_iter().map(closed));
             all
         }
-        other => return Err(format!("Error decoding state for {other}")),
+        other => return Err(format!("Error decoding state for {other}").into()),
     };
-    let cid = query.number("cid")?;
-    connections.retain(|connection| {
+    let cid = query.number("cid")?.filter(|cid| *cid > 0);
+    connections.retain(|(_, connection)| {
         cid.is_none_or(|cid| connection.cid == cid as u64)
             && query.word("user").is_none_or(|user| connection.user.as_deref() == Some(user))
             && query.word("acc").is_none_or(|account| connection.account == account)
     });
-    sort(&mut connections, query.word("sort").unwrap_or("cid"), state == "closed")?;
+    sort(&mut connections, query.word("sort").unwrap_or("cid"), is_closed)?;
     let total = connections.len();
-    let shown: Vec<Value> = connections
+    let shown: Vec<_> = connections.into_iter().skip(part.offset).take(part.limit).collect();
+    let mut listed = match subscriptions {
+        Subscriptions::No => HashMap::new(),
+        _ => subscriptions_of(asked, &shown).await?,
+    };
+    let shown: Vec<Value> = shown
         .iter()
-        .skip(part.offset)
-        .take(part.limit)
-        .map(|connection| one(connection, now, subscriptions, auth))
+        .map(|(_, connection)| {
+            let listed = listed.remove(&connection.cid).unwrap_or_default();
+            one(connection, now, subscriptions, &listed, auth)
+        })
         .collect();
     page["num_connections"] = shown.len().into();
     page["total"] = total.into();
@@ -62,22 +82,52 @@ pub(super) fn page(snapshot: Snapshot, query: &str) -> Result<Value, String> {
     Ok(page)
 }
 
-fn sort(connections: &mut [ConnectionSnapshot], by: &str, closed: bool) -> Result<(), String> {
+/// Subscriptions listed on one page, of all connections that it shows: it is put together in memory.
+const SUBSCRIPTIONS_MAX: usize = 64 * 1024;
+
+/// The subscriptions of the connections that are shown, by cid.
+async fn subscriptions_of(
+    asked: &Asked,
+    shown: &[(Option<ConnId>, ConnectionSnapshot)],
+) -> Result<HashMap<u64, Vec<SubscriptionSnapshot>>, PageError> {
+    let mut by_cid: HashMap<u64, Vec<SubscriptionSnapshot>> = HashMap::new();
+    let mut left = SUBSCRIPTIONS_MAX;
+    for core in 0..asked.looker.loops {
+        let on_core = shown.iter().filter(|(_, connection)| connection.core == core);
+        let of: HashSet<ConnId> = on_core.filter_map(|(id, _)| *id).collect();
+        if of.is_empty() {
+            continue;
+        }
+        let wanted = Wanted { of: Some(Arc::new(of)), take: left, ..Wanted::default() };
+        let (_, seen) = asked.looker.subscriptions(std::iter::once(core), wanted).await?;
+        left -= seen.len();
+        for one in seen {
+            by_cid.entry(one.cid).or_default().push(one.subscription);
+        }
+    }
+    Ok(by_cid)
+}
+
+fn sort(
+    connections: &mut [(Option<ConnId>, ConnectionSnapshot)],
+    by: &str,
+    closed: bool,
+) -> Result<(), String> {
     match by {
-        "cid" | "start" => connections.sort_by_key(|connection| connection.cid),
-        "subs" => connections.sort_by_key(|connection| Reverse(connection.subscriptions.len())),
-        "pending" => connections.sort_by_key(|connection| Reverse(connection.pending_bytes)),
-        "msgs_to" => connections.sort_by_key(|connection| Reverse(connection.messages_out)),
-        "msgs_from" => connections.sort_by_key(|connection| Reverse(connection.messages_in)),
-        "bytes_to" => connections.sort_by_key(|connection| Reverse(connection.payload_out_bytes)),
-        "bytes_from" => connections.sort_by_key(|connection| Reverse(connection.payload_in_bytes)),
-        "last" => connections.sort_by_key(|connection| Reverse(connection.last_activity)),
-        "idle" => connections.sort_by_key(|connection| connection.last_activity),
-        "uptime" => connections.sort_by_key(|connection| connection.started),
-        "rtt" => connections.sort_by_key(|connection| Reverse(connection.rtt_ms)),
+        "cid" | "start" => connections.sort_by_key(|(_, connection)| connection.cid),
+        "subs" => connections.sort_by_key(|(_, connection)| Reverse(connection.subscriptions)),
+        "pending" => connections.sort_by_key(|(_, connection)| Reverse(connection.pending_bytes)),
+        "msgs_to" => connections.sort_by_key(|(_, connection)| Reverse(connection.messages_out)),
+        "msgs_from" => connections.sort_by_key(|(_, connection)| Reverse(connection.messages_in)),
+        "bytes_to" => connections.sort_by_key(|(_, connection)| Reverse(connection.payload_out_bytes)),
+        "bytes_from" => connections.sort_by_key(|(_, connection)| Reverse(connection.payload_in_bytes)),
+        "last" => connections.sort_by_key(|(_, connection)| Reverse(connection.last_activity)),
+        "idle" => connections.sort_by_key(|(_, connection)| connection.last_activity),
+        "uptime" => connections.sort_by_key(|(_, connection)| connection.started),
+        "rtt" => connections.sort_by_key(|(_, connection)| Reverse(connection.rtt_ms)),
         "stop" | "reason" if !closed => return Err(format!("sort by {by} only valid on closed connections")),
-        "stop" => connections.sort_by_key(|connection| Reverse(connection.closed.map(|(when, _)| when))),
-        "reason" => connections.sort_by_key(|connection| connection.closed.map(|(_, why)| why.reason())),
+        "stop" => connections.sort_by_key(|(_, connection)| Reverse(connection.closed.map(|(when, _)| when))),
+        "reason" => connections.sort_by_key(|(_, connection)| connection.closed.map(|(_, why)| why.reason())),
         other => return Err(format!("invalid sorting option: {other}")),
     }
     Ok(())
@@ -87,6 +137,7 @@ fn one(
     connection: &ConnectionSnapshot,
     now: std::time::SystemTime,
     subscriptions: Subscriptions,
+    listed: &[SubscriptionSnapshot],
     auth: bool,
 ) -> Value {
     let until = connection.closed.map_or(now, |(when, _)| when);
@@ -106,7 +157,7 @@ fn one(
         "out_msgs": connection.messages_out,
         "in_bytes": connection.payload_in_bytes,
         "out_bytes": connection.payload_out_bytes,
-        "subscriptions": connection.subscriptions.len(),
+        "subscriptions": connection.subscriptions,
         // Ours: nats-server has no such fields.
         "core": connection.core,
         "held": connection.is_held,
@@ -135,12 +186,11 @@ fn one(
     match subscriptions {
         Subscriptions::No => {}
         Subscriptions::Names => {
-            let names: Vec<&str> = connection.subscriptions.iter().map(|one| &*one.subject).collect();
+            let names: Vec<&str> = listed.iter().map(|one| &*one.subject).collect();
             value["subscriptions_list"] = names.into();
         }
         Subscriptions::Detail => {
-            let all: Vec<Value> =
-                connection.subscriptions.iter().map(|one| subscription(one, connection.cid)).collect();
+            let all: Vec<Value> = listed.iter().map(|one| subscription(one, connection.cid)).collect();
             value["subscriptions_list_detail"] = all.into();
         }
     }

@@ -2,17 +2,18 @@
 //! exporter, dashboards) read ours.
 //!
 //! ```text
-//!  GET /varz /connz /subsz /routez /leafz /gatewayz /accountz /healthz
-//!        └─▶ one Snapshot (asked of every loop, at most SNAPSHOTS_MAX at a time) ─▶ JSON
+//!  GET /varz /routez /leafz /gatewayz /accountz /healthz ─▶ what the loops have counted: none of them is asked
+//!  GET /connz /subsz ─▶ lists, put together of steps (`look`), at most LISTS_MAX at a time ─▶ JSON
 //! ```
-//! Runs on a thread of its own, never on a loop. A snapshot costs each loop time that grows with its connections, so
-//! few are taken at once: who comes beyond that waits his turn. What we do not have (routes, leaf nodes, gateways) is
-//! there and empty.
+//! Runs on a thread of its own, never on a loop. A list costs each loop time that grows with its connections, if only a
+//! little at a time, and memory while it is put together: who comes while [`LISTS_MAX`] are under way waits his turn.
+//! What we do not have (routes, leaf nodes, gateways) is there and empty. The same pages are what the system account's
+//! requests are answered with ([`crate::system`]).
 
-mod connz;
-mod query;
-mod subsz;
-mod varz;
+pub(crate) mod connz;
+pub(crate) mod query;
+pub(crate) mod subsz;
+pub(crate) mod varz;
 
 use std::{
     collections::BTreeMap,
@@ -33,24 +34,22 @@ use axum::{
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;
 
-use crate::{config::Config, server::NoAnswer, snapshot::Snapshot};
+use self::query::Query;
+use crate::{look::Looker, server::NoAnswer, snapshot::Totals};
 
-/// Snapshots under way at once.
-const SNAPSHOTS_MAX: usize = 2;
+/// Lists under way at once.
+const LISTS_MAX: usize = 2;
 /// The paths that are counted, as nats-server counts them.
 const PATHS: [&str; 8] =
     ["/varz", "/connz", "/subsz", "/routez", "/leafz", "/gatewayz", "/accountz", "/healthz"];
 
 /// A feed, as its monitoring sees it.
 pub trait Watched: Send + Sync + 'static {
-    /// What it looks like now.
+    /// What looks at it as it is now.
     ///
     /// # Errors
-    /// It is stopping, or hangs.
-    fn snapshot(&self) -> impl Future<Output = Result<Snapshot, NoAnswer>> + Send;
-
-    /// The configuration in force.
-    fn config(&self) -> Arc<Config>;
+    /// It is stopping.
+    fn looker(&self) -> Result<Looker, NoAnswer>;
 
     /// Whether it accepts connections.
     fn is_ready(&self) -> bool;
@@ -68,7 +67,7 @@ pub fn router<W: Watched>(watched: Arc<W>, listen: std::net::SocketAddr) -> Rout
     let monitor = Arc::new(Monitor {
         watched,
         listen,
-        turns: Semaphore::new(SNAPSHOTS_MAX),
+        turns: Semaphore::new(LISTS_MAX),
         asked: std::array::from_fn(|_| AtomicU64::new(0)),
     });
     Router::new()
@@ -87,11 +86,9 @@ pub fn router<W: Watched>(watched: Arc<W>, listen: std::net::SocketAddr) -> Rout
 }
 
 impl<W: Watched> Monitor<W> {
-    async fn look(&self, path: &str) -> Result<Snapshot, Response> {
+    fn look(&self, path: &str) -> Result<Asked, PageError> {
         self.count(path);
-        let hangs = |_| (StatusCode::SERVICE_UNAVAILABLE, "the feed does not answer\n").into_response();
-        let _turn = self.turns.acquire().await.map_err(|_| hangs(NoAnswer))?;
-        self.watched.snapshot().await.map_err(hangs)
+        Ok(Asked { looker: self.watched.looker()?, listen: Some(self.listen) })
     }
 
     fn count(&self, path: &str) {
@@ -109,72 +106,114 @@ impl<W: Watched> Monitor<W> {
 
 type Shared<W> = State<Arc<Monitor<W>>>;
 
-/// nats-server's answers to wrong questions are plain text with a 400.
-fn answered(page: Result<Value, String>) -> Response {
-    match page {
-        Ok(value) => Json(value).into_response(),
-        Err(message) => (StatusCode::BAD_REQUEST, message).into_response(),
+/// What a page is made from.
+pub(crate) struct Asked {
+    pub(crate) looker: Looker,
+    /// Where the pages are served, if they are.
+    pub(crate) listen: Option<std::net::SocketAddr>,
+}
+
+/// Why there is no page.
+#[derive(Debug)]
+pub(crate) enum PageError {
+    /// The question is wrong.
+    Wrong(String),
+    /// A loop did not answer.
+    NoAnswer,
+}
+
+impl From<String> for PageError {
+    fn from(message: String) -> Self {
+        Self::Wrong(message)
     }
 }
 
-async fn varz_page<W: Watched>(State(monitor): Shared<W>) -> Result<Response, Response> {
-    let snapshot = monitor.look("/varz").await?;
-    let config = monitor.watched.config();
-    Ok(Json(varz::page(&snapshot, &config, monitor.listen, &monitor.requests())).into_response())
+impl From<NoAnswer> for PageError {
+    fn from(_: NoAnswer) -> Self {
+        Self::NoAnswer
+    }
 }
 
-async fn connz_page<W: Watched>(
-    State(monitor): Shared<W>,
-    RawQuery(query): RawQuery,
-) -> Result<Response, Response> {
-    let snapshot = monitor.look("/connz").await?;
-    Ok(answered(connz::page(snapshot, query.as_deref().unwrap_or_default())))
+/// nats-server's answers to wrong questions are plain text with a 400.
+impl IntoResponse for PageError {
+    fn into_response(self) -> Response {
+        match self {
+            Self::Wrong(message) => (StatusCode::BAD_REQUEST, message).into_response(),
+            Self::NoAnswer => (StatusCode::SERVICE_UNAVAILABLE, "the feed does not answer\n").into_response(),
+        }
+    }
 }
 
-async fn subsz_page<W: Watched>(
-    State(monitor): Shared<W>,
-    RawQuery(query): RawQuery,
-) -> Result<Response, Response> {
-    let snapshot = monitor.look("/subsz").await?;
-    Ok(answered(subsz::page(&snapshot, query.as_deref().unwrap_or_default())))
+type Page = Result<Json<Value>, PageError>;
+
+async fn varz_page<W: Watched>(State(monitor): Shared<W>) -> Page {
+    Ok(Json(varz::page(&monitor.look("/varz")?, &monitor.requests())))
 }
 
-async fn routez<W: Watched>(State(monitor): Shared<W>) -> Result<Response, Response> {
-    let snapshot = monitor.look("/routez").await?;
-    let mut page = head(&snapshot);
-    page["server_name"] = snapshot.server_name.into();
+async fn connz_page<W: Watched>(State(monitor): Shared<W>, RawQuery(query): RawQuery) -> Page {
+    let asked = monitor.look("/connz")?;
+    let _turn = monitor.turns.acquire().await.map_err(|_| NoAnswer)?;
+    Ok(Json(connz::page(&asked, &Query::new(query.as_deref().unwrap_or_default())).await?))
+}
+
+async fn subsz_page<W: Watched>(State(monitor): Shared<W>, RawQuery(query): RawQuery) -> Page {
+    let asked = monitor.look("/subsz")?;
+    let _turn = monitor.turns.acquire().await.map_err(|_| NoAnswer)?;
+    Ok(Json(subsz::page(&asked, &Query::new(query.as_deref().unwrap_or_default())).await?))
+}
+
+async fn routez<W: Watched>(State(monitor): Shared<W>) -> Page {
+    Ok(Json(routes(&monitor.look("/routez")?)))
+}
+
+async fn leafz<W: Watched>(State(monitor): Shared<W>) -> Page {
+    Ok(Json(leafs(&monitor.look("/leafz")?)))
+}
+
+async fn gatewayz<W: Watched>(State(monitor): Shared<W>) -> Page {
+    Ok(Json(gateways(&monitor.look("/gatewayz")?)))
+}
+
+async fn accountz<W: Watched>(State(monitor): Shared<W>) -> Page {
+    Ok(Json(accounts(&monitor.look("/accountz")?)))
+}
+
+/// `/routez`.
+pub(crate) fn routes(asked: &Asked) -> Value {
+    let totals = asked.looker.totals();
+    let mut page = head(&totals);
+    page["server_name"] = totals.server_name.into();
     page["num_routes"] = 0.into();
     page["routes"] = json!([]);
-    Ok(Json(page).into_response())
+    page
 }
 
-async fn leafz<W: Watched>(State(monitor): Shared<W>) -> Result<Response, Response> {
-    let snapshot = monitor.look("/leafz").await?;
-    let mut page = head(&snapshot);
+/// `/leafz`.
+pub(crate) fn leafs(asked: &Asked) -> Value {
+    let mut page = head(&asked.looker.totals());
     page["leafnodes"] = 0.into();
     page["leafs"] = json!([]);
-    Ok(Json(page).into_response())
+    page
 }
 
-async fn gatewayz<W: Watched>(State(monitor): Shared<W>) -> Result<Response, Response> {
-    let snapshot = monitor.look("/gatewayz").await?;
-    let mut page = head(&snapshot);
+/// `/gatewayz`.
+pub(crate) fn gateways(asked: &Asked) -> Value {
+    let mut page = head(&asked.looker.totals());
     page["outbound_gateways"] = json!({});
     page["inbound_gateways"] = json!({});
-    Ok(Json(page).into_response())
+    page
 }
 
-async fn accountz<W: Watched>(State(monitor): Shared<W>) -> Result<Response, Response> {
-    let snapshot = monitor.look("/accountz").await?;
-    let config = monitor.watched.config();
-    let authorization = &config.authorization;
+/// `/accountz`.
+pub(crate) fn accounts(asked: &Asked) -> Value {
+    let authorization = &asked.looker.settings.config.authorization;
     let system = authorization.system_account.as_deref().unwrap_or(crate::identity::SYSTEM_ACCOUNT);
     let mut names = vec![crate::identity::GLOBAL_ACCOUNT, system];
     names.extend(authorization.accounts.iter().map(|account| &*account.name).filter(|name| *name != system));
-    let mut page = head(&snapshot);
+    let mut page = head(&asked.looker.totals());
     page["system_account"] = system.into();
     page["accounts"] = names.into();
-    Ok(Json(page).into_response())
+    page
 }
 
 /// Asks no loop: whoever wants to know whether to send clients here asks often.
@@ -189,8 +228,8 @@ async fn healthz<W: Watched>(State(monitor): Shared<W>) -> Response {
 }
 
 /// What every page begins with.
-fn head(snapshot: &Snapshot) -> Value {
-    json!({"server_id": snapshot.server_id, "now": moment(snapshot.now)})
+pub(crate) fn head(totals: &Totals) -> Value {
+    json!({"server_id": totals.server_id, "now": moment(totals.now)})
 }
 
 fn index() -> String {
@@ -202,12 +241,12 @@ fn index() -> String {
 }
 
 /// As Go writes a time: RFC 3339 with nanoseconds.
-fn moment(time: SystemTime) -> String {
+pub(crate) fn moment(time: SystemTime) -> String {
     humantime::format_rfc3339_nanos(time).to_string()
 }
 
 /// As nats-server writes an age (`myUptime`): `1d2h3m4s`, whole seconds.
-fn age(duration: Duration) -> String {
+pub(crate) fn age(duration: Duration) -> String {
     let seconds = duration.as_secs();
     let (minutes, hours, days) = (seconds / 60, seconds / 3600, seconds / 86_400);
     let years = days / 365;

@@ -1,25 +1,52 @@
-//! The questions behind a path: `?subs=1&limit=10`.
+//! The questions behind a path: `?subs=1&limit=10`, and the same as the system account has them, in JSON.
+
+use std::borrow::Cow;
+
+use percent_encoding::percent_decode_str;
+use serde_json::Value;
 
 /// The parameters of a query, in nats-server's manner: the first of a name counts, a wrong one is said in words.
-pub(super) struct Query<'a> {
-    text: &'a str,
+pub(crate) struct Query<'a> {
+    pairs: Vec<(Cow<'a, str>, Cow<'a, str>)>,
 }
 
 impl<'a> Query<'a> {
-    pub(super) fn new(text: &'a str) -> Self {
-        Self { text }
+    /// From what stands behind a path, percent-encoded (RFC 3986 §2.1); `+` is a blank, as in a form.
+    pub(crate) fn new(text: &'a str) -> Self {
+        let decode = |part: &'a str| -> Cow<'a, str> {
+            if !part.contains(['%', '+']) {
+                return part.into();
+            }
+            let blanks = part.replace('+', " ");
+            percent_decode_str(&blanks).decode_utf8_lossy().into_owned().into()
+        };
+        let pairs = text.split('&').filter_map(|pair| pair.split_once('='));
+        Self { pairs: pairs.map(|(key, value)| (decode(key), decode(value))).collect() }
     }
 
-    pub(super) fn word(&self, name: &str) -> Option<&'a str> {
-        self.text
-            .split('&')
-            .filter_map(|pair| pair.split_once('='))
-            .find(|(key, value)| *key == name && !value.is_empty())
-            .map(|(_, value)| value)
+    /// From the object that a request in the system account carries; what is no object asks for nothing in particular.
+    /// `names` are its words for what a path's query calls otherwise.
+    pub(crate) fn of_json(object: &'a Value, names: &[(&'static str, &'static str)]) -> Self {
+        let mut pairs = Vec::new();
+        for (key, value) in object.as_object().into_iter().flatten() {
+            let text: Cow<'a, str> = match value {
+                Value::String(text) => text.as_str().into(),
+                Value::Number(_) | Value::Bool(_) => value.to_string().into(),
+                _ => continue,
+            };
+            let name = names.iter().find(|(known, _)| known == key).map_or(key.as_str(), |(_, name)| *name);
+            pairs.push((Cow::from(name.to_owned()), text));
+        }
+        Self { pairs }
+    }
+
+    pub(crate) fn word(&self, name: &str) -> Option<&str> {
+        let mut pairs = self.pairs.iter();
+        pairs.find(|(key, value)| *key == name && !value.is_empty()).map(|(_, value)| &**value)
     }
 
     /// A whole number; what is below 0 is as good as absent.
-    pub(super) fn number(&self, name: &str) -> Result<Option<usize>, String> {
+    pub(crate) fn number(&self, name: &str) -> Result<Option<usize>, String> {
         let Some(word) = self.word(name) else { return Ok(None) };
         let number: i64 = word
             .parse()
@@ -27,7 +54,7 @@ impl<'a> Query<'a> {
         Ok(usize::try_from(number).ok())
     }
 
-    pub(super) fn flag(&self, name: &str) -> Result<bool, String> {
+    pub(crate) fn flag(&self, name: &str) -> Result<bool, String> {
         match self.word(name) {
             None | Some("0" | "f" | "F" | "false" | "FALSE" | "False") => Ok(false),
             Some("1" | "t" | "T" | "true" | "TRUE" | "True") => Ok(true),
@@ -45,10 +72,45 @@ pub(super) struct Part {
 
 /// As many are shown where nobody says (nats-server's `DefaultConnListSize`, `DefaultSubListSize`).
 const LIMIT_DEFAULT: usize = 1024;
+/// More are not shown on one page, whatever `limit` says: a page is put together in memory. What it shows says so in
+/// its own `limit`.
+const LIMIT_MAX: usize = 16 * 1024;
 
 impl Part {
     pub(super) fn of(query: &Query<'_>) -> Result<Self, String> {
         let limit = query.number("limit")?.filter(|limit| *limit > 0).unwrap_or(LIMIT_DEFAULT);
-        Ok(Self { offset: query.number("offset")?.unwrap_or(0), limit })
+        Ok(Self { offset: query.number("offset")?.unwrap_or(0), limit: limit.min(LIMIT_MAX) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_encoded_is_decoded() {
+        let query = Query::new("test=a%2Eb&acc=%24G&user=ann+lee&%6cimit=7&sort=&sort=cid&bad=%zz&subs=1");
+        assert_eq!(query.word("test"), Some("a.b"));
+        assert_eq!(query.word("acc"), Some("$G"));
+        assert_eq!(query.word("user"), Some("ann lee"));
+        assert_eq!(query.number("limit"), Ok(Some(7)));
+        assert_eq!(
+            (query.word("sort"), query.word("bad"), query.word("none")),
+            (Some("cid"), Some("%zz"), None)
+        );
+        assert_eq!(query.flag("subs"), Ok(true));
+        assert_eq!(Part::of(&Query::new("limit=1000000")).map(|part| part.limit), Ok(LIMIT_MAX));
+    }
+
+    #[test]
+    fn json_asks_the_same() {
+        let asked =
+            serde_json::json!({"subscriptions": true, "limit": 3, "acc": "$G", "tags": ["a"], "offset": -1});
+        let query = Query::of_json(&asked, &[("subscriptions", "subs")]);
+        assert_eq!((query.flag("subs"), query.number("limit")), (Ok(true), Ok(Some(3))));
+        assert_eq!(
+            (query.word("acc"), query.word("tags"), query.number("offset")),
+            (Some("$G"), None, Ok(None))
+        );
     }
 }

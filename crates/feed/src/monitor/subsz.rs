@@ -4,50 +4,49 @@ use serde_json::{Value, json};
 use wire::nats::subject;
 
 use super::{
+    Asked, PageError,
     connz::subscription,
     head,
     query::{Part, Query},
 };
-use crate::snapshot::Snapshot;
+use crate::look::{Tables, Wanted};
 
-pub(super) fn page(snapshot: &Snapshot, query: &str) -> Result<Value, String> {
-    let query = Query::new(query);
-    let part = Part::of(&query)?;
+pub(crate) async fn page(asked: &Asked, query: &Query<'_>) -> Result<Value, PageError> {
+    let part = Part::of(query)?;
     let listed = query.flag("subs")?;
     let test = query.word("test");
     if let Some(test) = test
         && !subject::is_valid_literal(test.as_bytes())
     {
-        return Err(format!("Invalid test subject, must be a literal subject: {test}"));
+        return Err(format!("Invalid test subject, must be a literal subject: {test}").into());
     }
-    let looked_up = snapshot.matches_found + snapshot.matches_made;
-    let mut page = head(snapshot);
-    page["num_subscriptions"] = snapshot.subscriptions.into();
-    page["num_cache"] = snapshot.trie_nodes.into();
+    let totals = asked.looker.totals();
+    let Tables { trie_nodes, matches_found, matches_made } = asked.looker.tables().await?;
+    let looked_up = matches_found + matches_made;
+    let mut page = head(&totals);
+    page["num_subscriptions"] = totals.subscriptions.into();
+    page["num_cache"] = trie_nodes.into();
     page["num_matches"] = looked_up.into();
     page["cache_hit_rate"] =
-        json!(if looked_up == 0 { 0.0 } else { snapshot.matches_found as f64 / looked_up as f64 });
+        json!(if looked_up == 0 { 0.0 } else { matches_found as f64 / looked_up as f64 });
     page["offset"] = part.offset.into();
     page["limit"] = part.limit.into();
     page["total"] = 0.into();
     if listed || test.is_some() {
-        let all = snapshot.connections.iter().flat_map(|connection| {
-            connection.subscriptions.iter().map(move |subscription| (connection, subscription))
-        });
-        let wanted: Vec<_> = all
-            .filter(|(connection, _)| query.word("acc").is_none_or(|account| connection.account == account))
-            .filter(|(_, one)| {
-                test.is_none_or(|test| subject::matches(one.subject.as_bytes(), test.as_bytes()))
-            })
-            .collect();
-        page["total"] = wanted.len().into();
-        let shown: Vec<Value> = wanted
+        let wanted = Wanted {
+            of: None,
+            account: query.word("acc").map(Into::into),
+            test: test.map(|test| test.as_bytes().into()),
+            skip: part.offset,
+            take: part.limit,
+        };
+        let (total, seen) = asked.looker.subscriptions(0..asked.looker.loops, wanted).await?;
+        page["total"] = total.into();
+        let shown: Vec<Value> = seen
             .into_iter()
-            .skip(part.offset)
-            .take(part.limit)
-            .map(|(connection, one)| {
-                let mut value = subscription(one, connection.cid);
-                value["account"] = connection.account.as_str().into();
+            .map(|one| {
+                let mut value = subscription(&one.subscription, one.cid);
+                value["account"] = one.account.into();
                 value
             })
             .collect();

@@ -1,23 +1,23 @@
 //! `/varz`: the server as a whole.
 
-use std::{collections::BTreeMap, fs, net::SocketAddr, time::Duration};
+use std::{collections::BTreeMap, fs, time::Duration};
 
 use serde_json::{Value, json};
 
+use super::Asked;
 use super::{age, head, moment};
-use crate::{config::Config, identity::SYSTEM_ACCOUNT, shared::PROTOCOL_VERSION, snapshot::Snapshot};
+use crate::{identity::SYSTEM_ACCOUNT, shared::PROTOCOL_VERSION};
 
-pub(super) fn page(
-    snapshot: &Snapshot,
-    config: &Config,
-    listen: SocketAddr,
-    requests: &BTreeMap<&'static str, u64>,
-) -> Value {
+/// Asks no loop, so that it costs them nothing however much there is.
+pub(crate) fn page(asked: &Asked, requests: &BTreeMap<&'static str, u64>) -> Value {
+    let snapshot = asked.looker.totals();
+    let config = &asked.looker.settings.config;
+    // Where the pages are; nowhere, if only the system account shows them.
+    let listen = asked.listen.map_or((String::new(), 0), |at| (at.ip().to_string(), at.port()));
     let uptime = snapshot.now.duration_since(snapshot.started).unwrap_or_default();
     let process = Process::read();
     let limits = &config.limits;
     let slow: u64 = snapshot.slow_consumers.iter().sum();
-    let held = snapshot.connections.iter().filter(|connection| connection.is_held).count();
     let configured = json!({
         "server_name": snapshot.server_name,
         "version": PROTOCOL_VERSION,
@@ -32,8 +32,8 @@ pub(super) fn page(
         "max_subscriptions": limits.max_subscriptions,
         "ping_interval": nanoseconds(limits.ping_interval),
         "ping_max": limits.ping_max,
-        "http_host": listen.ip().to_string(),
-        "http_port": listen.port(),
+        "http_host": listen.0,
+        "http_port": listen.1,
         "http_base_path": "",
         "https_port": 0,
         "auth_timeout": limits.auth_timeout.as_secs_f64(),
@@ -61,7 +61,7 @@ pub(super) fn page(
         "cores": snapshot.cores,
         "gomaxprocs": snapshot.cores,
         "cpu": process.cpu_percent(uptime),
-        "connections": snapshot.connections.len(),
+        "connections": snapshot.connections,
         "total_connections": snapshot.total_connections,
         "routes": 0,
         "remotes": 0,
@@ -72,12 +72,13 @@ pub(super) fn page(
         "out_bytes": snapshot.payload_out_bytes,
         "slow_consumers": slow,
         "slow_consumer_stats": {"clients": slow, "routes": 0, "gateways": 0, "leafs": 0},
-        "stalled_clients": held,
+        "stalled_clients": snapshot.held,
         "subscriptions": snapshot.subscriptions,
         "http_req_stats": requests,
+        "tags": snapshot.server_tags,
         "config_load_time": moment(snapshot.started),
     });
-    let mut page = head(snapshot);
+    let mut page = head(&snapshot);
     for more in [configured, counted] {
         if let (Value::Object(page), Value::Object(more)) = (&mut page, more) {
             page.extend(more);
@@ -92,13 +93,13 @@ fn nanoseconds(duration: Duration) -> u64 {
 
 /// What the process uses, from `/proc`; zeros where there is none.
 #[derive(Default)]
-struct Process {
-    resident_bytes: u64,
+pub(crate) struct Process {
+    pub(crate) resident_bytes: u64,
     cpu: Duration,
 }
 
 impl Process {
-    fn read() -> Self {
+    pub(crate) fn read() -> Self {
         let words = |path: &str| -> Vec<String> {
             let text = fs::read_to_string(path).unwrap_or_default();
             // The name in brackets may hold blanks: fields count from behind it (proc(5)).
@@ -119,7 +120,7 @@ impl Process {
     }
 
     /// Of one processor, over the life of the server.
-    fn cpu_percent(&self, uptime: Duration) -> f64 {
+    pub(crate) fn cpu_percent(&self, uptime: Duration) -> f64 {
         if uptime.is_zero() {
             0.0
         } else {

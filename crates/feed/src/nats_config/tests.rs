@@ -1,16 +1,57 @@
 //! Files as they are written for nats-server.
 
-use std::time::Duration;
+use std::{collections::HashMap, net::IpAddr, path::Path, time::Duration};
 
 use proptest::prelude::*;
 
 use super::*;
-use crate::identity::{Entry, Identities, Subscribing};
+use crate::{
+    config::HandshakeFirst,
+    identity::{ConnectionTypes, Entry, Identities, Subscribing},
+};
+
+/// What a file of `/etc/nats` finds beside itself.
+#[derive(Default)]
+struct Around {
+    files: HashMap<&'static str, String>,
+    variables: HashMap<&'static str, &'static str>,
+}
+
+impl Surroundings for Around {
+    fn file(&self, path: &Path) -> Result<String, String> {
+        let text = path.to_str().and_then(|path| self.files.get(path));
+        text.cloned().ok_or_else(|| format!("{} is not there", path.display()))
+    }
+
+    fn variable(&self, name: &str) -> Option<String> {
+        self.variables.get(name).map(|text| (*text).to_owned())
+    }
+
+    fn address_of(&self, name: &str) -> Result<IpAddr, String> {
+        if name == "feed.example" { Ok([192, 0, 2, 7].into()) } else { Err("no such host".to_owned()) }
+    }
+}
+
+impl Around {
+    fn files(files: &[(&'static str, &str)]) -> Self {
+        let files = files.iter().map(|(path, text)| (*path, (*text).to_owned())).collect();
+        Self { files, ..Self::default() }
+    }
+
+    fn read(&self, text: &str) -> Result<(Options, Vec<Unhonoured>), Vec<String>> {
+        super::read(text, Path::new("/etc/nats/nats.conf"), self)
+            .map_err(|faults| faults.iter().map(ToString::to_string).collect())
+    }
+}
+
+fn read(text: &str) -> Result<(Options, Vec<Unhonoured>), Vec<String>> {
+    Around::default().read(text)
+}
 
 fn faults(text: &str) -> Vec<String> {
     match read(text) {
         Ok(_) => Vec::new(),
-        Err(faults) => faults.iter().map(ToString::to_string).collect(),
+        Err(faults) => faults,
     }
 }
 
@@ -28,6 +69,11 @@ write_deadline: "1m30s"
 ping_interval: 20
 ping_max: 3
 lame_duck_duration: 45s
+lame_duck_grace_period: 3s
+server_tags: ["eu", "cache:2"]
+log_file: "/var/log/night.log"
+pid_file: /run/night.pid
+debug: true, trace: false
 no_header_support: off
 tls { cert_file: "./c.pem", key_file: './k.pem', ca_file: ca.pem, verify: true, timeout: 2, handshake_first: yes }
 websocket { port: 8443, no_tls: true }
@@ -44,9 +90,15 @@ websocket { port: 8443, no_tls: true }
     assert_eq!(options.write_deadline, Some(Duration::from_secs(90)));
     assert_eq!((options.ping_interval, options.ping_max), (Some(Duration::from_secs(20)), Some(3)));
     assert_eq!(options.lame_duck_duration, Some(Duration::from_secs(45)));
+    assert_eq!(options.lame_duck_grace_period, Some(Duration::from_secs(3)));
+    assert_eq!(options.server_tags, ["eu", "cache:2"]);
+    assert_eq!(options.log_file.as_deref(), Some(Path::new("/var/log/night.log")));
+    assert_eq!(options.pid_file.as_deref(), Some(Path::new("/run/night.pid")));
+    assert_eq!((options.debug, options.trace), (Some(true), Some(false)));
     assert_eq!(options.no_header_support, Some(false));
     let tls = options.tls.unwrap();
-    assert!(tls.verify && tls.handshake_first && tls.ca_file.is_some());
+    assert!(tls.verify && tls.handshake_first == HandshakeFirst::Yes && tls.ca_file.is_some());
+    assert_eq!(tls.timeout, Some(Duration::from_secs(2)));
     assert_eq!(tls.key_file.to_str(), Some("./k.pem"));
     assert_eq!(options.websocket, Some(WebSocket { port: 8443, ..WebSocket::default() }));
 }
@@ -107,15 +159,16 @@ fn json_is_such_a_file_too() {
 
 #[test]
 fn what_is_not_honoured_is_named_with_its_line() {
-    let text = "port: 1\njetstream { store_dir: /tmp }\ncluster { port: 6222\n routes: [] }\ndebug: true\n";
+    let text = "port: 1\njetstream { store_dir: /tmp }\ncluster { port: 6222\n routes: [] }\nsyslog: true\nwebsocket { port: 1, no_tls: true, compression: true }\n";
     let (_, unhonoured) = read(text).unwrap();
     let lines: Vec<String> = unhonoured.iter().map(ToString::to_string).collect();
     assert_eq!(
         lines,
         [
-            "line 2: `jetstream` is not honoured",
-            "line 3: `cluster` is not honoured",
-            "line 5: `debug` is not honoured"
+            "`jetstream` (line 2)",
+            "`cluster` (line 3)",
+            "`syslog` (line 5)",
+            "`websocket.compression` (line 6)"
         ]
     );
 }
@@ -126,12 +179,15 @@ fn what_guards_is_never_passed_over() {
         ("operator: /op.jwt", "JWT accounts are not supported"),
         ("resolver: MEMORY", "JWT accounts are not supported"),
         ("authorization { auth_callout { } }", "`auth_callout` is not supported in authorization"),
+        ("authorization { users [ {user: a, password: b, allowed_sources: [a]} ] }", "in a user"),
         (
-            "authorization { users [ {user: a, password: b, allowed_connection_types: [WEBSOCKET]} ] }",
-            "in a user",
+            "authorization { users [ {user: a, password: b, allowed_connection_types: [WEBSOCKETS]} ] }",
+            "is no type of connection",
         ),
         ("accounts { A { limits { max_conn: 1 } } }", "in an account"),
-        ("tls { cert_file: a, key_file: b, verify_and_map: true }", "in tls"),
+        ("tls { cert_file: a, key_file: b, verify_and_map: true }", "needs `ca_file`"),
+        ("tls { cert_file: a, key_file: b, pinned_certs: [a] }", "in tls"),
+        ("tls { cert_file: a, key_file: b, handshake_first: soon }", "auto nor a time"),
         ("tls { cert_file: a, key_file: b, verify: true }", "needs `ca_file`"),
         ("tls { cert_file: a }", "needs `cert_file` and `key_file`"),
         ("websocket { port: 1 }", "or `no_tls: true`"),
@@ -154,7 +210,7 @@ fn faults_have_their_line_and_all_are_told() {
             "line 3: `max_payload` is there twice",
             "line 1: `x` is no port",
             "line 2: `1QB` is no whole number, such as 65536 or 64KB",
-            "line 4: `nowhere.example` is no address, such as 127.0.0.1 or 0.0.0.0",
+            "line 4: `nowhere.example` is no address and means none: no such host",
             "line 5: `soon` is no time, such as 10s, 2m or 250ms",
         ]
     );
@@ -164,8 +220,8 @@ fn faults_have_their_line_and_all_are_told() {
         ("a: [1\n", "line 1: a list that begins here does not end"),
         ("a: \"b", "line 1: a quote that does not end on its line"),
         ("a:\nb", "line 1: `a` has no value"),
-        ("include ./b.conf", "line 1: `include` is not supported: put it all into one file"),
-        ("port: $PORT", "line 1: $variables are not supported: write the value"),
+        ("\ninclude ./b.conf", "line 2: `./b.conf`: /etc/nats/b.conf is not there"),
+        ("port: $PORT", "line 1: `$PORT` is said neither before in this file nor in the environment"),
     ] {
         assert_eq!(self::faults(text), [expected], "{text}");
     }
@@ -205,4 +261,120 @@ fn pages_that_may_connect_are_listed() {
             read(&format!("websocket {{ port: 8443, no_tls: true, {said} }}")).expect("it is sound");
         assert_eq!(options.websocket.expect("a listener").allowed_origins, origins, "{said}");
     }
+}
+
+#[test]
+fn a_file_includes_others() {
+    let around = Around::files(&[
+        ("/etc/nats/users/all.conf", "users = [ {user: a, password: b} ]\ninclude 'more.conf'\n"),
+        ("/etc/nats/users/more.conf", "timeout: 3"),
+        ("/etc/nats/limits.conf", "{\"max_payload\": 1000, \"max_pending\": 2000}"),
+    ]);
+    // A path that begins with / begins in the file's directory all the same, as in nats-server; and what the file says
+    // itself, behind, counts.
+    let text = "include /limits.conf\nmax_pending: 3000\nauthorization {\n include ./users/all.conf\n}\n";
+    let (options, unhonoured) = around.read(text).unwrap();
+    assert_eq!(unhonoured, []);
+    assert_eq!((options.max_payload, options.max_pending), (Some(1000), Some(3000)));
+    assert_eq!(options.authorization.users.len(), 1);
+    assert_eq!(options.auth_timeout, Some(Duration::from_secs(3)));
+}
+
+#[test]
+fn a_fault_in_an_included_file_names_it() {
+    let around =
+        Around::files(&[("/etc/nats/a.conf", "\nport: x\nsyslog: true"), ("/etc/nats/b.conf", "a {")]);
+    assert_eq!(around.read("include a.conf").unwrap_err(), ["/etc/nats/a.conf, line 2: `x` is no port"]);
+    let (_, unhonoured) = around.read("include a.conf\nport: 1").unwrap();
+    assert_eq!(unhonoured[0].to_string(), "`syslog` (/etc/nats/a.conf, line 3)");
+    let torn = around.read("\ninclude b.conf").unwrap_err();
+    assert_eq!(torn, ["/etc/nats/b.conf, line 1: a block that begins here does not end"]);
+}
+
+#[test]
+fn includes_and_variables_end() {
+    let mut around = Around::files(&[
+        ("/etc/nats/self.conf", "include self.conf"),
+        ("/etc/nats/a.conf", "include b.conf"),
+        ("/etc/nats/b.conf", "include a.conf"),
+        ("/etc/nats/one.conf", "x: 1"),
+    ]);
+    for text in ["include self.conf", "include a.conf"] {
+        let faults = around.read(text).unwrap_err();
+        assert!(faults[0].contains("more than 16 files within each other"), "{faults:?}");
+    }
+    let faults = around.read(&"include one.conf\n".repeat(300)).unwrap_err();
+    assert_eq!(faults, ["line 256: more than 256 files"]);
+    around.variables.insert("ROUND", "$ROUND");
+    let faults = around.read("port: $ROUND").unwrap_err();
+    assert!(faults[0].contains("refers to itself"), "{faults:?}");
+    // Each line holds ten times what the one before does.
+    let more = |n| format!("v{}: [{}]\n", n + 1, format!("$v{n} ").repeat(10));
+    let text = "v0: 1\n".to_owned() + &(0..12).map(more).collect::<String>();
+    let faults = around.read(&text).unwrap_err();
+    assert!(faults[0].contains("more than 1048576 values"), "{faults:?}");
+}
+
+#[test]
+fn variables_stand_for_values() {
+    let mut around = Around::files(&[("/etc/nats/inner.conf", "max_payload: $SIZE")]);
+    around.variables.insert("SIZE", "2k");
+    around.variables.insert("NAMES", "[eu, us]");
+    around.variables.insert("PASS", "outside");
+    let text = r#"
+PORT: 4555
+PASS: "before"
+server_tags: $NAMES
+ME { user: c, password: $PASS }
+authorization {
+  PASS: 'inside'
+  users = [ { user: a, password: $PASS }, { user: b, password: $2a$11$abcdefghijklmnopqrstuvwxyzabcdefghijklmnopqrstuvwxyza }
+            $ME ]
+}
+port: $PORT
+include inner.conf
+max_pending: $SIZE
+server_name: "$PORT"
+"#;
+    let (options, unhonoured) = around.read(text).unwrap();
+    assert_eq!(unhonoured, [], "what a variable stands for needs no meaning of its own");
+    assert_eq!(options.port, Some(4555));
+    assert_eq!(options.server_tags, ["eu", "us"]);
+    assert_eq!((options.max_payload, options.max_pending), (Some(2000), Some(2000)));
+    assert_eq!(options.server_name.as_deref(), Some("$PORT"), "a quoted one is none");
+    let secrets: Vec<_> = options.authorization.users.iter().map(|user| user.password.clone()).collect();
+    let plain = |text: &str| Some(crate::identity::Secret::Plain(text.into()));
+    assert_eq!((&secrets[0], &secrets[2]), (&plain("inside"), &plain("before")));
+    assert_eq!(around.read("a: 1\nb { port: $a }").unwrap().1[0].to_string(), "`b` (line 2)");
+    // A block's own words are not known behind it, and an included file does not see what stands around it.
+    let unknown = "is said neither before";
+    assert!(around.read("b { PORT: 1 }\nport: $PORT").unwrap_err()[0].contains(unknown));
+    let around = Around::files(&[("/etc/nats/inner.conf", "port: $PORT")]);
+    assert!(around.read("PORT: 1\ninclude inner.conf").unwrap_err()[0].contains(unknown));
+}
+
+#[test]
+fn hosts_have_names_too() {
+    let around = Around::default();
+    let (options, _) = around.read("listen: \"feed.example:4333\"\nhttp: localhost:1").unwrap();
+    assert_eq!(options.host, Some([192, 0, 2, 7].into()));
+    assert_eq!(options.http_host, Some([127, 0, 0, 1].into()));
+}
+
+#[test]
+fn who_connects_by_what() {
+    let text = r#"
+authorization { users = [ {user: a, password: b, allowed_connection_types: ["WEBSOCKET", mqtt]}, {user: c, password: d} ] }
+tls { cert_file: a, key_file: b, ca_file: c, verify_and_map: true, handshake_first: auto }
+websocket { port: 8443, same_origin: true, tls { cert_file: a, key_file: b, handshake_first: "300ms" } }
+"#;
+    let (options, _) = read(text).unwrap();
+    let types = options.authorization.users.iter().map(|user| user.connection_types).collect::<Vec<_>>();
+    assert_eq!(types, [Some(ConnectionTypes { standard: false, websocket: true }), None]);
+    let tls = options.tls.unwrap();
+    assert!(tls.map && tls.verify);
+    assert_eq!(tls.handshake_first, HandshakeFirst::After(Duration::from_millis(50)));
+    let websocket = options.websocket.unwrap();
+    assert!(websocket.same_origin);
+    assert_eq!(websocket.tls.unwrap().handshake_first, HandshakeFirst::After(Duration::from_millis(300)));
 }

@@ -4,7 +4,7 @@
 use std::{thread, time::Duration};
 
 use crate::common::{Client, Got, start, wait_until};
-use feed::{Counter, Server};
+use feed::{Config, Counter, Server};
 
 /// A pair that must lose nothing, whatever else goes on: sequence numbers there and back, until told to stop.
 struct Honest {
@@ -232,6 +232,29 @@ fn clients_that_vanish_leave_nothing_behind() {
     honest.end();
     wait_until("all have left", || server.counted(Counter::Connections) == 0);
     wait_until("all have ended", || server.counted(Counter::Subscriptions) == 0);
+}
+
+/// A limit that is lowered closes those who are too many, and says so to them; who came first stays.
+#[test]
+fn a_lower_limit_of_connections_closes_the_surplus() {
+    let server = start(2, |_| {});
+    let mut clients: Vec<Client> = (0..10).map(|_| Client::new(&server)).collect();
+    let mut config = Config::default();
+    config.limits.max_connections = 4;
+    server.reload(config).expect("it is sound");
+    wait_until("there are as many as may be", || server.counted(Counter::Connections) == 4);
+    for client in &mut clients[4..] {
+        let mut got = client.next();
+        while matches!(got, Got::Info(_)) {
+            got = client.next();
+        }
+        assert_eq!(got, Got::Error("maximum connections exceeded".to_owned()));
+    }
+    for client in &mut clients[..4] {
+        let Got::Info(_) = client.next() else { panic!("the new INFO") };
+        client.ping();
+    }
+    assert_eq!(server.counted(Counter::ConnectionsRefused), 6);
 }
 
 /// A server that stops tells those who understand, and closes them all.

@@ -5,11 +5,13 @@
 mod answers;
 mod bad_days;
 mod common;
+mod looking;
 mod mutation;
 mod order;
 mod own;
 mod revoking;
 mod sums;
+mod system;
 mod turns;
 mod words;
 mod wrapped;

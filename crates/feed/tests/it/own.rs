@@ -98,7 +98,11 @@ fn those_hear_it_whose_permissions_name_it() {
     let server = start(2, |config| {
         reserve(config, true);
         config.authorization.users = vec![user("reader", &["mail.>"]), user("all", &[">"])];
-        let other = Account { name: "other".to_owned(), users: vec![user("elsewhere", &[">"])] };
+        let other = Account {
+            name: "other".to_owned(),
+            users: vec![user("elsewhere", &[">"])],
+            ..Account::default()
+        };
         config.authorization.accounts = vec![other];
     });
     let client = |name: &str| {

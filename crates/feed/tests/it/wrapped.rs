@@ -4,7 +4,11 @@
 use std::{net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
 
 use crate::common::{Client, HELLO, start, wait_until};
-use feed::{Counter, Tls, WebSocket};
+use feed::{
+    Counter, Tls, WebSocket,
+    config::HandshakeFirst,
+    identity::{Authorization, User},
+};
 use futures_util::{SinkExt, StreamExt};
 use rustls::{ClientConfig, RootCertStore, pki_types::ServerName};
 use tokio::{
@@ -36,7 +40,9 @@ fn certificates() -> Certificates {
         key_file: write("key.pem", server.signing_key.serialize_pem()),
         ca_file: Some(write("ca.pem", client.cert.pem())),
         verify: false,
-        handshake_first: false,
+        map: false,
+        handshake_first: HandshakeFirst::No,
+        timeout: None,
     };
     Certificates { _directory: directory, server, client, tls }
 }
@@ -96,21 +102,29 @@ async fn converse(stream: &mut (impl AsyncRead + AsyncWrite + Unpin)) {
 #[test]
 fn tls_after_info_or_first_with_or_without_a_certificate() {
     let certificates = certificates();
-    for (verify, handshake_first) in [(false, false), (true, false), (false, true)] {
+    let late = HandshakeFirst::After(Duration::from_millis(1));
+    let early = HandshakeFirst::After(Duration::from_secs(600));
+    for (verify, handshake_first, is_first) in [
+        (false, HandshakeFirst::No, false),
+        (true, HandshakeFirst::No, false),
+        (false, HandshakeFirst::Yes, true),
+        (false, late, false),
+        (false, early, true),
+    ] {
         let server = start(2, |config| {
             config.tls = Some(Tls { verify, handshake_first, ..certificates.tls.clone() });
         });
         let name = || ServerName::try_from("localhost").expect("a name");
         block_on(async {
             let mut socket = TcpStream::connect(server.addresses()[0]).await.expect("a connection");
-            if !handshake_first {
+            if !is_first {
                 let info = info_line(&mut socket).await;
                 assert!(info.contains("\"tls_required\":true"), "{info}");
                 assert_eq!(info.contains("\"tls_verify\":true"), verify, "{info}");
             }
             let mut stream =
                 connector(&certificates, verify).connect(name(), socket).await.expect("a handshake");
-            if handshake_first {
+            if is_first {
                 info_line(&mut stream).await;
             }
             converse(&mut stream).await;
@@ -163,6 +177,7 @@ fn browsers_by_web_socket() {
                 listen: SocketAddr::from(([127, 0, 0, 1], 0)),
                 tls,
                 allowed_origins: vec!["http://good.example".to_owned()],
+                same_origin: false,
             });
         });
         let [nats, web] = server.addresses()[..] else { panic!("two addresses") };
@@ -233,7 +248,7 @@ fn a_pipeliner_over_tls_gets_all_its_answers() {
     const PINGS: usize = 1_000_000;
     let certificates = certificates();
     let server = start(1, |config| {
-        config.tls = Some(Tls { handshake_first: true, ..certificates.tls.clone() });
+        config.tls = Some(Tls { handshake_first: HandshakeFirst::Yes, ..certificates.tls.clone() });
         config.limits.max_pending = 1 << 20;
         config.limits.write_deadline = Duration::from_secs(60);
     });
@@ -265,6 +280,38 @@ fn a_pipeliner_over_tls_gets_all_its_answers() {
     });
     let slow = [Counter::SlowPending, Counter::SlowDeadline].map(|counter| server.counted(counter));
     assert_eq!(slow, [0, 0]);
+}
+
+/// Who has a certificate is the user that it names, whatever else CONNECT says; and who has none is nobody.
+#[test]
+fn a_certificate_names_the_user() {
+    let certificates = certificates();
+    let named = |name: &str| User { user: Some(name.to_owned()), ..User::default() };
+    for (name, is_let_in) in [("client", true), ("other", false)] {
+        let server = start(1, |config| {
+            config.tls = Some(Tls { verify: true, map: true, ..certificates.tls.clone() });
+            config.authorization =
+                Authorization { users: vec![named(name)], by_certificate: true, ..Authorization::default() };
+        });
+        block_on(async {
+            let mut socket = TcpStream::connect(server.addresses()[0]).await.expect("a connection");
+            info_line(&mut socket).await;
+            let localhost = ServerName::try_from("localhost").expect("a name");
+            let mut stream =
+                connector(&certificates, true).connect(localhost, socket).await.expect("a handshake");
+            stream
+                .write_all(b"CONNECT {\"verbose\":false,\"user\":\"zed\",\"pass\":\"z\"}\r\nPING\r\n")
+                .await
+                .expect("sent");
+            let answer = info_line(&mut stream).await;
+            let expected = if is_let_in { "PONG\r\n" } else { "-ERR 'Authorization Violation'\r\n" };
+            assert_eq!(answer, expected);
+            if is_let_in {
+                let snapshot = server.snapshot().await.expect("a snapshot");
+                assert_eq!(snapshot.connections[0].user.as_deref(), Some("client"));
+            }
+        });
+    }
 }
 
 /// A handshake that never ends does not stay.

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::{
     mailboxes::{Mail, MailId, Summary},
-    render::{Prepared, Reading, fields, findings, html::HTML_BYTES_MAX},
+    render::{Prepared, Reading, Until, fields, findings, html::HTML_BYTES_MAX},
 };
 
 /// A mail in a list. It borrows what the summary says.
@@ -138,13 +138,13 @@ pub(super) struct Found {
 }
 
 impl Found {
-    pub(super) fn new(mail: &Mail, now_ms: u64) -> Self {
+    pub(super) fn new(mail: &Mail, now_ms: u64, until: &Until) -> Self {
         let prepared = Prepared::new(&mail.raw);
         let reading = prepared.read();
         let letter = Letter::of(mail, &reading, now_ms);
         Self {
             codes: findings::codes(&letter.entry.subject, &letter.text),
-            links: findings::links(&reading).into_iter().map(|link| link.link).collect(),
+            links: findings::links(&reading, until).into_iter().map(|link| link.link).collect(),
             letter,
         }
     }

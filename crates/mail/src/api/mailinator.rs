@@ -8,14 +8,12 @@ use std::{convert::Infallible, sync::Arc, time::Duration};
 
 use axum::{
     Json,
-    body::Bytes,
     extract::{FromRequestParts, Query, RawPathParams, State},
     http::request::Parts,
     response::{
         IntoResponse, Response,
         sse::{self, KeepAlive, Sse},
     },
-    routing::{MethodFilter, get, on, post},
 };
 use engine::cores::clock;
 use futures_util::stream;
@@ -26,19 +24,22 @@ use serde_json::{Value, json};
 use super::{
     duration,
     letter::{Entry, Letter, headers},
-    routes::Routes,
+    routes::{DELETE, GET, POST, Routes},
     wait::{self, WAIT_MAX, Wanted},
 };
 use crate::{
     address::fold_domain,
     mailboxes::{Mail, MailId, Mailboxes, Scope, Summary},
-    render::{Prepared, findings},
+    render::{Prepared, Until, findings},
     web::{
         answer::{Fault, long_json},
         app::App,
+        client::Client,
+        lists::{self, Around},
         live::{Arrivals, Told},
-        message::{download, part_of},
+        message::{download, fetch, part_of},
         scope::{Params, peer},
+        taken::Taken,
         when,
     },
 };
@@ -152,16 +153,18 @@ pub(super) fn routes<M: Mailboxes>(routes: Routes<M>) -> Routes<M> {
         .get("/api/v2/team", team::<M>, ("Who runs this, in Mailinator's words.", ""))
         .get("/api/v2/team/stats", stats::<M>, ("Mails accepted.", ""))
         // What only the owner of a domain would do.
-        .unlisted(DOMAIN, on(MethodFilter::POST.or(MethodFilter::DELETE), not_done))
-        .unlisted(&of_domain("/rules"), post(not_done))
+        .unlisted(POST, DOMAIN, not_done)
+        .unlisted(DELETE, DOMAIN, not_done)
+        .unlisted(POST, &of_domain("/rules"), not_done)
         // Where Mailinator's clients put a slash behind, or another word.
-        .unlisted(INBOX, post(inject::<M>))
-        .unlisted(&of_domain("/"), get(domain::<M>))
-        .unlisted(&of_domain("/rules/"), get(rules).post(not_done))
-        .unlisted(&of_domain("/stream/"), get(stream_of::<M>))
-        .unlisted(&of_domain("/webhook/"), post(webhook::<M>))
-        .unlisted("/api/v2/team/stats/", get(stats::<M>))
-        .unlisted("/api/v2/teaminfo", get(team::<M>))
+        .unlisted(POST, INBOX, inject::<M>)
+        .unlisted(GET, &of_domain("/"), domain::<M>)
+        .unlisted(GET, &of_domain("/rules/"), rules)
+        .unlisted(POST, &of_domain("/rules/"), not_done)
+        .unlisted(GET, &of_domain("/stream/"), stream_of::<M>)
+        .unlisted(POST, &of_domain("/webhook/"), webhook::<M>)
+        .unlisted(GET, "/api/v2/team/stats/", stats::<M>)
+        .unlisted(GET, "/api/v2/teaminfo", team::<M>)
 }
 
 /// The domain and perhaps the inbox of a path, if who asks may see them.
@@ -231,6 +234,7 @@ struct List<T> {
 async fn list<M: Mailboxes>(
     State(app): State<Arc<App<M>>>,
     Place(mut scope): Place,
+    client: Client,
     Query(listing): Query<Listing>,
 ) -> Result<Response, Fault> {
     if let (Some(inbox), Scope::Prefix { local, domain }) = (&listing.inbox, &scope)
@@ -284,8 +288,11 @@ async fn list<M: Mailboxes>(
         let bytes = (1 + msgs.len()) * ENTRY_BYTES;
         return long_json(&List { domain, to, msgs, cursor }, bytes);
     }
-    let msgs = letters(&app, &found).await?;
-    Ok(Json(List { domain, to, msgs, cursor }).into_response())
+    let around = Around {
+        head: format!("{{\"domain\":{},\"to\":{},\"msgs\":[", json!(domain), json!(to)),
+        tail: format!("],\"cursor\":{}}}", json!(cursor)),
+    };
+    lists::of_mails(&app, client, found, around, letter_json).await
 }
 
 async fn listed<M: Mailboxes>(
@@ -306,16 +313,8 @@ async fn listed<M: Mailboxes>(
     Ok(found)
 }
 
-async fn letters<M: Mailboxes>(app: &Arc<App<M>>, summaries: &[Arc<Summary>]) -> Result<Vec<Letter>, Fault> {
-    let now_ms = clock::unix_ms();
-    let mut letters = Vec::with_capacity(summaries.len());
-    for summary in summaries {
-        // One that went since it was listed is left out.
-        if let Some(mail) = app.mailboxes.mail(summary.id).await? {
-            letters.push(app.render(mail, move |mail| Letter::new(mail, now_ms)).await?);
-        }
-    }
-    Ok(letters)
+fn letter_json(mail: &Mail, _: &Until, out: &mut Vec<u8>) -> serde_json::Result<()> {
+    serde_json::to_writer(out, &Letter::new(mail, clock::unix_ms()))
 }
 
 /// `delete=1m`: the mail goes a minute after it was asked for.
@@ -334,12 +333,6 @@ fn delete_later<M: Mailboxes>(app: &Arc<App<M>>, id: MailId, after: &str) -> Res
     Ok(())
 }
 
-async fn fetch<M: Mailboxes>(app: &Arc<App<M>>, scope: &Scope, id: &str) -> Result<Mail, Fault> {
-    let id: MailId = id.parse().map_err(|_| Fault::NoSuchMail)?;
-    let mail = app.mailboxes.mail(id).await?;
-    mail.filter(|mail| scope.contains(&mail.summary.inbox)).ok_or(Fault::NoSuchMail)
-}
-
 /// The last parameters of a path: which mail, and what of it.
 #[derive(Deserialize)]
 struct Named {
@@ -356,16 +349,19 @@ struct Deleting {
 async fn message<M: Mailboxes>(
     State(app): State<Arc<App<M>>>,
     Place(scope): Place,
+    client: Client,
     Params(Named { id, .. }): Params<Named>,
     Query(deleting): Query<Deleting>,
 ) -> Result<Response, Fault> {
     if id == "*" {
         let latest = app.mailboxes.list(&scope, 0, LATEST).await?;
-        return Ok(Json(json!({ "to": scope.name(), "msgs": letters(&app, &latest).await? })).into_response());
+        let around =
+            Around { head: format!("{{\"to\":{},\"msgs\":[", json!(scope.name())), tail: "]}".to_owned() };
+        return lists::of_mails(&app, client, latest, around, letter_json).await;
     }
-    let mail = fetch(&app, &scope, &id).await?;
+    let mail = fetch(&app, client, &scope, &id).await?;
     let (id, now_ms) = (mail.summary.id, clock::unix_ms());
-    let letter = app.render(mail, move |mail| Letter::new(mail, now_ms)).await?;
+    let letter = app.render(client, mail, move |mail, _| Letter::new(mail, now_ms)).await?;
     if let Some(after) = &deleting.delete {
         delete_later(&app, id, after)?;
     }
@@ -375,40 +371,44 @@ async fn message<M: Mailboxes>(
 async fn aspect<M: Mailboxes>(
     State(app): State<Arc<App<M>>>,
     Place(scope): Place,
+    client: Client,
     Params(named): Params<Named>,
 ) -> Result<Json<Value>, Fault> {
     let what = named.what.clone().unwrap_or_default();
-    shown(&app, &scope, &named, what).await
+    shown(&app, client, &scope, &named, what).await
 }
 
 async fn codes<M: Mailboxes>(
     State(app): State<Arc<App<M>>>,
     Place(scope): Place,
+    client: Client,
     Params(named): Params<Named>,
 ) -> Result<Json<Value>, Fault> {
-    shown(&app, &scope, &named, "codes".to_owned()).await
+    shown(&app, client, &scope, &named, "codes".to_owned()).await
 }
 
 async fn links<M: Mailboxes>(
     State(app): State<Arc<App<M>>>,
     Place(scope): Place,
+    client: Client,
     Params(named): Params<Named>,
 ) -> Result<Json<Value>, Fault> {
-    shown(&app, &scope, &named, "links".to_owned()).await
+    shown(&app, client, &scope, &named, "links".to_owned()).await
 }
 
 async fn shown<M: Mailboxes>(
     app: &Arc<App<M>>,
+    client: Client,
     scope: &Scope,
     named: &Named,
     what: String,
 ) -> Result<Json<Value>, Fault> {
-    let mail = fetch(app, scope, &named.id).await?;
+    let mail = fetch(app, client, scope, &named.id).await?;
     let now_ms = clock::unix_ms();
-    app.render(mail, move |mail| aspect_of(mail, &what, now_ms)).await?.map(Json)
+    app.render(client, mail, move |mail, until| aspect_of(mail, &what, now_ms, until)).await?.map(Json)
 }
 
-fn aspect_of(mail: &Mail, what: &str, now_ms: u64) -> Result<Value, Fault> {
+fn aspect_of(mail: &Mail, what: &str, now_ms: u64, until: &Until) -> Result<Value, Fault> {
     let prepared = Prepared::new(&mail.raw);
     let reading = prepared.read();
     Ok(match what {
@@ -418,9 +418,9 @@ fn aspect_of(mail: &Mail, what: &str, now_ms: u64) -> Result<Value, Fault> {
         "textplain" => json!({ "text/plain": reading.text().0 }),
         "texthtml" => json!({ "text/html": reading.html_source().unwrap_or_default() }),
         "links" => {
-            json!({ "links": findings::links(&reading).into_iter().map(|l| l.link).collect::<Vec<_>>() })
+            json!({ "links": findings::links(&reading, until).into_iter().map(|l| l.link).collect::<Vec<_>>() })
         }
-        "linksfull" => json!({ "links": findings::links(&reading) }),
+        "linksfull" => json!({ "links": findings::links(&reading, until) }),
         "codes" => json!({ "codes": findings::codes(&reading.subject(), &reading.text().0) }),
         "attachments" => {
             let attachments = reading.attachments().iter().map(|attachment| {
@@ -461,11 +461,12 @@ fn smtp_log(mail: &Mail) -> Vec<Value> {
 async fn attachment<M: Mailboxes>(
     State(app): State<Arc<App<M>>>,
     Place(scope): Place,
+    client: Client,
     Params(Named { id, part, .. }): Params<Named>,
 ) -> Result<Response, Fault> {
-    let mail = fetch(&app, &scope, &id).await?;
+    let mail = fetch(&app, client, &scope, &id).await?;
     let part = part.ok_or(Fault::NoSuchPart)?;
-    let found = app.render(mail, move |mail| part_of(mail, part)).await?;
+    let found = app.render(client, mail, move |mail, _| part_of(mail, part)).await?;
     let (attachment, bytes) = found.ok_or(Fault::NoSuchPart)?;
     Ok(download(&attachment.content_type, &attachment.filename, bytes))
 }
@@ -473,9 +474,10 @@ async fn attachment<M: Mailboxes>(
 async fn delete<M: Mailboxes>(
     State(app): State<Arc<App<M>>>,
     Place(scope): Place,
+    client: Client,
     Params(Named { id, .. }): Params<Named>,
 ) -> Result<Json<Value>, Fault> {
-    let mail = fetch(&app, &scope, &id).await?;
+    let mail = fetch(&app, client, &scope, &id).await?;
     let deleted = app.mailboxes.delete(mail.summary.id).await?;
     Ok(Json(json!({ "status": "ok", "count": u8::from(deleted) })))
 }
@@ -491,9 +493,10 @@ async fn delete_all<M: Mailboxes>(
 async fn wait_for<M: Mailboxes>(
     State(app): State<Arc<App<M>>>,
     Place(scope): Place,
+    client: Client,
     Query(wanted): Query<Wanted>,
 ) -> Result<Response, Fault> {
-    Ok(Json(wait::wait(&app, scope, &wanted).await?).into_response())
+    Ok(Json(wait::wait(&app, client, scope, &wanted).await?).into_response())
 }
 
 /// A mail that comes by the API.
@@ -512,9 +515,9 @@ struct Injected {
 async fn inject<M: Mailboxes>(
     State(app): State<Arc<App<M>>>,
     Place(scope): Place,
-    body: Bytes,
+    body: Taken,
 ) -> Result<Json<Value>, Fault> {
-    let injected = read_injected(&body)?;
+    let injected = read_injected(&body.bytes)?;
     let Scope::Inbox(inbox) = scope else {
         return Err(Fault::Bad("a mail goes to one inbox; name it without `*`".to_owned()));
     };
@@ -525,9 +528,9 @@ async fn inject<M: Mailboxes>(
 async fn webhook<M: Mailboxes>(
     State(app): State<Arc<App<M>>>,
     Place(scope): Place,
-    body: Bytes,
+    body: Taken,
 ) -> Result<Json<Value>, Fault> {
-    let injected = read_injected(&body)?;
+    let injected = read_injected(&body.bytes)?;
     let to = match (&scope, &injected.to) {
         (Scope::Inbox(inbox), _) => inbox.to_string(),
         (Scope::Prefix { domain, .. }, Some(to)) if !to.contains('@') => format!("{to}@{domain}"),
@@ -573,6 +576,7 @@ struct Throttle {
 async fn stream_of<M: Mailboxes>(
     State(app): State<Arc<App<M>>>,
     Place(scope): Place,
+    client: Client,
     Query(Throttle { full }): Query<Throttle>,
 ) -> Result<Response, Fault> {
     let arrivals = Arrivals::new(&app, scope, None).await?;
@@ -589,8 +593,10 @@ async fn stream_of<M: Mailboxes>(
             };
             let now_ms = clock::unix_ms();
             let json = if full.0 {
-                let Ok(Some(mail)) = app.mailboxes.mail(summary.id).await else { continue };
-                let Ok(letter) = app.render(mail, move |mail| Letter::new(mail, now_ms)).await else {
+                let read = app.mail_in(client, arrivals.scope(), summary.id).await;
+                let Ok(Some(mail)) = read else { continue };
+                let Ok(letter) = app.render(client, mail, move |mail, _| Letter::new(mail, now_ms)).await
+                else {
                     continue;
                 };
                 serde_json::to_string(&letter)

@@ -13,18 +13,13 @@ mod letter;
 mod mailinator;
 mod mailpit;
 mod openapi;
-mod routes;
+pub(crate) mod routes;
 mod wait;
 
-use std::sync::Arc;
-
-use axum::Router;
-
 use self::routes::Routes;
-use crate::{mailboxes::Mailboxes, web::app::App};
+use crate::mailboxes::Mailboxes;
 
-/// All paths of the APIs.
-pub(crate) fn router<M: Mailboxes>() -> Router<Arc<App<M>>> {
-    let (router, groups) = mailpit::routes(mailinator::routes(Routes::<M>::at(""))).finish();
-    router.merge(openapi::router::<M>(groups))
+/// All paths of the APIs, after those that are there already.
+pub(crate) fn routes<M: Mailboxes>(before: Routes<M>) -> Routes<M> {
+    openapi::routes(mailpit::routes(mailinator::routes(before)))
 }

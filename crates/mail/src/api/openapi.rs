@@ -4,15 +4,14 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use askama::Template;
 use axum::{
-    Json, Router,
+    Json,
     extract::State,
     http::{HeaderMap, Method, header},
     response::Response,
-    routing::get,
 };
 use serde_json::{Value, json};
 
-use super::routes::Group;
+use super::routes::{GET, Group, Routes};
 use crate::{
     mailboxes::Mailboxes,
     web::{
@@ -21,14 +20,14 @@ use crate::{
     },
 };
 
-pub(super) fn router<M: Mailboxes>(groups: Vec<Group>) -> Router<Arc<App<M>>> {
-    let groups: Arc<[Group]> = groups.into();
+pub(super) fn routes<M: Mailboxes>(routes: Routes<M>) -> Routes<M> {
+    let groups: Arc<[Group]> = routes.groups().into();
     let told = Arc::clone(&groups);
     let page = move |State(app): State<Arc<App<M>>>, headers: HeaderMap| async move {
         page(&app, &headers, &groups)
     };
     let document = move |State(app): State<Arc<App<M>>>| async move { document(&app, &told) };
-    Router::new().route("/api", get(page)).route("/api/openapi.json", get(document))
+    routes.unlisted(GET, "/api", page).unlisted(GET, "/api/openapi.json", document)
 }
 
 #[derive(Template)]

@@ -1,4 +1,5 @@
-//! One list of all operations: the router, the OpenAPI document and the page are made of it.
+//! One list of all routes: the router, the OpenAPI document and the page are made of it, and a test asks each of it who
+//! is let in.
 //!
 //! An operation cannot be routed here without words for the document, nor be in the document without a handler. What is
 //! routed and not told is said to be so ([`Routes::unlisted`]).
@@ -9,7 +10,7 @@ use axum::{
     Router,
     handler::Handler,
     http::Method,
-    routing::{MethodFilter, MethodRouter, on},
+    routing::{MethodFilter, on},
 };
 
 use crate::{mailboxes::Mailboxes, web::app::App};
@@ -35,9 +36,14 @@ pub(super) struct Operation {
 /// What is told of an operation: its summary, and its parameters in the query, separated by blanks.
 pub(super) type Words = (&'static str, &'static str);
 
+/// What answers.
+type Answering<M> = Router<Arc<App<M>>>;
+
 /// The list, as it grows.
-pub(super) struct Routes<M> {
-    router: Router<Arc<App<M>>>,
+pub(crate) struct Routes<M> {
+    router: Answering<M>,
+    /// All of them, told or not.
+    all: Vec<(Method, String)>,
     groups: Vec<Group>,
     /// What stands before each path.
     base: &'static str,
@@ -45,8 +51,8 @@ pub(super) struct Routes<M> {
 
 impl<M: Mailboxes> Routes<M> {
     /// An empty one, whose paths begin with `base`.
-    pub(super) fn at(base: &'static str) -> Self {
-        Self { router: Router::new(), groups: Vec::new(), base }
+    pub(crate) fn at(base: &'static str) -> Self {
+        Self { router: Router::new(), all: Vec::new(), groups: Vec::new(), base }
     }
 
     /// What follows belongs to this group.
@@ -62,7 +68,7 @@ impl<M: Mailboxes> Routes<M> {
         handler: H,
         words: Words,
     ) -> Self {
-        self.operation((Method::GET, MethodFilter::GET), path, handler, words)
+        self.operation(GET, path, handler, words)
     }
 
     pub(super) fn post<H: Handler<T, Arc<App<M>>>, T: 'static>(
@@ -71,7 +77,7 @@ impl<M: Mailboxes> Routes<M> {
         handler: H,
         words: Words,
     ) -> Self {
-        self.operation((Method::POST, MethodFilter::POST), path, handler, words)
+        self.operation(POST, path, handler, words)
     }
 
     pub(super) fn put<H: Handler<T, Arc<App<M>>>, T: 'static>(
@@ -80,7 +86,7 @@ impl<M: Mailboxes> Routes<M> {
         handler: H,
         words: Words,
     ) -> Self {
-        self.operation((Method::PUT, MethodFilter::PUT), path, handler, words)
+        self.operation(PUT, path, handler, words)
     }
 
     pub(super) fn delete<H: Handler<T, Arc<App<M>>>, T: 'static>(
@@ -89,37 +95,60 @@ impl<M: Mailboxes> Routes<M> {
         handler: H,
         words: Words,
     ) -> Self {
-        self.operation((Method::DELETE, MethodFilter::DELETE), path, handler, words)
+        self.operation(DELETE, path, handler, words)
     }
 
     fn operation<H: Handler<T, Arc<App<M>>>, T: 'static>(
         mut self,
-        (method, filter): (Method, MethodFilter),
+        asked: (Method, MethodFilter),
         path: &str,
         handler: H,
         (summary, parameters): Words,
     ) -> Self {
+        let method = asked.0.clone();
+        self = self.unlisted(asked, path, handler);
         let path = format!("{}{path}", self.base);
-        self.router = self.router.route(&path, on(filter, handler));
         let Some(group) = self.groups.last_mut() else { unreachable!("an operation belongs to a group") };
         group.operations.push(Operation { method, path, summary, parameters });
         self
     }
 
-    /// Answered, but not told: another spelling of what is told, or what clients ask for and is not done here.
-    pub(super) fn unlisted(mut self, path: &str, methods: MethodRouter<Arc<App<M>>>) -> Self {
-        self.router = self.router.route(&format!("{}{path}", self.base), methods);
+    /// Answered, but not told: pages, another spelling of what is told, or what clients ask for and is not done here.
+    pub(crate) fn unlisted<H: Handler<T, Arc<App<M>>>, T: 'static>(
+        mut self,
+        (method, filter): (Method, MethodFilter),
+        path: &str,
+        handler: H,
+    ) -> Self {
+        let path = format!("{}{path}", self.base);
+        self.router = self.router.route(&path, on(filter, handler));
+        self.all.push((method, path));
         self
     }
 
     /// The same operations once more at another base, not told again.
     pub(super) fn again(mut self, other: Self) -> Self {
         self.router = self.router.merge(other.router);
+        self.all.extend(other.all);
         self
     }
 
-    /// The router, and what it answers.
-    pub(super) fn finish(self) -> (Router<Arc<App<M>>>, Vec<Group>) {
-        (self.router, self.groups)
+    /// What is told.
+    pub(super) fn groups(&self) -> &[Group] {
+        &self.groups
+    }
+
+    /// The router, and all that it answers.
+    pub(crate) fn finish(self) -> (Answering<M>, Vec<(Method, String)>) {
+        (self.router, self.all)
     }
 }
+
+/// A way to ask: GET, which is HEAD as well.
+pub(crate) const GET: (Method, MethodFilter) = (Method::GET, MethodFilter::GET);
+/// A way to ask.
+pub(crate) const POST: (Method, MethodFilter) = (Method::POST, MethodFilter::POST);
+/// A way to ask.
+pub(super) const PUT: (Method, MethodFilter) = (Method::PUT, MethodFilter::PUT);
+/// A way to ask.
+pub(super) const DELETE: (Method, MethodFilter) = (Method::DELETE, MethodFilter::DELETE);

@@ -10,12 +10,14 @@ use serde::Deserialize;
 
 use super::{duration, letter::Found};
 use crate::{
-    mailboxes::{MailId, Mailboxes, Scope},
-    search::{self, Query, Term, Verdict},
+    mailboxes::{Mailboxes, Scope},
+    search::{Query, Term, Verdict},
     web::{
         answer::Fault,
         app::App,
+        client::Client,
         live::{Arrivals, Told},
+        work::Kept,
     },
 };
 
@@ -66,14 +68,15 @@ impl Wanted {
 /// The newest mail that fits, stored already or arriving in time.
 pub(super) async fn wait<M: Mailboxes>(
     app: &Arc<App<M>>,
+    client: Client,
     scope: Scope,
     wanted: &Wanted,
 ) -> Result<Found, Fault> {
     let query = wanted.query()?;
     let timeout = wanted.timeout.as_deref().map_or(Ok(WAIT), |text| duration::parse(text, WAIT_MAX))?;
     let arrivals = Arrivals::new(app, scope.clone(), None).await?;
-    let id = match tokio::time::timeout(timeout, first(app, &scope, &query, arrivals)).await {
-        Ok(id) => id?,
+    let mail = match tokio::time::timeout(timeout, first(app, client, &scope, &query, arrivals)).await {
+        Ok(mail) => mail?,
         Err(_) => {
             return Err(Fault::TimedOut(format!(
                 "no mail that fits came to {} within {} ms",
@@ -82,9 +85,8 @@ pub(super) async fn wait<M: Mailboxes>(
             )));
         }
     };
-    let mail = app.mailboxes.mail(id).await?.ok_or(Fault::NoSuchMail)?;
-    let now_ms = clock::unix_ms();
-    let found = app.render(mail, move |mail| Found::new(mail, now_ms)).await?;
+    let (id, now_ms) = (mail.summary.id, clock::unix_ms());
+    let found = app.render(client, mail, move |mail, until| Found::new(mail, now_ms, until)).await?;
     if wanted.delete {
         app.mailboxes.delete(id).await?;
     }
@@ -93,35 +95,41 @@ pub(super) async fn wait<M: Mailboxes>(
 
 async fn first<M: Mailboxes>(
     app: &Arc<App<M>>,
+    client: Client,
     scope: &Scope,
     query: &Query,
     mut arrivals: Arrivals,
-) -> Result<MailId, Fault> {
+) -> Result<Kept, Fault> {
     let stored = async || {
-        let found = search::search(&app.mailboxes, scope, query, &app.marks, None, 1).await?;
-        Ok::<_, Fault>(found.mails.first().map(|summary| summary.id))
+        let found = app.search(client, scope, query, None, 1).await?;
+        match found.mails.first() {
+            Some(summary) => app.mail_in(client, scope, summary.id).await,
+            None => Ok(None),
+        }
     };
-    if let Some(id) = stored().await? {
-        return Ok(id);
+    if let Some(mail) = stored().await? {
+        return Ok(mail);
     }
     loop {
         match arrivals.next().await {
-            Some(Told::Arrived(summary)) => match query.judge(&summary, &app.marks) {
-                Verdict::Yes => return Ok(summary.id),
-                Verdict::No => {}
-                Verdict::Open => {
-                    if let Some(mail) = app.mailboxes.mail(summary.id).await? {
+            Some(Told::Arrived(summary)) => {
+                let fits = match query.judge(&summary, &app.marks) {
+                    Verdict::No => continue,
+                    Verdict::Yes => true,
+                    Verdict::Open => {
+                        let Some(mail) = app.mail_in(client, scope, summary.id).await? else { continue };
                         let query = query.clone();
-                        if app.render(mail, move |mail| query.matches_mail(mail)).await? {
-                            return Ok(summary.id);
-                        }
+                        app.render(client, mail, move |mail, _| query.matches_mail(mail)).await?
                     }
+                };
+                if fits && let Some(mail) = app.mail_in(client, scope, summary.id).await? {
+                    return Ok(mail);
                 }
-            },
+            }
             Some(Told::Deleted(_)) => {}
             Some(Told::Missed) => {
-                if let Some(id) = stored().await? {
-                    return Ok(id);
+                if let Some(mail) = stored().await? {
+                    return Ok(mail);
                 }
             }
             None => return Err(Fault::Busy("the server is stopping")),

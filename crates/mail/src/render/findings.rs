@@ -1,6 +1,8 @@
 //! What test suites look for in a mail: links and one-time codes.
 
-use super::{Reading, cut, fields::printable, html::Remote};
+use std::collections::HashSet;
+
+use super::{Reading, Until, cut, fields::printable, html::Remote};
 
 /// Links that are told.
 pub const LINKS_MAX: usize = 500;
@@ -22,9 +24,9 @@ pub struct Link {
 
 /// All links, those of the HTML first, each target once.
 #[must_use]
-pub fn links(reading: &Reading<'_>) -> Vec<Link> {
+pub fn links(reading: &Reading<'_>, until: &Until) -> Vec<Link> {
     let mut links = Vec::new();
-    if let Some(clean) = reading.html(Remote::Blocked) {
+    if let Some(clean) = reading.html(Remote::Blocked, until).filter(|clean| clean.over.is_none()) {
         in_html(&clean.html, &mut links);
     }
     let (text, _) = reading.text();
@@ -35,7 +37,7 @@ pub fn links(reading: &Reading<'_>) -> Vec<Link> {
 /// Links of cleaned HTML: its attributes are quoted and escaped, as ammonia writes them.
 pub fn in_html(html: &str, links: &mut Vec<Link>) {
     let mut rest = html;
-    while let Some(at) = rest.find("<a ") {
+    while let Some(at) = rest.find("<a ").filter(|_| links.len() < LINKS_MAX) {
         rest = &rest[at..];
         let Some(tag_end) = tag_end(rest) else { break };
         let (tag, after) = rest.split_at(tag_end);
@@ -50,7 +52,7 @@ pub fn in_html(html: &str, links: &mut Vec<Link>) {
 /// Bare links of a text.
 pub fn in_text(text: &str, links: &mut Vec<Link>) {
     let mut rest = text;
-    while let Some(at) = rest.find("http") {
+    while let Some(at) = rest.find("http").filter(|_| links.len() < LINKS_MAX) {
         rest = &rest[at..];
         if !(rest.starts_with("http://") || rest.starts_with("https://")) {
             rest = &rest[4..];
@@ -74,20 +76,22 @@ fn push(links: &mut Vec<Link>, link: String, text: String) {
     }
 }
 
-/// Without what belongs to the sentence around it.
+/// Without what belongs to the sentence around it. Brackets are counted once: a link of a mebibyte of them is possible.
 fn trim_sentence(link: &str) -> &str {
-    let mut link = link;
-    loop {
-        let shorter = match link.chars().next_back() {
-            Some('.' | ',' | ';' | ':' | '!' | '?' | '\'' | '*' | '_' | '。' | '、' | '」') => {
-                &link[..link.len() - link.chars().next_back().map_or(0, char::len_utf8)]
-            }
-            Some(')') if link.matches(')').count() > link.matches('(').count() => &link[..link.len() - 1],
-            Some(']') if link.matches(']').count() > link.matches('[').count() => &link[..link.len() - 1],
-            _ => return link,
-        };
-        link = shorter;
-    }
+    let count = |bracket: u8| memchr::memchr_iter(bracket, link.as_bytes()).count();
+    // How many more are closed than opened.
+    let mut round = count(b')').saturating_sub(count(b'('));
+    let mut square = count(b']').saturating_sub(count(b'['));
+    link.trim_end_matches(|c| match c {
+        '.' | ',' | ';' | ':' | '!' | '?' | '\'' | '*' | '_' | '。' | '、' | '」' => true,
+        ')' | ']' => {
+            let surplus = if c == ')' { &mut round } else { &mut square };
+            let is_surplus = *surplus > 0;
+            *surplus = surplus.saturating_sub(1);
+            is_surplus
+        }
+        _ => false,
+    })
 }
 
 fn tag_end(html: &str) -> Option<usize> {
@@ -162,8 +166,9 @@ const CODE_WORDS: &[&str] = &[
 /// beside a word that speaks of a code first. Years, times, amounts and parts of links are none.
 #[must_use]
 pub fn codes(subject: &str, text: &str) -> Vec<String> {
-    let whole = format!("{subject}\n{}", cut(text, SEARCHED_BYTES_MAX));
+    let whole = format!("{}\n{}", cut(subject, SEARCHED_BYTES_MAX), cut(text, SEARCHED_BYTES_MAX));
     let mut found: Vec<(u32, usize, String)> = Vec::new();
+    let mut known = HashSet::new();
     for (at, word) in words(&whole) {
         let Some(code) = as_code(&whole, at, word) else { continue };
         let near = near(&whole, at, word.len());
@@ -182,7 +187,7 @@ pub fn codes(subject: &str, text: &str) -> Vec<String> {
         if (is_year && rank > 0) || (!digits_only && !spoken_of) {
             continue;
         }
-        if !found.iter().any(|(_, _, known)| *known == code) {
+        if known.insert(code.clone()) {
             found.push((rank, at, code));
         }
     }

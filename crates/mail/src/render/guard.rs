@@ -129,7 +129,7 @@ fn last_soft_breaks(bytes: &[u8]) -> Vec<usize> {
     found
 }
 
-fn ends_ignoring_case(text: &[u8], word: &[u8]) -> bool {
+pub(super) fn ends_ignoring_case(text: &[u8], word: &[u8]) -> bool {
     text.len() >= word.len() && text[text.len() - word.len()..].eq_ignore_ascii_case(word)
 }
 

@@ -4,18 +4,28 @@
 //! the browser's own parsing rules); the frame it is shown in is sandboxed, without scripts and with an origin of its
 //! own; and the frame's Content-Security-Policy lets it fetch nothing, or after the reader asked for it images only.
 
-use std::{borrow::Cow, collections::HashSet, sync::mpsc};
+use std::{
+    borrow::Cow,
+    collections::HashSet,
+    io,
+    sync::{
+        atomic::{AtomicUsize, Ordering},
+        mpsc,
+    },
+};
 
 use ammonia::{Builder, UrlRelative};
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 
-use super::cut;
+use super::{
+    Until,
+    cost::{self, Over},
+    cut,
+};
 
 /// Of longer HTML only the beginning is cleaned and shown.
 pub const HTML_BYTES_MAX: usize = 2 * 1024 * 1024;
-/// HTML with more tags is not shown: the tree's rules cost the square of its depth.
-pub const HTML_TAGS_MAX: usize = 20_000;
-/// Images of the mail itself that are shown in its HTML, in all.
+/// Images of the mail itself that are shown in its HTML, in all, however often it shows the same.
 pub const INLINE_BYTES_MAX: usize = 8 * 1024 * 1024;
 /// Hosts that are named as sources of blocked content; the rest is counted.
 const HOSTS_MAX: usize = 20;
@@ -32,7 +42,7 @@ pub enum Remote {
 /// HTML that can be shown.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Clean {
-    /// Cleaned; the children of a body.
+    /// Cleaned; the children of a body. Empty if it is over a bound.
     pub html: String,
     /// How many remote items the mail names.
     pub remote_items: usize,
@@ -40,8 +50,10 @@ pub struct Clean {
     pub remote_hosts: Vec<String>,
     /// Only the beginning is there.
     pub cut: bool,
-    /// There were more tags than [`HTML_TAGS_MAX`], so nothing is shown.
-    pub too_many_tags: bool,
+    /// Why it is not shown.
+    pub over: Option<Over>,
+    /// Images of the mail itself are missing, because it shows more than [`INLINE_BYTES_MAX`] of them.
+    pub images_cut: bool,
 }
 
 impl Clean {
@@ -63,42 +75,117 @@ impl Clean {
 
 /// Cleans. `images` are Content-IDs and the `data:` URLs of what they name.
 #[must_use]
-pub fn clean(source: &str, remote: Remote, images: Vec<(String, String)>) -> Clean {
+pub fn clean(source: &str, remote: Remote, images: Vec<(String, String)>, until: &Until) -> Clean {
     let shown = cut(source, HTML_BYTES_MAX);
     let mut clean = Clean {
         html: String::new(),
         remote_items: 0,
         remote_hosts: Vec::new(),
         cut: shown.len() < source.len(),
-        too_many_tags: false,
+        over: cost::check(shown, until).err(),
+        images_cut: false,
     };
-    if memchr::memchr_iter(b'<', shown.as_bytes()).count() > HTML_TAGS_MAX {
-        clean.too_many_tags = true;
+    if clean.over.is_some() {
         return clean;
     }
-    // What the filter sees goes through a channel, because it must not borrow. Bounded by the tags.
-    let (seen, remote_urls) = mpsc::channel();
+    // What the filter sees goes through a channel, because it must not borrow. Bounded by the attributes.
+    let (tell, seen) = mpsc::channel();
+    let images = Images { urls: images, bytes_left: AtomicUsize::new(INLINE_BYTES_MAX) };
     let mut builder = policy();
     builder.attribute_filter(move |element, attribute, value| {
         let kept = attribute_value(element, attribute, value, remote, &images);
-        if let Kept::Remote(_) | Kept::DroppedRemote = kept {
-            // The receiver outlives the builder.
-            let _ = seen.send(host(value));
+        // The receiver outlives the builder.
+        match kept {
+            Kept::Remote(_) | Kept::DroppedRemote => _ = tell.send(Seen::Remote(host(value))),
+            Kept::DroppedImage => _ = tell.send(Seen::ImageCut),
+            Kept::As(_) | Kept::Dropped => {}
         }
         match kept {
             Kept::As(value) | Kept::Remote(value) => Some(value),
-            Kept::Dropped | Kept::DroppedRemote => None,
+            Kept::Dropped | Kept::DroppedRemote | Kept::DroppedImage => None,
         }
     });
-    clean.html = builder.clean(shown).to_string();
+    match builder.clean_from_reader(Pieces { rest: shown.as_bytes(), until }) {
+        Ok(document) => clean.html = document.to_string(),
+        Err(_) => clean.over = Some(Over::Time),
+    }
     drop(builder);
-    for host in remote_urls.try_iter() {
-        clean.remote_items += 1;
-        if !clean.remote_hosts.contains(&host) && clean.remote_hosts.len() < HOSTS_MAX {
-            clean.remote_hosts.push(host);
+    for seen in seen.try_iter() {
+        match seen {
+            Seen::ImageCut => clean.images_cut = true,
+            Seen::Remote(host) => {
+                clean.remote_items += 1;
+                if !clean.remote_hosts.contains(&host) && clean.remote_hosts.len() < HOSTS_MAX {
+                    clean.remote_hosts.push(host);
+                }
+            }
         }
     }
     clean
+}
+
+/// What the filter came across.
+enum Seen {
+    Remote(String),
+    ImageCut,
+}
+
+/// Images of the mail itself.
+struct Images {
+    /// Content-IDs and `data:` URLs.
+    urls: Vec<(String, String)>,
+    /// Of those URLs, how much may still be put in. Atomic because the filter must be of any thread; it is of one.
+    bytes_left: AtomicUsize,
+}
+
+impl Images {
+    fn put(&self, id: &str) -> Kept<'static> {
+        let Some((_, url)) = self.urls.iter().find(|(name, _)| *name == id) else { return Kept::Dropped };
+        let left = self.bytes_left.load(Ordering::Relaxed);
+        let Some(left) = left.checked_sub(url.len()) else { return Kept::DroppedImage };
+        self.bytes_left.store(left, Ordering::Relaxed);
+        Kept::As(Cow::Owned(url.clone()))
+    }
+}
+
+/// The source in pieces, until it is said to be enough.
+struct Pieces<'a> {
+    rest: &'a [u8],
+    until: &'a Until,
+}
+
+impl io::Read for Pieces<'_> {
+    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        if self.until.is_over() {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        self.rest.read(out)
+    }
+}
+
+/// A text as HTML that shows it as it stands.
+#[must_use]
+pub fn of_text(text: &str) -> String {
+    let mut html = String::with_capacity(text.len() + text.len() / 8);
+    html.push_str("<pre style=\"white-space:pre-wrap\">");
+    escape(text, &mut html);
+    html.push_str("</pre>");
+    html
+}
+
+/// A text where HTML is: nothing in it is a tag, an entity or the end of a quoted value.
+pub(crate) fn escape(text: &str, html: &mut String) {
+    for character in text.chars() {
+        match character {
+            '&' => html.push_str("&amp;"),
+            '<' => html.push_str("&lt;"),
+            '>' => html.push_str("&gt;"),
+            '"' => html.push_str("&quot;"),
+            '\'' => html.push_str("&#39;"),
+            '\0' => html.push('\u{fffd}'),
+            c => html.push(c),
+        }
+    }
 }
 
 /// Types that a browser shows as a picture and never runs; SVG is none of them.
@@ -121,6 +208,8 @@ enum Kept<'a> {
     Dropped,
     /// Dropped because it would be fetched.
     DroppedRemote,
+    /// Dropped because too much of the mail's own images was shown already.
+    DroppedImage,
 }
 
 fn attribute_value<'a>(
@@ -128,7 +217,7 @@ fn attribute_value<'a>(
     attribute: &str,
     value: &'a str,
     remote: Remote,
-    images: &[(String, String)],
+    images: &Images,
 ) -> Kept<'a> {
     match (element, attribute) {
         (_, "href") => {
@@ -160,15 +249,11 @@ impl<'a> Kept<'a> {
     }
 }
 
-fn source<'a>(value: &'a str, remote: Remote, images: &[(String, String)]) -> Kept<'a> {
+fn source<'a>(value: &'a str, remote: Remote, images: &Images) -> Kept<'a> {
     match scheme(value) {
         Some(scheme) if scheme.eq_ignore_ascii_case("cid") => {
             let id = value[4..].trim_matches(['<', '>']);
-            let id = percent_encoding::percent_decode_str(id).decode_utf8_lossy();
-            match images.iter().find(|(name, _)| *name == id) {
-                Some((_, data)) => Kept::As(Cow::Owned(data.clone())),
-                None => Kept::Dropped,
-            }
+            images.put(&percent_encoding::percent_decode_str(id).decode_utf8_lossy())
         }
         Some(scheme) if scheme.eq_ignore_ascii_case("data") => {
             let kind = value[5..].split([';', ',']).next().unwrap_or_default();

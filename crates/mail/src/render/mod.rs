@@ -2,19 +2,21 @@
 //!
 //! ```text
 //!  raw bytes ─▶ guard (bounds on structure) ─▶ mail-parser ─▶ Reading ─┬▶ text, headers, attachments
-//!                                                                      ├▶ html: cleaned, remote content blocked
+//!                                                                      ├▶ html: its cost counted, cleaned
 //!                                                                      └▶ links, one-time codes
 //! ```
 //! Everything here is a function from bytes to a value: no socket, no clock, nothing is kept. What a hostile mail may
-//! cost is bounded by the constants below; what a bound cuts off is said in a [`Notice`] beside what is shown.
+//! cost is bounded by the constants below and in [`cost`]; what a bound cuts off is said in a [`Notice`] beside what is
+//! shown. Whoever has a clock, or a client that may go, says by [`Until`] when it is enough.
 
+pub mod cost;
 pub mod fields;
 pub mod findings;
 mod guard;
 pub mod html;
 mod parts;
 
-use std::borrow::Cow;
+use std::{borrow::Cow, collections::HashSet};
 
 use mail_parser::{HeaderName, Message, MessageParser, PartType};
 
@@ -31,6 +33,27 @@ pub const HEADERS_MAX: usize = 1000;
 pub const ATTACHMENTS_MAX: usize = 1000;
 /// Bodies in one mail that are shown one after the other.
 const BODIES_MAX: usize = 100;
+/// Of a Content-ID that HTML names (RFC 5322, 2.1.1: a line has no more).
+const CONTENT_ID_BYTES_MAX: usize = 998;
+/// Content-IDs that are looked for in HTML.
+const IMAGES_NAMED_MAX: usize = 10_000;
+
+/// Asked between the steps of what may take long: whether it is enough. By default it never is.
+#[derive(Default)]
+pub struct Until(Option<Box<dyn Fn() -> bool + Send>>);
+
+impl Until {
+    /// Until `enough` says so.
+    pub fn new(enough: impl Fn() -> bool + Send + 'static) -> Self {
+        Self(Some(Box::new(enough)))
+    }
+
+    /// Whether it is.
+    #[must_use]
+    pub fn is_over(&self) -> bool {
+        self.0.as_ref().is_some_and(|enough| enough())
+    }
+}
 
 /// What is not as the sender meant it, or not all.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -170,8 +193,10 @@ impl<'a> Reading<'a> {
                 if !whole.is_empty() && !whole.ends_with('\n') {
                     whole.push('\n');
                 }
+                // One more than is shown says that it is not all.
+                let room = (TEXT_BYTES_MAX + 4).saturating_sub(whole.len());
                 match &part.body {
-                    PartType::Text(text) => whole.push_str(text),
+                    PartType::Text(text) => whole.push_str(cut(text, room)),
                     PartType::Html(html) => {
                         let html = cut(html, html::HTML_BYTES_MAX);
                         whole.push_str(&mail_parser::decoders::html::html_to_text(html));
@@ -194,19 +219,21 @@ impl<'a> Reading<'a> {
         self.message.text_bodies().take(BODIES_MAX).any(|part| matches!(part.body, PartType::Text(_)))
     }
 
-    /// The HTML as sent, if there is any.
+    /// The HTML as sent, if there is any; of more than [`html::HTML_BYTES_MAX`] the beginning, and a byte at least of
+    /// what follows.
     #[must_use]
     pub fn html_source(&self) -> Option<String> {
         let mut whole: Option<String> = None;
         for part in self.message.html_bodies().take(BODIES_MAX) {
+            // One more than is shown says that it is not all.
+            let room = (html::HTML_BYTES_MAX + 4).saturating_sub(whole.as_ref().map_or(0, String::len));
             match (&part.body, &mut whole) {
-                (PartType::Html(html), None) => whole = Some(html.clone().into_owned()),
-                (PartType::Html(html), Some(whole)) if whole.len() <= html::HTML_BYTES_MAX => {
-                    whole.push_str(html);
+                (PartType::Html(html), whole) => {
+                    whole.get_or_insert_default().push_str(cut(html, room));
                 }
                 // A text between two pieces of HTML belongs where it stands.
-                (PartType::Text(text), Some(whole)) if whole.len() <= html::HTML_BYTES_MAX => {
-                    whole.push_str(&mail_parser::decoders::html::text_to_html(text));
+                (PartType::Text(text), Some(whole)) => {
+                    whole.push_str(cut(&mail_parser::decoders::html::text_to_html(cut(text, room)), room));
                 }
                 _ => {}
             }
@@ -214,12 +241,22 @@ impl<'a> Reading<'a> {
         whole
     }
 
-    /// The HTML, cleaned for a sandboxed frame; nothing if there is none.
+    /// Whether there is any HTML.
     #[must_use]
-    pub fn html(&self, remote: html::Remote) -> Option<html::Clean> {
+    pub fn has_html(&self) -> bool {
+        self.message.html_bodies().take(BODIES_MAX).any(|part| matches!(part.body, PartType::Html(_)))
+    }
+
+    /// The HTML, cleaned for a sandboxed frame; nothing if there is none. What is over a bound is its text instead.
+    #[must_use]
+    pub fn html(&self, remote: html::Remote, until: &Until) -> Option<html::Clean> {
         let source = self.html_source()?;
         let images = self.inline_images(&source);
-        Some(html::clean(&source, remote, images))
+        let mut clean = html::clean(&source, remote, images, until);
+        if clean.over.is_some() {
+            clean.html = html::of_text(&self.text().0);
+        }
+        Some(clean)
     }
 
     /// What can be fetched by itself.
@@ -237,11 +274,12 @@ impl<'a> Reading<'a> {
     /// Images of the mail itself that its HTML names (RFC 2392), as `data:` URLs: a frame that may fetch nothing shows
     /// them.
     fn inline_images(&self, source: &str) -> Vec<(String, String)> {
-        let mut images = Vec::new();
+        let mut images: Vec<(String, String)> = Vec::new();
+        let named = named_images(source);
         let mut bytes = 0;
         for attachment in &self.attachments {
-            let named = attachment.content_id.as_deref().filter(|id| !id.is_empty() && source.contains(*id));
-            let (Some(id), true) = (named, html::is_image(&attachment.content_type)) else { continue };
+            let id = attachment.content_id.as_deref().filter(|id| named.contains(*id));
+            let (Some(id), true) = (id, html::is_image(&attachment.content_type)) else { continue };
             bytes += attachment.size_bytes;
             if bytes > html::INLINE_BYTES_MAX {
                 break;
@@ -253,6 +291,25 @@ impl<'a> Reading<'a> {
         }
         images
     }
+}
+
+/// The Content-IDs that follow a `cid:`, as they stand and decoded; each of a thousand attachments is looked up here,
+/// and not in the source.
+fn named_images(source: &str) -> HashSet<Cow<'_, str>> {
+    let colons = memchr::memchr_iter(b':', source.as_bytes());
+    let mut named = HashSet::new();
+    for colon in colons.filter(|&colon| guard::ends_ignoring_case(&source.as_bytes()[..colon], b"cid")) {
+        let rest = cut(source[colon + 1..].trim_start_matches('<'), CONTENT_ID_BYTES_MAX);
+        // A blank is part of a quoted value, and the end of one without quotes.
+        let quoted = rest.split(['"', '\'', '<', '>', '\r', '\n']).next().unwrap_or_default();
+        for id in [quoted, quoted.split(' ').next().unwrap_or_default()] {
+            named.insert(percent_encoding::percent_decode_str(id).decode_utf8_lossy());
+        }
+        if named.len() > IMAGES_NAMED_MAX {
+            break;
+        }
+    }
+    named
 }
 
 /// At most so many bytes of the beginning, never half a character.

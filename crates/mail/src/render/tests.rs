@@ -5,10 +5,19 @@ use proptest::prelude::*;
 
 use super::{
     Notice, Prepared,
-    findings::{codes, in_text, links},
-    html::{Remote, clean},
+    cost::Over,
+    findings::{codes, in_text},
+    html::{Clean, Remote},
     *,
 };
+
+fn clean(source: &str, remote: Remote) -> Clean {
+    html::clean(source, remote, Vec::new(), &Until::default())
+}
+
+fn links(reading: &Reading<'_>) -> Vec<findings::Link> {
+    findings::links(reading, &Until::default())
+}
 
 fn with<T>(raw: &[u8], look: impl FnOnce(&Reading<'_>) -> T) -> T {
     let prepared = Prepared::new(raw);
@@ -57,7 +66,7 @@ fn bodies_in_any_charset_are_text() {
     with(html_only, |r| {
         assert_eq!(r.text().0.trim(), "Привет");
         assert!(!r.has_own_text());
-        assert_eq!(r.html(Remote::Blocked).unwrap().html, "<p>Привет</p>");
+        assert_eq!(r.html(Remote::Blocked, &Until::default()).unwrap().html, "<p>Привет</p>");
     });
 }
 
@@ -78,7 +87,7 @@ fn alternatives_and_attachments_are_told_apart() {
         let to: Vec<String> = r.addresses(HeaderName::To).iter().map(ToString::to_string).collect();
         assert_eq!(to, ["c@d", "E <e@f>"]);
         assert_eq!(
-            r.html(Remote::Blocked).unwrap().html.trim_end(),
+            r.html(Remote::Blocked, &Until::default()).unwrap().html.trim_end(),
             "<b>the html</b><img src=\"data:image/png;base64,iVBORw0KGgo=\">"
         );
         let names: Vec<&str> = r.attachments().iter().map(|a| &*a.filename).collect();
@@ -103,7 +112,14 @@ fn broken_mails_are_shown_as_far_as_they_go() {
         b"\xff\xfe\0\0",
     ] {
         with(raw, |r| {
-            let _ = (r.subject(), r.text(), r.html(Remote::Blocked), r.headers(), r.date_ms(), links(r));
+            let _ = (
+                r.subject(),
+                r.text(),
+                r.html(Remote::Blocked, &Until::default()),
+                r.headers(),
+                r.date_ms(),
+                links(r),
+            );
         });
     }
     assert_eq!(with(b"", |r| r.notices().to_vec()), [Notice::NotAMail]);
@@ -166,14 +182,90 @@ fn bombs_are_defused() {
 
 #[test]
 fn html_bombs_are_defused() {
-    let tags = "<div>".repeat(html::HTML_TAGS_MAX + 1);
-    assert!(clean(&tags, Remote::Blocked, vec![]).too_many_tags);
-    let deep = clean(&"<div>".repeat(2_000), Remote::Blocked, vec![]);
-    assert_eq!(deep.html.len(), 2_000 * "<div></div>".len());
-    let long = clean(&"x".repeat(html::HTML_BYTES_MAX + 1), Remote::Blocked, vec![]);
+    let levels = cost::DEPTH_MAX - 1;
+    let deep = clean(&"<div>".repeat(levels), Remote::Blocked);
+    assert_eq!((deep.over, deep.html.len()), (None, levels * "<div></div>".len()));
+    let long = clean(&"x".repeat(html::HTML_BYTES_MAX + 1), Remote::Blocked);
     assert!(long.cut && long.html.len() == html::HTML_BYTES_MAX);
-    let attributes = format!("<p {}>", (0..20_000).map(|n| format!("a{n}=1 ")).collect::<String>());
-    assert_eq!(clean(&attributes, Remote::Blocked, vec![]).html, "<p></p>");
+    let attributes = |n: usize| format!("<p {}>", (0..n).map(|n| format!("a{n}=1 ")).collect::<String>());
+    assert_eq!(clean(&attributes(cost::TAG_ATTRIBUTES_MAX), Remote::Blocked).html, "<p></p>");
+    let unclosed = |n: usize| (0..n).map(|n| format!("<font color={n}>")).collect::<String>();
+    for (source, over) in [
+        ("<div>".repeat(cost::TAGS_MAX + 1), Over::Tags),
+        ("<div>".repeat(cost::DEPTH_MAX + 1), Over::Depth),
+        (attributes(60_000), Over::TagAttributes),
+        // Without a blank, in quotes, in an end tag, behind what looks like a comment or a value that does not end.
+        (format!("<p{}>", (0..60_000).map(|n| format!("/a{n}")).collect::<String>()), Over::TagAttributes),
+        (
+            format!("<p {}>", (0..60_000).map(|n| format!("a{n}=\">\"")).collect::<String>()),
+            Over::TagAttributes,
+        ),
+        (attributes(60_000).replace("<p", "</p"), Over::TagAttributes),
+        (format!("<!-- <a x=\" -->{}", attributes(60_000)), Over::TagAttributes),
+        (format!("<title><a x='</title>{}", attributes(60_000)), Over::TagAttributes),
+        ("<a".repeat(10_000), Over::TagAttributes),
+        (attributes(200).repeat(1_100), Over::Attributes),
+        (attributes(150).replace("<p", "<html").repeat(1_000), Over::Looks),
+        // Each of 10,000 paragraphs opens 500 elements again.
+        (format!("<p>{}{}", unclosed(500), "<p>x".repeat(10_000)), Over::Elements),
+        (format!("<p>{}{}", unclosed(10_000), "<p>x".repeat(9_000)), Over::Depth),
+        (format!("<table>{}", "<b></b>".repeat(9_000)), Over::Looks),
+    ] {
+        let said = clean(&source, Remote::Blocked);
+        assert_eq!((said.over, said.html.len()), (Some(over), 0), "{}", cut(&source, 40));
+    }
+}
+
+/// 20,000 times the same picture of a megabyte.
+#[test]
+fn images_of_the_mail_are_shown_as_often_as_there_is_room() {
+    let picture = format!("data:image/png;base64,{}", "A".repeat(1 << 20));
+    let images = vec![("p".to_owned(), picture)];
+    let source = "<img src=cid:p>".repeat(cost::TAGS_MAX);
+    let shown = html::clean(&source, Remote::Blocked, images, &Until::default());
+    assert!(shown.html.len() < html::INLINE_BYTES_MAX + source.len() * 2, "{}", shown.html.len());
+    assert!(
+        shown.images_cut && shown.html.matches("data:").count() == html::INLINE_BYTES_MAX / (1 << 20) - 1
+    );
+}
+
+/// Whoever asked has gone: what is under way ends, and what was not begun is not.
+#[test]
+fn a_render_ends_when_it_is_enough() {
+    let asked = std::sync::Arc::new(std::sync::atomic::AtomicUsize::new(0));
+    let source = "<p>x".repeat(5_000);
+    for pieces in [0, 3, 25] {
+        asked.store(0, std::sync::atomic::Ordering::Relaxed);
+        let counts = std::sync::Arc::clone(&asked);
+        let until = Until::new(move || counts.fetch_add(1, std::sync::atomic::Ordering::Relaxed) >= pieces);
+        let ended = html::clean(&source, Remote::Blocked, Vec::new(), &until);
+        assert_eq!((ended.over, &*ended.html), (Some(Over::Time), ""));
+        assert_eq!(asked.load(std::sync::atomic::Ordering::Relaxed), pieces + 1, "it went on");
+    }
+    let raw = format!("Content-Type: text/html\r\n\r\n{source}");
+    let text = with(raw.as_bytes(), |r| r.html(Remote::Blocked, &Until::new(|| true)).unwrap());
+    assert!(text.over == Some(Over::Time) && text.html.starts_with("<pre"), "its text is shown");
+}
+
+/// Each took the square of its length.
+#[test]
+fn long_texts_are_searched_once() {
+    let brackets = format!("http://x.test/{}", ")".repeat(1 << 20));
+    let mut found = Vec::new();
+    in_text(&brackets, &mut found);
+    assert_eq!(found[0].link, "http://x.test/");
+    in_text("http://x.test/(a) http://x.test/(b).) http://x.test/[c]].", &mut found);
+    let links: Vec<&str> = found.iter().map(|link| &*link.link).collect();
+    assert_eq!(links[1..], ["http://x.test/(a)", "http://x.test/(b)", "http://x.test/[c]"]);
+    let many: String = (0..1_000)
+        .map(|part| format!("--b\r\nContent-Type: image/png\r\nContent-ID: <{part}@x>\r\n\r\n{part}\r\n"))
+        .collect();
+    let raw = format!(
+        "Content-Type: multipart/related; boundary=b\r\n\r\n--b\r\nContent-Type: text/html\r\n\r\n{}<img src=\"cid:7@x\">\r\n{many}",
+        "x".repeat(1 << 20)
+    );
+    let html = with(raw.as_bytes(), |r| r.html(Remote::Blocked, &Until::default()).unwrap().html);
+    assert!(html.contains("<img src=\"data:image/png;base64,Nw==\">"));
 }
 
 /// From the XSS filter evasion sheet of OWASP, and from newsletters' own tricks; the browser test has the same ones.
@@ -253,10 +345,10 @@ fn assert_harmless(html: &str, source: &str) {
 #[test]
 fn no_trick_survives() {
     for trick in &tricks() {
-        assert_harmless(&clean(trick, Remote::Blocked, vec![]).html, trick);
+        assert_harmless(&clean(trick, Remote::Blocked).html, trick);
     }
     let all = tricks().concat();
-    assert_harmless(&clean(&all, Remote::Blocked, vec![]).html, "all of them");
+    assert_harmless(&clean(&all, Remote::Blocked).html, "all of them");
 }
 
 #[test]
@@ -266,8 +358,8 @@ fn cleaning_twice_changes_nothing() {
         html.replace(" target=\"_blank\"", "").replace(" rel=\"noopener noreferrer nofollow\"", "")
     };
     for trick in &tricks() {
-        let once = clean(trick, Remote::Blocked, vec![]).html;
-        let twice = clean(&once, Remote::Blocked, vec![]).html;
+        let once = clean(trick, Remote::Blocked).html;
+        let twice = clean(&once, Remote::Blocked).html;
         assert_eq!(without_added(&twice), without_added(&once), "{trick}");
     }
 }
@@ -277,13 +369,13 @@ fn remote_content_is_counted_and_named_and_loaded_when_asked() {
     let source = "<img src=\"https://cdn.shop.test/a.png\" alt=\"Sale\"><img src=//track.test/p.gif>\
         <td background='http://cdn.shop.test/b.png'></td><p style=\"color:red;background:url(http://x.test/y)\">x</p>\
         <img src=\"data:image/png;base64,AA==\">";
-    let blocked = clean(source, Remote::Blocked, vec![]);
+    let blocked = clean(source, Remote::Blocked);
     assert_eq!(blocked.remote_hosts, ["cdn.shop.test", "track.test", "x.test"]);
     assert_eq!(blocked.remote_items, 3);
     assert!(blocked.html.contains("alt=\"Sale\"") && blocked.html.contains("data:image/png;base64,AA=="));
     assert!(blocked.html.contains("color:red"), "{}", blocked.html);
     assert!(!blocked.html.contains("shop.test") && !blocked.html.contains("track.test"));
-    let loaded = clean(source, Remote::Loaded, vec![]);
+    let loaded = clean(source, Remote::Loaded);
     assert!(loaded.html.contains("src=\"https://cdn.shop.test/a.png\""));
     assert!(loaded.html.contains("src=\"https://track.test/p.gif\""));
     assert!(!loaded.html.contains("x.test"), "a style never fetches: {}", loaded.html);
@@ -294,7 +386,7 @@ fn a_newsletters_layout_stays() {
     let source = "<center><table width=\"600\" cellpadding=\"0\" bgcolor=\"#ffffff\" style=\"border-collapse:collapse\"><tr>\
         <td align=\"center\" style=\"padding: 20px; font-family: Arial, sans-serif\"><font color=\"#333\" size=2>Hello</font>\
         <a href=\"https://shop.test/?a=1&amp;b=2\" style=\"display:inline-block\">Buy</a></td></tr></table></center>";
-    let html = clean(source, Remote::Blocked, vec![]).html;
+    let html = clean(source, Remote::Blocked).html;
     for kept in [
         "<center>",
         "width=\"600\"",
@@ -361,7 +453,7 @@ proptest! {
     #[test]
     fn no_bytes_are_too_odd_to_be_read(raw in proptest::collection::vec(any::<u8>(), 0..600)) {
         with(&raw, |r| {
-            let _ = (r.subject(), r.text(), r.html(Remote::Blocked), r.headers(), links(r), codes(&r.subject(), &r.text().0));
+            let _ = (r.subject(), r.text(), r.html(Remote::Blocked, &Until::default()), r.headers(), links(r), codes(&r.subject(), &r.text().0));
         });
     }
 
@@ -380,7 +472,7 @@ proptest! {
                 prop_assert_eq!(r.attachment_bytes(attachment).len(), attachment.size_bytes);
                 prop_assert!(!attachment.filename.is_empty() && !attachment.filename.contains('/'));
             }
-            let _ = (r.text(), r.html(Remote::Loaded), links(r));
+            let _ = (r.text(), r.html(Remote::Loaded, &Until::default()), links(r));
             Ok(())
         })?;
     }
@@ -394,6 +486,6 @@ proptest! {
             let trick = trick.get(&tricks);
             source.push_str(cut(trick, trick.len().min(keep)));
         }
-        assert_harmless(&clean(&source, Remote::Blocked, vec![]).html, &source);
+        assert_harmless(&clean(&source, Remote::Blocked).html, &source);
     }
 }

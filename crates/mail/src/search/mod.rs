@@ -5,12 +5,12 @@
 //!                                                            └▶ only then the mail itself (to, body, attachments)
 //! ```
 //! There is no index of words: one would cost more memory than the index of inboxes has (100 bytes a mail), for mail
-//! that lives a day. A search walks instead, and is bounded by mails looked at, mails opened and bytes read; where it
+//! that lives a day. A search walks instead, and is bounded by mails looked at, mails opened, bytes read and time; where it
 //! stopped, it hands out a [`Cursor`] to go on from. What people search, their own inbox, is a few hundred mails.
 
 mod query;
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use crate::{
     mailboxes::{Mail, MailId, Mailboxes, Scope, Summary, Unavailable},
@@ -25,6 +25,12 @@ pub const LOOKED_AT_MAX: usize = 20_000;
 pub const OPENED_MAX: usize = 2_000;
 /// Bytes of mails that one search opens.
 pub const OPENED_BYTES_MAX: u64 = 64 * 1024 * 1024;
+/// Processor time for the mails that one search opens.
+pub const OPENED_TIME_MAX: Duration = Duration::from_secs(5);
+/// Mails that are opened together, so that each need not wake a thread.
+const BUNCH_MAX: usize = 32;
+/// Bytes of mails that are opened together, but for the last of them.
+const BUNCH_BYTES_MAX: u64 = 1024 * 1024;
 /// Summaries asked for at once.
 const BATCH: usize = 200;
 /// Mails that may have come or gone between two pages of one search before its cursor loses its place.
@@ -77,22 +83,46 @@ pub trait Marks {
     fn is_tagged(&self, id: MailId) -> bool;
 }
 
+/// Where mails are opened for a search: with what memory and on whose thread is its business.
+pub trait Desk: Sync {
+    /// What may go wrong there.
+    type Fault: From<Unavailable>;
+
+    /// Opens these mails and asks each of them; one that is gone does not match.
+    fn judge(
+        &self,
+        query: &Query,
+        mails: Vec<MailId>,
+    ) -> impl Future<Output = Result<Judged, Self::Fault>> + Send;
+}
+
+/// What was found in mails that were opened together.
+#[derive(Debug, Clone, Default)]
+pub struct Judged {
+    /// In the order in which they were asked for.
+    pub matches: Vec<bool>,
+    /// Processor time.
+    pub took: Duration,
+}
+
 /// Walks until `limit` mails are found or a bound is met.
 ///
 /// # Errors
-/// The store cannot be read.
-pub async fn search<M: Mailboxes>(
-    mailboxes: &M,
+/// The store cannot be read, or what the desk says.
+pub async fn search<M: Mailboxes, D: Desk>(
+    (mailboxes, desk): (&M, &D),
     scope: &Scope,
     query: &Query,
     marks: &(impl Marks + Sync),
     from: Option<Cursor>,
     limit: usize,
-) -> Result<Found, Unavailable> {
+) -> Result<Found, D::Fault> {
     let mut found = Found::default();
     let mut skip = from.map_or(0, |cursor| cursor.skip);
     let mut resume = from;
-    let (mut opened, mut opened_bytes) = (0, 0);
+    let mut opened = Opened::default();
+    // What is wanted is often the first: that one is opened by itself.
+    let mut bunch_max = 1;
     loop {
         let batch = mailboxes.list(scope, skip, BATCH).await?;
         if batch.is_empty() {
@@ -117,31 +147,36 @@ pub async fn search<M: Mailboxes>(
                 }
             }
         }
-        for (place, summary) in batch.iter().enumerate().skip(start) {
-            let here = |place: usize| Cursor { skip: skip + place, after: summary.id };
-            found.looked_at += 1;
-            let verdict = query.judge(summary, marks);
-            let matched = match verdict {
-                Verdict::No => false,
-                Verdict::Yes => true,
-                Verdict::Open => {
-                    opened += 1;
-                    opened_bytes += summary.size_bytes;
-                    match mailboxes.mail(summary.id).await? {
-                        Some(mail) => query.matches_mail(&mail),
-                        None => false,
+        while start < batch.len() {
+            let stretch = stretch(&batch[start..], query, marks, (&found, &opened), bunch_max);
+            bunch_max = (bunch_max * 2).min(BUNCH_MAX);
+            let open = stretch.iter().zip(&batch[start..]).filter(|(verdict, _)| **verdict == Verdict::Open);
+            let open: Vec<MailId> = open.map(|(_, summary)| summary.id).collect();
+            let judged = if open.is_empty() { Judged::default() } else { desk.judge(query, open).await? };
+            opened.time += judged.took;
+            let mut judged = judged.matches.into_iter();
+            for verdict in stretch {
+                let summary = &batch[start];
+                found.looked_at += 1;
+                let matched = match verdict {
+                    Verdict::No => false,
+                    Verdict::Yes => true,
+                    Verdict::Open => {
+                        opened.mails += 1;
+                        opened.bytes += summary.size_bytes;
+                        judged.next().unwrap_or_default()
                     }
+                };
+                if matched {
+                    found.mails.push(Arc::clone(summary));
                 }
-            };
-            if matched {
-                found.mails.push(Arc::clone(summary));
-            }
-            let bounded =
-                found.looked_at >= LOOKED_AT_MAX || opened >= OPENED_MAX || opened_bytes >= OPENED_BYTES_MAX;
-            if found.mails.len() >= limit || bounded {
-                found.bounded = found.mails.len() < limit;
-                found.next = Some(here(place));
-                return Ok(found);
+                let bounded = opened.is_enough(found.looked_at);
+                if found.mails.len() >= limit || bounded {
+                    found.bounded = found.mails.len() < limit;
+                    found.next = Some(Cursor { skip: skip + start, after: summary.id });
+                    return Ok(found);
+                }
+                start += 1;
             }
         }
         if batch.len() < BATCH {
@@ -151,6 +186,49 @@ pub async fn search<M: Mailboxes>(
         // A walk over a long list lets others have the thread.
         tokio::task::yield_now().await;
     }
+}
+
+/// What a search has opened.
+#[derive(Debug, Clone, Copy, Default)]
+struct Opened {
+    mails: usize,
+    bytes: u64,
+    time: Duration,
+}
+
+impl Opened {
+    fn is_enough(&self, looked_at: usize) -> bool {
+        looked_at >= LOOKED_AT_MAX
+            || self.mails >= OPENED_MAX
+            || self.bytes >= OPENED_BYTES_MAX
+            || self.time >= OPENED_TIME_MAX
+    }
+}
+
+/// What summaries say, as far as no more mails are to be opened than go together.
+fn stretch(
+    batch: &[Arc<Summary>],
+    query: &Query,
+    marks: &impl Marks,
+    (found, opened): (&Found, &Opened),
+    bunch_max: usize,
+) -> Vec<Verdict> {
+    let mut verdicts = Vec::new();
+    let mut after = *opened;
+    for summary in batch {
+        let verdict = query.judge(summary, marks);
+        verdicts.push(verdict);
+        if verdict == Verdict::Open {
+            after.mails += 1;
+            after.bytes += summary.size_bytes;
+        }
+        let together =
+            after.mails - opened.mails >= bunch_max || after.bytes - opened.bytes >= BUNCH_BYTES_MAX;
+        if together || after.is_enough(found.looked_at + verdicts.len()) {
+            break;
+        }
+    }
+    verdicts
 }
 
 /// What a summary says about a query.

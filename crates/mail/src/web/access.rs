@@ -75,6 +75,21 @@ impl<M: Mailboxes> App<M> {
         Err(if self.config.token.is_some() { Fault::TokenNeeded } else { Fault::OnlyFromHere })
     }
 
+    /// Refuses what was asked for by a name that is not ours: the name of a page that was rebound to our address
+    /// (DNS rebinding), whose scripts could read and change every inbox as if they were our own page's. An address and
+    /// `localhost` are no names that another page can have. What says no name at all (HTTP/1.0) is no browser.
+    pub(crate) fn check_host(&self, headers: &HeaderMap) -> Result<(), Fault> {
+        let Some(host) = headers.get(header::HOST) else { return Ok(()) };
+        let name = host.to_str().map(host_name).unwrap_or_default();
+        let ours = is_local_name(name)
+            || self.config.http_hosts.iter().any(|own| own == "*" || own.eq_ignore_ascii_case(name));
+        if ours {
+            return Ok(());
+        }
+        self.counters.add(Counter::ForeignHosts, 1);
+        Err(Fault::ForeignHost(crate::render::cut(name, 100).to_owned()))
+    }
+
     /// Refuses a change that another site's page asks for; every request comes by here before it is carried out.
     pub(crate) fn check_change(&self, method: &Method, uri: &Uri, headers: &HeaderMap) -> Result<(), Fault> {
         let refused = match (method.is_safe(), asks_to_delete(uri)) {
@@ -169,13 +184,21 @@ fn is_this_machine(headers: &HeaderMap, peer: Peer) -> bool {
     let through_a_proxy =
         ["x-forwarded-for", "forwarded", "via", "x-real-ip"].iter().any(|name| headers.contains_key(*name));
     let host = headers.get(header::HOST).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    peer.0.ip().is_loopback() && !through_a_proxy && is_local_name(host_name(host))
+}
+
+/// A `Host` without its port, and without the dot that may end a name.
+fn host_name(host: &str) -> &str {
     let name = match host.rsplit_once(':') {
         Some((name, port)) if port.bytes().all(|b| b.is_ascii_digit()) => name,
         _ => host,
     };
-    let local_name =
-        name.eq_ignore_ascii_case("localhost") || name.trim_matches(['[', ']']).parse::<IpAddr>().is_ok();
-    peer.0.ip().is_loopback() && !through_a_proxy && local_name
+    name.strip_suffix('.').unwrap_or(name)
+}
+
+/// An address, or this machine's own name (RFC 6761, 6.3).
+fn is_local_name(name: &str) -> bool {
+    name.eq_ignore_ascii_case("localhost") || name.trim_matches(['[', ']']).parse::<IpAddr>().is_ok()
 }
 
 #[cfg(test)]

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use askama::Template;
 use axum::{
     Json,
-    body::Body,
-    extract::{Request, State},
+    body::{Body, HttpBody},
+    extract::{ConnectInfo, Request, State},
     http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header},
     middleware::Next,
     response::{IntoResponse, Response},
@@ -15,7 +15,10 @@ use serde::Serialize;
 
 use super::{
     app::{App, Site},
+    client::Client,
+    connections::Peer,
     counters::Counter,
+    scope::NOBODY,
     unread,
 };
 use crate::{
@@ -64,10 +67,18 @@ pub(crate) enum Fault {
     OnlyFromHere,
     #[error("another site's page asked for this change")]
     ForeignWrite,
+    #[error("`{0}` is not a name of this service; --http-hosts says which are")]
+    ForeignHost(String),
     #[error("this is not done here: {0}")]
     NotDone(&'static str),
     #[error("{0}")]
     Busy(&'static str),
+    #[error("the memory for requests and answers is in use (http-bytes-max)")]
+    NoRoom,
+    #[error("{0}")]
+    TooMany(&'static str),
+    #[error("the body has more than {0} bytes")]
+    TooLarge(usize),
     #[error("{0}")]
     Store(Unavailable),
     #[error("the answer broke off")]
@@ -76,7 +87,10 @@ pub(crate) enum Fault {
 
 impl From<Unavailable> for Fault {
     fn from(unavailable: Unavailable) -> Self {
-        Self::Store(unavailable)
+        match unavailable {
+            Unavailable::NoRoom => Self::NoRoom,
+            other => Self::Store(other),
+        }
     }
 }
 
@@ -97,8 +111,11 @@ impl Fault {
             Self::TokenNeeded => StatusCode::UNAUTHORIZED,
             Self::OnlyFromHere | Self::ForeignWrite => StatusCode::FORBIDDEN,
             Self::NotDone(_) => StatusCode::NOT_IMPLEMENTED,
+            Self::TooMany(_) => StatusCode::TOO_MANY_REQUESTS,
+            Self::TooLarge(_) => StatusCode::PAYLOAD_TOO_LARGE,
+            Self::ForeignHost(_) => StatusCode::MISDIRECTED_REQUEST,
             Self::Store(Unavailable::Refused(_)) => StatusCode::UNPROCESSABLE_ENTITY,
-            Self::Busy(_) | Self::Store(_) => StatusCode::SERVICE_UNAVAILABLE,
+            Self::Busy(_) | Self::NoRoom | Self::Store(_) => StatusCode::SERVICE_UNAVAILABLE,
             Self::Broken => StatusCode::INTERNAL_SERVER_ERROR,
         }
     }
@@ -115,7 +132,9 @@ impl Fault {
             Self::TokenNeeded | Self::OnlyFromHere | Self::ForeignWrite => "Not allowed",
             Self::NotDone(_) => "Not done here",
             Self::Store(Unavailable::Refused(_)) => "The mail was not accepted",
-            Self::Busy(_) => "Too busy",
+            Self::Busy(_) | Self::NoRoom | Self::TooMany(_) => "Too busy",
+            Self::TooLarge(_) => "Too large",
+            Self::ForeignHost(_) => "Not our name",
             Self::Store(_) => "The mail cannot be read now",
             Self::Broken => "The answer broke off",
         }
@@ -131,7 +150,8 @@ impl Fault {
             Self::NotAnAddress(_) => {
                 "An address is a name, perhaps with @ and a domain: ann, or ann@example.org."
             }
-            Self::Query(_) | Self::Bad(_) => "Change the request and send it again.",
+            Self::Query(_) | Self::Bad(_) | Self::TooLarge(_) => "Change the request and send it again.",
+            Self::TooMany(_) => "Wait until your other requests are answered.",
             Self::TimedOut(_) => "Ask again, or wait longer.",
             Self::TokenNeeded => {
                 "Log in with any name and the token as the password, or look at one inbox by its name."
@@ -140,9 +160,12 @@ impl Fault {
                 "Look at one inbox by its name. Whoever runs this service can configure a token."
             }
             Self::ForeignWrite => "Do it on the inbox's own page.",
+            Self::ForeignHost(_) => {
+                "Use the address, or localhost. Whoever runs this service can add the name with --http-hosts."
+            }
             Self::NotDone(_) => "The API page lists what is.",
             Self::Store(Unavailable::Refused(_)) => "Change the mail and send it again.",
-            Self::Busy(_) => "This is on our side. Try again in a few seconds.",
+            Self::Busy(_) | Self::NoRoom => "This is on our side. Try again in a few seconds.",
             Self::Store(_) | Self::Broken => {
                 "This is on our side. Try again in a minute; if it stays so, tell whoever runs this service, with the \
                  request's name."
@@ -164,7 +187,7 @@ impl IntoResponse for Fault {
                 HeaderValue::from_static("Basic realm=\"all inboxes: any name, the token as password\""),
             );
         }
-        if status == StatusCode::SERVICE_UNAVAILABLE {
+        if matches!(status, StatusCode::SERVICE_UNAVAILABLE | StatusCode::TOO_MANY_REQUESTS) {
             headers.insert(header::RETRY_AFTER, HeaderValue::from_static("2"));
         }
         response.extensions_mut().insert(self);
@@ -183,7 +206,7 @@ struct ErrorPage<'a> {
     request: &'a str,
 }
 
-/// Around every handler: refuses foreign changes, reads what a handler left of the body, names the request, counts,
+/// Around every handler: refuses foreign names and foreign changes, reads what a handler left of the body, names the request, counts,
 /// sets the headers that all answers have, and turns faults into pages where a browser asks for a page.
 pub(super) async fn around<M: Mailboxes>(
     State(app): State<Arc<App<M>>>,
@@ -200,7 +223,10 @@ pub(super) async fn around<M: Mailboxes>(
             .get(header::ACCEPT)
             .and_then(|accept| accept.to_str().ok())
             .is_some_and(|accept| accept.contains("text/html"));
-    let checked = app.check_change(request.method(), request.uri(), request.headers());
+    let client = Client::of(request.extensions().get::<ConnectInfo<Peer>>().map_or(NOBODY, |asker| asker.0));
+    let checked = app
+        .check_host(request.headers())
+        .and_then(|()| app.check_change(request.method(), request.uri(), request.headers()));
     let (request, rest) = unread::lend(request);
     let mut response = match checked {
         Ok(()) => next.run(request).await,
@@ -214,6 +240,17 @@ pub(super) async fn around<M: Mailboxes>(
     {
         app.counters.add(Counter::BodiesCut, 1);
         response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+    }
+    // The answer counts until its client has taken it; a list of whole mails counts for itself.
+    if let Some(bytes) = response.body().size_hint().exact().filter(|bytes| *bytes > 0) {
+        let mut held = app.budget.of(client);
+        response = match held.grow(bytes) {
+            Ok(()) => response.map(|body| httpd::keep(body, held)),
+            Err(fault) => fault.into_response(),
+        };
+    }
+    if matches!(response.extensions().get::<Fault>(), Some(Fault::NoRoom)) {
+        app.counters.add(Counter::HeldOver, 1);
     }
     let status = response.status();
     if status.is_client_error() {

@@ -12,21 +12,22 @@ use engine::cores::clock;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
 use super::{
-    RENDER_THREADS_MAX,
+    RENDER_THREADS_MAX, SEARCH_THREADS_MAX,
     answer::Fault,
     assets,
+    budget::Budget,
     config::Config,
     counters::{Counter, Counters},
     marks::Marks,
+    turns::Turns,
     when,
 };
-use crate::mailboxes::{Mail, Mailboxes};
+use crate::mailboxes::Mailboxes;
 
-/// A mail up to this size is rendered where the request is: a thread's wake-up costs more. What is built to be slow
-/// (HTML in deep levels) takes milliseconds at this size.
-const RENDER_HERE_BYTES_MAX: usize = 16 * 1024;
-/// Large mails that wait for a render thread; more are turned away.
-const RENDER_WAITING_MAX: usize = 32;
+/// Large mails that wait for a turn to be rendered.
+const RENDERS_WAITING_MAX: usize = 256;
+/// Searches that wait for a turn.
+const SEARCHES_WAITING_MAX: usize = 64;
 
 pub(crate) struct App<M> {
     pub(crate) mailboxes: M,
@@ -38,8 +39,9 @@ pub(crate) struct App<M> {
     /// It listens where only this machine can reach it.
     pub(crate) on_loopback: bool,
     listeners: Arc<Semaphore>,
-    rendering: Semaphore,
-    waiting_to_render: Semaphore,
+    pub(super) renders: Arc<Turns>,
+    pub(super) searches: Arc<Turns>,
+    pub(crate) budget: Arc<Budget>,
     requests: AtomicU64,
     stopping: watch::Receiver<bool>,
 }
@@ -77,6 +79,9 @@ impl<M: Mailboxes> App<M> {
             icon: assets::path("icon.svg"),
         };
         let counters = Arc::new(Counters::new());
+        let turns = |running_max, waiting_max, full| {
+            Arc::new(Turns::new(running_max, waiting_max, Arc::clone(&counters), full))
+        };
         Self {
             mailboxes,
             site,
@@ -84,8 +89,9 @@ impl<M: Mailboxes> App<M> {
             started_ms: clock::unix_ms(),
             on_loopback: address.ip().is_loopback(),
             listeners: Arc::new(Semaphore::new(config.listeners_max)),
-            rendering: Semaphore::new(RENDER_THREADS_MAX),
-            waiting_to_render: Semaphore::new(RENDER_WAITING_MAX),
+            renders: turns(RENDER_THREADS_MAX, RENDERS_WAITING_MAX, Counter::RenderBusy),
+            searches: turns(SEARCH_THREADS_MAX, SEARCHES_WAITING_MAX, Counter::SearchBusy),
+            budget: Arc::new(Budget::new(config.http_bytes_max, Arc::clone(&counters))),
             // Names of requests of two runs should not be mistaken for each other.
             requests: AtomicU64::new(clock::unix_ms() << 20),
             counters,
@@ -97,25 +103,6 @@ impl<M: Mailboxes> App<M> {
     /// The name of a request, as an error page and the log say it.
     pub(crate) fn request_name(&self) -> String {
         format!("{:x}", self.requests.fetch_add(1, Ordering::Relaxed))
-    }
-
-    /// Takes a mail apart: here if it is small, else on a thread for it.
-    pub(crate) async fn render<T: Send + 'static>(
-        self: &Arc<Self>,
-        mail: Mail,
-        work: impl FnOnce(&Mail) -> T + Send + 'static,
-    ) -> Result<T, Fault> {
-        self.counters.add(Counter::Rendered, 1);
-        if mail.raw.len() <= RENDER_HERE_BYTES_MAX {
-            return Ok(work(&mail));
-        }
-        let Ok(_waiting) = self.waiting_to_render.try_acquire() else {
-            self.counters.add(Counter::RenderBusy, 1);
-            return Err(Fault::Busy("too many large mails are being read at once"));
-        };
-        // Never closed.
-        let _turn = self.rendering.acquire().await;
-        tokio::task::spawn_blocking(move || work(&mail)).await.map_err(|_| Fault::Broken)
     }
 
     /// A place among those who listen to events.

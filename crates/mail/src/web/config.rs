@@ -26,6 +26,11 @@ pub struct Config {
     /// Open connections; when there are more, those that idle go first, and who finds none idle waits in the kernel's
     /// queue. One address has a sixteenth of them at most.
     pub connections_max: usize,
+    /// Names that the pages have besides addresses and `localhost`; `*`: any.
+    pub http_hosts: Vec<String>,
+    /// Bytes held for requests in all: bodies, mails read for an answer, answers until they are taken. One address has
+    /// half of them at most; more is told to come back.
+    pub http_bytes_max: u64,
     /// Live pages, streams and waiting requests; more are told to come back.
     pub listeners_max: usize,
 }
@@ -48,6 +53,8 @@ impl Default for Config {
             .to_vec(),
             abuse: None,
             connections_max: 4096,
+            http_hosts: Vec::new(),
+            http_bytes_max: 128 << 20,
             listeners_max: 2048,
         }
     }

@@ -20,14 +20,23 @@ engine::counters! {
         ClientFaults => Counter, "mail_web_client_faults", None, "Requests answered with a status from 400 to 499.";
         ServerFaults => Counter, "mail_web_server_faults", None, "Requests answered with a status from 500 to 599.";
         Rendered => Counter, "mail_web_rendered", None, "Mails taken apart for a page or an API.";
-        RenderBusy => Counter, "mail_web_render_busy", None, "Requests turned away because too many large mails were being rendered.";
+        RenderBusy => Counter, "mail_web_render_busy", None, "Requests turned away because too many were waiting for large mails to be read.";
+        SearchBusy => Counter, "mail_web_search_busy", None, "Searches turned away because too many were waiting for their turn.";
+        HeldBytes => Gauge, "mail_web_held_bytes", None, "Bytes held for requests: bodies, mails read for an answer, answers under way; http-bytes-max bounds them.";
+        HeldOver => Counter, "mail_web_held_over", None, "Requests turned away because http-bytes-max was reached, or the half of it that one address may have.";
+        ListsBroken => Counter, "mail_web_lists_broken", None, "Lists of whole mails that broke off: no room for the next mail, or it could not be read.";
+        RenderLeft => Counter, "mail_web_render_left", None, "Renders that ended early because nobody waited for them any more.";
+        RenderTimeOver => Counter, "mail_web_render_time_over", None, "Mails whose HTML was not shown because it took too long to be made safe.";
+        RenderOver => Counter, "mail_web_render_over", None, "Pages that showed the text of a mail because its HTML was over a bound (tags, attributes, elements, depth, time).";
         Listeners => Gauge, "mail_web_listeners", None, "Live pages, streams and waiting requests.";
         ListenersFull => Counter, "mail_web_listeners_full", None, "Live pages, streams and waits turned away because of the limit.";
         ListenersLagged => Counter, "mail_web_listeners_lagged", None, "Times that a listener missed events, because it read too slowly or because they were lost before; it was told to look again.";
         Unauthorized => Counter, "mail_web_unauthorized", None, "Requests for more than one inbox without the token.";
         ForeignWrites => Counter, "mail_web_foreign_writes", None, "Changes refused because another site's page asked for them.";
+        ForeignHosts => Counter, "mail_web_foreign_hosts", None, "Requests refused because their Host is no address, not localhost and not in http-hosts.";
         BodiesCut => Counter, "mail_web_bodies_cut", None, "Requests whose body was refused and longer, or slower, than what is thrown away; their connections were closed.";
         SearchesBounded => Counter, "mail_web_searches_bounded", None, "Searches that stopped at a bound before they had found enough.";
+        TagsRefused => Counter, "mail_web_tags_refused", None, "Tags that were not taken: too long a name, too many on a mail, too many bytes of them in an inbox or in all.";
         MarksDropped => Counter, "mail_web_marks_dropped", None, "Marks (read, tags) forgotten because there were too many.";
     }
 }
@@ -52,7 +61,7 @@ impl Counters {
         _ = self.listener.set(listener);
     }
 
-    fn set(&self, counter: Counter, n: u64) {
+    pub(crate) fn set(&self, counter: Counter, n: u64) {
         self.cells[counter.index()].store(n, Ordering::Relaxed);
     }
 

@@ -13,7 +13,7 @@ use serde::Deserialize;
 use super::{
     answer::{self, Fault, inbox_tag, public},
     app::{App, Site},
-    counters::Counter,
+    client::Client,
     scope::{Asked, segment},
     when::{self, Short},
 };
@@ -186,6 +186,7 @@ pub(super) struct Searched {
 pub(super) async fn search_page<M: Mailboxes>(
     State(app): State<Arc<App<M>>>,
     Asked(scope): Asked,
+    client: Client,
     Query(searched): Query<Searched>,
 ) -> Result<Response, Fault> {
     let address = scope.name();
@@ -206,10 +207,7 @@ pub(super) async fn search_page<M: Mailboxes>(
     match search::Query::parse(&template.query).and_then(|query| Ok((query, cursor?))) {
         Err(fault) => template.fault = Some(format!("This cannot be searched for: {fault}.")),
         Ok((query, cursor)) => {
-            found = search::search(&app.mailboxes, &scope, &query, &app.marks, cursor, FOUND_MAX).await?;
-            if found.bounded {
-                app.counters.add(Counter::SearchesBounded, 1);
-            }
+            found = app.search(client, &scope, &query, cursor, FOUND_MAX).await?;
             let now_ms = clock::unix_ms();
             template.rows = found.mails.iter().map(|mail| Row::new(mail, within, now_ms)).collect();
             template.summary = in_words(&found);

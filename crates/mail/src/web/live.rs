@@ -102,6 +102,11 @@ impl Arrivals {
         Ok(arrivals)
     }
 
+    /// Which mails it hears of.
+    pub(crate) fn scope(&self) -> &Scope {
+        &self.scope
+    }
+
     /// The next event; nothing when the server stops.
     pub(crate) async fn next(&mut self) -> Option<Told> {
         if self.too_many_missed {

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use askama::Template;
 use axum::{
+    body::Bytes,
     extract::{Query, State},
     http::{HeaderName, HeaderValue, header},
     response::{IntoResponse, Redirect, Response},
@@ -16,15 +17,18 @@ use serde::Deserialize;
 use super::{
     answer::{self, Fault, inbox_tag, mail_tag, public},
     app::{App, Site},
+    client::Client,
+    counters::Counter,
     scope::{Asked, Params, segment},
     when::{self, Short},
+    work::Kept,
 };
 use crate::{
     mailboxes::{Mail, MailId, Mailboxes, Scope},
     render::{
-        Attachment, Prepared, Reading, cut, fields,
+        Attachment, Prepared, Reading, Until, cut, fields,
         findings::{self, Link},
-        html::{Clean, Remote},
+        html::{Clean, Remote, escape},
     },
 };
 
@@ -56,6 +60,8 @@ struct MessagePage {
     tabs: Vec<Tab>,
     view: View,
     links: Vec<Link>,
+    /// The text is shown instead of the HTML.
+    html_over: bool,
 }
 
 struct Tab {
@@ -131,52 +137,70 @@ impl Loading {
 pub(super) async fn page<M: Mailboxes>(
     State(app): State<Arc<App<M>>>,
     Asked(scope): Asked,
+    client: Client,
     Params((_, id)): Params<(String, String)>,
     Query(loading): Query<Loading>,
 ) -> Result<Response, Fault> {
-    shown(&app, &scope, &id, None, loading.remote()).await
+    shown(&app, client, &scope, &id, (None, loading.remote())).await
 }
 
 pub(super) async fn view<M: Mailboxes>(
     State(app): State<Arc<App<M>>>,
     Asked(scope): Asked,
+    client: Client,
     Params((_, id, view)): Params<(String, String, String)>,
     Query(loading): Query<Loading>,
 ) -> Result<Response, Fault> {
     let kind = Kind::named(&view).ok_or(Fault::NoSuchPage)?;
-    shown(&app, &scope, &id, Some(kind), loading.remote()).await
+    shown(&app, client, &scope, &id, (Some(kind), loading.remote())).await
 }
 
 async fn shown<M: Mailboxes>(
     app: &Arc<App<M>>,
+    client: Client,
     scope: &Scope,
     id: &str,
-    kind: Option<Kind>,
-    remote: Remote,
+    (kind, remote): (Option<Kind>, Remote),
 ) -> Result<Response, Fault> {
-    let mail = fetch(app, scope, id).await?;
+    let mail = fetch(app, client, scope, id).await?;
     let tags = [mail_tag(mail.summary.id), inbox_tag(&mail.summary.inbox)];
     let (site, now_ms) = (app.site.clone(), clock::unix_ms());
-    let template = app.render(mail, move |mail| message_page(site, mail, kind, remote, now_ms)).await?;
+    let template = app
+        .render(client, mail, move |mail, until| message_page(site, mail, kind, (remote, until), now_ms))
+        .await?;
+    if template.html_over {
+        app.counters.add(Counter::RenderOver, 1);
+    }
     let response = answer::page(&template)?;
     Ok(if scope.is_wide() { response } else { public(response, &tags) })
 }
 
 /// The mail, if it lies where the path says.
-pub(super) async fn fetch<M: Mailboxes>(app: &Arc<App<M>>, scope: &Scope, id: &str) -> Result<Mail, Fault> {
+pub(crate) async fn fetch<M: Mailboxes>(
+    app: &Arc<App<M>>,
+    client: Client,
+    scope: &Scope,
+    id: &str,
+) -> Result<Kept, Fault> {
     let id: MailId = id.parse().map_err(|_| Fault::NoSuchMail)?;
-    let mail = app.mailboxes.mail(id).await?;
-    mail.filter(|mail| scope.contains(&mail.summary.inbox)).ok_or(Fault::NoSuchMail)
+    app.mail_in(client, scope, id).await?.ok_or(Fault::NoSuchMail)
 }
 
-fn message_page(site: Site, mail: &Mail, kind: Option<Kind>, remote: Remote, now_ms: u64) -> MessagePage {
+fn message_page(
+    site: Site,
+    mail: &Mail,
+    kind: Option<Kind>,
+    (remote, until): (Remote, &Until),
+    now_ms: u64,
+) -> MessagePage {
     let summary = &mail.summary;
     let address = summary.inbox.to_string();
     let inbox = format!("/inbox/{}", segment(&address));
     let base = format!("{inbox}/{}", summary.id);
     let prepared = Prepared::new(&mail.raw);
     let reading = prepared.read();
-    let has_html = reading.html_source().is_some();
+    let clean = reading.html(remote, until);
+    let has_html = clean.is_some();
     // What the sender meant to be seen first; the text where there is no HTML.
     let kind = match kind {
         Some(Kind::Html) | None if has_html => Kind::Html,
@@ -184,10 +208,14 @@ fn message_page(site: Site, mail: &Mail, kind: Option<Kind>, remote: Remote, now
         Some(kind) => kind,
     };
     let mut notices: Vec<String> = reading.notices().iter().map(ToString::to_string).collect();
+    let over = clean.as_ref().and_then(|clean| clean.over).filter(|_| kind == Kind::Html);
+    notices.extend(over.map(|over| {
+        format!("The HTML of this mail is not shown: {over}. This is its text. The source has all of it.")
+    }));
     let (text, text_notice) = reading.text();
-    let clean = has_html.then(|| reading.html(remote)).flatten();
     let subject = fields::decode(&summary.subject);
     let view = match kind {
+        _ if over.is_some() => View::Text { html: linked(&text) },
         Kind::Text => {
             notices.extend(text_notice.map(|notice| notice.to_string()));
             View::Text { html: linked(&text) }
@@ -206,7 +234,7 @@ fn message_page(site: Site, mail: &Mail, kind: Option<Kind>, remote: Remote, now
         },
     };
     let mut links = Vec::new();
-    if let Some(clean) = &clean {
+    if let Some(clean) = clean.as_ref().filter(|clean| clean.over.is_none()) {
         findings::in_html(&clean.html, &mut links);
     }
     findings::in_text(&text, &mut links);
@@ -227,6 +255,7 @@ fn message_page(site: Site, mail: &Mail, kind: Option<Kind>, remote: Remote, now
         kept: when::span(summary.expires_ms.saturating_sub(now_ms)),
         address,
         inbox,
+        html_over: over.is_some(),
         notices,
         view,
         links,
@@ -243,8 +272,8 @@ fn html_view(clean: Option<&Clean>, base: &str, remote: Remote, notices: &mut Ve
     if clean.cut {
         notices.push("The HTML is too long to be shown whole. The source has all of it.".to_owned());
     }
-    if clean.too_many_tags {
-        notices.push("The HTML has too many tags to be shown. The text and the source can be.".to_owned());
+    if clean.images_cut {
+        notices.push("Some images are not shown: the mail shows too much of its own.".to_owned());
     }
     if clean.remote_items == 0 {
         return View::Html { frame, blocked: None, load: None };
@@ -365,20 +394,6 @@ pub(crate) fn linked(text: &str) -> String {
     html
 }
 
-fn escape(text: &str, html: &mut String) {
-    for character in text.chars() {
-        match character {
-            '&' => html.push_str("&amp;"),
-            '<' => html.push_str("&lt;"),
-            '>' => html.push_str("&gt;"),
-            '"' => html.push_str("&quot;"),
-            '\'' => html.push_str("&#39;"),
-            '\0' => html.push('\u{fffd}'),
-            c => html.push(c),
-        }
-    }
-}
-
 #[derive(Template)]
 #[template(path = "frame.html")]
 struct FramePage {
@@ -389,16 +404,17 @@ struct FramePage {
 pub(super) async fn frame<M: Mailboxes>(
     State(app): State<Arc<App<M>>>,
     Asked(scope): Asked,
+    client: Client,
     Params((_, id)): Params<(String, String)>,
     Query(loading): Query<Loading>,
 ) -> Result<Response, Fault> {
-    let mail = fetch(&app, &scope, &id).await?;
+    let mail = fetch(&app, client, &scope, &id).await?;
     let tags = [mail_tag(mail.summary.id), inbox_tag(&mail.summary.inbox)];
     let remote = loading.remote();
     let html = app
-        .render(mail, move |mail| {
+        .render(client, mail, move |mail, until| {
             let prepared = Prepared::new(&mail.raw);
-            prepared.read().html(remote).map(|clean| clean.html)
+            prepared.read().html(remote, until).map(|clean| clean.html)
         })
         .await?;
     let mut response = answer::page(&FramePage { html: html.ok_or(Fault::NoSuchPart)? })?;
@@ -413,21 +429,32 @@ pub(super) async fn frame<M: Mailboxes>(
 pub(super) async fn raw<M: Mailboxes>(
     State(app): State<Arc<App<M>>>,
     Asked(scope): Asked,
+    client: Client,
     Params((_, id)): Params<(String, String)>,
 ) -> Result<Response, Fault> {
-    let mail = fetch(&app, &scope, &id).await?;
-    Ok(download("message/rfc822", &format!("{}.eml", mail.summary.id), mail.raw.to_vec()))
+    let mail = fetch(&app, client, &scope, &id).await?;
+    let name = format!("{}.eml", mail.summary.id);
+    Ok(download("message/rfc822", &name, source(mail)))
 }
 
 pub(super) async fn attachment<M: Mailboxes>(
     State(app): State<Arc<App<M>>>,
     Asked(scope): Asked,
+    client: Client,
     Params((_, id, part, _)): Params<(String, String, u32, String)>,
 ) -> Result<Response, Fault> {
-    let mail = fetch(&app, &scope, &id).await?;
-    let found = app.render(mail, move |mail| part_of(mail, part)).await?;
+    let mail = fetch(&app, client, &scope, &id).await?;
+    let found = app.render(client, mail, move |mail, _| part_of(mail, part)).await?;
     let (attachment, bytes) = found.ok_or(Fault::NoSuchPart)?;
     Ok(download(&attachment.content_type, &attachment.filename, bytes))
+}
+
+/// The bytes as they came, not copied.
+pub(crate) fn source(mail: Kept) -> Bytes {
+    let (mail, mut held) = mail.into_parts();
+    // As part of the answer they are counted.
+    held.release();
+    Bytes::from_owner(mail.raw)
 }
 
 /// A part that is an attachment, with its bytes.
@@ -439,7 +466,7 @@ pub(crate) fn part_of(mail: &Mail, part: u32) -> Option<(Attachment, Vec<u8>)> {
 }
 
 /// Something to be saved and never run: whatever its sender says that it is, a browser gets it as a file.
-pub(crate) fn download(content_type: &str, filename: &str, bytes: Vec<u8>) -> Response {
+pub(crate) fn download(content_type: &str, filename: &str, bytes: impl Into<Bytes>) -> Response {
     let runs = ["html", "xml", "svg", "script", "pdf"].iter().any(|word| content_type.contains(word));
     let kind = if runs { "application/octet-stream" } else { content_type };
     let ascii: String = filename
@@ -447,7 +474,7 @@ pub(crate) fn download(content_type: &str, filename: &str, bytes: Vec<u8>) -> Re
         .map(|c| if c.is_ascii_graphic() && c != '"' && c != '\\' { c } else { '_' })
         .collect();
     let encoded = utf8_percent_encode(cut(filename, 400), NON_ALPHANUMERIC);
-    let mut response = bytes.into_response();
+    let mut response = bytes.into().into_response();
     let headers = response.headers_mut();
     let mut set = |name: HeaderName, value: &str| {
         if let Ok(value) = HeaderValue::from_str(value) {
@@ -468,9 +495,10 @@ pub(crate) fn download(content_type: &str, filename: &str, bytes: Vec<u8>) -> Re
 pub(super) async fn delete<M: Mailboxes>(
     State(app): State<Arc<App<M>>>,
     Asked(scope): Asked,
+    client: Client,
     Params((_, id)): Params<(String, String)>,
 ) -> Result<Response, Fault> {
-    let mail = fetch(&app, &scope, &id).await?;
+    let mail = fetch(&app, client, &scope, &id).await?;
     app.mailboxes.delete(mail.summary.id).await?;
     Ok(Redirect::to(&format!("/inbox/{}", segment(&scope.name()))).into_response())
 }

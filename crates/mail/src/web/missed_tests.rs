@@ -14,7 +14,7 @@ use tokio::sync::broadcast;
 
 use super::{Config, Web, serve};
 use crate::{
-    mailboxes::{Event, Inbox, Mail, MailId, Mailboxes, Scope, Summary, Totals, Unavailable},
+    mailboxes::{Event, Inbox, Mail, MailId, Mailboxes, Room, Scope, Summary, Totals, Unavailable},
     twin::{Retention, Twin},
 };
 
@@ -70,8 +70,8 @@ impl Mailboxes for Forgetful {
         self.twin.count(scope).await
     }
 
-    async fn mail(&self, id: MailId) -> Result<Option<Mail>, Unavailable> {
-        self.twin.mail(id).await
+    async fn mail_into<R: Room>(&self, id: MailId, room: R) -> Result<Option<(Mail, R)>, Unavailable> {
+        self.twin.mail_into(id, room).await
     }
 
     async fn delete(&self, id: MailId) -> Result<bool, Unavailable> {

@@ -6,8 +6,8 @@
 //!        ▼
 //!  thread "mail-web": axum on a runtime of its own ──▶ Mailboxes (questions to the loops, answers by message)
 //!        │  small mails are rendered here                └──▶ events ──▶ server-sent events, WebSockets, waits
-//!        ▼
-//!  up to 4 threads "mail-render": large mails
+//!        ▼ turns: one client after the other
+//!  threads "mail-help": up to 4 render large mails, up to 2 search, at least 4 are left for the disk
 //! ```
 //! No receiving loop ever waits for a page. Pages of one inbox are public and say so to caches: fresh for a second, and
 //! tagged with their inbox and mail, so that an accelerator in front serves the crowd and is purged by what changes
@@ -17,17 +17,23 @@ pub(crate) mod access;
 pub(crate) mod answer;
 pub(crate) mod app;
 mod assets;
+pub(crate) mod budget;
+pub(crate) mod client;
 mod config;
 mod connections;
 pub(crate) mod counters;
 mod inbox;
+pub(crate) mod lists;
 pub(crate) mod live;
 pub(crate) mod marks;
 pub(crate) mod message;
 mod pages;
 pub(crate) mod scope;
+pub(crate) mod taken;
+mod turns;
 mod unread;
 pub(crate) mod when;
+pub(crate) mod work;
 
 use std::{
     io,
@@ -37,12 +43,7 @@ use std::{
     time::Duration,
 };
 
-use axum::{
-    Router,
-    extract::DefaultBodyLimit,
-    middleware,
-    routing::{get, post},
-};
+use axum::{Router, middleware};
 use engine::{bounded, meter::Source};
 use tokio::sync::watch;
 
@@ -52,16 +53,26 @@ pub use self::{
     answer::{inbox_tag, mail_tag},
     config::Config,
 };
-use crate::mailboxes::Mailboxes;
+use crate::{
+    api::{
+        self,
+        routes::{GET, POST, Routes},
+    },
+    mailboxes::Mailboxes,
+};
 
 /// Mails rendered off the web's own thread at once.
 const RENDER_THREADS_MAX: usize = 4;
+/// Searches that read and take apart mails at once.
+const SEARCH_THREADS_MAX: usize = 2;
+/// Threads that are left for reads of the disk, however much is rendered and searched.
+const READ_THREADS: usize = 4;
 /// Rendering recurses nowhere by our own doing; libraries below it may.
 const RENDER_STACK_BYTES: usize = 16 * 1024 * 1024;
 /// How long answers under way may take when the server stops.
 const DRAIN: Duration = Duration::from_secs(5);
 /// Of a form or a JSON document; mails by the API have a limit of their own.
-const BODY_BYTES_MAX: usize = 64 * 1024;
+pub(crate) const BODY_BYTES_MAX: usize = 64 * 1024;
 
 /// The running web server; dropping it stops it.
 pub struct Web {
@@ -113,8 +124,8 @@ pub fn serve<M: Mailboxes>(listener: TcpListener, mailboxes: M, config: Config) 
     let address = listener.local_addr()?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
-        .max_blocking_threads(RENDER_THREADS_MAX)
-        .thread_name("mail-render")
+        .max_blocking_threads(RENDER_THREADS_MAX + SEARCH_THREADS_MAX + READ_THREADS)
+        .thread_name("mail-help")
         .thread_stack_size(RENDER_STACK_BYTES)
         .build()?;
     let bounds = connections::bounds(config.connections_max);
@@ -156,34 +167,43 @@ async fn run<M: Mailboxes>(
     forget_marks.abort();
 }
 
+/// Every path that is answered.
+fn routes<M: Mailboxes>() -> Routes<M> {
+    let pages = Routes::at("")
+        .unlisted(GET, "/", pages::home::<M>)
+        .unlisted(GET, "/inbox", pages::open::<M>)
+        .unlisted(GET, "/inbox/{address}", inbox::page::<M>)
+        .unlisted(GET, "/inbox/{address}/events", live::events::<M>)
+        .unlisted(GET, "/inbox/{address}/search", inbox::search_page::<M>)
+        .unlisted(POST, "/inbox/{address}/delete", inbox::delete_all::<M>)
+        .unlisted(GET, "/inbox/{address}/{id}", message::page::<M>)
+        .unlisted(POST, "/inbox/{address}/{id}/delete", message::delete::<M>)
+        .unlisted(GET, "/inbox/{address}/{id}/frame", message::frame::<M>)
+        .unlisted(GET, "/inbox/{address}/{id}/raw", message::raw::<M>)
+        .unlisted(GET, "/inbox/{address}/{id}/{view}", message::view::<M>)
+        .unlisted(GET, "/inbox/{address}/{id}/attachments/{part}/{name}", message::attachment::<M>)
+        .unlisted(GET, "/about", pages::about::<M>)
+        .unlisted(GET, "/terms", pages::terms::<M>)
+        .unlisted(GET, "/counters", pages::counters::<M>)
+        .unlisted(GET, "/static/{version}/{name}", assets::asset)
+        .unlisted(GET, "/robots.txt", || async { "User-agent: *\nDisallow: /inbox/\nDisallow: /api/\n" })
+        .unlisted(GET, "/healthz", || async { "ok\n" });
+    api::routes(pages)
+}
+
 fn router<M: Mailboxes>(app: Arc<App<M>>) -> Router {
-    Router::new()
-        .route("/", get(pages::home::<M>))
-        .route("/inbox", get(pages::open::<M>))
-        .route("/inbox/{address}", get(inbox::page::<M>))
-        .route("/inbox/{address}/events", get(live::events::<M>))
-        .route("/inbox/{address}/search", get(inbox::search_page::<M>))
-        .route("/inbox/{address}/delete", post(inbox::delete_all::<M>))
-        .route("/inbox/{address}/{id}", get(message::page::<M>))
-        .route("/inbox/{address}/{id}/delete", post(message::delete::<M>))
-        .route("/inbox/{address}/{id}/frame", get(message::frame::<M>))
-        .route("/inbox/{address}/{id}/raw", get(message::raw::<M>))
-        .route("/inbox/{address}/{id}/{view}", get(message::view::<M>))
-        .route("/inbox/{address}/{id}/attachments/{part}/{name}", get(message::attachment::<M>))
-        .route("/about", get(pages::about::<M>))
-        .route("/terms", get(pages::terms::<M>))
-        .route("/counters", get(pages::counters::<M>))
-        .route("/static/{version}/{name}", get(assets::asset))
-        .route("/robots.txt", get(|| async { "User-agent: *\nDisallow: /inbox/\nDisallow: /api/\n" }))
-        .route("/healthz", get(|| async { "ok\n" }))
-        .merge(crate::api::router::<M>())
+    let (router, _) = routes::<M>().finish();
+    router
         .fallback(pages::no_such_page)
         .method_not_allowed_fallback(pages::no_such_method)
-        .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
         .layer(middleware::from_fn_with_state(Arc::clone(&app), answer::around::<M>))
         .with_state(app)
 }
 
+#[cfg(test)]
+mod bounds_tests;
+#[cfg(test)]
+mod door_tests;
 #[cfg(test)]
 mod missed_tests;
 #[cfg(test)]

@@ -3,7 +3,10 @@
 //! `ann@example.org` is an inbox, `ann` one at the service's own domain, `ann*@example.org` all inboxes of that domain
 //! that begin so, `*@example.org` all of the domain, `*@*` everything.
 
-use std::sync::Arc;
+use std::{
+    net::{IpAddr, Ipv4Addr, SocketAddr},
+    sync::Arc,
+};
 
 use axum::{
     extract::{ConnectInfo, FromRequestParts, Path, RawPathParams},
@@ -82,11 +85,14 @@ impl<M: Mailboxes> FromRequestParts<Arc<App<M>>> for Asked {
     }
 }
 
-/// Who asks; the unspecified address, which is nobody's, where that is not known.
+/// Who asks where that is not known: the unspecified address is nobody's.
+pub(crate) const NOBODY: Peer = Peer(SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0));
+
+/// Who asks.
 pub(crate) async fn peer(parts: &mut Parts) -> Peer {
     match ConnectInfo::<Peer>::from_request_parts(parts, &()).await {
         Ok(ConnectInfo(peer)) => peer,
-        Err(_) => Peer(([0, 0, 0, 0], 0).into()),
+        Err(_) => NOBODY,
     }
 }
 

@@ -42,8 +42,11 @@ use crate::{
 
 /// Runs everything until a signal ends it.
 pub(crate) fn serve(task: &ServeTask) -> Result<(), Failure> {
-    let sources =
-        Sources { file: task.config.path(), flags: task.settings.0.clone(), complete: join_and_tell };
+    let sources = Sources {
+        file: task.config.path(),
+        flags: task.settings.0.clone(),
+        complete: Box::new(join_and_tell),
+    };
     let (operation, access) = Operation::begin(sources)?;
     shell::run(operation, access, |settings| start(settings, task.demo))
 }
@@ -152,6 +155,7 @@ mod tests {
                 listen: listen.parse().expect("an address"),
                 tls: None,
                 allowed_origins: origins.iter().map(|&origin| origin.to_owned()).collect(),
+                same_origin: false,
             });
             let mut config =
                 Config { listen: listen.parse().expect("an address"), websocket, ..Config::default() };

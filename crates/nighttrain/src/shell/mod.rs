@@ -153,6 +153,7 @@ async fn until_stopped(
             () = any_ended(&services) => break,
             wish = signals.next() => match wish {
                 Wish::Reload => reload(operation, &services),
+                Wish::Reopen => operation.reopen_log(),
                 Wish::Upgrade if services.iter().all(|service| service.is_lame_duck_by_signal()) => break,
                 Wish::Upgrade => Signals::cannot_upgrade(),
                 Wish::Stop => break,

@@ -5,6 +5,7 @@
 mod configuration;
 mod feed;
 mod lab;
+mod nats_flags;
 mod places;
 mod reload;
 mod running;

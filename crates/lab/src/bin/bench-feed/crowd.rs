@@ -157,7 +157,7 @@ pub(crate) struct Churn {
 
 /// A flow by the clock, verified, beside a connection that subscribes and unsubscribes.
 pub(crate) fn churn(server: &Running, quick: bool) -> Result<Churn, PeerError> {
-    let shape = Shape { flows: 1, consumers: 1, payload_bytes: 100, window: 0 };
+    let shape = Shape { flows: 1, consumers: 1, payload_bytes: 100, window: 0, per_second: None };
     let run = if quick { CHURN_RUN / 5 } else { CHURN_RUN };
     let flow = Flow::connect(server.contender.wire(), server.address, &shape, 0)?;
     let mut restless = Wire::Nats.producer(server.address)?;

@@ -47,7 +47,7 @@ pub(crate) fn measure(
     rounds: Option<usize>,
 ) -> Result<Vec<Latencies>, PeerError> {
     let rounds = rounds.unwrap_or(if quick { 1 } else { ROUNDS });
-    let shape = Shape { flows: 1, consumers: 1, payload_bytes: PAYLOAD_BYTES, window: 0 };
+    let shape = Shape { flows: 1, consumers: 1, payload_bytes: PAYLOAD_BYTES, window: 0, per_second: None };
     let mut all = Vec::new();
     for per_second in RATES {
         println!("latency at {}/s: {} contenders × {rounds} rounds", grouped(per_second), running.len());

@@ -17,8 +17,9 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::crowd::{self, Crowd};
 use crate::figures::{self, TWO_CORES};
-use crate::scenarios::{self, OTHERS, Scenario, Sides};
+use crate::scenarios::{self, OTHERS, Pattern, Scenario, Sides};
 use lab::peers::PeerError;
+use lab::peers::feed::asking::asking;
 use lab::peers::feed::contenders::{self, Contender, Running};
 use lab::peers::feed::drive::{Load, driven};
 
@@ -273,6 +274,7 @@ impl Bench {
             Sides::Apart => {
                 !server.name.ends_with(TWO_CORES)
                     && server.consumers.is_none_or(|only| only == scenario.shape.consumers)
+                    && scenario.is_for(server.contender)
             }
             Sides::OneAndTwo => matches!(server.contender, Contender::Ours | Contender::Nats),
         };
@@ -286,6 +288,9 @@ impl Bench {
         println!("{}: {} contenders × {rounds} rounds × {milliseconds} ms", scenario.name, contenders.len());
         let both = self.both.list();
         let drive = |server: &Running, threads: usize| {
+            if let Pattern::Asking(askers) = scenario.pattern {
+                return asking(server.address, askers, scenario.shape.payload_bytes, scenario.run);
+            }
             let threads = threads.min(scenario.shape.flows);
             let load = Load { shape: scenario.shape.clone(), threads, duration: scenario.run };
             driven(server.contender.wire(), server.address, &load)

@@ -33,14 +33,26 @@ impl Load {
     /// One producer, one consumer.
     #[must_use]
     pub const fn one(duration: Duration) -> Self {
-        let shape = Shape { flows: 1, consumers: 1, payload_bytes: PAYLOAD_BYTES, window: WINDOW_ONE };
+        let shape = Shape {
+            flows: 1,
+            consumers: 1,
+            payload_bytes: PAYLOAD_BYTES,
+            window: WINDOW_ONE,
+            per_second: None,
+        };
         Self { shape, threads: 1, duration }
     }
 
     /// So many, each for itself.
     #[must_use]
     pub fn many(flows: usize, threads: usize, duration: Duration) -> Self {
-        let shape = Shape { flows, consumers: 1, payload_bytes: PAYLOAD_BYTES, window: WINDOW_MANY };
+        let shape = Shape {
+            flows,
+            consumers: 1,
+            payload_bytes: PAYLOAD_BYTES,
+            window: WINDOW_MANY,
+            per_second: None,
+        };
         Self { shape, threads: threads.clamp(1, flows), duration }
     }
 }

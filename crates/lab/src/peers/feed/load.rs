@@ -18,8 +18,8 @@ use crate::peers::PeerError;
 
 /// A server that relays nothing for so long is stuck.
 const STUCK: Duration = Duration::from_secs(10);
-/// Messages encoded ahead.
-const BATCH_MESSAGES: usize = 512;
+/// Messages encoded ahead at most.
+const BATCH_MESSAGES_MAX: u64 = 512;
 const EVENTS_MAX: usize = 128;
 /// How often the clock is read in the closed loop: every so many rounds.
 const ROUNDS_A_LOOK: u32 = 16;
@@ -33,8 +33,22 @@ pub struct Shape {
     pub consumers: usize,
     /// Of each message.
     pub payload_bytes: usize,
-    /// Messages that a producer may be ahead of its slowest consumer.
+    /// Messages that a producer may be ahead of its slowest consumer. An open loop has none: 0.
     pub window: u64,
+    /// Messages that each producer sends in a second; `None`: as many as go.
+    pub per_second: Option<u64>,
+}
+
+impl Shape {
+    /// Messages encoded ahead: never more than the window lets go, where there is one.
+    fn batch(&self) -> u64 {
+        if self.window == 0 { BATCH_MESSAGES_MAX } else { BATCH_MESSAGES_MAX.min(self.window) }
+    }
+
+    /// What a consumer reads into: two messages at least.
+    fn scratch_bytes(&self) -> usize {
+        SCRATCH_BYTES.max(3 * self.payload_bytes)
+    }
 }
 
 /// A producer with its consumers.
@@ -56,7 +70,7 @@ impl Flow {
             .map(|n| Consumer::connect(wire, address, &subject, shape.payload_bytes, n, number))
             .collect::<Result<_, _>>()?;
         let producer =
-            Producer::connect(wire, address, &subject, shape.payload_bytes, number, BATCH_MESSAGES)?;
+            Producer::connect(wire, address, &subject, shape.payload_bytes, number, shape.batch() as usize)?;
         Ok(Self { producer, consumers })
     }
 
@@ -83,7 +97,7 @@ pub fn closed_loop(mut flows: Vec<Flow>, shape: &Shape, run: Duration) -> Result
         let both = EventFlags::IN | EventFlags::OUT | EventFlags::ET;
         epoll::add(&poll, flow.producer.stream(), tag(f, 0), both).map_err(std::io::Error::from)?;
     }
-    let mut scratch = vec![0; SCRATCH_BYTES];
+    let mut scratch = vec![0; shape.scratch_bytes()];
     let mut events = Vec::with_capacity(EVENTS_MAX);
     let begun = Instant::now();
     let mut moved = begun;
@@ -93,15 +107,22 @@ pub fn closed_loop(mut flows: Vec<Flow>, shape: &Shape, run: Duration) -> Result
     loop {
         let mut all_arrived = true;
         let mut more_to_send = false;
-        for flow in &mut flows {
+        let elapsed_s = if shape.per_second.is_some() { begun.elapsed().as_secs_f64() } else { 0.0 };
+        let count = flows.len() as f64;
+        for (f, flow) in flows.iter_mut().enumerate() {
             let slowest = flow.slowest().unwrap_or(flow.producer.stamped);
-            let room = (slowest + shape.window).saturating_sub(flow.producer.stamped);
+            let mut room = (slowest + shape.window).saturating_sub(flow.producer.stamped);
+            if let Some(per_second) = shape.per_second {
+                // Not all in the same moment.
+                let due = elapsed_s * per_second as f64 + f as f64 / count;
+                room = room.min((due as u64).saturating_sub(flow.producer.stamped));
+            }
             let allowed = if is_over { 0 } else { room };
             // A batch that is under way goes on; a new one begins when half a batch fits.
-            if !flow.producer.is_idle() || allowed >= BATCH_MESSAGES as u64 / 2 {
+            if !flow.producer.is_idle() || allowed >= shape.batch() / 2 {
                 flow.producer.send(allowed, |_| 0)?;
             }
-            more_to_send |= flow.producer.is_idle() && allowed >= 2 * BATCH_MESSAGES as u64;
+            more_to_send |= flow.producer.is_idle() && allowed >= 2 * shape.batch();
             all_arrived &= flow.producer.is_idle() && slowest == flow.producer.stamped;
         }
         round = round.wrapping_add(1);

@@ -1,5 +1,6 @@
 //! Servers that pass messages on, and flows through them of which every message is verified.
 
+pub mod asking;
 pub mod contenders;
 pub mod drive;
 pub mod ends;

@@ -15,10 +15,11 @@ use serde_json::{Value, json};
 
 use super::item;
 use crate::{
-    mailboxes::Mailboxes,
+    mailboxes::{Mailboxes, Scope},
     web::{
         answer::Fault,
         app::App,
+        client::Client,
         live::{Arrivals, Told},
         scope::Asked,
     },
@@ -34,6 +35,7 @@ const SEND_MAX: Duration = Duration::from_secs(30);
 pub(super) async fn events<M: Mailboxes>(
     State(app): State<Arc<App<M>>>,
     Asked(scope): Asked,
+    client: Client,
     headers: HeaderMap,
     upgrade: WebSocketUpgrade,
 ) -> Result<Response, Fault> {
@@ -41,14 +43,14 @@ pub(super) async fn events<M: Mailboxes>(
     app.check_asker(&headers)?;
     let arrivals = Arrivals::new(&app, scope, None).await?;
     let upgrade = upgrade.max_message_size(MESSAGE_BYTES_MAX).max_frame_size(MESSAGE_BYTES_MAX);
-    Ok(upgrade.on_upgrade(move |socket| tell(app, arrivals, socket)))
+    Ok(upgrade.on_upgrade(move |socket| tell(app, client, arrivals, socket)))
 }
 
-async fn tell<M: Mailboxes>(app: Arc<App<M>>, mut arrivals: Arrivals, mut socket: WebSocket) {
+async fn tell<M: Mailboxes>(app: Arc<App<M>>, client: Client, mut arrivals: Arrivals, mut socket: WebSocket) {
     loop {
         let message = tokio::select! {
             told = arrivals.next() => match told {
-                Some(told) => match event(&app, told).await {
+                Some(told) => match event(&app, client, arrivals.scope(), told).await {
                     Some(event) => Message::Text(event.to_string().into()),
                     None => continue,
                 },
@@ -67,12 +69,12 @@ async fn tell<M: Mailboxes>(app: Arc<App<M>>, mut arrivals: Arrivals, mut socket
     }
 }
 
-async fn event<M: Mailboxes>(app: &Arc<App<M>>, told: Told) -> Option<Value> {
+async fn event<M: Mailboxes>(app: &Arc<App<M>>, client: Client, scope: &Scope, told: Told) -> Option<Value> {
     Some(match told {
         Told::Arrived(summary) => {
             // Gone again, or the store fails: nothing to tell.
-            let mail = app.mailboxes.mail(summary.id).await.ok().flatten()?;
-            json!({ "Type": "new", "Data": item(app, mail).await.ok()? })
+            let mail = app.mail_in(client, scope, summary.id).await.ok().flatten()?;
+            json!({ "Type": "new", "Data": item(app, client, mail).await.ok()? })
         }
         Told::Deleted(id) => json!({ "Type": "delete", "Data": { "ID": id.to_string() } }),
         Told::Missed => json!({ "Type": "prune", "Data": null }),

@@ -12,31 +12,32 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use axum::{
     Json,
-    body::Bytes,
-    extract::{DefaultBodyLimit, Query, State},
-    handler::Handler,
+    extract::{Query, State},
     http::{HeaderMap, HeaderValue, header},
     response::{IntoResponse, Response},
-    routing::{get, post},
 };
 use engine::cores::clock;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::routes::Routes;
+use super::routes::{GET, POST, PUT, Routes};
 use crate::{
-    mailboxes::{Mail, MailId, Mailboxes, Scope, Summary},
+    mailboxes::{Inbox, MailId, Mailboxes, Scope, Summary},
     render::{
         Prepared,
         html::{Clean, Remote},
     },
-    search::{self, Marks as _, Query as Search},
+    search::{Marks as _, Query as Search},
     web::{
         access::{Asker, asker},
         answer::Fault,
         app::App,
-        message::{download, part_of},
+        client::Client,
+        lists::{self, Around},
+        message::{download, part_of, source},
         scope::{Asked, Params},
+        taken::Taken,
+        work::Kept,
     },
 };
 
@@ -46,8 +47,6 @@ const LIMIT: usize = 50;
 const LIMIT_MAX: usize = 500;
 /// Mails that one request may change.
 const IDS_MAX: usize = 10_000;
-/// A mail that is sent by the API, base64 and all.
-const SEND_BYTES_MAX: usize = 32 * 1024 * 1024;
 
 pub(super) fn routes<M: Mailboxes>(before: Routes<M>) -> Routes<M> {
     put_in(before).again(put_in(Routes::at("/inbox/{address}")))
@@ -75,7 +74,7 @@ fn put_in<M: Mailboxes>(routes: Routes<M>) -> Routes<M> {
         .get("/api/v1/message/{id}/part/{part}", part::<M>, ("An attachment.", ""))
         .post(
             "/api/v1/send",
-            send::send::<M>.layer(DefaultBodyLimit::max(SEND_BYTES_MAX)),
+            send::send::<M>,
             (
                 "Takes a mail: {From, To, Cc, Bcc, ReplyTo, Subject, Text, HTML, Attachments, Headers, Tags}.",
                 "",
@@ -89,13 +88,14 @@ fn put_in<M: Mailboxes>(routes: Routes<M>) -> Routes<M> {
         .get("/view/{file}", view::<M>, ("ID.html or ID.txt: a mail's body, cleaned.", ""))
         .get("/api/events", events::events::<M>, ("Arrivals and deletions by WebSocket.", ""))
         // Asked for by Mailpit's own pages; and what is not done here, each with a word why.
-        .unlisted("/api/v1/webui", get(webui::<M>))
-        .unlisted("/api/v1/message/{id}/part/{part}/thumb", get(part::<M>))
-        .unlisted("/api/v1/message/{id}/html-check", get(not_checked))
-        .unlisted("/api/v1/message/{id}/link-check", get(not_checked))
-        .unlisted("/api/v1/message/{id}/sa-check", get(not_checked))
-        .unlisted("/api/v1/message/{id}/release", post(not_released))
-        .unlisted("/api/v1/chaos", get(no_chaos).put(no_chaos))
+        .unlisted(GET, "/api/v1/webui", webui::<M>)
+        .unlisted(GET, "/api/v1/message/{id}/part/{part}/thumb", part::<M>)
+        .unlisted(GET, "/api/v1/message/{id}/html-check", not_checked)
+        .unlisted(GET, "/api/v1/message/{id}/link-check", not_checked)
+        .unlisted(GET, "/api/v1/message/{id}/sa-check", not_checked)
+        .unlisted(POST, "/api/v1/message/{id}/release", not_released)
+        .unlisted(GET, "/api/v1/chaos", no_chaos)
+        .unlisted(PUT, "/api/v1/chaos", no_chaos)
 }
 
 async fn not_checked() -> Fault {
@@ -125,12 +125,12 @@ async fn info<M: Mailboxes>(
 ) -> Result<Json<Value>, Fault> {
     let count = app.mailboxes.count(&scope).await?;
     let totals = app.mailboxes.totals();
-    let tags: BTreeMap<String, u64> = app.marks.all_tags();
+    let tags: BTreeMap<String, u64> = app.marks.all_tags(&scope);
     Ok(Json(json!({
         "Version": concat!("nighttrain ", env!("CARGO_PKG_VERSION")),
         "LatestVersion": concat!("nighttrain ", env!("CARGO_PKG_VERSION")),
         "Database": "", "DatabaseSize": totals.stored_bytes,
-        "Messages": count, "Unread": count.saturating_sub(app.marks.read_count()), "Tags": tags,
+        "Messages": count, "Unread": count.saturating_sub(app.marks.read_count(&scope)), "Tags": tags,
         "RuntimeStats": {
             "Uptime": clock::unix_ms().saturating_sub(app.started_ms) / 1000, "Memory": 0,
             "MessagesDeleted": totals.accepted.saturating_sub(totals.stored), "SMTPAccepted": totals.accepted,
@@ -162,102 +162,138 @@ struct Listing {
 async fn list<M: Mailboxes>(
     State(app): State<Arc<App<M>>>,
     Asked(scope): Asked,
+    client: Client,
     Query(listing): Query<Listing>,
-) -> Result<Json<Value>, Fault> {
+) -> Result<Response, Fault> {
     let limit = listing.limit.unwrap_or(LIMIT).min(LIMIT_MAX);
     let total = app.mailboxes.count(&scope).await?;
     let found = app.mailboxes.list(&scope, listing.start, limit).await?;
-    let unread = total.saturating_sub(app.marks.read_count());
-    answer(&app, &found, listing.start, (total, unread), (total, unread)).await
+    let unread = total.saturating_sub(app.marks.read_count(&scope));
+    answer(
+        &app,
+        client,
+        found,
+        listing.start,
+        (total, unread),
+        (total, unread),
+        app.marks.all_tags(&scope).into_keys().collect(),
+    )
+    .await
 }
 
 async fn find<M: Mailboxes>(
     State(app): State<Arc<App<M>>>,
     Asked(scope): Asked,
+    client: Client,
     Query(listing): Query<Listing>,
-) -> Result<Json<Value>, Fault> {
+) -> Result<Response, Fault> {
     let limit = listing.limit.unwrap_or(LIMIT).min(LIMIT_MAX);
-    let all = all_found(&app, &scope, &listing.query).await?;
+    let all = all_found(&app, client, &scope, &listing.query).await?;
     let unread = all.iter().filter(|summary| !app.marks.is_read(summary.id)).count() as u64;
     let total = app.mailboxes.count(&scope).await?;
     let page: Vec<Arc<Summary>> = all.iter().skip(listing.start).take(limit).cloned().collect();
-    let whole = (total, total.saturating_sub(app.marks.read_count()));
-    answer(&app, &page, listing.start, (all.len() as u64, unread), whole).await
+    let whole = (total, total.saturating_sub(app.marks.read_count(&scope)));
+    answer(
+        &app,
+        client,
+        page,
+        listing.start,
+        (all.len() as u64, unread),
+        whole,
+        app.marks.all_tags(&scope).into_keys().collect(),
+    )
+    .await
 }
 
 /// All mails that fit, up to the search's bounds: Mailpit's lists say how many there are in all.
 async fn all_found<M: Mailboxes>(
     app: &Arc<App<M>>,
+    client: Client,
     scope: &Scope,
     query: &str,
 ) -> Result<Vec<Arc<Summary>>, Fault> {
     let query = Search::parse(query)?;
-    let found = search::search(&app.mailboxes, scope, &query, &app.marks, None, IDS_MAX).await?;
+    let found = app.search(client, scope, &query, None, IDS_MAX).await?;
     Ok(found.mails)
 }
 
 /// A list; `matching` and `whole` are counts of mails and of unread ones.
 async fn answer<M: Mailboxes>(
     app: &Arc<App<M>>,
-    summaries: &[Arc<Summary>],
+    client: Client,
+    summaries: Vec<Arc<Summary>>,
     start: usize,
     matching: (u64, u64),
     whole: (u64, u64),
-) -> Result<Json<Value>, Fault> {
-    let mut messages = Vec::with_capacity(summaries.len());
-    for summary in summaries {
-        if let Some(mail) = app.mailboxes.mail(summary.id).await? {
-            messages.push(item(app, mail).await?);
-        }
-    }
-    Ok(Json(json!({
-        "messages": messages, "start": start, "count": summaries.len(),
-        "messages_count": matching.0, "messages_unread": matching.1,
-        "total": whole.0, "unread": whole.1, "tags": app.marks.all_tags().into_keys().collect::<Vec<_>>(),
-    })))
+    tags: Vec<String>,
+) -> Result<Response, Fault> {
+    let around = Around {
+        head: "{\"messages\":[".to_owned(),
+        tail: format!(
+            "],\"start\":{start},\"count\":{},\"messages_count\":{},\"messages_unread\":{},\"total\":{},\"unread\":{},\"tags\":{}}}",
+            summaries.len(),
+            matching.0,
+            matching.1,
+            whole.0,
+            whole.1,
+            json!(tags),
+        ),
+    };
+    let marking = Arc::clone(app);
+    lists::of_mails(app, client, summaries, around, move |mail, _, out| {
+        let id = mail.summary.id;
+        serde_json::to_writer(out, &shapes::item(mail, marking.marks.is_read(id), &marking.marks.tags(id)))
+    })
+    .await
 }
 
-async fn item<M: Mailboxes>(app: &Arc<App<M>>, mail: Mail) -> Result<Value, Fault> {
+async fn item<M: Mailboxes>(app: &Arc<App<M>>, client: Client, mail: Kept) -> Result<Value, Fault> {
     let id = mail.summary.id;
     let (read, tags) = (app.marks.is_read(id), app.marks.tags(id));
-    app.render(mail, move |mail| shapes::item(mail, read, &tags)).await
+    app.render(client, mail, move |mail, _| shapes::item(mail, read, &tags)).await
 }
 
 /// The mail called so, or the newest for `latest`.
-async fn fetch<M: Mailboxes>(app: &Arc<App<M>>, scope: &Scope, named: &Named) -> Result<Mail, Fault> {
+async fn fetch<M: Mailboxes>(
+    app: &Arc<App<M>>,
+    client: Client,
+    scope: &Scope,
+    named: &Named,
+) -> Result<Kept, Fault> {
     let name = named.id.as_deref().unwrap_or_default();
     let id = if name == "latest" {
         app.mailboxes.list(scope, 0, 1).await?.first().map(|summary| summary.id)
     } else {
         name.parse::<MailId>().ok()
     };
-    let mail = app.mailboxes.mail(id.ok_or(Fault::NoSuchMail)?).await?;
-    mail.filter(|mail| scope.contains(&mail.summary.inbox)).ok_or(Fault::NoSuchMail)
+    app.mail_in(client, scope, id.ok_or(Fault::NoSuchMail)?).await?.ok_or(Fault::NoSuchMail)
 }
 
 /// As in Mailpit, who reads a mail marks it read; another site's page does not.
 async fn message<M: Mailboxes>(
     State(app): State<Arc<App<M>>>,
     Asked(scope): Asked,
+    client: Client,
     Params(named): Params<Named>,
     headers: HeaderMap,
 ) -> Result<Json<Value>, Fault> {
-    let mail = fetch(&app, &scope, &named).await?;
+    let mail = fetch(&app, client, &scope, &named).await?;
     if asker(&headers) == Asker::OwnPageOrProgram {
-        app.marks.set_read(mail.summary.id, true);
+        app.marks.set_read(mail.summary.id, &mail.summary.inbox, true);
     }
     let tags = app.marks.tags(mail.summary.id);
-    Ok(Json(app.render(mail, move |mail| shapes::message(mail, &tags)).await?))
+    Ok(Json(app.render(client, mail, move |mail, _| shapes::message(mail, &tags)).await?))
 }
 
 async fn headers<M: Mailboxes>(
     State(app): State<Arc<App<M>>>,
     Asked(scope): Asked,
+    client: Client,
     Params(named): Params<Named>,
 ) -> Result<Json<Value>, Fault> {
-    let mail = fetch(&app, &scope, &named).await?;
+    let mail = fetch(&app, client, &scope, &named).await?;
     let all = app
-        .render(mail, |mail| {
+        .render(client, mail, |mail, _| {
             let prepared = Prepared::new(&mail.raw);
             let mut all: BTreeMap<String, Vec<String>> = BTreeMap::new();
             for (name, value) in prepared.read().headers() {
@@ -272,22 +308,24 @@ async fn headers<M: Mailboxes>(
 async fn raw<M: Mailboxes>(
     State(app): State<Arc<App<M>>>,
     Asked(scope): Asked,
+    client: Client,
     Params(named): Params<Named>,
 ) -> Result<Response, Fault> {
-    let mail = fetch(&app, &scope, &named).await?;
+    let mail = fetch(&app, client, &scope, &named).await?;
     // Text that no browser takes for a page: nosniff is on every answer.
     let kind = [(header::CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"))];
-    Ok((kind, mail.raw.to_vec()).into_response())
+    Ok((kind, source(mail)).into_response())
 }
 
 async fn part<M: Mailboxes>(
     State(app): State<Arc<App<M>>>,
     Asked(scope): Asked,
+    client: Client,
     Params(named): Params<Named>,
 ) -> Result<Response, Fault> {
-    let mail = fetch(&app, &scope, &named).await?;
+    let mail = fetch(&app, client, &scope, &named).await?;
     let part = named.part.ok_or(Fault::NoSuchPart)?;
-    let found = app.render(mail, move |mail| part_of(mail, part)).await?;
+    let found = app.render(client, mail, move |mail, _| part_of(mail, part)).await?;
     let (attachment, bytes) = found.ok_or(Fault::NoSuchPart)?;
     Ok(download(&attachment.content_type, &attachment.filename, bytes))
 }
@@ -296,6 +334,7 @@ async fn part<M: Mailboxes>(
 async fn view<M: Mailboxes>(
     State(app): State<Arc<App<M>>>,
     Asked(scope): Asked,
+    client: Client,
     Params(named): Params<Named>,
 ) -> Result<Response, Fault> {
     let file = named.file.as_deref().unwrap_or_default();
@@ -306,13 +345,13 @@ async fn view<M: Mailboxes>(
         _ => return Err(Fault::NoSuchPage),
     };
     let named = Named { id: Some(id.to_owned()), part: None, tag: None, file: None };
-    let mail = fetch(&app, &scope, &named).await?;
+    let mail = fetch(&app, client, &scope, &named).await?;
     let body = app
-        .render(mail, move |mail| {
+        .render(client, mail, move |mail, until| {
             let prepared = Prepared::new(&mail.raw);
             let reading = prepared.read();
             if as_html {
-                reading.html(Remote::Blocked).map(|clean| clean.html)
+                reading.html(Remote::Blocked, until).map(|clean| clean.html)
             } else {
                 Some(reading.text().0)
             }
@@ -355,22 +394,18 @@ fn change(body: &[u8]) -> Result<Change, Fault> {
     Ok(change)
 }
 
-/// The mails of the change that are in the scope; one that is not there is passed over.
-async fn named_ids<M: Mailboxes>(
+/// The mails of the change that are in the scope, and their inboxes; one that is not there is passed over.
+async fn named<M: Mailboxes>(
     app: &Arc<App<M>>,
+    client: Client,
     scope: &Scope,
     ids: &[String],
-) -> Result<Vec<MailId>, Fault> {
-    let mut found = Vec::with_capacity(ids.len());
+) -> Result<Vec<(MailId, Inbox)>, Fault> {
+    let mut found = Vec::new();
     for id in ids {
         let Ok(id) = id.parse::<MailId>() else { continue };
-        // Everything holds every mail; an inbox only its own.
-        let ours = match scope {
-            Scope::All => true,
-            _ => app.mailboxes.mail(id).await?.is_some_and(|mail| scope.contains(&mail.summary.inbox)),
-        };
-        if ours {
-            found.push(id);
+        if let Some(mail) = app.mail_in(client, scope, id).await? {
+            found.push((id, mail.summary.inbox.clone()));
         }
     }
     Ok(found)
@@ -379,16 +414,17 @@ async fn named_ids<M: Mailboxes>(
 async fn set_read<M: Mailboxes>(
     State(app): State<Arc<App<M>>>,
     Asked(scope): Asked,
-    body: Bytes,
+    client: Client,
+    body: Taken,
 ) -> Result<&'static str, Fault> {
-    let change = change(&body)?;
-    let ids = if change.ids.is_empty() {
-        all_found(&app, &scope, &change.search).await?.into_iter().map(|summary| summary.id).collect()
-    } else {
-        named_ids(&app, &scope, &change.ids).await?
-    };
-    for id in ids {
-        app.marks.set_read(id, change.read);
+    let change = change(&body.bytes)?;
+    if change.ids.is_empty() {
+        for summary in all_found(&app, client, &scope, &change.search).await? {
+            app.marks.set_read(summary.id, &summary.inbox, change.read);
+        }
+    }
+    for (id, inbox) in named(&app, client, &scope, &change.ids).await? {
+        app.marks.set_read(id, &inbox, change.read);
     }
     Ok("ok")
 }
@@ -396,13 +432,14 @@ async fn set_read<M: Mailboxes>(
 async fn delete<M: Mailboxes>(
     State(app): State<Arc<App<M>>>,
     Asked(scope): Asked,
-    body: Bytes,
+    client: Client,
+    body: Taken,
 ) -> Result<&'static str, Fault> {
-    let change = change(&body)?;
+    let change = change(&body.bytes)?;
     if change.ids.is_empty() {
         app.mailboxes.delete_all(&scope).await?;
     }
-    for id in named_ids(&app, &scope, &change.ids).await? {
+    for (id, _) in named(&app, client, &scope, &change.ids).await? {
         app.mailboxes.delete(id).await?;
     }
     Ok("ok")
@@ -411,52 +448,55 @@ async fn delete<M: Mailboxes>(
 async fn delete_found<M: Mailboxes>(
     State(app): State<Arc<App<M>>>,
     Asked(scope): Asked,
+    client: Client,
     Query(listing): Query<Listing>,
 ) -> Result<&'static str, Fault> {
     if listing.query.trim().is_empty() {
         return Err(Fault::Bad("an empty search deletes nothing".to_owned()));
     }
-    for summary in all_found(&app, &scope, &listing.query).await? {
+    for summary in all_found(&app, client, &scope, &listing.query).await? {
         app.mailboxes.delete(summary.id).await?;
     }
     Ok("ok")
 }
 
-async fn tags<M: Mailboxes>(State(app): State<Arc<App<M>>>, Asked(_): Asked) -> Json<Vec<String>> {
-    Json(app.marks.all_tags().into_keys().collect())
+async fn tags<M: Mailboxes>(State(app): State<Arc<App<M>>>, Asked(scope): Asked) -> Json<Vec<String>> {
+    Json(app.marks.all_tags(&scope).into_keys().collect())
 }
 
 async fn set_tags<M: Mailboxes>(
     State(app): State<Arc<App<M>>>,
     Asked(scope): Asked,
-    body: Bytes,
+    client: Client,
+    body: Taken,
 ) -> Result<&'static str, Fault> {
-    let change = change(&body)?;
-    for id in named_ids(&app, &scope, &change.ids).await? {
-        app.marks.set_tags(id, &change.tags);
+    let change = change(&body.bytes)?;
+    let names = app.marks.names(&change.tags)?;
+    for (id, inbox) in named(&app, client, &scope, &change.ids).await? {
+        app.marks.set_tags(id, &inbox, names.clone())?;
     }
     Ok("ok")
 }
 
 async fn rename_tag<M: Mailboxes>(
     State(app): State<Arc<App<M>>>,
-    Asked(_): Asked,
+    Asked(scope): Asked,
     Params(named): Params<Named>,
-    body: Bytes,
+    body: Taken,
 ) -> Result<&'static str, Fault> {
-    let change = change(&body)?;
+    let change = change(&body.bytes)?;
     if change.name.trim().is_empty() {
         return Err(Fault::Bad("the field `Name` is missing: what the tag is to be called".to_owned()));
     }
-    app.marks.replace_tag(named.tag.as_deref().unwrap_or_default(), Some(change.name.trim()));
+    app.marks.replace_tag(&scope, named.tag.as_deref().unwrap_or_default(), Some(change.name.trim()))?;
     Ok("ok")
 }
 
 async fn delete_tag<M: Mailboxes>(
     State(app): State<Arc<App<M>>>,
-    Asked(_): Asked,
+    Asked(scope): Asked,
     Params(named): Params<Named>,
-) -> &'static str {
-    app.marks.replace_tag(named.tag.as_deref().unwrap_or_default(), None);
-    "ok"
+) -> Result<&'static str, Fault> {
+    app.marks.replace_tag(&scope, named.tag.as_deref().unwrap_or_default(), None)?;
+    Ok("ok")
 }

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use axum::{Json, body::Bytes, extract::State};
+use axum::{Json, extract::State};
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use engine::cores::clock;
 use mail_builder::{
@@ -14,9 +14,11 @@ use serde_json::{Value, json};
 
 use crate::{
     mailboxes::{Mailboxes, Scope},
-    web::{answer::Fault, app::App, scope::Asked},
+    web::{answer::Fault, app::App, client::Client, scope::Asked, taken::Taken},
 };
 
+/// A mail that is sent by the API, base64 and all.
+const SEND_BYTES_MAX: usize = 32 * 1024 * 1024;
 /// Recipients of one mail.
 const RECIPIENTS_MAX: usize = 1000;
 
@@ -69,16 +71,41 @@ struct Sent {
 pub(super) async fn send<M: Mailboxes>(
     State(app): State<Arc<App<M>>>,
     Asked(scope): Asked,
-    body: Bytes,
+    client: Client,
+    Taken { bytes, mut held }: Taken<SEND_BYTES_MAX>,
 ) -> Result<Json<Value>, Fault> {
-    let sent: Sent = serde_json::from_slice(&body)
+    // What is made of the body is as large, and for a while there twice.
+    held.grow(2 * bytes.len() as u64)?;
+    let name = app.request_name();
+    let made = app.large(client, bytes.len(), move |_| letter(&bytes, &scope, &name)).await?;
+    let Letter { from, recipients, raw, tags } = made?;
+    let names = app.marks.names(&tags)?;
+    let ids = app.mailboxes.deliver(&from, &recipients, &raw).await?;
+    for id in ids.iter().filter(|_| !names.is_empty()) {
+        // Gone again: there is nothing to tag.
+        let Some(mail) = app.mail(client, *id).await? else { continue };
+        app.marks.set_tags(*id, &mail.summary.inbox, names.clone())?;
+    }
+    Ok(Json(json!({ "ID": ids.first().map(ToString::to_string).unwrap_or_default() })))
+}
+
+/// A mail that can be delivered.
+struct Letter {
+    from: String,
+    recipients: Vec<String>,
+    raw: Vec<u8>,
+    tags: Vec<String>,
+}
+
+fn letter(body: &[u8], scope: &Scope, name: &str) -> Result<Letter, Fault> {
+    let sent: Sent = serde_json::from_slice(body)
         .map_err(|error| Fault::Bad(format!("this is no mail to send: {error}")))?;
     let mut recipients: Vec<String> =
         sent.to.iter().chain(&sent.cc).map(|person| person.email.clone()).collect();
     recipients.extend(sent.bcc.iter().cloned());
     if recipients.is_empty() {
         // Over one inbox it is clear whom a mail is for.
-        match &scope {
+        match scope {
             Scope::Inbox(inbox) => recipients.push(inbox.to_string()),
             _ => return Err(Fault::Bad("a mail needs a recipient in `To`, `Cc` or `Bcc`".to_owned())),
         }
@@ -86,14 +113,8 @@ pub(super) async fn send<M: Mailboxes>(
     if recipients.len() > RECIPIENTS_MAX {
         return Err(Fault::Bad(format!("more than {RECIPIENTS_MAX} recipients")));
     }
-    let raw = raw(&sent, &app.request_name())?;
-    let ids = app.mailboxes.deliver(&sent.from.email, &recipients, &raw).await?;
-    for id in &ids {
-        if !sent.tags.is_empty() {
-            app.marks.set_tags(*id, &sent.tags);
-        }
-    }
-    Ok(Json(json!({ "ID": ids.first().map(ToString::to_string).unwrap_or_default() })))
+    let raw = raw(&sent, name)?;
+    Ok(Letter { from: sent.from.email, recipients, raw, tags: sent.tags })
 }
 
 fn raw(sent: &Sent, name: &str) -> Result<Vec<u8>, Fault> {

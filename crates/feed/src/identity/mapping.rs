@@ -1,0 +1,446 @@
+//! Subjects that an account has for other subjects: `orders.*` becomes `orders.{{partition(3,1)}}.{{wildcard(1)}}`.
+//!
+//! ```text
+//!   published   orders.ann      ─▶ the first mapping whose source matches ─▶ one of its destinations, by weight
+//!   delivered   orders.2.ann    ◀─ what stands for a wildcard's token is put in
+//! ```
+//! As in nats-server, whose behaviour the tests hold this against: weights that do not make up 100 leave the rest to the
+//! subject itself, unless it is listed as a destination: then the rest is lost. Pure: who chooses brings the dice.
+
+use smallvec::SmallVec;
+
+use super::pattern::{self, covers};
+
+/// What is configured for one source.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Mapping {
+    /// The pattern of subjects that are mapped.
+    pub source: String,
+    /// What they become.
+    pub destinations: Vec<Weighted>,
+}
+
+/// One of the subjects that another one may become.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Weighted {
+    /// Tokens; `$2` and `{{wildcard(2)}}` stand for the token of the source's second `*`, other functions for what they
+    /// make of one.
+    pub subject: String,
+    /// Of a hundred messages, so many.
+    pub weight: u8,
+}
+
+/// The mappings of one account, ready to be applied.
+#[derive(Debug, Clone, Default)]
+pub struct Mappings(Vec<Ready>);
+
+#[derive(Debug, Clone)]
+struct Ready {
+    source: String,
+    /// With the sum of the weights up to each.
+    destinations: Vec<(u8, Transform)>,
+}
+
+/// What becomes of a subject.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mapped {
+    /// It stays.
+    Same,
+    /// It is what was written; empty: the message is lost, as somebody wishes.
+    Other,
+}
+
+/// How a subject becomes another.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Transform {
+    tokens: Vec<Token>,
+    /// From this token of the source on, all are appended.
+    tail_from: Option<usize>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Token {
+    Literal(Box<[u8]>),
+    /// A token of the source.
+    Copy(usize),
+    /// Which of so many parts these tokens of the source fall into: FNV-1a, 32 bits, as in nats-server, so that all
+    /// servers agree.
+    Partition(u32, Vec<usize>),
+    /// A token of the source, with a dot so many letters from its beginning or its end.
+    SplitFromLeft(usize, usize),
+    SplitFromRight(usize, usize),
+    /// A token of the source, in pieces of so many letters; the odd one is the last or the first.
+    SliceFromLeft(usize, usize),
+    SliceFromRight(usize, usize),
+    /// A token of the source, with dots for these letters.
+    Split(usize, Box<[u8]>),
+    /// So many letters of a token of the source.
+    Left(usize, usize),
+    Right(usize, usize),
+}
+
+impl Mappings {
+    /// Checks what was configured.
+    ///
+    /// # Errors
+    /// What is wrong, in words.
+    pub fn build(mappings: &[Mapping]) -> Result<Self, String> {
+        mappings.iter().map(Ready::build).collect::<Result<_, _>>().map(Self)
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Whether all messages to a subject become one and the same.
+    pub fn is_certain(&self, subject: &[u8]) -> bool {
+        self.find(subject).is_none_or(|ready| matches!(&ready.destinations[..], [(100, _)]))
+    }
+
+    /// Writes what a subject becomes. `dice` gives a number below 100 that nobody can foresee.
+    pub fn apply(&self, subject: &[u8], dice: impl FnOnce() -> u8, into: &mut Vec<u8>) -> Mapped {
+        let Some(ready) = self.find(subject) else { return Mapped::Same };
+        into.clear();
+        let chosen = match &ready.destinations[..] {
+            [(100, only)] => Some(only),
+            several => {
+                let thrown = dice();
+                several.iter().find(|(up_to, _)| thrown < *up_to).map(|(_, transform)| transform)
+            }
+        };
+        if let Some(transform) = chosen {
+            transform.apply(subject, into);
+        }
+        Mapped::Other
+    }
+
+    fn find(&self, subject: &[u8]) -> Option<&Ready> {
+        self.0.iter().find(|ready| covers(ready.source.as_bytes(), subject))
+    }
+}
+
+impl Ready {
+    fn build(mapping: &Mapping) -> Result<Self, String> {
+        let source = &mapping.source;
+        if !pattern::is_valid(source) {
+            return Err(format!("`{source}` is no pattern of subjects, such as orders.*"));
+        }
+        let mut destinations = Vec::new();
+        let mut sum: u8 = 0;
+        for (at, one) in mapping.destinations.iter().enumerate() {
+            if mapping.destinations[..at].iter().any(|before| before.subject == one.subject) {
+                return Err(format!("`{source}` is mapped to `{}` twice", one.subject));
+            }
+            sum = sum
+                .checked_add(one.weight)
+                .filter(|sum| *sum <= 100)
+                .ok_or_else(|| format!("the weights of `{source}` are more than 100 together"))?;
+            destinations.push((one.weight, Transform::build(source, &one.subject)?));
+        }
+        let is_listed = mapping.destinations.iter().any(|one| one.subject == *source);
+        if sum < 100 && !is_listed {
+            destinations.push((100 - sum, Transform::itself(source)));
+        }
+        destinations.sort_by_key(|(weight, _)| *weight);
+        let mut up_to = 0;
+        for (weight, _) in &mut destinations {
+            up_to += *weight;
+            *weight = up_to;
+        }
+        Ok(Self { source: source.clone(), destinations })
+    }
+}
+
+impl Transform {
+    /// Each subject becomes itself.
+    fn itself(source: &str) -> Self {
+        let mut tokens: Vec<Token> = source
+            .split('.')
+            .enumerate()
+            .map(
+                |(at, token)| {
+                    if token == "*" { Token::Copy(at) } else { Token::Literal(token.as_bytes().into()) }
+                },
+            )
+            .collect();
+        let tail_from = source.split('.').position(|token| token == ">");
+        tokens.truncate(tail_from.unwrap_or(tokens.len()));
+        Self { tokens, tail_from }
+    }
+
+    fn build(source: &str, destination: &str) -> Result<Self, String> {
+        // A subject that is listed as it is stands for itself.
+        if source == destination {
+            return Ok(Self::itself(source));
+        }
+        let wrong = |why: &str| Err(format!("`{source}` cannot be mapped to `{destination}`: {why}"));
+        let wildcards: Vec<usize> =
+            source.split('.').enumerate().filter(|(_, token)| *token == "*").map(|(at, _)| at).collect();
+        let tail_from = source.split('.').position(|token| token == ">");
+        let mut tokens = Vec::new();
+        let mut all = destination.split('.').peekable();
+        let mut has_tail = false;
+        while let Some(token) = all.next() {
+            match token {
+                "" => return wrong("a token is empty"),
+                "*" => return wrong("a destination has $1 or {{wildcard(1)}} for a token of the source"),
+                ">" if all.peek().is_none() && tail_from.is_some() => has_tail = true,
+                ">" => return wrong("`>` stands at the end of both or of none"),
+                _ => match Token::read(token, &wildcards) {
+                    Ok(token) => tokens.push(token),
+                    Err(why) => return wrong(&format!("{token}: {why}")),
+                },
+            }
+        }
+        if tail_from.is_some() != has_tail {
+            return wrong("`>` stands at the end of both or of none");
+        }
+        Ok(Self { tokens, tail_from })
+    }
+
+    fn apply(&self, subject: &[u8], into: &mut Vec<u8>) {
+        let of: SmallVec<[&[u8]; 16]> = subject.split(|byte| *byte == b'.').collect();
+        for token in &self.tokens {
+            if !into.is_empty() {
+                into.push(b'.');
+            }
+            token.write(&of, into);
+        }
+        for token in self.tail_from.into_iter().flat_map(|from| &of[from.min(of.len())..]) {
+            if !into.is_empty() {
+                into.push(b'.');
+            }
+            into.extend_from_slice(token);
+        }
+    }
+}
+
+impl Token {
+    fn read(text: &str, wildcards: &[usize]) -> Result<Self, String> {
+        let place = |number: &str| -> Result<usize, String> {
+            let number: usize = number.trim().parse().map_err(|_| format!("`{number}` is no number"))?;
+            let place = number.checked_sub(1).and_then(|at| wildcards.get(at)).copied();
+            place.ok_or_else(|| format!("the source has no {number}. wildcard"))
+        };
+        // Other tokens may begin with a dollar, too.
+        if let Some(number) = text.strip_prefix('$').filter(|number| number.parse::<u32>().is_ok()) {
+            return place(number).map(Self::Copy);
+        }
+        let Some(call) = text.strip_prefix("{{").and_then(|rest| rest.strip_suffix("}}")) else {
+            return match text.bytes().any(|byte| byte.is_ascii_whitespace()) {
+                true => Err("a subject has no blanks".to_owned()),
+                false => Ok(Self::Literal(text.as_bytes().into())),
+            };
+        };
+        let call = call.trim();
+        let Some((name, arguments)) = call.strip_suffix(')').and_then(|call| call.split_once('(')) else {
+            return Err("a function is such as {{wildcard(1)}}".to_owned());
+        };
+        let arguments: Vec<&str> = arguments.split(',').map(str::trim).collect();
+        let length = |text: &str| text.parse::<usize>().map_err(|_| format!("`{text}` is no number"));
+        let name = name.trim().to_ascii_lowercase();
+        match (name.as_str(), &arguments[..]) {
+            ("wildcard", [number]) => place(number).map(Self::Copy),
+            ("partition", [parts, of @ ..]) if !of.is_empty() => {
+                let parts: u32 = parts.parse().map_err(|_| format!("`{parts}` is no number"))?;
+                if parts == 0 {
+                    return Err("there is at least one part".to_owned());
+                }
+                Ok(Self::Partition(parts, of.iter().map(|number| place(number)).collect::<Result<_, _>>()?))
+            }
+            ("split", [of, at]) if !at.is_empty() && !at.contains(' ') => {
+                Ok(Self::Split(place(of)?, at.as_bytes().into()))
+            }
+            (name, [of, number]) => {
+                let (of, number) = (place(of)?, length(number)?);
+                Ok(match name {
+                    "splitfromleft" => Self::SplitFromLeft(of, number),
+                    "splitfromright" => Self::SplitFromRight(of, number),
+                    "slicefromleft" => Self::SliceFromLeft(of, number),
+                    "slicefromright" => Self::SliceFromRight(of, number),
+                    "left" => Self::Left(of, number),
+                    "right" => Self::Right(of, number),
+                    _ => return Err("there is no such function".to_owned()),
+                })
+            }
+            _ => Err("there is no such function, or it takes other arguments".to_owned()),
+        }
+    }
+
+    fn write(&self, of: &[&[u8]], into: &mut Vec<u8>) {
+        let token = |at: usize| of.get(at).copied().unwrap_or_default();
+        // A length of nothing or of all leaves the token whole.
+        let fits = |token: &[u8], length: usize| length > 0 && length < token.len();
+        let dotted = |into: &mut Vec<u8>, parts: [&[u8]; 2]| {
+            into.extend_from_slice(parts[0]);
+            into.push(b'.');
+            into.extend_from_slice(parts[1]);
+        };
+        match self {
+            Self::Literal(text) => into.extend_from_slice(text),
+            Self::Copy(at) => into.extend_from_slice(token(*at)),
+            Self::Partition(parts, tokens) => {
+                let bytes = tokens.iter().flat_map(|at| token(*at));
+                let hash = bytes
+                    .fold(0x811c_9dc5_u32, |hash, byte| (hash ^ u32::from(*byte)).wrapping_mul(0x0100_0193));
+                wire::nats::write::number(into, (hash % parts) as usize);
+            }
+            Self::SplitFromLeft(at, length) if fits(token(*at), *length) => {
+                dotted(into, token(*at).split_at(*length).into());
+            }
+            Self::SplitFromRight(at, length) if fits(token(*at), *length) => {
+                let token = token(*at);
+                dotted(into, token.split_at(token.len() - length).into());
+            }
+            Self::SliceFromLeft(at, length) if fits(token(*at), *length) => {
+                for (n, piece) in token(*at).chunks(*length).enumerate() {
+                    if n > 0 {
+                        into.push(b'.');
+                    }
+                    into.extend_from_slice(piece);
+                }
+            }
+            Self::SliceFromRight(at, length) if fits(token(*at), *length) => {
+                let token = token(*at);
+                let (odd, even) = token.split_at(token.len() % length);
+                into.extend_from_slice(odd);
+                for (n, piece) in even.chunks(*length).enumerate() {
+                    if n > 0 || !odd.is_empty() {
+                        into.push(b'.');
+                    }
+                    into.extend_from_slice(piece);
+                }
+            }
+            Self::Split(at, by) => {
+                // Empty pieces make no empty tokens.
+                let mut rest = token(*at);
+                let begin = into.len();
+                loop {
+                    let found = rest.windows(by.len()).position(|window| window == &**by);
+                    let piece = &rest[..found.unwrap_or(rest.len())];
+                    if !piece.is_empty() {
+                        if into.len() > begin {
+                            into.push(b'.');
+                        }
+                        into.extend_from_slice(piece);
+                    }
+                    match found {
+                        Some(at) => rest = &rest[at + by.len()..],
+                        None => break,
+                    }
+                }
+            }
+            Self::Left(at, length) if fits(token(*at), *length) => {
+                into.extend_from_slice(&token(*at)[..*length])
+            }
+            Self::Right(at, length) if fits(token(*at), *length) => {
+                let token = token(*at);
+                into.extend_from_slice(&token[token.len() - length..]);
+            }
+            Self::SplitFromLeft(at, _)
+            | Self::SplitFromRight(at, _)
+            | Self::SliceFromLeft(at, _)
+            | Self::SliceFromRight(at, _)
+            | Self::Left(at, _)
+            | Self::Right(at, _) => into.extend_from_slice(token(*at)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn mapping(source: &str, destinations: &[(&str, u8)]) -> Mapping {
+        let weighted =
+            |(subject, weight): &(&str, u8)| Weighted { subject: (*subject).to_owned(), weight: *weight };
+        Mapping { source: source.to_owned(), destinations: destinations.iter().map(weighted).collect() }
+    }
+
+    fn mapped(mappings: &Mappings, subject: &str, thrown: u8) -> String {
+        let mut into = b"of before".to_vec();
+        match mappings.apply(subject.as_bytes(), || thrown, &mut into) {
+            Mapped::Same => subject.to_owned(),
+            Mapped::Other => String::from_utf8(into).expect("text"),
+        }
+    }
+
+    /// Those of functions are nats-server's own: `tests/tests/it/feed_mappings.rs` holds both against each other.
+    #[test]
+    fn tokens_are_put_in() {
+        for (source, destination, subject, expected) in [
+            ("a", "b.c", "a", "b.c"),
+            ("a.*.*", "b.$2.$1", "a.x.y", "b.y.x"),
+            ("a.*.>", "b.{{wildcard(1)}}.z.>", "a.x.y.w", "b.x.z.y.w"),
+            ("a.>", "b.>", "a.x.y", "b.x.y"),
+            (">", "all.>", "x.y", "all.x.y"),
+            ("a.*", "$JS.{{ Wildcard( 1 ) }}", "a.x", "$JS.x"),
+            ("a.*", "b.{{SplitFromLeft(1,2)}}", "a.12345", "b.12.345"),
+            ("a.*", "b.{{splitFromRight(1,2)}}", "a.12345", "b.123.45"),
+            ("a.*", "b.{{splitFromRight(1,9)}}", "a.12345", "b.12345"),
+            ("a.*", "b.{{SliceFromLeft(1,2)}}", "a.12345", "b.12.34.5"),
+            ("a.*", "b.{{SliceFromRight(1,2)}}", "a.12345", "b.1.23.45"),
+            ("a.*", "b.{{split(1,-)}}", "a.-1--2-", "b.1.2"),
+            ("a.*", "b.{{left(1,2)}}.{{right(1,2)}}", "a.12345", "b.12.45"),
+            ("a.*.*", "b.{{partition(1000,1,2)}}", "a.x.y", "b.802"),
+        ] {
+            let mappings = Mappings::build(&[mapping(source, &[(destination, 100)])]).expect("sound");
+            assert!(mappings.is_certain(subject.as_bytes()));
+            assert_eq!(mapped(&mappings, subject, 0), expected, "{source} to {destination}");
+            assert_eq!(mapped(&mappings, "other", 0), if source == ">" { "all.other" } else { "other" });
+        }
+    }
+
+    #[test]
+    fn weights_share_the_messages() {
+        let rest = Mappings::build(&[mapping("a.*", &[("b.$1", 20), ("c.$1", 30)])]).expect("sound");
+        assert!(!rest.is_certain(b"a.x"));
+        for (thrown, expected) in
+            [(0, "b.x"), (19, "b.x"), (20, "c.x"), (49, "c.x"), (50, "a.x"), (99, "a.x")]
+        {
+            assert_eq!(mapped(&rest, "a.x", thrown), expected, "{thrown}");
+        }
+        // With the subject itself among them, what is left is lost.
+        let lost = Mappings::build(&[mapping("a", &[("a", 50), ("b", 20)])]).expect("sound");
+        for (thrown, expected) in [(19, "b"), (20, "a"), (69, "a"), (70, "")] {
+            assert_eq!(mapped(&lost, "a", thrown), expected, "{thrown}");
+        }
+        let none = Mappings::build(&[mapping("a", &[])]).expect("sound");
+        assert_eq!(mapped(&none, "a", 0), "a");
+    }
+
+    #[test]
+    fn the_first_that_matches_counts() {
+        let both = [mapping("a.b", &[("first", 100)]), mapping("a.*", &[("second", 100)])];
+        let mappings = Mappings::build(&both).expect("sound");
+        assert_eq!(
+            (mapped(&mappings, "a.b", 0), mapped(&mappings, "a.c", 0)),
+            ("first".into(), "second".into())
+        );
+    }
+
+    #[test]
+    fn what_cannot_be_is_said() {
+        for (source, destinations, says) in [
+            ("a..b", &[("b", 100)][..], "no pattern"),
+            ("a", &[("b", 60), ("c", 60)], "more than 100"),
+            ("a", &[("b", 60), ("b", 10)], "twice"),
+            ("a", &[("b.$1", 100)], "no 1. wildcard"),
+            ("a.*", &[("b.$2", 100)], "no 2. wildcard"),
+            ("a.*", &[("b.*", 100)], "a destination has $1"),
+            ("a.>", &[("b", 100)], "at the end of both"),
+            ("a", &[("b.>", 100)], "at the end of both"),
+            ("a.*", &[("b..$1", 100)], "a token is empty"),
+            ("a.*", &[("b.{{wildcard(0)}}", 100)], "no 0. wildcard"),
+            ("a.*", &[("b.{{wildcard()}}", 100)], "is no number"),
+            ("a.*", &[("b.{{partition(0,1)}}", 100)], "at least one part"),
+            ("a.*", &[("b.{{partition(3)}}", 100)], "takes other arguments"),
+            ("a.*", &[("b.{{reverse(1,2)}}", 100)], "no such function"),
+            ("a.*", &[("b.{{oops}}", 100)], "a function is such as"),
+        ] {
+            let error = Mappings::build(&[mapping(source, destinations)]).expect_err(source);
+            assert!(error.contains(says), "{source}: {error}");
+        }
+    }
+}

@@ -1,0 +1,89 @@
+//! Messages to subjects that stand for others ([`crate::identity::Mappings`]).
+//!
+//! What follows the subject in a message is passed on as it is, so another subject costs no copy of the message. As in
+//! nats-server the permission to publish is asked for the subject that it becomes.
+
+use std::hash::{BuildHasher as _, RandomState};
+
+use crate::{
+    connection::ConnId,
+    core::Core,
+    identity::Mapped,
+    publish::{Begun, BegunMapped, Run},
+};
+
+/// Numbers that no client can foresee: xorshift (Marsaglia 2003), seeded by the system.
+#[derive(Debug)]
+pub(crate) struct Dice(u64);
+
+impl Dice {
+    pub(crate) fn new() -> Self {
+        Self(RandomState::new().hash_one(0) | 1)
+    }
+
+    /// A number below 100.
+    fn throw(&mut self) -> u8 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        ((self.0 >> 32) % 100) as u8
+    }
+}
+
+impl Core {
+    /// Takes messages of a client, in whose account or in another subjects are mapped, or goes on with them; whether all
+    /// is done.
+    pub(crate) fn publish_mapped(
+        &mut self,
+        id: ConnId,
+        run: &Run<'_>,
+        mut begun: Option<Box<Begun>>,
+    ) -> bool {
+        let all = self.mappings.clone();
+        let account = self.outputs.connections[id].account;
+        let mappings = all.as_ref().and_then(|all| all.get(&account));
+        let was = begun.as_mut().and_then(|begun| begun.mapped.take());
+        if was.is_none() && mappings.is_none() {
+            return self.publish_as_it_is(id, run, begun);
+        }
+        let mut subject = std::mem::take(&mut self.buffers.mapped);
+        let one_by_one = match &was {
+            Some(was) => was.message.is_some(),
+            None => !mappings.is_none_or(|mappings| mappings.is_certain(run.subject)),
+        };
+        let (first, mut chosen) = was.map_or((0, None), |was| (was.message.unwrap_or(0), Some(was.subject)));
+        let mut is_done = true;
+        for at in first..if one_by_one { run.count() } else { 1 } {
+            let part = if one_by_one { run.one(at) } else { *run };
+            let mapped = match (chosen.take(), mappings) {
+                (Some(chosen), _) => {
+                    subject.clear();
+                    subject.extend_from_slice(&chosen);
+                    Mapped::Other
+                }
+                (None, Some(mappings)) => mappings.apply(run.subject, || self.dice.throw(), &mut subject),
+                (None, None) => Mapped::Same,
+            };
+            if let Mapped::Same = mapped {
+                subject.clear();
+                subject.extend_from_slice(run.subject);
+            }
+            let begun = begun.take();
+            is_done = if subject.is_empty() && begun.is_none() {
+                self.publish_to_nobody(id, &part)
+            } else {
+                self.publish_as_it_is(id, &Run { subject: &subject, ..part }, begun)
+            };
+            if !is_done {
+                if let Some(begun) = &mut self.outputs.connections[id].begun {
+                    begun.run_bytes = run.bytes.len();
+                    let message = one_by_one.then_some(at);
+                    begun.mapped = Some(BegunMapped { subject: (&*subject).into(), message });
+                }
+                break;
+            }
+        }
+        self.buffers.mapped = subject;
+        is_done
+    }
+}

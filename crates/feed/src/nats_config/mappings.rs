@@ -1,0 +1,43 @@
+//! `mappings { source: destination, … }`: a destination is a subject, or a block with a weight, or a list of such.
+
+use super::{
+    text::{Fault, Located, Value},
+    values::{Outcome, block, string, unknown},
+};
+use crate::identity::{Mapping, Weighted};
+
+pub(super) fn mappings(value: &Located) -> Outcome<Vec<Mapping>> {
+    let one = |entry: &super::text::Entry| {
+        let destinations = match &entry.value.value {
+            Value::Text(subject) => vec![Some(Weighted { subject: subject.clone(), weight: 100 })],
+            Value::Block(_) => vec![weighted(&entry.value)?],
+            Value::List(list) => list.iter().map(weighted).collect::<Outcome<_>>()?,
+        };
+        Ok(Mapping { source: entry.key.clone(), destinations: destinations.into_iter().flatten().collect() })
+    };
+    block(value)?.iter().map(one).collect()
+}
+
+/// None: for servers of a cluster, of which we are not.
+fn weighted(value: &Located) -> Outcome<Option<Weighted>> {
+    let (mut subject, mut weight, mut is_ours) = (None, None, true);
+    for entry in block(value)? {
+        match entry.key.to_ascii_lowercase().as_str() {
+            "dest" | "destination" => subject = Some(string(&entry.value)?),
+            "weight" => {
+                let text = string(&entry.value)?;
+                let number =
+                    text.strip_suffix('%').unwrap_or(&text).parse().ok().filter(|weight| *weight <= 100);
+                weight = Some(number.ok_or_else(|| {
+                    Fault::new(entry.line, format!("`{text}` is no weight, such as 30 or 30%"))
+                })?);
+            }
+            "cluster" => is_ours = false,
+            other => unknown(entry, other, "a mapping")?,
+        }
+    }
+    match (subject, weight) {
+        (Some(subject), Some(weight)) => Ok(is_ours.then_some(Weighted { subject, weight })),
+        _ => Err(Fault::new(value.line, "a destination has `destination` and `weight`")),
+    }
+}

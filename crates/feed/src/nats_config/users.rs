@@ -1,0 +1,183 @@
+//! Who may come in, and what they may do: `authorization`, `accounts`, `users`, `permissions`.
+
+use super::{
+    mappings::mappings,
+    options::Reading,
+    text::{Fault, Located, Value},
+    values::{Outcome, block, boolean, duration, list, once_each, string, strings, unknown},
+};
+use crate::identity::{
+    Account, ConnectionTypes, Entry as Pattern, Permissions, Responses, Rules, Secret, User,
+};
+
+impl Reading<'_> {
+    pub(super) fn authorization(&mut self, value: &Located) -> Outcome {
+        let (mut name, mut password) = (None, None);
+        let entries = block(value)?;
+        for entry in once_each(entries, &mut self.faults) {
+            let value = &entry.value;
+            let authorization = &mut self.options.authorization;
+            match entry.key.to_ascii_lowercase().as_str() {
+                "user" | "username" => name = Some(string(value)?),
+                "pass" | "password" => password = Some(Secret::new(&string(value)?)),
+                "token" => authorization.token = Some(Secret::new(&string(value)?)),
+                "timeout" => self.options.auth_timeout = Some(duration(value)?),
+                "users" => authorization.users.extend(users(value)?),
+                "default_permissions" | "default_permission" | "permissions" => {
+                    authorization.default_permissions = Some(permissions(value)?);
+                }
+                other => unknown(entry, other, "authorization")?,
+            }
+        }
+        if name.is_some() || password.is_some() {
+            let user = User { user: name, password, ..User::default() };
+            self.options.authorization.users.push(user);
+        }
+        Ok(())
+    }
+
+    pub(super) fn accounts(&mut self, value: &Located) -> Outcome {
+        for entry in block(value)? {
+            if entry.is_variable && !matches!(entry.value.value, Value::Block(_)) {
+                continue;
+            }
+            let mut account = Account { name: entry.key.clone(), ..Account::default() };
+            for inner in block(&entry.value)? {
+                match inner.key.to_ascii_lowercase().as_str() {
+                    "users" => account.users.extend(users(&inner.value)?),
+                    "default_permissions" => account.default_permissions = Some(permissions(&inner.value)?),
+                    "mappings" | "maps" => account.mappings = mappings(&inner.value)?,
+                    "exports" | "imports" | "jetstream" => {
+                        // Less comes through than the file wants, never more.
+                        let key = format!("accounts.{}.{}", entry.key, inner.key);
+                        self.pass_over(inner.line, key);
+                    }
+                    other => unknown(inner, other, "an account")?,
+                }
+            }
+            self.options.authorization.accounts.push(account);
+        }
+        Ok(())
+    }
+}
+
+fn users(value: &Located) -> Outcome<Vec<User>> {
+    list(value)?.iter().map(user).collect()
+}
+
+fn user(value: &Located) -> Outcome<User> {
+    let mut user = User::default();
+    for entry in block(value)? {
+        let value = &entry.value;
+        match entry.key.to_ascii_lowercase().as_str() {
+            "user" | "username" => user.user = Some(string(value)?),
+            "pass" | "password" => user.password = Some(Secret::new(&string(value)?)),
+            "nkey" => user.nkey = Some(string(value)?),
+            "allowed_connection_types" | "connection_types" | "clients" => {
+                user.connection_types = Some(connection_types(value)?);
+            }
+            "permissions" | "permission" | "authorization" => user.permissions = Some(permissions(value)?),
+            other => unknown(entry, other, "a user")?,
+        }
+    }
+    Ok(user)
+}
+
+/// nats-server's names for what clients connect by. Those that we do not have (leaf nodes, MQTT) let nobody in here.
+fn connection_types(value: &Located) -> Outcome<ConnectionTypes> {
+    let mut types = ConnectionTypes::default();
+    for name in strings(value)? {
+        match name.to_ascii_uppercase().as_str() {
+            "STANDARD" => types.standard = true,
+            "WEBSOCKET" => types.websocket = true,
+            "LEAFNODE" | "LEAFNODE_WS" | "MQTT" | "MQTT_WS" | "IN_PROCESS" => {}
+            _ => {
+                let message = format!("`{name}` is no type of connection, such as STANDARD or WEBSOCKET");
+                return Err(Fault::new(value.line, message));
+            }
+        }
+    }
+    Ok(types)
+}
+
+fn permissions(value: &Located) -> Outcome<Permissions> {
+    let mut permissions = Permissions::default();
+    for entry in block(value)? {
+        let value = &entry.value;
+        match entry.key.to_ascii_lowercase().as_str() {
+            "pub" | "publish" | "import" => permissions.publish = rules(value)?,
+            "sub" | "subscribe" | "export" => permissions.subscribe = rules(value)?,
+            "allow_responses" | "allow_response" | "publish_allow_responses" => {
+                permissions.responses = responses(value)?;
+            }
+            other => unknown(entry, other, "permissions")?,
+        }
+    }
+    Ok(permissions)
+}
+
+fn rules(value: &Located) -> Outcome<Rules> {
+    let Value::Block(entries) = &value.value else {
+        return Ok(Rules { allow: Some(patterns(value)?), deny: Vec::new() });
+    };
+    let mut rules = Rules::default();
+    for entry in entries {
+        match entry.key.to_ascii_lowercase().as_str() {
+            "allow" => rules.allow = Some(patterns(&entry.value)?),
+            "deny" => rules.deny = patterns(&entry.value)?,
+            other => unknown(entry, other, "permissions")?,
+        }
+    }
+    Ok(rules)
+}
+
+/// One pattern, or a list of them; behind a blank may stand the queue group.
+fn patterns(value: &Located) -> Outcome<Vec<Pattern>> {
+    let one = |value: &Located| {
+        let text = string(value)?;
+        let mut words = text.split_whitespace();
+        match (words.next(), words.next(), words.next()) {
+            (Some(subject), queue, None) => {
+                Ok(Pattern { subject: subject.to_owned(), queue: queue.map(str::to_owned) })
+            }
+            _ => Err(Fault::new(
+                value.line,
+                format!("`{text}` is neither a subject nor a subject and a queue"),
+            )),
+        }
+    };
+    match &value.value {
+        Value::List(list) => list.iter().map(one).collect(),
+        _ => Ok(vec![one(value)?]),
+    }
+}
+
+fn responses(value: &Located) -> Outcome<Option<Responses>> {
+    if !matches!(value.value, Value::Block(_)) {
+        return Ok(boolean(value)?.then(Responses::default));
+    }
+    let mut responses = Responses::default();
+    for entry in block(value)? {
+        match entry.key.to_ascii_lowercase().as_str() {
+            "max" | "max_msgs" | "max_messages" | "max_responses" => {
+                // As nats-server: 0 is the default, below is any number.
+                let text = string(&entry.value)?;
+                responses.messages_max = match text.parse::<i64>() {
+                    Ok(0) => Responses::default().messages_max,
+                    Ok(any) if any < 0 => None,
+                    Ok(some) => Some(u32::try_from(some).unwrap_or(u32::MAX)),
+                    Err(_) => return Err(Fault::new(entry.line, format!("`{text}` is no whole number"))),
+                };
+            }
+            "expires" | "expiration" | "ttl" => {
+                responses.expires = if string(&entry.value)?.starts_with('-') {
+                    None
+                } else {
+                    Some(duration(&entry.value)?).filter(|some| !some.is_zero()).or(responses.expires)
+                };
+            }
+            other => unknown(entry, other, "allow_responses")?,
+        }
+    }
+    Ok(Some(responses))
+}

@@ -1,0 +1,171 @@
+//! What a value of the file may be read as.
+
+use std::{
+    collections::HashMap,
+    net::{IpAddr, Ipv4Addr},
+    time::Duration,
+};
+
+use super::text::{Entry, Fault, Located, Surroundings, Value};
+
+/// A value, or what is wrong.
+pub(super) type Outcome<T = ()> = Result<T, Fault>;
+
+/// The entries of which each key counts once. As in nats-server the last of a key counts, so that a file may change
+/// what it includes; twice in one file it is a mistake.
+pub(super) fn once_each<'a>(entries: &'a [Entry], faults: &mut Vec<Fault>) -> Vec<&'a Entry> {
+    let mut places = HashMap::new();
+    let mut once: Vec<&Entry> = Vec::new();
+    for entry in entries {
+        let place = *places.entry(entry.key.to_ascii_lowercase()).or_insert(once.len());
+        match once.get_mut(place) {
+            None => once.push(entry),
+            // `PORT: 4222` is there for `port: $PORT`.
+            Some(before) if before.is_variable && before.key != entry.key => *before = entry,
+            Some(before) if before.line.file == entry.line.file => {
+                faults.push(Fault::new(entry.line, format!("`{}` is there twice", entry.key)));
+            }
+            Some(before) => *before = entry,
+        }
+    }
+    once
+}
+
+/// A word where one that is passed over could open what it closes.
+pub(super) fn unknown(entry: &Entry, key: &str, of: &str) -> Outcome {
+    // Some $variable stands for it.
+    if entry.is_variable {
+        return Ok(());
+    }
+    let message =
+        format!("`{key}` is not supported in {of}, and passing over it could let in what it keeps out");
+    Err(Fault::new(entry.line, message))
+}
+
+pub(super) fn block(value: &Located) -> Outcome<&[Entry]> {
+    match &value.value {
+        Value::Block(entries) => Ok(entries),
+        _ => Err(Fault::new(value.line, "a block { … } is wanted")),
+    }
+}
+
+pub(super) fn list(value: &Located) -> Outcome<&[Located]> {
+    match &value.value {
+        Value::List(list) => Ok(list),
+        _ => Err(Fault::new(value.line, "a list [ … ] is wanted")),
+    }
+}
+
+pub(super) fn string(value: &Located) -> Outcome<String> {
+    match &value.value {
+        Value::Text(text) => Ok(text.clone()),
+        _ => Err(Fault::new(value.line, "one value is wanted, not a block or list")),
+    }
+}
+
+/// One text, or a list of them.
+pub(super) fn strings(value: &Located) -> Outcome<Vec<String>> {
+    match &value.value {
+        Value::List(list) => list.iter().map(string).collect(),
+        _ => Ok(vec![string(value)?]),
+    }
+}
+
+pub(super) fn boolean(value: &Located) -> Outcome<bool> {
+    match string(value)?.to_ascii_lowercase().as_str() {
+        "true" | "yes" | "on" => Ok(true),
+        "false" | "no" | "off" => Ok(false),
+        other => Err(Fault::new(value.line, format!("`{other}` is neither true nor false"))),
+    }
+}
+
+/// A whole number, perhaps with a size behind it: k, m, g, t are powers of 1000, kb, mb … and ki, kib … of 1024
+/// (nats-server's own rule).
+pub(super) fn count(value: &Located) -> Outcome<u64> {
+    let text = string(value)?;
+    let wrong = || Fault::new(value.line, format!("`{text}` is no whole number, such as 65536 or 64KB"));
+    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
+    let number: u64 = text[..digits].parse().map_err(|_| wrong())?;
+    let unit = text[digits..].to_ascii_lowercase();
+    let (power, binary) = match unit.as_str() {
+        "" => (0, false),
+        "k" => (1, false),
+        "m" => (2, false),
+        "g" => (3, false),
+        "t" => (4, false),
+        "kb" | "ki" | "kib" => (1, true),
+        "mb" | "mi" | "mib" => (2, true),
+        "gb" | "gi" | "gib" => (3, true),
+        "tb" | "ti" | "tib" => (4, true),
+        _ => return Err(wrong()),
+    };
+    let base: u64 = if binary { 1024 } else { 1000 };
+    number.checked_mul(base.pow(power)).ok_or_else(wrong)
+}
+
+/// A time as Go writes it (`1m30s`, `250ms`); a bare number is seconds, also with a fraction.
+pub(super) fn duration(value: &Located) -> Outcome<Duration> {
+    let text = string(value)?;
+    let wrong = || Fault::new(value.line, format!("`{text}` is no time, such as 10s, 2m or 250ms"));
+    if let Ok(seconds) = text.parse::<f64>() {
+        return Duration::try_from_secs_f64(seconds).map_err(|_| wrong());
+    }
+    let mut total = Duration::ZERO;
+    let mut left = text.as_str();
+    while !left.is_empty() {
+        let digits = left.bytes().take_while(|byte| byte.is_ascii_digit() || *byte == b'.').count();
+        let (number, rest) = left.split_at(digits);
+        let letters = rest.chars().take_while(|c| c.is_alphabetic()).map(char::len_utf8).sum();
+        let (unit, rest) = rest.split_at(letters);
+        let seconds = match unit {
+            "ns" => 1e-9,
+            "us" | "µs" => 1e-6,
+            "ms" => 1e-3,
+            "s" => 1.0,
+            "m" => 60.0,
+            "h" => 3600.0,
+            "d" => 86_400.0,
+            _ => return Err(wrong()),
+        };
+        let number: f64 = number.parse().map_err(|_| wrong())?;
+        total += Duration::try_from_secs_f64(number * seconds).map_err(|_| wrong())?;
+        left = rest;
+    }
+    if text.is_empty() { Err(wrong()) } else { Ok(total) }
+}
+
+pub(super) fn port(value: &Located) -> Outcome<u16> {
+    let text = string(value)?;
+    match text.parse::<i32>() {
+        // nats-server: -1 takes a free one.
+        Ok(-1) => Ok(0),
+        Ok(port) if (0..=65_535).contains(&port) => Ok(u16::try_from(port).unwrap_or(0)),
+        _ => Err(Fault::new(value.line, format!("`{text}` is no port"))),
+    }
+}
+
+/// An address, or a name that means one.
+pub(super) fn host(value: &Located, around: &dyn Surroundings) -> Outcome<IpAddr> {
+    let text = string(value)?;
+    let name = text.trim_matches(['[', ']']);
+    match (name, name.parse()) {
+        (_, Ok(address)) => Ok(address),
+        ("localhost", _) => Ok(Ipv4Addr::LOCALHOST.into()),
+        _ => around
+            .address_of(name)
+            .map_err(|why| Fault::new(value.line, format!("`{text}` is no address and means none: {why}"))),
+    }
+}
+
+/// `HOST:PORT` or `PORT`.
+pub(super) fn address(value: &Located, around: &dyn Surroundings) -> Outcome<(Option<IpAddr>, u16)> {
+    let text = string(value)?;
+    let part = |text: &str| Located { line: value.line, value: Value::Text(text.to_owned()) };
+    match text.rsplit_once(':') {
+        Some((name, number)) => {
+            let host = if name.is_empty() { None } else { Some(host(&part(name), around)?) };
+            Ok((host, port(&part(number))?))
+        }
+        None => Ok((None, port(value)?)),
+    }
+}

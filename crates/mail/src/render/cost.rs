@@ -1,0 +1,319 @@
+//! What HTML costs to take apart, counted before it is done.
+//!
+//! The parser's rules (HTML, 13.2) bound nothing, and what is built to hurt needs few bytes:
+//! - each attribute of a tag is compared with all before it: one tag with 60,000 took 11 s;
+//! - most tags walk the stack of open elements, however deep it is;
+//! - formatting elements that were left open are made again in each block that follows, attributes and all (13.2.4.3):
+//!   10,000 of them before 10,000 paragraphs, in 200 KB, are a hundred million elements;
+//! - what may not stand in a table is put before it, where its place is looked for among all that stands there.
+//!
+//! ```text
+//!  source ─▶ attributes, by the tokenizer's rules ─▶ the parser itself, on a tree that only counts ─▶ cleaned as ever
+//!                       │ too many                                │ too many, too deep, too long
+//!                       └───────────────────┬─────────────────────┘
+//!                                         Over: the text is shown instead
+//! ```
+//! So what is cleaned has been parsed once before.
+
+use std::{cell::Cell, rc::Rc};
+
+use html5ever::{
+    Attribute, ExpandedName, ParseOpts, QualName,
+    interface::{ElementFlags, NodeOrText, QuirksMode, TreeSink},
+    local_name, ns, parse_fragment,
+    tendril::{StrTendril, TendrilSink},
+};
+
+use super::Until;
+
+/// HTML with more tags is not shown as such.
+pub const TAGS_MAX: usize = 20_000;
+/// Attributes of one tag. Layouts have up to thirty.
+pub const TAG_ATTRIBUTES_MAX: usize = 256;
+/// Attributes of all elements that the parser makes.
+pub const ATTRIBUTES_MAX: usize = 200_000;
+/// Elements that the parser makes: those of the tags, and those that it makes again.
+pub const ELEMENTS_MAX: usize = 50_000;
+/// Elements within elements; browsers flatten what is deeper (Blink's `kMaximumHTMLParserDOMTreeDepth`).
+pub const DEPTH_MAX: usize = 512;
+/// Looks at open elements and at siblings. A newsletter of 50 KB with 2,000 elements takes 20,000.
+pub const LOOKS_MAX: usize = 5_000_000;
+/// So many bytes go to the parser between two looks at what they cost.
+const PIECE_BYTES: usize = 1024;
+/// Bytes that are gone through for attributes, as a multiple of the source's. More than once each is only gone through
+/// what looks like a tag within a tag.
+const SCANNED_TIMES_MAX: usize = 8;
+
+/// A bound that HTML is beyond.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum Over {
+    /// [`TAGS_MAX`]
+    #[error("it has more than {TAGS_MAX} tags")]
+    Tags,
+    /// [`TAG_ATTRIBUTES_MAX`], or tags within tags.
+    #[error("a tag of it has more than {TAG_ATTRIBUTES_MAX} attributes")]
+    TagAttributes,
+    /// [`ATTRIBUTES_MAX`]
+    #[error("its elements have more than {ATTRIBUTES_MAX} attributes")]
+    Attributes,
+    /// [`ELEMENTS_MAX`]
+    #[error("it makes more than {ELEMENTS_MAX} elements")]
+    Elements,
+    /// [`DEPTH_MAX`]
+    #[error("its elements are nested more than {DEPTH_MAX} deep")]
+    Depth,
+    /// [`LOOKS_MAX`]
+    #[error("its elements are nested so that they take too long to sort out")]
+    Looks,
+    /// [`Until`] said so.
+    #[error("it takes too long to be made safe")]
+    Time,
+}
+
+/// Whether HTML is within all bounds.
+pub(super) fn check(source: &str, until: &Until) -> Result<(), Over> {
+    if memchr::memchr_iter(b'<', source.as_bytes()).count() > TAGS_MAX {
+        return Err(Over::Tags);
+    }
+    check_attributes(source.as_bytes())?;
+    let over = Rc::new(Cell::new(None));
+    let counting =
+        Counting { over: Rc::clone(&over), elements: 0.into(), attributes: 0.into(), looks: 0.into() };
+    // As ammonia parses it.
+    let context = QualName::new(None, ns!(html), local_name!("div"));
+    let mut parser = parse_fragment(counting, ParseOpts::default(), context, Vec::new(), false);
+    for piece in pieces(source) {
+        parser.process(StrTendril::from(piece));
+        if let Some(over) = over.get() {
+            return Err(over);
+        }
+        if until.is_over() {
+            return Err(Over::Time);
+        }
+    }
+    parser.finish();
+    over.get().map_or(Ok(()), Err)
+}
+
+/// A text in pieces of about `PIECE_BYTES`, between characters.
+pub(super) fn pieces(text: &str) -> impl Iterator<Item = &str> {
+    let mut rest = text;
+    std::iter::from_fn(move || {
+        let (piece, after) = rest.split_at(rest.floor_char_boundary(PIECE_BYTES));
+        rest = after;
+        (!piece.is_empty()).then_some(piece)
+    })
+}
+
+/// Where a tokenizer is within a tag (HTML, 13.2.5.8 and 13.2.5.32 to 40).
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Within {
+    TagName,
+    /// Before a name: an attribute's, or none.
+    Between,
+    Name,
+    AfterName,
+    BeforeValue,
+    Quoted(u8),
+    Unquoted,
+}
+
+/// No tag has too many attributes. What is a tag is not known here (a comment, a style and a value may have in them what
+/// looks like one), so each place where one may begin is looked at: those where one does are among them.
+fn check_attributes(html: &[u8]) -> Result<(), Over> {
+    let mut scannable = html.len().saturating_mul(SCANNED_TIMES_MAX);
+    for bracket in memchr::memchr_iter(b'<', html) {
+        let after = &html[bracket + 1..];
+        let name = after.strip_prefix(b"/").unwrap_or(after);
+        if !name.first().is_some_and(u8::is_ascii_alphabetic) {
+            continue;
+        }
+        let (attributes, scanned) = attributes_of(name);
+        scannable = scannable.saturating_sub(scanned);
+        if attributes > TAG_ATTRIBUTES_MAX || scannable == 0 {
+            return Err(Over::TagAttributes);
+        }
+    }
+    Ok(())
+}
+
+/// The attributes of the tag whose name begins here, at most one too many, and how far it was read.
+fn attributes_of(tag: &[u8]) -> (usize, usize) {
+    let mut within = Within::TagName;
+    let mut attributes = 0;
+    for (at, &byte) in tag.iter().enumerate() {
+        let blank = matches!(byte, b'\t' | b'\n' | b'\x0c' | b'\r' | b' ');
+        within = match within {
+            Within::Quoted(quote) if byte == quote => Within::Between,
+            Within::Quoted(_) => continue,
+            _ if byte == b'>' => return (attributes, at),
+            Within::BeforeValue if blank => continue,
+            Within::BeforeValue if matches!(byte, b'"' | b'\'') => Within::Quoted(byte),
+            Within::BeforeValue | Within::Unquoted if !blank => Within::Unquoted,
+            Within::Name | Within::AfterName if byte == b'=' => Within::BeforeValue,
+            Within::TagName | Within::Name if !blank && byte != b'/' => continue,
+            Within::Name if blank => Within::AfterName,
+            Within::AfterName if blank => continue,
+            _ if blank || byte == b'/' => Within::Between,
+            _ => {
+                attributes += 1;
+                if attributes > TAG_ATTRIBUTES_MAX {
+                    return (attributes, at);
+                }
+                Within::Name
+            }
+        };
+    }
+    (attributes, tag.len())
+}
+
+/// An element of which nothing is known but its name and its place.
+struct Element {
+    name: QualName,
+    /// MathML's `annotation-xml` that holds HTML.
+    integration_point: bool,
+    depth: Cell<usize>,
+    attributes: Cell<usize>,
+    children: Cell<usize>,
+    parent: Cell<Option<Rc<Self>>>,
+}
+
+/// A tree that is not there: the parser makes it, and it counts.
+struct Counting {
+    over: Rc<Cell<Option<Over>>>,
+    elements: Cell<usize>,
+    attributes: Cell<usize>,
+    looks: Cell<usize>,
+}
+
+impl Counting {
+    fn add(&self, counter: &Cell<usize>, n: usize, most: usize, over: Over) {
+        counter.set(counter.get().saturating_add(n));
+        if counter.get() > most {
+            self.over.set(Some(over));
+        }
+    }
+
+    fn look(&self, n: usize) {
+        self.add(&self.looks, n, LOOKS_MAX, Over::Looks);
+    }
+
+    fn element(&self, name: QualName, attributes: usize, integration_point: bool) -> Rc<Element> {
+        self.add(&self.elements, 1, ELEMENTS_MAX, Over::Elements);
+        self.add(&self.attributes, attributes, ATTRIBUTES_MAX, Over::Attributes);
+        Rc::new(Element {
+            name,
+            integration_point,
+            depth: 0.into(),
+            attributes: attributes.into(),
+            children: 0.into(),
+            parent: Cell::new(None),
+        })
+    }
+
+    fn unnamed(&self) -> Rc<Element> {
+        self.element(QualName::new(None, ns!(), local_name!("")), 0, false)
+    }
+
+    fn adopt(&self, parent: &Rc<Element>, child: &Element) {
+        child.depth.set(parent.depth.get() + 1);
+        child.parent.set(Some(Rc::clone(parent)));
+        if child.depth.get() > DEPTH_MAX {
+            self.over.set(Some(Over::Depth));
+        }
+    }
+}
+
+impl TreeSink for Counting {
+    type Handle = Rc<Element>;
+    type Output = ();
+    type ElemName<'a> = ExpandedName<'a>;
+
+    fn finish(self) {}
+
+    fn parse_error(&self, _: std::borrow::Cow<'static, str>) {}
+
+    fn get_document(&self) -> Rc<Element> {
+        self.unnamed()
+    }
+
+    fn elem_name<'a>(&'a self, target: &'a Rc<Element>) -> ExpandedName<'a> {
+        self.look(1);
+        target.name.expanded()
+    }
+
+    fn create_element(&self, name: QualName, attributes: Vec<Attribute>, flags: ElementFlags) -> Rc<Element> {
+        self.element(name, attributes.len(), flags.mathml_annotation_xml_integration_point)
+    }
+
+    fn create_comment(&self, _: StrTendril) -> Rc<Element> {
+        self.unnamed()
+    }
+
+    fn create_pi(&self, _: StrTendril, _: StrTendril) -> Rc<Element> {
+        self.unnamed()
+    }
+
+    fn append(&self, parent: &Rc<Element>, child: NodeOrText<Rc<Element>>) {
+        parent.children.set(parent.children.get() + 1);
+        if let NodeOrText::AppendNode(child) = child {
+            self.adopt(parent, &child);
+        }
+    }
+
+    fn append_based_on_parent_node(
+        &self,
+        element: &Rc<Element>,
+        previous: &Rc<Element>,
+        child: NodeOrText<Rc<Element>>,
+    ) {
+        let parent = element.parent.take();
+        let has_parent = parent.is_some();
+        element.parent.set(parent);
+        if has_parent { self.append_before_sibling(element, child) } else { self.append(previous, child) }
+    }
+
+    fn append_before_sibling(&self, sibling: &Rc<Element>, child: NodeOrText<Rc<Element>>) {
+        let Some(parent) = sibling.parent.take() else { return };
+        // The place is looked for, and made.
+        self.look(2 * parent.children.get());
+        self.append(&parent, child);
+        sibling.parent.set(Some(parent));
+    }
+
+    fn append_doctype_to_document(&self, _: StrTendril, _: StrTendril, _: StrTendril) {}
+
+    fn get_template_contents(&self, target: &Rc<Element>) -> Rc<Element> {
+        Rc::clone(target)
+    }
+
+    fn same_node(&self, one: &Rc<Element>, other: &Rc<Element>) -> bool {
+        self.look(1);
+        Rc::ptr_eq(one, other)
+    }
+
+    fn set_quirks_mode(&self, _: QuirksMode) {}
+
+    fn add_attrs_if_missing(&self, target: &Rc<Element>, attributes: Vec<Attribute>) {
+        // All that are there are gone through.
+        self.look(target.attributes.get() + attributes.len());
+        self.add(&self.attributes, attributes.len(), ATTRIBUTES_MAX, Over::Attributes);
+        target.attributes.set(target.attributes.get() + attributes.len());
+    }
+
+    fn remove_from_parent(&self, target: &Rc<Element>) {
+        if let Some(parent) = target.parent.take() {
+            self.look(2 * parent.children.get());
+            parent.children.set(parent.children.get().saturating_sub(1));
+        }
+    }
+
+    fn reparent_children(&self, node: &Rc<Element>, new_parent: &Rc<Element>) {
+        self.look(node.children.get());
+        new_parent.children.set(new_parent.children.get() + node.children.take());
+    }
+
+    fn is_mathml_annotation_xml_integration_point(&self, target: &Rc<Element>) -> bool {
+        target.integration_point
+    }
+}

@@ -1,0 +1,269 @@
+//! Who is let in where: every route, asked by everybody.
+
+use std::{collections::BTreeSet, net::TcpListener, time::Duration};
+
+use engine::cores::clock;
+
+use super::{Config, Token, Web, routes, serve};
+use crate::twin::{Retention, Twin};
+
+const TOKEN: &str = "0123456789abcdef-token";
+
+/// What a route shows or does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Door {
+    /// Nobody's mail.
+    Open,
+    /// Nobody's mail, asked as a change.
+    OpenChange,
+    /// What is in the inbox that its path names, which may be several.
+    Inbox,
+    /// The same, and it changes something.
+    InboxChange,
+    /// What is in many inboxes.
+    Wide,
+    /// The same, and it changes something.
+    WideChange,
+}
+
+use Door::{Inbox, InboxChange, Open, OpenChange, Wide, WideChange};
+
+const PAGES: &[(&str, &str, Door)] = &[
+    ("GET", "/", Open),
+    ("GET", "/inbox", Open),
+    ("GET", "/inbox/{address}", Inbox),
+    ("GET", "/inbox/{address}/events", Inbox),
+    ("GET", "/inbox/{address}/search", Inbox),
+    ("POST", "/inbox/{address}/delete", InboxChange),
+    ("GET", "/inbox/{address}/{id}", Inbox),
+    ("POST", "/inbox/{address}/{id}/delete", InboxChange),
+    ("GET", "/inbox/{address}/{id}/frame", Inbox),
+    ("GET", "/inbox/{address}/{id}/raw", Inbox),
+    ("GET", "/inbox/{address}/{id}/{view}", Inbox),
+    ("GET", "/inbox/{address}/{id}/attachments/{part}/{name}", Inbox),
+    ("GET", "/about", Open),
+    ("GET", "/terms", Open),
+    ("GET", "/counters", Open),
+    ("GET", "/static/{version}/{name}", Open),
+    ("GET", "/robots.txt", Open),
+    ("GET", "/healthz", Open),
+    ("GET", "/api", Open),
+    ("GET", "/api/openapi.json", Open),
+];
+
+/// Behind `/api/v2`.
+const MAILINATOR: &[(&str, &str, Door)] = &[
+    ("GET", "/domains/{domain}/inboxes/{inbox}/wait", Inbox),
+    ("GET", "/domains/{domain}/inboxes/{inbox}/messages/{id}/codes", Inbox),
+    ("GET", "/domains/{domain}/inboxes/{inbox}/messages/{id}/links", Inbox),
+    ("GET", "/domains/{domain}/inboxes/{inbox}", Inbox),
+    ("DELETE", "/domains/{domain}/inboxes/{inbox}", InboxChange),
+    ("POST", "/domains/{domain}/inboxes/{inbox}", InboxChange),
+    ("POST", "/domains/{domain}/inboxes/{inbox}/messages", InboxChange),
+    ("GET", "/domains/{domain}/inboxes/{inbox}/messages/{id}", Inbox),
+    ("DELETE", "/domains/{domain}/inboxes/{inbox}/messages/{id}", InboxChange),
+    ("GET", "/domains/{domain}/inboxes/{inbox}/messages/{id}/{what}", Inbox),
+    ("GET", "/domains/{domain}/inboxes/{inbox}/messages/{id}/attachments/{part}", Inbox),
+    ("GET", "/domains/{domain}/inboxes", Wide),
+    ("DELETE", "/domains/{domain}/inboxes", WideChange),
+    ("GET", "/domains/{domain}/messages/{id}", Wide),
+    ("DELETE", "/domains/{domain}/messages/{id}", WideChange),
+    ("GET", "/domains/{domain}/messages/{id}/{what}", Wide),
+    ("GET", "/domains/{domain}/messages/{id}/attachments/{part}", Wide),
+    ("GET", "/domains/{domain}/stream", Wide),
+    ("GET", "/domains/{domain}/stream/", Wide),
+    ("GET", "/domains/{domain}/stream/{inbox}", Inbox),
+    ("POST", "/domains/{domain}/webhook", WideChange),
+    ("POST", "/domains/{domain}/webhook/", WideChange),
+    ("POST", "/domains/{domain}/webhook/{inbox}", InboxChange),
+    ("GET", "/domains", Open),
+    ("GET", "/domains/{domain}", Open),
+    ("GET", "/domains/{domain}/", Open),
+    ("POST", "/domains/{domain}", OpenChange),
+    ("DELETE", "/domains/{domain}", OpenChange),
+    ("GET", "/domains/{domain}/rules", Open),
+    ("GET", "/domains/{domain}/rules/", Open),
+    ("POST", "/domains/{domain}/rules", OpenChange),
+    ("POST", "/domains/{domain}/rules/", OpenChange),
+    ("GET", "/team", Open),
+    ("GET", "/team/stats", Open),
+    ("GET", "/team/stats/", Open),
+    ("GET", "/teaminfo", Open),
+];
+
+/// Over everything, and behind an inbox's page over that inbox: there wide is what the page's path says.
+const MAILPIT: &[(&str, &str, Door)] = &[
+    ("GET", "/api/v1/messages", Wide),
+    ("PUT", "/api/v1/messages", WideChange),
+    ("DELETE", "/api/v1/messages", WideChange),
+    ("GET", "/api/v1/search", Wide),
+    ("DELETE", "/api/v1/search", WideChange),
+    ("GET", "/api/v1/message/{id}", Wide),
+    ("GET", "/api/v1/message/{id}/headers", Wide),
+    ("GET", "/api/v1/message/{id}/raw", Wide),
+    ("GET", "/api/v1/message/{id}/part/{part}", Wide),
+    ("GET", "/api/v1/message/{id}/part/{part}/thumb", Wide),
+    ("POST", "/api/v1/send", WideChange),
+    ("GET", "/api/v1/tags", Wide),
+    ("PUT", "/api/v1/tags", WideChange),
+    ("PUT", "/api/v1/tags/{tag}", WideChange),
+    ("DELETE", "/api/v1/tags/{tag}", WideChange),
+    ("GET", "/api/v1/info", Wide),
+    ("GET", "/view/{file}", Wide),
+    ("GET", "/api/events", Wide),
+    ("GET", "/api/v1/webui", Open),
+    ("GET", "/api/v1/message/{id}/html-check", Open),
+    ("GET", "/api/v1/message/{id}/link-check", Open),
+    ("GET", "/api/v1/message/{id}/sa-check", Open),
+    ("POST", "/api/v1/message/{id}/release", OpenChange),
+    ("GET", "/api/v1/chaos", Open),
+    ("PUT", "/api/v1/chaos", OpenChange),
+];
+
+fn table() -> Vec<(&'static str, String, Door)> {
+    let in_an_inbox = |door| match door {
+        Wide => Inbox,
+        WideChange => InboxChange,
+        door => door,
+    };
+    let pages = PAGES.iter().map(|(method, path, door)| (*method, (*path).to_owned(), *door));
+    let mailinator = MAILINATOR.iter().map(|(method, path, door)| (*method, format!("/api/v2{path}"), *door));
+    let mailpit = MAILPIT.iter().flat_map(|(method, path, door)| {
+        let of_inbox = (*method, format!("/inbox/{{address}}{path}"), in_an_inbox(*door));
+        [(*method, (*path).to_owned(), *door), of_inbox]
+    });
+    pages.chain(mailinator).chain(mailpit).collect()
+}
+
+/// The list of routes is the router's own: one that nobody has thought about here fails.
+#[test]
+fn every_route_has_a_door() {
+    let (_, all) = routes::<Twin>().finish();
+    let routed: BTreeSet<String> = all.iter().map(|(method, path)| format!("{method} {path}")).collect();
+    let known: BTreeSet<String> =
+        table().iter().map(|(method, path, _)| format!("{method} {path}")).collect();
+    assert_eq!(routed.len(), all.len(), "a route is there twice");
+    assert_eq!(routed.difference(&known).collect::<Vec<_>>(), [""; 0], "routes without a door");
+    assert_eq!(known.difference(&routed).collect::<Vec<_>>(), [""; 0], "doors without a route");
+}
+
+/// A site with one mail, as `ann`.
+struct House {
+    web: Web,
+    id: String,
+}
+
+impl House {
+    fn new() -> Self {
+        let twin = Twin::new(Retention::default(), "night.test");
+        let raw = b"Subject: x\r\n\r\nsecret\r\n";
+        let ids = twin.deliver_at(clock::unix_ms(), "a@b.test", &["ann".to_owned()], raw).unwrap();
+        let config = Config {
+            domain: "night.test".to_owned(),
+            token: Some(Token::new(TOKEN).unwrap()),
+            ..Config::default()
+        };
+        let web = serve(TcpListener::bind("127.0.0.1:0").unwrap(), twin, config).unwrap();
+        Self { web, id: ids[0].to_string() }
+    }
+
+    /// The status alone: streams do not end.
+    fn ask(&self, method: &str, path: &str, headers: &[(&str, &str)]) -> u16 {
+        let agent: ureq::Agent = ureq::Agent::config_builder()
+            .http_status_as_error(false)
+            .max_redirects(0)
+            .max_redirects_will_error(false)
+            .timeout_global(Some(Duration::from_secs(30)))
+            .allow_non_standard_methods(true)
+            .build()
+            .into();
+        let mut request =
+            axum::http::Request::builder().method(method).uri(format!("http://{}{path}", self.web.address()));
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        agent.run(request.body("{}".to_owned()).unwrap()).unwrap().status().as_u16()
+    }
+
+    fn filled(&self, path: &str, address: &str, inbox: &str) -> String {
+        path.replace("{address}", address)
+            .replace("{domain}", "public")
+            .replace("{inbox}", inbox)
+            .replace("{id}", &self.id)
+            .replace("{what}", "text")
+            .replace("{view}", "text")
+            .replace("{part}", "0")
+            .replace("{tag}", "x")
+            .replace("{file}", &format!("{}.txt", self.id))
+            .replace("{version}", "0")
+            .replace("{name}", "x")
+    }
+}
+
+const REFUSED: [u16; 3] = [401, 403, 421];
+
+/// Every route × own inbox, all inboxes, foreign origin, no token, and by a foreign name.
+#[test]
+fn every_door_lets_in_whom_it_should() {
+    let token = ("authorization", TOKEN);
+    let foreign = ("origin", "https://evil.test");
+    for (method, path, door) in table() {
+        let house = House::new();
+        let own = house.filled(&path, "ann@night.test", "ann");
+        let all = house.filled(&path, "*@*", "*");
+        let of_inbox = matches!(door, Inbox | InboxChange);
+        let open = matches!(door, Open | OpenChange);
+        let change = matches!(door, OpenChange | InboxChange | WideChange);
+        let asked =
+            |path: &str, headers: &[(&str, &str)]| (house.ask(method, path, headers), path.to_owned());
+        // What is refused first: what is let in may delete the mail.
+        let (status, path) = asked(&own, &[token, ("host", "rebound.test")]);
+        assert_eq!(status, 421, "{method} {path} by a foreign name");
+        let (status, path) = asked(&all, &[]);
+        assert_eq!(status == 401, !open, "{method} {path} without a token: {status}");
+        for path in [&own, &all] {
+            let (status, path) = asked(path, &[token, foreign]);
+            assert_eq!(status == 403, change, "{method} {path} for another site: {status}");
+            if method == "GET" {
+                let deleting = format!("{path}?delete=1ms");
+                assert_eq!(
+                    house.ask(method, &deleting, &[token, foreign]),
+                    403,
+                    "{deleting} for another site"
+                );
+            }
+        }
+        let (status, path) = asked(&own, &[]);
+        assert_eq!(status == 401, !open && !of_inbox, "{method} {path} of one's own: {status}");
+        let (status, path) = asked(&all, &[token]);
+        assert!(!REFUSED.contains(&status), "{method} {path} with the token: {status}");
+    }
+}
+
+#[test]
+fn names_are_ours_if_they_are_addresses_or_were_said_to_be() {
+    let house = House::new();
+    for (host, ours) in [
+        ("127.0.0.1:8025", true),
+        ("[::1]", true),
+        ("localhost:1", true),
+        ("LOCALHOST.", true),
+        ("rebound.test", false),
+        ("127.0.0.1.rebound.test", false),
+        ("localhost.rebound.test:8025", false),
+        ("", false),
+    ] {
+        let status = house.ask("GET", "/inbox/ann@night.test", &[("host", host)]);
+        assert_eq!(status, if ours { 200 } else { 421 }, "{host}");
+    }
+    let named = |http_hosts: &[&str]| {
+        let twin = Twin::new(Retention::default(), "night.test");
+        let http_hosts = http_hosts.iter().map(|&host| host.to_owned()).collect();
+        let config = Config { http_hosts, ..Config::default() };
+        let web = serve(TcpListener::bind("127.0.0.1:0").unwrap(), twin, config).unwrap();
+        House { web, id: String::new() }
+    };
+    assert_eq!(named(&["mail.night.test"]).ask("GET", "/about", &[("host", "Mail.Night.test:80")]), 200);
+    assert_eq!(named(&["mail.night.test"]).ask("GET", "/about", &[("host", "other.night.test")]), 421);
+    assert_eq!(named(&["*"]).ask("GET", "/about", &[("host", "other.night.test")]), 200);
+}

@@ -1,0 +1,276 @@
+//! Turns on the helpers: so many at once, one client after the other, so many waiting.
+//!
+//! ```text
+//!  client a: ▯▯▯▯▯ ─┐
+//!  client b: ▯      ├─ a, b, c, a, a … ─▶ up to `running_max` at work, of one client one fewer ─▶ a blocking thread
+//!  client c: ▯ ─────┘
+//! ```
+//! First come, first served let one asker's long work hold everybody's pages. A turn is held by the work itself, not by
+//! whoever waits for it: work that nobody waits for any more still has its thread until it notices.
+#![expect(
+    clippy::disallowed_types,
+    reason = "held to put one waiter in or out; no loop of the mail's takes it"
+)]
+
+use std::{
+    collections::{HashMap, VecDeque},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use tokio::sync::oneshot;
+
+use super::{
+    answer::Fault,
+    client::Client,
+    counters::{Counter, Counters},
+};
+
+/// Of those who may wait, the part that one client may have.
+const CLIENT_SHARE: usize = 4;
+
+pub(crate) struct Turns {
+    running_max: usize,
+    waiting_max: usize,
+    state: Mutex<State>,
+    counters: Arc<Counters>,
+    /// What counts who finds too many waiting.
+    full: Counter,
+}
+
+#[derive(Default)]
+struct State {
+    running: HashMap<Client, usize>,
+    running_in_all: usize,
+    waiting: HashMap<Client, VecDeque<(u64, oneshot::Sender<Turn>)>>,
+    waiting_in_all: usize,
+    /// Clients that wait, whose turn it is first.
+    order: VecDeque<Client>,
+    last_name: u64,
+}
+
+impl Turns {
+    pub(crate) fn new(
+        running_max: usize,
+        waiting_max: usize,
+        counters: Arc<Counters>,
+        full: Counter,
+    ) -> Self {
+        Self { running_max, waiting_max, state: Mutex::default(), counters, full }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits for a turn; who finds too many waiting is told.
+    pub(crate) async fn turn(self: &Arc<Self>, client: Client) -> Result<Turn, Fault> {
+        let (name, granted) = {
+            let mut state = self.state();
+            if state.waiting_in_all == 0 && self.has_room(&state, client) {
+                return Ok(self.begin(&mut state, client));
+            }
+            let own = state.waiting.get(&client).map_or(0, VecDeque::len);
+            let full = if state.waiting_in_all >= self.waiting_max {
+                Some(Fault::Busy("too many are waiting for mails to be read"))
+            } else if !client.is_here() && own >= (self.waiting_max / CLIENT_SHARE).max(1) {
+                Some(Fault::TooMany("too many requests of this address are waiting for mails to be read"))
+            } else {
+                None
+            };
+            if let Some(fault) = full {
+                self.counters.add(self.full, 1);
+                return Err(fault);
+            }
+            let (grant, granted) = oneshot::channel();
+            state.last_name += 1;
+            let name = state.last_name;
+            state.waiting.entry(client).or_default().push_back((name, grant));
+            state.waiting_in_all += 1;
+            if own == 0 {
+                state.order.push_back(client);
+            }
+            // Others may be waiting because their client has its share of what runs.
+            self.grant(&mut state);
+            (name, granted)
+        };
+        let _waiting = Waiting { turns: self, client, name };
+        // Whoever grants turns lives as long as this.
+        granted.await.map_err(|_| Fault::Broken)
+    }
+
+    /// Of several that run, one is left for others.
+    fn has_room(&self, state: &State, client: Client) -> bool {
+        let own = state.running.get(&client).copied().unwrap_or(0);
+        state.running_in_all < self.running_max && own < (self.running_max - 1).max(1)
+    }
+
+    fn begin(self: &Arc<Self>, state: &mut State, client: Client) -> Turn {
+        state.running_in_all += 1;
+        *state.running.entry(client).or_default() += 1;
+        Turn { turns: Arc::clone(self), client, is_over: false }
+    }
+
+    /// Gives turns to those whose they are.
+    fn grant(self: &Arc<Self>, state: &mut State) {
+        while let Some(place) = state.order.iter().position(|&client| self.has_room(state, client)) {
+            let Some(client) = state.order.remove(place) else { return };
+            let Some((_, grant)) = state.take_out(client, |_| true) else { continue };
+            if state.waiting.contains_key(&client) {
+                state.order.push_back(client);
+            }
+            let turn = self.begin(state, client);
+            if let Err(unwanted) = grant.send(turn) {
+                // It is ended here: by itself it would take the lock again.
+                let mut unwanted = unwanted;
+                unwanted.is_over = true;
+                state.end(client);
+            }
+        }
+    }
+}
+
+impl State {
+    /// The first of a client's waiters that is meant.
+    fn take_out(
+        &mut self,
+        client: Client,
+        meant: impl Fn(u64) -> bool,
+    ) -> Option<(u64, oneshot::Sender<Turn>)> {
+        let own = self.waiting.get_mut(&client)?;
+        let place = own.iter().position(|(name, _)| meant(*name))?;
+        let waiter = own.remove(place)?;
+        self.waiting_in_all -= 1;
+        if own.is_empty() {
+            self.waiting.remove(&client);
+        }
+        Some(waiter)
+    }
+
+    fn end(&mut self, client: Client) {
+        self.running_in_all -= 1;
+        if let Some(own) = self.running.get_mut(&client) {
+            *own -= 1;
+            if *own == 0 {
+                self.running.remove(&client);
+            }
+        }
+    }
+}
+
+/// A helper is this client's for as long as this lives.
+pub(crate) struct Turn {
+    turns: Arc<Turns>,
+    client: Client,
+    /// It was ended already.
+    is_over: bool,
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        if self.is_over {
+            return;
+        }
+        let turns = Arc::clone(&self.turns);
+        let mut state = turns.state();
+        state.end(self.client);
+        turns.grant(&mut state);
+    }
+}
+
+/// A place among those who wait; whoever goes gives it back.
+struct Waiting<'a> {
+    turns: &'a Arc<Turns>,
+    client: Client,
+    name: u64,
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        let mut state = self.turns.state();
+        let name = self.name;
+        if state.take_out(self.client, |own| own == name).is_some()
+            && !state.waiting.contains_key(&self.client)
+        {
+            let client = self.client;
+            state.order.retain(|waiting| *waiting != client);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::FutureExt;
+
+    use super::*;
+
+    fn client(last: u8) -> Client {
+        Client::of(httpd::Peer((std::net::IpAddr::from([192, 0, 2, last]), 1).into()))
+    }
+
+    fn turns(running_max: usize, waiting_max: usize) -> Arc<Turns> {
+        Arc::new(Turns::new(running_max, waiting_max, Arc::new(Counters::new()), Counter::RenderBusy))
+    }
+
+    #[test]
+    fn one_client_leaves_a_helper_to_others_and_waits_its_turn() {
+        let turns = turns(2, 8);
+        let held = turns.turn(client(1)).now_or_never().unwrap().unwrap();
+        let mut again = Box::pin(turns.turn(client(1)));
+        assert!((&mut again).now_or_never().is_none(), "one is left for others");
+        let other = turns.turn(client(2)).now_or_never().unwrap().unwrap();
+        let mut waits = Box::pin(turns.turn(client(3)));
+        assert!((&mut waits).now_or_never().is_none());
+        drop(other);
+        assert!((&mut again).now_or_never().is_none(), "its client has one");
+        let third_client = (&mut waits).now_or_never().unwrap().unwrap();
+        drop(held);
+        assert!((&mut again).now_or_never().is_some());
+        drop(third_client);
+    }
+
+    #[test]
+    fn clients_take_turns_however_many_of_one_wait() {
+        let turns = turns(1, 64);
+        let held = turns.turn(client(9)).now_or_never().unwrap().unwrap();
+        let mut waiting: Vec<_> =
+            [1, 1, 1, 2, 3, 2].map(|last| (last, Box::pin(turns.turn(client(last))))).into_iter().collect();
+        for (_, turn) in &mut waiting {
+            assert!(turn.as_mut().now_or_never().is_none());
+        }
+        drop(held);
+        let mut served = Vec::new();
+        while !waiting.is_empty() {
+            let mut ready = None;
+            for (place, (_, turn)) in waiting.iter_mut().enumerate() {
+                if let Some(turn) = turn.as_mut().now_or_never() {
+                    ready = Some((place, turn.unwrap()));
+                    break;
+                }
+            }
+            let (place, turn) = ready.expect("somebody has a turn");
+            served.push(waiting.remove(place).0);
+            drop(turn);
+        }
+        assert_eq!(served, [1, 2, 3, 1, 2, 1]);
+        let state = turns.state();
+        assert_eq!((state.running_in_all, state.waiting_in_all, state.order.len()), (0, 0, 0));
+    }
+
+    #[test]
+    fn too_many_are_told_and_who_goes_makes_room() {
+        let turns = turns(1, 8);
+        let _held = turns.turn(client(9)).now_or_never().unwrap().unwrap();
+        let mut waiting: Vec<_> = (0..2).map(|_| Box::pin(turns.turn(client(1)))).collect();
+        waiting.iter_mut().for_each(|turn| assert!(turn.as_mut().now_or_never().is_none()));
+        let own_share = turns.turn(client(1)).now_or_never().unwrap();
+        assert!(matches!(own_share, Err(Fault::TooMany(_))));
+        let mut others: Vec<_> = (2..8).map(|last| Box::pin(turns.turn(client(last)))).collect();
+        others.iter_mut().for_each(|turn| assert!(turn.as_mut().now_or_never().is_none()));
+        assert!(matches!(turns.turn(client(8)).now_or_never().unwrap(), Err(Fault::Busy(_))));
+        waiting.pop();
+        assert!(turns.turn(client(8)).now_or_never().is_none(), "there is room to wait");
+        drop((waiting, others));
+        let state = turns.state();
+        assert_eq!((state.waiting_in_all, state.order.len()), (0, 0));
+    }
+}

@@ -1,0 +1,254 @@
+//! How a file of NATS's own joins the settings: where it lies, what it refers to, and what in it is passed over.
+//!
+//! It is weaker than whatever else was said, and stronger than the defaults ([`crate::feed_settings`] draws it).
+
+use std::{
+    net::{IpAddr, SocketAddr},
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use feed::{
+    config::{Tls, WebSocket},
+    nats_config::{self, Options, Surroundings, Unhonoured},
+};
+
+use crate::{
+    failure::Fault,
+    precedence::{InForce, Source},
+    settings::{Section, in_section, resolve},
+};
+
+/// A file above this is not somebody's configuration.
+const NATS_CONFIG_BYTES_MAX: u64 = 1 << 20;
+
+/// Reads the NATS file that the settings name, and takes from it what nobody else has said. What it holds that is not
+/// honoured comes back, to be told.
+///
+/// # Errors
+/// The file cannot be read, or everything that is wrong in it.
+pub(crate) fn join_nats_config(in_force: &mut InForce) -> Result<Vec<Unhonoured>, Vec<Fault>> {
+    let Some(path) = in_force.settings.feed.nats_config.clone() else { return Ok(Vec::new()) };
+    let text = read(&path).map_err(|message| vec![Fault { place: path.display().to_string(), message }])?;
+    let (options, unhonoured) = nats_config::read(&text, &path, &Machine).map_err(|faults| {
+        let place = |file: Option<PathBuf>, line: usize| {
+            format!("{}:{line}", file.as_deref().unwrap_or(&path).display())
+        };
+        faults
+            .into_iter()
+            .map(|fault| Fault { place: place(fault.file, fault.line), message: fault.message })
+            .collect::<Vec<_>>()
+    })?;
+    join(in_force, options);
+    Ok(unhonoured)
+}
+
+fn read(path: &Path) -> Result<String, String> {
+    let bytes = std::fs::metadata(path).map_err(|error| format!("cannot be read: {error}"))?.len();
+    if bytes > NATS_CONFIG_BYTES_MAX {
+        return Err("larger than 1 MiB: is it the right file?".to_owned());
+    }
+    std::fs::read_to_string(path).map_err(|error| format!("cannot be read: {error}"))
+}
+
+/// Where the files of the configuration look for what they refer to.
+struct Machine;
+
+impl Surroundings for Machine {
+    fn file(&self, path: &Path) -> Result<String, String> {
+        read(path)
+    }
+
+    fn variable(&self, name: &str) -> Option<String> {
+        std::env::var(name).ok()
+    }
+
+    fn address_of(&self, name: &str) -> Result<IpAddr, String> {
+        resolve(name)
+    }
+}
+
+fn join(in_force: &mut InForce, options: Options) {
+    let sources = &in_force.sources;
+    let is_free_in = |section: Section, key: &str| {
+        in_section(section, key).is_none_or(|(place, _)| sources[place] == Source::Default)
+    };
+    let is_free = |key: &str| is_free_in(Section::Feed, key);
+    for (key, to, from) in [
+        ("log-file", &mut in_force.settings.log_file, options.log_file),
+        ("pid-file", &mut in_force.settings.pid_file, options.pid_file),
+    ] {
+        if from.is_some() && is_free_in(Section::Common, key) {
+            *to = from;
+        }
+    }
+    let is_told = options.debug.is_some() || options.trace.is_some();
+    if is_told && is_free_in(Section::Common, "log") {
+        in_force.settings.log = log_filter(options.debug.unwrap_or(false), options.trace.unwrap_or(false));
+    }
+    let feed = &mut in_force.settings.feed;
+    let config = &mut feed.config;
+    let limits = &mut config.limits;
+    if is_free("listen") {
+        config.listen = SocketAddr::new(
+            options.host.unwrap_or(config.listen.ip()),
+            options.port.unwrap_or(config.listen.port()),
+        );
+    }
+    if is_free("monitor") {
+        feed.monitor = SocketAddr::new(
+            options.http_host.or(options.host).unwrap_or(feed.monitor.ip()),
+            options.http_port.unwrap_or(feed.monitor.port()),
+        );
+    }
+    let number = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
+    let take = |key: &str, to: &mut usize, from: Option<u64>| {
+        if let Some(from) = from.filter(|_| is_free(key)) {
+            *to = number(from);
+        }
+    };
+    take("max-connections", &mut limits.max_connections, options.max_connections);
+    take("max-subscriptions", &mut limits.max_subscriptions, options.max_subscriptions);
+    take("max-payload", &mut limits.max_payload, options.max_payload);
+    take("max-control-line", &mut limits.max_control_line, options.max_control_line);
+    take("max-pending", &mut limits.max_pending, options.max_pending);
+    let take = |key: &str, to: &mut Duration, from: Option<Duration>| {
+        if let Some(from) = from.filter(|_| is_free(key)) {
+            *to = from;
+        }
+    };
+    take("write-deadline", &mut limits.write_deadline, options.write_deadline);
+    take("ping-interval", &mut limits.ping_interval, options.ping_interval);
+    take("auth-timeout", &mut limits.auth_timeout, options.auth_timeout);
+    take("lame-duck-duration", &mut config.lame_duck_duration, options.lame_duck_duration);
+    take("lame-duck-grace-period", &mut config.lame_duck_grace_period, options.lame_duck_grace_period);
+    config.server_tags = options.server_tags;
+    config.headers = !options.no_header_support.unwrap_or(false);
+    if let Some(ping_max) = options.ping_max.filter(|_| is_free("ping-max")) {
+        limits.ping_max = u32::try_from(ping_max).unwrap_or(u32::MAX);
+    }
+    if let Some(name) = options.server_name.filter(|_| is_free("server-name")) {
+        config.server_name = name;
+    }
+    config.authorization = options.authorization;
+    let tls = |tls: nats_config::Tls| Tls {
+        cert_file: tls.cert_file,
+        key_file: tls.key_file,
+        ca_file: tls.ca_file,
+        verify: tls.verify,
+        map: tls.map,
+        handshake_first: tls.handshake_first,
+        timeout: tls.timeout,
+    };
+    if is_free("tls-cert") {
+        config.tls = options.tls.map(tls);
+    }
+    if let Some(websocket) = options.websocket.filter(|_| is_free("websocket")) {
+        let host = websocket.host.or(options.host).unwrap_or(config.listen.ip());
+        config.websocket = Some(WebSocket {
+            listen: SocketAddr::new(host, websocket.port),
+            tls: websocket.tls.map(tls),
+            same_origin: websocket.same_origin,
+            allowed_origins: if is_free("websocket-origins") {
+                websocket.allowed_origins
+            } else {
+                feed.websocket_origins.clone()
+            },
+        });
+    }
+    let maps = |tls: Option<&Tls>| tls.is_some_and(|tls| tls.map);
+    config.authorization.by_certificate =
+        maps(config.tls.as_ref()) || maps(config.websocket.as_ref().and_then(|web| web.tls.as_ref()));
+}
+
+/// What `debug` and `trace` mean for the log: each alone, as nats-server has it.
+pub(crate) fn log_filter(debug: bool, trace: bool) -> String {
+    let level = if debug { "debug" } else { "info" };
+    if trace { format!("{level},{}=trace", feed::PROTOCOL_LOG) } else { level.to_owned() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::precedence;
+
+    fn joined(nats: &str, flags: &[(&str, &str)]) -> Result<(InForce, Vec<Unhonoured>), Vec<Fault>> {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = directory.path().join("nats.conf");
+        std::fs::write(&path, nats).expect("a file");
+        let mut all = vec![("nats-config", path.to_str().expect("text"))];
+        all.extend(flags);
+        let flags = all
+            .into_iter()
+            .map(|(key, text)| (in_section(Section::Feed, key).expect("a setting").0, text.to_owned()))
+            .collect();
+        let mut in_force = precedence::in_force(None, |_| None, &flags)?;
+        let unhonoured = join_nats_config(&mut in_force)?;
+        Ok((in_force, unhonoured))
+    }
+
+    #[test]
+    fn the_nats_file_is_weaker_than_whatever_else_was_said() {
+        let nats = "port: 5000\nmax_payload: 2MB\nmax_pending: 3MB\nhttp: 127.0.0.1:5001\njetstream: {}\n\
+                    authorization { user: a, password: b }\n";
+        let (in_force, unhonoured) = joined(nats, &[("max-payload", "5KiB")]).expect("right");
+        let config = in_force.settings.feed.config().expect("sound");
+        assert_eq!(config.listen.port(), 5000);
+        assert_eq!(in_force.settings.feed.monitor.port(), 5001);
+        assert_eq!((config.limits.max_payload, config.limits.max_pending), (5 << 10, 3 << 20));
+        assert!(!config.authorization.is_open());
+        assert_eq!(unhonoured.len(), 1);
+    }
+
+    #[test]
+    fn faults_of_the_nats_file_have_its_lines() {
+        let faults = joined("port: 1\nmax_payload: much\n", &[]).expect_err("wrong");
+        assert!(faults[0].place.ends_with("nats.conf:2"), "{faults:?}");
+    }
+
+    #[test]
+    fn the_process_follows_the_file_too() {
+        let nats = "log_file: /l\npid_file: /p\ndebug: true\ntrace: true\nno_header_support: true\n\
+                    lame_duck_grace_period: 3s\nserver_tags: [a, b]\nlisten: \"localhost:4444\"\n\
+                    tls { cert_file: /c, key_file: /k, ca_file: /a, verify_and_map: true }\n";
+        let (in_force, unhonoured) = joined(nats, &[]).expect("right");
+        assert_eq!(unhonoured, []);
+        let settings = in_force.settings;
+        assert_eq!((settings.log_file, settings.pid_file), (Some("/l".into()), Some("/p".into())));
+        assert_eq!(settings.log, "debug,feed::protocol=trace");
+        let config = settings.feed.config().expect("sound");
+        assert!(!config.headers && config.listen.ip().is_loopback() && config.listen.port() == 4444);
+        assert_eq!(config.lame_duck_grace_period, Duration::from_secs(3));
+        assert_eq!(config.server_tags, ["a", "b"]);
+        assert!(config.authorization.by_certificate);
+    }
+
+    #[test]
+    fn a_file_beside_it_is_found() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = directory.path().join("nats.conf");
+        std::fs::write(directory.path().join("more.conf"), "port: 4555\nmax_payload: x").expect("a file");
+        std::fs::write(&path, "include ./more.conf").expect("a file");
+        let mut in_force = precedence::in_force(None, |_| None, &Vec::new()).expect("right");
+        in_force.settings.feed.nats_config = Some(path);
+        let faults = join_nats_config(&mut in_force).expect_err("it is wrong");
+        assert!(faults[0].place.ends_with("more.conf:2"), "{faults:?}");
+        std::fs::write(directory.path().join("more.conf"), "port: 4555").expect("a file");
+        join_nats_config(&mut in_force).expect("right");
+        assert_eq!(in_force.settings.feed.config.listen.port(), 4555);
+    }
+
+    #[test]
+    fn what_does_not_go_together_is_said() {
+        for (flags, place) in [
+            (vec![("tls-cert", "/c")], "tls-key"),
+            (vec![("tls-key", "/k")], "tls-cert"),
+            (vec![("tls-cert", "/c"), ("tls-key", "/k"), ("tls-verify", "true")], "tls-verify"),
+            (vec![("websocket", "127.0.0.1:1"), ("websocket-tls", "true")], "websocket-tls"),
+            (vec![("tls-handshake-first", "true")], "tls-cert"),
+        ] {
+            let (in_force, _) = joined("", &flags).expect("right");
+            assert_eq!(in_force.settings.feed.config().expect_err("wrong").place, place);
+        }
+    }
+}
