@@ -261,6 +261,11 @@ impl Links {
         self.sender.flush();
     }
 
+    /// Gives up spare buffers.
+    pub(crate) fn shrink(&mut self) {
+        self.links.iter_mut().for_each(|link| link.spare = Vec::new());
+    }
+
     /// Gives the buffer of a batch back to its sender.
     pub(crate) fn give_back(&mut self, to: usize, mut buffer: Vec<u8>) {
         let bytes = buffer.len();
@@ -296,6 +301,11 @@ pub(crate) struct Records<'a> {
 impl<'a> Records<'a> {
     pub(crate) fn new(bytes: &'a [u8]) -> Self {
         Self { rest: bytes }
+    }
+
+    /// How many bytes have not been read.
+    pub(crate) fn bytes_left(&self) -> usize {
+        self.rest.len()
     }
 
     fn take(&mut self, bytes: usize) -> &'a [u8] {

@@ -21,6 +21,10 @@
 //! with the defaults it is all, or 4 MiB in ten seconds. nats-server asks for all that waited when a write began (up to
 //! `max_pending`, within the deadline), which a consumer that lives but is slow may fail.
 //!
+//! *In sum.* `max_pending_total` bounds what waits for all clients (`share`). While half of it is used, marks are those
+//! of a sixteenth of `max_pending`, so that many consumers that live are slowed down before one is cut off; beyond it,
+//! the one for which most waits is.
+//!
 //! A producer on another core is held by a word across (`across`): between the consumer's passing of the mark and the
 //! word's arrival there may come what the producer had sent by then, which the room between mark and bound takes up.
 
@@ -56,12 +60,33 @@ pub(crate) struct Marks {
     pub(crate) answers: usize,
     /// So much must be taken within a write deadline, if so much waits.
     due: usize,
+    /// Much waits for all clients together: `high` and `low` are lower than they would be.
+    is_crowded: bool,
 }
 
+/// What the marks are lowered to then.
+const CROWDED_SHARE: usize = 16;
+
 impl Marks {
+    /// Has producers wait earlier while much waits for all clients together.
+    #[inline]
+    pub(crate) fn crowd(&mut self, is_crowded: bool) {
+        if is_crowded != self.is_crowded {
+            let of = Self::of(if is_crowded { self.max_pending / CROWDED_SHARE } else { self.max_pending });
+            (self.high, self.low, self.is_crowded) = (of.high, of.low, is_crowded);
+        }
+    }
+
     pub(crate) fn of(max_pending: usize) -> Self {
         let sixteenth = max_pending / 16;
-        Self { max_pending, high: sixteenth * 12, low: sixteenth * 11, answers: sixteenth, due: sixteenth }
+        Self {
+            max_pending,
+            high: sixteenth * 12,
+            low: sixteenth * 11,
+            answers: sixteenth,
+            due: sixteenth,
+            is_crowded: false,
+        }
     }
 }
 

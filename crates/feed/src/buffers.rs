@@ -42,6 +42,12 @@ impl Buffers {
         spare
     }
 
+    /// Gives up what is spare.
+    pub(crate) fn shrink(&mut self) {
+        self.leftovers = Vec::new();
+        self.rewritten = Vec::new();
+    }
+
     /// Takes such a buffer back.
     pub(crate) fn give_back_leftover(&mut self, mut buffer: Vec<u8>) {
         if buffer.capacity() > 0 && self.leftover_bytes + buffer.capacity() <= SPARE_LEFTOVER_BYTES_MAX {

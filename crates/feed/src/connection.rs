@@ -11,6 +11,7 @@ use crate::{
     backpressure::{Due, Producer},
     identity::{Identity, Permissions, Replies, certificate::Names},
     outbox::{Chunks, Outbox},
+    publish::Begun,
     trie::{NodeId, SubId},
     word::Word,
 };
@@ -179,6 +180,13 @@ pub(crate) struct Connection {
     pub(crate) root: NodeId,
     pub(crate) account: u16,
 
+    /// The message of it that has not reached everybody yet; nothing that it said later is looked at before.
+    pub(crate) begun: Option<Box<Begun>>,
+    /// Of what other cores had sent when it was last read from, this is the last: what it asks waits for that.
+    pub(crate) behind: u64,
+    /// Its reads are paused for that.
+    pub(crate) waits_for_inbox: bool,
+
     /// Subscriptions by sid.
     pub(crate) sids: HashTable<SubId>,
 
@@ -221,7 +229,7 @@ impl Connection {
     /// Whether nothing is to be read from it now.
     #[inline]
     pub(crate) fn is_held(&self) -> bool {
-        self.holds > 0 || self.waits_for_core || self.is_held_for_answers
+        self.holds > 0 || self.waits_for_core || self.is_held_for_answers || self.waits_for_inbox
     }
 
     /// The task looks again.
@@ -304,6 +312,9 @@ impl Connection {
         writes
     }
 }
+
+/// The connection of a subscription that has ended, while a message that is under way may still name it.
+pub(crate) const GONE: ConnId = ConnId::MAX - 1;
 
 /// A client's wish for messages.
 #[derive(Debug)]

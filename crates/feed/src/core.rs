@@ -43,17 +43,22 @@ use crate::{
     across::{Links, Message},
     backpressure::Marks,
     buffers::Buffers,
+    checking::Checks,
     config::Config,
-    connection::ConnId,
+    connection::{Closed, ConnId},
     counters::Counter,
     identity::{Identities, Mappings},
+    inbox::Inbox,
+    lean::Lean,
     mapped::Dice,
     outputs::Outputs,
+    share::Share,
     shared::Shared,
     snapshot::ConnectionSnapshot,
     subjects::Subjects,
     system::Told,
     transport::Acceptors,
+    work::{self, WORK_A_TURN, Work},
 };
 
 /// What a reload changes.
@@ -82,24 +87,39 @@ pub(crate) struct Core {
     pub(crate) dice: Dice,
     /// Handshakes of TLS and WebSocket under way.
     pub(crate) handshakes: usize,
+    /// Passwords that helpers compare.
+    pub(crate) checks: Checks,
+    /// What it holds and does not need.
+    pub(crate) lean: Lean,
+    /// How much may wait for this core's clients.
+    pub(crate) share: Share,
+    cores: usize,
     /// Who answers in the system account.
     pub(crate) system: mpsc::Sender<Told>,
     /// Those closed last.
     pub(crate) closed: VecDeque<ConnectionSnapshot>,
     /// The monotonic time of this turn.
     pub(crate) now_ms: u64,
+    /// What was done in it.
+    pub(crate) work: Work,
+    /// What other cores have sent that is not delivered yet.
+    pub(crate) backlog: Backlog,
+}
+
+/// Batches of other cores that wait for their turn.
+#[derive(Debug, Default)]
+pub(crate) struct Backlog {
+    /// How many have ever waited, and how many of them do no more.
+    pub(crate) queued: u64,
+    pub(crate) done: u64,
+    /// Clients that are not read from before those are done which came before what they said.
+    pub(crate) waiting: Vec<ConnId>,
 }
 
 /// A core and what it receives from others, for the tasks of its thread.
 pub(crate) struct Local {
     pub(crate) core: RefCell<Core>,
     pub(crate) inbox: RefCell<Inbox>,
-}
-
-/// What other cores send.
-pub(crate) struct Inbox {
-    pub(crate) receiver: mesh::Receiver<Message>,
-    pub(crate) batch: Vec<Message>,
 }
 
 /// What a core is made from.
@@ -126,19 +146,25 @@ impl Local {
             links: Links::new(index, cores, sender, limits.max_pending),
             buffers: Buffers::new(limits.max_control_line),
             index,
-            shared,
             counters,
             balance,
             is_lame: false,
             mappings: settings.identities.all_mappings(),
             dice: Dice::new(),
             handshakes: 0,
+            checks: Checks::default(),
+            lean: Lean::default(),
+            share: Share::new(Arc::clone(&shared.pending), limits.max_pending_total, cores),
+            cores,
+            shared,
             system,
             closed: VecDeque::new(),
             now_ms: clock::monotonic_ms(),
+            work: Work::of(WORK_A_TURN),
+            backlog: Backlog::default(),
             settings,
         };
-        Rc::new(Self { core: RefCell::new(core), inbox: RefCell::new(Inbox { receiver, batch: Vec::new() }) })
+        Rc::new(Self { core: RefCell::new(core), inbox: RefCell::new(Inbox::new(receiver)) })
     }
 }
 
@@ -148,10 +174,34 @@ impl Core {
         self.counters.add(counter, 1);
     }
 
+    /// A turn begins.
+    #[inline]
+    pub(crate) fn begin_turn(&mut self) {
+        self.now_ms = clock::monotonic_ms();
+        self.work = Work::of(WORK_A_TURN);
+    }
+
     /// Sends what this turn has for other cores, and writes what it has for clients.
     pub(crate) fn end_turn(&mut self) {
+        self.work.add(self.outputs.dirty() as u64 * work::WRITE);
         self.links.flush();
         self.outputs.flush(&mut self.links);
+        self.bound_sum();
+    }
+
+    /// Cuts off clients for which most waits until what waits for all is within its bound.
+    #[inline]
+    fn bound_sum(&mut self) {
+        while !self.share.allows(self.outputs.chunks.lent()) {
+            let Some(id) = self.outputs.largest() else { return };
+            self.count(Counter::SlowTotal);
+            self.outputs.release_all(id, &mut self.links);
+            let subject = self.subjects.a_subject_of(&self.outputs.connections[id]);
+            self.outputs.cut_slow(id, Closed::SlowConsumerPending, &subject);
+            self.links.flush();
+        }
+        let is_crowded = self.share.is_crowded(self.outputs.chunks.lent());
+        self.outputs.marks.crowd(is_crowded);
     }
 
     /// Closes this core's share of the connections that are more than there may be now, the newest first.
@@ -179,15 +229,20 @@ impl Core {
         }
     }
 
-    /// What has changed in the configuration; who is connected stays as it is, except for the limits.
+    /// What has changed in the configuration: limits, and who may do what, for those who are connected too.
     pub(crate) fn reload(&mut self, settings: Arc<Settings>) {
         self.settings = settings;
         self.mappings = self.settings.identities.all_mappings();
         self.outputs.rounds.stir();
         self.outputs.marks = Marks::of(self.settings.config.limits.max_pending);
+        self.share.resize(self.settings.config.limits.max_pending_total, self.cores);
         self.close_surplus();
         for id in 0..self.outputs.connections.end() {
-            let Some(connection) = self.outputs.connections.find(id) else { continue };
+            if self.outputs.connections.find(id).is_none() {
+                continue;
+            }
+            self.judge_again(id);
+            let connection = &self.outputs.connections[id];
             if connection.takes_info && connection.closing.is_none() {
                 let info = self.shared.info(&self.settings, &(&**connection).into(), true, self.is_lame);
                 self.outputs.say(id, &info);

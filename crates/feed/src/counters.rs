@@ -18,11 +18,17 @@ engine::counters! {
         RunsAcross => Counter, "feed_runs_across", None, "Runs of messages sent to another core.";
         MatchesFound => Counter, "feed_matches_kept", None, "Subjects whose subscribers were known from before.";
         MatchesMade => Counter, "feed_matches_made", None, "Subjects whose subscribers were looked up.";
+        TurnsEnded => Counter, "feed_turns_ended", None, "Times that a message waited for another turn, because looking for its consumers or handing it out took too long for one.";
+        MemoryGivenBack => Counter, "feed_memory_given_back", None, "Times that a core gave back memory that it had needed before and not for ten seconds.";
         ConnectionsRefused => Counter, "feed_connections_refused", None, "Connections closed because of max_connections.";
         SubscriptionsRefused => Counter, "feed_subscriptions_refused", None, "Subscriptions refused because of max_subscriptions.";
         HandshakesFailed => Counter, "feed_handshakes_failed", None, "TLS or WebSocket handshakes that failed or took too long.";
         OwnLost => Counter, "feed_own_lost", None, "Messages of the program's own that were not handed on, because a core had fallen behind.";
         PermissionsDenied => Counter, "feed_permissions_denied", None, "Publishes and subscriptions that the user may not.";
+        Revoked => Counter, "feed_revoked", None, "Connections closed by a reload, because their user, secret or account is gone or another.";
+        SubscriptionsRevoked => Counter, "feed_subscriptions_revoked", None, "Subscriptions ended by a reload, because their user may not have them any more.";
+        Checks => Counter, "feed_password_checks", None, "Passwords compared with their bcrypt hashes, by helpers.";
+        ChecksRefused => Counter, "feed_password_checks_refused", None, "Connections closed because too many passwords waited to be compared.";
         AuthorizationViolations => Counter, "feed_authorization_violations", None, "Connections closed for want of valid credentials.";
         AuthenticationTimeouts => Counter, "feed_authentication_timeouts", None, "Connections closed because no CONNECT came in time.";
         ProtocolViolations => Counter, "feed_protocol_violations", None, "Connections closed because the client broke the protocol.";
@@ -37,6 +43,7 @@ engine::counters! {
         ProducersHeldForCores => Counter, "feed_producers_held_for_cores", None, "Times that a producer's reads were paused for a core that fell behind.";
         HeldForAnswers => Counter, "feed_held_for_answers", None, "Times that a client's reads were paused because it did not take its answers.";
         SlowPending => Counter, "feed_slow_consumers_pending", None, "Consumers cut off because more than max_pending waited for them.";
+        SlowTotal => Counter, "feed_slow_consumers_in_sum", None, "Those of them that were cut off because more than max_pending_total waited for all clients, and most of it for them.";
         SlowHold => Counter, "feed_slow_consumers_hold", None, "Consumers cut off because they had held producers back for too long.";
         SlowDeadline => Counter, "feed_slow_consumers_deadline", None, "Consumers cut off because they did not take within write_deadline what waited for them.";
     }

@@ -29,7 +29,7 @@ pub(crate) enum Turn {
 impl Subjects {
     /// Whose turn it is, of all members on all cores.
     pub(crate) fn whose_turn(&mut self, node: NodeId, group: usize) -> Turn {
-        let state = self.trie.group_mut(node, group);
+        let Some(state) = self.trie.find_group_mut(node, group) else { return Turn::Nobody };
         let (own, everywhere) = (state.members.len(), state.members_everywhere());
         if everywhere == 0 {
             return Turn::Nobody;

@@ -1,14 +1,64 @@
 //! What other cores have sent: applied and delivered in the order in which it was sent.
+//!
+//! ```text
+//!   ring ─▶ batch: words and messages ─ within the turn's work ─▶ delivered, its buffer goes back
+//!                   └─ more than that: the words at once, the messages wait ─▶ queue ─ a turn each ─▶ delivered
+//! ```
+//! *Order.* Messages of one core stay in their order, and so do those of the program itself. What cores say of their
+//! subscriptions does not wait behind messages, so that whoever has been answered is reached. While messages wait, a
+//! client's questions (`PING`, `SUB`, `UNSUB`) that came after them wait for them, so that a `PONG` still says that
+//! all is delivered that was published before; its messages do not: those of two producers on two cores may pass each
+//! other then. *Bound:* what waits counts as under way to here (`across`), by which its producers are paused.
 
-use std::{future::poll_fn, rc::Rc};
+use std::{
+    collections::VecDeque,
+    future::poll_fn,
+    rc::Rc,
+    task::{Poll, Waker},
+};
 
-use engine::cores::clock;
+use engine::cores::mesh;
 
 use crate::{
     across::{Message, Record, Records},
     core::{Core, Local},
-    look, server,
+    look,
+    publish::Begun,
+    publisher::Batch,
+    server,
+    work::{WORK_ON_THE_WAY, Work},
 };
+
+/// What other cores send.
+pub(crate) struct Inbox {
+    receiver: mesh::Receiver<Message>,
+    batch: Vec<Message>,
+    queue: VecDeque<Waiting>,
+    /// Of the task that delivers what waits.
+    waker: Option<Waker>,
+}
+
+/// A batch that is being delivered.
+struct Waiting {
+    from: From,
+    /// How many of its bytes are done.
+    at: usize,
+    /// What is said of subscriptions in the rest has been applied.
+    is_heard: bool,
+    /// The message at `at` has not reached all.
+    begun: Option<Box<Begun>>,
+}
+
+enum From {
+    Core(usize, Vec<u8>),
+    Program(Batch),
+}
+
+impl Inbox {
+    pub(crate) fn new(receiver: mesh::Receiver<Message>) -> Self {
+        Self { receiver, batch: Vec::new(), queue: VecDeque::new(), waker: None }
+    }
+}
 
 impl Local {
     /// Waits for what other cores send, for ever.
@@ -17,24 +67,43 @@ impl Local {
             tokio::task::coop::consume_budget().await;
             poll_fn(|cx| {
                 let inbox = &mut *self.inbox.borrow_mut();
-                inbox.receiver.poll_recv_batch(cx, &mut inbox.batch).map(|_| ())
+                if !inbox.waker.as_ref().is_some_and(|waker| waker.will_wake(cx.waker())) {
+                    inbox.waker = Some(cx.waker().clone());
+                }
+                match inbox.receiver.poll_recv_batch(cx, &mut inbox.batch) {
+                    Poll::Pending if inbox.queue.is_empty() => Poll::Pending,
+                    _ => Poll::Ready(()),
+                }
             })
             .await;
-            let core = &mut *self.core.borrow_mut();
-            core.now_ms = clock::monotonic_ms();
-            self.apply(core);
-            core.end_turn();
+            let is_waiting = {
+                let core = &mut *self.core.borrow_mut();
+                core.begin_turn();
+                self.apply(core);
+                self.deliver_waiting(core);
+                core.end_turn();
+                !self.inbox.borrow().queue.is_empty()
+            };
+            if is_waiting {
+                tokio::task::yield_now().await;
+            }
         }
     }
 
-    /// Takes what is there now, without waiting.
+    /// Takes what is there now, without waiting. What it costs is not the client's who is about to be looked at.
     pub(crate) fn take_inbox(self: &Rc<Self>, core: &mut Core) {
         let received = {
             let inbox = &mut *self.inbox.borrow_mut();
             inbox.receiver.try_recv_batch(&mut inbox.batch)
         };
         if received > 0 {
+            let work = std::mem::replace(&mut core.work, Work::of(WORK_ON_THE_WAY));
             self.apply(core);
+            core.work = work;
+            let inbox = self.inbox.borrow();
+            if let Some(waker) = inbox.waker.as_ref().filter(|_| !inbox.queue.is_empty()) {
+                waker.wake_by_ref();
+            }
         }
     }
 
@@ -42,10 +111,7 @@ impl Local {
         let mut batch = std::mem::take(&mut self.inbox.borrow_mut().batch);
         for message in batch.drain(..) {
             match message {
-                Message::Batch { from, records } => {
-                    apply_records(core, from, &records);
-                    core.links.give_back(from, records);
-                }
+                Message::Batch { from, records } => self.take_batch(core, From::Core(from, records)),
                 Message::Spent { from, buffer, bytes } => {
                     let resumed = core.links.came_back(from, buffer, bytes);
                     core.outputs.resume(resumed);
@@ -54,28 +120,106 @@ impl Local {
                     server::take_over(self, core, socket, address, door)
                 }
                 Message::Look(look) => look::step(core, look),
-                Message::Publish(batch) => core.publish_own(&batch),
+                Message::Publish(batch) => self.take_batch(core, From::Program(batch)),
                 Message::Reload(settings) => core.reload(settings),
             }
         }
         self.inbox.borrow_mut().batch = batch;
     }
+
+    fn take_batch(&self, core: &mut Core, from: From) {
+        let queue = &mut self.inbox.borrow_mut().queue;
+        let mut batch = Waiting { from, at: 0, is_heard: false, begun: None };
+        if queue.is_empty() && batch.deliver(core) {
+            return batch.end(core);
+        }
+        if batch.hear(core) {
+            core.backlog.queued += 1;
+            queue.push_back(batch);
+        } else {
+            batch.end(core);
+        }
+    }
+
+    fn deliver_waiting(&self, core: &mut Core) {
+        let queue = &mut self.inbox.borrow_mut().queue;
+        while let Some(mut batch) = queue.pop_front() {
+            if !batch.deliver(core) {
+                queue.push_front(batch);
+                return;
+            }
+            batch.end(core);
+            core.backlog.done += 1;
+            let Core { backlog, outputs, .. } = core;
+            for id in backlog.waiting.drain(..) {
+                if let Some(connection) = outputs.connections.find_mut(id) {
+                    connection.waits_for_inbox = false;
+                    connection.wake();
+                }
+            }
+        }
+    }
 }
 
-fn apply_records(core: &mut Core, from: usize, records: &[u8]) {
-    for record in Records::new(records) {
-        match record {
-            Record::Interest { account, pattern, has } => {
-                core.subjects.apply_interest(from, account, pattern, has);
+impl Waiting {
+    /// Delivers what is left of it; whether that was all before the turn's work was done.
+    fn deliver(&mut self, core: &mut Core) -> bool {
+        let Self { from, at, is_heard, begun } = self;
+        match from {
+            From::Program(batch) => core.publish_own(batch, at, begun),
+            From::Core(from, bytes) => {
+                let mut records = Records::new(&bytes[*at..]);
+                while let Some(record) = records.next() {
+                    match record {
+                        Record::Run { account, producer, group, run } => {
+                            if begun.is_none() && core.is_turn_over() {
+                                return false;
+                            }
+                            core.work.add(1);
+                            *begun = core.deliver_from_core(account, producer, group, &run, begun.take());
+                            if begun.is_some() {
+                                return false;
+                            }
+                        }
+                        word if !*is_heard => hear(core, *from, &word),
+                        _ => {}
+                    }
+                    *at = bytes.len() - records.bytes_left();
+                }
+                true
             }
-            Record::Members { account, pattern, queue, count } => {
-                core.subjects.apply_members(from, account, pattern, queue, count);
-            }
-            Record::Run { account, producer, group, run } => {
-                core.deliver_from_core(account, producer, group, &run);
-            }
-            Record::Hold(producer) => core.outputs.held(producer),
-            Record::Release(producer) => core.outputs.let_go(producer),
         }
+    }
+
+    /// Applies what is said of subscriptions and of who waits; whether there are messages, too.
+    fn hear(&mut self, core: &mut Core) -> bool {
+        self.is_heard = true;
+        let From::Core(from, bytes) = &self.from else { return true };
+        let mut has_messages = false;
+        for record in Records::new(&bytes[self.at..]) {
+            has_messages |= matches!(record, Record::Run { .. });
+            hear(core, *from, &record);
+        }
+        has_messages
+    }
+
+    fn end(self, core: &mut Core) {
+        if let From::Core(from, records) = self.from {
+            core.links.give_back(from, records);
+        }
+    }
+}
+
+fn hear(core: &mut Core, from: usize, record: &Record<'_>) {
+    match *record {
+        Record::Interest { account, pattern, has } => {
+            core.subjects.apply_interest(from, account, pattern, has);
+        }
+        Record::Members { account, pattern, queue, count } => {
+            core.subjects.apply_members(from, account, pattern, queue, count);
+        }
+        Record::Run { .. } => {}
+        Record::Hold(producer) => core.outputs.held(producer),
+        Record::Release(producer) => core.outputs.let_go(producer),
     }
 }

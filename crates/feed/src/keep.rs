@@ -38,6 +38,7 @@ impl Local {
                 let is_whole =
                     core.outputs.over_mark.is_empty() && pass.looked >= core.outputs.connections.end();
                 let due_ms = if is_whole { std::mem::take(&mut pass).due_ms } else { Some(0) };
+                let due_ms = due_ms.into_iter().chain(core.give_back_memory()).min();
                 due_ms.map(|due_ms| Duration::from_millis(due_ms.saturating_sub(core.now_ms)))
             };
             if rounds.pause(due_in).await {
@@ -110,7 +111,8 @@ fn look_after(outputs: &mut Outputs, subjects: &Subjects, id: ConnId, limits: &L
     if connection.closing.is_some() {
         return;
     }
-    if connection.stage == Stage::CredentialsNeeded && since(connection.started_ms) > limits.auth_timeout {
+    let is_outside = matches!(connection.stage, Stage::CredentialsNeeded | Stage::Checking);
+    if is_outside && since(connection.started_ms) > limits.auth_timeout {
         outputs.reject(id, Rejection::AuthenticationTimeout);
         return;
     }
@@ -120,7 +122,7 @@ fn look_after(outputs: &mut Outputs, subjects: &Subjects, id: ConnId, limits: &L
         return;
     }
     let connection = &mut outputs.connections[id];
-    if matches!(connection.stage, Stage::CredentialsNeeded | Stage::Checking) {
+    if is_outside {
         return;
     }
     let is_first = connection.ping_sent_ms == 0;

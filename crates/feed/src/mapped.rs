@@ -5,7 +5,12 @@
 
 use std::hash::{BuildHasher as _, RandomState};
 
-use crate::{connection::ConnId, core::Core, identity::Mapped, publish::Run};
+use crate::{
+    connection::ConnId,
+    core::Core,
+    identity::Mapped,
+    publish::{Begun, BegunMapped, Run},
+};
 
 /// Numbers that no client can foresee: xorshift (Marsaglia 2003), seeded by the system.
 #[derive(Debug)]
@@ -26,23 +31,59 @@ impl Dice {
 }
 
 impl Core {
-    /// Takes messages of a client, in whose account or in another subjects are mapped.
-    pub(crate) fn publish_mapped(&mut self, id: ConnId, run: &Run<'_>) {
+    /// Takes messages of a client, in whose account or in another subjects are mapped, or goes on with them; whether all
+    /// is done.
+    pub(crate) fn publish_mapped(
+        &mut self,
+        id: ConnId,
+        run: &Run<'_>,
+        mut begun: Option<Box<Begun>>,
+    ) -> bool {
         let all = self.mappings.clone();
         let account = self.outputs.connections[id].account;
-        let Some(mappings) = all.as_ref().and_then(|all| all.get(&account)) else {
-            return self.publish_as_it_is(id, run);
-        };
+        let mappings = all.as_ref().and_then(|all| all.get(&account));
+        let was = begun.as_mut().and_then(|begun| begun.mapped.take());
+        if was.is_none() && mappings.is_none() {
+            return self.publish_as_it_is(id, run, begun);
+        }
         let mut subject = std::mem::take(&mut self.buffers.mapped);
-        let is_certain = mappings.is_certain(run.subject);
-        for at in 0..if is_certain { 1 } else { run.count() } {
-            let part = if is_certain { *run } else { run.one(at) };
-            match mappings.apply(run.subject, || self.dice.throw(), &mut subject) {
-                Mapped::Same => self.publish_as_it_is(id, &part),
-                Mapped::Other if subject.is_empty() => self.publish_to_nobody(id, &part),
-                Mapped::Other => self.publish_as_it_is(id, &Run { subject: &subject, ..part }),
+        let one_by_one = match &was {
+            Some(was) => was.message.is_some(),
+            None => !mappings.is_none_or(|mappings| mappings.is_certain(run.subject)),
+        };
+        let (first, mut chosen) = was.map_or((0, None), |was| (was.message.unwrap_or(0), Some(was.subject)));
+        let mut is_done = true;
+        for at in first..if one_by_one { run.count() } else { 1 } {
+            let part = if one_by_one { run.one(at) } else { *run };
+            let mapped = match (chosen.take(), mappings) {
+                (Some(chosen), _) => {
+                    subject.clear();
+                    subject.extend_from_slice(&chosen);
+                    Mapped::Other
+                }
+                (None, Some(mappings)) => mappings.apply(run.subject, || self.dice.throw(), &mut subject),
+                (None, None) => Mapped::Same,
+            };
+            if let Mapped::Same = mapped {
+                subject.clear();
+                subject.extend_from_slice(run.subject);
+            }
+            let begun = begun.take();
+            is_done = if subject.is_empty() && begun.is_none() {
+                self.publish_to_nobody(id, &part)
+            } else {
+                self.publish_as_it_is(id, &Run { subject: &subject, ..part }, begun)
+            };
+            if !is_done {
+                if let Some(begun) = &mut self.outputs.connections[id].begun {
+                    begun.run_bytes = run.bytes.len();
+                    let message = one_by_one.then_some(at);
+                    begun.mapped = Some(BegunMapped { subject: (&*subject).into(), message });
+                }
+                break;
             }
         }
         self.buffers.mapped = subject;
+        is_done
     }
 }

@@ -6,7 +6,10 @@
 use smallvec::SmallVec;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-use crate::trie::{CoreMask, NodeId, SubId, Trie};
+use crate::{
+    trie::{CoreMask, NodeId, Open, SubId, Trie},
+    work::{LISTED, Work},
+};
 
 /// Subjects remembered.
 const SLOTS: usize = 1024;
@@ -31,24 +34,59 @@ impl Match {
     pub(crate) fn is_empty(&self) -> bool {
         self.subscribers.is_empty() && self.groups.is_empty() && self.cores == 0
     }
+
+    fn begin(&mut self, trie: &Trie, root: NodeId, subject: &[u8]) {
+        self.root = root;
+        self.subject.clear();
+        self.subject.extend_from_slice(subject);
+        self.generation = trie.generation();
+        self.subscribers.clear();
+        self.groups.clear();
+        self.cores = 0;
+    }
+
+    /// Adds who is at a node; how many subscribers that are.
+    #[inline]
+    fn add(&mut self, trie: &Trie, id: NodeId) -> usize {
+        let subscribers = trie.subscribers(id);
+        self.subscribers.extend_from_slice(subscribers);
+        if let Some(more) = trie.more(id) {
+            self.cores |= more.remote;
+            #[expect(
+                clippy::cast_possible_truncation,
+                reason = "groups of one pattern: each costs a subscription"
+            )]
+            self.groups.extend((0..more.groups.len()).map(|group| (id, group as u32)));
+        }
+        subscribers.len()
+    }
 }
 
 /// The subjects of late.
 #[derive(Debug)]
 pub(crate) struct Matches {
     slots: Vec<Match>,
+    /// What is open of the subject that was asked for last: nothing, unless the turn's work was done before.
+    open: Open,
     pub(crate) found: u64,
     pub(crate) made: u64,
 }
 
 impl Matches {
     pub(crate) fn new() -> Self {
-        Self { slots: (0..SLOTS).map(|_| Match::default()).collect(), found: 0, made: 0 }
+        Self { slots: (0..SLOTS).map(|_| Match::default()).collect(), open: Open::new(), found: 0, made: 0 }
     }
 
-    /// Takes out who gets a message to `subject`, now; [`Self::put_back`] takes it back.
+    /// Takes out who gets a message to `subject`, now; [`Self::put_back`] takes it back. Where the turn's work is done
+    /// before all are found, [`Self::take_open`] has the rest.
     #[inline]
-    pub(crate) fn take(&mut self, trie: &Trie, root: NodeId, subject: &[u8]) -> (usize, Match) {
+    pub(crate) fn take(
+        &mut self,
+        trie: &Trie,
+        root: NodeId,
+        subject: &[u8],
+        work: &mut Work,
+    ) -> (usize, Match) {
         let slot = slot_of(root, subject);
         let mut taken = std::mem::take(&mut self.slots[slot]);
         if taken.generation == trie.generation() && taken.root == root && taken.subject[..] == *subject {
@@ -56,7 +94,7 @@ impl Matches {
             return (slot, taken);
         }
         self.made += 1;
-        fill(&mut taken, trie, root, subject);
+        self.fill(&mut taken, trie, root, subject, work);
         (slot, taken)
     }
 
@@ -67,27 +105,36 @@ impl Matches {
         }
         self.slots[slot] = taken;
     }
+
+    /// Forgets who was found, and gives back what that took.
+    pub(crate) fn forget(&mut self) {
+        self.slots.iter_mut().for_each(|slot| *slot = Match::default());
+        self.open = Open::new();
+    }
+
+    /// Whether all were found of the subject that was asked for last.
+    #[inline]
+    pub(crate) fn is_whole(&self) -> bool {
+        self.open.is_empty()
+    }
+
+    /// What is not looked through yet; nothing is open any more here.
+    pub(crate) fn take_open(&mut self) -> Open {
+        std::mem::take(&mut self.open)
+    }
+
+    fn fill(&mut self, into: &mut Match, trie: &Trie, root: NodeId, subject: &[u8], work: &mut Work) {
+        into.begin(trie, root, subject);
+        trie.look_for(root, subject, &mut self.open);
+        go_on(into, &mut self.open, trie, subject, work);
+    }
 }
 
-fn fill(into: &mut Match, trie: &Trie, root: NodeId, subject: &[u8]) {
-    into.root = root;
-    into.subject.clear();
-    into.subject.extend_from_slice(subject);
-    into.generation = trie.generation();
-    into.subscribers.clear();
-    into.groups.clear();
-    into.cores = 0;
-    trie.matches(root, subject, |id| {
-        into.subscribers.extend_from_slice(trie.subscribers(id));
-        if let Some(more) = trie.more(id) {
-            into.cores |= more.remote;
-            #[expect(
-                clippy::cast_possible_truncation,
-                reason = "groups of one pattern: each costs a subscription"
-            )]
-            into.groups.extend((0..more.groups.len()).map(|group| (id, group as u32)));
-        }
-    });
+/// Goes on to find who gets a message to `subject`, until nothing is open or the turn's work is done.
+pub(crate) fn go_on(into: &mut Match, open: &mut Open, trie: &Trie, subject: &[u8], work: &mut Work) {
+    let mut listed = 0;
+    trie.go_on(open, subject, work, |id| listed += into.add(trie, id) / LISTED);
+    work.add(listed as u64);
 }
 
 #[inline]

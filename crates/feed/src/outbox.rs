@@ -16,16 +16,42 @@ use std::collections::VecDeque;
 pub(crate) const CHUNK_BYTES: usize = 64 * 1024;
 /// Spare chunks that a core keeps.
 const SPARE_CHUNKS_MAX: usize = 256;
+/// Those of them that stay when memory is given back.
+const SPARE_CHUNKS_MIN: usize = 8;
 
 /// A core's spare chunks.
 #[derive(Debug, Default)]
 pub(crate) struct Chunks {
     spare: Vec<Vec<u8>>,
+    /// Bytes of those that are lent, whether they are full or not.
+    lent: usize,
+    /// The most that was lent since spare ones were given up.
+    lent_most: usize,
 }
 
 impl Chunks {
     fn take(&mut self) -> Vec<u8> {
-        self.spare.pop().unwrap_or_else(|| Vec::with_capacity(CHUNK_BYTES))
+        let chunk = self.spare.pop().unwrap_or_else(|| Vec::with_capacity(CHUNK_BYTES));
+        self.lent += chunk.capacity();
+        self.lent_most = self.lent_most.max(self.lent);
+        chunk
+    }
+
+    /// Memory that is lent to outputs.
+    #[inline]
+    pub(crate) fn lent(&self) -> usize {
+        self.lent
+    }
+
+    /// Memory that was needed and is not now, as chunks here or with the allocator.
+    pub(crate) fn unused(&self) -> usize {
+        self.lent_most - self.lent
+    }
+
+    /// Gives up the spare ones, but for a few.
+    pub(crate) fn give_up(&mut self) {
+        self.spare.truncate(SPARE_CHUNKS_MIN);
+        self.lent_most = self.lent;
     }
 
     /// How many are here.
@@ -35,6 +61,7 @@ impl Chunks {
     }
 
     fn give_back(&mut self, mut chunk: Vec<u8>) {
+        self.lent -= chunk.capacity();
         if self.spare.len() < SPARE_CHUNKS_MAX {
             chunk.clear();
             self.spare.push(chunk);
@@ -62,6 +89,11 @@ impl Outbox {
     #[inline]
     pub(crate) fn bytes(&self) -> usize {
         self.bytes
+    }
+
+    /// Memory that holds them.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        self.chunks.iter().map(Vec::capacity).sum()
     }
 
     #[inline]
@@ -173,6 +205,7 @@ mod tests {
                 }
                 twin.extend(bytes);
                 prop_assert_eq!(outbox.bytes(), twin.len());
+                prop_assert_eq!(outbox.memory_bytes(), chunks.lent());
                 let n = outbox.front().len().min(write);
                 if n > 0 {
                     let expected: Vec<u8> = twin.drain(..n).collect();
@@ -187,6 +220,7 @@ mod tests {
                 outbox.written(&mut chunks, n);
             }
             prop_assert!(twin.is_empty() && outbox.chunks.is_empty() && outbox.front().is_empty());
+            prop_assert_eq!(chunks.lent(), 0);
         }
 
         /// Against a list of who appended what: never fewer bytes of answers than wait, never more than wait in all,

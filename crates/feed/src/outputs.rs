@@ -215,6 +215,20 @@ impl Outputs {
         connection.wake();
     }
 
+    /// The connection whose output holds most memory.
+    #[cold]
+    pub(crate) fn largest(&self) -> Option<ConnId> {
+        let open = self.connections.iter().filter(|(_, connection)| connection.closing.is_none());
+        let sized = open.map(|(id, connection)| (connection.outbox.memory_bytes(), id));
+        sized.filter(|(bytes, _)| *bytes > 0).max().map(|(_, id)| id)
+    }
+
+    /// How many got something in this turn: so many writes will end it.
+    #[inline]
+    pub(crate) fn dirty(&self) -> usize {
+        self.dirty.len()
+    }
+
     /// Writes what this turn has for clients, one write each.
     pub(crate) fn flush(&mut self, links: &mut Links) {
         let mut writes = 0;

@@ -12,21 +12,27 @@
 //! goes round, so that a hundred subscribers of a large read share a few chunks instead of filling a hundred.
 //!
 //! A run never holds a message that is not whole.
+//!
+//! *A turn's end.* A run for many is handed out in several turns ([`Begun`] says how far it has come); what its producer
+//! sent behind it waits, so that each consumer gets a producer's messages in their order. Who subscribes meanwhile may
+//! get it or not; who leaves gets nothing more.
 
 use wire::nats::{client::Publish, rejection::Rejection, subject};
 
 use crate::{
     across::{Destination, Links},
     backpressure::Producer,
-    connection::{Closed, ConnId},
+    connection::{Closed, ConnId, GONE},
     core::Core,
     counters::Counter,
     groups::Turn,
     identity::AccountId,
-    matching::Match,
+    marks::Mark,
+    matching::{self, Match},
     outputs::{Outputs, Put},
     protocol_log,
-    trie::{NodeId, SubId},
+    trie::{NodeId, Open, SubId},
+    work::{self, Work},
 };
 
 /// Messages of one producer with one control line, one after the other.
@@ -72,19 +78,205 @@ impl<'a> Run<'a> {
     }
 }
 
+/// Whose messages are handed out, and to whom.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Origin {
+    /// Who made this happen: it waits if too much is under way to another core.
+    pub(crate) from: ConnId,
+    pub(crate) producer: Producer,
+    pub(crate) account: u16,
+    pub(crate) root: NodeId,
+    /// Another core has sent them, for subscribers of this one that are in no group: the others are that core's to serve.
+    pub(crate) is_from_core: bool,
+}
+
+/// How far a run has come through its [`Match`].
+#[derive(Debug, Default)]
+struct Way {
+    /// The next of the subscribers, or behind them of the groups.
+    next: usize,
+    reached: bool,
+}
+
+/// A run that was not handed out to all before its turn's work was done.
+#[derive(Debug)]
+pub(crate) struct Begun {
+    /// How many bytes the run has: behind them more may have come that is like it.
+    pub(crate) run_bytes: usize,
+    slot: usize,
+    matched: Match,
+    /// Where it is still to be looked for subscribers, before any is given something.
+    open: Open,
+    way: Way,
+    /// Nobody was reached: the subscribers looked for are those of the answer.
+    is_for_reply: bool,
+    /// Where the run's subject is another's.
+    pub(crate) mapped: Option<BegunMapped>,
+    mark: Mark,
+}
+
+/// Of a run whose subject is another's, or may be another one's for each message.
+#[derive(Debug)]
+pub(crate) struct BegunMapped {
+    /// The subject that was chosen.
+    pub(crate) subject: Box<[u8]>,
+    /// The message of the run, where each has a subject of its own.
+    pub(crate) message: Option<usize>,
+}
+
 impl Core {
-    /// Takes messages of a client.
+    /// Whether this turn's work is done, with the writes that will end it.
     #[inline]
-    pub(crate) fn publish(&mut self, id: ConnId, run: &Run<'_>) {
-        if self.mappings.is_some() {
-            self.publish_mapped(id, run);
+    pub(crate) fn is_turn_over(&self) -> bool {
+        self.work.is_over(self.outputs.dirty() as u64 * work::WRITE)
+    }
+
+    /// Hands a run to whoever matches its subject, or goes on with it. Whether anybody was reached; or what is to go on
+    /// in another turn.
+    pub(crate) fn hand_out(
+        &mut self,
+        of: &Origin,
+        run: &Run<'_>,
+        begun: Option<Box<Begun>>,
+    ) -> Result<bool, Box<Begun>> {
+        if let Some(begun) = begun {
+            return self.go_on(of, run, begun);
+        }
+        let (slot, matched) =
+            self.subjects.matches.take(&self.subjects.trie, of.root, run.subject, &mut self.work);
+        let mut way = Way::default();
+        if self.subjects.matches.is_whole()
+            && (matched.is_empty() || self.spread(of, run, &matched, &mut way))
+        {
+            self.subjects.matches.put_back(slot, matched);
+            return Ok(way.reached);
+        }
+        Err(self.begun(run, slot, matched, way, false))
+    }
+
+    #[cold]
+    fn begun(
+        &mut self,
+        run: &Run<'_>,
+        slot: usize,
+        matched: Match,
+        way: Way,
+        is_for_reply: bool,
+    ) -> Box<Begun> {
+        self.count(Counter::TurnsEnded);
+        let (open, mark) = (self.subjects.matches.take_open(), self.subjects.trie.marks.begin());
+        Box::new(Begun {
+            run_bytes: run.bytes.len(),
+            slot,
+            matched,
+            open,
+            way,
+            is_for_reply,
+            mapped: None,
+            mark,
+        })
+    }
+
+    #[cold]
+    fn go_on(&mut self, of: &Origin, run: &Run<'_>, mut begun: Box<Begun>) -> Result<bool, Box<Begun>> {
+        if self.looks_on(run.subject, &mut begun) || !self.spread(of, run, &begun.matched, &mut begun.way) {
+            self.count(Counter::TurnsEnded);
+            return Err(begun);
+        }
+        let reached = begun.way.reached;
+        self.let_go(*begun);
+        Ok(reached)
+    }
+
+    /// Goes on to look for subscribers; whether that is not over.
+    fn looks_on(&mut self, subject: &[u8], begun: &mut Begun) -> bool {
+        let Begun { matched, open, .. } = begun;
+        if !open.is_empty() {
+            matching::go_on(matched, open, &self.subjects.trie, subject, &mut self.work);
+        }
+        !open.is_empty()
+    }
+
+    /// A run that was put off has come to its end, or its producer is gone.
+    pub(crate) fn let_go(&mut self, begun: Begun) {
+        self.subjects.came_to_end(begun.mark);
+        self.subjects.matches.put_back(begun.slot, begun.matched);
+    }
+
+    /// Takes messages of a client, or goes on with those that it was put off with. Whether all is done: else it goes on in
+    /// another turn, and what the client said behind them waits.
+    #[inline]
+    pub(crate) fn publish(&mut self, id: ConnId, run: &Run<'_>, begun: Option<Box<Begun>>) -> bool {
+        if self.mappings.is_some() || begun.as_ref().is_some_and(|begun| begun.mapped.is_some()) {
+            self.publish_mapped(id, run, begun)
         } else {
-            self.publish_as_it_is(id, run);
+            self.publish_as_it_is(id, run, begun)
         }
     }
 
-    /// Takes messages of a client whose subject is not another's.
-    pub(crate) fn publish_as_it_is(&mut self, id: ConnId, run: &Run<'_>) {
+    /// The same with messages whose subject is not another's.
+    pub(crate) fn publish_as_it_is(&mut self, id: ConnId, run: &Run<'_>, begun: Option<Box<Begun>>) -> bool {
+        if begun.is_none() && !self.accept(id, run) {
+            return true;
+        }
+        let connection = &self.outputs.connections[id];
+        #[expect(clippy::cast_possible_truncation, reason = "there are at most 64 cores")]
+        let of = Origin {
+            from: id,
+            producer: Producer { core: self.index as u16, conn: id, cid: connection.cid },
+            account: connection.account,
+            root: connection.root,
+            is_from_core: false,
+        };
+        let outcome = match begun {
+            Some(begun) if begun.is_for_reply => self.tell_no_responders(id, run, Some(begun)),
+            begun => match self.hand_out(&of, run, begun) {
+                Ok(_) if run.reply.is_empty() => Ok(()),
+                Ok(reached) => {
+                    // Whoever else listens there, the server is asked, too.
+                    let is_asked = of.account == AccountId::SYSTEM.0
+                        && (self.ask_system(run) || self.answer_user_info(id, run));
+                    if reached || is_asked || self.answer_user_info(id, run) {
+                        Ok(())
+                    } else {
+                        self.tell_no_responders(id, run, None)
+                    }
+                }
+                Err(begun) => Err(begun),
+            },
+        };
+        self.end_finished();
+        self.is_done(id, outcome)
+    }
+
+    /// Notes what goes on in another turn; whether nothing does.
+    fn is_done(&mut self, id: ConnId, outcome: Result<(), Box<Begun>>) -> bool {
+        let begun = outcome.err();
+        let is_done = begun.is_none();
+        if !is_done {
+            self.outputs.connections[id].begun = begun;
+        }
+        is_done
+    }
+
+    /// Takes messages of a client that are to be lost; whether all is done.
+    pub(crate) fn publish_to_nobody(&mut self, id: ConnId, run: &Run<'_>) -> bool {
+        let connection = &mut self.outputs.connections[id];
+        let count = run.count() as u64;
+        connection.messages_in += count;
+        connection.payload_in_bytes += count * run.body_bytes as u64;
+        self.counters.add(Counter::MessagesIn, count);
+        self.counters.add(Counter::PayloadIn, count * run.body_bytes as u64);
+        if run.reply.is_empty() {
+            return true;
+        }
+        let outcome = self.tell_no_responders(id, run, None);
+        self.is_done(id, outcome)
+    }
+
+    /// Counts messages of a client, and says what is wrong with them; whether they are handed out.
+    #[inline]
+    fn accept(&mut self, id: ConnId, run: &Run<'_>) -> bool {
         let connection = &mut self.outputs.connections[id];
         let count = run.count() as u64;
         if protocol_log::is_wanted() {
@@ -95,100 +287,83 @@ impl Core {
         self.counters.add(Counter::MessagesIn, count);
         self.counters.add(Counter::PayloadIn, count * run.body_bytes as u64);
         if connection.permissions.is_some() && !may_publish(&mut self.outputs, id, run, self.now_ms) {
-            return;
+            self.work.add(count * work::ANSWER);
+            return false;
         }
-        let connection = &self.outputs.connections[id];
-        let (root, account, cid) = (connection.root, connection.account, connection.cid);
-        if connection.pedantic && !subject::is_valid_literal(run.subject) {
+        if self.outputs.connections[id].pedantic && !subject::is_valid_literal(run.subject) {
             self.outputs.reject(id, Rejection::InvalidPublishSubject);
         }
-        #[expect(clippy::cast_possible_truncation, reason = "there are at most 64 cores")]
-        let producer = Producer { core: self.index as u16, conn: id, cid };
-        let (slot, matched) = self.subjects.matches.take(&self.subjects.trie, root, run.subject);
-        let reached = !matched.is_empty() && self.spread(id, account, producer, run, &matched);
-        self.subjects.matches.put_back(slot, matched);
-        if !run.reply.is_empty() {
-            // Whoever else listens there, the server is asked, too.
-            let is_asked =
-                account == AccountId::SYSTEM.0 && (self.ask_system(run) || self.answer_user_info(id, run));
-            if !reached && !is_asked && !self.answer_user_info(id, run) {
-                self.tell_no_responders(id, run);
+        true
+    }
+
+    /// Delivers to whoever matches, from where it has come to; whether that was all before the turn's work was done.
+    fn spread(&mut self, of: &Origin, run: &Run<'_>, matched: &Match, way: &mut Way) -> bool {
+        let price = work::delivery(run.count(), run.bytes.len());
+        let mut delivered = 0;
+        let mut is_over = false;
+        while let Some(&sub) = matched.subscribers.get(way.next) {
+            is_over = self.is_turn_over();
+            if is_over {
+                break;
             }
+            self.work.add(price);
+            delivered += self.deliver(sub, of.producer, run);
+            way.next += 1;
         }
-        self.end_finished();
-    }
-
-    /// Takes messages of a client that are to be lost.
-    pub(crate) fn publish_to_nobody(&mut self, id: ConnId, run: &Run<'_>) {
-        let connection = &mut self.outputs.connections[id];
-        let count = run.count() as u64;
-        connection.messages_in += count;
-        connection.payload_in_bytes += count * run.body_bytes as u64;
-        self.counters.add(Counter::MessagesIn, count);
-        self.counters.add(Counter::PayloadIn, count * run.body_bytes as u64);
-        if !run.reply.is_empty() {
-            self.tell_no_responders(id, run);
+        self.count_out(delivered, run);
+        way.reached |= delivered > 0;
+        if is_over {
+            return false;
         }
-    }
-
-    /// Delivers to whoever matches; whether anybody was reached.
-    ///
-    /// `from` is who made this happen: it waits if too much is under way to another core.
-    pub(crate) fn spread(
-        &mut self,
-        from: ConnId,
-        account: u16,
-        producer: Producer,
-        run: &Run<'_>,
-        matched: &Match,
-    ) -> bool {
-        let mut reached = self.deliver_to_all(&matched.subscribers, producer, run);
-        for &(node, group) in &matched.groups {
+        if of.is_from_core {
+            return true;
+        }
+        while let Some(&(node, group)) = matched.groups.get(way.next - matched.subscribers.len()) {
+            if self.is_turn_over() {
+                return false;
+            }
+            self.work.add(price + run.count() as u64);
             for at in 0..run.count() {
-                reached |= self.deliver_to_group(node, group as usize, account, producer, &run.one(at));
+                way.reached |=
+                    self.deliver_to_group(node, group as usize, of.account, of.producer, &run.one(at));
             }
+            way.next += 1;
         }
         let mut cores = matched.cores;
         while cores != 0 {
             let to = cores.trailing_zeros() as usize;
             cores &= cores - 1;
-            reached = true;
-            let to = Destination { core: to, account, group: None };
-            send_across(&mut self.outputs, &mut self.links, from, to, producer, run);
+            way.reached = true;
+            self.work.add(price);
+            let to = Destination { core: to, account: of.account, group: None };
+            send_across(&mut self.outputs, &mut self.links, of.from, to, of.producer, run);
         }
-        reached
+        true
     }
 
-    /// What another core's producer sent, for this core's subscribers.
+    /// What another core's producer sent, for this core's subscribers; what is not done in this turn.
     pub(crate) fn deliver_from_core(
         &mut self,
         account: u16,
         producer: Producer,
         group: Option<(&[u8], &[u8])>,
         run: &Run<'_>,
-    ) {
+        begun: Option<Box<Begun>>,
+    ) -> Option<Box<Begun>> {
         let root = self.subjects.root_of(account);
+        let mut rest = None;
         if let Some((pattern, queue)) = group {
-            let Some((node, group)) = self.subjects.find_group(root, pattern, queue) else { return };
+            let (node, group) = self.subjects.find_group(root, pattern, queue)?;
+            self.work.add(work::delivery(run.count(), run.bytes.len()));
             for at in 0..run.count() {
                 self.deliver_to_own_members(node, group, account, producer, &run.one(at));
             }
         } else {
-            let (slot, matched) = self.subjects.matches.take(&self.subjects.trie, root, run.subject);
-            self.deliver_to_all(&matched.subscribers, producer, run);
-            self.subjects.matches.put_back(slot, matched);
+            let of = Origin { from: producer.conn, producer, account, root, is_from_core: true };
+            rest = self.hand_out(&of, run, begun).err();
         }
         self.end_finished();
-    }
-
-    /// Gives a run to each of some subscribers; whether any took something.
-    fn deliver_to_all(&mut self, subscribers: &[SubId], producer: Producer, run: &Run<'_>) -> bool {
-        let mut delivered = 0;
-        for &sub in subscribers {
-            delivered += self.deliver(sub, producer, run);
-        }
-        self.count_out(delivered, run);
-        delivered > 0
+        rest
     }
 
     /// Gives one message to a member of a group; whether there was one.
@@ -266,6 +441,9 @@ impl Core {
     /// Appends a run to a subscriber's output; how many messages of it.
     fn deliver(&mut self, sub: SubId, producer: Producer, run: &Run<'_>) -> u64 {
         let Self { subjects, outputs, links, now_ms, .. } = self;
+        if subjects.subscription(sub).conn == GONE {
+            return 0;
+        }
         let (subscription, count) = subjects.still_gets(sub, run.count());
         let (id, ends) = (subscription.conn, subscription.ends);
         let put = outputs.put(subscription, count, producer, run, *now_ms);
@@ -298,15 +476,48 @@ impl Core {
         }
     }
 
-    /// Nobody was there to answer: the requester is told, if it wants to know and listens for the answer.
+    /// Hands a run of the server's own to whoever matches its subject, whatever that costs: it is bounded by how
+    /// often an operator asks.
+    pub(crate) fn hand_out_at_once(&mut self, of: &Origin, run: &Run<'_>) {
+        let work = std::mem::replace(&mut self.work, Work::of(u64::MAX));
+        let rest = self.hand_out(of, run, None);
+        assert!(rest.is_ok(), "a turn without an end does all");
+        self.work = work;
+    }
+
+    /// Nobody was there to answer: the requester is told, if it wants to know and listens for the answer. What is not
+    /// done in this turn.
     #[cold]
-    fn tell_no_responders(&mut self, id: ConnId, run: &Run<'_>) {
-        let Self { subjects, outputs, .. } = self;
-        let connection = &outputs.connections[id];
+    fn tell_no_responders(
+        &mut self,
+        id: ConnId,
+        run: &Run<'_>,
+        begun: Option<Box<Begun>>,
+    ) -> Result<(), Box<Begun>> {
+        let connection = &self.outputs.connections[id];
         if !connection.no_responders {
-            return;
+            return Ok(());
         }
-        let (slot, matched) = subjects.matches.take(&subjects.trie, connection.root, run.reply);
+        let root = connection.root;
+        let (slot, matched, mark) = match begun {
+            None => {
+                let (slot, matched) =
+                    self.subjects.matches.take(&self.subjects.trie, root, run.reply, &mut self.work);
+                if !self.subjects.matches.is_whole() {
+                    return Err(self.begun(run, slot, matched, Way::default(), true));
+                }
+                (slot, matched, None)
+            }
+            Some(mut begun) => {
+                if self.looks_on(run.reply, &mut begun) {
+                    return Err(begun);
+                }
+                let Begun { slot, matched, mark, .. } = *begun;
+                (slot, matched, Some(mark))
+            }
+        };
+        self.work.add(run.count() as u64 * work::ANSWER + (matched.subscribers.len() / work::LISTED) as u64);
+        let Self { subjects, outputs, .. } = self;
         let mut all = matched.subscribers.iter().map(|&sub| subjects.subscription(sub));
         if let Some(subscription) = all.find(|subscription| subscription.conn == id) {
             for _ in 0..run.count() {
@@ -315,6 +526,10 @@ impl Core {
             }
         }
         subjects.matches.put_back(slot, matched);
+        if let Some(mark) = mark {
+            subjects.came_to_end(mark);
+        }
+        Ok(())
     }
 
     /// Ends the subscriptions that have had their last message.
@@ -325,8 +540,9 @@ impl Core {
     }
 }
 
-/// Whether the client may publish this; it is told if not.
-#[cold]
+/// Whether the client may publish this; it is told if not. (Asked for each run in `serve`, where everybody is denied
+/// what mail alone says.)
+#[inline]
 fn may_publish(outputs: &mut Outputs, id: ConnId, run: &Run<'_>, now_ms: u64) -> bool {
     let connection = &mut *outputs.connections[id];
     // Borrowed: a count of those who share it would be written by every core.

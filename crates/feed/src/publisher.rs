@@ -22,8 +22,13 @@ use wire::nats::{
 };
 
 use crate::{
-    across::Message, backpressure::Producer, connection::ConnId, core::Core, counters::Counter,
-    identity::AccountId, publish::Run,
+    across::Message,
+    backpressure::Producer,
+    connection::ConnId,
+    core::Core,
+    counters::Counter,
+    identity::AccountId,
+    publish::{Begun, Origin, Run},
 };
 
 /// Bytes of one batch; a message may go beyond them.
@@ -128,10 +133,16 @@ impl Publisher {
 }
 
 impl Core {
-    /// Hands on what the program publishes itself.
-    pub(crate) fn publish_own(&mut self, batch: &Batch) {
+    /// Hands on what the program publishes itself, from `at` on; whether that was all before the turn's work was done.
+    pub(crate) fn publish_own(
+        &mut self,
+        batch: &Batch,
+        at: &mut usize,
+        begun: &mut Option<Box<Begun>>,
+    ) -> bool {
         if batch.account == AccountId::SYSTEM {
-            return self.publish_as_server(batch.account.0, &batch.operations);
+            self.publish_as_server(batch.account.0, &batch.operations);
+            return true;
         }
         // Our own words: what is beyond these is a mistake of ours, and found below.
         const OWN: client::Limits = client::Limits {
@@ -143,22 +154,32 @@ impl Core {
         // No connection has this number, so nobody is held back.
         #[expect(clippy::cast_possible_truncation, reason = "there are at most 64 cores")]
         let nobody = Producer { core: self.index as u16, conn: ConnId::MAX, cid: 0 };
-        let mut rest = &*batch.operations;
+        let account = AccountId::GLOBAL.0;
+        let of = Origin { from: nobody.conn, producer: nobody, account, root, is_from_core: false };
+        let mut rest = &batch.operations[*at..];
         while let Ok(Progress::Complete(ClientOp::Publish(publish), taken)) = client::parse(rest, &OWN) {
             let run = Run::new(&publish, &rest[..taken]);
-            rest = &rest[taken..];
-            if self.links.is_any_full() {
+            if begun.is_none() && self.is_turn_over() {
+                return false;
+            }
+            if begun.is_none() && self.links.is_any_full() {
                 self.count(Counter::OwnLost);
                 batch.lost.fetch_add(1, Ordering::Relaxed);
-                continue;
+            } else {
+                if begun.is_none() {
+                    self.count(Counter::MessagesIn);
+                    self.counters.add(Counter::PayloadIn, run.body_bytes as u64);
+                }
+                *begun = self.hand_out(&of, &run, begun.take()).err();
+                self.end_finished();
+                if begun.is_some() {
+                    return false;
+                }
             }
-            self.count(Counter::MessagesIn);
-            self.counters.add(Counter::PayloadIn, run.body_bytes as u64);
-            let (slot, matched) = self.subjects.matches.take(&self.subjects.trie, root, run.subject);
-            self.spread(nobody.conn, AccountId::GLOBAL.0, nobody, &run, &matched);
-            self.subjects.matches.put_back(slot, matched);
-            self.end_finished();
+            rest = &rest[taken..];
+            *at += taken;
         }
         assert!(rest.is_empty(), "a batch of our own has whole messages alone");
+        true
     }
 }

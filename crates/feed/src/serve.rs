@@ -25,20 +25,23 @@ use tokio::{
     io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf},
     net::{TcpStream, tcp::OwnedReadHalf},
 };
+use tokio_rustls::server::TlsStream;
 
 use crate::{
     backpressure::Due,
     buffers::SMALL_LEFTOVER_BYTES_MAX,
+    checking,
     connection::{Closed, ConnId, Connection, Stage, Transport, Writer},
     core::{Core, Local},
     counters::Counter,
-    identity::{Check, Credentials, Refused, SlowCheck, certificate::Names},
+    identity::{Check, Credentials, SlowCheck, certificate::Names},
     outbox::Outbox,
     outputs::Outputs,
     session::Processed,
     shared,
     snapshot::{self, CLOSED_KEPT_MAX},
     trie::SubId,
+    work::{SUBSCRIBE, WORK_A_TURN},
 };
 
 /// Reads of one connection before the others have their turn.
@@ -46,15 +49,18 @@ const READS_A_TURN: usize = 4;
 /// Room that a long operation's buffer gets at least; beyond that it doubles.
 const GROWTH_BYTES: usize = 128 * 1024;
 /// Subscriptions of a client that has left, ended in one go.
-const ENDED_IN_ONE_GO: usize = 4096;
+const ENDED_IN_ONE_GO: usize = (WORK_A_TURN / SUBSCRIBE) as usize;
 
 /// How long the end of a TLS or WebSocket stream may take.
 const GOODBYE_TIME_MAX: Duration = Duration::from_millis(500);
 
 /// A stream that one task reads and writes.
-pub(crate) trait Duplex: AsyncRead + AsyncWrite + Unpin {}
+pub(crate) trait Duplex: AsyncRead + AsyncWrite + Unpin {
+    /// The client has been let in: what it sends is bounded by its limits from now on.
+    fn let_in(&mut self) {}
+}
 
-impl<T: AsyncRead + AsyncWrite + Unpin> Duplex for T {}
+impl Duplex for TlsStream<TcpStream> {}
 
 /// Where a client's bytes come from.
 pub(crate) enum Stream {
@@ -73,6 +79,8 @@ struct Input {
     need: usize,
     /// `leftover` may hold whole operations.
     is_unexamined: bool,
+    /// Nothing was read for this look: what was said is said, and other cores were asked before.
+    was_examined: bool,
 }
 
 /// What a turn came to, where it does not simply wait.
@@ -119,14 +127,17 @@ pub(crate) async fn serve(
         core.end_turn();
         id
     };
-    let mut input = Input { stream, leftover: Vec::new(), need: 0, is_unexamined: false };
+    let mut input =
+        Input { stream, leftover: Vec::new(), need: 0, is_unexamined: false, was_examined: false };
     loop {
         match poll_fn(|cx| turn(&local, cx, id, &mut input)).await {
             Turned::Closed => break,
             Turned::Check(check) => {
-                let checked = tokio::task::spawn_blocking(move || check.run()).await;
+                let checked = checking::check(&local, id, &input.stream, check).await;
                 let core = &mut *local.core.borrow_mut();
-                core.slowly_checked(id, checked.unwrap_or(Err(Refused::Wrong)));
+                if let Some(checked) = checked {
+                    core.slowly_checked(id, checked);
+                }
                 core.end_turn();
             }
         }
@@ -138,7 +149,12 @@ pub(crate) async fn serve(
     loop {
         let is_done = {
             let core = &mut *local.core.borrow_mut();
-            let is_done = core.end_some(id);
+            core.begin_turn();
+            if let Some(begun) = core.outputs.connections[id].begun.take() {
+                core.let_go(*begun);
+            }
+            // Other cores are told of each, and of no more than they take.
+            let is_done = !core.links.is_any_full() && core.end_some(id);
             if is_done {
                 core.buffers.give_back_leftover(std::mem::take(&mut input.leftover));
                 core.leave(id);
@@ -155,19 +171,28 @@ pub(crate) async fn serve(
 
 fn turn(local: &Rc<Local>, cx: &mut Context<'_>, id: ConnId, input: &mut Input) -> Poll<Turned> {
     let core = &mut *local.core.borrow_mut();
-    core.now_ms = clock::monotonic_ms();
+    core.begin_turn();
     note_waker(&mut core.outputs.connections[id], cx);
     write_waiting(core, cx, id, &mut input.stream);
+    let mut is_over = false;
     for _ in 0..READS_A_TURN {
         let connection = &core.outputs.connections[id];
         if connection.closing.is_some() {
             return Poll::Ready(Turned::Closed);
         }
-        if connection.is_held_for_answers && !core.outputs.has_taken_answers(id) {
-            return Poll::Pending;
+        // A message that is under way comes to its end, whoever waits for whom.
+        if connection.begun.is_none() {
+            if connection.is_held_for_answers && !core.outputs.has_taken_answers(id) {
+                return Poll::Pending;
+            }
+            if core.outputs.connections[id].is_held() {
+                return Poll::Pending;
+            }
         }
-        if core.outputs.connections[id].is_held() {
-            return Poll::Pending;
+        if let Stream::Wrapped(stream) = &mut input.stream
+            && core.outputs.connections[id].stage == Stage::Connected
+        {
+            stream.let_in();
         }
         let mut read = std::mem::take(&mut core.buffers.read);
         let taken = take_in(core, cx, input, &mut read);
@@ -183,8 +208,9 @@ fn turn(local: &Rc<Local>, cx: &mut Context<'_>, id: ConnId, input: &mut Input) 
             }
             Poll::Ready(Ok(have)) => {
                 core.outputs.connections[id].last_in_ms = core.now_ms;
-                if core.links.has_others() {
+                if core.links.has_others() && !input.was_examined {
                     local.take_inbox(core);
+                    core.outputs.connections[id].behind = core.backlog.queued;
                 }
                 carry_out(core, id, input, &read, have)
             }
@@ -194,7 +220,11 @@ fn turn(local: &Rc<Local>, cx: &mut Context<'_>, id: ConnId, input: &mut Input) 
         match processed {
             Processed::More { need } => input.need = need,
             // Looked at again at once: the end of the turn may have written what it was held for.
-            Processed::Held => input.is_unexamined = true,
+            Processed::Held | Processed::Behind => input.is_unexamined = true,
+            Processed::Over => {
+                input.is_unexamined = true;
+                is_over = true;
+            }
             Processed::Closing => {}
             Processed::Check(check) => {
                 input.is_unexamined = !input.leftover.is_empty();
@@ -204,9 +234,20 @@ fn turn(local: &Rc<Local>, cx: &mut Context<'_>, id: ConnId, input: &mut Input) 
         if let Stream::Wrapped(_) = input.stream {
             write_waiting(core, cx, id, &mut input.stream);
         }
+        if is_over || core.is_turn_over() {
+            break;
+        }
     }
-    cx.waker().wake_by_ref();
+    come_again(cx);
     Poll::Pending
+}
+
+/// Has a task polled again after those that are ready, and after the sockets were looked at. (Woken at once it would be
+/// one of sixty-one polls before that: `engine::cores::CoresConfig::event_interval`.)
+fn come_again(cx: &mut Context<'_>) {
+    let again = pin!(tokio::task::yield_now());
+    // It has the runtime wake us, and is not needed for more.
+    let _ = again.poll(cx);
 }
 
 /// Reads once, into the scratch behind a short rest of the last time or into a long one. `Some(have)`: so much is in
@@ -217,6 +258,7 @@ fn take_in(
     input: &mut Input,
     read: &mut [u8],
 ) -> Poll<Result<Option<usize>, Closed>> {
+    input.was_examined = input.is_unexamined;
     if std::mem::take(&mut input.is_unexamined) {
         return Poll::Ready(Ok(None));
     }
@@ -262,6 +304,7 @@ fn bytes_read(read: io::Result<usize>) -> Result<usize, Closed> {
         Ok(0) => Err(Closed::ClientClosed),
         Ok(bytes) => Ok(bytes),
         Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Err(Closed::ClientClosed),
+        Err(error) if error.kind() == io::ErrorKind::QuotaExceeded => Err(Closed::MaximumControlLine),
         Err(_) => Err(Closed::ReadError),
     }
 }
@@ -306,7 +349,7 @@ fn write_waiting(core: &mut Core, cx: &mut Context<'_>, id: ConnId, stream: &mut
     let Outputs { connections, chunks, .. } = &mut core.outputs;
     let connection = &mut *connections[id];
     if let Stream::Wrapped(stream) = stream {
-        writes += write_wrapped(connection, chunks, cx, stream);
+        writes += write_wrapped(connection, chunks, cx, &mut **stream);
     }
     while connection.is_blocked {
         let Writer::Socket(socket) = &connection.writer else { break };
@@ -362,7 +405,7 @@ fn write_wrapped(
 
 impl Core {
     /// Takes a client into the books and gives it INFO.
-    fn enter(&mut self, arrival: Arrival, writer: Writer, was_informed: bool) -> ConnId {
+    pub(crate) fn enter(&mut self, arrival: Arrival, writer: Writer, was_informed: bool) -> ConnId {
         let Arrival { cid, address, transport, nonce, certificate } = arrival;
         let is_required = self.settings.identities.is_required();
         let root = self.subjects.root_of(0);
@@ -393,6 +436,9 @@ impl Core {
             certificate,
             root,
             account: 0,
+            begun: None,
+            behind: 0,
+            waits_for_inbox: false,
             sids: HashTable::new(),
             messages_in: 0,
             payload_in_bytes: 0,
@@ -434,7 +480,7 @@ impl Core {
     }
 
     /// Ends some subscriptions of a client that has left; whether there are no more.
-    fn end_some(&mut self, id: ConnId) -> bool {
+    pub(crate) fn end_some(&mut self, id: ConnId) -> bool {
         let connection = &mut *self.outputs.connections[id];
         let ending: Vec<SubId> = connection.sids.iter().copied().take(ENDED_IN_ONE_GO).collect();
         for sub in ending {
@@ -462,6 +508,8 @@ impl Core {
         self.closed.push_back(snapshot);
         tracing::debug!(cid = connection.cid, address = %connection.address, reason = why.reason(), "closed");
         self.balance.closed(self.index);
+        // Somebody looks whether what it needed can be given back.
+        self.outputs.rounds.stir();
         self.counters.sub(Counter::Connections, 1);
     }
 }

@@ -41,6 +41,9 @@ use crate::{
 /// Pause after an accept that failed for want of files or memory: trying at once would spin.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
+/// How long a reload may wait until each core takes a message.
+const RELOAD_TIME_MAX: Duration = Duration::from_secs(2);
+
 /// Why the feed could not start.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
@@ -269,23 +272,29 @@ impl Server {
         Publisher::new(Arc::clone(&self.outside))
     }
 
-    /// Takes over what may change while it runs: users, permissions, limits, the server's name. Who is connected stays
-    /// connected, with what it was allowed when it came, unless there are more than the new limit: the newest of each
-    /// core are told so and closed. The addresses and the number of cores stay as they are.
+    /// Takes over what may change while it runs: users, permissions, limits, the server's name. Clients whose user,
+    /// secret or account is gone or another are closed; the others have the permissions of now, and lose the subscriptions
+    /// that these do not allow. Where there are more than the new limit, the newest of each core are told so and closed.
+    /// The addresses and the number of cores stay as they are.
     ///
     /// # Errors
-    /// The new configuration is not sound, and the old one stays; or the server is stopping.
+    /// Nothing has changed then, on no core: the new configuration is not sound, the server is stopping, or a core has
+    /// taken nothing for two seconds.
     pub fn reload(&self, config: Config) -> Result<(), ReloadError> {
         let before = self.settings_now();
         let identities = Identities::build(&config.authorization, Some(&before.identities))?;
         let acceptors = Acceptors::build(&config)?;
         let settings = Arc::new(Settings { config, identities, acceptors });
+        let outside = self.with_room_for_all()?;
         let max = settings.config.limits.max_connections as u64;
         let surplus = self.counters.total(Counter::Connections).saturating_sub(max);
         self.shared.surplus.store(usize::try_from(surplus).unwrap_or(usize::MAX), Ordering::Release);
         for core in 0..self.loops {
-            self.tell(core, Message::Reload(Arc::clone(&settings)))?;
+            // There is room, and nobody else sends meanwhile.
+            outside.send(core, Message::Reload(Arc::clone(&settings))).map_err(|_| NoAnswer)?;
         }
+        outside.flush();
+        drop(outside);
         *self.settings.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = settings;
         Ok(())
     }
@@ -303,11 +312,21 @@ impl Server {
         self.cores.drain(at_most)
     }
 
-    fn tell(&self, core: usize, message: Message) -> Result<(), NoAnswer> {
-        let outside = self.outside.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        outside.send(core, message).map_err(|_| NoAnswer)?;
-        outside.flush();
-        Ok(())
+    /// The outside's sending half, at a moment when each core takes a message more.
+    fn with_room_for_all(&self) -> Result<std::sync::MutexGuard<'_, mesh::Sender<Message>>, NoAnswer> {
+        let begun = cores::clock::now();
+        loop {
+            let outside = self.outside.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+            if (0..self.loops).all(|core| outside.has_room(core)) {
+                return Ok(outside);
+            }
+            drop(outside);
+            if begun.elapsed() > RELOAD_TIME_MAX {
+                return Err(NoAnswer);
+            }
+            #[expect(clippy::disallowed_methods, reason = "the operator's thread, not a loop")]
+            std::thread::sleep(ACCEPT_PAUSE / 10);
+        }
     }
 
     fn settings_now(&self) -> Arc<Settings> {

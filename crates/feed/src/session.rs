@@ -15,7 +15,7 @@ use crate::{
     protocol_log,
     publish::Run,
     subjects::Wish,
-    system,
+    system, work,
 };
 
 /// What the operations of a read came to.
@@ -29,6 +29,10 @@ pub(crate) enum Processed {
     Check(SlowCheck),
     /// Somebody holds this producer back, or it does not take its answers.
     Held,
+    /// The turn's work is done.
+    Over,
+    /// What other cores had sent before is to be delivered first.
+    Behind,
 }
 
 /// Messages handed on in one go; then the producer may have been told to pause.
@@ -60,18 +64,27 @@ impl Core {
             };
             match client::parse(rest, &limits) {
                 Ok(Progress::Complete(ClientOp::Publish(publish), taken)) => {
-                    at += taken;
-                    at += self.take_messages(id, &publish, &bytes[at - taken..]);
+                    self.work.add(1);
+                    match self.take_messages(id, &publish, &bytes[at..]) {
+                        Some(more) => at += taken + more,
+                        None => return (at, Processed::Over),
+                    }
                     if self.outputs.connections[id].is_held() {
                         return (at, Processed::Held);
                     }
                 }
                 Ok(Progress::Complete(op, taken)) => {
+                    // What is asked is answered when all is delivered that came before the question.
+                    if self.backlog.done < self.outputs.connections[id].behind {
+                        self.wait_for_inbox(id);
+                        return (at, Processed::Behind);
+                    }
                     at += taken;
+                    self.work.add(price(&op));
                     if let Some(check) = self.carry_out(id, op) {
                         return (at, Processed::Check(check));
                     }
-                    if self.outputs.connections[id].is_held_for_answers {
+                    if self.outputs.connections[id].is_held() {
                         return (at, Processed::Held);
                     }
                 }
@@ -81,32 +94,46 @@ impl Core {
                     return (at, Processed::Closing);
                 }
             }
+            if self.is_turn_over() {
+                return (at, Processed::Over);
+            }
         }
     }
 
-    /// Takes a message and those behind it that are like it; how many bytes those behind it take.
-    fn take_messages(&mut self, id: ConnId, first: &Publish<'_>, bytes: &[u8]) -> usize {
-        self.connect_implied(id);
-        if self.outputs.connections[id].verbose {
-            self.outputs.say(id, b"+OK\r\n");
+    fn wait_for_inbox(&mut self, id: ConnId) {
+        self.outputs.connections[id].waits_for_inbox = true;
+        self.backlog.waiting.push(id);
+    }
+
+    /// Takes a message and those behind it that are like it; how many bytes those behind it take. None: they go on to be
+    /// handed out in another turn, and are not done with.
+    fn take_messages(&mut self, id: ConnId, first: &Publish<'_>, bytes: &[u8]) -> Option<usize> {
+        let begun = self.outputs.connections[id].begun.take();
+        if begun.is_none() {
+            self.connect_implied(id);
+            if self.outputs.connections[id].verbose {
+                self.outputs.say(id, b"+OK\r\n");
+            }
         }
         if first.tail().is_none() {
             let mut rewritten = std::mem::take(&mut self.buffers.rewritten);
             let usual = rewrite(first, &mut rewritten);
-            self.publish(id, &Run { bytes: &rewritten, ..usual });
+            let is_done = self.publish(id, &Run { bytes: &rewritten, ..usual }, begun);
             self.buffers.rewritten = rewritten;
-            return 0;
+            return is_done.then_some(0);
         }
         let stride = first.whole.len();
         let mut end = stride;
-        if !self.outputs.connections[id].verbose {
+        if let Some(begun) = &begun {
+            end = begun.run_bytes;
+        } else if !self.outputs.connections[id].verbose {
             let bytes_max = if first.reply.is_empty() { RUN_BYTES_MAX } else { REQUESTS_BYTES_MAX };
             while end < bytes_max && client::repeats(&bytes[end..], first.line, first.body.len()).is_some() {
                 end += stride;
             }
         }
-        self.publish(id, &Run::new(first, &bytes[..end]));
-        end - stride
+        let is_done = self.publish(id, &Run::new(first, &bytes[..end]), begun);
+        is_done.then_some(end - stride)
     }
 
     fn carry_out(&mut self, id: ConnId, op: ClientOp<'_>) -> Option<SlowCheck> {
@@ -227,6 +254,9 @@ impl Core {
 
     /// A slow check has ended.
     pub(crate) fn slowly_checked(&mut self, id: ConnId, checked: Result<Identity, Refused>) {
+        // There may have been a reload meanwhile.
+        let identities = &self.settings.identities;
+        let checked = checked.and_then(|identity| identities.again(&identity).ok_or(Refused::Wrong));
         self.checked(id, checked);
         if self.outputs.connections[id].closing.is_none() {
             self.tell_connected(id);
@@ -297,13 +327,31 @@ impl Core {
                 _ = self.system.try_send(system::Told::Subscribed);
             }
         }
+        self.pause_if_full(id);
+    }
+
+    /// What other cores are told of subscriptions is bounded like messages: whoever makes us tell too much waits.
+    fn pause_if_full(&mut self, id: ConnId) {
+        if self.links.has_others() && self.links.is_any_full() && self.outputs.wait_for_core(id) {
+            self.links.pause(id);
+        }
     }
 
     fn unsubscribe(&mut self, id: ConnId, sid: &[u8], max: u64) {
         let connection = &mut self.outputs.connections[id];
         if let Some(sub) = self.subjects.find(connection, sid) {
             self.subjects.unsubscribe_after(sub, max, connection, &mut self.links);
+            self.pause_if_full(id);
         }
+    }
+}
+
+/// What an operation other than a message costs.
+fn price(op: &ClientOp<'_>) -> u64 {
+    match op {
+        ClientOp::Connect { .. } => work::CONNECT,
+        ClientOp::Subscribe { .. } | ClientOp::Unsubscribe { .. } => work::SUBSCRIBE,
+        ClientOp::Ping | ClientOp::Pong | ClientOp::Ignored | ClientOp::Publish(_) => 1,
     }
 }
 

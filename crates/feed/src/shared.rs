@@ -16,6 +16,7 @@ use crate::{
     connection::{Connection, Transport},
     core::Settings,
     counters::Counter,
+    share::Common,
 };
 
 /// The version of nats-server whose protocol this is: clients decide by it which features they may use.
@@ -33,6 +34,8 @@ pub(crate) struct Shared {
     pub(crate) surplus: AtomicUsize,
     /// All cores' counters, to be read.
     pub(crate) counters: Arc<CounterSet<Counter>>,
+    /// How much waits for all cores' clients beyond the cores' own parts.
+    pub(crate) pending: Arc<Common>,
     /// Loops that accept.
     pub(crate) ready: AtomicUsize,
 }
@@ -95,6 +98,7 @@ impl Shared {
             next_cid: AtomicU64::new(1),
             surplus: AtomicUsize::new(0),
             counters,
+            pending: Arc::default(),
             ready: AtomicUsize::new(0),
         })
     }

@@ -49,6 +49,11 @@ impl<T> Slab<T> {
         self.0.get_mut(at as usize)
     }
 
+    /// Gives back the room behind the last thing.
+    pub(crate) fn shrink(&mut self) {
+        self.0.shrink_to_fit();
+    }
+
     /// How many there are.
     pub(crate) fn len(&self) -> usize {
         self.0.len()

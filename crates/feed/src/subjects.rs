@@ -11,18 +11,17 @@
 
 use std::{collections::HashMap, rc::Rc};
 
-use engine::meter::CoreCounters;
-use smallvec::SmallVec;
-
 use crate::{
     across::Links,
-    connection::{ConnId, Connection, Subscription, find_sid, sid_hash},
+    connection::{ConnId, Connection, GONE, Subscription, find_sid, sid_hash},
     counters::Counter,
     identity::AccountId,
+    marks::{Mark, Retired},
     matching::Matches,
     slab::{Slab, take_out},
     trie::{Group, NodeId, SubId, Trie},
 };
+use engine::meter::CoreCounters;
 
 /// What a client wants, as it says it.
 #[derive(Debug, Clone, Copy)]
@@ -45,6 +44,8 @@ pub(crate) struct Subjects {
     subscriptions: Slab<Subscription>,
     /// After how many messages those end of which [`Subscription::ends`] says that they do.
     ends_after: HashMap<SubId, u64>,
+    /// Subscriptions that have ended and may be in the list of a message that is under way.
+    retired: Retired,
     /// Those that have had their last message; they end after the run.
     finished: Vec<SubId>,
     /// For patterns that are put together.
@@ -59,6 +60,7 @@ impl Subjects {
             roots: Vec::new(),
             matches: Matches::new(),
             subscriptions: Slab::default(),
+            retired: Retired::default(),
             ends_after: HashMap::new(),
             finished: Vec::new(),
             words: Vec::with_capacity(4096),
@@ -80,9 +82,15 @@ impl Subjects {
         &self.subscriptions[sub]
     }
 
+    /// How many there are, those included that have ended and keep their numbers for now.
+    #[cfg(test)]
+    pub(crate) fn subscriptions(&self) -> usize {
+        self.subscriptions.len()
+    }
+
     /// A subscription, if there is one of this number.
     pub(crate) fn find_subscription(&self, sub: SubId) -> Option<&Subscription> {
-        self.subscriptions.find(sub)
+        self.subscriptions.find(sub).filter(|subscription| subscription.conn != GONE)
     }
 
     /// Numbers of subscriptions are below this.
@@ -196,9 +204,15 @@ impl Subjects {
     pub(crate) fn unsubscribe(&mut self, sub: SubId, connection: &mut Connection, links: &mut Links) {
         let subscriptions = &self.subscriptions;
         take_out(&mut connection.sids, sub, |id| sid_hash(&subscriptions[id].sid));
-        let Some(Subscription { node, is_member, place, ends, .. }) = self.subscriptions.remove(sub) else {
-            panic!("subjects: a connection's table has only what there is");
-        };
+        let subscription = &mut self.subscriptions[sub];
+        let Subscription { node, is_member, place, ends, .. } = *subscription;
+        if self.trie.marks.is_idle() {
+            self.subscriptions.remove(sub);
+        } else {
+            subscription.conn = GONE;
+            subscription.ends = false;
+            self.retired.add(&self.trie.marks, sub);
+        }
         if ends {
             self.ends_after.remove(&sub);
         }
@@ -231,6 +245,28 @@ impl Subjects {
             }
         }
         self.trie.prune(node);
+    }
+
+    /// Places for subscriptions and nodes that nothing is at; one is about as large as the other.
+    pub(crate) fn vacant(&self) -> usize {
+        self.subscriptions.end() as usize - self.subscriptions.len() + self.trie.vacant()
+    }
+
+    /// Gives back the room behind the last of them, and what was remembered of subjects.
+    pub(crate) fn shrink(&mut self) {
+        self.subscriptions.shrink();
+        self.trie.shrink();
+        self.ends_after.shrink_to_fit();
+        self.matches.forget();
+    }
+
+    /// A message that needed several turns has come to its end.
+    pub(crate) fn came_to_end(&mut self, mark: Mark) {
+        self.trie.marks.end(mark);
+        self.trie.free_retired();
+        while let Some(sub) = self.retired.take_free(&self.trie.marks) {
+            self.subscriptions.remove(sub);
+        }
     }
 
     /// Another core has subscribers of a pattern, or no more.
@@ -291,6 +327,11 @@ impl Subjects {
         self.trie.more(subscription.node).map(|more| &*more.groups[group].name)
     }
 
+    /// Notes whether the permissions allow only some of what the pattern of a subscription matches.
+    pub(crate) fn set_filtered(&mut self, sub: SubId, is_filtered: bool) {
+        self.subscriptions[sub].is_filtered = is_filtered;
+    }
+
     /// One of the subjects that a client subscribes to, for the log.
     pub(crate) fn a_subject_of(&self, connection: &Connection) -> String {
         let first = connection.sids.iter().next();
@@ -305,14 +346,17 @@ impl Subjects {
         if let Some(place) = groups.iter().position(|group| *group.name == *queue) {
             return place;
         }
-        groups.push(Group {
-            name: queue.into(),
-            members: Vec::new(),
-            remote: SmallVec::new(),
-            turn: 0,
-            own_turn: 0,
-        });
-        groups.len() - 1
+        let new = Group { name: queue.into(), ..Group::default() };
+        match groups.iter().position(|group| group.name.is_empty()) {
+            Some(vacant) => {
+                groups[vacant] = new;
+                vacant
+            }
+            None => {
+                groups.push(new);
+                groups.len() - 1
+            }
+        }
     }
 
     /// The group of a node in which a member stands at its place.
@@ -324,11 +368,13 @@ impl Subjects {
         }
     }
 
-    /// A group without members anywhere goes.
+    /// A group without members anywhere goes. The others keep their places, which a message that is under way may have in
+    /// its list; a queue's name is never empty.
     fn drop_group_if_empty(&mut self, node: NodeId, group: usize) {
         let groups = &mut self.trie.more_mut(node).groups;
         if groups[group].members_everywhere() == 0 {
-            groups.swap_remove(group);
+            groups[group] = Group::default();
+            while groups.pop_if(|last| last.name.is_empty()).is_some() {}
             self.trie.let_go_of_more(node);
         }
     }

@@ -169,7 +169,9 @@ async fn upgrade<S>(stream: S, web: &crate::config::WebSocket, settings: &Settin
 where
     S: AsyncRead + AsyncWrite + Unpin + 'static,
 {
-    let stream = websocket::accept(stream, web, settings.config.limits.max_payload).await?;
+    let is_outside = settings.identities.is_required();
+    let limits = &settings.config.limits;
+    let stream = websocket::accept(stream, web, limits, is_outside).await?;
     Ok(Stream::Wrapped(Box::new(stream)))
 }
 

@@ -23,14 +23,19 @@ use smallvec::SmallVec;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use crate::{
+    marks::{Marks, Retired},
     slab::{Slab, take_out},
     word::Word,
+    work::Work,
 };
 
 /// A node's number.
 pub(crate) type NodeId = u32;
 /// A subscription's number.
 pub(crate) type SubId = u32;
+/// Nodes that match what lies before an offset of a subject, to be gone on from. The depth of the subject, not of the
+/// trie, bounds how many there are.
+pub(crate) type Open = Vec<(NodeId, usize)>;
 /// Which cores, one bit each.
 pub(crate) type CoreMask = u64;
 /// As many cores as a mask has bits.
@@ -73,7 +78,7 @@ pub(crate) struct More {
 }
 
 /// A queue group at one pattern.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Group {
     pub(crate) name: Box<[u8]>,
     /// Members on this core.
@@ -120,6 +125,10 @@ pub(crate) struct Trie {
     /// Of the nodes that have more than one subscriber or something else.
     mores: Slab<More>,
     seed: u64,
+    /// Which messages have lists of what is here.
+    pub(crate) marks: Marks,
+    /// Nodes that were pruned and may be in such a list.
+    retired: Retired,
     /// Counts changes: what was matched before a change may have become wrong.
     generation: u64,
 }
@@ -128,7 +137,15 @@ impl Trie {
     pub(crate) fn new() -> Self {
         // Seeded, so that no client can aim at one place of the table.
         let seed = RandomState::new().hash_one(0);
-        Self { nodes: Slab::default(), edges: HashTable::new(), mores: Slab::default(), seed, generation: 1 }
+        Self {
+            nodes: Slab::default(),
+            edges: HashTable::new(),
+            mores: Slab::default(),
+            seed,
+            marks: Marks::default(),
+            retired: Retired::default(),
+            generation: 1,
+        }
     }
 
     /// A new world, with nothing in it.
@@ -223,10 +240,36 @@ impl Trie {
         self.mores.remove(at);
     }
 
+    /// Places for nodes that nothing is at.
+    pub(crate) fn vacant(&self) -> usize {
+        self.nodes.end() as usize - self.nodes.len()
+    }
+
+    /// Gives back the room behind the last node.
+    pub(crate) fn shrink(&mut self) {
+        self.nodes.shrink();
+        self.mores.shrink();
+    }
+
+    /// Frees the nodes that no list names any more.
+    pub(crate) fn free_retired(&mut self) {
+        while let Some(id) = self.retired.take_free(&self.marks) {
+            self.nodes.remove(id);
+        }
+    }
+
     /// A group, for what no match depends on (whose turn it is).
     pub(crate) fn group_mut(&mut self, id: NodeId, group: usize) -> &mut Group {
-        let Holds::More(more) = self.nodes[id].holds else { panic!("trie: node {id} has no groups") };
-        &mut self.mores[more].groups[group]
+        match self.find_group_mut(id, group) {
+            Some(group) => group,
+            None => panic!("trie: node {id} has no group {group}"),
+        }
+    }
+
+    /// The same, where it may have gone since it was listed.
+    pub(crate) fn find_group_mut(&mut self, id: NodeId, group: usize) -> Option<&mut Group> {
+        let Holds::More(more) = self.nodes[id].holds else { return None };
+        self.mores[more].groups.get_mut(group)
     }
 
     /// The node of a valid pattern; made if it is not there.
@@ -271,7 +314,11 @@ impl Trie {
                     nodes[parent].literal_children -= 1;
                 }
             }
-            self.nodes.remove(at);
+            if self.marks.is_idle() {
+                self.nodes.remove(at);
+            } else {
+                self.retired.add(&self.marks, at);
+            }
             self.generation += 1;
             at = parent;
         }
@@ -300,15 +347,27 @@ impl Trie {
         }
     }
 
-    /// Calls `found` with each node whose pattern matches.
-    pub(crate) fn matches(&self, root: NodeId, subject: &[u8], mut found: impl FnMut(NodeId)) {
-        if has_empty_token(subject) {
-            return;
+    /// Begins to look for a subject.
+    pub(crate) fn look_for(&self, root: NodeId, subject: &[u8], open: &mut Open) {
+        open.clear();
+        if !has_empty_token(subject) {
+            open.push((root, 0));
         }
-        // Nodes that match what lies before `offset`; the depth of a subject, not of the trie, bounds it.
-        let mut open: SmallVec<[(NodeId, usize); 16]> = SmallVec::new();
-        open.push((root, 0));
-        while let Some((at, offset)) = open.pop() {
+    }
+
+    /// Goes on looking for a subject, and calls `found` with each node whose pattern matches: until all are found, and
+    /// nothing is open any more, or the turn's work is done. The trie may change in between, if that is marked: what is
+    /// there all the time is found, what comes or goes may be.
+    pub(crate) fn go_on(
+        &self,
+        open: &mut Open,
+        subject: &[u8],
+        work: &mut Work,
+        mut found: impl FnMut(NodeId),
+    ) {
+        while !work.is_over(0) {
+            let Some((at, offset)) = open.pop() else { return };
+            work.add(1);
             let node = &self.nodes[at];
             if offset > subject.len() {
                 found(at);
@@ -432,14 +491,25 @@ mod tests {
             }
             for text in &subjects {
                 let mut found = BTreeSet::new();
-                trie.matches(root, text.as_bytes(), |node| found.extend(trie.subscribers(node).iter().copied()));
+                let mut turns = 0;
+                let mut open = Open::new();
+                trie.look_for(root, text.as_bytes(), &mut open);
+                while !open.is_empty() {
+                    // A few nodes a turn.
+                    let mut work = Work::of(1 + turns % 3);
+                    turns += 1;
+                    trie.go_on(&mut open, text.as_bytes(), &mut work, |node| {
+                        found.extend(trie.subscribers(node).iter().copied());
+                    });
+                }
                 let expected: BTreeSet<u32> = twin
                     .iter()
                     .filter(|(_, pattern)| subject::matches(pattern.as_bytes(), text.as_bytes()))
                     .map(|(number, _)| *number)
                     .collect();
                 prop_assert_eq!(&found, &expected, "{}", text);
-                trie.matches(other, text.as_bytes(), |_| panic!("another account's"));
+                trie.look_for(other, text.as_bytes(), &mut open);
+                trie.go_on(&mut open, text.as_bytes(), &mut Work::of(u64::MAX), |_| panic!("another account's"));
             }
             for (number, pattern) in twin {
                 let node = trie.find(root, pattern.as_bytes()).expect("there");

@@ -21,12 +21,25 @@ use tokio_tungstenite::{
     },
 };
 
+use crate::{config::Limits, serve::Duplex};
+
 /// Bytes of one message from a browser, at least; more where `max_payload` is more.
 const MESSAGE_BYTES_MAX: usize = 4 << 20;
 
+/// Bytes that a client may send before it is let in, beside what its CONNECT may have.
+const OUTSIDE_BYTES_MAX: usize = 4096;
+
+/// What lies below the frames: lets through so many bytes while nobody knows who sends them. (Frames are as long as
+/// their heads say, up to the bound of a message, and one is gathered before we see any of it.)
+struct Gate<S> {
+    inner: S,
+    /// `None`: any number.
+    left: Option<usize>,
+}
+
 /// A stream of bytes over WebSocket messages.
 pub(crate) struct WebStream<S> {
-    inner: WebSocketStream<S>,
+    inner: WebSocketStream<Gate<S>>,
     /// Of the message that is being read.
     incoming: Bytes,
 }
@@ -35,12 +48,13 @@ pub(crate) struct WebStream<S> {
 pub(crate) async fn accept<S>(
     stream: S,
     web: &crate::config::WebSocket,
-    payload_bytes_max: usize,
+    limits: &Limits,
+    is_outside: bool,
 ) -> io::Result<WebStream<S>>
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
-    let bytes_max = MESSAGE_BYTES_MAX.max(payload_bytes_max.saturating_mul(2));
+    let bytes_max = MESSAGE_BYTES_MAX.max(limits.max_payload.saturating_mul(2));
     let config = WebSocketConfig::default()
         .max_message_size(Some(bytes_max))
         .max_frame_size(Some(bytes_max))
@@ -56,7 +70,10 @@ where
             Err(refused)
         }
     };
-    let inner = accept_hdr_async_with_config(stream, look, Some(config)).await.map_err(io::Error::other)?;
+    // The upgrade has bounds of the library's own.
+    let gate = Gate { inner: stream, left: None };
+    let mut inner = accept_hdr_async_with_config(gate, look, Some(config)).await.map_err(io::Error::other)?;
+    inner.get_mut().left = is_outside.then_some(limits.max_control_line + OUTSIDE_BYTES_MAX);
     Ok(WebStream { inner, incoming: Bytes::new() })
 }
 
@@ -103,6 +120,46 @@ fn is_same_address(origin: &HeaderValue, host: Option<&HeaderValue>) -> bool {
     let is_address =
         name.eq_ignore_ascii_case("localhost") || name.trim_matches(['[', ']']).parse::<IpAddr>().is_ok();
     is_address && origin_host.eq_ignore_ascii_case(host)
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> Duplex for WebStream<S> {
+    fn let_in(&mut self) {
+        self.inner.get_mut().left = None;
+    }
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for Gate<S> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let Some(left) = self.left else { return Pin::new(&mut self.inner).poll_read(cx, buffer) };
+        if left == 0 {
+            return Poll::Ready(Err(io::ErrorKind::QuotaExceeded.into()));
+        }
+        let at_most = left.min(buffer.remaining());
+        let mut part = ReadBuf::new(buffer.initialize_unfilled_to(at_most));
+        ready!(Pin::new(&mut self.inner).poll_read(cx, &mut part))?;
+        let bytes = part.filled().len();
+        buffer.advance(bytes);
+        self.left = Some(left - bytes);
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl<S: AsyncWrite + Unpin> AsyncWrite for Gate<S> {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.inner).poll_write(cx, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.inner).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.inner).poll_shutdown(cx)
+    }
 }
 
 fn as_io(error: Error) -> io::Error {

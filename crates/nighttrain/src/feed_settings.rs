@@ -323,6 +323,15 @@ pub(crate) const FEED_SETTINGS: &[Setting] = &[
         access: value!(feed.config.limits.max_pending, parse = some_size, show = usize_size_text),
     },
     Setting {
+        key: "max-pending-total",
+        section: Section::Feed,
+        shape: Shape::Text,
+        heading: FEED_LIMITS,
+        value_name: "SIZE",
+        help: "Memory for what waits for all consumers; from half of it on producers are held back earlier, beyond it the consumer for which most waits is cut off",
+        access: value!(feed.config.limits.max_pending_total, parse = some_size, show = usize_size_text),
+    },
+    Setting {
         key: "producer-hold-max",
         section: Section::Feed,
         shape: Shape::Text,

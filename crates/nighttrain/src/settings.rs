@@ -466,7 +466,7 @@ mod tests {
             "websocket-origins" => "https://a.example,https://b.example",
             "server-name" => "night-1",
             "max-connections" | "max-subscriptions" | "ping-max" => "7",
-            "max-payload" | "max-control-line" | "max-pending" => "5KiB",
+            "max-payload" | "max-control-line" | "max-pending" | "max-pending-total" => "5KiB",
             key if key.ends_with("bytes-max") || key == "memory" => "5KiB",
             key if key.contains("connections-") => "7",
             _ => "1500ms",

@@ -236,6 +236,15 @@ impl<M: Send> Sender<M> {
         }
     }
 
+    /// Whether the ring to endpoint `to` has room for a message, which it keeps until this half sends one.
+    ///
+    /// # Panics
+    /// If there is no endpoint `to`.
+    #[must_use]
+    pub fn has_room(&self, to: usize) -> bool {
+        self.links[to].ring.has_room()
+    }
+
     /// Wakes each destination that got something since the last flush and sleeps. At the end of each turn; without it,
     /// a message waits until its receiver wakes for another reason. Costs a branch when nothing was sent, a fence per
     /// destination that got something, and one system call (≈ 1 µs) per sleeper.

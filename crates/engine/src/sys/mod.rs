@@ -11,6 +11,7 @@ pub mod file_words;
 pub mod lend;
 #[cfg(not(feature = "loom"))]
 pub mod mapping;
+pub mod memory;
 pub mod readiness;
 pub mod ring;
 pub mod signals;

@@ -103,6 +103,13 @@ pub fn channel<T: Send>(capacity: usize) -> (Producer<T>, Consumer<T>) {
 }
 
 impl<T: Send> Producer<T> {
+    /// Whether the next push finds room. Only pushes take room away, so that a yes holds until then.
+    #[must_use]
+    pub fn has_room(&self) -> bool {
+        self.head_seen.set(self.shared.head.0.load(Ordering::Acquire));
+        self.tail.get().wrapping_sub(self.head_seen.get()) < self.shared.capacity
+    }
+
     /// Puts `value` behind all others.
     ///
     /// # Errors

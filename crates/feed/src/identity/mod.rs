@@ -82,6 +82,19 @@ impl Credentials<'_> {
     }
 }
 
+/// What let a client in. After a reload it is held against what then would ([`Identities::again`]).
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Proof {
+    /// Nothing was asked for, or `no_auth_user` stands for whoever says nothing.
+    Nothing,
+    /// The user's password was this, if it has one; else its certificate names it.
+    Password(Option<Secret>),
+    /// The key signed the nonce.
+    Key,
+    /// The token was this.
+    Token(Secret),
+}
+
 /// Who a client is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Identity {
@@ -91,11 +104,12 @@ pub struct Identity {
     pub name: Option<Arc<str>>,
     /// What it may do; none: everything.
     pub permissions: Shared,
+    proof: Proof,
 }
 
 impl Identity {
     fn anonymous() -> Self {
-        Self { account: AccountId::GLOBAL, name: None, permissions: None }
+        Self { account: AccountId::GLOBAL, name: None, permissions: None, proof: Proof::Nothing }
     }
 }
 
@@ -275,6 +289,23 @@ impl Identities {
             return Check::Done(self.no_auth.clone().ok_or(Refused::Missing));
         }
         Check::Done(Err(Refused::Wrong))
+    }
+
+    /// Who a client is now that was `before` by the identities of before: the same with the permissions of now, or nobody
+    /// any more, because its user, key or token is gone or has another secret. (nats-server checks what CONNECT said once
+    /// more; no secret of a client's is kept here, so that a new hash of the same password is another secret.)
+    pub fn again(&self, before: &Identity) -> Option<Identity> {
+        if !self.required {
+            return self.no_auth.clone();
+        }
+        let name = before.name.as_deref().unwrap_or_default();
+        match &before.proof {
+            Proof::Nothing => self.no_auth.clone(),
+            Proof::Password(_) => self.users.get(name).map(|known| known.identity.clone()),
+            Proof::Key => self.keys.get(name).map(|known| known.identity.clone()),
+            Proof::Token(_) => self.token.as_ref().map(|(_, identity)| identity.clone()),
+        }
+        .filter(|now| now.proof == before.proof)
     }
 
     /// The user whose name is one of a certificate's. As in nats-server, what CONNECT says of it does not count.

@@ -6,8 +6,8 @@ use std::{
 };
 
 use super::{
-    ACCOUNTS_MAX, AccountId, GLOBAL_ACCOUNT, Identities, Identity, KnownKey, KnownUser, SYSTEM_ACCOUNT,
-    certificate,
+    ACCOUNTS_MAX, AccountId, GLOBAL_ACCOUNT, Identities, Identity, KnownKey, KnownUser, Proof,
+    SYSTEM_ACCOUNT, certificate,
     mapping::{Mapping, Mappings},
     pattern,
     permissions::{Entry, Permissions, Rules},
@@ -185,7 +185,8 @@ pub(super) fn build(spec: &Authorization, before: Option<&Identities>) -> Result
     }
     if let Some(token) = &spec.token {
         check_hash("the token", token)?;
-        let identity = Identity { permissions: default, ..Identity::anonymous() };
+        let proof = Proof::Token(token.clone());
+        let identity = Identity { permissions: default, proof, ..Identity::anonymous() };
         identities.token = Some((token.clone(), identity));
     }
     identities.no_auth = match &spec.no_auth_user {
@@ -195,7 +196,7 @@ pub(super) fn build(spec: &Authorization, before: Option<&Identities>) -> Result
             let known = known.or_else(|| identities.keys.get(name).map(|key| (&key.identity, key.types)));
             let (identity, types) = known.ok_or_else(|| SpecError::NobodyKnown(name.clone()))?;
             identities.no_auth_types = types;
-            Some(identity.clone())
+            Some(Identity { proof: Proof::Nothing, ..identity.clone() })
         }
         None => (!identities.required).then(Identity::anonymous),
     };
@@ -266,7 +267,7 @@ fn add(
         Some(_) => shared(user.permissions.as_ref())?,
         None => default.clone(),
     };
-    let identity = |name: &str| Identity { account, name: Some(name.into()), permissions };
+    let identity = |name: &str, proof| Identity { account, name: Some(name.into()), permissions, proof };
     let types = user.connection_types;
     match (&user.user, &user.nkey) {
         (Some(name), None) if !name.is_empty() => {
@@ -278,7 +279,8 @@ fn add(
             if let Some(subject) = certificate::subject_of(name).filter(|_| spec.by_certificate) {
                 identities.subjects.insert(subject, name.clone());
             }
-            let known = KnownUser { secret: user.password.clone(), identity: identity(name), types };
+            let identity = identity(name, Proof::Password(user.password.clone()));
+            let known = KnownUser { secret: user.password.clone(), identity, types };
             match identities.users.insert(name.clone(), known) {
                 Some(_) => Err(SpecError::Twice(name.clone())),
                 None => Ok(()),
@@ -287,7 +289,10 @@ fn add(
         (None, Some(nkey)) => {
             let key = nkeys::KeyPair::from_public_key(nkey).ok().filter(|_| nkey.starts_with('U'));
             let key = key.ok_or_else(|| SpecError::NotAKey(nkey.clone()))?;
-            match identities.keys.insert(nkey.clone(), KnownKey { key, identity: identity(nkey), types }) {
+            match identities
+                .keys
+                .insert(nkey.clone(), KnownKey { key, identity: identity(nkey, Proof::Key), types })
+            {
                 Some(_) => Err(SpecError::Twice(nkey.clone())),
                 None => Ok(()),
             }

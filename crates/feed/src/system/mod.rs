@@ -30,8 +30,9 @@ use crate::{
     core::Core,
     counters::Counter,
     identity::AccountId,
-    publish::Run,
+    publish::{Origin, Run},
     snapshot::Totals,
+    work::Work,
 };
 
 /// Questions that wait for the thread that answers them, of all loops.
@@ -223,6 +224,7 @@ impl Core {
         let root = self.subjects.root_of(account);
         #[expect(clippy::cast_possible_truncation, reason = "there are at most 64 cores")]
         let nobody = Producer { core: self.index as u16, conn: ConnId::MAX, cid: 0 };
+        let of = Origin { from: nobody.conn, producer: nobody, account, root, is_from_core: false };
         let mut rest = operations;
         while let Ok(Progress::Complete(ClientOp::Publish(publish), taken)) = client::parse(rest, &OWN) {
             let run = Run::new(&publish, &rest[..taken]);
@@ -231,9 +233,7 @@ impl Core {
                 self.count(Counter::OwnLost);
                 continue;
             }
-            let (slot, matched) = self.subjects.matches.take(&self.subjects.trie, root, run.subject);
-            self.spread(nobody.conn, account, nobody, &run, &matched);
-            self.subjects.matches.put_back(slot, matched);
+            self.hand_out_at_once(&of, &run);
             self.end_finished();
         }
     }
@@ -241,7 +241,8 @@ impl Core {
     /// Whether anybody on any core would get a message in the system account.
     fn is_heard_in_system(&mut self, subject: &[u8]) -> bool {
         let root = self.subjects.root_of(AccountId::SYSTEM.0);
-        let (slot, matched) = self.subjects.matches.take(&self.subjects.trie, root, subject);
+        let mut work = Work::of(u64::MAX);
+        let (slot, matched) = self.subjects.matches.take(&self.subjects.trie, root, subject, &mut work);
         let is_heard = !matched.is_empty();
         self.subjects.matches.put_back(slot, matched);
         is_heard

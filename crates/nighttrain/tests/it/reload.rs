@@ -24,6 +24,22 @@ fn greeting(feed: SocketAddr, user: &str) -> String {
     lines.find(|line| !line.starts_with("INFO")).expect("a word")
 }
 
+/// A connection that has been let in.
+fn connected_as(feed: SocketAddr, user: &str) -> TcpStream {
+    let mut stream = TcpStream::connect(feed).expect("it listens");
+    let connect =
+        format!("CONNECT {{\"verbose\":false,\"user\":\"{user}\",\"pass\":\"s3cret\"}}\r\nPING\r\n");
+    stream.write_all(connect.as_bytes()).expect("it reads");
+    let mut seen = Vec::new();
+    while !seen.ends_with(b"PONG\r\n") {
+        let mut byte = [0];
+        std::io::Read::read_exact(&mut stream, &mut byte).expect("an answer");
+        seen.push(byte[0]);
+    }
+    stream.set_read_timeout(Some(std::time::Duration::from_secs(20))).expect("an option");
+    stream
+}
+
 /// What mail's SMTP says to a sender.
 fn sender(smtp: SocketAddr, address: &str) -> String {
     let mut stream = TcpStream::connect(smtp).expect("it listens");
@@ -75,12 +91,17 @@ fn the_feeds_users_and_mails_bans_are_read_again() {
     };
 
     assert_eq!(greeting(feed, "ann"), "PONG");
+    let mut connected = connected_as(feed, "ann");
     assert!(greeting(feed, "bob").starts_with("-ERR 'Authorization Violation'"));
     assert!(sender(smtp, "x@spam.example").starts_with("250"));
 
     write("nats.conf", &user("bob"));
     write("banned", "sender @spam.example\n");
     reload("reload: 1 lines of bans");
+    let mut rest = String::new();
+    // Who is connected as somebody that there is no more is told so, and closed.
+    _ = std::io::Read::read_to_string(&mut connected, &mut rest);
+    assert!(rest.ends_with("-ERR 'Authorization Violation'\r\n"), "{rest}");
     assert!(greeting(feed, "ann").starts_with("-ERR 'Authorization Violation'"));
     assert_eq!(greeting(feed, "bob"), "PONG");
     assert!(sender(smtp, "x@spam.example").starts_with('5'));

@@ -47,6 +47,13 @@ pub enum Rejection<'a> {
         /// Where.
         reply: &'a [u8],
     },
+    /// This user may not be subscribed to that any more: the subscription has ended.
+    SubscriptionRevoked {
+        /// To what.
+        subject: &'a [u8],
+        /// The client's name for it.
+        sid: &'a [u8],
+    },
     /// This user may not subscribe to that.
     SubscriptionDenied {
         /// To what.
@@ -68,6 +75,7 @@ impl Rejection<'_> {
                 | Self::PublishDenied { .. }
                 | Self::ReplyDenied { .. }
                 | Self::SubscriptionDenied { .. }
+                | Self::SubscriptionRevoked { .. }
         )
     }
 
@@ -95,7 +103,8 @@ impl Rejection<'_> {
             | Self::ErrorFromClient
             | Self::PublishDenied { .. }
             | Self::ReplyDenied { .. }
-            | Self::SubscriptionDenied { .. } => return None,
+            | Self::SubscriptionDenied { .. }
+            | Self::SubscriptionRevoked { .. } => return None,
         })
     }
 
@@ -113,6 +122,13 @@ impl Rejection<'_> {
             Self::ReplyDenied { reply } => {
                 quoted(&[b"Permissions Violation for Publish with Reply of \"", reply, b"\""]);
             }
+            Self::SubscriptionRevoked { subject, sid } => quoted(&[
+                b"Permissions Violation for Subscription to \"",
+                subject,
+                b"\" (sid \"",
+                sid,
+                b"\")",
+            ]),
             Self::SubscriptionDenied { subject, queue: None } => {
                 quoted(&[b"Permissions Violation for Subscription to \"", subject, b"\""]);
             }

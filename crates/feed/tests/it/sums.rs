@@ -1,0 +1,211 @@
+//! What many clients together make the server hold is bounded, whatever each may.
+#![allow(clippy::expect_used, reason = "a test may fail")]
+
+use std::{
+    io::{Read, Write},
+    thread,
+    time::Duration,
+};
+
+use feed::{
+    Config, Counter, Server,
+    identity::{Secret, User},
+};
+
+use crate::common::{Client, Got, HELLO, start, wait_until};
+
+const TOTAL: usize = 16 << 20;
+const FLOODERS: usize = 16;
+
+/// A client whose answers are two hundred times as long as its requests, and which reads none. It ends when it is cut.
+fn flood(server: &Server) -> thread::JoinHandle<()> {
+    flood_by(Client::silent(server).socket)
+}
+
+fn flood_by(mut socket: std::net::TcpStream) -> thread::JoinHandle<()> {
+    socket.write_all(HELLO).expect("sent");
+    socket.write_all(format!("SUB reply {}\r\n", "9".repeat(4000)).as_bytes()).expect("sent");
+    let batch = b"PUB nobody reply 0\r\n\r\n".repeat(200);
+    thread::spawn(move || while socket.write_all(&batch).is_ok() {})
+}
+
+#[test]
+fn outputs_of_all_clients_together() {
+    for loops in [1, 2] {
+        let server = start(loops, |config| {
+            config.limits.max_pending_total = TOTAL;
+            // Each may have four of them, and a client that reads nothing is not what ends this.
+            config.limits.max_pending = 4 * TOTAL;
+            config.limits.write_deadline = Duration::from_secs(600);
+        });
+        let mut honest = Client::new(&server);
+        honest.subscribe("honest", "1");
+        let flooding: Vec<_> = (0..FLOODERS).map(|_| flood(&server)).collect();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+        wait_until("some are cut", || {
+            honest.publish("honest", b"x");
+            assert_eq!(honest.payload(), b"x");
+            // A machine that is too busy to answer is asked again.
+            let pending: usize = runtime
+                .block_on(server.snapshot())
+                .iter()
+                .flat_map(|snapshot| snapshot.connections.iter().map(|connection| connection.pending_bytes))
+                .sum();
+            assert!(pending <= TOTAL, "{pending} bytes wait for all");
+            server.counted(Counter::SlowTotal) >= 2
+        });
+        honest.ping();
+        drop(server);
+        flooding.into_iter().for_each(|flooding| flooding.join().expect("no panic"));
+    }
+}
+
+/// Resident memory of this process, which is the server and its clients.
+fn resident_bytes() -> usize {
+    let pages = std::fs::read_to_string("/proc/self/statm").expect("Linux");
+    pages.split(' ').nth(1).expect("a number").parse::<usize>().expect("a number")
+        * rustix::param::page_size()
+}
+
+/// After clients for which much waited are gone, although what came later is still there.
+#[test]
+fn memory_that_was_needed_once_is_given_back() {
+    const WAITS: usize = 100 << 20;
+    let server = start(1, |config| {
+        // A sixteenth in answers, and it is not read from.
+        config.limits.max_pending = 16 * WAITS / 4;
+        config.limits.max_pending_total = 16 * WAITS;
+        config.limits.write_deadline = Duration::from_secs(600);
+    });
+    let mut honest = Client::new(&server);
+    honest.subscribe("honest", "1");
+    let before = resident_bytes();
+    let flooders: Vec<std::net::TcpStream> = (0..5).map(|_| Client::silent(&server).socket).collect();
+    let flooding: Vec<_> =
+        flooders.iter().map(|socket| flood_by(socket.try_clone().expect("a handle"))).collect();
+    wait_until("much waits", || resident_bytes() > before + WAITS);
+    // Behind it in the allocator's memory.
+    let words: String = (0..20_000).map(|sid| format!("SUB later.{sid}.{sid:0>40} {sid:0>30}\r\n")).collect();
+    honest.send(words.as_bytes());
+    honest.ping();
+    flooders.iter().for_each(|socket| socket.shutdown(std::net::Shutdown::Both).expect("open"));
+    flooding.into_iter().for_each(|flooding| flooding.join().expect("no panic"));
+    drop(flooders);
+    wait_until("they are gone", || server.counted(Counter::Connections) == 1);
+    wait_until("it is given back", || resident_bytes() < before + (64 << 20));
+    honest.ping();
+}
+
+fn with_hash(cost: u32) -> impl FnOnce(&mut Config) {
+    let hash = bcrypt::hash("right", cost).expect("a hash");
+    move |config| {
+        let (user, password) = (Some("ann".to_owned()), Some(Secret::new(&hash)));
+        config.authorization.users = vec![User { user, password, ..User::default() }];
+    }
+}
+
+fn connect(password: &str) -> String {
+    format!("CONNECT {{\"verbose\":false,\"user\":\"ann\",\"pass\":\"{password}\"}}\r\nPING\r\n")
+}
+
+/// More than wait at once are told to come again, those that leave are not checked, and who comes then is let in.
+#[test]
+fn passwords_wait_in_a_queue_that_is_bounded_and_leave_it_with_their_clients() {
+    const CLIENTS: usize = 320;
+    let server = start(1, |config| {
+        with_hash(11)(config);
+        config.limits.auth_timeout = Duration::from_secs(600);
+    });
+    let flood: Vec<Client> = (0..CLIENTS)
+        .map(|_| {
+            let mut client = Client::silent(&server);
+            client.send(connect("wrong").as_bytes());
+            client
+        })
+        .collect();
+    wait_until("some are refused", || server.counted(Counter::ChecksRefused) > 0);
+    drop(flood);
+    // Until it is noticed that they have left, there is no place.
+    wait_until("she is let in", || {
+        let mut ann = Client::silent(&server);
+        ann.send(connect("right").as_bytes());
+        ann.next() == Got::Pong
+    });
+    let checks = server.counted(Counter::Checks);
+    assert!(checks < CLIENTS as u64 / 2, "{checks} passwords were compared");
+}
+
+#[test]
+fn a_password_check_has_its_deadline() {
+    let server = start(1, |config| {
+        with_hash(12)(config);
+        config.limits.auth_timeout = Duration::from_millis(50);
+    });
+    let mut clients: Vec<Client> = (0..4).map(|_| Client::silent(&server)).collect();
+    clients.iter_mut().for_each(|client| client.send(connect("right").as_bytes()));
+    for client in &mut clients {
+        assert_eq!(client.next(), Got::Error("Authentication Timeout".to_owned()));
+    }
+    for client in &mut clients {
+        let (rest, is_closed) = client.rest();
+        assert!(is_closed && rest.is_empty());
+    }
+    assert_eq!(server.counted(Counter::AuthenticationTimeouts), 4);
+    assert!(server.counted(Counter::Checks) <= 4);
+}
+
+/// Who has not said who it is does not have a message of megabytes gathered for it; who is let in does.
+#[test]
+fn web_sockets_are_small_before_authentication() {
+    let server = start(1, |config| {
+        config.authorization.token = Some(Secret::new("t"));
+        config.limits.auth_timeout = Duration::from_secs(600);
+        config.websocket = Some(feed::WebSocket {
+            listen: ([127, 0, 0, 1], 0).into(),
+            tls: None,
+            allowed_origins: Vec::new(),
+            same_origin: false,
+        });
+    });
+    let upgraded = || {
+        let mut socket = std::net::TcpStream::connect(server.addresses()[1]).expect("a connection");
+        socket.set_read_timeout(Some(crate::common::PATIENCE)).expect("an option");
+        let upgrade = "GET / HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\
+                       Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n";
+        socket.write_all(upgrade.as_bytes()).expect("sent");
+        let mut answer = Vec::new();
+        while !answer.ends_with(b"\r\n\r\n") {
+            let mut byte = [0];
+            socket.read_exact(&mut byte).expect("an answer");
+            answer.push(byte[0]);
+        }
+        socket
+    };
+    // A binary message of so many bytes, with a mask that changes nothing.
+    let frame = |bytes: u64| [&[0x82, 0xff][..], &bytes.to_be_bytes(), &[0; 4]].concat();
+    let mut stranger = upgraded();
+    stranger.write_all(&frame(4 << 20)).expect("sent");
+    // As much as the kernel takes: the server may close within it.
+    let _ = stranger.write_all(&vec![b' '; 100 << 10]);
+    let mut rest = Vec::new();
+    let closed = stranger.read_to_end(&mut rest);
+    assert!(
+        !closed.is_err_and(|error| error.kind() == std::io::ErrorKind::WouldBlock),
+        "it gathers what a stranger sends"
+    );
+    wait_until("it is counted", || server.counted(Counter::ControlLinesTooLong) == 1);
+
+    let mut known = upgraded();
+    let hello = b"CONNECT {\"verbose\":false,\"auth_token\":\"t\"}\r\n";
+    known.write_all(&[&frame(hello.len() as u64)[..], hello].concat()).expect("sent");
+    let message = [b"PUB a 900000\r\n".to_vec(), vec![b'x'; 900_000], b"\r\nPING\r\n".to_vec()].concat();
+    known.write_all(&[&frame(message.len() as u64)[..], &message].concat()).expect("sent");
+    let mut have = Vec::new();
+    while !have.windows(4).any(|word| word == b"PONG") {
+        let mut buffer = [0; 4096];
+        let bytes = known.read(&mut buffer).expect("an answer");
+        assert!(bytes > 0, "closed");
+        have.extend_from_slice(&buffer[..bytes]);
+    }
+    assert_eq!(server.counted(Counter::MessagesIn), 1);
+}
