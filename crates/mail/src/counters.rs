@@ -19,7 +19,9 @@ engine::counters! {
         IndexBytes => Gauge, "mail_index_bytes", Bytes, "Memory of the index, without the names of inboxes.";
         SharedBodies => Counter, "mail_shared_bodies", None, "Mails stored without their body, because the log had it already.";
         SharedBodyBytes => Counter, "mail_shared_body_bytes", Bytes, "Bytes of these bodies, not stored again.";
-        Expired => Counter, "mail_expired", None, "Mails forgotten by age.";
+        Expired => Counter, "mail_expired", None, "Mails forgotten by age, or earlier because somebody asked for it.";
+        Hurried => Counter, "mail_hurried", None, "Times that a mail was given an earlier end, by delete= with a time.";
+        HurriesRefused => Counter, "mail_hurries_refused", None, "Times that a mail kept its end, because it had been given an earlier one too often.";
         DroppedForCount => Counter, "mail_dropped_for_count", None, "Mails dropped because their inbox had no room for more.";
         DroppedForBytes => Counter, "mail_dropped_for_bytes", None, "Mails dropped because the store had no room for more; the oldest.";
         Deleted => Counter, "mail_deleted", None, "Mails deleted by users.";

@@ -125,6 +125,9 @@ pub enum Unavailable {
     /// An injected mail was not accepted.
     #[error("the mail was not accepted: {0}")]
     Refused(String),
+    /// What is asked for comes too often.
+    #[error("{0}")]
+    TooOften(&'static str),
 }
 
 /// What a mail is read into: asked for room before its bytes are read, perhaps for parts of them one after the other.
@@ -166,6 +169,13 @@ pub trait Mailboxes: Clone + Send + Sync + 'static {
     fn delete(&self, id: MailId) -> impl Future<Output = Result<bool, Unavailable>> + Send;
     /// Deletes all of a scope; how many.
     fn delete_all(&self, scope: &Scope) -> impl Future<Output = Result<u64, Unavailable>> + Send;
+    /// Has mails forgotten at a time, unless they are before. On return a crash does not take that back. Those that are
+    /// gone are passed over.
+    fn hurry(
+        &self,
+        ids: &[MailId],
+        expires_ms: u64,
+    ) -> impl Future<Output = Result<(), Unavailable>> + Send;
     /// Takes a mail that came by the API, as if by SMTP.
     fn deliver(
         &self,

@@ -39,7 +39,6 @@ struct Inner {
     shared: Weak<Shared>,
     events: broadcast::Sender<Event>,
     listening: Arc<AtomicBool>,
-    retention_ms: u64,
     cores: usize,
     outside: OneAtATime<(Sender<Message>, CoreCounters<Counter>)>,
     counters: Arc<CounterSet<Counter>>,
@@ -60,7 +59,6 @@ impl Mailstore {
             shared: Arc::downgrade(shared),
             events: shared.events.clone(),
             listening: Arc::clone(&shared.listening),
-            retention_ms: u64::try_from(shared.config.retention.age.as_millis()).unwrap_or(u64::MAX),
             cores,
             outside,
             counters,
@@ -133,7 +131,7 @@ impl Mailstore {
         let read = read_meta(&reader, location, place.record_bytes as usize, out);
         match (self.said(read)?, record::decode(out)) {
             (Some(()), Decoded::Whole(stored)) => {
-                Ok(stored.summary(place.id, place.record_bytes.into(), self.inner.retention_ms))
+                Ok(stored.summary(place.id, place.record_bytes.into(), place.expires_ms))
             }
             _ => Ok(None),
         }
@@ -149,7 +147,7 @@ impl Mailstore {
         };
         let payload = read.payload();
         let Decoded::Whole(stored) = record::decode(payload) else { return Ok(None) };
-        let Some(summary) = stored.summary(place.id, payload.len() as u64, self.inner.retention_ms) else {
+        let Some(summary) = stored.summary(place.id, payload.len() as u64, place.expires_ms) else {
             return Ok(None);
         };
         let mut raw = payload[stored.meta_bytes..].to_vec();
@@ -260,6 +258,17 @@ impl Mailboxes for Mailstore {
             count += deleted.map_err(Unavailable::Disk)?;
         }
         Ok(count)
+    }
+
+    async fn hurry(&self, ids: &[MailId], expires_ms: u64) -> Result<(), Unavailable> {
+        for core in 0..self.inner.cores {
+            let of_core = ids.iter().filter(|id| owner_of_mail(**id, self.inner.cores) == core);
+            let ids: Vec<MailId> = of_core.copied().collect();
+            if !ids.is_empty() {
+                self.ask(core, |answer| Question::Hurry { ids, expires_ms, answer }).await??;
+            }
+        }
+        Ok(())
     }
 
     async fn deliver(

@@ -9,7 +9,7 @@ use crate::{
     core::{Core, Found, Question},
     counters::Counter,
     index::{Enough, Place, Stepped},
-    mailboxes::{Inbox, MailId, Scope},
+    mailboxes::{Inbox, MailId, Scope, Unavailable},
     smtp::{
         connection::ROOM_EVERY,
         envelope::{Envelope, Trace},
@@ -63,6 +63,12 @@ pub(crate) fn answer(core: &Rc<Core>, question: Question) {
                 let ids: Vec<MailId> =
                     walk(&core, &scope, usize::MAX).await.into_iter().map(|place| place.id).collect();
                 let _ = answer.send(delete(&core, &ids).await);
+            });
+        }
+        Question::Hurry { ids, expires_ms, answer } => {
+            let core = Rc::clone(core);
+            tokio::task::spawn_local(async move {
+                let _ = answer.send(hurry(&core, &ids, expires_ms).await);
             });
         }
         Question::Deliver { from, recipients, raw, answer } => {
@@ -127,6 +133,21 @@ async fn delete(core: &Core, ids: &[MailId]) -> Result<u64, String> {
         ));
     }
     Ok(count)
+}
+
+/// Brings the end of mails forward. On return a crash does not take it back.
+async fn hurry(core: &Core, ids: &[MailId], expires_ms: u64) -> Result<(), Unavailable> {
+    let (mut last, mut refused) = (None, Ok(()));
+    for &id in ids {
+        match core.hurry(id, expires_ms) {
+            Ok(ticket) => last = last.max(ticket),
+            Err(why) => refused = Err(why),
+        }
+    }
+    if let Some(last) = last {
+        core.kept(last).await.map_err(|error| Unavailable::Disk(error.to_string()))?;
+    }
+    refused
 }
 
 async fn deliver(

@@ -577,8 +577,10 @@ impl Core {
             let gone = self.index.borrow_mut().expire_one(now_ms);
             let Some(gone) = gone else { return count };
             self.count(Counter::Expired);
-            // After a crash its age is its end again: nothing needs to be written.
-            self.end(gone, false);
+            // After a crash its age is its end again: nothing needs to be written. Not so where its end was brought
+            // forward: what says so dies with the mail.
+            let for_good = gone.hurried_by.is_some();
+            self.end(gone, for_good);
         }
         most
     }

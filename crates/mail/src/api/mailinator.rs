@@ -278,9 +278,8 @@ async fn list<M: Mailboxes>(
         Scope::All => (String::new(), "*".to_owned()),
     };
     if let Some(after) = &listing.delete {
-        for summary in &found {
-            delete_later(&app, summary.id, after)?;
-        }
+        let ids: Vec<MailId> = found.iter().map(|summary| summary.id).collect();
+        delete_later(&app, &ids, after).await?;
     }
     if !listing.full.0 {
         let msgs: Vec<Entry<'_>> =
@@ -317,20 +316,11 @@ fn letter_json(mail: &Mail, _: &Until, out: &mut Vec<u8>) -> serde_json::Result<
     serde_json::to_writer(out, &Letter::new(mail, clock::unix_ms()))
 }
 
-/// `delete=1m`: the mail goes a minute after it was asked for.
-fn delete_later<M: Mailboxes>(app: &Arc<App<M>>, id: MailId, after: &str) -> Result<(), Fault> {
+/// `delete=1m`: the mails go a minute after they were asked for.
+async fn delete_later<M: Mailboxes>(app: &App<M>, ids: &[MailId], after: &str) -> Result<(), Fault> {
     let after = duration::parse(after, DELETE_AFTER_MAX)?;
-    let mut place = app.listener()?;
-    let app = Arc::clone(app);
-    tokio::spawn(async move {
-        tokio::select! {
-            () = tokio::time::sleep(after) => if let Err(error) = app.mailboxes.delete(id).await {
-                tracing::warn!("a mail could not be deleted as asked: {error}");
-            },
-            () = place.stopped() => {}
-        }
-    });
-    Ok(())
+    let after_ms = u64::try_from(after.as_millis()).unwrap_or(u64::MAX);
+    Ok(app.mailboxes.hurry(ids, clock::unix_ms().saturating_add(after_ms)).await?)
 }
 
 /// The last parameters of a path: which mail, and what of it.
@@ -363,7 +353,7 @@ async fn message<M: Mailboxes>(
     let (id, now_ms) = (mail.summary.id, clock::unix_ms());
     let letter = app.render(client, mail, move |mail, _| Letter::new(mail, now_ms)).await?;
     if let Some(after) = &deleting.delete {
-        delete_later(&app, id, after)?;
+        delete_later(&app, &[id], after).await?;
     }
     Ok(Json(letter).into_response())
 }

@@ -10,9 +10,11 @@
 //! 80 more.
 //!
 //! Invariants, checked by `invariants` in tests: every entry is in the three chains of its inbox and under its name;
-//! chains are ordered as mails arrived; an inbox or domain exists exactly while it holds a mail.
+//! chains are ordered as mails arrived; an inbox or domain exists exactly while it holds a mail; a mail is among the
+//! hurried exactly while its entry says so.
 
 mod chain;
+mod hurried;
 mod slab;
 mod table;
 #[cfg(test)]
@@ -26,6 +28,7 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use crate::mailboxes::{Inbox, MailId, Scope};
 use chain::{Chain, Link, NONE};
+pub(crate) use hurried::{Hurried, Hurry};
 use slab::Slab;
 use table::SlotTable;
 
@@ -50,6 +53,8 @@ struct Entry {
     inbox: u32,
     /// Of the record's recipients.
     shared: bool,
+    /// It goes before its age, as [`Hurried`] says.
+    is_hurried: bool,
 }
 
 const _: () = assert!(size_of::<Entry>() <= 64);
@@ -88,6 +93,8 @@ pub(crate) struct Place {
     pub(crate) location: u64,
     pub(crate) record_bytes: u32,
     pub(crate) arrived_ms: u64,
+    /// When it is forgotten.
+    pub(crate) expires_ms: u64,
 }
 
 /// A mail that is not in the index any more.
@@ -97,6 +104,8 @@ pub(crate) struct Gone {
     pub(crate) inbox: Inbox,
     /// Whether other inboxes have, or had, the same record.
     pub(crate) shared: bool,
+    /// Where it is written that it was to go before its age, if it was.
+    pub(crate) hurried_by: Option<u64>,
 }
 
 /// What is kept and for how long.
@@ -125,6 +134,8 @@ pub(crate) struct Index {
     in_segment: HashMap<u32, u32>,
     /// The second after which it is over age, and the slot: an entry that finds another mail there finds it not due.
     expiry: PageQueue<u64>,
+    /// Those that go before their age, by name.
+    hurried: HashMap<u64, Hurried>,
 }
 
 fn hash_of_id(id: u64) -> u64 {
@@ -155,6 +166,7 @@ impl Index {
                 Ok(expiry) => expiry,
                 Err(error) => unreachable!("a page of 4 KiB is one: {error}"),
             },
+            hurried: HashMap::new(),
         }
     }
 
@@ -182,6 +194,7 @@ impl Index {
             + self.domains.bytes()
             + self.by_domain.bytes()
             + self.expiry.bytes()
+            + self.hurried.capacity() * size_of::<(u64, Hurried)>()
     }
 
     /// Enters a mail as the newest of its inbox. Names the mail that has to go because the inbox has no room for more.
@@ -194,7 +207,17 @@ impl Index {
         let inbox = self.inbox_slot(inbox);
         let domain = self.inboxes[inbox].domain;
         let links = [Link::default(); 3];
-        let entry = Entry { id: id.0, location, arrived_ms, links, record_bytes, mail_bytes, inbox, shared };
+        let entry = Entry {
+            id: id.0,
+            location,
+            arrived_ms,
+            links,
+            record_bytes,
+            mail_bytes,
+            inbox,
+            shared,
+            is_hurried: false,
+        };
         let slot = self.entries.insert(entry);
         let entries = &mut self.entries;
         self.by_id.insert(hash_of_id(id.0), slot, |slot| hash_of_id(entries[slot].id));
@@ -203,7 +226,7 @@ impl Index {
         self.all.push(entries, BY_ALL, slot);
         self.mail_bytes += u64::from(mail_bytes);
         *self.in_segment.entry(self.segment_of(location)).or_default() += 1;
-        self.expiry.push(self.due_s(arrived_ms) << 32 | u64::from(slot));
+        self.expiry.push(due_s(arrived_ms.saturating_add(self.rules.age_ms)) << 32 | u64::from(slot));
         let chain = self.inboxes[inbox].chain;
         (chain.count > self.rules.per_inbox_max).then(|| MailId(self.entries[chain.oldest].id))
     }
@@ -212,7 +235,7 @@ impl Index {
     pub(crate) fn place(&self, id: MailId, now_ms: u64) -> Option<(Place, Inbox)> {
         let slot = self.find(id)?;
         let entry = &self.entries[slot];
-        (self.expires_ms(entry) > now_ms).then(|| (place(entry), self.inbox_of(entry)))
+        (self.expires_ms(entry) > now_ms).then(|| (self.place_of(entry), self.inbox_of(entry)))
     }
 
     /// Takes a mail out. `known`: its inbox, if whoever asks has it to give away.
@@ -324,9 +347,11 @@ impl Index {
             walk.id = if walk.at == NONE { 0 } else { self.entries[walk.at].id };
             let wanted = walk.prefix.is_empty() || self.inboxes[entry.inbox].local.starts_with(&*walk.prefix);
             if self.expires_ms(entry) <= now_ms {
-                // Older ones are over age too.
-                walk.at = NONE;
-            } else if wanted && found(place(entry)) == Enough::Yes {
+                if !entry.is_hurried {
+                    // Older ones are over age too.
+                    walk.at = NONE;
+                }
+            } else if wanted && found(self.place_of(entry)) == Enough::Yes {
                 return Stepped::End;
             }
         }
@@ -334,11 +359,22 @@ impl Index {
     }
 
     fn expires_ms(&self, entry: &Entry) -> u64 {
-        entry.arrived_ms.saturating_add(self.rules.age_ms)
+        let of_age_ms = entry.arrived_ms.saturating_add(self.rules.age_ms);
+        if !entry.is_hurried {
+            return of_age_ms;
+        }
+        let hurried_ms = self.hurried.get(&entry.id).map_or(u64::MAX, |hurried| hurried.expires_ms);
+        of_age_ms.min(hurried_ms)
     }
 
-    fn due_s(&self, arrived_ms: u64) -> u64 {
-        arrived_ms.saturating_add(self.rules.age_ms).div_ceil(1000).min(u32::MAX.into())
+    fn place_of(&self, entry: &Entry) -> Place {
+        Place {
+            id: MailId(entry.id),
+            location: entry.location,
+            record_bytes: entry.record_bytes,
+            arrived_ms: entry.arrived_ms,
+            expires_ms: self.expires_ms(entry),
+        }
     }
 
     fn segment_of(&self, location: u64) -> u32 {
@@ -390,6 +426,8 @@ impl Index {
 
     fn remove_slot(&mut self, slot: u32, inbox: Inbox) -> Gone {
         let entry = self.entries[slot];
+        let place = self.place_of(&entry);
+        let hurried_by = self.forget_hurry(&entry);
         debug_assert_eq!(
             self.find_inbox(&inbox.local, &inbox.domain),
             Some(entry.inbox),
@@ -412,7 +450,7 @@ impl Index {
         if self.inboxes[entry.inbox].chain.count == 0 {
             self.remove_inbox(entry.inbox, &inbox);
         }
-        Gone { place: place(&entry), inbox, shared: entry.shared }
+        Gone { place, inbox, shared: entry.shared, hurried_by }
     }
 
     fn remove_inbox(&mut self, slot: u32, inbox: &Inbox) {
@@ -431,13 +469,9 @@ impl Index {
     }
 }
 
-fn place(entry: &Entry) -> Place {
-    Place {
-        id: MailId(entry.id),
-        location: entry.location,
-        record_bytes: entry.record_bytes,
-        arrived_ms: entry.arrived_ms,
-    }
+/// The second in which what expires then is due.
+fn due_s(expires_ms: u64) -> u64 {
+    expires_ms.div_ceil(1000).min(u32::MAX.into())
 }
 
 /// How far a walk has come: the next mail to look at, and its name to see that it is still there.

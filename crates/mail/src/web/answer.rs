@@ -115,6 +115,7 @@ impl Fault {
             Self::TooLarge(_) => StatusCode::PAYLOAD_TOO_LARGE,
             Self::ForeignHost(_) => StatusCode::MISDIRECTED_REQUEST,
             Self::Store(Unavailable::Refused(_)) => StatusCode::UNPROCESSABLE_ENTITY,
+            Self::Store(Unavailable::TooOften(_)) => StatusCode::TOO_MANY_REQUESTS,
             Self::Busy(_) | Self::NoRoom | Self::Store(_) => StatusCode::SERVICE_UNAVAILABLE,
             Self::Broken => StatusCode::INTERNAL_SERVER_ERROR,
         }
@@ -132,6 +133,7 @@ impl Fault {
             Self::TokenNeeded | Self::OnlyFromHere | Self::ForeignWrite => "Not allowed",
             Self::NotDone(_) => "Not done here",
             Self::Store(Unavailable::Refused(_)) => "The mail was not accepted",
+            Self::Store(Unavailable::TooOften(_)) => "Too often",
             Self::Busy(_) | Self::NoRoom | Self::TooMany(_) => "Too busy",
             Self::TooLarge(_) => "Too large",
             Self::ForeignHost(_) => "Not our name",
@@ -165,6 +167,7 @@ impl Fault {
             }
             Self::NotDone(_) => "The API page lists what is.",
             Self::Store(Unavailable::Refused(_)) => "Change the mail and send it again.",
+            Self::Store(Unavailable::TooOften(_)) => "Wait a minute, and ask less often.",
             Self::Busy(_) | Self::NoRoom => "This is on our side. Try again in a few seconds.",
             Self::Store(_) | Self::Broken => {
                 "This is on our side. Try again in a minute; if it stays so, tell whoever runs this service, with the \

@@ -82,6 +82,10 @@ impl Mailboxes for Forgetful {
         self.twin.delete_all(scope).await
     }
 
+    async fn hurry(&self, ids: &[MailId], expires_ms: u64) -> Result<(), Unavailable> {
+        self.twin.hurry(ids, expires_ms).await
+    }
+
     async fn deliver(&self, from: &str, to: &[String], raw: &[u8]) -> Result<Vec<MailId>, Unavailable> {
         self.twin.deliver(from, to, raw).await
     }

@@ -5,6 +5,7 @@
 mod bodies;
 mod common;
 mod full_disk;
+mod hurried;
 mod power;
 mod receiving;
 mod restarts;
