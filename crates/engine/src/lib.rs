@@ -6,6 +6,8 @@
 //! - [`store`]: the object store that all cores read and each core writes a share of.
 //! - [`io`]: helper threads that read the disk for the loops.
 //! - [`log`]: records on a file: appended by loops, written by helpers, recovered after anything.
+//! - [`network`]: addresses that begin alike, as an operator lists them.
+//! - [`random`]: numbers that nobody can guess.
 //! - [`meter`]: counters and histograms per core, summed when read.
 //! - [`sys`]: the only unsafe code; each wrapper states its contract.
 //!
@@ -19,6 +21,8 @@ pub mod io;
 #[cfg(not(feature = "loom"))]
 pub mod log;
 pub mod meter;
+pub mod network;
+pub mod random;
 pub mod store;
 pub mod sys;
 pub mod tls;
