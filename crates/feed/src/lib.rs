@@ -38,6 +38,7 @@ pub mod nats_config;
 mod outbox;
 mod outputs;
 mod protocol_log;
+mod proxied;
 mod publish;
 mod publisher;
 mod serve;

@@ -6,7 +6,7 @@
 use std::{
     cell::{Cell, RefCell},
     collections::VecDeque,
-    net::SocketAddr,
+    net::{IpAddr, SocketAddr},
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -100,10 +100,12 @@ pub(crate) enum Question {
         answer: oneshot::Sender<Result<(), Unavailable>>,
     },
     Deliver {
+        /// Who handed it over.
+        peer: IpAddr,
         from: String,
         recipients: Vec<String>,
         raw: Vec<u8>,
-        answer: oneshot::Sender<Result<Vec<MailId>, String>>,
+        answer: oneshot::Sender<Result<Vec<MailId>, Unavailable>>,
     },
 }
 
@@ -433,7 +435,8 @@ impl Core {
             Hurry::Yes => {}
         }
         let marker = New { kind: HURRIED, hash: expires_ms, tag: id.0, target: None };
-        let written = self.append_new(marker, &[]).map_err(|refused| Unavailable::Disk(refused.to_string()))?;
+        let written =
+            self.append_new(marker, &[]).map_err(|refused| Unavailable::Disk(refused.to_string()))?;
         let before = self.index.borrow_mut().hurry(id, expires_ms, written.location.bits());
         self.marker_died(before);
         self.recent.borrow_mut().expires(id, expires_ms);

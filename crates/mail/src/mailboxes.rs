@@ -8,7 +8,7 @@
 //! Times are milliseconds since 1970, sizes bytes. Two implementations: the real one over the engine's store, and a
 //! slow twin in plain memory ([`crate::twin`]) that tests compare it with and that pages are tested on.
 
-use std::{future::Future, sync::Arc};
+use std::{future::Future, net::IpAddr, sync::Arc};
 
 /// An inbox: a local part by the rules of the address (case folded, plus-tag cut), at a domain in lower case.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -171,14 +171,11 @@ pub trait Mailboxes: Clone + Send + Sync + 'static {
     fn delete_all(&self, scope: &Scope) -> impl Future<Output = Result<u64, Unavailable>> + Send;
     /// Has mails forgotten at a time, unless they are before. On return a crash does not take that back. Those that are
     /// gone are passed over.
-    fn hurry(
-        &self,
-        ids: &[MailId],
-        expires_ms: u64,
-    ) -> impl Future<Output = Result<(), Unavailable>> + Send;
-    /// Takes a mail that came by the API, as if by SMTP.
+    fn hurry(&self, ids: &[MailId], expires_ms: u64) -> impl Future<Output = Result<(), Unavailable>> + Send;
+    /// Takes a mail that `peer` handed over by the API, as if by SMTP: bans and rates hold.
     fn deliver(
         &self,
+        peer: IpAddr,
         envelope_from: &str,
         recipients: &[String],
         raw: &[u8],

@@ -1,9 +1,12 @@
 //! The stored mail as pages and APIs see it: questions go to the cores that own the inboxes, what is not in memory is
 //! read from the log by helper threads of whoever asks.
 
-use std::sync::{
-    Arc, PoisonError, Weak,
-    atomic::{AtomicBool, Ordering},
+use std::{
+    net::IpAddr,
+    sync::{
+        Arc, PoisonError, Weak,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
 use engine::{
@@ -273,14 +276,15 @@ impl Mailboxes for Mailstore {
 
     async fn deliver(
         &self,
+        peer: IpAddr,
         envelope_from: &str,
         recipients: &[String],
         raw: &[u8],
     ) -> Result<Vec<MailId>, Unavailable> {
         let core = self.inner.next.fetch_add(1, Ordering::Relaxed) % self.inner.cores;
         let (from, recipients, raw) = (envelope_from.to_owned(), recipients.to_vec(), raw.to_vec());
-        let question = |answer| Question::Deliver { from, recipients, raw, answer };
-        self.ask(core, question).await?.map_err(Unavailable::Refused)
+        let question = |answer| Question::Deliver { peer, from, recipients, raw, answer };
+        self.ask(core, question).await?
     }
 
     fn events(&self) -> broadcast::Receiver<Event> {

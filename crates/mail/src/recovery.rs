@@ -15,9 +15,12 @@ use std::{
     time::Duration,
 };
 
-use engine::log::{
-    Disk, FileOptions, Header, Kind, Location, Log, OpenError, Options, ReadError, Reader, Recovering, Writer,
-    format,
+use engine::{
+    log::{
+        Disk, FileOptions, Header, Kind, Location, Log, OpenError, Options, ReadError, Reader, Recovering,
+        Writer, format,
+    },
+    random,
 };
 
 use crate::{
@@ -103,7 +106,7 @@ pub(crate) fn recover(
     let mut records = read_all(&reader, &mut mails, threads * READERS_A_PROCESSOR);
     let mut writers: Vec<Writer> = (0..cores).map(|number| log.writer(number, 0)).collect();
     if let Some(writer) = writers.first_mut() {
-        let age_ms = rules(config).age_ms;
+        let age_ms = age_ms(config);
         let gone: HashSet<MailId> =
             markers.iter().filter(|marker| marker.kind == UNLINKED).map(|marker| marker.id).collect();
         let is_live = |record: &Record| {
@@ -114,8 +117,8 @@ pub(crate) fn recover(
         };
         gather(&reader, writer, config.durability, &mut records, &mut markers, is_live)?;
     }
-    let mut cores: Vec<_> =
-        (0..cores).map(|_| (Index::new(rules(config)), SharedRecords::default())).collect();
+    let rules = rules(config, random::number()?);
+    let mut cores: Vec<_> = (0..cores).map(|_| (Index::new(rules), SharedRecords::default())).collect();
     let (last_name, mails) = enter(config, now_ms, &reader, records, markers, &mut cores);
     Ok(Recovered { log, header, writers, cores, last_name, mails })
 }
@@ -125,13 +128,18 @@ const READERS_A_PROCESSOR: usize = 4;
 /// Records that a reading thread takes at a time.
 const RECORDS_A_BATCH: usize = 256;
 
+fn age_ms(config: &Config) -> u64 {
+    u64::try_from(config.retention.age.as_millis()).unwrap_or(u64::MAX)
+}
+
 /// The rules of the index.
-pub(crate) fn rules(config: &Config) -> Rules {
+fn rules(config: &Config, seed: u64) -> Rules {
     Rules {
-        age_ms: u64::try_from(config.retention.age.as_millis()).unwrap_or(u64::MAX),
+        age_ms: age_ms(config),
         per_inbox_max: config.retention.per_inbox_max,
         segments_at: format::SEGMENTS_AT,
         segment_bytes: u64::from(SEGMENT_BYTES),
+        seed,
     }
 }
 
@@ -267,7 +275,7 @@ fn enter(
     markers: Vec<Marker>,
     cores: &mut [(Index, SharedRecords)],
 ) -> (u64, usize) {
-    let age_ms = rules(config).age_ms;
+    let age_ms = age_ms(config);
     let unlinked: HashMap<MailId, Location> =
         markers.iter().filter(|of| of.kind == UNLINKED).map(|of| (of.id, of.location)).collect();
     // Of several about one mail the earliest end counts.

@@ -9,6 +9,7 @@
 
 use std::{
     collections::HashSet,
+    net::IpAddr,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
@@ -254,6 +255,7 @@ impl Mailboxes for Twin {
 
     async fn deliver(
         &self,
+        _: IpAddr,
         envelope_from: &str,
         recipients: &[String],
         raw: &[u8],

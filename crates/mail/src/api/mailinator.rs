@@ -4,10 +4,10 @@
 //! The domain `public` (and `private`, with the token) is the service's own; any other is called by its name. An inbox
 //! may be a whole address, and may end in `*`.
 
-use std::{convert::Infallible, sync::Arc, time::Duration};
+use std::{convert::Infallible, net::IpAddr, sync::Arc, time::Duration};
 
 use axum::{
-    Json,
+    Extension, Json,
     extract::{FromRequestParts, Query, RawPathParams, State},
     http::request::Parts,
     response::{
@@ -273,7 +273,7 @@ async fn list<M: Mailboxes>(
     let now_ms = clock::unix_ms();
     let cursor = if found.len() == limit { (skip + limit).to_string() } else { String::new() };
     let (domain, to) = match &scope {
-        Scope::Inbox(inbox) => (inbox.domain.to_string(), inbox.local.to_string()),
+        Scope::Inbox(inbox) => (inbox.domain.to_string(), inbox.name().into_owned()),
         Scope::Prefix { local, domain } => (domain.to_string(), format!("{local}*")),
         Scope::All => (String::new(), "*".to_owned()),
     };
@@ -505,19 +505,21 @@ struct Injected {
 async fn inject<M: Mailboxes>(
     State(app): State<Arc<App<M>>>,
     Place(scope): Place,
+    Extension(httpd::Client(peer)): Extension<httpd::Client>,
     body: Taken,
 ) -> Result<Json<Value>, Fault> {
     let injected = read_injected(&body.bytes)?;
     let Scope::Inbox(inbox) = scope else {
         return Err(Fault::Bad("a mail goes to one inbox; name it without `*`".to_owned()));
     };
-    let id = deliver(&app, &injected, &inbox.to_string()).await?;
+    let id = deliver(&app, peer, &injected, &inbox.to_string()).await?;
     Ok(Json(json!({ "status": "ok", "id": id, "rules_fired": [] })))
 }
 
 async fn webhook<M: Mailboxes>(
     State(app): State<Arc<App<M>>>,
     Place(scope): Place,
+    Extension(httpd::Client(peer)): Extension<httpd::Client>,
     body: Taken,
 ) -> Result<Json<Value>, Fault> {
     let injected = read_injected(&body.bytes)?;
@@ -527,7 +529,7 @@ async fn webhook<M: Mailboxes>(
         (_, Some(to)) => to.clone(),
         (_, None) => return Err(Fault::Bad("the field `to` is missing".to_owned())),
     };
-    let id = deliver(&app, &injected, &to).await?;
+    let id = deliver(&app, peer, &injected, &to).await?;
     Ok(Json(json!({ "status": "ok", "id": id })))
 }
 
@@ -536,7 +538,12 @@ fn read_injected(body: &[u8]) -> Result<Injected, Fault> {
         .map_err(|error| Fault::Bad(format!("this is no {{\"from\", \"subject\", \"text\"}}: {error}")))
 }
 
-async fn deliver<M: Mailboxes>(app: &Arc<App<M>>, injected: &Injected, to: &str) -> Result<String, Fault> {
+async fn deliver<M: Mailboxes>(
+    app: &Arc<App<M>>,
+    peer: IpAddr,
+    injected: &Injected,
+    to: &str,
+) -> Result<String, Fault> {
     let from = if injected.from.contains('@') {
         injected.from.clone()
     } else {
@@ -552,7 +559,7 @@ async fn deliver<M: Mailboxes>(app: &Arc<App<M>>, injected: &Injected, to: &str)
         .text_body(injected.text.as_str())
         .write_to_vec()
         .map_err(|_| Fault::Broken)?;
-    let ids = app.mailboxes.deliver(&from, &[to.to_owned()], &raw).await?;
+    let ids = app.mailboxes.deliver(peer, &from, &[to.to_owned()], &raw).await?;
     Ok(ids.first().map(ToString::to_string).unwrap_or_default())
 }
 

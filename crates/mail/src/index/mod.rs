@@ -24,7 +24,7 @@ use std::collections::HashMap;
 
 use bheap::PageQueue;
 use engine::log::Location;
-use xxhash_rust::xxh3::xxh3_64;
+use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
 use crate::mailboxes::{Inbox, MailId, Scope};
 use chain::{Chain, Link, NONE};
@@ -116,6 +116,8 @@ pub(crate) struct Rules {
     /// Where the log's segments begin, and their size: which one a location is in.
     pub(crate) segments_at: u64,
     pub(crate) segment_bytes: u64,
+    /// Of the tables of names, so that nobody can choose names that all fall into one place.
+    pub(crate) seed: u64,
 }
 
 /// The index of one core.
@@ -143,9 +145,18 @@ fn hash_of_id(id: u64) -> u64 {
     id.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29).wrapping_mul(0xd6e8_feb8_6659_fd93)
 }
 
-/// The hash by which an inbox finds its owner and its place.
+/// The hash by which an inbox finds its owner; it is the same at every start.
 pub(crate) fn hash_of_inbox(local: &str, domain: &str) -> u64 {
     xxh3_64(local.as_bytes()).rotate_left(17) ^ xxh3_64(domain.as_bytes())
+}
+
+/// The hash by which an inbox finds its place in a table of this seed.
+fn place_of_inbox(local: &str, domain: &str, seed: u64) -> u64 {
+    xxh3_64_with_seed(local.as_bytes(), seed).rotate_left(17) ^ place_of_domain(domain, seed)
+}
+
+fn place_of_domain(domain: &str, seed: u64) -> u64 {
+    xxh3_64_with_seed(domain.as_bytes(), seed)
 }
 
 impl Index {
@@ -387,34 +398,36 @@ impl Index {
     }
 
     fn find_inbox(&self, local: &str, domain: &str) -> Option<u32> {
-        self.by_name.find(hash_of_inbox(local, domain), |slot| {
+        self.by_name.find(place_of_inbox(local, domain, self.rules.seed), |slot| {
             let inbox = &self.inboxes[slot];
             *inbox.local == *local && *self.domains[inbox.domain].name == *domain
         })
     }
 
     fn find_domain(&self, domain: &str) -> Option<u32> {
-        self.by_domain.find(xxh3_64(domain.as_bytes()), |slot| *self.domains[slot].name == *domain)
+        let hash = place_of_domain(domain, self.rules.seed);
+        self.by_domain.find(hash, |slot| *self.domains[slot].name == *domain)
     }
 
     fn inbox_slot(&mut self, inbox: &Inbox) -> u32 {
         if let Some(slot) = self.find_inbox(&inbox.local, &inbox.domain) {
             return slot;
         }
+        let seed = self.rules.seed;
         let domain = self.find_domain(&inbox.domain).unwrap_or_else(|| {
             let name = inbox.domain.clone();
             let domain = self.domains.insert(DomainSlot { name, chain: Chain::default(), inboxes: 0 });
             let domains = &self.domains;
-            let hash = xxh3_64(inbox.domain.as_bytes());
-            self.by_domain.insert(hash, domain, |slot| xxh3_64(domains[slot].name.as_bytes()));
+            let hash = place_of_domain(&inbox.domain, seed);
+            self.by_domain.insert(hash, domain, |slot| place_of_domain(&domains[slot].name, seed));
             domain
         });
         self.domains[domain].inboxes += 1;
         let local = inbox.local.clone();
         let slot = self.inboxes.insert(InboxSlot { local, domain, chain: Chain::default() });
         let (inboxes, domains) = (&self.inboxes, &self.domains);
-        self.by_name.insert(hash_of_inbox(&inbox.local, &inbox.domain), slot, |slot| {
-            hash_of_inbox(&inboxes[slot].local, &domains[inboxes[slot].domain].name)
+        self.by_name.insert(place_of_inbox(&inbox.local, &inbox.domain, seed), slot, |slot| {
+            place_of_inbox(&inboxes[slot].local, &domains[inboxes[slot].domain].name, seed)
         });
         slot
     }
@@ -454,16 +467,16 @@ impl Index {
     }
 
     fn remove_inbox(&mut self, slot: u32, inbox: &Inbox) {
-        let (inboxes, domains) = (&self.inboxes, &self.domains);
-        self.by_name.remove(hash_of_inbox(&inbox.local, &inbox.domain), slot, |slot| {
-            hash_of_inbox(&inboxes[slot].local, &domains[inboxes[slot].domain].name)
+        let (inboxes, domains, seed) = (&self.inboxes, &self.domains, self.rules.seed);
+        self.by_name.remove(place_of_inbox(&inbox.local, &inbox.domain, seed), slot, |slot| {
+            place_of_inbox(&inboxes[slot].local, &domains[inboxes[slot].domain].name, seed)
         });
         let domain = self.inboxes.remove(slot).domain;
         self.domains[domain].inboxes -= 1;
         if self.domains[domain].inboxes == 0 {
             let domains = &self.domains;
-            let hash = xxh3_64(inbox.domain.as_bytes());
-            self.by_domain.remove(hash, domain, |slot| xxh3_64(domains[slot].name.as_bytes()));
+            let hash = place_of_domain(&inbox.domain, seed);
+            self.by_domain.remove(hash, domain, |slot| place_of_domain(&domains[slot].name, seed));
             self.domains.remove(domain);
         }
     }

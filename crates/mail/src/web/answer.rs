@@ -6,7 +6,7 @@ use askama::Template;
 use axum::{
     Json,
     body::{Body, HttpBody},
-    extract::{ConnectInfo, Request, State},
+    extract::{Request, State},
     http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header},
     middleware::Next,
     response::{IntoResponse, Response},
@@ -16,9 +16,7 @@ use serde::Serialize;
 use super::{
     app::{App, Site},
     client::Client,
-    connections::Peer,
     counters::Counter,
-    scope::NOBODY,
     unread,
 };
 use crate::{
@@ -193,6 +191,10 @@ impl IntoResponse for Fault {
         if matches!(status, StatusCode::SERVICE_UNAVAILABLE | StatusCode::TOO_MANY_REQUESTS) {
             headers.insert(header::RETRY_AFTER, HeaderValue::from_static("2"));
         }
+        // Rates are by the minute.
+        if status == StatusCode::TOO_MANY_REQUESTS {
+            headers.insert(header::RETRY_AFTER, HeaderValue::from_static("60"));
+        }
         response.extensions_mut().insert(self);
         response
     }
@@ -226,7 +228,7 @@ pub(super) async fn around<M: Mailboxes>(
             .get(header::ACCEPT)
             .and_then(|accept| accept.to_str().ok())
             .is_some_and(|accept| accept.contains("text/html"));
-    let client = Client::of(request.extensions().get::<ConnectInfo<Peer>>().map_or(NOBODY, |asker| asker.0));
+    let client = Client::asking(request.extensions());
     let checked = app
         .check_host(request.headers())
         .and_then(|()| app.check_change(request.method(), request.uri(), request.headers()));

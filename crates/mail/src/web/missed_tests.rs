@@ -2,7 +2,7 @@
 
 use std::{
     io::{BufRead, BufReader},
-    net::TcpListener,
+    net::{IpAddr, TcpListener},
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering},
@@ -86,8 +86,14 @@ impl Mailboxes for Forgetful {
         self.twin.hurry(ids, expires_ms).await
     }
 
-    async fn deliver(&self, from: &str, to: &[String], raw: &[u8]) -> Result<Vec<MailId>, Unavailable> {
-        self.twin.deliver(from, to, raw).await
+    async fn deliver(
+        &self,
+        peer: IpAddr,
+        from: &str,
+        to: &[String],
+        raw: &[u8],
+    ) -> Result<Vec<MailId>, Unavailable> {
+        self.twin.deliver(peer, from, to, raw).await
     }
 
     fn events(&self) -> broadcast::Receiver<Event> {

@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use crate::common::{ask, config, inbox, list};
+use crate::common::{HERE, ask, config, inbox, list};
 use engine::{
     cores::clock,
     log::{Disk, format::SEGMENTS_AT, simulated::SimulatedDisk},
@@ -34,7 +34,7 @@ fn an_earlier_end_survives_a_kill_and_so_does_the_end() {
     let store = server.mailstore();
     let deliver = |to: &[&str]| {
         let to: Vec<String> = to.iter().map(|name| (*name).to_owned()).collect();
-        ask(store.deliver("s@client.test", &to, b"Subject: x\r\n\r\n")).unwrap()
+        ask(store.deliver(HERE, "s@client.test", &to, b"Subject: x\r\n\r\n")).unwrap()
     };
     // One of its own, and one whose record another inbox has, too.
     let ids = [deliver(&["ann"]), deliver(&["ann", "bob"])].concat();
@@ -48,7 +48,8 @@ fn an_earlier_end_survives_a_kill_and_so_does_the_end() {
     assert!(ends(&store, "bob")[0] > soon_ms);
     let killed = disk.after_kill();
     drop(server);
-    let server = Server::start_on(config.clone(), Arc::new(killed.clone()) as Arc<dyn Disk>, Some(header)).unwrap();
+    let server =
+        Server::start_on(config.clone(), Arc::new(killed.clone()) as Arc<dyn Disk>, Some(header)).unwrap();
     let store = server.mailstore();
     assert_eq!(ends(&store, "ann"), [soon_ms; 2], "after a kill");
     assert!(ends(&store, "bob")[0] > soon_ms);
@@ -69,7 +70,7 @@ fn an_earlier_end_survives_a_kill_and_so_does_the_end() {
 fn who_asks_over_and_over_is_refused() {
     let server = Server::start(config()).unwrap();
     let store = server.mailstore();
-    let ids = ask(store.deliver("", &["ann".to_owned()], b"Subject: x\r\n\r\n")).unwrap();
+    let ids = ask(store.deliver(HERE, "", &["ann".to_owned()], b"Subject: x\r\n\r\n")).unwrap();
     let soon_ms = clock::unix_ms() + 600_000;
     let asked: Vec<_> = (0..20).map(|n| ask(store.hurry(&ids, soon_ms - n * 1000))).collect();
     assert_eq!(asked.iter().filter(|answer| answer.is_ok()).count(), 8);

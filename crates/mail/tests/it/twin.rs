@@ -4,7 +4,7 @@
 
 use std::{collections::HashMap, sync::Arc};
 
-use crate::common::{ask, config, drain, first_processor};
+use crate::common::{HERE, ask, config, drain, first_processor};
 use engine::cores::clock;
 use mail::{
     Config, Server,
@@ -87,8 +87,8 @@ proptest! {
                     // Few bodies, so that some are equal; the longer ones are shared.
                     let body = format!("{}\r\n", text % 4).repeat(usize::from(text) * 3);
                     let raw = format!("From: {text}@x\r\nSubject: {number}\r\n\r\n{body}");
-                    let real = ask(store.deliver("a@b.test", &to, raw.as_bytes())).unwrap();
-                    let slow = ask(twin.deliver("a@b.test", &to, raw.as_bytes())).unwrap();
+                    let real = ask(store.deliver(HERE, "a@b.test", &to, raw.as_bytes())).unwrap();
+                    let slow = ask(twin.deliver(HERE, "a@b.test", &to, raw.as_bytes())).unwrap();
                     prop_assert_eq!(real.len(), slow.len());
                     real_names.extend(slow.into_iter().zip(real));
                     // Other cores hear of it.
