@@ -6,6 +6,7 @@
 //! - [`store`]: the object store that all cores read and each core writes a share of.
 //! - [`io`]: helper threads that read the disk for the loops.
 //! - [`log`]: records on a file: appended by loops, written by helpers, recovered after anything.
+//! - [`heap`]: memory that was needed once, given back.
 //! - [`network`]: addresses that begin alike, as an operator lists them.
 //! - [`random`]: numbers that nobody can guess.
 //! - [`meter`]: counters and histograms per core, summed when read.
@@ -16,6 +17,8 @@
 #[cfg(not(feature = "loom"))]
 pub mod bounded;
 pub mod cores;
+#[cfg(not(feature = "loom"))]
+pub mod heap;
 #[cfg(not(feature = "loom"))]
 pub mod io;
 #[cfg(not(feature = "loom"))]

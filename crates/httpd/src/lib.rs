@@ -47,6 +47,9 @@ pub const STALL_TIME_MAX: Duration = Duration::from_secs(30);
 /// An answer must be taken within this time of the first wait for its reader: as a body.
 pub const ANSWER_TIME_MAX: Duration = BODY_TIME_MAX;
 
+/// Bodies from this size on are counted when they are freed.
+const LARGE_BYTES: usize = 64 << 10;
+
 /// RFC 9110 §15.5.9; who is told has sent the beginning of a head, so that it is an answer.
 const TOO_LATE: &[u8] =
     b"HTTP/1.1 408 Request Timeout\r\nConnection: close\r\nContent-Type: text/plain\r\nContent-Length: 16\r\n\r\ntoo slow a head\n";
@@ -157,7 +160,7 @@ async fn mark(
         request
     } else {
         place.receiving();
-        request.map(|body| Body::new(Receiving { body, place: place.clone() }))
+        request.map(|body| Body::new(Receiving { body, place: place.clone(), bytes: 0 }))
     };
     let response = next.run(request).await;
     if response.status() == StatusCode::SWITCHING_PROTOCOLS {
@@ -165,7 +168,7 @@ async fn mark(
         place.working();
         return response;
     }
-    response.map(|body| Body::new(Answering { body, place }))
+    response.map(|body| Body::new(Answering::new(body, place)))
 }
 
 /// A body with something that lives until it was handed over whole, or its client is gone.
@@ -207,13 +210,15 @@ fn too_many(request: &Request, place: Place) -> Response {
         // Which nobody reads.
         response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
     }
-    response.map(|body| Body::new(Answering { body, place }))
+    response.map(|body| Body::new(Answering::new(body, place)))
 }
 
 /// A request's body on its way to its handler.
 struct Receiving {
     body: Body,
     place: Place,
+    /// That have come.
+    bytes: usize,
 }
 
 impl HttpBody for Receiving {
@@ -227,6 +232,9 @@ impl HttpBody for Receiving {
         let frame = Pin::new(&mut self.body).poll_frame(cx);
         if matches!(frame, Poll::Ready(None)) || self.body.is_end_stream() {
             self.place.received();
+        }
+        if let Poll::Ready(Some(Ok(frame))) = &frame {
+            self.bytes += frame.data_ref().map_or(0, Bytes::len);
         }
         frame
     }
@@ -243,6 +251,9 @@ impl HttpBody for Receiving {
 impl Drop for Receiving {
     fn drop(&mut self) {
         self.place.received();
+        if self.bytes >= LARGE_BYTES {
+            self.place.let_go(self.bytes);
+        }
     }
 }
 
@@ -250,6 +261,15 @@ impl Drop for Receiving {
 struct Answering {
     body: Body,
     place: Place,
+    /// That it had in memory.
+    bytes: usize,
+}
+
+impl Answering {
+    fn new(body: Body, place: Place) -> Self {
+        let bytes = usize::try_from(body.size_hint().lower()).unwrap_or(usize::MAX);
+        Self { body, place, bytes }
+    }
 }
 
 impl HttpBody for Answering {
@@ -275,5 +295,8 @@ impl HttpBody for Answering {
 impl Drop for Answering {
     fn drop(&mut self) {
         self.place.answered();
+        if self.bytes >= LARGE_BYTES {
+            self.place.let_go(self.bytes);
+        }
     }
 }

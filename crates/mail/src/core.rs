@@ -16,6 +16,7 @@ use std::{
 
 use engine::{
     cores::{Rounds, clock, listener::Balance, mesh::Sender, watch::Watches},
+    heap::Tide,
     log::{Appended, Kind, Location, New, NotKept, Progress, Reader, Refused, Ticket, Writer},
     meter::CoreCounters,
 };
@@ -146,6 +147,8 @@ pub(crate) struct Core {
     pub(crate) bodies: RefCell<Bodies>,
     /// Buffers of mails being received, not in use.
     pub(crate) spare: RefCell<Vec<Vec<u8>>>,
+    /// Connections, and large buffers that are not kept for another mail.
+    pub(crate) tide: RefCell<Tide>,
     /// Lists of mails that wait until they are kept, not in use.
     pub(crate) spare_waiting: RefCell<Vec<Vec<Waiting>>>,
     /// Bytes of mails being received.
@@ -236,6 +239,7 @@ impl Core {
             meta: Vec::with_capacity(4096).into(),
             bodies: Bodies::default().into(),
             spare: Vec::new().into(),
+            tide: Tide::default().into(),
             spare_waiting: Vec::new().into(),
             receiving_bytes: 0.into(),
             last_name: last_name.into(),
@@ -502,6 +506,8 @@ impl Core {
         if buffer.capacity() <= SPARE_BYTES_MAX && spare.len() < SPARE_MAX {
             buffer.clear();
             spare.push(buffer);
+        } else {
+            self.tide.borrow_mut().let_go(buffer.capacity());
         }
     }
 

@@ -171,6 +171,11 @@ impl Place {
         }
     }
 
+    /// So many bytes of a question or an answer were freed: where they were many, they are given back to the system.
+    pub fn let_go(&self, bytes: usize) {
+        self.shared.with(|places| places.tide.let_go(bytes));
+    }
+
     fn wait(&self, phase: Phase) {
         self.shared.with(|places| places.wait(self.ticket, phase, clock::monotonic_ms()));
     }

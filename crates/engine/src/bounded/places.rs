@@ -15,6 +15,7 @@ use std::{
 };
 
 use super::Phase;
+use crate::heap::Tide;
 
 /// How many, and how long each may take.
 #[derive(Debug, Clone)]
@@ -131,6 +132,8 @@ pub(super) struct Places {
     /// Somebody waits for a place.
     pub(super) is_short: bool,
     pub(super) counts: Counts,
+    /// What they needed.
+    pub(super) tide: Tide,
 }
 
 impl Places {
@@ -144,6 +147,7 @@ impl Places {
             serial: 0,
             is_short: false,
             counts: Counts::default(),
+            tide: Tide::default(),
         }
     }
 
@@ -169,6 +173,7 @@ impl Places {
         self.come(address);
         self.counts.accepted += 1;
         self.counts.open += 1;
+        self.tide.holds(self.holders.len() - self.vacant.len());
         let holder = Holder {
             serial: self.serial,
             address: network(address),
@@ -199,6 +204,7 @@ impl Places {
         if let Some(holder) = self.holders[ticket.at].take() {
             self.vacant.push(ticket.at);
             self.counts.open -= 1;
+            self.tide.holds(self.holders.len() - self.vacant.len());
             if !holder.is_evicted {
                 self.gone(holder.address);
             }

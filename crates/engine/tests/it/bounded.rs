@@ -129,6 +129,7 @@ async fn who_takes_its_answer_a_little_at_a_time_is_ended() {
     let (address, counters) = start(Bounds { answer_time_max: SHORT, ..bounds(1) });
     let mut slow = TcpStream::connect(address).await.expect("it listens");
     slow.write_all(b"wm").await.expect("it listens");
+    slow.read_u8().await.expect("an answer has begun");
     let mut next = TcpStream::connect(address).await.expect("it listens");
     while counters.now().slow_answers == 0 {
         _ = slow.read_u8().await;

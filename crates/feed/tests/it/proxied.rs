@@ -23,7 +23,7 @@ const UPGRADE: &[u8] = b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: Upgrad
 fn proxied(config: &mut Config) {
     let listen = SocketAddr::from(([127, 0, 0, 1], 0));
     config.proxy_protocol = true;
-    config.websocket = Some(WebSocket { listen, tls: None, allowed_origins: Vec::new() });
+    config.websocket = Some(WebSocket { listen, tls: None, allowed_origins: Vec::new(), same_origin: false });
 }
 
 fn connected(address: SocketAddr) -> TcpStream {

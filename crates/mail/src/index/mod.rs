@@ -35,6 +35,9 @@ use table::SlotTable;
 /// Bytes of a page of the expiry queue.
 const QUEUE_PAGE_BYTES: usize = 4096;
 
+/// Memory that an index without a mail keeps for the next ones.
+const EMPTY_BYTES_MAX: usize = 1 << 20;
+
 /// The three chains that an entry is in.
 const BY_INBOX: usize = 0;
 const BY_DOMAIN: usize = 1;
@@ -350,10 +353,10 @@ impl Index {
             if walk.at == NONE {
                 return Stepped::End;
             }
-            let entry = &self.entries[walk.at];
-            if entry.id != walk.id {
+            // The slot may have gone with all others.
+            let Some(entry) = self.entries.get(walk.at).filter(|entry| entry.id == walk.id) else {
                 return Stepped::Lost;
-            }
+            };
             walk.at = entry.links[walk.chain].older;
             walk.id = if walk.at == NONE { 0 } else { self.entries[walk.at].id };
             let wanted = walk.prefix.is_empty() || self.inboxes[entry.inbox].local.starts_with(&*walk.prefix);
@@ -462,6 +465,10 @@ impl Index {
         }
         if self.inboxes[entry.inbox].chain.count == 0 {
             self.remove_inbox(entry.inbox, &inbox);
+        }
+        if self.len() == 0 && self.bytes() > EMPTY_BYTES_MAX {
+            // Slots and tables do not shrink, and the queue has nothing but words of those that are gone.
+            *self = Self::new(self.rules);
         }
         Gone { place, inbox, shared: entry.shared, hurried_by }
     }

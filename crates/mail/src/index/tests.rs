@@ -217,3 +217,27 @@ fn a_mail_is_hurried_a_few_times_at_most() {
     assert_eq!(index.may_hurry(MailId(1), 86_000_000, 1_000_000), Hurry::NoNeed);
     assert_eq!(index.may_hurry(MailId(2), 2_000_000, 1_000_000), Hurry::Gone);
 }
+
+/// A million mails that came and went leave no tables of theirs behind.
+#[test]
+fn an_index_that_is_empty_again_is_small_again() {
+    let mut index = Index::new(Rules { age_ms: 86_400_000, per_inbox_max: 500, ..RULES });
+    let mails = 100_000;
+    for id in 1..=mails {
+        let inbox = Inbox { local: format!("inbox{}", id % 1000).into(), domain: "d0".into() };
+        index.insert(new(id, 1_000_000 + id), &inbox);
+    }
+    let mut walk = index.walk(&Scope::All);
+    for id in 1..=mails {
+        assert!(index.remove(MailId(id), None).is_some());
+    }
+    assert!(index.bytes() <= 1 << 20, "{} bytes", index.bytes());
+    assert_eq!(
+        index.step(&mut walk, 1, 1_000_000, |_| Enough::No),
+        Stepped::Lost,
+        "a walk that was under way"
+    );
+    index.insert(new(mails + 1, 2_000_000), &inbox(0));
+    assert_eq!(index.listed(&Scope::All, 2_000_000), [mails + 1]);
+    index.invariants();
+}

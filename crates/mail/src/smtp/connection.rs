@@ -57,6 +57,7 @@ impl Booked {
     fn new(core: &Rc<Core>, watch: &Arc<Watch>) -> Self {
         core.shared.balance.opened(core.number);
         core.counters.set(Counter::Connections, core.shared.balance.held(core.number) as u64);
+        core.tide.borrow_mut().holds(core.shared.balance.held(core.number));
         let number = core.watches.borrow_mut().add(Arc::clone(watch));
         core.rounds.stir();
         Self { core: Rc::clone(core), watch: Arc::clone(watch), number, _open: None }
@@ -68,6 +69,7 @@ impl Drop for Booked {
         self.core.watches.borrow_mut().remove(self.number);
         self.watch.work();
         self.core.shared.balance.closed(self.core.number);
+        self.core.tide.borrow_mut().holds(self.core.shared.balance.held(self.core.number));
         self.core.counters.set(Counter::Connections, self.core.shared.balance.held(self.core.number) as u64);
     }
 }
