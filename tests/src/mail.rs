@@ -76,6 +76,11 @@ impl MailService {
         self.child.wait().expect("it ends");
     }
 
+    /// The number of its process.
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Sends it a signal by name.
     pub fn signal(&self, name: &str) {
         let sent = Command::new("kill").args(["-s", name, &self.child.id().to_string()]).status();
@@ -150,6 +155,14 @@ impl Smtp {
         client.reply()?;
         client.say("EHLO client.test\r\n")?;
         Ok(client)
+    }
+
+    /// Sends bytes to which nothing is answered yet.
+    ///
+    /// # Errors
+    /// The server is gone.
+    pub fn send(&mut self, bytes: &[u8]) -> std::io::Result<()> {
+        self.stream.get_mut().write_all(bytes)
     }
 
     /// Sends bytes and reads one reply, all of its lines.

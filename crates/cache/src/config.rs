@@ -4,7 +4,7 @@ use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
 pub use engine::store::tier::{Admission, Paging};
 
-use crate::network::Network;
+use engine::network::Network;
 
 /// Which responses may be shared although cookies are in play.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

@@ -38,7 +38,6 @@ mod key;
 mod large;
 mod memory_need;
 mod miss;
-mod network;
 mod origin;
 mod parts;
 mod pass;
@@ -55,5 +54,5 @@ mod trailers;
 
 pub use config::{Config, CookieRule, Limits, Origin};
 pub use counters::Counter;
-pub use network::{InvalidNetwork, Network};
+pub use engine::network::{InvalidNetwork, Network};
 pub use server::{PurgeError, Purged, Server, StartError};

@@ -6,6 +6,9 @@
 //! - [`store`]: the object store that all cores read and each core writes a share of.
 //! - [`io`]: helper threads that read the disk for the loops.
 //! - [`log`]: records on a file: appended by loops, written by helpers, recovered after anything.
+//! - [`heap`]: memory that was needed once, given back.
+//! - [`network`]: addresses that begin alike, as an operator lists them.
+//! - [`random`]: numbers that nobody can guess.
 //! - [`meter`]: counters and histograms per core, summed when read.
 //! - [`sys`]: the only unsafe code; each wrapper states its contract.
 //!
@@ -15,10 +18,14 @@
 pub mod bounded;
 pub mod cores;
 #[cfg(not(feature = "loom"))]
+pub mod heap;
+#[cfg(not(feature = "loom"))]
 pub mod io;
 #[cfg(not(feature = "loom"))]
 pub mod log;
 pub mod meter;
+pub mod network;
+pub mod random;
 pub mod store;
 pub mod sys;
 pub mod tls;

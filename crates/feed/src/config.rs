@@ -123,6 +123,9 @@ pub struct Config {
     pub tls: Option<Tls>,
     /// A listener for browsers.
     pub websocket: Option<WebSocket>,
+    /// Connections, by whatever listener, begin with a PROXY protocol header, version 1 or 2. Whoever can connect can
+    /// then claim any address: listen where only the proxy reaches.
+    pub proxy_protocol: bool,
     /// Other servers' addresses, told to clients in `connect_urls`.
     pub connect_urls: Vec<String>,
     /// A server that is stopping tells its clients, and lets them leave for so long before it closes the first.
@@ -144,6 +147,7 @@ impl Default for Config {
             limits: Limits::default(),
             tls: None,
             websocket: None,
+            proxy_protocol: false,
             connect_urls: Vec::new(),
             lame_duck_grace_period: Duration::from_secs(1),
             lame_duck_duration: Duration::from_secs(5),

@@ -23,6 +23,7 @@ engine::counters! {
         ConnectionsRefused => Counter, "feed_connections_refused", None, "Connections closed because of max_connections.";
         SubscriptionsRefused => Counter, "feed_subscriptions_refused", None, "Subscriptions refused because of max_subscriptions.";
         HandshakesFailed => Counter, "feed_handshakes_failed", None, "TLS or WebSocket handshakes that failed or took too long.";
+        BadProxyHeaders => Counter, "feed_bad_proxy_headers", None, "Connections closed because their PROXY header was missing, wrong, or late.";
         OwnLost => Counter, "feed_own_lost", None, "Messages of the program's own that were not handed on, because a core had fallen behind.";
         PermissionsDenied => Counter, "feed_permissions_denied", None, "Publishes and subscriptions that the user may not.";
         Revoked => Counter, "feed_revoked", None, "Connections closed by a reload, because their user, secret or account is gone or another.";

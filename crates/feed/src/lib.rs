@@ -41,6 +41,7 @@ pub mod nats_config;
 mod outbox;
 mod outputs;
 mod protocol_log;
+mod proxied;
 mod publish;
 mod publisher;
 mod revoke;

@@ -29,6 +29,7 @@ use crate::{
     counters::Counter,
     identity::{Identities, SpecError},
     look::Looker,
+    proxied,
     publisher::{Outside, Publisher},
     serve::{self, Arrival},
     shared::Shared,
@@ -488,6 +489,15 @@ fn admit(local: &Rc<Local>, core: &mut Core, socket: TcpStream, address: SocketA
     }
     // Whatever is to be said is said in one write; waiting for more would only add latency.
     let _ = socket.set_nodelay(true);
+    if core.settings.config.proxy_protocol {
+        proxied::read(local, core, socket, door);
+    } else {
+        begin(local, core, socket, address, door);
+    }
+}
+
+/// Serves a connection of this address.
+pub(crate) fn begin(local: &Rc<Local>, core: &mut Core, socket: TcpStream, address: SocketAddr, door: Door) {
     let arrival = Arrival::new(core, address, Transport { websocket: door == Door::Web, tls: None });
     if door == Door::Nats && core.settings.config.tls.is_none() {
         tokio::task::spawn_local(serve::serve_plain(Rc::clone(local), socket, arrival));

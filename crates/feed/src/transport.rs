@@ -30,7 +30,7 @@ use crate::{
 };
 
 /// Handshakes that a core has under way at most.
-const HANDSHAKES_MAX: usize = 1024;
+pub(crate) const HANDSHAKES_MAX: usize = 1024;
 
 /// What is needed to accept TLS on each listener.
 #[derive(Default)]

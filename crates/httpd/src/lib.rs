@@ -8,11 +8,14 @@
 //! The engine sees bytes and knows their times; that a head is whole and an answer given is HTTP, and is said here. Not
 //! for a hot path: the accelerator has its own HTTP.
 
+mod forwarded;
+
 use std::{
     future::Future,
     io,
-    net::SocketAddr,
+    net::{IpAddr, SocketAddr},
     pin::Pin,
+    sync::Arc,
     task::{Context, Poll},
     time::Duration,
 };
@@ -20,13 +23,16 @@ use std::{
 use axum::{
     Router,
     body::{Body, Bytes, HttpBody},
-    extract::{ConnectInfo, Request, connect_info::Connected},
-    http::StatusCode,
+    extract::{ConnectInfo, Request, State, connect_info::Connected},
+    http::{HeaderValue, StatusCode, header},
     middleware::{self, Next},
-    response::Response,
+    response::{IntoResponse, Response},
     serve::{IncomingStream, Listener},
 };
-use engine::bounded::{self, Bounds, Connection, Place};
+use engine::{
+    bounded::{self, Bounds, Connection, Place},
+    network::Network,
+};
 use http_body::{Frame, SizeHint};
 
 /// A head must be there within this time, however it dribbles in; as the accelerator's `request-head-time-max`.
@@ -38,12 +44,20 @@ pub const BODY_TIME_MAX: Duration = Duration::from_secs(300);
 /// A peer may take nothing of its answer for so long; as the accelerator's `send-stall-max`.
 pub const STALL_TIME_MAX: Duration = Duration::from_secs(30);
 
+/// An answer must be taken within this time of the first wait for its reader: as a body.
+pub const ANSWER_TIME_MAX: Duration = BODY_TIME_MAX;
+
+/// Bodies from this size on are counted when they are freed.
+const LARGE_BYTES: usize = 64 << 10;
+
 /// RFC 9110 §15.5.9; who is told has sent the beginning of a head, so that it is an answer.
 const TOO_LATE: &[u8] =
     b"HTTP/1.1 408 Request Timeout\r\nConnection: close\r\nContent-Type: text/plain\r\nContent-Length: 16\r\n\r\ntoo slow a head\n";
 /// RFC 6585 §4, to who has too many connections.
 const TOO_MANY: &[u8] =
     b"HTTP/1.1 429 Too Many Requests\r\nConnection: close\r\nContent-Type: text/plain\r\nContent-Length: 40\r\n\r\ntoo many connections from this address\r\n";
+/// The same to who asks through a proxy, whose connection stays.
+const TOO_MANY_ASKED: &str = "too many requests from this address are being answered\n";
 
 /// The bounds of small pages: so many places, so many of one address, and the times above.
 #[must_use]
@@ -55,14 +69,20 @@ pub fn bounds(places_max: usize, places_per_address_max: usize) -> Bounds {
         head_time_max: HEAD_TIME_MAX,
         body_time_max: BODY_TIME_MAX,
         stall_time_max: STALL_TIME_MAX,
+        answer_time_max: ANSWER_TIME_MAX,
         late_words: TOO_LATE,
         refused_words: TOO_MANY,
     }
 }
 
-/// Who asks: handlers take it as `ConnectInfo<Peer>`.
+/// The other end of the connection: handlers take it as `ConnectInfo<Peer>`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Peer(pub SocketAddr);
+
+/// Who asks: the peer's address, or whom the peer asks for if it is one of the proxies that are believed. Handlers take
+/// it as `Extension<Client>`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Client(pub IpAddr);
 
 /// Serves `pages` until `stop` is ready and what is under way has ended.
 ///
@@ -73,7 +93,22 @@ pub async fn serve(
     pages: Router,
     stop: impl Future<Output = ()> + Send + 'static,
 ) -> io::Result<()> {
-    let pages = pages.layer(middleware::from_fn(mark)).into_make_service_with_connect_info::<Arrival>();
+    serve_behind(Arc::default(), listener, pages, stop).await
+}
+
+/// As [`serve`], believing what these proxies say of who asks: a place counts as that address's while its question is
+/// answered. What anybody else says of itself is not heard.
+///
+/// # Errors
+/// What the system says of the socket.
+pub async fn serve_behind(
+    proxies: Arc<[Network]>,
+    listener: bounded::Listener,
+    pages: Router,
+    stop: impl Future<Output = ()> + Send + 'static,
+) -> io::Result<()> {
+    let pages = pages.layer(middleware::from_fn_with_state(proxies, mark));
+    let pages = pages.into_make_service_with_connect_info::<Arrival>();
     axum::serve(Door(listener), pages).with_graceful_shutdown(stop).await
 }
 
@@ -107,15 +142,25 @@ impl Connected<IncomingStream<'_, Door>> for Arrival {
 }
 
 /// Tells the place how far a question is: axum calls it when a head is whole.
-async fn mark(ConnectInfo(arrival): ConnectInfo<Arrival>, mut request: Request, next: Next) -> Response {
+async fn mark(
+    State(proxies): State<Arc<[Network]>>,
+    ConnectInfo(arrival): ConnectInfo<Arrival>,
+    mut request: Request,
+    next: Next,
+) -> Response {
     let Arrival { peer, place } = arrival;
+    let client = forwarded::client(peer.0.ip(), request.headers(), &proxies);
     request.extensions_mut().insert(ConnectInfo(peer));
+    request.extensions_mut().insert(Client(client));
+    if client != peer.0.ip().to_canonical() && !place.asked_by(client) {
+        return too_many(&request, place);
+    }
     let request = if request.body().is_end_stream() {
         place.working();
         request
     } else {
         place.receiving();
-        request.map(|body| Body::new(Receiving { body, place: place.clone() }))
+        request.map(|body| Body::new(Receiving { body, place: place.clone(), bytes: 0 }))
     };
     let response = next.run(request).await;
     if response.status() == StatusCode::SWITCHING_PROTOCOLS {
@@ -123,7 +168,7 @@ async fn mark(ConnectInfo(arrival): ConnectInfo<Arrival>, mut request: Request, 
         place.working();
         return response;
     }
-    response.map(|body| Body::new(Answering { body, place }))
+    response.map(|body| Body::new(Answering::new(body, place)))
 }
 
 /// A body with something that lives until it was handed over whole, or its client is gone.
@@ -157,10 +202,23 @@ impl<T: Unpin> HttpBody for Keeping<T> {
     }
 }
 
+/// The refusal of one who asks through a proxy.
+fn too_many(request: &Request, place: Place) -> Response {
+    place.working();
+    let mut response = (StatusCode::TOO_MANY_REQUESTS, TOO_MANY_ASKED).into_response();
+    if !request.body().is_end_stream() {
+        // Which nobody reads.
+        response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+    }
+    response.map(|body| Body::new(Answering::new(body, place)))
+}
+
 /// A request's body on its way to its handler.
 struct Receiving {
     body: Body,
     place: Place,
+    /// That have come.
+    bytes: usize,
 }
 
 impl HttpBody for Receiving {
@@ -174,6 +232,9 @@ impl HttpBody for Receiving {
         let frame = Pin::new(&mut self.body).poll_frame(cx);
         if matches!(frame, Poll::Ready(None)) || self.body.is_end_stream() {
             self.place.received();
+        }
+        if let Poll::Ready(Some(Ok(frame))) = &frame {
+            self.bytes += frame.data_ref().map_or(0, Bytes::len);
         }
         frame
     }
@@ -190,6 +251,9 @@ impl HttpBody for Receiving {
 impl Drop for Receiving {
     fn drop(&mut self) {
         self.place.received();
+        if self.bytes >= LARGE_BYTES {
+            self.place.let_go(self.bytes);
+        }
     }
 }
 
@@ -197,6 +261,15 @@ impl Drop for Receiving {
 struct Answering {
     body: Body,
     place: Place,
+    /// That it had in memory.
+    bytes: usize,
+}
+
+impl Answering {
+    fn new(body: Body, place: Place) -> Self {
+        let bytes = usize::try_from(body.size_hint().lower()).unwrap_or(usize::MAX);
+        Self { body, place, bytes }
+    }
 }
 
 impl HttpBody for Answering {
@@ -222,5 +295,8 @@ impl HttpBody for Answering {
 impl Drop for Answering {
     fn drop(&mut self) {
         self.place.answered();
+        if self.bytes >= LARGE_BYTES {
+            self.place.let_go(self.bytes);
+        }
     }
 }

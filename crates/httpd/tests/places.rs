@@ -4,14 +4,14 @@
 use std::{convert::Infallible, net::SocketAddr, sync::Arc};
 
 use axum::{
-    Router,
+    Extension, Router,
     body::{Body, Bytes},
     extract::ConnectInfo,
     response::Response,
     routing::{get, post},
 };
 use engine::bounded::{Counters, Listener};
-use httpd::Peer;
+use httpd::{Client, Peer};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::TcpStream,
@@ -41,8 +41,13 @@ impl http_body::Body for Lines {
 }
 
 fn start(places_max: usize) -> Site {
+    start_behind(&[], httpd::bounds(places_max, 1))
+}
+
+fn start_behind(proxies: &[&str], bounds: engine::bounded::Bounds) -> Site {
+    let proxies = proxies.iter().map(|text| text.parse().expect("a network")).collect();
     let socket = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
-    let listener = Listener::new("test", socket, httpd::bounds(places_max, 1)).expect("a listener");
+    let listener = Listener::new("test", socket, bounds).expect("a listener");
     let (address, counters) = (listener.local_addr().expect("an address"), listener.counters());
     let release = Arc::new(Notify::new());
     let (lines, said) = mpsc::channel(1);
@@ -50,6 +55,7 @@ fn start(places_max: usize) -> Site {
     let held = Arc::clone(&release);
     let pages = Router::new()
         .route("/", get(|ConnectInfo(peer): ConnectInfo<Peer>| async move { peer.0.ip().to_string() }))
+        .route("/who", get(|Extension(Client(who)): Extension<Client>| async move { who.to_string() }))
         .route("/echo", post(|body: Bytes| async move { body }))
         .route(
             "/held",
@@ -68,7 +74,7 @@ fn start(places_max: usize) -> Site {
                 async move { Response::new(Body::new(Lines(said.lock().await.take().expect("one asks")))) }
             }),
         );
-    tokio::spawn(httpd::serve(listener, pages, std::future::pending()));
+    tokio::spawn(httpd::serve_behind(proxies, listener, pages, std::future::pending()));
     Site { address, counters, release, lines }
 }
 
@@ -185,4 +191,42 @@ async fn a_body_reaches_its_handler_whole() {
     );
     let answer = asked(site.address, &request).await;
     assert!(answer.contains("content-length: 1048576") && answer.ends_with(&body));
+}
+
+#[tokio::test]
+async fn behind_a_proxy_the_address_that_it_passes_on_counts() {
+    let ask = |path: &str, who: &str| {
+        format!("GET {path} HTTP/1.1\r\nHost: a\r\nConnection: close\r\nX-Forwarded-For: {who}\r\n\r\n")
+    };
+    let site = start_behind(&["127.0.0.1"], httpd::bounds(64, 2));
+    let answer = asked(site.address, &ask("/who", "8.8.8.8, 192.0.2.7")).await;
+    assert!(answer.ends_with("\r\n\r\n192.0.2.7"), "{answer}");
+    let mut held = Vec::new();
+    for _ in 0..2 {
+        held.push(connected(site.address, &ask("/held", "192.0.2.7")).await);
+    }
+    // They may not be whole yet, and then the next is one of the two.
+    let refused = loop {
+        let answer = asked(site.address, &ask("/who", "192.0.2.7")).await;
+        if !answer.starts_with("HTTP/1.1 200 ") {
+            break answer;
+        }
+    };
+    assert!(refused.starts_with("HTTP/1.1 429 "), "{refused}");
+    assert!(site.counters.now().refused > 0);
+    for other in ["192.0.2.8", "127.0.0.1"] {
+        let answer = asked(site.address, &ask("/who", other)).await;
+        assert!(answer.ends_with(other), "{answer}");
+    }
+    while site.counters.now().open > 0 {
+        site.release.notify_waiters();
+        tokio::task::yield_now().await;
+        held.retain_mut(|held| held.try_read(&mut [0; 1024]).is_err());
+    }
+    let answer = asked(site.address, &ask("/who", "192.0.2.7")).await;
+    assert!(answer.ends_with("192.0.2.7"), "its places are free again: {answer}");
+    // Whoever is not listed says nothing about itself.
+    let site = start_behind(&["10.0.0.0/8"], httpd::bounds(64, 2));
+    let answer = asked(site.address, &ask("/who", "192.0.2.7")).await;
+    assert!(answer.ends_with("127.0.0.1"), "{answer}");
 }

@@ -11,14 +11,14 @@ use engine::{
         listener::Balance,
         mesh::{Mesh, Receiver},
     },
-    log::Log,
+    log::{Log, Refused},
     meter::CounterSet,
 };
 
 use crate::{
-    abuse::Peers,
-    config::{Config, Retention},
-    core::{Core, Message, Owned, Shared},
+    abuse::{Peers, Rates},
+    config::{Config, Retention, STORE_BYTES_MIN},
+    core::{Core, MAIL, Message, Owned, Shared},
     counters::Counter,
     mailboxes::{Event, Inbox, MailId},
     recovery,
@@ -42,11 +42,14 @@ const ALLOCATIONS_A_MAIL: f64 = 6.1;
 
 /// One core of a service, on this thread, and what it tells the listeners.
 pub(crate) fn core() -> (Log, Rc<Core>, Receiver<Message>) {
-    let config = Config {
+    core_of(Config {
         retention: Retention { per_inbox_max: 10, ..Retention::default() },
         store_bytes: 256 << 20,
         ..Config::default()
-    };
+    })
+}
+
+fn core_of(config: Config) -> (Log, Rc<Core>, Receiver<Message>) {
     let recovered = recovery::recover(&config, None, 1, clock::unix_ms()).expect("a store");
     let mut endpoints = Mesh::<Message>::new(1, 1, RING_MESSAGES).expect("a mesh").into_endpoints();
     let (sender, _) = endpoints.swap_remove(0).split();
@@ -65,6 +68,36 @@ pub(crate) fn core() -> (Log, Rc<Core>, Receiver<Message>) {
     let counters = CounterSet::<Counter>::new(1).core(0);
     let owned = Owned { index, shared_records, writer, sender, counters, last_name: 0 };
     (recovered.log, Rc::new(Core::new(0, 1, shared, owned)), told)
+}
+
+/// A mail that waits for room comes by its rates again at each try, and was refused for its own tries.
+#[test]
+fn a_mail_that_waits_for_room_is_held_against_the_rates_once() {
+    // Half a minute's worth at once: one.
+    let rates = Rates { subject_mails_per_minute: 2, ..Rates::default() };
+    let (_log, core, _told) = core_of(Config { rates, store_bytes: STORE_BYTES_MIN, ..Config::default() });
+    let filler = vec![0; 15 << 20];
+    for bytes in [15 << 20, 1 << 16, 64] {
+        while !matches!(core.append(MAIL, 0, &[&filler[..bytes]]), Err(Refused::Full)) {}
+    }
+    let mut session = Session::new(&core, std::net::Ipv4Addr::LOCALHOST.into(), Kind::Smtp);
+    let mut turn = Turn::default();
+    let said = b"EHLO x\r\nMAIL FROM:<a@b.test>\r\nRCPT TO:<ann@b.test>\r\nDATA\r\n";
+    session.turn(&core, said, core.now_ms(), &mut turn);
+    let (_, stop) = session.turn(&core, b"Subject: one\r\n\r\n.\r\n", core.now_ms(), &mut turn);
+    assert_eq!(stop, Stop::Room);
+    for _ in 0..5 {
+        assert_eq!(session.end_mail(&core, core.now_ms(), &mut turn), Some(Stop::Room));
+    }
+    session.forget(&core);
+    session.dialog.mail_done();
+    let another = b"MAIL FROM:<a@b.test>\r\nRCPT TO:<ann@b.test>\r\nDATA\r\nSubject: one\r\n\r\n.\r\n";
+    let before = turn.out.len();
+    for bytes in another.split_inclusive(|byte| *byte == b'\n') {
+        session.turn(&core, bytes, core.now_ms(), &mut turn);
+    }
+    let said = String::from_utf8_lossy(&turn.out[before..]).into_owned();
+    assert!(said.contains("450 4.7.1 Too many mails with this subject"), "{said}");
 }
 
 /// Events between which the listeners' thread does not look: more than their ring holds.

@@ -41,14 +41,18 @@ pub struct Limits {
     pub recipients_max: usize,
     /// Connections per core; more are answered 421 and closed.
     pub connections_max: usize,
-    /// Connections of one address over all cores; more are answered 421 and closed. 0: no limit.
-    pub connections_per_address_max: usize,
+    /// Connections of one address (of IPv6: one /64) over all cores; more are answered 421 and closed. 0: no limit;
+    /// none: a sixteenth of what one core takes. Loopback counts as any other: a proxy says whom it speaks for.
+    pub connections_per_address_max: Option<usize>,
     /// Bytes of mails that are being received on one core; beyond, a mail is answered 452.
     pub receiving_bytes_max: usize,
-    /// Time that a session may be silent between commands (RFC 5321, 4.5.3.2.7 asks for 5 minutes).
+    /// Time from a reply to the end of the next command, however many bytes of it come one at a time (RFC 5321,
+    /// 4.5.3.2.7 asks for 5 minutes).
     pub command_time_max: Duration,
     /// Time that a session may be silent within a mail (RFC 5321, 4.5.3.2.5: 3 minutes).
     pub data_time_max: Duration,
+    /// Time for a whole mail, however little of it comes at a time: the largest at 210 kbit/s.
+    pub mail_time_max: Duration,
     /// Time that a reply may wait for its reader.
     pub reply_time_max: Duration,
     /// Time for a TLS handshake.
@@ -63,14 +67,27 @@ impl Default for Limits {
             mail_bytes_max: 10 << 20,
             recipients_max: 100,
             connections_max: 20_000,
-            connections_per_address_max: 0,
+            connections_per_address_max: None,
             receiving_bytes_max: 64 << 20,
             command_time_max: Duration::from_secs(300),
             data_time_max: Duration::from_secs(180),
+            mail_time_max: Duration::from_secs(600),
             reply_time_max: Duration::from_secs(60),
             handshake_time_max: Duration::from_secs(30),
             room_time_max: Duration::from_secs(2),
         }
+    }
+}
+
+/// The part of a core's connections that one address may have, and the fewest that are a part.
+const ADDRESS_SHARE: usize = 16;
+const ADDRESS_MIN: usize = 16;
+
+impl Limits {
+    /// Connections of one address, 0 for no limit.
+    #[must_use]
+    pub fn address_connections_max(&self) -> usize {
+        self.connections_per_address_max.unwrap_or((self.connections_max / ADDRESS_SHARE).max(ADDRESS_MIN))
     }
 }
 

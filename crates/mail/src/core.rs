@@ -6,7 +6,7 @@
 use std::{
     cell::{Cell, RefCell},
     collections::VecDeque,
-    net::SocketAddr,
+    net::{IpAddr, SocketAddr},
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -16,6 +16,7 @@ use std::{
 
 use engine::{
     cores::{Rounds, clock, listener::Balance, mesh::Sender, watch::Watches},
+    heap::Tide,
     log::{Appended, Kind, Location, New, NotKept, Progress, Reader, Refused, Ticket, Writer},
     meter::CoreCounters,
 };
@@ -27,8 +28,8 @@ use crate::{
     bodies::Bodies,
     config::{Config, Durability},
     counters::Counter,
-    index::{Gone, Index, NewEntry, hash_of_inbox},
-    mailboxes::{Event, Inbox, MailId, Scope, Summary},
+    index::{Gone, Hurry, Index, NewEntry, hash_of_inbox},
+    mailboxes::{Event, Inbox, MailId, Scope, Summary, Unavailable},
     recent::Recent,
     shared_records::SharedRecords,
     smtp::{Kind as Listening, connection::SCRATCH_BYTES, session::Waiting},
@@ -38,6 +39,8 @@ use crate::{
 pub(crate) const MAIL: Kind = Kind(1);
 /// One recipient of a mail that others have too deleted it; the tag is the mail's name there.
 pub(crate) const UNLINKED: Kind = Kind(2);
+/// A mail goes before its age; the tag is its name, the hash the millisecond.
+pub(crate) const HURRIED: Kind = Kind(3);
 
 /// A mail that can be read from now on.
 pub(crate) struct Arrival {
@@ -92,11 +95,18 @@ pub(crate) enum Question {
         scope: Scope,
         answer: oneshot::Sender<Result<u64, String>>,
     },
+    Hurry {
+        ids: Vec<MailId>,
+        expires_ms: u64,
+        answer: oneshot::Sender<Result<(), Unavailable>>,
+    },
     Deliver {
+        /// Who handed it over.
+        peer: IpAddr,
         from: String,
         recipients: Vec<String>,
         raw: Vec<u8>,
-        answer: oneshot::Sender<Result<Vec<MailId>, String>>,
+        answer: oneshot::Sender<Result<Vec<MailId>, Unavailable>>,
     },
 }
 
@@ -137,6 +147,8 @@ pub(crate) struct Core {
     pub(crate) bodies: RefCell<Bodies>,
     /// Buffers of mails being received, not in use.
     pub(crate) spare: RefCell<Vec<Vec<u8>>>,
+    /// Connections, and large buffers that are not kept for another mail.
+    pub(crate) tide: RefCell<Tide>,
     /// Lists of mails that wait until they are kept, not in use.
     pub(crate) spare_waiting: RefCell<Vec<Vec<Waiting>>>,
     /// Bytes of mails being received.
@@ -227,6 +239,7 @@ impl Core {
             meta: Vec::with_capacity(4096).into(),
             bodies: Bodies::default().into(),
             spare: Vec::new().into(),
+            tide: Tide::default().into(),
             spare_waiting: Vec::new().into(),
             receiving_bytes: 0.into(),
             last_name: last_name.into(),
@@ -264,9 +277,13 @@ impl Core {
 
     /// Appends to the log.
     pub(crate) fn append(&self, kind: Kind, tag: u64, parts: &[&[u8]]) -> Result<Appended, Refused> {
+        self.append_new(New { kind, hash: 0, tag, target: None }, parts)
+    }
+
+    fn append_new(&self, new: New, parts: &[&[u8]]) -> Result<Appended, Refused> {
         // Which may take a segment.
         self.rounds.stir();
-        self.writer.borrow_mut().append(New { kind, hash: 0, tag, target: None }, parts)
+        self.writer.borrow_mut().append(new, parts)
     }
 
     /// Waits until what was appended is as safe as 250 says. One write, or one sync, serves all who wait.
@@ -371,7 +388,7 @@ impl Core {
     /// crash; the promise is kept once what this gives is kept.
     pub(crate) fn end(&self, gone: Gone, for_good: bool) -> Option<Ticket> {
         self.rounds.stir();
-        let Gone { place, inbox, shared } = gone;
+        let Gone { place, inbox, shared, hurried_by } = gone;
         let payload_bytes = place.record_bytes as usize;
         let Some(location) = Location::from_bits(place.location) else {
             unreachable!("a location is never zero")
@@ -396,9 +413,39 @@ impl Core {
                 }
             }
         }
+        self.marker_died(hurried_by);
         self.recent.borrow_mut().remove(place.id);
         self.tell(Event::Deleted { inbox, id: place.id });
         ticket
+    }
+
+    /// What was written about a mail counts no more.
+    fn marker_died(&self, marker: Option<u64>) {
+        if let Some(marker) = marker.and_then(Location::from_bits) {
+            self.shared.reader.died(marker, 0);
+        }
+    }
+
+    /// Brings a mail's end forward; the promise is kept once what this gives is kept. Where the mail goes by then
+    /// anyway, or is gone, there is nothing to be kept.
+    pub(crate) fn hurry(&self, id: MailId, expires_ms: u64) -> Result<Option<Ticket>, Unavailable> {
+        let may = self.index.borrow().may_hurry(id, expires_ms, self.now_ms());
+        match may {
+            Hurry::Gone | Hurry::NoNeed => return Ok(None),
+            Hurry::TooOften => {
+                self.count(Counter::HurriesRefused);
+                return Err(Unavailable::TooOften("the time of this mail was changed too often; delete it"));
+            }
+            Hurry::Yes => {}
+        }
+        let marker = New { kind: HURRIED, hash: expires_ms, tag: id.0, target: None };
+        let written =
+            self.append_new(marker, &[]).map_err(|refused| Unavailable::Disk(refused.to_string()))?;
+        let before = self.index.borrow_mut().hurry(id, expires_ms, written.location.bits());
+        self.marker_died(before);
+        self.recent.borrow_mut().expires(id, expires_ms);
+        self.count(Counter::Hurried);
+        Ok(Some(written.ticket))
     }
 
     /// Puts an event on its way, if anybody listens.
@@ -459,6 +506,8 @@ impl Core {
         if buffer.capacity() <= SPARE_BYTES_MAX && spare.len() < SPARE_MAX {
             buffer.clear();
             spare.push(buffer);
+        } else {
+            self.tide.borrow_mut().let_go(buffer.capacity());
         }
     }
 

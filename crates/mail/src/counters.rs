@@ -19,7 +19,9 @@ engine::counters! {
         IndexBytes => Gauge, "mail_index_bytes", Bytes, "Memory of the index, without the names of inboxes.";
         SharedBodies => Counter, "mail_shared_bodies", None, "Mails stored without their body, because the log had it already.";
         SharedBodyBytes => Counter, "mail_shared_body_bytes", Bytes, "Bytes of these bodies, not stored again.";
-        Expired => Counter, "mail_expired", None, "Mails forgotten by age.";
+        Expired => Counter, "mail_expired", None, "Mails forgotten by age, or earlier because somebody asked for it.";
+        Hurried => Counter, "mail_hurried", None, "Times that a mail was given an earlier end, by delete= with a time.";
+        HurriesRefused => Counter, "mail_hurries_refused", None, "Times that a mail kept its end, because it had been given an earlier one too often.";
         DroppedForCount => Counter, "mail_dropped_for_count", None, "Mails dropped because their inbox had no room for more.";
         DroppedForBytes => Counter, "mail_dropped_for_bytes", None, "Mails dropped because the store had no room for more; the oldest.";
         Deleted => Counter, "mail_deleted", None, "Mails deleted by users.";
@@ -36,7 +38,8 @@ engine::counters! {
         StoreFull => Counter, "mail_store_full", None, "Mails refused because the store had no room in time, answered 452.";
         StoreFailed => Counter, "mail_store_failed", None, "Mails refused because the disk failed, answered 451.";
         Waits => Counter, "mail_store_waits", None, "Times that a mail had to wait for room in the store.";
-        Timeouts => Counter, "mail_timeouts", None, "Sessions ended because the peer was silent too long, with 421.";
+        Timeouts => Counter, "mail_timeouts", None, "Sessions ended because no whole command came in time, or nothing of a mail, with 421.";
+        SlowMails => Counter, "mail_slow_mails", None, "Sessions ended because a mail took too long to come, with 421.";
         Stalled => Counter, "mail_stalled", None, "Sessions cut because the peer did not read its replies.";
         Faults => Counter, "mail_command_faults", None, "Commands refused because they break the protocol.";
         TooManyFaults => Counter, "mail_too_many_faults", None, "Sessions ended with 421 after too many refused commands.";
@@ -44,14 +47,14 @@ engine::counters! {
         GoneInMail => Counter, "mail_gone_in_mail", None, "Peers that left in the middle of a mail; nothing of it is kept.";
         BadProxyHeaders => Counter, "mail_bad_proxy_headers", None, "Connections closed because their PROXY header was missing or wrong.";
         RingFull => Counter, "mail_core_ring_full", None, "Times that a message to another core had to be tried again.";
-        BannedAddresses => Counter, "mail_banned_addresses", None, "Connections of banned addresses, answered 554.";
-        BannedSenders => Counter, "mail_banned_senders", None, "Mails of banned senders, answered 550.";
-        BannedWords => Counter, "mail_banned_words", None, "Mails with a banned word in the subject, answered 554.";
+        BannedAddresses => Counter, "mail_banned_addresses", None, "Connections of banned addresses, answered 554, and mails that they hand over by the API, answered 422.";
+        BannedSenders => Counter, "mail_banned_senders", None, "Mails of banned senders, answered 550 (API: 422).";
+        BannedWords => Counter, "mail_banned_words", None, "Mails with a banned word in the subject, answered 554 (API: 422).";
         RateConnections => Counter, "mail_rate_connections", None, "Connections over the rate of one address, answered 421.";
-        RateMails => Counter, "mail_rate_mails", None, "Mails over the rate of one address, answered 450.";
-        RateInboxes => Counter, "mail_rate_inboxes", None, "Recipients over the rate of one inbox, answered 450.";
-        RateSubjects => Counter, "mail_rate_subjects", None, "Mails over the rate of one subject, answered 450.";
-        Campaigns => Counter, "mail_campaigns", None, "Mails over the rate of nearly the same text, answered 450.";
+        RateMails => Counter, "mail_rate_mails", None, "Mails over the rate of one address, answered 450 (API: 429).";
+        RateInboxes => Counter, "mail_rate_inboxes", None, "Recipients over the rate of one inbox, answered 450 (API: 429).";
+        RateSubjects => Counter, "mail_rate_subjects", None, "Mails over the rate of one subject, answered 450 (API: 429).";
+        Campaigns => Counter, "mail_campaigns", None, "Mails over the rate of nearly the same text, answered 450 (API: 429).";
         Tarpitted => Counter, "mail_tarpitted", None, "Replies that were delayed because their peer was near a rate.";
     }
 }

@@ -16,10 +16,9 @@ use engine::log::{Kind, Location, New, NotKept, Progress, Reader, Ticket, Writer
 
 use crate::{
     config::Durability,
-    core::{MAIL, UNLINKED},
-    mailboxes::MailId,
+    core::MAIL,
     record::{self, Decoded},
-    recovery::{Record, read_body},
+    recovery::{Marker, Record, read_body},
 };
 
 /// Bytes that a start copies, in segments: what it gathers fits one.
@@ -49,7 +48,7 @@ pub(crate) fn gather(
     writer: &mut Writer,
     durability: Durability,
     records: &mut [Record],
-    markers: &mut [(MailId, Location)],
+    markers: &mut [Marker],
     is_live: impl Fn(&Record) -> bool,
 ) -> io::Result<usize> {
     let (mut chosen, mut chosen_markers) = choose(reader, records, markers, is_live);
@@ -57,8 +56,8 @@ pub(crate) fn gather(
     chosen.sort_unstable_by_key(|at| records[*at].arrival());
     chosen_markers.sort_unstable();
     let mut moved: Vec<(Location, usize)> = Vec::new();
-    let mut copy = |kind: Kind, tag: u64, from: Location, from_bytes: usize, payload: &[u8]| {
-        let copy = writer.append(New { kind, hash: 0, tag, target: Some(from) }, &[payload]).ok()?;
+    let mut copy = |kind: Kind, hash: u64, tag: u64, from: Location, from_bytes: usize, payload: &[u8]| {
+        let copy = writer.append(New { kind, hash, tag, target: Some(from) }, &[payload]).ok()?;
         moved.push((from, from_bytes));
         Some(copy.location)
     };
@@ -68,13 +67,13 @@ pub(crate) fn gather(
         // What cannot be read stays where it is, and is shown as damaged when somebody asks for it.
         let Some(payload) = whole(reader, record) else { continue };
         let Ok(payload_bytes) = u32::try_from(payload.len()) else { continue };
-        let Some(location) = copy(MAIL, 0, record.location, from_bytes, &payload) else { break };
+        let Some(location) = copy(MAIL, 0, 0, record.location, from_bytes, &payload) else { break };
         record.moved_to(location, payload_bytes);
     }
     for at in chosen_markers {
-        let (id, marker) = &mut markers[at];
-        let Some(location) = copy(UNLINKED, id.0, *marker, 0, &[]) else { break };
-        *marker = location;
+        let Marker { kind, id, hash, location } = &mut markers[at];
+        let Some(copied) = copy(*kind, *hash, id.0, *location, 0, &[]) else { break };
+        *location = copied;
     }
     if moved.is_empty() {
         return Ok(0);
@@ -109,14 +108,14 @@ fn whole(reader: &Reader, record: &Record) -> Option<Vec<u8>> {
 fn choose(
     reader: &Reader,
     records: &[Record],
-    markers: &[(MailId, Location)],
+    markers: &[Marker],
     is_live: impl Fn(&Record) -> bool,
 ) -> (Vec<usize>, Vec<usize>) {
     let mut living: HashMap<u32, Living> = HashMap::new();
     let live = records.iter().enumerate().filter(|(_, record)| is_live(record));
     let whole_bytes = |record: &Record| record.payload_bytes as usize + record.body_bytes as usize;
     let live = live.map(|(at, record)| (record.location, whole_bytes(record), at, true));
-    let ends = markers.iter().enumerate().map(|(at, (_, marker))| (*marker, 0, at, false));
+    let ends = markers.iter().enumerate().map(|(at, marker)| (marker.location, 0, at, false));
     for (location, payload_bytes, at, is_mail) in live.chain(ends) {
         let Some(segment) = reader.segment_of(location) else { continue };
         let of = living.entry(segment).or_default();

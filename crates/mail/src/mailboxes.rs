@@ -8,7 +8,7 @@
 //! Times are milliseconds since 1970, sizes bytes. Two implementations: the real one over the engine's store, and a
 //! slow twin in plain memory ([`crate::twin`]) that tests compare it with and that pages are tested on.
 
-use std::{future::Future, sync::Arc};
+use std::{future::Future, net::IpAddr, sync::Arc};
 
 /// An inbox: a local part by the rules of the address (case folded, plus-tag cut), at a domain in lower case.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -125,6 +125,9 @@ pub enum Unavailable {
     /// An injected mail was not accepted.
     #[error("the mail was not accepted: {0}")]
     Refused(String),
+    /// What is asked for comes too often.
+    #[error("{0}")]
+    TooOften(&'static str),
 }
 
 /// What a mail is read into: asked for room before its bytes are read, perhaps for parts of them one after the other.
@@ -166,9 +169,13 @@ pub trait Mailboxes: Clone + Send + Sync + 'static {
     fn delete(&self, id: MailId) -> impl Future<Output = Result<bool, Unavailable>> + Send;
     /// Deletes all of a scope; how many.
     fn delete_all(&self, scope: &Scope) -> impl Future<Output = Result<u64, Unavailable>> + Send;
-    /// Takes a mail that came by the API, as if by SMTP.
+    /// Has mails forgotten at a time, unless they are before. On return a crash does not take that back. Those that are
+    /// gone are passed over.
+    fn hurry(&self, ids: &[MailId], expires_ms: u64) -> impl Future<Output = Result<(), Unavailable>> + Send;
+    /// Takes a mail that `peer` handed over by the API, as if by SMTP: bans and rates hold.
     fn deliver(
         &self,
+        peer: IpAddr,
         envelope_from: &str,
         recipients: &[String],
         raw: &[u8],

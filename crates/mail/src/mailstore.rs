@@ -1,9 +1,12 @@
 //! The stored mail as pages and APIs see it: questions go to the cores that own the inboxes, what is not in memory is
 //! read from the log by helper threads of whoever asks.
 
-use std::sync::{
-    Arc, PoisonError, Weak,
-    atomic::{AtomicBool, Ordering},
+use std::{
+    net::IpAddr,
+    sync::{
+        Arc, PoisonError, Weak,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
 use engine::{
@@ -39,7 +42,6 @@ struct Inner {
     shared: Weak<Shared>,
     events: broadcast::Sender<Event>,
     listening: Arc<AtomicBool>,
-    retention_ms: u64,
     cores: usize,
     outside: OneAtATime<(Sender<Message>, CoreCounters<Counter>)>,
     counters: Arc<CounterSet<Counter>>,
@@ -60,7 +62,6 @@ impl Mailstore {
             shared: Arc::downgrade(shared),
             events: shared.events.clone(),
             listening: Arc::clone(&shared.listening),
-            retention_ms: u64::try_from(shared.config.retention.age.as_millis()).unwrap_or(u64::MAX),
             cores,
             outside,
             counters,
@@ -133,7 +134,7 @@ impl Mailstore {
         let read = read_meta(&reader, location, place.record_bytes as usize, out);
         match (self.said(read)?, record::decode(out)) {
             (Some(()), Decoded::Whole(stored)) => {
-                Ok(stored.summary(place.id, place.record_bytes.into(), self.inner.retention_ms))
+                Ok(stored.summary(place.id, place.record_bytes.into(), place.expires_ms))
             }
             _ => Ok(None),
         }
@@ -149,7 +150,7 @@ impl Mailstore {
         };
         let payload = read.payload();
         let Decoded::Whole(stored) = record::decode(payload) else { return Ok(None) };
-        let Some(summary) = stored.summary(place.id, payload.len() as u64, self.inner.retention_ms) else {
+        let Some(summary) = stored.summary(place.id, payload.len() as u64, place.expires_ms) else {
             return Ok(None);
         };
         let mut raw = payload[stored.meta_bytes..].to_vec();
@@ -262,16 +263,28 @@ impl Mailboxes for Mailstore {
         Ok(count)
     }
 
+    async fn hurry(&self, ids: &[MailId], expires_ms: u64) -> Result<(), Unavailable> {
+        for core in 0..self.inner.cores {
+            let of_core = ids.iter().filter(|id| owner_of_mail(**id, self.inner.cores) == core);
+            let ids: Vec<MailId> = of_core.copied().collect();
+            if !ids.is_empty() {
+                self.ask(core, |answer| Question::Hurry { ids, expires_ms, answer }).await??;
+            }
+        }
+        Ok(())
+    }
+
     async fn deliver(
         &self,
+        peer: IpAddr,
         envelope_from: &str,
         recipients: &[String],
         raw: &[u8],
     ) -> Result<Vec<MailId>, Unavailable> {
         let core = self.inner.next.fetch_add(1, Ordering::Relaxed) % self.inner.cores;
         let (from, recipients, raw) = (envelope_from.to_owned(), recipients.to_vec(), raw.to_vec());
-        let question = |answer| Question::Deliver { from, recipients, raw, answer };
-        self.ask(core, question).await?.map_err(Unavailable::Refused)
+        let question = |answer| Question::Deliver { peer, from, recipients, raw, answer };
+        self.ask(core, question).await?
     }
 
     fn events(&self) -> broadcast::Receiver<Event> {

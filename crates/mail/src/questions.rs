@@ -1,15 +1,15 @@
 //! What a core answers to pages and APIs. Walks over many mails are cut into steps, between which the loop serves its
 //! peers.
 
-use std::rc::Rc;
-
-use tokio::sync::oneshot;
+use std::{net::IpAddr, rc::Rc};
 
 use crate::{
+    abuse::Judgement,
     core::{Core, Found, Question},
     counters::Counter,
+    head,
     index::{Enough, Place, Stepped},
-    mailboxes::{Inbox, MailId, Scope},
+    mailboxes::{Inbox, MailId, Scope, Unavailable},
     smtp::{
         connection::ROOM_EVERY,
         envelope::{Envelope, Trace},
@@ -65,9 +65,21 @@ pub(crate) fn answer(core: &Rc<Core>, question: Question) {
                 let _ = answer.send(delete(&core, &ids).await);
             });
         }
-        Question::Deliver { from, recipients, raw, answer } => {
+        Question::Hurry { ids, expires_ms, answer } => {
             let core = Rc::clone(core);
-            tokio::task::spawn_local(async move { deliver(&core, &from, &recipients, &raw, answer).await });
+            tokio::task::spawn_local(async move {
+                let _ = answer.send(hurry(&core, &ids, expires_ms).await);
+            });
+        }
+        Question::Deliver { peer, from, recipients, raw, answer } => {
+            let core = Rc::clone(core);
+            tokio::task::spawn_local(async move {
+                let delivered = deliver(&core, peer, &from, &recipients, &raw).await;
+                if delivered.is_err() {
+                    core.count(Counter::Refused);
+                }
+                let _ = answer.send(delivered);
+            });
         }
     }
 }
@@ -129,33 +141,39 @@ async fn delete(core: &Core, ids: &[MailId]) -> Result<u64, String> {
     Ok(count)
 }
 
-async fn deliver(
-    core: &Core,
-    from: &str,
-    recipients: &[String],
-    raw: &[u8],
-    answer: oneshot::Sender<Result<Vec<MailId>, String>>,
-) {
-    let _ = answer.send(delivered(core, from, recipients, raw).await.inspect_err(|_| {
-        core.count(Counter::Refused);
-    }));
+/// Brings the end of mails forward. On return a crash does not take it back.
+async fn hurry(core: &Core, ids: &[MailId], expires_ms: u64) -> Result<(), Unavailable> {
+    let (mut last, mut refused) = (None, Ok(()));
+    for &id in ids {
+        match core.hurry(id, expires_ms) {
+            Ok(ticket) => last = last.max(ticket),
+            Err(why) => refused = Err(why),
+        }
+    }
+    if let Some(last) = last {
+        core.kept(last).await.map_err(|error| Unavailable::Disk(error.to_string()))?;
+    }
+    refused
 }
 
-async fn delivered(
+/// Takes a mail that `peer` handed over by the API.
+async fn deliver(
     core: &Core,
+    peer: IpAddr,
     from: &str,
     recipients: &[String],
     raw: &[u8],
-) -> Result<Vec<MailId>, String> {
+) -> Result<Vec<MailId>, Unavailable> {
     let config = core.config();
+    let refuse = |why: String| Err(Unavailable::Refused(why));
     if raw.len() as u64 > config.limits.mail_bytes_max {
-        return Err(format!("it has {} bytes; {} are taken", raw.len(), config.limits.mail_bytes_max));
+        return refuse(format!("it has {} bytes; {} are taken", raw.len(), config.limits.mail_bytes_max));
     }
     if recipients.is_empty() {
-        return Err("it has no recipient".to_owned());
+        return refuse("it has no recipient".to_owned());
     }
     if recipients.len() > config.limits.recipients_max {
-        return Err(format!(
+        return refuse(format!(
             "it has {} recipients; {} are taken",
             recipients.len(),
             config.limits.recipients_max
@@ -163,15 +181,20 @@ async fn delivered(
     }
     let mut envelope = Envelope { from: from.into(), ..Envelope::default() };
     for recipient in recipients {
-        let inbox =
-            Inbox::of(recipient, &config.default_domain).map_err(|fault| format!("{recipient}: {fault}"))?;
+        let inbox = match Inbox::of(recipient, &config.default_domain) {
+            Ok(inbox) => inbox,
+            Err(fault) => return refuse(format!("{recipient}: {fault}")),
+        };
         if !config.domains.is_empty() && config.domains.iter().all(|domain| **domain != *inbox.domain) {
-            return Err(format!("{recipient}: no mail is taken for this domain"));
+            return refuse(format!("{recipient}: no mail is taken for this domain"));
         }
         envelope.add(inbox, recipient);
     }
-    let here = Trace { hello: "", peer: std::net::Ipv4Addr::LOCALHOST.into(), protocol: "HTTP" };
-    envelope.begin(core, here, core.now_ms());
+    if judge(core, peer, &envelope, raw)? {
+        core.count(Counter::Tarpitted);
+        tokio::time::sleep(config.rates.tarpit).await;
+    }
+    envelope.begin(core, Trace { hello: "", peer, protocol: "HTTP" }, core.now_ms());
     envelope.raw.extend_from_slice(raw);
     let ids = envelope.recipients.iter().map(|recipient| recipient.id).filter(|id| id.0 != 0).collect();
     let tries = config.limits.room_time_max.as_millis() / ROOM_EVERY.as_millis();
@@ -179,11 +202,40 @@ async fn delivered(
         if let Ok(kept) = envelope.keep(core, core.now_ms()) {
             let mut turn = Turn::default();
             session::await_kept(kept, &mut turn);
-            return if turn.settle(core).await { Ok(ids) } else { Err("the disk failed".to_owned()) };
+            return if turn.settle(core).await { Ok(ids) } else { refuse("the disk failed".to_owned()) };
         }
         core.make_room();
         tokio::time::sleep(ROOM_EVERY).await;
     }
     core.count(Counter::StoreFull);
-    Err("the store has no room now".to_owned())
+    refuse("the store has no room now".to_owned())
+}
+
+/// Holds a mail of the API against bans and rates, as a session does one after the other. Whether its answer is to be
+/// late.
+fn judge(core: &Core, peer: IpAddr, envelope: &Envelope, raw: &[u8]) -> Result<bool, Unavailable> {
+    let (abuse, now_ms) = (core.abuse.borrow(), core.now_ms());
+    let mut is_slow = false;
+    let mut look = |judgement| match judgement {
+        Judgement::Fine => Ok(()),
+        Judgement::Slow => {
+            is_slow = true;
+            Ok(())
+        }
+        Judgement::Refuse(reply, counter) => {
+            core.count(counter);
+            Err(match reply.code {
+                // Later it may be taken.
+                400..500 => Unavailable::TooOften(reply.text),
+                _ => Unavailable::Refused(reply.text.to_owned()),
+            })
+        }
+    };
+    look(abuse.address(peer))?;
+    look(abuse.sender(&envelope.from, peer, now_ms))?;
+    for recipient in &envelope.recipients {
+        look(abuse.recipient(&recipient.inbox, now_ms))?;
+    }
+    look(abuse.mail(head::fields(raw).subject, raw, now_ms))?;
+    Ok(is_slow && !core.config().rates.tarpit.is_zero())
 }

@@ -35,6 +35,13 @@ impl Recent {
         }
     }
 
+    /// A mail is to be forgotten earlier: whoever asks from now on is told so.
+    pub(crate) fn expires(&mut self, id: MailId, expires_ms: u64) {
+        if let Some(summary) = self.by_id.get_mut(&id) {
+            Arc::make_mut(summary).expires_ms = expires_ms;
+        }
+    }
+
     pub(crate) fn remove(&mut self, id: MailId) -> Option<Arc<Summary>> {
         self.by_id.remove(&id)
     }

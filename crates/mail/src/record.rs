@@ -219,7 +219,7 @@ impl Stored<'_> {
     }
 
     /// What lists show of the mail under one of its names.
-    pub(crate) fn summary(&self, id: MailId, record_bytes: u64, retention_ms: u64) -> Option<Summary> {
+    pub(crate) fn summary(&self, id: MailId, record_bytes: u64, expires_ms: u64) -> Option<Summary> {
         let (_, local, domain, _) = self.recipients.iter().find(|recipient| recipient.0 == id)?;
         Some(Summary {
             id,
@@ -228,7 +228,7 @@ impl Stored<'_> {
             from: self.from.into(),
             subject: self.subject.into(),
             arrived_ms: self.arrived_ms,
-            expires_ms: self.arrived_ms.saturating_add(retention_ms),
+            expires_ms,
             size_bytes: record_bytes.saturating_sub(self.meta_bytes as u64) + u64::from(self.body_bytes()),
         })
     }
@@ -263,7 +263,7 @@ mod tests {
         assert_eq!((stored.arrived_ms, stored.envelope_from, stored.subject), (7, "a@b", &b"\xffx"[..]));
         assert_eq!(stored.meta_bytes, meta_bytes);
         assert_eq!(stored.recipients[1], (MailId(2), "ben", "example.org", "ben+tag@Example.org"));
-        let summary = stored.summary(MailId(2), bytes.len() as u64, 100).expect("named");
+        let summary = stored.summary(MailId(2), bytes.len() as u64, 107).expect("named");
         assert_eq!((summary.size_bytes, summary.expires_ms), (12, 107));
         assert_eq!(stored.summary(MailId(3), 0, 0), None);
     }

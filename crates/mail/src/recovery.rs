@@ -15,15 +15,18 @@ use std::{
     time::Duration,
 };
 
-use engine::log::{
-    Disk, FileOptions, Header, Location, Log, OpenError, Options, ReadError, Reader, Recovering, Writer,
-    format,
+use engine::{
+    log::{
+        Disk, FileOptions, Header, Kind, Location, Log, OpenError, Options, ReadError, Reader, Recovering,
+        Writer, format,
+    },
+    random,
 };
 
 use crate::{
     bodies::SharedBody,
     config::{Config, Durability, Store},
-    core::{CORES_MAX, MAIL, UNLINKED, name_without_inbox, owner},
+    core::{CORES_MAX, HURRIED, MAIL, UNLINKED, name_without_inbox, owner},
     gather::gather,
     index::{Index, NewEntry, Rules},
     mailboxes::{Inbox, MailId},
@@ -85,11 +88,16 @@ pub(crate) fn recover(
     };
     let header = *recovering.header();
     let threads = thread::available_parallelism().map_or(1, usize::from);
-    let (mut mails, mut unlinked) = (Vec::new(), Vec::new());
+    let (mut mails, mut markers) = (Vec::new(), Vec::new());
     let (log, _) = recovering.recover(threads, |found| {
         match found.kind {
             MAIL => mails.push((found.location, found.payload_bytes)),
-            UNLINKED => unlinked.push((MailId(found.tag), found.location)),
+            kind @ (UNLINKED | HURRIED) => markers.push(Marker {
+                kind,
+                id: MailId(found.tag),
+                hash: found.hash,
+                location: found.location,
+            }),
             _ => return false,
         }
         true
@@ -98,19 +106,20 @@ pub(crate) fn recover(
     let mut records = read_all(&reader, &mut mails, threads * READERS_A_PROCESSOR);
     let mut writers: Vec<Writer> = (0..cores).map(|number| log.writer(number, 0)).collect();
     if let Some(writer) = writers.first_mut() {
-        let age_ms = rules(config).age_ms;
-        let gone: HashSet<MailId> = unlinked.iter().map(|(id, _)| *id).collect();
+        let age_ms = age_ms(config);
+        let gone: HashSet<MailId> =
+            markers.iter().filter(|marker| marker.kind == UNLINKED).map(|marker| marker.id).collect();
         let is_live = |record: &Record| {
             let lives = |(entry, _): &(NewEntry, Inbox)| {
                 entry.arrived_ms.saturating_add(age_ms) > now_ms && !gone.contains(&entry.id)
             };
             record.entries.iter().any(lives)
         };
-        gather(&reader, writer, config.durability, &mut records, &mut unlinked, is_live)?;
+        gather(&reader, writer, config.durability, &mut records, &mut markers, is_live)?;
     }
-    let mut cores: Vec<_> =
-        (0..cores).map(|_| (Index::new(rules(config)), SharedRecords::default())).collect();
-    let (last_name, mails) = enter(config, now_ms, &reader, records, unlinked, &mut cores);
+    let rules = rules(config, random::number()?);
+    let mut cores: Vec<_> = (0..cores).map(|_| (Index::new(rules), SharedRecords::default())).collect();
+    let (last_name, mails) = enter(config, now_ms, &reader, records, markers, &mut cores);
     Ok(Recovered { log, header, writers, cores, last_name, mails })
 }
 
@@ -119,13 +128,18 @@ const READERS_A_PROCESSOR: usize = 4;
 /// Records that a reading thread takes at a time.
 const RECORDS_A_BATCH: usize = 256;
 
+fn age_ms(config: &Config) -> u64 {
+    u64::try_from(config.retention.age.as_millis()).unwrap_or(u64::MAX)
+}
+
 /// The rules of the index.
-pub(crate) fn rules(config: &Config) -> Rules {
+fn rules(config: &Config, seed: u64) -> Rules {
     Rules {
-        age_ms: u64::try_from(config.retention.age.as_millis()).unwrap_or(u64::MAX),
+        age_ms: age_ms(config),
         per_inbox_max: config.retention.per_inbox_max,
         segments_at: format::SEGMENTS_AT,
         segment_bytes: u64::from(SEGMENT_BYTES),
+        seed,
     }
 }
 
@@ -151,6 +165,17 @@ impl Record {
             (entry.location, entry.record_bytes) = (location.bits(), payload_bytes);
         }
     }
+}
+
+/// What is written about one mail of a record, apart from it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Marker {
+    /// [`UNLINKED`] or [`HURRIED`].
+    pub(crate) kind: Kind,
+    pub(crate) id: MailId,
+    /// Of a hurried one: when it goes.
+    pub(crate) hash: u64,
+    pub(crate) location: Location,
 }
 
 /// Reads the begin of a record: all that comes before the mail.
@@ -247,12 +272,21 @@ fn enter(
     now_ms: u64,
     reader: &Reader,
     mut records: Vec<Record>,
-    unlinked: Vec<(MailId, Location)>,
+    markers: Vec<Marker>,
     cores: &mut [(Index, SharedRecords)],
 ) -> (u64, usize) {
-    let age_ms = rules(config).age_ms;
-    let unlinked: HashMap<MailId, Location> = unlinked.into_iter().collect();
-    let mut needed: HashSet<MailId> = HashSet::new();
+    let age_ms = age_ms(config);
+    let unlinked: HashMap<MailId, Location> =
+        markers.iter().filter(|of| of.kind == UNLINKED).map(|of| (of.id, of.location)).collect();
+    // Of several about one mail the earliest end counts.
+    let mut hurried: HashMap<MailId, Marker> = HashMap::new();
+    for marker in markers.iter().filter(|marker| marker.kind == HURRIED) {
+        let earliest = hurried.entry(marker.id).or_insert(*marker);
+        if marker.hash < earliest.hash {
+            *earliest = *marker;
+        }
+    }
+    let mut needed: HashSet<Location> = HashSet::new();
     let (mut last_name, mut mails) = (0, 0);
     records.sort_unstable_by_key(Record::arrival);
     let count = cores.len();
@@ -266,7 +300,7 @@ fn enter(
                 continue;
             }
             if let Some(marker) = unlinked.get(&entry.id) {
-                needed.insert(entry.id);
+                needed.insert(*marker);
                 shared.unlinked_by(location.bits(), marker.bits());
                 continue;
             }
@@ -276,7 +310,13 @@ fn enter(
             if entry.shared {
                 shared.link(entry.location);
             }
+            let id = entry.id;
             let over = index.insert(entry, &inbox);
+            // Also one whose time is up: housekeeping ends it for good, or it would be back once this is gone.
+            if let Some(marker) = hurried.get(&id) {
+                needed.insert(marker.location);
+                index.hurry(id, marker.hash, marker.location.bits());
+            }
             if let Some(gone) = over.and_then(|id| index.remove(id, Some(inbox))) {
                 mails -= 1;
                 if gone.shared {
@@ -290,9 +330,9 @@ fn enter(
             reader.died(location, payload_bytes as usize);
         }
     }
-    for (id, marker) in unlinked {
-        if !needed.contains(&id) {
-            reader.died(marker, 0);
+    for marker in markers {
+        if !needed.contains(&marker.location) {
+            reader.died(marker.location, 0);
         }
     }
     (last_name, mails)

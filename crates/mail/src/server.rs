@@ -21,6 +21,7 @@ use engine::{
     },
     log::{Disk, Header, Log, Writer},
     meter::{CoreCounters, CounterSet, Registry},
+    random,
     tls::{self, Files, TlsAcceptor, TlsError},
 };
 use tokio::{
@@ -174,13 +175,9 @@ impl Server {
         let Some(outside) = endpoints.pop() else { unreachable!("there is one endpoint for the outside") };
         let (outside_sender, outside_receiver) = outside.split();
         let (log, header) = (recovered.log, recovered.header);
-        let seed = u64::from_le_bytes(std::array::from_fn(|_| clock::monotonic_ns() as u8));
+        let seed = random::number().map_err(StartError::Prepare)?;
         let shared = Arc::new(Shared {
-            peers: Peers::new(
-                &config.rates,
-                config.limits.connections_per_address_max,
-                seed ^ clock::unix_ms(),
-            ),
+            peers: Peers::new(&config.rates, config.limits.address_connections_max(), seed),
             reader: log.reader(),
             balance: Balance::new(loops),
             listening: Arc::default(),
@@ -577,8 +574,10 @@ impl Core {
             let gone = self.index.borrow_mut().expire_one(now_ms);
             let Some(gone) = gone else { return count };
             self.count(Counter::Expired);
-            // After a crash its age is its end again: nothing needs to be written.
-            self.end(gone, false);
+            // After a crash its age is its end again: nothing needs to be written. Not so where its end was brought
+            // forward: what says so dies with the mail.
+            let for_good = gone.hurried_by.is_some();
+            self.end(gone, for_good);
         }
         most
     }

@@ -9,6 +9,7 @@
 
 use std::{
     collections::HashSet,
+    net::IpAddr,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
@@ -244,8 +245,17 @@ impl Mailboxes for Twin {
         Ok(self.remove(&mut state, |mail| scope.contains(&mail.summary.inbox)))
     }
 
+    async fn hurry(&self, ids: &[MailId], expires_ms: u64) -> Result<(), Unavailable> {
+        let mut state = self.fresh();
+        for mail in state.mails.iter_mut().filter(|mail| ids.contains(&mail.summary.id)) {
+            mail.summary.expires_ms = mail.summary.expires_ms.min(expires_ms);
+        }
+        Ok(())
+    }
+
     async fn deliver(
         &self,
+        _: IpAddr,
         envelope_from: &str,
         recipients: &[String],
         raw: &[u8],

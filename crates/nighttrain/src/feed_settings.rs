@@ -260,6 +260,15 @@ pub(crate) const FEED_SETTINGS: &[Setting] = &[
         },
     },
     Setting {
+        key: "proxy-protocol",
+        section: Section::Feed,
+        shape: Shape::Flag,
+        heading: FEED,
+        value_name: "true|false",
+        help: "Whether connections, WebSocket's too, begin with a PROXY header, version 1 or 2",
+        access: value!(feed.config.proxy_protocol, parse = truth, show = truth_text),
+    },
+    Setting {
         key: "lame-duck-duration",
         section: Section::Feed,
         shape: Shape::Text,

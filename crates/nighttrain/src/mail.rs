@@ -9,13 +9,16 @@
 
 use std::{
     future::Future,
-    net::{SocketAddr, TcpListener},
+    net::{IpAddr, SocketAddr, TcpListener},
     pin::Pin,
     sync::{Arc, PoisonError},
     time::Duration,
 };
 
-use engine::meter::{Registry, Source};
+use engine::{
+    meter::{Registry, Source},
+    network::Network,
+};
 use mail::{
     Addresses, Mailstore, Server,
     config::Store,
@@ -51,7 +54,7 @@ pub(crate) fn mail(task: &MailTask) -> Result<(), Failure> {
     config_of(operation.settings())?;
     shell::run(operation, access, |settings| {
         let (post, http) = Post::start(settings)?;
-        let beside = vec![post.show(http, post.mailstore(), settings)?];
+        let beside = vec![post.show(http, post.mailstore(), settings, None)?];
         Ok(Started { services: vec![post as Arc<dyn Service>], beside, purges: None, hint: String::new() })
     })
 }
@@ -104,7 +107,8 @@ impl Post {
         Ok((Arc::new(post), http))
     }
 
-    /// Shows pages and APIs of `mailboxes` until the drain; gives what they count.
+    /// Shows pages and APIs of `mailboxes` until the drain; gives what they count. `in_front`: where our own accelerator
+    /// asks from, if it is in front of them.
     ///
     /// # Errors
     /// What the system says, or what is wrong in the settings of the pages.
@@ -113,9 +117,11 @@ impl Post {
         http: TcpListener,
         mailboxes: impl Mailboxes,
         settings: &Settings,
+        in_front: Option<IpAddr>,
     ) -> Result<Arc<dyn Source>, Failure> {
-        let config =
+        let mut config =
             settings.mail.web(self.addresses.smtp).map_err(|fault| Failure::Configuration(vec![fault]))?;
+        config.proxies.extend(in_front.map(Network::from));
         let web = web::serve(http, mailboxes, config).map_err(failed("the pages cannot be served"))?;
         let counters = web.counters();
         *self.web.lock().unwrap_or_else(PoisonError::into_inner) = Some(web);

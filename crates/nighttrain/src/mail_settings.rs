@@ -5,6 +5,7 @@ use std::{
     path::PathBuf,
 };
 
+use engine::network::{InvalidNetwork, Network};
 use mail::{
     Lists,
     config::{Config, Durability, STORE_BYTES_MIN, Store, Tls},
@@ -42,6 +43,7 @@ pub(crate) struct MailSettings {
     token_file: Option<PathBuf>,
     http_hosts: Vec<String>,
     http_bytes_max: u64,
+    trusted_proxies: Vec<Network>,
     abuse_contact: Option<String>,
     warning: String,
 }
@@ -58,6 +60,7 @@ impl Default for MailSettings {
             token_file: None,
             http_hosts: web::Config::default().http_hosts,
             http_bytes_max: web::Config::default().http_bytes_max,
+            trusted_proxies: Vec::new(),
             abuse_contact: None,
             warning: web::Config::default().warning,
         }
@@ -147,6 +150,7 @@ impl MailSettings {
             http_bytes_max: self.http_bytes_max,
             warning: self.warning.clone(),
             abuse: self.abuse_contact.clone(),
+            proxies: self.trusted_proxies.clone(),
             ..web::Config::default()
         })
     }
@@ -382,6 +386,26 @@ pub(crate) const MAIL_SETTINGS: &[Setting] = &[
         access: optional!(mail.token_file, parse = parse_path, show = path_text),
     },
     Setting {
+        key: "trusted-proxies",
+        section: Section::Mail,
+        shape: Shape::Texts,
+        heading: MAIL,
+        value_name: "LIST",
+        help: "Networks of proxies that are believed when they say who asks pages and API (X-Forwarded-For, else Forwarded); unset: nobody, but serve's own accelerator",
+        access: Access {
+            set: |settings, text| {
+                let networks = list(text)
+                    .map(|network| network.parse().map_err(|error: InvalidNetwork| error.to_string()));
+                settings.mail.trusted_proxies = networks.collect::<Result<_, _>>()?;
+                Ok(())
+            },
+            text: |settings| {
+                let proxies: Vec<_> = settings.mail.trusted_proxies.iter().map(Network::to_string).collect();
+                (!proxies.is_empty()).then(|| proxies.join(","))
+            },
+        },
+    },
+    Setting {
         key: "http-hosts",
         section: Section::Mail,
         shape: Shape::Texts,
@@ -470,8 +494,12 @@ pub(crate) const MAIL_SETTINGS: &[Setting] = &[
         shape: Shape::Count,
         heading: MAIL_LIMITS,
         value_name: "N",
-        help: "Connections of one address; more are answered 421; 0: no limit",
-        access: value!(mail.config.limits.connections_per_address_max, parse = any_count, show = plain),
+        help: "Connections of one address; more are answered 421; 0: no limit; unset: a sixteenth of connections-max",
+        access: optional!(
+            mail.config.limits.connections_per_address_max,
+            parse = any_count,
+            show = usize::to_string
+        ),
     },
     Setting {
         key: "command-time-max",
@@ -479,7 +507,7 @@ pub(crate) const MAIL_SETTINGS: &[Setting] = &[
         shape: Shape::Text,
         heading: MAIL_LIMITS,
         value_name: "TIME",
-        help: "How long a sender may be silent between commands",
+        help: "How long a sender may take from a reply to the end of its next command",
         access: value!(mail.config.limits.command_time_max, parse = some_time, show = duration_text),
     },
     Setting {
@@ -490,6 +518,15 @@ pub(crate) const MAIL_SETTINGS: &[Setting] = &[
         value_name: "TIME",
         help: "How long a sender may be silent within a mail",
         access: value!(mail.config.limits.data_time_max, parse = some_time, show = duration_text),
+    },
+    Setting {
+        key: "mail-time-max",
+        section: Section::Mail,
+        shape: Shape::Text,
+        heading: MAIL_LIMITS,
+        value_name: "TIME",
+        help: "How long a sender may take over a whole mail",
+        access: value!(mail.config.limits.mail_time_max, parse = some_time, show = duration_text),
     },
     Setting {
         key: "connections-per-minute",

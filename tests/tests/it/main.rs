@@ -21,6 +21,7 @@ mod lifecycle;
 mod mail_clients;
 mod mail_crash;
 mod mail_guide;
+mod mail_memory;
 mod mail_smtp;
 mod mail_web;
 mod numbers;

@@ -154,6 +154,32 @@ fn a_mail_is_announced_and_its_page_is_fresh_through_the_accelerator() {
 }
 
 /// The feed is an outlet: what its clients say reaches neither live pages nor waits nor the store.
+/// The pages see one address, the accelerator's; what counts is the visitor's, which it passes on.
+#[test]
+fn a_mail_by_the_api_comes_from_the_visitor_and_not_from_the_accelerator() {
+    let all = Everything::start(&[]);
+    let ask = |request: String| {
+        let socket =
+            socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).expect("a socket");
+        socket.bind(&SocketAddr::from(([127, 0, 0, 2], 0)).into()).expect("this machine's");
+        socket.connect(&all.cache.into()).expect("it listens");
+        let mut stream = TcpStream::from(socket);
+        stream.set_read_timeout(Some(PATIENCE)).expect("a time");
+        stream.write_all(request.as_bytes()).expect("it reads");
+        let mut text = String::new();
+        stream.read_to_string(&mut text).expect("it answers");
+        text
+    };
+    let head = format!("Host: {}\r\nConnection: close\r\nX-Forwarded-For: 192.0.2.7\r\n", all.cache);
+    let json = r#"{"from":"a@b.example","subject":"by the API","text":"x"}"#;
+    let path = "/api/v2/domains/public/inboxes/ann/messages";
+    let answer = ask(format!("POST {path} HTTP/1.1\r\n{head}Content-Length: {}\r\n\r\n{json}", json.len()));
+    assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
+    let id = answer.split("\"id\":\"").nth(1).and_then(|rest| rest.split('"').next()).expect("its name");
+    let raw = ask(format!("GET {path}/{id}/raw HTTP/1.1\r\n{head}\r\n"));
+    assert!(raw.contains("Received: from unknown ([127.0.0.2])"), "{raw}");
+}
+
 #[test]
 fn nobody_forges_a_mail_on_the_feed() {
     let all = Everything::start(&[]);

@@ -32,6 +32,8 @@ pub struct Connection {
     rings_ms: u64,
     /// The last write had to wait.
     has_unsent: bool,
+    /// A write has had to wait since all was taken.
+    is_behind: bool,
 }
 
 impl Connection {
@@ -39,7 +41,7 @@ impl Connection {
         let first = place.shared.with(|places| places.bounds().head_time_max);
         let first_ms = u64::try_from(first.as_millis()).unwrap_or(u64::MAX);
         let rings_ms = clock::monotonic_ms().saturating_add(first_ms);
-        Self { stream, place, alarm: Box::pin(sleep(first)), rings_ms, has_unsent: false }
+        Self { stream, place, alarm: Box::pin(sleep(first)), rings_ms, has_unsent: false, is_behind: false }
     }
 
     /// Its place.
@@ -92,6 +94,7 @@ impl Connection {
             let ticket = self.place.ticket;
             self.place.shared.with(|places| places.unsent(ticket, since_ms));
             self.has_unsent = must_wait;
+            self.is_behind |= must_wait;
         }
         if must_wait && let Err(error) = self.look(cx) {
             return Poll::Ready(Err(error));
@@ -154,7 +157,13 @@ impl AsyncWrite for Connection {
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(cx)
+        let flushed = Pin::new(&mut self.stream).poll_flush(cx);
+        // Who writes flushes when all of it is written.
+        if flushed.is_ready() && !self.has_unsent && std::mem::take(&mut self.is_behind) {
+            let ticket = self.place.ticket;
+            self.place.shared.with(|places| places.taken(ticket));
+        }
+        flushed
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {

@@ -17,7 +17,7 @@ mod places;
 
 use std::{
     fmt, io,
-    net::SocketAddr,
+    net::{IpAddr, SocketAddr},
     sync::{Arc, PoisonError},
     time::Duration,
 };
@@ -156,12 +156,24 @@ impl Place {
         self.wait(Phase::Working);
     }
 
+    /// Who asks is not who the connection comes from, but somebody behind it: until the answer is given the place
+    /// counts as theirs. False if that address has its places, which is counted; the question is to be refused.
+    #[must_use]
+    pub fn asked_by(&self, address: IpAddr) -> bool {
+        self.shared.with(|places| places.asked_by(self.ticket, address))
+    }
+
     /// The answer has been handed to the connection.
     pub fn answered(&self) {
         self.wait(Phase::Idle);
         if self.shared.with(|places| places.is_short) {
             self.shared.freed.notify_one();
         }
+    }
+
+    /// So many bytes of a question or an answer were freed: where they were many, they are given back to the system.
+    pub fn let_go(&self, bytes: usize) {
+        self.shared.with(|places| places.tide.let_go(bytes));
     }
 
     fn wait(&self, phase: Phase) {
@@ -208,7 +220,7 @@ impl Source for Counters {
             ),
             (
                 "listener_address_refused",
-                "Connections refused: their address had its places.",
+                "Connections, or questions through a proxy, refused: their address had its places.",
                 counts.refused,
             ),
             (
@@ -233,6 +245,11 @@ impl Source for Counters {
                 "listener_stalled",
                 "Connections ended because the peer took nothing of its answer.",
                 counts.stalled,
+            ),
+            (
+                "listener_slow_answers",
+                "Connections ended because the peer took too long over an answer.",
+                counts.slow_answers,
             ),
         ] {
             families.push(family(name, help, Value::Counter(count)));

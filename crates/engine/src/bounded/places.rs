@@ -15,6 +15,7 @@ use std::{
 };
 
 use super::Phase;
+use crate::heap::Tide;
 
 /// How many, and how long each may take.
 #[derive(Debug, Clone)]
@@ -33,6 +34,8 @@ pub struct Bounds {
     pub body_time_max: Duration,
     /// How long a peer may take nothing of what is being sent to it.
     pub stall_time_max: Duration,
+    /// From the first time that an answer has to wait for its peer until all of it is taken, however often some is.
+    pub answer_time_max: Duration,
     /// Sent to who is too late with a head, or must go with one begun.
     pub late_words: &'static [u8],
     /// Sent to who comes from an address that has its places already.
@@ -64,6 +67,8 @@ pub struct Counts {
     pub slow_bodies: u64,
     /// Peers that took nothing of what was sent to them for too long.
     pub stalled: u64,
+    /// Answers that were taken too slowly.
+    pub slow_answers: u64,
 }
 
 /// Whether one may come in.
@@ -96,13 +101,18 @@ pub(super) enum End {
 #[derive(Debug)]
 struct Holder {
     serial: u64,
+    /// Whose the place is counted as.
     address: IpAddr,
+    /// Where the connection comes from: of a proxy's, whose it is between two questions.
+    home: IpAddr,
     phase: Phase,
     since_ms: u64,
     /// It was answered once.
     has_asked: bool,
     /// Since when something waits to be taken by the peer.
     unsent_since_ms: Option<u64>,
+    /// Since when not all of it is taken.
+    behind_since_ms: Option<u64>,
     /// It must go, and has not noticed yet. Its place is somebody else's already.
     is_evicted: bool,
     waker: Option<Waker>,
@@ -122,6 +132,8 @@ pub(super) struct Places {
     /// Somebody waits for a place.
     pub(super) is_short: bool,
     pub(super) counts: Counts,
+    /// What they needed.
+    pub(super) tide: Tide,
 }
 
 impl Places {
@@ -135,6 +147,7 @@ impl Places {
             serial: 0,
             is_short: false,
             counts: Counts::default(),
+            tide: Tide::default(),
         }
     }
 
@@ -144,12 +157,7 @@ impl Places {
 
     /// Looks for a place, and makes one if somebody can be sent away for it.
     pub(super) fn enter(&mut self, address: IpAddr, now_ms: u64) -> Entrance {
-        let counted = self.counted(address);
-        if let Some(address) = counted
-            && self.of_address.get(&address).is_some_and(|held| *held >= self.bounds.places_per_address_max)
-            && !self.evict(Some(address))
-        {
-            self.counts.refused += 1;
+        if !self.has_share(address) {
             return Entrance::Refused;
         }
         if self.staying >= self.bounds.places_max && !self.evict(None) {
@@ -162,18 +170,19 @@ impl Places {
         self.is_short = false;
         self.serial += 1;
         self.staying += 1;
-        if let Some(address) = counted {
-            *self.of_address.entry(address).or_default() += 1;
-        }
+        self.come(address);
         self.counts.accepted += 1;
         self.counts.open += 1;
+        self.tide.holds(self.holders.len() - self.vacant.len());
         let holder = Holder {
             serial: self.serial,
             address: network(address),
+            home: network(address),
             phase: Phase::Idle,
             since_ms: now_ms,
             has_asked: false,
             unsent_since_ms: None,
+            behind_since_ms: None,
             is_evicted: false,
             waker: None,
         };
@@ -195,6 +204,7 @@ impl Places {
         if let Some(holder) = self.holders[ticket.at].take() {
             self.vacant.push(ticket.at);
             self.counts.open -= 1;
+            self.tide.holds(self.holders.len() - self.vacant.len());
             if !holder.is_evicted {
                 self.gone(holder.address);
             }
@@ -208,6 +218,67 @@ impl Places {
             holder.has_asked |= phase == Phase::Idle;
             holder.phase = phase;
             holder.since_ms = now_ms;
+            if phase == Phase::Idle {
+                let home = holder.home;
+                self.move_to(ticket, home);
+            }
+        }
+    }
+
+    /// Who asks is behind a proxy, which says so: until the answer is given the place counts as theirs. False if they
+    /// have their places.
+    pub(super) fn asked_by(&mut self, ticket: Ticket, address: IpAddr) -> bool {
+        let address = network(address);
+        let Some(holder) = self.holder(ticket) else { return true };
+        if holder.is_evicted || holder.address == address {
+            return true;
+        }
+        if !self.has_share(address) {
+            return false;
+        }
+        self.move_to(ticket, address);
+        self.check();
+        true
+    }
+
+    /// Counts a place as another's.
+    fn move_to(&mut self, ticket: Ticket, to: IpAddr) {
+        let Some(holder) = self.holder(ticket) else { return };
+        if holder.is_evicted || holder.address == to {
+            return;
+        }
+        let from = std::mem::replace(&mut holder.address, to);
+        self.go(from);
+        self.come(to);
+    }
+
+    /// Whether an address may have one more place; makes room among its own if that can be. Counts who is refused.
+    fn has_share(&mut self, address: IpAddr) -> bool {
+        let Some(address) = self.counted(address) else { return true };
+        let most = self.bounds.places_per_address_max;
+        if self.of_address.get(&address).is_none_or(|held| *held < most) || self.evict(Some(address)) {
+            return true;
+        }
+        self.counts.refused += 1;
+        false
+    }
+
+    /// One place more is an address's.
+    fn come(&mut self, address: IpAddr) {
+        if let Some(address) = self.counted(address) {
+            *self.of_address.entry(address).or_default() += 1;
+        }
+    }
+
+    /// One less.
+    fn go(&mut self, address: IpAddr) {
+        if let Some(counted) = self.counted(address)
+            && let Some(held) = self.of_address.get_mut(&counted)
+        {
+            *held -= 1;
+            if *held == 0 {
+                self.of_address.remove(&counted);
+            }
         }
     }
 
@@ -222,12 +293,21 @@ impl Places {
                 Some(now_ms) => holder.unsent_since_ms.or(Some(now_ms)),
                 None => None,
             };
+            holder.behind_since_ms = holder.behind_since_ms.or(since_ms);
+        }
+    }
+
+    /// All that there was to send is taken.
+    pub(super) fn taken(&mut self, ticket: Ticket) {
+        if let Some(holder) = self.holder(ticket) {
+            holder.behind_since_ms = None;
         }
     }
 
     /// Whether it must end now; else when it must be looked at again, if ever. `waker` is for when it must end before.
     pub(super) fn look(&mut self, ticket: Ticket, now_ms: u64, waker: &Waker) -> Result<Option<u64>, End> {
-        let Bounds { idle_time_max, head_time_max, body_time_max, stall_time_max, .. } = self.bounds;
+        let Bounds { idle_time_max, head_time_max, body_time_max, stall_time_max, answer_time_max, .. } =
+            self.bounds;
         let Some(holder) = self.holder(ticket) else { return Ok(None) };
         if holder.is_evicted {
             return Err(if holder.phase == Phase::Head { End::WithWords } else { End::Silent });
@@ -239,6 +319,7 @@ impl Places {
             since_ms.saturating_add(u64::try_from(at_most.as_millis()).unwrap_or(u64::MAX))
         };
         let stalls_ms = holder.unsent_since_ms.map(|since_ms| after(since_ms, stall_time_max));
+        let answered_ms = holder.behind_since_ms.map(|since_ms| after(since_ms, answer_time_max));
         let of_phase = match holder.phase {
             // What is still on its way to it has the stall's time.
             Phase::Idle if holder.unsent_since_ms.is_some() => None,
@@ -254,6 +335,10 @@ impl Places {
             self.counts.stalled += 1;
             return Err(End::Silent);
         }
+        if answered_ms.is_some_and(|at_ms| at_ms <= now_ms) {
+            self.counts.slow_answers += 1;
+            return Err(End::Silent);
+        }
         if waits_ms.is_some_and(|at_ms| at_ms <= now_ms) {
             let (counter, end) = match phase {
                 Phase::Head => (&mut self.counts.slow_heads, End::WithWords),
@@ -263,10 +348,7 @@ impl Places {
             *counter += 1;
             return Err(end);
         }
-        Ok(match (stalls_ms, waits_ms) {
-            (Some(stalls_ms), Some(waits_ms)) => Some(stalls_ms.min(waits_ms)),
-            (stalls_ms, waits_ms) => stalls_ms.or(waits_ms),
-        })
+        Ok([stalls_ms, answered_ms, waits_ms].into_iter().flatten().min())
     }
 
     /// Sends one away, of this address if one is named; whether there was one. It is looked for among all: at most
@@ -298,14 +380,7 @@ impl Places {
 
     fn gone(&mut self, address: IpAddr) {
         self.staying -= 1;
-        if let Some(counted) = self.counted(address)
-            && let Some(held) = self.of_address.get_mut(&counted)
-        {
-            *held -= 1;
-            if *held == 0 {
-                self.of_address.remove(&counted);
-            }
-        }
+        self.go(address);
     }
 
     /// What its places are counted under.
@@ -351,6 +426,7 @@ mod tests {
             head_time_max: Duration::from_millis(100),
             body_time_max: Duration::from_millis(500),
             stall_time_max: Duration::from_millis(300),
+            answer_time_max: Duration::from_millis(700),
             late_words: b"",
             refused_words: b"",
         }
@@ -413,6 +489,49 @@ mod tests {
         assert_eq!(look(&mut places, slow, 300), Ok(Some(599)));
         assert_eq!(look(&mut places, slow, 599), Err(End::Silent));
         assert_eq!(places.counts.stalled, 1);
+    }
+
+    #[test]
+    fn who_takes_a_little_now_and_then_has_a_time_for_all_of_it() {
+        let mut places = Places::new(bounds(1, 0));
+        let slow = enter(&mut places, from(1), 0);
+        places.wait(slow, Phase::Working, 0);
+        for now_ms in [100, 300, 500] {
+            places.unsent(slow, None);
+            places.unsent(slow, Some(now_ms));
+            assert!(look(&mut places, slow, now_ms).is_ok());
+        }
+        assert_eq!(look(&mut places, slow, 600), Ok(Some(800)));
+        // The answer is given, and still not taken.
+        places.wait(slow, Phase::Idle, 600);
+        places.unsent(slow, None);
+        places.unsent(slow, Some(790));
+        assert_eq!(look(&mut places, slow, 800), Err(End::Silent));
+        assert_eq!((places.counts.stalled, places.counts.slow_answers), (0, 1));
+        places.taken(slow);
+        places.unsent(slow, None);
+        assert_eq!(look(&mut places, slow, 801), Ok(Some(1600)), "another question, another time");
+    }
+
+    #[test]
+    fn behind_a_proxy_a_place_is_the_askers_until_the_answer_is_given() {
+        let proxy = IpAddr::from([127, 0, 0, 1]);
+        let mut places = Places::new(bounds(10, 2));
+        let all: Vec<Ticket> = (0..4).map(|_| enter(&mut places, proxy, 0)).collect();
+        for &ticket in &all[..2] {
+            places.wait(ticket, Phase::Working, 0);
+            assert!(places.asked_by(ticket, from(1)) && places.asked_by(ticket, from(1)));
+        }
+        places.wait(all[2], Phase::Body, 0);
+        assert!(!places.asked_by(all[2], from(1)), "it has its places");
+        assert!(places.asked_by(all[2], from(2)), "and another has not");
+        assert_eq!(places.enter(from(1), 1), Entrance::Refused, "nor may it come by itself");
+        places.wait(all[0], Phase::Idle, 2);
+        assert!(places.asked_by(all[3], from(1)));
+        places.leave(all[1]);
+        places.leave(all[3]);
+        assert_eq!(places.of_address.get(&from(1)), None);
+        assert_eq!((places.counts.refused, places.counts.idle_evicted), (2, 0));
     }
 
     #[test]

@@ -7,6 +7,7 @@ pub(crate) mod atomics;
 pub mod direct;
 #[cfg(not(feature = "loom"))]
 pub mod file_words;
+pub mod heap;
 #[cfg(not(feature = "loom"))]
 pub mod lend;
 #[cfg(not(feature = "loom"))]

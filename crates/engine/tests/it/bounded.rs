@@ -20,6 +20,7 @@ fn bounds(places_max: usize) -> Bounds {
         head_time_max: LONG,
         body_time_max: LONG,
         stall_time_max: LONG,
+        answer_time_max: LONG,
         late_words: b"late\n",
         refused_words: b"refused\n",
     }
@@ -121,6 +122,21 @@ async fn who_takes_nothing_of_its_answer_is_ended() {
         tokio::task::yield_now().await;
     }
     answered(&mut next).await;
+}
+
+#[tokio::test]
+async fn who_takes_its_answer_a_little_at_a_time_is_ended() {
+    let (address, counters) = start(Bounds { answer_time_max: SHORT, ..bounds(1) });
+    let mut slow = TcpStream::connect(address).await.expect("it listens");
+    slow.write_all(b"wm").await.expect("it listens");
+    slow.read_u8().await.expect("an answer has begun");
+    let mut next = TcpStream::connect(address).await.expect("it listens");
+    while counters.now().slow_answers == 0 {
+        _ = slow.read_u8().await;
+        tokio::task::yield_now().await;
+    }
+    answered(&mut next).await;
+    assert_eq!(counters.now().stalled, 0);
 }
 
 #[tokio::test]

@@ -9,6 +9,7 @@ mod looking;
 mod mutation;
 mod order;
 mod own;
+mod proxied;
 mod revoking;
 mod sums;
 mod system;

@@ -150,10 +150,18 @@ fn judge(pace: Pace, reply: Reply, counter: Counter) -> Judgement {
 }
 
 impl Abuse {
+    /// Whoever comes from `address`, however.
+    pub(crate) fn address(&self, address: IpAddr) -> Judgement {
+        match self.lists.bans_address(address) {
+            true => Judgement::Refuse(ADDRESS_BANNED, Counter::BannedAddresses),
+            false => Judgement::Fine,
+        }
+    }
+
     /// A connection of `address`.
     pub(crate) fn connection(&self, address: IpAddr, now_ms: u64) -> Judgement {
-        if self.lists.bans_address(address) {
-            return Judgement::Refuse(ADDRESS_BANNED, Counter::BannedAddresses);
+        if let refused @ Judgement::Refuse(..) = self.address(address) {
+            return refused;
         }
         let peers = &self.peers;
         let pace = peers.connections.another(|| peers.hash_of(address), now_ms);

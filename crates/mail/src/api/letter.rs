@@ -21,7 +21,7 @@ pub(super) struct Entry<'a> {
     pub(super) fromfull: Cow<'a, str>,
     /// MAIL FROM.
     pub(super) origfrom: Cow<'a, str>,
-    /// The local part.
+    /// The local part, in quotes where it needs them.
     pub(super) to: Cow<'a, str>,
     pub(super) domain: Cow<'a, str>,
     /// Milliseconds since 1970.
@@ -51,7 +51,7 @@ impl<'a> Entry<'a> {
             from: if sender.name.is_empty() { fromfull.clone() } else { sender.name },
             fromfull,
             origfrom: envelope_from(),
-            to: (&*summary.inbox.local).into(),
+            to: summary.inbox.name(),
             domain: (&*summary.inbox.domain).into(),
             time: summary.arrived_ms,
             seconds_ago: now_ms.saturating_sub(summary.arrived_ms) / 1000,

@@ -4,10 +4,10 @@
 //! The domain `public` (and `private`, with the token) is the service's own; any other is called by its name. An inbox
 //! may be a whole address, and may end in `*`.
 
-use std::{convert::Infallible, sync::Arc, time::Duration};
+use std::{convert::Infallible, net::IpAddr, sync::Arc, time::Duration};
 
 use axum::{
-    Json,
+    Extension, Json,
     extract::{FromRequestParts, Query, RawPathParams, State},
     http::request::Parts,
     response::{
@@ -273,14 +273,13 @@ async fn list<M: Mailboxes>(
     let now_ms = clock::unix_ms();
     let cursor = if found.len() == limit { (skip + limit).to_string() } else { String::new() };
     let (domain, to) = match &scope {
-        Scope::Inbox(inbox) => (inbox.domain.to_string(), inbox.local.to_string()),
+        Scope::Inbox(inbox) => (inbox.domain.to_string(), inbox.name().into_owned()),
         Scope::Prefix { local, domain } => (domain.to_string(), format!("{local}*")),
         Scope::All => (String::new(), "*".to_owned()),
     };
     if let Some(after) = &listing.delete {
-        for summary in &found {
-            delete_later(&app, summary.id, after)?;
-        }
+        let ids: Vec<MailId> = found.iter().map(|summary| summary.id).collect();
+        delete_later(&app, &ids, after).await?;
     }
     if !listing.full.0 {
         let msgs: Vec<Entry<'_>> =
@@ -317,20 +316,11 @@ fn letter_json(mail: &Mail, _: &Until, out: &mut Vec<u8>) -> serde_json::Result<
     serde_json::to_writer(out, &Letter::new(mail, clock::unix_ms()))
 }
 
-/// `delete=1m`: the mail goes a minute after it was asked for.
-fn delete_later<M: Mailboxes>(app: &Arc<App<M>>, id: MailId, after: &str) -> Result<(), Fault> {
+/// `delete=1m`: the mails go a minute after they were asked for.
+async fn delete_later<M: Mailboxes>(app: &App<M>, ids: &[MailId], after: &str) -> Result<(), Fault> {
     let after = duration::parse(after, DELETE_AFTER_MAX)?;
-    let mut place = app.listener()?;
-    let app = Arc::clone(app);
-    tokio::spawn(async move {
-        tokio::select! {
-            () = tokio::time::sleep(after) => if let Err(error) = app.mailboxes.delete(id).await {
-                tracing::warn!("a mail could not be deleted as asked: {error}");
-            },
-            () = place.stopped() => {}
-        }
-    });
-    Ok(())
+    let after_ms = u64::try_from(after.as_millis()).unwrap_or(u64::MAX);
+    Ok(app.mailboxes.hurry(ids, clock::unix_ms().saturating_add(after_ms)).await?)
 }
 
 /// The last parameters of a path: which mail, and what of it.
@@ -363,7 +353,7 @@ async fn message<M: Mailboxes>(
     let (id, now_ms) = (mail.summary.id, clock::unix_ms());
     let letter = app.render(client, mail, move |mail, _| Letter::new(mail, now_ms)).await?;
     if let Some(after) = &deleting.delete {
-        delete_later(&app, id, after)?;
+        delete_later(&app, &[id], after).await?;
     }
     Ok(Json(letter).into_response())
 }
@@ -515,19 +505,21 @@ struct Injected {
 async fn inject<M: Mailboxes>(
     State(app): State<Arc<App<M>>>,
     Place(scope): Place,
+    Extension(httpd::Client(peer)): Extension<httpd::Client>,
     body: Taken,
 ) -> Result<Json<Value>, Fault> {
     let injected = read_injected(&body.bytes)?;
     let Scope::Inbox(inbox) = scope else {
         return Err(Fault::Bad("a mail goes to one inbox; name it without `*`".to_owned()));
     };
-    let id = deliver(&app, &injected, &inbox.to_string()).await?;
+    let id = deliver(&app, peer, &injected, &inbox.to_string()).await?;
     Ok(Json(json!({ "status": "ok", "id": id, "rules_fired": [] })))
 }
 
 async fn webhook<M: Mailboxes>(
     State(app): State<Arc<App<M>>>,
     Place(scope): Place,
+    Extension(httpd::Client(peer)): Extension<httpd::Client>,
     body: Taken,
 ) -> Result<Json<Value>, Fault> {
     let injected = read_injected(&body.bytes)?;
@@ -537,7 +529,7 @@ async fn webhook<M: Mailboxes>(
         (_, Some(to)) => to.clone(),
         (_, None) => return Err(Fault::Bad("the field `to` is missing".to_owned())),
     };
-    let id = deliver(&app, &injected, &to).await?;
+    let id = deliver(&app, peer, &injected, &to).await?;
     Ok(Json(json!({ "status": "ok", "id": id })))
 }
 
@@ -546,7 +538,12 @@ fn read_injected(body: &[u8]) -> Result<Injected, Fault> {
         .map_err(|error| Fault::Bad(format!("this is no {{\"from\", \"subject\", \"text\"}}: {error}")))
 }
 
-async fn deliver<M: Mailboxes>(app: &Arc<App<M>>, injected: &Injected, to: &str) -> Result<String, Fault> {
+async fn deliver<M: Mailboxes>(
+    app: &Arc<App<M>>,
+    peer: IpAddr,
+    injected: &Injected,
+    to: &str,
+) -> Result<String, Fault> {
     let from = if injected.from.contains('@') {
         injected.from.clone()
     } else {
@@ -562,7 +559,7 @@ async fn deliver<M: Mailboxes>(app: &Arc<App<M>>, injected: &Injected, to: &str)
         .text_body(injected.text.as_str())
         .write_to_vec()
         .map_err(|_| Fault::Broken)?;
-    let ids = app.mailboxes.deliver(&from, &[to.to_owned()], &raw).await?;
+    let ids = app.mailboxes.deliver(peer, &from, &[to.to_owned()], &raw).await?;
     Ok(ids.first().map(ToString::to_string).unwrap_or_default())
 }
 

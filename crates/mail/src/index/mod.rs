@@ -10,9 +10,11 @@
 //! 80 more.
 //!
 //! Invariants, checked by `invariants` in tests: every entry is in the three chains of its inbox and under its name;
-//! chains are ordered as mails arrived; an inbox or domain exists exactly while it holds a mail.
+//! chains are ordered as mails arrived; an inbox or domain exists exactly while it holds a mail; a mail is among the
+//! hurried exactly while its entry says so.
 
 mod chain;
+mod hurried;
 mod slab;
 mod table;
 #[cfg(test)]
@@ -22,15 +24,19 @@ use std::collections::HashMap;
 
 use bheap::PageQueue;
 use engine::log::Location;
-use xxhash_rust::xxh3::xxh3_64;
+use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
 use crate::mailboxes::{Inbox, MailId, Scope};
 use chain::{Chain, Link, NONE};
+pub(crate) use hurried::{Hurried, Hurry};
 use slab::Slab;
 use table::SlotTable;
 
 /// Bytes of a page of the expiry queue.
 const QUEUE_PAGE_BYTES: usize = 4096;
+
+/// Memory that an index without a mail keeps for the next ones.
+const EMPTY_BYTES_MAX: usize = 1 << 20;
 
 /// The three chains that an entry is in.
 const BY_INBOX: usize = 0;
@@ -50,6 +56,8 @@ struct Entry {
     inbox: u32,
     /// Of the record's recipients.
     shared: bool,
+    /// It goes before its age, as [`Hurried`] says.
+    is_hurried: bool,
 }
 
 const _: () = assert!(size_of::<Entry>() <= 64);
@@ -88,6 +96,8 @@ pub(crate) struct Place {
     pub(crate) location: u64,
     pub(crate) record_bytes: u32,
     pub(crate) arrived_ms: u64,
+    /// When it is forgotten.
+    pub(crate) expires_ms: u64,
 }
 
 /// A mail that is not in the index any more.
@@ -97,6 +107,8 @@ pub(crate) struct Gone {
     pub(crate) inbox: Inbox,
     /// Whether other inboxes have, or had, the same record.
     pub(crate) shared: bool,
+    /// Where it is written that it was to go before its age, if it was.
+    pub(crate) hurried_by: Option<u64>,
 }
 
 /// What is kept and for how long.
@@ -107,6 +119,8 @@ pub(crate) struct Rules {
     /// Where the log's segments begin, and their size: which one a location is in.
     pub(crate) segments_at: u64,
     pub(crate) segment_bytes: u64,
+    /// Of the tables of names, so that nobody can choose names that all fall into one place.
+    pub(crate) seed: u64,
 }
 
 /// The index of one core.
@@ -125,6 +139,8 @@ pub(crate) struct Index {
     in_segment: HashMap<u32, u32>,
     /// The second after which it is over age, and the slot: an entry that finds another mail there finds it not due.
     expiry: PageQueue<u64>,
+    /// Those that go before their age, by name.
+    hurried: HashMap<u64, Hurried>,
 }
 
 fn hash_of_id(id: u64) -> u64 {
@@ -132,9 +148,18 @@ fn hash_of_id(id: u64) -> u64 {
     id.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29).wrapping_mul(0xd6e8_feb8_6659_fd93)
 }
 
-/// The hash by which an inbox finds its owner and its place.
+/// The hash by which an inbox finds its owner; it is the same at every start.
 pub(crate) fn hash_of_inbox(local: &str, domain: &str) -> u64 {
     xxh3_64(local.as_bytes()).rotate_left(17) ^ xxh3_64(domain.as_bytes())
+}
+
+/// The hash by which an inbox finds its place in a table of this seed.
+fn place_of_inbox(local: &str, domain: &str, seed: u64) -> u64 {
+    xxh3_64_with_seed(local.as_bytes(), seed).rotate_left(17) ^ place_of_domain(domain, seed)
+}
+
+fn place_of_domain(domain: &str, seed: u64) -> u64 {
+    xxh3_64_with_seed(domain.as_bytes(), seed)
 }
 
 impl Index {
@@ -155,6 +180,7 @@ impl Index {
                 Ok(expiry) => expiry,
                 Err(error) => unreachable!("a page of 4 KiB is one: {error}"),
             },
+            hurried: HashMap::new(),
         }
     }
 
@@ -182,6 +208,7 @@ impl Index {
             + self.domains.bytes()
             + self.by_domain.bytes()
             + self.expiry.bytes()
+            + self.hurried.capacity() * size_of::<(u64, Hurried)>()
     }
 
     /// Enters a mail as the newest of its inbox. Names the mail that has to go because the inbox has no room for more.
@@ -194,7 +221,17 @@ impl Index {
         let inbox = self.inbox_slot(inbox);
         let domain = self.inboxes[inbox].domain;
         let links = [Link::default(); 3];
-        let entry = Entry { id: id.0, location, arrived_ms, links, record_bytes, mail_bytes, inbox, shared };
+        let entry = Entry {
+            id: id.0,
+            location,
+            arrived_ms,
+            links,
+            record_bytes,
+            mail_bytes,
+            inbox,
+            shared,
+            is_hurried: false,
+        };
         let slot = self.entries.insert(entry);
         let entries = &mut self.entries;
         self.by_id.insert(hash_of_id(id.0), slot, |slot| hash_of_id(entries[slot].id));
@@ -203,7 +240,7 @@ impl Index {
         self.all.push(entries, BY_ALL, slot);
         self.mail_bytes += u64::from(mail_bytes);
         *self.in_segment.entry(self.segment_of(location)).or_default() += 1;
-        self.expiry.push(self.due_s(arrived_ms) << 32 | u64::from(slot));
+        self.expiry.push(due_s(arrived_ms.saturating_add(self.rules.age_ms)) << 32 | u64::from(slot));
         let chain = self.inboxes[inbox].chain;
         (chain.count > self.rules.per_inbox_max).then(|| MailId(self.entries[chain.oldest].id))
     }
@@ -212,7 +249,7 @@ impl Index {
     pub(crate) fn place(&self, id: MailId, now_ms: u64) -> Option<(Place, Inbox)> {
         let slot = self.find(id)?;
         let entry = &self.entries[slot];
-        (self.expires_ms(entry) > now_ms).then(|| (place(entry), self.inbox_of(entry)))
+        (self.expires_ms(entry) > now_ms).then(|| (self.place_of(entry), self.inbox_of(entry)))
     }
 
     /// Takes a mail out. `known`: its inbox, if whoever asks has it to give away.
@@ -316,17 +353,19 @@ impl Index {
             if walk.at == NONE {
                 return Stepped::End;
             }
-            let entry = &self.entries[walk.at];
-            if entry.id != walk.id {
+            // The slot may have gone with all others.
+            let Some(entry) = self.entries.get(walk.at).filter(|entry| entry.id == walk.id) else {
                 return Stepped::Lost;
-            }
+            };
             walk.at = entry.links[walk.chain].older;
             walk.id = if walk.at == NONE { 0 } else { self.entries[walk.at].id };
             let wanted = walk.prefix.is_empty() || self.inboxes[entry.inbox].local.starts_with(&*walk.prefix);
             if self.expires_ms(entry) <= now_ms {
-                // Older ones are over age too.
-                walk.at = NONE;
-            } else if wanted && found(place(entry)) == Enough::Yes {
+                if !entry.is_hurried {
+                    // Older ones are over age too.
+                    walk.at = NONE;
+                }
+            } else if wanted && found(self.place_of(entry)) == Enough::Yes {
                 return Stepped::End;
             }
         }
@@ -334,11 +373,22 @@ impl Index {
     }
 
     fn expires_ms(&self, entry: &Entry) -> u64 {
-        entry.arrived_ms.saturating_add(self.rules.age_ms)
+        let of_age_ms = entry.arrived_ms.saturating_add(self.rules.age_ms);
+        if !entry.is_hurried {
+            return of_age_ms;
+        }
+        let hurried_ms = self.hurried.get(&entry.id).map_or(u64::MAX, |hurried| hurried.expires_ms);
+        of_age_ms.min(hurried_ms)
     }
 
-    fn due_s(&self, arrived_ms: u64) -> u64 {
-        arrived_ms.saturating_add(self.rules.age_ms).div_ceil(1000).min(u32::MAX.into())
+    fn place_of(&self, entry: &Entry) -> Place {
+        Place {
+            id: MailId(entry.id),
+            location: entry.location,
+            record_bytes: entry.record_bytes,
+            arrived_ms: entry.arrived_ms,
+            expires_ms: self.expires_ms(entry),
+        }
     }
 
     fn segment_of(&self, location: u64) -> u32 {
@@ -351,34 +401,36 @@ impl Index {
     }
 
     fn find_inbox(&self, local: &str, domain: &str) -> Option<u32> {
-        self.by_name.find(hash_of_inbox(local, domain), |slot| {
+        self.by_name.find(place_of_inbox(local, domain, self.rules.seed), |slot| {
             let inbox = &self.inboxes[slot];
             *inbox.local == *local && *self.domains[inbox.domain].name == *domain
         })
     }
 
     fn find_domain(&self, domain: &str) -> Option<u32> {
-        self.by_domain.find(xxh3_64(domain.as_bytes()), |slot| *self.domains[slot].name == *domain)
+        let hash = place_of_domain(domain, self.rules.seed);
+        self.by_domain.find(hash, |slot| *self.domains[slot].name == *domain)
     }
 
     fn inbox_slot(&mut self, inbox: &Inbox) -> u32 {
         if let Some(slot) = self.find_inbox(&inbox.local, &inbox.domain) {
             return slot;
         }
+        let seed = self.rules.seed;
         let domain = self.find_domain(&inbox.domain).unwrap_or_else(|| {
             let name = inbox.domain.clone();
             let domain = self.domains.insert(DomainSlot { name, chain: Chain::default(), inboxes: 0 });
             let domains = &self.domains;
-            let hash = xxh3_64(inbox.domain.as_bytes());
-            self.by_domain.insert(hash, domain, |slot| xxh3_64(domains[slot].name.as_bytes()));
+            let hash = place_of_domain(&inbox.domain, seed);
+            self.by_domain.insert(hash, domain, |slot| place_of_domain(&domains[slot].name, seed));
             domain
         });
         self.domains[domain].inboxes += 1;
         let local = inbox.local.clone();
         let slot = self.inboxes.insert(InboxSlot { local, domain, chain: Chain::default() });
         let (inboxes, domains) = (&self.inboxes, &self.domains);
-        self.by_name.insert(hash_of_inbox(&inbox.local, &inbox.domain), slot, |slot| {
-            hash_of_inbox(&inboxes[slot].local, &domains[inboxes[slot].domain].name)
+        self.by_name.insert(place_of_inbox(&inbox.local, &inbox.domain, seed), slot, |slot| {
+            place_of_inbox(&inboxes[slot].local, &domains[inboxes[slot].domain].name, seed)
         });
         slot
     }
@@ -390,6 +442,8 @@ impl Index {
 
     fn remove_slot(&mut self, slot: u32, inbox: Inbox) -> Gone {
         let entry = self.entries[slot];
+        let place = self.place_of(&entry);
+        let hurried_by = self.forget_hurry(&entry);
         debug_assert_eq!(
             self.find_inbox(&inbox.local, &inbox.domain),
             Some(entry.inbox),
@@ -412,32 +466,32 @@ impl Index {
         if self.inboxes[entry.inbox].chain.count == 0 {
             self.remove_inbox(entry.inbox, &inbox);
         }
-        Gone { place: place(&entry), inbox, shared: entry.shared }
+        if self.len() == 0 && self.bytes() > EMPTY_BYTES_MAX {
+            // Slots and tables do not shrink, and the queue has nothing but words of those that are gone.
+            *self = Self::new(self.rules);
+        }
+        Gone { place, inbox, shared: entry.shared, hurried_by }
     }
 
     fn remove_inbox(&mut self, slot: u32, inbox: &Inbox) {
-        let (inboxes, domains) = (&self.inboxes, &self.domains);
-        self.by_name.remove(hash_of_inbox(&inbox.local, &inbox.domain), slot, |slot| {
-            hash_of_inbox(&inboxes[slot].local, &domains[inboxes[slot].domain].name)
+        let (inboxes, domains, seed) = (&self.inboxes, &self.domains, self.rules.seed);
+        self.by_name.remove(place_of_inbox(&inbox.local, &inbox.domain, seed), slot, |slot| {
+            place_of_inbox(&inboxes[slot].local, &domains[inboxes[slot].domain].name, seed)
         });
         let domain = self.inboxes.remove(slot).domain;
         self.domains[domain].inboxes -= 1;
         if self.domains[domain].inboxes == 0 {
             let domains = &self.domains;
-            let hash = xxh3_64(inbox.domain.as_bytes());
-            self.by_domain.remove(hash, domain, |slot| xxh3_64(domains[slot].name.as_bytes()));
+            let hash = place_of_domain(&inbox.domain, seed);
+            self.by_domain.remove(hash, domain, |slot| place_of_domain(&domains[slot].name, seed));
             self.domains.remove(domain);
         }
     }
 }
 
-fn place(entry: &Entry) -> Place {
-    Place {
-        id: MailId(entry.id),
-        location: entry.location,
-        record_bytes: entry.record_bytes,
-        arrived_ms: entry.arrived_ms,
-    }
+/// The second in which what expires then is due.
+fn due_s(expires_ms: u64) -> u64 {
+    expires_ms.div_ceil(1000).min(u32::MAX.into())
 }
 
 /// How far a walk has come: the next mail to look at, and its name to see that it is still there.

@@ -38,6 +38,11 @@ impl<T: Default> Slab<T> {
         std::mem::take(&mut self[slot])
     }
 
+    /// What is in a slot, if there is such a slot.
+    pub(super) fn get(&self, slot: u32) -> Option<&T> {
+        self.blocks.get(slot as usize / BLOCK)?.get(slot as usize % BLOCK)
+    }
+
     /// How many slots hold an item.
     pub(super) fn len(&self) -> usize {
         self.used as usize - self.vacant.len()

@@ -5,7 +5,8 @@ use proptest::prelude::*;
 use super::*;
 
 /// A segment has the locations of ten mails.
-const RULES: Rules = Rules { age_ms: 5_000, per_inbox_max: 3, segments_at: 0, segment_bytes: 16 * 1000 };
+const RULES: Rules =
+    Rules { age_ms: 5_000, per_inbox_max: 3, segments_at: 0, segment_bytes: 16 * 1000, seed: 7 };
 
 impl Index {
     /// What must hold between any two calls.
@@ -29,6 +30,11 @@ impl Index {
             assert_eq!((newer, seen), (chain.oldest, chain.count));
         }
         assert_eq!(seen as usize, self.len());
+        let hurried = self
+            .hurried
+            .keys()
+            .filter(|id| self.find(MailId(**id)).is_some_and(|slot| self.entries[slot].is_hurried));
+        assert_eq!(hurried.count(), self.hurried.len(), "who is hurried is here and says so");
     }
 
     fn listed(&self, scope: &Scope, now_ms: u64) -> Vec<u64> {
@@ -78,6 +84,7 @@ fn scopes() -> Vec<Scope> {
 enum Step {
     Insert { inbox: u8, late_ms: u64 },
     Remove(u64),
+    Hurry { id: u64, ms: u64 },
     Later(u64),
     DropSegment(u32),
 }
@@ -86,6 +93,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     let step = prop_oneof![
         6 => (0u8..8, 0u64..3).prop_map(|(inbox, late_ms)| Step::Insert { inbox, late_ms }),
         2 => (1u64..60).prop_map(Step::Remove),
+        2 => (1u64..60, 0u64..6_000).prop_map(|(id, ms)| Step::Hurry { id, ms }),
         1 => (1u64..2_000).prop_map(Step::Later),
         1 => (0u32..6).prop_map(Step::DropSegment),
     ];
@@ -96,8 +104,9 @@ proptest! {
     #[test]
     fn it_agrees_with_a_plain_list(steps in steps()) {
         let mut index = Index::new(RULES);
-        // Oldest first: (arrived, id, inbox).
-        let mut twin: Vec<(u64, u64, u8)> = Vec::new();
+        // Oldest first: (arrived, id, inbox, expires).
+        let mut twin: Vec<(u64, u64, u8, u64)> = Vec::new();
+        let mut markers: std::collections::HashMap<u64, u64> = std::collections::HashMap::new();
         let (mut now_ms, mut next_id) = (1_000_000u64, 1);
         for step in steps {
             match step {
@@ -105,7 +114,7 @@ proptest! {
                     let arrived_ms = now_ms - late_ms;
                     let gone = index.insert(new(next_id, arrived_ms), &inbox(number));
                     let gone = gone.and_then(|id| index.remove(id, Some(inbox(number))));
-                    twin.push((arrived_ms, next_id, number));
+                    twin.push((arrived_ms, next_id, number, arrived_ms + RULES.age_ms));
                     twin.sort_unstable();
                     let of_inbox: Vec<_> = twin.iter().filter(|mail| mail.2 == number).copied().collect();
                     let over = of_inbox.len() > RULES.per_inbox_max as usize;
@@ -120,15 +129,31 @@ proptest! {
                     prop_assert_eq!(gone.is_some(), twin.iter().any(|mail| mail.1 == id));
                     twin.retain(|mail| mail.1 != id);
                 }
+                Step::Hurry { id, ms } => {
+                    let at_ms = now_ms + ms;
+                    let known = twin.iter_mut().find(|mail| mail.1 == id && mail.3 > now_ms);
+                    match (index.may_hurry(MailId(id), at_ms, now_ms), known) {
+                        (Hurry::Gone, None) | (Hurry::TooOften, Some(_)) => {}
+                        (Hurry::NoNeed, Some(mail)) => prop_assert!(mail.3 <= at_ms),
+                        (Hurry::Yes, Some(mail)) => {
+                            prop_assert!(mail.3 > at_ms);
+                            mail.3 = at_ms;
+                            let marker = markers.len() as u64 + 1;
+                            prop_assert_eq!(index.hurry(MailId(id), at_ms, marker), markers.insert(id, marker));
+                        }
+                        (may, mail) => prop_assert!(false, "{:?} of {:?}", may, mail),
+                    }
+                }
                 Step::Later(ms) => {
                     now_ms += ms;
                     let mut expired = Vec::new();
                     while let Some(gone) = index.expire_one(now_ms) {
+                        prop_assert_eq!(gone.hurried_by, markers.get(&gone.place.id.0).copied());
                         expired.push(gone.place.id.0);
                     }
                     // Those that are due in the second that runs may stay until it is over.
-                    let due = |mail: &(u64, u64, u8)| mail.0 + RULES.age_ms <= now_ms;
-                    let over = |mail: &(u64, u64, u8)| (mail.0 + RULES.age_ms).div_ceil(1000) * 1000 <= now_ms;
+                    let due = |mail: &(u64, u64, u8, u64)| mail.3 <= now_ms;
+                    let over = |mail: &(u64, u64, u8, u64)| mail.3.div_ceil(1000) * 1000 <= now_ms;
                     for id in &expired {
                         prop_assert!(twin.iter().any(|mail| mail.1 == *id && due(mail)));
                     }
@@ -138,14 +163,14 @@ proptest! {
                 Step::DropSegment(segment) => {
                     let gone: Vec<u64> =
                         index.drain_segment(segment, 4).iter().map(|gone| gone.place.id.0).collect();
-                    let in_segment = |mail: &&(u64, u64, u8)| mail.1 / 10 == u64::from(segment);
+                    let in_segment = |mail: &&(u64, u64, u8, u64)| mail.1 / 10 == u64::from(segment);
                     let oldest: Vec<u64> = twin.iter().filter(in_segment).take(4).map(|mail| mail.1).collect();
                     prop_assert_eq!(&gone, &oldest);
                     twin.retain(|mail| !oldest.contains(&mail.1));
                 }
             }
             index.invariants();
-            let visible: Vec<_> = twin.iter().rev().filter(|mail| mail.0 + RULES.age_ms > now_ms).collect();
+            let visible: Vec<_> = twin.iter().rev().filter(|mail| mail.3 > now_ms).collect();
             for scope in scopes() {
                 let expected: Vec<u64> =
                     visible.iter().filter(|mail| scope.contains(&inbox(mail.2))).map(|mail| mail.1).collect();
@@ -172,4 +197,47 @@ fn a_mail_costs_no_more_than_a_hundred_bytes() {
     }
     let each = (index.bytes() - empty) / mails as usize;
     assert!(each <= 100, "{each} bytes a mail");
+}
+
+/// Whoever asks over and over makes neither the queue nor the log grow without end.
+#[test]
+fn a_mail_is_hurried_a_few_times_at_most() {
+    let mut index = Index::new(Rules { age_ms: 86_400_000, per_inbox_max: 500, ..RULES });
+    index.insert(new(1, 1_000_000), &inbox(0));
+    let mut hurried = 0;
+    for ms in (0..1000).rev() {
+        match index.may_hurry(MailId(1), 2_000_000 + ms, 1_000_000) {
+            Hurry::Yes => _ = index.hurry(MailId(1), 2_000_000 + ms, 1),
+            Hurry::TooOften => break,
+            other => panic!("{other:?}"),
+        }
+        hurried += 1;
+    }
+    assert_eq!(hurried, 8);
+    assert_eq!(index.may_hurry(MailId(1), 86_000_000, 1_000_000), Hurry::NoNeed);
+    assert_eq!(index.may_hurry(MailId(2), 2_000_000, 1_000_000), Hurry::Gone);
+}
+
+/// A million mails that came and went leave no tables of theirs behind.
+#[test]
+fn an_index_that_is_empty_again_is_small_again() {
+    let mut index = Index::new(Rules { age_ms: 86_400_000, per_inbox_max: 500, ..RULES });
+    let mails = 100_000;
+    for id in 1..=mails {
+        let inbox = Inbox { local: format!("inbox{}", id % 1000).into(), domain: "d0".into() };
+        index.insert(new(id, 1_000_000 + id), &inbox);
+    }
+    let mut walk = index.walk(&Scope::All);
+    for id in 1..=mails {
+        assert!(index.remove(MailId(id), None).is_some());
+    }
+    assert!(index.bytes() <= 1 << 20, "{} bytes", index.bytes());
+    assert_eq!(
+        index.step(&mut walk, 1, 1_000_000, |_| Enough::No),
+        Stepped::Lost,
+        "a walk that was under way"
+    );
+    index.insert(new(mails + 1, 2_000_000), &inbox(0));
+    assert_eq!(index.listed(&Scope::All, 2_000_000), [mails + 1]);
+    index.invariants();
 }

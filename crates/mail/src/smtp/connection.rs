@@ -20,17 +20,18 @@ use engine::cores::{
     watch::{Phase, Watch},
 };
 use tokio::net::TcpStream;
-use wire::smtp::reply::Reply;
+use wire::{proxy, smtp::reply::Reply};
 
 use super::{
-    Kind, proxy,
-    session::{STOPPING, Session, Stop, TIMEOUT, TOO_MANY_CONNECTIONS, Turn},
+    Kind,
+    session::{SLOW_MAIL, STOPPING, Session, Stop, TIMEOUT, TOO_MANY_CONNECTIONS, Turn},
     stream::Stream,
 };
 use crate::{
     abuse::{self, Judgement, Open},
     core::Core,
     counters::Counter,
+    mailboxes::MailId,
 };
 
 /// Bytes read at once: many pipelined mails.
@@ -56,6 +57,7 @@ impl Booked {
     fn new(core: &Rc<Core>, watch: &Arc<Watch>) -> Self {
         core.shared.balance.opened(core.number);
         core.counters.set(Counter::Connections, core.shared.balance.held(core.number) as u64);
+        core.tide.borrow_mut().holds(core.shared.balance.held(core.number));
         let number = core.watches.borrow_mut().add(Arc::clone(watch));
         core.rounds.stir();
         Self { core: Rc::clone(core), watch: Arc::clone(watch), number, _open: None }
@@ -67,6 +69,7 @@ impl Drop for Booked {
         self.core.watches.borrow_mut().remove(self.number);
         self.watch.work();
         self.core.shared.balance.closed(self.core.number);
+        self.core.tide.borrow_mut().holds(self.core.shared.balance.held(self.core.number));
         self.core.counters.set(Counter::Connections, self.core.shared.balance.held(self.core.number) as u64);
     }
 }
@@ -79,6 +82,8 @@ struct Connection {
     pending: Vec<u8>,
     /// Whether `pending` was not looked at yet.
     unexamined: bool,
+    /// The mail that is coming, and when it must be there.
+    coming: Option<(MailId, u64)>,
 }
 
 /// How a wait for bytes ended.
@@ -101,6 +106,7 @@ pub(crate) async fn serve(core: Rc<Core>, stream: TcpStream, address: SocketAddr
         watch,
         pending: Vec::new(),
         unexamined: false,
+        coming: None,
     };
     let mut peer = address.ip().to_canonical();
     if core.config().proxy_protocol && kind != Kind::Smtps {
@@ -110,11 +116,15 @@ pub(crate) async fn serve(core: Rc<Core>, stream: TcpStream, address: SocketAddr
         }
     }
     let (refusal, slow) = admit(&core, peer, &mut booked);
-    if kind == Kind::Smtps && !connection.begin_tls().await {
+    if let Some(reply) = refusal {
+        // Under TLS it would cost a handshake to say so.
+        if kind != Kind::Smtps {
+            connection.close_with(reply).await;
+        }
         return;
     }
-    if let Some(reply) = refusal {
-        return connection.close_with(reply).await;
+    if kind == Kind::Smtps && !connection.begin_tls().await {
+        return;
     }
     let mut session = Session::new(&core, peer, kind);
     let mut turn = Turn { slow, ..Turn::default() };
@@ -193,10 +203,13 @@ impl Connection {
                 Woken::Gone => return,
                 Woken::Expired => {
                     self.watch.renew();
-                    let reply = if core.draining.get() { STOPPING } else { TIMEOUT };
-                    if reply == TIMEOUT {
-                        core.count(Counter::Timeouts);
-                    }
+                    let is_slow = self.coming.is_some_and(|(_, until_ms)| until_ms <= clock::monotonic_ms());
+                    let (reply, counter) = match (core.draining.get(), is_slow) {
+                        (true, _) => (STOPPING, None),
+                        (false, true) => (SLOW_MAIL, Some(Counter::SlowMails)),
+                        (false, false) => (TIMEOUT, Some(Counter::Timeouts)),
+                    };
+                    counter.into_iter().for_each(|counter| core.count(counter));
                     return self.close_with(reply).await;
                 }
             };
@@ -205,12 +218,9 @@ impl Connection {
 
     /// Waits for bytes and looks at them.
     async fn next_turn(&mut self, session: &mut Session) -> Woken {
-        let limits = &self.core.config().limits;
-        let at_most =
-            if session.dialog.is_receiving() { limits.data_time_max } else { limits.command_time_max };
         let idle = self.pending.is_empty() && session.dialog.is_idle();
         let phase = if idle { Phase::Idle } else { Phase::Head };
-        self.watch.wait(phase, clock::monotonic_ms(), at_most);
+        self.wait(phase, session);
         let core = Rc::clone(&self.core);
         poll_fn(|cx| {
             self.watch.task(cx.waker());
@@ -262,10 +272,29 @@ impl Connection {
                 return Poll::Ready(Woken::Turned(turn, stop));
             }
             turn.end(core);
-            // More of a mail: the deadline begins anew.
-            let limits = &core.config().limits;
-            self.watch.wait(Phase::Body, clock::monotonic_ms(), limits.data_time_max);
+            // More of a mail: silence begins anew. A command that comes a byte at a time has the time that it had.
+            if session.dialog.is_receiving() {
+                self.wait(Phase::Body, session);
+            }
         }
+    }
+
+    /// Notes what the peer is waited for from now on, and how long: for the next command, for more of a mail, and for
+    /// all of it.
+    fn wait(&mut self, phase: Phase, session: &Session) {
+        let limits = &self.core.config().limits;
+        let now_ms = clock::monotonic_ms();
+        let begun = |coming: MailId| self.coming.filter(|(id, _)| *id == coming);
+        self.coming = session.coming().map(|id| {
+            let at_most_ms = u64::try_from(limits.mail_time_max.as_millis()).unwrap_or(u64::MAX);
+            begun(id).unwrap_or((id, now_ms.saturating_add(at_most_ms)))
+        });
+        let silence = match session.dialog.is_receiving() {
+            true => limits.data_time_max,
+            false => limits.command_time_max,
+        };
+        let rest = self.coming.map(|(_, until_ms)| Duration::from_millis(until_ms.saturating_sub(now_ms)));
+        self.watch.wait(phase, now_ms, rest.map_or(silence, |rest| rest.min(silence)));
     }
 
     /// Tries again to keep a mail, until there is room or the time is up.

@@ -23,6 +23,8 @@ pub(crate) struct Envelope {
     pub(crate) recipients: SmallVec<[Recipient; 1]>,
     /// Our Received field, then the mail.
     pub(crate) raw: Vec<u8>,
+    /// Subject and text were held against the rates.
+    pub(crate) is_judged: bool,
 }
 
 /// No mail.
@@ -81,7 +83,7 @@ impl Envelope {
     /// Appends the mail to the log: one record for all of its inboxes that one core owns. Once it is kept, the
     /// envelope's texts have gone with it; if it is refused, they are still here for another try.
     pub(crate) fn keep(&mut self, core: &Core, now_ms: u64) -> Result<Kept, Refused> {
-        let Self { from, recipients, raw } = self;
+        let Self { from, recipients, raw, .. } = self;
         let mut kept = Kept {
             ticket: Ticket::default(),
             arrivals: SmallVec::with_capacity(recipients.len()),

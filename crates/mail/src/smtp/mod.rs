@@ -2,7 +2,6 @@
 
 pub(crate) mod connection;
 pub(crate) mod envelope;
-mod proxy;
 pub(crate) mod session;
 mod stream;
 

@@ -3,7 +3,6 @@
 use std::{io::Write, net::IpAddr};
 
 use engine::log::Refused;
-use smallvec::SmallVec;
 use wire::smtp::{
     command::{Hello, HelloKind, MailFrom},
     dialog::{Ask, Dialog, Terms},
@@ -33,6 +32,8 @@ const FOREIGN_DOMAIN: Reply =
     Reply::new(550, (5, 7, 1), "No mail is taken for this domain, and none is relayed");
 /// 421 to a session that was silent too long.
 pub(crate) const TIMEOUT: Reply = Reply::new(421, (4, 4, 2), "Silent for too long; closing");
+/// 421 to a session whose mail took too long.
+pub(crate) const SLOW_MAIL: Reply = Reply::new(421, (4, 4, 2), "The mail took too long; closing");
 /// 421 while the server stops.
 pub(crate) const STOPPING: Reply = Reply::new(421, (4, 3, 2), "The server is stopping; later");
 /// 421 to a connection beyond the bound.
@@ -218,8 +219,7 @@ impl Session {
             }
         }
         self.dialog.sender_accepted(from.smtputf8);
-        let envelope =
-            Envelope { from: from.address.into(), recipients: SmallVec::new(), raw: core.buffer() };
+        let envelope = Envelope { from: from.address.into(), raw: core.buffer(), ..Envelope::default() };
         self.envelope = Some(envelope);
         reply::SENDER_OK.write(&mut turn.out);
         None
@@ -282,7 +282,12 @@ impl Session {
         let Some(envelope) = &mut self.envelope else { unreachable!("a mail that ends has begun") };
         let lines = if self.dialog.is_lmtp() { envelope.recipients.len() } else { 1 };
         let subject = head::fields(&envelope.raw).subject;
-        match core.abuse.borrow().mail(subject, &envelope.raw, now_ms) {
+        // Once: one that waits for room comes by here again.
+        let judgement = match std::mem::replace(&mut envelope.is_judged, true) {
+            true => Judgement::Fine,
+            false => core.abuse.borrow().mail(subject, &envelope.raw, now_ms),
+        };
+        match judgement {
             Judgement::Fine => {}
             Judgement::Slow => turn.slow = true,
             Judgement::Refuse(reply, counter) => {
@@ -322,6 +327,12 @@ impl Session {
         let lines = if self.dialog.is_lmtp() { recipients } else { 1 };
         (1..lines).for_each(|_| NO_ROOM.write(&mut turn.out));
         self.refuse(core, NO_ROOM, turn);
+    }
+
+    /// The name of the mail that is coming, from DATA or the first BDAT to its end.
+    pub(crate) fn coming(&self) -> Option<MailId> {
+        let envelope = self.envelope.as_ref().filter(|envelope| !envelope.raw.is_empty())?;
+        envelope.recipients.first().map(|recipient| recipient.id)
     }
 
     /// Forgets the mail under way. Whether there was one.

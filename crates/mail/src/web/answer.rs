@@ -6,7 +6,7 @@ use askama::Template;
 use axum::{
     Json,
     body::{Body, HttpBody},
-    extract::{ConnectInfo, Request, State},
+    extract::{Request, State},
     http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header},
     middleware::Next,
     response::{IntoResponse, Response},
@@ -16,9 +16,7 @@ use serde::Serialize;
 use super::{
     app::{App, Site},
     client::Client,
-    connections::Peer,
     counters::Counter,
-    scope::NOBODY,
     unread,
 };
 use crate::{
@@ -115,6 +113,7 @@ impl Fault {
             Self::TooLarge(_) => StatusCode::PAYLOAD_TOO_LARGE,
             Self::ForeignHost(_) => StatusCode::MISDIRECTED_REQUEST,
             Self::Store(Unavailable::Refused(_)) => StatusCode::UNPROCESSABLE_ENTITY,
+            Self::Store(Unavailable::TooOften(_)) => StatusCode::TOO_MANY_REQUESTS,
             Self::Busy(_) | Self::NoRoom | Self::Store(_) => StatusCode::SERVICE_UNAVAILABLE,
             Self::Broken => StatusCode::INTERNAL_SERVER_ERROR,
         }
@@ -132,6 +131,7 @@ impl Fault {
             Self::TokenNeeded | Self::OnlyFromHere | Self::ForeignWrite => "Not allowed",
             Self::NotDone(_) => "Not done here",
             Self::Store(Unavailable::Refused(_)) => "The mail was not accepted",
+            Self::Store(Unavailable::TooOften(_)) => "Too often",
             Self::Busy(_) | Self::NoRoom | Self::TooMany(_) => "Too busy",
             Self::TooLarge(_) => "Too large",
             Self::ForeignHost(_) => "Not our name",
@@ -165,6 +165,7 @@ impl Fault {
             }
             Self::NotDone(_) => "The API page lists what is.",
             Self::Store(Unavailable::Refused(_)) => "Change the mail and send it again.",
+            Self::Store(Unavailable::TooOften(_)) => "Wait a minute, and ask less often.",
             Self::Busy(_) | Self::NoRoom => "This is on our side. Try again in a few seconds.",
             Self::Store(_) | Self::Broken => {
                 "This is on our side. Try again in a minute; if it stays so, tell whoever runs this service, with the \
@@ -189,6 +190,10 @@ impl IntoResponse for Fault {
         }
         if matches!(status, StatusCode::SERVICE_UNAVAILABLE | StatusCode::TOO_MANY_REQUESTS) {
             headers.insert(header::RETRY_AFTER, HeaderValue::from_static("2"));
+        }
+        // Rates are by the minute.
+        if status == StatusCode::TOO_MANY_REQUESTS {
+            headers.insert(header::RETRY_AFTER, HeaderValue::from_static("60"));
         }
         response.extensions_mut().insert(self);
         response
@@ -223,7 +228,7 @@ pub(super) async fn around<M: Mailboxes>(
             .get(header::ACCEPT)
             .and_then(|accept| accept.to_str().ok())
             .is_some_and(|accept| accept.contains("text/html"));
-    let client = Client::of(request.extensions().get::<ConnectInfo<Peer>>().map_or(NOBODY, |asker| asker.0));
+    let client = Client::asking(request.extensions());
     let checked = app
         .check_host(request.headers())
         .and_then(|()| app.check_change(request.method(), request.uri(), request.headers()));

@@ -168,7 +168,7 @@ mod tests {
     use super::*;
 
     fn client(last: u8) -> Client {
-        Client::of(httpd::Peer((std::net::IpAddr::from([192, 0, 2, last]), 1).into()))
+        Client::of(httpd::Client([192, 0, 2, last].into()))
     }
 
     fn budget(bytes_max: u64) -> Arc<Budget> {
@@ -191,7 +191,7 @@ mod tests {
         let used = budget.used();
         assert_eq!((used.bytes, used.of_client.len()), (0, 0));
         drop(used);
-        let here = Client::of(httpd::Peer((std::net::Ipv4Addr::LOCALHOST, 1).into()));
+        let here = Client::of(httpd::Client(std::net::Ipv4Addr::LOCALHOST.into()));
         assert!(budget.of(here).try_grow(7 << 20), "this machine has what there is");
     }
 

@@ -2,22 +2,33 @@
 
 use std::{
     convert::Infallible,
-    net::{IpAddr, Ipv6Addr},
+    net::{IpAddr, Ipv4Addr, Ipv6Addr},
     sync::Arc,
 };
 
-use axum::{extract::FromRequestParts, http::request::Parts};
+use axum::{
+    extract::FromRequestParts,
+    http::{Extensions, request::Parts},
+};
 
-use super::{app::App, connections::Peer, scope::peer};
+use super::app::App;
 use crate::mailboxes::Mailboxes;
 
-/// One asker: an address, or a network of IPv6 that one has by itself.
+/// Whoever is not known.
+const NOBODY: httpd::Client = httpd::Client(IpAddr::V4(Ipv4Addr::UNSPECIFIED));
+
+/// One asker, behind a proxy that is believed whom it asks for: an address, or a network of IPv6 that one has by itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Client(IpAddr);
 
 impl Client {
-    pub(crate) fn of(peer: Peer) -> Self {
-        Self(match peer.0.ip().to_canonical() {
+    /// Who asks what has these extensions.
+    pub(super) fn asking(extensions: &Extensions) -> Self {
+        Self::of(extensions.get().copied().unwrap_or(NOBODY))
+    }
+
+    pub(crate) fn of(asker: httpd::Client) -> Self {
+        Self(match asker.0.to_canonical() {
             // A customer's network has 64 bits of its own (RFC 6177); so do the places of connections count.
             IpAddr::V6(v6) if !v6.is_loopback() => {
                 IpAddr::V6(Ipv6Addr::from_bits(v6.to_bits() & !u128::from(u64::MAX)))
@@ -37,6 +48,6 @@ impl<M: Mailboxes> FromRequestParts<Arc<App<M>>> for Client {
     type Rejection = Infallible;
 
     async fn from_request_parts(parts: &mut Parts, _: &Arc<App<M>>) -> Result<Self, Infallible> {
-        Ok(Self::of(peer(parts).await))
+        Ok(Self::asking(&parts.extensions))
     }
 }

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use engine::network::Network;
+
 use super::access::Token;
 
 /// Settings of the pages and APIs.
@@ -31,6 +33,9 @@ pub struct Config {
     /// Bytes held for requests in all: bodies, mails read for an answer, answers until they are taken. One address has
     /// half of them at most; more is told to come back.
     pub http_bytes_max: u64,
+    /// Proxies that are believed when they say who asks (`X-Forwarded-For`, `Forwarded`); of others, and of strangers,
+    /// it is the address that counts.
+    pub proxies: Vec<Network>,
     /// Live pages, streams and waiting requests; more are told to come back.
     pub listeners_max: usize,
 }
@@ -55,6 +60,7 @@ impl Default for Config {
             connections_max: 4096,
             http_hosts: Vec::new(),
             http_bytes_max: 128 << 20,
+            proxies: Vec::new(),
             listeners_max: 2048,
         }
     }

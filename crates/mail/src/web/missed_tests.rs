@@ -2,7 +2,7 @@
 
 use std::{
     io::{BufRead, BufReader},
-    net::TcpListener,
+    net::{IpAddr, TcpListener},
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering},
@@ -82,8 +82,18 @@ impl Mailboxes for Forgetful {
         self.twin.delete_all(scope).await
     }
 
-    async fn deliver(&self, from: &str, to: &[String], raw: &[u8]) -> Result<Vec<MailId>, Unavailable> {
-        self.twin.deliver(from, to, raw).await
+    async fn hurry(&self, ids: &[MailId], expires_ms: u64) -> Result<(), Unavailable> {
+        self.twin.hurry(ids, expires_ms).await
+    }
+
+    async fn deliver(
+        &self,
+        peer: IpAddr,
+        from: &str,
+        to: &[String],
+        raw: &[u8],
+    ) -> Result<Vec<MailId>, Unavailable> {
+        self.twin.deliver(peer, from, to, raw).await
     }
 
     fn events(&self) -> broadcast::Receiver<Event> {

@@ -152,7 +152,8 @@ async fn run<M: Mailboxes>(
 ) {
     let mut drained = stopping.clone();
     let forget_marks = tokio::spawn(marks::forget_deleted(Arc::clone(&app)));
-    let served = httpd::serve(listener, router(app), async move {
+    let proxies = app.config.proxies.as_slice().into();
+    let served = httpd::serve_behind(proxies, listener, router(app), async move {
         // An error means that the handle is gone, which is the same wish.
         let _ = stopping.wait_for(|stop| *stop).await;
     });

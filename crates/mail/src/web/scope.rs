@@ -1,7 +1,7 @@
 //! Which mails a path is about.
 //!
 //! `ann@example.org` is an inbox, `ann` one at the service's own domain, `ann*@example.org` all inboxes of that domain
-//! that begin so, `*@example.org` all of the domain, `*@*` everything.
+//! that begin so, `*@example.org` all of the domain, `*@*` everything. A star within quotes is a character.
 
 use std::{
     net::{IpAddr, Ipv4Addr, SocketAddr},
@@ -17,7 +17,7 @@ use serde::de::DeserializeOwned;
 
 use super::{answer::Fault, app::App, connections::Peer};
 use crate::{
-    address::{AddressFault, fold_domain},
+    address::{self, AddressFault, fold_domain},
     mailboxes::{Inbox, Mailboxes, Scope},
 };
 
@@ -36,7 +36,7 @@ impl Scope {
     /// # Errors
     /// What is wrong with the address.
     pub(crate) fn of(text: &str, default_domain: &str) -> Result<Self, AddressFault> {
-        let (local, domain) = match text.rsplit_once('@') {
+        let (local, domain) = match address::split(text) {
             Some((local, domain)) => (local, domain),
             None => (text, default_domain),
         };
@@ -124,6 +124,8 @@ mod tests {
             ("*@example.org", "*@example.org", true),
             ("*@*", "*@*", true),
             ("a*b@example.org", "a*b@example.org", false),
+            ("\"An*\"", "\"an*\"@night.test", false),
+            ("\"a@b\"@example.org", "\"a@b\"@example.org", false),
         ] {
             let scope = Scope::of(text, "night.test").unwrap();
             assert_eq!((&*scope.name(), scope.is_wide()), (name, wide), "{text}");

@@ -9,7 +9,7 @@ use axum::{
 };
 use futures_util::StreamExt;
 
-use super::{BODY_BYTES_MAX, answer::Fault, app::App, budget::Held, client::Client, connections::Peer};
+use super::{BODY_BYTES_MAX, answer::Fault, app::App, budget::Held, client::Client};
 use crate::mailboxes::Mailboxes;
 
 /// A body of at most so many bytes; a longer one is refused, and one that finds no room in the budget too.
@@ -22,9 +22,8 @@ impl<M: Mailboxes, const BYTES_MAX: usize> FromRequest<Arc<App<M>>> for Taken<BY
     type Rejection = Fault;
 
     async fn from_request(request: Request, app: &Arc<App<M>>) -> Result<Self, Fault> {
-        let (mut parts, body) = request.into_parts();
-        let peer: Peer = super::scope::peer(&mut parts).await;
-        let mut held = app.budget.of(Client::of(peer));
+        let (parts, body) = request.into_parts();
+        let mut held = app.budget.of(Client::asking(&parts.extensions));
         let said =
             parts.headers.get(header::CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
         if said.is_some_and(|said: u64| said > BYTES_MAX as u64) {

@@ -345,6 +345,23 @@ fn a_get_that_deletes_is_a_change() {
     assert_eq!(site.get("/api/v1/messages").json()["total"], 1);
 }
 
+/// 21 of them shut all live pages for as long as they waited.
+#[test]
+fn a_mail_that_goes_later_takes_nobodys_place() {
+    let site = Site::with(Config { listeners_max: 1, ..Config::default() });
+    let id = site.deliver("ann", "Subject: x\r\n\r\n");
+    let message = format!("/api/v2/domains/public/inboxes/ann/messages/{id}");
+    for _ in 0..3 {
+        assert_eq!(site.get(&format!("{message}?delete=5m")).status, 200);
+        assert_eq!(site.get("/api/v2/domains/public/inboxes/ann?delete=4m").status, 200);
+    }
+    let waited = site.get("/api/v2/domains/public/inboxes/ann/wait?timeout=1s");
+    assert_eq!(waited.status, 200, "{}", waited.body);
+    assert!(site.page(&format!("/inbox/ann@night.test/{id}")).contains("3 minutes"));
+    site.get(&format!("{message}?delete=0"));
+    assert_eq!(site.get(&message).status, 404);
+}
+
 #[test]
 fn faults_are_pages_for_people_and_json_for_programs() {
     let site = Site::new();

@@ -204,7 +204,7 @@ mod tests {
     use super::*;
 
     fn client(last: u8) -> Client {
-        Client::of(httpd::Peer((std::net::IpAddr::from([192, 0, 2, last]), 1).into()))
+        Client::of(httpd::Client([192, 0, 2, last].into()))
     }
 
     fn turns(running_max: usize, waiting_max: usize) -> Arc<Turns> {

@@ -196,11 +196,11 @@ mod tests {
     use super::*;
     use crate::{
         twin::{Retention, Twin},
-        web::{Config, SEARCH_THREADS_MAX, connections::Peer},
+        web::{Config, SEARCH_THREADS_MAX},
     };
 
     fn client(last: u8) -> Client {
-        Client::of(Peer((Ipv4Addr::new(192, 0, 2, last), 1).into()))
+        Client::of(httpd::Client(Ipv4Addr::new(192, 0, 2, last).into()))
     }
 
     /// A site with one mail of so many bytes, as `ann`.

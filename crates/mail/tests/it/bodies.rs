@@ -3,7 +3,7 @@
 
 #![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, reason = "a test may fail")]
 
-use crate::common::{ask, config, drain, first_processor, inbox, list};
+use crate::common::{HERE, ask, config, drain, first_processor, inbox, list};
 use mail::{
     Config, Mailstore, Server,
     config::Store,
@@ -21,7 +21,7 @@ fn text(number: usize, code: Option<usize>) -> String {
 
 fn deliver(store: &Mailstore, number: usize, code: Option<usize>) {
     let to = vec![format!("c{number}@x.test")];
-    ask(store.deliver("shop@x.test", &to, text(number, code).as_bytes())).unwrap();
+    ask(store.deliver(HERE, "shop@x.test", &to, text(number, code).as_bytes())).unwrap();
 }
 
 #[track_caller]
@@ -82,7 +82,7 @@ fn a_body_is_never_looked_for_in_another_segment() {
     for number in 0..60 {
         deliver(&store, number, None);
         let filler = format!("Subject: {number}\r\n\r\n{number}{filler}");
-        ask(store.deliver("", &["filler@x.test".to_owned()], filler.as_bytes())).unwrap();
+        ask(store.deliver(HERE, "", &["filler@x.test".to_owned()], filler.as_bytes())).unwrap();
     }
     (0..60).for_each(|number| is_whole(&store, number, None));
     assert_eq!(ask(store.delete_all(&inbox("filler@x.test"))), Ok(60));

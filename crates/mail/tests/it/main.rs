@@ -5,7 +5,10 @@
 mod bodies;
 mod common;
 mod full_disk;
+mod hurried;
+mod injected;
 mod power;
 mod receiving;
 mod restarts;
+mod slow;
 mod twin;

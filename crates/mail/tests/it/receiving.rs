@@ -4,7 +4,9 @@
 
 use std::{io::Write, net::SocketAddr, sync::Arc, time::Duration};
 
-use crate::common::{Client, ask, config, connect, drain, first_processor, greeted, inbox, list, subjects};
+use crate::common::{
+    Client, HERE, ask, config, connect, drain, first_processor, greeted, inbox, list, subjects,
+};
 use mail::{
     Config, Lists, Rates, Server,
     config::{Durability, Limits, Retention, Store, Tls},
@@ -206,7 +208,8 @@ fn names_are_not_given_twice_over_restarts() {
     for _ in 0..3 {
         let server = Server::start(config.clone()).unwrap();
         for _ in 0..10 {
-            let ids = ask(server.mailstore().deliver("", &["x".to_owned()], b"Subject: x\r\n\r\n")).unwrap();
+            let ids =
+                ask(server.mailstore().deliver(HERE, "", &["x".to_owned()], b"Subject: x\r\n\r\n")).unwrap();
             assert!(seen.insert(ids[0]));
         }
         drain(server);
@@ -591,7 +594,7 @@ fn a_session_near_its_rate_waits_in_the_tarpit_and_loses_nothing() {
 
 #[test]
 fn too_many_connections_are_told_so() {
-    let limits = Limits { connections_per_address_max: 2, ..config().limits };
+    let limits = Limits { connections_per_address_max: Some(2), ..config().limits };
     let server = Server::start(Config { limits, ..config() }).unwrap();
     let _first = greeted(server.addresses().smtp);
     let second = greeted(server.addresses().smtp);

@@ -2,7 +2,7 @@
 
 #![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, reason = "a test may fail")]
 
-use crate::common::{ask, config, drain, first_processor};
+use crate::common::{HERE, ask, config, drain, first_processor};
 use mail::{
     Config, Server,
     config::Store,
@@ -37,7 +37,7 @@ fn a_nearly_empty_store_forgets_nothing_however_often_it_is_started() {
                 let raw = format!("Subject: {subject}\r\n\r\n{}\r\n", "x".repeat(1000));
                 // To one inbox, and to two whose mail may be one record.
                 let to = [format!("a{number}@one.test"), format!("b{number}@one.test")];
-                ask(store.deliver("s@client.test", &to[..1 + number % 2], raw.as_bytes())).unwrap();
+                ask(store.deliver(HERE, "s@client.test", &to[..1 + number % 2], raw.as_bytes())).unwrap();
                 kept.extend(vec![subject; 1 + number % 2]);
             }
             drain(server);

@@ -4,7 +4,7 @@
 
 use std::{collections::HashMap, sync::Arc};
 
-use crate::common::{ask, config, drain, first_processor};
+use crate::common::{HERE, ask, config, drain, first_processor};
 use engine::cores::clock;
 use mail::{
     Config, Server,
@@ -21,6 +21,7 @@ const PATIENCE_MS: u64 = 2_000;
 enum Step {
     Deliver(Vec<u8>, u8),
     Delete(prop::sample::Index),
+    Hurry(prop::sample::Index, u64),
     DeleteAll(u8),
     Restart,
 }
@@ -29,6 +30,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     let step = prop_oneof![
         8 => (prop::collection::vec(0u8..8, 1..4), any::<u8>()).prop_map(|(to, text)| Step::Deliver(to, text)),
         3 => any::<prop::sample::Index>().prop_map(Step::Delete),
+        2 => (any::<prop::sample::Index>(), 1u64..12).prop_map(|(index, hours)| Step::Hurry(index, hours)),
         1 => (0u8..12).prop_map(Step::DeleteAll),
         1 => Just(Step::Restart),
     ];
@@ -49,12 +51,15 @@ fn scope(number: u8) -> Scope {
     }
 }
 
-/// Names differ between the two; all else must not.
-fn shown(summaries: &[Arc<Summary>]) -> Vec<(String, String, Vec<u8>)> {
-    summaries
-        .iter()
-        .map(|mail| (mail.inbox.to_string(), mail.envelope_from.to_string(), mail.subject.to_vec()))
-        .collect()
+const HOUR_MS: u64 = 3_600_000;
+
+/// Names differ between the two; all else must not, and of their ends those that were brought forward.
+fn shown(summaries: &[Arc<Summary>], of_age_ms: u64) -> Vec<(String, String, Vec<u8>, u64)> {
+    let of = |mail: &Arc<Summary>| {
+        let expires_ms = mail.expires_ms.min(of_age_ms);
+        (mail.inbox.to_string(), mail.envelope_from.to_string(), mail.subject.to_vec(), expires_ms)
+    };
+    summaries.iter().map(of).collect()
 }
 
 proptest! {
@@ -71,6 +76,8 @@ proptest! {
         };
         let mut server = Some(Server::start(config.clone()).unwrap());
         let twin = Twin::new(twin::Retention { per_inbox_max: 4, ..twin::Retention::default() }, "inbox.test");
+        let begun_ms = clock::unix_ms();
+        let shown = |summaries: &[Arc<Summary>]| shown(summaries, begun_ms + 12 * HOUR_MS);
         let mut real_names: HashMap<MailId, MailId> = HashMap::new();
         for (number, step) in steps.into_iter().enumerate() {
             let store = server.as_ref().unwrap().mailstore();
@@ -80,8 +87,8 @@ proptest! {
                     // Few bodies, so that some are equal; the longer ones are shared.
                     let body = format!("{}\r\n", text % 4).repeat(usize::from(text) * 3);
                     let raw = format!("From: {text}@x\r\nSubject: {number}\r\n\r\n{body}");
-                    let real = ask(store.deliver("a@b.test", &to, raw.as_bytes())).unwrap();
-                    let slow = ask(twin.deliver("a@b.test", &to, raw.as_bytes())).unwrap();
+                    let real = ask(store.deliver(HERE, "a@b.test", &to, raw.as_bytes())).unwrap();
+                    let slow = ask(twin.deliver(HERE, "a@b.test", &to, raw.as_bytes())).unwrap();
                     prop_assert_eq!(real.len(), slow.len());
                     real_names.extend(slow.into_iter().zip(real));
                     // Other cores hear of it.
@@ -107,6 +114,15 @@ proptest! {
                         let id = listed[index.index(listed.len())].id;
                         prop_assert_eq!(ask(store.delete(real_names[&id])), ask(twin.delete(id)));
                         prop_assert!(ask(store.mail(real_names[&id])).unwrap().is_none());
+                    }
+                }
+                Step::Hurry(index, hours) => {
+                    let listed = ask(twin.list(&Scope::All, 0, 1000)).unwrap();
+                    if !listed.is_empty() {
+                        let id = listed[index.index(listed.len())].id;
+                        let at_ms = begun_ms + hours * HOUR_MS;
+                        prop_assert_eq!(ask(store.hurry(&[real_names[&id]], at_ms)), Ok(()));
+                        prop_assert_eq!(ask(twin.hurry(&[id], at_ms)), Ok(()));
                     }
                 }
                 Step::DeleteAll(number) => {

@@ -70,7 +70,9 @@ fn start(settings: &Settings, demo: bool) -> Result<Started, Failure> {
         urls(accelerator.addresses(), &settings.mail.config.default_domain),
     )
     .map_err(failed("mail cannot be announced"))?;
-    let web = post.show(http, mailstore.clone(), settings)?;
+    // It connects from the address that it connects to, which is this machine's own.
+    let in_front = settings.origin.is_none().then(|| reachable(post.pages()).ip());
+    let web = post.show(http, mailstore.clone(), settings, in_front)?;
     if demo {
         samples::trickle(post.addresses().smtp).map_err(failed("samples cannot be sent"))?;
     }
@@ -179,7 +181,7 @@ mod tests {
         let inbox = Inbox { local: "a b".into(), domain: "example.org".into() };
         let all = urls(&inbox);
         assert_eq!(all.len(), 3);
-        assert!(all[0].starts_with("http://127.0.0.1:8080/inbox/a%20b"), "{}", all[0]);
+        assert!(all[0].starts_with("http://127.0.0.1:8080/inbox/%22a%20b%22@"), "{}", all[0]);
         assert!(
             all[1].starts_with("http://localhost:8080/inbox/") && all[2].starts_with("http://example.org/")
         );

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use axum::{Json, extract::State};
+use axum::{Extension, Json, extract::State};
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use engine::cores::clock;
 use mail_builder::{
@@ -72,6 +72,7 @@ pub(super) async fn send<M: Mailboxes>(
     State(app): State<Arc<App<M>>>,
     Asked(scope): Asked,
     client: Client,
+    Extension(httpd::Client(peer)): Extension<httpd::Client>,
     Taken { bytes, mut held }: Taken<SEND_BYTES_MAX>,
 ) -> Result<Json<Value>, Fault> {
     // What is made of the body is as large, and for a while there twice.
@@ -80,7 +81,7 @@ pub(super) async fn send<M: Mailboxes>(
     let made = app.large(client, bytes.len(), move |_| letter(&bytes, &scope, &name)).await?;
     let Letter { from, recipients, raw, tags } = made?;
     let names = app.marks.names(&tags)?;
-    let ids = app.mailboxes.deliver(&from, &recipients, &raw).await?;
+    let ids = app.mailboxes.deliver(peer, &from, &recipients, &raw).await?;
     for id in ids.iter().filter(|_| !names.is_empty()) {
         // Gone again: there is nothing to tag.
         let Some(mail) = app.mail(client, *id).await? else { continue };

@@ -8,7 +8,7 @@
 
 use std::{
     io::{BufRead, BufReader, Read, Write},
-    net::{SocketAddr, TcpStream},
+    net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream},
     sync::Arc,
     time::Duration,
 };
@@ -18,6 +18,9 @@ use mail::{
     config::Limits,
     mailboxes::{Inbox, Mailboxes, Scope, Summary},
 };
+
+/// Who hands mails over by the API.
+pub(crate) const HERE: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
 /// A configuration for tests: free ports, one core, memory alone.
 pub(crate) fn config() -> Config {

@@ -54,6 +54,14 @@ fn first(address: IpAddr, prefix_bits: u8) -> IpAddr {
     }
 }
 
+/// That address alone.
+impl From<IpAddr> for Network {
+    fn from(address: IpAddr) -> Self {
+        let first = address.to_canonical();
+        Self { first, prefix_bits: Self::bits_of(first) }
+    }
+}
+
 impl FromStr for Network {
     type Err = InvalidNetwork;
 
@@ -64,8 +72,7 @@ impl FromStr for Network {
         };
         let address: IpAddr = address.parse().map_err(|_| InvalidNetwork::Address(text.to_owned()))?;
         let Some(bits) = bits else {
-            let address = address.to_canonical();
-            return Ok(Self { first: address, prefix_bits: Self::bits_of(address) });
+            return Ok(address.into());
         };
         let is_number = !bits.is_empty() && bits.bytes().all(|b| b.is_ascii_digit());
         let prefix_bits = bits.parse().ok().filter(|&bits: &u8| is_number && bits <= Self::bits_of(address));

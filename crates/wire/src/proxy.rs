@@ -5,14 +5,19 @@ use std::net::{IpAddr, SocketAddr};
 use ppp::{HeaderResult, PartialResult, v1, v2};
 
 /// The longest header taken: version 1 has 107 bytes at most; of version 2's extensions nobody sends more.
-pub(super) const HEADER_BYTES_MAX: usize = 2048;
+pub const HEADER_BYTES_MAX: usize = 2048;
 
 /// What the first bytes of a connection are.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) enum Header {
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Header {
     /// A header of so many bytes; the address is none where the proxy speaks for itself.
-    Whole { bytes: usize, peer: Option<SocketAddr> },
-    /// It goes on.
+    Whole {
+        /// What belongs to it, from the first.
+        bytes: usize,
+        /// Who the peer is.
+        peer: Option<SocketAddr>,
+    },
+    /// It goes on; all that came so far belongs to it.
     NeedMore,
     /// It is none.
     Wrong,
@@ -22,7 +27,8 @@ pub(super) enum Header {
 const V1_BEGIN: &[u8] = b"PROXY ";
 
 /// Reads the header.
-pub(super) fn header(bytes: &[u8]) -> Header {
+#[must_use]
+pub fn header(bytes: &[u8]) -> Header {
     // The library takes some beginnings of a version 1 line for broken ones: its end is looked for here.
     let text = bytes.starts_with(V1_BEGIN) || V1_BEGIN.starts_with(bytes);
     if text && bytes.len() < HEADER_BYTES_MAX && memchr::memmem::find(bytes, b"\r\n").is_none() {

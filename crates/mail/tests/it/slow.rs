@@ -1,0 +1,99 @@
+//! Who sends a byte at a time, and who takes all connections: each holds a place for a stated time, and a share of them.
+
+#![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, reason = "a test may fail")]
+
+use std::{
+    io::{ErrorKind, Read, Write},
+    net::{SocketAddr, TcpStream},
+    time::Duration,
+};
+
+use crate::common::{config, connect, greeted};
+use engine::cores::clock;
+use mail::{Config, Server, config::Limits};
+
+const SHORT: Duration = Duration::from_millis(200);
+/// What does not happen in this time fails a test.
+const PATIENCE_MS: u64 = 20_000;
+
+/// Sends these bytes over and over, a few at a time, until the server closes; what it said.
+fn dribble(stream: &mut TcpStream, bytes: &[u8], at_a_time: usize) -> String {
+    stream.set_read_timeout(Some(Duration::from_millis(10))).unwrap();
+    let begun_ms = clock::monotonic_ms();
+    let mut said = Vec::new();
+    for piece in bytes.chunks(at_a_time).cycle() {
+        assert!(
+            clock::monotonic_ms() - begun_ms < PATIENCE_MS,
+            "it was never ended: {}",
+            said.escape_ascii()
+        );
+        let _ = stream.write_all(piece);
+        let mut part = [0; 4096];
+        match stream.read(&mut part) {
+            Ok(0) => break,
+            Ok(read) => said.extend_from_slice(&part[..read]),
+            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {}
+            Err(_) => break,
+        }
+    }
+    String::from_utf8(said).unwrap()
+}
+
+fn counted(server: &Server, name: &str) -> String {
+    let text = engine::meter::prometheus::encode(&server.registry());
+    let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+    line.map(str::to_owned).unwrap_or_default()
+}
+
+#[test]
+fn a_command_has_a_time_however_it_comes() {
+    let limits = Limits { command_time_max: SHORT, ..config().limits };
+    let server = Server::start(Config { limits, ..config() }).unwrap();
+    let mut stream = greeted(server.addresses().smtp).stream.into_inner();
+    let said = dribble(&mut stream, b"NOOP and so on ", 1);
+    assert!(said.starts_with("421 4.4.2"), "{said}");
+    assert_eq!(counted(&server, "mail_timeouts_total"), "1");
+}
+
+#[test]
+fn a_mail_has_a_time_however_it_comes() {
+    let limits = Limits { mail_time_max: SHORT, ..config().limits };
+    let server = Server::start(Config { limits, ..config() }).unwrap();
+    let begin = |command: &str| {
+        let mut client = greeted(server.addresses().smtp);
+        client.expect("MAIL FROM:<a@client.test>", "250");
+        client.expect("RCPT TO:<ann@inbox.test>", "250");
+        client.expect(command, if command == "DATA" { "354" } else { "250" });
+        client.stream.into_inner()
+    };
+    let said = dribble(&mut begin("DATA"), b"Subject: slow\r\n", 1);
+    assert!(said.starts_with("421 4.4.2 The mail took too long"), "{said}");
+    // In chunks that are whole each.
+    let said = dribble(&mut begin("BDAT 0"), b"BDAT 1\r\nx", 9);
+    assert!(said.starts_with("250 ") && said.contains("\r\n421 4.4.2 The mail took too long"), "{said}");
+    assert_eq!(counted(&server, "mail_slow_mails_total"), "2");
+    assert_eq!(counted(&server, "mail_timeouts_total"), "0");
+    // One after the other, each has its own time.
+    let mut client = greeted(server.addresses().smtp);
+    let begun_ms = clock::monotonic_ms();
+    while clock::monotonic_ms() - begun_ms < 2 * SHORT.as_millis() as u64 {
+        assert!(client.mail("ann@inbox.test", "Subject: quick\r\n\r\n").starts_with("250"));
+    }
+}
+
+#[test]
+fn one_address_has_a_share_of_the_connections() {
+    let limits = Limits { connections_max: 32, ..config().limits };
+    assert_eq!(limits.address_connections_max(), 16);
+    assert_eq!(Limits::default().address_connections_max(), 1250);
+    let server = Server::start(Config { limits, ..config() }).unwrap();
+    let _held: Vec<_> = (0..16).map(|_| greeted(server.addresses().smtp)).collect();
+    assert!(connect(server.addresses().smtp).reply().starts_with("421 4.7.0"));
+    let other = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
+    other.bind(&SocketAddr::from(([127, 0, 0, 2], 0)).into()).unwrap();
+    other.connect(&server.addresses().smtp.into()).unwrap();
+    let mut greeting = [0; 3];
+    TcpStream::from(other).read_exact(&mut greeting).unwrap();
+    assert_eq!(&greeting, b"220");
+    assert_eq!(counted(&server, "mail_address_connections_refused_total"), "1");
+}

@@ -1,0 +1,93 @@
+//! Memory that mail needed once: it is the machine's again a minute later.
+
+#![allow(clippy::disallowed_methods, clippy::expect_used, reason = "a test may block, and fail")]
+
+use std::{
+    fs,
+    io::{Read, Write},
+    net::TcpStream,
+    thread,
+    time::{Duration, Instant},
+};
+
+use tests::mail::{MailService, Smtp};
+
+const MIB: u64 = 1 << 20;
+/// Of memory that is nobody's any more, this much may stay, and after this time.
+const STAYS_MAX: u64 = 64 * MIB;
+const GIVEN_BACK: Duration = Duration::from_secs(60);
+/// Less than this proves nothing.
+const NEEDED_MIN: u64 = 160 * MIB;
+
+/// Memory that is no file's.
+fn anonymous_bytes(mail: &MailService) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{}/status", mail.id())).expect("it runs");
+    let field = status.lines().find_map(|line| line.strip_prefix("RssAnon:")).expect("of Linux");
+    field.trim().trim_end_matches(" kB").parse::<u64>().expect("a number") << 10
+}
+
+/// A mail under way: so many bytes of it.
+fn half_a_mail(mail: &MailService, bytes: usize) -> Smtp {
+    let mut client = Smtp::greeted(mail.smtp).expect("it greets");
+    client.say("MAIL FROM:<a@b.example>\r\n").expect("it answers");
+    client.say("RCPT TO:<large@b.example>\r\n").expect("it answers");
+    client.say("DATA\r\n").expect("it answers");
+    let line = [&[b'x'; 998][..], b"\r\n"].concat();
+    client.send(&line.repeat(bytes / line.len())).expect("it reads");
+    client
+}
+
+/// A page that is asked for and not read.
+fn unread(mail: &MailService, path: &str) -> TcpStream {
+    let mut stream = TcpStream::connect(mail.http).expect("it listens");
+    write!(stream, "GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n").expect("it reads");
+    // It has begun.
+    stream.read_exact(&mut [0; 12]).expect("it answers");
+    stream
+}
+
+#[test]
+fn what_many_connections_needed_is_given_back_when_they_are_gone() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let mail = MailService::with_store(&directory.path().join("mail.store"), &[]);
+    // A mail of some size to each core, and a page: what a service in use has anyway.
+    let mut sender = Smtp::greeted(mail.smtp).expect("it greets");
+    let large = "x".repeat(4 << 20);
+    for inbox in 0..8 {
+        let text = format!("Subject: {inbox}\r\n\r\n{large}");
+        assert!(sender.mail(&format!("a{inbox}@b.example"), &text).expect("it answers"));
+    }
+    let id = {
+        let list = mail.get("/api/v2/domains/b.example/inboxes/a0");
+        let json: serde_json::Value = serde_json::from_str(&list).expect("JSON");
+        json["msgs"][0]["id"].as_str().expect("a name").to_owned()
+    };
+    let path = format!("/inbox/a0@b.example/{id}/raw");
+    mail.get(&path);
+    let before = anonymous_bytes(&mail);
+    let mut most = before;
+    for _ in 0..2 {
+        let senders: Vec<_> = (0..400).map(|_| half_a_mail(&mail, 240 << 10)).collect();
+        let readers: Vec<_> = (0..48).map(|_| unread(&mail, &path)).collect();
+        most = most.max(anonymous_bytes(&mail));
+        drop((senders, readers));
+    }
+    assert!(most >= before + NEEDED_MIN, "it needed {} MiB, which proves nothing", (most - before) / MIB);
+    let begun = Instant::now();
+    loop {
+        let now = anonymous_bytes(&mail);
+        if now <= before + STAYS_MAX {
+            break;
+        }
+        let waited = begun.elapsed();
+        assert!(
+            waited < GIVEN_BACK,
+            "{} MiB before, {} at most, {} after {waited:?}",
+            before / MIB,
+            most / MIB,
+            now / MIB
+        );
+        thread::sleep(Duration::from_millis(100));
+    }
+    mail.stop();
+}
