@@ -115,7 +115,7 @@ SOAK_KILLS ?= 100
 SOAK_FLIPS ?= 10000
 SOAK_RUNS ?= 3000
 SOAK_MAIL_CRASHES ?= 50
-soak: toolchain ## The long tests: ten minutes of a feed's clients (SOAK_SECONDS=600), a store's crashes in full
+soak: toolchain nextest ## The long tests: ten minutes of a feed's clients (SOAK_SECONDS=600), a store's crashes in full
 	NIGHTTRAIN_SOAK_SECONDS=$(SOAK_SECONDS) $(CARGO) test --release --package tests --test it feed_soak -- --nocapture
 	LOG_KILLS=$(SOAK_KILLS) LOG_FLIPS=$(SOAK_FLIPS) LOG_RUNS=$(SOAK_RUNS) \
 		$(CARGO) test --release --package engine --test it -- log_kill log_damage log_model io_reads
@@ -123,6 +123,8 @@ soak: toolchain ## The long tests: ten minutes of a feed's clients (SOAK_SECONDS
 	STORE_KILLS=$(SOAK_KILLS) $(CARGO) test --release --package tests --test it store_crash
 	MAIL_CRASHES=$(SOAK_MAIL_CRASHES) $(CARGO) test --release --package tests --test it mail_crash
 	MAIL_POWER_LOSSES=$(SOAK_RUNS) $(CARGO) test --release --package mail --test it power
+	FULL_CASES=1 $(CARGO) nextest run --release --package bheap --package engine --package mail --package tests \
+		--package wire -E 'test(/twin|ring|histogram|index|smtp|fields|pipelines/)'
 
 fuzz: toolchain ## Each fuzz target for FUZZ_SECONDS=60; needs a nightly toolchain
 	sh fuzz/run.sh $(FUZZ_SECONDS)

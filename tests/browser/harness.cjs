@@ -25,6 +25,15 @@ async function accessible(page, where) {
   assert.deepEqual(told, [], `accessibility of ${where}`);
 }
 
+/** Visits with each look, two at a time: a browser draws each page in a process of its own. */
+async function eachLook(deskHeight, visit) {
+  const left = looks(deskHeight);
+  const visitor = async () => {
+    for (let look = left.shift(); look; look = left.shift()) await visit(...look);
+  };
+  await Promise.all([visitor(), visitor()]);
+}
+
 /** Runs `work` with a browser; whatever it throws is the run's reason to fail. */
 async function run(work) {
   fs.mkdirSync(shots, { recursive: true });
@@ -38,7 +47,7 @@ async function run(work) {
 
 module.exports = {
   accessible,
-  looks,
+  eachLook,
   run: (work) => run(work).catch((error) => {
     console.error(error);
     process.exit(1);

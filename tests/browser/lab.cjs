@@ -8,7 +8,7 @@ const assert = require("node:assert/strict");
 const fs = require("node:fs");
 const path = require("node:path");
 const { pathToFileURL } = require("node:url");
-const { accessible, looks, run } = require("./harness.cjs");
+const { accessible, eachLook, run } = require("./harness.cjs");
 
 const address = pathToFileURL(process.env.PAGE).href;
 const found = JSON.parse(fs.readFileSync(process.env.JSON, "utf8"));
@@ -170,7 +170,7 @@ async function withoutScripts(browser) {
 }
 
 run(async (browser) => {
-  for (const [name, options] of looks(900)) await visit(browser, name, options);
+  await eachLook(900, (name, options) => visit(browser, name, options));
   const { context, page } = await opened(browser, { viewport: { width: 1200, height: 900 } });
   await agreesWithTheHeaps(page);
   await byKeyboard(page);

@@ -9,7 +9,7 @@ const fs = require("node:fs");
 const http = require("node:http");
 const net = require("node:net");
 const path = require("node:path");
-const { accessible, looks, run } = require("./harness.cjs");
+const { accessible, eachLook, run } = require("./harness.cjs");
 
 const base = process.env.MAIL_URL;
 const [smtpHost, smtpPort] = process.env.MAIL_SMTP.split(":");
@@ -192,6 +192,6 @@ async function withoutScripts(browser) {
 }
 
 run(async (browser) => {
-  for (const [name, options] of looks(800)) await visit(browser, name, options);
+  await eachLook(800, (name, options) => visit(browser, name, options));
   await withoutScripts(browser);
 });

@@ -219,7 +219,12 @@ fn any_pipeline_is_answered_whole_and_in_order() {
     let cuts = prop::collection::vec((0..1000usize, any::<bool>()), 0..6);
     let pipelines = (prop::collection::vec(ask(), 1..12), cuts);
     // A pipeline that fails may take ten seconds to say so.
-    let config = Config { cases: 200, max_shrink_iters: 50, failure_persistence: None, ..Config::default() };
+    let config = Config {
+        cases: unify::cases(64, 2_000),
+        max_shrink_iters: 50,
+        failure_persistence: None,
+        ..Config::default()
+    };
     TestRunner::new(config)
         .run(&pipelines, |(asks, cuts)| {
             pipeline(&accelerator, &asks, &cuts);

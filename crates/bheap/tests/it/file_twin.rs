@@ -105,7 +105,7 @@ fn run<T: Item + Debug, L: FileLayout + Copy + Debug>(layout: L, steps: &[Step],
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 40, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: unify::cases(40, 400), failure_persistence: None, ..ProptestConfig::default() })]
     #[test]
     fn every_layout_in_a_file_is_its_twin_in_memory(steps in steps(), kind in 0..7_usize) {
         match kind {

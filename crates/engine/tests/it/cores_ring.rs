@@ -19,7 +19,7 @@ enum Step {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 2_000, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: unify::cases(256, 8_192), ..ProptestConfig::default() })]
 
     #[test]
     fn does_what_a_deque_does(

@@ -28,7 +28,7 @@ fn quantile_0_is_not_below_the_smallest_sample() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 300, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: unify::cases(256, 4_096), ..ProptestConfig::default() })]
 
     #[test]
     fn quantiles_are_those_of_the_sorted_samples(

@@ -74,7 +74,7 @@ impl Run {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 40, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: unify::cases(40, 400), failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn the_index_agrees_with_a_map(

@@ -346,7 +346,7 @@ fn run(segment_bytes: u32, segments: u64, steps: &[Step]) -> Run {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 128, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: unify::cases(128, 1_024), failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn the_store_never_invents(steps in prop::collection::vec(step(), 1..800)) {

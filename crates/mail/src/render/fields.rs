@@ -172,7 +172,7 @@ mod tests {
     use super::*;
 
     proptest! {
-        #![proptest_config(ProptestConfig::with_cases(4096))]
+        #![proptest_config(ProptestConfig::with_cases(unify::cases(256, 8_192)))]
 
         /// The fast way and its slow twin.
         #[test]

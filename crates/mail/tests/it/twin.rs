@@ -63,7 +63,7 @@ fn shown(summaries: &[Arc<Summary>], of_age_ms: u64) -> Vec<(String, String, Vec
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(std::env::var("MAIL_TWIN_CASES").ok().and_then(|n| n.parse().ok()).unwrap_or(24)))]
+    #![proptest_config(ProptestConfig::with_cases(unify::cases(24, 400)))]
 
     #[test]
     fn the_store_and_its_twin_say_the_same(steps in steps(), cores in 1usize..3) {

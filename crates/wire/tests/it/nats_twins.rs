@@ -81,7 +81,7 @@ fn damaged(of: impl Strategy<Value = Vec<u8>>) -> impl Strategy<Value = Vec<u8>>
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(2000))]
+    #![proptest_config(ProptestConfig::with_cases(unify::cases(256, 8_192)))]
 
     #[test]
     fn a_client_s_operations_are_as_the_twin_reads_them(bytes in damaged(operation()), limits in limits()) {

@@ -389,7 +389,7 @@ fn dots_and_line_ends() -> impl Strategy<Value = Vec<u8>> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(2000))]
+    #![proptest_config(ProptestConfig::with_cases(unify::cases(256, 8_192)))]
 
     #[test]
     fn data_agrees_with_its_twin(bytes in dots_and_line_ends(), cuts in proptest::collection::vec(0usize..60, 0..4)) {

@@ -105,7 +105,7 @@ fn agrees<T: PartialEq + std::fmt::Debug, E: std::fmt::Debug>(real: Result<Optio
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(8192))]
+    #![proptest_config(ProptestConfig::with_cases(unify::cases(256, 16_384)))]
 
     #[test]
     fn requests_agree_with_the_twin(text in damaged(request_text())) {
@@ -177,7 +177,7 @@ proptest! {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(512))]
+    #![proptest_config(ProptestConfig::with_cases(unify::cases(256, 4_096)))]
 
     /// Every prefix of a head needs more or breaks the same rule, with limits that matter and with none.
     #[test]
