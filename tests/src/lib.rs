@@ -47,6 +47,7 @@ pub mod nginx;
 pub mod node;
 pub mod origin;
 pub mod program;
+pub mod siege;
 pub mod slow_disk;
 pub mod stat;
 

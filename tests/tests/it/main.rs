@@ -31,6 +31,7 @@ mod readme;
 mod real_site;
 mod requests;
 mod serve;
+mod siege;
 mod store_crash;
 mod store_disk_full;
 mod store_file;

