@@ -1,9 +1,10 @@
 //! Attackers of every port, and honest clients beside them: `siege run`, `siege attack --feed HOST:PORT …`.
 #![allow(
-    clippy::print_stdout,
-    clippy::print_stderr,
+    clippy::disallowed_methods,
     clippy::expect_used,
-    reason = "a program for the terminal"
+    clippy::print_stderr,
+    clippy::print_stdout,
+    reason = "a program for the terminal, which may wait"
 )]
 
 use std::{
@@ -167,8 +168,9 @@ fn spell(all: &Arguments, beside: &str, load: f64) -> Result<Spell, String> {
         (honest.join().expect("no panic"), memory_bytes)
     });
     let mut said = String::new();
-    process.stdout.take().expect("piped").read_to_string(&mut said).map_err(|error| error.to_string())?;
-    process.wait().map_err(|error| error.to_string())?;
+    let heard = process.stdout.take().expect("piped").read_to_string(&mut said);
+    let ended = process.wait();
+    heard.and(ended).map_err(|error| error.to_string())?;
     let load = (children_cpu() - cpu_before) / all.seconds as f64;
     if !server.is_running() {
         return Err("the server has ended".to_owned());
