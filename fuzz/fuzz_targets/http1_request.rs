@@ -1,51 +1,11 @@
-//! A request's head: agrees with the slow twin, and with itself at a prefix and under limits that the fuzzer chooses;
-//! what is accepted can be framed or refused without a panic.
+//! A request's head. What is held: `checks/http1_request.rs`.
 #![no_main]
 
+#[path = "../checks/cut.rs"]
+mod cut;
+#[path = "../checks/http1_request.rs"]
+mod http1_request;
 #[path = "../../crates/wire/tests/it/naive/mod.rs"]
 mod naive;
 
-use libfuzzer_sys::fuzz_target;
-use naive::{Naive, drive};
-use wire::http1::{
-    fields,
-    framing::{Framing, request_framing},
-    head::{HeadLimits, HeadRule, HeaderSlots, Progress, parse_request},
-};
-
-fuzz_target!(|input: (u16, u8, u8, &[u8])| {
-    let (cut, line, head, text) = input;
-    let (mut slots, mut limits) = (HeaderSlots::new(), HeadLimits::default());
-    // 255 stands for no limit that matters.
-    if line < 255 {
-        limits.line_bytes_max = line.into();
-    }
-    if head < 255 {
-        limits.head_bytes_max = usize::from(head) * 2;
-    }
-    let whole = drive::request(text, &mut slots, &limits);
-    match (&whole, naive::request(text)) {
-        (Ok(Some(real)), Naive::Complete(naive)) => assert_eq!(real, &naive),
-        (Ok(None), Naive::Unfinished) | (Err(_), Naive::Refused) => {}
-        // Broken before its end, or beyond a limit that the twin does not know.
-        (Err(error), Naive::Unfinished) => assert!((error.at as usize) <= text.len()),
-        (Err(error), Naive::Complete(_)) => {
-            assert!(matches!(error.rule, HeadRule::LineTooLong | HeadRule::HeadersTooLarge));
-        }
-        (real, naive) => panic!("{real:?} but the twin says {naive:?}"),
-    }
-    let cut = usize::from(cut) % (text.len() + 1);
-    match (drive::request(&text[..cut], &mut slots, &limits), &whole) {
-        (Ok(None), Ok(Some(head))) => assert!(cut < head.len),
-        (Ok(None), _) => {}
-        (Ok(Some(part)), Ok(Some(head))) => assert_eq!(&part, head),
-        (part, whole) => assert_eq!(&part, whole),
-    }
-    if let Ok(Progress::Complete((head, _))) = parse_request(text, &mut slots, &limits) {
-        assert_ne!(request_framing(&head), Ok(Framing::UntilClose));
-        let _ = (head.authority(), fields::persists(head.version, &head.headers));
-        for (name, _) in head.headers.iter() {
-            let _ = fields::is_hop_by_hop(name, &head.headers);
-        }
-    }
-});
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| http1_request::check(bytes));

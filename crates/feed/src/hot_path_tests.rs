@@ -9,23 +9,13 @@ use std::{
     sync::{Arc, mpsc},
 };
 
-use allocations::{Allocations, CountingAllocator, Counts};
-use engine::{
-    cores::{listener::Balance, mesh::Mesh},
-    meter::CounterSet,
-};
-
+pub(crate) use crate::fuzzing::{cores, cores_of};
 use crate::{
-    across::{Message, RING_MESSAGES},
-    config::Config,
     connection::Transport,
-    core::{CoreSeed, Local, Settings},
-    counters::Counter,
-    identity::{Authorization, Identities, Mapping, Weighted},
+    identity::{Authorization, Mapping, Weighted},
     serve::{self, Arrival},
-    shared::Shared,
-    transport::Acceptors,
 };
+use allocations::{Allocations, CountingAllocator, Counts};
 
 #[global_allocator]
 static ALLOCATOR: CountingAllocator = CountingAllocator::system();
@@ -35,40 +25,6 @@ const HELLO: &[u8] =
 /// Messages before anything is counted: chunks, lists and remembered subjects come into being.
 const WARM_UP: usize = 20_000;
 const MESSAGES: usize = 40_000;
-
-/// Cores of one feed, all on this thread: what crosses between them is counted too.
-pub(crate) fn cores(count: usize) -> Vec<Rc<Local>> {
-    cores_of(count, &Authorization::default())
-}
-
-fn cores_of(count: usize, authorization: &Authorization) -> Vec<Rc<Local>> {
-    let address = SocketAddr::from(([127, 0, 0, 1], 4222));
-    let mesh = Mesh::<Message>::new(count, 0, RING_MESSAGES).expect("a mesh");
-    let counters = CounterSet::<Counter>::new(count);
-    let settings = Arc::new(Settings {
-        config: Config::default(),
-        identities: Identities::build(authorization, None).expect("it is sound"),
-        acceptors: Acceptors::default(),
-    });
-    let (shared, balance) = (Shared::new(address, Arc::clone(&counters)), Balance::new(count));
-    let endpoints = mesh.into_endpoints().into_iter().enumerate();
-    endpoints
-        .map(|(index, endpoint)| {
-            let (sender, receiver) = endpoint.split();
-            Local::new(CoreSeed {
-                index,
-                cores: count,
-                shared: Arc::clone(&shared),
-                settings: Arc::clone(&settings),
-                sender,
-                receiver,
-                counters: counters.core(index),
-                balance: Arc::clone(&balance),
-                system: tokio::sync::mpsc::channel(1).0,
-            })
-        })
-        .collect()
-}
 
 struct Case {
     name: &'static str,

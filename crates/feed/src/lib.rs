@@ -25,6 +25,8 @@ pub mod config;
 mod connection;
 mod core;
 mod counters;
+#[cfg(any(test, fuzzing))]
+pub mod fuzzing;
 mod groups;
 #[cfg(test)]
 mod hot_path_tests;

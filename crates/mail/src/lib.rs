@@ -16,6 +16,8 @@ mod bodies;
 pub mod config;
 mod core;
 mod counters;
+#[cfg(any(test, fuzzing))]
+pub mod fuzzing;
 mod gather;
 pub mod head;
 mod index;

@@ -25,12 +25,19 @@ pub enum Header {
 
 /// How a header of version 1 begins.
 const V1_BEGIN: &[u8] = b"PROXY ";
+/// And one of version 2.
+const V2_BEGIN: &[u8] = b"\r\n\r\n\0\r\nQUIT\n";
 
 /// Reads the header.
 #[must_use]
 pub fn header(bytes: &[u8]) -> Header {
     // The library takes some beginnings of a version 1 line for broken ones: its end is looked for here.
-    let text = bytes.starts_with(V1_BEGIN) || V1_BEGIN.starts_with(bytes);
+    // What begins neither way is wrong at once: to some of that the library would listen on.
+    let begins = |with: &[u8]| bytes.starts_with(with) || with.starts_with(bytes);
+    let text = begins(V1_BEGIN);
+    if !text && !begins(V2_BEGIN) {
+        return Header::Wrong;
+    }
     if text && bytes.len() < HEADER_BYTES_MAX && memchr::memmem::find(bytes, b"\r\n").is_none() {
         return Header::NeedMore;
     }
@@ -47,7 +54,8 @@ pub fn header(bytes: &[u8]) -> Header {
             };
             Header::Whole { bytes: header.header.len(), peer: peer.map(SocketAddr::from) }
         }
-        HeaderResult::V2(Ok(header)) => {
+        // Whether one that is too long came in one piece makes no difference.
+        HeaderResult::V2(Ok(header)) if header.len() <= HEADER_BYTES_MAX => {
             let peer = match (header.command, header.addresses) {
                 (v2::Command::Local, _) => None,
                 (_, v2::Addresses::IPv4(of)) => Some((IpAddr::V4(of.source_address), of.source_port)),

@@ -10,6 +10,7 @@ mod file_damage;
 mod file_queue_crash;
 mod file_queue_damage;
 mod file_twin;
+mod fuzz_seeds;
 mod handles;
 mod memory;
 mod twin;

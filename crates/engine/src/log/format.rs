@@ -30,6 +30,8 @@ pub const FOOTER_BYTES: usize = 64;
 pub const RECORD_HEADER_BYTES: usize = 64;
 /// Bytes of an entry in a table of contents.
 pub const ENTRY_BYTES: usize = 32;
+/// Lives end here: no file gets there, and whoever says so is not believed, because there are numbers behind it to add.
+pub const LIVES_END: u64 = 1 << 62;
 /// Least and most bytes of a segment.
 pub const SEGMENT_BYTES_GIVEN: (u32, u32) = (64 << 10, 64 << 20);
 
@@ -255,7 +257,11 @@ impl SegmentHeader {
         if !is_sealed(bytes, seed) || u32_at(bytes, 0) != SEGMENT_MAGIC || u32_at(bytes, 16) != segment {
             return SegmentStart::Damaged;
         }
-        SegmentStart::Used(Self { life: u64_at(bytes, 8), class: bytes[4], is_over: bytes[5] != 0 })
+        let life = u64_at(bytes, 8);
+        if life >= LIVES_END {
+            return SegmentStart::Damaged;
+        }
+        SegmentStart::Used(Self { life, class: bytes[4], is_over: bytes[5] != 0 })
     }
 }
 
@@ -291,8 +297,10 @@ impl Footer {
 
     /// From the last bytes of a segment; `None` if they are no footer.
     pub fn decode(bytes: &[u8; FOOTER_BYTES], seed: u32, segment: u32) -> Option<Self> {
-        let is_footer =
-            is_sealed(bytes, seed) && u32_at(bytes, 0) == FOOTER_MAGIC && u32_at(bytes, 16) == segment;
+        let is_footer = is_sealed(bytes, seed)
+            && u32_at(bytes, 0) == FOOTER_MAGIC
+            && u32_at(bytes, 16) == segment
+            && u64_at(bytes, 8) < LIVES_END;
         is_footer.then(|| Self {
             life: u64_at(bytes, 8),
             class: bytes[4],
@@ -496,7 +504,7 @@ mod tests {
         #[test]
         fn what_is_written_is_read(
             (kind, hash, tag, target) in (any::<u8>(), any::<u64>(), any::<u64>(), any::<u64>()),
-            (payload, number, seed, life) in (0u32..1 << 26, any::<u32>(), any::<u32>(), any::<u64>()),
+            (payload, number, seed, life) in (0u32..1 << 26, any::<u32>(), any::<u32>(), 0..LIVES_END),
             (offset, slack, flip) in (0usize..1 << 22, 0u32..9, 0usize..512),
         ) {
             let offset = offset * UNIT_BYTES;

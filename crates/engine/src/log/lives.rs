@@ -9,7 +9,10 @@
 
 use std::{io, sync::atomic::Ordering::Relaxed};
 
-use super::{Disk, Shared, format::BLOCK_BYTES};
+use super::{
+    Disk, Shared,
+    format::{BLOCK_BYTES, LIVES_END},
+};
 use crate::sys::{arena::Words, span::Span};
 
 /// The two blocks that say it.
@@ -82,7 +85,7 @@ fn decode(bytes: &[u8; MARK_BYTES], seed: u32) -> Option<u64> {
     let mut bound = [0; 8];
     bound.copy_from_slice(&bytes[8..16]);
     let bound = u64::from_le_bytes(bound);
-    (*bytes == encode(bound, seed)).then_some(bound)
+    (*bytes == encode(bound, seed) && bound < LIVES_END).then_some(bound)
 }
 
 #[cfg(test)]
@@ -95,6 +98,7 @@ mod tests {
         assert_eq!(decode(&bytes, 5), Some(77));
         assert_eq!(decode(&bytes, 6), None);
         assert_eq!(decode(&[0; MARK_BYTES], 0), None);
+        assert_eq!(decode(&encode(LIVES_END, 5), 5), None);
         for bit in 0..MARK_BYTES * 8 {
             let mut flipped = bytes;
             flipped[bit / 8] ^= 1 << (bit % 8);

@@ -356,5 +356,11 @@ pub(super) fn read_entries(
         return Err(TableFault::Damaged);
     }
     let (entries, _) = table.as_chunks::<ENTRY_BYTES>();
-    Ok(entries.iter().rev().map(TableEntry::decode).collect())
+    let entries: Vec<TableEntry> = entries.iter().rev().map(TableEntry::decode).collect();
+    // The checksum says that somebody wrote this, not that it was we: nothing is looked for outside of the segment.
+    let are_within = entries.iter().all(|entry| {
+        let end = entry.offset as usize + record_bytes(entry.payload_bytes as usize);
+        entry.offset as usize >= SEGMENT_HEADER_BYTES && end <= shared.table.segment_bytes - FOOTER_BYTES
+    });
+    if are_within { Ok(entries) } else { Err(TableFault::Damaged) }
 }

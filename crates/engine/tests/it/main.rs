@@ -8,6 +8,7 @@ mod cores_listener;
 mod cores_mesh;
 mod cores_ring;
 mod cores_run;
+mod fuzz_seeds;
 mod idle;
 mod io_files;
 mod io_reads;

@@ -5,6 +5,7 @@
 mod answers;
 mod bad_days;
 mod common;
+mod fuzz_seeds;
 mod looking;
 mod mutation;
 mod order;

@@ -5,6 +5,7 @@
 mod bodies;
 mod common;
 mod full_disk;
+mod fuzz_seeds;
 mod hurried;
 mod injected;
 mod power;

@@ -3,6 +3,7 @@
 //! One program, because each is linked by itself; a file is one subject.
 
 mod framing_rules;
+mod fuzz_seeds;
 mod head_rules;
 mod naive;
 mod naive_nats;

@@ -1,0 +1,15 @@
+//! The seeds of the fuzz target, through the check that the target is.
+
+#![allow(clippy::expect_used, reason = "a test may fail")]
+
+#[path = "../../../../fuzz/checks/cut.rs"]
+mod cut;
+#[path = "../../../../fuzz/checks/queue_file.rs"]
+mod queue_file;
+#[path = "../../../../fuzz/checks/seeds.rs"]
+mod seeds;
+
+#[test]
+fn queue_file() {
+    seeds::replay("queue_file", queue_file::check);
+}

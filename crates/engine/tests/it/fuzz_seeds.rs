@@ -1,0 +1,15 @@
+//! The seeds of the fuzz targets, through the checks that the targets are.
+
+#![allow(clippy::expect_used, reason = "a test may fail")]
+
+#[path = "../../../../fuzz/checks/cut.rs"]
+mod cut;
+#[path = "../../../../fuzz/checks/engine_log.rs"]
+mod engine_log;
+#[path = "../../../../fuzz/checks/seeds.rs"]
+mod seeds;
+
+#[test]
+fn engine_log() {
+    seeds::replay("engine_log", engine_log::check);
+}

@@ -1,0 +1,50 @@
+//! The seeds of the fuzz targets, through the checks that the targets are.
+
+use crate::{naive, naive_nats, smtp_twin};
+
+#[path = "../../../../fuzz/checks/cut.rs"]
+mod cut;
+#[path = "../../../../fuzz/checks/http1_body.rs"]
+mod http1_body;
+#[path = "../../../../fuzz/checks/http1_fields.rs"]
+mod http1_fields;
+#[path = "../../../../fuzz/checks/http1_request.rs"]
+mod http1_request;
+#[path = "../../../../fuzz/checks/http1_response.rs"]
+mod http1_response;
+#[path = "../../../../fuzz/checks/nats_client.rs"]
+mod nats_client;
+#[path = "../../../../fuzz/checks/seeds.rs"]
+mod seeds;
+#[path = "../../../../fuzz/checks/smtp.rs"]
+mod smtp;
+
+#[test]
+fn http1_body() {
+    seeds::replay("http1_body", http1_body::check);
+}
+
+#[test]
+fn http1_fields() {
+    seeds::replay("http1_fields", http1_fields::check);
+}
+
+#[test]
+fn http1_request() {
+    seeds::replay("http1_request", http1_request::check);
+}
+
+#[test]
+fn http1_response() {
+    seeds::replay("http1_response", http1_response::check);
+}
+
+#[test]
+fn nats_client() {
+    seeds::replay("nats_client", nats_client::check);
+}
+
+#[test]
+fn smtp() {
+    seeds::replay("smtp", smtp::check);
+}

@@ -1,0 +1,245 @@
+//! A log's file that was damaged, or forged with right checksums. From a damaged one a start gives back records that
+//! were appended, byte for byte, and no others; a log that was closed cleanly and damaged in one byte gives back none
+//! that was ended. A forged one may say anything of records, but only of such as lie within the file. Either is a log
+//! again: what is appended to it is there after the next start.
+//!
+//! The input is a kind (bit 0: closed cleanly; bit 1: forged) and strokes: where, and which bytes.
+
+use std::{
+    collections::HashSet,
+    sync::{Arc, OnceLock, atomic::AtomicU64},
+};
+
+use engine::log::{
+    Disk, FileOptions, Found, Header, Kind, Location, Log, New, Options, Recovering,
+    format::{
+        ENTRY_BYTES, FOOTER_BYTES, Footer, RECORD_HEADER_BYTES, RecordHeader, SEGMENT_HEADER_BYTES,
+        SEGMENTS_AT, SegmentHeader, SegmentStart, TableEntry, entry_at, record_bytes,
+    },
+    simulated::SimulatedDisk,
+};
+
+use super::cut::Cut;
+
+const SEGMENT_BYTES: u64 = 64 << 10;
+const SEGMENTS: u64 = 6;
+const RECORDS: u64 = 150;
+/// What one input changes at most.
+const STROKES_MAX: usize = 64;
+/// The two blocks that say which lives were given out.
+const LIVES_AT: [u64; 2] = [8192, 12288];
+
+fn options() -> Options {
+    Options {
+        file: FileOptions {
+            purpose: "fuzz",
+            bytes: SEGMENTS_AT + SEGMENTS * SEGMENT_BYTES,
+            segment_bytes: Some(SEGMENT_BYTES as u32),
+        },
+        unwritten_bytes_max: 2 * SEGMENT_BYTES,
+        ..Options::default()
+    }
+}
+
+fn payload(id: u64) -> Vec<u8> {
+    (0..id * 37 % 1900).map(|at| (id * 7 + at * 13 + at / 251) as u8).collect()
+}
+
+fn new(hash: u64, target: Option<Location>) -> New {
+    New { kind: Kind(7), hash, tag: !hash, target }
+}
+
+fn start(disk: &SimulatedDisk, header: Option<Header>) -> (Log, Header, Vec<Found>) {
+    let opening = Recovering::on(Arc::new(disk.clone()), header, options()).expect("sizes that can be");
+    let (_, header) = (opening.epoch_ahead(), *opening.header());
+    let mut found = Vec::new();
+    let (log, recovered) = opening
+        .recover_stepped(|record| {
+            found.push(*record);
+            true
+        })
+        .expect("damage is no error");
+    assert_eq!((recovered.records, recovered.live), (found.len() as u64, found.len() as u64));
+    (log, header, found)
+}
+
+/// A disk with records of which some were ended.
+struct Sample {
+    disk: SimulatedDisk,
+    header: Header,
+    places: Vec<Location>,
+    ended: HashSet<u64>,
+}
+
+fn sample(is_clean: bool) -> Sample {
+    let disk = SimulatedDisk::new(SEGMENTS_AT + SEGMENTS * SEGMENT_BYTES);
+    let (mut log, header, _) = start(&disk, None);
+    let mut writer = log.writer(0, 1);
+    let mut places: Vec<Location> = Vec::new();
+    let mut ended = HashSet::new();
+    for id in 1..=RECORDS {
+        let target = (id % 5 == 0).then(|| id - 3);
+        let of_target = target.map(|id| places[id as usize - 1]);
+        places.push(writer.append(new(id, of_target), &[&payload(id)]).expect("room").location);
+        ended.extend(target);
+        if id % 50 == 0 {
+            writer.delete(places[id as usize - 2]).expect("room");
+            ended.insert(id - 1);
+        }
+        log.turn();
+    }
+    if is_clean {
+        drop(writer);
+        log.turn();
+    }
+    log.crash();
+    Sample { disk: disk.after_kill(), header, places, ended }
+}
+
+fn read<const N: usize>(disk: &SimulatedDisk, at: u64) -> [u8; N] {
+    let mut bytes = [0; N];
+    disk.read(at, &mut bytes).expect("within the disk");
+    bytes
+}
+
+fn write(disk: &SimulatedDisk, at: u64, bytes: &[u8]) {
+    let (words, rest) = bytes.as_chunks::<8>();
+    assert!(rest.is_empty(), "whole words");
+    let words: Vec<AtomicU64> = words.iter().map(|word| AtomicU64::new(u64::from_ne_bytes(*word))).collect();
+    disk.write(at, &words).expect("within the disk");
+}
+
+/// Changes a field of one of the structures on the disk and makes its checksum right.
+fn forge(disk: &SimulatedDisk, sample: &Sample, cut: &mut Cut<'_>) {
+    let (what, which, field, value) = (cut.u8(), cut.u16(), cut.u8(), cut.u64());
+    let seed = sample.header.seed();
+    let segment = u32::from(which) % SEGMENTS as u32;
+    let first = SEGMENTS_AT + u64::from(segment) * SEGMENT_BYTES;
+    let last = first + SEGMENT_BYTES - FOOTER_BYTES as u64;
+    let footer = Footer::decode(&read(disk, last), seed, segment);
+    match what % 5 {
+        0 => {
+            let bytes = read::<SEGMENT_HEADER_BYTES>(disk, first);
+            let SegmentStart::Used(mut header) = SegmentHeader::decode(&bytes, seed, segment) else { return };
+            match field % 3 {
+                0 => header.life = value,
+                1 => header.class = value as u8,
+                _ => header.is_over = value & 1 == 1,
+            }
+            write(disk, first, &header.encode(seed, segment));
+        }
+        1 => {
+            let Some(mut footer) = footer else { return };
+            match field % 4 {
+                0 => footer.life = value,
+                1 => footer.class = value as u8,
+                2 => footer.entries = value as u32,
+                _ => footer.targets = value as u32,
+            }
+            write(disk, last, &footer.encode(seed, segment));
+        }
+        2 => {
+            let at = sample.places[usize::from(which) % sample.places.len()].offset();
+            let offset = ((at - SEGMENTS_AT) % SEGMENT_BYTES) as usize;
+            let bytes = read::<RECORD_HEADER_BYTES>(disk, at);
+            let Some((mut header, mut life)) = RecordHeader::decode(&bytes, seed, offset) else { return };
+            match field % 7 {
+                0 => header.kind = Kind(value as u8),
+                1 => header.hash = value,
+                2 => header.tag = value,
+                3 => header.target = Location::from_bits(value),
+                4 => header.payload_bytes = value as u32,
+                5 => header.space_bytes = value as u32,
+                _ => life = value,
+            }
+            write(disk, at, &header.encode(seed, life, offset));
+        }
+        3 => {
+            let Some(mut footer) = footer else { return };
+            let number = u32::from(which) / SEGMENTS as u32 % footer.entries.clamp(1, 1024);
+            let at = first + entry_at(SEGMENT_BYTES as usize, number) as u64;
+            let mut entry = TableEntry::decode(&read::<ENTRY_BYTES>(disk, at));
+            match field % 6 {
+                0 => entry.kind = Kind(value as u8),
+                1 => entry.hash = value,
+                2 => entry.tag = value,
+                3 => entry.target = Location::from_bits(value),
+                4 => entry.offset = value as u32 & 0x0fff_fff0,
+                _ => entry.payload_bytes = value as u32,
+            }
+            write(disk, at, &entry.encode());
+            let table_bytes = footer.entries as usize * ENTRY_BYTES;
+            if table_bytes as u64 <= last - first {
+                let mut table = vec![0; table_bytes];
+                disk.read(last - table_bytes as u64, &mut table).expect("within the disk");
+                footer.table_checksum = crc32c::crc32c_append(seed, &table);
+                write(disk, last, &footer.encode(seed, segment));
+            }
+        }
+        _ => {
+            // The number of the last life that may have been given out, in both places.
+            for at in LIVES_AT {
+                let mut bytes = read::<24>(disk, at);
+                bytes[8..16].copy_from_slice(&value.to_le_bytes());
+                let sum = crc32c::crc32c_append(seed, &bytes[..16]);
+                bytes[16..20].copy_from_slice(&sum.to_le_bytes());
+                write(disk, at, &bytes);
+            }
+        }
+    }
+}
+
+pub(crate) fn check(bytes: &[u8]) {
+    static SAMPLES: OnceLock<[Sample; 2]> = OnceLock::new();
+    let mut cut = Cut(bytes);
+    let kind = cut.u8();
+    let (is_clean, is_forged) = (kind & 1 == 1, kind & 2 == 2);
+    let sample = &SAMPLES.get_or_init(|| [sample(false), sample(true)])[usize::from(is_clean)];
+    let disk = sample.disk.after_kill();
+    let mut strokes = 0;
+    while cut.bool() && strokes < STROKES_MAX {
+        strokes += 1;
+        if is_forged {
+            forge(&disk, sample, &mut cut);
+            continue;
+        }
+        let at = u64::from(u32::from_le_bytes(cut.array())) % sample.header.file_bytes();
+        let turned = cut.u8();
+        (0..8).filter(|bit| turned >> bit & 1 == 1).for_each(|bit| disk.flip(8 * at + bit));
+    }
+
+    let (mut log, header, found) = start(&disk, Some(sample.header));
+    for record in &found {
+        let bytes = record_bytes(record.payload_bytes as usize) as u64;
+        let at = record.location.offset();
+        assert!(at >= SEGMENTS_AT && at + bytes <= header.file_bytes(), "{record:?} is not within the file");
+        let read = log.reader().read(record.location, record.payload_bytes as usize);
+        if is_forged {
+            continue;
+        }
+        let id = record.hash;
+        assert!((1..=RECORDS).contains(&id) && record.tag == !id, "{record:?} was never appended");
+        assert!(read.is_err() || read.is_ok_and(|read| read.payload() == payload(id)), "{record:?}");
+        // What ends it is said twice, in a record and in a table: one damage does not reach both.
+        assert!(!is_clean || strokes > 1 || !sample.ended.contains(&id), "{record:?} came back");
+    }
+    assert!(
+        strokes > 0 || found.len() as u64 == RECORDS - sample.ended.len() as u64,
+        "{} found",
+        found.len()
+    );
+
+    // It is a log, if damage has left it room.
+    let mut writer = log.writer(0, 1);
+    let id = RECORDS + 1;
+    let appended = writer.append(new(id, None), &[&payload(id)]);
+    drop(writer);
+    log.turn();
+    log.crash();
+    if let Ok(appended) = appended {
+        let (log, _, again) = start(&disk.after_kill(), Some(header));
+        assert!(again.iter().any(|record| record.location == appended.location && record.hash == id));
+        let read = log.reader().read(appended.location, payload(id).len());
+        assert!(read.is_ok_and(|read| read.payload() == payload(id)));
+    }
+}

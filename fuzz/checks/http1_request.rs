@@ -1,0 +1,48 @@
+//! A request's head: agrees with the slow twin, and with itself at a prefix and under limits that the fuzzer chooses;
+//! what is accepted can be framed or refused without a panic.
+
+use super::cut::Cut;
+use super::naive::{self, Naive, drive};
+use wire::http1::{
+    fields,
+    framing::{Framing, request_framing},
+    head::{HeadLimits, HeadRule, HeaderSlots, Progress, parse_request},
+};
+
+pub(crate) fn check(bytes: &[u8]) {
+    let mut front = Cut(bytes);
+    let (cut, line, head, text) = (front.u16(), front.u8(), front.u8(), front.0);
+    let (mut slots, mut limits) = (HeaderSlots::new(), HeadLimits::default());
+    // 255 stands for no limit that matters.
+    if line < 255 {
+        limits.line_bytes_max = line.into();
+    }
+    if head < 255 {
+        limits.head_bytes_max = usize::from(head) * 2;
+    }
+    let whole = drive::request(text, &mut slots, &limits);
+    match (&whole, naive::request(text)) {
+        (Ok(Some(real)), Naive::Complete(naive)) => assert_eq!(real, &naive),
+        (Ok(None), Naive::Unfinished) | (Err(_), Naive::Refused) => {}
+        // Broken before its end, or beyond a limit that the twin does not know.
+        (Err(error), Naive::Unfinished) => assert!((error.at as usize) <= text.len()),
+        (Err(error), Naive::Complete(_)) => {
+            assert!(matches!(error.rule, HeadRule::LineTooLong | HeadRule::HeadersTooLarge));
+        }
+        (real, naive) => panic!("{real:?} but the twin says {naive:?}"),
+    }
+    let cut = usize::from(cut) % (text.len() + 1);
+    match (drive::request(&text[..cut], &mut slots, &limits), &whole) {
+        (Ok(None), Ok(Some(head))) => assert!(cut < head.len),
+        (Ok(None), _) => {}
+        (Ok(Some(part)), Ok(Some(head))) => assert_eq!(&part, head),
+        (part, whole) => assert_eq!(&part, whole),
+    }
+    if let Ok(Progress::Complete((head, _))) = parse_request(text, &mut slots, &limits) {
+        assert_ne!(request_framing(&head), Ok(Framing::UntilClose));
+        let _ = (head.authority(), fields::persists(head.version, &head.headers));
+        for (name, _) in head.headers.iter() {
+            let _ = fields::is_hop_by_hop(name, &head.headers);
+        }
+    }
+}

@@ -1,0 +1,7 @@
+//! A file of nats-server's. What is held: `checks/nats_conf.rs`.
+#![no_main]
+
+#[path = "../checks/nats_conf.rs"]
+mod nats_conf;
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| nats_conf::check(bytes));

@@ -1,0 +1,7 @@
+//! What is typed into the search field. What is held: `checks/search_query.rs`.
+#![no_main]
+
+#[path = "../checks/search_query.rs"]
+mod search_query;
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| search_query::check(bytes));
