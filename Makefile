@@ -19,7 +19,7 @@ export PATH := $(PATH):$(HOME)/.cargo/bin
 
 .DEFAULT_GOAL := help
 .PHONY: help run test quick check format lint house no-std docs deny packages nextest test-workspace test-models bench \
-	benchmarks-page record-html lab dist soak fuzz asan clean toolchain
+	benchmarks-page record-html lab dist soak siege fuzz asan clean toolchain
 
 help: ## Lists what can be done
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-15s %s\n", $$1, $$2 }' Makefile
@@ -125,6 +125,11 @@ soak: toolchain nextest ## The long tests: ten minutes of a feed's clients (SOAK
 	MAIL_POWER_LOSSES=$(SOAK_RUNS) $(CARGO) test --release --package mail --test it power
 	FULL_CASES=1 $(CARGO) nextest run --release --package bheap --package engine --package mail --package tests \
 		--package wire -E 'test(/twin|ring|histogram|index|smtp|fields|pipelines/)'
+
+# What SIEGE_ARGS may say: --seconds 60 --pairs 9 --only NAME (`siege list` names the attackers)
+siege: toolchain ## All attackers at once against serve, beside honest clients: nine pairs of two minutes (SIEGE_ARGS="--pairs 1")
+	$(CARGO) build --release --package nighttrain --package tests --bins
+	NIGHTTRAIN_BIN=$(TARGET)/release/nighttrain $(TARGET)/release/siege run $(SIEGE_ARGS)
 
 fuzz: toolchain ## Each fuzz target for FUZZ_SECONDS=60; needs a nightly toolchain
 	sh fuzz/run.sh $(FUZZ_SECONDS)
