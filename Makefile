@@ -123,8 +123,8 @@ soak: toolchain nextest ## The long tests: ten minutes of a feed's clients (SOAK
 	STORE_KILLS=$(SOAK_KILLS) $(CARGO) test --release --package tests --test it store_crash
 	MAIL_CRASHES=$(SOAK_MAIL_CRASHES) $(CARGO) test --release --package tests --test it mail_crash
 	MAIL_POWER_LOSSES=$(SOAK_RUNS) $(CARGO) test --release --package mail --test it power
-	FULL_CASES=1 $(CARGO) nextest run --release --package bheap --package engine --package mail --package tests \
-		--package wire -E 'test(/twin|ring|histogram|index|smtp|fields|pipelines/)'
+	FULL_CASES=1 $(CARGO) nextest run --release --package bheap --package engine --package lab --package mail --package tests \
+		--package wire -E 'test(/twin|ring|histogram|index|smtp|fields|pipelines|articles_sizes/)'
 
 # What SIEGE_ARGS may say: --seconds 60 --pairs 9 --only NAME (`siege list` names the attackers)
 siege: toolchain ## All attackers at once against serve, beside honest clients: nine pairs of two minutes (SIEGE_ARGS="--pairs 1")

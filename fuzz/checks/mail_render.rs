@@ -1,7 +1,7 @@
 //! Any bytes are a mail that can be read, and its cleaned HTML has nothing in it that runs or fetches.
 
 use mail::render::{
-    Prepared,
+    Prepared, Until,
     findings::{codes, links},
     html::Remote,
 };
@@ -15,13 +15,13 @@ pub(crate) fn check(raw: &[u8]) {
         reading.date_ms(),
         reading.message_id(),
         codes(&reading.subject(), &text),
-        links(&reading),
+        links(&reading, &Until::default()),
     );
     for attachment in reading.attachments() {
         assert_eq!(reading.attachment_bytes(attachment).len(), attachment.size_bytes);
         assert!(!attachment.filename.contains(['/', '\\', '"', '\n']));
     }
-    if let Some(clean) = reading.html(Remote::Blocked) {
+    if let Some(clean) = reading.html(Remote::Blocked, &Until::default()) {
         let lower = clean.html.to_ascii_lowercase();
         for forbidden in
             ["<script", "<style", "<iframe", "<object", "<svg", "<form", "<meta", "<base", "<link"]

@@ -123,6 +123,9 @@ pub fn nats_session(bytes: &[u8]) {
     }
 }
 
+/// A client without a socket.
+impl crate::serve::Duplex for tokio::io::DuplexStream {}
+
 /// What a server of one core answers to these reads.
 fn session(pieces: &[&[u8]]) -> Vec<u8> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().expect("a runtime");
@@ -162,6 +165,13 @@ fn got(answer: &[u8], grouped: &BTreeSet<Vec<u8>>) -> Got {
         rest = &rest[taken..];
         match op {
             ServerOp::Message { subject, sid, reply, header, payload } => {
+                // What the server itself answers names it and its time.
+                let payload =
+                    if payload.starts_with(b"{") && payload.windows(9).any(|nine| nine == b"\"server\":") {
+                        b"the server's answer"
+                    } else {
+                        payload
+                    };
                 let message = (subject.to_vec(), reply.to_vec(), header.to_vec(), payload.to_vec());
                 if grouped.contains(sid) {
                     got.of_groups.push(message);

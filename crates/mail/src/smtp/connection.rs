@@ -203,8 +203,7 @@ impl Connection {
                 Woken::Gone => return,
                 Woken::Expired => {
                     self.watch.renew();
-                    let is_slow = self.coming.is_some_and(|(_, until_ms)| until_ms <= clock::monotonic_ms());
-                    let (reply, counter) = match (core.draining.get(), is_slow) {
+                    let (reply, counter) = match (core.draining.get(), self.is_mail_slow()) {
                         (true, _) => (STOPPING, None),
                         (false, true) => (SLOW_MAIL, Some(Counter::SlowMails)),
                         (false, false) => (TIMEOUT, Some(Counter::Timeouts)),
@@ -221,6 +220,9 @@ impl Connection {
         let idle = self.pending.is_empty() && session.dialog.is_idle();
         let phase = if idle { Phase::Idle } else { Phase::Head };
         self.wait(phase, session);
+        if self.is_mail_slow() {
+            return Woken::Expired;
+        }
         let core = Rc::clone(&self.core);
         poll_fn(|cx| {
             self.watch.task(cx.waker());
@@ -275,8 +277,17 @@ impl Connection {
             // More of a mail: silence begins anew. A command that comes a byte at a time has the time that it had.
             if session.dialog.is_receiving() {
                 self.wait(Phase::Body, session);
+                if self.is_mail_slow() {
+                    return Poll::Ready(Woken::Expired);
+                }
             }
         }
+    }
+
+    /// Whether the mail that is coming has had its time. Who always has something to say is never waited for, so that
+    /// no deadline of a wait would end it.
+    fn is_mail_slow(&self) -> bool {
+        self.coming.is_some_and(|(_, until_ms)| until_ms <= clock::monotonic_ms())
     }
 
     /// Notes what the peer is waited for from now on, and how long: for the next command, for more of a mail, and for
