@@ -7,7 +7,7 @@
 //! glibc keeps what is freed for the thread that asks next: after an hour with many clients a gigabyte stays with a
 //! process that has none any more. Asking it to let go (`malloc_trim`) costs the time of unmapping, and whoever
 //! allocates in that arena waits meanwhile; so it is done when much has gone, not while it comes and goes: *bound:* once
-//! in [`WAIT`]. A [`Tide`] is plain memory of whoever counts; while nothing is asked for there is no thread.
+//! in `WAIT`. A [`Tide`] is plain memory of whoever counts; while nothing is asked for there is no thread.
 
 use std::{
     io,

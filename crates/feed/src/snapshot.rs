@@ -1,4 +1,4 @@
-//! What the server looks like now, for monitoring: asked of each core in steps ([`crate::look`]), put together outside.
+//! What the server looks like now, for monitoring: asked of each core in steps (`crate::look`), put together outside.
 
 use std::{
     net::SocketAddr,

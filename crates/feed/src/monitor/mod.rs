@@ -6,9 +6,9 @@
 //!  GET /connz /subsz ─▶ lists, put together of steps (`look`), at most LISTS_MAX at a time ─▶ JSON
 //! ```
 //! Runs on a thread of its own, never on a loop. A list costs each loop time that grows with its connections, if only a
-//! little at a time, and memory while it is put together: who comes while [`LISTS_MAX`] are under way waits his turn.
+//! little at a time, and memory while it is put together: who comes while `LISTS_MAX` are under way waits his turn.
 //! What we do not have (routes, leaf nodes, gateways) is there and empty. The same pages are what the system account's
-//! requests are answered with ([`crate::system`]).
+//! requests are answered with (`crate::system`).
 
 pub(crate) mod connz;
 pub(crate) mod query;
