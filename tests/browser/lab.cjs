@@ -28,26 +28,33 @@ async function opened(browser, options) {
   return { context, page };
 }
 
-/** The places and pages that both heaps touched, as the figures say. */
-const touched = (page) =>
-  page.$$eval(HEAPS, (figures) => figures.map(({ dataset }) => {
-    const [indices, pages] = [dataset.indices, dataset.pages].map((list) => list.split(", ").map(Number));
-    return { indices, pages };
-  }));
+/** Presses buttons within the page, one after the other: a browser that is asked from outside draws for each. */
+const press = (page, ...buttons) =>
+  page.evaluate((all) => all.forEach((button) => document.querySelector(`[data-do=${button}]`).click()), buttons);
 
 /** Every operation of the record, by the buttons: the figures touch what the crate's own heaps touched. */
 async function agreesWithTheHeaps(page) {
   const { keys, walks } = experiment("bheap-layout").data.walked;
   assert.equal(await page.$eval(HEAPS, (figure) => JSON.parse(figure.dataset.facts).keys.join()), keys.join());
-  for (const [n, walk] of walks.entries()) {
-    if (walk.insert === undefined || walk.insert === null) {
-      await page.click(`[data-do=remove]`);
+  const isRemoval = (walk) => walk.insert === undefined || walk.insert === null;
+  const all = await page.evaluate(({ operations, heaps }) => operations.map((key) => {
+    const press = (button) => document.querySelector(`[data-do=${button}]`).click();
+    const field = document.querySelector(".play input");
+    if (key === null) {
+      press("remove");
     } else {
-      await page.fill(".play input", String(walk.insert));
-      await page.click("[data-do=insert]");
+      field.value = String(key);
+      field.dispatchEvent(new Event("input", { bubbles: true }));
+      press("insert");
     }
-    await page.click("[data-do=finish]");
-    assert.deepEqual(await touched(page), [walk.textbook, walk.paged], `operation ${n}: ${JSON.stringify(walk)}`);
+    press("finish");
+    return [...document.querySelectorAll(heaps)].map(({ dataset }) => {
+      const [indices, pages] = [dataset.indices, dataset.pages].map((list) => list.split(", ").map(Number));
+      return { indices, pages };
+    });
+  }), { operations: walks.map((walk) => (isRemoval(walk) ? null : walk.insert)), heaps: HEAPS });
+  for (const [n, walk] of walks.entries()) {
+    assert.deepEqual(all[n], [walk.textbook, walk.paged], `operation ${n}: ${JSON.stringify(walk)}`);
   }
   // Not an empty comparison: there were both kinds, and the heaps differed.
   assert.ok(walks.some((walk) => walk.insert === null) && walks.some((walk) => walk.insert !== null));
@@ -84,9 +91,9 @@ async function fullAndEmpty(page) {
   const status = () => page.textContent(".play [role=status]");
   await page.click("[data-do=again]");
   await page.fill(".play input", "7");
-  for (let n = 0; n < 4; n += 1) await page.click("[data-do=insert]");
+  await press(page, ...Array(4).fill("insert"));
   assert.match(await status(), /There is room for 31 items/);
-  for (let n = 0; n < 32; n += 1) await page.click("[data-do=remove]");
+  await press(page, ...Array(32).fill("remove"));
   assert.match(await status(), /Both are empty/);
   await page.click("[data-do=again]");
   assert.match(await status(), /Both hold the same 28 keys/);

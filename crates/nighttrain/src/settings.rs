@@ -450,7 +450,7 @@ mod tests {
             "memory-limit" => "5MiB",
             "cookies" => "rfc",
             "name" => "edge-1",
-            "purge-from" => "10.0.0.0/8,::1",
+            "purge-from" | "trusted-proxies" => "10.0.0.0/8,::1",
             "monitor" | "websocket" => "127.0.0.1:7",
             "tls-cert" | "tls-key" | "tls-ca" | "nats-config" => "/a/b",
             "smtp" | "http" | "smtps" | "lmtp" => "127.0.0.1:7",

@@ -155,6 +155,7 @@ const PLACES: &[(&str, &str, &str)] = &[
     ("listener_heads_evicted", "limits", "pages_heads_evicted"),
     ("listener_bodies_evicted", "limits", "pages_bodies_evicted"),
     ("listener_idle_ended", "limits", "pages_idle_time"),
+    ("listener_slow_answers", "limits", "pages_answer_time"),
     ("listener_slow_heads", "limits", "pages_head_time"),
     ("listener_slow_bodies", "limits", "pages_body_time"),
     ("listener_stalled", "limits", "pages_send_stall"),

@@ -10,6 +10,7 @@ use std::process::Command;
 fn a_minute_of_it_leaves_the_server_and_its_promises_whole() {
     let siege = Command::new(env!("CARGO_BIN_EXE_siege"))
         .args(["run", "--seconds", "40", "--pairs", "0"])
+        .env("NIGHTTRAIN_BIN", tests::program::program())
         .output()
         .expect("it runs");
     let said = String::from_utf8_lossy(&siege.stdout);
