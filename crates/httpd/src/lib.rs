@@ -168,7 +168,7 @@ async fn mark(
         place.working();
         return response;
     }
-    response.map(|body| Body::new(Answering::new(body, place)))
+    answering(response, place)
 }
 
 /// A body with something that lives until it was handed over whole, or its client is gone.
@@ -210,7 +210,15 @@ fn too_many(request: &Request, place: Place) -> Response {
         // Which nobody reads.
         response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
     }
-    response.map(|body| Body::new(Answering::new(body, place)))
+    answering(response, place)
+}
+
+/// The answer's body, with a place that hears when it was handed over whole, or its client is gone.
+fn answering(response: Response, place: Place) -> Response {
+    response.map(|body| {
+        let bytes = usize::try_from(body.size_hint().lower()).unwrap_or(usize::MAX);
+        keep(body, Answering { place, bytes })
+    })
 }
 
 /// A request's body on its way to its handler.
@@ -257,39 +265,11 @@ impl Drop for Receiving {
     }
 }
 
-/// A response's body; when it is gone, it was handed over whole, or its client is gone.
+/// An answer that is under way.
 struct Answering {
-    body: Body,
     place: Place,
     /// That it had in memory.
     bytes: usize,
-}
-
-impl Answering {
-    fn new(body: Body, place: Place) -> Self {
-        let bytes = usize::try_from(body.size_hint().lower()).unwrap_or(usize::MAX);
-        Self { body, place, bytes }
-    }
-}
-
-impl HttpBody for Answering {
-    type Data = Bytes;
-    type Error = axum::Error;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
-        Pin::new(&mut self.body).poll_frame(cx)
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
-    }
 }
 
 impl Drop for Answering {
