@@ -1,21 +1,29 @@
-//! Numbers that nobody can guess, for the seeds of tables that strangers put things into.
+//! What nobody can guess: seeds of tables that strangers put things into, names, nonces.
 
 use std::io;
 
 use rustix::rand::{GetRandomFlags, getrandom};
 
-/// 64 bits of the kernel's. A seed made of the clock can be tried out: what is then aimed at one place of a table makes
-/// its chain long, or spends another's rate.
+/// Bytes of the kernel's. It waits only while the machine has not yet gathered any randomness.
 ///
 /// # Errors
 /// The system has none to give.
-pub fn number() -> io::Result<u64> {
-    let mut bytes = [0; 8];
+pub fn bytes<const N: usize>() -> io::Result<[u8; N]> {
+    let mut bytes = [0; N];
     let mut filled = 0;
     while filled < bytes.len() {
         filled += getrandom(&mut bytes[filled..], GetRandomFlags::empty())?;
     }
-    Ok(u64::from_le_bytes(bytes))
+    Ok(bytes)
+}
+
+/// 64 bits of them. A seed made of the clock can be tried out: what is then aimed at one place of a table makes its
+/// chain long, or spends another's rate.
+///
+/// # Errors
+/// As [`bytes`].
+pub fn number() -> io::Result<u64> {
+    bytes().map(u64::from_le_bytes)
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use std::{
     time::SystemTime,
 };
 
-use engine::{cores::clock, meter::CounterSet};
+use engine::{cores::clock, meter::CounterSet, random};
 use serde::Serialize;
 
 use crate::{
@@ -151,23 +151,20 @@ impl Shared {
 
 /// Letters and digits that no other server has: from the system's random source, 56 as nkeys have.
 fn server_id() -> String {
-    let mut id = String::from("N");
-    while id.len() < 56 {
-        id.push(random_letter());
-    }
-    id
+    format!("N{}", random_letters::<55>())
 }
 
 /// A nonce for a client to sign.
 pub(crate) fn nonce() -> Box<str> {
-    (0..22).map(|_| random_letter()).collect::<String>().into()
+    random_letters::<22>().into()
 }
 
-fn random_letter() -> char {
+fn random_letters<const N: usize>() -> String {
     const LETTERS: &[u8; 32] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZ234567";
-    let mut byte = [0];
-    match rustix::rand::getrandom(&mut byte, rustix::rand::GetRandomFlags::empty()) {
-        Ok(_) => char::from(LETTERS[usize::from(byte[0]) % LETTERS.len()]),
+    match random::bytes::<N>() {
+        Ok(bytes) => {
+            bytes.map(|byte| char::from(LETTERS[usize::from(byte) % LETTERS.len()])).iter().collect()
+        }
         Err(error) => panic!("the system's random source fails: {error}"),
     }
 }

@@ -20,7 +20,7 @@ use rustix::fs::{Mode, OFlags, RenameFlags};
 use super::format::{
     BLOCK_BYTES, HEADER_BYTES, Header, HeaderFault, SEGMENT_BYTES_GIVEN, SEGMENTS_AT, VERSION,
 };
-use crate::sys::direct;
+use crate::{random, sys::direct};
 
 /// Fewest segments of a file.
 pub const SEGMENTS_MIN: u64 = 4;
@@ -445,12 +445,7 @@ pub(super) fn new_header(options: &FileOptions) -> Result<Header, OpenError> {
         }
     };
     let segments = segments_of(options.bytes, u64::from(segment_bytes))?;
-    let mut uuid = [0; 16];
-    // Without a flag it waits only while the machine has not yet gathered any randomness.
-    let mut filled = 0;
-    while filled < uuid.len() {
-        filled += rustix::rand::getrandom(&mut uuid[filled..], rustix::rand::GetRandomFlags::empty())
-            .map_err(|error| OpenError::Io { what: "name", path: PathBuf::new(), source: error.into() })?;
-    }
+    let uuid =
+        random::bytes().map_err(|source| OpenError::Io { what: "name", path: PathBuf::new(), source })?;
     Ok(Header { uuid, purpose: purpose_bytes(options.purpose), segment_bytes, segments })
 }
