@@ -9,7 +9,7 @@
 
 use std::time::Duration;
 
-use engine::sys::memory;
+use engine::sys::heap;
 
 use crate::{connection::Subscription, core::Core, counters::Counter};
 
@@ -47,7 +47,7 @@ impl Core {
         self.links.shrink();
         self.lean = Lean { since_ms: None, stays_bytes: self.unused_bytes() };
         self.count(Counter::MemoryGivenBack);
-        drop(tokio::task::spawn_blocking(memory::give_back));
+        drop(tokio::task::spawn_blocking(heap::trim));
         None
     }
 

@@ -12,7 +12,6 @@ pub mod heap;
 pub mod lend;
 #[cfg(not(feature = "loom"))]
 pub mod mapping;
-pub mod memory;
 pub mod readiness;
 pub mod ring;
 pub mod signals;
