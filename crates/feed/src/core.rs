@@ -186,6 +186,8 @@ impl Core {
         self.work.add(self.outputs.dirty() as u64 * work::WRITE);
         self.links.flush();
         self.outputs.flush(&mut self.links);
+        self.counters.set(Counter::MatchesFound, self.subjects.matches.found);
+        self.counters.set(Counter::MatchesMade, self.subjects.matches.made);
         self.bound_sum();
     }
 

@@ -261,12 +261,7 @@ impl Core {
 
     /// Takes messages of a client that are to be lost; whether all is done.
     pub(crate) fn publish_to_nobody(&mut self, id: ConnId, run: &Run<'_>) -> bool {
-        let connection = &mut self.outputs.connections[id];
-        let count = run.count() as u64;
-        connection.messages_in += count;
-        connection.payload_in_bytes += count * run.body_bytes as u64;
-        self.counters.add(Counter::MessagesIn, count);
-        self.counters.add(Counter::PayloadIn, count * run.body_bytes as u64);
+        self.count_in(id, run);
         if run.reply.is_empty() {
             return true;
         }
@@ -277,17 +272,13 @@ impl Core {
     /// Counts messages of a client, and says what is wrong with them; whether they are handed out.
     #[inline]
     fn accept(&mut self, id: ConnId, run: &Run<'_>) -> bool {
-        let connection = &mut self.outputs.connections[id];
-        let count = run.count() as u64;
+        self.count_in(id, run);
+        let connection = &self.outputs.connections[id];
         if protocol_log::is_wanted() {
             protocol_log::messages(connection.cid, "PUB", run, run.count());
         }
-        connection.messages_in += count;
-        connection.payload_in_bytes += count * run.body_bytes as u64;
-        self.counters.add(Counter::MessagesIn, count);
-        self.counters.add(Counter::PayloadIn, count * run.body_bytes as u64);
         if connection.permissions.is_some() && !may_publish(&mut self.outputs, id, run, self.now_ms) {
-            self.work.add(count * work::ANSWER);
+            self.work.add(run.count() as u64 * work::ANSWER);
             return false;
         }
         if self.outputs.connections[id].pedantic && !subject::is_valid_literal(run.subject) {
@@ -467,6 +458,16 @@ impl Core {
             subjects.had_some(sub);
         }
         delivered as u64
+    }
+
+    #[inline]
+    fn count_in(&mut self, id: ConnId, run: &Run<'_>) {
+        let connection = &mut self.outputs.connections[id];
+        let count = run.count() as u64;
+        connection.messages_in += count;
+        connection.payload_in_bytes += count * run.body_bytes as u64;
+        self.counters.add(Counter::MessagesIn, count);
+        self.counters.add(Counter::PayloadIn, count * run.body_bytes as u64);
     }
 
     fn count_out(&self, delivered: u64, run: &Run<'_>) {
