@@ -262,7 +262,12 @@ pub(super) async fn around<M: Mailboxes>(
         app.counters.add(Counter::ClientFaults, 1);
     } else if status.is_server_error() {
         app.counters.add(Counter::ServerFaults, 1);
-        tracing::warn!(request = %name, status = status.as_u16(), "a mail page failed");
+        // A limit that was hit is counted; with a line for each, whoever hits it would fill the log.
+        if matches!(response.extensions().get::<Fault>(), Some(Fault::Busy(_) | Fault::NoRoom)) {
+            tracing::debug!(request = %name, status = status.as_u16(), "there was no room for a mail page");
+        } else {
+            tracing::warn!(request = %name, status = status.as_u16(), "a mail page failed");
+        }
     }
     if wants_page && let Some(fault) = response.extensions().get::<Fault>().cloned() {
         let page = ErrorPage {
