@@ -85,7 +85,14 @@ fn main() -> ExitCode {
         "list" => ATTACKS.iter().for_each(|attack| println!("{:<16} {}", attack.name, attack.tries)),
         "attack" => attack(&all),
         "burn" => burn(&all),
-        "run" => return run(&all),
+        "run" => match run(&all) {
+            Ok(true) => {}
+            Ok(false) => return ExitCode::FAILURE,
+            Err(error) => {
+                eprintln!("siege: {error}");
+                return ExitCode::FAILURE;
+            }
+        },
         _ => {
             eprintln!("{USAGE}");
             return ExitCode::from(2);
@@ -206,17 +213,12 @@ fn children_cpu() -> f64 {
     (ticks(13) + ticks(14)) / 100.0
 }
 
-fn run(all: &Arguments) -> ExitCode {
+/// Whether all held that was to hold.
+fn run(all: &Arguments) -> Result<bool, String> {
     let mut ratios: [Vec<f64>; 3] = Default::default();
     let mut failed = Vec::new();
     for pair in 1..=all.pairs.max(1) {
-        let under_siege = match spell(all, "attack", 0.0) {
-            Ok(spell) => spell,
-            Err(error) => {
-                eprintln!("siege: {error}");
-                return ExitCode::FAILURE;
-            }
-        };
+        let under_siege = spell(all, "attack", 0.0)?;
         println!("pair {pair}: the attackers\n{}", under_siege.said);
         show(&under_siege);
         under_siege.hit.iter().for_each(|(name, more)| println!("  {more:>12} {name}"));
@@ -231,13 +233,7 @@ fn run(all: &Arguments) -> ExitCode {
         if all.pairs == 0 {
             break;
         }
-        let beside_burner = match spell(all, "burn", under_siege.load) {
-            Ok(spell) => spell,
-            Err(error) => {
-                eprintln!("siege: {error}");
-                return ExitCode::FAILURE;
-            }
-        };
+        let beside_burner = spell(all, "burn", under_siege.load)?;
         println!("pair {pair}: beside who burns {:.2} processors", under_siege.load);
         show(&beside_burner);
         for ((ratios, (_, under)), (_, beside)) in
@@ -256,7 +252,7 @@ fn run(all: &Arguments) -> ExitCode {
         }
     }
     failed.iter().for_each(|failed| println!("not held: {failed}"));
-    if failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    Ok(failed.is_empty())
 }
 
 fn show(spell: &Spell) {
