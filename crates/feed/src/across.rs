@@ -59,6 +59,8 @@ pub(crate) enum Message {
 pub(crate) struct Destination<'a> {
     pub(crate) core: usize,
     pub(crate) account: u16,
+    /// They came by a service from another account.
+    pub(crate) is_imported: bool,
     /// Pattern and name of the group of which one member gets them; none: all who are in no group.
     pub(crate) group: Option<(&'a [u8], &'a [u8])>,
 }
@@ -71,7 +73,13 @@ pub(crate) enum Record<'a> {
     /// The sender has so many members of a queue group.
     Members { account: u16, pattern: &'a [u8], queue: &'a [u8], count: u32 },
     /// Messages, for the subscribers in no group or for one member of a group each.
-    Run { account: u16, producer: Producer, group: Option<(&'a [u8], &'a [u8])>, run: Run<'a> },
+    Run {
+        account: u16,
+        is_imported: bool,
+        producer: Producer,
+        group: Option<(&'a [u8], &'a [u8])>,
+        run: Run<'a>,
+    },
     /// A producer of the receiver's is held back.
     Hold(Producer),
     /// It is let go.
@@ -83,6 +91,7 @@ const MEMBERS: u8 = 2;
 const RUN: u8 = 3;
 const HOLD: u8 = 4;
 const RELEASE: u8 = 5;
+const IMPORTED_RUN: u8 = 6;
 const NO_HEADER: u32 = u32::MAX;
 
 /// What one core sends to the others.
@@ -171,11 +180,11 @@ impl Links {
 
     /// Sends messages to a core; false if the producer must be paused.
     pub(crate) fn run(&mut self, to: Destination<'_>, producer: Producer, run: &Run<'_>) -> bool {
-        let Destination { core, account, group } = to;
+        let Destination { core, account, is_imported, group } = to;
         self.is_waiting = true;
         let link = &mut self.links[core];
         let out = &mut link.records;
-        out.push(RUN);
+        out.push(if is_imported { IMPORTED_RUN } else { RUN });
         out.extend_from_slice(&account.to_le_bytes());
         put_producer(out, producer);
         let (pattern, queue) = group.unwrap_or_default();
@@ -363,7 +372,8 @@ impl<'a> Iterator for Records<'a> {
                 let (account, count) = (self.u16(), self.u32());
                 Record::Members { account, pattern: self.bytes(), queue: self.bytes(), count }
             }
-            RUN => {
+            what @ (RUN | IMPORTED_RUN) => {
+                let is_imported = what == IMPORTED_RUN;
                 let (account, producer) = (self.u16(), self.producer());
                 let (pattern, queue) = (self.bytes(), self.bytes());
                 let (stride, tail_at, body_bytes) = (self.number(), self.number(), self.number());
@@ -372,7 +382,7 @@ impl<'a> Iterator for Records<'a> {
                 let (subject, reply, bytes) = (self.bytes(), self.bytes(), self.bytes());
                 let run = Run { bytes, stride, tail_at, body_bytes, header_bytes, subject, reply };
                 let group = (!queue.is_empty()).then_some((pattern, queue));
-                Record::Run { account, producer, group, run }
+                Record::Run { account, is_imported, producer, group, run }
             }
             HOLD => Record::Hold(self.producer()),
             RELEASE => Record::Release(self.producer()),

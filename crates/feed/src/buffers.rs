@@ -20,6 +20,8 @@ pub(crate) struct Buffers {
     pub(crate) rewritten: Vec<u8>,
     /// For a subject that stands for another.
     pub(crate) mapped: Vec<u8>,
+    /// For one that is another account's.
+    pub(crate) imported: Vec<u8>,
 }
 
 impl Buffers {
@@ -32,6 +34,7 @@ impl Buffers {
             leftover_bytes: 0,
             rewritten: Vec::new(),
             mapped: Vec::new(),
+            imported: Vec::new(),
         }
     }
 

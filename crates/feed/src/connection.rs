@@ -179,6 +179,8 @@ pub(crate) struct Connection {
     pub(crate) certificate: Option<Box<Names>>,
     pub(crate) root: NodeId,
     pub(crate) account: u16,
+    /// The account has or takes a service of another.
+    pub(crate) deals: bool,
 
     /// The message of it that has not reached everybody yet; nothing that it said later is looked at before.
     pub(crate) begun: Option<Box<Begun>>,
@@ -315,6 +317,8 @@ impl Connection {
 
 /// The connection of a subscription that has ended, while a message that is under way may still name it.
 pub(crate) const GONE: ConnId = ConnId::MAX - 1;
+/// The connection of a subscription that is not a client's own wish: what it stands for, `abroad` knows.
+pub(crate) const FOREIGN: ConnId = ConnId::MAX - 2;
 
 /// A client's wish for messages.
 #[derive(Debug)]
@@ -331,6 +335,13 @@ pub(crate) struct Subscription {
     pub(crate) is_filtered: bool,
     /// It ends after a number of messages, which few do: the core knows the number.
     pub(crate) ends: bool,
+}
+
+impl Subscription {
+    /// One that is at no node yet.
+    pub(crate) fn new(conn: ConnId, sid: Word, is_member: bool) -> Self {
+        Self { conn, node: 0, sid, delivered: 0, place: 0, is_member, is_filtered: false, ends: false }
+    }
 }
 
 const _: () = assert!(size_of::<Option<Subscription>>() == 40, "a subscription is 40 bytes");

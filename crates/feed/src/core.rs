@@ -47,11 +47,12 @@ use crate::{
     config::Config,
     connection::{Closed, ConnId},
     counters::Counter,
-    identity::{Identities, Mappings},
+    identity::{Exchange, Identities, Mappings},
     inbox::Inbox,
     lean::Lean,
     mapped::Dice,
     outputs::Outputs,
+    requests::Requests,
     share::Share,
     shared::Shared,
     snapshot::ConnectionSnapshot,
@@ -85,6 +86,8 @@ pub(crate) struct Core {
     pub(crate) mappings: Option<Rc<HashMap<u16, Mappings>>>,
     /// What chooses between destinations.
     pub(crate) dice: Dice,
+    /// Requests to other accounts' services that wait for their answers.
+    pub(crate) requests: Requests,
     /// Handshakes of TLS and WebSocket under way.
     pub(crate) handshakes: usize,
     /// Passwords that helpers compare.
@@ -140,8 +143,8 @@ impl Local {
         let CoreSeed { index, shared, settings, sender, receiver, counters, balance, cores, system } = seed;
         let limits = &settings.config.limits;
         let counters = Rc::new(counters);
-        let core = Core {
-            subjects: Subjects::new(Rc::clone(&counters)),
+        let mut core = Core {
+            subjects: Subjects::new(Rc::clone(&counters), cores),
             outputs: Outputs::new(index, limits.max_pending, Rc::clone(&counters)),
             links: Links::new(index, cores, sender, limits.max_pending),
             buffers: Buffers::new(limits.max_control_line),
@@ -151,6 +154,7 @@ impl Local {
             is_lame: false,
             mappings: settings.identities.all_mappings(),
             dice: Dice::new(),
+            requests: Requests::new(cores),
             handshakes: 0,
             checks: Checks::default(),
             lean: Lean::default(),
@@ -164,6 +168,7 @@ impl Local {
             backlog: Backlog::default(),
             settings,
         };
+        core.take_exchange();
         Rc::new(Self { core: RefCell::new(core), inbox: RefCell::new(Inbox::new(receiver)) })
     }
 }
@@ -231,10 +236,33 @@ impl Core {
         }
     }
 
+    /// Takes over what goes from account to account: services, and what clients that are here have of other accounts'
+    /// streams.
+    fn take_exchange(&mut self) {
+        let Self { subjects, outputs, links, settings, requests, .. } = self;
+        let now = settings.identities.exchange();
+        let Some(before) = subjects.take_exchange(now, &requests.pattern(), links) else { return };
+        requests.close_gone();
+        let streams = |exchange: Option<&Exchange>, account| {
+            exchange
+                .and_then(|exchange| exchange.of(account))
+                .map_or(&[][..], |imports| &imports.streams)
+                .to_vec()
+        };
+        for (_, connection) in outputs.connections.iter_mut() {
+            connection.deals = subjects.abroad.deals(connection.account);
+            let account = connection.account;
+            if streams(before.as_deref(), account) != streams(now.map(|now| &**now), account) {
+                subjects.follow_again(connection, links);
+            }
+        }
+    }
+
     /// What has changed in the configuration: limits, and who may do what, for those who are connected too.
     pub(crate) fn reload(&mut self, settings: Arc<Settings>) {
         self.settings = settings;
         self.mappings = self.settings.identities.all_mappings();
+        self.take_exchange();
         self.outputs.rounds.stir();
         self.outputs.marks = Marks::of(self.settings.config.limits.max_pending);
         self.share.resize(self.settings.config.limits.max_pending_total, self.cores);

@@ -22,6 +22,13 @@ engine::counters! {
         MemoryGivenBack => Counter, "feed_memory_given_back", None, "Times that a core gave back memory that it had needed before and not for ten seconds.";
         ConnectionsRefused => Counter, "feed_connections_refused", None, "Connections closed because of max_connections.";
         SubscriptionsRefused => Counter, "feed_subscriptions_refused", None, "Subscriptions refused because of max_subscriptions.";
+        ImportedSubscriptions => Gauge, "feed_imported_subscriptions", None, "Subscriptions that clients have in other accounts, whose streams theirs takes.";
+        ImportedSubscriptionsRefused => Counter, "feed_imported_subscriptions_refused", None, "Subscriptions refused because there were as many in other accounts as there may be.";
+        RequestsOpen => Gauge, "feed_requests_open", None, "Requests to other accounts' services that wait for their answers.";
+        RequestsRefused => Counter, "feed_requests_refused", None, "Requests to other accounts' services that were answered at once that nobody is there, because too many of that client wait for their answers.";
+        RequestsForgotten => Counter, "feed_requests_forgotten", None, "Times that requests to other accounts' services were forgotten before their time was up, because others needed the room.";
+        RequestsUnanswered => Counter, "feed_requests_unanswered", None, "Requests to other accounts' services whose time was up before the last answer.";
+        AnswersLost => Counter, "feed_answers_lost", None, "Answers of other accounts' services that were not handed on, because a core had fallen behind.";
         HandshakesFailed => Counter, "feed_handshakes_failed", None, "TLS or WebSocket handshakes that failed or took too long.";
         BadProxyHeaders => Counter, "feed_bad_proxy_headers", None, "Connections closed because their PROXY header was missing, wrong, or late.";
         OwnLost => Counter, "feed_own_lost", None, "Messages of the program's own that were not handed on, because a core had fallen behind.";

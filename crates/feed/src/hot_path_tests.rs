@@ -12,7 +12,7 @@ use std::{
 pub(crate) use crate::fuzzing::{cores, cores_of};
 use crate::{
     connection::Transport,
-    identity::{Authorization, Mapping, Weighted},
+    identity::{Account, Authorization, Export, Import, Mapping, Secret, User, Weighted},
     serve::{self, Arrival},
 };
 use allocations::{Allocations, CountingAllocator, Counts};
@@ -20,8 +20,13 @@ use allocations::{Allocations, CountingAllocator, Counts};
 #[global_allocator]
 static ALLOCATOR: CountingAllocator = CountingAllocator::system();
 
-const HELLO: &[u8] =
-    b"CONNECT {\"verbose\":false,\"pedantic\":false,\"headers\":true,\"no_responders\":true}\r\n";
+/// Who it is counts only where there are users.
+fn hello(user: &str) -> String {
+    format!(
+        "CONNECT {{\"verbose\":false,\"pedantic\":false,\"headers\":true,\"no_responders\":true,\
+         \"user\":\"{user}\",\"pass\":\"x\"}}\r\n"
+    )
+}
 /// Messages before anything is counted: chunks, lists and remembered subjects come into being.
 const WARM_UP: usize = 20_000;
 const MESSAGES: usize = 40_000;
@@ -38,6 +43,8 @@ struct Case {
     delivered: usize,
     /// Subjects are mapped: `m.X` to `a.X`, or to `c.X` every other time.
     is_mapped: bool,
+    /// What the producer's account has, the consumers' takes under `p`.
+    is_imported: bool,
 }
 
 impl Case {
@@ -45,7 +52,34 @@ impl Case {
         let weighted = |subject: &str| Weighted { subject: subject.to_owned(), weight: 50 };
         let destinations = vec![weighted("a.$1"), weighted("c.{{partition(3,1)}}.$1")];
         let mapping = Mapping { source: "m.*".to_owned(), destinations };
+        let mut accounts = Vec::new();
+        if self.is_imported {
+            let user = |name: &str| User {
+                user: Some(name.to_owned()),
+                password: Some(Secret::new("x")),
+                ..User::default()
+            };
+            let account =
+                |name: &str| Account { name: name.to_owned(), users: vec![user(name)], ..Account::default() };
+            let export = Export {
+                subject: ">".to_owned(),
+                service: None,
+                accounts: Vec::new(),
+                account_token_position: None,
+            };
+            let import = Import {
+                account: "producer".to_owned(),
+                subject: "a.>".to_owned(),
+                to: None,
+                prefix: Some("p".to_owned()),
+                is_service: false,
+                share: false,
+            };
+            accounts.push(Account { exports: vec![export], ..account("producer") });
+            accounts.push(Account { imports: vec![import], ..account("consumer") });
+        }
         Authorization {
+            accounts,
             mappings: self.is_mapped.then_some(mapping).into_iter().collect(),
             ..Authorization::default()
         }
@@ -62,7 +96,9 @@ fn cases() -> Vec<Case> {
         messages,
         delivered,
         is_mapped: false,
+        is_imported: false,
     };
+    let imported = |case| Case { is_imported: true, ..case };
     let mapped = |case| Case { is_mapped: true, ..case };
     vec![
         case("one to one", 1, vec!["SUB a.b 1\r\n"], vec![publish("a.b", 100)], 1),
@@ -84,6 +120,20 @@ fn cases() -> Vec<Case> {
             vec!["SUB > 1\r\n"],
             vec![publish("m.b", 100), publish("a.b", 5)],
             2,
+        )),
+        imported(case(
+            "a stream of another account",
+            1,
+            vec!["SUB p.a.* 1\r\n", "SUB > 1\r\n", "SUB p.a.b q 1\r\n"],
+            vec![publish("a.b", 100), publish("a.b", 5), publish("z", 1)],
+            6,
+        )),
+        imported(case(
+            "a stream of another account across two cores",
+            2,
+            vec!["SUB p.a.b 1\r\n"; 4],
+            vec![publish("a.b", 100)],
+            4,
         )),
         case("a group across two cores", 2, vec!["SUB a.b q 1\r\n"; 4], vec![publish("a.b", 100)], 1),
     ]
@@ -153,9 +203,9 @@ fn drive(
     tell: &tokio::sync::Notify,
     go: &mpsc::Receiver<()>,
 ) {
-    let connect = |words: &str| {
+    let connect = |user: &str, words: &str| {
         let mut socket = TcpStream::connect(address).expect("a connection");
-        socket.write_all(HELLO).expect("sent");
+        socket.write_all(hello(user).as_bytes()).expect("sent");
         socket.write_all(words.as_bytes()).expect("sent");
         socket.write_all(b"PING\r\n").expect("sent");
         let mut have = Vec::new();
@@ -166,9 +216,9 @@ fn drive(
         }
         socket
     };
-    let mut readers: Vec<TcpStream> = consumers.iter().map(|words| connect(words)).collect();
+    let mut readers: Vec<TcpStream> = consumers.iter().map(|words| connect("consumer", words)).collect();
     readers.iter_mut().for_each(|socket| socket.set_nonblocking(true).expect("an option"));
-    let mut producer = connect("");
+    let mut producer = connect("producer", "");
     let mut seen = 0;
     let mut sent = 0;
     let mut buffer = vec![0; 256 * 1024];

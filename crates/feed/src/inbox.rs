@@ -171,12 +171,13 @@ impl Waiting {
                 let mut records = Records::new(&bytes[*at..]);
                 while let Some(record) = records.next() {
                     match record {
-                        Record::Run { account, producer, group, run } => {
+                        Record::Run { account, is_imported, producer, group, run } => {
                             if begun.is_none() && core.is_turn_over() {
                                 return false;
                             }
                             core.work.add(1);
-                            *begun = core.deliver_from_core(account, producer, group, &run, begun.take());
+                            let to = (account, is_imported);
+                            *begun = core.deliver_from_core(to, producer, group, &run, begun.take());
                             if begun.is_some() {
                                 return false;
                             }

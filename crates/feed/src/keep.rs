@@ -38,7 +38,8 @@ impl Local {
                 let is_whole =
                     core.outputs.over_mark.is_empty() && pass.looked >= core.outputs.connections.end();
                 let due_ms = if is_whole { std::mem::take(&mut pass).due_ms } else { Some(0) };
-                let due_ms = due_ms.into_iter().chain(core.give_back_memory()).min();
+                let due_ms = due_ms.into_iter().chain(core.give_back_memory());
+                let due_ms = due_ms.chain(core.close_overdue_requests()).min();
                 due_ms.map(|due_ms| Duration::from_millis(due_ms.saturating_sub(core.now_ms)))
             };
             if rounds.pause(due_in).await {

@@ -17,6 +17,7 @@
 //! of each local consumer, and once into a batch for each other core that has any. In steady state nothing of this
 //! allocates or locks (`hot_path_tests`).
 
+mod abroad;
 mod across;
 mod backpressure;
 mod buffers;
@@ -25,6 +26,7 @@ pub mod config;
 mod connection;
 mod core;
 mod counters;
+mod crossing;
 #[cfg(any(test, fuzzing))]
 pub mod fuzzing;
 mod groups;
@@ -46,6 +48,7 @@ mod protocol_log;
 mod proxied;
 mod publish;
 mod publisher;
+mod requests;
 mod revoke;
 mod serve;
 mod server;

@@ -22,7 +22,7 @@ impl Dice {
     }
 
     /// A number below 100.
-    fn throw(&mut self) -> u8 {
+    pub(crate) fn throw(&mut self) -> u8 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
         self.0 ^= self.0 << 17;

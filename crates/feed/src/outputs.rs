@@ -99,7 +99,8 @@ impl Outputs {
         {
             return Put::Nothing;
         }
-        let bytes_max = count * (run.stride + subscription.sid.len() + 8);
+        // The subject may be another's, and longer.
+        let bytes_max = count * (run.stride - run.tail_at + run.subject.len() + subscription.sid.len() + 8);
         if connection.outbox.bytes() + bytes_max > marks.max_pending {
             counters.add(Counter::Writes, connection.flush(chunks));
             if connection.outbox.bytes() + bytes_max > marks.max_pending {

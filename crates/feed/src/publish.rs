@@ -22,15 +22,16 @@ use wire::nats::{client::Publish, rejection::Rejection, subject};
 use crate::{
     across::{Destination, Links},
     backpressure::Producer,
-    connection::{Closed, ConnId, GONE},
+    connection::{Closed, ConnId, FOREIGN},
     core::Core,
     counters::Counter,
+    crossing::Crossing,
     groups::Turn,
     identity::AccountId,
     marks::Mark,
     matching::{self, Match},
     outputs::{Outputs, Put},
-    protocol_log,
+    protocol_log, requests,
     trie::{NodeId, Open, SubId},
     work::{self, Work},
 };
@@ -88,6 +89,10 @@ pub(crate) struct Origin {
     pub(crate) root: NodeId,
     /// Another core has sent them, for subscribers of this one that are in no group: the others are that core's to serve.
     pub(crate) is_from_core: bool,
+    /// The account has or takes a service of another.
+    pub(crate) deals: bool,
+    /// They came by a service from another account: into no stream of this one.
+    pub(crate) is_imported: bool,
 }
 
 /// How far a run has come through its [`Match`].
@@ -112,6 +117,8 @@ pub(crate) struct Begun {
     is_for_reply: bool,
     /// Where the run's subject is another's.
     pub(crate) mapped: Option<BegunMapped>,
+    /// It was handed out in its account, and goes on into others.
+    pub(crate) crossing: Option<Box<Crossing>>,
     mark: Mark,
 }
 
@@ -133,7 +140,21 @@ impl Core {
 
     /// Hands a run to whoever matches its subject, or goes on with it. Whether anybody was reached; or what is to go on
     /// in another turn.
+    #[inline]
     pub(crate) fn hand_out(
+        &mut self,
+        of: &Origin,
+        run: &Run<'_>,
+        begun: Option<Box<Begun>>,
+    ) -> Result<bool, Box<Begun>> {
+        if of.deals || begun.as_ref().is_some_and(|begun| begun.crossing.is_some()) {
+            return self.hand_out_and_cross(of, run, begun);
+        }
+        self.hand_out_here(of, run, begun)
+    }
+
+    /// The same in its account alone.
+    pub(crate) fn hand_out_here(
         &mut self,
         of: &Origin,
         run: &Run<'_>,
@@ -173,8 +194,15 @@ impl Core {
             way,
             is_for_reply,
             mapped: None,
+            crossing: None,
             mark,
         })
+    }
+
+    /// What is noted of a run that goes on into other accounts: nobody is left in its own.
+    pub(crate) fn begun_crossing(&mut self, run: &Run<'_>) -> Box<Begun> {
+        // The place of no subject in particular, from which something is forgotten when it ends.
+        self.begun(run, 0, Match::default(), Way::default(), false)
     }
 
     #[cold]
@@ -199,6 +227,9 @@ impl Core {
 
     /// A run that was put off has come to its end, or its producer is gone.
     pub(crate) fn let_go(&mut self, begun: Begun) {
+        if let Some(crossing) = begun.crossing {
+            self.let_go_of_crossing(*crossing);
+        }
         self.subjects.came_to_end(begun.mark);
         self.subjects.matches.put_back(begun.slot, begun.matched);
     }
@@ -227,6 +258,8 @@ impl Core {
             account: connection.account,
             root: connection.root,
             is_from_core: false,
+            deals: connection.deals,
+            is_imported: false,
         };
         let outcome = match begun {
             Some(begun) if begun.is_for_reply => self.tell_no_responders(id, run, Some(begun)),
@@ -281,6 +314,11 @@ impl Core {
             self.work.add(run.count() as u64 * work::ANSWER);
             return false;
         }
+        let connection = &self.outputs.connections[id];
+        if connection.deals && run.reply.starts_with(requests::RESERVED) {
+            self.reject_reply(id, run);
+            return false;
+        }
         if self.outputs.connections[id].pedantic && !subject::is_valid_literal(run.subject) {
             self.outputs.reject(id, Rejection::InvalidPublishSubject);
         }
@@ -298,7 +336,7 @@ impl Core {
                 break;
             }
             self.work.add(price);
-            delivered += self.deliver(sub, of.producer, run);
+            delivered += self.deliver(sub, of, run);
             way.next += 1;
         }
         self.count_out(delivered, run);
@@ -315,8 +353,7 @@ impl Core {
             }
             self.work.add(price + run.count() as u64);
             for at in 0..run.count() {
-                way.reached |=
-                    self.deliver_to_group(node, group as usize, of.account, of.producer, &run.one(at));
+                way.reached |= self.deliver_to_group(node, group as usize, of, &run.one(at));
             }
             way.next += 1;
         }
@@ -326,7 +363,7 @@ impl Core {
             cores &= cores - 1;
             way.reached = true;
             self.work.add(price);
-            let to = Destination { core: to, account: of.account, group: None };
+            let to = Destination { core: to, account: of.account, is_imported: of.is_imported, group: None };
             send_across(&mut self.outputs, &mut self.links, of.from, to, of.producer, run);
         }
         true
@@ -335,22 +372,24 @@ impl Core {
     /// What another core's producer sent, for this core's subscribers; what is not done in this turn.
     pub(crate) fn deliver_from_core(
         &mut self,
-        account: u16,
+        (account, is_imported): (u16, bool),
         producer: Producer,
         group: Option<(&[u8], &[u8])>,
         run: &Run<'_>,
         begun: Option<Box<Begun>>,
     ) -> Option<Box<Begun>> {
         let root = self.subjects.root_of(account);
+        let deals = self.subjects.abroad.deals(account);
+        let of =
+            Origin { from: producer.conn, producer, account, root, is_from_core: true, deals, is_imported };
         let mut rest = None;
         if let Some((pattern, queue)) = group {
             let (node, group) = self.subjects.find_group(root, pattern, queue)?;
             self.work.add(work::delivery(run.count(), run.bytes.len()));
             for at in 0..run.count() {
-                self.deliver_to_own_members(node, group, account, producer, &run.one(at));
+                self.deliver_to_own_members(node, group, &of, &run.one(at));
             }
         } else {
-            let of = Origin { from: producer.conn, producer, account, root, is_from_core: true };
             rest = self.hand_out(&of, run, begun).err();
         }
         self.end_finished();
@@ -358,22 +397,15 @@ impl Core {
     }
 
     /// Gives one message to a member of a group; whether there was one.
-    fn deliver_to_group(
-        &mut self,
-        node: NodeId,
-        group: usize,
-        account: u16,
-        producer: Producer,
-        run: &Run<'_>,
-    ) -> bool {
+    fn deliver_to_group(&mut self, node: NodeId, group: usize, of: &Origin, run: &Run<'_>) -> bool {
         let to = match self.subjects.whose_turn(node, group) {
             Turn::Nobody => return false,
             Turn::Core(to) => Some(to),
-            Turn::Own if self.deliver_to_own_member(node, group, producer, run) => return true,
+            Turn::Own if self.deliver_to_own_member(node, group, of, run) => return true,
             Turn::Own => self.subjects.other_core_with_members(node, group),
         };
         to.is_some_and(|to| {
-            self.pass_on(to, node, group, account, producer, run);
+            self.pass_on(to, node, group, of, run);
             true
         })
     }
@@ -381,32 +413,19 @@ impl Core {
     /// The same for a message that another core has sent to one of our members. The last of them may have left while it
     /// was on its way; another core's gets it then. That core was told of the leaving before it sees this, so nothing
     /// goes round in a circle.
-    fn deliver_to_own_members(
-        &mut self,
-        node: NodeId,
-        group: usize,
-        account: u16,
-        producer: Producer,
-        run: &Run<'_>,
-    ) {
-        if self.deliver_to_own_member(node, group, producer, run) {
+    fn deliver_to_own_members(&mut self, node: NodeId, group: usize, of: &Origin, run: &Run<'_>) {
+        if self.deliver_to_own_member(node, group, of, run) {
             return;
         }
         if let Some(to) = self.subjects.other_core_with_members(node, group) {
-            self.pass_on(to, node, group, account, producer, run);
+            self.pass_on(to, node, group, of, run);
         }
     }
 
-    fn deliver_to_own_member(
-        &mut self,
-        node: NodeId,
-        group: usize,
-        producer: Producer,
-        run: &Run<'_>,
-    ) -> bool {
+    fn deliver_to_own_member(&mut self, node: NodeId, group: usize, of: &Origin, run: &Run<'_>) -> bool {
         for _ in 0..self.subjects.own_members(node, group) {
             let member = self.subjects.next_own_member(node, group);
-            let delivered = self.deliver(member, producer, run);
+            let delivered = self.deliver(member, of, run);
             if delivered > 0 {
                 self.count_out(delivered, run);
                 return true;
@@ -415,25 +434,19 @@ impl Core {
         false
     }
 
-    fn pass_on(
-        &mut self,
-        to: usize,
-        node: NodeId,
-        group: usize,
-        account: u16,
-        producer: Producer,
-        run: &Run<'_>,
-    ) {
+    fn pass_on(&mut self, to: usize, node: NodeId, group: usize, of: &Origin, run: &Run<'_>) {
         let group = Some(self.subjects.words_of_group(node, group));
-        let to = Destination { core: to, account, group };
-        send_across(&mut self.outputs, &mut self.links, producer.conn, to, producer, run);
+        let to = Destination { core: to, account: of.account, is_imported: of.is_imported, group };
+        send_across(&mut self.outputs, &mut self.links, of.producer.conn, to, of.producer, run);
     }
 
     /// Appends a run to a subscriber's output; how many messages of it.
-    fn deliver(&mut self, sub: SubId, producer: Producer, run: &Run<'_>) -> u64 {
+    pub(crate) fn deliver(&mut self, sub: SubId, of: &Origin, run: &Run<'_>) -> u64 {
         let Self { subjects, outputs, links, now_ms, .. } = self;
-        if subjects.subscription(sub).conn == GONE {
-            return 0;
+        let producer = of.producer;
+        // Nobody's connection has such a number: it has ended, or is not a client's own.
+        if subjects.subscription(sub).conn >= FOREIGN {
+            return self.deliver_abroad(sub, of, run);
         }
         let (subscription, count) = subjects.still_gets(sub, run.count());
         let (id, ends) = (subscription.conn, subscription.ends);

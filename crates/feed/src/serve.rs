@@ -436,6 +436,7 @@ impl Core {
             certificate,
             root,
             account: 0,
+            deals: false,
             begun: None,
             behind: 0,
             waits_for_inbox: false,
@@ -483,8 +484,12 @@ impl Core {
     pub(crate) fn end_some(&mut self, id: ConnId) -> bool {
         let connection = &mut *self.outputs.connections[id];
         let ending: Vec<SubId> = connection.sids.iter().copied().take(ENDED_IN_ONE_GO).collect();
+        let mut ended = 0;
         for sub in ending {
-            self.subjects.unsubscribe(sub, connection, &mut self.links);
+            ended += 1 + self.subjects.unsubscribe(sub, connection, &mut self.links);
+            if ended >= ENDED_IN_ONE_GO {
+                break;
+            }
         }
         connection.sids.is_empty()
     }

@@ -127,7 +127,12 @@ impl Core {
         if let Some(begun) = &begun {
             end = begun.run_bytes;
         } else if !self.outputs.connections[id].verbose {
-            let bytes_max = if first.reply.is_empty() { RUN_BYTES_MAX } else { REQUESTS_BYTES_MAX };
+            let bytes_max = match first.reply.is_empty() {
+                true => RUN_BYTES_MAX,
+                // Each is answered by itself, also by there being no room for it.
+                false if self.outputs.connections[id].deals => 0,
+                false => REQUESTS_BYTES_MAX,
+            };
             while end < bytes_max && client::repeats(&bytes[end..], first.line, first.body.len()).is_some() {
                 end += stride;
             }
@@ -273,6 +278,7 @@ impl Core {
                 connection.stage = Stage::Connected;
                 connection.root = root;
                 connection.account = identity.account.0;
+                connection.deals = self.subjects.abroad.deals(identity.account.0);
                 connection.permissions.clone_from(&identity.permissions);
                 connection.replies = identity
                     .permissions
@@ -321,7 +327,13 @@ impl Core {
         let connection = &mut outputs.connections[id];
         // Of two with one sid, the first one stays.
         if subjects.find(connection, sid).is_none() {
-            subjects.subscribe(id, connection, Wish { pattern, queue, sid, is_filtered }, links);
+            let wish = Wish { pattern, queue, sid, is_filtered };
+            let Ok(abroad) = subjects.subscribe(id, connection, wish, links) else {
+                self.count(Counter::ImportedSubscriptionsRefused);
+                self.outputs.reject(id, Rejection::SubscriptionsExceeded);
+                return;
+            };
+            self.work.add(abroad as u64 * work::SUBSCRIBE);
             if connection.account == AccountId::SYSTEM.0 {
                 // Where there is no room, a question is under way, behind which this is seen to.
                 _ = self.system.try_send(system::Told::Subscribed);
@@ -340,7 +352,8 @@ impl Core {
     fn unsubscribe(&mut self, id: ConnId, sid: &[u8], max: u64) {
         let connection = &mut self.outputs.connections[id];
         if let Some(sub) = self.subjects.find(connection, sid) {
-            self.subjects.unsubscribe_after(sub, max, connection, &mut self.links);
+            let abroad = self.subjects.unsubscribe_after(sub, max, connection, &mut self.links);
+            self.work.add(abroad as u64 * work::SUBSCRIBE);
             self.pause_if_full(id);
         }
     }

@@ -64,6 +64,11 @@ impl<T> Slab<T> {
         self.0.iter().map(|(at, thing)| (number(at), thing))
     }
 
+    /// The same, to be changed.
+    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = (u32, &mut T)> {
+        self.0.iter_mut().map(|(at, thing)| (number(at), thing))
+    }
+
     /// Numbers are below this.
     pub(crate) fn end(&self) -> u32 {
         number(self.0.capacity())

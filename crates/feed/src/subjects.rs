@@ -12,8 +12,9 @@
 use std::{collections::HashMap, rc::Rc};
 
 use crate::{
+    abroad::{Abroad, NoRoomAbroad},
     across::Links,
-    connection::{ConnId, Connection, GONE, Subscription, find_sid, sid_hash},
+    connection::{ConnId, Connection, FOREIGN, GONE, Subscription, find_sid, sid_hash},
     counters::Counter,
     identity::AccountId,
     marks::{Mark, Retired},
@@ -48,13 +49,15 @@ pub(crate) struct Subjects {
     retired: Retired,
     /// Those that have had their last message; they end after the run.
     finished: Vec<SubId>,
+    /// What goes from account to account.
+    pub(crate) abroad: Abroad,
     /// For patterns that are put together.
     words: Vec<u8>,
-    counters: Rc<CoreCounters<Counter>>,
+    pub(crate) counters: Rc<CoreCounters<Counter>>,
 }
 
 impl Subjects {
-    pub(crate) fn new(counters: Rc<CoreCounters<Counter>>) -> Self {
+    pub(crate) fn new(counters: Rc<CoreCounters<Counter>>, cores: usize) -> Self {
         Self {
             trie: Trie::new(),
             roots: Vec::new(),
@@ -63,6 +66,7 @@ impl Subjects {
             retired: Retired::default(),
             ends_after: HashMap::new(),
             finished: Vec::new(),
+            abroad: Abroad::for_cores(cores),
             words: Vec::with_capacity(4096),
             counters,
         }
@@ -90,7 +94,7 @@ impl Subjects {
 
     /// A subscription, if there is one of this number.
     pub(crate) fn find_subscription(&self, sub: SubId) -> Option<&Subscription> {
-        self.subscriptions.find(sub).filter(|subscription| subscription.conn != GONE)
+        self.subscriptions.find(sub).filter(|subscription| subscription.conn < FOREIGN)
     }
 
     /// Numbers of subscriptions are below this.
@@ -137,38 +141,45 @@ impl Subjects {
         find_sid((&connection.sids, &self.subscriptions), sid)
     }
 
-    /// Adds a subscription under a sid that the client does not use yet.
+    /// Adds a subscription under a sid that the client does not use yet. How many it takes in other accounts, of whose
+    /// streams it has some.
     pub(crate) fn subscribe(
         &mut self,
         id: ConnId,
         connection: &mut Connection,
         wish: Wish<'_>,
         links: &mut Links,
-    ) {
+    ) -> Result<usize, NoRoomAbroad> {
         let Wish { pattern, queue, sid, is_filtered } = wish;
-        let node = self.trie.insert(connection.root, pattern);
-        let sub = self.subscriptions.insert(Subscription {
-            conn: id,
-            node,
-            sid: sid.into(),
-            delivered: 0,
-            place: 0,
-            is_member: queue.is_some(),
-            is_filtered,
-            ends: false,
-        });
+        let abroad = self.abroad.wanted(connection.account, pattern)?;
+        let subscription = Subscription { is_filtered, ..Subscription::new(id, sid.into(), queue.is_some()) };
+        let sub = self.enter((connection.account, connection.root), pattern, queue, subscription, links);
         let subscriptions = &self.subscriptions;
         connection.sids.insert_unique(sid_hash(sid), sub, |&id| sid_hash(&subscriptions[id].sid));
         self.counters.add(Counter::Subscriptions, 1);
         if connection.account == AccountId::SYSTEM.0 {
             self.counters.add(Counter::SystemSubscriptions, 1);
         }
+        Ok(self.follow(sub, queue, abroad, links))
+    }
+
+    /// Puts a subscription at its node, and says so to the other cores.
+    pub(crate) fn enter(
+        &mut self,
+        (account, root): (u16, NodeId),
+        pattern: &[u8],
+        queue: Option<&[u8]>,
+        subscription: Subscription,
+        links: &mut Links,
+    ) -> SubId {
+        let node = self.trie.insert(root, pattern);
+        let sub = self.subscriptions.insert(Subscription { node, ..subscription });
         match queue {
             None => {
                 let place = self.trie.add_subscriber(node, sub);
                 self.subscriptions[sub].place = place_of_next(place);
                 if place == 0 && links.has_others() {
-                    links.interest(connection.account, pattern, true);
+                    links.interest(account, pattern, true);
                 }
             }
             Some(queue) => {
@@ -177,48 +188,61 @@ impl Subjects {
                 self.subscriptions[sub].place = place_of_next(members.len());
                 members.push(sub);
                 if links.has_others() {
-                    links.members(connection.account, pattern, queue, members.len());
+                    links.members(account, pattern, queue, members.len());
                 }
             }
         }
+        sub
     }
 
-    /// Ends a subscription after `max` messages in all, or now if it has had them.
+    /// Ends a subscription after `max` messages in all, or now if it has had them. How many others ended with it.
     pub(crate) fn unsubscribe_after(
         &mut self,
         sub: SubId,
         max: u64,
         connection: &mut Connection,
         links: &mut Links,
-    ) {
+    ) -> usize {
         let subscription = &mut self.subscriptions[sub];
         if max == 0 || subscription.delivered >= max {
-            self.unsubscribe(sub, connection, links);
-        } else {
-            subscription.ends = true;
-            self.ends_after.insert(sub, max);
+            return self.unsubscribe(sub, connection, links);
         }
+        subscription.ends = true;
+        self.ends_after.insert(sub, max);
+        0
     }
 
-    /// Ends a subscription of a client.
-    pub(crate) fn unsubscribe(&mut self, sub: SubId, connection: &mut Connection, links: &mut Links) {
+    /// Ends a subscription of a client. How many others ended with it, that it had in other accounts.
+    pub(crate) fn unsubscribe(
+        &mut self,
+        sub: SubId,
+        connection: &mut Connection,
+        links: &mut Links,
+    ) -> usize {
+        let abroad = self.unfollow(sub, links);
         let subscriptions = &self.subscriptions;
         take_out(&mut connection.sids, sub, |id| sid_hash(&subscriptions[id].sid));
+        if self.subscriptions[sub].ends {
+            self.ends_after.remove(&sub);
+        }
+        self.counters.sub(Counter::Subscriptions, 1);
+        if connection.account == AccountId::SYSTEM.0 {
+            self.counters.sub(Counter::SystemSubscriptions, 1);
+        }
+        self.depart(sub, connection.account, links);
+        abroad
+    }
+
+    /// Takes a subscription from its node, and says so to the other cores.
+    pub(crate) fn depart(&mut self, sub: SubId, account: u16, links: &mut Links) {
         let subscription = &mut self.subscriptions[sub];
-        let Subscription { node, is_member, place, ends, .. } = *subscription;
+        let Subscription { node, is_member, place, .. } = *subscription;
         if self.trie.marks.is_idle() {
             self.subscriptions.remove(sub);
         } else {
             subscription.conn = GONE;
             subscription.ends = false;
             self.retired.add(&self.trie.marks, sub);
-        }
-        if ends {
-            self.ends_after.remove(&sub);
-        }
-        self.counters.sub(Counter::Subscriptions, 1);
-        if connection.account == AccountId::SYSTEM.0 {
-            self.counters.sub(Counter::SystemSubscriptions, 1);
         }
         if is_member {
             let group = self.group_with(node, sub, place);
@@ -230,7 +254,7 @@ impl Subjects {
             if links.has_others() {
                 let pattern = self.trie.pattern_of(node);
                 let state = self.trie.group_mut(node, group);
-                links.members(connection.account, &pattern, &state.name, state.members.len());
+                links.members(account, &pattern, &state.name, state.members.len());
             }
             self.drop_group_if_empty(node, group);
         } else {
@@ -241,7 +265,7 @@ impl Subjects {
             }
             if self.trie.subscribers(node).is_empty() && links.has_others() {
                 let pattern = self.trie.pattern_of(node);
-                links.interest(connection.account, &pattern, false);
+                links.interest(account, &pattern, false);
             }
         }
         self.trie.prune(node);

@@ -130,6 +130,9 @@ fn join(in_force: &mut InForce, options: Options) {
     if let Some(name) = options.server_name.filter(|_| is_free("server-name")) {
         config.server_name = name;
     }
+    if let Some(proxy_protocol) = options.proxy_protocol.filter(|_| is_free("proxy-protocol")) {
+        config.proxy_protocol = proxy_protocol;
+    }
     config.authorization = options.authorization;
     let tls = |tls: nats_config::Tls| Tls {
         cert_file: tls.cert_file,
@@ -208,7 +211,7 @@ mod tests {
 
     #[test]
     fn the_process_follows_the_file_too() {
-        let nats = "log_file: /l\npid_file: /p\ndebug: true\ntrace: true\nno_header_support: true\n\
+        let nats = "log_file: /l\npid_file: /p\ndebug: true\ntrace: true\nno_header_support: true\nproxy_protocol: true\n\
                     lame_duck_grace_period: 3s\nserver_tags: [a, b]\nlisten: \"localhost:4444\"\n\
                     tls { cert_file: /c, key_file: /k, ca_file: /a, verify_and_map: true }\n";
         let (in_force, unhonoured) = joined(nats, &[]).expect("right");
@@ -217,7 +220,12 @@ mod tests {
         assert_eq!((settings.log_file, settings.pid_file), (Some("/l".into()), Some("/p".into())));
         assert_eq!(settings.log, "debug,feed::protocol=trace");
         let config = settings.feed.config().expect("sound");
-        assert!(!config.headers && config.listen.ip().is_loopback() && config.listen.port() == 4444);
+        assert!(
+            config.proxy_protocol
+                && !config.headers
+                && config.listen.ip().is_loopback()
+                && config.listen.port() == 4444
+        );
         assert_eq!(config.lame_duck_grace_period, Duration::from_secs(3));
         assert_eq!(config.server_tags, ["a", "b"]);
         assert!(config.authorization.by_certificate);

@@ -15,6 +15,7 @@
 //! configuration that needs them does not load.
 
 pub mod certificate;
+mod exchange;
 mod mapping;
 mod pattern;
 mod permissions;
@@ -27,6 +28,10 @@ use std::{collections::HashMap, rc::Rc, sync::Arc};
 use base64::Engine as _;
 use subtle::ConstantTimeEq as _;
 
+pub use exchange::{
+    AN_ACCOUNT_MAX, ANSWER_TIME, Exchange, ExchangeFault, Export, IMPORTS_MAX, Import, Imports, Part, Path,
+    Response, Service, ServiceExport, Stream, Target, common,
+};
 pub use mapping::{Mapped, Mapping, Mappings, Weighted};
 pub use pattern::{covers, is_valid as is_valid_pattern, overlaps};
 pub use permissions::{Entry, Permissions, Responses, Rules, Shared, Subscribing};
@@ -196,6 +201,8 @@ pub struct Identities {
     keys: HashMap<String, KnownKey>,
     /// By [`AccountId`], of those that have any.
     mappings: HashMap<u16, Mappings>,
+    /// What goes from account to account.
+    exchange: Option<Arc<Exchange>>,
     token: Option<(Secret, Identity)>,
     no_auth: Option<Identity>,
     no_auth_types: Option<ConnectionTypes>,
@@ -211,6 +218,7 @@ impl Identities {
             subjects: HashMap::new(),
             keys: HashMap::new(),
             mappings: HashMap::new(),
+            exchange: None,
             token: None,
             no_auth: Some(Identity::anonymous()),
             no_auth_types: None,
@@ -240,6 +248,11 @@ impl Identities {
     /// What accounts have for other subjects, by [`AccountId`], for one core; none if no account has anything.
     pub(crate) fn all_mappings(&self) -> Option<Rc<HashMap<u16, Mappings>>> {
         (!self.mappings.is_empty()).then(|| Rc::new(self.mappings.clone()))
+    }
+
+    /// What goes from account to account; none, if that is nothing.
+    pub(crate) fn exchange(&self) -> Option<&Arc<Exchange>> {
+        self.exchange.as_ref()
     }
 
     /// Whether a client must say who it is: INFO's `auth_required`, and the timeout that goes with it.

@@ -8,6 +8,7 @@ use std::{
 use super::{
     ACCOUNTS_MAX, AccountId, GLOBAL_ACCOUNT, Identities, Identity, KnownKey, KnownUser, Proof,
     SYSTEM_ACCOUNT, certificate,
+    exchange::{Exchange, ExchangeFault, Export, Import},
     mapping::{Mapping, Mappings},
     pattern,
     permissions::{Entry, Permissions, Rules},
@@ -78,6 +79,10 @@ pub struct Account {
     pub mappings: Vec<Mapping>,
     /// What those of its users may do that have no permissions of their own; none: what the users of all accounts may.
     pub default_permissions: Option<Permissions>,
+    /// What others may have of its subjects.
+    pub exports: Vec<Export>,
+    /// What it takes of others'.
+    pub imports: Vec<Import>,
 }
 
 /// Everything about who may come in, as it was configured. The default: everybody.
@@ -148,6 +153,9 @@ pub enum SpecError {
     /// A subject cannot be mapped as it is said.
     #[error("mappings: {0}")]
     Mapping(String),
+    /// An account cannot have or take what it says.
+    #[error(transparent)]
+    Exchange(#[from] ExchangeFault),
     /// Too many.
     #[error("there are more than {ACCOUNTS_MAX} accounts")]
     TooManyAccounts,
@@ -164,6 +172,7 @@ pub(super) fn build(spec: &Authorization, before: Option<&Identities>) -> Result
         subjects: HashMap::new(),
         keys: HashMap::new(),
         mappings: HashMap::new(),
+        exchange: None,
         token: None,
         no_auth: None,
         no_auth_types: None,
@@ -183,6 +192,8 @@ pub(super) fn build(spec: &Authorization, before: Option<&Identities>) -> Result
             add(&mut identities, user, id, default, spec)?;
         }
     }
+    let number_of = |place: usize| accounts.ids.get(&spec.accounts[place].name).map_or(0, |id| id.0);
+    identities.exchange = Exchange::build(&spec.accounts, number_of)?.map(Arc::new);
     if let Some(token) = &spec.token {
         check_hash("the token", token)?;
         let proof = Proof::Token(token.clone());

@@ -9,6 +9,7 @@
 //! Pure but for [`Surroundings`], which the caller makes. What is wrong has its line. What is not honoured is said and passed over, unless passing over it would open
 //! what it closes: an unknown word among users, permissions or TLS is a fault, and so is everything about JWTs.
 
+mod exchange;
 mod mappings;
 mod options;
 mod text;

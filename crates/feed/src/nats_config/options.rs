@@ -60,6 +60,8 @@ pub struct Options {
     pub trace: Option<bool>,
     /// `no_header_support`.
     pub no_header_support: Option<bool>,
+    /// `proxy_protocol`.
+    pub proxy_protocol: Option<bool>,
     /// `authorization.timeout`.
     pub auth_timeout: Option<Duration>,
     /// `authorization`, `accounts`, `system_account`, `no_auth_user`.
@@ -227,6 +229,7 @@ impl Reading<'_> {
                 options.trace = Some(boolean(value)? || options.trace.unwrap_or(false));
             }
             "no_header_support" => options.no_header_support = Some(boolean(value)?),
+            "proxy_protocol" => options.proxy_protocol = Some(boolean(value)?),
             "authorization" => self.authorization(value)?,
             "accounts" => self.accounts(value)?,
             "mappings" | "maps" => options.authorization.mappings = mappings(value)?,

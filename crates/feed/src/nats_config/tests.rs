@@ -75,6 +75,7 @@ log_file: "/var/log/night.log"
 pid_file: /run/night.pid
 debug: true, trace: false
 no_header_support: off
+proxy_protocol: on
 tls { cert_file: "./c.pem", key_file: './k.pem', ca_file: ca.pem, verify: true, timeout: 2, handshake_first: yes }
 websocket { port: 8443, no_tls: true }
 "#;
@@ -96,6 +97,7 @@ websocket { port: 8443, no_tls: true }
     assert_eq!(options.pid_file.as_deref(), Some(Path::new("/run/night.pid")));
     assert_eq!((options.debug, options.trace), (Some(true), Some(false)));
     assert_eq!(options.no_header_support, Some(false));
+    assert_eq!(options.proxy_protocol, Some(true));
     let tls = options.tls.unwrap();
     assert!(tls.verify && tls.handshake_first == HandshakeFirst::Yes && tls.ca_file.is_some());
     assert_eq!(tls.timeout, Some(Duration::from_secs(2)));

@@ -1,6 +1,7 @@
 //! Who may come in, and what they may do: `authorization`, `accounts`, `users`, `permissions`.
 
 use super::{
+    exchange::Lines,
     mappings::mappings,
     options::Reading,
     text::{Fault, Located, Value},
@@ -37,6 +38,7 @@ impl Reading<'_> {
     }
 
     pub(super) fn accounts(&mut self, value: &Located) -> Outcome {
+        let mut lines = Lines::default();
         for entry in block(value)? {
             if entry.is_variable && !matches!(entry.value.value, Value::Block(_)) {
                 continue;
@@ -47,7 +49,9 @@ impl Reading<'_> {
                     "users" => account.users.extend(users(&inner.value)?),
                     "default_permissions" => account.default_permissions = Some(permissions(&inner.value)?),
                     "mappings" | "maps" => account.mappings = mappings(&inner.value)?,
-                    "exports" | "imports" | "jetstream" => {
+                    "exports" => self.exports(&inner.value, &mut account, &mut lines)?,
+                    "imports" => self.imports(&inner.value, &mut account, &mut lines)?,
+                    "jetstream" => {
                         // Less comes through than the file wants, never more.
                         let key = format!("accounts.{}.{}", entry.key, inner.key);
                         self.pass_over(inner.line, key);
@@ -57,7 +61,7 @@ impl Reading<'_> {
             }
             self.options.authorization.accounts.push(account);
         }
-        Ok(())
+        lines.check(&self.options.authorization.accounts)
     }
 }
 

@@ -2,6 +2,7 @@
 //!
 //! One program, because each is linked by itself; a file is one subject.
 
+mod accounts;
 mod answers;
 mod bad_days;
 mod common;

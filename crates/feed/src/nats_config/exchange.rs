@@ -1,0 +1,173 @@
+//! What accounts have for each other: `exports` and `imports`.
+//!
+//! ```text
+//!   exports: [ {stream: "a.>"}, {service: "q.*", accounts: [B], response_type: stream, response_threshold: "10s"} ]
+//!   imports: [ {stream: {account: A, subject: "a.>"}, prefix: p}, {service: {account: A, subject: "q.x"}, to: q} ]
+//! ```
+
+use std::collections::HashMap;
+
+use super::{
+    options::Reading,
+    text::{Entry, Fault, Line, Located},
+    values::{Outcome, block, boolean, duration, list, string, strings, unknown},
+};
+use crate::identity::{Account, Exchange, Export, Import, Part, Response, ServiceExport};
+
+/// On which line what an account has or takes stands, by the account's place.
+#[derive(Debug, Default)]
+pub(super) struct Lines {
+    exports: HashMap<String, Vec<Line>>,
+    imports: HashMap<String, Vec<Line>>,
+}
+
+impl Lines {
+    /// Holds what is taken against what is there to be had.
+    pub(super) fn check(&self, accounts: &[Account]) -> Outcome {
+        let Err(fault) = Exchange::build(accounts, |_| 0) else { return Ok(()) };
+        let (lines, at) = match fault.part {
+            Part::Export(at) => (&self.exports, at),
+            Part::Import(at) => (&self.imports, at),
+        };
+        let line = lines.get(&fault.name).and_then(|lines| lines.get(at)).copied();
+        Err(Fault::new(line.unwrap_or(Line { file: 0, number: 1 }), fault.to_string()))
+    }
+}
+
+impl Reading<'_> {
+    pub(super) fn exports(&mut self, value: &Located, account: &mut Account, lines: &mut Lines) -> Outcome {
+        for one in list(value)? {
+            account.exports.push(self.export(one, &account.name)?);
+            lines.exports.entry(account.name.clone()).or_default().push(one.line);
+        }
+        Ok(())
+    }
+
+    pub(super) fn imports(&mut self, value: &Located, account: &mut Account, lines: &mut Lines) -> Outcome {
+        for one in list(value)? {
+            account.imports.push(self.import(one, &account.name)?);
+            lines.imports.entry(account.name.clone()).or_default().push(one.line);
+        }
+        Ok(())
+    }
+
+    fn export(&mut self, value: &Located, account: &str) -> Outcome<Export> {
+        let (mut subject, mut is_service, mut of_service) = (None, false, None);
+        let mut export = Export {
+            subject: String::new(),
+            service: None,
+            accounts: Vec::new(),
+            account_token_position: None,
+        };
+        let mut service = ServiceExport::default();
+        for entry in block(value)? {
+            let value = &entry.value;
+            match entry.key.to_ascii_lowercase().as_str() {
+                word @ ("stream" | "service") => {
+                    is_service = word == "service";
+                    only_one(entry, subject.replace(string(value)?).is_some())?;
+                }
+                "accounts" => export.accounts = strings(value)?,
+                "account_token_position" => {
+                    let text = string(value)?;
+                    let position = text.parse().ok().filter(|position| *position > 0);
+                    export.account_token_position = Some(position.ok_or_else(|| {
+                        Fault::new(value.line, format!("`{text}` is no place of a token, from 1"))
+                    })?);
+                }
+                "response" | "response_type" => {
+                    service.response = response(value)?;
+                    of_service = Some(entry);
+                }
+                "threshold" | "response_threshold" | "response_max_time" | "response_time" => {
+                    service.threshold = duration(value)?;
+                    of_service = Some(entry);
+                }
+                "latency" | "allow_trace" => {
+                    self.pass_over(entry.line, format!("accounts.{account}.exports.{}", entry.key));
+                }
+                other => unknown(entry, other, "an export")?,
+            }
+        }
+        export.subject = subject
+            .ok_or_else(|| Fault::new(value.line, "an export has a `stream` or a `service`: its subject"))?;
+        if is_service {
+            export.service = Some(service);
+        } else if let Some(entry) = of_service {
+            return Err(Fault::new(
+                entry.line,
+                format!("`{}` is of services, and this is a stream", entry.key),
+            ));
+        }
+        Ok(export)
+    }
+
+    fn import(&mut self, value: &Located, account: &str) -> Outcome<Import> {
+        let mut found = None;
+        let mut import = Import {
+            account: String::new(),
+            subject: String::new(),
+            to: None,
+            prefix: None,
+            is_service: false,
+            share: false,
+        };
+        for entry in block(value)? {
+            let value = &entry.value;
+            match entry.key.to_ascii_lowercase().as_str() {
+                word @ ("stream" | "service") => {
+                    import.is_service = word == "service";
+                    only_one(entry, found.replace(whose(value)?).is_some())?;
+                }
+                "to" => import.to = Some(string(value)?).filter(|to| !to.is_empty()),
+                "prefix" => import.prefix = Some(string(value)?).filter(|prefix| !prefix.is_empty()),
+                "share" => import.share = boolean(value)?,
+                "allow_trace" => {
+                    self.pass_over(entry.line, format!("accounts.{account}.imports.{}", entry.key));
+                }
+                other => unknown(entry, other, "an import")?,
+            }
+        }
+        let wanted = "an import has a `stream` or a `service`, such as {account: A, subject: orders.new}";
+        (import.account, import.subject) = found.ok_or_else(|| Fault::new(value.line, wanted))?;
+        Ok(import)
+    }
+}
+
+fn only_one(entry: &Entry, was_there: bool) -> Outcome {
+    match was_there {
+        true => Err(Fault::new(
+            entry.line,
+            "one `stream` or one `service` each: give the other an entry of its own",
+        )),
+        false => Ok(()),
+    }
+}
+
+fn whose(value: &Located) -> Outcome<(String, String)> {
+    let (mut account, mut subject) = (None, None);
+    for entry in block(value)? {
+        match entry.key.to_ascii_lowercase().as_str() {
+            "account" => account = Some(string(&entry.value)?),
+            "subject" => subject = Some(string(&entry.value)?),
+            other => unknown(entry, other, "an import")?,
+        }
+    }
+    match (account, subject) {
+        (Some(account), Some(subject)) => Ok((account, subject)),
+        _ => Err(Fault::new(value.line, "what is imported has an `account` and a `subject`")),
+    }
+}
+
+fn response(value: &Located) -> Outcome<Response> {
+    let text = string(value)?;
+    Ok(match text.to_ascii_lowercase().as_str() {
+        "single" | "singleton" => Response::Singleton,
+        "stream" => Response::Stream,
+        "chunk" | "chunked" => Response::Chunked,
+        _ => {
+            let message = format!("`{text}` is no response type: singleton, stream or chunked");
+            return Err(Fault::new(value.line, message));
+        }
+    })
+}
