@@ -1,77 +1,122 @@
 //! Memory that was needed once is given back to the system.
 //!
 //! ```text
-//!  connections:  ▁▂▅█████▃▁   a tide that has gone out by half ──▶ ask ──▶ 20 s ──▶ trim, on a thread of its own
-//!  large bytes:  freed, freed, freed: 16 MiB of them ─────────────▲
+//!  a server, or a loop of it: "I use so many bytes now"
+//!   ▁▂▅██████▃▁▁▁▁▁▁▁▁   far below the most ──▶ ask ──▶ 12 s ──▶ trim, on a thread of its own, once for all who asked
+//!            │←─ 10 s ─▶ Out: what is kept spare goes, too
 //! ```
 //! glibc keeps what is freed for the thread that asks next: after an hour with many clients a gigabyte stays with a
-//! process that has none any more. Asking it to let go (`malloc_trim`) costs the time of unmapping, and whoever
-//! allocates in that arena waits meanwhile; so it is done when much has gone, not while it comes and goes: *bound:* once
-//! in `WAIT`. A [`Tide`] is plain memory of whoever counts; while nothing is asked for there is no thread.
+//! process that has none any more. [`trim`] has it let go, one arena after the other; who allocates in that arena
+//! meanwhile waits until it is done. So it is done when much has gone and not while it comes and goes, never on a loop's
+//! thread, and at most once in [`WAIT`] in the whole process, whichever of its servers asked. A [`Tide`] is plain memory
+//! of whoever counts; while nothing is asked for there is no thread. What that wait costs is measured in
+//! `docs/decisions/026-siege.md`.
 
 use std::{
     io,
-    sync::atomic::{AtomicU8, Ordering::SeqCst},
+    sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst},
     thread,
     time::Duration,
 };
 
 use crate::sys::heap::trim;
 
-/// From the first wish to the trimming: what goes in this time goes together.
-const WAIT: Duration = Duration::from_secs(20);
-/// Fewer connections than this needed little.
-const TIDE_MIN: usize = 64;
-/// Bytes that were let go in large pieces until it is worth asking.
-const LET_GO_MIN: usize = 16 << 20;
+/// From the first who asks to the trimming: what goes in this time goes together. Longer than [`STAYS_OUT_MS`], so that
+/// what an owner kept spare goes with it.
+const WAIT: Duration = Duration::from_secs(12);
+/// So long must little be used before an owner gives up what it keeps spare: it may be needed again soon.
+pub const STAYS_OUT_MS: u64 = 10_000;
+/// Less is not worth the work; nor is less than an eighth of the most.
+pub const WORTH_BYTES: usize = 4 << 20;
+const WORTH_SHARE: usize = 8;
 
-/// Nobody has asked.
-const RESTING: u8 = 0;
-/// Somebody has, and the thread is there.
-const ASKED: u8 = 1;
-static STATE: AtomicU8 = AtomicU8::new(RESTING);
+static DOOR: Door = Door { is_asked: AtomicBool::new(false), trims: AtomicU64::new(0) };
 
-/// What one server, or one loop of it, holds: the most since it was low.
+/// How much one server, or one loop of it, uses: now, and at the most since memory was given back.
 #[derive(Debug, Default)]
 pub struct Tide {
-    most: usize,
-    let_go_bytes: usize,
+    most_bytes: usize,
+    out_since_ms: Option<u64>,
+    freed_bytes: usize,
+}
+
+/// What a [`Tide`] says of what is used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ebb {
+    /// About as much as ever.
+    High,
+    /// Far less, since not long ago: ask again then, if nothing changes.
+    Until(u64),
+    /// Far less, and for a while: what is kept spare is to go now. The rest goes by itself.
+    Out,
 }
 
 impl Tide {
-    /// So many connections are held now. Once half of what there was has gone, memory is given back.
-    pub fn holds(&mut self, held: usize) {
-        if self.has_gone_out(held) {
+    /// So many bytes are used now. Who keeps nothing spare need not look at the answer: the system gets its part anyway.
+    pub fn uses(&mut self, bytes: usize, now_ms: u64) -> Ebb {
+        let (ebb, asks) = self.turns(bytes, now_ms);
+        if asks {
             give_back_soon();
         }
+        ebb
     }
 
-    /// So many bytes were freed that are not used again.
+    /// So many bytes were freed that are not used again: for whom it would be long to say what it uses.
     pub fn let_go(&mut self, bytes: usize) {
-        self.let_go_bytes += bytes;
-        if self.let_go_bytes >= LET_GO_MIN {
-            self.let_go_bytes = 0;
+        self.freed_bytes += bytes;
+        if self.freed_bytes >= WORTH_BYTES {
+            self.freed_bytes = 0;
             give_back_soon();
         }
     }
 
-    fn has_gone_out(&mut self, held: usize) -> bool {
-        let was_much = self.most >= TIDE_MIN && held <= self.most / 2;
-        if was_much || held > self.most {
-            self.most = held;
+    /// The same; and whether memory is to be given back.
+    fn turns(&mut self, bytes: usize, now_ms: u64) -> (Ebb, bool) {
+        self.most_bytes = self.most_bytes.max(bytes);
+        if self.most_bytes - bytes < WORTH_BYTES.max(self.most_bytes / WORTH_SHARE) {
+            self.out_since_ms = None;
+            return (Ebb::High, false);
         }
-        was_much
+        let is_new = self.out_since_ms.is_none();
+        let until_ms = self.out_since_ms.get_or_insert(now_ms).saturating_add(STAYS_OUT_MS);
+        if now_ms < until_ms {
+            return (Ebb::Until(until_ms), is_new);
+        }
+        (self.most_bytes, self.out_since_ms) = (bytes, None);
+        (Ebb::Out, true)
     }
 }
 
 /// Has free memory given back in a while.
 pub fn give_back_soon() {
-    if STATE.swap(ASKED, SeqCst) == ASKED {
-        return;
-    }
-    if let Err(error) = begin() {
-        STATE.store(RESTING, SeqCst);
+    if let Err(error) = DOOR.ask(begin) {
         tracing::warn!(%error, "memory that is free cannot be given back now");
+    }
+}
+
+/// How often memory was given back since the process began.
+pub fn trims() -> u64 {
+    DOOR.trims.load(SeqCst)
+}
+
+/// Who asks while somebody has asked already is served with them.
+struct Door {
+    is_asked: AtomicBool,
+    trims: AtomicU64,
+}
+
+impl Door {
+    fn ask(&self, begin: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
+        if self.is_asked.swap(true, SeqCst) {
+            return Ok(());
+        }
+        begin().inspect_err(|_| self.is_asked.store(false, SeqCst))
+    }
+
+    /// What goes from here on asks anew.
+    fn opens(&self) {
+        self.is_asked.store(false, SeqCst);
+        self.trims.fetch_add(1, SeqCst);
     }
 }
 
@@ -79,8 +124,7 @@ fn begin() -> io::Result<()> {
     let wait_and_trim = || {
         #[expect(clippy::disallowed_methods, reason = "a thread of its own, which no loop waits for")]
         thread::sleep(WAIT);
-        // What goes from here on asks anew.
-        STATE.store(RESTING, SeqCst);
+        DOOR.opens();
         trim();
     };
     thread::Builder::new().name("give-back".to_owned()).spawn(wait_and_trim).map(drop)
@@ -90,12 +134,39 @@ fn begin() -> io::Result<()> {
 mod tests {
     use super::*;
 
+    const MIB: usize = 1 << 20;
+
     #[test]
-    fn a_tide_goes_out_when_half_of_much_has_gone() {
+    fn a_tide_is_out_when_much_less_is_used_for_a_while() {
         let mut tide = Tide::default();
-        let said = [1, 63, 30, 0, 64, 33, 32, 31, 0, 1000, 501, 500, 251, 250, 124, 62, 31, 30]
-            .map(|held| tide.has_gone_out(held));
-        let gone: Vec<usize> = (0..said.len()).filter(|at| said[*at]).collect();
-        assert_eq!(gone, [6, 11, 13, 14, 15]);
+        let high = (Ebb::High, false);
+        assert_eq!(tide.turns(100 * MIB, 0), high);
+        assert_eq!(tide.turns(88 * MIB, 0), high, "less than an eighth has gone");
+        assert_eq!(tide.turns(60 * MIB, 1000), (Ebb::Until(11_000), true));
+        assert_eq!(tide.turns(10 * MIB, 2000), (Ebb::Until(11_000), false), "it was asked for");
+        assert_eq!(tide.turns(95 * MIB, 3000), high, "it came back");
+        assert_eq!(tide.turns(60 * MIB, 4000), (Ebb::Until(14_000), true));
+        assert_eq!(tide.turns(60 * MIB, 14_000), (Ebb::Out, true));
+        assert_eq!(tide.turns(60 * MIB, 15_000), high, "what stays is not asked for again");
+        assert_eq!(tide.turns(0, 15_000), (Ebb::Until(25_000), true));
+        let mut little = Tide::default();
+        assert_eq!([4 * MIB - 1, 0].map(|bytes| little.turns(bytes, 0)), [high; 2]);
+    }
+
+    #[test]
+    fn who_asks_together_is_served_together() {
+        let door = Door { is_asked: AtomicBool::new(false), trims: AtomicU64::new(0) };
+        let mut begun = 0;
+        let mut ask = |error: bool| {
+            let _ = door.ask(|| {
+                begun += 1;
+                if error { Err(io::ErrorKind::OutOfMemory.into()) } else { Ok(()) }
+            });
+        };
+        ask(true);
+        (0..3).for_each(|_| ask(false));
+        door.opens();
+        ask(false);
+        assert_eq!((begun, door.trims.load(SeqCst)), (3, 1), "a thread that did not begin is tried again");
     }
 }

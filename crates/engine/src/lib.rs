@@ -8,6 +8,7 @@
 //! - [`log`]: records on a file: appended by loops, written by helpers, recovered after anything.
 //! - [`heap`]: memory that was needed once, given back.
 //! - [`network`]: addresses that begin alike, as an operator lists them.
+//! - [`share`]: a bound for all cores together, of which each has a part.
 //! - [`random`]: numbers that nobody can guess.
 //! - [`meter`]: counters and histograms per core, summed when read.
 //! - [`sys`]: the only unsafe code; each wrapper states its contract.
@@ -26,6 +27,7 @@ pub mod log;
 pub mod meter;
 pub mod network;
 pub mod random;
+pub mod share;
 pub mod store;
 pub mod sys;
 pub mod tls;

@@ -18,8 +18,9 @@ pub struct Limits {
     /// Bytes that may wait for one client, messages and answers; one more, and it is cut off. From three quarters of it
     /// on, its producers are held back; from a sixteenth of it in answers on, it is not read from.
     pub max_pending: usize,
-    /// Bytes of memory that what waits for all clients may take; beyond, the client for which most waits is cut off. From
-    /// half of it on, producers are held back for consumers for which a sixteenth of what else it takes waits.
+    /// Bytes of memory that what waits for all clients may take, and messages of theirs that have not come whole; beyond,
+    /// the client that holds most is cut off. From half of it on, producers are held back for consumers for which a
+    /// sixteenth of what else it takes waits.
     pub max_pending_total: usize,
     /// How long a consumer may hold its producers back before it is cut off.
     pub producer_hold_max: Duration,
@@ -42,7 +43,7 @@ impl Default for Limits {
             max_control_line: 4096,
             max_payload: 1 << 20,
             max_pending: 64 << 20,
-            max_pending_total: 256 << 20,
+            max_pending_total: 128 << 20,
             producer_hold_max: Duration::from_secs(1),
             write_deadline: Duration::from_secs(10),
             ping_interval: Duration::from_secs(120),

@@ -48,6 +48,8 @@ pub enum Closed {
     SlowConsumerHold,
     /// It did not take within `write_deadline` what waited for it.
     SlowConsumerDeadline,
+    /// Of its message so much had come, and not the end, that all clients' together were too much.
+    SlowProducer,
     /// The server is stopping.
     ServerShutdown,
 }
@@ -69,6 +71,7 @@ impl Closed {
             Self::StaleConnection => "Stale Connection",
             Self::SlowConsumerPending | Self::SlowConsumerHold => "Slow Consumer (Pending Bytes)",
             Self::SlowConsumerDeadline => "Slow Consumer (Write Deadline)",
+            Self::SlowProducer => "Slow Producer (Pending Bytes)",
             Self::ServerShutdown => "Server Shutdown",
         }
     }
@@ -155,6 +158,8 @@ pub(crate) struct Connection {
     pub(crate) writer: Writer,
     pub(crate) waker: Option<Waker>,
     pub(crate) outbox: Outbox,
+    /// Memory of an operation that has not come whole.
+    pub(crate) unfinished_bytes: usize,
     /// It is in the core's list of those to be flushed at the end of the turn.
     pub(crate) is_dirty: bool,
     /// The socket is full: its task waits until it takes more.

@@ -32,8 +32,10 @@ use std::{
 };
 
 use engine::{
-    cores::{clock, listener::Balance, mesh},
+    cores::{clock, fair::Fair, listener::Balance, mesh},
+    heap::Tide,
     meter::CoreCounters,
+    share::Share,
 };
 
 use tokio::sync::mpsc;
@@ -49,11 +51,9 @@ use crate::{
     counters::Counter,
     identity::{Exchange, Identities, Mappings},
     inbox::Inbox,
-    lean::Lean,
     mapped::Dice,
     outputs::Outputs,
     requests::Requests,
-    share::Share,
     shared::Shared,
     snapshot::ConnectionSnapshot,
     subjects::Subjects,
@@ -92,8 +92,8 @@ pub(crate) struct Core {
     pub(crate) handshakes: usize,
     /// Passwords that helpers compare.
     pub(crate) checks: Checks,
-    /// What it holds and does not need.
-    pub(crate) lean: Lean,
+    /// What it uses of memory.
+    pub(crate) tide: Tide,
     /// How much may wait for this core's clients.
     pub(crate) share: Share,
     cores: usize,
@@ -123,6 +123,8 @@ pub(crate) struct Backlog {
 pub(crate) struct Local {
     pub(crate) core: RefCell<Core>,
     pub(crate) inbox: RefCell<Inbox>,
+    /// Who of those with much to do has a turn.
+    pub(crate) fair: Rc<Fair>,
 }
 
 /// What a core is made from.
@@ -157,7 +159,7 @@ impl Local {
             requests: Requests::new(cores),
             handshakes: 0,
             checks: Checks::default(),
-            lean: Lean::default(),
+            tide: Tide::default(),
             share: Share::new(Arc::clone(&shared.pending), limits.max_pending_total, cores),
             cores,
             shared,
@@ -169,7 +171,11 @@ impl Local {
             settings,
         };
         core.take_exchange();
-        Rc::new(Self { core: RefCell::new(core), inbox: RefCell::new(Inbox::new(receiver)) })
+        Rc::new(Self {
+            core: RefCell::new(core),
+            inbox: RefCell::new(Inbox::new(receiver)),
+            fair: Rc::default(),
+        })
     }
 }
 
@@ -196,18 +202,23 @@ impl Core {
         self.bound_sum();
     }
 
-    /// Cuts off clients for which most waits until what waits for all is within its bound.
+    /// Cuts off clients that hold most, in what waits for them or in what has not come whole of them, until all hold no
+    /// more than they may.
     #[inline]
-    fn bound_sum(&mut self) {
-        while !self.share.allows(self.outputs.chunks.lent()) {
-            let Some(id) = self.outputs.largest() else { return };
-            self.count(Counter::SlowTotal);
+    pub(crate) fn bound_sum(&mut self) {
+        while !self.share.allows(self.outputs.held_bytes()) {
+            let Some((id, is_unfinished)) = self.outputs.largest() else { return };
             self.outputs.release_all(id, &mut self.links);
-            let subject = self.subjects.a_subject_of(&self.outputs.connections[id]);
-            self.outputs.cut_slow(id, Closed::SlowConsumerPending, &subject);
+            if is_unfinished {
+                self.outputs.close(id, Closed::SlowProducer);
+            } else {
+                self.count(Counter::SlowTotal);
+                let subject = self.subjects.a_subject_of(&self.outputs.connections[id]);
+                self.outputs.cut_slow(id, Closed::SlowConsumerPending, &subject);
+            }
             self.links.flush();
         }
-        let is_crowded = self.share.is_crowded(self.outputs.chunks.lent());
+        let is_crowded = self.share.is_crowded(self.outputs.held_bytes());
         self.outputs.marks.crowd(is_crowded);
     }
 

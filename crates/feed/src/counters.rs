@@ -19,6 +19,7 @@ engine::counters! {
         MatchesFound => Counter, "feed_matches_kept", None, "Subjects whose subscribers were known from before.";
         MatchesMade => Counter, "feed_matches_made", None, "Subjects whose subscribers were looked up.";
         TurnsEnded => Counter, "feed_turns_ended", None, "Times that a message waited for another turn, because looking for its consumers or handing it out took too long for one.";
+        TurnsWaited => Counter, "feed_turns_waited", None, "Times that a client with much to do waited for its turn among those of its address.";
         MemoryGivenBack => Counter, "feed_memory_given_back", None, "Times that a core gave back memory that it had needed before and not for ten seconds.";
         ConnectionsRefused => Counter, "feed_connections_refused", None, "Connections closed because of max_connections.";
         SubscriptionsRefused => Counter, "feed_subscriptions_refused", None, "Subscriptions refused because of max_subscriptions.";
@@ -52,6 +53,7 @@ engine::counters! {
         HeldForAnswers => Counter, "feed_held_for_answers", None, "Times that a client's reads were paused because it did not take its answers.";
         SlowPending => Counter, "feed_slow_consumers_pending", None, "Consumers cut off because more than max_pending waited for them.";
         SlowTotal => Counter, "feed_slow_consumers_in_sum", None, "Those of them that were cut off because more than max_pending_total waited for all clients, and most of it for them.";
+        SlowProducers => Counter, "feed_slow_producers_in_sum", None, "Clients cut off because more than max_pending_total was held for all clients, and most of it was a message of theirs that had not come whole.";
         SlowHold => Counter, "feed_slow_consumers_hold", None, "Consumers cut off because they had held producers back for too long.";
         SlowDeadline => Counter, "feed_slow_consumers_deadline", None, "Consumers cut off because they did not take within write_deadline what waited for them.";
     }
@@ -69,6 +71,7 @@ impl Counter {
             Closed::StaleConnection => Self::StaleConnections,
             Closed::SlowConsumerPending => Self::SlowPending,
             Closed::SlowConsumerHold => Self::SlowHold,
+            Closed::SlowProducer => Self::SlowProducers,
             Closed::SlowConsumerDeadline => Self::SlowDeadline,
             Closed::MaximumConnections => Self::ConnectionsRefused,
             Closed::ClientClosed | Closed::ReadError | Closed::WriteError | Closed::ServerShutdown => {

@@ -53,7 +53,6 @@ mod revoke;
 mod serve;
 mod server;
 mod session;
-mod share;
 mod shared;
 mod slab;
 pub mod snapshot;

@@ -25,15 +25,12 @@ pub(crate) struct Chunks {
     spare: Vec<Vec<u8>>,
     /// Bytes of those that are lent, whether they are full or not.
     lent: usize,
-    /// The most that was lent since spare ones were given up.
-    lent_most: usize,
 }
 
 impl Chunks {
     fn take(&mut self) -> Vec<u8> {
         let chunk = self.spare.pop().unwrap_or_else(|| Vec::with_capacity(CHUNK_BYTES));
         self.lent += chunk.capacity();
-        self.lent_most = self.lent_most.max(self.lent);
         chunk
     }
 
@@ -43,15 +40,9 @@ impl Chunks {
         self.lent
     }
 
-    /// Memory that was needed and is not now, as chunks here or with the allocator.
-    pub(crate) fn unused(&self) -> usize {
-        self.lent_most - self.lent
-    }
-
     /// Gives up the spare ones, but for a few.
     pub(crate) fn give_up(&mut self) {
         self.spare.truncate(SPARE_CHUNKS_MIN);
-        self.lent_most = self.lent;
     }
 
     /// How many are here.

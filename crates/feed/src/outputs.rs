@@ -35,6 +35,8 @@ pub(crate) struct Outputs {
     pub(crate) core: usize,
     pub(crate) connections: Slab<Box<Connection>>,
     pub(crate) chunks: Chunks,
+    /// Memory of operations that have not come whole, of all connections.
+    pub(crate) unfinished_bytes: usize,
     /// Those that got something in this turn.
     dirty: Vec<ConnId>,
     /// Consumers that are above the high mark.
@@ -66,6 +68,7 @@ impl Outputs {
             core,
             connections: Slab::default(),
             chunks: Chunks::default(),
+            unfinished_bytes: 0,
             dirty: Vec::new(),
             over_mark: Vec::new(),
             marks: Marks::of(max_pending),
@@ -205,23 +208,45 @@ impl Outputs {
 
     /// Ends a connection: its task does the rest.
     pub(crate) fn close(&mut self, id: ConnId, why: Closed) {
-        let Self { connections, chunks, .. } = self;
+        let Self { connections, chunks, unfinished_bytes, .. } = self;
         let connection = &mut connections[id];
         if connection.closing.is_none() {
             connection.closing = Some(why);
-            if why.is_slow_consumer() {
+            // Its task lets go of it as soon as it runs.
+            *unfinished_bytes -= std::mem::take(&mut connection.unfinished_bytes);
+            if why.is_slow_consumer() || why == Closed::SlowProducer {
                 connection.outbox.clear(chunks);
             }
         }
         connection.wake();
     }
 
-    /// The connection whose output holds most memory.
+    /// An operation of this connection has not come whole, and takes so much memory.
+    #[inline]
+    pub(crate) fn note_unfinished(&mut self, id: ConnId, bytes: usize) {
+        let connection = &mut self.connections[id];
+        // Of one that was cut it is as good as gone.
+        if connection.closing.is_none() {
+            self.unfinished_bytes = self.unfinished_bytes - connection.unfinished_bytes + bytes;
+            connection.unfinished_bytes = bytes;
+        }
+    }
+
+    /// Memory that clients make this core hold.
+    #[inline]
+    pub(crate) fn held_bytes(&self) -> usize {
+        self.chunks.lent() + self.unfinished_bytes
+    }
+
+    /// The connection that holds most memory, and whether most of it is an operation that has not come whole.
     #[cold]
-    pub(crate) fn largest(&self) -> Option<ConnId> {
+    pub(crate) fn largest(&self) -> Option<(ConnId, bool)> {
         let open = self.connections.iter().filter(|(_, connection)| connection.closing.is_none());
-        let sized = open.map(|(id, connection)| (connection.outbox.memory_bytes(), id));
-        sized.filter(|(bytes, _)| *bytes > 0).max().map(|(_, id)| id)
+        let sized = open.map(|(id, connection)| {
+            let (waits, comes) = (connection.outbox.memory_bytes(), connection.unfinished_bytes);
+            (waits + comes, id, comes > waits)
+        });
+        sized.filter(|(bytes, ..)| *bytes > 0).max().map(|(_, id, comes)| (id, comes))
     }
 
     /// How many got something in this turn: so many writes will end it.

@@ -19,7 +19,7 @@ use std::{
     time::Duration,
 };
 
-use engine::cores::clock;
+use engine::cores::{clock, fair::Member};
 use hashbrown::HashTable;
 use tokio::{
     io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf},
@@ -86,6 +86,8 @@ struct Input {
 /// What a turn came to, where it does not simply wait.
 enum Turned {
     Closed,
+    /// It has had its turn's worth, and may have more.
+    Over,
     Check(SlowCheck),
 }
 
@@ -120,6 +122,7 @@ pub(crate) async fn serve(
     arrival: Arrival,
     was_informed: bool,
 ) {
+    let address = arrival.address.ip();
     let id = {
         let core = &mut *local.core.borrow_mut();
         core.now_ms = clock::monotonic_ms();
@@ -129,10 +132,24 @@ pub(crate) async fn serve(
     };
     let mut input =
         Input { stream, leftover: Vec::new(), need: 0, is_unexamined: false, was_examined: false };
+    let member = local.fair.join(address);
+    let mut works_much = false;
     loop {
-        match poll_fn(|cx| turn(&local, cx, id, &mut input)).await {
-            Turned::Closed => break,
-            Turned::Check(check) => {
+        let turned = match works_much {
+            true => take_turn(&local, id, &mut input, &member).await,
+            false => Some(poll_fn(|cx| turn(&local, cx, id, &mut input)).await),
+        };
+        works_much = false;
+        match turned {
+            None => {}
+            Some(Turned::Closed) => break,
+            Some(Turned::Over) => {
+                works_much = true;
+                // After those that are ready, and after the sockets were looked at. (Woken at once it would be one of
+                // sixty-one polls before that: `engine::cores::CoresConfig::event_interval`.)
+                tokio::task::yield_now().await;
+            }
+            Some(Turned::Check(check)) => {
                 let checked = checking::check(&local, id, &input.stream, check).await;
                 let core = &mut *local.core.borrow_mut();
                 if let Some(checked) = checked {
@@ -169,6 +186,19 @@ pub(crate) async fn serve(
     }
 }
 
+/// A turn, when it is this client's among those of its address who have much to do; nothing if it only waits then.
+async fn take_turn(local: &Rc<Local>, id: ConnId, input: &mut Input, member: &Member) -> Option<Turned> {
+    let turn_of_address = member.turn().await;
+    if turn_of_address.has_waited() {
+        local.core.borrow().count(Counter::TurnsWaited);
+    }
+    poll_fn(|cx| match turn(local, cx, id, input) {
+        Poll::Ready(turned) => Poll::Ready(Some(turned)),
+        Poll::Pending => Poll::Ready(None),
+    })
+    .await
+}
+
 fn turn(local: &Rc<Local>, cx: &mut Context<'_>, id: ConnId, input: &mut Input) -> Poll<Turned> {
     let core = &mut *local.core.borrow_mut();
     core.begin_turn();
@@ -199,6 +229,8 @@ fn turn(local: &Rc<Local>, cx: &mut Context<'_>, id: ConnId, input: &mut Input) 
         let processed = match taken {
             Poll::Pending => {
                 core.buffers.read = read;
+                core.outputs.note_unfinished(id, input.leftover.capacity());
+                core.bound_sum();
                 return Poll::Pending;
             }
             Poll::Ready(Err(why)) => {
@@ -216,6 +248,7 @@ fn turn(local: &Rc<Local>, cx: &mut Context<'_>, id: ConnId, input: &mut Input) 
             }
         };
         core.buffers.read = read;
+        core.outputs.note_unfinished(id, input.leftover.capacity());
         core.end_turn();
         match processed {
             Processed::More { need } => input.need = need,
@@ -238,16 +271,7 @@ fn turn(local: &Rc<Local>, cx: &mut Context<'_>, id: ConnId, input: &mut Input) 
             break;
         }
     }
-    come_again(cx);
-    Poll::Pending
-}
-
-/// Has a task polled again after those that are ready, and after the sockets were looked at. (Woken at once it would be
-/// one of sixty-one polls before that: `engine::cores::CoresConfig::event_interval`.)
-fn come_again(cx: &mut Context<'_>) {
-    let again = pin!(tokio::task::yield_now());
-    // It has the runtime wake us, and is not needed for more.
-    let _ = again.poll(cx);
+    Poll::Ready(Turned::Over)
 }
 
 /// Reads once, into the scratch behind a short rest of the last time or into a long one. `Some(have)`: so much is in
@@ -455,6 +479,7 @@ impl Core {
             holds: 0,
             is_held_for_answers: false,
             waits_for_core: false,
+            unfinished_bytes: 0,
             over_mark_since_ms: None,
             holding: Vec::new(),
         }));
@@ -507,6 +532,7 @@ impl Core {
         let mut snapshot = snapshot::of_connection(&connection, self.index, &self.settings.identities);
         snapshot.closed = Some((clock::now_system(), why));
         connection.outbox.clear(&mut self.outputs.chunks);
+        self.outputs.unfinished_bytes -= connection.unfinished_bytes;
         if self.closed.len() == CLOSED_KEPT_MAX {
             self.closed.pop_front();
         }

@@ -9,14 +9,13 @@ use std::{
     time::SystemTime,
 };
 
-use engine::{cores::clock, meter::CounterSet, random};
+use engine::{cores::clock, meter::CounterSet, random, share::Common};
 use serde::Serialize;
 
 use crate::{
     connection::{Connection, Transport},
     core::Settings,
     counters::Counter,
-    share::Common,
 };
 
 /// The version of nats-server whose protocol this is: clients decide by it which features they may use.

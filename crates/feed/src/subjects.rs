@@ -271,9 +271,9 @@ impl Subjects {
         self.trie.prune(node);
     }
 
-    /// Places for subscriptions and nodes that nothing is at; one is about as large as the other.
-    pub(crate) fn vacant(&self) -> usize {
-        self.subscriptions.end() as usize - self.subscriptions.len() + self.trie.vacant()
+    /// Subscriptions, and nodes of their patterns.
+    pub(crate) fn entries(&self) -> usize {
+        self.subscriptions.len() + self.trie.entries()
     }
 
     /// Gives back the room behind the last of them, and what was remembered of subjects.

@@ -240,9 +240,9 @@ impl Trie {
         self.mores.remove(at);
     }
 
-    /// Places for nodes that nothing is at.
-    pub(crate) fn vacant(&self) -> usize {
-        self.nodes.end() as usize - self.nodes.len()
+    /// Nodes that something is at.
+    pub(crate) fn entries(&self) -> usize {
+        self.nodes.len()
     }
 
     /// Gives back the room behind the last node.

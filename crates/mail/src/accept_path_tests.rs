@@ -57,6 +57,7 @@ fn core_of(config: Config) -> (Log, Rc<Core>, Receiver<Message>) {
     let (writer, (index, shared_records)) =
         recovered.writers.into_iter().zip(recovered.cores).next().expect("one core");
     let shared = Arc::new(Shared {
+        receiving: Arc::default(),
         peers: Peers::new(&config.rates, 0, 1),
         reader: recovered.log.reader(),
         balance: Balance::new(1),

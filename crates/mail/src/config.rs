@@ -44,7 +44,7 @@ pub struct Limits {
     /// Connections of one address (of IPv6: one /64) over all cores; more are answered 421 and closed. 0: no limit;
     /// none: a sixteenth of what one core takes. Loopback counts as any other: a proxy says whom it speaks for.
     pub connections_per_address_max: Option<usize>,
-    /// Bytes of mails that are being received on one core; beyond, a mail is answered 452.
+    /// Memory of mails that are being received, over all cores; beyond, a mail is answered 452. One address has half.
     pub receiving_bytes_max: usize,
     /// Time from a reply to the end of the next command, however many bytes of it come one at a time (RFC 5321,
     /// 4.5.3.2.7 asks for 5 minutes).
@@ -53,6 +53,12 @@ pub struct Limits {
     pub data_time_max: Duration,
     /// Time for a whole mail, however little of it comes at a time: the largest at 210 kbit/s.
     pub mail_time_max: Duration,
+    /// Time that a session may last in all; no mail is cut for it.
+    pub session_time_max: Duration,
+    /// Commands of a session in all.
+    pub session_commands_max: usize,
+    /// Bytes that a session may bring in all; no mail is cut for it.
+    pub session_bytes_max: usize,
     /// Time that a reply may wait for its reader.
     pub reply_time_max: Duration,
     /// Time for a TLS handshake.
@@ -68,10 +74,13 @@ impl Default for Limits {
             recipients_max: 100,
             connections_max: 20_000,
             connections_per_address_max: None,
-            receiving_bytes_max: 64 << 20,
+            receiving_bytes_max: 96 << 20,
             command_time_max: Duration::from_secs(300),
             data_time_max: Duration::from_secs(180),
             mail_time_max: Duration::from_secs(600),
+            session_time_max: Duration::from_secs(60 * 60),
+            session_commands_max: 1_000_000,
+            session_bytes_max: 4 << 30,
             reply_time_max: Duration::from_secs(60),
             handshake_time_max: Duration::from_secs(30),
             room_time_max: Duration::from_secs(2),

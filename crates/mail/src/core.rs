@@ -7,6 +7,7 @@ use std::{
     cell::{Cell, RefCell},
     collections::VecDeque,
     net::{IpAddr, SocketAddr},
+    rc::Rc,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -15,10 +16,11 @@ use std::{
 };
 
 use engine::{
-    cores::{Rounds, clock, listener::Balance, mesh::Sender, watch::Watches},
+    cores::{Rounds, clock, fair::Fair, listener::Balance, mesh::Sender, watch::Watches},
     heap::Tide,
     log::{Appended, Kind, Location, New, NotKept, Progress, Reader, Refused, Ticket, Writer},
     meter::CoreCounters,
+    share::Common,
 };
 use smallvec::SmallVec;
 use tokio::sync::{Notify, oneshot};
@@ -32,7 +34,7 @@ use crate::{
     mailboxes::{Event, Inbox, MailId, Scope, Summary, Unavailable},
     recent::Recent,
     shared_records::SharedRecords,
-    smtp::{Kind as Listening, connection::SCRATCH_BYTES, session::Waiting},
+    smtp::{Kind as Listening, connection::SCRATCH_BYTES, receiving::Receiving, session::Waiting},
 };
 
 /// A mail with its recipients.
@@ -120,6 +122,8 @@ pub(crate) struct Shared {
     pub(crate) listening: Arc<AtomicBool>,
     pub(crate) events: tokio::sync::broadcast::Sender<Event>,
     pub(crate) tls: Option<tokio_rustls::TlsAcceptor>,
+    /// Memory of mails being received, beyond the cores' own parts.
+    pub(crate) receiving: Arc<Common>,
     /// Connections by address, over all cores.
     pub(crate) peers: Arc<crate::abuse::Peers>,
 }
@@ -138,6 +142,8 @@ pub(crate) struct Core {
     pub(crate) sender: Sender<Message>,
     pub(crate) counters: CoreCounters<Counter>,
     pub(crate) watches: RefCell<Watches>,
+    /// Who of those with much to do has a turn.
+    pub(crate) fair: Rc<Fair>,
     pub(crate) draining: Cell<bool>,
     /// What is read from sockets before it is looked at.
     pub(crate) scratch: RefCell<Vec<u8>>,
@@ -147,12 +153,12 @@ pub(crate) struct Core {
     pub(crate) bodies: RefCell<Bodies>,
     /// Buffers of mails being received, not in use.
     pub(crate) spare: RefCell<Vec<Vec<u8>>>,
-    /// Connections, and large buffers that are not kept for another mail.
+    /// What connections and mails being received take of memory.
     pub(crate) tide: RefCell<Tide>,
     /// Lists of mails that wait until they are kept, not in use.
     pub(crate) spare_waiting: RefCell<Vec<Vec<Waiting>>>,
-    /// Bytes of mails being received.
-    pub(crate) receiving_bytes: Cell<usize>,
+    /// Memory of mails being received.
+    pub(crate) receiving: RefCell<Receiving>,
     /// The greatest name given, without the bits that tell the inbox.
     pub(crate) last_name: Cell<u64>,
     /// The date as Received has it, and its second.
@@ -222,6 +228,7 @@ impl Core {
     pub(crate) fn new(number: usize, cores: usize, shared: Arc<Shared>, owned: Owned) -> Self {
         let Owned { index, shared_records, writer, sender, counters, last_name } = owned;
         let lists = Arc::new(shared.config.lists.clone());
+        let receiving = Receiving::new(&shared.receiving, shared.config.limits.receiving_bytes_max, cores);
         Self {
             number,
             cores,
@@ -234,6 +241,7 @@ impl Core {
             sender,
             counters,
             watches: Watches::default().into(),
+            fair: Rc::default(),
             draining: false.into(),
             scratch: vec![0; SCRATCH_BYTES].into(),
             meta: Vec::with_capacity(4096).into(),
@@ -241,7 +249,7 @@ impl Core {
             spare: Vec::new().into(),
             tide: Tide::default().into(),
             spare_waiting: Vec::new().into(),
-            receiving_bytes: 0.into(),
+            receiving: receiving.into(),
             last_name: last_name.into(),
             date: (u64::MAX, String::new()).into(),
             backlog: VecDeque::new().into(),
@@ -506,9 +514,13 @@ impl Core {
         if buffer.capacity() <= SPARE_BYTES_MAX && spare.len() < SPARE_MAX {
             buffer.clear();
             spare.push(buffer);
-        } else {
-            self.tide.borrow_mut().let_go(buffer.capacity());
         }
+    }
+
+    /// Connections or mails have come or gone: what they take now.
+    pub(crate) fn note_memory(&self) {
+        let connections = self.shared.balance.held(self.number) * CONNECTION_BYTES;
+        self.tide.borrow_mut().uses(connections + self.receiving.borrow().bytes(), clock::monotonic_ms());
     }
 
     /// Takes the list of a turn back; of one that grew long the memory is let go.
@@ -526,6 +538,8 @@ impl Core {
     }
 }
 
+/// What a connection takes of memory, about, without its mail.
+const CONNECTION_BYTES: usize = 16 << 10;
 /// Spare buffers kept by a core, and how large one may be.
 const SPARE_MAX: usize = 64;
 const SPARE_BYTES_MAX: usize = 64 << 10;

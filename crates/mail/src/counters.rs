@@ -35,11 +35,14 @@ engine::counters! {
         BadRecipients => Counter, "mail_bad_recipients", None, "Recipients whose address is none, answered 501.";
         ForeignDomains => Counter, "mail_foreign_domains", None, "Recipients at domains that are not taken, answered 550.";
         ReceivingFull => Counter, "mail_receiving_full", None, "Mails refused because too many bytes were being received, answered 452.";
+        AddressReceivingFull => Counter, "mail_address_receiving_full", None, "Mails refused because those of one address had half of what may be received at a time, answered 452.";
         StoreFull => Counter, "mail_store_full", None, "Mails refused because the store had no room in time, answered 452.";
         StoreFailed => Counter, "mail_store_failed", None, "Mails refused because the disk failed, answered 451.";
         Waits => Counter, "mail_store_waits", None, "Times that a mail had to wait for room in the store.";
         Timeouts => Counter, "mail_timeouts", None, "Sessions ended because no whole command came in time, or nothing of a mail, with 421.";
         SlowMails => Counter, "mail_slow_mails", None, "Sessions ended because a mail took too long to come, with 421.";
+        LongSessions => Counter, "mail_long_sessions", None, "Sessions ended because they had lasted long enough, or brought as many commands or bytes as one may, with 421.";
+        TurnsWaited => Counter, "mail_turns_waited", None, "Times that a connection that brings much waited for its turn among those of its address.";
         Stalled => Counter, "mail_stalled", None, "Sessions cut because the peer did not read its replies.";
         Faults => Counter, "mail_command_faults", None, "Commands refused because they break the protocol.";
         TooManyFaults => Counter, "mail_too_many_faults", None, "Sessions ended with 421 after too many refused commands.";

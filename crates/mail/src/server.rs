@@ -177,6 +177,7 @@ impl Server {
         let (log, header) = (recovered.log, recovered.header);
         let seed = random::number().map_err(StartError::Prepare)?;
         let shared = Arc::new(Shared {
+            receiving: Arc::default(),
             peers: Peers::new(&config.rates, config.limits.address_connections_max(), seed),
             reader: log.reader(),
             balance: Balance::new(loops),

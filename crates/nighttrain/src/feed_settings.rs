@@ -14,9 +14,9 @@ use crate::{
     failure::Fault,
     settings::{
         Access, Section, Setting, Shape, any_count, list, one_or_more, optional, parse_host_and_port,
-        parse_path, path_text, plain, some_time, truth, truth_text, usize_size_text, value,
+        parse_path, path_text, plain, some_size, some_time, truth, truth_text, usize_size_text, value,
     },
-    units::{duration_text, parse_size},
+    units::duration_text,
 };
 
 /// Where the admin server of a feed alone listens by default.
@@ -337,7 +337,7 @@ pub(crate) const FEED_SETTINGS: &[Setting] = &[
         shape: Shape::Text,
         heading: FEED_LIMITS,
         value_name: "SIZE",
-        help: "Memory for what waits for all consumers; from half of it on producers are held back earlier, beyond it the consumer for which most waits is cut off",
+        help: "Memory for what waits for all consumers, and for messages that have not come whole; from half of it on producers are held back earlier, beyond it the client that holds most is cut off",
         access: value!(feed.config.limits.max_pending_total, parse = some_size, show = usize_size_text),
     },
     Setting {
@@ -386,13 +386,6 @@ pub(crate) const FEED_SETTINGS: &[Setting] = &[
         access: value!(feed.config.limits.auth_timeout, parse = some_time, show = duration_text),
     },
 ];
-
-fn some_size(text: &str) -> Result<usize, String> {
-    match usize::try_from(parse_size(text)?) {
-        Ok(0) | Err(_) => Err("a size above zero is wanted, for instance 1MiB".to_owned()),
-        Ok(bytes) => Ok(bytes),
-    }
-}
 
 fn some_pings(text: &str) -> Result<u32, String> {
     text.parse().map_err(|_| "a whole number is wanted, for instance 2".to_owned())

@@ -16,7 +16,7 @@ use crate::{
     failure::Fault,
     settings::{
         Access, Section, Setting, Shape, any_count, list, one_or_more, optional, parse_address, parse_path,
-        path_text, plain, some_time, truth, truth_text, value,
+        path_text, plain, some_size, some_time, truth, truth_text, usize_size_text, value,
     },
     units::{duration_text, parse_duration, parse_size, size_text},
 };
@@ -520,6 +520,15 @@ pub(crate) const MAIL_SETTINGS: &[Setting] = &[
         access: value!(mail.config.limits.data_time_max, parse = some_time, show = duration_text),
     },
     Setting {
+        key: "receiving-bytes-max",
+        section: Section::Mail,
+        shape: Shape::Text,
+        heading: MAIL_LIMITS,
+        value_name: "SIZE",
+        help: "Memory for mails that are being received, half of it for one address; a mail beyond is answered 452",
+        access: value!(mail.config.limits.receiving_bytes_max, parse = some_size, show = usize_size_text),
+    },
+    Setting {
         key: "mail-time-max",
         section: Section::Mail,
         shape: Shape::Text,
@@ -527,6 +536,37 @@ pub(crate) const MAIL_SETTINGS: &[Setting] = &[
         value_name: "TIME",
         help: "How long a sender may take over a whole mail",
         access: value!(mail.config.limits.mail_time_max, parse = some_time, show = duration_text),
+    },
+    Setting {
+        key: "session-time-max",
+        section: Section::Mail,
+        shape: Shape::Text,
+        heading: MAIL_LIMITS,
+        value_name: "TIME",
+        help: "How long a session may last in all",
+        access: value!(mail.config.limits.session_time_max, parse = some_time, show = duration_text),
+    },
+    Setting {
+        key: "session-commands-max",
+        section: Section::Mail,
+        shape: Shape::Count,
+        heading: MAIL_LIMITS,
+        value_name: "N",
+        help: "Commands of a session in all",
+        access: value!(
+            mail.config.limits.session_commands_max,
+            parse = one_or_more,
+            show = |count: usize| count.to_string()
+        ),
+    },
+    Setting {
+        key: "session-bytes-max",
+        section: Section::Mail,
+        shape: Shape::Text,
+        heading: MAIL_LIMITS,
+        value_name: "SIZE",
+        help: "What a session may bring in all",
+        access: value!(mail.config.limits.session_bytes_max, parse = some_size, show = usize_size_text),
     },
     Setting {
         key: "connections-per-minute",

@@ -56,6 +56,7 @@ use crate::{
 };
 
 fn main() -> ExitCode {
+    engine::sys::heap::keep_large_apart();
     match perform(Cli::parse().command) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {

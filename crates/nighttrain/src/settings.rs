@@ -16,7 +16,7 @@ use crate::{
     cache_settings::CACHE_SETTINGS,
     feed_settings::{FEED_SETTINGS, FeedSettings},
     mail_settings::{MAIL_SETTINGS, MailSettings},
-    units::{duration_text, parse_duration, size_text},
+    units::{duration_text, parse_duration, parse_size, size_text},
 };
 
 /// What is in force: every setting with its value.
@@ -395,6 +395,13 @@ pub(crate) fn plain(count: usize) -> String {
     count.to_string()
 }
 
+pub(crate) fn some_size(text: &str) -> Result<usize, String> {
+    match usize::try_from(parse_size(text)?) {
+        Ok(0) | Err(_) => Err("a size above zero is wanted, for instance 1MiB".to_owned()),
+        Ok(bytes) => Ok(bytes),
+    }
+}
+
 pub(crate) fn usize_size_text(bytes: usize) -> String {
     size_text(bytes as u64)
 }
@@ -459,7 +466,7 @@ mod tests {
             "durability" => "power",
             "host-name" | "domain" => "mx.example.org",
             "domains" | "http-hosts" => "a.example,b.example",
-            "inbox-mails-max" | "recipients-max" => "7",
+            "inbox-mails-max" | "recipients-max" | "session-commands-max" => "7",
             key if key.ends_with("-per-minute") => "7",
             "share-bodies" => "false",
             "tls-verify" | "proxy-protocol" | "tls-handshake-first" | "websocket-tls" => "true",

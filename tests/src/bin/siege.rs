@@ -19,7 +19,7 @@ use tests::siege::{
     Target, Until,
     attacks::{self, ATTACKS},
     honest::{self, Met},
-    server::Server,
+    server::{self, Server},
 };
 
 const USAGE: &str = "\
@@ -31,13 +31,14 @@ siege: attackers of every port at once, and honest clients beside them
                                                          much of the processors, in turn
   siege attack --seconds 60 [--only NAME]… [--cache|--feed|--monitor|--smtp|--pages|--admin HOST:PORT]…
                                                          the attackers alone, against whatever listens there
+  siege against --pid PID --seconds 60 [--only NAME]… [--feed|--smtp|… HOST:PORT]…
+                                                         the same beside honest clients, against a server that runs
+                                                         already: its memory, and how long they wait
   siege list                                             what they do
 ";
 
-/// What serve may hold beside its files: what its default budgets come to (256 MiB of the feed's output, 128 MiB of
-/// pages, the accelerator's memory as far as it is used) with what the allocator keeps of them. 687 MiB were measured;
-/// 512 is the goal.
-const MEMORY_BYTES_MAX: u64 = 1 << 30;
+/// What serve may hold beside its files, all of its default budgets in use at once and what the allocator keeps of them.
+const MEMORY_BYTES_MAX: u64 = 512 << 20;
 /// Between two looks at its memory.
 const LOOK: Duration = Duration::from_millis(100);
 
@@ -46,18 +47,22 @@ struct Arguments {
     pairs: usize,
     only: Vec<String>,
     target: Target,
+    /// The server that `against` is about.
+    pid: u32,
     /// Processor seconds a second that `burn` takes.
     load: f64,
 }
 
 fn arguments(mut given: impl Iterator<Item = String>) -> Result<Arguments, String> {
-    let mut all = Arguments { seconds: 60, pairs: 9, only: Vec::new(), target: Target::default(), load: 0.0 };
+    let mut all =
+        Arguments { seconds: 60, pairs: 9, only: Vec::new(), target: Target::default(), pid: 0, load: 0.0 };
     while let Some(name) = given.next() {
         let value = given.next().ok_or_else(|| format!("{name} needs a value"))?;
         let wrong = || format!("{name} {value}: not what {name} takes");
         match name.as_str() {
             "--seconds" => all.seconds = value.parse().map_err(|_| wrong())?,
             "--pairs" => all.pairs = value.parse().map_err(|_| wrong())?,
+            "--pid" => all.pid = value.parse().map_err(|_| wrong())?,
             "--load" => all.load = value.parse().map_err(|_| wrong())?,
             "--only" if ATTACKS.iter().any(|attack| attack.name == value) => all.only.push(value),
             _ => {
@@ -85,6 +90,14 @@ fn main() -> ExitCode {
         "list" => ATTACKS.iter().for_each(|attack| println!("{:<16} {}", attack.name, attack.tries)),
         "attack" => attack(&all),
         "burn" => burn(&all),
+        "against" => match against(&all) {
+            Ok(true) => {}
+            Ok(false) => return ExitCode::FAILURE,
+            Err(error) => {
+                eprintln!("siege: {error}");
+                return ExitCode::FAILURE;
+            }
+        },
         "run" => match run(&all) {
             Ok(true) => {}
             Ok(false) => return ExitCode::FAILURE,
@@ -151,27 +164,34 @@ fn other(command: &str, all: &Arguments, target: Option<&Target>, load: f64) -> 
     other.stdout(Stdio::piped()).spawn().expect("this program can be started")
 }
 
+/// What each kind of honest client met with.
+type AllMet = [(&'static str, Met); 3];
+
 /// One spell: honest clients beside another process.
 struct Spell {
-    met: [(&'static str, Met); 3],
+    met: AllMet,
     memory_bytes: u64,
     hit: Vec<(String, f64)>,
     said: String,
     load: f64,
 }
 
-fn spell(all: &Arguments, beside: &str, load: f64) -> Result<Spell, String> {
-    let mut server = Server::start();
-    let before = server.counters()?;
-    let cpu_before = children_cpu();
-    let mut process = other(beside, all, (beside == "attack").then_some(&server.target), load);
+/// What honest clients met with beside another process, the most memory that was seen meanwhile, and what that process
+/// said.
+fn beside_honest(
+    all: &Arguments,
+    beside: &str,
+    target: &Target,
+    load: f64,
+    memory: impl Fn() -> u64,
+) -> Result<(AllMet, u64, String), String> {
+    let mut process = other(beside, all, (beside == "attack").then_some(target), load);
     let until = Until::after(Duration::from_secs(all.seconds));
-    let target = server.target;
     let (met, memory_bytes) = thread::scope(|scope| {
-        let honest = scope.spawn(|| honest::run(&target, &until));
+        let honest = scope.spawn(|| honest::run(target, &until));
         let mut memory_bytes = 0;
         while !honest.is_finished() {
-            memory_bytes = memory_bytes.max(server.memory_bytes());
+            memory_bytes = memory_bytes.max(memory());
             thread::sleep(LOOK);
         }
         (honest.join().expect("no panic"), memory_bytes)
@@ -180,6 +200,26 @@ fn spell(all: &Arguments, beside: &str, load: f64) -> Result<Spell, String> {
     let heard = process.stdout.take().expect("piped").read_to_string(&mut said);
     let ended = process.wait();
     heard.and(ended).map_err(|error| error.to_string())?;
+    Ok((met, memory_bytes, said))
+}
+
+/// A server that somebody else started; whether it still runs.
+fn against(all: &Arguments) -> Result<bool, String> {
+    let memory = || server::memory_bytes(all.pid);
+    let (met, memory_bytes, said) = beside_honest(all, "attack", &all.target, 0.0, memory)?;
+    println!("{said}");
+    show(&met, memory_bytes);
+    let runs = memory() > 0;
+    println!("  it {}", if runs { "runs" } else { "has ended" });
+    Ok(runs)
+}
+
+fn spell(all: &Arguments, beside: &str, load: f64) -> Result<Spell, String> {
+    let mut server = Server::start();
+    let before = server.counters()?;
+    let cpu_before = children_cpu();
+    let target = server.target;
+    let (met, memory_bytes, said) = beside_honest(all, beside, &target, load, || server.memory_bytes())?;
     let load = (children_cpu() - cpu_before) / all.seconds as f64;
     if !server.is_running() {
         return Err("the server has ended".to_owned());
@@ -213,14 +253,27 @@ fn children_cpu() -> f64 {
     (ticks(13) + ticks(14)) / 100.0
 }
 
+const HEAD: &str = "pair  memory MiB  burned          pages             messages                mails\n";
+
+/// A pair's row of the table.
+fn row(pair: usize, under_siege: &Spell, beside_burner: &Spell) -> String {
+    let ms = |met: &Met| met.quantile_us(0.99) as f64 / 1000.0;
+    let mut row = format!("{pair:>4} {:>11} {:>7.2}", under_siege.memory_bytes >> 20, under_siege.load);
+    for ((_, under), (_, beside)) in under_siege.met.iter().zip(&beside_burner.met) {
+        row += &format!(" {:>9.1} / {:>8.1}", ms(under), ms(beside));
+    }
+    row + "\n"
+}
+
 /// Whether all held that was to hold.
 fn run(all: &Arguments) -> Result<bool, String> {
     let mut ratios: [Vec<f64>; 3] = Default::default();
     let mut failed = Vec::new();
+    let mut table = String::new();
     for pair in 1..=all.pairs.max(1) {
         let under_siege = spell(all, "attack", 0.0)?;
         println!("pair {pair}: the attackers\n{}", under_siege.said);
-        show(&under_siege);
+        show(&under_siege.met, under_siege.memory_bytes);
         under_siege.hit.iter().for_each(|(name, more)| println!("  {more:>12} {name}"));
         if under_siege.memory_bytes > MEMORY_BYTES_MAX {
             failed.push(format!("pair {pair}: {} MiB of memory", under_siege.memory_bytes >> 20));
@@ -235,12 +288,16 @@ fn run(all: &Arguments) -> Result<bool, String> {
         }
         let beside_burner = spell(all, "burn", under_siege.load)?;
         println!("pair {pair}: beside who burns {:.2} processors", under_siege.load);
-        show(&beside_burner);
+        show(&beside_burner.met, beside_burner.memory_bytes);
         for ((ratios, (_, under)), (_, beside)) in
             ratios.iter_mut().zip(&under_siege.met).zip(&beside_burner.met)
         {
             ratios.push(under.quantile_us(0.99) as f64 / (beside.quantile_us(0.99) as f64).max(1.0));
         }
+        table += &row(pair, &under_siege, &beside_burner);
+    }
+    if !table.is_empty() {
+        println!("honest p99, ms: beside the attackers / beside the burner\n{HEAD}{table}");
     }
     for (kind, mut ratios) in ["pages", "messages", "mails"].into_iter().zip(ratios) {
         ratios.sort_unstable_by(f64::total_cmp);
@@ -255,9 +312,9 @@ fn run(all: &Arguments) -> Result<bool, String> {
     Ok(failed.is_empty())
 }
 
-fn show(spell: &Spell) {
-    println!("  memory at most {} MiB", spell.memory_bytes >> 20);
-    for (kind, met) in &spell.met {
+fn show(met: &AllMet, memory_bytes: u64) {
+    println!("  memory at most {} MiB", memory_bytes >> 20);
+    for (kind, met) in met {
         println!(
             "  {kind:<9} {:>6} in time, p50 {:>7} µs, p99 {:>8} µs, worst {:>8} µs; {} failed, {} lost",
             met.waits_us.len(),

@@ -68,12 +68,7 @@ impl Server {
     /// Bytes of memory that are nobody else's: neither the program's file nor a store's on disk.
     #[must_use]
     pub fn memory_bytes(&self) -> u64 {
-        let status = fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap_or_default();
-        let kib = |name: &str| {
-            let line = status.lines().find_map(|line| line.strip_prefix(name));
-            line.and_then(|rest| rest.split_whitespace().next()?.parse::<u64>().ok()).unwrap_or(0)
-        };
-        (kib("RssAnon:") + kib("RssShmem:")) << 10
+        memory_bytes(self.child.id())
     }
 
     /// All its counters, by name.
@@ -93,6 +88,17 @@ impl Server {
             })
             .collect())
     }
+}
+
+/// Bytes of memory that a process has and that are no file's; 0 if it has ended.
+#[must_use]
+pub fn memory_bytes(process: u32) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
+    let kib = |name: &str| {
+        let line = status.lines().find_map(|line| line.strip_prefix(name));
+        line.and_then(|rest| rest.split_whitespace().next()?.parse::<u64>().ok()).unwrap_or(0)
+    };
+    (kib("RssAnon:") + kib("RssShmem:")) << 10
 }
 
 impl Drop for Server {

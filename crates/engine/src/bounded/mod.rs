@@ -110,7 +110,13 @@ impl Listener {
                     }
                 },
             };
-            match self.shared.with(|places| places.enter(address.ip(), clock::monotonic_ms())) {
+            let now_ms = clock::monotonic_ms();
+            let entrance = self.shared.with(|places| {
+                let entrance = places.enter(address.ip(), now_ms);
+                places.note_memory(now_ms);
+                entrance
+            });
+            match entrance {
                 Entrance::Taken(ticket) => {
                     // Without it the second packet of an answer waits for the first one's acknowledgement.
                     _ = stream.set_nodelay(true);
@@ -181,7 +187,10 @@ impl Place {
     }
 
     fn leave(&self) {
-        self.shared.with(|places| places.leave(self.ticket));
+        self.shared.with(|places| {
+            places.leave(self.ticket);
+            places.note_memory(clock::monotonic_ms());
+        });
         // A permit that nobody waits for only makes the next wait look twice.
         self.shared.freed.notify_one();
     }

@@ -17,6 +17,9 @@ use std::{
 use super::Phase;
 use crate::heap::Tide;
 
+/// What a connection to pages needs, about: its task, its buffers, what it asked for.
+const PLACE_BYTES: usize = 64 << 10;
+
 /// How many, and how long each may take.
 #[derive(Debug, Clone)]
 pub struct Bounds {
@@ -173,7 +176,6 @@ impl Places {
         self.come(address);
         self.counts.accepted += 1;
         self.counts.open += 1;
-        self.tide.holds(self.holders.len() - self.vacant.len());
         let holder = Holder {
             serial: self.serial,
             address: network(address),
@@ -204,12 +206,16 @@ impl Places {
         if let Some(holder) = self.holders[ticket.at].take() {
             self.vacant.push(ticket.at);
             self.counts.open -= 1;
-            self.tide.holds(self.holders.len() - self.vacant.len());
             if !holder.is_evicted {
                 self.gone(holder.address);
             }
         }
         self.check();
+    }
+
+    /// Places were taken or left: what they need now.
+    pub(super) fn note_memory(&mut self, now_ms: u64) {
+        self.tide.uses((self.holders.len() - self.vacant.len()) * PLACE_BYTES, now_ms);
     }
 
     /// From now on it waits for this.

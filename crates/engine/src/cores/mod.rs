@@ -15,12 +15,14 @@
 //! - [`mesh`]: batches from every core to every core over [`ring`]s; [`bell`] wakes who sleeps.
 //! - [`lateness`]: how late each loop runs, and what the kernel knows of why.
 //! - [`rounds`]: what a loop does by the clock, and that it does not wake where there is nothing to time.
+//! - [`fair`]: those of one address who have much to do take turns.
 //! - [`clock`]: the time, and what each way of asking costs.
 //! - [`watch`]: deadlines of connections, without a timer for each wait.
 
 pub mod bell;
 mod causes;
 pub mod clock;
+pub mod fair;
 pub mod lateness;
 pub mod listener;
 pub mod mesh;

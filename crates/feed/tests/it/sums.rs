@@ -60,6 +60,37 @@ fn outputs_of_all_clients_together() {
     }
 }
 
+/// Each has begun a message that it may send, and never ends it.
+#[test]
+fn messages_that_do_not_come_whole_of_all_clients_together() {
+    const PAYLOAD: usize = 1 << 20;
+    let server = start(1, |config| {
+        config.limits.max_pending_total = TOTAL;
+        config.limits.max_payload = PAYLOAD;
+    });
+    let mut honest = Client::new(&server);
+    honest.subscribe("honest", "1");
+    let mut begun = format!("PUB begun {PAYLOAD}\r\n").into_bytes();
+    begun.resize(begun.len() + PAYLOAD - 1, b'x');
+    // Half of the sum is for other cores.
+    let _held: Vec<_> = (0..2 * TOTAL / PAYLOAD)
+        .map(|_| {
+            let mut socket = Client::silent(&server).socket;
+            socket.write_all(HELLO).expect("sent");
+            // One that is cut while it writes.
+            let _ = socket.write_all(&begun);
+            socket
+        })
+        .collect();
+    wait_until("some are cut", || server.counted(Counter::SlowProducers) > 0);
+    wait_until("and no more than is needed", || {
+        let open = server.counted(Counter::Connections) as usize;
+        (TOTAL / PAYLOAD / 2..=TOTAL / PAYLOAD).contains(&open)
+    });
+    honest.publish("honest", b"x");
+    assert_eq!(honest.payload(), b"x");
+}
+
 /// Resident memory of this process, which is the server and its clients.
 fn resident_bytes() -> usize {
     let pages = std::fs::read_to_string("/proc/self/statm").expect("Linux");

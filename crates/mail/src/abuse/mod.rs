@@ -65,6 +65,8 @@ pub(crate) enum Judgement {
 pub(crate) struct Peers {
     open: Box<[AtomicU32]>,
     open_max: u32,
+    /// KiB of mails being received.
+    receiving: Box<[AtomicU32]>,
     connections: RateTable,
     mails: RateTable,
     inboxes: RateTable,
@@ -83,6 +85,7 @@ impl Peers {
         Arc::new(Self {
             open: (0..places).map(|_| AtomicU32::new(0)).collect(),
             open_max: u32::try_from(open_max).unwrap_or(u32::MAX),
+            receiving: (0..PLACES).map(|_| AtomicU32::new(0)).collect(),
             connections: RateTable::new(rates.connections_per_minute),
             mails: RateTable::new(rates.mails_per_minute),
             inboxes: RateTable::new(rates.inbox_mails_per_minute),
@@ -115,6 +118,14 @@ impl Peers {
             return None;
         }
         Some(Open { peers: Arc::clone(self), place: Some(place) })
+    }
+
+    /// Mails of an address hold `after` bytes and not `before` any more; how many it holds in all, to the KiB.
+    pub(crate) fn hold(&self, address: IpAddr, before: usize, after: usize) -> usize {
+        let kib = |bytes: usize| u32::try_from(bytes >> 10).unwrap_or(u32::MAX);
+        let more = kib(after).wrapping_sub(kib(before));
+        let held = self.receiving[self.hash_of(address) as usize % PLACES].fetch_add(more, Ordering::Relaxed);
+        (held.wrapping_add(more) as usize) << 10
     }
 }
 

@@ -17,6 +17,7 @@ use std::{
 
 use engine::cores::{
     clock,
+    fair::Member,
     watch::{Phase, Watch},
 };
 use tokio::net::TcpStream;
@@ -24,7 +25,7 @@ use wire::{proxy, smtp::reply::Reply};
 
 use super::{
     Kind,
-    session::{SLOW_MAIL, STOPPING, Session, Stop, TIMEOUT, TOO_MANY_CONNECTIONS, Turn},
+    session::{SESSION_OVER, SLOW_MAIL, STOPPING, Session, Stop, TIMEOUT, TOO_MANY_CONNECTIONS, Turn},
     stream::Stream,
 };
 use crate::{
@@ -36,6 +37,9 @@ use crate::{
 
 /// Bytes read at once: many pipelined mails.
 pub(crate) const READ_BYTES: usize = 64 << 10;
+/// Who brought so much in one turn has a turn among those of its address from then on (`engine::cores::fair`), until it
+/// brings less. More than this and a read is not read for one connection in a turn.
+const MUCH_BYTES: usize = READ_BYTES / 2;
 /// The scratch: what is left of the last read, and one more.
 pub(crate) const SCRATCH_BYTES: usize = 2 * READ_BYTES;
 /// How often a mail that found no room tries again.
@@ -57,7 +61,7 @@ impl Booked {
     fn new(core: &Rc<Core>, watch: &Arc<Watch>) -> Self {
         core.shared.balance.opened(core.number);
         core.counters.set(Counter::Connections, core.shared.balance.held(core.number) as u64);
-        core.tide.borrow_mut().holds(core.shared.balance.held(core.number));
+        core.note_memory();
         let number = core.watches.borrow_mut().add(Arc::clone(watch));
         core.rounds.stir();
         Self { core: Rc::clone(core), watch: Arc::clone(watch), number, _open: None }
@@ -69,7 +73,7 @@ impl Drop for Booked {
         self.core.watches.borrow_mut().remove(self.number);
         self.watch.work();
         self.core.shared.balance.closed(self.core.number);
-        self.core.tide.borrow_mut().holds(self.core.shared.balance.held(self.core.number));
+        self.core.note_memory();
         self.core.counters.set(Counter::Connections, self.core.shared.balance.held(self.core.number) as u64);
     }
 }
@@ -82,6 +86,10 @@ struct Connection {
     pending: Vec<u8>,
     /// Whether `pending` was not looked at yet.
     unexamined: bool,
+    /// It brought much when it was looked at last.
+    brings_much: bool,
+    /// When its session has had its time.
+    until_ms: u64,
     /// The mail that is coming, and when it must be there.
     coming: Option<(MailId, u64)>,
 }
@@ -90,6 +98,8 @@ struct Connection {
 enum Woken {
     /// A turn was taken.
     Turned(Turn, Stop),
+    /// The same, with nothing to be said; there may be more to be read.
+    Over,
     /// The peer has gone.
     Gone,
     /// The time was up, or a drain ended it.
@@ -106,6 +116,8 @@ pub(crate) async fn serve(core: Rc<Core>, stream: TcpStream, address: SocketAddr
         watch,
         pending: Vec::new(),
         unexamined: false,
+        brings_much: false,
+        until_ms: clock::monotonic_ms().saturating_add(millis(core.config().limits.session_time_max)),
         coming: None,
     };
     let mut peer = address.ip().to_canonical();
@@ -129,7 +141,8 @@ pub(crate) async fn serve(core: Rc<Core>, stream: TcpStream, address: SocketAddr
     let mut session = Session::new(&core, peer, kind);
     let mut turn = Turn { slow, ..Turn::default() };
     session.greet(core.config(), &mut turn.out);
-    connection.converse(&mut session, turn).await;
+    let member = core.fair.join(peer);
+    connection.converse(&mut session, &member, turn).await;
     if session.forget(&core) && session.dialog.is_receiving() {
         core.count(Counter::GoneInMail);
     }
@@ -162,7 +175,7 @@ fn admit(core: &Rc<Core>, peer: std::net::IpAddr, booked: &mut Booked) -> (Optio
 
 impl Connection {
     /// The whole session, beginning with what is to be said first.
-    async fn converse(&mut self, session: &mut Session, first: Turn) {
+    async fn converse(&mut self, session: &mut Session, member: &Member, first: Turn) {
         let core = Rc::clone(&self.core);
         let (mut turn, mut stop) = (first, Stop::Read);
         loop {
@@ -198,15 +211,17 @@ impl Connection {
                 }
                 Stop::Read | Stop::Room => {}
             }
-            (turn, stop) = match self.next_turn(session).await {
+            (turn, stop) = match self.next_turn(session, member).await {
                 Woken::Turned(turn, stop) => (turn, stop),
+                Woken::Over => unreachable!("a turn with nothing to be said is followed by another"),
                 Woken::Gone => return,
                 Woken::Expired => {
                     self.watch.renew();
-                    let (reply, counter) = match (core.draining.get(), self.is_mail_slow()) {
-                        (true, _) => (STOPPING, None),
-                        (false, true) => (SLOW_MAIL, Some(Counter::SlowMails)),
-                        (false, false) => (TIMEOUT, Some(Counter::Timeouts)),
+                    let (reply, counter) = match () {
+                        () if core.draining.get() => (STOPPING, None),
+                        () if self.is_mail_slow() => (SLOW_MAIL, Some(Counter::SlowMails)),
+                        () if self.is_late() => (SESSION_OVER, Some(Counter::LongSessions)),
+                        () => (TIMEOUT, Some(Counter::Timeouts)),
                     };
                     counter.into_iter().for_each(|counter| core.count(counter));
                     return self.close_with(reply).await;
@@ -216,29 +231,56 @@ impl Connection {
     }
 
     /// Waits for bytes and looks at them.
-    async fn next_turn(&mut self, session: &mut Session) -> Woken {
+    async fn next_turn(&mut self, session: &mut Session, member: &Member) -> Woken {
         let idle = self.pending.is_empty() && session.dialog.is_idle();
         let phase = if idle { Phase::Idle } else { Phase::Head };
         self.wait(phase, session);
         if self.is_mail_slow() {
             return Woken::Expired;
         }
-        let core = Rc::clone(&self.core);
-        poll_fn(|cx| {
-            self.watch.task(cx.waker());
-            if self.watch.expired() {
-                return Poll::Ready(Woken::Expired);
+        loop {
+            let woken = match self.brings_much {
+                true => self.take_turn(session, member).await,
+                false => None,
+            };
+            match woken {
+                Some(Woken::Over) => {}
+                Some(woken) => return woken,
+                None => match poll_fn(|cx| self.poll_next(cx, session)).await {
+                    Woken::Over => {}
+                    woken => return woken,
+                },
             }
-            let mut scratch = core.scratch.borrow_mut();
-            match self.poll_turn(cx, session, &core, &mut scratch) {
-                Poll::Ready(woken) => {
-                    self.watch.work();
-                    Poll::Ready(woken)
-                }
-                Poll::Pending => Poll::Pending,
-            }
+        }
+    }
+
+    /// Looks at what is there, when it is this connection's turn among those of its address; nothing if nothing is.
+    async fn take_turn(&mut self, session: &mut Session, member: &Member) -> Option<Woken> {
+        let turn = member.turn().await;
+        if turn.has_waited() {
+            self.core.count(Counter::TurnsWaited);
+        }
+        self.brings_much = false;
+        poll_fn(|cx| match self.poll_next(cx, session) {
+            Poll::Ready(woken) => Poll::Ready(Some(woken)),
+            Poll::Pending => Poll::Ready(None),
         })
         .await
+    }
+
+    fn poll_next(&mut self, cx: &mut Context<'_>, session: &mut Session) -> Poll<Woken> {
+        let core = Rc::clone(&self.core);
+        self.watch.task(cx.waker());
+        if self.watch.expired() {
+            return Poll::Ready(Woken::Expired);
+        }
+        let mut scratch = core.scratch.borrow_mut();
+        let polled = self.poll_turn(cx, session, &core, &mut scratch);
+        // More of a mail that is coming has the time that it was given.
+        if !matches!(polled, Poll::Pending | Poll::Ready(Woken::Over)) {
+            self.watch.work();
+        }
+        polled
     }
 
     fn poll_turn(
@@ -248,6 +290,7 @@ impl Connection {
         core: &Core,
         scratch: &mut [u8],
     ) -> Poll<Woken> {
+        let mut brought = 0;
         loop {
             let before = self.pending.len();
             scratch[..before].copy_from_slice(&self.pending);
@@ -256,10 +299,15 @@ impl Connection {
                 match self.stream.poll_read(cx, &mut scratch[before..before + READ_BYTES]) {
                     Poll::Pending => return Poll::Pending,
                     Poll::Ready(Ok(0) | Err(_)) => return Poll::Ready(Woken::Gone),
-                    Poll::Ready(Ok(bytes)) => filled += bytes,
+                    Poll::Ready(Ok(bytes)) => {
+                        filled += bytes;
+                        brought += bytes;
+                        self.brings_much = brought >= MUCH_BYTES;
+                    }
                 }
             }
             let mut turn = Turn::begin(core);
+            session.is_late = self.is_late();
             let (used, stop) = session.turn(core, &scratch[..filled], core.now_ms(), &mut turn);
             let rest = &scratch[used..filled];
             if rest.is_empty() {
@@ -281,6 +329,9 @@ impl Connection {
                     return Poll::Ready(Woken::Expired);
                 }
             }
+            if self.brings_much {
+                return Poll::Ready(Woken::Over);
+            }
         }
     }
 
@@ -290,29 +341,33 @@ impl Connection {
         self.coming.is_some_and(|(_, until_ms)| until_ms <= clock::monotonic_ms())
     }
 
+    /// Whether its session has had its time.
+    fn is_late(&self) -> bool {
+        self.until_ms <= clock::monotonic_ms()
+    }
+
     /// Notes what the peer is waited for from now on, and how long: for the next command, for more of a mail, and for
     /// all of it.
     fn wait(&mut self, phase: Phase, session: &Session) {
         let limits = &self.core.config().limits;
         let now_ms = clock::monotonic_ms();
         let begun = |coming: MailId| self.coming.filter(|(id, _)| *id == coming);
-        self.coming = session.coming().map(|id| {
-            let at_most_ms = u64::try_from(limits.mail_time_max.as_millis()).unwrap_or(u64::MAX);
-            begun(id).unwrap_or((id, now_ms.saturating_add(at_most_ms)))
-        });
+        self.coming = session
+            .coming()
+            .map(|id| begun(id).unwrap_or((id, now_ms.saturating_add(millis(limits.mail_time_max)))));
         let silence = match session.dialog.is_receiving() {
             true => limits.data_time_max,
             false => limits.command_time_max,
         };
-        let rest = self.coming.map(|(_, until_ms)| Duration::from_millis(until_ms.saturating_sub(now_ms)));
-        self.watch.wait(phase, now_ms, rest.map_or(silence, |rest| rest.min(silence)));
+        let until_ms = self.coming.map_or(self.until_ms, |(_, until_ms)| until_ms);
+        let rest = Duration::from_millis(until_ms.saturating_sub(now_ms));
+        self.watch.wait(phase, now_ms, rest.min(silence));
     }
 
     /// Tries again to keep a mail, until there is room or the time is up.
     async fn find_room(&mut self, session: &mut Session, turn: &mut Turn) -> Stop {
         let core = Rc::clone(&self.core);
-        let until_ms = clock::monotonic_ms()
-            + u64::try_from(core.config().limits.room_time_max.as_millis()).unwrap_or(u64::MAX / 2);
+        let until_ms = clock::monotonic_ms().saturating_add(millis(core.config().limits.room_time_max));
         core.count(Counter::Waits);
         loop {
             core.make_room();
@@ -442,4 +497,8 @@ impl Connection {
         self.watch.work();
         header
     }
+}
+
+fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }

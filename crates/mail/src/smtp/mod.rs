@@ -2,6 +2,7 @@
 
 pub(crate) mod connection;
 pub(crate) mod envelope;
+pub(crate) mod receiving;
 pub(crate) mod session;
 mod stream;
 

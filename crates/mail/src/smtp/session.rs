@@ -27,6 +27,8 @@ use crate::{
 const KEPT: Reply = Reply::new(250, (2, 0, 0), "kept");
 const NO_ROOM: Reply = Reply::new(452, (4, 3, 1), "The store has no room now; later");
 const RECEIVING_FULL: Reply = Reply::new(452, (4, 3, 1), "Too many mails are being received; later");
+const ADDRESS_RECEIVING_FULL: Reply =
+    Reply::new(452, (4, 3, 1), "Too many mails of your network are being received; later");
 const STORE_FAILED: Reply = Reply::new(451, (4, 3, 0), "The mail could not be stored; later");
 const FOREIGN_DOMAIN: Reply =
     Reply::new(550, (5, 7, 1), "No mail is taken for this domain, and none is relayed");
@@ -34,6 +36,9 @@ const FOREIGN_DOMAIN: Reply =
 pub(crate) const TIMEOUT: Reply = Reply::new(421, (4, 4, 2), "Silent for too long; closing");
 /// 421 to a session whose mail took too long.
 pub(crate) const SLOW_MAIL: Reply = Reply::new(421, (4, 4, 2), "The mail took too long; closing");
+/// 421 to a session that had its time, its commands, or its bytes.
+pub(crate) const SESSION_OVER: Reply =
+    Reply::new(421, (4, 7, 0), "This session has lasted long enough; closing, come again");
 /// 421 while the server stops.
 pub(crate) const STOPPING: Reply = Reply::new(421, (4, 3, 2), "The server is stopping; later");
 /// 421 to a connection beyond the bound.
@@ -80,7 +85,12 @@ pub(crate) struct Session {
     hello: Box<str>,
     /// From MAIL to the end of the mail.
     envelope: Option<Envelope>,
-    /// Bytes that it has taken of those that a core may receive at a time.
+    /// What it has brought so far: commands, or parts of mails, and bytes.
+    commands: usize,
+    bytes: usize,
+    /// It has had its time.
+    pub(crate) is_late: bool,
+    /// What is booked for the mail under way.
     receiving: usize,
 }
 
@@ -92,7 +102,16 @@ impl Session {
             tls: kind == Kind::Smtps,
             mail_bytes_max: core.config().limits.mail_bytes_max,
         };
-        Self { dialog: Dialog::new(terms), peer, hello: Box::default(), envelope: None, receiving: 0 }
+        Self {
+            dialog: Dialog::new(terms),
+            peer,
+            hello: Box::default(),
+            envelope: None,
+            commands: 0,
+            bytes: 0,
+            is_late: false,
+            receiving: 0,
+        }
     }
 
     /// The greeting.
@@ -110,6 +129,12 @@ impl Session {
     pub(crate) fn turn(&mut self, core: &Core, bytes: &[u8], now_ms: u64, turn: &mut Turn) -> (usize, Stop) {
         let mut at = 0;
         loop {
+            // Not within a mail, which has bounds of its own.
+            if at < bytes.len() && self.is_over(core) && !self.dialog.is_receiving() {
+                core.count(Counter::LongSessions);
+                SESSION_OVER.write(&mut turn.out);
+                return (at, Stop::Close);
+            }
             let most = core.config().limits.mail_bytes_max;
             let mut over = false;
             let raw = self.envelope.as_mut().map(|envelope| &mut envelope.raw);
@@ -124,10 +149,19 @@ impl Session {
                 }),
             };
             at += used;
-            if used > 0 && self.dialog.is_receiving() && !self.account(core) {
+            self.bytes += used;
+            self.commands += usize::from(ask != Ask::NeedMore);
+            if used > 0
+                && self.dialog.is_receiving()
+                && let Err(counter) = self.account(core)
+            {
                 // What comes is a mail's for as long as the peer likes: only closing ends it.
-                core.count(Counter::ReceivingFull);
-                self.refuse(core, RECEIVING_FULL, turn);
+                core.count(counter);
+                let reply = match counter {
+                    Counter::AddressReceivingFull => ADDRESS_RECEIVING_FULL,
+                    _ => RECEIVING_FULL,
+                };
+                self.refuse(core, reply, turn);
                 return (at, Stop::Close);
             }
             if over {
@@ -183,6 +217,12 @@ impl Session {
                 return (at, stop);
             }
         }
+    }
+
+    /// Whether it has had all that a session may have.
+    fn is_over(&self, core: &Core) -> bool {
+        let limits = &core.config().limits;
+        self.is_late || self.commands > limits.session_commands_max || self.bytes > limits.session_bytes_max
     }
 
     fn hello(&mut self, config: &Config, hello: &Hello<'_>, out: &mut Vec<u8>) {
@@ -261,9 +301,8 @@ impl Session {
         now_ms: u64,
         turn: &mut Turn,
     ) -> Option<Stop> {
-        let limits = &core.config().limits;
-        if core.receiving_bytes.get() >= limits.receiving_bytes_max {
-            core.count(Counter::ReceivingFull);
+        if let Err(counter) = core.may_receive() {
+            core.count(counter);
             self.refuse(core, RECEIVING_FULL, turn);
             // Chunks come without waiting for an answer.
             return send_first.is_none().then_some(Stop::Close);
@@ -337,25 +376,26 @@ impl Session {
 
     /// Forgets the mail under way. Whether there was one.
     pub(crate) fn forget(&mut self, core: &Core) -> bool {
-        core.receiving_bytes.set(core.receiving_bytes.get() - std::mem::take(&mut self.receiving));
-        match self.envelope.take() {
-            Some(envelope) => {
-                core.give_back(envelope.raw);
-                true
-            }
-            None => false,
+        let envelope = self.envelope.take();
+        let was_one = envelope.is_some();
+        envelope.into_iter().for_each(|envelope| core.give_back(envelope.raw));
+        let booked = std::mem::take(&mut self.receiving);
+        if booked > 0 {
+            // To give back is not refused.
+            let _ = core.book_receiving(self.peer, booked, 0);
         }
+        was_one
     }
 
-    /// Books what the mail has grown by; false if that is more than the core may receive at a time.
-    fn account(&mut self, core: &Core) -> bool {
-        let Some(envelope) = &self.envelope else { return true };
-        // A small one costs no more than what is kept for reuse.
-        let bytes = envelope.raw.len();
-        let booked = core.receiving_bytes.get() + bytes - self.receiving;
-        core.receiving_bytes.set(booked);
-        self.receiving = bytes;
-        booked <= core.config().limits.receiving_bytes_max + RECEIVING_SLACK
+    /// Books what the mail's buffer has grown by; which bound it hits, if any.
+    fn account(&mut self, core: &Core) -> Result<(), Counter> {
+        let Some(envelope) = &self.envelope else { return Ok(()) };
+        let bytes = envelope.raw.capacity();
+        if bytes == self.receiving {
+            return Ok(());
+        }
+        let before = std::mem::replace(&mut self.receiving, bytes);
+        core.book_receiving(self.peer, before, bytes)
     }
 
     /// Refuses a mail, which ends it.
@@ -384,9 +424,6 @@ pub(crate) fn await_kept(kept: Kept, turn: &mut Turn) {
 
 /// More than our Received field ever has.
 const RECEIVED_BYTES_MAX: u64 = 1024;
-/// What was let in may grow beyond the bound by this much before it is cut.
-const RECEIVING_SLACK: usize = 16 << 20;
-
 impl Turn {
     /// One that uses memory of those before it.
     pub(crate) fn begin(core: &Core) -> Self {

@@ -59,7 +59,7 @@ impl Default for Config {
             abuse: None,
             connections_max: 4096,
             http_hosts: Vec::new(),
-            http_bytes_max: 128 << 20,
+            http_bytes_max: 64 << 20,
             proxies: Vec::new(),
             listeners_max: 2048,
         }

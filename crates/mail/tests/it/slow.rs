@@ -3,12 +3,12 @@
 #![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, reason = "a test may fail")]
 
 use std::{
-    io::{ErrorKind, Read, Write},
+    io::{BufReader, ErrorKind, Read, Write},
     net::{SocketAddr, TcpStream},
     time::Duration,
 };
 
-use crate::common::{config, connect, greeted};
+use crate::common::{Client, config, connect, greeted};
 use engine::cores::clock;
 use mail::{Config, Server, config::Limits};
 
@@ -96,4 +96,98 @@ fn one_address_has_a_share_of_the_connections() {
     TcpStream::from(other).read_exact(&mut greeting).unwrap();
     assert_eq!(&greeting, b"220");
     assert_eq!(counted(&server, "mail_address_connections_refused_total"), "1");
+}
+
+#[test]
+fn a_session_has_a_time_commands_and_bytes_in_all() {
+    let over = "421 4.7.0 This session has lasted long enough";
+    let limits = |limits: Limits| Config { limits, ..config() };
+    // Always busy, and never with a mail.
+    let server = Server::start(limits(Limits { session_time_max: SHORT, ..config().limits })).unwrap();
+    let said = dribble(&mut greeted(server.addresses().smtp).stream.into_inner(), b"RSET\r\n", 6);
+    assert!(said.starts_with("250 ") && said.contains(over), "{said}");
+    // Silent, for less than a command may take.
+    let mut silent = greeted(server.addresses().smtp);
+    assert!(silent.reply().starts_with(over));
+    assert_eq!(counted(&server, "mail_long_sessions_total"), "2");
+    assert_eq!(counted(&server, "mail_timeouts_total"), "0");
+
+    let server = Server::start(limits(Limits { session_commands_max: 20, ..config().limits })).unwrap();
+    let mut client = greeted(server.addresses().smtp);
+    // In one packet, so that no turn ends between them.
+    client.stream.get_mut().write_all("NOOP\r\n".repeat(30).as_bytes()).unwrap();
+    let replies: Vec<String> = (0..21).map(|_| client.reply()).collect();
+    assert_eq!(replies.iter().filter(|reply| reply.starts_with("250 ")).count(), 20, "{replies:?}");
+    assert!(replies[20].starts_with(over), "{replies:?}");
+
+    // A mail that has begun comes to its end, and is kept.
+    let server = Server::start(limits(Limits { session_bytes_max: 4096, ..config().limits })).unwrap();
+    let mut client = greeted(server.addresses().smtp);
+    let long = format!("Subject: long\r\n\r\n{}", "and so on\r\n".repeat(1000));
+    assert!(client.mail("ann@inbox.test", &long).starts_with("250 "));
+    client.stream.get_mut().write_all(b"MAIL FROM:<a@client.test>\r\n").unwrap();
+    assert!(client.reply().starts_with(over));
+    assert_eq!(counted(&server, "mail_long_sessions_total"), "1");
+}
+
+/// A session from 127.0.0.`last`, with a mail begun.
+fn begun_from(last: u8, server: &Server) -> Client<TcpStream> {
+    let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
+    socket.bind(&SocketAddr::from(([127, 0, 0, last], 0)).into()).unwrap();
+    socket.connect(&server.addresses().smtp.into()).unwrap();
+    let stream = TcpStream::from(socket);
+    stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    let mut client = Client { stream: BufReader::new(stream) };
+    assert!(client.reply().starts_with("220 "));
+    for (line, code) in
+        [("EHLO a.test", "250"), ("MAIL FROM:<a@a.test>", "250"), ("RCPT TO:<b@b.test>", "250")]
+    {
+        client.expect(line, code);
+    }
+    client
+}
+
+/// So many KiB of a mail, until the server closes.
+fn some(client: &mut Client<TcpStream>, kib: usize) {
+    let line = format!("{}\r\n", "x".repeat(1022));
+    let _ = (0..kib).try_for_each(|_| client.stream.get_mut().write_all(line.as_bytes()));
+}
+
+#[test]
+fn what_is_being_received_is_bounded_for_all_and_for_one_address() {
+    let limits = Limits { receiving_bytes_max: 16 << 20, mail_bytes_max: 10 << 20, ..config().limits };
+    let server = Server::start(Config { limits, ..config() }).unwrap();
+    // Half of it is one address's.
+    let mut greedy = begun_from(1, &server);
+    greedy.expect("DATA", "354");
+    some(&mut greedy, 9 << 10);
+    assert!(greedy.reply().contains("your network"));
+    assert_eq!(counted(&server, "mail_address_receiving_full_total"), "1");
+    // Five who may each are too many together; then no mail begins.
+    let mut five: Vec<_> = (1..=5).map(|last| begun_from(last, &server)).collect();
+    for client in &mut five {
+        let reply = client.say("DATA");
+        assert!(reply.starts_with("354") || reply.starts_with("452 4.3.1 Too many mails are"), "{reply}");
+        if reply.starts_with("354") {
+            some(client, 3900);
+        }
+    }
+    let full = || counted(&server, "mail_receiving_full_total").parse::<u32>().unwrap() > 0;
+    let begun_ms = clock::monotonic_ms();
+    while !full() {
+        assert!(clock::monotonic_ms() - begun_ms < PATIENCE_MS);
+        std::thread::yield_now();
+    }
+    // What was refused, and what its sender left, is free again.
+    drop((greedy, five));
+    loop {
+        let mut again = begun_from(1, &server);
+        let reply = again.say("DATA");
+        if reply.starts_with("354") {
+            some(&mut again, 3900);
+            assert!(again.say(".").starts_with("250 "));
+            break;
+        }
+        assert!(clock::monotonic_ms() - begun_ms < PATIENCE_MS, "{reply}");
+    }
 }

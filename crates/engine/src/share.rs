@@ -1,12 +1,11 @@
-//! How much of what all clients together may have waiting is one core's.
+//! How much of what all cores together may hold is one core's.
 //!
 //! ```text
-//!   max_pending_total ─┬─ half: a fixed part for each core, so that none is without because of another's clients
-//!                      └─ half: for whichever core needs it, taken and given back in steps
+//!   total ─┬─ half: a fixed part for each core, so that none is without because of another's clients
+//!          └─ half: for whichever core needs it, taken and given back in steps
 //! ```
-//! What is counted is the memory of the chunks that are lent (`outbox`), at the end of each turn: a turn may go beyond
-//! by what its work allows, some 16 MiB. A core that gets no more cuts off the client for which most waits. The count
-//! that cores share is touched once in [`STEP_BYTES`].
+//! Asked at the end of each turn or at each growth: what is within its part, or within the steps that it has taken, a
+//! core finds in its own memory. The count that cores share is touched once in [`STEP_BYTES`].
 
 use std::sync::{
     Arc,
@@ -15,16 +14,16 @@ use std::sync::{
 
 /// What a core takes or gives back at once.
 const STEP_BYTES: usize = 4 << 20;
-/// From this share of what it has on, a core has clients wait earlier: see `backpressure`.
+/// From this share of what it has on, a core is crowded.
 const CROWDED_EIGHTHS: usize = 4;
 
 /// The half that is for whichever core needs it: how much of it is taken.
 #[derive(Debug, Default)]
-pub(crate) struct Common(AtomicUsize);
+pub struct Common(AtomicUsize);
 
 /// A core's part.
 #[derive(Debug)]
-pub(crate) struct Share {
+pub struct Share {
     common: Arc<Common>,
     common_max: usize,
     own: usize,
@@ -32,34 +31,35 @@ pub(crate) struct Share {
 }
 
 impl Share {
-    pub(crate) fn new(common: Arc<Common>, total: usize, cores: usize) -> Self {
+    /// Nothing of the common half yet.
+    pub fn new(common: Arc<Common>, total: usize, cores: usize) -> Self {
         let mut share = Self { common, common_max: 0, own: 0, taken: 0 };
         share.resize(total, cores);
         share
     }
 
     /// The total is another.
-    pub(crate) fn resize(&mut self, total: usize, cores: usize) {
+    pub fn resize(&mut self, total: usize, cores: usize) {
         self.common_max = total / 2;
         self.own = (total - total / 2) / cores.max(1);
     }
 
-    /// Whether so much may be lent; takes of the common half what is needed and there, and gives back what is not.
+    /// Whether so much may be held; takes of the common half what is needed and there, and gives back what is not.
     #[inline]
-    pub(crate) fn allows(&mut self, lent: usize) -> bool {
-        if lent <= self.own && self.taken == 0 {
+    pub fn allows(&mut self, held: usize) -> bool {
+        if held <= self.own && self.taken == 0 {
             return true;
         }
-        self.allows_with_common(lent)
+        self.allows_with_common(held)
     }
 
     #[cold]
-    fn allows_with_common(&mut self, lent: usize) -> bool {
-        while self.taken > 0 && (lent <= self.own || lent + 2 * STEP_BYTES < self.own + self.taken) {
+    fn allows_with_common(&mut self, held: usize) -> bool {
+        while self.taken > 0 && (held <= self.own || held + 2 * STEP_BYTES < self.own + self.taken) {
             self.common.0.fetch_sub(STEP_BYTES, Relaxed);
             self.taken -= STEP_BYTES;
         }
-        while lent > self.own + self.taken {
+        while held > self.own + self.taken {
             let max = self.common_max;
             let step = |taken: usize| (taken + STEP_BYTES <= max).then_some(taken + STEP_BYTES);
             if self.common.0.fetch_update(Relaxed, Relaxed, step).is_err() {
@@ -70,11 +70,11 @@ impl Share {
         true
     }
 
-    /// Whether so much of it is lent that clients are to wait earlier.
+    /// Whether so much of it is held that there may soon be none.
     #[inline]
-    pub(crate) fn is_crowded(&self, lent: usize) -> bool {
+    pub fn is_crowded(&self, held: usize) -> bool {
         let all = self.own + self.common_max;
-        lent > self.own / 8 * CROWDED_EIGHTHS && lent > all / 8 * CROWDED_EIGHTHS
+        held > self.own / 8 * CROWDED_EIGHTHS && held > all / 8 * CROWDED_EIGHTHS
             || self.taken > 0 && self.common.0.load(Relaxed) > self.common_max / 8 * CROWDED_EIGHTHS
     }
 }
@@ -96,14 +96,14 @@ mod tests {
             let common = Arc::new(Common::default());
             let mut shares: Vec<Share> =
                 (0..CORES).map(|_| Share::new(Arc::clone(&common), TOTAL, CORES)).collect();
-            let mut lent = [0; CORES];
+            let mut held = [0; CORES];
             for (core, wanted) in steps {
                 let is_allowed = shares[core].allows(wanted);
                 prop_assert!(is_allowed || wanted > TOTAL / 2 / CORES);
                 // Who is not allowed cuts clients off until it is.
-                lent[core] = if is_allowed { wanted } else { TOTAL / 2 / CORES };
-                prop_assert!(shares[core].allows(lent[core]));
-                prop_assert!(lent.iter().sum::<usize>() <= TOTAL, "{lent:?}");
+                held[core] = if is_allowed { wanted } else { TOTAL / 2 / CORES };
+                prop_assert!(shares[core].allows(held[core]));
+                prop_assert!(held.iter().sum::<usize>() <= TOTAL, "{held:?}");
             }
             shares.iter_mut().for_each(|share| assert!(share.allows(0)));
             prop_assert_eq!(common.0.load(Relaxed), 0);

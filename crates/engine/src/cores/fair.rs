@@ -1,0 +1,288 @@
+//! Turns of those who have much to do: one an address in each round of the loop.
+//!
+//! ```text
+//!   one round of the loop:  B, who says a line    A1 │ A2 A3 … A16 wait for a round each
+//!                           C1 │ C2 waits         └ sixteen connections of one address that flood: one turn
+//! ```
+//! A loop serves connections in the order in which they are ready, so whoever opens more of them has more of it: a line
+//! of somebody else's waits behind a large turn of each. With this it waits behind one turn of each address. No time of
+//! the loop is lost: who alone has something to do has every round. Whoever has little to do never comes here; nor does
+//! anybody while all connections are one address's, and were. *Memory:* places of a fixed number, chosen by a hash; who
+//! shares one shares its turns. *Who waits:* the connection that floods, behind those of its own address that did before;
+//! [`Turn::has_waited`] is for its server's count. Figures: `docs/decisions/026-siege.md`.
+
+use std::{
+    cell::RefCell,
+    collections::VecDeque,
+    hash::{BuildHasher, RandomState},
+    net::IpAddr,
+    pin::Pin,
+    rc::Rc,
+    task::{Context, Poll, Waker},
+};
+
+use super::clock;
+
+/// After the last connection of another address: somebody who comes each second must not find a loop that is busy.
+const SHARED_FOR_MS: u64 = 10_000;
+/// Places for addresses.
+const PLACES: usize = 256;
+
+/// The places of one loop.
+#[derive(Debug)]
+pub struct Fair {
+    /// So that nobody can aim at another's place.
+    seed: RandomState,
+    inner: RefCell<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    places: Box<[Place]>,
+    /// Places that connections belong to.
+    in_use: usize,
+    /// Until then turns are taken although one address is alone: who was here may come again.
+    shared_until_ms: u64,
+    number: u64,
+}
+
+#[derive(Debug, Default, Clone)]
+struct Place {
+    connections: usize,
+    /// One of them has its turn.
+    is_taken: bool,
+    /// It was passed to this one, who has not noticed yet.
+    passed_to: Option<u64>,
+    waiting: VecDeque<(u64, Waker)>,
+}
+
+/// A connection, known by its address's hash.
+#[derive(Debug)]
+pub struct Member {
+    fair: Rc<Fair>,
+    place: usize,
+}
+
+/// A turn; it ends when this is dropped.
+#[derive(Debug)]
+pub struct Turn<'a> {
+    /// `None`: nobody else is here, nobody waits.
+    member: Option<&'a Member>,
+    has_waited: bool,
+}
+
+impl Turn<'_> {
+    /// Whether it was waited for.
+    pub fn has_waited(&self) -> bool {
+        self.has_waited
+    }
+}
+
+impl Default for Fair {
+    fn default() -> Self {
+        let inner =
+            Inner { places: vec![Place::default(); PLACES].into(), in_use: 0, shared_until_ms: 0, number: 0 };
+        Self { seed: RandomState::new(), inner: inner.into() }
+    }
+}
+
+impl Fair {
+    /// A connection from this address (IPv6: of this /64) comes; it goes when what this gives is dropped.
+    pub fn join(self: &Rc<Self>, address: IpAddr) -> Member {
+        let hash = match address.to_canonical() {
+            IpAddr::V4(address) => self.seed.hash_one(address),
+            IpAddr::V6(address) => self.seed.hash_one(address.to_bits() >> 64),
+        };
+        #[expect(clippy::cast_possible_truncation, reason = "less than the number of places")]
+        let place = (hash % PLACES as u64) as usize;
+        let inner = &mut *self.inner.borrow_mut();
+        inner.in_use += usize::from(inner.places[place].connections == 0);
+        inner.places[place].connections += 1;
+        Member { fair: Rc::clone(self), place }
+    }
+}
+
+impl Member {
+    /// Waits for a turn, if others of the address want one too and connections of another address are here.
+    pub async fn turn(&self) -> Turn<'_> {
+        let must_wait = {
+            let inner = &mut *self.fair.inner.borrow_mut();
+            if inner.in_use <= 1 && inner.shared_until_ms <= clock::monotonic_ms() {
+                return Turn { member: None, has_waited: false };
+            }
+            std::mem::replace(&mut inner.places[self.place].is_taken, true)
+        };
+        if must_wait {
+            Wait { member: self, number: None }.await;
+        }
+        // From here on it is passed on however this ends.
+        let turn = Turn { member: Some(self), has_waited: must_wait };
+        // In the next round, so that those who want one in this round wait behind it, and what the sockets have meanwhile
+        // comes before it.
+        tokio::task::yield_now().await;
+        turn
+    }
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        if let Some(member) = self.member {
+            let place = &mut member.fair.inner.borrow_mut().places[member.place];
+            place.pass();
+        }
+    }
+}
+
+impl Drop for Member {
+    fn drop(&mut self) {
+        let inner = &mut *self.fair.inner.borrow_mut();
+        let place = &mut inner.places[self.place];
+        place.connections -= 1;
+        if place.connections == 0 {
+            assert!(!place.is_taken && place.waiting.is_empty(), "somebody who is gone has a turn");
+            if inner.in_use > 1 {
+                inner.shared_until_ms = clock::monotonic_ms() + SHARED_FOR_MS;
+            }
+            inner.in_use -= 1;
+        }
+    }
+}
+
+impl Place {
+    /// The next one has its turn. Nobody who comes later has one between.
+    fn pass(&mut self) {
+        match self.waiting.pop_front() {
+            Some((number, waker)) => {
+                self.passed_to = Some(number);
+                waker.wake();
+            }
+            None => self.is_taken = false,
+        }
+    }
+}
+
+/// A wait for a turn.
+struct Wait<'a> {
+    member: &'a Member,
+    number: Option<u64>,
+}
+
+impl Future for Wait<'_> {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        let inner = &mut *self.member.fair.inner.borrow_mut();
+        let place = &mut inner.places[self.member.place];
+        let Some(number) = self.number else {
+            inner.number += 1;
+            place.waiting.push_back((inner.number, cx.waker().clone()));
+            self.number = Some(inner.number);
+            return Poll::Pending;
+        };
+        if place.passed_to == Some(number) {
+            place.passed_to = None;
+            self.number = None;
+            return Poll::Ready(());
+        }
+        if let Some((_, waker)) = place.waiting.iter_mut().find(|(one, _)| *one == number) {
+            waker.clone_from(cx.waker());
+        }
+        Poll::Pending
+    }
+}
+
+/// Who goes while it waits leaves the queue, and passes on what was passed to it.
+impl Drop for Wait<'_> {
+    fn drop(&mut self) {
+        let Some(number) = self.number else { return };
+        let place = &mut self.member.fair.inner.borrow_mut().places[self.member.place];
+        if place.passed_to == Some(number) {
+            place.passed_to = None;
+            place.pass();
+        } else {
+            place.waiting.retain(|(one, _)| *one != number);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+
+    const MANY: usize = 16;
+
+    fn address(last: u8) -> IpAddr {
+        IpAddr::from([192, 0, 2, last])
+    }
+
+    /// Sixteen of one address who always have something to do, one of another who says a line now and then: between two
+    /// of its lines each round has one turn of theirs, and all of theirs have theirs in order.
+    #[tokio::test(flavor = "current_thread")]
+    async fn who_has_little_to_do_waits_for_one_turn_of_each_address() {
+        let local = tokio::task::LocalSet::new();
+        let fair = Rc::new(Fair::default());
+        let turns = Rc::new(RefCell::new(Vec::new()));
+        let is_over = Rc::new(Cell::new(false));
+        let quiet = fair.join(address(1));
+        for number in 0..MANY {
+            let (member, turns, is_over) = (fair.join(address(2)), Rc::clone(&turns), Rc::clone(&is_over));
+            local.spawn_local(async move {
+                while !is_over.get() {
+                    let turn = member.turn().await;
+                    turns.borrow_mut().push(number);
+                    drop(turn);
+                    // As one that finds more in its socket.
+                    tokio::task::yield_now().await;
+                }
+            });
+        }
+        local
+            .run_until(async {
+                let mut most = 0;
+                while turns.borrow().len() < 4 * MANY {
+                    let before = turns.borrow().len();
+                    tokio::task::yield_now().await;
+                    most = most.max(turns.borrow().len() - before);
+                }
+                assert!(most <= 2, "{most} turns in one round");
+                is_over.set(true);
+            })
+            .await;
+        local.await;
+        let turns = turns.borrow();
+        for (before, after) in turns.iter().zip(&turns[MANY..3 * MANY]) {
+            assert_eq!(before, after, "in order: {turns:?}");
+        }
+        drop(quiet);
+        assert_eq!(fair.inner.borrow().in_use, 0);
+    }
+
+    #[tokio::test(flavor = "current_thread")]
+    async fn who_leaves_while_it_waits_passes_on_what_it_had() {
+        let fair = Rc::new(Fair::default());
+        let (_other, one, two, three) =
+            (fair.join(address(1)), fair.join(address(2)), fair.join(address(2)), fair.join(address(2)));
+        let first = one.turn().await;
+        let mut second = Box::pin(two.turn());
+        let mut third = Box::pin(three.turn());
+        let noop = &mut Context::from_waker(Waker::noop());
+        assert!(second.as_mut().poll(noop).is_pending() && third.as_mut().poll(noop).is_pending());
+        drop(first);
+        // It was passed to the second.
+        drop(second);
+        drop(third.await);
+        drop(two.turn().await);
+        drop(Box::pin(two.turn()));
+        assert!(fair.inner.borrow().places.iter().all(|place| !place.is_taken));
+    }
+
+    #[tokio::test(flavor = "current_thread")]
+    async fn among_themselves_those_of_one_address_do_not_wait() {
+        let fair = Rc::new(Fair::default());
+        let (one, two) = (fair.join(address(7)), fair.join(address(7)));
+        let _first = one.turn().await;
+        let _second = two.turn().await;
+    }
+}
