@@ -35,6 +35,7 @@ fn options() -> Options {
             purpose: "fuzz",
             bytes: SEGMENTS_AT + SEGMENTS * SEGMENT_BYTES,
             segment_bytes: Some(SEGMENT_BYTES as u32),
+            ..FileOptions::default()
         },
         unwritten_bytes_max: 2 * SEGMENT_BYTES,
         ..Options::default()

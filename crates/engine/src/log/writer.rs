@@ -19,8 +19,8 @@ use super::{
     Shared,
     format::{
         CHUNK_BYTES, ENTRY_BYTES, FOOTER_BYTES, Footer, Kind, Location, RECORD_HEADER_BYTES, RecordHeader,
-        SEGMENT_HEADER_BYTES, SegmentHeader, TableEntry, UNIT_BYTES, chunks, entry_at, payload_bytes_max,
-        record_bytes,
+        SEGMENT_HEADER_BYTES, SegmentHeader, TableEntry, UNIT_BYTES, VERSION, chunks, entry_at,
+        payload_bytes_max, record_bytes,
     },
     lives,
     progress::{Progress, Ticket},
@@ -393,7 +393,8 @@ impl Writer {
             shared.reap_bell.ring();
         }
         shared.buffers.buffer(buffer).segment.store(segment, Release);
-        let header = SegmentHeader { life, class: self.class, is_over: false }.encode(shared.seed, segment);
+        let header = SegmentHeader { life, class: self.class, is_over: false, version: VERSION as u8 }
+            .encode(shared.seed, segment);
         shared.buffers.span(buffer, 0, SEGMENT_HEADER_BYTES).write_from(&header);
         shared.buffers.mark(buffer, 0, SEGMENT_HEADER_BYTES);
         Ok(Open { buffer, segment, life, used: SEGMENT_HEADER_BYTES, entries: 0, targets: 0 })

@@ -36,7 +36,7 @@ pub enum BodyLength {
 /// An object to be stored.
 #[derive(Debug, Clone, Copy)]
 pub struct NewObject<'a> {
-    /// [`Hash::of`] the key; the shard must own it.
+    /// [`Store::hash`](super::Store::hash) of the key; the shard must own it.
     pub hash: Hash,
     /// What it is found by.
     pub key: &'a [u8],

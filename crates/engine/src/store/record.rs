@@ -331,7 +331,7 @@ mod tests {
                     let arena = Words::reserve(1024, false).unwrap();
                     let record = Record::at(&arena, 3);
                     let meta = [1, 2, 3, 4, 5, u64::MAX];
-                    let hash = Hash::of(b"k");
+                    let hash = Hash::seeded(b"k", 0);
                     let (body_bytes, in_parts) = (rest as u64, tail > 0);
                     let header =
                         Header { hash, sequence: 9, lengths, body_bytes, extents: 0, in_parts, meta };
@@ -369,7 +369,7 @@ mod tests {
         let record = Record::at(&arena, 0);
         let lengths = Lengths { key: 3, head: 2, rest: table_bytes(3), tail: 0 };
         let header = Header {
-            hash: Hash::of(b"k"),
+            hash: Hash::seeded(b"k", 0),
             sequence: 1,
             lengths,
             body_bytes: 60,

@@ -24,5 +24,6 @@ mod store_file;
 mod store_index;
 mod store_lent;
 mod store_parts;
+mod store_seed;
 mod store_threads;
 mod store_twin;

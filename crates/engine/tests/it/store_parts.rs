@@ -82,6 +82,7 @@ impl Run {
                 purpose: "cache",
                 bytes: SEGMENTS_AT + SEGMENTS * SEGMENT_BYTES,
                 segment_bytes: Some(SEGMENT_BYTES as u32),
+                ..FileOptions::default()
             },
             writers: WRITERS_PER_CORE,
             unwritten_bytes_max: 8 * SEGMENT_BYTES,
@@ -97,6 +98,10 @@ impl Run {
             ..StoreConfig::default()
         };
         self.opened = Some(open_stepped(&config, opening, NOW_S).unwrap());
+    }
+
+    fn hash(&self, key: &[u8]) -> Hash {
+        self.opened.as_ref().unwrap().0.hash(key)
     }
 
     fn parts(&mut self) -> (&mut Shard, &mut Log) {
@@ -119,7 +124,7 @@ impl Run {
         let (key, body) = (key(number), body(version, len_of(version)));
         let turns = self.random.below(3);
         let new = NewObject {
-            hash: Hash::of(&key),
+            hash: self.hash(&key),
             key: &key,
             head: b"a head",
             meta: [version; 6],
@@ -161,7 +166,7 @@ impl Run {
     /// The version of an object, having compared each byte of it.
     fn read(&mut self, number: usize) -> Option<u64> {
         let key = key(number);
-        let hash = Hash::of(&key);
+        let hash = self.hash(&key);
         let (shard, log) = self.parts();
         if shard.lookup_owned(hash, &key).is_none() {
             let cold = shard.cold(hash, NOW_S)?;
@@ -206,7 +211,8 @@ impl Run {
             0..4 => self.store(number),
             4 => {
                 let key = key(number);
-                self.parts().0.unlink(Hash::of(&key), &key);
+                let hash = self.hash(&key);
+                self.parts().0.unlink(hash, &key);
                 self.last.insert(number, None);
             }
             5 | 6 => {
@@ -264,7 +270,7 @@ impl Run {
 
     /// Whether an object is on the file by its owner's word, with all its parts.
     fn is_on_file(&mut self, number: usize) -> bool {
-        let hash = Hash::of(&key(number));
+        let hash = self.hash(&key(number));
         self.parts().0.cold(hash, NOW_S).is_some()
     }
 }

@@ -6,6 +6,10 @@
 use std::{fs::File, os::unix::fs::FileExt, path::Path, time::Duration};
 
 use crate::common::{HERE, ask, config, drain, inbox, list, subjects};
+use engine::log::{
+    Header,
+    format::{self, SegmentHeader, SegmentStart},
+};
 use mail::{
     Config, Mailstore, Server,
     config::{Retention, Store},
@@ -76,10 +80,11 @@ fn a_mail_file_of_version_1_is_opened_and_goes_on_and_no_later_change_may_refuse
     let path = directory.path().join("mail.store");
     unpack(&path);
     let config = Config {
-        store: Store::File(path),
+        store: Store::File(path.clone()),
         retention: Retention { age: CENTURY, ..Retention::default() },
         ..config()
     };
+    assert!(versions_in_use(&path).iter().all(|version| *version == 1));
     for life in 0..3 {
         let server = Server::start(config.clone()).unwrap();
         let store = server.mailstore();
@@ -92,4 +97,42 @@ fn a_mail_file_of_version_1_is_opened_and_goes_on_and_no_later_change_may_refuse
         assert_eq!(found, (0..=life).map(|life| format!("number {}", 100 + life)).collect::<Vec<_>>());
         drain(server);
     }
+    // What little a segment holds is gathered at a start, and with its last mail a segment is free: it is version 2's
+    // when it is used again.
+    let mut lives = 0;
+    while versions_in_use(&path).contains(&1) {
+        assert!(lives < 20, "segments of version 1 are never used again");
+        lives += 1;
+        let server = Server::start(config.clone()).unwrap();
+        let store = server.mailstore();
+        for name in ["ann", "bob", "cid", "eve"] {
+            ask(store.delete_all(&inbox(name))).unwrap();
+        }
+        deliver(&store, "fay", &text(200 + lives));
+        assert_eq!(list(&store, &inbox("fay")).len(), 3 + lives);
+        drain(server);
+    }
+    let server = Server::start(config).unwrap();
+    assert_eq!(list(&server.mailstore(), &inbox("fay")).len(), 3 + lives);
+    drain(server);
+}
+
+/// By which version each segment was written that is in use.
+fn versions_in_use(path: &Path) -> Vec<u8> {
+    let file = File::open(path).unwrap();
+    let mut header = [0; format::HEADER_BYTES];
+    file.read_exact_at(&mut header, 0).unwrap();
+    let header = Header::decode(&header).unwrap();
+    assert_eq!(header.version, 1, "the file is what it was made as: an older program can go on with it, too");
+    let of = |segment| {
+        let mut start = [0; format::SEGMENT_HEADER_BYTES];
+        let at = format::SEGMENTS_AT + u64::from(segment) * u64::from(header.segment_bytes);
+        file.read_exact_at(&mut start, at).unwrap();
+        match SegmentHeader::decode(&start, header.seed(), segment) {
+            SegmentStart::Used(used) if !used.is_over => Some(used.version),
+            SegmentStart::Damaged => panic!("segment {segment} is damaged"),
+            _ => None,
+        }
+    };
+    (0..header.segments).filter_map(of).collect()
 }

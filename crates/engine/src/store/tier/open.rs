@@ -16,7 +16,10 @@ use super::{
 use crate::{
     io::{CachedFile, Damage, DirectFile, Source},
     log::{self, FileOptions, Found, Log, OpenError, Options, Recovered, Recovering, format::SEGMENTS_AT},
-    store::{Hash, Shard, Store, StoreConfig, StoreError, open_anon},
+    store::{
+        Hash, Shard, Store, StoreConfig, StoreError,
+        config::{Geometry, open_with},
+    },
     sys::span::Span,
 };
 
@@ -159,6 +162,8 @@ impl fmt::Debug for OnFile {
 
 /// Segments that each core needs: one open for each class of lifetimes, one being written, two to choose from.
 const SEGMENTS_PER_CORE: u64 = WRITERS_PER_CORE as u64 + 3;
+/// The oldest version of the file that a cache goes on with: what it holds can be fetched again.
+const VERSION_MIN: u32 = 2;
 /// Segments besides: the reaper's, and what it is freeing.
 const SEGMENTS_BESIDES: u64 = 4;
 /// Most bytes that wait to be written.
@@ -192,8 +197,8 @@ pub fn open_stepped(
     opening: Recovering,
     now_s: u32,
 ) -> Result<(Arc<Store>, Vec<Shard>, Log), OpenOnFileError> {
-    let (store, mut shards) = open_anon(config)?;
     let header = *opening.header();
+    let (store, mut shards) = open_with(config, header.hash_seed)?;
     let known = read(shards.len(), Admission::Always, now_s, &header, |found| opening.recover_stepped(found));
     let Known { log, tiers, .. } =
         known.map_err(|source| OpenOnFileError::Start { path: PathBuf::new(), source })?;
@@ -213,7 +218,12 @@ pub fn write_buffer_bytes_max(config: &StoreConfig, file: &FileConfig) -> Result
 fn log_options(config: &StoreConfig, file: &FileConfig) -> Result<Options, OpenOnFileError> {
     let cores = config.cores;
     let mut options = Options {
-        file: FileOptions { purpose: "cache", bytes: file.bytes, segment_bytes: None },
+        file: FileOptions {
+            purpose: "cache",
+            bytes: file.bytes,
+            segment_bytes: None,
+            version_min: VERSION_MIN,
+        },
         writers: cores * WRITERS_PER_CORE,
         unwritten_bytes_max: UNWRITTEN_BYTES_MAX.min(file.bytes / 8),
         flush: file.flush,
@@ -239,10 +249,12 @@ fn log_options(config: &StoreConfig, file: &FileConfig) -> Result<Options, OpenO
 /// [`OpenOnFileError`], with the numbers and what would be right.
 pub fn begin_on_file(config: &StoreConfig, file: &FileConfig) -> Result<Opening, OpenOnFileError> {
     let options = log_options(config, file)?;
-    let (store, mut shards) = open_anon(config)?;
-    let cores = shards.len();
+    // Before there is a file: what cannot be is said first.
+    Geometry::of(config)?;
     let failed = |source| OpenOnFileError::Start { path: file.path.clone(), source };
     let opening = Recovering::file(&file.path, options)?;
+    let (store, mut shards) = open_with(config, opening.header().hash_seed)?;
+    let cores = shards.len();
     let source = TierSource::open(&file.path, file.paging, opening.header()).map_err(failed)?;
     let epoch = opening.epoch_ahead();
     if let Some(epoch) = epoch {
