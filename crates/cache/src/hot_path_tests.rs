@@ -24,7 +24,7 @@ use crate::{
     core::{Core, Message, Parts, store_s, with_core},
     counters::Counter,
     key,
-    response_head::{Flags, Identity, StoredMeta},
+    response_head::{Coding, Flags, Identity, Schemes, StoredMeta},
 };
 
 #[global_allocator]
@@ -82,6 +82,12 @@ fn put(hash: Hash, key: &[u8], head: &[u8], body: &[u8], tail: &[u8], status: u1
         status,
         flags: if is_spec { Flags::VARY_SPEC } else { Flags::NONE },
         lifetime_s: 3600,
+        stale_while_revalidate_s: 0,
+        stale_if_error_s: 0,
+        bans: 0,
+        site: 0,
+        schemes: Schemes::Http,
+        coding: Coding::AsSent,
     };
     with_core(|core| {
         let body_length = BodyLength::Exact(body.len() as u64);
@@ -90,6 +96,7 @@ fn put(hash: Hash, key: &[u8], head: &[u8], body: &[u8], tail: &[u8], status: u1
             hash,
             key,
             head,
+            extra: &[],
             meta: meta.pack(),
             body: body_length,
             expires_s,

@@ -24,7 +24,7 @@ const RECORD_BYTES_MAX: u64 = 256 << 10;
 /// Most cores of a store.
 pub const CORES_MAX: usize = 1024;
 /// Fewest bytes that a stored object takes (its header and one unit): bounds the number of objects.
-const OBJECT_BYTES_MIN: u64 = 112;
+const OBJECT_BYTES_MIN: u64 = 128;
 /// Objects in a page when it is emptiest: it has just split, and its density is the lowest.
 const PAGE_OBJECTS_MIN: u64 = if cfg!(feature = "loom") { 1 } else { 48 };
 /// A location has 40 bits of 16-byte units.

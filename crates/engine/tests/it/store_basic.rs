@@ -35,7 +35,8 @@ fn object(key: &[u8], body: BodyLength) -> NewObject<'_> {
         hash: hash_of(key),
         key,
         head: b"a head of 20 bytes..",
-        meta: [1, 2, 3, 4, 5, 6],
+        extra: b"17 bytes of extra",
+        meta: [1, 2, 3, 4, 5, 6, 7, 8],
         body,
         expires_s: 1000,
         now_s: 10,
@@ -87,8 +88,9 @@ fn an_inserted_object_is_found_with_all_that_was_said() {
     shard.insert(object(b"/one", BodyLength::Unknown), b"the body", b"the tail").unwrap();
     let turn = reader.turn();
     let Lookup::Hit(hit) = turn.lookup(hash_of(b"/one"), b"/one") else { panic!("not found") };
-    assert_eq!((hit.expires_s(), hit.meta(), hit.body_bytes()), (1000, [1, 2, 3, 4, 5, 6], 8));
+    assert_eq!((hit.expires_s(), hit.meta(), hit.body_bytes()), (1000, [1, 2, 3, 4, 5, 6, 7, 8], 8));
     assert!(hit.head().eq(b"a head of 20 bytes..") && hit.key().eq(b"/one"));
+    assert!(hit.extra().eq(b"17 bytes of extra"));
     assert!(hit.body(0).eq(b"the body") && hit.body(4).eq(b"body") && hit.body(99).is_empty());
     assert!(hit.tail().eq(b"the tail"));
     assert!(matches!(turn.lookup(hash_of(b"/two"), b"/two"), Lookup::Miss));
@@ -220,8 +222,12 @@ fn pins_keep_bytes_through_recycling_and_are_wanted_back() {
         pinned.release_before(read.len() as u64);
     }
     assert_eq!(read, body);
-    assert!(pinned.tail().eq(b"t") && pinned.meta() == [1, 2, 3, 4, 5, 6]);
-    const { assert!(META_WORDS == 6) };
+    assert!(
+        pinned.tail().eq(b"t")
+            && pinned.extra().eq(b"17 bytes of extra")
+            && pinned.meta() == [1, 2, 3, 4, 5, 6, 7, 8]
+    );
+    const { assert!(META_WORDS == 8) };
     drop(pinned);
     while shard.maintain(1000) {}
     assert_eq!(store.usage().pinned_bytes, 0);

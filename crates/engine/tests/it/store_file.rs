@@ -49,7 +49,8 @@ fn insert(shard: &mut Shard, number: u32, expires_s: u32) {
         hash: shard.store().hash(&key),
         key: &key,
         head: b"a head",
-        meta: [u64::from(number); 6],
+        extra: b"",
+        meta: [u64::from(number); 8],
         body: BodyLength::Unknown,
         expires_s,
         now_s: NOW_S,
@@ -73,7 +74,7 @@ fn find(shard: &mut Shard, log: &Log, number: u32, now_s: u32) -> Option<(Vec<u8
         assert!(!shard.restore(hash, b"another key", cold, &image, now_s).unwrap());
     }
     let object = shard.lookup_owned(hash, &key)?;
-    assert_eq!(object.meta(), [u64::from(number); 6]);
+    assert_eq!(object.meta(), [u64::from(number); 8]);
     assert!(object.head().eq(b"a head") && object.tail().eq(b"tail"));
     let mut found = Vec::new();
     while (found.len() as u64) < object.body_bytes() {

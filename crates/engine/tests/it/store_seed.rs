@@ -26,8 +26,16 @@ fn aimed(seed: u64) -> Vec<Vec<u8>> {
 fn store_all(shard: &mut Shard, keys: &[Vec<u8>]) -> usize {
     let store = |key: &Vec<u8>| {
         let (hash, body) = (shard.store().hash(key), BodyLength::Unknown);
-        let new =
-            NewObject { hash, key, head: b"head", meta: Default::default(), body, expires_s: 100, now_s: 0 };
+        let new = NewObject {
+            hash,
+            key,
+            head: b"head",
+            extra: b"",
+            meta: Default::default(),
+            body,
+            expires_s: 100,
+            now_s: 0,
+        };
         shard.insert(new, b"body", b"").is_ok() && shard.lookup_owned(hash, key).is_some()
     };
     keys.iter().map(store).filter(|is_stored| *is_stored).count()

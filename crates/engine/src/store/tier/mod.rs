@@ -30,7 +30,7 @@ use super::{
     hash::Hash,
     index::Slot,
     object::Object,
-    record::Record,
+    record::{Lengths, Record},
     shard::{Restored, Shard},
     usage::Tally,
 };
@@ -284,18 +284,20 @@ fn header_of(object: &Object<'_>) -> ImageHeader {
     ImageHeader {
         key_bytes: object.key().len() as u32,
         head_bytes: object.head().len() as u32,
+        extra_bytes: object.extra().len() as u32,
         tail_bytes: object.tail().len() as u32,
         body_bytes: object.body_bytes(),
         in_parts: object.is_in_parts(),
         sequence: object.sequence(),
         expires_s: object.expires_s(),
+        body_at: None,
         meta: object.meta(),
     }
 }
 
 /// Bytes of an object with such lengths as a record's payload.
-fn object_bytes(key: usize, head: usize, body: usize, tail: usize) -> usize {
-    IMAGE_HEADER_BYTES + key + head + body + tail
+fn object_bytes(Lengths { key, head, extra, rest, tail }: Lengths) -> usize {
+    IMAGE_HEADER_BYTES + key + head + extra + rest + tail
 }
 
 fn put(filling: &mut Filling, bytes: crate::sys::span::Span<'_>) {
@@ -384,6 +386,7 @@ impl Shard {
             hash,
             key,
             head: image.head,
+            extra: image.extra,
             meta: header.meta,
             body: super::BodyLength::Exact(header.body_bytes),
             expires_s: header.expires_s,
@@ -395,7 +398,8 @@ impl Shard {
             image.tail,
             Some(Restored {
                 sequence: header.sequence,
-                location: cold.location.bits(),
+                // Only where the body lies as it would have been put here may it be sent from the file.
+                location: if image.is_laid_out_as_ours() { cold.location.bits() } else { 0 },
                 in_parts: header.in_parts,
             }),
         )?;
@@ -515,7 +519,7 @@ impl Shard {
         if !slot.is_chained() {
             let location = file.append_object(tally, (hash, slot.expires_s(), mark), bytes, |record| {
                 record.write(&header.encode());
-                for part in [object.key(), object.head(), object.body(0), object.tail()] {
+                for part in [object.key(), object.head(), object.extra(), object.body(0), object.tail()] {
                     put(record, part);
                 }
             })?;
@@ -531,6 +535,7 @@ impl Shard {
         filling.write(&header.encode());
         put(&mut filling, object.key());
         put(&mut filling, object.head());
+        put(&mut filling, object.extra());
         let pinned = object.pin().ok_or(Refused::Busy)?;
         file.copies.push_back(Copying::new(pinned, hash, To::Record(filling)));
         file.settle(hash.word());
@@ -602,7 +607,7 @@ impl Object<'_> {
         let record: Record<'_> = self.local.store.record(self.slot.location());
         let is_one_record = !self.slot.is_chained() && !record.is_in_parts();
         let location = Location::from_bits(record.file()).filter(|_| is_one_record)?;
-        let before = IMAGE_HEADER_BYTES + self.key().len() + self.head().len();
+        let before = IMAGE_HEADER_BYTES + self.key().len() + self.head().len() + self.extra().len();
         let body_at = location.offset() + (crate::log::format::RECORD_HEADER_BYTES + before) as u64;
         Some(FileRun { location, body_at, body_bytes: self.body_bytes() })
     }
