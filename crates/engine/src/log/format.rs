@@ -103,7 +103,9 @@ impl fmt::Debug for Location {
     }
 }
 
-/// What a record is. 0 and 255 are the log's own; all others mean what their owner wants.
+/// What a record is. 0, 254 and 255 are the log's own; all others mean what their owner wants. One from 64 to 127
+/// *claims* the record that it ends: that one is no record of its own any more, but a piece of this one, and a start
+/// tells its owner of it ([`Found::is_claimed`](super::Found::is_claimed)) for as long as this one is not ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Kind(pub u8);
 
@@ -112,10 +114,28 @@ impl Kind {
     pub const UNFINISHED: Self = Self(0);
     /// Nothing but the death of another record.
     pub const MARKER: Self = Self(255);
+    /// As [`Kind::MARKER`], in the place of a claim whose segment was freed: another record may claim the same, and keeps
+    /// it.
+    pub const PAST_CLAIM: Self = Self(254);
 
     /// Whether the record is the owner's.
     pub fn is_owners(self) -> bool {
-        self != Self::UNFINISHED && self != Self::MARKER
+        self != Self::UNFINISHED && !self.is_end_alone()
+    }
+
+    /// Whether it says nothing but that another has ended.
+    pub fn is_end_alone(self) -> bool {
+        self == Self::MARKER || self == Self::PAST_CLAIM
+    }
+
+    /// Whether the record that it names is a piece of it.
+    pub fn claims(self) -> bool {
+        (64..128).contains(&self.0)
+    }
+
+    /// What stands for the end that a record of this kind is, when the record goes.
+    pub(super) fn carried(self) -> Self {
+        if self.claims() || self == Self::PAST_CLAIM { Self::PAST_CLAIM } else { Self::MARKER }
     }
 }
 

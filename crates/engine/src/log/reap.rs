@@ -180,7 +180,8 @@ impl Reaper {
             if !needed {
                 continue;
             }
-            let appended = self.writer.delete(target).map_err(|_| CarryFault::Later)?;
+            let appended =
+                self.writer.append_end(entry.kind.carried(), target).map_err(|_| CarryFault::Later)?;
             shared.count.ends_carried.fetch_add(1, Relaxed);
             last = Some(appended.ticket);
             let (Some(of_target), Some((of_end, _))) =

@@ -158,7 +158,11 @@ impl Writer {
     /// # Errors
     /// [`Refused`]: the record is not dead then.
     pub fn delete(&mut self, target: Location) -> Result<Appended, Refused> {
-        self.append(New { kind: Kind::MARKER, hash: 0, tag: 0, target: Some(target) }, &[])
+        self.append_end(Kind::MARKER, target)
+    }
+
+    pub(super) fn append_end(&mut self, kind: Kind, target: Location) -> Result<Appended, Refused> {
+        self.append(New { kind, hash: 0, tag: 0, target: Some(target) }, &[])
     }
 
     /// Begins a record with room for `room` bytes of payload.
@@ -281,7 +285,7 @@ impl Writer {
         let end = sums_at + 4 * chunks(filling.written);
         let padding = shared.buffers.span(filling.buffer, end, filling.offset + needed - end);
         padding.write_from(&[0; UNIT_BYTES][..padding.len()]);
-        if filling.new.kind != Kind::MARKER {
+        if !filling.new.kind.is_end_alone() {
             shared.table.born(filling.segment, needed);
         }
         filling.write_header(filling.new.kind, filling.written as u32, space);

@@ -319,6 +319,20 @@ impl<'a> Record<'a> {
         }
     }
 
+    /// The header of an object that has all of this one but its head and the caller's words. Nowhere on the file, as one
+    /// record.
+    pub(super) fn header_with(&self, lengths: Lengths, meta: [u64; META_WORDS]) -> Header {
+        Header {
+            hash: self.hash(),
+            sequence: self.sequence(),
+            lengths,
+            body_bytes: self.body_bytes(),
+            extents: if self.kind() == Kind::Chained { self.extents() as u32 } else { 0 },
+            in_parts: self.is_in_parts(),
+            meta,
+        }
+    }
+
     /// Writes an extent's header.
     pub(super) fn write_extent(&self, units: u32, hash: Hash, number: usize, body_bytes: u64) {
         self.words[0].store(Kind::Extent as u64 | u64::from(units) << 32, Relaxed);

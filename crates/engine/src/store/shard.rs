@@ -109,7 +109,7 @@ impl Shard {
         Some(Object { local: &self.local, slot })
     }
 
-    fn find(&self, hash: Hash, key: &[u8]) -> Option<(Slot, SlotAddress)> {
+    pub(super) fn find(&self, hash: Hash, key: &[u8]) -> Option<(Slot, SlotAddress)> {
         self.assert_owned(hash);
         let found = self.index.find(self.shared(), hash)?;
         self.local.store.record(found.0.location()).key().eq(key).then_some(found)
@@ -436,7 +436,7 @@ impl Shard {
         Ok(())
     }
 
-    fn link_in_memory(&mut self, slot: Slot) -> Result<(), Refused> {
+    pub(super) fn link_in_memory(&mut self, slot: Slot) -> Result<(), Refused> {
         let Self { local, index, space, expiry, .. } = self;
         let store = &*local.store;
         let shared = &store.shards[local.core].index;
@@ -562,18 +562,21 @@ impl Shard {
         if self.has_no_room_while_warming(object.hash) {
             return Err(self.refuse(Refused::NoRoom));
         }
-        let geometry = &self.local.store.geometry;
-        let names = object.names();
-        // Half a record at most, so that the other half can have the table of extents.
-        let names_fit = names.units().is_some_and(|units| units as usize * 32 <= geometry.record_bytes_max);
-        if names_fit && body_bytes <= geometry.object_bytes_max {
-            Ok(())
-        } else {
-            Err(self.refuse(Refused::TooLarge))
+        if body_bytes > self.local.store.geometry.object_bytes_max {
+            return Err(self.refuse(Refused::TooLarge));
         }
+        self.check_names(object.names())
     }
 
-    fn units_of_record(&self, lengths: Lengths) -> Option<u32> {
+    /// Whether key, head and extra take half a record at most, so that the other half can have the table of extents.
+    pub(super) fn check_names(&self, lengths: Lengths) -> Result<(), Refused> {
+        let names = Lengths { rest: 0, tail: 0, ..lengths };
+        let most = self.local.store.geometry.record_bytes_max;
+        let fit = names.units().is_some_and(|units| units as usize * 32 <= most);
+        if fit { Ok(()) } else { Err(self.refuse(Refused::TooLarge)) }
+    }
+
+    pub(super) fn units_of_record(&self, lengths: Lengths) -> Option<u32> {
         let most = self.local.store.geometry.record_bytes_max;
         lengths.units().filter(|units| *units as usize * super::record::UNIT <= most)
     }
@@ -600,7 +603,7 @@ impl Shard {
     }
 
     /// Space for a new record, after paying for it by evicting.
-    fn room(&mut self, log: Log, units: u32) -> Result<Place, Refused> {
+    pub(super) fn room(&mut self, log: Log, units: u32) -> Result<Place, Refused> {
         self.pay(units);
         loop {
             let Self { local, space, .. } = self;
@@ -614,7 +617,7 @@ impl Shard {
         }
     }
 
-    fn refuse(&self, refused: Refused) -> Refused {
+    pub(super) fn refuse(&self, refused: Refused) -> Refused {
         let tally = self.tally();
         match refused {
             Refused::NoRoom => tally.refused_no_room.add(1),

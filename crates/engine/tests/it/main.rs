@@ -21,6 +21,7 @@ mod meter_prometheus;
 mod store_basic;
 mod store_bench;
 mod store_file;
+mod store_heads;
 mod store_index;
 mod store_lent;
 mod store_parts;

@@ -70,8 +70,8 @@ fn find(shard: &mut Shard, log: &Log, number: u32, now_s: u32) -> Option<(Vec<u8
             None => log.reader().read(cold.location, cold.payload_bytes as usize).unwrap().payload().to_vec(),
         };
         let image = Image::parse(&bytes).unwrap();
-        assert!(shard.restore(hash, &key, cold, &image, now_s).unwrap());
-        assert!(!shard.restore(hash, b"another key", cold, &image, now_s).unwrap());
+        assert!(shard.restore(hash, &key, (cold, &image), None, now_s).unwrap());
+        assert!(!shard.restore(hash, b"another key", (cold, &image), None, now_s).unwrap());
     }
     let object = shard.lookup_owned(hash, &key)?;
     assert_eq!(object.meta(), [u64::from(number); 8]);

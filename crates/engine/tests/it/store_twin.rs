@@ -9,7 +9,8 @@
 use std::{collections::HashMap, sync::Arc};
 
 use engine::store::{
-    BodyLength, Filling, Hash, Lookup, NewObject, PinnedObject, Reader, Shard, Store, StoreConfig, open_anon,
+    BodyLength, Filling, Hash, Lookup, NewHead, NewObject, PinnedObject, Reader, Shard, Store, StoreConfig,
+    open_anon,
 };
 use proptest::prelude::*;
 
@@ -65,6 +66,10 @@ enum Step {
         key: u8,
         lifetime_s: u32,
     },
+    ReplaceHead {
+        key: u8,
+        lifetime_s: u32,
+    },
     Pass {
         seconds: u32,
         limit: usize,
@@ -94,6 +99,7 @@ fn step() -> impl Strategy<Value = Step> {
         3 => (index(), any::<bool>()).prop_map(|(pin, half)| Step::Unpin { pin, half }),
         2 => (0..KEYS).prop_map(|key| Step::Unlink { key }),
         2 => (0..KEYS, lifetime_s()).prop_map(|(key, lifetime_s)| Step::Refresh { key, lifetime_s }),
+        4 => (0..KEYS, lifetime_s()).prop_map(|(key, lifetime_s)| Step::ReplaceHead { key, lifetime_s }),
         2 => (1..200_u32, 1..50_usize).prop_map(|(seconds, limit)| Step::Pass { seconds, limit }),
         1 => (1..100_usize).prop_map(|records| Step::Maintain { records }),
     ]
@@ -102,6 +108,7 @@ fn step() -> impl Strategy<Value = Step> {
 #[derive(Debug, Clone, PartialEq)]
 struct Twin {
     head: Vec<u8>,
+    extra: Vec<u8>,
     body: Vec<u8>,
     tail: Vec<u8>,
     expires_s: u32,
@@ -132,7 +139,8 @@ fn key(number: u8) -> Vec<u8> {
 fn twin(seed: u32, bytes: usize, tail: bool, expires_s: u32) -> Twin {
     let body = (0..bytes as u32).map(|i| (i.wrapping_mul(seed | 1) >> 3).wrapping_add(seed) as u8).collect();
     let head = seed.to_le_bytes().repeat(1 + seed as usize % 7);
-    Twin { head, body, tail: if tail { b"a: trailer".to_vec() } else { Vec::new() }, expires_s }
+    let extra = vec![seed as u8; seed as usize >> 4 & 15];
+    Twin { head, extra, body, tail: if tail { b"a: trailer".to_vec() } else { Vec::new() }, expires_s }
 }
 
 impl Run {
@@ -155,7 +163,7 @@ impl Run {
             hash: hash_of(key),
             key,
             head: &twin.head,
-            extra: b"",
+            extra: &twin.extra,
             meta: [twin.body.len() as u64; 8],
             body,
             expires_s: twin.expires_s,
@@ -233,6 +241,7 @@ impl Run {
                     self.twins.remove(&key);
                 }
             }
+            Step::ReplaceHead { key: number, lifetime_s } => self.replace_head(&key(number), lifetime_s),
             Step::Pass { seconds, limit } => {
                 self.now_s += seconds;
                 while self.shard.next_expiry_s().is_some_and(|next| next <= self.now_s) {
@@ -245,6 +254,28 @@ impl Run {
                 self.shard.maintain(records);
             }
         }
+    }
+
+    fn replace_head(&mut self, key: &[u8], lifetime_s: u32) {
+        let Twin { head, extra, expires_s, .. } = self.next_twin(0, false, lifetime_s);
+        let Some(bytes) = self.twins.get(key).map(|twin| twin.body.len()) else {
+            return self.lookup(key);
+        };
+        let meta = [bytes as u64; 8];
+        let before = self.shard.lookup_owned(hash_of(key), key).map(|object| object.sequence());
+        let new = NewHead { head: &head, extra: &extra, meta, expires_s };
+        match self.shard.replace_head(hash_of(key), key, new) {
+            Ok(true) => {
+                let object = self.shard.lookup_owned(hash_of(key), key);
+                assert_eq!(object.map(|object| object.sequence()), before, "it is the same object");
+                let twin = self.twins.get_mut(key).expect("never invented");
+                *twin = Twin { head, extra, expires_s, ..twin.clone() };
+            }
+            // Gone, or gone for the room that the new one needed.
+            Ok(false) => assert!(self.shard.lookup_owned(hash_of(key), key).is_none()),
+            Err(_) => {}
+        }
+        self.lookup(key);
     }
 
     fn write(&mut self, number: usize, bytes: usize) {
@@ -303,6 +334,7 @@ impl Run {
         match turn.lookup(hash, key) {
             Lookup::Hit(hit) => {
                 let twin = self.twins.get(key).expect("the store invented an object");
+                assert!(hit.extra().eq(&twin.extra));
                 assert!(hit.head().eq(&twin.head) && hit.tail().eq(&twin.tail) && hit.key().eq(key));
                 assert_eq!((hit.expires_s(), hit.body_bytes()), (twin.expires_s, twin.body.len() as u64));
                 let mut body = Vec::new();
@@ -325,7 +357,9 @@ impl Run {
 
     fn check_pin(&self, number: usize) {
         let (pinned, twin, from) = &self.pins[number];
-        assert!(pinned.head().eq(&twin.head) && pinned.tail().eq(&twin.tail));
+        assert!(
+            pinned.extra().eq(&twin.extra) && pinned.head().eq(&twin.head) && pinned.tail().eq(&twin.tail)
+        );
         let mut at = *from;
         while at < pinned.body_bytes() {
             let run = pinned.body(at);

@@ -15,7 +15,7 @@ use super::{
     copying::{Copying, Step, To},
     header_of,
     image::ImageHeader,
-    object_bytes,
+    lengths_of, object_bytes,
     parts::{
         FILE_SHARE, Owned, PART_BODY_BYTES_MAX, PART_HEADER_BYTES, PartsFilling, list_bytes, mark_of, tag,
     },
@@ -69,13 +69,6 @@ impl LargeFilling {
     pub fn next_bytes(&self) -> usize {
         self.parts.next_bytes()
     }
-}
-
-/// The lengths of an object of memory, but for what stands where others have their body.
-fn lengths_of(object: &Object<'_>) -> Lengths {
-    let [key, head, extra, tail] =
-        [object.key(), object.head(), object.extra(), object.tail()].map(|part| part.len());
-    Lengths { key, head, extra, rest: 0, tail }
 }
 
 impl FileTier {

@@ -246,7 +246,7 @@ impl Drop for PartsFilling {
 
 impl Cold {
     /// It is live no more.
-    fn died(self, reader: &Reader) {
+    pub(super) fn died(self, reader: &Reader) {
         reader.died(self.location, self.payload_bytes as usize);
     }
 }

@@ -127,7 +127,7 @@ impl Ours {
         };
         let image = Image::parse(&payload).ok_or_else(|| io::Error::other("what was read is no object"))?;
         let mut shard = self.shard.borrow_mut();
-        let restored = shard.restore(hash, &key, cold, &image, NOW_S).map_err(io::Error::other)?;
+        let restored = shard.restore(hash, &key, (cold, &image), None, NOW_S).map_err(io::Error::other)?;
         if !restored {
             return Ok(Found::Nowhere);
         }
