@@ -1,6 +1,6 @@
 //! A log's file that was damaged, or forged with right checksums. From a damaged one a start gives back records that
 //! were appended, byte for byte, and no others; a log that was closed cleanly and damaged in one byte gives back none
-//! that was ended. A forged one may say anything of records, but only of such as lie within the file. Either is a log
+//! that was ended, and none that was claimed as a record of its own. A forged one may say anything of records, but only of such as lie within the file. Either is a log
 //! again: what is appended to it is there after the next start.
 //!
 //! The input is a kind (bit 0: closed cleanly; bit 1: forged) and strokes: where, and which bytes.
@@ -35,6 +35,7 @@ fn options() -> Options {
             purpose: "fuzz",
             bytes: SEGMENTS_AT + SEGMENTS * SEGMENT_BYTES,
             segment_bytes: Some(SEGMENT_BYTES as u32),
+            ..FileOptions::default()
         },
         unwritten_bytes_max: 2 * SEGMENT_BYTES,
         ..Options::default()
@@ -69,19 +70,29 @@ struct Sample {
     header: Header,
     places: Vec<Location>,
     ended: HashSet<u64>,
+    /// Those that are a piece of another.
+    claimed: HashSet<u64>,
 }
+
+/// The kind of a record that claims another.
+const CLAIM: Kind = Kind(64);
 
 fn sample(is_clean: bool) -> Sample {
     let disk = SimulatedDisk::new(SEGMENTS_AT + SEGMENTS * SEGMENT_BYTES);
     let (mut log, header, _) = start(&disk, None);
     let mut writer = log.writer(0, 1);
     let mut places: Vec<Location> = Vec::new();
-    let mut ended = HashSet::new();
+    let (mut ended, mut claims) = (HashSet::new(), Vec::new());
     for id in 1..=RECORDS {
-        let target = (id % 5 == 0).then(|| id - 3);
+        let is_claim = id % 11 == 0;
+        let target = if is_claim { Some(id - 4) } else { (id % 5 == 0).then(|| id - 3) };
         let of_target = target.map(|id| places[id as usize - 1]);
-        places.push(writer.append(new(id, of_target), &[&payload(id)]).expect("room").location);
-        ended.extend(target);
+        let new = New { kind: if is_claim { CLAIM } else { Kind(7) }, ..new(id, of_target) };
+        places.push(writer.append(new, &[&payload(id)]).expect("room").location);
+        match target {
+            Some(target) if is_claim => claims.push((id, target)),
+            target => ended.extend(target),
+        }
         if id % 50 == 0 {
             writer.delete(places[id as usize - 2]).expect("room");
             ended.insert(id - 1);
@@ -93,7 +104,11 @@ fn sample(is_clean: bool) -> Sample {
         log.turn();
     }
     log.crash();
-    Sample { disk: disk.after_kill(), header, places, ended }
+    // A piece goes with what it is a piece of.
+    let (gone, there): (Vec<_>, Vec<_>) = claims.into_iter().partition(|(id, _)| ended.contains(id));
+    ended.extend(gone.into_iter().map(|(_, target)| target));
+    let claimed = there.into_iter().map(|(_, target)| target).filter(|id| !ended.contains(id)).collect();
+    Sample { disk: disk.after_kill(), header, places, ended, claimed }
 }
 
 fn read<const N: usize>(disk: &SimulatedDisk, at: u64) -> [u8; N] {
@@ -222,6 +237,9 @@ pub(crate) fn check(bytes: &[u8]) {
         assert!(read.is_err() || read.is_ok_and(|read| read.payload() == payload(id)), "{record:?}");
         // What ends it is said twice, in a record and in a table: one damage does not reach both.
         assert!(!is_clean || strokes > 1 || !sample.ended.contains(&id), "{record:?} came back");
+        let is_claimed = sample.claimed.contains(&id);
+        assert!(!is_clean || strokes > 1 || record.is_claimed >= is_claimed, "{record:?} is one of its own");
+        assert!(strokes > 0 || record.is_claimed == is_claimed, "{record:?}");
     }
     assert!(
         strokes > 0 || found.len() as u64 == RECORDS - sample.ended.len() as u64,

@@ -27,27 +27,22 @@ const AROUND_BYTES: usize = 8 << 10;
 
 /// Puts the object of a request back into memory; whether it is there now.
 pub(crate) async fn restore(request: &Arc<Request>, cold: Cold) -> bool {
-    let payload = match read(cold).await {
-        Ok(payload) => payload,
-        Err(Unread::Damaged) => {
-            with_core(|core| {
-                // Its segment was used again while it was read: the object is not damaged, it is gone.
-                let log = core.file.as_ref().and_then(|file| file.log.get());
-                if log.is_some_and(|log| log.segment_of(cold.location).is_some()) {
-                    core.shard_mut().damaged(request.hash, cold.location);
-                }
-            });
-            return false;
-        }
-        Err(Unread::Refused) => {
-            with_core(|core| core.count(Counter::FileRefused));
-            return false;
-        }
-    };
+    let Some(payload) = whole(request, cold).await else { return false };
     let Some(image) = Image::parse(&payload) else { return false };
+    // Its head is in another record where it was revalidated since.
+    let head_at = with_core(|core| core.shard.borrow().cold_head(request.hash));
+    let head_payload = match head_at {
+        None => Vec::new(),
+        Some(at) => match whole(request, at).await {
+            Some(payload) => payload,
+            None => return false,
+        },
+    };
+    let head = Image::parse(&head_payload);
     with_core(|core| {
         let now_s = core.store_now_s();
-        let restored = core.shard_mut().restore(request.hash, &request.key, cold, &image, now_s);
+        let head = head_at.zip(head.as_ref());
+        let restored = core.shard_mut().restore(request.hash, &request.key, (cold, &image), head, now_s);
         match restored {
             Ok(is_there) => is_there,
             Err(refused) => {
@@ -56,6 +51,27 @@ pub(crate) async fn restore(request: &Arc<Request>, cold: Cold) -> bool {
             }
         }
     })
+}
+
+/// Reads a record of the request's object; `None` if it cannot be had.
+async fn whole(request: &Arc<Request>, cold: Cold) -> Option<Vec<u8>> {
+    match read(cold).await {
+        Ok(payload) => Some(payload),
+        Err(Unread::Damaged) => {
+            with_core(|core| {
+                // Its segment was used again while it was read: the object is not damaged, it is gone.
+                let log = core.file.as_ref().and_then(|file| file.log.get());
+                if log.is_some_and(|log| log.segment_of(cold.location).is_some()) {
+                    core.shard_mut().damaged(request.hash, cold.location);
+                }
+            });
+            None
+        }
+        Err(Unread::Refused) => {
+            with_core(|core| core.count(Counter::FileRefused));
+            None
+        }
+    }
 }
 
 /// Why nothing was read.

@@ -289,7 +289,7 @@ impl Core {
         }
         let body = BodyLength::Exact(0);
         let now_s = self.store_now_s();
-        let new = NewObject { hash, key, head: spec, meta: meta.pack(), body, expires_s, now_s };
+        let new = NewObject { hash, key, head: spec, extra: &[], meta: meta.pack(), body, expires_s, now_s };
         shard.insert(new, &[], &[])?;
         match shard.lookup_owned(hash, key) {
             Some(stored) => Ok(stored.sequence()),

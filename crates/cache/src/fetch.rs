@@ -440,6 +440,7 @@ fn reserve(
         hash: object.hash,
         key: &object.key,
         head: &response.head,
+        extra: &[],
         meta: response.meta.pack(),
         body: response.length.map_or(BodyLength::Unknown, BodyLength::Exact),
         expires_s: object.expires_s,

@@ -136,7 +136,7 @@ pub(crate) fn answer(
     let key = &mut *buffers.key;
     key::of_request(head, key);
     let primary_bytes = key.len();
-    let mut hash = Hash::of(key);
+    let mut hash = turn.hash(key);
     let facts = RequestFacts::of(head, has_body);
     let slow = |hash, why, fwd| Outcome::Slow(Slow { hash, primary_bytes, why, fwd });
     // Who may purge is asked when it is done.
@@ -152,7 +152,7 @@ pub(crate) fn answer(
     let miss = Why::Miss { anew: must_fetch, only_if_cached };
     let found = match lookup(turn, hash, key) {
         Some((spec, meta)) if meta.flags.has(Flags::VARY_SPEC) => {
-            hash = variant(&spec, &meta, head, hash, key);
+            hash = variant(turn, &spec, &meta, head, hash, key);
             lookup(turn, hash, key).ok_or(Fwd::VaryMiss)
         }
         found => found.ok_or(Fwd::UriMiss),
@@ -207,6 +207,7 @@ fn lookup<'t>(turn: &'t Turn<'_>, hash: Hash, key: &[u8]) -> Option<(Object<'t>,
 
 /// Makes `key` that of the variant for this request, and answers its hash.
 fn variant(
+    turn: &Turn<'_>,
     spec: &Object<'_>,
     meta: &StoredMeta,
     head: &RequestHead<'_, '_>,
@@ -217,7 +218,7 @@ fn variant(
     let names = &mut names[..(meta.head_bytes as usize).min(VARY_SPEC_BYTES_MAX)];
     spec.head().slice(0..names.len()).copy_to_slice(names);
     key::append_variant(key, spec.sequence(), names, &head.headers);
-    key::hash_of_variant(primary, key)
+    key::hash_of_variant(primary, turn.hash(key))
 }
 
 /// Why a stored object was not sent after all.

@@ -24,7 +24,7 @@ use crate::{
     core::{Core, Message, Parts, store_s, with_core},
     counters::Counter,
     key,
-    response_head::{Flags, Identity, StoredMeta},
+    response_head::{Coding, Flags, Identity, Schemes, StoredMeta},
 };
 
 #[global_allocator]
@@ -58,7 +58,7 @@ fn store(path: &str, body: &[u8], tail: &[u8]) {
     let mut key = Vec::new();
     assert!(key::of_url(&format!("http://site{path}"), &mut key));
     put(
-        Hash::of(&key),
+        with_core(|core| core.store.hash(&key)),
         &key,
         b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nETag: \"tag\"\r\n",
         body,
@@ -82,6 +82,12 @@ fn put(hash: Hash, key: &[u8], head: &[u8], body: &[u8], tail: &[u8], status: u1
         status,
         flags: if is_spec { Flags::VARY_SPEC } else { Flags::NONE },
         lifetime_s: 3600,
+        stale_while_revalidate_s: 0,
+        stale_if_error_s: 0,
+        bans: 0,
+        site: 0,
+        schemes: Schemes::Http,
+        coding: Coding::AsSent,
     };
     with_core(|core| {
         let body_length = BodyLength::Exact(body.len() as u64);
@@ -90,6 +96,7 @@ fn put(hash: Hash, key: &[u8], head: &[u8], body: &[u8], tail: &[u8], status: u1
             hash,
             key,
             head,
+            extra: &[],
             meta: meta.pack(),
             body: body_length,
             expires_s,
@@ -103,7 +110,7 @@ fn put(hash: Hash, key: &[u8], head: &[u8], body: &[u8], tail: &[u8], status: u1
 fn store_variant(path: &str, body: &[u8]) {
     let mut key = Vec::new();
     assert!(key::of_url(&format!("http://site{path}"), &mut key));
-    let primary = Hash::of(&key);
+    let primary = with_core(|core| core.store.hash(&key));
     put(primary, &key, b"accept-encoding", &[], &[], 0);
     let generation =
         with_core(|core| core.shard.borrow().lookup_owned(primary, &key).expect("stored").sequence());
@@ -113,7 +120,7 @@ fn store_variant(path: &str, body: &[u8]) {
         wire::http1::head::parse_request(head, &mut slots, &wire::http1::head::HeadLimits::default());
     let Ok(wire::http1::head::Progress::Complete((head, _))) = parsed else { panic!("a valid head") };
     key::append_variant(&mut key, generation, b"accept-encoding", &head.headers);
-    let hash = key::hash_of_variant(primary, &key);
+    let hash = key::hash_of_variant(primary, with_core(|core| core.store.hash(&key)));
     put(hash, &key, b"HTTP/1.1 200 OK\r\nVary: Accept-Encoding\r\nETag: \"tag\"\r\n", body, &[], 200);
 }
 

@@ -54,7 +54,7 @@ pub(crate) async fn purge(connection: &mut Connection, request: &Arc<Request>) -
 /// Asks the core that owns an object to drop it. When this returns, the object does not come back after a crash either.
 /// At a start that still reads the file, this waits until the file has been read, unless `must_stay_so` is false.
 pub(crate) async fn unlink_at_owner(key: Vec<u8>, must_stay_so: bool) -> Unlinked {
-    let hash = Hash::of(&key);
+    let hash = with_core(|core| core.store.hash(&key));
     let (done, answer) = oneshot::channel();
     let sent = with_core(|core| {
         let owner = core.store.owner(hash);

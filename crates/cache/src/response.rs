@@ -219,7 +219,7 @@ fn keep(
 ) -> Judged {
     let response = kept(head, &facts.directives.omit, freshness, times, length);
     let expires_s = store_s(freshness.stale_at_s(times.response_s));
-    let primary = Hash::of(request.primary());
+    let primary = core.store.hash(request.primary());
     let spec = facts.vary.as_ref().map(policy::vary::Vary::spec).unwrap_or_default();
     let mut key = request.primary().to_vec();
     let (hash, variant) = if spec.is_empty() {
@@ -229,7 +229,7 @@ fn keep(
         match core.keep_spec(primary, request.primary(), spec, spec_meta, expires_s) {
             Ok(generation) => {
                 request.with(|asked| key::append_variant(&mut key, generation, spec, &asked.headers));
-                let hash = key::hash_of_variant(primary, &key);
+                let hash = key::hash_of_variant(primary, core.store.hash(&key));
                 (hash, Some(Variant { spec: spec.to_vec(), generation, key: key.clone() }))
             }
             Err(refused) => {

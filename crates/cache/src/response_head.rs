@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!  origin's head ──append_origin_head──> head bytes ┐ stored together with the body
-//!        + Freshness, times ──> StoredMeta [u64; 6] ┘ (the store keeps the words beside the record)
+//!        + Freshness, times ──> StoredMeta [u64; 8] ┘ (the store keeps the words beside the record)
 //!
 //!  on a hit:   head bytes (as they are)  or append_not_modified / append_partial of them
 //!              + append_dynamic: Age · Via · Cache-Status · Connection · Content-Length …  + empty line
@@ -18,5 +18,5 @@ mod origin_head;
 pub use dynamic::{
     CacheStatus, Dynamic, Framing, Fwd, Identity, InvalidName, Outcome, Persistence, append_dynamic,
 };
-pub use meta::{Flags, ORIGIN_MS_MAX, StoredMeta};
+pub use meta::{Coding, Flags, ORIGIN_MS_MAX, STALE_S_MAX, Schemes, StoredMeta};
 pub use origin_head::{HeadOutline, Purpose, append_not_modified, append_origin_head, append_partial};

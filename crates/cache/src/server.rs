@@ -21,7 +21,7 @@ use engine::{
     io::Completions,
     log::Recovered,
     meter::{CounterSet, Registry},
-    store::{Hash, Shard, Store, StoreConfig, StoreError, tier::OpenOnFileError},
+    store::{Shard, Store, StoreConfig, StoreError, tier::OpenOnFileError},
 };
 use tokio::{net::TcpStream, sync::oneshot};
 
@@ -232,7 +232,7 @@ impl Server {
         if !key::of_url(url, &mut key) {
             return Err(PurgeError::NotAUrl(url.to_owned()));
         }
-        let hash = Hash::of(&key);
+        let hash = self.store.hash(&key);
         let (done, answer) = oneshot::channel();
         let message = Message::Unlink { hash, key, is_purge: true, must_stay_so: true, done };
         {

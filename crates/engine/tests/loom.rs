@@ -335,14 +335,16 @@ fn a_whole_store_serves_whole_objects_while_it_replaces() {
             segment_bytes: Some(1 << 10),
             object_bytes_max: None,
             cores: 1,
+            hash_seed: Some(7),
         };
         let (store, mut shards) = open_anon(&config).unwrap();
         let shard = &mut shards[0];
         let object = |key: &'static [u8]| NewObject {
-            hash: Hash::of(key),
+            hash: Hash::seeded(key, 7),
             key,
             head: b"",
-            meta: [0; 6],
+            extra: b"",
+            meta: [0; 8],
             body: BodyLength::Exact(64),
             expires_s: 100,
             now_s: 0,
@@ -351,7 +353,7 @@ fn a_whole_store_serves_whole_objects_while_it_replaces() {
         let reader = store.reader(0);
         let reading = thread::spawn(move || {
             let turn = reader.turn();
-            match turn.lookup(Hash::of(b"a"), b"a") {
+            match turn.lookup(Hash::seeded(b"a", 7), b"a") {
                 Lookup::Hit(hit) => {
                     let mut body = Vec::new();
                     hit.body(0).copy_to(&mut body);

@@ -36,6 +36,9 @@ use crate::{
 
 /// A segment: the largest mail has room in it, and its buffers are what the log takes of memory.
 pub(crate) const SEGMENT_BYTES: u32 = 16 << 20;
+/// A mail's file of this version and of every later one is opened, and goes on: nobody can have its mails again. Never to
+/// be raised (`tests/it/version_1.rs`).
+const VERSION_MIN: u32 = 1;
 /// Bytes that may wait to be written: three segments.
 const UNWRITTEN_BYTES_MAX: u64 = 3 * SEGMENT_BYTES as u64;
 /// Bytes of a record that are read at first: more than most have before the mail.
@@ -73,7 +76,12 @@ pub(crate) fn recover(
 ) -> Result<Recovered, StoreError> {
     assert!(cores <= CORES_MAX, "names of mails tell {CORES_MAX} cores apart");
     let options = Options {
-        file: FileOptions { purpose: "mail", bytes: config.store_bytes, segment_bytes: Some(SEGMENT_BYTES) },
+        file: FileOptions {
+            purpose: "mail",
+            bytes: config.store_bytes,
+            segment_bytes: Some(SEGMENT_BYTES),
+            version_min: VERSION_MIN,
+        },
         writers: cores,
         unwritten_bytes_max: UNWRITTEN_BYTES_MAX,
         flush: Duration::from_secs(1),

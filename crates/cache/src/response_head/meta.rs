@@ -1,15 +1,24 @@
-//! What a hit needs to know of a stored response besides its bytes: six words, which the store keeps beside each
-//! record.
+//! What a hit needs to know of a stored response besides its bytes: eight words, which the store keeps beside each
+//! record, in memory and on the file (`docs/formats/store.md`). What each hit reads is in the first.
 //!
 //! | word | bits |
 //! |---|---|
-//! | 0 | `born_s`: when its age was 0, seconds since 1970 |
-//! | 1 | 0–39 `date_s`: `Date`, or the time of arrival; 40–63 `origin_ms` |
-//! | 2 | `last_modified_s`, or all ones for none |
-//! | 3 | `body_bytes`: `Content-Length` as the origin gave it, or all ones where it gave none |
-//! | 4 | 0–23 `head_bytes`, 24–47 offset of the entity tag's value in the head, 48–63 its length (0: none) |
-//! | 5 | 0–15 status, 16–31 flags, 32–63 `lifetime_s` |
+//! | 0 | 0–39 `born_s`: when its age was 0, seconds since 1970; 40–63 `origin_ms` |
+//! | 1 | 0–31 `lifetime_s`: with `born_s`, until when it is fresh; 32–47 status, 48–55 coding, 56–57 scheme, rest zero |
+//! | 2 | 0–31 flags, 32–63 site |
+//! | 3 | 0–23 `head_bytes`, 24–47 offset of the entity tag's value in the head, 48–63 its length (0: none) |
+//! | 4 | 0–47 `body_bytes`: `Content-Length` as the origin gave it, or all ones where it gave none; rest zero |
+//! | 5 | 0–39 `date_s`: `Date`, or the time of arrival; 40–63 `stale_while_revalidate_s` |
+//! | 6 | 0–39 `last_modified_s`, or all ones for none; 40–63 `stale_if_error_s` |
+//! | 7 | 0–39 `bans`: number of the youngest ban that it was compared with; rest zero |
+//!
+//! Until when it is *kept* is the store's own (`expires_s` of its record), so that what is not fresh any more is still
+//! there to be revalidated, or shown while that is done.
+//!
+//! What is zero here a later version may use, and whoever does not know it passes over it, unless one of the flags that
+//! must be known says otherwise.
 
+use engine::store::META_WORDS;
 use wire::http1::{
     fields::EntityTag,
     head::{HEAD_BYTES_CAP, ResponseHead},
@@ -18,31 +27,38 @@ use wire::http1::{
 use super::origin_head::HeadOutline;
 use crate::policy::{Freshness, Stored, Times, Validators, freshness::Dates, freshness::current_age_s};
 
-/// No value, in words 2 and 3.
-const NONE: u64 = u64::MAX;
 const BITS_24: u64 = (1 << 24) - 1;
+const BITS_48: u64 = (1 << 48) - 1;
 const BITS_40: u64 = (1 << 40) - 1;
 
 /// The longest that an origin is said to have taken, in milliseconds.
 pub const ORIGIN_MS_MAX: u32 = BITS_24 as u32;
 
-/// Yes-or-no facts of a stored record.
+/// The longest that an answer may be shown stale, in seconds: half a year.
+pub const STALE_S_MAX: u32 = BITS_24 as u32;
+
+/// Yes-or-no facts of a stored record. Whoever does not know a flag of the low half passes over it (and loses it when it
+/// writes the record anew); a record with an unknown flag of the high half is absent to it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Flags(u16);
+pub struct Flags(u32);
 
 impl Flags {
     /// No flag.
     pub const NONE: Flags = Flags(0);
     /// The record is no response but the names in `Vary`, under which the response has to be looked for.
-    pub const VARY_SPEC: Flags = Flags(1 << 0);
+    pub const VARY_SPEC: Flags = Flags(1 << 16);
     /// The origin gave no `Content-Length`.
-    pub const LENGTH_UNKNOWN: Flags = Flags(1 << 1);
+    pub const LENGTH_UNKNOWN: Flags = Flags(1 << 17);
     /// May never be served stale (RFC 9111 §4.2.4).
-    pub const MUST_REVALIDATE: Flags = Flags(1 << 2);
+    pub const MUST_REVALIDATE: Flags = Flags(1 << 18);
     /// The freshness was guessed or comes from a knob.
-    pub const NOT_EXPLICIT: Flags = Flags(1 << 3);
+    pub const NOT_EXPLICIT: Flags = Flags(1 << 19);
+    /// The record is no response but the note that what comes under this key is not to be stored, for as long as the
+    /// note is fresh: who asks for it passes, beside all others.
+    pub const NOT_STORED: Flags = Flags(1 << 20);
 
-    const KNOWN: u16 = 0b1111;
+    const KNOWN: u32 = 0b1_1111 << 16;
+    const MUST_KNOW: u32 = 0xffff_0000;
 
     /// Whether all of these are set.
     pub const fn has(self, flags: Flags) -> bool {
@@ -62,10 +78,48 @@ impl Flags {
     }
 }
 
+/// Under which schemes a response is found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Schemes {
+    /// Under either: its site joins them.
+    Both = 0,
+    /// `http`.
+    #[default]
+    Http = 1,
+    /// `https`.
+    Https = 2,
+}
+
+/// What we made of a response's content.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Coding {
+    /// Nothing: it is as it came.
+    #[default]
+    AsSent = 0,
+    /// gzip (RFC 1952).
+    Gzip = 1,
+    /// Brotli (RFC 7932).
+    Brotli = 2,
+    /// Zstandard (RFC 8878).
+    Zstd = 3,
+}
+
+impl Schemes {
+    fn of(bits: u64) -> Option<Self> {
+        [Self::Both, Self::Http, Self::Https].into_iter().find(|known| *known as u64 == bits)
+    }
+}
+
+impl Coding {
+    fn of(bits: u64) -> Option<Self> {
+        [Self::AsSent, Self::Gzip, Self::Brotli, Self::Zstd].into_iter().find(|known| *known as u64 == bits)
+    }
+}
+
 /// What is known of a stored record. See the module for how it is packed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StoredMeta {
-    /// When its age was 0, in seconds since 1970.
+    /// When its age was 0, in seconds since 1970; at most 2^40 - 1, as all times here.
     pub born_s: u64,
     /// `Date`, or the time of arrival.
     pub date_s: u64,
@@ -81,13 +135,46 @@ pub struct StoredMeta {
     pub etag_at: u32,
     /// How long it is; 0: there is none (or one beyond 64 KiB, which then is no validator).
     pub etag_bytes: u16,
-    /// The status; 0 for [`Flags::VARY_SPEC`].
+    /// The status; 0 for [`Flags::VARY_SPEC`] and [`Flags::NOT_STORED`].
     pub status: u16,
     /// Yes-or-no facts.
     pub flags: Flags,
     /// For how long it is fresh, from age 0.
     pub lifetime_s: u32,
+    /// For how long after that it may be shown while it is revalidated (RFC 5861 §3), at most [`STALE_S_MAX`].
+    pub stale_while_revalidate_s: u32,
+    /// For how long after that it may be shown if the origin fails (RFC 5861 §4), at most [`STALE_S_MAX`].
+    pub stale_if_error_s: u32,
+    /// Number of the youngest ban that it was compared with, by which it is known which are left; at most 2^40 - 1.
+    pub bans: u64,
+    /// Number of the site that it belongs to.
+    pub site: u32,
+    /// Under which schemes it is found.
+    pub schemes: Schemes,
+    /// What we made of its content.
+    pub coding: Coding,
 }
+
+/// Of a record of which nothing is known.
+const BLANK: StoredMeta = StoredMeta {
+    born_s: 0,
+    date_s: 0,
+    origin_ms: 0,
+    last_modified_s: None,
+    body_bytes: Some(0),
+    head_bytes: 0,
+    etag_at: 0,
+    etag_bytes: 0,
+    status: 0,
+    flags: Flags::NONE,
+    lifetime_s: 0,
+    stale_while_revalidate_s: 0,
+    stale_if_error_s: 0,
+    bans: 0,
+    site: 0,
+    schemes: Schemes::Http,
+    coding: Coding::AsSent,
+};
 
 impl StoredMeta {
     /// Of a response that is stored: `outline` is that of its stored head. What is not in the head (`origin_ms`) is
@@ -103,11 +190,10 @@ impl StoredMeta {
         let etag = outline.etag.clone().and_then(|at| Some((at.start, u16::try_from(at.len()).ok()?)));
         let (etag_at, etag_bytes) = etag.unwrap_or_default();
         Self {
-            born_s: freshness.born_s(times.response_s),
+            born_s: freshness.born_s(times.response_s).min(BITS_40),
             // A date 30,000 years from now is no date; it counts as the last one that there is room for.
             date_s: dates.date_s.unwrap_or(times.response_s).min(BITS_40),
-            origin_ms: 0,
-            last_modified_s: dates.last_modified_s,
+            last_modified_s: dates.last_modified_s.filter(|at_s| *at_s < BITS_40),
             body_bytes,
             head_bytes: outline.head_bytes,
             etag_at,
@@ -118,31 +204,39 @@ impl StoredMeta {
                 .with_if(freshness.must_revalidate, Flags::MUST_REVALIDATE)
                 .with_if(!freshness.source.is_explicit(), Flags::NOT_EXPLICIT),
             lifetime_s: freshness.lifetime_s,
+            ..BLANK
         }
     }
 
     /// Of a record that holds the names in `Vary`; it lives as long as the response that brought it.
     pub fn of_vary_spec(spec_bytes: u32, freshness: &Freshness, times: Times) -> Self {
         Self {
-            born_s: freshness.born_s(times.response_s),
+            born_s: freshness.born_s(times.response_s).min(BITS_40),
             date_s: times.response_s.min(BITS_40),
-            origin_ms: 0,
-            last_modified_s: None,
-            body_bytes: Some(0),
             head_bytes: spec_bytes,
-            etag_at: 0,
-            etag_bytes: 0,
-            status: 0,
             flags: Flags::VARY_SPEC,
             lifetime_s: freshness.lifetime_s,
+            ..BLANK
         }
     }
 
+    /// Of a note that for so many seconds nothing is to be stored under its key.
+    pub fn of_not_stored(now_s: u64, for_s: u32) -> Self {
+        let now_s = now_s.min(BITS_40);
+        Self { born_s: now_s, date_s: now_s, flags: Flags::NOT_STORED, lifetime_s: for_s, ..BLANK }
+    }
+
+    /// Until when it is fresh.
+    #[inline]
+    pub fn fresh_until_s(&self) -> u64 {
+        self.born_s + u64::from(self.lifetime_s)
+    }
+
     /// Whether the words have room for what the origin said. What does not fit is not stored: a head of 16 MiB, a body
-    /// of 2^64 - 1 bytes (the number that means *none*).
+    /// of 2^48 - 1 bytes (the number that means *none*) and more.
     #[inline]
     pub fn fits(&self) -> bool {
-        (self.head_bytes as usize) < HEAD_BYTES_CAP && self.body_bytes != Some(NONE)
+        (self.head_bytes as usize) < HEAD_BYTES_CAP && self.body_bytes.is_none_or(|bytes| bytes < BITS_48)
     }
 
     /// The words.
@@ -151,51 +245,63 @@ impl StoredMeta {
     /// If an invariant of ours is broken: it does not [`fit`](Self::fits), the entity tag is not in the head, or a time
     /// is the one that means *none*.
     #[inline]
-    pub fn pack(&self) -> [u64; 6] {
+    pub fn pack(&self) -> [u64; META_WORDS] {
         assert!(self.fits(), "what is stored was asked whether it fits");
         assert!(
             self.etag_at as usize + self.etag_bytes as usize <= self.head_bytes as usize,
             "etag is in the head"
         );
         assert!(
-            self.date_s <= BITS_40 && u64::from(self.origin_ms) <= BITS_24,
+            self.born_s.max(self.date_s).max(self.bans) <= BITS_40 && u64::from(self.origin_ms) <= BITS_24,
             "times are within their bits"
         );
-        assert!(self.last_modified_s != Some(NONE), "all ones mean none");
+        assert!(
+            self.stale_while_revalidate_s.max(self.stale_if_error_s) <= STALE_S_MAX,
+            "stale times are within their bits"
+        );
+        assert!(self.last_modified_s.is_none_or(|at_s| at_s < BITS_40), "all ones mean none");
         [
-            self.born_s,
-            self.date_s | u64::from(self.origin_ms) << 40,
-            self.last_modified_s.unwrap_or(NONE),
-            self.body_bytes.unwrap_or(NONE),
+            self.born_s | u64::from(self.origin_ms) << 40,
+            u64::from(self.lifetime_s)
+                | u64::from(self.status) << 32
+                | (self.coding as u64) << 48
+                | (self.schemes as u64) << 56,
+            u64::from(self.flags.0) | u64::from(self.site) << 32,
             u64::from(self.head_bytes) | u64::from(self.etag_at) << 24 | u64::from(self.etag_bytes) << 48,
-            u64::from(self.status) | u64::from(self.flags.0) << 16 | u64::from(self.lifetime_s) << 32,
+            self.body_bytes.unwrap_or(BITS_48),
+            self.date_s | u64::from(self.stale_while_revalidate_s) << 40,
+            self.last_modified_s.unwrap_or(BITS_40) | u64::from(self.stale_if_error_s) << 40,
+            self.bans,
         ]
     }
 
-    /// Reads the words back. `None` where they cannot have been packed here: the record is damaged or of another
-    /// version, and is to be treated as a miss.
+    /// Reads the words back. `None` where they cannot have been packed here: the record is damaged, or of another
+    /// version that says that this one may not show it. It is to be treated as a miss.
     #[inline]
-    pub fn unpack(words: &[u64; 6]) -> Option<Self> {
-        let &[born_s, date, last_modified, body, head, rest] = words;
-        let option = |word: u64| (word != NONE).then_some(word);
+    pub fn unpack(words: &[u64; META_WORDS]) -> Option<Self> {
+        let &[born, rest, flags, head, body, date, last_modified, bans] = words;
+        let option = |number: u64, none: u64| (number & none != none).then_some(number & none);
         let meta = Self {
-            born_s,
+            born_s: born & BITS_40,
             date_s: date & BITS_40,
-            origin_ms: (date >> 40) as u32,
-            last_modified_s: option(last_modified),
-            body_bytes: option(body),
+            origin_ms: (born >> 40) as u32,
+            last_modified_s: option(last_modified, BITS_40),
+            body_bytes: option(body, BITS_48),
             head_bytes: (head & BITS_24) as u32,
             etag_at: (head >> 24 & BITS_24) as u32,
             etag_bytes: (head >> 48) as u16,
-            status: rest as u16,
-            flags: Flags((rest >> 16) as u16),
-            lifetime_s: (rest >> 32) as u32,
+            status: (rest >> 32) as u16,
+            flags: Flags(flags as u32 & Flags::MUST_KNOW),
+            lifetime_s: rest as u32,
+            stale_while_revalidate_s: (date >> 40) as u32,
+            stale_if_error_s: (last_modified >> 40) as u32,
+            bans: bans & BITS_40,
+            site: (flags >> 32) as u32,
+            schemes: Schemes::of(rest >> 56 & 0b11)?,
+            coding: Coding::of(rest >> 48 & 0xff)?,
         };
-        let status_fits = if meta.flags.has(Flags::VARY_SPEC) {
-            meta.status == 0
-        } else {
-            (200..=999).contains(&meta.status)
-        };
+        let is_response = meta.flags.0 & (Flags::VARY_SPEC.0 | Flags::NOT_STORED.0) == 0;
+        let status_fits = if is_response { (200..=999).contains(&meta.status) } else { meta.status == 0 };
         let etag_fits = meta.etag_at + u32::from(meta.etag_bytes) <= meta.head_bytes;
         let length_fits = meta.body_bytes.is_none() == meta.flags.has(Flags::LENGTH_UNKNOWN);
         (meta.flags.0 & !Flags::KNOWN == 0 && status_fits && etag_fits && length_fits).then_some(meta)
@@ -232,24 +338,30 @@ mod tests {
 
     use super::*;
 
+    /// Bits that mean nothing yet, in each word.
+    const UNUSED: [u64; META_WORDS] = [0, 0xfc << 56, 0xffff, 0, 0xffff << 48, 0, 0, !BITS_40];
+
     prop_compose! {
         fn meta()(
             times in any::<[u64; 2]>(),
-            last_modified_s in proptest::option::of(0..u64::MAX),
-            body_bytes in proptest::option::of(0..u64::MAX),
+            stale in any::<u64>(),
+            (bans, site) in (0..=BITS_40, any::<u32>()),
+            (schemes, coding) in (0u64..3, 0u64..4),
+            last_modified_s in proptest::option::of(0..BITS_40),
+            body_bytes in proptest::option::of(0..BITS_48),
             head_bytes in 0u32..1 << 24,
             etag in any::<(prop::sample::Index, prop::sample::Index)>(),
             status in 200u16..1000,
-            flags in 0u16..=Flags::KNOWN,
+            flags in 0u32..32,
             lifetime_s in any::<u32>(),
         ) -> StoredMeta {
             let etag_at = etag.0.index(head_bytes as usize + 1) as u32;
             let room = (head_bytes - etag_at).min(u32::from(u16::MAX));
-            let unknown = Flags::LENGTH_UNKNOWN.0;
-            let flags = if body_bytes.is_none() { flags | unknown } else { flags & !unknown };
-            let flags = Flags(flags);
+            let (flags, unknown) = (flags << 16, Flags::LENGTH_UNKNOWN.0);
+            let flags = Flags(if body_bytes.is_none() { flags | unknown } else { flags & !unknown });
+            let is_response = !flags.has(Flags::VARY_SPEC) && !flags.has(Flags::NOT_STORED);
             StoredMeta {
-                born_s: times[0],
+                born_s: times[0] & BITS_40,
                 date_s: times[1] & BITS_40,
                 origin_ms: (times[1] >> 40) as u32,
                 last_modified_s,
@@ -257,25 +369,44 @@ mod tests {
                 head_bytes,
                 etag_at,
                 etag_bytes: etag.1.index(room as usize + 1) as u16,
-                status: if flags.has(Flags::VARY_SPEC) { 0 } else { status },
+                status: if is_response { status } else { 0 },
                 flags,
                 lifetime_s,
+                stale_while_revalidate_s: (stale & BITS_24) as u32,
+                stale_if_error_s: (stale >> 40) as u32,
+                bans,
+                site,
+                schemes: Schemes::of(schemes).expect("one of three"),
+                coding: Coding::of(coding).expect("one of four"),
             }
         }
     }
 
     proptest! {
         #[test]
-        fn words_come_back(meta in meta()) {
-            prop_assert_eq!(StoredMeta::unpack(&meta.pack()), Some(meta));
+        fn words_come_back(meta in meta(), later in any::<[u64; META_WORDS]>()) {
+            let mut words = meta.pack();
+            prop_assert_eq!(StoredMeta::unpack(&words), Some(meta));
+            // What a later version writes where there is nothing yet changes nothing.
+            for (word, (later, unused)) in words.iter_mut().zip(later.iter().zip(UNUSED)) {
+                prop_assert_eq!(*word & unused, 0);
+                *word |= later & unused;
+            }
+            prop_assert_eq!(StoredMeta::unpack(&words), Some(meta));
         }
 
-        /// Whatever the words are: refused, or they are exactly those that packing gives again.
+        /// Whatever the words are: refused, or they are exactly those that packing gives again, but for what means
+        /// nothing.
         #[test]
-        fn any_words_are_refused_or_sound(words in any::<[u64; 6]>(), status in 200u64..1000, head in 0u64..1 << 24) {
-            for words in [words, [words[0], words[1], words[2], words[3], head | words[4] << 24, status]] {
+        fn any_words_are_refused_or_sound(words in any::<[u64; META_WORDS]>(), status in 200u64..1000, head in 0u64..1 << 24) {
+            let mut likely = words;
+            likely[1] = words[1] & 0xffff_ffff | status << 32 | 1 << 56;
+            likely[2] &= !0xffff_0000;
+            likely[3] = head;
+            for words in [words, likely] {
                 if let Some(meta) = StoredMeta::unpack(&words) {
-                    prop_assert_eq!(meta.pack(), words);
+                    let meant: Vec<u64> = words.iter().zip(UNUSED).map(|(word, unused)| word & !unused).collect();
+                    prop_assert_eq!(&meta.pack()[..], &meant[..]);
                 }
             }
         }
@@ -283,21 +414,37 @@ mod tests {
 
     #[test]
     fn damage_is_refused() {
-        let words = [5, 5, NONE, 0, 100, 200];
+        const FINE: u64 = 200 << 32 | 1 << 56;
+        let words = [5, FINE, 0, 100, 0, 5, BITS_40, 0];
         assert!(StoredMeta::unpack(&words).is_some());
         for (at, bad) in [
-            (5, 0),                         // no status
-            (5, 199),                       // an interim one
-            (5, 1000),                      // one beyond three digits
-            (5, 200 | 1 << 31),             // an unknown flag
-            (5, 200 | 1 << 16),             // a Vary spec with a status
-            (5, 200 | 1 << 17),             // length known, flag says no
-            (3, NONE),                      // and the other way
-            (4, 100 | 90 << 24 | 11 << 48), // an entity tag that ends beyond the head
+            (1, 1 << 56),                   // no status
+            (1, 199 << 32 | 1 << 56),       // an interim one
+            (1, 1000 << 32 | 1 << 56),      // one beyond three digits
+            (1, FINE | 3 << 56),            // a scheme that there is not
+            (1, FINE | 4 << 48),            // a coding that there is not
+            (2, 1 << 21),                   // a flag that must be known
+            (2, 1 << 31),                   // another
+            (2, 1 << 16),                   // a Vary spec with a status
+            (2, 1 << 20),                   // a note with one
+            (2, 1 << 17),                   // length known, flag says no
+            (4, BITS_48),                   // and the other way
+            (3, 100 | 90 << 24 | 11 << 48), // an entity tag that ends beyond the head
         ] {
             let mut words = words;
             words[at] = bad;
             assert_eq!(StoredMeta::unpack(&words), None, "word {at} = {bad:#x}");
         }
+        let mut newer = words;
+        newer[2] = 0xffff;
+        assert_eq!(StoredMeta::unpack(&newer), StoredMeta::unpack(&words), "flags that may be passed over");
+    }
+
+    #[test]
+    fn a_note_is_no_response_and_ends() {
+        let note = StoredMeta::of_not_stored(1000, 120);
+        assert_eq!(StoredMeta::unpack(&note.pack()), Some(note));
+        assert!(note.flags.has(Flags::NOT_STORED) && note.status == 0);
+        assert_eq!(note.fresh_until_s(), 1120);
     }
 }

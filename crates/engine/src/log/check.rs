@@ -156,7 +156,7 @@ impl Checked {
                 Some((header, of)) if of == life && header.payload_bytes == entry.payload_bytes => {
                     if !is_whole(&header, &bytes[offset..]) {
                         self.fault(segment, at, "a record's payload is damaged; it will not be served");
-                    } else if header.kind == Kind::MARKER {
+                    } else if header.kind.is_end_alone() {
                         self.ends += 1;
                     } else {
                         self.records += 1;

@@ -18,7 +18,7 @@ use std::{
 use rustix::fs::{Mode, OFlags, RenameFlags};
 
 use super::format::{
-    BLOCK_BYTES, HEADER_BYTES, Header, HeaderFault, SEGMENT_BYTES_GIVEN, SEGMENTS_AT, VERSION,
+    BLOCK_BYTES, HEADER_BYTES, Header, HeaderFault, SEGMENT_BYTES_GIVEN, SEGMENTS_AT, VERSION, VERSION_MIN,
 };
 use crate::{random, sys::direct};
 
@@ -78,6 +78,15 @@ pub struct FileOptions {
     pub bytes: u64,
     /// Bytes of a segment when it is made, a power of two; `None` chooses. A file that exists keeps its own.
     pub segment_bytes: Option<u32>,
+    /// The oldest version of the format that its owner goes on with: [`VERSION_MIN`] or later. What is lost with an
+    /// older file must be what its owner can have again.
+    pub version_min: u32,
+}
+
+impl Default for FileOptions {
+    fn default() -> Self {
+        Self { purpose: "", bytes: 1 << 30, segment_bytes: None, version_min: VERSION_MIN }
+    }
 }
 
 /// Why a file could not be opened or made.
@@ -95,11 +104,23 @@ pub enum OpenError {
     )]
     Foreign { path: PathBuf },
     #[error(
-        "the store {} has format version {found}, and this program reads version {VERSION}; nothing was changed: use \
-         the program that wrote it, or remove the file to begin anew",
+        "the store {} has format version {found}, and this program reads versions {VERSION_MIN} to {VERSION}; nothing \
+         was changed: use the program that wrote it, or remove the file to begin anew",
         path.display()
     )]
     Version { path: PathBuf, found: u32 },
+    #[error(
+        "the store {} has format version {found}, and a {purpose} goes on from version {needed} only; nothing was \
+         changed: it fills again by itself, so remove the file, or give another path with --store",
+        path.display()
+    )]
+    Outgrown { path: PathBuf, found: u32, needed: u32, purpose: &'static str },
+    #[error(
+        "the store {} was written by a newer program (features {unknown:#x} of its header are not known to this one); \
+         nothing was changed: use that program, or give another path",
+        path.display()
+    )]
+    Newer { path: PathBuf, unknown: u32 },
     #[error(
         "both headers of the store {} are damaged; nothing was changed: restore it from a copy, or remove the file to \
          begin anew",
@@ -322,6 +343,10 @@ impl FileDisk {
         };
         let path = || self.path.clone();
         match (read(0)?, read(1)?) {
+            // One is written before the other: what one of them says must be known is in the file.
+            (Err(HeaderFault::Features(unknown)), _) | (_, Err(HeaderFault::Features(unknown))) => {
+                Err(OpenError::Newer { path: path(), unknown })
+            }
             (Ok(first), Ok(second)) => Ok((first, first == second)),
             (Ok(header), Err(_)) | (Err(_), Ok(header)) => Ok((header, false)),
             (Err(HeaderFault::Version(found)), _) | (_, Err(HeaderFault::Version(found))) => {
@@ -351,6 +376,14 @@ impl FileDisk {
                 path: self.path.clone(),
                 found: String::from_utf8_lossy(&header.purpose).trim_end_matches('\0').into(),
                 wanted: options.purpose,
+            });
+        }
+        if header.version < options.version_min {
+            return Err(OpenError::Outgrown {
+                path: self.path.clone(),
+                found: header.version,
+                needed: options.version_min,
+                purpose: options.purpose,
             });
         }
         self.check_length(&header)?;
@@ -445,7 +478,15 @@ pub(super) fn new_header(options: &FileOptions) -> Result<Header, OpenError> {
         }
     };
     let segments = segments_of(options.bytes, u64::from(segment_bytes))?;
-    let uuid =
-        random::bytes().map_err(|source| OpenError::Io { what: "name", path: PathBuf::new(), source })?;
-    Ok(Header { uuid, purpose: purpose_bytes(options.purpose), segment_bytes, segments })
+    let unnamed = |source| OpenError::Io { what: "name", path: PathBuf::new(), source };
+    Ok(Header {
+        version: VERSION,
+        uuid: random::bytes().map_err(unnamed)?,
+        purpose: purpose_bytes(options.purpose),
+        segment_bytes,
+        segments,
+        hash_seed: random::number().map_err(unnamed)?,
+        must_know: 0,
+        may_ignore: 0,
+    })
 }

@@ -10,8 +10,13 @@
 
 use std::fmt;
 
-/// Version of the format.
-pub const VERSION: u32 = 1;
+/// Version of the format that files are made with.
+pub const VERSION: u32 = 2;
+/// The oldest version that this program reads. What an owner goes on with may be younger
+/// ([`FileOptions::version_min`](super::FileOptions::version_min)); mail's files of version 1 are read for ever.
+pub const VERSION_MIN: u32 = 1;
+/// Features of the header that a program must know to open the file, as far as this one does: none yet.
+pub const FEATURES_KNOWN: u32 = 0;
 /// What is written at once: the unit of `O_DIRECT`.
 pub const BLOCK_BYTES: usize = 4096;
 /// Records begin at multiples of this.
@@ -98,7 +103,9 @@ impl fmt::Debug for Location {
     }
 }
 
-/// What a record is. 0 and 255 are the log's own; all others mean what their owner wants.
+/// What a record is. 0, 254 and 255 are the log's own; all others mean what their owner wants. One from 64 to 127
+/// *claims* the record that it ends: that one is no record of its own any more, but a piece of this one, and a start
+/// tells its owner of it ([`Found::is_claimed`](super::Found::is_claimed)) for as long as this one is not ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Kind(pub u8);
 
@@ -107,16 +114,36 @@ impl Kind {
     pub const UNFINISHED: Self = Self(0);
     /// Nothing but the death of another record.
     pub const MARKER: Self = Self(255);
+    /// As [`Kind::MARKER`], in the place of a claim whose segment was freed: another record may claim the same, and keeps
+    /// it.
+    pub const PAST_CLAIM: Self = Self(254);
 
     /// Whether the record is the owner's.
     pub fn is_owners(self) -> bool {
-        self != Self::UNFINISHED && self != Self::MARKER
+        self != Self::UNFINISHED && !self.is_end_alone()
+    }
+
+    /// Whether it says nothing but that another has ended.
+    pub fn is_end_alone(self) -> bool {
+        self == Self::MARKER || self == Self::PAST_CLAIM
+    }
+
+    /// Whether the record that it names is a piece of it.
+    pub fn claims(self) -> bool {
+        (64..128).contains(&self.0)
+    }
+
+    /// What stands for the end that a record of this kind is, when the record goes.
+    pub(super) fn carried(self) -> Self {
+        if self.claims() || self == Self::PAST_CLAIM { Self::PAST_CLAIM } else { Self::MARKER }
     }
 }
 
 /// The file's header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Header {
+    /// The version that the file was made with.
+    pub version: u32,
     /// Random: tells one file's records from another's.
     pub uuid: [u8; 16],
     /// What the file is for, padded with zeros ("cache", "mail").
@@ -125,6 +152,12 @@ pub struct Header {
     pub segment_bytes: u32,
     /// Segments.
     pub segments: u32,
+    /// Random: what the owner's hashes of names begin with. 0 in version 1, whose hashes had none.
+    pub hash_seed: u64,
+    /// Features that whoever does not know them must not open the file for: bits of [`FEATURES_KNOWN`].
+    pub must_know: u32,
+    /// Features that whoever does not know them may pass over, and leaves as they are.
+    pub may_ignore: u32,
 }
 
 /// Why a header is none.
@@ -136,6 +169,8 @@ pub enum HeaderFault {
     Foreign,
     /// Ours, of another version.
     Version(u32),
+    /// Ours, with features that this program does not know and may not pass over.
+    Features(u32),
     /// Ours, damaged.
     Checksum,
 }
@@ -151,12 +186,17 @@ impl Header {
     pub fn encode(&self) -> [u8; HEADER_BYTES] {
         let mut bytes = [0; HEADER_BYTES];
         bytes[..8].copy_from_slice(&HEADER_MAGIC);
-        put(&mut bytes, 8, &VERSION.to_le_bytes());
+        put(&mut bytes, 8, &self.version.to_le_bytes());
         put(&mut bytes, 12, &(HEADER_BYTES as u32).to_le_bytes());
         put(&mut bytes, 16, &self.uuid);
         put(&mut bytes, 32, &self.purpose);
         put(&mut bytes, 40, &self.segment_bytes.to_le_bytes());
         put(&mut bytes, 44, &self.segments.to_le_bytes());
+        if self.version > 1 {
+            put(&mut bytes, 48, &self.hash_seed.to_le_bytes());
+            put(&mut bytes, 56, &self.must_know.to_le_bytes());
+            put(&mut bytes, 60, &self.may_ignore.to_le_bytes());
+        }
         let checksum = crc32c::crc32c(&bytes[..HEADER_BYTES - 4]);
         put(&mut bytes, HEADER_BYTES - 4, &checksum.to_le_bytes());
         bytes
@@ -175,25 +215,36 @@ impl Header {
         }
         // The version first: another version may have its checksum elsewhere.
         let version = u32_at(bytes, 8);
-        if version != VERSION && u32_at(bytes, HEADER_BYTES - 4) != crc32c::crc32c(&bytes[..HEADER_BYTES - 4])
-        {
-            // A flipped bit in the number of the version is damage where the rest tells so.
+        let checksum_with = |version: u32| {
             let mut ours = *bytes;
-            put(&mut ours, 8, &VERSION.to_le_bytes());
-            let damaged = crc32c::crc32c(&ours[..HEADER_BYTES - 4]) == u32_at(bytes, HEADER_BYTES - 4);
+            put(&mut ours, 8, &version.to_le_bytes());
+            crc32c::crc32c(&ours[..HEADER_BYTES - 4]) == u32_at(bytes, HEADER_BYTES - 4)
+        };
+        let mut known = VERSION_MIN..=VERSION;
+        if !known.contains(&version) {
+            // A flipped bit in the number of the version is damage where the rest tells so.
+            let damaged = !checksum_with(version) && known.any(checksum_with);
             return Err(if damaged { HeaderFault::Checksum } else { HeaderFault::Version(version) });
         }
-        if version != VERSION {
-            return Err(HeaderFault::Version(version));
-        }
-        if u32_at(bytes, HEADER_BYTES - 4) != crc32c::crc32c(&bytes[..HEADER_BYTES - 4]) {
+        if !checksum_with(version) {
             return Err(HeaderFault::Checksum);
         }
+        // Bytes that meant nothing in version 1.
+        let is_before_seeds = version == 1;
+        let [must_know, may_ignore] =
+            if is_before_seeds { [0; 2] } else { [56, 60].map(|at| u32_at(bytes, at)) };
+        if must_know & !FEATURES_KNOWN != 0 {
+            return Err(HeaderFault::Features(must_know & !FEATURES_KNOWN));
+        }
         let mut header = Self {
+            version,
             uuid: [0; 16],
             purpose: [0; 8],
             segment_bytes: u32_at(bytes, 40),
             segments: u32_at(bytes, 44),
+            hash_seed: if is_before_seeds { 0 } else { u64_at(bytes, 48) },
+            must_know,
+            may_ignore,
         };
         header.uuid.copy_from_slice(&bytes[16..32]);
         header.purpose.copy_from_slice(&bytes[32..40]);
@@ -223,6 +274,9 @@ pub struct SegmentHeader {
     /// Whether the life is over: no record in the segment is live. The number stays, so that it is never given out
     /// again.
     pub is_over: bool,
+    /// The version of the program that wrote this header: in a file of version 1 that a later program goes on with,
+    /// segments of several versions lie beside each other.
+    pub version: u8,
 }
 
 /// What a block that should begin a segment is.
@@ -243,6 +297,8 @@ impl SegmentHeader {
         put(&mut bytes, 0, &SEGMENT_MAGIC.to_le_bytes());
         bytes[4] = self.class;
         bytes[5] = u8::from(self.is_over);
+        // Version 1 wrote a zero here.
+        bytes[6] = if self.version > 1 { self.version } else { 0 };
         put(&mut bytes, 8, &self.life.to_le_bytes());
         put(&mut bytes, 16, &segment.to_le_bytes());
         seal(&mut bytes, seed);
@@ -261,7 +317,8 @@ impl SegmentHeader {
         if life >= LIVES_END {
             return SegmentStart::Damaged;
         }
-        SegmentStart::Used(Self { life, class: bytes[4], is_over: bytes[5] != 0 })
+        let version = bytes[6].max(1);
+        SegmentStart::Used(Self { life, class: bytes[4], is_over: bytes[5] != 0, version })
     }
 }
 
@@ -467,26 +524,47 @@ mod tests {
     use super::*;
 
     fn header() -> Header {
-        Header { uuid: [7; 16], purpose: *b"cache\0\0\0", segment_bytes: 1 << 20, segments: 9 }
+        let (hash_seed, must_know, may_ignore) = (0x1234_5678_9abc_def0, 0, 5);
+        let (uuid, purpose) = ([7; 16], *b"cache\0\0\0");
+        let (segment_bytes, segments) = (1 << 20, 9);
+        Header { version: VERSION, uuid, purpose, segment_bytes, segments, hash_seed, must_know, may_ignore }
+    }
+
+    /// As version 1 wrote it.
+    fn header_1() -> Header {
+        Header { version: 1, hash_seed: 0, may_ignore: 0, ..header() }
     }
 
     #[test]
     fn any_flipped_bit_of_a_header_is_seen() {
-        let bytes = header().encode();
-        assert_eq!(Header::decode(&bytes), Ok(header()));
         assert_eq!(Header::decode(&[0; HEADER_BYTES]), Err(HeaderFault::Empty));
-        for bit in 0..HEADER_BYTES * 8 {
-            let mut flipped = bytes;
-            flipped[bit / 8] ^= 1 << (bit % 8);
-            let fault = Header::decode(&flipped).unwrap_err();
-            let expected = if bit < 64 { HeaderFault::Foreign } else { HeaderFault::Checksum };
-            assert_eq!(fault, expected, "bit {bit}");
+        for header in [header(), header_1()] {
+            let bytes = header.encode();
+            assert_eq!(Header::decode(&bytes), Ok(header));
+            for bit in 0..HEADER_BYTES * 8 {
+                let mut flipped = bytes;
+                flipped[bit / 8] ^= 1 << (bit % 8);
+                let fault = Header::decode(&flipped).unwrap_err();
+                let expected = if bit < 64 { HeaderFault::Foreign } else { HeaderFault::Checksum };
+                assert_eq!(fault, expected, "bit {bit}");
+            }
         }
-        let mut other = bytes;
-        put(&mut other, 8, &2u32.to_le_bytes());
-        let checksum = crc32c::crc32c(&other[..HEADER_BYTES - 4]);
-        put(&mut other, HEADER_BYTES - 4, &checksum.to_le_bytes());
-        assert_eq!(Header::decode(&other), Err(HeaderFault::Version(2)));
+    }
+
+    #[test]
+    fn what_a_newer_program_wrote_is_told_from_damage() {
+        let newer = Header { version: VERSION + 1, ..header() };
+        assert_eq!(Header::decode(&newer.encode()), Err(HeaderFault::Version(VERSION + 1)));
+        let newer = Header { must_know: 1 << 7, ..header() };
+        assert_eq!(Header::decode(&newer.encode()), Err(HeaderFault::Features(1 << 7)));
+        let newer = Header { may_ignore: u32::MAX, ..header() };
+        assert_eq!(Header::decode(&newer.encode()), Ok(newer), "and kept as it is");
+        // Version 1 wrote zeros there and promised nothing: whatever stands there is no feature.
+        let mut bytes = header_1().encode();
+        bytes[48..64].fill(0xff);
+        let checksum = crc32c::crc32c(&bytes[..HEADER_BYTES - 4]);
+        put(&mut bytes, HEADER_BYTES - 4, &checksum.to_le_bytes());
+        assert_eq!(Header::decode(&bytes), Ok(header_1()));
     }
 
     #[test]
@@ -525,7 +603,7 @@ mod tests {
                 payload_bytes: payload,
             };
             prop_assert_eq!(TableEntry::decode(&entry.encode()), entry);
-            let segment = SegmentHeader { life, class: kind, is_over: flip % 2 == 0 };
+            let segment = SegmentHeader { life, class: kind, is_over: flip % 2 == 0, version: kind.max(1) };
             let bytes = segment.encode(seed, number);
             prop_assert_eq!(SegmentHeader::decode(&bytes, seed, number), SegmentStart::Used(segment));
             prop_assert_eq!(SegmentHeader::decode(&bytes, seed, number ^ 1), SegmentStart::Damaged);

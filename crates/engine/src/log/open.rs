@@ -65,7 +65,7 @@ impl Options {
 impl Default for Options {
     fn default() -> Self {
         Self {
-            file: FileOptions { purpose: "", bytes: 1 << 30, segment_bytes: None },
+            file: FileOptions::default(),
             writers: 1,
             unwritten_bytes_max: 64 << 20,
             flush: Duration::from_secs(1),

@@ -16,7 +16,7 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
 
 use super::{
     REAPER_CLASS, Shared,
-    format::{BLOCK_BYTES, Kind, Location, SEGMENT_HEADER_BYTES, SegmentHeader, record_bytes},
+    format::{BLOCK_BYTES, Kind, Location, SEGMENT_HEADER_BYTES, SegmentHeader, VERSION, record_bytes},
     lives,
     read::{TableFault, read_table},
     table::SegmentState,
@@ -180,7 +180,8 @@ impl Reaper {
             if !needed {
                 continue;
             }
-            let appended = self.writer.delete(target).map_err(|_| CarryFault::Later)?;
+            let appended =
+                self.writer.append_end(entry.kind.carried(), target).map_err(|_| CarryFault::Later)?;
             shared.count.ends_carried.fetch_add(1, Relaxed);
             last = Some(appended.ticket);
             let (Some(of_target), Some((of_end, _))) =
@@ -202,8 +203,12 @@ impl Reaper {
         if shared.punch {
             shared.disk.punch(start, shared.table.segment_bytes as u64)?;
         }
-        let header =
-            SegmentHeader { life: of.life.load(Acquire), class: of.class.load(Relaxed) as u8, is_over: true };
+        let header = SegmentHeader {
+            life: of.life.load(Acquire),
+            class: of.class.load(Relaxed) as u8,
+            is_over: true,
+            version: VERSION as u8,
+        };
         // The rest of the block stays as it is: should the write be torn, the segment is as it was before.
         let mut bytes = [0; BLOCK_BYTES];
         shared.disk.read(start, &mut bytes)?;

@@ -3,7 +3,8 @@
 //! ```text
 //! 1  each segment, in parallel:  sealed (footer of the same life)? ─▶ its table, if it names any record that it ends
 //!                                open or torn? ─▶ rolled forward record by record, checked whole, and sealed now
-//! 2  all ends found, sorted      (8 bytes each: the only memory that grows with the file, besides what the owner keeps)
+//! 2  all ends found, sorted      (8 bytes each, 16 for a claim: the only memory that grows with the file, besides what the
+//!                                owner keeps)
 //! 3  each segment, in parallel:  its table ─▶ records that nothing ended ─▶ to the owner, on the calling thread
 //! ```
 //! So a start after a clean stop reads tables (32 bytes a record) and no record. Damage is said and left as it is: a
@@ -54,6 +55,10 @@ pub struct Found {
     pub life: u64,
     /// The class of the writer.
     pub class: u8,
+    /// What it ends, or claims.
+    pub target: Option<Location>,
+    /// Whether a record that nothing ended claims it ([`Kind::claims`]): it is that one's, and none of its own.
+    pub is_claimed: bool,
 }
 
 impl Found {
@@ -66,6 +71,8 @@ impl Found {
             payload_bytes: entry.payload_bytes,
             life,
             class,
+            target: entry.target,
+            is_claimed: false,
         })
     }
 }
@@ -91,10 +98,63 @@ pub struct Recovered {
     pub segments_damaged: u64,
 }
 
+/// Which records are ended.
+#[derive(Debug, Default)]
+struct Ends {
+    ended: Vec<Location>,
+    /// What is claimed, with the record that claims it; itself, where that has gone.
+    claims: Vec<(Location, Location)>,
+}
+
+impl Ends {
+    fn of(entries: &[TableEntry], segment_start: u64, life: u64) -> Self {
+        let mut ends = Self::default();
+        for entry in entries {
+            let Some(target) = entry.target else { continue };
+            if entry.kind.claims() {
+                let by = Location::new(segment_start + u64::from(entry.offset), life);
+                ends.claims.push((target, by));
+            } else if entry.kind == Kind::PAST_CLAIM {
+                ends.claims.push((target, target));
+            } else {
+                ends.ended.push(target);
+            }
+        }
+        ends
+    }
+
+    fn extend(&mut self, other: Self) {
+        self.ended.extend(other.ended);
+        self.claims.extend(other.claims);
+    }
+
+    fn sort(&mut self) {
+        self.ended.sort_unstable();
+        self.ended.dedup();
+        self.claims.sort_unstable();
+    }
+
+    fn is_ended(&self, location: Location) -> bool {
+        self.ended.binary_search(&location).is_ok()
+    }
+
+    /// Whether the record is another's piece, and whether that one is still there.
+    fn claimed(&self, location: Location) -> Option<bool> {
+        let from = self.claims.partition_point(|(target, _)| *target < location);
+        let of = self.claims[from..].iter().take_while(|(target, _)| *target == location);
+        let mut is_claimed = None;
+        for (_, by) in of {
+            let is_there = *by != location && !self.is_ended(*by);
+            is_claimed = Some(is_claimed.unwrap_or(false) || is_there);
+        }
+        is_claimed
+    }
+}
+
 /// What the first pass finds of a segment.
 #[derive(Debug, Default)]
 struct Surveyed {
-    ends: Vec<Location>,
+    ends: Ends,
     rolled: bool,
     table_damaged: bool,
     torn: u64,
@@ -118,8 +178,7 @@ pub(super) fn recover(
 ) -> io::Result<Recovered> {
     let mut recovered = Recovered::default();
     let mut ends = survey_all(shared, threads, stop, &mut recovered)?;
-    ends.sort_unstable();
-    ends.dedup();
+    ends.sort();
     let segments: Vec<u32> = (0..shared.table.len())
         .filter(|segment| shared.table.segment(*segment).state() == SegmentState::Sealed)
         .collect();
@@ -174,10 +233,10 @@ fn survey_all(
     threads: usize,
     stop: &AtomicBool,
     recovered: &mut Recovered,
-) -> io::Result<Vec<Location>> {
+) -> io::Result<Ends> {
     let next = AtomicU32::new(0);
     let (sender, surveys) = mpsc::sync_channel(SEGMENTS_AHEAD);
-    let mut ends = Vec::new();
+    let mut ends = Ends::default();
     let mut failed = None;
     thread::scope(|scope| {
         for _ in 0..threads.max(1) {
@@ -251,7 +310,7 @@ fn survey(shared: &Shared, segment: u32, scratch: &mut Option<Words>) -> io::Res
         let table = if footer.targets == 0 { Ok(Vec::new()) } else { read_entries(shared, segment, &footer) };
         match table {
             Ok(table) => {
-                surveyed.ends = table.iter().filter_map(|entry| entry.target).collect();
+                surveyed.ends = Ends::of(&table, shared.table.start(segment), life);
                 shared.table.restore(segment, SegmentState::Sealed, life, class);
                 return Ok(Some(surveyed));
             }
@@ -268,7 +327,7 @@ fn survey(shared: &Shared, segment: u32, scratch: &mut Option<Words>) -> io::Res
         return set_aside(life);
     }
     let (entries, torn) = roll_forward(&bytes, shared.seed, life);
-    surveyed.ends = entries.iter().filter_map(|entry| entry.target).collect();
+    surveyed.ends = Ends::of(&entries, shared.table.start(segment), life);
     surveyed.torn = torn;
     surveyed.rolled = true;
     seal(shared, segment, life, class, &entries, &mut bytes, scratch)?;
@@ -346,7 +405,7 @@ fn seal(
 }
 
 /// What the owner is to hear of a segment. `None` if its table has become unreadable.
-fn read_batch(shared: &Shared, segment: u32, ends: &[Location]) -> Option<Batch> {
+fn read_batch(shared: &Shared, segment: u32, ends: &Ends) -> Option<Batch> {
     let of = shared.table.segment(segment);
     let (life, class) = (of.life.load(Acquire), of.class.load(Relaxed) as u8);
     let footer = read_ends(shared, segment).ok().and_then(|(_, footer)| footer);
@@ -373,8 +432,10 @@ fn read_batch(shared: &Shared, segment: u32, ends: &[Location]) -> Option<Batch>
             let end = Location::new(start + u64::from(entry.offset), life);
             batch.reapers.extend(entry.target.map(|target| (end, target)));
         }
-        let Some(found) = Found::of(entry, start, life, class) else { continue };
-        if ends.binary_search(&found.location).is_ok() {
+        let Some(mut found) = Found::of(entry, start, life, class) else { continue };
+        let claimed = ends.claimed(found.location);
+        found.is_claimed = claimed == Some(true);
+        if ends.is_ended(found.location) || claimed == Some(false) {
             batch.ended += 1;
         } else {
             batch.found.push(found);

@@ -19,8 +19,8 @@ use super::{
     Shared,
     format::{
         CHUNK_BYTES, ENTRY_BYTES, FOOTER_BYTES, Footer, Kind, Location, RECORD_HEADER_BYTES, RecordHeader,
-        SEGMENT_HEADER_BYTES, SegmentHeader, TableEntry, UNIT_BYTES, chunks, entry_at, payload_bytes_max,
-        record_bytes,
+        SEGMENT_HEADER_BYTES, SegmentHeader, TableEntry, UNIT_BYTES, VERSION, chunks, entry_at,
+        payload_bytes_max, record_bytes,
     },
     lives,
     progress::{Progress, Ticket},
@@ -158,7 +158,11 @@ impl Writer {
     /// # Errors
     /// [`Refused`]: the record is not dead then.
     pub fn delete(&mut self, target: Location) -> Result<Appended, Refused> {
-        self.append(New { kind: Kind::MARKER, hash: 0, tag: 0, target: Some(target) }, &[])
+        self.append_end(Kind::MARKER, target)
+    }
+
+    pub(super) fn append_end(&mut self, kind: Kind, target: Location) -> Result<Appended, Refused> {
+        self.append(New { kind, hash: 0, tag: 0, target: Some(target) }, &[])
     }
 
     /// Begins a record with room for `room` bytes of payload.
@@ -281,7 +285,7 @@ impl Writer {
         let end = sums_at + 4 * chunks(filling.written);
         let padding = shared.buffers.span(filling.buffer, end, filling.offset + needed - end);
         padding.write_from(&[0; UNIT_BYTES][..padding.len()]);
-        if filling.new.kind != Kind::MARKER {
+        if !filling.new.kind.is_end_alone() {
             shared.table.born(filling.segment, needed);
         }
         filling.write_header(filling.new.kind, filling.written as u32, space);
@@ -393,7 +397,8 @@ impl Writer {
             shared.reap_bell.ring();
         }
         shared.buffers.buffer(buffer).segment.store(segment, Release);
-        let header = SegmentHeader { life, class: self.class, is_over: false }.encode(shared.seed, segment);
+        let header = SegmentHeader { life, class: self.class, is_over: false, version: VERSION as u8 }
+            .encode(shared.seed, segment);
         shared.buffers.span(buffer, 0, SEGMENT_HEADER_BYTES).write_from(&header);
         shared.buffers.mark(buffer, 0, SEGMENT_HEADER_BYTES);
         Ok(Open { buffer, segment, life, used: SEGMENT_HEADER_BYTES, entries: 0, targets: 0 })

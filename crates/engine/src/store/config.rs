@@ -7,6 +7,7 @@ use super::{
     shard::Shard,
     shared::{Local, Store},
 };
+use crate::random;
 
 /// Fewest segments that a core's share may have: four are open (three lifetime classes and main), the rest must be
 /// enough for eviction to have something to choose from.
@@ -23,7 +24,7 @@ const RECORD_BYTES_MAX: u64 = 256 << 10;
 /// Most cores of a store.
 pub const CORES_MAX: usize = 1024;
 /// Fewest bytes that a stored object takes (its header and one unit): bounds the number of objects.
-const OBJECT_BYTES_MIN: u64 = 112;
+const OBJECT_BYTES_MIN: u64 = 128;
 /// Objects in a page when it is emptiest: it has just split, and its density is the lowest.
 const PAGE_OBJECTS_MIN: u64 = if cfg!(feature = "loom") { 1 } else { 48 };
 /// A location has 40 bits of 16-byte units.
@@ -41,11 +42,20 @@ pub struct StoreConfig {
     pub object_bytes_max: Option<u64>,
     /// Cores, each with an equal share.
     pub cores: usize,
+    /// What hashes begin with, for tests and instruments that want the same again; `None`: random, as it must be where
+    /// strangers choose the keys. A store on a file has the file's in any case.
+    pub hash_seed: Option<u64>,
 }
 
 impl Default for StoreConfig {
     fn default() -> Self {
-        Self { capacity_bytes: 256 << 20, segment_bytes: None, object_bytes_max: None, cores: 1 }
+        Self {
+            capacity_bytes: 256 << 20,
+            segment_bytes: None,
+            object_bytes_max: None,
+            cores: 1,
+            hash_seed: None,
+        }
     }
 }
 
@@ -101,6 +111,9 @@ pub enum StoreError {
         /// Its words.
         source: io::Error,
     },
+    /// The system has no randomness for the seed of the hash.
+    #[error("the system gives no random number for the store's hash: {0}")]
+    Seed(io::Error),
 }
 
 /// Sizes that follow from the configuration.
@@ -120,7 +133,7 @@ pub(super) struct Geometry {
 
 impl Geometry {
     pub(super) fn of(config: &StoreConfig) -> Result<Self, StoreError> {
-        let StoreConfig { capacity_bytes, segment_bytes, object_bytes_max, cores } = *config;
+        let StoreConfig { capacity_bytes, segment_bytes, object_bytes_max, cores, .. } = *config;
         if cores == 0 || cores > CORES_MAX {
             return Err(StoreError::Cores(cores));
         }
@@ -186,8 +199,17 @@ impl Geometry {
 /// # Errors
 /// [`StoreError`] with the numbers and what would be right.
 pub fn open_anon(config: &StoreConfig) -> Result<(Arc<Store>, Vec<Shard>), StoreError> {
+    let seed = config.hash_seed.map_or_else(|| random::number().map_err(StoreError::Seed), Ok)?;
+    open_with(config, seed)
+}
+
+/// As [`open_anon`], with the seed of a file.
+pub(super) fn open_with(
+    config: &StoreConfig,
+    hash_seed: u64,
+) -> Result<(Arc<Store>, Vec<Shard>), StoreError> {
     let geometry = Geometry::of(config)?;
-    let store = Arc::new(Store::reserve(geometry)?);
+    let store = Arc::new(Store::reserve(geometry, hash_seed)?);
     let shards = (0..geometry.cores)
         .map(|core| Shard::new(Arc::new(Local { store: Arc::clone(&store), core })))
         .collect();
@@ -214,7 +236,7 @@ mod tests {
     #[test]
     fn what_cannot_be_is_said_with_numbers() {
         let of = |capacity_bytes, segment_bytes, cores| {
-            Geometry::of(&StoreConfig { capacity_bytes, segment_bytes, object_bytes_max: None, cores })
+            Geometry::of(&StoreConfig { capacity_bytes, segment_bytes, cores, ..StoreConfig::default() })
                 .unwrap_err()
                 .to_string()
         };
@@ -234,7 +256,7 @@ mod tests {
         // 2^60 bytes: beyond any address space, and refused before anything is sized by it.
         let geometry =
             Geometry { segments_per_core: 1 << 40, segment_bytes: 1 << 20, ..Geometry::of(&config).unwrap() };
-        let Err(error) = Store::reserve(geometry) else { panic!("mapped") };
+        let Err(error) = Store::reserve(geometry, 0) else { panic!("mapped") };
         let words = error.to_string();
         assert!(words.contains("reserve 1152921504606846976 bytes of address space for segments"), "{words}");
         assert!(words.contains("ulimit -v"), "{words}");

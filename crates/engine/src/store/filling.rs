@@ -14,7 +14,7 @@ use smallvec::SmallVec;
 
 use super::{
     hash::Hash,
-    record::{META_WORDS, Place, Record, UNIT},
+    record::{Lengths, META_WORDS, Place, Record, UNIT},
     shard::Shard,
     shared::{Local, Pin},
     space::Log,
@@ -36,12 +36,14 @@ pub enum BodyLength {
 /// An object to be stored.
 #[derive(Debug, Clone, Copy)]
 pub struct NewObject<'a> {
-    /// [`Hash::of`] the key; the shard must own it.
+    /// [`Store::hash`](super::Store::hash) of the key; the shard must own it.
     pub hash: Hash,
     /// What it is found by.
     pub key: &'a [u8],
     /// Bytes of the caller's that go before the body.
     pub head: &'a [u8],
+    /// More bytes of the caller's before the body, which a hit need not read (tags, what later versions add).
+    pub extra: &'a [u8],
     /// Words of the caller's.
     pub meta: [u64; META_WORDS],
     /// Length of the body.
@@ -50,6 +52,13 @@ pub struct NewObject<'a> {
     pub expires_s: u32,
     /// The time now; with `expires_s` it says which lifetime class the object belongs to.
     pub now_s: u32,
+}
+
+impl NewObject<'_> {
+    /// The lengths of what is known before the body.
+    pub(super) fn names(&self) -> Lengths {
+        Lengths { key: self.key.len(), head: self.head.len(), extra: self.extra.len(), rest: 0, tail: 0 }
+    }
 }
 
 /// Why an object is not stored. Each is counted.
@@ -171,6 +180,7 @@ pub struct Filling {
     pub(super) hash: Hash,
     pub(super) key: Box<[u8]>,
     pub(super) head: Box<[u8]>,
+    pub(super) extra: Box<[u8]>,
     pub(super) meta: [u64; META_WORDS],
     pub(super) length: BodyLength,
     pub(super) expires_s: u32,

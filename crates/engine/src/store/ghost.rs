@@ -95,7 +95,7 @@ mod tests {
     #[test]
     fn the_recent_are_recalled_once_and_the_old_are_forgotten() {
         let mut ghosts = Ghosts::new(1 << 20);
-        let hash = |i: u32| Hash::of(&i.to_le_bytes());
+        let hash = |i: u32| Hash::seeded(&i.to_le_bytes(), 0);
         let capacity = ghosts.rings.len() * RING;
         (0..10 * capacity as u32).for_each(|i| ghosts.remember(hash(i), usize::MAX));
         let recent = (9 * capacity as u32 + capacity as u32 / 2..10 * capacity as u32)
@@ -112,7 +112,7 @@ mod tests {
     #[test]
     fn who_was_evicted_before_as_many_as_there_are_is_forgotten() {
         let mut ghosts = Ghosts::new(64 << 20);
-        let hash = |i: u32| Hash::of(&i.to_le_bytes());
+        let hash = |i: u32| Hash::seeded(&i.to_le_bytes(), 0);
         let all = 160 * 200;
         (0..all).for_each(|i| ghosts.remember(hash(i), 160));
         let found: Vec<u32> = (0..all).filter(|i| ghosts.recall(hash(*i))).collect();

@@ -8,10 +8,11 @@
 pub struct Hash(u64);
 
 impl Hash {
-    /// The hash of a key.
+    /// The hash of a key under a seed. Whoever can guess the seed can choose keys that share a bucket until it is full:
+    /// a store's own is [`Store::hash`](super::Store::hash).
     #[inline]
-    pub fn of(key: &[u8]) -> Self {
-        Self::from_word(xxhash_rust::xxh3::xxh3_64(key))
+    pub fn seeded(key: &[u8], seed: u64) -> Self {
+        Self::from_word(xxhash_rust::xxh3::xxh3_64_with_seed(key, seed))
     }
 
     /// A hash from its value; zero becomes one.
@@ -49,7 +50,7 @@ mod tests {
         for cores in [1, 2, 3, 64] {
             let mut owned = vec![0_u32; cores];
             for i in 0..64_000_u32 {
-                owned[Hash::of(&i.to_le_bytes()).owner(cores)] += 1;
+                owned[Hash::seeded(&i.to_le_bytes(), 7).owner(cores)] += 1;
             }
             let fair = 64_000 / cores as u32;
             assert!(owned.iter().all(|count| count.abs_diff(fair) < fair / 5), "{owned:?}");

@@ -49,6 +49,11 @@ impl<'t> Object<'t> {
         self.record().head()
     }
 
+    /// The caller's extra bytes.
+    pub fn extra(&self) -> Span<'t> {
+        self.record().extra()
+    }
+
     /// The key.
     #[inline]
     pub fn key(&self) -> Span<'t> {
@@ -138,9 +143,11 @@ impl<'t> Object<'t> {
     #[inline]
     pub(super) fn prefetch(local: &Local, slot: &Slot) {
         let words = &local.store.arena[slot.location() as usize * 2..];
-        if let [first, .., last] = &words[..16] {
-            prefetch(first);
-            prefetch(last);
+        // The header, and where the key and the head begin.
+        for word in [0, 8, 17] {
+            if let Some(word) = words.get(word) {
+                prefetch(word);
+            }
         }
     }
 }
@@ -194,6 +201,11 @@ impl PinnedObject {
     /// The caller's head bytes.
     pub fn head(&self) -> Span<'_> {
         self.object().head()
+    }
+
+    /// The caller's extra bytes.
+    pub fn extra(&self) -> Span<'_> {
+        self.object().extra()
     }
 
     /// The key.

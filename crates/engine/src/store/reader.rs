@@ -64,6 +64,12 @@ pub enum Lookup<'t> {
 }
 
 impl Turn<'_> {
+    /// As [`Store::hash`].
+    #[inline]
+    pub fn hash(&self, key: &[u8]) -> Hash {
+        self.local.store.hash(key)
+    }
+
     /// Looks up a key whose hash is known, and notes the visit. Allocates nothing, takes no lock, waits for nobody.
     #[inline]
     pub fn lookup(&self, hash: Hash, key: &[u8]) -> Lookup<'_> {

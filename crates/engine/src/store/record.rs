@@ -2,9 +2,10 @@
 //!
 //! ```text
 //! every record   word 0: kind 8 | key length 24 | units of 16 bytes 32      word 1: hash      word 2: sequence
-//! whole          3: head 32 | tail 32  4: body length  5: on file  6..12: meta   key, head, 0..7 unused, body, tail
+//! whole          3: head 21 | tail 21 | extra 21  4: body length  5: on file  6..14: meta
+//!                key, head, extra, 0..7 unused, body, tail
 //!                bit 63 of word 4: the body is on the file in parts, and what lies here is the list of them
-//! chained        3: head 32 | tail 32  4: body length  5: extents  6..12: meta   key, head, 0..7 unused, table, tail
+//! chained        as whole, but 5: extents; key, head, extra, 0..7 unused, table, tail
 //! extent         3: number of the extent  4: body bytes in it  5: 0                 body bytes
 //! dead           word 0 only: what was reserved and given up, or is still being filled
 //!
@@ -12,6 +13,9 @@
 //! ```
 //! Records are 16-byte aligned. They frame themselves, so that a segment can be walked by eviction. A record is
 //! written before the index points to it and never after (I1).
+//!
+//! A record begins anywhere in a line: the words that every hit reads (hash, lengths, the first of meta) are its first
+//! 64 bytes, so that at most two lines have them.
 
 use super::hash::Hash;
 use crate::sys::{
@@ -22,7 +26,7 @@ use crate::sys::{
 /// Bytes of a unit: records are aligned to it and counted in it.
 pub(super) const UNIT: usize = 16;
 /// Words of the caller's own in a record's header.
-pub const META_WORDS: usize = 6;
+pub const META_WORDS: usize = 8;
 const WORD: usize = 8;
 const META: usize = 6;
 const HEADER_WORDS: usize = META + META_WORDS;
@@ -31,6 +35,9 @@ const EXTENT_HEADER_WORDS: usize = 6;
 pub(super) const EXTENT_HEADER_BYTES: usize = EXTENT_HEADER_WORDS * WORD;
 const ENTRY_WORDS: usize = 2;
 const LOCATION_BITS: u32 = 40;
+/// Bits of each length that word 3 has: more than a record has bytes.
+const LENGTH_BITS: u32 = 21;
+const LENGTH_MASK: u64 = (1 << LENGTH_BITS) - 1;
 /// In the word of the body's length: what lies here is a list of parts.
 const IN_PARTS: u64 = 1 << 63;
 
@@ -79,6 +86,7 @@ impl Place {
 pub(super) struct Lengths {
     pub(super) key: usize,
     pub(super) head: usize,
+    pub(super) extra: usize,
     pub(super) rest: usize,
     pub(super) tail: usize,
 }
@@ -86,7 +94,8 @@ pub(super) struct Lengths {
 impl Lengths {
     /// Units of the record; `None` if no record can be so long.
     pub(super) fn units(self) -> Option<u32> {
-        let before = self.key.checked_add(self.head)?.checked_next_multiple_of(WORD)?;
+        let before =
+            self.key.checked_add(self.head)?.checked_add(self.extra)?.checked_next_multiple_of(WORD)?;
         let bytes =
             [HEADER_WORDS * WORD, self.rest, self.tail].into_iter().try_fold(before, usize::checked_add)?;
         u32::try_from(bytes.div_ceil(UNIT)).ok().filter(|units| *units < 1 << 24)
@@ -162,11 +171,15 @@ impl<'a> Record<'a> {
     }
 
     fn head_bytes(&self) -> usize {
-        (self.word(3) & 0xffff_ffff) as usize
+        (self.word(3) & LENGTH_MASK) as usize
     }
 
     fn tail_bytes(&self) -> usize {
-        (self.word(3) >> 32) as usize
+        (self.word(3) >> LENGTH_BITS & LENGTH_MASK) as usize
+    }
+
+    fn extra_bytes(&self) -> usize {
+        (self.word(3) >> (2 * LENGTH_BITS) & LENGTH_MASK) as usize
     }
 
     pub(super) fn body_bytes(&self) -> u64 {
@@ -202,9 +215,15 @@ impl<'a> Record<'a> {
         self.span(HEADER_WORDS * WORD + self.key_bytes(), self.head_bytes())
     }
 
+    /// The caller's extra bytes.
+    pub(super) fn extra(&self) -> Span<'a> {
+        self.span(HEADER_WORDS * WORD + self.key_bytes() + self.head_bytes(), self.extra_bytes())
+    }
+
     /// Where the body (or the table) starts.
     pub(super) fn rest_start(&self) -> usize {
-        (HEADER_WORDS * WORD + self.key_bytes() + self.head_bytes()).next_multiple_of(WORD)
+        let names = self.key_bytes() + self.head_bytes() + self.extra_bytes();
+        (HEADER_WORDS * WORD + names).next_multiple_of(WORD)
     }
 
     /// The body of a whole record.
@@ -212,14 +231,19 @@ impl<'a> Record<'a> {
         self.span(self.rest_start(), self.body_bytes() as usize)
     }
 
-    /// The tail bytes.
-    pub(super) fn tail(&self) -> Span<'a> {
+    /// The body of a whole record, the table of a chained one.
+    pub(super) fn rest(&self) -> Span<'a> {
         let rest = if self.kind() == Kind::Chained {
             table_bytes(self.extents())
         } else {
             self.body_bytes() as usize
         };
-        self.span(self.rest_start() + rest, self.tail_bytes())
+        self.span(self.rest_start(), rest)
+    }
+
+    /// The tail bytes.
+    pub(super) fn tail(&self) -> Span<'a> {
+        self.span(self.rest_start() + self.rest().len(), self.tail_bytes())
     }
 
     /// Where a whole record's copy on the file is; 0: nowhere.
@@ -281,15 +305,31 @@ impl<'a> Record<'a> {
 
     /// Writes an object's header; `units` is the length of its space.
     pub(super) fn write_header(&self, kind: Kind, units: u32, header: &Header) {
-        let Lengths { key, head, tail, .. } = header.lengths;
+        let Lengths { key, head, extra, tail, .. } = header.lengths;
+        assert!(head.max(tail).max(extra) as u64 <= LENGTH_MASK, "a record has fewer bytes than its parts");
         self.words[0].store(kind as u64 | (key as u64) << 8 | u64::from(units) << 32, Relaxed);
         self.words[1].store(header.hash.word(), Relaxed);
         self.words[2].store(header.sequence, Relaxed);
-        self.words[3].store(head as u64 | (tail as u64) << 32, Relaxed);
+        let lengths = head as u64 | (tail as u64) << LENGTH_BITS | (extra as u64) << (2 * LENGTH_BITS);
+        self.words[3].store(lengths, Relaxed);
         self.words[4].store(header.body_bytes | if header.in_parts { IN_PARTS } else { 0 }, Relaxed);
         self.words[5].store(u64::from(header.extents), Relaxed);
         for (word, meta) in self.words[META..].iter().zip(header.meta) {
             word.store(meta, Relaxed);
+        }
+    }
+
+    /// The header of an object that has all of this one but its head and the caller's words. Nowhere on the file, as one
+    /// record.
+    pub(super) fn header_with(&self, lengths: Lengths, meta: [u64; META_WORDS]) -> Header {
+        Header {
+            hash: self.hash(),
+            sequence: self.sequence(),
+            lengths,
+            body_bytes: self.body_bytes(),
+            extents: if self.kind() == Kind::Chained { self.extents() as u32 } else { 0 },
+            in_parts: self.is_in_parts(),
+            meta,
         }
     }
 
@@ -309,10 +349,11 @@ impl<'a> Record<'a> {
         self.words[at + 1].store(end, Relaxed);
     }
 
-    /// Writes key and head behind a header that says their lengths.
-    pub(super) fn write_names(&self, key: &[u8], head: &[u8]) {
+    /// Writes key, head and extra behind a header that says their lengths.
+    pub(super) fn write_names(&self, key: &[u8], head: &[u8], extra: &[u8]) {
         self.key().write_from(key);
         self.head().write_from(head);
+        self.extra().write_from(extra);
     }
 }
 
@@ -325,18 +366,18 @@ mod tests {
     fn what_was_written_is_read_and_stays_in_its_units() {
         for key in [0, 1, 7, 8, 30] {
             for head in [0, 5, 8, 100] {
-                for (rest, tail) in [(0, 0), (1, 0), (77, 3), (1000, 9)] {
-                    let lengths = Lengths { key, head, rest, tail };
+                for (rest, tail, extra) in [(0, 0, 0), (1, 0, 5), (77, 3, 16), (1000, 9, 0)] {
+                    let lengths = Lengths { key, head, extra, rest, tail };
                     let units = lengths.units().unwrap();
                     let arena = Words::reserve(1024, false).unwrap();
                     let record = Record::at(&arena, 3);
-                    let meta = [1, 2, 3, 4, 5, u64::MAX];
-                    let hash = Hash::of(b"k");
+                    let meta = [1, 2, 3, 4, 5, 6, 7, u64::MAX];
+                    let hash = Hash::seeded(b"k", 0);
                     let (body_bytes, in_parts) = (rest as u64, tail > 0);
                     let header =
                         Header { hash, sequence: 9, lengths, body_bytes, extents: 0, in_parts, meta };
                     record.write_header(Kind::Whole, units, &header);
-                    record.write_names(&vec![1; key], &vec![2; head]);
+                    record.write_names(&vec![1; key], &vec![2; head], &vec![5; extra]);
                     record.body().write_from(&vec![3; rest]);
                     record.tail().write_from(&vec![4; tail]);
                     assert_eq!((record.kind(), record.units(), record.hash()), (Kind::Whole, units, hash));
@@ -346,6 +387,7 @@ mod tests {
                     );
                     assert_eq!(record.is_in_parts(), in_parts);
                     assert!(record.key().eq(&vec![1; key]) && record.head().eq(&vec![2; head]));
+                    assert!(record.extra().eq(&vec![5; extra]) && record.rest().eq(&vec![3; rest]));
                     assert!(record.body().eq(&vec![3; rest]) && record.tail().eq(&vec![4; tail]));
                     let beyond = 3 * 2 + units as usize * 2;
                     assert!(
@@ -359,17 +401,17 @@ mod tests {
                 }
             }
         }
-        assert_eq!(Lengths { key: usize::MAX, head: 1, rest: 0, tail: 0 }.units(), None);
-        assert_eq!(Lengths { key: 0, head: 0, rest: 1 << 29, tail: 0 }.units(), None);
+        assert_eq!(Lengths { key: usize::MAX, head: 1, extra: 0, rest: 0, tail: 0 }.units(), None);
+        assert_eq!(Lengths { key: 0, head: 0, extra: 0, rest: 1 << 29, tail: 0 }.units(), None);
     }
 
     #[test]
     fn the_extent_of_a_byte_is_found() {
         let arena = Words::reserve(1024, false).unwrap();
         let record = Record::at(&arena, 0);
-        let lengths = Lengths { key: 3, head: 2, rest: table_bytes(3), tail: 0 };
+        let lengths = Lengths { key: 3, head: 2, extra: 0, rest: table_bytes(3), tail: 0 };
         let header = Header {
-            hash: Hash::of(b"k"),
+            hash: Hash::seeded(b"k", 0),
             sequence: 1,
             lengths,
             body_bytes: 60,

@@ -167,6 +167,12 @@ fn said(usage: &Usage) -> Vec<Said> {
         ),
         counter("store_file_parts", "Parts of large objects written to the file.", None, usage.file_parts),
         counter(
+            "store_file_heads",
+            "Heads written to the file alone, because the object's body is there already.",
+            None,
+            usage.file_heads,
+        ),
+        counter(
             "store_file_not_admitted",
             "Objects not copied to the file when they were stored, because nobody had asked for them before.",
             None,

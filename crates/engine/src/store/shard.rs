@@ -20,7 +20,7 @@ use super::{
     index::{Index, Slot, SlotAddress},
     object::Object,
     reader::Reader,
-    record::{EXTENT_HEADER_BYTES, Header, Kind, Lengths, Place, extent_units, table_bytes},
+    record::{EXTENT_HEADER_BYTES, Header, Kind, Lengths, META_WORDS, Place, extent_units, table_bytes},
     shared::{Local, Store},
     space::{Log, Purpose, Space},
     usage::Tally,
@@ -109,7 +109,7 @@ impl Shard {
         Some(Object { local: &self.local, slot })
     }
 
-    fn find(&self, hash: Hash, key: &[u8]) -> Option<(Slot, SlotAddress)> {
+    pub(super) fn find(&self, hash: Hash, key: &[u8]) -> Option<(Slot, SlotAddress)> {
         self.assert_owned(hash);
         let found = self.index.find(self.shared(), hash)?;
         self.local.store.record(found.0.location()).key().eq(key).then_some(found)
@@ -136,8 +136,7 @@ impl Shard {
         restored: Option<Restored>,
     ) -> Result<(), Refused> {
         self.assert_owned(object.hash);
-        let lengths =
-            Lengths { key: object.key.len(), head: object.head.len(), rest: body.len(), tail: tail.len() };
+        let lengths = Lengths { rest: body.len(), tail: tail.len(), ..object.names() };
         let in_parts = restored.is_some_and(|restored| restored.in_parts);
         let Some(units) = self.units_of_record(lengths) else {
             if in_parts {
@@ -164,7 +163,7 @@ impl Shard {
         let header = Header { in_parts, ..self.header(object.hash, lengths, body.len() as u64, object.meta) };
         let record = self.local.store.record(place.location);
         record.write_header(Kind::Whole, units, &header);
-        record.write_names(object.key, object.head);
+        record.write_names(object.key, object.head, object.extra);
         record.body().write_from(body);
         record.tail().write_from(tail);
         self.link(Slot::new(object.hash, place.location, units, object.expires_s, false), restored)
@@ -181,12 +180,8 @@ impl Shard {
             BodyLength::Unknown => 0,
         };
         self.check_size(&object, exact)?;
-        let lengths = Lengths {
-            key: object.key.len(),
-            head: object.head.len(),
-            rest: usize::try_from(exact).map_err(|_| Refused::TooLarge)?,
-            tail: 0,
-        };
+        let rest = usize::try_from(exact).map_err(|_| Refused::TooLarge)?;
+        let lengths = Lengths { rest, ..object.names() };
         let units = match object.body {
             BodyLength::Exact(_) => self.units_of_record(lengths),
             BodyLength::Unknown => None,
@@ -196,6 +191,7 @@ impl Shard {
             hash: object.hash,
             key: Box::default(),
             head: Box::default(),
+            extra: Box::default(),
             meta: object.meta,
             length: object.body,
             expires_s: object.expires_s,
@@ -213,13 +209,14 @@ impl Shard {
             let header = self.header(object.hash, lengths, exact, object.meta);
             let record = self.local.store.record(place.location);
             record.write_header(Kind::Dead, units, &header);
-            record.write_names(object.key, object.head);
+            record.write_names(object.key, object.head, object.extra);
             let offset = record.rest_start();
             filling.parts.push(FillingPart::in_arena(&self.local, place, offset, lengths.rest, 0));
         } else {
             filling.room = 0;
             filling.key = object.key.into();
             filling.head = object.head.into();
+            filling.extra = object.extra.into();
         }
         filling.linked = false;
         Ok(filling)
@@ -311,14 +308,14 @@ impl Shard {
         }
         let on_heap = filling.parts.iter().all(|part| part.record.is_none());
         let body = filling.written as usize;
-        let lengths =
-            Lengths { key: filling.key.len(), head: filling.head.len(), rest: body, tail: tail.len() };
+        let (key, head, extra) = (filling.key.len(), filling.head.len(), filling.extra.len());
+        let lengths = Lengths { key, head, extra, rest: body, tail: tail.len() };
         if on_heap && let Some(units) = self.units_of_record(lengths) {
             let place = self.room(filling.log, units)?;
             let header = self.header(filling.hash, lengths, filling.written, filling.meta);
             let record = self.local.store.record(place.location);
             record.write_header(Kind::Whole, units, &header);
-            record.write_names(&filling.key, &filling.head);
+            record.write_names(&filling.key, &filling.head, &filling.extra);
             if let Some(part) = filling.parts.first() {
                 record.body().write_from_span(part.extent.span().slice(0..body));
             }
@@ -336,6 +333,7 @@ impl Shard {
         let lengths = Lengths {
             key: record.key().len(),
             head: record.head().len(),
+            extra: record.extra().len(),
             rest: filling.written as usize,
             tail: tail.len(),
         };
@@ -350,6 +348,7 @@ impl Shard {
             target.write_header(Kind::Whole, units, &header);
             target.key().write_from_span(record.key());
             target.head().write_from_span(record.head());
+            target.extra().write_from_span(record.extra());
             target.body().write_from_span(record.body());
             (fresh.location, target)
         };
@@ -402,6 +401,7 @@ impl Shard {
         let lengths = Lengths {
             key: filling.key.len(),
             head: filling.head.len(),
+            extra: filling.extra.len(),
             rest: table_bytes(extents),
             tail: tail.len(),
         };
@@ -410,7 +410,7 @@ impl Shard {
         let header = Header { extents: extents as u32, ..self.header(hash, lengths, written, filling.meta) };
         let record = self.local.store.record(place.location);
         record.write_header(Kind::Chained, units, &header);
-        record.write_names(&filling.key, &filling.head);
+        record.write_names(&filling.key, &filling.head, &filling.extra);
         for (number, extent) in filling.records().enumerate() {
             let part = &filling.parts[number].extent;
             record.write_table(number, extent, (part.first() + part.len() as u64).min(written));
@@ -436,7 +436,7 @@ impl Shard {
         Ok(())
     }
 
-    fn link_in_memory(&mut self, slot: Slot) -> Result<(), Refused> {
+    pub(super) fn link_in_memory(&mut self, slot: Slot) -> Result<(), Refused> {
         let Self { local, index, space, expiry, .. } = self;
         let store = &*local.store;
         let shared = &store.shards[local.core].index;
@@ -562,18 +562,21 @@ impl Shard {
         if self.has_no_room_while_warming(object.hash) {
             return Err(self.refuse(Refused::NoRoom));
         }
-        let geometry = &self.local.store.geometry;
-        let names = Lengths { key: object.key.len(), head: object.head.len(), rest: 0, tail: 0 };
-        // Half a record at most, so that the other half can have the table of extents.
-        let names_fit = names.units().is_some_and(|units| units as usize * 32 <= geometry.record_bytes_max);
-        if names_fit && body_bytes <= geometry.object_bytes_max {
-            Ok(())
-        } else {
-            Err(self.refuse(Refused::TooLarge))
+        if body_bytes > self.local.store.geometry.object_bytes_max {
+            return Err(self.refuse(Refused::TooLarge));
         }
+        self.check_names(object.names())
     }
 
-    fn units_of_record(&self, lengths: Lengths) -> Option<u32> {
+    /// Whether key, head and extra take half a record at most, so that the other half can have the table of extents.
+    pub(super) fn check_names(&self, lengths: Lengths) -> Result<(), Refused> {
+        let names = Lengths { rest: 0, tail: 0, ..lengths };
+        let most = self.local.store.geometry.record_bytes_max;
+        let fit = names.units().is_some_and(|units| units as usize * 32 <= most);
+        if fit { Ok(()) } else { Err(self.refuse(Refused::TooLarge)) }
+    }
+
+    pub(super) fn units_of_record(&self, lengths: Lengths) -> Option<u32> {
         let most = self.local.store.geometry.record_bytes_max;
         lengths.units().filter(|units| *units as usize * super::record::UNIT <= most)
     }
@@ -594,13 +597,13 @@ impl Shard {
         probation
     }
 
-    fn header(&mut self, hash: Hash, lengths: Lengths, body_bytes: u64, meta: [u64; 6]) -> Header {
+    fn header(&mut self, hash: Hash, lengths: Lengths, body_bytes: u64, meta: [u64; META_WORDS]) -> Header {
         self.sequence += 1;
         Header { hash, sequence: self.sequence, lengths, body_bytes, extents: 0, in_parts: false, meta }
     }
 
     /// Space for a new record, after paying for it by evicting.
-    fn room(&mut self, log: Log, units: u32) -> Result<Place, Refused> {
+    pub(super) fn room(&mut self, log: Log, units: u32) -> Result<Place, Refused> {
         self.pay(units);
         loop {
             let Self { local, space, .. } = self;
@@ -614,7 +617,7 @@ impl Shard {
         }
     }
 
-    fn refuse(&self, refused: Refused) -> Refused {
+    pub(super) fn refuse(&self, refused: Refused) -> Refused {
         let tally = self.tally();
         match refused {
             Refused::NoRoom => tally.refused_no_room.add(1),

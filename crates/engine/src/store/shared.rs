@@ -25,6 +25,8 @@ use crate::sys::{
 /// [`Shard`](super::Shard).
 pub struct Store {
     pub(super) geometry: Geometry,
+    /// What every hash begins with. Nobody outside may learn it: see [`Hash::seeded`].
+    hash_seed: u64,
     /// All segments of all shards. Locations count units of 16 bytes from its start.
     pub(super) arena: Words,
     pub(super) segments: Segments,
@@ -46,7 +48,7 @@ pub(super) struct ShardShared {
 }
 
 impl Store {
-    pub(super) fn reserve(geometry: Geometry) -> Result<Self, StoreError> {
+    pub(super) fn reserve(geometry: Geometry, hash_seed: u64) -> Result<Self, StoreError> {
         let refused = |what, words: usize| {
             move |source: io::Error| StoreError::Mapping { what, bytes: words as u64 * 8, source }
         };
@@ -73,7 +75,14 @@ impl Store {
             shards,
             contended: (0..geometry.cores).map(|_| Padded::default()).collect(),
             geometry,
+            hash_seed,
         })
+    }
+
+    /// The hash of a key in this store.
+    #[inline]
+    pub fn hash(&self, key: &[u8]) -> Hash {
+        Hash::seeded(key, self.hash_seed)
     }
 
     /// The core that owns a hash: its shard alone links, replaces and unlinks it.

@@ -104,6 +104,8 @@ tally! {
     file_incomplete,
     /// Parts of large objects written to the file.
     file_parts,
+    /// Heads written to the file alone, because the body of their object is there already.
+    file_heads,
     /// Objects not copied to the file because they are larger than a file of this size takes.
     file_too_large,
     /// Objects read back from the file.

@@ -9,6 +9,14 @@ mod engine_log;
 #[path = "../../../../fuzz/checks/seeds.rs"]
 mod seeds;
 
+#[path = "../../../../fuzz/checks/store_record.rs"]
+mod store_record;
+
+#[test]
+fn store_record() {
+    seeds::replay("store_record", store_record::check);
+}
+
 #[test]
 fn engine_log() {
     seeds::replay("engine_log", engine_log::check);

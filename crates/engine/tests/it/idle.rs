@@ -85,7 +85,12 @@ fn a_loop_is_asked_for_its_lateness_while_it_works() {
 fn what_is_appended_is_written_within_the_interval_though_helpers_sleep() {
     let directory = tempfile::tempdir().unwrap();
     let options = Options {
-        file: FileOptions { purpose: "test", bytes: 8 << 20, segment_bytes: Some(256 << 10) },
+        file: FileOptions {
+            purpose: "test",
+            bytes: 8 << 20,
+            segment_bytes: Some(256 << 10),
+            ..FileOptions::default()
+        },
         flush: FLUSH,
         writers: 3,
         ..Options::default()

@@ -20,6 +20,7 @@ fn options() -> Options {
             purpose: "damage",
             bytes: SEGMENTS_AT + SEGMENTS * SEGMENT_BYTES,
             segment_bytes: Some(SEGMENT_BYTES as u32),
+            ..FileOptions::default()
         },
         unwritten_bytes_max: 3 * SEGMENT_BYTES,
         ..Options::default()
@@ -220,7 +221,12 @@ fn a_disk_that_shrank_is_an_error_and_no_signal() {
 #[test]
 fn a_start_reads_tables_and_not_records() {
     let options = || Options {
-        file: FileOptions { purpose: "damage", bytes: 16 << 20, segment_bytes: Some(1 << 20) },
+        file: FileOptions {
+            purpose: "damage",
+            bytes: 16 << 20,
+            segment_bytes: Some(1 << 20),
+            ..FileOptions::default()
+        },
         unwritten_bytes_max: 4 << 20,
         ..Options::default()
     };

@@ -12,7 +12,8 @@ use std::{
 };
 
 use engine::log::{
-    FileOptions, Found, Kind, Log, New, OpenError, Options, ReadError, Recovered, Recovering, Refused,
+    FileOptions, Found, Header, Kind, Log, New, OpenError, Options, ReadError, Recovered, Recovering,
+    Refused,
     format::{BLOCK_BYTES, SEGMENTS_AT},
 };
 
@@ -20,7 +21,12 @@ const DATA: Kind = Kind(1);
 
 fn options(bytes: u64) -> Options {
     Options {
-        file: FileOptions { purpose: "test", bytes, segment_bytes: Some(256 << 10) },
+        file: FileOptions {
+            purpose: "test",
+            bytes,
+            segment_bytes: Some(256 << 10),
+            ..FileOptions::default()
+        },
         flush: Duration::from_millis(5),
         ..Options::default()
     }
@@ -268,12 +274,54 @@ fn what_is_not_ours_is_said_and_left() {
         file.write_all_at(&newer, block * BLOCK_BYTES as u64).unwrap();
     }
     let words = refused(options(2 << 20)).to_string();
-    assert!(words.contains("version 9") && words.contains("version 1"), "{words}");
+    assert!(words.contains("version 9") && words.contains("versions 1 to 2"), "{words}");
+
+    // A feature that must be known, in either copy of the header: one is written before the other.
+    let newer = Header { must_know: 1 << 31, ..Header::decode(whole[..128].first_chunk().unwrap()).unwrap() };
+    for block in 0..2 {
+        fs::write(&path, &whole).unwrap();
+        file.write_all_at(&newer.encode(), block * BLOCK_BYTES as u64).unwrap();
+        let words = refused(options(2 << 20)).to_string();
+        assert!(words.contains("newer program") && words.contains("0x80000000"), "{words}");
+    }
 
     fs::write(&path, &whole).unwrap();
     file.set_len(1 << 20).unwrap();
     let words = refused(options(2 << 20)).to_string();
     assert!(words.contains("1048576 bytes") && words.contains(&whole.len().to_string()), "{words}");
+}
+
+#[test]
+fn a_file_of_version_1_goes_on_where_its_owner_goes_on_with_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("store");
+    drop(open(&path, 2 << 20).0);
+    let file = fs::OpenOptions::new().read(true).write(true).open(&path).unwrap();
+    let mut bytes = [0; 128];
+    file.read_exact_at(&mut bytes, 0).unwrap();
+    let header = Header { version: 1, hash_seed: 0, ..Header::decode(&bytes).unwrap() };
+    for block in 0..2 {
+        file.write_all_at(&header.encode(), block * BLOCK_BYTES as u64).unwrap();
+    }
+    let whole = fs::read(&path).unwrap();
+    // What a cache holds it can have again. Asked for more room, too: it is refused before it grows.
+    let outgrown =
+        Options { file: FileOptions { version_min: 2, ..options(4 << 20).file }, ..options(4 << 20) };
+    let words = Log::open(&path, outgrown).unwrap_err().to_string();
+    assert!(
+        words.contains("version 1") && words.contains("remove the file") && words.contains("--store"),
+        "{words}"
+    );
+    assert_eq!(fs::read(&path).unwrap(), whole, "a file that was refused was changed");
+
+    let (log, ..) = open(&path, 2 << 20);
+    let mut writer = log.writer(0, 0);
+    writer.append(new(1), &[b"in a file of version 1"]).unwrap();
+    drop((writer, log));
+    let (_, found, _) = open(&path, 2 << 20);
+    assert_eq!(found.len(), 1);
+    file.read_exact_at(&mut bytes, 0).unwrap();
+    assert_eq!(Header::decode(&bytes), Ok(header), "an older program can still open it");
 }
 
 #[test]

@@ -20,7 +20,12 @@ const FILE: &str = "LOG_KILL_FILE";
 
 fn options() -> Options {
     Options {
-        file: FileOptions { purpose: "kill", bytes: 6 << 20, segment_bytes: Some(128 << 10) },
+        file: FileOptions {
+            purpose: "kill",
+            bytes: 6 << 20,
+            segment_bytes: Some(128 << 10),
+            ..FileOptions::default()
+        },
         flush: Duration::from_millis(20),
         ..Options::default()
     }

@@ -49,6 +49,7 @@ fn options() -> Options {
             purpose: "model",
             bytes: SEGMENTS_AT + SEGMENTS * SEGMENT_BYTES,
             segment_bytes: Some(SEGMENT_BYTES as u32),
+            ..FileOptions::default()
         },
         writers: WRITERS,
         unwritten_bytes_max: 6 * SEGMENT_BYTES,

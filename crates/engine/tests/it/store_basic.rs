@@ -9,6 +9,13 @@ use engine::store::{
     open_anon,
 };
 
+/// So that a run that fails fails again.
+const SEED: u64 = 0x5eed;
+
+fn hash_of(key: &[u8]) -> Hash {
+    Hash::seeded(key, SEED)
+}
+
 const SEGMENT: u32 = 64 << 10;
 
 fn small() -> (Arc<Store>, Shard) {
@@ -17,6 +24,7 @@ fn small() -> (Arc<Store>, Shard) {
         segment_bytes: Some(SEGMENT),
         object_bytes_max: None,
         cores: 1,
+        hash_seed: Some(SEED),
     };
     let (store, mut shards) = open_anon(&config).unwrap();
     (store, shards.remove(0))
@@ -24,10 +32,11 @@ fn small() -> (Arc<Store>, Shard) {
 
 fn object(key: &[u8], body: BodyLength) -> NewObject<'_> {
     NewObject {
-        hash: Hash::of(key),
+        hash: hash_of(key),
         key,
         head: b"a head of 20 bytes..",
-        meta: [1, 2, 3, 4, 5, 6],
+        extra: b"17 bytes of extra",
+        meta: [1, 2, 3, 4, 5, 6, 7, 8],
         body,
         expires_s: 1000,
         now_s: 10,
@@ -41,7 +50,7 @@ fn bytes(len: usize, seed: u8) -> Vec<u8> {
 /// Body and tail as a reader sees them.
 fn read(reader: &Reader, key: &[u8]) -> Option<(Vec<u8>, Vec<u8>)> {
     let turn = reader.turn();
-    let Lookup::Hit(hit) = turn.lookup(Hash::of(key), key) else { return None };
+    let Lookup::Hit(hit) = turn.lookup(hash_of(key), key) else { return None };
     let mut body = Vec::new();
     while (body.len() as u64) < hit.body_bytes() {
         let run = hit.body(body.len() as u64);
@@ -78,21 +87,22 @@ fn an_inserted_object_is_found_with_all_that_was_said() {
     let reader = store.reader(0);
     shard.insert(object(b"/one", BodyLength::Unknown), b"the body", b"the tail").unwrap();
     let turn = reader.turn();
-    let Lookup::Hit(hit) = turn.lookup(Hash::of(b"/one"), b"/one") else { panic!("not found") };
-    assert_eq!((hit.expires_s(), hit.meta(), hit.body_bytes()), (1000, [1, 2, 3, 4, 5, 6], 8));
+    let Lookup::Hit(hit) = turn.lookup(hash_of(b"/one"), b"/one") else { panic!("not found") };
+    assert_eq!((hit.expires_s(), hit.meta(), hit.body_bytes()), (1000, [1, 2, 3, 4, 5, 6, 7, 8], 8));
     assert!(hit.head().eq(b"a head of 20 bytes..") && hit.key().eq(b"/one"));
+    assert!(hit.extra().eq(b"17 bytes of extra"));
     assert!(hit.body(0).eq(b"the body") && hit.body(4).eq(b"body") && hit.body(99).is_empty());
     assert!(hit.tail().eq(b"the tail"));
-    assert!(matches!(turn.lookup(Hash::of(b"/two"), b"/two"), Lookup::Miss));
-    assert!(matches!(turn.lookup(Hash::of(b"/one"), b"/two"), Lookup::Miss), "the key is compared always");
+    assert!(matches!(turn.lookup(hash_of(b"/two"), b"/two"), Lookup::Miss));
+    assert!(matches!(turn.lookup(hash_of(b"/one"), b"/two"), Lookup::Miss), "the key is compared always");
     drop(turn);
-    let first = shard.lookup_owned(Hash::of(b"/one"), b"/one").unwrap().sequence();
+    let first = shard.lookup_owned(hash_of(b"/one"), b"/one").unwrap().sequence();
     shard.insert(object(b"/one", BodyLength::Unknown), b"another", b"").unwrap();
     assert_eq!(read(&reader, b"/one").unwrap(), (b"another".to_vec(), vec![]));
-    assert!(shard.lookup_owned(Hash::of(b"/one"), b"/one").unwrap().sequence() > first);
-    assert!(!shard.unlink(Hash::of(b"/one"), b"/other"));
-    assert!(shard.unlink(Hash::of(b"/one"), b"/one"));
-    assert!(!shard.unlink(Hash::of(b"/one"), b"/one"));
+    assert!(shard.lookup_owned(hash_of(b"/one"), b"/one").unwrap().sequence() > first);
+    assert!(!shard.unlink(hash_of(b"/one"), b"/other"));
+    assert!(shard.unlink(hash_of(b"/one"), b"/one"));
+    assert!(!shard.unlink(hash_of(b"/one"), b"/one"));
     assert!(read(&reader, b"/one").is_none());
     let usage = store.usage();
     assert_eq!((usage.inserts, usage.replacements, usage.unlinks, usage.objects), (1, 1, 1, 0));
@@ -170,13 +180,13 @@ fn what_is_due_goes_and_a_refreshed_one_stays() {
         shard.insert(due, b"x", b"").unwrap();
     }
     let five = 5_u32.to_le_bytes();
-    assert!(shard.refresh(Hash::of(&five), &five, 500));
-    assert!(!shard.refresh(Hash::of(b"/"), b"/", 500));
+    assert!(shard.refresh(hash_of(&five), &five, 500));
+    assert!(!shard.refresh(hash_of(b"/"), b"/", 500));
     assert_eq!(shard.next_expiry_s(), Some(20));
     assert_eq!(shard.expire(19, 1000), 0);
     assert_eq!(shard.expire(29, 4), 4, "bounded");
     assert_eq!(shard.expire(29, 1000), 5, "0 to 9 but for 5");
-    assert!(shard.lookup_owned(Hash::of(&five), &five).is_some_and(|hit| hit.expires_s() == 500));
+    assert!(shard.lookup_owned(hash_of(&five), &five).is_some_and(|hit| hit.expires_s() == 500));
     shard.invariants();
     assert_eq!(shard.expire(u32::MAX - 1, 1000), 91);
     assert_eq!((store.usage().objects, store.usage().expiries), (0, 100));
@@ -192,11 +202,11 @@ fn pins_keep_bytes_through_recycling_and_are_wanted_back() {
     fill(&mut shard, object(b"/large", BodyLength::Exact(size as u64)), &body, b"t").unwrap();
     let mut pinned = {
         let turn = reader.turn();
-        let Lookup::Hit(hit) = turn.lookup(Hash::of(b"/large"), b"/large") else { panic!("not found") };
+        let Lookup::Hit(hit) = turn.lookup(hash_of(b"/large"), b"/large") else { panic!("not found") };
         hit.pin().unwrap()
     };
     assert!(!pinned.wanted());
-    shard.unlink(Hash::of(b"/large"), b"/large");
+    shard.unlink(hash_of(b"/large"), b"/large");
     // Fill the store several times over.
     let filler = bytes(3000, 1);
     for i in 0..5_000_u32 {
@@ -212,8 +222,12 @@ fn pins_keep_bytes_through_recycling_and_are_wanted_back() {
         pinned.release_before(read.len() as u64);
     }
     assert_eq!(read, body);
-    assert!(pinned.tail().eq(b"t") && pinned.meta() == [1, 2, 3, 4, 5, 6]);
-    const { assert!(META_WORDS == 6) };
+    assert!(
+        pinned.tail().eq(b"t")
+            && pinned.extra().eq(b"17 bytes of extra")
+            && pinned.meta() == [1, 2, 3, 4, 5, 6, 7, 8]
+    );
+    const { assert!(META_WORDS == 8) };
     drop(pinned);
     while shard.maintain(1000) {}
     assert_eq!(store.usage().pinned_bytes, 0);
@@ -256,7 +270,7 @@ fn the_visited_outlive_the_unvisited() {
     for i in 200..20_000_u32 {
         shard.insert(object(&i.to_le_bytes(), BodyLength::Unknown), &body, b"").unwrap();
         let key = (i % 200).to_le_bytes();
-        let _ = reader.turn().lookup(Hash::of(&key), &key);
+        let _ = reader.turn().lookup(hash_of(&key), &key);
     }
     let kept = (0..200_u32).filter(|i| read(&reader, &i.to_le_bytes()).is_some()).count();
     assert!(kept > 190, "{kept} of 200 that were asked for again and again are still there");

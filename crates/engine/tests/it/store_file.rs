@@ -9,7 +9,7 @@ use std::{collections::BTreeSet, path::Path, time::Duration};
 use engine::{
     log::{Log, NotKept},
     store::{
-        BodyLength, Hash, NewObject, Shard, StoreConfig,
+        BodyLength, NewObject, Shard, StoreConfig,
         tier::{
             Admission, FileConfig, Known, OnFile, OpenOnFileError, Opening, Paging, begin_on_file,
             image::Image, open_on_file, write_buffer_bytes_max,
@@ -46,10 +46,11 @@ fn body(number: u32) -> Vec<u8> {
 fn insert(shard: &mut Shard, number: u32, expires_s: u32) {
     let key = key(number);
     let new = NewObject {
-        hash: Hash::of(&key),
+        hash: shard.store().hash(&key),
         key: &key,
         head: b"a head",
-        meta: [u64::from(number); 6],
+        extra: b"",
+        meta: [u64::from(number); 8],
         body: BodyLength::Unknown,
         expires_s,
         now_s: NOW_S,
@@ -61,7 +62,7 @@ fn insert(shard: &mut Shard, number: u32, expires_s: u32) {
 /// The object as the store has it: from memory, or brought back from the file.
 fn find(shard: &mut Shard, log: &Log, number: u32, now_s: u32) -> Option<(Vec<u8>, u64)> {
     let key = key(number);
-    let hash = Hash::of(&key);
+    let hash = shard.store().hash(&key);
     if shard.lookup_owned(hash, &key).is_none() {
         let cold = shard.cold(hash, now_s)?;
         let bytes = match shard.held(cold) {
@@ -69,11 +70,11 @@ fn find(shard: &mut Shard, log: &Log, number: u32, now_s: u32) -> Option<(Vec<u8
             None => log.reader().read(cold.location, cold.payload_bytes as usize).unwrap().payload().to_vec(),
         };
         let image = Image::parse(&bytes).unwrap();
-        assert!(shard.restore(hash, &key, cold, &image, now_s).unwrap());
-        assert!(!shard.restore(hash, b"another key", cold, &image, now_s).unwrap());
+        assert!(shard.restore(hash, &key, (cold, &image), None, now_s).unwrap());
+        assert!(!shard.restore(hash, b"another key", (cold, &image), None, now_s).unwrap());
     }
     let object = shard.lookup_owned(hash, &key)?;
-    assert_eq!(object.meta(), [u64::from(number); 6]);
+    assert_eq!(object.meta(), [u64::from(number); 8]);
     assert!(object.head().eq(b"a head") && object.tail().eq(b"tail"));
     let mut found = Vec::new();
     while (found.len() as u64) < object.body_bytes() {
@@ -173,14 +174,14 @@ fn what_was_dropped_replaced_or_refreshed_stays_so() {
                     // Replaced by what has the same key and another expiry.
                     2 => {
                         let (_, _) = found.unwrap();
-                        let (hash, key) = (Hash::of(&key(number)), key(number));
+                        let (hash, key) = (shard.store().hash(&key(number)), key(number));
                         assert_eq!(
                             shard.lookup_owned(hash, &key).unwrap().expires_s(),
                             NOW_S + 900 + life - 1
                         );
                     }
                     _ => {
-                        let (hash, key) = (Hash::of(&key(number)), key(number));
+                        let (hash, key) = (shard.store().hash(&key(number)), key(number));
                         assert_eq!(shard.lookup_owned(hash, &key).unwrap().expires_s(), NOW_S + 2000);
                     }
                 }
@@ -194,16 +195,16 @@ fn what_was_dropped_replaced_or_refreshed_stays_so() {
             match number % 4 {
                 0 => {
                     insert(shard, number, NOW_S + 500);
-                    assert!(shard.unlink(Hash::of(&key(number)), &key(number)));
-                    assert!(!shard.unlink(Hash::of(&key(number)), &key(number)));
-                    assert!(shard.cold(Hash::of(&key(number)), NOW_S).is_none());
+                    assert!(shard.unlink(shard.store().hash(&key(number)), &key(number)));
+                    assert!(!shard.unlink(shard.store().hash(&key(number)), &key(number)));
+                    assert!(shard.cold(shard.store().hash(&key(number)), NOW_S).is_none());
                 }
                 2 => insert(shard, number, NOW_S + 900 + life),
                 _ if life > 0 => {}
                 1 => insert(shard, number, NOW_S + 500),
                 _ => {
                     insert(shard, number, NOW_S + 500);
-                    assert!(shard.refresh(Hash::of(&key(number)), &key(number), NOW_S + 2000));
+                    assert!(shard.refresh(shard.store().hash(&key(number)), &key(number), NOW_S + 2000));
                     while shard.copy_to_file() {}
                 }
             }
@@ -307,11 +308,11 @@ fn a_file_that_is_full_gives_up_its_oldest_and_a_damaged_object_is_a_miss() {
     let number = numbers()
         .find(|number| {
             let key = key(*number);
-            let hash = Hash::of(&key);
+            let hash = shard.store().hash(&key);
             shard.lookup_owned(hash, &key).is_none() && shard.cold(hash, NOW_S).is_some()
         })
         .unwrap();
-    let hash = Hash::of(&key(number));
+    let hash = shard.store().hash(&key(number));
     let cold = shard.cold(hash, NOW_S).unwrap();
     shard.damaged(hash, cold.location);
     assert!(shard.cold(hash, NOW_S).is_none());
@@ -326,9 +327,9 @@ fn helpers_read_whole_records_and_see_damage() {
     let mut opened = open(&path, 8 << 20, 32 << 20, NOW_S);
     let shard = &mut opened.shards[0];
     insert(shard, 1, NOW_S + 5);
-    let object = shard.lookup_owned(Hash::of(&key(1)), &key(1)).unwrap();
+    let object = shard.lookup_owned(shard.store().hash(&key(1)), &key(1)).unwrap();
     let run = object.on_file().unwrap();
-    let cold = shard.cold(Hash::of(&key(1)), NOW_S).unwrap();
+    let cold = shard.cold(shard.store().hash(&key(1)), NOW_S).unwrap();
     wait(shard);
     assert_eq!((run.location, run.body_bytes), (cold.location, body(1).len() as u64));
     let file = std::fs::read(&path).unwrap();
@@ -389,11 +390,11 @@ fn what_happens_while_the_file_is_read_is_not_undone_by_it() {
     assert!(shard.is_warming() && store.usage().file_warming == 1);
     // Stored with another expiry: 0 to 99. Dropped: 80 to 149. Evicted again by what follows, some of them.
     for number in 0..100 {
-        assert!(shard.cold(Hash::of(&key(number)), NOW_S).is_none());
+        assert!(shard.cold(shard.store().hash(&key(number)), NOW_S).is_none());
         insert(shard, number, NOW_S + 700);
     }
     for number in 80..150 {
-        shard.unlink(Hash::of(&key(number)), &key(number));
+        shard.unlink(shard.store().hash(&key(number)), &key(number));
     }
     let promise = shard.promise();
     for number in 1000..2500 {
@@ -407,9 +408,9 @@ fn what_happens_while_the_file_is_read_is_not_undone_by_it() {
     }
     // Before it has been seen to: nothing old is found.
     for number in 0..150 {
-        assert!(shard.cold(Hash::of(&key(number)), NOW_S).is_none(), "{number}");
+        assert!(shard.cold(shard.store().hash(&key(number)), NOW_S).is_none(), "{number}");
     }
-    assert!(shard.cold(Hash::of(&key(150)), NOW_S).is_some());
+    assert!(shard.cold(shard.store().hash(&key(150)), NOW_S).is_some());
     while shard.is_warming() {
         shard.copy_to_file();
         std::thread::yield_now();
@@ -430,7 +431,9 @@ fn check_after_warming(shard: &mut Shard, log: &Log, sequences: &BTreeSet<u64>) 
     for number in 0..400 {
         let found = find(shard, log, number, NOW_S);
         let expires_s = |shard: &Shard| {
-            shard.lookup_owned(Hash::of(&key(number)), &key(number)).map(|object| object.expires_s())
+            shard
+                .lookup_owned(shard.store().hash(&key(number)), &key(number))
+                .map(|object| object.expires_s())
         };
         match number {
             // Evicted before it was on the file: a miss, and not what was there before.
@@ -458,7 +461,8 @@ fn a_start_that_is_stopped_or_fails_leaves_the_file_and_goes_on_without() {
     let (config, file) = configs(&path, 8 << 20, 64 << 20);
     let Opening { store, mut shards, start, .. } = begin_on_file(&config, &file).unwrap();
     start.stopper().store(true, std::sync::atomic::Ordering::Relaxed);
-    shards[0].unlink(Hash::of(&key(1)), &key(1));
+    let hash = shards[0].store().hash(&key(1));
+    shards[0].unlink(hash, &key(1));
     let promise = shards[0].promise();
     assert!(matches!(start.read(NOW_S), Err(OpenOnFileError::Start { .. })));
     shards[0].go_without_file();
@@ -486,16 +490,16 @@ fn on_the_second_request_only_what_is_asked_for_again_goes_to_the_file() {
     assert_eq!((usage.file_kept, usage.file_not_admitted), (0, 100));
     // A hit is a second request.
     for number in 0..10 {
-        assert!(shard.lookup_owned(Hash::of(&key(number)), &key(number)).is_some());
+        assert!(shard.lookup_owned(shard.store().hash(&key(number)), &key(number)).is_some());
     }
     while shard.copy_to_file() {}
     assert_eq!(opened.store.usage().file_kept, 10);
     // What replaces what is there goes there.
-    assert!(shard.refresh(Hash::of(&key(3)), &key(3), NOW_S + 600));
+    assert!(shard.refresh(shard.store().hash(&key(3)), &key(3), NOW_S + 600));
     assert_eq!(opened.store.usage().file_kept, 11);
     // And so is a fetch after an eviction (or a drop), while it is remembered.
     for number in 50..60 {
-        assert!(shard.unlink(Hash::of(&key(number)), &key(number)));
+        assert!(shard.unlink(shard.store().hash(&key(number)), &key(number)));
         insert(shard, number, NOW_S + 500);
     }
     assert_eq!(opened.store.usage().file_kept, 21);

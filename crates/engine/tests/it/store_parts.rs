@@ -13,7 +13,7 @@ use crate::common::Random;
 use engine::{
     log::{FileOptions, Header, Log, Options, Recovering, format::SEGMENTS_AT, simulated::SimulatedDisk},
     store::{
-        BodyLength, Hash, NewObject, Shard, Store, StoreConfig,
+        BodyLength, Hash, NewHead, NewObject, Shard, Store, StoreConfig,
         tier::{PartsList, WRITERS_PER_CORE, image::Image, open_stepped},
     },
 };
@@ -30,6 +30,11 @@ fn key(number: usize) -> Vec<u8> {
     format!("film {number}").into_bytes()
 }
 
+/// An object's head, the first and each that it got later: of different lengths.
+fn head(generation: u64) -> Vec<u8> {
+    format!("head {generation}").repeat(1 + generation as usize % 7).into_bytes()
+}
+
 fn byte(version: u64, at: u64) -> u8 {
     ((at ^ version.rotate_left(32)).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8
 }
@@ -40,9 +45,10 @@ fn body(version: u64, len: u64) -> Vec<u8> {
 
 /// One to five parts, or one record.
 fn len_of(version: u64) -> u64 {
-    match version % 4 {
+    match version % 6 {
         0 => 1000 + version,
         1 => 65_000 + version,
+        2 | 3 => 20_000 + version * 101 % 30_000,
         _ => 130_000 + version * 3001 % 190_000,
     }
 }
@@ -55,8 +61,13 @@ struct Run {
     opened: Option<(Arc<Store>, Vec<Shard>, Log)>,
     /// What each key was stored with last; `None`: it was dropped.
     last: BTreeMap<usize, Option<u64>>,
+    /// The head that each key got last.
+    heads: BTreeMap<usize, u64>,
     next_version: u64,
     whole: u64,
+    heads_alone: u64,
+    /// After a crash before which not all was written.
+    may_be_older: bool,
     crashes: u64,
 }
 
@@ -68,8 +79,11 @@ impl Run {
             header: None,
             opened: None,
             last: BTreeMap::new(),
+            heads: BTreeMap::new(),
             next_version: 1,
             whole: 0,
+            heads_alone: 0,
+            may_be_older: false,
             crashes: 0,
         };
         run.start();
@@ -82,6 +96,7 @@ impl Run {
                 purpose: "cache",
                 bytes: SEGMENTS_AT + SEGMENTS * SEGMENT_BYTES,
                 segment_bytes: Some(SEGMENT_BYTES as u32),
+                ..FileOptions::default()
             },
             writers: WRITERS_PER_CORE,
             unwritten_bytes_max: 8 * SEGMENT_BYTES,
@@ -97,6 +112,10 @@ impl Run {
             ..StoreConfig::default()
         };
         self.opened = Some(open_stepped(&config, opening, NOW_S).unwrap());
+    }
+
+    fn hash(&self, key: &[u8]) -> Hash {
+        self.opened.as_ref().unwrap().0.hash(key)
     }
 
     fn parts(&mut self) -> (&mut Shard, &mut Log) {
@@ -119,10 +138,11 @@ impl Run {
         let (key, body) = (key(number), body(version, len_of(version)));
         let turns = self.random.below(3);
         let new = NewObject {
-            hash: Hash::of(&key),
+            hash: self.hash(&key),
             key: &key,
-            head: b"a head",
-            meta: [version; 6],
+            head: &head(0),
+            extra: b"",
+            meta: [version, 0, 0, 0, 0, 0, 0, 0],
             body: BodyLength::Exact(body.len() as u64),
             expires_s: NOW_S + LIFETIMES_S[version as usize % LIFETIMES_S.len()],
             now_s: NOW_S,
@@ -130,7 +150,7 @@ impl Run {
         let (shard, _) = self.parts();
         if body.len() as u64 <= shard.store().object_bytes_max() {
             shard.insert(new, &body, b"").unwrap();
-            self.last.insert(number, Some(version));
+            self.stored(number, version);
             return;
         }
         let Some(mut filling) = shard.begin_large(&new) else { panic!("the file takes it") };
@@ -150,7 +170,7 @@ impl Run {
         for _ in 0..100 {
             let (shard, _) = self.parts();
             if shard.finish_large(&mut filling).is_ok() {
-                self.last.insert(number, Some(version));
+                self.stored(number, version);
                 return;
             }
             self.turn(1);
@@ -158,10 +178,15 @@ impl Run {
         panic!("the log has no room for a list");
     }
 
+    fn stored(&mut self, number: usize, version: u64) {
+        self.last.insert(number, Some(version));
+        self.heads.insert(number, 0);
+    }
+
     /// The version of an object, having compared each byte of it.
     fn read(&mut self, number: usize) -> Option<u64> {
         let key = key(number);
-        let hash = Hash::of(&key);
+        let hash = self.hash(&key);
         let (shard, log) = self.parts();
         if shard.lookup_owned(hash, &key).is_none() {
             let cold = shard.cold(hash, NOW_S)?;
@@ -171,13 +196,32 @@ impl Run {
                 return None;
             };
             let image = Image::parse(record.payload()).unwrap();
-            if !shard.restore(hash, &key, cold, &image, NOW_S).unwrap() {
+            let head = match shard.cold_head(hash) {
+                None => None,
+                Some(at) => match log.reader().read(at.location, at.payload_bytes as usize) {
+                    Ok(record) => Some((at, record)),
+                    Err(_) => {
+                        shard.damaged(hash, at.location);
+                        assert!(shard.cold(hash, NOW_S).is_none());
+                        return None;
+                    }
+                },
+            };
+            // A body without the head that it has got since is nothing.
+            assert!(head.is_none() || !shard.restore(hash, &key, (cold, &image), None, NOW_S).unwrap());
+            let head = head.as_ref().map(|(at, record)| (*at, Image::parse(record.payload()).unwrap()));
+            let head = head.as_ref().map(|(at, image)| (*at, image));
+            self.heads_alone += u64::from(head.is_some());
+            let (shard, _) = self.opened.as_mut().map(|(_, shards, log)| (&mut shards[0], log)).unwrap();
+            if !shard.restore(hash, &key, (cold, &image), head, NOW_S).unwrap() {
                 return None;
             }
         }
+        let (shard, log) = self.opened.as_mut().map(|(_, shards, log)| (&mut shards[0], log)).unwrap();
         let object = shard.lookup_owned(hash, &key).unwrap();
-        assert!(object.head().eq(b"a head"));
-        let version = object.meta()[0];
+        let [version, generation, ..] = object.meta();
+        assert!(object.head().eq(&head(generation)), "a head and the words of another");
+        let last_head = self.heads.insert(number, generation);
         let mut found = Vec::new();
         match object.parts() {
             Some(list) => {
@@ -197,16 +241,38 @@ impl Run {
         }
         assert!(found == body(version, len_of(version)), "version {version} of {number} has other bytes");
         self.whole += 1;
+        let is_last = self.last.get(&number).copied().flatten() == Some(version);
+        assert!(
+            self.may_be_older || !is_last || last_head == Some(generation),
+            "{number} has head {generation} and was given {last_head:?}"
+        );
         Some(version)
+    }
+
+    /// Gives an object another head, as a 304 does.
+    fn replace_head(&mut self, number: usize) {
+        let Some(version) = self.read(number) else { return };
+        let (key, generation) = (key(number), self.heads[&number] + 1);
+        let (hash, lifetime_s) = (self.hash(&key), LIFETIMES_S[self.random.below(LIFETIMES_S.len())]);
+        let new = NewHead {
+            head: &head(generation),
+            extra: &[],
+            meta: [version, generation, 0, 0, 0, 0, 0, 0],
+            expires_s: NOW_S + lifetime_s,
+        };
+        assert!(self.parts().0.replace_head(hash, &key, new).unwrap());
+        self.heads.insert(number, generation);
+        assert_eq!(self.read(number), Some(version));
     }
 
     fn step(&mut self) {
         let number = self.random.below(KEYS);
-        match self.random.below(10) {
+        match self.random.below(13) {
             0..4 => self.store(number),
             4 => {
                 let key = key(number);
-                self.parts().0.unlink(Hash::of(&key), &key);
+                let hash = self.hash(&key);
+                self.parts().0.unlink(hash, &key);
                 self.last.insert(number, None);
             }
             5 | 6 => {
@@ -215,6 +281,7 @@ impl Run {
                 assert!(version.is_none() || version == last, "{version:?} of {number} in place of {last:?}");
             }
             7 if self.random.below(4) == 0 => self.crash(),
+            10.. => self.replace_head(number),
             _ => {
                 let turns = self.random.below(12);
                 self.turn(turns);
@@ -245,6 +312,7 @@ impl Run {
             self.disk.after_kill()
         };
         self.start();
+        self.may_be_older = !is_settled || is_power;
         for (number, was_on_file) in before {
             let version = self.read(number);
             let last = self.last.get(&number).copied().flatten();
@@ -255,6 +323,7 @@ impl Run {
             // Otherwise an older one may be back, whole: its end, or what replaced it, was not yet written.
             self.last.insert(number, version);
         }
+        self.may_be_older = false;
         // What nobody claims is dead: the live bytes are those of what is there.
         let live = self.parts().1.usage().live_bytes;
         let claimed: u64 = self.last.values().flatten().map(|version| len_of(*version) + 4096).sum();
@@ -264,7 +333,7 @@ impl Run {
 
     /// Whether an object is on the file by its owner's word, with all its parts.
     fn is_on_file(&mut self, number: usize) -> bool {
-        let hash = Hash::of(&key(number));
+        let hash = self.hash(&key(number));
         self.parts().0.cold(hash, NOW_S).is_some()
     }
 }
@@ -283,11 +352,13 @@ fn read_parts(list: &PartsList, log: &Log, found: &mut Vec<u8>) -> bool {
 #[test]
 fn an_object_in_parts_is_whole_or_not_there() {
     let runs = std::env::var("PARTS_RUNS").ok().and_then(|runs| runs.parse().ok()).unwrap_or(6);
-    let (mut whole, mut crashes) = (0, 0);
+    let (mut whole, mut crashes, mut heads_alone) = (0, 0, 0);
     for seed in 1..=runs {
         let mut run = Run::new(seed);
         (0..400).for_each(|_| run.step());
         (whole, crashes) = (whole + run.whole, crashes + run.crashes);
+        heads_alone += run.heads_alone;
     }
+    assert!(heads_alone > runs, "{heads_alone} objects came back with a younger head");
     assert!(whole > 10 * runs && crashes > runs, "{whole} objects were read over {crashes} crashes");
 }

@@ -16,6 +16,13 @@ use engine::store::{
     BodyLength, Extent, Hash, Lookup, NewObject, PinnedObject, Refused, Shard, Store, StoreConfig, open_anon,
 };
 
+/// So that a run that fails fails again.
+const SEED: u64 = 0x5eed;
+
+fn hash_of(key: &[u8]) -> Hash {
+    Hash::seeded(key, SEED)
+}
+
 const KEYS: u64 = 400;
 /// What each owner stores at least, and each reader holds and checks again at least.
 const STORED_MIN: u64 = 15_000;
@@ -64,7 +71,7 @@ fn own(shard: &mut Shard, stop: &AtomicBool, pins: &AtomicU64) {
         round += 1;
         let number = random.below(KEYS);
         let key = key(number);
-        let hash = Hash::of(&key);
+        let hash = hash_of(&key);
         if shard.store().owner(hash) != shard.core() {
             continue;
         }
@@ -73,7 +80,8 @@ fn own(shard: &mut Shard, stop: &AtomicBool, pins: &AtomicU64) {
             hash,
             key: &key,
             head: b"head",
-            meta: [number, round, len as u64, 0, 0, 0],
+            extra: b"",
+            meta: [number, round, len as u64, 0, 0, 0, 0, 0],
             body: BodyLength::Unknown,
             expires_s: round as u32 / 100 + 1 + random.below(300) as u32,
             now_s: round as u32 / 100,
@@ -108,7 +116,7 @@ fn read(store: &Arc<Store>, core: usize, stop: &AtomicBool, pins: &AtomicU64) {
         for _ in 0..8 {
             let number = random.below(KEYS);
             let key = key(number);
-            let Lookup::Hit(hit) = turn.lookup(Hash::of(&key), &key) else { continue };
+            let Lookup::Hit(hit) = turn.lookup(hash_of(&key), &key) else { continue };
             let [named, version, len, ..] = hit.meta();
             assert_eq!((named, len), (number, hit.body_bytes()));
             assert!(hit.head().eq(b"head"));
@@ -141,6 +149,7 @@ fn what_is_read_is_one_object_whatever_the_owners_do() {
         segment_bytes: Some(16 << 10),
         object_bytes_max: None,
         cores: 2 * CORES,
+        hash_seed: Some(SEED),
     };
     let (store, mut shards) = open_anon(&config).unwrap();
     let stops = [const { AtomicBool::new(false) }; CORES];
@@ -169,6 +178,7 @@ fn followers_read_a_body_while_it_arrives() {
         segment_bytes: Some(64 << 10),
         object_bytes_max: None,
         cores: 1,
+        hash_seed: Some(SEED),
     };
     let (store, mut shards) = open_anon(&config).unwrap();
     let shard = &mut shards[0];
@@ -195,10 +205,11 @@ fn followers_read_a_body_while_it_arrives() {
             });
             let key = key(number as u64);
             let object = NewObject {
-                hash: Hash::of(&key),
+                hash: hash_of(&key),
                 key: &key,
                 head: b"",
-                meta: [0; 6],
+                extra: b"",
+                meta: [0; 8],
                 body: length,
                 expires_s: 9,
                 now_s: 0,

@@ -13,3 +13,4 @@ mod receiving;
 mod restarts;
 mod slow;
 mod twin;
+mod version_1;

@@ -1,59 +1,85 @@
 //! An object as it lies in a record of the log (`docs/formats/store.md`).
 //!
 //! ```text
-//! | magic 4 | key 4 | head 4 | tail 4 | body 8 | sequence 8 | expiry 4 | 0 4 | 0 8 | meta 6 × 8 |  96 bytes
-//! | key | head | body | tail |                                             lengths as above, nothing between
+//! | magic 4 | flags 4 | key 4 | head 4 | extra 4 | tail 4 | body 8 | sequence 8 | kept until 4 | words 4 |
+//! | where the body is 8 | 0 8 | the caller's words, 8 each |                      128 bytes with eight of them
+//! | key | head | extra | body | tail |                             lengths as above, nothing between
 //! ```
-//! With the magic of a list (`NTo2`) the body is on the file in parts, and what stands in its place names them
-//! (`parts.rs`).
+//! Flags: the low half may be passed over by who does not know them, the high half not: then there is no object. Two
+//! are known: what stands in the body's place is a list of parts (`parts.rs`); or nothing stands there, because this
+//! is a younger head of an object whose body is in another record (`heads.rs`).
+//!
+//! A later program may write more words: who knows fewer reads those that it knows.
 //!
 //! Little-endian. The bytes come from a file, so that nothing in them is believed before it has been compared.
 
-use crate::store::record::META_WORDS;
+use crate::{log::Location, store::record::META_WORDS};
 
-/// Bytes before the key.
-pub(crate) const IMAGE_HEADER_BYTES: usize = 96;
-const MAGIC: u32 = u32::from_le_bytes(*b"NTo1");
-const MAGIC_IN_PARTS: u32 = u32::from_le_bytes(*b"NTo2");
-const META_AT: usize = 48;
+/// Bytes before the key, as this program writes it.
+pub(crate) const IMAGE_HEADER_BYTES: usize = FIXED_BYTES + 8 * META_WORDS;
+/// Bytes before the words.
+const FIXED_BYTES: usize = 64;
+/// Most words that a header may say it has.
+const WORDS_MAX: usize = 32;
+const MAGIC: u32 = u32::from_le_bytes(*b"NTob");
+/// The flags that a program must know.
+const MUST_KNOW: u32 = 0xffff_0000;
+const IN_PARTS: u32 = 1 << 16;
+const HEAD_ALONE: u32 = 1 << 17;
 
 /// An object's header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ImageHeader {
     pub(crate) key_bytes: u32,
     pub(crate) head_bytes: u32,
+    pub(crate) extra_bytes: u32,
     pub(crate) tail_bytes: u32,
     pub(crate) body_bytes: u64,
     /// Which of its shard's objects it is; variants of other objects may name it.
     pub(crate) sequence: u64,
+    /// Until when it is kept.
     pub(crate) expires_s: u32,
     /// The body is a list of parts.
     pub(crate) in_parts: bool,
+    /// This is a head alone: body and tail are in that record.
+    pub(crate) body_at: Option<Location>,
     pub(crate) meta: [u64; META_WORDS],
 }
 
 impl ImageHeader {
     /// Bytes of the whole image; `None` beyond what memory can have.
     pub(crate) fn bytes(&self) -> Option<usize> {
-        let Self { key_bytes, head_bytes, tail_bytes, body_bytes, .. } = *self;
-        [u64::from(key_bytes), u64::from(head_bytes), u64::from(tail_bytes), body_bytes]
+        self.bytes_with(META_WORDS)
+    }
+
+    fn bytes_with(&self, words: usize) -> Option<usize> {
+        let Self { key_bytes, head_bytes, extra_bytes, tail_bytes, body_bytes, .. } = *self;
+        [key_bytes, head_bytes, extra_bytes, tail_bytes]
             .into_iter()
-            .try_fold(IMAGE_HEADER_BYTES as u64, u64::checked_add)
+            .map(u64::from)
+            .chain([body_bytes])
+            .try_fold((FIXED_BYTES + 8 * words) as u64, u64::checked_add)
             .and_then(|bytes| usize::try_from(bytes).ok())
     }
 
     pub(crate) fn encode(&self) -> [u8; IMAGE_HEADER_BYTES] {
         let mut bytes = [0; IMAGE_HEADER_BYTES];
         let mut put = |at: usize, value: &[u8]| bytes[at..at + value.len()].copy_from_slice(value);
-        put(0, &if self.in_parts { MAGIC_IN_PARTS } else { MAGIC }.to_le_bytes());
-        put(4, &self.key_bytes.to_le_bytes());
-        put(8, &self.head_bytes.to_le_bytes());
-        put(12, &self.tail_bytes.to_le_bytes());
-        put(16, &self.body_bytes.to_le_bytes());
-        put(24, &self.sequence.to_le_bytes());
-        put(32, &self.expires_s.to_le_bytes());
+        let in_parts = if self.in_parts { IN_PARTS } else { 0 };
+        let head_alone = if self.body_at.is_some() { HEAD_ALONE } else { 0 };
+        put(0, &MAGIC.to_le_bytes());
+        put(4, &(in_parts | head_alone).to_le_bytes());
+        put(8, &self.key_bytes.to_le_bytes());
+        put(12, &self.head_bytes.to_le_bytes());
+        put(16, &self.extra_bytes.to_le_bytes());
+        put(20, &self.tail_bytes.to_le_bytes());
+        put(24, &self.body_bytes.to_le_bytes());
+        put(32, &self.sequence.to_le_bytes());
+        put(40, &self.expires_s.to_le_bytes());
+        put(44, &(META_WORDS as u32).to_le_bytes());
+        put(48, &self.body_at.map_or(0, Location::bits).to_le_bytes());
         for (number, word) in self.meta.iter().enumerate() {
-            put(META_AT + 8 * number, &word.to_le_bytes());
+            put(FIXED_BYTES + 8 * number, &word.to_le_bytes());
         }
         bytes
     }
@@ -63,10 +89,14 @@ impl ImageHeader {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Image<'a> {
     pub(crate) header: ImageHeader,
+    /// Words of the caller's that it was written with: more or fewer than this program's, if another version wrote it.
+    words: usize,
     /// What it is found by.
     pub key: &'a [u8],
     /// The caller's bytes before the body.
     pub head: &'a [u8],
+    /// More of them.
+    pub extra: &'a [u8],
     /// The body.
     pub body: &'a [u8],
     /// The caller's bytes after it.
@@ -74,29 +104,48 @@ pub struct Image<'a> {
 }
 
 impl<'a> Image<'a> {
-    /// From a record's payload; `None` if that is no object.
+    /// From a record's payload; `None` if that is no object, or one that this program may not show.
     pub fn parse(bytes: &'a [u8]) -> Option<Self> {
-        let (header, rest) = bytes.split_first_chunk::<IMAGE_HEADER_BYTES>()?;
-        let u32_at =
-            |at: usize| u32::from_le_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]]);
+        let (fixed, rest) = bytes.split_first_chunk::<FIXED_BYTES>()?;
+        let u32_at = |at: usize| u32::from_le_bytes([fixed[at], fixed[at + 1], fixed[at + 2], fixed[at + 3]]);
         let u64_at = |at: usize| u64::from(u32_at(at)) | u64::from(u32_at(at + 4)) << 32;
-        let parsed = ImageHeader {
-            key_bytes: u32_at(4),
-            head_bytes: u32_at(8),
-            tail_bytes: u32_at(12),
-            body_bytes: u64_at(16),
-            sequence: u64_at(24),
-            expires_s: u32_at(32),
-            in_parts: u32_at(0) == MAGIC_IN_PARTS,
-            meta: std::array::from_fn(|number| u64_at(META_AT + 8 * number)),
-        };
-        if ![MAGIC, MAGIC_IN_PARTS].contains(&u32_at(0)) || parsed.bytes()? != bytes.len() {
+        let (flags, words) = (u32_at(4), u32_at(44) as usize);
+        if u32_at(0) != MAGIC || flags & MUST_KNOW & !(IN_PARTS | HEAD_ALONE) != 0 || words > WORDS_MAX {
             return None;
         }
-        let (key, rest) = rest.split_at_checked(parsed.key_bytes as usize)?;
-        let (head, rest) = rest.split_at_checked(parsed.head_bytes as usize)?;
-        let (body, tail) = rest.split_at_checked(usize::try_from(parsed.body_bytes).ok()?)?;
-        Some(Self { header: parsed, key, head, body, tail })
+        let (written, rest) = rest.split_at_checked(8 * words)?;
+        let mut meta = [0; META_WORDS];
+        for (word, bytes) in meta.iter_mut().zip(written.as_chunks().0) {
+            *word = u64::from_le_bytes(*bytes);
+        }
+        let header = ImageHeader {
+            key_bytes: u32_at(8),
+            head_bytes: u32_at(12),
+            extra_bytes: u32_at(16),
+            tail_bytes: u32_at(20),
+            body_bytes: u64_at(24),
+            sequence: u64_at(32),
+            expires_s: u32_at(40),
+            in_parts: flags & IN_PARTS != 0,
+            body_at: Location::from_bits(u64_at(48)),
+            meta,
+        };
+        let is_head_alone = flags & HEAD_ALONE != 0;
+        let has_what_it_says = header.body_at.is_some() == is_head_alone
+            && !(is_head_alone && (header.in_parts || header.body_bytes > 0 || header.tail_bytes > 0));
+        if !has_what_it_says || header.bytes_with(words)? != bytes.len() {
+            return None;
+        }
+        let (key, rest) = rest.split_at_checked(header.key_bytes as usize)?;
+        let (head, rest) = rest.split_at_checked(header.head_bytes as usize)?;
+        let (extra, rest) = rest.split_at_checked(header.extra_bytes as usize)?;
+        let (body, tail) = rest.split_at_checked(usize::try_from(header.body_bytes).ok()?)?;
+        Some(Self { header, words, key, head, extra, body, tail })
+    }
+
+    /// Where in the record the body begins is where this program would have put it.
+    pub(crate) fn is_laid_out_as_ours(&self) -> bool {
+        self.words == META_WORDS
     }
 }
 
@@ -106,32 +155,40 @@ mod tests {
 
     use super::*;
 
+    fn some(bytes: std::ops::Range<usize>) -> impl Strategy<Value = Vec<u8>> {
+        proptest::collection::vec(any::<u8>(), bytes)
+    }
+
+    fn encoded(header: &ImageHeader, parts: [&[u8]; 5]) -> Vec<u8> {
+        let mut bytes = header.encode().to_vec();
+        parts.iter().for_each(|part| bytes.extend_from_slice(part));
+        bytes
+    }
+
     proptest! {
         #[test]
         fn what_is_written_is_read_and_nothing_else(
-            (key, head, body, tail) in (
-                proptest::collection::vec(any::<u8>(), 0..40),
-                proptest::collection::vec(any::<u8>(), 0..40),
-                proptest::collection::vec(any::<u8>(), 0..400),
-                proptest::collection::vec(any::<u8>(), 0..40),
-            ),
+            (key, head, extra, body, tail) in (some(0..40), some(0..40), some(0..40), some(0..400), some(0..40)),
             (sequence, expires_s, in_parts, meta) in
                 (any::<u64>(), any::<u32>(), any::<bool>(), any::<[u64; META_WORDS]>()),
+            body_at in any::<bool>(),
             (at, value) in (0usize..IMAGE_HEADER_BYTES, any::<u8>()),
         ) {
+            let body_at = if body_at { Location::from_bits(sequence | 1) } else { None };
+            let (body, tail) = if body_at.is_some() { (Vec::new(), Vec::new()) } else { (body, tail) };
+            let in_parts = in_parts && body_at.is_none();
             let header = ImageHeader {
                 key_bytes: key.len() as u32,
                 head_bytes: head.len() as u32,
+                extra_bytes: extra.len() as u32,
                 tail_bytes: tail.len() as u32,
                 body_bytes: body.len() as u64,
-                sequence, expires_s, in_parts, meta,
+                sequence, expires_s, in_parts, body_at, meta,
             };
-            let mut bytes = header.encode().to_vec();
-            for part in [&key, &head, &body, &tail] {
-                bytes.extend_from_slice(part);
-            }
+            let mut bytes = encoded(&header, [&key, &head, &extra, &body, &tail]);
             prop_assert_eq!(header.bytes(), Some(bytes.len()));
-            let image = Image { header, key: &key, head: &head, body: &body, tail: &tail };
+            let (words, key, head, extra, body, tail) = (META_WORDS, &key, &head, &extra, &body, &tail);
+            let image = Image { header, words, key, head, extra, body, tail };
             prop_assert_eq!(Image::parse(&bytes), Some(image));
             for cut in 0..bytes.len() {
                 prop_assert_eq!(Image::parse(&bytes[..cut]), None);
@@ -139,6 +196,57 @@ mod tests {
             // Any byte may be anything: an answer, and no panic.
             bytes[at] = value;
             let _ = Image::parse(&bytes);
+        }
+    }
+
+    fn header() -> ImageHeader {
+        ImageHeader {
+            key_bytes: 3,
+            head_bytes: 4,
+            extra_bytes: 0,
+            tail_bytes: 0,
+            body_bytes: 4,
+            sequence: 9,
+            expires_s: 10,
+            in_parts: false,
+            body_at: None,
+            meta: [1, 2, 3, 4, 5, 6, 7, 8],
+        }
+    }
+
+    #[test]
+    fn a_newer_flag_is_passed_over_or_makes_the_object_absent_by_its_half() {
+        let bytes = encoded(&header(), [b"key", b"head", b"", b"body", b""]);
+        for bit in 0..32 {
+            let mut newer = bytes.clone();
+            newer[4 + bit / 8] |= 1 << (bit % 8);
+            let read = Image::parse(&newer);
+            match bit {
+                0..16 => assert_eq!(read, Image::parse(&bytes), "flag {bit}"),
+                16 => assert!(read.is_some_and(|image| image.header.in_parts)),
+                _ => assert_eq!(read, None, "flag {bit}"),
+            }
+        }
+    }
+
+    #[test]
+    fn more_words_and_fewer_are_read_as_far_as_they_are_known() {
+        let bytes = encoded(&header(), [b"key", b"head", b"", b"body", b""]);
+        let (fixed, rest) = bytes.split_at(FIXED_BYTES);
+        let (words, rest) = rest.split_at(8 * META_WORDS);
+        for count in [0, 3, META_WORDS, META_WORDS + 2, WORDS_MAX, WORDS_MAX + 1] {
+            let mut other = fixed.to_vec();
+            other[44..48].copy_from_slice(&(count as u32).to_le_bytes());
+            other.extend(words.iter().copied().chain(std::iter::repeat(0xee)).take(8 * count));
+            other.extend_from_slice(rest);
+            let Some(image) = Image::parse(&other) else {
+                assert!(count > WORDS_MAX, "{count} words are refused");
+                continue;
+            };
+            let known = |number: usize| if number < count { number as u64 + 1 } else { 0 };
+            assert_eq!(image.header.meta, std::array::from_fn(known), "{count} words");
+            assert_eq!((image.key, image.head, image.body), (&b"key"[..], &b"head"[..], &b"body"[..]));
+            assert_eq!(image.is_laid_out_as_ours(), count == META_WORDS);
         }
     }
 }

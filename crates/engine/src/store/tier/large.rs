@@ -15,7 +15,7 @@ use super::{
     copying::{Copying, Step, To},
     header_of,
     image::ImageHeader,
-    object_bytes,
+    lengths_of, object_bytes,
     parts::{
         FILE_SHARE, Owned, PART_BODY_BYTES_MAX, PART_HEADER_BYTES, PartsFilling, list_bytes, mark_of, tag,
     },
@@ -51,6 +51,7 @@ pub struct LargeFilling {
     hash: Hash,
     key: Box<[u8]>,
     head: Box<[u8]>,
+    extra: Box<[u8]>,
     meta: [u64; META_WORDS],
     expires_s: u32,
     now_s: u32,
@@ -99,11 +100,12 @@ impl FileTier {
         list: &[u8],
     ) -> Result<Location, Refused> {
         let header = ImageHeader { body_bytes: list.len() as u64, in_parts: true, ..header_of(object) };
-        let bytes = object_bytes(object.key().len(), object.head().len(), list.len(), object.tail().len());
+        let bytes = object_bytes(Lengths { rest: list.len(), ..lengths_of(object) });
         self.append_object(tally, (object.slot.hash(), object.expires_s(), mark_of(id)), bytes, |record| {
             record.write(&header.encode());
             put(record, object.key());
             put(record, object.head());
+            put(record, object.extra());
             record.write(list);
             put(record, object.tail());
         })
@@ -198,7 +200,7 @@ impl Shard {
         &self,
         hash: Hash,
         id: u64,
-        [key, head, tail]: [usize; 3],
+        names: Lengths,
         body_bytes: u64,
     ) -> Option<PartsFilling> {
         let file = self.file.as_ref()?;
@@ -206,11 +208,12 @@ impl Shard {
         let part_bytes = PART_BODY_BYTES_MAX.min(payload_bytes_max - PART_HEADER_BYTES);
         let rest = list_bytes(body_bytes, part_bytes)?;
         // The list must be one record in memory, and one on the file.
-        let memory = Lengths { key, head, rest, tail }.units()? as usize * UNIT;
+        let lengths = Lengths { rest, ..names };
+        let memory = lengths.units()? as usize * UNIT;
         let fits = body_bytes > 0
             && body_bytes <= file.body_bytes_max
             && memory <= self.local.store.geometry.record_bytes_max
-            && object_bytes(key, head, rest, tail) <= payload_bytes_max;
+            && object_bytes(lengths) <= payload_bytes_max;
         fits.then(|| PartsFilling::new(hash.word(), id, body_bytes, part_bytes, file.reader.clone()))
     }
 
@@ -219,8 +222,8 @@ impl Shard {
     pub(super) fn put_in_parts(&mut self, slot: Slot) -> Result<(), Refused> {
         let object = Object { local: &self.local, slot };
         let (hash, id) = (slot.hash(), object.sequence());
-        let lengths = [object.key().len(), object.head().len(), object.tail().len()];
-        let parts = self.plan_parts(hash, id, lengths, object.body_bytes()).ok_or(Refused::TooLarge)?;
+        let parts =
+            self.plan_parts(hash, id, lengths_of(&object), object.body_bytes()).ok_or(Refused::TooLarge)?;
         let Self { local, file, .. } = self;
         let Some(file) = file else { return Ok(()) };
         let tally = &local.store.shards[local.core].tally;
@@ -256,8 +259,7 @@ impl Shard {
             return None;
         }
         let id = self.sequence + 1;
-        let lengths = [object.key.len(), object.head.len(), 0];
-        let Some(parts) = self.plan_parts(object.hash, id, lengths, body_bytes) else {
+        let Some(parts) = self.plan_parts(object.hash, id, object.names(), body_bytes) else {
             self.tally().file_too_large.add(1);
             return None;
         };
@@ -269,6 +271,7 @@ impl Shard {
             hash: object.hash,
             key: object.key.into(),
             head: object.head.into(),
+            extra: object.extra.into(),
             meta: object.meta,
             expires_s: object.expires_s,
             now_s: object.now_s,
@@ -302,31 +305,46 @@ impl Shard {
         let Self { local, file, .. } = self;
         let tally = &local.store.shards[local.core].tally;
         let (Some(file), Some(large)) = (file, filling.as_ref()) else { return Err(Refused::Full) };
-        let LargeFilling { hash, ref key, ref head, meta, expires_s, now_s, body_bytes, ref parts } = *large;
+        let LargeFilling {
+            hash,
+            ref key,
+            ref head,
+            ref extra,
+            meta,
+            expires_s,
+            now_s,
+            body_bytes,
+            ref parts,
+        } = *large;
         assert!(parts.written() == body_bytes, "an object is whole when all its parts are written");
         let (id, list) = (parts.id(), parts.list());
         let header = ImageHeader {
             key_bytes: key.len() as u32,
             head_bytes: head.len() as u32,
+            extra_bytes: extra.len() as u32,
             tail_bytes: 0,
             body_bytes: list.len() as u64,
             sequence: id,
             expires_s,
             in_parts: true,
+            body_at: None,
             meta,
         };
-        let bytes = object_bytes(key.len(), head.len(), list.len(), 0);
+        let (key_bytes, head_bytes, extra_bytes) = (key.len(), head.len(), extra.len());
+        let lengths =
+            Lengths { key: key_bytes, head: head_bytes, extra: extra_bytes, rest: list.len(), tail: 0 };
+        let bytes = object_bytes(lengths);
         let location = file.append_object(tally, (hash, expires_s, mark_of(id)), bytes, |record| {
-            for part in [&header.encode()[..], key, head, &list] {
+            for part in [&header.encode()[..], key, head, extra, &list] {
                 record.write(part);
             }
         })?;
         file.copies.retain(|copying| copying.hash() != hash);
-        if let Some(LargeFilling { key, head, parts, .. }) = filling.take() {
+        if let Some(LargeFilling { key, head, extra, parts, .. }) = filling.take() {
             file.own(tally, hash.word(), parts.into_owned());
             file.count(tally);
             let body = BodyLength::Exact(list.len() as u64);
-            let new = NewObject { hash, key: &key, head: &head, meta, body, expires_s, now_s };
+            let new = NewObject { hash, key: &key, head: &head, extra: &extra, meta, body, expires_s, now_s };
             let restored = Restored { sequence: id, location: location.bits(), in_parts: true };
             if self.insert_as(new, &list, &[], Some(restored)).is_err()
                 && let Some((slot, at)) = self.index.find(self.shared(), hash)

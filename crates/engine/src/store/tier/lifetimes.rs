@@ -144,7 +144,8 @@ impl ByLifetime {
         self.note(location, NEVER);
     }
 
-    fn note(&mut self, location: Location, until_s: u32) {
+    /// What is at a place is good until `until_s`.
+    pub(super) fn note(&mut self, location: Location, until_s: u32) {
         if let Some(segment) = self.reader.segment_of(location) {
             self.deadlines.note(segment, location, until_s);
         }

@@ -15,6 +15,7 @@
 mod admission;
 mod copying;
 mod directory;
+mod heads;
 pub mod image;
 mod large;
 mod lifetimes;
@@ -30,7 +31,7 @@ use super::{
     hash::Hash,
     index::Slot,
     object::Object,
-    record::Record,
+    record::{Lengths, Record},
     shard::{Restored, Shard},
     usage::Tally,
 };
@@ -40,6 +41,7 @@ use admission::Door;
 use copying::{Copying, Step, To};
 use directory::Directory;
 pub(crate) use directory::Kept;
+use heads::Bodies;
 use image::{IMAGE_HEADER_BYTES, Image, ImageHeader};
 use lifetimes::{ByLifetime, Ending, Tickets};
 use parts::{Owned, mark_of, tag};
@@ -77,6 +79,8 @@ pub(super) struct FileTier {
     copies: VecDeque<Copying>,
     /// By hash: the parts of those objects that are in parts.
     large: HashMap<u64, Owned>,
+    /// The records of those objects that have got another head since.
+    bodies: Bodies,
     /// With so many of them it is time to look for those whose list is gone.
     sweep_at: usize,
     /// Most body bytes of an object here.
@@ -152,6 +156,7 @@ impl FileTier {
         let (ends, ending, copies) = (VecDeque::new(), Ending::default(), VecDeque::new());
         let door = Door::of(admission);
         let (large, sweep_at) = (HashMap::new(), large::SWEEP_AT_MIN);
+        let bodies = Bodies::new();
         let body_bytes_max = large::body_bytes_max(&reader);
         let directory = Directory::new();
         Self {
@@ -162,6 +167,7 @@ impl FileTier {
             ending,
             copies,
             large,
+            bodies,
             sweep_at,
             body_bytes_max,
             door,
@@ -181,7 +187,12 @@ impl FileTier {
         let kept = self.directory.find(hash.word())?;
         if self.reader.segment_of(kept.location).is_none() {
             self.directory.remove(hash.word());
-            self.release_parts(hash.word());
+            self.release_pieces(hash.word());
+            return None;
+        }
+        if !self.is_there(hash.word()) {
+            // A head without its body: nothing that could come back.
+            self.forget(hash);
             return None;
         }
         if kept.expires_s <= now_s {
@@ -204,7 +215,7 @@ impl FileTier {
 
     /// Takes an expired object out. After a crash the tag in its record says that it has expired.
     fn forget(&mut self, hash: Hash) {
-        self.release_parts(hash.word());
+        self.release_pieces(hash.word());
         if let Some(kept) = self.directory.remove(hash.word()) {
             self.reader.died(kept.location, kept.payload_bytes as usize);
         }
@@ -213,7 +224,7 @@ impl FileTier {
     /// Takes an object out for good; whether it was there.
     fn end(&mut self, hash: Hash) -> bool {
         self.settle(hash.word());
-        self.release_parts(hash.word());
+        self.release_pieces(hash.word());
         let Some(kept) = self.directory.remove(hash.word()) else { return false };
         if self.reader.segment_of(kept.location).is_none() {
             return false;
@@ -221,6 +232,12 @@ impl FileTier {
         self.end_at(kept.hash, kept.location);
         self.reader.died(kept.location, kept.payload_bytes as usize);
         true
+    }
+
+    /// What an object had besides the record that the directory leads to is live no more.
+    fn release_pieces(&mut self, hash: u64) {
+        self.release_parts(hash);
+        self.bodies.release(hash, &self.reader);
     }
 
     fn end_at(&mut self, hash: u64, location: Location) {
@@ -255,6 +272,7 @@ impl FileTier {
         if let Some(old) = old {
             self.reader.died(old.location, old.payload_bytes as usize);
         }
+        self.bodies.release(kept.hash, reader);
         if self.large.get(&kept.hash).is_some_and(|owned| owned.mark != mark) {
             self.release_parts(kept.hash);
         }
@@ -280,22 +298,31 @@ impl FileTier {
     }
 }
 
+/// The lengths of an object of memory, but for what stands where others have their body.
+fn lengths_of(object: &Object<'_>) -> Lengths {
+    let [key, head, extra, tail] =
+        [object.key(), object.head(), object.extra(), object.tail()].map(|part| part.len());
+    Lengths { key, head, extra, rest: 0, tail }
+}
+
 fn header_of(object: &Object<'_>) -> ImageHeader {
     ImageHeader {
         key_bytes: object.key().len() as u32,
         head_bytes: object.head().len() as u32,
+        extra_bytes: object.extra().len() as u32,
         tail_bytes: object.tail().len() as u32,
         body_bytes: object.body_bytes(),
         in_parts: object.is_in_parts(),
         sequence: object.sequence(),
         expires_s: object.expires_s(),
+        body_at: None,
         meta: object.meta(),
     }
 }
 
 /// Bytes of an object with such lengths as a record's payload.
-fn object_bytes(key: usize, head: usize, body: usize, tail: usize) -> usize {
-    IMAGE_HEADER_BYTES + key + head + body + tail
+fn object_bytes(Lengths { key, head, extra, rest, tail }: Lengths) -> usize {
+    IMAGE_HEADER_BYTES + key + head + extra + rest + tail
 }
 
 fn put(filling: &mut Filling, bytes: crate::sys::span::Span<'_>) {
@@ -316,7 +343,8 @@ impl Shard {
         self.sequence = self.sequence.max(epoch << SEQUENCE_BITS);
     }
 
-    /// Where an object is that memory does not have, if it is on the file and its time is not over.
+    /// Where an object is that memory does not have, if it is on the file and its time is not over. Its head may be
+    /// elsewhere by now: [`Shard::cold_head`].
     pub fn cold(&mut self, hash: Hash, now_s: u32) -> Option<Cold> {
         let Self { local, file, .. } = self;
         let file = file.as_mut()?;
@@ -326,14 +354,16 @@ impl Shard {
             local.store.shards[local.core].tally.file_incomplete.add(1);
             return None;
         }
-        Some(Cold { location: kept.location, payload_bytes: kept.payload_bytes })
+        let own = Cold { location: kept.location, payload_bytes: kept.payload_bytes };
+        Some(file.bodies.find(hash.word()).unwrap_or(own))
     }
 
     /// The object is on the file and cannot be read: it is not there any more.
     pub fn damaged(&mut self, hash: Hash, location: Location) {
         let tally = &self.local.store.shards[self.local.core].tally;
         if let Some(file) = &mut self.file
-            && file.known(hash.word()).is_some_and(|kept| kept.location == location)
+            && let is_body = file.bodies.find(hash.word()).is_some_and(|body| body.location == location)
+            && (is_body || file.known(hash.word()).is_some_and(|kept| kept.location == location))
         {
             file.end(hash);
             tally.file_damaged.add(1);
@@ -347,7 +377,8 @@ impl Shard {
     }
 
     /// Puts an object back into memory that was read from the file, with the sequence that it had. `false` if it is not
-    /// the one that was asked for (another with the same hash, or replaced since).
+    /// the one that was asked for (another with the same hash, or replaced since). `head` is what was read where
+    /// [`Shard::cold_head`] said, if it said so.
     ///
     /// # Errors
     /// As [`Shard::insert`].
@@ -355,17 +386,22 @@ impl Shard {
         &mut self,
         hash: Hash,
         key: &[u8],
-        cold: Cold,
-        image: &Image<'_>,
+        (cold, image): (Cold, &Image<'_>),
+        head: Option<(Cold, &Image<'_>)>,
         now_s: u32,
     ) -> Result<bool, super::Refused> {
-        let is_current = image.key == key
-            && self
-                .file
-                .as_ref()
-                .and_then(|file| file.known(hash.word()))
-                .is_some_and(|kept| kept.location == cold.location);
-        if !is_current {
+        let Some(file) = &self.file else { return Ok(false) };
+        let own = file.known(hash.word()).map(|kept| kept.location);
+        // The record that the directory leads to, and where the body is by what that says.
+        let (top, body) = match (head, file.bodies.find(hash.word())) {
+            (None, None) => (Some(cold.location), true),
+            (Some((at, head)), Some(body)) => {
+                let is_its = head.header.body_at == Some(cold.location) && head.key == key;
+                (Some(at.location), is_its && body.location == cold.location)
+            }
+            _ => (None, false),
+        };
+        if image.key != key || image.header.body_at.is_some() || !body || top.is_none() || top != own {
             return Ok(false);
         }
         if self.index.find(self.shared(), hash).is_some() {
@@ -380,22 +416,26 @@ impl Shard {
             self.tally().file_incomplete.add(1);
             return Ok(false);
         }
+        let youngest = head.map_or(image, |(_, head)| head);
         let new = super::NewObject {
             hash,
             key,
-            head: image.head,
-            meta: header.meta,
+            head: youngest.head,
+            extra: youngest.extra,
+            meta: youngest.header.meta,
             body: super::BodyLength::Exact(header.body_bytes),
-            expires_s: header.expires_s,
+            expires_s: youngest.header.expires_s,
             now_s,
         };
+        // Only where the body lies as it would have been put here may it be sent from the file.
+        let is_as_in_memory = head.is_none() && image.is_laid_out_as_ours();
         self.insert_as(
             new,
             image.body,
             image.tail,
             Some(Restored {
                 sequence: header.sequence,
-                location: cold.location.bits(),
+                location: if is_as_in_memory { cold.location.bits() } else { 0 },
                 in_parts: header.in_parts,
             }),
         )?;
@@ -515,7 +555,7 @@ impl Shard {
         if !slot.is_chained() {
             let location = file.append_object(tally, (hash, slot.expires_s(), mark), bytes, |record| {
                 record.write(&header.encode());
-                for part in [object.key(), object.head(), object.body(0), object.tail()] {
+                for part in [object.key(), object.head(), object.extra(), object.body(0), object.tail()] {
                     put(record, part);
                 }
             })?;
@@ -531,6 +571,7 @@ impl Shard {
         filling.write(&header.encode());
         put(&mut filling, object.key());
         put(&mut filling, object.head());
+        put(&mut filling, object.extra());
         let pinned = object.pin().ok_or(Refused::Busy)?;
         file.copies.push_back(Copying::new(pinned, hash, To::Record(filling)));
         file.settle(hash.word());
@@ -541,8 +582,7 @@ impl Shard {
     /// An object is about to leave memory for want of room: it must be on the file.
     pub(super) fn keep_evicted(&mut self, slot: Slot, was_visited: bool) {
         let Some(file) = &self.file else { return };
-        let is_kept =
-            file.known(slot.hash).is_some_and(|kept| file.reader.segment_of(kept.location).is_some());
+        let is_kept = file.is_there(slot.hash);
         let is_wanted = (!is_kept && self.is_admitted_late(was_visited)) || file.is_outdated(slot.hash);
         if is_wanted && !slot.is_chained() {
             self.tally().file_written_back.add(1);
@@ -602,7 +642,7 @@ impl Object<'_> {
         let record: Record<'_> = self.local.store.record(self.slot.location());
         let is_one_record = !self.slot.is_chained() && !record.is_in_parts();
         let location = Location::from_bits(record.file()).filter(|_| is_one_record)?;
-        let before = IMAGE_HEADER_BYTES + self.key().len() + self.head().len();
+        let before = IMAGE_HEADER_BYTES + self.key().len() + self.head().len() + self.extra().len();
         let body_at = location.offset() + (crate::log::format::RECORD_HEADER_BYTES + before) as u64;
         Some(FileRun { location, body_at, body_bytes: self.body_bytes() })
     }

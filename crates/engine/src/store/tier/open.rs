@@ -8,15 +8,19 @@ use std::{
 };
 
 use super::{
-    Admission, FileTier,
+    Admission, Bodies, Cold, FileTier,
     directory::{Directory, Kept},
+    heads::{FoundHeads, HEAD},
     lifetimes::{ByLifetime, Deadlines, NEVER, WRITERS_PER_CORE},
     parts::{FoundParts, PART, split_tag},
 };
 use crate::{
     io::{CachedFile, Damage, DirectFile, Source},
     log::{self, FileOptions, Found, Log, OpenError, Options, Recovered, Recovering, format::SEGMENTS_AT},
-    store::{Hash, Shard, Store, StoreConfig, StoreError, open_anon},
+    store::{
+        Hash, Shard, Store, StoreConfig, StoreError,
+        config::{Geometry, open_with},
+    },
     sys::span::Span,
 };
 
@@ -159,6 +163,8 @@ impl fmt::Debug for OnFile {
 
 /// Segments that each core needs: one open for each class of lifetimes, one being written, two to choose from.
 const SEGMENTS_PER_CORE: u64 = WRITERS_PER_CORE as u64 + 3;
+/// The oldest version of the file that a cache goes on with: what it holds can be fetched again.
+const VERSION_MIN: u32 = 2;
 /// Segments besides: the reaper's, and what it is freeing.
 const SEGMENTS_BESIDES: u64 = 4;
 /// Most bytes that wait to be written.
@@ -192,8 +198,8 @@ pub fn open_stepped(
     opening: Recovering,
     now_s: u32,
 ) -> Result<(Arc<Store>, Vec<Shard>, Log), OpenOnFileError> {
-    let (store, mut shards) = open_anon(config)?;
     let header = *opening.header();
+    let (store, mut shards) = open_with(config, header.hash_seed)?;
     let known = read(shards.len(), Admission::Always, now_s, &header, |found| opening.recover_stepped(found));
     let Known { log, tiers, .. } =
         known.map_err(|source| OpenOnFileError::Start { path: PathBuf::new(), source })?;
@@ -213,7 +219,12 @@ pub fn write_buffer_bytes_max(config: &StoreConfig, file: &FileConfig) -> Result
 fn log_options(config: &StoreConfig, file: &FileConfig) -> Result<Options, OpenOnFileError> {
     let cores = config.cores;
     let mut options = Options {
-        file: FileOptions { purpose: "cache", bytes: file.bytes, segment_bytes: None },
+        file: FileOptions {
+            purpose: "cache",
+            bytes: file.bytes,
+            segment_bytes: None,
+            version_min: VERSION_MIN,
+        },
         writers: cores * WRITERS_PER_CORE,
         unwritten_bytes_max: UNWRITTEN_BYTES_MAX.min(file.bytes / 8),
         flush: file.flush,
@@ -239,10 +250,12 @@ fn log_options(config: &StoreConfig, file: &FileConfig) -> Result<Options, OpenO
 /// [`OpenOnFileError`], with the numbers and what would be right.
 pub fn begin_on_file(config: &StoreConfig, file: &FileConfig) -> Result<Opening, OpenOnFileError> {
     let options = log_options(config, file)?;
-    let (store, mut shards) = open_anon(config)?;
-    let cores = shards.len();
+    // Before there is a file: what cannot be is said first.
+    Geometry::of(config)?;
     let failed = |source| OpenOnFileError::Start { path: file.path.clone(), source };
     let opening = Recovering::file(&file.path, options)?;
+    let (store, mut shards) = open_with(config, opening.header().hash_seed)?;
+    let cores = shards.len();
     let source = TierSource::open(&file.path, file.paging, opening.header()).map_err(failed)?;
     let epoch = opening.epoch_ahead();
     if let Some(epoch) = epoch {
@@ -281,6 +294,7 @@ fn read(
     let mut deadlines = Deadlines::new(header.segments as usize);
     let mut outdated = Vec::new();
     let mut parts: Vec<FoundParts> = (0..cores).map(|_| FoundParts::default()).collect();
+    let mut heads: Vec<FoundHeads> = (0..cores).map(|_| FoundHeads::default()).collect();
     let (log, recovered) = recover(&mut |found| {
         let hash = Hash::from_word(found.hash);
         let owner = hash.owner(cores);
@@ -290,8 +304,17 @@ fn read(
             // Until it is known whose it is.
             return true;
         }
-        let (expires_s, mark) = split_tag(found.tag);
-        if found.kind != super::OBJECT || expires_s <= now_s {
+        if found.is_claimed {
+            // Until it is known by what: its own time does not matter.
+            let is_body = found.kind == super::OBJECT;
+            if is_body {
+                let Found { location, payload_bytes, .. } = *found;
+                heads[owner].body(hash.word(), Cold { location, payload_bytes });
+            }
+            return is_body;
+        }
+        let (expires_s, mark_or_number) = split_tag(found.tag);
+        if ![super::OBJECT, HEAD].contains(&found.kind) || expires_s <= now_s {
             return false;
         }
         deadlines.note(header.segment_of(found.location), found.location, expires_s);
@@ -303,9 +326,19 @@ fn read(
             payload_bytes: found.payload_bytes,
         };
         // Two of one hash: an end was lost with damage, or never written. The one that came later is right.
-        let is_older = directory.find(kept.hash).is_some_and(|other| other.location.is_after(kept.location));
-        if !is_older {
-            parts[owner].object(&kept, mark);
+        let other = directory.find(kept.hash);
+        let are_heads = other.is_some_and(|other| heads[owner].is_head(kept.hash, other.location));
+        let is_older = match (found.kind == HEAD, found.target) {
+            (true, Some(body)) => {
+                let is_older =
+                    !are_heads && other.is_some_and(|other| other.location.is_after(kept.location));
+                is_older || heads[owner].is_older(kept.hash, kept.location, mark_or_number, body)
+            }
+            (true, None) => true,
+            (false, _) => other.is_some_and(|other| other.location.is_after(kept.location)),
+        };
+        if !is_older && found.kind == super::OBJECT {
+            parts[owner].object(&kept, mark_or_number);
         }
         outdated.extend(if is_older { Some(kept) } else { directory.insert(kept, |_| true) });
         true
@@ -314,18 +347,32 @@ fn read(
     for loser in outdated {
         reader.died(loser.location, loser.payload_bytes as usize);
     }
-    let tier_of = |(core, (directory, parts)): (usize, (Directory, FoundParts))| {
+    let mut bodies = Vec::with_capacity(cores);
+    for (directory, heads) in directories.iter_mut().zip(heads) {
+        let mut lost = Vec::new();
+        let mut found = |hash, body: Cold| {
+            let until_s = directory.find(hash).map_or(0, |kept| kept.expires_s);
+            deadlines.note(header.segment_of(body.location), body.location, until_s);
+        };
+        let is_known = |hash, location| directory.find(hash).is_some_and(|kept| kept.location == location);
+        bodies.push(heads.matched(is_known, &mut found, |hash| lost.push(hash), &reader));
+        for kept in lost.into_iter().filter_map(|hash| directory.remove(hash)) {
+            reader.died(kept.location, kept.payload_bytes as usize);
+        }
+    }
+    let tier_of = |(core, ((directory, parts), bodies)): (usize, ((Directory, FoundParts), Bodies))| {
         let writers = std::array::from_fn(|class| log.writer(core * WRITERS_PER_CORE + class, class as u8));
         // What is in a segment may be several cores'; one of them looks at it.
         let writers = ByLifetime::new(writers, reader.clone(), deadlines.share(core, cores));
         let mut tier = Box::new(FileTier::new(writers, log.reader(), admission));
         tier.directory = directory;
+        tier.bodies = bodies;
         let is_known =
             |hash, location| tier.directory.find(hash).is_some_and(|kept| kept.location == location);
         tier.large = parts.claimed(is_known, &reader).into_iter().collect();
         Tier { tier, epoch: log.epoch() }
     };
-    let tiers = directories.into_iter().zip(parts).enumerate().map(tier_of).collect();
+    let tiers = directories.into_iter().zip(parts).zip(bodies).enumerate().map(tier_of).collect();
     Ok(Known { log, tiers, recovered })
 }
 

@@ -25,11 +25,11 @@ pub const PART_BODY_BYTES_MAX: usize = 480 << 10;
 /// An object takes at most one in so many bytes of the file, so that what is asked for once does not empty it.
 pub(super) const FILE_SHARE: u64 = 2;
 
-const PART_MAGIC: u32 = u32::from_le_bytes(*b"NTp1");
-const LIST_MAGIC: u32 = u32::from_le_bytes(*b"NTl1");
+const PART_MAGIC: u32 = u32::from_le_bytes(*b"NTp2");
+const LIST_MAGIC: u32 = u32::from_le_bytes(*b"NTl2");
 /// Bytes before the body of a part.
 pub(super) const PART_HEADER_BYTES: usize = 32;
-const LIST_HEADER_BYTES: usize = 32;
+const LIST_HEADER_BYTES: usize = 40;
 const PLACE_BYTES: usize = 8;
 
 /// What an object in parts has in its tag, and its parts in theirs: never zero.
@@ -61,6 +61,9 @@ pub struct PartsList {
     id: u64,
     body_bytes: u64,
     part_bytes: u32,
+    /// Of the origin's strong validator and the length, where parts come by several answers, so that bytes of two
+    /// versions are never mixed; 0 where all came by one.
+    validator: u64,
     places: Vec<Location>,
 }
 
@@ -81,7 +84,7 @@ impl PartsList {
     pub fn parse(bytes: &[u8], hash: u64) -> Option<Self> {
         let (header, places) = bytes.split_first_chunk::<LIST_HEADER_BYTES>()?;
         let [magic, part_bytes] = [0, 4].map(|at| u32_at(header, at));
-        let [body_bytes, id] = [8, 16].map(|at| u64_at(header, at));
+        let [body_bytes, id, validator] = [8, 16, 32].map(|at| u64_at(header, at));
         let is_list = magic == LIST_MAGIC
             && (1..=PART_BODY_BYTES_MAX as u32).contains(&part_bytes)
             && body_bytes > 0
@@ -90,7 +93,7 @@ impl PartsList {
         let (places, _) = places.as_chunks::<PLACE_BYTES>();
         let places: Option<_> =
             places.iter().map(|place| Location::from_bits(u64::from_le_bytes(*place))).collect();
-        is_list.then_some(Self { hash, id, body_bytes, part_bytes, places: places? })
+        is_list.then_some(Self { hash, id, body_bytes, part_bytes, validator, places: places? })
     }
 
     pub(super) fn encode(&self) -> Vec<u8> {
@@ -101,6 +104,7 @@ impl PartsList {
         bytes.extend_from_slice(&self.id.to_le_bytes());
         bytes.extend_from_slice(&(self.places.len() as u32).to_le_bytes());
         bytes.extend_from_slice(&[0; 4]);
+        bytes.extend_from_slice(&self.validator.to_le_bytes());
         for place in &self.places {
             bytes.extend_from_slice(&place.bits().to_le_bytes());
         }
@@ -145,17 +149,19 @@ impl PartsList {
     pub fn body_of<'b>(&self, number: usize, payload: &'b [u8]) -> Option<&'b [u8]> {
         let part = self.part(number)?;
         let (header, body) = payload.split_first_chunk::<PART_HEADER_BYTES>()?;
-        let is_it = *header == part_header(number as u32, self.hash, self.id) && body.len() == part.bytes;
+        let is_it = *header == part_header(number as u32, self.hash, self.id, self.validator)
+            && body.len() == part.bytes;
         is_it.then_some(body)
     }
 }
 
-fn part_header(number: u32, hash: u64, id: u64) -> [u8; PART_HEADER_BYTES] {
+fn part_header(number: u32, hash: u64, id: u64, validator: u64) -> [u8; PART_HEADER_BYTES] {
     let mut header = [0; PART_HEADER_BYTES];
     header[..4].copy_from_slice(&PART_MAGIC.to_le_bytes());
     header[4..8].copy_from_slice(&number.to_le_bytes());
     header[8..16].copy_from_slice(&hash.to_le_bytes());
     header[16..24].copy_from_slice(&id.to_le_bytes());
+    header[24..32].copy_from_slice(&validator.to_le_bytes());
     header
 }
 
@@ -177,7 +183,8 @@ pub(super) struct PartsFilling {
 
 impl PartsFilling {
     pub(super) fn new(hash: u64, id: u64, body_bytes: u64, part_bytes: usize, reader: Reader) -> Self {
-        let list = PartsList { hash, id, body_bytes, part_bytes: part_bytes as u32, places: Vec::new() };
+        let (part_bytes, validator, places) = (part_bytes as u32, 0, Vec::new());
+        let list = PartsList { hash, id, body_bytes, part_bytes, validator, places };
         Self { list, reader }
     }
 
@@ -202,12 +209,12 @@ impl PartsFilling {
         expires_s: u32,
         write: impl FnOnce(&mut Filling),
     ) -> Result<(), Refused> {
-        let PartsList { hash, id, .. } = self.list;
+        let PartsList { hash, id, validator, .. } = self.list;
         let (number, bytes) = (self.list.places.len() as u32, self.next_bytes());
         let new = New { kind: PART, hash, tag: tag(number, mark_of(id)), target: None };
         let writer = writers.of(expires_s);
         let mut filling = writer.begin_if_spare(new, PART_HEADER_BYTES + bytes)?;
-        filling.write(&part_header(number, hash, id));
+        filling.write(&part_header(number, hash, id, validator));
         write(&mut filling);
         assert!(filling.len() == PART_HEADER_BYTES + bytes, "a part has the bytes that it says");
         let location = writer.finish(filling).location;
@@ -239,7 +246,7 @@ impl Drop for PartsFilling {
 
 impl Cold {
     /// It is live no more.
-    fn died(self, reader: &Reader) {
+    pub(super) fn died(self, reader: &Reader) {
         reader.died(self.location, self.payload_bytes as usize);
     }
 }
@@ -270,7 +277,7 @@ impl Owned {
     pub(super) fn list(&self, hash: u64, id: u64, body_bytes: u64) -> Option<Vec<u8>> {
         let part_bytes = self.parts.first()?.payload_bytes - PART_HEADER_BYTES as u32;
         let places = self.parts.iter().map(|part| part.location).collect();
-        Some(PartsList { hash, id, body_bytes, part_bytes, places }.encode())
+        Some(PartsList { hash, id, body_bytes, part_bytes, validator: 0, places }.encode())
     }
 
     /// They are live no more.
@@ -338,13 +345,13 @@ mod tests {
         #[test]
         fn a_list_is_read_as_it_was_written_and_nothing_else_is_one(
             (hash, id, part_bytes) in (any::<u64>(), any::<u64>(), 1..=PART_BODY_BYTES_MAX as u32),
-            (parts, rest) in (1u64..40, any::<u32>()),
+            (parts, rest, validator) in (1u64..40, any::<u32>(), any::<u64>()),
             (at, value) in (0usize..LIST_HEADER_BYTES, any::<u8>()),
         ) {
             let rest = u64::from(rest % part_bytes) + 1;
             let body_bytes = (parts - 1) * u64::from(part_bytes) + rest;
             let places = (0..parts).map(|number| Location::from_bits(number * 77 + 1).expect("not zero")).collect();
-            let list = PartsList { hash, id, body_bytes, part_bytes, places };
+            let list = PartsList { hash, id, body_bytes, part_bytes, validator, places };
             let mut bytes = list.encode();
             prop_assert_eq!(Some(bytes.len()), list_bytes(body_bytes, part_bytes as usize));
             let read = PartsList::parse(&bytes, hash);
@@ -375,8 +382,9 @@ mod tests {
             (at, bit) in (0usize..PART_HEADER_BYTES, 0u32..8),
         ) {
             let place = Location::from_bits(5).expect("not zero");
-            let list = PartsList { hash, id, body_bytes: 3 * len as u64, part_bytes: len as u32, places: vec![place; 3] };
-            let mut payload = part_header(number as u32, hash, id).to_vec();
+            let (body_bytes, part_bytes, validator) = (3 * len as u64, len as u32, id ^ 5);
+            let list = PartsList { hash, id, body_bytes, part_bytes, validator, places: vec![place; 3] };
+            let mut payload = part_header(number as u32, hash, id, validator).to_vec();
             payload.extend(vec![7; len]);
             prop_assert_eq!(list.body_of(number, &payload), Some(&vec![7; len][..]));
             prop_assert_eq!(list.body_of((number + 1) % 3, &payload), None);

@@ -1,0 +1,204 @@
+//! A younger head of an object whose body stays where it is on the file.
+//!
+//! ```text
+//!   | object: head, body |  ◀─claims─  | head alone, number 1 |  ◀─ended by─ | marker |
+//!            ▲                                                      ▲ written behind number 2
+//!            └──────claims──────────  | head alone, number 2 |  ◀───┘         the directory leads here
+//! ```
+//! A head ends the object's record in the log's sense, and claims it: whoever does not know of heads, and whoever finds
+//! the head gone, finds no object, never one with a head from before. Small bodies are written anew, with their head:
+//! then one read brings them back. *Which memory:* the owner's, 40 bytes a body whose head is elsewhere. *Bounds:* objects
+//! on the file; those that are gone with their segments are swept out when their number has doubled.
+
+use std::collections::HashMap;
+
+use super::{Cold, FileTier, Kept, Shard, image::ImageHeader, lengths_of, object_bytes, parts::tag, put};
+use crate::{
+    log::{Kind, Location, New, Reader},
+    store::{index::Slot, object::Object, record::Lengths},
+};
+
+/// The kind of a record that is a head alone.
+pub(super) const HEAD: Kind = Kind(64);
+/// Bodies from this on are not written again for a new head: below it, the header of a record and what a second read
+/// costs weigh more.
+const BODY_BYTES_MIN: u64 = 16 << 10;
+/// Bodies below which nobody looks for those that are gone with their segments.
+const SWEEP_AT_MIN: usize = 64;
+
+/// Bodies whose head is in another record, by the hash of their object.
+#[derive(Debug)]
+pub(super) struct Bodies {
+    of: HashMap<u64, Body>,
+    sweep_at: usize,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Body {
+    /// The record that was the object.
+    cold: Cold,
+    /// Which of the object's heads is its last: heads of one object come from different writers, so that their places
+    /// do not tell.
+    number: u32,
+}
+
+impl Bodies {
+    pub(super) fn new() -> Self {
+        Self { of: HashMap::new(), sweep_at: SWEEP_AT_MIN }
+    }
+
+    pub(super) fn find(&self, hash: u64) -> Option<Cold> {
+        self.of.get(&hash).map(|body| body.cold)
+    }
+
+    /// No head leads to it any more.
+    pub(super) fn release(&mut self, hash: u64, reader: &Reader) {
+        if let Some(body) = self.of.remove(&hash) {
+            body.cold.died(reader);
+        }
+    }
+
+    fn insert(&mut self, hash: u64, body: Body, is_known: impl Fn(u64) -> bool, reader: &Reader) {
+        self.of.insert(hash, body);
+        if self.of.len() >= self.sweep_at {
+            let gone = self.of.extract_if(|hash, _| !is_known(*hash));
+            gone.for_each(|(_, body)| body.cold.died(reader));
+            self.sweep_at = (2 * self.of.len()).max(SWEEP_AT_MIN);
+        }
+    }
+}
+
+impl FileTier {
+    /// Whether all of an object is on the file still.
+    pub(super) fn is_there(&self, hash: u64) -> bool {
+        let lives = |location| self.reader.segment_of(location).is_some();
+        self.known(hash).is_some_and(|kept| lives(kept.location))
+            && self.bodies.find(hash).is_none_or(|body| lives(body.location))
+    }
+}
+
+impl Shard {
+    /// Where the head is of an object whose body is at another place ([`Shard::cold`]): to be read, too.
+    pub fn cold_head(&self, hash: crate::store::Hash) -> Option<Cold> {
+        let file = self.file.as_ref()?;
+        file.bodies.find(hash.word())?;
+        let Kept { location, payload_bytes, .. } = file.known(hash.word())?;
+        Some(Cold { location, payload_bytes })
+    }
+
+    /// Keeps the head of an object on the file that got it just now; its body too, if that is not there or short.
+    pub(in crate::store) fn keep_head(&mut self, slot: Slot) {
+        if !self.put_head(slot) {
+            self.keep(slot);
+        }
+    }
+
+    /// Appends a head alone; `false` if the object is to be written as any other.
+    fn put_head(&mut self, slot: Slot) -> bool {
+        if self.warming.is_some() {
+            return false;
+        }
+        let Self { local, file, .. } = self;
+        let Some(file) = file else { return false };
+        let object = Object { local, slot };
+        let Some(kept) = file.known(slot.hash).filter(|_| file.is_there(slot.hash)) else { return false };
+        let is_small = object.is_in_parts() || object.body_bytes() < BODY_BYTES_MIN;
+        let is_elsewhere = file.large.contains_key(&slot.hash)
+            || file.is_outdated(slot.hash)
+            || file.copies.iter().any(|copying| copying.hash() == slot.hash());
+        if is_small || is_elsewhere {
+            return false;
+        }
+        let own =
+            Body { cold: Cold { location: kept.location, payload_bytes: kept.payload_bytes }, number: 0 };
+        let Body { cold: body, number } = file.bodies.of.get(&slot.hash).copied().unwrap_or(own);
+        let Some(number) = number.checked_add(1) else { return false };
+        let header = ImageHeader {
+            tail_bytes: 0,
+            body_bytes: 0,
+            body_at: Some(body.location),
+            ..super::header_of(&object)
+        };
+        let bytes = object_bytes(Lengths { rest: 0, tail: 0, ..lengths_of(&object) });
+        let expires_s = slot.expires_s();
+        let (hash, target) = (slot.hash, Some(body.location));
+        let new = New { kind: HEAD, hash, tag: tag(expires_s, number), target };
+        let Ok(mut record) = file.writers.begin(new, bytes, expires_s) else { return false };
+        record.write(&header.encode());
+        for part in [object.key(), object.head(), object.extra()] {
+            put(&mut record, part);
+        }
+        let location = file.writers.finish(record, expires_s);
+        file.writers.note(body.location, expires_s);
+        if number > 1 {
+            file.end_at(hash, kept.location);
+            file.reader.died(kept.location, kept.payload_bytes as usize);
+        }
+        let FileTier { directory, reader, bodies, .. } = &mut **file;
+        let lives = |location| reader.segment_of(location).is_some();
+        directory.insert(Kept { hash, location, expires_s, payload_bytes: bytes as u32 }, lives);
+        let is_known = |hash| directory.find(hash).is_some_and(|kept| lives(kept.location));
+        bodies.insert(hash, Body { cold: body, number }, is_known, reader);
+        let tally = &local.store.shards[local.core].tally;
+        tally.file_heads.add(1);
+        file.count(tally);
+        true
+    }
+}
+
+/// Heads and bodies that a start finds, until it is known which belong together.
+#[derive(Debug, Default)]
+pub(super) struct FoundHeads {
+    /// By hash: the last head, its number, and where its body is.
+    heads: HashMap<u64, (Location, u32, Location)>,
+    bodies: HashMap<Location, (u64, Cold)>,
+}
+
+impl FoundHeads {
+    /// A record was found that a head claims.
+    pub(super) fn body(&mut self, hash: u64, cold: Cold) {
+        self.bodies.insert(cold.location, (hash, cold));
+    }
+
+    /// Whether this head is older than the one that was found with its hash before. If it is not, it is the last.
+    pub(super) fn is_older(&mut self, hash: u64, location: Location, number: u32, body: Location) -> bool {
+        let is_older = self.heads.get(&hash).is_some_and(|(_, other, _)| *other > number);
+        if !is_older {
+            self.heads.insert(hash, (location, number, body));
+        }
+        is_older
+    }
+
+    /// The number of the head that is at a place.
+    pub(super) fn is_head(&self, hash: u64, location: Location) -> bool {
+        self.heads.get(&hash).is_some_and(|(of, ..)| *of == location)
+    }
+
+    /// The whole file has been read: gives the heads that are objects (`is_known`) their bodies, by what comes back: a
+    /// head without a body is none (`lost`).
+    pub(super) fn matched(
+        self,
+        is_known: impl Fn(u64, Location) -> bool,
+        mut found: impl FnMut(u64, Cold),
+        mut lost: impl FnMut(u64),
+        reader: &Reader,
+    ) -> Bodies {
+        let Self { heads, mut bodies } = self;
+        let mut matched = Bodies::new();
+        for (hash, (location, number, body)) in
+            heads.into_iter().filter(|(hash, head)| is_known(*hash, head.0))
+        {
+            let _ = location;
+            match bodies.remove(&body).filter(|(of, _)| *of == hash) {
+                Some((_, cold)) => {
+                    found(hash, cold);
+                    matched.of.insert(hash, Body { cold, number });
+                }
+                None => lost(hash),
+            }
+        }
+        bodies.into_values().for_each(|(_, cold)| cold.died(reader));
+        matched.sweep_at = (2 * matched.of.len()).max(SWEEP_AT_MIN);
+        matched
+    }
+}

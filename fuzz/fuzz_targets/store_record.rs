@@ -1,0 +1,7 @@
+//! A record of the accelerator's file. What is held: `checks/store_record.rs`.
+#![no_main]
+
+#[path = "../checks/store_record.rs"]
+mod store_record;
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| store_record::check(bytes));
