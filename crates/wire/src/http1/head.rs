@@ -7,6 +7,7 @@
 pub use super::{
     head_error::{HeadError, HeadRule},
     header_slots::{HEADERS_MAX, HeaderSlots, Headers},
+    kept::{KeptRequest, KeptResponse},
 };
 use super::{
     known::KnownHeader,
@@ -178,7 +179,7 @@ pub fn parse_request<'b, 'h>(
     };
     match first_line {
         Outcome::Sound((method, target, form, version), bytes) => {
-            let headers = Headers { buf, slots };
+            let headers = slots.headers(buf);
             Ok(Progress::Complete((RequestHead { method, target, form, version, headers }, bytes)))
         }
         Outcome::NeedMore => Ok(Progress::NeedMore),
@@ -204,7 +205,7 @@ pub fn parse_response<'b, 'h>(
     };
     match first_line {
         Outcome::Sound((version, status, reason), bytes) => {
-            let headers = Headers { buf, slots };
+            let headers = slots.headers(buf);
             Ok(Progress::Complete((ResponseHead { version, status, reason, headers }, bytes)))
         }
         Outcome::NeedMore => Ok(Progress::NeedMore),
@@ -276,7 +277,7 @@ fn request_parts<'b>(
     };
     let version = if version == 1 { Version::Http11 } else { Version::Http10 };
     let crlf = slots.fill(window, request.headers) && bytes[..len].ends_with(b"\r\n\r\n");
-    let headers = Headers { buf: window, slots };
+    let headers = slots.headers(window);
     let line_bytes = method.len() + target.len() + " ".len() + " HTTP/1.1".len();
     let host_is_sound = match headers.known(KnownHeader::Host) {
         Some(host) => !headers.is_repeated(KnownHeader::Host) && Authority::is_valid(host),

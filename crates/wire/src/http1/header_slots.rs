@@ -27,12 +27,32 @@ pub struct HeaderSlots {
     /// Only `..len` holds headers of the present head.
     slots: [Slot; HEADERS_MAX],
     len: usize,
+    kinds: Kinds,
+}
+
+/// Which known headers occur, and where.
+#[derive(Debug, Clone, Copy)]
+struct Kinds {
     /// The slot of the first header of each kind; meaningful only where `present` has the kind's bit.
     first: [u8; KNOWN_HEADERS],
     /// The kinds that occur.
     present: u64,
     /// The kinds that occur more than once; a subset of `present`.
     repeated: u64,
+}
+
+/// The slots of one head, no more than it needs.
+#[derive(Debug, Clone)]
+pub(super) struct KeptSlots {
+    slots: Box<[Slot]>,
+    kinds: Kinds,
+}
+
+impl KeptSlots {
+    /// The headers that lie in `buf` as they lay in the bytes that were parsed.
+    pub(super) fn headers<'b, 'h>(&'h self, buf: &'b [u8]) -> Headers<'b, 'h> {
+        Headers { buf, slots: &self.slots, kinds: &self.kinds }
+    }
 }
 
 impl Default for HeaderSlots {
@@ -45,7 +65,8 @@ impl HeaderSlots {
     /// Empty slots.
     pub const fn new() -> Self {
         let empty = Slot { name_at: 0, name_len: 0, value_at: 0, value_len: 0, known: UNKNOWN };
-        Self { slots: [empty; HEADERS_MAX], len: 0, first: [0; KNOWN_HEADERS], present: 0, repeated: 0 }
+        let kinds = Kinds { first: [0; KNOWN_HEADERS], present: 0, repeated: 0 };
+        Self { slots: [empty; HEADERS_MAX], len: 0, kinds }
     }
 
     /// Takes over the headers that were parsed from `buf`; each name and value must be a slice of it, and `buf`
@@ -62,7 +83,7 @@ impl HeaderSlots {
                 Some(known) => {
                     let bit = 1 << known as u8;
                     if present & bit == 0 {
-                        self.first[known as usize] = number as u8;
+                        self.kinds.first[known as usize] = number as u8;
                     }
                     repeated |= present & bit;
                     present |= bit;
@@ -80,27 +101,44 @@ impl HeaderSlots {
             };
         }
         self.len = headers.len();
-        (self.present, self.repeated) = (present, repeated);
+        (self.kinds.present, self.kinds.repeated) = (present, repeated);
         crlf
+    }
+
+    /// The headers, which lie in `buf`.
+    #[inline]
+    pub(super) fn headers<'b, 'h>(&'h self, buf: &'b [u8]) -> Headers<'b, 'h> {
+        Headers { buf, slots: &self.slots[..self.len], kinds: &self.kinds }
     }
 }
 
 /// The headers of a head, in the order in which they came.
 #[derive(Debug, Clone, Copy)]
 pub struct Headers<'b, 'h> {
-    pub(super) buf: &'b [u8],
-    pub(super) slots: &'h HeaderSlots,
+    buf: &'b [u8],
+    slots: &'h [Slot],
+    kinds: &'h Kinds,
 }
 
 impl<'b, 'h> Headers<'b, 'h> {
+    /// The bytes that the head was parsed from.
+    pub(super) fn bytes(&self) -> &'b [u8] {
+        self.buf
+    }
+
+    /// Where they lie, to be kept.
+    pub(super) fn keep(&self) -> KeptSlots {
+        KeptSlots { slots: self.slots.into(), kinds: *self.kinds }
+    }
+
     /// How many there are.
     pub fn len(&self) -> usize {
-        self.slots.len
+        self.slots.len()
     }
 
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
-        self.slots.len == 0
+        self.slots.is_empty()
     }
 
     /// Name (as it was sent) and value (without the white space around it) of each header.
@@ -111,7 +149,7 @@ impl<'b, 'h> Headers<'b, 'h> {
     /// As [`iter`](Self::iter), with what was recognised in the name.
     pub fn classified(&self) -> impl Iterator<Item = (Option<KnownHeader>, &'b str, &'b [u8])> + use<'b, 'h> {
         let (buf, slots) = (self.buf, self.slots);
-        slots.slots[..slots.len].iter().map(move |slot| {
+        slots.iter().map(move |slot| {
             let known = KnownHeader::ALL.get(slot.known as usize).copied();
             (known, name(buf, slot), value(buf, slot))
         })
@@ -120,13 +158,13 @@ impl<'b, 'h> Headers<'b, 'h> {
     /// Whether a known header occurs.
     #[inline]
     pub fn has(&self, known: KnownHeader) -> bool {
-        self.slots.present & (1 << known as u8) != 0
+        self.kinds.present & (1 << known as u8) != 0
     }
 
     /// Whether a known header occurs more than once.
     #[inline]
     pub fn is_repeated(&self, known: KnownHeader) -> bool {
-        self.slots.repeated & (1 << known as u8) != 0
+        self.kinds.repeated & (1 << known as u8) != 0
     }
 
     /// The value of the first header of a known kind, found without a search.
@@ -135,18 +173,15 @@ impl<'b, 'h> Headers<'b, 'h> {
         if !self.has(known) {
             return None;
         }
-        Some(value(self.buf, &self.slots.slots[self.slots.first[known as usize] as usize]))
+        Some(value(self.buf, &self.slots[self.kinds.first[known as usize] as usize]))
     }
 
     /// The values of all headers of a known kind.
     pub fn known_all(&self, known: KnownHeader) -> impl Iterator<Item = &'b [u8]> + use<'b, 'h> {
         let (buf, slots) = (self.buf, self.slots);
-        let start = if self.has(known) { slots.first[known as usize] as usize } else { slots.len };
-        let end = if self.is_repeated(known) { slots.len } else { slots.len.min(start + 1) };
-        slots.slots[start..end]
-            .iter()
-            .filter(move |slot| slot.known == known as u8)
-            .map(|slot| value(buf, slot))
+        let start = if self.has(known) { self.kinds.first[known as usize] as usize } else { slots.len() };
+        let end = if self.is_repeated(known) { slots.len() } else { slots.len().min(start + 1) };
+        slots[start..end].iter().filter(move |slot| slot.known == known as u8).map(|slot| value(buf, slot))
     }
 
     /// The value of the first header of that name, in any case of letters.

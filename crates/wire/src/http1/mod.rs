@@ -30,6 +30,7 @@ pub mod framing;
 pub mod head;
 mod head_error;
 mod header_slots;
+mod kept;
 pub mod known;
 mod strict;
 pub mod trailers;

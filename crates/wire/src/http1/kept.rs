@@ -1,0 +1,159 @@
+//! Heads that outlive the buffer in which they came: a copy of the bytes, with what the parser found in them.
+//!
+//! A request that waits for an origin is looked at many times (its key, its variants, what the origin is sent). It is
+//! parsed once, when it comes; here are its bytes and where things lie in them, in three allocations, no larger than
+//! the head needs.
+
+use std::ops::Range;
+
+use super::{
+    head::{RequestHead, ResponseHead, TargetForm, Version},
+    header_slots::KeptSlots,
+};
+
+/// A request's head, kept.
+#[derive(Debug, Clone)]
+pub struct KeptRequest {
+    bytes: Box<[u8]>,
+    slots: KeptSlots,
+    method: Range<u32>,
+    target: Range<u32>,
+    form: TargetForm,
+    version: Version,
+}
+
+impl KeptRequest {
+    /// Keeps a head that is `head_bytes` long, as its parser said.
+    pub fn new(head: &RequestHead<'_, '_>, head_bytes: usize) -> Self {
+        let bytes = &head.headers.bytes()[..head_bytes];
+        Self {
+            method: within(bytes, head.method),
+            target: within(bytes, head.target),
+            form: head.form,
+            version: head.version,
+            slots: head.headers.keep(),
+            bytes: bytes.into(),
+        }
+    }
+
+    /// The head.
+    pub fn head(&self) -> RequestHead<'_, '_> {
+        RequestHead {
+            method: text(&self.bytes, &self.method),
+            target: text(&self.bytes, &self.target),
+            form: self.form,
+            version: self.version,
+            headers: self.slots.headers(&self.bytes),
+        }
+    }
+
+    /// How long it is.
+    pub fn head_bytes(&self) -> usize {
+        self.bytes.len()
+    }
+}
+
+/// A response's head, kept.
+#[derive(Debug, Clone)]
+pub struct KeptResponse {
+    bytes: Box<[u8]>,
+    slots: KeptSlots,
+    reason: Range<u32>,
+    version: Version,
+    status: u16,
+}
+
+impl KeptResponse {
+    /// Keeps a head that is `head_bytes` long, as its parser said.
+    pub fn new(head: &ResponseHead<'_, '_>, head_bytes: usize) -> Self {
+        let bytes = &head.headers.bytes()[..head_bytes];
+        Self {
+            reason: within(bytes, head.reason),
+            version: head.version,
+            status: head.status,
+            slots: head.headers.keep(),
+            bytes: bytes.into(),
+        }
+    }
+
+    /// The head.
+    pub fn head(&self) -> ResponseHead<'_, '_> {
+        ResponseHead {
+            version: self.version,
+            status: self.status,
+            reason: text(&self.bytes, &self.reason),
+            headers: self.slots.headers(&self.bytes),
+        }
+    }
+}
+
+/// Where a part of `bytes` lies in them; nothing for what is no part of them (an empty reason).
+fn within(bytes: &[u8], part: &str) -> Range<u32> {
+    let at = (part.as_ptr() as usize).wrapping_sub(bytes.as_ptr() as usize);
+    if at.checked_add(part.len()).is_none_or(|end| end > bytes.len()) {
+        return 0..0;
+    }
+    at as u32..(at + part.len()) as u32
+}
+
+fn text<'b>(bytes: &'b [u8], range: &Range<u32>) -> &'b str {
+    // It was text when it was parsed, so the fallback is never taken.
+    std::str::from_utf8(&bytes[range.start as usize..range.end as usize]).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::http1::{
+        head::{HeadLimits, HeaderSlots, Progress, parse_request, parse_response},
+        known::KnownHeader,
+    };
+
+    #[test]
+    fn a_kept_request_says_what_the_parsed_one_said() {
+        let bytes =
+            b"\r\nGET http://a.example/x?y HTTP/1.0\r\nHost: a\r\nCookie: 1\r\nX: y\r\nCookie: 2\r\n\r\nbody"
+                .to_vec();
+        let mut slots = HeaderSlots::new();
+        let Ok(Progress::Complete((head, head_bytes))) =
+            parse_request(&bytes, &mut slots, &HeadLimits::default())
+        else {
+            panic!("a valid head");
+        };
+        let kept = KeptRequest::new(&head, head_bytes);
+        let said = format!("{:?} {:?} {:?} {:?}", head.method, head.target, head.form, head.version);
+        let headers: Vec<_> = head.headers.iter().map(|(n, v)| (n.to_owned(), v.to_vec())).collect();
+        let repeated = head.headers.is_repeated(KnownHeader::Cookie);
+        drop(bytes);
+        let again = kept.head();
+        assert_eq!(kept.head_bytes(), head_bytes);
+        assert_eq!(
+            format!("{:?} {:?} {:?} {:?}", again.method, again.target, again.form, again.version),
+            said
+        );
+        let kept_headers: Vec<_> = again.headers.iter().map(|(n, v)| (n.to_owned(), v.to_vec())).collect();
+        assert_eq!(kept_headers, headers);
+        assert_eq!(again.headers.is_repeated(KnownHeader::Cookie), repeated);
+        assert_eq!(again.known(KnownHeader::Cookie), Some(b"1".as_slice()));
+        assert_eq!(again.headers.known_all(KnownHeader::Cookie).count(), 2);
+    }
+
+    #[test]
+    fn a_kept_response_says_what_the_parsed_one_said() {
+        for (bytes, reason) in [
+            (b"HTTP/1.1 200 Fine\r\nETag: \"x\"\r\n\r\n".as_slice(), "Fine"),
+            (b"HTTP/1.1 200\r\nETag: \"x\"\r\n\r\n".as_slice(), ""),
+            (b"HTTP/1.1 200 \xc3\xa9\r\nETag: \"x\"\r\n\r\n".as_slice(), ""),
+        ] {
+            let mut slots = HeaderSlots::new();
+            let Ok(Progress::Complete((head, head_bytes))) =
+                parse_response(bytes, &mut slots, &HeadLimits::default())
+            else {
+                panic!("a valid head");
+            };
+            let kept = KeptResponse::new(&head, head_bytes);
+            assert_eq!((kept.head().status, kept.head().reason), (200, reason));
+            assert_eq!(kept.head().known(KnownHeader::Etag), Some(b"\"x\"".as_slice()));
+        }
+    }
+}
