@@ -39,6 +39,9 @@ pub struct Limits {
     pub request_body_bytes_max: u64,
     /// Time for a request's head to arrive once its first byte has; more is answered 408.
     pub request_head_time_max: Duration,
+    /// Time that a request's body may take before it must have come with 512 bytes a second on average; less is
+    /// answered 408.
+    pub request_body_time_grace: Duration,
     /// Time a kept-alive connection may idle between requests.
     pub idle_time_max: Duration,
     /// Time a response may make no progress (the client reads nothing) before it is cut.
@@ -53,10 +56,19 @@ pub struct Limits {
     pub origin_first_byte_time_max: Duration,
     /// Time between two reads of the origin's body.
     pub origin_between_bytes_time_max: Duration,
+    /// Time that a connection to the origin may idle: many servers close them after a minute or less.
+    pub origin_idle_time_max: Duration,
     /// Idle connections to the origin kept per core.
     pub origin_idle_connections_max: usize,
-    /// Connections to the origin per core, idle or busy; more requests wait in a queue.
+    /// Exchanges with the origin per core; more requests wait in a queue. A quarter is for misses that will be stored.
     pub origin_connections_max: usize,
+    /// Requests per core that wait for one of these; more are answered 503.
+    pub origin_queue_max: usize,
+    /// Passed answers per core whose head has been sent and that last (events, downloads of slow clients), beside
+    /// these.
+    pub origin_lasting_max: usize,
+    /// Bytes per core that slow clients may make us hold outside of the store; a client that needs more is cut.
+    pub client_bytes_max: usize,
 }
 
 impl Default for Limits {
@@ -67,6 +79,7 @@ impl Default for Limits {
             request_head_bytes_max: 32 * 1024,
             request_body_bytes_max: 1 << 30,
             request_head_time_max: Duration::from_secs(10),
+            request_body_time_grace: Duration::from_secs(20),
             idle_time_max: Duration::from_secs(60),
             send_stall_max: Duration::from_secs(60),
             pin_grace: Duration::from_secs(5),
@@ -74,8 +87,12 @@ impl Default for Limits {
             origin_connect_time_max: Duration::from_secs(3),
             origin_first_byte_time_max: Duration::from_secs(60),
             origin_between_bytes_time_max: Duration::from_secs(30),
+            origin_idle_time_max: Duration::from_secs(20),
             origin_idle_connections_max: 32,
             origin_connections_max: 256,
+            origin_queue_max: 1024,
+            origin_lasting_max: 1024,
+            client_bytes_max: 64 << 20,
         }
     }
 }

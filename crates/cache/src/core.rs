@@ -6,7 +6,6 @@
 
 use std::{
     cell::{Cell, OnceCell, RefCell, RefMut},
-    collections::HashMap,
     net::SocketAddr,
     rc::Rc,
     sync::Arc,
@@ -27,11 +26,10 @@ use wire::http1::head::HeaderSlots;
 use crate::{
     config::Config,
     counters::Counter,
-    fetch::{Start, Want},
-    growing::{Chunk, Cursor},
-    origin::{Pool, Pools},
-    response::Response,
+    in_flight::{InFlight, Want},
+    origin::{Upstream, Upstreams},
     response_head::{Flags, Identity, StoredMeta},
+    site::{SiteId, SitesOfCore},
 };
 
 /// What cores say to each other.
@@ -47,7 +45,7 @@ pub(crate) enum Message {
         /// It is a purge, which the owner counts.
         is_purge: bool,
         /// The answer is sent only when the object cannot come back, even if the file must be read first.
-        must_stay_so: bool,
+        lasting: bool,
         /// The channel for the answer.
         done: oneshot::Sender<Unlinked>,
     },
@@ -112,36 +110,14 @@ const OUT_BYTES: usize = 512 * 1024;
 /// need.
 const HOUSEKEEPING_EVERY: Duration = Duration::from_millis(100);
 
-/// A fetch under way, as its owner sees it.
-pub(crate) struct Fetching {
-    pub(crate) key: Vec<u8>,
-    /// The part of the key that all variants share: what a purge names.
-    pub(crate) primary: Vec<u8>,
-    /// Only the client that asked first gets this response body. It is being stored in parts; other clients find the
-    /// object when all parts are stored.
-    pub(crate) is_alone: bool,
-    /// Which of the fetches that this core began it is.
-    pub(crate) number: u64,
-    /// Who asked before the origin had answered.
-    pub(crate) waiting: Vec<oneshot::Sender<Start>>,
-    /// The answer, once its head is there and if it may be shared; keeps the first chunk for those who join later.
-    pub(crate) started: Option<(Arc<Response>, Arc<crate::growing::Growing>, Arc<Chunk>)>,
-}
-
-impl Fetching {
-    /// A reader of the answer from its first byte, for one who joins.
-    pub(crate) fn join(&self) -> Option<(Arc<Response>, Cursor)> {
-        let (response, growing, first) = self.started.as_ref()?;
-        Some((Arc::clone(response), Cursor::new(Arc::clone(growing), Arc::clone(first))))
-    }
-}
-
 /// One core's part of the accelerator.
 pub(crate) struct Core {
     pub(crate) index: usize,
     pub(crate) config: Arc<Config>,
     /// The name in Via and Cache-Status, ready to be copied.
     pub(crate) identity: Identity,
+    /// Our name in the Via of requests: no other instance has it.
+    pub(crate) pseudonym: Arc<str>,
     pub(crate) store: Arc<Store>,
     pub(crate) reader: Reader,
     /// To change it: [`Core::shard_mut`].
@@ -150,8 +126,8 @@ pub(crate) struct Core {
     pub(crate) rounds: Arc<Rounds>,
     /// `None` where the store is in memory alone.
     pub(crate) file: Option<FileReads>,
-    pub(crate) fetching: RefCell<HashMap<Hash, Fetching>>,
-    pub(crate) pool: RefCell<Pool>,
+    pub(crate) in_flight: RefCell<InFlight>,
+    pub(crate) sites: SitesOfCore,
     pub(crate) sender: Sender<Message>,
     pub(crate) scratch: RefCell<Scratch>,
     pub(crate) watches: RefCell<Watches>,
@@ -162,10 +138,11 @@ pub(crate) struct Core {
     pub(crate) lender: RefCell<Option<Lender>>,
     /// Bytes of slow readers' remainders that were copied out of the store, now.
     pub(crate) copied_bytes: Cell<usize>,
+    /// Bytes that clients make us hold, now.
+    pub(crate) held_bytes: Cell<usize>,
     /// Connections that are being told that there is no room for them.
     pub(crate) turning_away: Cell<usize>,
     requests: Cell<u64>,
-    fetches: Cell<u64>,
     started_ms: u64,
 }
 
@@ -179,10 +156,13 @@ pub(crate) fn store_s(unix_s: u64) -> u32 {
 }
 
 /// What a core begins with.
-pub(crate) struct Parts {
+pub(crate) struct Beginning {
     pub(crate) index: usize,
     pub(crate) config: Arc<Config>,
     pub(crate) identity: Identity,
+    /// Our name in the Via of requests: no other instance has it.
+    pub(crate) pseudonym: Arc<str>,
+    pub(crate) sites: SitesOfCore,
     pub(crate) store: Arc<Store>,
     pub(crate) shard: Shard,
     pub(crate) file: Option<FileReads>,
@@ -193,17 +173,30 @@ pub(crate) struct Parts {
 
 impl Core {
     /// Makes this thread a core of the accelerator.
-    pub(crate) fn install(parts: Parts) {
-        let Parts { index, config, identity, store, shard, file, sender, balance, counters } = parts;
+    pub(crate) fn install(beginning: Beginning) {
+        let Beginning {
+            index,
+            config,
+            identity,
+            pseudonym,
+            sites,
+            store,
+            shard,
+            file,
+            sender,
+            balance,
+            counters,
+        } = beginning;
         let core = Self {
             index,
             identity,
+            pseudonym,
             reader: store.reader(index),
             shard: RefCell::new(shard),
             rounds: Arc::new(Rounds::new(HOUSEKEEPING_EVERY)),
             file,
-            fetching: RefCell::new(HashMap::new()),
-            pool: RefCell::new(Pool::new(&config.limits)),
+            in_flight: RefCell::default(),
+            sites,
             sender,
             scratch: RefCell::new(Scratch {
                 // The parser refuses a head over the limit before the buffer is full.
@@ -219,9 +212,9 @@ impl Core {
             draining: Cell::new(false),
             lender: RefCell::new(if store.lends() { Lender::open().ok() } else { None }),
             copied_bytes: Cell::new(0),
+            held_bytes: Cell::new(0),
             turning_away: Cell::new(0),
             requests: Cell::new(0),
-            fetches: Cell::new(0),
             started_ms: clock::unix_ms(),
             config,
             store,
@@ -304,18 +297,6 @@ impl Core {
         given
     }
 
-    /// Sends to another core; false if its ring is full.
-    pub(crate) fn send(&self, to: usize, message: Message) -> bool {
-        self.give(to, message).is_ok()
-    }
-
-    /// A number for one fetch: never used again.
-    pub(crate) fn next_fetch(&self) -> u64 {
-        let number = self.fetches.get();
-        self.fetches.set(number + 1);
-        number
-    }
-
     /// A number for one request, to be found again in the log: hexadecimal, unlikely to repeat in a year.
     pub(crate) fn request_id(&self) -> String {
         let number = self.requests.get();
@@ -336,11 +317,11 @@ pub(crate) fn with_core<R>(with: impl FnOnce(&Core) -> R) -> R {
     })
 }
 
-/// The pools of the core that runs.
-pub(crate) struct CorePools;
+/// The connections of the core that runs to the origin of a site.
+pub(crate) struct OfSite(pub(crate) SiteId);
 
-impl Pools for CorePools {
-    fn pool<R>(&self, with: impl FnOnce(&mut Pool) -> R) -> R {
-        with_core(|core| with(&mut core.pool.borrow_mut()))
+impl Upstreams for OfSite {
+    fn upstream<R>(&self, with: impl FnOnce(&mut Upstream) -> R) -> R {
+        with_core(|core| with(&mut core.sites.upstream(self.0).borrow_mut()))
     }
 }

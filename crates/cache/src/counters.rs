@@ -55,6 +55,10 @@ engine::counters! {
         StoreNoRoom => Counter, "cache_store_no_room", None, "Answers not stored because no segment was free.";
         StoreTooLarge => Counter, "cache_store_too_large", None, "Answers not stored because they are larger than an object may be.";
         FetchTableFull => Counter, "cache_fetch_table_full", None, "Misses passed through because too many fetches are under way.";
+        PurgesRefused => Counter, "cache_purges_refused", None, "Purges and invalidations not carried out because the ring to the owner of the key stayed full.";
+        SlowBodies => Counter, "cache_slow_bodies", None, "Requests refused because their body came too slowly.";
+        TurnsCut => Counter, "cache_turns_cut", None, "Turns that ended because one connection had sent as many requests as one turn answers.";
+        ClientsOverBytes => Counter, "cache_clients_over_bytes", None, "Clients cut because all clients of the core made it hold more than client_bytes_max.";
         CoreRingFull => Counter, "cache_core_ring_full", None, "Misses passed through because the ring to the owner of the key is full.";
     }
 }
@@ -62,13 +66,14 @@ engine::counters! {
 impl Counter {
     pub(crate) fn of_origin_error(error: &OriginError) -> Self {
         match error {
-            OriginError::Unresolved(_) | OriginError::Refused | OriginError::Connect(_) => {
-                Self::OriginRefused
-            }
+            OriginError::Unresolved(_)
+            | OriginError::ResolveTimeout(_)
+            | OriginError::Refused
+            | OriginError::Connect(_) => Self::OriginRefused,
             OriginError::ConnectTimeout(_)
             | OriginError::FirstByteTimeout(_)
             | OriginError::BodyStalled(_) => Self::OriginTimeouts,
-            OriginError::Busy(_) => Self::OriginBusy,
+            OriginError::Busy(_) | OriginError::Queue(_) => Self::OriginBusy,
             OriginError::Closed | OriginError::Reset | OriginError::HeadShort => Self::OriginClosed,
             OriginError::HeadTooLarge(_) => Self::OriginHeadTooLarge,
             OriginError::Invalid(_) | OriginError::Switched => Self::OriginInvalid,

@@ -20,11 +20,11 @@ use engine::{
 
 use crate::{
     config::{Config, Origin},
-    connection,
-    core::{Core, Message, Parts, store_s, with_core},
+    core::{Beginning, Core, Message, store_s, with_core},
     counters::Counter,
-    key,
+    http1, key,
     response_head::{Coding, Flags, Identity, Schemes, StoredMeta},
+    site::Sites,
 };
 
 #[global_allocator]
@@ -40,9 +40,12 @@ fn install() {
     let (sender, _receiver) = mesh.into_endpoints().remove(0).split();
     let counters = CounterSet::<Counter>::new(1);
     let config = Config::new(Origin { host: "127.0.0.1".to_owned(), port: 9 });
-    Core::install(Parts {
+    let sites = Sites::new(&config).expect("sites").of_core(&config.limits);
+    Core::install(Beginning {
         index: 0,
         identity: Identity::new(&config.name).expect("a name"),
+        pseudonym: "us".into(),
+        sites,
         config: Arc::new(config),
         store,
         shard: shards.remove(0),
@@ -255,7 +258,7 @@ async fn measure(
         told_to_stop.recv().expect("the test says so");
     });
     let (stream, peer) = listener.accept().await.expect("the client");
-    let served = tokio::spawn(connection::serve(stream, peer));
+    let served = tokio::spawn(http1::serve(stream, peer));
     told.notified().await;
     // Errors of sending mean that the client has failed; joining it says how.
     let _ = go.send(());

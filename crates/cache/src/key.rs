@@ -1,48 +1,109 @@
-//! The key under which an answer is stored: which host, which path and query; and which variant.
+//! The key under which an answer is stored: which scheme, host, path and query; and which variant.
 //!
-//! `host [:port] NUL path ?query`, the host in lower case and without port 80 (RFC 9110 §4.2.3). A NUL can be in
-//! neither part, so no two requests share a key by accident. A variant's key has a second NUL, the generation of the
-//! list of headers that it varies by, and their values (RFC 9111 §4.1).
+//! `[S] host [:port] NUL path ?query`, the host in lower case and without the scheme's own port (RFC 9110 §4.2.3); `S`
+//! for https, which no host in lower case begins with. A NUL can be in none of the parts, so no two requests share a
+//! key by accident. A variant's key has a second NUL, the generation of the list of headers that it varies by, and
+//! their values (RFC 9111 §4.1).
+//!
+//! What is keyed is what the origin is sent (`request`): the authority in its normal form and not as the client wrote
+//! it, or one client's spelling would decide what everybody gets.
 
 use engine::store::Hash;
 use wire::http1::{
-    head::{Headers, RequestHead},
+    head::{Headers, RequestHead, TargetForm},
+    known::KnownHeader,
     url::{Scheme, Target},
 };
 
 use crate::policy::{invalidate::Base, vary::secondary_key};
 
-/// Port that a key leaves out.
-const HTTP_PORT: u16 = 80;
+/// Marks keys of https.
+const HTTPS: u8 = b'S';
+
+/// The port that an authority of this scheme leaves out.
+const fn default_port(scheme: Scheme) -> u16 {
+    match scheme {
+        Scheme::Http => 80,
+        Scheme::Https => 443,
+    }
+}
+
+/// Over which scheme the client came: what a proxy before us that ends TLS says, or the target itself. Anybody may say
+/// so, and nobody is harmed: it is part of the key, and the origin is told the same.
+#[inline]
+pub(crate) fn scheme_of(head: &RequestHead<'_, '_>) -> Scheme {
+    let said = head.known(KnownHeader::XForwardedProto);
+    if said.is_some_and(|said| said.eq_ignore_ascii_case(b"https")) {
+        return Scheme::Https;
+    }
+    if head.form == TargetForm::Absolute
+        && let Some((_, Target { scheme: Some(scheme), .. })) = Target::parse(head.method, head.target)
+    {
+        return scheme;
+    }
+    Scheme::Http
+}
 
 /// Writes the key of a request into `key`.
 #[inline]
 pub(crate) fn of_request(head: &RequestHead<'_, '_>, key: &mut Vec<u8>) {
-    key.clear();
+    let scheme = scheme_of(head);
+    begin(scheme, key);
     if let Some(authority) = head.authority() {
-        authority.normalise_into(HTTP_PORT, key);
+        authority.normalise_into(default_port(scheme), key);
     }
     key.push(0);
     match Target::parse(head.method, head.target) {
-        Some((_, target)) => append_path(target.path_and_query, key),
-        None => key.extend_from_slice(head.target.as_bytes()),
+        // RFC 9112 §3.2.4: OPTIONS for a host and no path is for the server as a whole.
+        Some((TargetForm::Absolute, target))
+            if head.method == "OPTIONS" && target.path_and_query.is_empty() =>
+        {
+            key.push(b'*');
+        }
+        Some((TargetForm::Origin | TargetForm::Absolute, target)) => append_path(target.path_and_query, key),
+        Some(_) | None => key.extend_from_slice(head.target.as_bytes()),
     }
 }
 
 /// Writes the key of a URL (`http://host/path`) into `key`; false if it is none.
 pub(crate) fn of_url(url: &str, key: &mut Vec<u8>) -> bool {
-    key.clear();
-    let Some((_, Target { authority: Some(authority), path_and_query, .. })) = Target::parse("GET", url)
+    let Some((_, Target { scheme: Some(scheme), authority: Some(authority), path_and_query })) =
+        Target::parse("GET", url)
     else {
+        key.clear();
         return false;
     };
-    authority.normalise_into(HTTP_PORT, key);
+    begin(scheme, key);
+    authority.normalise_into(default_port(scheme), key);
     key.push(0);
     append_path(path_and_query, key);
     true
 }
 
-/// The part of a key that names the host, with the NUL that ends it.
+fn begin(scheme: Scheme, key: &mut Vec<u8>) {
+    key.clear();
+    if scheme == Scheme::Https {
+        key.push(HTTPS);
+    }
+}
+
+/// The scheme of a key.
+pub(crate) fn scheme(key: &[u8]) -> Scheme {
+    if key.first() == Some(&HTTPS) { Scheme::Https } else { Scheme::Http }
+}
+
+/// The authority in a key, in its normal form.
+pub(crate) fn authority(key: &[u8]) -> &[u8] {
+    let from = usize::from(scheme(key) == Scheme::Https);
+    &key[from..memchr::memchr(0, key).unwrap_or(key.len())]
+}
+
+/// Path and query of a primary key.
+pub(crate) fn path(key: &[u8]) -> &[u8] {
+    &key[host_of(key).len()..]
+}
+
+/// The part of a key that names scheme and host, with the NUL that ends it.
 pub(crate) fn host_of(key: &[u8]) -> &[u8] {
     &key[..memchr::memchr(0, key).map_or(0, |at| at + 1)]
 }
@@ -52,7 +113,7 @@ pub(crate) fn base_of<'a>(head: &RequestHead<'a, '_>) -> Option<Base<'a>> {
     let (_, target) = Target::parse(head.method, head.target)?;
     let path_and_query = target.path_and_query;
     path_and_query.starts_with('/').then_some(())?;
-    Some(Base { scheme: Scheme::Http, authority: head.authority()?, path_and_query })
+    Some(Base { scheme: scheme_of(head), authority: head.authority()?, path_and_query })
 }
 
 fn append_path(path_and_query: &str, key: &mut Vec<u8>) {
@@ -94,8 +155,25 @@ mod tests {
         assert_eq!(url("http://Example.org"), url("http://example.org:80/"));
         assert_ne!(url("http://example.org/a"), url("http://example.org/A"));
         assert_ne!(url("http://example.org:8080/"), url("http://example.org/"));
+        assert_eq!(url("https://example.org:443/"), url("https://Example.org"));
+        assert_ne!(url("https://example.org/"), url("http://example.org/"));
+        assert_ne!(url("https://example.org:80/"), url("http://example.org:80/"));
         assert_eq!(url("example.org/"), None);
         assert_eq!(url("/path"), None);
+    }
+
+    #[test]
+    fn a_key_comes_apart_again() {
+        for (text, scheme_, authority_, path_) in [
+            ("http://A.example", Scheme::Http, "a.example", "/"),
+            ("https://a.example:8443/x?y", Scheme::Https, "a.example:8443", "/x?y"),
+            ("http://[::1]:80/%41", Scheme::Http, "[::1]", "/%41"),
+        ] {
+            let key = url(text).expect("a URL");
+            assert_eq!(scheme(&key), scheme_);
+            assert_eq!(authority(&key), authority_.as_bytes());
+            assert_eq!(path(&key), path_.as_bytes());
+        }
     }
 
     #[test]

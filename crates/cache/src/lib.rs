@@ -1,39 +1,45 @@
 //! The HTTP accelerator.
 //!
 //! ```text
-//!            clients                                                               the origin
-//!               │ ▲                                                                   ▲ │
-//!       bytes   ▼ │ answers                                             requests      │ ▼ bytes
-//!  ┌─ connection ─┴──────┐    ┌─ hit ──────────────────┐    ┌─ slow ──────────┐   ┌─ origin ─┐
-//!  │ one read, one write │──▶ │ key · lookup · fresh?  │──▶ │ miss · pass ·   │──▶│ pool,    │
-//!  │ per turn            │◀── │ 200 · 206 · 304        │    │ purge · synth   │   │ exchange │
-//!  └─────────────────────┘    └───────────┬────────────┘    └───────┬─────────┘   └────┬─────┘
-//!               ▲                         │ reads                   │ asks the owner   │ body
-//!               │                ┌────────▼─────────┐               ▼                  ▼
-//!               │                │ engine::store    │◀──────── fetch (one for all) ◀───┘
-//!               └─── deliver ◀───┤ segments, index  │           growing: followed while it arrives
-//!                                └──────────────────┘
+//!            clients                                                                  the origin
+//!               │ ▲                                                                      ▲ │
+//!       bytes   ▼ │ bytes                                                     requests   │ ▼ bytes
+//!  ┌─ http1 ──────┴──────┐    ┌─ hit ──────────────────┐    ┌─ respond ──────────┐   ┌─ origin ──┐
+//!  │ connection: a read, │──▶ │ recv · key · lookup ·  │──▶ │ miss · pass ·      │──▶│ permits,  │
+//!  │ parse, a write      │    │ fresh? · conditions    │    │ parts · purge ·    │   │ addresses,│
+//!  │                     │    └──────┬─────────────────┘    │ synth              │   │ exchange  │
+//!  │ deliver: Answer to  │◀─ Answer ─┴──────── Answer ◀──── └──────┬─────────────┘   └────┬──────┘
+//!  │ bytes; send         │              reads │                    │ asks the owner       │ body
+//!  └─────────┬───────────┘                ┌───▼────────────┐       ▼                      ▼
+//!            └─ sends from where it is ──▶│ engine::store  │◀── fetch (one for all) ◀── arriving
+//!                                         └────────────────┘      growing: followed while it comes
 //! ```
 //!
-//! One loop per core; a connection stays on its core. An object belongs to the core that its key's hash names: that
-//! core fetches and writes it, all cores read it. The states carry Varnish's names: *recv* ([`policy::recv`]), *hash*
-//! (`key`), *hit* (`hit`), *miss*, *pass*, *purge*, *synth* (files of these names; `slow` chooses), *backend_error*
-//! (`synth`), *backend_fetch* (`fetch`, `origin`), *backend_response* (`response`), *deliver* (`deliver`).
+//! An answer is a value ([`answer`]): the states make it and know no socket, one `deliver` writes it. One loop per core;
+//! a connection stays on its core. An object belongs to the core that its key's hash names: that core fetches and writes
+//! it, all cores read it. The states carry Varnish's names: *recv* ([`policy::recv`]), *hash* (`key`), *hit*, *miss*,
+//! *pass*, *purge*, *synth* (files of these names; `respond` goes from one to the next), *backend_error* (`synth`),
+//! *backend_fetch* (`fetch`, `origin`), *backend_response* (`judge`), *deliver* (`http1::deliver`).
 
-mod client;
+mod answer;
+mod arriving;
 mod clients;
 mod cold;
 pub mod config;
-mod connection;
 mod core;
 mod counters;
-mod deliver;
+mod entry;
 pub mod error_page;
 mod fetch;
 mod growing;
+mod held;
 mod hit;
 #[cfg(test)]
 mod hot_path_tests;
+mod http1;
+mod in_flight;
+mod invalidate;
+mod judge;
 mod key;
 mod large;
 mod memory_need;
@@ -44,10 +50,13 @@ mod pass;
 pub mod policy;
 mod purge;
 mod request;
+mod request_body;
+mod respond;
 mod response;
 pub mod response_head;
 mod server;
-mod slow;
+mod site;
+mod state;
 mod store_file;
 mod synth;
 mod trailers;

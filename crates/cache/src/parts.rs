@@ -10,27 +10,16 @@
 //! scarce; what they take together is bounded for each core ([`FileReads::parts_bytes_max`](crate::core::FileReads)). A
 //! client for whom there is no room is answered by the origin, and counted.
 
-use std::{sync::Arc, time::Duration};
+use std::{ops::Range, time::Duration};
 
-use engine::{
-    store::{Hash, tier::PART_BODY_BYTES_MAX, tier::PartsList},
-    sys::span::Part,
-};
+use engine::store::{Hash, tier::PART_BODY_BYTES_MAX, tier::PartsList};
 
 use tokio::time::{Instant, timeout};
 
 use crate::{
-    client::{Client, Gone, Sent},
     cold::{self, Unread},
-    connection::Connection,
     core::{Message, with_core},
     counters::Counter,
-    deliver::{self, Cut},
-    miss::miss,
-    pass::pass,
-    request::Request,
-    response_head::Fwd,
-    slow::account,
 };
 
 /// How long an answer waits for a buffer to read its first part into, before it is passed to the origin.
@@ -41,23 +30,19 @@ const READ_WAIT_MAX: Duration = Duration::from_secs(5);
 /// How long to wait for a buffer before the part is asked for again all the same: too many reads may have waited.
 const READ_PAUSE: Duration = Duration::from_millis(100);
 
-/// An answer whose body is on the file in parts.
+/// A body that is on the file in parts, as a lookup found it.
 pub(crate) struct InParts {
-    /// Where they are.
+    /// Where the parts are.
     pub(crate) list: PartsList,
-    /// The answer's head.
-    pub(crate) head: Vec<u8>,
-    /// The first byte of the body to send.
-    pub(crate) from: u64,
-    /// The byte behind the last.
-    pub(crate) to: u64,
+    /// The bytes of the body that are wanted; at least one.
+    pub(crate) range: Range<u64>,
     /// What follows the body.
-    pub(crate) suffix: Vec<u8>,
-    /// The connection ends after it.
-    pub(crate) close: bool,
+    pub(crate) trailers: Vec<u8>,
+    /// How long the origin took for it.
+    pub(crate) origin_ms: u32,
 }
 
-/// Why nothing was sent.
+/// Why it is no answer.
 pub(crate) enum Unsent {
     /// A part is not there, or damaged: the object has been dropped.
     Lost,
@@ -65,39 +50,46 @@ pub(crate) enum Unsent {
     Refused,
 }
 
-/// What an answer needs before its head may be sent: room in memory, and the first part.
-pub(crate) struct Sending {
+/// A body in parts, of which one is in memory.
+pub(crate) struct Parts {
+    list: PartsList,
+    range: Range<u64>,
+    trailers: Vec<u8>,
     room: Room,
+    number: usize,
     payload: Vec<u8>,
+    hash: Hash,
+    key: Vec<u8>,
 }
 
-/// Answers a request from parts; true if the connection can go on.
-pub(crate) async fn respond(connection: &mut Connection, request: &Arc<Request>, answer: InParts) -> bool {
-    connection.client.watch.work();
-    match begin(&answer, request.hash, &request.key).await {
-        Ok(sending) => send(connection, &answer, sending, request.hash, &request.key).await,
-        Err(Unsent::Lost) => miss(connection, request, true, Fwd::UriMiss).await,
-        Err(Unsent::Refused) => pass(connection, request, Fwd::UriMiss, None).await,
-    }
-}
-
-/// Makes sure that the answer can be given before its head is sent.
-pub(crate) async fn begin(answer: &InParts, hash: Hash, key: &[u8]) -> Result<Sending, Unsent> {
+/// Makes sure that the answer can be given before its head is sent: there is room in memory, all parts are on the file,
+/// and the first is read.
+pub(crate) async fn open(found: InParts, hash: Hash, key: &[u8]) -> Result<Parts, Unsent> {
+    let InParts { list, range, trailers, origin_ms } = found;
     let Some(room) = Room::reserve() else {
         with_core(|core| core.count(Counter::PartsRefused));
         return Err(Unsent::Refused);
     };
-    let InParts { list, from, to, .. } = answer;
-    let first = list.number_at(*from);
+    let number = list.number_at(range.start);
     let are_there = with_core(|core| {
         let Some(log) = core.file.as_ref().and_then(|file| file.log.get()) else { return false };
-        (first..=list.number_at(*to - 1))
+        (number..=list.number_at(range.end - 1))
             .all(|number| list.part(number).is_some_and(|part| log.segment_of(part.cold.location).is_some()))
     });
     let read =
-        if are_there { read_part(list, first, FIRST_READ_WAIT_MAX).await } else { Err(Unread::Damaged) };
+        if are_there { read_part(&list, number, FIRST_READ_WAIT_MAX).await } else { Err(Unread::Damaged) };
     match read {
-        Ok(payload) => Ok(Sending { room, payload }),
+        Ok(payload) => {
+            with_core(|core| {
+                core.count(Counter::Hits);
+                if range.end - range.start < list.body_bytes() {
+                    core.count(Counter::HitsRange);
+                }
+                core.add(Counter::BytesSaved, range.end - range.start);
+                core.add(Counter::MillisSaved, u64::from(origin_ms));
+            });
+            Ok(Parts { list, range, trailers, room, number, payload, hash, key: key.to_vec() })
+        }
         Err(Unread::Damaged) => {
             lost(hash, key, list.id());
             Err(Unsent::Lost)
@@ -109,76 +101,57 @@ pub(crate) async fn begin(answer: &InParts, hash: Hash, key: &[u8]) -> Result<Se
     }
 }
 
-/// Sends the answer; true if the connection can go on.
-pub(crate) async fn send(
-    connection: &Connection,
-    answer: &InParts,
-    sending: Sending,
-    hash: Hash,
-    key: &[u8],
-) -> bool {
-    let client = &connection.client;
-    let sent = match send_parts(client, answer, sending).await {
-        Ok(()) => client.send_all(&answer.suffix).await.map_err(Cut::Client),
-        Err(Stopped::Client(gone)) => Err(Cut::Client(gone)),
-        Err(Stopped::Disk(unread)) => {
-            if matches!(unread, Unread::Damaged) {
-                lost(hash, key, answer.list.id());
-            }
-            Err(Cut::Disk)
-        }
-    };
-    account(&sent);
-    if matches!(sent, Err(Cut::Client(Gone::Stalled | Gone::Wanted))) {
-        deliver::reset_on_close(client);
+impl Parts {
+    /// Bytes of the whole body that are sent.
+    pub(crate) fn range(&self) -> &Range<u64> {
+        &self.range
     }
-    sent.is_ok() && !answer.close
-}
 
-/// Why a body did not reach its end.
-enum Stopped {
-    Client(Gone),
-    Disk(Unread),
-}
+    /// What follows the body.
+    pub(crate) fn trailers(&self) -> &[u8] {
+        &self.trailers
+    }
 
-async fn send_parts(client: &Client, answer: &InParts, sending: Sending) -> Result<(), Stopped> {
-    let InParts { list, from, to, .. } = answer;
-    let Sending { room, mut payload } = sending;
-    let mut head = &answer.head[..];
-    let last = list.number_at(*to - 1);
-    for number in list.number_at(*from)..=last {
-        let (part, body) = list.part(number).zip(list.body_of(number, &payload)).unwrap_or_else(|| {
+    /// The bytes of the part in memory that are wanted.
+    pub(crate) fn current(&self) -> &[u8] {
+        let Self { list, range, number, payload, .. } = self;
+        let (part, body) = list.part(*number).zip(list.body_of(*number, payload)).unwrap_or_else(|| {
             unreachable!("a part was compared when it was read");
         });
         let within =
             |at: u64| usize::try_from(at.saturating_sub(part.first)).unwrap_or(usize::MAX).min(body.len());
-        let sent = send_both(client, head, &body[within(*from)..within(*to)]);
-        let (sent, next) = if number == last {
-            (sent.await, Ok(Vec::new()))
-        } else if room.is_for_two() {
-            tokio::join!(sent, read_part(list, number + 1, READ_WAIT_MAX))
-        } else {
-            let sent = sent.await;
-            drop(std::mem::take(&mut payload));
-            (sent, read_part(list, number + 1, READ_WAIT_MAX).await)
-        };
-        sent.map_err(Stopped::Client)?;
-        payload = next.map_err(Stopped::Disk)?;
-        head = &[];
+        &body[within(range.start)..within(range.end)]
     }
-    Ok(())
-}
 
-/// Sends a head, if there is still one to send, and bytes behind it.
-async fn send_both(client: &Client, mut head: &[u8], mut body: &[u8]) -> Result<(), Gone> {
-    while !head.is_empty() || !body.is_empty() {
-        if let Sent::Bytes(sent) = client.send_some(&[Part::Plain(head), Part::Plain(body)], None).await? {
-            let of_head = sent.min(head.len());
-            head = &head[of_head..];
-            body = &body[sent - of_head..];
-        }
+    /// Whether it is the last that is wanted.
+    pub(crate) fn is_last(&self) -> bool {
+        self.number == self.list.number_at(self.range.end - 1)
     }
-    Ok(())
+
+    /// Whether there is room to read a part while the one before it is sent.
+    pub(crate) fn reads_ahead(&self) -> bool {
+        self.room.is_for_two()
+    }
+
+    /// Lets go of the part in memory, which was sent.
+    pub(crate) fn forget(&mut self) {
+        self.payload = Vec::new();
+    }
+
+    /// Reads the part that comes next.
+    pub(crate) async fn read_next(&self) -> Result<Vec<u8>, Unread> {
+        let read = read_part(&self.list, self.number + 1, READ_WAIT_MAX).await;
+        if matches!(read, Err(Unread::Damaged)) {
+            lost(self.hash, &self.key, self.list.id());
+        }
+        read
+    }
+
+    /// Goes on to it.
+    pub(crate) fn go_on(&mut self, payload: Vec<u8>) {
+        self.number += 1;
+        self.payload = payload;
+    }
 }
 
 /// Reads a part and checks that it is the one that the list names. All answers share a few buffers to read into: the
@@ -220,7 +193,7 @@ fn lost(hash: Hash, key: &[u8], id: u64) {
         let owner = core.store.owner(hash);
         if owner == core.index {
             core.shard_mut().lost_part(hash, key, id);
-        } else if !core.send(owner, Message::LostPart { hash, key: key.to_vec(), id }) {
+        } else if core.give(owner, Message::LostPart { hash, key: key.to_vec(), id }).is_err() {
             // The next one who asks finds it lost again.
             core.count(Counter::CoreRingFull);
         }

@@ -1,94 +1,102 @@
 //! *purge*: dropping an object with all its variants, wherever it is.
 
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
 use engine::store::Hash;
-use tokio::sync::oneshot;
+use tokio::{sync::oneshot, time::Instant};
 
 use crate::{
-    connection::Connection,
+    answer::Answer,
     core::{Core, Message, Unlinked, with_core},
     counters::Counter,
     error_page::Fault,
-    fetch,
     request::Request,
-    synth::synth,
+    synth::{synth, text},
 };
 
 /// How long a purge waits for the disk. After that its answer says that the disk has not taken it.
 const UNLINK_WAIT_MAX: Duration = Duration::from_secs(60);
+/// How long it waits for room in the ring to the core that owns the object.
+const RING_WAIT_MAX: Duration = Duration::from_secs(5);
+/// How often it looks whether there is some.
+const RING_PAUSE: Duration = Duration::from_millis(1);
 
 /// *purge*: drops the object, wherever it is. At the port of the visitors that is for listed networks alone: behind a
 /// proxy on this machine every stranger comes from loopback.
-pub(crate) async fn purge(connection: &mut Connection, request: &Arc<Request>) -> bool {
-    let from = connection.address;
+pub(crate) async fn purge(request: &Request) -> Answer<'static> {
+    let from = request.client;
     let allowed = with_core(|core| core.config.purge_from.iter().any(|network| network.contains(from)));
     if !allowed {
-        return synth(connection, request, Fault::PurgeForbidden).await;
+        return synth(Some(request), Fault::PurgeForbidden);
     }
     with_core(|core| core.count(Counter::Purges));
-    let unlinked = unlink_at_owner(request.primary().to_vec(), true).await;
-    let (status, body) = match unlinked {
-        Unlinked { is_kept: false, .. } => (
+    match unlink_at_owner(request.primary().to_vec(), true).await {
+        Ok(Unlinked { is_kept: false, .. }) => text(
             "503 Service Unavailable",
             "Purged, but the disk has not taken that: it may come back after a crash.\n",
         ),
-        Unlinked { was_there: true, .. } => ("200 OK", "Purged.\n"),
-        Unlinked { was_there: false, .. } => ("404 Not Found", "There was nothing to purge.\n"),
-    };
-    // A body that nobody read would be taken for the next request.
-    let unread = request.has_body();
-    let close = unread || request.wants_close();
-    let end = if close { "Connection: close\r\n" } else { "" };
-    let bytes = body.len();
-    let answer = format!(
-        "HTTP/1.1 {status}\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Length: {bytes}\r\n{end}\r\n{body}"
-    );
-    let sent = connection.client.send_all(answer.as_bytes()).await;
-    if unread {
-        connection.linger().await;
+        Ok(Unlinked { was_there: true, .. }) => text("200 OK", "Purged.\n"),
+        Ok(Unlinked { was_there: false, .. }) => text("404 Not Found", "There was nothing to purge.\n"),
+        Err(Unasked) => text(
+            "503 Service Unavailable",
+            "Not purged: the core that owns the object has too much to do. Try again.\n",
+        ),
     }
-    sent.is_ok() && !close
 }
 
-/// Asks the core that owns an object to drop it. When this returns, the object does not come back after a crash either.
-/// At a start that still reads the file, this waits until the file has been read, unless `must_stay_so` is false.
-pub(crate) async fn unlink_at_owner(key: Vec<u8>, must_stay_so: bool) -> Unlinked {
+/// The core that owns an object could not be asked to drop it, and has not dropped it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Unasked;
+
+/// Asks the core that owns an object to drop it. With `lasting`, the object does not come back after a crash either
+/// when this returns (at a start that still reads the file, this waits until the file has been read); without, nothing
+/// waits for the disk.
+///
+/// # Errors
+/// The ring to that core stayed full for [`RING_WAIT_MAX`].
+pub(crate) async fn unlink_at_owner(key: Vec<u8>, lasting: bool) -> Result<Unlinked, Unasked> {
     let hash = with_core(|core| core.store.hash(&key));
     let (done, answer) = oneshot::channel();
-    let sent = with_core(|core| {
-        let owner = core.store.owner(hash);
-        if owner == core.index {
-            unlink(core, hash, &key, must_stay_so, done);
-            return true;
+    let mut message = Some(Message::Unlink { hash, key, is_purge: false, lasting, done });
+    let until = Instant::now() + RING_WAIT_MAX;
+    loop {
+        with_core(|core| {
+            let owner = core.store.owner(hash);
+            match message.take() {
+                Some(Message::Unlink { hash, key, lasting, done, .. }) if owner == core.index => {
+                    unlink(core, hash, &key, lasting, done);
+                }
+                Some(unsent) => message = core.give(owner, unsent).err(),
+                None => {}
+            }
+        });
+        if message.is_none() {
+            break;
         }
-        core.send(owner, Message::Unlink { hash, key, is_purge: false, must_stay_so, done })
-    });
-    let nothing = Unlinked { was_there: false, is_kept: true };
-    if sent { answer.await.unwrap_or(nothing) } else { nothing }
+        if Instant::now() >= until {
+            with_core(|core| core.count(Counter::PurgesRefused));
+            return Err(Unasked);
+        }
+        tokio::time::sleep(RING_PAUSE).await;
+    }
+    answer.await.map_err(|_| Unasked)
 }
 
-/// Drops an object, keeps a fetch under way from storing it again, and answers on `done` when the drop will outlive a
-/// crash. Runs on the owner's core.
-pub(crate) fn unlink(
-    core: &Core,
-    hash: Hash,
-    key: &[u8],
-    must_stay_so: bool,
-    done: oneshot::Sender<Unlinked>,
-) {
-    let under_way = fetch::forget(core, key);
+/// Drops an object, keeps a fetch under way from storing it again, and answers on `done`; with `lasting`, when the drop
+/// will outlive a crash. Runs on the owner's core.
+pub(crate) fn unlink(core: &Core, hash: Hash, key: &[u8], lasting: bool, done: oneshot::Sender<Unlinked>) {
+    let under_way = core.in_flight.borrow_mut().forget(key);
     let mut shard = core.shard_mut();
     // The file has not been read yet: if it has the object, that is dropped too.
     let is_warming = shard.is_warming();
     let was_there = shard.unlink(hash, key) || under_way || is_warming;
-    if is_warming && !must_stay_so {
+    // The client that purges may be gone: the object is dropped all the same.
+    if !lasting {
         let _ = done.send(Unlinked { was_there, is_kept: true });
         return;
     }
     let promise = shard.promise();
     drop(shard);
-    // The client that purges may be gone: the object is dropped all the same.
     if promise.is_void() {
         let _ = done.send(Unlinked { was_there, is_kept: true });
         return;

@@ -1,24 +1,24 @@
 //! A request that could not be answered at once, kept while the origin is asked; and what the origin is sent for it.
 //!
-//! Where the data lives: one allocation with the head as it came. It is parsed again when a header is needed: that
-//! costs a fraction of a microsecond beside a round trip to the origin, and nothing can get out of step.
+//! Where the data lives: the head as it came and where its fields lie, parsed once. What is sent on is an edit of it
+//! (RFC 9110 §7.6): the target and the authority as they are keyed, no field for one hop, ours appended.
 
-use std::net::IpAddr;
+use std::{net::IpAddr, sync::Arc};
 
 use engine::store::Hash;
 use wire::http1::{
-    fields::{is_hop_by_hop, persists},
+    fields::is_hop_by_hop,
     framing::Framing,
-    head::{
-        HEAD_BYTES_CAP, HeadLimits, HeaderSlots, Progress, RequestHead, TargetForm, Version, parse_request,
-    },
+    head::{KeptRequest, RequestHead, Version},
     known::KnownHeader,
-    url::Target,
+    url::Scheme,
 };
+
+use crate::{key, site::SiteId};
 
 /// A request on its way through misses and passes.
 pub(crate) struct Request {
-    head: Vec<u8>,
+    head: Arc<KeptRequest>,
     /// The key under which a stored answer is looked up first.
     pub(crate) key: Vec<u8>,
     /// Hash of `key`.
@@ -29,33 +29,44 @@ pub(crate) struct Request {
     pub(crate) framing: Framing,
     /// The client's address, for X-Forwarded-For.
     pub(crate) client: IpAddr,
+    /// Whose origin is asked.
+    pub(crate) site: SiteId,
 }
 
 /// What is asked of the origin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Purpose {
-    /// A whole answer that can be stored: as GET, without conditions and ranges.
-    Store,
-    /// This very request, for this client only.
-    Pass,
+pub(crate) enum Wanted {
+    /// A whole answer that can be stored: as GET, without conditions and ranges, and without what is not in the key.
+    ToStore,
+    /// The answer to this very request, for this client only.
+    ToPass,
 }
 
 impl Request {
-    /// `head` is a whole, valid head: it was parsed before.
+    /// `head` and its length as the parser gave them.
     pub(crate) fn new(
-        head: &[u8],
-        key: &[u8],
-        primary_bytes: usize,
-        hash: Hash,
+        (head, head_bytes): (&RequestHead<'_, '_>, usize),
+        (key, primary_bytes, hash): (&[u8], usize, Hash),
         framing: Framing,
         client: IpAddr,
+        site: SiteId,
     ) -> Self {
-        Self { head: head.to_vec(), key: key.to_vec(), primary_bytes, hash, framing, client }
+        let head = Arc::new(KeptRequest::new(head, head_bytes));
+        Self { head, key: key.to_vec(), primary_bytes, hash, framing, client, site }
     }
 
     /// The same request under the key of another variant.
     pub(crate) fn under(&self, key: &[u8], hash: Hash) -> Self {
-        Self::new(&self.head, key, self.primary_bytes, hash, self.framing, self.client)
+        let Self { head, primary_bytes, framing, client, site, .. } = self;
+        Self {
+            head: Arc::clone(head),
+            key: key.to_vec(),
+            hash,
+            primary_bytes: *primary_bytes,
+            framing: *framing,
+            client: *client,
+            site: *site,
+        }
     }
 
     /// The part of the key that all variants of the target share; a key by itself.
@@ -63,73 +74,61 @@ impl Request {
         &self.key[..self.primary_bytes]
     }
 
+    /// The head.
+    pub(crate) fn head(&self) -> RequestHead<'_, '_> {
+        self.head.head()
+    }
+
     /// A body follows.
     pub(crate) fn has_body(&self) -> bool {
         !matches!(self.framing, Framing::None | Framing::Length(0))
     }
 
-    /// The method.
-    pub(crate) fn method(&self) -> String {
-        self.with(|head| head.method.to_owned())
-    }
-
-    /// The first value of a header.
-    pub(crate) fn value(&self, known: KnownHeader) -> Option<Vec<u8>> {
-        self.with(|head| head.known(known).map(<[u8]>::to_vec))
-    }
-
     /// The client asks for `100 Continue` before it sends the body (RFC 9110 §10.1.1).
     pub(crate) fn expects_continue(&self) -> bool {
-        self.with(|head| {
-            head.version == Version::Http11
-                && head
-                    .known(KnownHeader::Expect)
-                    .is_some_and(|value| value.eq_ignore_ascii_case(b"100-continue"))
-        })
+        let head = self.head();
+        head.version == Version::Http11
+            && head
+                .known(KnownHeader::Expect)
+                .is_some_and(|value| value.eq_ignore_ascii_case(b"100-continue"))
     }
 
-    /// The client's connection ends after the answer.
-    pub(crate) fn wants_close(&self) -> bool {
-        self.with(|head| !persists(head.version, &head.headers))
-    }
-
-    /// Looks at the head.
-    pub(crate) fn with<R>(&self, look: impl FnOnce(&RequestHead<'_, '_>) -> R) -> R {
-        let mut slots = HeaderSlots::new();
-        let limits = HeadLimits { line_bytes_max: HEAD_BYTES_CAP, head_bytes_max: HEAD_BYTES_CAP };
-        match parse_request(&self.head, &mut slots, &limits) {
-            Ok(Progress::Complete((head, _))) => look(&head),
-            other => unreachable!("a head that was parsed before does not parse: {:?}", other.is_ok()),
+    /// The head as the origin gets it; `pseudonym` is ours in Via.
+    pub(crate) fn for_origin(&self, wanted: Wanted, pseudonym: &str) -> Vec<u8> {
+        let head = self.head();
+        let primary = self.primary();
+        let mut out = Vec::with_capacity(self.head.head_bytes() + 192);
+        let method = if wanted == Wanted::ToStore { "GET" } else { head.method };
+        for part in [
+            method.as_bytes(),
+            b" ",
+            key::path(primary),
+            b" HTTP/1.1\r\nHost: ",
+            key::authority(primary),
+            b"\r\n",
+        ] {
+            out.extend_from_slice(part);
         }
+        append_fields(&mut out, &head, wanted);
+        self.append_own(&mut out, &head, wanted, pseudonym);
+        out.extend_from_slice(b"\r\n");
+        out
     }
 
-    /// The head as the origin gets it (RFC 9110 §7.6: hop-by-hop fields end here; Via is added).
-    pub(crate) fn for_origin(&self, purpose: Purpose, name: &str) -> Vec<u8> {
-        self.with(|head| {
-            let mut out = Vec::with_capacity(self.head.len() + 128);
-            let method = if purpose == Purpose::Store { "GET" } else { head.method };
-            out.extend_from_slice(method.as_bytes());
-            out.push(b' ');
-            append_target(&mut out, head);
-            out.extend_from_slice(b" HTTP/1.1\r\n");
-            append_fields(&mut out, head, purpose);
-            self.append_own(&mut out, head, purpose, name);
-            out.extend_from_slice(b"\r\n");
-            out
-        })
-    }
-
-    fn append_own(&self, out: &mut Vec<u8>, head: &RequestHead<'_, '_>, purpose: Purpose, name: &str) {
+    fn append_own(&self, out: &mut Vec<u8>, head: &RequestHead<'_, '_>, wanted: Wanted, pseudonym: &str) {
         out.extend_from_slice(if head.version == Version::Http10 { b"Via: 1.0 " } else { b"Via: 1.1 " });
-        out.extend_from_slice(name.as_bytes());
+        out.extend_from_slice(pseudonym.as_bytes());
         out.extend_from_slice(b"\r\nX-Forwarded-For: ");
         for before in head.headers("x-forwarded-for") {
             out.extend_from_slice(before);
             out.extend_from_slice(b", ");
         }
         out.extend_from_slice(self.client.to_string().as_bytes());
-        out.extend_from_slice(b"\r\n");
-        if purpose == Purpose::Pass {
+        out.extend_from_slice(match key::scheme(self.primary()) {
+            Scheme::Http => b"\r\nX-Forwarded-Proto: http\r\n",
+            Scheme::Https => b"\r\nX-Forwarded-Proto: https\r\n",
+        });
+        if wanted == Wanted::ToPass {
             match self.framing {
                 Framing::Length(bytes) => {
                     out.extend_from_slice(b"Content-Length: ");
@@ -143,45 +142,38 @@ impl Request {
     }
 }
 
-/// The target in origin form (RFC 9112 §3.2.1), or `*`.
-fn append_target(out: &mut Vec<u8>, head: &RequestHead<'_, '_>) {
-    let path = match Target::parse(head.method, head.target) {
-        Some((TargetForm::Absolute, target)) => {
-            if !target.path_and_query.starts_with('/') {
-                out.push(b'/');
-            }
-            target.path_and_query
-        }
-        _ => head.target,
-    };
-    out.extend_from_slice(path.as_bytes());
+/// Fields that some origins build their answers from (links, redirects, which page it is at all) and that are not in
+/// the key. On a fetch for the store they would let one client choose what everybody gets.
+const NOT_KEYED: [&str; 12] = [
+    "forwarded",
+    "x-forwarded-host",
+    "x-forwarded-port",
+    "x-forwarded-prefix",
+    "x-forwarded-scheme",
+    "x-forwarded-server",
+    "x-host",
+    "x-http-method",
+    "x-http-method-override",
+    "x-method-override",
+    "x-original-url",
+    "x-rewrite-url",
+];
+
+/// Whether an origin could answer by this field although it is not in the key. Names with underscores are taken by CGI
+/// and its like for the same with hyphens (RFC 3875 §4.1.18), so they are another spelling of any other name.
+fn is_not_keyed(name: &str) -> bool {
+    name.contains('_') || NOT_KEYED.iter().any(|not_keyed| not_keyed.eq_ignore_ascii_case(name))
 }
 
-fn append_host(out: &mut Vec<u8>, head: &RequestHead<'_, '_>) {
-    out.extend_from_slice(b"Host: ");
-    match (head.form, head.authority()) {
-        // RFC 9112 §3.2.2: with an absolute target the Host field is replaced by its host.
-        (TargetForm::Absolute, Some(authority)) => {
-            out.extend_from_slice(authority.host.as_bytes());
-            if let Some(port) = authority.port {
-                out.push(b':');
-                out.extend_from_slice(itoa::Buffer::new().format(port).as_bytes());
-            }
-        }
-        _ => out.extend_from_slice(head.known(KnownHeader::Host).unwrap_or_default()),
-    }
-    out.extend_from_slice(b"\r\n");
-}
-
-fn append_fields(out: &mut Vec<u8>, head: &RequestHead<'_, '_>, purpose: Purpose) {
-    append_host(out, head);
+fn append_fields(out: &mut Vec<u8>, head: &RequestHead<'_, '_>, wanted: Wanted) {
     for (known, name, value) in head.headers.classified() {
         let skip = match known {
             Some(
                 KnownHeader::Host
                 | KnownHeader::ContentLength
                 | KnownHeader::Expect
-                | KnownHeader::TransferEncoding,
+                | KnownHeader::TransferEncoding
+                | KnownHeader::XForwardedProto,
             ) => true,
             // A whole answer is wanted, whatever this client has of it already.
             Some(
@@ -191,14 +183,97 @@ fn append_fields(out: &mut Vec<u8>, head: &RequestHead<'_, '_>, purpose: Purpose
                 | KnownHeader::IfUnmodifiedSince
                 | KnownHeader::IfRange
                 | KnownHeader::Range,
-            ) => purpose == Purpose::Store,
-            _ => name.eq_ignore_ascii_case("x-forwarded-for") || is_hop_by_hop(name, &head.headers),
+            ) => wanted == Wanted::ToStore,
+            Some(_) => is_hop_by_hop(name, &head.headers),
+            None => {
+                name.eq_ignore_ascii_case("x-forwarded-for")
+                    || (wanted == Wanted::ToStore && is_not_keyed(name))
+                    || is_hop_by_hop(name, &head.headers)
+            }
         };
         if !skip {
-            out.extend_from_slice(name.as_bytes());
-            out.extend_from_slice(b": ");
-            out.extend_from_slice(value);
-            out.extend_from_slice(b"\r\n");
+            for part in [name.as_bytes(), b": ", value, b"\r\n"] {
+                out.extend_from_slice(part);
+            }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+
+    use wire::http1::{
+        framing::request_framing,
+        head::{HeadLimits, HeaderSlots, Progress, parse_request},
+    };
+
+    use super::*;
+
+    fn sent(head: &str, wanted: Wanted) -> String {
+        let bytes = format!("{}\r\n\r\n", head.replace('\n', "\r\n"));
+        let mut slots = HeaderSlots::new();
+        let Ok(Progress::Complete((head, head_bytes))) =
+            parse_request(bytes.as_bytes(), &mut slots, &HeadLimits::default())
+        else {
+            panic!("a valid head: {bytes}");
+        };
+        let mut key = Vec::new();
+        key::of_request(&head, &mut key);
+        let framing = request_framing(&head).expect("sound framing");
+        let hash = Hash::seeded(&key, 0);
+        let client = IpAddr::V4(Ipv4Addr::LOCALHOST);
+        let request =
+            Request::new((&head, head_bytes), (&key, key.len(), hash), framing, client, SiteId::ONLY);
+        String::from_utf8(request.for_origin(wanted, "us")).expect("text")
+    }
+
+    const OWN: &str = "Via: 1.1 us\r\nX-Forwarded-For: 127.0.0.1\r\nX-Forwarded-Proto: http\r\n\r\n";
+
+    #[test]
+    fn what_is_keyed_is_what_is_sent() {
+        for (line, host, target, authority) in [
+            ("GET /a?b", "A.example:80", "/a?b", "a.example"),
+            ("GET http://B.example:080?q", "other", "/?q", "b.example"),
+            ("GET http://B.example:81/", "other", "/", "b.example:81"),
+            ("OPTIONS *", "A", "*", "a"),
+            ("OPTIONS http://A", "x", "*", "a"),
+            ("OPTIONS http://A/", "x", "/", "a"),
+        ] {
+            let method = line.split(' ').next().unwrap_or_default();
+            let got = sent(&format!("{line} HTTP/1.1\nHost: {host}"), Wanted::ToPass);
+            assert_eq!(got, format!("{method} {target} HTTP/1.1\r\nHost: {authority}\r\n{OWN}"), "{line}");
+        }
+    }
+
+    #[test]
+    fn the_scheme_is_keyed_and_said() {
+        let got = sent("GET / HTTP/1.1\nHost: a:443\nX-Forwarded-Proto: HTTPS", Wanted::ToStore);
+        assert!(got.contains("Host: a\r\n") && got.ends_with("X-Forwarded-Proto: https\r\n\r\n"), "{got}");
+        let got = sent("GET / HTTP/1.1\nHost: a\nX-Forwarded-Proto: gopher, https", Wanted::ToStore);
+        assert!(got.ends_with("X-Forwarded-Proto: http\r\n\r\n") && !got.contains("gopher"), "{got}");
+    }
+
+    #[test]
+    fn what_is_not_keyed_reaches_no_answer_that_is_stored() {
+        let head = "GET / HTTP/1.1\nHost: a\nForwarded: host=evil\nX-Forwarded-Host: evil\nX-Original-URL: /b\n\
+                    X_Forwarded_Host: evil\nX-HTTP-Method-Override: DELETE\nX-Other: y";
+        let stored = sent(head, Wanted::ToStore);
+        assert_eq!(stored, format!("GET / HTTP/1.1\r\nHost: a\r\nX-Other: y\r\n{OWN}"));
+        let passed = sent(head, Wanted::ToPass);
+        assert!(
+            passed.contains("X-Original-URL: /b") && passed.contains("X_Forwarded_Host: evil"),
+            "{passed}"
+        );
+    }
+
+    #[test]
+    fn conditions_and_ranges_stay_here_only_for_the_store() {
+        let head =
+            "HEAD / HTTP/1.1\nHost: a\nIf-None-Match: \"x\"\nRange: bytes=0-1\nConnection: X-Hop\nX-Hop: 1";
+        assert_eq!(sent(head, Wanted::ToStore), format!("GET / HTTP/1.1\r\nHost: a\r\n{OWN}"));
+        let passed =
+            format!("HEAD / HTTP/1.1\r\nHost: a\r\nIf-None-Match: \"x\"\r\nRange: bytes=0-1\r\n{OWN}");
+        assert_eq!(sent(head, Wanted::ToPass), passed);
     }
 }

@@ -16,7 +16,12 @@ mod meta;
 mod origin_head;
 
 pub use dynamic::{
-    CacheStatus, Dynamic, Framing, Fwd, Identity, InvalidName, Outcome, Persistence, append_dynamic,
+    CacheStatus, Delimited, Dynamic, Fwd, Identity, InvalidName, Outcome, Persistence, append_dynamic,
 };
 pub use meta::{Coding, Flags, ORIGIN_MS_MAX, STALE_S_MAX, Schemes, StoredMeta};
-pub use origin_head::{HeadOutline, Purpose, append_not_modified, append_origin_head, append_partial};
+pub use origin_head::{For, HeadOutline, append_not_modified, append_origin_head, append_partial};
+
+/// Statuses that have neither a body nor a length (RFC 9110 §8.6).
+pub const fn is_bodiless(status: u16) -> bool {
+    matches!(status, 204 | 304)
+}

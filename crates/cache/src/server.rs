@@ -28,13 +28,13 @@ use tokio::{net::TcpStream, sync::oneshot};
 use crate::{
     clients::{Clients, Held},
     config::Config,
-    connection,
-    core::{Core, Message, Parts, Unlinked, with_core},
+    core::{Beginning, Core, Message, Unlinked, with_core},
     counters::Counter,
-    fetch, key,
+    fetch, http1, key,
     memory_need::TooLittleMemory,
     purge,
     response_head::{Identity, InvalidName},
+    site::Sites,
     store_file::{self, OfCore, OpenFile, Opened, open_store},
 };
 
@@ -134,6 +134,8 @@ struct Seed {
 struct Shared {
     config: Arc<Config>,
     identity: Identity,
+    pseudonym: Arc<str>,
+    sites: Sites,
     store: Arc<Store>,
     balance: Arc<Balance>,
     clients: Arc<Clients>,
@@ -152,6 +154,7 @@ impl Server {
             config.cores.clone()
         };
         let identity = Identity::new(&config.name)?;
+        let pseudonym = pseudonym(&config.name).map_err(StartError::Prepare)?;
         let loops = processors.len();
         let address = config.listen;
         let listeners = bind_all(address, loops).map_err(StartError::Listen)?;
@@ -184,6 +187,8 @@ impl Server {
             store: Arc::clone(&store),
             ready: Arc::clone(&ready),
             identity,
+            pseudonym,
+            sites: Sites::new(&config).map_err(StartError::Prepare)?,
             config: Arc::new(config),
         });
         let cores_config = CoresConfig { cores: processors, name: "cache", ..CoresConfig::default() };
@@ -234,7 +239,7 @@ impl Server {
         }
         let hash = self.store.hash(&key);
         let (done, answer) = oneshot::channel();
-        let message = Message::Unlink { hash, key, is_purge: true, must_stay_so: true, done };
+        let message = Message::Unlink { hash, key, is_purge: true, lasting: true, done };
         {
             let outside = self.outside.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
             outside.send(self.store.owner(hash), message).map_err(|_| PurgeError::NoAnswer)?;
@@ -262,6 +267,12 @@ impl Server {
     }
 }
 
+/// Our name in the Via of requests: no other instance has it, so what comes back with it has gone round in a circle.
+fn pseudonym(name: &str) -> io::Result<Arc<str>> {
+    let number = engine::random::number()? as u32;
+    Ok(format!("{name}-{number:08x}").into())
+}
+
 async fn run_core(context: CoreContext, seed: Seed, shared: Arc<Shared>) -> io::Result<()> {
     let index = context.index;
     let Seed { listener, shard, file: of_core, sender, receiver, counters } = seed;
@@ -269,10 +280,12 @@ async fn run_core(context: CoreContext, seed: Seed, shared: Arc<Shared>) -> io::
     if let Some(of_core) = of_core {
         (file, completions, coming) = (Some(of_core.reads), Some(of_core.completions), of_core.coming);
     }
-    Core::install(Parts {
+    Core::install(Beginning {
         index,
         config: Arc::clone(&shared.config),
         identity: shared.identity.clone(),
+        pseudonym: Arc::clone(&shared.pseudonym),
+        sites: shared.sites.of_core(&shared.config.limits),
         store: Arc::clone(&shared.store),
         shard,
         file,
@@ -353,17 +366,17 @@ fn take_over(core: &Core, stream: std::net::TcpStream, address: SocketAddr, clie
 fn admit(core: &Core, stream: TcpStream, address: SocketAddr, clients: &Arc<Clients>) {
     if core.balance.held(core.index) >= core.config.limits.connections_max {
         core.count(Counter::ConnectionsRefused);
-        connection::turn_away(core, stream, address);
+        http1::turn_away(core, stream, address);
         return;
     }
     let Some(held) = clients.admit(address.ip()) else {
         core.count(Counter::ClientConnectionsRefused);
-        connection::turn_away(core, stream, address);
+        http1::turn_away(core, stream, address);
         return;
     };
     let open = Open::new(core, held);
     tokio::spawn(async move {
-        connection::serve(stream, address).await;
+        http1::serve(stream, address).await;
         drop(open);
     });
 }
@@ -401,11 +414,11 @@ async fn receive_messages(mut receiver: Receiver<Message>, clients: Arc<Clients>
                     Message::Fetch(want) => fetch::begin(core, *want),
                     Message::Accept(stream, address) => take_over(core, stream, address, &clients),
                     Message::LostPart { hash, key, id } => core.shard_mut().lost_part(hash, &key, id),
-                    Message::Unlink { hash, key, is_purge, must_stay_so, done } => {
+                    Message::Unlink { hash, key, is_purge, lasting, done } => {
                         if is_purge {
                             core.count(Counter::Purges);
                         }
-                        purge::unlink(core, hash, &key, must_stay_so, done);
+                        purge::unlink(core, hash, &key, lasting, done);
                     }
                 }
             }
@@ -449,6 +462,7 @@ async fn keep_house() {
 
 /// When a core that nobody asks for anything has something to look after again.
 fn due_in(core: &Core) -> Option<Duration> {
+    let idle = core.sites.close_old();
     // A client has deadlines, and its hits are what admits objects to the file.
     if core.balance.held(core.index) > 0 {
         return Some(Duration::ZERO);
@@ -457,5 +471,5 @@ fn due_in(core: &Core) -> Option<Duration> {
     let expiry = core.shard.borrow().next_expiry_s().map(|expires_s| {
         Duration::from_secs(u64::from(expires_s.saturating_sub(core.store_now_s()))).min(EXPIRY_LOOK_MAX)
     });
-    sooner(file, expiry)
+    sooner(sooner(file, expiry), idle)
 }

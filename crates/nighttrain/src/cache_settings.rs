@@ -10,7 +10,7 @@ use cache::{
 use crate::{
     settings::{
         Access, Section, Setting, Shape, any_count, list, one_or_more, optional, parse_address, plain,
-        some_time, usize_size_text, value,
+        some_size, some_time, usize_size_text, value,
     },
     units::{duration_text, parse_duration, parse_size, size_text},
 };
@@ -323,6 +323,24 @@ pub(crate) const CACHE_SETTINGS: &[Setting] = &[
         access: value!(cache.limits.origin_between_bytes_time_max, parse = some_time, show = duration_text),
     },
     Setting {
+        key: "origin-idle-time-max",
+        section: Section::Cache,
+        shape: Shape::Text,
+        heading: LIMITS,
+        value_name: "TIME",
+        help: "Time that a connection to the origin may idle before it is closed",
+        access: value!(cache.limits.origin_idle_time_max, parse = some_time, show = duration_text),
+    },
+    Setting {
+        key: "request-body-time-grace",
+        section: Section::Cache,
+        shape: Shape::Text,
+        heading: LIMITS,
+        value_name: "TIME",
+        help: "Time after which a request's body must come with 512 bytes a second; a slower one is answered 408",
+        access: value!(cache.limits.request_body_time_grace, parse = some_time, show = duration_text),
+    },
+    Setting {
         key: "origin-idle-connections-max",
         section: Section::Cache,
         shape: Shape::Count,
@@ -337,8 +355,35 @@ pub(crate) const CACHE_SETTINGS: &[Setting] = &[
         shape: Shape::Count,
         heading: LIMITS,
         value_name: "N",
-        help: "Connections to the origin per core; more requests wait in a queue",
+        help: "Exchanges with the origin per core, a quarter of them for what will be stored; more wait in a queue",
         access: value!(cache.limits.origin_connections_max, parse = one_or_more, show = plain),
+    },
+    Setting {
+        key: "origin-queue-max",
+        section: Section::Cache,
+        shape: Shape::Count,
+        heading: LIMITS,
+        value_name: "N",
+        help: "Requests per core that wait for an exchange with the origin; more are answered 503",
+        access: value!(cache.limits.origin_queue_max, parse = any_count, show = plain),
+    },
+    Setting {
+        key: "origin-lasting-max",
+        section: Section::Cache,
+        shape: Shape::Count,
+        heading: LIMITS,
+        value_name: "N",
+        help: "Passed answers per core that last (events, slow downloads), beside those exchanges",
+        access: value!(cache.limits.origin_lasting_max, parse = any_count, show = plain),
+    },
+    Setting {
+        key: "client-bytes-max",
+        section: Section::Cache,
+        shape: Shape::Text,
+        heading: LIMITS,
+        value_name: "SIZE",
+        help: "Bytes per core that slow clients may make it hold outside of the store; who needs more is cut",
+        access: value!(cache.limits.client_bytes_max, parse = some_size, show = usize_size_text),
     },
 ];
 
@@ -453,6 +498,7 @@ mod tests {
             request_head_bytes_max: _,
             request_body_bytes_max: _,
             request_head_time_max: _,
+            request_body_time_grace: _,
             idle_time_max: _,
             send_stall_max: _,
             pin_grace: _,
@@ -460,9 +506,13 @@ mod tests {
             origin_connect_time_max: _,
             origin_first_byte_time_max: _,
             origin_between_bytes_time_max: _,
+            origin_idle_time_max: _,
             origin_idle_connections_max: _,
             origin_connections_max: _,
+            origin_queue_max: _,
+            origin_lasting_max: _,
+            client_bytes_max: _,
         } = cache::Limits::default();
-        assert_eq!(CACHE_SETTINGS.iter().filter(|setting| setting.heading == LIMITS).count(), 14);
+        assert_eq!(CACHE_SETTINGS.iter().filter(|setting| setting.heading == LIMITS).count(), 19);
     }
 }

@@ -384,6 +384,14 @@ pub(crate) fn one_or_more(text: &str) -> Result<usize, String> {
     }
 }
 
+/// A size that is not zero.
+pub(crate) fn some_size(text: &str) -> Result<usize, String> {
+    match usize::try_from(parse_size(text)?) {
+        Ok(0) | Err(_) => Err("a size above zero is wanted, for instance 1MiB".to_owned()),
+        Ok(bytes) => Ok(bytes),
+    }
+}
+
 pub(crate) fn some_time(text: &str) -> Result<Duration, String> {
     match parse_duration(text)? {
         Duration::ZERO => Err("a time above zero is wanted, for instance 10s".to_owned()),
@@ -393,13 +401,6 @@ pub(crate) fn some_time(text: &str) -> Result<Duration, String> {
 
 pub(crate) fn plain(count: usize) -> String {
     count.to_string()
-}
-
-pub(crate) fn some_size(text: &str) -> Result<usize, String> {
-    match usize::try_from(parse_size(text)?) {
-        Ok(0) | Err(_) => Err("a size above zero is wanted, for instance 1MiB".to_owned()),
-        Ok(bytes) => Ok(bytes),
-    }
 }
 
 pub(crate) fn usize_size_text(bytes: usize) -> String {
@@ -475,6 +476,7 @@ mod tests {
             "max-connections" | "max-subscriptions" | "ping-max" => "7",
             "max-payload" | "max-control-line" | "max-pending" | "max-pending-total" => "5KiB",
             key if key.ends_with("bytes-max") || key == "memory" => "5KiB",
+            "origin-queue-max" | "origin-lasting-max" => "7",
             key if key.contains("connections-") => "7",
             _ => "1500ms",
         };

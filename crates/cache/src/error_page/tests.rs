@@ -54,7 +54,7 @@ fn words_are_calm_and_codes_are_unique() {
         // (RFC 9111 §5.2.1.7) and the two refusals that have only a 5xx.
         match words.side {
             Side::Website => assert!(matches!(words.status, 502 | 504)),
-            Side::Accelerator => assert_eq!(words.status, 503),
+            Side::Accelerator => assert!(matches!(words.status, 503 | 508)),
             Side::Yours => assert!(words.status < 500 || matches!(words.status, 501 | 504 | 505)),
         }
     }
@@ -79,14 +79,12 @@ fn every_rule_of_the_parsers_has_words_and_a_status() {
         let error = HeadError { rule, at: 3 };
         let fault = Fault::from(&error);
         assert!(matches!(fault.status(), 400 | 414 | 431 | 505), "{rule:?}");
-        assert!(matches!(Fault::of_origin_head(&error).status(), 502));
         let words = Rule::Head(rule).to_string();
         assert!(words.contains(' ') && words.contains("RFC "), "{words}");
     }
     assert_eq!(Fault::from(FramingError::UnsupportedCoding).status(), 501);
     for error in [FramingError::BothLengths, FramingError::InvalidLength, FramingError::InvalidCoding] {
         assert_eq!(Fault::from(error).status(), 400);
-        assert_eq!(Fault::of_origin_framing(error).status(), 502);
         assert!(Rule::Framing(error).to_string().contains("(RFC 9"));
     }
 }

@@ -105,8 +105,8 @@ pub enum Fault {
     TooManyConnections,
     /// More requests wait for the origin than `origin_connections_max` and its queue take.
     Overloaded,
-    /// The accelerator is being stopped.
-    Draining,
+    /// The request has passed through this accelerator before.
+    LoopDetected,
 }
 
 /// Everything that a page says about a fault.
@@ -162,7 +162,7 @@ impl Fault {
         Fault::OnlyIfCached,
         Fault::TooManyConnections,
         Fault::Overloaded,
-        Fault::Draining,
+        Fault::LoopDetected,
     ];
 
     /// The rule that was broken, where the fault is about one.
@@ -171,22 +171,6 @@ impl Fault {
             Fault::OriginInvalid(rule) | Fault::BadRequest(rule) => Some(*rule),
             _ => None,
         }
-    }
-
-    /// The fault of an origin whose answer's head was refused.
-    pub const fn of_origin_head(error: &HeadError) -> Fault {
-        match error.rule {
-            HeadRule::LineTooLong | HeadRule::HeadersTooLarge | HeadRule::TooManyHeaders => {
-                Fault::OriginHeadTooLarge
-            }
-            rule => Fault::OriginInvalid(Rule::Head(rule)),
-        }
-    }
-
-    /// The fault of an origin whose answer's body has no certain end, or breaks a rule before a byte of it was sent
-    /// on.
-    pub const fn of_origin_framing(error: FramingError) -> Fault {
-        Fault::OriginInvalid(Rule::Framing(error))
     }
 
     /// The status code (RFC 9110 §15, RFC 6585).
@@ -417,14 +401,16 @@ impl Fault {
                 visitor: "Reload the page in a few seconds.",
                 operator: "See whether the origin has become slow; if not, raise the limit on origin connections.",
             },
-            Fault::Draining => Words {
-                status: 503,
-                code: "draining",
+            Fault::LoopDetected => Words {
+                status: 508,
+                code: "loop",
                 side: Side::Accelerator,
-                title: "This accelerator is restarting",
-                what: "It finishes what it has begun and takes no new requests.",
-                visitor: "Reload the page in a few seconds.",
-                operator: "Nothing, if you are restarting it.",
+                title: "This request goes round in a circle",
+                what: "This accelerator passed the request on, and got it back: the server that it was told to ask is \
+                       itself, or asks it in turn.",
+                visitor: RETRY,
+                operator: "Check --origin: it must name the website’s own server, not this accelerator’s --listen nor \
+                           what leads back to it.",
             },
         }
     }
@@ -477,6 +463,7 @@ pub(super) const fn reason(status: u16) -> &'static str {
         503 => "Service Unavailable",
         504 => "Gateway Timeout",
         505 => "HTTP Version Not Supported",
+        508 => "Loop Detected",
         _ => "Error",
     }
 }

@@ -27,7 +27,7 @@ pub mod vary;
 
 pub use conditional::{Validators, Verdict, evaluate};
 pub use freshness::{Freshness, Source, Times};
-pub use request::{PassReason, Recv, RecvRules, RequestFacts, recv};
+pub use request::{PassReason, Recv, RequestFacts, recv};
 pub use reuse::{NotReused, Reuse, Stored, may_reuse, may_share};
 pub use storable::{ResponseFacts, Storable, StoreRules, Why, storable};
 

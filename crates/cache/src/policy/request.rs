@@ -82,13 +82,6 @@ impl RequestFacts {
     }
 }
 
-/// What decides beside the request itself.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct RecvRules {
-    /// The client may send `PURGE`.
-    pub purge_allowed: bool,
-}
-
 /// What to do with a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Recv {
@@ -101,7 +94,7 @@ pub enum Recv {
     },
     /// Send it to the origin and its answer to the client; look nothing up and store nothing.
     Pass(PassReason),
-    /// Remove what is stored under this address.
+    /// Remove what is stored under this address, if the client may.
     Purge,
     /// Answer with this page.
     Synth(Fault),
@@ -148,11 +141,10 @@ impl PassReason {
 
 /// Decides what to do with a request. `Upgrade`, `Range` and validators do not matter here: an upgrade may be
 /// ignored (RFC 9110 §7.8), the others are for [`evaluate`](super::conditional::evaluate).
-pub fn recv(request: &RequestFacts, rules: &RecvRules) -> Recv {
+pub fn recv(request: &RequestFacts) -> Recv {
     match request.method {
         Method::Get | Method::Head => {}
-        Method::Purge if rules.purge_allowed => return Recv::Purge,
-        Method::Purge => return Recv::Synth(Fault::PurgeForbidden),
+        Method::Purge => return Recv::Purge,
         Method::Connect => return Recv::Synth(Fault::MethodNotImplemented),
         Method::Trace => return Recv::Synth(Fault::MethodNotAllowed),
         Method::OtherSafe | Method::OtherUnsafe => return Recv::Pass(PassReason::Method),
@@ -183,7 +175,7 @@ mod tests {
     use crate::policy::test_heads::with_request;
 
     fn judge(line: &str, headers: &str) -> Recv {
-        with_request(line, headers, |head| recv(&RequestFacts::of(head, false), &RecvRules::default()))
+        with_request(line, headers, |head| recv(&RequestFacts::of(head, false)))
     }
 
     const LOOKUP: Recv = Recv::Lookup { must_fetch: false, only_if_cached: false };
@@ -203,7 +195,7 @@ mod tests {
             ("POST /", "Cache-Control: only-if-cached", Recv::Pass(PassReason::Method)),
             ("CONNECT a:1", "", Recv::Synth(Fault::MethodNotImplemented)),
             ("TRACE /", "", Recv::Synth(Fault::MethodNotAllowed)),
-            ("PURGE /", "", Recv::Synth(Fault::PurgeForbidden)),
+            ("PURGE /", "", Recv::Purge),
             ("GET /", "Cache-Control: no-store", Recv::Pass(PassReason::NoStore)),
             ("GET /", "Cache-Control: no-cache", FETCH),
             ("GET /", "Pragma: no-cache", FETCH),
@@ -227,15 +219,7 @@ mod tests {
     fn a_body_makes_a_get_the_origins_business() {
         with_request("GET /", "", |head| {
             let facts = RequestFacts::of(head, true);
-            assert_eq!(recv(&facts, &RecvRules::default()), Recv::Pass(PassReason::Body));
-        });
-    }
-
-    #[test]
-    fn purge_is_for_those_who_may() {
-        with_request("PURGE /", "", |head| {
-            let facts = RequestFacts::of(head, false);
-            assert_eq!(recv(&facts, &RecvRules { purge_allowed: true }), Recv::Purge);
+            assert_eq!(recv(&facts), Recv::Pass(PassReason::Body));
         });
     }
 }

@@ -146,7 +146,7 @@ pub enum Persistence {
 
 /// How the body is delimited, and which part of the whole it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Framing {
+pub enum Delimited {
     /// No line: there is no body and no length to state (204, 304), or it ends with the connection.
     Unstated,
     /// `Content-Length`: of the body, or of the one that GET would have got where this answers HEAD.
@@ -181,7 +181,7 @@ pub struct Dynamic {
     /// What happens to the connection.
     pub persistence: Persistence,
     /// How the body is delimited.
-    pub framing: Framing,
+    pub framing: Delimited,
 }
 
 /// Appends the lines and the empty line that ends the head.
@@ -189,10 +189,10 @@ pub struct Dynamic {
 pub fn append_dynamic(out: &mut Vec<u8>, identity: &Identity, dynamic: &Dynamic) {
     let mut number = itoa::Buffer::new();
     match dynamic.framing {
-        Framing::Unstated => {}
-        Framing::Length(bytes) => append_length(out, bytes),
-        Framing::Chunked => out.extend_from_slice(b"Transfer-Encoding: chunked\r\n"),
-        Framing::Part { first, last, complete } => {
+        Delimited::Unstated => {}
+        Delimited::Length(bytes) => append_length(out, bytes),
+        Delimited::Chunked => out.extend_from_slice(b"Transfer-Encoding: chunked\r\n"),
+        Delimited::Part { first, last, complete } => {
             out.extend_from_slice(b"Content-Range: bytes ");
             out.extend_from_slice(number.format(first).as_bytes());
             out.push(b'-');
@@ -202,7 +202,7 @@ pub fn append_dynamic(out: &mut Vec<u8>, identity: &Identity, dynamic: &Dynamic)
             out.extend_from_slice(b"\r\n");
             append_length(out, last - first + 1);
         }
-        Framing::Unsatisfiable { complete, page_bytes } => {
+        Delimited::Unsatisfiable { complete, page_bytes } => {
             out.extend_from_slice(b"Content-Range: bytes */");
             out.extend_from_slice(number.format(complete).as_bytes());
             out.extend_from_slice(b"\r\n");
@@ -288,7 +288,7 @@ mod tests {
         age_s: Some(3),
         cache_status: Some(CacheStatus::hit(57)),
         persistence: Persistence::Implied,
-        framing: Framing::Length(1024),
+        framing: Delimited::Length(1024),
     };
 
     #[test]
@@ -311,7 +311,7 @@ mod tests {
             age_s: None,
             cache_status: Some(status),
             persistence: Persistence::Close,
-            framing: Framing::Chunked,
+            framing: Delimited::Chunked,
         });
         let want = "Transfer-Encoding: chunked\r\nVia: 1.1 nighttrain\r\nCache-Status: nighttrain; fwd=stale; \
                     fwd-status=304; ttl=-4; stored; collapsed; detail=no-cache\r\nConnection: close\r\n\r\n";
@@ -320,7 +320,7 @@ mod tests {
 
     #[test]
     fn parts_and_pages() {
-        let part = Framing::Part { first: 10, last: 19, complete: 100 };
+        let part = Delimited::Part { first: 10, last: 19, complete: 100 };
         let got = lines(&Dynamic { framing: part, persistence: Persistence::KeepAlive, ..PLAIN });
         assert!(
             got.starts_with("Content-Range: bytes 10-19/100\r\nContent-Length: 10\r\nAge: 3\r\n"),
@@ -331,10 +331,10 @@ mod tests {
             age_s: None,
             cache_status: None,
             persistence: Persistence::Implied,
-            framing: Framing::Unsatisfiable { complete: 5, page_bytes: 77 },
+            framing: Delimited::Unsatisfiable { complete: 5, page_bytes: 77 },
         };
         assert_eq!(lines(&page), "Content-Range: bytes */5\r\nContent-Length: 77\r\n\r\n");
-        let bare = Dynamic { framing: Framing::Unstated, ..page };
+        let bare = Dynamic { framing: Delimited::Unstated, ..page };
         assert_eq!(lines(&bare), "\r\n");
     }
 
@@ -375,7 +375,7 @@ mod tests {
         /// can be a detail; the stated bound holds.
         #[test]
         fn cache_status_is_a_structured_list(status in cache_status(), age_s in any::<u64>(), bytes in any::<u64>()) {
-            let framing = Framing::Part { first: 0, last: bytes.saturating_sub(1), complete: bytes };
+            let framing = Delimited::Part { first: 0, last: bytes.saturating_sub(1), complete: bytes };
             let got = lines(&Dynamic {
                 age_s: Some(age_s),
                 cache_status: Some(status),

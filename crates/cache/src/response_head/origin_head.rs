@@ -11,7 +11,7 @@ use wire::http1::{fields::is_hop_by_hop, head::ResponseHead, known::KnownHeader}
 
 /// What a head is made for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Purpose {
+pub enum For {
     /// To be stored and sent many times: without `Age`, which is counted on (RFC 9111 §5.1), and without what is for
     /// one proxy only (RFC 9111 §3.1).
     Store,
@@ -38,7 +38,7 @@ pub struct HeadOutline {
 pub fn append_origin_head(
     out: &mut Vec<u8>,
     head: &ResponseHead<'_, '_>,
-    purpose: Purpose,
+    purpose: For,
     omit: &[Box<str>],
     response_s: u64,
 ) -> HeadOutline {
@@ -50,7 +50,7 @@ pub fn append_origin_head(
     out.push(b' ');
     out.extend_from_slice(head.reason.as_bytes());
     out.extend_from_slice(b"\r\n");
-    let storing = purpose == Purpose::Store;
+    let storing = purpose == For::Store;
     let mut etag = None;
     for (known, name, value) in head.headers.classified() {
         let left_out = match known {
@@ -155,7 +155,7 @@ mod tests {
 
     const NOW: u64 = 1_800_000_000;
 
-    fn made(headers: &str, purpose: Purpose, omit: &[&str]) -> (String, HeadOutline) {
+    fn made(headers: &str, purpose: For, omit: &[&str]) -> (String, HeadOutline) {
         let omit: Vec<Box<str>> = omit.iter().map(|&name| name.into()).collect();
         with_response("200 Fine", headers, |head| {
             let mut out = b"before".to_vec();
@@ -173,7 +173,7 @@ mod tests {
     #[test]
     fn what_is_for_everyone_stays_as_it_was() {
         let headers = "Content-Type: text/html\nX-Odd:  a  b \nVia: 1.0 them\nCache-Status: them; hit\nSet-Cookie: a=1\nSet-Cookie: b=2\nEmpty:";
-        let (stored, _) = made(headers, Purpose::Store, &[]);
+        let (stored, _) = made(headers, For::Store, &[]);
         let want = "HTTP/1.1 200 Fine\r\nContent-Type: text/html\r\nX-Odd: a  b\r\nVia: 1.0 them\r\nCache-Status: them; hit\r\nSet-Cookie: a=1\r\nSet-Cookie: b=2\r\nEmpty: \r\n";
         assert_eq!(stored, format!("{want}{}", date_line()));
     }
@@ -183,28 +183,28 @@ mod tests {
         let headers = "Connection: close, X-Hop\nX-Hop: 1\nKeep-Alive: timeout=5\nProxy-Connection: x\nTE: trailers\nUpgrade: h2c\n\
                        Transfer-Encoding: chunked\nAge: 7\nProxy-Authenticate: Basic\nProxy-Authentication-Info: x\n\
                        Content-Range: bytes 0-1/2\nTrailer: X-Sum\nX-Kept: 1";
-        let (stored, _) = made(headers, Purpose::Store, &[]);
+        let (stored, _) = made(headers, For::Store, &[]);
         assert_eq!(stored, format!("HTTP/1.1 200 Fine\r\nTrailer: X-Sum\r\nX-Kept: 1\r\n{}", date_line()));
-        let (forwarded, _) = made(headers, Purpose::Forward, &[]);
+        let (forwarded, _) = made(headers, For::Forward, &[]);
         let want = "HTTP/1.1 200 Fine\r\nAge: 7\r\nProxy-Authenticate: Basic\r\nProxy-Authentication-Info: x\r\nContent-Range: bytes 0-1/2\r\nTrailer: X-Sum\r\nX-Kept: 1\r\n";
         assert_eq!(forwarded, format!("{want}{}", date_line()));
-        let (length, _) = made("Content-Length: 5", Purpose::Forward, &[]);
+        let (length, _) = made("Content-Length: 5", For::Forward, &[]);
         assert_eq!(length, format!("HTTP/1.1 200 Fine\r\n{}", date_line()));
     }
 
     #[test]
     fn named_fields_are_not_stored_but_are_sent_once() {
-        let (stored, _) = made("A: 1\nSet-Cookie: s\nB: 2", Purpose::Store, &["a", "set-cookie"]);
+        let (stored, _) = made("A: 1\nSet-Cookie: s\nB: 2", For::Store, &["a", "set-cookie"]);
         assert_eq!(stored, format!("HTTP/1.1 200 Fine\r\nB: 2\r\n{}", date_line()));
-        let (forwarded, _) = made("A: 1\nB: 2", Purpose::Forward, &["a"]);
+        let (forwarded, _) = made("A: 1\nB: 2", For::Forward, &["a"]);
         assert_eq!(forwarded, format!("HTTP/1.1 200 Fine\r\nA: 1\r\nB: 2\r\n{}", date_line()));
     }
 
     #[test]
     fn a_date_stays_and_a_missing_one_is_added() {
-        let (stored, _) = made("Date: Sun, 06 Nov 1994 08:49:37 GMT", Purpose::Store, &[]);
+        let (stored, _) = made("Date: Sun, 06 Nov 1994 08:49:37 GMT", For::Store, &[]);
         assert_eq!(stored, "HTTP/1.1 200 Fine\r\nDate: Sun, 06 Nov 1994 08:49:37 GMT\r\n");
-        let (hopped, _) = made("Connection: date\nDate: Sun, 06 Nov 1994 08:49:37 GMT", Purpose::Store, &[]);
+        let (hopped, _) = made("Connection: date\nDate: Sun, 06 Nov 1994 08:49:37 GMT", For::Store, &[]);
         assert_eq!(hopped, format!("HTTP/1.1 200 Fine\r\n{}", date_line()));
         let mut far = Vec::new();
         append_date(&mut far, u64::MAX);
@@ -213,11 +213,11 @@ mod tests {
 
     #[test]
     fn the_entity_tag_is_found_again() {
-        let (stored, outline) = made("A: 1\nETag: W/\"x\"\nB: 2", Purpose::Store, &[]);
+        let (stored, outline) = made("A: 1\nETag: W/\"x\"\nB: 2", For::Store, &[]);
         let at = outline.etag.unwrap();
         assert_eq!(&stored[at.start as usize..at.end as usize], "W/\"x\"");
-        assert_eq!(made("ETag: \"x\"\nETag: \"y\"", Purpose::Store, &[]).1.etag, None);
-        assert_eq!(made("ETag: \"x\"", Purpose::Store, &["etag"]).1.etag, None);
+        assert_eq!(made("ETag: \"x\"\nETag: \"y\"", For::Store, &[]).1.etag, None);
+        assert_eq!(made("ETag: \"x\"", For::Store, &["etag"]).1.etag, None);
     }
 
     #[test]

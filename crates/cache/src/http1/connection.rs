@@ -3,12 +3,14 @@
 //! ```text
 //!   wait ──readable──▶ turn: read into the thread's scratch ─▶ parse ─▶ hit::answer ─▶ … ─▶ one write ──▶ wait
 //!                        │ (no .await, no allocation, no lock)                          │
-//!                        ├─ a large body did not fit the socket ──▶ deliver, waiting ◀──┘
-//!                        └─ not a hit ─────────────────────────────▶ slow::respond, waiting
+//!                        ├─ the socket did not take it all ─────▶ deliver::finish ◀─────┘
+//!                        ├─ not a hit ──▶ respond: the states ──▶ deliver::begin, finish
+//!                        └─ the turn's budget is spent ──▶ the other connections, then on from here
 //! ```
 //!
 //! Where the data lives: in the scratch of the thread while a turn lasts. A connection that waits keeps only what it
-//! has received of an unfinished head (`pending`), nothing when it is idle.
+//! has received of an unfinished head (`pending`), nothing when it is idle; what it holds while its client is slow is
+//! counted over all connections of the core ([`held`](crate::held)).
 
 use std::{
     future::poll_fn,
@@ -23,7 +25,7 @@ use engine::{
         clock,
         watch::{Phase, Watch},
     },
-    store::PinnedObject,
+    sys::span::Part,
 };
 use tokio::{
     io::{AsyncRead, AsyncWriteExt, ReadBuf},
@@ -34,19 +36,31 @@ use wire::http1::{
     head::{HeadLimits, Progress, may_end_in, parse_request},
 };
 
-use crate::{
+use super::{
     client::Client,
+    deliver::{self, Asked, Rest, Sending},
+    send,
+    upload::Upload,
+};
+use crate::{
+    answer::Answer,
     config::Config,
-    core::{Core, READ_BYTES, Scratch, with_core},
+    core::{Core, Scratch, with_core},
     counters::Counter,
     error_page::Fault,
-    hit::{self, Outcome, Slow},
-    miss,
-    parts::{self, InParts},
+    held::Held,
+    hit,
     request::Request,
-    slow, synth,
+    respond::respond,
+    response_head::Fwd,
+    state::{Slow, State},
+    synth::synth,
 };
 
+/// The longest request line; longer is answered 414. RFC 9112 §3 asks for 8,000 bytes at least.
+const REQUEST_LINE_BYTES_MAX: usize = 16 * 1024;
+/// Requests that one connection has answered in one turn; then it is the others'. About a millisecond's work.
+const TURN_REQUESTS_MAX: usize = 512;
 /// Answers gathered before they are written although more requests are waiting: bounds the scratch.
 const OUT_BYTES_MAX: usize = 256 * 1024;
 /// After a refusal so many bytes are read and thrown away, so that the client sees the answer and not a reset.
@@ -60,11 +74,11 @@ const TURNING_AWAY_MAX: usize = 256;
 const TURN_AWAY_TIME_MAX: std::time::Duration = std::time::Duration::from_secs(3);
 
 /// A client's connection.
-pub(crate) struct Connection {
-    pub(crate) client: Client,
-    pub(crate) address: IpAddr,
+pub(super) struct Connection {
+    pub(super) client: Client,
+    address: IpAddr,
     /// Received and not answered: the beginning of a head, or requests behind one that is being answered.
-    pub(crate) pending: Vec<u8>,
+    pub(super) pending: Vec<u8>,
     /// `pending` may hold a whole request.
     unexamined: bool,
 }
@@ -73,16 +87,20 @@ pub(crate) struct Connection {
 enum Turned {
     /// The connection has ended.
     Closed,
-    /// Answers that the socket did not take.
-    Spilled { rest: Vec<u8>, close: bool },
-    /// A hit whose body the socket did not take at once.
-    Large { prefix: Vec<u8>, object: PinnedObject, from: u64, to: u64, chunked: bool, close: bool },
-    /// A hit whose body is on the file in parts.
-    InParts { before: Vec<u8>, request: Arc<Request>, answer: Box<InParts> },
+    /// What the socket did not take of an answer.
+    Sending { prefix: Vec<u8>, sending: Sending },
     /// Not a hit.
-    Slow { before: Vec<u8>, request: Arc<Request>, slow: hit::Slow },
+    Slow { before: Vec<u8>, request: Arc<Request>, state: State, fwd: Fwd },
     /// The client broke a rule or a limit: it is told, and the connection is closed.
     Refused { before: Vec<u8>, fault: Fault },
+}
+
+/// Why no more requests are answered before what there is has been written.
+enum Stopped {
+    /// An answer whose content is sent from where it is, the last one, or enough of them.
+    Sending(Sending),
+    Slow(Arc<Request>, State, Fwd),
+    Refused(Fault),
 }
 
 /// What became of bytes that were received.
@@ -91,13 +109,15 @@ struct Answered {
     bytes: usize,
     /// What is behind them has not been looked at.
     unexamined: bool,
+    /// How many requests that was.
+    requests: usize,
     /// The turn is over.
     turned: Option<Turned>,
 }
 
 fn head_limits(config: &Config) -> HeadLimits {
     let head_bytes_max = config.limits.request_head_bytes_max;
-    HeadLimits { head_bytes_max, line_bytes_max: head_bytes_max.min(hit::REQUEST_LINE_BYTES_MAX) }
+    HeadLimits { head_bytes_max, line_bytes_max: head_bytes_max.min(REQUEST_LINE_BYTES_MAX) }
 }
 
 /// Serves one client until it leaves.
@@ -118,12 +138,24 @@ pub(crate) fn turn_away(core: &Core, stream: TcpStream, address: SocketAddr) {
     core.turning_away.set(core.turning_away.get() + 1);
     tokio::spawn(async move {
         let mut connection = Connection::new(stream, address);
-        let refused = synth::refuse(&mut connection, None, Fault::TooManyConnections);
+        let refused = connection.refuse(Fault::TooManyConnections);
         // The sweep does not look at this connection, so it has a timer of its own.
         let _ = tokio::time::timeout(TURN_AWAY_TIME_MAX, refused).await;
         drop(connection);
         with_core(|core| core.turning_away.set(core.turning_away.get() - 1));
     });
+}
+
+impl Turned {
+    /// Bytes of answers that wait for the client.
+    fn held_bytes(&self) -> usize {
+        match self {
+            Turned::Closed => 0,
+            Turned::Sending { prefix: bytes, .. }
+            | Turned::Slow { before: bytes, .. }
+            | Turned::Refused { before: bytes, .. } => bytes.len(),
+        }
+    }
 }
 
 impl Connection {
@@ -143,23 +175,19 @@ impl Connection {
                 // back.
                 self.client.watch.renew();
             }
+            // What a slow client makes us hold is counted for as long as it is held.
+            let holds = self.pending.len() + turned.held_bytes();
+            let Some(_held) = Held::reserve(holds) else { return };
             let open = match turned {
                 Turned::Closed => false,
-                Turned::Spilled { rest, close } => miss::send_hit(self, &rest, None, close).await,
-                Turned::Large { prefix, object, from, to, chunked, close } => {
-                    miss::send_hit(self, &prefix, Some((object, from, to, chunked)), close).await
-                }
-                Turned::InParts { before, request, answer } => {
-                    miss::send_hit(self, &before, None, false).await
-                        && parts::respond(self, &request, *answer).await
-                }
-                Turned::Slow { before, request, slow } => {
-                    miss::send_hit(self, &before, None, false).await
-                        && slow::respond(self, &request, slow).await
+                Turned::Sending { prefix, sending } => deliver::finish(&self.client, &prefix, sending).await,
+                Turned::Slow { before, request, state, fwd } => {
+                    deliver::finish(&self.client, &before, Sending::nothing(false)).await
+                        && self.respond(&request, state, fwd).await
                 }
                 Turned::Refused { before, fault } => {
-                    if miss::send_hit(self, &before, None, false).await {
-                        synth::refuse(self, None, fault).await;
+                    if deliver::finish(&self.client, &before, Sending::nothing(false)).await {
+                        self.refuse(fault).await;
                     }
                     false
                 }
@@ -169,6 +197,35 @@ impl Connection {
             }
             self.client.watch.work();
         }
+    }
+
+    /// Answers a request that is not a hit; whether the connection can go on.
+    async fn respond(&mut self, request: &Arc<Request>, state: State, fwd: Fwd) -> bool {
+        self.client.watch.work();
+        let mut upload = Upload::new(self, request);
+        let answer = respond(request, state, fwd, &mut upload).await;
+        let is_unread = upload.is_unread();
+        self.unexamined = !self.pending.is_empty();
+        let Some(answer) = answer else { return false };
+        self.deliver(answer, Asked::of(&request.head()), is_unread).await
+    }
+
+    /// Says what the client did wrong, and ends the connection.
+    async fn refuse(&mut self, fault: Fault) {
+        self.deliver(synth(None, fault), Asked::NOTHING, true).await;
+    }
+
+    /// Sends an answer. Where something of the request `is_unread`, it would be taken for the next request: the
+    /// connection ends, once the client has had time to read.
+    async fn deliver(&mut self, answer: Answer<'static>, asked: Asked, is_unread: bool) -> bool {
+        let asked = Asked { persists: asked.persists && !is_unread, ..asked };
+        let mut out = Vec::with_capacity(1024);
+        let sending = with_core(|core| deliver::begin(core, answer, asked, &mut out));
+        let open = deliver::finish(&self.client, &out, sending).await;
+        if is_unread {
+            self.linger().await;
+        }
+        open
     }
 
     /// Reads once and answers all that can be answered from memory.
@@ -186,7 +243,17 @@ impl Connection {
             scratch.read[..have].copy_from_slice(&self.pending);
             // Bytes of it that hold no whole request, as far as they have been looked at.
             let mut seen = if std::mem::take(&mut self.unexamined) { 0 } else { have };
+            let mut requests = 0;
             loop {
+                if requests >= TURN_REQUESTS_MAX {
+                    core.count(Counter::TurnsCut);
+                    self.pending.clear();
+                    self.pending.extend_from_slice(&scratch.read[..have]);
+                    self.unexamined = seen < have;
+                    self.client.watch.work();
+                    cx.waker().wake_by_ref();
+                    return Poll::Pending;
+                }
                 if seen == have {
                     let mut buffer = ReadBuf::new(&mut scratch.read[have..]);
                     match Pin::new(&mut self.client.stream).poll_read(cx, &mut buffer) {
@@ -207,11 +274,12 @@ impl Connection {
                 // A head that comes byte by byte is parsed when it may be complete, not at each byte.
                 let limits = head_limits(&core.config);
                 let answered = if seen > 0 && !may_end_in(&scratch.read[..have], seen, &limits) {
-                    Answered { bytes: 0, unexamined: false, turned: None }
+                    Answered { bytes: 0, unexamined: false, requests: 0, turned: None }
                 } else {
-                    self.answer_all(core, scratch, have)
+                    self.answer_all(core, scratch, have, TURN_REQUESTS_MAX - requests)
                 };
-                let Answered { bytes: answered, unexamined, turned } = answered;
+                let Answered { bytes: answered, unexamined, requests: more, turned } = answered;
+                requests += more;
                 if let Some(turned) = turned {
                     // What is behind the request that is being answered waits for its turn.
                     self.pending.clear();
@@ -226,23 +294,22 @@ impl Connection {
         })
     }
 
-    /// Answers the requests in `scratch.read[..have]`, up to one that is sent by itself.
-    fn answer_all(&mut self, core: &Core, scratch: &mut Scratch, have: usize) -> Answered {
+    /// Answers the requests in `scratch.read[..have]`, up to one that is sent by itself, at most so many.
+    fn answer_all(&self, core: &Core, scratch: &mut Scratch, have: usize, requests_max: usize) -> Answered {
         let Scratch { read, head: stored_head, out, slots, key } = scratch;
-        let mut buffers = hit::Buffers { key, head: stored_head, out };
-        let head_limits = head_limits(&core.config);
-        buffers.out.clear();
+        let limits = head_limits(&core.config);
+        out.clear();
         let turn = core.reader.turn();
         let now_s = clock::unix_s();
-        let mut at = 0;
+        let (mut at, mut requests) = (0, 0);
         let mut stopped = None;
-        while at < have && stopped.is_none() {
-            let (head, bytes) = match parse_request(&read[at..have], slots, &head_limits) {
+        while at < have && stopped.is_none() && requests < requests_max {
+            let (head, head_bytes) = match parse_request(&read[at..have], slots, &limits) {
                 Ok(Progress::NeedMore) => break,
                 Ok(Progress::Complete(complete)) => complete,
                 Err(error) => {
                     core.count(Counter::of_head_error(&error));
-                    stopped = Some(Turned::Refused { before: Vec::new(), fault: Fault::from(&error) });
+                    stopped = Some(Stopped::Refused(Fault::from(&error)));
                     break;
                 }
             };
@@ -250,80 +317,76 @@ impl Connection {
                 Ok(framing) => framing,
                 Err(error) => {
                     core.count(Counter::BadRequests);
-                    stopped = Some(Turned::Refused { before: Vec::new(), fault: Fault::from(error) });
+                    stopped = Some(Stopped::Refused(Fault::from(error)));
                     break;
                 }
             };
-            let raw = at..at + bytes;
-            at += bytes;
+            at += head_bytes;
+            requests += 1;
             core.count(Counter::Requests);
             let has_body = !matches!(framing, Framing::None | Framing::Length(0));
-            match hit::answer(core, &turn, &head, has_body, now_s, &mut buffers) {
-                Outcome::Written { close } => {
-                    if close || core.draining.get() {
-                        stopped = Some(Turned::Spilled { rest: Vec::new(), close: true });
-                    } else if buffers.out.len() >= OUT_BYTES_MAX {
-                        stopped = Some(Turned::Spilled { rest: Vec::new(), close: false });
+            let buffers = hit::Buffers { key: &mut *key, head: &mut *stored_head };
+            match hit::answer(core, &turn, &head, has_body, now_s, buffers) {
+                Ok(answer) => {
+                    let sending = deliver::begin(core, answer, Asked::of(&head), out);
+                    let is_alone = sending.close || !matches!(sending.rest, Rest::None);
+                    if is_alone || out.len() >= OUT_BYTES_MAX {
+                        stopped = Some(Stopped::Sending(sending));
                     }
                 }
-                Outcome::Large { object, from, to, chunked, close } => {
-                    stopped = Some(Turned::Large { prefix: Vec::new(), object, from, to, chunked, close });
-                }
-                Outcome::InParts { answer, hash, primary_bytes } => {
-                    let key = &*buffers.key;
-                    let request = Request::new(&read[raw], key, primary_bytes, hash, framing, self.address);
-                    stopped =
-                        Some(Turned::InParts { before: Vec::new(), request: Arc::new(request), answer });
-                }
-                Outcome::Slow(slow) => {
-                    let Slow { hash, primary_bytes, .. } = slow;
-                    let key = &*buffers.key;
-                    let request = Request::new(&read[raw], key, primary_bytes, hash, framing, self.address);
-                    stopped = Some(Turned::Slow { before: Vec::new(), request: Arc::new(request), slow });
+                Err(Slow { hash, primary_bytes, site, state, fwd }) => {
+                    let keyed = (key.as_slice(), primary_bytes, hash);
+                    let request = Request::new((&head, head_bytes), keyed, framing, self.address, site);
+                    stopped = Some(Stopped::Slow(Arc::new(request), state, fwd));
                 }
             }
         }
-        let is_stopped = stopped.is_some();
-        let turned = self.write_out(core, buffers.out, stopped);
+        let is_stopped = stopped.is_some() || requests == requests_max;
+        let turned = self.write_out(core, out, stopped);
         // The socket took at once the body that the requests behind it were kept back for.
         let unexamined = is_stopped && turned.is_none();
-        Answered { bytes: at, unexamined, turned }
+        Answered { bytes: at, unexamined, requests, turned }
     }
 
-    /// Writes what was gathered, once; the socket's refusal becomes part of what stopped us.
-    fn write_out(&self, core: &Core, out: &[u8], stopped: Option<Turned>) -> Option<Turned> {
-        if let Some(Turned::Large { mut object, from, to, chunked, close, .. }) = stopped {
-            let Ok((prefix_sent, from)) = hit::send_large(core, &self.client, out, &object, from, to) else {
+    /// Writes what was gathered, once; what the socket refuses is left to be sent.
+    fn write_out(&self, core: &Core, out: &[u8], stopped: Option<Stopped>) -> Option<Turned> {
+        if let Some(Stopped::Sending(Sending {
+            rest: Rest::Pinned { mut object, from, to, chunked },
+            close,
+        })) = stopped
+        {
+            let Ok((prefix_sent, from)) = send::now(core, &self.client, out, &object, from, to) else {
                 core.count(Counter::ClientsGone);
                 return Some(Turned::Closed);
             };
             if from == to && prefix_sent == out.len() && !chunked {
-                return close.then_some(Turned::Spilled { rest: Vec::new(), close });
+                return close.then_some(Turned::Closed);
             }
             object.release_before(from);
             let prefix = out[prefix_sent..].to_vec();
-            return Some(Turned::Large { prefix, object, from, to, chunked, close });
+            let rest = Rest::Pinned { object, from, to, chunked };
+            return Some(Turned::Sending { prefix, sending: Sending { rest, close } });
         }
-        if out.is_empty() {
-            return stopped;
-        }
-        let Ok(sent) = self.client.try_send(&[engine::sys::span::Part::Plain(out)]) else {
-            core.count(Counter::ClientsGone);
-            return Some(Turned::Closed);
+        let sent = match out {
+            [] => 0,
+            out => match self.client.try_send(&[Part::Plain(out)]) {
+                Ok(sent) => sent,
+                Err(_) => {
+                    core.count(Counter::ClientsGone);
+                    return Some(Turned::Closed);
+                }
+            },
         };
         let rest = &out[sent..];
         match stopped {
             None if rest.is_empty() => None,
-            None => Some(Turned::Spilled { rest: rest.to_vec(), close: false }),
-            Some(Turned::Spilled { close, .. }) => Some(Turned::Spilled { rest: rest.to_vec(), close }),
-            Some(Turned::Slow { request, slow, .. }) => {
-                Some(Turned::Slow { before: rest.to_vec(), request, slow })
+            None => Some(Turned::Sending { prefix: rest.to_vec(), sending: Sending::nothing(false) }),
+            Some(Stopped::Sending(sending)) if rest.is_empty() && !sending.close && sending.is_done() => None,
+            Some(Stopped::Sending(sending)) => Some(Turned::Sending { prefix: rest.to_vec(), sending }),
+            Some(Stopped::Slow(request, state, fwd)) => {
+                Some(Turned::Slow { before: rest.to_vec(), request, state, fwd })
             }
-            Some(Turned::InParts { request, answer, .. }) => {
-                Some(Turned::InParts { before: rest.to_vec(), request, answer })
-            }
-            Some(Turned::Refused { fault, .. }) => Some(Turned::Refused { before: rest.to_vec(), fault }),
-            other => other,
+            Some(Stopped::Refused(fault)) => Some(Turned::Refused { before: rest.to_vec(), fault }),
         }
     }
 
@@ -355,15 +418,8 @@ impl Connection {
         }
     }
 
-    /// Puts back what was read beyond a request's body.
-    pub(crate) fn keep_pending(&mut self, bytes: Vec<u8>) {
-        assert!(bytes.len() <= READ_BYTES, "what was read beyond a body fits the scratch");
-        self.unexamined = !bytes.is_empty();
-        self.pending = bytes;
-    }
-
     /// Lets the client read the last answer before the connection is closed: closing with unread bytes would reset it.
-    pub(crate) async fn linger(&mut self) {
+    async fn linger(&mut self) {
         if self.client.stream.shutdown().await.is_err() {
             return;
         }

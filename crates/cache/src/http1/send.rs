@@ -2,18 +2,26 @@
 
 use std::time::{Duration, Instant};
 
-use engine::{cores::clock, store::PinnedObject, sys::span::Part};
+use engine::{
+    cores::clock,
+    store::PinnedObject,
+    sys::span::{Part, Span},
+};
 use socket2::SockRef;
 use wire::http1::framing::ChunkedEncoder;
 
+use super::client::{Client, Gone, Sent};
 use crate::{
-    client::{Client, Gone, Sent},
-    core::with_core,
+    core::{Core, with_core},
     counters::Counter,
     growing::{Available, Cursor, End},
-    hit::{append_trailers, lends, run_of},
+    parts::Parts,
 };
 
+/// Bodies from this on are lent to the socket instead of copied into it (`docs/decisions/009-reading-the-disk.md`).
+const LENT_BYTES_MIN: u64 = 64 * 1024;
+/// Runs of memory that one write of a large body may gather.
+const GATHER_MAX: usize = 15;
 /// A slow reader's remainder up to this size is copied out of the store when the store wants its memory back.
 const REMAINDER_BYTES_MAX: usize = 64 * 1024;
 /// Copies of remainders that one core holds at once; beyond it slow readers are cut instead.
@@ -21,18 +29,9 @@ const REMAINDERS_BYTES_MAX: usize = 16 << 20;
 /// How often a sender that waits for its client asks whether the store wants the memory back.
 const WANTED_EVERY: Duration = Duration::from_millis(500);
 
-/// How the body is delimited towards the client.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Outgoing {
-    /// By Content-Length, or by the end of the connection: the bytes as they are.
-    Plain,
-    /// Chunked (RFC 9112 §7.1).
-    Chunked,
-}
-
 /// Why a body did not reach its end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Cut {
+pub(super) enum Cut {
     /// The client's side.
     Client(Gone),
     /// The disk: a part of the body could not be read; likewise.
@@ -50,21 +49,66 @@ impl From<Gone> for Cut {
 /// Makes the coming close a reset, which gives up what the kernel has not sent yet. Where a body's end is the end of
 /// the connection, it is the only way to say that this was not all (RFC 9112 §9.6 notes what it costs: the client may
 /// lose what it has not read).
-pub(crate) fn reset_on_close(client: &Client) {
+pub(super) fn reset_on_close(client: &Client) {
     // A socket that cannot be told so is gone already.
     let _ = SockRef::from(&client.stream).set_linger(Some(Duration::ZERO));
 }
 
+/// The end of a chunked body (RFC 9112 §7.1).
+pub(super) fn append_trailers(trailers: Span<'_>, out: &mut Vec<u8>) {
+    out.extend_from_slice(b"0\r\n");
+    trailers.copy_to(out);
+    out.extend_from_slice(b"\r\n");
+}
+
+/// Whether bytes `from..to` of a body are worth lending, and can be lent.
+pub(super) fn lends(core: &Core, from: u64, to: u64) -> bool {
+    to - from >= LENT_BYTES_MIN && core.lender.borrow().is_some()
+}
+
+/// The longest run of a stored body from `from`, within `to`, to be copied or lent.
+fn run_of(object: &PinnedObject, from: u64, to: u64, lend: bool) -> Part<'_> {
+    let run = if lend { object.lend(from) } else { object.body(from) };
+    let bytes = run.len().min(usize::try_from(to - from).unwrap_or(usize::MAX));
+    let run = run.slice(0..bytes);
+    if lend { Part::Lent(run) } else { Part::Shared(run) }
+}
+
+/// Sends a head and a stored body as far as the socket takes them, without waiting; how much of `head` went out, and up
+/// to where the body did.
+pub(super) fn now(
+    core: &Core,
+    client: &Client,
+    head: &[u8],
+    object: &PinnedObject,
+    from: u64,
+    to: u64,
+) -> Result<(usize, u64), Gone> {
+    let mut parts = [Part::Plain(&[]); 1 + GATHER_MAX];
+    parts[0] = Part::Plain(head);
+    let mut at = from;
+    let mut used = 1;
+    let lend = lends(core, from, to);
+    while at < to && used < parts.len() {
+        parts[used] = run_of(object, at, to, lend);
+        at += parts[used].len() as u64;
+        used += 1;
+    }
+    let sent = client.try_send(&parts[..used])?;
+    let of_head = sent.min(head.len());
+    Ok((of_head, from + (sent - of_head) as u64))
+}
+
 /// Sends `prefix`, then bytes `from..to` of a stored object's body. The pins move along with what was sent.
-pub(crate) async fn send_stored(
+pub(super) async fn pinned(
     client: &Client,
     prefix: &[u8],
     object: &mut PinnedObject,
     from: u64,
     to: u64,
     chunked: bool,
-    pin_grace: Duration,
 ) -> Result<(), Cut> {
+    let pin_grace = pin_grace();
     let mut suffix = Vec::new();
     if chunked {
         // The body was one chunk. Its trailers are small, and are copied before the pins move on.
@@ -107,6 +151,53 @@ async fn send_pinned(
                 return send_copy(client, prefix, &copy).await;
             }
             grace_left(&mut wanted_since, pin_grace)?;
+        }
+    }
+    Ok(())
+}
+
+fn pin_grace() -> Duration {
+    with_core(|core| core.config.limits.pin_grace)
+}
+
+/// Sends `prefix`, then a body that is on the file in parts.
+pub(super) async fn parts(
+    client: &Client,
+    prefix: &[u8],
+    parts: &mut Parts,
+    chunked: bool,
+) -> Result<(), Cut> {
+    let mut prefix = prefix;
+    while !parts.is_last() {
+        let next = if parts.reads_ahead() {
+            let (sent, next) = tokio::join!(both(client, prefix, parts.current()), parts.read_next());
+            sent?;
+            next
+        } else {
+            both(client, prefix, parts.current()).await?;
+            parts.forget();
+            parts.read_next().await
+        };
+        parts.go_on(next.map_err(|_| Cut::Disk)?);
+        prefix = &[];
+    }
+    both(client, prefix, parts.current()).await?;
+    if chunked {
+        client.send_all(ChunkedEncoder::CHUNK_END).await?;
+        for part in ChunkedEncoder::last_chunk(parts.trailers()) {
+            client.send_all(part).await?;
+        }
+    }
+    Ok(())
+}
+
+/// Sends a head, if there is still one to send, and bytes behind it.
+async fn both(client: &Client, mut head: &[u8], mut body: &[u8]) -> Result<(), Gone> {
+    while !head.is_empty() || !body.is_empty() {
+        if let Sent::Bytes(sent) = client.send_some(&[Part::Plain(head), Part::Plain(body)], None).await? {
+            let of_head = sent.min(head.len());
+            head = &head[of_head..];
+            body = &body[sent - of_head..];
         }
     }
     Ok(())
@@ -170,16 +261,15 @@ async fn send_copy(client: &Client, prefix: &[u8], copy: &[u8]) -> Result<(), Cu
 }
 
 /// Sends `prefix`, then a body that may still be arriving, from `from` up to `to` (`None`: to its end).
-pub(crate) async fn send_growing(
+pub(super) async fn growing(
     client: &Client,
     prefix: &[u8],
     cursor: &mut Cursor,
-    outgoing: Outgoing,
+    chunked: bool,
     from: u64,
     to: Option<u64>,
-    pin_grace: Duration,
 ) -> Result<(), Cut> {
-    let mut holding = Holding { pin_grace, wanted_since: None, copied: None };
+    let mut holding = Holding { pin_grace: pin_grace(), wanted_since: None, copied: None };
     let mut out = prefix.to_vec();
     let mut skip = from;
     let mut left = to.map(|to| to - from);
@@ -216,16 +306,16 @@ pub(crate) async fn send_growing(
             continue;
         }
         let bytes = there.min(usize::try_from(left.unwrap_or(u64::MAX)).unwrap_or(usize::MAX));
-        if outgoing == Outgoing::Chunked {
+        if chunked {
             out.extend_from_slice(ChunkedEncoder::chunk_header(bytes as u64).as_bytes());
         }
         send_with(client, &mut out, cursor, bytes, &mut holding).await?;
-        if outgoing == Outgoing::Chunked {
+        if chunked {
             out.extend_from_slice(ChunkedEncoder::CHUNK_END);
         }
         left = left.map(|left| left - bytes as u64);
     }
-    if outgoing == Outgoing::Chunked {
+    if chunked {
         for part in ChunkedEncoder::last_chunk(cursor.trailers()) {
             out.extend_from_slice(part);
         }

@@ -18,7 +18,7 @@ use crate::{core::with_core, counters::Counter};
 
 /// Why a response could not be sent to its end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Gone {
+pub(super) enum Gone {
     /// The client closed or reset the connection.
     Closed,
     /// The client did not read for as long as the limit allows.
@@ -29,7 +29,7 @@ pub(crate) enum Gone {
 
 /// What a bounded attempt to send came to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Sent {
+pub(super) enum Sent {
     /// So many bytes, at least one.
     Bytes(usize),
     /// Nothing: the client did not read for the given time.
@@ -37,15 +37,15 @@ pub(crate) enum Sent {
 }
 
 /// A client's connection.
-pub(crate) struct Client {
-    pub(crate) stream: TcpStream,
-    pub(crate) watch: Arc<Watch>,
-    pub(crate) send_stall_max: Duration,
+pub(super) struct Client {
+    pub(super) stream: TcpStream,
+    pub(super) watch: Arc<Watch>,
+    pub(super) send_stall_max: Duration,
 }
 
 impl Client {
     /// Tries once, without waiting; how many bytes went out (0: the socket is full).
-    pub(crate) fn try_send(&self, parts: &[Part<'_>]) -> Result<usize, Gone> {
+    pub(super) fn try_send(&self, parts: &[Part<'_>]) -> Result<usize, Gone> {
         let send = || {
             if !parts.iter().any(|part| matches!(part, Part::Lent(_))) {
                 return send_parts(self.stream.as_fd(), parts);
@@ -66,7 +66,7 @@ impl Client {
     }
 
     /// Sends some of `parts`, waiting until the client takes at least one byte, at most for `patience`.
-    pub(crate) async fn send_some(
+    pub(super) async fn send_some(
         &self,
         parts: &[Part<'_>],
         patience: Option<Duration>,
@@ -107,7 +107,7 @@ impl Client {
     }
 
     /// Sends all of `bytes`.
-    pub(crate) async fn send_all(&self, mut bytes: &[u8]) -> Result<(), Gone> {
+    pub(super) async fn send_all(&self, mut bytes: &[u8]) -> Result<(), Gone> {
         while !bytes.is_empty() {
             if let Sent::Bytes(sent) = self.send_some(&[Part::Plain(bytes)], None).await? {
                 bytes = &bytes[sent..];
@@ -117,7 +117,7 @@ impl Client {
     }
 
     /// Reads more of a request's body; `Ok(0)` is the end of the stream.
-    pub(crate) async fn read_body(&mut self, into: &mut [u8], at_most: Duration) -> Result<usize, Gone> {
+    pub(super) async fn read_body(&mut self, into: &mut [u8], at_most: Duration) -> Result<usize, Gone> {
         self.watch.wait(Phase::Body, clock::monotonic_ms(), at_most);
         let Self { stream, watch, .. } = self;
         let read = poll_fn(|cx| {

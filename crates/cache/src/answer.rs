@@ -1,0 +1,162 @@
+//! An answer, before anybody has written it.
+//!
+//! The states (*hit*, *miss*, *pass*, *purge*, *synth*) make answers and know no socket; a downstream
+//! ([`http1::deliver`](crate::http1::deliver)) writes them, and alone decides what belongs to its protocol: framing,
+//! keep-alive or close, what becomes of a request's body that nobody read.
+//!
+//! ```text
+//!  Answer ┬ head    whose lines: a stored object's · a fetched answer's · our own page's
+//!         ├ edits   which of the lines go out (all · those of a 304 · those of a 206), Age, Cache-Status, the length
+//!         └ body    none · copied · a pinned range · parts of the file · growing · our own bytes
+//! ```
+//! A head is a status line and field lines as the store keeps them, names and values one after the other: HTTP/1 copies
+//! them, another protocol would walk them. Where the data lives: an answer from the store borrows it for the length of
+//! the turn, so a hit copies nothing but what it sends; [`Answer::into_owned`] makes one that outlives the turn.
+
+use std::{ops::Range, sync::Arc};
+
+use engine::{
+    store::{Object, PinnedObject},
+    sys::span::Span,
+};
+
+use crate::{
+    growing::Cursor,
+    parts::Parts,
+    response::Response,
+    response_head::{CacheStatus, Outcome},
+};
+
+/// What a request is answered.
+pub(crate) struct Answer<'a> {
+    pub(crate) head: Head<'a>,
+    /// Which lines of the head go out.
+    pub(crate) lines: Lines,
+    /// How much follows, as far as that is known.
+    pub(crate) length: Length,
+    /// `Age`, where it must be stated.
+    pub(crate) age_s: Option<u64>,
+    /// What `Cache-Status` says; `None` for neither it nor `Via`, where the answer is our own page.
+    pub(crate) cache_status: Option<CacheStatus>,
+    pub(crate) body: Body<'a>,
+}
+
+/// Whose status line and field lines are sent.
+pub(crate) enum Head<'a> {
+    /// A stored object's, in the store's memory.
+    Stored(Span<'a>),
+    /// A copy of it that was needed to compare conditions.
+    Copied(&'a [u8]),
+    /// Of an answer that was fetched.
+    Fetched(Arc<Response>),
+    /// Our own.
+    Owned(Vec<u8>),
+}
+
+/// Which lines of a head go out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Lines {
+    /// All of them.
+    All,
+    /// Those of a 304 (RFC 9110 §15.4.5).
+    NotModified,
+    /// Those of a 206 (RFC 9110 §15.3.7).
+    Partial,
+}
+
+/// How long the content is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Length {
+    /// There is none, and none to state (204, 304; RFC 9110 §8.6).
+    None,
+    /// So many bytes; to HEAD, as many as GET would bring.
+    Exact(u64),
+    /// A part of the whole.
+    Part {
+        /// The first byte.
+        first: u64,
+        /// The last byte.
+        last: u64,
+        /// Bytes of the whole.
+        complete: u64,
+    },
+    /// Nobody knows yet.
+    Unknown,
+}
+
+/// Where the content is.
+pub(crate) enum Body<'a> {
+    /// There is none to send.
+    None,
+    /// In the store's memory, for the length of a turn: small enough to be copied behind the head.
+    Stored { object: Object<'a>, range: Range<u64> },
+    /// In the store's memory, kept where it is.
+    Pinned { object: PinnedObject, range: Range<u64> },
+    /// On the file, in parts.
+    Parts(Box<Parts>),
+    /// On its way; from the first of these bytes to the second, or to its end.
+    Growing { cursor: Cursor, from: u64, to: Option<u64> },
+    /// Ours.
+    Owned { bytes: Vec<u8>, trailers: Vec<u8> },
+}
+
+impl Body<'_> {
+    /// Whether trailers are known to follow it.
+    pub(crate) fn has_trailers(&self) -> bool {
+        match self {
+            Body::Stored { object, .. } => !object.tail().is_empty(),
+            Body::Pinned { object, .. } => !object.tail().is_empty(),
+            Body::Parts(parts) => !parts.trailers().is_empty(),
+            Body::Owned { trailers, .. } => !trailers.is_empty(),
+            Body::None | Body::Growing { .. } => false,
+        }
+    }
+}
+
+impl Answer<'_> {
+    /// Whether it came from the store.
+    pub(crate) fn is_hit(&self) -> bool {
+        self.cache_status.is_some_and(|status| status.outcome == Outcome::Hit)
+    }
+
+    /// The same, without what it borrows of a turn.
+    pub(crate) fn into_owned(self) -> Answer<'static> {
+        let Self { head, lines, length, age_s, cache_status, body } = self;
+        let head = match head {
+            Head::Stored(span) => {
+                let mut bytes = Vec::with_capacity(span.len());
+                span.copy_to(&mut bytes);
+                Head::Owned(bytes)
+            }
+            Head::Copied(bytes) => Head::Owned(bytes.to_vec()),
+            Head::Fetched(response) => Head::Fetched(response),
+            Head::Owned(bytes) => Head::Owned(bytes),
+        };
+        let body = match body {
+            Body::None => Body::None,
+            Body::Stored { object, range } => {
+                let (mut bytes, mut trailers) = (Vec::new(), Vec::new());
+                copy_body(&object, range, &mut bytes);
+                object.tail().copy_to(&mut trailers);
+                Body::Owned { bytes, trailers }
+            }
+            Body::Pinned { object, range } => Body::Pinned { object, range },
+            Body::Parts(parts) => Body::Parts(parts),
+            Body::Growing { cursor, from, to } => Body::Growing { cursor, from, to },
+            Body::Owned { bytes, trailers } => Body::Owned { bytes, trailers },
+        };
+        Answer { head, lines, length, age_s, cache_status, body }
+    }
+}
+
+/// Appends bytes of a stored body.
+#[inline]
+pub(crate) fn copy_body(object: &Object<'_>, range: Range<u64>, out: &mut Vec<u8>) {
+    let Range { start: mut at, end } = range;
+    while at < end {
+        let run = object.body(at);
+        let bytes = run.len().min(usize::try_from(end - at).unwrap_or(usize::MAX));
+        run.slice(0..bytes).copy_to(out);
+        at += bytes as u64;
+    }
+}

@@ -1,0 +1,307 @@
+//! An origin's answer as it arrives: where its bytes are kept, and who may read them meanwhile.
+//!
+//! ```text
+//!  Arrived ─▶ judge ─▶ Sink::Stored   into the segment that keeps it, read from there by all
+//!                      Sink::Large    through a window of chunks to who asked, and to the file in parts
+//!                      Sink::Passing  through a window of chunks to who asked
+//! ```
+//! Where the data lives: bytes go from the origin's socket into the segment that keeps them; what is not kept goes
+//! through a bounded window of chunks on the heap ([`PASSING_CHUNKS_MAX`](crate::growing::PASSING_CHUNKS_MAX) of them for
+//! each answer). An answer that nobody reads any more and that is not stored is given up.
+
+use std::sync::Arc;
+
+use engine::store::{BodyLength, Filling, NewObject, Refused};
+use tokio::sync::oneshot;
+
+use crate::{
+    core::{Core, OfSite, with_core},
+    counters::Counter,
+    entry::Entry,
+    growing::{Chunk, Cursor, End, Growing, PASSING_CHUNK_BYTES, Window},
+    in_flight::{Shared, Start, answer},
+    judge::{Judged, Storing, judge},
+    large::Large,
+    origin::{Arrived, OriginError, Read},
+    request::Request,
+    response::{Response, Standing},
+    site::SiteId,
+    trailers::going_on,
+};
+
+/// Where the bytes of a body go.
+enum Sink {
+    /// Into the store.
+    Stored(Box<Filling>),
+    /// Through a window of chunks, to those who read it now.
+    Passing(Arc<Window>),
+    /// Likewise, and to the file in parts.
+    Large(Box<Large>, Arc<Window>),
+}
+
+/// Takes an answer to a fetch: decides where it goes, tells who asked and who waits, and moves its body there.
+pub(crate) async fn receive(
+    request: &Request,
+    arrived: Arrived,
+    reply: oneshot::Sender<Start>,
+    entry: Entry,
+) {
+    let growing = Arc::new(Growing::new());
+    let Receiving { response, own, sink, first } = with_core(|core| begin(core, request, &arrived));
+    let shared = Shared { response, growing: Arc::clone(&growing), first: Arc::clone(&first) };
+    let leader = Shared { response: own, ..shared.clone() }.join(false);
+    if matches!(sink, Sink::Stored(_)) {
+        entry.announce(&shared);
+    } else if matches!(sink, Sink::Large(..)) {
+        // Only the leader may read this answer. The clients that waited each ask the origin, all at once and not in
+        // turn.
+        entry.go_alone();
+    } else {
+        entry.end(|| Start::Alone);
+    }
+    drop(shared);
+    answer(reply, leader);
+    pump(arrived, sink, first, growing, request.site, Some(entry)).await;
+}
+
+/// Where an answer goes.
+struct Receiving {
+    response: Arc<Response>,
+    /// As the one who asked gets it.
+    own: Arc<Response>,
+    sink: Sink,
+    first: Arc<Chunk>,
+}
+
+fn begin(core: &Core, request: &Request, arrived: &Arrived) -> Receiving {
+    let Judged { mut response, mut own, storing } = judge(core, request, arrived);
+    let reserved = storing.map(|storing| reserve(core, &response, &storing));
+    let (sink, first) = match reserved {
+        Some(Ok(reserved)) => reserved,
+        refused => {
+            if let Some(Err(refused)) = refused {
+                core.count(Counter::of_refusal(refused));
+                for response in [Some(&mut response), own.as_mut()].into_iter().flatten() {
+                    response.standing = Standing::Storable { stored: false };
+                }
+            }
+            let window = Arc::new(Window::default());
+            let first = passing_chunk(&window, response.length);
+            (Sink::Passing(window), first)
+        }
+    };
+    let response = Arc::new(response);
+    let own = own.map_or_else(|| Arc::clone(&response), Arc::new);
+    Receiving { response, own, sink, first }
+}
+
+/// The answer to a request that is only passed: its body as it arrives, for this one reader.
+pub(crate) fn pass(mut arrived: Arrived, length: Option<u64>, site: SiteId) -> Cursor {
+    let growing = Arc::new(Growing::new());
+    let window = Arc::new(Window::default());
+    let first = passing_chunk(&window, length);
+    let cursor = Cursor::new(Arc::clone(&growing), Arc::clone(&first));
+    if arrived.is_complete() {
+        complete(None, &growing, Sink::Passing(window), arrived, site, || ());
+    } else {
+        arrived.outlast();
+        tokio::spawn(pump(arrived, Sink::Passing(window), first, growing, site, None));
+    }
+    cursor
+}
+
+/// Moves a body from the origin to where it is kept, and ends the fetch.
+async fn pump(
+    mut arrived: Arrived,
+    mut sink: Sink,
+    first: Arc<Chunk>,
+    growing: Arc<Growing>,
+    site: SiteId,
+    entry: Option<Entry>,
+) {
+    let mut chunk = first;
+    let mut unpublished = 0;
+    let end = loop {
+        let Some(vacant) = chunk.vacant() else {
+            if arrived.is_complete() {
+                break Ok(());
+            }
+            let next = more_space(&mut sink, entry.as_ref()).await;
+            chunk.append(Arc::clone(&next));
+            chunk = next;
+            continue;
+        };
+        let bytes = match arrived.read(vacant).await {
+            Ok(Read::Bytes(bytes)) => bytes,
+            Ok(Read::End) => break Ok(()),
+            Err(error) => break Err(error),
+        };
+        with_core(|core| core.add(Counter::BytesFetched, bytes as u64));
+        let is_kept = match &mut sink {
+            Sink::Stored(filling) => {
+                filling.written(bytes as u64);
+                true
+            }
+            Sink::Large(large, window) => {
+                let is_kept = large.put(vacant.slice(0..bytes)).await.is_ok();
+                if !is_kept {
+                    sink = Sink::Passing(Arc::clone(window));
+                    if let Some(entry) = &entry {
+                        entry.end(|| Start::Alone);
+                    }
+                }
+                is_kept
+            }
+            Sink::Passing(_) => false,
+        };
+        if is_kept && arrived.is_complete() {
+            // The object is linked before any reader can have read all of it, so that the next request finds it in the
+            // store.
+            unpublished = bytes;
+            break Ok(());
+        }
+        chunk.publish(bytes);
+        growing.grown();
+        if matches!(sink, Sink::Passing(_)) && Arc::strong_count(&growing) == 1 {
+            // Nobody reads on. The connection is closed with the rest of the answer in it.
+            with_core(|core| core.count(Counter::FetchesGivenUp));
+            return;
+        }
+    };
+    if let Err(error) = end {
+        return broken(&error, sink, entry.as_ref(), &growing);
+    }
+    if let Sink::Large(large, window) = sink {
+        let is_wanted = |core: &Core| entry.as_ref().is_some_and(|entry| !entry.is_forgotten(core));
+        large.finish(is_wanted).await;
+        sink = Sink::Passing(window);
+    }
+    complete(entry.as_ref(), &growing, sink, arrived, site, || {
+        if unpublished > 0 {
+            chunk.publish(unpublished);
+        }
+    });
+}
+
+/// The origin broke off in the middle of a body.
+fn broken(error: &OriginError, sink: Sink, entry: Option<&Entry>, growing: &Growing) {
+    tracing::warn!(%error, "the origin broke off in the middle of a body");
+    with_core(|core| {
+        core.count(Counter::of_origin_error(error));
+        if let Sink::Stored(filling) = sink {
+            core.shard_mut().abandon(*filling);
+        }
+    });
+    if let Some(entry) = entry {
+        entry.end(|| Start::Alone);
+    }
+    growing.finish(End::Broken, &[]);
+}
+
+/// The first chunk of a body that is not stored, as large as it needs to be.
+fn passing_chunk(window: &Arc<Window>, length: Option<u64>) -> Arc<Chunk> {
+    match length {
+        Some(0) => Chunk::empty(),
+        length => Chunk::passing(window, passing_bytes(length.unwrap_or(u64::MAX))),
+    }
+}
+
+#[expect(clippy::cast_possible_truncation, reason = "at most PASSING_CHUNK_BYTES")]
+fn passing_bytes(left: u64) -> usize {
+    left.min(PASSING_CHUNK_BYTES as u64) as usize
+}
+
+/// Reserves room in the store, and the first of it; on the file alone where it is larger than memory takes.
+fn reserve(core: &Core, response: &Response, object: &Storing) -> Result<(Sink, Arc<Chunk>), Refused> {
+    if !response.meta.fits() {
+        return Err(Refused::TooLarge);
+    }
+    let new = NewObject {
+        hash: object.hash,
+        key: &object.key,
+        head: &response.head,
+        extra: &[],
+        meta: response.meta.pack(),
+        body: response.length.map_or(BodyLength::Unknown, BodyLength::Exact),
+        expires_s: object.expires_s,
+        now_s: core.store_now_s(),
+    };
+    if response.length.is_some_and(|bytes| bytes > core.store.object_bytes_max())
+        && let Some(large) = Large::begin(core, &new)
+    {
+        let window = Arc::new(Window::default());
+        let first = passing_chunk(&window, response.length);
+        return Ok((Sink::Large(Box::new(large), window), first));
+    }
+    let mut shard = core.shard_mut();
+    let mut filling = shard.begin(new)?;
+    if response.length == Some(0) {
+        return Ok((Sink::Stored(Box::new(filling)), Chunk::empty()));
+    }
+    match filling.extend(&mut shard) {
+        Ok(extent) => Ok((Sink::Stored(Box::new(filling)), Chunk::stored(extent))),
+        Err(refused) => {
+            shard.abandon(filling);
+            Err(refused)
+        }
+    }
+}
+
+/// The next chunk. A body that outgrows the store goes on through a window, for those who read it now.
+async fn more_space(sink: &mut Sink, entry: Option<&Entry>) -> Arc<Chunk> {
+    if let Sink::Stored(filling) = sink {
+        let more = with_core(|core| filling.extend(&mut core.shard_mut()));
+        match more {
+            Ok(extent) => return Chunk::stored(extent),
+            Err(refused) => {
+                with_core(|core| core.count(Counter::of_refusal(refused)));
+                // Nobody can join any more: the beginning of the body is going to be freed.
+                if let Some(entry) = entry {
+                    entry.end(|| Start::Alone);
+                }
+                if let Sink::Stored(filling) = std::mem::replace(sink, Sink::Passing(Arc::default())) {
+                    with_core(|core| core.shard_mut().abandon(*filling));
+                }
+            }
+        }
+    }
+    let window = match sink {
+        Sink::Passing(window) | Sink::Large(_, window) => window,
+        Sink::Stored(_) => unreachable!("what could not be stored is passed by now"),
+    };
+    window.room().await;
+    Chunk::passing(window, PASSING_CHUNK_BYTES)
+}
+
+/// The whole body is there: it is linked, unless it was purged while it arrived; then `publish` shows the last of it.
+fn complete(
+    entry: Option<&Entry>,
+    growing: &Growing,
+    sink: Sink,
+    arrived: Arrived,
+    site: SiteId,
+    publish: impl FnOnce(),
+) {
+    let trailers = match arrived.trailers() {
+        [] => Vec::new(),
+        trailers => going_on(trailers, &arrived.head.head().headers),
+    };
+    if let (Sink::Stored(filling), Some(entry)) = (sink, entry) {
+        with_core(|core| {
+            let is_forgotten = entry.is_forgotten(core);
+            let mut shard = core.shard_mut();
+            if is_forgotten {
+                shard.abandon(*filling);
+            } else if let Err(refused) = shard.finish(*filling, &trailers) {
+                core.count(Counter::of_refusal(refused));
+            }
+        });
+    }
+    // First into the store, then out of the table: a request in between finds one of the two.
+    if let Some(entry) = entry {
+        entry.end(|| Start::Again);
+    }
+    publish();
+    growing.finish(End::Whole, &trailers);
+    with_core(|core| arrived.finish(&OfSite(site), &core.config.limits));
+}

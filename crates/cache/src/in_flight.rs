@@ -1,0 +1,210 @@
+//! The fetches under way on one core, by the hash of their key: who waits for them, and who may join.
+
+use std::{collections::HashMap, sync::Arc};
+
+use engine::store::Hash;
+use tokio::sync::oneshot;
+
+use crate::{
+    growing::{Chunk, Cursor, Growing},
+    origin::OriginError,
+    request::Request,
+    response::Response,
+};
+
+/// Fetches under way on one core; a request beyond is passed through.
+const FETCHES_MAX: usize = 10_000;
+
+/// What a core asks of the owner of a key.
+pub(crate) struct Want {
+    pub(crate) request: Arc<Request>,
+    /// What is stored already must not be used (RFC 9111 §5.2.1.4).
+    pub(crate) anew: bool,
+    pub(crate) reply: oneshot::Sender<Start>,
+}
+
+/// How a miss goes on.
+pub(crate) enum Start {
+    /// The answer: its head, and its body as it arrives.
+    Body {
+        /// The head and what is known of the body.
+        response: Arc<Response>,
+        /// The reader's place in the body.
+        cursor: Cursor,
+        /// Someone else's fetch was joined.
+        collapsed: bool,
+    },
+    /// It is in the store by now: look again.
+    Again,
+    /// The answer is for one client only, or there is no room: ask the origin for yourself.
+    Alone,
+    /// The origin failed.
+    Failed(OriginError),
+}
+
+/// Answers one who asked. A client that has gone away does not want its answer any more: that is no error.
+pub(crate) fn answer(reply: oneshot::Sender<Start>, start: Start) {
+    let _ = reply.send(start);
+}
+
+/// A fetch under way, as its owner sees it.
+struct Fetching {
+    key: Vec<u8>,
+    /// The part of the key that all variants share: what a purge names.
+    primary: Vec<u8>,
+    /// Only the client that asked first gets this response body. It is being stored in parts; other clients find the
+    /// object when all parts are stored.
+    is_alone: bool,
+    /// Which of the fetches that this core began it is.
+    number: u64,
+    /// Who asked before the origin had answered.
+    waiting: Vec<oneshot::Sender<Start>>,
+    /// The answer, once its head is there and if it may be shared; keeps the first chunk for those who join later.
+    started: Option<Shared>,
+}
+
+/// An answer that others may join.
+#[derive(Clone)]
+pub(crate) struct Shared {
+    pub(crate) response: Arc<Response>,
+    pub(crate) growing: Arc<Growing>,
+    pub(crate) first: Arc<Chunk>,
+}
+
+impl Shared {
+    /// A reader of it from its first byte.
+    pub(crate) fn join(&self, collapsed: bool) -> Start {
+        let cursor = Cursor::new(Arc::clone(&self.growing), Arc::clone(&self.first));
+        Start::Body { response: Arc::clone(&self.response), cursor, collapsed }
+    }
+}
+
+/// Which fetch of the table; after a purge there may be another under the same hash.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Number {
+    hash: Hash,
+    number: u64,
+}
+
+/// What becomes of one who asks.
+pub(crate) enum Place {
+    /// A fetch was under way: it is answered, or will be.
+    Joined,
+    /// A fetch of another key with the same hash, or one that nobody may join, is under way; or there are too many.
+    Alone {
+        /// There are too many.
+        is_full: bool,
+    },
+    /// There is none: one is to be begun.
+    None,
+}
+
+/// The table.
+#[derive(Default)]
+pub(crate) struct InFlight {
+    fetches: HashMap<Hash, Fetching>,
+    begun: u64,
+}
+
+impl InFlight {
+    /// Joins the fetch under way for a key, if there is one. `want` is taken where it is answered or waits.
+    pub(crate) fn join(&mut self, want: &mut Option<Want>, now_s: u64) -> Place {
+        let Some(asked) = want.as_ref() else { return Place::Joined };
+        let is_full = self.fetches.len() >= FETCHES_MAX;
+        let Some(under_way) = self.fetches.get_mut(&asked.request.hash) else {
+            return if is_full { Place::Alone { is_full } } else { Place::None };
+        };
+        if under_way.is_alone || under_way.key != asked.request.key {
+            // The object is being written to the file, and can be read when that is done. Or two keys have the same
+            // 64-bit hash: still right.
+            return Place::Alone { is_full: false };
+        }
+        match &under_way.started {
+            // Its head came so long ago that it is stale for who asks now; it goes on for those who asked in time.
+            Some(shared) if !shared.response.is_fresh(now_s) => return Place::Alone { is_full: false },
+            Some(shared) => {
+                let start = shared.join(true);
+                if let Some(want) = want.take() {
+                    answer(want.reply, start);
+                }
+            }
+            None => {
+                if let Some(want) = want.take() {
+                    under_way.waiting.push(want.reply);
+                }
+            }
+        }
+        Place::Joined
+    }
+
+    /// Enters a fetch that begins; its key's hash has no place in the table yet.
+    pub(crate) fn begin(&mut self, request: &Request) -> Number {
+        let number = self.begun;
+        self.begun += 1;
+        let under_way = Fetching {
+            key: request.key.clone(),
+            primary: request.primary().to_vec(),
+            waiting: Vec::new(),
+            is_alone: false,
+            started: None,
+            number,
+        };
+        self.fetches.insert(request.hash, under_way);
+        Number { hash: request.hash, number }
+    }
+
+    fn of(&mut self, number: Number) -> Option<&mut Fetching> {
+        self.fetches.get_mut(&number.hash).filter(|under_way| under_way.number == number.number)
+    }
+
+    /// Whether a fetch was purged or became invalid meanwhile.
+    pub(crate) fn is_forgotten(&self, number: Number) -> bool {
+        self.fetches.get(&number.hash).is_none_or(|under_way| under_way.number != number.number)
+    }
+
+    /// Takes a fetch out of the table, and returns who waited for it.
+    pub(crate) fn end(&mut self, number: Number) -> Vec<oneshot::Sender<Start>> {
+        if self.is_forgotten(number) {
+            return Vec::new();
+        }
+        self.fetches.remove(&number.hash).map(|ended| ended.waiting).unwrap_or_default()
+    }
+
+    /// Only the client that asked first gets the response body; who waited is returned. The fetch stays in the table,
+    /// so that the object is stored once, and not at all if it is purged meanwhile.
+    pub(crate) fn go_alone(&mut self, number: Number) -> Vec<oneshot::Sender<Start>> {
+        self.of(number)
+            .map(|under_way| {
+                under_way.is_alone = true;
+                std::mem::take(&mut under_way.waiting)
+            })
+            .unwrap_or_default()
+    }
+
+    /// The answer may be shared: tells who waited, and leaves it for those to come. (Who waited when it was purged has
+    /// asked again, and nobody may join.)
+    pub(crate) fn announce(&mut self, number: Number, shared: &Shared) {
+        let Some(under_way) = self.of(number) else { return };
+        under_way.started = Some(shared.clone());
+        for other in std::mem::take(&mut under_way.waiting) {
+            answer(other, shared.join(true));
+        }
+    }
+
+    /// Takes the fetches for an object and its variants out of the table, because it was purged or has become invalid:
+    /// their responses are not stored, nobody joins them any more, and clients that wait for them ask again. A client
+    /// that reads one already goes on, as does the client that it was begun for: they asked before the purge. Answers
+    /// whether there was such a fetch.
+    pub(crate) fn forget(&mut self, primary: &[u8]) -> bool {
+        // A fetch of a variant has another hash than the URL; few are under way at once.
+        let forgotten: Vec<_> =
+            self.fetches.extract_if(|_, under_way| under_way.primary == primary).collect();
+        let any = !forgotten.is_empty();
+        for (_, under_way) in forgotten {
+            for other in under_way.waiting {
+                answer(other, Start::Again);
+            }
+        }
+        any
+    }
+}

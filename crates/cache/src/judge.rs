@@ -1,0 +1,150 @@
+//! *backend_response*: whether and under which key an origin's answer is stored, and what is kept of its head.
+
+use engine::{cores::clock, store::Hash};
+use wire::http1::{framing::Framing, head::ResponseHead};
+
+use crate::{
+    core::{Core, store_s},
+    counters::Counter,
+    key,
+    origin::Arrived,
+    policy::{
+        self, Freshness, RequestFacts, ResponseFacts, Storable, StoreRules, Times, request::Method,
+        vary::Vary,
+    },
+    request::Request,
+    response::{Response, Standing, Variant},
+    response_head::{For, HeadOutline, ORIGIN_MS_MAX, StoredMeta, append_origin_head},
+};
+
+/// Under which key and until when an answer is stored.
+pub(crate) struct Storing {
+    pub(crate) hash: Hash,
+    pub(crate) key: Vec<u8>,
+    pub(crate) expires_s: u32,
+}
+
+/// An answer and what becomes of it.
+pub(crate) struct Judged {
+    pub(crate) response: Response,
+    /// For the client that is fetched for, where it differs: with the fields that nobody else may have
+    /// (`private="…"`, `no-cache="…"`; RFC 9111 §5.2.2.4, §5.2.2.7).
+    pub(crate) own: Option<Response>,
+    /// `None`: it is not stored.
+    pub(crate) storing: Option<Storing>,
+}
+
+fn length_of(framing: Framing) -> Option<u64> {
+    match framing {
+        Framing::None => Some(0),
+        Framing::Length(bytes) => Some(bytes),
+        Framing::Chunked | Framing::UntilClose => None,
+    }
+}
+
+/// The times of the exchange, for a response whose head has just arrived.
+fn times(requested_ms: u64) -> Times {
+    Times { request_s: requested_ms / 1000, response_s: clock::unix_s() }
+}
+
+/// *backend_response*: decides whether the answer to a fetch is stored, and makes what is kept of its head.
+pub(crate) fn judge(core: &Core, request: &Request, answer: &Arrived) -> Judged {
+    let times = times(answer.requested_ms);
+    let length = length_of(answer.framing);
+    let head = &answer.head.head();
+    // The fetch is a GET, whatever asked for it.
+    let asked = RequestFacts { method: Method::Get, ..RequestFacts::of(&request.head(), false) };
+    let facts = ResponseFacts::of(head);
+    let rules = StoreRules {
+        cookies: core.config.cookies,
+        default_ttl_s: store_s(core.config.default_ttl.as_secs()),
+    };
+    match policy::storable(&asked, &facts, &rules, times) {
+        Storable::Yes(freshness) => {
+            let mut judged = keep(core, request, head, &facts, &freshness, times, length);
+            let origin_ms = clock::unix_ms().saturating_sub(answer.requested_ms);
+            judged.response.meta.origin_ms =
+                u32::try_from(origin_ms).map_or(ORIGIN_MS_MAX, |ms| ms.min(ORIGIN_MS_MAX));
+            if freshness.omits_fields && judged.storing.is_some() {
+                judged.own = Some(kept(head, &[], &freshness, times, length));
+            }
+            judged
+        }
+        Storable::No(why) => {
+            core.count(Counter::Uncacheable);
+            let response = forwarded(head, times, length, Standing::NotStorable(Some(why)));
+            Judged { response, own: None, storing: None }
+        }
+    }
+}
+
+/// The answer to a request that was passed.
+pub(crate) fn passed(answer: &Arrived) -> Response {
+    let head = &answer.head.head();
+    forwarded(head, times(answer.requested_ms), length_of(answer.framing), Standing::Passed)
+}
+
+fn forwarded(head: &ResponseHead<'_, '_>, times: Times, length: Option<u64>, standing: Standing) -> Response {
+    let mut bytes = Vec::with_capacity(1024);
+    let outline = append_origin_head(&mut bytes, head, For::Forward, &[], times.response_s);
+    let meta = StoredMeta::of_response(head, &outline, &NO_FRESHNESS, times, length);
+    Response { head: bytes, meta, length, standing, variant: None }
+}
+
+/// An answer that is kept, with its head as the store has it but for the fields in `omit`.
+fn kept(
+    head: &ResponseHead<'_, '_>,
+    omit: &[Box<str>],
+    freshness: &Freshness,
+    times: Times,
+    length: Option<u64>,
+) -> Response {
+    let mut bytes = Vec::with_capacity(1024);
+    let outline: HeadOutline = append_origin_head(&mut bytes, head, For::Store, omit, times.response_s);
+    let meta = StoredMeta::of_response(head, &outline, freshness, times, length);
+    Response { head: bytes, meta, length, standing: Standing::Storable { stored: true }, variant: None }
+}
+
+/// The metadata of a response that is not stored. Nothing reads it.
+const NO_FRESHNESS: Freshness = Freshness {
+    lifetime_s: 0,
+    initial_age_s: 0,
+    source: policy::Source::DefaultTtl,
+    must_revalidate: true,
+    omits_fields: false,
+};
+
+fn keep(
+    core: &Core,
+    request: &Request,
+    head: &ResponseHead<'_, '_>,
+    facts: &ResponseFacts,
+    freshness: &Freshness,
+    times: Times,
+    length: Option<u64>,
+) -> Judged {
+    let response = kept(head, &facts.directives.omit, freshness, times, length);
+    let expires_s = store_s(freshness.stale_at_s(times.response_s));
+    let primary = core.store.hash(request.primary());
+    let spec = facts.vary.as_ref().map(Vary::spec).unwrap_or_default();
+    let mut key = request.primary().to_vec();
+    let (hash, variant) = if spec.is_empty() {
+        (primary, None)
+    } else {
+        let spec_meta = StoredMeta::of_vary_spec(store_s(spec.len() as u64), freshness, times);
+        match core.keep_spec(primary, request.primary(), spec, spec_meta, expires_s) {
+            Ok(generation) => {
+                key::append_variant(&mut key, generation, spec, &request.head().headers);
+                let hash = key::hash_of_variant(primary, core.store.hash(&key));
+                (hash, Some(Variant { spec: spec.to_vec(), generation, key: key.clone() }))
+            }
+            Err(refused) => {
+                core.count(Counter::of_refusal(refused));
+                let response = forwarded(head, times, length, Standing::NotStorable(None));
+                return Judged { response, own: None, storing: None };
+            }
+        }
+    };
+    let response = Response { variant, ..response };
+    Judged { response, own: None, storing: Some(Storing { hash, key, expires_s }) }
+}

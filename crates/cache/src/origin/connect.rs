@@ -1,0 +1,78 @@
+//! Connecting to one of several addresses: side by side where the first does not answer (RFC 8305).
+
+use std::{net::SocketAddr, time::Duration};
+
+use tokio::{net::TcpStream, task::JoinSet, time::sleep};
+
+use super::OriginError;
+
+/// How long an address is waited for before the next one is tried beside it (RFC 8305 §5 recommends a quarter of a
+/// second).
+const NEXT_AFTER: Duration = Duration::from_millis(250);
+
+/// Connects to the first of `addresses` that accepts; each is tried when the one before it has failed, or not answered
+/// for a while.
+pub(super) async fn connect_any(addresses: &[SocketAddr]) -> Result<TcpStream, OriginError> {
+    if let [only] = addresses {
+        return TcpStream::connect(only).await.map_err(|error| OriginError::from_io(&error));
+    }
+    let mut trying = JoinSet::new();
+    let mut waiting = addresses.iter().copied();
+    let mut failed = None;
+    loop {
+        let next = waiting.next();
+        let is_last = next.is_none();
+        if let Some(address) = next {
+            trying.spawn(TcpStream::connect(address));
+        }
+        loop {
+            let tried = if is_last {
+                trying.join_next().await
+            } else {
+                tokio::select! {
+                    tried = trying.join_next() => tried,
+                    () = sleep(NEXT_AFTER) => break,
+                }
+            };
+            match tried {
+                Some(Ok(Ok(stream))) => return Ok(stream),
+                Some(Ok(Err(error))) => {
+                    failed = Some(OriginError::from_io(&error));
+                    if !is_last {
+                        break;
+                    }
+                }
+                // A task that was aborted or has panicked: neither happens.
+                Some(Err(_)) => {}
+                None => return Err(failed.unwrap_or(OriginError::Refused)),
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_dead_address_does_not_hide_a_good_one() {
+        let good = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let good = good.local_addr().map(|address| (good, address)).expect("an address");
+        // A listener whose queue is full answers no SYN: the kernel drops it.
+        let silent =
+            socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).expect("a socket");
+        silent.bind(&SocketAddr::from(([127, 0, 0, 1], 0)).into()).expect("a port");
+        silent.listen(0).expect("a listener");
+        let full = silent.local_addr().ok().and_then(|a| a.as_socket()).expect("an address");
+        let _first = TcpStream::connect(full).await.expect("one is taken into the queue");
+        let refused = {
+            let gone = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+            gone.local_addr().expect("an address")
+        };
+        let stream = connect_any(&[refused, full, good.1]).await.expect("connected");
+        assert_eq!(stream.peer_addr().expect("connected"), good.1);
+        assert_eq!(connect_any(&[refused, refused]).await.expect_err("nobody"), OriginError::Refused);
+    }
+}

@@ -1,0 +1,344 @@
+//! One exchange: a request out, an answer's head and body in.
+
+use std::{io, os::fd::AsFd, time::Duration};
+
+use engine::{
+    cores::clock,
+    sys::span::{Span, recv_span},
+};
+use tokio::{
+    io::{AsyncRead, AsyncReadExt, AsyncWriteExt, Interest},
+    net::TcpStream,
+    time::timeout,
+};
+use wire::http1::{
+    fields::persists,
+    framing::{Answered, BodyDecoder, Framing, response_framing},
+    head::{HeadLimits, HeadRule, HeaderSlots, KeptResponse, Progress, may_end_in, parse_response},
+};
+
+use super::{
+    OriginError,
+    upstream::{Permit, Upstreams},
+};
+use crate::{config::Limits, error_page::Rule};
+
+/// A connection to the origin with a request under way.
+pub(crate) struct Exchange {
+    stream: TcpStream,
+    permit: Permit,
+    /// From the pool: it may have been closed by the other side without our knowing.
+    pub(crate) reused: bool,
+    /// Received and not yet taken: the beginning of the answer.
+    received: Vec<u8>,
+    /// The origin answered before it had the whole request. It may take the rest for the next request, so the
+    /// connection is not used again.
+    cut_short: bool,
+}
+
+/// What came of sending a part of a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Handed {
+    /// The origin has it, or its kernel has.
+    Over,
+    /// The origin answered instead of reading on.
+    Answered,
+}
+
+/// An answer whose head was read.
+pub(crate) struct Arrived {
+    exchange: Exchange,
+    /// When the request was sent, in milliseconds since 1970.
+    pub(crate) requested_ms: u64,
+    /// Its head, as it was parsed.
+    pub(crate) head: KeptResponse,
+    /// How the body is delimited.
+    pub(crate) framing: Framing,
+    /// Bytes of the body that came with the head and were not taken yet.
+    early: Vec<u8>,
+    early_at: usize,
+    decoder: BodyDecoder,
+    /// The connection can be used again once the body is read.
+    reusable: bool,
+    /// The connection ended where the body may end.
+    ended: bool,
+    between_bytes: Duration,
+}
+
+/// What a read of the body brought.
+pub(crate) enum Read {
+    /// So many bytes were written to the span.
+    Bytes(usize),
+    /// The body is complete.
+    End,
+}
+
+impl Exchange {
+    pub(super) fn over(stream: TcpStream, permit: Permit, reused: bool) -> Self {
+        Self { stream, permit, reused, received: Vec::new(), cut_short: false }
+    }
+
+    /// Sends part of the request.
+    pub(crate) async fn send(&mut self, bytes: &[u8], at_most: Duration) -> Result<(), OriginError> {
+        match timeout(at_most, self.stream.write_all(bytes)).await {
+            Ok(sent) => sent.map_err(|error| OriginError::from_io(&error)),
+            Err(_) => Err(OriginError::FirstByteTimeout(at_most)),
+        }
+    }
+
+    /// Sends part of the request's body, unless the origin answers before it has taken it.
+    pub(crate) async fn send_body(&mut self, bytes: &[u8], limits: &Limits) -> Result<Handed, OriginError> {
+        let at_most = limits.origin_between_bytes_time_max;
+        let Self { stream, received, cut_short, .. } = self;
+        let (mut reader, mut writer) = stream.split();
+        tokio::select! {
+            biased;
+            heard = hear(&mut reader, received, limits) => {
+                *cut_short = true;
+                heard.map(|()| Handed::Answered)
+            }
+            sent = timeout(at_most, writer.write_all(bytes)) => match sent {
+                Ok(sent) => sent.map(|()| Handed::Over).map_err(|error| OriginError::from_io(&error)),
+                Err(_) => Err(OriginError::FirstByteTimeout(at_most)),
+            }
+        }
+    }
+
+    /// Waits until the origin answers although it does not have the whole request (RFC 9112 §9.5). Nothing is lost
+    /// where the wait is given up.
+    pub(crate) async fn answered_early(&mut self, limits: &Limits) -> Result<(), OriginError> {
+        hear(&mut self.stream, &mut self.received, limits).await?;
+        self.cut_short = true;
+        Ok(())
+    }
+
+    /// Waits for the head of the final answer; interim ones (1xx) are skipped (RFC 9110 §15.2).
+    pub(crate) async fn answer(
+        mut self,
+        answered: Answered,
+        limits: &Limits,
+    ) -> Result<Arrived, OriginError> {
+        let requested_ms = clock::unix_ms();
+        let mut buffer = std::mem::take(&mut self.received);
+        buffer.reserve(4096);
+        let first_byte = limits.origin_first_byte_time_max;
+        let deadline = tokio::time::Instant::now() + first_byte;
+        // Bytes that were parsed and are no whole head: it is parsed again when one may end in what came since.
+        let mut seen = 0;
+        loop {
+            if seen == 0 || may_end_in(&buffer, seen, &head_limits(limits)) {
+                match final_head(&buffer, answered, limits)? {
+                    Parsed::Final { head, head_bytes, framing, persists } => {
+                        let early = buffer.split_off(head_bytes);
+                        let reusable = persists && framing != Framing::UntilClose && !self.cut_short;
+                        return Ok(Arrived {
+                            exchange: self,
+                            requested_ms,
+                            head,
+                            framing,
+                            early,
+                            early_at: 0,
+                            decoder: BodyDecoder::new(framing),
+                            reusable,
+                            ended: false,
+                            between_bytes: limits.origin_between_bytes_time_max,
+                        });
+                    }
+                    Parsed::Interim { head_bytes } => {
+                        buffer.drain(..head_bytes);
+                        seen = 0;
+                        continue;
+                    }
+                    Parsed::NeedMore => seen = buffer.len(),
+                }
+            }
+            match tokio::time::timeout_at(deadline, self.stream.read_buf(&mut buffer)).await {
+                Err(_) => return Err(OriginError::FirstByteTimeout(first_byte)),
+                Ok(Ok(0)) if buffer.is_empty() => return Err(OriginError::Closed),
+                Ok(Ok(0)) => return Err(OriginError::HeadShort),
+                Ok(Ok(_)) => {}
+                Ok(Err(error)) => return Err(OriginError::from_io(&error)),
+            }
+        }
+    }
+}
+
+/// What the beginning of an answer is.
+enum Parsed {
+    Final { head: KeptResponse, head_bytes: usize, framing: Framing, persists: bool },
+    Interim { head_bytes: usize },
+    NeedMore,
+}
+
+fn final_head(bytes: &[u8], answered: Answered, limits: &Limits) -> Result<Parsed, OriginError> {
+    match parse_response(bytes, &mut HeaderSlots::new(), &head_limits(limits)) {
+        Ok(Progress::NeedMore) => Ok(Parsed::NeedMore),
+        Ok(Progress::Complete((head, head_bytes))) if head.is_interim() => Ok(Parsed::Interim { head_bytes }),
+        // We never ask for another protocol (Upgrade is not forwarded).
+        Ok(Progress::Complete((head, _))) if head.status == 101 => Err(OriginError::Switched),
+        Ok(Progress::Complete((head, head_bytes))) => {
+            let framing = response_framing(&head, answered)
+                .map_err(|error| OriginError::Invalid(Rule::Framing(error)))?;
+            let persists = persists(head.version, &head.headers);
+            Ok(Parsed::Final { head: KeptResponse::new(&head, head_bytes), head_bytes, framing, persists })
+        }
+        Err(error)
+            if matches!(
+                error.rule,
+                HeadRule::LineTooLong | HeadRule::HeadersTooLarge | HeadRule::TooManyHeaders
+            ) =>
+        {
+            Err(OriginError::HeadTooLarge(limits.response_head_bytes_max))
+        }
+        Err(error) => Err(OriginError::Invalid(Rule::Head(error.rule))),
+    }
+}
+
+fn head_limits(limits: &Limits) -> HeadLimits {
+    let head_bytes_max = limits.response_head_bytes_max;
+    HeadLimits { line_bytes_max: head_bytes_max, head_bytes_max }
+}
+
+/// Reads until `received` begins with the head of a final answer, or with what is none: whoever parses it says so.
+async fn hear(
+    reader: &mut (impl AsyncRead + Unpin),
+    received: &mut Vec<u8>,
+    limits: &Limits,
+) -> Result<(), OriginError> {
+    let mut seen = 0;
+    loop {
+        if seen == 0 || may_end_in(received, seen, &head_limits(limits)) {
+            match parse_response(received, &mut HeaderSlots::new(), &head_limits(limits)) {
+                Ok(Progress::NeedMore) => seen = received.len(),
+                Ok(Progress::Complete((head, bytes))) if head.is_interim() => {
+                    received.drain(..bytes);
+                    seen = 0;
+                    continue;
+                }
+                Ok(Progress::Complete(_)) | Err(_) => return Ok(()),
+            }
+        }
+        match reader.read_buf(received).await {
+            Ok(0) if received.is_empty() => return Err(OriginError::Closed),
+            Ok(0) => return Err(OriginError::HeadShort),
+            Ok(_) => {}
+            Err(error) => return Err(OriginError::from_io(&error)),
+        }
+    }
+}
+
+impl Arrived {
+    /// Reads body bytes into `into`, as many as there are; waits for at least one.
+    pub(crate) async fn read(&mut self, into: Span<'_>) -> Result<Read, OriginError> {
+        loop {
+            if self.is_complete() {
+                return Ok(Read::End);
+            }
+            let raw = self.decoder.raw_max();
+            if self.early_at == self.early.len() && raw > 0 {
+                // Payload for certain: no byte needs a look, so it goes where it is kept.
+                let room = usize::try_from(raw).unwrap_or(usize::MAX).min(into.len());
+                let received = self.receive(into.slice(0..room)).await?;
+                if received == 0 {
+                    return self.end_of_stream();
+                }
+                self.decoder.take_raw(received as u64);
+                return Ok(Read::Bytes(received));
+            }
+            if let Some(read) = self.decode(into)? {
+                return Ok(read);
+            }
+            self.fill().await?;
+        }
+    }
+
+    /// Moves decoded bytes from `early` to `into`; `None` if more must be read first.
+    fn decode(&mut self, into: Span<'_>) -> Result<Option<Read>, OriginError> {
+        while self.early_at < self.early.len() {
+            let rest = &self.early[self.early_at..];
+            // Payload is never longer than what carries it, so what fits in `into` bounds what we decode.
+            let piece = &rest[..rest.len().min(into.len())];
+            let step =
+                self.decoder.decode(piece).map_err(|error| OriginError::Invalid(Rule::Body(error.rule)))?;
+            let data = &piece[step.data.clone()];
+            self.early_at += step.consumed;
+            if !data.is_empty() {
+                into.slice(0..data.len()).write_from(data);
+                return Ok(Some(Read::Bytes(data.len())));
+            }
+            if self.decoder.is_done() {
+                return Ok(Some(Read::End));
+            }
+            if step.consumed == 0 {
+                break;
+            }
+        }
+        Ok(None)
+    }
+
+    /// Reads more into `early`.
+    async fn fill(&mut self) -> Result<(), OriginError> {
+        self.early.drain(..self.early_at);
+        self.early_at = 0;
+        self.early.reserve(16 * 1024);
+        let reading = self.exchange.stream.read_buf(&mut self.early);
+        match timeout(self.between_bytes, reading).await {
+            Err(_) => Err(OriginError::BodyStalled(self.between_bytes)),
+            Ok(Ok(0)) => self.end_of_stream().map(|_| ()),
+            Ok(Ok(_)) => Ok(()),
+            Ok(Err(_)) => Err(OriginError::BodyShort),
+        }
+    }
+
+    async fn receive(&self, target: Span<'_>) -> Result<usize, OriginError> {
+        let stream = &self.exchange.stream;
+        loop {
+            match stream.try_io(Interest::READABLE, || recv_span(stream.as_fd(), target)) {
+                Ok(received) => return Ok(received),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    match timeout(self.between_bytes, stream.readable()).await {
+                        Err(_) => return Err(OriginError::BodyStalled(self.between_bytes)),
+                        Ok(Err(_)) => return Err(OriginError::BodyShort),
+                        Ok(Ok(())) => {}
+                    }
+                }
+                Err(_) => return Err(OriginError::BodyShort),
+            }
+        }
+    }
+
+    fn end_of_stream(&mut self) -> Result<Read, OriginError> {
+        self.reusable = false;
+        if self.decoder.at_eof().is_err() {
+            return Err(OriginError::BodyShort);
+        }
+        self.ended = true;
+        Ok(Read::End)
+    }
+
+    /// Whether all of the body was read.
+    pub(crate) fn is_complete(&self) -> bool {
+        self.decoder.is_done() || self.ended
+    }
+
+    /// Trailer lines as they came, once the body is complete.
+    pub(crate) fn trailers(&self) -> &[u8] {
+        self.decoder.trailers()
+    }
+
+    /// Gives the connection back, if it can be used again.
+    pub(crate) fn finish(self, upstreams: &impl Upstreams, limits: &Limits) {
+        let clean = self.reusable && self.decoder.is_done() && self.early_at == self.early.len();
+        if clean {
+            upstreams.upstream(|upstream| {
+                upstream.put(self.exchange.stream, limits.origin_idle_connections_max);
+            });
+        }
+    }
+
+    /// What is passed may last (events, long polls, a client that reads slowly): it leaves the count of exchanges, and
+    /// is counted among those that last, if there is room.
+    pub(crate) fn outlast(&mut self) {
+        self.exchange.permit.outlast();
+    }
+}

@@ -1,0 +1,171 @@
+//! One core's connections to one origin: how many may be busy, and with what; those that idle.
+
+use std::{
+    io,
+    net::SocketAddr,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use engine::cores::clock;
+use tokio::{
+    net::TcpStream,
+    sync::{OwnedSemaphorePermit, Semaphore},
+    time::timeout,
+};
+
+use super::{OriginError, resolve::Resolver};
+use crate::{config::Limits, request::Wanted};
+
+/// An idle connection and since when.
+struct Idle {
+    stream: TcpStream,
+    since: Instant,
+}
+
+/// One in so many of an origin's connections is kept for fetches that will be stored: what is passed cannot take it,
+/// so 256 slow uploads do not keep a page from everybody else.
+const FOR_STORE_SHARE: usize = 4;
+
+/// One core's connections to one origin.
+pub(crate) struct Upstream {
+    pub(super) resolver: Arc<Resolver>,
+    /// The address that answered last.
+    pub(super) good: Option<SocketAddr>,
+    idle: Vec<Idle>,
+    idle_time_max: Duration,
+    pub(super) permits: Permits,
+}
+
+/// Who may talk to the origin: a permit stands for an exchange under way; idle connections hold none, so whoever waits
+/// for a permit finds an idle connection as soon as there is one.
+///
+/// Bounds: `origin_connections_max` exchanges, of which a share is for the store; `origin_lasting_max` passed answers
+/// whose head has been sent; `origin_queue_max` who wait.
+#[derive(Clone)]
+pub(super) struct Permits {
+    common: Arc<Semaphore>,
+    for_store: Arc<Semaphore>,
+    lasting: Arc<Semaphore>,
+    queued: Arc<AtomicUsize>,
+    queue_max: usize,
+}
+
+/// Leave to talk to the origin, while it is held.
+pub(crate) struct Permit {
+    _held: OwnedSemaphorePermit,
+    lasting: Arc<Semaphore>,
+}
+
+impl Permit {
+    /// Counts the exchange among those that last, if there is room; its place is free for another.
+    pub(super) fn outlast(&mut self) {
+        if let Ok(held) = Arc::clone(&self.lasting).try_acquire_owned() {
+            self._held = held;
+        }
+    }
+}
+
+/// One who waits for a permit.
+struct Queued(Arc<AtomicUsize>);
+
+impl Drop for Queued {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl Permits {
+    fn new(limits: &Limits) -> Self {
+        let for_store = limits.origin_connections_max / FOR_STORE_SHARE;
+        Self {
+            common: Arc::new(Semaphore::new(limits.origin_connections_max - for_store)),
+            for_store: Arc::new(Semaphore::new(for_store)),
+            lasting: Arc::new(Semaphore::new(limits.origin_lasting_max)),
+            queued: Arc::new(AtomicUsize::new(0)),
+            queue_max: limits.origin_queue_max,
+        }
+    }
+
+    /// Waits for leave, in a queue of bounded length.
+    pub(super) async fn acquire(&self, wanted: Wanted, at_most: Duration) -> Result<Permit, OriginError> {
+        let permit = |held| Permit { _held: held, lasting: Arc::clone(&self.lasting) };
+        let kinds: &[&Arc<Semaphore>] = match wanted {
+            Wanted::ToStore => &[&self.common, &self.for_store],
+            Wanted::ToPass => &[&self.common],
+        };
+        for kind in kinds {
+            if let Ok(held) = Arc::clone(kind).try_acquire_owned() {
+                return Ok(permit(held));
+            }
+        }
+        let queued = Queued(Arc::clone(&self.queued));
+        if queued.0.fetch_add(1, Ordering::Relaxed) >= self.queue_max {
+            return Err(OriginError::Queue(self.queue_max));
+        }
+        let waiting = async {
+            match wanted {
+                Wanted::ToPass => Arc::clone(&self.common).acquire_owned().await,
+                Wanted::ToStore => tokio::select! {
+                    held = Arc::clone(&self.common).acquire_owned() => held,
+                    held = Arc::clone(&self.for_store).acquire_owned() => held,
+                },
+            }
+        };
+        match timeout(at_most, waiting).await {
+            Ok(Ok(held)) => Ok(permit(held)),
+            // The semaphores are never closed.
+            Ok(Err(_)) | Err(_) => Err(OriginError::Busy(at_most)),
+        }
+    }
+}
+
+impl Upstream {
+    pub(crate) fn new(resolver: Arc<Resolver>, limits: &Limits) -> Self {
+        Self {
+            resolver,
+            good: None,
+            idle: Vec::new(),
+            idle_time_max: limits.origin_idle_time_max,
+            permits: Permits::new(limits),
+        }
+    }
+
+    /// The youngest idle connection that is still good.
+    pub(super) fn take(&mut self) -> Option<TcpStream> {
+        while let Some(Idle { stream, since }) = self.idle.pop() {
+            // Anything to read on an idle connection is its end, or an answer that nobody asked for.
+            let quiet =
+                matches!(stream.try_read(&mut [0]), Err(error) if error.kind() == io::ErrorKind::WouldBlock);
+            if quiet && clock::now().duration_since(since) < self.idle_time_max {
+                return Some(stream);
+            }
+        }
+        None
+    }
+
+    pub(super) fn put(&mut self, stream: TcpStream, idle_max: usize) {
+        if self.idle.len() < idle_max {
+            self.idle.push(Idle { stream, since: clock::now() });
+        }
+    }
+
+    /// Closes the connections that have been idle for too long; when the next one will have been.
+    pub(crate) fn close_old(&mut self) -> Option<Duration> {
+        let now = clock::now();
+        // The oldest come first.
+        let old =
+            self.idle.iter().take_while(|idle| now.duration_since(idle.since) >= self.idle_time_max).count();
+        self.idle.drain(..old);
+        self.idle.first().map(|idle| self.idle_time_max.saturating_sub(now.duration_since(idle.since)))
+    }
+}
+
+/// Gives access to the connections to an origin of the core that runs; they are plain memory of that core.
+pub(crate) trait Upstreams {
+    /// Runs `with` on them.
+    fn upstream<R>(&self, with: impl FnOnce(&mut Upstream) -> R) -> R;
+}

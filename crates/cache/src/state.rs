@@ -1,0 +1,65 @@
+//! The states that a request passes through, as values: which one comes next, and with what.
+
+use std::sync::Arc;
+
+use engine::store::Hash;
+
+use crate::{
+    answer::Answer, error_page::Fault, origin::OriginError, parts::InParts, request::Request,
+    response_head::Fwd, site::SiteId,
+};
+
+/// What a request that is not answered within its turn goes on to.
+pub(crate) enum State {
+    /// To the origin, for the store.
+    Miss {
+        /// What is stored must not be used.
+        anew: bool,
+        /// The client wants nothing from the origin (RFC 9111 §5.2.1.7).
+        only_if_cached: bool,
+    },
+    /// To the origin, past the store; with a word for Cache-Status.
+    Pass(Option<&'static str>),
+    /// It is on the file, in parts.
+    Parts(Box<Found>),
+    /// The client wants the object dropped.
+    Purge,
+    /// We answer by ourselves.
+    Synth(Fault),
+    /// The origin failed.
+    OriginFailed(OriginError),
+}
+
+/// An object whose body is on the file in parts.
+pub(crate) struct Found {
+    /// The answer, but for its body.
+    pub(crate) answer: Answer<'static>,
+    /// The body.
+    pub(crate) parts: InParts,
+    /// The client wants nothing from the origin, should a part be missing.
+    pub(crate) only_if_cached: bool,
+}
+
+/// What is known of a request that is not a hit.
+pub(crate) struct Slow {
+    /// Hash of the key that was looked up last.
+    pub(crate) hash: Hash,
+    /// Length of the part of that key which is the same for all variants.
+    pub(crate) primary_bytes: usize,
+    /// Whose origin may be asked.
+    pub(crate) site: SiteId,
+    /// How it goes on.
+    pub(crate) state: State,
+    /// What Cache-Status says of it (RFC 9211).
+    pub(crate) fwd: Fwd,
+}
+
+/// What a state came to.
+pub(crate) enum Step {
+    /// The answer.
+    Answer(Box<Answer<'static>>),
+    /// Another state.
+    Then(State),
+    /// Another state, under another key: that of a variant, or of one no longer.
+    Under(Arc<Request>, State),
+}

@@ -1,0 +1,101 @@
+//! What decides which stored answer a request gets, and what the origin is told: nothing that one client writes changes
+//! what another one gets.
+#![allow(
+    clippy::disallowed_methods,
+    clippy::expect_used,
+    reason = "a test may block, and stop at the first surprise"
+)]
+
+use tests::{Accelerator, Answer, ScriptedOrigin, on_one_core_and_on_two};
+
+on_one_core_and_on_two! {
+    a_spelling_of_the_host_decides_nothing,
+    each_scheme_has_its_own_answers,
+    fields_that_are_not_keyed_reach_no_stored_answer,
+    a_field_for_one_hop_is_gone_for_the_origin_and_the_key,
+}
+
+fn start(origin: &ScriptedOrigin, cores: &str) -> Accelerator {
+    Accelerator::before(&origin.url()).flag("--cores", cores).start()
+}
+
+/// Asks in these very words.
+fn ask(accelerator: &Accelerator, head: &str) -> tests::Response {
+    let mut client = accelerator.connect();
+    client.send(format!("{}\r\n\r\n", head.replace('\n', "\r\n")).as_bytes());
+    client.response("GET")
+}
+
+fn a_spelling_of_the_host_decides_nothing(cores: &str) {
+    let origin = ScriptedOrigin::start();
+    origin.on("/", |request, reply| {
+        let link = format!("http://{}/next", request.header("host").unwrap_or_default());
+        reply.answer(&Answer::new(200, link).header("Cache-Control", "max-age=600"))
+    });
+    let accelerator = start(&origin, cores);
+    for head in [
+        "GET / HTTP/1.1\nHost: SITE.test:80",
+        "GET / HTTP/1.1\nHost: site.test",
+        "GET http://Site.Test:080/ HTTP/1.1\nHost: other.test",
+        "GET / HTTP/1.1\nHost: site.test:",
+    ] {
+        assert_eq!(ask(&accelerator, head).expect_status(200).text(), "http://site.test/next", "{head}");
+    }
+    assert_eq!(origin.count("/"), 1, "one answer for all spellings");
+}
+
+fn each_scheme_has_its_own_answers(cores: &str) {
+    let origin = ScriptedOrigin::start();
+    origin.on("/", |request, reply| {
+        // What most frameworks do behind a proxy that ends TLS.
+        let answer = match request.header("x-forwarded-proto") {
+            Some("https") => Answer::new(200, "safe"),
+            _ => Answer::new(301, "").header("Location", "https://site.test/"),
+        };
+        reply.answer(&answer.header("Cache-Control", "max-age=600"))
+    });
+    let accelerator = start(&origin, cores);
+    for _ in 0..2 {
+        ask(&accelerator, "GET / HTTP/1.1\nHost: site.test").expect_status(301);
+        let safe = ask(&accelerator, "GET / HTTP/1.1\nHost: site.test\nX-Forwarded-Proto: https");
+        assert_eq!(safe.expect_status(200).text(), "safe");
+        // No scheme of the web is http's.
+        ask(&accelerator, "GET / HTTP/1.1\nHost: site.test\nX-Forwarded-Proto: gopher").expect_status(301);
+    }
+    assert_eq!(origin.count("/"), 2, "one answer a scheme");
+}
+
+fn fields_that_are_not_keyed_reach_no_stored_answer(cores: &str) {
+    let origin = ScriptedOrigin::start();
+    origin.on("/", |request, reply| {
+        let seen: Vec<_> = ["x-forwarded-host", "x-original-url", "forwarded", "x_forwarded_host", "x-other"]
+            .iter()
+            .filter_map(|name| request.header(name))
+            .collect();
+        reply.answer(&Answer::new(200, seen.join(" ")).header("Cache-Control", "max-age=600"))
+    });
+    let accelerator = start(&origin, cores);
+    let head = "GET / HTTP/1.1\nHost: site.test\nX-Forwarded-Host: evil\nX-Original-URL: /evil\n\
+                Forwarded: host=evil\nX_Forwarded_Host: evil\nX-Other: fine";
+    assert_eq!(ask(&accelerator, head).expect_status(200).text(), "fine");
+    assert_eq!(ask(&accelerator, "GET / HTTP/1.1\nHost: site.test").expect_status(200).text(), "fine");
+}
+
+fn a_field_for_one_hop_is_gone_for_the_origin_and_the_key(cores: &str) {
+    let origin = ScriptedOrigin::start();
+    origin.on("/", |request, reply| {
+        let answer = match request.header("origin") {
+            Some(from) => Answer::new(200, "shared").header("Access-Control-Allow-Origin", from),
+            None => Answer::new(200, "private"),
+        };
+        reply.answer(&answer.header("Vary", "Origin").header("Cache-Control", "max-age=600"))
+    });
+    let accelerator = start(&origin, cores);
+    let named = "GET / HTTP/1.1\nHost: site.test\nOrigin: https://app.test\nConnection: origin";
+    assert_eq!(ask(&accelerator, named).expect_status(200).text(), "private");
+    let whole = "GET / HTTP/1.1\nHost: site.test\nOrigin: https://app.test";
+    let response = ask(&accelerator, whole).expect_status(200);
+    assert_eq!(response.header("access-control-allow-origin"), Some("https://app.test"));
+    assert_eq!(ask(&accelerator, "GET / HTTP/1.1\nHost: site.test").expect_status(200).text(), "private");
+    assert_eq!(origin.count("/"), 2, "without Origin is without Origin, for whatever reason");
+}

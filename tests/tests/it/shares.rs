@@ -1,0 +1,224 @@
+//! What one client cannot take from the others through the accelerator: the origin's connections, the loop's turns, its
+//! memory.
+#![allow(
+    clippy::disallowed_methods,
+    clippy::expect_used,
+    reason = "a test may block, and stop at the first surprise"
+)]
+
+use std::time::{Duration, Instant};
+
+use tests::{
+    Accelerator, Answer, Client, Gate, Next, Request, ScriptedOrigin, content::content, eventually,
+    on_one_core_and_on_two,
+};
+
+on_one_core_and_on_two! {
+    slow_uploads_do_not_keep_pages_from_the_others,
+    readers_of_passed_answers_do_not_keep_pages_from_the_others,
+    the_queue_for_the_origin_has_an_end,
+    a_body_that_trickles_is_ended,
+    what_clients_do_not_read_is_bounded_in_sum,
+    a_request_that_comes_back_is_told_so,
+    an_accelerator_before_another_is_no_circle,
+    what_cannot_be_repeated_is_not_sent_over_a_connection_that_may_be_dead,
+    connections_to_the_origin_are_closed_when_they_are_old,
+}
+
+fn slow_uploads_do_not_keep_pages_from_the_others(cores: &str) {
+    let origin = ScriptedOrigin::start();
+    origin.answers("/page", Answer::new(200, "page").header("Cache-Control", "max-age=600"));
+    let accelerator = Accelerator::before(&origin.url())
+        .flag("--cores", cores)
+        .limit("origin_connections_max", "4")
+        .limit("origin_first_byte_time_max", "30s")
+        .start();
+    let uploads = 4 * cores.split(',').count() * 2;
+    let _slow: Vec<Client> = (0..uploads)
+        .map(|number| {
+            let mut client = accelerator.connect();
+            let head =
+                format!("POST /up{number} HTTP/1.1\r\nHost: site.test\r\nContent-Length: 1000\r\n\r\nx");
+            client.send(head.as_bytes());
+            client
+        })
+        .collect();
+    eventually("uploads have taken what they can", || origin.connections() >= 3);
+    for number in 0..8 {
+        let path = format!("/page?{number}");
+        origin.answers("/page", Answer::new(200, "page").header("Cache-Control", "max-age=600"));
+        assert_eq!(accelerator.get(&path).expect_status(200).text(), "page", "{path}");
+    }
+}
+
+fn readers_of_passed_answers_do_not_keep_pages_from_the_others(cores: &str) {
+    let origin = ScriptedOrigin::start();
+    for number in 0..8 {
+        origin.on(&format!("/events{number}"), |_, reply| {
+            reply.send(
+                b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nCache-Control: no-store\r\n\r\n",
+            )?;
+            reply.send(b"data: first\n\n")?;
+            Ok(reply.stall())
+        });
+    }
+    origin.answers("/private", Answer::new(200, "yours").header("Cache-Control", "no-store"));
+    let accelerator = Accelerator::before(&origin.url())
+        .flag("--cores", cores)
+        .limit("origin_connections_max", "2")
+        .start();
+    let mut readers = Vec::new();
+    for number in 0..8 {
+        let mut client = accelerator.connect();
+        // With a body, so that it is passed.
+        client.send(&Request::new("POST", &format!("/events{number}")).body(b"q").bytes());
+        assert_eq!(client.head("POST").status, 200, "{number}");
+        assert!(!client.body_piece(100).expect("the first event").is_empty());
+        readers.push(client);
+    }
+    assert_eq!(
+        accelerator.fetch(&Request::new("POST", "/private").body(b"q")).expect_status(200).text(),
+        "yours"
+    );
+}
+
+fn the_queue_for_the_origin_has_an_end(cores: &str) {
+    let origin = ScriptedOrigin::start();
+    let gate = Gate::new();
+    for number in 0..40 {
+        let in_script = gate.clone();
+        origin.on(&format!("/{number}"), move |_, reply| {
+            in_script.pass();
+            reply.answer(&Answer::new(200, "done").header("Cache-Control", "no-store"))
+        });
+    }
+    let accelerator = Accelerator::before(&origin.url())
+        .flag("--cores", cores)
+        .limit("origin_connections_max", "1")
+        .limit("origin_queue_max", "4")
+        .start();
+    let mut clients: Vec<Client> = (0..40)
+        .map(|number| {
+            let mut client = accelerator.connect();
+            client.send(&Request::get(&format!("/{number}")).accepting_json().bytes());
+            client
+        })
+        .collect();
+    let places = 5 * cores.split(',').count() as u64;
+    eventually("the others are refused", || {
+        accelerator.stat().count("limits.origin_connections") >= 40 - places
+    });
+    gate.open();
+    let statuses: Vec<u16> = clients.iter_mut().map(|client| client.response("GET").status()).collect();
+    let served = statuses.iter().filter(|status| **status == 200).count() as u64;
+    assert!(served >= 5 && served <= places, "{statuses:?}");
+    assert!(statuses.iter().all(|status| matches!(status, 200 | 503)), "{statuses:?}");
+}
+
+fn a_body_that_trickles_is_ended(cores: &str) {
+    let origin = ScriptedOrigin::start();
+    origin.answers("/up", Answer::new(200, "all of it"));
+    let accelerator = Accelerator::before(&origin.url())
+        .flag("--cores", cores)
+        .limit("request_body_time_grace", "1s")
+        .start();
+    let mut client = accelerator.connect();
+    client.send(
+        b"POST /up HTTP/1.1\r\nHost: site.test\r\nContent-Length: 100000\r\nAccept: application/json\r\n\r\n",
+    );
+    let since = Instant::now();
+    while since.elapsed() < Duration::from_secs(20) {
+        if client.try_send(b"x").is_err() || accelerator.stat().count("limits.request_body_time") > 0 {
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    assert_eq!(client.response("POST").status(), 408);
+    assert_eq!(accelerator.stat().count("limits.request_body_time"), 1);
+}
+
+fn what_clients_do_not_read_is_bounded_in_sum(cores: &str) {
+    let origin = ScriptedOrigin::start();
+    origin.answers("/page", Answer::new(200, content(1, 0, 8_000)).header("Cache-Control", "max-age=600"));
+    let accelerator =
+        Accelerator::before(&origin.url()).flag("--cores", cores).limit("client_bytes_max", "1MiB").start();
+    accelerator.get("/page").expect_status(200);
+    let request = Request::get("/page").bytes().repeat(400);
+    let _deaf: Vec<Client> = (0..60)
+        .map(|_| {
+            let mut client = accelerator.connect();
+            let _ = socket2::SockRef::from(client.stream()).set_recv_buffer_size(4096);
+            // The accelerator stops reading, in the end: then what is left is not sent.
+            let _ = client.stream().set_write_timeout(Some(Duration::from_millis(100)));
+            for _ in 0..8 {
+                if client.try_send(&request).is_err() {
+                    break;
+                }
+            }
+            client
+        })
+        .collect();
+    eventually("some are cut", || accelerator.stat().count("limits.client_bytes") > 0);
+    accelerator.get("/page").expect_status(200);
+}
+
+fn a_request_that_comes_back_is_told_so(cores: &str) {
+    let port = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let address = port.local_addr().expect("bound");
+    drop(port);
+    let accelerator = Accelerator::before(&format!("http://{address}"))
+        .flag("--cores", cores)
+        .flag("--listen", &address.to_string())
+        .start();
+    let since = Instant::now();
+    accelerator.fetch(&Request::get("/x").accepting_json()).expect_status(508);
+    accelerator.fetch(&Request::new("POST", "/x").body(b"y").accepting_json()).expect_status(508);
+    assert!(since.elapsed() < Duration::from_secs(10), "at once, and not after a timeout");
+}
+
+fn an_accelerator_before_another_is_no_circle(cores: &str) {
+    let origin = ScriptedOrigin::start();
+    origin.answers("/x", Answer::new(200, "through both").header("Cache-Control", "max-age=600"));
+    let inner = Accelerator::before(&origin.url()).flag("--cores", cores).start();
+    let outer = Accelerator::before(&format!("http://{}", inner.address())).flag("--cores", cores).start();
+    assert_eq!(outer.get("/x").expect_status(200).text(), "through both");
+    let seen = origin.seen("/x");
+    let via: Vec<&str> = seen[0].headers.all("via").collect();
+    assert!(matches!(&via[..], [first, second] if first != second), "{via:?}");
+}
+
+fn what_cannot_be_repeated_is_not_sent_over_a_connection_that_may_be_dead(cores: &str) {
+    let origin = ScriptedOrigin::start();
+    for path in ["/one", "/two", "/three"] {
+        // It says that it keeps the connection, and closes it.
+        let answer = Answer::new(200, path).header("Cache-Control", "no-store");
+        let bytes = answer.bytes("GET");
+        origin.sends(path, bytes, Next::Close);
+    }
+    let accelerator = Accelerator::before(&origin.url()).flag("--cores", cores).start();
+    for _ in 0..20 {
+        accelerator.get("/one").expect_status(200);
+        accelerator.fetch(&Request::new("POST", "/two")).expect_status(200);
+        accelerator.fetch(&Request::new("DELETE", "/three")).expect_status(200);
+    }
+}
+
+fn connections_to_the_origin_are_closed_when_they_are_old(cores: &str) {
+    let origin = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let accelerator = Accelerator::before(&format!("http://{}", origin.local_addr().expect("bound")))
+        .flag("--cores", cores)
+        .limit("origin_idle_time_max", "300ms")
+        .start();
+    let asked = std::thread::spawn(move || {
+        use std::io::{Read, Write};
+        let (mut stream, _) = origin.accept().expect("a connection");
+        let mut buffer = [0; 4096];
+        assert!(stream.read(&mut buffer).expect("a request") > 0);
+        let answer = Answer::new(200, "x").header("Cache-Control", "no-store").bytes("GET");
+        stream.write_all(&answer).expect("an answer");
+        stream.set_read_timeout(Some(Duration::from_secs(20))).expect("a timeout");
+        stream.read(&mut buffer).map_err(|error| error.kind())
+    });
+    accelerator.get("/x").expect_status(200);
+    assert_eq!(asked.join().expect("the origin"), Ok(0), "closed, although nobody asks");
+}
