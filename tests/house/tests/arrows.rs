@@ -11,7 +11,10 @@
 
 #![allow(clippy::expect_used, reason = "a test may fail")]
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::Path,
+};
 
 use house::metadata;
 
@@ -141,4 +144,136 @@ fn the_rules_run_one_way() {
             assert!(!rules[to].contains(name), "{name} and {to} may depend on each other");
         }
     }
+}
+
+/// The files of a crate, as modules, and which of them each one uses. A module is everything that its path begins with.
+fn uses(crate_root: &Path) -> BTreeMap<String, BTreeSet<String>> {
+    let mut modules = BTreeMap::new();
+    let mut directories = vec![crate_root.join("src")];
+    while let Some(directory) = directories.pop() {
+        for entry in std::fs::read_dir(&directory).expect("a directory").map(|entry| entry.expect("an entry"))
+        {
+            let path = entry.path();
+            if path.is_dir() {
+                directories.push(path);
+            } else if path.extension().is_some_and(|extension| extension == "rs") {
+                let within = path.strip_prefix(crate_root.join("src")).expect("within").with_extension("");
+                let name = within.to_string_lossy().replace('/', "::");
+                let name = name.strip_suffix("::mod").map_or(name.clone(), str::to_owned);
+                modules.insert(name, std::fs::read_to_string(&path).expect("text"));
+            }
+        }
+    }
+    let names: BTreeSet<String> = modules.keys().cloned().collect();
+    let of = |name: &String, text: &String| {
+        // Tests stand at the end of a file, and may use what they like.
+        let text = text.split("#[cfg(test)]\nmod ").next().unwrap_or_default();
+        let parent: Vec<&str> = name.split("::").collect();
+        let parent = if names.iter().any(|other| other.starts_with(&format!("{name}::"))) {
+            parent.join("::")
+        } else {
+            parent[..parent.len() - 1].join("::")
+        };
+        let mut used = BTreeSet::new();
+        for statement in text.split("use ").skip(1).filter_map(|rest| rest.split(';').next()) {
+            let (base, tree) = match (statement.strip_prefix("crate::"), statement.strip_prefix("super::")) {
+                (Some(tree), _) => (String::new(), tree),
+                (None, Some(tree)) => (parent.clone(), tree),
+                (None, None) => continue,
+            };
+            for path in paths(tree) {
+                let path = if base.is_empty() { path } else { format!("{base}::{path}") };
+                let mut longest: Vec<&str> = path.split("::").collect();
+                while !longest.is_empty() && !names.contains(&longest.join("::")) {
+                    longest.pop();
+                }
+                used.insert(longest.join("::"));
+            }
+        }
+        used.retain(|other| !other.is_empty() && other != name);
+        (name.clone(), used)
+    };
+    modules.iter().map(|(name, text)| of(name, text)).collect()
+}
+
+/// The paths that a `use` names: `a::{b, c::{d}}` is `a::b` and `a::c::d`.
+fn paths(tree: &str) -> Vec<String> {
+    let tree = tree.trim();
+    let Some((prefix, group)) = tree.split_once('{') else {
+        return vec![tree.split(" as ").next().unwrap_or_default().to_owned()];
+    };
+    let group = group.strip_suffix('}').unwrap_or(group);
+    let (mut depth, mut from, mut parts) = (0, 0, Vec::new());
+    for (at, c) in group.char_indices() {
+        match c {
+            '{' => depth += 1,
+            '}' => depth -= 1,
+            ',' if depth == 0 => {
+                parts.push(&group[from..at]);
+                from = at + 1;
+            }
+            _ => {}
+        }
+    }
+    parts.push(&group[from..]);
+    let parts = parts.into_iter().filter(|part| !part.trim().is_empty());
+    parts.flat_map(paths).map(|path| format!("{prefix}{path}")).collect()
+}
+
+/// Each set of files that can be reached from one another.
+fn circles(uses: &BTreeMap<String, BTreeSet<String>>) -> BTreeSet<BTreeSet<String>> {
+    let reached = |from: &String| {
+        let (mut seen, mut open) = (BTreeSet::new(), vec![from.clone()]);
+        while let Some(at) = open.pop() {
+            for to in uses.get(&at).into_iter().flatten() {
+                if seen.insert(to.clone()) {
+                    open.push(to.clone());
+                }
+            }
+        }
+        seen
+    };
+    let reach: BTreeMap<&String, BTreeSet<String>> = uses.keys().map(|name| (name, reached(name))).collect();
+    let circle = |name: &String| {
+        let both =
+            reach[name].iter().filter(|other| reach.get(other).is_some_and(|back| back.contains(name)));
+        both.cloned().collect::<BTreeSet<_>>()
+    };
+    uses.keys().map(circle).filter(|circle| circle.len() > 1).collect()
+}
+
+/// In the accelerator no three files need each other: the states know neither each other nor the socket.
+#[test]
+fn the_accelerators_files_run_one_way() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../crates/cache");
+    let uses = uses(&root);
+    for (from, to) in
+        [("respond", "miss"), ("miss", "fetch"), ("http1::connection", "respond"), ("hit", "answer")]
+    {
+        assert!(uses[from].contains(to), "the reading finds {from} → {to}: {:?}", uses[from]);
+    }
+    let of_policy = |name: &String| name.starts_with("policy") || name.starts_with("error_page");
+    let large: Vec<_> =
+        circles(&uses).into_iter().filter(|c| c.len() > 2 && !c.iter().all(of_policy)).collect();
+    assert!(large.is_empty(), "{large:?}");
+    for state in ["hit", "miss", "pass", "parts", "purge", "synth", "respond", "fetch", "arriving", "answer"]
+    {
+        let knows: Vec<_> = uses[state].iter().filter(|name| name.starts_with("http1")).collect();
+        assert!(knows.is_empty(), "{state} knows a socket: {knows:?}");
+    }
+}
+
+#[test]
+fn circles_are_found() {
+    assert_eq!(paths("a::{b, c::{d, e as f}, g::h}"), ["a::b", "a::c::d", "a::c::e", "a::g::h"]);
+    let uses = |arrows: &[(&str, &str)]| {
+        let mut uses: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+        for (from, to) in arrows {
+            uses.entry((*from).to_owned()).or_default().insert((*to).to_owned());
+        }
+        uses
+    };
+    assert!(circles(&uses(&[("a", "b"), ("b", "c"), ("a", "c")])).is_empty());
+    let found = circles(&uses(&[("a", "b"), ("b", "c"), ("c", "a"), ("c", "d")]));
+    assert_eq!(found.into_iter().map(|circle| circle.len()).collect::<Vec<_>>(), [3]);
 }
