@@ -11,7 +11,10 @@
 
 use std::sync::Arc;
 
-use engine::store::{BodyLength, Filling, NewObject, Refused};
+use engine::{
+    cores::clock,
+    store::{BodyLength, Filling, NewObject, Refused},
+};
 use tokio::sync::oneshot;
 
 use crate::{
@@ -22,9 +25,11 @@ use crate::{
     in_flight::{Shared, Start, answer},
     judge::{Judged, Storing, judge},
     large::Large,
+    note,
     origin::{Arrived, OriginError, Read},
+    policy::RequestFacts,
     request::Request,
-    response::{Response, Standing},
+    response::{Response, Standing, TOO_LARGE},
     site::SiteId,
     trailers::going_on,
 };
@@ -61,7 +66,15 @@ pub(crate) async fn receive(
     }
     drop(shared);
     answer(reply, leader);
-    pump(arrived, sink, first, growing, request.site, Some(entry)).await;
+    pump(arrived, sink, first, growing, request.site, Some((request, entry))).await;
+}
+
+/// What is too large once is too large for who comes next, too.
+fn note_refusal(core: &Core, request: &Request, refused: Refused) {
+    if refused == Refused::TooLarge {
+        let facts = RequestFacts::of(&request.head(), false);
+        note::leave(core, request.primary(), &facts, TOO_LARGE, clock::unix_s());
+    }
 }
 
 /// Where an answer goes.
@@ -81,8 +94,9 @@ fn begin(core: &Core, request: &Request, arrived: &Arrived) -> Receiving {
         refused => {
             if let Some(Err(refused)) = refused {
                 core.count(Counter::of_refusal(refused));
+                note_refusal(core, request, refused);
                 for response in [Some(&mut response), own.as_mut()].into_iter().flatten() {
-                    response.standing = Standing::Storable { stored: false };
+                    response.standing = Standing::Refused { too_large: refused == Refused::TooLarge };
                 }
             }
             let window = Arc::new(Window::default());
@@ -117,8 +131,9 @@ async fn pump(
     first: Arc<Chunk>,
     growing: Arc<Growing>,
     site: SiteId,
-    entry: Option<Entry>,
+    fetch: Option<(&Request, Entry)>,
 ) {
+    let (request, entry) = fetch.unzip();
     let mut chunk = first;
     let mut unpublished = 0;
     let end = loop {
@@ -126,7 +141,7 @@ async fn pump(
             if arrived.is_complete() {
                 break Ok(());
             }
-            let next = more_space(&mut sink, entry.as_ref()).await;
+            let next = more_space(&mut sink, request, entry.as_ref()).await;
             chunk.append(Arc::clone(&next));
             chunk = next;
             continue;
@@ -248,13 +263,18 @@ fn reserve(core: &Core, response: &Response, object: &Storing) -> Result<(Sink, 
 }
 
 /// The next chunk. A body that outgrows the store goes on through a window, for those who read it now.
-async fn more_space(sink: &mut Sink, entry: Option<&Entry>) -> Arc<Chunk> {
+async fn more_space(sink: &mut Sink, request: Option<&Request>, entry: Option<&Entry>) -> Arc<Chunk> {
     if let Sink::Stored(filling) = sink {
         let more = with_core(|core| filling.extend(&mut core.shard_mut()));
         match more {
             Ok(extent) => return Chunk::stored(extent),
             Err(refused) => {
-                with_core(|core| core.count(Counter::of_refusal(refused)));
+                with_core(|core| {
+                    core.count(Counter::of_refusal(refused));
+                    if let Some(request) = request {
+                        note_refusal(core, request, refused);
+                    }
+                });
                 // Nobody can join any more: the beginning of the body is going to be freed.
                 if let Some(entry) = entry {
                     entry.end(|| Start::Alone);

@@ -25,6 +25,8 @@ engine::counters! {
         Fetches => Counter, "cache_fetches", None, "Requests sent to the origin for the store.";
         FetchesGivenUp => Counter, "cache_fetches_given_up", None, "Fetches not stored and not read by anyone any more.";
         Uncacheable => Counter, "cache_uncacheable", None, "Answers to fetches that may not be stored.";
+        NotesLeft => Counter, "cache_notes_left", None, "Notes that what comes for an address is not to be stored, so that requests for it pass at once.";
+        NotesUsed => Counter, "cache_notes_used", None, "Requests that passed at once because of such a note.";
         Purges => Counter, "cache_purges", None, "Purges carried out.";
         Invalidations => Counter, "cache_invalidations", None, "Objects dropped because an unsafe request changed them (RFC 9111 section 4.4).";
         BytesSent => Counter, "cache_sent_bytes", Bytes, "Bytes of answers handed to clients' sockets.";

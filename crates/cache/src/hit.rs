@@ -18,7 +18,7 @@ use crate::{
     core::{Core, store_s},
     counters::Counter,
     error_page::Fault,
-    key,
+    key, note,
     parts::InParts,
     policy::{self, PassReason, Recv, RequestFacts, Reuse, Verdict, vary::VARY_SPEC_BYTES_MAX},
     response_head::{CacheStatus, Flags, Fwd, StoredMeta, is_bodiless},
@@ -69,7 +69,18 @@ pub(crate) fn answer<'a>(
         Recv::Purge => return slow(hash, State::Purge, Fwd::Bypass),
         Recv::Synth(fault) => return slow(hash, State::Synth(fault), Fwd::Bypass),
     };
-    let miss = |anew| State::Miss { anew, only_if_cached };
+    // A miss; or, where it is known that nothing will come of one, a pass.
+    let mut missed = |key: &[u8], hash, anew, fwd| {
+        let primary = &key[..primary_bytes];
+        let state = match note::of(turn, primary, &facts, now_s, stored_head) {
+            Some(reason) if !only_if_cached => {
+                core.count(Counter::NotesUsed);
+                State::Pass(Some(reason))
+            }
+            _ => State::Miss { anew, only_if_cached },
+        };
+        slow(hash, state, fwd)
+    };
     let found = match lookup(turn, hash, key) {
         Some((spec, meta)) if meta.flags.has(Flags::VARY_SPEC) => {
             hash = variant(turn, &spec, &meta, head, hash, key);
@@ -79,24 +90,24 @@ pub(crate) fn answer<'a>(
     };
     let (object, meta) = match found {
         Ok(found) => found,
-        Err(fwd) => return slow(hash, miss(must_fetch), fwd),
+        Err(fwd) => return missed(key, hash, must_fetch, fwd),
     };
     if object.expires_s() <= store_s(now_s) {
-        return slow(hash, miss(must_fetch), Fwd::Stale);
+        return missed(key, hash, must_fetch, Fwd::Stale);
     }
     // The object was stored later than now: the clock was set back, and nobody knows by how much. By the clock alone
     // the object would be used for longer than its lifetime.
     if meta.born_s > now_s + CLOCK_BACK_S_MAX {
-        return slow(hash, miss(true), Fwd::Stale);
+        return missed(key, hash, true, Fwd::Stale);
     }
     let is_explicit = !meta.flags.has(Flags::NOT_EXPLICIT);
     if !policy::may_share(is_explicit, facts.cookie, core.config.cookies) {
-        return slow(hash, miss(true), Fwd::Request);
+        return missed(key, hash, true, Fwd::Request);
     }
     let ttl_s = match policy::may_reuse(meta.stored(now_s), &facts.directives) {
         Reuse::Fresh { ttl_s } => i64::from(ttl_s),
         // What is fresh by the store's clock and not by the request's wish is fetched anew.
-        Reuse::StaleAccepted { .. } | Reuse::No(_) => return slow(hash, miss(true), Fwd::Request),
+        Reuse::StaleAccepted { .. } | Reuse::No(_) => return missed(key, hash, true, Fwd::Request),
     };
     match of_object(object, &meta, head, now_s, CacheStatus::hit(ttl_s), stored_head) {
         Ok(answer) => {
@@ -106,7 +117,7 @@ pub(crate) fn answer<'a>(
         Err(NotNow::InParts(found)) => {
             slow(hash, State::Parts(Box::new(Found { only_if_cached, ..*found })), Fwd::UriMiss)
         }
-        Err(NotNow::Gone) => slow(hash, miss(false), Fwd::UriMiss),
+        Err(NotNow::Gone) => slow(hash, State::Miss { anew: false, only_if_cached }, Fwd::UriMiss),
         Err(NotNow::Unsatisfiable { complete }) => {
             slow(hash, State::Synth(Fault::RangeNotSatisfiable { complete }), Fwd::Partial)
         }

@@ -6,7 +6,7 @@ use wire::http1::{framing::Framing, head::ResponseHead};
 use crate::{
     core::{Core, store_s},
     counters::Counter,
-    key,
+    key, note,
     origin::Arrived,
     policy::{
         self, Freshness, RequestFacts, ResponseFacts, Storable, StoreRules, Times, request::Method,
@@ -72,6 +72,9 @@ pub(crate) fn judge(core: &Core, request: &Request, answer: &Arrived) -> Judged 
         }
         Storable::No(why) => {
             core.count(Counter::Uncacheable);
+            if note::is_lasting(why, head.status) {
+                note::leave(core, request.primary(), &asked, why.name(), times.response_s);
+            }
             let response = forwarded(head, times, length, Standing::NotStorable(Some(why)));
             Judged { response, own: None, storing: None }
         }
@@ -102,7 +105,7 @@ fn kept(
     let mut bytes = Vec::with_capacity(1024);
     let outline: HeadOutline = append_origin_head(&mut bytes, head, For::Store, omit, times.response_s);
     let meta = StoredMeta::of_response(head, &outline, freshness, times, length);
-    Response { head: bytes, meta, length, standing: Standing::Storable { stored: true }, variant: None }
+    Response { head: bytes, meta, length, standing: Standing::Stored, variant: None }
 }
 
 /// The metadata of a response that is not stored. Nothing reads it.

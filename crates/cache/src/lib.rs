@@ -44,6 +44,7 @@ mod key;
 mod large;
 mod memory_need;
 mod miss;
+mod note;
 mod origin;
 mod parts;
 mod pass;

@@ -27,7 +27,7 @@ pub(crate) async fn miss(request: &Arc<Request>, anew: bool, fwd: Fwd) -> Step {
             if !collapsed || response.fits(request, cookies, clock::unix_s()) {
                 let status = CacheStatus {
                     stored: response.is_stored(),
-                    detail: response.not_stored().map(policy::Why::name),
+                    detail: response.not_stored(),
                     collapsed,
                     ..CacheStatus::fwd(fwd)
                 };

@@ -10,6 +10,7 @@ use crate::{
     core::{Core, Message, Unlinked, with_core},
     counters::Counter,
     error_page::Fault,
+    note,
     request::Request,
     synth::{synth, text},
 };
@@ -85,6 +86,7 @@ pub(crate) async fn unlink_at_owner(key: Vec<u8>, lasting: bool) -> Result<Unlin
 /// Drops an object, keeps a fetch under way from storing it again, and answers on `done`; with `lasting`, when the drop
 /// will outlive a crash. Runs on the owner's core.
 pub(crate) fn unlink(core: &Core, hash: Hash, key: &[u8], lasting: bool, done: oneshot::Sender<Unlinked>) {
+    note::forget(core, key);
     let under_way = core.in_flight.borrow_mut().forget(key);
     let mut shard = core.shard_mut();
     // The file has not been read yet: if it has the object, that is dropped too.

@@ -23,6 +23,9 @@ pub(crate) struct Response {
     pub(crate) variant: Option<Variant>,
 }
 
+/// Why what is larger than an object may be is not stored.
+pub(crate) const TOO_LARGE: &str = "too-large";
+
 /// What a response is to us.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Standing {
@@ -30,10 +33,12 @@ pub(crate) enum Standing {
     Passed,
     /// The answer to a fetch that is not stored: policy forbids it, or (no reason) there was no room for its variants.
     NotStorable(Option<Why>),
-    /// The answer to a fetch, made for the store.
-    Storable {
-        /// It is stored, or on its way into the store.
-        stored: bool,
+    /// The answer to a fetch, stored or on its way into the store.
+    Stored,
+    /// The answer to a fetch, made for the store, which did not take it.
+    Refused {
+        /// Because it is larger than an object may be.
+        too_large: bool,
     },
 }
 
@@ -53,21 +58,22 @@ impl Response {
 
     /// Whether it is stored, or on its way into the store.
     pub(crate) fn is_stored(&self) -> bool {
-        self.standing == Standing::Storable { stored: true }
+        self.standing == Standing::Stored
     }
 
-    /// Why policy does not let it be stored.
-    pub(crate) fn not_stored(&self) -> Option<Why> {
+    /// Why it is not stored, in a word.
+    pub(crate) fn not_stored(&self) -> Option<&'static str> {
         match self.standing {
-            Standing::NotStorable(why) => why,
-            Standing::Passed | Standing::Storable { .. } => None,
+            Standing::NotStorable(why) => why.map(Why::name),
+            Standing::Refused { too_large: true } => Some(TOO_LARGE),
+            Standing::Passed | Standing::Stored | Standing::Refused { .. } => None,
         }
     }
 
     /// Its age where it must be stated (RFC 9111 §5.1): of what the store keeps, not of what is only passed on, in
     /// whose head an origin's `Age` still stands.
     pub(crate) fn age_s(&self, now_s: u64) -> Option<u64> {
-        matches!(self.standing, Standing::Storable { .. }).then(|| self.meta.age_s(now_s))
+        matches!(self.standing, Standing::Stored | Standing::Refused { .. }).then(|| self.meta.age_s(now_s))
     }
 
     /// Whether it is fresh still, which the beginning of a slow body may not be.

@@ -38,6 +38,8 @@ const PLACES: &[(&str, &str, &str)] = &[
     ("cache_fetches", "requests", "fetches"),
     ("cache_fetches_given_up", "requests", "fetches_given_up"),
     ("cache_uncacheable", "requests", "uncacheable"),
+    ("cache_notes_left", "requests", "notes_left"),
+    ("cache_notes_used", "requests", "notes_used"),
     ("cache_purges", "requests", "purges"),
     ("cache_invalidations", "requests", "invalidations"),
     ("cache_connections", "requests", "connections"),

@@ -25,6 +25,7 @@ mod mail_guide;
 mod mail_memory;
 mod mail_smtp;
 mod mail_web;
+mod notes;
 mod numbers;
 mod pipelines;
 mod pressure;

@@ -1,0 +1,134 @@
+//! Notes that what comes for an address is not to be stored: who asks for it meanwhile passes at once, beside all others,
+//! with conditions and ranges of its own, and does not wait for a fetch that will be of no use to it.
+//!
+//! A note is a record of the store without a body, its head the reason, under a key of its own: the address, and what
+//! the request showed of its visitor. For a page that is private to those who have logged in may be for all to those who
+//! have not; so a request with a cookie leaves no note for one without, and one with credentials none for either.
+//! *Bounds:* those of the store, which forgets notes as it does any object; [`NOTE_S`]. A purge drops an address's notes.
+//! Errors leave none: while an origin fails, one request at a time is enough.
+
+use engine::{
+    store::{BodyLength, Lookup, NewObject, Turn},
+    sys::span::Span,
+};
+
+use crate::{
+    core::{Core, store_s},
+    counters::Counter,
+    key,
+    policy::{RequestFacts, Why},
+    response::TOO_LARGE,
+    response_head::{Flags, StoredMeta},
+};
+
+/// For how long a note holds.
+const NOTE_S: u32 = 60;
+/// Bytes of the longest reason.
+const REASON_BYTES_MAX: usize = 32;
+
+/// What a request shows of its visitor.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Shown {
+    Nothing = 0,
+    Cookie = 1,
+    Credentials = 2,
+}
+
+impl Shown {
+    const ALL: [Self; 3] = [Self::Nothing, Self::Cookie, Self::Credentials];
+
+    fn by(facts: &RequestFacts) -> Self {
+        if facts.authorization {
+            Self::Credentials
+        } else if facts.cookie {
+            Self::Cookie
+        } else {
+            Self::Nothing
+        }
+    }
+
+    /// Makes a primary key that of its note.
+    fn append_to(self, key: &mut Vec<u8>) {
+        key.extend_from_slice(&[0, b'N', self as u8]);
+    }
+}
+
+/// Whether a reason holds for who comes next, too, and a failure of the origin was none of it.
+pub(crate) fn is_lasting(why: Why, status: u16) -> bool {
+    status < 400
+        && matches!(
+            why,
+            Why::NoStore
+                | Why::Private
+                | Why::NoCache
+                | Why::VaryAny
+                | Why::VaryTooLarge
+                | Why::VaryMalformed
+                | Why::Authorization
+                | Why::SetCookie
+                | Why::NoFreshness
+                | Why::Cookie
+        )
+}
+
+/// Leaves a note for requests like this one. Runs on the owner's core.
+pub(crate) fn leave(core: &Core, primary: &[u8], facts: &RequestFacts, reason: &'static str, now_s: u64) {
+    let mut key = primary.to_vec();
+    Shown::by(facts).append_to(&mut key);
+    let hash = key::hash_of_variant(core.store.hash(primary), core.store.hash(&key));
+    let meta = StoredMeta::of_not_stored(now_s, NOTE_S);
+    let meta = StoredMeta { head_bytes: reason.len() as u32, ..meta };
+    let expires_s = store_s(now_s).saturating_add(NOTE_S);
+    let new = NewObject {
+        hash,
+        key: &key,
+        head: reason.as_bytes(),
+        extra: &[],
+        meta: meta.pack(),
+        body: BodyLength::Exact(0),
+        expires_s,
+        now_s: store_s(now_s),
+    };
+    match core.shard_mut().insert(new, &[], &[]) {
+        Ok(()) => core.count(Counter::NotesLeft),
+        Err(refused) => core.count(Counter::of_refusal(refused)),
+    }
+}
+
+/// The reason why what comes for this request is not stored, if there is a note. `key` is a buffer.
+pub(crate) fn of(
+    turn: &Turn<'_>,
+    primary: &[u8],
+    facts: &RequestFacts,
+    now_s: u64,
+    key: &mut Vec<u8>,
+) -> Option<&'static str> {
+    key.clear();
+    key.extend_from_slice(primary);
+    Shown::by(facts).append_to(key);
+    let hash = key::hash_of_variant(turn.hash(primary), turn.hash(key));
+    let Lookup::Hit(note) = turn.lookup(hash, key) else { return None };
+    let meta = StoredMeta::unpack(&note.meta())?;
+    if !meta.flags.has(Flags::NOT_STORED) || meta.fresh_until_s() <= now_s {
+        return None;
+    }
+    reason(note.head())
+}
+
+/// Drops the notes of an address. Runs on the owner's core.
+pub(crate) fn forget(core: &Core, primary: &[u8]) {
+    for shown in Shown::ALL {
+        let mut key = primary.to_vec();
+        shown.append_to(&mut key);
+        let hash = key::hash_of_variant(core.store.hash(primary), core.store.hash(&key));
+        core.shard_mut().unlink(hash, &key);
+    }
+}
+
+/// The words of a note as one of our own.
+fn reason(head: Span<'_>) -> Option<&'static str> {
+    let mut bytes = [0; REASON_BYTES_MAX];
+    let bytes = bytes.get_mut(..head.len())?;
+    head.copy_to_slice(bytes);
+    Why::ALL.iter().map(|why| why.name()).chain([TOO_LARGE]).find(|known| known.as_bytes() == bytes)
+}
