@@ -2,7 +2,7 @@
 
 use std::{
     io::{self, Read, Write},
-    net::{SocketAddr, TcpStream},
+    net::SocketAddr,
     thread,
     time::Duration,
 };
@@ -10,6 +10,7 @@ use std::{
 use super::{
     Target, Until,
     crowd::{Tally, hold},
+    server::connect_from,
 };
 
 /// One way to attack.
@@ -292,8 +293,11 @@ fn mail_later(target: &Target, until: &Until) -> Option<Tally> {
 }
 
 /// A mail by SMTP, politely.
+/// Where those prepare their attack who would not get through beside the floods of 127.0.0.1.
+const ALOOF: [u8; 4] = [127, 0, 0, 3];
+
 fn send(smtp: SocketAddr, to: &str, mail: &str) -> io::Result<()> {
-    let mut stream = TcpStream::connect(smtp)?;
+    let mut stream = connect_from(ALOOF, smtp)?;
     stream.set_read_timeout(Some(Duration::from_secs(20)))?;
     for line in ["EHLO siege.test", "MAIL FROM:<siege@siege.test>", &format!("RCPT TO:<{to}>"), "DATA"] {
         write!(stream, "{line}\r\n")?;
@@ -304,7 +308,7 @@ fn send(smtp: SocketAddr, to: &str, mail: &str) -> io::Result<()> {
 }
 
 fn ask(address: SocketAddr, path: &str) -> io::Result<String> {
-    let mut stream = TcpStream::connect(address)?;
+    let mut stream = connect_from(ALOOF, address)?;
     stream.set_read_timeout(Some(Duration::from_secs(20)))?;
     write!(stream, "GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n")?;
     let mut text = String::new();

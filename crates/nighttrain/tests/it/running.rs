@@ -85,7 +85,9 @@ fn the_demonstration_saves_the_site_its_work() {
     let value: serde_json::Value = serde_json::from_str(&json).expect("JSON");
     assert_eq!(value["requests"]["hits"], pages.len(), "{json}");
     assert_eq!(value["requests"]["received"], 2 * pages.len() + 2, "{json}");
-    assert_eq!(value["store"]["objects"], pages.len(), "{json}");
+    // And the note that the berth is not to be stored.
+    assert_eq!(value["requests"]["notes_left"], 1, "{json}");
+    assert_eq!(value["store"]["objects"], pages.len() + 1, "{json}");
     assert!(value["bytes"]["saved"].as_u64().expect("a number") > 388_854, "{json}");
     assert!(value["loops"]["lateness_us_max"].is_number(), "{json}");
     assert_eq!(value["other"], serde_json::json!({}), "stat.rs does not know where these belong");
