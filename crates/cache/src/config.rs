@@ -13,6 +13,9 @@ pub enum CookieRule {
     /// to a request with `Cookie` only on explicit freshness. What Varnish and nginx do, roughly.
     #[default]
     Safe,
+    /// As `Safe`; and what answers a request with `Cookie` is stored, and what is stored answers one, only if it is said
+    /// to be for all: by `public`, `s-maxage`, CDN-Cache-Control, or `Vary: Cookie`.
+    Strict,
     /// The letter of RFC 9111, which lets both be shared.
     Rfc,
 }

@@ -100,8 +100,8 @@ pub(crate) fn answer<'a>(
     if meta.born_s > now_s + CLOCK_BACK_S_MAX {
         return missed(key, hash, true, Fwd::Stale);
     }
-    let is_explicit = !meta.flags.has(Flags::NOT_EXPLICIT);
-    if !policy::may_share(is_explicit, facts.cookie, core.config.cookies) {
+    let for_cookies = !meta.flags.has(Flags::NOT_FOR_COOKIES);
+    if !policy::may_share(for_cookies, facts.cookie, core.config.cookies) {
         return missed(key, hash, true, Fwd::Request);
     }
     let ttl_s = match policy::may_reuse(meta.stored(now_s), &facts.directives) {

@@ -115,6 +115,7 @@ const NO_FRESHNESS: Freshness = Freshness {
     source: policy::Source::DefaultTtl,
     must_revalidate: true,
     omits_fields: false,
+    for_cookies: false,
 };
 
 fn keep(

@@ -86,7 +86,7 @@ impl Response {
     pub(crate) fn fits(&self, request: &Request, cookies: CookieRule, now_s: u64) -> bool {
         let head = request.head();
         let has_cookie = head.headers.has(KnownHeader::Cookie);
-        if !policy::may_share(!self.meta.flags.has(Flags::NOT_EXPLICIT), has_cookie, cookies) {
+        if !policy::may_share(!self.meta.flags.has(Flags::NOT_FOR_COOKIES), has_cookie, cookies) {
             return false;
         }
         let asked = RequestFacts::of(&head, false).directives;

@@ -161,19 +161,22 @@ pub(crate) const CACHE_SETTINGS: &[Setting] = &[
         heading: CACHE,
         value_name: "RULE",
         help: "Which answers may be shared although cookies are in play: safe (only those that say so), \
+               strict (with a cookie, only those that say public, s-maxage, CDN-Cache-Control or Vary: Cookie), \
                or rfc (the letter of RFC 9111)",
         access: Access {
             set: |settings, text| {
                 settings.cache.cookies = match text {
                     "safe" => CookieRule::Safe,
+                    "strict" => CookieRule::Strict,
                     "rfc" => CookieRule::Rfc,
-                    _ => return Err("the rules are safe and rfc".to_owned()),
+                    _ => return Err("the rules are safe, strict and rfc".to_owned()),
                 };
                 Ok(())
             },
             text: |settings| {
                 Some(match settings.cache.cookies {
                     CookieRule::Safe => "safe".to_owned(),
+                    CookieRule::Strict => "strict".to_owned(),
                     CookieRule::Rfc => "rfc".to_owned(),
                 })
             },

@@ -15,6 +15,7 @@ on_one_core_and_on_two! {
     cookies_are_shared_only_when_said_so,
     an_authorized_answer_is_shared_only_when_said_so,
     the_letter_of_the_rfc_can_be_asked_for,
+    visitors_with_cookies_can_be_kept_apart,
     an_answer_without_freshness_lives_for_the_default_ttl,
     variants_are_kept_apart_and_each_is_fetched_once,
     what_the_origin_does_not_get_makes_no_variant,
@@ -219,6 +220,32 @@ fn the_letter_of_the_rfc_can_be_asked_for(cores: &str) {
         is_reused(&accelerator, &origin, &Request::get("/page"), "/page"),
         "RFC 9111 §7.3 lets it be shared"
     );
+}
+
+fn visitors_with_cookies_can_be_kept_apart(cores: &str) {
+    let origin = ScriptedOrigin::start();
+    let accelerator =
+        Accelerator::before(&origin.url()).flag("--cores", cores).flag("--cookies", "strict").start();
+    for (path, headers, shared) in [
+        ("/plain", &[("Cache-Control", "max-age=600")][..], false),
+        ("/expires", &[("Expires", &*date(600))], false),
+        ("/public", &[("Cache-Control", "public, max-age=600")], true),
+        ("/s-maxage", &[("Cache-Control", "s-maxage=600")], true),
+        ("/cdn", &[("CDN-Cache-Control", "max-age=600")], true),
+        ("/vary", &[("Cache-Control", "max-age=600"), ("Vary", "Cookie")], true),
+    ] {
+        let answer =
+            headers.iter().fold(Answer::new(200, path), |answer, (name, value)| answer.header(name, value));
+        origin.answers(path, answer);
+        let with_cookie = Request::get(path).header("Cookie", "session=ada");
+        assert_eq!(is_reused(&accelerator, &origin, &with_cookie, path), shared, "{path} with a cookie");
+        accelerator.get(path).expect_status(200);
+        let before = origin.count(path);
+        accelerator.get(path).expect_status(200);
+        assert_eq!(origin.count(path), before, "{path} without one");
+        accelerator.fetch(&with_cookie).expect_status(200);
+        assert_eq!(origin.count(path) == before, shared, "{path}: what is stored for those without a cookie");
+    }
 }
 
 fn an_answer_without_freshness_lives_for_the_default_ttl(cores: &str) {

@@ -75,6 +75,8 @@ pub struct Freshness {
     /// The response has fields that may not be kept with it (`private="…"`, `no-cache="…"`): the client that asked
     /// gets them, everyone after it does not.
     pub omits_fields: bool,
+    /// It may also answer visitors with cookies, by the rule that was set when it was judged.
+    pub for_cookies: bool,
 }
 
 impl Freshness {

@@ -63,8 +63,8 @@ impl NotReused {
 /// Whether a stored response may answer a request with cookies. The rule of [`storable`](super::storable()) seen from
 /// the other side: where nothing but a guess or a knob of ours says that a page may be kept, a visitor with a cookie
 /// may be meant to get another page than one without. So what was stored for the one is not for the other.
-pub const fn may_share(stored_is_explicit: bool, has_cookie: bool, rule: CookieRule) -> bool {
-    stored_is_explicit || !has_cookie || matches!(rule, CookieRule::Rfc)
+pub const fn may_share(for_cookies: bool, has_cookie: bool, rule: CookieRule) -> bool {
+    for_cookies || !has_cookie || matches!(rule, CookieRule::Rfc)
 }
 
 /// Decides whether a stored response, selected by address and `Vary`, may be used for a request.

@@ -119,8 +119,8 @@ whys! {
         "The response sets a cookie and says neither public nor CDN-Cache-Control",
     NoFreshness "no-freshness" "RFC 9111 §3, §4.2.2"
         "The response does not say how long it is fresh, and nothing allows a guess",
-    Cookie "cookie" "knob cookies=safe"
-        "The request carried a cookie, and the response does not say how long it is fresh",
+    Cookie "cookie" "knob cookies"
+        "The request carried a cookie, and the response does not say that others may see it",
     Expired "expired" "RFC 9111 §4.2" "The response was stale when it arrived",
 }
 
@@ -171,7 +171,7 @@ fn judge(
     let s_maxage = directives.s_maxage != super::directives::Seconds::Absent;
     let shared_with_credentials = directives.public || directives.must_revalidate || s_maxage;
     refuse_if(request.authorization && !shared_with_credentials, Why::Authorization)?;
-    let safe = rules.cookies == CookieRule::Safe;
+    let safe = rules.cookies != CookieRule::Rfc;
     let shared_with_cookie = directives.public || response.targeted;
     refuse_if(safe && response.sets_cookie && !shared_with_cookie, Why::SetCookie)?;
 
@@ -186,7 +186,13 @@ fn judge(
         times.response_s,
     );
     let (lifetime_s, source) = lifetime.ok_or(Why::NoFreshness)?;
-    refuse_if(safe && request.cookie && !source.is_explicit(), Why::Cookie)?;
+    let for_cookies = match rules.cookies {
+        CookieRule::Strict => {
+            shared_with_cookie || s_maxage || response.vary.as_ref().is_ok_and(|vary| vary.names("cookie"))
+        }
+        CookieRule::Safe | CookieRule::Rfc => source.is_explicit(),
+    };
+    refuse_if(safe && request.cookie && !for_cookies, Why::Cookie)?;
     let initial_age_s = initial_age_s(&response.dates, times);
     refuse_if(u64::from(lifetime_s) <= initial_age_s, Why::Expired)?;
     Ok(Freshness {
@@ -197,6 +203,7 @@ fn judge(
         // §4.2.4, §5.2.2.10: s-maxage implies proxy-revalidate.
         must_revalidate: directives.must_revalidate || directives.proxy_revalidate || s_maxage,
         omits_fields: response.omits_fields,
+        for_cookies,
     })
 }
 

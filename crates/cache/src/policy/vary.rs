@@ -87,6 +87,11 @@ impl Vary {
         &self.spec
     }
 
+    /// Whether it names this header (in lower case).
+    pub fn names(&self, name: &str) -> bool {
+        self.spec.split(|&b| b == b',').any(|named| named == name.as_bytes())
+    }
+
     /// Whether the response is the same for every request to its address.
     pub fn is_empty(&self) -> bool {
         self.spec.is_empty()

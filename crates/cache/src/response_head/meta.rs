@@ -51,8 +51,9 @@ impl Flags {
     pub const LENGTH_UNKNOWN: Flags = Flags(1 << 17);
     /// May never be served stale (RFC 9111 §4.2.4).
     pub const MUST_REVALIDATE: Flags = Flags(1 << 18);
-    /// The freshness was guessed or comes from a knob.
-    pub const NOT_EXPLICIT: Flags = Flags(1 << 19);
+    /// By the rule that was set when it was stored, it is not for visitors with cookies: its freshness was guessed, or
+    /// (`--cookies strict`) nothing says that it is for all.
+    pub const NOT_FOR_COOKIES: Flags = Flags(1 << 19);
     /// The record is no response but the note that what comes under this key is not to be stored, for as long as the
     /// note is fresh: who asks for it passes, beside all others.
     pub const NOT_STORED: Flags = Flags(1 << 20);
@@ -202,7 +203,7 @@ impl StoredMeta {
             flags: Flags::NONE
                 .with_if(body_bytes.is_none(), Flags::LENGTH_UNKNOWN)
                 .with_if(freshness.must_revalidate, Flags::MUST_REVALIDATE)
-                .with_if(!freshness.source.is_explicit(), Flags::NOT_EXPLICIT),
+                .with_if(!freshness.for_cookies, Flags::NOT_FOR_COOKIES),
             lifetime_s: freshness.lifetime_s,
             ..BLANK
         }

@@ -60,7 +60,7 @@ fn each_mistake_in_a_file_is_one_clear_line() {
         ("[cache]\ndefault-ttl = \"1 hour\"\n", ":2:15: ", "ms, s, m, h or d"),
         ("[cache]\nstore = \"\"\n", ":2:9: ", "a file is wanted, or anon"),
         ("[cache]\npaging = \"mmap\"\n", ":2:10: ", "the ways are direct and kernel"),
-        ("[cache]\ncookies = \"none\"\n", ":2:11: ", "safe and rfc"),
+        ("[cache]\ncookies = \"none\"\n", ":2:11: ", "safe, strict and rfc"),
         ("[cache]\norigin = \"example.org\"\n", ":2:10: ", "perhaps http://example.org"),
         ("[cache]\norigin = \"http://a/b\"\n", ":2:10: ", "leave the path off"),
         ("[cache]\nconnections-max = 0\n", ":2:19: ", "at least 1"),

@@ -63,7 +63,7 @@ fn wrong_usage_is_2_and_says_what_would_be_right() {
         (&["cache", "--demo", "--default-ttl", "10"], "perhaps 10s"),
         (&["cache", "--demo", "--listen", "8080"], "perhaps 127.0.0.1:8080"),
         (&["cache", "--demo", "--paging", "mmap"], "the ways are direct and kernel"),
-        (&["cache", "--demo", "--cookies", "maybe"], "safe and rfc"),
+        (&["cache", "--demo", "--cookies", "maybe"], "safe, strict and rfc"),
         (&["cache", "--demo", "--cores", "0,0"], "twice"),
         (&["cache", "--demo", "--log", "loud"], "the levels are"),
         (&["cache", "--origin", "127.0.0.1:3000"], "perhaps http://127.0.0.1:3000"),

@@ -13,6 +13,30 @@ const TIMES: Times = Times { request_s: NOW, response_s: NOW };
 const SAFE: StoreRules = StoreRules { cookies: CookieRule::Safe, default_ttl_s: 0 };
 const RFC: StoreRules = StoreRules { cookies: CookieRule::Rfc, default_ttl_s: 0 };
 
+const STRICT: StoreRules = StoreRules { cookies: CookieRule::Strict, default_ttl_s: 0 };
+
+/// What answers a visitor with a cookie is stored under the strict rule only where it is said to be for all; and what is
+/// stored for others is marked.
+#[test]
+fn the_strict_rule_asks_for_a_word() {
+    for (response, is_for_cookies) in [
+        ("Cache-Control: max-age=9", false),
+        ("Cache-Control: max-age=9, must-revalidate", false),
+        ("Cache-Control: max-age=9\nVary: Accept, Cookies", false),
+        ("Cache-Control: max-age=9, public", true),
+        ("Cache-Control: s-maxage=9", true),
+        ("CDN-Cache-Control: max-age=9", true),
+        ("Cache-Control: max-age=9\nVary: Accept, COOKIE", true),
+    ] {
+        let with_cookie = ask("GET /", "Cookie: a=1", "200 OK", response, STRICT);
+        let without = ask("GET /", "", "200 OK", response, STRICT);
+        assert_eq!(matches!(with_cookie, Storable::Yes(_)), is_for_cookies, "{response}");
+        assert!(matches!(without, Storable::Yes(fresh) if fresh.for_cookies == is_for_cookies), "{response}");
+    }
+    let sets = ask("GET /", "", "200 OK", "Cache-Control: s-maxage=9\nSet-Cookie: a=1", STRICT);
+    assert_eq!(sets, Storable::No(Why::SetCookie));
+}
+
 fn ask(line: &str, request: &str, status: &str, response: &str, rules: StoreRules) -> Storable {
     with_request(line, request, |request| {
         with_response(status, response, |response| {
