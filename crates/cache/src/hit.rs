@@ -92,22 +92,9 @@ pub(crate) fn answer<'a>(
         Ok(found) => found,
         Err(fwd) => return missed(key, hash, must_fetch, fwd),
     };
-    if object.expires_s() <= store_s(now_s) {
-        return missed(key, hash, must_fetch, Fwd::Stale);
-    }
-    // The object was stored later than now: the clock was set back, and nobody knows by how much. By the clock alone
-    // the object would be used for longer than its lifetime.
-    if meta.born_s > now_s + CLOCK_BACK_S_MAX {
-        return missed(key, hash, true, Fwd::Stale);
-    }
-    let for_cookies = !meta.flags.has(Flags::NOT_FOR_COOKIES);
-    if !policy::may_share(for_cookies, facts.cookie, core.config.cookies) {
-        return missed(key, hash, true, Fwd::Request);
-    }
-    let ttl_s = match policy::may_reuse(meta.stored(now_s), &facts.directives) {
-        Reuse::Fresh { ttl_s } => i64::from(ttl_s),
-        // What is fresh by the store's clock and not by the request's wish is fetched anew.
-        Reuse::StaleAccepted { .. } | Reuse::No(_) => return missed(key, hash, true, Fwd::Request),
+    let ttl_s = match usable(core, &object, &meta, &facts, now_s) {
+        Ok(ttl_s) => ttl_s,
+        Err((anew, fwd)) => return missed(key, hash, must_fetch || anew, fwd),
     };
     match of_object(object, &meta, head, now_s, CacheStatus::hit(ttl_s), stored_head) {
         Ok(answer) => {
@@ -121,6 +108,35 @@ pub(crate) fn answer<'a>(
         Err(NotNow::Unsatisfiable { complete }) => {
             slow(hash, State::Synth(Fault::RangeNotSatisfiable { complete }), Fwd::Partial)
         }
+    }
+}
+
+/// For how long a stored object is fresh for this request; else whether it must not be used by whoever looks again, and
+/// what Cache-Status says.
+#[inline]
+fn usable(
+    core: &Core,
+    object: &Object<'_>,
+    meta: &StoredMeta,
+    facts: &RequestFacts,
+    now_s: u64,
+) -> Result<i64, (bool, Fwd)> {
+    if object.expires_s() <= store_s(now_s) {
+        return Err((false, Fwd::Stale));
+    }
+    // The object was stored later than now: the clock was set back, and nobody knows by how much. By the clock alone
+    // the object would be used for longer than its lifetime.
+    if meta.born_s > now_s + CLOCK_BACK_S_MAX {
+        return Err((true, Fwd::Stale));
+    }
+    let for_cookies = !meta.flags.has(Flags::NOT_FOR_COOKIES);
+    if !policy::may_share(for_cookies, facts.cookie, core.config.cookies) {
+        return Err((true, Fwd::Request));
+    }
+    match policy::may_reuse(meta.stored(now_s), &facts.directives) {
+        Reuse::Fresh { ttl_s } => Ok(i64::from(ttl_s)),
+        // What is fresh by the store's clock and not by the request's wish is fetched anew.
+        Reuse::StaleAccepted { .. } | Reuse::No(_) => Err((true, Fwd::Request)),
     }
 }
 

@@ -15,7 +15,7 @@
 //!                                         └────────────────┘      growing: followed while it comes
 //! ```
 //!
-//! An answer is a value ([`answer`]): the states make it and know no socket, one `deliver` writes it. One loop per core;
+//! An answer is a value (`answer`): the states make it and know no socket, one `deliver` writes it. One loop per core;
 //! a connection stays on its core. An object belongs to the core that its key's hash names: that core fetches and writes
 //! it, all cores read it. The states carry Varnish's names: *recv* ([`policy::recv`]), *hash* (`key`), *hit*, *miss*,
 //! *pass*, *purge*, *synth* (files of these names; `respond` goes from one to the next), *backend_error* (`synth`),

@@ -136,7 +136,14 @@ pub(super) fn begin(core: &Core, answer: Answer<'_>, asked: Asked, out: &mut Vec
         (_, Head::Fetched(response)) => append_lines(&response.head, lines, out),
     }
     append_dynamic(out, &core.identity, &Dynamic { age_s, cache_status, persistence, framing: delimited });
-    let rest = match body {
+    let rest = content(core, body, ending, chunked, out);
+    Sending { rest, close: persistence == Persistence::Close }
+}
+
+/// Appends content that is small, in one chunk if it is `chunked`; what is left of other content.
+#[inline]
+fn content(core: &Core, body: Body<'_>, ending: Ending, chunked: bool, out: &mut Vec<u8>) -> Rest {
+    match body {
         Body::None => Rest::None,
         Body::Stored { object, range } => {
             if chunked && !range.is_empty() {
@@ -184,8 +191,7 @@ pub(super) fn begin(core: &Core, answer: Answer<'_>, asked: Asked, out: &mut Vec
             Rest::Parts { parts, chunked }
         }
         Body::Growing { cursor, from, to } => Rest::Growing { cursor, from, to, delimited: ending },
-    };
-    Sending { rest, close: persistence == Persistence::Close }
+    }
 }
 
 #[inline]
