@@ -8,7 +8,7 @@
 //! glibc keeps what is freed for the thread that asks next: after an hour with many clients a gigabyte stays with a
 //! process that has none any more. [`trim`] has it let go, one arena after the other; who allocates in that arena
 //! meanwhile waits until it is done. So it is done when much has gone and not while it comes and goes, never on a loop's
-//! thread, and at most once in [`WAIT`] in the whole process, whichever of its servers asked. A [`Tide`] is plain memory
+//! thread, and at most once in `WAIT` in the whole process, whichever of its servers asked. A [`Tide`] is plain memory
 //! of whoever counts; while nothing is asked for there is no thread. What that wait costs is measured in
 //! `docs/decisions/026-siege.md`.
 

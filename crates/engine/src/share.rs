@@ -5,7 +5,7 @@
 //!          └─ half: for whichever core needs it, taken and given back in steps
 //! ```
 //! Asked at the end of each turn or at each growth: what is within its part, or within the steps that it has taken, a
-//! core finds in its own memory. The count that cores share is touched once in [`STEP_BYTES`].
+//! core finds in its own memory. The count that cores share is touched once in `STEP_BYTES`.
 
 use std::sync::{
     Arc,
