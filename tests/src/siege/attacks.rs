@@ -1,7 +1,7 @@
 //! What the attackers do. Each is a few lines over a crowd; none of them keeps to any protocol's manners.
 
 use std::{
-    io::{self, Read, Write},
+    io::{self, BufRead, BufReader, Read, Write},
     net::SocketAddr,
     thread,
     time::Duration,
@@ -54,6 +54,18 @@ pub const ATTACKS: [Attack; 19] = [
     Attack { name: "cache-drip", tries: "the same to the accelerator", run: cache_drip },
 ];
 
+/// How long the others wait while renders are prepared: lists of mails are among the first that find no room.
+const PREPARING: Duration = Duration::from_secs(2);
+
+impl Attack {
+    fn begin(&self, target: &Target, until: &Until) -> Option<Tally> {
+        if self.name != "mail-render" {
+            thread::sleep(PREPARING);
+        }
+        (self.run)(target, until)
+    }
+}
+
 /// All attacks at once that fit what is there: what became of each.
 ///
 /// # Panics
@@ -65,7 +77,7 @@ pub fn run(target: &Target, until: &Until, only: &[String]) -> Vec<(&'static str
         let all: Vec<_> = ATTACKS
             .iter()
             .filter(wanted)
-            .map(|attack| (attack.name, scope.spawn(|| (attack.run)(target, until))))
+            .map(|attack| (attack.name, scope.spawn(|| attack.begin(target, until))))
             .collect();
         all.into_iter()
             .filter_map(|(name, thread)| Some((name, thread.join().expect("an attack does not panic")?)))
@@ -247,12 +259,20 @@ fn mail_render(target: &Target, until: &Until) -> Option<Tally> {
     let bomb = format!("Content-Type: text/html\r\nSubject: bomb\r\n\r\n<p{attributes}>text</p>\r\n");
     let nested =
         format!("Content-Type: text/html\r\nSubject: deep\r\n\r\n{}\r\n", "<div>\r\n".repeat(60_000));
-    let _ = (send(target.smtp?, "bomb@night.test", &bomb), send(target.smtp?, "bomb@night.test", &nested));
-    let list = ask(address, "/inbox/bomb@night.test/api/v1/messages?limit=99").unwrap_or_default();
+    // Beside the others it may take more than one attempt.
+    let list = loop {
+        let _ =
+            (send(target.smtp?, "bomb@night.test", &bomb), send(target.smtp?, "bomb@night.test", &nested));
+        let list = ask(address, "/inbox/bomb@night.test/api/v1/messages?limit=99").unwrap_or_default();
+        if list.contains("\"ID\":\"") {
+            break list;
+        }
+        if until.is_over() {
+            return Some(Tally::default());
+        }
+        thread::sleep(Duration::from_millis(200));
+    };
     let ids: Vec<&str> = list.split("\"ID\":\"").skip(1).filter_map(|rest| rest.split('"').next()).collect();
-    if ids.is_empty() {
-        return Some(Tally::default());
-    }
     let asked: String = ids
         .iter()
         .map(|id| format!("GET /inbox/bomb@night.test/{id}/frame HTTP/1.1\r\nHost: {address}\r\n\r\n"))
@@ -296,15 +316,28 @@ fn mail_later(target: &Target, until: &Until) -> Option<Tally> {
 /// Where those prepare their attack who would not get through beside the floods of 127.0.0.1.
 const ALOOF: [u8; 4] = [127, 0, 0, 3];
 
+/// Hands a mail over in order, each answer awaited: who talks ahead under load is taken for what it looks like.
 fn send(smtp: SocketAddr, to: &str, mail: &str) -> io::Result<()> {
     let mut stream = connect_from(ALOOF, smtp)?;
     stream.set_read_timeout(Some(Duration::from_secs(20)))?;
+    let mut answers = BufReader::new(stream.try_clone()?);
+    let mut answered = || -> io::Result<()> {
+        let mut line = String::new();
+        while line.as_bytes().get(3) != Some(&b' ') {
+            line.clear();
+            if answers.read_line(&mut line)? == 0 {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
+        }
+        Ok(())
+    };
+    answered()?;
     for line in ["EHLO siege.test", "MAIL FROM:<siege@siege.test>", &format!("RCPT TO:<{to}>"), "DATA"] {
         write!(stream, "{line}\r\n")?;
-        thread::sleep(Duration::from_millis(50));
+        answered()?;
     }
-    write!(stream, "{mail}\r\n.\r\nQUIT\r\n")?;
-    io::copy(&mut stream, &mut io::sink()).map(drop)
+    write!(stream, "{mail}\r\n.\r\n")?;
+    answered()
 }
 
 fn ask(address: SocketAddr, path: &str) -> io::Result<String> {

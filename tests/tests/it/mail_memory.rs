@@ -17,7 +17,7 @@ const MIB: u64 = 1 << 20;
 const STAYS_MAX: u64 = 64 * MIB;
 const GIVEN_BACK: Duration = Duration::from_secs(60);
 /// Less than this proves nothing.
-const NEEDED_MIN: u64 = 160 * MIB;
+const NEEDED_MIN: u64 = 100 * MIB;
 
 /// Memory that is no file's.
 fn anonymous_bytes(mail: &MailService) -> u64 {
