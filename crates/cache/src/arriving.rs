@@ -47,7 +47,7 @@ enum Sink {
 /// Takes an answer to a fetch: decides where it goes, tells who asked and who waits, and moves its body there.
 pub(crate) async fn receive(
     request: &Request,
-    arrived: Arrived,
+    mut arrived: Arrived,
     reply: oneshot::Sender<Start>,
     entry: Entry,
 ) {
@@ -65,13 +65,17 @@ pub(crate) async fn receive(
         entry.end(|| Start::Alone);
     }
     drop(shared);
+    if matches!(sink, Sink::Passing(_)) && !arrived.is_complete() {
+        // It goes at the pace of its reader, and is no use to the store: it does not hold up what is.
+        arrived.outlast();
+    }
     answer(reply, leader);
     pump(arrived, sink, first, growing, request.site, Some((request, entry))).await;
 }
 
-/// What is too large once is too large for who comes next, too.
+/// What is too large once is too large for who comes next, too; but a file may take it when it is asked for again.
 fn note_refusal(core: &Core, request: &Request, refused: Refused) {
-    if refused == Refused::TooLarge {
+    if refused == Refused::TooLarge && core.file.is_none() {
         let facts = RequestFacts::of(&request.head(), false);
         note::leave(core, request.primary(), &facts, TOO_LARGE, clock::unix_s());
     }
