@@ -148,7 +148,14 @@ impl Smtp {
     /// # Errors
     /// The server is gone.
     pub fn greeted(address: SocketAddr) -> std::io::Result<Self> {
-        let stream = TcpStream::connect(address)?;
+        Self::over(TcpStream::connect(address)?)
+    }
+
+    /// The same over a connection that is there.
+    ///
+    /// # Errors
+    /// The server is gone.
+    pub fn over(stream: TcpStream) -> std::io::Result<Self> {
         stream.set_read_timeout(Some(PATIENCE))?;
         stream.set_nodelay(true)?;
         let mut client = Self { stream: BufReader::new(stream) };

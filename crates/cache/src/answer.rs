@@ -43,7 +43,7 @@ pub(crate) struct Answer<'a> {
 
 /// Whose status line and field lines are sent.
 pub(crate) enum Head<'a> {
-    /// A stored object's, in the store's memory.
+    /// A stored object's, in the store's memory; all of its lines. (Conditions are compared with a copy.)
     Stored(Span<'a>),
     /// A copy of it that was needed to compare conditions.
     Copied(&'a [u8]),

@@ -58,21 +58,15 @@ pub(crate) async fn ask(request: &Arc<Request>, anew: bool) -> Start {
 /// Joins the fetch under way for this key, or begins one. Runs on the owner's core.
 pub(crate) fn begin(core: &Core, want: Want) {
     let mut in_flight = core.in_flight.borrow_mut();
-    let mut asked = Some(want);
-    match in_flight.join(&mut asked, clock::unix_s()) {
+    let want = match in_flight.join(want, clock::unix_s()) {
         Place::Joined => return core.count(Counter::Collapsed),
-        Place::Alone { is_full } => {
-            if is_full {
-                core.count(Counter::FetchTableFull);
-            }
-            if let Some(want) = asked {
-                answer(want.reply, Start::Alone);
-            }
-            return;
+        Place::Alone(want) => return answer(want.reply, Start::Alone),
+        Place::Full(want) => {
+            core.count(Counter::FetchTableFull);
+            return answer(want.reply, Start::Alone);
         }
-        Place::None => {}
-    }
-    let Some(want) = asked else { return };
+        Place::Vacant(want) => want,
+    };
     let hash = want.request.hash;
     if !want.anew && core.is_fresh(hash, &want.request.key) {
         return answer(want.reply, Start::Again);

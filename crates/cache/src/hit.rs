@@ -22,6 +22,7 @@ use crate::{
     parts::InParts,
     policy::{self, PassReason, Recv, RequestFacts, Reuse, Verdict, vary::VARY_SPEC_BYTES_MAX},
     response_head::{CacheStatus, Flags, Fwd, StoredMeta, is_bodiless},
+    site::SiteId,
     state::{Found, Slow, State},
 };
 
@@ -55,7 +56,7 @@ pub(crate) fn answer<'a>(
     let primary_bytes = key.len();
     let mut hash = turn.hash(key);
     let facts = RequestFacts::of(head, has_body);
-    let site = core.sites.of(key::authority(key));
+    let site = SiteId::ONLY;
     let slow = |hash, state, fwd| Err(Slow { hash, primary_bytes, site, state, fwd });
     if has_passed_here(core, head) {
         return slow(hash, State::Synth(Fault::LoopDetected), Fwd::Bypass);

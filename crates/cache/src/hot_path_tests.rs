@@ -23,7 +23,7 @@ use crate::{
     core::{Beginning, Core, Message, store_s, with_core},
     counters::Counter,
     http1, key,
-    response_head::{Coding, Flags, Identity, Schemes, StoredMeta},
+    response_head::{BLANK, Flags, Identity, StoredMeta},
     site::Sites,
 };
 
@@ -85,12 +85,7 @@ fn put(hash: Hash, key: &[u8], head: &[u8], body: &[u8], tail: &[u8], status: u1
         status,
         flags: if is_spec { Flags::VARY_SPEC } else { Flags::NONE },
         lifetime_s: 3600,
-        stale_while_revalidate_s: 0,
-        stale_if_error_s: 0,
-        bans: 0,
-        site: 0,
-        schemes: Schemes::Http,
-        coding: Coding::AsSent,
+        ..BLANK
     };
     with_core(|core| {
         let body_length = BodyLength::Exact(body.len() as u64);

@@ -90,13 +90,12 @@ pub(crate) struct Number {
 pub(crate) enum Place {
     /// A fetch was under way: it is answered, or will be.
     Joined,
-    /// A fetch of another key with the same hash, or one that nobody may join, is under way; or there are too many.
-    Alone {
-        /// There are too many.
-        is_full: bool,
-    },
+    /// A fetch of another key with the same hash, or one that nobody may join, is under way.
+    Alone(Want),
+    /// There is none, and no room for another.
+    Full(Want),
     /// There is none: one is to be begun.
-    None,
+    Vacant(Want),
 }
 
 /// The table.
@@ -107,32 +106,22 @@ pub(crate) struct InFlight {
 }
 
 impl InFlight {
-    /// Joins the fetch under way for a key, if there is one. `want` is taken where it is answered or waits.
-    pub(crate) fn join(&mut self, want: &mut Option<Want>, now_s: u64) -> Place {
-        let Some(asked) = want.as_ref() else { return Place::Joined };
+    /// Joins the fetch under way for a key, if there is one.
+    pub(crate) fn join(&mut self, want: Want, now_s: u64) -> Place {
         let is_full = self.fetches.len() >= FETCHES_MAX;
-        let Some(under_way) = self.fetches.get_mut(&asked.request.hash) else {
-            return if is_full { Place::Alone { is_full } } else { Place::None };
+        let Some(under_way) = self.fetches.get_mut(&want.request.hash) else {
+            return if is_full { Place::Full(want) } else { Place::Vacant(want) };
         };
-        if under_way.is_alone || under_way.key != asked.request.key {
+        if under_way.is_alone || under_way.key != want.request.key {
             // The object is being written to the file, and can be read when that is done. Or two keys have the same
             // 64-bit hash: still right.
-            return Place::Alone { is_full: false };
+            return Place::Alone(want);
         }
         match &under_way.started {
             // Its head came so long ago that it is stale for who asks now; it goes on for those who asked in time.
-            Some(shared) if !shared.response.is_fresh(now_s) => return Place::Alone { is_full: false },
-            Some(shared) => {
-                let start = shared.join(true);
-                if let Some(want) = want.take() {
-                    answer(want.reply, start);
-                }
-            }
-            None => {
-                if let Some(want) = want.take() {
-                    under_way.waiting.push(want.reply);
-                }
-            }
+            Some(shared) if !shared.response.is_fresh(now_s) => return Place::Alone(want),
+            Some(shared) => answer(want.reply, shared.join(true)),
+            None => under_way.waiting.push(want.reply),
         }
         Place::Joined
     }

@@ -8,7 +8,7 @@
 //! Errors leave none: while an origin fails, one request at a time is enough.
 
 use engine::{
-    store::{BodyLength, Lookup, NewObject, Turn},
+    store::{BodyLength, Hash, Lookup, NewObject, Turn},
     sys::span::Span,
 };
 
@@ -47,9 +47,12 @@ impl Shown {
         }
     }
 
-    /// Makes a primary key that of its note.
-    fn append_to(self, key: &mut Vec<u8>) {
+    /// Writes the key of an address's note into `key`; its hash, which has the address's owner.
+    fn place(self, primary: &[u8], hash: impl Fn(&[u8]) -> Hash, key: &mut Vec<u8>) -> Hash {
+        key.clear();
+        key.extend_from_slice(primary);
         key.extend_from_slice(&[0, b'N', self as u8]);
+        key::hash_of_variant(hash(primary), hash(key))
     }
 }
 
@@ -73,9 +76,8 @@ pub(crate) fn is_lasting(why: Why, status: u16) -> bool {
 
 /// Leaves a note for requests like this one. Runs on the owner's core.
 pub(crate) fn leave(core: &Core, primary: &[u8], facts: &RequestFacts, reason: &'static str, now_s: u64) {
-    let mut key = primary.to_vec();
-    Shown::by(facts).append_to(&mut key);
-    let hash = key::hash_of_variant(core.store.hash(primary), core.store.hash(&key));
+    let mut key = Vec::new();
+    let hash = Shown::by(facts).place(primary, |key| core.store.hash(key), &mut key);
     let meta = StoredMeta::of_not_stored(now_s, NOTE_S);
     let meta = StoredMeta { head_bytes: reason.len() as u32, ..meta };
     let expires_s = store_s(now_s).saturating_add(NOTE_S);
@@ -103,10 +105,7 @@ pub(crate) fn of(
     now_s: u64,
     key: &mut Vec<u8>,
 ) -> Option<&'static str> {
-    key.clear();
-    key.extend_from_slice(primary);
-    Shown::by(facts).append_to(key);
-    let hash = key::hash_of_variant(turn.hash(primary), turn.hash(key));
+    let hash = Shown::by(facts).place(primary, |key| turn.hash(key), key);
     let Lookup::Hit(note) = turn.lookup(hash, key) else { return None };
     let meta = StoredMeta::unpack(&note.meta())?;
     if !meta.flags.has(Flags::NOT_STORED) || meta.fresh_until_s() <= now_s {
@@ -117,10 +116,9 @@ pub(crate) fn of(
 
 /// Drops the notes of an address. Runs on the owner's core.
 pub(crate) fn forget(core: &Core, primary: &[u8]) {
+    let mut key = Vec::new();
     for shown in Shown::ALL {
-        let mut key = primary.to_vec();
-        shown.append_to(&mut key);
-        let hash = key::hash_of_variant(core.store.hash(primary), core.store.hash(&key));
+        let hash = shown.place(primary, |key| core.store.hash(key), &mut key);
         core.shard_mut().unlink(hash, &key);
     }
 }

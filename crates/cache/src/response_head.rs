@@ -18,6 +18,8 @@ mod origin_head;
 pub use dynamic::{
     CacheStatus, Delimited, Dynamic, Fwd, Identity, InvalidName, Outcome, Persistence, append_dynamic,
 };
+#[cfg(test)]
+pub(crate) use meta::BLANK;
 pub use meta::{Coding, Flags, ORIGIN_MS_MAX, STALE_S_MAX, Schemes, StoredMeta};
 pub use origin_head::{For, HeadOutline, append_not_modified, append_origin_head, append_partial};
 

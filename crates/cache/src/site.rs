@@ -1,7 +1,7 @@
 //! Sites: which origin a request is for.
 //!
-//! *recv* finds the site by the authority that a request names; from there on the request carries its number, and what
-//! talks to the origin (permits, connections, addresses) is the site's. Today one site takes every name.
+//! *recv* says which; from there on the request carries the site's number, and what talks to the origin (permits,
+//! connections, addresses) is the site's. Today one site takes every name.
 
 use std::{cell::RefCell, io, sync::Arc, time::Duration};
 
@@ -47,12 +47,6 @@ pub(crate) struct SitesOfCore {
 }
 
 impl SitesOfCore {
-    /// The site of an authority in its normal form.
-    #[inline]
-    pub(crate) fn of(&self, _authority: &[u8]) -> SiteId {
-        SiteId::ONLY
-    }
-
     /// The connections to a site's origin.
     pub(crate) fn upstream(&self, site: SiteId) -> &RefCell<Upstream> {
         &self.upstreams[usize::from(site.0)]

@@ -1,7 +1,7 @@
 //! What the attackers do. Each is a few lines over a crowd; none of them keeps to any protocol's manners.
 
 use std::{
-    io::{self, BufRead, BufReader, Read, Write},
+    io::{self, Read, Write},
     net::SocketAddr,
     thread,
     time::Duration,
@@ -12,6 +12,7 @@ use super::{
     crowd::{Tally, hold},
     server::connect_from,
 };
+use crate::mail::Smtp;
 
 /// One way to attack.
 pub struct Attack {
@@ -316,28 +317,9 @@ fn mail_later(target: &Target, until: &Until) -> Option<Tally> {
 /// Where those prepare their attack who would not get through beside the floods of 127.0.0.1.
 const ALOOF: [u8; 4] = [127, 0, 0, 3];
 
-/// Hands a mail over in order, each answer awaited: who talks ahead under load is taken for what it looks like.
-fn send(smtp: SocketAddr, to: &str, mail: &str) -> io::Result<()> {
-    let mut stream = connect_from(ALOOF, smtp)?;
-    stream.set_read_timeout(Some(Duration::from_secs(20)))?;
-    let mut answers = BufReader::new(stream.try_clone()?);
-    let mut answered = || -> io::Result<()> {
-        let mut line = String::new();
-        while line.as_bytes().get(3) != Some(&b' ') {
-            line.clear();
-            if answers.read_line(&mut line)? == 0 {
-                return Err(io::ErrorKind::UnexpectedEof.into());
-            }
-        }
-        Ok(())
-    };
-    answered()?;
-    for line in ["EHLO siege.test", "MAIL FROM:<siege@siege.test>", &format!("RCPT TO:<{to}>"), "DATA"] {
-        write!(stream, "{line}\r\n")?;
-        answered()?;
-    }
-    write!(stream, "{mail}\r\n.\r\n")?;
-    answered()
+/// Hands a mail over, each answer awaited: who talks ahead under load is taken for what it looks like.
+fn send(smtp: SocketAddr, to: &str, mail: &str) -> io::Result<bool> {
+    Smtp::over(connect_from(ALOOF, smtp)?)?.mail(to, mail)
 }
 
 fn ask(address: SocketAddr, path: &str) -> io::Result<String> {

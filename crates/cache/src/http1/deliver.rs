@@ -123,17 +123,11 @@ pub(super) fn begin(core: &Core, answer: Answer<'_>, asked: Asked, out: &mut Vec
     } else {
         Persistence::KeepAlive
     };
-    match (lines, &head) {
-        (Lines::All, Head::Stored(span)) => span.copy_to(out),
-        (_, Head::Stored(span)) => {
-            // A stored head is copied before conditions are compared, so this is a way that no answer takes.
-            let mut copy = Vec::with_capacity(span.len());
-            span.copy_to(&mut copy);
-            append_lines(&copy, lines, out);
-        }
-        (_, Head::Copied(bytes)) => append_lines(bytes, lines, out),
-        (_, Head::Owned(bytes)) => append_lines(bytes, lines, out),
-        (_, Head::Fetched(response)) => append_lines(&response.head, lines, out),
+    match &head {
+        Head::Stored(span) => span.copy_to(out),
+        Head::Copied(bytes) => append_lines(bytes, lines, out),
+        Head::Owned(bytes) => append_lines(bytes, lines, out),
+        Head::Fetched(response) => append_lines(&response.head, lines, out),
     }
     append_dynamic(out, &core.identity, &Dynamic { age_s, cache_status, persistence, framing: delimited });
     let rest = content(core, body, ending, chunked, out);

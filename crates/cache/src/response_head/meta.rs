@@ -157,7 +157,7 @@ pub struct StoredMeta {
 }
 
 /// Of a record of which nothing is known.
-const BLANK: StoredMeta = StoredMeta {
+pub(crate) const BLANK: StoredMeta = StoredMeta {
     born_s: 0,
     date_s: 0,
     origin_ms: 0,
