@@ -36,8 +36,9 @@ pub fn metadata() -> serde_json::Value {
 /// If cargo does not answer.
 #[must_use]
 pub fn licences() -> Vec<(String, String)> {
-    // Of `tree` and not of `metadata`, which also lists what no chosen feature brings.
-    let tree = ["tree", "--workspace", "--all-features", "--offline", "--prefix", "none", "--no-dedupe"];
+    // Of `tree` and not of `metadata`, which also lists what no chosen feature brings. Not `--offline`: on a clean machine
+    // only what this test is built from has been fetched by now.
+    let tree = ["tree", "--workspace", "--all-features", "--locked", "--prefix", "none", "--no-dedupe"];
     let text = cargo(&[&tree[..], &["--edges", "normal,build,dev", "--format", "{p}|{l}"]].concat());
     let lines = text.lines().filter_map(|line| line.split_once('|'));
     let mut found: Vec<_> =
