@@ -30,6 +30,8 @@
 
 use std::time::Duration;
 
+use engine::cores::clock;
+
 use crate::{
     across::Links,
     connection::{Closed, ConnId, Connection},
@@ -207,7 +209,8 @@ impl Outputs {
         due.is_over(outbox, self.marks.due, write_deadline, now_ms)
     }
 
-    /// Cuts a consumer off, and says so to the operator. `subject`: one that it subscribes to.
+    /// Cuts a consumer off, and says so to the operator, as far as strangers may make us write. `subject`: one that it
+    /// subscribes to.
     #[cold]
     pub(crate) fn cut_slow(&mut self, id: ConnId, why: Closed, subject: &str) {
         let connection = &self.connections[id];
@@ -215,10 +218,12 @@ impl Outputs {
             return;
         }
         let name = connection.told.as_ref().map_or("", |told| &told.name);
-        tracing::warn!(
-            cid = connection.cid, address = %connection.address, name, pending_bytes = connection.outbox.bytes(),
-            subject, reason = why.reason(), "a slow consumer is cut off",
-        );
+        if let Some(others) = self.told_of_slow.may_write(clock::monotonic_ms()) {
+            tracing::warn!(
+                cid = connection.cid, address = %connection.address, name, pending_bytes = connection.outbox.bytes(),
+                subject, reason = why.reason(), others, "a slow consumer is cut off (others: not named before)",
+            );
+        }
         self.close(id, why);
     }
 }

@@ -45,6 +45,7 @@ engine::counters! {
         ControlLinesTooLong => Counter, "feed_control_lines_too_long", None, "Connections closed because of max_control_line.";
         StaleConnections => Counter, "feed_stale_connections", None, "Connections closed because pings were not answered.";
         SystemSubscriptions => Gauge, "feed_system_subscriptions", None, "Subscriptions in the system account.";
+        SystemTooLong => Counter, "feed_system_too_long", None, "Questions in the system account with options of more than 64 KiB.";
         SystemRefused => Counter, "feed_system_refused", None, "Questions in the system account for which there was no room.";
         MonitorSteps => Counter, "feed_monitor_steps", None, "Times that a loop was asked for a part of what a monitoring page shows.";
         MonitorLookedAt => Counter, "feed_monitor_looked_at", None, "Connections and subscriptions that loops looked at for monitoring pages.";

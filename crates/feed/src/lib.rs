@@ -56,6 +56,7 @@ mod session;
 mod shared;
 mod slab;
 pub mod snapshot;
+mod sparing;
 mod subjects;
 mod system;
 pub mod tools;

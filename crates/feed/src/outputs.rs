@@ -23,6 +23,7 @@ use crate::{
     outbox::Chunks,
     publish::Run,
     slab::Slab,
+    sparing::Sparing,
 };
 
 /// A message of so many bytes is written by itself, with no copy of it made unless the socket is full; a shorter one
@@ -47,6 +48,8 @@ pub(crate) struct Outputs {
     /// When somebody looks after deadlines.
     pub(crate) rounds: Rc<Rounds>,
     pub(crate) counters: Rc<CoreCounters<Counter>>,
+    /// Slow consumers that the log names.
+    pub(crate) told_of_slow: Sparing,
 }
 
 /// What became of messages for a subscriber.
@@ -75,6 +78,7 @@ impl Outputs {
             line: Vec::with_capacity(4096),
             rounds: Rc::new(Rounds::new(keep::EVERY)),
             counters,
+            told_of_slow: Sparing::default(),
         }
     }
 

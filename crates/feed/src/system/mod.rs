@@ -37,7 +37,7 @@ use crate::{
 
 /// Questions that wait for the thread that answers them, of all loops.
 pub(crate) const QUESTIONS_MAX: usize = 64;
-/// Bytes of a question's options; a longer one is answered as a wrong one.
+/// Bytes of a question's options; a longer one is answered as a wrong one, and counted (`feed_system_too_long`).
 const OPTIONS_BYTES_MAX: usize = 64 * 1024;
 /// Bytes of one answer.
 pub(crate) const ANSWER_BYTES_MAX: usize = 32 << 20;
@@ -159,6 +159,9 @@ impl Core {
             let one = run.one(at);
             let body = &one.bytes[one.stride - 2 - one.body_bytes..one.stride - 2];
             let options = &body[one.header_bytes.unwrap_or(0).min(body.len())..];
+            if options.len() > OPTIONS_BYTES_MAX {
+                self.count(Counter::SystemTooLong);
+            }
             let question = Question {
                 about,
                 account: account.clone(),

@@ -1,0 +1,43 @@
+//! Lines of the log that strangers can cause, so many a second and no more.
+
+/// Lines a second; of the others the next line that is written says how many they were.
+const LINES_A_SECOND: u32 = 10;
+
+/// How many lines were written in this second.
+#[derive(Debug, Default)]
+pub(crate) struct Sparing {
+    second: u64,
+    written: u32,
+    left_out: u64,
+}
+
+impl Sparing {
+    /// Whether a line may be written now; with it, how many were left out since the last one.
+    pub(crate) fn may_write(&mut self, now_ms: u64) -> Option<u64> {
+        let second = now_ms / 1000;
+        if self.second != second {
+            *self = Self { second, written: 0, ..*self };
+        }
+        if self.written == LINES_A_SECOND {
+            self.left_out += 1;
+            return None;
+        }
+        self.written += 1;
+        Some(std::mem::take(&mut self.left_out))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_second_has_so_many_lines_and_the_next_says_what_is_missing() {
+        let mut sparing = Sparing::default();
+        let lines: Vec<_> = (0..15).map(|at| sparing.may_write(5_000 + at)).collect();
+        assert_eq!(lines.iter().filter(|line| **line == Some(0)).count(), 10);
+        assert_eq!(lines[10..], [None; 5]);
+        assert_eq!(sparing.may_write(6_000), Some(5));
+        assert_eq!(sparing.may_write(6_001), Some(0));
+    }
+}
