@@ -205,9 +205,11 @@ impl Smtp {
     /// # Errors
     /// The server is gone.
     pub fn mail(&mut self, to: &str, text: &str) -> std::io::Result<bool> {
-        self.say("MAIL FROM:<sender@client.test>\r\n")?;
-        self.say(&format!("RCPT TO:<{to}>\r\n"))?;
-        self.say("DATA\r\n")?;
+        for line in ["MAIL FROM:<sender@client.test>", &format!("RCPT TO:<{to}>"), "DATA"] {
+            if !self.say(&format!("{line}\r\n"))?.starts_with(['2', '3']) {
+                return Ok(false);
+            }
+        }
         Ok(self.say(&format!("{text}\r\n.\r\n"))?.starts_with("250"))
     }
 }

@@ -25,7 +25,7 @@ pub struct Attack {
 }
 
 /// All of them.
-pub const ATTACKS: [Attack; 19] = [
+pub const ATTACKS: [Attack; 25] = [
     Attack { name: "feed-pong", tries: "PING by the thousand, no PONG read", run: feed_pong },
     Attack { name: "feed-errors", tries: "lasting errors by the thousand, none read", run: feed_errors },
     Attack { name: "feed-churn", tries: "SUB and UNSUB without an end", run: feed_churn },
@@ -53,6 +53,16 @@ pub const ATTACKS: [Attack; 19] = [
     Attack { name: "mail-later", tries: "deletions in five minutes, by the hundred", run: mail_later },
     Attack { name: "pages-drip", tries: "heads of requests, a byte at a time", run: pages_drip },
     Attack { name: "cache-drip", tries: "the same to the accelerator", run: cache_drip },
+    Attack { name: "cache-unread", tries: "stored pages by the thousand, none read", run: cache_unread },
+    Attack { name: "cache-greedy", tries: "stored pages as fast as they come", run: cache_greedy },
+    Attack { name: "cache-uploads", tries: "uploads, a byte at a time", run: cache_uploads },
+    Attack { name: "cache-misses", tries: "addresses that nobody asked for, hardly read", run: cache_misses },
+    Attack { name: "cache-ranges", tries: "ranges of pages that are not stored", run: cache_ranges },
+    Attack {
+        name: "cache-wrong",
+        tries: "forbidden purges, broken requests, no such ranges",
+        run: cache_wrong,
+    },
 ];
 
 /// How long the others wait while renders are prepared: lists of mails are among the first that find no room.
@@ -184,6 +194,83 @@ fn cache_drip(target: &Target, until: &Until) -> Option<Tally> {
     Some(drip(target.cache?, 400, until))
 }
 
+fn cache_unread(target: &Target, until: &Until) -> Option<Tally> {
+    let address = target.cache?;
+    let asked = format!("GET /about HTTP/1.1\r\nHost: {address}\r\n\r\n").repeat(512);
+    Some(hold(address, 200, until, |member| member.pump(asked.as_bytes())))
+}
+
+fn cache_greedy(target: &Target, until: &Until) -> Option<Tally> {
+    let address = target.cache?;
+    let asked = format!("GET /about HTTP/1.1\r\nHost: {address}\r\n\r\n").repeat(512);
+    Some(hold(address, 8, until, |member| {
+        member.pump(asked.as_bytes())?;
+        member.sip(1 << 20)
+    }))
+}
+
+fn cache_uploads(target: &Target, until: &Until) -> Option<Tally> {
+    let address = target.cache?;
+    let head = format!("POST /upload HTTP/1.1\r\nHost: {address}\r\nContent-Length: 1000000\r\n\r\n");
+    let upload = head.clone() + &"x".repeat(1_000_000);
+    Some(hold(address, 200, until, |member| {
+        member.sip(4096)?;
+        if member.age < head.len() as u64 || member.age % 20 == 0 {
+            member.drip(upload.as_bytes())
+        } else {
+            Ok(())
+        }
+    }))
+}
+
+/// Each of thousands of addresses makes a fetch of its own, and an answer that somebody has to keep.
+fn cache_misses(target: &Target, until: &Until) -> Option<Tally> {
+    let address = target.cache?;
+    let asked: String =
+        (0..20_000).map(|n| format!("GET /about?miss={n} HTTP/1.1\r\nHost: {address}\r\n\r\n")).collect();
+    Some(hold(address, 100, until, |member| {
+        member.pump(asked.as_bytes())?;
+        member.sip(1 << 12)
+    }))
+}
+
+fn cache_ranges(target: &Target, until: &Until) -> Option<Tally> {
+    let address = target.cache?;
+    let asked: String = (0..1000)
+        .map(|n| {
+            format!(
+                "GET /about?part={n} HTTP/1.1\r\nHost: {address}\r\nRange: bytes=100-199\r\nCookie: visitor={n}\r\n\r\n"
+            )
+        })
+        .collect();
+    Some(hold(address, 50, until, |member| {
+        member.pump(asked.as_bytes())?;
+        member.sip(1 << 14)
+    }))
+}
+
+/// What is answered by a page of ours, each in a way of its own: some of them end the connection.
+fn cache_wrong(target: &Target, until: &Until) -> Option<Tally> {
+    let address = target.cache?;
+    let host = format!("Host: {address}");
+    let asked = [
+        format!(
+            "PURGE /about HTTP/1.1\r\n{host}\r\nContent-Length: 40\r\n\r\nGET /about HTTP/1.1\r\nHost: smuggled\r\n\r\n\r\n"
+        ),
+        format!(
+            "GET /about HTTP/1.1\r\n{host}\r\nTransfer-Encoding: chunked\r\nContent-Length: 3\r\n\r\nabc"
+        ),
+        format!("GET /about HTTP/1.1\r\n{host}\r\n{}\r\n", "X: y\r\n".repeat(2000)),
+        format!("GET /{} HTTP/1.1\r\n{host}\r\n\r\n", "a".repeat(20_000)),
+        format!("OPTIONS * HTTP/1.1\r\n{host}\r\nMax-Forwards: 0\r\n\r\n"),
+        format!("GET /about HTTP/1.1\r\n{host}\r\nRange: bytes=999999999-\r\n\r\n"),
+    ];
+    Some(hold(address, 64, until, |member| {
+        member.pump(asked[member.number % asked.len()].as_bytes())?;
+        member.sip(1 << 14)
+    }))
+}
+
 /// Heads that never end, a byte in each half second.
 fn drip(address: SocketAddr, count: usize, until: &Until) -> Tally {
     let head = format!("GET / HTTP/1.1\r\nHost: {address}\r\n{}", "X-Slow: yes\r\n".repeat(10_000));
@@ -313,7 +400,6 @@ fn mail_later(target: &Target, until: &Until) -> Option<Tally> {
     }))
 }
 
-/// A mail by SMTP, politely.
 /// Where those prepare their attack who would not get through beside the floods of 127.0.0.1.
 const ALOOF: [u8; 4] = [127, 0, 0, 3];
 

@@ -12,6 +12,7 @@ use super::{
     Target, Until,
     server::{connect_as_guest, get},
 };
+use crate::mail::Smtp;
 
 /// Between two requests, messages.
 const PAUSE: Duration = Duration::from_millis(10);
@@ -232,33 +233,7 @@ fn mails(smtp: SocketAddr, pages: Option<SocketAddr>, until: &Until) -> Met {
 
 /// Whether it was taken.
 fn mail(smtp: SocketAddr, number: usize) -> io::Result<bool> {
-    let mut stream = BufReader::new(connect_as_guest(smtp)?);
-    stream.get_mut().set_read_timeout(Some(PATIENCE))?;
-    let inbox = number / MAILS_AN_INBOX;
-    let data = format!("Subject: honest mail {number}.\r\n\r\nsee you at nine\r\n.");
-    let recipient = format!("RCPT TO:<honest{inbox}@night.test>");
-    let lines = ["EHLO guest.test", "MAIL FROM:<guest@guest.test>", &recipient, "DATA", &data];
-    let mut code = reply(&mut stream)?;
-    for line in lines {
-        if !(200..400).contains(&code) {
-            return Ok(false);
-        }
-        write!(stream.get_mut(), "{line}\r\n")?;
-        code = reply(&mut stream)?;
-    }
-    let _ = stream.get_mut().write_all(b"QUIT\r\n");
-    Ok(code == 250)
-}
-
-fn reply(stream: &mut BufReader<TcpStream>) -> io::Result<u16> {
-    let mut line = String::new();
-    loop {
-        line.clear();
-        if stream.read_line(&mut line)? == 0 {
-            return Err(io::ErrorKind::UnexpectedEof.into());
-        }
-        if line.as_bytes().get(3) != Some(&b'-') {
-            return line.get(..3).and_then(|code| code.parse().ok()).ok_or(io::ErrorKind::InvalidData.into());
-        }
-    }
+    let recipient = format!("honest{}@night.test", number / MAILS_AN_INBOX);
+    let data = format!("Subject: honest mail {number}.\r\n\r\nsee you at nine");
+    Smtp::over(connect_as_guest(smtp)?)?.mail(&recipient, &data)
 }
