@@ -19,6 +19,7 @@ use engine::{
     store::{Object, PinnedObject},
     sys::span::Span,
 };
+use wire::http1::head::Version;
 
 use crate::{
     growing::Cursor,
@@ -38,6 +39,8 @@ pub(crate) struct Answer<'a> {
     pub(crate) age_s: Option<u64>,
     /// What `Cache-Status` says; `None` for neither it nor `Via`, where the answer is our own page.
     pub(crate) cache_status: Option<CacheStatus>,
+    /// The version that the origin spoke.
+    pub(crate) received: Version,
     pub(crate) body: Body<'a>,
 }
 
@@ -121,7 +124,7 @@ impl Answer<'_> {
 
     /// The same, without what it borrows of a turn.
     pub(crate) fn into_owned(self) -> Answer<'static> {
-        let Self { head, lines, length, age_s, cache_status, body } = self;
+        let Self { head, lines, length, age_s, cache_status, received, body } = self;
         let head = match head {
             Head::Stored(span) => {
                 let mut bytes = Vec::with_capacity(span.len());
@@ -145,7 +148,7 @@ impl Answer<'_> {
             Body::Growing { cursor, from, to } => Body::Growing { cursor, from, to },
             Body::Owned { bytes, trailers } => Body::Owned { bytes, trailers },
         };
-        Answer { head, lines, length, age_s, cache_status, body }
+        Answer { head, lines, length, age_s, cache_status, received, body }
     }
 }
 

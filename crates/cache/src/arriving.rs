@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use engine::{
     cores::clock,
-    store::{BodyLength, Filling, NewObject, Refused},
+    store::{BodyLength, Filling, Hash, NewObject, Refused},
 };
 use tokio::sync::oneshot;
 
@@ -30,6 +30,7 @@ use crate::{
     policy::RequestFacts,
     request::Request,
     response::{Response, Standing, TOO_LARGE},
+    shared_pages,
     site::SiteId,
     trailers::going_on,
 };
@@ -52,7 +53,7 @@ pub(crate) async fn receive(
     entry: Entry,
 ) {
     let growing = Arc::new(Growing::new());
-    let Receiving { response, own, sink, first } = with_core(|core| begin(core, request, &arrived));
+    let Receiving { response, own, sink, first, compared } = with_core(|core| begin(core, request, &arrived));
     let shared = Shared { response, growing: Arc::clone(&growing), first: Arc::clone(&first) };
     let leader = Shared { response: own, ..shared.clone() }.join(false);
     if matches!(sink, Sink::Stored(_)) {
@@ -71,6 +72,9 @@ pub(crate) async fn receive(
     }
     answer(reply, leader);
     pump(arrived, sink, first, growing, request.site, Some((request, entry))).await;
+    if let Some((hash, key)) = compared {
+        with_core(|core| shared_pages::compare(core, request, hash, &key));
+    }
 }
 
 /// What is too large once is too large for who comes next, too; but a file may take it when it is asked for again.
@@ -88,11 +92,15 @@ struct Receiving {
     own: Arc<Response>,
     sink: Sink,
     first: Arc<Chunk>,
+    /// Under this key it is compared with what the visitor before was answered, when it is there.
+    compared: Option<(Hash, Vec<u8>)>,
 }
 
 fn begin(core: &Core, request: &Request, arrived: &Arrived) -> Receiving {
     let Judged { mut response, mut own, storing } = judge(core, request, arrived);
-    let reserved = storing.map(|storing| reserve(core, &response, &storing));
+    let reserved = storing.as_ref().map(|storing| reserve(core, &response, storing));
+    let compared =
+        storing.filter(|storing| storing.is_shared_by_age).map(|storing| (storing.hash, storing.key));
     let (sink, first) = match reserved {
         Some(Ok(reserved)) => reserved,
         refused => {
@@ -103,20 +111,20 @@ fn begin(core: &Core, request: &Request, arrived: &Arrived) -> Receiving {
                     response.standing = Standing::Refused { too_large: refused == Refused::TooLarge };
                 }
             }
-            let window = Arc::new(Window::default());
+            let window = core.window();
             let first = passing_chunk(&window, response.length);
             (Sink::Passing(window), first)
         }
     };
     let response = Arc::new(response);
     let own = own.map_or_else(|| Arc::clone(&response), Arc::new);
-    Receiving { response, own, sink, first }
+    Receiving { response, own, sink, first, compared }
 }
 
 /// The answer to a request that is only passed: its body as it arrives, for this one reader.
 pub(crate) fn pass(mut arrived: Arrived, length: Option<u64>, site: SiteId) -> Cursor {
     let growing = Arc::new(Growing::new());
-    let window = Arc::new(Window::default());
+    let window = with_core(Core::window);
     let first = passing_chunk(&window, length);
     let cursor = Cursor::new(Arc::clone(&growing), Arc::clone(&first));
     if arrived.is_complete() {
@@ -248,7 +256,7 @@ fn reserve(core: &Core, response: &Response, object: &Storing) -> Result<(Sink, 
     if response.length.is_some_and(|bytes| bytes > core.store.object_bytes_max())
         && let Some(large) = Large::begin(core, &new)
     {
-        let window = Arc::new(Window::default());
+        let window = core.window();
         let first = passing_chunk(&window, response.length);
         return Ok((Sink::Large(Box::new(large), window), first));
     }
@@ -283,7 +291,8 @@ async fn more_space(sink: &mut Sink, request: Option<&Request>, entry: Option<&E
                 if let Some(entry) = entry {
                     entry.end(|| Start::Alone);
                 }
-                if let Sink::Stored(filling) = std::mem::replace(sink, Sink::Passing(Arc::default())) {
+                if let Sink::Stored(filling) = std::mem::replace(sink, Sink::Passing(with_core(Core::window)))
+                {
                     with_core(|core| core.shard_mut().abandon(*filling));
                 }
             }
@@ -293,7 +302,9 @@ async fn more_space(sink: &mut Sink, request: Option<&Request>, entry: Option<&E
         Sink::Passing(window) | Sink::Large(_, window) => window,
         Sink::Stored(_) => unreachable!("what could not be stored is passed by now"),
     };
-    window.room().await;
+    if window.room().await {
+        with_core(|core| core.count(Counter::PassesNarrowed));
+    }
     Chunk::passing(window, PASSING_CHUNK_BYTES)
 }
 

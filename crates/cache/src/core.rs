@@ -26,9 +26,11 @@ use wire::http1::head::HeaderSlots;
 use crate::{
     config::Config,
     counters::Counter,
+    growing::{PassingBudget, Window},
     in_flight::{InFlight, Want},
     origin::{Upstream, Upstreams},
     response_head::{Flags, Identity, StoredMeta},
+    shared_pages::SharedPages,
     site::{SiteId, SitesOfCore},
 };
 
@@ -128,6 +130,7 @@ pub(crate) struct Core {
     pub(crate) file: Option<FileReads>,
     pub(crate) in_flight: RefCell<InFlight>,
     pub(crate) sites: SitesOfCore,
+    pub(crate) shared_pages: RefCell<SharedPages>,
     pub(crate) sender: Sender<Message>,
     pub(crate) scratch: RefCell<Scratch>,
     pub(crate) watches: RefCell<Watches>,
@@ -138,6 +141,8 @@ pub(crate) struct Core {
     pub(crate) lender: RefCell<Option<Lender>>,
     /// Bytes of slow readers' remainders that were copied out of the store, now.
     pub(crate) copied_bytes: Cell<usize>,
+    /// What is passed on and waits for its readers.
+    pub(crate) passing: Arc<PassingBudget>,
     /// Bytes that clients make us hold, now.
     pub(crate) held_bytes: Cell<usize>,
     /// Connections that are being told that there is no room for them.
@@ -197,6 +202,7 @@ impl Core {
             file,
             in_flight: RefCell::default(),
             sites,
+            shared_pages: RefCell::default(),
             sender,
             scratch: RefCell::new(Scratch {
                 // The parser refuses a head over the limit before the buffer is full.
@@ -212,6 +218,7 @@ impl Core {
             draining: Cell::new(false),
             lender: RefCell::new(if store.lends() { Lender::open().ok() } else { None }),
             copied_bytes: Cell::new(0),
+            passing: PassingBudget::new(config.limits.client_bytes_max),
             held_bytes: Cell::new(0),
             turning_away: Cell::new(0),
             requests: Cell::new(0),
@@ -253,7 +260,8 @@ impl Core {
     pub(crate) fn is_fresh(&self, hash: Hash, key: &[u8]) -> bool {
         let now_s = self.store_now_s();
         match self.reader.turn().lookup(hash, key) {
-            Lookup::Hit(object) => object.expires_s() > now_s,
+            // What a reader cannot use is not there for its owner either, or it would be asked for again for ever.
+            Lookup::Hit(object) => object.expires_s() > now_s && StoredMeta::unpack(&object.meta()).is_some(),
             Lookup::Miss | Lookup::Contended => false,
         }
     }
@@ -295,6 +303,11 @@ impl Core {
         let given = self.sender.send(to, message);
         self.sender.flush();
         given
+    }
+
+    /// For a body that is passed on.
+    pub(crate) fn window(&self) -> Arc<Window> {
+        Window::new(&self.passing)
     }
 
     /// A number for one request, to be found again in the log: hexadecimal, unlikely to repeat in a year.

@@ -26,6 +26,8 @@ engine::counters! {
         FetchesGivenUp => Counter, "cache_fetches_given_up", None, "Fetches not stored and not read by anyone any more.";
         Uncacheable => Counter, "cache_uncacheable", None, "Answers to fetches that may not be stored.";
         NotesLeft => Counter, "cache_notes_left", None, "Notes that what comes for an address is not to be stored, so that requests for it pass at once.";
+        PassesNarrowed => Counter, "cache_passes_narrowed", None, "Chunks that were not read ahead of a slow reader because too much waited for all of them.";
+        SharedPagesDiffer => Counter, "cache_shared_pages_differ", None, "Fetches that brought a visitor with a cookie something else than the one before, of what all visitors share by its max-age alone.";
         NotesUsed => Counter, "cache_notes_used", None, "Requests that passed at once because of such a note.";
         Purges => Counter, "cache_purges", None, "Purges carried out.";
         Invalidations => Counter, "cache_invalidations", None, "Objects dropped because an unsafe request changed them (RFC 9111 section 4.4).";

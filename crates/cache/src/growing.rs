@@ -40,21 +40,46 @@ enum Space {
     Empty,
 }
 
+/// What the passing chunks of one core's fetches take in sum. A thousand readers that do not read would fill a thousand
+/// windows: while half of the budget is used, each has one chunk, so that it goes on, and no more.
+pub(crate) struct PassingBudget {
+    bytes: AtomicUsize,
+    max: usize,
+}
+
+impl PassingBudget {
+    pub(crate) fn new(max: usize) -> Arc<Self> {
+        Arc::new(Self { bytes: AtomicUsize::new(0), max })
+    }
+
+    fn is_scarce(&self) -> bool {
+        self.bytes.load(Ordering::Relaxed) > self.max / 2
+    }
+}
+
 /// How many passing chunks are alive; the fetch waits here for its readers.
-#[derive(Default)]
 pub(crate) struct Window {
     alive: AtomicUsize,
     freed: Notify,
+    budget: Arc<PassingBudget>,
 }
 
 impl Window {
-    /// Waits until one more chunk may be made.
-    pub(crate) async fn room(&self) {
+    pub(crate) fn new(budget: &Arc<PassingBudget>) -> Arc<Self> {
+        Arc::new(Self { alive: AtomicUsize::new(0), freed: Notify::new(), budget: Arc::clone(budget) })
+    }
+
+    /// Waits until one more chunk may be made; whether it waited although its own readers were not behind.
+    pub(crate) async fn room(&self) -> bool {
+        let mut is_narrowed = false;
         loop {
             let freed = self.freed.notified();
-            if self.alive.load(Ordering::Acquire) < PASSING_CHUNKS_MAX {
-                return;
+            let alive = self.alive.load(Ordering::Acquire);
+            let is_scarce = self.budget.is_scarce();
+            if alive == 0 || (alive < PASSING_CHUNKS_MAX && !is_scarce) {
+                return is_narrowed;
             }
+            is_narrowed |= alive < PASSING_CHUNKS_MAX;
             freed.await;
         }
     }
@@ -77,7 +102,9 @@ impl Chunk {
     /// A chunk on the heap, counted in `window`.
     pub(crate) fn passing(window: &Arc<Window>, bytes: usize) -> Arc<Self> {
         window.alive.fetch_add(1, Ordering::AcqRel);
-        Self::with(Space::Passing(WordBuffer::new(bytes), Arc::clone(window)))
+        let buffer = WordBuffer::new(bytes);
+        window.budget.bytes.fetch_add(buffer.span().len(), Ordering::Relaxed);
+        Self::with(Space::Passing(buffer, Arc::clone(window)))
     }
 
     /// The only chunk of an empty body.
@@ -126,7 +153,8 @@ impl Chunk {
 
 impl Drop for Chunk {
     fn drop(&mut self) {
-        if let Space::Passing(_, window) = &self.space {
+        if let Space::Passing(buffer, window) = &self.space {
+            window.budget.bytes.fetch_sub(buffer.span().len(), Ordering::Relaxed);
             window.alive.fetch_sub(1, Ordering::AcqRel);
             window.freed.notify_waiters();
         }

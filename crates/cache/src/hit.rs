@@ -214,8 +214,10 @@ fn of_object<'a>(
     stored_head: &'a mut Vec<u8>,
 ) -> Result<Answer<'a>, NotNow> {
     let is_get = head.method == "GET";
-    let parts = if object.is_in_parts() { Some(object.parts().ok_or(NotNow::Gone)?) } else { None };
-    let complete = parts.as_ref().map_or(object.body_bytes(), |parts| parts.body_bytes());
+    // What is in parts had its length said by the origin. Its list is copied when a part is wanted: that is not this
+    // turn's answer anyway.
+    let is_in_parts = object.is_in_parts();
+    let complete = if is_in_parts { meta.body_bytes.ok_or(NotNow::Gone)? } else { object.body_bytes() };
     let headers = &head.headers;
     let conditional = headers.has(KnownHeader::IfNoneMatch)
         || headers.has(KnownHeader::IfModifiedSince)
@@ -237,15 +239,20 @@ fn of_object<'a>(
         Verdict::Whole => (Lines::All, Length::Exact(complete), if is_get { 0..complete } else { 0..0 }),
     };
     let age_s = Some(meta.age_s(now_s));
-    let answer_with = |head, body| Answer { head, lines, length, age_s, cache_status: Some(status), body };
+    let received = meta.received();
+    let answer_with =
+        |head, body| Answer { head, lines, length, age_s, cache_status: Some(status), received, body };
     let lines_of_it = if conditional { Head::Copied(stored_head) } else { Head::Stored(object.head()) };
-    if let Some(list) = parts.filter(|_| !range.is_empty()) {
+    if is_in_parts && length != Length::None {
+        let list = object.parts().filter(|list| list.body_bytes() == complete).ok_or(NotNow::Gone)?;
         let mut trailers = Vec::new();
         if lines == Lines::All {
             object.tail().copy_to(&mut trailers);
         }
         let answer = answer_with(lines_of_it, Body::None).into_owned();
-        let parts = InParts { list, range, trailers, origin_ms: meta.origin_ms };
+        // To HEAD is said what GET would bring, so all of it must be there.
+        let range = if is_get { range } else { 0..complete };
+        let parts = InParts { list, range, trailers, origin_ms: meta.origin_ms, is_sent: is_get };
         return Err(NotNow::InParts(Box::new(Found { answer, parts, only_if_cached: false })));
     }
     let body = if range.end - range.start > COALESCE_BYTES_MAX {

@@ -13,18 +13,16 @@ use std::{
 
 use allocations::{Allocations, CountingAllocator};
 use engine::{
-    cores::{clock, listener::Balance, mesh::Mesh},
-    meter::CounterSet,
-    store::{BodyLength, Hash, NewObject, StoreConfig, open_anon},
+    cores::clock,
+    store::{BodyLength, Hash, NewObject},
 };
 
 use crate::{
-    config::{Config, Origin},
-    core::{Beginning, Core, Message, store_s, with_core},
+    core::{store_s, with_core},
     counters::Counter,
     http1, key,
-    response_head::{BLANK, Flags, Identity, StoredMeta},
-    site::Sites,
+    response_head::{BLANK, Flags, StoredMeta},
+    test_core,
 };
 
 #[global_allocator]
@@ -32,29 +30,6 @@ static ALLOCATOR: CountingAllocator = CountingAllocator::system();
 
 const REQUESTS: usize = 2_000;
 const WARM_UP: usize = 200;
-
-/// Makes this thread the only core of an accelerator.
-fn install() {
-    let (store, mut shards) = open_anon(&StoreConfig::default()).expect("a store");
-    let mesh = Mesh::<Message>::new(1, 0, 16).expect("a mesh");
-    let (sender, _receiver) = mesh.into_endpoints().remove(0).split();
-    let counters = CounterSet::<Counter>::new(1);
-    let config = Config::new(Origin { host: "127.0.0.1".to_owned(), port: 9 });
-    let sites = Sites::new(&config).expect("sites").of_core(&config.limits);
-    Core::install(Beginning {
-        index: 0,
-        identity: Identity::new(&config.name).expect("a name"),
-        pseudonym: "us".into(),
-        sites,
-        config: Arc::new(config),
-        store,
-        shard: shards.remove(0),
-        file: None,
-        sender,
-        balance: Balance::new(1),
-        counters: counters.core(0),
-    });
-}
 
 /// Stores an answer under `http://site/PATH`.
 fn store(path: &str, body: &[u8], tail: &[u8]) {
@@ -196,7 +171,7 @@ fn cases() -> Vec<Case> {
 fn hits_allocate_nothing() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     runtime.block_on(async {
-        install();
+        let _inbox = test_core::install(1, 16);
         store("/1k", &[b'x'; 1024], &[]);
         store("/64k", &[b'y'; 65536], &[]);
         store("/tail", b"a body", b"X-Tail: 1\r\n");

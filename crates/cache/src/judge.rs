@@ -1,9 +1,10 @@
 //! *backend_response*: whether and under which key an origin's answer is stored, and what is kept of its head.
 
 use engine::{cores::clock, store::Hash};
-use wire::http1::{framing::Framing, head::ResponseHead};
+use wire::http1::{framing::Framing, head::ResponseHead, known::KnownHeader};
 
 use crate::{
+    config::CookieRule,
     core::{Core, store_s},
     counters::Counter,
     key, note,
@@ -22,6 +23,8 @@ pub(crate) struct Storing {
     pub(crate) hash: Hash,
     pub(crate) key: Vec<u8>,
     pub(crate) expires_s: u32,
+    /// Its visitor had a cookie, and it does not say that all others may have it too: its max-age alone does.
+    pub(crate) is_shared_by_age: bool,
 }
 
 /// An answer and what becomes of it.
@@ -116,6 +119,7 @@ const NO_FRESHNESS: Freshness = Freshness {
     must_revalidate: true,
     omits_fields: false,
     for_cookies: false,
+    said_for_all: false,
 };
 
 fn keep(
@@ -150,5 +154,8 @@ fn keep(
         }
     };
     let response = Response { variant, ..response };
-    Judged { response, own: None, storing: Some(Storing { hash, key, expires_s }) }
+    let is_shared_by_age = core.config.cookies == CookieRule::Safe
+        && !freshness.said_for_all
+        && request.head().headers.has(KnownHeader::Cookie);
+    Judged { response, own: None, storing: Some(Storing { hash, key, expires_s, is_shared_by_age }) }
 }

@@ -56,10 +56,13 @@ mod respond;
 mod response;
 pub mod response_head;
 mod server;
+mod shared_pages;
 mod site;
 mod state;
 mod store_file;
 mod synth;
+#[cfg(test)]
+mod test_core;
 mod trailers;
 
 pub use config::{Config, CookieRule, Limits, Origin};

@@ -105,5 +105,6 @@ pub(crate) fn of_response(
         None => Body::None,
     };
     let age_s = response.age_s(clock::unix_s());
-    Ok(Answer { head: Head::Fetched(response), lines, length, age_s, cache_status: Some(status), body })
+    let (received, cache_status) = (response.meta.received(), Some(status));
+    Ok(Answer { head: Head::Fetched(response), lines, length, age_s, cache_status, received, body })
 }

@@ -40,6 +40,8 @@ pub(crate) struct InParts {
     pub(crate) trailers: Vec<u8>,
     /// How long the origin took for it.
     pub(crate) origin_ms: u32,
+    /// The bytes are sent; else it is only asked whether they could be.
+    pub(crate) is_sent: bool,
 }
 
 /// Why it is no answer.
@@ -63,32 +65,31 @@ pub(crate) struct Parts {
 }
 
 /// Makes sure that the answer can be given before its head is sent: there is room in memory, all parts are on the file,
-/// and the first is read.
-pub(crate) async fn open(found: InParts, hash: Hash, key: &[u8]) -> Result<Parts, Unsent> {
-    let InParts { list, range, trailers, origin_ms } = found;
-    let Some(room) = Room::reserve() else {
-        with_core(|core| core.count(Counter::PartsRefused));
-        return Err(Unsent::Refused);
-    };
+/// and the first is read. Nothing is sent where only the head was asked for; then the parts need but be there.
+pub(crate) async fn open(found: InParts, hash: Hash, key: &[u8]) -> Result<Option<Parts>, Unsent> {
+    let InParts { list, range, trailers, origin_ms, is_sent } = found;
     let number = list.number_at(range.start);
     let are_there = with_core(|core| {
         let Some(log) = core.file.as_ref().and_then(|file| file.log.get()) else { return false };
         (number..=list.number_at(range.end - 1))
             .all(|number| list.part(number).is_some_and(|part| log.segment_of(part.cold.location).is_some()))
     });
-    let read =
-        if are_there { read_part(&list, number, FIRST_READ_WAIT_MAX).await } else { Err(Unread::Damaged) };
-    match read {
+    if !are_there {
+        lost(hash, key, list.id());
+        return Err(Unsent::Lost);
+    }
+    if !is_sent {
+        count(&list, &(0..0), origin_ms);
+        return Ok(None);
+    }
+    let Some(room) = Room::reserve() else {
+        with_core(|core| core.count(Counter::PartsRefused));
+        return Err(Unsent::Refused);
+    };
+    match read_part(&list, number, FIRST_READ_WAIT_MAX).await {
         Ok(payload) => {
-            with_core(|core| {
-                core.count(Counter::Hits);
-                if range.end - range.start < list.body_bytes() {
-                    core.count(Counter::HitsRange);
-                }
-                core.add(Counter::BytesSaved, range.end - range.start);
-                core.add(Counter::MillisSaved, u64::from(origin_ms));
-            });
-            Ok(Parts { list, range, trailers, room, number, payload, hash, key: key.to_vec() })
+            count(&list, &range, origin_ms);
+            Ok(Some(Parts { list, range, trailers, room, number, payload, hash, key: key.to_vec() }))
         }
         Err(Unread::Damaged) => {
             lost(hash, key, list.id());
@@ -99,6 +100,19 @@ pub(crate) async fn open(found: InParts, hash: Hash, key: &[u8]) -> Result<Parts
             Err(Unsent::Refused)
         }
     }
+}
+
+/// Counts a request that is answered from parts.
+fn count(list: &PartsList, range: &Range<u64>, origin_ms: u32) {
+    let bytes = range.end - range.start;
+    with_core(|core| {
+        core.count(Counter::Hits);
+        if bytes > 0 && bytes < list.body_bytes() {
+            core.count(Counter::HitsRange);
+        }
+        core.add(Counter::BytesSaved, bytes);
+        core.add(Counter::MillisSaved, u64::from(origin_ms));
+    });
 }
 
 impl Parts {

@@ -18,6 +18,7 @@ use crate::{
     request_body::{Broken, READ_BYTES, RequestBody},
     response_head::{CacheStatus, Fwd},
     state::{State, Step},
+    synth::last_hop,
     trailers::going_on,
 };
 
@@ -28,6 +29,9 @@ pub(crate) async fn pass(
     detail: Option<&'static str>,
     body: &mut impl RequestBody,
 ) -> Option<Step> {
+    if request.max_forwards() == Some(0) {
+        return Some(Step::Answer(Box::new(last_hop())));
+    }
     with_core(|core| core.count(Counter::Passes));
     let (config, head) =
         with_core(|core| (Arc::clone(&core.config), request.for_origin(Wanted::ToPass, &core.pseudonym)));

@@ -18,7 +18,7 @@ use crate::{
 /// How long a purge waits for the disk. After that its answer says that the disk has not taken it.
 const UNLINK_WAIT_MAX: Duration = Duration::from_secs(60);
 /// How long it waits for room in the ring to the core that owns the object.
-const RING_WAIT_MAX: Duration = Duration::from_secs(5);
+const RING_WAIT_MAX: Duration = if cfg!(test) { Duration::from_millis(50) } else { Duration::from_secs(5) };
 /// How often it looks whether there is some.
 const RING_PAUSE: Duration = Duration::from_millis(1);
 
@@ -108,4 +108,57 @@ pub(crate) fn unlink(core: &Core, hash: Hash, key: &[u8], lasting: bool, done: o
             tokio::time::timeout(UNLINK_WAIT_MAX, promise.kept()).await.is_ok_and(|kept| kept.is_ok());
         let _ = done.send(Unlinked { was_there, is_kept });
     });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{key, test_core};
+
+    /// A key that the other core owns.
+    fn of_the_other() -> Vec<u8> {
+        let mut key = Vec::new();
+        (0..)
+            .find(|number| {
+                key.clear();
+                key::of_url(&format!("http://site/{number}"), &mut key)
+                    && with_core(|core| core.store.owner(core.store.hash(&key))) == 1
+            })
+            .map(|_| key)
+            .unwrap_or_default()
+    }
+
+    fn unlink_message() -> Message {
+        let hash = with_core(|core| core.store.hash(b"other"));
+        Message::Unlink {
+            hash,
+            key: b"other".to_vec(),
+            is_purge: false,
+            lasting: false,
+            done: oneshot::channel().0,
+        }
+    }
+
+    #[tokio::test]
+    async fn a_purge_waits_for_room_in_the_ring_and_says_when_there_is_none() {
+        let mut inboxes = test_core::install(2, 4);
+        let key = of_the_other();
+        while with_core(|core| core.give(1, unlink_message())).is_ok() {}
+        assert_eq!(unlink_at_owner(key.clone(), false).await, Err(Unasked));
+        with_core(|core| assert_eq!(core.counters.value(Counter::PurgesRefused), 1));
+
+        let mut told = Vec::new();
+        let other = async {
+            // It has asked, and waits.
+            tokio::time::sleep(RING_PAUSE).await;
+            while !told.iter().any(|told| matches!(told, Message::Unlink { key: of, .. } if *of == key)) {
+                inboxes[1].try_recv_batch(&mut told);
+                tokio::time::sleep(RING_PAUSE).await;
+            }
+            let Some(Message::Unlink { done, .. }) = told.pop() else { panic!("the last one was ours") };
+            done.send(Unlinked { was_there: true, is_kept: true }).expect("it waits");
+        };
+        let (unlinked, ()) = tokio::join!(unlink_at_owner(key.clone(), false), other);
+        assert_eq!(unlinked, Ok(Unlinked { was_there: true, is_kept: true }));
+    }
 }

@@ -79,6 +79,14 @@ impl Request {
         self.head.head()
     }
 
+    /// How many more servers may forward it, where its method counts them and it says so (RFC 9110 §7.6.2). `TRACE`,
+    /// which counts them too, is not forwarded at all.
+    pub(crate) fn max_forwards(&self) -> Option<u64> {
+        let head = self.head();
+        let said = (head.method == "OPTIONS").then(|| head.known(KnownHeader::MaxForwards))??;
+        std::str::from_utf8(said).ok().filter(|said| said.bytes().all(|b| b.is_ascii_digit()))?.parse().ok()
+    }
+
     /// A body follows.
     pub(crate) fn has_body(&self) -> bool {
         !matches!(self.framing, Framing::None | Framing::Length(0))
@@ -109,7 +117,13 @@ impl Request {
         ] {
             out.extend_from_slice(part);
         }
-        append_fields(&mut out, &head, wanted);
+        let max_forwards = self.max_forwards();
+        append_fields(&mut out, &head, wanted, max_forwards.is_some());
+        if let Some(left) = max_forwards {
+            out.extend_from_slice(b"Max-Forwards: ");
+            out.extend_from_slice(itoa::Buffer::new().format(left.saturating_sub(1)).as_bytes());
+            out.extend_from_slice(b"\r\n");
+        }
         self.append_own(&mut out, &head, wanted, pseudonym);
         out.extend_from_slice(b"\r\n");
         out
@@ -165,7 +179,7 @@ fn is_not_keyed(name: &str) -> bool {
     name.contains('_') || NOT_KEYED.iter().any(|not_keyed| not_keyed.eq_ignore_ascii_case(name))
 }
 
-fn append_fields(out: &mut Vec<u8>, head: &RequestHead<'_, '_>, wanted: Wanted) {
+fn append_fields(out: &mut Vec<u8>, head: &RequestHead<'_, '_>, wanted: Wanted, is_counting_down: bool) {
     for (known, name, value) in head.headers.classified() {
         let skip = match known {
             Some(
@@ -184,6 +198,7 @@ fn append_fields(out: &mut Vec<u8>, head: &RequestHead<'_, '_>, wanted: Wanted) 
                 | KnownHeader::IfRange
                 | KnownHeader::Range,
             ) => wanted == Wanted::ToStore,
+            Some(KnownHeader::MaxForwards) => is_counting_down || is_hop_by_hop(name, &head.headers),
             Some(_) => is_hop_by_hop(name, &head.headers),
             None => {
                 name.eq_ignore_ascii_case("x-forwarded-for")
@@ -243,6 +258,18 @@ mod tests {
             let method = line.split(' ').next().unwrap_or_default();
             let got = sent(&format!("{line} HTTP/1.1\nHost: {host}"), Wanted::ToPass);
             assert_eq!(got, format!("{method} {target} HTTP/1.1\r\nHost: {authority}\r\n{OWN}"), "{line}");
+        }
+    }
+
+    #[test]
+    fn forwards_are_counted_down_where_they_count() {
+        let got = sent("OPTIONS * HTTP/1.1\nHost: a\nMax-Forwards: 7", Wanted::ToPass);
+        assert_eq!(got, format!("OPTIONS * HTTP/1.1\r\nHost: a\r\nMax-Forwards: 6\r\n{OWN}"));
+        for head in
+            ["OPTIONS * HTTP/1.1\nHost: a\nMax-Forwards: x", "POST / HTTP/1.1\nHost: a\nMax-Forwards: 7"]
+        {
+            let line = head.lines().last().expect("it has one");
+            assert!(sent(head, Wanted::ToPass).contains(line), "{head}");
         }
     }
 

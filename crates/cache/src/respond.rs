@@ -12,6 +12,8 @@
 
 use std::sync::Arc;
 
+use wire::http1::known::KnownHeader;
+
 use crate::{
     answer::{Answer, Body},
     core::with_core,
@@ -23,10 +25,13 @@ use crate::{
     purge::purge,
     request::Request,
     request_body::RequestBody,
-    response_head::Fwd,
+    response_head::{CacheStatus, Fwd, Outcome},
     state::{Found, State, Step},
     synth::{origin_failed, synth},
 };
+
+/// What Cache-Status says of an object on the file of which no more parts could be read just then.
+const PARTS_BUSY: &str = "parts-busy";
 
 /// How often a request looks again after another fetch turned out not to fit it; then it is passed.
 const LOOKS_MAX: usize = 3;
@@ -40,6 +45,7 @@ pub(crate) async fn respond(
 ) -> Option<Answer<'static>> {
     let mut request = Arc::clone(request);
     let mut state = state;
+    let mut fwd = fwd;
     let mut looks = 0;
     let mut is_miss = false;
     loop {
@@ -58,10 +64,17 @@ pub(crate) async fn respond(
                 let Found { answer, parts, only_if_cached } = *found;
                 match parts::open(parts, request.hash, &request.key).await {
                     Ok(parts) => {
-                        Step::Answer(Box::new(Answer { body: Body::Parts(Box::new(parts)), ..answer }))
+                        let body = parts.map_or(Body::None, |parts| Body::Parts(Box::new(parts)));
+                        Step::Answer(Box::new(Answer { body, ..answer }))
                     }
-                    Err(Unsent::Refused) if !only_if_cached => Step::Then(State::Pass(None)),
-                    Err(_) => Step::Then(State::Miss { anew: true, only_if_cached }),
+                    Err(Unsent::Refused) if !only_if_cached => {
+                        fwd = Fwd::Miss;
+                        Step::Then(State::Pass(Some(PARTS_BUSY)))
+                    }
+                    Err(_) => {
+                        fwd = Fwd::Partial;
+                        Step::Then(State::Miss { anew: true, only_if_cached })
+                    }
                 }
             }
             State::Pass(detail) => pass(&request, fwd, detail, body).await?,
@@ -75,10 +88,23 @@ pub(crate) async fn respond(
                 if is_miss && !answer.is_hit() {
                     with_core(|core| core.count(Counter::Misses));
                 }
-                return Some(*answer);
+                return Some(saying_what_is_not_done(&request, *answer));
             }
             Step::Then(next) => state = next,
             Step::Under(again, next) => (request, state) = (again, next),
         }
     }
+}
+
+/// Says in Cache-Status what a client may have hoped for and we do not do: no other protocol than HTTP is forwarded, and
+/// what is stale is fetched whole.
+fn saying_what_is_not_done(request: &Request, mut answer: Answer<'static>) -> Answer<'static> {
+    if let Some(CacheStatus { outcome: Outcome::Fwd(fwd), detail, .. }) = &mut answer.cache_status {
+        if request.head().headers.has(KnownHeader::Upgrade) {
+            *detail = Some("upgrade-not-forwarded");
+        } else if *fwd == Fwd::Stale && detail.is_none() {
+            *detail = Some("not-revalidated");
+        }
+    }
+    answer
 }

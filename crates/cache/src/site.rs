@@ -3,7 +3,12 @@
 //! *recv* says which; from there on the request carries the site's number, and what talks to the origin (permits,
 //! connections, addresses) is the site's. Today one site takes every name.
 
-use std::{cell::RefCell, io, sync::Arc, time::Duration};
+use std::{
+    cell::RefCell,
+    io,
+    sync::{Arc, atomic::AtomicBool},
+    time::Duration,
+};
 
 use crate::{
     config::{Config, Limits},
@@ -22,6 +27,7 @@ impl SiteId {
 /// What all cores share of the sites.
 pub(crate) struct Sites {
     resolvers: Vec<Arc<Resolver>>,
+    told_of_shared_pages: Arc<[AtomicBool]>,
 }
 
 impl Sites {
@@ -30,26 +36,35 @@ impl Sites {
     /// # Errors
     /// There is no thread to look names up with.
     pub(crate) fn new(config: &Config) -> io::Result<Self> {
-        Ok(Self { resolvers: vec![Resolver::new(&config.origin)?] })
+        let resolvers = vec![Resolver::new(&config.origin)?];
+        let told_of_shared_pages = resolvers.iter().map(|_| AtomicBool::new(false)).collect();
+        Ok(Self { resolvers, told_of_shared_pages })
     }
 
     /// One core's part of them.
     pub(crate) fn of_core(&self, limits: &Limits) -> SitesOfCore {
         let upstreams =
             self.resolvers.iter().map(|resolver| RefCell::new(Upstream::new(Arc::clone(resolver), limits)));
-        SitesOfCore { upstreams: upstreams.collect() }
+        let told_of_shared_pages = Arc::clone(&self.told_of_shared_pages);
+        SitesOfCore { upstreams: upstreams.collect(), told_of_shared_pages }
     }
 }
 
 /// One core's part of the sites.
 pub(crate) struct SitesOfCore {
     upstreams: Box<[RefCell<Upstream>]>,
+    told_of_shared_pages: Arc<[AtomicBool]>,
 }
 
 impl SitesOfCore {
     /// The connections to a site's origin.
     pub(crate) fn upstream(&self, site: SiteId) -> &RefCell<Upstream> {
         &self.upstreams[usize::from(site.0)]
+    }
+
+    /// Whether it was said that what a site's visitors share differs between them ([`shared_pages`](crate::shared_pages)).
+    pub(crate) fn is_told_of_shared_pages(&self, site: SiteId) -> &AtomicBool {
+        &self.told_of_shared_pages[usize::from(site.0)]
     }
 
     /// Closes connections to origins that have been idle for too long; when the next one will have been.

@@ -1,7 +1,10 @@
 //! *synth* and *backend_error*: answers of our own, which say what failed and on whose side.
 
 use engine::cores::clock;
-use wire::http1::{head::HeadRule, known::KnownHeader};
+use wire::http1::{
+    head::{HeadRule, Version},
+    known::KnownHeader,
+};
 
 use crate::{
     answer::{Answer, Body, Head, Length, Lines},
@@ -70,6 +73,13 @@ pub(crate) fn text(status: &str, line: &str) -> Answer<'static> {
     of_our_own(head, line.into())
 }
 
+/// The answer to OPTIONS that may not be forwarded any more (RFC 9110 §7.6.2): what we do ourselves.
+pub(crate) fn last_hop() -> Answer<'static> {
+    let mut head = b"HTTP/1.1 200 OK\r\nAllow: GET, HEAD, POST, PUT, DELETE, OPTIONS, PATCH\r\n".to_vec();
+    append_date(&mut head);
+    of_our_own(head, Vec::new())
+}
+
 fn append_date(head: &mut Vec<u8>) {
     head.extend_from_slice(b"Date: ");
     head.extend_from_slice(httpdate::fmt_http_date(clock::now_system()).as_bytes());
@@ -83,6 +93,7 @@ fn of_our_own(head: Vec<u8>, bytes: Vec<u8>) -> Answer<'static> {
         length: Length::Exact(bytes.len() as u64),
         age_s: None,
         cache_status: None,
+        received: Version::Http11,
         body: Body::Owned { bytes, trailers: Vec::new() },
     }
 }

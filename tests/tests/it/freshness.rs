@@ -6,7 +6,8 @@
 )]
 
 use tests::{
-    Accelerator, Answer, Gate, Request, ScriptedOrigin, eventually, message::date, on_one_core_and_on_two,
+    Accelerator, Answer, Gate, Next, Request, ScriptedOrigin, eventually, message::date,
+    on_one_core_and_on_two,
 };
 
 on_one_core_and_on_two! {
@@ -23,6 +24,8 @@ on_one_core_and_on_two! {
     age_counts_from_the_origin_on,
     an_expired_answer_is_fetched_or_validated_again,
     via_and_cache_status_say_what_happened,
+    what_is_stale_already_is_not_joined,
+    pages_that_differ_by_visitor_are_named_once,
     fields_of_one_hop_stay_on_it,
     fields_of_one_visitor_stay_with_that_visitor,
     a_guess_for_those_without_cookies_is_not_for_those_with,
@@ -505,6 +508,77 @@ fn via_and_cache_status_say_what_happened(cores: &str) {
         towards_client.starts_with("1.1 inner,") && towards_client.contains("nighttrain"),
         "{towards_client}"
     );
+    // What the origin speaks, and what we do not do.
+    let old = &b"HTTP/1.0 200 OK\r\nCache-Control: max-age=600\r\nContent-Length: 1\r\n\r\nx"[..];
+    origin.sends("/old", old, Next::Close);
+    for _ in 0..2 {
+        assert_eq!(accelerator.get("/old").expect_status(200).header("via"), Some("1.0 nighttrain"));
+    }
+    for method in ["GET", "POST"] {
+        let request = Request::new(method, "/passed").header("Upgrade", "websocket");
+        let upgraded = accelerator.fetch(&request.header("Connection", "upgrade")).expect_status(200);
+        let said = upgraded.head.headers.joined("cache-status");
+        assert!(said.contains("detail=upgrade-not-forwarded"), "{said}");
+        assert_eq!(origin.seen("/passed").pop().expect("it was asked").header("upgrade"), None);
+    }
+}
+
+/// An answer that is good for a second takes longer to come: who asks after that second gets one of his own.
+fn what_is_stale_already_is_not_joined(cores: &str) {
+    let origin = ScriptedOrigin::start();
+    let gate = Gate::new();
+    let in_script = gate.clone();
+    let asked = std::sync::atomic::AtomicUsize::new(0);
+    origin.on("/slow", move |_, reply| {
+        let number = asked.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        reply.send(b"HTTP/1.1 200 OK\r\nCache-Control: max-age=1\r\nContent-Length: 6\r\n\r\nbo")?;
+        if number == 0 {
+            in_script.pass();
+        }
+        reply.send(format!("dy {number}").as_bytes())?;
+        Ok(Next::KeepAlive)
+    });
+    let accelerator = start(&origin, cores);
+    let mut first = accelerator.connect();
+    first.send(&Request::get("/slow").bytes());
+    assert_eq!(first.head("GET").status, 200);
+    // Its second is over, by whole seconds.
+    std::thread::sleep(std::time::Duration::from_millis(2_100));
+    let second = accelerator.get("/slow").expect_status(200);
+    assert_eq!(second.text(), "body 1");
+    assert!(!second.head.headers.joined("cache-status").contains("collapsed"));
+    gate.open();
+    assert_eq!(first.rest_of_body().0, b"body 0");
+}
+
+/// By its max-age alone a page is shared although visitors have cookies. If it has the visitor's name in it, the log
+/// says which page; once, and without its query.
+fn pages_that_differ_by_visitor_are_named_once(cores: &str) {
+    let origin = ScriptedOrigin::start();
+    for (path, is_personal) in [("/me", true), ("/mine", true), ("/style.css", false)] {
+        origin.on(path, move |request, reply| {
+            let body = if is_personal { request.header("cookie").unwrap_or_default() } else { "the same" };
+            reply.answer(&Answer::new(200, body).header("Cache-Control", "max-age=600"))
+        });
+    }
+    let accelerator = start(&origin, cores);
+    for (visitor, path) in
+        (0..4).flat_map(|n| ["/style.css", "/me?token=secret", "/mine"].map(|path| (n, path)))
+    {
+        let anew = Request::get(path)
+            .header("Cookie", &format!("visitor={visitor}"))
+            .header("Cache-Control", "no-cache");
+        accelerator.fetch(&anew).expect_status(200);
+    }
+    assert_eq!(
+        accelerator.stat().count("requests.shared_pages_differ"),
+        4,
+        "the third and fourth of two pages"
+    );
+    let printed = accelerator.printed();
+    let said: Vec<&str> = printed.lines().filter(|line| line.contains("different cookies")).collect();
+    let [said] = said[..] else { panic!("said once: {printed}") };
+    assert!(said.contains("/me") && said.contains("site.test") && !said.contains("secret"), "{said}");
 }
 
 fn fields_of_one_hop_stay_on_it(cores: &str) {

@@ -24,6 +24,7 @@ on_one_core_and_on_two! {
     pipelined_requests_are_answered_in_their_order,
     absolute_targets_name_the_host,
     what_only_the_store_may_answer,
+    options_go_as_far_as_they_may,
 }
 
 fn start(origin: &ScriptedOrigin, cores: &str) -> Accelerator {
@@ -525,4 +526,18 @@ fn what_only_the_store_may_answer(cores: &str) {
     accelerator.fetch(&Request::get("/secret").header("Cache-Control", "no-store")).expect_status(200);
     accelerator.get("/secret").expect_status(200);
     assert_eq!(origin.count("/secret"), 2);
+}
+
+/// RFC 9110 §7.6.2: counted down on the way, and answered where it ends.
+fn options_go_as_far_as_they_may(cores: &str) {
+    let origin = ScriptedOrigin::start();
+    origin.answers("/", Answer::new(200, "options of the origin"));
+    let accelerator = start(&origin, cores);
+    let options = |forwards: &str| Request::new("OPTIONS", "/").header("Max-Forwards", forwards);
+    let answer = accelerator.fetch(&options("2")).expect_status(200);
+    assert_eq!(answer.text(), "options of the origin");
+    assert_eq!(origin.seen("/")[0].header("max-forwards"), Some("1"));
+    let answer = accelerator.fetch(&options("0")).expect_status(200);
+    assert!(answer.body.is_empty() && answer.header("allow").is_some(), "{}", answer.text_of_head());
+    assert_eq!(origin.count("/"), 1);
 }

@@ -18,6 +18,7 @@ on_one_core_and_on_two! {
     a_disk_that_hangs_delays_an_answer_and_is_used_again,
     clients_of_one_object_are_sent_its_parts_at_once,
     what_is_asked_for_again_is_on_the_file,
+    a_head_of_what_is_gone_in_part_is_the_origins,
 }
 
 const MIB: usize = 1 << 20;
@@ -266,6 +267,28 @@ fn what_is_asked_for_again_is_on_the_file(cores: &str) {
     let before = asked(&origin);
     assert!(running.get(&path(0)).expect_status(200).body == body);
     assert_eq!(asked(&origin), before);
+}
+
+fn a_head_of_what_is_gone_in_part_is_the_origins(cores: &str) {
+    let directory = tempfile::tempdir().expect("a directory");
+    let file = directory.path().join("store");
+    let origin = origin();
+    let running = setup(&origin, &file, cores, MEMORY).flag("--store-size", "128MiB").start().warm();
+    let body = film(0, 0);
+    store(&running, &origin, 0, &body);
+    on_disk(&running);
+    let head = Request::new("HEAD", &path(0));
+    let said = |answer: tests::Response| answer.expect_status(200).head.headers.joined("cache-status");
+    assert!(said(running.fetch(&head)).contains("hit"));
+    // Others take its place on the file, from its first part on; what it is stays known.
+    for other in 0..3 {
+        running.get(&format!("{}?{other}", path(0))).expect_status(200);
+        on_disk(&running);
+    }
+    let before = asked(&origin);
+    let said = said(running.fetch(&head));
+    assert!(said.contains("fwd=partial"), "{said}");
+    assert_eq!(asked(&origin), before + 1);
 }
 
 fn a_flipped_byte_in_a_part_is_never_served(cores: &str) {

@@ -7,6 +7,7 @@
 )]
 
 use std::{
+    os::unix::fs::FileExt,
     path::Path,
     sync::{
         Arc,
@@ -14,6 +15,7 @@ use std::{
     },
 };
 
+use engine::log::{Header, format::BLOCK_BYTES};
 use rustix::process::Signal;
 use tests::{
     Accelerator, Answer, Request, ScriptedOrigin, SlowDisk, accelerator::Setup, content::content, eventually,
@@ -177,4 +179,31 @@ fn it_can_be_stopped_while_its_file_is_read(cores: &str) {
             "what the file held of page {page} is not there any more"
         );
     }
+}
+
+/// A cache can have again what it held; so it need not understand a file of before, and says what to do with it.
+#[test]
+fn a_file_of_version_1_is_refused_with_a_word_and_left_alone() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("store");
+    let site = Site::new();
+    let cores = tests::cores(1).expect("a processor");
+    let mut running = site.before(&path, &cores).start().warm();
+    running.signal(Signal::TERM);
+    running.wait();
+    let file = std::fs::OpenOptions::new().read(true).write(true).open(&path).expect("a file");
+    let mut bytes = [0; 128];
+    file.read_exact_at(&mut bytes, 0).expect("a header");
+    let header = Header { version: 1, hash_seed: 0, ..Header::decode(&bytes).expect("sound") };
+    for block in 0..2 {
+        file.write_all_at(&header.encode(), block * BLOCK_BYTES as u64).expect("room");
+    }
+    let whole = std::fs::read(&path).expect("a file");
+    let ended = site.before(&path, &cores).run_to_its_end();
+    let said = String::from_utf8_lossy(&ended.stderr);
+    assert!(!ended.status.success(), "{said}");
+    for word in ["version 1", "remove the file", path.to_str().expect("a path in UTF-8")] {
+        assert!(said.contains(word), "{word}: {said}");
+    }
+    assert!(std::fs::read(&path).expect("a file") == whole, "what was refused was changed");
 }

@@ -101,7 +101,7 @@ pub(super) enum Ending {
 /// Appends an answer's head to `out`, and its content where that is small; what is left is to be sent by [`finish`].
 #[inline]
 pub(super) fn begin(core: &Core, answer: Answer<'_>, asked: Asked, out: &mut Vec<u8>) -> Sending {
-    let Answer { head, lines, length, age_s, cache_status, body } = answer;
+    let Answer { head, lines, length, age_s, cache_status, received, body } = answer;
     let body = if asked.is_head { Body::None } else { body };
     let is_11 = asked.version == Version::Http11;
     // A body with trailers is sent in chunks, so that they can follow it (RFC 9112 §7.1.2).
@@ -129,7 +129,8 @@ pub(super) fn begin(core: &Core, answer: Answer<'_>, asked: Asked, out: &mut Vec
         Head::Owned(bytes) => append_lines(bytes, lines, out),
         Head::Fetched(response) => append_lines(&response.head, lines, out),
     }
-    append_dynamic(out, &core.identity, &Dynamic { age_s, cache_status, persistence, framing: delimited });
+    let dynamic = Dynamic { age_s, cache_status, received, persistence, framing: delimited };
+    append_dynamic(out, &core.identity, &dynamic);
     let rest = content(core, body, ending, chunked, out);
     Sending { rest, close: persistence == Persistence::Close }
 }

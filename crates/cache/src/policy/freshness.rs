@@ -77,6 +77,8 @@ pub struct Freshness {
     pub omits_fields: bool,
     /// It may also answer visitors with cookies, by the rule that was set when it was judged.
     pub for_cookies: bool,
+    /// It says itself that visitors with cookies may share it, or by which cookies it differs.
+    pub said_for_all: bool,
 }
 
 impl Freshness {

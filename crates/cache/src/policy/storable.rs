@@ -186,10 +186,10 @@ fn judge(
         times.response_s,
     );
     let (lifetime_s, source) = lifetime.ok_or(Why::NoFreshness)?;
+    let said_for_all =
+        shared_with_cookie || s_maxage || response.vary.as_ref().is_ok_and(|vary| vary.names("cookie"));
     let for_cookies = match rules.cookies {
-        CookieRule::Strict => {
-            shared_with_cookie || s_maxage || response.vary.as_ref().is_ok_and(|vary| vary.names("cookie"))
-        }
+        CookieRule::Strict => said_for_all,
         CookieRule::Safe | CookieRule::Rfc => source.is_explicit(),
     };
     refuse_if(safe && request.cookie && !for_cookies, Why::Cookie)?;
@@ -204,6 +204,7 @@ fn judge(
         must_revalidate: directives.must_revalidate || directives.proxy_revalidate || s_maxage,
         omits_fields: response.omits_fields,
         for_cookies,
+        said_for_all,
     })
 }
 

@@ -3,11 +3,13 @@
 //! They are appended by copying; numbers by `itoa`. Nothing here formats or allocates, as long as the buffer has room
 //! for [`Identity::dynamic_bytes_max`] bytes.
 
+use wire::http1::head::Version;
+
 /// Under which name we sign, ready to be copied.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Identity {
-    /// `Via: 1.1 NAME` CRLF `Cache-Status: NAME`
-    signature: Box<[u8]>,
+    /// `Via: 1.1 NAME` CRLF `Cache-Status: NAME`, and the same for what came by HTTP/1.0.
+    signatures: [Box<[u8]>; 2],
 }
 
 /// The name cannot stand in `Via` and `Cache-Status`.
@@ -32,13 +34,19 @@ impl Identity {
         if !begins_with_letter || !is_token || name.len() > NAME_BYTES_MAX {
             return Err(InvalidName);
         }
-        let signature = ["Via: 1.1 ", name, "\r\nCache-Status: ", name].concat();
-        Ok(Self { signature: signature.into_bytes().into() })
+        let signature = |via| [via, name, "\r\nCache-Status: ", name].concat().into_bytes().into();
+        Ok(Self { signatures: ["Via: 1.1 ", "Via: 1.0 "].map(signature) })
+    }
+
+    /// What we sign with what was received by a version: `Via` says that of the origin, not ours.
+    #[inline]
+    fn signature(&self, received: Version) -> &[u8] {
+        &self.signatures[usize::from(received == Version::Http10)]
     }
 
     /// The most that [`append_dynamic`] appends, but for the text of `detail`.
     pub const fn dynamic_bytes_max(&self) -> usize {
-        self.signature.len() + 384
+        self.signatures[0].len() + 384
     }
 }
 
@@ -178,6 +186,8 @@ pub struct Dynamic {
     pub age_s: Option<u64>,
     /// What `Cache-Status` says; `None` for neither it nor `Via`, where the response is our own page.
     pub cache_status: Option<CacheStatus>,
+    /// The version that the origin spoke, for `Via`.
+    pub received: Version,
     /// What happens to the connection.
     pub persistence: Persistence,
     /// How the body is delimited.
@@ -216,7 +226,7 @@ pub fn append_dynamic(out: &mut Vec<u8>, identity: &Identity, dynamic: &Dynamic)
         out.extend_from_slice(b"\r\n");
     }
     if let Some(status) = &dynamic.cache_status {
-        out.extend_from_slice(&identity.signature);
+        out.extend_from_slice(identity.signature(dynamic.received));
         append_cache_status(out, status);
     }
     out.extend_from_slice(match dynamic.persistence {
@@ -287,6 +297,7 @@ mod tests {
     const PLAIN: Dynamic = Dynamic {
         age_s: Some(3),
         cache_status: Some(CacheStatus::hit(57)),
+        received: Version::Http11,
         persistence: Persistence::Implied,
         framing: Delimited::Length(1024),
     };
@@ -310,10 +321,11 @@ mod tests {
         let got = lines(&Dynamic {
             age_s: None,
             cache_status: Some(status),
+            received: Version::Http10,
             persistence: Persistence::Close,
             framing: Delimited::Chunked,
         });
-        let want = "Transfer-Encoding: chunked\r\nVia: 1.1 nighttrain\r\nCache-Status: nighttrain; fwd=stale; \
+        let want = "Transfer-Encoding: chunked\r\nVia: 1.0 nighttrain\r\nCache-Status: nighttrain; fwd=stale; \
                     fwd-status=304; ttl=-4; stored; collapsed; detail=no-cache\r\nConnection: close\r\n\r\n";
         assert_eq!(got, want);
     }
@@ -330,6 +342,7 @@ mod tests {
         let page = Dynamic {
             age_s: None,
             cache_status: None,
+            received: Version::Http11,
             persistence: Persistence::Implied,
             framing: Delimited::Unsatisfiable { complete: 5, page_bytes: 77 },
         };
@@ -379,6 +392,7 @@ mod tests {
             let got = lines(&Dynamic {
                 age_s: Some(age_s),
                 cache_status: Some(status),
+                received: Version::Http11,
                 framing,
                 persistence: Persistence::KeepAlive,
             });

@@ -21,7 +21,7 @@
 use engine::store::META_WORDS;
 use wire::http1::{
     fields::EntityTag,
-    head::{HEAD_BYTES_CAP, ResponseHead},
+    head::{HEAD_BYTES_CAP, ResponseHead, Version},
 };
 
 use super::origin_head::HeadOutline;
@@ -45,6 +45,8 @@ pub struct Flags(u32);
 impl Flags {
     /// No flag.
     pub const NONE: Flags = Flags(0);
+    /// The origin spoke HTTP/1.0, which `Via` says (RFC 9110 §7.6.3).
+    pub const HTTP_10: Flags = Flags(1);
     /// The record is no response but the names in `Vary`, under which the response has to be looked for.
     pub const VARY_SPEC: Flags = Flags(1 << 16);
     /// The origin gave no `Content-Length`.
@@ -58,7 +60,7 @@ impl Flags {
     /// note is fresh: who asks for it passes, beside all others.
     pub const NOT_STORED: Flags = Flags(1 << 20);
 
-    const KNOWN: u32 = 0b1_1111 << 16;
+    const KNOWN: u32 = 0b1_1111 << 16 | 0b1;
     const MUST_KNOW: u32 = 0xffff_0000;
 
     /// Whether all of these are set.
@@ -201,6 +203,7 @@ impl StoredMeta {
             etag_bytes,
             status: head.status,
             flags: Flags::NONE
+                .with_if(head.version == Version::Http10, Flags::HTTP_10)
                 .with_if(body_bytes.is_none(), Flags::LENGTH_UNKNOWN)
                 .with_if(freshness.must_revalidate, Flags::MUST_REVALIDATE)
                 .with_if(!freshness.for_cookies, Flags::NOT_FOR_COOKIES),
@@ -292,7 +295,7 @@ impl StoredMeta {
             etag_at: (head >> 24 & BITS_24) as u32,
             etag_bytes: (head >> 48) as u16,
             status: (rest >> 32) as u16,
-            flags: Flags(flags as u32 & Flags::MUST_KNOW),
+            flags: Flags(flags as u32 & (Flags::MUST_KNOW | Flags::KNOWN)),
             lifetime_s: rest as u32,
             stale_while_revalidate_s: (date >> 40) as u32,
             stale_if_error_s: (last_modified >> 40) as u32,
@@ -306,6 +309,12 @@ impl StoredMeta {
         let etag_fits = meta.etag_at + u32::from(meta.etag_bytes) <= meta.head_bytes;
         let length_fits = meta.body_bytes.is_none() == meta.flags.has(Flags::LENGTH_UNKNOWN);
         (meta.flags.0 & !Flags::KNOWN == 0 && status_fits && etag_fits && length_fits).then_some(meta)
+    }
+
+    /// The version that the origin spoke.
+    #[inline]
+    pub fn received(&self) -> Version {
+        if self.flags.has(Flags::HTTP_10) { Version::Http10 } else { Version::Http11 }
     }
 
     /// `current_age` (RFC 9111 §4.2.3).
@@ -340,7 +349,7 @@ mod tests {
     use super::*;
 
     /// Bits that mean nothing yet, in each word.
-    const UNUSED: [u64; META_WORDS] = [0, 0xfc << 56, 0xffff, 0, 0xffff << 48, 0, 0, !BITS_40];
+    const UNUSED: [u64; META_WORDS] = [0, 0xfc << 56, 0xfffe, 0, 0xffff << 48, 0, 0, !BITS_40];
 
     prop_compose! {
         fn meta()(
@@ -353,12 +362,12 @@ mod tests {
             head_bytes in 0u32..1 << 24,
             etag in any::<(prop::sample::Index, prop::sample::Index)>(),
             status in 200u16..1000,
-            flags in 0u32..32,
+            flags in 0u32..64,
             lifetime_s in any::<u32>(),
         ) -> StoredMeta {
             let etag_at = etag.0.index(head_bytes as usize + 1) as u32;
             let room = (head_bytes - etag_at).min(u32::from(u16::MAX));
-            let (flags, unknown) = (flags << 16, Flags::LENGTH_UNKNOWN.0);
+            let (flags, unknown) = (flags & 1 | flags >> 1 << 16, Flags::LENGTH_UNKNOWN.0);
             let flags = Flags(if body_bytes.is_none() { flags | unknown } else { flags & !unknown });
             let is_response = !flags.has(Flags::VARY_SPEC) && !flags.has(Flags::NOT_STORED);
             StoredMeta {
@@ -437,7 +446,7 @@ mod tests {
             assert_eq!(StoredMeta::unpack(&words), None, "word {at} = {bad:#x}");
         }
         let mut newer = words;
-        newer[2] = 0xffff;
+        newer[2] = 0xfffe;
         assert_eq!(StoredMeta::unpack(&newer), StoredMeta::unpack(&words), "flags that may be passed over");
     }
 

@@ -1,0 +1,46 @@
+//! A test's thread as the first core of an accelerator.
+
+use std::sync::Arc;
+
+use engine::{
+    cores::{
+        listener::Balance,
+        mesh::{Mesh, Receiver},
+    },
+    meter::CounterSet,
+    store::{StoreConfig, open_anon},
+};
+
+use crate::{
+    config::{Config, Origin},
+    core::{Beginning, Core, Message},
+    counters::Counter,
+    response_head::Identity,
+    site::Sites,
+};
+
+/// Makes this thread the first of so many cores, with rings of so many messages between them; what each of them is told.
+/// The others do nothing but what the test does for them.
+pub(crate) fn install(cores: usize, ring: usize) -> Vec<Receiver<Message>> {
+    let (store, mut shards) = open_anon(&StoreConfig { cores, ..StoreConfig::default() }).expect("a store");
+    let mesh = Mesh::<Message>::new(cores, 0, ring).expect("a mesh");
+    let (mut senders, receivers): (Vec<_>, Vec<_>) =
+        mesh.into_endpoints().into_iter().map(engine::cores::mesh::Endpoint::split).unzip();
+    let counters = CounterSet::<Counter>::new(cores);
+    let config = Config::new(Origin { host: "127.0.0.1".to_owned(), port: 9 });
+    let sites = Sites::new(&config).expect("sites").of_core(&config.limits);
+    Core::install(Beginning {
+        index: 0,
+        identity: Identity::new(&config.name).expect("a name"),
+        pseudonym: "us".into(),
+        sites,
+        config: Arc::new(config),
+        store,
+        shard: shards.remove(0),
+        file: None,
+        sender: senders.remove(0),
+        balance: Balance::new(1),
+        counters: counters.core(0),
+    });
+    receivers
+}
