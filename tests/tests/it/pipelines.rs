@@ -12,7 +12,7 @@ use proptest::{
     prelude::*,
     test_runner::{Config, TestRunner},
 };
-use tests::{Accelerator, Answer, Client, End, Request, ScriptedOrigin, content::content};
+use tests::{Accelerator, Answer, Client, End, Next, Request, ScriptedOrigin, content::content};
 
 /// Bodies around each border of the hit path: one that is copied behind its head (16 KiB), one that is lent to the
 /// socket (64 KiB), one that fits what a socket takes at once and one that does not, one of several extents.
@@ -57,6 +57,16 @@ enum Ask {
     Private(usize),
     /// A body on its way to the origin.
     Upload(usize),
+    /// One in chunks.
+    ChunkedUpload(usize),
+    /// What no visitor may do.
+    Forbidden,
+    /// What is answered here, because it may go no further.
+    LastHop,
+    /// What only the store may answer, and has not.
+    OnlyIfCached(usize),
+    /// What the origin breaks off.
+    Broken(usize),
 }
 
 fn stored(size: usize) -> String {
@@ -102,6 +112,7 @@ fn start() -> (ScriptedOrigin, Accelerator) {
     origin.on("/upload", |request, reply| {
         reply.answer(&Answer::new(200, format!("{} bytes", request.body.len())))
     });
+    origin.sends("/broken", &b"HTTP/1.1 nonsense\r\n\r\n"[..], Next::Close);
     let accelerator = Accelerator::before(&origin.url()).start();
     for bytes in SIZES {
         accelerator.get(&stored(bytes)).expect_status(200);
@@ -127,6 +138,16 @@ impl Ask {
             Self::Upload(size) => {
                 Request::new("POST", "/upload").body(&body(SIZES[size].min(UPLOAD_BYTES_MAX)))
             }
+            Self::ChunkedUpload(size) => {
+                let body = body(SIZES[size].min(UPLOAD_BYTES_MAX));
+                Request::new("POST", "/upload").chunked(&body.chunks(700).collect::<Vec<_>>())
+            }
+            Self::Forbidden => Request::new("PURGE", &stored(SIZES[0])),
+            Self::LastHop => Request::new("OPTIONS", "*").header("Max-Forwards", "0"),
+            Self::OnlyIfCached(size) => {
+                Request::get(&fresh("missed", size)).header("Cache-Control", "only-if-cached")
+            }
+            Self::Broken(size) => Request::get(&fresh("broken", size)),
         }
     }
 
@@ -134,7 +155,7 @@ impl Ask {
     fn expect(self, client: &mut Client) {
         let method = match self {
             Self::Head(_) => "HEAD",
-            Self::Upload(_) => "POST",
+            Self::Upload(_) | Self::ChunkedUpload(_) => "POST",
             _ => "GET",
         };
         let response = client.response(method).whole();
@@ -146,7 +167,14 @@ impl Ask {
             Self::NotModified(_) => (304, Vec::new()),
             Self::Part(size) => (206, body(SIZES[size])[..SIZES[size].min(20_000)].to_vec()),
             Self::Beyond(_) => (416, response.body.clone()),
-            Self::Upload(size) => (200, format!("{} bytes", SIZES[size].min(UPLOAD_BYTES_MAX)).into_bytes()),
+            // Pages of our own.
+            Self::Forbidden => (403, response.body.clone()),
+            Self::OnlyIfCached(_) => (504, response.body.clone()),
+            Self::Broken(_) => (502, response.body.clone()),
+            Self::LastHop => (200, Vec::new()),
+            Self::Upload(size) | Self::ChunkedUpload(size) => {
+                (200, format!("{} bytes", SIZES[size].min(UPLOAD_BYTES_MAX)).into_bytes())
+            }
         };
         assert_eq!(response.status(), status, "{self:?}: {}", response.text_of_head());
         assert!(
@@ -188,7 +216,7 @@ fn pipeline(accelerator: &Accelerator, asks: &[Ask], cuts: &[(usize, bool)]) {
 }
 
 fn ask() -> impl Strategy<Value = Ask> {
-    (0..SIZES.len(), 0..12).prop_map(|(size, kind)| match kind {
+    (0..SIZES.len(), 0..17).prop_map(|(size, kind)| match kind {
         0..4 => Ask::Stored(size),
         4 => Ask::Chunked(size),
         5 => Ask::Head(size),
@@ -197,7 +225,12 @@ fn ask() -> impl Strategy<Value = Ask> {
         8 => Ask::Beyond(size),
         9 => Ask::Missed(size),
         10 => Ask::Private(size),
-        _ => Ask::Upload(size),
+        11 => Ask::Upload(size),
+        12 => Ask::ChunkedUpload(size),
+        13 => Ask::Forbidden,
+        14 => Ask::LastHop,
+        15 => Ask::OnlyIfCached(size),
+        _ => Ask::Broken(size),
     })
 }
 
