@@ -1,6 +1,7 @@
 vcl 4.1;
-# Varnish's built-in policy as shipped; the command line (crates/lab/src/bin/bench-cache/peers.rs) gives it
-# -s malloc, one pool of threads, and takes the shared-memory log off the hot path.
+# Varnish's built-in policy as shipped; the command line (crates/lab/src/peers/cache/contenders.rs) gives it
+# -s malloc, one pool of threads, and takes the shared-memory log off the hot path. Connections to the backend are kept
+# by default, without a bound.
 backend default {
     .host = "127.0.0.1";
     .port = "@ORIGIN_PORT@";

@@ -18,7 +18,7 @@ use crate::{
         cache::{
             contenders::{self, Contender, Ground, KIB, Running},
             load::{Asked, Filler, Scripts, Urls, wrk},
-            origin::{Bodies, Origin},
+            origin::{Bodies, Origin, Page},
         },
     },
     placement::allowed,
@@ -110,7 +110,7 @@ impl Bench {
 
     /// One round. A server that dies or a load that fails is a sample of nothing, with the reason.
     pub(super) fn sample(&self, server: &Running, seconds: u64) -> Sample {
-        let asked = Asked { body_bytes: KIB, connections: CONNECTIONS, urls: Urls::One };
+        let asked = Asked { page: Page::Shared, body_bytes: KIB, connections: CONNECTIONS, urls: Urls::One };
         let measured = measure(&server.tree, &server.cores, || {
             let before = self.origin.requests();
             let mut work: Work = wrk(&self.scripts, &asked, server.port, &server.load_cores, seconds)?;

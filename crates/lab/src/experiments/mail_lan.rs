@@ -177,11 +177,7 @@ fn sample(
         measure(&server.tree, cores, || {
             let begun = Instant::now();
             let units = pipelined(server.address, Until::Time(duration), 0)?;
-            Ok::<_, PeerError>(Work {
-                units,
-                wall_s: Some(begun.elapsed().as_secs_f64()),
-                doubts: Vec::new(),
-            })
+            Ok::<_, PeerError>(Work { units, wall_s: Some(begun.elapsed().as_secs_f64()), ..Work::default() })
         })
         .unwrap_or_else(|error| Sample::nothing(error.to_string()))
     });

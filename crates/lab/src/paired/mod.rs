@@ -43,8 +43,19 @@ pub struct Work {
     pub units: u64,
     /// Seconds that the load ran, where it knows better than a clock around it (its start-up is not load).
     pub wall_s: Option<f64>,
+    /// How long units took, where the load knows.
+    pub latency: Option<Latency>,
     /// Why this sample should be doubted; empty if it should not. A marked sample carries no verdict.
     pub doubts: Vec<String>,
+}
+
+/// How long units took, from the load's side.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Latency {
+    /// Microseconds that half of them took at most.
+    pub p50_us: f64,
+    /// Microseconds that 99 in 100 took at most.
+    pub p99_us: f64,
 }
 
 /// One contender in one round.
@@ -66,6 +77,9 @@ pub struct Sample {
     pub rss_bytes: u64,
     /// Of the server's cores, the share of time that somebody else used (other processes, the hypervisor).
     pub foreign_share: f64,
+    /// How long units took, where the load knows.
+    #[serde(default)]
+    pub latency: Option<Latency>,
     /// Why this sample should be doubted.
     pub doubts: Vec<String>,
 }
@@ -82,8 +96,19 @@ impl Sample {
             switches_involuntary: 0,
             rss_bytes: 0,
             foreign_share: 0.0,
+            latency: None,
             doubts: vec![why],
         }
+    }
+
+    /// Microseconds that half of the units took at most.
+    pub fn p50_us(&self) -> Option<f64> {
+        Some(self.latency?.p50_us)
+    }
+
+    /// Microseconds that 99 in 100 units took at most.
+    pub fn p99_us(&self) -> Option<f64> {
+        Some(self.latency?.p99_us)
     }
 
     /// Microseconds of CPU that a unit cost; `None` when nothing was done.
@@ -121,6 +146,7 @@ pub fn measure<E: From<tree::TreeError>>(
         switches_involuntary: after.switches_involuntary.saturating_sub(before.switches_involuntary),
         rss_bytes: after.rss_bytes,
         foreign_share: foreign_s / (elapsed_s * cores.count() as f64),
+        latency: work.latency,
         doubts: work.doubts,
     })
 }
@@ -137,7 +163,12 @@ pub struct Series {
 impl Series {
     /// Each round's cost in microseconds of CPU a unit; `None` where nothing was done.
     pub fn costs_us(&self) -> Vec<Option<f64>> {
-        self.samples.iter().map(Sample::cpu_us_per_unit).collect()
+        self.each(Sample::cpu_us_per_unit)
+    }
+
+    /// A figure of each round.
+    pub fn each(&self, figure: impl Fn(&Sample) -> Option<f64>) -> Vec<Option<f64>> {
+        self.samples.iter().map(figure).collect()
     }
 
     /// The first reason to doubt any of its samples.

@@ -40,17 +40,30 @@ impl Comparison {
 
     /// The cheapest of `names` by median, doubtful ones left out.
     pub fn cheapest<'a>(&self, names: impl IntoIterator<Item = &'a str>) -> Option<&Series> {
+        self.least(names, Sample::cpu_us_per_unit)
+    }
+
+    /// Which of `names` has the least of a figure, by median, doubtful ones left out.
+    pub fn least<'a>(
+        &self,
+        names: impl IntoIterator<Item = &'a str>,
+        figure: fn(&Sample) -> Option<f64>,
+    ) -> Option<&Series> {
+        let middle =
+            |series: &Series| spread::median(&series.each(figure).into_iter().flatten().collect::<Vec<_>>());
         names
             .into_iter()
             .filter_map(|name| self.series(name))
             .filter(|series| series.doubt().is_none())
-            .filter_map(|series| Some((series, self.cost(&series.name)?)))
+            .filter_map(|series| Some((series, middle(series)?)))
             .min_by(|(_, a), (_, b)| a.total_cmp(b))
             .map(|(series, _)| series)
     }
 
-    /// The scenario as a Markdown table; ratios are to `reference`.
+    /// The scenario as a Markdown table; ratios are to `reference`, or to the first who took part where that did not.
     pub fn table(&self, reference: &str) -> String {
+        let first = self.series.first().map_or(reference, |series| &series.name);
+        let reference = self.series(reference).map_or(first, |series| &series.name);
         let unit = &self.unit;
         let units = unit.strip_suffix('y').map_or_else(|| format!("{unit}s"), |stem| format!("{stem}ies"));
         let mut text = format!(
@@ -115,6 +128,17 @@ pub struct Figure {
 impl Figure {
     /// `contender` costs at most `bound` times `reference`, within one comparison.
     pub fn at_most(what: String, bound: f64, contender: Option<&Series>, reference: Option<&Series>) -> Self {
+        Self::of(what, bound, contender, reference, Sample::cpu_us_per_unit)
+    }
+
+    /// A figure of `contender` is at most `bound` times that of `reference`, within one comparison.
+    pub fn of(
+        what: String,
+        bound: f64,
+        contender: Option<&Series>,
+        reference: Option<&Series>,
+        figure: fn(&Sample) -> Option<f64>,
+    ) -> Self {
         let (Some(contender), Some(reference)) = (contender, reference) else {
             let absent = if contender.is_none() {
                 "the contender did not take part"
@@ -123,7 +147,7 @@ impl Figure {
             };
             return Self { what, bound, ratio: None, verdict: Verdict::NotMeasured, remark: absent.into() };
         };
-        let ratio = Ratio::paired(&contender.costs_us(), &reference.costs_us());
+        let ratio = Ratio::paired(&contender.each(figure), &reference.each(figure));
         let doubt =
             [contender, reference].into_iter().find_map(|series| Some((&series.name, series.doubt()?)));
         let (verdict, remark) = match (&ratio, doubt) {
@@ -256,6 +280,7 @@ impl Record {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::paired::Latency;
 
     fn series(name: &str, costs_us: &[f64]) -> Series {
         let sample = |cost: &f64| Sample {
@@ -267,6 +292,7 @@ mod tests {
             switches_involuntary: 50,
             rss_bytes: 3 << 20,
             foreign_share: 0.01,
+            latency: Some(Latency { p50_us: 1.0 / cost, p99_us: 2.0 }),
             doubts: Vec::new(),
         };
         Series { name: name.into(), samples: costs_us.iter().map(sample).collect() }
@@ -320,6 +346,15 @@ mod tests {
         let record = record();
         let best = record.comparisons[0].cheapest(["b", "a", "doubtful"]).unwrap();
         assert_eq!(best.name, "a");
+        // By another figure it may be another one: what is dear here is quick.
+        let quickest = record.comparisons[0].least(["b", "a", "doubtful"], Sample::p50_us).unwrap();
+        assert_eq!(quickest.name, "b");
+    }
+
+    #[test]
+    fn ratios_are_to_the_first_where_the_reference_took_no_part() {
+        let table = record().comparisons[0].table("nobody");
+        assert!(table.contains("× limit (95%)") && table.contains("1.20 (1.20–1.20)"), "{table}");
     }
 
     #[test]

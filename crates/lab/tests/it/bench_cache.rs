@@ -82,6 +82,19 @@ fn a_quick_run_measures_everybody_who_is_here() -> Outcome {
             assert_eq!(from_origin, None, "{name} in {scenario}");
         }
     }
+    for scenario in ["miss-1k", "pass-1k", "pass-64k", "upload-1m", "private-50"] {
+        // The floors have no origin, and of the peers three are proxies that others compare.
+        let through: Vec<_> =
+            expected.iter().filter(|name| ["varnish", "nginx", "haproxy", "ours"].contains(name)).collect();
+        let comparison = record.comparisons.iter().find(|comparison| comparison.scenario == scenario);
+        assert_eq!(comparison.map_or(0, |comparison| comparison.series.len()), through.len(), "{said}");
+        for series in comparison.iter().flat_map(|comparison| &comparison.series) {
+            let sample = series.samples.first().ok_or_else(|| format!("no round: {series:?}"))?;
+            assert!(sample.units > 0 && sample.latency.is_some(), "{} in {scenario}: {said}", series.name);
+            let stayed = sample.doubts.iter().find(|doubt| doubt.contains("origin"));
+            assert_eq!(stayed, None, "{} in {scenario}", series.name);
+        }
+    }
     // One round says nothing, and the record must not pretend that it does.
     let verdicts: Vec<Verdict> = record.figures.iter().map(|figure| figure.verdict).collect();
     assert!(!verdicts.is_empty());

@@ -1,8 +1,13 @@
 //! The bounds that the accelerator is held to, and the verdict on each.
 
+use lab::paired::Sample;
 use lab::paired::record::{Comparison, Figure};
+use lab::paired::spread::median;
+use lab::report::Table;
 
 use lab::peers::cache::contenders::Contender;
+
+use crate::scenarios::{MISS, PASS_LARGE, PASS_SMALL, PRIVATE_PAGE, UPLOAD};
 
 /// Ours on two cores, beside ours on one.
 pub(crate) const OURS_TWO: &str = "ours, two cores";
@@ -12,6 +17,23 @@ pub(crate) const OURS_ONE_SHARED: &str = "ours, one core shared with the load";
 
 /// Where our limit is held against the shared floor.
 pub(crate) const FLOOR_SCENARIOS: [&str; 3] = ["one-1k-64", "one-64k-64", "one-1k-1000"];
+
+/// A figure of a round.
+type Measured = fn(&Sample) -> Option<f64>;
+
+/// What is measured of requests that go to the origin.
+const MEASURED: [(&str, Measured); 3] =
+    [("CPU", Sample::cpu_us_per_unit), ("p50", Sample::p50_us), ("p99", Sample::p99_us)];
+/// Where each request goes to the origin, how many of [`MEASURED`] are left out, and the bound. 50 clients that wait
+/// use no processor worth a figure; and of 100 ms that everybody waits for the origin, whose timer ticks once in one of
+/// them, a hundredth is no difference.
+const THROUGH: [(&str, &str, usize, f64); 5] = [
+    ("a miss", MISS, 0, 1.0),
+    ("a pass of 1 KiB", PASS_SMALL, 0, 1.0),
+    ("a pass of 64 KiB", PASS_LARGE, 0, 1.0),
+    ("an upload of 1 MiB", UPLOAD, 0, 1.0),
+    ("50 clients on a private page", PRIVATE_PAGE, 1, 1.01),
+];
 
 /// Every figure that these comparisons can answer.
 pub(crate) fn all(comparisons: &[Comparison]) -> Vec<Figure> {
@@ -56,9 +78,50 @@ pub(crate) fn all(comparisons: &[Comparison]) -> Vec<Figure> {
             figures.push(against("our limit, ≤ 1.05 × the shared floor", scenario, limit, 1.05, reference));
         }
     }
+    figures.extend(through(comparisons));
     // A scenario that a partial run left out has no verdict, not even "not measured".
     figures.retain(|figure| {
         comparisons.iter().any(|comparison| figure.what.contains(&format!("({})", comparison.scenario)))
     });
     figures
+}
+
+/// Ours beside the best of the peers, where each request goes to the origin.
+fn through(comparisons: &[Comparison]) -> Vec<Figure> {
+    let mut figures = Vec::new();
+    for (what, scenario, left_out, bound) in THROUGH {
+        let comparison = comparisons.iter().find(|comparison| comparison.scenario == scenario);
+        for (name, measured) in MEASURED.into_iter().skip(left_out) {
+            let peers = Contender::PROXIES.map(Contender::name);
+            let best = comparison.and_then(|comparison| comparison.least(peers, measured));
+            let ours = comparison.and_then(|comparison| comparison.series(Contender::Ours.name()));
+            let what = format!("{name} of {what}, ≤ {bound} × the best peer ({scenario})");
+            figures.push(Figure::of(what, bound, ours, best, measured));
+        }
+    }
+    figures
+}
+
+/// How long requests took that went to the origin: medians over the rounds.
+pub(crate) fn latencies(comparisons: &[Comparison]) -> Option<Table> {
+    let mut table = Table::new(
+        "Latency, medians over the rounds",
+        &[("scenario", ""), ("", ""), ("p50", "ms"), ("p99", "ms")],
+    );
+    let through = |comparison: &&Comparison| THROUGH.iter().any(|one| one.1 == comparison.scenario);
+    for comparison in comparisons.iter().filter(through) {
+        for series in &comparison.series {
+            let cell = |measured: Measured| {
+                let rounds: Vec<f64> = series.each(measured).into_iter().flatten().collect();
+                median(&rounds).map_or_else(|| "–".to_owned(), |us| format!("{:.2}", us / 1e3))
+            };
+            table.row([
+                comparison.scenario.clone(),
+                series.name.clone(),
+                cell(Sample::p50_us),
+                cell(Sample::p99_us),
+            ]);
+        }
+    }
+    (!table.rows.is_empty()).then_some(table)
 }

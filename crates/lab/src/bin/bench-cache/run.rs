@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 use std::process::Command;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::Instant;
 
@@ -17,11 +18,11 @@ use lab::placement::restrict;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::figures::{self, OURS_ONE_SHARED, OURS_TWO};
-use crate::scenarios::{self, Scenario, Sides};
+use crate::scenarios::{self, MISSES_A_ROUND, MISSES_FROM, Scenario, Sides};
 use lab::peers::PeerError;
 use lab::peers::cache::contenders::{self, Contender, Ground, Running};
 use lab::peers::cache::load::{self, Filler, Scripts};
-use lab::peers::cache::origin::{Bodies, Origin};
+use lab::peers::cache::origin::{Bodies, Origin, Page};
 
 use crate::Options;
 
@@ -31,6 +32,8 @@ const MEMORY_QUICK_MIB: u64 = 256;
 const SECONDS: u64 = 2;
 /// A measured run may get this share of its answers from the origin.
 const MISS_SHARE_MAX: f64 = 0.001;
+/// Before a page that nobody stores is measured it is asked for this often: a cache may remember that of it.
+const WARM_UPS: usize = 2;
 /// From here on the record says that others were at work.
 const FOREIGN_SHARE_NOISY: f64 = 0.1;
 /// A cache that still asks the origin after so many passes over all objects is measured, and marked.
@@ -73,8 +76,8 @@ pub(crate) fn run(options: &Options, remarks: Vec<String>) -> Result<bool, PeerE
         versions: bench.versions,
         reference: Contender::Limit.name().into(),
         figures: figures::all(&comparisons),
+        tables: figures::latencies(&comparisons).into_iter().collect(),
         comparisons,
-        tables: Vec::new(),
         attached,
         remarks: bench.remarks,
     };
@@ -128,6 +131,8 @@ struct Bench {
     both: Cores,
     memory_mib: u64,
     seconds: u64,
+    /// The first URL that no miss has asked for yet.
+    fresh: AtomicU64,
     date: String,
     machine: Machine,
     settings: BTreeMap<String, String>,
@@ -188,6 +193,7 @@ impl Bench {
             both,
             memory_mib,
             seconds,
+            fresh: AtomicU64::new(MISSES_FROM),
             date: machine::date(),
             machine,
             settings,
@@ -205,14 +211,16 @@ impl Bench {
             let known = Contender::ALL.map(Contender::name).join(", ");
             return Err(PeerError::failed(format!("there is no contender {unknown}; there are {known}")));
         }
-        let mut bodies: Vec<u64> = scenarios.iter().map(|scenario| scenario.body_bytes).collect();
+        let hits = scenarios.iter().filter(|scenario| scenario.is_hit());
+        let mut bodies: Vec<u64> = hits.map(|scenario| scenario.body_bytes).collect();
         bodies.sort_unstable();
         bodies.dedup();
         let two_cores_wanted = scenarios.iter().any(|scenario| scenario.sides == Sides::OneAndTwo);
         let mut all = Vec::new();
         for contender in Contender::ALL {
             let named = options.only.iter().any(|name| name == contender.name());
-            if !options.only.is_empty() && !named {
+            let is_needed = scenarios.iter().any(|scenario| scenario.is_for(contender));
+            if !options.only.is_empty() && !named || !is_needed {
                 continue;
             }
             let program = match contender.program() {
@@ -341,7 +349,9 @@ impl Bench {
     ) -> Result<Option<Comparison>, PeerError> {
         let takes_part = |server: &&Running| match scenario.sides {
             Sides::Apart => {
-                server.name != OURS_TWO && server.body_bytes.is_none_or(|only| only == scenario.body_bytes)
+                scenario.is_for(server.contender)
+                    && server.name != OURS_TWO
+                    && server.body_bytes.is_none_or(|only| only == scenario.body_bytes)
             }
             Sides::OneAndTwo => server.contender == Contender::Ours,
         };
@@ -367,28 +377,38 @@ impl Bench {
         Ok(Some(Comparison {
             scenario: scenario.name.into(),
             what: scenario.what(),
-            unit: "hit".into(),
+            unit: if scenario.is_hit() { "hit" } else { "request" }.into(),
             series,
         }))
     }
 
     /// One round of one contender. A server that dies or a load that fails is a sample of nothing, with the reason.
     fn sample(&self, server: &Running, load_cores: &Cores, scenario: &Scenario) -> Result<Sample, PeerError> {
-        let measured = measure(&server.tree, &server.cores, || {
-            let before = self.origin.requests();
-            let mut work =
-                load::wrk(&self.scripts, &scenario.asked(), server.port, load_cores, self.seconds)?;
-            let missed = self.origin.requests() - before;
-            if missed as f64 > work.units as f64 * MISS_SHARE_MAX {
-                work.doubts.push(format!("{missed} of {} answers came from the origin", work.units));
-            }
-            Ok::<_, PeerError>(work)
+        let measured = self.warm_up(server, scenario).and_then(|()| {
+            let asked = scenario.asked(self.fresh.fetch_add(MISSES_A_ROUND, Ordering::Relaxed));
+            measure(&server.tree, &server.cores, || {
+                let before = self.origin.requests();
+                let mut work = load::wrk(&self.scripts, &asked, server.port, load_cores, self.seconds)?;
+                let at_origin = self.origin.requests() - before;
+                work.doubts.extend(doubt(scenario, work.units, at_origin));
+                Ok::<_, PeerError>(work)
+            })
         });
         measured.or_else(|error| {
             let why = format!("{}: {error}", server.name);
             println!("{why}");
             Ok(Sample::nothing(why))
         })
+    }
+
+    /// Asks for a page that nobody stores, and checks what comes. (What is stored was asked for and checked long ago,
+    /// and a URL that nobody has asked for would not be one any more.)
+    fn warm_up(&self, server: &Running, scenario: &Scenario) -> Result<(), PeerError> {
+        if scenario.page == Page::Shared {
+            return Ok(());
+        }
+        let mut filler = Filler::new(server.port, &self.bodies);
+        (0..WARM_UPS).try_for_each(|_| filler.fetch_page(scenario.page, scenario.body_bytes, 0))
     }
 
     /// The engine's own figures, if its bench is built.
@@ -415,6 +435,17 @@ impl Bench {
     }
 }
 
+/// Why a run in which so many of the requests reached the origin was not what it should be.
+fn doubt(scenario: &Scenario, requests: u64, at_origin: u64) -> Option<String> {
+    let most = (requests as f64 * MISS_SHARE_MAX) as u64;
+    if scenario.is_hit() {
+        (at_origin > most).then(|| format!("{at_origin} of {requests} answers came from the origin"))
+    } else {
+        let fewest = requests.saturating_sub(most);
+        (at_origin < fewest).then(|| format!("{at_origin} of {requests} requests reached the origin"))
+    }
+}
+
 /// What a program printed, as JSON: a line that is an object, or else its lines of the form `name   1.5   unit`,
 /// columns apart by two spaces or more.
 fn printed(text: &str) -> Option<serde_json::Value> {
@@ -435,6 +466,20 @@ fn printed(text: &str) -> Option<serde_json::Value> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_hit_that_was_none_is_doubtful_and_so_is_a_miss_that_was_a_hit() {
+        let all = scenarios::all(false);
+        let of = |name: &str| all.iter().find(|scenario| scenario.name == name).expect("known");
+        let hit = of("one-1k-64");
+        assert_eq!(doubt(hit, 10_000, 10), None);
+        assert!(doubt(hit, 10_000, 11).is_some_and(|doubt| doubt.contains("11 of 10000")));
+        for name in [scenarios::MISS, scenarios::PASS_SMALL, scenarios::UPLOAD] {
+            assert_eq!(doubt(of(name), 10_000, 10_064), None, "{name}");
+            assert_eq!(doubt(of(name), 10_000, 9_990), None, "{name}");
+            assert!(doubt(of(name), 10_000, 9_989).is_some(), "{name}");
+        }
+    }
 
     #[test]
     fn figures_are_read_from_json_and_from_columns() {

@@ -1,7 +1,8 @@
 //! What is asked, of whom, how often.
 
-use lab::peers::cache::contenders::KIB;
+use lab::peers::cache::contenders::{Contender, KIB};
 use lab::peers::cache::load::{Asked, Urls, ZIPF_EXPONENT};
+use lab::peers::cache::origin::{Page, SLOW_TIME};
 
 /// Which processors the two sides have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,6 +16,7 @@ pub(crate) enum Sides {
 #[derive(Clone, Debug)]
 pub(crate) struct Scenario {
     pub(crate) name: &'static str,
+    pub(crate) page: Page,
     pub(crate) body_bytes: u64,
     pub(crate) connections: u32,
     pub(crate) urls: Urls,
@@ -27,16 +29,28 @@ const URLS_SMALL: u64 = 100_000;
 /// 4,096 × 64 KiB = 256 MiB fit the memory that each contender is given; 100,000 (6.4 GiB, seven times over)
 /// would not fit this class of machine.
 const URLS_LARGE: u64 = 4_096;
+/// Beyond all that are drawn: no URL of a miss has been asked for before.
+pub(crate) const MISSES_FROM: u64 = 1_000_000_000;
+/// More than a round asks for.
+pub(crate) const MISSES_A_ROUND: u64 = 10_000_000;
 
 /// Rounds where a figure depends on it, and elsewhere.
 const ROUNDS_GATE: usize = 7;
 const ROUNDS_SHOWN: usize = 3;
+
+/// Those that go to the origin with each request.
+pub(crate) const MISS: &str = "miss-1k";
+pub(crate) const PASS_SMALL: &str = "pass-1k";
+pub(crate) const PASS_LARGE: &str = "pass-64k";
+pub(crate) const UPLOAD: &str = "upload-1m";
+pub(crate) const PRIVATE_PAGE: &str = "private-50";
 
 /// All scenarios, in the order in which they run.
 pub(crate) fn all(quick: bool) -> Vec<Scenario> {
     let (small, large) = if quick { (500, 100) } else { (URLS_SMALL, URLS_LARGE) };
     let one = |name, body_bytes, connections, rounds| Scenario {
         name,
+        page: Page::Shared,
         body_bytes,
         connections,
         urls: Urls::One,
@@ -44,12 +58,12 @@ pub(crate) fn all(quick: bool) -> Vec<Scenario> {
         rounds,
     };
     let zipf = |name, body_bytes, urls| Scenario {
-        name,
-        body_bytes,
-        connections: 64,
         urls: Urls::Zipf(urls),
-        sides: Sides::Apart,
-        rounds: ROUNDS_GATE,
+        ..one(name, body_bytes, 64, ROUNDS_GATE)
+    };
+    let through = |name, page, body_bytes, connections| Scenario {
+        page,
+        ..one(name, body_bytes, connections, ROUNDS_GATE)
     };
     let mut all = vec![
         one("one-1k-64", KIB, 64, ROUNDS_GATE),
@@ -66,15 +80,43 @@ pub(crate) fn all(quick: bool) -> Vec<Scenario> {
             one("one-64k-1000", 64 * KIB, 1_000, ROUNDS_SHOWN),
         ]);
     }
+    all.extend([
+        Scenario { urls: Urls::Each(MISSES_FROM), ..one(MISS, KIB, 64, ROUNDS_GATE) },
+        through(PASS_SMALL, Page::Private, KIB, 64),
+        through(PASS_LARGE, Page::Private, 64 * KIB, 64),
+        through(UPLOAD, Page::Upload, KIB * KIB, 16),
+        through(PRIVATE_PAGE, Page::Slow, KIB, 50),
+    ]);
     all
 }
 
 impl Scenario {
+    /// Whether the store answers; otherwise each request goes to the origin.
+    pub(crate) fn is_hit(&self) -> bool {
+        self.page == Page::Shared && !matches!(self.urls, Urls::Each(_))
+    }
+
+    /// Whether a contender takes part: those that do nothing but answer from memory have no origin.
+    pub(crate) fn is_for(&self, contender: Contender) -> bool {
+        self.is_hit()
+            || [Contender::Ours, Contender::Other].contains(&contender)
+            || Contender::PROXIES.contains(&contender)
+    }
+
     /// In a sentence.
     pub(crate) fn what(&self) -> String {
         let urls = match self.urls {
             Urls::One => "one URL, wrk's short request".to_owned(),
             Urls::Zipf(urls) => format!("{urls} URLs by Zipf ({ZIPF_EXPONENT}), browser-like requests"),
+            Urls::Each(_) => "each request another URL that is stored, browser-like requests".to_owned(),
+        };
+        let page = match self.page {
+            Page::Shared => String::new(),
+            Page::Private => ", `Cache-Control: private`".to_owned(),
+            Page::Slow => {
+                format!(", `Cache-Control: private`, made by the origin in {} ms", SLOW_TIME.as_millis())
+            }
+            Page::Upload => ", uploaded by POST".to_owned(),
         };
         let sides = match self.sides {
             Sides::Apart => "",
@@ -82,19 +124,25 @@ impl Scenario {
                 "; on one core with the load on the other, on two cores shared with the load, and on one of these"
             }
         };
-        format!("{} KiB, {} connections, {urls}{sides}.", self.body_bytes / KIB, self.connections)
+        format!("{} KiB, {} connections, {urls}{page}{sides}.", self.body_bytes / KIB, self.connections)
     }
 
-    /// What the load is told.
-    pub(crate) const fn asked(&self) -> Asked {
-        Asked { body_bytes: self.body_bytes, connections: self.connections, urls: self.urls }
+    /// What the load is told; `first` is the first URL where each is another.
+    pub(crate) const fn asked(&self, first: u64) -> Asked {
+        let urls = match self.urls {
+            Urls::Each(_) => Urls::Each(first),
+            urls => urls,
+        };
+        Asked { page: self.page, body_bytes: self.body_bytes, connections: self.connections, urls }
     }
 
-    /// The IDs of the objects that it asks for. One URL is ID 0; the drawn ones begin at 1.
+    /// The IDs of the objects that it finds in the store. One URL is ID 0; the drawn ones begin at 1.
     pub(crate) fn ids(&self) -> std::ops::Range<u64> {
         match self.urls {
+            _ if !self.is_hit() => 0..0,
             Urls::One => 0..1,
             Urls::Zipf(urls) => 1..urls + 1,
+            Urls::Each(_) => 0..0,
         }
     }
 }

@@ -1,9 +1,10 @@
 //! The accelerator on the page.
 
+use lab::paired::record::{Comparison, Record};
 use lab::report::Table;
 
 use crate::contenders::{is_peer, shown};
-use crate::markdown::{bounds, costs, dash, interval, list, paragraph, ratio, table};
+use crate::markdown::{bounds, costs, dash, interval, list, order, paragraph, ratio, table};
 use crate::shelf::{Shelf, comparison};
 
 pub(crate) const BENCH: &str = "bench-cache";
@@ -57,6 +58,7 @@ pub(crate) fn section(out: &mut String, shelf: &Shelf) -> Result<(), String> {
         );
     }
 
+    through(out, shelf);
     out.push_str("### The store in memory, as a library\n\n");
     store(out, shelf);
     crate::pressure::section(out, shelf)?;
@@ -67,6 +69,45 @@ pub(crate) fn section(out: &mut String, shelf: &Shelf) -> Result<(), String> {
     bounds(out, &shelf.bounds(BENCH));
     crate::pressure::bounds(out, shelf);
     Ok(())
+}
+
+/// Where each request goes to the origin (name, heading).
+const THROUGH: [(&str, &str); 4] = [
+    ("miss-1k", "a miss of 1 KiB"),
+    ("pass-1k", "a pass of 1 KiB"),
+    ("pass-64k", "a pass of 64 KiB"),
+    ("upload-1m", "an upload of 1 MiB"),
+];
+
+/// What is not a hit, once a record has it.
+fn through(out: &mut String, shelf: &Shelf) {
+    let has_all = |record: &Record| THROUGH.iter().all(|(name, _)| comparison(record, name).is_some());
+    let Some(newest) = shelf.newest(BENCH, has_all) else { return };
+    out.push_str("### A miss, a pass, an upload\n\n");
+    let words = format!(
+        "CPU time of the server for one request that goes to the origin, on one core with 64 connections (uploads: 16), \
+         and how many times that of ours. {}.",
+        newest.links()
+    );
+    paragraph(out, &words);
+    let found: Vec<&Comparison> =
+        THROUGH.iter().filter_map(|(name, _)| comparison(&newest.record, name)).collect();
+    let mut columns = vec![("", "")];
+    columns.extend(THROUGH.iter().flat_map(|(_, heading)| [(*heading, "µs"), ("× nighttrain", "")]));
+    let mut costs = Table::new("", &columns);
+    for name in order(&newest.record, found.first().copied()) {
+        let mut cells = vec![shown(&name, &newest.record.versions)];
+        for comparison in &found {
+            cells.push(comparison.cost(&name).map_or_else(dash, |cost| format!("{cost:.1}")));
+            cells.push(ratio(comparison, &name, "ours").map_or_else(dash, interval));
+        }
+        costs.row(cells);
+    }
+    table(out, &costs);
+    for latencies in &newest.record.tables {
+        paragraph(out, "How long such a request took, and one of 50 clients for a private page of 100 ms:");
+        table(out, latencies);
+    }
 }
 
 /// Each record's figures of the store's own interface.
@@ -110,6 +151,11 @@ fn store(out: &mut String, shelf: &Shelf) {
 pub(crate) fn losses(shelf: &Shelf) -> Result<Vec<String>, String> {
     let mut all = dearer(shelf, &[SCENARIO, "zipf-1k-64", "one-64k-64", "zipf-64k-64"], "a hit")?;
     all.extend(dearer(shelf, &["one-1k-8", "one-1k-1000", "one-64k-8", "one-64k-1000"], "a hit")?);
+    for (name, what) in THROUGH {
+        if let Some(kept) = shelf.newest(BENCH, |record| comparison(record, name).is_some()) {
+            all.extend(cheaper_peers(kept, name, what));
+        }
+    }
     if let Some((value, link)) = inserts(shelf)
         && value < INSERTS_AIMED_AT
     {

@@ -75,6 +75,8 @@ impl Contender {
     /// Those that others wrote.
     pub const PEERS: [Self; 5] =
         [Self::Varnish, Self::Nginx, Self::Haproxy, Self::TrafficServer, Self::Squid];
+    /// Those of them that ours is held against where it goes to the origin.
+    pub const PROXIES: [Self; 3] = [Self::Varnish, Self::Nginx, Self::Haproxy];
 
     /// For people and records.
     pub const fn name(self) -> &'static str {

@@ -1,4 +1,4 @@
-//! Filling the caches, and asking for what they hold.
+//! Filling the caches, and asking for what they hold, and for what they do not.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -7,11 +7,11 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use crate::paired::Work;
 use crate::paired::spread::Draws;
 use crate::paired::tree::{Cores, pinned};
+use crate::paired::{Latency, Work};
 
-use super::origin::Bodies;
+use super::origin::{Bodies, Page};
 use crate::peers::PeerError;
 
 /// How many draws a list holds before it repeats: some ten times what a connection asks for in a round.
@@ -45,6 +45,8 @@ const BROWSER_HEADERS: [&str; 2] = [
 /// a quarter: requests that differ elsewhere only all collide, and wrk spends half a minute starting. These digits
 /// stand in the middle.
 const REFERER_DIGITS: &str = "%06d%06d%06d%06d";
+/// How many different ones these digits can say.
+const REFERERS: u64 = 1_000_000;
 
 /// The Zipf exponent: YCSB's, which is near what web traces show (Breslau et al., 1999: 0.64–0.83, and higher
 /// behind a browser's own cache).
@@ -57,12 +59,16 @@ pub enum Urls {
     One,
     /// That many, drawn by Zipf, with a request as a browser sends it.
     Zipf(u64),
+    /// Each request another, from this one on, with a request as a browser sends it.
+    Each(u64),
 }
 
 /// What a load asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Asked {
-    /// Of each body.
+    /// What kind of page.
+    pub page: Page,
+    /// Of each body, the answer's or the upload's.
     pub body_bytes: u64,
     /// Kept alive, each with one request under way.
     pub connections: u32,
@@ -75,6 +81,8 @@ pub struct Asked {
 pub struct Scripts {
     report: PathBuf,
     zipf: PathBuf,
+    each: PathBuf,
+    upload: PathBuf,
     directory: PathBuf,
 }
 
@@ -85,33 +93,48 @@ impl Scripts {
     /// It cannot be written.
     pub fn write(directory: &Path) -> Result<Self, PeerError> {
         // One line that this program reads back; wrk's own summary is rounded for people.
-        let report = "done = function(summary)\n  local e = summary.errors\n  io.write(string.format(\
-                      \"RESULT %d %d %d %d %d %d %d\\n\", summary.requests, summary.duration, e.connect, e.read, \
-                      e.write, e.timeout, e.status))\nend\n";
+        let report = "done = function(summary, latency)\n  local e = summary.errors\n  io.write(string.format(\
+                      \"RESULT %d %d %d %d %d %d %d %d %d\\n\", summary.requests, summary.duration, e.connect, e.read, \
+                      e.write, e.timeout, e.status, latency:percentile(50), latency:percentile(99)))\nend\n";
+        // As a browser asks, where `id` is the object's, `path` its path and `low` the last digits of its ID.
+        let browsers = format!(
+            "local headers = {{ {}, {} }}\n\
+             local function browsers(path, id, low)\n  \
+               local page = string.format(\"{REFERER_DIGITS}\", low, low, low, low)\n  \
+               return \"GET \" .. path .. \"/\" .. id .. \" HTTP/1.1\\r\\nHost: \" .. wrk.host .. \":\" .. wrk.port .. \
+                 \"\\r\\n\" .. headers[1] .. page .. headers[2] .. \"\\r\\n\"\nend\n",
+            lua_string(BROWSER_HEADERS[0]),
+            lua_string(BROWSER_HEADERS[1]),
+        );
         let zipf = format!(
-            "local draws, requests, at = {{}}, {{}}, 0\n\
-             local headers = {{ {}, {} }}\n\
+            "{browsers}local draws, requests, at = {{}}, {{}}, 0\n\
              function init(args)\n  \
                for line in io.lines(args[1]) do\n    \
                  local id = tonumber(line)\n    \
                  draws[#draws + 1] = id\n    \
-                 if not requests[id] then\n      \
-                   local page = string.format(\"{REFERER_DIGITS}\", id, id, id, id)\n      \
-                   requests[id] = \"GET \" .. args[2] .. \"/\" .. id .. \" HTTP/1.1\\r\\nHost: \" .. wrk.host .. \":\" \
-                     .. wrk.port .. \"\\r\\n\" .. headers[1] .. page .. headers[2] .. \"\\r\\n\"\n    \
-                 end\n  \
+                 requests[id] = requests[id] or browsers(args[2], id, id)\n  \
                end\nend\n\
-             function request()\n  at = at % #draws + 1\n  return requests[draws[at]]\nend\n{report}",
-            lua_string(BROWSER_HEADERS[0]),
-            lua_string(BROWSER_HEADERS[1]),
+             function request()\n  at = at % #draws + 1\n  return requests[draws[at]]\nend\n{report}"
+        );
+        let each = format!(
+            "{browsers}local path, id\n\
+             function init(args)\n  path, id = args[1], tonumber(args[2])\nend\n\
+             function request()\n  id = id + 1\n  return browsers(path, id, id % {REFERERS})\nend\n{report}"
+        );
+        let upload = format!(
+            "function init(args)\n  wrk.method, wrk.body = \"POST\", string.rep(\"n\", tonumber(args[1]))\nend\n{report}"
         );
         let this = Self {
             report: directory.join("report.lua"),
             zipf: directory.join("zipf.lua"),
+            each: directory.join("each.lua"),
+            upload: directory.join("upload.lua"),
             directory: directory.to_owned(),
         };
         fs::write(&this.report, report)?;
         fs::write(&this.zipf, zipf)?;
+        fs::write(&this.each, each)?;
+        fs::write(&this.upload, upload)?;
         Ok(this)
     }
 
@@ -165,20 +188,26 @@ pub fn wrk(
     cores: &Cores,
     seconds: u64,
 ) -> Result<Work, PeerError> {
-    let path = format!("/size/{}", asked.body_bytes);
+    let path = format!("{}{}", asked.page.root(), asked.body_bytes);
+    // Two threads would ask for the same URLs.
+    let threads = if matches!(asked.urls, Urls::Each(_)) { 1 } else { cores.count() };
     let mut command = pinned(cores, "wrk");
-    command.args([
-        format!("-t{}", cores.count()),
-        format!("-c{}", asked.connections),
-        format!("-d{seconds}s"),
-    ]);
+    command.args([format!("-t{threads}"), format!("-c{}", asked.connections), format!("-d{seconds}s")]);
     match asked.urls {
+        Urls::One if asked.page == Page::Upload => {
+            command.arg("-s").arg(&scripts.upload).arg(format!("http://127.0.0.1:{port}{path}/0"));
+            command.arg("--").arg(asked.body_bytes.to_string());
+        }
         Urls::One => {
             command.arg("-s").arg(&scripts.report).arg(format!("http://127.0.0.1:{port}{path}/0"));
         }
         Urls::Zipf(urls) => {
             command.arg("-s").arg(&scripts.zipf).arg(format!("http://127.0.0.1:{port}/"));
             command.arg("--").arg(scripts.draws(urls)?).arg(&path);
+        }
+        Urls::Each(first) => {
+            command.arg("-s").arg(&scripts.each).arg(format!("http://127.0.0.1:{port}/"));
+            command.arg("--").arg(&path).arg(first.to_string());
         }
     }
     run_wrk(command)
@@ -195,7 +224,9 @@ fn run_wrk(mut command: Command) -> Result<Work, PeerError> {
 fn parse_result(text: &str) -> Option<Work> {
     let line = text.lines().find_map(|line| line.strip_prefix("RESULT "))?;
     let fields: Vec<u64> = line.split_ascii_whitespace().map_while(|field| field.parse().ok()).collect();
-    let [requests, duration_us, connect, read, write, timeout, status] = fields[..] else { return None };
+    let [requests, duration_us, connect, read, write, timeout, status, p50_us, p99_us] = fields[..] else {
+        return None;
+    };
     let mut doubts = Vec::new();
     if connect + read + write + timeout > 0 {
         doubts
@@ -204,7 +235,8 @@ fn parse_result(text: &str) -> Option<Work> {
     if status > 0 {
         doubts.push(format!("{status} answers were errors"));
     }
-    Some(Work { units: requests, wall_s: Some(duration_us as f64 / 1e6), doubts })
+    let latency = Some(Latency { p50_us: p50_us as f64, p99_us: p99_us as f64 });
+    Some(Work { units: requests, wall_s: Some(duration_us as f64 / 1e6), latency, doubts })
 }
 
 /// One keep-alive connection that asks for one object after the other and compares each with what the origin has.
@@ -228,17 +260,25 @@ impl<'a> Filler<'a> {
     /// # Errors
     /// Nobody answers, or with something else.
     pub fn fetch(&mut self, body_bytes: u64, id: u64) -> Result<(), PeerError> {
+        self.fetch_page(Page::Shared, body_bytes, id)
+    }
+
+    /// Asks for a page of any kind and checks the answer byte for byte; uploads so many bytes to [`Page::Upload`].
+    ///
+    /// # Errors
+    /// Nobody answers, or with something else.
+    pub fn fetch_page(&mut self, page: Page, body_bytes: u64, id: u64) -> Result<(), PeerError> {
         // A server may close a connection that it kept for us: once more on a new one, then it is an error.
-        match self.exchange(body_bytes, id) {
+        match self.exchange(page, body_bytes, id) {
             Ok(()) => Ok(()),
             Err(_) => {
                 self.stream = None;
-                self.exchange(body_bytes, id)
+                self.exchange(page, body_bytes, id)
             }
         }
     }
 
-    fn exchange(&mut self, body_bytes: u64, id: u64) -> Result<(), PeerError> {
+    fn exchange(&mut self, page: Page, body_bytes: u64, id: u64) -> Result<(), PeerError> {
         let port = self.port;
         let mut stream = match self.stream.take() {
             Some(stream) => stream,
@@ -249,10 +289,19 @@ impl<'a> Filler<'a> {
                 stream
             }
         };
-        write_all(
-            &mut stream,
-            &format!("GET /size/{body_bytes}/{id} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\n\r\n"),
-        )?;
+        let root = page.root();
+        let head = format!("{root}{body_bytes}/{id} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\n");
+        let said;
+        let expected = if page == Page::Upload {
+            let head = format!("POST {head}Content-Length: {body_bytes}\r\n\r\n");
+            stream.write_all(head.as_bytes())?;
+            stream.write_all(self.bodies.body(body_bytes, id).unwrap_or_default())?;
+            said = body_bytes.to_string();
+            Some(said.as_bytes())
+        } else {
+            stream.write_all(format!("GET {head}\r\n").as_bytes())?;
+            self.bodies.body(body_bytes, id)
+        };
         self.buffer.clear();
         let (head_bytes, length, close) = loop {
             if let Some(head) = parse_head(&self.buffer)? {
@@ -266,18 +315,14 @@ impl<'a> Filler<'a> {
         while self.buffer.len() < head_bytes + length {
             read_some(&mut stream, &mut self.buffer)?;
         }
-        if self.buffer.get(head_bytes..) != self.bodies.body(body_bytes, id) {
-            return Err(PeerError::failed(format!("/size/{body_bytes}/{id} came back with other bytes")));
+        if self.buffer.get(head_bytes..) != expected {
+            return Err(PeerError::failed(format!("{root}{body_bytes}/{id} came back with other bytes")));
         }
         if !close {
             self.stream = Some(stream);
         }
         Ok(())
     }
-}
-
-fn write_all(stream: &mut TcpStream, text: &str) -> Result<(), PeerError> {
-    Ok(stream.write_all(text.as_bytes())?)
 }
 
 fn read_some(stream: &mut TcpStream, buffer: &mut Vec<u8>) -> Result<(), PeerError> {
@@ -342,7 +387,9 @@ mod tests {
     #[test]
     fn a_browsers_request_has_about_600_bytes_and_its_own_middle() {
         let [before, after] = BROWSER_HEADERS;
-        for (path, digits) in [("/size/1024/7", 24), ("/size/65536/100000", 24)] {
+        for (path, digits) in
+            [("/size/1024/7", 24), ("/size/65536/100000", 24), ("/size/1024/1000000000", 24)]
+        {
             let head = format!("GET {path} HTTP/1.1\r\nHost: 127.0.0.1:34567\r\n{before}");
             let bytes = head.len() + digits + after.len() + 2;
             assert!((570..=650).contains(&bytes), "{bytes}");
@@ -359,10 +406,11 @@ mod tests {
 
     #[test]
     fn results_are_read_and_errors_marked() {
-        let work = parse_result("Running 1s test\nRESULT 5000 1001000 0 0 0 0 0\n").unwrap();
+        let work = parse_result("Running 1s test\nRESULT 5000 1001000 0 0 0 0 0 900 1500\n").unwrap();
         assert_eq!((work.units, work.wall_s), (5_000, Some(1.001)));
+        assert_eq!(work.latency, Some(Latency { p50_us: 900.0, p99_us: 1_500.0 }));
         assert!(work.doubts.is_empty());
-        assert_eq!(parse_result("RESULT 5 1 0 1 0 0 2").unwrap().doubts.len(), 2);
+        assert_eq!(parse_result("RESULT 5 1 0 1 0 0 2 1 1").unwrap().doubts.len(), 2);
         assert!(parse_result("unable to connect").is_none());
     }
 

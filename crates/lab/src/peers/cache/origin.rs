@@ -1,20 +1,74 @@
-//! The web server behind every contender: `/size/BYTES/ID` answers that many bytes that depend on ID alone.
+//! The web server behind every contender.
 //!
-//! One thread a connection, blocking: it serves misses while the caches fill, one or two connections at a time,
-//! and afterwards its count of requests is the proof that hits were hits.
+//! | asked for | answers |
+//! |---|---|
+//! | `/size/BYTES/ID` | so many bytes that depend on ID alone, to be stored |
+//! | `/private/BYTES/ID` | the same, for this client only |
+//! | `/slow/BYTES/ID` | likewise, after [`SLOW_TIME`] |
+//! | `POST /upload/BYTES/ID` | how many bytes came, in decimal |
+//!
+//! One thread, one loop: it shares a processor with the load while misses and passes are measured, and must cost less
+//! than whoever is measured. What is uploaded is thrown away in the kernel. Its count of requests is the proof that
+//! hits were hits, and that what should go through did.
 
-use std::io::{self, BufRead, BufReader, Write};
-use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::io::{self, IoSlice, Write};
+use std::net::{Ipv4Addr, SocketAddr};
+use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::thread;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
+
+use rustix::net::{RecvFlags, recv};
+use tokio::io::{AsyncReadExt, AsyncWriteExt, Interest};
+use tokio::net::{TcpListener, TcpStream};
 
 /// The largest body that can be asked for.
 pub const BODY_BYTES_MAX: u64 = 1 << 20;
-const CONNECTIONS_MAX: usize = 512;
-const HEAD_LINES_MAX: usize = 100;
+/// How long a page of `/slow/` is thought about.
+pub const SLOW_TIME: Duration = Duration::from_millis(100);
+/// Each contender keeps some open, beside those that are busy.
+const CONNECTIONS_MAX: usize = 4_096;
+const HEAD_BYTES_MAX: usize = 16 << 10;
+const HEADERS_MAX: usize = 64;
+/// Thrown away by one call.
+const DISCARD_BYTES: usize = 256 << 10;
 const PERIOD: u64 = 251;
+
+/// What kind of page is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Page {
+    /// For everybody, and to be stored.
+    Shared,
+    /// For one client.
+    Private,
+    /// For one client, after [`SLOW_TIME`].
+    Slow,
+    /// None: it takes a body.
+    Upload,
+}
+
+impl Page {
+    const ALL: [Self; 4] = [Self::Shared, Self::Private, Self::Slow, Self::Upload];
+
+    /// Where its URLs begin.
+    pub const fn root(self) -> &'static str {
+        match self {
+            Self::Shared => "/size/",
+            Self::Private => "/private/",
+            Self::Slow => "/slow/",
+            Self::Upload => "/upload/",
+        }
+    }
+
+    const fn cache_control(self) -> &'static str {
+        match self {
+            Self::Shared => "max-age=3600",
+            Self::Private | Self::Slow => "private",
+            Self::Upload => "no-store",
+        }
+    }
+}
 
 /// A running origin.
 #[derive(Debug)]
@@ -28,13 +82,18 @@ impl Origin {
     /// Listens on a free loopback port until the process ends.
     ///
     /// # Errors
-    /// No port, no thread.
+    /// No port, no thread, no event loop.
     pub fn start() -> io::Result<Self> {
-        let listener = TcpListener::bind(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)))?;
+        let listener = std::net::TcpListener::bind(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)))?;
+        listener.set_nonblocking(true)?;
         let port = listener.local_addr()?.port();
         let requests = Arc::new(AtomicU64::new(0));
         let counter = Arc::clone(&requests);
-        thread::Builder::new().name("origin".into()).spawn(move || accept(&listener, &counter))?;
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        thread::Builder::new().name("origin".into()).spawn(move || {
+            // Without it every contender answers 502, and the bench sees that.
+            let _ = runtime.block_on(accept(listener, &counter));
+        })?;
         Ok(Self { port, requests })
     }
 
@@ -68,83 +127,169 @@ impl Default for Bodies {
     }
 }
 
-fn accept(listener: &TcpListener, requests: &Arc<AtomicU64>) {
+async fn accept(listener: std::net::TcpListener, requests: &Arc<AtomicU64>) -> io::Result<()> {
+    let listener = TcpListener::from_std(listener)?;
     let bodies = Arc::new(Bodies::new());
     let open = Arc::new(AtomicUsize::new(0));
-    for stream in listener.incoming().flatten() {
+    loop {
+        let Ok((stream, _)) = listener.accept().await else { continue };
         if open.load(Ordering::Relaxed) >= CONNECTIONS_MAX {
             continue; // closed by the drop; the cache in front answers 502, and the bench sees that
         }
         open.fetch_add(1, Ordering::Relaxed);
         let (bodies, requests, open) = (Arc::clone(&bodies), Arc::clone(requests), Arc::clone(&open));
-        thread::spawn(move || {
+        tokio::spawn(async move {
             // A cache that goes away in the middle is its own affair.
-            let _ = serve(stream, &bodies, &requests);
+            let _ = serve(stream, &bodies, &requests).await;
             open.fetch_sub(1, Ordering::Relaxed);
         });
     }
 }
 
-fn serve(stream: TcpStream, bodies: &Bodies, requests: &AtomicU64) -> io::Result<()> {
+async fn serve(mut stream: TcpStream, bodies: &Bodies, requests: &AtomicU64) -> io::Result<()> {
     stream.set_nodelay(true)?;
-    let mut reader = BufReader::new(stream.try_clone()?);
-    let mut writer = stream;
-    let mut line = String::new();
+    let (mut received, mut head) = (Vec::with_capacity(HEAD_BYTES_MAX), Vec::with_capacity(512));
     loop {
-        line.clear();
-        if reader.read_line(&mut line)? == 0 {
-            return Ok(());
-        }
-        let mut words = line.split_ascii_whitespace();
-        let head_only = words.next() == Some("HEAD");
-        let body = words.next().and_then(parse).and_then(|(bytes, id)| Some((bodies.body(bytes, id)?, id)));
-        let mut close = false;
-        let mut lines = 0;
-        loop {
-            line.clear();
-            if reader.read_line(&mut line)? == 0 || lines > HEAD_LINES_MAX {
+        let asked = loop {
+            if let Some(asked) = Asked::parse(&received)? {
+                break asked;
+            }
+            if received.len() >= HEAD_BYTES_MAX || stream.read_buf(&mut received).await? == 0 {
                 return Ok(());
             }
-            lines += 1;
-            let header = line.trim_end().to_ascii_lowercase();
-            close |= header.starts_with("connection:") && header.ends_with("close");
-            if header.is_empty() {
-                break;
-            }
-        }
-        requests.fetch_add(1, Ordering::Relaxed);
-        let date = httpdate::fmt_http_date(SystemTime::now());
-        let Some((body, id)) = body else {
-            write!(writer, "HTTP/1.1 404 Not Found\r\nDate: {date}\r\nContent-Length: 0\r\n\r\n")?;
-            continue;
         };
-        let mut answer = format!(
-            "HTTP/1.1 200 OK\r\nDate: {date}\r\nContent-Type: application/octet-stream\r\n\
-             Cache-Control: max-age=3600\r\nETag: \"{}-{id}\"\r\nLast-Modified: Sun, 01 Nov 2026 00:00:00 GMT\r\n\
-             Content-Length: {}\r\n\r\n",
-            body.len(),
-            body.len()
-        )
-        .into_bytes();
-        if !head_only {
-            answer.extend_from_slice(body);
+        requests.fetch_add(1, Ordering::Relaxed);
+        let Asked { head_bytes, body_bytes, page, head_only, close } = asked;
+        let early = body_bytes.min((received.len() - head_bytes) as u64);
+        received.drain(..head_bytes + early as usize);
+        discard(&stream, body_bytes - early).await?;
+
+        let count;
+        let (kind, body, id) = match page {
+            Some((Page::Upload, ..)) => {
+                count = body_bytes.to_string();
+                (Page::Upload, Some(count.as_bytes()), 0)
+            }
+            Some((kind, bytes, id)) => (kind, bodies.body(bytes, id), id),
+            None => (Page::Upload, None, 0),
+        };
+        if kind == Page::Slow {
+            tokio::time::sleep(SLOW_TIME).await;
         }
-        writer.write_all(&answer)?;
+        let date = httpdate::fmt_http_date(SystemTime::now());
+        head.clear();
+        match body {
+            Some(body) => write!(
+                head,
+                "HTTP/1.1 200 OK\r\nDate: {date}\r\nContent-Type: application/octet-stream\r\n\
+                 Cache-Control: {}\r\nETag: \"{}-{id}\"\r\nLast-Modified: Sun, 01 Nov 2026 00:00:00 GMT\r\n\
+                 Content-Length: {}\r\n\r\n",
+                kind.cache_control(),
+                body.len(),
+                body.len()
+            )?,
+            None => write!(head, "HTTP/1.1 404 Not Found\r\nDate: {date}\r\nContent-Length: 0\r\n\r\n")?,
+        }
+        let body = body.filter(|_| !head_only).unwrap_or_default();
+        write_both(&mut stream, &head, body).await?;
         if close {
             return Ok(());
         }
     }
 }
 
+/// Both in one call where the socket takes them.
+async fn write_both(stream: &mut TcpStream, head: &[u8], body: &[u8]) -> io::Result<()> {
+    let mut parts = [IoSlice::new(head), IoSlice::new(body)];
+    let mut parts = &mut parts[..];
+    let mut left = head.len() + body.len();
+    while left > 0 {
+        let written = stream.write_vectored(parts).await?;
+        if written == 0 {
+            return Err(io::ErrorKind::WriteZero.into());
+        }
+        left -= written;
+        IoSlice::advance_slices(&mut parts, written);
+    }
+    Ok(())
+}
+
+/// Takes so many bytes from the socket without copying them anywhere (tcp(7), `MSG_TRUNC`).
+async fn discard(stream: &TcpStream, mut left: u64) -> io::Result<()> {
+    if left == 0 {
+        return Ok(());
+    }
+    let mut never_written = vec![0; DISCARD_BYTES];
+    while left > 0 {
+        let most = left.min(DISCARD_BYTES as u64) as usize;
+        let taken = stream
+            .async_io(Interest::READABLE, || {
+                Ok(recv(stream.as_fd(), &mut never_written[..most], RecvFlags::TRUNC)?.1)
+            })
+            .await?;
+        if taken == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        left -= taken as u64;
+    }
+    Ok(())
+}
+
+/// A request.
+#[derive(Debug, PartialEq, Eq)]
+struct Asked {
+    head_bytes: usize,
+    body_bytes: u64,
+    page: Option<(Page, u64, u64)>,
+    head_only: bool,
+    close: bool,
+}
+
+impl Asked {
+    /// `None`: its head is not all there.
+    fn parse(bytes: &[u8]) -> io::Result<Option<Self>> {
+        let mut headers = [httparse::EMPTY_HEADER; HEADERS_MAX];
+        let mut request = httparse::Request::new(&mut headers);
+        let head_bytes = match request.parse(bytes).map_err(io::Error::other)? {
+            httparse::Status::Complete(head_bytes) => head_bytes,
+            httparse::Status::Partial => return Ok(None),
+        };
+        let value = |name: &str| {
+            let header = request.headers.iter().find(|header| header.name.eq_ignore_ascii_case(name));
+            header.map(|header| header.value.trim_ascii())
+        };
+        if value("transfer-encoding").is_some() {
+            return Err(io::Error::other("nobody sends chunks where the length is known"));
+        }
+        let body_bytes = match value("content-length").map(str::from_utf8) {
+            None => 0,
+            Some(text) => text.ok().and_then(|text| text.parse().ok()).ok_or(io::ErrorKind::InvalidData)?,
+        };
+        Ok(Some(Self {
+            head_bytes,
+            body_bytes,
+            page: request.path.and_then(parse_target),
+            head_only: request.method == Some("HEAD"),
+            close: value("connection").is_some_and(|value| value.eq_ignore_ascii_case(b"close")),
+        }))
+    }
+}
+
 /// `/size/BYTES/ID`, also in absolute form, as some caches ask.
-fn parse(target: &str) -> Option<(u64, u64)> {
-    let (_, rest) = target.split_once("/size/")?;
-    let (bytes, id) = rest.split_once('/')?;
-    Some((bytes.parse().ok()?, id.parse().ok()?))
+fn parse_target(target: &str) -> Option<(Page, u64, u64)> {
+    let target = match target.strip_prefix("http://") {
+        Some(rest) => &rest[rest.find('/')?..],
+        None => target,
+    };
+    let page = Page::ALL.into_iter().find(|page| target.starts_with(page.root()))?;
+    let (bytes, id) = target.strip_prefix(page.root())?.split_once('/')?;
+    Some((page, bytes.parse().ok()?, id.parse().ok()?))
 }
 
 #[cfg(test)]
 mod tests {
+    use std::io::Read;
+
     use super::*;
 
     #[test]
@@ -160,9 +305,49 @@ mod tests {
 
     #[test]
     fn targets_are_parsed_in_both_forms() {
-        assert_eq!(parse("/size/1024/5"), Some((1024, 5)));
-        assert_eq!(parse("http://127.0.0.1:80/size/1/2"), Some((1, 2)));
-        assert_eq!(parse("/size/x/2"), None);
-        assert_eq!(parse("/"), None);
+        assert_eq!(parse_target("/size/1024/5"), Some((Page::Shared, 1024, 5)));
+        assert_eq!(parse_target("http://127.0.0.1:80/slow/1/2"), Some((Page::Slow, 1, 2)));
+        assert_eq!(parse_target("/private/1/2"), Some((Page::Private, 1, 2)));
+        assert_eq!(parse_target("/size/x/2"), None);
+        assert_eq!(parse_target("/"), None);
+    }
+
+    fn said(requests: &[u8]) -> String {
+        let origin = Origin::start().unwrap();
+        let mut stream = std::net::TcpStream::connect((Ipv4Addr::LOCALHOST, origin.port)).unwrap();
+        stream.write_all(requests).unwrap();
+        let mut answers = Vec::new();
+        stream.read_to_end(&mut answers).unwrap();
+        String::from_utf8_lossy(&answers).into_owned()
+    }
+
+    #[test]
+    fn pages_say_whom_they_are_for_and_uploads_what_came() {
+        let mut requests =
+            b"GET /size/3/1 HTTP/1.1\r\nHost: a\r\n\r\nHEAD /private/3/1 HTTP/1.1\r\nHost: a\r\n\r\n\
+            POST /upload/0/0 HTTP/1.1\r\nHost: a\r\nContent-Length: 600000\r\n\r\n"
+                .to_vec();
+        requests.resize(requests.len() + 600_000, b'n');
+        requests.extend(b"GET /else HTTP/1.1\r\nConnection: close\r\n\r\n");
+        let said = said(&requests);
+        let mut at = 0;
+        for part in [
+            "200 OK",
+            "max-age=3600",
+            "\r\n\r\n\u{1}\u{2}\u{3}HTTP/1.1 200",
+            "private",
+            "Length: 3\r\n\r\nHTTP/1.1 200",
+            "Length: 6\r\n\r\n600000HTTP/1.1 404",
+        ] {
+            let found = said[at..].find(part).unwrap_or_else(|| panic!("{part:?} is not next in {said:?}"));
+            at += found;
+        }
+    }
+
+    #[test]
+    fn a_slow_page_takes_its_time() {
+        let begun = std::time::Instant::now();
+        let said = said(b"GET /slow/1/0 HTTP/1.1\r\nConnection: close\r\n\r\n");
+        assert!(said.contains("private") && begun.elapsed() >= SLOW_TIME, "{said}");
     }
 }

@@ -152,5 +152,5 @@ pub fn asking(
             return Err(PeerError::failed(format!("no answer for {} s", STUCK.as_secs())));
         }
     }
-    Ok(Work { units: seen, wall_s: Some(begun.elapsed().as_secs_f64()), doubts: Vec::new() })
+    Ok(Work { units: seen, wall_s: Some(begun.elapsed().as_secs_f64()), ..Work::default() })
 }

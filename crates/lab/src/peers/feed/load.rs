@@ -165,7 +165,7 @@ pub fn closed_loop(mut flows: Vec<Flow>, shape: &Shape, run: Duration) -> Result
     let deliveries: u64 = flows.iter().map(Flow::deliveries).sum();
     let units =
         if shape.consumers == 0 { flows.iter().map(|flow| flow.producer.stamped).sum() } else { deliveries };
-    Ok(Work { units, wall_s: Some(begun.elapsed().as_secs_f64()), doubts: Vec::new() })
+    Ok(Work { units, wall_s: Some(begun.elapsed().as_secs_f64()), ..Work::default() })
 }
 
 fn tag(flow: usize, end: usize) -> EventData {
