@@ -87,7 +87,7 @@ impl<B: RequestBody> RequestSender for Upload<'_, B> {
     async fn send(&mut self, exchange: &mut Exchange) -> Result<Handed, SendError<Broken>> {
         let Self { request, body, limits } = self;
         let is_chunked = request.framing == Framing::Chunked;
-        let (mut piece, mut out) = (Vec::with_capacity(READ_BYTES), Vec::with_capacity(READ_BYTES + 32));
+        let (mut piece, mut chunk) = (Vec::with_capacity(READ_BYTES), Vec::new());
         loop {
             let more = tokio::select! {
                 read = body.read(&mut piece) => read.map_err(SendError::Ours)?,
@@ -96,24 +96,24 @@ impl<B: RequestBody> RequestSender for Upload<'_, B> {
                     return early.map(|()| Handed::Answered).map_err(SendError::Origin);
                 }
             };
-            if is_chunked {
-                out.clear();
+            let out = if is_chunked {
+                chunk.clear();
                 if more {
-                    out.extend_from_slice(ChunkedEncoder::chunk_header(piece.len() as u64).as_bytes());
-                    out.extend_from_slice(&piece);
-                    out.extend_from_slice(ChunkedEncoder::CHUNK_END);
+                    chunk.extend_from_slice(ChunkedEncoder::chunk_header(piece.len() as u64).as_bytes());
+                    chunk.extend_from_slice(&piece);
+                    chunk.extend_from_slice(ChunkedEncoder::CHUNK_END);
                 } else {
                     let trailers = going_on(body.trailers(), &request.head().headers);
                     for part in ChunkedEncoder::last_chunk(&trailers) {
-                        out.extend_from_slice(part);
+                        chunk.extend_from_slice(part);
                     }
                 }
+                &chunk
             } else {
-                std::mem::swap(&mut out, &mut piece);
-            }
+                &piece
+            };
+            let handed = exchange.send_body(out, limits).await.map_err(SendError::Origin)?;
             piece.clear();
-            let handed = exchange.send_body(&out, limits).await.map_err(SendError::Origin)?;
-            out.clear();
             // The last part may cross with the answer to the whole.
             if handed == Handed::Answered || !more {
                 return Ok(handed);

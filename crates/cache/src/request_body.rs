@@ -12,8 +12,8 @@ pub(crate) trait RequestBody: Send {
     fn trailers(&self) -> &[u8];
 }
 
-/// Bytes of a body that are read at once.
-pub(crate) const READ_BYTES: usize = 32 * 1024;
+/// Bytes of a body that are read at once: few calls, and what was read is still in the processor's cache when it is sent.
+pub(crate) const READ_BYTES: usize = 64 * 1024;
 
 /// Why a request's body did not come to its end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,6 +1,13 @@
 //! The sending half of a client connection: parts of plain and of shared memory, without a copy in between.
 
-use std::{future::poll_fn, os::fd::AsFd, pin::Pin, sync::Arc, task::Poll, time::Duration};
+use std::{
+    future::poll_fn,
+    os::fd::AsFd,
+    pin::{Pin, pin},
+    sync::Arc,
+    task::Poll,
+    time::Duration,
+};
 
 use engine::{
     cores::{
@@ -10,7 +17,7 @@ use engine::{
     sys::span::{Part, send_parts},
 };
 use tokio::{
-    io::{AsyncRead, Interest, ReadBuf},
+    io::{AsyncRead, AsyncReadExt, Interest, ReadBuf},
     net::TcpStream,
 };
 
@@ -114,6 +121,22 @@ impl Client {
             }
         }
         Ok(())
+    }
+
+    /// Appends more of a request's body, as much as there is room for in `into`; `Ok(0)` is the end of the stream.
+    pub(super) async fn append_body(&mut self, into: &mut Vec<u8>, at_most: Duration) -> Result<usize, Gone> {
+        self.watch.wait(Phase::Body, clock::monotonic_ms(), at_most);
+        let Self { stream, watch, .. } = self;
+        let mut reading = pin!(stream.read_buf(into));
+        let read = poll_fn(|cx| {
+            if watch.expired() {
+                return Poll::Ready(Err(Gone::Stalled));
+            }
+            reading.as_mut().poll(cx).map_err(|_| Gone::Closed)
+        })
+        .await;
+        self.watch.work();
+        read
     }
 
     /// Reads more of a request's body; `Ok(0)` is the end of the stream.

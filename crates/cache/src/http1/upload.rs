@@ -30,7 +30,6 @@ pub(super) struct Upload<'c> {
     /// What came of it already, and what came behind it.
     pending: &'c mut Vec<u8>,
     decoder: BodyDecoder,
-    buffer: Vec<u8>,
     wants_continue: bool,
     bytes: u64,
     bytes_max: u64,
@@ -50,7 +49,6 @@ impl<'c> Upload<'c> {
             client,
             pending,
             decoder: BodyDecoder::new(request.framing),
-            buffer: Vec::new(),
             wants_continue: request.framing != Framing::None && request.expects_continue(),
             bytes: 0,
             bytes_max,
@@ -76,6 +74,15 @@ impl<'c> Upload<'c> {
         Broken::Refused(fault)
     }
 
+    /// Counts bytes of the body that have come.
+    fn count(&mut self, bytes: usize) -> Result<(), Broken> {
+        self.bytes += bytes as u64;
+        if self.bytes > self.bytes_max {
+            return Err(Self::refused(Fault::BodyTooLarge));
+        }
+        Ok(())
+    }
+
     /// Moves what came of the body to `into`; whether there was anything.
     fn decode(&mut self, into: &mut Vec<u8>) -> Result<bool, Broken> {
         let (before, mut at) = (into.len(), 0);
@@ -87,11 +94,9 @@ impl<'c> Upload<'c> {
                 .decode(rest)
                 .map_err(|error| Self::refused(Fault::BadRequest(Rule::Body(error.rule))))?;
             let data = &rest[step.data.clone()];
-            self.bytes += data.len() as u64;
-            if self.bytes > self.bytes_max {
-                return Err(Self::refused(Fault::BodyTooLarge));
-            }
             into.extend_from_slice(data);
+            let bytes = data.len();
+            self.count(bytes)?;
             at += step.consumed;
             if step.consumed == 0 {
                 break;
@@ -119,10 +124,24 @@ impl RequestBody for Upload<'_> {
             if time > self.grace && self.bytes < RATE_MIN * time.as_secs() {
                 return Err(Self::refused(Fault::RequestTimeout));
             }
-            self.buffer.resize(READ_BYTES, 0);
-            match self.client.read_body(&mut self.buffer, self.pause_max).await.map_err(gone)? {
-                0 => return Err(gone(Gone::Closed)),
-                bytes => self.pending.extend_from_slice(&self.buffer[..bytes]),
+            // Straight to where it is wanted, if no byte needs a look.
+            let raw = if self.pending.is_empty() { self.decoder.raw_max() } else { 0 };
+            let target = if raw > 0 { &mut *into } else { &mut *self.pending };
+            let before = target.len();
+            target.reserve(READ_BYTES);
+            let bytes = self.client.append_body(target, self.pause_max).await.map_err(gone)?;
+            if bytes == 0 {
+                return Err(gone(Gone::Closed));
+            }
+            if raw >= bytes as u64 {
+                self.decoder.take_raw(bytes as u64);
+                self.count(bytes)?;
+                return Ok(true);
+            }
+            if raw > 0 {
+                // It goes beyond the body, or the chunk.
+                self.pending.extend_from_slice(&into[before..]);
+                into.truncate(before);
             }
         }
     }
