@@ -121,15 +121,23 @@ fn begin(core: &Core, request: &Request, arrived: &Arrived) -> Receiving {
     Receiving { response, own, sink, first, compared }
 }
 
-/// The answer to a request that is only passed: its body as it arrives, for this one reader.
+/// The answer to a request that is only passed: its body as it arrives, for this one reader. What has arrived by now
+/// goes out with the head; a small body is complete, and nobody has to wait for the rest.
 pub(crate) fn pass(mut arrived: Arrived, length: Option<u64>, site: SiteId) -> Cursor {
     let growing = Arc::new(Growing::new());
     let window = with_core(Core::window);
     let first = passing_chunk(&window, length);
     let cursor = Cursor::new(Arc::clone(&growing), Arc::clone(&first));
+    while let Some(vacant) = first.vacant()
+        && let Some(Ok(Read::Bytes(bytes))) = arrived.read_now(vacant)
+    {
+        with_core(|core| core.add(Counter::BytesFetched, bytes as u64));
+        first.publish(bytes);
+    }
     if arrived.is_complete() {
         complete(None, &growing, Sink::Passing(window), arrived, site, || ());
     } else {
+        // Whoever reads on meets the same error again.
         arrived.outlast();
         tokio::spawn(pump(arrived, Sink::Passing(window), first, growing, site, None));
     }

@@ -23,6 +23,9 @@ use super::{
 };
 use crate::{config::Limits, error_page::Rule};
 
+/// Read at once while a head is waited for: nearly all heads, and a small body with them.
+const READ_BYTES: usize = 8 * 1024;
+
 /// A connection to the origin with a request under way.
 pub(crate) struct Exchange {
     stream: TcpStream,
@@ -54,7 +57,7 @@ pub(crate) struct Arrived {
     pub(crate) head: KeptResponse,
     /// How the body is delimited.
     pub(crate) framing: Framing,
-    /// Bytes of the body that came with the head and were not taken yet.
+    /// What was read and may hold bytes of the body that were not taken yet: from here on.
     early: Vec<u8>,
     early_at: usize,
     decoder: BodyDecoder,
@@ -80,6 +83,12 @@ impl Exchange {
 
     /// Sends part of the request.
     pub(crate) async fn send(&mut self, bytes: &[u8], at_most: Duration) -> Result<(), OriginError> {
+        // As a rule the socket takes it at once, and nobody needs a timer.
+        let sent = self.stream.try_write(bytes).unwrap_or(0);
+        let bytes = &bytes[sent..];
+        if bytes.is_empty() {
+            return Ok(());
+        }
         match timeout(at_most, self.stream.write_all(bytes)).await {
             Ok(sent) => sent.map_err(|error| OriginError::from_io(&error)),
             Err(_) => Err(OriginError::FirstByteTimeout(at_most)),
@@ -90,6 +99,11 @@ impl Exchange {
     pub(crate) async fn send_body(&mut self, bytes: &[u8], limits: &Limits) -> Result<Handed, OriginError> {
         let at_most = limits.origin_between_bytes_time_max;
         let Self { stream, received, cut_short, .. } = self;
+        // Where the socket takes it, an answer that has come already is seen before the next part.
+        let bytes = &bytes[stream.try_write(bytes).unwrap_or(0)..];
+        if bytes.is_empty() {
+            return Ok(Handed::Over);
+        }
         let (mut reader, mut writer) = stream.split();
         tokio::select! {
             biased;
@@ -120,24 +134,23 @@ impl Exchange {
     ) -> Result<Arrived, OriginError> {
         let requested_ms = clock::unix_ms();
         let mut buffer = std::mem::take(&mut self.received);
-        buffer.reserve(4096);
+        buffer.reserve(READ_BYTES);
         let first_byte = limits.origin_first_byte_time_max;
         let deadline = tokio::time::Instant::now() + first_byte;
         // Bytes that were parsed and are no whole head: it is parsed again when one may end in what came since.
         let mut seen = 0;
         loop {
-            if seen == 0 || may_end_in(&buffer, seen, &head_limits(limits)) {
+            if !buffer.is_empty() && (seen == 0 || may_end_in(&buffer, seen, &head_limits(limits))) {
                 match final_head(&buffer, answered, limits)? {
                     Parsed::Final { head, head_bytes, framing, persists } => {
-                        let early = buffer.split_off(head_bytes);
                         let reusable = persists && framing != Framing::UntilClose && !self.cut_short;
                         return Ok(Arrived {
                             exchange: self,
                             requested_ms,
                             head,
                             framing,
-                            early,
-                            early_at: 0,
+                            early: buffer,
+                            early_at: head_bytes,
                             decoder: BodyDecoder::new(framing),
                             reusable,
                             ended: false,
@@ -207,7 +220,7 @@ async fn hear(
 ) -> Result<(), OriginError> {
     let mut seen = 0;
     loop {
-        if seen == 0 || may_end_in(received, seen, &head_limits(limits)) {
+        if !received.is_empty() && (seen == 0 || may_end_in(received, seen, &head_limits(limits))) {
             match parse_response(received, &mut HeaderSlots::new(), &head_limits(limits)) {
                 Ok(Progress::NeedMore) => seen = received.len(),
                 Ok(Progress::Complete((head, bytes))) if head.is_interim() => {
@@ -218,6 +231,7 @@ async fn hear(
                 Ok(Progress::Complete(_)) | Err(_) => return Ok(()),
             }
         }
+        received.reserve(READ_BYTES);
         match reader.read_buf(received).await {
             Ok(0) if received.is_empty() => return Err(OriginError::Closed),
             Ok(0) => return Err(OriginError::HeadShort),
@@ -249,6 +263,32 @@ impl Arrived {
                 return Ok(read);
             }
             self.fill().await?;
+        }
+    }
+
+    /// As [`read`](Self::read), but does not wait; `None`: there is nothing yet.
+    pub(crate) fn read_now(&mut self, into: Span<'_>) -> Option<Result<Read, OriginError>> {
+        if self.is_complete() {
+            return Some(Ok(Read::End));
+        }
+        match self.decode(into) {
+            Ok(None) => {}
+            Ok(Some(read)) => return Some(Ok(read)),
+            Err(error) => return Some(Err(error)),
+        }
+        let room = usize::try_from(self.decoder.raw_max()).unwrap_or(usize::MAX).min(into.len());
+        if self.early_at < self.early.len() || room == 0 {
+            return None;
+        }
+        let stream = &self.exchange.stream;
+        match stream.try_io(Interest::READABLE, || recv_span(stream.as_fd(), into.slice(0..room))) {
+            Ok(0) => Some(self.end_of_stream()),
+            Ok(received) => {
+                self.decoder.take_raw(received as u64);
+                Some(Ok(Read::Bytes(received)))
+            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => None,
+            Err(_) => Some(Err(OriginError::BodyShort)),
         }
     }
 
