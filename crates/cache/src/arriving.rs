@@ -48,7 +48,7 @@ enum Sink {
 /// Takes an answer to a fetch: decides where it goes, tells who asked and who waits, and moves its body there.
 pub(crate) async fn receive(
     request: &Request,
-    mut arrived: Arrived,
+    mut arrived: Box<Arrived>,
     reply: oneshot::Sender<Start>,
     entry: Entry,
 ) {
@@ -121,9 +121,24 @@ fn begin(core: &Core, request: &Request, arrived: &Arrived) -> Receiving {
     Receiving { response, own, sink, first, compared }
 }
 
+/// The content of an answer.
+pub(crate) enum Content {
+    /// It may still be arriving.
+    Growing(Cursor),
+    /// All of it.
+    Whole(Vec<u8>),
+}
+
 /// The answer to a request that is only passed: its body as it arrives, for this one reader. What has arrived by now
 /// goes out with the head; a small body is complete, and nobody has to wait for the rest.
-pub(crate) fn pass(mut arrived: Arrived, length: Option<u64>, site: SiteId) -> Cursor {
+pub(crate) fn pass(mut arrived: Box<Arrived>, length: Option<u64>, site: SiteId) -> Content {
+    if let Some(whole) = arrived.take_whole() {
+        with_core(|core| {
+            core.add(Counter::BytesFetched, whole.len() as u64);
+            arrived.finish(&OfSite(site), &core.config.limits);
+        });
+        return Content::Whole(whole);
+    }
     let growing = Arc::new(Growing::new());
     let window = with_core(Core::window);
     let first = passing_chunk(&window, length);
@@ -141,12 +156,12 @@ pub(crate) fn pass(mut arrived: Arrived, length: Option<u64>, site: SiteId) -> C
         arrived.outlast();
         tokio::spawn(pump(arrived, Sink::Passing(window), first, growing, site, None));
     }
-    cursor
+    Content::Growing(cursor)
 }
 
 /// Moves a body from the origin to where it is kept, and ends the fetch.
 async fn pump(
-    mut arrived: Arrived,
+    mut arrived: Box<Arrived>,
     mut sink: Sink,
     first: Arc<Chunk>,
     growing: Arc<Growing>,
@@ -161,7 +176,8 @@ async fn pump(
             if arrived.is_complete() {
                 break Ok(());
             }
-            let next = more_space(&mut sink, request, entry.as_ref()).await;
+            // On the heap, as all that only large bodies need: every fetch would be larger by it.
+            let next = Box::pin(more_space(&mut sink, request, entry.as_ref())).await;
             chunk.append(Arc::clone(&next));
             chunk = next;
             continue;
@@ -178,7 +194,7 @@ async fn pump(
                 true
             }
             Sink::Large(large, window) => {
-                let is_kept = large.put(vacant.slice(0..bytes)).await.is_ok();
+                let is_kept = Box::pin(large.put(vacant.slice(0..bytes))).await.is_ok();
                 if !is_kept {
                     sink = Sink::Passing(Arc::clone(window));
                     if let Some(entry) = &entry {
@@ -208,7 +224,7 @@ async fn pump(
     }
     if let Sink::Large(large, window) = sink {
         let is_wanted = |core: &Core| entry.as_ref().is_some_and(|entry| !entry.is_forgotten(core));
-        large.finish(is_wanted).await;
+        Box::pin(large.finish(is_wanted)).await;
         sink = Sink::Passing(window);
     }
     complete(entry.as_ref(), &growing, sink, arrived, site, || {
@@ -321,7 +337,7 @@ fn complete(
     entry: Option<&Entry>,
     growing: &Growing,
     sink: Sink,
-    arrived: Arrived,
+    arrived: Box<Arrived>,
     site: SiteId,
     publish: impl FnOnce(),
 ) {

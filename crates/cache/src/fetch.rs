@@ -71,7 +71,7 @@ pub(crate) fn begin(core: &Core, want: Want) {
     if !want.anew && core.is_fresh(hash, &want.request.key) {
         return answer(want.reply, Start::Again);
     }
-    let entry = Entry::new(in_flight.begin(&want.request));
+    let entry = Entry::new(in_flight.begin(&want));
     drop(in_flight);
     let cold = if want.anew { None } else { core.shard_mut().cold(hash, core.store_now_s()) };
     match cold {
@@ -103,7 +103,7 @@ async fn fetch(want: Want, entry: Entry) {
 }
 
 /// Sends the request as it is asked for the store, and waits for the head.
-async fn exchange(request: &Request) -> Result<Arrived, OriginError> {
+async fn exchange(request: &Request) -> Result<Box<Arrived>, OriginError> {
     let (config, head) = with_core(|core| {
         core.count(Counter::Fetches);
         (Arc::clone(&core.config), request.for_origin(Wanted::ToStore, &core.pseudonym))

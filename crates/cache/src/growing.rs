@@ -294,6 +294,13 @@ impl Cursor {
         self.chunk.whole().map(|whole| whole.slice(self.at..published))
     }
 
+    /// Bytes `from..to` of what is still to be read, if they lie in one piece and are there.
+    pub(crate) fn whole(&self, from: u64, to: u64) -> Option<Span<'_>> {
+        let (from, to) = (usize::try_from(from).ok()?, usize::try_from(to).ok()?);
+        let ready = self.ready()?;
+        (to <= ready.len()).then(|| ready.slice(from..to))
+    }
+
     /// What this reader still holds: its chunk and those behind it.
     fn held(&self) -> impl Iterator<Item = &Chunk> {
         std::iter::successors(Some(&*self.chunk), |chunk| chunk.next.get().map(|next| &**next))

@@ -1,6 +1,10 @@
 //! The fetches under way on one core, by the hash of their key: who waits for them, and who may join.
 
-use std::{collections::HashMap, sync::Arc};
+use std::{
+    collections::HashMap,
+    hash::{BuildHasherDefault, Hasher},
+    sync::Arc,
+};
 
 use engine::store::Hash;
 use tokio::sync::oneshot;
@@ -49,11 +53,10 @@ pub(crate) fn answer(reply: oneshot::Sender<Start>, start: Start) {
 
 /// A fetch under way, as its owner sees it.
 struct Fetching {
-    key: Vec<u8>,
-    /// The part of the key that all variants share: what a purge names.
-    primary: Vec<u8>,
-    /// Only the client that asked first gets this response body. It is being stored in parts; other clients find the
-    /// object when all parts are stored.
+    /// Whose key it is; a purge names the part of it that all variants share.
+    request: Arc<Request>,
+    /// Only the client that asked first gets this response body: it is being stored in parts, or will hardly be stored.
+    /// Other clients find the object when all of it is.
     is_alone: bool,
     /// Which of the fetches that this core began it is.
     number: u64,
@@ -98,10 +101,28 @@ pub(crate) enum Place {
     Vacant(Want),
 }
 
+/// A key's hash as it is: it is seeded, and hashing it again would gain nothing.
+#[derive(Default)]
+struct AsIs(u64);
+
+impl Hasher for AsIs {
+    fn write(&mut self, _: &[u8]) {
+        unreachable!("a hash is one word");
+    }
+
+    fn write_u64(&mut self, word: u64) {
+        self.0 = word;
+    }
+
+    fn finish(&self) -> u64 {
+        self.0
+    }
+}
+
 /// The table.
 #[derive(Default)]
 pub(crate) struct InFlight {
-    fetches: HashMap<Hash, Fetching>,
+    fetches: HashMap<Hash, Fetching, BuildHasherDefault<AsIs>>,
     begun: u64,
 }
 
@@ -112,8 +133,9 @@ impl InFlight {
         let Some(under_way) = self.fetches.get_mut(&want.request.hash) else {
             return if is_full { Place::Full(want) } else { Place::Vacant(want) };
         };
-        if under_way.is_alone || under_way.key != want.request.key {
-            // The object is being written to the file, and can be read when that is done. Or two keys have the same
+        if under_way.is_alone || under_way.request.key != want.request.key {
+            // The object is being written to the file, and can be read when that is done; or nobody expects it to be
+            // stored at all. Or two keys have the same
             // 64-bit hash: still right.
             return Place::Alone(want);
         }
@@ -127,12 +149,11 @@ impl InFlight {
     }
 
     /// Enters a fetch that begins; its key's hash has no place in the table yet.
-    pub(crate) fn begin(&mut self, request: &Request) -> Number {
+    pub(crate) fn begin(&mut self, Want { request, .. }: &Want) -> Number {
         let number = self.begun;
         self.begun += 1;
         let under_way = Fetching {
-            key: request.key.clone(),
-            primary: request.primary().to_vec(),
+            request: Arc::clone(request),
             waiting: Vec::new(),
             is_alone: false,
             started: None,
@@ -187,7 +208,7 @@ impl InFlight {
     pub(crate) fn forget(&mut self, primary: &[u8]) -> bool {
         // A fetch of a variant has another hash than the URL; few are under way at once.
         let forgotten: Vec<_> =
-            self.fetches.extract_if(|_, under_way| under_way.primary == primary).collect();
+            self.fetches.extract_if(|_, under_way| under_way.request.primary() == primary).collect();
         let any = !forgotten.is_empty();
         for (_, under_way) in forgotten {
             for other in under_way.waiting {

@@ -6,11 +6,10 @@ use engine::cores::clock;
 
 use crate::{
     answer::{Answer, Body, Head, Length, Lines},
+    arriving::Content,
     core::with_core,
     error_page::Fault,
-    fetch,
-    growing::Cursor,
-    hit,
+    fetch, hit,
     in_flight::Start,
     policy::{self, Verdict},
     request::Request,
@@ -31,7 +30,7 @@ pub(crate) async fn miss(request: &Arc<Request>, anew: bool, fwd: Fwd) -> Step {
                     collapsed,
                     ..CacheStatus::fwd(fwd)
                 };
-                return match of_response(request, response, cursor, status) {
+                return match of_response(request, response, Content::Growing(cursor), status) {
                     Ok(answer) => Step::Answer(Box::new(answer)),
                     Err(fault) => Step::Then(State::Synth(fault)),
                 };
@@ -70,7 +69,7 @@ fn look_again(request: &Arc<Request>, anew: bool) -> Step {
 pub(crate) fn of_response(
     request: &Request,
     response: Arc<Response>,
-    cursor: Cursor,
+    content: Content,
     status: CacheStatus,
 ) -> Result<Answer<'static>, Fault> {
     let head = request.head();
@@ -100,9 +99,10 @@ pub(crate) fn of_response(
             None => (Lines::All, Length::Unknown, Some((0, None))),
         },
     };
-    let body = match range.filter(|_| has_content) {
-        Some((from, to)) => Body::Growing { cursor, from, to },
-        None => Body::None,
+    let body = match (range.filter(|_| has_content), content) {
+        (Some((from, to)), Content::Growing(cursor)) => Body::Growing { cursor, from, to },
+        (Some(_), Content::Whole(bytes)) => Body::Owned { bytes, trailers: Vec::new() },
+        (None, _) => Body::None,
     };
     let age_s = response.age_s(clock::unix_s());
     let (received, cache_status) = (response.meta.received(), Some(status));

@@ -57,9 +57,9 @@ pub(crate) async fn pass(
     };
     invalidate_after(request, &arrived.head.head()).await;
     let response = Arc::new(judge::passed(&arrived));
-    let cursor = arriving::pass(arrived, response.length, request.site);
+    let content = arriving::pass(arrived, response.length, request.site);
     let status = CacheStatus { detail, ..CacheStatus::fwd(fwd) };
-    Some(match of_response(request, response, cursor, status) {
+    Some(match of_response(request, response, content, status) {
         Ok(answer) => Step::Answer(Box::new(answer)),
         Err(fault) => Step::Then(State::Synth(fault)),
     })

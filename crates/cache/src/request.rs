@@ -3,7 +3,7 @@
 //! Where the data lives: the head as it came and where its fields lie, parsed once. What is sent on is an edit of it
 //! (RFC 9110 §7.6): the target and the authority as they are keyed, no field for one hop, ours appended.
 
-use std::{net::IpAddr, sync::Arc};
+use std::{io::Write as _, net::IpAddr, sync::Arc};
 
 use engine::store::Hash;
 use wire::http1::{
@@ -137,7 +137,8 @@ impl Request {
             out.extend_from_slice(before);
             out.extend_from_slice(b", ");
         }
-        out.extend_from_slice(self.client.to_string().as_bytes());
+        // Writing to a vector cannot fail.
+        let _ = write!(out, "{}", self.client);
         out.extend_from_slice(match key::scheme(self.primary()) {
             Scheme::Http => b"\r\nX-Forwarded-Proto: http\r\n",
             Scheme::Https => b"\r\nX-Forwarded-Proto: https\r\n",

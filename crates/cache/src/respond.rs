@@ -62,7 +62,7 @@ pub(crate) async fn respond(
             }
             State::Parts(found) => {
                 let Found { answer, parts, only_if_cached } = *found;
-                match parts::open(parts, request.hash, &request.key).await {
+                match Box::pin(parts::open(parts, request.hash, &request.key)).await {
                     Ok(parts) => {
                         let body = parts.map_or(Body::None, |parts| Body::Parts(Box::new(parts)));
                         Step::Answer(Box::new(Answer { body, ..answer }))
@@ -78,7 +78,7 @@ pub(crate) async fn respond(
                 }
             }
             State::Pass(detail) => pass(&request, fwd, detail, body).await?,
-            State::Purge => Step::Answer(Box::new(purge(&request).await)),
+            State::Purge => Step::Answer(Box::new(Box::pin(purge(&request)).await)),
             State::Synth(fault) => Step::Answer(Box::new(synth(Some(&request), fault))),
             State::OriginFailed(error) => Step::Answer(Box::new(origin_failed(&request, &error))),
         };

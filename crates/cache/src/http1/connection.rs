@@ -180,13 +180,13 @@ impl Connection {
             let Some(_held) = Held::reserve(holds) else { return };
             let open = match turned {
                 Turned::Closed => false,
-                Turned::Sending { prefix, sending } => deliver::finish(&self.client, &prefix, sending).await,
+                Turned::Sending { prefix, sending } => deliver::finish(&self.client, prefix, sending).await,
                 Turned::Slow { before, request, state, fwd } => {
-                    deliver::finish(&self.client, &before, Sending::nothing(false)).await
+                    deliver::finish(&self.client, before, Sending::nothing(false)).await
                         && self.respond(&request, state, fwd).await
                 }
                 Turned::Refused { before, fault } => {
-                    if deliver::finish(&self.client, &before, Sending::nothing(false)).await {
+                    if deliver::finish(&self.client, before, Sending::nothing(false)).await {
                         self.refuse(fault).await;
                     }
                     false
@@ -219,11 +219,22 @@ impl Connection {
     /// connection ends, once the client has had time to read.
     async fn deliver(&mut self, answer: Answer<'static>, asked: Asked, is_unread: bool) -> bool {
         let asked = Asked { persists: asked.persists && !is_unread, ..asked };
-        let mut out = Vec::with_capacity(1024);
-        let sending = with_core(|core| deliver::begin(core, answer, asked, &mut out));
-        let open = deliver::finish(&self.client, &out, sending).await;
+        let (prefix, sending) = with_core(|core| {
+            let out = &mut core.scratch.borrow_mut().out;
+            out.clear();
+            let sending = deliver::begin(core, answer, asked, out);
+            // As a rule the socket takes at once what is there; whether it fails is found out again by who goes on.
+            let sent = if sending.is_done() { self.client.try_send(&[Part::Plain(out)]) } else { Ok(0) };
+            (out[sent.unwrap_or(0)..].to_vec(), sending)
+        });
+        let open = if prefix.is_empty() && sending.is_done() {
+            !sending.close
+        } else {
+            Box::pin(deliver::finish(&self.client, prefix, sending)).await
+        };
         if is_unread {
-            self.linger().await;
+            // On the heap, with its buffer: every connection would be larger by it.
+            Box::pin(self.linger()).await;
         }
         open
     }

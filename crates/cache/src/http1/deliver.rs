@@ -19,6 +19,7 @@ use crate::{
     core::{Core, with_core},
     counters::Counter,
     growing::Cursor,
+    hit::COALESCE_BYTES_MAX,
     parts::Parts,
     response_head::{Delimited, Dynamic, Persistence, append_dynamic, append_not_modified, append_partial},
 };
@@ -185,7 +186,18 @@ fn content(core: &Core, body: Body<'_>, ending: Ending, chunked: bool, out: &mut
             }
             Rest::Parts { parts, chunked }
         }
-        Body::Growing { cursor, from, to } => Rest::Growing { cursor, from, to, delimited: ending },
+        Body::Growing { cursor, from, to } => {
+            let is_small = |to| ending == Ending::Length && to - from <= COALESCE_BYTES_MAX;
+            if to == Some(from) {
+                return Rest::None;
+            }
+            if let Some(span) = to.filter(|&to| is_small(to)).and_then(|to| cursor.whole(from, to)) {
+                // It has arrived by now, as small bodies do together with their heads.
+                span.copy_to(out);
+                return Rest::None;
+            }
+            Rest::Growing { cursor, from, to, delimited: ending }
+        }
     }
 }
 
@@ -199,15 +211,18 @@ fn append_lines(head: &[u8], lines: Lines, out: &mut Vec<u8>) {
 }
 
 /// Sends `prefix` and what is left of an answer, waiting for the client where needed; whether the connection can go on.
-pub(super) async fn finish(client: &Client, prefix: &[u8], sending: Sending) -> bool {
+pub(super) async fn finish(client: &Client, prefix: Vec<u8>, sending: Sending) -> bool {
     let Sending { rest, close } = sending;
     let until_close = matches!(rest, Rest::Growing { delimited: Ending::Close, .. });
     let sent = match rest {
-        Rest::None => client.send_all(prefix).await.map_err(Cut::Client),
+        Rest::None => client.send_all(&prefix).await.map_err(Cut::Client),
         Rest::Pinned { mut object, from, to, chunked } => {
-            send::pinned(client, prefix, &mut object, from, to, chunked).await
+            send::pinned(client, &prefix, &mut object, from, to, chunked).await
         }
-        Rest::Parts { mut parts, chunked } => send::parts(client, prefix, &mut parts, chunked).await,
+        // On the heap: a disk is waited for, and every answer would be larger by it.
+        Rest::Parts { mut parts, chunked } => {
+            Box::pin(send::parts(client, &prefix, &mut parts, chunked)).await
+        }
         Rest::Growing { mut cursor, from, to, delimited } => {
             send::growing(client, prefix, &mut cursor, delimited == Ending::Chunks, from, to).await
         }

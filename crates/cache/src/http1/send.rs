@@ -148,7 +148,7 @@ async fn send_pinned(
             if let Some(_copied) = left.and_then(Copied::reserve) {
                 let copy = copy_remainder(object, at, to);
                 drop_pins(object);
-                return send_copy(client, prefix, &copy).await;
+                return Box::pin(send_copy(client, prefix, &copy)).await;
             }
             grace_left(&mut wanted_since, pin_grace)?;
         }
@@ -263,14 +263,14 @@ async fn send_copy(client: &Client, prefix: &[u8], copy: &[u8]) -> Result<(), Cu
 /// Sends `prefix`, then a body that may still be arriving, from `from` up to `to` (`None`: to its end).
 pub(super) async fn growing(
     client: &Client,
-    prefix: &[u8],
+    prefix: Vec<u8>,
     cursor: &mut Cursor,
     chunked: bool,
     from: u64,
     to: Option<u64>,
 ) -> Result<(), Cut> {
     let mut holding = Holding { pin_grace: pin_grace(), wanted_since: None, copied: None };
-    let mut out = prefix.to_vec();
+    let mut out = prefix;
     let mut skip = from;
     let mut left = to.map(|to| to - from);
     loop {

@@ -69,7 +69,7 @@ pub(crate) async fn ask<S: RequestSender>(
     asked: &Asked<'_>,
     body: &mut S,
     connected: impl Fn(),
-) -> Result<Arrived, SendError<S::Error>> {
+) -> Result<Box<Arrived>, SendError<S::Error>> {
     let mut fresh = body.has_body() || !asked.is_idempotent;
     loop {
         let mut exchange = begin(upstreams, limits, asked.wanted, fresh).await.map_err(SendError::Origin)?;
@@ -110,7 +110,8 @@ async fn begin(
         return Ok(Exchange::over(stream, permit, true));
     }
     let at_most = limits.origin_connect_time_max;
-    let stream = timeout(at_most, connect(upstreams, at_most))
+    // On the heap: nearly all requests take a connection that was kept, and would be larger by it.
+    let stream = Box::pin(timeout(at_most, connect(upstreams, at_most)))
         .await
         .unwrap_or(Err(OriginError::ConnectTimeout(at_most)))?;
     // Small requests leave at once; a failure to say so costs latency only.

@@ -1,13 +1,21 @@
 //! One exchange: a request out, an answer's head and body in.
 
-use std::{io, os::fd::AsFd, time::Duration};
+use std::{
+    cell::RefCell,
+    future::poll_fn,
+    io,
+    os::fd::AsFd,
+    pin::Pin,
+    task::{Poll, ready},
+    time::Duration,
+};
 
 use engine::{
     cores::clock,
     sys::span::{Span, recv_span},
 };
 use tokio::{
-    io::{AsyncRead, AsyncReadExt, AsyncWriteExt, Interest},
+    io::{AsyncRead, AsyncReadExt, AsyncWriteExt, Interest, ReadBuf},
     net::TcpStream,
     time::timeout,
 };
@@ -25,6 +33,25 @@ use crate::{config::Limits, error_page::Rule};
 
 /// Read at once while a head is waited for: nearly all heads, and a small body with them.
 const READ_BYTES: usize = 8 * 1024;
+
+thread_local! {
+    /// Where the beginning of an answer is read, so that an exchange keeps as much memory as has come, and none while it
+    /// waits.
+    static SCRATCH: RefCell<Box<[u8]>> = RefCell::new(vec![0; READ_BYTES].into());
+}
+
+/// Appends what comes next; 0 is the end of the stream.
+async fn append(stream: &mut (impl AsyncRead + Unpin), to: &mut Vec<u8>) -> io::Result<usize> {
+    poll_fn(|cx| {
+        SCRATCH.with_borrow_mut(|scratch| {
+            let mut buffer = ReadBuf::new(scratch);
+            ready!(Pin::new(&mut *stream).poll_read(cx, &mut buffer))?;
+            to.extend_from_slice(buffer.filled());
+            Poll::Ready(Ok(buffer.filled().len()))
+        })
+    })
+    .await
+}
 
 /// A connection to the origin with a request under way.
 pub(crate) struct Exchange {
@@ -89,7 +116,8 @@ impl Exchange {
         if bytes.is_empty() {
             return Ok(());
         }
-        match timeout(at_most, self.stream.write_all(bytes)).await {
+        // On the heap, because it is rare: every exchange would be larger by it.
+        match Box::pin(timeout(at_most, self.stream.write_all(bytes))).await {
             Ok(sent) => sent.map_err(|error| OriginError::from_io(&error)),
             Err(_) => Err(OriginError::FirstByteTimeout(at_most)),
         }
@@ -131,10 +159,9 @@ impl Exchange {
         mut self,
         answered: Answered,
         limits: &Limits,
-    ) -> Result<Arrived, OriginError> {
+    ) -> Result<Box<Arrived>, OriginError> {
         let requested_ms = clock::unix_ms();
         let mut buffer = std::mem::take(&mut self.received);
-        buffer.reserve(READ_BYTES);
         let first_byte = limits.origin_first_byte_time_max;
         let deadline = tokio::time::Instant::now() + first_byte;
         // Bytes that were parsed and are no whole head: it is parsed again when one may end in what came since.
@@ -144,7 +171,8 @@ impl Exchange {
                 match final_head(&buffer, answered, limits)? {
                     Parsed::Final { head, head_bytes, framing, persists } => {
                         let reusable = persists && framing != Framing::UntilClose && !self.cut_short;
-                        return Ok(Arrived {
+                        // Moved through many hands from here on, so on the heap.
+                        return Ok(Box::new(Arrived {
                             exchange: self,
                             requested_ms,
                             head,
@@ -155,7 +183,7 @@ impl Exchange {
                             reusable,
                             ended: false,
                             between_bytes: limits.origin_between_bytes_time_max,
-                        });
+                        }));
                     }
                     Parsed::Interim { head_bytes } => {
                         buffer.drain(..head_bytes);
@@ -165,7 +193,7 @@ impl Exchange {
                     Parsed::NeedMore => seen = buffer.len(),
                 }
             }
-            match tokio::time::timeout_at(deadline, self.stream.read_buf(&mut buffer)).await {
+            match tokio::time::timeout_at(deadline, append(&mut self.stream, &mut buffer)).await {
                 Err(_) => return Err(OriginError::FirstByteTimeout(first_byte)),
                 Ok(Ok(0)) if buffer.is_empty() => return Err(OriginError::Closed),
                 Ok(Ok(0)) => return Err(OriginError::HeadShort),
@@ -231,8 +259,7 @@ async fn hear(
                 Ok(Progress::Complete(_)) | Err(_) => return Ok(()),
             }
         }
-        received.reserve(READ_BYTES);
-        match reader.read_buf(received).await {
+        match append(reader, received).await {
             Ok(0) if received.is_empty() => return Err(OriginError::Closed),
             Ok(0) => return Err(OriginError::HeadShort),
             Ok(_) => {}
@@ -264,6 +291,21 @@ impl Arrived {
             }
             self.fill().await?;
         }
+    }
+
+    /// The whole body, if its length is known and all of it came with the head.
+    pub(crate) fn take_whole(&mut self) -> Option<Vec<u8>> {
+        let bytes = usize::try_from(self.decoder.remaining_known()?).ok()?;
+        let end = self.early_at.checked_add(bytes).filter(|&end| end <= self.early.len())?;
+        // Bytes behind it are no answer to anything that was asked.
+        self.reusable &= end == self.early.len();
+        let mut whole = std::mem::take(&mut self.early);
+        whole.truncate(end);
+        whole.drain(..std::mem::take(&mut self.early_at));
+        if bytes > 0 {
+            self.decoder.take_raw(bytes as u64);
+        }
+        Some(whole)
     }
 
     /// As [`read`](Self::read), but does not wait; `None`: there is nothing yet.
@@ -322,7 +364,7 @@ impl Arrived {
         self.early_at = 0;
         self.early.reserve(16 * 1024);
         let reading = self.exchange.stream.read_buf(&mut self.early);
-        match timeout(self.between_bytes, reading).await {
+        match Box::pin(timeout(self.between_bytes, reading)).await {
             Err(_) => Err(OriginError::BodyStalled(self.between_bytes)),
             Ok(Ok(0)) => self.end_of_stream().map(|_| ()),
             Ok(Ok(_)) => Ok(()),
@@ -336,7 +378,7 @@ impl Arrived {
             match stream.try_io(Interest::READABLE, || recv_span(stream.as_fd(), target)) {
                 Ok(received) => return Ok(received),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    match timeout(self.between_bytes, stream.readable()).await {
+                    match Box::pin(timeout(self.between_bytes, stream.readable())).await {
                         Err(_) => return Err(OriginError::BodyStalled(self.between_bytes)),
                         Ok(Err(_)) => return Err(OriginError::BodyShort),
                         Ok(Ok(())) => {}

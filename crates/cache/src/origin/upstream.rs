@@ -115,7 +115,8 @@ impl Permits {
                 },
             }
         };
-        match timeout(at_most, waiting).await {
+        // On the heap: it is rare to wait, and every request would be larger by it.
+        match Box::pin(timeout(at_most, waiting)).await {
             Ok(Ok(held)) => Ok(permit(held)),
             // The semaphores are never closed.
             Ok(Err(_)) | Err(_) => Err(OriginError::Busy(at_most)),
