@@ -32,10 +32,10 @@ use crate::{
     request::{Request, Wanted},
 };
 
-/// Asks the owner of the request's key for the object.
-pub(crate) async fn ask(request: &Arc<Request>, anew: bool) -> Start {
+/// Asks the owner of the request's key for the object; for itself `alone`, if it will hardly be stored.
+pub(crate) async fn ask(request: &Arc<Request>, anew: bool, alone: bool) -> Start {
     let (reply, answer) = oneshot::channel();
-    let want = Want { request: Arc::clone(request), anew, reply };
+    let want = Want { request: Arc::clone(request), anew, alone, reply };
     let sent = with_core(|core| {
         let owner = core.store.owner(request.hash);
         if owner == core.index {

@@ -74,11 +74,11 @@ pub(crate) fn answer<'a>(
     let mut missed = |key: &[u8], hash, anew, fwd| {
         let primary = &key[..primary_bytes];
         let state = match note::of(turn, primary, &facts, now_s, stored_head) {
-            Some(reason) if !only_if_cached => {
+            Some(note) if !only_if_cached && !note.is_due => {
                 core.count(Counter::NotesUsed);
-                State::Pass(Some(reason))
+                State::Pass(Some(note.reason))
             }
-            _ => State::Miss { anew, only_if_cached },
+            note => State::Miss { anew, alone: note.is_some(), only_if_cached },
         };
         slow(hash, state, fwd)
     };
@@ -105,7 +105,9 @@ pub(crate) fn answer<'a>(
         Err(NotNow::InParts(found)) => {
             slow(hash, State::Parts(Box::new(Found { only_if_cached, ..*found })), Fwd::UriMiss)
         }
-        Err(NotNow::Gone) => slow(hash, State::Miss { anew: false, only_if_cached }, Fwd::UriMiss),
+        Err(NotNow::Gone) => {
+            slow(hash, State::Miss { anew: false, alone: false, only_if_cached }, Fwd::UriMiss)
+        }
         Err(NotNow::Unsatisfiable { complete }) => {
             slow(hash, State::Synth(Fault::RangeNotSatisfiable { complete }), Fwd::Partial)
         }

@@ -24,6 +24,8 @@ pub(crate) struct Want {
     pub(crate) request: Arc<Request>,
     /// What is stored already must not be used (RFC 9111 §5.2.1.4).
     pub(crate) anew: bool,
+    /// It was not storable the last time, and will hardly be: nobody waits for what comes of it.
+    pub(crate) alone: bool,
     pub(crate) reply: oneshot::Sender<Start>,
 }
 
@@ -149,13 +151,13 @@ impl InFlight {
     }
 
     /// Enters a fetch that begins; its key's hash has no place in the table yet.
-    pub(crate) fn begin(&mut self, Want { request, .. }: &Want) -> Number {
+    pub(crate) fn begin(&mut self, Want { request, alone, .. }: &Want) -> Number {
         let number = self.begun;
         self.begun += 1;
         let under_way = Fetching {
             request: Arc::clone(request),
             waiting: Vec::new(),
-            is_alone: false,
+            is_alone: *alone,
             started: None,
             number,
         };
@@ -216,5 +218,49 @@ impl InFlight {
             }
         }
         any
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{IpAddr, Ipv4Addr};
+
+    use wire::http1::{
+        framing::Framing,
+        head::{HeadLimits, HeaderSlots, Progress, parse_request},
+    };
+
+    use super::*;
+    use crate::{key, site::SiteId};
+
+    fn want(alone: bool) -> (Want, oneshot::Receiver<Start>) {
+        let mut slots = HeaderSlots::new();
+        let bytes = b"GET /page HTTP/1.1\r\nHost: a\r\n\r\n";
+        let Ok(Progress::Complete((head, head_bytes))) =
+            parse_request(bytes, &mut slots, &HeadLimits::default())
+        else {
+            panic!("a valid head");
+        };
+        let mut key = Vec::new();
+        key::of_request(&head, &mut key);
+        let keyed = (key.as_slice(), key.len(), Hash::seeded(&key, 0));
+        let client = IpAddr::V4(Ipv4Addr::LOCALHOST);
+        let request = Request::new((&head, head_bytes), keyed, Framing::None, client, SiteId::ONLY);
+        let (reply, answered) = oneshot::channel();
+        (Want { request: Arc::new(request), anew: false, alone, reply }, answered)
+    }
+
+    #[test]
+    fn nobody_waits_for_what_will_hardly_be_stored() {
+        for (alone, waits) in [(false, true), (true, false)] {
+            let mut table = InFlight::default();
+            let number = table.begin(&want(alone).0);
+            let (second, mut answered) = want(alone);
+            assert_eq!(matches!(table.join(second, 0), Place::Joined), waits);
+            // Who waits has no answer yet; who does not has been given back to ask alone.
+            assert_eq!(matches!(answered.try_recv(), Err(oneshot::error::TryRecvError::Empty)), waits);
+            assert_eq!(table.end(number).len(), usize::from(waits));
+            assert!(matches!(table.join(want(false).0, 0), Place::Vacant(_)));
+        }
     }
 }

@@ -19,8 +19,8 @@ use crate::{
 };
 
 /// *miss*: what a fetch brings, one's own or somebody else's; or where to look instead.
-pub(crate) async fn miss(request: &Arc<Request>, anew: bool, fwd: Fwd) -> Step {
-    match fetch::ask(request, anew).await {
+pub(crate) async fn miss(request: &Arc<Request>, (anew, alone): (bool, bool), fwd: Fwd) -> Step {
+    match fetch::ask(request, anew, alone).await {
         Start::Body { response, cursor, collapsed } => {
             let cookies = with_core(|core| core.config.cookies);
             if !collapsed || response.fits(request, cookies, clock::unix_s()) {
@@ -55,8 +55,8 @@ fn look_again(request: &Arc<Request>, anew: bool) -> Step {
             Err(slow) => slow,
         };
         let state = match slow.state {
-            State::Miss { anew: again, only_if_cached } => {
-                State::Miss { anew: anew || again, only_if_cached }
+            State::Miss { anew: again, alone, only_if_cached } => {
+                State::Miss { anew: anew || again, alone, only_if_cached }
             }
             state => state,
         };

@@ -4,7 +4,7 @@
 //! A note is a record of the store without a body, its head the reason, under a key of its own: the address, and what
 //! the request showed of its visitor. For a page that is private to those who have logged in may be for all to those who
 //! have not; so a request with a cookie leaves no note for one without, and one with credentials none for either.
-//! *Bounds:* those of the store, which forgets notes as it does any object; [`NOTE_S`]. A purge drops an address's notes.
+//! *Bounds:* those of the store, which forgets notes as it does any object; [`NOTE_S`], [`DUE_S`]. A purge drops an address's notes.
 //! Errors leave none: while an origin fails, one request at a time is enough.
 
 use engine::{
@@ -23,6 +23,9 @@ use crate::{
 
 /// For how long a note holds.
 const NOTE_S: u32 = 60;
+/// For how much longer it is known that there was one: whoever comes then asks for the store again, but nobody waits for
+/// that, as 50 clients of a private page would once a minute.
+const DUE_S: u32 = 60;
 /// Bytes of the longest reason.
 const REASON_BYTES_MAX: usize = 32;
 
@@ -80,7 +83,7 @@ pub(crate) fn leave(core: &Core, primary: &[u8], facts: &RequestFacts, reason: &
     let hash = Shown::by(facts).place(primary, |key| core.store.hash(key), &mut key);
     let meta = StoredMeta::of_not_stored(now_s, NOTE_S);
     let meta = StoredMeta { head_bytes: reason.len() as u32, ..meta };
-    let expires_s = store_s(now_s).saturating_add(NOTE_S);
+    let expires_s = store_s(now_s).saturating_add(NOTE_S + DUE_S);
     let new = NewObject {
         hash,
         key: &key,
@@ -97,21 +100,31 @@ pub(crate) fn leave(core: &Core, primary: &[u8], facts: &RequestFacts, reason: &
     }
 }
 
-/// The reason why what comes for this request is not stored, if there is a note. `key` is a buffer.
+/// What a note says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Note {
+    /// Why what comes is not stored.
+    pub(crate) reason: &'static str,
+    /// It is time to look whether that is still so.
+    pub(crate) is_due: bool,
+}
+
+/// Why what comes for this request is not stored, if there is a note. `key` is a buffer.
 pub(crate) fn of(
     turn: &Turn<'_>,
     primary: &[u8],
     facts: &RequestFacts,
     now_s: u64,
     key: &mut Vec<u8>,
-) -> Option<&'static str> {
+) -> Option<Note> {
     let hash = Shown::by(facts).place(primary, |key| turn.hash(key), key);
     let Lookup::Hit(note) = turn.lookup(hash, key) else { return None };
     let meta = StoredMeta::unpack(&note.meta())?;
-    if !meta.flags.has(Flags::NOT_STORED) || meta.fresh_until_s() <= now_s {
+    let until_s = meta.fresh_until_s();
+    if !meta.flags.has(Flags::NOT_STORED) || until_s + u64::from(DUE_S) <= now_s {
         return None;
     }
-    reason(note.head())
+    Some(Note { reason: reason(note.head())?, is_due: until_s <= now_s })
 }
 
 /// Drops the notes of an address. Runs on the owner's core.

@@ -55,10 +55,10 @@ pub(crate) async fn respond(
                 Step::Then(State::Synth(Fault::OnlyIfCached))
             }
             State::Miss { .. } if looks == LOOKS_MAX => Step::Then(State::Pass(None)),
-            State::Miss { anew, .. } => {
+            State::Miss { anew, alone, .. } => {
                 looks += 1;
                 is_miss = true;
-                miss(&request, anew, fwd).await
+                miss(&request, (anew, alone), fwd).await
             }
             State::Parts(found) => {
                 let Found { answer, parts, only_if_cached } = *found;
@@ -73,7 +73,7 @@ pub(crate) async fn respond(
                     }
                     Err(_) => {
                         fwd = Fwd::Partial;
-                        Step::Then(State::Miss { anew: true, only_if_cached })
+                        Step::Then(State::Miss { anew: true, alone: false, only_if_cached })
                     }
                 }
             }

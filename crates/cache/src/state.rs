@@ -15,6 +15,8 @@ pub(crate) enum State {
     Miss {
         /// What is stored must not be used.
         anew: bool,
+        /// It was not storable the last time: nobody waits for what comes.
+        alone: bool,
         /// The client wants nothing from the origin (RFC 9111 §5.2.1.7).
         only_if_cached: bool,
     },
