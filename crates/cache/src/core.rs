@@ -29,6 +29,7 @@ use crate::{
     growing::{PassingBudget, Window},
     in_flight::{InFlight, Want},
     origin::{Upstream, Upstreams},
+    parts_in_memory::PartsInMemory,
     response_head::{Flags, Identity, StoredMeta},
     shared_pages::SharedPages,
     site::{SiteId, SitesOfCore},
@@ -82,7 +83,9 @@ pub(crate) struct FileReads {
     pub(crate) large: Cell<usize>,
     /// Answers that are stored in parts while they pass.
     pub(crate) storing: Cell<usize>,
-    /// Bytes of parts that clients are being sent, now.
+    /// Parts that clients are being sent, now.
+    pub(crate) parts: RefCell<PartsInMemory>,
+    /// Bytes that are reserved for them.
     pub(crate) parts_bytes: Cell<usize>,
     /// Most such bytes.
     pub(crate) parts_bytes_max: usize,

@@ -19,6 +19,7 @@ engine::counters! {
         Misses => Counter, "cache_misses", None, "Requests for which the store had no usable object.";
         Collapsed => Counter, "cache_misses_collapsed", None, "Misses that joined a fetch under way.";
         FileRefused => Counter, "cache_file_reads_refused", None, "Objects on the file that were fetched from the origin because too many reads were under way.";
+        PartsShared => Counter, "cache_parts_shared", None, "Parts of large objects that were in memory, or being read, for somebody else.";
         PartsRefused => Counter, "cache_parts_refused", None, "Large objects on the file that were passed because too many were being sent, or read, from there.";
         PartsCut => Counter, "cache_parts_cut", None, "Answers cut short because a part of a large object on the file could not be read.";
         Passes => Counter, "cache_passes", None, "Requests passed to the origin without the store.";

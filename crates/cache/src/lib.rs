@@ -47,6 +47,7 @@ mod miss;
 mod note;
 mod origin;
 mod parts;
+mod parts_in_memory;
 mod pass;
 pub mod policy;
 mod purge;

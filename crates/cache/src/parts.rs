@@ -6,8 +6,9 @@
 //!                                                                                            ▼
 //!         head, part 0 ── while part 1 is read ─▶ part 1 ── while part 2 is read ─▶ …   broken: the connection is closed
 //! ```
-//! Nothing but the parts that a range needs is read. *Which memory:* two parts for each client, one where room is
-//! scarce; what they take together is bounded for each core ([`FileReads::parts_bytes_max`](crate::core::FileReads)). A
+//! Nothing but the parts that a range needs is read, and one that several clients need at once is read once
+//! ([`parts_in_memory`]). *Which memory:* two parts for each client at most, one where room is scarce; what they take
+//! together is bounded for each core ([`FileReads::parts_bytes_max`](crate::core::FileReads)). A
 //! client for whom there is no room is answered by the origin, and counted.
 
 use std::{ops::Range, time::Duration};
@@ -17,9 +18,10 @@ use engine::store::{Hash, tier::PART_BODY_BYTES_MAX, tier::PartsList};
 use tokio::time::{Instant, timeout};
 
 use crate::{
-    cold::{self, Unread},
+    cold::Unread,
     core::{Message, with_core},
     counters::Counter,
+    parts_in_memory::{self, Payload},
 };
 
 /// How long an answer waits for a buffer to read its first part into, before it is passed to the origin.
@@ -59,7 +61,7 @@ pub(crate) struct Parts {
     trailers: Vec<u8>,
     room: Room,
     number: usize,
-    payload: Vec<u8>,
+    payload: Option<Payload>,
     hash: Hash,
     key: Vec<u8>,
 }
@@ -89,6 +91,7 @@ pub(crate) async fn open(found: InParts, hash: Hash, key: &[u8]) -> Result<Optio
     match read_part(&list, number, FIRST_READ_WAIT_MAX).await {
         Ok(payload) => {
             count(&list, &range, origin_ms);
+            let payload = Some(payload);
             Ok(Some(Parts { list, range, trailers, room, number, payload, hash, key: key.to_vec() }))
         }
         Err(Unread::Damaged) => {
@@ -129,6 +132,7 @@ impl Parts {
     /// The bytes of the part in memory that are wanted.
     pub(crate) fn current(&self) -> &[u8] {
         let Self { list, range, number, payload, .. } = self;
+        let payload = payload.as_ref().map_or(&[][..], Payload::bytes);
         let (part, body) = list.part(*number).zip(list.body_of(*number, payload)).unwrap_or_else(|| {
             unreachable!("a part was compared when it was read");
         });
@@ -149,11 +153,11 @@ impl Parts {
 
     /// Lets go of the part in memory, which was sent.
     pub(crate) fn forget(&mut self) {
-        self.payload = Vec::new();
+        self.payload = None;
     }
 
     /// Reads the part that comes next.
-    pub(crate) async fn read_next(&self) -> Result<Vec<u8>, Unread> {
+    pub(crate) async fn read_next(&self) -> Result<Payload, Unread> {
         let read = read_part(&self.list, self.number + 1, READ_WAIT_MAX).await;
         if matches!(read, Err(Unread::Damaged)) {
             lost(self.hash, &self.key, self.list.id());
@@ -162,21 +166,21 @@ impl Parts {
     }
 
     /// Goes on to it.
-    pub(crate) fn go_on(&mut self, payload: Vec<u8>) {
+    pub(crate) fn go_on(&mut self, payload: Payload) {
         self.number += 1;
-        self.payload = payload;
+        self.payload = Some(payload);
     }
 }
 
 /// Reads a part and checks that it is the one that the list names. All answers share a few buffers to read into: the
 /// read waits for a free one, at most for `wait_max`.
-async fn read_part(list: &PartsList, number: usize, wait_max: Duration) -> Result<Vec<u8>, Unread> {
+async fn read_part(list: &PartsList, number: usize, wait_max: Duration) -> Result<Payload, Unread> {
     let Some(part) = list.part(number) else { return Err(Unread::Damaged) };
     let since = Instant::now();
     loop {
-        match cold::read(part.cold).await {
+        match parts_in_memory::read(part.cold).await {
             Ok(payload) => {
-                return if list.body_of(number, &payload).is_some() {
+                return if list.body_of(number, payload.bytes()).is_some() {
                     Ok(payload)
                 } else {
                     Err(Unread::Damaged)
@@ -218,16 +222,16 @@ fn lost(hash: Hash, key: &[u8], id: u64) {
 struct Room(usize);
 
 impl Room {
-    /// For two parts, or for one where there is no more.
+    /// For two parts; for one where half of the room is taken, so that there is some for more clients.
     fn reserve() -> Option<Self> {
         with_core(|core| {
             let file = core.file.as_ref()?;
-            [2, 1].into_iter().map(|parts| parts * PART_BODY_BYTES_MAX).find_map(|bytes| {
-                let held = file.parts_bytes.get() + bytes;
-                (held <= file.parts_bytes_max).then(|| {
-                    file.parts_bytes.set(held);
-                    Self(bytes)
-                })
+            let held = file.parts_bytes.get();
+            let parts = if held < file.parts_bytes_max / 2 { 2 } else { 1 };
+            let bytes = parts * PART_BODY_BYTES_MAX;
+            (held + bytes <= file.parts_bytes_max).then(|| {
+                file.parts_bytes.set(held + bytes);
+                Self(bytes)
             })
         })
     }

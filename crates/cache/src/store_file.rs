@@ -8,7 +8,7 @@
 //! ```
 
 use std::{
-    cell::{Cell, OnceCell},
+    cell::{Cell, OnceCell, RefCell},
     io,
     sync::{
         Arc, OnceLock,
@@ -212,6 +212,7 @@ pub(crate) fn open_store(config: &Config, memory: &StoreConfig) -> Result<Opened
             log,
             large: Cell::new(0),
             storing: Cell::new(0),
+            parts: RefCell::default(),
             parts_bytes: Cell::new(0),
             parts_bytes_max,
         };

@@ -170,6 +170,7 @@ const PLACES: &[(&str, &str, &str)] = &[
     ("mesh_refused", "limits", "ring"),
     ("cache_store_too_large", "limits", "object_bytes"),
     ("cache_parts_refused", "limits", "parts"),
+    ("cache_parts_shared", "requests", "parts_shared"),
     ("cache_store_no_room", "limits", "store_room"),
     ("cache_file_reads_refused", "limits", "file_reads"),
     ("feed_system_refused", "limits", "system_questions"),
