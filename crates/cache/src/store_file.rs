@@ -27,7 +27,8 @@ use engine::{
     store::{
         Shard, Store, StoreConfig, open_anon,
         tier::{
-            FileConfig, Known, Opening, PART_BODY_BYTES_MAX, Tier, begin_on_file, write_buffer_bytes_max,
+            FileConfig, Known, Opening, PART_BODY_BYTES_MAX, Start, Tier, begin_on_file,
+            write_buffer_bytes_max,
         },
     },
 };
@@ -36,7 +37,7 @@ use tokio::sync::oneshot;
 use crate::{
     config::Config,
     core::{FileReads, store_s, with_core},
-    memory_need::{MemoryNeed, cgroup_limit},
+    memory_need::{MemoryNeed, TooLittleMemory, cgroup_limit},
     server::StartError,
 };
 
@@ -158,55 +159,13 @@ pub(crate) fn open_store(config: &Config, memory: &StoreConfig) -> Result<Opened
     };
     fits(0)?;
     let Opening { store, mut shards, source, start, may_go_ahead } = begin_on_file(memory, &file)?;
-    let found = Arc::new(Found::default());
-    let stop = start.stopper();
-    let (sender, reading) = mpsc::sync_channel(1);
-    spawn("store-start", move || {
-        // The client that asked may be gone.
-        let read = start.read(store_s(clock::unix_s())).map_err(StartError::File);
-        let _ = sender.send(read.and_then(|known| {
-            fits(known.recovered.live)?;
-            Ok(known)
-        }));
-    })?;
-    let first = if may_go_ahead {
-        reading.recv_timeout(START_WAIT_MAX)
-    } else {
-        reading.recv().map_err(|mpsc::RecvError| mpsc::RecvTimeoutError::Disconnected)
-    };
-    let mut coming = Vec::new();
-    let (log, reader) = match first {
-        Ok(known) => {
-            let known = known?;
-            found.set(&known);
-            for (shard, tier) in shards.iter_mut().zip(known.tiers) {
-                shard.put_on_file(tier);
-            }
-            let reader = known.log.reader();
-            (OpenLog::Open(Box::new(known.log)), Some(reader))
-        }
-        Err(mpsc::RecvTimeoutError::Timeout) => {
-            tracing::info!(
-                store = %path.display(),
-                "the store's file takes a while to read; what it holds is fetched from the origin until then"
-            );
-            let (senders, receivers): (Vec<_>, Vec<_>) =
-                shards.iter().map(|_| oneshot::channel::<Coming>()).unzip();
-            coming.extend(receivers);
-            let found = Arc::clone(&found);
-            let thread = spawn("store-wait", move || hand_over(&reading, senders, &found))?;
-            (OpenLog::Starting { stop, thread: Some(thread) }, None)
-        }
-        Err(mpsc::RecvTimeoutError::Disconnected) => {
-            return Err(StartError::Prepare(io::Error::other("the reading of the store's file has failed")));
-        }
-    };
+    let begun = begin_reading(start, may_go_ahead, &mut shards, fits)?;
     let parts_bytes_max =
         (of_memory.min(PARTS_BYTES_MAX) / shards.len()).max(PARTS_MIN * PART_BODY_BYTES_MAX);
     let (reads, by_core) = ReadPool::start(&pool, vec![source])?;
-    let mut coming = coming.into_iter();
+    let mut coming = begun.coming.into_iter();
     let of_core = |(reads, completions)| {
-        let log = reader.clone().map_or_else(OnceCell::new, OnceCell::from);
+        let log = begun.reader.clone().map_or_else(OnceCell::new, OnceCell::from);
         let reads = FileReads {
             reads,
             log,
@@ -219,7 +178,68 @@ pub(crate) fn open_store(config: &Config, memory: &StoreConfig) -> Result<Opened
         Some(OfCore { reads, completions, coming: coming.next() })
     };
     let by_core = by_core.into_iter().map(of_core).collect();
-    Ok(Opened { store, shards, file: Some(OpenFile { reads, _log: log, found }), reads: by_core })
+    let file = OpenFile { reads, _log: begun.log, found: begun.found };
+    Ok(Opened { store, shards, file: Some(file), reads: by_core })
+}
+
+/// A file that has been read, or is being read.
+struct Begun {
+    log: OpenLog,
+    found: Arc<Found>,
+    /// What the cores read from, if the file has been read.
+    reader: Option<log::Reader>,
+    /// For each core, if the file is still being read.
+    coming: Vec<oneshot::Receiver<Coming>>,
+}
+
+/// Begins to read the file, and waits a while for its end. `fits` says whether so many objects do.
+fn begin_reading(
+    start: Start,
+    may_go_ahead: bool,
+    shards: &mut [Shard],
+    fits: impl FnOnce(u64) -> Result<(), TooLittleMemory> + Send + 'static,
+) -> Result<Begun, StartError> {
+    let found = Arc::new(Found::default());
+    let stop = start.stopper();
+    let path = start.path().to_owned();
+    let (sender, reading) = mpsc::sync_channel(1);
+    spawn("store-start", move || {
+        let read = start.read(store_s(clock::unix_s())).map_err(StartError::File);
+        // The client that asked may be gone.
+        let _ = sender.send(read.and_then(|known| {
+            fits(known.recovered.live)?;
+            Ok(known)
+        }));
+    })?;
+    let first = if may_go_ahead {
+        reading.recv_timeout(START_WAIT_MAX)
+    } else {
+        reading.recv().map_err(|mpsc::RecvError| mpsc::RecvTimeoutError::Disconnected)
+    };
+    match first {
+        Ok(known) => {
+            let known = known?;
+            found.set(&known);
+            for (shard, tier) in shards.iter_mut().zip(known.tiers) {
+                shard.put_on_file(tier);
+            }
+            let reader = Some(known.log.reader());
+            Ok(Begun { log: OpenLog::Open(Box::new(known.log)), found, reader, coming: Vec::new() })
+        }
+        Err(mpsc::RecvTimeoutError::Timeout) => {
+            tracing::info!(
+                store = %path.display(),
+                "the store's file takes a while to read; what it holds is fetched from the origin until then"
+            );
+            let (senders, coming) = shards.iter().map(|_| oneshot::channel::<Coming>()).unzip();
+            let handed = Arc::clone(&found);
+            let thread = spawn("store-wait", move || hand_over(&reading, senders, &handed))?;
+            Ok(Begun { log: OpenLog::Starting { stop, thread: Some(thread) }, found, reader: None, coming })
+        }
+        Err(mpsc::RecvTimeoutError::Disconnected) => {
+            Err(StartError::Prepare(io::Error::other("the reading of the store's file has failed")))
+        }
+    }
 }
 
 fn spawn<T: Send + 'static>(

@@ -17,10 +17,7 @@ use tokio::{
     time::{Instant, Sleep, sleep},
 };
 
-use super::{
-    Phase, Place,
-    places::{Bounds, End},
-};
+use super::{Bounds, Phase, Place, places::End};
 use crate::cores::clock;
 
 /// A connection and its place among them; dropping it gives the place back.

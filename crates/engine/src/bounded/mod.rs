@@ -12,6 +12,7 @@
 //! Bytes have no meaning here. That a question begins is seen (a byte comes from who was idle); that its head is whole,
 //! and that it is answered, the caller says through its [`Place`].
 
+mod bounds;
 mod connection;
 mod places;
 
@@ -26,8 +27,8 @@ use tokio::{net::TcpListener, sync::Notify};
 
 use self::places::{Entrance, Places, Ticket};
 pub use self::{
+    bounds::{Bounds, Counts},
     connection::Connection,
-    places::{Bounds, Counts},
 };
 pub use crate::cores::watch::Phase;
 use crate::{

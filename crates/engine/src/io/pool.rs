@@ -106,21 +106,7 @@ impl ReadPool {
         sources: Vec<Arc<dyn Source>>,
     ) -> Result<(Self, Vec<(Reads, Completions)>), StartError> {
         let ReadPoolConfig { cores, helpers, .. } = *config;
-        for (what, number) in [
-            ("a core", cores),
-            ("a helper", helpers),
-            ("a place at each helper", config.depth),
-            ("a source", sources.len()),
-        ] {
-            if number == 0 {
-                return Err(StartError::None { what });
-            }
-        }
-        for bytes in sources.iter().map(|source| source.block_bytes()) {
-            if !bytes.is_power_of_two() || bytes > crate::sys::file_words::PAGE_BYTES {
-                return Err(StartError::Blocks { bytes });
-            }
-        }
+        check(config, &sources)?;
         let refused = |what| move |source| StartError::Kernel { what, source };
         let buffers = Buffers::reserve(config.buffer_bytes.max(BUFFER_BYTES_MIN))
             .map_err(refused("memory for buffers"))?;
@@ -205,6 +191,26 @@ impl ReadPool {
     pub fn buffer_bytes(&self) -> usize {
         self.buffers.taken_bytes()
     }
+}
+
+/// Whether there is at least one of each, and whether blocks are what buffers are aligned to.
+fn check(config: &ReadPoolConfig, sources: &[Arc<dyn Source>]) -> Result<(), StartError> {
+    for (what, number) in [
+        ("a core", config.cores),
+        ("a helper", config.helpers),
+        ("a place at each helper", config.depth),
+        ("a source", sources.len()),
+    ] {
+        if number == 0 {
+            return Err(StartError::None { what });
+        }
+    }
+    for bytes in sources.iter().map(|source| source.block_bytes()) {
+        if !bytes.is_power_of_two() || bytes > crate::sys::file_words::PAGE_BYTES {
+            return Err(StartError::Blocks { bytes });
+        }
+    }
+    Ok(())
 }
 
 impl Drop for ReadPool {

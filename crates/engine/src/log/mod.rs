@@ -24,6 +24,7 @@ pub mod file;
 pub mod format;
 mod helpers;
 mod lives;
+mod location;
 mod open;
 mod progress;
 mod read;

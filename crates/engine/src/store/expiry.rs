@@ -17,12 +17,16 @@ use std::collections::VecDeque;
 
 use bheap::PageQueue;
 
+use super::shard::Shard;
+
 /// Entries from which sifting is worth it.
 const SIFT_FROM: usize = 512;
 /// Entries to sift that are taken from their queue ahead, so that their buckets can be brought near.
 const AHEAD: usize = 8;
 /// Bytes of the queue's blocks: pages, as everybody counts them.
 const BLOCK_BYTES: usize = 4096;
+/// Entries that each insert sifts while there are too many.
+const SIFT_A_STEP: usize = 3;
 
 /// The queue.
 #[derive(Debug)]
@@ -146,6 +150,55 @@ impl ExpiryQueue {
         self.unsifted.for_each(&mut note);
         self.ahead.iter().for_each(note);
         all
+    }
+}
+
+impl Shard {
+    /// Unlinks what is due at `now_s`, looking at no more than `limit` entries of the queue; says how many objects
+    /// went. Fewer entries than `limit` were due if [`Shard::next_expiry_s`] is later than `now_s` afterwards.
+    pub fn expire(&mut self, now_s: u32, limit: usize) -> usize {
+        #[cfg(not(feature = "loom"))]
+        self.tell_file(now_s);
+        let mut expired = 0;
+        for _ in 0..limit {
+            let Some(due) = self.expiry.pop_due(now_s) else { break };
+            for (slot, at) in self.index.find_due(self.shared(), due.prefix, due.expires_s) {
+                #[cfg(not(feature = "loom"))]
+                self.forget_expired(&slot);
+                self.unlink_at(slot, at);
+                expired += 1;
+            }
+        }
+        self.tally().expiries.add(expired as u64);
+        self.tally().expiry_entries.set(self.expiry.len() as u64);
+        expired
+    }
+
+    /// When the next entry of the expiry queue is due.
+    pub fn next_expiry_s(&self) -> Option<u32> {
+        self.expiry.next_s()
+    }
+
+    /// Sifts some entries of the expiry queue, if it has too many.
+    pub(super) fn sift(&mut self) {
+        let Self { local, index, expiry, .. } = self;
+        let shared = &local.store.shards[local.core].index;
+        let tally = &local.store.shards[local.core].tally;
+        for _ in 0..SIFT_A_STEP {
+            let Some(due) = expiry.take_unsifted(tally.objects.value() as usize) else { break };
+            let mut is_entered = true;
+            for (slot, at) in index.find_due(shared, due.prefix, due.expires_s) {
+                if slot.sifting() != expiry.sifting() {
+                    index.update(shared, at, slot.with_sifting(expiry.sifting()));
+                    is_entered = false;
+                }
+            }
+            if !is_entered {
+                expiry.push(due);
+            }
+        }
+        expiry.sifted_soon(SIFT_A_STEP).for_each(|prefix| shared.prefetch(prefix));
+        tally.expiry_entries.set(expiry.len() as u64);
     }
 }
 

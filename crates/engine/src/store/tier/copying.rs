@@ -1,6 +1,6 @@
 //! A large object on its way into the log, some of it at each step.
 
-use super::{lifetimes::ByLifetime, parts::PartsFilling};
+use super::{keep::put, lifetimes::ByLifetime, parts::PartsFilling};
 use crate::{
     log::{Filling, Refused},
     store::{Hash, PinnedObject},
@@ -52,7 +52,7 @@ impl Copying {
                 put_body(filling, object, *copied, to);
                 *copied = to;
                 if to == body_bytes {
-                    super::put(filling, object.tail());
+                    put(filling, object.tail());
                     return Step::Whole;
                 }
             }
@@ -102,7 +102,7 @@ fn put_body(filling: &mut Filling, object: &PinnedObject, from: u64, to: u64) {
     while at < to {
         let run = object.body(at);
         let run = run.slice(0..run.len().min(usize::try_from(to - at).unwrap_or(usize::MAX)));
-        super::put(filling, run);
+        put(filling, run);
         at += run.len() as u64;
     }
 }

@@ -12,7 +12,12 @@
 
 use std::collections::HashMap;
 
-use super::{Cold, FileTier, Kept, Shard, image::ImageHeader, lengths_of, object_bytes, parts::tag, put};
+use super::{
+    Cold, FileTier, Kept, Shard,
+    image::ImageHeader,
+    keep::{header_of, lengths_of, object_bytes, put},
+    parts::tag,
+};
 use crate::{
     log::{Kind, Location, New, Reader},
     store::{index::Slot, object::Object, record::Lengths},
@@ -113,12 +118,8 @@ impl Shard {
             Body { cold: Cold { location: kept.location, payload_bytes: kept.payload_bytes }, number: 0 };
         let Body { cold: body, number } = file.bodies.of.get(&slot.hash).copied().unwrap_or(own);
         let Some(number) = number.checked_add(1) else { return false };
-        let header = ImageHeader {
-            tail_bytes: 0,
-            body_bytes: 0,
-            body_at: Some(body.location),
-            ..super::header_of(&object)
-        };
+        let header =
+            ImageHeader { tail_bytes: 0, body_bytes: 0, body_at: Some(body.location), ..header_of(&object) };
         let bytes = object_bytes(Lengths { rest: 0, tail: 0, ..lengths_of(&object) });
         let expires_s = slot.expires_s();
         let (hash, target) = (slot.hash, Some(body.location));

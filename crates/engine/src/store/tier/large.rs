@@ -11,24 +11,22 @@
 use std::time::Duration;
 
 use super::{
-    COPIES_MAX, FileTier, Kept, OBJECT, Shard, Tally,
+    FileTier, Kept, OBJECT, Shard, Tally,
     copying::{Copying, Step, To},
-    header_of,
     image::ImageHeader,
-    lengths_of, object_bytes,
+    keep::{COPIES_MAX, header_of, lengths_of, object_bytes, put},
     parts::{
         FILE_SHARE, Owned, PART_BODY_BYTES_MAX, PART_HEADER_BYTES, PartsFilling, list_bytes, mark_of, tag,
     },
-    put,
 };
 use crate::{
     log::{Filling, Location, New, Reader, Refused},
     store::{
         BodyLength, Hash, NewObject,
         index::Slot,
+        link::Restored,
         object::Object,
         record::{Lengths, META_WORDS, UNIT},
-        shard::Restored,
     },
 };
 

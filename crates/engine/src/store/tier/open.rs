@@ -7,18 +7,12 @@ use std::{
     time::Duration,
 };
 
-use super::{
-    Admission, Bodies, Cold, FileTier,
-    directory::{Directory, Kept},
-    heads::{FoundHeads, HEAD},
-    lifetimes::{ByLifetime, Deadlines, NEVER, WRITERS_PER_CORE},
-    parts::{FoundParts, PART, split_tag},
-};
+use super::{Admission, FileTier, found::OnTheFile, lifetimes::WRITERS_PER_CORE};
 use crate::{
     io::{CachedFile, Damage, DirectFile, Source},
     log::{self, FileOptions, Found, Log, OpenError, Options, Recovered, Recovering, format::SEGMENTS_AT},
     store::{
-        Hash, Shard, Store, StoreConfig, StoreError,
+        Shard, Store, StoreConfig, StoreError,
         config::{Geometry, open_with},
     },
     sys::span::Span,
@@ -266,6 +260,11 @@ pub fn begin_on_file(config: &StoreConfig, file: &FileConfig) -> Result<Opening,
 }
 
 impl Start {
+    /// The file's path.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
     /// Set, it makes [`Start::read`] end soon, with an error.
     pub fn stopper(&self) -> Arc<AtomicBool> {
         self.opening.stopper()
@@ -290,89 +289,9 @@ fn read(
     header: &log::Header,
     recover: impl FnOnce(&mut dyn FnMut(&Found) -> bool) -> io::Result<(Log, Recovered)>,
 ) -> io::Result<Known> {
-    let mut directories: Vec<Directory> = (0..cores).map(|_| Directory::new()).collect();
-    let mut deadlines = Deadlines::new(header.segments as usize);
-    let mut outdated = Vec::new();
-    let mut parts: Vec<FoundParts> = (0..cores).map(|_| FoundParts::default()).collect();
-    let mut heads: Vec<FoundHeads> = (0..cores).map(|_| FoundHeads::default()).collect();
-    let (log, recovered) = recover(&mut |found| {
-        let hash = Hash::from_word(found.hash);
-        let owner = hash.owner(cores);
-        if found.kind == PART {
-            parts[owner].part(found.hash, found.tag, found.location, found.payload_bytes);
-            deadlines.note(header.segment_of(found.location), found.location, NEVER);
-            // Until it is known whose it is.
-            return true;
-        }
-        if found.is_claimed {
-            // Until it is known by what: its own time does not matter.
-            let is_body = found.kind == super::OBJECT;
-            if is_body {
-                let Found { location, payload_bytes, .. } = *found;
-                heads[owner].body(hash.word(), Cold { location, payload_bytes });
-            }
-            return is_body;
-        }
-        let (expires_s, mark_or_number) = split_tag(found.tag);
-        if ![super::OBJECT, HEAD].contains(&found.kind) || expires_s <= now_s {
-            return false;
-        }
-        deadlines.note(header.segment_of(found.location), found.location, expires_s);
-        let directory = &mut directories[owner];
-        let kept = Kept {
-            hash: hash.word(),
-            location: found.location,
-            expires_s,
-            payload_bytes: found.payload_bytes,
-        };
-        // Two of one hash: an end was lost with damage, or never written. The one that came later is right.
-        let other = directory.find(kept.hash);
-        let are_heads = other.is_some_and(|other| heads[owner].is_head(kept.hash, other.location));
-        let is_older = match (found.kind == HEAD, found.target) {
-            (true, Some(body)) => {
-                let is_older =
-                    !are_heads && other.is_some_and(|other| other.location.is_after(kept.location));
-                is_older || heads[owner].is_older(kept.hash, kept.location, mark_or_number, body)
-            }
-            (true, None) => true,
-            (false, _) => other.is_some_and(|other| other.location.is_after(kept.location)),
-        };
-        if !is_older && found.kind == super::OBJECT {
-            parts[owner].object(&kept, mark_or_number);
-        }
-        outdated.extend(if is_older { Some(kept) } else { directory.insert(kept, |_| true) });
-        true
-    })?;
-    let reader = log.reader();
-    for loser in outdated {
-        reader.died(loser.location, loser.payload_bytes as usize);
-    }
-    let mut bodies = Vec::with_capacity(cores);
-    for (directory, heads) in directories.iter_mut().zip(heads) {
-        let mut lost = Vec::new();
-        let mut found = |hash, body: Cold| {
-            let until_s = directory.find(hash).map_or(0, |kept| kept.expires_s);
-            deadlines.note(header.segment_of(body.location), body.location, until_s);
-        };
-        let is_known = |hash, location| directory.find(hash).is_some_and(|kept| kept.location == location);
-        bodies.push(heads.matched(is_known, &mut found, |hash| lost.push(hash), &reader));
-        for kept in lost.into_iter().filter_map(|hash| directory.remove(hash)) {
-            reader.died(kept.location, kept.payload_bytes as usize);
-        }
-    }
-    let tier_of = |(core, ((directory, parts), bodies)): (usize, ((Directory, FoundParts), Bodies))| {
-        let writers = std::array::from_fn(|class| log.writer(core * WRITERS_PER_CORE + class, class as u8));
-        // What is in a segment may be several cores'; one of them looks at it.
-        let writers = ByLifetime::new(writers, reader.clone(), deadlines.share(core, cores));
-        let mut tier = Box::new(FileTier::new(writers, log.reader(), admission));
-        tier.directory = directory;
-        tier.bodies = bodies;
-        let is_known =
-            |hash, location| tier.directory.find(hash).is_some_and(|kept| kept.location == location);
-        tier.large = parts.claimed(is_known, &reader).into_iter().collect();
-        Tier { tier, epoch: log.epoch() }
-    };
-    let tiers = directories.into_iter().zip(parts).zip(bodies).enumerate().map(tier_of).collect();
+    let mut on_the_file = OnTheFile::new(header, cores, now_s);
+    let (log, recovered) = recover(&mut |found| on_the_file.note(found))?;
+    let tiers = on_the_file.tiers(&log, admission);
     Ok(Known { log, tiers, recovered })
 }
 

@@ -1,0 +1,133 @@
+//! Storing an object whose body is at hand: what is asked before it gets space, and which log it is appended to.
+//!
+//! ```text
+//! insert ─▶ sizes ─▶ log ─▶ room (paid for by evicting) ─▶ record ─▶ link
+//!             └ longer than a record: filled with its own bytes (`fill.rs`)
+//! ```
+
+use super::{
+    filling::{BodyLength, NewObject, Refused},
+    hash::Hash,
+    index::Slot,
+    link::Restored,
+    record::{Header, Kind, Lengths, META_WORDS, Place, UNIT},
+    shard::Shard,
+    space::{Log, Purpose},
+};
+
+impl Shard {
+    /// Stores an object whose body is at hand; `object.body` is not looked at.
+    ///
+    /// # Errors
+    /// [`Refused::TooLarge`], [`Refused::NoRoom`].
+    pub fn insert(&mut self, object: NewObject<'_>, body: &[u8], tail: &[u8]) -> Result<(), Refused> {
+        self.insert_as(object, body, tail, None)
+    }
+
+    pub(super) fn insert_as(
+        &mut self,
+        object: NewObject<'_>,
+        body: &[u8],
+        tail: &[u8],
+        restored: Option<Restored>,
+    ) -> Result<(), Refused> {
+        self.assert_owned(object.hash);
+        let lengths = Lengths { rest: body.len(), tail: tail.len(), ..object.names() };
+        let in_parts = restored.is_some_and(|restored| restored.in_parts);
+        let Some(units) = self.units_of_record(lengths) else {
+            if in_parts {
+                // It was written by a process with more memory. Cut into extents it would not be a list any more.
+                return Err(self.refuse(Refused::TooLarge));
+            }
+            let mut filling =
+                self.begin(NewObject { body: BodyLength::Exact(body.len() as u64), ..object })?;
+            let mut rest = body;
+            while !rest.is_empty() {
+                let extent = filling.extend(self)?;
+                let (now, later) = rest.split_at(extent.len().min(rest.len()));
+                extent.span().slice(0..now.len()).write_from(now);
+                filling.written(now.len() as u64);
+                rest = later;
+            }
+            return self.finish_as(filling, tail, restored);
+        };
+        self.check_size(&object, body.len() as u64)?;
+        self.shared().prefetch(object.hash.prefix());
+        self.ghosts.prefetch(object.hash);
+        let log = self.log_for(&object);
+        let place = self.room(log, units)?;
+        let header = Header { in_parts, ..self.header(object.hash, lengths, body.len() as u64, object.meta) };
+        let record = self.local.store.record(place.location);
+        record.write_header(Kind::Whole, units, &header);
+        record.write_names(object.key, object.head, object.extra);
+        record.body().write_from(body);
+        record.tail().write_from(tail);
+        self.link(Slot::new(object.hash, place.location, units, object.expires_s, false), restored)
+    }
+
+    pub(super) fn check_size(&mut self, object: &NewObject<'_>, body_bytes: u64) -> Result<(), Refused> {
+        #[cfg(not(feature = "loom"))]
+        if self.has_no_room_while_warming(object.hash) {
+            return Err(self.refuse(Refused::NoRoom));
+        }
+        if body_bytes > self.local.store.geometry.object_bytes_max {
+            return Err(self.refuse(Refused::TooLarge));
+        }
+        self.check_names(object.names())
+    }
+
+    /// Whether key, head and extra take half a record at most, so that the other half can have the table of extents.
+    pub(super) fn check_names(&self, lengths: Lengths) -> Result<(), Refused> {
+        let names = Lengths { rest: 0, tail: 0, ..lengths };
+        let most = self.local.store.geometry.record_bytes_max;
+        let fit = names.units().is_some_and(|units| units as usize * 32 <= most);
+        if fit { Ok(()) } else { Err(self.refuse(Refused::TooLarge)) }
+    }
+
+    pub(super) fn units_of_record(&self, lengths: Lengths) -> Option<u32> {
+        let most = self.local.store.geometry.record_bytes_max;
+        lengths.units().filter(|units| *units as usize * UNIT <= most)
+    }
+
+    /// Main for what was evicted not long ago or replaces what is there, else probation by lifetime.
+    pub(super) fn log_for(&mut self, object: &NewObject<'_>) -> Log {
+        let probation = Log::for_lifetime(object.expires_s.saturating_sub(object.now_s));
+        if let Some((slot, _)) = self.index.find(self.shared(), object.hash) {
+            return match self.space.log(self.local.store.geometry.segment_of(slot.location())) {
+                Log::Main => Log::Main,
+                _ => probation,
+            };
+        }
+        if self.ghosts.recall(object.hash) {
+            self.tally().ghost_hits.add(1);
+            return Log::Main;
+        }
+        probation
+    }
+
+    pub(super) fn header(
+        &mut self,
+        hash: Hash,
+        lengths: Lengths,
+        body_bytes: u64,
+        meta: [u64; META_WORDS],
+    ) -> Header {
+        self.sequence += 1;
+        Header { hash, sequence: self.sequence, lengths, body_bytes, extents: 0, in_parts: false, meta }
+    }
+
+    /// Space for a new record, after paying for it by evicting.
+    pub(super) fn room(&mut self, log: Log, units: u32) -> Result<Place, Refused> {
+        self.pay(units);
+        loop {
+            let Self { local, space, .. } = self;
+            let tally = &local.store.shards[local.core].tally;
+            if let Some(place) = space.append(&local.store, tally, log, units, Purpose::New) {
+                return Ok(place);
+            }
+            if !self.make_room() {
+                return Err(self.refuse(Refused::NoRoom));
+            }
+        }
+    }
+}

@@ -1,0 +1,104 @@
+//! The moment at which an object is found, and that at which it is not any more.
+//!
+//! ```text
+//! link ─▶ index (in place of the older one) ─▶ expiry queue ─▶ file
+//! unlink ─▶ index slot cleared ─▶ segment's live count ─▶ retired at zero
+//! ```
+
+use super::{
+    expiry::Due,
+    filling::Refused,
+    index::{Slot, SlotAddress},
+    object::Object,
+    record::Place,
+    shard::Shard,
+    shared::Store,
+    space::Space,
+    usage::Tally,
+};
+
+/// What an object has that is on the file already: its number, where it is there, and whether it is a list of parts.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Restored {
+    pub(super) sequence: u64,
+    pub(super) location: u64,
+    pub(super) in_parts: bool,
+}
+
+impl Shard {
+    /// Points the index to a whole object, and keeps it on the file unless it came from there.
+    pub(super) fn link(&mut self, slot: Slot, restored: Option<Restored>) -> Result<(), Refused> {
+        if let Some(restored) = restored {
+            let record = self.local.store.record(slot.location());
+            record.write_sequence(restored.sequence);
+            if !slot.is_chained() {
+                record.write_file(restored.location);
+            }
+        }
+        self.link_in_memory(slot)?;
+        #[cfg(not(feature = "loom"))]
+        if restored.is_none() {
+            self.keep(slot);
+        }
+        Ok(())
+    }
+
+    pub(super) fn link_in_memory(&mut self, slot: Slot) -> Result<(), Refused> {
+        let Self { local, index, space, expiry, .. } = self;
+        let store = &*local.store;
+        let shared = &store.shards[local.core].index;
+        let tally = &store.shards[local.core].tally;
+        let object = Object { local, slot };
+        let mut expires_anew = true;
+        match index.find(shared, slot.hash()) {
+            Some((old, at)) => {
+                expires_anew = old.expires_s() != slot.expires_s();
+                let sifting = if expires_anew { expiry.sifting() } else { old.sifting() };
+                index.update(shared, at, slot.with_sifting(sifting));
+                index.forget_visits(shared, at);
+                link_records(space, store, tally, &object);
+                unlink_records(space, store, tally, &Object { local, slot: old });
+                tally.replacements.add(1);
+            }
+            None => {
+                if index.insert(shared, &store.turns, slot.with_sifting(expiry.sifting())).is_err() {
+                    tally.refused_crowded.add(1);
+                    return Err(self.refuse(Refused::NoRoom));
+                }
+                link_records(space, store, tally, &object);
+                tally.objects.add(1);
+                tally.inserts.add(1);
+                tally.index_bytes.set(index.bytes(shared));
+            }
+        }
+        if expires_anew && slot.expires_s() != u32::MAX {
+            expiry.push(Due { expires_s: slot.expires_s(), prefix: slot.hash().prefix() });
+        }
+        self.sift();
+        Ok(())
+    }
+
+    pub(super) fn unlink_at(&mut self, slot: Slot, at: SlotAddress) {
+        let Self { local, index, space, .. } = self;
+        let store = &*local.store;
+        let tally = &store.shards[local.core].tally;
+        index.remove(&store.shards[local.core].index, at);
+        unlink_records(space, store, tally, &Object { local, slot });
+        tally.objects.subtract(1);
+    }
+}
+
+/// Places of all records of an object.
+pub(super) fn records(object: &Object<'_>) -> impl Iterator<Item = Place> {
+    let own = Place { location: object.slot.location(), units: object.slot.units() };
+    object.extents().map(|(place, _)| place).chain(std::iter::once(own))
+}
+
+fn link_records(space: &mut Space, store: &Store, tally: &Tally, object: &Object<'_>) {
+    records(object).for_each(|place| space.link(store, tally, place));
+}
+
+fn unlink_records(space: &mut Space, store: &Store, tally: &Tally, object: &Object<'_>) {
+    // The table is read while its own segment is still live: its record comes last.
+    records(object).for_each(|place| space.unlink(store, tally, place));
+}

@@ -1,0 +1,167 @@
+//! What the file has and memory may not: where it is, and how it comes back.
+//!
+//! ```text
+//! miss of memory ─▶ cold: the directory knows where ─▶ a helper reads ─▶ restore: in probation, as it was
+//!                                                          └ damaged: it is not there any more
+//! ```
+
+use super::{
+    PartsList,
+    image::{IMAGE_HEADER_BYTES, Image},
+};
+use crate::{
+    log::{Location, format::RECORD_HEADER_BYTES},
+    store::{
+        filling::{BodyLength, NewObject, Refused},
+        hash::Hash,
+        link::Restored,
+        object::Object,
+        shard::Shard,
+    },
+};
+
+/// Where an object is on the file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Cold {
+    /// Its record.
+    pub location: Location,
+    /// Bytes of the record's payload.
+    pub payload_bytes: u32,
+}
+
+/// Where an object's body lies on the file, to be sent from there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FileRun {
+    /// Its record.
+    pub location: Location,
+    /// Byte of the file at which the body begins.
+    pub body_at: u64,
+    /// Bytes of the body.
+    pub body_bytes: u64,
+}
+
+impl Shard {
+    /// Where an object is that memory does not have, if it is on the file and its time is not over. Its head may be
+    /// elsewhere by now: [`Shard::cold_head`].
+    pub fn cold(&mut self, hash: Hash, now_s: u32) -> Option<Cold> {
+        let Self { local, file, .. } = self;
+        let file = file.as_mut()?;
+        let kept = file.find(hash, now_s)?;
+        if file.has_lost_parts(hash.word()) {
+            file.end(hash);
+            local.store.shards[local.core].tally.file_incomplete.add(1);
+            return None;
+        }
+        let own = Cold { location: kept.location, payload_bytes: kept.payload_bytes };
+        Some(file.bodies.find(hash.word()).unwrap_or(own))
+    }
+
+    /// The object is on the file and cannot be read: it is not there any more.
+    pub fn damaged(&mut self, hash: Hash, location: Location) {
+        let tally = &self.local.store.shards[self.local.core].tally;
+        if let Some(file) = &mut self.file
+            && let is_body = file.bodies.find(hash.word()).is_some_and(|body| body.location == location)
+            && (is_body || file.known(hash.word()).is_some_and(|kept| kept.location == location))
+        {
+            file.end(hash);
+            tally.file_damaged.add(1);
+        }
+    }
+
+    /// Reads a record that is still in memory, on its way to the file; without waiting.
+    pub fn held(&self, cold: Cold) -> Option<Vec<u8>> {
+        let reader = &self.file.as_ref()?.reader;
+        reader.read_held(cold.location, cold.payload_bytes as usize)
+    }
+
+    /// Puts an object back into memory that was read from the file, with the sequence that it had. `false` if it is not
+    /// the one that was asked for (another with the same hash, or replaced since). `head` is what was read where
+    /// [`Shard::cold_head`] said, if it said so.
+    ///
+    /// # Errors
+    /// As [`Shard::insert`].
+    pub fn restore(
+        &mut self,
+        hash: Hash,
+        key: &[u8],
+        (cold, image): (Cold, &Image<'_>),
+        head: Option<(Cold, &Image<'_>)>,
+        now_s: u32,
+    ) -> Result<bool, Refused> {
+        let Some(file) = &self.file else { return Ok(false) };
+        let own = file.known(hash.word()).map(|kept| kept.location);
+        // The record that the directory leads to, and where the body is by what that says.
+        let (top, body) = match (head, file.bodies.find(hash.word())) {
+            (None, None) => (Some(cold.location), true),
+            (Some((at, head)), Some(body)) => {
+                let is_its = head.header.body_at == Some(cold.location) && head.key == key;
+                (Some(at.location), is_its && body.location == cold.location)
+            }
+            _ => (None, false),
+        };
+        if image.key != key || image.header.body_at.is_some() || !body || top.is_none() || top != own {
+            return Ok(false);
+        }
+        if self.index.find(self.shared(), hash).is_some() {
+            return Ok(true);
+        }
+        let header = &image.header;
+        if header.in_parts && !self.has_all_parts(hash, image) {
+            // The process ended before all of them were written.
+            if let Some(file) = &mut self.file {
+                file.end(hash);
+            }
+            self.tally().file_incomplete.add(1);
+            return Ok(false);
+        }
+        let youngest = head.map_or(image, |(_, head)| head);
+        let new = NewObject {
+            hash,
+            key,
+            head: youngest.head,
+            extra: youngest.extra,
+            meta: youngest.header.meta,
+            body: BodyLength::Exact(header.body_bytes),
+            expires_s: youngest.header.expires_s,
+            now_s,
+        };
+        // Only where the body lies as it would have been put here may it be sent from the file.
+        let is_as_in_memory = head.is_none() && image.is_laid_out_as_ours();
+        self.insert_as(
+            new,
+            image.body,
+            image.tail,
+            Some(Restored {
+                sequence: header.sequence,
+                location: if is_as_in_memory { cold.location.bits() } else { 0 },
+                in_parts: header.in_parts,
+            }),
+        )?;
+        let tally = self.tally();
+        tally.file_hits.add(1);
+        tally.file_hit_bytes.add(u64::from(cold.payload_bytes));
+        Ok(true)
+    }
+
+    /// Whether the parts that an object's list names are those that the file has.
+    fn has_all_parts(&self, hash: Hash, image: &Image<'_>) -> bool {
+        let Some(file) = &self.file else { return false };
+        let list = PartsList::parse(image.body, hash.word());
+        list.zip(file.large.get(&hash.word())).is_some_and(|(list, owned)| {
+            list.id() == image.header.sequence && owned.are(&list) && owned.are_there(&file.reader)
+        })
+    }
+}
+
+impl Object<'_> {
+    /// Where it is on the file, if it was copied there as one record. Ask the log's reader whether it is written
+    /// ([`Reader::is_on_file`]), and pin it there ([`Reader::pin`]).
+    pub fn on_file(&self) -> Option<FileRun> {
+        let record = self.local.store.record(self.slot.location());
+        let is_one_record = !self.slot.is_chained() && !record.is_in_parts();
+        let location = Location::from_bits(record.file()).filter(|_| is_one_record)?;
+        let before = IMAGE_HEADER_BYTES + self.key().len() + self.head().len() + self.extra().len();
+        let body_at = location.offset() + (RECORD_HEADER_BYTES + before) as u64;
+        Some(FileRun { location, body_at, body_bytes: self.body_bytes() })
+    }
+}

@@ -1,0 +1,178 @@
+//! How an object that memory has gets onto the file: when it is linked, or at the latest when it is evicted.
+//!
+//! ```text
+//! link ─▶ admitted? ─┬ one record: copied at once
+//!                    ├ in extents: copied some at a time (`copying.rs`), while it is pinned
+//!                    └ longer than a record of the log: in parts (`large.rs`)
+//! ```
+
+use super::{
+    OBJECT,
+    copying::{Copying, Step, To},
+    image::{IMAGE_HEADER_BYTES, ImageHeader},
+    parts::{mark_of, tag},
+};
+use crate::{
+    log::{Filling, New, Refused},
+    store::{hash::Hash, index::Slot, object::Object, record::Lengths, shard::Shard},
+    sys::span::Span,
+};
+
+/// Large objects that are being copied into the log.
+pub(super) const COPIES_MAX: usize = 64;
+/// Bytes that one step copies: some tens of microseconds.
+const COPY_BYTES_A_STEP: usize = 256 << 10;
+
+impl Shard {
+    /// Keeps an object on the file that was linked just now.
+    pub(in crate::store) fn keep(&mut self, slot: Slot) {
+        if let Some(warming) = &mut self.warming {
+            // Room for it was asked for when it was begun.
+            warming.touch(slot.hash);
+            return;
+        }
+        if !self.is_admitted(slot.hash()) {
+            return;
+        }
+        if let Err(refused) = self.put(slot) {
+            self.not_put(slot.hash(), refused);
+        }
+    }
+
+    /// An object is about to leave memory for want of room: it must be on the file.
+    pub(in crate::store) fn keep_evicted(&mut self, slot: Slot, was_visited: bool) {
+        let Some(file) = &self.file else { return };
+        let is_kept = file.is_there(slot.hash);
+        let is_wanted = (!is_kept && self.is_admitted_late(was_visited)) || file.is_outdated(slot.hash);
+        if is_wanted && !slot.is_chained() {
+            self.tally().file_written_back.add(1);
+            if let Err(refused) = self.put(slot) {
+                self.not_put(slot.hash(), refused);
+            }
+        }
+    }
+
+    /// Copies an object to the file, or has it copied. Refused, nothing has changed but that of one with extents an
+    /// older copy is gone.
+    pub(super) fn put(&mut self, slot: Slot) -> Result<(), Refused> {
+        let Self { local, file, .. } = self;
+        let Some(file) = file else { return Ok(()) };
+        let tally = &local.store.shards[local.core].tally;
+        let object = Object { local, slot };
+        let header = header_of(&object);
+        let hash = slot.hash();
+        let mut mark = 0;
+        if object.is_in_parts() {
+            mark = mark_of(object.sequence());
+            if file.large.get(&slot.hash).is_none_or(|owned| owned.mark != mark) {
+                // Without its parts it is nothing that could be kept.
+                return Ok(());
+            }
+        }
+        let Some(bytes) = header.bytes().filter(|bytes| *bytes <= file.writers.payload_bytes_max()) else {
+            return self.put_in_parts(slot);
+        };
+        file.copies.retain(|copying| copying.hash() != hash);
+        if slot.is_chained() {
+            // It takes some steps, and what it replaces is outdated now.
+            file.end(hash);
+        }
+        if !slot.is_chained() {
+            let location = file.append_object(tally, (hash, slot.expires_s(), mark), bytes, |record| {
+                record.write(&header.encode());
+                for part in [object.key(), object.head(), object.extra(), object.body(0), object.tail()] {
+                    put(record, part);
+                }
+            })?;
+            local.store.record(slot.location()).write_file(location.bits());
+            return Ok(());
+        }
+        let target = file.target(slot.hash);
+        let new = New { kind: OBJECT, hash: slot.hash, tag: tag(slot.expires_s(), 0), target };
+        if file.copies.len() >= COPIES_MAX {
+            return Err(Refused::Busy);
+        }
+        let mut filling = file.writers.begin(new, bytes, slot.expires_s())?;
+        filling.write(&header.encode());
+        put(&mut filling, object.key());
+        put(&mut filling, object.head());
+        put(&mut filling, object.extra());
+        let pinned = object.pin().ok_or(Refused::Busy)?;
+        file.copies.push_back(Copying::new(pinned, hash, To::Record(filling)));
+        file.settle(hash.word());
+        file.count(tally);
+        Ok(())
+    }
+
+    pub(super) fn not_put(&mut self, hash: Hash, refused: Refused) {
+        let Self { local, file, .. } = self;
+        if let Some(file) = file {
+            file.refused(&local.store.shards[local.core].tally, hash, refused);
+        }
+    }
+
+    /// Copies a little more of what is on its way to the file; says whether there is more.
+    pub fn copy_to_file(&mut self) -> bool {
+        if let Some(file) = &mut self.file {
+            file.write_ends();
+            file.writers.give_up_what_is_over();
+        }
+        let is_behind = self.catch_up();
+        self.admit_the_visited();
+        let Self { local, file, .. } = self;
+        let Some(file) = file else { return false };
+        let tally = &local.store.shards[local.core].tally;
+        let Some(mut copying) = file.copies.pop_front() else { return is_behind };
+        match copying.step(&mut file.writers, COPY_BYTES_A_STEP) {
+            Step::More => {
+                file.copies.push_front(copying);
+                return true;
+            }
+            Step::Whole => match file.finish_copy(tally, copying) {
+                Ok(()) => {}
+                Err(copying) => {
+                    file.copies.push_back(*copying);
+                    return is_behind;
+                }
+            },
+            Step::Later => {
+                file.copies.push_back(copying);
+                return is_behind;
+            }
+            Step::GivenUp => file.refused(tally, copying.hash(), Refused::Busy),
+        }
+        is_behind || !file.copies.is_empty()
+    }
+}
+
+/// The lengths of an object of memory, but for what stands where others have their body.
+pub(super) fn lengths_of(object: &Object<'_>) -> Lengths {
+    let [key, head, extra, tail] =
+        [object.key(), object.head(), object.extra(), object.tail()].map(|part| part.len());
+    Lengths { key, head, extra, rest: 0, tail }
+}
+
+pub(super) fn header_of(object: &Object<'_>) -> ImageHeader {
+    ImageHeader {
+        key_bytes: object.key().len() as u32,
+        head_bytes: object.head().len() as u32,
+        extra_bytes: object.extra().len() as u32,
+        tail_bytes: object.tail().len() as u32,
+        body_bytes: object.body_bytes(),
+        in_parts: object.is_in_parts(),
+        sequence: object.sequence(),
+        expires_s: object.expires_s(),
+        body_at: None,
+        meta: object.meta(),
+    }
+}
+
+/// Bytes of an object with such lengths as a record's payload.
+pub(super) fn object_bytes(Lengths { key, head, extra, rest, tail }: Lengths) -> usize {
+    IMAGE_HEADER_BYTES + key + head + extra + rest + tail
+}
+
+pub(super) fn put(filling: &mut Filling, bytes: Span<'_>) {
+    filling.span().slice(0..bytes.len()).write_from_span(bytes);
+    filling.written(bytes.len());
+}

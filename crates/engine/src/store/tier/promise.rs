@@ -1,0 +1,77 @@
+//! What somebody who drops an object waits for before that may be acknowledged.
+
+use tokio::sync::oneshot;
+
+use super::{lifetimes::Tickets, warming::Written};
+use crate::{log::NotKept, store::shard::Shard};
+
+/// What has to happen before an end may be acknowledged.
+#[derive(Debug)]
+pub struct Promise(Wait);
+
+#[derive(Debug)]
+enum Wait {
+    Nothing,
+    Disk(Tickets),
+    /// First for the file to be known.
+    Start(oneshot::Receiver<Written>),
+    InVain,
+}
+
+impl Promise {
+    /// Whether there is nothing to wait for.
+    pub fn is_void(&self) -> bool {
+        matches!(self.0, Wait::Nothing)
+    }
+
+    pub(super) fn refused() -> Self {
+        Self(Wait::InVain)
+    }
+
+    pub(super) fn after(start: oneshot::Receiver<Written>) -> Self {
+        Self(Wait::Start(start))
+    }
+
+    /// Waits until it survives the process.
+    ///
+    /// # Errors
+    /// It does not, or not yet: [`NotKept::Failing`] also when the log had no room for it.
+    pub async fn kept(self) -> Result<(), NotKept> {
+        let no_room = NotKept::Failing(libc::ENOSPC);
+        let tickets = match self.0 {
+            Wait::Nothing => return Ok(()),
+            Wait::InVain => return Err(no_room),
+            Wait::Disk(tickets) => tickets,
+            Wait::Start(start) => match start.await {
+                Ok(Ok(written)) => written,
+                Ok(Err(())) => return Err(no_room),
+                // The file could not be read.
+                Err(_) => return Err(NotKept::Failing(libc::EIO)),
+            },
+        };
+        for (progress, ticket) in tickets {
+            progress.written(ticket).await?;
+        }
+        Ok(())
+    }
+}
+
+impl Shard {
+    /// What to wait for before an unlinking is acknowledged; asks for it to be written now. While the file is being
+    /// read at the start, until that is done.
+    pub fn promise(&mut self) -> Promise {
+        let warming = match &mut self.file {
+            None => &mut self.warming,
+            Some(file) => &mut file.catching_up,
+        };
+        if let Some(warming) = warming {
+            return warming.promise();
+        }
+        Promise(match self.file.as_ref().map(|file| file.written()) {
+            None => Wait::Nothing,
+            Some(Ok(tickets)) if tickets.is_empty() => Wait::Nothing,
+            Some(Ok(tickets)) => Wait::Disk(tickets),
+            Some(Err(())) => Wait::InVain,
+        })
+    }
+}
