@@ -10,6 +10,7 @@
 //! ([`Shard::maintain`]).
 
 use super::{
+    filling::Refused,
     index::{Slot, SlotAddress},
     record::{Kind, Place, UNIT},
     shard::Shard,
@@ -24,6 +25,11 @@ const PAY: usize = 4;
 const LOOK_AHEAD: usize = 8;
 /// Draining segments that a step looks at.
 const RECLAIM_A_STEP: usize = 8;
+/// … and that housekeeping does.
+const RECLAIM_A_ROUND: usize = 64;
+/// How often an insert tries again for want of room: a segment emptied each other time. Of each that is emptied a quarter
+/// at least is gained.
+const ROUNDS_AN_INSERT: usize = 16;
 
 /// A segment that is being emptied.
 #[derive(Debug, Clone, Copy)]
@@ -45,13 +51,13 @@ impl Shard {
     /// A bounded step of eviction and reclaiming; looks at no more than `limit_records` records. Says whether there
     /// is more to do now.
     pub fn maintain(&mut self, limit_records: usize) -> bool {
-        self.reclaim();
+        self.reclaim(RECLAIM_A_ROUND);
         if !self.is_short() {
             return false;
         }
         let bytes = self.local.store.geometry.segment_bytes;
         let done = self.evict(Budget { records: limit_records, bytes });
-        self.reclaim();
+        self.reclaim(RECLAIM_A_STEP);
         done && self.is_short()
     }
 
@@ -76,15 +82,17 @@ impl Shard {
         self.space.draining_count() > (self.space.segments() / 8).max(1)
     }
 
-    /// Whether so much drains (half of the share) that evicting more would only empty the store: somebody holds it.
+    /// Whether emptying more would only empty the store, because somebody holds it: as much as is to be free was emptied
+    /// within this second and drains, or half of the share drains.
     fn drains_too_much(&self) -> bool {
-        self.space.draining_count() > self.space.segments() / 2
+        let soon = self.space.free_count() + self.space.emptied_now();
+        soon >= self.reserve() || self.space.draining_count() > self.space.segments() / 2
     }
 
-    fn reclaim(&mut self) -> usize {
+    fn reclaim(&mut self, limit: usize) -> usize {
         let Self { local, space, .. } = self;
         let store = &*local.store;
-        let freed = space.reclaim(store, &store.shards[local.core].tally, RECLAIM_A_STEP);
+        let freed = space.reclaim(store, &store.shards[local.core].tally, limit);
         let starved = self.drains_much() || self.is_short() && self.space.draining_count() > 0;
         self.local.store.set_starved(self.local.core, starved);
         freed
@@ -96,30 +104,32 @@ impl Shard {
         if !self.is_short() {
             return;
         }
-        self.reclaim();
+        self.reclaim(RECLAIM_A_STEP);
         if self.is_short() {
             let bytes = PAY * units as usize * UNIT;
             self.evict(Budget { records: RECORDS_A_STEP + bytes / 256, bytes: bytes + RECORDS_A_STEP * 256 });
         }
     }
 
-    /// Tries to free a segment now; says whether trying to append again makes sense. Comes up only if all is held
-    /// by turns and pins, or if paying did not keep up.
-    pub(super) fn make_room(&mut self) -> bool {
-        if self.reclaim() > 0 {
-            return true;
-        }
-        let segments = self.space.segments();
-        for _ in 0..segments {
+    /// Space for a new record, after paying for it by evicting. Where that did not keep up, or turns and pins hold what
+    /// was emptied, all that drains is looked at and a few segments more are emptied; then it is refused.
+    pub(super) fn room(&mut self, log: Log, units: u32) -> Result<Place, Refused> {
+        self.pay(units);
+        for _ in 0..ROUNDS_AN_INSERT {
+            let Self { local, space, .. } = self;
+            let tally = &local.store.shards[local.core].tally;
+            if let Some(place) = space.append(&local.store, tally, log, units, Purpose::New) {
+                return Ok(place);
+            }
+            if self.reclaim(usize::MAX) > 0 {
+                continue;
+            }
             let bytes = self.local.store.geometry.segment_bytes;
             if !self.evict(Budget { records: usize::MAX, bytes }) {
-                return false;
-            }
-            if self.reclaim() > 0 {
-                return true;
+                break;
             }
         }
-        false
+        Err(self.refuse(Refused::NoRoom))
     }
 
     /// Walks victims within the budget; false if there is none to walk.
@@ -171,6 +181,7 @@ impl Shard {
             if !self.space.is_sealed(&self.local.store, emptying.claimed) {
                 // Its last object is gone, and it is on its way.
                 self.emptying = None;
+                self.space.emptied(segment);
                 return;
             }
         }
@@ -183,6 +194,7 @@ impl Shard {
             );
             // All was dead before it was walked, or given up on another core.
             self.space.try_retire(&self.local.store, segment);
+            self.space.emptied(segment);
         }
     }
 

@@ -157,6 +157,7 @@ impl Shard {
     /// Unlinks what is due at `now_s`, looking at no more than `limit` entries of the queue; says how many objects
     /// went. Fewer entries than `limit` were due if [`Shard::next_expiry_s`] is later than `now_s` afterwards.
     pub fn expire(&mut self, now_s: u32, limit: usize) -> usize {
+        self.space.tell(now_s);
         #[cfg(not(feature = "loom"))]
         self.tell_file(now_s);
         let mut expired = 0;

@@ -10,9 +10,9 @@ use super::{
     hash::Hash,
     index::Slot,
     link::Restored,
-    record::{Header, Kind, Lengths, META_WORDS, Place, UNIT},
+    record::{Header, Kind, Lengths, META_WORDS, UNIT},
     shard::Shard,
-    space::{Log, Purpose},
+    space::Log,
 };
 
 impl Shard {
@@ -91,6 +91,7 @@ impl Shard {
 
     /// Main for what was evicted not long ago or replaces what is there, else probation by lifetime.
     pub(super) fn log_for(&mut self, object: &NewObject<'_>) -> Log {
+        self.space.tell(object.now_s);
         let probation = Log::for_lifetime(object.expires_s.saturating_sub(object.now_s));
         if let Some((slot, _)) = self.index.find(self.shared(), object.hash) {
             return match self.space.log(self.local.store.geometry.segment_of(slot.location())) {
@@ -114,20 +115,5 @@ impl Shard {
     ) -> Header {
         self.sequence += 1;
         Header { hash, sequence: self.sequence, lengths, body_bytes, extents: 0, in_parts: false, meta }
-    }
-
-    /// Space for a new record, after paying for it by evicting.
-    pub(super) fn room(&mut self, log: Log, units: u32) -> Result<Place, Refused> {
-        self.pay(units);
-        loop {
-            let Self { local, space, .. } = self;
-            let tally = &local.store.shards[local.core].tally;
-            if let Some(place) = space.append(&local.store, tally, log, units, Purpose::New) {
-                return Ok(place);
-            }
-            if !self.make_room() {
-                return Err(self.refuse(Refused::NoRoom));
-            }
-        }
     }
 }

@@ -49,6 +49,9 @@ pub(super) enum Purpose {
     Move,
 }
 
+/// Pinned segments that are passed over in search of one to empty. If so many of the oldest are pinned, somebody holds
+/// most of the share, and has to learn that it is wanted back.
+const PASSED_OVER_MAX: usize = 8;
 /// Segments that only eviction may claim.
 const FREE_FOR_MOVES: usize = 1;
 
@@ -82,8 +85,20 @@ pub(super) struct Space {
     /// Sealed segments in order of sealing; those that are gone meanwhile are passed over.
     sealed: [VecDeque<Claimed>; LOGS.len()],
     sealed_count: [usize; LOGS.len()],
-    draining: VecDeque<(usize, Epoch)>,
+    draining: VecDeque<Draining>,
+    /// Of these, those that were emptied in the second that it is now: they may be free soon.
+    emptied_now: usize,
+    now_s: u32,
     claims: u64,
+}
+
+/// A segment that waits for the last turn or pin.
+#[derive(Debug, Clone, Copy)]
+struct Draining {
+    segment: usize,
+    epoch: Epoch,
+    /// When it was emptied to make room, if it did not die of itself.
+    emptied_s: Option<u32>,
 }
 
 impl Space {
@@ -98,6 +113,8 @@ impl Space {
             sealed: Default::default(),
             sealed_count: [0; LOGS.len()],
             draining: VecDeque::new(),
+            emptied_now: 0,
+            now_s: 0,
             claims: 0,
         }
     }
@@ -128,6 +145,27 @@ impl Space {
 
     pub(super) fn draining_count(&self) -> usize {
         self.draining.len()
+    }
+
+    /// Segments that drain and were emptied in the second that it is now.
+    pub(super) fn emptied_now(&self) -> usize {
+        self.emptied_now
+    }
+
+    /// The segment was emptied to make room; if it drains by now.
+    pub(super) fn emptied(&mut self, segment: usize) {
+        // What began to drain last is at the end.
+        if let Some(one) = self.draining.iter_mut().rev().find(|one| one.segment == segment) {
+            one.emptied_s = Some(self.now_s);
+            self.emptied_now += 1;
+        }
+    }
+
+    /// It is this late now.
+    pub(super) fn tell(&mut self, now_s: u32) {
+        if now_s > self.now_s {
+            (self.now_s, self.emptied_now) = (now_s, 0);
+        }
     }
 
     pub(super) fn sealed_in_probation(&self) -> usize {
@@ -223,14 +261,15 @@ impl Space {
         }
         self.sealed_count[owned.log as usize] -= 1;
         let epoch = store.segments.retire(segment, &store.turns);
-        self.draining.push_back((segment, epoch));
+        self.draining.push_back(Draining { segment, epoch, emptied_s: None });
     }
 
     /// Frees what drains and is held by nobody; looks at up to `limit` segments. Says how many it freed.
     pub(super) fn reclaim(&mut self, store: &Store, tally: &Tally, limit: usize) -> usize {
         let mut freed = 0;
         for _ in 0..limit.min(self.draining.len()) {
-            let Some((segment, epoch)) = self.draining.pop_front() else { break };
+            let Some(one) = self.draining.pop_front() else { break };
+            let Draining { segment, epoch, emptied_s } = one;
             if store.segments.reclaim(segment, epoch, &store.turns) {
                 tally.stored_bytes.subtract(self.used(segment) as u64);
                 tally.reclaims.add(1);
@@ -239,9 +278,10 @@ impl Space {
                     tally.renewals.add(1);
                 }
                 self.free.push(segment);
+                self.emptied_now -= usize::from(emptied_s == Some(self.now_s));
                 freed += 1;
             } else {
-                self.draining.push_back((segment, epoch));
+                self.draining.push_back(one);
             }
         }
         freed
@@ -262,7 +302,8 @@ impl Space {
         is_last
     }
 
-    /// The next segment to empty: the oldest of probation while probation has more than its tenth, else of main.
+    /// The next segment to empty: the oldest of probation while probation has more than its tenth, else of main. What
+    /// somebody pins is passed over, as long as that is little: emptied, it would give nothing back.
     pub(super) fn victim(&mut self, store: &Store) -> Option<Claimed> {
         let probation = self.sealed_in_probation();
         let from_probation = probation * 10 > self.owned.len() || self.sealed_count[Log::Main as usize] == 0;
@@ -274,6 +315,7 @@ impl Space {
         let logs = if probation { &LOGS[..Log::Main as usize] } else { &LOGS[Log::Main as usize..] };
         // Each pass takes an entry that is gone or puts a busy one behind: bounded by the entries there are.
         let entries: usize = logs.iter().map(|log| self.sealed[*log as usize].len()).sum();
+        let (mut pinned, mut passed_over) = (None, 0);
         for _ in 0..entries {
             let log = *logs
                 .iter()
@@ -285,11 +327,19 @@ impl Space {
             }
             // Back again in any case: it stays in its log until it is retired.
             self.sealed[log as usize].push_back(entry);
-            if !store.segments.is_filling(entry.segment) {
+            if store.segments.is_filling(entry.segment) {
+                continue;
+            }
+            if store.segments.pins.is_free(entry.segment) {
                 return Some(entry);
             }
+            pinned = pinned.or(Some(entry));
+            passed_over += 1;
+            if passed_over == PASSED_OVER_MAX {
+                break;
+            }
         }
-        None
+        pinned
     }
 
     /// Whether the segment still is in that life, and sealed.
@@ -317,7 +367,7 @@ impl Space {
             match state {
                 SegmentState::Free => assert!(self.free.contains(&segment), "free segment {segment} is lost"),
                 SegmentState::Draining => {
-                    assert_eq!(self.draining.iter().filter(|(draining, _)| *draining == segment).count(), 1);
+                    assert_eq!(self.draining.iter().filter(|one| one.segment == segment).count(), 1);
                     assert_eq!(found, (0, 0), "a linked record in draining segment {segment}");
                 }
                 SegmentState::Open => assert_eq!(self.open[owned.log as usize], Some(segment)),
@@ -346,6 +396,8 @@ impl Space {
             }
         }
         assert_eq!(sealed, self.sealed_count);
+        let emptied = self.draining.iter().filter(|one| one.emptied_s == Some(self.now_s)).count();
+        assert_eq!(emptied, self.emptied_now);
         assert_eq!(self.free.len(), self.free.iter().collect::<std::collections::HashSet<_>>().len());
         assert_eq!((used, live_bytes), (tally.stored_bytes.value(), tally.live_bytes.value()));
     }

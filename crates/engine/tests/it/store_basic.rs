@@ -199,14 +199,18 @@ fn pins_keep_bytes_through_recycling_and_are_wanted_back() {
     let reader = store.reader(0);
     let size = store.object_bytes_max() as usize;
     let body = bytes(size, 7);
-    fill(&mut shard, object(b"/large", BodyLength::Exact(size as u64)), &body, b"t").unwrap();
-    let mut pinned = {
-        let turn = reader.turn();
-        let Lookup::Hit(hit) = turn.lookup(hash_of(b"/large"), b"/large") else { panic!("not found") };
-        hit.pin().unwrap()
+    let mut pin_and_unlink = |key: &[u8]| {
+        fill(&mut shard, object(key, BodyLength::Exact(size as u64)), &body, b"t").unwrap();
+        let pinned = {
+            let turn = reader.turn();
+            let Lookup::Hit(hit) = turn.lookup(hash_of(key), key) else { panic!("not found") };
+            hit.pin().unwrap()
+        };
+        assert!(!pinned.wanted());
+        shard.unlink(hash_of(key), key);
+        pinned
     };
-    assert!(!pinned.wanted());
-    shard.unlink(hash_of(b"/large"), b"/large");
+    let (mut pinned, another) = (pin_and_unlink(b"/large"), pin_and_unlink(b"/another"));
     // Fill the store several times over.
     let filler = bytes(3000, 1);
     for i in 0..5_000_u32 {
@@ -228,7 +232,7 @@ fn pins_keep_bytes_through_recycling_and_are_wanted_back() {
             && pinned.meta() == [1, 2, 3, 4, 5, 6, 7, 8]
     );
     const { assert!(META_WORDS == 8) };
-    drop(pinned);
+    drop((pinned, another));
     while shard.maintain(1000) {}
     assert_eq!(store.usage().pinned_bytes, 0);
     assert_eq!(store.usage().segments_draining, 0);
@@ -286,4 +290,66 @@ fn a_turn_within_a_turn_is_our_mistake() {
     let (one, two) = (store.reader(0), store.reader(0));
     let _outer = one.turn();
     let _inner = two.turn();
+}
+
+/// A reader of something in each segment, and more to store than fits.
+#[test]
+fn what_readers_hold_is_not_thrown_away_in_vain() {
+    const SEGMENTS: usize = 128;
+    let config = StoreConfig {
+        capacity_bytes: SEGMENTS as u64 * u64::from(SEGMENT),
+        segment_bytes: Some(SEGMENT),
+        object_bytes_max: None,
+        cores: 1,
+        hash_seed: Some(SEED),
+    };
+    let (store, mut shards) = open_anon(&config).unwrap();
+    let (mut shard, reader) = (shards.remove(0), store.reader(0));
+    let body = bytes(3000, 1);
+    let mut stored = 0_u32;
+    let mut store_more = |shard: &mut Shard, count: u32, now_s: u32| {
+        let mut refused = 0;
+        for _ in 0..count {
+            stored += 1;
+            let new = NewObject { now_s, ..object(&[], BodyLength::Unknown) };
+            let key = stored.to_le_bytes();
+            match shard.insert(NewObject { key: &key, hash: hash_of(&key), ..new }, &body, b"") {
+                Ok(()) => {}
+                Err(Refused::NoRoom) => refused += 1,
+                Err(other) => panic!("{other}"),
+            }
+        }
+        refused
+    };
+    let fit = (SEGMENTS - 8) as u32 * (SEGMENT / 3200);
+    assert_eq!(store_more(&mut shard, fit, 10), 0);
+    let held: Vec<_> = (1..=fit)
+        .map(|number| {
+            let turn = reader.turn();
+            let key = number.to_le_bytes();
+            let Lookup::Hit(hit) = turn.lookup(hash_of(&key), &key) else { panic!("{number} is not found") };
+            hit.pin().unwrap()
+        })
+        .collect();
+    // A sixteenth of the share may be emptied in a second; not more, however much is to be stored.
+    let emptied_max = (SEGMENTS / 16) as u64;
+    for now_s in 11..14 {
+        let before = store.usage();
+        let refused = store_more(&mut shard, 4 * fit, now_s);
+        let after = store.usage();
+        let emptied = after.segments_draining - before.segments_draining;
+        assert!((1..=emptied_max).contains(&emptied), "{emptied} segments emptied in second {now_s}");
+        assert!(refused > 0, "and what finds no room is refused");
+        assert_eq!(after.refused_no_room - before.refused_no_room, refused, "and counted");
+        assert!(held[0].wanted(), "and wanted back");
+    }
+    shard.invariants();
+    // All that drains is looked at, not only what began first: the first that somebody lets go of are enough.
+    let (mut wanted, _held): (Vec<_>, Vec<_>) = held.into_iter().partition(|pin| pin.wanted());
+    wanted.truncate(wanted.len() - 3 * (SEGMENT / 3200) as usize);
+    let before = store.usage();
+    assert_eq!(store_more(&mut shard, 1, 13), 0);
+    let after = store.usage();
+    assert!(after.reclaims > before.reclaims && after.refused_no_room == before.refused_no_room);
+    shard.invariants();
 }
