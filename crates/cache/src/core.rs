@@ -13,7 +13,7 @@ use std::{
 };
 
 use engine::{
-    cores::{Rounds, clock, listener::Balance, mesh::Sender, watch::Watches},
+    cores::{Rounds, behind::Behind, clock, listener::Balance, mesh::Sender, watch::Watches},
     io::Reads,
     log,
     meter::CoreCounters,
@@ -127,6 +127,8 @@ pub(crate) struct Core {
     pub(crate) reader: Reader,
     /// To change it: [`Core::shard_mut`].
     pub(crate) shard: RefCell<Shard>,
+    /// What is fetched to be stored comes behind what is ready to be answered.
+    pub(crate) behind: Arc<Behind>,
     /// When housekeeping comes by.
     pub(crate) rounds: Arc<Rounds>,
     /// `None` where the store is in memory alone.
@@ -201,6 +203,7 @@ impl Core {
             pseudonym,
             reader: store.reader(index),
             shard: RefCell::new(shard),
+            behind: Arc::default(),
             rounds: Arc::new(Rounds::new(HOUSEKEEPING_EVERY)),
             file,
             in_flight: RefCell::default(),

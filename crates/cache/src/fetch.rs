@@ -90,15 +90,28 @@ async fn load(want: Want, entry: Entry, cold: Cold) {
     answer(want.reply, Start::Again);
 }
 
+/// Two steps of work behind the hits: asking, and taking the answer in.
 async fn fetch(want: Want, entry: Entry) {
     let Want { request, reply, .. } = want;
+    behind_hits().await;
     match exchange(&request).await {
-        Ok(arrived) => receive(&request, arrived, reply, entry).await,
+        Ok(arrived) => {
+            behind_hits().await;
+            receive(&request, arrived, reply, entry).await;
+        }
         Err(error) => {
             with_core(|core| core.count(Counter::of_origin_error(&error)));
             entry.end(|| Start::Failed(error.clone()));
             answer(reply, Start::Failed(error));
         }
+    }
+}
+
+/// Waits until what is ready to be answered has been answered.
+async fn behind_hits() {
+    let behind = with_core(|core| Arc::clone(&core.behind));
+    if behind.turn().await {
+        with_core(|core| core.count(Counter::FetchesBehind));
     }
 }
 

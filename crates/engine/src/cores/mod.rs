@@ -16,9 +16,11 @@
 //! - [`lateness`]: how late each loop runs, and what the kernel knows of why.
 //! - [`rounds`]: what a loop does by the clock, and that it does not wake where there is nothing to time.
 //! - [`fair`]: those of one address who have much to do take turns.
+//! - [`behind`]: what is to be stored waits for what is ready to be answered.
 //! - [`clock`]: the time, and what each way of asking costs.
 //! - [`watch`]: deadlines of connections, without a timer for each wait.
 
+pub mod behind;
 pub mod bell;
 mod causes;
 pub mod clock;
