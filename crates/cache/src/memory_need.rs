@@ -3,12 +3,16 @@
 //! A process that needs more than its container's limit is killed days later, when the store has filled. So the start
 //! refuses such a limit and names one that would do. The sum is `--memory`, the process itself, the metadata of the
 //! objects on the file, and every buffer between memory and the file: a busy disk fills them, so they count as full.
+//! What is left of the limit bounds how many objects the file may hold, so that a store that could start while it was empty
+//! can start again when it is full.
 
 use std::path::Path;
 
 /// Metadata of an object that is on the file alone (`docs/decisions/006-mapped-store.md`: 33, and some more where
 /// tables are about to grow).
 const OBJECT_BYTES: u64 = 36;
+/// Objects that a file may hold in any case.
+const OBJECTS_MIN: u64 = 64 << 10;
 /// The program itself, its stacks and buffers.
 const OWN_BYTES: u64 = 20 << 20;
 
@@ -24,8 +28,16 @@ pub(crate) struct MemoryNeed {
 }
 
 impl MemoryNeed {
+    /// Objects that the file may hold if the process may use `limit_bytes`.
+    pub(crate) fn objects_max(&self, limit_bytes: u64) -> u64 {
+        let none = Self { objects_on_file: 0, ..*self };
+        let rest_bytes = limit_bytes.saturating_sub(none.bytes()) + OBJECTS_MIN * OBJECT_BYTES;
+        // A sixteenth less: after a kill a start may find some whose ends were not written yet.
+        rest_bytes / OBJECT_BYTES / 16 * 15
+    }
+
     fn bytes(&self) -> u64 {
-        let metadata_bytes = self.objects_on_file.saturating_mul(OBJECT_BYTES);
+        let metadata_bytes = self.objects_on_file.max(OBJECTS_MIN).saturating_mul(OBJECT_BYTES);
         [self.objects_bytes, metadata_bytes, self.buffer_bytes, OWN_BYTES]
             .into_iter()
             .fold(0, u64::saturating_add)

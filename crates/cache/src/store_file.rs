@@ -139,12 +139,13 @@ pub(crate) fn open_store(config: &Config, memory: &StoreConfig) -> Result<Opened
         let reads = shards.iter().map(|_| None).collect();
         return Ok(Opened { store, shards, file: None, reads });
     };
-    let file = FileConfig {
+    let mut file = FileConfig {
         path: path.clone(),
         bytes: config.store_bytes,
         flush: config.flush,
         paging: config.paging,
         admission: config.admission,
+        objects_max: u64::MAX,
     };
     let limit_bytes = config.memory_limit_bytes.or_else(cgroup_limit);
     let objects_bytes = config.memory_bytes;
@@ -153,11 +154,12 @@ pub(crate) fn open_store(config: &Config, memory: &StoreConfig) -> Result<Opened
     let of_memory = usize::try_from(config.memory_bytes / 8).unwrap_or(usize::MAX);
     let pool = ReadPoolConfig { buffer_bytes: pool.buffer_bytes.min(of_memory), ..pool };
     let buffer_bytes = write_buffer_bytes_max(memory, &file)? + pool.buffer_bytes as u64;
-    let fits = move |objects_on_file| match limit_bytes {
-        Some(limit_bytes) => MemoryNeed { objects_bytes, objects_on_file, buffer_bytes }.within(limit_bytes),
-        None => Ok(()),
-    };
+    let need = move |objects_on_file| MemoryNeed { objects_bytes, objects_on_file, buffer_bytes };
+    let fits = move |objects| limit_bytes.map_or(Ok(()), |limit_bytes| need(objects).within(limit_bytes));
     fits(0)?;
+    if let Some(limit_bytes) = limit_bytes {
+        file.objects_max = need(0).objects_max(limit_bytes);
+    }
     let Opening { store, mut shards, source, start, may_go_ahead } = begin_on_file(memory, &file)?;
     let begun = begin_reading(start, may_go_ahead, &mut shards, fits)?;
     let parts_bytes_max =
@@ -207,7 +209,7 @@ fn begin_reading(
         let read = start.read(store_s(clock::unix_s())).map_err(StartError::File);
         // The client that asked may be gone.
         let _ = sender.send(read.and_then(|known| {
-            fits(known.recovered.live)?;
+            fits(known.objects)?;
             Ok(known)
         }));
     })?;
@@ -265,7 +267,7 @@ fn hand_over(
         Err(mpsc::RecvError) => return None,
     };
     found.set(&known);
-    let objects = known.recovered.live;
+    let objects = known.objects;
     for (core, tier) in cores.into_iter().zip(known.tiers) {
         // A core that has ended needs it no more.
         let _ = core.send((tier, known.log.reader()));
@@ -288,4 +290,63 @@ pub(crate) async fn take_over(coming: oneshot::Receiver<Coming>) {
             _ => shard.go_without_file(),
         }
     });
+}
+
+#[cfg(test)]
+mod tests {
+    use engine::store::{BodyLength, NewObject};
+
+    use super::*;
+    use crate::config::Origin;
+
+    const NOW_S: u32 = 1000;
+    /// More than a file may hold in any case.
+    const OBJECTS: u32 = 150_000;
+    /// After so many, the disk is waited for.
+    const BATCH: u32 = 2_000;
+
+    #[tokio::test]
+    async fn a_store_that_fits_its_limit_while_it_is_empty_fits_when_it_is_full() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let memory = StoreConfig { capacity_bytes: 8 << 20, ..StoreConfig::default() };
+        let mut config = Config {
+            store: Some(directory.path().join("store")),
+            store_bytes: 256 << 20,
+            memory_bytes: memory.capacity_bytes,
+            memory_limit_bytes: Some(1),
+            ..Config::new(Origin { host: "127.0.0.1".to_owned(), port: 9 })
+        };
+        // The least that is enough.
+        let refused = open_store(&config, &memory).err().expect("a byte is too little").to_string();
+        let needed = refused.split("raise the limit to ").nth(1).and_then(|rest| rest.split(' ').next());
+        config.memory_limit_bytes = needed.and_then(|bytes| bytes.parse().ok());
+        let Opened { store, mut shards, file, .. } =
+            open_store(&config, &memory).unwrap_or_else(|error| panic!("{error}"));
+        for number in 0..OBJECTS {
+            let key = number.to_le_bytes();
+            let new = NewObject {
+                hash: store.hash(&key),
+                key: &key,
+                head: b"",
+                extra: b"",
+                meta: [0; 8],
+                body: BodyLength::Exact(1),
+                expires_s: u32::MAX - 1,
+                now_s: NOW_S,
+            };
+            shards[0].insert(new, b"x", b"").expect("room");
+            if number % BATCH == 0 {
+                shards[0].promise().kept().await.expect("a disk");
+                while shards[0].copy_to_file() {}
+            }
+        }
+        let usage = store.usage();
+        assert_eq!(usage.file_refused, 0, "the disk keeps up");
+        assert_eq!(usage.file_objects + usage.file_crowded_out, usage.file_kept, "{usage:?}");
+        assert!(usage.file_crowded_out > 0, "there is memory to know of fewer than all of them");
+        drop(shards);
+        drop(file);
+        let again = open_store(&config, &memory).unwrap_or_else(|error| panic!("{error}"));
+        assert_eq!(again.store.usage().file_objects, usage.file_objects);
+    }
 }

@@ -165,6 +165,12 @@ fn said(usage: &Usage) -> Vec<Said> {
             None,
             usage.file_incomplete,
         ),
+        counter(
+            "store_file_crowded_out",
+            "Objects on the file that were given up for new ones, because there is no memory to know of more.",
+            None,
+            usage.file_crowded_out,
+        ),
         counter("store_file_parts", "Parts of large objects written to the file.", None, usage.file_parts),
         counter(
             "store_file_heads",

@@ -102,6 +102,8 @@ tally! {
     file_refused,
     /// Objects on the file that were given up because not all of their parts were there.
     file_incomplete,
+    /// Objects on the file that were given up for new ones, because there is no memory to know of more.
+    file_crowded_out,
     /// Parts of large objects written to the file.
     file_parts,
     /// Heads written to the file alone, because the body of their object is there already.

@@ -23,7 +23,17 @@ const NOW_S: u32 = 1000;
 fn configs(path: &Path, memory: u64, bytes: u64) -> (StoreConfig, FileConfig) {
     let config = StoreConfig { capacity_bytes: memory, ..StoreConfig::default() };
     let (flush, admission) = (Duration::from_millis(5), Admission::Always);
-    (config, FileConfig { path: path.into(), bytes, flush, paging: Paging::Direct, admission })
+    (
+        config,
+        FileConfig {
+            path: path.into(),
+            bytes,
+            flush,
+            paging: Paging::Direct,
+            admission,
+            objects_max: u64::MAX,
+        },
+    )
 }
 
 fn open(path: &Path, memory: u64, bytes: u64, now_s: u32) -> OnFile {
@@ -401,8 +411,8 @@ fn what_happens_while_the_file_is_read_is_not_undone_by_it() {
         insert(shard, number, NOW_S + 500);
     }
     assert!(store.usage().evictions > 0);
-    let Known { log, tiers, recovered } = start.read(NOW_S).unwrap();
-    assert_eq!(recovered.live, 400);
+    let Known { log, tiers, recovered, objects } = start.read(NOW_S).unwrap();
+    assert_eq!((recovered.live, objects), (400, 400));
     for tier in tiers {
         shard.put_on_file(tier);
     }
@@ -514,4 +524,59 @@ fn on_the_second_request_only_what_is_asked_for_again_goes_to_the_file() {
         assert_eq!(find(shard, &opened.log, number, NOW_S).unwrap().0, body(number), "{number}");
     }
     shard.invariants();
+}
+
+/// Where there is memory to know of few, the newest are known; who was crowded out does not come back for that, not even
+/// to a later start with more memory, after a purge that found nothing of it.
+#[test]
+fn who_was_crowded_out_is_gone_for_good() {
+    const OBJECTS_MAX: u64 = 10_240;
+    const OBJECTS: u32 = 15_000;
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("store");
+    let (config, file) = configs(&path, 8 << 20, 128 << 20);
+    let bounded = FileConfig { objects_max: OBJECTS_MAX, ..file.clone() };
+    let mut opened = open_on_file(&config, &bounded, NOW_S).unwrap();
+    let small = |store: &engine::store::Store, shard: &mut Shard, number: u32| {
+        let key = key(number);
+        let hash = store.hash(&key);
+        let new = NewObject {
+            hash,
+            key: &key,
+            head: b"",
+            extra: b"",
+            meta: [0; 8],
+            body: BodyLength::Exact(4),
+            expires_s: NOW_S + 500,
+            now_s: NOW_S,
+        };
+        shard.insert(new, b"body", b"").unwrap();
+    };
+    for number in 0..OBJECTS {
+        small(&opened.store, &mut opened.shards[0], number);
+        if number % 1000 == 0 {
+            wait(&mut opened.shards[0]);
+        }
+    }
+    wait(&mut opened.shards[0]);
+    let usage = opened.store.usage();
+    assert_eq!((usage.file_refused, usage.file_objects + usage.file_crowded_out), (0, OBJECTS.into()));
+    assert!(usage.file_objects <= OBJECTS_MAX && usage.file_objects > OBJECTS_MAX * 9 / 10, "{usage:?}");
+    let mut known = |number| {
+        let hash = opened.store.hash(&key(number));
+        opened.shards[0].cold(hash, NOW_S).is_some()
+    };
+    let there: Vec<bool> = (0..OBJECTS).map(&mut known).collect();
+    let count = |part: &[bool]| part.iter().filter(|known| **known).count();
+    let (old, new) = there.split_at(there.len() / 2);
+    assert!(count(new) > 2 * count(old), "{} of the older half, {} of the newer", count(old), count(new));
+    let OnFile { shards, log, .. } = opened;
+    drop((shards, log));
+
+    let mut opened = open_on_file(&config, &file, NOW_S).unwrap();
+    assert_eq!(opened.store.usage().file_objects, usage.file_objects);
+    for (number, was_there) in there.into_iter().enumerate() {
+        let hash = opened.store.hash(&key(number as u32));
+        assert_eq!(opened.shards[0].cold(hash, NOW_S).is_some(), was_there, "object {number}");
+    }
 }

@@ -74,6 +74,7 @@ fn a_store_on_a_file_has_the_seed_of_its_file() {
             flush: Duration::from_millis(5),
             paging: Default::default(),
             admission: Default::default(),
+            objects_max: u64::MAX,
         };
         let OnFile { store, .. } = open_on_file(&config, &file, 0).unwrap();
         store.hash(b"site.example\0/")

@@ -5,7 +5,8 @@
 //! ```
 //! *Where:* plain memory of the shard's owner. *Who reads and writes:* the owner alone. Each table grows by itself, so
 //! that no step moves more than a 1024th of the entries; before it grows it drops what points into segments that have
-//! been given up since (nobody tells it of those), so that the number of entries is bounded by what the file holds.
+//! been given up since (nobody tells it of those), so that the number of entries is bounded by what the file holds. Where
+//! memory is bounded, it is bounded too: a table that is full says who makes room for the next.
 
 use crate::log::Location;
 
@@ -13,6 +14,8 @@ use crate::log::Location;
 const TABLES: usize = 1024;
 /// Entries of a table that has one.
 const TABLE_MIN: usize = 8;
+/// Entries among which the oldest makes room.
+const LOOKED_AT_TO_MAKE_ROOM: usize = 16;
 
 /// An object on the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -51,11 +54,37 @@ pub(super) struct Directory {
     tables: Box<[Table]>,
     len: usize,
     capacity: usize,
+    /// Most entries of a table.
+    table_max: usize,
 }
 
 impl Directory {
-    pub(super) fn new() -> Self {
-        Self { tables: (0..TABLES).map(|_| Table::default()).collect(), len: 0, capacity: 0 }
+    /// For about so many objects at most.
+    pub(super) fn new(objects_max: u64) -> Self {
+        let table_max = usize::try_from(objects_max / TABLES as u64).unwrap_or(usize::MAX).max(TABLE_MIN);
+        Self { tables: (0..TABLES).map(|_| Table::default()).collect(), len: 0, capacity: 0, table_max }
+    }
+
+    /// Who must go before an object with this hash may be entered, if its table is full: the one of a few that was
+    /// written first, or that has gone already.
+    pub(super) fn in_the_way_of(&self, hash: u64, is_living: impl Fn(Location) -> bool) -> Option<Kept> {
+        let table = &self.tables[table_of(hash)];
+        let len = table.entries.len();
+        if table.used < self.table_max || table.position(hash).is_some() {
+            return None;
+        }
+        let mut oldest: Option<Kept> = None;
+        for step in 0..len.min(LOOKED_AT_TO_MAKE_ROOM) {
+            let Some(kept) = table.entries[(home(hash, len) + step) % len].kept() else { continue };
+            if !is_living(kept.location) {
+                return Some(kept);
+            }
+            if oldest.is_none_or(|oldest| oldest.location.is_after(kept.location)) {
+                oldest = Some(kept);
+            }
+        }
+        // At most seven eighths of the entries are used: the first of all, if none of those was.
+        oldest.or_else(|| table.entries.iter().find_map(Entry::kept))
     }
 
     /// Entries, some of which may point to what is gone.
@@ -200,7 +229,7 @@ mod tests {
             operations in proptest::collection::vec((0u64..400, any::<bool>(), 1u64..1000), 0..2000),
             crowd in any::<bool>(),
         ) {
-            let mut directory = Directory::new();
+            let mut directory = Directory::new(u64::MAX);
             let mut twin = HashMap::new();
             for (number, is_removed, place) in operations {
                 // A crowd lies in one table.
@@ -222,7 +251,7 @@ mod tests {
 
     #[test]
     fn what_is_gone_makes_room_and_an_object_costs_little() {
-        let mut directory = Directory::new();
+        let mut directory = Directory::new(u64::MAX);
         let hash = |number: u64| (number + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         for number in 0..1_000_000 {
             directory.insert(kept(hash(number), number + 1), |_| true);

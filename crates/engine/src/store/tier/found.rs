@@ -32,11 +32,11 @@ pub(super) struct OnTheFile {
 }
 
 impl OnTheFile {
-    pub(super) fn new(header: &Header, cores: usize, now_s: u32) -> Self {
+    pub(super) fn new(header: &Header, cores: usize, objects_max: u64, now_s: u32) -> Self {
         Self {
             header: *header,
             now_s,
-            directories: (0..cores).map(|_| Directory::new()).collect(),
+            directories: (0..cores).map(|_| Directory::new(objects_max / cores as u64)).collect(),
             parts: (0..cores).map(|_| FoundParts::default()).collect(),
             heads: (0..cores).map(|_| FoundHeads::default()).collect(),
             deadlines: Deadlines::new(header.segments as usize),
@@ -118,8 +118,7 @@ impl OnTheFile {
                 std::array::from_fn(|class| log.writer(core * WRITERS_PER_CORE + class, class as u8));
             // What is in a segment may be several cores'; one of them looks at it.
             let writers = ByLifetime::new(writers, reader.clone(), deadlines.share(core, cores));
-            let mut tier = Box::new(FileTier::new(writers, log.reader(), admission));
-            tier.directory = directory;
+            let mut tier = Box::new(FileTier::new(writers, log.reader(), admission, directory));
             tier.bodies = bodies;
             let is_known =
                 |hash, location| tier.directory.find(hash).is_some_and(|kept| kept.location == location);

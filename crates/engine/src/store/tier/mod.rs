@@ -83,13 +83,12 @@ pub(super) struct FileTier {
 }
 
 impl FileTier {
-    fn new(writers: ByLifetime, reader: Reader, admission: Admission) -> Self {
+    fn new(writers: ByLifetime, reader: Reader, admission: Admission, directory: Directory) -> Self {
         let (ends, ending, copies) = (VecDeque::new(), Ending::default(), VecDeque::new());
         let door = Door::of(admission);
         let (large, sweep_at) = (HashMap::new(), large::SWEEP_AT_MIN);
         let bodies = Bodies::new();
         let body_bytes_max = large::body_bytes_max(&reader);
-        let directory = Directory::new();
         Self {
             writers,
             reader,
@@ -198,6 +197,7 @@ impl FileTier {
 
     /// Enters what has been appended, and lets go of what it replaces; `mark` says which parts it has.
     fn enter(&mut self, tally: &Tally, kept: Kept, mark: u32) {
+        self.make_way(tally, kept.hash);
         let reader = &self.reader;
         let old = self.directory.insert(kept, |location| reader.segment_of(location).is_some());
         if let Some(old) = old {
@@ -210,6 +210,17 @@ impl FileTier {
         self.settle(kept.hash);
         tally.file_kept.add(1);
         self.count(tally);
+    }
+
+    /// Where memory allows no more of them, an object that was written long ago is given up for a new one. Its end is
+    /// written: a later start could not tell it from one that is known.
+    fn make_way(&mut self, tally: &Tally, hash: u64) {
+        let reader = &self.reader;
+        let is_living = |location| reader.segment_of(location).is_some();
+        if let Some(kept) = self.directory.in_the_way_of(hash, is_living) {
+            tally.file_crowded_out.add(1);
+            self.end(Hash::from_word(kept.hash));
+        }
     }
 
     fn count(&self, tally: &Tally) {

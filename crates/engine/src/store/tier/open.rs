@@ -41,6 +41,8 @@ pub struct FileConfig {
     pub paging: Paging,
     /// Which objects go there.
     pub admission: Admission,
+    /// Objects on the file of which there is memory to know, at most. About: a file that holds more is read all the same.
+    pub objects_max: u64,
 }
 
 /// Why a store on a file could not be opened.
@@ -99,6 +101,7 @@ pub struct Start {
     cores: usize,
     path: PathBuf,
     admission: Admission,
+    objects_max: u64,
 }
 
 /// What a file holds.
@@ -110,6 +113,8 @@ pub struct Known {
     pub tiers: Vec<Tier>,
     /// What the start found.
     pub recovered: Recovered,
+    /// Objects that the cores know to be on the file.
+    pub objects: u64,
 }
 
 /// A core's part of the file.
@@ -172,7 +177,7 @@ const START_THREADS: usize = 4;
 /// [`OpenOnFileError`], with the numbers and what would be right.
 pub fn open_on_file(config: &StoreConfig, file: &FileConfig, now_s: u32) -> Result<OnFile, OpenOnFileError> {
     let Opening { store, mut shards, source, start, .. } = begin_on_file(config, file)?;
-    let Known { log, tiers, recovered } = start.read(now_s)?;
+    let Known { log, tiers, recovered, .. } = start.read(now_s)?;
     for (shard, tier) in shards.iter_mut().zip(tiers) {
         shard.put_on_file(tier);
         while shard.is_warming() {
@@ -194,7 +199,8 @@ pub fn open_stepped(
 ) -> Result<(Arc<Store>, Vec<Shard>, Log), OpenOnFileError> {
     let header = *opening.header();
     let (store, mut shards) = open_with(config, header.hash_seed)?;
-    let known = read(shards.len(), Admission::Always, now_s, &header, |found| opening.recover_stepped(found));
+    let ours = Ours { cores: shards.len(), admission: Admission::Always, objects_max: u64::MAX };
+    let known = read(&ours, now_s, &header, |found| opening.recover_stepped(found));
     let Known { log, tiers, .. } =
         known.map_err(|source| OpenOnFileError::Start { path: PathBuf::new(), source })?;
     shards.iter_mut().zip(tiers).for_each(|(shard, tier)| shard.put_on_file(tier));
@@ -255,7 +261,8 @@ pub fn begin_on_file(config: &StoreConfig, file: &FileConfig) -> Result<Opening,
     if let Some(epoch) = epoch {
         shards.iter_mut().for_each(|shard| shard.warm_up(epoch));
     }
-    let start = Start { opening, cores, path: file.path.clone(), admission: file.admission };
+    let FileConfig { admission, objects_max, .. } = *file;
+    let start = Start { opening, cores, path: file.path.clone(), admission, objects_max };
     Ok(Opening { store, shards, source: Arc::new(source), start, may_go_ahead: epoch.is_some() })
 }
 
@@ -275,24 +282,32 @@ impl Start {
     /// # Errors
     /// [`OpenOnFileError::Start`]
     pub fn read(self, now_s: u32) -> Result<Known, OpenOnFileError> {
-        let Self { opening, cores, path, admission } = self;
+        let Self { opening, cores, path, admission, objects_max } = self;
         let header = *opening.header();
-        read(cores, admission, now_s, &header, |found| opening.recover(START_THREADS, found))
+        let ours = Ours { cores, admission, objects_max };
+        read(&ours, now_s, &header, |found| opening.recover(START_THREADS, found))
             .map_err(|source| OpenOnFileError::Start { path, source })
     }
 }
 
-fn read(
+/// What is not on the file.
+struct Ours {
     cores: usize,
     admission: Admission,
+    objects_max: u64,
+}
+
+fn read(
+    ours: &Ours,
     now_s: u32,
     header: &log::Header,
     recover: impl FnOnce(&mut dyn FnMut(&Found) -> bool) -> io::Result<(Log, Recovered)>,
 ) -> io::Result<Known> {
-    let mut on_the_file = OnTheFile::new(header, cores, now_s);
+    let mut on_the_file = OnTheFile::new(header, ours.cores, ours.objects_max, now_s);
     let (log, recovered) = recover(&mut |found| on_the_file.note(found))?;
-    let tiers = on_the_file.tiers(&log, admission);
-    Ok(Known { log, tiers, recovered })
+    let tiers = on_the_file.tiers(&log, ours.admission);
+    let objects = tiers.iter().map(|tier| tier.tier.directory.len() as u64).sum();
+    Ok(Known { log, tiers, recovered, objects })
 }
 
 /// The store's file as helpers read it: what they hand out is a whole record.

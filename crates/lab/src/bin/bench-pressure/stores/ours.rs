@@ -66,8 +66,14 @@ impl Ours {
             let ours = Self { shard: RefCell::new(shard), reader: store.reader(0), file: None };
             return Ok((ours, None));
         };
-        let file =
-            FileConfig { path: path.into(), bytes, flush: FLUSH, paging, admission: Admission::Always };
+        let file = FileConfig {
+            path: path.into(),
+            bytes,
+            flush: FLUSH,
+            paging,
+            admission: Admission::Always,
+            objects_max: u64::MAX,
+        };
         let OnFile { store, mut shards, log, source, .. } =
             open_on_file(&config, &file, NOW_S).map_err(io::Error::other)?;
         let shard = shards.pop().ok_or_else(|| io::Error::other("no shard"))?;
