@@ -12,10 +12,11 @@ use crate::random;
 /// Fewest segments that a core's share may have: four are open (three lifetime classes and main), the rest must be
 /// enough for eviction to have something to choose from.
 pub const SEGMENTS_PER_CORE_MIN: u64 = 12;
-/// Segments per core that the automatic size aims at.
-const SEGMENTS_PER_CORE_AIM: u64 = 64;
+/// Segments per core that the automatic size aims at: those that are free, being filled or being emptied hold nothing, and
+/// of 64 they were a tenth of the share.
+const SEGMENTS_PER_CORE_AIM: u64 = 256;
 /// Bounds of a segment's bytes when chosen automatically.
-const SEGMENT_BYTES_AUTO: (u64, u64) = (256 << 10, 4 << 20);
+const SEGMENT_BYTES_AUTO: (u64, u64) = (64 << 10, 4 << 20);
 /// Bounds of a segment's bytes when given.
 pub const SEGMENT_BYTES_GIVEN: (u32, u32) =
     if cfg!(feature = "loom") { (256, 64 << 20) } else { (4 << 10, 64 << 20) };
@@ -35,7 +36,7 @@ const CAPACITY_BYTES_MAX: u64 = (1 << 40) * UNIT as u64;
 pub struct StoreConfig {
     /// Bytes for segments over all cores; metadata comes on top (at most 64 bytes an object).
     pub capacity_bytes: u64,
-    /// Bytes of a segment, a power of two; `None` chooses: a 64th of a core's share, within 256 KiB and 4 MiB.
+    /// Bytes of a segment, a power of two; `None` chooses: a 256th of a core's share, within 64 KiB and 4 MiB.
     pub segment_bytes: Option<u32>,
     /// Most bytes of one object's body; `None`: an eighth of a core's share. What the table of extents cannot
     /// describe is refused in any case ([`Store::object_bytes_max`] says the effective bound).
@@ -223,7 +224,7 @@ mod tests {
     #[test]
     fn sizes_are_chosen_within_their_bounds() {
         for (capacity_mib, cores, segment_kib) in
-            [(16, 1, 256), (256, 1, 4096), (64, 2, 512), (100_000, 4, 4096)]
+            [(16, 1, 64), (256, 1, 1024), (64, 2, 128), (100_000, 4, 4096)]
         {
             let config = StoreConfig { capacity_bytes: capacity_mib << 20, cores, ..StoreConfig::default() };
             let geometry = Geometry::of(&config).unwrap();
@@ -243,10 +244,10 @@ mod tests {
         assert!(of(1 << 30, None, 0).contains("between 1 and 1024 cores, not 0"));
         assert!(of(1 << 30, Some(5000), 1).contains("power of two"));
         assert!(of(1 << 30, Some(1024), 1).contains("from 4096"));
-        let small = of(3 << 20, None, 2);
-        assert!(small.contains("3145728 bytes") && small.contains("at least 6291456 bytes"), "{small}");
+        let small = of(1 << 20, None, 2);
+        assert!(small.contains("1048576 bytes") && small.contains("at least 1572864 bytes"), "{small}");
         assert!(of(1 << 50, None, 1).contains("too large"));
-        let needed = StoreConfig { capacity_bytes: 6_291_456, cores: 2, ..StoreConfig::default() };
+        let needed = StoreConfig { capacity_bytes: 1_572_864, cores: 2, ..StoreConfig::default() };
         assert!(Geometry::of(&needed).is_ok(), "what the message asks for does");
     }
 

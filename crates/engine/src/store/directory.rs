@@ -12,8 +12,8 @@ use smallvec::SmallVec;
 use super::{
     hash::Hash,
     index::{
-        BUCKETS, Index, PAGE_WORDS, PROBES, SLOTS, Slot, SlotAddress, VISITED_WORDS, directory_place, home,
-        number_of, overflow, read_slot, spread, write_fresh,
+        BUCKETS, Index, PAGE_WORDS, PROBES, SLOTS, Slot, SlotAddress, VISITED_WORDS, VISITS_MAX,
+        directory_place, home, number_of, overflow, read_slot, spread, write_fresh,
     },
     turns::{Epoch, Turns},
 };
@@ -31,7 +31,7 @@ pub struct Crowded;
 /// What only the owner of a shard's index knows.
 #[derive(Debug)]
 pub struct IndexOwner {
-    /// The core whose visited bits are set for objects that moved.
+    /// The core whose visits are counted for objects that moved.
     core: usize,
     pages_begun: usize,
     pages_free: Vec<u32>,
@@ -106,7 +106,7 @@ impl IndexOwner {
                 let words = index.bucket(page, bucket);
                 let Some(number) = number_of(words, 0) else { continue };
                 let at = SlotAddress { page, bucket: bucket as u8, slot: number as u8 };
-                self.forget_visits(index, at);
+                self.forgive_visits(index, at, 0);
                 index.write_bucket(page, bucket, Some((number, slot)), 0);
                 for passed in 0..probe {
                     index.write_bucket(page, (home(prefix) + passed) % BUCKETS, None, 1);
@@ -136,25 +136,29 @@ impl IndexOwner {
         }
     }
 
-    /// Whether any core visited the object there since it was linked or last forgiven.
-    pub fn is_visited(&self, index: &Index, at: SlotAddress) -> bool {
-        (0..self.cores).any(|core| {
-            let (word, bit) = index.visited_word(core, at);
-            word.load(Relaxed) & bit != 0
-        })
+    /// Visits of the object there by all cores since it was linked, less those that were forgiven; [`VISITS_MAX`] at most.
+    pub fn visits(&self, index: &Index, at: SlotAddress) -> u64 {
+        let of_core = |core| {
+            let (word, shift) = index.visited_word(core, at);
+            word.load(Relaxed) >> shift & VISITS_MAX
+        };
+        (0..self.cores).map(of_core).sum::<u64>().min(VISITS_MAX)
     }
 
-    /// Clears the visited bits of a slot.
-    pub fn forget_visits(&mut self, index: &Index, at: SlotAddress) {
+    /// Leaves `kept` visits of those of a slot.
+    pub fn forgive_visits(&mut self, index: &Index, at: SlotAddress, mut kept: u64) {
         for core in 0..self.cores {
-            let (word, bit) = index.visited_word(core, at);
-            if word.load(Relaxed) & bit != 0 {
-                word.fetch_and(!bit, Relaxed);
+            let (word, shift) = index.visited_word(core, at);
+            let visits = word.load(Relaxed) >> shift & VISITS_MAX;
+            let stay = visits.min(kept);
+            kept -= stay;
+            if visits > stay {
+                word.fetch_sub((visits - stay) << shift, Relaxed);
             }
         }
     }
 
-    /// Bytes of memory that the index has touched: pages, directories, visited bits.
+    /// Bytes of memory that the index has touched: pages, directories, visits.
     pub fn bytes(&self, index: &Index) -> u64 {
         let depth = index.depth.load(Relaxed);
         let words = self.pages_begun * (PAGE_WORDS + VISITED_WORDS * self.cores)
@@ -183,8 +187,8 @@ impl IndexOwner {
                 let words = index.bucket(fresh, bucket);
                 write_fresh(words, &draft.slots[bucket], u64::from(draft.overflow[bucket]));
                 for number in 0..usize::from(draft.filled[bucket]) {
-                    if self.is_visited(index, draft.from[bucket][number]) {
-                        let at = SlotAddress { page: fresh, bucket: bucket as u8, slot: number as u8 };
+                    let at = SlotAddress { page: fresh, bucket: bucket as u8, slot: number as u8 };
+                    for _ in 0..self.visits(index, draft.from[bucket][number]) {
                         index.visit(self.core, at);
                     }
                 }

@@ -1,9 +1,9 @@
 //! Making room: segments are emptied oldest first, as S3-FIFO would have it.
 //!
 //! ```text
-//! new ─▶ probation ──oldest──┬ visited ─▶ main ──oldest──┬ visited ─▶ head of main, bits cleared
-//!  ▲                         └ not: out, a ghost         └ not: out
-//!  └ ghosts go to main at once
+//! new ─▶ probation ──oldest──┬ visited ─▶ main ──oldest──┬ visited ─▶ head of main, with a visit less
+//!  ▲                         └ not: out, a ghost         └ not: out, a ghost
+//!  └ ghosts go to main at once: one of probation's makes probation larger, one of main's smaller
 //! ```
 //! What is not visited is dropped without being read (its header is, to find its slot). Steps are bounded in
 //! records and bytes: inserts pay for what they use while free segments are below the reserve, a timer may do more
@@ -11,6 +11,7 @@
 
 use super::{
     filling::Refused,
+    ghost::EvictedFrom,
     index::{Slot, SlotAddress},
     record::{Kind, Place, UNIT},
     shard::Shard,
@@ -27,6 +28,10 @@ const LOOK_AHEAD: usize = 8;
 const RECLAIM_A_STEP: usize = 8;
 /// … and that housekeeping does.
 const RECLAIM_A_ROUND: usize = 64;
+/// Objects of more than so many times the mean are large.
+const LARGE: u64 = 2;
+/// Segments that may be emptied in a second although none of them comes free.
+const EMPTIED_AT_LEAST: usize = 4;
 /// How often an insert tries again for want of room: a segment emptied each other time. Of each that is emptied a quarter
 /// at least is gained.
 const ROUNDS_AN_INSERT: usize = 16;
@@ -63,7 +68,7 @@ impl Shard {
 
     /// Free segments that eviction keeps: what a burst of inserts may use before it must wait for turns to end.
     fn reserve(&self) -> usize {
-        (self.space.segments() / 16).clamp(4, 32)
+        (self.space.segments() / 64).clamp(4, 32)
     }
 
     /// Bytes of a victim that may survive. A segment of which all survives frees nothing, so when it gets tight,
@@ -82,11 +87,12 @@ impl Shard {
         self.space.draining_count() > (self.space.segments() / 8).max(1)
     }
 
-    /// Whether emptying more would only empty the store, because somebody holds it: as much as is to be free was emptied
-    /// within this second and drains, or half of the share drains.
+    /// Whether emptying more would only empty the store, because somebody holds it: a sixteenth of the share was emptied
+    /// within this second and drains, or half of it drains.
     fn drains_too_much(&self) -> bool {
-        let soon = self.space.free_count() + self.space.emptied_now();
-        soon >= self.reserve() || self.space.draining_count() > self.space.segments() / 2
+        let segments = self.space.segments();
+        let emptied_max = (segments / 16).max(EMPTIED_AT_LEAST);
+        self.space.emptied_now() >= emptied_max || self.space.draining_count() > segments / 2
     }
 
     fn reclaim(&mut self, limit: usize) -> usize {
@@ -223,22 +229,26 @@ impl Shard {
         let Some((slot, at)) = self.index.find(self.shared(), record.hash()) else { return 0 };
         let place = Place { location, units: record.units() };
         let number = record.extent_number();
+        let head = self.local.store.record(slot.location());
         let is_part = match kind {
-            Kind::Extent => {
-                let head = self.local.store.record(slot.location());
-                slot.is_chained() && number < head.extents() && head.extent(number).0 == place
-            }
+            Kind::Extent => slot.is_chained() && number < head.extents() && head.extent(number).0 == place,
             _ => slot.location() == location,
         };
         if !is_part {
             return 0;
         }
-        let was_visited = self.index.is_visited(self.shared(), at);
-        if was_visited {
+        let price = self.price(&slot, head.body_bytes());
+        // An object in extents pays with the last of them.
+        let is_last = kind != Kind::Extent || number + 1 == head.extents();
+        let visits = self.index.visits(self.shared(), at);
+        let is_main = self.space.log(emptying.claimed.segment) == Log::Main;
+        // Into main goes what was asked for; there, a round costs visits.
+        if visits >= if is_main { 1 } else { price } {
+            let kept = if is_main && is_last { visits.saturating_sub(price) } else { visits };
             let moved = match kind {
                 _ if emptying.moved + place.bytes() > self.survivors_max() => None,
-                Kind::Extent => self.move_extent(slot, at, place, number),
-                _ => self.move_record(slot, at),
+                Kind::Extent => self.move_extent(slot, at, place, number, kept),
+                _ => self.move_record(slot, at, kept),
             };
             if let Some(bytes) = moved {
                 self.tally().promotions.add(1);
@@ -247,32 +257,46 @@ impl Shard {
             }
             self.tally().evictions_of_visited.add(1);
         }
-        if self.space.log(emptying.claimed.segment) != Log::Main {
-            self.ghosts.remember(slot.hash(), self.tally().objects.value() as usize);
-        }
+        let from = if is_main { EvictedFrom::Main } else { EvictedFrom::Probation };
+        self.ghosts.remember(slot.hash(), from, self.tally().objects.value() as usize);
         #[cfg(not(feature = "loom"))]
-        self.keep_evicted(slot, was_visited);
+        self.keep_evicted(slot, visits > 0);
         self.unlink_at(slot, at);
         self.tally().evictions.add(1);
         0
     }
 
-    /// Copies an object's record to the head of main and forgives its visits.
-    fn move_record(&mut self, slot: Slot, at: SlotAddress) -> Option<usize> {
+    /// Visits that an object pays for its place: what takes the place of several others must be asked for twice.
+    fn price(&self, slot: &Slot, body_bytes: u64) -> u64 {
+        let tally = self.tally();
+        let mean = tally.live_bytes.value() / tally.objects.value().max(1);
+        let bytes = if slot.is_chained() { body_bytes } else { u64::from(slot.units()) * UNIT as u64 };
+        1 + u64::from(bytes > LARGE * mean)
+    }
+
+    /// Copies an object's record to the head of main, and leaves it `kept` of its visits.
+    fn move_record(&mut self, slot: Slot, at: SlotAddress, kept: u64) -> Option<usize> {
         let old = Place { location: slot.location(), units: slot.units() };
         let new = self.copy(old)?;
         let Self { local, index, space, .. } = self;
         let shared = &local.store.shards[local.core];
         let moved = slot.with_place(new.location, new.units);
         index.update(&shared.index, at, moved);
-        index.forget_visits(&shared.index, at);
+        index.forgive_visits(&shared.index, at, kept);
         space.unlink(&local.store, &shared.tally, old);
         Some(new.bytes())
     }
 
     /// Copies an extent to the head of main, and the record with the table too: a pin may hold the old table, which
-    /// must go on leading to the old extent. The visits stay for the extents that follow.
-    fn move_extent(&mut self, slot: Slot, at: SlotAddress, old: Place, number: usize) -> Option<usize> {
+    /// must go on leading to the old extent. `kept` of its visits are left to the object.
+    fn move_extent(
+        &mut self,
+        slot: Slot,
+        at: SlotAddress,
+        old: Place,
+        number: usize,
+        kept: u64,
+    ) -> Option<usize> {
         let old_head = Place { location: slot.location(), units: slot.units() };
         let new = self.copy(old)?;
         let new_head = match self.copy(old_head) {
@@ -290,6 +314,7 @@ impl Shard {
         head.write_table(number, new, end);
         let moved = slot.with_place(new_head.location, new_head.units);
         index.update(&shared.index, at, moved);
+        index.forgive_visits(&shared.index, at, kept);
         space.unlink(&local.store, &shared.tally, old);
         space.unlink(&local.store, &shared.tally, old_head);
         Some(new.bytes() + new_head.bytes())

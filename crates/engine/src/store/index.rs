@@ -38,8 +38,12 @@ pub const BUCKET_WORDS: usize = 1 + 3 * SLOTS;
 pub const PAGE_WORDS: usize = BUCKETS * BUCKET_WORDS;
 /// Reads of a bucket that meets its writer before a lookup answers *contended*.
 pub const READS_MAX: usize = if cfg!(feature = "loom") { 2 } else { 32 };
-/// Words of visited bits for a page and a core.
-pub(super) const VISITED_WORDS: usize = (BUCKETS * SLOTS).div_ceil(64);
+/// Bits of a slot's visits, for each core.
+const VISITS_BITS: usize = 2;
+/// Visits of an object that count, for each core and in all.
+pub const VISITS_MAX: u64 = (1 << VISITS_BITS) - 1;
+/// Words of visits for a page and a core.
+pub(super) const VISITED_WORDS: usize = (BUCKETS * SLOTS * VISITS_BITS).div_ceil(64);
 
 /// Words from which huge pages waste little of a region that is filled from its start.
 const HUGE_FROM_WORDS: usize = 1 << 20;
@@ -225,20 +229,22 @@ impl Index {
         prefetch(self.visited_word(core, at).0);
     }
 
-    /// Sets the visited bit of `core`, if it is not set.
+    /// Counts a visit of `core`, on whose thread this is called, up to [`VISITS_MAX`].
     #[inline]
     pub fn visit(&self, core: usize, at: SlotAddress) {
-        let (word, bit) = self.visited_word(core, at);
-        if word.load(Relaxed) & bit == 0 {
-            word.fetch_or(bit, Relaxed);
+        let (word, shift) = self.visited_word(core, at);
+        // Nobody else adds to this core's count, and the owner never takes more from it than it has.
+        if word.load(Relaxed) >> shift & VISITS_MAX < VISITS_MAX {
+            word.fetch_add(1 << shift, Relaxed);
         }
     }
 
+    /// The word of a core that counts the visits of a slot, and from which bit.
     #[inline]
-    pub(super) fn visited_word(&self, core: usize, at: SlotAddress) -> (&AtomicU64, u64) {
-        let number = usize::from(at.bucket) * SLOTS + usize::from(at.slot);
-        let word = core * self.visited_stride + at.page as usize * VISITED_WORDS + number / 64;
-        (&self.visited[word], 1 << (number % 64))
+    pub(super) fn visited_word(&self, core: usize, at: SlotAddress) -> (&AtomicU64, usize) {
+        let bit = (usize::from(at.bucket) * SLOTS + usize::from(at.slot)) * VISITS_BITS;
+        let word = core * self.visited_stride + at.page as usize * VISITED_WORDS + bit / 64;
+        (&self.visited[word], bit % 64)
     }
 
     pub(super) fn visited_words_from(&self, core: usize, at: SlotAddress) -> &[AtomicU64] {

@@ -99,11 +99,15 @@ impl Shard {
                 _ => probation,
             };
         }
-        if self.ghosts.recall(object.hash) {
-            self.tally().ghost_hits.add(1);
-            return Log::Main;
-        }
-        probation
+        let Some(from) = self.ghosts.recall(object.hash) else { return probation };
+        let Self { local, space, .. } = self;
+        let tally = &local.store.shards[local.core].tally;
+        // Its own length may not be known.
+        let bytes = tally.live_bytes.value() / tally.objects.value().max(1);
+        space.came_back(from, bytes);
+        tally.ghost_hits.add(1);
+        tally.probation_bytes.set(space.probation_bytes());
+        Log::Main
     }
 
     pub(super) fn header(

@@ -47,6 +47,12 @@ fn said(usage: &Usage) -> Vec<Said> {
             None,
             usage.expiry_entries,
         ),
+        gauge(
+            "store_probation_bytes",
+            "Bytes that are for objects of which nobody knows yet whether they are asked for again; those that come back move the bound.",
+            Bytes,
+            usage.probation_bytes,
+        ),
         gauge("store_ghost_bytes", "Bytes of the list of what was evicted lately.", Bytes, usage.ghost_bytes),
         gauge("store_segments_free", "Segments with nothing in them.", None, usage.segments_free),
         gauge("store_segments_open", "Segments being filled.", None, usage.segments_open),

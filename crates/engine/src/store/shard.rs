@@ -50,11 +50,13 @@ impl Shard {
         let shared = &local.store.shards[core];
         let index = IndexOwner::new(&shared.index, core, geometry.cores);
         let ghosts = Ghosts::new(geometry.segments_per_core * geometry.segment_bytes);
+        let space = Space::new(core, geometry.segments_per_core, geometry.segment_bytes);
+        shared.tally.probation_bytes.set(space.probation_bytes());
         shared.tally.ghost_bytes.set(ghosts.bytes());
         shared.tally.index_bytes.set(index.bytes(&shared.index));
         Self {
             index,
-            space: Space::new(core, geometry.segments_per_core),
+            space,
             ghosts,
             expiry: ExpiryQueue::new(),
             sequence: 0,

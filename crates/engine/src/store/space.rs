@@ -1,13 +1,16 @@
 //! A shard's segments as their owner knows them: what is open, how much is live, what may be had next.
 //!
 //! ```text
-//! free ──▶ open (one for each log) ──▶ sealed, in its log, oldest first ──▶ draining ──▶ free
+//! free ──▶ open (one for each log) ──▶ nearly full ──▶ sealed, in its log, oldest first ──▶ draining ──▶ free
 //! ```
+//! A record that does not fit at the end of the open segment begins another; what is left of the one before is for
+//! shorter records. Without that a sixteenth of the share was ends of segments, with records of 16 KiB in 64 KiB.
 //! *Where:* plain memory of the owner. The states that others see are in [`super::segments`].
 
 use std::collections::VecDeque;
 
 use super::{
+    ghost::EvictedFrom,
     record::{Place, UNIT},
     segments::SegmentState,
     shared::Store,
@@ -51,7 +54,16 @@ pub(super) enum Purpose {
 
 /// Pinned segments that are passed over in search of one to empty. If so many of the oldest are pinned, somebody holds
 /// most of the share, and has to learn that it is wanted back.
-const PASSED_OVER_MAX: usize = 8;
+const PASSED_OVER_MAX: usize = 64;
+/// Of a share, the part that is probation at first (and main at least), and the part that it is at least.
+const PROBATION_FIRST: u64 = 10;
+const PROBATION_LEAST: u64 = 64;
+/// Who comes back moves the bound between the two by so many times its bytes.
+const PROBATION_STEP: u64 = 3;
+/// Shares of fewer segments have none that is nearly full besides the open ones.
+const NEARLY_FULL_FROM: usize = 64;
+/// Bytes at the end of a segment that are worth keeping it open: the shortest record has about as many.
+const REST_MIN: usize = 192;
 /// Segments that only eviction may claim.
 const FREE_FOR_MOVES: usize = 1;
 
@@ -82,6 +94,8 @@ pub(super) struct Space {
     owned: Box<[Owned]>,
     free: Vec<usize>,
     open: [Option<usize>; LOGS.len()],
+    /// The one before, open still: what is short finds room at its end.
+    nearly_full: [Option<usize>; LOGS.len()],
     /// Sealed segments in order of sealing; those that are gone meanwhile are passed over.
     sealed: [VecDeque<Claimed>; LOGS.len()],
     sealed_count: [usize; LOGS.len()],
@@ -90,6 +104,9 @@ pub(super) struct Space {
     emptied_now: usize,
     now_s: u32,
     claims: u64,
+    segment_bytes: u64,
+    /// Bytes that probation is to have.
+    probation_bytes: u64,
 }
 
 /// A segment that waits for the last turn or pin.
@@ -102,7 +119,7 @@ struct Draining {
 }
 
 impl Space {
-    pub(super) fn new(shard: usize, segments: usize) -> Self {
+    pub(super) fn new(shard: usize, segments: usize, segment_bytes: usize) -> Self {
         let first = shard * segments;
         let none = Owned { used: 0, live_records: 0, live_bytes: 0, claim: 0, log: Log::Main };
         Self {
@@ -110,12 +127,15 @@ impl Space {
             owned: vec![none; segments].into(),
             free: (first..first + segments).rev().collect(),
             open: [None; LOGS.len()],
+            nearly_full: [None; LOGS.len()],
             sealed: Default::default(),
             sealed_count: [0; LOGS.len()],
             draining: VecDeque::new(),
             emptied_now: 0,
             now_s: 0,
             claims: 0,
+            segment_bytes: segment_bytes as u64,
+            probation_bytes: (segments * segment_bytes) as u64 / PROBATION_FIRST,
         }
     }
 
@@ -184,15 +204,14 @@ impl Space {
         let bytes = units as usize * UNIT;
         let segment_bytes = store.geometry.segment_bytes;
         assert!(bytes <= segment_bytes, "a record of {bytes} bytes is longer than a segment");
-        let segment = match self.open[log as usize] {
-            Some(open) if self.used(open) + bytes <= segment_bytes => open,
-            full => {
+        let mut open = [self.nearly_full[log as usize], self.open[log as usize]].into_iter().flatten();
+        let segment = match open.find(|open| self.used(*open) + bytes <= segment_bytes) {
+            Some(open) => open,
+            None => {
                 if self.free.len() <= if purpose == Purpose::New { FREE_FOR_MOVES } else { 0 } {
                     return None;
                 }
-                if full.is_some() {
-                    self.seal(store, log);
-                }
+                self.set_aside(store, log);
                 self.claim(store, log)?
             }
         };
@@ -213,8 +232,21 @@ impl Space {
         Some(segment)
     }
 
-    fn seal(&mut self, store: &Store, log: Log) {
-        let Some(segment) = self.open[log as usize].take() else { return };
+    /// Makes way for another open segment of the log.
+    fn set_aside(&mut self, store: &Store, log: Log) {
+        if let Some(full) = self.nearly_full[log as usize].take() {
+            self.seal(store, log, full);
+        }
+        let Some(open) = self.open[log as usize].take() else { return };
+        let rest = store.geometry.segment_bytes - self.used(open);
+        if self.owned.len() >= NEARLY_FULL_FROM && rest >= REST_MIN {
+            self.nearly_full[log as usize] = Some(open);
+        } else {
+            self.seal(store, log, open);
+        }
+    }
+
+    fn seal(&mut self, store: &Store, log: Log, segment: usize) {
         store.segments.advance(segment, SegmentState::Sealed);
         let claim = self.of(segment).claim;
         self.sealed_count[log as usize] += 1;
@@ -302,11 +334,29 @@ impl Space {
         is_last
     }
 
-    /// The next segment to empty: the oldest of probation while probation has more than its tenth, else of main. What
+    /// Bytes that probation is to have.
+    pub(super) fn probation_bytes(&self) -> u64 {
+        self.probation_bytes
+    }
+
+    /// An object of about so many bytes came back soon after it was evicted: with more space there it would have stayed.
+    pub(super) fn came_back(&mut self, from: EvictedFrom, bytes: u64) {
+        let share_bytes = self.owned.len() as u64 * self.segment_bytes;
+        let bytes = PROBATION_STEP * bytes;
+        let wanted = match from {
+            EvictedFrom::Probation => self.probation_bytes + bytes,
+            EvictedFrom::Main => self.probation_bytes.saturating_sub(bytes),
+        };
+        self.probation_bytes =
+            wanted.clamp(share_bytes / PROBATION_LEAST, share_bytes - share_bytes / PROBATION_FIRST);
+    }
+
+    /// The next segment to empty: the oldest of probation while probation has more than its share, else of main. What
     /// somebody pins is passed over, as long as that is little: emptied, it would give nothing back.
     pub(super) fn victim(&mut self, store: &Store) -> Option<Claimed> {
         let probation = self.sealed_in_probation();
-        let from_probation = probation * 10 > self.owned.len() || self.sealed_count[Log::Main as usize] == 0;
+        let from_probation = probation as u64 * self.segment_bytes > self.probation_bytes
+            || self.sealed_count[Log::Main as usize] == 0;
         let order = if from_probation { [true, false] } else { [false, true] };
         order.into_iter().find_map(|probation| self.oldest(store, probation))
     }
@@ -370,7 +420,10 @@ impl Space {
                     assert_eq!(self.draining.iter().filter(|one| one.segment == segment).count(), 1);
                     assert_eq!(found, (0, 0), "a linked record in draining segment {segment}");
                 }
-                SegmentState::Open => assert_eq!(self.open[owned.log as usize], Some(segment)),
+                SegmentState::Open => {
+                    let open = [self.open, self.nearly_full].map(|open| open[owned.log as usize]);
+                    assert!(open.contains(&Some(segment)), "open segment {segment} is lost");
+                }
                 SegmentState::Sealed => {
                     sealed[owned.log as usize] += 1;
                     let entry = Claimed { segment, claim: owned.claim };

@@ -48,12 +48,14 @@ tally! {
     live_bytes,
     /// Bytes of records appended to segments that are not free: live, dead and being filled.
     stored_bytes,
-    /// Bytes that the index has touched: pages, directory, visited bits.
+    /// Bytes that the index has touched: pages, directory, visits.
     index_bytes,
     /// Entries in the expiry queue, those of objects that are gone included.
     expiry_entries,
     /// Bytes of the ghost list.
     ghost_bytes,
+    /// Bytes that probation is to have, as those who came back have made it.
+    probation_bytes,
     /// Objects linked that were not there.
     inserts,
     /// Objects linked in place of one with the same key (or hash).

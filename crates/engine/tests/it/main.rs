@@ -22,6 +22,7 @@ mod store_basic;
 mod store_bench;
 mod store_file;
 mod store_heads;
+mod store_hits;
 mod store_index;
 mod store_lent;
 mod store_parts;

@@ -42,7 +42,9 @@ impl Life {
         };
         let opening = Recovering::on(Arc::new(disk.clone()), header, options).unwrap();
         let header = *opening.header();
-        let config = StoreConfig { capacity_bytes: 4 << 20, ..StoreConfig::default() };
+        // A body is one record of such segments.
+        let segment_bytes = Some(SEGMENT_BYTES as u32);
+        let config = StoreConfig { capacity_bytes: 4 << 20, segment_bytes, ..StoreConfig::default() };
         let (_, mut shards, log) = open_stepped(&config, opening, now_s).unwrap();
         Self { disk, header, shard: shards.remove(0), log }
     }

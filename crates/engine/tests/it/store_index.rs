@@ -1,4 +1,4 @@
-//! The index against a map, with crowds of like hashes, visited bits, and pages that are reused.
+//! The index against a map, with crowds of like hashes, visits, and pages that are reused.
 #![cfg(not(feature = "loom"))]
 #![allow(clippy::unwrap_used, reason = "a test stops at what it did not expect")]
 
@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use engine::store::{
     Hash,
     directory::IndexOwner,
-    index::{BUCKETS, Found, Index, PROBES, SLOTS, Slot},
+    index::{BUCKETS, Found, Index, PROBES, SLOTS, Slot, VISITS_MAX},
     turns::Turns,
 };
 use proptest::prelude::*;
@@ -23,7 +23,7 @@ struct Run {
     index: Index,
     owner: IndexOwner,
     turns: Turns,
-    twin: HashMap<u64, (Slot, bool)>,
+    twin: HashMap<u64, (Slot, u64)>,
 }
 
 impl Run {
@@ -43,8 +43,8 @@ impl Run {
                 }
             }
         }
-        let visited = self.twin.get(&hash.word()).is_some_and(|(_, visited)| *visited);
-        self.twin.insert(hash.word(), (slot, visited));
+        let visits = self.twin.get(&hash.word()).map_or(0, |(_, visits)| *visits);
+        self.twin.insert(hash.word(), (slot, visits));
         true
     }
 
@@ -59,18 +59,27 @@ impl Run {
     fn visit(&mut self, hash: Hash, core: usize) {
         if let Found::Slot(_, at) = self.index.lookup(hash) {
             self.index.visit(core, at);
-            self.twin.get_mut(&hash.word()).unwrap().1 = true;
+            let visits = &mut self.twin.get_mut(&hash.word()).unwrap().1;
+            *visits = (*visits + 1).min(VISITS_MAX);
+        }
+    }
+
+    fn forgive(&mut self, hash: Hash, kept: u64) {
+        if let Found::Slot(_, at) = self.index.lookup(hash) {
+            self.owner.forgive_visits(&self.index, at, kept);
+            let visits = &mut self.twin.get_mut(&hash.word()).unwrap().1;
+            *visits = kept.min(*visits);
         }
     }
 
     fn check(&self) {
         assert_eq!(self.owner.invariants(&self.index), self.twin.len());
-        for (hash, (slot, visited)) in &self.twin {
+        for (hash, (slot, visits)) in &self.twin {
             let Found::Slot(found, at) = self.index.lookup(Hash::from_word(*hash)) else {
                 panic!("hash {hash:x} is not found")
             };
             assert_eq!(found, *slot);
-            assert_eq!(self.owner.is_visited(&self.index, at), *visited, "visited bit of {hash:x}");
+            assert_eq!(self.owner.visits(&self.index, at), *visits, "visits of {hash:x}");
             let due = self.owner.find_due(&self.index, found.hash().prefix(), found.expires_s());
             assert!(
                 due.iter().any(|(due, _)| due == slot),
@@ -85,7 +94,7 @@ proptest! {
 
     #[test]
     fn the_index_agrees_with_a_map(
-        steps in prop::collection::vec((0..8_u8, any::<u64>(), 0..4_u8), 1..4000),
+        steps in prop::collection::vec((0..9_u8, any::<u64>(), 0..4_u8), 1..4000),
         crowd in any::<u32>(),
     ) {
         let mut run = Run::new(64);
@@ -101,6 +110,7 @@ proptest! {
             match what {
                 0..=4 => if run.put(hash, number as u32) { known.push(hash) },
                 5 => run.remove(hash),
+                8 => run.forgive(hash, random % VISITS_MAX),
                 _ => run.visit(hash, usize::from(what) % 2),
             }
             if number % 500 == 0 {

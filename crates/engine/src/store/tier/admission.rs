@@ -13,7 +13,13 @@
 use std::collections::VecDeque;
 
 use super::Shard;
-use crate::{log::Refused, store::ghost::Ghosts, store::hash::Hash};
+use crate::{
+    log::Refused,
+    store::{
+        ghost::{EvictedFrom, Ghosts},
+        hash::Hash,
+    },
+};
 
 /// Hashes of objects that were asked for once, for each core: 4.5 bytes each.
 const DOOR_HASHES: usize = 1 << 18;
@@ -50,11 +56,11 @@ impl Door {
 
     /// Whether it was stored before, not too long ago. If not, it is remembered.
     fn knows(&mut self, hash: Hash) -> bool {
-        if self.seen.recall(hash) {
+        if self.seen.recall(hash).is_some() {
             return true;
         }
         // However long ago: there is no memory that it must have fitted.
-        self.seen.remember(hash, usize::MAX);
+        self.seen.remember(hash, EvictedFrom::Probation, usize::MAX);
         if self.waiting.len() >= WAITING_MAX {
             self.waiting.pop_front();
         }
@@ -96,7 +102,7 @@ impl Shard {
                 continue;
             }
             let Some((slot, at)) = self.index.find(self.shared(), hash) else { continue };
-            let goes_on_waiting = if self.index.is_visited(self.shared(), at) {
+            let goes_on_waiting = if self.index.visits(self.shared(), at) > 0 {
                 match self.put(slot) {
                     Ok(()) => false,
                     Err(Refused::Busy | Refused::Full) => true,
