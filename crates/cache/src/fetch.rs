@@ -90,10 +90,9 @@ async fn load(want: Want, entry: Entry, cold: Cold) {
     answer(want.reply, Start::Again);
 }
 
-/// Two steps of work behind the hits: asking, and taking the answer in.
+/// Asking is behind the hits already, as everything that is none; taking the answer in is work that waits for its turn.
 async fn fetch(want: Want, entry: Entry) {
     let Want { request, reply, .. } = want;
-    behind_hits().await;
     match exchange(&request).await {
         Ok(arrived) => {
             behind_hits().await;
