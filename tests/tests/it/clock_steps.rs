@@ -8,19 +8,30 @@
     reason = "a test may block, and stop at the first surprise"
 )]
 
-use std::{path::Path, time::Duration};
+use std::{
+    path::Path,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
 
 use cache::{
     Config, Server,
     config::{Admission, Origin},
 };
 use engine::cores::clock;
-use tests::{Answer, Request, ScriptedOrigin, client::fetch, content::content, eventually};
+use tests::{Answer, Client, Request, ScriptedOrigin, client::fetch, content::content, eventually};
 
 const HOUR_S: i64 = 3600;
 /// How long the pages live.
 const LIFETIME_S: u64 = 600;
 const PAGES: u64 = 20;
+/// Longer than a note holds that a page is private, and not so long that it is forgotten.
+const NOTE_OVER_S: i64 = 90;
+/// Who ask for that page at once.
+const CLIENTS: usize = 8;
 
 /// The site, whose own clock goes right.
 fn origin() -> ScriptedOrigin {
@@ -83,6 +94,30 @@ fn ask_all(server: &Server, origin: &ScriptedOrigin) -> usize {
     origin.all_seen().len() - before
 }
 
+/// The note says that a page is private; when its time is over, clients still do not wait for each other.
+fn a_note_that_has_run_out_makes_nobody_wait(server: &Server, origin: &ScriptedOrigin) {
+    let there = Arc::new(AtomicUsize::new(CLIENTS));
+    let in_script = Arc::clone(&there);
+    origin.on("/mine", move |_, reply| {
+        // Nobody is answered before all are here; the first one comes alone.
+        in_script.fetch_add(1, Ordering::SeqCst);
+        while in_script.load(Ordering::SeqCst) < CLIENTS && !reply.stopped() {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        reply.answer(&Answer::new(200, "mine").header("Cache-Control", "private"))
+    });
+    fetch(server.addresses()[0], &Request::get("/mine")).expect_status(200);
+    clock::step_unix_time(NOTE_OVER_S);
+    there.store(0, Ordering::SeqCst);
+    let mut clients: Vec<Client> = (0..CLIENTS).map(|_| Client::connect(server.addresses()[0])).collect();
+    for client in &mut clients {
+        client.send(&Request::get("/mine").bytes());
+    }
+    for client in &mut clients {
+        assert_eq!(client.response("GET").expect_status(200).text(), "mine");
+    }
+}
+
 #[test]
 fn a_clock_that_is_set_makes_nothing_live_longer_than_it_may() {
     let directory = tempfile::tempdir().expect("a directory");
@@ -91,6 +126,7 @@ fn a_clock_that_is_set_makes_nothing_live_longer_than_it_may() {
     let all = PAGES as usize;
 
     let mut server = start(&origin, &store);
+    a_note_that_has_run_out_makes_nobody_wait(&server, &origin);
     assert_eq!((ask_all(&server, &origin), ask_all(&server, &origin)), (all, 0));
     // Within a life, beyond the lifetime: as if the time had gone by.
     clock::step_unix_time(2 * HOUR_S);
