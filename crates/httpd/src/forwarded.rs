@@ -27,10 +27,12 @@ pub(super) fn client(peer: IpAddr, headers: &HeaderMap, proxies: &[Network]) -> 
         false => (header::FORWARDED.as_str(), for_address),
     };
     // From the last comma: what stands before is another's, with whatever quotes it left open.
-    let fields = headers.get_all(name).iter().rev().filter_map(|field| field.to_str().ok());
-    for said in fields.flat_map(|field| field.rsplit(',')) {
+    // By bytes: one of a visitor's that is no text must not make the whole field, and the proxy's word in it, unread.
+    let fields = headers.get_all(name).iter().rev();
+    for said in fields.flat_map(|field| field.as_bytes().rsplit(|byte| *byte == b',')) {
         // A proxy that will not say, or cannot, asks for itself.
-        let Some(address) = address_of(said.trim()) else { break };
+        let said = std::str::from_utf8(said).ok();
+        let Some(address) = said.and_then(|said| address_of(said.trim())) else { break };
         client = address.to_canonical();
         if !is_believed(client) {
             break;
@@ -48,22 +50,23 @@ fn address(text: &str) -> Option<IpAddr> {
 
 /// `for="[2001:db8::7]:4711";proto=https`, in any order (RFC 7239, 4 and 6).
 fn for_address(element: &str) -> Option<IpAddr> {
-    element.split(';').find_map(|pair| {
-        let (name, value) = pair.split_once('=')?;
-        let value = value.trim();
-        let value = value.strip_prefix('"').and_then(|value| value.strip_suffix('"')).unwrap_or(value);
-        if name.trim().eq_ignore_ascii_case("for") { address(value) } else { None }
-    })
+    // The first counts, also if it names nobody: what stands behind it may be a visitor's word (`host="a;for=b"`).
+    let mut pairs = element.split(';').filter_map(|pair| pair.split_once('='));
+    let (_, value) = pairs.find(|(name, _)| name.trim().eq_ignore_ascii_case("for"))?;
+    let value = value.trim();
+    address(value.strip_prefix('"').and_then(|value| value.strip_suffix('"')).unwrap_or(value))
 }
 
 #[cfg(test)]
 mod tests {
+    use axum::http::HeaderValue;
+
     use super::*;
 
     fn asked(peer: &str, fields: &[(&'static str, &str)], proxies: &[&str]) -> String {
         let mut headers = HeaderMap::new();
         for (name, value) in fields {
-            headers.append(*name, value.parse().expect("a value"));
+            headers.append(*name, HeaderValue::from_bytes(value.as_bytes()).expect("a value"));
         }
         let proxies: Vec<Network> = proxies.iter().map(|text| text.parse().expect("a network")).collect();
         client(peer.parse().expect("an address"), &headers, &proxies).to_string()
@@ -94,6 +97,10 @@ mod tests {
             // Quotes that a visitor leaves open swallow nothing of what the proxy says.
             ("127.0.0.1", &[(F, "for=\"8.8.8.8, for=192.0.2.7")], "192.0.2.7"),
             ("127.0.0.1", &[(F, "for=8.8.8.8, for=_hidden")], "127.0.0.1"),
+            ("127.0.0.1", &[(F, "for=_hidden;host=\"a;for=8.8.8.8\"")], "127.0.0.1"),
+            // Bytes beyond ASCII of a visitor's, to which the proxy appended.
+            ("127.0.0.1", &[(X, "\u{e9}, 192.0.2.7")], "192.0.2.7"),
+            ("127.0.0.1", &[(X, "8.8.8.8"), (X, "\u{e9}, 10.0.0.1")], "10.0.0.1"),
             // The visitor's own Forwarded, which the accelerator lets through.
             ("127.0.0.1", &[(F, "for=8.8.8.8"), (X, "192.0.2.7")], "192.0.2.7"),
         ] {
