@@ -51,7 +51,7 @@ pub fn append_origin_head(
     out.extend_from_slice(head.reason.as_bytes());
     out.extend_from_slice(b"\r\n");
     let storing = purpose == For::Store;
-    let mut etag = None;
+    let (mut etag, mut is_dated) = (None, false);
     for (known, name, value) in head.headers.classified() {
         let left_out = match known {
             Some(KnownHeader::ContentLength) => true,
@@ -70,9 +70,10 @@ pub fn append_origin_head(
         }
         out.extend_from_slice(value);
         out.extend_from_slice(b"\r\n");
+        is_dated |= known == Some(KnownHeader::Date);
     }
-    // Connection could have named Date away; the line is due all the same.
-    if !head.headers.has(KnownHeader::Date) || is_hop_by_hop("date", &head.headers) {
+    // Connection or `private="date"` could have named Date away; the line is due all the same.
+    if !is_dated {
         append_date(out, response_s);
     }
     HeadOutline { head_bytes: offset(out), etag }
@@ -206,6 +207,8 @@ mod tests {
         assert_eq!(stored, "HTTP/1.1 200 Fine\r\nDate: Sun, 06 Nov 1994 08:49:37 GMT\r\n");
         let (hopped, _) = made("Connection: date\nDate: Sun, 06 Nov 1994 08:49:37 GMT", For::Store, &[]);
         assert_eq!(hopped, format!("HTTP/1.1 200 Fine\r\n{}", date_line()));
+        let (omitted, _) = made("Date: Sun, 06 Nov 1994 08:49:37 GMT", For::Store, &["date"]);
+        assert_eq!(omitted, format!("HTTP/1.1 200 Fine\r\n{}", date_line()));
         let mut far = Vec::new();
         append_date(&mut far, u64::MAX);
         assert_eq!(far, b"Date: Fri, 31 Dec 9999 23:59:59 GMT\r\n");
