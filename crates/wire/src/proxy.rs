@@ -31,18 +31,23 @@ const V2_BEGIN: &[u8] = b"\r\n\r\n\0\r\nQUIT\n";
 /// Reads the header.
 #[must_use]
 pub fn header(bytes: &[u8]) -> Header {
-    // The library takes some beginnings of a version 1 line for broken ones: its end is looked for here.
+    // The library takes some beginnings of a version 1 line for broken ones, and whatever follows the first CR for the
+    // end of one: its end is looked for here.
     // What begins neither way is wrong at once: to some of that the library would listen on.
     let begins = |with: &[u8]| bytes.starts_with(with) || with.starts_with(bytes);
     let text = begins(V1_BEGIN);
     if !text && !begins(V2_BEGIN) {
         return Header::Wrong;
     }
-    if text && bytes.len() < HEADER_BYTES_MAX && memchr::memmem::find(bytes, b"\r\n").is_none() {
-        return Header::NeedMore;
+    if text {
+        match memchr::memchr(b'\r', bytes).map(|cr| bytes.get(cr + 1)) {
+            Some(Some(b'\n')) => {}
+            None | Some(None) if bytes.len() < HEADER_BYTES_MAX => return Header::NeedMore,
+            _ => return Header::Wrong,
+        }
     }
     let result = HeaderResult::parse(bytes);
-    if result.is_incomplete() && bytes.len() < HEADER_BYTES_MAX {
+    if !text && result.is_incomplete() && bytes.len() < HEADER_BYTES_MAX {
         return Header::NeedMore;
     }
     match result {
@@ -95,7 +100,10 @@ mod tests {
 
     #[test]
     fn what_is_no_header_is_wrong() {
-        for text in [&b"EHLO me\r\n"[..], b"PROXY TCP4 x y 1 2\r\n", &[b'P'; HEADER_BYTES_MAX]] {
+        let bare_cr = b"PROXY UNKNOWN \rx more\r\n";
+        let torn = b"PROXY TCP4\r\n";
+        for text in [&b"EHLO me\r\n"[..], b"PROXY TCP4 x y 1 2\r\n", bare_cr, torn, &[b'P'; HEADER_BYTES_MAX]]
+        {
             assert_eq!(header(text), Header::Wrong, "{:?}", text.escape_ascii().to_string());
         }
     }
