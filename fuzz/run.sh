@@ -31,6 +31,7 @@ for target in $targets; do
     cargo +nightly fuzz build --fuzz-dir . "$target"
 done
 
+export LSAN_OPTIONS="suppressions=$PWD/lsan.supp"
 failed=
 for target in $targets; do
     mkdir -p "corpus/$target" "seeds/$target"

@@ -31,6 +31,8 @@ mod counters;
 mod entry;
 pub mod error_page;
 mod fetch;
+#[cfg(any(test, fuzzing))]
+pub mod fuzzing;
 mod growing;
 mod held;
 mod hit;

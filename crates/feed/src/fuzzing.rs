@@ -1,4 +1,5 @@
-//! What fuzz targets hold of this crate that nobody else can name: a whole session of a client. Built for tests, which
+//! What fuzz targets hold of this crate that nobody else can name: a whole session of a client, what browsers send, what
+//! is asked of monitoring. Built for tests, which
 //! replay the seeds, and by the fuzzer; in no program.
 //!
 //! ```text
@@ -33,12 +34,14 @@ use crate::{
     connection::{ConnectOptions, Transport, Writer},
     core::{CoreSeed, Local, Settings},
     counters::Counter,
-    identity::{Authorization, Identities},
+    identity::{Authorization, Entry, Identities, Permissions, Responses, Rules, Secret, User},
     serve::{Arrival, Stream, serve},
     shared::Shared,
     transport::Acceptors,
 };
 
+#[path = "../../../fuzz/checks/cut.rs"]
+mod cut;
 #[allow(unreachable_pub, reason = "a file of tests")]
 #[path = "../../wire/tests/it/naive_nats/mod.rs"]
 mod naive_nats;
@@ -46,7 +49,12 @@ mod naive_nats;
 #[path = "../../../fuzz/checks/seeds.rs"]
 mod seeds;
 
+mod query;
+mod websocket;
+
 use naive_nats::{Naive, Op};
+pub use query::monitor_query;
+pub use websocket::websocket;
 
 /// More than a session of a few kilobytes can be answered with.
 const ANSWER_BYTES_MAX: usize = 64 << 20;
@@ -54,7 +62,8 @@ const ANSWER_BYTES_MAX: usize = 64 << 20;
 const HELLO: &[u8] =
     b"CONNECT {\"verbose\":false,\"pedantic\":false,\"headers\":true,\"no_responders\":true}\r\n";
 
-/// Cores of one feed, all on this thread: what crosses between them is counted too.
+/// Cores of one feed that lets everybody in, all on this thread: what crosses between them is counted too.
+#[cfg(test)]
 pub(crate) fn cores(count: usize) -> Vec<Rc<Local>> {
     cores_of(count, &Authorization::default())
 }
@@ -100,10 +109,14 @@ struct Got {
     oks: usize,
 }
 
-/// A client's session: the input is whether it says hello, eight lengths of its first pieces, and what it says.
+/// A client's session: the input is whether it says hello (bit 0), and to a server that asks who it is (bit 1), eight
+/// lengths of its first pieces, and what it says. To the server that asks, `u` with the password `p` may say something
+/// about a few subjects; what becomes of that the twin does not know.
 pub fn nats_session(bytes: &[u8]) {
     let (parameters, said) = bytes.split_at(bytes.len().min(9));
-    let hello = if parameters.first().is_some_and(|first| first & 1 == 1) { HELLO } else { b"" };
+    let flags = parameters.first().copied().unwrap_or_default();
+    let hello = if flags & 1 == 1 { HELLO } else { b"" };
+    let authorization = if flags & 2 == 2 { with_a_user() } else { Authorization::default() };
     let said = [hello, said].concat();
     let mut rest = &said[..];
     let mut pieces = Vec::new();
@@ -115,22 +128,39 @@ pub fn nats_session(bytes: &[u8]) {
     pieces.push(rest);
 
     let grouped = sids_of_groups(&said);
-    let whole = got(&session(&[&said]), &grouped);
+    let whole = got(&session(&authorization, &[&said]), &grouped);
     // A run of like messages goes to one subscriber after the other: a cut changes the order between them, and no more.
-    assert_eq!(got(&session(&pieces), &grouped), whole, "{}", said.escape_ascii());
-    if let Some(twin) = twin(&said) {
+    assert_eq!(got(&session(&authorization, &pieces), &grouped), whole, "{}", said.escape_ascii());
+    if let Some(twin) = twin(&said).filter(|_| authorization.is_open()) {
         assert_eq!(whole, twin, "{}", said.escape_ascii());
     }
+}
+
+/// One user, who may subscribe to `a.>` but hears nothing of `a.secret`, may not subscribe to `b`, and publishes to `a.*`.
+fn with_a_user() -> Authorization {
+    let entry = |subject: &str| Entry { subject: subject.to_owned(), queue: None };
+    let permissions = Permissions {
+        publish: Rules { allow: Some(vec![entry("a.*")]), deny: Vec::new() },
+        subscribe: Rules { allow: Some(vec![entry("a.>")]), deny: vec![entry("a.secret")] },
+        responses: Some(Responses::default()),
+    };
+    let user = User {
+        user: Some("u".to_owned()),
+        password: Some(Secret::new("p")),
+        permissions: Some(permissions),
+        ..User::default()
+    };
+    Authorization { users: vec![user], ..Authorization::default() }
 }
 
 /// A client without a socket.
 impl crate::serve::Duplex for tokio::io::DuplexStream {}
 
 /// What a server of one core answers to these reads.
-fn session(pieces: &[&[u8]]) -> Vec<u8> {
+fn session(authorization: &Authorization, pieces: &[&[u8]]) -> Vec<u8> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().expect("a runtime");
     runtime.block_on(async {
-        let local = cores(1).remove(0);
+        let local = cores_of(1, authorization).remove(0);
         let (client, server) = tokio::io::duplex(ANSWER_BYTES_MAX);
         let address = SocketAddr::from(([127, 0, 0, 1], 1));
         let arrival = Arrival::new(&local.core.borrow(), address, Transport::default());
@@ -327,5 +357,15 @@ mod tests {
     #[test]
     fn the_seeds_of_sessions() {
         super::seeds::replay("nats_session", super::nats_session);
+    }
+
+    #[test]
+    fn the_seeds_of_what_browsers_send() {
+        super::seeds::replay("websocket", super::websocket);
+    }
+
+    #[test]
+    fn the_seeds_of_questions_behind_paths() {
+        super::seeds::replay("monitor_query", super::monitor_query);
     }
 }

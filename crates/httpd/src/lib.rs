@@ -9,6 +9,8 @@
 //! for a hot path: the accelerator has its own HTTP.
 
 mod forwarded;
+#[cfg(any(test, fuzzing))]
+pub mod fuzzing;
 
 use std::{
     future::Future,

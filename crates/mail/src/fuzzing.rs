@@ -1,5 +1,5 @@
-//! What fuzz targets hold of this crate that nobody else can name: a record of the log, and the header of a proxy.
-//! Built for tests, which replay the seeds, and by the fuzzer; in no program.
+//! What fuzz targets hold of this crate that nobody else can name: a record of the log, the header of a proxy, words in
+//! paths and files, a mail's first lines. Built for tests, which replay the seeds, and by the fuzzer; in no program.
 
 #![allow(clippy::expect_used, reason = "a check may fail")]
 
@@ -15,6 +15,9 @@ use wire::proxy::{HEADER_BYTES_MAX, Header, header};
 #[cfg(test)]
 #[path = "../../../fuzz/checks/seeds.rs"]
 mod seeds;
+mod words;
+
+pub use words::{mail_head, mail_words};
 
 /// A record of the log: what is read from it, written again, is the same bytes; a beginning of it wants more, and no
 /// more than there is; whoever puts head and body of a shared one together gets a whole one that says the same.
@@ -166,5 +169,15 @@ mod tests {
     #[test]
     fn the_seeds_of_proxies_headers() {
         seeds::replay("proxy_header", proxy_header);
+    }
+
+    #[test]
+    fn the_seeds_of_words() {
+        seeds::replay("mail_words", mail_words);
+    }
+
+    #[test]
+    fn the_seeds_of_heads() {
+        seeds::replay("mail_head", mail_head);
     }
 }

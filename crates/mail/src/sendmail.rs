@@ -153,7 +153,7 @@ impl Call {
         submit(server, &mail.from, &mail.recipients, &mail.raw)
     }
 
-    fn prepare(self, input: impl Read) -> Result<Prepared, SendmailFault> {
+    pub(crate) fn prepare(self, input: impl Read) -> Result<Prepared, SendmailFault> {
         let mut raw = Vec::new();
         input.take(MAIL_BYTES_MAX + 1).read_to_end(&mut raw).map_err(SendmailFault::Input)?;
         if raw.len() as u64 > MAIL_BYTES_MAX {
@@ -219,10 +219,10 @@ impl Call {
 }
 
 #[derive(Debug)]
-struct Prepared {
+pub(crate) struct Prepared {
     from: String,
-    recipients: Vec<String>,
-    raw: Vec<u8>,
+    pub(crate) recipients: Vec<String>,
+    pub(crate) raw: Vec<u8>,
 }
 
 /// Hands a mail to an SMTP server, whose port is ours.
@@ -305,7 +305,7 @@ fn one_line(address: &str) -> String {
 }
 
 /// RFC 5321, 4.5.2, with the end of data.
-fn stuffed(raw: &[u8]) -> Vec<u8> {
+pub(crate) fn stuffed(raw: &[u8]) -> Vec<u8> {
     let mut data = Vec::with_capacity(raw.len() + raw.len() / 64 + 5);
     for line in lines(raw) {
         if line.first() == Some(&b'.') {

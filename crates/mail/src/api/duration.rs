@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::web::answer::Fault;
 
 /// Reads one; at most `most`.
-pub(super) fn parse(text: &str, most: Duration) -> Result<Duration, Fault> {
+pub(crate) fn parse(text: &str, most: Duration) -> Result<Duration, Fault> {
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     let unit_ms: u64 = match &text[digits.len()..] {
         "ms" => 1,

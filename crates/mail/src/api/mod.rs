@@ -8,7 +8,7 @@
 //! - [`routes`]: the list of it all, of which the router is made;
 //! - [`openapi`]: that list as a document and as a page.
 
-mod duration;
+pub(crate) mod duration;
 mod letter;
 mod mailinator;
 mod mailpit;

@@ -1,0 +1,191 @@
+//! Keys of addresses, and what a reference in an answer names (`key`, `policy::invalidate`).
+
+use wire::http1::url::Scheme;
+
+use super::with_request;
+use crate::{
+    key,
+    policy::invalidate::{Base, same_origin_path},
+};
+
+/// The input is a URL, LF, and a reference in the answer to a request for it. The URL has the key that the twin says,
+/// however it is asked for; the key comes apart into it again; and the reference names what RFC 3986 says, or nothing.
+pub fn cache_key(bytes: &[u8]) {
+    let (url, reference) = match bytes.iter().position(|byte| *byte == b'\n') {
+        Some(lf) => (&bytes[..lf], &bytes[lf + 1..]),
+        None => (bytes, &b""[..]),
+    };
+    // As a request's line has it: an operator's may be anything that has no blank.
+    let Some(url) = std::str::from_utf8(url).ok().filter(|url| url.bytes().all(|b| b.is_ascii_graphic()))
+    else {
+        return;
+    };
+    let mut found = Vec::new();
+    let is_url = key::of_url(url, &mut found);
+    assert_eq!(is_url.then_some(&found), twin(url).as_ref(), "{url}");
+    if !is_url {
+        assert!(found.is_empty());
+        return;
+    }
+    let (scheme, authority, path) = (key::scheme(&found), key::authority(&found), key::path(&found));
+    let [authority, path] = [authority, path].map(|part| std::str::from_utf8(part).expect("ASCII"));
+    assert_eq!(key::host_of(&found).len() + path.len(), found.len());
+    let name = if scheme == Scheme::Https { "https" } else { "http" };
+    let mut again = Vec::new();
+    assert!(key::of_url(&format!("{name}://{authority}{path}"), &mut again));
+    assert_eq!(again, found, "the normal form of the normal form is itself");
+
+    let forwarded = if scheme == Scheme::Https { "X-Forwarded-Proto: HTTPS\r\n" } else { "" };
+    for request in [
+        format!("GET {url} HTTP/1.1\r\nHost: other.example\r\n\r\n"),
+        format!("GET {path} HTTP/1.1\r\nHost: {authority}\r\n{forwarded}\r\n"),
+    ] {
+        with_request(request.as_bytes(), |head, _| {
+            key::of_request(head, &mut again);
+            assert_eq!(again, found, "{request}");
+            check_variants(head, &found);
+            check_reference(key::base_of(head), reference);
+        });
+    }
+    let asked = format!("OPTIONS {url} HTTP/1.1\r\nHost: a\r\n\r\n");
+    with_request(asked.as_bytes(), |head, _| {
+        key::of_request(head, &mut again);
+        assert!(again.starts_with(key::host_of(&found)), "another host by another method");
+    });
+}
+
+/// The variants of one address have keys of their own, which begin with the address's, and none is an address's.
+fn check_variants(head: &wire::http1::head::RequestHead<'_, '_>, primary: &[u8]) {
+    let mut variants = Vec::new();
+    for (generation, spec) in [(0, &b"host"[..]), (1, b"host"), (1, b"accept,host")] {
+        let mut key = primary.to_vec();
+        key::append_variant(&mut key, generation, spec, &head.headers);
+        assert!(key.starts_with(primary) && key[primary.len()] == 0);
+        assert!(!variants.contains(&key));
+        variants.push(key);
+    }
+}
+
+/// The key of a URL, by `split` and `to_lowercase`.
+fn twin(url: &str) -> Option<Vec<u8>> {
+    let (scheme, rest) = url.split_once("://")?;
+    let (mark, default_port) = match scheme.to_lowercase().as_str() {
+        "http" => ("", "80"),
+        "https" => ("S", "443"),
+        _ => return None,
+    };
+    let end = rest.find(['/', '?']).unwrap_or(rest.len());
+    let (authority, path) = rest.split_at(end);
+    let authority = twin_authority(&authority.to_lowercase(), default_port)?;
+    let slash = if path.starts_with('/') { "" } else { "/" };
+    Some(format!("{mark}{authority}\0{slash}{path}").into_bytes())
+}
+
+fn twin_authority(authority: &str, default_port: &str) -> Option<String> {
+    let (host, port) = match authority.rsplit_once(':') {
+        Some((host, port)) if !port.contains(']') => (host, port),
+        _ => (authority, ""),
+    };
+    let is_address = |inside: &str| {
+        !inside.is_empty() && inside.chars().all(|c| c.is_ascii_hexdigit() || c == ':' || c == '.')
+    };
+    let is_host = match host.strip_prefix('[') {
+        Some(rest) => rest.strip_suffix(']').is_some_and(is_address),
+        None => host.chars().all(|c| c.is_ascii_alphanumeric() || "-._~".contains(c)),
+    };
+    if !is_host || host.is_empty() || !port.chars().all(|c| c.is_ascii_digit()) {
+        return None;
+    }
+    if port.is_empty() {
+        return Some(host.to_owned());
+    }
+    let significant = port.trim_start_matches('0');
+    let port: u16 = if significant.is_empty() { 0 } else { significant.parse().ok()? };
+    let port = port.to_string();
+    Some(if port == default_port { host.to_owned() } else { format!("{host}:{port}") })
+}
+
+fn check_reference(base: Option<Base<'_>>, reference: &[u8]) {
+    let Some(base) = base else { return };
+    let mut out = b"kept".to_vec();
+    let named = same_origin_path(&base, reference, &mut out);
+    let path = out.strip_prefix(b"kept").expect("what was there stays");
+    assert!(named || path.is_empty());
+    // A fragment may be anything.
+    let without = reference.split(|byte| *byte == b'#').next().unwrap_or_default();
+    let want = std::str::from_utf8(without).ok().and_then(|reference| resolve(&base, reference));
+    let got = named.then(|| std::str::from_utf8(path).expect("ASCII").to_owned());
+    assert_eq!(got, want, "{:?} at {base:?}", reference.escape_ascii().to_string());
+}
+
+/// RFC 3986, 5.2, step by step, for references to the base's own origin.
+fn resolve(base: &Base<'_>, reference: &str) -> Option<String> {
+    if !reference.bytes().all(|byte| byte.is_ascii_graphic()) {
+        return None;
+    }
+    let (name, default_port) = if base.scheme == Scheme::Http { ("http", "80") } else { ("https", "443") };
+    let mut rest = reference;
+    // A colon before any slash or question mark ends a scheme.
+    let first = reference.find([':', '/', '?']);
+    let has_scheme = first.is_some_and(|at| reference[at..].starts_with(':'));
+    if has_scheme {
+        let (scheme, after) = reference.split_once(':')?;
+        if !scheme.eq_ignore_ascii_case(name) || !after.starts_with("//") {
+            return None;
+        }
+        rest = after;
+    }
+    let (mut base_path, mut base_query) = split_query(base.path_and_query);
+    if let Some(after) = rest.strip_prefix("//") {
+        let end = after.find(['/', '?']).unwrap_or(after.len());
+        let own = match base.authority.port {
+            Some(port) => format!("{}:{port}", base.authority.host),
+            None => base.authority.host.to_owned(),
+        };
+        let theirs = twin_authority(&after[..end].to_lowercase(), default_port)?;
+        if twin_authority(&own.to_lowercase(), default_port)? != theirs {
+            return None;
+        }
+        rest = &after[end..];
+        (base_path, base_query) = ("/", "");
+        if rest.is_empty() {
+            return Some("/".to_owned());
+        }
+    }
+    let (path, query) = split_query(rest);
+    if path.is_empty() {
+        let query = if query.is_empty() { base_query } else { query };
+        return Some(format!("{base_path}{query}"));
+    }
+    let merged = match path.strip_prefix('/') {
+        Some(_) => path.to_owned(),
+        None => format!("{}{path}", &base_path[..=base_path.rfind('/')?]),
+    };
+    Some(format!("{}{query}", without_dots(&merged)))
+}
+
+/// Path, and query with its question mark.
+fn split_query(text: &str) -> (&str, &str) {
+    text.split_at(text.find('?').unwrap_or(text.len()))
+}
+
+/// RFC 3986, 5.2.4, with its input and output buffers.
+fn without_dots(path: &str) -> String {
+    let (mut input, mut output) = (path.to_owned(), String::new());
+    while !input.is_empty() {
+        if input.starts_with("/./") {
+            input.replace_range(..2, "");
+        } else if input == "/." {
+            "/".clone_into(&mut input);
+        } else if input.starts_with("/../") || input == "/.." {
+            let rest = input.strip_prefix("/../").unwrap_or_default();
+            input = format!("/{rest}");
+            output.truncate(output.rfind('/').unwrap_or(0));
+        } else {
+            let end = input[1..].find('/').map_or(input.len(), |at| at + 1);
+            output.push_str(&input[..end]);
+            input.replace_range(..end, "");
+        }
+    }
+    output
+}

@@ -1,0 +1,61 @@
+//! What fuzz targets hold of this crate that nobody else can name: what is stored and shown, under which key, and the
+//! words beside a record. Built for tests, which replay the seeds, and by the fuzzer; in no program.
+
+#![allow(clippy::expect_used, reason = "a check may fail")]
+
+mod key;
+mod meta;
+mod policy;
+
+pub use key::cache_key;
+pub use meta::stored_meta;
+pub use policy::cache_policy;
+
+use wire::http1::head::{
+    HeadLimits, HeaderSlots, Progress, RequestHead, ResponseHead, parse_request, parse_response,
+};
+
+/// Where a target's parameters are cut off.
+#[path = "../../../../fuzz/checks/cut.rs"]
+mod cut;
+#[cfg(test)]
+#[path = "../../../../fuzz/checks/seeds.rs"]
+mod seeds;
+
+/// Calls `look` with the request at the front of `bytes` and what stands behind it; `None` if there is none.
+fn with_request<'b, T>(bytes: &'b [u8], look: impl FnOnce(&RequestHead<'b, '_>, &'b [u8]) -> T) -> Option<T> {
+    let mut slots = HeaderSlots::new();
+    match parse_request(bytes, &mut slots, &HeadLimits::default()) {
+        Ok(Progress::Complete((head, len))) => Some(look(&head, &bytes[len..])),
+        _ => None,
+    }
+}
+
+/// Calls `look` with the response at the front of `bytes`; `None` if there is none.
+fn with_response<'b, T>(bytes: &'b [u8], look: impl FnOnce(&ResponseHead<'b, '_>) -> T) -> Option<T> {
+    let mut slots = HeaderSlots::new();
+    match parse_response(bytes, &mut slots, &HeadLimits::default()) {
+        Ok(Progress::Complete((head, _))) => Some(look(&head)),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::seeds::replay;
+
+    #[test]
+    fn the_seeds_of_keys() {
+        replay("cache_key", super::cache_key);
+    }
+
+    #[test]
+    fn the_seeds_of_words_beside_records() {
+        replay("stored_meta", super::stored_meta);
+    }
+
+    #[test]
+    fn the_seeds_of_policy() {
+        replay("cache_policy", super::cache_policy);
+    }
+}
