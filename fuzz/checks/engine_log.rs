@@ -3,7 +3,11 @@
 //! that was ended, and none that was claimed as a record of its own. A forged one may say anything of records, but only of such as lie within the file. Either is a log
 //! again: what is appended to it is there after the next start.
 //!
-//! The input is a kind (bit 0: closed cleanly; bit 1: forged) and strokes: where, and which bytes.
+//! The file's own header is what was written or is refused, and with a right checksum whatever it says is said again when
+//! it is written.
+//!
+//! The input is a kind (bit 0: closed cleanly; bit 1: forged; bit 2: the header; bit 3: its checksum is made right) and
+//! strokes: where, and which bytes.
 
 use std::{
     collections::HashSet,
@@ -13,8 +17,9 @@ use std::{
 use engine::log::{
     Disk, FileOptions, Found, Header, Kind, Location, Log, New, Options, Recovering,
     format::{
-        ENTRY_BYTES, FOOTER_BYTES, Footer, RECORD_HEADER_BYTES, RecordHeader, SEGMENT_HEADER_BYTES,
-        SEGMENTS_AT, SegmentHeader, SegmentStart, TableEntry, entry_at, record_bytes,
+        ENTRY_BYTES, FOOTER_BYTES, Footer, HEADER_BYTES, HeaderFault, RECORD_HEADER_BYTES, RecordHeader,
+        SEGMENT_HEADER_BYTES, SEGMENTS_AT, SegmentHeader, SegmentStart, TableEntry, VERSION, entry_at,
+        record_bytes,
     },
     simulated::SimulatedDisk,
 };
@@ -204,12 +209,48 @@ fn forge(disk: &SimulatedDisk, sample: &Sample, cut: &mut Cut<'_>) {
     }
 }
 
+/// The header with bytes turned, and perhaps the checksum that fits them.
+fn check_header(header: &Header, is_sealed: bool, cut: &mut Cut<'_>) {
+    const CHECKSUM_AT: usize = HEADER_BYTES - 4;
+    let whole = header.encode();
+    let mut bytes = whole;
+    let mut strokes = 0;
+    while cut.bool() && strokes < STROKES_MAX {
+        let (at, turned) = (usize::from(cut.u8()), cut.u8());
+        bytes[at % CHECKSUM_AT] ^= turned;
+        strokes += 1;
+    }
+    if is_sealed {
+        let checksum = crc32c::crc32c(&bytes[..CHECKSUM_AT]);
+        bytes[CHECKSUM_AT..].copy_from_slice(&checksum.to_le_bytes());
+    }
+    let read = Header::decode(&bytes);
+    match read {
+        Ok(read) => {
+            assert!(bytes == whole || is_sealed || strokes > 1, "damage is taken for a header");
+            assert_eq!(Header::decode(&read.encode()), Ok(read));
+            assert!(read.segments > 0 && read.segment_bytes.is_power_of_two() && read.version <= VERSION);
+            if bytes == whole {
+                assert_eq!(read, *header);
+            }
+        }
+        Err(HeaderFault::Version(version)) => assert!(is_sealed || strokes > 1, "{version} is no damage"),
+        Err(HeaderFault::Features(features)) => assert_ne!(features, 0),
+        Err(HeaderFault::Empty) => assert_eq!(bytes, [0; HEADER_BYTES]),
+        Err(HeaderFault::Foreign) => assert_ne!(bytes[..8], whole[..8]),
+        Err(HeaderFault::Checksum) => assert_ne!(bytes, whole),
+    }
+}
+
 pub(crate) fn check(bytes: &[u8]) {
     static SAMPLES: OnceLock<[Sample; 2]> = OnceLock::new();
     let mut cut = Cut(bytes);
     let kind = cut.u8();
     let (is_clean, is_forged) = (kind & 1 == 1, kind & 2 == 2);
     let sample = &SAMPLES.get_or_init(|| [sample(false), sample(true)])[usize::from(is_clean)];
+    if kind & 4 == 4 {
+        return check_header(&sample.header, kind & 8 == 8, &mut cut);
+    }
     let disk = sample.disk.after_kill();
     let mut strokes = 0;
     while cut.bool() && strokes < STROKES_MAX {

@@ -1,12 +1,13 @@
 //! A request's head: agrees with the slow twin, and with itself at a prefix and under limits that the fuzzer chooses;
-//! what is accepted can be framed or refused without a panic.
+//! what is accepted can be framed or refused without a panic, is worth parsing for whoever waits for its end, and says
+//! the same when it is kept.
 
 use super::cut::Cut;
 use super::naive::{self, Naive, drive};
 use wire::http1::{
     fields,
     framing::{Framing, request_framing},
-    head::{HeadLimits, HeadRule, HeaderSlots, Progress, parse_request},
+    head::{HeadLimits, HeadRule, HeaderSlots, KeptRequest, Progress, may_end_in, parse_request},
 };
 
 pub(crate) fn check(bytes: &[u8]) {
@@ -38,7 +39,16 @@ pub(crate) fn check(bytes: &[u8]) {
         (Ok(Some(part)), Ok(Some(head))) => assert_eq!(&part, head),
         (part, whole) => assert_eq!(&part, whole),
     }
-    if let Ok(Progress::Complete((head, _))) = parse_request(text, &mut slots, &limits) {
+    if let Ok(Progress::Complete((head, len))) = parse_request(text, &mut slots, &limits) {
+        assert!((0..len).all(|seen| may_end_in(&text[..len], seen, &limits)), "its end is missed");
+        let kept = KeptRequest::new(&head, len);
+        let again = kept.head();
+        assert_eq!((again.method, again.target, again.form), (head.method, head.target, head.form));
+        assert_eq!(
+            (kept.head_bytes(), again.version, again.authority()),
+            (len, head.version, head.authority())
+        );
+        assert!(again.headers.classified().eq(head.headers.classified()));
         assert_ne!(request_framing(&head), Ok(Framing::UntilClose));
         let _ = (head.authority(), fields::persists(head.version, &head.headers));
         for (name, _) in head.headers.iter() {

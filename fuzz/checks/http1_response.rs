@@ -1,10 +1,11 @@
-//! A response's head: agrees with the slow twin, and with itself at a prefix and under limits that the fuzzer chooses.
+//! A response's head: agrees with the slow twin, and with itself at a prefix and under limits that the fuzzer chooses;
+//! what is accepted is worth parsing for whoever waits for its end, and says the same when it is kept.
 
 use super::cut::Cut;
 use super::naive::{self, Naive, drive};
 use wire::http1::{
     framing::{Answered, Framing, response_framing},
-    head::{HeadLimits, HeadRule, HeaderSlots, Progress, parse_response},
+    head::{HeadLimits, HeadRule, HeaderSlots, KeptResponse, Progress, may_end_in, parse_response},
 };
 
 pub(crate) fn check(bytes: &[u8]) {
@@ -34,7 +35,13 @@ pub(crate) fn check(bytes: &[u8]) {
         (Ok(None), _) => {}
         (part, whole) => assert_eq!(&part, whole),
     }
-    if let Ok(Progress::Complete((head, _))) = parse_response(text, &mut slots, &limits) {
+    if let Ok(Progress::Complete((head, len))) = parse_response(text, &mut slots, &limits) {
+        assert!((0..len).all(|seen| may_end_in(&text[..len], seen, &limits)), "its end is missed");
+        let kept = KeptResponse::new(&head, len);
+        let again = kept.head();
+        assert_eq!((again.status, again.version, again.reason), (head.status, head.version, head.reason));
+        assert!(again.headers.classified().eq(head.headers.classified()));
+        assert_eq!(head.is_interim(), (100..200).contains(&head.status) && head.status != 101);
         for answered in [Answered::Head, Answered::Connect, Answered::Other] {
             let framing = response_framing(&head, answered);
             assert!(answered != Answered::Head || matches!(framing, Ok(Framing::None) | Err(_)));

@@ -1,40 +1,104 @@
-//! Any bytes are a mail that can be read, and its cleaned HTML has nothing in it that runs or fetches.
+//! Any bytes are a mail that can be read: what is told of it is one line each, and its cleaned HTML has nothing in it that
+//! runs, or that fetches unasked.
 
 use mail::render::{
     Prepared, Until,
-    findings::{codes, links},
-    html::Remote,
+    cost::Over,
+    fields::{decode, decode_address},
+    findings::{CODES_MAX, LINKS_MAX, codes, links},
+    html::{Clean, Remote},
 };
+use mail_parser::HeaderName;
+
+/// Of what a list decodes of a mail it has the beginning (`head::FIELD_BYTES_MAX`).
+const FIELD_BYTES_MAX: usize = 998;
 
 pub(crate) fn check(raw: &[u8]) {
     let prepared = Prepared::new(raw);
     let reading = prepared.read();
     let (text, _) = reading.text();
-    let _ = (
-        reading.headers(),
-        reading.date_ms(),
-        reading.message_id(),
-        codes(&reading.subject(), &text),
-        links(&reading, &Until::default()),
-    );
+    let mut lines = vec![reading.subject(), reading.message_id()];
+    lines.extend(reading.headers().into_iter().flat_map(|(name, value)| [name, value]));
+    for field in [HeaderName::From, HeaderName::To, HeaderName::Cc] {
+        for address in reading.addresses(field) {
+            assert!(address.to_string().contains(address.label()));
+            lines.extend([address.name.to_string(), address.address.to_string()]);
+        }
+    }
+    let field = &raw[..raw.len().min(FIELD_BYTES_MAX)];
+    lines.extend([decode(field).into_owned(), decode_address(field).to_string()]);
+    for line in &lines {
+        assert!(!line.contains(char::is_control), "{line:?} is no line");
+        assert!(!line.contains(['\u{202e}', '\u{2066}', '\u{200f}']), "{line:?} turns what follows");
+    }
+    let _ = (reading.date_ms(), reading.notices(), reading.has_own_text());
+    assert!(codes(&reading.subject(), &text).len() <= CODES_MAX);
     for attachment in reading.attachments() {
         assert_eq!(reading.attachment_bytes(attachment).len(), attachment.size_bytes);
-        assert!(!attachment.filename.contains(['/', '\\', '"', '\n']));
+        assert!(!attachment.filename.contains(['/', '\\', '"', '\n']) && !attachment.filename.is_empty());
+        assert!(attachment.content_type.is_ascii() && attachment.content_type.contains('/'));
     }
-    if let Some(clean) = reading.html(Remote::Blocked, &Until::default()) {
-        let lower = clean.html.to_ascii_lowercase();
-        for forbidden in
-            ["<script", "<style", "<iframe", "<object", "<svg", "<form", "<meta", "<base", "<link"]
-        {
-            assert!(!lower.contains(forbidden) || quoted(&lower, forbidden), "{forbidden} in {}", clean.html);
-        }
+    let links = links(&reading, &Until::default());
+    assert!(links.len() <= LINKS_MAX);
+    let targets: std::collections::HashSet<_> = links.iter().map(|link| &link.link).collect();
+    assert_eq!(targets.len(), links.len(), "each once");
+
+    let blocked = reading.html(Remote::Blocked, &Until::default());
+    assert_eq!(blocked.is_some(), reading.has_html());
+    let Some(blocked) = blocked else { return };
+    check_clean(&blocked);
+    for fetching in ["src=\"http", "src=\"//", "background=\"http", "url("] {
+        assert!(!is_within(&blocked.html, fetching), "{fetching} in {}", blocked.html);
+    }
+    let loaded = reading.html(Remote::Loaded, &Until::default()).expect("it was there");
+    check_clean(&loaded);
+    assert_eq!((loaded.remote_items, &loaded.remote_hosts), (blocked.remote_items, &blocked.remote_hosts));
+    let late = reading.html(Remote::Blocked, &Until::new(|| true)).expect("it was there");
+    assert!(late.over.is_some() && (blocked.over.is_some() || late.over == Some(Over::Time)));
+}
+
+fn check_clean(clean: &Clean) {
+    for forbidden in [
+        "<script", "<style", "<iframe", "<object", "<svg", "<form", "<meta", "<base", "<link", "<input",
+        "<embed",
+    ] {
+        assert!(!is_within(&clean.html, forbidden), "{forbidden} in {}", clean.html);
+    }
+    for running in [" onload=", " onerror=", "href=\"javascript:", "href=\"data:", "src=\"javascript:"] {
+        assert!(!is_attribute(&clean.html, running), "{running} in {}", clean.html);
+    }
+    assert!(clean.remote_hosts.len() <= clean.remote_items);
+}
+
+/// Whether it stands there as more than a text or a part of an attribute's value.
+fn is_within(html: &str, sign: &str) -> bool {
+    let lower = html.to_ascii_lowercase();
+    let is_quoted = |at: usize| {
+        let tag = lower[..at].rfind('<').unwrap_or(0);
+        !lower[tag..at].matches('"').count().is_multiple_of(2)
+    };
+    if sign.starts_with('<') {
+        lower.match_indices(sign).any(|(at, _)| !is_quoted(at))
+    } else if sign == "url(" {
+        // In a style alone it means something.
+        styles(&lower).any(|style| style.contains(sign))
+    } else {
+        is_attribute(html, sign)
     }
 }
 
-/// Within an attribute's value it is text.
-fn quoted(html: &str, sign: &str) -> bool {
-    html.match_indices(sign).all(|(at, _)| {
-        let tag = html[..at].rfind('<').unwrap_or(0);
-        html[tag..at].matches('"').count() % 2 == 1
+/// Whether it stands between the brackets of a tag, outside of values.
+fn is_attribute(html: &str, sign: &str) -> bool {
+    let lower = html.to_ascii_lowercase();
+    lower.match_indices(sign).any(|(at, _)| {
+        let open = lower[..at].rfind('<');
+        open.is_some_and(|open| {
+            !lower[open..at].contains('>') && lower[open..at].matches('"').count().is_multiple_of(2)
+        })
     })
+}
+
+/// The values of `style`.
+fn styles(lower: &str) -> impl Iterator<Item = &str> {
+    lower.match_indices(" style=\"").filter_map(|(at, sign)| lower[at + sign.len()..].split('"').next())
 }

@@ -1,22 +1,33 @@
 //! A file of nats-server's: what is wrong or not honoured is on a line that there is; a comment in front, or a blank at
 //! each line's end, changes the numbers of lines and nothing else; who may do what can be built, or is refused.
 
-use std::{net::IpAddr, path::Path};
+use std::{
+    net::IpAddr,
+    path::{Path, PathBuf},
+};
 
 use feed::{
-    identity::Identities,
+    identity::{Identities, Mapping, Mappings},
     nats_config::{Fault, Options, Surroundings, Unhonoured},
 };
 
-/// One file to include, one variable, one name.
+/// A file to include and one that includes itself, a variable and one that refers to itself, a name.
 struct Around;
 
 impl Surroundings for Around {
     fn file(&self, path: &Path) -> Result<String, String> {
-        if path.ends_with("b.conf") { Ok("max_payload: 1MB\n".into()) } else { Err("no such file".into()) }
+        match path.file_name().and_then(|name| name.to_str()) {
+            Some("b.conf") => Ok("max_payload: 1MB\n".into()),
+            Some("c.conf") => Ok("include c.conf\n".into()),
+            _ => Err("no such file".into()),
+        }
     }
     fn variable(&self, name: &str) -> Option<String> {
-        (name == "P").then(|| "4222".into())
+        match name {
+            "P" => Some("4222".into()),
+            "SELF" => Some("$SELF".into()),
+            _ => None,
+        }
     }
     fn address_of(&self, name: &str) -> Result<IpAddr, String> {
         if name == "localhost" { Ok([127, 0, 0, 1].into()) } else { Err("no such name".into()) }
@@ -27,22 +38,27 @@ fn read(text: &str) -> Result<(Options, Vec<Unhonoured>), Vec<Fault>> {
     feed::nats_config::read(text, Path::new("nats.conf"), &Around)
 }
 
-/// What was made of it, with faults and passed-over words by their lines.
+/// What was made of it, with faults and passed-over words by their lines; those of a file that it includes have none here.
 #[derive(Debug, PartialEq)]
 struct Made {
     options: Option<String>,
-    said: Vec<(usize, String)>,
+    said: Vec<(Option<usize>, String)>,
+}
+
+fn here(file: Option<PathBuf>, line: usize) -> Option<usize> {
+    file.is_none().then_some(line)
 }
 
 fn made(text: &str) -> Made {
     match read(text) {
         Ok((options, unhonoured)) => Made {
             options: Some(format!("{options:?}")),
-            said: unhonoured.into_iter().map(|of| (of.line, of.key)).collect(),
+            said: unhonoured.into_iter().map(|of| (here(of.file, of.line), of.key)).collect(),
         },
-        Err(faults) => {
-            Made { options: None, said: faults.into_iter().map(|of| (of.line, of.message)).collect() }
-        }
+        Err(faults) => Made {
+            options: None,
+            said: faults.into_iter().map(|of| (here(of.file, of.line), of.message)).collect(),
+        },
     }
 }
 
@@ -52,13 +68,30 @@ pub(crate) fn check(bytes: &[u8]) {
     assert!(whole.options.is_some() || !whole.said.is_empty(), "refused, and nothing said");
     let lines = text.split('\n').count();
     for (line, what) in &whole.said {
-        assert!((1..=lines).contains(line), "{what} on line {line} of {lines}");
+        assert!(line.is_none_or(|line| (1..=lines).contains(&line)), "{what} on line {line:?} of {lines}");
     }
     let mut below = made(&format!("# of whoever\n{text}"));
-    below.said.iter_mut().for_each(|(line, _)| *line -= 1);
+    below.said.iter_mut().filter_map(|(line, _)| line.as_mut()).for_each(|line| *line -= 1);
     assert_eq!(below, whole);
     assert_eq!(made(&text.replace('\n', " \n")), whole);
     if let Ok((options, _)) = read(text) {
-        let _ = Identities::build(&options.authorization, None);
+        let authorization = &options.authorization;
+        let _ = Identities::build(authorization, None);
+        check_mappings(&authorization.mappings);
+        authorization.accounts.iter().for_each(|account| check_mappings(&account.mappings));
+    }
+}
+
+/// What is mapped without dice becomes the same whatever they say.
+fn check_mappings(mappings: &[Mapping]) {
+    let Ok(ready) = Mappings::build(mappings) else { return };
+    for Mapping { source, .. } in mappings {
+        let subject = source.replace('*', "x-12").replace('>', "t.u");
+        let mapped = |dice| {
+            let mut into = Vec::new();
+            (ready.apply(subject.as_bytes(), || dice, &mut into), into)
+        };
+        let (low, high) = (mapped(0), mapped(99));
+        assert!(low == high || !ready.is_certain(subject.as_bytes()), "{subject} is certain");
     }
 }

@@ -1,6 +1,9 @@
-//! A queue file that somebody changed and then gave right checksums: it is refused, or it is a queue.
+//! A queue file that somebody changed, and perhaps gave right checksums or cut short: it is refused, or it is a queue. One
+//! of the two headers is enough.
 //!
-//! The input is a list of strokes: where in which page in use, and which bytes. Without strokes the file is whole.
+//! The input is a kind (by three: which queue; bit 5: cut short, bit 6: checksums stay as they were, bit 7: the second
+//! header is left alone) and a list of strokes: where in which page in use, and which bytes. Without strokes the file is
+//! whole.
 
 use super::cut::Cut;
 use bheap::file::{BLOCK_BYTES, Disk, FileHeap, FileQueue, FileRows, FileTimers, HEADER_BYTES};
@@ -122,7 +125,9 @@ pub(crate) fn check(bytes: &[u8]) {
     let [header_at, header_byte, is_header] = cut.array();
     let mut file = samples()[usize::from(kind % 3)].clone();
     let plan = Plan::of(&file);
-    let is_whole = strokes.is_empty() && is_header % 4 != 0;
+    let (is_cut, is_sealed, is_first_alone) = (kind & 32 != 0, kind & 64 == 0, kind & 128 != 0);
+    let has_a_header = is_header % 4 != 0 || (is_first_alone && !is_sealed);
+    let is_whole = strokes.is_empty() && has_a_header && !is_cut;
     for (page, at, bytes) in strokes {
         // The state begins in page 0 and is what there is most to say about.
         let page = if page < 128 { 0 } else { usize::from(page) % plan.blocks };
@@ -131,13 +136,20 @@ pub(crate) fn check(bytes: &[u8]) {
     }
     if is_header % 4 == 0 {
         // Not the number of checkpoints, which says where the table is, nor the checksums.
-        let at = [8, 12, 16, 24, 28, 32, 40, 48, 64, 80][usize::from(header_at) % 10]
+        let at = [8, 12, 16, 24, 28, 32, 40, 48, 64, 80, 0][usize::from(header_at) % 11]
             + usize::from(header_at >> 5);
         file[at] ^= header_byte;
-        let header: [u8; HEADER_BYTES] = file[..HEADER_BYTES].try_into().expect("a header");
-        file[BLOCK_BYTES..BLOCK_BYTES + HEADER_BYTES].copy_from_slice(&header);
+        if !is_first_alone {
+            let header: [u8; HEADER_BYTES] = file[..HEADER_BYTES].try_into().expect("a header");
+            file[BLOCK_BYTES..BLOCK_BYTES + HEADER_BYTES].copy_from_slice(&header);
+        }
     }
-    seal(&mut file, &plan);
+    if is_sealed {
+        seal(&mut file, &plan);
+    }
+    if is_cut {
+        file.truncate(file.len() / 256 * usize::from(header_at));
+    }
     let disk = Memory(file);
     let opened = match kind % 3 {
         0 => FileRows::<u64, _>::open_on(disk, layout().shape::<u64>(1)).map(|rows| {
