@@ -14,14 +14,16 @@ use crate::random;
 pub const SEGMENTS_PER_CORE_MIN: u64 = 12;
 /// Segments per core that the automatic size aims at: those that are free, being filled or being emptied hold nothing, and
 /// of 64 they were a tenth of the share.
-const SEGMENTS_PER_CORE_AIM: u64 = 256;
+const SEGMENTS_PER_CORE_AIM: u64 = 128;
 /// Bounds of a segment's bytes when chosen automatically.
-const SEGMENT_BYTES_AUTO: (u64, u64) = (64 << 10, 4 << 20);
+const SEGMENT_BYTES_AUTO: (u64, u64) = (128 << 10, 4 << 20);
 /// Bounds of a segment's bytes when given.
 pub const SEGMENT_BYTES_GIVEN: (u32, u32) =
     if cfg!(feature = "loom") { (256, 64 << 20) } else { (4 << 10, 64 << 20) };
 /// Most bytes of one record: eviction copies a record at a time, and a copy of this size takes about 30 µs.
 const RECORD_BYTES_MAX: u64 = 256 << 10;
+/// What a record may have at least, where that is not more than half of a segment: bodies of most pages and pictures.
+const RECORD_BYTES_MIN: u64 = 64 << 10;
 /// Most cores of a store.
 pub const CORES_MAX: usize = 1024;
 /// Fewest bytes that a stored object takes (its header and one unit): bounds the number of objects.
@@ -36,7 +38,7 @@ const CAPACITY_BYTES_MAX: u64 = (1 << 40) * UNIT as u64;
 pub struct StoreConfig {
     /// Bytes for segments over all cores; metadata comes on top (at most 64 bytes an object).
     pub capacity_bytes: u64,
-    /// Bytes of a segment, a power of two; `None` chooses: a 256th of a core's share, within 64 KiB and 4 MiB.
+    /// Bytes of a segment, a power of two; `None` chooses: a 128th of a core's share, within 128 KiB and 4 MiB.
     pub segment_bytes: Option<u32>,
     /// Most bytes of one object's body; `None`: an eighth of a core's share. What the table of extents cannot
     /// describe is refused in any case ([`Store::object_bytes_max`] says the effective bound).
@@ -166,7 +168,10 @@ impl Geometry {
             });
         }
         let share = segments * segment;
-        let record = (segment / 4).min(RECORD_BYTES_MAX);
+        // Half of a small segment: what is in extents goes to a file piece by piece, and waits for its turn there.
+        let record =
+            if segment / 2 >= RECORD_BYTES_MIN { (segment / 4).max(RECORD_BYTES_MIN) } else { segment / 4 };
+        let record = record.min(RECORD_BYTES_MAX);
         let extent = extent_room((record / UNIT as u64) as u32) as u64;
         // The table has half a record, the names the other.
         let describable = record / 2 / table_bytes(1) as u64 * extent;
@@ -224,7 +229,7 @@ mod tests {
     #[test]
     fn sizes_are_chosen_within_their_bounds() {
         for (capacity_mib, cores, segment_kib) in
-            [(16, 1, 64), (256, 1, 1024), (64, 2, 128), (100_000, 4, 4096)]
+            [(16, 1, 128), (256, 1, 2048), (64, 2, 256), (100_000, 4, 4096)]
         {
             let config = StoreConfig { capacity_bytes: capacity_mib << 20, cores, ..StoreConfig::default() };
             let geometry = Geometry::of(&config).unwrap();
@@ -244,10 +249,10 @@ mod tests {
         assert!(of(1 << 30, None, 0).contains("between 1 and 1024 cores, not 0"));
         assert!(of(1 << 30, Some(5000), 1).contains("power of two"));
         assert!(of(1 << 30, Some(1024), 1).contains("from 4096"));
-        let small = of(1 << 20, None, 2);
-        assert!(small.contains("1048576 bytes") && small.contains("at least 1572864 bytes"), "{small}");
+        let small = of(2 << 20, None, 2);
+        assert!(small.contains("2097152 bytes") && small.contains("at least 3145728 bytes"), "{small}");
         assert!(of(1 << 50, None, 1).contains("too large"));
-        let needed = StoreConfig { capacity_bytes: 1_572_864, cores: 2, ..StoreConfig::default() };
+        let needed = StoreConfig { capacity_bytes: 3_145_728, cores: 2, ..StoreConfig::default() };
         assert!(Geometry::of(&needed).is_ok(), "what the message asks for does");
     }
 

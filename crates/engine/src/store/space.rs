@@ -4,7 +4,7 @@
 //! free ──▶ open (one for each log) ──▶ nearly full ──▶ sealed, in its log, oldest first ──▶ draining ──▶ free
 //! ```
 //! A record that does not fit at the end of the open segment begins another; what is left of the one before is for
-//! shorter records. Without that a sixteenth of the share was ends of segments, with records of 16 KiB in 64 KiB.
+//! shorter records. Without that a twentieth of the share was ends of segments.
 //! *Where:* plain memory of the owner. The states that others see are in [`super::segments`].
 
 use std::collections::VecDeque;
