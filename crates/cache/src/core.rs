@@ -31,7 +31,7 @@ use crate::{
     origin::{Upstream, Upstreams},
     parts_in_memory::PartsInMemory,
     response_head::{Flags, Identity, StoredMeta},
-    shared_pages::SharedPages,
+    samples::Samples,
     site::{SiteId, SitesOfCore},
 };
 
@@ -135,7 +135,7 @@ pub(crate) struct Core {
     pub(crate) file: Option<FileReads>,
     pub(crate) in_flight: RefCell<InFlight>,
     pub(crate) sites: SitesOfCore,
-    pub(crate) shared_pages: RefCell<SharedPages>,
+    pub(crate) samples: RefCell<Samples>,
     pub(crate) sender: Sender<Message>,
     pub(crate) scratch: RefCell<Scratch>,
     pub(crate) watches: RefCell<Watches>,
@@ -208,7 +208,7 @@ impl Core {
             file,
             in_flight: RefCell::default(),
             sites,
-            shared_pages: RefCell::default(),
+            samples: RefCell::default(),
             sender,
             scratch: RefCell::new(Scratch {
                 // The parser refuses a head over the limit before the buffer is full.

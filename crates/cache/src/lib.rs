@@ -58,6 +58,7 @@ mod request_body;
 mod respond;
 mod response;
 pub mod response_head;
+mod samples;
 mod server;
 mod shared_pages;
 mod site;

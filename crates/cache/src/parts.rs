@@ -7,21 +7,24 @@
 //!         head, part 0 ── while part 1 is read ─▶ part 1 ── while part 2 is read ─▶ …   broken: the connection is closed
 //! ```
 //! Nothing but the parts that a range needs is read, and one that several clients need at once is read once
-//! ([`parts_in_memory`]). *Which memory:* two parts for each client at most, one where room is scarce; what they take
+//! ([`parts_in_memory`](crate::parts_in_memory)). *Which memory:* two parts for each client at most, one where room is scarce; what they take
 //! together is bounded for each core ([`FileReads::parts_bytes_max`](crate::core::FileReads)). A
 //! client for whom there is no room is answered by the origin, and counted.
 
 use std::{ops::Range, time::Duration};
 
-use engine::store::{Hash, tier::PART_BODY_BYTES_MAX, tier::PartsList};
+use engine::store::{
+    Hash,
+    tier::{Cold, PART_BODY_BYTES_MAX, PartsList},
+};
 
 use tokio::time::{Instant, timeout};
 
 use crate::{
-    cold::Unread,
+    cold::{self, Unread},
     core::{Message, with_core},
     counters::Counter,
-    parts_in_memory::{self, Payload},
+    parts_in_memory::Payload,
 };
 
 /// How long an answer waits for a buffer to read its first part into, before it is passed to the origin.
@@ -178,7 +181,7 @@ async fn read_part(list: &PartsList, number: usize, wait_max: Duration) -> Resul
     let Some(part) = list.part(number) else { return Err(Unread::Damaged) };
     let since = Instant::now();
     loop {
-        match parts_in_memory::read(part.cold).await {
+        match read_once(part.cold).await {
             Ok(payload) => {
                 return if list.body_of(number, payload.bytes()).is_some() {
                     Ok(payload)
@@ -203,6 +206,22 @@ async fn read_part(list: &PartsList, number: usize, wait_max: Duration) -> Resul
             }
         }
     }
+}
+
+/// Reads a record's payload, unless it is there or on its way for somebody else.
+async fn read_once(cold: Cold) -> Result<Payload, Unread> {
+    let place = with_core(|core| {
+        let file = core.file.as_ref()?;
+        let (cell, is_shared) = file.parts.borrow_mut().place(cold.location);
+        if is_shared {
+            core.count(Counter::PartsShared);
+        }
+        Some(cell)
+    });
+    let cell = place.ok_or(Unread::Refused)?;
+    // Whoever reads may fail or go away; then the next of those who wait reads.
+    cell.get_or_try_init(|| cold::read(cold)).await?;
+    Ok(Payload(cell))
 }
 
 /// Tells the owner that the object has lost a part.

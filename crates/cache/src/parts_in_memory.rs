@@ -8,20 +8,14 @@ use std::{
     sync::{Arc, Weak},
 };
 
-use engine::{log::Location, store::tier::Cold};
+use engine::log::Location;
 use tokio::sync::OnceCell;
-
-use crate::{
-    cold::{self, Unread},
-    core::with_core,
-    counters::Counter,
-};
 
 /// Names of parts that are gone are swept out when there are so many.
 const NAMES_MAX: usize = 256;
 
 /// What a part's record holds, when it has been read.
-type Cell = OnceCell<Vec<u8>>;
+pub(crate) type Cell = OnceCell<Vec<u8>>;
 
 /// The parts that one core has in memory, by where they are.
 #[derive(Default)]
@@ -29,7 +23,7 @@ pub(crate) struct PartsInMemory(HashMap<Location, Weak<Cell>>);
 
 impl PartsInMemory {
     /// The place of a part, and whether somebody else has it.
-    fn place(&mut self, at: Location) -> (Arc<Cell>, bool) {
+    pub(crate) fn place(&mut self, at: Location) -> (Arc<Cell>, bool) {
         if let Some(cell) = self.0.get(&at).and_then(Weak::upgrade) {
             return (cell, true);
         }
@@ -43,28 +37,12 @@ impl PartsInMemory {
 }
 
 /// The payload of a part's record.
-pub(crate) struct Payload(Arc<Cell>);
+pub(crate) struct Payload(pub(crate) Arc<Cell>);
 
 impl Payload {
     pub(crate) fn bytes(&self) -> &[u8] {
         self.0.get().map_or(&[], Vec::as_slice)
     }
-}
-
-/// Reads a part, unless it is there.
-pub(crate) async fn read(cold: Cold) -> Result<Payload, Unread> {
-    let place = with_core(|core| {
-        let file = core.file.as_ref()?;
-        let (cell, is_shared) = file.parts.borrow_mut().place(cold.location);
-        if is_shared {
-            core.count(Counter::PartsShared);
-        }
-        Some(cell)
-    });
-    let cell = place.ok_or(Unread::Refused)?;
-    // Whoever reads may fail or go away; then the next of those who wait reads.
-    cell.get_or_try_init(|| cold::read(cold)).await?;
-    Ok(Payload(cell))
 }
 
 #[cfg(test)]
