@@ -155,7 +155,8 @@ impl Shard {
 
 impl Object<'_> {
     /// Where it is on the file, if it was copied there as one record. Ask the log's reader whether it is written
-    /// ([`Reader::is_on_file`]), and pin it there ([`Reader::pin`]).
+    /// ([`Reader::is_on_file`](crate::log::Reader::is_on_file)), and pin it there
+    /// ([`Reader::pin`](crate::log::Reader::pin)).
     pub fn on_file(&self) -> Option<FileRun> {
         let record = self.local.store.record(self.slot.location());
         let is_one_record = !self.slot.is_chained() && !record.is_in_parts();
