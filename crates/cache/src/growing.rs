@@ -27,6 +27,9 @@ use tokio::sync::Notify;
 pub(crate) const PASSING_CHUNK_BYTES: usize = 64 * 1024;
 /// Chunks of one body that may be on their way at once when it is only passed on: the fetch waits for its readers.
 pub(crate) const PASSING_CHUNKS_MAX: usize = 8;
+/// … while too much waits for all readers: the one that a reader has read, and keeps until there is another behind it,
+/// and that other.
+const PASSING_CHUNKS_MIN: usize = 2;
 
 /// Where a chunk's bytes are.
 enum Space {
@@ -41,7 +44,7 @@ enum Space {
 }
 
 /// What the passing chunks of one core's fetches take in sum. A thousand readers that do not read would fill a thousand
-/// windows: while half of the budget is used, each has one chunk, so that it goes on, and no more.
+/// windows: while half of the budget is used, each has two chunks, so that it goes on, and no more.
 pub(crate) struct PassingBudget {
     bytes: AtomicUsize,
     max: usize,
@@ -76,7 +79,8 @@ impl Window {
             let freed = self.freed.notified();
             let alive = self.alive.load(Ordering::Acquire);
             let is_scarce = self.budget.is_scarce();
-            if alive == 0 || (alive < PASSING_CHUNKS_MAX && !is_scarce) {
+            let most = if is_scarce { PASSING_CHUNKS_MIN } else { PASSING_CHUNKS_MAX };
+            if alive < most {
                 return is_narrowed;
             }
             is_narrowed |= alive < PASSING_CHUNKS_MAX;

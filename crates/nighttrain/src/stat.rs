@@ -40,6 +40,7 @@ const PLACES: &[(&str, &str, &str)] = &[
     ("cache_uncacheable", "requests", "uncacheable"),
     ("cache_notes_left", "requests", "notes_left"),
     ("cache_notes_used", "requests", "notes_used"),
+    ("cache_fetches_behind", "requests", "fetches_behind"),
     ("cache_passes_narrowed", "limits", "passes_narrowed"),
     ("cache_shared_pages_differ", "requests", "shared_pages_differ"),
     ("cache_purges", "requests", "purges"),

@@ -19,6 +19,7 @@ on_one_core_and_on_two! {
     the_queue_for_the_origin_has_an_end,
     a_body_that_trickles_is_ended,
     what_clients_do_not_read_is_bounded_in_sum,
+    readers_that_do_not_read_are_not_read_ahead_for,
     a_request_that_comes_back_is_told_so,
     an_accelerator_before_another_is_no_circle,
     what_cannot_be_repeated_is_not_sent_over_a_connection_that_may_be_dead,
@@ -140,6 +141,28 @@ fn a_body_that_trickles_is_ended(cores: &str) {
     }
     assert_eq!(client.response("POST").status(), 408);
     assert_eq!(accelerator.stat().count("limits.request_body_time"), 1);
+}
+
+/// What is passed waits for its reader in a window; while the readers' windows are full in sum, each has two pieces.
+fn readers_that_do_not_read_are_not_read_ahead_for(cores: &str) {
+    let origin = ScriptedOrigin::start();
+    let body = content(1, 0, 20 << 20);
+    origin.answers("/mine", Answer::new(200, &body).header("Cache-Control", "no-store"));
+    let accelerator =
+        Accelerator::before(&origin.url()).flag("--cores", cores).limit("client_bytes_max", "1MiB").start();
+    let mut readers: Vec<Client> = (0..12)
+        .map(|_| {
+            let mut client = accelerator.connect();
+            client.send(&Request::get("/mine").header("Cache-Control", "no-store").bytes());
+            assert_eq!(client.head("GET").status, 200);
+            client
+        })
+        .collect();
+    // They read one after the other: who has two pieces goes on with them whenever he reads.
+    for (number, reader) in readers.iter_mut().enumerate() {
+        assert!(reader.rest_of_body().0 == body, "{number}");
+    }
+    assert!(accelerator.stat().count("limits.passes_narrowed") > 0);
 }
 
 fn what_clients_do_not_read_is_bounded_in_sum(cores: &str) {

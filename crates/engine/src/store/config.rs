@@ -24,6 +24,8 @@ pub const SEGMENT_BYTES_GIVEN: (u32, u32) =
 const RECORD_BYTES_MAX: u64 = 256 << 10;
 /// What a record may have at least, where that is not more than half of a segment: bodies of most pages and pictures.
 const RECORD_BYTES_MIN: u64 = 64 << 10;
+/// … and what it has where that is not more than half either.
+const RECORD_BYTES_AIM: u64 = 128 << 10;
 /// Most cores of a store.
 pub const CORES_MAX: usize = 1024;
 /// Fewest bytes that a stored object takes (its header and one unit): bounds the number of objects.
@@ -168,9 +170,13 @@ impl Geometry {
             });
         }
         let share = segments * segment;
-        // Half of a small segment: what is in extents goes to a file piece by piece, and waits for its turn there.
-        let record =
-            if segment / 2 >= RECORD_BYTES_MIN { (segment / 4).max(RECORD_BYTES_MIN) } else { segment / 4 };
+        // Half of a small segment: what is in extents goes to a file piece by piece, and waits for its turn there; and
+        // of an object in extents the names have half a record, where a large head has to fit.
+        let record = if segment / 2 >= RECORD_BYTES_MIN {
+            (segment / 4).max(RECORD_BYTES_AIM.min(segment / 2))
+        } else {
+            segment / 4
+        };
         let record = record.min(RECORD_BYTES_MAX);
         let extent = extent_room((record / UNIT as u64) as u32) as u64;
         // The table has half a record, the names the other.
