@@ -24,7 +24,7 @@ engine::counters! {
         PartsCut => Counter, "cache_parts_cut", None, "Answers cut short because a part of a large object on the file could not be read.";
         Passes => Counter, "cache_passes", None, "Requests passed to the origin without the store.";
         Fetches => Counter, "cache_fetches", None, "Requests sent to the origin for the store.";
-        FetchesBehind => Counter, "cache_fetches_behind", None, "Steps of fetches that waited for hits, because a round of the loop had made as many as it may.";
+        FetchesBehind => Counter, "cache_fetches_behind", None, "Fetched answers that waited for hits, because a round of the loop had taken in as many as it may.";
         FetchesGivenUp => Counter, "cache_fetches_given_up", None, "Fetches not stored and not read by anyone any more.";
         Uncacheable => Counter, "cache_uncacheable", None, "Answers to fetches that may not be stored.";
         NotesLeft => Counter, "cache_notes_left", None, "Notes that what comes for an address is not to be stored, so that requests for it pass at once.";

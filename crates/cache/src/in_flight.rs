@@ -137,8 +137,7 @@ impl InFlight {
         };
         if under_way.is_alone || under_way.request.key != want.request.key {
             // The object is being written to the file, and can be read when that is done; or nobody expects it to be
-            // stored at all. Or two keys have the same
-            // 64-bit hash: still right.
+            // stored at all. Or two keys have the same 64-bit hash: still right.
             return Place::Alone(want);
         }
         match &under_way.started {

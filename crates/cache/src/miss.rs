@@ -19,7 +19,7 @@ use crate::{
 };
 
 /// *miss*: what a fetch brings, one's own or somebody else's; or where to look instead.
-pub(crate) async fn miss(request: &Arc<Request>, (anew, alone): (bool, bool), fwd: Fwd) -> Step {
+pub(crate) async fn miss(request: &Arc<Request>, anew: bool, alone: bool, fwd: Fwd) -> Step {
     match fetch::ask(request, anew, alone).await {
         Start::Body { response, cursor, collapsed } => {
             let cookies = with_core(|core| core.config.cookies);

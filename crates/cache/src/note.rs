@@ -4,8 +4,8 @@
 //! A note is a record of the store without a body, its head the reason, under a key of its own: the address, and what
 //! the request showed of its visitor. For a page that is private to those who have logged in may be for all to those who
 //! have not; so a request with a cookie leaves no note for one without, and one with credentials none for either.
-//! *Bounds:* those of the store, which forgets notes as it does any object; [`NOTE_S`], [`DUE_S`]. A purge drops an address's notes.
-//! Errors leave none: while an origin fails, one request at a time is enough.
+//! *Bounds:* those of the store, which forgets notes as it does any object; [`NOTE_S`], [`DUE_S`]. A purge drops an
+//! address's notes. Errors leave none: while an origin fails, one request at a time is enough.
 
 use engine::{
     store::{BodyLength, Hash, Lookup, NewObject, Turn},

@@ -7,9 +7,10 @@
 //!         head, part 0 ── while part 1 is read ─▶ part 1 ── while part 2 is read ─▶ …   broken: the connection is closed
 //! ```
 //! Nothing but the parts that a range needs is read, and one that several clients need at once is read once
-//! ([`parts_in_memory`](crate::parts_in_memory)). *Which memory:* two parts for each client at most, one where room is scarce; what they take
-//! together is bounded for each core ([`FileReads::parts_bytes_max`](crate::core::FileReads)). A
-//! client for whom there is no room is answered by the origin, and counted.
+//! ([`parts_in_memory`](crate::parts_in_memory)). *Which memory:* two parts for each client at most, one where room is
+//! scarce; what they take together is bounded for each core
+//! ([`FileReads::parts_bytes_max`](crate::core::FileReads)). A client for whom there is no room is answered by the
+//! origin, and counted.
 
 use std::{ops::Range, time::Duration};
 

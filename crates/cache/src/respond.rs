@@ -58,7 +58,7 @@ pub(crate) async fn respond(
             State::Miss { anew, alone, .. } => {
                 looks += 1;
                 is_miss = true;
-                miss(&request, (anew, alone), fwd).await
+                miss(&request, anew, alone, fwd).await
             }
             State::Parts(found) => {
                 let Found { answer, parts, only_if_cached } = *found;

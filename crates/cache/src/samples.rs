@@ -18,34 +18,30 @@ pub(crate) struct Sample {
     /// A number for what came.
     pub(crate) content: u64,
     pub(crate) fetched_s: u32,
-    /// Visitors in a row that got something else than the one before.
-    pub(crate) differences: u8,
 }
 
-/// The addresses that one core compares.
+/// The addresses that one core compares, each with how many visitors in a row got something else than the one before.
 #[derive(Default)]
-pub(crate) struct Samples(HashMap<u64, Sample>);
+pub(crate) struct Samples(HashMap<u64, (Sample, u8)>);
 
 impl Samples {
     /// Whether what visitors were answered at an address differs so often by now that it has to be said.
     pub(crate) fn differs(&mut self, address: u64, now: Sample) -> bool {
         if self.0.len() == SAMPLES && !self.0.contains_key(&address) {
-            self.0.retain(|_, sample| now.fetched_s.saturating_sub(sample.fetched_s) < KEPT_S);
+            self.0.retain(|_, (sample, _)| now.fetched_s.saturating_sub(sample.fetched_s) < KEPT_S);
             if self.0.len() == SAMPLES {
                 return false;
             }
         }
-        let place = self.0.entry(address).or_insert(now);
-        let differences = if place.content == now.content {
-            0
-        } else if place.cookie == now.cookie {
-            // The same visitor got something new: it changes with time, and tells nothing.
-            place.differences
-        } else {
-            place.differences.saturating_add(1)
-        };
-        *place = Sample { differences, ..now };
-        differences >= DIFFERENCES
+        let (before, differences) = self.0.entry(address).or_insert((now, 0));
+        if before.content == now.content {
+            *differences = 0;
+        } else if before.cookie != now.cookie {
+            // The same visitor gets something new where it changes with time: that tells nothing.
+            *differences = differences.saturating_add(1);
+        }
+        *before = now;
+        *differences >= DIFFERENCES
     }
 }
 
@@ -55,12 +51,8 @@ mod tests {
 
     fn told(fetches: &[(u64, u64)]) -> Option<usize> {
         let mut pages = Samples::default();
-        let sample = |(at, &(cookie, content))| Sample {
-            cookie,
-            content,
-            fetched_s: u32::try_from(at).expect("few"),
-            differences: 0,
-        };
+        let sample =
+            |(at, &(cookie, content))| Sample { cookie, content, fetched_s: u32::try_from(at).expect("few") };
         fetches.iter().enumerate().map(sample).position(|sample| pages.differs(7, sample))
     }
 
@@ -76,7 +68,7 @@ mod tests {
     #[test]
     fn an_address_keeps_its_place_while_it_is_fetched() {
         let mut pages = Samples::default();
-        let sample = |fetched_s| Sample { cookie: 1, content: 1, fetched_s, differences: 0 };
+        let sample = |fetched_s| Sample { cookie: 1, content: 1, fetched_s };
         for address in 0..SAMPLES as u64 {
             pages.differs(address, sample(u32::from(address > 0)));
         }

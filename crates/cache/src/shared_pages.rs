@@ -15,6 +15,7 @@ use engine::store::{Hash, Lookup, Object};
 use wire::http1::known::KnownHeader;
 
 use crate::{
+    answer::copy_body,
     core::{Core, store_s},
     counters::Counter,
     key,
@@ -24,7 +25,7 @@ use crate::{
 };
 
 /// Bytes of a body that are compared, where no entity tag tells.
-const COMPARED_BYTES_MAX: usize = 64 << 10;
+const COMPARED_BYTES_MAX: u64 = 64 << 10;
 
 /// Compares an answer that a visitor with a cookie was given, and that all others get now, with the one before it. Runs
 /// on the owner's core, after the answer was stored under this hash and key.
@@ -35,7 +36,7 @@ pub(crate) fn compare(core: &Core, request: &Request, hash: Hash, key: &[u8]) {
     let Lookup::Hit(object) = turn.lookup(hash, key) else { return };
     let Some(content) = content_of(core, &object) else { return };
     let fetched_s = store_s(engine::cores::clock::unix_s());
-    let sample = Sample { cookie: cookie.word(), content, fetched_s, differences: 0 };
+    let sample = Sample { cookie: cookie.word(), content, fetched_s };
     if !core.samples.borrow_mut().differs(hash.word(), sample) {
         return;
     }
@@ -62,15 +63,7 @@ fn content_of(core: &Core, object: &Object<'_>) -> Option<u64> {
         let etag = meta.etag_at as usize..meta.etag_at as usize + usize::from(meta.etag_bytes);
         object.head().slice(etag).copy_to(&mut bytes);
     } else if !object.is_in_parts() {
-        let mut left = COMPARED_BYTES_MAX.min(usize::try_from(object.body_bytes()).unwrap_or(usize::MAX));
-        let mut at = 0;
-        while left > 0 {
-            let run = object.body(at);
-            let taken = run.len().min(left);
-            run.slice(0..taken).copy_to(&mut bytes);
-            at += taken as u64;
-            left -= taken;
-        }
+        copy_body(object, 0..object.body_bytes().min(COMPARED_BYTES_MAX), &mut bytes);
     }
     Some(core.store.hash(&bytes).word())
 }

@@ -1,13 +1,6 @@
 //! The sending half of a client connection: parts of plain and of shared memory, without a copy in between.
 
-use std::{
-    future::poll_fn,
-    os::fd::AsFd,
-    pin::{Pin, pin},
-    sync::Arc,
-    task::Poll,
-    time::Duration,
-};
+use std::{future::poll_fn, os::fd::AsFd, pin::pin, sync::Arc, task::Poll, time::Duration};
 
 use engine::{
     cores::{
@@ -17,7 +10,7 @@ use engine::{
     sys::span::{Part, send_parts},
 };
 use tokio::{
-    io::{AsyncRead, AsyncReadExt, Interest, ReadBuf},
+    io::{AsyncReadExt, Interest},
     net::TcpStream,
 };
 
@@ -133,26 +126,6 @@ impl Client {
                 return Poll::Ready(Err(Gone::Stalled));
             }
             reading.as_mut().poll(cx).map_err(|_| Gone::Closed)
-        })
-        .await;
-        self.watch.work();
-        read
-    }
-
-    /// Reads more of a request's body; `Ok(0)` is the end of the stream.
-    pub(super) async fn read_body(&mut self, into: &mut [u8], at_most: Duration) -> Result<usize, Gone> {
-        self.watch.wait(Phase::Body, clock::monotonic_ms(), at_most);
-        let Self { stream, watch, .. } = self;
-        let read = poll_fn(|cx| {
-            if watch.expired() {
-                return Poll::Ready(Err(Gone::Stalled));
-            }
-            let mut buffer = ReadBuf::new(into);
-            match Pin::new(&mut *stream).poll_read(cx, &mut buffer) {
-                Poll::Pending => Poll::Pending,
-                Poll::Ready(Ok(())) => Poll::Ready(Ok(buffer.filled().len())),
-                Poll::Ready(Err(_)) => Poll::Ready(Err(Gone::Closed)),
-            }
         })
         .await;
         self.watch.work();

@@ -186,17 +186,17 @@ fn content(core: &Core, body: Body<'_>, ending: Ending, chunked: bool, out: &mut
             }
             Rest::Parts { parts, chunked }
         }
+        Body::Growing { from, to: Some(to), .. } if from == to => Rest::None,
         Body::Growing { cursor, from, to } => {
-            let is_small = |to| ending == Ending::Length && to - from <= COALESCE_BYTES_MAX;
-            if to == Some(from) {
-                return Rest::None;
-            }
-            if let Some(span) = to.filter(|&to| is_small(to)).and_then(|to| cursor.whole(from, to)) {
+            let small = to.filter(|to| ending == Ending::Length && to - from <= COALESCE_BYTES_MAX);
+            match small.and_then(|to| cursor.whole(from, to)) {
                 // It has arrived by now, as small bodies do together with their heads.
-                span.copy_to(out);
-                return Rest::None;
+                Some(span) => {
+                    span.copy_to(out);
+                    Rest::None
+                }
+                None => Rest::Growing { cursor, from, to, delimited: ending },
             }
-            Rest::Growing { cursor, from, to, delimited: ending }
         }
     }
 }

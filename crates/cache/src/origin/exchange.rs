@@ -275,16 +275,9 @@ impl Arrived {
             if self.is_complete() {
                 return Ok(Read::End);
             }
-            let raw = self.decoder.raw_max();
-            if self.early_at == self.early.len() && raw > 0 {
-                // Payload for certain: no byte needs a look, so it goes where it is kept.
-                let room = usize::try_from(raw).unwrap_or(usize::MAX).min(into.len());
-                let received = self.receive(into.slice(0..room)).await?;
-                if received == 0 {
-                    return self.end_of_stream();
-                }
-                self.decoder.take_raw(received as u64);
-                return Ok(Read::Bytes(received));
+            if let Some(target) = self.raw_room(into) {
+                let received = self.receive(target).await?;
+                return self.took_raw(received);
             }
             if let Some(read) = self.decode(into)? {
                 return Ok(read);
@@ -315,23 +308,30 @@ impl Arrived {
         }
         match self.decode(into) {
             Ok(None) => {}
-            Ok(Some(read)) => return Some(Ok(read)),
-            Err(error) => return Some(Err(error)),
+            decoded => return decoded.transpose(),
         }
-        let room = usize::try_from(self.decoder.raw_max()).unwrap_or(usize::MAX).min(into.len());
-        if self.early_at < self.early.len() || room == 0 {
-            return None;
+        let target = self.raw_room(into)?;
+        match self.receive_now(target) {
+            Ok(received) => received.map(|bytes| self.took_raw(bytes)),
+            Err(error) => Some(Err(error)),
         }
-        let stream = &self.exchange.stream;
-        match stream.try_io(Interest::READABLE, || recv_span(stream.as_fd(), into.slice(0..room))) {
-            Ok(0) => Some(self.end_of_stream()),
-            Ok(received) => {
-                self.decoder.take_raw(received as u64);
-                Some(Ok(Read::Bytes(received)))
-            }
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => None,
-            Err(_) => Some(Err(OriginError::BodyShort)),
+    }
+
+    /// Where payload for certain goes: no byte of it needs a look, so it is received where it is kept. `None`: the next
+    /// byte needs one.
+    fn raw_room<'a>(&self, into: Span<'a>) -> Option<Span<'a>> {
+        let raw = usize::try_from(self.decoder.raw_max()).unwrap_or(usize::MAX);
+        let is_next = self.early_at == self.early.len() && raw > 0;
+        is_next.then(|| into.slice(0..raw.min(into.len())))
+    }
+
+    /// Accounts for what was received where it is kept.
+    fn took_raw(&mut self, bytes: usize) -> Result<Read, OriginError> {
+        if bytes == 0 {
+            return self.end_of_stream();
         }
+        self.decoder.take_raw(bytes as u64);
+        Ok(Read::Bytes(bytes))
     }
 
     /// Moves decoded bytes from `early` to `into`; `None` if more must be read first.
@@ -373,19 +373,25 @@ impl Arrived {
     }
 
     async fn receive(&self, target: Span<'_>) -> Result<usize, OriginError> {
-        let stream = &self.exchange.stream;
         loop {
-            match stream.try_io(Interest::READABLE, || recv_span(stream.as_fd(), target)) {
-                Ok(received) => return Ok(received),
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    match Box::pin(timeout(self.between_bytes, stream.readable())).await {
-                        Err(_) => return Err(OriginError::BodyStalled(self.between_bytes)),
-                        Ok(Err(_)) => return Err(OriginError::BodyShort),
-                        Ok(Ok(())) => {}
-                    }
-                }
-                Err(_) => return Err(OriginError::BodyShort),
+            if let Some(received) = self.receive_now(target)? {
+                return Ok(received);
             }
+            match Box::pin(timeout(self.between_bytes, self.exchange.stream.readable())).await {
+                Err(_) => return Err(OriginError::BodyStalled(self.between_bytes)),
+                Ok(Err(_)) => return Err(OriginError::BodyShort),
+                Ok(Ok(())) => {}
+            }
+        }
+    }
+
+    /// What the socket has; `None`: nothing yet.
+    fn receive_now(&self, target: Span<'_>) -> Result<Option<usize>, OriginError> {
+        let stream = &self.exchange.stream;
+        match stream.try_io(Interest::READABLE, || recv_span(stream.as_fd(), target)) {
+            Ok(received) => Ok(Some(received)),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
+            Err(_) => Err(OriginError::BodyShort),
         }
     }
 

@@ -268,8 +268,7 @@ impl Shard {
 
     /// Visits that an object pays for its place: what takes the place of several others must be asked for twice.
     fn price(&self, slot: &Slot, body_bytes: u64) -> u64 {
-        let tally = self.tally();
-        let mean = tally.live_bytes.value() / tally.objects.value().max(1);
+        let mean = self.tally().object_bytes();
         let bytes = if slot.is_chained() { body_bytes } else { u64::from(slot.units()) * UNIT as u64 };
         1 + u64::from(bytes > LARGE * mean)
     }

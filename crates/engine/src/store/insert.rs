@@ -103,8 +103,7 @@ impl Shard {
         let Self { local, space, .. } = self;
         let tally = &local.store.shards[local.core].tally;
         // Its own length may not be known.
-        let bytes = tally.live_bytes.value() / tally.objects.value().max(1);
-        space.came_back(from, bytes);
+        space.came_back(from, tally.object_bytes());
         tally.ghost_hits.add(1);
         tally.probation_bytes.set(space.probation_bytes());
         Log::Main

@@ -149,6 +149,13 @@ impl Usage {
     }
 }
 
+impl Tally {
+    /// Bytes that an object uses, on average.
+    pub(super) fn object_bytes(&self) -> u64 {
+        self.live_bytes.value() / self.objects.value().max(1)
+    }
+}
+
 /// A count with one writer (but for [`Count::add_shared`]).
 #[derive(Debug, Default)]
 pub(super) struct Count(AtomicU64);
