@@ -19,7 +19,7 @@ export PATH := $(PATH):$(HOME)/.cargo/bin
 
 .DEFAULT_GOAL := help
 .PHONY: help run test quick check format lint house no-std docs deny packages nextest test-workspace test-models bench \
-	benchmarks-page record-html lab dist soak siege fuzz fuzz-coverage asan clean toolchain
+	benchmarks-page record-html lab dist soak siege conformance fuzz fuzz-coverage asan clean toolchain
 
 help: ## Lists what can be done
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-15s %s\n", $$1, $$2 }' Makefile
@@ -130,6 +130,12 @@ soak: toolchain nextest ## The long tests: ten minutes of a feed's clients (SOAK
 siege: toolchain ## All attackers at once against serve, beside honest clients: nine pairs of two minutes (SIEGE_ARGS="--pairs 1")
 	$(CARGO) build --release --package nighttrain --package tests --bins
 	NIGHTTRAIN_BIN=$(TARGET)/release/nighttrain $(TARGET)/release/siege run $(SIEGE_ARGS)
+
+# Its record is compared by make test (tests/tests/it/conformance.rs).
+conformance: toolchain ## The public suite for RFC 9111 (npm's http-cache-tests) into docs/conformance, in half a minute
+	$(CARGO) build --package nighttrain --package tests --bin nighttrain --bin conformance
+	@mkdir -p docs/conformance
+	@NIGHTTRAIN_BIN=$(TARGET)/debug/nighttrain $(TARGET)/debug/conformance docs/conformance/http-cache-tests.md
 
 fuzz: toolchain ## Each fuzz target for FUZZ_SECONDS=60; needs a nightly toolchain
 	sh fuzz/run.sh $(FUZZ_SECONDS)

@@ -16,6 +16,7 @@
 //! * [`origin`] is a server that does what its script says, good or bad, and remembers what it was asked;
 //! * [`nginx`] runs a real web server over a real documentation tree;
 //! * [`content`] makes bodies of any size that can be checked without keeping them, and [`gate`] holds a script back;
+//! * [`conformance`] runs the public suite for RFC 9111;
 //! * [`slow_disk`] is a disk that answers when a test says so;
 //! * [`fault`] holds error pages to their promise;
 //! * [`stat`] reads the program's counters.
@@ -36,6 +37,7 @@ use std::time::{Duration, Instant};
 pub mod accelerator;
 pub mod clean_root;
 pub mod client;
+pub mod conformance;
 pub mod content;
 pub mod fault;
 pub mod feed;

@@ -31,10 +31,25 @@ pub fn artifacts(name: &str) -> PathBuf {
 /// If they cannot be installed; npm's words are in the message.
 #[must_use]
 pub fn node_modules() -> PathBuf {
-    let directory = artifacts("tests-node");
-    installed(&directory, &source_tree().join("tests/browser/package-lock.json"), || {
+    npm_installed("tests-node", &source_tree().join("tests/browser"))
+}
+
+/// The public suite for RFC 9111, of `tests/clients/conformance/package-lock.json`.
+///
+/// # Panics
+/// If it cannot be installed; npm's words are in the message.
+#[must_use]
+pub fn cache_tests() -> PathBuf {
+    npm_installed("tests-conformance", &source_tree().join("tests/clients/conformance"))
+        .join("http-cache-tests")
+}
+
+/// What the package file in `from` names, below `target/NAME`.
+fn npm_installed(name: &str, from: &Path) -> PathBuf {
+    let directory = artifacts(name);
+    installed(&directory, &from.join("package-lock.json"), || {
         for file in ["package.json", "package-lock.json"] {
-            fs::copy(source_tree().join("tests/browser").join(file), directory.join(file)).expect("copied");
+            fs::copy(from.join(file), directory.join(file)).expect("copied");
         }
         Command::new("npm")
             .args(["ci", "--no-audit", "--no-fund", "--ignore-scripts", "--loglevel=error"])

@@ -5,6 +5,7 @@
 mod bad_client;
 mod bad_origin;
 mod clock_steps;
+mod conformance;
 mod curl;
 mod delivery;
 mod dist;

@@ -1,0 +1,171 @@
+//! The suite's own programs: installed, started, listened to.
+
+use std::{
+    fs::{self, File},
+    io::{BufRead, BufReader},
+    path::PathBuf,
+    process::{Child, Command, Stdio},
+    thread,
+    time::{Duration, Instant},
+};
+
+use super::judgement::{self, Group, Results};
+use crate::{Accelerator, node, program};
+
+/// How long the suite's client may take for all tests. It takes a quarter of a minute; it knows no time limit itself,
+/// and a request that is never answered would hold it for ever.
+const CLIENT_TIME_MAX: Duration = Duration::from_secs(180);
+
+/// The flag that makes a cache obey what clients ask of it, where the program has it: the suite asks whether it does.
+const OBEY: (&str, &str) = ("--client-cache-control", "obey");
+
+/// The suite's origin with the accelerator in front of it. Both end when it is dropped.
+#[derive(Debug)]
+pub struct Suite {
+    /// What the accelerator was told besides its addresses.
+    pub flags: String,
+    directory: PathBuf,
+    accelerator: Accelerator,
+    _origin: Origin,
+}
+
+/// A process of our own, killed when dropped.
+#[derive(Debug)]
+struct Origin(Child);
+
+impl Drop for Origin {
+    fn drop(&mut self) {
+        // It may have ended, which its user has noticed then.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// The reasons as they stand in the source tree.
+///
+/// # Panics
+/// If they cannot be read.
+#[must_use]
+pub fn reasons() -> String {
+    fs::read_to_string(own_file("reasons.txt")).expect("the reasons are in the source tree")
+}
+
+fn own_file(name: &str) -> PathBuf {
+    node::source_tree().join("tests/clients/conformance").join(name)
+}
+
+impl Suite {
+    /// Installs what is not there, and starts the two servers on free ports.
+    ///
+    /// # Panics
+    /// If that does not succeed.
+    #[must_use]
+    pub fn start() -> Self {
+        let directory = node::cache_tests();
+        let (origin, address) = start_origin(&directory);
+        let mut flags = vec![("--cookies", "rfc")];
+        flags.extend(knows(OBEY.0).then_some(OBEY));
+        let setup =
+            flags.iter().fold(Accelerator::before(&address), |setup, (flag, to)| setup.flag(flag, to));
+        let flags = flags.iter().map(|(flag, to)| format!("{flag} {to}")).collect::<Vec<_>>().join(" ");
+        Self { flags, directory, accelerator: setup.start(), _origin: origin }
+    }
+
+    /// Its tests.
+    ///
+    /// # Panics
+    /// If they cannot be listed.
+    #[must_use]
+    pub fn groups(&self) -> Vec<Group> {
+        judgement::groups(&node::succeeds(
+            Command::new("node").arg(own_file("list.mjs")).arg(&self.directory).stdin(Stdio::null()),
+        ))
+    }
+
+    /// Runs all of it.
+    ///
+    /// # Panics
+    /// If the suite's client cannot be run, or says nothing.
+    #[must_use]
+    pub fn results(&self) -> Results {
+        judgement::results(&self.client(""))
+    }
+
+    /// Runs these tests, each by itself, beside each other.
+    ///
+    /// # Panics
+    /// As [`Suite::results`].
+    #[must_use]
+    pub fn again<'a>(&self, tests: impl Iterator<Item = &'a String>) -> Results {
+        thread::scope(|scope| {
+            let one = |id: &'a String| (id, scope.spawn(move || judgement::single(&self.client(id))));
+            let runs: Vec<_> = tests.map(one).collect();
+            runs.into_iter().map(|(id, run)| (id.clone(), run.join().expect("the client was run"))).collect()
+        })
+    }
+
+    /// What the suite's client prints for one test, or for all when `test` is empty.
+    fn client(&self, test: &str) -> String {
+        let printed = tempfile::NamedTempFile::new().expect("a temporary file");
+        let output = |file: &tempfile::NamedTempFile| Stdio::from(file.reopen().expect("a file of our own"));
+        let errors = tempfile::NamedTempFile::new().expect("a temporary file");
+        // The names that npm would give what stands behind `npm run cli --base=… --id=…`.
+        let mut client = Command::new("node")
+            .args(["--no-warnings", "cli.mjs"])
+            .current_dir(&self.directory)
+            .env("npm_config_base", format!("http://{}", self.accelerator.address()))
+            .env("npm_config_id", test)
+            .env("npm_package_config_id", test)
+            .stdin(Stdio::null())
+            .stdout(output(&printed))
+            .stderr(output(&errors))
+            .spawn()
+            .expect("node is there (tests/install-packages.sh)");
+        let start = Instant::now();
+        let ended = loop {
+            if let Some(status) = client.try_wait().expect("a child can be waited for") {
+                break status;
+            }
+            if start.elapsed() > CLIENT_TIME_MAX {
+                let _ = client.kill();
+                let _ = client.wait();
+                panic!("the suite's client did not end in {CLIENT_TIME_MAX:?}: a request has no answer");
+            }
+            thread::sleep(Duration::from_millis(20));
+        };
+        let text = |file: &tempfile::NamedTempFile| fs::read_to_string(file.path()).expect("text");
+        assert!(ended.success(), "the suite's client: {ended}\n{}", text(&errors));
+        text(&printed)
+    }
+}
+
+/// The suite's origin server, and its URL.
+fn start_origin(directory: &PathBuf) -> (Origin, String) {
+    let mut child = Command::new("node")
+        .args(["--no-warnings", "--require"])
+        .arg(own_file("loopback.cjs"))
+        .arg("server/server.mjs")
+        .current_dir(directory)
+        .env("npm_config_protocol", "http")
+        .env("npm_config_port", "0")
+        // It writes its number into a file, which nobody reads.
+        .env("npm_config_pidfile", "/dev/null")
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::from(File::create("/dev/null").expect("there is one")))
+        .spawn()
+        .expect("node is there (tests/install-packages.sh)");
+    let mut lines = BufReader::new(child.stdout.take().expect("piped")).lines().map_while(Result::ok);
+    let origin = Origin(child);
+    let address = lines.find_map(|line| line.strip_prefix("Listening on ").map(str::to_owned));
+    let address = address.expect("the suite's origin says where it listens");
+    // What it says of each odd request must be taken, or it would stop.
+    thread::spawn(move || lines.for_each(drop));
+    (origin, address.trim_end_matches('/').to_owned())
+}
+
+/// Whether the program has this flag.
+fn knows(flag: &str) -> bool {
+    let help = program::command().args(["cache", "--help"]).output().expect("the program runs");
+    String::from_utf8_lossy(&help.stdout).split_whitespace().any(|word| word == flag)
+}

@@ -1,0 +1,21 @@
+//! The public suite for RFC 9111, as `make conformance` runs it.
+
+#![allow(clippy::expect_used, reason = "a test may fail")]
+
+use std::fs;
+
+use tests::{
+    conformance::{self, PAGE},
+    node::source_tree,
+};
+
+/// In both directions: what newly fails is a fault, what newly passes is to be recorded, so that it stays.
+#[test]
+fn the_suite_says_what_its_page_records_and_every_failure_has_a_reason() {
+    let record = fs::read_to_string(source_tree().join(PAGE)).expect("the page is in the source tree");
+    let outcome = conformance::run(&record);
+    let changed: Vec<String> = outcome.changed.values().map(|(was, is)| format!("-{was}\n+{is}")).collect();
+    assert!(changed.is_empty(), "`make conformance` records this anew:\n{}", changed.join("\n"));
+    assert!(outcome.unexplained.is_empty(), "{}", outcome.unexplained.join("\n"));
+    assert_eq!(outcome.page, record, "`make conformance` writes {PAGE} anew");
+}
