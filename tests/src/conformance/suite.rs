@@ -16,6 +16,9 @@ use crate::{Accelerator, node, program};
 /// and a request that is never answered would hold it for ever.
 const CLIENT_TIME_MAX: Duration = Duration::from_secs(180);
 
+/// Clients beside each other when single tests are run again: they wait most of the time.
+const CLIENTS: usize = 4;
+
 /// The flag that makes a cache obey what clients ask of it, where the program has it: the suite asks whether it does.
 const OBEY: (&str, &str) = ("--client-cache-control", "obey");
 
@@ -91,17 +94,22 @@ impl Suite {
         judgement::results(&self.client(""))
     }
 
-    /// Runs these tests, each by itself, beside each other.
+    /// Runs these tests, each by a client of its own, a few beside each other.
     ///
     /// # Panics
     /// As [`Suite::results`].
     #[must_use]
-    pub fn again<'a>(&self, tests: impl Iterator<Item = &'a String>) -> Results {
-        thread::scope(|scope| {
-            let one = |id: &'a String| (id, scope.spawn(move || judgement::single(&self.client(id))));
-            let runs: Vec<_> = tests.map(one).collect();
-            runs.into_iter().map(|(id, run)| (id.clone(), run.join().expect("the client was run"))).collect()
-        })
+    pub fn again<'a>(&self, tests: &'a [String]) -> Results {
+        let mut results = Results::new();
+        for few in tests.chunks(CLIENTS) {
+            thread::scope(|scope| {
+                let run = |id: &'a String| (id, scope.spawn(move || judgement::single(&self.client(id))));
+                let running: Vec<_> = few.iter().map(run).collect();
+                let said = running.into_iter().map(|(id, run)| (id.clone(), run.join().expect("it ran")));
+                results.extend(said);
+            });
+        }
+        results
     }
 
     /// What the suite's client prints for one test, or for all when `test` is empty.
