@@ -23,6 +23,7 @@ use wire::http1::head::Version;
 
 use crate::{
     growing::Cursor,
+    keyed::Keyed,
     parts::Parts,
     response::Response,
     response_head::{CacheStatus, Outcome},
@@ -42,6 +43,8 @@ pub(crate) struct Answer<'a> {
     /// The version that the origin spoke.
     pub(crate) received: Version,
     pub(crate) body: Body<'a>,
+    /// It is stale, and to be fetched anew beside (RFC 5861 §3).
+    pub(crate) refresh: Option<Keyed>,
 }
 
 /// Whose status line and field lines are sent.
@@ -124,7 +127,7 @@ impl Answer<'_> {
 
     /// The same, without what it borrows of a turn.
     pub(crate) fn into_owned(self) -> Answer<'static> {
-        let Self { head, lines, length, age_s, cache_status, received, body } = self;
+        let Self { head, lines, length, age_s, cache_status, received, body, refresh } = self;
         let head = match head {
             Head::Stored(span) => {
                 let mut bytes = Vec::with_capacity(span.len());
@@ -148,7 +151,7 @@ impl Answer<'_> {
             Body::Growing { cursor, from, to } => Body::Growing { cursor, from, to },
             Body::Owned { bytes, trailers } => Body::Owned { bytes, trailers },
         };
-        Answer { head, lines, length, age_s, cache_status, received, body }
+        Answer { head, lines, length, age_s, cache_status, received, body, refresh }
     }
 }
 

@@ -15,14 +15,13 @@ use engine::{
     cores::clock,
     store::{BodyLength, Filling, Hash, NewObject, Refused},
 };
-use tokio::sync::oneshot;
 
 use crate::{
     core::{Core, OfSite, with_core},
     counters::Counter,
     entry::Entry,
     growing::{Chunk, Cursor, End, Growing, PASSING_CHUNK_BYTES, Window},
-    in_flight::{Shared, Start, answer},
+    in_flight::{Reply, Shared, Start, answer},
     judge::{Judged, Storing, judge},
     large::Large,
     note,
@@ -46,12 +45,7 @@ enum Sink {
 }
 
 /// Takes an answer to a fetch: decides where it goes, tells who asked and who waits, and moves its body there.
-pub(crate) async fn receive(
-    request: &Request,
-    mut arrived: Box<Arrived>,
-    reply: oneshot::Sender<Start>,
-    entry: Entry,
-) {
+pub(crate) async fn receive(request: &Request, mut arrived: Box<Arrived>, reply: Reply, entry: Entry) {
     let growing = Arc::new(Growing::new());
     let Receiving { response, own, sink, first, compared } = with_core(|core| begin(core, request, &arrived));
     let shared = Shared { response, growing: Arc::clone(&growing), first: Arc::clone(&first) };
@@ -80,7 +74,7 @@ pub(crate) async fn receive(
 /// What is too large once is too large for who comes next, too; but a file may take it when it is asked for again.
 fn note_refusal(core: &Core, request: &Request, refused: Refused) {
     if refused == Refused::TooLarge && core.file.is_none() {
-        let facts = RequestFacts::of(&request.head(), false);
+        let facts = RequestFacts::of(&request.head(), false, core.config.client_cache_control);
         note::leave(core, request.primary(), &facts, TOO_LARGE, clock::unix_s());
     }
 }

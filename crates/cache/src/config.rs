@@ -20,6 +20,16 @@ pub enum CookieRule {
     Rfc,
 }
 
+/// Whether a client's `Cache-Control` and `Pragma` decide what it gets (RFC 9111 §5.2.1 lets a cache choose).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum ClientRule {
+    /// `only-if-cached` alone does: nobody can turn hits into fetches. What Varnish and nginx do.
+    #[default]
+    Ignore,
+    /// All of them do.
+    Obey,
+}
+
 /// An origin server: where misses are fetched.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Origin {
@@ -118,6 +128,17 @@ pub struct Config {
     pub default_ttl: Duration,
     /// Which answers may be shared although cookies are in play.
     pub cookies: CookieRule,
+    /// Whether `CDN-Cache-Control` counts, in the place of `Cache-Control` and `Expires` (RFC 9213). It is passed on in
+    /// either case.
+    pub cdn_cache_control: bool,
+    /// Whether clients' `Cache-Control` counts.
+    pub client_cache_control: ClientRule,
+    /// For how long an answer that does not say so itself (RFC 5861 §3) may be shown stale while it is fetched anew.
+    pub grace: Duration,
+    /// For how long an answer that does not say so itself (RFC 5861 §4) may be shown stale if the origin fails.
+    pub stale_if_error: Duration,
+    /// For how long a stale answer is kept, so that the origin can be asked whether it is still the same.
+    pub keep: Duration,
     /// Name in `Via` and `Cache-Status`.
     pub name: String,
     /// Who may send `PURGE` where clients connect. Nobody by default, not loopback either: behind a proxy on this
@@ -150,6 +171,11 @@ impl Config {
             memory_limit_bytes: None,
             default_ttl: Duration::ZERO,
             cookies: CookieRule::Safe,
+            cdn_cache_control: true,
+            client_cache_control: ClientRule::Ignore,
+            grace: Duration::ZERO,
+            stale_if_error: Duration::from_secs(10 * 60),
+            keep: Duration::from_secs(60 * 60),
             name: "nighttrain".to_owned(),
             purge_from: Vec::new(),
             limits: Limits::default(),

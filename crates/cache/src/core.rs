@@ -17,7 +17,7 @@ use engine::{
     io::Reads,
     log,
     meter::CoreCounters,
-    store::{BodyLength, Hash, Lookup, NewObject, Reader, Refused, Shard, Store},
+    store::{BodyLength, Hash, Lookup, META_WORDS, NewObject, Reader, Refused, Shard, Store},
     sys::lend::Lender,
 };
 use tokio::sync::oneshot;
@@ -28,6 +28,7 @@ use crate::{
     counters::Counter,
     growing::{PassingBudget, Window},
     in_flight::{InFlight, Want},
+    lately::Lately,
     origin::{Upstream, Upstreams},
     parts_in_memory::PartsInMemory,
     response_head::{Flags, Identity, StoredMeta},
@@ -61,8 +62,20 @@ pub(crate) enum Message {
         /// Which of the objects with this key.
         id: u64,
     },
+    /// To the owner of the key: store this answer.
+    Put(Box<Put>),
     /// A connection that another core had too many of.
     Accept(std::net::TcpStream, SocketAddr),
+}
+
+/// An answer on its way to the core that owns its key.
+pub(crate) struct Put {
+    pub(crate) hash: Hash,
+    pub(crate) key: Vec<u8>,
+    pub(crate) head: Vec<u8>,
+    pub(crate) meta: [u64; META_WORDS],
+    pub(crate) body: Vec<u8>,
+    pub(crate) expires_s: u32,
 }
 
 /// What became of an object that was to be forgotten.
@@ -136,6 +149,7 @@ pub(crate) struct Core {
     pub(crate) in_flight: RefCell<InFlight>,
     pub(crate) sites: SitesOfCore,
     pub(crate) samples: RefCell<Samples>,
+    pub(crate) lately: Lately,
     pub(crate) sender: Sender<Message>,
     pub(crate) scratch: RefCell<Scratch>,
     pub(crate) watches: RefCell<Watches>,
@@ -209,6 +223,7 @@ impl Core {
             in_flight: RefCell::default(),
             sites,
             samples: RefCell::default(),
+            lately: Lately::default(),
             sender,
             scratch: RefCell::new(Scratch {
                 // The parser refuses a head over the limit before the buffer is full.
@@ -262,12 +277,16 @@ impl Core {
         store_s(clock::unix_s())
     }
 
-    /// Whether the store has an object for this key that may be used now. Only the owner knows for certain.
+    /// Whether the store has an object for this key that is fresh now. Only the owner knows for certain.
     pub(crate) fn is_fresh(&self, hash: Hash, key: &[u8]) -> bool {
-        let now_s = self.store_now_s();
+        let unix_s = clock::unix_s();
+        let now_s = store_s(unix_s);
         match self.reader.turn().lookup(hash, key) {
             // What a reader cannot use is not there for its owner either, or it would be asked for again for ever.
-            Lookup::Hit(object) => object.expires_s() > now_s && StoredMeta::unpack(&object.meta()).is_some(),
+            Lookup::Hit(object) => {
+                object.expires_s() > now_s
+                    && StoredMeta::unpack(&object.meta()).is_some_and(|meta| meta.fresh_until_s() > unix_s)
+            }
             Lookup::Miss | Lookup::Contended => false,
         }
     }

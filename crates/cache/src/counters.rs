@@ -24,6 +24,10 @@ engine::counters! {
         PartsCut => Counter, "cache_parts_cut", None, "Answers cut short because a part of a large object on the file could not be read.";
         Passes => Counter, "cache_passes", None, "Requests passed to the origin without the store.";
         Fetches => Counter, "cache_fetches", None, "Requests sent to the origin for the store.";
+        HitsStale => Counter, "cache_hits_stale", None, "Requests answered by what is stale, as its origin (RFC 5861) or a knob lets us.";
+        Refreshes => Counter, "cache_refreshes", None, "Fetches begun beside a stale answer that was shown meanwhile.";
+        InterimsPassed => Counter, "cache_interims_passed", None, "Interim responses of the origin (1xx, as 103 Early Hints) told to clients.";
+        Revalidated => Counter, "cache_revalidated", None, "Stored answers that the origin said are still the same (304).";
         FetchesBehind => Counter, "cache_fetches_behind", None, "Fetched answers that waited for hits, because a round of the loop had taken in as many as it may.";
         FetchesGivenUp => Counter, "cache_fetches_given_up", None, "Fetches not stored and not read by anyone any more.";
         Uncacheable => Counter, "cache_uncacheable", None, "Answers to fetches that may not be stored.";

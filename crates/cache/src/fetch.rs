@@ -26,15 +26,22 @@ use crate::{
     cold,
     core::{Core, Message, OfSite, with_core},
     counters::Counter,
+    downstream::Downstream,
     entry::Entry,
-    in_flight::{Place, Start, Want, answer},
-    origin::{self, Arrived, Asked, NoBody, OriginError, SendError},
+    in_flight::{Place, Reply, Said, Start, Want, answer, tell_interim},
+    origin::{self, Arrived, Asked, Exchange, Handed, OriginError, RequestSender, SendError},
     request::{Request, Wanted},
+    revalidate::{self, Freshened, Known},
 };
 
 /// Asks the owner of the request's key for the object; for itself `alone`, if it will hardly be stored.
-pub(crate) async fn ask(request: &Arc<Request>, anew: bool, alone: bool) -> Start {
-    let (reply, answer) = oneshot::channel();
+pub(crate) async fn ask(
+    request: &Arc<Request>,
+    anew: bool,
+    alone: bool,
+    client: &mut impl Downstream,
+) -> Start {
+    let (reply, mut said) = oneshot::channel();
     let want = Want { request: Arc::clone(request), anew, alone, reply };
     let sent = with_core(|core| {
         let owner = core.store.owner(request.hash);
@@ -51,8 +58,17 @@ pub(crate) async fn ask(request: &Arc<Request>, anew: bool, alone: bool) -> Star
     if !sent {
         return Start::Alone;
     }
-    // The fetch ended without an answer: a bug of ours on its core. The request is served all the same.
-    answer.await.unwrap_or(Start::Alone)
+    loop {
+        match said.await {
+            Ok(Said::Interim { head, next }) => {
+                client.interim(&head).await;
+                said = next;
+            }
+            Ok(Said::Start(start)) => return start,
+            // The fetch ended without an answer: a bug of ours on its core. The request is served all the same.
+            Err(_) => return Start::Alone,
+        }
+    }
 }
 
 /// Joins the fetch under way for this key, or begins one. Runs on the owner's core.
@@ -73,35 +89,96 @@ pub(crate) fn begin(core: &Core, want: Want) {
     }
     let entry = Entry::new(in_flight.begin(&want));
     drop(in_flight);
-    let cold = if want.anew { None } else { core.shard_mut().cold(hash, core.store_now_s()) };
+    let known = Known::of(core, &want.request);
+    let cold =
+        if want.anew || known.is_some() { None } else { core.shard_mut().cold(hash, core.store_now_s()) };
     match cold {
         Some(cold) => tokio::spawn(load(want, entry, cold)),
-        None => tokio::spawn(fetch(want, entry)),
+        None => tokio::spawn(fetch(want, entry, known)),
     };
 }
 
-/// Reads an object from the file into memory, once for all clients that want it; if that fails, it is fetched from the
-/// origin.
-async fn load(want: Want, entry: Entry, cold: Cold) {
-    if !cold::restore(&want.request, cold).await {
-        return fetch(want, entry).await;
+/// Begins to fetch what is stale and was shown all the same (RFC 5861 §3); nobody waits for it.
+pub(crate) fn refresh(core: &Core, request: Arc<Request>) {
+    core.lately.note(request.hash, clock::monotonic_ms());
+    core.count(Counter::Refreshes);
+    let (reply, _) = oneshot::channel();
+    let want = Want { request, anew: false, alone: false, reply };
+    let owner = core.store.owner(want.request.hash);
+    if owner == core.index {
+        begin(core, want);
+    } else if core.give(owner, Message::Fetch(Box::new(want))).is_err() {
+        // Who comes a second later tries again.
+        core.count(Counter::CoreRingFull);
     }
-    entry.end(|| Start::Again);
-    answer(want.reply, Start::Again);
+}
+
+/// Reads an object from the file into memory, once for all clients that want it; if that fails, or it is stale, the origin
+/// is asked.
+async fn load(want: Want, entry: Entry, cold: Cold) {
+    let is_there = cold::restore(&want.request, cold).await;
+    let (is_fresh, known) = with_core(|core| {
+        let request = &want.request;
+        (is_there && core.is_fresh(request.hash, &request.key), Known::of(core, request))
+    });
+    // What is no response (the names in Vary) says where to look on.
+    if is_there && (is_fresh || known.is_none()) {
+        entry.end(|| Start::Again);
+        answer(want.reply, Start::Again);
+        return;
+    }
+    fetch(want, entry, known).await;
 }
 
 /// Asking is behind the hits already, as everything that is none; taking the answer in is work that waits for its turn.
-async fn fetch(want: Want, entry: Entry) {
-    let Want { request, reply, .. } = want;
-    match exchange(&request).await {
-        Ok(arrived) => {
-            behind_hits().await;
-            receive(&request, arrived, reply, entry).await;
+async fn fetch(want: Want, entry: Entry, mut known: Option<Known>) {
+    let Want { request, mut reply, .. } = want;
+    let tell = |start: fn() -> Start| {
+        entry.end(start);
+        start()
+    };
+    let stands_in = |known: &Option<Known>| known.as_ref().is_some_and(|known| known.may_stand_in);
+    if stands_in(&known) && !with_core(|core| core.sites.may_try(request.site, clock::monotonic_ms())) {
+        return answer(reply, tell(|| Start::StandIn));
+    }
+    loop {
+        let arrived = match exchange(&request, known.as_ref(), &mut reply).await {
+            Ok(arrived) => arrived,
+            Err(error) => {
+                with_core(|core| {
+                    core.count(Counter::of_origin_error(&error));
+                    core.sites.failed(request.site, clock::monotonic_ms());
+                });
+                if stands_in(&known) {
+                    return answer(reply, tell(|| Start::StandIn));
+                }
+                entry.end(|| Start::Failed(error.clone()));
+                return answer(reply, Start::Failed(error));
+            }
+        };
+        with_core(|core| core.sites.answered(request.site));
+        let status = arrived.head.head().status;
+        if stands_in(&known) && matches!(status, 500 | 502..=504) {
+            // RFC 5861 §4. Its page is nobody's.
+            return answer(reply, tell(|| Start::StandIn));
         }
-        Err(error) => {
-            with_core(|core| core.count(Counter::of_origin_error(&error)));
-            entry.end(|| Start::Failed(error.clone()));
-            answer(reply, Start::Failed(error));
+        behind_hits().await;
+        match known.take().filter(|_| status == 304) {
+            None => return receive(&request, arrived, reply, entry).await,
+            Some(known) => {
+                let freshened = with_core(|core| {
+                    let freshened = if entry.is_forgotten(core) {
+                        Freshened::No
+                    } else {
+                        revalidate::freshen(core, &request, &known, &arrived)
+                    };
+                    arrived.finish(&OfSite(request.site), &core.config.limits);
+                    freshened
+                });
+                if freshened == Freshened::Yes {
+                    return answer(reply, tell(|| Start::Validated));
+                }
+            }
         }
     }
 }
@@ -114,18 +191,43 @@ async fn behind_hits() {
     }
 }
 
-/// Sends the request as it is asked for the store, and waits for the head.
-async fn exchange(request: &Request) -> Result<Box<Arrived>, OriginError> {
+/// Sends the request as it is asked for the store, on condition that it is not what is known; and waits for the head.
+async fn exchange(
+    request: &Request,
+    known: Option<&Known>,
+    reply: &mut Reply,
+) -> Result<Box<Arrived>, OriginError> {
+    let conditions = known.map(Known::conditions).unwrap_or_default();
     let (config, head) = with_core(|core| {
         core.count(Counter::Fetches);
-        (Arc::clone(&core.config), request.for_origin(Wanted::ToStore, &core.pseudonym))
+        (Arc::clone(&core.config), request.for_store(&conditions, &core.pseudonym))
     });
     let asked =
         Asked { head: &head, wanted: Wanted::ToStore, answered: Answered::Other, is_idempotent: true };
     let connected = || with_core(|core| core.count(Counter::OriginConnects));
-    let arrived = origin::ask(&OfSite(request.site), &config.limits, &asked, &mut NoBody, connected).await;
+    let arrived =
+        origin::ask(&OfSite(request.site), &config.limits, &asked, &mut Leader(reply), connected).await;
     arrived.map_err(|error| match error {
         SendError::Origin(error) => error,
         SendError::Ours(never) => match never {},
     })
+}
+
+/// The client that a fetch is begun for, perhaps on another core.
+struct Leader<'a>(&'a mut Reply);
+
+impl RequestSender for Leader<'_> {
+    type Error = std::convert::Infallible;
+
+    fn has_body(&self) -> bool {
+        false
+    }
+
+    async fn send(&mut self, _: &mut Exchange) -> Result<Handed, SendError<Self::Error>> {
+        Ok(Handed::Over)
+    }
+
+    async fn interim(&mut self, head: Vec<u8>) {
+        tell_interim(self.0, head);
+    }
 }

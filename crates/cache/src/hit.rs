@@ -10,7 +10,10 @@
 //! Where the data lives: the request in the thread's scratch, the object in the store's memory, which the turn keeps
 //! as it is. Nothing here waits, allocates, locks, or writes a line that another core writes.
 
-use engine::store::{Hash, Lookup, Object, Turn};
+use engine::{
+    cores::clock,
+    store::{Hash, Lookup, Object, Turn},
+};
 use wire::http1::{fields::list, head::RequestHead, known::KnownHeader};
 
 use crate::{
@@ -18,9 +21,11 @@ use crate::{
     core::{Core, store_s},
     counters::Counter,
     error_page::Fault,
-    key, note,
+    key,
+    keyed::Keyed,
+    note,
     parts::InParts,
-    policy::{self, PassReason, Recv, RequestFacts, Reuse, Verdict, vary::VARY_SPEC_BYTES_MAX},
+    policy::{self, NotReused, PassReason, Recv, RequestFacts, Reuse, Verdict, vary::VARY_SPEC_BYTES_MAX},
     response_head::{CacheStatus, Flags, Fwd, StoredMeta, is_bodiless},
     site::SiteId,
     state::{Found, Slow, State},
@@ -34,6 +39,25 @@ pub(crate) const COALESCE_BYTES_MAX: u64 = 16 * 1024;
 /// corrects at once, and less than any lifetime that matters.
 const CLOCK_BACK_S_MAX: u64 = 10;
 
+/// What is looked up, and how.
+pub(crate) struct Asked<'a> {
+    pub(crate) head: &'a RequestHead<'a, 'a>,
+    /// A body follows.
+    pub(crate) has_body: bool,
+    pub(crate) trust: Trust,
+}
+
+/// What of the store answers a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Trust {
+    /// What is fresh, or may be shown while it is fetched anew.
+    Fresh,
+    /// What the origin has validated just now, too.
+    Validated,
+    /// What may be shown because the origin fails, too (RFC 5861 §4).
+    StandIn,
+}
+
 /// The buffers that a lookup needs; they belong to the thread.
 pub(crate) struct Buffers<'s> {
     /// The key that is looked up.
@@ -46,33 +70,31 @@ pub(crate) struct Buffers<'s> {
 pub(crate) fn answer<'a>(
     core: &Core,
     turn: &'a Turn<'_>,
-    head: &RequestHead<'_, '_>,
-    has_body: bool,
+    asked: &Asked<'_>,
     now_s: u64,
     buffers: Buffers<'a>,
 ) -> Result<Answer<'a>, Slow> {
+    let Asked { head, has_body, trust } = *asked;
     let Buffers { key, head: stored_head } = buffers;
     key::of_request(head, key);
-    let primary_bytes = key.len();
-    let mut hash = turn.hash(key);
-    let facts = RequestFacts::of(head, has_body);
-    let site = SiteId::ONLY;
-    let slow = |hash, state, fwd| Err(Slow { hash, primary_bytes, site, state, fwd });
+    let mut keyed = Keyed { hash: turn.hash(key), primary_bytes: key.len(), site: SiteId::ONLY };
+    let facts = RequestFacts::of(head, has_body, core.config.client_cache_control);
+    let slow = |keyed, state, fwd| Err(Slow { keyed, state, fwd });
     if has_passed_here(core, head) {
-        return slow(hash, State::Synth(Fault::LoopDetected), Fwd::Bypass);
+        return slow(keyed, State::Synth(Fault::LoopDetected), Fwd::Bypass);
     }
     let (must_fetch, only_if_cached) = match policy::recv(&facts) {
         Recv::Lookup { must_fetch, only_if_cached } => (must_fetch, only_if_cached),
         Recv::Pass(reason) => {
             let fwd = if reason == PassReason::Method { Fwd::Method } else { Fwd::Bypass };
-            return slow(hash, State::Pass(Some(reason.name())), fwd);
+            return slow(keyed, State::Pass(Some(reason.name())), fwd);
         }
-        Recv::Purge => return slow(hash, State::Purge, Fwd::Bypass),
-        Recv::Synth(fault) => return slow(hash, State::Synth(fault), Fwd::Bypass),
+        Recv::Purge => return slow(keyed, State::Purge, Fwd::Bypass),
+        Recv::Synth(fault) => return slow(keyed, State::Synth(fault), Fwd::Bypass),
     };
     // A miss; or, where it is known that nothing will come of one, a pass.
-    let mut missed = |key: &[u8], hash, anew, fwd| {
-        let primary = &key[..primary_bytes];
+    let mut missed = |key: &[u8], keyed: Keyed, anew, fwd| {
+        let primary = &key[..keyed.primary_bytes];
         let state = match note::of(turn, primary, &facts, now_s, stored_head) {
             Some(note) if !only_if_cached && !note.is_due => {
                 core.count(Counter::NotesUsed);
@@ -80,50 +102,74 @@ pub(crate) fn answer<'a>(
             }
             note => State::Miss { anew, alone: note.is_some(), only_if_cached },
         };
-        slow(hash, state, fwd)
+        slow(keyed, state, fwd)
     };
-    let found = match lookup(turn, hash, key) {
+    let found = match lookup(turn, keyed.hash, key) {
         Some((spec, meta)) if meta.flags.has(Flags::VARY_SPEC) => {
-            hash = variant(turn, &spec, &meta, head, hash, key);
-            lookup(turn, hash, key).ok_or(Fwd::VaryMiss)
+            keyed.hash = variant(turn, &spec, &meta, head, keyed.hash, key);
+            lookup(turn, keyed.hash, key).ok_or(Fwd::VaryMiss)
         }
         found => found.ok_or(Fwd::UriMiss),
     };
     let (object, meta) = match found {
         Ok(found) => found,
-        Err(fwd) => return missed(key, hash, must_fetch, fwd),
+        Err(fwd) => return missed(key, keyed, must_fetch, fwd),
     };
-    let ttl_s = match usable(core, &object, &meta, &facts, now_s) {
-        Ok(ttl_s) => ttl_s,
-        Err((anew, fwd)) => return missed(key, hash, must_fetch || anew, fwd),
+    let used = match usable(core, &object, &meta, &facts, keyed, trust, now_s) {
+        Ok(used) => used,
+        Err((anew, fwd)) => return missed(key, keyed, must_fetch || anew, fwd),
     };
-    match of_object(object, &meta, head, now_s, CacheStatus::hit(ttl_s), stored_head) {
+    match of_object(object, &meta, head, now_s, used.status, stored_head) {
         Ok(answer) => {
-            count(core, &answer, &meta);
-            Ok(answer)
+            if trust == Trust::Fresh {
+                count(core, &answer, &meta);
+            }
+            Ok(Answer { refresh: used.is_to_be_refreshed.then_some(keyed), ..answer })
         }
-        Err(NotNow::InParts(found)) => {
-            slow(hash, State::Parts(Box::new(Found { only_if_cached, ..*found })), Fwd::UriMiss)
+        Err(NotNow::InParts(mut found)) => {
+            found.answer.refresh = used.is_to_be_refreshed.then_some(keyed);
+            slow(keyed, State::Parts(Box::new(Found { only_if_cached, ..*found })), Fwd::UriMiss)
         }
         Err(NotNow::Gone) => {
-            slow(hash, State::Miss { anew: false, alone: false, only_if_cached }, Fwd::UriMiss)
+            slow(keyed, State::Miss { anew: false, alone: false, only_if_cached }, Fwd::UriMiss)
         }
         Err(NotNow::Unsatisfiable { complete }) => {
-            slow(hash, State::Synth(Fault::RangeNotSatisfiable { complete }), Fwd::Partial)
+            slow(keyed, State::Synth(Fault::RangeNotSatisfiable { complete }), Fwd::Partial)
         }
     }
 }
 
-/// For how long a stored object is fresh for this request; else whether it must not be used by whoever looks again, and
-/// what Cache-Status says.
+/// How a stored object may be used.
+struct Used {
+    status: CacheStatus,
+    is_to_be_refreshed: bool,
+}
+
+impl Used {
+    #[inline]
+    fn fresh(ttl_s: u32) -> Self {
+        Self { status: CacheStatus::hit(i64::from(ttl_s)), is_to_be_refreshed: false }
+    }
+
+    fn stale(core: &Core, stale_s: u64, detail: &'static str, is_to_be_refreshed: bool) -> Self {
+        core.count(Counter::HitsStale);
+        let ttl_s = i64::try_from(stale_s).map_or(i64::MIN, |stale_s| -stale_s);
+        Self { status: CacheStatus { detail: Some(detail), ..CacheStatus::hit(ttl_s) }, is_to_be_refreshed }
+    }
+}
+
+/// How a stored object may be used for this request; else whether it must not be used by whoever looks again, and what
+/// Cache-Status says.
 #[inline]
 fn usable(
     core: &Core,
     object: &Object<'_>,
     meta: &StoredMeta,
     facts: &RequestFacts,
+    keyed: Keyed,
+    trust: Trust,
     now_s: u64,
-) -> Result<i64, (bool, Fwd)> {
+) -> Result<Used, (bool, Fwd)> {
     if object.expires_s() <= store_s(now_s) {
         return Err((false, Fwd::Stale));
     }
@@ -137,9 +183,36 @@ fn usable(
         return Err((true, Fwd::Request));
     }
     match policy::may_reuse(meta.stored(now_s), &facts.directives) {
-        Reuse::Fresh { ttl_s } => Ok(i64::from(ttl_s)),
+        Reuse::Fresh { ttl_s } => Ok(Used::fresh(ttl_s)),
+        reuse => stale(core, reuse, keyed, trust),
+    }
+}
+
+/// How an object may be used that is not fresh, or not fresh enough for this request.
+#[cold]
+fn stale(core: &Core, reuse: Reuse, keyed: Keyed, trust: Trust) -> Result<Used, (bool, Fwd)> {
+    let now_ms = clock::monotonic_ms();
+    match (reuse, trust) {
+        (_, Trust::Validated) => Ok(Used::fresh(0)),
+        (Reuse::Fresh { ttl_s }, _) => Ok(Used::fresh(ttl_s)),
+        (Reuse::StaleAccepted { stale_s }, _) => Ok(Used::stale(core, stale_s, "max-stale", false)),
+        (Reuse::StaleWhileRevalidate { stale_s }, _) => {
+            let is_asked = core.lately.has(keyed.hash, now_ms) || core.sites.is_failing(keyed.site, now_ms);
+            Ok(Used::stale(core, stale_s, "stale-while-revalidate", !is_asked))
+        }
+        (Reuse::StaleIfError { stale_s }, trust) => {
+            let fails = trust == Trust::StandIn
+                || core.lately.has(keyed.hash, now_ms)
+                || core.sites.is_failing(keyed.site, now_ms);
+            if fails {
+                Ok(Used::stale(core, stale_s, "stale-if-error", false))
+            } else {
+                Err((false, Fwd::Stale))
+            }
+        }
+        (Reuse::No(NotReused::Stale), _) => Err((false, Fwd::Stale)),
         // What is fresh by the store's clock and not by the request's wish is fetched anew.
-        Reuse::StaleAccepted { .. } | Reuse::No(_) => Err((true, Fwd::Request)),
+        (Reuse::No(_), _) => Err((true, Fwd::Request)),
     }
 }
 
@@ -242,8 +315,16 @@ fn of_object<'a>(
     };
     let age_s = Some(meta.age_s(now_s));
     let received = meta.received();
-    let answer_with =
-        |head, body| Answer { head, lines, length, age_s, cache_status: Some(status), received, body };
+    let answer_with = |head, body| Answer {
+        head,
+        lines,
+        length,
+        age_s,
+        cache_status: Some(status),
+        received,
+        body,
+        refresh: None,
+    };
     let lines_of_it = if conditional { Head::Copied(stored_head) } else { Head::Stored(object.head()) };
     if is_in_parts && length != Length::None {
         let list = object.parts().filter(|list| list.body_bytes() == complete).ok_or(NotNow::Gone)?;

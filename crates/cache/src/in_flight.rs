@@ -26,8 +26,19 @@ pub(crate) struct Want {
     pub(crate) anew: bool,
     /// It was not storable the last time, and will hardly be: nobody waits for what comes of it.
     pub(crate) alone: bool,
-    pub(crate) reply: oneshot::Sender<Start>,
+    pub(crate) reply: Reply,
 }
+
+/// What one who asked is told.
+pub(crate) enum Said {
+    /// What the origin says before its answer; more is to come.
+    Interim { head: Vec<u8>, next: oneshot::Receiver<Said> },
+    /// How it goes on.
+    Start(Start),
+}
+
+/// Where one who asked is told.
+pub(crate) type Reply = oneshot::Sender<Said>;
 
 /// How a miss goes on.
 pub(crate) enum Start {
@@ -42,6 +53,10 @@ pub(crate) enum Start {
     },
     /// It is in the store by now: look again.
     Again,
+    /// The origin says that what is stored is still the same: it may be used, fresh or not.
+    Validated,
+    /// The origin fails, and what is stored may be shown in the place of that.
+    StandIn,
     /// The answer is for one client only, or there is no room: ask the origin for yourself.
     Alone,
     /// The origin failed.
@@ -49,8 +64,14 @@ pub(crate) enum Start {
 }
 
 /// Answers one who asked. A client that has gone away does not want its answer any more: that is no error.
-pub(crate) fn answer(reply: oneshot::Sender<Start>, start: Start) {
-    let _ = reply.send(start);
+pub(crate) fn answer(reply: Reply, start: Start) {
+    let _ = reply.send(Said::Start(start));
+}
+
+/// Tells one who asked what the origin says before its answer.
+pub(crate) fn tell_interim(reply: &mut Reply, head: Vec<u8>) {
+    let (later, next) = oneshot::channel();
+    let _ = std::mem::replace(reply, later).send(Said::Interim { head, next });
 }
 
 /// A fetch under way, as its owner sees it.
@@ -63,7 +84,7 @@ struct Fetching {
     /// Which of the fetches that this core began it is.
     number: u64,
     /// Who asked before the origin had answered.
-    waiting: Vec<oneshot::Sender<Start>>,
+    waiting: Vec<Reply>,
     /// The answer, once its head is there and if it may be shared; keeps the first chunk for those who join later.
     started: Option<Shared>,
 }
@@ -174,7 +195,7 @@ impl InFlight {
     }
 
     /// Takes a fetch out of the table, and returns who waited for it.
-    pub(crate) fn end(&mut self, number: Number) -> Vec<oneshot::Sender<Start>> {
+    pub(crate) fn end(&mut self, number: Number) -> Vec<Reply> {
         if self.is_forgotten(number) {
             return Vec::new();
         }
@@ -183,7 +204,7 @@ impl InFlight {
 
     /// Only the client that asked first gets the response body; who waited is returned. The fetch stays in the table,
     /// so that the object is stored once, and not at all if it is purged meanwhile.
-    pub(crate) fn go_alone(&mut self, number: Number) -> Vec<oneshot::Sender<Start>> {
+    pub(crate) fn go_alone(&mut self, number: Number) -> Vec<Reply> {
         self.of(number)
             .map(|under_way| {
                 under_way.is_alone = true;
@@ -230,9 +251,9 @@ mod tests {
     };
 
     use super::*;
-    use crate::{key, site::SiteId};
+    use crate::{key, keyed::Keyed, site::SiteId};
 
-    fn want(alone: bool) -> (Want, oneshot::Receiver<Start>) {
+    fn want(alone: bool) -> (Want, oneshot::Receiver<Said>) {
         let mut slots = HeaderSlots::new();
         let bytes = b"GET /page HTTP/1.1\r\nHost: a\r\n\r\n";
         let Ok(Progress::Complete((head, head_bytes))) =
@@ -242,9 +263,9 @@ mod tests {
         };
         let mut key = Vec::new();
         key::of_request(&head, &mut key);
-        let keyed = (key.as_slice(), key.len(), Hash::seeded(&key, 0));
+        let keyed = Keyed { hash: Hash::seeded(&key, 0), primary_bytes: key.len(), site: SiteId::ONLY };
         let client = IpAddr::V4(Ipv4Addr::LOCALHOST);
-        let request = Request::new((&head, head_bytes), keyed, Framing::None, client, SiteId::ONLY);
+        let request = Request::new((&head, head_bytes), &key, keyed, Framing::None, client);
         let (reply, answered) = oneshot::channel();
         (Want { request: Arc::new(request), anew: false, alone, reply }, answered)
     }

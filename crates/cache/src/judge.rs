@@ -4,7 +4,7 @@ use engine::{cores::clock, store::Hash};
 use wire::http1::{framing::Framing, head::ResponseHead, known::KnownHeader};
 
 use crate::{
-    config::CookieRule,
+    config::{Config, CookieRule},
     core::{Core, store_s},
     counters::Counter,
     key, note,
@@ -46,8 +46,25 @@ fn length_of(framing: Framing) -> Option<u64> {
 }
 
 /// The times of the exchange, for a response whose head has just arrived.
-fn times(requested_ms: u64) -> Times {
+pub(crate) fn times(requested_ms: u64) -> Times {
     Times { request_s: requested_ms / 1000, response_s: clock::unix_s() }
+}
+
+/// What a fetch asks for: it is a GET, whatever it is made for.
+pub(crate) fn asked(core: &Core, request: &Request) -> RequestFacts {
+    let facts = RequestFacts::of(&request.head(), false, core.config.client_cache_control);
+    RequestFacts { method: Method::Get, ..facts }
+}
+
+/// The knobs.
+pub(crate) fn rules(core: &Core) -> StoreRules {
+    let Config { cookies, default_ttl, grace, stale_if_error, .. } = &*core.config;
+    StoreRules {
+        cookies: *cookies,
+        default_ttl_s: store_s(default_ttl.as_secs()),
+        grace_s: store_s(grace.as_secs()),
+        stale_if_error_s: store_s(stale_if_error.as_secs()),
+    }
 }
 
 /// *backend_response*: decides whether the answer to a fetch is stored, and makes what is kept of its head.
@@ -55,13 +72,9 @@ pub(crate) fn judge(core: &Core, request: &Request, answer: &Arrived) -> Judged 
     let times = times(answer.requested_ms);
     let length = length_of(answer.framing);
     let head = &answer.head.head();
-    // The fetch is a GET, whatever asked for it.
-    let asked = RequestFacts { method: Method::Get, ..RequestFacts::of(&request.head(), false) };
-    let facts = ResponseFacts::of(head);
-    let rules = StoreRules {
-        cookies: core.config.cookies,
-        default_ttl_s: store_s(core.config.default_ttl.as_secs()),
-    };
+    let asked = asked(core, request);
+    let facts = ResponseFacts::of(head, core.config.cdn_cache_control);
+    let rules = rules(core);
     match policy::storable(&asked, &facts, &rules, times) {
         Storable::Yes(freshness) => {
             let mut judged = keep(core, request, head, &facts, &freshness, times, length);
@@ -82,6 +95,37 @@ pub(crate) fn judge(core: &Core, request: &Request, answer: &Arrived) -> Judged 
             Judged { response, own: None, storing: None }
         }
     }
+}
+
+/// The answer to POST, if it says that it is what GET would bring of the same address, and for how long (RFC 9110 §9.3.3);
+/// and until when it is kept. One that varies is left to GET.
+pub(crate) fn as_get(core: &Core, request: &Request, answer: &Arrived) -> Option<(Response, u32)> {
+    let head = &answer.head.head();
+    if request.head().method != "POST" || !names_itself(request, head) {
+        return None;
+    }
+    let times = times(answer.requested_ms);
+    let facts = ResponseFacts::of(head, core.config.cdn_cache_control);
+    let Storable::Yes(freshness) = policy::storable(&asked(core, request), &facts, &rules(core), times)
+    else {
+        return None;
+    };
+    let is_plain = head.status == 200 && facts.vary.as_ref().is_ok_and(Vary::is_empty);
+    let is_said = freshness.source.is_explicit() && freshness.ttl_s() > 0;
+    let response = kept(head, &facts.directives.omit, &freshness, times, length_of(answer.framing));
+    let fits = is_plain && is_said && response.meta.fits();
+    fits.then(|| (response, kept_until_s(core, &freshness, times)))
+}
+
+/// Whether an answer says that its content is that of the address that was asked for.
+fn names_itself(request: &Request, answer: &ResponseHead<'_, '_>) -> bool {
+    let head = request.head();
+    let mut locations = answer.headers("content-location");
+    let (Some(base), Some(location), None) = (key::base_of(&head), locations.next(), locations.next()) else {
+        return false;
+    };
+    let mut named = key::host_of(request.primary()).to_vec();
+    policy::invalidate::same_origin_path(&base, location, &mut named) && named == request.primary()
 }
 
 /// The answer to a request that was passed.
@@ -117,10 +161,18 @@ const NO_FRESHNESS: Freshness = Freshness {
     initial_age_s: 0,
     source: policy::Source::DefaultTtl,
     must_revalidate: true,
+    stale_while_revalidate_s: 0,
+    stale_if_error_s: 0,
+    has_validator: false,
     omits_fields: false,
     for_cookies: false,
     said_for_all: false,
 };
+
+/// Until when an answer is kept, in the store's time.
+pub(crate) fn kept_until_s(core: &Core, freshness: &Freshness, times: Times) -> u32 {
+    store_s(freshness.kept_until_s(times.response_s, store_s(core.config.keep.as_secs())))
+}
 
 fn keep(
     core: &Core,
@@ -132,7 +184,7 @@ fn keep(
     length: Option<u64>,
 ) -> Judged {
     let response = kept(head, &facts.directives.omit, freshness, times, length);
-    let expires_s = store_s(freshness.stale_at_s(times.response_s));
+    let expires_s = kept_until_s(core, freshness, times);
     let primary = core.store.hash(request.primary());
     let spec = facts.vary.as_ref().map(Vary::spec).unwrap_or_default();
     let mut key = request.primary().to_vec();

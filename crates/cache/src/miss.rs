@@ -8,8 +8,10 @@ use crate::{
     answer::{Answer, Body, Head, Length, Lines},
     arriving::Content,
     core::with_core,
+    downstream::Downstream,
     error_page::Fault,
-    fetch, hit,
+    fetch,
+    hit::{self, Trust},
     in_flight::Start,
     policy::{self, Verdict},
     request::Request,
@@ -19,11 +21,17 @@ use crate::{
 };
 
 /// *miss*: what a fetch brings, one's own or somebody else's; or where to look instead.
-pub(crate) async fn miss(request: &Arc<Request>, anew: bool, alone: bool, fwd: Fwd) -> Step {
-    match fetch::ask(request, anew, alone).await {
+pub(crate) async fn miss(
+    request: &Arc<Request>,
+    anew: bool,
+    alone: bool,
+    fwd: Fwd,
+    client: &mut impl Downstream,
+) -> Step {
+    match fetch::ask(request, anew, alone, client).await {
         Start::Body { response, cursor, collapsed } => {
-            let cookies = with_core(|core| core.config.cookies);
-            if !collapsed || response.fits(request, cookies, clock::unix_s()) {
+            let config = with_core(|core| Arc::clone(&core.config));
+            if !collapsed || response.fits(request, &config, clock::unix_s()) {
                 let status = CacheStatus {
                     stored: response.is_stored(),
                     detail: response.not_stored(),
@@ -37,21 +45,31 @@ pub(crate) async fn miss(request: &Arc<Request>, anew: bool, alone: bool, fwd: F
             }
         }
         Start::Again => {}
+        Start::Validated => return look_again(request, anew, fwd, Trust::Validated),
+        Start::StandIn => {
+            with_core(|core| core.lately.note(request.hash, clock::monotonic_ms()));
+            return look_again(request, anew, fwd, Trust::StandIn);
+        }
         Start::Alone => return Step::Then(State::Pass(None)),
         Start::Failed(error) => return Step::Then(State::OriginFailed(error)),
     }
     // It may be stored by now, perhaps under the key of a variant.
-    look_again(request, anew)
+    look_again(request, anew, fwd, Trust::Fresh)
 }
 
-/// Looks a request up once more, as the hit path does.
-fn look_again(request: &Arc<Request>, anew: bool) -> Step {
+/// Looks a request up once more, as the hit path does. What the origin was asked about is no hit, whoever has the bytes.
+fn look_again(request: &Arc<Request>, anew: bool, fwd: Fwd, trust: Trust) -> Step {
     with_core(|core| {
         let (mut key, mut stored_head) = (Vec::new(), Vec::new());
         let turn = core.reader.turn();
         let buffers = hit::Buffers { key: &mut key, head: &mut stored_head };
-        let slow = match hit::answer(core, &turn, &request.head(), false, clock::unix_s(), buffers) {
-            Ok(answer) => return Step::Answer(Box::new(answer.into_owned())),
+        let asked = hit::Asked { head: &request.head(), has_body: false, trust };
+        let slow = match hit::answer(core, &turn, &asked, clock::unix_s(), buffers) {
+            Ok(answer) => {
+                let mut answer = answer.into_owned();
+                answer.cache_status = answer.cache_status.map(|status| after_asking(status, fwd, trust));
+                return Step::Answer(Box::new(answer));
+            }
             Err(slow) => slow,
         };
         let state = match slow.state {
@@ -60,8 +78,17 @@ fn look_again(request: &Arc<Request>, anew: bool) -> Step {
             }
             state => state,
         };
-        Step::Under(Arc::new(request.under(&key, slow.hash)), state)
+        Step::Under(Arc::new(request.under(&key, slow.keyed.hash)), state)
     })
+}
+
+/// What Cache-Status says of a stored answer about which the origin was asked (RFC 9211 §2.2, §2.3).
+fn after_asking(status: CacheStatus, fwd: Fwd, trust: Trust) -> CacheStatus {
+    match trust {
+        Trust::Fresh => status,
+        Trust::Validated => CacheStatus { fwd_status: Some(304), ..CacheStatus::fwd(fwd) },
+        Trust::StandIn => CacheStatus { ttl_s: status.ttl_s, detail: status.detail, ..CacheStatus::fwd(fwd) },
+    }
 }
 
 /// The answer that a response from the origin is to one request. Conditions and ranges that were kept from the origin
@@ -106,5 +133,6 @@ pub(crate) fn of_response(
     };
     let age_s = response.age_s(clock::unix_s());
     let (received, cache_status) = (response.meta.received(), Some(status));
-    Ok(Answer { head: Head::Fetched(response), lines, length, age_s, cache_status, received, body })
+    let head = Head::Fetched(response);
+    Ok(Answer { head, lines, length, age_s, cache_status, received, body, refresh: None })
 }

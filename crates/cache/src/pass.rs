@@ -5,17 +5,18 @@ use std::sync::Arc;
 use wire::http1::framing::{Answered, ChunkedEncoder, Framing};
 
 use crate::{
-    arriving,
+    arriving::{self, Content},
     config::Limits,
     core::{OfSite, with_core},
     counters::Counter,
+    downstream::{Broken, Downstream, READ_BYTES},
     error_page::Fault,
     invalidate::invalidate_after,
     judge,
     miss::of_response,
     origin::{self, Asked, Exchange, Handed, RequestSender, SendError},
+    put,
     request::{Request, Wanted},
-    request_body::{Broken, READ_BYTES, RequestBody},
     response_head::{CacheStatus, Fwd},
     state::{State, Step},
     synth::last_hop,
@@ -27,7 +28,7 @@ pub(crate) async fn pass(
     request: &Request,
     fwd: Fwd,
     detail: Option<&'static str>,
-    body: &mut impl RequestBody,
+    client: &mut impl Downstream,
 ) -> Option<Step> {
     if request.max_forwards() == Some(0) {
         return Some(Step::Answer(Box::new(last_hop())));
@@ -48,7 +49,7 @@ pub(crate) async fn pass(
         is_idempotent: is_idempotent(method),
     };
     let connected = || with_core(|core| core.count(Counter::OriginConnects));
-    let mut upload = Upload { request, body, limits };
+    let mut upload = Upload { request, client, limits };
     let arrived = match origin::ask(&OfSite(request.site), limits, &asked, &mut upload, connected).await {
         Ok(arrived) => arrived,
         Err(SendError::Origin(error)) => return Some(Step::Then(State::OriginFailed(error))),
@@ -57,7 +58,11 @@ pub(crate) async fn pass(
     };
     invalidate_after(request, &arrived.head.head()).await;
     let response = Arc::new(judge::passed(&arrived));
+    let as_get = with_core(|core| judge::as_get(core, request, &arrived));
     let content = arriving::pass(arrived, response.length, request.site);
+    if let (Some((response, expires_s)), Content::Whole(body)) = (as_get, &content) {
+        with_core(|core| put::keep(core, request, &response, expires_s, body));
+    }
     let status = CacheStatus { detail, ..CacheStatus::fwd(fwd) };
     Some(match of_response(request, response, content, status) {
         Ok(answer) => Step::Answer(Box::new(answer)),
@@ -71,13 +76,13 @@ fn is_idempotent(method: &str) -> bool {
 }
 
 /// A request's body on its way to the origin, a buffer at a time: whoever is slower holds the other back.
-struct Upload<'a, B> {
+struct Upload<'a, D> {
     request: &'a Request,
-    body: &'a mut B,
+    client: &'a mut D,
     limits: &'a Limits,
 }
 
-impl<B: RequestBody> RequestSender for Upload<'_, B> {
+impl<D: Downstream> RequestSender for Upload<'_, D> {
     type Error = Broken;
 
     fn has_body(&self) -> bool {
@@ -85,12 +90,12 @@ impl<B: RequestBody> RequestSender for Upload<'_, B> {
     }
 
     async fn send(&mut self, exchange: &mut Exchange) -> Result<Handed, SendError<Broken>> {
-        let Self { request, body, limits } = self;
+        let Self { request, client, limits } = self;
         let is_chunked = request.framing == Framing::Chunked;
         let (mut piece, mut chunk) = (Vec::with_capacity(READ_BYTES), Vec::new());
         loop {
             let more = tokio::select! {
-                read = body.read(&mut piece) => read.map_err(SendError::Ours)?,
+                read = client.read(&mut piece) => read.map_err(SendError::Ours)?,
                 // RFC 9112 §9.5: it may answer without waiting for the rest.
                 early = exchange.answered_early(limits) => {
                     return early.map(|()| Handed::Answered).map_err(SendError::Origin);
@@ -103,7 +108,7 @@ impl<B: RequestBody> RequestSender for Upload<'_, B> {
                     chunk.extend_from_slice(&piece);
                     chunk.extend_from_slice(ChunkedEncoder::CHUNK_END);
                 } else {
-                    let trailers = going_on(body.trailers(), &request.head().headers);
+                    let trailers = going_on(client.trailers(), &request.head().headers);
                     for part in ChunkedEncoder::last_chunk(&trailers) {
                         chunk.extend_from_slice(part);
                     }
@@ -119,5 +124,9 @@ impl<B: RequestBody> RequestSender for Upload<'_, B> {
                 return Ok(handed);
             }
         }
+    }
+
+    async fn interim(&mut self, head: Vec<u8>) {
+        self.client.interim(&head).await;
     }
 }

@@ -14,7 +14,7 @@ use wire::http1::{
     url::Scheme,
 };
 
-use crate::{key, site::SiteId};
+use crate::{key, keyed::Keyed, policy::accept::append_meaning, site::SiteId};
 
 /// A request on its way through misses and passes.
 pub(crate) struct Request {
@@ -46,12 +46,13 @@ impl Request {
     /// `head` and its length as the parser gave them.
     pub(crate) fn new(
         (head, head_bytes): (&RequestHead<'_, '_>, usize),
-        (key, primary_bytes, hash): (&[u8], usize, Hash),
+        key: &[u8],
+        keyed: Keyed,
         framing: Framing,
         client: IpAddr,
-        site: SiteId,
     ) -> Self {
         let head = Arc::new(KeptRequest::new(head, head_bytes));
+        let Keyed { hash, primary_bytes, site } = keyed;
         Self { head, key: key.to_vec(), primary_bytes, hash, framing, client, site }
     }
 
@@ -99,6 +100,15 @@ impl Request {
             && head
                 .known(KnownHeader::Expect)
                 .is_some_and(|value| value.eq_ignore_ascii_case(b"100-continue"))
+    }
+
+    /// The head as the origin gets it where an answer is wanted for the store, with conditions of ours (lines).
+    pub(crate) fn for_store(&self, conditions: &[u8], pseudonym: &str) -> Vec<u8> {
+        let mut head = self.for_origin(Wanted::ToStore, pseudonym);
+        head.truncate(head.len() - b"\r\n".len());
+        head.extend_from_slice(conditions);
+        head.extend_from_slice(b"\r\n");
+        head
     }
 
     /// The head as the origin gets it; `pseudonym` is ours in Via.
@@ -181,6 +191,18 @@ fn is_not_keyed(name: &str) -> bool {
 }
 
 fn append_fields(out: &mut Vec<u8>, head: &RequestHead<'_, '_>, wanted: Wanted, is_counting_down: bool) {
+    // As they are keyed, where the answer may become everybody's.
+    let mut meant = |known: KnownHeader, name: &str| {
+        let is_meant = wanted == Wanted::ToStore
+            && !is_hop_by_hop(name, &head.headers)
+            && append_meaning(known, &head.headers, &[name.as_bytes(), b": "].concat(), out);
+        if is_meant {
+            out.extend_from_slice(b"\r\n");
+        }
+        is_meant
+    };
+    let is_encoding_meant = meant(KnownHeader::AcceptEncoding, "Accept-Encoding");
+    let is_language_meant = meant(KnownHeader::AcceptLanguage, "Accept-Language");
     for (known, name, value) in head.headers.classified() {
         let skip = match known {
             Some(
@@ -199,6 +221,8 @@ fn append_fields(out: &mut Vec<u8>, head: &RequestHead<'_, '_>, wanted: Wanted, 
                 | KnownHeader::IfRange
                 | KnownHeader::Range,
             ) => wanted == Wanted::ToStore,
+            Some(KnownHeader::AcceptEncoding) if is_encoding_meant => true,
+            Some(KnownHeader::AcceptLanguage) if is_language_meant => true,
             Some(KnownHeader::MaxForwards) => is_counting_down || is_hop_by_hop(name, &head.headers),
             Some(_) => is_hop_by_hop(name, &head.headers),
             None => {
@@ -237,10 +261,9 @@ mod tests {
         let mut key = Vec::new();
         key::of_request(&head, &mut key);
         let framing = request_framing(&head).expect("sound framing");
-        let hash = Hash::seeded(&key, 0);
+        let keyed = Keyed { hash: Hash::seeded(&key, 0), primary_bytes: key.len(), site: SiteId::ONLY };
         let client = IpAddr::V4(Ipv4Addr::LOCALHOST);
-        let request =
-            Request::new((&head, head_bytes), (&key, key.len(), hash), framing, client, SiteId::ONLY);
+        let request = Request::new((&head, head_bytes), &key, keyed, framing, client);
         String::from_utf8(request.for_origin(wanted, "us")).expect("text")
     }
 
@@ -293,6 +316,24 @@ mod tests {
             passed.contains("X-Original-URL: /b") && passed.contains("X_Forwarded_Host: evil"),
             "{passed}"
         );
+    }
+
+    #[test]
+    fn what_a_client_accepts_is_sent_as_it_is_keyed() {
+        let head = "GET / HTTP/1.1\nHost: a\nAccept-Encoding: gzip;q=0.9, deflate\nAccept-Language: en, de\nAccept-Encoding: BR";
+        let want = "Accept-Encoding: br, gzip\r\nAccept-Language: de, en\r\n";
+        assert_eq!(sent(head, Wanted::ToStore), format!("GET / HTTP/1.1\r\nHost: a\r\n{want}{OWN}"));
+        let passed = sent(head, Wanted::ToPass);
+        assert!(
+            passed.contains("Accept-Encoding: gzip;q=0.9, deflate\r\n")
+                && passed.contains("Accept-Encoding: BR\r\n")
+        );
+        for (head, want) in [
+            ("GET / HTTP/1.1\nHost: a\nAccept-Encoding: identity;q=0", "Accept-Encoding: identity;q=0\r\n"),
+            ("GET / HTTP/1.1\nHost: a\nAccept-Encoding: gzip\nConnection: accept-encoding", ""),
+        ] {
+            assert_eq!(sent(head, Wanted::ToStore), format!("GET / HTTP/1.1\r\nHost: a\r\n{want}{OWN}"));
+        }
     }
 
     #[test]

@@ -18,13 +18,14 @@ use crate::{
     answer::{Answer, Body},
     core::with_core,
     counters::Counter,
+    downstream::Downstream,
     error_page::Fault,
+    fetch,
     miss::miss,
     parts::{self, Unsent},
     pass::pass,
     purge::purge,
     request::Request,
-    request_body::RequestBody,
     response_head::{CacheStatus, Fwd, Outcome},
     state::{Found, State, Step},
     synth::{origin_failed, synth},
@@ -41,7 +42,7 @@ pub(crate) async fn respond(
     request: &Arc<Request>,
     state: State,
     fwd: Fwd,
-    body: &mut impl RequestBody,
+    client: &mut impl Downstream,
 ) -> Option<Answer<'static>> {
     let mut request = Arc::clone(request);
     let mut state = state;
@@ -58,7 +59,7 @@ pub(crate) async fn respond(
             State::Miss { anew, alone, .. } => {
                 looks += 1;
                 is_miss = true;
-                miss(&request, anew, alone, fwd).await
+                miss(&request, anew, alone, fwd, client).await
             }
             State::Parts(found) => {
                 let Found { answer, parts, only_if_cached } = *found;
@@ -77,7 +78,7 @@ pub(crate) async fn respond(
                     }
                 }
             }
-            State::Pass(detail) => pass(&request, fwd, detail, body).await?,
+            State::Pass(detail) => pass(&request, fwd, detail, client).await?,
             State::Purge => Step::Answer(Box::new(Box::pin(purge(&request)).await)),
             State::Synth(fault) => Step::Answer(Box::new(synth(Some(&request), fault))),
             State::OriginFailed(error) => Step::Answer(Box::new(origin_failed(&request, &error))),
@@ -88,6 +89,9 @@ pub(crate) async fn respond(
                 if is_miss && !answer.is_hit() {
                     with_core(|core| core.count(Counter::Misses));
                 }
+                if answer.refresh.is_some() {
+                    with_core(|core| fetch::refresh(core, Arc::clone(&request)));
+                }
                 return Some(saying_what_is_not_done(&request, *answer));
             }
             Step::Then(next) => state = next,
@@ -96,15 +100,12 @@ pub(crate) async fn respond(
     }
 }
 
-/// Says in Cache-Status what a client may have hoped for and we do not do: no other protocol than HTTP is forwarded, and
-/// what is stale is fetched whole.
+/// Says in Cache-Status what a client may have hoped for and we do not do: no other protocol than HTTP is forwarded.
 fn saying_what_is_not_done(request: &Request, mut answer: Answer<'static>) -> Answer<'static> {
-    if let Some(CacheStatus { outcome: Outcome::Fwd(fwd), detail, .. }) = &mut answer.cache_status {
-        if request.head().headers.has(KnownHeader::Upgrade) {
-            *detail = Some("upgrade-not-forwarded");
-        } else if *fwd == Fwd::Stale && detail.is_none() {
-            *detail = Some("not-revalidated");
-        }
+    if let Some(CacheStatus { outcome: Outcome::Fwd(_), detail, .. }) = &mut answer.cache_status
+        && request.head().headers.has(KnownHeader::Upgrade)
+    {
+        *detail = Some("upgrade-not-forwarded");
     }
     answer
 }

@@ -3,7 +3,7 @@
 use wire::http1::known::KnownHeader;
 
 use crate::{
-    config::CookieRule,
+    config::Config,
     key,
     policy::{self, RequestFacts, Reuse, Why},
     request::Request,
@@ -83,13 +83,14 @@ impl Response {
 
     /// Whether this response also answers a request that joined the fetch before the response came: it may be another
     /// variant, not be meant for visitors with cookies, or too old for what the request asks.
-    pub(crate) fn fits(&self, request: &Request, cookies: CookieRule, now_s: u64) -> bool {
+    pub(crate) fn fits(&self, request: &Request, config: &Config, now_s: u64) -> bool {
+        let Config { cookies, client_cache_control: client, .. } = *config;
         let head = request.head();
         let has_cookie = head.headers.has(KnownHeader::Cookie);
         if !policy::may_share(!self.meta.flags.has(Flags::NOT_FOR_COOKIES), has_cookie, cookies) {
             return false;
         }
-        let asked = RequestFacts::of(&head, false).directives;
+        let asked = RequestFacts::of(&head, false, client).directives;
         if !matches!(policy::may_reuse(self.meta.stored(now_s), &asked), Reuse::Fresh { .. }) {
             return false;
         }

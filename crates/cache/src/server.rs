@@ -32,7 +32,7 @@ use crate::{
     counters::Counter,
     fetch, http1, key,
     memory_need::TooLittleMemory,
-    purge,
+    purge, put,
     response_head::{Identity, InvalidName},
     site::Sites,
     store_file::{self, OfCore, OpenFile, Opened, open_store},
@@ -412,6 +412,7 @@ async fn receive_messages(mut receiver: Receiver<Message>, clients: Arc<Clients>
             for message in batch.drain(..) {
                 match message {
                     Message::Fetch(want) => fetch::begin(core, *want),
+                    Message::Put(put) => put::store(core, &put),
                     Message::Accept(stream, address) => take_over(core, stream, address, &clients),
                     Message::LostPart { hash, key, id } => core.shard_mut().lost_part(hash, &key, id),
                     Message::Unlink { hash, key, is_purge, lasting, done } => {

@@ -6,7 +6,10 @@
 use std::{
     cell::RefCell,
     io,
-    sync::{Arc, atomic::AtomicBool},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
+    },
     time::Duration,
 };
 
@@ -14,6 +17,10 @@ use crate::{
     config::{Config, Limits},
     origin::{Resolver, Upstream},
 };
+
+/// How long an origin that failed is left alone by those whose answer something stored may stand in for, in
+/// milliseconds.
+const RETRY_MS: u64 = 1000;
 
 /// Which site.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -28,6 +35,7 @@ impl SiteId {
 pub(crate) struct Sites {
     resolvers: Vec<Arc<Resolver>>,
     told_of_shared_pages: Arc<[AtomicBool]>,
+    failing_until_ms: Arc<[AtomicU64]>,
 }
 
 impl Sites {
@@ -38,15 +46,19 @@ impl Sites {
     pub(crate) fn new(config: &Config) -> io::Result<Self> {
         let resolvers = vec![Resolver::new(&config.origin)?];
         let told_of_shared_pages = resolvers.iter().map(|_| AtomicBool::new(false)).collect();
-        Ok(Self { resolvers, told_of_shared_pages })
+        let failing_until_ms = resolvers.iter().map(|_| AtomicU64::new(0)).collect();
+        Ok(Self { resolvers, told_of_shared_pages, failing_until_ms })
     }
 
     /// One core's part of them.
     pub(crate) fn of_core(&self, limits: &Limits) -> SitesOfCore {
         let upstreams =
             self.resolvers.iter().map(|resolver| RefCell::new(Upstream::new(Arc::clone(resolver), limits)));
-        let told_of_shared_pages = Arc::clone(&self.told_of_shared_pages);
-        SitesOfCore { upstreams: upstreams.collect(), told_of_shared_pages }
+        SitesOfCore {
+            upstreams: upstreams.collect(),
+            told_of_shared_pages: Arc::clone(&self.told_of_shared_pages),
+            failing_until_ms: Arc::clone(&self.failing_until_ms),
+        }
     }
 }
 
@@ -54,6 +66,9 @@ impl Sites {
 pub(crate) struct SitesOfCore {
     upstreams: Box<[RefCell<Upstream>]>,
     told_of_shared_pages: Arc<[AtomicBool]>,
+    /// While it lies ahead, a site's origin has failed a moment ago; 0: it answered the last time. Written when an
+    /// origin begins to fail, each second while it does, and when it answers again.
+    failing_until_ms: Arc<[AtomicU64]>,
 }
 
 impl SitesOfCore {
@@ -65,6 +80,38 @@ impl SitesOfCore {
     /// Whether it was said that what a site's visitors share differs between them ([`shared_pages`](crate::shared_pages)).
     pub(crate) fn is_told_of_shared_pages(&self, site: SiteId) -> &AtomicBool {
         &self.told_of_shared_pages[usize::from(site.0)]
+    }
+
+    fn failing(&self, site: SiteId) -> &AtomicU64 {
+        &self.failing_until_ms[usize::from(site.0)]
+    }
+
+    /// Whether a site's origin failed a moment ago: what may stand in for its answer does, and it is left alone.
+    pub(crate) fn is_failing(&self, site: SiteId, now_ms: u64) -> bool {
+        now_ms < self.failing(site).load(Relaxed)
+    }
+
+    /// Leave to ask a site's origin for what something stored may stand in for: of a failing one, one request has it in
+    /// [`RETRY_MS`].
+    pub(crate) fn may_try(&self, site: SiteId, now_ms: u64) -> bool {
+        let failing = self.failing(site);
+        let until_ms = failing.load(Relaxed);
+        until_ms == 0
+            || until_ms <= now_ms
+                && failing.compare_exchange(until_ms, now_ms + RETRY_MS, Relaxed, Relaxed).is_ok()
+    }
+
+    /// A site's origin could not be reached, or broke off.
+    pub(crate) fn failed(&self, site: SiteId, now_ms: u64) {
+        self.failing(site).store(now_ms + RETRY_MS, Relaxed);
+    }
+
+    /// A site's origin answered.
+    pub(crate) fn answered(&self, site: SiteId) {
+        let failing = self.failing(site);
+        if failing.load(Relaxed) != 0 {
+            failing.store(0, Relaxed);
+        }
     }
 
     /// Closes connections to origins that have been idle for too long; when the next one will have been.

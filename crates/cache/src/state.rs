@@ -2,11 +2,9 @@
 
 use std::sync::Arc;
 
-use engine::store::Hash;
-
 use crate::{
-    answer::Answer, error_page::Fault, origin::OriginError, parts::InParts, request::Request,
-    response_head::Fwd, site::SiteId,
+    answer::Answer, error_page::Fault, keyed::Keyed, origin::OriginError, parts::InParts, request::Request,
+    response_head::Fwd,
 };
 
 /// What a request that is not answered within its turn goes on to.
@@ -44,12 +42,7 @@ pub(crate) struct Found {
 
 /// What is known of a request that is not a hit.
 pub(crate) struct Slow {
-    /// Hash of the key that was looked up last.
-    pub(crate) hash: Hash,
-    /// Length of the part of that key which is the same for all variants.
-    pub(crate) primary_bytes: usize,
-    /// Whose origin may be asked.
-    pub(crate) site: SiteId,
+    pub(crate) keyed: Keyed,
     /// How it goes on.
     pub(crate) state: State,
     /// What Cache-Status says of it (RFC 9211).

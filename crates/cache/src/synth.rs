@@ -95,5 +95,6 @@ fn of_our_own(head: Vec<u8>, bytes: Vec<u8>) -> Answer<'static> {
         cache_status: None,
         received: Version::Http11,
         body: Body::Owned { bytes, trailers: Vec::new() },
+        refresh: None,
     }
 }

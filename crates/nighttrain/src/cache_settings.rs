@@ -4,13 +4,13 @@ use std::net::SocketAddr;
 
 use cache::{
     InvalidNetwork, Network,
-    config::{Admission, CookieRule, Origin, Paging},
+    config::{Admission, ClientRule, CookieRule, Origin, Paging},
 };
 
 use crate::{
     settings::{
         Access, Section, Setting, Shape, any_count, list, one_or_more, optional, parse_address, plain,
-        some_size, some_time, usize_size_text, value,
+        some_size, some_time, truth, truth_text, usize_size_text, value,
     },
     units::{duration_text, parse_duration, parse_size, size_text},
 };
@@ -181,6 +181,71 @@ pub(crate) const CACHE_SETTINGS: &[Setting] = &[
                 })
             },
         },
+    },
+    Setting {
+        key: "cdn-cache-control",
+        section: Section::Cache,
+        shape: Shape::Text,
+        heading: CACHE,
+        value_name: "true|false",
+        help: "Whether CDN-Cache-Control counts, in the place of Cache-Control and Expires (RFC 9213): as it should in front of \
+               a site of one's own",
+        access: value!(cache.cdn_cache_control, parse = truth, show = truth_text),
+    },
+    Setting {
+        key: "client-cache-control",
+        section: Section::Cache,
+        shape: Shape::Text,
+        heading: CACHE,
+        value_name: "RULE",
+        help: "Whether clients' Cache-Control and Pragma decide what they get: ignore (but for only-if-cached; nobody can \
+               turn hits into fetches) or obey",
+        access: Access {
+            set: |settings, text| {
+                settings.cache.client_cache_control = match text {
+                    "ignore" => ClientRule::Ignore,
+                    "obey" => ClientRule::Obey,
+                    _ => return Err("the rules are ignore and obey".to_owned()),
+                };
+                Ok(())
+            },
+            text: |settings| {
+                Some(match settings.cache.client_cache_control {
+                    ClientRule::Ignore => "ignore".to_owned(),
+                    ClientRule::Obey => "obey".to_owned(),
+                })
+            },
+        },
+    },
+    Setting {
+        key: "grace",
+        section: Section::Cache,
+        shape: Shape::Text,
+        heading: CACHE,
+        value_name: "TIME",
+        help: "How long a stale answer is shown while one request fetches it anew, where it does not say so itself \
+               (stale-while-revalidate); 0s: not at all",
+        access: value!(cache.grace, parse = parse_duration, show = duration_text),
+    },
+    Setting {
+        key: "stale-if-error",
+        section: Section::Cache,
+        shape: Shape::Text,
+        heading: CACHE,
+        value_name: "TIME",
+        help: "How long a stale answer is shown if the origin cannot be reached, or says 500, 502, 503 or 504, where it \
+               does not say so itself; 0s: not at all",
+        access: value!(cache.stale_if_error, parse = parse_duration, show = duration_text),
+    },
+    Setting {
+        key: "keep",
+        section: Section::Cache,
+        shape: Shape::Text,
+        heading: CACHE,
+        value_name: "TIME",
+        help: "How long a stale answer with ETag or Last-Modified is kept, so that its origin can be asked whether it is \
+               still the same",
+        access: value!(cache.keep, parse = parse_duration, show = duration_text),
     },
     Setting {
         key: "name",

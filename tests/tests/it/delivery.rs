@@ -28,6 +28,7 @@ on_one_core_and_on_two! {
     a_range_is_a_part_of_the_stored_body,
     a_range_on_a_miss_is_never_stored_as_the_whole,
     interim_answers_of_the_origin_do_not_confuse_the_final_one,
+    a25_early_hints_come_before_the_answer,
 }
 
 fn start(origin: &ScriptedOrigin, cores: &str) -> Accelerator {
@@ -530,12 +531,12 @@ fn interim_answers_of_the_origin_do_not_confuse_the_final_one(cores: &str) {
     let bytes = [&interim[..], b"HTTP/1.1 102 Processing\r\n\r\n", interim, &last.bytes("GET")].concat();
     origin.sends("/page", bytes, Next::KeepAlive);
     let accelerator = start(&origin, cores);
-    for _ in 0..2 {
+    for told in [&[103, 102, 103][..], &[]] {
         let response = accelerator.get("/page").expect_status(200);
         assert_eq!(response.text(), "final");
         assert_eq!(response.header("link"), None, "an interim answer's fields are not the final one's");
-        // Passing them on is welcome, making up others is not.
-        assert!(response.interim.iter().all(|interim| [102, 103].contains(&interim.status)));
+        let interim: Vec<u16> = response.interim.iter().map(|interim| interim.status).collect();
+        assert_eq!(interim, told, "they are passed on, and not stored");
     }
     assert_eq!(origin.count("/page"), 1);
     // To HTTP/1.0 none may be sent (RFC 9110 §15.2).
@@ -544,4 +545,39 @@ fn interim_answers_of_the_origin_do_not_confuse_the_final_one(cores: &str) {
     old.send(b"GET /again HTTP/1.0\r\nHost: site.test\r\n\r\n");
     let response = old.response("GET").expect_status(200);
     assert!(response.interim.is_empty());
+}
+
+/// Whoever asked has them while the origin still thinks (RFC 8297), whether what comes is stored or passed; without what
+/// was for our hop alone, and no more of them than fit a bound.
+fn a25_early_hints_come_before_the_answer(cores: &str) {
+    let origin = ScriptedOrigin::start();
+    let accelerator = start(&origin, cores);
+    for (path, method, cache_control) in
+        [("/stored", "GET", "max-age=600"), ("/passed", "GET", "no-store"), ("/posted", "POST", "no-store")]
+    {
+        let gate = Gate::new();
+        let in_script = gate.clone();
+        origin.on(path, move |_, reply| {
+            reply.send(
+                b"HTTP/1.1 103 Early Hints\r\nLink: </style.css>; rel=preload\r\nConnection: X-Hop\r\nX-Hop: 1\r\n\r\n",
+            )?;
+            in_script.pass();
+            reply.answer(&Answer::new(200, "page").header("Cache-Control", cache_control))
+        });
+        let mut client = accelerator.connect();
+        client.send(&Request::new(method, path).body(if method == "POST" { b"x" } else { b"" }).bytes());
+        let hints = client.head(method);
+        assert_eq!((hints.status, hints.headers.joined("link").as_str()), (103, "</style.css>; rel=preload"));
+        assert_eq!(hints.headers.0.len(), 1, "{:?}", hints.headers);
+        gate.open();
+        let page = client.response(method).expect_status(200);
+        assert!(page.interim.is_empty() && page.text() == "page" && page.header("link").is_none());
+        assert!(client.get(path).interim.is_empty() == (path == "/stored"));
+    }
+    // An origin that never ends to hint.
+    let hint = format!("HTTP/1.1 103 Early Hints\r\nX: {}\r\n\r\n", "x".repeat(4000));
+    let last = String::from_utf8(Answer::new(200, "at last").bytes("GET")).expect("text");
+    origin.sends("/endless", [hint.repeat(40), last].concat(), Next::KeepAlive);
+    let response = accelerator.get("/endless").expect_status(200);
+    assert!((1..=4).contains(&response.interim.len()), "{}", response.interim.len());
 }

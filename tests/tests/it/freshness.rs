@@ -29,6 +29,9 @@ on_one_core_and_on_two! {
     fields_of_one_hop_stay_on_it,
     fields_of_one_visitor_stay_with_that_visitor,
     a_guess_for_those_without_cookies_is_not_for_those_with,
+    what_post_brings_is_what_get_would_if_it_says_so,
+    a7_variants_are_what_clients_mean,
+    a25_what_is_said_to_caches_such_as_ours_counts_unless_turned_off,
 }
 
 fn start(origin: &ScriptedOrigin, cores: &str) -> Accelerator {
@@ -475,6 +478,7 @@ fn an_expired_answer_is_fetched_or_validated_again(cores: &str) {
         assert_eq!(accelerator.get("/validated").expect_status(200).text(), "validated");
     }
     assert_eq!(origin.count("/validated"), 3, "no-cache: the origin is asked each time");
+    assert_eq!(accelerator.stat().count("requests.revalidated"), 2);
 }
 
 fn via_and_cache_status_say_what_happened(cores: &str) {
@@ -561,7 +565,10 @@ fn pages_that_differ_by_visitor_are_named_once(cores: &str) {
             reply.answer(&Answer::new(200, body).header("Cache-Control", "max-age=600"))
         });
     }
-    let accelerator = start(&origin, cores);
+    let accelerator = Accelerator::before(&origin.url())
+        .flag("--cores", cores)
+        .flag("--client-cache-control", "obey")
+        .start();
     for (visitor, path) in
         (0..4).flat_map(|n| ["/style.css", "/me?token=secret", "/mine"].map(|path| (n, path)))
     {
@@ -602,4 +609,89 @@ fn fields_of_one_hop_stay_on_it(cores: &str) {
         assert_eq!(seen.header(name), None, "{name} is of the hop before us (RFC 9110 §7.6.1)");
     }
     assert_eq!(seen.header("x-end"), Some("1"));
+}
+
+/// RFC 9110 §9.3.3: explicit freshness, and Content-Location with the address that was asked for.
+fn what_post_brings_is_what_get_would_if_it_says_so(cores: &str) {
+    let origin = ScriptedOrigin::start();
+    let accelerator = start(&origin, cores);
+    for (number, (fields, is_kept)) in [
+        (&[("Content-Location", "SELF"), ("Cache-Control", "max-age=600")][..], true),
+        (&[("Content-Location", "http://site.test/SELF"), ("Expires", "TOMORROW")], true),
+        (&[("Content-Location", "/other"), ("Cache-Control", "max-age=600")], false),
+        (&[("Content-Location", "http://other.test/SELF"), ("Cache-Control", "max-age=600")], false),
+        (&[("Cache-Control", "max-age=600")], false),
+        (&[("Content-Location", "SELF"), ("Last-Modified", "Sun, 06 Nov 1994 08:49:37 GMT")], false),
+        (&[("Content-Location", "SELF"), ("Cache-Control", "private, max-age=600")], false),
+        (&[("Content-Location", "SELF"), ("Cache-Control", "max-age=600"), ("Vary", "Accept")], false),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let path = format!("/post-{number}");
+        let itself = path.clone();
+        origin.on(&path, move |request, reply| {
+            let mut answer = Answer::new(200, format!("by {}", request.method));
+            for (name, value) in fields {
+                let value = value.replace("http://site.test/SELF", &format!("http://site.test{itself}"));
+                answer =
+                    answer.header(name, &value.replace("SELF", &itself).replace("TOMORROW", &date(86_400)));
+            }
+            reply.answer(&answer)
+        });
+        accelerator.fetch(&Request::new("POST", &path).body(b"x")).expect_status(200);
+        let got = accelerator.get(&path).expect_status(200);
+        assert_eq!(got.text() == "by POST", is_kept, "{fields:?}: {}", got.text());
+        // What changes it makes it go.
+        if is_kept {
+            accelerator.fetch(&Request::new("DELETE", &path)).expect_status(200);
+            assert_eq!(accelerator.get(&path).expect_status(200).text(), "by GET");
+        }
+    }
+}
+
+/// Whatever clients write in Accept-Encoding, there are no more variants than sets of codings.
+fn a7_variants_are_what_clients_mean(cores: &str) {
+    let origin = ScriptedOrigin::start();
+    origin.on("/page", |request, reply| {
+        let text = request.header("accept-encoding").unwrap_or("none").to_owned();
+        reply.answer(
+            &Answer::new(200, text).header("Cache-Control", "max-age=600").header("Vary", "Accept-Encoding"),
+        )
+    });
+    let accelerator = start(&origin, cores);
+    for (number, (accepted, sent)) in [
+        ("gzip, deflate, br", "br, gzip"),
+        ("br;q=1.0, gzip;q=0.8, *;q=0.1", "br, gzip, zstd"),
+        ("GZIP,br , deflate", "br, gzip"),
+        ("deflate", "identity"),
+        ("compress;q=0.5", "identity"),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let request = Request::get("/page").header("Accept-Encoding", accepted);
+        assert_eq!(accelerator.fetch(&request).expect_status(200).text(), sent, "{accepted}");
+        assert_eq!(origin.count("/page"), [1, 2, 2, 3, 3][number], "{accepted}");
+    }
+    assert_eq!(accelerator.get("/page").expect_status(200).text(), "none");
+}
+
+fn a25_what_is_said_to_caches_such_as_ours_counts_unless_turned_off(cores: &str) {
+    let origin = ScriptedOrigin::start();
+    let answer =
+        Answer::new(200, "x").header("Cache-Control", "no-store").header("CDN-Cache-Control", "max-age=60");
+    origin.answers("/page", answer);
+    let deaf = Accelerator::before(&origin.url())
+        .flag("--cores", cores)
+        .flag("--cdn-cache-control", "false")
+        .start();
+    for (accelerator, is_kept) in [(start(&origin, cores), true), (deaf, false)] {
+        let before = origin.count("/page");
+        for _ in 0..2 {
+            let response = accelerator.get("/page").expect_status(200);
+            assert_eq!(response.header("cdn-cache-control"), Some("max-age=60"), "it is passed on");
+        }
+        assert_eq!(origin.count("/page") - before, if is_kept { 1 } else { 2 });
+    }
 }

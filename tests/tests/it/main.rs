@@ -36,6 +36,7 @@ mod requests;
 mod serve;
 mod shares;
 mod siege;
+mod stale;
 mod store_crash;
 mod store_disk_full;
 mod store_file;

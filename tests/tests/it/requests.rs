@@ -513,7 +513,10 @@ fn absolute_targets_name_the_host(cores: &str) {
 fn what_only_the_store_may_answer(cores: &str) {
     let origin = ScriptedOrigin::start();
     origin.answers("/page", Answer::new(200, "x").header("Cache-Control", "max-age=600"));
-    let accelerator = start(&origin, cores);
+    let accelerator = Accelerator::before(&origin.url())
+        .flag("--cores", cores)
+        .flag("--client-cache-control", "obey")
+        .start();
     let only = Request::get("/page").header("Cache-Control", "only-if-cached");
     // RFC 9111 §5.2.1.7.
     accelerator.fetch(&only).expect_status(504);

@@ -58,6 +58,7 @@ fn setup(origin: &ScriptedOrigin, store: &Path, cores: &str, memory: &str) -> Se
         .flag("--memory", memory)
         .flag("--store", store.to_str().expect("a path in UTF-8"))
         .flag("--purge-from", "127.0.0.1")
+        .flag("--client-cache-control", "obey")
         .flag("--store-size", "512MiB")
 }
 

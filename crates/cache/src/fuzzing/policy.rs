@@ -10,7 +10,7 @@ use wire::http1::{
 
 use super::{cut::Cut, with_request, with_response};
 use crate::{
-    config::CookieRule,
+    config::{ClientRule, CookieRule},
     error_page,
     policy::{
         Freshness, PassReason, Recv, RequestFacts, ResponseFacts, Reuse, Storable, StoreRules, Times,
@@ -30,18 +30,20 @@ const NOW_S: u64 = 4_000_000_000;
 pub fn cache_policy(bytes: &[u8]) {
     let mut cut = Cut(bytes);
     let cookies = [CookieRule::Strict, CookieRule::Safe, CookieRule::Rfc][usize::from(cut.u8() % 3)];
-    let rules = StoreRules { cookies, default_ttl_s: cut.u8().into() };
+    let default_ttl_s = u32::from(cut.u8());
+    let rules =
+        StoreRules { cookies, default_ttl_s, grace_s: default_ttl_s / 2, stale_if_error_s: default_ttl_s };
     let (later_s, body_bytes) = (cut.u16(), u64::from(cut.u16()));
     let body_bytes = (body_bytes > 0).then_some(body_bytes);
     let text = cut.0;
     with_request(text, |request, rest| {
-        let facts = RequestFacts::of(request, false);
+        let facts = RequestFacts::of(request, false, ClientRule::Obey);
         assert_eq!(facts.directives, twin_request(&request.headers));
         check_recv(&facts);
         let _ = error_page::render(error_page::Fault::OnlyIfCached, "id", request.known(KnownHeader::Accept));
         with_response(rest, |response| {
             check_response(response);
-            let judged = storable(&facts, &ResponseFacts::of(response), &rules, times());
+            let judged = storable(&facts, &ResponseFacts::of(response, true), &rules, times());
             check_rules(&facts, response, &rules, judged);
             check_heads(response, judged, body_bytes);
             check_vary(&text[..text.len() - rest.len()], request, response);
@@ -150,6 +152,8 @@ fn twin_response(headers: &Headers<'_, '_>) -> ResponseDirectives {
         must_understand: has("must-understand"),
         max_age: number("max-age"),
         s_maxage: number("s-maxage"),
+        stale_while_revalidate: number("stale-while-revalidate"),
+        stale_if_error: number("stale-if-error"),
         omit: omit
             .map(|name| {
                 let bytes: Vec<u8> = name.chars().map(|c| c as u8).collect();
@@ -220,19 +224,27 @@ fn with_line<T>(
 
 /// What forbids forbids, whatever else is said; and what is stored is what may be.
 fn check_rules(facts: &RequestFacts, response: &ResponseHead<'_, '_>, rules: &StoreRules, judged: Storable) {
-    let answer = ResponseFacts::of(response);
+    let answer = ResponseFacts::of(response, true);
     let loose = StoreRules { cookies: CookieRule::Rfc, ..*rules };
-    let judge = |head: &ResponseHead<'_, '_>| storable(facts, &ResponseFacts::of(head), &loose, times());
-    let mut forbidding =
-        vec!["Vary: *\r\n", "CDN-Cache-Control: private\r\n", "CDN-Cache-Control: max-age=0\r\n"];
+    let judge =
+        |head: &ResponseHead<'_, '_>| storable(facts, &ResponseFacts::of(head, true), &loose, times());
+    let mut forbidding = vec!["Vary: *\r\n", "CDN-Cache-Control: private\r\n"];
+    // What can be validated is stored although it is never fresh.
+    let mut stale = vec!["CDN-Cache-Control: max-age=0\r\n"];
     if answer.targeted {
         forbidding.truncate(1);
+        stale.clear();
     } else {
         forbidding.push("Cache-Control: private\r\n");
-        forbidding.push("Cache-Control: s-maxage=0, s-maxage=1\r\n");
+        stale.push("Cache-Control: s-maxage=0, s-maxage=1\r\n");
     }
     if !response.headers.has(KnownHeader::Age) {
-        forbidding.push("Age: 2147483648\r\n");
+        stale.push("Age: 2147483648\r\n");
+    }
+    let says_stale =
+        answer.directives.stale_while_revalidate.said().or(answer.directives.stale_if_error.said()).is_some();
+    if !answer.has_validator && !says_stale && rules.grace_s == 0 {
+        forbidding.append(&mut stale);
     }
     for line in forbidding {
         // One that was unreadable stays so: then what the line says is unread with it.
@@ -247,9 +259,20 @@ fn check_rules(facts: &RequestFacts, response: &ResponseHead<'_, '_>, rules: &St
         "a rule of ours allowed it"
     );
     let says = &answer.directives;
-    assert!(freshness.initial_age_s < freshness.lifetime_s && freshness.ttl_s() > 0);
+    let is_fresh = freshness.initial_age_s < freshness.lifetime_s;
+    assert!(
+        is_fresh
+            || freshness.has_validator
+            || freshness.stale_while_revalidate_s.max(freshness.stale_if_error_s) > 0
+    );
+    assert!(
+        !says.no_cache || freshness.lifetime_s == 0 && freshness.must_revalidate && freshness.has_validator
+    );
+    let never_stale = says.must_revalidate || says.proxy_revalidate || says.no_cache;
+    assert!(!never_stale || freshness.stale_while_revalidate_s.max(freshness.stale_if_error_s) == 0);
+    assert!(freshness.kept_until_s(NOW_S, 0) >= freshness.stale_at_s(NOW_S));
     assert!(freshness.lifetime_s <= DELTA_SECONDS_MAX);
-    assert!(!says.private && !says.no_cache && !facts.directives.no_store && answer.vary.is_ok());
+    assert!(!says.private && !facts.directives.no_store && answer.vary.is_ok());
     assert!(!says.no_store || says.must_understand);
     assert!((200..=999).contains(&answer.status) && answer.status != 206 && answer.status != 304);
     let shared = says.public || says.must_revalidate || says.s_maxage != Seconds::Absent;
@@ -274,7 +297,7 @@ fn names(head: &[u8]) -> Vec<String> {
 
 /// A head that is made is one, has nothing that is for one hop or counted, and made again is the same.
 fn check_heads(response: &ResponseHead<'_, '_>, judged: Storable, body_bytes: Option<u64>) {
-    let omit = ResponseFacts::of(response).directives.omit;
+    let omit = ResponseFacts::of(response, true).directives.omit;
     for purpose in [For::Store, For::Forward] {
         let mut made = Vec::new();
         let outline = append_origin_head(&mut made, response, purpose, &omit, NOW_S);
@@ -285,7 +308,7 @@ fn check_heads(response: &ResponseHead<'_, '_>, judged: Storable, body_bytes: Op
         }
         assert!(names.iter().any(|name| name == "date"));
         if purpose == For::Store {
-            let mut never = vec!["age", "content-range", "proxy-authenticate"];
+            let mut never = vec!["age", "proxy-authenticate"];
             // Ours is there instead of an origin's that is for one visitor alone.
             never.extend(omit.iter().map(|name| &**name).filter(|name| *name != "date"));
             for gone in never {
@@ -300,7 +323,8 @@ fn check_heads(response: &ResponseHead<'_, '_>, judged: Storable, body_bytes: Op
                     || ["content-md5", "content-disposition", "accept-ranges", "trailer"].contains(&name)
             };
             let kept: Vec<String> = names.iter().filter(|name| !body_only(name)).cloned().collect();
-            assert_eq!((self::names(&unmodified), self::names(&part)), (kept, names.clone()));
+            let ranged = names.iter().filter(|name| *name != "content-range").cloned().collect();
+            assert_eq!((self::names(&unmodified), self::names(&part)), (kept, ranged));
         }
         if let (Storable::Yes(freshness), For::Store) = (judged, purpose) {
             let meta = StoredMeta::of_response(response, &outline, &freshness, times(), body_bytes);
@@ -353,6 +377,12 @@ fn check_reuse(
         Reuse::StaleAccepted { stale_s } => {
             assert!(allowed && left_s.is_none() && !freshness.must_revalidate);
             assert!(says.max_stale_s.is_some_and(|max| stale_s <= max.into()) && says.min_fresh_s.is_none());
+        }
+        Reuse::StaleWhileRevalidate { stale_s } => {
+            assert!(allowed && left_s.is_none() && stale_s < freshness.stale_while_revalidate_s.into());
+        }
+        Reuse::StaleIfError { stale_s } => {
+            assert!(allowed && left_s.is_none() && stale_s < freshness.stale_if_error_s.into());
         }
         Reuse::No(_) => {
             let fresh = allowed && left_s.is_some_and(|left| left >= says.min_fresh_s.unwrap_or(0).into());

@@ -48,8 +48,9 @@ use crate::{
     core::{Core, Scratch, with_core},
     counters::Counter,
     error_page::Fault,
+    fetch,
     held::Held,
-    hit,
+    hit::{self, Trust},
     request::Request,
     respond::respond,
     response_head::Fwd,
@@ -332,6 +333,8 @@ impl Connection {
         let now_s = clock::unix_s();
         let (mut at, mut requests) = (0, 0);
         let mut stopped = None;
+        // Begun when the turn is over and the answers are out.
+        let mut refreshes = Vec::new();
         while at < have && stopped.is_none() && requests < requests_max {
             let (head, head_bytes) = match parse_request(&read[at..have], slots, &limits) {
                 Ok(Progress::NeedMore) => break,
@@ -355,23 +358,30 @@ impl Connection {
             core.count(Counter::Requests);
             let has_body = !matches!(framing, Framing::None | Framing::Length(0));
             let buffers = hit::Buffers { key: &mut *key, head: &mut *stored_head };
-            match hit::answer(core, &turn, &head, has_body, now_s, buffers) {
+            let asked = hit::Asked { head: &head, has_body, trust: Trust::Fresh };
+            match hit::answer(core, &turn, &asked, now_s, buffers) {
                 Ok(answer) => {
+                    let refresh = answer.refresh;
                     let sending = deliver::begin(core, answer, Asked::of(&head), out);
                     let is_alone = sending.close || !matches!(sending.rest, Rest::None);
                     if is_alone || out.len() >= OUT_BYTES_MAX {
                         stopped = Some(Stopped::Sending(sending));
                     }
+                    if let Some(keyed) = refresh {
+                        let request = Request::new((&head, head_bytes), key, keyed, framing, self.address);
+                        refreshes.push(Arc::new(request));
+                    }
                 }
-                Err(Slow { hash, primary_bytes, site, state, fwd }) => {
-                    let keyed = (key.as_slice(), primary_bytes, hash);
-                    let request = Request::new((&head, head_bytes), keyed, framing, self.address, site);
+                Err(Slow { keyed, state, fwd }) => {
+                    let request = Request::new((&head, head_bytes), key, keyed, framing, self.address);
                     stopped = Some(Stopped::Slow(Arc::new(request), state, fwd));
                 }
             }
         }
         let is_stopped = stopped.is_some() || requests == requests_max;
         let turned = self.write_out(core, out, stopped);
+        drop(turn);
+        refreshes.into_iter().for_each(|request| fetch::refresh(core, request));
         // The socket took at once the body that the requests behind it were kept back for.
         let unexamined = is_stopped && turned.is_none();
         Answered { bytes: at, unexamined, requests, turned }

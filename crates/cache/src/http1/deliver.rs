@@ -102,7 +102,7 @@ pub(super) enum Ending {
 /// Appends an answer's head to `out`, and its content where that is small; what is left is to be sent by [`finish`].
 #[inline]
 pub(super) fn begin(core: &Core, answer: Answer<'_>, asked: Asked, out: &mut Vec<u8>) -> Sending {
-    let Answer { head, lines, length, age_s, cache_status, received, body } = answer;
+    let Answer { head, lines, length, age_s, cache_status, received, body, refresh: _ } = answer;
     let body = if asked.is_head { Body::None } else { body };
     let is_11 = asked.version == Version::Http11;
     // A body with trailers is sent in chunks, so that they can follow it (RFC 9112 §7.1.2).

@@ -7,7 +7,10 @@
 use std::time::{Duration, Instant};
 
 use engine::cores::clock;
-use wire::http1::framing::{BodyDecoder, Framing};
+use wire::http1::{
+    framing::{BodyDecoder, Framing},
+    head::Version,
+};
 
 use super::{
     client::{Client, Gone},
@@ -16,9 +19,9 @@ use super::{
 use crate::{
     core::with_core,
     counters::Counter,
+    downstream::{Broken, Downstream, READ_BYTES},
     error_page::{Fault, Rule},
     request::Request,
-    request_body::{Broken, READ_BYTES, RequestBody},
 };
 
 /// Bytes a second that a body must come with on average.
@@ -31,6 +34,8 @@ pub(super) struct Upload<'c> {
     pending: &'c mut Vec<u8>,
     decoder: BodyDecoder,
     wants_continue: bool,
+    /// It speaks HTTP/1.1 (RFC 9110 §15.2).
+    knows_interim: bool,
     bytes: u64,
     bytes_max: u64,
     pause_max: Duration,
@@ -50,6 +55,7 @@ impl<'c> Upload<'c> {
             pending,
             decoder: BodyDecoder::new(request.framing),
             wants_continue: request.framing != Framing::None && request.expects_continue(),
+            knows_interim: request.head().version == Version::Http11,
             bytes: 0,
             bytes_max,
             pause_max,
@@ -107,7 +113,7 @@ impl<'c> Upload<'c> {
     }
 }
 
-impl RequestBody for Upload<'_> {
+impl Downstream for Upload<'_> {
     async fn read(&mut self, into: &mut Vec<u8>) -> Result<bool, Broken> {
         if std::mem::take(&mut self.wants_continue) && self.pending.is_empty() {
             // RFC 9110 §10.1.1: the client waits for this before it sends the body.
@@ -148,6 +154,14 @@ impl RequestBody for Upload<'_> {
 
     fn trailers(&self) -> &[u8] {
         self.decoder.trailers()
+    }
+
+    async fn interim(&mut self, head: &[u8]) {
+        if self.knows_interim {
+            with_core(|core| core.count(Counter::InterimsPassed));
+            // One who is gone is found out when the answer is sent.
+            let _ = self.client.send_all(&[head, b"\r\n"].concat()).await;
+        }
     }
 }
 

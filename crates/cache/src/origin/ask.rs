@@ -6,12 +6,15 @@ use wire::http1::framing::Answered;
 use super::{
     OriginError,
     connect::connect_any,
-    exchange::{Arrived, Exchange, Handed},
+    exchange::{Arrived, Exchange, Handed, Heard},
     upstream::Upstreams,
 };
 use crate::{config::Limits, request::Wanted};
 
-/// Sends the body of a request behind its head.
+/// Bytes of the heads of interim responses that are told on, for one answer; what comes beyond is not.
+const INTERIM_BYTES_MAX: usize = 16 << 10;
+
+/// Who asks: sends the body of the request behind its head, and is told what comes before the answer.
 pub(crate) trait RequestSender: Send {
     /// Why it did not reach the origin for another reason than the origin.
     type Error: Send;
@@ -24,6 +27,9 @@ pub(crate) trait RequestSender: Send {
         &mut self,
         exchange: &mut Exchange,
     ) -> impl Future<Output = Result<Handed, SendError<Self::Error>>> + Send;
+
+    /// Takes the head of an interim response (RFC 9110 §15.2), as it is told on.
+    fn interim(&mut self, head: Vec<u8>) -> impl Future<Output = ()> + Send;
 }
 
 /// Why a body was not sent to its end.
@@ -32,21 +38,6 @@ pub(crate) enum SendError<E> {
     Origin(OriginError),
     /// The other.
     Ours(E),
-}
-
-/// There is no body.
-pub(crate) struct NoBody;
-
-impl RequestSender for NoBody {
-    type Error = std::convert::Infallible;
-
-    fn has_body(&self) -> bool {
-        false
-    }
-
-    async fn send(&mut self, _: &mut Exchange) -> Result<Handed, SendError<Self::Error>> {
-        Ok(Handed::Over)
-    }
 }
 
 /// What is asked.
@@ -88,11 +79,34 @@ pub(crate) async fn ask<S: RequestSender>(
         }
         let answered = match sent {
             Err(error) if !error.is_end() => Err(error),
-            Ok(()) | Err(_) => exchange.answer(asked.answered, limits).await,
+            Ok(()) | Err(_) => answer(exchange, asked.answered, limits, body).await,
         };
         match answered {
             Err(error) if reused && !fresh && error.is_end() => fresh = true,
             answered => return answered.map_err(SendError::Origin),
+        }
+    }
+}
+
+/// Waits for the final answer; who asks is told of interim ones.
+async fn answer<S: RequestSender>(
+    mut exchange: Exchange,
+    answered: Answered,
+    limits: &Limits,
+    asker: &mut S,
+) -> Result<Box<Arrived>, OriginError> {
+    let deadline = tokio::time::Instant::now() + limits.origin_first_byte_time_max;
+    let mut told_bytes = 0;
+    loop {
+        match exchange.answer(answered, limits, deadline).await? {
+            Heard::Final(arrived) => return Ok(arrived),
+            Heard::Interim(waiting, head) => {
+                exchange = waiting;
+                told_bytes += head.len();
+                if told_bytes <= INTERIM_BYTES_MAX {
+                    asker.interim(head).await;
+                }
+            }
         }
     }
 }

@@ -17,12 +17,15 @@ use engine::{
 use tokio::{
     io::{AsyncRead, AsyncReadExt, AsyncWriteExt, Interest, ReadBuf},
     net::TcpStream,
-    time::timeout,
+    time::{Instant, timeout, timeout_at},
 };
 use wire::http1::{
-    fields::persists,
+    fields::{is_hop_by_hop, persists},
     framing::{Answered, BodyDecoder, Framing, response_framing},
-    head::{HeadLimits, HeadRule, HeaderSlots, KeptResponse, Progress, may_end_in, parse_response},
+    head::{
+        HeadLimits, HeadRule, HeaderSlots, KeptResponse, Progress, ResponseHead, may_end_in, parse_response,
+    },
+    known::KnownHeader,
 };
 
 use super::{
@@ -59,6 +62,8 @@ pub(crate) struct Exchange {
     permit: Permit,
     /// From the pool: it may have been closed by the other side without our knowing.
     pub(crate) reused: bool,
+    /// When it began to be sent.
+    requested_ms: u64,
     /// Received and not yet taken: the beginning of the answer.
     received: Vec<u8>,
     /// The origin answered before it had the whole request. It may take the rest for the next request, so the
@@ -73,6 +78,14 @@ pub(crate) enum Handed {
     Over,
     /// The origin answered instead of reading on.
     Answered,
+}
+
+/// What came back.
+pub(super) enum Heard {
+    /// The answer.
+    Final(Box<Arrived>),
+    /// What the origin says before it, as it is told on; the answer is still to come.
+    Interim(Exchange, Vec<u8>),
 }
 
 /// An answer whose head was read.
@@ -105,7 +118,8 @@ pub(crate) enum Read {
 
 impl Exchange {
     pub(super) fn over(stream: TcpStream, permit: Permit, reused: bool) -> Self {
-        Self { stream, permit, reused, received: Vec::new(), cut_short: false }
+        let requested_ms = clock::unix_ms();
+        Self { stream, permit, reused, requested_ms, received: Vec::new(), cut_short: false }
     }
 
     /// Sends part of the request.
@@ -154,16 +168,15 @@ impl Exchange {
         Ok(())
     }
 
-    /// Waits for the head of the final answer; interim ones (1xx) are skipped (RFC 9110 §15.2).
-    pub(crate) async fn answer(
+    /// Waits for the head of the final answer, or of an interim one that is told on.
+    pub(super) async fn answer(
         mut self,
         answered: Answered,
         limits: &Limits,
-    ) -> Result<Box<Arrived>, OriginError> {
-        let requested_ms = clock::unix_ms();
+        deadline: Instant,
+    ) -> Result<Heard, OriginError> {
+        let requested_ms = self.requested_ms;
         let mut buffer = std::mem::take(&mut self.received);
-        let first_byte = limits.origin_first_byte_time_max;
-        let deadline = tokio::time::Instant::now() + first_byte;
         // Bytes that were parsed and are no whole head: it is parsed again when one may end in what came since.
         let mut seen = 0;
         loop {
@@ -172,7 +185,7 @@ impl Exchange {
                     Parsed::Final { head, head_bytes, framing, persists } => {
                         let reusable = persists && framing != Framing::UntilClose && !self.cut_short;
                         // Moved through many hands from here on, so on the heap.
-                        return Ok(Box::new(Arrived {
+                        return Ok(Heard::Final(Box::new(Arrived {
                             exchange: self,
                             requested_ms,
                             head,
@@ -183,18 +196,22 @@ impl Exchange {
                             reusable,
                             ended: false,
                             between_bytes: limits.origin_between_bytes_time_max,
-                        }));
+                        })));
                     }
-                    Parsed::Interim { head_bytes } => {
+                    Parsed::Interim { head_bytes, told_on } => {
                         buffer.drain(..head_bytes);
+                        if let Some(head) = told_on {
+                            self.received = buffer;
+                            return Ok(Heard::Interim(self, head));
+                        }
                         seen = 0;
                         continue;
                     }
                     Parsed::NeedMore => seen = buffer.len(),
                 }
             }
-            match tokio::time::timeout_at(deadline, append(&mut self.stream, &mut buffer)).await {
-                Err(_) => return Err(OriginError::FirstByteTimeout(first_byte)),
+            match timeout_at(deadline, append(&mut self.stream, &mut buffer)).await {
+                Err(_) => return Err(OriginError::FirstByteTimeout(limits.origin_first_byte_time_max)),
                 Ok(Ok(0)) if buffer.is_empty() => return Err(OriginError::Closed),
                 Ok(Ok(0)) => return Err(OriginError::HeadShort),
                 Ok(Ok(_)) => {}
@@ -207,14 +224,18 @@ impl Exchange {
 /// What the beginning of an answer is.
 enum Parsed {
     Final { head: KeptResponse, head_bytes: usize, framing: Framing, persists: bool },
-    Interim { head_bytes: usize },
+    Interim { head_bytes: usize, told_on: Option<Vec<u8>> },
     NeedMore,
 }
 
 fn final_head(bytes: &[u8], answered: Answered, limits: &Limits) -> Result<Parsed, OriginError> {
     match parse_response(bytes, &mut HeaderSlots::new(), &head_limits(limits)) {
         Ok(Progress::NeedMore) => Ok(Parsed::NeedMore),
-        Ok(Progress::Complete((head, head_bytes))) if head.is_interim() => Ok(Parsed::Interim { head_bytes }),
+        Ok(Progress::Complete((head, head_bytes))) if head.is_interim() => {
+            // The client has its own `100 Continue` of us.
+            let told_on = (head.status != 100).then(|| interim(&head));
+            Ok(Parsed::Interim { head_bytes, told_on })
+        }
         // We never ask for another protocol (Upgrade is not forwarded).
         Ok(Progress::Complete((head, _))) if head.status == 101 => Err(OriginError::Switched),
         Ok(Progress::Complete((head, head_bytes))) => {
@@ -233,6 +254,29 @@ fn final_head(bytes: &[u8], answered: Answered, limits: &Limits) -> Result<Parse
         }
         Err(error) => Err(OriginError::Invalid(Rule::Head(error.rule))),
     }
+}
+
+/// The head of an interim response as it is told on: without what is for one hop (RFC 9110 §7.6.1), and without a length,
+/// which none has.
+fn interim(head: &ResponseHead<'_, '_>) -> Vec<u8> {
+    let mut out = Vec::with_capacity(256);
+    for part in [
+        b"HTTP/1.1 ",
+        itoa::Buffer::new().format(head.status).as_bytes(),
+        b" ",
+        head.reason.as_bytes(),
+        b"\r\n",
+    ] {
+        out.extend_from_slice(part);
+    }
+    for (known, name, value) in head.headers.classified() {
+        if known != Some(KnownHeader::ContentLength) && !is_hop_by_hop(name, &head.headers) {
+            for part in [name.as_bytes(), b": ", value, b"\r\n"] {
+                out.extend_from_slice(part);
+            }
+        }
+    }
+    out
 }
 
 fn head_limits(limits: &Limits) -> HeadLimits {

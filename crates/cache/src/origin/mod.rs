@@ -19,7 +19,7 @@ use std::{io, time::Duration};
 
 use crate::error_page::Rule;
 
-pub(crate) use ask::{Asked, NoBody, RequestSender, SendError, ask};
+pub(crate) use ask::{Asked, RequestSender, SendError, ask};
 pub(crate) use exchange::{Arrived, Exchange, Handed, Read};
 pub(crate) use resolve::Resolver;
 pub(crate) use upstream::{Upstream, Upstreams};

@@ -9,6 +9,8 @@ use wire::http1::{
     known::KnownHeader,
 };
 
+use crate::config::ClientRule;
+
 /// A directive whose argument is a number of seconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Seconds {
@@ -23,6 +25,14 @@ pub enum Seconds {
 }
 
 impl Seconds {
+    /// So many, if it says so.
+    pub const fn said(self) -> Option<u32> {
+        match self {
+            Seconds::Of(s) => Some(s),
+            Seconds::Absent | Seconds::Invalid => None,
+        }
+    }
+
     fn add(&mut self, value: Option<u32>) {
         *self = match (*self, value) {
             (Seconds::Absent, Some(s)) => Seconds::Of(s),
@@ -32,7 +42,7 @@ impl Seconds {
     }
 }
 
-/// What a request's `Cache-Control` asks for (RFC 9111 §5.2.1). Caches may ignore these; we do not.
+/// What a request's `Cache-Control` asks for (RFC 9111 §5.2.1). Caches may ignore these; whether we do is a knob.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct RequestDirectives {
     /// Nothing of this exchange may be stored (§5.2.1.5).
@@ -50,6 +60,14 @@ pub struct RequestDirectives {
 }
 
 impl RequestDirectives {
+    /// What is left of them by a rule.
+    pub fn by(self, rule: ClientRule) -> Self {
+        match rule {
+            ClientRule::Obey => self,
+            ClientRule::Ignore => Self { only_if_cached: self.only_if_cached, ..Self::default() },
+        }
+    }
+
     /// Reads them from a request's headers.
     pub fn of(headers: &Headers<'_, '_>) -> Self {
         let mut read = Self::default();
@@ -105,6 +123,10 @@ pub struct ResponseDirectives {
     pub max_age: Seconds,
     /// §5.2.2.10
     pub s_maxage: Seconds,
+    /// RFC 5861 §3
+    pub stale_while_revalidate: Seconds,
+    /// RFC 5861 §4
+    pub stale_if_error: Seconds,
     /// The fields that `private="…"` or `no-cache="…"` names, in lower case: they are not kept with the stored
     /// response (§5.2.2.4, §5.2.2.7). Allocates only where there are any.
     pub omit: Vec<Box<str>>,
@@ -115,13 +137,11 @@ impl ResponseDirectives {
     pub fn of_cache_control(headers: &Headers<'_, '_>) -> Self {
         let mut read = Self::default();
         for directive in headers.known_all(KnownHeader::CacheControl).flat_map(directives) {
-            if directive.is("max-age") {
-                read.max_age.add(directive.seconds());
-            } else if directive.is("s-maxage") {
-                read.s_maxage.add(directive.seconds());
-            } else if let Some(flag) =
-                std::str::from_utf8(directive.name).ok().and_then(|name| read.flag(name))
-            {
+            // What is no text is the name of no directive.
+            let name = std::str::from_utf8(directive.name).unwrap_or_default();
+            if let Some(seconds) = read.seconds(name) {
+                seconds.add(directive.seconds());
+            } else if let Some(flag) = read.flag(name) {
                 *flag = true;
             } else if directive.is("private") {
                 read.private |= !read.add_omitted(directive.value.unwrap_or_default());
@@ -153,8 +173,6 @@ impl ResponseDirectives {
                 ListEntry::InnerList(_) => None,
             };
             match (key.as_str(), value) {
-                ("max-age", Some(BareItem::Integer(s))) => read.max_age.add(delta_seconds((*s).into())),
-                ("s-maxage", Some(BareItem::Integer(s))) => read.s_maxage.add(delta_seconds((*s).into())),
                 ("private", Some(BareItem::Boolean(said))) => read.private |= said,
                 ("no-cache", Some(BareItem::Boolean(said))) => read.no_cache |= said,
                 ("private", Some(BareItem::String(names))) => {
@@ -163,9 +181,12 @@ impl ResponseDirectives {
                 ("no-cache", Some(BareItem::String(names))) => {
                     read.no_cache |= !read.add_omitted(names.as_str().as_bytes());
                 }
-                ("max-age" | "s-maxage" | "private" | "no-cache", _) => return None,
+                ("private" | "no-cache", _) => return None,
                 (name, value) => {
-                    if let Some(flag) = read.flag(name) {
+                    if let Some(seconds) = read.seconds(name) {
+                        let Some(BareItem::Integer(s)) = value else { return None };
+                        seconds.add(delta_seconds((*s).into()));
+                    } else if let Some(flag) = read.flag(name) {
                         let Some(BareItem::Boolean(said)) = value else { return None };
                         *flag = *said;
                     }
@@ -173,6 +194,17 @@ impl ResponseDirectives {
             }
         }
         Some(read)
+    }
+
+    /// The directive in seconds that has this name, in any case of letters.
+    fn seconds(&mut self, name: &str) -> Option<&mut Seconds> {
+        let all: [(&str, &mut Seconds); 4] = [
+            ("max-age", &mut self.max_age),
+            ("s-maxage", &mut self.s_maxage),
+            ("stale-while-revalidate", &mut self.stale_while_revalidate),
+            ("stale-if-error", &mut self.stale_if_error),
+        ];
+        all.into_iter().find(|(seconds, _)| seconds.eq_ignore_ascii_case(name)).map(|(_, seconds)| seconds)
     }
 
     /// The directive without an argument that has this name, in any case of letters.

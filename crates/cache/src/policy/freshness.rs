@@ -41,12 +41,14 @@ pub enum Source {
     Heuristic,
     /// The knob `default-ttl`: the response says nothing.
     DefaultTtl,
+    /// `no-cache` (RFC 9111 §5.2.2.4): none, whatever else it says.
+    NoCache,
 }
 
 impl Source {
     /// Whether the origin stated it.
     pub const fn is_explicit(self) -> bool {
-        matches!(self, Source::SMaxAge | Source::MaxAge | Source::Expires)
+        matches!(self, Source::SMaxAge | Source::MaxAge | Source::Expires | Source::NoCache)
     }
 
     /// A stable name, for `explain`.
@@ -57,6 +59,7 @@ impl Source {
             Source::Expires => "expires",
             Source::Heuristic => "heuristic",
             Source::DefaultTtl => "default-ttl",
+            Source::NoCache => "no-cache",
         }
     }
 }
@@ -64,14 +67,20 @@ impl Source {
 /// The freshness of a response that may be stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Freshness {
-    /// For how long it is fresh, counted from age 0; at most 2³¹ s.
+    /// For how long it is fresh, counted from age 0; at most 2³¹ s. 0: it is to be validated before each use.
     pub lifetime_s: u32,
-    /// How old it was when it arrived (`corrected_initial_age`, RFC 9111 §4.2.3); below `lifetime_s`.
+    /// How old it was when it arrived (`corrected_initial_age`, RFC 9111 §4.2.3).
     pub initial_age_s: u32,
     /// Where the lifetime comes from.
     pub source: Source,
-    /// It may never be served stale (RFC 9111 §4.2.4).
+    /// It may never be served stale (RFC 9111 §4.2.4), not at a client's wish either.
     pub must_revalidate: bool,
+    /// For how long it may be shown stale while it is fetched anew (RFC 5861 §3).
+    pub stale_while_revalidate_s: u32,
+    /// For how long it may be shown stale if the origin fails (RFC 5861 §4).
+    pub stale_if_error_s: u32,
+    /// The origin can be asked whether it is still the same.
+    pub has_validator: bool,
     /// The response has fields that may not be kept with it (`private="…"`, `no-cache="…"`): the client that asked
     /// gets them, everyone after it does not.
     pub omits_fields: bool,
@@ -82,9 +91,9 @@ pub struct Freshness {
 }
 
 impl Freshness {
-    /// For how long it is still fresh on arrival; at least 1 s.
+    /// For how long it is still fresh on arrival.
     pub const fn ttl_s(&self) -> u32 {
-        self.lifetime_s - self.initial_age_s
+        self.lifetime_s.saturating_sub(self.initial_age_s)
     }
 
     /// The moment at which its age was 0, from which [`current_age_s`] counts.
@@ -94,7 +103,15 @@ impl Freshness {
 
     /// The first moment at which it is stale.
     pub const fn stale_at_s(&self, response_s: u64) -> u64 {
-        response_s.saturating_add(self.ttl_s() as u64)
+        self.born_s(response_s).saturating_add(self.lifetime_s as u64)
+    }
+
+    /// The first moment at which it is of no use any more: one that can be validated is kept for `keep_s` after it has
+    /// become stale.
+    pub fn kept_until_s(&self, response_s: u64, keep_s: u32) -> u64 {
+        let keep_s = if self.has_validator { keep_s } else { 0 };
+        let longest_s = keep_s.max(self.stale_while_revalidate_s).max(self.stale_if_error_s);
+        self.stale_at_s(response_s).max(response_s).saturating_add(u64::from(longest_s))
     }
 }
 
@@ -202,6 +219,21 @@ mod tests {
             ["Sun, 06 Nov 1994 08:49:37 GMT", "Sunday, 06-Nov-94 08:49:37 GMT", "Sun Nov  6 08:49:37 1994"]
         {
             assert_eq!(dates_of(&format!("Date: {value}")).date_s, Some(784_111_777), "{value}");
+        }
+        // RFC 9111 §4.2: in any case of letters. The weekday says nothing that the date does not.
+        for value in [
+            "SUN, 06 NOV 1994 08:49:37 gMT",
+            "sun, 06 nov 1994 08:49:37 GMT",
+            "Mon, 06 Nov 1994 08:49:37 GMT",
+            "SATURDAY, 06-NOV-94 08:49:37 gmt",
+            "tue NOV  6 08:49:37 1994",
+        ] {
+            assert_eq!(dates_of(&format!("Date: {value}")).date_s, Some(784_111_777), "{value}");
+        }
+        for value in
+            ["Xun, 06 Nov 1994 08:49:37 GMT", "Sunday, 06 Nov 1994 08:49:37 GMT", "Sun", "sun, ß Nov"]
+        {
+            assert_eq!(dates_of(&format!("Date: {value}")).date_s, None, "{value}");
         }
         for value in ["", "0", "-1", "Sun, 06 Nov 1994 08:49:37", "Sun, 06 Nov 1994 08:49:37 UTC", "x\u{e9}"]
         {

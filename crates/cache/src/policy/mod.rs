@@ -16,6 +16,7 @@
 //! there allocates. Responses are judged once per fetch.
 //!
 //! Every *no* has a stable name, which `Cache-Status` and `explain` show.
+pub mod accept;
 pub mod conditional;
 pub mod directives;
 pub mod freshness;
@@ -34,8 +35,26 @@ pub use storable::{ResponseFacts, Storable, StoreRules, Why, storable};
 #[cfg(test)]
 pub(crate) mod test_heads;
 
-/// An HTTP date (RFC 9110 §5.6.7) as seconds since 1970. `None` for what is none, and for years before 1970.
+/// An HTTP date (RFC 9110 §5.6.7) as seconds since 1970, in any case of letters (RFC 9111 §4.2) and whatever weekday it
+/// names. `None` for what is none, and for years before 1970.
 pub fn http_date_s(value: &[u8]) -> Option<u64> {
-    let time = httpdate::parse_http_date(std::str::from_utf8(value).ok()?).ok()?;
+    let value = std::str::from_utf8(value).ok()?;
+    let time = httpdate::parse_http_date(value).ok().or_else(|| lenient_date(value))?;
     Some(time.duration_since(std::time::UNIX_EPOCH).ok()?.as_secs())
+}
+
+/// A date whose letters have another case, or whose weekday is another: as it is written properly.
+#[cold]
+fn lenient_date(value: &str) -> Option<std::time::SystemTime> {
+    const DAYS: [&str; 7] = ["Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday"];
+    let weekday = &value[..value.bytes().position(|b| !b.is_ascii_alphabetic())?];
+    let is_short = weekday.len() == 3;
+    let spelled = |day: &'static str| if is_short { &day[..3] } else { day };
+    DAYS.iter().find(|day| spelled(day).eq_ignore_ascii_case(weekday))?;
+    let mut rest = value[weekday.len()..].to_ascii_lowercase();
+    if let Some(at) = rest.find(|c: char| c.is_ascii_alphabetic()) {
+        rest[at..=at].make_ascii_uppercase();
+    }
+    let rest = rest.replace(" gmt", " GMT");
+    DAYS.iter().find_map(|day| httpdate::parse_http_date(&format!("{}{rest}", spelled(day))).ok())
 }

@@ -6,7 +6,7 @@ use wire::http1::{
 };
 
 use super::directives::RequestDirectives;
-use crate::error_page::Fault;
+use crate::{config::ClientRule, error_page::Fault};
 
 /// A request's method, as far as a cache treats it differently (RFC 9110 §9).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -62,13 +62,13 @@ pub struct RequestFacts {
     /// `If-Match` or `If-Unmodified-Since` occurs. They protect against lost updates, at the origin and nowhere else
     /// (RFC 9110 §13.1.1): a cache that answered them could be wrong.
     pub origin_precondition: bool,
-    /// What `Cache-Control` and `Pragma` ask for.
+    /// What `Cache-Control` and `Pragma` ask for, as far as that counts.
     pub directives: RequestDirectives,
 }
 
 impl RequestFacts {
     /// Reads them from a head; `has_body` comes from its framing.
-    pub fn of(head: &RequestHead<'_, '_>, has_body: bool) -> Self {
+    pub fn of(head: &RequestHead<'_, '_>, has_body: bool, rule: ClientRule) -> Self {
         let headers: &Headers<'_, '_> = &head.headers;
         Self {
             method: Method::of(head.method),
@@ -77,7 +77,7 @@ impl RequestFacts {
             cookie: headers.has(KnownHeader::Cookie),
             origin_precondition: headers.has(KnownHeader::IfMatch)
                 || headers.has(KnownHeader::IfUnmodifiedSince),
-            directives: RequestDirectives::of(headers),
+            directives: RequestDirectives::of(headers).by(rule),
         }
     }
 }
@@ -175,7 +175,7 @@ mod tests {
     use crate::policy::test_heads::with_request;
 
     fn judge(line: &str, headers: &str) -> Recv {
-        with_request(line, headers, |head| recv(&RequestFacts::of(head, false)))
+        with_request(line, headers, |head| recv(&RequestFacts::of(head, false, ClientRule::Obey)))
     }
 
     const LOOKUP: Recv = Recv::Lookup { must_fetch: false, only_if_cached: false };
@@ -216,9 +216,24 @@ mod tests {
     }
 
     #[test]
+    fn a_client_that_is_ignored_turns_no_hit_into_a_fetch() {
+        for (headers, only_if_cached) in [
+            ("Cache-Control: no-cache", false),
+            ("Pragma: no-cache", false),
+            ("Cache-Control: max-age=0", false),
+            ("Cache-Control: no-store, only-if-cached", true),
+        ] {
+            with_request("GET /", headers, |head| {
+                let facts = RequestFacts::of(head, false, ClientRule::Ignore);
+                assert_eq!(recv(&facts), Recv::Lookup { must_fetch: false, only_if_cached }, "{headers}");
+            });
+        }
+    }
+
+    #[test]
     fn a_body_makes_a_get_the_origins_business() {
         with_request("GET /", "", |head| {
-            let facts = RequestFacts::of(head, true);
+            let facts = RequestFacts::of(head, true, ClientRule::Obey);
             assert_eq!(recv(&facts), Recv::Pass(PassReason::Body));
         });
     }

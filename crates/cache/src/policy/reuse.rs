@@ -12,6 +12,10 @@ pub struct Stored {
     pub age_s: u64,
     /// It may not be served stale (`must-revalidate`, `proxy-revalidate`, `s-maxage`; RFC 9111 §4.2.4).
     pub must_revalidate: bool,
+    /// For how long it may be shown stale while it is fetched anew (RFC 5861 §3).
+    pub stale_while_revalidate_s: u32,
+    /// For how long it may be shown stale if the origin fails (RFC 5861 §4).
+    pub stale_if_error_s: u32,
 }
 
 /// Whether a stored response may be used.
@@ -24,6 +28,16 @@ pub enum Reuse {
     },
     /// It is stale, and the client says that it may be (`max-stale`).
     StaleAccepted {
+        /// For how many seconds it has been stale.
+        stale_s: u64,
+    },
+    /// It is stale, and may be shown while it is fetched anew (RFC 5861 §3).
+    StaleWhileRevalidate {
+        /// For how many seconds it has been stale.
+        stale_s: u64,
+    },
+    /// It may be shown only if the origin fails (RFC 5861 §4).
+    StaleIfError {
         /// For how many seconds it has been stale.
         stale_s: u64,
     },
@@ -93,6 +107,8 @@ pub fn may_reuse(stored: Stored, request: &RequestDirectives) -> Reuse {
         Some(max_stale_s) if !stored.must_revalidate && stale_s <= u64::from(max_stale_s) => {
             Reuse::StaleAccepted { stale_s }
         }
+        _ if stale_s < u64::from(stored.stale_while_revalidate_s) => Reuse::StaleWhileRevalidate { stale_s },
+        _ if stale_s < u64::from(stored.stale_if_error_s) => Reuse::StaleIfError { stale_s },
         _ => Reuse::No(NotReused::Stale),
     }
 }
@@ -124,7 +140,15 @@ mod tests {
 
     #[test]
     fn freshness_and_the_clients_wishes() {
-        let stored = |lifetime_s, age_s| Stored { lifetime_s, age_s, must_revalidate: false };
+        let stored = |lifetime_s, age_s| Stored {
+            lifetime_s,
+            age_s,
+            must_revalidate: false,
+            stale_while_revalidate_s: 0,
+            stale_if_error_s: 0,
+        };
+        let lenient =
+            |age_s| Stored { stale_while_revalidate_s: 5, stale_if_error_s: 9, ..stored(60, age_s) };
         let plain = ASKS_NOTHING;
         let max_age = |s| RequestDirectives { max_age_s: Some(s), ..plain };
         let min_fresh = |s| RequestDirectives { min_fresh_s: Some(s), ..plain };
@@ -143,6 +167,13 @@ mod tests {
             (stored(60, 70), min_fresh(0), Reuse::No(NotReused::RequestMinFresh)),
             (stored(60, 70), max_stale(10), Reuse::StaleAccepted { stale_s: 10 }),
             (stored(60, 71), max_stale(10), Reuse::No(NotReused::Stale)),
+            (lenient(59), plain, Reuse::Fresh { ttl_s: 1 }),
+            (lenient(64), plain, Reuse::StaleWhileRevalidate { stale_s: 4 }),
+            (lenient(65), plain, Reuse::StaleIfError { stale_s: 5 }),
+            (lenient(68), plain, Reuse::StaleIfError { stale_s: 8 }),
+            (lenient(69), plain, Reuse::No(NotReused::Stale)),
+            (lenient(65), max_age(64), Reuse::No(NotReused::RequestMaxAge)),
+            (lenient(65), max_stale(5), Reuse::StaleAccepted { stale_s: 5 }),
             (Stored { must_revalidate: true, ..stored(60, 61) }, max_stale(10), Reuse::No(NotReused::Stale)),
             (
                 stored(60, 0),

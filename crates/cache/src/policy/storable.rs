@@ -1,13 +1,13 @@
 //! Whether a shared cache may store a response (RFC 9111 §3), and for how long it is then fresh.
 //!
-//! In this step nothing is revalidated, so what could only be used after validation (`no-cache`, no freshness left) is
-//! not stored.
+//! What can be used after validation only (`no-cache`, no freshness left) is stored where it has a validator, for else
+//! nothing could come of that.
 
 use wire::http1::{head::ResponseHead, known::KnownHeader};
 
 use super::{
-    directives::ResponseDirectives,
-    freshness::{Dates, Freshness, Times, initial_age_s, is_heuristically_cacheable, lifetime},
+    directives::{ResponseDirectives, Seconds},
+    freshness::{Dates, Freshness, Source, Times, initial_age_s, is_heuristically_cacheable, lifetime},
     request::{Method, RequestFacts},
     vary::{Vary, VaryFault},
 };
@@ -28,22 +28,31 @@ pub struct ResponseFacts {
     pub sets_cookie: bool,
     /// A field named by `private="…"` or `no-cache="…"` occurs.
     pub omits_fields: bool,
+    /// The origin can be asked whether it is still the same: by an entity tag, or by when it was changed. Of errors and
+    /// redirects it is not asked.
+    pub has_validator: bool,
     /// `Vary`.
     pub vary: Result<Vary, VaryFault>,
 }
 
 impl ResponseFacts {
-    /// Reads them from a head.
-    pub fn of(head: &ResponseHead<'_, '_>) -> Self {
+    /// Reads them from a head; `for_us`: what it says to caches such as ours alone (RFC 9213) counts.
+    pub fn of(head: &ResponseHead<'_, '_>, for_us: bool) -> Self {
         let headers = &head.headers;
-        let targeted = ResponseDirectives::of_cdn_cache_control(headers);
+        let targeted = if for_us { ResponseDirectives::of_cdn_cache_control(headers) } else { None };
         let is_targeted = targeted.is_some();
         let directives = targeted.unwrap_or_else(|| ResponseDirectives::of_cache_control(headers));
+        let dates = Dates::of(headers);
         let omitted = |name: &str| directives.omit.iter().any(|omit| omit.eq_ignore_ascii_case(name));
         Self {
             status: head.status,
             targeted: is_targeted,
-            dates: Dates::of(headers),
+            has_validator: head.status < 300
+                && (headers.has(KnownHeader::Etag)
+                    && !headers.is_repeated(KnownHeader::Etag)
+                    && !omitted("etag")
+                    || dates.last_modified_s.is_some() && !omitted("last-modified")),
+            dates,
             sets_cookie: headers.has(KnownHeader::SetCookie) && !omitted("set-cookie"),
             omits_fields: !directives.omit.is_empty() && headers.iter().any(|(name, _)| omitted(name)),
             vary: Vary::of(headers),
@@ -59,6 +68,10 @@ pub struct StoreRules {
     pub cookies: CookieRule,
     /// Freshness for what states none and allows no heuristic; 0: none.
     pub default_ttl_s: u32,
+    /// For how long what does not say so may be shown stale while it is fetched anew.
+    pub grace_s: u32,
+    /// For how long what does not say so may be shown stale if the origin fails.
+    pub stale_if_error_s: u32,
 }
 
 /// Whether a response may be stored.
@@ -109,7 +122,7 @@ whys! {
         "The response may be stored only by who understands its status, and we do not",
     NoStore "no-store" "RFC 9111 §5.2.2.5" "The response says that it must not be stored",
     Private "private" "RFC 9111 §5.2.2.7" "The response says that it is for one visitor only",
-    NoCache "no-cache" "RFC 9111 §5.2.2.4" "The response says that it must be validated before each use",
+    NoCache "no-cache" "RFC 9111 §5.2.2.4" "The response says that it must be validated before each use, and has nothing to do that by",
     VaryAny "vary-any" "RFC 9111 §4.1" "The response depends on something that no cache can see (Vary: *)",
     VaryTooLarge "vary-too-large" "bound" "The response depends on more headers than we keep track of",
     VaryMalformed "vary-malformed" "RFC 9110 §12.5.5" "Vary names something that cannot be a header",
@@ -121,7 +134,7 @@ whys! {
         "The response does not say how long it is fresh, and nothing allows a guess",
     Cookie "cookie" "knob cookies"
         "The request carried a cookie, and the response does not say that others may see it",
-    Expired "expired" "RFC 9111 §4.2" "The response was stale when it arrived",
+    Expired "expired" "RFC 9111 §4.2" "The response was stale when it arrived, and has nothing to validate it by",
 }
 
 /// Decides whether the response to a request may be stored. If several rules forbid it, the one that tells most is
@@ -160,7 +173,7 @@ fn judge(
         refuse_if(directives.no_store, Why::NoStore)?;
     }
     refuse_if(directives.private, Why::Private)?;
-    refuse_if(directives.no_cache, Why::NoCache)?;
+    refuse_if(directives.no_cache && !response.has_validator, Why::NoCache)?;
     match &response.vary {
         Ok(_) => {}
         Err(VaryFault::Any) => return Err(Why::VaryAny),
@@ -168,7 +181,7 @@ fn judge(
         Err(VaryFault::Malformed) => return Err(Why::VaryMalformed),
     }
     // §3.5
-    let s_maxage = directives.s_maxage != super::directives::Seconds::Absent;
+    let s_maxage = directives.s_maxage != Seconds::Absent;
     let shared_with_credentials = directives.public || directives.must_revalidate || s_maxage;
     refuse_if(request.authorization && !shared_with_credentials, Why::Authorization)?;
     let safe = rules.cookies != CookieRule::Rfc;
@@ -185,27 +198,60 @@ fn judge(
         rules.default_ttl_s,
         times.response_s,
     );
+    let lifetime = if directives.no_cache { Some((0, Source::NoCache)) } else { lifetime };
     let (lifetime_s, source) = lifetime.ok_or(Why::NoFreshness)?;
+    let (stale_while_revalidate_s, stale_if_error_s) = stale_windows(directives, rules);
+    let initial_age_s = u32::try_from(initial_age_s(&response.dates, times)).unwrap_or(u32::MAX);
+    let is_fresh = initial_age_s < lifetime_s;
+    // What only the knob would show if the origin failed is not worth its place.
+    let can_be_used_stale = response.has_validator
+        || stale_while_revalidate_s > 0
+        || stale_if_error_s > 0 && directives.stale_if_error != Seconds::Absent;
+    refuse_if(!(is_fresh || source.is_explicit() && can_be_used_stale), Why::Expired)?;
     let said_for_all =
         shared_with_cookie || s_maxage || response.vary.as_ref().is_ok_and(|vary| vary.names("cookie"));
+    // What is to be asked for again each time is as a rule a page, and a page may be its visitor's: an origin that
+    // compares dates alone would give it to the next.
     let for_cookies = match rules.cookies {
-        CookieRule::Strict => said_for_all,
-        CookieRule::Safe | CookieRule::Rfc => source.is_explicit(),
+        CookieRule::Safe | CookieRule::Rfc if is_fresh => source.is_explicit(),
+        CookieRule::Safe | CookieRule::Strict | CookieRule::Rfc => said_for_all,
     };
     refuse_if(safe && request.cookie && !for_cookies, Why::Cookie)?;
-    let initial_age_s = initial_age_s(&response.dates, times);
-    refuse_if(u64::from(lifetime_s) <= initial_age_s, Why::Expired)?;
     Ok(Freshness {
         lifetime_s,
-        // Below lifetime_s, so it fits.
-        initial_age_s: initial_age_s as u32,
+        initial_age_s,
         source,
-        // §4.2.4, §5.2.2.10: s-maxage implies proxy-revalidate.
-        must_revalidate: directives.must_revalidate || directives.proxy_revalidate || s_maxage,
+        must_revalidate: must_revalidate(directives),
+        stale_while_revalidate_s,
+        stale_if_error_s,
+        has_validator: response.has_validator,
         omits_fields: response.omits_fields,
         for_cookies,
         said_for_all,
     })
+}
+
+/// §4.2.4, §5.2.2.10: `s-maxage` implies `proxy-revalidate`.
+fn must_revalidate(directives: &ResponseDirectives) -> bool {
+    directives.must_revalidate
+        || directives.proxy_revalidate
+        || directives.no_cache
+        || directives.s_maxage != Seconds::Absent
+}
+
+/// For how long a response may be shown stale while it is fetched anew, and if the origin fails: as it says itself (RFC
+/// 5861), else by the knobs. Beside `s-maxage` what it says counts, although that implies `proxy-revalidate`: it would
+/// not say so otherwise.
+fn stale_windows(directives: &ResponseDirectives, rules: &StoreRules) -> (u32, u32) {
+    if directives.must_revalidate || directives.proxy_revalidate || directives.no_cache {
+        return (0, 0);
+    }
+    let by_knob = |s| if must_revalidate(directives) { 0 } else { s };
+    let said = |seconds: Seconds, knob_s| seconds.said().unwrap_or(by_knob(knob_s));
+    (
+        said(directives.stale_while_revalidate, rules.grace_s),
+        said(directives.stale_if_error, rules.stale_if_error_s),
+    )
 }
 
 /// Statuses whose meaning for caching is known here: those of RFC 9110 §15 that are final, but for 206 and 304, and

@@ -3,12 +3,12 @@
 //!
 //! ```text
 //!  Vary: Accept-Encoding, accept-LANGUAGE     Vary (spec):       accept-encoding,accept-language
-//!  Accept-Encoding: gzip ,br                  secondary key:     "+gzip,br\n" "-"
+//!  Accept-Encoding: gzip ,br                  secondary key:     "=br, gzip\n" "-"
 //! ```
 //!
 //! The spec is what is stored beside the address; the key is made from it and each request, and is as unambiguous as
 //! its input: a value cannot hold LF, and `+` or `-` tells an empty value from an absent one (§4.1: an absent header
-//! matches an absent one only).
+//! matches an absent one only), `=` one that is written as what it means ([`accept`](super::accept)).
 
 use smallvec::SmallVec;
 use wire::http1::{
@@ -16,6 +16,8 @@ use wire::http1::{
     head::Headers,
     known::KnownHeader,
 };
+
+use super::accept::append_meaning;
 
 /// Header names in one `Vary`; beyond, the response is not stored ([`VaryFault::TooLarge`]).
 pub const VARY_NAMES_MAX: usize = 16;
@@ -116,6 +118,7 @@ pub fn secondary_key(spec: &[u8], headers: &Headers<'_, '_>, out: &mut Vec<u8>) 
         // The origin gets no field that is for this hop alone, so the answer cannot depend on it.
         let reaches_origin = !is_hop_by_hop(name, headers);
         match known {
+            Some(known) if reaches_origin && append_meaning(known, headers, b"=", out) => out.push(b'\n'),
             Some(known) => {
                 append_values(headers.known_all(known).filter(|_| reaches_origin), shape(name), out);
             }
@@ -242,7 +245,14 @@ mod tests {
             ("foo", "Foo: 1", "Foo:\nFoo: 1"),
             ("foo", "Foo:", "Foo:\nFoo: ,"),
             ("accept-encoding", "Accept-Encoding: GZIP, br", "Accept-Encoding: gzip,br"),
+            (
+                "accept-encoding",
+                "Accept-Encoding: gzip;q=0.7, br, deflate",
+                "Accept-Encoding: br\nAccept-Encoding: gzip",
+            ),
             ("accept-language", "Accept-Language: de-DE", "Accept-Language: de-de"),
+            ("accept-language", "Accept-Language: en, de", "Accept-Language: de, en"),
+            ("accept-language", "Accept-Language: x y", "Accept-Language: X Y"),
             ("foo", "Bar: 1", "Bar: 2"),
             ("a,b", "A: 1\nB: 2", "B: 2\nC: 0\nA: 1"),
         ];
@@ -260,13 +270,14 @@ mod tests {
             ("a,b", "A: -", ""),
             ("user-agent", "User-Agent: x (a, b)", "User-Agent: x (a,b)"),
             ("cookie", "Cookie: a=1, 2", "Cookie: a=1,2"),
-            ("accept-language", "Accept-Language: en, de", "Accept-Language: de, en"),
+            ("accept-language", "Accept-Language: en, de", "Accept-Language: en, de;q=0.9"),
+            ("accept-encoding", "Accept-Encoding: identity", ""),
         ];
         for (spec, one, other) in different {
             assert_ne!(key(spec, one), key(spec, other), "{spec}: {one} / {other}");
         }
         assert_eq!(key("", "A: 1"), "");
-        assert_eq!(key("accept-encoding,accept-language", "Accept-Encoding: gzip ,br"), "+gzip,br\n-");
+        assert_eq!(key("accept-encoding,accept-language", "Accept-Encoding: gzip ,br"), "=br, gzip\n-");
     }
 
     /// The slow obvious twin: for each name the members of all its lines in order, or nothing.

@@ -208,6 +208,8 @@ impl StoredMeta {
                 .with_if(freshness.must_revalidate, Flags::MUST_REVALIDATE)
                 .with_if(!freshness.for_cookies, Flags::NOT_FOR_COOKIES),
             lifetime_s: freshness.lifetime_s,
+            stale_while_revalidate_s: freshness.stale_while_revalidate_s.min(STALE_S_MAX),
+            stale_if_error_s: freshness.stale_if_error_s.min(STALE_S_MAX),
             ..BLANK
         }
     }
@@ -330,14 +332,28 @@ impl StoredMeta {
             lifetime_s: self.lifetime_s,
             age_s: self.age_s(now_s),
             must_revalidate: self.flags.has(Flags::MUST_REVALIDATE),
+            stale_while_revalidate_s: self.stale_while_revalidate_s,
+            stale_if_error_s: self.stale_if_error_s,
         }
+    }
+
+    /// Whether the record is a response, and not what is known of an address besides.
+    #[inline]
+    pub fn is_response(&self) -> bool {
+        self.status != 0
+    }
+
+    /// The value of `ETag` in the stored head, as it came.
+    #[inline]
+    pub fn etag_of<'a>(&self, head: &'a [u8]) -> Option<&'a [u8]> {
+        let at = self.etag_at as usize;
+        head.get(at..at + usize::from(self.etag_bytes)).filter(|etag| !etag.is_empty())
     }
 
     /// As [`evaluate`](crate::policy::evaluate) wants it; `head` is the stored head.
     #[inline]
     pub fn validators<'a>(&self, head: &'a [u8]) -> Validators<'a> {
-        let at = self.etag_at as usize;
-        let etag = head.get(at..at + usize::from(self.etag_bytes)).and_then(EntityTag::parse);
+        let etag = self.etag_of(head).and_then(EntityTag::parse);
         Validators { etag, last_modified_s: self.last_modified_s, date_s: self.date_s }
     }
 }

@@ -7,7 +7,11 @@ use std::{
     time::{Duration, UNIX_EPOCH},
 };
 
-use wire::http1::{fields::is_hop_by_hop, head::ResponseHead, known::KnownHeader};
+use wire::http1::{
+    fields::is_hop_by_hop,
+    head::{ResponseHead, Version},
+    known::KnownHeader,
+};
 
 /// What a head is made for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,7 +36,7 @@ pub struct HeadOutline {
 /// everyone, in their order and with their bytes, without the empty line at the end.
 ///
 /// Left out: what is for one hop (RFC 9110 §7.6.1), `Content-Length` (framing is chosen for each answer) and, for the
-/// store, `Age`, `Content-Range`, the fields that are for one proxy, and those in `omit` (names in lower case; from
+/// store, `Age`, the fields that are for one proxy, and those in `omit` (names in lower case; from
 /// `private="…"` and `no-cache="…"`). `Date` is added where there is none (RFC 9110 §6.6.1), as the time of arrival.
 /// `Via` and `Cache-Status` of those before us stay; ours come after them, each time the head is sent.
 pub fn append_origin_head(
@@ -55,7 +59,7 @@ pub fn append_origin_head(
     for (known, name, value) in head.headers.classified() {
         let left_out = match known {
             Some(KnownHeader::ContentLength) => true,
-            Some(KnownHeader::Age | KnownHeader::ContentRange) => storing,
+            Some(KnownHeader::Age) => storing,
             Some(KnownHeader::ProxyAuthenticate | KnownHeader::ProxyAuthorization) => storing,
             _ => storing && name.eq_ignore_ascii_case("proxy-authentication-info"),
         };
@@ -92,13 +96,24 @@ fn append_date(out: &mut Vec<u8>, s: u64) {
 /// of a body that is not sent.
 #[inline]
 pub fn append_not_modified(out: &mut Vec<u8>, stored_head: &[u8]) {
-    out.extend_from_slice(b"HTTP/1.1 304 Not Modified\r\n");
+    append_lines_but(out, b"HTTP/1.1 304 Not Modified\r\n", stored_head, is_for_body_only);
+}
+
+/// Appends a status line, and the lines of a stored head but for those that are `left_out`.
+#[inline]
+fn append_lines_but(
+    out: &mut Vec<u8>,
+    status_line: &[u8],
+    stored_head: &[u8],
+    left_out: impl Fn(&[u8]) -> bool,
+) {
+    out.extend_from_slice(status_line);
     let mut kept_from = None;
     let mut at = first_line_bytes(stored_head);
     // Lines that stay are copied in runs.
     while at < stored_head.len() {
         let line = line_at(stored_head, at);
-        if is_for_body_only(line) {
+        if left_out(line) {
             if let Some(from) = kept_from.take() {
                 out.extend_from_slice(&stored_head[from..at]);
             }
@@ -113,11 +128,46 @@ pub fn append_not_modified(out: &mut Vec<u8>, stored_head: &[u8]) {
 }
 
 /// Appends the head of a 206 for a stored head (RFC 9110 §15.3.7); `Content-Range` comes with
-/// [`append_dynamic`](super::append_dynamic).
+/// [`append_dynamic`](super::append_dynamic), and one that the origin put on the whole (where it means nothing, RFC 9110
+/// §14.4) goes.
 #[inline]
 pub fn append_partial(out: &mut Vec<u8>, stored_head: &[u8]) {
-    out.extend_from_slice(b"HTTP/1.1 206 Partial Content\r\n");
-    out.extend_from_slice(&stored_head[first_line_bytes(stored_head)..]);
+    append_lines_but(out, b"HTTP/1.1 206 Partial Content\r\n", stored_head, |line| {
+        is_named(line, b"content-range:")
+    });
+}
+
+/// Appends a stored head as a 304 updates it (RFC 9111 §3.2): a field that the 304 has takes the place of the stored ones
+/// of its name, but for those that describe the content, which is the stored one. With `Age`, from which the age of what
+/// is stored then counts.
+pub fn append_updated(
+    out: &mut Vec<u8>,
+    stored_head: &[u8],
+    received: Version,
+    answer: &ResponseHead<'_, '_>,
+) {
+    const NAMES: [&str; 5] = ["content-encoding", "content-length", "content-md5", "content-range", "etag"];
+    let updates = |name: &str| {
+        !NAMES.iter().any(|kept| kept.eq_ignore_ascii_case(name)) && !is_hop_by_hop(name, &answer.headers)
+    };
+    let status_line = line_at(stored_head, 0);
+    out.extend_from_slice(if received == Version::Http10 { b"HTTP/1.0" } else { b"HTTP/1.1" });
+    out.extend_from_slice(status_line.get(8..).unwrap_or_default());
+    let mut at = status_line.len();
+    while at < stored_head.len() {
+        let line = line_at(stored_head, at);
+        let name = line.split(|&b| b == b':').next().and_then(|name| std::str::from_utf8(name).ok());
+        let is_replaced = name.is_some_and(|name| updates(name) && answer.headers(name).next().is_some());
+        if !is_replaced {
+            out.extend_from_slice(line);
+        }
+        at += line.len();
+    }
+    for (name, value) in answer.headers.iter().filter(|(name, _)| updates(name)) {
+        for part in [name.as_bytes(), b": ", value, b"\r\n"] {
+            out.extend_from_slice(part);
+        }
+    }
 }
 
 /// Length of the status line with its CRLF.
@@ -146,7 +196,12 @@ fn is_for_body_only(line: &[u8]) -> bool {
     ];
     // All begin with c, a or t: most lines are dismissed by one byte.
     matches!(line.first().map(u8::to_ascii_lowercase), Some(b'c' | b'a' | b't'))
-        && NAMES.iter().any(|name| line.len() >= name.len() && line[..name.len()].eq_ignore_ascii_case(name))
+        && NAMES.iter().any(|name| is_named(line, name))
+}
+
+/// Whether a line begins with this name and its colon.
+fn is_named(line: &[u8], name: &[u8]) -> bool {
+    line.split_at_checked(name.len()).is_some_and(|(begin, _)| begin.eq_ignore_ascii_case(name))
 }
 
 #[cfg(test)]
@@ -185,7 +240,8 @@ mod tests {
                        Transfer-Encoding: chunked\nAge: 7\nProxy-Authenticate: Basic\nProxy-Authentication-Info: x\n\
                        Content-Range: bytes 0-1/2\nTrailer: X-Sum\nX-Kept: 1";
         let (stored, _) = made(headers, For::Store, &[]);
-        assert_eq!(stored, format!("HTTP/1.1 200 Fine\r\nTrailer: X-Sum\r\nX-Kept: 1\r\n{}", date_line()));
+        let want = "HTTP/1.1 200 Fine\r\nContent-Range: bytes 0-1/2\r\nTrailer: X-Sum\r\nX-Kept: 1\r\n";
+        assert_eq!(stored, format!("{want}{}", date_line()));
         let (forwarded, _) = made(headers, For::Forward, &[]);
         let want = "HTTP/1.1 200 Fine\r\nAge: 7\r\nProxy-Authenticate: Basic\r\nProxy-Authentication-Info: x\r\nContent-Range: bytes 0-1/2\r\nTrailer: X-Sum\r\nX-Kept: 1\r\n";
         assert_eq!(forwarded, format!("{want}{}", date_line()));
@@ -234,7 +290,7 @@ mod tests {
                     Content-Security-Policy: x\r\nTr: 1\r\nAccept: x\r\nDate: d\r\n";
         assert_eq!(String::from_utf8(out).unwrap(), want);
         let mut out = Vec::new();
-        append_partial(&mut out, b"HTTP/1.1 200 OK\r\nContent-Type: a/b\r\n");
+        append_partial(&mut out, b"HTTP/1.1 200 OK\r\nContent-RANGE: x\r\nContent-Type: a/b\r\n");
         assert_eq!(out, b"HTTP/1.1 206 Partial Content\r\nContent-Type: a/b\r\n");
         for only_body in ["", "Content-Type: x\r\n", "Content-Type: x\r\nTrailer: y\r\n"] {
             let mut out = Vec::new();

@@ -3,6 +3,7 @@ use std::collections::HashSet;
 use proptest::prelude::*;
 
 use super::*;
+use crate::config::ClientRule;
 use crate::policy::{
     Source,
     test_heads::{date, with_request, with_response},
@@ -10,10 +11,10 @@ use crate::policy::{
 
 const NOW: u64 = 1_800_000_000;
 const TIMES: Times = Times { request_s: NOW, response_s: NOW };
-const SAFE: StoreRules = StoreRules { cookies: CookieRule::Safe, default_ttl_s: 0 };
-const RFC: StoreRules = StoreRules { cookies: CookieRule::Rfc, default_ttl_s: 0 };
-
-const STRICT: StoreRules = StoreRules { cookies: CookieRule::Strict, default_ttl_s: 0 };
+const SAFE: StoreRules =
+    StoreRules { cookies: CookieRule::Safe, default_ttl_s: 0, grace_s: 0, stale_if_error_s: 0 };
+const RFC: StoreRules = StoreRules { cookies: CookieRule::Rfc, ..SAFE };
+const STRICT: StoreRules = StoreRules { cookies: CookieRule::Strict, ..SAFE };
 
 /// What answers a visitor with a cookie is stored under the strict rule only where it is said to be for all; and what is
 /// stored for others is marked.
@@ -40,7 +41,8 @@ fn the_strict_rule_asks_for_a_word() {
 fn ask(line: &str, request: &str, status: &str, response: &str, rules: StoreRules) -> Storable {
     with_request(line, request, |request| {
         with_response(status, response, |response| {
-            let (request, response) = (RequestFacts::of(request, false), ResponseFacts::of(response));
+            let (request, response) =
+                (RequestFacts::of(request, false, ClientRule::Obey), ResponseFacts::of(response, true));
             storable(&request, &response, &rules, TIMES)
         })
     })
@@ -100,8 +102,16 @@ fn every_reason_is_reached() {
         ("GET /", "", "200 OK", "Cache-Control: max-age=9\nAge: 9", SAFE, Why::Expired),
         (
             "GET /",
-            "",
+            "Cookie: a=b",
             "200 OK",
+            "Expires: 0\nLast-Modified: Sun, 06 Nov 1994 08:49:37 GMT",
+            SAFE,
+            Why::Cookie,
+        ),
+        (
+            "GET /",
+            "",
+            "404 Not Found",
             "Expires: 0\nLast-Modified: Sun, 06 Nov 1994 08:49:37 GMT",
             SAFE,
             Why::Expired,
@@ -256,6 +266,46 @@ fn flags_of_freshness() {
     assert_eq!((aged.born_s(NOW), aged.stale_at_s(NOW)), (NOW - 4, NOW + 5));
 }
 
+/// RFC 9111 §4.3, RFC 5861: what is kept although it is stale, and for how long.
+#[test]
+fn what_can_be_validated_or_shown_stale_is_stored() {
+    let modified = "Last-Modified: Sun, 06 Nov 1994 08:49:37 GMT";
+    for (response, lifetime_s, windows, must_revalidate, kept_s) in [
+        ("Cache-Control: max-age=9", 9, (0, 0), false, 9),
+        ("Cache-Control: max-age=9\nETag: \"x\"", 9, (0, 0), false, 109),
+        ("Cache-Control: no-cache, max-age=9\nETag: \"x\"", 0, (0, 0), true, 100),
+        (&format!("Cache-Control: no-cache\n{modified}"), 0, (0, 0), true, 100),
+        ("Cache-Control: max-age=0\nETag: W/\"x\"", 0, (0, 0), false, 100),
+        ("Cache-Control: max-age=9, stale-while-revalidate=20", 9, (20, 0), false, 29),
+        ("Cache-Control: max-age=9, stale-if-error=300, stale-while-revalidate=20", 9, (20, 300), false, 309),
+        ("Cache-Control: s-maxage=9, stale-if-error=30", 9, (0, 30), true, 39),
+        ("Cache-Control: max-age=9, must-revalidate, stale-if-error=30", 9, (0, 0), true, 9),
+        ("Cache-Control: max-age=9, stale-if-error=x", 9, (0, 0), false, 9),
+        ("CDN-Cache-Control: max-age=9, stale-while-revalidate=7", 9, (7, 0), false, 16),
+    ] {
+        let Storable::Yes(got) = ask("GET /", "", "200 OK", response, SAFE) else { panic!("{response}") };
+        assert_eq!(got.lifetime_s, lifetime_s, "{response}");
+        assert_eq!((got.stale_while_revalidate_s, got.stale_if_error_s), windows, "{response}");
+        assert_eq!(got.must_revalidate, must_revalidate, "{response}");
+        assert_eq!(got.kept_until_s(NOW, 100), NOW + kept_s, "{response}");
+    }
+    let lenient = StoreRules { grace_s: 5, stale_if_error_s: 6, ..SAFE };
+    for (response, windows) in [
+        ("Cache-Control: max-age=9", (5, 6)),
+        ("Cache-Control: max-age=9, stale-if-error=0", (5, 0)),
+        ("Cache-Control: s-maxage=9", (0, 0)),
+        ("Cache-Control: max-age=9, proxy-revalidate", (0, 0)),
+    ] {
+        let Storable::Yes(got) = ask("GET /", "", "200 OK", response, lenient) else { panic!("{response}") };
+        assert_eq!((got.stale_while_revalidate_s, got.stale_if_error_s), windows, "{response}");
+    }
+    // Nobody shares by a guess what is asked for anew each time.
+    let with_cookie = ask("GET /", "Cookie: a=b", "200 OK", "Cache-Control: no-cache\nETag: \"x\"", SAFE);
+    assert_eq!(with_cookie, Storable::No(Why::Cookie));
+    let said = ask("GET /", "Cookie: a=b", "200 OK", "Cache-Control: no-cache, public\nETag: \"x\"", SAFE);
+    assert!(matches!(said, Storable::Yes(fresh) if fresh.for_cookies));
+}
+
 proptest! {
     /// The slow obvious twin: RFC 9111 §4.2 computed from the values themselves, in signed numbers without bounds,
     /// instead of from the bytes on the wire.
@@ -299,7 +349,10 @@ proptest! {
         let initial_age = apparent_age.max(age.unwrap_or(0) + delay);
         let want = match lifetime {
             None => Err(Why::NoFreshness),
-            Some(s) if s <= initial_age => Err(Why::Expired),
+            // What was last changed at a time that it names can be validated, unless its lifetime was a guess.
+            Some(s) if s <= initial_age && (modified.is_none() || s_maxage.or(max_age).or(expires).is_none()) => {
+                Err(Why::Expired)
+            }
             Some(s) => Ok((s, initial_age)),
         };
 
@@ -307,7 +360,8 @@ proptest! {
         let times = Times { request_s: NOW - delay as u64, response_s: NOW };
         let said = with_request("GET /", "", |request| {
             with_response("200 OK", &headers, |response| {
-                storable(&RequestFacts::of(request, false), &ResponseFacts::of(response), &rules, times)
+                let asked = RequestFacts::of(request, false, ClientRule::Obey);
+                storable(&asked, &ResponseFacts::of(response, true), &rules, times)
             })
         });
         let got = match said {

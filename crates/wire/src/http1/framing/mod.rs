@@ -104,7 +104,11 @@ impl Answered {
 /// # Errors
 /// Whatever leaves room for a second reading; the origin's connection is of no further use.
 pub fn response_framing(head: &ResponseHead<'_, '_>, answered: Answered) -> Result<Framing, FramingError> {
-    let announced = announced(head.version, &head.headers)?;
+    let announced = match announced(head.version, &head.headers) {
+        // Item 4 of RFC 9112 §6.3: without `chunked` at the end, the connection's end is the body's.
+        Err(FramingError::InvalidCoding) if has_unknown_coding(head) => None,
+        announced => announced?,
+    };
     let bodiless = match (head.status, answered) {
         (..200 | 204, _) | (200..300, Answered::Connect) => {
             if !matches!(announced, None | Some(Framing::Length(0))) {
@@ -116,6 +120,16 @@ pub fn response_framing(head: &ResponseHead<'_, '_>, answered: Answered) -> Resu
         _ => false,
     };
     if bodiless { Ok(Framing::None) } else { Ok(announced.unwrap_or(Framing::UntilClose)) }
+}
+
+/// Whether the one transfer coding of a response is none that anybody has registered, nor one that could be mistaken for
+/// `chunked`: then nobody applied it either. Content in a coding that there is would be passed on still coded.
+fn has_unknown_coding(head: &ResponseHead<'_, '_>) -> bool {
+    const REGISTERED: [&[u8]; 7] =
+        [b"compress", b"deflate", b"gzip", b"identity", b"trailers", b"x-compress", b"x-gzip"];
+    let coding = head.headers.known(KnownHeader::TransferEncoding).unwrap_or_default();
+    let has_chunked = coding.windows(b"chunk".len()).any(|part| part.eq_ignore_ascii_case(b"chunk"));
+    is_token(coding) && !has_chunked && !REGISTERED.iter().any(|known| known.eq_ignore_ascii_case(coding))
 }
 
 /// What `Transfer-Encoding` and `Content-Length` say.

@@ -1,15 +1,20 @@
-//! A request's body, as the states see it: they take what comes, and know nothing of how it is carried.
+//! The client's side of an exchange, as the states see it: they take what comes of a request's body, tell what an origin
+//! says before its answer, and know nothing of how either is carried.
 
 use crate::error_page::Fault;
 
-/// Where a request's body comes from.
-pub(crate) trait RequestBody: Send {
+/// Where a request comes from.
+pub(crate) trait Downstream: Send {
     /// Appends the bytes that come next, at most about [`READ_BYTES`], to `into`; waits for at least one. Nothing is
     /// lost where the wait is given up. False: the body is complete, and nothing was appended.
     fn read(&mut self, into: &mut Vec<u8>) -> impl Future<Output = Result<bool, Broken>> + Send;
 
     /// Trailer lines as they came, once the body is complete.
     fn trailers(&self) -> &[u8];
+
+    /// Tells what an origin says before its answer (RFC 9110 §15.2): a status line and field lines. A client that does
+    /// not understand them, or is gone, is not told.
+    fn interim(&mut self, head: &[u8]) -> impl Future<Output = ()> + Send;
 }
 
 /// Bytes of a body that are read at once: few calls, and what was read is still in the processor's cache when it is sent.

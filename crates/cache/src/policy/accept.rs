@@ -1,0 +1,231 @@
+//! `Accept-Encoding` and `Accept-Language` as what they mean: one text for all that mean the same, which is the variant's
+//! key and what an origin is sent where its answer is wanted for the store.
+//!
+//! | field | is | of |
+//! |---|---|---|
+//! | `Accept-Encoding` | those of `br`, `gzip`, `zstd` that are accepted, in this order; `identity` if none is | RFC 9110 §12.5.3 |
+//! | `Accept-Language` | the ranges by falling quality, those of the same quality by the alphabet, in small letters | §12.5.4 |
+//!
+//! So the variants of an address by encoding are eight at most, whatever clients write. What cannot be read, or has more
+//! members than are looked at, stays as it is. Nothing here allocates beyond what `out` has no room for.
+
+use smallvec::SmallVec;
+use wire::http1::{
+    fields::{is_token, list},
+    head::Headers,
+    known::KnownHeader,
+};
+
+/// Codings that make variants.
+const CODINGS: [&[u8]; 3] = [b"br", b"gzip", b"zstd"];
+/// Members of a list that are looked at.
+const MEMBERS_MAX: usize = 16;
+
+/// Thousandths.
+type Quality = u16;
+
+/// A member and its quality; `None` if it is no more than a token and a quality.
+fn weighted(member: &[u8]) -> Option<(&[u8], Quality)> {
+    let mut parts = member.split(|&b| b == b';');
+    let name = parts.next()?.trim_ascii();
+    let quality = match parts.next() {
+        None => 1000,
+        Some(weight) => quality(weight.trim_ascii())?,
+    };
+    (is_token(name) && parts.next().is_none()).then_some((name, quality))
+}
+
+/// `q=0.123` (RFC 9110 §12.4.2).
+fn quality(weight: &[u8]) -> Option<Quality> {
+    let [b'q' | b'Q', b'=', digits @ ..] = weight else { return None };
+    let (whole, rest) = digits.split_first()?;
+    let fraction = match rest {
+        [] => &[],
+        [b'.', fraction @ ..] if fraction.len() <= 3 => fraction,
+        _ => return None,
+    };
+    if !fraction.iter().all(u8::is_ascii_digit) {
+        return None;
+    }
+    let thousandths =
+        [100, 10, 1].iter().zip(fraction).map(|(place, digit)| place * Quality::from(digit - b'0')).sum();
+    match (whole, thousandths) {
+        (b'0', _) => Some(thousandths),
+        (b'1', 0) => Some(1000),
+        _ => None,
+    }
+}
+
+/// Appends what a field means, behind what goes `before` it; `false`, and nothing appended, if it is none of these, is
+/// absent, or is to stay as it is.
+pub fn append_meaning(
+    known: KnownHeader,
+    headers: &Headers<'_, '_>,
+    before: &[u8],
+    out: &mut Vec<u8>,
+) -> bool {
+    let begin = out.len();
+    out.extend_from_slice(before);
+    let is_made = headers.has(known)
+        && match known {
+            KnownHeader::AcceptEncoding => append_encodings(headers.known_all(known), out),
+            KnownHeader::AcceptLanguage => append_languages(headers.known_all(known), out),
+            _ => false,
+        };
+    if !is_made {
+        out.truncate(begin);
+    }
+    is_made
+}
+
+/// Appends what the values of `Accept-Encoding` mean; `false`, and nothing appended, if they are to stay as they are: they
+/// cannot be read, or refuse even what is not coded.
+fn append_encodings<'v>(values: impl Iterator<Item = &'v [u8]>, out: &mut Vec<u8>) -> bool {
+    let mut accepted = [None; CODINGS.len()];
+    let mut others = None;
+    for member in values.flat_map(list) {
+        let Some((name, quality)) = weighted(member) else { return false };
+        let is = |coding: &[u8]| name.eq_ignore_ascii_case(coding);
+        if let Some(at) = CODINGS.iter().position(|coding| is(coding)) {
+            accepted[at] = Some(quality > 0);
+        } else if is(b"x-gzip") {
+            // RFC 9110 §8.4.1.3: the same.
+            accepted[1] = Some(quality > 0);
+        } else if is(b"*") {
+            others = Some(quality > 0);
+        }
+        if quality == 0 && (is(b"identity") || is(b"*")) {
+            return false;
+        }
+    }
+    let begin = out.len();
+    for (coding, accepted) in CODINGS.iter().zip(accepted) {
+        if accepted.or(others) == Some(true) {
+            if out.len() > begin {
+                out.extend_from_slice(b", ");
+            }
+            out.extend_from_slice(coding);
+        }
+    }
+    if out.len() == begin {
+        out.extend_from_slice(b"identity");
+    }
+    true
+}
+
+/// Appends what the values of `Accept-Language` mean; `false`, and nothing appended, if they are to stay as they are.
+fn append_languages<'v>(values: impl Iterator<Item = &'v [u8]>, out: &mut Vec<u8>) -> bool {
+    let mut ranges: SmallVec<[(&[u8], Quality); MEMBERS_MAX]> = SmallVec::new();
+    for member in values.flat_map(list) {
+        let Some(range) = weighted(member) else { return false };
+        if ranges.len() == MEMBERS_MAX {
+            return false;
+        }
+        ranges.push(range);
+    }
+    let begin = out.len();
+    ranges.sort_unstable_by(|(one, worth), (other, others)| {
+        let letters = |range: &'v [u8]| range.iter().map(u8::to_ascii_lowercase);
+        others.cmp(worth).then_with(|| letters(one).cmp(letters(other)))
+    });
+    for (range, quality) in ranges {
+        if out.len() > begin {
+            out.extend_from_slice(b", ");
+        }
+        let at = out.len();
+        out.extend_from_slice(range);
+        out[at..].make_ascii_lowercase();
+        if quality < 1000 {
+            let digits = [quality / 100, quality / 10 % 10, quality % 10].map(|digit| b'0' + digit as u8);
+            let told = digits.iter().rposition(|&digit| digit != b'0').map_or(0, |last| last + 1);
+            out.extend_from_slice(if told == 0 { b";q=0" } else { b";q=0." });
+            out.extend_from_slice(&digits[..told]);
+        }
+    }
+    true
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    type Append = fn(&[u8], &mut Vec<u8>) -> bool;
+
+    fn encodings(value: &[u8], out: &mut Vec<u8>) -> bool {
+        append_encodings(std::iter::once(value), out)
+    }
+
+    fn languages(value: &[u8], out: &mut Vec<u8>) -> bool {
+        append_languages(std::iter::once(value), out)
+    }
+
+    fn made(append: Append, value: &str) -> Option<String> {
+        let mut out = b"x".to_vec();
+        let is_made = append(value.as_bytes(), &mut out);
+        assert!(is_made || out == b"x", "nothing is appended to what stays");
+        is_made.then(|| String::from_utf8_lossy(&out[1..]).into_owned())
+    }
+
+    #[test]
+    fn encodings_are_those_that_make_variants() {
+        for (value, want) in [
+            ("gzip, deflate, br, zstd", Some("br, gzip, zstd")),
+            ("zstd;q=0.2,GZIP;q=1.0 , br ; q=0.001", Some("br, gzip, zstd")),
+            ("gzip", Some("gzip")),
+            ("x-gzip, dcb", Some("gzip")),
+            ("gzip;q=0, br", Some("br")),
+            ("deflate", Some("identity")),
+            ("", Some("identity")),
+            ("*", Some("br, gzip, zstd")),
+            ("*;q=0.5, br;q=0", Some("gzip, zstd")),
+            ("identity;q=0, gzip", None),
+            ("*;q=0", None),
+            ("gzip;q=2", None),
+            ("gzip;q=0.1234", None),
+            ("gzip;level=9", None),
+            ("gz ip", None),
+        ] {
+            assert_eq!(made(encodings, value).as_deref(), want, "{value}");
+        }
+    }
+
+    #[test]
+    fn languages_are_sorted_by_what_they_are_worth() {
+        for (value, want) in [
+            ("en, de", Some("de, en")),
+            ("de,EN", Some("de, en")),
+            ("fr;q=0.5, de;q=1.0, en;q=0.75", Some("de, en;q=0.75, fr;q=0.5")),
+            ("en-GB,en;q=0.9,*;q=0", Some("en-gb, en;q=0.9, *;q=0")),
+            ("", Some("")),
+            ("de;q=x", None),
+            ("a,b,c,d,e,f,g,h,i,j,k,l,m,n,o,p,q", None),
+        ] {
+            assert_eq!(made(languages, value).as_deref(), want, "{value}");
+        }
+    }
+
+    proptest! {
+        /// What is made means the same: it stays what it is, in whatever order it comes.
+        #[test]
+        fn what_is_made_is_made_of_itself(members in proptest::collection::vec(("[a-zA-Z*]{1,3}|gzip|br|zstd", 0u16..=1000), 0..8), turn in 0usize..8) {
+            let text = |members: &[(String, u16)]| {
+                let members = members.iter().map(|(name, q)| format!("{name};q={}", f64::from(*q) / 1000.0));
+                members.collect::<Vec<_>>().join(",")
+            };
+            let value = text(&members);
+            let mut turned = members.clone();
+            turned.rotate_left(turn.min(members.len()));
+            let distinct: std::collections::HashSet<_> = members.iter().map(|(name, _)| name.to_ascii_lowercase()).collect();
+            for append in [encodings as Append, languages] {
+                if let Some(once) = made(append, &value) {
+                    prop_assert_eq!(made(append, &once), Some(once.clone()));
+                    if distinct.len() == members.len() {
+                        prop_assert_eq!(made(append, &text(&turned)), Some(once));
+                    }
+                }
+            }
+        }
+    }
+}
