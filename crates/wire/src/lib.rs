@@ -3,10 +3,12 @@
 //! Each parser is a function from bytes to a value: *complete*, *need more*, or an error that says which byte
 //! and which rule. Whoever owns the socket owns the buffer; nothing here outlives it.
 //!
+//! - [`filter`]: expressions over the fields of something, as bans are written.
 //! - [`http1`]: HTTP/1.1 in both directions (RFC 9112), with the field syntax of RFC 9110 and RFC 9111.
 //! - [`nats`]: the NATS client protocol in both directions.
 //! - [`proxy`]: the header by which a proxy says whom it speaks for.
 //! - [`smtp`]: SMTP and LMTP as a receiver speaks them (RFC 5321, RFC 2033).
+pub mod filter;
 pub mod http1;
 pub mod nats;
 pub mod proxy;

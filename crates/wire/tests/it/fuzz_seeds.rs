@@ -4,6 +4,8 @@ use crate::{naive, naive_nats, smtp_twin};
 
 #[path = "../../../../fuzz/checks/cut.rs"]
 mod cut;
+#[path = "../../../../fuzz/checks/filter.rs"]
+pub(crate) mod filter;
 #[path = "../../../../fuzz/checks/http1_body.rs"]
 mod http1_body;
 #[path = "../../../../fuzz/checks/http1_fields.rs"]
@@ -18,6 +20,11 @@ mod nats_client;
 mod seeds;
 #[path = "../../../../fuzz/checks/smtp.rs"]
 mod smtp;
+
+#[test]
+fn filter() {
+    seeds::replay("filter", filter::check);
+}
 
 #[test]
 fn http1_body() {

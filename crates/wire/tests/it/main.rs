@@ -2,10 +2,13 @@
 //!
 //! One program, because each is linked by itself; a file is one subject.
 
+mod filter;
+mod filter_twins;
 mod framing_rules;
 mod fuzz_seeds;
 mod head_rules;
 mod naive;
+mod naive_filter;
 mod naive_nats;
 mod nats_twins;
 mod smtp;
