@@ -12,7 +12,7 @@
 //! ```
 //! It is Varnish's language of bans (`std.ban()` in vmod_std(3)) with `or`, `not` and groups. Outside of a group a word
 //! is whatever Varnish takes for one, so that `((^|,)cat_p_1(,|$))` needs no quotes, as shops send it. What differs
-//! and why: `docs/decisions/030-filter-expressions.md`.
+//! and why: `docs/decisions/033-filter-expressions.md`.
 //!
 //! The caller says by a table which fields there are ([`Field`]), and a [`Record`] says what they hold. The operators
 //! are those of the field's [`Kind`]: `==` and `!=` for all, `~` and `!~` (a pattern is found, is not found) for text

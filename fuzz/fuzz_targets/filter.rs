@@ -1,0 +1,9 @@
+//! An expression, as bans are. What is held: `checks/filter.rs`.
+#![no_main]
+
+#[path = "../checks/filter.rs"]
+mod filter;
+#[path = "../../crates/wire/tests/it/naive_filter.rs"]
+mod naive_filter;
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| filter::check(bytes));
