@@ -31,6 +31,7 @@ use crate::{
     response::{Response, Standing, TOO_LARGE},
     shared_pages,
     site::SiteId,
+    tags,
     trailers::going_on,
 };
 
@@ -47,7 +48,8 @@ enum Sink {
 /// Takes an answer to a fetch: decides where it goes, tells who asked and who waits, and moves its body there.
 pub(crate) async fn receive(request: &Request, mut arrived: Box<Arrived>, reply: Reply, entry: Entry) {
     let growing = Arc::new(Growing::new());
-    let Receiving { response, own, sink, first, compared } = with_core(|core| begin(core, request, &arrived));
+    let Receiving { response, own, sink, first, compared } =
+        with_core(|core| begin(core, request, &arrived, entry.bans()));
     let shared = Shared { response, growing: Arc::clone(&growing), first: Arc::clone(&first) };
     let leader = Shared { response: own, ..shared.clone() }.join(false);
     if matches!(sink, Sink::Stored(_)) {
@@ -72,10 +74,10 @@ pub(crate) async fn receive(request: &Request, mut arrived: Box<Arrived>, reply:
 }
 
 /// What is too large once is too large for who comes next, too; but a file may take it when it is asked for again.
-fn note_refusal(core: &Core, request: &Request, refused: Refused) {
+fn note_refusal(core: &Core, request: &Request, refused: Refused, bans: u64) {
     if refused == Refused::TooLarge && core.file.is_none() {
         let facts = RequestFacts::of(&request.head(), false, core.config.client_cache_control);
-        note::leave(core, request.primary(), &facts, TOO_LARGE, clock::unix_s());
+        note::leave(core, request.primary(), &facts, TOO_LARGE, clock::unix_s(), bans);
     }
 }
 
@@ -90,8 +92,8 @@ struct Receiving {
     compared: Option<(Hash, Vec<u8>)>,
 }
 
-fn begin(core: &Core, request: &Request, arrived: &Arrived) -> Receiving {
-    let Judged { mut response, mut own, storing } = judge(core, request, arrived);
+fn begin(core: &Core, request: &Request, arrived: &Arrived, bans: u64) -> Receiving {
+    let Judged { mut response, mut own, storing } = judge(core, request, arrived, bans);
     let reserved = storing.as_ref().map(|storing| reserve(core, &response, storing));
     let compared =
         storing.filter(|storing| storing.is_shared_by_age).map(|storing| (storing.hash, storing.key));
@@ -100,7 +102,7 @@ fn begin(core: &Core, request: &Request, arrived: &Arrived) -> Receiving {
         refused => {
             if let Some(Err(refused)) = refused {
                 core.count(Counter::of_refusal(refused));
-                note_refusal(core, request, refused);
+                note_refusal(core, request, refused, bans);
                 for response in [Some(&mut response), own.as_mut()].into_iter().flatten() {
                     response.standing = Standing::Refused { too_large: refused == Refused::TooLarge };
                 }
@@ -265,7 +267,7 @@ fn reserve(core: &Core, response: &Response, object: &Storing) -> Result<(Sink, 
         hash: object.hash,
         key: &object.key,
         head: &response.head,
-        extra: &[],
+        extra: &tags::section(&response.tags),
         meta: response.meta.pack(),
         body: response.length.map_or(BodyLength::Unknown, BodyLength::Exact),
         expires_s: object.expires_s,
@@ -301,8 +303,8 @@ async fn more_space(sink: &mut Sink, request: Option<&Request>, entry: Option<&E
             Err(refused) => {
                 with_core(|core| {
                     core.count(Counter::of_refusal(refused));
-                    if let Some(request) = request {
-                        note_refusal(core, request, refused);
+                    if let (Some(request), Some(entry)) = (request, entry) {
+                        note_refusal(core, request, refused, entry.bans());
                     }
                 });
                 // Nobody can join any more: the beginning of the body is going to be freed.

@@ -6,6 +6,8 @@ pub use engine::store::tier::{Admission, Paging};
 
 use engine::network::Network;
 
+use crate::tags::TAG_FIELDS;
+
 /// Which responses may be shared although cookies are in play.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum CookieRule {
@@ -144,6 +146,8 @@ pub struct Config {
     /// Who may send `PURGE` where clients connect. Nobody by default, not loopback either: behind a proxy on this
     /// machine every stranger comes from there. (The admin port's purge is another door.)
     pub purge_from: Vec<Network>,
+    /// Fields of the origin's answers that carry tags to purge by. Clients do not get them.
+    pub tags: Vec<Box<str>>,
     /// Limits on clients and origin.
     pub limits: Limits,
     /// The file below the memory, in which objects survive a restart; `None`: memory alone.
@@ -178,6 +182,7 @@ impl Config {
             keep: Duration::from_secs(60 * 60),
             name: "nighttrain".to_owned(),
             purge_from: Vec::new(),
+            tags: TAG_FIELDS.map(Into::into).to_vec(),
             limits: Limits::default(),
             store: None,
             store_bytes: 1 << 30,

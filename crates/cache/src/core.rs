@@ -17,7 +17,7 @@ use engine::{
     io::Reads,
     log,
     meter::CoreCounters,
-    store::{BodyLength, Hash, Lookup, META_WORDS, NewObject, Reader, Refused, Shard, Store},
+    store::{BodyLength, Hash, Lookup, META_WORDS, NewObject, Object, Reader, Refused, Shard, Store},
     sys::lend::Lender,
 };
 use tokio::sync::oneshot;
@@ -28,9 +28,11 @@ use crate::{
     counters::Counter,
     growing::{PassingBudget, Window},
     in_flight::{InFlight, Want},
+    invalidations::{Invalidation, Invalidations, Numbers},
     lately::Lately,
     origin::{Upstream, Upstreams},
     parts_in_memory::PartsInMemory,
+    request::Request,
     response_head::{Flags, Identity, StoredMeta},
     samples::Samples,
     site::{SiteId, SitesOfCore},
@@ -64,6 +66,13 @@ pub(crate) enum Message {
     },
     /// To the owner of the key: store this answer.
     Put(Box<Put>),
+    /// To each core: this was purged, by a tag, softly, or all of it.
+    Invalidate {
+        /// The purge.
+        invalidation: Arc<Invalidation>,
+        /// The channel for the answer that it has been taken in.
+        done: oneshot::Sender<()>,
+    },
     /// A connection that another core had too many of.
     Accept(std::net::TcpStream, SocketAddr),
 }
@@ -73,6 +82,7 @@ pub(crate) struct Put {
     pub(crate) hash: Hash,
     pub(crate) key: Vec<u8>,
     pub(crate) head: Vec<u8>,
+    pub(crate) extra: Vec<u8>,
     pub(crate) meta: [u64; META_WORDS],
     pub(crate) body: Vec<u8>,
     pub(crate) expires_s: u32,
@@ -150,6 +160,8 @@ pub(crate) struct Core {
     pub(crate) sites: SitesOfCore,
     pub(crate) samples: RefCell<Samples>,
     pub(crate) lately: Lately,
+    pub(crate) invalidations: Invalidations,
+    pub(crate) numbers: Arc<Numbers>,
     pub(crate) sender: Sender<Message>,
     pub(crate) scratch: RefCell<Scratch>,
     pub(crate) watches: RefCell<Watches>,
@@ -187,6 +199,7 @@ pub(crate) struct Beginning {
     /// Our name in the Via of requests: no other instance has it.
     pub(crate) pseudonym: Arc<str>,
     pub(crate) sites: SitesOfCore,
+    pub(crate) numbers: Arc<Numbers>,
     pub(crate) store: Arc<Store>,
     pub(crate) shard: Shard,
     pub(crate) file: Option<FileReads>,
@@ -204,6 +217,7 @@ impl Core {
             identity,
             pseudonym,
             sites,
+            numbers,
             store,
             shard,
             file,
@@ -224,6 +238,8 @@ impl Core {
             sites,
             samples: RefCell::default(),
             lately: Lately::default(),
+            invalidations: Invalidations::default(),
+            numbers,
             sender,
             scratch: RefCell::new(Scratch {
                 // The parser refuses a head over the limit before the buffer is full.
@@ -277,18 +293,40 @@ impl Core {
         store_s(clock::unix_s())
     }
 
-    /// Whether the store has an object for this key that is fresh now. Only the owner knows for certain.
-    pub(crate) fn is_fresh(&self, hash: Hash, key: &[u8]) -> bool {
+    /// Whether the store has an object for a request that is fresh now. Only the owner knows for certain.
+    pub(crate) fn is_fresh(&self, request: &Request) -> bool {
         let unix_s = clock::unix_s();
         let now_s = store_s(unix_s);
-        match self.reader.turn().lookup(hash, key) {
+        match self.reader.turn().lookup(request.hash, &request.key) {
             // What a reader cannot use is not there for its owner either, or it would be asked for again for ever.
             Lookup::Hit(object) => {
                 object.expires_s() > now_s
-                    && StoredMeta::unpack(&object.meta()).is_some_and(|meta| meta.fresh_until_s() > unix_s)
+                    && StoredMeta::unpack(&object.meta()).is_some_and(|mut meta| {
+                        self.is_spared(&object, &mut meta, request) && meta.fresh_until_s() > unix_s
+                    })
             }
             Lookup::Miss | Lookup::Contended => false,
         }
+    }
+
+    /// Whether purges have spared what is stored for a request; what was purged softly is stale by then.
+    pub(crate) fn is_spared(&self, object: &Object<'_>, meta: &mut StoredMeta, request: &Request) -> bool {
+        let address = self.store.hash(request.primary());
+        self.invalidations.spare(object, meta, (request.hash, address), clock::unix_s())
+    }
+
+    /// Drops what is stored for a request if it was purged with others; whether it was. Runs on the owner's core.
+    pub(crate) fn drop_purged(&self, request: &Request) -> bool {
+        let is_purged = match self.reader.turn().lookup(request.hash, &request.key) {
+            Lookup::Hit(object) => StoredMeta::unpack(&object.meta())
+                .is_some_and(|mut meta| !self.is_spared(&object, &mut meta, request)),
+            Lookup::Miss | Lookup::Contended => false,
+        };
+        if is_purged {
+            self.shard_mut().unlink(request.hash, &request.key);
+            self.count(Counter::InvalidatedDropped);
+        }
+        is_purged
     }
 
     /// Keeps the names by which an address varies; the answer is the generation of its variants. The same names under

@@ -36,6 +36,10 @@ engine::counters! {
         SharedPagesDiffer => Counter, "cache_shared_pages_differ", None, "Fetches that brought a visitor with a cookie something else than the one before, of what all visitors share by its max-age alone.";
         NotesUsed => Counter, "cache_notes_used", None, "Requests that passed at once because of such a note.";
         Purges => Counter, "cache_purges", None, "Purges carried out.";
+        InvalidatedDropped => Counter, "cache_invalidated_dropped", None, "Stored answers dropped when they were asked for, because they were purged with others: by a tag, or all.";
+        TagsPurged => Gauge, "cache_tags_purged", None, "Purged tags and addresses that the core keeps to compare stored answers with.";
+        PurgesForbidden => Counter, "cache_purges_forbidden", None, "Purges refused because their sender is in no network that may.";
+        PurgesNotUnderstood => Counter, "cache_purges_not_understood", None, "Purges refused because they are none that we know.";
         Invalidations => Counter, "cache_invalidations", None, "Objects dropped because an unsafe request changed them (RFC 9111 section 4.4).";
         BytesSent => Counter, "cache_sent_bytes", Bytes, "Bytes of answers handed to clients' sockets.";
         BytesSaved => Counter, "cache_saved_bytes", Bytes, "Bytes of bodies that the origin did not have to send.";
@@ -66,6 +70,8 @@ engine::counters! {
         StoreTooLarge => Counter, "cache_store_too_large", None, "Answers not stored because they are larger than an object may be.";
         FetchTableFull => Counter, "cache_fetch_table_full", None, "Misses passed through because too many fetches are under way.";
         PurgesRefused => Counter, "cache_purges_refused", None, "Purges and invalidations not carried out because the ring to the owner of the key stayed full.";
+        TagTableEmptied => Counter, "cache_tag_table_emptied", None, "Times that a core had as many purged tags as it keeps, and all stored answers with tags counted as purged instead.";
+        TagsTooMany => Counter, "cache_tags_too_many", None, "Answers not stored because they have more tags, or longer ones, than an object may have.";
         SlowBodies => Counter, "cache_slow_bodies", None, "Requests refused because their body came too slowly.";
         TurnsCut => Counter, "cache_turns_cut", None, "Turns that ended because one connection had sent as many requests as one turn answers.";
         ClientsOverBytes => Counter, "cache_clients_over_bytes", None, "Clients cut because all clients of the core made it hold more than client_bytes_max.";

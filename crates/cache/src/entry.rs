@@ -6,33 +6,42 @@ use crate::{
 };
 
 /// A fetch's place in the table; it is taken out however the fetch ends.
-pub(crate) struct Entry(Number);
+pub(crate) struct Entry {
+    number: Number,
+    /// The youngest purge that was known when it began.
+    bans: u64,
+}
 
 impl Entry {
-    pub(crate) fn new(number: Number) -> Self {
-        Self(number)
+    pub(crate) fn new(core: &Core, number: Number) -> Self {
+        Self { number, bans: core.invalidations.youngest() }
+    }
+
+    /// The number of the youngest purge that was known when the fetch began: whatever it brings is from after that.
+    pub(crate) fn bans(&self) -> u64 {
+        self.bans
     }
 
     /// Leaves the answer for all who wait and for those to come.
     pub(crate) fn announce(&self, shared: &Shared) {
-        with_core(|core| core.in_flight.borrow_mut().announce(self.0, shared));
+        with_core(|core| core.in_flight.borrow_mut().announce(self.number, shared));
     }
 
     /// Nobody else is to have the body: who waited asks alone.
     pub(crate) fn go_alone(&self) {
-        for other in with_core(|core| core.in_flight.borrow_mut().go_alone(self.0)) {
+        for other in with_core(|core| core.in_flight.borrow_mut().go_alone(self.number)) {
             answer(other, Start::Alone);
         }
     }
 
     /// Whether it was purged or became invalid meanwhile.
     pub(crate) fn is_forgotten(&self, core: &Core) -> bool {
-        core.in_flight.borrow().is_forgotten(self.0)
+        core.in_flight.borrow().is_forgotten(self.number)
     }
 
     /// Takes the fetch out of the table, and tells those who waited for it.
     pub(crate) fn end(&self, tell: impl Fn() -> Start) {
-        for other in with_core(|core| core.in_flight.borrow_mut().end(self.0)) {
+        for other in with_core(|core| core.in_flight.borrow_mut().end(self.number)) {
             answer(other, tell());
         }
     }

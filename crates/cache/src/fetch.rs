@@ -31,6 +31,7 @@ use crate::{
     in_flight::{Place, Reply, Said, Start, Want, answer, tell_interim},
     origin::{self, Arrived, Asked, Exchange, Handed, OriginError, RequestSender, SendError},
     request::{Request, Wanted},
+    response::Response,
     revalidate::{self, Freshened, Known},
 };
 
@@ -74,7 +75,8 @@ pub(crate) async fn ask(
 /// Joins the fetch under way for this key, or begins one. Runs on the owner's core.
 pub(crate) fn begin(core: &Core, want: Want) {
     let mut in_flight = core.in_flight.borrow_mut();
-    let want = match in_flight.join(want, clock::unix_s()) {
+    let still_holds = |request: &Request, response: &Response| response.is_spared(core, request);
+    let want = match in_flight.join(want, clock::unix_s(), still_holds) {
         Place::Joined => return core.count(Counter::Collapsed),
         Place::Alone(want) => return answer(want.reply, Start::Alone),
         Place::Full(want) => {
@@ -84,11 +86,12 @@ pub(crate) fn begin(core: &Core, want: Want) {
         Place::Vacant(want) => want,
     };
     let hash = want.request.hash;
-    if !want.anew && core.is_fresh(hash, &want.request.key) {
+    if !want.anew && core.is_fresh(&want.request) {
         return answer(want.reply, Start::Again);
     }
-    let entry = Entry::new(in_flight.begin(&want));
+    let entry = Entry::new(core, in_flight.begin(&want));
     drop(in_flight);
+    core.drop_purged(&want.request);
     let known = Known::of(core, &want.request);
     let cold =
         if want.anew || known.is_some() { None } else { core.shard_mut().cold(hash, core.store_now_s()) };
@@ -117,9 +120,10 @@ pub(crate) fn refresh(core: &Core, request: Arc<Request>) {
 /// is asked.
 async fn load(want: Want, entry: Entry, cold: Cold) {
     let is_there = cold::restore(&want.request, cold).await;
-    let (is_fresh, known) = with_core(|core| {
+    let (is_there, is_fresh, known) = with_core(|core| {
         let request = &want.request;
-        (is_there && core.is_fresh(request.hash, &request.key), Known::of(core, request))
+        let is_there = is_there && !core.drop_purged(request);
+        (is_there, is_there && core.is_fresh(request), Known::of(core, request))
     });
     // What is no response (the names in Vary) says where to look on.
     if is_there && (is_fresh || known.is_none()) {
@@ -170,7 +174,7 @@ async fn fetch(want: Want, entry: Entry, mut known: Option<Known>) {
                     let freshened = if entry.is_forgotten(core) {
                         Freshened::No
                     } else {
-                        revalidate::freshen(core, &request, &known, &arrived)
+                        revalidate::freshen(core, &request, &known, &arrived, entry.bans())
                     };
                     arrived.finish(&OfSite(request.site), &core.config.limits);
                     freshened

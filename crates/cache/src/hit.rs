@@ -95,7 +95,7 @@ pub(crate) fn answer<'a>(
     // A miss; or, where it is known that nothing will come of one, a pass.
     let mut missed = |key: &[u8], keyed: Keyed, anew, fwd| {
         let primary = &key[..keyed.primary_bytes];
-        let state = match note::of(turn, primary, &facts, now_s, stored_head) {
+        let state = match note::of(core, turn, primary, &facts, now_s, stored_head) {
             Some(note) if !only_if_cached && !note.is_due => {
                 core.count(Counter::NotesUsed);
                 State::Pass(Some(note.reason))
@@ -104,17 +104,21 @@ pub(crate) fn answer<'a>(
         };
         slow(keyed, state, fwd)
     };
-    let found = match lookup(turn, keyed.hash, key) {
+    let address = keyed.hash;
+    let found = match lookup(turn, address, key) {
         Some((spec, meta)) if meta.flags.has(Flags::VARY_SPEC) => {
             keyed.hash = variant(turn, &spec, &meta, head, keyed.hash, key);
             lookup(turn, keyed.hash, key).ok_or(Fwd::VaryMiss)
         }
         found => found.ok_or(Fwd::UriMiss),
     };
-    let (object, meta) = match found {
+    let (object, mut meta) = match found {
         Ok(found) => found,
         Err(fwd) => return missed(key, keyed, must_fetch, fwd),
     };
+    if !core.invalidations.spare(&object, &mut meta, (keyed.hash, address), now_s) {
+        return missed(key, keyed, must_fetch, Fwd::UriMiss);
+    }
     let used = match usable(core, &object, &meta, &facts, keyed, trust, now_s) {
         Ok(used) => used,
         Err((anew, fwd)) => return missed(key, keyed, must_fetch || anew, fwd),

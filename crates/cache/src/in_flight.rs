@@ -126,7 +126,7 @@ pub(crate) enum Place {
 
 /// A key's hash as it is: it is seeded, and hashing it again would gain nothing.
 #[derive(Default)]
-struct AsIs(u64);
+pub(crate) struct AsIs(u64);
 
 impl Hasher for AsIs {
     fn write(&mut self, _: &[u8]) {
@@ -150,8 +150,14 @@ pub(crate) struct InFlight {
 }
 
 impl InFlight {
-    /// Joins the fetch under way for a key, if there is one.
-    pub(crate) fn join(&mut self, want: Want, now_s: u64) -> Place {
+    /// Joins the fetch under way for a key, if there is one. `still_holds` says whether what it brings was not purged
+    /// since it began: then it goes on for those who asked before, and is not stored.
+    pub(crate) fn join(
+        &mut self,
+        want: Want,
+        now_s: u64,
+        still_holds: impl Fn(&Request, &Response) -> bool,
+    ) -> Place {
         let is_full = self.fetches.len() >= FETCHES_MAX;
         let Some(under_way) = self.fetches.get_mut(&want.request.hash) else {
             return if is_full { Place::Full(want) } else { Place::Vacant(want) };
@@ -160,6 +166,12 @@ impl InFlight {
             // The object is being written to the file, and can be read when that is done; or nobody expects it to be
             // stored at all. Or two keys have the same 64-bit hash: still right.
             return Place::Alone(want);
+        }
+        let is_purged =
+            under_way.started.as_ref().is_some_and(|shared| !still_holds(&want.request, &shared.response));
+        if is_purged {
+            self.fetches.remove(&want.request.hash);
+            return Place::Vacant(want);
         }
         match &under_way.started {
             // Its head came so long ago that it is stale for who asks now; it goes on for those who asked in time.
@@ -276,11 +288,11 @@ mod tests {
             let mut table = InFlight::default();
             let number = table.begin(&want(alone).0);
             let (second, mut answered) = want(alone);
-            assert_eq!(matches!(table.join(second, 0), Place::Joined), waits);
+            assert_eq!(matches!(table.join(second, 0, |_, _| true), Place::Joined), waits);
             // Who waits has no answer yet; who does not has been given back to ask alone.
             assert_eq!(matches!(answered.try_recv(), Err(oneshot::error::TryRecvError::Empty)), waits);
             assert_eq!(table.end(number).len(), usize::from(waits));
-            assert!(matches!(table.join(want(false).0, 0), Place::Vacant(_)));
+            assert!(matches!(table.join(want(false).0, 0, |_, _| true), Place::Vacant(_)));
         }
     }
 }

@@ -10,12 +10,13 @@ use crate::{
     key, note,
     origin::Arrived,
     policy::{
-        self, Freshness, RequestFacts, ResponseFacts, Storable, StoreRules, Times, request::Method,
+        self, Freshness, RequestFacts, ResponseFacts, Storable, StoreRules, Times, Why, request::Method,
         vary::Vary,
     },
     request::Request,
     response::{Response, Standing, Variant},
-    response_head::{For, HeadOutline, ORIGIN_MS_MAX, StoredMeta, append_origin_head},
+    response_head::{For, LeftOut, ORIGIN_MS_MAX, StoredMeta, append_origin_head},
+    tags::{self, TooMany},
 };
 
 /// Under which key and until when an answer is stored.
@@ -68,51 +69,75 @@ pub(crate) fn rules(core: &Core) -> StoreRules {
 }
 
 /// *backend_response*: decides whether the answer to a fetch is stored, and makes what is kept of its head.
-pub(crate) fn judge(core: &Core, request: &Request, answer: &Arrived) -> Judged {
+/// `bans` is the youngest purge that was known when the fetch began.
+pub(crate) fn judge(core: &Core, request: &Request, answer: &Arrived, bans: u64) -> Judged {
     let times = times(answer.requested_ms);
     let length = length_of(answer.framing);
     let head = &answer.head.head();
     let asked = asked(core, request);
     let facts = ResponseFacts::of(head, core.config.cdn_cache_control);
-    let rules = rules(core);
-    match policy::storable(&asked, &facts, &rules, times) {
-        Storable::Yes(freshness) => {
+    match storable(core, &asked, head, &facts, times) {
+        Ok((freshness, tags)) => {
             let mut judged = keep(core, request, head, &facts, &freshness, times, length);
             let origin_ms = clock::unix_ms().saturating_sub(answer.requested_ms);
             judged.response.meta.origin_ms =
                 u32::try_from(origin_ms).map_or(ORIGIN_MS_MAX, |ms| ms.min(ORIGIN_MS_MAX));
+            judged.response.meta.bans = bans;
+            judged.response.tags = tags;
             if freshness.omits_fields && judged.storing.is_some() {
-                judged.own = Some(kept(head, &[], &freshness, times, length));
+                judged.own = Some(kept(core, head, &[], &freshness, times, length));
             }
             judged
         }
-        Storable::No(why) => {
+        Err(why) => {
             core.count(Counter::Uncacheable);
             if note::is_lasting(why, head.status) {
-                note::leave(core, request.primary(), &asked, why.name(), times.response_s);
+                note::leave(core, request.primary(), &asked, why.name(), times.response_s, bans);
             }
-            let response = forwarded(head, times, length, Standing::NotStorable(Some(why)));
+            let response = forwarded(core, head, times, length, Standing::NotStorable(Some(why)));
             Judged { response, own: None, storing: None }
         }
     }
 }
 
+/// Whether an answer may be stored, and by which tags it is purged then.
+fn storable(
+    core: &Core,
+    asked: &RequestFacts,
+    head: &ResponseHead<'_, '_>,
+    facts: &ResponseFacts,
+    times: Times,
+) -> Result<(Freshness, Vec<u64>), Why> {
+    match policy::storable(asked, facts, &rules(core), times) {
+        Storable::Yes(freshness) => {
+            match tags::of(head.headers.iter(), &core.config.tags, |tag| core.store.hash(tag)) {
+                Ok(tags) => Ok((freshness, tags.unwrap_or_default())),
+                Err(TooMany) => {
+                    core.count(Counter::TagsTooMany);
+                    Err(Why::TooManyTags)
+                }
+            }
+        }
+        Storable::No(why) => Err(why),
+    }
+}
+
 /// The answer to POST, if it says that it is what GET would bring of the same address, and for how long (RFC 9110 §9.3.3);
-/// and until when it is kept. One that varies is left to GET.
-pub(crate) fn as_get(core: &Core, request: &Request, answer: &Arrived) -> Option<(Response, u32)> {
+/// and until when it is kept. One that varies is left to GET. `bans` is the youngest purge that was known when it was asked.
+pub(crate) fn as_get(core: &Core, request: &Request, answer: &Arrived, bans: u64) -> Option<(Response, u32)> {
     let head = &answer.head.head();
     if request.head().method != "POST" || !names_itself(request, head) {
         return None;
     }
     let times = times(answer.requested_ms);
     let facts = ResponseFacts::of(head, core.config.cdn_cache_control);
-    let Storable::Yes(freshness) = policy::storable(&asked(core, request), &facts, &rules(core), times)
-    else {
-        return None;
-    };
+    let (freshness, tags) = storable(core, &asked(core, request), head, &facts, times).ok()?;
     let is_plain = head.status == 200 && facts.vary.as_ref().is_ok_and(Vary::is_empty);
     let is_said = freshness.source.is_explicit() && freshness.ttl_s() > 0;
-    let response = kept(head, &facts.directives.omit, &freshness, times, length_of(answer.framing));
+    let length = length_of(answer.framing);
+    let mut response = kept(core, head, &facts.directives.omit, &freshness, times, length);
+    response.meta.bans = bans;
+    response.tags = tags;
     let fits = is_plain && is_said && response.meta.fits();
     fits.then(|| (response, kept_until_s(core, &freshness, times)))
 }
@@ -129,20 +154,28 @@ fn names_itself(request: &Request, answer: &ResponseHead<'_, '_>) -> bool {
 }
 
 /// The answer to a request that was passed.
-pub(crate) fn passed(answer: &Arrived) -> Response {
+pub(crate) fn passed(core: &Core, answer: &Arrived) -> Response {
     let head = &answer.head.head();
-    forwarded(head, times(answer.requested_ms), length_of(answer.framing), Standing::Passed)
+    forwarded(core, head, times(answer.requested_ms), length_of(answer.framing), Standing::Passed)
 }
 
-fn forwarded(head: &ResponseHead<'_, '_>, times: Times, length: Option<u64>, standing: Standing) -> Response {
+fn forwarded(
+    core: &Core,
+    head: &ResponseHead<'_, '_>,
+    times: Times,
+    length: Option<u64>,
+    standing: Standing,
+) -> Response {
     let mut bytes = Vec::with_capacity(1024);
-    let outline = append_origin_head(&mut bytes, head, For::Forward, &[], times.response_s);
+    let left_out = LeftOut { omit: &[], tags: &core.config.tags };
+    let outline = append_origin_head(&mut bytes, head, For::Forward, left_out, times.response_s);
     let meta = StoredMeta::of_response(head, &outline, &NO_FRESHNESS, times, length);
-    Response { head: bytes, meta, length, standing, variant: None }
+    Response { head: bytes, meta, length, standing, tags: Vec::new(), variant: None }
 }
 
 /// An answer that is kept, with its head as the store has it but for the fields in `omit`.
 fn kept(
+    core: &Core,
     head: &ResponseHead<'_, '_>,
     omit: &[Box<str>],
     freshness: &Freshness,
@@ -150,9 +183,10 @@ fn kept(
     length: Option<u64>,
 ) -> Response {
     let mut bytes = Vec::with_capacity(1024);
-    let outline: HeadOutline = append_origin_head(&mut bytes, head, For::Store, omit, times.response_s);
+    let left_out = LeftOut { omit, tags: &core.config.tags };
+    let outline = append_origin_head(&mut bytes, head, For::Store, left_out, times.response_s);
     let meta = StoredMeta::of_response(head, &outline, freshness, times, length);
-    Response { head: bytes, meta, length, standing: Standing::Stored, variant: None }
+    Response { head: bytes, meta, length, standing: Standing::Stored, tags: Vec::new(), variant: None }
 }
 
 /// The metadata of a response that is not stored. Nothing reads it.
@@ -183,7 +217,7 @@ fn keep(
     times: Times,
     length: Option<u64>,
 ) -> Judged {
-    let response = kept(head, &facts.directives.omit, freshness, times, length);
+    let response = kept(core, head, &facts.directives.omit, freshness, times, length);
     let expires_s = kept_until_s(core, freshness, times);
     let primary = core.store.hash(request.primary());
     let spec = facts.vary.as_ref().map(Vary::spec).unwrap_or_default();
@@ -200,7 +234,7 @@ fn keep(
             }
             Err(refused) => {
                 core.count(Counter::of_refusal(refused));
-                let response = forwarded(head, times, length, Standing::NotStorable(None));
+                let response = forwarded(core, head, times, length, Standing::NotStorable(None));
                 return Judged { response, own: None, storing: None };
             }
         }

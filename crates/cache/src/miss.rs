@@ -31,7 +31,9 @@ pub(crate) async fn miss(
     match fetch::ask(request, anew, alone, client).await {
         Start::Body { response, cursor, collapsed } => {
             let config = with_core(|core| Arc::clone(&core.config));
-            if !collapsed || response.fits(request, &config, clock::unix_s()) {
+            // Who joined may have asked after a purge that it began before.
+            let is_ours = || with_core(|core| response.is_spared(core, request));
+            if !collapsed || response.fits(request, &config, clock::unix_s()) && is_ours() {
                 let status = CacheStatus {
                     stored: response.is_stored(),
                     detail: response.not_stored(),

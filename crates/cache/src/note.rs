@@ -74,15 +74,24 @@ pub(crate) fn is_lasting(why: Why, status: u16) -> bool {
                 | Why::SetCookie
                 | Why::NoFreshness
                 | Why::Cookie
+                | Why::TooManyTags
         )
 }
 
-/// Leaves a note for requests like this one. Runs on the owner's core.
-pub(crate) fn leave(core: &Core, primary: &[u8], facts: &RequestFacts, reason: &'static str, now_s: u64) {
+/// Leaves a note for requests like this one; `bans` is the youngest purge that was known when its fetch began. Runs on the
+/// owner's core.
+pub(crate) fn leave(
+    core: &Core,
+    primary: &[u8],
+    facts: &RequestFacts,
+    reason: &'static str,
+    now_s: u64,
+    bans: u64,
+) {
     let mut key = Vec::new();
     let hash = Shown::by(facts).place(primary, |key| core.store.hash(key), &mut key);
     let meta = StoredMeta::of_not_stored(now_s, NOTE_S);
-    let meta = StoredMeta { head_bytes: reason.len() as u32, ..meta };
+    let meta = StoredMeta { head_bytes: reason.len() as u32, bans, ..meta };
     let expires_s = store_s(now_s).saturating_add(NOTE_S + DUE_S);
     let new = NewObject {
         hash,
@@ -111,6 +120,7 @@ pub(crate) struct Note {
 
 /// Why what comes for this request is not stored, if there is a note. `key` is a buffer.
 pub(crate) fn of(
+    core: &Core,
     turn: &Turn<'_>,
     primary: &[u8],
     facts: &RequestFacts,
@@ -119,7 +129,10 @@ pub(crate) fn of(
 ) -> Option<Note> {
     let hash = Shown::by(facts).place(primary, |key| turn.hash(key), key);
     let Lookup::Hit(note) = turn.lookup(hash, key) else { return None };
-    let meta = StoredMeta::unpack(&note.meta())?;
+    let mut meta = StoredMeta::unpack(&note.meta())?;
+    if !core.invalidations.spare(&note, &mut meta, (hash, turn.hash(primary)), now_s) {
+        return None;
+    }
     let until_s = meta.fresh_until_s();
     if !meta.flags.has(Flags::NOT_STORED) || until_s + u64::from(DUE_S) <= now_s {
         return None;

@@ -49,6 +49,7 @@ pub(crate) async fn pass(
         is_idempotent: is_idempotent(method),
     };
     let connected = || with_core(|core| core.count(Counter::OriginConnects));
+    let bans = with_core(|core| core.invalidations.youngest());
     let mut upload = Upload { request, client, limits };
     let arrived = match origin::ask(&OfSite(request.site), limits, &asked, &mut upload, connected).await {
         Ok(arrived) => arrived,
@@ -57,8 +58,8 @@ pub(crate) async fn pass(
         Err(SendError::Ours(Broken::Refused(fault))) => return Some(Step::Then(State::Synth(fault))),
     };
     invalidate_after(request, &arrived.head.head()).await;
-    let response = Arc::new(judge::passed(&arrived));
-    let as_get = with_core(|core| judge::as_get(core, request, &arrived));
+    let response = Arc::new(with_core(|core| judge::passed(core, &arrived)));
+    let as_get = with_core(|core| judge::as_get(core, request, &arrived, bans));
     let content = arriving::pass(arrived, response.length, request.site);
     if let (Some((response, expires_s)), Content::Whole(body)) = (as_get, &content) {
         with_core(|core| put::keep(core, request, &response, expires_s, body));

@@ -1,4 +1,5 @@
-//! *purge*: dropping an object with all its variants, wherever it is.
+//! *purge*: dropping an object with all its variants, wherever it is; and what is purged by a tag, softly, or all of it
+//! ([`invalidations`](crate::invalidations)).
 
 use std::time::Duration;
 
@@ -10,27 +11,72 @@ use crate::{
     core::{Core, Message, Unlinked, with_core},
     counters::Counter,
     error_page::Fault,
+    invalidations::What,
     note,
+    policy::purge::{Asked, NotUnderstood, What as Purge, asked},
     request::Request,
+    spread::spread,
     synth::{synth, text},
 };
 
 /// How long a purge waits for the disk. After that its answer says that the disk has not taken it.
 const UNLINK_WAIT_MAX: Duration = Duration::from_secs(60);
 /// How long it waits for room in the ring to the core that owns the object.
-const RING_WAIT_MAX: Duration = if cfg!(test) { Duration::from_millis(50) } else { Duration::from_secs(5) };
+pub(crate) const RING_WAIT_MAX: Duration =
+    if cfg!(test) { Duration::from_millis(50) } else { Duration::from_secs(5) };
 /// How often it looks whether there is some.
-const RING_PAUSE: Duration = Duration::from_millis(1);
+pub(crate) const RING_PAUSE: Duration = Duration::from_millis(1);
 
-/// *purge*: drops the object, wherever it is. At the port of the visitors that is for listed networks alone: behind a
-/// proxy on this machine every stranger comes from loopback.
+/// *purge*: drops what a request asks for. At the port of the visitors that is for listed networks alone: behind a proxy on
+/// this machine every stranger comes from loopback.
 pub(crate) async fn purge(request: &Request) -> Answer<'static> {
     let from = request.client;
     let allowed = with_core(|core| core.config.purge_from.iter().any(|network| network.contains(from)));
     if !allowed {
+        with_core(|core| core.count(Counter::PurgesForbidden));
         return synth(Some(request), Fault::PurgeForbidden);
     }
-    with_core(|core| core.count(Counter::Purges));
+    match with_core(|core| what_is_asked(core, request)) {
+        Ok(None) => {
+            with_core(|core| core.count(Counter::Purges));
+            purge_address(request).await
+        }
+        Ok(Some((what, is_soft))) => {
+            with_core(|core| core.count(Counter::Purges));
+            match spread(what, is_soft).await {
+                Ok(()) => text("200 OK", "Purged.\n"),
+                Err(Unasked) => text(
+                    "503 Service Unavailable",
+                    "Not purged everywhere: a core has too much to do. Try again.\n",
+                ),
+            }
+        }
+        Err(why) => {
+            with_core(|core| core.count(Counter::PurgesNotUnderstood));
+            text(
+                "400 Bad Request",
+                &format!("Nothing was purged: the request is not understood, because {why}.\n"),
+            )
+        }
+    }
+}
+
+/// What a request asks to have purged, and whether softly; `None`: the object under its address.
+fn what_is_asked(core: &Core, request: &Request) -> Result<Option<(What, bool)>, NotUnderstood> {
+    let head = request.head();
+    let Asked { what, is_soft } = asked(&head, &core.config.tags)?;
+    Ok(match what {
+        Purge::Address if !is_soft => None,
+        Purge::Address => Some((What::Address(core.store.hash(request.primary()).word()), is_soft)),
+        Purge::Tags(tags) => {
+            let tags = tags.iter().map(|tag| core.store.hash(tag).word());
+            Some((What::Tags(tags.collect()), is_soft))
+        }
+        Purge::All => Some((What::All, is_soft)),
+    })
+}
+
+async fn purge_address(request: &Request) -> Answer<'static> {
     match unlink_at_owner(request.primary().to_vec(), true).await {
         Ok(Unlinked { is_kept: false, .. }) => text(
             "503 Service Unavailable",

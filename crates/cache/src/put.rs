@@ -7,6 +7,7 @@ use crate::{
     counters::Counter,
     request::Request,
     response::Response,
+    tags,
 };
 
 /// Stores an answer under a request's address. What cannot be told to its owner just now is not stored; GET fetches it.
@@ -16,6 +17,7 @@ pub(crate) fn keep(core: &Core, request: &Request, response: &Response, expires_
         hash: core.store.hash(&key),
         key,
         head: response.head.clone(),
+        extra: tags::section(&response.tags),
         meta: response.meta.pack(),
         body: body.to_vec(),
         expires_s,
@@ -30,14 +32,14 @@ pub(crate) fn keep(core: &Core, request: &Request, response: &Response, expires_
 
 /// On the owner's core.
 pub(crate) fn store(core: &Core, put: &Put) {
-    let Put { hash, key, head, meta, body, expires_s } = put;
+    let Put { hash, key, head, extra, meta, body, expires_s } = put;
     // A fetch under way began before the change, and its answer is of then.
     core.in_flight.borrow_mut().forget(key);
     let new = NewObject {
         hash: *hash,
         key,
         head,
-        extra: &[],
+        extra,
         meta: *meta,
         body: BodyLength::Exact(body.len() as u64),
         expires_s: *expires_s,

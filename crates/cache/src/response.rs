@@ -4,6 +4,7 @@ use wire::http1::known::KnownHeader;
 
 use crate::{
     config::Config,
+    core::Core,
     key,
     policy::{self, RequestFacts, Reuse, Why},
     request::Request,
@@ -19,6 +20,8 @@ pub(crate) struct Response {
     /// Bytes of the body, where the origin said so.
     pub(crate) length: Option<u64>,
     pub(crate) standing: Standing,
+    /// By which it may be purged: hashes, sorted.
+    pub(crate) tags: Vec<u64>,
     /// Where it varies: the names of the headers, and the key of the variant that it is.
     pub(crate) variant: Option<Variant>,
 }
@@ -79,6 +82,12 @@ impl Response {
     /// Whether it is fresh still, which the beginning of a slow body may not be.
     pub(crate) fn is_fresh(&self, now_s: u64) -> bool {
         u64::from(self.meta.lifetime_s) > self.meta.age_s(now_s)
+    }
+
+    /// Whether nothing that was purged since its fetch began is about it.
+    pub(crate) fn is_spared(&self, core: &Core, request: &Request) -> bool {
+        let address = core.store.hash(request.primary());
+        core.invalidations.are_about_others(self.meta.bans, address, &self.tags)
     }
 
     /// Whether this response also answers a request that joined the fetch before the response came: it may be another

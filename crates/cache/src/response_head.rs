@@ -22,7 +22,7 @@ pub use dynamic::{
 pub(crate) use meta::BLANK;
 pub use meta::{Coding, Flags, ORIGIN_MS_MAX, STALE_S_MAX, Schemes, StoredMeta};
 pub use origin_head::{
-    For, HeadOutline, append_not_modified, append_origin_head, append_partial, append_updated,
+    For, HeadOutline, LeftOut, append_not_modified, append_origin_head, append_partial, append_updated,
 };
 
 /// Statuses that have neither a body nor a length (RFC 9110 §8.6).

@@ -22,7 +22,8 @@ use crate::{
     origin::Arrived,
     policy::{self, ResponseFacts, Reuse, Storable, directives::RequestDirectives, vary::Vary},
     request::Request,
-    response_head::{Flags, For, StoredMeta, append_origin_head, append_updated},
+    response_head::{Flags, For, LeftOut, StoredMeta, append_origin_head, append_updated},
+    tags,
 };
 
 /// What is stored of an object that is asked for anew.
@@ -40,7 +41,10 @@ impl Known {
     pub(crate) fn of(core: &Core, request: &Request) -> Option<Self> {
         let turn = core.reader.turn();
         let Lookup::Hit(object) = turn.lookup(request.hash, &request.key) else { return None };
-        let meta = StoredMeta::unpack(&object.meta())?;
+        let mut meta = StoredMeta::unpack(&object.meta())?;
+        if !core.is_spared(&object, &mut meta, request) {
+            return None;
+        }
         if !meta.is_response() || object.expires_s() <= core.store_now_s() {
             return None;
         }
@@ -95,9 +99,16 @@ pub(crate) enum Freshened {
 }
 
 /// Gives an object the head that a 304 makes of its own (RFC 9111 §3.2, §4.3.4).
-pub(crate) fn freshen(core: &Core, request: &Request, known: &Known, answer: &Arrived) -> Freshened {
+/// `bans` is the youngest purge that was known when it was asked.
+pub(crate) fn freshen(
+    core: &Core,
+    request: &Request,
+    known: &Known,
+    answer: &Arrived,
+    bans: u64,
+) -> Freshened {
     let head = &answer.head.head();
-    if with_updated(known, head, |head| store(core, request, known, head, answer)) {
+    if with_updated(known, head, |head| store(core, request, known, head, (answer.requested_ms, bans))) {
         core.count(Counter::Revalidated);
         return Freshened::Yes;
     }
@@ -128,24 +139,31 @@ fn store(
     request: &Request,
     known: &Known,
     head: &ResponseHead<'_, '_>,
-    answer: &Arrived,
+    (requested_ms, bans): (u64, u64),
 ) -> bool {
-    let times = judge::times(answer.requested_ms);
+    let times = judge::times(requested_ms);
     let facts = ResponseFacts::of(head, core.config.cdn_cache_control);
     let Storable::Yes(freshness) =
         policy::storable(&judge::asked(core, request), &facts, &judge::rules(core), times)
     else {
         return false;
     };
+    // Tags were not stored with the head: these are the answer's, if it has any.
+    let Ok(tags) = tags::of(head.headers.iter(), &core.config.tags, |tag| core.store.hash(tag)) else {
+        core.count(Counter::TagsTooMany);
+        return false;
+    };
+    let extra = tags.map_or_else(|| known.extra.clone(), |tags| tags::section(&tags));
     let mut bytes = Vec::with_capacity(1024);
-    let outline = append_origin_head(&mut bytes, head, For::Store, &facts.directives.omit, times.response_s);
+    let left_out = LeftOut { omit: &facts.directives.omit, tags: &core.config.tags };
+    let outline = append_origin_head(&mut bytes, head, For::Store, left_out, times.response_s);
     let meta = StoredMeta::of_response(head, &outline, &freshness, times, known.meta.body_bytes);
     let meta = StoredMeta {
         origin_ms: known.meta.origin_ms,
         schemes: known.meta.schemes,
         coding: known.meta.coding,
         site: known.meta.site,
-        bans: known.meta.bans,
+        bans,
         ..meta
     };
     if !meta.fits() {
@@ -156,7 +174,7 @@ fn store(
     if !keeps_variant(core, request, spec, expires_s) {
         return false;
     }
-    let new = NewHead { head: &bytes, extra: &known.extra, meta: meta.pack(), expires_s };
+    let new = NewHead { head: &bytes, extra: &extra, meta: meta.pack(), expires_s };
     match core.shard_mut().replace_head(request.hash, &request.key, new) {
         Ok(is_there) => is_there,
         Err(refused) => {

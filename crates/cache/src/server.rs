@@ -30,11 +30,14 @@ use crate::{
     config::Config,
     core::{Beginning, Core, Message, Unlinked, with_core},
     counters::Counter,
-    fetch, http1, key,
+    fetch, http1,
+    invalidations::{Numbers, What},
+    key,
     memory_need::TooLittleMemory,
     purge, put,
     response_head::{Identity, InvalidName},
     site::Sites,
+    spread,
     store_file::{self, OfCore, OpenFile, Opened, open_store},
 };
 
@@ -89,6 +92,17 @@ pub enum Purged {
     Absent,
 }
 
+/// What is purged with one word, however much it is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Invalidate {
+    /// What has one of these tags.
+    Tags(Vec<String>),
+    /// What is stored under this URL, with all its variants.
+    Url(String),
+    /// Everything.
+    All,
+}
+
 /// Why a purge was not carried out.
 #[derive(Debug, thiserror::Error)]
 pub enum PurgeError {
@@ -115,6 +129,7 @@ pub struct Server {
     outside: OneAtATime<Sender<Message>>,
     ready: Arc<AtomicUsize>,
     loops: usize,
+    numbers: Arc<Numbers>,
 }
 
 #[expect(clippy::disallowed_types, reason = "the admin's path, not a request's: one purge at a time")]
@@ -136,6 +151,7 @@ struct Shared {
     identity: Identity,
     pseudonym: Arc<str>,
     sites: Sites,
+    numbers: Arc<Numbers>,
     store: Arc<Store>,
     balance: Arc<Balance>,
     clients: Arc<Clients>,
@@ -181,6 +197,7 @@ impl Server {
             })
             .collect();
         let ready = Arc::new(AtomicUsize::new(0));
+        let numbers = Arc::<Numbers>::default();
         let shared = Arc::new(Shared {
             clients: Clients::new(config.limits.connections_per_client_max),
             balance: Balance::new(loops),
@@ -189,6 +206,7 @@ impl Server {
             identity,
             pseudonym,
             sites: Sites::new(&config).map_err(StartError::Prepare)?,
+            numbers: Arc::clone(&numbers),
             config: Arc::new(config),
         });
         let cores_config = CoresConfig { cores: processors, name: "cache", ..CoresConfig::default() };
@@ -205,6 +223,7 @@ impl Server {
             outside: OneAtATime::new(outside.split().0),
             ready,
             loops,
+            numbers,
         })
     }
 
@@ -253,6 +272,32 @@ impl Server {
         }
     }
 
+    /// Purges what has one of these tags, what is stored under a URL, or everything; hard or softly. Blocks until every
+    /// core has taken it in. It costs the same however much it is about.
+    ///
+    /// # Errors
+    /// The URL cannot be read, or the server is stopping.
+    pub fn invalidate(&self, what: &Invalidate, is_soft: bool) -> Result<(), PurgeError> {
+        let what = match what {
+            Invalidate::Tags(tags) => {
+                What::Tags(tags.iter().map(|tag| self.store.hash(tag.as_bytes()).word()).collect())
+            }
+            Invalidate::Url(url) => {
+                let mut key = Vec::new();
+                if !key::of_url(url, &mut key) {
+                    return Err(PurgeError::NotAUrl(url.clone()));
+                }
+                What::Address(self.store.hash(&key).word())
+            }
+            Invalidate::All => What::All,
+        };
+        let lend = |with: &mut dyn FnMut(&Sender<Message>)| {
+            with(&self.outside.lock().unwrap_or_else(std::sync::PoisonError::into_inner));
+        };
+        spread::spread_from_outside(self.loops, &self.numbers, what, is_soft, lend)
+            .map_err(|_| PurgeError::NoAnswer)
+    }
+
     /// Ready once a loop has ended, which it does by itself only when it fails. [`Server::drain`] then says why.
     pub fn ended(&self) -> impl Future<Output = ()> + Send + use<> {
         self.cores.ended()
@@ -286,6 +331,7 @@ async fn run_core(context: CoreContext, seed: Seed, shared: Arc<Shared>) -> io::
         identity: shared.identity.clone(),
         pseudonym: Arc::clone(&shared.pseudonym),
         sites: shared.sites.of_core(&shared.config.limits),
+        numbers: Arc::clone(&shared.numbers),
         store: Arc::clone(&shared.store),
         shard,
         file,
@@ -414,6 +460,11 @@ async fn receive_messages(mut receiver: Receiver<Message>, clients: Arc<Clients>
                     Message::Fetch(want) => fetch::begin(core, *want),
                     Message::Put(put) => put::store(core, &put),
                     Message::Accept(stream, address) => take_over(core, stream, address, &clients),
+                    Message::Invalidate { invalidation, done } => {
+                        spread::apply(core, &invalidation);
+                        // Who purges may be gone: it holds all the same.
+                        let _ = done.send(());
+                    }
                     Message::LostPart { hash, key, id } => core.shard_mut().lost_part(hash, &key, id),
                     Message::Unlink { hash, key, is_purge, lasting, done } => {
                         if is_purge {

@@ -34,6 +34,7 @@ pub(crate) fn install(cores: usize, ring: usize) -> Vec<Receiver<Message>> {
         identity: Identity::new(&config.name).expect("a name"),
         pseudonym: "us".into(),
         sites,
+        numbers: Arc::default(),
         config: Arc::new(config),
         store,
         shard: shards.remove(0),

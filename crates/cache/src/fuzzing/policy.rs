@@ -19,7 +19,7 @@ use crate::{
         evaluate, invalidate, may_reuse, may_share, recv, storable,
         vary::{VARY_NAMES_MAX, Vary, VaryFault, secondary_key},
     },
-    response_head::{For, StoredMeta, append_not_modified, append_origin_head, append_partial},
+    response_head::{For, LeftOut, StoredMeta, append_not_modified, append_origin_head, append_partial},
 };
 
 /// When the response arrived.
@@ -300,7 +300,8 @@ fn check_heads(response: &ResponseHead<'_, '_>, judged: Storable, body_bytes: Op
     let omit = ResponseFacts::of(response, true).directives.omit;
     for purpose in [For::Store, For::Forward] {
         let mut made = Vec::new();
-        let outline = append_origin_head(&mut made, response, purpose, &omit, NOW_S);
+        let outline =
+            append_origin_head(&mut made, response, purpose, LeftOut { omit: &omit, tags: &[] }, NOW_S);
         assert_eq!(outline.head_bytes as usize, made.len());
         let names = names(&made);
         for gone in ["connection", "keep-alive", "transfer-encoding", "te", "upgrade", "content-length"] {
@@ -345,7 +346,7 @@ fn check_heads(response: &ResponseHead<'_, '_>, judged: Storable, body_bytes: Op
             let etag = head.known(KnownHeader::Etag).filter(|_| !head.headers.is_repeated(KnownHeader::Etag));
             assert_eq!(outline.etag.clone().map(|at| &made[at.start as usize..at.end as usize]), etag);
             let mut again = Vec::new();
-            append_origin_head(&mut again, head, purpose, &omit, NOW_S);
+            append_origin_head(&mut again, head, purpose, LeftOut { omit: &omit, tags: &[] }, NOW_S);
             again
         });
         assert_eq!(again, Some(made));
@@ -362,7 +363,7 @@ fn check_reuse(
     body_bytes: Option<u64>,
 ) {
     let mut made = Vec::new();
-    let outline = append_origin_head(&mut made, response, For::Store, &[], NOW_S);
+    let outline = append_origin_head(&mut made, response, For::Store, LeftOut::default(), NOW_S);
     let meta = StoredMeta::of_response(response, &outline, freshness, times(), body_bytes);
     let stored = meta.stored(NOW_S + u64::from(later_s));
     let says = &facts.directives;

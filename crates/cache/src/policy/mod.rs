@@ -21,6 +21,7 @@ pub mod conditional;
 pub mod directives;
 pub mod freshness;
 pub mod invalidate;
+pub mod purge;
 pub mod request;
 pub mod reuse;
 pub mod storable;

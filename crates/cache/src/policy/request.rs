@@ -33,7 +33,7 @@ impl Method {
         match name {
             "GET" => Method::Get,
             "HEAD" => Method::Head,
-            "PURGE" => Method::Purge,
+            "PURGE" | "PURGEKEYS" | "BAN" => Method::Purge,
             "CONNECT" => Method::Connect,
             "TRACE" => Method::Trace,
             // OPTIONS by RFC 9110 §9.2.1; the others are registered as safe (RFC 4918, RFC 5323, RFC 3253).
@@ -196,6 +196,8 @@ mod tests {
             ("CONNECT a:1", "", Recv::Synth(Fault::MethodNotImplemented)),
             ("TRACE /", "", Recv::Synth(Fault::MethodNotAllowed)),
             ("PURGE /", "", Recv::Purge),
+            ("PURGEKEYS /", "", Recv::Purge),
+            ("BAN /", "", Recv::Purge),
             ("GET /", "Cache-Control: no-store", Recv::Pass(PassReason::NoStore)),
             ("GET /", "Cache-Control: no-cache", FETCH),
             ("GET /", "Pragma: no-cache", FETCH),

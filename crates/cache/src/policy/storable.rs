@@ -134,6 +134,7 @@ whys! {
         "The response does not say how long it is fresh, and nothing allows a guess",
     Cookie "cookie" "knob cookies"
         "The request carried a cookie, and the response does not say that others may see it",
+    TooManyTags "too-many-tags" "bound" "The response has more tags than it could be purged by",
     Expired "expired" "RFC 9111 §4.2" "The response was stale when it arrived, and has nothing to validate it by",
 }
 

@@ -13,6 +13,8 @@ use wire::http1::{
     known::KnownHeader,
 };
 
+use crate::tags;
+
 /// What a head is made for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum For {
@@ -21,6 +23,15 @@ pub enum For {
     Store,
     /// To be sent on once (pass): `Age` stays.
     Forward,
+}
+
+/// Fields that are for nobody behind us, besides those that are for one hop.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct LeftOut<'a> {
+    /// In what is stored: names in lower case, from `private="…"` and `no-cache="…"`.
+    pub omit: &'a [Box<str>],
+    /// In anything: those that carry tags.
+    pub tags: &'a [Box<str>],
 }
 
 /// What was appended.
@@ -36,14 +47,14 @@ pub struct HeadOutline {
 /// everyone, in their order and with their bytes, without the empty line at the end.
 ///
 /// Left out: what is for one hop (RFC 9110 §7.6.1), `Content-Length` (framing is chosen for each answer) and, for the
-/// store, `Age`, the fields that are for one proxy, and those in `omit` (names in lower case; from
-/// `private="…"` and `no-cache="…"`). `Date` is added where there is none (RFC 9110 §6.6.1), as the time of arrival.
+/// store, `Age` and the fields that are for one proxy; and what is in `left_out`. `Date` is added where there is none (RFC
+/// 9110 §6.6.1), as the time of arrival.
 /// `Via` and `Cache-Status` of those before us stay; ours come after them, each time the head is sent.
 pub fn append_origin_head(
     out: &mut Vec<u8>,
     head: &ResponseHead<'_, '_>,
     purpose: For,
-    omit: &[Box<str>],
+    LeftOut { omit, tags }: LeftOut<'_>,
     response_s: u64,
 ) -> HeadOutline {
     let start = out.len();
@@ -64,7 +75,7 @@ pub fn append_origin_head(
             _ => storing && name.eq_ignore_ascii_case("proxy-authentication-info"),
         };
         let omitted = storing && omit.iter().any(|omit| omit.eq_ignore_ascii_case(name));
-        if left_out || omitted || is_hop_by_hop(name, &head.headers) {
+        if left_out || omitted || tags::is_field(tags, name) || is_hop_by_hop(name, &head.headers) {
             continue;
         }
         out.extend_from_slice(name.as_bytes());
@@ -215,7 +226,8 @@ mod tests {
         let omit: Vec<Box<str>> = omit.iter().map(|&name| name.into()).collect();
         with_response("200 Fine", headers, |head| {
             let mut out = b"before".to_vec();
-            let outline = append_origin_head(&mut out, head, purpose, &omit, NOW);
+            let left_out = LeftOut { omit: &omit, tags: &["x-tags".into()] };
+            let outline = append_origin_head(&mut out, head, purpose, left_out, NOW);
             let text = String::from_utf8(out).unwrap().split_off(6);
             assert_eq!(text.len(), outline.head_bytes as usize);
             (text, outline)
@@ -255,6 +267,14 @@ mod tests {
         assert_eq!(stored, format!("HTTP/1.1 200 Fine\r\nB: 2\r\n{}", date_line()));
         let (forwarded, _) = made("A: 1\nB: 2", For::Forward, &["a"]);
         assert_eq!(forwarded, format!("HTTP/1.1 200 Fine\r\nA: 1\r\nB: 2\r\n{}", date_line()));
+    }
+
+    #[test]
+    fn tags_are_ours() {
+        for purpose in [For::Store, For::Forward] {
+            let (made, _) = made("A: 1\nX-Tags: a b\nX-TAGS: c\nX-Tagged: d", purpose, &[]);
+            assert_eq!(made, format!("HTTP/1.1 200 Fine\r\nA: 1\r\nX-Tagged: d\r\n{}", date_line()));
+        }
     }
 
     #[test]

@@ -37,6 +37,12 @@ impl<'t> Object<'t> {
         self.record().sequence()
     }
 
+    /// Where its record is: what is stored in its place meanwhile is elsewhere, and has another place.
+    #[inline]
+    pub fn place(&self) -> u64 {
+        self.slot.location()
+    }
+
     /// The caller's words.
     #[inline]
     pub fn meta(&self) -> [u64; META_WORDS] {

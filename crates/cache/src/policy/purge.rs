@@ -1,0 +1,262 @@
+//! What a request asks to have purged, as shops and frameworks write it to Varnish.
+//!
+//! | method | field | is | sent by |
+//! |---|---|---|---|
+//! | `PURGE` | – | the address | everybody |
+//! | `PURGE` | those of tags, `xkey-purge` | tags | vmod_xkey's examples, Fastly's |
+//! | `PURGE`, `PURGEKEYS` | `xkey-softpurge` | tags, softly | FOSHttpCache with vmod_xkey (`tag_mode: purgekeys`) |
+//! | `PURGE` | `X-Magento-Tags-Pattern` | tags, or everything | Magento 2 |
+//! | `BAN` | those of tags | tags | Drupal's varnish_purger, FOSHttpCache |
+//! | any | `Fastly-Soft-Purge: 1` | softly | Fastly's API |
+//!
+//! Varnish takes a pattern and tries it on each object. Here a pattern is read as what it is as a rule: a list of whole
+//! tags. Any other is refused, and nothing is purged by it: [`NotUnderstood`].
+
+use std::borrow::Cow;
+
+use wire::http1::head::RequestHead;
+
+use crate::tags;
+
+/// Tags in one request.
+pub const TAGS_ASKED_MAX: usize = 4096;
+
+/// What is to be purged.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Asked<'a> {
+    /// What.
+    pub what: What<'a>,
+    /// It is made stale and stays there.
+    pub is_soft: bool,
+}
+
+/// See [`Asked`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum What<'a> {
+    /// The address that the request is for.
+    Address,
+    /// What has one of these tags; at least one, at most [`TAGS_ASKED_MAX`].
+    Tags(Vec<Cow<'a, [u8]>>),
+    /// Everything.
+    All,
+}
+
+/// Why a request to purge is none that we know.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum NotUnderstood {
+    /// `BAN` or `PURGEKEYS` names no tags.
+    #[error("it names no tags")]
+    NoTags,
+    /// A pattern that is not a list of whole tags.
+    #[error("its pattern is not a list of whole tags, and other patterns are not known here")]
+    Pattern,
+    /// `BAN` for some hosts, addresses or types alone.
+    #[error("it is for some hosts, addresses or types alone, which is not known here")]
+    Narrowed,
+    /// More than [`TAGS_ASKED_MAX`].
+    #[error("it names more than 4096 tags")]
+    TooMany,
+}
+
+/// Reads what a request asks to have purged; `tag_fields` are those that carry tags in answers.
+///
+/// # Errors
+/// It is none of those above.
+pub fn asked<'a>(head: &RequestHead<'a, '_>, tag_fields: &[Box<str>]) -> Result<Asked<'a>, NotUnderstood> {
+    let is_ban = head.method == "BAN";
+    let (mut tags, mut is_named, mut is_hard) = (Vec::new(), false, false);
+    let mut is_soft = head.header("fastly-soft-purge").is_some_and(|value| value == b"1");
+    for (name, value) in head.headers.iter() {
+        let is_softly = name.eq_ignore_ascii_case("xkey-softpurge");
+        let is_pattern = name.eq_ignore_ascii_case("x-magento-tags-pattern");
+        let is_list = name.eq_ignore_ascii_case("xkey-purge") || tags::is_field(tag_fields, name);
+        // FOSHttpCache's fields for these say `.*` where it means all.
+        let narrows = is_ban
+            && ["x-host", "x-url", "x-content-type"].iter().any(|field| field.eq_ignore_ascii_case(name));
+        if narrows && value != b".*" {
+            return Err(NotUnderstood::Narrowed);
+        }
+        if is_pattern || (is_list && is_ban) {
+            is_named = true;
+            is_hard = true;
+            match pattern(value)? {
+                Some(mut listed) => tags.append(&mut listed),
+                None => return Ok(Asked { what: What::All, is_soft }),
+            }
+        } else if is_list || is_softly {
+            is_named = true;
+            is_hard |= is_list;
+            is_soft |= is_softly;
+            tags.extend(tags::words(value).map(Cow::Borrowed));
+        }
+    }
+    // Where both are asked for, the harder is done.
+    let is_soft = is_soft && !(is_hard && head.header("xkey-softpurge").is_some());
+    match tags.len() {
+        0 if !is_named && head.method == "PURGE" => Ok(Asked { what: What::Address, is_soft }),
+        0 => Err(NotUnderstood::NoTags),
+        1..=TAGS_ASKED_MAX => Ok(Asked { what: What::Tags(tags), is_soft }),
+        _ => Err(NotUnderstood::TooMany),
+    }
+}
+
+/// The whole tags that a pattern stands for. `None`: everything.
+///
+/// ```text
+/// ((^|,)cat_p_7(,|$))|((^|,)cat_p(,|$))      Magento 2: CacheInvalidate's InvalidateVarnishObserver
+/// (^|,)(node\-1|list)(,|$)                   FOSHttpCache: ProxyClient\Varnish, its tags by preg_quote
+/// node:1|node_list  ·  node:1 node_list      Drupal: varnish_purger, bundled and without configuration
+/// .*                                         Magento 2: FlushAllCacheObserver
+/// ```
+fn pattern(value: &[u8]) -> Result<Option<Vec<Cow<'_, [u8]>>>, NotUnderstood> {
+    const BEGIN: &[u8] = b"(^|,)";
+    const END: &[u8] = b"(,|$)";
+    let value = value.trim_ascii();
+    if value == b".*" {
+        return Ok(None);
+    }
+    if let Some(inner) = value.strip_prefix(b"(^|,)(").and_then(|rest| rest.strip_suffix(b")(,|$)")) {
+        return split(inner, b"|").map(literal).collect::<Result<_, _>>().map(Some);
+    }
+    if value.starts_with(b"((^|,)") {
+        let inner = value.strip_prefix(b"(").and_then(|rest| rest.strip_suffix(b")"));
+        let each = split(inner.ok_or(NotUnderstood::Pattern)?, b")|(").map(|member| {
+            let tag = member.strip_prefix(BEGIN).and_then(|rest| rest.strip_suffix(END));
+            literal(tag.ok_or(NotUnderstood::Pattern)?)
+        });
+        return each.collect::<Result<_, _>>().map(Some);
+    }
+    let each = value
+        .split(|byte| matches!(byte, b' ' | b'\t' | b',' | b'|'))
+        .filter(|tag| !tag.is_empty())
+        .map(literal);
+    each.collect::<Result<_, _>>().map(Some)
+}
+
+/// The parts between these bytes.
+fn split<'a>(text: &'a [u8], by: &'static [u8]) -> impl Iterator<Item = &'a [u8]> {
+    let mut rest = Some(text);
+    std::iter::from_fn(move || {
+        let text = rest?;
+        match text.windows(by.len()).position(|window| window == by) {
+            Some(at) => {
+                rest = Some(&text[at + by.len()..]);
+                Some(&text[..at])
+            }
+            None => rest.take(),
+        }
+    })
+}
+
+/// A tag in a pattern: a backslash takes the meaning from what follows, and a full stop is one (nobody who lists tags means
+/// any letter by it). Else nothing in it may mean anything.
+fn literal(tag: &[u8]) -> Result<Cow<'_, [u8]>, NotUnderstood> {
+    if tag.is_empty() {
+        return Err(NotUnderstood::Pattern);
+    }
+    let mut plain = Vec::new();
+    let mut bytes = tag.iter();
+    while let Some(byte) = bytes.next() {
+        match byte {
+            b'\\' => match bytes.next() {
+                // Before a letter or a digit it would give a meaning.
+                Some(quoted) if !quoted.is_ascii_alphanumeric() => plain.push(*quoted),
+                _ => return Err(NotUnderstood::Pattern),
+            },
+            b'^' | b'$' | b'|' | b'?' | b'*' | b'+' | b'(' | b')' | b'[' | b']' | b'{' | b'}' => {
+                return Err(NotUnderstood::Pattern);
+            }
+            byte => plain.push(*byte),
+        }
+    }
+    Ok(if plain == tag { Cow::Borrowed(tag) } else { Cow::Owned(plain) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::policy::test_heads::with_request;
+
+    /// `None`: everything; no tags: the address.
+    fn read(line: &str, headers: &str) -> Result<(Option<Vec<String>>, bool), NotUnderstood> {
+        let fields: Vec<Box<str>> = tags::TAG_FIELDS.map(Into::into).to_vec();
+        with_request(line, headers, |head| {
+            let Asked { what, is_soft } = asked(head, &fields)?;
+            let text = |tag: Cow<'_, [u8]>| String::from_utf8_lossy(&tag).into_owned();
+            Ok(match what {
+                What::Address => (Some(Vec::new()), is_soft),
+                What::Tags(tags) => (Some(tags.into_iter().map(text).collect()), is_soft),
+                What::All => (None, is_soft),
+            })
+        })
+    }
+
+    #[test]
+    fn what_others_send_is_understood() {
+        for (line, headers, want, soft) in [
+            ("PURGE /a", "", Some(&[][..]), false),
+            ("PURGE /a", "Fastly-Soft-Purge: 1", Some(&[]), true),
+            ("PURGE /a", "Fastly-Soft-Purge: 0", Some(&[]), false),
+            ("PURGE /", "Surrogate-Key: a b", Some(&["a", "b"]), false),
+            ("PURGE /", "Cache-Tag: a,b\nXKEY: c\nFastly-Soft-Purge: 1", Some(&["a", "b", "c"]), true),
+            ("PURGE /", "xkey-purge: c52 l2", Some(&["c52", "l2"]), false),
+            ("PURGEKEYS /", "xkey-softpurge: c52", Some(&["c52"]), true),
+            ("PURGEKEYS /", "xkey-softpurge: a\nxkey-purge: b", Some(&["a", "b"]), false),
+            ("PURGE /", "X-Magento-Tags-Pattern: .*", None, false),
+            (
+                "PURGE /",
+                "X-Magento-Tags-Pattern: ((^|,)cat_p_1(,|$))|((^|,)cat_p(,|$))",
+                Some(&["cat_p_1", "cat_p"]),
+                false,
+            ),
+            (
+                "PURGE /",
+                "X-Magento-Tags-Pattern: ((^|,)cms_b_footer.links(,|$))",
+                Some(&["cms_b_footer.links"]),
+                false,
+            ),
+            ("BAN /", "Cache-Tags: node:1|node_list", Some(&["node:1", "node_list"]), false),
+            (
+                "BAN /tags",
+                "Cache-Tags: node:1 config:system.menu",
+                Some(&["node:1", "config:system.menu"]),
+                false,
+            ),
+            (
+                "BAN /",
+                "X-Host: .*\nX-Url: .*\nX-Content-Type: .*\nX-Cache-Tags: (^|,)(a\\-1|b\\.c)(,|$)",
+                Some(&["a-1", "b.c"]),
+                false,
+            ),
+        ] {
+            let want = want.map(|tags| tags.iter().map(|&tag| tag.to_owned()).collect());
+            assert_eq!(read(line, headers), Ok((want, soft)), "{line} {headers}");
+        }
+    }
+
+    #[test]
+    fn what_is_not_understood_purges_nothing() {
+        for (line, headers, why) in [
+            ("BAN /.*", "", NotUnderstood::NoTags),
+            ("PURGEKEYS /", "", NotUnderstood::NoTags),
+            ("PURGE /", "xkey-purge:", NotUnderstood::NoTags),
+            ("BAN /", "X-Host: a\\.example\nCache-Tags: a", NotUnderstood::Narrowed),
+            ("BAN /", "Cache-Tags: node:.*", NotUnderstood::Pattern),
+            ("BAN /", "X-Cache-Tags: (^|,)(a|b", NotUnderstood::Pattern),
+            ("BAN /", "X-Cache-Tags: (^|,)(a||b)(,|$)", NotUnderstood::Pattern),
+            ("BAN /", "X-Cache-Tags: (a|b)(,.+)?$", NotUnderstood::Pattern),
+            ("PURGE /", "X-Magento-Tags-Pattern: ((^|,)cat_p_[0-9]+(,|$))", NotUnderstood::Pattern),
+            ("PURGE /", "X-Magento-Tags-Pattern: ((^|,)a(,|$))|b", NotUnderstood::Pattern),
+            ("PURGE /", "X-Magento-Tags-Pattern: ((^|,)a(,|$)", NotUnderstood::Pattern),
+            ("PURGE /", "X-Magento-Tags-Pattern: a\\d", NotUnderstood::Pattern),
+            ("PURGE /", "X-Magento-Tags-Pattern: *", NotUnderstood::Pattern),
+        ] {
+            assert_eq!(read(line, headers), Err(why), "{line} {headers}");
+        }
+        let many = "a ".repeat(TAGS_ASKED_MAX - 1);
+        for (last, is_ok) in [("", true), (" b c", false)] {
+            let value = format!("xkey-purge: {many}a{last}");
+            assert_eq!(read("PURGE /", &value).is_ok(), is_ok);
+        }
+    }
+}

@@ -1,0 +1,147 @@
+//! A purge by tag, softly, or of everything on its way to all cores: each takes it into its own table
+//! ([`invalidations`](crate::invalidations)), and it is answered when all have.
+//!
+//! A ring that is full is waited for, as long as a purge of one address waits ([`purge`](crate::purge)). After that the
+//! answer is that it was not done, although some cores may have it: to ask again does no harm.
+
+use std::{sync::Arc, time::Duration};
+
+use engine::cores::{clock, mesh::Sender};
+use tokio::{sync::oneshot, time::Instant};
+
+use crate::{
+    core::{Core, Message, with_core},
+    counters::Counter,
+    invalidations::{Invalidation, Numbers, What},
+    purge::{RING_PAUSE, RING_WAIT_MAX, Unasked},
+};
+
+/// Has every core take in a purge. Runs on any core.
+///
+/// # Errors
+/// The ring to a core stayed full, or that core has ended.
+pub(crate) async fn spread(what: What, is_soft: bool) -> Result<(), Unasked> {
+    let (invalidation, cores) = with_core(|core| {
+        let number = core.numbers.next(clock::unix_ms());
+        let invalidation = Arc::new(Invalidation { number, what, is_soft });
+        apply(core, &invalidation);
+        (invalidation, (0..core.store.cores()).filter(|index| *index != core.index).collect::<Vec<_>>())
+    });
+    let until = Instant::now() + RING_WAIT_MAX;
+    let mut answers = Vec::with_capacity(cores.len());
+    for index in cores {
+        let (mut message, answer) = message(&invalidation);
+        while let Err(unsent) = with_core(|core| core.give(index, message)) {
+            if Instant::now() >= until {
+                with_core(|core| core.count(Counter::PurgesRefused));
+                return Err(Unasked);
+            }
+            message = unsent;
+            tokio::time::sleep(RING_PAUSE).await;
+        }
+        answers.push(answer);
+    }
+    for answer in answers {
+        answer.await.map_err(|_| Unasked)?;
+    }
+    Ok(())
+}
+
+/// As [`spread`], from a thread that may wait. `with` lends what sends to the cores, for a moment.
+///
+/// # Errors
+/// As there.
+pub(crate) fn spread_from_outside(
+    cores: usize,
+    numbers: &Numbers,
+    what: What,
+    is_soft: bool,
+    with: impl Fn(&mut dyn FnMut(&Sender<Message>)),
+) -> Result<(), Unasked> {
+    let number = numbers.next(clock::unix_ms());
+    let invalidation = Arc::new(Invalidation { number, what, is_soft });
+    let mut answers = Vec::with_capacity(cores);
+    for index in 0..cores {
+        let (message, answer) = message(&invalidation);
+        let (mut unsent, mut waited) = (Some(message), Duration::ZERO);
+        loop {
+            with(&mut |sender| {
+                unsent = unsent.take().and_then(|message| sender.send(index, message).err());
+                sender.flush();
+            });
+            if unsent.is_none() {
+                break;
+            }
+            if waited >= RING_WAIT_MAX {
+                return Err(Unasked);
+            }
+            #[expect(clippy::disallowed_methods, reason = "a thread of the operator's, on no loop")]
+            std::thread::sleep(RING_PAUSE);
+            waited += RING_PAUSE;
+        }
+        answers.push(answer);
+    }
+    answers.into_iter().try_for_each(|answer| answer.blocking_recv()).map_err(|_| Unasked)
+}
+
+fn message(invalidation: &Arc<Invalidation>) -> (Message, oneshot::Receiver<()>) {
+    let (done, answer) = oneshot::channel();
+    (Message::Invalidate { invalidation: Arc::clone(invalidation), done }, answer)
+}
+
+/// Takes a purge into the table of this core.
+pub(crate) fn apply(core: &Core, invalidation: &Invalidation) {
+    if core.invalidations.apply(invalidation) {
+        core.count(Counter::TagTableEmptied);
+    }
+    core.gauge(Counter::TagsPurged, core.invalidations.held() as u64);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::test_core;
+
+    #[tokio::test]
+    async fn a_purge_is_done_when_every_core_has_it() {
+        let mut inboxes = test_core::install(3, 4);
+        let tags = || What::Tags([7].into());
+        let mut told = Vec::new();
+        let others = async {
+            for index in [1, 2] {
+                while told.len() < index {
+                    inboxes[index].try_recv_batch(&mut told);
+                    tokio::time::sleep(RING_PAUSE).await;
+                }
+            }
+            let numbers: Vec<u64> = told
+                .drain(..)
+                .map(|message| match message {
+                    Message::Invalidate { invalidation, done } => {
+                        done.send(()).expect("it waits");
+                        invalidation.number
+                    }
+                    _ => panic!("a purge"),
+                })
+                .collect();
+            assert_eq!(numbers.len(), 2);
+            assert_eq!(numbers[0], numbers[1]);
+            numbers[0]
+        };
+        let (spread, number) = tokio::join!(super::spread(tags(), false), others);
+        assert_eq!(spread, Ok(()));
+        with_core(|core| {
+            assert_eq!(core.invalidations.youngest(), number);
+            assert_eq!(core.counters.value(Counter::TagsPurged), 1);
+        });
+
+        // Nobody takes anything out of the last ring any more.
+        while with_core(|core| core.give(2, message(&Arc::new(invalidation())).0)).is_ok() {}
+        assert_eq!(super::spread(tags(), false).await, Err(Unasked));
+        with_core(|core| assert_eq!(core.counters.value(Counter::PurgesRefused), 1));
+    }
+
+    fn invalidation() -> Invalidation {
+        Invalidation { number: 1, what: What::All, is_soft: false }
+    }
+}

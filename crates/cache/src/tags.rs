@@ -1,0 +1,190 @@
+//! Tags of an answer: the words by which an origin has it purged together with others that show the same thing.
+//!
+//! ```text
+//!  Surrogate-Key: product-7 list    ──of──▶  hashes, sorted, each once  ──section──▶  extra bytes of the record
+//!  X-Magento-Tags: cat_p_7,cat_p                                        ◀──stored──
+//! ```
+//! A tag is kept as its hash, seeded by the store (`docs/formats/store.md`, *Extra*): a purge compares numbers, and what
+//! an object costs does not depend on how long its tags are. Clients do not get the fields
+//! ([`append_origin_head`](crate::response_head::append_origin_head) cuts them).
+
+use engine::{store::Hash, sys::span::Span};
+
+/// Tags of one answer; one with more is not stored, because it could not be purged by all of them.
+pub(crate) const TAGS_MAX: usize = 1024;
+/// Bytes of their fields; likewise.
+pub(crate) const TAGS_BYTES_MAX: usize = 32 * 1024;
+
+/// The fields that carry tags where nothing else is set: those of Fastly and Varnish's plug-ins, of vmod_xkey, of
+/// Cloudflare, of Drupal, of FOSHttpCache, and of Magento.
+pub(crate) const TAG_FIELDS: [&str; 6] =
+    ["Surrogate-Key", "xkey", "Cache-Tag", "Cache-Tags", "X-Cache-Tags", "X-Magento-Tags"];
+
+/// Number of the section of an object's extra bytes that has its tags.
+const SECTION: u32 = 1;
+const SECTION_HEADER_BYTES: usize = 8;
+const WORD: usize = size_of::<u64>();
+
+/// There are more than [`TAGS_MAX`], or they are longer than [`TAGS_BYTES_MAX`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct TooMany;
+
+/// The words of a field's value.
+pub(crate) fn words(value: &[u8]) -> impl Iterator<Item = &[u8]> {
+    value.split(|byte| matches!(byte, b' ' | b'\t' | b',')).filter(|word| !word.is_empty())
+}
+
+/// Whether a field of this name carries tags.
+pub(crate) fn is_field(fields: &[Box<str>], name: &str) -> bool {
+    fields.iter().any(|field| field.eq_ignore_ascii_case(name))
+}
+
+/// The tags in these fields, as they are compared: hashes, sorted, each once. `None`: there is no such field.
+pub(crate) fn of<'h>(
+    headers: impl Iterator<Item = (&'h str, &'h [u8])>,
+    fields: &[Box<str>],
+    hash: impl Fn(&[u8]) -> Hash,
+) -> Result<Option<Vec<u64>>, TooMany> {
+    let (mut tags, mut bytes, mut is_tagged) = (Vec::new(), 0, false);
+    for (_, value) in headers.filter(|(name, _)| is_field(fields, name)) {
+        is_tagged = true;
+        bytes += value.len();
+        if bytes > TAGS_BYTES_MAX {
+            return Err(TooMany);
+        }
+        tags.extend(words(value).map(|tag| hash(tag).word()));
+    }
+    tags.sort_unstable();
+    tags.dedup();
+    if tags.len() > TAGS_MAX {
+        return Err(TooMany);
+    }
+    Ok(is_tagged.then_some(tags))
+}
+
+/// The extra bytes of an object with these tags; none without.
+pub(crate) fn section(tags: &[u64]) -> Vec<u8> {
+    if tags.is_empty() {
+        return Vec::new();
+    }
+    let mut extra = Vec::with_capacity(SECTION_HEADER_BYTES + tags.len() * WORD);
+    extra.extend_from_slice(&SECTION.to_le_bytes());
+    let bytes = u32::try_from(tags.len() * WORD).unwrap_or(u32::MAX);
+    extra.extend_from_slice(&bytes.to_le_bytes());
+    extra.extend(tags.iter().flat_map(|tag| tag.to_le_bytes()));
+    extra
+}
+
+/// The extra bytes are no sections: whoever wrote them had another idea of them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Malformed;
+
+/// The tags in an object's extra bytes. Sections that are not known are passed over.
+pub(crate) fn stored(extra: Span<'_>) -> Result<impl ExactSizeIterator<Item = u64> + '_, Malformed> {
+    let tags = section_of(extra)?;
+    Ok((0..tags.len() / WORD).map(move |number| {
+        let mut word = [0; WORD];
+        tags.slice(number * WORD..(number + 1) * WORD).copy_to_slice(&mut word);
+        u64::from_le_bytes(word)
+    }))
+}
+
+fn section_of(extra: Span<'_>) -> Result<Span<'_>, Malformed> {
+    let mut rest = extra;
+    while !rest.is_empty() {
+        if rest.len() < SECTION_HEADER_BYTES {
+            return Err(Malformed);
+        }
+        let number = |at: usize| {
+            let mut word = [0; 4];
+            rest.slice(at..at + 4).copy_to_slice(&mut word);
+            u32::from_le_bytes(word)
+        };
+        let bytes = usize::try_from(number(4)).map_err(|_| Malformed)?;
+        let end =
+            SECTION_HEADER_BYTES.checked_add(bytes).filter(|end| *end <= rest.len()).ok_or(Malformed)?;
+        if number(0) == SECTION {
+            let tags = rest.slice(SECTION_HEADER_BYTES..end);
+            return if bytes % WORD == 0 { Ok(tags) } else { Err(Malformed) };
+        }
+        rest = rest.slice(end.next_multiple_of(WORD).min(rest.len())..rest.len());
+    }
+    Ok(rest)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicU64;
+
+    use super::*;
+
+    fn fields() -> Vec<Box<str>> {
+        TAG_FIELDS.map(Into::into).to_vec()
+    }
+
+    fn hash(tag: &[u8]) -> Hash {
+        Hash::seeded(tag, 7)
+    }
+
+    fn hashes(tags: &[&str]) -> Vec<u64> {
+        let mut hashes: Vec<u64> = tags.iter().map(|tag| hash(tag.as_bytes()).word()).collect();
+        hashes.sort_unstable();
+        hashes
+    }
+
+    fn read(head: &str) -> Result<Option<Vec<u64>>, TooMany> {
+        let lines = head.lines().filter_map(|line| line.split_once(':'));
+        of(lines.map(|(name, value)| (name, value.trim().as_bytes())), &fields(), hash)
+    }
+
+    /// As the store gives them back.
+    fn stored_in(extra: &[u8]) -> Result<Vec<u64>, Malformed> {
+        let words: Vec<AtomicU64> = (0..extra.len().div_ceil(WORD)).map(|_| AtomicU64::new(0)).collect();
+        let span = Span::new(&words, 0..extra.len());
+        span.write_from(extra);
+        stored(span).map(Iterator::collect)
+    }
+
+    #[test]
+    fn tags_are_words_of_any_such_field() {
+        assert_eq!(read("X: a"), Ok(None));
+        assert_eq!(read("Surrogate-Key:"), Ok(Some(Vec::new())));
+        for head in [
+            "Surrogate-Key: a b\nXKEY: c",
+            "X-Magento-Tags: b,a , c",
+            "Cache-Tag: a,,b\nCache-Tag: c a",
+            "x-cache-tags: c\nCache-Tags: a\tb",
+        ] {
+            assert_eq!(read(head), Ok(Some(hashes(&["a", "b", "c"]))), "{head}");
+        }
+        // Another case is another tag.
+        assert_eq!(read("xkey: A"), Ok(Some(hashes(&["A"]))));
+    }
+
+    #[test]
+    fn what_has_too_many_is_not_kept() {
+        let list = |count: usize| (0..count).map(|tag| tag.to_string()).collect::<Vec<_>>().join(" ");
+        let of = |list: &str| read(&format!("xkey: {list}"));
+        assert_eq!(of(&list(TAGS_MAX)).map(|tags| tags.map(|tags| tags.len())), Ok(Some(TAGS_MAX)));
+        assert_eq!(of(&list(TAGS_MAX + 1)), Err(TooMany));
+        assert!(of(&"a ".repeat(TAGS_BYTES_MAX / 2 - 1)).is_ok(), "the same one counts once");
+        assert_eq!(read(&format!("xkey: {}\nCache-Tag: aa", "a".repeat(TAGS_BYTES_MAX - 1))), Err(TooMany));
+    }
+
+    #[test]
+    fn tags_are_stored_and_found() {
+        for tags in [&[][..], &[1], &[1, 2, u64::MAX]] {
+            assert_eq!(stored_in(&section(tags)).as_deref(), Ok(tags));
+        }
+        // A section that is not known, with its padding, before it.
+        let other = [&[2, 0, 0, 0, 3, 0, 0, 0][..], b"abc\0\0\0\0\0", &section(&[5, 6])].concat();
+        assert_eq!(stored_in(&other), Ok(vec![5, 6]));
+        assert_eq!(stored_in(&other[..11]), Ok(Vec::new()), "padding that is not there is nobody's loss");
+        // Cut anywhere else it is none.
+        for cut in [1, 7, 8, 10, 17, 20, 24, 31] {
+            assert_eq!(stored_in(&other[..cut]), Err(Malformed), "{cut}");
+        }
+        assert_eq!(stored_in(&[1, 0, 0, 0, 4, 0, 0, 0, 1, 2, 3, 4]), Err(Malformed), "half a tag");
+        assert_eq!(stored_in(&[1, 0, 0, 0, 255, 255, 255, 255]), Err(Malformed));
+    }
+}
