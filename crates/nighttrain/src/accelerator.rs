@@ -3,7 +3,7 @@
 use std::{future::Future, net::SocketAddr, path::PathBuf, pin::Pin, sync::Arc, time::Duration};
 
 use cache::{Config, Server};
-pub(crate) use cache::{PurgeError, Purged};
+pub(crate) use cache::{Invalidate, PurgeError, Purged};
 use engine::meter::Registry;
 
 use crate::{
@@ -23,6 +23,9 @@ type Lock<T> = std::sync::Mutex<T>;
 pub(crate) trait Purges: Send + Sync + 'static {
     /// Drops what is stored under a URL. Blocks until the core that owns it has answered.
     fn purge(&self, url: &str) -> Result<Purged, PurgeError>;
+
+    /// Purges by tags, softly, or everything. Blocks until every core has taken it in.
+    fn invalidate(&self, what: &Invalidate, is_soft: bool) -> Result<(), PurgeError>;
 }
 
 /// The one that the program runs.
@@ -79,6 +82,11 @@ impl Operated for Accelerator {
 impl Purges for Accelerator {
     fn purge(&self, url: &str) -> Result<Purged, PurgeError> {
         self.running.ask(|server| server.purge(url)).unwrap_or(Err(PurgeError::NoAnswer))
+    }
+
+    fn invalidate(&self, what: &Invalidate, is_soft: bool) -> Result<(), PurgeError> {
+        let outcome = self.running.ask(|server| server.invalidate(what, is_soft));
+        outcome.unwrap_or(Err(PurgeError::NoAnswer))
     }
 }
 

@@ -283,6 +283,21 @@ pub(crate) const CACHE_SETTINGS: &[Setting] = &[
         },
     },
     Setting {
+        key: "tags",
+        section: Section::Cache,
+        shape: Shape::Texts,
+        heading: CACHE,
+        value_name: "LIST",
+        help: "Fields of the origin's answers that carry tags, by which answers are purged together; clients do not get them",
+        access: Access {
+            set: |settings, text| {
+                settings.cache.tags = list(text).map(parse_field_name).collect::<Result<_, _>>()?;
+                Ok(())
+            },
+            text: |settings| Some(settings.cache.tags.join(",")),
+        },
+    },
+    Setting {
         key: "connections-max",
         section: Section::Cache,
         shape: Shape::Count,
@@ -493,6 +508,13 @@ fn parse_origin(text: &str) -> Result<Origin, String> {
         _ => return Err(format!("`{}` is not a port: {RIGHT}", after_host.trim_start_matches(':'))),
     };
     Ok(Origin { host: host.to_owned(), port })
+}
+
+/// Any name that is a token would do; what frames an answer or decides about it stays.
+fn parse_field_name(text: &str) -> Result<Box<str>, String> {
+    let is_token = !text.is_empty()
+        && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte));
+    if is_token { Ok(text.into()) } else { Err(format!("`{text}` is no field name, such as Surrogate-Key")) }
 }
 
 /// RFC 9110 §5.6.2: `Via` and `Cache-Status` take a token as the name.

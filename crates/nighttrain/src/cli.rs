@@ -47,7 +47,7 @@ pub(crate) enum Task {
     Stat(StatTask),
     /// Shows what a running server does now, again and again
     Top(TopTask),
-    /// Drops one URL from the store of a running accelerator
+    /// Purges a URL, tags or everything from the store of a running accelerator
     Purge(PurgeTask),
     /// Shows the effective configuration, and where each value comes from
     Config(ConfigTask),
@@ -161,8 +161,18 @@ fn interval(text: &str) -> Result<Duration, String> {
 /// `nighttrain purge`
 #[derive(Debug, Args)]
 pub(crate) struct PurgeTask {
-    #[arg(help = "The URL as visitors ask for it, such as http://www.example.org/news")]
-    pub url: String,
+    #[arg(
+        help = "The URL as visitors ask for it, such as http://www.example.org/news",
+        required_unless_present_any = ["tags", "all"],
+        conflicts_with_all = ["tags", "all"]
+    )]
+    pub url: Option<String>,
+    #[arg(long = "tag", value_name = "TAG", help = "What the origin has given this tag; may be said again")]
+    pub tags: Vec<String>,
+    #[arg(long, conflicts_with = "tags", help = "Everything")]
+    pub all: bool,
+    #[arg(long, help = "Softly: it is stale and stays, to be shown while it is fetched anew, or validated")]
+    pub soft: bool,
     #[command(flatten)]
     pub config: ConfigFile,
     #[command(flatten)]

@@ -5,7 +5,7 @@ use std::{
     time::Duration,
 };
 
-use crate::{admin, failure::Failure, failure::Fault, settings::Settings};
+use crate::{admin, cli::PurgeTask, failure::Failure, failure::Fault, settings::Settings};
 
 /// The server answers from its own memory; one that takes longer hangs.
 const ANSWER_TIME_MAX: Duration = Duration::from_secs(10);
@@ -22,15 +22,27 @@ pub(crate) fn stat(settings: &Settings, json: bool) -> Result<String, Failure> {
     Ok(if text.ends_with('\n') { text } else { text + "\n" })
 }
 
-/// Drops one URL, and says what was there.
-pub(crate) fn purge(settings: &Settings, url: &str) -> Result<String, Failure> {
+/// Purges a URL, tags or everything, and says what was done.
+pub(crate) fn purge(settings: &Settings, task: &PurgeTask) -> Result<String, Failure> {
+    let PurgeTask { url, tags, all, soft, .. } = task;
     let server = Server::new(settings)?;
-    let request = server.agent.post(server.url("/purge")).query("url", url);
+    let named = url.iter().map(|url| ("url", url)).chain(tags.iter().map(|tag| ("tag", tag)));
+    let knobs = [("all", all), ("soft", soft)].into_iter().filter(|(_, is_said)| **is_said);
+    let request = server.agent.post(server.url("/purge")).query_pairs(named);
+    let request = request.query_pairs(knobs.map(|(name, _)| (name, "")));
     let (status, text) = server.answer(server.authorized(request).send_empty())?;
     let said: serde_json::Value = serde_json::from_str(&text).unwrap_or_default();
+    let what = match url {
+        Some(url) => url.clone(),
+        None if *all => "everything".to_owned(),
+        None => format!("what has the tag {}", tags.join(" or ")),
+    };
+    if status == 200 && said["invalidated"] == true {
+        return Ok(if *soft { format!("Stale from now on: {what}\n") } else { format!("Purged {what}\n") });
+    }
     match (status, said["dropped"].as_bool(), said["error"].as_str()) {
-        (200, Some(true), _) => Ok(format!("Dropped {url}\n")),
-        (200, Some(false), _) => Ok(format!("Nothing was stored under {url}\n")),
+        (200, Some(true), _) => Ok(format!("Dropped {what}\n")),
+        (200, Some(false), _) => Ok(format!("Nothing was stored under {what}\n")),
         (_, _, Some(error)) => Err(Failure::Failed(error.to_owned())),
         _ => Err(server.unexpected(status, &text)),
     }

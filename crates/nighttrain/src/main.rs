@@ -98,7 +98,7 @@ fn perform(task: Task) -> Result<(), Failure> {
         }
         Task::Purge(task) => {
             let settings = configured(&task.config, &task.settings.0)?.settings;
-            print(&client::purge(&settings, &task.url)?)
+            print(&client::purge(&settings, &task)?)
         }
         Task::Config(task) => {
             let path = task.config.path();

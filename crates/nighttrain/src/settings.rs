@@ -463,6 +463,7 @@ mod tests {
             "keep" => "2h",
             "name" => "edge-1",
             "purge-from" | "trusted-proxies" => "10.0.0.0/8,::1",
+            "tags" => "Edge-Tag,xkey",
             "monitor" | "websocket" => "127.0.0.1:7",
             "tls-cert" | "tls-key" | "tls-ca" | "nats-config" => "/a/b",
             "smtp" | "http" | "smtps" | "lmtp" => "127.0.0.1:7",

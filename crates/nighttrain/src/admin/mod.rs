@@ -18,6 +18,8 @@
 //! | `/healthz` | 200 while this process can answer |
 //! | `/readyz` | 200 while it takes requests, else 503 |
 //! | `POST /purge?url=` | drops one URL from the store |
+//! | `POST /purge?tag=&tag=`, `?all` | purges what has one of these tags, or everything |
+//! | … `&soft` | … softly, of a URL, too: it is stale and stays |
 
 mod access;
 mod page;
@@ -34,11 +36,10 @@ use axum::{
     routing::{get, post},
 };
 use engine::meter::{Registry, prometheus};
-use serde::Deserialize;
 use tokio::sync::Semaphore;
 
 use crate::{
-    accelerator::{PurgeError, Purged, Purges},
+    accelerator::{Invalidate, PurgeError, Purged, Purges},
     stat::Report,
 };
 
@@ -146,17 +147,46 @@ async fn ready(State(admin): State<Arc<Admin>>) -> (StatusCode, &'static str) {
     }
 }
 
-#[derive(Deserialize)]
-struct PurgeQuery {
-    url: Option<String>,
+/// What a query asks to have purged.
+struct Wanted {
+    what: Invalidate,
+    is_soft: bool,
 }
 
-/// 200 and `{"dropped": true}` if something was there, `false` if nothing was: both leave nothing behind.
-async fn purge(State(admin): State<Arc<Admin>>, Query(query): Query<PurgeQuery>) -> Response {
+impl Wanted {
+    /// `None`: it is not clear what.
+    fn of(query: Vec<(String, String)>) -> Option<Self> {
+        let (mut urls, mut tags, mut is_all, mut is_soft) = (Vec::new(), Vec::new(), false, false);
+        for (name, value) in query {
+            match &*name {
+                "url" => urls.push(value),
+                "tag" if !value.is_empty() => tags.push(value),
+                "all" => is_all = true,
+                "soft" => is_soft = true,
+                _ => return None,
+            }
+        }
+        let what = match (urls.pop(), is_all) {
+            (Some(url), false) if urls.is_empty() && tags.is_empty() => Invalidate::Url(url),
+            (None, true) if tags.is_empty() => Invalidate::All,
+            (None, false) if !tags.is_empty() => Invalidate::Tags(tags),
+            _ => return None,
+        };
+        Some(Self { what, is_soft })
+    }
+}
+
+/// 200 and, of a URL, `{"dropped": true}` if something was there, `false` if nothing was: both leave nothing behind. How much
+/// has a tag nobody counts: `{"invalidated": true}`.
+async fn purge(State(admin): State<Arc<Admin>>, Query(query): Query<Vec<(String, String)>>) -> Response {
     let answer = |status, body: serde_json::Value| (status, Json(body)).into_response();
     let error = |status, message: &str| answer(status, serde_json::json!({ "error": message }));
-    let Some(url) = query.url else {
-        return error(StatusCode::BAD_REQUEST, "which one: POST /purge?url=http://www.example.org/path");
+    let Some(wanted) = Wanted::of(query) else {
+        return error(
+            StatusCode::BAD_REQUEST,
+            "which one: POST /purge?url=http://www.example.org/path, ?tag=product-7&tag=list or ?all, each with &soft \
+             or without",
+        );
     };
     let Ok(permit) = Arc::clone(&admin.purges).try_acquire_owned() else {
         return error(StatusCode::SERVICE_UNAVAILABLE, "too many purges at once; try again");
@@ -165,13 +195,20 @@ async fn purge(State(admin): State<Arc<Admin>>, Query(query): Query<PurgeQuery>)
         return error(StatusCode::NOT_FOUND, "there is no accelerator here");
     };
     let outcome = tokio::task::spawn_blocking(move || {
-        let outcome = accelerator.purge(&url);
+        let outcome = match &wanted {
+            Wanted { what: Invalidate::Url(url), is_soft: false } => accelerator
+                .purge(url)
+                .map(|purged| serde_json::json!({ "dropped": purged == Purged::Dropped })),
+            Wanted { what, is_soft } => {
+                accelerator.invalidate(what, *is_soft).map(|()| serde_json::json!({ "invalidated": true }))
+            }
+        };
         drop(permit);
         outcome
     })
     .await;
     match outcome {
-        Ok(Ok(purged)) => answer(StatusCode::OK, serde_json::json!({ "dropped": purged == Purged::Dropped })),
+        Ok(Ok(done)) => answer(StatusCode::OK, done),
         Ok(Err(wrong @ PurgeError::NotAUrl(_))) => error(StatusCode::BAD_REQUEST, &wrong.to_string()),
         Ok(Err(late @ (PurgeError::NoAnswer | PurgeError::NotWritten))) => {
             error(StatusCode::SERVICE_UNAVAILABLE, &late.to_string())

@@ -30,6 +30,21 @@ impl Purges for Known {
             _ => Err(PurgeError::NotAUrl(url.to_owned())),
         }
     }
+
+    fn invalidate(&self, what: &Invalidate, is_soft: bool) -> Result<(), PurgeError> {
+        match (what, is_soft) {
+            (Invalidate::Url(url), true) if !url.starts_with("http://") => {
+                Err(PurgeError::NotAUrl(url.clone()))
+            }
+            (Invalidate::Tags(tags), _) if tags == &["stopped"] => Err(PurgeError::NoAnswer),
+            (Invalidate::Tags(tags), false) => {
+                assert_eq!(tags, &["a", "b c"]);
+                Ok(())
+            }
+            (Invalidate::Url(_), false) => panic!("a URL is dropped"),
+            _ => Ok(()),
+        }
+    }
 }
 
 fn serve(ready: bool) -> SocketAddr {
@@ -128,4 +143,30 @@ fn purges() {
     let mut answer = agent().post(format!("http://{address}/purge")).send_empty().expect("an answer");
     assert_eq!(answer.status(), 400);
     assert!(answer.body_mut().read_to_string().expect("text").contains("which one"));
+}
+
+#[test]
+fn purges_of_many() {
+    let address = serve(true);
+    let ask = |query: &str| {
+        let mut answer =
+            agent().post(format!("http://{address}/purge?{query}")).send_empty().expect("an answer");
+        let text = answer.body_mut().read_to_string().expect("text");
+        (answer.status().as_u16(), serde_json::from_str(&text).expect("JSON"))
+    };
+    let done = (200, serde_json::json!({ "invalidated": true }));
+    for query in ["tag=a&tag=b+c", "all", "all&soft", "url=http://a/&soft=1", "tag=a&soft"] {
+        assert_eq!(ask(query), done, "{query}");
+    }
+    for (query, status) in [
+        ("tag=stopped", 503),
+        ("soft", 400),
+        ("tag=", 400),
+        ("all&tag=a", 400),
+        ("url=http://a/&tag=a", 400),
+        ("what=1&all", 400),
+        ("url=x&soft", 400),
+    ] {
+        assert_eq!(ask(query).0, status, "{query}");
+    }
 }
