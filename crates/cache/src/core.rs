@@ -28,10 +28,11 @@ use crate::{
     counters::Counter,
     growing::{PassingBudget, Window},
     in_flight::{InFlight, Want},
-    invalidations::{Invalidation, Invalidations, Numbers},
+    invalidations::{Invalidation, Invalidations, Table, Verdict},
     lately::Lately,
     origin::{Upstream, Upstreams},
     parts_in_memory::PartsInMemory,
+    purge_book::Book,
     request::Request,
     response_head::{Flags, Identity, StoredMeta},
     samples::Samples,
@@ -70,6 +71,8 @@ pub(crate) enum Message {
     Invalidate {
         /// The purge.
         invalidation: Arc<Invalidation>,
+        /// It was asked for from outside, and this core counts it.
+        is_purge: bool,
         /// The channel for the answer that it has been taken in.
         done: oneshot::Sender<()>,
     },
@@ -161,7 +164,7 @@ pub(crate) struct Core {
     pub(crate) samples: RefCell<Samples>,
     pub(crate) lately: Lately,
     pub(crate) invalidations: Invalidations,
-    pub(crate) numbers: Arc<Numbers>,
+    pub(crate) book: Arc<Book>,
     pub(crate) sender: Sender<Message>,
     pub(crate) scratch: RefCell<Scratch>,
     pub(crate) watches: RefCell<Watches>,
@@ -199,7 +202,9 @@ pub(crate) struct Beginning {
     /// Our name in the Via of requests: no other instance has it.
     pub(crate) pseudonym: Arc<str>,
     pub(crate) sites: SitesOfCore,
-    pub(crate) numbers: Arc<Numbers>,
+    pub(crate) book: Arc<Book>,
+    /// What was purged in an earlier life.
+    pub(crate) purged: Table,
     pub(crate) store: Arc<Store>,
     pub(crate) shard: Shard,
     pub(crate) file: Option<FileReads>,
@@ -217,7 +222,8 @@ impl Core {
             identity,
             pseudonym,
             sites,
-            numbers,
+            book,
+            purged,
             store,
             shard,
             file,
@@ -238,8 +244,8 @@ impl Core {
             sites,
             samples: RefCell::default(),
             lately: Lately::default(),
-            invalidations: Invalidations::default(),
-            numbers,
+            invalidations: Invalidations::new(purged),
+            book,
             sender,
             scratch: RefCell::new(Scratch {
                 // The parser refuses a head over the limit before the buffer is full.
@@ -312,7 +318,8 @@ impl Core {
     /// Whether purges have spared what is stored for a request; what was purged softly is stale by then.
     pub(crate) fn is_spared(&self, object: &Object<'_>, meta: &mut StoredMeta, request: &Request) -> bool {
         let address = self.store.hash(request.primary());
-        self.invalidations.spare(object, meta, (request.hash, address), clock::unix_s())
+        let hashes = (request.hash, address);
+        self.invalidations.judge(object, meta, hashes, clock::unix_s()) != Verdict::Hard
     }
 
     /// Drops what is stored for a request if it was purged with others; whether it was. Runs on the owner's core.

@@ -21,7 +21,7 @@ use crate::{
     core::{Core, store_s},
     counters::Counter,
     error_page::Fault,
-    key,
+    invalidations as purged, key,
     keyed::Keyed,
     note,
     parts::InParts,
@@ -116,8 +116,13 @@ pub(crate) fn answer<'a>(
         Ok(found) => found,
         Err(fwd) => return missed(key, keyed, must_fetch, fwd),
     };
-    if !core.invalidations.spare(&object, &mut meta, (keyed.hash, address), now_s) {
-        return missed(key, keyed, must_fetch, Fwd::UriMiss);
+    match core.invalidations.judge(&object, &mut meta, (keyed.hash, address), now_s) {
+        purged::Verdict::Hard => return missed(key, keyed, must_fetch, Fwd::UriMiss),
+        // It was validated before the purge.
+        purged::Verdict::Soft(_) if trust == Trust::Validated => {
+            return missed(key, keyed, must_fetch, Fwd::Stale);
+        }
+        purged::Verdict::Soft(_) | purged::Verdict::Valid => {}
     }
     let used = match usable(core, &object, &meta, &facts, keyed, trust, now_s) {
         Ok(used) => used,

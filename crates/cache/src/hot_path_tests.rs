@@ -20,9 +20,11 @@ use engine::{
 use crate::{
     core::{store_s, with_core},
     counters::Counter,
-    http1, key,
+    http1,
+    invalidations::{Invalidation, What},
+    key,
     response_head::{BLANK, Flags, StoredMeta},
-    test_core,
+    tags, test_core,
 };
 
 #[global_allocator]
@@ -69,7 +71,7 @@ fn put(hash: Hash, key: &[u8], head: &[u8], body: &[u8], tail: &[u8], status: u1
             hash,
             key,
             head,
-            extra: &[],
+            extra: &tags::section(&(1..=500).collect::<Vec<_>>()),
             meta: meta.pack(),
             body: body_length,
             expires_s,
@@ -179,17 +181,25 @@ fn hits_allocate_nothing() {
         let listener = tokio::net::TcpListener::bind(("127.0.0.1", 0)).await.expect("a port");
         let address = listener.local_addr().expect("an address");
         let mut allocations = Allocations::new().expect("the counting allocator");
-        for case in cases() {
-            let counts = measure(&listener, address, &case, &mut allocations).await;
-            assert!(counts.is_zero(), "{}: {counts} in {REQUESTS} requests", case.name);
+        // Before a purge, and after one that is about others.
+        for is_older in [false, true] {
+            if is_older {
+                let purge = Invalidation { number: 1, what: What::Tags([501].into()), is_soft: false };
+                with_core(|core| core.invalidations.apply(&purge));
+            }
+            for case in cases() {
+                let counts = measure(&listener, address, &case, &mut allocations).await;
+                let name = case.name;
+                assert!(counts.is_zero(), "{name}, {is_older}: {counts} in {REQUESTS} requests");
+            }
         }
         with_core(|core| {
             let hits = core.counters.value(Counter::Hits);
             let asked =
                 |case: &Case| REQUESTS / case.at_once * case.at_once + WARM_UP / case.at_once * case.at_once;
-            assert_eq!(hits, cases().iter().map(asked).sum::<usize>() as u64);
+            assert_eq!(hits, 2 * cases().iter().map(asked).sum::<usize>() as u64);
             let large = cases().into_iter().find(|case| case.name == "a hit of 64 KiB").expect("a case");
-            assert_eq!(core.counters.value(Counter::BodiesLent), asked(&large) as u64);
+            assert_eq!(core.counters.value(Counter::BodiesLent), 2 * asked(&large) as u64);
         });
     });
 }

@@ -28,7 +28,11 @@ use std::{
 
 use engine::store::{Hash, Object};
 
-use crate::{in_flight::AsIs, response_head::StoredMeta, tags};
+use crate::{
+    in_flight::AsIs,
+    response_head::{Flags, StoredMeta},
+    tags,
+};
 
 /// Tags and addresses that a table holds: what a map of 2^18 places (6.5 MiB) takes without growing.
 pub(crate) const TAGS_MAX: usize = (1 << 18) / 8 * 7;
@@ -45,7 +49,6 @@ pub(crate) struct Numbers(AtomicU64);
 
 impl Numbers {
     /// Those after this one.
-    #[cfg(test)]
     pub(crate) fn after(number: u64) -> Self {
         Self(AtomicU64::new(number))
     }
@@ -69,6 +72,8 @@ pub(crate) enum What {
     Address(u64),
     /// Everything.
     All,
+    /// What has any tag: what becomes of a table that is full.
+    Tagged,
 }
 
 /// A purge with its number.
@@ -106,8 +111,8 @@ pub(crate) enum Verdict {
 }
 
 /// All that was purged, as far as one answer is concerned.
-#[derive(Debug)]
-struct Table {
+#[derive(Debug, Clone)]
+pub(crate) struct Table {
     marks: HashMap<u64, Marks, BuildHasherDefault<AsIs>>,
     marks_max: usize,
     all: Marks,
@@ -116,6 +121,12 @@ struct Table {
     /// The youngest number that an address has here.
     address: Marks,
     youngest: u64,
+}
+
+impl Default for Table {
+    fn default() -> Self {
+        Self::new(TAGS_MAX)
+    }
 }
 
 impl Table {
@@ -130,12 +141,48 @@ impl Table {
         }
     }
 
+    /// The greatest number that was given out.
+    pub(crate) fn youngest(&self) -> u64 {
+        self.youngest
+    }
+
+    /// Purges that come to the same table.
+    pub(crate) fn purges(&self) -> impl Iterator<Item = Invalidation> {
+        let floors = [
+            (What::All, self.all.hard, false),
+            (What::All, self.all.soft, true),
+            (What::Tagged, self.tagged_hard, false),
+            // So that the next number is greater than all.
+            (What::Tags([].into()), self.youngest, false),
+        ];
+        // Whether a hash is that of a tag or of an address matters when the table is full. It may be that of one if an
+        // address was purged in this way as late.
+        let what = |hash, number, addresses| {
+            if number <= addresses { What::Address(hash) } else { What::Tags([hash].into()) }
+        };
+        let marks = self.marks.iter().flat_map(move |(hash, Marks { hard, soft })| {
+            let by_hard = (what(*hash, *hard, self.address.hard), *hard, false);
+            [by_hard, (what(*hash, *soft, self.address.soft), *soft, true)]
+        });
+        let all = floors.into_iter().chain(marks).filter(|(_, number, _)| *number > 0);
+        all.map(|(what, number, is_soft)| Invalidation { number, what, is_soft })
+    }
+
+    /// Tags and addresses that are held.
+    pub(crate) fn held(&self) -> usize {
+        self.marks.len()
+    }
+
     /// Takes in a purge; whether the table had to be emptied for it.
-    fn apply(&mut self, invalidation: &Invalidation) -> bool {
+    pub(crate) fn apply(&mut self, invalidation: &Invalidation) -> bool {
         self.youngest = invalidation.number.max(self.youngest);
         match &invalidation.what {
             What::All => {
                 self.all.mark(invalidation);
+                false
+            }
+            What::Tagged => {
+                self.tagged_hard = invalidation.number.max(self.tagged_hard);
                 false
             }
             What::Address(hash) => {
@@ -217,18 +264,13 @@ pub(crate) struct Invalidations {
     found: Box<[Cell<Found>]>,
 }
 
-impl Default for Invalidations {
-    fn default() -> Self {
-        Self::holding(TAGS_MAX)
-    }
-}
-
 impl Invalidations {
-    fn holding(marks_max: usize) -> Self {
+    /// Of a core that begins with these.
+    pub(crate) fn new(table: Table) -> Self {
         Self {
-            table: RefCell::new(Table::new(marks_max)),
-            youngest: Cell::new(0),
-            purges: Cell::new(0),
+            youngest: Cell::new(table.youngest),
+            purges: Cell::new(u64::from(table.youngest > 0)),
+            table: RefCell::new(table),
             found: (0..FOUND).map(|_| Cell::default()).collect(),
         }
     }
@@ -241,7 +283,7 @@ impl Invalidations {
 
     /// Tags and addresses that are held.
     pub(crate) fn held(&self) -> usize {
-        self.table.borrow().marks.len()
+        self.table.borrow().held()
     }
 
     /// Takes in a purge; whether the table had to be emptied for it.
@@ -253,55 +295,66 @@ impl Invalidations {
         emptied
     }
 
-    /// Whether purges have spared a stored answer: it is there. One that was purged softly has the lifetime that ended with
-    /// that.
+    /// What purges made of a stored answer. One that was purged softly has the lifetime that ended with that. The names in
+    /// `Vary` are no answer: what is found by them is asked about by itself.
     #[inline]
-    pub(crate) fn spare(
+    pub(crate) fn judge(
         &self,
         object: &Object<'_>,
         meta: &mut StoredMeta,
         (hash, address): (Hash, Hash),
         now_s: u64,
-    ) -> bool {
-        meta.bans == self.youngest.get() || self.spare_older(object, meta, (hash, address), now_s)
+    ) -> Verdict {
+        if meta.bans == self.youngest.get() || meta.flags.has(Flags::VARY_SPEC) {
+            return Verdict::Valid;
+        }
+        self.judge_older(object, meta, (hash, address), now_s)
     }
 
-    /// As [`spare`](Self::spare), of an answer that was stored before the last purge.
+    /// As [`judge`](Self::judge), of an answer whose fetch began before the last purge.
     #[inline(never)]
-    fn spare_older(
+    fn judge_older(
         &self,
         object: &Object<'_>,
         meta: &mut StoredMeta,
         (hash, address): (Hash, Hash),
         now_s: u64,
-    ) -> bool {
+    ) -> Verdict {
         let purges = self.purges.get();
         if purges == 0 {
-            return true;
+            return Verdict::Valid;
         }
         // The low bits chose the core.
-        let known = &self.found[(hash.word() >> 32) as usize % FOUND];
-        let (place, sequence) = (object.place(), object.sequence());
-        let found = Found { hash: hash.word(), place, sequence, purges, soft: known.get().soft };
-        if known.get() != found {
-            let table = self.table.borrow();
+        let place = &self.found[(hash.word() >> 32) as usize % FOUND];
+        let known = place.get();
+        let found = Found {
+            hash: hash.word(),
+            place: object.place(),
+            sequence: object.sequence(),
+            purges,
+            soft: known.soft,
+        };
+        let soft = if known == found {
+            known.soft
+        } else {
             let verdict = match tags::stored(object.extra()) {
-                Ok(tags) => table.verdict(meta.bans, address.word(), tags),
+                Ok(tags) => self.table.borrow().verdict(meta.bans, address.word(), tags),
                 // Nobody can say what it is about.
                 Err(tags::Malformed) => Verdict::Hard,
             };
             let soft = match verdict {
                 Verdict::Valid => 0,
                 Verdict::Soft(number) => number,
-                Verdict::Hard => return false,
+                Verdict::Hard => return Verdict::Hard,
             };
-            known.set(Found { soft, ..found });
+            place.set(Found { soft, ..found });
+            soft
+        };
+        if soft == 0 {
+            return Verdict::Valid;
         }
-        let soft = known.get().soft;
-        if soft > 0 {
-            end_lifetime(meta, soft, now_s);
-        }
-        true
+        end_lifetime(meta, soft, now_s);
+        Verdict::Soft(soft)
     }
 
     /// Whether nothing that was purged after an answer's fetch began was about it.

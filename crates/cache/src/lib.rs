@@ -57,6 +57,7 @@ mod parts_in_memory;
 mod pass;
 pub mod policy;
 mod purge;
+mod purge_book;
 mod put;
 mod request;
 mod respond;

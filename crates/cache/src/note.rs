@@ -15,6 +15,7 @@ use engine::{
 use crate::{
     core::{Core, store_s},
     counters::Counter,
+    invalidations::Verdict,
     key,
     policy::{RequestFacts, Why},
     response::TOO_LARGE,
@@ -130,7 +131,8 @@ pub(crate) fn of(
     let hash = Shown::by(facts).place(primary, |key| turn.hash(key), key);
     let Lookup::Hit(note) = turn.lookup(hash, key) else { return None };
     let mut meta = StoredMeta::unpack(&note.meta())?;
-    if !core.invalidations.spare(&note, &mut meta, (hash, turn.hash(primary)), now_s) {
+    let address = turn.hash(primary);
+    if core.invalidations.judge(&note, &mut meta, (hash, address), now_s) == Verdict::Hard {
         return None;
     }
     let until_s = meta.fresh_until_s();

@@ -20,10 +20,11 @@ use crate::{
 };
 
 /// How long a purge waits for the disk. After that its answer says that the disk has not taken it.
-const UNLINK_WAIT_MAX: Duration = Duration::from_secs(60);
+pub(crate) const UNLINK_WAIT_MAX: Duration = Duration::from_secs(60);
 /// How long it waits for room in the ring to the core that owns the object.
 pub(crate) const RING_WAIT_MAX: Duration =
     if cfg!(test) { Duration::from_millis(50) } else { Duration::from_secs(5) };
+const NOT_KEPT: &str = "Purged, but the disk has not taken that: it may come back after a crash.\n";
 /// How often it looks whether there is some.
 pub(crate) const RING_PAUSE: Duration = Duration::from_millis(1);
 
@@ -44,7 +45,8 @@ pub(crate) async fn purge(request: &Request) -> Answer<'static> {
         Ok(Some((what, is_soft))) => {
             with_core(|core| core.count(Counter::Purges));
             match spread(what, is_soft).await {
-                Ok(()) => text("200 OK", "Purged.\n"),
+                Ok(true) => text("200 OK", "Purged.\n"),
+                Ok(false) => text("503 Service Unavailable", NOT_KEPT),
                 Err(Unasked) => text(
                     "503 Service Unavailable",
                     "Not purged everywhere: a core has too much to do. Try again.\n",
@@ -78,10 +80,7 @@ fn what_is_asked(core: &Core, request: &Request) -> Result<Option<(What, bool)>,
 
 async fn purge_address(request: &Request) -> Answer<'static> {
     match unlink_at_owner(request.primary().to_vec(), true).await {
-        Ok(Unlinked { is_kept: false, .. }) => text(
-            "503 Service Unavailable",
-            "Purged, but the disk has not taken that: it may come back after a crash.\n",
-        ),
+        Ok(Unlinked { is_kept: false, .. }) => text("503 Service Unavailable", NOT_KEPT),
         Ok(Unlinked { was_there: true, .. }) => text("200 OK", "Purged.\n"),
         Ok(Unlinked { was_there: false, .. }) => text("404 Not Found", "There was nothing to purge.\n"),
         Err(Unasked) => text(

@@ -31,10 +31,12 @@ use crate::{
     core::{Beginning, Core, Message, Unlinked, with_core},
     counters::Counter,
     fetch, http1,
-    invalidations::{Numbers, What},
+    invalidations::{Table, What},
     key,
     memory_need::TooLittleMemory,
-    purge, put,
+    purge::{self, Unasked},
+    purge_book::{Book, PurgesError},
+    put,
     response_head::{Identity, InvalidName},
     site::Sites,
     spread,
@@ -69,6 +71,9 @@ pub enum StartError {
     /// The store's file cannot be opened.
     #[error("cannot set up the store: {0}")]
     File(#[from] OpenOnFileError),
+    /// The file of purges beside it cannot be used.
+    #[error("{0}")]
+    Purges(#[from] PurgesError),
     /// The process may not use so much memory.
     #[error("cannot set up the store: {0}")]
     Memory(#[from] TooLittleMemory),
@@ -109,8 +114,8 @@ pub enum PurgeError {
     /// The text is no URL of this accelerator.
     #[error("not a URL: {0:?}; it should look like http://www.example.org/path")]
     NotAUrl(String),
-    /// The object was dropped, but the disk has not taken that.
-    #[error("the object was dropped, but the disk has not taken that: it may come back after a crash")]
+    /// It was purged, but the disk has not taken that.
+    #[error("it was purged, but the disk has not taken that: it may come back after a crash")]
     NotWritten,
     /// The core that owns the object did not answer.
     #[error("the core that owns the object did not answer; the server may be stopping")]
@@ -129,7 +134,7 @@ pub struct Server {
     outside: OneAtATime<Sender<Message>>,
     ready: Arc<AtomicUsize>,
     loops: usize,
-    numbers: Arc<Numbers>,
+    book: Arc<Book>,
 }
 
 #[expect(clippy::disallowed_types, reason = "the admin's path, not a request's: one purge at a time")]
@@ -140,6 +145,7 @@ struct Seed {
     listener: TcpListener,
     shard: Shard,
     file: Option<OfCore>,
+    purged: Table,
     sender: Sender<Message>,
     receiver: Receiver<Message>,
     counters: engine::meter::CoreCounters<Counter>,
@@ -151,7 +157,7 @@ struct Shared {
     identity: Identity,
     pseudonym: Arc<str>,
     sites: Sites,
-    numbers: Arc<Numbers>,
+    book: Arc<Book>,
     store: Arc<Store>,
     balance: Arc<Balance>,
     clients: Arc<Clients>,
@@ -178,6 +184,11 @@ impl Server {
         let memory =
             StoreConfig { capacity_bytes: config.memory_bytes, cores: loops, ..StoreConfig::default() };
         let Opened { store, shards, file, reads } = open_store(&config, &memory)?;
+        let (book, purged) = match &config.store {
+            Some(path) => Book::open(path, &store)?,
+            None => Default::default(),
+        };
+        let book = Arc::new(book);
         let counters = CounterSet::<Counter>::new(loops);
         let mesh = Mesh::new(loops, 1, RING_MESSAGES).map_err(StartError::Prepare)?;
         let mut registry = Registry::new();
@@ -193,11 +204,11 @@ impl Server {
         let seeds = seeds
             .map(|(index, (((listener, shard), file), endpoint))| {
                 let (sender, receiver) = endpoint.split();
-                Seed { listener, shard, file, sender, receiver, counters: counters.core(index) }
+                let (purged, counters) = (purged.clone(), counters.core(index));
+                Seed { listener, shard, file, purged, sender, receiver, counters }
             })
             .collect();
         let ready = Arc::new(AtomicUsize::new(0));
-        let numbers = Arc::<Numbers>::default();
         let shared = Arc::new(Shared {
             clients: Clients::new(config.limits.connections_per_client_max),
             balance: Balance::new(loops),
@@ -206,7 +217,7 @@ impl Server {
             identity,
             pseudonym,
             sites: Sites::new(&config).map_err(StartError::Prepare)?,
-            numbers: Arc::clone(&numbers),
+            book: Arc::clone(&book),
             config: Arc::new(config),
         });
         let cores_config = CoresConfig { cores: processors, name: "cache", ..CoresConfig::default() };
@@ -223,7 +234,7 @@ impl Server {
             outside: OneAtATime::new(outside.split().0),
             ready,
             loops,
-            numbers,
+            book,
         })
     }
 
@@ -294,8 +305,11 @@ impl Server {
         let lend = |with: &mut dyn FnMut(&Sender<Message>)| {
             with(&self.outside.lock().unwrap_or_else(std::sync::PoisonError::into_inner));
         };
-        spread::spread_from_outside(self.loops, &self.numbers, what, is_soft, lend)
-            .map_err(|_| PurgeError::NoAnswer)
+        match spread::spread_from_outside(self.loops, &self.book, what, is_soft, lend) {
+            Ok(true) => Ok(()),
+            Ok(false) => Err(PurgeError::NotWritten),
+            Err(Unasked) => Err(PurgeError::NoAnswer),
+        }
     }
 
     /// Ready once a loop has ended, which it does by itself only when it fails. [`Server::drain`] then says why.
@@ -320,7 +334,7 @@ fn pseudonym(name: &str) -> io::Result<Arc<str>> {
 
 async fn run_core(context: CoreContext, seed: Seed, shared: Arc<Shared>) -> io::Result<()> {
     let index = context.index;
-    let Seed { listener, shard, file: of_core, sender, receiver, counters } = seed;
+    let Seed { listener, shard, file: of_core, purged, sender, receiver, counters } = seed;
     let (mut file, mut completions, mut coming) = (None, None, None);
     if let Some(of_core) = of_core {
         (file, completions, coming) = (Some(of_core.reads), Some(of_core.completions), of_core.coming);
@@ -331,7 +345,8 @@ async fn run_core(context: CoreContext, seed: Seed, shared: Arc<Shared>) -> io::
         identity: shared.identity.clone(),
         pseudonym: Arc::clone(&shared.pseudonym),
         sites: shared.sites.of_core(&shared.config.limits),
-        numbers: Arc::clone(&shared.numbers),
+        book: Arc::clone(&shared.book),
+        purged,
         store: Arc::clone(&shared.store),
         shard,
         file,
@@ -460,7 +475,10 @@ async fn receive_messages(mut receiver: Receiver<Message>, clients: Arc<Clients>
                     Message::Fetch(want) => fetch::begin(core, *want),
                     Message::Put(put) => put::store(core, &put),
                     Message::Accept(stream, address) => take_over(core, stream, address, &clients),
-                    Message::Invalidate { invalidation, done } => {
+                    Message::Invalidate { invalidation, is_purge, done } => {
+                        if is_purge {
+                            core.count(Counter::Purges);
+                        }
                         spread::apply(core, &invalidation);
                         // Who purges may be gone: it holds all the same.
                         let _ = done.send(());

@@ -7,30 +7,38 @@
 use std::{sync::Arc, time::Duration};
 
 use engine::cores::{clock, mesh::Sender};
-use tokio::{sync::oneshot, time::Instant};
+use tokio::{
+    sync::oneshot,
+    time::{Instant, timeout},
+};
 
 use crate::{
     core::{Core, Message, with_core},
     counters::Counter,
-    invalidations::{Invalidation, Numbers, What},
-    purge::{RING_PAUSE, RING_WAIT_MAX, Unasked},
+    invalidations::{Invalidation, What},
+    purge::{RING_PAUSE, RING_WAIT_MAX, UNLINK_WAIT_MAX, Unasked},
+    purge_book::{Book, Full},
 };
 
-/// Has every core take in a purge. Runs on any core.
+/// Has every core take in a purge, and the file where there is one; whether it will outlive a restart. Runs on any core.
 ///
 /// # Errors
-/// The ring to a core stayed full, or that core has ended.
-pub(crate) async fn spread(what: What, is_soft: bool) -> Result<(), Unasked> {
-    let (invalidation, cores) = with_core(|core| {
-        let number = core.numbers.next(clock::unix_ms());
-        let invalidation = Arc::new(Invalidation { number, what, is_soft });
+/// The ring to a core stayed full, that core has ended, or too many purges wait for the disk.
+pub(crate) async fn spread(what: What, is_soft: bool) -> Result<bool, Unasked> {
+    let (invalidation, kept, cores) = with_core(|core| {
+        let entered = core.book.enter(what, is_soft, clock::unix_ms());
+        let (invalidation, kept) = entered.map_err(|Full| {
+            core.count(Counter::PurgesRefused);
+            Unasked
+        })?;
         apply(core, &invalidation);
-        (invalidation, (0..core.store.cores()).filter(|index| *index != core.index).collect::<Vec<_>>())
-    });
+        let others = (0..core.store.cores()).filter(|index| *index != core.index);
+        Ok((invalidation, kept, others.collect::<Vec<_>>()))
+    })?;
     let until = Instant::now() + RING_WAIT_MAX;
     let mut answers = Vec::with_capacity(cores.len());
     for index in cores {
-        let (mut message, answer) = message(&invalidation);
+        let (mut message, answer) = message(&invalidation, false);
         while let Err(unsent) = with_core(|core| core.give(index, message)) {
             if Instant::now() >= until {
                 with_core(|core| core.count(Counter::PurgesRefused));
@@ -44,7 +52,8 @@ pub(crate) async fn spread(what: What, is_soft: bool) -> Result<(), Unasked> {
     for answer in answers {
         answer.await.map_err(|_| Unasked)?;
     }
-    Ok(())
+    let Some(kept) = kept else { return Ok(true) };
+    Ok(timeout(UNLINK_WAIT_MAX, kept).await.is_ok_and(|kept| kept == Ok(true)))
 }
 
 /// As [`spread`], from a thread that may wait. `with` lends what sends to the cores, for a moment.
@@ -53,16 +62,15 @@ pub(crate) async fn spread(what: What, is_soft: bool) -> Result<(), Unasked> {
 /// As there.
 pub(crate) fn spread_from_outside(
     cores: usize,
-    numbers: &Numbers,
+    book: &Book,
     what: What,
     is_soft: bool,
     with: impl Fn(&mut dyn FnMut(&Sender<Message>)),
-) -> Result<(), Unasked> {
-    let number = numbers.next(clock::unix_ms());
-    let invalidation = Arc::new(Invalidation { number, what, is_soft });
+) -> Result<bool, Unasked> {
+    let (invalidation, kept) = book.enter(what, is_soft, clock::unix_ms()).map_err(|Full| Unasked)?;
     let mut answers = Vec::with_capacity(cores);
     for index in 0..cores {
-        let (message, answer) = message(&invalidation);
+        let (message, answer) = message(&invalidation, index == 0);
         let (mut unsent, mut waited) = (Some(message), Duration::ZERO);
         loop {
             with(&mut |sender| {
@@ -81,12 +89,13 @@ pub(crate) fn spread_from_outside(
         }
         answers.push(answer);
     }
-    answers.into_iter().try_for_each(|answer| answer.blocking_recv()).map_err(|_| Unasked)
+    answers.into_iter().try_for_each(oneshot::Receiver::blocking_recv).map_err(|_| Unasked)?;
+    Ok(kept.is_none_or(|kept| kept.blocking_recv() == Ok(true)))
 }
 
-fn message(invalidation: &Arc<Invalidation>) -> (Message, oneshot::Receiver<()>) {
+fn message(invalidation: &Arc<Invalidation>, is_purge: bool) -> (Message, oneshot::Receiver<()>) {
     let (done, answer) = oneshot::channel();
-    (Message::Invalidate { invalidation: Arc::clone(invalidation), done }, answer)
+    (Message::Invalidate { invalidation: Arc::clone(invalidation), is_purge, done }, answer)
 }
 
 /// Takes a purge into the table of this core.
@@ -117,7 +126,7 @@ mod tests {
             let numbers: Vec<u64> = told
                 .drain(..)
                 .map(|message| match message {
-                    Message::Invalidate { invalidation, done } => {
+                    Message::Invalidate { invalidation, done, .. } => {
                         done.send(()).expect("it waits");
                         invalidation.number
                     }
@@ -129,14 +138,14 @@ mod tests {
             numbers[0]
         };
         let (spread, number) = tokio::join!(super::spread(tags(), false), others);
-        assert_eq!(spread, Ok(()));
+        assert_eq!(spread, Ok(true));
         with_core(|core| {
             assert_eq!(core.invalidations.youngest(), number);
             assert_eq!(core.counters.value(Counter::TagsPurged), 1);
         });
 
         // Nobody takes anything out of the last ring any more.
-        while with_core(|core| core.give(2, message(&Arc::new(invalidation())).0)).is_ok() {}
+        while with_core(|core| core.give(2, message(&Arc::new(invalidation()), false).0)).is_ok() {}
         assert_eq!(super::spread(tags(), false).await, Err(Unasked));
         with_core(|core| assert_eq!(core.counters.value(Counter::PurgesRefused), 1));
     }

@@ -15,6 +15,7 @@ use crate::{
     config::{Config, Origin},
     core::{Beginning, Core, Message},
     counters::Counter,
+    invalidations::Table,
     response_head::Identity,
     site::Sites,
 };
@@ -34,7 +35,8 @@ pub(crate) fn install(cores: usize, ring: usize) -> Vec<Receiver<Message>> {
         identity: Identity::new(&config.name).expect("a name"),
         pseudonym: "us".into(),
         sites,
-        numbers: Arc::default(),
+        book: Arc::default(),
+        purged: Table::default(),
         config: Arc::new(config),
         store,
         shard: shards.remove(0),

@@ -11,12 +11,19 @@ impl Twin {
     fn verdict(&self, since: u64, address: u64, tags: &[u64]) -> Verdict {
         let is_about = |what: &What| match what {
             What::All => true,
+            What::Tagged => !tags.is_empty(),
             What::Address(purged) => *purged == address,
             What::Tags(purged) => purged.iter().any(|tag| tags.contains(tag)),
         };
         let later = self.0.iter().filter(|purge| purge.number > since && is_about(&purge.what));
         later
-            .map(|purge| if purge.is_soft { Verdict::Soft(purge.number) } else { Verdict::Hard })
+            .map(|purge| {
+                if purge.is_soft && purge.what != What::Tagged {
+                    Verdict::Soft(purge.number)
+                } else {
+                    Verdict::Hard
+                }
+            })
             .max()
             .unwrap_or(Verdict::Valid)
     }
@@ -36,6 +43,7 @@ fn what() -> impl Strategy<Value = What> {
         6 => proptest::collection::vec(0u64..40, 1..4).prop_map(|list| tags(&list)),
         3 => (100u64..110).prop_map(What::Address),
         1 => Just(What::All),
+        1 => Just(What::Tagged),
     ]
 }
 
@@ -64,6 +72,12 @@ proptest! {
             emptied |= table.apply(&purge);
             twin.0.push(purge);
             prop_assert!(table.marks.len() <= marks_max);
+            let mut again = Table::new(marks_max);
+            for purge in table.purges() {
+                again.apply(&purge);
+            }
+            prop_assert_eq!((&again.marks, again.youngest), (&table.marks, table.youngest));
+            prop_assert_eq!((again.all, again.tagged_hard), (table.all, table.tagged_hard));
             for (since, address, tags) in &answers {
                 let said = table.verdict(*since, *address, tags.iter().copied());
                 let want = twin.verdict(*since, *address, tags);
