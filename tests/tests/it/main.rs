@@ -43,3 +43,4 @@ mod store_file;
 mod store_large;
 mod store_start;
 mod syscalls;
+mod tags;
