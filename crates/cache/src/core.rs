@@ -34,6 +34,7 @@ use crate::{
     parts_in_memory::PartsInMemory,
     purge_book::Book,
     request::Request,
+    response::Response,
     response_head::{Flags, Identity, StoredMeta},
     samples::Samples,
     site::{SiteId, SitesOfCore},
@@ -320,6 +321,12 @@ impl Core {
         let address = self.store.hash(request.primary());
         let hashes = (request.hash, address);
         self.invalidations.judge(object, meta, hashes, clock::unix_s()) != Verdict::Hard
+    }
+
+    /// Whether nothing that was purged since a response's fetch began is about it: it answers who asks now, too.
+    pub(crate) fn is_still_good(&self, response: &Response, request: &Request) -> bool {
+        let address = self.store.hash(request.primary());
+        self.invalidations.are_about_others(response.meta.bans, address, &response.tags)
     }
 
     /// Drops what is stored for a request if it was purged with others; whether it was. Runs on the owner's core.

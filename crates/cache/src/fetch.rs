@@ -75,8 +75,8 @@ pub(crate) async fn ask(
 /// Joins the fetch under way for this key, or begins one. Runs on the owner's core.
 pub(crate) fn begin(core: &Core, want: Want) {
     let mut in_flight = core.in_flight.borrow_mut();
-    let still_holds = |request: &Request, response: &Response| response.is_spared(core, request);
-    let want = match in_flight.join(want, clock::unix_s(), still_holds) {
+    let is_still_good = |request: &Request, response: &Response| core.is_still_good(response, request);
+    let want = match in_flight.join(want, clock::unix_s(), is_still_good) {
         Place::Joined => return core.count(Counter::Collapsed),
         Place::Alone(want) => return answer(want.reply, Start::Alone),
         Place::Full(want) => {

@@ -1,15 +1,12 @@
 //! The fetches under way on one core, by the hash of their key: who waits for them, and who may join.
 
-use std::{
-    collections::HashMap,
-    hash::{BuildHasherDefault, Hasher},
-    sync::Arc,
-};
+use std::{collections::HashMap, hash::BuildHasherDefault, sync::Arc};
 
 use engine::store::Hash;
 use tokio::sync::oneshot;
 
 use crate::{
+    as_is::AsIs,
     growing::{Chunk, Cursor, Growing},
     origin::OriginError,
     request::Request,
@@ -124,24 +121,6 @@ pub(crate) enum Place {
     Vacant(Want),
 }
 
-/// A key's hash as it is: it is seeded, and hashing it again would gain nothing.
-#[derive(Default)]
-pub(crate) struct AsIs(u64);
-
-impl Hasher for AsIs {
-    fn write(&mut self, _: &[u8]) {
-        unreachable!("a hash is one word");
-    }
-
-    fn write_u64(&mut self, word: u64) {
-        self.0 = word;
-    }
-
-    fn finish(&self) -> u64 {
-        self.0
-    }
-}
-
 /// The table.
 #[derive(Default)]
 pub(crate) struct InFlight {
@@ -150,13 +129,13 @@ pub(crate) struct InFlight {
 }
 
 impl InFlight {
-    /// Joins the fetch under way for a key, if there is one. `still_holds` says whether what it brings was not purged
+    /// Joins the fetch under way for a key, if there is one. `is_still_good` says whether what it brings was not purged
     /// since it began: then it goes on for those who asked before, and is not stored.
     pub(crate) fn join(
         &mut self,
         want: Want,
         now_s: u64,
-        still_holds: impl Fn(&Request, &Response) -> bool,
+        is_still_good: impl Fn(&Request, &Response) -> bool,
     ) -> Place {
         let is_full = self.fetches.len() >= FETCHES_MAX;
         let Some(under_way) = self.fetches.get_mut(&want.request.hash) else {
@@ -168,7 +147,7 @@ impl InFlight {
             return Place::Alone(want);
         }
         let is_purged =
-            under_way.started.as_ref().is_some_and(|shared| !still_holds(&want.request, &shared.response));
+            under_way.started.as_ref().is_some_and(|shared| !is_still_good(&want.request, &shared.response));
         if is_purged {
             self.fetches.remove(&want.request.hash);
             return Place::Vacant(want);

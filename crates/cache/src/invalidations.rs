@@ -29,7 +29,7 @@ use std::{
 use engine::store::{Hash, Object};
 
 use crate::{
-    in_flight::AsIs,
+    as_is::AsIs,
     response_head::{Flags, StoredMeta},
     tags,
 };

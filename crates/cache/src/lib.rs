@@ -23,6 +23,7 @@
 
 mod answer;
 mod arriving;
+mod as_is;
 mod clients;
 mod cold;
 pub mod config;

@@ -32,7 +32,7 @@ pub(crate) async fn miss(
         Start::Body { response, cursor, collapsed } => {
             let config = with_core(|core| Arc::clone(&core.config));
             // Who joined may have asked after a purge that it began before.
-            let is_ours = || with_core(|core| response.is_spared(core, request));
+            let is_ours = || with_core(|core| core.is_still_good(&response, request));
             if !collapsed || response.fits(request, &config, clock::unix_s()) && is_ours() {
                 let status = CacheStatus {
                     stored: response.is_stored(),

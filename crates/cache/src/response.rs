@@ -4,7 +4,6 @@ use wire::http1::known::KnownHeader;
 
 use crate::{
     config::Config,
-    core::Core,
     key,
     policy::{self, RequestFacts, Reuse, Why},
     request::Request,
@@ -82,12 +81,6 @@ impl Response {
     /// Whether it is fresh still, which the beginning of a slow body may not be.
     pub(crate) fn is_fresh(&self, now_s: u64) -> bool {
         u64::from(self.meta.lifetime_s) > self.meta.age_s(now_s)
-    }
-
-    /// Whether nothing that was purged since its fetch began is about it.
-    pub(crate) fn is_spared(&self, core: &Core, request: &Request) -> bool {
-        let address = core.store.hash(request.primary());
-        core.invalidations.are_about_others(self.meta.bans, address, &self.tags)
     }
 
     /// Whether this response also answers a request that joined the fetch before the response came: it may be another
