@@ -331,6 +331,9 @@ impl Core {
 
     /// Drops what is stored for a request if it was purged with others; whether it was. Runs on the owner's core.
     pub(crate) fn drop_purged(&self, request: &Request) -> bool {
+        if self.invalidations.youngest() == 0 {
+            return false;
+        }
         let is_purged = match self.reader.turn().lookup(request.hash, &request.key) {
             Lookup::Hit(object) => StoredMeta::unpack(&object.meta())
                 .is_some_and(|mut meta| !self.is_spared(&object, &mut meta, request)),

@@ -1,4 +1,5 @@
-//! What was purged by a tag, softly, or all at once: numbers, which a hit compares with the one that each answer carries.
+//! What was purged by a tag, softly, or all at once: numbers, which a hit compares with the one that each answer
+//! carries.
 //!
 //! ```text
 //!  a purge ─▶ number ─▶ each core's table                        an answer
@@ -12,12 +13,12 @@
 //!           │ no
 //!  a greater number under its tags, its address, the floors? ─▶ hard: not there · soft: stale since then
 //! ```
-//! So a purge costs the same however many answers it is about, and none is touched by it; who is asked for sees it. *Where
-//! the data live:* each core has all of it in plain memory of its own, told by messages
-//! ([`spread`](crate::spread)); nothing here locks, and a hit allocates nothing. *Bound:* [`TAGS_MAX`]; a table that is full is
-//! emptied, and all that has tags counts as purged. *Why numbers do not lie:* one is given out after the origin's change
-//! and before any core knows it. Whoever knows it when a fetch begins has it from then; so the answer is younger than the
-//! change, in whatever order cores hear of two purges.
+//! So a purge costs the same however many answers it is about, and none is touched by it; who is asked for sees it.
+//! *Where the data live:* each core has all of it in plain memory of its own, told by messages
+//! ([`spread`](crate::spread)); nothing here locks, and a hit allocates nothing. *Bound:* [`TAGS_MAX`]; a table that
+//! is full is emptied, and all that has tags counts as purged. *Why numbers do not lie:* one is given out after the
+//! origin's change and before any core knows it. Whoever knows it when a fetch begins has it from then; so the answer
+//! is younger than the change, in whatever order cores hear of two purges.
 
 use std::{
     cell::{Cell, RefCell},
@@ -295,8 +296,8 @@ impl Invalidations {
         emptied
     }
 
-    /// What purges made of a stored answer. One that was purged softly has the lifetime that ended with that. The names in
-    /// `Vary` are no answer: what is found by them is asked about by itself.
+    /// What purges made of a stored answer. One that was purged softly has the lifetime that ended with that. The
+    /// names in `Vary` are no answer: what is found by them is asked about by itself.
     #[inline]
     pub(crate) fn judge(
         &self,

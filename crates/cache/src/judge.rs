@@ -123,7 +123,8 @@ fn storable(
 }
 
 /// The answer to POST, if it says that it is what GET would bring of the same address, and for how long (RFC 9110 §9.3.3);
-/// and until when it is kept. One that varies is left to GET. `bans` is the youngest purge that was known when it was asked.
+/// and until when it is kept. One that varies is left to GET. `bans` is the youngest purge that was known when it was
+/// asked.
 pub(crate) fn as_get(core: &Core, request: &Request, answer: &Arrived, bans: u64) -> Option<(Response, u32)> {
     let head = &answer.head.head();
     if request.head().method != "POST" || !names_itself(request, head) {

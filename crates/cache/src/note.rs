@@ -79,8 +79,8 @@ pub(crate) fn is_lasting(why: Why, status: u16) -> bool {
         )
 }
 
-/// Leaves a note for requests like this one; `bans` is the youngest purge that was known when its fetch began. Runs on the
-/// owner's core.
+/// Leaves a note for requests like this one; `bans` is the youngest purge that was known when its fetch began. Runs on
+/// the owner's core.
 pub(crate) fn leave(
     core: &Core,
     primary: &[u8],

@@ -28,8 +28,8 @@ const NOT_KEPT: &str = "Purged, but the disk has not taken that: it may come bac
 /// How often it looks whether there is some.
 pub(crate) const RING_PAUSE: Duration = Duration::from_millis(1);
 
-/// *purge*: drops what a request asks for. At the port of the visitors that is for listed networks alone: behind a proxy on
-/// this machine every stranger comes from loopback.
+/// *purge*: drops what a request asks for. At the port of the visitors that is for listed networks alone: behind a
+/// proxy on this machine every stranger comes from loopback.
 pub(crate) async fn purge(request: &Request) -> Answer<'static> {
     let from = request.client;
     let allowed = with_core(|core| core.config.purge_from.iter().any(|network| network.contains(from)));

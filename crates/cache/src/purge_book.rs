@@ -6,12 +6,13 @@
 //!                                  waits, fdatasync; written anew when most
 //!                                  of it says what later purges say, too
 //! ```
-//! *Where the data live:* the thread has a table of its own, from which the file is written anew. *Bounds:* [`WAITING_MAX`]
-//! purges wait for the disk, one beyond is refused; the file is at most a [`FRAME_WORDS_MAX`] longer than twice what the
-//! table takes, and [`SLACK_BYTES`].
+//! *Where the data live:* the thread has a table of its own, from which the file is written anew. *Bounds:*
+//! [`WAITING_MAX`] purges wait for the disk, one beyond is refused; the file is at most a [`FRAME_WORDS_MAX`] longer
+//! than twice what the table takes, and [`SLACK_BYTES`].
 //!
 //! A frame has one checksum, and a frame is on the disk before the next is begun. So what is torn is the last one, and
-//! nobody was told that it holds; where another follows what cannot be read, the file is damaged, and the start says so.
+//! nobody was told that it holds; where another follows what cannot be read, the file is damaged, and the start says
+//! so.
 
 use std::{
     fs::{self, File, OpenOptions},

@@ -20,7 +20,8 @@ use crate::{
     purge_book::{Book, Full},
 };
 
-/// Has every core take in a purge, and the file where there is one; whether it will outlive a restart. Runs on any core.
+/// Has every core take in a purge, and the file where there is one; whether it will outlive a restart. Runs on any
+/// core.
 ///
 /// # Errors
 /// The ring to a core stayed full, that core has ended, or too many purges wait for the disk.

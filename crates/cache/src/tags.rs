@@ -4,8 +4,8 @@
 //!  Surrogate-Key: product-7 list    ──of──▶  hashes, sorted, each once  ──section──▶  extra bytes of the record
 //!  X-Magento-Tags: cat_p_7,cat_p                                        ◀──stored──
 //! ```
-//! A tag is kept as its hash, seeded by the store (`docs/formats/store.md`, *Extra*): a purge compares numbers, and what
-//! an object costs does not depend on how long its tags are. Clients do not get the fields
+//! A tag is kept as its hash, seeded by the store (`docs/formats/store.md`, *Extra*): a purge compares numbers, and
+//! what an object costs does not depend on how long its tags are. Clients do not get the fields
 //! ([`append_origin_head`](crate::response_head::append_origin_head) cuts them).
 
 use engine::{store::Hash, sys::span::Span};

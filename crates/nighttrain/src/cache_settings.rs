@@ -9,8 +9,8 @@ use cache::{
 
 use crate::{
     settings::{
-        Access, Section, Setting, Shape, any_count, list, one_or_more, optional, parse_address, plain,
-        some_size, some_time, truth, truth_text, usize_size_text, value,
+        Access, Section, Setting, Shape, any_count, field_name, list, one_or_more, optional, parse_address,
+        plain, some_size, some_time, truth, truth_text, usize_size_text, value,
     },
     units::{duration_text, parse_duration, parse_size, size_text},
 };
@@ -291,8 +291,7 @@ pub(crate) const CACHE_SETTINGS: &[Setting] = &[
         help: "Fields of the origin's answers that carry tags, by which answers are purged together; clients do not get them",
         access: Access {
             set: |settings, text| {
-                settings.cache.tags = list(text).map(parse_field_name).collect::<Result<_, _>>()?;
-                Ok(())
+                list(text).map(field_name).collect::<Result<_, _>>().map(|tags| settings.cache.tags = tags)
             },
             text: |settings| Some(settings.cache.tags.join(",")),
         },
@@ -508,13 +507,6 @@ fn parse_origin(text: &str) -> Result<Origin, String> {
         _ => return Err(format!("`{}` is not a port: {RIGHT}", after_host.trim_start_matches(':'))),
     };
     Ok(Origin { host: host.to_owned(), port })
-}
-
-/// Any name that is a token would do; what frames an answer or decides about it stays.
-fn parse_field_name(text: &str) -> Result<Box<str>, String> {
-    let is_token = !text.is_empty()
-        && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte));
-    if is_token { Ok(text.into()) } else { Err(format!("`{text}` is no field name, such as Surrogate-Key")) }
 }
 
 /// RFC 9110 §5.6.2: `Via` and `Cache-Status` take a token as the name.

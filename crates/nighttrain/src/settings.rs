@@ -373,6 +373,13 @@ pub(crate) fn list(text: &str) -> impl Iterator<Item = &str> {
     text.split(',').map(str::trim)
 }
 
+/// The name of a header's field (RFC 9110 §5.6.2).
+pub(crate) fn field_name(text: &str) -> Result<Box<str>, String> {
+    let is_token = !text.is_empty()
+        && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte));
+    if is_token { Ok(text.into()) } else { Err(format!("`{text}` is no field name, such as Surrogate-Key")) }
+}
+
 pub(crate) fn any_count(text: &str) -> Result<usize, String> {
     text.parse().map_err(|_| "a whole number is wanted, for instance 100".to_owned())
 }

@@ -281,7 +281,8 @@ fn a9_everything_is_purged_in_one_go(cores: &str) {
     assert_eq!(fetched(&accelerator, &origin, &SHOP), all(&SHOP));
 }
 
-/// What was asked for before a purge is not given to who asks after it, and is not stored: whether its head has come or not.
+/// What was asked for before a purge is not given to who asks after it, and is not stored: whether its head has come
+/// or not.
 fn a9_what_is_on_its_way_is_older_than_a_purge(cores: &str) {
     for head_first in [false, true] {
         let origin = ScriptedOrigin::start();
@@ -491,8 +492,8 @@ fn a37_magento_is_understood(cores: &str) {
     }
 }
 
-/// As Drupal's module varnish_purger sends it: the purger without configuration (`ZeroConfigPurger`: up to 15 tags, with
-/// spaces, to `/tags`), and the bundled one with `[invalidations:separated_pipe]`, as Lagoon's guide sets it.
+/// As Drupal's module varnish_purger sends it: the purger without configuration (`ZeroConfigPurger`: up to 15 tags,
+/// with spaces, to `/tags`), and the bundled one with `[invalidations:separated_pipe]`, as Lagoon's guide sets it.
 fn a37_drupal_is_understood(cores: &str) {
     const SITE: [(&str, &str, &str); 3] = [
         ("/", "Cache-Tags", "config:system.site node:1 node_list rendered"),
@@ -513,8 +514,8 @@ fn a37_drupal_is_understood(cores: &str) {
     }
 }
 
-/// As FOSHttpCache sends it (`ProxyClient\Varnish`): by `BAN`, its fields for host, address and type saying all, and its tags
-/// quoted by `preg_quote`; or, with `tag_mode` `purgekeys`, to vmod_xkey.
+/// As FOSHttpCache sends it (`ProxyClient\Varnish`): by `BAN`, its fields for host, address and type saying all, and
+/// its tags quoted by `preg_quote`; or, with `tag_mode` `purgekeys`, to vmod_xkey.
 fn a37_fos_http_cache_is_understood(cores: &str) {
     const SITE: [(&str, &str, &str); 3] = [
         ("/1", "X-Cache-Tags", "article-1,list"),

@@ -148,8 +148,8 @@ fn split<'a>(text: &'a [u8], by: &'static [u8]) -> impl Iterator<Item = &'a [u8]
     })
 }
 
-/// A tag in a pattern: a backslash takes the meaning from what follows, and a full stop is one (nobody who lists tags means
-/// any letter by it). Else nothing in it may mean anything.
+/// A tag in a pattern: a backslash takes the meaning from what follows, and a full stop is one (nobody who lists tags
+/// means any letter by it). Else nothing in it may mean anything.
 fn literal(tag: &[u8]) -> Result<Cow<'_, [u8]>, NotUnderstood> {
     if tag.is_empty() {
         return Err(NotUnderstood::Pattern);
@@ -174,6 +174,8 @@ fn literal(tag: &[u8]) -> Result<Cow<'_, [u8]>, NotUnderstood> {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
     use crate::policy::test_heads::with_request;
 
@@ -231,6 +233,50 @@ mod tests {
         ] {
             let want = want.map(|tags| tags.iter().map(|&tag| tag.to_owned()).collect());
             assert_eq!(read(line, headers), Ok((want, soft)), "{line} {headers}");
+        }
+    }
+
+    /// As PHP's `preg_quote` writes a tag.
+    fn quoted(tag: &str) -> String {
+        let is_special = |letter: &char| ".\\+*?[^]$(){}=!<>|:-#/".contains(*letter);
+        tag.chars()
+            .flat_map(|letter| is_special(&letter).then_some('\\').into_iter().chain([letter]))
+            .collect()
+    }
+
+    proptest! {
+        /// However a list of tags is written, it is read as that list.
+        #[test]
+        fn a_list_of_tags_is_read_as_it_was_meant(
+            tags in proptest::collection::vec("[a-zA-Z0-9_.:/#-]{1,8}", 1..6),
+            odd in proptest::collection::vec("[!-~&&[^,\\\\]]{1,8}", 1..6),
+        ) {
+            let each: Vec<_> = tags.iter().map(|tag| format!("((^|,){tag}(,|$))")).collect();
+            let escaped: Vec<_> = odd.iter().map(|tag| quoted(tag)).collect();
+            for (text, want) in [
+                (each.join("|"), &tags),
+                (format!("(^|,)({})(,|$)", tags.join("|")), &tags),
+                (tags.join("|"), &tags),
+                (tags.join(" "), &tags),
+            ] {
+                let read = pattern(text.as_bytes()).expect("a list").expect("not everything");
+                let read: Vec<_> = read.iter().map(|tag| String::from_utf8_lossy(tag)).collect();
+                prop_assert_eq!(&read, want);
+            }
+            // One at a time: a quoted `|` is no end for who looks for one.
+            for (tag, escaped) in odd.iter().zip(&escaped).filter(|(tag, _)| !tag.contains(['|', '(', ')'])) {
+                let text = format!("(^|,)({escaped})(,|$)");
+                prop_assert_eq!(pattern(text.as_bytes()), Ok(Some(vec![Cow::Borrowed(tag.as_bytes())])));
+            }
+        }
+
+        #[test]
+        fn no_bytes_are_more_than_refused(bytes in proptest::collection::vec(any::<u8>(), 0..40)) {
+            if let Ok(Some(tags)) = pattern(&bytes) {
+                prop_assert!(tags.iter().all(|tag| !tag.is_empty()));
+            }
+            let whole = [b"(^|,)(", &bytes[..], b")(,|$)"].concat();
+            prop_assert!(pattern(&whole).is_err() || !bytes.is_empty());
         }
     }
 

@@ -10,7 +10,7 @@
 //! | 4 | 0–47 `body_bytes`: `Content-Length` as the origin gave it, or all ones where it gave none; rest zero |
 //! | 5 | 0–39 `date_s`: `Date`, or the time of arrival; 40–63 `stale_while_revalidate_s` |
 //! | 6 | 0–39 `last_modified_s`, or all ones for none; 40–63 `stale_if_error_s` |
-//! | 7 | 0–39 `bans`: number of the youngest ban that it was compared with; rest zero |
+//! | 7 | 0–39 `bans`: number of the youngest purge that was known when its fetch began; rest zero |
 //!
 //! Until when it is *kept* is the store's own (`expires_s` of its record), so that what is not fresh any more is still
 //! there to be revalidated, or shown while that is done.
@@ -148,7 +148,8 @@ pub struct StoredMeta {
     pub stale_while_revalidate_s: u32,
     /// For how long after that it may be shown if the origin fails (RFC 5861 §4), at most [`STALE_S_MAX`].
     pub stale_if_error_s: u32,
-    /// Number of the youngest ban that it was compared with, by which it is known which are left; at most 2^40 - 1.
+    /// Number of the youngest purge by tag that was known when its fetch began: those after it may be about it
+    /// ([`invalidations`](crate::invalidations)). At most 2^40 - 1.
     pub bans: u64,
     /// Number of the site that it belongs to.
     pub site: u32,

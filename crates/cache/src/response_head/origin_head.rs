@@ -47,8 +47,8 @@ pub struct HeadOutline {
 /// everyone, in their order and with their bytes, without the empty line at the end.
 ///
 /// Left out: what is for one hop (RFC 9110 §7.6.1), `Content-Length` (framing is chosen for each answer) and, for the
-/// store, `Age` and the fields that are for one proxy; and what is in `left_out`. `Date` is added where there is none (RFC
-/// 9110 §6.6.1), as the time of arrival.
+/// store, `Age` and the fields that are for one proxy; and what is in `left_out`. `Date` is added where there is none
+/// (RFC 9110 §6.6.1), as the time of arrival.
 /// `Via` and `Cache-Status` of those before us stay; ours come after them, each time the head is sent.
 pub fn append_origin_head(
     out: &mut Vec<u8>,

@@ -35,6 +35,7 @@ use axum::{
     response::{Html, IntoResponse, Response},
     routing::{get, post},
 };
+use cache::policy::purge::TAGS_ASKED_MAX;
 use engine::meter::{Registry, prometheus};
 use tokio::sync::Semaphore;
 
@@ -169,15 +170,15 @@ impl Wanted {
         let what = match (urls.pop(), is_all) {
             (Some(url), false) if urls.is_empty() && tags.is_empty() => Invalidate::Url(url),
             (None, true) if tags.is_empty() => Invalidate::All,
-            (None, false) if !tags.is_empty() => Invalidate::Tags(tags),
+            (None, false) if (1..=TAGS_ASKED_MAX).contains(&tags.len()) => Invalidate::Tags(tags),
             _ => return None,
         };
         Some(Self { what, is_soft })
     }
 }
 
-/// 200 and, of a URL, `{"dropped": true}` if something was there, `false` if nothing was: both leave nothing behind. How much
-/// has a tag nobody counts: `{"invalidated": true}`.
+/// 200 and, of a URL, `{"dropped": true}` if something was there, `false` if nothing was: both leave nothing behind.
+/// How much has a tag nobody counts: `{"invalidated": true}`.
 async fn purge(State(admin): State<Arc<Admin>>, Query(query): Query<Vec<(String, String)>>) -> Response {
     let answer = |status, body: serde_json::Value| (status, Json(body)).into_response();
     let error = |status, message: &str| answer(status, serde_json::json!({ "error": message }));
