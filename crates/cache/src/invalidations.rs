@@ -35,8 +35,12 @@ use crate::{
     tags,
 };
 
-/// Tags and addresses that a table holds: what a map of 2^18 places (6.5 MiB) takes without growing.
-pub(crate) const TAGS_MAX: usize = (1 << 18) / 8 * 7;
+/// Places of a table's map, which takes seven eighths of them without growing.
+const PLACES: usize = 1 << 18;
+/// Tags and addresses that a table holds.
+pub(crate) const TAGS_MAX: usize = PLACES / 8 * 7;
+/// What a table may take, in bytes: 6.5 MB. A place has a byte beside what is in it, and the map some more.
+pub(crate) const TABLE_BYTES_MAX: u64 = (PLACES * (size_of::<(u64, Marks)>() + 1) + 64) as u64;
 /// Answers of which a core remembers what it found.
 const FOUND: usize = 1024;
 /// A number has 40 bits where it is stored.

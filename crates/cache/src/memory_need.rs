@@ -23,7 +23,7 @@ pub(crate) struct MemoryNeed {
     pub(crate) objects_bytes: u64,
     /// Objects that the file holds.
     pub(crate) objects_on_file: u64,
-    /// What waits to be written, and what is being read, at most.
+    /// What waits to be written, what is being read, and what was purged by tags, at most.
     pub(crate) buffer_bytes: u64,
 }
 

@@ -1,3 +1,4 @@
+use allocations::Allocations;
 use proptest::prelude::*;
 
 use super::*;
@@ -140,4 +141,21 @@ fn what_is_purged_softly_is_stale_from_then() {
         assert_eq!(meta.lifetime_s, lifetime_s, "{number} {now_s}");
         assert!(meta.stored(now_s).age_s >= u64::from(meta.lifetime_s), "not fresh any more");
     }
+}
+
+/// It takes what a start counts for it, and never more.
+#[test]
+fn a_table_takes_no_more_than_is_said() {
+    let mut allocations = Allocations::new().expect("the counting allocator");
+    allocations.mark().expect("this thread");
+    let mut table = Table::new(TAGS_MAX);
+    let mut emptied = false;
+    for number in 1..=TAGS_MAX as u64 {
+        emptied |=
+            table.apply(&purge(number, What::Address(number.wrapping_mul(0x9e37_79b9_7f4a_7c15)), true));
+    }
+    let counts = allocations.since_mark().expect("this thread");
+    assert!(!emptied && table.held() == TAGS_MAX);
+    // One map, and nothing that grew.
+    assert!(counts.allocations == 1 && counts.allocated_bytes <= TABLE_BYTES_MAX, "{counts}");
 }

@@ -149,7 +149,7 @@ pub struct StoredMeta {
     /// For how long after that it may be shown if the origin fails (RFC 5861 §4), at most [`STALE_S_MAX`].
     pub stale_if_error_s: u32,
     /// Number of the youngest purge by tag that was known when its fetch began: those after it may be about it
-    /// ([`invalidations`](crate::invalidations)). At most 2^40 - 1.
+    /// (`invalidations`). At most 2^40 - 1.
     pub bans: u64,
     /// Number of the site that it belongs to.
     pub site: u32,
