@@ -44,7 +44,8 @@ pub(crate) async fn purge(request: &Request) -> Answer<'static> {
         }
         Ok(Some((what, is_soft))) => {
             with_core(|core| core.count(Counter::Purges));
-            match spread(what, is_soft).await {
+            // A task of its own: some who purge write their request and are gone, as older versions of Magento.
+            match tokio::spawn(spread(what, is_soft)).await.unwrap_or(Err(Unasked)) {
                 Ok(true) => text("200 OK", "Purged.\n"),
                 Ok(false) => text("503 Service Unavailable", NOT_KEPT),
                 Err(Unasked) => text(

@@ -32,6 +32,7 @@ on_one_core_and_on_two! {
     a9_a_purge_outlives_a_kill,
     a9_a_damaged_file_of_purges_is_told,
     a37_magento_is_understood,
+    a37_who_purges_need_not_wait,
     a37_drupal_is_understood,
     a37_fos_http_cache_is_understood,
     a37_what_is_not_understood_is_refused,
@@ -489,6 +490,23 @@ fn a37_magento_is_understood(cores: &str) {
         let purge = Request::new("PURGE", "/").header("X-Magento-Tags-Pattern", pattern);
         accelerator.fetch(&purge).expect_status(200);
         assert_eq!(fetched(&accelerator, &origin, &CATALOGUE), want, "{pattern}");
+    }
+}
+
+/// `PurgeCache::sendPurgeRequest` of Magento 2, as it was in 2015, writes its request and closes the connection.
+fn a37_who_purges_need_not_wait(cores: &str) {
+    let origin = tagged(&CATALOGUE);
+    let accelerator = start(&origin, cores);
+    fetched(&accelerator, &origin, &CATALOGUE);
+    for round in 0..5 {
+        let mut client = accelerator.connect();
+        let purge = Request::new("PURGE", "/").header("X-Magento-Tags-Pattern", "((^|,)cat_p_1(,|$))");
+        client.send(&purge.bytes());
+        drop(client);
+        eventually("it is purged", || {
+            accelerator.get("/product").expect_status(200);
+            origin.count("/product") == round + 2
+        });
     }
 }
 
