@@ -90,7 +90,7 @@ fn what_is_asked_for_all_the_time_stays(cores: &str) {
 
 fn what_has_expired_is_counted_and_its_space_used_again(cores: &str) {
     let size = 100_000;
-    let (_origin, accelerator) = start(cores, size, "16MiB", "max-age=1");
+    let (_origin, accelerator) = start(cores, size, "16MiB", "max-age=1, stale-if-error=0");
     let mut client = accelerator.connect();
     for number in 0..50 {
         ask(&mut client, number, size);
