@@ -101,9 +101,9 @@ pub(crate) fn begin(core: &Core, want: Want) {
     };
 }
 
-/// Begins to fetch what is stale and was shown all the same (RFC 5861 §3); nobody waits for it.
+/// Begins to fetch what is stale and was shown all the same (RFC 5861 §3); nobody waits for it. Whoever showed it has noted
+/// that it is being asked for.
 pub(crate) fn refresh(core: &Core, request: Arc<Request>) {
-    core.lately.note(request.hash, clock::monotonic_ms());
     core.count(Counter::Refreshes);
     let (reply, _) = oneshot::channel();
     let want = Want { request, anew: false, alone: false, reply };

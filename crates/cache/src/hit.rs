@@ -207,6 +207,10 @@ fn stale(core: &Core, reuse: Reuse, keyed: Keyed, trust: Trust) -> Result<Used, 
         (Reuse::StaleAccepted { stale_s }, _) => Ok(Used::stale(core, stale_s, "max-stale", false)),
         (Reuse::StaleWhileRevalidate { stale_s }, _) => {
             let is_asked = core.lately.has(keyed.hash, now_ms) || core.sites.is_failing(keyed.site, now_ms);
+            if !is_asked {
+                // Now, and not when it is: a pipeline may ask for it many times until then.
+                core.lately.note(keyed.hash, now_ms);
+            }
             Ok(Used::stale(core, stale_s, "stale-while-revalidate", !is_asked))
         }
         (Reuse::StaleIfError { stale_s }, trust) => {

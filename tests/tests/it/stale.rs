@@ -57,6 +57,11 @@ fn a3_what_is_stale_is_shown_while_one_request_fetches_it_anew(cores: &str) {
     });
     let accelerator = start(&origin, cores);
     assert_eq!(accelerator.get("/page").expect_status(200).text(), "version 0");
+    let mut pipeline = accelerator.connect();
+    pipeline.send(&Request::get("/page").bytes().repeat(30));
+    for _ in 0..30 {
+        assert_eq!(pipeline.response("GET").expect_status(200).text(), "version 0");
+    }
     for _ in 0..20 {
         let stale = accelerator.get("/page").expect_status(200);
         assert_eq!(stale.text(), "version 0", "nobody waits for the origin");
