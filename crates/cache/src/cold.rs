@@ -25,17 +25,17 @@ const LARGE_READS_MAX: usize = 4;
 /// What a read takes besides the record: a block at each end.
 const AROUND_BYTES: usize = 8 << 10;
 
-/// Puts the object of a request back into memory; whether it is there now.
-pub(crate) async fn restore(request: &Arc<Request>, cold: Cold) -> bool {
-    let Some(payload) = whole(request, cold).await else { return false };
-    let Some(image) = Image::parse(&payload) else { return false };
+/// Puts the object of a request back into memory, if it can be read.
+pub(crate) async fn restore(request: &Arc<Request>, cold: Cold) {
+    let Some(payload) = whole(request, cold).await else { return };
+    let Some(image) = Image::parse(&payload) else { return };
     // Its head is in another record where it was revalidated since.
     let head_at = with_core(|core| core.shard.borrow().cold_head(request.hash));
     let head_payload = match head_at {
         None => Vec::new(),
         Some(at) => match whole(request, at).await {
             Some(payload) => payload,
-            None => return false,
+            None => return,
         },
     };
     let head = Image::parse(&head_payload);
@@ -43,14 +43,10 @@ pub(crate) async fn restore(request: &Arc<Request>, cold: Cold) -> bool {
         let now_s = core.store_now_s();
         let head = head_at.zip(head.as_ref());
         let restored = core.shard_mut().restore(request.hash, &request.key, (cold, &image), head, now_s);
-        match restored {
-            Ok(is_there) => is_there,
-            Err(refused) => {
-                core.count(Counter::of_refusal(refused));
-                false
-            }
+        if let Err(refused) = restored {
+            core.count(Counter::of_refusal(refused));
         }
-    })
+    });
 }
 
 /// Reads a record of the request's object; `None` if it cannot be had.

@@ -17,7 +17,7 @@ use engine::{
     io::Reads,
     log,
     meter::CoreCounters,
-    store::{BodyLength, Hash, Lookup, META_WORDS, NewObject, Object, Reader, Refused, Shard, Store},
+    store::{BodyLength, Hash, META_WORDS, NewObject, Reader, Refused, Shard, Store},
     sys::lend::Lender,
 };
 use tokio::sync::oneshot;
@@ -28,7 +28,7 @@ use crate::{
     counters::Counter,
     growing::{PassingBudget, Window},
     in_flight::{InFlight, Want},
-    invalidations::{Invalidation, Invalidations, Table, Verdict},
+    invalidations::{Invalidation, Invalidations, Table},
     lately::Lately,
     origin::{Upstream, Upstreams},
     parts_in_memory::PartsInMemory,
@@ -300,50 +300,10 @@ impl Core {
         store_s(clock::unix_s())
     }
 
-    /// Whether the store has an object for a request that is fresh now. Only the owner knows for certain.
-    pub(crate) fn is_fresh(&self, request: &Request) -> bool {
-        let unix_s = clock::unix_s();
-        let now_s = store_s(unix_s);
-        match self.reader.turn().lookup(request.hash, &request.key) {
-            // What a reader cannot use is not there for its owner either, or it would be asked for again for ever.
-            Lookup::Hit(object) => {
-                object.expires_s() > now_s
-                    && StoredMeta::unpack(&object.meta()).is_some_and(|mut meta| {
-                        self.is_spared(&object, &mut meta, request) && meta.fresh_until_s() > unix_s
-                    })
-            }
-            Lookup::Miss | Lookup::Contended => false,
-        }
-    }
-
-    /// Whether purges have spared what is stored for a request; what was purged softly is stale by then.
-    pub(crate) fn is_spared(&self, object: &Object<'_>, meta: &mut StoredMeta, request: &Request) -> bool {
-        let address = self.store.hash(request.primary());
-        let hashes = (request.hash, address);
-        self.invalidations.judge(object, meta, hashes, clock::unix_s()) != Verdict::Hard
-    }
-
     /// Whether nothing that was purged since a response's fetch began is about it: it answers who asks now, too.
     pub(crate) fn is_still_good(&self, response: &Response, request: &Request) -> bool {
         let address = self.store.hash(request.primary());
         self.invalidations.are_about_others(response.meta.bans, address, &response.tags)
-    }
-
-    /// Drops what is stored for a request if it was purged with others; whether it was. Runs on the owner's core.
-    pub(crate) fn drop_purged(&self, request: &Request) -> bool {
-        if self.invalidations.youngest() == 0 {
-            return false;
-        }
-        let is_purged = match self.reader.turn().lookup(request.hash, &request.key) {
-            Lookup::Hit(object) => StoredMeta::unpack(&object.meta())
-                .is_some_and(|mut meta| !self.is_spared(&object, &mut meta, request)),
-            Lookup::Miss | Lookup::Contended => false,
-        };
-        if is_purged {
-            self.shard_mut().unlink(request.hash, &request.key);
-            self.count(Counter::InvalidatedDropped);
-        }
-        is_purged
     }
 
     /// Keeps the names by which an address varies; the answer is the generation of its variants. The same names under
@@ -356,18 +316,10 @@ impl Core {
         meta: StoredMeta,
         expires_s: u32,
     ) -> Result<u64, Refused> {
-        let mut shard = self.shard_mut();
-        let known = shard.lookup_owned(hash, key).and_then(|known| {
-            let is_spec =
-                StoredMeta::unpack(&known.meta()).is_some_and(|meta| meta.flags.has(Flags::VARY_SPEC));
-            (is_spec && known.head().eq(spec)).then(|| (known.sequence(), known.expires_s()))
-        });
-        if let Some((generation, known_expires_s)) = known {
-            if known_expires_s < expires_s {
-                shard.refresh(hash, key, expires_s);
-            }
+        if let Some(generation) = self.extend_spec(hash, key, spec, expires_s) {
             return Ok(generation);
         }
+        let mut shard = self.shard_mut();
         let body = BodyLength::Exact(0);
         let now_s = self.store_now_s();
         let new = NewObject { hash, key, head: spec, extra: &[], meta: meta.pack(), body, expires_s, now_s };
@@ -376,6 +328,21 @@ impl Core {
             Some(stored) => Ok(stored.sequence()),
             None => unreachable!("it was stored a moment ago"),
         }
+    }
+
+    /// The generation of an address's variants, if it varies by these names; they are kept at least until then.
+    pub(crate) fn extend_spec(&self, hash: Hash, key: &[u8], spec: &[u8], expires_s: u32) -> Option<u64> {
+        let mut shard = self.shard_mut();
+        let known = shard.lookup_owned(hash, key)?;
+        let is_spec = StoredMeta::unpack(&known.meta()).is_some_and(|meta| meta.flags.has(Flags::VARY_SPEC));
+        if !is_spec || !known.head().eq(spec) {
+            return None;
+        }
+        let generation = known.sequence();
+        if known.expires_s() < expires_s {
+            shard.refresh(hash, key, expires_s);
+        }
+        Some(generation)
     }
 
     /// Gives a message to another core; it comes back if that core's ring is full.

@@ -32,7 +32,7 @@ use crate::{
     origin::{self, Arrived, Asked, Exchange, Handed, OriginError, RequestSender, SendError},
     request::{Request, Wanted},
     response::Response,
-    revalidate::{self, Freshened, Known},
+    revalidate::{self, Freshened, Known, Stored},
 };
 
 /// Asks the owner of the request's key for the object; for itself `alone`, if it will hardly be stored.
@@ -85,17 +85,16 @@ pub(crate) fn begin(core: &Core, want: Want) {
         }
         Place::Vacant(want) => want,
     };
-    let hash = want.request.hash;
-    if !want.anew && core.is_fresh(&want.request) {
-        return answer(want.reply, Start::Again);
-    }
+    let known = match Stored::of(core, &want.request, want.anew) {
+        Stored::Usable => return answer(want.reply, Start::Again),
+        Stored::Known(known) => Some(known),
+        Stored::Nothing => None,
+    };
     let entry = Entry::new(core, in_flight.begin(&want));
     drop(in_flight);
-    core.drop_purged(&want.request);
-    let known = Known::of(core, &want.request);
-    let cold =
-        if want.anew || known.is_some() { None } else { core.shard_mut().cold(hash, core.store_now_s()) };
-    match cold {
+    let is_looked_for = !want.anew && known.is_none();
+    let cold = is_looked_for.then(|| core.shard_mut().cold(want.request.hash, core.store_now_s()));
+    match cold.flatten() {
         Some(cold) => tokio::spawn(load(want, entry, cold)),
         None => tokio::spawn(fetch(want, entry, known)),
     };
@@ -119,19 +118,15 @@ pub(crate) fn refresh(core: &Core, request: Arc<Request>) {
 /// Reads an object from the file into memory, once for all clients that want it; if that fails, or it is stale, the origin
 /// is asked.
 async fn load(want: Want, entry: Entry, cold: Cold) {
-    let is_there = cold::restore(&want.request, cold).await;
-    let (is_there, is_fresh, known) = with_core(|core| {
-        let request = &want.request;
-        let is_there = is_there && !core.drop_purged(request);
-        (is_there, is_there && core.is_fresh(request), Known::of(core, request))
-    });
-    // What is no response (the names in Vary) says where to look on.
-    if is_there && (is_fresh || known.is_none()) {
-        entry.end(|| Start::Again);
-        answer(want.reply, Start::Again);
-        return;
+    cold::restore(&want.request, cold).await;
+    match with_core(|core| Stored::of(core, &want.request, want.anew)) {
+        Stored::Usable => {
+            entry.end(|| Start::Again);
+            answer(want.reply, Start::Again);
+        }
+        Stored::Known(known) => fetch(want, entry, Some(known)).await,
+        Stored::Nothing => fetch(want, entry, None).await,
     }
-    fetch(want, entry, known).await;
 }
 
 /// Asking is behind the hits already, as everything that is none; taking the answer in is work that waits for its turn.

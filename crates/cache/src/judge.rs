@@ -58,7 +58,7 @@ pub(crate) fn asked(core: &Core, request: &Request) -> RequestFacts {
 }
 
 /// The knobs.
-pub(crate) fn rules(core: &Core) -> StoreRules {
+fn rules(core: &Core) -> StoreRules {
     let Config { cookies, default_ttl, grace, stale_if_error, .. } = &*core.config;
     StoreRules {
         cookies: *cookies,
@@ -83,7 +83,7 @@ pub(crate) fn judge(core: &Core, request: &Request, answer: &Arrived, bans: u64)
             judged.response.meta.origin_ms =
                 u32::try_from(origin_ms).map_or(ORIGIN_MS_MAX, |ms| ms.min(ORIGIN_MS_MAX));
             judged.response.meta.bans = bans;
-            judged.response.tags = tags;
+            judged.response.tags = tags.unwrap_or_default();
             if freshness.omits_fields && judged.storing.is_some() {
                 judged.own = Some(kept(core, head, &[], &freshness, times, length));
             }
@@ -100,18 +100,18 @@ pub(crate) fn judge(core: &Core, request: &Request, answer: &Arrived, bans: u64)
     }
 }
 
-/// Whether an answer may be stored, and by which tags it is purged then.
-fn storable(
+/// Whether an answer may be stored, and by which tags it is purged then, if it has fields for them.
+pub(crate) fn storable(
     core: &Core,
     asked: &RequestFacts,
     head: &ResponseHead<'_, '_>,
     facts: &ResponseFacts,
     times: Times,
-) -> Result<(Freshness, Vec<u64>), Why> {
+) -> Result<(Freshness, Option<Vec<u64>>), Why> {
     match policy::storable(asked, facts, &rules(core), times) {
         Storable::Yes(freshness) => {
             match tags::of(head.headers.iter(), &core.config.tags, |tag| core.store.hash(tag)) {
-                Ok(tags) => Ok((freshness, tags.unwrap_or_default())),
+                Ok(tags) => Ok((freshness, tags)),
                 Err(TooMany) => {
                     core.count(Counter::TagsTooMany);
                     Err(Why::TooManyTags)
@@ -138,7 +138,7 @@ pub(crate) fn as_get(core: &Core, request: &Request, answer: &Arrived, bans: u64
     let length = length_of(answer.framing);
     let mut response = kept(core, head, &facts.directives.omit, &freshness, times, length);
     response.meta.bans = bans;
-    response.tags = tags;
+    response.tags = tags.unwrap_or_default();
     let fits = is_plain && is_said && response.meta.fits();
     fits.then(|| (response, kept_until_s(core, &freshness, times)))
 }
@@ -175,7 +175,7 @@ fn forwarded(
 }
 
 /// An answer that is kept, with its head as the store has it but for the fields in `omit`.
-fn kept(
+pub(crate) fn kept(
     core: &Core,
     head: &ResponseHead<'_, '_>,
     omit: &[Box<str>],

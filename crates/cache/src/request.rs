@@ -7,7 +7,7 @@ use std::{io::Write as _, net::IpAddr, sync::Arc};
 
 use engine::store::Hash;
 use wire::http1::{
-    fields::is_hop_by_hop,
+    fields::{append_field, is_hop_by_hop},
     framing::Framing,
     head::{KeptRequest, RequestHead, Version},
     known::KnownHeader,
@@ -232,9 +232,7 @@ fn append_fields(out: &mut Vec<u8>, head: &RequestHead<'_, '_>, wanted: Wanted, 
             }
         };
         if !skip {
-            for part in [name.as_bytes(), b": ", value, b"\r\n"] {
-                out.extend_from_slice(part);
-            }
+            append_field(out, name, value);
         }
     }
 }

@@ -2,7 +2,7 @@
 //! them.
 //!
 //! ```text
-//!  stored, stale ─ Known::of ─▶ If-None-Match, If-Modified-Since ─▶ origin ─┬ 304: freshen ─▶ younger head, same body
+//!  stored, stale ─ Stored::of ▶ If-None-Match, If-Modified-Since ─▶ origin ─┬ 304: freshen ─▶ younger head, same body
 //!                                                                           ├ 2xx … : stored in its place
 //!                                                                           └ fails: shown stale, where it may be
 //! ```
@@ -13,16 +13,20 @@ use engine::{
     cores::clock,
     store::{Lookup, NewHead},
 };
-use wire::http1::head::{HeadLimits, HeaderSlots, Progress, ResponseHead, parse_response};
+use wire::http1::{
+    fields::append_field,
+    head::{HeadLimits, HeaderSlots, Progress, ResponseHead, parse_response},
+};
 
 use crate::{
-    core::Core,
+    core::{Core, store_s},
     counters::Counter,
+    invalidations::Verdict,
     judge,
     origin::Arrived,
-    policy::{self, ResponseFacts, Reuse, Storable, directives::RequestDirectives, vary::Vary},
+    policy::{self, ResponseFacts, Reuse, directives::RequestDirectives, vary::Vary},
     request::Request,
-    response_head::{Flags, For, LeftOut, StoredMeta, append_origin_head, append_updated},
+    response_head::{Flags, StoredMeta, append_updated},
     tags,
 };
 
@@ -36,45 +40,64 @@ pub(crate) struct Known {
     pub(crate) may_stand_in: bool,
 }
 
-impl Known {
-    /// What is stored under a request's key, if it is of use: by a validator, or in the place of an error.
-    pub(crate) fn of(core: &Core, request: &Request) -> Option<Self> {
+/// What the owner of a key has for a request.
+pub(crate) enum Stored {
+    /// What answers it: by now it is fresh, or says where to look on (the names in `Vary`).
+    Usable,
+    /// What the origin is asked about, or what may stand in for its answer.
+    Known(Known),
+    /// Nothing that is of use.
+    Nothing,
+}
+
+impl Stored {
+    /// Looks; `anew`: what is fresh does not answer it. What was purged with others is dropped.
+    pub(crate) fn of(core: &Core, request: &Request, anew: bool) -> Self {
         let turn = core.reader.turn();
-        let Lookup::Hit(object) = turn.lookup(request.hash, &request.key) else { return None };
-        let mut meta = StoredMeta::unpack(&object.meta())?;
-        if !core.is_spared(&object, &mut meta, request) {
-            return None;
+        let Lookup::Hit(object) = turn.lookup(request.hash, &request.key) else { return Self::Nothing };
+        let now_s = clock::unix_s();
+        // What a reader cannot use is not there for its owner either, or it would be asked for again for ever.
+        let Some(mut meta) =
+            StoredMeta::unpack(&object.meta()).filter(|_| object.expires_s() > store_s(now_s))
+        else {
+            return Self::Nothing;
+        };
+        let hashes = (request.hash, core.store.hash(request.primary()));
+        if core.invalidations.judge(&object, &mut meta, hashes, now_s) == Verdict::Hard {
+            drop(turn);
+            core.shard_mut().unlink(request.hash, &request.key);
+            core.count(Counter::InvalidatedDropped);
+            return Self::Nothing;
         }
-        if !meta.is_response() || object.expires_s() <= core.store_now_s() {
-            return None;
+        if !anew && (meta.fresh_until_s() > now_s || meta.flags.has(Flags::VARY_SPEC)) {
+            return Self::Usable;
         }
-        let reuse = policy::may_reuse(meta.stored(clock::unix_s()), &RequestDirectives::default());
+        let reuse = policy::may_reuse(meta.stored(now_s), &RequestDirectives::default());
         let may_stand_in = !matches!(reuse, Reuse::No(_));
+        if !meta.is_response() || !(may_stand_in || meta.has_validator()) {
+            return Self::Nothing;
+        }
         let (mut head, mut extra) = (Vec::new(), Vec::new());
         object.head().copy_to(&mut head);
         object.extra().copy_to(&mut extra);
-        Some(Self { head, extra, meta, may_stand_in })
+        Self::Known(Known { head, extra, meta, may_stand_in })
     }
+}
 
+impl Known {
     /// The conditions by which the origin says whether the object is still the same (RFC 9110 §13.1), as lines.
     pub(crate) fn conditions(&self) -> Vec<u8> {
         let mut out = Vec::new();
         if let Some(etag) = self.meta.etag_of(&self.head) {
-            append_field(&mut out, b"If-None-Match: ", etag);
+            append_field(&mut out, "If-None-Match", etag);
         }
         // As it was sent: an origin may compare the text.
         if self.meta.last_modified_s.is_some()
             && let Some(value) = lines(&self.head).find_map(|line| value_of(line, b"last-modified"))
         {
-            append_field(&mut out, b"If-Modified-Since: ", value);
+            append_field(&mut out, "If-Modified-Since", value);
         }
         out
-    }
-}
-
-fn append_field(out: &mut Vec<u8>, name: &[u8], value: &[u8]) {
-    for part in [name, value, b"\r\n"] {
-        out.extend_from_slice(part);
     }
 }
 
@@ -143,38 +166,36 @@ fn store(
 ) -> bool {
     let times = judge::times(requested_ms);
     let facts = ResponseFacts::of(head, core.config.cdn_cache_control);
-    let Storable::Yes(freshness) =
-        policy::storable(&judge::asked(core, request), &facts, &judge::rules(core), times)
-    else {
-        return false;
-    };
+    let asked = judge::asked(core, request);
+    let Ok((freshness, tags)) = judge::storable(core, &asked, head, &facts, times) else { return false };
     // Tags were not stored with the head: these are the answer's, if it has any.
-    let Ok(tags) = tags::of(head.headers.iter(), &core.config.tags, |tag| core.store.hash(tag)) else {
-        core.count(Counter::TagsTooMany);
-        return false;
-    };
     let extra = tags.map_or_else(|| known.extra.clone(), |tags| tags::section(&tags));
-    let mut bytes = Vec::with_capacity(1024);
-    let left_out = LeftOut { omit: &facts.directives.omit, tags: &core.config.tags };
-    let outline = append_origin_head(&mut bytes, head, For::Store, left_out, times.response_s);
-    let meta = StoredMeta::of_response(head, &outline, &freshness, times, known.meta.body_bytes);
+    let kept = judge::kept(core, head, &facts.directives.omit, &freshness, times, known.meta.body_bytes);
     let meta = StoredMeta {
         origin_ms: known.meta.origin_ms,
         schemes: known.meta.schemes,
         coding: known.meta.coding,
         site: known.meta.site,
         bans,
-        ..meta
+        ..kept.meta
     };
     if !meta.fits() {
         return false;
     }
     let expires_s = judge::kept_until_s(core, &freshness, times);
     let spec = facts.vary.as_ref().map(Vary::spec).unwrap_or_default();
-    if !keeps_variant(core, request, spec, expires_s) {
+    let primary = request.primary();
+    let is_variant = primary.len() != request.key.len();
+    // It is found by the names in `Vary` as they are now.
+    let is_found = if is_variant {
+        core.extend_spec(core.store.hash(primary), primary, spec, expires_s).is_some()
+    } else {
+        spec.is_empty()
+    };
+    if !is_found {
         return false;
     }
-    let new = NewHead { head: &bytes, extra: &extra, meta: meta.pack(), expires_s };
+    let new = NewHead { head: &kept.head, extra: &extra, meta: meta.pack(), expires_s };
     match core.shard_mut().replace_head(request.hash, &request.key, new) {
         Ok(is_there) => is_there,
         Err(refused) => {
@@ -182,26 +203,6 @@ fn store(
             false
         }
     }
-}
-
-/// Whether the object is found under its key by the names in `Vary` as they are now; keeps them as long as it.
-fn keeps_variant(core: &Core, request: &Request, spec: &[u8], expires_s: u32) -> bool {
-    let primary = request.primary();
-    let is_variant = primary.len() != request.key.len();
-    if !is_variant {
-        return spec.is_empty();
-    }
-    let hash = core.store.hash(primary);
-    let mut shard = core.shard_mut();
-    let known = shard.lookup_owned(hash, primary).and_then(|known| {
-        let is_spec = StoredMeta::unpack(&known.meta()).is_some_and(|meta| meta.flags.has(Flags::VARY_SPEC));
-        (is_spec && known.head().eq(spec)).then(|| known.expires_s())
-    });
-    let Some(kept_s) = known else { return false };
-    if kept_s < expires_s {
-        shard.refresh(hash, primary, expires_s);
-    }
-    true
 }
 
 #[cfg(test)]

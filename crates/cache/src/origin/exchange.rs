@@ -20,7 +20,7 @@ use tokio::{
     time::{Instant, timeout, timeout_at},
 };
 use wire::http1::{
-    fields::{is_hop_by_hop, persists},
+    fields::{append_field, is_hop_by_hop, persists},
     framing::{Answered, BodyDecoder, Framing, response_framing},
     head::{
         HeadLimits, HeadRule, HeaderSlots, KeptResponse, Progress, ResponseHead, may_end_in, parse_response,
@@ -271,9 +271,7 @@ fn interim(head: &ResponseHead<'_, '_>) -> Vec<u8> {
     }
     for (known, name, value) in head.headers.classified() {
         if known != Some(KnownHeader::ContentLength) && !is_hop_by_hop(name, &head.headers) {
-            for part in [name.as_bytes(), b": ", value, b"\r\n"] {
-                out.extend_from_slice(part);
-            }
+            append_field(&mut out, name, value);
         }
     }
     out

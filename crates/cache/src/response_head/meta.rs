@@ -344,6 +344,12 @@ impl StoredMeta {
         self.status != 0
     }
 
+    /// Whether the origin can be asked if it is still the same.
+    #[inline]
+    pub fn has_validator(&self) -> bool {
+        self.etag_bytes > 0 || self.last_modified_s.is_some()
+    }
+
     /// The value of `ETag` in the stored head, as it came.
     #[inline]
     pub fn etag_of<'a>(&self, head: &'a [u8]) -> Option<&'a [u8]> {

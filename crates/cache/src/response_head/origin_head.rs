@@ -8,7 +8,7 @@ use std::{
 };
 
 use wire::http1::{
-    fields::is_hop_by_hop,
+    fields::{append_field, is_hop_by_hop},
     head::{ResponseHead, Version},
     known::KnownHeader,
 };
@@ -175,9 +175,7 @@ pub fn append_updated(
         at += line.len();
     }
     for (name, value) in answer.headers.iter().filter(|(name, _)| updates(name)) {
-        for part in [name.as_bytes(), b": ", value, b"\r\n"] {
-            out.extend_from_slice(part);
-        }
+        append_field(out, name, value);
     }
 }
 

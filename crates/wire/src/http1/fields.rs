@@ -308,6 +308,14 @@ pub fn is_hop_by_hop(name: &str, headers: &Headers<'_, '_>) -> bool {
     }
 }
 
+/// Appends a field line with its CRLF.
+#[inline]
+pub fn append_field(out: &mut Vec<u8>, name: &str, value: &[u8]) {
+    for part in [name.as_bytes(), b": ", value, b"\r\n"] {
+        out.extend_from_slice(part);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
