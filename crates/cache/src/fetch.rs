@@ -144,9 +144,14 @@ async fn fetch(want: Want, entry: Entry, mut known: Option<Known>) {
         let arrived = match exchange(&request, known.as_ref(), &mut reply).await {
             Ok(arrived) => arrived,
             Err(error) => {
+                // Silence to what it answered before is the origin's; to anything else, perhaps the request's: nobody may
+                // have a whole site shown stale by asking for what the origin fails at.
+                let is_origins = error.is_unreachable() || error.is_silence() && stands_in(&known);
                 with_core(|core| {
                     core.count(Counter::of_origin_error(&error));
-                    core.sites.failed(request.site, clock::monotonic_ms());
+                    if is_origins {
+                        core.sites.failed(request.site, clock::monotonic_ms());
+                    }
                 });
                 if stands_in(&known) {
                     return answer(reply, tell(|| Start::StandIn));
@@ -157,12 +162,15 @@ async fn fetch(want: Want, entry: Entry, mut known: Option<Known>) {
         };
         with_core(|core| core.sites.answered(request.site));
         let status = arrived.head.head().status;
-        if stands_in(&known) && matches!(status, 500 | 502..=504) {
+        // A 304 to a request without conditions is none, either.
+        let is_unasked = |known: &Known| status == 304 && !known.has_validator();
+        let is_failure = matches!(status, 500 | 502..=504) || known.as_ref().is_some_and(is_unasked);
+        if stands_in(&known) && is_failure {
             // RFC 5861 §4. Its page is nobody's.
             return answer(reply, tell(|| Start::StandIn));
         }
         behind_hits().await;
-        match known.take().filter(|_| status == 304) {
+        match known.take().filter(|known| status == 304 && !is_unasked(known)) {
             None => return receive(&request, arrived, reply, entry).await,
             Some(known) => {
                 let freshened = with_core(|core| {

@@ -85,6 +85,11 @@ impl Stored {
 }
 
 impl Known {
+    /// Whether its fetch has conditions, so that a 304 says something of it.
+    pub(crate) fn has_validator(&self) -> bool {
+        self.meta.has_validator()
+    }
+
     /// The conditions by which the origin says whether the object is still the same (RFC 9110 §13.1), as lines.
     pub(crate) fn conditions(&self) -> Vec<u8> {
         let mut out = Vec::new();

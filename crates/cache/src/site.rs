@@ -101,7 +101,7 @@ impl SitesOfCore {
                 && failing.compare_exchange(until_ms, now_ms + RETRY_MS, Relaxed, Relaxed).is_ok()
     }
 
-    /// A site's origin could not be reached, or broke off.
+    /// A site's origin could not be reached, or is silent to what it answered before.
     pub(crate) fn failed(&self, site: SiteId, now_ms: u64) {
         self.failing(site).store(now_ms + RETRY_MS, Relaxed);
     }

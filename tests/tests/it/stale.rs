@@ -24,6 +24,8 @@ on_one_core_and_on_two! {
     a4_what_is_stale_is_shown_if_the_origin_fails,
     a4_what_must_be_revalidated_is_not_shown,
     a4_an_origin_that_fails_is_left_alone,
+    a4_what_breaks_one_page_shows_no_other_stale,
+    a4_a_304_to_no_condition_is_a_failure,
     a6_what_is_stale_is_validated_and_keeps_its_body,
     a6_what_must_be_validated_each_time_is_stored_and_costs_a_304,
     a6_clients_that_wait_for_a_validation_share_it,
@@ -177,6 +179,38 @@ fn a4_an_origin_that_fails_is_left_alone(cores: &str) {
     let most = 2 + begun.elapsed().as_secs() as usize;
     // One may be repeated over a fresh connection, where it was sent over a kept one that the origin closed.
     assert!((1..=2 * most).contains(&attempts), "{attempts} attempts in {:?}", begun.elapsed());
+}
+
+/// Whoever knows an address that the origin answers badly could have all others shown stale by it.
+fn a4_what_breaks_one_page_shows_no_other_stale(cores: &str) {
+    let origin = ScriptedOrigin::start();
+    origin.sends("/broken", b"HTTP/1.1 200 OK\r\nno colon\r\n\r\n", Next::Close);
+    origin.sends("/crash", b"", Next::Close);
+    origin.answers(
+        "/good",
+        Answer::new(200, "x").header("Cache-Control", "max-age=10, stale-if-error=600").header("Age", "20"),
+    );
+    let accelerator = start(&origin, cores);
+    accelerator.get("/good").expect_status(200);
+    for asked in 2..10 {
+        accelerator.get(["/broken", "/crash"][asked % 2]).expect_status(502);
+        let said = cache_status(&accelerator.get("/good").expect_status(200));
+        assert!(!said.contains("stale-if-error"), "{said}");
+        assert_eq!(origin.count("/good"), asked);
+    }
+}
+
+/// It says nothing of what is stored, which stays as stale as it was.
+fn a4_a_304_to_no_condition_is_a_failure(cores: &str) {
+    let origin = ScriptedOrigin::start();
+    failing(&origin, "/page", "max-age=10, stale-if-error=600", Way::Says(304));
+    let accelerator = start(&origin, cores);
+    for _ in 0..3 {
+        assert_eq!(accelerator.get("/page").expect_status(200).text(), "good");
+    }
+    assert_eq!(origin.seen("/page")[1].header("if-none-match"), None);
+    assert!(cache_status(&accelerator.get("/page")).contains("detail=stale-if-error"));
+    assert_eq!(accelerator.stat().count("requests.revalidated"), 0);
 }
 
 fn a6_what_is_stale_is_validated_and_keeps_its_body(cores: &str) {

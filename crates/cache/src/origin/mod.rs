@@ -83,6 +83,33 @@ impl OriginError {
         matches!(self, Self::Closed | Self::Reset)
     }
 
+    /// No connection to it can be had: whatever else is asked of it fails, too.
+    pub(crate) fn is_unreachable(&self) -> bool {
+        match self {
+            Self::Unresolved(_)
+            | Self::Refused
+            | Self::ConnectTimeout(_)
+            | Self::Connect(_)
+            | Self::ResolveTimeout(_) => true,
+            Self::Queue(_)
+            | Self::Busy(_)
+            | Self::Closed
+            | Self::Reset
+            | Self::FirstByteTimeout(_)
+            | Self::HeadTooLarge(_)
+            | Self::Invalid(_)
+            | Self::HeadShort
+            | Self::Switched
+            | Self::BodyShort
+            | Self::BodyStalled(_) => false,
+        }
+    }
+
+    /// It had the request and said nothing.
+    pub(crate) fn is_silence(&self) -> bool {
+        self.is_end() || matches!(self, Self::FirstByteTimeout(_))
+    }
+
     pub(super) fn from_io(error: &io::Error) -> Self {
         match error.kind() {
             io::ErrorKind::ConnectionRefused => Self::Refused,
