@@ -8,7 +8,7 @@
 //! entry costs a fraction of what it costs in a heap, the more so the more there are, and no push ever copies the
 //! whole (`docs/decisions/022-expiry-queue.md`).
 //!
-//! Entries that will find nothing are bounded: when they outnumber the objects by half, the queue is sifted: taken
+//! Entries that will find nothing are bounded: when there are three for four objects, the queue is sifted: taken
 //! from the old queue some at a time, the next that is due first, kept in the new one if the index still knows them,
 //! dropped otherwise. So that equal entries melt into one, each slot notes in which of two turns of sifting it
 //! was entered ([`Slot::sifting`](super::index::Slot::sifting)): one that says "this" has its entry already.
@@ -26,7 +26,7 @@ const AHEAD: usize = 8;
 /// Bytes of the queue's blocks: pages, as everybody counts them.
 const BLOCK_BYTES: usize = 4096;
 /// Entries that each insert sifts while there are too many.
-const SIFT_A_STEP: usize = 3;
+const SIFT_A_STEP: usize = 4;
 
 /// The queue.
 #[derive(Debug)]
@@ -103,7 +103,7 @@ impl ExpiryQueue {
     #[inline]
     pub(super) fn take_unsifted(&mut self, objects: usize) -> Option<Due> {
         if self.ahead.is_empty() {
-            if self.sifted.len() < SIFT_FROM || self.sifted.len() < objects + objects / 2 {
+            if self.sifted.len() < SIFT_FROM || self.sifted.len() < objects + objects / 4 * 3 {
                 return None;
             }
             // The old one is empty, but keeps its blocks; let go of them.

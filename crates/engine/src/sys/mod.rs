@@ -16,3 +16,4 @@ pub mod readiness;
 pub mod ring;
 pub mod signals;
 pub mod span;
+mod words;

@@ -10,7 +10,10 @@
 
 use std::{fmt, ops::Range};
 
-use super::atomics::{AtomicU64, Ordering::Relaxed};
+use super::{
+    atomics::{AtomicU64, Ordering::Relaxed},
+    words,
+};
 
 const WORD: usize = size_of::<u64>();
 
@@ -118,17 +121,7 @@ impl<'a> Span<'a> {
             edge.write(head_bytes);
         }
         let (middle_bytes, tail_bytes) = rest.split_at(middle.len() * WORD);
-        let (words, words_rest) = middle.as_chunks::<8>();
-        let (chunks, _) = middle_bytes.as_chunks::<WORD>();
-        let (chunks, chunks_rest) = chunks.as_chunks::<8>();
-        for (words, chunks) in words.iter().zip(chunks) {
-            for (word, chunk) in words.iter().zip(chunks) {
-                word.store(u64::from_ne_bytes(*chunk), Relaxed);
-            }
-        }
-        for (word, chunk) in words_rest.iter().zip(chunks_rest) {
-            word.store(u64::from_ne_bytes(*chunk), Relaxed);
-        }
+        words::write(middle, middle_bytes);
         if let Some(edge) = tail {
             edge.write(tail_bytes);
         }
@@ -142,9 +135,7 @@ impl<'a> Span<'a> {
         assert_eq!(source.len, self.len, "a span is written whole");
         if self.skip == 0 && source.skip == 0 {
             let whole = self.len / WORD;
-            for (to, from) in self.words[..whole].iter().zip(&source.words[..whole]) {
-                to.store(from.load(Relaxed), Relaxed);
-            }
+            words::copy(&self.words[..whole], &source.words[..whole]);
             if whole < self.words.len() {
                 let mut rest = [0; WORD];
                 let rest = &mut rest[..self.len - whole * WORD];
@@ -194,23 +185,11 @@ impl<'a> Span<'a> {
         let Some((head, middle, tail)) = self.cut() else { return };
         if let Some(edge) = head {
             // SAFETY: the edges and the words between them have `self.len` bytes together (`cut`), the caller
-            // vouches for the room, and `out` has moved past what was written before. So for all blocks below.
+            // vouches for the room, and `out` has moved past what was written before. So below.
             out = unsafe { edge.read_to(out) };
         }
-        let (chunks, rest) = middle.as_chunks::<8>();
-        for words in chunks {
-            let words = words.each_ref().map(|word| word.load(Relaxed));
-            // SAFETY: as above; eight words at once, no alignment needed.
-            unsafe { out.cast::<[u64; 8]>().write_unaligned(words) };
-            // SAFETY: as above.
-            out = unsafe { out.add(8 * WORD) };
-        }
-        for word in rest {
-            // SAFETY: as above.
-            unsafe { out.cast::<u64>().write_unaligned(word.load(Relaxed)) };
-            // SAFETY: as above.
-            out = unsafe { out.add(WORD) };
-        }
+        // SAFETY: as above.
+        out = unsafe { words::read(middle, out) };
         if let Some(edge) = tail {
             // SAFETY: as above.
             unsafe { edge.read_to(out) };
