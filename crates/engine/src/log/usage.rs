@@ -3,7 +3,11 @@
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use super::{Reader, SegmentState, Shared};
-use crate::meter::{Family, Labels, Point, Source, Unit, Value};
+use crate::meter::{
+    Family, Figure, Source,
+    Unit::{Bytes, None},
+    counter, gauge,
+};
 
 macro_rules! counts {
     ($($(#[$doc:meta])* $name:ident,)*) => {
@@ -110,120 +114,81 @@ impl LogUsage {
 
 impl Source for Reader {
     fn collect(&self, families: &mut Vec<Family>) {
-        use Unit::{Bytes, None};
         let usage = self.usage();
-        let gauge = |value: u64| Value::Gauge(value as f64);
-        let said = [
-            (
-                "store_log_capacity_bytes",
-                "Bytes of all segments of the file.",
-                Bytes,
-                gauge(usage.capacity_bytes),
-            ),
-            (
-                "store_log_live_bytes",
-                "Bytes of records on the file that are live.",
-                Bytes,
-                gauge(usage.live_bytes),
-            ),
-            (
-                "store_log_segments_free",
-                "Segments of the file that are free.",
-                None,
-                gauge(usage.segments_free),
-            ),
-            (
-                "store_log_segments_open",
-                "Segments being filled or written.",
-                None,
-                gauge(usage.segments_open),
-            ),
-            ("store_log_segments_sealed", "Segments whole on the file.", None, gauge(usage.segments_sealed)),
-            ("store_log_segments_dying", "Segments about to be freed.", None, gauge(usage.segments_dying)),
-            (
-                "store_log_segments_damaged",
-                "Segments set aside because their start is damaged.",
-                None,
-                gauge(usage.segments_damaged),
-            ),
-            (
-                "store_log_segments_pinned",
-                "Segments that are being sent from.",
-                None,
-                gauge(usage.segments_pinned),
-            ),
-            (
-                "store_log_pinned_bytes",
-                "Bytes of segments of the file that are being sent from.",
-                Bytes,
-                gauge(usage.pinned_bytes),
-            ),
-            (
-                "store_log_dirty_bytes",
-                "Bytes of blocks that have changed and are not yet on the file.",
-                Bytes,
-                gauge(usage.dirty_bytes),
-            ),
-            ("store_log_buffers", "Buffers for what is not yet written.", None, gauge(usage.buffers)),
-            ("store_log_buffers_taken", "Of these, in use.", None, gauge(usage.buffers_taken)),
-            (
-                "store_log_records_waiting",
-                "Records that wait to be written.",
-                None,
-                gauge(usage.records_waiting),
-            ),
-            (
-                "store_log_refused_busy",
-                "Records refused because all buffers waited to be written.",
-                None,
-                Value::Counter(usage.refused_busy),
-            ),
-            (
-                "store_log_refused_full",
-                "Records refused because no segment was free.",
-                None,
-                Value::Counter(usage.refused_full),
-            ),
-            (
-                "store_log_written_bytes",
-                "Bytes written to the file.",
-                Bytes,
-                Value::Counter(usage.written_bytes),
-            ),
-            ("store_log_writes", "Times that a helper wrote.", None, Value::Counter(usage.writes)),
-            (
-                "store_log_write_errors",
-                "Writes that the disk refused.",
-                None,
-                Value::Counter(usage.write_errors),
-            ),
-            ("store_log_syncs", "Times that the file was synced.", None, Value::Counter(usage.syncs)),
-            ("store_log_sync_errors", "Syncs that the disk failed.", None, Value::Counter(usage.sync_errors)),
-            ("store_log_frees", "Segments freed.", None, Value::Counter(usage.frees)),
-            (
-                "store_log_given_up",
-                "Segments given up with what lived in them, because they were the oldest.",
-                None,
-                Value::Counter(usage.given_up),
-            ),
-            (
-                "store_log_given_up_over",
-                "Segments given up because the time of everything in them was over.",
-                None,
-                Value::Counter(usage.given_up_over),
-            ),
-            (
-                "store_log_ends_carried",
-                "Ends of records written anew because the record was still on the file.",
-                None,
-                Value::Counter(usage.ends_carried),
-            ),
-        ];
-        families.extend(said.into_iter().map(|(name, help, unit, value)| Family {
-            name,
-            help,
-            unit,
-            points: vec![Point { labels: Labels::default(), value }],
-        }));
+        families.extend(SAID.iter().map(|figure| figure.family(&usage)));
     }
 }
+
+const SAID: &[Figure<LogUsage>] = &[
+    gauge("store_log_capacity_bytes", "Bytes of all segments of the file.", Bytes, |usage| {
+        usage.capacity_bytes
+    }),
+    gauge("store_log_live_bytes", "Bytes of records on the file that are live.", Bytes, |usage| {
+        usage.live_bytes
+    }),
+    gauge("store_log_segments_free", "Segments of the file that are free.", None, |usage| {
+        usage.segments_free
+    }),
+    gauge("store_log_segments_open", "Segments being filled or written.", None, |usage| usage.segments_open),
+    gauge("store_log_segments_sealed", "Segments whole on the file.", None, |usage| usage.segments_sealed),
+    gauge("store_log_segments_dying", "Segments about to be freed.", None, |usage| usage.segments_dying),
+    gauge(
+        "store_log_segments_damaged",
+        "Segments set aside because their start is damaged.",
+        None,
+        |usage| usage.segments_damaged,
+    ),
+    gauge("store_log_segments_pinned", "Segments that are being sent from.", None, |usage| {
+        usage.segments_pinned
+    }),
+    gauge(
+        "store_log_pinned_bytes",
+        "Bytes of segments of the file that are being sent from.",
+        Bytes,
+        |usage| usage.pinned_bytes,
+    ),
+    gauge(
+        "store_log_dirty_bytes",
+        "Bytes of blocks that have changed and are not yet on the file.",
+        Bytes,
+        |usage| usage.dirty_bytes,
+    ),
+    gauge("store_log_buffers", "Buffers for what is not yet written.", None, |usage| usage.buffers),
+    gauge("store_log_buffers_taken", "Of these, in use.", None, |usage| usage.buffers_taken),
+    gauge("store_log_records_waiting", "Records that wait to be written.", None, |usage| {
+        usage.records_waiting
+    }),
+    counter(
+        "store_log_refused_busy",
+        "Records refused because all buffers waited to be written.",
+        None,
+        |usage| usage.refused_busy,
+    ),
+    counter("store_log_refused_full", "Records refused because no segment was free.", None, |usage| {
+        usage.refused_full
+    }),
+    counter("store_log_written_bytes", "Bytes written to the file.", Bytes, |usage| usage.written_bytes),
+    counter("store_log_writes", "Times that a helper wrote.", None, |usage| usage.writes),
+    counter("store_log_write_errors", "Writes that the disk refused.", None, |usage| usage.write_errors),
+    counter("store_log_syncs", "Times that the file was synced.", None, |usage| usage.syncs),
+    counter("store_log_sync_errors", "Syncs that the disk failed.", None, |usage| usage.sync_errors),
+    counter("store_log_frees", "Segments freed.", None, |usage| usage.frees),
+    counter(
+        "store_log_given_up",
+        "Segments given up with what lived in them, because they were the oldest.",
+        None,
+        |usage| usage.given_up,
+    ),
+    counter(
+        "store_log_given_up_over",
+        "Segments given up because the time of everything in them was over.",
+        None,
+        |usage| usage.given_up_over,
+    ),
+    counter(
+        "store_log_ends_carried",
+        "Ends of records written anew because the record was still on the file.",
+        None,
+        |usage| usage.ends_carried,
+    ),
+];

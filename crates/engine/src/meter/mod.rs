@@ -16,10 +16,12 @@
 //! - [`prometheus`]: the snapshot as OpenMetrics text.
 
 mod counters;
+mod figure;
 mod histogram;
 pub mod prometheus;
 mod snapshot;
 
 pub use counters::{CoreCounters, CounterSet, CounterTable, Kind, Spec};
+pub use figure::{Figure, counter, gauge};
 pub use histogram::{Distribution, Histogram, HistogramSpec, Histograms, Recorder};
 pub use snapshot::{Family, Labels, Point, Registry, Snapshot, Source, Unit, Value};
