@@ -3,7 +3,7 @@
 use std::{
     net::SocketAddr,
     sync::{
-        Arc,
+        Arc, OnceLock,
         atomic::{AtomicU64, AtomicUsize, Ordering},
     },
     time::SystemTime,
@@ -28,6 +28,8 @@ pub(crate) struct Shared {
     pub(crate) started: SystemTime,
     /// Where clients connect.
     pub(crate) address: SocketAddr,
+    /// Where the monitoring pages are, once they are served.
+    pub(crate) monitor: OnceLock<SocketAddr>,
     next_cid: AtomicU64,
     /// Connections that are to be closed since a limit was lowered: each core takes its share.
     pub(crate) surplus: AtomicUsize,
@@ -94,6 +96,7 @@ impl Shared {
             server_id: server_id(),
             started: clock::now_system(),
             address,
+            monitor: OnceLock::new(),
             next_cid: AtomicU64::new(1),
             surplus: AtomicUsize::new(0),
             counters,

@@ -57,16 +57,18 @@ pub trait Watched: Send + Sync + 'static {
 
 struct Monitor<W> {
     watched: Arc<W>,
-    listen: std::net::SocketAddr,
     turns: Semaphore,
     asked: [AtomicU64; PATHS.len()],
 }
 
-/// The pages of the monitoring port; `listen` is where they are served.
+/// The pages of the monitoring port; `listen` is where they are served, which the system account is told, too.
 pub fn router<W: Watched>(watched: Arc<W>, listen: std::net::SocketAddr) -> Router {
+    if let Ok(looker) = watched.looker() {
+        // Who serves a server's pages twice has the first place said.
+        let _ = looker.shared.monitor.set(listen);
+    }
     let monitor = Arc::new(Monitor {
         watched,
-        listen,
         turns: Semaphore::new(LISTS_MAX),
         asked: std::array::from_fn(|_| AtomicU64::new(0)),
     });
@@ -88,7 +90,7 @@ pub fn router<W: Watched>(watched: Arc<W>, listen: std::net::SocketAddr) -> Rout
 impl<W: Watched> Monitor<W> {
     fn look(&self, path: &str) -> Result<Asked, PageError> {
         self.count(path);
-        Ok(Asked { looker: self.watched.looker()?, listen: Some(self.listen) })
+        Ok(Asked { looker: self.watched.looker()? })
     }
 
     fn count(&self, path: &str) {
@@ -109,8 +111,6 @@ type Shared<W> = State<Arc<Monitor<W>>>;
 /// What a page is made from.
 pub(crate) struct Asked {
     pub(crate) looker: Looker,
-    /// Where the pages are served, if they are.
-    pub(crate) listen: Option<std::net::SocketAddr>,
 }
 
 /// Why there is no page.

@@ -12,8 +12,9 @@ use crate::{identity::SYSTEM_ACCOUNT, shared::PROTOCOL_VERSION};
 pub(crate) fn page(asked: &Asked, requests: &BTreeMap<&'static str, u64>) -> Value {
     let snapshot = asked.looker.totals();
     let config = &asked.looker.settings.config;
-    // Where the pages are; nowhere, if only the system account shows them.
-    let listen = asked.listen.map_or((String::new(), 0), |at| (at.ip().to_string(), at.port()));
+    // Nowhere, if only the system account shows them.
+    let listen =
+        asked.looker.shared.monitor.get().map_or((String::new(), 0), |at| (at.ip().to_string(), at.port()));
     let uptime = snapshot.now.duration_since(snapshot.started).unwrap_or_default();
     let process = Process::read();
     let limits = &config.limits;

@@ -104,7 +104,7 @@ async fn answer(looker: &Looker, question: &Question, seq: u64) -> Option<Value>
     if !is_meant(&totals, &options) {
         return None;
     }
-    let asked = Asked { looker: looker.clone(), listen: None };
+    let asked = Asked { looker: looker.clone() };
     let data = match question.about {
         Subject::Server(Page::Statsz) => return Some(statsz(looker, &totals, seq)),
         Subject::Server(Page::Idz) => {

@@ -10,7 +10,7 @@ use std::{
 use crate::common::{Client, PATIENCE, start, wait_until};
 use feed::{Counter, Looker, NoAnswer, Server, monitor};
 
-struct Watched(Looker);
+pub(crate) struct Watched(pub(crate) Looker);
 
 impl monitor::Watched for Watched {
     fn looker(&self) -> Result<Looker, NoAnswer> {

@@ -1,10 +1,14 @@
 //! The system account, asked as nats-server's tools ask it.
 #![allow(clippy::expect_used, reason = "a test may fail")]
 
+use std::{net::SocketAddr, sync::Arc};
+
 use crate::common::{Client, Got, start, wait_until};
+use crate::looking::Watched;
 use feed::{
     Counter, Server,
     identity::{Account, Secret, User},
+    monitor,
 };
 use serde_json::{Value, json};
 
@@ -83,6 +87,11 @@ fn tools_ask_the_server() {
     assert_eq!(ask(&mut admin, "$SYS.REQ.SERVER.PING.IDZ", "")["id"], id);
 
     let varz = ask(&mut admin, &format!("$SYS.REQ.SERVER.{id}.VARZ"), "");
+    assert_eq!(varz["data"]["http_port"], 0, "nobody serves the pages");
+    let _pages =
+        monitor::router(Arc::new(Watched(server.looker())), SocketAddr::from(([127, 0, 0, 1], 8222)));
+    let varz = ask(&mut admin, &format!("$SYS.REQ.SERVER.{id}.VARZ"), "");
+    assert_eq!((&varz["data"]["http_host"], &varz["data"]["http_port"]), (&"127.0.0.1".into(), &8222.into()));
     assert_eq!((&varz["data"]["server_id"], &varz["data"]["connections"]), (&id.into(), &3.into()));
     let connz = ask(
         &mut admin,
