@@ -1,11 +1,12 @@
 #!/bin/sh
-# What asking for /varz costs a feed that holds many subscriptions: sh bench/monitoring.sh PROGRAM [SUBSCRIPTIONS] [PAIRS]
-# Prints how long /varz takes (median and the longest of 100), and the p99 of deliveries at 10,000 messages a second with
-# somebody asking for /varz 50 times a second and without, in turns: nine pairs, and the median of each. Needs python3.
+# What asking for /varz costs a feed that holds many subscriptions: sh bench/monitoring.sh PROGRAM [SUBSCRIPTIONS] [ROUNDS]
+# Prints how long /varz takes (median and the longest of 100), and the p99 of deliveries at 10,000 messages a second:
+# alone, with somebody asking 50 times a second for /healthz, which says two words, and with the same asking for /varz; in
+# turns, nine of each, and the median of each. So what the asking program takes is apart. Needs python3.
 set -eu
 program=${1:?the program: target/dist/nighttrain}
 subscriptions=${2:-1000000}
-pairs=${3:-9}
+rounds=${3:-9}
 directory=$(mktemp -d)
 feed= holder= poller=
 trap 'for pid in $poller $holder $feed; do kill "$pid" 2>/dev/null || :; done; rm -rf "$directory"' EXIT INT TERM
@@ -37,7 +38,7 @@ cat >"$directory/poll.py" <<'END'
 import sys, time, urllib.request
 def ask():
     begin = time.perf_counter()
-    urllib.request.urlopen(sys.argv[1] + "/varz").read()
+    urllib.request.urlopen(sys.argv[1]).read()
     return (time.perf_counter() - begin) * 1e3
 if sys.argv[2] == "time":
     took = sorted(ask() for _ in range(100))
@@ -51,7 +52,7 @@ python3 "$directory/hold.py" "$url" "$subscriptions" >"$directory/held" &
 holder=$!
 until grep -q held "$directory/held"; do sleep 0.1; done
 echo "$subscriptions subscriptions"
-python3 "$directory/poll.py" "$monitor" time
+python3 "$directory/poll.py" "$monitor/varz" time
 
 p99() {
 	"$program" feed bench --url "$url" --messages 20000 --rate 10000 --json |
@@ -59,16 +60,23 @@ p99() {
 }
 median() { sort -n "$1" | awk '{v[NR] = $1} END {print v[int((NR + 1) / 2)]}'; }
 
-for pair in $(seq "$pairs"); do
-	without=$(p99)
-	python3 "$directory/poll.py" "$monitor" again &
+# The p99 with somebody asking for a page.
+beside() {
+	python3 "$directory/poll.py" "$monitor/$1" again &
 	poller=$!
-	with=$(p99)
+	p99 >"$directory/one"
 	kill "$poller"
 	wait "$poller" 2>/dev/null || :
 	poller=
-	echo "$without" >>"$directory/without"
-	echo "$with" >>"$directory/with"
-	echo "pair $pair: p99 $without us alone, $with us with /varz asked for"
+	cat "$directory/one"
+}
+
+for round in $(seq "$rounds"); do
+	p99 >>"$directory/alone"
+	beside healthz >>"$directory/healthz"
+	beside varz >>"$directory/varz"
+	echo "$round: p99 $(tail -n 1 "$directory/alone") us alone, $(tail -n 1 "$directory/healthz") beside /healthz," \
+		"$(tail -n 1 "$directory/varz") beside /varz"
 done
-echo "median p99: $(median "$directory/without") us alone, $(median "$directory/with") us with /varz asked for"
+echo "median p99: $(median "$directory/alone") us alone, $(median "$directory/healthz") beside /healthz," \
+	"$(median "$directory/varz") beside /varz"

@@ -38,6 +38,7 @@ use crate::{
     response_head::{Flags, Identity, StoredMeta},
     samples::Samples,
     site::{SiteId, SitesOfCore},
+    variants::Variants,
 };
 
 /// What cores say to each other.
@@ -164,6 +165,8 @@ pub(crate) struct Core {
     pub(crate) sites: SitesOfCore,
     pub(crate) samples: RefCell<Samples>,
     pub(crate) lately: Lately,
+    /// How many variants of an address were stored.
+    pub(crate) variants: Variants,
     pub(crate) invalidations: Invalidations,
     pub(crate) book: Arc<Book>,
     pub(crate) sender: Sender<Message>,
@@ -245,6 +248,7 @@ impl Core {
             sites,
             samples: RefCell::default(),
             lately: Lately::default(),
+            variants: Variants::default(),
             invalidations: Invalidations::new(purged),
             book,
             sender,

@@ -71,6 +71,7 @@ engine::counters! {
         FetchTableFull => Counter, "cache_fetch_table_full", None, "Misses passed through because too many fetches are under way.";
         PurgesRefused => Counter, "cache_purges_refused", None, "Purges and invalidations not carried out because the ring to the owner of the key stayed full.";
         TagTableEmptied => Counter, "cache_tag_table_emptied", None, "Times that a core had as many purged tags as it keeps, and all stored answers with tags counted as purged instead.";
+        VariantsTooMany => Counter, "cache_variants_too_many", None, "Answers not stored because the address has as many variants as it may have.";
         TagsTooMany => Counter, "cache_tags_too_many", None, "Answers not stored because they have more tags, or longer ones, than an object may have.";
         SlowBodies => Counter, "cache_slow_bodies", None, "Requests refused because their body came too slowly.";
         TurnsCut => Counter, "cache_turns_cut", None, "Turns that ended because one connection had sent as many requests as one turn answers.";

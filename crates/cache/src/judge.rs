@@ -231,6 +231,14 @@ fn keep(
             Ok(generation) => {
                 key::append_variant(&mut key, generation, spec, &request.head().headers);
                 let hash = key::hash_of_variant(primary, core.store.hash(&key));
+                let is_new = core.shard_mut().lookup_owned(hash, &key).is_none();
+                if is_new && !core.variants.may_add(primary, times.response_s) {
+                    core.count(Counter::VariantsTooMany);
+                    // Without a note: the variants that are stored are still found.
+                    let standing = Standing::NotStorable(Some(Why::TooManyVariants));
+                    let response = forwarded(core, head, times, length, standing);
+                    return Judged { response, own: None, storing: None };
+                }
                 (hash, Some(Variant { spec: spec.to_vec(), generation, key: key.clone() }))
             }
             Err(refused) => {

@@ -77,6 +77,7 @@ mod tags;
 #[cfg(test)]
 mod test_core;
 mod trailers;
+mod variants;
 
 pub use config::{ClientRule, Config, CookieRule, Limits, Origin};
 pub use counters::Counter;

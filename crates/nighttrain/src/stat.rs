@@ -128,6 +128,7 @@ const PLACES: &[(&str, &str, &str)] = &[
     ("cache_purges_refused", "limits", "purges"),
     ("cache_tag_table_emptied", "limits", "tags_purged"),
     ("cache_tags_too_many", "limits", "tags_of_an_answer"),
+    ("cache_variants_too_many", "limits", "variants_of_an_address"),
     ("cache_slow_bodies", "limits", "request_body_time"),
     ("cache_turns_cut", "limits", "requests_a_turn"),
     ("cache_clients_over_bytes", "limits", "client_bytes"),

@@ -13,6 +13,7 @@ on_one_core_and_on_two! {
     each_scheme_has_its_own_answers,
     fields_that_are_not_keyed_reach_no_stored_answer,
     a_field_for_one_hop_is_gone_for_the_origin_and_the_key,
+    a7_an_address_has_so_many_variants_and_those_are_still_found,
 }
 
 fn start(origin: &ScriptedOrigin, cores: &str) -> Accelerator {
@@ -79,6 +80,36 @@ fn fields_that_are_not_keyed_reach_no_stored_answer(cores: &str) {
                 Forwarded: host=evil\nX_Forwarded_Host: evil\nX-Other: fine";
     assert_eq!(ask(&accelerator, head).expect_status(200).text(), "fine");
     assert_eq!(ask(&accelerator, "GET / HTTP/1.1\nHost: site.test").expect_status(200).text(), "fine");
+}
+
+fn a7_an_address_has_so_many_variants_and_those_are_still_found(cores: &str) {
+    const MOST: u64 = 256;
+    let origin = ScriptedOrigin::start();
+    for path in ["/", "/other"] {
+        origin.on(path, |request, reply| {
+            let shown = request.header("x-any").unwrap_or_default().to_owned();
+            reply.answer(
+                &Answer::new(200, shown).header("Vary", "X-Any").header("Cache-Control", "max-age=600"),
+            )
+        });
+    }
+    let accelerator = start(&origin, cores);
+    let show = |path: &str, number: u64| {
+        let request = format!("GET {path} HTTP/1.1\nHost: site.test\nX-Any: {number}");
+        let response = ask(&accelerator, &request).expect_status(200);
+        assert_eq!(response.text(), number.to_string());
+        response
+    };
+    (0..MOST + 10).for_each(|number| drop(show("/", number)));
+    let asked = origin.count("/");
+    (0..MOST).for_each(|number| drop(show("/", number)));
+    assert_eq!(origin.count("/"), asked, "what was stored before is found");
+    let beyond = show("/", MOST + 5);
+    assert!(beyond.header("cache-status").is_some_and(|said| said.contains("detail=too-many-variants")));
+    assert_eq!(origin.count("/"), asked + 1);
+    (0..2).for_each(|_| drop(show("/other", 1)));
+    assert_eq!(origin.count("/other"), 1, "an address has its own");
+    assert!(accelerator.stat().count("limits.variants_of_an_address") >= 10);
 }
 
 fn a_field_for_one_hop_is_gone_for_the_origin_and_the_key(cores: &str) {
