@@ -163,6 +163,10 @@ impl Request {
                 Framing::Chunked => out.extend_from_slice(b"Transfer-Encoding: chunked\r\n"),
                 Framing::None | Framing::UntilClose => {}
             }
+            if self.has_body() {
+                // The exchange ends its connection: see `Exchange::is_last`.
+                out.extend_from_slice(b"Connection: close\r\n");
+            }
         }
     }
 }
@@ -314,6 +318,14 @@ mod tests {
             passed.contains("X-Original-URL: /b") && passed.contains("X_Forwarded_Host: evil"),
             "{passed}"
         );
+    }
+
+    #[test]
+    fn a_request_with_a_body_is_the_last_of_its_connection() {
+        let got = sent("POST / HTTP/1.1\nHost: a\nContent-Length: 5", Wanted::ToPass);
+        assert!(got.ends_with("Content-Length: 5\r\nConnection: close\r\n\r\n"), "{got}");
+        let got = sent("POST / HTTP/1.1\nHost: a\nContent-Length: 0", Wanted::ToPass);
+        assert!(got.ends_with("Content-Length: 0\r\n\r\n"), "{got}");
     }
 
     #[test]

@@ -66,9 +66,10 @@ pub(crate) struct Exchange {
     requested_ms: u64,
     /// Received and not yet taken: the beginning of the answer.
     received: Vec<u8>,
-    /// The origin answered before it had the whole request. It may take the rest for the next request, so the
-    /// connection is not used again.
-    cut_short: bool,
+    /// A body goes with the request. The origin may answer without having read it, and then takes it for the next
+    /// request: some never read that of a GET (Python's file server), or know no chunks. So the connection ends with
+    /// the answer, and nobody else's request comes behind it.
+    is_last: bool,
 }
 
 /// What came of sending a part of a request.
@@ -119,7 +120,7 @@ pub(crate) enum Read {
 impl Exchange {
     pub(super) fn over(stream: TcpStream, permit: Permit, reused: bool) -> Self {
         let requested_ms = clock::unix_ms();
-        Self { stream, permit, reused, requested_ms, received: Vec::new(), cut_short: false }
+        Self { stream, permit, reused, requested_ms, received: Vec::new(), is_last: false }
     }
 
     /// Sends part of the request.
@@ -140,7 +141,8 @@ impl Exchange {
     /// Sends part of the request's body, unless the origin answers before it has taken it.
     pub(crate) async fn send_body(&mut self, bytes: &[u8], limits: &Limits) -> Result<Handed, OriginError> {
         let at_most = limits.origin_between_bytes_time_max;
-        let Self { stream, received, cut_short, .. } = self;
+        self.is_last = true;
+        let Self { stream, received, .. } = self;
         // Where the socket takes it, an answer that has come already is seen before the next part.
         let bytes = &bytes[stream.try_write(bytes).unwrap_or(0)..];
         if bytes.is_empty() {
@@ -149,10 +151,7 @@ impl Exchange {
         let (mut reader, mut writer) = stream.split();
         tokio::select! {
             biased;
-            heard = hear(&mut reader, received, limits) => {
-                *cut_short = true;
-                heard.map(|()| Handed::Answered)
-            }
+            heard = hear(&mut reader, received, limits) => heard.map(|()| Handed::Answered),
             sent = timeout(at_most, writer.write_all(bytes)) => match sent {
                 Ok(sent) => sent.map(|()| Handed::Over).map_err(|error| OriginError::from_io(&error)),
                 Err(_) => Err(OriginError::FirstByteTimeout(at_most)),
@@ -163,9 +162,8 @@ impl Exchange {
     /// Waits until the origin answers although it does not have the whole request (RFC 9112 §9.5). Nothing is lost
     /// where the wait is given up.
     pub(crate) async fn answered_early(&mut self, limits: &Limits) -> Result<(), OriginError> {
-        hear(&mut self.stream, &mut self.received, limits).await?;
-        self.cut_short = true;
-        Ok(())
+        self.is_last = true;
+        hear(&mut self.stream, &mut self.received, limits).await
     }
 
     /// Waits for the head of the final answer, or of an interim one that is told on.
@@ -183,7 +181,7 @@ impl Exchange {
             if !buffer.is_empty() && (seen == 0 || may_end_in(&buffer, seen, &head_limits(limits))) {
                 match final_head(&buffer, answered, limits)? {
                     Parsed::Final { head, head_bytes, framing, persists } => {
-                        let reusable = persists && framing != Framing::UntilClose && !self.cut_short;
+                        let reusable = persists && framing != Framing::UntilClose && !self.is_last;
                         // Moved through many hands from here on, so on the heap.
                         return Ok(Heard::Final(Box::new(Arrived {
                             exchange: self,
