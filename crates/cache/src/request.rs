@@ -172,26 +172,66 @@ impl Request {
 }
 
 /// Fields that some origins build their answers from (links, redirects, which page it is at all) and that are not in
-/// the key. On a fetch for the store they would let one client choose what everybody gets.
-const NOT_KEYED: [&str; 12] = [
+/// the key; and fields for one hop that its client did not name as such. On a fetch for the store they would let one
+/// client choose what everybody gets.
+const NOT_KEYED: [&str; 22] = [
+    "base-url",
     "forwarded",
-    "x-forwarded-host",
-    "x-forwarded-port",
-    "x-forwarded-prefix",
-    "x-forwarded-scheme",
-    "x-forwarded-server",
+    "front-end-https",
+    "http2-settings",
+    // RFC 3875 §4.1.18 makes HTTP_PROXY of it, by which a program's own requests are sent.
+    "proxy",
+    "proxy-authorization",
+    "request-uri",
+    "trailer",
+    "x-backend-host",
     "x-host",
+    "x-http-destinationurl",
+    "x-http-host-override",
     "x-http-method",
     "x-http-method-override",
     "x-method-override",
-    "x-original-url",
-    "x-rewrite-url",
+    "x-middleware-subrequest",
+    "x-proxy-host",
+    "x-proxy-url",
+    "x-real-host",
+    "x-real-uri",
+    "x-scheme",
+    "x-url-scheme",
 ];
+
+/// How families of such fields begin.
+const NOT_KEYED_BEGINNINGS: [&str; 3] = ["x-forwarded", "x-original-", "x-rewrite-"];
 
 /// Whether an origin could answer by this field although it is not in the key. Names with underscores are taken by CGI
 /// and its like for the same with hyphens (RFC 3875 §4.1.18), so they are another spelling of any other name.
 fn is_not_keyed(name: &str) -> bool {
-    name.contains('_') || NOT_KEYED.iter().any(|not_keyed| not_keyed.eq_ignore_ascii_case(name))
+    let begins = |beginning: &&str| {
+        name.as_bytes()
+            .get(..beginning.len())
+            .is_some_and(|start| start.eq_ignore_ascii_case(beginning.as_bytes()))
+    };
+    name.contains('_')
+        || NOT_KEYED.iter().any(|not_keyed| not_keyed.eq_ignore_ascii_case(name))
+        || NOT_KEYED_BEGINNINGS.iter().any(begins)
+}
+
+/// Whether a field is the twin, by underscores, of one that frames a request or that we say ourselves. To CGI and its
+/// like both are one, and the client's could be the one that counts: another length, another address.
+fn is_twin_of_ours(name: &str) -> bool {
+    const OURS: [&str; 9] = [
+        "connection",
+        "content-length",
+        "expect",
+        "host",
+        "transfer-encoding",
+        "upgrade",
+        "via",
+        "x-forwarded-for",
+        "x-forwarded-proto",
+    ];
+    let hyphen = |b: u8| if b == b'_' { b'-' } else { b.to_ascii_lowercase() };
+    name.contains('_') && OURS.iter().any(|ours| ours.bytes().eq(name.bytes().map(hyphen)))
 }
 
 fn append_fields(out: &mut Vec<u8>, head: &RequestHead<'_, '_>, wanted: Wanted, is_counting_down: bool) {
@@ -228,9 +268,9 @@ fn append_fields(out: &mut Vec<u8>, head: &RequestHead<'_, '_>, wanted: Wanted, 
             Some(KnownHeader::AcceptEncoding) if is_encoding_meant => true,
             Some(KnownHeader::AcceptLanguage) if is_language_meant => true,
             Some(KnownHeader::MaxForwards) => is_counting_down || is_hop_by_hop(name, &head.headers),
-            Some(_) => is_hop_by_hop(name, &head.headers),
-            None => {
+            Some(_) | None => {
                 name.eq_ignore_ascii_case("x-forwarded-for")
+                    || is_twin_of_ours(name)
                     || (wanted == Wanted::ToStore && is_not_keyed(name))
                     || is_hop_by_hop(name, &head.headers)
             }
@@ -310,7 +350,8 @@ mod tests {
     #[test]
     fn what_is_not_keyed_reaches_no_answer_that_is_stored() {
         let head = "GET / HTTP/1.1\nHost: a\nForwarded: host=evil\nX-Forwarded-Host: evil\nX-Original-URL: /b\n\
-                    X_Forwarded_Host: evil\nX-HTTP-Method-Override: DELETE\nX-Other: y";
+                    X_Forwarded_Host: evil\nX-HTTP-Method-Override: DELETE\nX-Forwarded-Ssl: on\nProxy: evil\n\
+                    Trailer: evil\nX-Other: y";
         let stored = sent(head, Wanted::ToStore);
         assert_eq!(stored, format!("GET / HTTP/1.1\r\nHost: a\r\nX-Other: y\r\n{OWN}"));
         let passed = sent(head, Wanted::ToPass);
@@ -318,6 +359,14 @@ mod tests {
             passed.contains("X-Original-URL: /b") && passed.contains("X_Forwarded_Host: evil"),
             "{passed}"
         );
+    }
+
+    #[test]
+    fn twins_of_what_frames_a_request_go_no_further() {
+        let head = "POST / HTTP/1.1\nHost: a\nContent_Length: 5\nTRANSFER_ENCODING: chunked\nTransfer_encoding: x\n\
+                    X_Forwarded-For: 1.2.3.4\nX_Forwarded_Proto: https\nHost_: evil\nX_Other: y";
+        let want = "POST / HTTP/1.1\r\nHost: a\r\nHost_: evil\r\nX_Other: y\r\n";
+        assert_eq!(sent(head, Wanted::ToPass), format!("{want}{OWN}"));
     }
 
     #[test]
