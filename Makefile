@@ -19,7 +19,7 @@ export PATH := $(PATH):$(HOME)/.cargo/bin
 
 .DEFAULT_GOAL := help
 .PHONY: help run test quick check format lint house no-std docs deny packages nextest test-workspace test-models bench \
-	benchmarks-page record-html lab dist soak siege conformance fuzz fuzz-coverage asan clean toolchain
+	benchmarks-page record-html lab dist soak siege conformance smuggling fuzz fuzz-coverage asan clean toolchain
 
 help: ## Lists what can be done
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-15s %s\n", $$1, $$2 }' Makefile
@@ -136,6 +136,11 @@ conformance: toolchain ## The public suite for RFC 9111 (npm's http-cache-tests)
 	$(CARGO) build --package nighttrain --package tests --bin nighttrain --bin conformance
 	@mkdir -p docs/conformance
 	@NIGHTTRAIN_BIN=$(TARGET)/debug/nighttrain $(TARGET)/debug/conformance docs/conformance/http-cache-tests.md
+
+# Its record is compared by make test (tests/tests/it/corpus.rs).
+smuggling: toolchain ## The tables of ambiguous messages (tests/corpus) in front of six origins into docs/conformance
+	$(CARGO) build --package nighttrain --package tests --bin nighttrain --bin smuggling
+	@NIGHTTRAIN_BIN=$(TARGET)/debug/nighttrain $(TARGET)/debug/smuggling docs/conformance/smuggling.md
 
 fuzz: toolchain ## Each fuzz target for FUZZ_SECONDS=60; needs a nightly toolchain
 	sh fuzz/run.sh $(FUZZ_SECONDS)

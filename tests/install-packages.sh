@@ -10,7 +10,7 @@
 #   chromium      the browser that the mail pages and the lab's page are tried in, with fonts for what samples say
 #   nodejs, npm   drive it, and run the clients that others wrote for Mailinator and Mailpit
 #   python3-venv  the same for Mailinator's client for Python
-#   golang-go     the same guide's third language
+#   golang-go     the same guide's third language; with nodejs and python3, origins for ambiguous requests
 #   iproute2      a network of its own, in which the mail guide's commands run as written
 #
 # Safe to run again: what is there is left alone, and nothing is fetched when nothing is missing.

@@ -428,7 +428,7 @@ fn parse_head(bytes: &[u8]) -> Result<(u16, Headers), String> {
         .strip_prefix("HTTP/1.1 ")
         .and_then(|rest| rest.get(..3))
         .and_then(|digits| digits.parse().ok())
-        .filter(|status| (100..600).contains(status))
+        .filter(|status| (100..1000).contains(status))
         .ok_or_else(|| format!("not a status line: {first:?}"))?;
     Ok((status, Headers::parse(lines)?))
 }

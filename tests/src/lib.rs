@@ -16,7 +16,7 @@
 //! * [`origin`] is a server that does what its script says, good or bad, and remembers what it was asked;
 //! * [`nginx`] runs a real web server over a real documentation tree;
 //! * [`content`] makes bodies of any size that can be checked without keeping them, and [`gate`] holds a script back;
-//! * [`conformance`] runs the public suite for RFC 9111;
+//! * [`conformance`] runs the public suite for RFC 9111, [`corpus`] the tables of ambiguous messages;
 //! * [`slow_disk`] is a disk that answers when a test says so;
 //! * [`fault`] holds error pages to their promise;
 //! * [`stat`] reads the program's counters.
@@ -39,6 +39,7 @@ pub mod clean_root;
 pub mod client;
 pub mod conformance;
 pub mod content;
+pub mod corpus;
 pub mod fault;
 pub mod feed;
 pub mod gate;

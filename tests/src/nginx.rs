@@ -4,7 +4,7 @@ use std::{
     fs,
     net::{SocketAddr, TcpListener, TcpStream},
     path::Path,
-    process::{Child, Command, Stdio},
+    process::{Child, ChildStdout, Command, Stdio},
 };
 
 use crate::eventually;
@@ -27,12 +27,20 @@ impl Nginx {
     /// # Panics
     /// When nginx or the documentation is not installed, with the command that installs them.
     pub fn start(application: SocketAddr) -> Self {
-        let binary = ["/usr/sbin/nginx", "/usr/bin/nginx", "/usr/local/sbin/nginx"]
-            .iter()
-            .find(|path| Path::new(path).exists());
-        let (Some(binary), true) = (binary, Path::new(DOCUMENTATION).is_dir()) else {
-            panic!("nginx or {DOCUMENTATION} is missing: run tests/install-packages.sh");
-        };
+        assert!(
+            Path::new(DOCUMENTATION).is_dir(),
+            "{DOCUMENTATION} is missing: run tests/install-packages.sh"
+        );
+        let configure = |directory: &str, address| configure(directory, address, application);
+        Self::configured(configure, Stdio::inherit)
+    }
+
+    /// Runs with this configuration, which is made of a directory of its own and of where it is to listen.
+    ///
+    /// # Panics
+    /// When nginx is not installed, with the command that installs it.
+    pub fn configured(configure: impl Fn(&str, SocketAddr) -> String, stdout: fn() -> Stdio) -> Self {
+        let binary = Self::binary();
         // nginx cannot be asked which port it got, so it is given one that was free a moment ago; should another
         // process be quicker, nginx says so and the next one is tried.
         for _ in 0..10 {
@@ -40,7 +48,7 @@ impl Nginx {
             let address =
                 TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr()).expect("a free port");
             let configuration = directory.path().join("nginx.conf");
-            fs::write(&configuration, configure(directory.path(), address, application))
+            fs::write(&configuration, configure(&directory.path().to_string_lossy(), address))
                 .expect("a file is written");
             let mut child = Command::new(binary)
                 .arg("-p")
@@ -50,6 +58,7 @@ impl Nginx {
                 .arg("-e")
                 .arg(directory.path().join("error.log"))
                 .stdin(Stdio::null())
+                .stdout(stdout())
                 .spawn()
                 .expect("nginx starts");
             let mut ended = None;
@@ -62,6 +71,23 @@ impl Nginx {
             }
         }
         panic!("nginx did not start on ten ports in turn");
+    }
+
+    /// The program.
+    ///
+    /// # Panics
+    /// When it is not installed, with the command that installs it.
+    pub fn binary() -> &'static Path {
+        ["/usr/sbin/nginx", "/usr/bin/nginx", "/usr/local/sbin/nginx"]
+            .iter()
+            .map(Path::new)
+            .find(|path| path.exists())
+            .expect("nginx is missing: run tests/install-packages.sh")
+    }
+
+    /// What it prints, where that was to be piped; once.
+    pub fn stdout(&mut self) -> Option<ChildStdout> {
+        self.child.stdout.take()
     }
 
     /// Where it listens.
@@ -98,8 +124,7 @@ fn log_line(line: &str) -> Option<(String, String, u16)> {
     (words.next() == Some("-")).then_some((method, target, status))
 }
 
-fn configure(directory: &Path, address: SocketAddr, application: SocketAddr) -> String {
-    let directory = directory.display();
+fn configure(directory: &str, address: SocketAddr, application: SocketAddr) -> String {
     // As a site would be set up: compression where the client asks (behind a proxy too), and Debian's types.
     format!(
         r#"

@@ -82,7 +82,10 @@ pub fn python() -> PathBuf {
 }
 
 /// Installs once for each content of `list`; other test processes wait meanwhile.
-fn installed(directory: &Path, list: &Path, install: impl FnOnce() -> std::io::Result<Output>) {
+///
+/// # Panics
+/// If it cannot be; the installer's words are in the message.
+pub fn installed(directory: &Path, list: &Path, install: impl FnOnce() -> std::io::Result<Output>) {
     let lock = File::create(directory.join("lock")).expect("a file");
     lock.lock().expect("a lock");
     let stamp = directory.join("installed");

@@ -111,6 +111,8 @@ type Script = Arc<dyn Fn(&Seen, &mut Reply<'_>) -> io::Result<Next> + Send + Syn
 #[derive(Default)]
 struct Shared {
     scripts: Mutex<HashMap<String, Script>>,
+    otherwise: Mutex<Option<Script>>,
+    nonsense: Mutex<Vec<String>>,
     seen: Mutex<Vec<Seen>>,
     connections: Mutex<u64>,
     stopped: AtomicBool,
@@ -174,6 +176,14 @@ impl ScriptedOrigin {
         self.shared.scripts.lock().unwrap().insert(path.to_owned(), Arc::new(script));
     }
 
+    /// Scripts every path that has no script of its own.
+    pub fn otherwise(
+        &self,
+        script: impl Fn(&Seen, &mut Reply<'_>) -> io::Result<Next> + Send + Sync + 'static,
+    ) {
+        *self.shared.otherwise.lock().unwrap() = Some(Arc::new(script));
+    }
+
     /// Scripts a path with the same good answer each time.
     pub fn answers(&self, path: &str, answer: Answer) {
         self.on(path, move |_, reply| reply.answer(&answer));
@@ -198,6 +208,11 @@ impl ScriptedOrigin {
     /// Every request so far.
     pub fn all_seen(&self) -> Vec<Seen> {
         self.shared.seen.lock().unwrap().clone()
+    }
+
+    /// What came so far that was no request, and why not: bytes behind a request's end, say.
+    pub fn nonsense(&self) -> Vec<String> {
+        self.shared.nonsense.lock().unwrap().clone()
     }
 
     /// How many connections were made so far.
@@ -249,8 +264,20 @@ fn serve(mut stream: TcpStream, shared: &Shared) -> io::Result<()> {
     let mut unread = Vec::new();
     loop {
         stream.set_read_timeout(None)?;
-        let Some(request) = read_request(&mut stream, &mut unread)? else { return Ok(()) };
+        let read = read_request(&mut stream, &mut unread);
+        if let Err(error) = &read
+            && error.kind() == io::ErrorKind::InvalidData
+        {
+            shared.nonsense.lock().unwrap().push(error.to_string());
+        }
+        let Some(request) = read? else {
+            if !unread.is_empty() {
+                shared.nonsense.lock().unwrap().push(unread.escape_ascii().to_string());
+            }
+            return Ok(());
+        };
         let script = shared.scripts.lock().unwrap().get(request.path()).cloned();
+        let script = script.or_else(|| shared.otherwise.lock().unwrap().clone());
         // Counted before it is answered: whoever has the answer must find the count.
         shared.seen.lock().unwrap().push(request.clone());
         let mut reply = Reply { stream: &mut stream, stopped: &shared.stopped, method: &request.method };
@@ -284,6 +311,9 @@ fn read_request(stream: &mut TcpStream, unread: &mut Vec<u8>) -> io::Result<Opti
     let (method, target) = (first.next().unwrap_or_default(), first.next().unwrap_or_default());
     let headers = Headers::parse(lines).map_err(|why| garbage(&why))?;
 
+    if framings(&headers) > 1 || headers.all("host").count() != 1 {
+        return Err(garbage(&format!("a request that can be read in two ways: {head:?}")));
+    }
     // RFC 9110 §10.1.1: a client that waits for permission gets it from here.
     if headers.first("expect").is_some_and(|value| value.eq_ignore_ascii_case("100-continue")) {
         stream.write_all(b"HTTP/1.1 100 Continue\r\n\r\n")?;
@@ -309,11 +339,18 @@ fn read_request(stream: &mut TcpStream, unread: &mut Vec<u8>) -> io::Result<Opti
             lines.push(line);
         }
         trailers = Headers::parse(lines.iter().map(String::as_str)).map_err(|why| garbage(&why))?;
+    } else if headers.first("transfer-encoding").is_some() {
+        return Err(garbage(&format!("a coding that is not chunked: {head:?}")));
     } else if let Some(length) = headers.first("content-length") {
         let length = length.parse().map_err(|_| garbage("a length"))?;
         body = read_exactly(stream, unread, length)?;
     }
     Ok(Some(Seen { method: method.to_owned(), target: target.to_owned(), headers, body, trailers }))
+}
+
+/// How many statements about the body's length there are.
+fn framings(headers: &Headers) -> usize {
+    headers.all("content-length").chain(headers.all("transfer-encoding")).count()
 }
 
 fn more(stream: &mut TcpStream, unread: &mut Vec<u8>) -> io::Result<bool> {

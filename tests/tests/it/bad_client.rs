@@ -1,5 +1,6 @@
 //! Clients that send nonsense, too much, too slowly or too cunningly. Each gets one clear answer or a closed door, a
-//! counter moves, the origin never hears of it, and everybody else is served as before.
+//! counter moves, the origin never hears of it, and everybody else is served as before. Heads and bodies that are ambiguous
+//! or broken are in `tests/corpus/`.
 #![allow(
     clippy::disallowed_methods,
     clippy::expect_used,
@@ -19,8 +20,6 @@ on_one_core_and_on_two! {
     a_connection_that_says_nothing_is_closed,
     too_long_a_request_line_is_told,
     too_long_a_head_is_told,
-    ambiguous_and_broken_heads_are_refused,
-    broken_chunks_are_refused,
     what_is_no_http_is_refused,
     too_long_a_body_is_told,
     methods_that_are_not_ours_are_told,
@@ -155,124 +154,6 @@ fn too_long_a_head_is_told(cores: &str) {
     for _ in 0..2 {
         accelerator.fetch(&Request::get(WELL).header("Cookie", &"a".repeat(30 << 10))).expect_status(200);
     }
-}
-
-/// Each of these has led one parser somewhere to a different request than the next one. Behind each stands a request
-/// that must not be taken for one.
-fn ambiguous_and_broken_heads_are_refused(cores: &str) {
-    let origin = origin();
-    let accelerator = start(&origin, cores);
-    let post = |fields: &str| format!("POST /upload HTTP/1.1\r\nHost: site.test\r\n{fields}\r\n");
-    let get = |fields: &str| format!("GET /well HTTP/1.1\r\n{fields}\r\n");
-    let host = "Host: site.test\r\n";
-    for (request, statuses) in [
-        // Two statements about one length (RFC 9112 §6.3).
-        (post("Content-Length: 5\r\nContent-Length: 6\r\n"), &[400][..]),
-        (post("Content-Length: 5, 6\r\n"), &[400]),
-        (post("Content-Length: 5\r\nTransfer-Encoding: chunked\r\n"), &[400]),
-        (post("Transfer-Encoding: chunked\r\nContent-Length: 5\r\n"), &[400]),
-        (post("Content-Length: +5\r\n"), &[400]),
-        (post("Content-Length: -5\r\n"), &[400]),
-        (post("Content-Length: 0x5\r\n"), &[400]),
-        (post("Content-Length: 5a\r\n"), &[400]),
-        (post("Content-Length: \r\n"), &[400]),
-        (post("Content-Length: 99999999999999999999\r\n"), &[400, 413]),
-        (post("Transfer-Encoding: chunked, gzip\r\n"), &[400, 501]),
-        (post("Transfer-Encoding: gzip\r\n"), &[400, 501]),
-        (post("Transfer-Encoding: xchunked\r\n"), &[400, 501]),
-        (post("Transfer-Encoding: chunked, chunked\r\n"), &[400, 501]),
-        (post("Transfer-Encoding: \x0bchunked\r\n"), &[400]),
-        (post("Transfer-Encoding: \"chunked\"\r\n"), &[400, 501]),
-        ("POST /upload HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n".to_owned(), &[400]),
-        // Line ends and white space where they must not be (RFC 9112 §2.2, §5.1, §5.2).
-        (format!("GET /well HTTP/1.1\n{host}\r\n"), &[400]),
-        ("GET /well HTTP/1.1\r\nHost: site.test\n\r\n".to_owned(), &[400]),
-        ("GET /well HTTP/1.1\nHost: site.test\n\n".to_owned(), &[400]),
-        (get("Host: site.test\r\nX-Cr: a\rb\r\n"), &[400]),
-        (get("Host: site.test\r\nX-Nul: a\0b\r\n"), &[400]),
-        (get("Host: site.test\r\nX-Space : a\r\n"), &[400]),
-        (get("Host: site.test\r\nX-Folded: a\r\n b\r\n"), &[400]),
-        (get("Host: site.test\r\nX-Folded: a\r\n\tb\r\n"), &[400]),
-        (get(" Host: site.test\r\n"), &[400]),
-        (get("Host: site.test\r\n: no name\r\n"), &[400]),
-        (get("Host: site.test\r\nno colon\r\n"), &[400]),
-        (get("Host: site.test\r\nX(y): a\r\n"), &[400]),
-        // Who is meant (RFC 9112 §3.2).
-        (get(""), &[400]),
-        (get("Host: one.test\r\nHost: two.test\r\n"), &[400]),
-        (get("Host: one.test, two.test\r\n"), &[400]),
-        (get("Host: si te.test\r\n"), &[400]),
-        // The first line (RFC 9112 §3).
-        (format!("GET  /well HTTP/1.1\r\n{host}\r\n"), &[400]),
-        (format!("GET /well  HTTP/1.1\r\n{host}\r\n"), &[400]),
-        (format!("GET /we ll HTTP/1.1\r\n{host}\r\n"), &[400]),
-        (format!("GET /we\x01ll HTTP/1.1\r\n{host}\r\n"), &[400]),
-        (format!("GET well HTTP/1.1\r\n{host}\r\n"), &[400]),
-        (format!("GET\r\n{host}\r\n"), &[400]),
-        (format!("G(T /well HTTP/1.1\r\n{host}\r\n"), &[400]),
-        (format!("GET /well http/1.1\r\n{host}\r\n"), &[400]),
-        (format!("GET /well HTTP/1.1 \r\n{host}\r\n"), &[400]),
-        (format!("GET /well HTTP/2.0\r\n{host}\r\n"), &[400, 505]),
-        (format!("GET /well HTTP/1.10\r\n{host}\r\n"), &[400, 505]),
-    ] {
-        let counted = accelerator.stat().count("errors.bad_requests");
-        let mut client = accelerator.connect();
-        let smuggled = "5\r\nhello\r\n0\r\n\r\nGET /smuggled HTTP/1.1\r\nHost: site.test\r\n\r\n";
-        let _ = client.try_send([request.as_bytes(), smuggled.as_bytes()].concat().as_slice());
-        let Some(response) = client.try_response("GET") else { panic!("no answer to {request:?}") };
-        let status = response.status();
-        assert!(statuses.contains(&status), "{status} to {request:?}");
-        response.expect_refusal(status);
-        // Nobody knows where the next request would begin, so there is none (RFC 9112 §9.6).
-        let (_, more) = client.until_closed();
-        assert!(more.is_empty(), "something was answered behind {request:?}: {}", more.escape_ascii());
-        assert!(accelerator.stat().count("errors.bad_requests") > counted, "not counted: {request:?}");
-    }
-    expect_well(&accelerator);
-    assert_eq!(origin.all_seen().len(), 1, "the origin heard of the good one only: {:?}", origin.all_seen());
-}
-
-fn broken_chunks_are_refused(cores: &str) {
-    let origin = origin();
-    let accelerator = start(&origin, cores);
-    for body in [
-        "10000000000000005\r\nhello\r\n0\r\n\r\n",
-        "fffffffffffffffffffffffffffffffff\r\nhello\r\n0\r\n\r\n",
-        "-5\r\nhello\r\n0\r\n\r\n",
-        "+5\r\nhello\r\n0\r\n\r\n",
-        "0x5\r\nhello\r\n0\r\n\r\n",
-        "five\r\nhello\r\n0\r\n\r\n",
-        "\r\nhello\r\n0\r\n\r\n",
-        ";a=b\r\nhello\r\n0\r\n\r\n",
-        "5\nhello\r\n0\r\n\r\n",
-        "5\r\nhello\n0\r\n\r\n",
-        "5\r\nhello0\r\n\r\n",
-        "5\r\nhello you\r\n0\r\n\r\n",
-        "5;a=b\nc\r\nhello\r\n0\r\n\r\n",
-        "5;a=b\rc\r\nhello\r\n0\r\n\r\n",
-        "5\r\nhello\r\n0\r\nno colon\r\n\r\n",
-        "5\r\nhello\r\n0\r\nX: y\n\r\n",
-    ] {
-        let counted = accelerator.stat().count("errors.bad_requests");
-        let mut client = accelerator.connect();
-        let head = "POST /upload HTTP/1.1\r\nHost: site.test\r\nTransfer-Encoding: chunked\r\n\r\n";
-        let smuggled = "GET /smuggled HTTP/1.1\r\nHost: site.test\r\n\r\n";
-        let _ = client.try_send(format!("{head}{body}{smuggled}").as_bytes());
-        let Some(response) = client.try_response("POST") else { panic!("no answer to {body:?}") };
-        assert_eq!(response.status(), 400, "{body:?}");
-        response.expect_refusal(400);
-        let (_, more) = client.until_closed();
-        assert!(more.is_empty(), "something was answered behind {body:?}: {}", more.escape_ascii());
-        assert!(accelerator.stat().count("errors.bad_requests") > counted, "not counted: {body:?}");
-    }
-    // An extension and a size with leading zeros, on the other hand, are HTTP (RFC 9112 §7.1).
-    let mut client = accelerator.connect();
-    client.send(
-        b"POST /upload HTTP/1.1\r\nHost: site.test\r\nTransfer-Encoding: chunked\r\n\r\n\
-          0000000000000000000005;a=\"b\"\r\nhello\r\n0\r\n\r\n",
-    );
-    assert_eq!(client.response("POST").expect_status(200).text(), "5");
-    assert_eq!(origin.all_seen().len(), 1, "the origin got no other request whole: {:?}", origin.all_seen());
 }
 
 fn what_is_no_http_is_refused(cores: &str) {

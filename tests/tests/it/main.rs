@@ -6,6 +6,7 @@ mod bad_client;
 mod bad_origin;
 mod clock_steps;
 mod conformance;
+mod corpus;
 mod curl;
 mod delivery;
 mod dist;

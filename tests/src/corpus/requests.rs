@@ -1,0 +1,245 @@
+//! Requests that two parsers may read in two ways: each has one answer, the origin hears of at most what it is told to,
+//! and what stands behind is answered with its own answer or not at all.
+
+use super::{
+    Shown,
+    origins::{Kind, Real},
+    table::{Row, unescaped},
+};
+use crate::{Accelerator, Answer, Client, End, Request, ScriptedOrigin, origin::Seen};
+
+/// What one row says that is to happen.
+struct Expected {
+    statuses: Vec<u16>,
+    keeps: bool,
+    /// What the origin is asked; `None`: it may hear of the beginning of the one that is refused.
+    asked: Option<Vec<String>>,
+}
+
+impl Expected {
+    fn of(row: &Row) -> Result<Self, String> {
+        let words: Vec<&str> = row.one('=').split_whitespace().collect();
+        let (end, statuses) = words.split_last().ok_or("no expectation")?;
+        let statuses: Result<Vec<u16>, _> = statuses.iter().map(|status| status.parse()).collect();
+        let keeps = match *end {
+            "keep" => true,
+            "close" => false,
+            other => return Err(format!("{other:?} is neither keep nor close")),
+        };
+        let is_part = row.one('~') == "part";
+        let asked = (!is_part).then(|| row.all('~').map(str::to_owned).collect());
+        Ok(Self { statuses: statuses.map_err(|error| error.to_string())?, keeps, asked })
+    }
+}
+
+/// What is behind the accelerator.
+enum Behind {
+    Scripted(ScriptedOrigin, usize),
+    Real(Real),
+}
+
+impl Behind {
+    /// What it has understood since it was asked last.
+    fn understood(&mut self) -> Result<Vec<(String, Option<Seen>)>, String> {
+        match self {
+            Self::Scripted(origin, before) => {
+                if let Some(nonsense) = origin.nonsense().first() {
+                    return Err(format!("the origin was sent nonsense: {nonsense}"));
+                }
+                let all = origin.all_seen();
+                let new = all[*before..].iter().map(|seen| (line(seen), Some(seen.clone()))).collect();
+                *before = all.len();
+                Ok(new)
+            }
+            Self::Real(origin) => Ok(origin.understood().into_iter().map(|line| (line, None)).collect()),
+        }
+    }
+}
+
+/// A request in the words of the table.
+fn line(seen: &Seen) -> String {
+    let Seen { method, target, body, .. } = seen;
+    let host = seen.header("host").unwrap_or_default();
+    format!("{method} {target} {host} {}", body.escape_ascii()).trim_end().to_owned()
+}
+
+fn scripted() -> ScriptedOrigin {
+    let origin = ScriptedOrigin::start();
+    origin.otherwise(|seen, reply| {
+        // What is stored answers requests without a word of the origin's.
+        let kept = if seen.path() == "/stored" { "max-age=600" } else { "no-store" };
+        reply.answer(&Answer::new(200, line(seen)).header("Cache-Control", kept))
+    });
+    origin
+}
+
+/// Runs the table before one origin: `None` for the scripted one. What each row came to, or what is wrong.
+pub(super) fn run(rows: &[Row], kind: Option<Kind>) -> Vec<Result<Shown, String>> {
+    let mut behind = match kind {
+        None => Behind::Scripted(scripted(), 0),
+        Some(kind) => Behind::Real(Real::start(kind)),
+    };
+    let url = match &behind {
+        Behind::Scripted(origin, _) => origin.url(),
+        Behind::Real(origin) => origin.url(),
+    };
+    let accelerator = Accelerator::before(&url).start();
+    accelerator.get("/stored").expect_status(200);
+    let first = behind.understood().map(|understood| understood.len());
+    assert_eq!(first, Ok(1), "the one that is to be stored");
+    rows.iter()
+        .map(|row| {
+            let named = Named(&row.name);
+            let came = row_before(&accelerator, &mut behind, row);
+            if came.is_err() {
+                // What it left is not the next row's.
+                let _ = behind.understood();
+            }
+            std::mem::forget(named);
+            came.map_err(|why| {
+                format!("{} before {}: {why}", row.name, kind.map_or("the scripted origin", Kind::name))
+            })
+        })
+        .collect()
+}
+
+/// Says where a panic came from: whatever reads strictly stops the test.
+pub(super) struct Named<'a>(pub(super) &'a str);
+
+impl Drop for Named<'_> {
+    fn drop(&mut self) {
+        eprintln!("in the row {}", self.0);
+    }
+}
+
+fn row_before(accelerator: &Accelerator, behind: &mut Behind, row: &Row) -> Result<Shown, String> {
+    let expected = Expected::of(row)?;
+    let sent = row.wire('>');
+    let next = format!("/next/{}", row.name);
+    let is_scripted = matches!(behind, Behind::Scripted(..));
+    let refused = || accelerator.stat().count("errors.bad_requests");
+    let is_refused = is_scripted && matches!(expected.statuses.last(), Some(400 | 505)) && !expected.keeps;
+    let refused_before = if is_refused { refused() } else { 0 };
+    let mut client = accelerator.connect();
+    // It may be refused before all of it is sent.
+    let _ = client.try_send(&[&sent[..], &Request::get(&next).bytes()].concat());
+    let statuses = answers(&mut client, &sent, &expected);
+    // Refusals are ours. What we pass on another's origin may refuse, or answer as its program would not.
+    let is_ours = |status: u16| status >= 400;
+    // One that needs no body may answer before the fault in it has come.
+    let is_early = !is_scripted && expected.asked.is_none();
+    let as_expected = statuses.len() == expected.statuses.len()
+        && statuses.iter().zip(&expected.statuses).all(|(is, expected)| {
+            is == expected || is_early || !is_scripted && !is_ours(*expected) && *is >= 300
+        });
+    if !as_expected {
+        return Err(format!("answered {statuses:?} and not {:?}", expected.statuses));
+    }
+    if is_refused && refused() != refused_before + 1 {
+        return Err("it is not counted".to_owned());
+    }
+    let mut own = Vec::new();
+    if expected.keeps {
+        own.push((next.clone(), client.try_response("GET").map(|next| next.text())));
+    } else {
+        let (_, more) = client.until_closed();
+        if !more.is_empty() {
+            return Err(format!("something is said behind the last answer: {}", more.escape_ascii()));
+        }
+    }
+    drop(client);
+    // Other clients, over whichever connections to the origin there are now.
+    for number in 0..2 {
+        let target = format!("/other/{}/{number}", row.name);
+        let mut other = accelerator.connect();
+        other.send(&Request::get(&target).bytes());
+        own.push((target, other.try_response("GET").map(|answer| answer.text())));
+    }
+    for (target, text) in &own {
+        let want = format!("GET {target} site.test");
+        if !text.as_ref().is_some_and(|text| text.starts_with(&want)) {
+            return Err(format!("{target} is answered with {text:?}"));
+        }
+    }
+    let understood = asked(behind, &own)?;
+    let lines: Vec<String> = understood.iter().map(|(line, _)| line.clone()).collect();
+    compare(behind, &expected, &lines)?;
+    fields(row, &understood)?;
+    let end = if expected.keeps { "goes on" } else { "closed" };
+    let said: Vec<String> = statuses.iter().map(u16::to_string).collect();
+    Ok(Shown { said: said.join(", "), end: end.to_owned(), origin: lines })
+}
+
+/// The statuses of the answers, as many as are expected.
+fn answers(client: &mut Client, sent: &[u8], expected: &Expected) -> Vec<u16> {
+    let is_head = sent.starts_with(b"HEAD ");
+    let mut statuses = Vec::new();
+    for (number, status) in expected.statuses.iter().enumerate() {
+        let method = if is_head && number == 0 && *status < 400 { "HEAD" } else { "GET" };
+        let Some(answer) = client.try_response(method) else { break };
+        statuses.extend((answer.end == End::Complete).then_some(answer.status()));
+    }
+    statuses
+}
+
+/// What the origin was asked for the row, without the clients that came after it.
+fn asked(
+    behind: &mut Behind,
+    own: &[(String, Option<String>)],
+) -> Result<Vec<(String, Option<Seen>)>, String> {
+    let mut understood = behind.understood()?;
+    for (target, _) in own {
+        let is_own = |(line, _): &(String, Option<Seen>)| line.split(' ').nth(1) == Some(target.as_str());
+        let at = understood.iter().position(is_own);
+        understood.remove(at.ok_or_else(|| format!("the origin was not asked for {target}"))?);
+    }
+    Ok(understood)
+}
+
+/// Whether the origin was asked for what the row says and for nothing else.
+fn compare(behind: &Behind, expected: &Expected, lines: &[String]) -> Result<(), String> {
+    let wrong = |asked: &[String]| format!("the origin was asked {lines:?} and not {asked:?}");
+    let Some(asked) = &expected.asked else {
+        // The beginning of the one that was refused, at most.
+        let is_well = lines.len() <= usize::from(matches!(behind, Behind::Real(..)));
+        return if is_well { Ok(()) } else { Err(wrong(&[])) };
+    };
+    match behind {
+        Behind::Scripted(..) if lines == asked => Ok(()),
+        Behind::Scripted(..) => Err(wrong(asked)),
+        // It may refuse what it is asked before its program hears of it. It may not hear of anything else.
+        Behind::Real(..) => {
+            let begins = |line: &str| line.split(' ').take(2).collect::<Vec<_>>().join(" ");
+            let mut allowed: Vec<String> = asked.iter().map(|line| begins(line)).collect();
+            let is_well = lines.iter().all(|line| {
+                let at = allowed.iter().position(|allowed| same_target(allowed, &begins(line)));
+                at.map(|at| allowed.remove(at)).is_some()
+            });
+            if is_well { Ok(()) } else { Err(wrong(asked)) }
+        }
+    }
+}
+
+/// Whether two lines of request name the same, where Python makes one slash of two at the beginning of a path.
+fn same_target(asked: &str, understood: &str) -> bool {
+    let single = |line: &str| line.replace(" //", " /");
+    single(asked) == single(understood)
+}
+
+/// Whether the fields that the row names were there, or not there.
+fn fields(row: &Row, understood: &[(String, Option<Seen>)]) -> Result<(), String> {
+    let Some(Some(seen)) = understood.first().map(|(_, seen)| seen) else { return Ok(()) };
+    for field in row.all('+') {
+        let (name, value) = field.split_once(": ").ok_or("a field without a value")?;
+        let value = unescaped(value)?;
+        if !seen.headers.all(name).chain(seen.trailers.all(name)).any(|is| is.as_bytes() == value) {
+            return Err(format!("the origin did not get {field}: {:?}", seen.headers));
+        }
+    }
+    for name in row.all('-') {
+        if seen.header(name).is_some() || seen.trailers.first(name).is_some() {
+            return Err(format!("the origin got {name}: {:?} {:?}", seen.headers, seen.trailers));
+        }
+    }
+    Ok(())
+}

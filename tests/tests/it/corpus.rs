@@ -1,0 +1,61 @@
+//! The tables in `tests/corpus/`: ambiguous requests and answers, and what one client could plant for another.
+
+#![allow(clippy::expect_used, reason = "a test may fail")]
+
+use std::fs;
+
+use tests::{
+    corpus::{PAGE, Table, page, run},
+    node::source_tree,
+};
+
+/// Every row comes to what it says, and the page has it.
+#[track_caller]
+fn holds(table: Table) {
+    let outcome = run(table, "");
+    assert!(outcome.faults.is_empty(), "{}", outcome.faults.join("\n"));
+    let record = fs::read_to_string(source_tree().join(PAGE)).expect("the page is in the source tree");
+    assert!(page::holds(&record, &outcome.part), "`make smuggling` writes {PAGE} anew:\n{}", outcome.part);
+}
+
+#[test]
+fn every_request_gets_its_one_answer_in_front_of_every_origin() {
+    holds(Table::Requests);
+}
+
+#[test]
+fn every_answer_reaches_whom_it_is_for_and_nobody_else() {
+    holds(Table::Responses);
+}
+
+#[test]
+fn what_one_client_sends_reaches_no_other() {
+    holds(Table::Poisoning);
+}
+
+/// The rows whose names begin so come to what they say.
+#[track_caller]
+fn rows_hold(table: Table, beginning: &str) {
+    let outcome = run(table, beginning);
+    assert!(outcome.faults.is_empty(), "{}", outcome.faults.join("\n"));
+}
+
+#[test]
+fn pingoras_key_without_a_host() {
+    rows_hold(Table::Poisoning, "pingora-key-without-host");
+}
+
+#[test]
+fn pingoras_bytes_behind_an_upgrade() {
+    rows_hold(Table::Requests, "pingora-bytes-behind-an-upgrade");
+}
+
+#[test]
+fn pingoras_http_1_0_with_transfer_encoding() {
+    rows_hold(Table::Requests, "pingora-http-1-0-with-a-coding");
+}
+
+#[test]
+fn pingoras_hit_that_did_not_read_the_requests_body() {
+    rows_hold(Table::Requests, "pingora-hit-with-a-body");
+}
