@@ -91,6 +91,7 @@ pub trait Record<F> {
 pub struct Expression<F> {
     root: Node<F>,
     automata_bytes: usize,
+    working_bytes_max: usize,
 }
 
 impl<F: Copy> Expression<F> {
@@ -112,12 +113,23 @@ impl<F: Copy> Expression<F> {
 
     /// Whether it cannot be told from a stored object alone.
     pub fn needs_request(&self) -> bool {
-        self.root.needs_request()
+        self.root.any(&|test| test.field.of_request)
     }
 
-    /// What its patterns take, without the working memory that each clone makes when it first runs.
+    /// Whether a test is of a field that is meant, by its id and what stands in place of its `*`, in lower case.
+    pub fn asks_for(&self, is_meant: impl Fn(F, &str) -> bool) -> bool {
+        self.root.any(&|test| is_meant(test.field.id, &test.name))
+    }
+
+    /// What its patterns take, which all clones share; without the working memory that each clone makes when it first
+    /// runs ([`working_bytes_max`](Self::working_bytes_max)).
     pub fn automata_bytes(&self) -> usize {
         self.automata_bytes
+    }
+
+    /// The most that the working memory of a clone comes to.
+    pub fn working_bytes_max(&self) -> usize {
+        self.working_bytes_max
     }
 }
 
@@ -140,11 +152,11 @@ impl<F: Copy> Node<F> {
         }
     }
 
-    fn needs_request(&self) -> bool {
+    fn any(&self, is_meant: &impl Fn(&Test<F>) -> bool) -> bool {
         match self {
-            Self::Test(test) => test.field.of_request,
-            Self::Not(node) => node.needs_request(),
-            Self::All(nodes) | Self::Any(nodes) => nodes.iter().any(Self::needs_request),
+            Self::Test(test) => is_meant(test),
+            Self::Not(node) => node.any(is_meant),
+            Self::All(nodes) | Self::Any(nodes) => nodes.iter().any(|node| node.any(is_meant)),
         }
     }
 }

@@ -21,12 +21,14 @@ pub(super) fn expression<F: Copy>(bytes: &[u8], fields: &[Field<F>]) -> Result<E
     }
     let text = str::from_utf8(bytes)
         .map_err(|error| Fault::new(error.valid_up_to(), "a byte that is no UTF-8", "text in UTF-8"))?;
-    let mut parser = Parser { text, at: 0, fields, depth: 0, tests: 0, automata_bytes: 0 };
+    let mut parser =
+        Parser { text, at: 0, fields, depth: 0, tests: 0, automata_bytes: 0, working_bytes_max: 0 };
     let root = parser.any()?;
     if !parser.rest().is_empty() {
         return Err(parser.unexpected("`&&`, `||` or the end"));
     }
-    let expression = Expression { root, automata_bytes: parser.automata_bytes };
+    let Parser { automata_bytes, working_bytes_max, .. } = parser;
+    let expression = Expression { root, automata_bytes, working_bytes_max };
     // Quotes become two each: what is kept as it prints can be read again.
     let printed = expression.to_string().len();
     if printed > EXPRESSION_BYTES_MAX {
@@ -43,6 +45,7 @@ struct Parser<'a, F> {
     depth: usize,
     tests: usize,
     automata_bytes: usize,
+    working_bytes_max: usize,
 }
 
 /// What an operator is compared with, as it is meant.
@@ -177,6 +180,7 @@ impl<'a, F: Copy> Parser<'a, F> {
         let pattern =
             Pattern::new(&value.text).map_err(|fault| Fault { at: value.place(fault.at), ..fault })?;
         self.automata_bytes += pattern.bytes();
+        self.working_bytes_max += pattern.working_bytes_max();
         if self.automata_bytes > AUTOMATA_BYTES_MAX {
             let found = format!("patterns that take {} bytes compiled", self.automata_bytes);
             return Err(Fault::new(value.at, found, format!("{AUTOMATA_BYTES_MAX} at most")));

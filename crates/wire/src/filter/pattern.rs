@@ -4,7 +4,11 @@
 //! while it runs, within a bound, and where the bound is met too often its states are simulated. None of the three goes
 //! back in what it reads.
 
-use regex_automata::{meta, nfa::thompson::WhichCaptures, util::syntax};
+use regex_automata::{
+    meta,
+    nfa::thompson::{self, WhichCaptures},
+    util::syntax,
+};
 
 use super::Fault;
 
@@ -15,13 +19,16 @@ const STATES_BYTES_MAX: usize = 256 << 10;
 /// The largest pattern, in states and bytes, that becomes a table when it is parsed.
 const TABLE_STATES_MAX: usize = 500;
 const TABLE_BYTES_MAX: usize = 512 << 10;
-/// What the table of a larger one may grow to while it runs.
+/// What the table of a larger one may grow to while it runs, in each direction.
 const LAZY_BYTES_MAX: usize = 512 << 10;
+/// Working memory for each state of any: twice a set of states, with room.
+const STATE_WORKING_BYTES: usize = 64;
 
 #[derive(Debug, Clone)]
 pub(super) struct Pattern {
     text: Box<str>,
     automaton: meta::Regex,
+    working_bytes_max: usize,
 }
 
 impl PartialEq for Pattern {
@@ -35,8 +42,18 @@ impl Pattern {
     /// Where in the text a mistake is, or that the pattern is too large.
     pub(super) fn new(text: &str) -> Result<Self, Fault> {
         let syntax = syntax::Config::new().unicode(false).utf8(false).nest_limit(GROUPS_DEEP_MAX);
+        let states = thompson::Config::new()
+            .utf8(false)
+            .which_captures(WhichCaptures::None)
+            .nfa_size_limit(Some(STATES_BYTES_MAX));
+        let states = thompson::Compiler::new().syntax(syntax).configure(states).build(text);
+        // A mistake is told below.
+        let states = states.map_or(0, |nfa| nfa.states().len());
+        let is_large = states > TABLE_STATES_MAX;
         let limits = meta::Config::new()
             .utf8_empty(false)
+            // A small one has its table, or (where that would be too large) its states are simulated.
+            .hybrid(is_large)
             .which_captures(WhichCaptures::None)
             .nfa_size_limit(Some(STATES_BYTES_MAX))
             .dfa_state_limit(Some(TABLE_STATES_MAX))
@@ -44,7 +61,16 @@ impl Pattern {
             .hybrid_cache_capacity(LAZY_BYTES_MAX);
         let automaton = meta::Builder::new().syntax(syntax).configure(limits).build(text);
         let automaton = automaton.map_err(|error| fault(&error))?;
-        Ok(Self { text: text.into(), automaton })
+        let large_bytes = if is_large { 2 * LAZY_BYTES_MAX } else { 0 };
+        Ok(Self {
+            text: text.into(),
+            automaton,
+            working_bytes_max: STATE_WORKING_BYTES * states + large_bytes,
+        })
+    }
+
+    pub(super) fn working_bytes_max(&self) -> usize {
+        self.working_bytes_max
     }
 
     pub(super) fn text(&self) -> &str {
