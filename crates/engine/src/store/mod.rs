@@ -31,6 +31,7 @@ pub mod segments;
 mod shard;
 mod shared;
 mod space;
+mod sweep;
 #[cfg(not(feature = "loom"))]
 pub mod tier;
 pub mod turns;
@@ -45,4 +46,5 @@ pub use reader::{Lookup, Reader, Turn};
 pub use record::META_WORDS;
 pub use shard::Shard;
 pub use shared::Store;
+pub use sweep::{Sweep, Swept};
 pub use usage::Usage;

@@ -27,5 +27,6 @@ mod store_index;
 mod store_lent;
 mod store_parts;
 mod store_seed;
+mod store_sweep;
 mod store_threads;
 mod store_twin;

@@ -1,0 +1,81 @@
+//! A walk through all objects in a shard's memory, some at a time, for whoever drops those of a sort.
+//!
+//! ```text
+//!  the space of hashes, as pages divide it     0 ├─page─┼──page──┼page┼page┼──── … ────┤ end
+//!                                                                ▲ how far the walk has come
+//! ```
+//! A page is looked through in one go, and pages split but are never joined. So where one ends another begins, now and
+//! later, and what was there all the time is met exactly once, however much the index grows between two steps.
+
+use std::sync::atomic::Ordering::Relaxed;
+
+use smallvec::SmallVec;
+
+use super::{
+    directory::IndexOwner,
+    index::{BUCKETS, Index, SLOTS, Slot, SlotAddress, read_slot},
+    object::Object,
+    shard::Shard,
+};
+
+/// The end of the space that pages divide.
+const END: u64 = 1 << 32;
+
+/// How far a walk has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Sweep(u64);
+
+/// What a step of a walk did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Swept {
+    /// Objects that were looked at.
+    pub seen: usize,
+    /// … and dropped.
+    pub dropped: usize,
+    /// Where the walk goes on; `None`: it has seen all.
+    pub next: Option<Sweep>,
+}
+
+impl IndexOwner {
+    /// The slots of the page where a walk is, and where the next one begins.
+    fn page_at(index: &Index, at: u64) -> (SmallVec<[(Slot, SlotAddress); 64]>, u64) {
+        let depth = index.depth.load(Relaxed) as u32;
+        let place = (at >> (32 - depth)) as usize;
+        let entry = index.directories[(1_usize << depth) + place].load(Relaxed);
+        let (page, page_depth) = (entry as u32, (entry >> 32) as u32);
+        let page_len = 1 << (32 - page_depth);
+        let mut slots = SmallVec::new();
+        for bucket in 0..BUCKETS {
+            for number in 0..SLOTS {
+                let slot = read_slot(index.bucket(page, bucket), number);
+                if slot.hash != 0 {
+                    slots.push((slot, SlotAddress { page, bucket: bucket as u8, slot: number as u8 }));
+                }
+            }
+        }
+        (slots, (at & !(page_len - 1)) + page_len)
+    }
+}
+
+impl Shard {
+    /// Goes on with a walk through what is in memory, and drops what `is_to_go`, on the file, too. Stops after the page
+    /// of the index (160 objects at most) with which it has looked at `objects` of them.
+    pub fn sweep(&mut self, from: Sweep, objects: usize, is_to_go: impl Fn(&Object<'_>) -> bool) -> Swept {
+        let (mut at, mut seen, mut dropped) = (from.0, 0, 0);
+        while at < END && seen < objects {
+            let (slots, end) = IndexOwner::page_at(self.shared(), at);
+            for (slot, address) in slots {
+                seen += 1;
+                if is_to_go(&Object { local: &self.local, slot }) {
+                    #[cfg(not(feature = "loom"))]
+                    self.end_on_file(slot.hash());
+                    self.unlink_at(slot, address);
+                    self.tally().unlinks.add(1);
+                    dropped += 1;
+                }
+            }
+            at = end;
+        }
+        Swept { seen, dropped, next: (at < END).then_some(Sweep(at)) }
+    }
+}

@@ -1,0 +1,90 @@
+//! A walk through a shard, some objects at a time, while the index grows and shrinks below it.
+#![cfg(not(feature = "loom"))]
+#![allow(clippy::unwrap_used, reason = "a test stops at what it did not expect")]
+
+use std::{
+    cell::RefCell,
+    collections::{BTreeSet, HashMap},
+};
+
+use engine::store::{BodyLength, Hash, Lookup, NewObject, Shard, StoreConfig, Sweep, open_anon};
+use proptest::prelude::*;
+
+const SEED: u64 = 0x5eed;
+
+fn put(shard: &mut Shard, number: u32) {
+    let key = number.to_le_bytes();
+    let new = NewObject {
+        hash: Hash::seeded(&key, SEED),
+        key: &key,
+        head: b"",
+        extra: b"",
+        meta: [0; 8],
+        body: BodyLength::Exact(0),
+        expires_s: u32::MAX,
+        now_s: 1,
+    };
+    shard.insert(new, &[], &[]).unwrap();
+}
+
+fn remove(shard: &mut Shard, number: u32) {
+    let key = number.to_le_bytes();
+    shard.unlink(Hash::seeded(&key, SEED), &key);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
+
+    /// What is there from a walk's beginning to its end is seen once, whatever comes and goes meanwhile; what is to go is
+    /// gone; a step looks at no more than it may and what a page holds.
+    #[test]
+    fn a_walk_sees_all_that_was_there_all_the_time(
+        at_first in 0u32..6_000,
+        between in 0u32..400,
+        objects in 1usize..500,
+        to_go in 1u32..9,
+    ) {
+        let config = StoreConfig { capacity_bytes: 8 << 20, cores: 1, hash_seed: Some(SEED), ..StoreConfig::default() };
+        let (store, mut shards) = open_anon(&config).unwrap();
+        let reader = store.reader(0);
+        let mut shard = shards.remove(0);
+        (0..at_first).for_each(|number| put(&mut shard, number));
+        let mut next_new = 1_000_000;
+        let mut stays: BTreeSet<u32> = (0..at_first).collect();
+        let seen = RefCell::new(HashMap::<u32, u32>::new());
+        let (mut at, mut steps, mut dropped) = (Some(Sweep::default()), 0, 0);
+        while let Some(from) = at {
+            let swept = shard.sweep(from, objects, |object| {
+                let mut key = [0; 4];
+                object.key().copy_to_slice(&mut key);
+                let number = u32::from_le_bytes(key);
+                *seen.borrow_mut().entry(number).or_default() += 1;
+                number.is_multiple_of(to_go)
+            });
+            prop_assert!(swept.seen < objects + 160, "{} objects in a step of {objects}", swept.seen);
+            dropped += swept.dropped;
+            at = swept.next;
+            steps += 1;
+            for _ in 0..between {
+                put(&mut shard, next_new);
+                next_new += 1;
+            }
+            // One that may have been seen or not.
+            if let Some(number) = stays.pop_first() {
+                remove(&mut shard, number);
+            }
+        }
+        shard.invariants();
+        let seen = seen.into_inner();
+        prop_assert!(seen.values().all(|times| *times == 1));
+        prop_assert!(stays.iter().all(|number| seen.contains_key(number)));
+        prop_assert_eq!(dropped, seen.keys().filter(|number| number.is_multiple_of(to_go)).count());
+        let turn = reader.turn();
+        for number in &stays {
+            let key = number.to_le_bytes();
+            let is_there = matches!(turn.lookup(Hash::seeded(&key, SEED), &key), Lookup::Hit(_));
+            prop_assert_eq!(is_there, !number.is_multiple_of(to_go), "{}", number);
+        }
+        prop_assert!(steps >= (stays.len() / (objects + 160)).max(1));
+    }
+}
