@@ -5,6 +5,7 @@ use std::{net::SocketAddr, path::PathBuf, time::Duration};
 pub use engine::store::tier::{Admission, Paging};
 
 use engine::network::Network;
+use subtle::ConstantTimeEq;
 
 use crate::tags::TAG_FIELDS;
 
@@ -31,6 +32,36 @@ pub enum ClientRule {
     /// All of them do.
     Obey,
 }
+
+/// A secret by which anybody may purge. It has no `Debug` that shows it, and is never logged or sent.
+#[derive(Clone)]
+pub struct PurgeToken(Box<[u8]>);
+
+impl PurgeToken {
+    /// One of these bytes.
+    pub fn new(token: &[u8]) -> Self {
+        Self(token.into())
+    }
+
+    /// Compares without telling by the time taken where a guess goes wrong; its length is no secret.
+    pub fn is(&self, guess: &[u8]) -> bool {
+        self.0.ct_eq(guess).into()
+    }
+}
+
+impl std::fmt::Debug for PurgeToken {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("PurgeToken(…)")
+    }
+}
+
+impl PartialEq for PurgeToken {
+    fn eq(&self, other: &Self) -> bool {
+        self.is(&other.0)
+    }
+}
+
+impl Eq for PurgeToken {}
 
 /// An origin server: where misses are fetched.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -146,6 +177,8 @@ pub struct Config {
     /// Who may send `PURGE` where clients connect. Nobody by default, not loopback either: behind a proxy on this
     /// machine every stranger comes from there. (The admin port's purge is another door.)
     pub purge_from: Vec<Network>,
+    /// Whoever says this may do so from anywhere.
+    pub purge_token: Option<PurgeToken>,
     /// Fields of the origin's answers that carry tags to purge by. Clients do not get them.
     pub tags: Vec<Box<str>>,
     /// Limits on clients and origin.
@@ -182,6 +215,7 @@ impl Config {
             keep: Duration::from_secs(60 * 60),
             name: "nighttrain".to_owned(),
             purge_from: Vec::new(),
+            purge_token: None,
             tags: TAG_FIELDS.map(Into::into).to_vec(),
             limits: Limits::default(),
             store: None,

@@ -24,6 +24,7 @@ use tokio::sync::oneshot;
 use wire::http1::head::HeaderSlots;
 
 use crate::{
+    bans::{BanSeen, Subject},
     config::Config,
     counters::Counter,
     growing::{PassingBudget, Window},
@@ -78,6 +79,8 @@ pub(crate) enum Message {
         /// The channel for the answer that it has been taken in.
         done: oneshot::Sender<()>,
     },
+    /// To any core: which bans are kept?
+    Bans(oneshot::Sender<Vec<BanSeen>>),
     /// A connection that another core had too many of.
     Accept(std::net::TcpStream, SocketAddr),
 }
@@ -307,7 +310,10 @@ impl Core {
     /// Whether nothing that was purged since a response's fetch began is about it: it answers who asks now, too.
     pub(crate) fn is_still_good(&self, response: &Response, request: &Request) -> bool {
         let address = self.store.hash(request.primary());
-        self.invalidations.are_about_others(response.meta.bans, address, &response.tags)
+        let head = request.head();
+        let Response { head: stored, meta, tags, .. } = response;
+        let subject = Subject { key: request.primary(), head: stored, meta, asker: Some(&head.headers) };
+        self.invalidations.are_about_others(address, tags, &subject)
     }
 
     /// Keeps the names by which an address varies; the answer is the generation of its variants. The same names under

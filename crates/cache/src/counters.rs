@@ -38,6 +38,8 @@ engine::counters! {
         Purges => Counter, "cache_purges", None, "Purges carried out.";
         InvalidatedDropped => Counter, "cache_invalidated_dropped", None, "Stored answers dropped when they were asked for, because they were purged with others: by a tag, or all.";
         TagsPurged => Gauge, "cache_tags_purged", None, "Purged tags and addresses that the core keeps to compare stored answers with.";
+        Bans => Gauge, "cache_bans", None, "Bans that the core keeps to ask about what is stored.";
+        BansDropped => Counter, "cache_bans_dropped", None, "Stored answers dropped because a walk through memory found that a ban is about them.";
         PurgesForbidden => Counter, "cache_purges_forbidden", None, "Purges refused because their sender is in no network that may.";
         PurgesNotUnderstood => Counter, "cache_purges_not_understood", None, "Purges refused because they are none that we know.";
         Invalidations => Counter, "cache_invalidations", None, "Objects dropped because an unsafe request changed them (RFC 9111 section 4.4).";
@@ -72,6 +74,7 @@ engine::counters! {
         PurgesRefused => Counter, "cache_purges_refused", None, "Purges and invalidations not carried out because the ring to the owner of the key stayed full.";
         TagTableEmptied => Counter, "cache_tag_table_emptied", None, "Times that a core had as many purged tags as it keeps, and all stored answers with tags counted as purged instead.";
         VariantsTooMany => Counter, "cache_variants_too_many", None, "Answers not stored because the address has as many variants as it may have.";
+        BansOverflowed => Counter, "cache_bans_overflowed", None, "Bans that became purges of everything as old, because a core had as many as it keeps.";
         TagsTooMany => Counter, "cache_tags_too_many", None, "Answers not stored because they have more tags, or longer ones, than an object may have.";
         SlowBodies => Counter, "cache_slow_bodies", None, "Requests refused because their body came too slowly.";
         TurnsCut => Counter, "cache_turns_cut", None, "Turns that ended because one connection had sent as many requests as one turn answers.";

@@ -14,7 +14,7 @@ pub(crate) struct Entry {
 
 impl Entry {
     pub(crate) fn new(core: &Core, number: Number) -> Self {
-        Self { number, bans: core.invalidations.youngest() }
+        Self { number, bans: core.invalidations.fetch_begins() }
     }
 
     /// The number of the youngest purge that was known when the fetch began: whatever it brings is from after that.
@@ -34,9 +34,10 @@ impl Entry {
         }
     }
 
-    /// Whether it was purged or became invalid meanwhile.
+    /// Whether it was purged or became invalid meanwhile, or is so old that bans which are not kept any more may be about
+    /// it.
     pub(crate) fn is_forgotten(&self, core: &Core) -> bool {
-        core.in_flight.borrow().is_forgotten(self.number)
+        core.in_flight.borrow().is_forgotten(self.number) || core.invalidations.has_walked_past(self.bans)
     }
 
     /// Takes the fetch out of the table, and tells those who waited for it.
@@ -51,5 +52,6 @@ impl Drop for Entry {
     fn drop(&mut self) {
         // Who still waits asks the origin alone.
         self.end(|| Start::Alone);
+        with_core(|core| core.invalidations.fetch_ends(self.bans));
     }
 }

@@ -116,7 +116,7 @@ pub(crate) fn answer<'a>(
         Ok(found) => found,
         Err(fwd) => return missed(key, keyed, must_fetch, fwd),
     };
-    match core.invalidations.judge(&object, &mut meta, (keyed.hash, address), now_s) {
+    match core.invalidations.judge(&object, &mut meta, (keyed.hash, address), Some(&head.headers), now_s) {
         purged::Verdict::Hard => return missed(key, keyed, must_fetch, Fwd::UriMiss),
         // It was validated before the purge.
         purged::Verdict::Soft(_) if trust == Trust::Validated => {

@@ -18,6 +18,7 @@ use engine::{
 };
 
 use crate::{
+    bans::Ban,
     core::{store_s, with_core},
     counters::Counter,
     http1,
@@ -181,25 +182,38 @@ fn hits_allocate_nothing() {
         let listener = tokio::net::TcpListener::bind(("127.0.0.1", 0)).await.expect("a port");
         let address = listener.local_addr().expect("an address");
         let mut allocations = Allocations::new().expect("the counting allocator");
-        // Before a purge, and after one that is about others.
-        for is_older in [false, true] {
-            if is_older {
-                let purge = Invalidation { number: 1, what: What::Tags([501].into()), is_soft: false };
+        // Before a purge, after one that is about others, and after bans: one that is remembered, one that is asked each
+        // time.
+        let ban = |text: &str| What::Ban(Ban::parse(text.as_bytes(), &[]).expect("an expression"));
+        for (number, purges) in [
+            vec![],
+            vec![What::Tags([501].into())],
+            vec![
+                ban("obj.http.x-none ~ [0-9]{3}"),
+                ban("req.http.accept-language ~ ^fr && req.url ~ [0-9]k"),
+            ],
+        ]
+        .into_iter()
+        .enumerate()
+        {
+            for what in purges {
+                let number = with_core(|core| core.invalidations.youngest()) + 1;
+                let purge = Invalidation { number, what, is_soft: false };
                 with_core(|core| core.invalidations.apply(&purge));
             }
             for case in cases() {
                 let counts = measure(&listener, address, &case, &mut allocations).await;
                 let name = case.name;
-                assert!(counts.is_zero(), "{name}, {is_older}: {counts} in {REQUESTS} requests");
+                assert!(counts.is_zero(), "{name}, {number}: {counts} in {REQUESTS} requests");
             }
         }
         with_core(|core| {
             let hits = core.counters.value(Counter::Hits);
             let asked =
                 |case: &Case| REQUESTS / case.at_once * case.at_once + WARM_UP / case.at_once * case.at_once;
-            assert_eq!(hits, 2 * cases().iter().map(asked).sum::<usize>() as u64);
+            assert_eq!(hits, 3 * cases().iter().map(asked).sum::<usize>() as u64);
             let large = cases().into_iter().find(|case| case.name == "a hit of 64 KiB").expect("a case");
-            assert_eq!(core.counters.value(Counter::BodiesLent), 2 * asked(&large) as u64);
+            assert_eq!(core.counters.value(Counter::BodiesLent), 3 * asked(&large) as u64);
         });
     });
 }

@@ -22,15 +22,21 @@
 
 use std::{
     cell::{Cell, RefCell},
-    collections::HashMap,
+    collections::{BTreeMap, HashMap},
     hash::BuildHasherDefault,
-    sync::atomic::{AtomicU64, Ordering::Relaxed},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
 };
 
-use engine::store::{Hash, Object};
+use engine::store::{Hash, Object, Sweep};
+use wire::http1::head::Headers;
 
+pub(crate) use crate::bans::Verdict;
 use crate::{
     as_is::AsIs,
+    bans::{Ban, BanSeen, Bans, Subject},
     response_head::{Flags, StoredMeta},
     tags,
 };
@@ -79,6 +85,8 @@ pub(crate) enum What {
     All,
     /// What has any tag: what becomes of a table that is full.
     Tagged,
+    /// What a condition holds of.
+    Ban(Arc<Ban>),
 }
 
 /// A purge with its number.
@@ -98,21 +106,19 @@ struct Marks {
 }
 
 impl Marks {
-    fn mark(&mut self, invalidation: &Invalidation) {
-        let mark = if invalidation.is_soft { &mut self.soft } else { &mut self.hard };
-        *mark = invalidation.number.max(*mark);
+    fn mark(&mut self, number: u64, is_soft: bool) {
+        let mark = if is_soft { &mut self.soft } else { &mut self.hard };
+        *mark = number.max(*mark);
     }
 }
 
-/// What purges made of an answer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Verdict {
-    /// Nothing.
-    Valid,
-    /// It is stale since the purge of this number.
-    Soft(u64),
-    /// It is not there.
-    Hard,
+/// What had to go for a purge, because there was no room for it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Overflow {
+    /// All that has tags counts as purged.
+    pub(crate) is_emptied: bool,
+    /// So many bans became purges of everything that is as old.
+    pub(crate) bans: usize,
 }
 
 /// All that was purged, as far as one answer is concerned.
@@ -126,6 +132,7 @@ pub(crate) struct Table {
     /// The youngest number that an address has here.
     address: Marks,
     youngest: u64,
+    bans: Bans,
 }
 
 impl Default for Table {
@@ -143,6 +150,7 @@ impl Table {
             tagged_hard: 0,
             address: Marks::default(),
             youngest: 0,
+            bans: Bans::default(),
         }
     }
 
@@ -169,7 +177,9 @@ impl Table {
             let by_hard = (what(*hash, *hard, self.address.hard), *hard, false);
             [by_hard, (what(*hash, *soft, self.address.soft), *soft, true)]
         });
-        let all = floors.into_iter().chain(marks).filter(|(_, number, _)| *number > 0);
+        let bans =
+            self.bans.iter().map(|(number, is_soft, ban)| (What::Ban(Arc::clone(ban)), number, is_soft));
+        let all = floors.into_iter().chain(marks).filter(|(_, number, _)| *number > 0).chain(bans);
         all.map(|(what, number, is_soft)| Invalidation { number, what, is_soft })
     }
 
@@ -178,30 +188,41 @@ impl Table {
         self.marks.len()
     }
 
-    /// Takes in a purge; whether the table had to be emptied for it.
-    pub(crate) fn apply(&mut self, invalidation: &Invalidation) -> bool {
-        self.youngest = invalidation.number.max(self.youngest);
-        match &invalidation.what {
-            What::All => {
-                self.all.mark(invalidation);
-                false
-            }
-            What::Tagged => {
-                self.tagged_hard = invalidation.number.max(self.tagged_hard);
-                false
-            }
+    /// The bans that are kept.
+    pub(crate) fn bans(&self) -> &Bans {
+        &self.bans
+    }
+
+    /// Takes in a purge; what had to go for it.
+    pub(crate) fn apply(&mut self, invalidation: &Invalidation) -> Overflow {
+        let mut overflow = Overflow::default();
+        let Invalidation { number, what, is_soft } = invalidation;
+        self.youngest = self.youngest.max(*number);
+        match what {
+            What::All => self.mark_all(*number, *is_soft),
+            What::Tagged => self.tagged_hard = self.tagged_hard.max(*number),
             What::Address(hash) => {
-                self.address.mark(invalidation);
-                self.mark(*hash, invalidation)
+                self.address.mark(*number, *is_soft);
+                overflow.is_emptied = self.mark(*hash, invalidation);
             }
             What::Tags(tags) => {
-                let mut emptied = false;
                 for tag in tags {
-                    emptied |= self.mark(*tag, invalidation);
+                    overflow.is_emptied |= self.mark(*tag, invalidation);
                 }
-                emptied
+            }
+            What::Ban(ban) => {
+                for (number, is_soft) in self.bans.enter(*number, *is_soft, ban) {
+                    overflow.bans += 1;
+                    self.mark_all(number, is_soft);
+                }
             }
         }
+        overflow
+    }
+
+    fn mark_all(&mut self, number: u64, is_soft: bool) {
+        self.all.mark(number, is_soft);
+        self.bans.forget_until(self.all.hard, self.all.soft);
     }
 
     fn mark(&mut self, hash: u64, invalidation: &Invalidation) -> bool {
@@ -213,7 +234,7 @@ impl Table {
             // All of it at once: to grow later would move what there is, while clients wait.
             self.marks.reserve(self.marks_max);
         }
-        self.marks.entry(hash).or_default().mark(invalidation);
+        self.marks.entry(hash).or_default().mark(invalidation.number, invalidation.is_soft);
         is_full
     }
 
@@ -223,7 +244,8 @@ impl Table {
         self.tagged_hard = self.youngest;
         // What has no tags may have been purged by its address.
         let Marks { hard, soft } = std::mem::take(&mut self.address);
-        self.all = Marks { hard: hard.max(self.all.hard), soft: soft.max(self.all.soft) };
+        self.mark_all(hard, false);
+        self.mark_all(soft, true);
     }
 
     /// What the purges after `since` made of an answer.
@@ -267,6 +289,16 @@ pub(crate) struct Invalidations {
     youngest: Cell<u64>,
     purges: Cell<u64>,
     found: Box<[Cell<Found>]>,
+    /// The numbers of the youngest ban, and of the youngest about who asks; 0: none.
+    bans: Cell<(u64, u64)>,
+    /// A key and a head, to be looked at by bans.
+    scratch: RefCell<(Vec<u8>, Vec<u8>)>,
+    /// How many fetches under way have which number.
+    fetches: RefCell<BTreeMap<u64, usize>>,
+    /// Where the lurker is, while it walks.
+    walk: Cell<Option<Sweep>>,
+    /// The greatest number of a ban that it has walked for: what is older is not stored any more.
+    walked: Cell<u64>,
 }
 
 impl Invalidations {
@@ -275,8 +307,13 @@ impl Invalidations {
         Self {
             youngest: Cell::new(table.youngest),
             purges: Cell::new(u64::from(table.youngest > 0)),
+            bans: Cell::new((table.bans.youngest(), table.bans.youngest_of_askers())),
             table: RefCell::new(table),
             found: (0..FOUND).map(|_| Cell::default()).collect(),
+            scratch: RefCell::default(),
+            fetches: RefCell::default(),
+            walk: Cell::default(),
+            walked: Cell::default(),
         }
     }
 
@@ -291,13 +328,18 @@ impl Invalidations {
         self.table.borrow().held()
     }
 
-    /// Takes in a purge; whether the table had to be emptied for it.
-    pub(crate) fn apply(&self, invalidation: &Invalidation) -> bool {
+    /// Takes in a purge; what had to go for it.
+    pub(crate) fn apply(&self, invalidation: &Invalidation) -> Overflow {
         let mut table = self.table.borrow_mut();
-        let emptied = table.apply(invalidation);
+        let overflow = table.apply(invalidation);
         self.youngest.set(table.youngest);
         self.purges.set(self.purges.get() + 1);
-        emptied
+        self.note_bans(&table.bans);
+        overflow
+    }
+
+    fn note_bans(&self, bans: &Bans) {
+        self.bans.set((bans.youngest(), bans.youngest_of_askers()));
     }
 
     /// What purges made of a stored answer. One that was purged softly has the lifetime that ended with that. The
@@ -307,13 +349,14 @@ impl Invalidations {
         &self,
         object: &Object<'_>,
         meta: &mut StoredMeta,
-        (hash, address): (Hash, Hash),
+        hashes: (Hash, Hash),
+        asker: Option<&Headers<'_, '_>>,
         now_s: u64,
     ) -> Verdict {
         if meta.bans == self.youngest.get() || meta.flags.has(Flags::VARY_SPEC) {
             return Verdict::Valid;
         }
-        self.judge_older(object, meta, (hash, address), now_s)
+        self.judge_older(object, meta, hashes, asker, now_s)
     }
 
     /// As [`judge`](Self::judge), of an answer whose fetch began before the last purge.
@@ -323,6 +366,7 @@ impl Invalidations {
         object: &Object<'_>,
         meta: &mut StoredMeta,
         (hash, address): (Hash, Hash),
+        asker: Option<&Headers<'_, '_>>,
         now_s: u64,
     ) -> Verdict {
         let purges = self.purges.get();
@@ -339,7 +383,7 @@ impl Invalidations {
             purges,
             soft: known.soft,
         };
-        let soft = if known == found {
+        let mut soft = if known == found {
             known.soft
         } else {
             let verdict = match tags::stored(object.extra()) {
@@ -347,7 +391,12 @@ impl Invalidations {
                 // Nobody can say what it is about.
                 Err(tags::Malformed) => Verdict::Hard,
             };
-            let soft = match verdict {
+            let banned = if self.bans.get().0 > meta.bans && verdict != Verdict::Hard {
+                self.banned(object, meta, None)
+            } else {
+                Verdict::Valid
+            };
+            let soft = match verdict.max(banned) {
                 Verdict::Valid => 0,
                 Verdict::Soft(number) => number,
                 Verdict::Hard => return Verdict::Hard,
@@ -355,6 +404,14 @@ impl Invalidations {
             place.set(Found { soft, ..found });
             soft
         };
+        // Each who asks may be another.
+        if self.bans.get().1 > meta.bans && asker.is_some() {
+            match self.banned(object, meta, asker) {
+                Verdict::Valid => {}
+                Verdict::Soft(number) => soft = soft.max(number),
+                Verdict::Hard => return Verdict::Hard,
+            }
+        }
         if soft == 0 {
             return Verdict::Valid;
         }
@@ -362,10 +419,116 @@ impl Invalidations {
         Verdict::Soft(soft)
     }
 
+    /// What bans made of an object: with who asks those about that, without the others.
+    fn banned(&self, object: &Object<'_>, meta: &StoredMeta, asker: Option<&Headers<'_, '_>>) -> Verdict {
+        self.with_subject(object, meta, asker, |bans, subject| {
+            bans.verdict(meta.bans, subject, asker.is_some())
+        })
+    }
+
+    fn with_subject<R>(
+        &self,
+        object: &Object<'_>,
+        meta: &StoredMeta,
+        asker: Option<&Headers<'_, '_>>,
+        with: impl FnOnce(&Bans, &Subject<'_>) -> R,
+    ) -> R {
+        let mut scratch = self.scratch.borrow_mut();
+        let (key, head) = &mut *scratch;
+        key.clear();
+        head.clear();
+        object.key().copy_to(key);
+        object.head().copy_to(head);
+        with(&self.table.borrow().bans, &Subject { key, head, meta, asker })
+    }
+
     /// Whether nothing that was purged after an answer's fetch began was about it.
-    pub(crate) fn are_about_others(&self, since: u64, address: Hash, tags: &[u64]) -> bool {
-        let verdict = self.table.borrow().verdict(since, address.word(), tags.iter().copied());
+    pub(crate) fn are_about_others(&self, address: Hash, tags: &[u64], subject: &Subject<'_>) -> bool {
+        let (table, since) = (self.table.borrow(), subject.meta.bans);
+        let verdict = table.verdict(since, address.word(), tags.iter().copied());
         verdict == Verdict::Valid
+            && (self.bans.get().0 <= since
+                || [false, true]
+                    .iter()
+                    .all(|of_askers| table.bans.verdict(since, subject, *of_askers) == Verdict::Valid))
+    }
+
+    /// The bans that are kept.
+    pub(crate) fn bans_seen(&self) -> Vec<BanSeen> {
+        self.table.borrow().bans.seen()
+    }
+
+    /// Bans that are kept.
+    pub(crate) fn bans_held(&self) -> usize {
+        self.table.borrow().bans.len()
+    }
+
+    /// A fetch begins; the answer is its number.
+    pub(crate) fn fetch_begins(&self) -> u64 {
+        let number = self.youngest.get();
+        *self.fetches.borrow_mut().entry(number).or_default() += 1;
+        number
+    }
+
+    /// A fetch with this number has ended.
+    pub(crate) fn fetch_ends(&self, number: u64) {
+        let mut fetches = self.fetches.borrow_mut();
+        let left = fetches.get_mut(&number).map(|count| {
+            *count -= 1;
+            *count
+        });
+        if left == Some(0) {
+            fetches.remove(&number);
+        }
+    }
+
+    /// Whether the lurker has passed for a ban that may be about an answer of this number: it is not stored any more.
+    pub(crate) fn has_walked_past(&self, number: u64) -> bool {
+        number < self.walked.get()
+    }
+
+    /// Where the lurker goes on, if it has something to do.
+    pub(crate) fn walk(&self, now_ms: u64) -> Option<Sweep> {
+        if self.bans.get().0 == 0 {
+            return None;
+        }
+        if self.walk.get().is_none() {
+            let oldest_fetch = self.fetches.borrow().keys().next().copied();
+            let now = now_ms / (1000 / NUMBERS_A_SECOND);
+            let youngest = self.table.borrow_mut().bans.begin_walk(oldest_fetch, now)?;
+            self.walked.set(youngest.max(self.walked.get()));
+            self.walk.set(Some(Sweep::default()));
+        }
+        self.walk.get()
+    }
+
+    /// Whether a ban that the lurker walks for holds of an object.
+    pub(crate) fn is_walked_down(&self, object: &Object<'_>) -> bool {
+        let Some(meta) = StoredMeta::unpack(&object.meta()) else { return false };
+        if meta.bans >= self.walked.get() || meta.flags.has(Flags::VARY_SPEC) {
+            return false;
+        }
+        self.with_subject(object, &meta, None, |bans, subject| bans.is_walked_down(meta.bans, subject))
+    }
+
+    /// The lurker has come so far. `is_all`: what is in memory is all there is.
+    pub(crate) fn walked_to(&self, next: Option<Sweep>, is_all: bool) {
+        self.walk.set(next);
+        if next.is_none() {
+            self.table.borrow_mut().bans.end_walk(is_all);
+        }
+    }
+
+    /// Drops the bans that are done on all of so many cores. Whether some are left that will be done.
+    pub(crate) fn drop_done_bans(&self, cores: usize) -> bool {
+        if self.bans.get().0 == 0 {
+            return false;
+        }
+        let mut table = self.table.borrow_mut();
+        if table.bans.drop_done(cores) > 0 {
+            self.note_bans(&table.bans);
+        }
+        table.bans.is_unfinished()
     }
 }
 
@@ -379,3 +542,5 @@ fn end_lifetime(meta: &mut StoredMeta, number: u64, now_s: u64) {
 
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod worlds;

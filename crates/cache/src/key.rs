@@ -103,6 +103,12 @@ pub(crate) fn path(key: &[u8]) -> &[u8] {
     &key[host_of(key).len()..]
 }
 
+/// Path and query of any key: a NUL ends them where it is that of a variant or a note.
+pub(crate) fn url(key: &[u8]) -> &[u8] {
+    let rest = path(key);
+    &rest[..memchr::memchr(0, rest).unwrap_or(rest.len())]
+}
+
 /// The part of a key that names scheme and host, with the NUL that ends it.
 pub(crate) fn host_of(key: &[u8]) -> &[u8] {
     &key[..memchr::memchr(0, key).map_or(0, |at| at + 1)]
@@ -173,6 +179,7 @@ mod tests {
             assert_eq!(scheme(&key), scheme_);
             assert_eq!(authority(&key), authority_.as_bytes());
             assert_eq!(path(&key), path_.as_bytes());
+            assert_eq!(super::url(&[&key[..], b"\0more\0"].concat()), path_.as_bytes());
         }
     }
 

@@ -24,6 +24,7 @@
 mod answer;
 mod arriving;
 mod as_is;
+mod bans;
 mod clients;
 mod cold;
 pub mod config;
@@ -49,6 +50,7 @@ mod key;
 mod keyed;
 mod large;
 mod lately;
+mod lurk;
 mod memory_need;
 mod miss;
 mod note;
@@ -79,7 +81,8 @@ mod test_core;
 mod trailers;
 mod variants;
 
-pub use config::{ClientRule, Config, CookieRule, Limits, Origin};
+pub use bans::BanSeen;
+pub use config::{ClientRule, Config, CookieRule, Limits, Origin, PurgeToken};
 pub use counters::Counter;
 pub use engine::network::{InvalidNetwork, Network};
 pub use server::{Invalidate, PurgeError, Purged, Server, StartError};

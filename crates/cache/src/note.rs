@@ -89,6 +89,9 @@ pub(crate) fn leave(
     now_s: u64,
     bans: u64,
 ) {
+    if core.invalidations.has_walked_past(bans) {
+        return;
+    }
     let mut key = Vec::new();
     let hash = Shown::by(facts).place(primary, |key| core.store.hash(key), &mut key);
     let meta = StoredMeta::of_not_stored(now_s, NOTE_S);
@@ -132,7 +135,7 @@ pub(crate) fn of(
     let Lookup::Hit(note) = turn.lookup(hash, key) else { return None };
     let mut meta = StoredMeta::unpack(&note.meta())?;
     let address = turn.hash(primary);
-    if core.invalidations.judge(&note, &mut meta, (hash, address), now_s) == Verdict::Hard {
+    if core.invalidations.judge(&note, &mut meta, (hash, address), None, now_s) == Verdict::Hard {
         return None;
     }
     let until_s = meta.fresh_until_s();

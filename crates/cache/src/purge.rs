@@ -8,13 +8,14 @@ use tokio::{sync::oneshot, time::Instant};
 
 use crate::{
     answer::Answer,
+    bans::Ban,
     core::{Core, Message, Unlinked, with_core},
     counters::Counter,
     error_page::Fault,
     invalidations::What,
-    note,
-    policy::purge::{Asked, NotUnderstood, What as Purge, asked},
-    request::Request,
+    key, note,
+    policy::purge::{Asked, What as Purge, asked},
+    request::{Request, TOKEN_FIELD},
     spread::spread,
     synth::{synth, text},
 };
@@ -24,16 +25,16 @@ pub(crate) const UNLINK_WAIT_MAX: Duration = Duration::from_secs(60);
 /// How long it waits for room in the ring to the core that owns the object.
 pub(crate) const RING_WAIT_MAX: Duration =
     if cfg!(test) { Duration::from_millis(50) } else { Duration::from_secs(5) };
+/// The scheme of `Authorization` that carries a token (RFC 6750).
+const BEARER: &[u8] = b"bearer ";
 const NOT_KEPT: &str = "Purged, but the disk has not taken that: it may come back after a crash.\n";
 /// How often it looks whether there is some.
 pub(crate) const RING_PAUSE: Duration = Duration::from_millis(1);
 
-/// *purge*: drops what a request asks for. At the port of the visitors that is for listed networks alone: behind a
-/// proxy on this machine every stranger comes from loopback.
+/// *purge*: drops what a request asks for. At the port of the visitors that is for listed networks and who says the
+/// token: behind a proxy on this machine every stranger comes from loopback.
 pub(crate) async fn purge(request: &Request) -> Answer<'static> {
-    let from = request.client;
-    let allowed = with_core(|core| core.config.purge_from.iter().any(|network| network.contains(from)));
-    if !allowed {
+    if !with_core(|core| may_purge(core, request)) {
         with_core(|core| core.count(Counter::PurgesForbidden));
         return synth(Some(request), Fault::PurgeForbidden);
     }
@@ -56,18 +57,35 @@ pub(crate) async fn purge(request: &Request) -> Answer<'static> {
         }
         Err(why) => {
             with_core(|core| core.count(Counter::PurgesNotUnderstood));
-            text(
-                "400 Bad Request",
-                &format!("Nothing was purged: the request is not understood, because {why}.\n"),
-            )
+            text("400 Bad Request", &why)
         }
     }
 }
 
-/// What a request asks to have purged, and whether softly; `None`: the object under its address.
-fn what_is_asked(core: &Core, request: &Request) -> Result<Option<(What, bool)>, NotUnderstood> {
+/// Whether the sender of a request may purge. A token that is wrong is worse than none.
+fn may_purge(core: &Core, request: &Request) -> bool {
     let head = request.head();
-    let Asked { what, is_soft } = asked(&head, &core.config.tags)?;
+    if let Some(token) = &core.config.purge_token {
+        let bearer = head.headers("authorization").filter_map(|value| {
+            let (scheme, guess) = value.split_at_checked(BEARER.len())?;
+            scheme.eq_ignore_ascii_case(BEARER).then(|| guess.trim_ascii())
+        });
+        let mut guesses = bearer.chain(head.headers(TOKEN_FIELD)).peekable();
+        if guesses.peek().is_some() {
+            return guesses.all(|guess| token.is(guess));
+        }
+    }
+    core.config.purge_from.iter().any(|network| network.contains(request.client))
+}
+
+/// What a request asks to have purged, and whether softly; `None`: the object under its address.
+///
+/// # Errors
+/// What its sender is told.
+fn what_is_asked(core: &Core, request: &Request) -> Result<Option<(What, bool)>, String> {
+    let head = request.head();
+    let Asked { what, is_soft } = asked(&head, key::authority(request.primary()), &core.config.tags)
+        .map_err(|why| format!("Nothing was purged: the request is not understood, because {why}.\n"))?;
     Ok(match what {
         Purge::Address if !is_soft => None,
         Purge::Address => Some((What::Address(core.store.hash(request.primary()).word()), is_soft)),
@@ -76,6 +94,12 @@ fn what_is_asked(core: &Core, request: &Request) -> Result<Option<(What, bool)>,
             Some((What::Tags(tags.collect()), is_soft))
         }
         Purge::All => Some((What::All, is_soft)),
+        Purge::Ban(text) => {
+            let ban = Ban::parse(&text, &core.config.tags);
+            let ban =
+                ban.map_err(|fault| format!("Nothing was banned: {fault}.\n\n{}\n", fault.marked(&text)))?;
+            Some((What::Ban(ban), is_soft))
+        }
     })
 }
 

@@ -15,6 +15,7 @@
 //! so.
 
 use std::{
+    borrow::Cow,
     fs::{self, File, OpenOptions},
     io,
     os::unix::fs::FileExt as _,
@@ -29,7 +30,10 @@ use std::{
 use engine::store::{Hash, Store};
 use tokio::sync::oneshot;
 
-use crate::invalidations::{Invalidation, Numbers, Table, What};
+use crate::{
+    bans::Ban,
+    invalidations::{Invalidation, Numbers, Table, What},
+};
 
 /// Purges that wait for the disk.
 const WAITING_MAX: usize = 1024;
@@ -149,8 +153,11 @@ fn write_all_that_comes(mut file: PurgesFile, mut table: Table, entries: &Receiv
             // Who purged may be gone.
             let _ = done.send(kept.is_ok());
         }
-        // Each may have been purged in both ways; four floors.
-        let needed_bytes = (2 * table.held() + 4) * (PURGE_HEADER_WORDS + 1) * WORD;
+        // Each may have been purged in both ways; four floors. Bans with their lengths.
+        let purge_bytes = (PURGE_HEADER_WORDS + 1) * WORD;
+        let bans = table.bans();
+        let bans_bytes = bans.len() * (purge_bytes + WORD) + bans.texts_bytes();
+        let needed_bytes = (2 * table.held() + 4) * purge_bytes + bans_bytes;
         if file.bytes > 2 * needed_bytes as u64 + SLACK_BYTES
             && let Err(error) = file.write_anew(&table)
         {
@@ -159,16 +166,36 @@ fn write_all_that_comes(mut file: PurgesFile, mut table: Table, entries: &Receiv
     }
 }
 
-fn hashes(what: &What) -> &[u64] {
+/// The words behind a purge's header.
+fn words(what: &What) -> Cow<'_, [u64]> {
     match what {
-        What::Tags(tags) => tags,
-        What::Address(hash) => std::slice::from_ref(hash),
-        What::All | What::Tagged => &[],
+        What::Tags(tags) => Cow::Borrowed(tags),
+        What::Address(hash) => Cow::Borrowed(std::slice::from_ref(hash)),
+        What::All | What::Tagged => Cow::Borrowed(&[]),
+        What::Ban(ban) => {
+            let (whole, rest) = ban.text().as_bytes().as_chunks::<WORD>();
+            let mut last = [0; WORD];
+            last[..rest.len()].copy_from_slice(rest);
+            let words = whole.iter().copied().chain((!rest.is_empty()).then_some(last));
+            Cow::Owned(
+                std::iter::once(ban.text().len() as u64).chain(words.map(u64::from_le_bytes)).collect(),
+            )
+        }
     }
 }
 
+/// The ban in the words behind a purge's header.
+fn ban_of(words: &[u64]) -> Option<What> {
+    let (&len, words) = words.split_first()?;
+    let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+    let len = usize::try_from(len).ok().filter(|len| len.div_ceil(WORD) == words.len())?;
+    let (text, padding) = bytes.split_at_checked(len)?;
+    // Which fields carry tags was asked when it was said.
+    padding.iter().all(|byte| *byte == 0).then(|| Ban::parse(text, &[]).ok().map(What::Ban))?
+}
+
 fn words_of(invalidation: &Invalidation) -> usize {
-    PURGE_HEADER_WORDS + hashes(&invalidation.what).len()
+    PURGE_HEADER_WORDS + words(&invalidation.what).len()
 }
 
 fn append(frame: &mut Vec<u64>, invalidation: &Invalidation) {
@@ -178,10 +205,12 @@ fn append(frame: &mut Vec<u64>, invalidation: &Invalidation) {
         What::Address(_) => 2,
         What::All => 3,
         What::Tagged => 4,
+        What::Ban(_) => 5,
     };
     let soft = if *is_soft { SOFT } else { 0 };
-    frame.extend([*number, kind | soft | (hashes(what).len() as u64) << 32]);
-    frame.extend(hashes(what));
+    let words = words(what);
+    frame.extend([*number, kind | soft | (words.len() as u64) << 32]);
+    frame.extend(&*words);
 }
 
 /// The purges of a frame; `None`: they are none of ours.
@@ -194,6 +223,7 @@ fn parse(mut words: &[u64]) -> Option<Vec<Invalidation>> {
             (2, [hash]) => What::Address(*hash),
             (3, []) => What::All,
             (4, []) => What::Tagged,
+            (5, words) => ban_of(words)?,
             _ => return None,
         };
         purges.push(Invalidation { number: *number, what, is_soft: kind & SOFT != 0 });
@@ -337,5 +367,7 @@ fn write_new(path: &Path, bytes: &[u8]) -> io::Result<File> {
     Ok(file)
 }
 
+#[cfg(any(test, fuzzing))]
+pub(crate) mod fuzzed;
 #[cfg(test)]
 mod tests;

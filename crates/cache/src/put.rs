@@ -7,6 +7,7 @@ use crate::{
     counters::Counter,
     request::Request,
     response::Response,
+    response_head::StoredMeta,
     tags,
 };
 
@@ -35,6 +36,9 @@ pub(crate) fn store(core: &Core, put: &Put) {
     let Put { hash, key, head, extra, meta, body, expires_s } = put;
     // A fetch under way began before the change, and its answer is of then.
     core.in_flight.borrow_mut().forget(key);
+    if StoredMeta::unpack(meta).is_none_or(|meta| core.invalidations.has_walked_past(meta.bans)) {
+        return;
+    }
     let new = NewObject {
         hash: *hash,
         key,

@@ -171,6 +171,9 @@ impl Request {
     }
 }
 
+/// The field that carries the token of who purges, in lower case. It is ours, and no origin's.
+pub(crate) const TOKEN_FIELD: &str = "x-purge-token";
+
 /// Fields that some origins build their answers from (links, redirects, which page it is at all) and that are not in
 /// the key; and fields for one hop that its client did not name as such. On a fetch for the store they would let one
 /// client choose what everybody gets.
@@ -271,6 +274,7 @@ fn append_fields(out: &mut Vec<u8>, head: &RequestHead<'_, '_>, wanted: Wanted, 
             Some(_) | None => {
                 name.eq_ignore_ascii_case("x-forwarded-for")
                     || is_twin_of_ours(name)
+                    || name.eq_ignore_ascii_case(TOKEN_FIELD)
                     || (wanted == Wanted::ToStore && is_not_keyed(name))
                     || is_hop_by_hop(name, &head.headers)
             }

@@ -63,7 +63,8 @@ impl Stored {
             return Self::Nothing;
         };
         let hashes = (request.hash, core.store.hash(request.primary()));
-        if core.invalidations.judge(&object, &mut meta, hashes, now_s) == Verdict::Hard {
+        let asker = request.head().headers;
+        if core.invalidations.judge(&object, &mut meta, hashes, Some(&asker), now_s) == Verdict::Hard {
             drop(turn);
             core.shard_mut().unlink(request.hash, &request.key);
             core.count(Counter::InvalidatedDropped);

@@ -26,13 +26,14 @@ use engine::{
 use tokio::{net::TcpStream, sync::oneshot};
 
 use crate::{
+    bans::{Ban, BanSeen},
     clients::{Clients, Held},
     config::Config,
     core::{Beginning, Core, Message, Unlinked, with_core},
     counters::Counter,
     fetch, http1,
     invalidations::{Table, What},
-    key,
+    key, lurk,
     memory_need::TooLittleMemory,
     purge::{self, Unasked},
     purge_book::{Book, PurgesError},
@@ -45,7 +46,8 @@ use crate::{
 
 /// Messages from one core to another that may wait; a fetch beyond is passed through by the core that wants it.
 const RING_MESSAGES: usize = 1024;
-/// With a store on a file, how often an idle core looks after what is to be given up there.
+/// With a store on a file, how often an idle core looks after what is to be given up there; and with bans, whether they
+/// are done.
 const FILE_EVERY: Duration = Duration::from_secs(1);
 /// The longest that an idle core with something to expire sleeps: somebody may set the clock meanwhile.
 const EXPIRY_LOOK_MAX: Duration = Duration::from_secs(10);
@@ -106,6 +108,8 @@ pub enum Invalidate {
     Url(String),
     /// Everything.
     All,
+    /// What this expression holds of (`docs/guide/invalidation.md`).
+    Ban(String),
 }
 
 /// Why a purge was not carried out.
@@ -114,6 +118,9 @@ pub enum PurgeError {
     /// The text is no URL of this accelerator.
     #[error("not a URL: {0:?}; it should look like http://www.example.org/path")]
     NotAUrl(String),
+    /// The expression is none; the text says where, and what was expected there.
+    #[error("the ban is not understood:\n{0}")]
+    NotABan(String),
     /// It was purged, but the disk has not taken that.
     #[error("it was purged, but the disk has not taken that: it may come back after a crash")]
     NotWritten,
@@ -135,6 +142,8 @@ pub struct Server {
     ready: Arc<AtomicUsize>,
     loops: usize,
     book: Arc<Book>,
+    /// The fields that carry tags, of which bans know nothing.
+    tag_fields: Vec<Box<str>>,
 }
 
 #[expect(clippy::disallowed_types, reason = "the admin's path, not a request's: one purge at a time")]
@@ -220,6 +229,7 @@ impl Server {
             book: Arc::clone(&book),
             config: Arc::new(config),
         });
+        let tag_fields = shared.config.tags.clone();
         let cores_config = CoresConfig { cores: processors, name: "cache", ..CoresConfig::default() };
         let started = Cores::start_each(cores_config, seeds, move |context, seed| {
             run_core(context, seed, Arc::clone(&shared))
@@ -235,6 +245,7 @@ impl Server {
             ready,
             loops,
             book,
+            tag_fields,
         })
     }
 
@@ -301,6 +312,10 @@ impl Server {
                 What::Address(self.store.hash(&key).word())
             }
             Invalidate::All => What::All,
+            Invalidate::Ban(text) => {
+                let ban = Ban::parse(text.as_bytes(), &self.tag_fields);
+                What::Ban(ban.map_err(|fault| PurgeError::NotABan(fault.marked(text.as_bytes())))?)
+            }
         };
         let lend = |with: &mut dyn FnMut(&Sender<Message>)| {
             with(&self.outside.lock().unwrap_or_else(std::sync::PoisonError::into_inner));
@@ -310,6 +325,20 @@ impl Server {
             Ok(false) => Err(PurgeError::NotWritten),
             Err(Unasked) => Err(PurgeError::NoAnswer),
         }
+    }
+
+    /// The bans that are kept. Blocks until a core has said so.
+    ///
+    /// # Errors
+    /// The server is stopping.
+    pub fn bans(&self) -> Result<Vec<BanSeen>, PurgeError> {
+        let (done, answer) = oneshot::channel();
+        {
+            let outside = self.outside.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+            outside.send(0, Message::Bans(done)).map_err(|_| PurgeError::NoAnswer)?;
+            outside.flush();
+        }
+        answer.blocking_recv().map_err(|_| PurgeError::NoAnswer)
     }
 
     /// Ready once a loop has ended, which it does by itself only when it fails. [`Server::drain`] then says why.
@@ -483,6 +512,10 @@ async fn receive_messages(mut receiver: Receiver<Message>, clients: Arc<Clients>
                         // Who purges may be gone: it holds all the same.
                         let _ = done.send(());
                     }
+                    Message::Bans(done) => {
+                        // Who asked may be gone.
+                        let _ = done.send(core.invalidations.bans_seen());
+                    }
                     Message::LostPart { hash, key, id } => core.shard_mut().lost_part(hash, &key, id),
                     Message::Unlink { hash, key, is_purge, lasting, done } => {
                         if is_purge {
@@ -521,7 +554,9 @@ async fn keep_house() {
                 let expired = shard.expire(core.store_now_s(), EXPIRIES_A_ROUND);
                 let evicting = shard.maintain(EVICTIONS_A_ROUND);
                 let copying = shard.copy_to_file();
-                expired == EXPIRIES_A_ROUND || evicting || copying
+                drop(shard);
+                let lurking = lurk::lurk(core);
+                expired == EXPIRIES_A_ROUND || evicting || copying || lurking
             });
             // Between two rounds the loop serves its clients.
             tokio::task::yield_now().await;
@@ -533,11 +568,12 @@ async fn keep_house() {
 /// When a core that nobody asks for anything has something to look after again.
 fn due_in(core: &Core) -> Option<Duration> {
     let idle = core.sites.close_old();
+    let is_lurking = lurk::is_lurking(core);
     // A client has deadlines, and its hits are what admits objects to the file.
     if core.balance.held(core.index) > 0 {
         return Some(Duration::ZERO);
     }
-    let file = core.file.is_some().then_some(FILE_EVERY);
+    let file = (core.file.is_some() || is_lurking).then_some(FILE_EVERY);
     let expiry = core.shard.borrow().next_expiry_s().map(|expires_s| {
         Duration::from_secs(u64::from(expires_s.saturating_sub(core.store_now_s()))).min(EXPIRY_LOOK_MAX)
     });

@@ -15,7 +15,7 @@ use tokio::{
 use crate::{
     core::{Core, Message, with_core},
     counters::Counter,
-    invalidations::{Invalidation, What},
+    invalidations::{Invalidation, Overflow, What},
     purge::{RING_PAUSE, RING_WAIT_MAX, UNLINK_WAIT_MAX, Unasked},
     purge_book::{Book, Full},
 };
@@ -101,10 +101,22 @@ fn message(invalidation: &Arc<Invalidation>, is_purge: bool) -> (Message, onesho
 
 /// Takes a purge into the table of this core.
 pub(crate) fn apply(core: &Core, invalidation: &Invalidation) {
-    if core.invalidations.apply(invalidation) {
+    let Overflow { is_emptied, bans } = core.invalidations.apply(invalidation);
+    if is_emptied {
         core.count(Counter::TagTableEmptied);
     }
+    if bans > 0 {
+        core.add(Counter::BansOverflowed, bans as u64);
+        tracing::warn!(
+            bans,
+            core = core.index,
+            "too many bans: all that is as old as the oldest counts as purged"
+        );
+    }
     core.gauge(Counter::TagsPurged, core.invalidations.held() as u64);
+    core.gauge(Counter::Bans, core.invalidations.bans_held() as u64);
+    // The lurker has something to do.
+    core.rounds.stir();
 }
 
 #[cfg(test)]

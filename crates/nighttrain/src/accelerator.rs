@@ -2,8 +2,8 @@
 
 use std::{future::Future, net::SocketAddr, path::PathBuf, pin::Pin, sync::Arc, time::Duration};
 
+pub(crate) use cache::{BanSeen, Invalidate, PurgeError, Purged};
 use cache::{Config, Server};
-pub(crate) use cache::{Invalidate, PurgeError, Purged};
 use engine::meter::Registry;
 
 use crate::{
@@ -24,8 +24,11 @@ pub(crate) trait Purges: Send + Sync + 'static {
     /// Drops what is stored under a URL. Blocks until the core that owns it has answered.
     fn purge(&self, url: &str) -> Result<Purged, PurgeError>;
 
-    /// Purges by tags, softly, or everything. Blocks until every core has taken it in.
+    /// Purges by tags, softly, by a ban, or everything. Blocks until every core has taken it in.
     fn invalidate(&self, what: &Invalidate, is_soft: bool) -> Result<(), PurgeError>;
+
+    /// The bans that are kept. Blocks until a core has said so.
+    fn bans(&self) -> Result<Vec<BanSeen>, PurgeError>;
 }
 
 /// The one that the program runs.
@@ -87,6 +90,10 @@ impl Purges for Accelerator {
     fn invalidate(&self, what: &Invalidate, is_soft: bool) -> Result<(), PurgeError> {
         let outcome = self.running.ask(|server| server.invalidate(what, is_soft));
         outcome.unwrap_or(Err(PurgeError::NoAnswer))
+    }
+
+    fn bans(&self) -> Result<Vec<BanSeen>, PurgeError> {
+        self.running.ask(Server::bans).unwrap_or(Err(PurgeError::NoAnswer))
     }
 }
 

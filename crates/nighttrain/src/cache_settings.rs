@@ -10,7 +10,7 @@ use cache::{
 use crate::{
     settings::{
         Access, Section, Setting, Shape, any_count, field_name, list, one_or_more, optional, parse_address,
-        plain, some_size, some_time, truth, truth_text, usize_size_text, value,
+        parse_path, path_text, plain, some_size, some_time, truth, truth_text, usize_size_text, value,
     },
     units::{duration_text, parse_duration, parse_size, size_text},
 };
@@ -268,7 +268,7 @@ pub(crate) const CACHE_SETTINGS: &[Setting] = &[
         shape: Shape::Texts,
         heading: CACHE,
         value_name: "LIST",
-        help: "Networks that may send PURGE requests (10.0.0.0/8,::1); unset: nobody, and `nighttrain purge` does it",
+        help: "Networks that may send PURGE and BAN requests (10.0.0.0/8,::1); unset: nobody, and `nighttrain purge` does it",
         access: Access {
             set: |settings, text| {
                 let networks = list(text)
@@ -281,6 +281,15 @@ pub(crate) const CACHE_SETTINGS: &[Setting] = &[
                 (!from.is_empty()).then(|| from.join(","))
             },
         },
+    },
+    Setting {
+        key: "purge-token-file",
+        section: Section::Cache,
+        shape: Shape::Text,
+        heading: CACHE,
+        value_name: "FILE",
+        help: "A file with a token; who sends it (Authorization: Bearer, or X-Purge-Token) may purge and ban from anywhere",
+        access: optional!(purge_token_file, parse = parse_path, show = path_text),
     },
     Setting {
         key: "tags",

@@ -163,10 +163,19 @@ fn interval(text: &str) -> Result<Duration, String> {
 pub(crate) struct PurgeTask {
     #[arg(
         help = "The URL as visitors ask for it, such as http://www.example.org/news",
-        required_unless_present_any = ["tags", "all"],
-        conflicts_with_all = ["tags", "all"]
+        required_unless_present_any = ["tags", "ban", "all", "list"],
+        conflicts_with_all = ["tags", "ban", "all", "list"]
     )]
     pub url: Option<String>,
+    #[arg(
+        long,
+        value_name = "EXPRESSION",
+        conflicts_with_all = ["tags", "all", "list"],
+        help = "What this holds of, such as 'req.http.host == example.org && req.url ~ ^/news'"
+    )]
+    pub ban: Option<String>,
+    #[arg(long, conflicts_with_all = ["tags", "all", "soft"], help = "Purges nothing, and shows the bans that are kept")]
+    pub list: bool,
     #[arg(long = "tag", value_name = "TAG", help = "What the origin has given this tag; may be said again")]
     pub tags: Vec<String>,
     #[arg(long, conflicts_with = "tags", help = "Everything")]

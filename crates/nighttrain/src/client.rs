@@ -24,18 +24,23 @@ pub(crate) fn stat(settings: &Settings, json: bool) -> Result<String, Failure> {
 
 /// Purges a URL, tags or everything, and says what was done.
 pub(crate) fn purge(settings: &Settings, task: &PurgeTask) -> Result<String, Failure> {
-    let PurgeTask { url, tags, all, soft, .. } = task;
+    let PurgeTask { url, tags, ban, all, soft, list, .. } = task;
     let server = Server::new(settings)?;
+    if *list {
+        return bans(&server);
+    }
     let named = url.iter().map(|url| ("url", url)).chain(tags.iter().map(|tag| ("tag", tag)));
+    let named = named.chain(ban.iter().map(|ban| ("ban", ban)));
     let knobs = [("all", all), ("soft", soft)].into_iter().filter(|(_, is_said)| **is_said);
     let request = server.agent.post(server.url("/purge")).query_pairs(named);
     let request = request.query_pairs(knobs.map(|(name, _)| (name, "")));
     let (status, text) = server.answer(server.authorized(request).send_empty())?;
     let said: serde_json::Value = serde_json::from_str(&text).unwrap_or_default();
-    let what = match url {
-        Some(url) => url.clone(),
-        None if *all => "everything".to_owned(),
-        None => format!("what has the tag {}", tags.join(" or ")),
+    let what = match (url, ban) {
+        (Some(url), _) => url.clone(),
+        (None, Some(ban)) => format!("what this holds of: {ban}"),
+        (None, None) if *all => "everything".to_owned(),
+        (None, None) => format!("what has the tag {}", tags.join(" or ")),
     };
     if status == 200 && said["invalidated"] == true {
         return Ok(if *soft { format!("Stale from now on: {what}\n") } else { format!("Purged {what}\n") });
@@ -48,6 +53,26 @@ pub(crate) fn purge(settings: &Settings, task: &PurgeTask) -> Result<String, Fai
     }
 }
 
+/// The bans that a server keeps, one a line: when, how far its lurker is, and the expression.
+fn bans(server: &Server) -> Result<String, Failure> {
+    let (status, text) = server.answer(server.authorized(server.agent.get(server.url("/purge"))).call())?;
+    let said: serde_json::Value = serde_json::from_str(&text).unwrap_or_default();
+    let bans = match (status, said.as_array(), said["error"].as_str()) {
+        (200, Some(bans), _) => bans,
+        (_, _, Some(error)) => return Err(Failure::Failed(error.to_owned())),
+        _ => return Err(server.unexpected(status, &text)),
+    };
+    let line = |ban: &serde_json::Value| {
+        let soft = if ban["soft"] == true { "soft" } else { "hard" };
+        let done = match ban["cores_done"].as_u64() {
+            Some(cores) => format!("done on {cores} cores"),
+            None => "stays".to_owned(),
+        };
+        format!("{}  {soft}  {done}  {}\n", ban["number"], ban["ban"].as_str().unwrap_or_default())
+    };
+    Ok(if bans.is_empty() { "No bans are kept\n".to_owned() } else { bans.iter().map(line).collect() })
+}
+
 struct Server {
     agent: ureq::Agent,
     address: SocketAddr,
@@ -57,7 +82,7 @@ struct Server {
 impl Server {
     fn new(settings: &Settings) -> Result<Self, Failure> {
         let token = match &settings.admin_token_file {
-            Some(path) => Some(admin::read_token(path).map_err(|message| {
+            Some(path) => Some(admin::read_token("admin-token-file", path).map_err(|message| {
                 Failure::Configuration(vec![Fault { place: "admin-token-file".to_owned(), message }])
             })?),
             None => None,

@@ -197,7 +197,7 @@ impl Operation {
             tracing::error!("reload: log: {error}");
         }
         if let (Some(token), Some(path)) = (&self.token, &self.at_start.settings.admin_token_file) {
-            match admin::read_token(path) {
+            match admin::read_token("admin-token-file", path) {
                 Ok(new) => _ = token.send_replace(new),
                 Err(message) => tracing::error!("reload: {message}; the old token stays"),
             }
@@ -217,7 +217,8 @@ pub(crate) fn failed(what: &'static str) -> impl Fn(io::Error) -> Failure {
 
 fn token_of(settings: &Settings) -> Result<Option<watch::Sender<Token>>, Failure> {
     let Some(path) = &settings.admin_token_file else { return Ok(None) };
-    let token = admin::read_token(path).map_err(|message| fault("admin-token-file", message))?;
+    let token =
+        admin::read_token("admin-token-file", path).map_err(|message| fault("admin-token-file", message))?;
     Ok(Some(watch::Sender::new(token)))
 }
 

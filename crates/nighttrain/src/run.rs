@@ -39,7 +39,7 @@ fn start(settings: &Settings, demo: bool) -> Result<Started, Failure> {
         }
     };
     let in_front_of = format!("{}{site}", origin_text(&origin));
-    let accelerator = Accelerator::start(settings.accelerator(origin), in_front_of, true)?;
+    let accelerator = Accelerator::start(settings.accelerator(origin)?, in_front_of, true)?;
     let hint = match accelerator.addresses().first() {
         Some(address) if demo => format!("Open http://{address}/ in a browser, and reload. Ctrl-C stops.\n"),
         _ => String::new(),

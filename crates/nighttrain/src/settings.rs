@@ -13,7 +13,9 @@ use std::{
 use cache::config::{Config, Origin};
 
 use crate::{
+    admin::read_token,
     cache_settings::CACHE_SETTINGS,
+    failure::{Failure, Fault},
     feed_settings::{FEED_SETTINGS, FeedSettings},
     mail_settings::{MAIL_SETTINGS, MailSettings},
     units::{duration_text, parse_duration, parse_size, size_text},
@@ -34,6 +36,8 @@ pub(crate) struct Settings {
     pub admin: SocketAddr,
     /// A file with the token that the admin server demands.
     pub admin_token_file: Option<PathBuf>,
+    /// A file with the token by which anybody may purge.
+    pub purge_token_file: Option<PathBuf>,
     /// Which messages are logged, in tracing-subscriber's words.
     pub log: String,
     /// Where messages are logged, instead of stderr.
@@ -53,6 +57,7 @@ impl Default for Settings {
             mail: MailSettings::default(),
             admin: SocketAddr::from(([127, 0, 0, 1], 9180)),
             admin_token_file: None,
+            purge_token_file: None,
             log: "info".to_owned(),
             log_file: None,
             pid_file: None,
@@ -63,8 +68,15 @@ impl Default for Settings {
 
 impl Settings {
     /// The accelerator's configuration in front of `origin`.
-    pub(crate) fn accelerator(&self, origin: Origin) -> Config {
-        Config { origin, ..self.cache.clone() }
+    ///
+    /// # Errors
+    /// The file with the token for purges cannot be read, or has none.
+    pub(crate) fn accelerator(&self, origin: Origin) -> Result<Config, Failure> {
+        const KEY: &str = "purge-token-file";
+        let token = self.purge_token_file.as_deref().map(|path| read_token(KEY, path)).transpose();
+        let token = token
+            .map_err(|message| Failure::Configuration(vec![Fault { place: KEY.to_owned(), message }]))?;
+        Ok(Config { origin, purge_token: token.map(|token| token.to_purge()), ..self.cache.clone() })
     }
 }
 
@@ -474,7 +486,7 @@ mod tests {
             "monitor" | "websocket" => "127.0.0.1:7",
             "tls-cert" | "tls-key" | "tls-ca" | "nats-config" => "/a/b",
             "smtp" | "http" | "smtps" | "lmtp" => "127.0.0.1:7",
-            "banned" | "token-file" => "/a/b",
+            "banned" | "token-file" | "purge-token-file" => "/a/b",
             "store-size" => "256MiB",
             "durability" => "power",
             "host-name" | "domain" => "mx.example.org",

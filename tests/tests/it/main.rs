@@ -4,6 +4,7 @@
 
 mod bad_client;
 mod bad_origin;
+mod bans;
 mod clock_steps;
 mod conformance;
 mod corpus;

@@ -6,10 +6,12 @@
 mod key;
 mod meta;
 mod policy;
+mod purge;
 
 pub use key::cache_key;
 pub use meta::stored_meta;
 pub use policy::cache_policy;
+pub use purge::purge_request;
 
 use wire::http1::head::{
     HeadLimits, HeaderSlots, Progress, RequestHead, ResponseHead, parse_request, parse_response,
@@ -40,6 +42,11 @@ fn with_response<'b, T>(bytes: &'b [u8], look: impl FnOnce(&ResponseHead<'b, '_>
     }
 }
 
+/// The file of purges; see `purge_book/fuzzed.rs`.
+pub fn purges_file(bytes: &[u8]) {
+    crate::purge_book::fuzzed::purges_file(bytes);
+}
+
 #[cfg(test)]
 mod tests {
     use super::seeds::replay;
@@ -52,6 +59,12 @@ mod tests {
     #[test]
     fn the_seeds_of_words_beside_records() {
         replay("stored_meta", super::stored_meta);
+    }
+
+    #[test]
+    fn the_seeds_of_purges() {
+        replay("purge_request", super::purge_request);
+        replay("purges_file", super::purges_file);
     }
 
     #[test]

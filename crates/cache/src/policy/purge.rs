@@ -7,14 +7,21 @@
 //! | `PURGE`, `PURGEKEYS` | `xkey-softpurge` | tags, softly | FOSHttpCache with vmod_xkey (`tag_mode: purgekeys`) |
 //! | `PURGE` | `X-Magento-Tags-Pattern` | tags, or everything | Magento 2 |
 //! | `BAN` | those of tags | tags | Drupal's varnish_purger, FOSHttpCache |
+//! | `BAN` | `X-Ban` | what the expression holds of | us |
+//! | `BAN` | `X-Host`, `X-Url`, `X-Content-Type` | what has these patterns, all of them | FOSHttpCache |
+//! | `BAN` | – | on all hosts, what has the target as a pattern | Drupal's varnish_purge, `/.*news.*` |
+//! | `PURGE` | `X-Purge-Method: regex` | on this host, what has the target as a pattern | Proxy Cache Purge, WP Rocket |
+//! | `PURGE` | `X-Purge-Method: ban-regex`, `X-Ban-Regex` | … what has that pattern | Proxy Cache Purge |
+//! | `PURGE` | –, for `/.*` | on this host, what has the target as a pattern | W3 Total Cache |
+//! | `PURGE` | –, for `/news/*` | on this host, what is the target with anything for `*` | Drupal's varnish_purger |
 //! | any | `Fastly-Soft-Purge: 1` | softly | Fastly's API |
 //!
-//! Varnish takes a pattern and tries it on each object. Here a pattern is read as what it is as a rule: a list of whole
-//! tags. Any other is refused, and nothing is purged by it: [`NotUnderstood`].
+//! A pattern of tags is read as what it is as a rule: a list of whole tags. Any other is refused, because only hashes of
+//! tags are kept, and nothing is purged by it: [`NotUnderstood`].
 
-use std::borrow::Cow;
+use std::{borrow::Cow, fmt::Write as _};
 
-use wire::http1::head::RequestHead;
+use wire::{filter::Quoted, http1::head::RequestHead};
 
 use crate::tags;
 
@@ -39,6 +46,8 @@ pub enum What<'a> {
     Tags(Vec<Cow<'a, [u8]>>),
     /// Everything.
     All,
+    /// What this expression holds of.
+    Ban(Cow<'a, [u8]>),
 }
 
 /// Why a request to purge is none that we know.
@@ -48,34 +57,47 @@ pub enum NotUnderstood {
     #[error("it names no tags")]
     NoTags,
     /// A pattern that is not a list of whole tags.
-    #[error("its pattern is not a list of whole tags, and other patterns are not known here")]
+    #[error("its pattern is not a list of whole tags, and only hashes of tags are kept")]
     Pattern,
-    /// `BAN` for some hosts, addresses or types alone.
-    #[error("it is for some hosts, addresses or types alone, which is not known here")]
+    /// Tags, but of some hosts, addresses or types alone.
+    #[error("it is for tags of some hosts, addresses or types alone, which is not known here")]
     Narrowed,
+    /// A pattern that is no text in UTF-8.
+    #[error("its pattern is no text in UTF-8")]
+    NotText,
     /// More than [`TAGS_ASKED_MAX`].
     #[error("it names more than 4096 tags")]
     TooMany,
 }
 
-/// Reads what a request asks to have purged; `tag_fields` are those that carry tags in answers.
+/// What a pattern says that means all.
+const ALL: &[u8] = b".*";
+/// FOSHttpCache's fields, and what their patterns are looked for in.
+const NARROWING: [(&str, &str); 3] =
+    [("x-host", "req.http.host"), ("x-url", "req.url"), ("x-content-type", "obj.http.content-type")];
+
+/// Reads what a request asks to have purged. `host` is the one that it is for, as objects are keyed; `tag_fields` are
+/// those that carry tags in answers.
 ///
 /// # Errors
 /// It is none of those above.
-pub fn asked<'a>(head: &RequestHead<'a, '_>, tag_fields: &[Box<str>]) -> Result<Asked<'a>, NotUnderstood> {
+pub fn asked<'a>(
+    head: &RequestHead<'a, '_>,
+    host: &[u8],
+    tag_fields: &[Box<str>],
+) -> Result<Asked<'a>, NotUnderstood> {
     let is_ban = head.method == "BAN";
-    let (mut tags, mut is_named, mut is_hard) = (Vec::new(), false, false);
+    let (mut tags, mut is_named, mut is_hard, mut is_narrowed) = (Vec::new(), false, false, false);
     let mut is_soft = head.header("fastly-soft-purge").is_some_and(|value| value == b"1");
+    if let Some(expression) = head.header("x-ban").filter(|_| is_ban) {
+        return Ok(Asked { what: What::Ban(Cow::Borrowed(expression)), is_soft });
+    }
     for (name, value) in head.headers.iter() {
         let is_softly = name.eq_ignore_ascii_case("xkey-softpurge");
         let is_pattern = name.eq_ignore_ascii_case("x-magento-tags-pattern");
         let is_list = name.eq_ignore_ascii_case("xkey-purge") || tags::is_field(tag_fields, name);
-        // FOSHttpCache's fields for these say `.*` where it means all.
-        let narrows = is_ban
-            && ["x-host", "x-url", "x-content-type"].iter().any(|field| field.eq_ignore_ascii_case(name));
-        if narrows && value != b".*" {
-            return Err(NotUnderstood::Narrowed);
-        }
+        is_narrowed |=
+            is_ban && value != ALL && NARROWING.iter().any(|(field, _)| field.eq_ignore_ascii_case(name));
         if is_pattern || (is_list && is_ban) {
             is_named = true;
             is_hard = true;
@@ -90,6 +112,12 @@ pub fn asked<'a>(head: &RequestHead<'a, '_>, tag_fields: &[Box<str>]) -> Result<
             tags.extend(tags::words(value).map(Cow::Borrowed));
         }
     }
+    if is_narrowed && is_named {
+        return Err(NotUnderstood::Narrowed);
+    }
+    if !is_named && let Some(what) = banned(head, host)? {
+        return Ok(Asked { what, is_soft });
+    }
     // Where both are asked for, the harder is done.
     let is_soft = is_soft && !(is_hard && head.header("xkey-softpurge").is_some());
     match tags.len() {
@@ -100,11 +128,84 @@ pub fn asked<'a>(head: &RequestHead<'a, '_>, tag_fields: &[Box<str>]) -> Result<
     }
 }
 
+/// What a request that names no tags asks to have banned, if anything.
+fn banned(head: &RequestHead<'_, '_>, host: &[u8]) -> Result<Option<What<'static>>, NotUnderstood> {
+    let target = path(head.target);
+    if head.method == "BAN" {
+        let (mut tests, mut is_said) = (Vec::new(), false);
+        for (name, field) in NARROWING {
+            for value in head.headers(name) {
+                is_said = true;
+                if value != ALL {
+                    tests.push((field, "~", text(value)?));
+                }
+            }
+        }
+        return Ok(match (is_said, target) {
+            (true, _) if tests.is_empty() => Some(What::All),
+            (true, _) => Some(ban(&tests)),
+            // What names nothing has lost its field, rather than that it means everything.
+            (false, "/" | "*") => None,
+            (false, _) => Some(ban(&[("req.url", "~", target)])),
+        });
+    }
+    if head.method != "PURGE" {
+        return Ok(None);
+    }
+    let method = head.header("x-purge-method").unwrap_or_default();
+    let pattern = match head.header("x-ban-regex") {
+        Some(pattern) if method.eq_ignore_ascii_case(b"ban-regex") => Cow::Borrowed(text(pattern)?),
+        // Nobody's page has such a name.
+        _ if method.eq_ignore_ascii_case(b"regex") || target.ends_with("/.*") => Cow::Borrowed(target),
+        _ if target.contains('*') => Cow::Owned(with_wildcards(target)),
+        _ => return Ok(None),
+    };
+    Ok(Some(ban(&[("req.http.host", "==", text(host)?), ("req.url", "~", &pattern)])))
+}
+
+fn ban(tests: &[(&str, &str, &str)]) -> What<'static> {
+    let mut expression = String::new();
+    for (field, operator, value) in tests {
+        let and = if expression.is_empty() { "" } else { " && " };
+        // Writing to a string cannot fail.
+        let _ = write!(expression, "{and}{field} {operator} {}", Quoted(value));
+    }
+    What::Ban(Cow::Owned(expression.into_bytes()))
+}
+
+fn text(bytes: &[u8]) -> Result<&str, NotUnderstood> {
+    std::str::from_utf8(bytes).map_err(|_| NotUnderstood::NotText)
+}
+
+/// The pattern of a whole target in which each `*` stands for anything.
+fn with_wildcards(target: &str) -> String {
+    let mut pattern = String::from("^");
+    for letter in target.chars() {
+        match letter {
+            '*' => pattern.push_str(".*"),
+            letter if letter.is_ascii_punctuation() => pattern.extend(['\\', letter]),
+            letter => pattern.push(letter),
+        }
+    }
+    // Not before a line's end: no target has one.
+    pattern.push('$');
+    pattern
+}
+
+/// Path and query of a target, which may be a whole URL.
+fn path(target: &str) -> &str {
+    match target.split_once("://") {
+        Some((_, rest)) if !target.starts_with('/') => rest.find('/').map_or("/", |at| &rest[at..]),
+        _ => target,
+    }
+}
+
 /// The whole tags that a pattern stands for. `None`: everything.
 ///
 /// ```text
 /// ((^|,)cat_p_7(,|$))|((^|,)cat_p(,|$))      Magento 2: CacheInvalidate's InvalidateVarnishObserver
 /// (^|,)(node\-1|list)(,|$)                   FOSHttpCache: ProxyClient\Varnish, its tags by preg_quote
+/// (node\-1|list)(,.+)?$                      … as it was before its version 2
 /// node:1|node_list  ·  node:1 node_list      Drupal: varnish_purger, bundled and without configuration
 /// .*                                         Magento 2: FlushAllCacheObserver
 /// ```
@@ -115,7 +216,9 @@ fn pattern(value: &[u8]) -> Result<Option<Vec<Cow<'_, [u8]>>>, NotUnderstood> {
     if value == b".*" {
         return Ok(None);
     }
-    if let Some(inner) = value.strip_prefix(b"(^|,)(").and_then(|rest| rest.strip_suffix(b")(,|$)")) {
+    let between = |begin: &'static [u8], end: &'static [u8]| value.strip_prefix(begin)?.strip_suffix(end);
+    let inner = between(b"(^|,)(", b")(,|$)").or_else(|| between(b"(", b")(,.+)?$"));
+    if let Some(inner) = inner {
         return split(inner, b"|").map(literal).collect::<Result<_, _>>().map(Some);
     }
     if value.starts_with(b"((^|,)") {
@@ -183,12 +286,13 @@ mod tests {
     fn read(line: &str, headers: &str) -> Result<(Option<Vec<String>>, bool), NotUnderstood> {
         let fields: Vec<Box<str>> = tags::TAG_FIELDS.map(Into::into).to_vec();
         with_request(line, headers, |head| {
-            let Asked { what, is_soft } = asked(head, &fields)?;
+            let Asked { what, is_soft } = asked(head, b"a.example", &fields)?;
             let text = |tag: Cow<'_, [u8]>| String::from_utf8_lossy(&tag).into_owned();
             Ok(match what {
                 What::Address => (Some(Vec::new()), is_soft),
                 What::Tags(tags) => (Some(tags.into_iter().map(text).collect()), is_soft),
                 What::All => (None, is_soft),
+                What::Ban(expression) => (Some(vec![text(expression)]), is_soft),
             })
         })
     }
@@ -217,6 +321,7 @@ mod tests {
                 Some(&["cms_b_footer.links"]),
                 false,
             ),
+            ("BAN /", "X-Cache-Tags: (a\\-1|b)(,.+)?$", Some(&["a-1", "b"]), false),
             ("BAN /", "Cache-Tags: node:1|node_list", Some(&["node:1", "node_list"]), false),
             (
                 "BAN /tags",
@@ -234,6 +339,36 @@ mod tests {
             let want = want.map(|tags| tags.iter().map(|&tag| tag.to_owned()).collect());
             assert_eq!(read(line, headers), Ok((want, soft)), "{line} {headers}");
         }
+    }
+
+    #[test]
+    fn what_others_ban_becomes_an_expression() {
+        let of_host = |pattern| format!(r#"req.http.host == "a.example" && req.url ~ "{pattern}""#);
+        for (line, headers, want) in [
+            ("BAN /", "X-Ban: obj.status == 404", "obj.status == 404".to_owned()),
+            ("BAN /.*news.*", "", r#"req.url ~ "/.*news.*""#.to_owned()),
+            ("BAN http://proxy/.*", "", r#"req.url ~ "/.*""#.to_owned()),
+            (
+                "BAN /",
+                "X-Host: ^(a|b)$\nX-Url: ^/x\"\nX-Content-Type: .*",
+                r#"req.http.host ~ "^(a|b)$" && req.url ~ "^/x""""#.to_owned(),
+            ),
+            ("BAN /", "X-Content-Type: image/", r#"obj.http.content-type ~ "image/""#.to_owned()),
+            ("PURGE /blog/.*", "X-Purge-Method: regex", of_host("/blog/.*")),
+            ("PURGE /.*", "", of_host("/.*")),
+            ("PURGE /x", "X-Purge-Method: ban-regex\nX-Ban-Regex: ^/y", of_host("^/y")),
+            ("PURGE /a.b/*?c", "", of_host(r"^\/a\.b\/.*\?c$")),
+        ] {
+            assert_eq!(read(line, headers), Ok((Some(vec![want]), false)), "{line} {headers}");
+        }
+        for (line, headers) in [
+            ("PURGE /a", "X-Purge-Method: default"),
+            ("PURGE /a", "X-Purge-Method: exact"),
+            ("PURGE /a", "X-Ban-Regex: b"),
+        ] {
+            assert_eq!(read(line, headers), Ok((Some(Vec::new()), false)), "{line} {headers}");
+        }
+        assert_eq!(read("BAN /", "X-Host: .*\nX-Url: .*\nX-Content-Type: .*"), Ok((None, false)));
     }
 
     /// As PHP's `preg_quote` writes a tag.
@@ -283,14 +418,14 @@ mod tests {
     #[test]
     fn what_is_not_understood_purges_nothing() {
         for (line, headers, why) in [
-            ("BAN /.*", "", NotUnderstood::NoTags),
+            ("BAN /", "", NotUnderstood::NoTags),
             ("PURGEKEYS /", "", NotUnderstood::NoTags),
             ("PURGE /", "xkey-purge:", NotUnderstood::NoTags),
             ("BAN /", "X-Host: a\\.example\nCache-Tags: a", NotUnderstood::Narrowed),
             ("BAN /", "Cache-Tags: node:.*", NotUnderstood::Pattern),
             ("BAN /", "X-Cache-Tags: (^|,)(a|b", NotUnderstood::Pattern),
             ("BAN /", "X-Cache-Tags: (^|,)(a||b)(,|$)", NotUnderstood::Pattern),
-            ("BAN /", "X-Cache-Tags: (a|b)(,.+)?$", NotUnderstood::Pattern),
+            ("BAN /", "X-Cache-Tags: (a|b)(,.*)?$", NotUnderstood::Pattern),
             ("PURGE /", "X-Magento-Tags-Pattern: ((^|,)cat_p_[0-9]+(,|$))", NotUnderstood::Pattern),
             ("PURGE /", "X-Magento-Tags-Pattern: ((^|,)a(,|$))|b", NotUnderstood::Pattern),
             ("PURGE /", "X-Magento-Tags-Pattern: ((^|,)a(,|$)", NotUnderstood::Pattern),

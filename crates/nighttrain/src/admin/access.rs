@@ -44,18 +44,23 @@ impl Token {
         self.0.as_bytes().ct_eq(guess.as_bytes()).into()
     }
 
+    /// For who purges where visitors connect.
+    pub(crate) fn to_purge(&self) -> cache::PurgeToken {
+        cache::PurgeToken::new(self.0.as_bytes())
+    }
+
     /// For the `Authorization` field of our own commands.
     pub(crate) fn as_bearer(&self) -> String {
         format!("Bearer {}", self.0)
     }
 }
 
-/// The token in a file: its first and only line.
+/// The token in the file that a setting names: its first and only line.
 ///
 /// # Errors
 /// A sentence that says what is wrong; it never shows the content.
-pub(crate) fn read_token(path: &Path) -> Result<Token, String> {
-    let fault = |message: String| format!("admin-token-file {}: {message}", path.display());
+pub(crate) fn read_token(key: &str, path: &Path) -> Result<Token, String> {
+    let fault = |message: String| format!("{key} {}: {message}", path.display());
     let file = std::fs::File::open(path).map_err(|error| fault(format!("cannot be read: {error}")))?;
     let mut text = String::new();
     file.take(TOKEN_BYTES_MAX as u64 + 1)
@@ -229,7 +234,7 @@ mod tests {
     fn tokens_in_files() {
         let directory = tempfile::tempdir().expect("a directory");
         let path = directory.path().join("token");
-        assert!(read_token(&path).expect_err("absent").contains("cannot be read"));
+        assert!(read_token("admin-token-file", &path).expect_err("absent").contains("cannot be read"));
         for (content, right) in [
             ("0123456789abcdef\n", true),
             ("0123456789abcdef", true),
@@ -238,9 +243,9 @@ mod tests {
             ("two lines, of length\nenough to be a token", false),
         ] {
             std::fs::write(&path, content).expect("a file");
-            assert_eq!(read_token(&path).is_ok(), right, "{content:?}");
+            assert_eq!(read_token("admin-token-file", &path).is_ok(), right, "{content:?}");
         }
-        let token = read_token(&path).expect_err("wrong");
+        let token = read_token("admin-token-file", &path).expect_err("wrong");
         assert!(!token.contains("enough"), "the content shows: {token}");
         assert_eq!(format!("{:?}", Token("0123456789abcdef".into())), "Token(…)");
     }

@@ -19,7 +19,9 @@
 //! | `/readyz` | 200 while it takes requests, else 503 |
 //! | `POST /purge?url=` | drops one URL from the store |
 //! | `POST /purge?tag=&tag=`, `?all` | purges what has one of these tags, or everything |
+//! | `POST /purge?ban=` | purges what an expression holds of |
 //! | … `&soft` | … softly, of a URL, too: it is stale and stays |
+//! | `GET /purge` | the bans that are kept, as JSON |
 
 mod access;
 mod page;
@@ -40,7 +42,7 @@ use engine::meter::{Registry, prometheus};
 use tokio::sync::Semaphore;
 
 use crate::{
-    accelerator::{Invalidate, PurgeError, Purged, Purges},
+    accelerator::{BanSeen, Invalidate, PurgeError, Purged, Purges},
     stat::Report,
 };
 
@@ -78,7 +80,7 @@ pub(crate) fn pages(
         Router::new().route("/", get(status)).route("/metrics", get(metrics)).route("/stat", get(stat));
     let mut known = "/, /metrics, /stat, /healthz, /readyz";
     if accelerator.is_some() {
-        guarded = guarded.route("/purge", post(purge));
+        guarded = guarded.route("/purge", post(purge).get(bans));
         known = "/, /metrics, /stat, /purge, /healthz, /readyz";
     }
     let guarded = guarded.layer(middleware::from_fn_with_state(access, access::check));
@@ -157,20 +159,27 @@ struct Wanted {
 impl Wanted {
     /// `None`: it is not clear what.
     fn of(query: Vec<(String, String)>) -> Option<Self> {
-        let (mut urls, mut tags, mut is_all, mut is_soft) = (Vec::new(), Vec::new(), false, false);
+        let (mut urls, mut tags, mut bans) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut is_all, mut is_soft) = (false, false);
         for (name, value) in query {
             match &*name {
                 "url" => urls.push(value),
                 "tag" if !value.is_empty() => tags.push(value),
+                "ban" => bans.push(value),
                 "all" => is_all = true,
                 "soft" => is_soft = true,
                 _ => return None,
             }
         }
-        let what = match (urls.pop(), is_all) {
-            (Some(url), false) if urls.is_empty() && tags.is_empty() => Invalidate::Url(url),
-            (None, true) if tags.is_empty() => Invalidate::All,
-            (None, false) if (1..=TAGS_ASKED_MAX).contains(&tags.len()) => Invalidate::Tags(tags),
+        let sorts = [!urls.is_empty(), !tags.is_empty(), !bans.is_empty(), is_all];
+        if sorts.into_iter().filter(|is_asked| *is_asked).count() != 1 || urls.len() > 1 || bans.len() > 1 {
+            return None;
+        }
+        let what = match (urls.pop(), bans.pop()) {
+            (Some(url), _) => Invalidate::Url(url),
+            (None, Some(ban)) => Invalidate::Ban(ban),
+            (None, None) if is_all => Invalidate::All,
+            (None, None) if tags.len() <= TAGS_ASKED_MAX => Invalidate::Tags(tags),
             _ => return None,
         };
         Some(Self { what, is_soft })
@@ -185,8 +194,8 @@ async fn purge(State(admin): State<Arc<Admin>>, Query(query): Query<Vec<(String,
     let Some(wanted) = Wanted::of(query) else {
         return error(
             StatusCode::BAD_REQUEST,
-            "which one: POST /purge?url=http://www.example.org/path, ?tag=product-7&tag=list or ?all, each with &soft \
-             or without",
+            "which one: POST /purge?url=http://www.example.org/path, ?tag=product-7&tag=list, \
+             ?ban=req.url+~+%5E/news or ?all, each with &soft or without",
         );
     };
     let Ok(permit) = Arc::clone(&admin.purges).try_acquire_owned() else {
@@ -210,11 +219,47 @@ async fn purge(State(admin): State<Arc<Admin>>, Query(query): Query<Vec<(String,
     .await;
     match outcome {
         Ok(Ok(done)) => answer(StatusCode::OK, done),
-        Ok(Err(wrong @ PurgeError::NotAUrl(_))) => error(StatusCode::BAD_REQUEST, &wrong.to_string()),
+        Ok(Err(wrong @ (PurgeError::NotAUrl(_) | PurgeError::NotABan(_)))) => {
+            error(StatusCode::BAD_REQUEST, &wrong.to_string())
+        }
         Ok(Err(late @ (PurgeError::NoAnswer | PurgeError::NotWritten))) => {
             error(StatusCode::SERVICE_UNAVAILABLE, &late.to_string())
         }
         Err(_) => error(StatusCode::INTERNAL_SERVER_ERROR, "the purge broke off; see the log"),
+    }
+}
+
+/// The bans that are kept, the oldest first: `[{"number": 178000000000, "ban": "req.url ~ \"^/news\"", "soft": false,
+/// "cores_done": 1}]`; `null`: what lies in memory is not looked through for it.
+async fn bans(State(admin): State<Arc<Admin>>) -> Response {
+    let error =
+        |status, message: &str| (status, Json(serde_json::json!({ "error": message }))).into_response();
+    let Ok(permit) = Arc::clone(&admin.purges).try_acquire_owned() else {
+        return error(StatusCode::SERVICE_UNAVAILABLE, "too many purges at once; try again");
+    };
+    let Some(accelerator) = admin.accelerator.clone() else {
+        return error(StatusCode::NOT_FOUND, "there is no accelerator here");
+    };
+    let seen = tokio::task::spawn_blocking(move || {
+        let seen = accelerator.bans();
+        drop(permit);
+        seen
+    })
+    .await;
+    match seen {
+        Ok(Ok(seen)) => {
+            let one = |ban: &BanSeen| {
+                serde_json::json!({
+                    "number": ban.number,
+                    "ban": ban.text,
+                    "soft": ban.is_soft,
+                    "cores_done": ban.cores_done,
+                })
+            };
+            Json(seen.iter().map(one).collect::<Vec<_>>()).into_response()
+        }
+        Ok(Err(late)) => error(StatusCode::SERVICE_UNAVAILABLE, &late.to_string()),
+        Err(_) => error(StatusCode::INTERNAL_SERVER_ERROR, "the question broke off; see the log"),
     }
 }
 

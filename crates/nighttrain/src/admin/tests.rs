@@ -42,8 +42,19 @@ impl Purges for Known {
                 Ok(())
             }
             (Invalidate::Url(_), false) => panic!("a URL is dropped"),
+            (Invalidate::Ban(text), _) if text != "req.url ~ ^/a" => Err(PurgeError::NotABan(text.clone())),
             _ => Ok(()),
         }
+    }
+
+    fn bans(&self) -> Result<Vec<BanSeen>, PurgeError> {
+        let seen = |number, cores_done: Option<usize>| BanSeen {
+            number,
+            is_soft: cores_done.is_none(),
+            text: "req.url ~ \"a\"".to_owned(),
+            cores_done,
+        };
+        Ok(vec![seen(7, Some(1)), seen(8, None)])
     }
 }
 
@@ -148,16 +159,33 @@ fn purges() {
 #[test]
 fn purges_of_many() {
     let address = serve(true);
-    let ask = |query: &str| {
+    let purge = |query: &str| {
         let mut answer =
             agent().post(format!("http://{address}/purge?{query}")).send_empty().expect("an answer");
         let text = answer.body_mut().read_to_string().expect("text");
         (answer.status().as_u16(), serde_json::from_str(&text).expect("JSON"))
     };
     let done = (200, serde_json::json!({ "invalidated": true }));
-    for query in ["tag=a&tag=b+c", "all", "all&soft", "url=http://a/&soft=1", "tag=a&soft"] {
-        assert_eq!(ask(query), done, "{query}");
+    for query in [
+        "tag=a&tag=b+c",
+        "all",
+        "all&soft",
+        "url=http://a/&soft=1",
+        "tag=a&soft",
+        "ban=req.url+~+%5E/a",
+        "ban=req.url+~+%5E/a&soft",
+    ] {
+        assert_eq!(purge(query), done, "{query}");
     }
+    let (status, _, list) = ask(address, "/purge", &[]);
+    assert_eq!(status, 200);
+    assert_eq!(
+        serde_json::from_str::<serde_json::Value>(&list).expect("JSON"),
+        serde_json::json!([
+            { "number": 7, "ban": "req.url ~ \"a\"", "soft": false, "cores_done": 1 },
+            { "number": 8, "ban": "req.url ~ \"a\"", "soft": true, "cores_done": null },
+        ])
+    );
     for (query, status) in [
         ("tag=stopped", 503),
         ("soft", 400),
@@ -166,7 +194,10 @@ fn purges_of_many() {
         ("url=http://a/&tag=a", 400),
         ("what=1&all", 400),
         ("url=x&soft", 400),
+        ("ban=req.what+~+a", 400),
+        ("ban=req.url+~+%5E/a&ban=req.url+~+%5E/a", 400),
+        ("ban=req.url+~+%5E/a&all", 400),
     ] {
-        assert_eq!(ask(query).0, status, "{query}");
+        assert_eq!(purge(query).0, status, "{query}");
     }
 }

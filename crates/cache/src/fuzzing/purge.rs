@@ -1,0 +1,60 @@
+//! What a request asks to have purged (`policy::purge`), and the bans that are made of it.
+
+use super::with_request;
+use crate::{
+    bans::{Ban, Bans, Subject, Verdict},
+    policy::purge::{Asked, TAGS_ASKED_MAX, What, asked},
+    response_head::{BLANK, StoredMeta},
+    tags::TAG_FIELDS,
+};
+
+const HOST: &str = "a.example";
+
+/// The input is the head of a request.
+pub fn purge_request(bytes: &[u8]) {
+    let fields = TAG_FIELDS.map(Into::into);
+    with_request(bytes, |head, _| {
+        let Ok(Asked { what, is_soft }) = asked(head, HOST.as_bytes(), &fields) else { return };
+        assert!(!is_soft || head.headers.iter().any(|(name, _)| name.to_ascii_lowercase().contains("soft")));
+        match what {
+            What::Address => assert_eq!(head.method, "PURGE"),
+            What::All => assert!(head.headers.iter().any(|(_, value)| value.trim_ascii() == b".*")),
+            What::Tags(tags) => {
+                assert!((1..=TAGS_ASKED_MAX).contains(&tags.len()));
+                assert!(tags.iter().all(|tag| !tag.is_empty() && !tag.contains(&b' ')));
+            }
+            What::Ban(expression) => {
+                let is_ours = head.method == "BAN"
+                    && head.headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("x-ban"));
+                // What others send never ends a value: only a pattern can be wrong.
+                match Ban::parse(&expression, &fields) {
+                    Ok(ban) if !is_ours => check_ban(head.method, head.target, &ban),
+                    Ok(_) => {}
+                    Err(fault) => {
+                        assert!(is_ours || fault.found.contains("pattern") || fault.found.contains("bytes"))
+                    }
+                }
+            }
+        }
+    });
+}
+
+/// It is about the host that it was sent to, or about all, and in any case about what has the target for its path.
+fn check_ban(method: &str, target: &str, ban: &std::sync::Arc<Ban>) {
+    let holds_of = |host: &str, path: &str| {
+        let mut bans = Bans::default();
+        bans.enter(1, false, ban);
+        let key = format!("{host}\0{path}");
+        let meta = StoredMeta { status: 200, ..BLANK };
+        let subject = Subject { key: key.as_bytes(), head: b"HTTP/1.1 200 OK\r\n", meta: &meta, asker: None };
+        bans.verdict(0, &subject, false) == Verdict::Hard
+    };
+    if method == "PURGE" {
+        assert!(!holds_of("b.example", "/") && !holds_of("b.example", target));
+        let is_with_wildcards =
+            ban.text().contains("\"^\\/") && target.starts_with('/') && !ban.text().contains("\"\"");
+        if is_with_wildcards && target.contains('*') && !target.ends_with("/.*") {
+            assert!(holds_of(HOST, target) || !ban.text().ends_with("$\""), "{target}");
+        }
+    }
+}
