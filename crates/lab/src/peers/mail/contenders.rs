@@ -144,6 +144,8 @@ pub fn start(contender: Contender, (ip, cores): (Ipv4Addr, &Cores)) -> Result<Ru
             let store = directory.path().join("mail.store");
             command.args(["mail", "--smtp", &address.to_string(), "--cores", &cores.to_string(), "--http"]);
             command.arg(format!("127.0.0.1:{port_of_pages}"));
+            // All of the load comes from one address.
+            command.args(["--connections-per-address-max", "0"]);
             // The bench's mails have one body: only what is stored whole shows what a mail costs.
             command.arg(format!("--share-bodies={shares}"));
             command.args([

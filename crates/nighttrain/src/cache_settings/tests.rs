@@ -1,0 +1,60 @@
+use super::*;
+
+#[test]
+fn origins() {
+    let origin = |host: &str, port| Ok(Origin { host: host.to_owned(), port });
+    assert_eq!(parse_origin("http://127.0.0.1:3000"), origin("127.0.0.1", 3000));
+    assert_eq!(parse_origin("http://example.org/"), origin("example.org", 80));
+    assert_eq!(parse_origin("http://[::1]:81"), origin("::1", 81));
+    for (wrong, says) in [
+        ("", "not a URL"),
+        ("127.0.0.1:3000", "no scheme"),
+        ("localhost", "no scheme"),
+        ("https://example.org", "does not speak TLS"),
+        ("ftp://example.org", "unknown scheme"),
+        ("http://example.org/a", "leave the path off"),
+        ("http://example.org?x", "leave the path off"),
+        ("http://me@example.org", "user name"),
+        ("http://example.org:0", "is not a port"),
+        ("http://example.org:99999", "not a"),
+        ("http://", "not a URL"),
+    ] {
+        let error = parse_origin(wrong).expect_err(wrong);
+        assert!(error.contains(says), "{wrong}: {error}");
+    }
+}
+
+#[test]
+fn names() {
+    assert!(parse_name("edge-1").is_ok());
+    for wrong in ["", "two words", "a\r\nb", "é", "1st"] {
+        assert!(parse_name(wrong).is_err(), "{wrong}");
+    }
+}
+
+/// A limit that is added to the accelerator and not here stops this from compiling.
+#[test]
+fn every_limit_can_be_set() {
+    let cache::Limits {
+        connections_max: _,
+        connections_per_client_max: _,
+        request_head_bytes_max: _,
+        request_body_bytes_max: _,
+        request_head_time_max: _,
+        request_body_time_grace: _,
+        idle_time_max: _,
+        send_stall_max: _,
+        pin_grace: _,
+        response_head_bytes_max: _,
+        origin_connect_time_max: _,
+        origin_first_byte_time_max: _,
+        origin_between_bytes_time_max: _,
+        origin_idle_time_max: _,
+        origin_idle_connections_max: _,
+        origin_connections_max: _,
+        origin_queue_max: _,
+        origin_lasting_max: _,
+        client_bytes_max: _,
+    } = cache::Limits::default();
+    assert_eq!(CACHE_SETTINGS.iter().filter(|setting| setting.heading == LIMITS).count(), 19);
+}
