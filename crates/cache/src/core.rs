@@ -27,6 +27,7 @@ use crate::{
     bans::{BanSeen, Subject},
     config::Config,
     counters::Counter,
+    explanation::Question,
     growing::{PassingBudget, Window},
     in_flight::{InFlight, Want},
     invalidations::{Invalidation, Invalidations, Table},
@@ -81,6 +82,8 @@ pub(crate) enum Message {
     },
     /// To any core: which bans are kept?
     Bans(oneshot::Sender<Vec<BanSeen>>),
+    /// To the owner of the key: say what would become of this request. Nothing is changed by that.
+    Explain(Box<Question>),
     /// A connection that another core had too many of.
     Accept(std::net::TcpStream, SocketAddr),
 }

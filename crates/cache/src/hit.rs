@@ -37,7 +37,7 @@ pub(crate) const COALESCE_BYTES_MAX: u64 = 16 * 1024;
 
 /// How far the clock may be set back before what was stored until then is fetched anew: more than a server of time
 /// corrects at once, and less than any lifetime that matters.
-const CLOCK_BACK_S_MAX: u64 = 10;
+pub(crate) const CLOCK_BACK_S_MAX: u64 = 10;
 
 /// What is looked up, and how.
 pub(crate) struct Asked<'a> {

@@ -33,6 +33,8 @@ mod counters;
 mod downstream;
 mod entry;
 pub mod error_page;
+mod explain;
+mod explanation;
 mod fetch;
 #[cfg(any(test, fuzzing))]
 pub mod fuzzing;
@@ -85,4 +87,5 @@ pub use bans::BanSeen;
 pub use config::{ClientRule, Config, CookieRule, Limits, Origin, PurgeToken};
 pub use counters::Counter;
 pub use engine::network::{InvalidNetwork, Network};
+pub use explanation::{ExplainError, Explanation, Figure, RequestOf, Step};
 pub use server::{Invalidate, PurgeError, Purged, Server, StartError};

@@ -8,7 +8,7 @@
 //! address's notes. Errors leave none: while an origin fails, one request at a time is enough.
 
 use engine::{
-    store::{BodyLength, Hash, Lookup, NewObject, Turn},
+    store::{BodyLength, Hash, Lookup, NewObject, Object, Shard, Turn},
     sys::span::Span,
 };
 
@@ -120,6 +120,8 @@ pub(crate) struct Note {
     pub(crate) reason: &'static str,
     /// It is time to look whether that is still so.
     pub(crate) is_due: bool,
+    /// When that time comes or came.
+    pub(crate) until_s: u64,
 }
 
 /// Why what comes for this request is not stored, if there is a note. `key` is a buffer.
@@ -133,16 +135,32 @@ pub(crate) fn of(
 ) -> Option<Note> {
     let hash = Shown::by(facts).place(primary, |key| turn.hash(key), key);
     let Lookup::Hit(note) = turn.lookup(hash, key) else { return None };
+    read(core, &note, (hash, turn.hash(primary)), now_s)
+}
+
+/// As [`of`], for who only looks. Runs on the owner's core.
+pub(crate) fn peek(
+    core: &Core,
+    shard: &Shard,
+    primary: &[u8],
+    facts: &RequestFacts,
+    now_s: u64,
+) -> Option<Note> {
+    let mut key = Vec::new();
+    let hash = Shown::by(facts).place(primary, |key| core.store.hash(key), &mut key);
+    read(core, &shard.peek(hash, &key)?, (hash, core.store.hash(primary)), now_s)
+}
+
+fn read(core: &Core, note: &Object<'_>, hashes: (Hash, Hash), now_s: u64) -> Option<Note> {
     let mut meta = StoredMeta::unpack(&note.meta())?;
-    let address = turn.hash(primary);
-    if core.invalidations.judge(&note, &mut meta, (hash, address), None, now_s) == Verdict::Hard {
+    if core.invalidations.judge(note, &mut meta, hashes, None, now_s) == Verdict::Hard {
         return None;
     }
     let until_s = meta.fresh_until_s();
     if !meta.flags.has(Flags::NOT_STORED) || until_s + u64::from(DUE_S) <= now_s {
         return None;
     }
-    Some(Note { reason: reason(note.head())?, is_due: until_s <= now_s })
+    Some(Note { reason: reason(note.head())?, is_due: until_s <= now_s, until_s })
 }
 
 /// Drops the notes of an address. Runs on the owner's core.

@@ -24,6 +24,7 @@ use engine::{
     store::{Shard, Store, StoreConfig, StoreError, tier::OpenOnFileError},
 };
 use tokio::{net::TcpStream, sync::oneshot};
+use wire::http1::head::HeadLimits;
 
 use crate::{
     bans::{Ban, BanSeen},
@@ -31,6 +32,8 @@ use crate::{
     config::Config,
     core::{Beginning, Core, Message, Unlinked, with_core},
     counters::Counter,
+    explain,
+    explanation::{ExplainError, Explanation, RequestOf},
     fetch, http1,
     invalidations::{Table, What},
     key, lurk,
@@ -144,6 +147,7 @@ pub struct Server {
     book: Arc<Book>,
     /// The fields that carry tags, of which bans know nothing.
     tag_fields: Vec<Box<str>>,
+    head_limits: HeadLimits,
 }
 
 #[expect(clippy::disallowed_types, reason = "the admin's path, not a request's: one purge at a time")]
@@ -218,6 +222,7 @@ impl Server {
             })
             .collect();
         let ready = Arc::new(AtomicUsize::new(0));
+        let head_limits = http1::head_limits(&config);
         let shared = Arc::new(Shared {
             clients: Clients::new(config.limits.connections_per_client_max),
             balance: Balance::new(loops),
@@ -246,6 +251,7 @@ impl Server {
             loops,
             book,
             tag_fields,
+            head_limits,
         })
     }
 
@@ -317,10 +323,7 @@ impl Server {
                 What::Ban(ban.map_err(|fault| PurgeError::NotABan(fault.marked(text.as_bytes())))?)
             }
         };
-        let lend = |with: &mut dyn FnMut(&Sender<Message>)| {
-            with(&self.outside.lock().unwrap_or_else(std::sync::PoisonError::into_inner));
-        };
-        match spread::spread_from_outside(self.loops, &self.book, what, is_soft, lend) {
+        match spread::spread_from_outside(self.loops, &self.book, what, is_soft, |with| self.lend(with)) {
             Ok(true) => Ok(()),
             Ok(false) => Err(PurgeError::NotWritten),
             Err(Unasked) => Err(PurgeError::NoAnswer),
@@ -339,6 +342,19 @@ impl Server {
             outside.flush();
         }
         answer.blocking_recv().map_err(|_| PurgeError::NoAnswer)
+    }
+
+    /// Says what would become of a request now, and which rule decides that at each step. Nothing is changed, counted
+    /// or fetched by it. Blocks until the core that owns the key has answered.
+    ///
+    /// # Errors
+    /// It is no request that this accelerator would take, or the core did not answer.
+    pub fn explain(&self, request: &RequestOf) -> Result<Explanation, ExplainError> {
+        explain::ask_from_outside(&self.store, &self.head_limits, request, |with| self.lend(with))
+    }
+
+    fn lend(&self, with: &mut dyn FnMut(&Sender<Message>)) {
+        with(&self.outside.lock().unwrap_or_else(std::sync::PoisonError::into_inner));
     }
 
     /// Ready once a loop has ended, which it does by itself only when it fails. [`Server::drain`] then says why.
@@ -516,6 +532,7 @@ async fn receive_messages(mut receiver: Receiver<Message>, clients: Arc<Clients>
                         // Who asked may be gone.
                         let _ = done.send(core.invalidations.bans_seen());
                     }
+                    Message::Explain(question) => explain::answer(core, *question),
                     Message::LostPart { hash, key, id } => core.shard_mut().lost_part(hash, &key, id),
                     Message::Unlink { hash, key, is_purge, lasting, done } => {
                         if is_purge {

@@ -2,7 +2,7 @@
 
 use std::{future::Future, net::SocketAddr, path::PathBuf, pin::Pin, sync::Arc, time::Duration};
 
-pub(crate) use cache::{BanSeen, Invalidate, PurgeError, Purged};
+pub(crate) use cache::{BanSeen, ExplainError, Explanation, Invalidate, PurgeError, Purged, RequestOf};
 use cache::{Config, Server};
 use engine::meter::Registry;
 
@@ -19,7 +19,7 @@ use crate::{
 #[expect(clippy::disallowed_types, reason = "taken once in ten seconds")]
 type Lock<T> = std::sync::Mutex<T>;
 
-/// Who drops what is stored. The program's is [`Accelerator`]; a test's is its own.
+/// Who drops what is stored, and says why it is used or not. The program's is [`Accelerator`]; a test's is its own.
 pub(crate) trait Purges: Send + Sync + 'static {
     /// Drops what is stored under a URL. Blocks until the core that owns it has answered.
     fn purge(&self, url: &str) -> Result<Purged, PurgeError>;
@@ -29,6 +29,9 @@ pub(crate) trait Purges: Send + Sync + 'static {
 
     /// The bans that are kept. Blocks until a core has said so.
     fn bans(&self) -> Result<Vec<BanSeen>, PurgeError>;
+
+    /// Says what would become of a request. Blocks until the core that owns its key has answered.
+    fn explain(&self, request: &RequestOf) -> Result<Explanation, ExplainError>;
 }
 
 /// The one that the program runs.
@@ -94,6 +97,10 @@ impl Purges for Accelerator {
 
     fn bans(&self) -> Result<Vec<BanSeen>, PurgeError> {
         self.running.ask(Server::bans).unwrap_or(Err(PurgeError::NoAnswer))
+    }
+
+    fn explain(&self, request: &RequestOf) -> Result<Explanation, ExplainError> {
+        self.running.ask(|server| server.explain(request)).unwrap_or(Err(ExplainError::NoAnswer))
     }
 }
 

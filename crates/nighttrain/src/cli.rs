@@ -49,6 +49,8 @@ pub(crate) enum Task {
     Top(TopTask),
     /// Purges a URL, tags or everything from the store of a running accelerator
     Purge(PurgeTask),
+    /// Says why a request is, or is not, answered from the store of a running accelerator
+    Explain(ExplainTask),
     /// Shows the effective configuration, and where each value comes from
     Config(ConfigTask),
     /// Says what is wrong in a configuration file, with the line and what would be right; or in a store's file
@@ -182,6 +184,26 @@ pub(crate) struct PurgeTask {
     pub all: bool,
     #[arg(long, help = "Softly: it is stale and stays, to be shown while it is fetched anew, or validated")]
     pub soft: bool,
+    #[command(flatten)]
+    pub config: ConfigFile,
+    #[command(flatten)]
+    pub settings: AdminFlags,
+}
+
+/// `nighttrain explain`
+#[derive(Debug, Args)]
+pub(crate) struct ExplainTask {
+    /// The URL as visitors ask for it, such as http://www.example.org/news
+    pub url: String,
+    /// A header of the request, as curl takes it; may be said again
+    #[arg(short = 'H', long = "header", value_name = "NAME: VALUE")]
+    pub headers: Vec<String>,
+    /// The method of the request
+    #[arg(short = 'X', long = "request", value_name = "METHOD", default_value = "GET")]
+    pub method: String,
+    /// Prints JSON, whose names stay
+    #[arg(long)]
+    pub json: bool,
     #[command(flatten)]
     pub config: ConfigFile,
     #[command(flatten)]

@@ -1,11 +1,18 @@
-//! The commands that ask a running server: `stat` and `purge`, over its admin port.
+//! The commands that ask a running server: `stat`, `purge` and `explain`, over its admin port.
 
 use std::{
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
     time::Duration,
 };
 
-use crate::{admin, cli::PurgeTask, failure::Failure, failure::Fault, settings::Settings};
+use crate::{
+    admin,
+    cli::{ExplainTask, PurgeTask},
+    explained,
+    failure::Failure,
+    failure::Fault,
+    settings::Settings,
+};
 
 /// The server answers from its own memory; one that takes longer hangs.
 const ANSWER_TIME_MAX: Duration = Duration::from_secs(10);
@@ -71,6 +78,23 @@ fn bans(server: &Server) -> Result<String, Failure> {
         format!("{}  {soft}  {done}  {}\n", ban["number"], ban["ban"].as_str().unwrap_or_default())
     };
     Ok(if bans.is_empty() { "No bans are kept\n".to_owned() } else { bans.iter().map(line).collect() })
+}
+
+/// What would become of a request, and why: JSON as the server says it, or lines for people.
+pub(crate) fn explain(settings: &Settings, task: &ExplainTask) -> Result<String, Failure> {
+    let server = Server::new(settings)?;
+    let headers = task.headers.iter().map(|line| ("header", line));
+    let request =
+        server.agent.get(server.url("/explain")).query("url", &task.url).query("method", &task.method);
+    let (status, text) = server.answer(server.authorized(request.query_pairs(headers)).call())?;
+    let said: serde_json::Value = serde_json::from_str(&text).unwrap_or_default();
+    match (status, said["error"].as_str()) {
+        (200, None) if said["steps"].is_array() => {
+            Ok(if task.json { text + "\n" } else { explained::text(&said) })
+        }
+        (_, Some(error)) => Err(Failure::Failed(error.to_owned())),
+        _ => Err(server.unexpected(status, &text)),
+    }
 }
 
 struct Server {

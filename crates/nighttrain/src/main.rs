@@ -3,7 +3,7 @@
 //! ```text
 //!                                          ┌── crates cache, feed, mail: pinned loops ◀── clients
 //! flags, environment, file ──▶ Settings ───┤        ▲ snapshot, purge, drain
-//!                                          └── admin thread (axum) ◀── nighttrain stat, purge; Prometheus
+//!                                          └── admin thread (axum) ◀── nighttrain stat, purge, explain; Prometheus
 //! main thread: signals, the line of what was saved
 //! ```
 //! Nothing here is on a request's path.
@@ -19,6 +19,7 @@ mod cli;
 mod client;
 mod demo;
 mod effective;
+mod explained;
 mod failure;
 mod feed;
 mod feed_settings;
@@ -99,6 +100,10 @@ fn perform(task: Task) -> Result<(), Failure> {
         Task::Purge(task) => {
             let settings = configured(&task.config, &task.settings.0)?.settings;
             print(&client::purge(&settings, &task)?)
+        }
+        Task::Explain(task) => {
+            let settings = configured(&task.config, &task.settings.0)?.settings;
+            print(&client::explain(&settings, &task)?)
         }
         Task::Config(task) => {
             let path = task.config.path();

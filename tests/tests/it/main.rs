@@ -11,6 +11,7 @@ mod corpus;
 mod curl;
 mod delivery;
 mod dist;
+mod explain;
 mod feed_async_nats;
 mod feed_clients;
 mod feed_guide;

@@ -118,7 +118,8 @@ struct Answered {
     turned: Option<Turned>,
 }
 
-fn head_limits(config: &Config) -> HeadLimits {
+/// What a request's head may measure.
+pub(crate) fn head_limits(config: &Config) -> HeadLimits {
     let head_bytes_max = config.limits.request_head_bytes_max;
     HeadLimits { head_bytes_max, line_bytes_max: head_bytes_max.min(REQUEST_LINE_BYTES_MAX) }
 }

@@ -14,4 +14,4 @@ mod deliver;
 mod send;
 mod upload;
 
-pub(crate) use connection::{serve, turn_away};
+pub(crate) use connection::{head_limits, serve, turn_away};

@@ -62,6 +62,18 @@ impl Source {
             Source::NoCache => "no-cache",
         }
     }
+
+    /// Where the rule is written: an RFC's section or a knob.
+    pub const fn section(self) -> &'static str {
+        match self {
+            Source::SMaxAge => "RFC 9111 §5.2.2.10",
+            Source::MaxAge => "RFC 9111 §5.2.2.1",
+            Source::Expires => "RFC 9111 §5.3",
+            Source::Heuristic => "RFC 9111 §4.2.2",
+            Source::DefaultTtl => "knob default-ttl",
+            Source::NoCache => "RFC 9111 §5.2.2.4",
+        }
+    }
 }
 
 /// The freshness of a response that may be stored.

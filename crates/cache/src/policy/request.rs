@@ -128,6 +128,18 @@ impl PassReason {
         }
     }
 
+    /// The reason in plain words, without a full stop.
+    pub const fn words(self) -> &'static str {
+        match self {
+            PassReason::Method => "only GET and HEAD are answered from the store",
+            PassReason::Body => "the request has a body, which may mean something to the origin",
+            PassReason::NoStore => "the request says that nothing of it may be stored (no-store)",
+            PassReason::Precondition => {
+                "the request has If-Match or If-Unmodified-Since, which the origin judges"
+            }
+        }
+    }
+
     /// Where the rule is written.
     pub const fn section(self) -> &'static str {
         match self {

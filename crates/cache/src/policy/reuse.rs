@@ -72,6 +72,26 @@ impl NotReused {
             NotReused::RequestMinFresh => "request-min-fresh",
         }
     }
+
+    /// The reason in plain words, without a full stop.
+    pub const fn words(self) -> &'static str {
+        match self {
+            NotReused::Stale => "it is stale, and may not be shown so",
+            NotReused::RequestNoCache => "the request says no-cache",
+            NotReused::RequestMaxAge => "it is older than the request's max-age",
+            NotReused::RequestMinFresh => "it does not stay fresh for the request's min-fresh",
+        }
+    }
+
+    /// Where the rule is written.
+    pub const fn section(self) -> &'static str {
+        match self {
+            NotReused::Stale => "RFC 9111 §4.2",
+            NotReused::RequestNoCache => "RFC 9111 §5.2.1.4",
+            NotReused::RequestMaxAge => "RFC 9111 §5.2.1.1",
+            NotReused::RequestMinFresh => "RFC 9111 §5.2.1.3",
+        }
+    }
 }
 
 /// Whether a stored response may answer a request with cookies. The rule of [`storable`](super::storable()) seen from

@@ -99,6 +99,12 @@ impl Shard {
         Some(Object { local: &self.local, slot })
     }
 
+    /// As [`lookup_owned`](Self::lookup_owned), for who only looks: it is no visit.
+    pub fn peek(&self, hash: Hash, key: &[u8]) -> Option<Object<'_>> {
+        let (slot, _) = self.find(hash, key)?;
+        Some(Object { local: &self.local, slot })
+    }
+
     pub(super) fn find(&self, hash: Hash, key: &[u8]) -> Option<(Slot, SlotAddress)> {
         self.assert_owned(hash);
         let found = self.index.find(self.shared(), hash)?;

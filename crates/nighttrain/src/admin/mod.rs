@@ -1,11 +1,11 @@
 //! The admin server: what the operator and the monitoring see.
 //!
 //! ```text
-//! nighttrain stat, purge · Prometheus · a browser
+//! nighttrain stat, purge, explain · Prometheus · a browser
 //!        │  HTTP, loopback unless a token is set
 //!        ▼
 //! thread "admin": axum on a runtime of its own ──▶ Operated::registry (atomics, read in passing)
-//!                                              └─▶ Purges::purge (blocks: on a helper thread)
+//!                                              └─▶ Purges::purge, explain (block: on a helper thread)
 //! ```
 //! The same pages for every server; `/purge` where there is an accelerator.
 //! It shares no thread with the loops: a scrape costs a request nothing but the reading of its counters' cache lines.
@@ -22,8 +22,10 @@
 //! | `POST /purge?ban=` | purges what an expression holds of |
 //! | … `&soft` | … softly, of a URL, too: it is stale and stays |
 //! | `GET /purge` | the bans that are kept, as JSON |
+//! | `/explain?url=&method=&header=` | JSON: what would become of such a request, and which rule says so |
 
 mod access;
+mod explain;
 mod page;
 mod port;
 
@@ -60,7 +62,7 @@ pub(crate) trait Operated: Send + Sync + 'static {
     fn is_ready(&self) -> bool;
 }
 
-/// Purges under way at once; more are answered 503. Each may wait for a core, on a thread of its own.
+/// Purges and questions under way at once; more are answered 503. Each may wait for a core, on a thread of its own.
 const PURGES_MAX: usize = 8;
 
 struct Admin {
@@ -80,8 +82,8 @@ pub(crate) fn pages(
         Router::new().route("/", get(status)).route("/metrics", get(metrics)).route("/stat", get(stat));
     let mut known = "/, /metrics, /stat, /healthz, /readyz";
     if accelerator.is_some() {
-        guarded = guarded.route("/purge", post(purge).get(bans));
-        known = "/, /metrics, /stat, /purge, /healthz, /readyz";
+        guarded = guarded.route("/purge", post(purge).get(bans)).route("/explain", get(explain::explain));
+        known = "/, /metrics, /stat, /purge, /explain, /healthz, /readyz";
     }
     let guarded = guarded.layer(middleware::from_fn_with_state(access, access::check));
     let purges = Arc::new(Semaphore::new(PURGES_MAX));

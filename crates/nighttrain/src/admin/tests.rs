@@ -3,7 +3,10 @@
 use std::net::SocketAddr;
 
 use super::*;
-use crate::stat::tests::registry;
+use crate::{
+    accelerator::{ExplainError, Explanation, RequestOf},
+    stat::tests::registry,
+};
 
 /// Knows one URL.
 struct Known {
@@ -55,6 +58,22 @@ impl Purges for Known {
             cores_done,
         };
         Ok(vec![seen(7, Some(1)), seen(8, None)])
+    }
+
+    fn explain(&self, request: &RequestOf) -> Result<Explanation, ExplainError> {
+        match &*request.url {
+            "http://a/known?x=1&y=2" => {
+                assert_eq!((&*request.method, &request.headers[..]), ("HEAD", &["A: b c".to_owned()][..]));
+                let figures =
+                    vec![("age_s", cache::Figure::Number(7)), ("lines", cache::Figure::Text("x".into()))];
+                let words = "it is there".to_owned();
+                let step =
+                    cache::Step { state: "now", decision: "hit", words, section: "RFC 9111 §4", figures };
+                Ok(Explanation { steps: vec![step] })
+            }
+            "http://a/late" => Err(ExplainError::NoAnswer),
+            other => Err(ExplainError::NotAUrl(other.to_owned())),
+        }
     }
 }
 
@@ -200,4 +219,31 @@ fn purges_of_many() {
     ] {
         assert_eq!(purge(query).0, status, "{query}");
     }
+}
+
+#[test]
+fn explanations() {
+    let address = serve(true);
+    let path = "/explain?url=http://a/known?x%3D1%26y%3D2&method=HEAD&header=A:%20b+c";
+    let (status, kind, text) = ask(address, path, &[]);
+    assert_eq!((status, &*kind), (200, "application/json"));
+    let said: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+    let step = serde_json::json!({
+        "state": "now", "decision": "hit", "words": "it is there", "section": "RFC 9111 §4", "age_s": 7, "lines": "x",
+    });
+    assert_eq!(
+        said,
+        serde_json::json!({ "method": "HEAD", "url": "http://a/known?x=1&y=2", "outcome": "hit", "steps": [step] })
+    );
+    for (query, status) in [
+        ("", 400),
+        ("?url=x", 400),
+        ("?url=http://a/late", 503),
+        ("?url=a&url=b", 400),
+        ("?url=a&what=b", 400),
+    ] {
+        assert_eq!(ask(address, &format!("/explain{query}"), &[]).0, status, "{query}");
+    }
+    // Whoever may not purge is not told either.
+    assert_eq!(ask(address, path, &[("host", "evil.example")]).0, 421);
 }

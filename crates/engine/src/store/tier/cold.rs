@@ -56,6 +56,16 @@ impl Shard {
         Some(file.bodies.find(hash.word()).unwrap_or(own))
     }
 
+    /// Until when the file keeps an object, in seconds of the store's time, if it has the object. Nothing is changed by
+    /// that, as it is by [`cold`](Self::cold): it is for who only looks.
+    pub fn on_file_until_s(&self, hash: Hash, now_s: u32) -> Option<u32> {
+        let file = self.file.as_ref()?;
+        let kept = file.known(hash.word()).filter(|kept| kept.expires_s > now_s)?;
+        let is_there =
+            file.is_there(hash.word()) && !file.is_outdated(hash.word()) && !file.has_lost_parts(hash.word());
+        is_there.then_some(kept.expires_s)
+    }
+
     /// The object is on the file and cannot be read: it is not there any more.
     pub fn damaged(&mut self, hash: Hash, location: Location) {
         let tally = &self.local.store.shards[self.local.core].tally;

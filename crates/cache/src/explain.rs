@@ -1,0 +1,489 @@
+//! Why a request is, or is not, answered from the store: the walk of [`hit`](crate::hit) with words instead of an
+//! answer.
+//!
+//! ```text
+//!  admin ─ RequestOf ─▶ Message::Explain ─▶ the core that owns the key: recv ▸ key ▸ variant ▸ store ▸ head ▸ purges
+//!        ◀───────────── Explanation ◀─────                             ▸ freshness ▸ stale ▸ note ▸ now
+//! ```
+//! The same pure functions decide, so that what is said is what would be done. It is no visit: nothing is counted,
+//! written, read from the file or fetched. *Bounds:* those of a request's head, and the admin's of questions at once.
+
+mod arithmetic;
+
+use std::time::Duration;
+
+use engine::{
+    cores::{clock, mesh::Sender},
+    store::{Hash, Object, Shard, Store},
+};
+use tokio::sync::oneshot::{self, error::TryRecvError};
+use wire::http1::{
+    framing::{Framing, request_framing},
+    head::{HeadLimits, HeaderSlots, Progress, RequestHead, parse_response},
+    url::Scheme,
+};
+
+use crate::{
+    config::CookieRule,
+    core::{Core, Message, store_s},
+    explanation::{ExplainError, Explanation, Question, RequestOf, Step, with_head},
+    hit::CLOCK_BACK_S_MAX,
+    invalidations::Verdict,
+    key, note,
+    policy::{
+        self, Recv, RequestFacts, ResponseFacts, Reuse, directives::RequestDirectives,
+        vary::VARY_SPEC_BYTES_MAX, vary::secondary_key,
+    },
+    purge::{RING_PAUSE, RING_WAIT_MAX},
+    response_head::{Flags, StoredMeta},
+    site::SiteId,
+};
+
+/// What of a stored head decides what becomes of it.
+const TELLING: [&str; 7] =
+    ["cache-control", "cdn-cache-control", "expires", "date", "last-modified", "etag", "vary"];
+
+/// Asks the core that owns the key, from a thread that may wait. `with` lends what sends to the cores, for a moment.
+///
+/// # Errors
+/// It is no request that would be taken, or there was no answer within [`RING_WAIT_MAX`].
+pub(crate) fn ask_from_outside(
+    store: &Store,
+    limits: &HeadLimits,
+    request: &RequestOf,
+    with: impl Fn(&mut dyn FnMut(&Sender<Message>)),
+) -> Result<Explanation, ExplainError> {
+    let head = request.head(limits)?;
+    let mut key = Vec::new();
+    with_head(&head, limits, |head| key::of_request(head, &mut key))?;
+    let owner = store.owner(store.hash(&key));
+    let (reply, mut explanation) = oneshot::channel();
+    let mut unsent = Some(Message::Explain(Box::new(Question { head, limits: *limits, reply })));
+    let mut waited = Duration::ZERO;
+    while waited < RING_WAIT_MAX {
+        if unsent.is_some() {
+            with(&mut |sender| {
+                unsent = unsent.take().and_then(|message| sender.send(owner, message).err());
+                sender.flush();
+            });
+        }
+        #[expect(clippy::disallowed_methods, reason = "a thread of the operator's, on no loop")]
+        std::thread::sleep(RING_PAUSE);
+        waited += RING_PAUSE;
+        match explanation.try_recv() {
+            Ok(explanation) => return Ok(explanation),
+            Err(TryRecvError::Closed) => return Err(ExplainError::NoAnswer),
+            Err(TryRecvError::Empty) => {}
+        }
+    }
+    Err(ExplainError::NoAnswer)
+}
+
+/// Answers a question. Runs on the owner's core.
+pub(crate) fn answer(core: &Core, Question { head, limits, reply }: Question) {
+    if let Ok(explanation) = with_head(&head, &limits, |head| explain(core, head)) {
+        // Who asked may have given up.
+        let _ = reply.send(explanation);
+    }
+}
+
+fn explain(core: &Core, head: &RequestHead<'_, '_>) -> Explanation {
+    let has_body = !matches!(request_framing(head), Ok(Framing::None | Framing::Length(0)));
+    let facts = RequestFacts::of(head, has_body, core.config.client_cache_control);
+    let mut walk =
+        Walk { core, head, facts, only_if_cached: false, now_s: clock::unix_s(), steps: Vec::new() };
+    let mut key = Vec::new();
+    key::of_request(head, &mut key);
+    if walk.recv() {
+        walk.visitor();
+        walk.key(&key);
+        walk.lookup(key);
+    }
+    Explanation { steps: walk.steps }
+}
+
+/// A request on its way through the states.
+struct Walk<'a> {
+    core: &'a Core,
+    head: &'a RequestHead<'a, 'a>,
+    facts: RequestFacts,
+    only_if_cached: bool,
+    now_s: u64,
+    steps: Vec<Step>,
+}
+
+impl Walk<'_> {
+    fn say(
+        &mut self,
+        state: &'static str,
+        decision: &'static str,
+        words: impl Into<String>,
+        section: &'static str,
+    ) -> &mut Step {
+        self.steps.push(Step { state, decision, words: words.into(), section, figures: Vec::new() });
+        let last = self.steps.len() - 1;
+        &mut self.steps[last]
+    }
+
+    /// Whether it is looked up.
+    fn recv(&mut self) -> bool {
+        match policy::recv(&self.facts) {
+            Recv::Lookup { must_fetch, only_if_cached } => {
+                self.only_if_cached = only_if_cached;
+                let (words, section) = match (must_fetch, only_if_cached) {
+                    (true, _) => (
+                        "it is looked up, but the request wants nothing that the origin was not asked about",
+                        "RFC 9111 §5.2.1.4",
+                    ),
+                    (false, true) => ("it is answered from the store, or with 504", "RFC 9111 §5.2.1.7"),
+                    (false, false) => ("GET and HEAD may be answered from the store", "RFC 9111 §4"),
+                };
+                self.say("recv", "lookup", words, section);
+                return true;
+            }
+            Recv::Pass(reason) => {
+                self.say("recv", "pass", reason.words(), reason.section()).text("reason", reason.name());
+                let origin = self.origin();
+                let words =
+                    format!("it goes to the origin, {origin}; nothing is looked up and nothing stored");
+                self.say("now", "pass", words, "");
+            }
+            Recv::Purge => {
+                self.say("recv", "purge", "the request asks to have something purged", "");
+                self.say(
+                    "now",
+                    "purge",
+                    "it is done for the networks that are listed, else 403",
+                    "knob purge-from",
+                );
+            }
+            Recv::Synth(fault) => {
+                let words =
+                    format!("answered {} without the origin: {}", fault.status(), fault.words().title);
+                self.say("recv", "synth", fault.words().what.to_owned(), "");
+                self.say("now", "synth", words, "").number("status", fault.status());
+            }
+        }
+        false
+    }
+
+    /// What the request shows of its visitor, and of what it wishes, as far as that matters later.
+    fn visitor(&mut self) {
+        if RequestDirectives::of(&self.head.headers) != self.facts.directives {
+            let words = "what the request says in Cache-Control and Pragma does not count";
+            self.say("recv", "ignored", words, "knob client-cache-control");
+        }
+        if self.facts.authorization {
+            let words = "it carries credentials: what answers it is stored only if that says public, must-revalidate or \
+                         s-maxage";
+            self.say("recv", "credentials", words, "RFC 9111 §3.5");
+        }
+        if self.facts.cookie {
+            let (words, section) = match self.core.config.cookies {
+                CookieRule::Safe => (
+                    "it carries a cookie: what answers it is stored only if that says for how long it is fresh, and what \
+                     was stored on a guess does not answer it",
+                    "knob cookies=safe",
+                ),
+                CookieRule::Strict => (
+                    "it carries a cookie: only what says that it is for all is stored for it and answers it",
+                    "knob cookies=strict",
+                ),
+                CookieRule::Rfc => ("it carries a cookie, which makes no difference", "knob cookies=rfc"),
+            };
+            self.say("recv", "cookie", words, section);
+        }
+    }
+
+    fn key(&mut self, key: &[u8]) {
+        let scheme = if key::scheme(key) == Scheme::Https { "https" } else { "http" };
+        let authority = String::from_utf8_lossy(key::authority(key)).into_owned();
+        let path = String::from_utf8_lossy(key::path(key)).into_owned();
+        let (origin, core) = (self.origin(), self.core.index as u64);
+        let words = format!("{scheme}://{authority}{path}, of the site whose origin is {origin}");
+        let step = self.say("key", "primary", words, "RFC 9111 §4.1");
+        step.text("scheme", scheme).text("authority", authority).text("path", path).number("core", core);
+    }
+
+    /// The address, and the variant for this request where it has variants.
+    fn lookup(&mut self, mut key: Vec<u8>) {
+        let core = self.core;
+        // Not by `shard_mut`: nothing is changed.
+        let shard = core.shard.borrow();
+        let address = core.store.hash(&key);
+        let primary_bytes = key.len();
+        let mut hash = address;
+        let found = |hash, key: &[u8]| {
+            let object = shard.peek(hash, key)?;
+            Some((object, StoredMeta::unpack(&object.meta())?))
+        };
+        let mut stored = found(hash, &key);
+        if let Some((spec, meta)) = stored
+            && meta.flags.has(Flags::VARY_SPEC)
+        {
+            hash = self.variant(&spec, &meta, address, &mut key);
+            stored = found(hash, &key);
+        }
+        let primary = &key[..primary_bytes];
+        match stored {
+            Some((object, meta)) => {
+                let until_s = shard.on_file_until_s(hash, store_s(self.now_s));
+                self.stored(&object, &meta, until_s.is_some());
+                let hashes = (hash, address);
+                self.use_of(&shard, &object, meta, hashes, primary);
+            }
+            None => self.not_in_memory(&shard, hash, primary),
+        }
+    }
+
+    /// Makes `key` that of the variant, as a hit does.
+    fn variant(&mut self, spec: &Object<'_>, meta: &StoredMeta, address: Hash, key: &mut Vec<u8>) -> Hash {
+        let mut names = vec![0; (meta.head_bytes as usize).min(VARY_SPEC_BYTES_MAX)];
+        spec.head().slice(0..names.len()).copy_to_slice(&mut names);
+        let mut words = Vec::new();
+        for name in names.split(|&b| b == b',') {
+            let mut value = Vec::new();
+            secondary_key(name, &self.head.headers, &mut value);
+            let value = String::from_utf8_lossy(&value).into_owned();
+            let name = String::from_utf8_lossy(name);
+            words.push(match value.strip_prefix(['+', '=']) {
+                Some(value) => format!("{name}: {}", value.trim_end()),
+                None => format!("{name} is absent"),
+            });
+        }
+        let words = format!("it differs by what the request says of {}", words.join("; "));
+        let generation = spec.sequence();
+        self.say("variant", "vary", words, "RFC 9111 §4.1").number("generation", generation);
+        key::append_variant(key, generation, &names, &self.head.headers);
+        key::hash_of_variant(address, self.core.store.hash(key))
+    }
+
+    fn not_in_memory(&mut self, shard: &Shard, hash: Hash, primary: &[u8]) {
+        if let Some(until_s) = shard.on_file_until_s(hash, store_s(self.now_s)) {
+            let until = arithmetic::date(u64::from(until_s));
+            let words = format!("it is on the store's file alone, kept until {until}");
+            self.say("store", "file", words, "knob store").number("kept_until_s", until_s);
+            let words = "it is read from the file, and then judged as what is in memory";
+            self.say("now", "read", words, "");
+            return;
+        }
+        let words = if shard.is_warming() {
+            "nothing in memory; the store's file is still being read"
+        } else {
+            "nothing is stored under this key"
+        };
+        self.say("store", "nowhere", words, "");
+        self.missed(shard, primary, None);
+    }
+
+    /// What is stored, where, and what its head says.
+    fn stored(&mut self, object: &Object<'_>, meta: &StoredMeta, is_on_file: bool) {
+        let bytes = if object.is_in_parts() { meta.body_bytes.unwrap_or(0) } else { object.body_bytes() };
+        let place = match (object.is_in_parts(), is_on_file) {
+            (true, _) => ("file-in-parts", "its body on the file, in parts"),
+            (false, true) => ("memory-and-file", "in memory and on the file"),
+            (false, false) => ("memory", "in memory"),
+        };
+        let tags = crate::tags::stored(object.extra()).map_or(0, |tags| tags.len()) as u64;
+        let kept_until = arithmetic::date(u64::from(object.expires_s()));
+        let words = format!(
+            "status {}, {bytes} bytes, {}; {tags} tags; the origin took {} ms; kept until {kept_until}",
+            meta.status, place.1, meta.origin_ms
+        );
+        let step = self.say("store", place.0, words, "");
+        step.number("status", meta.status).number("body_bytes", bytes).number("tags", tags);
+        step.number("origin_ms", meta.origin_ms).number("kept_until_s", object.expires_s());
+        let mut head = Vec::new();
+        object.head().copy_to(&mut head);
+        let lines: Vec<_> = head.split(|&b| b == b'\n').filter_map(telling).collect();
+        self.say("head", "says", lines.join("; "), "").text("lines", lines.join("\n"));
+    }
+
+    /// What purges, freshness and the request make of what is stored.
+    fn use_of(
+        &mut self,
+        shard: &Shard,
+        object: &Object<'_>,
+        stored: StoredMeta,
+        hashes: (Hash, Hash),
+        primary: &[u8],
+    ) {
+        let (now_s, config) = (self.now_s, &*self.core.config);
+        let mut meta = stored;
+        match self.core.invalidations.judge(object, &mut meta, hashes, Some(&self.head.headers), now_s) {
+            Verdict::Valid => self.say("purges", "valid", "nothing that was purged since is about it", ""),
+            Verdict::Soft(_) => {
+                let since = arithmetic::date(meta.fresh_until_s());
+                self.say(
+                    "purges",
+                    "soft",
+                    format!("purged softly: it is stale, since {since} at the latest"),
+                    "",
+                )
+            }
+            Verdict::Hard => {
+                self.say("purges", "hard", "it was purged since, and counts as not there", "");
+                return self.missed(shard, primary, None);
+            }
+        };
+        let mut head = Vec::new();
+        object.head().copy_to(&mut head);
+        let conditions = conditions(&stored, &head);
+        head.extend_from_slice(b"\r\n");
+        let limits = HeadLimits { line_bytes_max: head.len(), head_bytes_max: head.len() };
+        let mut slots = HeaderSlots::new();
+        let facts = match parse_response(&head, &mut slots, &limits) {
+            Ok(Progress::Complete((head, _))) => Some(ResponseFacts::of(&head, config.cdn_cache_control)),
+            Ok(Progress::NeedMore) | Err(_) => None,
+        };
+        let default_ttl_s = store_s(config.default_ttl.as_secs());
+        let source = facts.as_ref().and_then(|facts| arithmetic::source(facts, &stored, default_ttl_s));
+        let words = arithmetic::sum(&stored, source, meta.lifetime_s, now_s);
+        let decision = if meta.fresh_until_s() > now_s { "fresh" } else { "stale" };
+        let section = source.map_or("RFC 9111 §4.2", policy::Source::section);
+        let step = self.say("freshness", decision, words, section);
+        step.number("lifetime_s", meta.lifetime_s).number("age_s", meta.age_s(now_s));
+        step.number("fresh_until_s", meta.fresh_until_s());
+        let (decision, words, section) = arithmetic::may_be_shown_stale(facts.as_ref(), &meta);
+        self.say("stale", decision, words, section);
+        self.outcome(shard, object, &meta, hashes.0, (primary, conditions));
+    }
+
+    /// As [`hit`](crate::hit) decides.
+    fn outcome(
+        &mut self,
+        shard: &Shard,
+        object: &Object<'_>,
+        meta: &StoredMeta,
+        hash: Hash,
+        (primary, conditions): (&[u8], Option<String>),
+    ) {
+        let core = self.core;
+        let asked = conditions.as_deref();
+        if object.expires_s() <= store_s(self.now_s) {
+            self.say("reuse", "no", "the time that the store keeps it is over", "knob keep");
+            return self.missed(shard, primary, None);
+        }
+        if meta.born_s > self.now_s + CLOCK_BACK_S_MAX {
+            self.say("reuse", "no", "it was stored later than now: the clock was set back", "");
+            return self.missed(shard, primary, asked);
+        }
+        if !policy::may_share(!meta.flags.has(Flags::NOT_FOR_COOKIES), self.facts.cookie, core.config.cookies)
+        {
+            let words = "it was stored for visitors without cookies";
+            self.say("reuse", "no", words, "knob cookies");
+            return self.missed(shard, primary, asked);
+        }
+        let now_ms = clock::monotonic_ms();
+        let is_failing = core.lately.has(hash, now_ms) || core.sites.is_failing(SiteId::ONLY, now_ms);
+        match policy::may_reuse(meta.stored(self.now_s), &self.facts.directives) {
+            Reuse::Fresh { ttl_s } => {
+                self.say("reuse", "fresh", format!("it is fresh for {ttl_s} s"), "RFC 9111 §4.2");
+                self.hit(object, meta);
+            }
+            Reuse::StaleAccepted { stale_s } => {
+                let words = format!("it is stale for {stale_s} s, and the request accepts that");
+                self.say("reuse", "max-stale", words, "RFC 9111 §5.2.1.2");
+                self.hit(object, meta);
+            }
+            Reuse::StaleWhileRevalidate { stale_s } => {
+                let words =
+                    format!("it is stale for {stale_s} s, and shown while one request fetches it anew");
+                self.say("reuse", "stale-while-revalidate", words, "RFC 5861 §3");
+                self.hit(object, meta);
+            }
+            Reuse::StaleIfError { stale_s } if is_failing => {
+                let words = format!("it is stale for {stale_s} s, and shown because the origin fails");
+                self.say("reuse", "stale-if-error", words, "RFC 5861 §4");
+                self.hit(object, meta);
+            }
+            Reuse::StaleIfError { stale_s } => {
+                let words = format!("it is stale for {stale_s} s, and shown only if the origin fails");
+                self.say("reuse", "no", words, "RFC 5861 §4");
+                self.missed(shard, primary, asked);
+            }
+            Reuse::No(reason) => {
+                self.say("reuse", "no", reason.words(), reason.section()).text("reason", reason.name());
+                self.missed(shard, primary, asked);
+            }
+        }
+    }
+
+    fn hit(&mut self, object: &Object<'_>, meta: &StoredMeta) {
+        let mut head = Vec::new();
+        object.head().copy_to(&mut head);
+        let complete = if object.is_in_parts() { meta.body_bytes } else { Some(object.body_bytes()) };
+        let is_get = self.head.method == "GET";
+        let validators = meta.validators(&head);
+        let (words, section) =
+            match policy::evaluate(&self.head.headers, is_get, meta.status, &validators, complete) {
+                policy::Verdict::Whole => ("it is answered from the store".to_owned(), ""),
+                policy::Verdict::NotModified => (
+                    "it is answered from the store with 304: the client has it".to_owned(),
+                    "RFC 9110 §13.2.2",
+                ),
+                policy::Verdict::Partial { first, last, .. } => (
+                    format!("it is answered from the store with 206, bytes {first} to {last}"),
+                    "RFC 9110 §14.2",
+                ),
+                policy::Verdict::Unsatisfiable { complete } => {
+                    let words = format!("it is answered with 416: there are {complete} bytes");
+                    (words, "RFC 9110 §15.5.17")
+                }
+            };
+        self.say("now", "hit", words, section);
+    }
+
+    /// What becomes of a request that the store does not answer. `asked`: the conditions with which the origin is asked
+    /// about what is stored.
+    fn missed(&mut self, shard: &Shard, primary: &[u8], asked: Option<&str>) {
+        let origin = self.origin();
+        let note = note::peek(self.core, shard, primary, &self.facts, self.now_s);
+        if let Some(note) = note {
+            let until = arithmetic::date(note.until_s);
+            let why = policy::Why::ALL.iter().find(|why| why.name() == note.reason);
+            let words = why.map_or("The answer is larger than the store takes", |why| why.words());
+            let section = why.map_or("bound", |why| why.section());
+            let words = format!("the last answer was not to be stored, which holds until {until}: {words}");
+            let decision = if note.is_due { "over" } else { "not-stored" };
+            let step = self.say("note", decision, words, section);
+            step.text("reason", note.reason).number("until_s", note.until_s);
+            if !note.is_due && !self.only_if_cached {
+                let words = format!("it goes to the origin, {origin}, at once and beside all others");
+                self.say("now", "pass", words, section);
+                return;
+            }
+        }
+        if self.only_if_cached {
+            self.say("now", "synth", "it is answered with 504", "RFC 9111 §5.2.1.7").number("status", 504u16);
+        } else if let Some(conditions) = asked {
+            let words = format!("the origin, {origin}, is asked whether it is still the same: {conditions}");
+            self.say("now", "revalidate", words, "RFC 9111 §4.3");
+        } else {
+            let words =
+                format!("it is fetched from the origin, {origin}, and stored if its answer allows that");
+            self.say("now", "miss", words, "RFC 9111 §3");
+        }
+    }
+
+    fn origin(&self) -> String {
+        let origin = &self.core.config.origin;
+        format!("{}:{}", origin.host, origin.port)
+    }
+}
+
+/// The conditions by which an origin is asked about something stored, in words; `None`: there are none.
+fn conditions(meta: &StoredMeta, head: &[u8]) -> Option<String> {
+    let etag = meta.etag_of(head).map(|etag| format!("If-None-Match: {}", String::from_utf8_lossy(etag)));
+    let changed = meta.last_modified_s.map(|at_s| format!("If-Modified-Since: {}", arithmetic::date(at_s)));
+    let conditions: Vec<String> = etag.into_iter().chain(changed).collect();
+    (!conditions.is_empty()).then(|| conditions.join("; "))
+}
+
+/// A line of a stored head, if it decides what becomes of it.
+fn telling(line: &[u8]) -> Option<String> {
+    let line = line.trim_ascii();
+    let name = &line[..memchr::memchr(b':', line)?];
+    let is_telling = TELLING.iter().any(|telling| name.eq_ignore_ascii_case(telling.as_bytes()));
+    is_telling.then(|| String::from_utf8_lossy(line).into_owned())
+}

@@ -1,0 +1,211 @@
+//! What is asked and said where somebody wants to know why a request is, or is not, answered from the store.
+
+use tokio::sync::oneshot;
+use wire::http1::{
+    framing::request_framing,
+    head::{HeadLimits, HeadRule, HeaderSlots, Progress, RequestHead, parse_request},
+    url::{Authority, Scheme, Target},
+};
+
+use crate::error_page::{Fault, Rule};
+
+/// A request that somebody asks about.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RequestOf {
+    /// The method, such as `GET`.
+    pub method: String,
+    /// The URL as visitors ask for it, `http://host/path`.
+    pub url: String,
+    /// Header lines, `Name: value`. A `Host` among them takes the place of the URL's.
+    pub headers: Vec<String>,
+}
+
+/// Why there is no explanation.
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+pub enum ExplainError {
+    /// The text is no URL of this accelerator.
+    #[error("not a URL: {0:?}; it should look like http://www.example.org/path")]
+    NotAUrl(String),
+    /// A header is none.
+    #[error("not a header: {0:?}; it should look like Accept-Language: de")]
+    NotAHeader(String),
+    /// The accelerator refuses such requests.
+    #[error("such a request is refused with {status}: {why}")]
+    Refused {
+        /// The status of the answer.
+        status: u16,
+        /// What is wrong with the request.
+        why: String,
+    },
+    /// The core that owns the key did not answer in time.
+    #[error("the core that owns the object did not answer; it has too much to do, or the server is stopping")]
+    NoAnswer,
+}
+
+/// A figure or a text of a step, for programs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Figure {
+    /// A number; its unit is in its name.
+    Number(u64),
+    /// A text.
+    Text(String),
+}
+
+/// What one state decides of a request.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Step {
+    /// The state: `recv`, `key`, `variant`, `store`, `head`, `purges`, `freshness`, `stale`, `note`, `now`.
+    pub state: &'static str,
+    /// What it decides: a token.
+    pub decision: &'static str,
+    /// The same in words.
+    pub words: String,
+    /// Where the rule is written, an RFC's section or a knob; empty where there is none.
+    pub section: &'static str,
+    /// What it goes by.
+    pub figures: Vec<(&'static str, Figure)>,
+}
+
+impl Step {
+    /// With a number more.
+    pub(crate) fn number(&mut self, name: &'static str, number: impl Into<u64>) -> &mut Self {
+        self.figures.push((name, Figure::Number(number.into())));
+        self
+    }
+
+    /// With a text more.
+    pub(crate) fn text(&mut self, name: &'static str, text: impl Into<String>) -> &mut Self {
+        self.figures.push((name, Figure::Text(text.into())));
+        self
+    }
+}
+
+/// What becomes of a request, state by state. The last step is the outcome.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Explanation {
+    /// In the order in which a request passes them.
+    pub steps: Vec<Step>,
+}
+
+/// A request on its way to the core that owns its key.
+pub(crate) struct Question {
+    pub(crate) head: Vec<u8>,
+    pub(crate) limits: HeadLimits,
+    pub(crate) reply: oneshot::Sender<Explanation>,
+}
+
+impl RequestOf {
+    /// The head of the request as a client would send it.
+    ///
+    /// # Errors
+    /// It is none, or one that is refused.
+    pub(crate) fn head(&self, limits: &HeadLimits) -> Result<Vec<u8>, ExplainError> {
+        let not_a_url = || ExplainError::NotAUrl(self.url.clone());
+        let is_text = |text: &str| !text.bytes().any(|b| b.is_ascii_control() && b != b'\t');
+        let (_, target) =
+            Target::parse("GET", &self.url).filter(|_| is_text(&self.url)).ok_or_else(not_a_url)?;
+        let Target { scheme: Some(scheme), authority: Some(Authority { host, port }), path_and_query } =
+            target
+        else {
+            return Err(not_a_url());
+        };
+        if path_and_query.contains([' ', '#']) {
+            return Err(not_a_url());
+        }
+        if let Some(wrong) = self.headers.iter().find(|line| !line.contains(':') || !is_text(line)) {
+            return Err(ExplainError::NotAHeader(wrong.clone()));
+        }
+        if self.method.is_empty() || !self.method.bytes().all(|b| b.is_ascii_graphic()) {
+            return Err(refused(&Fault::BadRequest(Rule::Head(HeadRule::Method))));
+        }
+        let says = |name: &str| {
+            self.headers.iter().any(|line| {
+                line.split_once(':').is_some_and(|(said, _)| said.trim().eq_ignore_ascii_case(name))
+            })
+        };
+        let slash = if path_and_query.starts_with('/') { "" } else { "/" };
+        let mut head = format!("{} {slash}{path_and_query} HTTP/1.1\r\n", self.method);
+        if !says("host") {
+            let port = port.map(|port| format!(":{port}")).unwrap_or_default();
+            head.push_str(&format!("Host: {host}{port}\r\n"));
+        }
+        if scheme == Scheme::Https && !says("x-forwarded-proto") {
+            head.push_str("X-Forwarded-Proto: https\r\n");
+        }
+        self.headers.iter().for_each(|line| head.push_str(&format!("{}\r\n", line.trim())));
+        head.push_str("\r\n");
+        with_head(head.as_bytes(), limits, |_| ())?;
+        Ok(head.into_bytes())
+    }
+}
+
+/// Calls `look` with a request's head.
+///
+/// # Errors
+/// It is refused.
+pub(crate) fn with_head<T>(
+    bytes: &[u8],
+    limits: &HeadLimits,
+    look: impl FnOnce(&RequestHead<'_, '_>) -> T,
+) -> Result<T, ExplainError> {
+    let mut slots = HeaderSlots::new();
+    match parse_request(bytes, &mut slots, limits) {
+        Ok(Progress::Complete((head, _))) => match request_framing(&head) {
+            Ok(_) => Ok(look(&head)),
+            Err(error) => Err(refused(&Fault::from(error))),
+        },
+        Ok(Progress::NeedMore) => Err(refused(&Fault::HeadTooLarge)),
+        Err(error) => Err(refused(&Fault::from(&error))),
+    }
+}
+
+fn refused(fault: &Fault) -> ExplainError {
+    let why = fault.rule().map_or_else(|| fault.words().title.to_owned(), |rule| rule.to_string());
+    ExplainError::Refused { status: fault.status(), why }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn head(method: &str, url: &str, headers: &[&str]) -> Result<String, ExplainError> {
+        let headers = headers.iter().map(|&line| line.to_owned()).collect();
+        let request = RequestOf { method: method.to_owned(), url: url.to_owned(), headers };
+        request.head(&HeadLimits::default()).map(|head| String::from_utf8(head).expect("text"))
+    }
+
+    #[test]
+    fn a_url_becomes_the_request_that_a_client_sends() {
+        for (url, headers, want) in [
+            ("http://a.example", &[][..], "GET / HTTP/1.1\r\nHost: a.example\r\n\r\n"),
+            ("http://a:81/x?y", &["A: b"], "GET /x?y HTTP/1.1\r\nHost: a:81\r\nA: b\r\n\r\n"),
+            ("http://a?y", &["host: B"], "GET /?y HTTP/1.1\r\nhost: B\r\n\r\n"),
+            ("https://a/", &[], "GET / HTTP/1.1\r\nHost: a\r\nX-Forwarded-Proto: https\r\n\r\n"),
+        ] {
+            assert_eq!(head("GET", url, headers).as_deref(), Ok(want));
+        }
+    }
+
+    #[test]
+    fn what_is_no_request_is_refused_and_smuggles_nothing() {
+        for url in ["", "/path", "a.example", "ftp://a/", "http://a/x y", "http://a/#x", "http://a/\r\nX: y"]
+        {
+            assert_eq!(head("GET", url, &[]), Err(ExplainError::NotAUrl(url.to_owned())));
+        }
+        for line in ["", "name", "A: b\r\nC: d", "A: b\n"] {
+            assert_eq!(head("GET", "http://a/", &[line]), Err(ExplainError::NotAHeader(line.to_owned())));
+        }
+        let long = format!("A: {}", "x".repeat(40_000));
+        for (method, line, want) in [
+            ("", "A: b", 400),
+            ("GET /x", "A: b", 400),
+            ("GET", "A b: c", 400),
+            ("GET", ": c", 400),
+            ("POST", "Content-Length: many", 400),
+            ("GET", &long, 431),
+        ] {
+            let refused = head(method, "http://a/", &[line]).expect_err(method);
+            assert!(matches!(refused, ExplainError::Refused { status, .. } if status == want), "{refused}");
+        }
+    }
+}

@@ -1,0 +1,84 @@
+//! `/explain`: what would become of a request, as JSON.
+
+use std::sync::Arc;
+
+use axum::{
+    Json,
+    extract::{Query, State},
+    http::StatusCode,
+    response::{IntoResponse, Response},
+};
+use cache::Figure;
+use serde_json::{Value, json};
+
+use super::Admin;
+use crate::accelerator::{ExplainError, Explanation, RequestOf};
+
+/// The request that a query describes; `None`: it names no URL, or says something else.
+fn asked(query: Vec<(String, String)>) -> Option<RequestOf> {
+    let (mut url, mut method, mut headers) = (None, None, Vec::new());
+    for (name, value) in query {
+        match &*name {
+            "url" if url.is_none() => url = Some(value),
+            "method" if method.is_none() => method = Some(value),
+            "header" => headers.push(value),
+            _ => return None,
+        }
+    }
+    Some(RequestOf { method: method.unwrap_or_else(|| "GET".to_owned()), url: url?, headers })
+}
+
+/// 200 and the steps; the last one is the outcome.
+pub(super) async fn explain(
+    State(admin): State<Arc<Admin>>,
+    Query(query): Query<Vec<(String, String)>>,
+) -> Response {
+    let error = |status, message: &str| (status, Json(json!({ "error": message }))).into_response();
+    let Some(request) = asked(query) else {
+        return error(
+            StatusCode::BAD_REQUEST,
+            "which one: /explain?url=http://www.example.org/path, with &method=POST and &header=Name:%20value or \
+             without",
+        );
+    };
+    let Ok(permit) = Arc::clone(&admin.purges).try_acquire_owned() else {
+        return error(StatusCode::SERVICE_UNAVAILABLE, "too many purges and questions at once; try again");
+    };
+    let Some(accelerator) = admin.accelerator.clone() else {
+        return error(StatusCode::NOT_FOUND, "there is no accelerator here");
+    };
+    let outcome = tokio::task::spawn_blocking(move || {
+        let outcome = accelerator.explain(&request).map(|explanation| document(&request, explanation));
+        drop(permit);
+        outcome
+    })
+    .await;
+    match outcome {
+        Ok(Ok(said)) => Json(said).into_response(),
+        Ok(Err(late @ ExplainError::NoAnswer)) => error(StatusCode::SERVICE_UNAVAILABLE, &late.to_string()),
+        Ok(Err(wrong)) => error(StatusCode::BAD_REQUEST, &wrong.to_string()),
+        Err(_) => error(StatusCode::INTERNAL_SERVER_ERROR, "the explanation broke off; see the log"),
+    }
+}
+
+fn document(request: &RequestOf, explanation: Explanation) -> Value {
+    let steps: Vec<Value> = explanation
+        .steps
+        .into_iter()
+        .map(|step| {
+            let mut said = json!({ "state": step.state, "decision": step.decision, "words": step.words });
+            if !step.section.is_empty() {
+                said["section"] = step.section.into();
+            }
+            for (name, figure) in step.figures {
+                said[name] = match figure {
+                    Figure::Number(number) => number.into(),
+                    Figure::Text(text) => text.into(),
+                };
+            }
+            said
+        })
+        .collect();
+    let outcome = steps.last().map_or(Value::Null, |last| last["decision"].clone());
+    json!({ "method": request.method, "url": request.url, "outcome": outcome, "steps": steps })
+}

@@ -1,0 +1,81 @@
+//! An explanation as people read it: a line for each state, aligned, folded at the width of a page.
+
+use serde_json::Value;
+
+/// Columns of the words.
+const WORDS_COLUMNS: usize = 80;
+
+/// The lines for what the admin server said.
+pub(crate) fn text(said: &Value) -> String {
+    let of = |value: &Value, name: &str| plain(value[name].as_str().unwrap_or_default());
+    let steps = said["steps"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let width = |name: &str| steps.iter().map(|step| of(step, name).chars().count()).max().unwrap_or(0);
+    let (states, decisions) = (width("state"), width("decision"));
+    let mut text = format!("{} {}\n\n", of(said, "method"), of(said, "url"));
+    for step in steps {
+        let mut words = of(step, "words");
+        if step["section"].is_string() {
+            words.push_str(&format!(" ({})", of(step, "section")));
+        }
+        let (mut state, mut decision) = (of(step, "state"), of(step, "decision"));
+        for line in folded(&words) {
+            text.push_str(format!("{state:states$}  {decision:decisions$}  {line}").trim_end());
+            text.push('\n');
+            (state, decision) = Default::default();
+        }
+    }
+    text
+}
+
+/// The words in lines; at least one. A word that is too long has a line of its own.
+fn folded(words: &str) -> Vec<String> {
+    let mut lines = vec![String::new()];
+    let mut columns = 0;
+    for word in words.split(' ') {
+        let more = word.chars().count();
+        if columns > 0 && columns + 1 + more > WORDS_COLUMNS {
+            lines.push(String::new());
+            columns = 0;
+        }
+        if let Some(line) = lines.last_mut() {
+            if columns > 0 {
+                line.push(' ');
+                columns += 1;
+            }
+            line.push_str(word);
+            columns += more;
+        }
+    }
+    lines
+}
+
+/// What an origin wrote moves no cursor here.
+fn plain(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_are_aligned_and_folded_and_move_no_cursor() {
+        let long = "word ".repeat(28);
+        let said = serde_json::json!({
+            "method": "GET",
+            "url": "http://a/",
+            "steps": [
+                { "state": "recv", "decision": "lookup", "words": long.trim(), "section": "RFC 9111 §4" },
+                { "state": "freshness", "decision": "no", "words": "an\u{1b}[2J end" },
+            ],
+        });
+        let first = "word ".repeat(16);
+        let rest = "word ".repeat(12);
+        let want = format!(
+            "GET http://a/\n\nrecv       lookup  {}\n                   {rest}(RFC 9111 §4)\n\
+             freshness  no      an\u{fffd}[2J end\n",
+            first.trim(),
+        );
+        assert_eq!(text(&said), want);
+    }
+}

@@ -1,0 +1,285 @@
+//! Row A24 of the features: why a request was, or was not, answered from the store.
+#![allow(
+    clippy::disallowed_methods,
+    clippy::expect_used,
+    clippy::print_stderr,
+    reason = "a test may block, and stop at the first surprise"
+)]
+
+use std::{path::Path, process::Command};
+
+use rustix::process::Signal;
+use serde_json::Value;
+use tests::{Accelerator, Answer, Request, ScriptedOrigin, eventually, on_one_core_and_on_two};
+
+on_one_core_and_on_two! {
+    a24_a_stored_page_is_explained_and_nothing_is_changed_by_that,
+    a24_a_variant_is_named_by_what_the_request_says,
+    a24_what_passes_the_store_is_told_with_its_rule,
+    a24_cookies_and_credentials_are_explained,
+    a24_what_is_not_stored_is_told_while_that_is_known,
+    a24_what_was_purged_softly_is_stale_and_says_since_when,
+    a24_what_is_on_the_file_alone_is_told,
+    a24_what_is_no_request_is_one_clear_error,
+}
+
+fn start(origin: &ScriptedOrigin, cores: &str) -> Accelerator {
+    Accelerator::before(&origin.url()).flag("--cores", cores).start()
+}
+
+/// What `nighttrain explain --json` says of a path of the site that the tests ask for.
+#[track_caller]
+fn explain(accelerator: &Accelerator, path: &str, arguments: &[&str]) -> Value {
+    let url = format!("http://site.test{path}");
+    let output = accelerator.ask(&[&["explain", "--json", &url], arguments].concat());
+    assert!(output.status.success(), "{output:?}");
+    serde_json::from_slice(&output.stdout).expect("JSON")
+}
+
+/// The last step of this state.
+#[track_caller]
+fn step<'s>(said: &'s Value, state: &str) -> &'s Value {
+    let steps = said["steps"].as_array().expect("steps");
+    steps.iter().rev().find(|step| step["state"] == state).unwrap_or_else(|| panic!("no {state}: {said:#}"))
+}
+
+#[track_caller]
+fn words<'s>(said: &'s Value, state: &str) -> &'s str {
+    step(said, state)["words"].as_str().expect("words")
+}
+
+/// What is counted of requests, without the admin's own connections.
+fn of_visitors(accelerator: &Accelerator) -> Vec<(String, Value)> {
+    let stat = accelerator.stat();
+    let counted = stat.document()["requests"].as_object().expect("counters").clone();
+    counted.into_iter().filter(|(name, _)| !name.ends_with("_admin")).collect()
+}
+
+fn a24_a_stored_page_is_explained_and_nothing_is_changed_by_that(cores: &str) {
+    let origin = ScriptedOrigin::start();
+    let page = Answer::new(200, "all of it")
+        .header("Cache-Control", "max-age=600, stale-while-revalidate=30")
+        .header("Surrogate-Key", "a b")
+        .header("ETag", "\"v1\"");
+    origin.answers("/page", page);
+    let running = start(&origin, cores);
+    let unknown = explain(&running, "/page", &[]);
+    assert_eq!((&unknown["outcome"], origin.count("/page")), (&Value::from("miss"), 0), "{unknown:#}");
+    assert_eq!(step(&unknown, "store")["decision"], "nowhere");
+    running.get("/page").expect_status(200);
+
+    let before = of_visitors(&running);
+    let said = explain(&running, "/page", &[]);
+    assert_eq!(said["outcome"], "hit", "{said:#}");
+    let key = step(&said, "key");
+    assert_eq!(
+        (&key["scheme"], &key["authority"], &key["path"]),
+        (&"http".into(), &"site.test".into(), &"/page".into())
+    );
+    let store = step(&said, "store");
+    assert_eq!(
+        (&store["decision"], &store["status"], &store["body_bytes"]),
+        (&"memory".into(), &200.into(), &9.into())
+    );
+    assert_eq!(store["tags"], 2);
+    assert!(words(&said, "head").contains("max-age=600, stale-while-revalidate=30"), "{said:#}");
+    let fresh = step(&said, "freshness");
+    assert_eq!(
+        (&fresh["lifetime_s"], &fresh["section"]),
+        (&600.into(), &"RFC 9111 §5.2.2.1".into()),
+        "{said:#}"
+    );
+    let sum = words(&said, "freshness");
+    assert!(sum.starts_with("lifetime 600 s (max-age) - age ") && sum.contains(" = fresh for "), "{sum}");
+    assert!(words(&said, "stale").contains("(stale-while-revalidate, 30 s)"), "{said:#}");
+    let known = explain(&running, "/page", &["-H", "If-None-Match: \"v1\""]);
+    assert!(known["outcome"] == "hit" && words(&known, "now").contains("304"), "{known:#}");
+
+    let people = running.ask(&["explain", "http://site.test/page"]);
+    let people = String::from_utf8(people.stdout).expect("text");
+    assert!(
+        people.starts_with("GET http://site.test/page\n\nrecv ") && people.contains("\nnow "),
+        "{people}"
+    );
+    assert!(people.lines().all(|line| line.chars().count() <= 120), "{people}");
+    assert_eq!(of_visitors(&running), before);
+    assert_eq!(origin.count("/page"), 1);
+}
+
+fn a24_a_variant_is_named_by_what_the_request_says(cores: &str) {
+    let origin = ScriptedOrigin::start();
+    origin.answers(
+        "/",
+        Answer::new(200, "x")
+            .header("Cache-Control", "max-age=600")
+            .header("Vary", "Accept-Language, X-Kind"),
+    );
+    let running = start(&origin, cores);
+    running.fetch(&Request::get("/").header("Accept-Language", "de")).expect_status(200);
+    let german = explain(&running, "/", &["-H", "Accept-Language: DE"]);
+    assert_eq!(german["outcome"], "hit", "{german:#}");
+    assert!(words(&german, "variant").contains("accept-language: de; x-kind is absent"), "{german:#}");
+    let english = explain(&running, "/", &["-H", "Accept-Language: en"]);
+    assert_eq!((&english["outcome"], origin.count("/")), (&"miss".into(), 1), "{english:#}");
+}
+
+fn a24_what_passes_the_store_is_told_with_its_rule(cores: &str) {
+    let origin = ScriptedOrigin::start();
+    let running = start(&origin, cores);
+    for (arguments, outcome, section) in [
+        (&["-X", "POST"][..], "pass", Some("RFC 9111 §4")),
+        (&["-H", "If-Match: \"a\""], "pass", Some("RFC 9110 §13.1")),
+        (&["-H", "Content-Length: 3"], "pass", Some("RFC 9110 §9.3.1")),
+        (&["-X", "PURGE"], "purge", None),
+        (&["-X", "TRACE"], "synth", None),
+        (&["-H", "Cache-Control: only-if-cached"], "synth", Some("RFC 9111 §5.2.1.7")),
+        // It does not count where nothing else is set.
+        (&["-H", "Cache-Control: no-store"], "miss", Some("knob client-cache-control")),
+    ] {
+        let said = explain(&running, "/", arguments);
+        assert_eq!(said["outcome"], outcome, "{arguments:?}: {said:#}");
+        assert_eq!(step(&said, "recv")["section"].as_str(), section, "{arguments:?}: {said:#}");
+    }
+    assert_eq!(origin.all_seen().len(), 0);
+}
+
+fn a24_cookies_and_credentials_are_explained(cores: &str) {
+    let origin = ScriptedOrigin::start();
+    // Fresh by a guess.
+    origin
+        .answers("/guess", Answer::new(200, "x").header("Last-Modified", &tests::message::date(-1_000_000)));
+    let running = start(&origin, cores);
+    running.get("/guess").expect_status(200);
+    let plain = explain(&running, "/guess", &[]);
+    assert_eq!(
+        (&plain["outcome"], &step(&plain, "freshness")["section"]),
+        (&"hit".into(), &"RFC 9111 §4.2.2".into())
+    );
+    let said = explain(&running, "/guess", &["-H", "Cookie: a=b"]);
+    assert_eq!(said["outcome"], "revalidate", "{said:#}");
+    assert_eq!(step(&said, "recv")["section"], "knob cookies=safe");
+    assert_eq!(step(&said, "reuse")["section"], "knob cookies");
+    assert!(words(&said, "now").contains("If-Modified-Since: "), "{said:#}");
+    let said = explain(&running, "/other", &["-H", "Authorization: Basic eDp5"]);
+    assert_eq!(
+        (&said["outcome"], &step(&said, "recv")["section"]),
+        (&"miss".into(), &"RFC 9111 §3.5".into())
+    );
+}
+
+fn a24_what_is_not_stored_is_told_while_that_is_known(cores: &str) {
+    let origin = ScriptedOrigin::start();
+    origin.answers("/mine", Answer::new(200, "x").header("Cache-Control", "no-store"));
+    let running = start(&origin, cores);
+    running.get("/mine").expect_status(200);
+    let said = explain(&running, "/mine", &[]);
+    let note = step(&said, "note");
+    assert_eq!((&said["outcome"], &note["reason"]), (&"pass".into(), &"no-store".into()), "{said:#}");
+    assert_eq!(note["section"], "RFC 9111 §5.2.2.5");
+    // A visitor who is known has no such note.
+    assert_eq!(explain(&running, "/mine", &["-H", "Cookie: a=b"])["outcome"], "miss");
+    assert_eq!((origin.count("/mine"), running.stat().count("requests.notes_used")), (1, 0));
+}
+
+fn a24_what_was_purged_softly_is_stale_and_says_since_when(cores: &str) {
+    let origin = ScriptedOrigin::start();
+    let page = Answer::new(200, "x").header("Cache-Control", "max-age=600").header("ETag", "\"v1\"");
+    origin.answers("/page", page);
+    let running = start(&origin, cores);
+    running.get("/page").expect_status(200);
+    assert_eq!(step(&explain(&running, "/page", &[]), "purges")["decision"], "valid");
+    assert!(running.ask(&["purge", "--soft", "http://site.test/page"]).status.success());
+    let said = explain(&running, "/page", &[]);
+    assert_eq!(
+        (&said["outcome"], &step(&said, "purges")["decision"]),
+        (&"revalidate".into(), &"soft".into())
+    );
+    assert!(words(&said, "freshness").contains(", ended by a purge after "), "{said:#}");
+    assert!(words(&said, "now").contains("If-None-Match: \"v1\""), "{said:#}");
+    assert!(running.ask(&["purge", "--all"]).status.success());
+    let said = explain(&running, "/page", &[]);
+    assert_eq!((&said["outcome"], &step(&said, "purges")["decision"]), (&"miss".into(), &"hard".into()));
+    assert_eq!(origin.count("/page"), 1);
+}
+
+fn a24_what_is_on_the_file_alone_is_told(cores: &str) {
+    let directory = tempfile::tempdir().expect("a directory");
+    let origin = ScriptedOrigin::start();
+    origin.answers("/page", Answer::new(200, "x").header("Cache-Control", "max-age=6000"));
+    let begin = |store: &Path| {
+        Accelerator::before(&origin.url())
+            .flag("--cores", cores)
+            .flag("--store", store.to_str().expect("a path in UTF-8"))
+            .flag("--store-size", "128MiB")
+            .start()
+            .warm()
+    };
+    let store = directory.path().join("store");
+    let mut running = begin(&store);
+    running.get("/page").expect_status(200);
+    eventually("it is on the file", || {
+        step(&explain(&running, "/page", &[]), "store")["decision"] == "memory-and-file"
+    });
+    running.signal(Signal::TERM);
+    running.wait();
+    let running = begin(&store);
+    for _ in 0..2 {
+        let said = explain(&running, "/page", &[]);
+        assert_eq!(
+            (&said["outcome"], &step(&said, "store")["decision"]),
+            (&"read".into(), &"file".into()),
+            "{said:#}"
+        );
+    }
+    running.get("/page").expect_status(200);
+    assert_eq!(explain(&running, "/page", &[])["outcome"], "hit");
+    assert_eq!(origin.count("/page"), 1);
+}
+
+fn a24_what_is_no_request_is_one_clear_error(cores: &str) {
+    let origin = ScriptedOrigin::start();
+    let running = start(&origin, cores);
+    for (arguments, words) in [
+        (&["site.test/page"][..], "not a URL: \"site.test/page\""),
+        (&["http://site.test/", "-H", "what"], "not a header: \"what\""),
+        (&["http://site.test/", "-H", "a b: c"], "refused with 400: white space stands between"),
+        (&["http://site.test/", "-X", "no method"], "refused with 400: the method is not a token"),
+    ] {
+        let output = running.ask(&[&["explain"], arguments].concat());
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(1), "{said}");
+        assert!(said.contains(words), "{said}");
+    }
+}
+
+/// The commands of the guide, in a network of its own, so that its ports are free.
+#[test]
+fn a24_the_commands_of_the_guide_do_what_it_says() {
+    let guide =
+        std::fs::read_to_string(tests::node::source_tree().join("docs/guide/operating.md")).expect("text");
+    let script = guide.split("```sh\n").nth(1).and_then(|rest| rest.split("```").next()).expect("commands");
+    assert!(script.contains("nighttrain explain http"), "{script}");
+    let kinds = [&["--net", "--pid", "--fork", "--kill-child"][..], &["--user", "--map-root-user", "--net"]];
+    let Some(kind) = kinds.into_iter().find(|kind| {
+        let probe =
+            Command::new("unshare").args(*kind).args(["--", "ip", "link", "set", "lo", "up"]).output();
+        probe.is_ok_and(|probe| probe.status.success())
+    }) else {
+        eprintln!("left out: this kernel gives a test no network of its own");
+        return;
+    };
+    let bin = tests::program::program().parent().expect("a directory");
+    let path = format!("{}:{}", bin.display(), std::env::var("PATH").unwrap_or_default());
+    let script = format!("ip link set lo up\n{script}kill $!\n");
+    let output = Command::new("unshare")
+        .args(kind)
+        .args(["--", "sh", "-ec", &script])
+        .env("PATH", path)
+        .env_remove("NIGHTTRAIN_CONFIG")
+        .output()
+        .expect("unshare runs");
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.status.success(), "{output:?}");
+    let outcomes = said.lines().filter(|line| line.starts_with("now ")).collect::<Vec<_>>();
+    assert!(outcomes.len() == 2 && outcomes[0].contains("hit") && outcomes[1].contains("pass"), "{said}");
+}
