@@ -193,7 +193,7 @@ pub(crate) struct PurgeTask {
 /// `nighttrain explain`
 #[derive(Debug, Args)]
 pub(crate) struct ExplainTask {
-    /// The URL as visitors ask for it, such as http://www.example.org/news
+    /// The URL as visitors ask for it, with its scheme
     pub url: String,
     /// A header of the request, as curl takes it; may be said again
     #[arg(short = 'H', long = "header", value_name = "NAME: VALUE")]
