@@ -33,7 +33,7 @@ use std::{sync::Arc, time::Instant};
 
 use axum::{
     Json, Router,
-    extract::{Query, Request, State},
+    extract::{Query, RawQuery, Request, State},
     http::{HeaderMap, HeaderValue, StatusCode, header},
     middleware::{self, Next},
     response::{Html, IntoResponse, Response},
@@ -233,9 +233,16 @@ async fn purge(State(admin): State<Arc<Admin>>, Query(query): Query<Vec<(String,
 
 /// The bans that are kept, the oldest first: `[{"number": 178000000000, "ban": "req.url ~ \"^/news\"", "soft": false,
 /// "cores_done": 1}]`; `null`: what lies in memory is not looked through for it.
-async fn bans(State(admin): State<Arc<Admin>>) -> Response {
+async fn bans(State(admin): State<Arc<Admin>>, RawQuery(query): RawQuery) -> Response {
     let error =
         |status, message: &str| (status, Json(serde_json::json!({ "error": message }))).into_response();
+    // Who means to purge is not to take a list for a yes.
+    if query.is_some_and(|query| !query.is_empty()) {
+        let message = "what is to be purged is said by POST; GET /purge, without more, lists the bans";
+        let mut refused = error(StatusCode::METHOD_NOT_ALLOWED, message);
+        refused.headers_mut().insert(header::ALLOW, HeaderValue::from_static("POST"));
+        return refused;
+    }
     let Ok(permit) = Arc::clone(&admin.purges).try_acquire_owned() else {
         return error(StatusCode::SERVICE_UNAVAILABLE, "too many purges at once; try again");
     };
