@@ -50,6 +50,7 @@ pub mod nginx;
 pub mod node;
 pub mod origin;
 pub mod program;
+pub mod purging;
 pub mod siege;
 pub mod slow_disk;
 pub mod stat;

@@ -126,25 +126,14 @@ fn log_line(line: &str) -> Option<(String, String, u16)> {
 
 fn configure(directory: &str, address: SocketAddr, application: SocketAddr) -> String {
     // As a site would be set up: compression where the client asks (behind a proxy too), and Debian's types.
-    format!(
+    let http = format!(
         r#"
-daemon off;
-master_process off;
-pid {directory}/nginx.pid;
-events {{ worker_connections 1024; }}
-http {{
     include /etc/nginx/mime.types;
     default_type application/octet-stream;
     log_format counted '$request_method $request_uri $status $http_x_direct';
     access_log {directory}/access.log counted;
-    client_body_temp_path {directory}/body;
-    proxy_temp_path {directory}/proxy;
-    fastcgi_temp_path {directory}/fastcgi;
-    uwsgi_temp_path {directory}/uwsgi;
-    scgi_temp_path {directory}/scgi;
     sendfile on;
     tcp_nopush on;
-    keepalive_requests 1000000;
     gzip on;
     gzip_vary on;
     gzip_proxied any;
@@ -167,6 +156,27 @@ http {{
             proxy_buffering off;
         }}
     }}
+"#
+    );
+    configuration(directory, &http)
+}
+
+/// A configuration of one process that keeps its files in a directory of its own; `http` is what it does.
+pub(crate) fn configuration(directory: &str, http: &str) -> String {
+    format!(
+        r#"
+daemon off;
+master_process off;
+pid {directory}/nginx.pid;
+events {{ worker_connections 1024; }}
+http {{
+    client_body_temp_path {directory}/body;
+    proxy_temp_path {directory}/proxy;
+    fastcgi_temp_path {directory}/fastcgi;
+    uwsgi_temp_path {directory}/uwsgi;
+    scgi_temp_path {directory}/scgi;
+    keepalive_requests 1000000;
+    {http}
 }}
 "#
     )

@@ -99,6 +99,26 @@ pub fn run(table: Table, beginning: &str) -> Outcome {
 
 type Came = Vec<Result<Shown, String>>;
 
+/// Runs each row; the answers say which one is wrong.
+fn each(rows: &[Row], mut run: impl FnMut(&Row) -> Result<Shown, String>) -> Came {
+    let named = |row: &Row| {
+        let panics = Named(&row.name);
+        let came = run(row);
+        std::mem::forget(panics);
+        came.map_err(|why| format!("{}: {why}", row.name))
+    };
+    rows.iter().map(named).collect()
+}
+
+/// Says where a panic came from: whatever reads strictly stops the test.
+struct Named<'a>(&'a str);
+
+impl Drop for Named<'_> {
+    fn drop(&mut self) {
+        eprintln!("in the row {}", self.0);
+    }
+}
+
 fn in_front_of_all(rows: &[Row]) -> (Came, Vec<(Kind, Came)>) {
     thread::scope(|scope| {
         let others = Kind::ALL.map(|kind| (kind, scope.spawn(move || requests::run(rows, Some(kind)))));

@@ -13,7 +13,7 @@ use crate::{
     Request,
     client::fetch,
     eventually,
-    nginx::Nginx,
+    nginx::{self, Nginx},
     node::{artifacts, installed, source_tree, succeeds},
 };
 
@@ -183,22 +183,13 @@ fn collect(output: BufReader<impl Read + Send + 'static>, lines: &Arc<Mutex<Vec<
 }
 
 fn nginx_configuration(directory: &str, address: SocketAddr) -> String {
-    format!(
-        r#"
-daemon off;
-master_process off;
-pid {directory}/nginx.pid;
-events {{ worker_connections 1024; }}
-http {{
+    nginx::configuration(
+        directory,
+        &format!(
+            r#"
     default_type text/plain;
     log_format asked escape=none '$request_method $request_uri $http_host $content_length';
     access_log /dev/stdout asked;
-    client_body_temp_path {directory}/body;
-    proxy_temp_path {directory}/proxy;
-    fastcgi_temp_path {directory}/fastcgi;
-    uwsgi_temp_path {directory}/uwsgi;
-    scgi_temp_path {directory}/scgi;
-    keepalive_requests 1000000;
     underscores_in_headers on;
     map $uri $kept {{ /stored max-age=600; default no-store; }}
     server {{
@@ -209,7 +200,7 @@ http {{
             return 200 "$request_method $request_uri $http_host $content_length";
         }}
     }}
-}}
 "#
+        ),
     )
 }

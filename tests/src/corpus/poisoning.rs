@@ -1,6 +1,6 @@
 //! What one client writes and another gets: the origin says all that it hears in an answer that all may keep.
 
-use super::{Shown, requests::Named, table::Row};
+use super::{Shown, each, table::Row};
 use crate::{Accelerator, Answer, Response, ScriptedOrigin, message::date, origin::Seen};
 
 /// The word that one client sends and no other may see.
@@ -23,14 +23,7 @@ pub(super) fn run(rows: &[Row]) -> Vec<Result<Shown, String>> {
         reply.answer(&answer)
     });
     let accelerator = Accelerator::before(&origin.url()).start();
-    rows.iter()
-        .map(|row| {
-            let named = Named(&row.name);
-            let came = row_through(&accelerator, &origin, row);
-            std::mem::forget(named);
-            came.map_err(|why| format!("{}: {why}", row.name))
-        })
-        .collect()
+    each(rows, |row| row_through(&accelerator, &origin, row))
 }
 
 /// The row is named in the target.

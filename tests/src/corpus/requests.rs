@@ -2,7 +2,7 @@
 //! and what stands behind is answered with its own answer or not at all.
 
 use super::{
-    Shown,
+    Shown, each,
     origins::{Kind, Real},
     table::{Row, unescaped},
 };
@@ -87,29 +87,14 @@ pub(super) fn run(rows: &[Row], kind: Option<Kind>) -> Vec<Result<Shown, String>
     accelerator.get("/stored").expect_status(200);
     let first = behind.understood().map(|understood| understood.len());
     assert_eq!(first, Ok(1), "the one that is to be stored");
-    rows.iter()
-        .map(|row| {
-            let named = Named(&row.name);
-            let came = row_before(&accelerator, &mut behind, row);
-            if came.is_err() {
-                // What it left is not the next row's.
-                let _ = behind.understood();
-            }
-            std::mem::forget(named);
-            came.map_err(|why| {
-                format!("{} before {}: {why}", row.name, kind.map_or("the scripted origin", Kind::name))
-            })
-        })
-        .collect()
-}
-
-/// Says where a panic came from: whatever reads strictly stops the test.
-pub(super) struct Named<'a>(pub(super) &'a str);
-
-impl Drop for Named<'_> {
-    fn drop(&mut self) {
-        eprintln!("in the row {}", self.0);
-    }
+    each(rows, |row| {
+        let came = row_before(&accelerator, &mut behind, row);
+        if came.is_err() {
+            // What it left is not the next row's.
+            let _ = behind.understood();
+        }
+        came.map_err(|why| format!("before {}: {why}", kind.map_or("the scripted origin", Kind::name)))
+    })
 }
 
 fn row_before(accelerator: &Accelerator, behind: &mut Behind, row: &Row) -> Result<Shown, String> {

@@ -2,8 +2,7 @@
 //! answer, is kept or not, and what the origin says too much reaches nobody.
 
 use super::{
-    Shown,
-    requests::Named,
+    Shown, each,
     table::{Row, unescaped},
 };
 use crate::{Accelerator, Answer, End, Gate, Next, Request, Response, ScriptedOrigin};
@@ -60,14 +59,7 @@ pub(super) fn run(rows: &[Row]) -> Vec<Result<Shown, String>> {
         .limit("origin_first_byte_time_max", "5s")
         .limit("origin_between_bytes_time_max", "5s")
         .start();
-    rows.iter()
-        .map(|row| {
-            let named = Named(&row.name);
-            let came = row_through(&accelerator, &origin, row);
-            std::mem::forget(named);
-            came.map_err(|why| format!("{}: {why}", row.name))
-        })
-        .collect()
+    each(rows, |row| row_through(&accelerator, &origin, row))
 }
 
 fn row_through(accelerator: &Accelerator, origin: &ScriptedOrigin, row: &Row) -> Result<Shown, String> {

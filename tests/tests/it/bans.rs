@@ -5,13 +5,12 @@
     reason = "a test may block, and stop at the first surprise"
 )]
 
-use std::{
-    path::Path,
-    sync::atomic::{AtomicUsize, Ordering::Relaxed},
-};
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-use rustix::process::Signal;
-use tests::{Accelerator, Answer, Gate, Next, Request, ScriptedOrigin, eventually, on_one_core_and_on_two};
+use tests::{
+    Accelerator, Answer, Request, ScriptedOrigin, eventually, on_one_core_and_on_two,
+    purging::{self, start},
+};
 
 on_one_core_and_on_two! {
     a9_a_ban_is_about_what_it_holds_of,
@@ -28,10 +27,6 @@ on_one_core_and_on_two! {
     a37_fos_http_cache_bans,
     a37_wordpress_bans,
     a37_drupal_bans,
-}
-
-fn start(origin: &ScriptedOrigin, cores: &str) -> Accelerator {
-    Accelerator::before(&origin.url()).flag("--cores", cores).flag("--purge-from", "127.0.0.1").start()
 }
 
 /// Paths, with the status and the type of what is there.
@@ -52,18 +47,8 @@ fn site() -> ScriptedOrigin {
     origin
 }
 
-/// Asks for each page a few times, by other cores, too; answers which of them the origin was asked for.
 fn fetched(accelerator: &Accelerator, origin: &ScriptedOrigin) -> Vec<&'static str> {
-    let is_fetched = |path: &str| {
-        let before = origin.count(path);
-        for _ in 0..4 {
-            accelerator.get(path);
-        }
-        let fetches = origin.count(path) - before;
-        assert!(fetches <= 1, "{path} was fetched {fetches} times");
-        fetches == 1
-    };
-    SITE.iter().map(|(path, ..)| *path).filter(|path| is_fetched(path)).collect()
+    purging::fetched(accelerator, origin, SITE.map(|(path, status, _)| (path, status)))
 }
 
 fn all() -> Vec<&'static str> {
@@ -238,58 +223,15 @@ fn a9_what_nobody_asks_for_is_dropped_all_the_same(cores: &str) {
     }
 }
 
-/// What was asked for before a ban is not given to who asks after it, and is not stored: whether its head has come or
-/// not.
 fn a9_what_is_on_its_way_is_older_than_a_ban(cores: &str) {
-    for head_first in [false, true] {
-        let origin = ScriptedOrigin::start();
-        let (before_head, before_body, asked) = (Gate::new(), Gate::new(), AtomicUsize::new(0));
-        let (head_gate, body_gate) = (before_head.clone(), before_body.clone());
-        origin.on("/page", move |_, reply| {
-            let number = asked.fetch_add(1, Relaxed);
-            let body = format!("version {number}");
-            let answer =
-                Answer::new(200, &body).header("Cache-Control", "max-age=600").header("X-Type", "page");
-            if number == 0 {
-                head_gate.pass();
-            }
-            reply.send(&answer.head_bytes())?;
-            if number == 0 {
-                body_gate.pass();
-            }
-            reply.send(body.as_bytes())?;
-            Ok(Next::KeepAlive)
-        });
-        let accelerator = start(&origin, cores);
-        let request = Request::get("/page");
-        let mut early = accelerator.connect();
-        early.send(&request.bytes());
-        eventually("the origin is asked", || origin.count("/page") == 1);
-        if head_first {
-            before_head.open();
-            assert_eq!(early.head("GET").status, 200);
-        }
-        accelerator.fetch(&ban("obj.http.x-type == page")).expect_status(200);
-        let mut late = accelerator.connect();
-        late.send(&request.bytes());
-        if !head_first {
-            eventually("it waits for it", || accelerator.stat().count("requests.misses_collapsed") == 1);
-            before_head.open();
-        }
-        assert_eq!(late.response("GET").expect_status(200).text(), "version 1");
-        assert!(accelerator.stat().count("requests.bans") > 0, "it waits for the fetch");
-        before_body.open();
-        if head_first {
-            assert_eq!(early.rest_of_body().0, b"version 0", "it had asked before");
-        } else {
-            assert_eq!(early.response("GET").text(), "version 0");
-        }
-        eventually("it is done", || accelerator.stat().count("requests.bans") == 0);
-        for _ in 0..4 {
-            assert_eq!(accelerator.get("/page").text(), "version 1");
-        }
-        assert_eq!(origin.count("/page"), 2);
-    }
+    let bans = |accelerator: &Accelerator| accelerator.stat().count("requests.bans");
+    purging::what_is_on_its_way_is_older(
+        cores,
+        ("X-Type", "page"),
+        &ban("obj.http.x-type == page"),
+        |accelerator| assert!(bans(accelerator) > 0, "it waits for the fetch"),
+        |accelerator| eventually("it is done", || bans(accelerator) == 0),
+    );
 }
 
 fn a9_too_many_bans_purge_all_that_is_as_old(cores: &str) {
@@ -313,47 +255,17 @@ fn a9_too_many_bans_purge_all_that_is_as_old(cores: &str) {
     assert_eq!(fetched(&accelerator, &origin), [""; 0]);
 }
 
-fn on_file(origin: &ScriptedOrigin, store: &Path, cores: &str) -> Accelerator {
-    Accelerator::before(&origin.url())
-        .flag("--cores", cores)
-        .flag("--memory", "16MiB")
-        .flag("--store", store.to_str().expect("a path in UTF-8"))
-        .flag("--store-size", "128MiB")
-        .flag("--purge-from", "127.0.0.1")
-        .start()
-        .warm()
-}
-
 /// What lies on the file alone is not walked through, so a ban stays there; and holds after a kill.
 fn a9_a_ban_outlives_a_kill(cores: &str) {
     let directory = tempfile::tempdir().expect("a directory");
-    let store = directory.path().join("store");
-    let origin = site();
-    let mut running = on_file(&origin, &store, cores);
-    let is_kept = |running: &Accelerator| {
-        eventually("all of it is on the file", || {
-            let stat = running.stat();
-            stat.count("store.file_objects") >= SITE.len() as u64
-                && stat.count("store.log_records_waiting") == 0
-        });
-    };
-    fetched(&running, &origin);
-    is_kept(&running);
-    for (expression, want) in [
-        ("req.url ~ ^/news/", &["/news/1", "/news/2.png"][..]),
-        ("obj.status == 404", &["/news"]),
-        ("obj.age > 1h", &[]),
-        (r"req.url ~ ^/a\.b", &["/a.b/x"]),
-    ] {
-        running.fetch(&ban(expression)).expect_status(200);
-        running.signal(Signal::KILL);
-        running.wait();
-        drop(running);
-        running = on_file(&origin, &store, cores);
-        assert_eq!(fetched(&running, &origin), want, "{expression}");
-        assert_eq!(fetched(&running, &origin), [""; 0]);
-        is_kept(&running);
-    }
+    let steps = [
+        (ban("req.url ~ ^/news/"), &["/news/1", "/news/2.png"][..]),
+        (ban("obj.status == 404"), &["/news"]),
+        (ban("obj.age > 1h"), &[]),
+        (ban(r"req.url ~ ^/a\.b"), &["/a.b/x"]),
+    ];
+    let pages = SITE.map(|(path, status, _)| (path, status));
+    let running = purging::outlives_kills(&site(), (&directory.path().join("store"), cores), &pages, &steps);
     assert_eq!(running.stat().count("requests.bans"), 4 * cores.split(',').count() as u64);
 }
 

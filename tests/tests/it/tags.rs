@@ -5,15 +5,14 @@
     reason = "a test may block, and stop at the first surprise"
 )]
 
-use std::{
-    path::Path,
-    sync::atomic::{AtomicUsize, Ordering::Relaxed},
-};
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use rustix::process::Signal;
 use tests::{
-    Accelerator, Answer, Gate, Next, Request, ScriptedOrigin, content::content, eventually,
-    on_one_core_and_on_two,
+    Accelerator, Answer, Gate, Request, ScriptedOrigin,
+    content::content,
+    eventually, on_one_core_and_on_two,
+    purging::{self, is_all_on_file, on_file, start},
 };
 
 on_one_core_and_on_two! {
@@ -38,10 +37,6 @@ on_one_core_and_on_two! {
     a37_what_is_not_understood_is_refused,
 }
 
-fn start(origin: &ScriptedOrigin, cores: &str) -> Accelerator {
-    Accelerator::before(&origin.url()).flag("--cores", cores).flag("--purge-from", "127.0.0.1").start()
-}
-
 /// An origin with a page for each of these, with tags.
 fn tagged(pages: &[(&str, &str, &str)]) -> ScriptedOrigin {
     let origin = ScriptedOrigin::start();
@@ -52,22 +47,12 @@ fn tagged(pages: &[(&str, &str, &str)]) -> ScriptedOrigin {
     origin
 }
 
-/// Asks for each page a few times, by other cores, too; answers which of them the origin was asked for.
 fn fetched<'p>(
     accelerator: &Accelerator,
     origin: &ScriptedOrigin,
     pages: &[(&'p str, &str, &str)],
 ) -> Vec<&'p str> {
-    let is_fetched = |path: &str| {
-        let before = origin.count(path);
-        for _ in 0..4 {
-            accelerator.get(path).expect_status(200);
-        }
-        let fetches = origin.count(path) - before;
-        assert!(fetches <= 1, "{path} was fetched {fetches} times");
-        fetches == 1
-    };
-    pages.iter().map(|(path, ..)| *path).filter(|path| is_fetched(path)).collect()
+    purging::fetched(accelerator, origin, pages.iter().map(|(path, ..)| (*path, 200)))
 }
 
 fn all<'p>(pages: &[(&'p str, &str, &str)]) -> Vec<&'p str> {
@@ -282,57 +267,9 @@ fn a9_everything_is_purged_in_one_go(cores: &str) {
     assert_eq!(fetched(&accelerator, &origin, &SHOP), all(&SHOP));
 }
 
-/// What was asked for before a purge is not given to who asks after it, and is not stored: whether its head has come
-/// or not.
 fn a9_what_is_on_its_way_is_older_than_a_purge(cores: &str) {
-    for head_first in [false, true] {
-        let origin = ScriptedOrigin::start();
-        let (before_head, before_body, asked) = (Gate::new(), Gate::new(), AtomicUsize::new(0));
-        let (head_gate, body_gate) = (before_head.clone(), before_body.clone());
-        origin.on("/page", move |_, reply| {
-            let number = asked.fetch_add(1, Relaxed);
-            let body = format!("version {number}");
-            let answer = Answer::new(200, &body).header("Cache-Control", "max-age=600").header("xkey", "t");
-            if number == 0 {
-                head_gate.pass();
-            }
-            reply.send(&answer.head_bytes())?;
-            if number == 0 {
-                body_gate.pass();
-            }
-            reply.send(body.as_bytes())?;
-            Ok(Next::KeepAlive)
-        });
-        let accelerator = start(&origin, cores);
-        let request = Request::get("/page");
-        let mut early = accelerator.connect();
-        early.send(&request.bytes());
-        eventually("the origin is asked", || origin.count("/page") == 1);
-        if head_first {
-            before_head.open();
-            assert_eq!(early.head("GET").status, 200);
-        }
-        accelerator.fetch(&Request::new("PURGE", "/").header("xkey", "t")).expect_status(200);
-        let mut late = accelerator.connect();
-        late.send(&request.bytes());
-        if !head_first {
-            // It waits: by what comes it is known that it was purged.
-            eventually("it waits for it", || accelerator.stat().count("requests.misses_collapsed") == 1);
-            before_head.open();
-        }
-        // The old body is not there yet.
-        assert_eq!(late.response("GET").expect_status(200).text(), "version 1");
-        before_body.open();
-        if head_first {
-            assert_eq!(early.rest_of_body().0, b"version 0", "it had asked before");
-        } else {
-            assert_eq!(early.response("GET").text(), "version 0");
-        }
-        for _ in 0..4 {
-            assert_eq!(accelerator.get("/page").text(), "version 1");
-        }
-        assert_eq!(origin.count("/page"), 2);
-    }
+    let purge = Request::new("PURGE", "/").header("xkey", "t");
+    purging::what_is_on_its_way_is_older(cores, ("xkey", "t"), &purge, |_| {}, |_| {});
 }
 
 fn a9_only_who_may_purges(cores: &str) {
@@ -374,17 +311,6 @@ fn a9_the_operator_purges_by_tags(cores: &str) {
     assert_eq!(accelerator.stat().count("requests.purges"), 2, "by whichever door they came");
 }
 
-fn on_file(origin: &ScriptedOrigin, store: &Path, cores: &str) -> Accelerator {
-    Accelerator::before(&origin.url())
-        .flag("--cores", cores)
-        .flag("--memory", "16MiB")
-        .flag("--store", store.to_str().expect("a path in UTF-8"))
-        .flag("--store-size", "128MiB")
-        .flag("--purge-from", "127.0.0.1")
-        .start()
-        .warm()
-}
-
 /// Tags are on the file with what has them, in one piece or in parts.
 fn a9_what_is_on_the_file_is_purged(cores: &str) {
     const LARGE_BYTES: usize = 20 << 20;
@@ -408,36 +334,17 @@ fn a9_what_is_on_the_file_is_purged(cores: &str) {
     assert_eq!(fetched(&running, &origin, &pages), [""; 0]);
 }
 
-fn is_all_on_file(running: &Accelerator, objects: usize) {
-    eventually("all of it is on the file", || {
-        let stat = running.stat();
-        stat.count("store.file_objects") >= objects as u64 && stat.count("store.log_records_waiting") == 0
-    });
-}
-
 /// What was purged by tags or softly does not come back, however sudden the end: nor does what was stored since go.
 fn a9_a_purge_outlives_a_kill(cores: &str) {
     let directory = tempfile::tempdir().expect("a directory");
-    let store = directory.path().join("store");
-    let origin = tagged(&SHOP);
-    let mut running = on_file(&origin, &store, cores);
-    assert_eq!(fetched(&running, &origin, &SHOP), all(&SHOP));
-    is_all_on_file(&running, SHOP.len());
-    for (request, want) in [
+    let steps = [
         (Request::new("PURGE", "/").header("xkey", "list"), &["/1", "/2"][..]),
         (Request::new("PURGE", "/plain").header("Fastly-Soft-Purge", "1"), &["/plain"]),
         (Request::new("PURGE", "/").header("xkey-softpurge", "product-11"), &["/4"]),
         (Request::new("PURGE", "/").header("X-Magento-Tags-Pattern", ".*"), &all(&SHOP)),
-    ] {
-        running.fetch(&request).expect_status(200);
-        running.signal(Signal::KILL);
-        running.wait();
-        drop(running);
-        running = on_file(&origin, &store, cores);
-        assert_eq!(fetched(&running, &origin, &SHOP), want, "{request:?}");
-        assert_eq!(fetched(&running, &origin, &SHOP), [""; 0]);
-        is_all_on_file(&running, SHOP.len());
-    }
+    ];
+    let pages = SHOP.map(|(path, ..)| (path, 200));
+    purging::outlives_kills(&tagged(&SHOP), (&directory.path().join("store"), cores), &pages, &steps);
 }
 
 fn a9_a_damaged_file_of_purges_is_told(cores: &str) {
