@@ -25,7 +25,10 @@ use wire::{
     http1::head::Headers,
 };
 
-use crate::{key, response_head::StoredMeta};
+use crate::{
+    key,
+    response_head::{StoredMeta, stored_values},
+};
 
 /// Bans that a core keeps.
 pub(crate) const BANS_MAX: usize = 256;
@@ -160,7 +163,7 @@ impl Record<Named> for Then<'_> {
         };
         let of_asker = asker.filter(|_| field == Named::OfRequest && name != "host");
         let of_asker = of_asker.into_iter().flat_map(Headers::iter);
-        let of_object = (field == Named::OfObject).then(|| values(head, name)).into_iter().flatten();
+        let of_object = (field == Named::OfObject).then(|| stored_values(head, name)).into_iter().flatten();
         let of_asker =
             of_asker.filter_map(move |(named, value)| named.eq_ignore_ascii_case(name).then_some(value));
         of_key.into_iter().chain(of_asker).chain(of_object)
@@ -179,22 +182,6 @@ impl Record<Named> for Then<'_> {
             _ => None,
         }
     }
-}
-
-/// The values of a field in a stored head. Most lines are told by one byte to be another's.
-fn values<'h>(head: &'h [u8], name: &str) -> impl Iterator<Item = &'h [u8]> {
-    let mut rest = head;
-    let lines = std::iter::from_fn(move || {
-        let end = memchr::memchr(b'\n', rest)?;
-        let line = &rest[..end];
-        rest = &rest[end + 1..];
-        Some(line)
-    });
-    lines.skip(1).filter_map(move |line| {
-        let is_its =
-            line.get(name.len()) == Some(&b':') && line[..name.len()].eq_ignore_ascii_case(name.as_bytes());
-        is_its.then(|| line[name.len() + 1..].trim_ascii())
-    })
 }
 
 /// How far the lurker is with a ban.

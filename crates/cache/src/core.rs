@@ -43,6 +43,16 @@ use crate::{
     variants::Variants,
 };
 
+/// How long who has something done by another core, and may wait, waits for room in the ring to it.
+pub(crate) const RING_WAIT_MAX: Duration =
+    if cfg!(test) { Duration::from_millis(50) } else { Duration::from_secs(5) };
+/// How often it looks whether there is some.
+pub(crate) const RING_PAUSE: Duration = Duration::from_millis(1);
+
+/// A core could not be asked to do something, and has not done it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Unasked;
+
 /// What cores say to each other.
 pub(crate) enum Message {
     /// To the owner of the key: fetch this, or let us follow the fetch that is under way.

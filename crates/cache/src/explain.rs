@@ -10,13 +10,10 @@
 
 mod arithmetic;
 
-use std::time::Duration;
-
 use engine::{
-    cores::{clock, mesh::Sender},
+    cores::clock,
     store::{Hash, Object, Shard, Store},
 };
-use tokio::sync::oneshot::{self, error::TryRecvError};
 use wire::http1::{
     framing::{Framing, request_framing},
     head::{HeadLimits, HeaderSlots, Progress, RequestHead, parse_response},
@@ -25,17 +22,18 @@ use wire::http1::{
 
 use crate::{
     config::CookieRule,
-    core::{Core, Message, store_s},
+    core::{Core, Message, Unasked, store_s},
     explanation::{ExplainError, Explanation, Question, RequestOf, Step, with_head},
     hit::CLOCK_BACK_S_MAX,
     invalidations::Verdict,
     key, note,
+    outside::Outside,
     policy::{
         self, Recv, RequestFacts, ResponseFacts, Reuse, directives::RequestDirectives,
         vary::VARY_SPEC_BYTES_MAX, vary::secondary_key,
     },
-    purge::{RING_PAUSE, RING_WAIT_MAX},
     response_head::{Flags, StoredMeta},
+    revalidate,
     site::SiteId,
 };
 
@@ -43,40 +41,22 @@ use crate::{
 const TELLING: [&str; 7] =
     ["cache-control", "cdn-cache-control", "expires", "date", "last-modified", "etag", "vary"];
 
-/// Asks the core that owns the key, from a thread that may wait. `with` lends what sends to the cores, for a moment.
+/// Asks the core that owns the key, from a thread that may wait.
 ///
 /// # Errors
-/// It is no request that would be taken, or there was no answer within [`RING_WAIT_MAX`].
+/// It is no request that would be taken, or there was no answer.
 pub(crate) fn ask_from_outside(
     store: &Store,
     limits: &HeadLimits,
     request: &RequestOf,
-    with: impl Fn(&mut dyn FnMut(&Sender<Message>)),
+    outside: &Outside,
 ) -> Result<Explanation, ExplainError> {
     let head = request.head(limits)?;
     let mut key = Vec::new();
     with_head(&head, limits, |head| key::of_request(head, &mut key))?;
     let owner = store.owner(store.hash(&key));
-    let (reply, mut explanation) = oneshot::channel();
-    let mut unsent = Some(Message::Explain(Box::new(Question { head, limits: *limits, reply })));
-    let mut waited = Duration::ZERO;
-    while waited < RING_WAIT_MAX {
-        if unsent.is_some() {
-            with(&mut |sender| {
-                unsent = unsent.take().and_then(|message| sender.send(owner, message).err());
-                sender.flush();
-            });
-        }
-        #[expect(clippy::disallowed_methods, reason = "a thread of the operator's, on no loop")]
-        std::thread::sleep(RING_PAUSE);
-        waited += RING_PAUSE;
-        match explanation.try_recv() {
-            Ok(explanation) => return Ok(explanation),
-            Err(TryRecvError::Closed) => return Err(ExplainError::NoAnswer),
-            Err(TryRecvError::Empty) => {}
-        }
-    }
-    Err(ExplainError::NoAnswer)
+    let question = |reply| Message::Explain(Box::new(Question { head, limits: *limits, reply }));
+    outside.ask(owner, question).map_err(|Unasked| ExplainError::NoAnswer)
 }
 
 /// Answers a question. Runs on the owner's core.
@@ -100,6 +80,14 @@ fn explain(core: &Core, head: &RequestHead<'_, '_>) -> Explanation {
         walk.lookup(key);
     }
     Explanation { steps: walk.steps }
+}
+
+/// What is stored under its key.
+struct Stored<'a> {
+    object: Object<'a>,
+    meta: StoredMeta,
+    hash: Hash,
+    head: Vec<u8>,
 }
 
 /// A request on its way through the states.
@@ -227,10 +215,12 @@ impl Walk<'_> {
         let primary = &key[..primary_bytes];
         match stored {
             Some((object, meta)) => {
+                let mut head = Vec::new();
+                object.head().copy_to(&mut head);
+                let stored = Stored { object, meta, hash, head };
                 let until_s = shard.on_file_until_s(hash, store_s(self.now_s));
-                self.stored(&object, &meta, until_s.is_some());
-                let hashes = (hash, address);
-                self.use_of(&shard, &object, meta, hashes, primary);
+                self.stored(&stored, until_s.is_some());
+                self.use_of(&shard, &stored, (address, primary));
             }
             None => self.not_in_memory(&shard, hash, primary),
         }
@@ -277,7 +267,7 @@ impl Walk<'_> {
     }
 
     /// What is stored, where, and what its head says.
-    fn stored(&mut self, object: &Object<'_>, meta: &StoredMeta, is_on_file: bool) {
+    fn stored(&mut self, Stored { object, meta, head, .. }: &Stored<'_>, is_on_file: bool) {
         let bytes = if object.is_in_parts() { meta.body_bytes.unwrap_or(0) } else { object.body_bytes() };
         let place = match (object.is_in_parts(), is_on_file) {
             (true, _) => ("file-in-parts", "its body on the file, in parts"),
@@ -293,24 +283,22 @@ impl Walk<'_> {
         let step = self.say("store", place.0, words, "");
         step.number("status", meta.status).number("body_bytes", bytes).number("tags", tags);
         step.number("origin_ms", meta.origin_ms).number("kept_until_s", object.expires_s());
-        let mut head = Vec::new();
-        object.head().copy_to(&mut head);
         let lines: Vec<_> = head.split(|&b| b == b'\n').filter_map(telling).collect();
         self.say("head", "says", lines.join("; "), "").text("lines", lines.join("\n"));
     }
 
     /// What purges, freshness and the request make of what is stored.
-    fn use_of(
-        &mut self,
-        shard: &Shard,
-        object: &Object<'_>,
-        stored: StoredMeta,
-        hashes: (Hash, Hash),
-        primary: &[u8],
-    ) {
+    fn use_of(&mut self, shard: &Shard, stored: &Stored<'_>, (address, primary): (Hash, &[u8])) {
         let (now_s, config) = (self.now_s, &*self.core.config);
-        let mut meta = stored;
-        match self.core.invalidations.judge(object, &mut meta, hashes, Some(&self.head.headers), now_s) {
+        let mut meta = stored.meta;
+        let hashes = (stored.hash, address);
+        match self.core.invalidations.judge(
+            &stored.object,
+            &mut meta,
+            hashes,
+            Some(&self.head.headers),
+            now_s,
+        ) {
             Verdict::Valid => self.say("purges", "valid", "nothing that was purged since is about it", ""),
             Verdict::Soft(_) => {
                 let since = arithmetic::date(meta.fresh_until_s());
@@ -326,9 +314,7 @@ impl Walk<'_> {
                 return self.missed(shard, primary, None);
             }
         };
-        let mut head = Vec::new();
-        object.head().copy_to(&mut head);
-        let conditions = conditions(&stored, &head);
+        let mut head = stored.head.clone();
         head.extend_from_slice(b"\r\n");
         let limits = HeadLimits { line_bytes_max: head.len(), head_bytes_max: head.len() };
         let mut slots = HeaderSlots::new();
@@ -337,8 +323,8 @@ impl Walk<'_> {
             Ok(Progress::NeedMore) | Err(_) => None,
         };
         let default_ttl_s = store_s(config.default_ttl.as_secs());
-        let source = facts.as_ref().and_then(|facts| arithmetic::source(facts, &stored, default_ttl_s));
-        let words = arithmetic::sum(&stored, source, meta.lifetime_s, now_s);
+        let source = facts.as_ref().and_then(|facts| arithmetic::source(facts, &stored.meta, default_ttl_s));
+        let words = arithmetic::sum(&stored.meta, source, meta.lifetime_s, now_s);
         let decision = if meta.fresh_until_s() > now_s { "fresh" } else { "stale" };
         let section = source.map_or("RFC 9111 §4.2", policy::Source::section);
         let step = self.say("freshness", decision, words, section);
@@ -346,21 +332,14 @@ impl Walk<'_> {
         step.number("fresh_until_s", meta.fresh_until_s());
         let (decision, words, section) = arithmetic::may_be_shown_stale(facts.as_ref(), &meta);
         self.say("stale", decision, words, section);
-        self.outcome(shard, object, &meta, hashes.0, (primary, conditions));
+        self.outcome(shard, stored, &meta, primary);
     }
 
-    /// As [`hit`](crate::hit) decides.
-    fn outcome(
-        &mut self,
-        shard: &Shard,
-        object: &Object<'_>,
-        meta: &StoredMeta,
-        hash: Hash,
-        (primary, conditions): (&[u8], Option<String>),
-    ) {
+    /// As [`hit`](crate::hit) decides; `meta` is what purges have left of the stored one.
+    fn outcome(&mut self, shard: &Shard, stored: &Stored<'_>, meta: &StoredMeta, primary: &[u8]) {
         let core = self.core;
-        let asked = conditions.as_deref();
-        if object.expires_s() <= store_s(self.now_s) {
+        let asked = stored.meta.has_validator().then_some(stored);
+        if stored.object.expires_s() <= store_s(self.now_s) {
             self.say("reuse", "no", "the time that the store keeps it is over", "knob keep");
             return self.missed(shard, primary, None);
         }
@@ -375,27 +354,27 @@ impl Walk<'_> {
             return self.missed(shard, primary, asked);
         }
         let now_ms = clock::monotonic_ms();
-        let is_failing = core.lately.has(hash, now_ms) || core.sites.is_failing(SiteId::ONLY, now_ms);
+        let is_failing = core.lately.has(stored.hash, now_ms) || core.sites.is_failing(SiteId::ONLY, now_ms);
         match policy::may_reuse(meta.stored(self.now_s), &self.facts.directives) {
             Reuse::Fresh { ttl_s } => {
                 self.say("reuse", "fresh", format!("it is fresh for {ttl_s} s"), "RFC 9111 §4.2");
-                self.hit(object, meta);
+                self.hit(stored, meta);
             }
             Reuse::StaleAccepted { stale_s } => {
                 let words = format!("it is stale for {stale_s} s, and the request accepts that");
                 self.say("reuse", "max-stale", words, "RFC 9111 §5.2.1.2");
-                self.hit(object, meta);
+                self.hit(stored, meta);
             }
             Reuse::StaleWhileRevalidate { stale_s } => {
                 let words =
                     format!("it is stale for {stale_s} s, and shown while one request fetches it anew");
                 self.say("reuse", "stale-while-revalidate", words, "RFC 5861 §3");
-                self.hit(object, meta);
+                self.hit(stored, meta);
             }
             Reuse::StaleIfError { stale_s } if is_failing => {
                 let words = format!("it is stale for {stale_s} s, and shown because the origin fails");
                 self.say("reuse", "stale-if-error", words, "RFC 5861 §4");
-                self.hit(object, meta);
+                self.hit(stored, meta);
             }
             Reuse::StaleIfError { stale_s } => {
                 let words = format!("it is stale for {stale_s} s, and shown only if the origin fails");
@@ -409,12 +388,10 @@ impl Walk<'_> {
         }
     }
 
-    fn hit(&mut self, object: &Object<'_>, meta: &StoredMeta) {
-        let mut head = Vec::new();
-        object.head().copy_to(&mut head);
+    fn hit(&mut self, Stored { object, head, .. }: &Stored<'_>, meta: &StoredMeta) {
         let complete = if object.is_in_parts() { meta.body_bytes } else { Some(object.body_bytes()) };
         let is_get = self.head.method == "GET";
-        let validators = meta.validators(&head);
+        let validators = meta.validators(head);
         let (words, section) =
             match policy::evaluate(&self.head.headers, is_get, meta.status, &validators, complete) {
                 policy::Verdict::Whole => ("it is answered from the store".to_owned(), ""),
@@ -434,9 +411,8 @@ impl Walk<'_> {
         self.say("now", "hit", words, section);
     }
 
-    /// What becomes of a request that the store does not answer. `asked`: the conditions with which the origin is asked
-    /// about what is stored.
-    fn missed(&mut self, shard: &Shard, primary: &[u8], asked: Option<&str>) {
+    /// What becomes of a request that the store does not answer. `asked`: what the origin is asked about.
+    fn missed(&mut self, shard: &Shard, primary: &[u8], asked: Option<&Stored<'_>>) {
         let origin = self.origin();
         let note = note::peek(self.core, shard, primary, &self.facts, self.now_s);
         if let Some(note) = note {
@@ -456,7 +432,8 @@ impl Walk<'_> {
         }
         if self.only_if_cached {
             self.say("now", "synth", "it is answered with 504", "RFC 9111 §5.2.1.7").number("status", 504u16);
-        } else if let Some(conditions) = asked {
+        } else if let Some(Stored { meta, head, .. }) = asked {
+            let conditions = in_words(&revalidate::conditions(meta, head));
             let words = format!("the origin, {origin}, is asked whether it is still the same: {conditions}");
             self.say("now", "revalidate", words, "RFC 9111 §4.3");
         } else {
@@ -472,12 +449,9 @@ impl Walk<'_> {
     }
 }
 
-/// The conditions by which an origin is asked about something stored, in words; `None`: there are none.
-fn conditions(meta: &StoredMeta, head: &[u8]) -> Option<String> {
-    let etag = meta.etag_of(head).map(|etag| format!("If-None-Match: {}", String::from_utf8_lossy(etag)));
-    let changed = meta.last_modified_s.map(|at_s| format!("If-Modified-Since: {}", arithmetic::date(at_s)));
-    let conditions: Vec<String> = etag.into_iter().chain(changed).collect();
-    (!conditions.is_empty()).then(|| conditions.join("; "))
+/// Lines of a head, one behind the other.
+fn in_words(lines: &[u8]) -> String {
+    String::from_utf8_lossy(lines).trim_end().replace("\r\n", "; ")
 }
 
 /// A line of a stored head, if it decides what becomes of it.

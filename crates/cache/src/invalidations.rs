@@ -37,6 +37,7 @@ pub(crate) use crate::bans::Verdict;
 use crate::{
     as_is::AsIs,
     bans::{Ban, BanSeen, Bans, Subject},
+    places::Places,
     response_head::{Flags, StoredMeta},
     tags,
 };
@@ -273,7 +274,6 @@ impl Table {
 /// What was found of an answer, since the last purge.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 struct Found {
-    hash: u64,
     place: u64,
     sequence: u64,
     /// After so many purges.
@@ -288,7 +288,7 @@ pub(crate) struct Invalidations {
     /// Of the table; beside it, because every hit reads it.
     youngest: Cell<u64>,
     purges: Cell<u64>,
-    found: Box<[Cell<Found>]>,
+    found: Places<Found>,
     /// The numbers of the youngest ban, and of the youngest about who asks; 0: none.
     bans: Cell<(u64, u64)>,
     /// A key and a head, to be looked at by bans.
@@ -309,7 +309,7 @@ impl Invalidations {
             purges: Cell::new(u64::from(table.youngest > 0)),
             bans: Cell::new((table.bans.youngest(), table.bans.youngest_of_askers())),
             table: RefCell::new(table),
-            found: (0..FOUND).map(|_| Cell::default()).collect(),
+            found: Places::new(FOUND),
             scratch: RefCell::default(),
             fetches: RefCell::default(),
             walk: Cell::default(),
@@ -373,17 +373,9 @@ impl Invalidations {
         if purges == 0 {
             return Verdict::Valid;
         }
-        // The low bits chose the core.
-        let place = &self.found[(hash.word() >> 32) as usize % FOUND];
-        let known = place.get();
-        let found = Found {
-            hash: hash.word(),
-            place: object.place(),
-            sequence: object.sequence(),
-            purges,
-            soft: known.soft,
-        };
-        let mut soft = if known == found {
+        let found = Found { place: object.place(), sequence: object.sequence(), purges, soft: 0 };
+        let known = self.found.get(hash).filter(|known| Found { soft: 0, ..*known } == found);
+        let mut soft = if let Some(known) = known {
             known.soft
         } else {
             let verdict = match tags::stored(object.extra()) {
@@ -401,7 +393,7 @@ impl Invalidations {
                 Verdict::Soft(number) => number,
                 Verdict::Hard => return Verdict::Hard,
             };
-            place.set(Found { soft, ..found });
+            self.found.set(hash, Found { soft, ..found });
             soft
         };
         // Each who asks may be another.
@@ -519,16 +511,20 @@ impl Invalidations {
         }
     }
 
-    /// Drops the bans that are done on all of so many cores. Whether some are left that will be done.
-    pub(crate) fn drop_done_bans(&self, cores: usize) -> bool {
+    /// Drops the bans that are done on all of so many cores.
+    pub(crate) fn drop_done_bans(&self, cores: usize) {
         if self.bans.get().0 == 0 {
-            return false;
+            return;
         }
         let mut table = self.table.borrow_mut();
         if table.bans.drop_done(cores) > 0 {
             self.note_bans(&table.bans);
         }
-        table.bans.is_unfinished()
+    }
+
+    /// Whether there are bans that will be done.
+    pub(crate) fn has_unfinished_bans(&self) -> bool {
+        self.bans.get().0 > 0 && self.table.borrow().bans.is_unfinished()
     }
 }
 

@@ -1,41 +1,34 @@
 //! Stale objects for which the origin was asked a moment ago, so that it is not asked for them at each hit.
 //!
-//! A table of fixed size, one a core, in which an object's place is given by its hash and the last who comes has it: who
-//! lost its place asks the origin once more, no harm is done. Nothing here allocates or is waited for.
-
-use std::cell::Cell;
+//! Who lost its place ([`places`](crate::places)) has the origin asked once more: no harm is done.
 
 use engine::store::Hash;
+
+use crate::places::Places;
 
 /// Objects that a core remembers.
 const PLACES: usize = 1024;
 /// For how long: a failing origin is asked for an object once in this time by each core.
 const FOR_MS: u64 = 1000;
 
-/// The table.
-pub(crate) struct Lately(Box<[Cell<(u64, u64)>]>);
+/// Until when it was a moment ago, by the object.
+pub(crate) struct Lately(Places<u64>);
 
 impl Default for Lately {
     fn default() -> Self {
-        Self((0..PLACES).map(|_| Cell::new((0, 0))).collect())
+        Self(Places::new(PLACES))
     }
 }
 
 impl Lately {
-    fn place(&self, hash: Hash) -> &Cell<(u64, u64)> {
-        // The low half chose the core, the high half the page of the index: any bits will do.
-        &self.0[hash.word() as usize % PLACES]
-    }
-
     /// The origin is being asked for an object.
     pub(crate) fn note(&self, hash: Hash, now_ms: u64) {
-        self.place(hash).set((hash.word(), now_ms + FOR_MS));
+        self.0.set(hash, now_ms + FOR_MS);
     }
 
     /// Whether it was within the last second.
     pub(crate) fn has(&self, hash: Hash, now_ms: u64) -> bool {
-        let (word, until_ms) = self.place(hash).get();
-        word == hash.word() && now_ms < until_ms
+        self.0.get(hash).is_some_and(|until_ms| now_ms < until_ms)
     }
 }
 

@@ -15,9 +15,11 @@ use crate::{core::Core, counters::Counter};
 /// Objects that a round looks at: a quarter of a millisecond's work with one ban, some with the most.
 const OBJECTS_A_ROUND: usize = 256;
 
-/// A round; whether there is more to do now.
+/// A round, after letting go of the bans that are done everywhere; whether there is more to do now.
 pub(crate) fn lurk(core: &Core) -> bool {
     let bans = &core.invalidations;
+    bans.drop_done_bans(core.store.cores());
+    core.gauge(Counter::Bans, bans.bans_held() as u64);
     let Some(from) = bans.walk(clock::unix_ms()) else { return false };
     let mut shard = core.shard.borrow_mut();
     if shard.is_warming() {
@@ -30,9 +32,7 @@ pub(crate) fn lurk(core: &Core) -> bool {
     true
 }
 
-/// Lets bans go that are done everywhere. Whether some are to be looked after later.
+/// Whether there are bans to be looked after later: other cores may have more to walk through.
 pub(crate) fn is_lurking(core: &Core) -> bool {
-    let is_lurking = core.invalidations.drop_done_bans(core.store.cores()) && core.file.is_none();
-    core.gauge(Counter::Bans, core.invalidations.bans_held() as u64);
-    is_lurking
+    core.file.is_none() && core.invalidations.has_unfinished_bans()
 }

@@ -1,35 +1,26 @@
 //! *purge*: dropping an object with all its variants, wherever it is; and what is purged by a tag, softly, or all of it
 //! ([`invalidations`](crate::invalidations)).
 
-use std::time::Duration;
-
 use engine::store::Hash;
 use tokio::{sync::oneshot, time::Instant};
 
 use crate::{
     answer::Answer,
     bans::Ban,
-    core::{Core, Message, Unlinked, with_core},
+    core::{Core, Message, RING_PAUSE, RING_WAIT_MAX, Unasked, Unlinked, with_core},
     counters::Counter,
     error_page::Fault,
     invalidations::What,
     key, note,
     policy::purge::{Asked, What as Purge, asked},
     request::{Request, TOKEN_FIELD},
-    spread::spread,
+    spread::{UNLINK_WAIT_MAX, spread},
     synth::{synth, text},
 };
 
-/// How long a purge waits for the disk. After that its answer says that the disk has not taken it.
-pub(crate) const UNLINK_WAIT_MAX: Duration = Duration::from_secs(60);
-/// How long it waits for room in the ring to the core that owns the object.
-pub(crate) const RING_WAIT_MAX: Duration =
-    if cfg!(test) { Duration::from_millis(50) } else { Duration::from_secs(5) };
 /// The scheme of `Authorization` that carries a token (RFC 6750).
 const BEARER: &[u8] = b"bearer ";
 const NOT_KEPT: &str = "Purged, but the disk has not taken that: it may come back after a crash.\n";
-/// How often it looks whether there is some.
-pub(crate) const RING_PAUSE: Duration = Duration::from_millis(1);
 
 /// *purge*: drops what a request asks for. At the port of the visitors that is for listed networks and who says the
 /// token: behind a proxy on this machine every stranger comes from loopback.
@@ -114,10 +105,6 @@ async fn purge_address(request: &Request) -> Answer<'static> {
         ),
     }
 }
-
-/// The core that owns an object could not be asked to drop it, and has not dropped it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Unasked;
 
 /// Asks the core that owns an object to drop it. With `lasting`, the object does not come back after a crash either
 /// when this returns (at a start that still reads the file, this waits until the file has been read); without, nothing

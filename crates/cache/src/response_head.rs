@@ -25,6 +25,22 @@ pub use origin_head::{
     For, HeadOutline, LeftOut, append_not_modified, append_origin_head, append_partial, append_updated,
 };
 
+/// The values of a field in a stored head. Most lines are told by one byte to be another's.
+pub(crate) fn stored_values<'h>(head: &'h [u8], name: &str) -> impl Iterator<Item = &'h [u8]> {
+    let mut rest = head;
+    let lines = std::iter::from_fn(move || {
+        let end = memchr::memchr(b'\n', rest)?;
+        let line = &rest[..end];
+        rest = &rest[end + 1..];
+        Some(line)
+    });
+    lines.skip(1).filter_map(move |line| {
+        let is_its =
+            line.get(name.len()) == Some(&b':') && line[..name.len()].eq_ignore_ascii_case(name.as_bytes());
+        is_its.then(|| line[name.len() + 1..].trim_ascii())
+    })
+}
+
 /// Statuses that have neither a body nor a length (RFC 9110 §8.6).
 pub const fn is_bodiless(status: u16) -> bool {
     matches!(status, 204 | 304)

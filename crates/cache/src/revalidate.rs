@@ -26,7 +26,7 @@ use crate::{
     origin::Arrived,
     policy::{self, ResponseFacts, Reuse, directives::RequestDirectives, vary::Vary},
     request::Request,
-    response_head::{Flags, StoredMeta, append_updated},
+    response_head::{Flags, StoredMeta, append_updated, stored_values},
     tags,
 };
 
@@ -91,31 +91,25 @@ impl Known {
         self.meta.has_validator()
     }
 
-    /// The conditions by which the origin says whether the object is still the same (RFC 9110 §13.1), as lines.
+    /// Those of its fetch, as lines.
     pub(crate) fn conditions(&self) -> Vec<u8> {
-        let mut out = Vec::new();
-        if let Some(etag) = self.meta.etag_of(&self.head) {
-            append_field(&mut out, "If-None-Match", etag);
-        }
-        // As it was sent: an origin may compare the text.
-        if self.meta.last_modified_s.is_some()
-            && let Some(value) = lines(&self.head).find_map(|line| value_of(line, b"last-modified"))
-        {
-            append_field(&mut out, "If-Modified-Since", value);
-        }
-        out
+        conditions(&self.meta, &self.head)
     }
 }
 
-fn lines(head: &[u8]) -> impl Iterator<Item = &[u8]> {
-    head.split(|&b| b == b'\n')
-}
-
-/// The value of a line, if it is that of this field.
-fn value_of<'h>(line: &'h [u8], name: &[u8]) -> Option<&'h [u8]> {
-    let (before, value) = line.split_at_checked(name.len())?;
-    let value = value.strip_prefix(b":").filter(|_| before.eq_ignore_ascii_case(name))?;
-    Some(value.trim_ascii())
+/// The conditions by which the origin says whether an object is still the same (RFC 9110 §13.1), as lines.
+pub(crate) fn conditions(meta: &StoredMeta, head: &[u8]) -> Vec<u8> {
+    let mut out = Vec::new();
+    if let Some(etag) = meta.etag_of(head) {
+        append_field(&mut out, "If-None-Match", etag);
+    }
+    // As it was sent: an origin may compare the text.
+    if meta.last_modified_s.is_some()
+        && let Some(value) = stored_values(head, "last-modified").next()
+    {
+        append_field(&mut out, "If-Modified-Since", value);
+    }
+    out
 }
 
 /// What a 304 came to. It speaks of the object whose validators were sent, whatever else it says: no others were.

@@ -30,7 +30,7 @@ use crate::{
     bans::{Ban, BanSeen},
     clients::{Clients, Held},
     config::Config,
-    core::{Beginning, Core, Message, Unlinked, with_core},
+    core::{Beginning, Core, Message, Unasked, Unlinked, with_core},
     counters::Counter,
     explain,
     explanation::{ExplainError, Explanation, RequestOf},
@@ -38,7 +38,8 @@ use crate::{
     invalidations::{Table, What},
     key, lurk,
     memory_need::TooLittleMemory,
-    purge::{self, Unasked},
+    outside::Outside,
+    purge,
     purge_book::{Book, PurgesError},
     put,
     response_head::{Identity, InvalidName},
@@ -140,8 +141,8 @@ pub struct Server {
     cores: Cores,
     /// The store's file. It is dropped after the loops, so that everything they have appended is written.
     file: Option<OpenFile>,
-    /// For purges from outside the loops.
-    outside: OneAtATime<Sender<Message>>,
+    /// For purges and questions from outside the loops.
+    outside: Outside,
     ready: Arc<AtomicUsize>,
     loops: usize,
     book: Arc<Book>,
@@ -149,9 +150,6 @@ pub struct Server {
     tag_fields: Vec<Box<str>>,
     head_limits: HeadLimits,
 }
-
-#[expect(clippy::disallowed_types, reason = "the admin's path, not a request's: one purge at a time")]
-type OneAtATime<T> = std::sync::Mutex<T>;
 
 /// What one core is started with.
 struct Seed {
@@ -246,7 +244,7 @@ impl Server {
             store,
             cores: started,
             file,
-            outside: OneAtATime::new(outside.split().0),
+            outside: Outside::new(outside.split().0),
             ready,
             loops,
             book,
@@ -287,11 +285,7 @@ impl Server {
         let hash = self.store.hash(&key);
         let (done, answer) = oneshot::channel();
         let message = Message::Unlink { hash, key, is_purge: true, lasting: true, done };
-        {
-            let outside = self.outside.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-            outside.send(self.store.owner(hash), message).map_err(|_| PurgeError::NoAnswer)?;
-            outside.flush();
-        }
+        self.outside.give(self.store.owner(hash), message).map_err(|Unasked| PurgeError::NoAnswer)?;
         match answer.blocking_recv() {
             Ok(Unlinked { is_kept: false, .. }) => Err(PurgeError::NotWritten),
             Ok(Unlinked { was_there: true, .. }) => Ok(Purged::Dropped),
@@ -323,7 +317,7 @@ impl Server {
                 What::Ban(ban.map_err(|fault| PurgeError::NotABan(fault.marked(text.as_bytes())))?)
             }
         };
-        match spread::spread_from_outside(self.loops, &self.book, what, is_soft, |with| self.lend(with)) {
+        match spread::spread_from_outside(self.loops, &self.book, what, is_soft, &self.outside) {
             Ok(true) => Ok(()),
             Ok(false) => Err(PurgeError::NotWritten),
             Err(Unasked) => Err(PurgeError::NoAnswer),
@@ -333,15 +327,9 @@ impl Server {
     /// The bans that are kept. Blocks until a core has said so.
     ///
     /// # Errors
-    /// The server is stopping.
+    /// The core did not answer.
     pub fn bans(&self) -> Result<Vec<BanSeen>, PurgeError> {
-        let (done, answer) = oneshot::channel();
-        {
-            let outside = self.outside.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-            outside.send(0, Message::Bans(done)).map_err(|_| PurgeError::NoAnswer)?;
-            outside.flush();
-        }
-        answer.blocking_recv().map_err(|_| PurgeError::NoAnswer)
+        self.outside.ask(0, Message::Bans).map_err(|Unasked| PurgeError::NoAnswer)
     }
 
     /// Says what would become of a request now, and which rule decides that at each step. Nothing is changed, counted
@@ -350,11 +338,7 @@ impl Server {
     /// # Errors
     /// It is no request that this accelerator would take, or the core did not answer.
     pub fn explain(&self, request: &RequestOf) -> Result<Explanation, ExplainError> {
-        explain::ask_from_outside(&self.store, &self.head_limits, request, |with| self.lend(with))
-    }
-
-    fn lend(&self, with: &mut dyn FnMut(&Sender<Message>)) {
-        with(&self.outside.lock().unwrap_or_else(std::sync::PoisonError::into_inner));
+        explain::ask_from_outside(&self.store, &self.head_limits, request, &self.outside)
     }
 
     /// Ready once a loop has ended, which it does by itself only when it fails. [`Server::drain`] then says why.

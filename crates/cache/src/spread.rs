@@ -6,19 +6,22 @@
 
 use std::{sync::Arc, time::Duration};
 
-use engine::cores::{clock, mesh::Sender};
+use engine::cores::clock;
 use tokio::{
     sync::oneshot,
     time::{Instant, timeout},
 };
 
 use crate::{
-    core::{Core, Message, with_core},
+    core::{Core, Message, RING_PAUSE, RING_WAIT_MAX, Unasked, with_core},
     counters::Counter,
     invalidations::{Invalidation, Overflow, What},
-    purge::{RING_PAUSE, RING_WAIT_MAX, UNLINK_WAIT_MAX, Unasked},
+    outside::Outside,
     purge_book::{Book, Full},
 };
+
+/// How long a purge waits for the disk. After that its answer says that the disk has not taken it.
+pub(crate) const UNLINK_WAIT_MAX: Duration = Duration::from_secs(60);
 
 /// Has every core take in a purge, and the file where there is one; whether it will outlive a restart. Runs on any
 /// core.
@@ -57,7 +60,7 @@ pub(crate) async fn spread(what: What, is_soft: bool) -> Result<bool, Unasked> {
     Ok(timeout(UNLINK_WAIT_MAX, kept).await.is_ok_and(|kept| kept == Ok(true)))
 }
 
-/// As [`spread`], from a thread that may wait. `with` lends what sends to the cores, for a moment.
+/// As [`spread`], from a thread that may wait.
 ///
 /// # Errors
 /// As there.
@@ -66,28 +69,13 @@ pub(crate) fn spread_from_outside(
     book: &Book,
     what: What,
     is_soft: bool,
-    with: impl Fn(&mut dyn FnMut(&Sender<Message>)),
+    outside: &Outside,
 ) -> Result<bool, Unasked> {
     let (invalidation, kept) = book.enter(what, is_soft, clock::unix_ms()).map_err(|Full| Unasked)?;
     let mut answers = Vec::with_capacity(cores);
     for index in 0..cores {
         let (message, answer) = message(&invalidation, index == 0);
-        let (mut unsent, mut waited) = (Some(message), Duration::ZERO);
-        loop {
-            with(&mut |sender| {
-                unsent = unsent.take().and_then(|message| sender.send(index, message).err());
-                sender.flush();
-            });
-            if unsent.is_none() {
-                break;
-            }
-            if waited >= RING_WAIT_MAX {
-                return Err(Unasked);
-            }
-            #[expect(clippy::disallowed_methods, reason = "a thread of the operator's, on no loop")]
-            std::thread::sleep(RING_PAUSE);
-            waited += RING_PAUSE;
-        }
+        outside.give(index, message)?;
         answers.push(answer);
     }
     answers.into_iter().try_for_each(oneshot::Receiver::blocking_recv).map_err(|_| Unasked)?;

@@ -1,13 +1,12 @@
 //! How many variants of an address are stored: by a field that the origin varies by, anyone could fill the store with
 //! copies of one page.
 //!
-//! A table of fixed size, one a core, in which an address has the place that its hash gives, and the last who comes has
-//! it: who lost its place may store as many again. Nobody can aim, since the hash has a seed. What is there already may
-//! be replaced without asking.
-
-use std::cell::Cell;
+//! Who lost its place ([`places`](crate::places)) may store as many again. What is there already may be replaced without
+//! asking.
 
 use engine::store::Hash;
+
+use crate::places::Places;
 
 /// Addresses that a core remembers.
 const PLACES: usize = 1024;
@@ -19,35 +18,30 @@ const NEW_EVERY_S: u64 = 15;
 /// The new variants of an address.
 #[derive(Debug, Clone, Copy, Default)]
 struct Added {
-    address: u64,
     left: u32,
     /// Of the last that was added to `left`.
     at_s: u64,
 }
 
-/// The table.
-pub(crate) struct Variants(Box<[Cell<Added>]>);
+/// Those of each address.
+pub(crate) struct Variants(Places<Added>);
 
 impl Default for Variants {
     fn default() -> Self {
-        Self((0..PLACES).map(|_| Cell::default()).collect())
+        Self(Places::new(PLACES))
     }
 }
 
 impl Variants {
     /// Leave to store a variant of an address that is not there yet.
     pub(crate) fn may_add(&self, address: Hash, now_s: u64) -> bool {
-        let place = &self.0[address.word() as usize % PLACES];
-        let mut added = place.get();
-        if added.address != address.word() {
-            added = Added { address: address.word(), left: VARIANTS_MAX, at_s: now_s };
-        }
+        let mut added = self.0.get(address).unwrap_or(Added { left: VARIANTS_MAX, at_s: now_s });
         let more = now_s.saturating_sub(added.at_s) / NEW_EVERY_S;
         added.left = u64::from(added.left).saturating_add(more).min(u64::from(VARIANTS_MAX)) as u32;
         added.at_s += more * NEW_EVERY_S;
         let may = added.left > 0;
         added.left = added.left.saturating_sub(1);
-        place.set(added);
+        self.0.set(address, added);
         may
     }
 }

@@ -9,7 +9,7 @@ use crate::{
         directives::Seconds,
         freshness::{is_heuristically_cacheable, lifetime},
     },
-    response_head::StoredMeta,
+    response_head::{Flags, StoredMeta},
 };
 
 /// What says for how long a stored answer is fresh, by its head as it is stored; `None`: another configuration, or
@@ -51,7 +51,6 @@ pub(super) fn may_be_shown_stale(
     facts: Option<&ResponseFacts>,
     meta: &StoredMeta,
 ) -> (&'static str, String, &'static str) {
-    use crate::response_head::Flags;
     let window = |s: u32, said: Option<Seconds>, directive: &str, knob: &str| {
         let by = if said.and_then(Seconds::said) == Some(s) { directive } else { knob };
         let until = date(meta.fresh_until_s() + u64::from(s));
@@ -103,10 +102,7 @@ pub(super) fn date(s: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{
-        policy::test_heads::with_response,
-        response_head::{BLANK, Flags},
-    };
+    use crate::{policy::test_heads::with_response, response_head::BLANK};
 
     const BORN_S: u64 = 1_800_000_000;
 

@@ -1,0 +1,70 @@
+//! How a thread that is none of the loops, the operator's, reaches a core: a purge, a question.
+
+use std::time::Duration;
+
+use engine::cores::mesh::Sender;
+use tokio::sync::oneshot::{self, error::TryRecvError};
+
+use crate::core::{Message, RING_PAUSE, RING_WAIT_MAX, Unasked};
+
+/// Sends to the cores from outside.
+pub(crate) struct Outside(OneAtATime<Sender<Message>>);
+
+#[expect(clippy::disallowed_types, reason = "the admin's path, not a request's: held for one message")]
+type OneAtATime<T> = std::sync::Mutex<T>;
+
+impl Outside {
+    pub(crate) fn new(sender: Sender<Message>) -> Self {
+        Self(OneAtATime::new(sender))
+    }
+
+    /// Gives a message to a core. Blocks while the ring to it is full.
+    ///
+    /// # Errors
+    /// It stayed full for [`RING_WAIT_MAX`].
+    pub(crate) fn give(&self, to: usize, message: Message) -> Result<(), Unasked> {
+        let (mut unsent, mut waited) = (message, Duration::ZERO);
+        loop {
+            let sent = {
+                let sender = self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+                let sent = sender.send(to, unsent);
+                sender.flush();
+                sent
+            };
+            match sent {
+                Ok(()) => return Ok(()),
+                Err(message) if waited < RING_WAIT_MAX => unsent = message,
+                Err(_) => return Err(Unasked),
+            }
+            waited += pause();
+        }
+    }
+
+    /// Asks a core something that it answers at once.
+    ///
+    /// # Errors
+    /// The ring to it stayed full, it did not answer within [`RING_WAIT_MAX`], or it has ended.
+    pub(crate) fn ask<T>(
+        &self,
+        to: usize,
+        message: impl FnOnce(oneshot::Sender<T>) -> Message,
+    ) -> Result<T, Unasked> {
+        let (reply, mut answer) = oneshot::channel();
+        self.give(to, message(reply))?;
+        let mut waited = Duration::ZERO;
+        loop {
+            match answer.try_recv() {
+                Ok(answer) => return Ok(answer),
+                Err(TryRecvError::Empty) if waited < RING_WAIT_MAX => waited += pause(),
+                Err(TryRecvError::Empty | TryRecvError::Closed) => return Err(Unasked),
+            }
+        }
+    }
+}
+
+/// How long it was.
+#[expect(clippy::disallowed_methods, reason = "a thread of the operator's, on no loop")]
+fn pause() -> Duration {
+    std::thread::sleep(RING_PAUSE);
+    RING_PAUSE
+}
