@@ -11,7 +11,7 @@ use axum::{
 use cache::Figure;
 use serde_json::{Value, json};
 
-use super::Admin;
+use super::{Admin, error};
 use crate::accelerator::{ExplainError, Explanation, RequestOf};
 
 /// The request that a query describes; `None`: it names no URL, or says something else.
@@ -33,7 +33,6 @@ pub(super) async fn explain(
     State(admin): State<Arc<Admin>>,
     Query(query): Query<Vec<(String, String)>>,
 ) -> Response {
-    let error = |status, message: &str| (status, Json(json!({ "error": message }))).into_response();
     let Some(request) = asked(query) else {
         return error(
             StatusCode::BAD_REQUEST,
@@ -41,23 +40,14 @@ pub(super) async fn explain(
              without",
         );
     };
-    let Ok(permit) = Arc::clone(&admin.purges).try_acquire_owned() else {
-        return error(StatusCode::SERVICE_UNAVAILABLE, "too many purges and questions at once; try again");
-    };
-    let Some(accelerator) = admin.accelerator.clone() else {
-        return error(StatusCode::NOT_FOUND, "there is no accelerator here");
-    };
-    let outcome = tokio::task::spawn_blocking(move || {
-        let outcome = accelerator.explain(&request).map(|explanation| document(&request, explanation));
-        drop(permit);
-        outcome
-    })
-    .await;
-    match outcome {
+    let asked = admin.ask(move |accelerator| {
+        accelerator.explain(&request).map(|explanation| document(&request, explanation))
+    });
+    match asked.await {
         Ok(Ok(said)) => Json(said).into_response(),
         Ok(Err(late @ ExplainError::NoAnswer)) => error(StatusCode::SERVICE_UNAVAILABLE, &late.to_string()),
         Ok(Err(wrong)) => error(StatusCode::BAD_REQUEST, &wrong.to_string()),
-        Err(_) => error(StatusCode::INTERNAL_SERVER_ERROR, "the explanation broke off; see the log"),
+        Err(answer) => answer,
     }
 }
 

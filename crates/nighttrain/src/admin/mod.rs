@@ -188,11 +188,38 @@ impl Wanted {
     }
 }
 
+fn error(status: StatusCode, message: &str) -> Response {
+    (status, Json(serde_json::json!({ "error": message }))).into_response()
+}
+
+impl Admin {
+    /// Has a thread that may wait ask the accelerator something. No more of them at once than [`PURGES_MAX`].
+    ///
+    /// # Errors
+    /// The answer to who asked.
+    async fn ask<T: Send + 'static>(
+        &self,
+        ask: impl FnOnce(&dyn Purges) -> T + Send + 'static,
+    ) -> Result<T, Response> {
+        let Ok(permit) = Arc::clone(&self.purges).try_acquire_owned() else {
+            let message = "too many purges and questions at once; try again";
+            return Err(error(StatusCode::SERVICE_UNAVAILABLE, message));
+        };
+        let Some(accelerator) = self.accelerator.clone() else {
+            return Err(error(StatusCode::NOT_FOUND, "there is no accelerator here"));
+        };
+        let asked = tokio::task::spawn_blocking(move || {
+            let answer = ask(&*accelerator);
+            drop(permit);
+            answer
+        });
+        asked.await.map_err(|_| error(StatusCode::INTERNAL_SERVER_ERROR, "it broke off; see the log"))
+    }
+}
+
 /// 200 and, of a URL, `{"dropped": true}` if something was there, `false` if nothing was: both leave nothing behind.
 /// How much has a tag nobody counts: `{"invalidated": true}`.
 async fn purge(State(admin): State<Arc<Admin>>, Query(query): Query<Vec<(String, String)>>) -> Response {
-    let answer = |status, body: serde_json::Value| (status, Json(body)).into_response();
-    let error = |status, message: &str| answer(status, serde_json::json!({ "error": message }));
     let Some(wanted) = Wanted::of(query) else {
         return error(
             StatusCode::BAD_REQUEST,
@@ -200,42 +227,29 @@ async fn purge(State(admin): State<Arc<Admin>>, Query(query): Query<Vec<(String,
              ?ban=req.url+~+%5E/news or ?all, each with &soft or without",
         );
     };
-    let Ok(permit) = Arc::clone(&admin.purges).try_acquire_owned() else {
-        return error(StatusCode::SERVICE_UNAVAILABLE, "too many purges at once; try again");
-    };
-    let Some(accelerator) = admin.accelerator.clone() else {
-        return error(StatusCode::NOT_FOUND, "there is no accelerator here");
-    };
-    let outcome = tokio::task::spawn_blocking(move || {
-        let outcome = match &wanted {
-            Wanted { what: Invalidate::Url(url), is_soft: false } => accelerator
-                .purge(url)
-                .map(|purged| serde_json::json!({ "dropped": purged == Purged::Dropped })),
-            Wanted { what, is_soft } => {
-                accelerator.invalidate(what, *is_soft).map(|()| serde_json::json!({ "invalidated": true }))
-            }
-        };
-        drop(permit);
-        outcome
-    })
-    .await;
-    match outcome {
-        Ok(Ok(done)) => answer(StatusCode::OK, done),
+    let asked = admin.ask(move |accelerator| match &wanted {
+        Wanted { what: Invalidate::Url(url), is_soft: false } => {
+            accelerator.purge(url).map(|purged| serde_json::json!({ "dropped": purged == Purged::Dropped }))
+        }
+        Wanted { what, is_soft } => {
+            accelerator.invalidate(what, *is_soft).map(|()| serde_json::json!({ "invalidated": true }))
+        }
+    });
+    match asked.await {
+        Ok(Ok(done)) => Json(done).into_response(),
         Ok(Err(wrong @ (PurgeError::NotAUrl(_) | PurgeError::NotABan(_)))) => {
             error(StatusCode::BAD_REQUEST, &wrong.to_string())
         }
         Ok(Err(late @ (PurgeError::NoAnswer | PurgeError::NotWritten))) => {
             error(StatusCode::SERVICE_UNAVAILABLE, &late.to_string())
         }
-        Err(_) => error(StatusCode::INTERNAL_SERVER_ERROR, "the purge broke off; see the log"),
+        Err(answer) => answer,
     }
 }
 
 /// The bans that are kept, the oldest first: `[{"number": 178000000000, "ban": "req.url ~ \"^/news\"", "soft": false,
 /// "cores_done": 1}]`; `null`: what lies in memory is not looked through for it.
 async fn bans(State(admin): State<Arc<Admin>>, RawQuery(query): RawQuery) -> Response {
-    let error =
-        |status, message: &str| (status, Json(serde_json::json!({ "error": message }))).into_response();
     // Who means to purge is not to take a list for a yes.
     if query.is_some_and(|query| !query.is_empty()) {
         let message = "what is to be purged is said by POST; GET /purge, without more, lists the bans";
@@ -243,19 +257,7 @@ async fn bans(State(admin): State<Arc<Admin>>, RawQuery(query): RawQuery) -> Res
         refused.headers_mut().insert(header::ALLOW, HeaderValue::from_static("POST"));
         return refused;
     }
-    let Ok(permit) = Arc::clone(&admin.purges).try_acquire_owned() else {
-        return error(StatusCode::SERVICE_UNAVAILABLE, "too many purges at once; try again");
-    };
-    let Some(accelerator) = admin.accelerator.clone() else {
-        return error(StatusCode::NOT_FOUND, "there is no accelerator here");
-    };
-    let seen = tokio::task::spawn_blocking(move || {
-        let seen = accelerator.bans();
-        drop(permit);
-        seen
-    })
-    .await;
-    match seen {
+    match admin.ask(|accelerator| accelerator.bans()).await {
         Ok(Ok(seen)) => {
             let one = |ban: &BanSeen| {
                 serde_json::json!({
@@ -268,7 +270,7 @@ async fn bans(State(admin): State<Arc<Admin>>, RawQuery(query): RawQuery) -> Res
             Json(seen.iter().map(one).collect::<Vec<_>>()).into_response()
         }
         Ok(Err(late)) => error(StatusCode::SERVICE_UNAVAILABLE, &late.to_string()),
-        Err(_) => error(StatusCode::INTERNAL_SERVER_ERROR, "the question broke off; see the log"),
+        Err(answer) => answer,
     }
 }
 
