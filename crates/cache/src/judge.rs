@@ -232,7 +232,7 @@ fn keep(
                 key::append_variant(&mut key, generation, spec, &request.head().headers);
                 let hash = key::hash_of_variant(primary, core.store.hash(&key));
                 let is_new = core.shard_mut().lookup_owned(hash, &key).is_none();
-                if is_new && !core.variants.may_add(primary, times.response_s) {
+                if is_new && !core.variants.may_add(primary, hash, times.response_s) {
                     core.count(Counter::VariantsTooMany);
                     // Without a note: the variants that are stored are still found.
                     let standing = Standing::NotStorable(Some(Why::TooManyVariants));

@@ -18,8 +18,8 @@ impl<T: Copy + Default> Places<T> {
 
     #[inline]
     fn of(&self, hash: Hash) -> &Cell<(u64, T)> {
-        // The core was chosen by the highest bits of the low half, the page of the index by those of the high one.
-        &self.0[hash.word() as usize % self.0.len()]
+        // All variants of an address have the same low half, which chooses their core.
+        &self.0[hash.prefix() as usize % self.0.len()]
     }
 
     /// What was set, if nobody else has the place by now.
@@ -32,5 +32,26 @@ impl<T: Copy + Default> Places<T> {
     #[inline]
     pub(crate) fn set(&self, hash: Hash, known: T) {
         self.of(hash).set((hash.word(), known));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::key;
+
+    #[test]
+    fn who_comes_last_has_the_place_and_variants_have_their_own() {
+        let places = Places::new(1024);
+        let hash = |number: u32| Hash::seeded(&number.to_le_bytes(), 0);
+        let address = hash(0);
+        let variants: Vec<Hash> = (1..9).map(|number| key::hash_of_variant(address, hash(number))).collect();
+        assert_eq!(places.get(variants[0]), None);
+        variants.iter().zip(1..).for_each(|(variant, number)| places.set(*variant, number));
+        let kept =
+            variants.iter().zip(1..).filter(|(variant, number)| places.get(**variant) == Some(*number));
+        assert!(kept.count() >= 7, "of eight in a thousand places hardly two meet");
+        (9..9000).for_each(|number| places.set(hash(number), number));
+        assert!(variants.iter().all(|variant| places.get(*variant).is_none()));
     }
 }

@@ -1,19 +1,24 @@
 //! How many variants of an address are stored: by a field that the origin varies by, anyone could fill the store with
 //! copies of one page.
 //!
-//! Who lost its place ([`places`](crate::places)) may store as many again. What is there already may be replaced without
-//! asking.
+//! So many are stored as they come. Beyond that one is stored when it is asked for a second time: what somebody makes up
+//! is asked for once, and what visitors ask for is never kept out, whatever anybody else sends. Who lost its place
+//! ([`places`](crate::places)) is as one who never came. What is there already may be replaced without asking.
 
 use engine::store::Hash;
 
 use crate::places::Places;
 
 /// Addresses that a core remembers.
-const PLACES: usize = 1024;
+const ADDRESSES: usize = 1024;
+/// Variants that were not stored and that it remembers.
+const REFUSED: usize = 4096;
 /// New variants that an address may have at once.
 pub(crate) const VARIANTS_MAX: u32 = 256;
 /// After which one more may come: those of before expire, too.
 const NEW_EVERY_S: u64 = 15;
+/// For how long a variant is remembered that was not stored.
+const REFUSED_S: u64 = 60;
 
 /// The new variants of an address.
 #[derive(Debug, Clone, Copy, Default)]
@@ -24,43 +29,79 @@ struct Added {
 }
 
 /// Those of each address.
-pub(crate) struct Variants(Places<Added>);
+pub(crate) struct Variants {
+    added: Places<Added>,
+    /// When they were.
+    refused: Places<u64>,
+}
 
 impl Default for Variants {
     fn default() -> Self {
-        Self(Places::new(PLACES))
+        Self { added: Places::new(ADDRESSES), refused: Places::new(REFUSED) }
     }
 }
 
 impl Variants {
     /// Leave to store a variant of an address that is not there yet.
-    pub(crate) fn may_add(&self, address: Hash, now_s: u64) -> bool {
-        let mut added = self.0.get(address).unwrap_or(Added { left: VARIANTS_MAX, at_s: now_s });
+    pub(crate) fn may_add(&self, address: Hash, variant: Hash, now_s: u64) -> bool {
+        let mut added = self.added.get(address).unwrap_or(Added { left: VARIANTS_MAX, at_s: now_s });
         let more = now_s.saturating_sub(added.at_s) / NEW_EVERY_S;
         added.left = u64::from(added.left).saturating_add(more).min(u64::from(VARIANTS_MAX)) as u32;
         added.at_s += more * NEW_EVERY_S;
-        let may = added.left > 0;
+        let is_among_them = added.left > 0;
         added.left = added.left.saturating_sub(1);
-        self.0.set(address, added);
-        may
+        self.added.set(address, added);
+        let is_wanted =
+            || self.refused.get(variant).is_some_and(|at_s| now_s.saturating_sub(at_s) < REFUSED_S);
+        if is_among_them || is_wanted() {
+            return true;
+        }
+        self.refused.set(variant, now_s);
+        false
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::key;
+
+    const ONE: u32 = 1;
+    const OTHER: u32 = 2;
+
+    fn hash(number: u32) -> Hash {
+        Hash::seeded(&number.to_le_bytes(), 0)
+    }
+
+    /// Each another variant.
+    fn adds(variants: &Variants, address: u32, number: &mut u32, now_s: u64) -> bool {
+        *number += 1;
+        variants.may_add(hash(address), key::hash_of_variant(hash(address), hash(1000 + *number)), now_s)
+    }
 
     #[test]
     fn an_address_has_so_many_and_then_some_each_minute() {
-        let variants = Variants::default();
-        let (one, other) = (Hash::seeded(b"one", 0), Hash::seeded(b"other", 0));
-        assert!((0..VARIANTS_MAX).all(|_| variants.may_add(one, 1000)));
-        assert!(!variants.may_add(one, 1000) && variants.may_add(other, 1000));
-        assert!(!variants.may_add(one, 1014) && variants.may_add(one, 1016) && !variants.may_add(one, 1029));
-        assert!(variants.may_add(one, 1030), "the time that was over counts on");
-        assert!(
-            (0..VARIANTS_MAX).all(|_| variants.may_add(one, 1_000_000)) && !variants.may_add(one, 1_000_000)
-        );
-        assert!(!variants.may_add(one, 0), "a clock that was set back");
+        let (variants, mut number) = (Variants::default(), 0);
+        let mut adds = |address, now_s| adds(&variants, address, &mut number, now_s);
+        assert!((0..VARIANTS_MAX).all(|_| adds(ONE, 1000)));
+        assert!(!adds(ONE, 1000) && adds(OTHER, 1000));
+        assert!(!adds(ONE, 1014) && adds(ONE, 1016) && !adds(ONE, 1029));
+        assert!(adds(ONE, 1030), "the time that was over counts on");
+        assert!((0..VARIANTS_MAX).all(|_| adds(ONE, 1_000_000)) && !adds(ONE, 1_000_000));
+        assert!(!adds(ONE, 0), "a clock that was set back");
+    }
+
+    #[test]
+    fn what_is_asked_for_again_is_never_kept_out() {
+        let (variants, mut number) = (Variants::default(), 0);
+        while adds(&variants, ONE, &mut number, 1000) {}
+        let wanted = key::hash_of_variant(hash(ONE), hash(7));
+        assert!(!variants.may_add(hash(ONE), wanted, 1000));
+        assert!((0..100).all(|_| !adds(&variants, ONE, &mut number, 1001)), "made up");
+        assert!(variants.may_add(hash(ONE), wanted, 1002));
+        let forgotten = key::hash_of_variant(hash(ONE), hash(8));
+        assert!(!variants.may_add(hash(ONE), forgotten, 1003));
+        while adds(&variants, ONE, &mut number, 1063) {}
+        assert!(!variants.may_add(hash(ONE), forgotten, 1063));
     }
 }

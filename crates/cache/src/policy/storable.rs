@@ -136,7 +136,7 @@ whys! {
         "The request carried a cookie, and the response does not say that others may see it",
     TooManyTags "too-many-tags" "bound" "The response has more tags than it could be purged by",
     TooManyVariants "too-many-variants" "bound"
-        "So many different answers to this address are stored that no others are for a while",
+        "So many different answers to this address are stored that another is only when it is asked for again",
     Expired "expired" "RFC 9111 §4.2" "The response was stale when it arrived, and has nothing to validate it by",
 }
 
