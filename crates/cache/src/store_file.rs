@@ -329,14 +329,9 @@ mod tests {
         for number in 0..OBJECTS {
             let key = number.to_le_bytes();
             let new = NewObject {
-                hash: store.hash(&key),
-                key: &key,
-                head: b"",
-                extra: b"",
-                meta: [0; 8],
-                body: BodyLength::Exact(1),
                 expires_s: u32::MAX - 1,
                 now_s: NOW_S,
+                ..NewObject::bare(store.hash(&key), &key, BodyLength::Exact(1))
             };
             shards[0].insert(new, b"x", b"").expect("room");
             if number % BATCH == 0 {

@@ -185,14 +185,8 @@ pub(crate) fn run(objects: u64, body_bytes: usize, lookups: usize) -> Outcome {
     let insert = |shard: &mut Shard, number: u64, random: &mut Random| {
         let key = key(number);
         let object = NewObject {
-            hash: Hash::seeded(&key, SEED),
-            key: &key,
-            head: b"",
-            extra: b"",
-            meta: [0; 8],
-            body: BodyLength::Exact(body_bytes as u64),
             expires_s: 1000 + (random.next() % 100_000) as u32,
-            now_s: 0,
+            ..NewObject::bare(Hash::seeded(&key, SEED), &key, BodyLength::Exact(body_bytes as u64))
         };
         shard.insert(object, &body, b"").expect("there is room");
     };

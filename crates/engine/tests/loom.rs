@@ -340,14 +340,8 @@ fn a_whole_store_serves_whole_objects_while_it_replaces() {
         let (store, mut shards) = open_anon(&config).unwrap();
         let shard = &mut shards[0];
         let object = |key: &'static [u8]| NewObject {
-            hash: Hash::seeded(key, 7),
-            key,
-            head: b"",
-            extra: b"",
-            meta: [0; 8],
-            body: BodyLength::Exact(64),
             expires_s: 100,
-            now_s: 0,
+            ..NewObject::bare(Hash::seeded(key, 7), key, BodyLength::Exact(64))
         };
         shard.insert(object(b"a"), &[1; 64], b"").unwrap();
         let reader = store.reader(0);

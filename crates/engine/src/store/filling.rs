@@ -54,7 +54,13 @@ pub struct NewObject<'a> {
     pub now_s: u32,
 }
 
-impl NewObject<'_> {
+impl<'a> NewObject<'a> {
+    /// A key and a body alone, for ever.
+    pub const fn bare(hash: Hash, key: &'a [u8], body: BodyLength) -> Self {
+        let (head, extra): (&[u8], &[u8]) = (&[], &[]);
+        Self { hash, key, head, extra, meta: [0; META_WORDS], body, expires_s: u32::MAX, now_s: 0 }
+    }
+
     /// The lengths of what is known before the body.
     pub(super) fn names(&self) -> Lengths {
         Lengths { key: self.key.len(), head: self.head.len(), extra: self.extra.len(), rest: 0, tail: 0 }

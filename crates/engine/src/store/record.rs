@@ -247,6 +247,7 @@ impl<'a> Record<'a> {
     }
 
     /// Where a whole record's copy on the file is; 0: nowhere.
+    #[cfg(not(feature = "loom"))]
     pub(super) fn file(&self) -> u64 {
         self.word(5)
     }

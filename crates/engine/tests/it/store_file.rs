@@ -541,14 +541,9 @@ fn who_was_crowded_out_is_gone_for_good() {
         let key = key(number);
         let hash = store.hash(&key);
         let new = NewObject {
-            hash,
-            key: &key,
-            head: b"",
-            extra: b"",
-            meta: [0; 8],
-            body: BodyLength::Exact(4),
             expires_s: NOW_S + 500,
             now_s: NOW_S,
+            ..NewObject::bare(hash, &key, BodyLength::Exact(4))
         };
         shard.insert(new, b"body", b"").unwrap();
     };

@@ -81,14 +81,8 @@ fn ours(requests: &[usize]) -> (f64, u64) {
             return true;
         }
         let new = NewObject {
-            hash,
-            key: &key,
-            head: b"",
-            extra: b"",
-            meta: [0; 8],
-            body: BodyLength::Exact(bytes(number) as u64),
             expires_s: 1_000_000,
-            now_s: 0,
+            ..NewObject::bare(hash, &key, BodyLength::Exact(bytes(number) as u64))
         };
         shards[0].insert(new, &body[..bytes(number)], b"").unwrap();
         false

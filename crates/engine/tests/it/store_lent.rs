@@ -40,14 +40,9 @@ fn open() -> (Shard, Reader) {
 
 fn insert(shard: &mut Shard, key: &[u8], body: &[u8]) {
     let object = NewObject {
-        hash: hash_of(key),
-        key,
-        head: b"",
-        extra: b"",
-        meta: [0; 8],
-        body: BodyLength::Exact(body.len() as u64),
         expires_s: 1000,
         now_s: 10,
+        ..NewObject::bare(hash_of(key), key, BodyLength::Exact(body.len() as u64))
     };
     shard.insert(object, body, b"").unwrap();
 }

@@ -14,16 +14,7 @@ const SEED: u64 = 0x5eed;
 
 fn put(shard: &mut Shard, number: u32) {
     let key = number.to_le_bytes();
-    let new = NewObject {
-        hash: Hash::seeded(&key, SEED),
-        key: &key,
-        head: b"",
-        extra: b"",
-        meta: [0; 8],
-        body: BodyLength::Exact(0),
-        expires_s: u32::MAX,
-        now_s: 1,
-    };
+    let new = NewObject { now_s: 1, ..NewObject::bare(Hash::seeded(&key, SEED), &key, BodyLength::Exact(0)) };
     shard.insert(new, &[], &[]).unwrap();
 }
 

@@ -204,16 +204,7 @@ fn followers_read_a_body_while_it_arrives() {
                 read
             });
             let key = key(number as u64);
-            let object = NewObject {
-                hash: hash_of(&key),
-                key: &key,
-                head: b"",
-                extra: b"",
-                meta: [0; 8],
-                body: length,
-                expires_s: 9,
-                now_s: 0,
-            };
+            let object = NewObject { expires_s: 9, ..NewObject::bare(hash_of(&key), &key, length) };
             let mut filling = shard.begin(object).unwrap();
             while (filling.body_bytes() as usize) < len {
                 let extent = filling.extend(shard).unwrap();

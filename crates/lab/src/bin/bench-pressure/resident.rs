@@ -59,14 +59,8 @@ fn population(objects: u64, lookups: usize) -> io::Result<Vec<Resident>> {
     for id in 0..objects {
         let key = key(id);
         let new = NewObject {
-            hash: Hash::seeded(&key, HASH_SEED),
-            key: &key,
-            head: b"",
-            extra: b"",
-            meta: [0; 8],
-            body: BodyLength::Exact(BODY_BYTES as u64),
             expires_s: 1_000_000,
-            now_s: 0,
+            ..NewObject::bare(Hash::seeded(&key, HASH_SEED), &key, BodyLength::Exact(BODY_BYTES as u64))
         };
         shard.insert(new, &body, b"").map_err(io::Error::other)?;
     }

@@ -170,14 +170,9 @@ impl Ours {
     pub(crate) fn put(&self, id: u64, body: &[u8]) -> io::Result<()> {
         let key = key(id);
         let new = NewObject {
-            hash: Hash::seeded(&key, SEED),
-            key: &key,
-            head: b"",
-            extra: b"",
-            meta: [0; 8],
-            body: BodyLength::Exact(body.len() as u64),
             expires_s: NOW_S + LIFETIME_S,
             now_s: NOW_S,
+            ..NewObject::bare(Hash::seeded(&key, SEED), &key, BodyLength::Exact(body.len() as u64))
         };
         let mut shard = self.shard.borrow_mut();
         shard.insert(new, body, b"").map_err(io::Error::other)?;
