@@ -35,7 +35,9 @@ proptest! {
         objects in 1usize..500,
         to_go in 1u32..9,
     ) {
-        let config = StoreConfig { capacity_bytes: 8 << 20, cores: 1, hash_seed: Some(SEED), ..StoreConfig::default() };
+        // Room for the most that comes: a page is walked for up to 400 that are put in, so there are forty times as many at
+        // the end, and what is evicted would be neither seen nor found.
+        let config = StoreConfig { capacity_bytes: 64 << 20, cores: 1, hash_seed: Some(SEED), ..StoreConfig::default() };
         let (store, mut shards) = open_anon(&config).unwrap();
         let reader = store.reader(0);
         let mut shard = shards.remove(0);
