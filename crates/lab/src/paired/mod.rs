@@ -56,6 +56,9 @@ pub struct Latency {
     pub p50_us: f64,
     /// Microseconds that 99 in 100 took at most.
     pub p99_us: f64,
+    /// Microseconds that the longest took, where that was measured.
+    #[serde(default)]
+    pub last_us: Option<f64>,
 }
 
 /// One contender in one round.
@@ -109,6 +112,11 @@ impl Sample {
     /// Microseconds that 99 in 100 units took at most.
     pub fn p99_us(&self) -> Option<f64> {
         Some(self.latency?.p99_us)
+    }
+
+    /// Microseconds that the longest unit took.
+    pub fn last_us(&self) -> Option<f64> {
+        self.latency?.last_us
     }
 
     /// Microseconds of CPU that a unit cost; `None` when nothing was done.

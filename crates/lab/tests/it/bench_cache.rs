@@ -51,7 +51,8 @@ fn a_quick_run_measures_everybody_who_is_here() -> Outcome {
     if ours_can_serve() {
         expected.extend(["ours", "ours-file"]);
     }
-    command.arg("--only").arg(expected.join(","));
+    let storeless = ["limit-crowd", "direct"];
+    command.arg("--only").arg([&expected[..], &storeless].concat().join(","));
     let output = command.output()?;
     let said = said(&output);
     if ["wrk", "cc", "taskset", "setpriv"].iter().any(|tool| !installed(tool)) {
@@ -82,10 +83,20 @@ fn a_quick_run_measures_everybody_who_is_here() -> Outcome {
             assert_eq!(from_origin, None, "{name} in {scenario}");
         }
     }
-    for scenario in ["miss-1k", "pass-1k", "pass-64k", "upload-1m", "private-50"] {
-        // The floors have no origin, and of the peers three are proxies that others compare.
+    // The floors have no origin, and of the peers three are proxies that others compare.
+    let proxies = ["varnish", "nginx", "haproxy", "ours"];
+    let with = |names: &[&'static str]| [&proxies[..], names].concat();
+    for (scenario, takes_part) in [
+        ("miss-1k", with(&[])),
+        ("checked-1k", with(&[])),
+        ("pass-1k", with(&[])),
+        ("pass-64k", with(&[])),
+        ("upload-1m", with(&[])),
+        ("private-100", with(&["direct"])),
+        ("crowd-1000", vec!["limit-crowd", "varnish", "nginx", "ours"]),
+    ] {
         let through: Vec<_> =
-            expected.iter().filter(|name| ["varnish", "nginx", "haproxy", "ours"].contains(name)).collect();
+            expected.iter().chain(&storeless).filter(|name| takes_part.contains(name)).collect();
         let comparison = record.comparisons.iter().find(|comparison| comparison.scenario == scenario);
         assert_eq!(comparison.map_or(0, |comparison| comparison.series.len()), through.len(), "{said}");
         for series in comparison.iter().flat_map(|comparison| &comparison.series) {

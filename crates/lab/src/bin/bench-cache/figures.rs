@@ -7,7 +7,7 @@ use lab::report::Table;
 
 use lab::peers::cache::contenders::Contender;
 
-use crate::scenarios::{MISS, PASS_LARGE, PASS_SMALL, PRIVATE_PAGE, UPLOAD};
+use crate::scenarios::{CHECKED, CROWD, MISS, PASS_LARGE, PASS_SMALL, PRIVATE_PAGE, UPLOAD};
 
 /// Ours on two cores, beside ours on one.
 pub(crate) const OURS_TWO: &str = "ours, two cores";
@@ -24,15 +24,16 @@ type Measured = fn(&Sample) -> Option<f64>;
 /// What is measured of requests that go to the origin.
 const MEASURED: [(&str, Measured); 3] =
     [("CPU", Sample::cpu_us_per_unit), ("p50", Sample::p50_us), ("p99", Sample::p99_us)];
-/// Where each request goes to the origin, how many of [`MEASURED`] are left out, and the bound. 50 clients that wait
+/// Where each request goes to the origin, how many of [`MEASURED`] are left out, and the bound. 100 clients that wait
 /// use no processor worth a figure; and of 100 ms that everybody waits for the origin, whose timer ticks once in one of
 /// them, a hundredth is no difference.
-const THROUGH: [(&str, &str, usize, f64); 5] = [
+const THROUGH: [(&str, &str, usize, f64); 6] = [
     ("a miss", MISS, 0, 1.0),
+    ("a revalidation", CHECKED, 0, 1.0),
     ("a pass of 1 KiB", PASS_SMALL, 0, 1.0),
     ("a pass of 64 KiB", PASS_LARGE, 0, 1.0),
     ("an upload of 1 MiB", UPLOAD, 0, 1.0),
-    ("50 clients on a private page", PRIVATE_PAGE, 1, 1.01),
+    ("100 clients on a private page", PRIVATE_PAGE, 1, 1.01),
 ];
 
 /// Every figure that these comparisons can answer.
@@ -99,6 +100,33 @@ fn through(comparisons: &[Comparison]) -> Vec<Figure> {
             figures.push(Figure::of(what, bound, ours, best, measured));
         }
     }
+    let direct = Contender::Direct.name();
+    let crowd = Contender::Crowd.name();
+    let waits: [(&str, &str, f64, &str, &str, Measured); 3] = [
+        (
+            "p50 of 100 clients on a private page",
+            PRIVATE_PAGE,
+            1.05,
+            "asked directly",
+            direct,
+            Sample::p50_us,
+        ),
+        (
+            "p99 of 100 clients on a private page",
+            PRIVATE_PAGE,
+            1.25,
+            "asked directly",
+            direct,
+            Sample::p99_us,
+        ),
+        ("the last of a crowd", CROWD, 1.5, "a program in C that writes to the same", crowd, Sample::last_us),
+    ];
+    for (what, scenario, bound, beside, reference, measured) in waits {
+        let comparison = comparisons.iter().find(|comparison| comparison.scenario == scenario);
+        let series = |name| comparison.and_then(|comparison| comparison.series(name));
+        let what = format!("{what}, ≤ {bound} × {beside} ({scenario})");
+        figures.push(Figure::of(what, bound, series(Contender::Ours.name()), series(reference), measured));
+    }
     figures
 }
 
@@ -106,9 +134,11 @@ fn through(comparisons: &[Comparison]) -> Vec<Figure> {
 pub(crate) fn latencies(comparisons: &[Comparison]) -> Option<Table> {
     let mut table = Table::new(
         "Latency, medians over the rounds",
-        &[("scenario", ""), ("", ""), ("p50", "ms"), ("p99", "ms")],
+        &[("scenario", ""), ("", ""), ("p50", "ms"), ("p99", "ms"), ("last", "ms")],
     );
-    let through = |comparison: &&Comparison| THROUGH.iter().any(|one| one.1 == comparison.scenario);
+    let through = |comparison: &&Comparison| {
+        comparison.scenario == CROWD || THROUGH.iter().any(|one| one.1 == comparison.scenario)
+    };
     for comparison in comparisons.iter().filter(through) {
         for series in &comparison.series {
             let cell = |measured: Measured| {
@@ -120,6 +150,7 @@ pub(crate) fn latencies(comparisons: &[Comparison]) -> Option<Table> {
                 series.name.clone(),
                 cell(Sample::p50_us),
                 cell(Sample::p99_us),
+                cell(Sample::last_us),
             ]);
         }
     }

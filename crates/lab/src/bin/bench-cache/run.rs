@@ -21,7 +21,8 @@ use crate::figures::{self, OURS_ONE_SHARED, OURS_TWO};
 use crate::scenarios::{self, MISSES_A_ROUND, MISSES_FROM, Scenario, Sides};
 use lab::peers::PeerError;
 use lab::peers::cache::contenders::{self, Contender, Ground, Running};
-use lab::peers::cache::load::{self, Filler, Scripts};
+use lab::peers::cache::crowd;
+use lab::peers::cache::load::{self, Asked, Filler, Scripts};
 use lab::peers::cache::origin::{Bodies, Origin, Page};
 
 use crate::Options;
@@ -130,6 +131,7 @@ struct Bench {
     load: Cores,
     both: Cores,
     memory_mib: u64,
+    is_quick: bool,
     seconds: u64,
     /// The first URL that no miss has asked for yet.
     fresh: AtomicU64,
@@ -192,6 +194,7 @@ impl Bench {
             load,
             both,
             memory_mib,
+            is_quick: options.quick,
             seconds,
             fresh: AtomicU64::new(MISSES_FROM),
             date: machine::date(),
@@ -232,6 +235,10 @@ impl Bench {
                 }
             };
             self.versions.insert(contender.name().into(), contender.version(&program));
+            if contender.is_storeless() && !contender.is_floor() {
+                all.extend(self.started(contender, contender.name(), &program, Sides::Apart, None));
+                continue;
+            }
             if contender.is_floor() {
                 for &body_bytes in &bodies {
                     all.extend(self.started(
@@ -312,32 +319,43 @@ impl Bench {
 
     /// Asks for every object of every scenario until a whole pass leaves the origin alone: the first pass fills,
     /// the next proves it (and opens files, or moves objects to the faster memory, where a cache does such things).
+    /// What is checked at the origin each time is asked for once.
     fn fill(&self, server: &Running, scenarios: &[Scenario]) -> Result<usize, PeerError> {
-        let mut objects: Vec<(u64, u64)> = scenarios
-            .iter()
-            .flat_map(|scenario| scenario.ids().map(|id| (scenario.body_bytes, id)))
-            .collect();
-        objects.sort_unstable();
-        objects.dedup();
-        let share = objects.len().div_ceil(FILL_CONNECTIONS).max(1);
+        let objects_of = |page| {
+            let of_page = scenarios.iter().filter(|scenario| scenario.page == page);
+            let mut objects: Vec<(u64, u64)> =
+                of_page.flat_map(|scenario| scenario.ids().map(|id| (scenario.body_bytes, id))).collect();
+            objects.sort_unstable();
+            objects.dedup();
+            objects
+        };
+        let (shared, checked) = (objects_of(Page::Shared), objects_of(Page::Checked));
         for _ in 0..FILL_PASSES_MAX {
             let before = self.origin.requests();
-            let pass = |objects: &[(u64, u64)]| {
-                let mut filler = Filler::new(server.port, &self.bodies);
-                objects.iter().try_for_each(|&(body_bytes, id)| filler.fetch(body_bytes, id))
-            };
-            thread::scope(|scope| {
-                let fillers: Vec<_> =
-                    objects.chunks(share).map(|share| scope.spawn(move || pass(share))).collect();
-                fillers.into_iter().try_for_each(|filler| {
-                    filler.join().unwrap_or_else(|_| Err(PeerError::failed("a filling thread panicked")))
-                })
-            })?;
+            self.fetch_all(server, Page::Shared, &shared)?;
             if self.origin.requests() == before {
                 break;
             }
         }
-        Ok(objects.len())
+        if !self.is_quick {
+            self.fetch_all(server, Page::Checked, &checked)?;
+        }
+        Ok(shared.len() + checked.len())
+    }
+
+    fn fetch_all(&self, server: &Running, page: Page, objects: &[(u64, u64)]) -> Result<(), PeerError> {
+        let share = objects.len().div_ceil(FILL_CONNECTIONS).max(1);
+        let fetch = |objects: &[(u64, u64)]| {
+            let mut filler = Filler::new(server.port, &self.bodies);
+            objects.iter().try_for_each(|&(body_bytes, id)| filler.fetch_page(page, body_bytes, id))
+        };
+        thread::scope(|scope| {
+            let fillers: Vec<_> =
+                objects.chunks(share).map(|share| scope.spawn(move || fetch(share))).collect();
+            fillers.into_iter().try_for_each(|filler| {
+                filler.join().unwrap_or_else(|_| Err(PeerError::failed("a filling thread panicked")))
+            })
+        })
     }
 
     /// Measures everybody in one scenario; `None` when nobody takes part.
@@ -385,12 +403,21 @@ impl Bench {
     /// One round of one contender. A server that dies or a load that fails is a sample of nothing, with the reason.
     fn sample(&self, server: &Running, load_cores: &Cores, scenario: &Scenario) -> Result<Sample, PeerError> {
         let measured = self.warm_up(server, scenario).and_then(|()| {
-            let asked = scenario.asked(self.fresh.fetch_add(MISSES_A_ROUND, Ordering::Relaxed));
+            let first = self.fresh.fetch_add(MISSES_A_ROUND, Ordering::Relaxed);
+            let asked = scenario.asked(first);
             measure(&server.tree, &server.cores, || {
-                let before = self.origin.requests();
-                let mut work = load::wrk(&self.scripts, &asked, server.port, load_cores, self.seconds)?;
-                let at_origin = self.origin.requests() - before;
+                let before = (self.origin.requests(), self.origin.not_modified());
+                let mut work = if scenario.page == Page::Awaited {
+                    let Asked { connections, body_bytes, .. } = asked;
+                    crowd::ask(&self.origin, server.port, connections, body_bytes, first)?
+                } else {
+                    load::wrk(&self.scripts, &asked, server.port, load_cores, self.seconds)?
+                };
+                let at_origin = self.origin.requests() - before.0;
                 work.doubts.extend(doubt(scenario, work.units, at_origin));
+                if self.is_to_validate(server, scenario) {
+                    work.doubts.extend(unvalidated(at_origin, self.origin.not_modified() - before.1));
+                }
                 Ok::<_, PeerError>(work)
             })
         });
@@ -401,10 +428,16 @@ impl Bench {
         })
     }
 
+    /// Whether every answer must have been validated: HAProxy's cache fetches what is stale whole, and in a quick run nothing
+    /// was stored before.
+    fn is_to_validate(&self, server: &Running, scenario: &Scenario) -> bool {
+        scenario.page == Page::Checked && !self.is_quick && server.contender != Contender::Haproxy
+    }
+
     /// Asks for a page that nobody stores, and checks what comes. (What is stored was asked for and checked long ago,
     /// and a URL that nobody has asked for would not be one any more.)
     fn warm_up(&self, server: &Running, scenario: &Scenario) -> Result<(), PeerError> {
-        if scenario.page == Page::Shared {
+        if matches!(scenario.page, Page::Shared | Page::Checked | Page::Awaited) {
             return Ok(());
         }
         let mut filler = Filler::new(server.port, &self.bodies);
@@ -438,12 +471,22 @@ impl Bench {
 /// Why a run in which so many of the requests reached the origin was not what it should be.
 fn doubt(scenario: &Scenario, requests: u64, at_origin: u64) -> Option<String> {
     let most = (requests as f64 * MISS_SHARE_MAX) as u64;
-    if scenario.is_hit() {
+    if scenario.page == Page::Awaited {
+        (at_origin != 1)
+            .then(|| format!("{at_origin} of {requests} requests reached the origin, where one does"))
+    } else if scenario.is_hit() {
         (at_origin > most).then(|| format!("{at_origin} of {requests} answers came from the origin"))
     } else {
         let fewest = requests.saturating_sub(most);
         (at_origin < fewest).then(|| format!("{at_origin} of {requests} requests reached the origin"))
     }
+}
+
+/// Likewise where all of them should have been validated there.
+fn unvalidated(at_origin: u64, not_modified: u64) -> Option<String> {
+    let fetched = at_origin.saturating_sub(not_modified);
+    (fetched as f64 > at_origin as f64 * MISS_SHARE_MAX)
+        .then(|| format!("{fetched} of {at_origin} were fetched whole"))
 }
 
 /// What a program printed, as JSON: a line that is an object, or else its lines of the form `name   1.5   unit`,
@@ -474,7 +517,11 @@ mod tests {
         let hit = of("one-1k-64");
         assert_eq!(doubt(hit, 10_000, 10), None);
         assert!(doubt(hit, 10_000, 11).is_some_and(|doubt| doubt.contains("11 of 10000")));
-        for name in [scenarios::MISS, scenarios::PASS_SMALL, scenarios::UPLOAD] {
+        assert_eq!(doubt(of(scenarios::CROWD), 1_000, 1), None);
+        assert!(doubt(of(scenarios::CROWD), 1_000, 2).is_some());
+        assert_eq!(unvalidated(10_000, 9_990), None);
+        assert!(unvalidated(10_000, 9_989).is_some());
+        for name in [scenarios::MISS, scenarios::CHECKED, scenarios::PASS_SMALL, scenarios::UPLOAD] {
             assert_eq!(doubt(of(name), 10_000, 10_064), None, "{name}");
             assert_eq!(doubt(of(name), 10_000, 9_990), None, "{name}");
             assert!(doubt(of(name), 10_000, 9_989).is_some(), "{name}");

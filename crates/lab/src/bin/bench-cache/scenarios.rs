@@ -2,7 +2,7 @@
 
 use lab::peers::cache::contenders::{Contender, KIB};
 use lab::peers::cache::load::{Asked, Urls, ZIPF_EXPONENT};
-use lab::peers::cache::origin::{Page, SLOW_TIME};
+use lab::peers::cache::origin::{AWAITED_TIME, Page, SLOW_TIME};
 
 /// Which processors the two sides have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,6 +34,9 @@ pub(crate) const MISSES_FROM: u64 = 1_000_000_000;
 /// More than a round asks for.
 pub(crate) const MISSES_A_ROUND: u64 = 10_000_000;
 
+/// Asked for in turn, each is a second old and stale when its turn comes again: nobody answers so many in one.
+const URLS_CHECKED: u64 = 200_000;
+
 /// Rounds where a figure depends on it, and elsewhere.
 const ROUNDS_GATE: usize = 7;
 const ROUNDS_SHOWN: usize = 3;
@@ -43,11 +46,14 @@ pub(crate) const MISS: &str = "miss-1k";
 pub(crate) const PASS_SMALL: &str = "pass-1k";
 pub(crate) const PASS_LARGE: &str = "pass-64k";
 pub(crate) const UPLOAD: &str = "upload-1m";
-pub(crate) const PRIVATE_PAGE: &str = "private-50";
+pub(crate) const CHECKED: &str = "checked-1k";
+pub(crate) const PRIVATE_PAGE: &str = "private-100";
+/// One that all wait for.
+pub(crate) const CROWD: &str = "crowd-1000";
 
 /// All scenarios, in the order in which they run.
 pub(crate) fn all(quick: bool) -> Vec<Scenario> {
-    let (small, large) = if quick { (500, 100) } else { (URLS_SMALL, URLS_LARGE) };
+    let (small, large, crowd) = if quick { (500, 100, 100) } else { (URLS_SMALL, URLS_LARGE, 1_000) };
     let one = |name, body_bytes, connections, rounds| Scenario {
         name,
         page: Page::Shared,
@@ -82,10 +88,15 @@ pub(crate) fn all(quick: bool) -> Vec<Scenario> {
     }
     all.extend([
         Scenario { urls: Urls::Each(MISSES_FROM), ..one(MISS, KIB, 64, ROUNDS_GATE) },
+        Scenario {
+            urls: Urls::Round { urls: URLS_CHECKED, first: 0 },
+            ..through(CHECKED, Page::Checked, KIB, 64)
+        },
         through(PASS_SMALL, Page::Private, KIB, 64),
         through(PASS_LARGE, Page::Private, 64 * KIB, 64),
         through(UPLOAD, Page::Upload, KIB * KIB, 16),
-        through(PRIVATE_PAGE, Page::Slow, KIB, 50),
+        through(PRIVATE_PAGE, Page::Slow, KIB, 100),
+        through(CROWD, Page::Awaited, KIB, crowd),
     ]);
     all
 }
@@ -98,9 +109,15 @@ impl Scenario {
 
     /// Whether a contender takes part: those that do nothing but answer from memory have no origin.
     pub(crate) fn is_for(&self, contender: Contender) -> bool {
-        self.is_hit()
-            || [Contender::Ours, Contender::Other].contains(&contender)
-            || Contender::PROXIES.contains(&contender)
+        let is_proxy = [Contender::Ours, Contender::Other].contains(&contender)
+            || Contender::PROXIES.contains(&contender);
+        match self.page {
+            // HAProxy's cache has nobody wait for another.
+            Page::Awaited => contender == Contender::Crowd || is_proxy && contender != Contender::Haproxy,
+            Page::Slow => contender == Contender::Direct || is_proxy,
+            _ if self.is_hit() => !matches!(contender, Contender::Crowd | Contender::Direct),
+            _ => is_proxy,
+        }
     }
 
     /// In a sentence.
@@ -109,12 +126,20 @@ impl Scenario {
             Urls::One => "one URL, wrk's short request".to_owned(),
             Urls::Zipf(urls) => format!("{urls} URLs by Zipf ({ZIPF_EXPONENT}), browser-like requests"),
             Urls::Each(_) => "each request another URL that is stored, browser-like requests".to_owned(),
+            Urls::Round { urls, .. } => format!("{urls} URLs in turn, browser-like requests"),
         };
         let page = match self.page {
             Page::Shared => String::new(),
             Page::Private => ", `Cache-Control: private`".to_owned(),
             Page::Slow => {
                 format!(", `Cache-Control: private`, made by the origin in {} ms", SLOW_TIME.as_millis())
+            }
+            Page::Checked => ", stored, stale, and still the same at the origin".to_owned(),
+            Page::Awaited => {
+                format!(
+                    ", asked for by all at once for the first time, made by the origin in {} ms; latencies from its answer on",
+                    AWAITED_TIME.as_millis()
+                )
             }
             Page::Upload => ", uploaded by POST".to_owned(),
         };
@@ -131,14 +156,16 @@ impl Scenario {
     pub(crate) const fn asked(&self, first: u64) -> Asked {
         let urls = match self.urls {
             Urls::Each(_) => Urls::Each(first),
+            Urls::Round { urls, .. } => Urls::Round { urls, first },
             urls => urls,
         };
         Asked { page: self.page, body_bytes: self.body_bytes, connections: self.connections, urls }
     }
 
-    /// The IDs of the objects that it finds in the store. One URL is ID 0; the drawn ones begin at 1.
+    /// The IDs of the objects that it finds in the store, fresh or not. One URL is ID 0; the drawn ones begin at 1.
     pub(crate) fn ids(&self) -> std::ops::Range<u64> {
         match self.urls {
+            Urls::Round { urls, .. } => 0..urls,
             _ if !self.is_hit() => 0..0,
             Urls::One => 0..1,
             Urls::Zipf(urls) => 1..urls + 1,

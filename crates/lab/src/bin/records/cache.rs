@@ -72,8 +72,9 @@ pub(crate) fn section(out: &mut String, shelf: &Shelf) -> Result<(), String> {
 }
 
 /// Where each request goes to the origin (name, heading).
-const THROUGH: [(&str, &str); 4] = [
+const THROUGH: [(&str, &str); 5] = [
     ("miss-1k", "a miss of 1 KiB"),
+    ("checked-1k", "a revalidation of 1 KiB"),
     ("pass-1k", "a pass of 1 KiB"),
     ("pass-64k", "a pass of 64 KiB"),
     ("upload-1m", "an upload of 1 MiB"),
@@ -83,7 +84,7 @@ const THROUGH: [(&str, &str); 4] = [
 fn through(out: &mut String, shelf: &Shelf) {
     let has_all = |record: &Record| THROUGH.iter().all(|(name, _)| comparison(record, name).is_some());
     let Some(newest) = shelf.newest(BENCH, has_all) else { return };
-    out.push_str("### A miss, a pass, an upload\n\n");
+    out.push_str("### A miss, a revalidation, a pass, an upload\n\n");
     let words = format!(
         "CPU time of the server for one request that goes to the origin, on one core with 64 connections (uploads: 16), \
          and how many times that of ours. {}.",

@@ -38,6 +38,10 @@ const FILE_TIMES_MEMORY: u64 = 2;
 pub enum Contender {
     /// `bench/limit/limit.c`
     Limit,
+    /// `bench/limit/crowd.c`
+    Crowd,
+    /// Nobody: clients ask the origin.
+    Direct,
     /// The shared floor that ours must not exceed, if a path to it is given.
     Reference,
     /// `nighttrain cache`
@@ -60,8 +64,10 @@ pub enum Contender {
 
 impl Contender {
     /// All of them.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 12] = [
         Self::Limit,
+        Self::Crowd,
+        Self::Direct,
         Self::Reference,
         Self::Ours,
         Self::Other,
@@ -82,6 +88,8 @@ impl Contender {
     pub const fn name(self) -> &'static str {
         match self {
             Self::Limit => "limit",
+            Self::Crowd => "limit-crowd",
+            Self::Direct => "direct",
             Self::Reference => "reference",
             Self::Ours => "ours",
             Self::Other => "ours-other",
@@ -99,6 +107,11 @@ impl Contender {
         matches!(self, Self::Limit | Self::Reference)
     }
 
+    /// It stores nothing.
+    pub const fn is_storeless(self) -> bool {
+        self.is_floor() || matches!(self, Self::Crowd | Self::Direct)
+    }
+
     /// The program, or what to do to have it.
     ///
     /// # Errors
@@ -110,7 +123,8 @@ impl Contender {
             })
         };
         match self {
-            Self::Limit => packaged("cc"),
+            Self::Limit | Self::Crowd => packaged("cc"),
+            Self::Direct => packaged("sleep"),
             Self::Reference => reference_floor("limit.c"),
             Self::Ours | Self::OursOnFile => ours(),
             Self::Other => other(),
@@ -125,7 +139,9 @@ impl Contender {
     /// Its version in its own words.
     pub fn version(self, program: &Path) -> String {
         let flag = match self {
-            Self::Limit | Self::Ours | Self::Other | Self::OursOnFile => "--version",
+            Self::Limit | Self::Crowd | Self::Direct | Self::Ours | Self::Other | Self::OursOnFile => {
+                "--version"
+            }
             Self::Reference => {
                 return format!(
                     "{}, by the same compiler",
@@ -185,12 +201,16 @@ pub fn start(
 ) -> Result<Running, PeerError> {
     let directory = ground.directory.join(format!("{name}{}", body_bytes.unwrap_or(0)));
     fs::create_dir_all(&directory)?;
-    let port = free_port()?;
+    let port = if contender == Contender::Direct { ground.origin_port } else { free_port()? };
     let place = Place { directory: &directory, port, ground, cores };
     let mut command = match contender {
         Contender::Limit => {
             place.floor(&workspace().join("bench/limit/limit.c"), body_bytes.unwrap_or(KIB))?
         }
+        Contender::Crowd => {
+            place.floor(&workspace().join("bench/limit/crowd.c"), u64::from(ground.origin_port))?
+        }
+        Contender::Direct => place.nobody(program),
         Contender::Reference => place.floor(program, body_bytes.unwrap_or(KIB))?,
         Contender::Ours | Contender::Other => place.ours(program),
         Contender::OursOnFile => {
@@ -227,7 +247,7 @@ pub fn start(
 fn wait_until_ready(running: &mut Running, bodies: &Bodies) -> Result<(), PeerError> {
     let begun = Instant::now();
     loop {
-        let outcome = if running.contender.is_floor() {
+        let outcome = if running.contender.is_storeless() {
             std::net::TcpStream::connect((std::net::Ipv4Addr::LOCALHOST, running.port))
                 .map(drop)
                 .map_err(Into::into)
@@ -254,7 +274,15 @@ struct Place<'a> {
 }
 
 impl Place<'_> {
-    fn floor(&self, source: &Path, body_bytes: u64) -> Result<Command, PeerError> {
+    /// A process to measure where there is none.
+    fn nobody(&self, sleep: &Path) -> Command {
+        let mut command = pinned(self.cores, &sleep.to_string_lossy());
+        command.arg("infinity");
+        command
+    }
+
+    /// A program in C that is told its port and `more`.
+    fn floor(&self, source: &Path, more: u64) -> Result<Command, PeerError> {
         let binary = self.directory.join("floor");
         let compiled = Command::new("cc").arg("-O2").arg("-o").arg(&binary).arg(source).output()?;
         if !compiled.status.success() {
@@ -262,7 +290,7 @@ impl Place<'_> {
             return Err(PeerError::failed(format!("{} does not compile: {said}", source.display())));
         }
         let mut command = pinned(self.cores, &binary.to_string_lossy());
-        command.arg(self.port.to_string()).arg(body_bytes.to_string());
+        command.arg(self.port.to_string()).arg(more.to_string());
         Ok(command)
     }
 

@@ -61,6 +61,13 @@ pub enum Urls {
     Zipf(u64),
     /// Each request another, from this one on, with a request as a browser sends it.
     Each(u64),
+    /// So many in turn, from one of them on, with a request as a browser sends it.
+    Round {
+        /// How many; their IDs are those below.
+        urls: u64,
+        /// The first.
+        first: u64,
+    },
 }
 
 /// What a load asks for.
@@ -117,9 +124,10 @@ impl Scripts {
              function request()\n  at = at % #draws + 1\n  return requests[draws[at]]\nend\n{report}"
         );
         let each = format!(
-            "{browsers}local path, id\n\
-             function init(args)\n  path, id = args[1], tonumber(args[2])\nend\n\
-             function request()\n  id = id + 1\n  return browsers(path, id, id % {REFERERS})\nend\n{report}"
+            "{browsers}local path, id, urls\n\
+             function init(args)\n  path, id, urls = args[1], tonumber(args[2]), tonumber(args[3])\nend\n\
+             function request()\n  id = id + 1\n  if urls then id = id % urls end\n  \
+               return browsers(path, id, id % {REFERERS})\nend\n{report}"
         );
         let upload = format!(
             "function init(args)\n  wrk.method, wrk.body = \"POST\", string.rep(\"n\", tonumber(args[1]))\nend\n{report}"
@@ -190,7 +198,7 @@ pub fn wrk(
 ) -> Result<Work, PeerError> {
     let path = format!("{}{}", asked.page.root(), asked.body_bytes);
     // Two threads would ask for the same URLs.
-    let threads = if matches!(asked.urls, Urls::Each(_)) { 1 } else { cores.count() };
+    let threads = if matches!(asked.urls, Urls::Each(_) | Urls::Round { .. }) { 1 } else { cores.count() };
     let mut command = pinned(cores, "wrk");
     command.args([format!("-t{threads}"), format!("-c{}", asked.connections), format!("-d{seconds}s")]);
     match asked.urls {
@@ -208,6 +216,10 @@ pub fn wrk(
         Urls::Each(first) => {
             command.arg("-s").arg(&scripts.each).arg(format!("http://127.0.0.1:{port}/"));
             command.arg("--").arg(&path).arg(first.to_string());
+        }
+        Urls::Round { urls, first } => {
+            command.arg("-s").arg(&scripts.each).arg(format!("http://127.0.0.1:{port}/"));
+            command.arg("--").arg(&path).arg((first % urls).to_string()).arg(urls.to_string());
         }
     }
     run_wrk(command)
@@ -235,7 +247,7 @@ fn parse_result(text: &str) -> Option<Work> {
     if status > 0 {
         doubts.push(format!("{status} answers were errors"));
     }
-    let latency = Some(Latency { p50_us: p50_us as f64, p99_us: p99_us as f64 });
+    let latency = Some(Latency { p50_us: p50_us as f64, p99_us: p99_us as f64, last_us: None });
     Some(Work { units: requests, wall_s: Some(duration_us as f64 / 1e6), latency, doubts })
 }
 
@@ -408,7 +420,7 @@ mod tests {
     fn results_are_read_and_errors_marked() {
         let work = parse_result("Running 1s test\nRESULT 5000 1001000 0 0 0 0 0 900 1500\n").unwrap();
         assert_eq!((work.units, work.wall_s), (5_000, Some(1.001)));
-        assert_eq!(work.latency, Some(Latency { p50_us: 900.0, p99_us: 1_500.0 }));
+        assert_eq!(work.latency, Some(Latency { p50_us: 900.0, p99_us: 1_500.0, last_us: None }));
         assert!(work.doubts.is_empty());
         assert_eq!(parse_result("RESULT 5 1 0 1 0 0 2 1 1").unwrap().doubts.len(), 2);
         assert!(parse_result("unable to connect").is_none());

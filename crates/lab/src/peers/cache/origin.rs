@@ -5,6 +5,8 @@
 //! | `/size/BYTES/ID` | so many bytes that depend on ID alone, to be stored |
 //! | `/private/BYTES/ID` | the same, for this client only |
 //! | `/slow/BYTES/ID` | likewise, after [`SLOW_TIME`] |
+//! | `/checked/BYTES/ID` | the same, to be stored for a second and kept; 304 to whoever names what it has |
+//! | `/awaited/BYTES/ID` | the same, to be stored, after [`AWAITED_TIME`] |
 //! | `POST /upload/BYTES/ID` | how many bytes came, in decimal |
 //!
 //! One thread, one loop: it shares a processor with the load while misses and passes are measured, and must cost less
@@ -14,10 +16,10 @@
 use std::io::{self, IoSlice, Write};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::os::fd::AsFd;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use rustix::net::{RecvFlags, recv};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, Interest};
@@ -27,6 +29,8 @@ use tokio::net::{TcpListener, TcpStream};
 pub const BODY_BYTES_MAX: u64 = 1 << 20;
 /// How long a page of `/slow/` is thought about.
 pub const SLOW_TIME: Duration = Duration::from_millis(100);
+/// How long a page of `/awaited/` is: a thousand clients have asked by then.
+pub const AWAITED_TIME: Duration = Duration::from_millis(500);
 /// Each contender keeps some open, beside those that are busy.
 const CONNECTIONS_MAX: usize = 4_096;
 const HEAD_BYTES_MAX: usize = 16 << 10;
@@ -44,12 +48,17 @@ pub enum Page {
     Private,
     /// For one client, after [`SLOW_TIME`].
     Slow,
+    /// For everybody, and to be stored; a second later it is to be asked whether it is still the same.
+    Checked,
+    /// For everybody, and to be stored, after [`AWAITED_TIME`].
+    Awaited,
     /// None: it takes a body.
     Upload,
 }
 
 impl Page {
-    const ALL: [Self; 4] = [Self::Shared, Self::Private, Self::Slow, Self::Upload];
+    const ALL: [Self; 6] =
+        [Self::Shared, Self::Private, Self::Slow, Self::Checked, Self::Awaited, Self::Upload];
 
     /// Where its URLs begin.
     pub const fn root(self) -> &'static str {
@@ -57,14 +66,17 @@ impl Page {
             Self::Shared => "/size/",
             Self::Private => "/private/",
             Self::Slow => "/slow/",
+            Self::Checked => "/checked/",
+            Self::Awaited => "/awaited/",
             Self::Upload => "/upload/",
         }
     }
 
     const fn cache_control(self) -> &'static str {
         match self {
-            Self::Shared => "max-age=3600",
+            Self::Shared | Self::Awaited => "max-age=3600",
             Self::Private | Self::Slow => "private",
+            Self::Checked => "max-age=1",
             Self::Upload => "no-store",
         }
     }
@@ -75,7 +87,15 @@ impl Page {
 pub struct Origin {
     /// Of loopback.
     pub port: u16,
-    requests: Arc<AtomicU64>,
+    counts: Arc<Counts>,
+}
+
+#[derive(Debug, Default)]
+struct Counts {
+    requests: AtomicU64,
+    not_modified: AtomicU64,
+    /// When a page of `/awaited/` was last answered.
+    answered_awaited: Mutex<Option<Instant>>,
 }
 
 impl Origin {
@@ -87,19 +107,29 @@ impl Origin {
         let listener = std::net::TcpListener::bind(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)))?;
         listener.set_nonblocking(true)?;
         let port = listener.local_addr()?.port();
-        let requests = Arc::new(AtomicU64::new(0));
-        let counter = Arc::clone(&requests);
+        let counts = Arc::<Counts>::default();
+        let counter = Arc::clone(&counts);
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         thread::Builder::new().name("origin".into()).spawn(move || {
             // Without it every contender answers 502, and the bench sees that.
             let _ = runtime.block_on(accept(listener, &counter));
         })?;
-        Ok(Self { port, requests })
+        Ok(Self { port, counts })
     }
 
     /// How many requests have reached it.
     pub fn requests(&self) -> u64 {
-        self.requests.load(Ordering::Relaxed)
+        self.counts.requests.load(Ordering::Relaxed)
+    }
+
+    /// When it last began to answer with a page of `/awaited/`.
+    pub fn answered_awaited(&self) -> Option<Instant> {
+        *self.counts.answered_awaited.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// How many of them it answered with 304.
+    pub fn not_modified(&self) -> u64 {
+        self.counts.not_modified.load(Ordering::Relaxed)
     }
 }
 
@@ -127,7 +157,7 @@ impl Default for Bodies {
     }
 }
 
-async fn accept(listener: std::net::TcpListener, requests: &Arc<AtomicU64>) -> io::Result<()> {
+async fn accept(listener: std::net::TcpListener, counts: &Arc<Counts>) -> io::Result<()> {
     let listener = TcpListener::from_std(listener)?;
     let bodies = Arc::new(Bodies::new());
     let open = Arc::new(AtomicUsize::new(0));
@@ -137,16 +167,16 @@ async fn accept(listener: std::net::TcpListener, requests: &Arc<AtomicU64>) -> i
             continue; // closed by the drop; the cache in front answers 502, and the bench sees that
         }
         open.fetch_add(1, Ordering::Relaxed);
-        let (bodies, requests, open) = (Arc::clone(&bodies), Arc::clone(requests), Arc::clone(&open));
+        let (bodies, counts, open) = (Arc::clone(&bodies), Arc::clone(counts), Arc::clone(&open));
         tokio::spawn(async move {
             // A cache that goes away in the middle is its own affair.
-            let _ = serve(stream, &bodies, &requests).await;
+            let _ = serve(stream, &bodies, &counts).await;
             open.fetch_sub(1, Ordering::Relaxed);
         });
     }
 }
 
-async fn serve(mut stream: TcpStream, bodies: &Bodies, requests: &AtomicU64) -> io::Result<()> {
+async fn serve(mut stream: TcpStream, bodies: &Bodies, counts: &Counts) -> io::Result<()> {
     stream.set_nodelay(true)?;
     let (mut received, mut head) = (Vec::with_capacity(HEAD_BYTES_MAX), Vec::with_capacity(512));
     loop {
@@ -158,8 +188,8 @@ async fn serve(mut stream: TcpStream, bodies: &Bodies, requests: &AtomicU64) -> 
                 return Ok(());
             }
         };
-        requests.fetch_add(1, Ordering::Relaxed);
-        let Asked { head_bytes, body_bytes, page, head_only, close } = asked;
+        counts.requests.fetch_add(1, Ordering::Relaxed);
+        let Asked { head_bytes, body_bytes, page, head_only, has_it, close } = asked;
         let early = body_bytes.min((received.len() - head_bytes) as u64);
         received.drain(..head_bytes + early as usize);
         discard(&stream, body_bytes - early).await?;
@@ -173,24 +203,42 @@ async fn serve(mut stream: TcpStream, bodies: &Bodies, requests: &AtomicU64) -> 
             Some((kind, bytes, id)) => (kind, bodies.body(bytes, id), id),
             None => (Page::Upload, None, 0),
         };
-        if kind == Page::Slow {
-            tokio::time::sleep(SLOW_TIME).await;
+        match kind {
+            Page::Slow => tokio::time::sleep(SLOW_TIME).await,
+            Page::Awaited => tokio::time::sleep(AWAITED_TIME).await,
+            Page::Shared | Page::Private | Page::Checked | Page::Upload => {}
         }
         let date = httpdate::fmt_http_date(SystemTime::now());
         head.clear();
+        let is_same = kind == Page::Checked && has_it;
         match body {
-            Some(body) => write!(
-                head,
-                "HTTP/1.1 200 OK\r\nDate: {date}\r\nContent-Type: application/octet-stream\r\n\
-                 Cache-Control: {}\r\nETag: \"{}-{id}\"\r\nLast-Modified: Sun, 01 Nov 2026 00:00:00 GMT\r\n\
-                 Content-Length: {}\r\n\r\n",
-                kind.cache_control(),
-                body.len(),
-                body.len()
-            )?,
+            Some(body) => {
+                write!(
+                    head,
+                    "HTTP/1.1 {}\r\nDate: {date}\r\nCache-Control: {}\r\nETag: \"{}-{id}\"\r\n\
+                     Last-Modified: Sun, 01 Nov 2026 00:00:00 GMT\r\n",
+                    if is_same { "304 Not Modified" } else { "200 OK" },
+                    kind.cache_control(),
+                    body.len(),
+                )?;
+                if is_same {
+                    counts.not_modified.fetch_add(1, Ordering::Relaxed);
+                    head.extend(b"\r\n");
+                } else {
+                    let length = body.len();
+                    write!(
+                        head,
+                        "Content-Type: application/octet-stream\r\nContent-Length: {length}\r\n\r\n"
+                    )?;
+                }
+            }
             None => write!(head, "HTTP/1.1 404 Not Found\r\nDate: {date}\r\nContent-Length: 0\r\n\r\n")?,
         }
-        let body = body.filter(|_| !head_only).unwrap_or_default();
+        let body = body.filter(|_| !head_only && !is_same).unwrap_or_default();
+        if kind == Page::Awaited {
+            let mut answered = counts.answered_awaited.lock().unwrap_or_else(PoisonError::into_inner);
+            *answered = Some(Instant::now());
+        }
         write_both(&mut stream, &head, body).await?;
         if close {
             return Ok(());
@@ -242,6 +290,8 @@ struct Asked {
     body_bytes: u64,
     page: Option<(Page, u64, u64)>,
     head_only: bool,
+    /// It names what it has of the page: an entity tag or a date. There has only ever been one.
+    has_it: bool,
     close: bool,
 }
 
@@ -270,6 +320,7 @@ impl Asked {
             body_bytes,
             page: request.path.and_then(parse_target),
             head_only: request.method == Some("HEAD"),
+            has_it: value("if-none-match").is_some() || value("if-modified-since").is_some(),
             close: value("connection").is_some_and(|value| value.eq_ignore_ascii_case(b"close")),
         }))
     }
@@ -328,6 +379,9 @@ mod tests {
             POST /upload/0/0 HTTP/1.1\r\nHost: a\r\nContent-Length: 600000\r\n\r\n"
                 .to_vec();
         requests.resize(requests.len() + 600_000, b'n');
+        requests.extend(
+            b"GET /checked/3/2 HTTP/1.1\r\n\r\nGET /checked/3/2 HTTP/1.1\r\nIf-None-Match: \"3-2\"\r\n\r\n",
+        );
         requests.extend(b"GET /else HTTP/1.1\r\nConnection: close\r\n\r\n");
         let said = said(&requests);
         let mut at = 0;
@@ -337,7 +391,10 @@ mod tests {
             "\r\n\r\n\u{1}\u{2}\u{3}HTTP/1.1 200",
             "private",
             "Length: 3\r\n\r\nHTTP/1.1 200",
-            "Length: 6\r\n\r\n600000HTTP/1.1 404",
+            "Length: 6\r\n\r\n600000HTTP/1.1 200",
+            "max-age=1",
+            "\r\n\r\n\u{2}\u{3}\u{4}HTTP/1.1 304",
+            "GMT\r\n\r\nHTTP/1.1 404",
         ] {
             let found = said[at..].find(part).unwrap_or_else(|| panic!("{part:?} is not next in {said:?}"));
             at += found;
