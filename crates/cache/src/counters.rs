@@ -31,6 +31,7 @@ engine::counters! {
         FetchesBehind => Counter, "cache_fetches_behind", None, "Fetched answers that waited for hits, because a round of the loop had taken in as many as it may.";
         FetchesGivenUp => Counter, "cache_fetches_given_up", None, "Fetches not stored and not read by anyone any more.";
         Uncacheable => Counter, "cache_uncacheable", None, "Answers to fetches that may not be stored.";
+        WithoutFreshness => Counter, "cache_without_freshness", None, "Pages fetched that do not say how long they are fresh, and allow no guess.";
         NotesLeft => Counter, "cache_notes_left", None, "Notes that what comes for an address is not to be stored, so that requests for it pass at once.";
         PassesNarrowed => Counter, "cache_passes_narrowed", None, "Chunks that were not read ahead of a slow reader because too much waited for all of them.";
         SharedPagesDiffer => Counter, "cache_shared_pages_differ", None, "Fetches that brought a visitor with a cookie something else than the one before, of what all visitors share by its max-age alone.";

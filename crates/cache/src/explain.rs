@@ -420,7 +420,11 @@ impl Walk<'_> {
             let why = policy::Why::ALL.iter().find(|why| why.name() == note.reason);
             let words = why.map_or("The answer is larger than the store takes", |why| why.words());
             let section = why.map_or("bound", |why| why.section());
-            let words = format!("the last answer was not to be stored, which holds until {until}: {words}");
+            let mut words =
+                format!("the last answer was not to be stored, which holds until {until}: {words}");
+            if why == Some(&policy::Why::NoFreshness) {
+                words.push_str(" (default-ttl says how long such answers are)");
+            }
             let decision = if note.is_due { "over" } else { "not-stored" };
             let step = self.say("note", decision, words, section);
             step.text("reason", note.reason).number("until_s", note.until_s);

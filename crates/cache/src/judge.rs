@@ -76,7 +76,15 @@ pub(crate) fn judge(core: &Core, request: &Request, answer: &Arrived, bans: u64)
     let head = &answer.head.head();
     let asked = asked(core, request);
     let facts = ResponseFacts::of(head, core.config.cdn_cache_control);
-    match storable(core, &asked, head, &facts, times) {
+    let storable = storable(core, &asked, head, &facts, times);
+    if head.status == 200 {
+        let is_without = match &storable {
+            Ok((freshness, _)) => freshness.source == policy::Source::DefaultTtl && freshness.lifetime_s == 0,
+            Err(why) => *why == Why::NoFreshness,
+        };
+        note_freshness(core, request, is_without);
+    }
+    match storable {
         Ok((freshness, tags)) => {
             let mut judged = keep(core, request, head, &facts, &freshness, times, length);
             let origin_ms = clock::unix_ms().saturating_sub(answer.requested_ms);
@@ -97,6 +105,20 @@ pub(crate) fn judge(core: &Core, request: &Request, answer: &Arrived, bans: u64)
             let response = forwarded(core, head, times, length, Standing::NotStorable(Some(why)));
             Judged { response, own: None, storing: None }
         }
+    }
+}
+
+/// Takes in whether a page says how long it is fresh ([`Unfresh`](crate::unfresh::Unfresh)).
+fn note_freshness(core: &Core, request: &Request, is_without: bool) {
+    if is_without {
+        core.count(Counter::WithoutFreshness);
+    }
+    if core.sites.unfresh(request.site).takes(is_without) {
+        tracing::warn!(
+            host = %String::from_utf8_lossy(key::authority(request.primary())),
+            "most pages do not say how long they are fresh, so they are not answered from the store: let the origin say \
+             Cache-Control: max-age=…, or set default-ttl to 10s or more (said once a site)"
+        );
     }
 }
 

@@ -83,6 +83,7 @@ mod tags;
 #[cfg(test)]
 mod test_core;
 mod trailers;
+mod unfresh;
 mod variants;
 
 pub use bans::BanSeen;

@@ -16,6 +16,7 @@ use std::{
 use crate::{
     config::{Config, Limits},
     origin::{Resolver, Upstream},
+    unfresh::Unfresh,
 };
 
 /// How long an origin that failed is left alone by those whose answer something stored may stand in for, in
@@ -35,6 +36,7 @@ impl SiteId {
 pub(crate) struct Sites {
     resolvers: Vec<Arc<Resolver>>,
     told_of_shared_pages: Arc<[AtomicBool]>,
+    unfresh: Arc<[Unfresh]>,
     failing_until_ms: Arc<[AtomicU64]>,
 }
 
@@ -46,8 +48,9 @@ impl Sites {
     pub(crate) fn new(config: &Config) -> io::Result<Self> {
         let resolvers = vec![Resolver::new(&config.origin)?];
         let told_of_shared_pages = resolvers.iter().map(|_| AtomicBool::new(false)).collect();
+        let unfresh = resolvers.iter().map(|_| Unfresh::default()).collect();
         let failing_until_ms = resolvers.iter().map(|_| AtomicU64::new(0)).collect();
-        Ok(Self { resolvers, told_of_shared_pages, failing_until_ms })
+        Ok(Self { resolvers, told_of_shared_pages, unfresh, failing_until_ms })
     }
 
     /// One core's part of them.
@@ -57,6 +60,7 @@ impl Sites {
         SitesOfCore {
             upstreams: upstreams.collect(),
             told_of_shared_pages: Arc::clone(&self.told_of_shared_pages),
+            unfresh: Arc::clone(&self.unfresh),
             failing_until_ms: Arc::clone(&self.failing_until_ms),
         }
     }
@@ -66,6 +70,7 @@ impl Sites {
 pub(crate) struct SitesOfCore {
     upstreams: Box<[RefCell<Upstream>]>,
     told_of_shared_pages: Arc<[AtomicBool]>,
+    unfresh: Arc<[Unfresh]>,
     /// While it lies ahead, a site's origin has failed a moment ago; 0: it answered the last time. Written when an
     /// origin begins to fail, each second while it does, and when it answers again.
     failing_until_ms: Arc<[AtomicU64]>,
@@ -80,6 +85,11 @@ impl SitesOfCore {
     /// Whether it was said that what a site's visitors share differs between them ([`shared_pages`](crate::shared_pages)).
     pub(crate) fn is_told_of_shared_pages(&self, site: SiteId) -> &AtomicBool {
         &self.told_of_shared_pages[usize::from(site.0)]
+    }
+
+    /// Whether a site's answers say how long they are fresh.
+    pub(crate) fn unfresh(&self, site: SiteId) -> &Unfresh {
+        &self.unfresh[usize::from(site.0)]
     }
 
     fn failing(&self, site: SiteId) -> &AtomicU64 {

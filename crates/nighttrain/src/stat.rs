@@ -46,6 +46,7 @@ const PLACES: &[(&str, &str, &str)] = &[
     ("cache_interims_passed", "requests", "interims_passed"),
     ("cache_fetches_behind", "requests", "fetches_behind"),
     ("cache_passes_narrowed", "limits", "passes_narrowed"),
+    ("cache_without_freshness", "requests", "without_freshness"),
     ("cache_shared_pages_differ", "requests", "shared_pages_differ"),
     ("cache_purges", "requests", "purges"),
     ("cache_invalidations", "requests", "invalidations"),
@@ -328,7 +329,20 @@ impl Report {
                 _ = writeln!(table, "  {name:name_width$}  {number:>number_width$}{share}");
             }
         }
+        if self.is_without_freshness() {
+            table.push_str(
+                "\nMost pages that were fetched do not say how long they are fresh, so they are not answered from the store:\n\
+                 let the origin say Cache-Control: max-age=…, or set default-ttl.\n",
+            );
+        }
         table
+    }
+
+    /// Whether that is what keeps most of many pages from being answered from the store.
+    fn is_without_freshness(&self) -> bool {
+        let (without, fetches) =
+            (self.count("requests", "without_freshness"), self.count("requests", "fetches"));
+        fetches >= FETCHES_MIN && without > fetches / 2
     }
 
     /// How much of all requests these are.
@@ -342,6 +356,9 @@ impl Report {
         Some(format!("{percent:5.1} %"))
     }
 }
+
+/// So many pages are fetched before anything is said of most of them.
+const FETCHES_MIN: u64 = 100;
 
 /// `3 d 4 h`, `12 min`, `7 s`: two units at most.
 pub(crate) fn uptime_text(seconds: u64) -> String {

@@ -18,6 +18,7 @@ on_one_core_and_on_two! {
     a24_what_passes_the_store_is_told_with_its_rule,
     a24_cookies_and_credentials_are_explained,
     a24_what_is_not_stored_is_told_while_that_is_known,
+    a24_a_site_without_freshness_is_told_of_once_with_the_knob_that_helps,
     a24_what_was_purged_softly_is_stale_and_says_since_when,
     a24_what_is_on_the_file_alone_is_told,
     a24_what_is_no_request_is_one_clear_error,
@@ -282,4 +283,41 @@ fn a24_the_commands_of_the_guide_do_what_it_says() {
     assert!(output.status.success(), "{output:?}");
     let outcomes = said.lines().filter(|line| line.starts_with("now ")).collect::<Vec<_>>();
     assert!(outcomes.len() == 2 && outcomes[0].contains("hit") && outcomes[1].contains("pass"), "{said}");
+}
+
+/// Most of its pages say nothing of how long they are fresh: the log, `stat` and `explain` say so.
+fn a24_a_site_without_freshness_is_told_of_once_with_the_knob_that_helps(cores: &str) {
+    let origin = ScriptedOrigin::start();
+    let answer_all = |origin: &ScriptedOrigin, from: usize, to: usize, control: Option<&'static str>| {
+        for number in from..to {
+            let answer = Answer::new(200, "a page");
+            let answer = control.map_or(answer.clone(), |control| answer.header("Cache-Control", control));
+            origin.answers(&format!("/{number}"), answer);
+        }
+    };
+    answer_all(&origin, 0, 60, Some("max-age=60"));
+    answer_all(&origin, 60, 180, None);
+    let hints = |accelerator: &Accelerator| {
+        let table = accelerator.ask(&["stat"]);
+        let table = String::from_utf8(table.stdout).expect("text");
+        (accelerator.printed().matches("how long they are fresh").count(), table.contains("default-ttl"))
+    };
+    let ask_all = |accelerator: &Accelerator, from: usize, to: usize| {
+        for number in from..to {
+            accelerator.get(&format!("/{number}")).expect_status(200);
+        }
+    };
+    let accelerator = start(&origin, cores);
+    ask_all(&accelerator, 0, 119);
+    assert_eq!(hints(&accelerator), (0, false), "59 of 119 are not most");
+    ask_all(&accelerator, 119, 180);
+    eventually("the log has it", || hints(&accelerator) == (1, true));
+    assert_eq!(accelerator.stat().count("requests.without_freshness"), 120);
+    assert!(words(&explain(&accelerator, "/170", &[]), "note").contains("default-ttl"));
+    // With the knob nothing is to be said.
+    let helped =
+        Accelerator::before(&origin.url()).flag("--cores", cores).flag("--default-ttl", "10s").start();
+    ask_all(&helped, 0, 180);
+    assert_eq!(hints(&helped), (0, false));
+    assert_eq!(helped.stat().count("requests.without_freshness"), 0);
 }
