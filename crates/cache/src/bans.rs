@@ -124,6 +124,18 @@ impl Ban {
         &self.text
     }
 
+    /// Whether it names a field of who asks.
+    pub(crate) fn is_about_who_asks(&self) -> bool {
+        self.expression.needs_request()
+    }
+
+    /// Whether it holds of what is stored under a key, were it said now.
+    pub(crate) fn holds_now(&self, key: &[u8], head: &[u8], meta: &StoredMeta, now_s: u64) -> bool {
+        let subject = Subject { key, head, meta, asker: None };
+        let at_us = i64::try_from(now_s).unwrap_or(i64::MAX).saturating_mul(1_000_000);
+        self.expression.matches(&Then { subject: &subject, at_us })
+    }
+
     fn bytes(&self) -> usize {
         2 * self.text.len() + self.expression.automata_bytes() + self.expression.working_bytes_max()
     }
@@ -284,7 +296,7 @@ impl Bans {
             self.bytes -= oldest.ban.bytes();
             gone.push((oldest.number, oldest.is_soft));
         }
-        let needs_asker = ban.expression.needs_request();
+        let needs_asker = ban.is_about_who_asks();
         let walk = if is_soft || needs_asker { Walk::Never } else { Walk::Waiting };
         let (expression, ban) = (ban.expression.clone(), Arc::clone(ban));
         self.bytes += ban.bytes();

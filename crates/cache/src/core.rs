@@ -32,6 +32,7 @@ use crate::{
     in_flight::{InFlight, Want},
     invalidations::{Invalidation, Invalidations, Table},
     lately::Lately,
+    objects,
     origin::{Upstream, Upstreams},
     parts_in_memory::PartsInMemory,
     purge_book::Book,
@@ -94,6 +95,8 @@ pub(crate) enum Message {
     Bans(oneshot::Sender<Vec<BanSeen>>),
     /// To the owner of the key: say what would become of this request. Nothing is changed by that.
     Explain(Box<Question>),
+    /// To any core: what is stored there?
+    Objects(Box<objects::Step>),
     /// A connection that another core had too many of.
     Accept(std::net::TcpStream, SocketAddr),
 }

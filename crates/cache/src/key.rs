@@ -109,6 +109,11 @@ pub(crate) fn url(key: &[u8]) -> &[u8] {
     &rest[..memchr::memchr(0, rest).unwrap_or(rest.len())]
 }
 
+/// The part of any key that all variants share.
+pub(crate) fn primary(key: &[u8]) -> &[u8] {
+    &key[..host_of(key).len() + url(key).len()]
+}
+
 /// The part of a key that names scheme and host, with the NUL that ends it.
 pub(crate) fn host_of(key: &[u8]) -> &[u8] {
     &key[..memchr::memchr(0, key).map_or(0, |at| at + 1)]
@@ -180,6 +185,8 @@ mod tests {
             assert_eq!(authority(&key), authority_.as_bytes());
             assert_eq!(path(&key), path_.as_bytes());
             assert_eq!(super::url(&[&key[..], b"\0more\0"].concat()), path_.as_bytes());
+            assert_eq!(primary(&[&key[..], b"\0more\0"].concat()), key);
+            assert_eq!(primary(&key), key);
         }
     }
 

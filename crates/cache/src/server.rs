@@ -36,8 +36,9 @@ use crate::{
     explanation::{ExplainError, Explanation, RequestOf},
     fetch, http1,
     invalidations::{Table, What},
-    key, lurk,
+    key, listing, lurk,
     memory_need::TooLittleMemory,
+    objects::{Objects, ObjectsError},
     outside::Outside,
     purge,
     purge_book::{Book, PurgesError},
@@ -332,6 +333,15 @@ impl Server {
         self.outside.ask(0, Message::Bans).map_err(|Unasked| PurgeError::NoAnswer)
     }
 
+    /// What is stored in memory, or what of it an expression holds of (as a ban's); so many at most. Blocks until the
+    /// cores have said so.
+    ///
+    /// # Errors
+    /// The expression has a mistake, or a core did not answer.
+    pub fn objects(&self, expression: Option<&str>, rows_max: usize) -> Result<Objects, ObjectsError> {
+        listing::ask_from_outside(self.loops, &self.tag_fields, &self.outside, expression, rows_max)
+    }
+
     /// Says what would become of a request now, and which rule decides that at each step. Nothing is changed, counted
     /// or fetched by it. Blocks until the core that owns the key has answered.
     ///
@@ -517,6 +527,7 @@ async fn receive_messages(mut receiver: Receiver<Message>, clients: Arc<Clients>
                         let _ = done.send(core.invalidations.bans_seen());
                     }
                     Message::Explain(question) => explain::answer(core, *question),
+                    Message::Objects(step) => listing::answer(core, *step),
                     Message::LostPart { hash, key, id } => core.shard_mut().lost_part(hash, &key, id),
                     Message::Unlink { hash, key, is_purge, lasting, done } => {
                         if is_purge {

@@ -2,7 +2,10 @@
 
 use std::{future::Future, net::SocketAddr, path::PathBuf, pin::Pin, sync::Arc, time::Duration};
 
-pub(crate) use cache::{BanSeen, ExplainError, Explanation, Invalidate, PurgeError, Purged, RequestOf};
+pub(crate) use cache::{
+    BanSeen, ExplainError, Explanation, Invalidate, ObjectSeen, Objects, ObjectsError, PurgeError, Purged,
+    RequestOf,
+};
 use cache::{Config, Server};
 use engine::meter::Registry;
 
@@ -29,6 +32,9 @@ pub(crate) trait Purges: Send + Sync + 'static {
 
     /// The bans that are kept. Blocks until a core has said so.
     fn bans(&self) -> Result<Vec<BanSeen>, PurgeError>;
+
+    /// What is stored in memory, or what of it an expression holds of. Blocks until the cores have said so.
+    fn objects(&self, expression: Option<&str>, rows_max: usize) -> Result<Objects, ObjectsError>;
 
     /// Says what would become of a request. Blocks until the core that owns its key has answered.
     fn explain(&self, request: &RequestOf) -> Result<Explanation, ExplainError>;
@@ -97,6 +103,11 @@ impl Purges for Accelerator {
 
     fn bans(&self) -> Result<Vec<BanSeen>, PurgeError> {
         self.running.ask(Server::bans).unwrap_or(Err(PurgeError::NoAnswer))
+    }
+
+    fn objects(&self, expression: Option<&str>, rows_max: usize) -> Result<Objects, ObjectsError> {
+        let answer = self.running.ask(|server| server.objects(expression, rows_max));
+        answer.unwrap_or(Err(ObjectsError::NoAnswer))
     }
 
     fn explain(&self, request: &RequestOf) -> Result<Explanation, ExplainError> {

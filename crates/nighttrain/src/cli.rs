@@ -51,6 +51,8 @@ pub(crate) enum Task {
     Purge(PurgeTask),
     /// Says why a request is, or is not, answered from the store of a running accelerator
     Explain(ExplainTask),
+    /// Lists what a running accelerator has stored in memory, or searches it
+    Objects(ObjectsTask),
     /// Shows the effective configuration, and where each value comes from
     Config(ConfigTask),
     /// Says what is wrong in a configuration file, with the line and what would be right; or in a store's file
@@ -201,6 +203,23 @@ pub(crate) struct ExplainTask {
     /// The method of the request
     #[arg(short = 'X', long = "request", value_name = "METHOD", default_value = "GET")]
     pub method: String,
+    /// Prints JSON, whose names stay
+    #[arg(long)]
+    pub json: bool,
+    #[command(flatten)]
+    pub config: ConfigFile,
+    #[command(flatten)]
+    pub settings: AdminFlags,
+}
+
+/// `nighttrain objects`
+#[derive(Debug, Args)]
+pub(crate) struct ObjectsTask {
+    /// Which: an expression as of a ban, such as 'req.url ~ ^/news && obj.status == 200'; all without
+    pub expression: Option<String>,
+    /// How many at most
+    #[arg(long, value_name = "COUNT", default_value_t = 50)]
+    pub limit: usize,
     /// Prints JSON, whose names stay
     #[arg(long)]
     pub json: bool,

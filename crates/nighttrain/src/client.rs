@@ -1,4 +1,4 @@
-//! The commands that ask a running server: `stat`, `purge` and `explain`, over its admin port.
+//! The commands that ask a running server: `stat`, `purge`, `explain` and `objects`, over its admin port.
 
 use std::{
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
@@ -7,10 +7,10 @@ use std::{
 
 use crate::{
     admin,
-    cli::{ExplainTask, PurgeTask},
+    cli::{ExplainTask, ObjectsTask, PurgeTask},
     explained,
-    failure::Failure,
-    failure::Fault,
+    failure::{Failure, Fault},
+    objects_table,
     settings::Settings,
 };
 
@@ -91,6 +91,22 @@ pub(crate) fn explain(settings: &Settings, task: &ExplainTask) -> Result<String,
     match (status, said["error"].as_str()) {
         (200, None) if said["steps"].is_array() => {
             Ok(if task.json { text + "\n" } else { explained::text(&said) })
+        }
+        (_, Some(error)) => Err(Failure::Failed(error.to_owned())),
+        _ => Err(server.unexpected(status, &text)),
+    }
+}
+
+/// What is stored: JSON as the server says it, or a table.
+pub(crate) fn objects(settings: &Settings, task: &ObjectsTask) -> Result<String, Failure> {
+    let server = Server::new(settings)?;
+    let expression = task.expression.iter().map(|expression| ("match", expression));
+    let request = server.agent.get(server.url("/objects")).query("limit", task.limit.to_string());
+    let (status, text) = server.answer(server.authorized(request.query_pairs(expression)).call())?;
+    let said: serde_json::Value = serde_json::from_str(&text).unwrap_or_default();
+    match (status, said["error"].as_str()) {
+        (200, None) if said["objects"].is_array() => {
+            Ok(if task.json { text + "\n" } else { objects_table::text(&said) })
         }
         (_, Some(error)) => Err(Failure::Failed(error.to_owned())),
         _ => Err(server.unexpected(status, &text)),

@@ -49,8 +49,8 @@ fn folded(words: &str) -> Vec<String> {
     lines
 }
 
-/// What an origin wrote moves no cursor here.
-fn plain(text: &str) -> String {
+/// What an origin, or a visitor, wrote moves no cursor here.
+pub(crate) fn plain(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
 }
 

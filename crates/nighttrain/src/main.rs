@@ -3,7 +3,7 @@
 //! ```text
 //!                                          ┌── crates cache, feed, mail: pinned loops ◀── clients
 //! flags, environment, file ──▶ Settings ───┤        ▲ snapshot, purge, drain
-//!                                          └── admin thread (axum) ◀── nighttrain stat, purge, explain; Prometheus
+//!                                          └── admin thread (axum) ◀── nighttrain stat, purge, explain, objects; Prometheus
 //! main thread: signals, the line of what was saved
 //! ```
 //! Nothing here is on a request's path.
@@ -32,6 +32,7 @@ mod mail_settings;
 mod mail_tools;
 mod nats_file;
 mod nats_flags;
+mod objects_table;
 mod operated;
 mod operation;
 mod precedence;
@@ -104,6 +105,10 @@ fn perform(task: Task) -> Result<(), Failure> {
         Task::Explain(task) => {
             let settings = configured(&task.config, &task.settings.0)?.settings;
             print(&client::explain(&settings, &task)?)
+        }
+        Task::Objects(task) => {
+            let settings = configured(&task.config, &task.settings.0)?.settings;
+            print(&client::objects(&settings, &task)?)
         }
         Task::Config(task) => {
             let path = task.config.path();

@@ -31,6 +31,7 @@ mod mail_smtp;
 mod mail_web;
 mod notes;
 mod numbers;
+mod objects;
 mod pipelines;
 mod pressure;
 mod readme;

@@ -60,7 +60,12 @@ impl IndexOwner {
 impl Shard {
     /// Goes on with a walk through what is in memory, and drops what `is_to_go`, on the file, too. Stops after the page
     /// of the index (160 objects at most) with which it has looked at `objects` of them.
-    pub fn sweep(&mut self, from: Sweep, objects: usize, is_to_go: impl Fn(&Object<'_>) -> bool) -> Swept {
+    pub fn sweep(
+        &mut self,
+        from: Sweep,
+        objects: usize,
+        mut is_to_go: impl FnMut(&Object<'_>) -> bool,
+    ) -> Swept {
         let (mut at, mut seen, mut dropped) = (from.0, 0, 0);
         while at < END && seen < objects {
             let (slots, end) = IndexOwner::page_at(self.shared(), at);

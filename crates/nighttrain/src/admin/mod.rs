@@ -1,11 +1,11 @@
 //! The admin server: what the operator and the monitoring see.
 //!
 //! ```text
-//! nighttrain stat, purge, explain · Prometheus · a browser
+//! nighttrain stat, purge, explain, objects · Prometheus · a browser
 //!        │  HTTP, loopback unless a token is set
 //!        ▼
 //! thread "admin": axum on a runtime of its own ──▶ Operated::registry (atomics, read in passing)
-//!                                              └─▶ Purges::purge, explain (block: on a helper thread)
+//!                                              └─▶ Purges::purge, explain, objects (block: on a helper thread)
 //! ```
 //! The same pages for every server; `/purge` where there is an accelerator.
 //! It shares no thread with the loops: a scrape costs a request nothing but the reading of its counters' cache lines.
@@ -23,9 +23,11 @@
 //! | … `&soft` | … softly, of a URL, too: it is stale and stays |
 //! | `GET /purge` | the bans that are kept, as JSON |
 //! | `/explain?url=&method=&header=` | JSON: what would become of such a request, and which rule says so |
+//! | `/objects?match=&limit=` | JSON: what is stored in memory, or what of it an expression holds of |
 
 mod access;
 mod explain;
+mod objects;
 mod page;
 mod port;
 
@@ -82,8 +84,11 @@ pub(crate) fn pages(
         Router::new().route("/", get(status)).route("/metrics", get(metrics)).route("/stat", get(stat));
     let mut known = "/, /metrics, /stat, /healthz, /readyz";
     if accelerator.is_some() {
-        guarded = guarded.route("/purge", post(purge).get(bans)).route("/explain", get(explain::explain));
-        known = "/, /metrics, /stat, /purge, /explain, /healthz, /readyz";
+        guarded = guarded
+            .route("/purge", post(purge).get(bans))
+            .route("/explain", get(explain::explain))
+            .route("/objects", get(objects::objects));
+        known = "/, /metrics, /stat, /purge, /explain, /objects, /healthz, /readyz";
     }
     let guarded = guarded.layer(middleware::from_fn_with_state(access, access::check));
     let purges = Arc::new(Semaphore::new(PURGES_MAX));

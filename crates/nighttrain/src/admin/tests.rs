@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use super::*;
 use crate::{
-    accelerator::{ExplainError, Explanation, RequestOf},
+    accelerator::{ExplainError, Explanation, ObjectSeen, Objects, ObjectsError, RequestOf},
     stat::tests::registry,
 };
 
@@ -58,6 +58,28 @@ impl Purges for Known {
             cores_done,
         };
         Ok(vec![seen(7, Some(1)), seen(8, None)])
+    }
+
+    fn objects(&self, expression: Option<&str>, rows_max: usize) -> Result<Objects, ObjectsError> {
+        match expression {
+            None => {
+                assert_eq!(rows_max, 7);
+                let url = "http://a/known?x=1&y=2".to_owned();
+                let object = ObjectSeen {
+                    url,
+                    is_variant: false,
+                    status: 200,
+                    content_type: None,
+                    body_bytes: 3,
+                    age_s: 1,
+                    ttl_s: -2,
+                    tags: 0,
+                };
+                Ok(Objects { seen: vec![object], looked_at: 9, is_all: true })
+            }
+            Some("late") => Err(ObjectsError::NoAnswer),
+            Some(other) => Err(ObjectsError::NotAnExpression(format!("not: {other}"))),
+        }
     }
 
     fn explain(&self, request: &RequestOf) -> Result<Explanation, ExplainError> {
@@ -246,4 +268,28 @@ fn explanations() {
     }
     // Whoever may not purge is not told either.
     assert_eq!(ask(address, path, &[("host", "evil.example")]).0, 421);
+}
+
+#[test]
+fn what_is_stored() {
+    let address = serve(true);
+    let (status, kind, text) = ask(address, "/objects?limit=7", &[]);
+    assert_eq!((status, &*kind), (200, "application/json"));
+    let said: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+    let row = serde_json::json!({
+        "url": "http://a/known?x=1&y=2", "variant": false, "status": 200, "content_type": null, "body_bytes": 3,
+        "age_s": 1, "ttl_s": -2, "tags": 0,
+    });
+    assert_eq!(said, serde_json::json!({ "objects": [row], "looked_at": 9, "all": true }));
+    for (query, status) in [
+        ("?match=late", 503),
+        ("?match=wrong", 400),
+        ("?limit=0", 400),
+        ("?limit=10001", 400),
+        ("?limit=1&limit=2", 400),
+        ("?url=x", 400),
+    ] {
+        assert_eq!(ask(address, &format!("/objects{query}"), &[]).0, status, "{query}");
+    }
+    assert_eq!(ask(address, "/objects?limit=7", &[("host", "evil.example")]).0, 421);
 }
