@@ -1,7 +1,7 @@
 //! The program under test as a running process.
 
 use std::{
-    io::{BufRead, BufReader, Read},
+    io::{BufRead, BufReader, Read, Write as _},
     net::SocketAddr,
     process::{Child, ExitStatus, Output, Stdio},
     sync::{Arc, Mutex},
@@ -22,6 +22,7 @@ pub struct Accelerator {
     listen: SocketAddr,
     admin: SocketAddr,
     _state: tempfile::TempDir,
+    _file: Option<tempfile::NamedTempFile>,
 }
 
 /// How to start it.
@@ -29,6 +30,8 @@ pub struct Accelerator {
 pub struct Setup {
     arguments: Vec<String>,
     environment: Vec<(String, String)>,
+    /// The configuration file, if it has one.
+    file: Option<tempfile::NamedTempFile>,
 }
 
 /// Lines that a process printed so far, on both streams.
@@ -84,7 +87,7 @@ impl Setup {
             }
             thread::sleep(std::time::Duration::from_millis(5));
         };
-        let running = Accelerator { child, printed, listen, admin, _state: state };
+        let running = Accelerator { child, printed, listen, admin, _state: state, _file: self.file };
         eventually("/readyz says 200", || running.admin_get("/readyz").status() == 200);
         running
     }
@@ -120,9 +123,22 @@ impl Setup {
 impl Accelerator {
     /// Prepares one in front of this origin: every port free, one core, 64 MiB. What differs is set on the result.
     pub fn before(origin: &str) -> Setup {
-        let setup = Setup { arguments: Vec::new(), environment: Vec::new() };
-        setup
-            .flag("--origin", origin)
+        Self::with(None).flag("--origin", origin)
+    }
+
+    /// Prepares one with a configuration file that says this, likewise.
+    ///
+    /// # Panics
+    /// When the file cannot be written.
+    pub fn configured(text: &str) -> Setup {
+        let mut file = tempfile::NamedTempFile::new().expect("a temporary file");
+        file.write_all(text.as_bytes()).expect("written");
+        let path = file.path().to_str().expect("a path in UTF-8").to_owned();
+        Self::with(Some(file)).flag("--config", &path)
+    }
+
+    fn with(file: Option<tempfile::NamedTempFile>) -> Setup {
+        Setup { arguments: Vec::new(), environment: Vec::new(), file }
             .flag("--listen", "127.0.0.1:0")
             .flag("--admin", "127.0.0.1:0")
             .flag("--memory", "64MiB")

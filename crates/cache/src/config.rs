@@ -1,6 +1,13 @@
 //! What can be set, with its default and its bound.
 
+mod rules;
+
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
+
+pub use self::rules::{
+    HostPattern, InvalidRule, LIST_MAX, Methods, PATHS_MAX, PathRule, Pattern, SITES_MAX, Site, SiteRules,
+    field, sent_host,
+};
 
 pub use engine::store::tier::{Admission, Paging};
 
@@ -64,7 +71,7 @@ impl PartialEq for PurgeToken {
 impl Eq for PurgeToken {}
 
 /// An origin server: where misses are fetched.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Origin {
     /// Host name or address, without brackets.
     pub host: String,
@@ -147,8 +154,12 @@ impl Default for Limits {
 /// How an accelerator is set up.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Config {
-    /// Where misses are fetched.
-    pub origin: Origin,
+    /// Where misses are fetched for hosts that no site names; `None`: requests for them are answered 421.
+    pub origin: Option<Origin>,
+    /// The rules for these.
+    pub rules: SiteRules,
+    /// At most [`SITES_MAX`]; no two for the same host.
+    pub sites: Vec<Site>,
     /// Where clients connect; port 0 takes a free one.
     pub listen: SocketAddr,
     /// Processors to run one loop on each; empty: every one that the process may use.
@@ -157,8 +168,6 @@ pub struct Config {
     pub memory_bytes: u64,
     /// Bytes of memory that the process may use, for a store on a file; `None`: what its memory cgroup says.
     pub memory_limit_bytes: Option<u64>,
-    /// Freshness for a cacheable answer that states none and allows no heuristic. 0: such answers are not reused.
-    pub default_ttl: Duration,
     /// Which answers may be shared although cookies are in play.
     pub cookies: CookieRule,
     /// Whether `CDN-Cache-Control` counts, in the place of `Cache-Control` and `Expires` (RFC 9213). It is passed on in
@@ -166,10 +175,6 @@ pub struct Config {
     pub cdn_cache_control: bool,
     /// Whether clients' `Cache-Control` counts.
     pub client_cache_control: ClientRule,
-    /// For how long an answer that does not say so itself (RFC 5861 §3) may be shown stale while it is fetched anew.
-    pub grace: Duration,
-    /// For how long an answer that does not say so itself (RFC 5861 §4) may be shown stale if the origin fails.
-    pub stale_if_error: Duration,
     /// For how long a stale answer is kept, so that the origin can be asked whether it is still the same.
     pub keep: Duration,
     /// Name in `Via` and `Cache-Status`.
@@ -201,17 +206,16 @@ impl Config {
     /// The defaults for an origin.
     pub fn new(origin: Origin) -> Self {
         Self {
-            origin,
+            origin: Some(origin),
+            rules: SiteRules::default(),
+            sites: Vec::new(),
             listen: SocketAddr::from(([127, 0, 0, 1], 8080)),
             cores: Vec::new(),
             memory_bytes: 256 << 20,
             memory_limit_bytes: None,
-            default_ttl: Duration::ZERO,
             cookies: CookieRule::Safe,
             cdn_cache_control: true,
             client_cache_control: ClientRule::Ignore,
-            grace: Duration::ZERO,
-            stale_if_error: Duration::from_secs(10 * 60),
             keep: Duration::from_secs(60 * 60),
             name: "nighttrain".to_owned(),
             purge_from: Vec::new(),

@@ -21,7 +21,7 @@ use engine::{
     sys::lend::Lender,
 };
 use tokio::sync::oneshot;
-use wire::http1::head::HeaderSlots;
+use wire::http1::head::{HeaderSlots, RequestHead};
 
 use crate::{
     bans::{BanSeen, Subject},
@@ -31,10 +31,12 @@ use crate::{
     growing::{PassingBudget, Window},
     in_flight::{InFlight, Want},
     invalidations::{Invalidation, Invalidations, Table},
+    key,
     lately::Lately,
     objects,
     origin::{Upstream, Upstreams},
     parts_in_memory::PartsInMemory,
+    policy::RequestFacts,
     purge_book::Book,
     request::Request,
     response::Response,
@@ -321,6 +323,24 @@ impl Core {
     /// The store's time: whole seconds.
     pub(crate) fn store_now_s(&self) -> u32 {
         store_s(clock::unix_s())
+    }
+
+    /// What policy needs to know of a request to a site, under its primary key.
+    #[inline]
+    pub(crate) fn facts(
+        &self,
+        head: &RequestHead<'_, '_>,
+        has_body: bool,
+        site: SiteId,
+        primary: &[u8],
+    ) -> RequestFacts {
+        let ruled = self.sites.table.ruled(site, head, key::path(primary));
+        RequestFacts::of(head, has_body, self.config.client_cache_control).under(ruled)
+    }
+
+    /// The same of a fetch for a request, which has no body.
+    pub(crate) fn facts_of(&self, request: &Request) -> RequestFacts {
+        self.facts(&request.head(), false, request.site, request.primary())
     }
 
     /// Whether nothing that was purged since a response's fetch began is about it: it answers who asks now, too.

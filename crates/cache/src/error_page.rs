@@ -54,6 +54,11 @@ pub fn render(fault: Fault, request_id: &str, accept: Option<&[u8]>) -> Page {
             Fault::RangeNotSatisfiable { complete } => {
                 Cow::Owned(format!("{}Content-Range: bytes */{complete}\r\n", headers(words.status)))
             }
+            // RFC 9110 §15.5.6.
+            Fault::MethodNotTaken { taken } => {
+                let names = taken.names().collect::<Vec<_>>().join(", ");
+                Cow::Owned(format!("{COMMON_HEADERS}Allow: {names}\r\n"))
+            }
             _ => Cow::Borrowed(headers(words.status)),
         },
         body: body.into_bytes(),
@@ -73,6 +78,8 @@ macro_rules! with_common_headers {
     };
 }
 
+const COMMON_HEADERS: &str = with_common_headers!();
+
 const fn headers(status: u16) -> &'static str {
     const _: () = assert!(RETRY_AFTER_S == 5, "the literal below says 5");
     match status {
@@ -80,7 +87,7 @@ const fn headers(status: u16) -> &'static str {
         405 => with_common_headers!("Allow: GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS\r\n"),
         // RFC 9110 §15.6.4, §10.2.3.
         503 => with_common_headers!("Retry-After: 5\r\n"),
-        _ => with_common_headers!(),
+        _ => COMMON_HEADERS,
     }
 }
 

@@ -2,7 +2,7 @@
 //! answer.
 //!
 //! ```text
-//!  admin ─ RequestOf ─▶ Message::Explain ─▶ the core that owns the key: recv ▸ key ▸ variant ▸ store ▸ head ▸ purges
+//!  admin ─ RequestOf ─▶ Message::Explain ─▶ the core that owns the key: site ▸ recv ▸ key ▸ variant ▸ store ▸ head ▸ purges
 //!        ◀───────────── Explanation ◀─────                             ▸ freshness ▸ stale ▸ note ▸ now
 //! ```
 //! The same pure functions decide, so that what is said is what would be done. It is no visit: nothing is counted,
@@ -17,6 +17,7 @@ use engine::{
 use wire::http1::{
     framing::{Framing, request_framing},
     head::{HeadLimits, HeaderSlots, Progress, RequestHead, parse_response},
+    known::KnownHeader,
     url::Scheme,
 };
 
@@ -34,7 +35,7 @@ use crate::{
     },
     response_head::{Flags, StoredMeta},
     revalidate,
-    site::SiteId,
+    site::{SiteId, SiteTable},
 };
 
 /// What of a stored head decides what becomes of it.
@@ -47,13 +48,14 @@ const TELLING: [&str; 7] =
 /// It is no request that would be taken, or there was no answer.
 pub(crate) fn ask_from_outside(
     store: &Store,
+    sites: &SiteTable,
     limits: &HeadLimits,
     request: &RequestOf,
     outside: &Outside,
 ) -> Result<Explanation, ExplainError> {
     let head = request.head(limits)?;
     let mut key = Vec::new();
-    with_head(&head, limits, |head| key::of_request(head, &mut key))?;
+    with_head(&head, limits, |head| key::of_request(head, sites, &mut key))?;
     let owner = store.owner(store.hash(&key));
     let question = |reply| Message::Explain(Box::new(Question { head, limits: *limits, reply }));
     outside.ask(owner, question).map_err(|Unasked| ExplainError::NoAnswer)
@@ -69,11 +71,12 @@ pub(crate) fn answer(core: &Core, Question { head, limits, reply }: Question) {
 
 fn explain(core: &Core, head: &RequestHead<'_, '_>) -> Explanation {
     let has_body = !matches!(request_framing(head), Ok(Framing::None | Framing::Length(0)));
-    let facts = RequestFacts::of(head, has_body, core.config.client_cache_control);
-    let mut walk =
-        Walk { core, head, facts, only_if_cached: false, now_s: clock::unix_s(), steps: Vec::new() };
     let mut key = Vec::new();
-    key::of_request(head, &mut key);
+    let site = key::of_request(head, &core.sites.table, &mut key);
+    let facts = core.facts(head, has_body, site, &key);
+    let now_s = clock::unix_s();
+    let mut walk = Walk { core, head, site, facts, only_if_cached: false, now_s, steps: Vec::new() };
+    walk.site();
     if walk.recv() {
         walk.visitor();
         walk.key(&key);
@@ -94,6 +97,7 @@ struct Stored<'a> {
 struct Walk<'a> {
     core: &'a Core,
     head: &'a RequestHead<'a, 'a>,
+    site: SiteId,
     facts: RequestFacts,
     only_if_cached: bool,
     now_s: u64,
@@ -111,6 +115,29 @@ impl Walk<'_> {
         self.steps.push(Step { state, decision, words: words.into(), section, figures: Vec::new() });
         let last = self.steps.len() - 1;
         &mut self.steps[last]
+    }
+
+    /// Which site it is for, and which of its rules for paths, where there are any.
+    fn site(&mut self) {
+        let (table, site) = (&self.core.sites.table, self.site);
+        let names = table.names(site);
+        if !self.core.config.sites.is_empty() {
+            let words = match (site == SiteId::DEFAULT, self.facts.ruled.is_misdirected) {
+                (true, true) => {
+                    "no site is for this host, and there is no origin for hosts that none is for".to_owned()
+                }
+                (true, false) => "no site is for this host: what is set for all others holds".to_owned(),
+                (false, _) => format!("the site for {names}"),
+            };
+            let decision = if site == SiteId::DEFAULT { "default" } else { "named" };
+            self.say("site", decision, words, "knob site").text("hosts", names);
+        }
+        if let Some((at, rule)) =
+            self.facts.ruled.path.and_then(|at| Some((at, table.rules(site).paths.get(at)?)))
+        {
+            let words = format!("the rule for {} is the first of the site's that is about it", rule.path);
+            self.say("site", "path", words, "knob path").number("rule", at as u64 + 1);
+        }
     }
 
     /// Whether it is looked up.
@@ -165,6 +192,13 @@ impl Walk<'_> {
             let words = "it carries credentials: what answers it is stored only if that says public, must-revalidate or \
                          s-maxage";
             self.say("recv", "credentials", words, "RFC 9111 §3.5");
+        }
+        if self.facts.ruled.is_without_cookies && self.head.headers.has(KnownHeader::Cookie) {
+            let words = "none of its cookies is of a visitor who is known: they do not count, and the origin is sent none";
+            self.say("recv", "cookies-ignored", words, "knob bypass-cookies");
+        }
+        if self.facts.ruled.is_alone {
+            self.say("recv", "alone", "it waits for nobody else's fetch", "knob path, join");
         }
         if self.facts.cookie {
             let (words, section) = match self.core.config.cookies {
@@ -230,10 +264,11 @@ impl Walk<'_> {
     fn variant(&mut self, spec: &Object<'_>, meta: &StoredMeta, address: Hash, key: &mut Vec<u8>) -> Hash {
         let mut names = vec![0; (meta.head_bytes as usize).min(VARY_SPEC_BYTES_MAX)];
         spec.head().slice(0..names.len()).copy_to_slice(&mut names);
+        let without_cookies = self.facts.ruled.is_without_cookies;
         let mut words = Vec::new();
         for name in names.split(|&b| b == b',') {
             let mut value = Vec::new();
-            secondary_key(name, &self.head.headers, &mut value);
+            secondary_key(name, &self.head.headers, without_cookies, &mut value);
             let value = String::from_utf8_lossy(&value).into_owned();
             let name = String::from_utf8_lossy(name);
             words.push(match value.strip_prefix(['+', '=']) {
@@ -244,7 +279,7 @@ impl Walk<'_> {
         let words = format!("it differs by what the request says of {}", words.join("; "));
         let generation = spec.sequence();
         self.say("variant", "vary", words, "RFC 9111 §4.1").number("generation", generation);
-        key::append_variant(key, generation, &names, &self.head.headers);
+        key::append_variant(key, generation, &names, &self.head.headers, without_cookies);
         key::hash_of_variant(address, self.core.store.hash(key))
     }
 
@@ -322,8 +357,11 @@ impl Walk<'_> {
             Ok(Progress::Complete((head, _))) => Some(ResponseFacts::of(&head, config.cdn_cache_control)),
             Ok(Progress::NeedMore) | Err(_) => None,
         };
-        let default_ttl_s = store_s(config.default_ttl.as_secs());
-        let source = facts.as_ref().and_then(|facts| arithmetic::source(facts, &stored.meta, default_ttl_s));
+        let default_ttl_s = store_s(self.core.sites.rules(self.site).default_ttl.as_secs());
+        let path_ttl_s = self.facts.ruled.ttl_s;
+        let source = facts
+            .as_ref()
+            .and_then(|facts| arithmetic::source(facts, &stored.meta, default_ttl_s, path_ttl_s));
         let words = arithmetic::sum(&stored.meta, source, meta.lifetime_s, now_s);
         let decision = if meta.fresh_until_s() > now_s { "fresh" } else { "stale" };
         let section = source.map_or("RFC 9111 §4.2", policy::Source::section);
@@ -354,7 +392,7 @@ impl Walk<'_> {
             return self.missed(shard, primary, asked);
         }
         let now_ms = clock::monotonic_ms();
-        let is_failing = core.lately.has(stored.hash, now_ms) || core.sites.is_failing(SiteId::ONLY, now_ms);
+        let is_failing = core.lately.has(stored.hash, now_ms) || core.sites.is_failing(self.site, now_ms);
         match policy::may_reuse(meta.stored(self.now_s), &self.facts.directives) {
             Reuse::Fresh { ttl_s } => {
                 self.say("reuse", "fresh", format!("it is fresh for {ttl_s} s"), "RFC 9111 §4.2");
@@ -448,8 +486,12 @@ impl Walk<'_> {
     }
 
     fn origin(&self) -> String {
-        let origin = &self.core.config.origin;
-        format!("{}:{}", origin.host, origin.port)
+        let config = &self.core.config;
+        let origin = match self.site.index().checked_sub(1) {
+            None => config.origin.as_ref(),
+            Some(at) => config.sites.get(at).map(|site| &site.origin),
+        };
+        origin.map_or_else(|| "none".to_owned(), |origin| format!("{}:{}", origin.host, origin.port))
     }
 }
 

@@ -207,7 +207,10 @@ async fn exchange(
     let conditions = known.map(Known::conditions).unwrap_or_default();
     let (config, head) = with_core(|core| {
         core.count(Counter::Fetches);
-        (Arc::clone(&core.config), request.for_store(&conditions, &core.pseudonym))
+        (
+            Arc::clone(&core.config),
+            request.for_store(&conditions, &core.pseudonym, core.sites.rules(request.site)),
+        )
     });
     let asked =
         Asked { head: &head, wanted: Wanted::ToStore, answered: Answered::Other, is_idempotent: true };

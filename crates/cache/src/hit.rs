@@ -27,7 +27,6 @@ use crate::{
     parts::InParts,
     policy::{self, NotReused, PassReason, Recv, RequestFacts, Reuse, Verdict, vary::VARY_SPEC_BYTES_MAX},
     response_head::{CacheStatus, Flags, Fwd, StoredMeta, is_bodiless},
-    site::SiteId,
     state::{Found, Slow, State},
 };
 
@@ -76,9 +75,9 @@ pub(crate) fn answer<'a>(
 ) -> Result<Answer<'a>, Slow> {
     let Asked { head, has_body, trust } = *asked;
     let Buffers { key, head: stored_head } = buffers;
-    key::of_request(head, key);
-    let mut keyed = Keyed { hash: turn.hash(key), primary_bytes: key.len(), site: SiteId::ONLY };
-    let facts = RequestFacts::of(head, has_body, core.config.client_cache_control);
+    let site = key::of_request(head, &core.sites.table, key);
+    let mut keyed = Keyed { hash: turn.hash(key), primary_bytes: key.len(), site };
+    let facts = core.facts(head, has_body, site, key);
     let slow = |keyed, state, fwd| Err(Slow { keyed, state, fwd });
     if has_passed_here(core, head) {
         return slow(keyed, State::Synth(Fault::LoopDetected), Fwd::Bypass);
@@ -100,14 +99,15 @@ pub(crate) fn answer<'a>(
                 core.count(Counter::NotesUsed);
                 State::Pass(Some(note.reason))
             }
-            note => State::Miss { anew, alone: note.is_some(), only_if_cached },
+            note => State::Miss { anew, alone: note.is_some() || facts.ruled.is_alone, only_if_cached },
         };
         slow(keyed, state, fwd)
     };
     let address = keyed.hash;
     let found = match lookup(turn, address, key) {
         Some((spec, meta)) if meta.flags.has(Flags::VARY_SPEC) => {
-            keyed.hash = variant(turn, &spec, &meta, head, keyed.hash, key);
+            let without_cookies = facts.ruled.is_without_cookies;
+            keyed.hash = variant(turn, (&spec, &meta), head, without_cookies, keyed.hash, key);
             lookup(turn, keyed.hash, key).ok_or(Fwd::VaryMiss)
         }
         found => found.ok_or(Fwd::UriMiss),
@@ -140,7 +140,8 @@ pub(crate) fn answer<'a>(
             slow(keyed, State::Parts(Box::new(Found { only_if_cached, ..*found })), Fwd::UriMiss)
         }
         Err(NotNow::Gone) => {
-            slow(keyed, State::Miss { anew: false, alone: false, only_if_cached }, Fwd::UriMiss)
+            let alone = facts.ruled.is_alone;
+            slow(keyed, State::Miss { anew: false, alone, only_if_cached }, Fwd::UriMiss)
         }
         Err(NotNow::Unsatisfiable { complete }) => {
             slow(keyed, State::Synth(Fault::RangeNotSatisfiable { complete }), Fwd::Partial)
@@ -269,16 +270,16 @@ fn lookup<'t>(turn: &'t Turn<'_>, hash: Hash, key: &[u8]) -> Option<(Object<'t>,
 /// Makes `key` that of the variant for this request, and answers its hash.
 fn variant(
     turn: &Turn<'_>,
-    spec: &Object<'_>,
-    meta: &StoredMeta,
+    (spec, meta): (&Object<'_>, &StoredMeta),
     head: &RequestHead<'_, '_>,
+    is_without_cookies: bool,
     primary: Hash,
     key: &mut Vec<u8>,
 ) -> Hash {
     let mut names = [0; VARY_SPEC_BYTES_MAX];
     let names = &mut names[..(meta.head_bytes as usize).min(VARY_SPEC_BYTES_MAX)];
     spec.head().slice(0..names.len()).copy_to_slice(names);
-    key::append_variant(key, spec.sequence(), names, &head.headers);
+    key::append_variant(key, spec.sequence(), names, &head.headers, is_without_cookies);
     key::hash_of_variant(primary, turn.hash(key))
 }
 

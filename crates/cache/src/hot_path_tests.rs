@@ -25,6 +25,7 @@ use crate::{
     invalidations::{Invalidation, What},
     key,
     response_head::{BLANK, Flags, StoredMeta},
+    site::SiteTable,
     tags, test_core,
 };
 
@@ -37,7 +38,7 @@ const WARM_UP: usize = 200;
 /// Stores an answer under `http://site/PATH`.
 fn store(path: &str, body: &[u8], tail: &[u8]) {
     let mut key = Vec::new();
-    assert!(key::of_url(&format!("http://site{path}"), &mut key));
+    assert!(key::of_url(&format!("http://site{path}"), &SiteTable::default(), &mut key));
     put(
         with_core(|core| core.store.hash(&key)),
         &key,
@@ -85,7 +86,7 @@ fn put(hash: Hash, key: &[u8], head: &[u8], body: &[u8], tail: &[u8], status: u1
 /// Stores an answer that varies by Accept-Encoding, as it is for `gzip`.
 fn store_variant(path: &str, body: &[u8]) {
     let mut key = Vec::new();
-    assert!(key::of_url(&format!("http://site{path}"), &mut key));
+    assert!(key::of_url(&format!("http://site{path}"), &SiteTable::default(), &mut key));
     let primary = with_core(|core| core.store.hash(&key));
     put(primary, &key, b"accept-encoding", &[], &[], 0);
     let generation =
@@ -95,7 +96,7 @@ fn store_variant(path: &str, body: &[u8]) {
     let parsed =
         wire::http1::head::parse_request(head, &mut slots, &wire::http1::head::HeadLimits::default());
     let Ok(wire::http1::head::Progress::Complete((head, _))) = parsed else { panic!("a valid head") };
-    key::append_variant(&mut key, generation, b"accept-encoding", &head.headers);
+    key::append_variant(&mut key, generation, b"accept-encoding", &head.headers, false);
     let hash = key::hash_of_variant(primary, with_core(|core| core.store.hash(&key)));
     put(hash, &key, b"HTTP/1.1 200 OK\r\nVary: Accept-Encoding\r\nETag: \"tag\"\r\n", body, &[], 200);
 }

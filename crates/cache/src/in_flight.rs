@@ -242,7 +242,7 @@ mod tests {
     };
 
     use super::*;
-    use crate::{key, keyed::Keyed, site::SiteId};
+    use crate::{key, keyed::Keyed, site::SiteTable};
 
     fn want(alone: bool) -> (Want, oneshot::Receiver<Said>) {
         let mut slots = HeaderSlots::new();
@@ -253,8 +253,8 @@ mod tests {
             panic!("a valid head");
         };
         let mut key = Vec::new();
-        key::of_request(&head, &mut key);
-        let keyed = Keyed { hash: Hash::seeded(&key, 0), primary_bytes: key.len(), site: SiteId::ONLY };
+        let site = key::of_request(&head, &SiteTable::default(), &mut key);
+        let keyed = Keyed { hash: Hash::seeded(&key, 0), primary_bytes: key.len(), site };
         let client = IpAddr::V4(Ipv4Addr::LOCALHOST);
         let request = Request::new((&head, head_bytes), &key, keyed, Framing::None, client);
         let (reply, answered) = oneshot::channel();

@@ -8,6 +8,7 @@ use crate::{
     key,
     policy::{invalidate, request::Method},
     purge::unlink_at_owner,
+    query,
     request::Request,
 };
 
@@ -33,7 +34,9 @@ fn keys(request: &Request, answer: &ResponseHead<'_, '_>) -> Vec<Vec<u8>> {
     if let Some(base) = key::base_of(&head) {
         for reference in invalidate::references(&answer.headers) {
             let mut key = key::host_of(request.primary()).to_vec();
+            let host_bytes = key.len();
             if invalidate::same_origin_path(&base, reference, &mut key) {
+                with_core(|core| query::apply(core.sites.rules(request.site), host_bytes, &mut key));
                 keys.push(key);
             }
         }

@@ -4,7 +4,7 @@ use engine::{cores::clock, store::Hash};
 use wire::http1::{framing::Framing, head::ResponseHead, known::KnownHeader};
 
 use crate::{
-    config::{Config, CookieRule},
+    config::{CookieRule, SiteRules},
     core::{Core, store_s},
     counters::Counter,
     key, note,
@@ -13,9 +13,11 @@ use crate::{
         self, Freshness, RequestFacts, ResponseFacts, Storable, StoreRules, Times, Why, request::Method,
         vary::Vary,
     },
+    query,
     request::Request,
     response::{Response, Standing, Variant},
     response_head::{For, LeftOut, ORIGIN_MS_MAX, StoredMeta, append_origin_head},
+    site::SiteId,
     tags::{self, TooMany},
 };
 
@@ -53,15 +55,14 @@ pub(crate) fn times(requested_ms: u64) -> Times {
 
 /// What a fetch asks for: it is a GET, whatever it is made for.
 pub(crate) fn asked(core: &Core, request: &Request) -> RequestFacts {
-    let facts = RequestFacts::of(&request.head(), false, core.config.client_cache_control);
-    RequestFacts { method: Method::Get, ..facts }
+    RequestFacts { method: Method::Get, ..core.facts_of(request) }
 }
 
 /// The knobs.
-fn rules(core: &Core) -> StoreRules {
-    let Config { cookies, default_ttl, grace, stale_if_error, .. } = &*core.config;
+fn rules(core: &Core, site: SiteId) -> StoreRules {
+    let SiteRules { default_ttl, grace, stale_if_error, .. } = core.sites.rules(site);
     StoreRules {
-        cookies: *cookies,
+        cookies: core.config.cookies,
         default_ttl_s: store_s(default_ttl.as_secs()),
         grace_s: store_s(grace.as_secs()),
         stale_if_error_s: store_s(stale_if_error.as_secs()),
@@ -76,7 +77,7 @@ pub(crate) fn judge(core: &Core, request: &Request, answer: &Arrived, bans: u64)
     let head = &answer.head.head();
     let asked = asked(core, request);
     let facts = ResponseFacts::of(head, core.config.cdn_cache_control);
-    let storable = storable(core, &asked, head, &facts, times);
+    let storable = storable(core, request.site, &asked, head, &facts, times);
     if head.status == 200 {
         let is_without = match &storable {
             Ok((freshness, _)) => freshness.source == policy::Source::DefaultTtl && freshness.lifetime_s == 0,
@@ -86,7 +87,7 @@ pub(crate) fn judge(core: &Core, request: &Request, answer: &Arrived, bans: u64)
     }
     match storable {
         Ok((freshness, tags)) => {
-            let mut judged = keep(core, request, head, &facts, &freshness, times, length);
+            let mut judged = keep(core, request, head, (&asked, &facts), &freshness, times, length);
             let origin_ms = clock::unix_ms().saturating_sub(answer.requested_ms);
             judged.response.meta.origin_ms =
                 u32::try_from(origin_ms).map_or(ORIGIN_MS_MAX, |ms| ms.min(ORIGIN_MS_MAX));
@@ -125,12 +126,13 @@ fn note_freshness(core: &Core, request: &Request, is_without: bool) {
 /// Whether an answer may be stored, and by which tags it is purged then, if it has fields for them.
 pub(crate) fn storable(
     core: &Core,
+    site: SiteId,
     asked: &RequestFacts,
     head: &ResponseHead<'_, '_>,
     facts: &ResponseFacts,
     times: Times,
 ) -> Result<(Freshness, Option<Vec<u64>>), Why> {
-    match policy::storable(asked, facts, &rules(core), times) {
+    match policy::storable(asked, facts, &rules(core, site), times) {
         Storable::Yes(freshness) => {
             match tags::of(head.headers.iter(), &core.config.tags, |tag| core.store.hash(tag)) {
                 Ok(tags) => Ok((freshness, tags)),
@@ -149,12 +151,18 @@ pub(crate) fn storable(
 /// asked.
 pub(crate) fn as_get(core: &Core, request: &Request, answer: &Arrived, bans: u64) -> Option<(Response, u32)> {
     let head = &answer.head.head();
-    if request.head().method != "POST" || !names_itself(request, head) {
+    if request.head().method != "POST" || !names_itself(core, request, head) {
         return None;
     }
     let times = times(answer.requested_ms);
     let facts = ResponseFacts::of(head, core.config.cdn_cache_control);
-    let (freshness, tags) = storable(core, &asked(core, request), head, &facts, times).ok()?;
+    let mut asked = asked(core, request);
+    if asked.ruled.pass.is_some() {
+        return None;
+    }
+    // What was passed was sent its cookies, whatever the site's rules make of them.
+    asked.cookie = request.head().headers.has(KnownHeader::Cookie);
+    let (freshness, tags) = storable(core, request.site, &asked, head, &facts, times).ok()?;
     let is_plain = head.status == 200 && facts.vary.as_ref().is_ok_and(Vary::is_empty);
     let is_said = freshness.source.is_explicit() && freshness.ttl_s() > 0;
     let length = length_of(answer.framing);
@@ -166,14 +174,19 @@ pub(crate) fn as_get(core: &Core, request: &Request, answer: &Arrived, bans: u64
 }
 
 /// Whether an answer says that its content is that of the address that was asked for.
-fn names_itself(request: &Request, answer: &ResponseHead<'_, '_>) -> bool {
+fn names_itself(core: &Core, request: &Request, answer: &ResponseHead<'_, '_>) -> bool {
     let head = request.head();
     let mut locations = answer.headers("content-location");
     let (Some(base), Some(location), None) = (key::base_of(&head), locations.next(), locations.next()) else {
         return false;
     };
     let mut named = key::host_of(request.primary()).to_vec();
-    policy::invalidate::same_origin_path(&base, location, &mut named) && named == request.primary()
+    let host_bytes = named.len();
+    if !policy::invalidate::same_origin_path(&base, location, &mut named) {
+        return false;
+    }
+    query::apply(core.sites.rules(request.site), host_bytes, &mut named);
+    named == request.primary()
 }
 
 /// The answer to a request that was passed.
@@ -235,7 +248,7 @@ fn keep(
     core: &Core,
     request: &Request,
     head: &ResponseHead<'_, '_>,
-    facts: &ResponseFacts,
+    (asked, facts): (&RequestFacts, &ResponseFacts),
     freshness: &Freshness,
     times: Times,
     length: Option<u64>,
@@ -251,7 +264,8 @@ fn keep(
         let spec_meta = StoredMeta::of_vary_spec(store_s(spec.len() as u64), freshness, times);
         match core.keep_spec(primary, request.primary(), spec, spec_meta, expires_s) {
             Ok(generation) => {
-                key::append_variant(&mut key, generation, spec, &request.head().headers);
+                let without_cookies = asked.ruled.is_without_cookies;
+                key::append_variant(&mut key, generation, spec, &request.head().headers, without_cookies);
                 let hash = key::hash_of_variant(primary, core.store.hash(&key));
                 let is_new = core.shard_mut().lookup_owned(hash, &key).is_none();
                 if is_new && !core.variants.may_add(primary, hash, times.response_s) {
@@ -271,8 +285,6 @@ fn keep(
         }
     };
     let response = Response { variant, ..response };
-    let is_shared_by_age = core.config.cookies == CookieRule::Safe
-        && !freshness.said_for_all
-        && request.head().headers.has(KnownHeader::Cookie);
+    let is_shared_by_age = core.config.cookies == CookieRule::Safe && !freshness.said_for_all && asked.cookie;
     Judged { response, own: None, storing: Some(Storing { hash, key, expires_s, is_shared_by_age }) }
 }

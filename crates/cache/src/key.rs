@@ -5,17 +5,23 @@
 //! key by accident. A variant's key has a second NUL, the generation of the list of headers that it varies by, and
 //! their values (RFC 9111 §4.1).
 //!
-//! What is keyed is what the origin is sent (`request`): the authority in its normal form and not as the client wrote
+//! A site's rules for queries are applied here ([`query`]), wherever an address becomes a key. What is keyed is what the
+//! origin is sent for the store (`request`): the authority in its normal form and not as the client wrote
 //! it, or one client's spelling would decide what everybody gets.
 
 use engine::store::Hash;
 use wire::http1::{
     head::{Headers, RequestHead, TargetForm},
     known::KnownHeader,
-    url::{Scheme, Target},
+    url::{Authority, Scheme, Target},
 };
 
-use crate::policy::{invalidate::Base, vary::secondary_key};
+use crate::{
+    config::SiteRules,
+    policy::{invalidate::Base, vary::secondary_key},
+    query,
+    site::{SiteId, SiteTable},
+};
 
 /// Marks keys of https.
 const HTTPS: u8 = b'S';
@@ -44,15 +50,36 @@ pub(crate) fn scheme_of(head: &RequestHead<'_, '_>) -> Scheme {
     Scheme::Http
 }
 
-/// Writes the key of a request into `key`.
+/// Writes the key of a request into `key`; which site it is for.
 #[inline]
-pub(crate) fn of_request(head: &RequestHead<'_, '_>, key: &mut Vec<u8>) {
+pub(crate) fn of_request(head: &RequestHead<'_, '_>, sites: &SiteTable, key: &mut Vec<u8>) -> SiteId {
     let scheme = scheme_of(head);
     begin(scheme, key);
-    if let Some(authority) = head.authority() {
-        authority.normalise_into(default_port(scheme), key);
-    }
+    let site = match head.authority() {
+        Some(authority) => append_authority(&authority, scheme, sites, key),
+        None => SiteId::DEFAULT,
+    };
     key.push(0);
+    append_target(head, sites.rules(site), key);
+    site
+}
+
+/// Appends an authority in its normal form; whose site it is. Its port does not matter for that.
+#[inline]
+fn append_authority(
+    authority: &Authority<'_>,
+    scheme: Scheme,
+    sites: &SiteTable,
+    key: &mut Vec<u8>,
+) -> SiteId {
+    let from = key.len();
+    authority.normalise_into(default_port(scheme), key);
+    sites.of_host(&key[from..from + authority.host.len()])
+}
+
+/// Appends what a request is for: path and query by the rules of its site.
+#[inline]
+pub(crate) fn append_target(head: &RequestHead<'_, '_>, rules: &SiteRules, key: &mut Vec<u8>) {
     match Target::parse(head.method, head.target) {
         // RFC 9112 §3.2.4: OPTIONS for a host and no path is for the server as a whole.
         Some((TargetForm::Absolute, target))
@@ -60,13 +87,15 @@ pub(crate) fn of_request(head: &RequestHead<'_, '_>, key: &mut Vec<u8>) {
         {
             key.push(b'*');
         }
-        Some((TargetForm::Origin | TargetForm::Absolute, target)) => append_path(target.path_and_query, key),
+        Some((TargetForm::Origin | TargetForm::Absolute, target)) => {
+            append_path(target.path_and_query, rules, key);
+        }
         Some(_) | None => key.extend_from_slice(head.target.as_bytes()),
     }
 }
 
 /// Writes the key of a URL (`http://host/path`) into `key`; false if it is none.
-pub(crate) fn of_url(url: &str, key: &mut Vec<u8>) -> bool {
+pub(crate) fn of_url(url: &str, sites: &SiteTable, key: &mut Vec<u8>) -> bool {
     let Some((_, Target { scheme: Some(scheme), authority: Some(authority), path_and_query })) =
         Target::parse("GET", url)
     else {
@@ -74,9 +103,9 @@ pub(crate) fn of_url(url: &str, key: &mut Vec<u8>) -> bool {
         return false;
     };
     begin(scheme, key);
-    authority.normalise_into(default_port(scheme), key);
+    let site = append_authority(&authority, scheme, sites, key);
     key.push(0);
-    append_path(path_and_query, key);
+    append_path(path_and_query, sites.rules(site), key);
     true
 }
 
@@ -127,21 +156,27 @@ pub(crate) fn base_of<'a>(head: &RequestHead<'a, '_>) -> Option<Base<'a>> {
     Some(Base { scheme: scheme_of(head), authority: head.authority()?, path_and_query })
 }
 
-fn append_path(path_and_query: &str, key: &mut Vec<u8>) {
+fn append_path(path_and_query: &str, rules: &SiteRules, key: &mut Vec<u8>) {
     // RFC 9110 §4.2.3: an empty path means `/`.
     if !path_and_query.starts_with('/') {
         key.push(b'/');
     }
-    key.extend_from_slice(path_and_query.as_bytes());
+    query::append(path_and_query.as_bytes(), rules, key);
 }
 
 /// Makes a primary key that of the variant for a request: `spec` names the headers, `generation` is the sequence number
 /// of the record that holds the spec. A purge drops that record, and the next one has another number: what was stored
-/// under the old one is not found any more.
-pub(crate) fn append_variant(key: &mut Vec<u8>, generation: u64, spec: &[u8], headers: &Headers<'_, '_>) {
+/// under the old one is not found any more. `is_without_cookies`: the origin is sent none ([`Ruled`](crate::policy::Ruled)).
+pub(crate) fn append_variant(
+    key: &mut Vec<u8>,
+    generation: u64,
+    spec: &[u8],
+    headers: &Headers<'_, '_>,
+    is_without_cookies: bool,
+) {
     key.push(0);
     key.extend_from_slice(&generation.to_le_bytes());
-    secondary_key(spec, headers, key);
+    secondary_key(spec, headers, is_without_cookies, key);
 }
 
 /// The hash of a variant's key (`own`): as good as any, but owned by the core that owns the primary key, which is the one
@@ -158,7 +193,7 @@ mod tests {
 
     fn url(text: &str) -> Option<Vec<u8>> {
         let mut key = Vec::new();
-        of_url(text, &mut key).then_some(key)
+        of_url(text, &SiteTable::default(), &mut key).then_some(key)
     }
 
     #[test]

@@ -30,10 +30,15 @@ pub(crate) async fn miss(
 ) -> Step {
     match fetch::ask(request, anew, alone, client).await {
         Start::Body { response, cursor, collapsed } => {
-            let config = with_core(|core| Arc::clone(&core.config));
             // Who joined may have asked after a purge that it began before.
-            let is_ours = || with_core(|core| core.is_still_good(&response, request));
-            if !collapsed || response.fits(request, &config, clock::unix_s()) && is_ours() {
+            let is_ours = || {
+                with_core(|core| {
+                    let (facts, cookies) = (core.facts_of(request), core.config.cookies);
+                    response.fits(request, &facts, cookies, clock::unix_s())
+                        && core.is_still_good(&response, request)
+                })
+            };
+            if !collapsed || is_ours() {
                 let status = CacheStatus {
                     stored: response.is_stored(),
                     detail: response.not_stored(),

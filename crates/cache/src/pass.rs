@@ -34,8 +34,12 @@ pub(crate) async fn pass(
         return Some(Step::Answer(Box::new(last_hop())));
     }
     with_core(|core| core.count(Counter::Passes));
-    let (config, head) =
-        with_core(|core| (Arc::clone(&core.config), request.for_origin(Wanted::ToPass, &core.pseudonym)));
+    let (config, head) = with_core(|core| {
+        (
+            Arc::clone(&core.config),
+            request.for_origin(Wanted::ToPass, &core.pseudonym, core.sites.rules(request.site)),
+        )
+    });
     let limits = &config.limits;
     if matches!(request.framing, Framing::Length(bytes) if bytes > limits.request_body_bytes_max) {
         with_core(|core| core.count(Counter::BodiesTooLarge));

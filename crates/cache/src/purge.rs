@@ -170,7 +170,7 @@ pub(crate) fn unlink(core: &Core, hash: Hash, key: &[u8], lasting: bool, done: o
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{key, test_core};
+    use crate::{key, site::SiteTable, test_core};
 
     /// A key that the other core owns.
     fn of_the_other() -> Vec<u8> {
@@ -178,7 +178,7 @@ mod tests {
         (0..)
             .find(|number| {
                 key.clear();
-                key::of_url(&format!("http://site/{number}"), &mut key)
+                key::of_url(&format!("http://site/{number}"), &SiteTable::default(), &mut key)
                     && with_core(|core| core.store.owner(core.store.hash(&key))) == 1
             })
             .map(|_| key)

@@ -1,7 +1,8 @@
 //! A request that could not be answered at once, kept while the origin is asked; and what the origin is sent for it.
 //!
 //! Where the data lives: the head as it came and where its fields lie, parsed once. What is sent on is an edit of it
-//! (RFC 9110 §7.6): the target and the authority as they are keyed, no field for one hop, ours appended.
+//! (RFC 9110 §7.6): the target and the authority as they are keyed, no field for one hop, ours appended. A site's rules
+//! change what is sent for the store as they change the key; what is passed has the target and the cookies of its client.
 
 use std::{io::Write as _, net::IpAddr, sync::Arc};
 
@@ -14,7 +15,7 @@ use wire::http1::{
     url::Scheme,
 };
 
-use crate::{key, keyed::Keyed, policy::accept::append_meaning, site::SiteId};
+use crate::{config::SiteRules, key, keyed::Keyed, policy::accept::append_meaning, site::SiteId};
 
 /// A request on its way through misses and passes.
 pub(crate) struct Request {
@@ -103,32 +104,45 @@ impl Request {
     }
 
     /// The head as the origin gets it where an answer is wanted for the store, with conditions of ours (lines).
-    pub(crate) fn for_store(&self, conditions: &[u8], pseudonym: &str) -> Vec<u8> {
-        let mut head = self.for_origin(Wanted::ToStore, pseudonym);
+    pub(crate) fn for_store(&self, conditions: &[u8], pseudonym: &str, rules: &SiteRules) -> Vec<u8> {
+        let mut head = self.for_origin(Wanted::ToStore, pseudonym, rules);
         head.truncate(head.len() - b"\r\n".len());
         head.extend_from_slice(conditions);
         head.extend_from_slice(b"\r\n");
         head
     }
 
-    /// The head as the origin gets it; `pseudonym` is ours in Via.
-    pub(crate) fn for_origin(&self, wanted: Wanted, pseudonym: &str) -> Vec<u8> {
+    /// The head as the origin of a site with these rules gets it; `pseudonym` is ours in Via.
+    pub(crate) fn for_origin(&self, wanted: Wanted, pseudonym: &str, rules: &SiteRules) -> Vec<u8> {
         let head = self.head();
         let primary = self.primary();
         let mut out = Vec::with_capacity(self.head.head_bytes() + 192);
-        let method = if wanted == Wanted::ToStore { "GET" } else { head.method };
-        for part in [
-            method.as_bytes(),
-            b" ",
-            key::path(primary),
-            b" HTTP/1.1\r\nHost: ",
-            key::authority(primary),
-            b"\r\n",
-        ] {
+        match wanted {
+            Wanted::ToStore => {
+                out.extend_from_slice(b"GET ");
+                out.extend_from_slice(key::path(primary));
+            }
+            Wanted::ToPass => {
+                out.extend_from_slice(head.method.as_bytes());
+                out.push(b' ');
+                key::append_target(&head, &SiteRules::default(), &mut out);
+            }
+        }
+        let asked_for = key::authority(primary);
+        let sent = rules.host.as_deref().map_or(asked_for, str::as_bytes);
+        for part in [b" HTTP/1.1\r\nHost: ", sent, b"\r\n"] {
             out.extend_from_slice(part);
         }
         let max_forwards = self.max_forwards();
-        append_fields(&mut out, &head, wanted, max_forwards.is_some());
+        let left_out = LeftOut {
+            max_forwards: max_forwards.is_some(),
+            cookies: wanted == Wanted::ToStore && rules.bypass_cookies.is_some(),
+            host: rules.host.is_some(),
+        };
+        append_fields(&mut out, &head, wanted, left_out);
+        if rules.host.is_some() {
+            append_field(&mut out, FORWARDED_HOST, asked_for);
+        }
         if let Some(left) = max_forwards {
             out.extend_from_slice(b"Max-Forwards: ");
             out.extend_from_slice(itoa::Buffer::new().format(left.saturating_sub(1)).as_bytes());
@@ -221,7 +235,7 @@ fn is_not_keyed(name: &str) -> bool {
 
 /// Whether a field is the twin, by underscores, of one that frames a request or that we say ourselves. To CGI and its
 /// like both are one, and the client's could be the one that counts: another length, another address.
-fn is_twin_of_ours(name: &str) -> bool {
+fn is_twin_of_ours(name: &str, has_host: bool) -> bool {
     const OURS: [&str; 9] = [
         "connection",
         "content-length",
@@ -234,10 +248,28 @@ fn is_twin_of_ours(name: &str) -> bool {
         "x-forwarded-proto",
     ];
     let hyphen = |b: u8| if b == b'_' { b'-' } else { b.to_ascii_lowercase() };
-    name.contains('_') && OURS.iter().any(|ours| ours.bytes().eq(name.bytes().map(hyphen)))
+    let forwarded_host = has_host.then_some(FORWARDED_HOST);
+    name.contains('_')
+        && OURS
+            .into_iter()
+            .chain(forwarded_host)
+            .any(|ours| ours.bytes().map(|b| b.to_ascii_lowercase()).eq(name.bytes().map(hyphen)))
 }
 
-fn append_fields(out: &mut Vec<u8>, head: &RequestHead<'_, '_>, wanted: Wanted, is_counting_down: bool) {
+/// Says which host the client asks for, where the origin is sent another.
+const FORWARDED_HOST: &str = "X-Forwarded-Host";
+
+/// Fields of the client's that do not go on.
+struct LeftOut {
+    /// `Max-Forwards`, which is counted down.
+    max_forwards: bool,
+    /// `Cookie`, which is not keyed.
+    cookies: bool,
+    /// `X-Forwarded-Host`, which is ours.
+    host: bool,
+}
+
+fn append_fields(out: &mut Vec<u8>, head: &RequestHead<'_, '_>, wanted: Wanted, left_out: LeftOut) {
     // As they are keyed, where the answer may become everybody's.
     let mut meant = |known: KnownHeader, name: &str| {
         let is_meant = wanted == Wanted::ToStore
@@ -270,10 +302,12 @@ fn append_fields(out: &mut Vec<u8>, head: &RequestHead<'_, '_>, wanted: Wanted, 
             ) => wanted == Wanted::ToStore,
             Some(KnownHeader::AcceptEncoding) if is_encoding_meant => true,
             Some(KnownHeader::AcceptLanguage) if is_language_meant => true,
-            Some(KnownHeader::MaxForwards) => is_counting_down || is_hop_by_hop(name, &head.headers),
+            Some(KnownHeader::Cookie) if left_out.cookies => true,
+            Some(KnownHeader::MaxForwards) => left_out.max_forwards || is_hop_by_hop(name, &head.headers),
             Some(_) | None => {
                 name.eq_ignore_ascii_case("x-forwarded-for")
-                    || is_twin_of_ours(name)
+                    || is_twin_of_ours(name, left_out.host)
+                    || (left_out.host && name.eq_ignore_ascii_case(FORWARDED_HOST))
                     || name.eq_ignore_ascii_case(TOKEN_FIELD)
                     || (wanted == Wanted::ToStore && is_not_keyed(name))
                     || is_hop_by_hop(name, &head.headers)
@@ -295,8 +329,13 @@ mod tests {
     };
 
     use super::*;
+    use crate::site::SiteTable;
 
     fn sent(head: &str, wanted: Wanted) -> String {
+        sent_by(head, wanted, SiteRules::default())
+    }
+
+    fn sent_by(head: &str, wanted: Wanted, rules: SiteRules) -> String {
         let bytes = format!("{}\r\n\r\n", head.replace('\n', "\r\n"));
         let mut slots = HeaderSlots::new();
         let Ok(Progress::Complete((head, head_bytes))) =
@@ -305,12 +344,14 @@ mod tests {
             panic!("a valid head: {bytes}");
         };
         let mut key = Vec::new();
-        key::of_request(&head, &mut key);
+        let origin = crate::config::Origin { host: "127.0.0.1".to_owned(), port: 9 };
+        let config = crate::config::Config { rules, ..crate::config::Config::new(origin) };
+        let site = key::of_request(&head, &SiteTable::of(&config).expect("a site"), &mut key);
         let framing = request_framing(&head).expect("sound framing");
-        let keyed = Keyed { hash: Hash::seeded(&key, 0), primary_bytes: key.len(), site: SiteId::ONLY };
+        let keyed = Keyed { hash: Hash::seeded(&key, 0), primary_bytes: key.len(), site };
         let client = IpAddr::V4(Ipv4Addr::LOCALHOST);
         let request = Request::new((&head, head_bytes), &key, keyed, framing, client);
-        String::from_utf8(request.for_origin(wanted, "us")).expect("text")
+        String::from_utf8(request.for_origin(wanted, "us", &config.rules)).expect("text")
     }
 
     const OWN: &str = "Via: 1.1 us\r\nX-Forwarded-For: 127.0.0.1\r\nX-Forwarded-Proto: http\r\n\r\n";
@@ -329,6 +370,25 @@ mod tests {
             let got = sent(&format!("{line} HTTP/1.1\nHost: {host}"), Wanted::ToPass);
             assert_eq!(got, format!("{method} {target} HTTP/1.1\r\nHost: {authority}\r\n{OWN}"), "{line}");
         }
+    }
+
+    #[test]
+    fn a_sites_rules_change_what_is_stored_and_not_what_is_passed() {
+        let rules = || SiteRules {
+            host: Some("app.internal:81".into()),
+            ignore_query: vec!["utm_*".parse().expect("a pattern")],
+            sort_query: true,
+            bypass_cookies: Some(vec!["session".parse().expect("a pattern")]),
+            ..SiteRules::default()
+        };
+        let head = "GET /a?b&utm_x=1&a HTTP/1.1\nHost: A.example\nCookie: theme=dark\nX-Forwarded-Host: evil\n\
+                    X_Forwarded_Host: evil";
+        let ours = format!("X-Forwarded-Host: a.example\r\n{OWN}");
+        let stored = format!("GET /a?a&b HTTP/1.1\r\nHost: app.internal:81\r\n{ours}");
+        assert_eq!(sent_by(head, Wanted::ToStore, rules()), stored);
+        let passed =
+            format!("GET /a?b&utm_x=1&a HTTP/1.1\r\nHost: app.internal:81\r\nCookie: theme=dark\r\n{ours}");
+        assert_eq!(sent_by(head, Wanted::ToPass, rules()), passed);
     }
 
     #[test]

@@ -1,9 +1,7 @@
 //! An origin's answer on its way: its head as it is kept or sent on, and what is known of it.
 
-use wire::http1::known::KnownHeader;
-
 use crate::{
-    config::Config,
+    config::CookieRule,
     key,
     policy::{self, RequestFacts, Reuse, Why},
     request::Request,
@@ -85,20 +83,24 @@ impl Response {
 
     /// Whether this response also answers a request that joined the fetch before the response came: it may be another
     /// variant, not be meant for visitors with cookies, or too old for what the request asks.
-    pub(crate) fn fits(&self, request: &Request, config: &Config, now_s: u64) -> bool {
-        let Config { cookies, client_cache_control: client, .. } = *config;
-        let head = request.head();
-        let has_cookie = head.headers.has(KnownHeader::Cookie);
-        if !policy::may_share(!self.meta.flags.has(Flags::NOT_FOR_COOKIES), has_cookie, cookies) {
+    pub(crate) fn fits(
+        &self,
+        request: &Request,
+        facts: &RequestFacts,
+        cookies: CookieRule,
+        now_s: u64,
+    ) -> bool {
+        if !policy::may_share(!self.meta.flags.has(Flags::NOT_FOR_COOKIES), facts.cookie, cookies) {
             return false;
         }
-        let asked = RequestFacts::of(&head, false, client).directives;
-        if !matches!(policy::may_reuse(self.meta.stored(now_s), &asked), Reuse::Fresh { .. }) {
+        if !matches!(policy::may_reuse(self.meta.stored(now_s), &facts.directives), Reuse::Fresh { .. }) {
             return false;
         }
         let Some(variant) = &self.variant else { return true };
         let mut key = request.primary().to_vec();
-        key::append_variant(&mut key, variant.generation, &variant.spec, &head.headers);
+        let without_cookies = facts.ruled.is_without_cookies;
+        let headers = request.head().headers;
+        key::append_variant(&mut key, variant.generation, &variant.spec, &headers, without_cookies);
         key == variant.key
     }
 }

@@ -167,7 +167,9 @@ fn store(
     let times = judge::times(requested_ms);
     let facts = ResponseFacts::of(head, core.config.cdn_cache_control);
     let asked = judge::asked(core, request);
-    let Ok((freshness, tags)) = judge::storable(core, &asked, head, &facts, times) else { return false };
+    let Ok((freshness, tags)) = judge::storable(core, request.site, &asked, head, &facts, times) else {
+        return false;
+    };
     // Tags were not stored with the head: these are the answer's, if it has any.
     let extra = tags.map_or_else(|| known.extra.clone(), |tags| tags::section(&tags));
     let kept = judge::kept(core, head, &facts.directives.omit, &freshness, times, known.meta.body_bytes);

@@ -44,7 +44,7 @@ use crate::{
     purge_book::{Book, PurgesError},
     put,
     response_head::{Identity, InvalidName},
-    site::Sites,
+    site::{SiteTable, Sites, SitesError},
     spread,
     store_file::{self, OfCore, OpenFile, Opened, open_store},
 };
@@ -72,6 +72,9 @@ pub enum StartError {
     /// The name cannot stand in Via and Cache-Status.
     #[error("the name cannot be used: {0}")]
     Name(#[from] InvalidName),
+    /// The sites cannot be told apart.
+    #[error("the sites cannot be used: {0}")]
+    Sites(#[from] SitesError),
     /// The store cannot be set up.
     #[error("cannot set up the store: {0}")]
     Store(#[from] StoreError),
@@ -150,6 +153,7 @@ pub struct Server {
     /// The fields that carry tags, of which bans know nothing.
     tag_fields: Vec<Box<str>>,
     head_limits: HeadLimits,
+    table: Arc<SiteTable>,
 }
 
 /// What one core is started with.
@@ -187,6 +191,7 @@ impl Server {
         } else {
             config.cores.clone()
         };
+        let table = Arc::new(SiteTable::of(&config)?);
         let identity = Identity::new(&config.name)?;
         let pseudonym = pseudonym(&config.name).map_err(StartError::Prepare)?;
         let loops = processors.len();
@@ -229,7 +234,7 @@ impl Server {
             ready: Arc::clone(&ready),
             identity,
             pseudonym,
-            sites: Sites::new(&config).map_err(StartError::Prepare)?,
+            sites: Sites::new(&config, Arc::clone(&table)).map_err(StartError::Prepare)?,
             book: Arc::clone(&book),
             config: Arc::new(config),
         });
@@ -251,6 +256,7 @@ impl Server {
             book,
             tag_fields,
             head_limits,
+            table,
         })
     }
 
@@ -280,7 +286,7 @@ impl Server {
     /// The URL cannot be read, or the server is stopping.
     pub fn purge(&self, url: &str) -> Result<Purged, PurgeError> {
         let mut key = Vec::new();
-        if !key::of_url(url, &mut key) {
+        if !key::of_url(url, &self.table, &mut key) {
             return Err(PurgeError::NotAUrl(url.to_owned()));
         }
         let hash = self.store.hash(&key);
@@ -307,7 +313,7 @@ impl Server {
             }
             Invalidate::Url(url) => {
                 let mut key = Vec::new();
-                if !key::of_url(url, &mut key) {
+                if !key::of_url(url, &self.table, &mut key) {
                     return Err(PurgeError::NotAUrl(url.clone()));
                 }
                 What::Address(self.store.hash(&key).word())
@@ -348,7 +354,7 @@ impl Server {
     /// # Errors
     /// It is no request that this accelerator would take, or the core did not answer.
     pub fn explain(&self, request: &RequestOf) -> Result<Explanation, ExplainError> {
-        explain::ask_from_outside(&self.store, &self.head_limits, request, &self.outside)
+        explain::ask_from_outside(&self.store, &self.table, &self.head_limits, request, &self.outside)
     }
 
     /// Ready once a loop has ended, which it does by itself only when it fails. [`Server::drain`] then says why.

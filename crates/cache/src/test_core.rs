@@ -17,19 +17,24 @@ use crate::{
     counters::Counter,
     invalidations::Table,
     response_head::Identity,
-    site::Sites,
+    site::{SiteTable, Sites},
 };
+
+/// [`install_with`] the default configuration.
+pub(crate) fn install(cores: usize, ring: usize) -> Vec<Receiver<Message>> {
+    install_with(Config::new(Origin { host: "127.0.0.1".to_owned(), port: 9 }), cores, ring)
+}
 
 /// Makes this thread the first of so many cores, with rings of so many messages between them; what each of them is told.
 /// The others do nothing but what the test does for them.
-pub(crate) fn install(cores: usize, ring: usize) -> Vec<Receiver<Message>> {
+pub(crate) fn install_with(config: Config, cores: usize, ring: usize) -> Vec<Receiver<Message>> {
     let (store, mut shards) = open_anon(&StoreConfig { cores, ..StoreConfig::default() }).expect("a store");
     let mesh = Mesh::<Message>::new(cores, 0, ring).expect("a mesh");
     let (mut senders, receivers): (Vec<_>, Vec<_>) =
         mesh.into_endpoints().into_iter().map(engine::cores::mesh::Endpoint::split).unzip();
     let counters = CounterSet::<Counter>::new(cores);
-    let config = Config::new(Origin { host: "127.0.0.1".to_owned(), port: 9 });
-    let sites = Sites::new(&config).expect("sites").of_core(&config.limits);
+    let table = Arc::new(SiteTable::of(&config).expect("sites"));
+    let sites = Sites::new(&config, table).expect("sites").of_core(&config.limits);
     Core::install(Beginning {
         index: 0,
         identity: Identity::new(&config.name).expect("a name"),

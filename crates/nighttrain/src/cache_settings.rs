@@ -152,7 +152,7 @@ pub(crate) const CACHE_SETTINGS: &[Setting] = &[
         heading: CACHE,
         value_name: "TIME",
         help: "How long an answer that states no freshness and allows no heuristic is reused; 0s: not at all",
-        access: value!(cache.default_ttl, parse = parse_duration, show = duration_text),
+        access: value!(cache.rules.default_ttl, parse = parse_duration, show = duration_text),
     },
     Setting {
         key: "cookies",
@@ -225,7 +225,7 @@ pub(crate) const CACHE_SETTINGS: &[Setting] = &[
         value_name: "TIME",
         help: "How long a stale answer is shown while one request fetches it anew, where it does not say so itself \
                (stale-while-revalidate); 0s: not at all",
-        access: value!(cache.grace, parse = parse_duration, show = duration_text),
+        access: value!(cache.rules.grace, parse = parse_duration, show = duration_text),
     },
     Setting {
         key: "stale-if-error",
@@ -235,7 +235,7 @@ pub(crate) const CACHE_SETTINGS: &[Setting] = &[
         value_name: "TIME",
         help: "How long a stale answer is shown if the origin cannot be reached, or says 500, 502, 503 or 504, where it \
                does not say so itself; 0s: not at all",
-        access: value!(cache.stale_if_error, parse = parse_duration, show = duration_text),
+        access: value!(cache.rules.stale_if_error, parse = parse_duration, show = duration_text),
     },
     Setting {
         key: "keep",

@@ -2,10 +2,13 @@
 //!
 //! All that is wrong is reported at once, each fault with its line and column, so that one run of `check` suffices.
 
+mod sites;
+
 use std::{io::Read, ops::Range, path::Path};
 
 use toml::de::{DeTable, DeValue};
 
+pub(crate) use self::sites::FileSites;
 use crate::{
     failure::Fault,
     settings::{SETTINGS, Section, Shape, by_key, in_section},
@@ -42,9 +45,10 @@ pub(crate) fn read(path: &Path) -> Result<String, Fault> {
     String::from_utf8(text).map_err(|_| fault("not text in UTF-8: is it the right file?".to_owned()))
 }
 
-/// What the file says, and what is wrong in it, both from the top down.
-pub(crate) fn values(name: &str, text: &str) -> (Vec<FileValue>, Vec<Fault>) {
-    let mut reading = Reading { name, text, values: Vec::new(), faults: Vec::new() };
+/// What the file says, of sites too, and what is wrong in it, from the top down.
+pub(crate) fn values(name: &str, text: &str) -> (Vec<FileValue>, FileSites, Vec<Fault>) {
+    let mut reading =
+        Reading { name, text, values: Vec::new(), sites: FileSites::default(), faults: Vec::new() };
     match DeTable::parse(text) {
         Ok(table) => reading.table(table.get_ref(), Section::Common),
         Err(error) => reading.fault(&error.span().unwrap_or(0..0), error.message().replace('\n', ", ")),
@@ -54,6 +58,7 @@ pub(crate) fn values(name: &str, text: &str) -> (Vec<FileValue>, Vec<Fault>) {
     reading.faults.sort_by_key(|(start, _)| *start);
     (
         reading.values.into_iter().map(|(_, value)| value).collect(),
+        reading.sites,
         reading.faults.into_iter().map(|(_, fault)| fault).collect(),
     )
 }
@@ -63,6 +68,7 @@ struct Reading<'t> {
     text: &'t str,
     /// With the byte of the file where each starts.
     values: Vec<(usize, FileValue)>,
+    sites: FileSites,
     faults: Vec<(usize, Fault)>,
 }
 
@@ -76,6 +82,9 @@ impl Reading<'_> {
                     DeValue::Table(inner) => self.table(inner, inner_section),
                     _ => self.fault(&value.span(), format!("{name} is a section: [{name}]")),
                 }
+                continue;
+            }
+            if section == Section::Cache && self.has_read_sites(name, value) {
                 continue;
             }
             match in_section(section, name).or_else(|| by_key(name)) {
@@ -145,10 +154,10 @@ fn text_of(value: &DeValue<'_>, shape: Shape) -> Result<String, String> {
 
 /// The known name that was probably meant.
 fn nearest(name: &str, section: Section) -> Option<String> {
-    let folded = name.to_ascii_lowercase().replace('_', "-");
     let names = Section::NAMED.into_iter().filter_map(Section::name);
     let section_names = names.filter(|_| section == Section::Common).map(|name| (name, format!("[{name}]")));
-    SETTINGS
+    let of_cache = ["site", "path"].into_iter().filter(|_| section == Section::Cache);
+    let all = SETTINGS
         .iter()
         .map(|setting| {
             let hint = match setting.section.name() {
@@ -159,6 +168,14 @@ fn nearest(name: &str, section: Section) -> Option<String> {
             (setting.key, hint)
         })
         .chain(section_names)
+        .chain(of_cache.map(|name| (name, format!("[[cache.{name}]]"))));
+    closest(name, all)
+}
+
+/// The hint for the known name that is the closest to this one, if one is close.
+fn closest<'k>(name: &str, known: impl Iterator<Item = (&'k str, String)>) -> Option<String> {
+    let folded = name.to_ascii_lowercase().replace('_', "-");
+    known
         .map(|(key, hint)| (strsim::damerau_levenshtein(&folded, key), key, hint))
         .filter(|(edits, key, _)| *edits <= SUGGESTION_EDITS_MAX && *edits < key.len())
         .min_by_key(|(edits, _, _)| *edits)
@@ -170,12 +187,12 @@ mod tests {
     use super::*;
 
     fn faults(text: &str) -> Vec<String> {
-        values("n.toml", text).1.iter().map(ToString::to_string).collect()
+        values("n.toml", text).2.iter().map(ToString::to_string).collect()
     }
 
     #[test]
     fn values_come_with_their_place() {
-        let (values, faults) = values(
+        let (values, _, faults) = values(
             "n.toml",
             "cores = [0, 1]\n\n[cache]\norigin = \"http://a\" # why\nconnections-max = 1_000\n",
         );

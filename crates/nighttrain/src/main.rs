@@ -42,6 +42,7 @@ mod savings;
 mod serve;
 mod settings;
 mod shell;
+mod site_settings;
 mod stat;
 mod store_check;
 mod top;

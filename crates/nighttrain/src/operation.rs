@@ -172,7 +172,11 @@ impl Operation {
             let changed = effective::changed(before, &new).into_iter();
             changed.filter(|setting| follows(setting) == Some(wanted)).map(|setting| setting.key).collect()
         };
-        let (now, later) = (keys(&self.in_force, true), keys(&self.at_start, false));
+        let (now, mut later) = (keys(&self.in_force, true), keys(&self.at_start, false));
+        let has_sites = by_key("origin").is_some_and(|(_, origin)| follows(origin) == Some(false));
+        if has_sites && effective::has_other_sites(&self.at_start, &new) {
+            later.push("sites");
+        }
         self.follow(&new);
         self.in_force = new;
         let mut said: Vec<String> = Vec::new();

@@ -68,8 +68,10 @@ pub(crate) fn in_force(
     if let Some(path) = file {
         match file::read(path) {
             Ok(text) => {
-                let (values, wrong) = file::values(&path.display().to_string(), &text);
+                let (values, said, wrong) = file::values(&path.display().to_string(), &text);
                 faults.extend(wrong);
+                settings.sites = said.sites;
+                settings.cache.rules.paths = said.paths;
                 for value in values {
                     match SETTINGS[value.setting].set(&mut settings, &value.text) {
                         Ok(()) => sources[value.setting] = Source::File,

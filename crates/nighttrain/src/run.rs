@@ -20,10 +20,11 @@ pub(crate) fn cache(task: &CacheTask) -> Result<(), Failure> {
     let sources =
         Sources { file: task.config.path(), flags: task.settings.0.clone(), complete: Box::new(|_| Ok(())) };
     let (operation, access) = Operation::begin(sources)?;
-    if !task.demo && operation.settings().origin.is_none() {
+    let settings = operation.settings();
+    if !task.demo && settings.origin.is_none() && settings.sites.is_empty() {
         return Err(Failure::Usage(
             "no origin: which web server is to be accelerated? Say --origin http://HOST:PORT (or `origin` in [cache], \
-             or NIGHTTRAIN_CACHE_ORIGIN), or --demo to try it on a site of its own"
+             or NIGHTTRAIN_CACHE_ORIGIN, or sites in the file), or --demo to try it on a site of its own"
                 .to_owned(),
         ));
     }
@@ -31,14 +32,19 @@ pub(crate) fn cache(task: &CacheTask) -> Result<(), Failure> {
 }
 
 fn start(settings: &Settings, demo: bool) -> Result<Started, Failure> {
-    let (origin, site) = match (&settings.origin, demo) {
-        (Some(origin), false) => (origin.clone(), ""),
-        _ => {
-            let site = demo::start().map_err(failed("the demonstration site cannot start"))?;
-            (origin_at(site), ", a slow demonstration site (200 ms an answer)")
-        }
+    let (origin, site) = if demo {
+        let site = demo::start().map_err(failed("the demonstration site cannot start"))?;
+        (Some(origin_at(site)), ", a slow demonstration site (200 ms an answer)")
+    } else {
+        (settings.origin.clone(), "")
     };
-    let in_front_of = format!("{}{site}", origin_text(&origin));
+    let sites = match settings.sites.len() {
+        0 => None,
+        1 => Some("1 site".to_owned()),
+        many => Some(format!("{many} sites")),
+    };
+    let origin_and_site = origin.as_ref().map(|origin| format!("{}{site}", origin_text(origin)));
+    let in_front_of = [sites, origin_and_site].into_iter().flatten().collect::<Vec<_>>().join(", and of ");
     let accelerator = Accelerator::start(settings.accelerator(origin)?, in_front_of, true)?;
     let hint = match accelerator.addresses().first() {
         Some(address) if demo => format!("Open http://{address}/ in a browser, and reload. Ctrl-C stops.\n"),

@@ -18,6 +18,7 @@ use crate::{
     failure::{Failure, Fault},
     feed_settings::{FEED_SETTINGS, FeedSettings},
     mail_settings::{MAIL_SETTINGS, MailSettings},
+    site_settings::{SITE_SETTINGS, SiteSaid},
     units::{duration_text, parse_duration, parse_size, size_text},
 };
 
@@ -26,8 +27,10 @@ use crate::{
 pub(crate) struct Settings {
     /// Where misses are fetched; none until somebody says.
     pub origin: Option<Origin>,
-    /// The accelerator's settings. Its `origin` is blank: [`Settings::accelerator`] fills it.
+    /// The accelerator's settings. Its `origin` and sites are blank: [`Settings::accelerator`] fills them.
     pub cache: Config,
+    /// The sites of the file.
+    pub sites: Vec<SiteSaid>,
     /// The feed's settings.
     pub feed: FeedSettings,
     /// The mail service's settings.
@@ -53,6 +56,7 @@ impl Default for Settings {
         Self {
             origin: None,
             cache: Config::new(Origin { host: String::new(), port: 0 }),
+            sites: Vec::new(),
             feed: FeedSettings::default(),
             mail: MailSettings::default(),
             admin: SocketAddr::from(([127, 0, 0, 1], 9180)),
@@ -67,16 +71,18 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// The accelerator's configuration in front of `origin`.
+    /// The accelerator's configuration in front of its sites, and of `origin` for all other hosts.
     ///
     /// # Errors
-    /// The file with the token for purges cannot be read, or has none.
-    pub(crate) fn accelerator(&self, origin: Origin) -> Result<Config, Failure> {
+    /// The file with the token for purges cannot be read, or has none; a site has no origin.
+    pub(crate) fn accelerator(&self, origin: Option<Origin>) -> Result<Config, Failure> {
         const KEY: &str = "purge-token-file";
         let token = self.purge_token_file.as_deref().map(|path| read_token(KEY, path)).transpose();
         let token = token
             .map_err(|message| Failure::Configuration(vec![Fault { place: KEY.to_owned(), message }]))?;
-        Ok(Config { origin, purge_token: token.map(|token| token.to_purge()), ..self.cache.clone() })
+        let sites = self.sites.iter().map(|said| said.site(self, origin.as_ref()));
+        let sites = sites.collect::<Result<_, _>>().map_err(|fault| Failure::Configuration(vec![fault]))?;
+        Ok(Config { origin, sites, purge_token: token.map(|token| token.to_purge()), ..self.cache.clone() })
     }
 }
 
@@ -205,12 +211,16 @@ pub(crate) const COMMON: &str = "Common";
 
 /// Every setting, in the order in which `--help` and `config --print` show them.
 pub(crate) const SETTINGS: &[Setting] =
-    &joined::<COUNT>([COMMON_SETTINGS, CACHE_SETTINGS, FEED_SETTINGS, MAIL_SETTINGS]);
+    &joined::<COUNT>([COMMON_SETTINGS, CACHE_SETTINGS, SITE_SETTINGS, FEED_SETTINGS, MAIL_SETTINGS]);
 
-const COUNT: usize = COMMON_SETTINGS.len() + CACHE_SETTINGS.len() + FEED_SETTINGS.len() + MAIL_SETTINGS.len();
+const COUNT: usize = COMMON_SETTINGS.len()
+    + CACHE_SETTINGS.len()
+    + SITE_SETTINGS.len()
+    + FEED_SETTINGS.len()
+    + MAIL_SETTINGS.len();
 
 /// The tables of all parts, one behind the other.
-const fn joined<const N: usize>(tables: [&[Setting]; 4]) -> [Setting; N] {
+const fn joined<const N: usize>(tables: [&[Setting]; 5]) -> [Setting; N] {
     let mut all = [COMMON_SETTINGS[0]; N];
     let (mut i, mut table, mut row) = (0, 0, 0);
     while i < N {
@@ -483,6 +493,11 @@ mod tests {
             "name" => "edge-1",
             "purge-from" | "trusted-proxies" => "10.0.0.0/8,::1",
             "tags" => "Edge-Tag,xkey",
+            "host" => "app.internal:81",
+            "ignore-query" | "bypass-cookies" => "utm_*,gclid",
+            "methods" => "GET,POST",
+            "bypass-headers" => "X-Preview,X-Debug",
+            "sort-query" => "true",
             "monitor" | "websocket" => "127.0.0.1:7",
             "tls-cert" | "tls-key" | "tls-ca" | "nats-config" => "/a/b",
             "smtp" | "http" | "smtps" | "lmtp" => "127.0.0.1:7",

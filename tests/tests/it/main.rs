@@ -40,6 +40,7 @@ mod requests;
 mod serve;
 mod shares;
 mod siege;
+mod sites;
 mod stale;
 mod store_crash;
 mod store_disk_full;

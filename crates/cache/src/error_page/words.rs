@@ -3,6 +3,7 @@
 
 use std::fmt;
 
+use crate::config::Methods;
 use wire::http1::{
     framing::{BodyError, BodyRule, FramingError},
     head::{HeadError, HeadRule},
@@ -84,6 +85,13 @@ pub enum Fault {
     RequestTimeout,
     /// TRACE, which is refused here.
     MethodNotAllowed,
+    /// A method that the site does not take.
+    MethodNotTaken {
+        /// Those that it takes.
+        taken: Methods,
+    },
+    /// A host that nothing here serves.
+    Misdirected,
     /// CONNECT, which only a forward proxy serves.
     MethodNotImplemented,
     /// `PURGE` from an address that may not.
@@ -138,7 +146,7 @@ const NOT_YOUR_DOING: &str = "A browser does not normally send this, so somethin
 
 impl Fault {
     /// Every kind of fault once, for tests and for the list of counters.
-    pub const ALL: [Fault; 24] = [
+    pub const ALL: [Fault; 26] = [
         Fault::OriginUnresolved,
         Fault::OriginRefused,
         Fault::OriginReset,
@@ -153,6 +161,8 @@ impl Fault {
         Fault::BodyTooLarge,
         Fault::RequestTimeout,
         Fault::MethodNotAllowed,
+        Fault::MethodNotTaken { taken: Methods::GET_AND_HEAD },
+        Fault::Misdirected,
         Fault::MethodNotImplemented,
         Fault::PurgeForbidden,
         Fault::TransferCodingNotImplemented,
@@ -195,6 +205,8 @@ impl Fault {
             Fault::BodyTooLarge => BODY_TOO_LARGE,
             Fault::RequestTimeout => REQUEST_TIMEOUT,
             Fault::MethodNotAllowed => METHOD_NOT_ALLOWED,
+            Fault::MethodNotTaken { .. } => METHOD_NOT_TAKEN,
+            Fault::Misdirected => MISDIRECTED,
             Fault::MethodNotImplemented => METHOD_NOT_IMPLEMENTED,
             Fault::PurgeForbidden => PURGE_FORBIDDEN,
             Fault::TransferCodingNotImplemented => TRANSFER_CODING_NOT_IMPLEMENTED,
@@ -250,6 +262,7 @@ pub(super) const fn reason(status: u16) -> &'static str {
         414 => "URI Too Long",
         416 => "Range Not Satisfiable",
         417 => "Expectation Failed",
+        421 => "Misdirected Request",
         431 => "Request Header Fields Too Large",
         501 => "Not Implemented",
         502 => "Bad Gateway",
@@ -409,6 +422,28 @@ const METHOD_NOT_ALLOWED: Words = Words {
            refused here.",
     visitor: "Go back and follow a link instead.",
     operator: "Use another method, such as GET.",
+};
+
+const METHOD_NOT_TAKEN: Words = Words {
+    status: 405,
+    code: "method-not-taken",
+    side: Side::Yours,
+    title: "This kind of request is not taken here",
+    what: "The website takes requests of other methods only at this address.",
+    visitor: "Go back and follow a link instead.",
+    operator: "Allow in this answer names the methods that are taken; the setting methods says so.",
+};
+
+const MISDIRECTED: Words = Words {
+    status: 421,
+    code: "misdirected",
+    side: Side::Yours,
+    title: "No website of this name is served here",
+    what: "The request came to this accelerator, which has several websites behind it, but none of the name \
+           that was asked for.",
+    visitor: "Check the address for a mistake in writing. If it is right, tell the people who run the website \
+              and give them the request number below.",
+    operator: "List the name in the hosts of a site, or set an origin for all other names.",
 };
 
 const METHOD_NOT_IMPLEMENTED: Words = Words {

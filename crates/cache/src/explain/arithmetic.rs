@@ -14,9 +14,17 @@ use crate::{
 
 /// What says for how long a stored answer is fresh, by its head as it is stored; `None`: another configuration, or
 /// another head, gave it the lifetime that it has.
-pub(super) fn source(facts: &ResponseFacts, meta: &StoredMeta, default_ttl_s: u32) -> Option<Source> {
+pub(super) fn source(
+    facts: &ResponseFacts,
+    meta: &StoredMeta,
+    default_ttl_s: u32,
+    path_ttl_s: Option<u32>,
+) -> Option<Source> {
     if facts.directives.no_cache {
         return (meta.lifetime_s == 0).then_some(Source::NoCache);
+    }
+    if path_ttl_s == Some(meta.lifetime_s) {
+        return Some(Source::Path);
     }
     let by_status = is_heuristically_cacheable(facts.status) || facts.directives.public;
     let found =
@@ -169,7 +177,7 @@ mod tests {
             ("Cache-Control: no-cache", 0, None),
         ] {
             let found = with_response("200 OK", &format!("Date: {date}\n{lines}"), |head| {
-                source(&ResponseFacts::of(head, true), &meta, default_ttl_s)
+                source(&ResponseFacts::of(head, true), &meta, default_ttl_s, None)
             });
             assert_eq!(found, want, "{lines}");
         }

@@ -6,6 +6,7 @@ use super::with_request;
 use crate::{
     key,
     policy::invalidate::{Base, same_origin_path},
+    site::SiteTable,
 };
 
 /// The input is a URL, LF, and a reference in the answer to a request for it. The URL has the key that the twin says,
@@ -21,7 +22,8 @@ pub fn cache_key(bytes: &[u8]) {
         return;
     };
     let mut found = Vec::new();
-    let is_url = key::of_url(url, &mut found);
+    let sites = SiteTable::default();
+    let is_url = key::of_url(url, &sites, &mut found);
     assert_eq!(is_url.then_some(&found), twin(url).as_ref(), "{url}");
     if !is_url {
         assert!(found.is_empty());
@@ -32,7 +34,7 @@ pub fn cache_key(bytes: &[u8]) {
     assert_eq!(key::host_of(&found).len() + path.len(), found.len());
     let name = if scheme == Scheme::Https { "https" } else { "http" };
     let mut again = Vec::new();
-    assert!(key::of_url(&format!("{name}://{authority}{path}"), &mut again));
+    assert!(key::of_url(&format!("{name}://{authority}{path}"), &sites, &mut again));
     assert_eq!(again, found, "the normal form of the normal form is itself");
 
     let forwarded = if scheme == Scheme::Https { "X-Forwarded-Proto: HTTPS\r\n" } else { "" };
@@ -41,7 +43,7 @@ pub fn cache_key(bytes: &[u8]) {
         format!("GET {path} HTTP/1.1\r\nHost: {authority}\r\n{forwarded}\r\n"),
     ] {
         with_request(request.as_bytes(), |head, _| {
-            key::of_request(head, &mut again);
+            key::of_request(head, &sites, &mut again);
             assert_eq!(again, found, "{request}");
             check_variants(head, &found);
             check_reference(key::base_of(head), reference);
@@ -49,7 +51,7 @@ pub fn cache_key(bytes: &[u8]) {
     }
     let asked = format!("OPTIONS {url} HTTP/1.1\r\nHost: a\r\n\r\n");
     with_request(asked.as_bytes(), |head, _| {
-        key::of_request(head, &mut again);
+        key::of_request(head, &sites, &mut again);
         assert!(again.starts_with(key::host_of(&found)), "another host by another method");
     });
 }
@@ -59,7 +61,7 @@ fn check_variants(head: &wire::http1::head::RequestHead<'_, '_>, primary: &[u8])
     let mut variants = Vec::new();
     for (generation, spec) in [(0, &b"host"[..]), (1, b"host"), (1, b"accept,host")] {
         let mut key = primary.to_vec();
-        key::append_variant(&mut key, generation, spec, &head.headers);
+        key::append_variant(&mut key, generation, spec, &head.headers, false);
         assert!(key.starts_with(primary) && key[primary.len()] == 0);
         assert!(!variants.contains(&key));
         variants.push(key);

@@ -426,7 +426,7 @@ fn check_vary(head: &[u8], request: &RequestHead<'_, '_>, response: &ResponseHea
     let Ok(vary) = Vary::of(&response.headers) else { return };
     let key = |request: &RequestHead<'_, '_>| {
         let mut key = Vec::new();
-        secondary_key(vary.spec(), &request.headers, &mut key);
+        secondary_key(vary.spec(), &request.headers, false, &mut key);
         key
     };
     let whole = key(request);

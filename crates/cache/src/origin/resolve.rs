@@ -73,6 +73,12 @@ impl Resolver {
         Ok(Arc::new(Self { host: origin.host.clone(), known, wake: Some(wake) }))
     }
 
+    /// For no origin: it has no addresses, and never will.
+    pub(crate) fn of_nobody() -> Arc<Self> {
+        let (_, known) = watch::channel(Known { addresses: Arc::from([]), again_at: None, look_ups: 0 });
+        Arc::new(Self { host: String::new(), known, wake: None })
+    }
+
     /// Its addresses; at least one.
     pub(super) async fn addresses(&self, at_most: Duration) -> Result<Arc<[SocketAddr]>, OriginError> {
         let mut known = self.known.clone();

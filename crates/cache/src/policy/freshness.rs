@@ -41,6 +41,8 @@ pub enum Source {
     Heuristic,
     /// The knob `default-ttl`: the response says nothing.
     DefaultTtl,
+    /// The rule of the site for its path: whatever the response says.
+    Path,
     /// `no-cache` (RFC 9111 §5.2.2.4): none, whatever else it says.
     NoCache,
 }
@@ -59,6 +61,7 @@ impl Source {
             Source::Expires => "expires",
             Source::Heuristic => "heuristic",
             Source::DefaultTtl => "default-ttl",
+            Source::Path => "path-ttl",
             Source::NoCache => "no-cache",
         }
     }
@@ -71,6 +74,7 @@ impl Source {
             Source::Expires => "RFC 9111 §5.3",
             Source::Heuristic => "RFC 9111 §4.2.2",
             Source::DefaultTtl => "knob default-ttl",
+            Source::Path => "knob path, ttl",
             Source::NoCache => "RFC 9111 §5.2.2.4",
         }
     }

@@ -1,7 +1,7 @@
 //! What RFC 9111 lets a shared cache do, as pure functions: no I/O, no clock (every time is an argument), no state.
 //!
 //! ```text
-//!  request ──RequestFacts──> recv ──┬─ Synth(fault) · Purge · Pass(reason)
+//!  request ──Ruled, RequestFacts──> recv ──┬─ Synth(fault) · Purge · Pass(reason)
 //!                                   └─ Lookup ── secondary_key (vary) ──> a stored response?
 //!                                                    │ yes                        │ no
 //!                                        may_reuse (reuse) ── no ──┐              │
@@ -24,6 +24,7 @@ pub mod invalidate;
 pub mod purge;
 pub mod request;
 pub mod reuse;
+pub mod ruled;
 pub mod storable;
 pub mod vary;
 
@@ -31,6 +32,7 @@ pub use conditional::{Validators, Verdict, evaluate};
 pub use freshness::{Freshness, Source, Times};
 pub use request::{PassReason, Recv, RequestFacts, recv};
 pub use reuse::{NotReused, Reuse, Stored, may_reuse, may_share};
+pub use ruled::Ruled;
 pub use storable::{ResponseFacts, Storable, StoreRules, Why, storable};
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use wire::http1::{
     known::KnownHeader,
 };
 
-use super::directives::RequestDirectives;
+use super::{directives::RequestDirectives, ruled::Ruled};
 use crate::{config::ClientRule, error_page::Fault};
 
 /// A request's method, as far as a cache treats it differently (RFC 9110 §9).
@@ -64,6 +64,8 @@ pub struct RequestFacts {
     pub origin_precondition: bool,
     /// What `Cache-Control` and `Pragma` ask for, as far as that counts.
     pub directives: RequestDirectives,
+    /// What the rules of its site make of it.
+    pub ruled: Ruled,
 }
 
 impl RequestFacts {
@@ -78,7 +80,14 @@ impl RequestFacts {
             origin_precondition: headers.has(KnownHeader::IfMatch)
                 || headers.has(KnownHeader::IfUnmodifiedSince),
             directives: RequestDirectives::of(headers).by(rule),
+            ruled: Ruled::default(),
         }
+    }
+
+    /// The same under the rules of its site.
+    #[must_use]
+    pub fn under(self, ruled: Ruled) -> Self {
+        Self { cookie: self.cookie && !ruled.is_without_cookies, ruled, ..self }
     }
 }
 
@@ -111,12 +120,25 @@ pub enum PassReason {
     NoStore,
     /// `If-Match` or `If-Unmodified-Since` (RFC 9110 §13.1.1, §13.1.4).
     Precondition,
+    /// A cookie that the site's rules name, or one that cannot be told to have another name.
+    BypassCookie,
+    /// A field that the site's rules name.
+    BypassHeader,
+    /// A path that the site's rules name.
+    Path,
 }
 
 impl PassReason {
     /// Every reason.
-    pub const ALL: [PassReason; 4] =
-        [PassReason::Method, PassReason::Body, PassReason::NoStore, PassReason::Precondition];
+    pub const ALL: [PassReason; 7] = [
+        PassReason::Method,
+        PassReason::Body,
+        PassReason::NoStore,
+        PassReason::Precondition,
+        PassReason::BypassCookie,
+        PassReason::BypassHeader,
+        PassReason::Path,
+    ];
 
     /// A stable name: a token, for `detail` in `Cache-Status`, for `explain` and counters.
     pub const fn name(self) -> &'static str {
@@ -125,6 +147,9 @@ impl PassReason {
             PassReason::Body => "request-body",
             PassReason::NoStore => "request-no-store",
             PassReason::Precondition => "request-precondition",
+            PassReason::BypassCookie => "bypass-cookie",
+            PassReason::BypassHeader => "bypass-header",
+            PassReason::Path => "path-pass",
         }
     }
 
@@ -137,6 +162,11 @@ impl PassReason {
             PassReason::Precondition => {
                 "the request has If-Match or If-Unmodified-Since, which the origin judges"
             }
+            PassReason::BypassCookie => {
+                "it carries a cookie of a visitor who is known, or one that cannot be read"
+            }
+            PassReason::BypassHeader => "it carries a field of those that go past the store",
+            PassReason::Path => "its path is one of those that go past the store",
         }
     }
 
@@ -147,6 +177,9 @@ impl PassReason {
             PassReason::Body => "RFC 9110 §9.3.1",
             PassReason::NoStore => "RFC 9111 §5.2.1.5",
             PassReason::Precondition => "RFC 9110 §13.1",
+            PassReason::BypassCookie => "knob bypass-cookies",
+            PassReason::BypassHeader => "knob bypass-headers",
+            PassReason::Path => "knob path, pass",
         }
     }
 }
@@ -154,12 +187,20 @@ impl PassReason {
 /// Decides what to do with a request. `Upgrade`, `Range` and validators do not matter here: an upgrade may be
 /// ignored (RFC 9110 §7.8), the others are for [`evaluate`](super::conditional::evaluate).
 pub fn recv(request: &RequestFacts) -> Recv {
+    let ruled = &request.ruled;
     match request.method {
-        Method::Get | Method::Head => {}
+        // What is purged is no site's business: a tag may be on pages of several.
         Method::Purge => return Recv::Purge,
         Method::Connect => return Recv::Synth(Fault::MethodNotImplemented),
+        _ if ruled.is_misdirected => return Recv::Synth(Fault::Misdirected),
         Method::Trace => return Recv::Synth(Fault::MethodNotAllowed),
-        Method::OtherSafe | Method::OtherUnsafe => return Recv::Pass(PassReason::Method),
+        Method::Get | Method::Head | Method::OtherSafe | Method::OtherUnsafe => {}
+    }
+    if let Some(taken) = ruled.taken {
+        return Recv::Synth(Fault::MethodNotTaken { taken });
+    }
+    if matches!(request.method, Method::OtherSafe | Method::OtherUnsafe) {
+        return Recv::Pass(PassReason::Method);
     }
     let directives = &request.directives;
     let must_fetch = directives.no_cache || directives.max_age_s == Some(0);
@@ -170,7 +211,7 @@ pub fn recv(request: &RequestFacts) -> Recv {
     } else if request.origin_precondition {
         Some(PassReason::Precondition)
     } else {
-        None
+        ruled.pass
     };
     match pass {
         // RFC 9111 §5.2.1.7: a stored answer that fits the other constraints, or 504. Here none can fit.

@@ -3,7 +3,7 @@
 //! What can be used after validation only (`no-cache`, no freshness left) is stored where it has a validator, for else
 //! nothing could come of that.
 
-use wire::http1::{head::ResponseHead, known::KnownHeader};
+use wire::http1::{fields::DELTA_SECONDS_MAX, head::ResponseHead, known::KnownHeader};
 
 use super::{
     directives::{ResponseDirectives, Seconds},
@@ -201,11 +201,13 @@ fn judge(
         rules.default_ttl_s,
         times.response_s,
     );
-    let lifetime = if directives.no_cache { Some((0, Source::NoCache)) } else { lifetime };
-    let (lifetime_s, source) = lifetime.ok_or(Why::NoFreshness)?;
+    let said = if directives.no_cache { Some((0, Source::NoCache)) } else { lifetime };
+    let (lifetime_s, source) = by_path(request, response).or(said).ok_or(Why::NoFreshness)?;
     let (stale_while_revalidate_s, stale_if_error_s) = stale_windows(directives, rules);
     let initial_age_s = u32::try_from(initial_age_s(&response.dates, times)).unwrap_or(u32::MAX);
     let is_fresh = initial_age_s < lifetime_s;
+    // Visitors with cookies share what its origin says is fresh, and not what the operator says.
+    let is_said_fresh = said.is_some_and(|(s, source)| source.is_explicit() && initial_age_s < s);
     // What only the knob would show if the origin failed is not worth its place.
     let can_be_used_stale = response.has_validator
         || stale_while_revalidate_s > 0
@@ -216,7 +218,7 @@ fn judge(
     // What is to be asked for again each time is as a rule a page, and a page may be its visitor's: an origin that
     // compares dates alone would give it to the next.
     let for_cookies = match rules.cookies {
-        CookieRule::Safe | CookieRule::Rfc if is_fresh => source.is_explicit(),
+        CookieRule::Safe | CookieRule::Rfc if is_fresh => is_said_fresh,
         CookieRule::Safe | CookieRule::Strict | CookieRule::Rfc => said_for_all,
     };
     refuse_if(safe && request.cookie && !for_cookies, Why::Cookie)?;
@@ -232,6 +234,14 @@ fn judge(
         for_cookies,
         said_for_all,
     })
+}
+
+/// What the rule for its path says of a good answer's freshness. An answer that is to be validated each time, or sets a
+/// cookie, is its origin's business all the same; and errors are not kept for as long as what is well.
+fn by_path(request: &RequestFacts, response: &ResponseFacts) -> Option<(u32, Source)> {
+    let is_good = is_heuristically_cacheable(response.status) && response.status < 400;
+    let is_for_one = response.directives.no_cache || response.sets_cookie;
+    request.ruled.ttl_s.filter(|_| is_good && !is_for_one).map(|s| (s.min(DELTA_SECONDS_MAX), Source::Path))
 }
 
 /// §4.2.4, §5.2.2.10: `s-maxage` implies `proxy-revalidate`.

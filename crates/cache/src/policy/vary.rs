@@ -106,8 +106,8 @@ impl Vary {
 /// Values are compared as §4.1 allows: lines of one name are combined, and white space around the commas between list
 /// members does not count; in the fields whose members ignore case, nor does case. Fields that are no lists are
 /// compared byte by byte. What the origin does not get, because `Connection` names it or it is for one hop by itself,
-/// counts as absent.
-pub fn secondary_key(spec: &[u8], headers: &Headers<'_, '_>, out: &mut Vec<u8>) {
+/// counts as absent; and so do cookies, where it is sent none by the rules of the site (`is_without_cookies`).
+pub fn secondary_key(spec: &[u8], headers: &Headers<'_, '_>, is_without_cookies: bool, out: &mut Vec<u8>) {
     if spec.is_empty() {
         return;
     }
@@ -116,7 +116,7 @@ pub fn secondary_key(spec: &[u8], headers: &Headers<'_, '_>, out: &mut Vec<u8>) 
         let name = std::str::from_utf8(name).unwrap_or_default();
         let known = KnownHeader::of(name.as_bytes()).filter(|_| is_token(name.as_bytes()));
         // The origin gets no field that is for this hop alone, so the answer cannot depend on it.
-        let reaches_origin = !is_hop_by_hop(name, headers);
+        let reaches_origin = !is_hop_by_hop(name, headers) && !(is_without_cookies && name == "cookie");
         match known {
             Some(known) if reaches_origin && append_meaning(known, headers, b"=", out) => out.push(b'\n'),
             Some(known) => {
@@ -207,7 +207,7 @@ mod tests {
     fn key(spec: &str, headers: &str) -> String {
         with_request("GET /", headers, |head| {
             let mut out = Vec::new();
-            secondary_key(spec.as_bytes(), &head.headers, &mut out);
+            secondary_key(spec.as_bytes(), &head.headers, false, &mut out);
             String::from_utf8(out).unwrap()
         })
     }
@@ -323,7 +323,7 @@ mod tests {
             with_request("GET /", &text, |head| {
                 let mut out = Vec::with_capacity(512);
                 let before = (out.as_ptr(), out.capacity());
-                secondary_key(b"a,b,c", &head.headers, &mut out);
+                secondary_key(b"a,b,c", &head.headers, false, &mut out);
                 assert_eq!((out.as_ptr(), out.capacity()), before);
             });
         }

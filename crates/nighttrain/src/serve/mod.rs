@@ -58,7 +58,7 @@ fn start(settings: &Settings, demo: bool) -> Result<Started, Failure> {
         Some(origin) => (origin.clone(), origin_text(origin)),
         None => (origin_at(post.pages()), "the mail pages".to_owned()),
     };
-    let accelerator = Accelerator::start(settings.accelerator(origin)?, in_front_of, false)?;
+    let accelerator = Accelerator::start(settings.accelerator(Some(origin))?, in_front_of, false)?;
     let Some(publisher) = feed.publisher() else {
         return Err(Failure::Failed("the feed has ended".to_owned()));
     };

@@ -1,0 +1,234 @@
+//! Which site a host is of, and its rules: made at the start, and only read.
+//!
+//! A host is looked up as it stands in a key, in lower case and without its port: by its whole name, then by what it ends
+//! with, from the longest end on. *Bounds:* [`SITES_MAX`] sites; names longer than [`HOST_BYTES_MAX`] are nobody's, and
+//! no longer end is looked up than there is, so a host of dots costs little.
+
+use std::collections::HashMap;
+
+use wire::http1::head::RequestHead;
+
+use crate::{
+    config::{Config, HostPattern, LIST_MAX, PATHS_MAX, SITES_MAX, Site, SiteRules},
+    policy::Ruled,
+};
+
+/// Bytes of a host's name (RFC 1035 §2.3.4).
+const HOST_BYTES_MAX: usize = 255;
+
+/// Which site.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct SiteId(u16);
+
+impl SiteId {
+    /// What no site names.
+    pub(crate) const DEFAULT: Self = Self(0);
+
+    /// Its place among the sites, of which the default one is the first.
+    pub(crate) fn index(self) -> usize {
+        usize::from(self.0)
+    }
+}
+
+/// Why sites cannot be told apart.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum SitesError {
+    /// Two are for the same host.
+    #[error("two sites are for the host {0}")]
+    Twice(String),
+    /// More than there may be.
+    #[error("there are more than 1000 sites, or one has more than 64 hosts or rules for paths")]
+    TooMany,
+}
+
+/// The sites of a configuration.
+#[derive(Debug)]
+pub(crate) struct SiteTable {
+    exactly: HashMap<Box<[u8]>, SiteId>,
+    /// By the end of the name, with its first dot.
+    below: HashMap<Box<[u8]>, SiteId>,
+    /// The longest of these.
+    end_bytes_max: usize,
+    /// The default ones first.
+    rules: Box<[SiteRules]>,
+    /// The hosts that each site names, for people.
+    names: Box<[String]>,
+    /// Hosts that no site names have an origin.
+    has_default: bool,
+    /// No request is decided by rules: there are none.
+    decides_nothing: bool,
+}
+
+impl Default for SiteTable {
+    /// One site for all hosts, without rules.
+    fn default() -> Self {
+        Self {
+            exactly: HashMap::new(),
+            below: HashMap::new(),
+            end_bytes_max: 0,
+            rules: Box::new([SiteRules::default()]),
+            names: Box::new([String::new()]),
+            has_default: true,
+            decides_nothing: true,
+        }
+    }
+}
+
+impl SiteTable {
+    /// # Errors
+    /// Two sites are for the same host, or there are too many.
+    pub(crate) fn of(config: &Config) -> Result<Self, SitesError> {
+        let (mut exactly, mut below) = (HashMap::new(), HashMap::new());
+        if config.sites.len() > SITES_MAX || config.rules.paths.len() > PATHS_MAX {
+            return Err(SitesError::TooMany);
+        }
+        for (number, Site { hosts, rules, .. }) in (1..).zip(&config.sites) {
+            if hosts.len() > LIST_MAX || rules.paths.len() > PATHS_MAX {
+                return Err(SitesError::TooMany);
+            }
+            for host in hosts {
+                let (map, name) = match host {
+                    HostPattern::Exactly(name) => (&mut exactly, name),
+                    HostPattern::Below(end) => (&mut below, end),
+                };
+                if map.insert(name.as_bytes().into(), SiteId(number)).is_some() {
+                    return Err(SitesError::Twice(host.to_string()));
+                }
+            }
+        }
+        let named = |site: &Site| site.hosts.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+        let rules: Box<[_]> =
+            [&config.rules].into_iter().chain(config.sites.iter().map(|site| &site.rules)).cloned().collect();
+        Ok(Self {
+            end_bytes_max: below.keys().map(|end: &Box<[u8]>| end.len()).max().unwrap_or(0),
+            names: [String::new()].into_iter().chain(config.sites.iter().map(named)).collect(),
+            has_default: config.origin.is_some(),
+            decides_nothing: config.origin.is_some() && rules.iter().all(SiteRules::decide_nothing),
+            exactly,
+            below,
+            rules,
+        })
+    }
+
+    /// The site of a host, which is in lower case and without a port.
+    #[inline]
+    pub(crate) fn of_host(&self, host: &[u8]) -> SiteId {
+        if self.rules.len() == 1 { SiteId::DEFAULT } else { self.look_up(host) }
+    }
+
+    fn look_up(&self, host: &[u8]) -> SiteId {
+        // A dot at the end says that the name is whole (RFC 1034 §3.1).
+        let host = host.strip_suffix(b".").unwrap_or(host);
+        if host.len() > HOST_BYTES_MAX {
+            return SiteId::DEFAULT;
+        }
+        if let Some(site) = self.exactly.get(host) {
+            return *site;
+        }
+        let from = host.len().saturating_sub(self.end_bytes_max).max(1);
+        let ends = (from..host.len()).filter(|at| host[*at] == b'.').map(|at| &host[at..]);
+        ends.filter_map(|end| self.below.get(end)).copied().next().unwrap_or(SiteId::DEFAULT)
+    }
+
+    /// The rules of a site.
+    #[inline]
+    pub(crate) fn rules(&self, site: SiteId) -> &SiteRules {
+        &self.rules[site.index()]
+    }
+
+    /// The hosts that a site names; empty for the default one.
+    pub(crate) fn names(&self, site: SiteId) -> &str {
+        &self.names[site.index()]
+    }
+
+    /// What the rules of its site make of a request for a path (with its query, as it is keyed).
+    #[inline]
+    pub(crate) fn ruled(&self, site: SiteId, head: &RequestHead<'_, '_>, path_and_query: &[u8]) -> Ruled {
+        if self.decides_nothing {
+            return Ruled::default();
+        }
+        let is_misdirected = site == SiteId::DEFAULT && !self.has_default;
+        Ruled { is_misdirected, ..Ruled::by(self.rules(site), head, path_and_query) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::config::Origin;
+
+    fn table(sites: &[&[&str]]) -> Result<SiteTable, SitesError> {
+        let origin = Origin { host: "127.0.0.1".to_owned(), port: 9 };
+        let site = |hosts: &&[&str]| Site {
+            hosts: hosts.iter().map(|host| host.parse().expect("a host")).collect(),
+            origin: origin.clone(),
+            rules: SiteRules::default(),
+        };
+        SiteTable::of(&Config { sites: sites.iter().map(site).collect(), ..Config::new(origin.clone()) })
+    }
+
+    #[test]
+    fn a_whole_name_wins_and_then_the_longest_end() {
+        let table = table(&[&["a.example", "b.example"], &["*.example"], &["*.x.example", "x.example"]])
+            .expect("sites");
+        for (host, site) in [
+            ("a.example", 1),
+            ("b.example", 1),
+            ("b.example.", 1),
+            ("c.example", 2),
+            ("d.c.example", 2),
+            ("x.example", 3),
+            ("y.x.example", 3),
+            ("z.y.x.example", 3),
+            ("xx.example", 2),
+            ("example", 0),
+            (".example", 0),
+            ("", 0),
+            (".", 0),
+            ("a.examples", 0),
+        ] {
+            assert_eq!(table.of_host(host.as_bytes()), SiteId(site), "{host}");
+        }
+        assert_eq!(table.of_host(&[&[b'.'; 300][..], b".example"].concat()), SiteId::DEFAULT);
+        assert_eq!(table.names(SiteId(3)), "*.x.example, x.example");
+    }
+
+    #[test]
+    fn no_host_is_of_two_sites_and_there_is_a_bound() {
+        assert_eq!(table(&[&["a"], &["b", "A"]]).err(), Some(SitesError::Twice("a".to_owned())));
+        assert_eq!(table(&[&["*.a"], &["a", "*.a"]]).err(), Some(SitesError::Twice("*.a".to_owned())));
+        assert_eq!(table(&vec![&[][..]; SITES_MAX + 1]).err(), Some(SitesError::TooMany));
+        assert!(table(&vec![&[][..]; SITES_MAX]).is_ok());
+    }
+
+    /// All names are compared, one by one.
+    fn twin(sites: &[Vec<String>], host: &str) -> u16 {
+        let host = host.strip_suffix('.').unwrap_or(host);
+        let all =
+            || (1..).zip(sites).flat_map(|(number, hosts)| hosts.iter().map(move |host| (number, host)));
+        if let Some((number, _)) = all().find(|(_, name)| *name == host) {
+            return number;
+        }
+        let is_below = |name: &str| {
+            name.strip_prefix('*').is_some_and(|end| host.len() > end.len() && host.ends_with(end))
+        };
+        let below = all().filter(|(_, name)| is_below(name));
+        below.max_by_key(|(_, name)| name.len()).map_or(0, |(number, _)| number)
+    }
+
+    proptest! {
+        #[test]
+        fn it_finds_what_the_twin_finds(
+            sites in prop::collection::vec(prop::collection::vec("(\\*\\.)?[ab](\\.[ab]){0,3}", 0..4), 0..5),
+            host in "([ab]\\.){0,4}[ab]?\\.?",
+        ) {
+            let borrowed: Vec<Vec<&str>> = sites.iter().map(|hosts| hosts.iter().map(String::as_str).collect()).collect();
+            let borrowed: Vec<&[&str]> = borrowed.iter().map(Vec::as_slice).collect();
+            if let Ok(table) = table(&borrowed) {
+                prop_assert_eq!(table.of_host(host.as_bytes()), SiteId(twin(&sites, &host)));
+            }
+        }
+    }
+}

@@ -1,0 +1,195 @@
+//! What can be set of a site: in `[cache]`, for hosts that no site names and for what a site does not say itself, and in
+//! a `[[cache.site]]` of the file, for its hosts.
+
+use std::{fmt, str::FromStr, time::Duration};
+
+use cache::config::{HostPattern, InvalidRule, LIST_MAX, Methods, Origin, PathRule, Site, field, sent_host};
+
+use crate::{
+    failure::Fault,
+    settings::{Access, SETTINGS, Section, Setting, Settings, Shape, list, truth},
+    units::duration_text,
+};
+
+/// The heading for rules of a site.
+const RULES: &str = "Rules for requests (each site may have its own)";
+
+/// Settings beside [`SITE_SETTINGS`] that a site may say for itself.
+const OF_CACHE: [&str; 4] = ["origin", "default-ttl", "grace", "stale-if-error"];
+
+/// The rules that are settings of `[cache]`, too.
+pub(crate) const SITE_SETTINGS: &[Setting] = &[
+    Setting {
+        key: "host",
+        section: Section::Cache,
+        shape: Shape::Text,
+        heading: RULES,
+        value_name: "NAME",
+        help: "The Host that the origin is sent: keep (the one that visitors ask for), or a name such as app.internal; it \
+               is then told theirs in X-Forwarded-Host",
+        access: Access {
+            set: |settings, text| {
+                let name = (text != "keep").then(|| sent_host(text)).transpose();
+                name.map(|name| settings.cache.rules.host = name).map_err(|error| error.to_string())
+            },
+            text: |settings| Some(settings.cache.rules.host.as_deref().unwrap_or("keep").to_owned()),
+        },
+    },
+    Setting {
+        key: "ignore-query",
+        section: Section::Cache,
+        shape: Shape::Texts,
+        heading: RULES,
+        value_name: "LIST",
+        help: "Parameters of the query that count for nothing (utm_*,fbclid): they are no part of the key, and are left out \
+               of what is fetched for the store",
+        access: Access {
+            set: |settings, text| members(text).map(|rules| settings.cache.rules.ignore_query = rules),
+            text: |settings| shown(&settings.cache.rules.ignore_query),
+        },
+    },
+    Setting {
+        key: "sort-query",
+        section: Section::Cache,
+        shape: Shape::Flag,
+        heading: RULES,
+        value_name: "true|false",
+        help: "Sorts the parameters of the query by their names, in the key and in what is fetched for the store",
+        access: Access {
+            set: |settings, text| truth(text).map(|is_so| settings.cache.rules.sort_query = is_so),
+            text: |settings| Some(settings.cache.rules.sort_query.to_string()),
+        },
+    },
+    Setting {
+        key: "methods",
+        section: Section::Cache,
+        shape: Shape::Texts,
+        heading: RULES,
+        value_name: "LIST",
+        help: "Methods that are taken (GET,HEAD,POST); requests with others are answered 405; unset: all",
+        access: Access {
+            set: |settings, text| methods(text).map(|methods| settings.cache.rules.methods = methods),
+            text: |settings| settings.cache.rules.methods.map(methods_text),
+        },
+    },
+    Setting {
+        key: "bypass-cookies",
+        section: Section::Cache,
+        shape: Shape::Texts,
+        heading: RULES,
+        value_name: "LIST",
+        help: "Cookies of visitors who are known (session,wordpress_logged_in_*): who has one goes past the store; all other \
+               cookies do not count, and the origin is sent none for what is stored. Unset: answers say what cookies mean",
+        access: Access {
+            set: |settings, text| {
+                members(text).map(|cookies| settings.cache.rules.bypass_cookies = Some(cookies))
+            },
+            text: |settings| {
+                settings.cache.rules.bypass_cookies.as_ref().map(|cookies| shown(cookies).unwrap_or_default())
+            },
+        },
+    },
+    Setting {
+        key: "bypass-headers",
+        section: Section::Cache,
+        shape: Shape::Texts,
+        heading: RULES,
+        value_name: "LIST",
+        help: "Fields of requests that go past the store (X-Preview)",
+        access: Access {
+            set: |settings, text| {
+                let names = bounded(text, |name| field(name).map_err(|error| error.to_string()));
+                names.map(|names| settings.cache.rules.bypass_headers = names)
+            },
+            text: |settings| shown(&settings.cache.rules.bypass_headers),
+        },
+    },
+];
+
+/// Members of a list in one text; none where the text is empty.
+fn bounded<T>(text: &str, read: impl Fn(&str) -> Result<T, String>) -> Result<Vec<T>, String> {
+    let members: Vec<T> = list(text).filter(|_| !text.is_empty()).map(read).collect::<Result<_, String>>()?;
+    if members.len() > LIST_MAX { Err(InvalidRule::TooMany.to_string()) } else { Ok(members) }
+}
+
+fn members<T: FromStr<Err = InvalidRule>>(text: &str) -> Result<Vec<T>, String> {
+    bounded(text, |member| member.parse().map_err(|error: InvalidRule| error.to_string()))
+}
+
+fn shown(members: &[impl fmt::Display]) -> Option<String> {
+    let members: Vec<_> = members.iter().map(ToString::to_string).collect();
+    (!members.is_empty()).then(|| members.join(","))
+}
+
+/// Methods in one text; all where it is empty.
+pub(crate) fn methods(text: &str) -> Result<Option<Methods>, String> {
+    if text.is_empty() {
+        return Ok(None);
+    }
+    Methods::of(list(text)).map(Some).map_err(|error| error.to_string())
+}
+
+fn methods_text(methods: Methods) -> String {
+    methods.names().collect::<Vec<_>>().join(",")
+}
+
+/// The settings that a site may say for itself, with their places in [`SETTINGS`].
+pub(crate) fn of_a_site() -> impl Iterator<Item = (usize, &'static Setting)> {
+    SETTINGS.iter().enumerate().filter(|(_, setting)| {
+        setting.section == Section::Cache && (setting.heading == RULES || OF_CACHE.contains(&setting.key))
+    })
+}
+
+/// A `[[cache.site]]` of the file.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct SiteSaid {
+    /// Which hosts it is for.
+    pub hosts: Vec<HostPattern>,
+    /// What it says for itself: the place in [`SETTINGS`], and the text, which has been found to be right.
+    pub own: Vec<(usize, String)>,
+    /// Its rules for paths; `None`: those of `[cache]`.
+    pub paths: Option<Vec<PathRule>>,
+    /// `FILE:LINE:COLUMN`.
+    pub place: String,
+}
+
+impl SiteSaid {
+    /// The site, with what `[cache]` says where it says nothing itself. `origin` is the one for all other hosts.
+    ///
+    /// # Errors
+    /// It has no origin, or a file that it names has gone.
+    pub(crate) fn site(&self, settings: &Settings, origin: Option<&Origin>) -> Result<Site, Fault> {
+        let fault = |message| Fault { place: self.place.clone(), message };
+        let mut own = Settings { origin: origin.cloned(), ..settings.clone() };
+        for (setting, text) in &self.own {
+            let setting = &SETTINGS[*setting];
+            setting.set(&mut own, text).map_err(|message| fault(format!("{}: {message}", setting.key)))?;
+        }
+        let mut rules = own.cache.rules;
+        if let Some(paths) = &self.paths {
+            rules.paths.clone_from(paths);
+        }
+        let none = || fault("origin: this site says none, and [cache] neither".to_owned());
+        Ok(Site { hosts: self.hosts.clone(), origin: own.origin.ok_or_else(none)?, rules })
+    }
+
+    /// It as a section of a file: heading, keys and texts.
+    pub(crate) fn rows(&self) -> Vec<(&'static str, String, Shape)> {
+        let own = self.own.iter().map(|(setting, text)| {
+            let Setting { key, shape, .. } = SETTINGS[*setting];
+            (key, text.clone(), shape)
+        });
+        [("hosts", shown(&self.hosts).unwrap_or_default(), Shape::Texts)].into_iter().chain(own).collect()
+    }
+}
+
+/// A rule for a path as rows of a file's section.
+pub(crate) fn rows_of_path(rule: &PathRule) -> Vec<(&'static str, String, Shape)> {
+    let PathRule { path, pass, ttl, methods, join } = rule;
+    let mut rows = vec![("path", path.to_string(), Shape::Text)];
+    rows.extend(pass.then(|| ("pass", "true".to_owned(), Shape::Flag)));
+    rows.extend(ttl.map(|ttl: Duration| ("ttl", duration_text(ttl), Shape::Text)));
+    rows.extend(methods.map(|methods| ("methods", methods_text(methods), Shape::Texts)));
+    rows.extend((!join).then(|| ("join", "false".to_owned(), Shape::Flag)));
+    rows
+}

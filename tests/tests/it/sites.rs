@@ -1,0 +1,500 @@
+//! Row A34 of the features: several sites behind one accelerator, each with its rules; row A35: what they make of cookies.
+#![allow(
+    clippy::disallowed_methods,
+    clippy::expect_used,
+    reason = "a test may block, and stop at the first surprise"
+)]
+
+use std::io::Write as _;
+
+use serde_json::Value;
+use tests::{
+    Accelerator, Answer, Gate, Request, Response, ScriptedOrigin, eventually, on_one_core_and_on_two,
+    origin::NobodyThere,
+};
+
+on_one_core_and_on_two! {
+    a34_each_host_has_its_own_origin_and_others_are_misdirected,
+    a34_what_no_site_names_is_for_the_origin_of_all_others,
+    a34_an_origin_that_fails_takes_no_other_site_with_it,
+    a34_parameters_that_are_ignored_are_neither_keyed_nor_sent,
+    a34_purges_and_invalidations_know_the_rules_for_queries,
+    a34_known_visitors_pass_and_no_cookies_reach_what_is_stored,
+    a34_what_varies_by_cookie_is_one_for_those_whose_cookies_do_not_count,
+    a34_an_answer_to_post_is_stored_for_nobody_whose_cookies_it_was_made_for,
+    a34_methods_that_are_not_taken_are_405_and_invalidate_nothing,
+    a34_paths_pass_have_a_ttl_of_their_own_or_wait_for_nobody,
+    a34_a_ttl_of_a_path_shares_nothing_that_its_origin_does_not,
+    a34_an_origin_is_sent_the_host_that_it_knows,
+}
+
+fn start(text: &str, cores: &str) -> Accelerator {
+    Accelerator::configured(text).flag("--cores", cores).flag("--purge-from", "127.0.0.1").start()
+}
+
+/// An origin that says who it is and what it was asked for, for ten minutes.
+fn named(name: &'static str) -> ScriptedOrigin {
+    let origin = ScriptedOrigin::start();
+    origin.otherwise(move |request, reply| {
+        let body = format!("{name}: {} {}", request.header("host").unwrap_or_default(), request.target);
+        reply.answer(&Answer::new(200, body).header("Cache-Control", "max-age=600"))
+    });
+    origin
+}
+
+/// Asks for a path of a host.
+#[track_caller]
+fn get(running: &Accelerator, host: &str, target: &str) -> Response {
+    running.fetch(&Request::get(target).header("Host", host))
+}
+
+/// What `nighttrain explain --json` says of a URL.
+#[track_caller]
+fn explain(running: &Accelerator, url: &str, arguments: &[&str]) -> Value {
+    let output = running.ask(&[&["explain", "--json", url], arguments].concat());
+    assert!(output.status.success(), "{output:?}");
+    serde_json::from_slice(&output.stdout).expect("JSON")
+}
+
+/// The first step of this state that decides this.
+#[track_caller]
+fn step<'s>(said: &'s Value, state: &str, decision: &str) -> &'s Value {
+    let steps = said["steps"].as_array().expect("steps");
+    let is_it = |step: &&Value| step["state"] == state && step["decision"] == decision;
+    steps.iter().find(is_it).unwrap_or_else(|| panic!("no {state} {decision}: {said:#}"))
+}
+
+fn status_of(response: &Response) -> String {
+    response.header("cache-status").unwrap_or_default().to_owned()
+}
+
+#[track_caller]
+fn is_hit(response: &Response) -> bool {
+    status_of(response).contains("; hit")
+}
+
+fn a34_each_host_has_its_own_origin_and_others_are_misdirected(cores: &str) {
+    let (one, two) = (named("one"), named("two"));
+    let running = start(
+        &format!(
+            "[[cache.site]]\nhosts = [\"a.test\", \"www.a.test\"]\norigin = \"{}\"\n\
+             [[cache.site]]\nhosts = [\"*.b.test\"]\norigin = \"{}\"\n",
+            one.url(),
+            two.url()
+        ),
+        cores,
+    );
+    assert!(running.printed().contains("in front of 2 sites, with"), "{}", running.printed());
+    for (host, body) in [
+        ("a.test", "one: a.test /"),
+        ("www.A.test", "one: www.a.test /"),
+        ("a.test:8080", "one: a.test:8080 /"),
+        ("x.b.test", "two: x.b.test /"),
+        ("y.x.b.test.", "two: y.x.b.test. /"),
+    ] {
+        assert_eq!(get(&running, host, "/").expect_status(200).text(), body);
+        assert!(is_hit(&get(&running, host, "/")), "{host}");
+    }
+    assert_eq!((one.count("/"), two.count("/")), (3, 2));
+    for host in ["b.test", "c.test", "", "127.0.0.1", "a.test.evil"] {
+        let page = running.fetch(&Request::get("/").header("Host", host).header("Accept", "text/html"));
+        let text = page.expect_status(421).text();
+        assert!(text.contains("No website of this name is served here"), "{text}");
+    }
+    assert_eq!(running.fetch(&Request::new("POST", "/").header("Host", "c.test").body(b"x")).status(), 421);
+    // A tag may be on pages of several sites, so a purge is for any host.
+    let purge = Request::new("PURGE", "/").header("Host", "c.test").header("Surrogate-Key", "x");
+    running.fetch(&purge).expect_status(200);
+    assert_eq!(running.stat().count("requests.passes"), 0);
+
+    let said = explain(&running, "http://x.b.test/", &[]);
+    assert_eq!(
+        (&said["outcome"], &step(&said, "site", "named")["hosts"]),
+        (&"hit".into(), &"*.b.test".into())
+    );
+    assert!(
+        step(&said, "key", "primary")["words"].as_str().expect("words").contains(&two.address().to_string())
+    );
+    let said = explain(&running, "http://c.test/", &[]);
+    assert_eq!((&said["outcome"], &step(&said, "now", "synth")["status"]), (&"synth".into(), &421.into()));
+    assert!(running.ask(&["purge", "http://x.b.test/"]).status.success());
+    assert!(!is_hit(&get(&running, "x.b.test", "/")) && is_hit(&get(&running, "a.test", "/")));
+}
+
+fn a34_what_no_site_names_is_for_the_origin_of_all_others(cores: &str) {
+    let (one, rest) = (named("one"), named("rest"));
+    let text = format!(
+        "[cache]\norigin = \"{}\"\nsort-query = true\n[[cache.site]]\nhosts = [\"a.test\"]\norigin = \"{}\"\n\
+         [[cache.site]]\nhosts = [\"b.test\"]\nsort-query = false\n",
+        rest.url(),
+        one.url()
+    );
+    let running = start(&text, cores);
+    // The rules of [cache] hold for sites, too, where they say nothing else.
+    assert_eq!(get(&running, "a.test", "/?b&a").text(), "one: a.test /?a&b");
+    assert_eq!(get(&running, "b.test", "/?b&a").text(), "rest: b.test /?b&a");
+    assert_eq!(get(&running, "other.test", "/?b&a").text(), "rest: other.test /?a&b");
+    step(&explain(&running, "http://other.test/", &[]), "site", "default");
+    // A flag takes the place of what [cache] says, and with that of what a site does not say.
+    let running = Accelerator::configured(&text).flag("--origin", &one.url()).flag("--cores", cores).start();
+    assert_eq!(get(&running, "b.test", "/").text(), "one: b.test /");
+}
+
+fn a34_an_origin_that_fails_takes_no_other_site_with_it(cores: &str) {
+    let (well, gone) = (named("well"), NobodyThere::new());
+    let running = start(
+        &format!(
+            "[[cache.site]]\nhosts = [\"gone.test\"]\norigin = \"http://{}\"\n[[cache.site]]\nhosts = [\"well.test\"]\n\
+             origin = \"{}\"\n[[cache.site]]\nhosts = [\"short.test\"]\norigin = \"{}\"\nstale-if-error = \"0s\"\n",
+            gone.address(),
+            well.url(),
+            well.url()
+        ),
+        cores,
+    );
+    let stale = || {
+        Answer::new(200, "old")
+            .header("Cache-Control", "max-age=1")
+            .header("Age", "5")
+            .header("ETag", "\"x\"")
+    };
+    well.on("/stale", move |request, reply| match request.header("if-none-match") {
+        None => reply.answer(&stale()),
+        Some(_) => reply.answer(&Answer::new(500, "broken")),
+    });
+    assert_eq!(get(&running, "gone.test", "/").status(), 502);
+    // What is stale is validated: an origin that is thought to fail would be left alone for a second.
+    for host in ["well.test", "short.test"] {
+        assert_eq!(get(&running, host, "/stale").expect_status(200).text(), "old");
+    }
+    let asked = well.count("/stale");
+    assert_eq!(get(&running, "gone.test", "/").status(), 502);
+    assert_eq!(get(&running, "well.test", "/stale").expect_status(200).text(), "old");
+    assert!(well.count("/stale") > asked, "the site whose origin is well was asked");
+    // The rule of one site is not the other's.
+    assert_eq!(get(&running, "short.test", "/stale").status(), 500);
+}
+
+fn a34_parameters_that_are_ignored_are_neither_keyed_nor_sent(cores: &str) {
+    let origin = named("one");
+    let running = Accelerator::before(&origin.url())
+        .flag("--cores", cores)
+        .flag("--ignore-query", "utm_*,fbclid")
+        .limit("sort_query", "true")
+        .start();
+    for target in
+        ["/p?b=2&a=1", "/p?utm_source=x&a=1&b=2", "/p?a=1&fbclid&b=2&utm_z=", "http://site.test/p?a=1&b=2"]
+    {
+        assert_eq!(running.get(target).expect_status(200).text(), "one: site.test /p?a=1&b=2");
+    }
+    assert_eq!(origin.count("/p"), 1);
+    assert_eq!(running.get("/q?utm_source=x").text(), "one: site.test /q");
+    assert!(is_hit(&running.get("/q")) && !is_hit(&running.get("/q?")));
+    // What is passed is as its client wrote it.
+    running.fetch(&Request::new("POST", "/p?b=2&utm_source=x&a=1").body(b"x")).expect_status(200);
+    let posted: Vec<_> = origin.all_seen().into_iter().filter(|seen| seen.method == "POST").collect();
+    assert_eq!(posted[0].target, "/p?b=2&utm_source=x&a=1");
+    let said = explain(&running, "http://site.test/q?utm_a=1", &[]);
+    assert_eq!((&said["outcome"], &step(&said, "key", "primary")["path"]), (&"hit".into(), &"/q".into()));
+}
+
+fn a34_purges_and_invalidations_know_the_rules_for_queries(cores: &str) {
+    let origin = named("one");
+    let changed = |reply: &mut tests::origin::Reply<'_>| {
+        let answer = Answer::new(303, "").header("Location", "/list?utm_campaign=mail&page=2&kind=a");
+        reply.answer(&answer.header("Content-Location", "/item?utm_x"))
+    };
+    origin.on("/change", move |_, reply| changed(reply));
+    let text =
+        format!("[cache]\norigin = \"{}\"\nignore-query = [\"utm_*\"]\nsort-query = true\n", origin.url());
+    let running = start(&text, cores);
+    let is_stored = |target: &str| is_hit(&running.get(target));
+    let store = || ["/list?kind=a&page=2", "/item"].map(|target| running.get(target).expect_status(200));
+    let url = "http://site.test/list?page=2&utm_id=7&kind=a";
+
+    store();
+    assert!(is_stored("/list?utm_a&page=2&kind=a") && is_stored("/item?utm_b"));
+    running.fetch(&Request::new("PURGE", "/list?page=2&utm_source=x&kind=a")).expect_status(200);
+    assert!(!is_stored("/list?kind=a&page=2"));
+    assert_eq!(String::from_utf8_lossy(&running.ask(&["purge", url]).stdout), format!("Dropped {url}\n"));
+    assert!(!is_stored("/list?kind=a&page=2") && is_stored("/item"));
+    assert!(running.ask(&["purge", "--soft", url]).status.success());
+    assert!(!is_stored("/list?kind=a&page=2"));
+    store();
+    running.fetch(&Request::new("POST", "/change").body(b"x")).expect_status(303);
+    assert!(!is_stored("/list?kind=a&page=2") && !is_stored("/item"));
+    store();
+    running.fetch(&Request::new("DELETE", "/item?utm_source=x")).expect_status(200);
+    assert!(!is_stored("/item") && is_stored("/list?kind=a&page=2"));
+}
+
+/// Pages of a site that knows its visitors by a cookie, and says little to caches.
+fn with_sessions() -> ScriptedOrigin {
+    let origin = ScriptedOrigin::start();
+    origin.otherwise(|request, reply| {
+        let cookies = request.headers.joined("cookie");
+        let visitor = cookies.split("; ").find_map(|pair| pair.strip_prefix("session="));
+        let body = format!("{} for {}", request.target, visitor.unwrap_or("anybody"));
+        reply.answer(&Answer::new(200, body).header("Cache-Control", "max-age=600"))
+    });
+    origin
+}
+
+fn a34_known_visitors_pass_and_no_cookies_reach_what_is_stored(cores: &str) {
+    let origin = with_sessions();
+    let running = Accelerator::before(&origin.url())
+        .flag("--cores", cores)
+        .flag("--bypass-cookies", "session,wp_*")
+        .flag("--bypass-headers", "X-Preview")
+        .start();
+    let with =
+        |cookie: &str| running.fetch(&Request::get("/page").header("Cookie", cookie)).expect_status(200);
+    assert_eq!(with("_ga=1; theme=dark").text(), "/page for anybody");
+    for cookie in ["_ga=2", "a=b; c=d", "Session=x"] {
+        assert!(is_hit(&with(cookie)), "{cookie}");
+    }
+    assert_eq!(origin.seen("/page")[0].header("cookie"), None);
+    for (cookie, body) in [("session=anna", "/page for anna"), ("x=y; session=ben", "/page for ben")] {
+        for _ in 0..2 {
+            let page = with(cookie);
+            assert_eq!(page.text(), body);
+            assert!(status_of(&page).contains("detail=bypass-cookie"), "{}", status_of(&page));
+        }
+    }
+    // Nobody can tell what such a field says.
+    assert!(!is_hit(&with("session")) && !is_hit(&with("a=b;;")) && is_hit(&with("a=b")));
+    let preview = running.fetch(&Request::get("/page").header("x-preview", "1"));
+    assert!(status_of(&preview).contains("detail=bypass-header"), "{}", status_of(&preview));
+    assert_eq!(running.get("/page").text(), "/page for anybody");
+
+    let known = explain(&running, "http://site.test/page", &["-H", "Cookie: session=anna"]);
+    assert_eq!(
+        (&known["outcome"], &step(&known, "recv", "pass")["section"]),
+        (&"pass".into(), &"knob bypass-cookies".into())
+    );
+    let unknown = explain(&running, "http://site.test/page", &["-H", "Cookie: _ga=1"]);
+    step(&unknown, "recv", "cookies-ignored");
+    assert_eq!(unknown["outcome"], "hit");
+}
+
+fn a34_what_varies_by_cookie_is_one_for_those_whose_cookies_do_not_count(cores: &str) {
+    let origin = with_sessions();
+    origin
+        .answers("/v", Answer::new(200, "x").header("Cache-Control", "max-age=600").header("Vary", "Cookie"));
+    let running =
+        Accelerator::before(&origin.url()).flag("--cores", cores).flag("--bypass-cookies", "session").start();
+    for cookie in ["_ga=1", "_ga=2", "_ga=3"] {
+        running.fetch(&Request::get("/v").header("Cookie", cookie)).expect_status(200);
+    }
+    running.get("/v").expect_status(200);
+    assert_eq!(origin.count("/v"), 1);
+    assert_eq!(explain(&running, "http://site.test/v", &["-H", "Cookie: _ga=4"])["outcome"], "hit");
+}
+
+fn a34_an_answer_to_post_is_stored_for_nobody_whose_cookies_it_was_made_for(cores: &str) {
+    let origin = with_sessions();
+    origin.on("/form", |request, reply| {
+        let body = format!("{} saw {}", request.method, request.headers.joined("cookie"));
+        let answer = Answer::new(200, body).header("Content-Location", "/form?utm_y");
+        // Fresh by its origin's word, which says nothing of cookies.
+        reply.answer(&answer.header("Cache-Control", "max-age=600"))
+    });
+    let text = format!(
+        "[cache]\norigin = \"{}\"\nbypass-cookies = [\"session\"]\nignore-query = [\"utm_*\"]\ncookies = \"strict\"\n",
+        origin.url()
+    );
+    let running = start(&text, cores);
+    let post = |cookie: &str| {
+        running.fetch(&Request::new("POST", "/form").header("Cookie", cookie).body(b"x")).expect_status(200)
+    };
+    for cookie in ["session=anna", "theme=dark"] {
+        assert_eq!(post(cookie).text(), format!("POST saw {cookie}"));
+        assert_eq!(running.get("/form").text(), "GET saw ");
+    }
+    running.fetch(&Request::new("POST", "/form?utm_x").body(b"x")).expect_status(200);
+    let stored = running.get("/form");
+    assert!(is_hit(&stored) && stored.text() == "POST saw ", "{}", stored.text());
+}
+
+fn a34_methods_that_are_not_taken_are_405_and_invalidate_nothing(cores: &str) {
+    let origin = named("one");
+    let running = start(
+        &format!(
+            "[cache]\norigin = \"{}\"\nmethods = [\"HEAD\", \"GET\"]\n[[cache.path]]\npath = \"/api/*\"\n\
+             methods = [\"GET\", \"PUT\"]\n",
+            origin.url()
+        ),
+        cores,
+    );
+    running.get("/page").expect_status(200);
+    for method in ["POST", "PUT", "DELETE", "OPTIONS", "get", "LINK"] {
+        let refused = running.fetch(&Request::new(method, "/page").body(b"x")).expect_status(405);
+        assert_eq!(refused.header("allow"), Some("GET, HEAD"), "{method}");
+    }
+    assert!(is_hit(&running.get("/page")) && is_hit(&running.fetch(&Request::new("HEAD", "/page"))));
+    let refused = running.fetch(&Request::new("HEAD", "/api/x"));
+    assert_eq!((refused.status(), refused.header("allow")), (405, Some("GET, PUT")));
+    running.get("/api/x").expect_status(200);
+    running.fetch(&Request::new("PUT", "/api/x").body(b"x")).expect_status(200);
+    assert!(!is_hit(&running.get("/api/x")));
+    assert!(origin.all_seen().iter().all(|seen| matches!(seen.method.as_str(), "GET" | "PUT")));
+    // These are not concerned.
+    running.fetch(&Request::new("PURGE", "/page")).expect_status(200);
+    running.fetch(&Request::new("BAN", "/").header("X-Ban", "req.url ~ ^/api")).expect_status(200);
+    let said = explain(&running, "http://site.test/api/x", &["-X", "POST"]);
+    assert_eq!((&said["outcome"], &step(&said, "now", "synth")["status"]), (&"synth".into(), &405.into()));
+    assert_eq!(step(&said, "site", "path")["rule"], 1);
+}
+
+fn a34_paths_pass_have_a_ttl_of_their_own_or_wait_for_nobody(cores: &str) {
+    let origin = named("one");
+    let running = start(
+        &format!(
+            "[cache]\norigin = \"{}\"\n[[cache.path]]\npath = \"/admin/*\"\npass = true\n[[cache.path]]\n\
+             path = \"/news/*\"\nttl = \"1h\"\n[[cache.path]]\npath = \"/slow\"\njoin = false\n",
+            origin.url()
+        ),
+        cores,
+    );
+    for _ in 0..2 {
+        let passed = running.get("/admin/x?y").expect_status(200);
+        assert!(status_of(&passed).contains("detail=path-pass"), "{}", status_of(&passed));
+    }
+    assert!(!is_hit(&running.get("/adm")) && is_hit(&running.get("/adm")), "another path");
+
+    let news = |answer: Answer, path: &str| {
+        origin.answers(path, answer);
+        running.get(path).expect_status(200);
+        is_hit(&running.get(path))
+    };
+    assert!(news(Answer::new(200, "x"), "/news/plain"));
+    assert!(news(Answer::new(200, "x").header("Cache-Control", "max-age=0"), "/news/at-once"));
+    let said = explain(&running, "http://site.test/news/at-once", &[]);
+    let fresh = step(&said, "freshness", "fresh");
+    assert_eq!(
+        (&fresh["lifetime_s"], &fresh["section"]),
+        (&3600.into(), &"knob path, ttl".into()),
+        "{said:#}"
+    );
+    for (field, value) in [
+        ("Cache-Control", "no-store"),
+        ("Cache-Control", "private"),
+        ("Cache-Control", "no-cache"),
+        ("Set-Cookie", "a=b"),
+    ] {
+        assert!(
+            !news(Answer::new(200, "x").header(field, value), &format!("/news/{field}/{value}")),
+            "{value}"
+        );
+    }
+    origin.answers("/news/gone", Answer::new(404, "x"));
+    running.get("/news/gone").expect_status(404);
+    assert!(!is_hit(&running.get("/news/gone")), "an error is not kept for as long");
+
+    // Two ask at once, and neither waits for the other.
+    let gate = Gate::new();
+    let held = gate.clone();
+    origin.on("/slow", move |_, reply| {
+        held.pass();
+        reply.answer(&Answer::new(200, "slow").header("Cache-Control", "max-age=600"))
+    });
+    let mut clients = [running.connect(), running.connect()];
+    for client in &mut clients {
+        client.send(&Request::get("/slow").bytes());
+    }
+    eventually("both are asked for", || origin.count("/slow") == 2);
+    gate.open();
+    for client in &mut clients {
+        assert_eq!(client.response("GET").expect_status(200).text(), "slow");
+    }
+    assert_eq!(running.stat().count("requests.misses_collapsed"), 0);
+    assert!(is_hit(&running.get("/slow")));
+}
+
+fn a34_a_ttl_of_a_path_shares_nothing_that_its_origin_does_not(cores: &str) {
+    let origin = with_sessions();
+    origin.on("/unsaid", |request, reply| {
+        reply.answer(&Answer::new(200, format!("for {}", request.headers.joined("cookie"))))
+    });
+    origin.on("/at-once", |request, reply| {
+        let answer = Answer::new(200, format!("for {}", request.headers.joined("cookie")));
+        reply.answer(&answer.header("Cache-Control", "max-age=0"))
+    });
+    let running = start(
+        &format!("[cache]\norigin = \"{}\"\n[[cache.path]]\npath = \"/*\"\nttl = \"1h\"\n", origin.url()),
+        cores,
+    );
+    for path in ["/unsaid", "/at-once"] {
+        for visitor in ["a=1", "a=2"] {
+            let page = running.fetch(&Request::get(path).header("Cookie", visitor));
+            assert_eq!(page.text(), format!("for {visitor}"), "{path}");
+        }
+        assert_eq!(running.get(path).text(), "for ");
+        assert!(is_hit(&running.get(path)));
+        assert_eq!(running.fetch(&Request::get(path).header("Cookie", "a=3")).text(), "for a=3");
+    }
+}
+
+fn a34_an_origin_is_sent_the_host_that_it_knows(cores: &str) {
+    let origin = named("one");
+    let running = start(
+        &format!(
+            "[cache]\norigin = \"{}\"\nhost = \"app.internal:81\"\n[[cache.site]]\nhosts = [\"kept.test\"]\nhost = \"keep\"\n",
+            origin.url()
+        ),
+        cores,
+    );
+    for host in ["a.test", "b.test"] {
+        for method in ["GET", "POST"] {
+            let request = Request::new(method, "/").header("Host", host).header("X-Forwarded-Host", "evil");
+            assert_eq!(running.fetch(&request).expect_status(200).text(), "one: app.internal:81 /");
+            let seen = origin.all_seen().pop().expect("it was asked");
+            let hosts: Vec<_> = seen.headers.all("x-forwarded-host").collect();
+            assert_eq!((seen.method.as_str(), hosts), (method, vec![host]));
+        }
+    }
+    assert_eq!(get(&running, "kept.test", "/").text(), "one: kept.test /");
+    assert_eq!(origin.all_seen().pop().expect("it was asked").header("x-forwarded-host"), None);
+    assert_eq!(origin.all_seen().len(), 5, "each host has answers of its own");
+}
+
+/// What `check` says of a file.
+fn check(text: &str) -> (Option<i32>, String) {
+    let mut file = tempfile::NamedTempFile::new().expect("a file");
+    file.write_all(text.as_bytes()).expect("written");
+    let output =
+        tests::program::command().arg("check").arg("--config").arg(file.path()).output().expect("it runs");
+    let said = [output.stdout, output.stderr].concat();
+    (output.status.code(), String::from_utf8_lossy(&said).replace(&file.path().display().to_string(), "FILE"))
+}
+
+#[test]
+fn a34_a_rule_with_a_mistake_is_told_with_its_place() {
+    let (code, said) = check(
+        "[[cache.site]]\nhosts = [\"a.test\"]\norigin = \"http://127.0.0.1:1\"\nbypas-cookies = [\"x\"]\n",
+    );
+    assert_eq!(code, Some(3));
+    assert_eq!(said, "nighttrain: FILE:4:1: unknown key `bypas-cookies`; perhaps `bypass-cookies`\n");
+    assert_eq!(
+        check("[[cache.site]]\nhosts = [\"a.test\"]\n").0,
+        Some(0),
+        "[cache] may have an origin by a flag"
+    );
+    let run = Accelerator::configured("[[cache.site]]\nhosts = [\"a.test\"]\n").run_to_its_end();
+    let said = String::from_utf8_lossy(&run.stderr).into_owned();
+    assert_eq!(run.status.code(), Some(3), "{said}");
+    assert!(said.contains(":1:1: origin: this site says none, and [cache] neither"), "{said}");
+}
+
+#[test]
+fn a34_a_reload_says_that_only_a_restart_changes_sites() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("n.toml");
+    let site =
+        |host: &str| format!("[[cache.site]]\nhosts = [\"{host}\"]\norigin = \"http://127.0.0.1:1\"\n");
+    std::fs::write(&path, site("a.test")).expect("a file");
+    let running = Accelerator::configured("").flag("--config", path.to_str().expect("UTF-8")).start();
+    std::fs::write(&path, site("b.test")).expect("a file");
+    running.signal(rustix::process::Signal::HUP);
+    eventually("it says so", || running.printed().contains("only a restart changes sites"));
+}
