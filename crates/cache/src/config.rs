@@ -1,9 +1,11 @@
 //! What can be set, with its default and its bound.
 
+mod page;
 mod rules;
 
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
+pub use self::page::{InvalidPage, OwnPage, PAGE_BYTES_MAX, Part, Place};
 pub use self::rules::{
     HostPattern, InvalidRule, LIST_MAX, Methods, PATHS_MAX, PathRule, Pattern, SITES_MAX, Site, SiteRules,
     field, sent_host,

@@ -12,6 +12,8 @@ use std::borrow::Cow;
 mod accept;
 mod words;
 
+use crate::config::{OwnPage, Part, Place};
+
 pub use accept::Form;
 pub use words::{Fault, RETRY_AFTER_S, Rule, Side, Words};
 
@@ -36,32 +38,53 @@ pub struct Page {
 
 /// Makes the page for a fault. `request_id` is shown to the visitor; `accept` is the value of `Accept`, if the
 /// request had one and it could be read.
-pub fn render(fault: Fault, request_id: &str, accept: Option<&[u8]>) -> Page {
+/// `own` is the site's page, for people with a browser.
+pub fn render(fault: Fault, request_id: &str, accept: Option<&[u8]>, own: Option<&OwnPage>) -> Page {
     let words = fault.words();
     let form = accept::choose(accept);
+    let own = own.filter(|_| form == Form::Html);
     let mut body = String::with_capacity(8 << 10);
-    match form {
-        Form::Html => html(&mut body, &fault, &words, request_id),
-        Form::Plain => plain(&mut body, &fault, &words, request_id),
-        Form::Json | Form::ProblemJson => json(&mut body, &fault, &words, request_id),
+    match (form, own) {
+        (Form::Html, Some(own)) => fill(&mut body, own, &words, request_id),
+        (Form::Html, None) => html(&mut body, &fault, &words, request_id),
+        (Form::Plain, _) => plain(&mut body, &fault, &words, request_id),
+        (Form::Json | Form::ProblemJson, _) => json(&mut body, &fault, &words, request_id),
     }
+    let headers = match fault {
+        // RFC 9110 §15.5.17: so that the client learns what it could ask for.
+        Fault::RangeNotSatisfiable { complete } => {
+            Cow::Owned(format!("{}Content-Range: bytes */{complete}\r\n", headers(words.status)))
+        }
+        // RFC 9110 §15.5.6.
+        Fault::MethodNotTaken { taken } => {
+            let names = taken.names().collect::<Vec<_>>().join(", ");
+            Cow::Owned(format!("{COMMON_HEADERS}Allow: {names}\r\n"))
+        }
+        _ => Cow::Borrowed(headers(words.status)),
+    };
     Page {
         status: words.status,
         reason: words::reason(words.status),
         content_type: form.content_type(),
-        headers: match fault {
-            // RFC 9110 §15.5.17: so that the client learns what it could ask for.
-            Fault::RangeNotSatisfiable { complete } => {
-                Cow::Owned(format!("{}Content-Range: bytes */{complete}\r\n", headers(words.status)))
-            }
-            // RFC 9110 §15.5.6.
-            Fault::MethodNotTaken { taken } => {
-                let names = taken.names().collect::<Vec<_>>().join(", ");
-                Cow::Owned(format!("{COMMON_HEADERS}Allow: {names}\r\n"))
-            }
-            _ => Cow::Borrowed(headers(words.status)),
-        },
+        // A site's own page may have pictures and styles from where it likes.
+        headers: if own.is_some() { Cow::Owned(headers.replace(POLICY, "")) } else { headers },
         body: body.into_bytes(),
+    }
+}
+
+/// What our own page is allowed to do: nothing.
+const POLICY: &str = "Content-Security-Policy: default-src 'none'; style-src 'unsafe-inline'\r\n";
+
+/// Fills a site's own page.
+fn fill(out: &mut String, page: &OwnPage, words: &Words, request_id: &str) {
+    for part in page.parts() {
+        match part {
+            Part::Html(text) => out.push_str(text),
+            Part::Place(Place::Status) => out.push_str(itoa::Buffer::new().format(words.status)),
+            Part::Place(Place::Reason) => push_html(out, words::reason(words.status)),
+            Part::Place(Place::Message) => push_html(out, words.what),
+            Part::Place(Place::RequestId) => push_html(out, request_id),
+        }
     }
 }
 

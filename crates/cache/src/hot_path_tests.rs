@@ -19,6 +19,7 @@ use engine::{
 
 use crate::{
     bans::Ban,
+    config::{Config, Methods, Origin, PathRule, Site, SiteRules},
     core::{store_s, with_core},
     counters::Counter,
     http1,
@@ -38,7 +39,7 @@ const WARM_UP: usize = 200;
 /// Stores an answer under `http://site/PATH`.
 fn store(path: &str, body: &[u8], tail: &[u8]) {
     let mut key = Vec::new();
-    assert!(key::of_url(&format!("http://site{path}"), &SiteTable::default(), &mut key));
+    assert!(key::of_url(&format!("http://{}{path}", host_before(path)), &SiteTable::default(), &mut key));
     put(
         with_core(|core| core.store.hash(&key)),
         &key,
@@ -47,6 +48,11 @@ fn store(path: &str, body: &[u8], tail: &[u8]) {
         tail,
         200,
     );
+}
+
+/// The host of what is stored under a path, which a site's has a port before.
+fn host_before(path: &str) -> &'static str {
+    if path.starts_with(':') { "x.site" } else { "site" }
 }
 
 fn put(hash: Hash, key: &[u8], head: &[u8], body: &[u8], tail: &[u8], status: u16) {
@@ -86,7 +92,7 @@ fn put(hash: Hash, key: &[u8], head: &[u8], body: &[u8], tail: &[u8], status: u1
 /// Stores an answer that varies by Accept-Encoding, as it is for `gzip`.
 fn store_variant(path: &str, body: &[u8]) {
     let mut key = Vec::new();
-    assert!(key::of_url(&format!("http://site{path}"), &SiteTable::default(), &mut key));
+    assert!(key::of_url(&format!("http://{}{path}", host_before(path)), &SiteTable::default(), &mut key));
     let primary = with_core(|core| core.store.hash(&key));
     put(primary, &key, b"accept-encoding", &[], &[], 0);
     let generation =
@@ -169,6 +175,58 @@ fn cases() -> Vec<Case> {
         case("a variant", get("/vary", browser), 1, "HTTP/1.1 200 OK"),
         case("trailers", get("/tail", ""), 1, "HTTP/1.1 200 OK"),
     ]
+}
+
+/// What a site's rules have to do with, and find nothing to keep a hit back for.
+fn cases_of_a_site() -> Vec<Case> {
+    let head = |target: &str, more: &str| format!("GET {target} HTTP/1.1\r\nHost: X.site:81\r\n{more}\r\n");
+    let cookies = "Cookie: _ga=GA1.2.3; consent=yes; theme=night\r\n";
+    let case = |name, request| Case { name, request, at_once: 1, status: "HTTP/1.1 200 OK" };
+    vec![
+        case("a site's hit", head("/1k", cookies)),
+        case("sorted and ignored parameters", head("/1k?b=2&utm_source=x&a=1&c&utm_campaign=y&a=0", cookies)),
+        case(
+            "a variant by cookies that do not count",
+            head("/vary", cookies).replace("\r\n\r\n", "\r\nAccept-Encoding: gzip\r\n\r\n"),
+        ),
+    ]
+}
+
+#[test]
+fn a34_hits_of_a_site_with_rules_allocate_nothing() {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    runtime.block_on(async {
+        let origin = Origin { host: "127.0.0.1".to_owned(), port: 9 };
+        let patterns =
+            |names: &[&str]| names.iter().map(|name| name.parse().expect("a pattern")).collect::<Vec<_>>();
+        let rules = SiteRules {
+            ignore_query: patterns(&["fbclid", "utm_*"]),
+            sort_query: true,
+            methods: Methods::of(["GET", "HEAD"]).ok(),
+            bypass_cookies: Some(patterns(&["session", "wp_*"])),
+            bypass_headers: vec!["X-Preview".into()],
+            paths: vec![PathRule { pass: true, ..PathRule::of("/admin/*").expect("a path") }],
+            ..SiteRules::default()
+        };
+        let hosts = vec!["*.site".parse().expect("a host")];
+        let sites = vec![Site { hosts, origin: origin.clone(), rules }];
+        let _inbox = test_core::install_with(Config { sites, ..Config::new(origin) }, 1, 16);
+        for path in ["/1k", "/1k?a=1&a=0&b=2&c"] {
+            store(&format!(":81{path}"), &[b'x'; 1024], &[]);
+        }
+        store_variant(":81/vary", &[b'z'; 1024]);
+        let listener = tokio::net::TcpListener::bind(("127.0.0.1", 0)).await.expect("a port");
+        let address = listener.local_addr().expect("an address");
+        let mut allocations = Allocations::new().expect("the counting allocator");
+        for case in cases_of_a_site() {
+            let counts = measure(&listener, address, &case, &mut allocations).await;
+            assert!(counts.is_zero(), "{}: {counts} in {REQUESTS} requests", case.name);
+        }
+        with_core(|core| {
+            let asked = (REQUESTS + WARM_UP) * cases_of_a_site().len();
+            assert_eq!(core.counters.value(Counter::Hits), asked as u64);
+        });
+    });
 }
 
 #[test]

@@ -140,7 +140,7 @@ impl Request {
             host: rules.host.is_some(),
         };
         append_fields(&mut out, &head, wanted, left_out);
-        if rules.host.is_some() {
+        if rules.host.is_some() && !asked_for.is_empty() {
             append_field(&mut out, FORWARDED_HOST, asked_for);
         }
         if let Some(left) = max_forwards {

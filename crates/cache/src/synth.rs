@@ -49,7 +49,8 @@ fn page(request: Option<&Request>, fault: Fault, error: Option<&OriginError>) ->
         tracing::debug!(request = %id, client, fault = code, "answered with an error page");
     }
     let accept = request.and_then(|request| request.head().known(KnownHeader::Accept));
-    let page = error_page::render(fault, &id, accept);
+    let own = request.and_then(|request| with_core(|core| core.sites.rules(request.site).error_page.clone()));
+    let page = error_page::render(fault, &id, accept, own.as_deref());
     let mut head = Vec::with_capacity(512);
     head.extend_from_slice(b"HTTP/1.1 ");
     head.extend_from_slice(itoa::Buffer::new().format(page.status).as_bytes());

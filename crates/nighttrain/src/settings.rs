@@ -498,6 +498,7 @@ mod tests {
             "methods" => "GET,POST",
             "bypass-headers" => "X-Preview,X-Debug",
             "sort-query" => "true",
+            "error-page" => concat!(env!("CARGO_MANIFEST_DIR"), "/../cache/src/error_page/page.css"),
             "monitor" | "websocket" => "127.0.0.1:7",
             "tls-cert" | "tls-key" | "tls-ca" | "nats-config" => "/a/b",
             "smtp" | "http" | "smtps" | "lmtp" => "127.0.0.1:7",

@@ -1,13 +1,23 @@
 //! What can be set of a site: in `[cache]`, for hosts that no site names and for what a site does not say itself, and in
 //! a `[[cache.site]]` of the file, for its hosts.
 
-use std::{fmt, str::FromStr, time::Duration};
+use std::{
+    fmt,
+    fs::File,
+    io::{self, Read},
+    str::FromStr,
+    sync::Arc,
+    time::Duration,
+};
 
-use cache::config::{HostPattern, InvalidRule, LIST_MAX, Methods, Origin, PathRule, Site, field, sent_host};
+use cache::config::{
+    HostPattern, InvalidRule, LIST_MAX, Methods, Origin, OwnPage, PAGE_BYTES_MAX, PathRule, Site, field,
+    sent_host,
+};
 
 use crate::{
     failure::Fault,
-    settings::{Access, SETTINGS, Section, Setting, Settings, Shape, list, truth},
+    settings::{Access, SETTINGS, Section, Setting, Settings, Shape, list, optional, truth},
     units::duration_text,
 };
 
@@ -104,7 +114,31 @@ pub(crate) const SITE_SETTINGS: &[Setting] = &[
             text: |settings| shown(&settings.cache.rules.bypass_headers),
         },
     },
+    Setting {
+        key: "error-page",
+        section: Section::Cache,
+        shape: Shape::Text,
+        heading: RULES,
+        value_name: "FILE",
+        help: "HTML that is sent where no answer can be, at most 64KiB, with {{status}}, {{reason}}, {{message}} and \
+               {{request-id}}; programs that ask for JSON or plain text get what they get without it",
+        access: optional!(
+            cache.rules.error_page,
+            parse = page,
+            show = |page: &Arc<OwnPage>| page.name.clone()
+        ),
+    },
 ];
+
+/// The page in a file.
+fn page(path: &str) -> Result<Arc<OwnPage>, String> {
+    let cannot = |why: io::Error| format!("{path}: {why}");
+    let mut text = Vec::new();
+    let file = File::open(path).map_err(cannot)?;
+    file.take(PAGE_BYTES_MAX as u64 + 1).read_to_end(&mut text).map_err(cannot)?;
+    let text = String::from_utf8(text).map_err(|_| format!("{path}: not text in UTF-8"))?;
+    OwnPage::parse(path, &text).map(Arc::new).map_err(|error| format!("{path}: {error}"))
+}
 
 /// Members of a list in one text; none where the text is empty.
 fn bounded<T>(text: &str, read: impl Fn(&str) -> Result<T, String>) -> Result<Vec<T>, String> {

@@ -40,6 +40,7 @@ mod requests;
 mod serve;
 mod shares;
 mod siege;
+mod site_recipes;
 mod sites;
 mod stale;
 mod store_crash;

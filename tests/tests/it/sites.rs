@@ -26,6 +26,8 @@ on_one_core_and_on_two! {
     a34_paths_pass_have_a_ttl_of_their_own_or_wait_for_nobody,
     a34_a_ttl_of_a_path_shares_nothing_that_its_origin_does_not,
     a34_an_origin_is_sent_the_host_that_it_knows,
+    a34_what_sets_a_cookie_is_nobody_elses_where_visitors_are_known_by_cookies,
+    a31_a_site_has_an_error_page_of_its_own,
 }
 
 fn start(text: &str, cores: &str) -> Accelerator {
@@ -456,6 +458,84 @@ fn a34_an_origin_is_sent_the_host_that_it_knows(cores: &str) {
     assert_eq!(get(&running, "kept.test", "/").text(), "one: kept.test /");
     assert_eq!(origin.all_seen().pop().expect("it was asked").header("x-forwarded-host"), None);
     assert_eq!(origin.all_seen().len(), 5, "each host has answers of its own");
+}
+
+fn a34_what_sets_a_cookie_is_nobody_elses_where_visitors_are_known_by_cookies(cores: &str) {
+    let origin = ScriptedOrigin::start();
+    let page = Answer::new(200, "x")
+        .header("Cache-Control", "public, max-age=600")
+        .header("Set-Cookie", "session=anna");
+    origin.answers("/", page);
+    let running =
+        Accelerator::before(&origin.url()).flag("--cores", cores).flag("--bypass-cookies", "session").start();
+    for _ in 0..2 {
+        let page = running.get("/").expect_status(200);
+        assert!(status_of(&page).contains("detail=set-cookie"), "{}", status_of(&page));
+    }
+    assert_eq!(origin.count("/"), 2);
+}
+
+fn a31_a_site_has_an_error_page_of_its_own(cores: &str) {
+    let gone = NobodyThere::new();
+    let mut file = tempfile::NamedTempFile::new().expect("a file");
+    file.write_all(b"<title>Ours: {{status}} {{reason}}</title><p>{{message}}</p><i>{{request-id}}</i>")
+        .expect("written");
+    let path = file.path().to_str().expect("a path in UTF-8");
+    let origin = format!("http://{}", gone.address());
+    let running = start(
+        &format!(
+            "[cache]\norigin = \"{origin}\"\n[[cache.site]]\nhosts = [\"own.test\"]\nerror-page = \"{path}\"\nmethods = [\"GET\"]\n"
+        ),
+        cores,
+    );
+    let ask = |host: &str, method: &str, accept: &str| {
+        running.fetch(&Request::new(method, "/<x>").header("Host", host).header("Accept", accept))
+    };
+    let page = ask("own.test", "GET", "text/html").expect_status(502);
+    let number = page.header("x-request-id").expect("a number");
+    let text = page.text();
+    assert!(
+        text.starts_with("<title>Ours: 502 Bad Gateway</title><p>")
+            && text.ends_with(&format!("</p><i>{number}</i>")),
+        "{text}"
+    );
+    assert_eq!(
+        (page.header("cache-control"), page.header("content-security-policy")),
+        (Some("no-store"), None)
+    );
+    assert!(
+        ask("own.test", "POST", "text/html")
+            .expect_status(405)
+            .text()
+            .contains("Ours: 405 Method Not Allowed")
+    );
+    for (host, accept) in [("own.test", "application/json"), ("own.test", "*/*"), ("other.test", "text/html")]
+    {
+        let theirs = ask(host, "GET", accept).expect_status(502);
+        assert!(
+            !theirs.text().contains("Ours") && theirs.text().contains("not accepting connections"),
+            "{host} {accept}"
+        );
+    }
+}
+
+#[test]
+fn a31_a_mistake_in_an_error_page_is_told_with_its_place() {
+    let mut page = tempfile::NamedTempFile::new().expect("a file");
+    page.write_all(b"<p>\n {{titel}}").expect("written");
+    let path = page.path().display().to_string();
+    let site = |path: &str| format!("[[cache.site]]\nhosts = [\"a\"]\nerror-page = \"{path}\"\n");
+    let (code, said) = check(&site(&path));
+    assert_eq!(code, Some(3));
+    let want = format!(
+        "FILE:3:14: error-page: {path}: line 2, column 2: there is no {{{{titel}}}}, only {{{{status}}}}"
+    );
+    assert!(said.contains(&want), "{said}");
+    let (code, said) = check("[cache]\nerror-page = \"/nowhere/page.html\"\n");
+    assert!(
+        code == Some(3) && said.contains("FILE:2:14: error-page: /nowhere/page.html: No such file"),
+        "{said}"
+    );
 }
 
 /// What `check` says of a file.

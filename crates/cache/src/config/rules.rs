@@ -3,11 +3,11 @@
 //! A rule is a value that is read from its text here and shown as that text again. Lists are bounded, because a request
 //! is compared with each of their members: [`LIST_MAX`], [`PATHS_MAX`], [`SITES_MAX`].
 
-use std::{fmt, str::FromStr, time::Duration};
+use std::{fmt, str::FromStr, sync::Arc, time::Duration};
 
 use wire::http1::{fields::is_token, url::Authority};
 
-use super::Origin;
+use super::{Origin, page::OwnPage};
 
 /// Sites.
 pub const SITES_MAX: usize = 1000;
@@ -245,6 +245,8 @@ pub struct SiteRules {
     pub grace: Duration,
     /// For how long an answer that does not say so itself (RFC 5861 §4) may be shown stale if the origin fails.
     pub stale_if_error: Duration,
+    /// What is sent in HTML where no answer can be; `None`: our own page.
+    pub error_page: Option<Arc<OwnPage>>,
     /// At most [`PATHS_MAX`].
     pub paths: Vec<PathRule>,
 }
@@ -261,6 +263,7 @@ impl Default for SiteRules {
             default_ttl: Duration::ZERO,
             grace: Duration::ZERO,
             stale_if_error: Duration::from_secs(10 * 60),
+            error_page: None,
             paths: Vec::new(),
         }
     }

@@ -20,7 +20,7 @@ fn every_fault_says_what_whose_and_what_to_do_in_every_form() {
     for fault in Fault::ALL {
         let words = fault.words();
         for form in Form::ALL {
-            let page = render(fault, "01J-7", Some(form.content_type().as_bytes()));
+            let page = render(fault, "01J-7", Some(form.content_type().as_bytes()), None);
             assert_eq!(page.content_type, form.content_type());
             assert_eq!(page.status, words.status);
             assert_ne!(page.reason, "Error", "status {} has no phrase", words.status);
@@ -62,10 +62,10 @@ fn words_are_calm_and_codes_are_unique() {
 
 #[test]
 fn statuses_bring_the_headers_that_they_must() {
-    assert!(render(Fault::Overloaded, "", None).headers.contains("Retry-After: 5\r\n"));
-    assert!(render(Fault::MethodNotAllowed, "", None).headers.contains("Allow: GET, HEAD"));
+    assert!(render(Fault::Overloaded, "", None, None).headers.contains("Retry-After: 5\r\n"));
+    assert!(render(Fault::MethodNotAllowed, "", None, None).headers.contains("Allow: GET, HEAD"));
     for fault in Fault::ALL {
-        let headers = render(fault, "", None).headers;
+        let headers = render(fault, "", None, None).headers;
         assert!(headers.starts_with("Cache-Control: no-store\r\n") && headers.ends_with("\r\n"));
         assert_eq!(headers.contains("Retry-After"), fault.status() == 503);
         assert!(headers.split_terminator("\r\n").all(|line| line.contains(": ") && !line.contains('\n')));
@@ -92,19 +92,19 @@ fn every_rule_of_the_parsers_has_words_and_a_status() {
 #[test]
 fn what_a_peer_sent_is_escaped() {
     let nasty = "<script>alert('1')&\"\\\u{1b}[2J\u{0}\n";
-    let html = render(Fault::Overloaded, nasty, HTML);
+    let html = render(Fault::Overloaded, nasty, HTML, None);
     assert!(text(&html).contains("&lt;script&gt;alert(&#39;1&#39;)&amp;&quot;\\\u{fffd}[2J\u{fffd}\u{fffd}"));
     assert!(!text(&html).contains("<script"));
-    let json = render(Fault::Overloaded, nasty, JSON);
+    let json = render(Fault::Overloaded, nasty, JSON, None);
     assert!(text(&json).contains(r#"<script>alert('1')&\"\\\u001b[2J\u0000\u000a"#));
-    let plain = render(Fault::Overloaded, nasty, None);
+    let plain = render(Fault::Overloaded, nasty, None, None);
     assert!(!text(&plain).contains(['\u{1b}', '\u{0}']));
 }
 
 #[test]
 fn html_is_whole_and_accessible() {
     for fault in Fault::ALL {
-        let page = render(fault, "r", HTML);
+        let page = render(fault, "r", HTML, None);
         let body = text(&page);
         for part in [
             "<html lang=\"en\">",
@@ -127,8 +127,8 @@ proptest! {
     /// Nothing that a peer says adds a tag, whatever it is.
     #[test]
     fn no_text_adds_a_tag(id in any::<String>()) {
-        let bare = render(Fault::Overloaded, "y", HTML);
-        let page = render(Fault::Overloaded, &id, HTML);
+        let bare = render(Fault::Overloaded, "y", HTML, None);
+        let page = render(Fault::Overloaded, &id, HTML, None);
         for mark in ['<', '>', '"', '\''] {
             prop_assert_eq!(text(&bare).matches(mark).count(), text(&page).matches(mark).count());
         }
@@ -190,4 +190,22 @@ fn contrast(a: [f64; 3], b: [f64; 3]) -> f64 {
     };
     let (a, b) = (luminance(a), luminance(b));
     (a.max(b) + 0.05) / (a.min(b) + 0.05)
+}
+
+#[test]
+fn a31_a_page_of_the_sites_own_has_what_failed_and_escapes_it() {
+    let own =
+        OwnPage::parse("own.html", "<h1>{{status}} {{reason}}</h1><p>{{message}}</p><i>{{request-id}}</i>");
+    let own = own.expect("a page");
+    let page = render(Fault::OriginRefused, "<7>", HTML, Some(&own));
+    let what = Fault::OriginRefused.words().what;
+    assert_eq!(text(&page), format!("<h1>502 Bad Gateway</h1><p>{what}</p><i>&lt;7&gt;</i>"));
+    assert!(!page.headers.contains("Content-Security-Policy") && page.headers.contains("no-store"));
+    for accept in [JSON, None] {
+        assert_eq!(
+            render(Fault::OriginRefused, "7", accept, Some(&own)),
+            render(Fault::OriginRefused, "7", accept, None)
+        );
+    }
+    assert_ne!(render(Fault::OriginRefused, "7", HTML, None).headers, page.headers);
 }

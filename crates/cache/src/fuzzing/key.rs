@@ -1,9 +1,12 @@
 //! Keys of addresses, and what a reference in an answer names (`key`, `policy::invalidate`).
 
+use std::collections::BTreeSet;
+
 use wire::http1::url::Scheme;
 
 use super::with_request;
 use crate::{
+    config::{Config, Origin, SiteRules},
     key,
     policy::invalidate::{Base, same_origin_path},
     site::SiteTable,
@@ -49,11 +52,44 @@ pub fn cache_key(bytes: &[u8]) {
             check_reference(key::base_of(head), reference);
         });
     }
+    check_rules(url, path, &found);
     let asked = format!("OPTIONS {url} HTTP/1.1\r\nHost: a\r\n\r\n");
     with_request(asked.as_bytes(), |head, _| {
         key::of_request(head, &sites, &mut again);
         assert!(again.starts_with(key::host_of(&found)), "another host by another method");
     });
+}
+
+/// Under a site's rules an address is the same however it is asked for, its key is its own normal form, and nothing but
+/// its query is another.
+fn check_rules(url: &str, path: &str, plain: &[u8]) {
+    let origin = Origin { host: "127.0.0.1".to_owned(), port: 9 };
+    let rules = SiteRules {
+        ignore_query: ["utm_*", "a", "&"].iter().map(|rule| rule.parse().expect("a pattern")).collect(),
+        sort_query: true,
+        ..SiteRules::default()
+    };
+    let sites = SiteTable::of(&Config { rules, ..Config::new(origin) }).expect("one site");
+    let (mut ruled, mut again) = (Vec::new(), Vec::new());
+    assert!(key::of_url(url, &sites, &mut ruled));
+    assert_eq!(key::host_of(&ruled), key::host_of(plain));
+    let own = std::str::from_utf8(key::path(&ruled)).expect("ASCII");
+    assert!(own.len() <= path.len() && own.split('?').next() == path.split('?').next(), "{path} {own}");
+    let parameters = |path: &str| -> BTreeSet<String> {
+        path.split_once('?')
+            .map(|(_, query)| query.split('&').map(str::to_owned).collect())
+            .unwrap_or_default()
+    };
+    assert!(parameters(own).is_subset(&parameters(path)), "{path} {own}");
+    let name = if key::scheme(&ruled) == Scheme::Https { "https" } else { "http" };
+    let authority = std::str::from_utf8(key::authority(&ruled)).expect("ASCII");
+    for url in [url.to_owned(), format!("{name}://{authority}{own}")] {
+        let request = format!("GET {url} HTTP/1.1\r\nHost: other.example\r\n\r\n");
+        with_request(request.as_bytes(), |head, _| {
+            key::of_request(head, &sites, &mut again);
+            assert_eq!(again, ruled, "{request}");
+        });
+    }
 }
 
 /// The variants of one address have keys of their own, which begin with the address's, and none is an address's.

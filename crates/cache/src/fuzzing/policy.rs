@@ -40,7 +40,12 @@ pub fn cache_policy(bytes: &[u8]) {
         let facts = RequestFacts::of(request, false, ClientRule::Obey);
         assert_eq!(facts.directives, twin_request(&request.headers));
         check_recv(&facts);
-        let _ = error_page::render(error_page::Fault::OnlyIfCached, "id", request.known(KnownHeader::Accept));
+        let _ = error_page::render(
+            error_page::Fault::OnlyIfCached,
+            "id",
+            request.known(KnownHeader::Accept),
+            None,
+        );
         with_response(rest, |response| {
             check_response(response);
             let judged = storable(&facts, &ResponseFacts::of(response, true), &rules, times());

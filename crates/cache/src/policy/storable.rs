@@ -129,7 +129,7 @@ whys! {
     Authorization "authorization" "RFC 9111 §3.5"
         "The request carried credentials, and the response does not say that it may be shared all the same",
     SetCookie "set-cookie" "knob cookies=safe"
-        "The response sets a cookie and says neither public nor CDN-Cache-Control",
+        "The response sets a cookie, and says neither public nor CDN-Cache-Control, or bypass-cookies is set",
     NoFreshness "no-freshness" "RFC 9111 §3, §4.2.2"
         "The response does not say how long it is fresh, and nothing allows a guess",
     Cookie "cookie" "knob cookies"
@@ -189,7 +189,10 @@ fn judge(
     refuse_if(request.authorization && !shared_with_credentials, Why::Authorization)?;
     let safe = rules.cookies != CookieRule::Rfc;
     let shared_with_cookie = directives.public || response.targeted;
-    refuse_if(safe && response.sets_cookie && !shared_with_cookie, Why::SetCookie)?;
+    // Where the operator says by which cookies visitors are known, no answer gives one visitor's to the next.
+    let is_known_by_cookies = request.ruled.is_without_cookies;
+    let may_set_cookie = !is_known_by_cookies && (!safe || shared_with_cookie);
+    refuse_if(response.sets_cookie && !may_set_cookie, Why::SetCookie)?;
 
     // §4.2.2: by status, or where `public` marks it as cacheable.
     let heuristic_allowed = is_heuristically_cacheable(response.status) || directives.public;
