@@ -489,7 +489,7 @@ fn a31_a_site_has_an_error_page_of_its_own(cores: &str) {
         cores,
     );
     let ask = |host: &str, method: &str, accept: &str| {
-        running.fetch(&Request::new(method, "/<x>").header("Host", host).header("Accept", accept))
+        running.fetch(&Request::new(method, "/x").header("Host", host).header("Accept", accept))
     };
     let page = ask("own.test", "GET", "text/html").expect_status(502);
     let number = page.header("x-request-id").expect("a number");

@@ -116,7 +116,7 @@ pub fn secondary_key(spec: &[u8], headers: &Headers<'_, '_>, is_without_cookies:
         let name = std::str::from_utf8(name).unwrap_or_default();
         let known = KnownHeader::of(name.as_bytes()).filter(|_| is_token(name.as_bytes()));
         // The origin gets no field that is for this hop alone, so the answer cannot depend on it.
-        let reaches_origin = !is_hop_by_hop(name, headers) && !(is_without_cookies && name == "cookie");
+        let reaches_origin = !(is_hop_by_hop(name, headers) || is_without_cookies && name == "cookie");
         match known {
             Some(known) if reaches_origin && append_meaning(known, headers, b"=", out) => out.push(b'\n'),
             Some(known) => {

@@ -78,7 +78,7 @@ impl SiteTable {
     /// # Errors
     /// Two sites are for the same host, or there are too many.
     pub(crate) fn of(config: &Config) -> Result<Self, SitesError> {
-        let (mut exactly, mut below) = (HashMap::new(), HashMap::new());
+        let (mut exactly, mut below): (HashMap<Box<[u8]>, _>, HashMap<Box<[u8]>, _>) = Default::default();
         if config.sites.len() > SITES_MAX || config.rules.paths.len() > PATHS_MAX {
             return Err(SitesError::TooMany);
         }
@@ -100,7 +100,7 @@ impl SiteTable {
         let rules: Box<[_]> =
             [&config.rules].into_iter().chain(config.sites.iter().map(|site| &site.rules)).cloned().collect();
         Ok(Self {
-            end_bytes_max: below.keys().map(|end: &Box<[u8]>| end.len()).max().unwrap_or(0),
+            end_bytes_max: below.keys().map(|end| end.len()).max().unwrap_or(0),
             names: [String::new()].into_iter().chain(config.sites.iter().map(named)).collect(),
             has_default: config.origin.is_some(),
             decides_nothing: config.origin.is_some() && rules.iter().all(SiteRules::decide_nothing),
