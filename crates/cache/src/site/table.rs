@@ -41,12 +41,15 @@ pub enum SitesError {
     TooMany,
 }
 
+/// Sites by hosts, or by their ends.
+type Hosts = HashMap<Box<[u8]>, SiteId>;
+
 /// The sites of a configuration.
 #[derive(Debug)]
 pub(crate) struct SiteTable {
-    exactly: HashMap<Box<[u8]>, SiteId>,
+    exactly: Hosts,
     /// By the end of the name, with its first dot.
-    below: HashMap<Box<[u8]>, SiteId>,
+    below: Hosts,
     /// The longest of these.
     end_bytes_max: usize,
     /// The default ones first.
@@ -63,8 +66,8 @@ impl Default for SiteTable {
     /// One site for all hosts, without rules.
     fn default() -> Self {
         Self {
-            exactly: HashMap::new(),
-            below: HashMap::new(),
+            exactly: Hosts::new(),
+            below: Hosts::new(),
             end_bytes_max: 0,
             rules: Box::new([SiteRules::default()]),
             names: Box::new([String::new()]),
@@ -78,7 +81,7 @@ impl SiteTable {
     /// # Errors
     /// Two sites are for the same host, or there are too many.
     pub(crate) fn of(config: &Config) -> Result<Self, SitesError> {
-        let (mut exactly, mut below): (HashMap<Box<[u8]>, _>, HashMap<Box<[u8]>, _>) = Default::default();
+        let (mut exactly, mut below) = (Hosts::new(), Hosts::new());
         if config.sites.len() > SITES_MAX || config.rules.paths.len() > PATHS_MAX {
             return Err(SitesError::TooMany);
         }
