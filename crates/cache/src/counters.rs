@@ -43,6 +43,8 @@ engine::counters! {
         BansDropped => Counter, "cache_bans_dropped", None, "Stored answers dropped because a walk through memory found that a ban is about them.";
         PurgesForbidden => Counter, "cache_purges_forbidden", None, "Purges refused because their sender is in no network that may.";
         PurgesNotUnderstood => Counter, "cache_purges_not_understood", None, "Purges refused because they are none that we know.";
+        Misdirected => Counter, "cache_misdirected", None, "Requests answered 421, because no site is for their host.";
+        MethodsRefused => Counter, "cache_methods_refused", None, "Requests answered 405, because their site does not take their method.";
         Invalidations => Counter, "cache_invalidations", None, "Objects dropped because an unsafe request changed them (RFC 9111 section 4.4).";
         BytesSent => Counter, "cache_sent_bytes", Bytes, "Bytes of answers handed to clients' sockets.";
         BytesSaved => Counter, "cache_saved_bytes", Bytes, "Bytes of bodies that the origin did not have to send.";

@@ -22,7 +22,7 @@ use wire::http1::{
 };
 
 use crate::{
-    config::CookieRule,
+    config::{CookieRule, SiteRules},
     core::{Core, Message, Unasked, store_s},
     explanation::{ExplainError, Explanation, Question, RequestOf, Step, with_head},
     hit::CLOCK_BACK_S_MAX,
@@ -224,7 +224,18 @@ impl Walk<'_> {
         let (origin, core) = (self.origin(), self.core.index as u64);
         let words = format!("{scheme}://{authority}{path}, of the site whose origin is {origin}");
         let step = self.say("key", "primary", words, "RFC 9111 §4.1");
-        step.text("scheme", scheme).text("authority", authority).text("path", path).number("core", core);
+        step.text("scheme", scheme).text("authority", authority).text("path", &path).number("core", core);
+        let rules = self.core.sites.rules(self.site);
+        let mut asked_for = Vec::new();
+        key::append_target(self.head, &SiteRules::default(), &mut asked_for);
+        let asked_for = String::from_utf8_lossy(&asked_for);
+        if asked_for != path {
+            let words = format!("by the site's rules, parameters of {asked_for} are left out or sorted");
+            self.say("key", "query", words, "knob ignore-query, sort-query");
+        }
+        if let Some(host) = &rules.host {
+            self.say("key", "host", format!("the origin is sent {host} as its host"), "knob host");
+        }
     }
 
     /// The address, and the variant for this request where it has variants.

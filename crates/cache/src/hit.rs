@@ -89,7 +89,14 @@ pub(crate) fn answer<'a>(
             return slow(keyed, State::Pass(Some(reason.name())), fwd);
         }
         Recv::Purge => return slow(keyed, State::Purge, Fwd::Bypass),
-        Recv::Synth(fault) => return slow(keyed, State::Synth(fault), Fwd::Bypass),
+        Recv::Synth(fault) => {
+            match fault {
+                Fault::Misdirected => core.count(Counter::Misdirected),
+                Fault::MethodNotTaken { .. } => core.count(Counter::MethodsRefused),
+                _ => {}
+            }
+            return slow(keyed, State::Synth(fault), Fwd::Bypass);
+        }
     };
     // A miss; or, where it is known that nothing will come of one, a pass.
     let mut missed = |key: &[u8], keyed: Keyed, anew, fwd| {

@@ -56,6 +56,8 @@ const PLACES: &[(&str, &str, &str)] = &[
     ("cache_bans_dropped", "requests", "bans_dropped"),
     ("cache_purges_forbidden", "requests", "purges_forbidden"),
     ("cache_purges_not_understood", "requests", "purges_not_understood"),
+    ("cache_misdirected", "requests", "misdirected"),
+    ("cache_methods_refused", "requests", "methods_refused"),
     ("cache_connections", "requests", "connections"),
     ("cache_connections_accepted", "requests", "connections_accepted"),
     ("cache_connections_handed_off", "requests", "connections_handed_off"),
