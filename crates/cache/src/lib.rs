@@ -95,5 +95,6 @@ pub use counters::Counter;
 pub use engine::network::{InvalidNetwork, Network};
 pub use explanation::{ExplainError, Explanation, Figure, RequestOf, Step};
 pub use objects::{OBJECTS_MAX, ObjectSeen, Objects, ObjectsError};
+pub use purge_book::{PurgesError, PurgesSeen, check as check_purges};
 pub use server::{Invalidate, PurgeError, Purged, Server, StartError};
 pub use site::SitesError;

@@ -93,12 +93,81 @@ pub(crate) struct Book {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Full;
 
+/// What a file of purges holds.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PurgesSeen {
+    /// The file.
+    pub path: PathBuf,
+    /// Bytes of it that are whole.
+    pub bytes: u64,
+    /// Tags and addresses that it says were purged.
+    pub purged: usize,
+    /// Bans.
+    pub bans: usize,
+    /// Bytes behind: of a purge that was being written when the last process ended, and was never said to hold. A start cuts
+    /// them off.
+    pub torn_bytes: u64,
+    /// It is of another store: a start begins it anew.
+    pub is_foreign: bool,
+}
+
+/// Reads the file of purges beside a store's file, whose hashes have this seed, and changes nothing; `None`: there is none.
+///
+/// # Errors
+/// It cannot be read, or is damaged, so that a start would refuse it.
+pub fn check(store_path: &Path, hash_seed: u64) -> Result<Option<PurgesSeen>, PurgesError> {
+    let (path, mark) = (path_beside(store_path), Hash::seeded(&MAGIC.to_le_bytes(), hash_seed).word());
+    let mut table = Table::default();
+    let Some(found) = read_file(&path)? else { return Ok(None) };
+    let (known, rest) = split(&found);
+    let (mut bytes, is_foreign) = (known.len(), is_anothers(&path, mark, known)?);
+    if !is_foreign {
+        let damaged = |at| PurgesError::Damaged { path: path.clone(), at: (known.len() + at) as u64 };
+        bytes += read(mark, rest, &mut table).map_err(damaged)?;
+    }
+    let torn_bytes = if is_foreign { 0 } else { (known.len() + rest.len() - bytes) as u64 };
+    let (purged, bans) = (table.held(), table.bans().len());
+    Ok(Some(PurgesSeen { path, bytes: bytes as u64, purged, bans, torn_bytes, is_foreign }))
+}
+
+fn path_beside(store_path: &Path) -> PathBuf {
+    let mut path = store_path.as_os_str().to_owned();
+    path.push(".purges");
+    PathBuf::from(path)
+}
+
+/// The bytes of a file; `None`: there is none.
+fn read_file(path: &Path) -> Result<Option<Vec<u8>>, PurgesError> {
+    let failed = |error| PurgesError::Io { path: path.to_owned(), error };
+    match fs::metadata(path) {
+        Ok(found) if found.len() > FILE_BYTES_MAX => {
+            Err(PurgesError::Damaged { path: path.to_owned(), at: FILE_BYTES_MAX })
+        }
+        Ok(_) => fs::read(path).map(Some).map_err(failed),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(failed(error)),
+    }
+}
+
+/// The header, and what follows it. What is shorter was being made: then both are empty.
+fn split(found: &[u8]) -> (&[u8], &[u8]) {
+    found.split_at_checked(HEADER_WORDS * WORD).unwrap_or((&[], &[]))
+}
+
+/// Whether a header is that of another store, which had other objects and other hashes; or of none yet.
+fn is_anothers(path: &Path, mark: u64, known: &[u8]) -> Result<bool, PurgesError> {
+    match known {
+        _ if known == header(mark) => Ok(false),
+        [] => Ok(true),
+        _ if known.starts_with(&MAGIC.to_le_bytes()) && is_header(known) => Ok(true),
+        _ => Err(PurgesError::Damaged { path: path.to_owned(), at: 0 }),
+    }
+}
+
 impl Book {
     /// The book of a store on this file; and what was purged before.
     pub(crate) fn open(store_path: &Path, store: &Store) -> Result<(Self, Table), PurgesError> {
-        let mut path = store_path.as_os_str().to_owned();
-        path.push(".purges");
-        let path = PathBuf::from(path);
+        let path = path_beside(store_path);
         let failed = |error| PurgesError::Io { path: path.clone(), error };
         let (file, table) = PurgesFile::open(path.clone(), store.hash(&MAGIC.to_le_bytes()).word())?;
         let numbers = Numbers::after(table.youngest());
@@ -272,17 +341,10 @@ impl PurgesFile {
     /// Opens or makes the file of the store with this mark, and reads it.
     fn open(path: PathBuf, mark: u64) -> Result<(Self, Table), PurgesError> {
         let failed = |error| PurgesError::Io { path: path.clone(), error };
-        let found = match fs::metadata(&path) {
-            Ok(found) if found.len() > FILE_BYTES_MAX => {
-                return Err(PurgesError::Damaged { path, at: FILE_BYTES_MAX });
-            }
-            Ok(_) => fs::read(&path).map_err(failed)?,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
-            Err(error) => return Err(failed(error)),
-        };
-        let (known, rest) = found.split_at_checked(HEADER_WORDS * WORD).unwrap_or((&[], &[]));
+        let found = read_file(&path)?.unwrap_or_default();
+        let (known, rest) = split(&found);
         let mut table = Table::default();
-        if known == header(mark) {
+        if !is_anothers(&path, mark, known)? {
             let bytes = read(mark, rest, &mut table)
                 .map_err(|at| PurgesError::Damaged { path: path.clone(), at: (known.len() + at) as u64 })?;
             if bytes < rest.len() {
@@ -292,11 +354,6 @@ impl PurgesFile {
             let bytes = (known.len() + bytes) as u64;
             file.set_len(bytes).map_err(failed)?;
             return Ok((Self { path, file, mark, bytes }, table));
-        }
-        // Shorter: it was being made. Of another store: that had other objects, and other hashes.
-        let is_ours = known.is_empty() || known.starts_with(&MAGIC.to_le_bytes()) && is_header(known);
-        if !is_ours {
-            return Err(PurgesError::Damaged { path, at: 0 });
         }
         let file = write_new(&path, &header(mark)).map_err(failed)?;
         let bytes = (HEADER_WORDS * WORD) as u64;

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use cache::{PurgesSeen, check_purges};
 use engine::log::check::{Checked, check};
 use serde_json::json;
 
@@ -15,6 +16,11 @@ use crate::{failure::Failure, units::size_text};
 pub(crate) fn verify(path: &Path) -> Result<String, Failure> {
     let checked = check(path).map_err(|error| Failure::Failed(error.to_string()))?;
     let mut text = explained(path, &checked);
+    match check_purges(path, checked.header.hash_seed) {
+        Ok(seen) => text.push_str(&seen.as_ref().map(told).unwrap_or_default()),
+        // A start refuses it too: what was purged is not known any more.
+        Err(error) => return Err(Failure::Failed(format!("{text}{error}"))),
+    }
     if checked.fault_count == 0 {
         text.push_str("Every header, table, record and checksum is right.\n");
         return Ok(text);
@@ -27,6 +33,21 @@ pub(crate) fn verify(path: &Path) -> Result<String, Failure> {
         "Nothing was changed. A server may use the file all the same: what is damaged is never served, and fetched anew.",
     );
     Err(Failure::Failed(text))
+}
+
+/// What a file of purges holds.
+fn told(seen: &PurgesSeen) -> String {
+    let PurgesSeen { path, bytes, purged, bans, torn_bytes, is_foreign } = seen;
+    let path = path.display();
+    if *is_foreign {
+        return format!("{path}: of another store, or just begun; a start begins it anew\n");
+    }
+    let torn = if *torn_bytes == 0 {
+        String::new()
+    } else {
+        format!(", and {} of a purge that was being written, which a start cuts off", size_text(*torn_bytes))
+    };
+    format!("{path}: {purged} purged tags and addresses, {bans} bans, {}{torn}\n", size_text(*bytes))
 }
 
 /// What the file holds, for people or as JSON.

@@ -20,7 +20,8 @@ use tests::{clean_root::CleanRoot, node::source_tree, program};
 
 /// Where the tarball's programs go when its README is followed.
 const PROGRAMS: &str = "/usr/local/bin";
-const COMMANDS: [&str; 9] = ["serve", "cache", "feed", "mail", "stat", "top", "purge", "config", "check"];
+const COMMANDS: [&str; 11] =
+    ["serve", "cache", "feed", "mail", "stat", "top", "purge", "explain", "objects", "config", "check"];
 
 /// Every listener on a port that the kernel chooses.
 const PORTS: &str = "admin = \"127.0.0.1:0\"\n\

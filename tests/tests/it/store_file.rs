@@ -244,11 +244,22 @@ fn a_stores_file_is_checked_and_described_while_nobody_uses_it() {
     let busy = ask(&["check"]);
     assert_eq!(busy.status.code(), Some(1));
     assert!(String::from_utf8_lossy(&busy.stderr).contains("in use"), "{busy:?}");
+    assert!(running.ask(&["purge", "--tag", "of-no-page"]).status.success());
     running.signal(Signal::TERM);
     running.wait();
     let whole = ask(&["check"]);
     let said = String::from_utf8_lossy(&whole.stdout).into_owned();
     assert!(whole.status.success() && said.contains("checksum is right"), "{whole:?}");
+    assert!(said.contains("1 purged tags and addresses, 0 bans"), "{said}");
+    // The file of purges counts as much: without it what was purged would be back.
+    let purges = directory.path().join("store.purges");
+    let written = std::fs::read(&purges).expect("a file");
+    std::fs::write(&purges, [b"?", &written[1..]].concat()).expect("a file");
+    let refused = ask(&["check"]);
+    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert_eq!(refused.status.code(), Some(1));
+    assert!(said.contains("store.purges is damaged at byte 0"), "{said}");
+    std::fs::write(&purges, &written).expect("a file");
     let described: serde_json::Value =
         serde_json::from_slice(&ask(&["stat", "--json"]).stdout).expect("JSON");
     // A page that varies is two objects.

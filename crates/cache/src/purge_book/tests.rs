@@ -144,3 +144,35 @@ proptest! {
         let _ = read(MARK, &bytes, &mut Table::default());
     }
 }
+
+#[test]
+fn a_file_is_looked_at_without_a_change() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let store = directory.path().join("store");
+    let path = path_beside(&store);
+    let seed = 99;
+    let mark = Hash::seeded(&MAGIC.to_le_bytes(), seed).word();
+    assert_eq!(check(&store, seed).expect("none"), None);
+    let (mut file, _) = PurgesFile::open(path.clone(), mark).expect("a new file");
+    put_all(&mut file, &some());
+    let whole = fs::read(&path).expect("it is there");
+    let seen = |torn_bytes: usize, is_foreign: bool| PurgesSeen {
+        path: path.clone(),
+        bytes: if is_foreign { (HEADER_WORDS * WORD) as u64 } else { whole.len() as u64 },
+        purged: if is_foreign { 0 } else { table_of(&some()).held() },
+        bans: 0,
+        torn_bytes: torn_bytes as u64,
+        is_foreign,
+    };
+    assert_eq!(check(&store, seed).expect("whole"), Some(seen(0, false)));
+    assert_eq!(check(&store, seed + 1).expect("another's"), Some(seen(0, true)));
+    fs::write(&path, [&whole[..], b"torn"].concat()).expect("a disk");
+    assert_eq!(check(&store, seed).expect("torn"), Some(seen(4, false)));
+    assert_eq!(fs::read(&path).expect("it is there").len(), whole.len() + 4, "nothing was cut off");
+    let mut damaged = whole.clone();
+    damaged[HEADER_WORDS * WORD + 20] ^= 1;
+    fs::write(&path, &damaged).expect("a disk");
+    assert!(matches!(check(&store, seed), Err(PurgesError::Damaged { .. })));
+    fs::write(&path, b"nothing of ours, and longer than a header is").expect("a disk");
+    assert!(matches!(check(&store, seed), Err(PurgesError::Damaged { at: 0, .. })));
+}
