@@ -48,7 +48,7 @@ for name in full bare banned; do
 		>"$directory/$name" 2>&1 &
 	pids="$pids $!"
 	echo $! >"$directory/$name.pid"
-	until grep -q '^admin:' "$directory/$name"; do sleep 0.1; done
+	until grep -qs '^admin:' "$directory/$name"; do sleep 0.1; done
 done
 
 cat >"$directory/measure.py" <<'END'
