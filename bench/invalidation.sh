@@ -3,7 +3,8 @@
 #     sh bench/invalidation.sh PROGRAM [OBJECTS] [TAGS] [ROUNDS]
 # Prints the server's processor time for a purge of a tag, each tag once, beside that of a question to the same port that
 # does nothing; whether each purge held at once, for what it names and nothing else; what is known of an object, in bytes; and
-# the processor time of a hit without bans and with one that stays, in turns. Needs nginx (the origin), wrk, python3.
+# the processor time of a hit without bans and with one that stays, in turns, and of a hit on a page with 500 tags, 16 KiB of
+# them, beside one without. Needs nginx (the origin), wrk, python3.
 set -eu
 program=${1:?the program: target/dist/nighttrain}
 objects=${2:-1000000}
@@ -52,7 +53,7 @@ for name in full bare banned; do
 done
 
 cat >"$directory/measure.py" <<'END'
-import http.client, os, re, socket, statistics, subprocess, sys, threading, time, urllib.parse
+import http.client, http.server, os, re, socket, statistics, subprocess, sys, threading, time, urllib.parse
 directory, objects, tags, rounds = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4])
 TICK = os.sysconf("SC_CLK_TCK")
 
@@ -130,6 +131,37 @@ def load(server, seconds):
     return (server.cpu_s() - before) * 1e9 / int(re.search(r"RESULT (\d+)", said)[1])
 for server in (bare, banned): load(server, 3)
 # Soft ones stay, so it is asked of whatever was not found not to be meant.
+class Pages(http.server.BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    def do_GET(self):
+        body = b"a page of a kibibyte".ljust(1024)
+        self.send_response(200)
+        self.send_header("Cache-Control", "max-age=86400")
+        if self.path == "/tagged":
+            self.send_header("Surrogate-Key", " ".join(f"tag-{n:027}" for n in range(500)))
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+    def log_message(self, *_): pass
+pages = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Pages)
+threading.Thread(target=pages.serve_forever, daemon=True).start()
+said = open(f"{directory}/pages", "w")
+origin = f"http://127.0.0.1:{pages.server_port}"
+program = subprocess.Popen([sys.argv[5], "cache", "--origin", origin, "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"], stdout=said, stderr=said)
+open(f"{directory}/pages.pid", "w").write(str(program.pid))
+while "admin:" not in open(f"{directory}/pages").read(): time.sleep(0.1)
+def hits(server, path, seconds):
+    before = server.cpu_s()
+    run = subprocess.run(["wrk", "-t1", "-c64", f"-d{seconds}s", f"http://127.0.0.1:{server.port}{path}"], capture_output=True, text=True).stdout
+    return (server.cpu_s() - before) * 1e9 / int(re.search(r"(\d+) requests in", run)[1])
+server = Server("pages")
+for path in ("/plain", "/tagged"): hits(server, path, 1)
+pairs = [(hits(server, "/plain", 2), hits(server, "/tagged", 2)) for _ in range(rounds)]
+assert server.metric("cache_fetches_total") == 2
+print(f"a hit on a page with 500 tags: {statistics.median(b / a for a, b in pairs):.3f} x one without (median of {rounds} pairs, {min(b / a for a, b in pairs):.3f} to {max(b / a for a, b in pairs):.3f})", flush=True)
+program.terminate()
+program.wait()
+
 bans = ["obj.status == 500", "req.url ~ ^/news/", "req.url ~ [0-9]{6}", "obj.http.x-kind ~ ^video$", "req.http.cookie ~ session"]
 for ban in bans:
     banned.ask_admin("POST", "/purge?" + urllib.parse.urlencode({"ban": ban}) + "&soft")
@@ -139,4 +171,4 @@ for ban in bans:
     apart = statistics.median(b - a for a, b in pairs)
     print(f"a hit {statistics.median(a for a, _ in pairs):.0f} ns; with {bans.index(ban) + 1} bans, the last {ban}: {apart:+.0f} ns (median of {rounds} pairs)", flush=True)
 END
-python3 "$directory/measure.py" "$directory" "$objects" "$tags" "$rounds"
+python3 "$directory/measure.py" "$directory" "$objects" "$tags" "$rounds" "$program"
