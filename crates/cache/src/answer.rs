@@ -26,7 +26,7 @@ use crate::{
     keyed::Keyed,
     parts::Parts,
     response::Response,
-    response_head::{CacheStatus, Outcome},
+    response_head::{CacheStatus, CodedHead, Outcome},
 };
 
 /// What a request is answered.
@@ -42,6 +42,8 @@ pub(crate) struct Answer<'a> {
     pub(crate) cache_status: Option<CacheStatus>,
     /// The version that the origin spoke.
     pub(crate) received: Version,
+    /// It must be said that others get another coding of it.
+    pub(crate) varies: bool,
     pub(crate) body: Body<'a>,
     /// It is stale, and to be fetched anew beside (RFC 5861 §3).
     pub(crate) refresh: Option<Keyed>,
@@ -51,6 +53,8 @@ pub(crate) struct Answer<'a> {
 pub(crate) enum Head<'a> {
     /// A stored object's, in the store's memory; all of its lines. (Conditions are compared with a copy.)
     Stored(Span<'a>),
+    /// Likewise, of what is sent in a coding that we have made.
+    Coded(Span<'a>, CodedHead),
     /// A copy of it that was needed to compare conditions.
     Copied(&'a [u8]),
     /// Of an answer that was fetched.
@@ -127,11 +131,16 @@ impl Answer<'_> {
 
     /// The same, without what it borrows of a turn.
     pub(crate) fn into_owned(self) -> Answer<'static> {
-        let Self { head, lines, length, age_s, cache_status, received, body, refresh } = self;
+        let Self { head, lines, length, age_s, cache_status, received, varies, body, refresh } = self;
         let head = match head {
             Head::Stored(span) => {
                 let mut bytes = Vec::with_capacity(span.len());
                 span.copy_to(&mut bytes);
+                Head::Owned(bytes)
+            }
+            Head::Coded(span, coded) => {
+                let mut bytes = Vec::with_capacity(span.len() + 64);
+                coded.append_span(span, &mut bytes);
                 Head::Owned(bytes)
             }
             Head::Copied(bytes) => Head::Owned(bytes.to_vec()),
@@ -151,7 +160,7 @@ impl Answer<'_> {
             Body::Growing { cursor, from, to } => Body::Growing { cursor, from, to },
             Body::Owned { bytes, trailers } => Body::Owned { bytes, trailers },
         };
-        Answer { head, lines, length, age_s, cache_status, received, body, refresh }
+        Answer { head, lines, length, age_s, cache_status, received, varies, body, refresh }
     }
 }
 

@@ -10,30 +10,31 @@
 //! Bounds: those of the pool of reads; [`LARGE_READS_MAX`] for objects that are longer than its buffers. A read that is
 //! refused is counted by the pool, and costs the origin a request, no more.
 
-use std::sync::Arc;
-
 use engine::{
     io::{Extent, READ_BYTES_MAX, ReadError},
     log,
-    store::tier::{Cold, image::Image},
+    store::{
+        Hash,
+        tier::{Cold, image::Image},
+    },
 };
 
-use crate::{core::with_core, counters::Counter, request::Request};
+use crate::{core::with_core, counters::Counter};
 
 /// Large objects that one core reads at once, each by a thread that may wait.
 const LARGE_READS_MAX: usize = 4;
 /// What a read takes besides the record: a block at each end.
 const AROUND_BYTES: usize = 8 << 10;
 
-/// Puts the object of a request back into memory, if it can be read.
-pub(crate) async fn restore(request: &Arc<Request>, cold: Cold) {
-    let Some(payload) = whole(request, cold).await else { return };
+/// Puts the object of a key back into memory, if it can be read.
+pub(crate) async fn restore(hash: Hash, key: &[u8], cold: Cold) {
+    let Some(payload) = whole(hash, cold).await else { return };
     let Some(image) = Image::parse(&payload) else { return };
     // Its head is in another record where it was revalidated since.
-    let head_at = with_core(|core| core.shard.borrow().cold_head(request.hash));
+    let head_at = with_core(|core| core.shard.borrow().cold_head(hash));
     let head_payload = match head_at {
         None => Vec::new(),
-        Some(at) => match whole(request, at).await {
+        Some(at) => match whole(hash, at).await {
             Some(payload) => payload,
             None => return,
         },
@@ -42,15 +43,15 @@ pub(crate) async fn restore(request: &Arc<Request>, cold: Cold) {
     with_core(|core| {
         let now_s = core.store_now_s();
         let head = head_at.zip(head.as_ref());
-        let restored = core.shard_mut().restore(request.hash, &request.key, (cold, &image), head, now_s);
+        let restored = core.shard_mut().restore(hash, key, (cold, &image), head, now_s);
         if let Err(refused) = restored {
             core.count(Counter::of_refusal(refused));
         }
     });
 }
 
-/// Reads a record of the request's object; `None` if it cannot be had.
-async fn whole(request: &Arc<Request>, cold: Cold) -> Option<Vec<u8>> {
+/// Reads a record of the key's object; `None` if it cannot be had.
+async fn whole(hash: Hash, cold: Cold) -> Option<Vec<u8>> {
     match read(cold).await {
         Ok(payload) => Some(payload),
         Err(Unread::Damaged) => {
@@ -58,7 +59,7 @@ async fn whole(request: &Arc<Request>, cold: Cold) -> Option<Vec<u8>> {
                 // Its segment was used again while it was read: the object is not damaged, it is gone.
                 let log = core.file.as_ref().and_then(|file| file.log.get());
                 if log.is_some_and(|log| log.segment_of(cold.location).is_some()) {
-                    core.shard_mut().damaged(request.hash, cold.location);
+                    core.shard_mut().damaged(hash, cold.location);
                 }
             });
             None

@@ -16,6 +16,7 @@ pub use engine::store::tier::{Admission, Paging};
 use engine::network::Network;
 use subtle::ConstantTimeEq;
 
+pub use crate::coding::{Coding, Compress};
 use crate::tags::TAG_FIELDS;
 
 /// Which responses may be shared although cookies are in play.
@@ -188,6 +189,8 @@ pub struct Config {
     pub purge_token: Option<PurgeToken>,
     /// Fields of the origin's answers that carry tags to purge by. Clients do not get them.
     pub tags: Vec<Box<str>>,
+    /// What is coded for clients that accept it, and how.
+    pub compress: Compress,
     /// Limits on clients and origin.
     pub limits: Limits,
     /// The file below the memory, in which objects survive a restart; `None`: memory alone.
@@ -223,6 +226,7 @@ impl Config {
             purge_from: Vec::new(),
             purge_token: None,
             tags: TAG_FIELDS.map(Into::into).to_vec(),
+            compress: Compress::default(),
             limits: Limits::default(),
             store: None,
             store_bytes: 1 << 30,

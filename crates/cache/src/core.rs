@@ -25,6 +25,8 @@ use wire::http1::head::{HeaderSlots, RequestHead};
 
 use crate::{
     bans::{BanSeen, Subject},
+    coding::Coding,
+    coding_pool::Coders,
     config::Config,
     counters::Counter,
     explanation::Question,
@@ -84,6 +86,8 @@ pub(crate) enum Message {
     },
     /// To the owner of the key: store this answer.
     Put(Box<Put>),
+    /// To the owner of the key: have this coded.
+    Code(Box<ToCode>),
     /// To each core: this was purged, by a tag, softly, or all of it.
     Invalidate {
         /// The purge.
@@ -112,6 +116,13 @@ pub(crate) struct Put {
     pub(crate) meta: [u64; META_WORDS],
     pub(crate) body: Vec<u8>,
     pub(crate) expires_s: u32,
+}
+
+/// An object of which somebody wants a twin ([`twins`](crate::twins)).
+pub(crate) struct ToCode {
+    pub(crate) hash: Hash,
+    pub(crate) key: Vec<u8>,
+    pub(crate) coding: Coding,
 }
 
 /// What became of an object that was to be forgotten.
@@ -186,6 +197,10 @@ pub(crate) struct Core {
     pub(crate) sites: SitesOfCore,
     pub(crate) samples: RefCell<Samples>,
     pub(crate) lately: Lately,
+    /// Twins that the owner was told to have made.
+    pub(crate) coded_lately: Lately,
+    /// `None`: nothing is coded.
+    pub(crate) coders: Option<Coders>,
     /// How many variants of an address were stored.
     pub(crate) variants: Variants,
     pub(crate) invalidations: Invalidations,
@@ -233,6 +248,7 @@ pub(crate) struct Beginning {
     pub(crate) store: Arc<Store>,
     pub(crate) shard: Shard,
     pub(crate) file: Option<FileReads>,
+    pub(crate) coders: Option<Coders>,
     pub(crate) sender: Sender<Message>,
     pub(crate) balance: Arc<Balance>,
     pub(crate) counters: CoreCounters<Counter>,
@@ -252,6 +268,7 @@ impl Core {
             store,
             shard,
             file,
+            coders,
             sender,
             balance,
             counters,
@@ -269,6 +286,8 @@ impl Core {
             sites,
             samples: RefCell::default(),
             lately: Lately::default(),
+            coded_lately: Lately::default(),
+            coders,
             variants: Variants::default(),
             invalidations: Invalidations::new(purged),
             book,

@@ -3,12 +3,13 @@
 //!
 //! ```text
 //!  admin ─ RequestOf ─▶ Message::Explain ─▶ the core that owns the key: site ▸ recv ▸ key ▸ variant ▸ store ▸ head ▸ purges
-//!        ◀───────────── Explanation ◀─────                             ▸ freshness ▸ stale ▸ note ▸ now
+//!        ◀───────────── Explanation ◀─────                             ▸ freshness ▸ stale ▸ coding ▸ note ▸ now
 //! ```
 //! The same pure functions decide, so that what is said is what would be done. It is no visit: nothing is counted,
 //! written, read from the file or fetched. *Bounds:* those of a request's head, and the admin's of questions at once.
 
 mod arithmetic;
+mod codings;
 
 use engine::{
     cores::clock,
@@ -407,23 +408,23 @@ impl Walk<'_> {
         match policy::may_reuse(meta.stored(self.now_s), &self.facts.directives) {
             Reuse::Fresh { ttl_s } => {
                 self.say("reuse", "fresh", format!("it is fresh for {ttl_s} s"), "RFC 9111 §4.2");
-                self.hit(stored, meta);
+                self.hit(shard, stored, meta);
             }
             Reuse::StaleAccepted { stale_s } => {
                 let words = format!("it is stale for {stale_s} s, and the request accepts that");
                 self.say("reuse", "max-stale", words, "RFC 9111 §5.2.1.2");
-                self.hit(stored, meta);
+                self.hit(shard, stored, meta);
             }
             Reuse::StaleWhileRevalidate { stale_s } => {
                 let words =
                     format!("it is stale for {stale_s} s, and shown while one request fetches it anew");
                 self.say("reuse", "stale-while-revalidate", words, "RFC 5861 §3");
-                self.hit(stored, meta);
+                self.hit(shard, stored, meta);
             }
             Reuse::StaleIfError { stale_s } if is_failing => {
                 let words = format!("it is stale for {stale_s} s, and shown because the origin fails");
                 self.say("reuse", "stale-if-error", words, "RFC 5861 §4");
-                self.hit(stored, meta);
+                self.hit(shard, stored, meta);
             }
             Reuse::StaleIfError { stale_s } => {
                 let words = format!("it is stale for {stale_s} s, and shown only if the origin fails");
@@ -437,7 +438,11 @@ impl Walk<'_> {
         }
     }
 
-    fn hit(&mut self, Stored { object, head, .. }: &Stored<'_>, meta: &StoredMeta) {
+    fn hit(&mut self, shard: &Shard, Stored { object, hash, head, .. }: &Stored<'_>, meta: &StoredMeta) {
+        let headers = &self.head.headers;
+        let (decision, words, section) =
+            codings::of_hit(self.core, shard, (object, meta, *hash), head, headers);
+        self.say("coding", decision, words, section);
         let complete = if object.is_in_parts() { meta.body_bytes } else { Some(object.body_bytes()) };
         let is_get = self.head.method == "GET";
         let validators = meta.validators(head);

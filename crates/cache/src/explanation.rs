@@ -54,7 +54,8 @@ pub enum Figure {
 /// What one state decides of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Step {
-    /// The state: `site`, `recv`, `key`, `variant`, `store`, `head`, `purges`, `freshness`, `stale`, `note`, `now`.
+    /// The state: `site`, `recv`, `key`, `variant`, `store`, `head`, `purges`, `freshness`, `stale`, `coding`, `note`,
+    /// `now`.
     pub state: &'static str,
     /// What it decides: a token.
     pub decision: &'static str,

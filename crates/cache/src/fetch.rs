@@ -118,7 +118,7 @@ pub(crate) fn refresh(core: &Core, request: Arc<Request>) {
 /// Reads an object from the file into memory, once for all clients that want it; if that fails, or it is stale, the origin
 /// is asked.
 async fn load(want: Want, entry: Entry, cold: Cold) {
-    cold::restore(&want.request, cold).await;
+    cold::restore(want.request.hash, &want.request.key, cold).await;
     match with_core(|core| Stored::of(core, &want.request, want.anew)) {
         Stored::Usable => {
             entry.end(|| Start::Again);

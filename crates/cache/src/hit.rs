@@ -10,6 +10,8 @@
 //! Where the data lives: the request in the thread's scratch, the object in the store's memory, which the turn keeps
 //! as it is. Nothing here waits, allocates, locks, or writes a line that another core writes.
 
+use std::ops::Range;
+
 use engine::{
     cores::clock,
     store::{Hash, Lookup, Object, Turn},
@@ -18,6 +20,7 @@ use wire::http1::{fields::list, head::RequestHead, known::KnownHeader};
 
 use crate::{
     answer::{Answer, Body, Head, Length, Lines},
+    coding::Coding,
     core::{Core, store_s},
     counters::Counter,
     error_page::Fault,
@@ -26,8 +29,9 @@ use crate::{
     note,
     parts::InParts,
     policy::{self, NotReused, PassReason, Recv, RequestFacts, Reuse, Verdict, vary::VARY_SPEC_BYTES_MAX},
-    response_head::{CacheStatus, Flags, Fwd, StoredMeta, is_bodiless},
+    response_head::{CacheStatus, CodedHead, Flags, Fwd, StoredMeta, is_bodiless},
     state::{Found, Slow, State},
+    twins::{self, Shown},
 };
 
 /// Bodies up to this are copied into the answer; larger ones are sent from the store's memory. A copy of 16 KiB costs
@@ -135,7 +139,9 @@ pub(crate) fn answer<'a>(
         Ok(used) => used,
         Err((anew, fwd)) => return missed(key, keyed, must_fetch || anew, fwd),
     };
-    match of_object(object, &meta, head, now_s, used.status, stored_head) {
+    let buffers = Buffers { key, head: stored_head };
+    let found = (object, &meta, keyed.hash);
+    match of_object(core, turn, found, head, now_s, used.status, buffers) {
         Ok(answer) => {
             if trust == Trust::Fresh {
                 count(core, &answer, &meta);
@@ -300,31 +306,142 @@ enum NotNow {
     Unsatisfiable { complete: u64 },
 }
 
-/// The answer that a stored object is.
+/// The answer that a stored object is, or a twin of it.
+#[inline]
 fn of_object<'a>(
-    object: Object<'a>,
-    meta: &StoredMeta,
+    core: &Core,
+    turn: &'a Turn<'_>,
+    (object, meta, hash): (Object<'a>, &StoredMeta, Hash),
     head: &RequestHead<'_, '_>,
     now_s: u64,
     status: CacheStatus,
-    stored_head: &'a mut Vec<u8>,
+    Buffers { key, head: stored_head }: Buffers<'a>,
 ) -> Result<Answer<'a>, NotNow> {
     let is_get = head.method == "GET";
-    // What is in parts had its length said by the origin. Its list is copied when a part is wanted: that is not this
-    // turn's answer anyway.
-    let is_in_parts = object.is_in_parts();
-    let complete = if is_in_parts { meta.body_bytes.ok_or(NotNow::Gone)? } else { object.body_bytes() };
     let headers = &head.headers;
-    let conditional = headers.has(KnownHeader::IfNoneMatch)
+    let is_conditional = headers.has(KnownHeader::IfNoneMatch)
         || headers.has(KnownHeader::IfModifiedSince)
         || headers.has(KnownHeader::Range);
-    let verdict = if conditional {
-        stored_head.clear();
+    stored_head.clear();
+    if is_conditional {
         object.head().copy_to(stored_head);
-        policy::evaluate(headers, is_get, meta.status, &meta.validators(stored_head), Some(complete))
+    }
+    let mut shown = if meta.flags.has(Flags::MAY_BE_CODED) {
+        twins::choose(core, turn, (&object, meta, hash), head, stored_head, key)
     } else {
-        Verdict::Whole
+        Shown::Stored
     };
+    loop {
+        let (content, coding) = match shown {
+            Shown::Stored => (object, Coding::AsSent),
+            Shown::Coded(twin, coding) => (twin, coding),
+            Shown::Had(coding) => (object, coding),
+        };
+        let coded = CodedHead::new(coding, meta);
+        if is_conditional {
+            stored_head.clear();
+            coded.append_span(object.head(), stored_head);
+        }
+        // What is in parts had its length said by the origin. Its list is copied when a part is wanted: that is not this
+        // turn's answer anyway.
+        let is_in_parts = content.is_in_parts();
+        let complete = if is_in_parts { meta.body_bytes.ok_or(NotNow::Gone)? } else { content.body_bytes() };
+        let verdict = if matches!(shown, Shown::Had(_)) {
+            Verdict::NotModified
+        } else if is_conditional {
+            let validators = meta.with_tag_suffix(coding.tag_suffix());
+            policy::evaluate(
+                headers,
+                is_get,
+                meta.status,
+                &validators.validators(stored_head),
+                Some(complete),
+            )
+        } else {
+            Verdict::Whole
+        };
+        let Part { lines, length, range } = part_of(verdict, meta, complete, is_get)?;
+        let answer_with = |head, body| Answer {
+            head,
+            lines,
+            length,
+            age_s: Some(meta.age_s(now_s)),
+            cache_status: Some(status),
+            received: meta.received(),
+            varies: meta.varies_unsaid(),
+            body,
+            refresh: None,
+        };
+        if is_in_parts && length != Length::None {
+            let list = object.parts().filter(|list| list.body_bytes() == complete).ok_or(NotNow::Gone)?;
+            let mut trailers = Vec::new();
+            if lines == Lines::All {
+                object.tail().copy_to(&mut trailers);
+            }
+            let head = if is_conditional { Head::Copied(stored_head) } else { Head::Stored(object.head()) };
+            let answer = answer_with(head, Body::None).into_owned();
+            // To HEAD is said what GET would bring, so all of it must be there.
+            let range = if is_get { range } else { 0..complete };
+            let parts = InParts { list, range, trailers, origin_ms: meta.origin_ms, is_sent: is_get };
+            return Err(NotNow::InParts(Box::new(Found { answer, parts, only_if_cached: false })));
+        }
+        let body = if range.end - range.start > COALESCE_BYTES_MAX {
+            match content.pin() {
+                Some(object) => Body::Pinned { object, range },
+                None if coding == Coding::AsSent => return Err(NotNow::Gone),
+                // The twin's memory is being freed, and not the object's.
+                None => {
+                    shown = Shown::Stored;
+                    continue;
+                }
+            }
+        } else if is_get && length != Length::None {
+            Body::Stored { object: content, range }
+        } else {
+            Body::None
+        };
+        if let Shown::Coded(..) = shown {
+            count_coded(core, &object, &content, lines, is_get);
+        }
+        return Ok(answer_with(head_of(is_conditional, object, coded, coding, stored_head), body));
+    }
+}
+
+/// The lines of an object's head as they go out, or the copy of it that conditions were compared with.
+#[inline]
+fn head_of<'a>(
+    is_copied: bool,
+    object: Object<'a>,
+    coded: CodedHead,
+    coding: Coding,
+    copied: &'a [u8],
+) -> Head<'a> {
+    if is_copied {
+        Head::Copied(copied)
+    } else if coding == Coding::AsSent {
+        Head::Stored(object.head())
+    } else {
+        Head::Coded(object.head(), coded)
+    }
+}
+
+/// Counts a hit that is answered with a twin.
+fn count_coded(core: &Core, object: &Object<'_>, twin: &Object<'_>, lines: Lines, is_get: bool) {
+    core.count(Counter::HitsCoded);
+    if is_get && lines == Lines::All {
+        core.add(Counter::CodedBytesSaved, object.body_bytes().saturating_sub(twin.body_bytes()));
+    }
+}
+
+/// What goes out of content.
+struct Part {
+    lines: Lines,
+    length: Length,
+    range: Range<u64>,
+}
+
+#[inline]
+fn part_of(verdict: Verdict, meta: &StoredMeta, complete: u64, is_get: bool) -> Result<Part, NotNow> {
     let (lines, length, range) = match verdict {
         Verdict::Unsatisfiable { complete } => return Err(NotNow::Unsatisfiable { complete }),
         Verdict::NotModified => (Lines::NotModified, Length::None, 0..0),
@@ -334,37 +451,5 @@ fn of_object<'a>(
         Verdict::Whole if is_bodiless(meta.status) => (Lines::All, Length::None, 0..0),
         Verdict::Whole => (Lines::All, Length::Exact(complete), if is_get { 0..complete } else { 0..0 }),
     };
-    let age_s = Some(meta.age_s(now_s));
-    let received = meta.received();
-    let answer_with = |head, body| Answer {
-        head,
-        lines,
-        length,
-        age_s,
-        cache_status: Some(status),
-        received,
-        body,
-        refresh: None,
-    };
-    let lines_of_it = if conditional { Head::Copied(stored_head) } else { Head::Stored(object.head()) };
-    if is_in_parts && length != Length::None {
-        let list = object.parts().filter(|list| list.body_bytes() == complete).ok_or(NotNow::Gone)?;
-        let mut trailers = Vec::new();
-        if lines == Lines::All {
-            object.tail().copy_to(&mut trailers);
-        }
-        let answer = answer_with(lines_of_it, Body::None).into_owned();
-        // To HEAD is said what GET would bring, so all of it must be there.
-        let range = if is_get { range } else { 0..complete };
-        let parts = InParts { list, range, trailers, origin_ms: meta.origin_ms, is_sent: is_get };
-        return Err(NotNow::InParts(Box::new(Found { answer, parts, only_if_cached: false })));
-    }
-    let body = if range.end - range.start > COALESCE_BYTES_MAX {
-        Body::Pinned { object: object.pin().ok_or(NotNow::Gone)?, range }
-    } else if is_get && length != Length::None {
-        Body::Stored { object, range }
-    } else {
-        Body::None
-    };
-    Ok(answer_with(lines_of_it, body))
+    Ok(Part { lines, length, range })
 }

@@ -19,15 +19,16 @@ use engine::{
 
 use crate::{
     bans::Ban,
+    coding::Coding,
     config::{Config, Methods, Origin, PathRule, Site, SiteRules},
-    core::{store_s, with_core},
+    core::{Core, store_s, with_core},
     counters::Counter,
     http1,
     invalidations::{Invalidation, What},
     key,
     response_head::{BLANK, Flags, StoredMeta},
     site::SiteTable,
-    tags, test_core,
+    tags, test_core, twins,
 };
 
 #[global_allocator]
@@ -56,22 +57,30 @@ fn host_before(path: &str) -> &'static str {
 }
 
 fn put(hash: Hash, key: &[u8], head: &[u8], body: &[u8], tail: &[u8], status: u16) {
+    insert(hash, key, head, body, tail, meta(head, body, status));
+}
+
+fn meta(head: &[u8], body: &[u8], status: u16) -> StoredMeta {
     let now_s = clock::unix_s();
     let is_spec = status == 0;
-    let meta = StoredMeta {
+    StoredMeta {
         born_s: now_s,
         date_s: now_s,
         origin_ms: 200,
         last_modified_s: None,
         body_bytes: Some(body.len() as u64),
         head_bytes: head.len() as u32,
-        etag_at: if is_spec { 0 } else { head.len() as u32 - 7 },
+        etag_at: if is_spec { 0 } else { (head.len() as u32).saturating_sub(7) },
         etag_bytes: if is_spec { 0 } else { 5 },
         status,
         flags: if is_spec { Flags::VARY_SPEC } else { Flags::NONE },
         lifetime_s: 3600,
         ..BLANK
-    };
+    }
+}
+
+fn insert(hash: Hash, key: &[u8], head: &[u8], body: &[u8], tail: &[u8], meta: StoredMeta) {
+    let now_s = clock::unix_s();
     with_core(|core| {
         let body_length = BodyLength::Exact(body.len() as u64);
         let expires_s = store_s(now_s) + 3600;
@@ -87,6 +96,22 @@ fn put(hash: Hash, key: &[u8], head: &[u8], body: &[u8], tail: &[u8], status: u1
         };
         core.shard.borrow_mut().insert(new, body, tail).expect("room");
     });
+}
+
+/// Stores an answer and its twin.
+fn store_coded(path: &str, body: &[u8], coded: &[u8]) {
+    let mut key = Vec::new();
+    assert!(key::of_url(&format!("http://site{path}"), &mut key));
+    let hash = with_core(|core| core.store.hash(&key));
+    let head = b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nETag: \"tag\"\r\n";
+    let of_object = meta(head, body, 200);
+    insert(hash, &key, head, body, &[], StoredMeta { flags: Flags::MAY_BE_CODED, ..of_object });
+    let sequence = with_core(|core| core.shard.borrow().lookup_owned(hash, &key).expect("stored").sequence());
+    let place =
+        |core: &Core| twins::place(&mut key, hash, sequence, Coding::Gzip, |key| core.store.hash(key));
+    let twin = with_core(place);
+    let of_twin = StoredMeta { etag_at: 0, etag_bytes: 0, coding: Coding::Gzip, ..meta(&[], coded, 200) };
+    insert(twin, &key, &[], coded, &[], of_twin);
 }
 
 /// Stores an answer that varies by Accept-Encoding, as it is for `gzip`.
@@ -162,6 +187,7 @@ fn cases() -> Vec<Case> {
         Accept-Language: de-CH,de;q=0.9,en;q=0.8\r\nAccept-Encoding: gzip\r\nReferer: http://site/\r\n\
         Cookie: session=0123456789abcdef; theme=night\r\nSec-Fetch-Dest: document\r\n";
     let get = |path: &str, more: &str| format!("GET {path} HTTP/1.1\r\nHost: site\r\n{more}\r\n");
+    let coded_had = format!("{browser}If-None-Match: \"tag-gz\"\r\n");
     let case = |name, request, at_once, status| Case { name, request, at_once, status };
     vec![
         case("a hit of 1 KiB", get("/1k", ""), 1, "HTTP/1.1 200 OK"),
@@ -174,6 +200,10 @@ fn cases() -> Vec<Case> {
         case("206", get("/64k", "Range: bytes=100-299\r\n"), 1, "HTTP/1.1 206 Partial Content"),
         case("a variant", get("/vary", browser), 1, "HTTP/1.1 200 OK"),
         case("trailers", get("/tail", ""), 1, "HTTP/1.1 200 OK"),
+        case("coded", get("/coded", browser), 1, "HTTP/1.1 200 OK"),
+        case("coded, sixteen pipelined", get("/coded", browser), 16, "HTTP/1.1 200 OK"),
+        case("coded, 304", get("/coded", &coded_had), 1, "HTTP/1.1 304 Not Modified"),
+        case("a coding that is not there", get("/coded", "Accept-Encoding: br\r\n"), 1, "HTTP/1.1 200 OK"),
     ]
 }
 
@@ -238,6 +268,7 @@ fn hits_allocate_nothing() {
         store("/64k", &[b'y'; 65536], &[]);
         store("/tail", b"a body", b"X-Tail: 1\r\n");
         store_variant("/vary", &[b'z'; 1024]);
+        store_coded("/coded", &[b'c'; 4096], &[b'g'; 2000]);
         let listener = tokio::net::TcpListener::bind(("127.0.0.1", 0)).await.expect("a port");
         let address = listener.local_addr().expect("an address");
         let mut allocations = Allocations::new().expect("the counting allocator");
@@ -271,6 +302,13 @@ fn hits_allocate_nothing() {
             let asked =
                 |case: &Case| REQUESTS / case.at_once * case.at_once + WARM_UP / case.at_once * case.at_once;
             assert_eq!(hits, 3 * cases().iter().map(asked).sum::<usize>() as u64);
+            let coded = cases()
+                .into_iter()
+                .filter(|case| case.name == "coded" || case.name.starts_with("coded, six"));
+            assert_eq!(
+                core.counters.value(Counter::HitsCoded),
+                3 * coded.map(|case| asked(&case)).sum::<usize>() as u64
+            );
             let large = cases().into_iter().find(|case| case.name == "a hit of 64 KiB").expect("a case");
             assert_eq!(core.counters.value(Counter::BodiesLent), 3 * asked(&large) as u64);
         });

@@ -16,7 +16,7 @@ use crate::{
     query,
     request::Request,
     response::{Response, Standing, Variant},
-    response_head::{For, LeftOut, ORIGIN_MS_MAX, StoredMeta, append_origin_head},
+    response_head::{Flags, For, LeftOut, ORIGIN_MS_MAX, StoredMeta, append_origin_head, stored_values},
     site::SiteId,
     tags::{self, TooMany},
 };
@@ -221,8 +221,20 @@ pub(crate) fn kept(
     let mut bytes = Vec::with_capacity(1024);
     let left_out = LeftOut { omit, tags: &core.config.tags };
     let outline = append_origin_head(&mut bytes, head, For::Store, left_out, times.response_s);
-    let meta = StoredMeta::of_response(head, &outline, freshness, times, length);
+    let mut meta = StoredMeta::of_response(head, &outline, freshness, times, length);
+    if policy::codable(head, length, &core.config.compress).is_ok() && has_room_for_suffix(&meta, &bytes) {
+        let says_vary = Vary::of(&head.headers).is_ok_and(|vary| vary.names("accept-encoding"));
+        meta.flags = meta.flags.with(Flags::MAY_BE_CODED).with_if(says_vary, Flags::SAYS_VARY);
+    }
     Response { head: bytes, meta, length, standing: Standing::Stored, tags: Vec::new(), variant: None }
+}
+
+/// Whether another entity tag can be made of the one in a head, if there is one: a tag of 64 KiB is not known as one.
+fn has_room_for_suffix(meta: &StoredMeta, head: &[u8]) -> bool {
+    match meta.etag_bytes {
+        0 => stored_values(head, "etag").next().is_none(),
+        bytes => bytes < u16::MAX / 2,
+    }
 }
 
 /// The metadata of a response that is not stored. Nothing reads it.

@@ -26,11 +26,14 @@ mod arriving;
 mod as_is;
 mod bans;
 mod clients;
+mod coding;
+mod coding_pool;
 mod cold;
 pub mod config;
 mod core;
 mod counters;
 mod downstream;
+mod encoders;
 mod entry;
 pub mod error_page;
 mod explain;
@@ -86,6 +89,7 @@ mod tags;
 #[cfg(test)]
 mod test_core;
 mod trailers;
+mod twins;
 mod unfresh;
 mod variants;
 

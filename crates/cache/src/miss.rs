@@ -3,20 +3,22 @@
 use std::sync::Arc;
 
 use engine::cores::clock;
+use wire::http1::{fields::EntityTag, head::Headers};
 
 use crate::{
     answer::{Answer, Body, Head, Length, Lines},
     arriving::Content,
+    coding::Coding,
     core::with_core,
     downstream::Downstream,
     error_page::Fault,
     fetch,
     hit::{self, Trust},
     in_flight::Start,
-    policy::{self, Verdict},
+    policy::{self, Verdict, accept::Accepted},
     request::Request,
     response::Response,
-    response_head::{CacheStatus, Fwd, is_bodiless},
+    response_head::{CacheStatus, CodedHead, Flags, Fwd, is_bodiless},
     state::{State, Step},
 };
 
@@ -107,7 +109,10 @@ pub(crate) fn of_response(
     status: CacheStatus,
 ) -> Result<Answer<'static>, Fault> {
     let head = request.head();
-    let verdict = if response.is_fetched() {
+    let had = coding_had(&response, &head.headers);
+    let verdict = if had.is_some() {
+        Verdict::NotModified
+    } else if response.is_fetched() {
         let validators = response.meta.validators(&response.head);
         policy::evaluate(
             &head.headers,
@@ -140,6 +145,23 @@ pub(crate) fn of_response(
     };
     let age_s = response.age_s(clock::unix_s());
     let (received, cache_status) = (response.meta.received(), Some(status));
-    let head = Head::Fetched(response);
-    Ok(Answer { head, lines, length, age_s, cache_status, received, body, refresh: None })
+    let varies = response.meta.varies_unsaid();
+    let head = match had {
+        Some(coding) => {
+            let mut head = Vec::with_capacity(response.head.len() + 64);
+            CodedHead::new(coding, &response.meta).append(&response.head, &mut head);
+            Head::Owned(head)
+        }
+        None => Head::Fetched(response),
+    };
+    Ok(Answer { head, lines, length, age_s, cache_status, received, varies, body, refresh: None })
+}
+
+/// The coding of ours that the client has of a response, which may be sent in it.
+fn coding_had(response: &Response, headers: &Headers<'_, '_>) -> Option<Coding> {
+    if !response.meta.flags.has(Flags::MAY_BE_CODED) {
+        return None;
+    }
+    let etag = response.meta.etag_of(&response.head).and_then(EntityTag::parse)?;
+    policy::coding_had(headers, &etag, &Accepted::of(headers))
 }

@@ -8,19 +8,23 @@
 //!              + append_dynamic: Age · Via · Cache-Status · Connection · Content-Length …  + empty line
 //! ```
 //!
+//! Content that we have coded has no head of its own, but an edit of its object's ([`CodedHead`]).
+//!
 //! Head bytes are a status line and field lines, each with its CRLF, without the empty line at the end. They hold what
 //! is the same for each answer; what differs (`Age`, `Content-Length`, framing, `Via`, `Cache-Status`) is never in
 //! them, so a hit is one copy and a few appended lines: nothing there allocates while the buffer has room.
+mod coded;
 mod dynamic;
 mod meta;
 mod origin_head;
 
+pub use coded::{CodedHead, VARY};
 pub use dynamic::{
     CacheStatus, Delimited, Dynamic, Fwd, Identity, InvalidName, Outcome, Persistence, append_dynamic,
 };
-#[cfg(test)]
+#[cfg(any(test, fuzzing))]
 pub(crate) use meta::BLANK;
-pub use meta::{Coding, Flags, ORIGIN_MS_MAX, STALE_S_MAX, Schemes, StoredMeta};
+pub use meta::{Flags, ORIGIN_MS_MAX, STALE_S_MAX, Schemes, StoredMeta};
 pub use origin_head::{
     For, HeadOutline, LeftOut, append_not_modified, append_origin_head, append_partial, append_updated,
 };

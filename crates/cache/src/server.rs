@@ -29,6 +29,7 @@ use wire::http1::head::HeadLimits;
 use crate::{
     bans::{Ban, BanSeen},
     clients::{Clients, Held},
+    coding_pool::{self, CodingPool},
     config::Config,
     core::{Beginning, Core, Message, Unasked, Unlinked, with_core},
     counters::Counter,
@@ -47,6 +48,7 @@ use crate::{
     site::{SiteTable, Sites, SitesError},
     spread,
     store_file::{self, OfCore, OpenFile, Opened, open_store},
+    twins,
 };
 
 /// Messages from one core to another that may wait; a fetch beyond is passed through by the core that wants it.
@@ -145,6 +147,8 @@ pub struct Server {
     cores: Cores,
     /// The store's file. It is dropped after the loops, so that everything they have appended is written.
     file: Option<OpenFile>,
+    /// What codes content. It is dropped after the loops, too.
+    _coding: Option<CodingPool>,
     /// For purges and questions from outside the loops.
     outside: Outside,
     ready: Arc<AtomicUsize>,
@@ -161,6 +165,7 @@ struct Seed {
     listener: TcpListener,
     shard: Shard,
     file: Option<OfCore>,
+    coding: Option<coding_pool::OfCore>,
     purged: Table,
     sender: Sender<Message>,
     receiver: Receiver<Message>,
@@ -217,12 +222,13 @@ impl Server {
         }
         let mut endpoints = mesh.into_endpoints();
         let Some(outside) = endpoints.pop() else { unreachable!("there is one endpoint for the outside") };
-        let seeds = listeners.into_iter().zip(shards).zip(reads).zip(endpoints).enumerate();
+        let (coding, coders) = coding_pool::start(&config.compress, loops).map_err(StartError::Prepare)?;
+        let seeds = listeners.into_iter().zip(shards).zip(reads).zip(endpoints).zip(coders).enumerate();
         let seeds = seeds
-            .map(|(index, (((listener, shard), file), endpoint))| {
+            .map(|(index, ((((listener, shard), file), endpoint), coding))| {
                 let (sender, receiver) = endpoint.split();
                 let (purged, counters) = (purged.clone(), counters.core(index));
-                Seed { listener, shard, file, purged, sender, receiver, counters }
+                Seed { listener, shard, file, coding, purged, sender, receiver, counters }
             })
             .collect();
         let ready = Arc::new(AtomicUsize::new(0));
@@ -250,6 +256,7 @@ impl Server {
             store,
             cores: started,
             file,
+            _coding: coding,
             outside: Outside::new(outside.split().0),
             ready,
             loops,
@@ -379,11 +386,12 @@ fn pseudonym(name: &str) -> io::Result<Arc<str>> {
 
 async fn run_core(context: CoreContext, seed: Seed, shared: Arc<Shared>) -> io::Result<()> {
     let index = context.index;
-    let Seed { listener, shard, file: of_core, purged, sender, receiver, counters } = seed;
+    let Seed { listener, shard, file: of_core, coding, purged, sender, receiver, counters } = seed;
     let (mut file, mut completions, mut coming) = (None, None, None);
     if let Some(of_core) = of_core {
         (file, completions, coming) = (Some(of_core.reads), Some(of_core.completions), of_core.coming);
     }
+    let (coders, coded) = coding.unzip();
     Core::install(Beginning {
         index,
         config: Arc::clone(&shared.config),
@@ -395,6 +403,7 @@ async fn run_core(context: CoreContext, seed: Seed, shared: Arc<Shared>) -> io::
         store: Arc::clone(&shared.store),
         shard,
         file,
+        coders,
         sender,
         balance: Arc::clone(&shared.balance),
         counters,
@@ -403,6 +412,7 @@ async fn run_core(context: CoreContext, seed: Seed, shared: Arc<Shared>) -> io::
     let messages = tokio::spawn(receive_messages(receiver, Arc::clone(&shared.clients)));
     let housekeeping = tokio::spawn(keep_house());
     let settling = completions.map(|completions| tokio::spawn(settle_reads(completions)));
+    let coded = coded.map(|coded| tokio::spawn(twins::settle(coded)));
     let coming = coming.map(|coming| tokio::spawn(store_file::take_over(coming)));
     shared.ready.fetch_add(1, Ordering::AcqRel);
     tokio::select! {
@@ -425,7 +435,7 @@ async fn run_core(context: CoreContext, seed: Seed, shared: Arc<Shared>) -> io::
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
     housekeeping.abort();
-    for task in [settling, coming].into_iter().flatten() {
+    for task in [settling, coming, coded].into_iter().flatten() {
         task.abort();
     }
     messages.abort();
@@ -519,6 +529,7 @@ async fn receive_messages(mut receiver: Receiver<Message>, clients: Arc<Clients>
                 match message {
                     Message::Fetch(want) => fetch::begin(core, *want),
                     Message::Put(put) => put::store(core, &put),
+                    Message::Code(to_code) => twins::begin(core, *to_code),
                     Message::Accept(stream, address) => take_over(core, stream, address, &clients),
                     Message::Invalidate { invalidation, is_purge, done } => {
                         if is_purge {

@@ -36,6 +36,7 @@ use tokio::sync::oneshot;
 
 use crate::{
     bans::BANS_BYTES_MAX,
+    coding_pool,
     config::Config,
     core::{FileReads, store_s, with_core},
     invalidations::TABLE_BYTES_MAX,
@@ -157,7 +158,9 @@ pub(crate) fn open_store(config: &Config, memory: &StoreConfig) -> Result<Opened
     let pool = ReadPoolConfig { buffer_bytes: pool.buffer_bytes.min(of_memory), ..pool };
     // What is purged by tags and bans is known to each core, and to who writes it.
     let purges_bytes = (TABLE_BYTES_MAX + BANS_BYTES_MAX as u64) * (memory.cores as u64 + 1);
-    let buffer_bytes = write_buffer_bytes_max(memory, &file)? + pool.buffer_bytes as u64 + purges_bytes;
+    let coding_bytes = coding_pool::bytes_max(&config.compress);
+    let buffer_bytes =
+        write_buffer_bytes_max(memory, &file)? + pool.buffer_bytes as u64 + purges_bytes + coding_bytes;
     let need = move |objects_on_file| MemoryNeed { objects_bytes, objects_on_file, buffer_bytes };
     let fits = move |objects| limit_bytes.map_or(Ok(()), |limit_bytes| need(objects).within(limit_bytes));
     fits(0)?;

@@ -95,6 +95,7 @@ fn of_our_own(head: Vec<u8>, bytes: Vec<u8>) -> Answer<'static> {
         age_s: None,
         cache_status: None,
         received: Version::Http11,
+        varies: false,
         body: Body::Owned { bytes, trailers: Vec::new() },
         refresh: None,
     }

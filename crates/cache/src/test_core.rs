@@ -46,6 +46,7 @@ pub(crate) fn install_with(config: Config, cores: usize, ring: usize) -> Vec<Rec
         store,
         shard: shards.remove(0),
         file: None,
+        coders: None,
         sender: senders.remove(0),
         balance: Balance::new(1),
         counters: counters.core(0),

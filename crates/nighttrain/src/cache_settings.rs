@@ -15,6 +15,10 @@ use crate::{
     units::{duration_text, parse_duration, parse_size, size_text},
 };
 
+mod compression;
+
+use compression::{codings_text, compressed_size, parse_codings, parse_type};
+
 const CACHE: &str = "Cache";
 /// The heading for limits; `-h` leaves them to `--help`.
 pub(crate) const LIMITS: &str = "Limits on clients and origin";
@@ -304,6 +308,55 @@ pub(crate) const CACHE_SETTINGS: &[Setting] = &[
             },
             text: |settings| Some(settings.cache.tags.join(",")),
         },
+    },
+    Setting {
+        key: "compress",
+        section: Section::Cache,
+        shape: Shape::Texts,
+        heading: CACHE,
+        value_name: "LIST",
+        help: "Codings that stored answers are compressed in for clients that accept them, the one that is preferred first: br, \
+               zstd, gzip; none: nothing is compressed here",
+        access: Access {
+            set: |settings, text| {
+                settings.cache.compress.codings = parse_codings(text)?;
+                Ok(())
+            },
+            text: |settings| Some(codings_text(&settings.cache.compress.codings)),
+        },
+    },
+    Setting {
+        key: "compress-types",
+        section: Section::Cache,
+        shape: Shape::Texts,
+        heading: CACHE,
+        value_name: "LIST",
+        help: "Media types that are compressed; a * stands for anything, at the beginning or at the end",
+        access: Access {
+            set: |settings, text| {
+                let types = list(text).map(parse_type).collect::<Result<_, _>>();
+                types.map(|types| settings.cache.compress.types = types)
+            },
+            text: |settings| Some(settings.cache.compress.types.join(",")),
+        },
+    },
+    Setting {
+        key: "compress-bytes-min",
+        section: Section::Cache,
+        shape: Shape::Text,
+        heading: CACHE,
+        value_name: "SIZE",
+        help: "Length of the shortest answer that is compressed",
+        access: value!(cache.compress.bytes_min, parse = parse_size, show = size_text),
+    },
+    Setting {
+        key: "compress-bytes-max",
+        section: Section::Cache,
+        shape: Shape::Text,
+        heading: CACHE,
+        value_name: "SIZE",
+        help: "Length of the longest answer that is compressed, at most 64MiB",
+        access: value!(cache.compress.bytes_max, parse = compressed_size, show = size_text),
     },
     Setting {
         key: "connections-max",

@@ -6,6 +6,7 @@ mod bad_client;
 mod bad_origin;
 mod bans;
 mod clock_steps;
+mod codings;
 mod conformance;
 mod corpus;
 mod curl;

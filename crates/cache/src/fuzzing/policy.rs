@@ -3,23 +3,27 @@
 use std::collections::BTreeSet;
 
 use wire::http1::{
-    fields::DELTA_SECONDS_MAX,
+    fields::{DELTA_SECONDS_MAX, EntityTag},
     head::{HEADERS_MAX, Headers, RequestHead, ResponseHead},
     known::KnownHeader,
 };
 
 use super::{cut::Cut, with_request, with_response};
 use crate::{
-    config::{ClientRule, CookieRule},
+    config::{ClientRule, Coding, Compress, CookieRule},
     error_page,
     policy::{
         Freshness, PassReason, Recv, RequestFacts, ResponseFacts, Reuse, Storable, StoreRules, Times,
         Validators, Verdict,
+        accept::Accepted,
+        codable,
         directives::{RequestDirectives, ResponseDirectives, Seconds},
         evaluate, invalidate, may_reuse, may_share, recv, storable,
         vary::{VARY_NAMES_MAX, Vary, VaryFault, secondary_key},
     },
-    response_head::{For, LeftOut, StoredMeta, append_not_modified, append_origin_head, append_partial},
+    response_head::{
+        BLANK, CodedHead, For, LeftOut, StoredMeta, append_not_modified, append_origin_head, append_partial,
+    },
 };
 
 /// When the response arrived.
@@ -51,12 +55,35 @@ pub fn cache_policy(bytes: &[u8]) {
             let judged = storable(&facts, &ResponseFacts::of(response, true), &rules, times());
             check_rules(&facts, response, &rules, judged);
             check_heads(response, judged, body_bytes);
+            check_codings(&request.headers, response, body_bytes);
             check_vary(&text[..text.len() - rest.len()], request, response);
             if let Storable::Yes(freshness) = judged {
                 check_reuse(request, &facts, response, &freshness, later_s, body_bytes);
             }
         });
     });
+}
+
+/// Who gets a coding accepts it; and of what may be coded, the head is one, with another entity tag.
+fn check_codings(headers: &Headers<'_, '_>, response: &ResponseHead<'_, '_>, body_bytes: Option<u64>) {
+    let accepted = Accepted::of(headers);
+    let Some(coding) = accepted.best(&Coding::MADE) else { return };
+    assert!(accepted.accepts(coding));
+    if codable(response, body_bytes, &Compress::default()).is_err() {
+        return;
+    }
+    let mut stored = Vec::new();
+    let outline = append_origin_head(&mut stored, response, For::Store, LeftOut::default(), NOW_S);
+    let etag = outline.etag.unwrap_or(0..0);
+    let meta = StoredMeta { etag_at: etag.start, etag_bytes: etag.len() as u16, ..BLANK };
+    let mut coded = Vec::new();
+    CodedHead::new(coding, &meta).append(&stored, &mut coded);
+    let meta = meta.with_tag_suffix(coding.tag_suffix());
+    let tag = meta.etag_of(&coded).map(|value| EntityTag::parse(value).expect("a tag"));
+    assert!(tag.is_none_or(|tag| tag.opaque.ends_with(coding.tag_suffix().as_bytes())));
+    coded.extend_from_slice(b"\r\n");
+    let says_it = format!("Content-Encoding: {}\r\n\r\n", coding.token());
+    assert!(coded.ends_with(says_it.as_bytes()));
 }
 
 fn times() -> Times {

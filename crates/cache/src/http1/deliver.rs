@@ -102,7 +102,7 @@ pub(super) enum Ending {
 /// Appends an answer's head to `out`, and its content where that is small; what is left is to be sent by [`finish`].
 #[inline]
 pub(super) fn begin(core: &Core, answer: Answer<'_>, asked: Asked, out: &mut Vec<u8>) -> Sending {
-    let Answer { head, lines, length, age_s, cache_status, received, body, refresh: _ } = answer;
+    let Answer { head, lines, length, age_s, cache_status, received, varies, body, refresh: _ } = answer;
     let body = if asked.is_head { Body::None } else { body };
     let is_11 = asked.version == Version::Http11;
     // A body with trailers is sent in chunks, so that they can follow it (RFC 9112 §7.1.2).
@@ -126,11 +126,12 @@ pub(super) fn begin(core: &Core, answer: Answer<'_>, asked: Asked, out: &mut Vec
     };
     match &head {
         Head::Stored(span) => span.copy_to(out),
+        Head::Coded(span, coded) => coded.append_span(*span, out),
         Head::Copied(bytes) => append_lines(bytes, lines, out),
         Head::Owned(bytes) => append_lines(bytes, lines, out),
         Head::Fetched(response) => append_lines(&response.head, lines, out),
     }
-    let dynamic = Dynamic { age_s, cache_status, received, persistence, framing: delimited };
+    let dynamic = Dynamic { age_s, cache_status, received, persistence, framing: delimited, varies };
     append_dynamic(out, &core.identity, &dynamic);
     let rest = content(core, body, ending, chunked, out);
     Sending { rest, close: persistence == Persistence::Close }

@@ -6,6 +6,8 @@
 //! | `Accept-Encoding` | those of `br`, `gzip`, `zstd` that are accepted, in this order; `identity` if none is | RFC 9110 §12.5.3 |
 //! | `Accept-Language` | the ranges by falling quality, those of the same quality by the alphabet, in small letters | §12.5.4 |
 //!
+//! And what a client accepts of what we make, for each answer by itself ([`Accepted`]).
+//!
 //! So the variants of an address by encoding are eight at most, whatever clients write. What cannot be read, or has more
 //! members than are looked at, stays as it is. Nothing here allocates beyond what `out` has no room for.
 
@@ -15,6 +17,8 @@ use wire::http1::{
     head::Headers,
     known::KnownHeader,
 };
+
+use crate::coding::Coding;
 
 /// Codings that make variants.
 const CODINGS: [&[u8]; 3] = [b"br", b"gzip", b"zstd"];
@@ -53,6 +57,68 @@ fn quality(weight: &[u8]) -> Option<Quality> {
         (b'0', _) => Some(thousandths),
         (b'1', 0) => Some(1000),
         _ => None,
+    }
+}
+
+/// What a client accepts of what we make of content, each with its quality; 0: it does not.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Accepted {
+    /// By their numbers.
+    of: [Quality; Coding::ALL.len()],
+    /// What is not coded is named, by itself or by `*`, and not merely left over.
+    is_identity_named: bool,
+}
+
+impl Accepted {
+    /// What is not coded.
+    pub const PLAIN: Self = Self { of: [1000, 0, 0, 0], is_identity_named: false };
+
+    /// Reads `Accept-Encoding`. Where it is absent, or cannot be read, nothing that is coded is accepted.
+    #[inline]
+    pub fn of(headers: &Headers<'_, '_>) -> Self {
+        if headers.has(KnownHeader::AcceptEncoding) {
+            Self::of_values(headers.known_all(KnownHeader::AcceptEncoding))
+        } else {
+            Self::PLAIN
+        }
+    }
+
+    fn of_values<'v>(values: impl Iterator<Item = &'v [u8]>) -> Self {
+        let mut named: [Option<Quality>; Coding::ALL.len()] = [None; Coding::ALL.len()];
+        let mut others = None;
+        for member in values.flat_map(list) {
+            let Some((name, quality)) = weighted(member) else { return Self::PLAIN };
+            if name == b"*" {
+                others = Some(quality);
+            } else if let Some(coding) = Coding::named(name) {
+                named[coding as usize] = Some(quality);
+            }
+        }
+        let identity = named[Coding::AsSent as usize].or(others);
+        let mut of = named.map(|quality| quality.or(others).unwrap_or(0));
+        // RFC 9110 §12.5.3: it is acceptable unless it is excluded.
+        of[Coding::AsSent as usize] = identity.unwrap_or(1000);
+        Self { of, is_identity_named: identity.is_some() }
+    }
+
+    /// Whether an answer in this coding is one for the client.
+    #[inline]
+    pub fn accepts(&self, coding: Coding) -> bool {
+        self.of[coding as usize] > 0
+    }
+
+    /// The coding that the client likes best, of several that it likes as well the first of `order`. `None`: it gets what
+    /// is not coded.
+    #[inline]
+    pub fn best(&self, order: &[Coding]) -> Option<Coding> {
+        let mut best = None;
+        let mut most = 0;
+        for coding in order {
+            if self.of[*coding as usize] > most {
+                (best, most) = (Some(*coding), self.of[*coding as usize]);
+            }
+        }
+        best.filter(|_| !self.is_identity_named || most >= self.of[Coding::AsSent as usize])
     }
 }
 
@@ -206,7 +272,62 @@ mod tests {
         }
     }
 
+    fn accepted(value: &str) -> Accepted {
+        Accepted::of_values(std::iter::once(value.as_bytes()))
+    }
+
+    #[test]
+    fn the_best_coding_is_the_clients_and_of_its_equals_ours() {
+        let order = [Coding::Brotli, Coding::Zstd, Coding::Gzip];
+        for (value, want) in [
+            ("gzip, deflate, br, zstd", Some(Coding::Brotli)),
+            ("gzip, deflate, zstd", Some(Coding::Zstd)),
+            ("gzip", Some(Coding::Gzip)),
+            ("x-GZIP", Some(Coding::Gzip)),
+            ("gzip;q=1.0, br;q=0.9", Some(Coding::Gzip)),
+            ("br;q=0, gzip;q=0.1", Some(Coding::Gzip)),
+            ("*", Some(Coding::Brotli)),
+            ("*;q=0.5, br;q=0", Some(Coding::Zstd)),
+            ("gzip;q=0.5, *;q=0.8", Some(Coding::Brotli)),
+            ("identity, gzip;q=0.5", None),
+            ("identity;q=0.5, gzip;q=0.5", Some(Coding::Gzip)),
+            ("identity;q=0", None),
+            ("*;q=0", None),
+            ("deflate", None),
+            ("", None),
+            ("gzip, br;q=2", None),
+            ("gzip;level=9", None),
+        ] {
+            assert_eq!(accepted(value).best(&order), want, "{value}");
+        }
+        assert_eq!(accepted("br, gzip").best(&[Coding::Gzip]), Some(Coding::Gzip));
+        assert_eq!(accepted("gzip;q=0.5, *;q=0.8").best(&[Coding::Gzip]), None, "identity is worth 0.8");
+        assert_eq!(accepted("br").best(&[]), None);
+        assert!(accepted("br").accepts(Coding::AsSent) && !accepted("*;q=0").accepts(Coding::AsSent));
+    }
+
     proptest! {
+        /// The slow obvious twin: each coding is looked for in the whole list, and the best in the whole order.
+        #[test]
+        fn the_best_coding_is_as_the_twin_says(
+            members in proptest::collection::vec(("gzip|GZIP|br|zstd|identity|[*]|deflate", 0u16..=1000), 0..8),
+            order in proptest::sample::subsequence(Coding::MADE.to_vec(), 0..=3),
+        ) {
+            let text: Vec<String> =
+                members.iter().map(|(name, q)| format!("{name};q={}", f64::from(*q) / 1000.0)).collect();
+            let last = |name: &str| members.iter().rfind(|(known, _)| known.eq_ignore_ascii_case(name)).map(|(_, q)| *q);
+            let worth = |coding: Coding| last(coding.token()).or_else(|| last("*"));
+            let plain = worth(Coding::AsSent).unwrap_or(0);
+            let most = order.iter().map(|coding| worth(*coding).unwrap_or(0)).max().unwrap_or(0);
+            let want = order.iter().copied().find(|coding| most > 0 && most >= plain && worth(*coding) == Some(most));
+            let accepted = accepted(&text.join(","));
+            prop_assert_eq!(accepted.best(&order), want);
+            for coding in Coding::MADE {
+                prop_assert_eq!(accepted.accepts(coding), worth(coding).is_some_and(|q| q > 0));
+            }
+            prop_assert_eq!(accepted.accepts(Coding::AsSent), worth(Coding::AsSent) != Some(0));
+        }
+
         /// What is made means the same: it stays what it is, in whatever order it comes.
         #[test]
         fn what_is_made_is_made_of_itself(members in proptest::collection::vec(("[a-zA-Z*]{1,3}|gzip|br|zstd", 0u16..=1000), 0..8), turn in 0usize..8) {

@@ -16,7 +16,8 @@ use wire::http1::{
     known::KnownHeader,
 };
 
-use super::http_date_s;
+use super::{accept::Accepted, http_date_s};
+use crate::coding::Coding;
 
 /// What a stored response can be recognised by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -82,6 +83,29 @@ pub fn evaluate(
         }
         _ => Verdict::Whole,
     }
+}
+
+/// In which coding a tag of the client's names the content whose own tag is `etag`.
+fn coding_named(tag: &EntityTag<'_>, etag: &EntityTag<'_>) -> Option<Coding> {
+    let suffix = tag.opaque.strip_prefix(etag.opaque)?;
+    Coding::ALL.into_iter().find(|coding| coding.tag_suffix().as_bytes() == suffix)
+}
+
+/// Of content that is sent in several codings: the one that the client has by its `If-None-Match` and may go on to have, by
+/// what it accepts. It is not sent another one in its place.
+pub fn coding_had(headers: &Headers<'_, '_>, etag: &EntityTag<'_>, accepted: &Accepted) -> Option<Coding> {
+    headers
+        .known_all(KnownHeader::IfNoneMatch)
+        .flat_map(entity_tags)
+        .filter_map(|tag| coding_named(&tag, etag))
+        .find(|coding| accepted.accepts(*coding))
+}
+
+/// Of such content: the coding of which the client has a part, by its `If-Range`, and wants another.
+pub fn coding_of_part(headers: &Headers<'_, '_>, etag: &EntityTag<'_>) -> Option<Coding> {
+    let tag = headers.known(KnownHeader::IfRange).and_then(EntityTag::parse)?;
+    // §13.1.5: parts of what is only much the same do not fit together.
+    if tag.weak || etag.weak { None } else { coding_named(&tag, etag) }
 }
 
 /// RFC 9110 §13.2.2, steps 3 and 4.
@@ -194,6 +218,39 @@ mod tests {
         assert_eq!(judge_with("If-None-Match: \"v1\"", 200, Some("W/\"v1\""), Some(1)), NotModified);
         assert_eq!(judge_with("If-None-Match: \"v1\"", 404, Some("\"v1\""), Some(1)), Whole);
         assert_eq!(judge_with("If-None-Match: \"v1\"", 301, Some("\"v1\""), Some(1)), Whole);
+    }
+
+    #[test]
+    fn tags_name_codings() {
+        let etag = EntityTag::parse(b"\"x-br\"").expect("a tag");
+        for (tags, accepts, want) in [
+            ("\"x-br\"", "", Some(Coding::AsSent)),
+            ("\"x-br\"", "identity;q=0, br", None),
+            ("W/\"x-br-br\"", "br", Some(Coding::Brotli)),
+            ("W/\"x-br-br\"", "gzip", None),
+            ("\"y\", \"x-br-gz\", \"x-br\"", "br, gzip", Some(Coding::Gzip)),
+            ("\"x-br-gz\", \"x-br-zst\"", "zstd", Some(Coding::Zstd)),
+            ("\"x-br-zs\"", "*", None),
+            ("\"x\"", "*", None),
+            ("\"y-gz\"", "*", None),
+            ("*", "*", None),
+        ] {
+            let headers = format!("If-None-Match: {tags}\nAccept-Encoding: {accepts}");
+            with_request("GET /", &headers, |head| {
+                let accepted = Accepted::of(&head.headers);
+                assert_eq!(coding_had(&head.headers, &etag, &accepted), want, "{headers}");
+            });
+        }
+        for (tag, want) in [
+            ("\"x-br-gz\"", Some(Coding::Gzip)),
+            ("\"x-br\"", Some(Coding::AsSent)),
+            ("W/\"x-br\"", None),
+            ("x", None),
+        ] {
+            with_request("GET /", &format!("If-Range: {tag}"), |head| {
+                assert_eq!(coding_of_part(&head.headers, &etag), want, "{tag}");
+            });
+        }
     }
 
     #[test]

@@ -17,6 +17,7 @@
 //!
 //! Every *no* has a stable name, which `Cache-Status` and `explain` show.
 pub mod accept;
+pub mod codable;
 pub mod conditional;
 pub mod directives;
 pub mod freshness;
@@ -28,7 +29,8 @@ pub mod ruled;
 pub mod storable;
 pub mod vary;
 
-pub use conditional::{Validators, Verdict, evaluate};
+pub use codable::{LeftAlone, codable};
+pub use conditional::{Validators, Verdict, coding_had, coding_of_part, evaluate};
 pub use freshness::{Freshness, Source, Times};
 pub use request::{PassReason, Recv, RequestFacts, recv};
 pub use reuse::{NotReused, Reuse, Stored, may_reuse, may_share};

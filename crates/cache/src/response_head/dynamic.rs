@@ -5,6 +5,8 @@
 
 use wire::http1::head::Version;
 
+use super::coded::VARY;
+
 /// Under which name we sign, ready to be copied.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Identity {
@@ -192,6 +194,8 @@ pub struct Dynamic {
     pub persistence: Persistence,
     /// How the body is delimited.
     pub framing: Delimited,
+    /// Others get another coding of it ([`VARY`]).
+    pub varies: bool,
 }
 
 /// Appends the lines and the empty line that ends the head.
@@ -224,6 +228,9 @@ pub fn append_dynamic(out: &mut Vec<u8>, identity: &Identity, dynamic: &Dynamic)
         // RFC 9111 §1.2.2: an age beyond 2^31 s is said as 2^31.
         out.extend_from_slice(number.format(age_s.min(1 << 31)).as_bytes());
         out.extend_from_slice(b"\r\n");
+    }
+    if dynamic.varies {
+        out.extend_from_slice(VARY);
     }
     if let Some(status) = &dynamic.cache_status {
         out.extend_from_slice(identity.signature(dynamic.received));
@@ -300,6 +307,7 @@ mod tests {
         received: Version::Http11,
         persistence: Persistence::Implied,
         framing: Delimited::Length(1024),
+        varies: false,
     };
 
     #[test]
@@ -324,8 +332,9 @@ mod tests {
             received: Version::Http10,
             persistence: Persistence::Close,
             framing: Delimited::Chunked,
+            varies: true,
         });
-        let want = "Transfer-Encoding: chunked\r\nVia: 1.0 nighttrain\r\nCache-Status: nighttrain; fwd=stale; \
+        let want = "Transfer-Encoding: chunked\r\nVary: Accept-Encoding\r\nVia: 1.0 nighttrain\r\nCache-Status: nighttrain; fwd=stale; \
                     fwd-status=304; ttl=-4; stored; collapsed; detail=no-cache\r\nConnection: close\r\n\r\n";
         assert_eq!(got, want);
     }
@@ -345,6 +354,7 @@ mod tests {
             received: Version::Http11,
             persistence: Persistence::Implied,
             framing: Delimited::Unsatisfiable { complete: 5, page_bytes: 77 },
+            varies: false,
         };
         assert_eq!(lines(&page), "Content-Range: bytes */5\r\nContent-Length: 77\r\n\r\n");
         let bare = Dynamic { framing: Delimited::Unstated, ..page };
@@ -395,6 +405,7 @@ mod tests {
                 received: Version::Http11,
                 framing,
                 persistence: Persistence::KeepAlive,
+                varies: true,
             });
             let line = got.lines().find_map(|line| line.strip_prefix("Cache-Status: ")).unwrap();
             let list: List = Parser::new(line).parse().unwrap();

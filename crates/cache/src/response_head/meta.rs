@@ -25,7 +25,10 @@ use wire::http1::{
 };
 
 use super::origin_head::HeadOutline;
-use crate::policy::{Freshness, Stored, Times, Validators, freshness::Dates, freshness::current_age_s};
+use crate::{
+    coding::Coding,
+    policy::{Freshness, Stored, Times, Validators, freshness::Dates, freshness::current_age_s},
+};
 
 const BITS_24: u64 = (1 << 24) - 1;
 const BITS_48: u64 = (1 << 48) - 1;
@@ -47,6 +50,10 @@ impl Flags {
     pub const NONE: Flags = Flags(0);
     /// The origin spoke HTTP/1.0, which `Via` says (RFC 9110 §7.6.3).
     pub const HTTP_10: Flags = Flags(1);
+    /// Whoever accepts a coding that we make may get its content in that ([`codable`](crate::policy::codable)).
+    pub const MAY_BE_CODED: Flags = Flags(1 << 1);
+    /// Its head says itself that it varies by `Accept-Encoding`.
+    pub const SAYS_VARY: Flags = Flags(1 << 2);
     /// The record is no response but the names in `Vary`, under which the response has to be looked for.
     pub const VARY_SPEC: Flags = Flags(1 << 16);
     /// The origin gave no `Content-Length`.
@@ -60,7 +67,7 @@ impl Flags {
     /// note is fresh: who asks for it passes, beside all others.
     pub const NOT_STORED: Flags = Flags(1 << 20);
 
-    const KNOWN: u32 = 0b1_1111 << 16 | 0b1;
+    const KNOWN: u32 = 0b1_1111 << 16 | 0b111;
     const MUST_KNOW: u32 = 0xffff_0000;
 
     /// Whether all of these are set.
@@ -93,29 +100,9 @@ pub enum Schemes {
     Https = 2,
 }
 
-/// What we made of a response's content.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Coding {
-    /// Nothing: it is as it came.
-    #[default]
-    AsSent = 0,
-    /// gzip (RFC 1952).
-    Gzip = 1,
-    /// Brotli (RFC 7932).
-    Brotli = 2,
-    /// Zstandard (RFC 8878).
-    Zstd = 3,
-}
-
 impl Schemes {
     fn of(bits: u64) -> Option<Self> {
         [Self::Both, Self::Http, Self::Https].into_iter().find(|known| *known as u64 == bits)
-    }
-}
-
-impl Coding {
-    fn of(bits: u64) -> Option<Self> {
-        [Self::AsSent, Self::Gzip, Self::Brotli, Self::Zstd].into_iter().find(|known| *known as u64 == bits)
     }
 }
 
@@ -344,6 +331,22 @@ impl StoredMeta {
         self.status != 0
     }
 
+    /// Whether it must be said beside the head that others get another coding of it.
+    #[inline]
+    pub fn varies_unsaid(&self) -> bool {
+        self.flags.has(Flags::MAY_BE_CODED) && !self.flags.has(Flags::SAYS_VARY)
+    }
+
+    /// The same where the entity tag has become longer.
+    #[inline]
+    #[must_use]
+    pub fn with_tag_suffix(mut self, suffix: &str) -> Self {
+        if self.etag_bytes > 0 {
+            self.etag_bytes = self.etag_bytes.saturating_add(suffix.len() as u16);
+        }
+        self
+    }
+
     /// Whether the origin can be asked if it is still the same.
     #[inline]
     pub fn has_validator(&self) -> bool {
@@ -372,7 +375,7 @@ mod tests {
     use super::*;
 
     /// Bits that mean nothing yet, in each word.
-    const UNUSED: [u64; META_WORDS] = [0, 0xfc << 56, 0xfffe, 0, 0xffff << 48, 0, 0, !BITS_40];
+    const UNUSED: [u64; META_WORDS] = [0, 0xfc << 56, 0xfff8, 0, 0xffff << 48, 0, 0, !BITS_40];
 
     prop_compose! {
         fn meta()(
@@ -385,12 +388,12 @@ mod tests {
             head_bytes in 0u32..1 << 24,
             etag in any::<(prop::sample::Index, prop::sample::Index)>(),
             status in 200u16..1000,
-            flags in 0u32..64,
+            flags in 0u32..256,
             lifetime_s in any::<u32>(),
         ) -> StoredMeta {
             let etag_at = etag.0.index(head_bytes as usize + 1) as u32;
             let room = (head_bytes - etag_at).min(u32::from(u16::MAX));
-            let (flags, unknown) = (flags & 1 | flags >> 1 << 16, Flags::LENGTH_UNKNOWN.0);
+            let (flags, unknown) = (flags & 7 | flags >> 3 << 16, Flags::LENGTH_UNKNOWN.0);
             let flags = Flags(if body_bytes.is_none() { flags | unknown } else { flags & !unknown });
             let is_response = !flags.has(Flags::VARY_SPEC) && !flags.has(Flags::NOT_STORED);
             StoredMeta {
@@ -469,7 +472,7 @@ mod tests {
             assert_eq!(StoredMeta::unpack(&words), None, "word {at} = {bad:#x}");
         }
         let mut newer = words;
-        newer[2] = 0xfffe;
+        newer[2] = 0xfff8;
         assert_eq!(StoredMeta::unpack(&newer), StoredMeta::unpack(&words), "flags that may be passed over");
     }
 

@@ -18,6 +18,7 @@
 //! - [`fair`]: those of one address who have much to do take turns.
 //! - [`behind`]: what is to be stored waits for what is ready to be answered.
 //! - [`clock`]: the time, and what each way of asking costs.
+//! - [`give_way`]: threads that do what nobody waits for.
 //! - [`watch`]: deadlines of connections, without a timer for each wait.
 
 pub mod behind;
@@ -28,6 +29,7 @@ pub mod fair;
 pub mod lateness;
 pub mod listener;
 pub mod mesh;
+mod priority;
 mod processors;
 pub mod ring;
 pub mod rounds;
@@ -35,6 +37,7 @@ pub mod run;
 pub mod watch;
 
 pub use causes::Causes;
+pub use priority::give_way;
 pub use processors::{ListError, available, parse_list};
 pub use rounds::Rounds;
 pub use run::{CoreContext, Cores, CoresConfig, Shutdown};

@@ -1,0 +1,184 @@
+//! Whether the content of a response may be coded for those who accept that (RFC 9110 §8.4), which makes another
+//! representation of it.
+//!
+//! What says that it is to stay as it is stays so: `no-transform` (RFC 9110 §7.7), and whatever is said of the very bytes
+//! (RFC 9530, RFC 9421, Content-MD5), which would not be true of the others.
+
+use wire::http1::{
+    fields::{EntityTag, directives},
+    head::ResponseHead,
+    known::KnownHeader,
+};
+
+use crate::coding::Compress;
+
+/// Fields that say something of the bytes, or of the fields that would be changed.
+const OF_THE_BYTES: [&str; 6] =
+    ["content-md5", "content-digest", "repr-digest", "digest", "signature", "signature-input"];
+
+/// Why content is left as it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LeftAlone {
+    /// Nothing is to be coded.
+    Off,
+    /// It is no 200.
+    Status,
+    /// The origin has coded it.
+    Coded,
+    /// By its type it would hardly shrink.
+    Type,
+    /// It is too short, or too long.
+    Length,
+    /// The origin wants it as it is.
+    NoTransform,
+    /// Something is said of its very bytes.
+    Bound,
+    /// Its entity tag is none, or there are two: no other can be made of it.
+    Tag,
+    /// Fields follow it.
+    Trailers,
+}
+
+impl LeftAlone {
+    /// A stable name.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Off => "off",
+            Self::Status => "status",
+            Self::Coded => "coded-by-origin",
+            Self::Type => "type",
+            Self::Length => "length",
+            Self::NoTransform => "no-transform",
+            Self::Bound => "digest",
+            Self::Tag => "etag",
+            Self::Trailers => "trailers",
+        }
+    }
+
+    /// The reason in plain words.
+    pub const fn words(self) -> &'static str {
+        match self {
+            Self::Off => "nothing is compressed",
+            Self::Status => "only what answers 200 is compressed",
+            Self::Coded => "the origin sends it in a coding already",
+            Self::Type => "by its type it would hardly shrink",
+            Self::Length => "it is too short to be worth while, or too long",
+            Self::NoTransform => "it says no-transform",
+            Self::Bound => "it carries a digest or a signature of its bytes",
+            Self::Tag => "its entity tag cannot be read, so that none can be made for another coding",
+            Self::Trailers => "trailers follow it",
+        }
+    }
+
+    /// Where the rule is written.
+    pub const fn section(self) -> &'static str {
+        match self {
+            Self::Off => "knob compress",
+            Self::Type => "knob compress-types",
+            Self::Length => "knob compress-bytes-min, compress-bytes-max",
+            Self::NoTransform => "RFC 9110 §7.7",
+            Self::Bound => "RFC 9530 §2",
+            Self::Tag => "RFC 9110 §8.8.3.3",
+            Self::Status | Self::Coded | Self::Trailers => "RFC 9110 §8.4",
+        }
+    }
+}
+
+/// Whether it may be. `body_bytes`: `None` where nobody knows yet; who has it whole asks [`Compress::takes`].
+///
+/// # Errors
+/// Why it is left as it is.
+pub fn codable(
+    head: &ResponseHead<'_, '_>,
+    body_bytes: Option<u64>,
+    rules: &Compress,
+) -> Result<(), LeftAlone> {
+    let headers = &head.headers;
+    let once = |known| headers.known(known).filter(|_| !headers.is_repeated(known));
+    let is_tagged_badly =
+        || headers.has(KnownHeader::Etag) && once(KnownHeader::Etag).and_then(EntityTag::parse).is_none();
+    let says_no_transform = || {
+        let said = [KnownHeader::CacheControl, KnownHeader::CdnCacheControl].into_iter();
+        said.flat_map(|known| headers.known_all(known))
+            .flat_map(directives)
+            .any(|directive| directive.is("no-transform"))
+    };
+    let is_bound = || OF_THE_BYTES.iter().any(|name| headers.headers(name).next().is_some());
+    let why = if rules.codings.is_empty() {
+        LeftAlone::Off
+    } else if head.status != 200 {
+        LeftAlone::Status
+    } else if headers.has(KnownHeader::ContentEncoding) {
+        LeftAlone::Coded
+    } else if !once(KnownHeader::ContentType).is_some_and(|said| rules.takes_type(said)) {
+        LeftAlone::Type
+    } else if body_bytes.is_some_and(|bytes| !rules.takes(bytes)) {
+        LeftAlone::Length
+    } else if says_no_transform() {
+        LeftAlone::NoTransform
+    } else if is_bound() {
+        LeftAlone::Bound
+    } else if is_tagged_badly() {
+        LeftAlone::Tag
+    } else if headers.has(KnownHeader::Trailer) {
+        LeftAlone::Trailers
+    } else {
+        return Ok(());
+    };
+    Err(why)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::policy::test_heads::with_response;
+
+    const TEXT: &str = "Content-Type: text/html\n";
+
+    fn judged(status: &str, headers: &str, body_bytes: Option<u64>) -> Result<(), LeftAlone> {
+        with_response(status, headers, |head| codable(head, body_bytes, &Compress::default()))
+    }
+
+    #[test]
+    fn text_is_coded_unless_something_speaks_against_it() {
+        let of = |more: &str| judged("200 OK", &format!("{TEXT}{more}"), Some(5000));
+        for fine in ["", "ETag: \"x\"", "ETag: W/\"x\"", "Cache-Control: max-age=5", "Vary: Accept-Encoding"]
+        {
+            assert_eq!(of(fine), Ok(()), "{fine}");
+        }
+        for (more, why) in [
+            ("Content-Encoding: gzip", LeftAlone::Coded),
+            ("Content-Encoding: identity", LeftAlone::Coded),
+            ("Cache-Control: max-age=5, No-Transform", LeftAlone::NoTransform),
+            ("Cache-Control: a\nCache-Control: no-transform", LeftAlone::NoTransform),
+            ("CDN-Cache-Control: no-transform", LeftAlone::NoTransform),
+            ("Content-MD5: x", LeftAlone::Bound),
+            ("Content-Digest: x", LeftAlone::Bound),
+            ("Repr-Digest: x", LeftAlone::Bound),
+            ("Digest: x", LeftAlone::Bound),
+            ("Signature: x", LeftAlone::Bound),
+            ("ETag: x", LeftAlone::Tag),
+            ("ETag: \"x\"\nETag: \"y\"", LeftAlone::Tag),
+            ("Trailer: x", LeftAlone::Trailers),
+            ("Content-Type: text/html", LeftAlone::Type),
+        ] {
+            assert_eq!(of(more), Err(why), "{more}");
+        }
+        assert_eq!(judged("200 OK", "", Some(5000)), Err(LeftAlone::Type));
+        for (status, why) in [("404 x", LeftAlone::Status), ("203 x", LeftAlone::Status)] {
+            assert_eq!(judged(status, TEXT, Some(5000)), Err(why));
+        }
+        let Compress { bytes_min, bytes_max, .. } = Compress::default();
+        for (bytes, want) in [
+            (None, Ok(())),
+            (Some(bytes_min), Ok(())),
+            (Some(bytes_max), Ok(())),
+            (Some(bytes_min - 1), Err(LeftAlone::Length)),
+            (Some(bytes_max + 1), Err(LeftAlone::Length)),
+        ] {
+            assert_eq!(judged("200 OK", TEXT, bytes), want, "{bytes:?}");
+        }
+        let off = Compress { codings: Vec::new(), ..Compress::default() };
+        assert_eq!(with_response("200 OK", TEXT, |head| codable(head, None, &off)), Err(LeftAlone::Off));
+    }
+}

@@ -1,0 +1,296 @@
+//! Twins: the content of a stored object in a coding that we have made of it, for clients that accept that.
+//!
+//! ```text
+//!  a hit ─▶ its object, judged as ever ─▶ may be coded? which coding does the client like? ─▶ its twin there?
+//!                                                                          yes: its content, under the object's head
+//!                                                                          no:  the object's, and the owner is told
+//!  owner ─▶ on the file? made already, or being made? ─▶ coding_pool ─▶ inserted, if the object is still the same
+//! ```
+//! A twin is an object of its own in the store: content without a head, under the key of its object with the coding and
+//! the number of that very object ([`Object::sequence`]) behind it. It is looked up after its object and with what was
+//! found there, so what hides that (a purge, a ban, another answer in its place, cookies) hides the twin, and a
+//! younger head is the twin's, too. What is left of a twin goes when it expires or is not asked for, as any object.
+//! Content that does not shrink has a twin without content, so that nobody tries again.
+//!
+//! *Bounds:* three twins an object; those of the pool; and a core asks for the same twin once a second at most.
+
+use engine::{
+    cores::clock,
+    store::{BodyLength, Filling, Hash, Lookup, NewObject, Object, Refused as Rejected, Shard, Turn},
+};
+use wire::http1::{
+    fields::EntityTag,
+    head::{Headers, RequestHead},
+    known::KnownHeader,
+};
+
+use crate::{
+    coding::Coding,
+    coding_pool::{Job, Made, Refused, Word},
+    cold,
+    core::{Core, Message, ToCode, with_core},
+    counters::Counter,
+    key,
+    policy::{self, accept::Accepted},
+    response_head::{Flags, StoredMeta},
+};
+
+/// Ends the key of a twin together with its coding's number, with which neither a variant's key ends nor a note's.
+const MARK: u8 = b'C';
+
+/// Which representation of an object answers a request.
+pub(crate) enum Shown<'t> {
+    /// The object as it is.
+    Stored,
+    /// This twin.
+    Coded(Object<'t>, Coding),
+    /// The one that the client has by its `If-None-Match`: 304.
+    Had(Coding),
+}
+
+/// Makes the key of an object that of its twin; the twin's hash, which has the object's owner.
+pub(crate) fn place(
+    key: &mut Vec<u8>,
+    object: Hash,
+    sequence: u64,
+    coding: Coding,
+    hash: impl Fn(&[u8]) -> Hash,
+) -> Hash {
+    key.push(0);
+    key.extend_from_slice(&sequence.to_le_bytes());
+    key.extend_from_slice(&[MARK, coding as u8]);
+    key::hash_of_variant(object, hash(key))
+}
+
+/// Whether an object is one of which twins are made.
+fn has_twins(core: &Core, object: &Object<'_>, meta: &StoredMeta) -> bool {
+    meta.flags.has(Flags::MAY_BE_CODED)
+        && !object.is_in_parts()
+        && core.config.compress.takes(object.body_bytes())
+        && object.tail().is_empty()
+}
+
+/// What is asked for, and how.
+enum Wanted {
+    /// The object as it is.
+    Plain,
+    /// A twin, which is made if it is not there.
+    Twin(Coding),
+    /// A twin if it is there: the client has a part of it.
+    PartOf(Coding),
+}
+
+fn wanted(
+    core: &Core,
+    headers: &Headers<'_, '_>,
+    etag: Option<EntityTag<'_>>,
+    accepted: &Accepted,
+) -> Wanted {
+    if headers.has(KnownHeader::Range) {
+        // What is not coded can be read from anywhere, so a part is one of that unless the client has another.
+        let of_part = etag.and_then(|etag| policy::coding_of_part(headers, &etag));
+        return match of_part.filter(|coding| accepted.accepts(*coding)) {
+            None | Some(Coding::AsSent) => Wanted::Plain,
+            Some(coding) => Wanted::PartOf(coding),
+        };
+    }
+    accepted.best(&core.config.compress.codings).map_or(Wanted::Plain, Wanted::Twin)
+}
+
+/// Chooses the representation of an object that may be coded. `key` is the object's, and is left as it is; `head` its
+/// head, where the request has conditions.
+#[inline(never)]
+pub(crate) fn choose<'t>(
+    core: &Core,
+    turn: &'t Turn<'_>,
+    (object, meta, hash): (&Object<'_>, &StoredMeta, Hash),
+    request: &RequestHead<'_, '_>,
+    stored_head: &[u8],
+    key: &mut Vec<u8>,
+) -> Shown<'t> {
+    let headers = &request.headers;
+    let accepted = Accepted::of(headers);
+    let etag = meta.etag_of(stored_head).and_then(EntityTag::parse);
+    if let Some(etag) = &etag
+        && let Some(had) = policy::coding_had(headers, etag, &accepted)
+    {
+        return Shown::Had(had);
+    }
+    if !has_twins(core, object, meta) {
+        return Shown::Stored;
+    }
+    let (coding, is_made) = match wanted(core, headers, etag, &accepted) {
+        Wanted::Plain => return Shown::Stored,
+        Wanted::Twin(coding) => (coding, true),
+        Wanted::PartOf(coding) => (coding, false),
+    };
+    let bytes = key.len();
+    let twin = place(key, hash, object.sequence(), coding, |key| turn.hash(key));
+    let found = turn.lookup(twin, key);
+    key.truncate(bytes);
+    match found {
+        Lookup::Hit(twin) if coding_of(&twin) == Some(coding) => Shown::Coded(twin, coding),
+        Lookup::Miss if is_made => {
+            ask(core, twin, hash, key, coding);
+            Shown::Stored
+        }
+        // It does not shrink; or its owner is writing just there.
+        Lookup::Hit(_) | Lookup::Miss | Lookup::Contended => Shown::Stored,
+    }
+}
+
+/// What its record says that a twin is; that of one which does not shrink is no coding.
+fn coding_of(twin: &Object<'_>) -> Option<Coding> {
+    StoredMeta::unpack(&twin.meta()).map(|meta| meta.coding)
+}
+
+/// What is there of a twin, for who only looks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Seen {
+    /// So many bytes.
+    There(u64),
+    /// It would not shrink.
+    DoesNotShrink,
+    /// Nothing.
+    NotThere,
+}
+
+/// What a hit would find. Runs on the owner's core.
+pub(crate) fn peek(core: &Core, shard: &Shard, (object, hash): (&Object<'_>, Hash), coding: Coding) -> Seen {
+    let mut key = Vec::new();
+    object.key().copy_to(&mut key);
+    let twin = place(&mut key, hash, object.sequence(), coding, |key| core.store.hash(key));
+    match shard.peek(twin, &key) {
+        Some(twin) if coding_of(&twin) == Some(coding) => Seen::There(twin.body_bytes()),
+        Some(_) => Seen::DoesNotShrink,
+        None => Seen::NotThere,
+    }
+}
+
+/// Tells the owner that a twin is wanted.
+#[cold]
+fn ask(core: &Core, twin: Hash, hash: Hash, key: &[u8], coding: Coding) {
+    let now_ms = clock::monotonic_ms();
+    if core.coders.is_none() || core.coded_lately.has(twin, now_ms) {
+        return;
+    }
+    core.coded_lately.note(twin, now_ms);
+    let to_code = ToCode { hash, key: key.to_vec(), coding };
+    let owner = core.store.owner(hash);
+    if owner == core.index {
+        begin(core, to_code);
+    } else if core.give(owner, Message::Code(Box::new(to_code))).is_err() {
+        core.count(Counter::CoreRingFull);
+    }
+}
+
+/// Has a twin made, or read from the file, unless that is so already. Runs on the owner's core.
+pub(crate) fn begin(core: &Core, ToCode { hash, key, coding }: ToCode) {
+    let Some(coders) = &core.coders else { return };
+    let shard = core.shard.borrow();
+    let Some(object) = shard.peek(hash, &key) else { return };
+    let Some(meta) = StoredMeta::unpack(&object.meta()) else { return };
+    if !has_twins(core, &object, &meta) {
+        return;
+    }
+    let mut twin_key = key.clone();
+    let twin = place(&mut twin_key, hash, object.sequence(), coding, |key| core.store.hash(key));
+    if shard.peek(twin, &twin_key).is_some() {
+        return;
+    }
+    let Some(object) = object.pin() else { return };
+    drop(shard);
+    match coders.enter(twin) {
+        Ok(true) => {}
+        Ok(false) => return,
+        Err(Refused) => return core.count(Counter::CodingsRefused),
+    }
+    if let Some(cold) = core.shard_mut().cold(twin, core.store_now_s()) {
+        tokio::spawn(async move {
+            cold::restore(twin, &twin_key, cold).await;
+            with_core(|core| leave(core, twin));
+        });
+    } else if coders.give(Job { hash, key, twin, coding, object }).is_err() {
+        core.count(Counter::CodingsRefused);
+        coders.leave(twin);
+    }
+}
+
+fn leave(core: &Core, twin: Hash) {
+    if let Some(coders) = &core.coders {
+        coders.leave(twin);
+    }
+}
+
+/// Takes in what the pool has made.
+pub(crate) async fn settle(mut results: engine::cores::mesh::Receiver<Word>) {
+    let mut batch = Vec::new();
+    loop {
+        results.recv_batch(&mut batch).await;
+        for word in batch.drain(..) {
+            let Word::Made(made) = word else { unreachable!("cores are told results alone") };
+            let twin = made.twin;
+            keep(*made).await;
+            with_core(|core| leave(core, twin));
+        }
+    }
+}
+
+/// Stores a twin, if its object is still there.
+async fn keep(made: Made) {
+    let Made { hash, key, coding, sequence, content, bytes, .. } = made;
+    let object = with_core(|core| {
+        core.count(if content.is_some() { Counter::CodingsMade } else { Counter::CodingsNotShrunk });
+        let shard = core.shard.borrow();
+        let object = shard.peek(hash, &key).filter(|object| object.sequence() == sequence)?;
+        Some((StoredMeta::unpack(&object.meta())?, object.expires_s()))
+    });
+    let Some((meta, expires_s)) = object else { return };
+    let is_coded = content.is_some();
+    let content = content.unwrap_or_default();
+    assert!(content.len() as u64 <= bytes, "what is kept is shorter");
+    let meta = StoredMeta {
+        coding: if is_coded { coding } else { Coding::AsSent },
+        body_bytes: Some(content.len() as u64),
+        flags: Flags::NONE,
+        head_bytes: 0,
+        etag_at: 0,
+        etag_bytes: 0,
+        ..meta
+    };
+    let mut twin_key = key;
+    let twin = with_core(|core| place(&mut twin_key, hash, sequence, coding, |key| core.store.hash(key)));
+    let begun = with_core(|core| {
+        let body = BodyLength::Exact(content.len() as u64);
+        let (meta, now_s) = (meta.pack(), core.store_now_s());
+        let (key, head, extra) = (&twin_key[..], &[][..], &[][..]);
+        core.shard_mut().begin(NewObject { hash: twin, key, head, extra, meta, body, expires_s, now_s })
+    });
+    if let Err(refused) = fill(begun, &content).await {
+        with_core(|core| core.count(Counter::of_refusal(refused)));
+    }
+}
+
+/// Writes a twin's content, a piece at a time, between which the loop serves its clients.
+async fn fill(begun: Result<Filling, Rejected>, content: &[u8]) -> Result<(), Rejected> {
+    // On the heap: the task would be larger by it.
+    let mut filling = Box::new(begun?);
+    let mut rest = content;
+    while !rest.is_empty() {
+        let extent = match with_core(|core| filling.extend(&mut core.shard_mut())) {
+            Ok(extent) => extent,
+            Err(refused) => {
+                with_core(|core| core.shard_mut().abandon(*filling));
+                return Err(refused);
+            }
+        };
+        let (now, later) = rest.split_at(extent.len().min(rest.len()));
+        extent.span().slice(0..now.len()).write_from(now);
+        filling.written(now.len() as u64);
+        rest = later;
+        if !rest.is_empty() {
+            tokio::task::yield_now().await;
+        }
+    }
+    with_core(|core| core.shard_mut().finish(*filling, &[]))
+}
