@@ -2,13 +2,14 @@
 //!
 //! ```text
 //!  core that owns the object                      code-0 (gives way to the loops)
-//!  Coders::give ── Job: pinned content ──ring──▶ copies it, lets go of it, encodes
+//!  Coders::give ── Job: content ──ring──▶ copies what is pinned, lets go of it, encodes
 //!       ▲ Refused: counted, asked for again later      │
 //!  Made ◀──────────────── ring ────────────────────────┘
 //! ```
-//! *Where the data live:* content stays in the store, pinned, until the thread comes to it. *Bounds:* of all cores together
-//! [`JOBS_MAX`] jobs and [`JOBS_BYTES_MAX`] bytes of content; of the thread itself one job's content, what is made of it,
-//! and the encoder's memory.
+//! *Where the data live:* content up to [`COPIED_BYTES_MAX`] is copied by its core; longer content stays in the store,
+//! pinned, until the thread comes to it. *Bounds:* of all cores together [`JOBS_MAX`] jobs, [`JOBS_BYTES_MAX`] bytes of
+//! content and [`PINNED_MAX`] pins, for a thread that gives way may come to them late, and each holds a segment that the
+//! store may want back; of the thread itself one job's content, what is made of it, and the encoder's memory.
 
 use std::{
     cell::RefCell,
@@ -28,6 +29,7 @@ use engine::{
         mesh::{Mesh, Receiver, Sender},
     },
     store::{Hash, PinnedObject},
+    sys::span::Span,
 };
 
 use crate::{
@@ -39,6 +41,10 @@ use crate::{
 pub(crate) const JOBS_MAX: usize = 64;
 /// Bytes of content that they are about.
 pub(crate) const JOBS_BYTES_MAX: usize = 64 << 20;
+/// Of these jobs, those whose content is pinned.
+pub(crate) const PINNED_MAX: usize = 4;
+/// Content up to this is copied by a core: some ten microseconds, as long as a hit with its system calls.
+pub(crate) const COPIED_BYTES_MAX: u64 = 64 * 1024;
 /// What an encoder takes at most: Brotli's, with its window of 4 MiB.
 const ENCODER_BYTES_MAX: u64 = 16 << 20;
 /// How long who stops waits for the job under way before it leaves the thread to it.
@@ -53,7 +59,24 @@ pub(crate) struct Job {
     /// Under which the result is stored.
     pub(crate) twin: Hash,
     pub(crate) coding: Coding,
-    pub(crate) object: PinnedObject,
+    /// Which of the objects under the key it is.
+    pub(crate) sequence: u64,
+    pub(crate) content: Content,
+}
+
+/// Where content is.
+pub(crate) enum Content {
+    Copied(Vec<u8>),
+    Pinned(PinnedObject),
+}
+
+impl Content {
+    fn bytes(&self) -> u64 {
+        match self {
+            Self::Copied(bytes) => bytes.len() as u64,
+            Self::Pinned(object) => object.body_bytes(),
+        }
+    }
 }
 
 /// What came of a job.
@@ -90,21 +113,24 @@ pub(crate) struct Order {
 struct Used {
     jobs: AtomicUsize,
     bytes: AtomicUsize,
+    pinned: AtomicUsize,
 }
 
 /// A job's place among all; free again when this is dropped.
 struct Place {
     used: Arc<Used>,
     bytes: usize,
+    pins: usize,
 }
 
 impl Place {
-    fn take(used: &Arc<Used>, bytes: usize) -> Option<Self> {
-        used.jobs.fetch_add(1, Relaxed);
-        let before = used.bytes.fetch_add(bytes, Relaxed);
-        let place = Self { used: Arc::clone(used), bytes };
+    fn take(used: &Arc<Used>, bytes: usize, is_pinned: bool) -> Option<Self> {
+        let place = Self { used: Arc::clone(used), bytes, pins: usize::from(is_pinned) };
+        let jobs = used.jobs.fetch_add(1, Relaxed) + 1;
+        let all_bytes = used.bytes.fetch_add(bytes, Relaxed) + bytes;
+        let pins = used.pinned.fetch_add(place.pins, Relaxed) + place.pins;
         // Where two come to the last place at once, both may go without.
-        (used.jobs.load(Relaxed) <= JOBS_MAX && before + bytes <= JOBS_BYTES_MAX).then_some(place)
+        (jobs <= JOBS_MAX && all_bytes <= JOBS_BYTES_MAX && pins <= PINNED_MAX).then_some(place)
     }
 }
 
@@ -112,6 +138,7 @@ impl Drop for Place {
     fn drop(&mut self) {
         self.used.jobs.fetch_sub(1, Relaxed);
         self.used.bytes.fetch_sub(self.bytes, Relaxed);
+        self.used.pinned.fetch_sub(self.pins, Relaxed);
     }
 }
 
@@ -157,8 +184,9 @@ impl Coders {
     /// # Errors
     /// There is no room for it.
     pub(crate) fn give(&self, job: Job) -> Result<(), Refused> {
-        let bytes = usize::try_from(job.object.body_bytes()).map_err(|_| Refused)?;
-        let place = Place::take(&self.used, bytes).ok_or(Refused)?;
+        let bytes = usize::try_from(job.content.bytes()).map_err(|_| Refused)?;
+        let is_pinned = matches!(job.content, Content::Pinned(_));
+        let place = Place::take(&self.used, bytes, is_pinned).ok_or(Refused)?;
         // What this core is waiting for has places, and the ring as many.
         let given = self.sender.send(self.thread, Word::Job(Box::new(Order { core: self.core, job, place })));
         assert!(given.is_ok(), "core {} gave more jobs than there are places", self.core);
@@ -271,18 +299,25 @@ fn run(sender: &Sender<Word>, mut receiver: Receiver<Word>, is_stopping: &Atomic
     }
 }
 
-fn make(Job { hash, key, twin, coding, object }: Job) -> Made {
-    let (bytes, sequence) = (object.body_bytes(), object.sequence());
-    let mut content = Vec::with_capacity(usize::try_from(bytes).unwrap_or(0));
-    let mut at = 0;
-    while at < bytes {
-        let run = object.body(at);
-        run.copy_to(&mut content);
-        at += run.len() as u64;
-    }
-    // The store has its memory back before the encoder begins.
-    drop(object);
+fn make(Job { hash, key, twin, coding, sequence, content }: Job) -> Made {
+    let bytes = content.bytes();
+    let content = match content {
+        Content::Copied(content) => content,
+        // The store has its memory back before the encoder begins.
+        Content::Pinned(object) => copied(bytes, |at| object.body(at)),
+    };
     Made { hash, key, twin, coding, sequence, content: encoded(coding, &content), bytes }
+}
+
+/// So much of a body, of which `run` answers what lies together from a place on.
+pub(crate) fn copied<'o>(bytes: u64, run: impl Fn(u64) -> Span<'o>) -> Vec<u8> {
+    let mut content = Vec::with_capacity(usize::try_from(bytes).unwrap_or(0));
+    while (content.len() as u64) < bytes {
+        let run = run(content.len() as u64);
+        assert!(!run.is_empty(), "a body is as long as it says");
+        run.copy_to(&mut content);
+    }
+    content
 }
 
 #[cfg(test)]
@@ -292,14 +327,19 @@ mod tests {
     #[test]
     fn places_are_bounded_in_number_and_in_bytes() {
         let used = Arc::new(Used::default());
-        let places: Vec<Place> = (0..JOBS_MAX).filter_map(|_| Place::take(&used, 1)).collect();
+        let places: Vec<Place> = (0..JOBS_MAX).filter_map(|_| Place::take(&used, 1, false)).collect();
         assert_eq!(places.len(), JOBS_MAX);
-        assert!(Place::take(&used, 1).is_none());
+        assert!(Place::take(&used, 1, false).is_none());
         drop(places);
-        let large = Place::take(&used, JOBS_BYTES_MAX - 1).expect("room");
-        assert!(Place::take(&used, 2).is_none());
-        assert!(Place::take(&used, 1).is_some());
+        let large = Place::take(&used, JOBS_BYTES_MAX - 1, true).expect("room");
+        assert!(Place::take(&used, 2, false).is_none());
+        assert!(Place::take(&used, 1, true).is_some());
         drop(large);
+        let pinned: Vec<Place> = (0..=PINNED_MAX).filter_map(|_| Place::take(&used, 1, true)).collect();
+        assert_eq!(pinned.len(), PINNED_MAX);
+        assert!(Place::take(&used, 1, false).is_some());
+        drop(pinned);
+        assert_eq!(used.pinned.load(Relaxed), 0);
         assert_eq!((used.jobs.load(Relaxed), used.bytes.load(Relaxed)), (0, 0));
     }
 

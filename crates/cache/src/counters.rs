@@ -15,7 +15,7 @@ engine::counters! {
         Hits => Counter, "cache_hits", None, "Requests answered from the store.";
         HitsNotModified => Counter, "cache_hits_not_modified", None, "Hits answered with 304, without the body.";
         HitsRange => Counter, "cache_hits_range", None, "Hits answered with 206, a part of the body.";
-        HitsCoded => Counter, "cache_hits_coded", None, "Hits answered in a coding that was made here.";
+        HitsCoded => Counter, "cache_hits_coded", None, "Answers from the store in a coding that was made here.";
         CodedBytesSaved => Counter, "cache_coded_saved_bytes", None, "Bytes that these were shorter than their objects.";
         CodingsMade => Counter, "cache_codings_made", None, "Stored objects whose content was coded for clients that accept it.";
         CodingsNotShrunk => Counter, "cache_codings_not_shrunk", None, "Stored objects that are left as they are because their content does not shrink by a twentieth.";

@@ -19,14 +19,14 @@ use engine::{
     store::{BodyLength, Filling, Hash, Lookup, NewObject, Object, Refused as Rejected, Shard, Turn},
 };
 use wire::http1::{
-    fields::EntityTag,
+    fields::{EntityTag, directives},
     head::{Headers, RequestHead},
     known::KnownHeader,
 };
 
 use crate::{
     coding::Coding,
-    coding_pool::{Job, Made, Refused, Word},
+    coding_pool::{COPIED_BYTES_MAX, Content, Job, Made, Refused, Word, copied},
     cold,
     core::{Core, Message, ToCode, with_core},
     counters::Counter,
@@ -80,6 +80,15 @@ enum Wanted {
     PartOf(Coding),
 }
 
+/// Whether the client wants everything as the origin made it (RFC 9111 §5.2.1.6).
+pub(crate) fn says_no_transform(headers: &Headers<'_, '_>) -> bool {
+    headers.has(KnownHeader::CacheControl)
+        && headers
+            .known_all(KnownHeader::CacheControl)
+            .flat_map(directives)
+            .any(|directive| directive.is("no-transform"))
+}
+
 fn wanted(
     core: &Core,
     headers: &Headers<'_, '_>,
@@ -94,7 +103,10 @@ fn wanted(
             Some(coding) => Wanted::PartOf(coding),
         };
     }
-    accepted.best(&core.config.compress.codings).map_or(Wanted::Plain, Wanted::Twin)
+    match accepted.best(&core.config.compress.codings) {
+        Some(coding) if !says_no_transform(headers) => Wanted::Twin(coding),
+        Some(_) | None => Wanted::Plain,
+    }
 }
 
 /// Chooses the representation of an object that may be coded. `key` is the object's, and is left as it is; `head` its
@@ -198,19 +210,25 @@ pub(crate) fn begin(core: &Core, ToCode { hash, key, coding }: ToCode) {
     if shard.peek(twin, &twin_key).is_some() {
         return;
     }
-    let Some(object) = object.pin() else { return };
-    drop(shard);
     match coders.enter(twin) {
         Ok(true) => {}
         Ok(false) => return,
         Err(Refused) => return core.count(Counter::CodingsRefused),
     }
+    let (bytes, sequence) = (object.body_bytes(), object.sequence());
+    let content = if bytes <= COPIED_BYTES_MAX {
+        Some(Content::Copied(copied(bytes, |at| object.body(at))))
+    } else {
+        object.pin().map(Content::Pinned)
+    };
+    drop(shard);
+    let Some(content) = content else { return coders.leave(twin) };
     if let Some(cold) = core.shard_mut().cold(twin, core.store_now_s()) {
         tokio::spawn(async move {
             cold::restore(twin, &twin_key, cold).await;
             with_core(|core| leave(core, twin));
         });
-    } else if coders.give(Job { hash, key, twin, coding, object }).is_err() {
+    } else if coders.give(Job { hash, key, twin, coding, sequence, content }).is_err() {
         core.count(Counter::CodingsRefused);
         coders.leave(twin);
     }

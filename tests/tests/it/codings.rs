@@ -433,6 +433,10 @@ fn a17_what_says_so_is_left_alone(cores: &str) {
     // Whatever was asked for before this is done when this is.
     accelerator.get("/fine");
     coded(&accelerator, &accepting("/fine", "br"), "br");
+    // A client may say it, too (RFC 9111 §5.2.1.6).
+    let as_it_is = accepting("/fine", "br").header("Cache-Control", "no-transform");
+    let answer = accelerator.fetch(&as_it_is).expect_status(200);
+    assert!(answer.header("content-encoding").is_none() && answer.body == body);
     assert_eq!(count(&accelerator, "requests.codings_made"), 1);
 }
 

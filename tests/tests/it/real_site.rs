@@ -212,8 +212,9 @@ fn a_real_site_is_the_same_through_the_accelerator_and_its_origin_rests() {
     let app = application();
     let nginx = Nginx::start(app.address());
     let cores = tests::cores(2).or_else(|| tests::cores(1)).expect("a machine has a processor");
-    let accelerator =
-        Accelerator::before(&nginx.url()).flag("--cores", &cores).flag("--memory", "512MiB").start();
+    // What is made of content here is another subject (codings.rs): what nginx compresses stays so.
+    let setup = Accelerator::before(&nginx.url()).flag("--cores", &cores).flag("--memory", "512MiB");
+    let accelerator = setup.flag("--compress", "none").start();
 
     let mut targets = vec!["/".to_owned()];
     pages(Path::new(DOCUMENTATION), "/", &mut targets);
@@ -244,6 +245,7 @@ fn a_real_site_on_a_file_is_the_same_after_a_kill_in_the_middle() {
     let cores = tests::cores(2).or_else(|| tests::cores(1)).expect("a machine has a processor");
     let start = || {
         Accelerator::before(&nginx.url())
+            .flag("--compress", "none")
             .flag("--cores", &cores)
             .flag("--memory", "24MiB")
             .flag("--store", directory.path().join("store").to_str().expect("a path in UTF-8"))

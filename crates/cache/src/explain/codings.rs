@@ -47,6 +47,10 @@ pub(super) fn of_hit(
             "a part of what is not compressed is sent, unless If-Range names a part of something else";
         return ("plain", words.to_owned(), "RFC 9110 §14.2");
     }
+    if twins::says_no_transform(headers) {
+        let words = "the client wants it as the origin made it: it says no-transform";
+        return (LeftAlone::NoTransform.name(), words.to_owned(), "RFC 9111 §5.2.1.6");
+    }
     const NEGOTIATED: &str = "RFC 9110 §12.5.3";
     let Some(coding) = Accepted::of(headers).best(&core.config.compress.codings) else {
         let words = "the client accepts no coding that is made here, or likes none better than none";
