@@ -101,7 +101,7 @@ fn insert(hash: Hash, key: &[u8], head: &[u8], body: &[u8], tail: &[u8], meta: S
 /// Stores an answer and its twin.
 fn store_coded(path: &str, body: &[u8], coded: &[u8]) {
     let mut key = Vec::new();
-    assert!(key::of_url(&format!("http://site{path}"), &mut key));
+    assert!(key::of_url(&format!("http://{}{path}", host_before(path)), &SiteTable::default(), &mut key));
     let hash = with_core(|core| core.store.hash(&key));
     let head = b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nETag: \"tag\"\r\n";
     let of_object = meta(head, body, 200);

@@ -3,7 +3,8 @@
 //! `[S] host [:port] NUL path ?query`, the host in lower case and without the scheme's own port (RFC 9110 §4.2.3); `S`
 //! for https, which no host in lower case begins with. A NUL can be in none of the parts, so no two requests share a
 //! key by accident. A variant's key has a second NUL, the generation of the list of headers that it varies by, and
-//! their values (RFC 9111 §4.1).
+//! their values (RFC 9111 §4.1). The key of what we made of an object (`twins`) is the object's with its
+//! sequence number and the coding behind it.
 //!
 //! A site's rules for queries are applied here ([`query`]), wherever an address becomes a key. What is keyed is what the
 //! origin is sent for the store (`request`): the authority in its normal form and not as the client wrote
@@ -17,6 +18,7 @@ use wire::http1::{
 };
 
 use crate::{
+    coding::Coding,
     config::SiteRules,
     policy::{invalidate::Base, vary::secondary_key},
     query,
@@ -179,6 +181,25 @@ pub(crate) fn append_variant(
     secondary_key(spec, headers, is_without_cookies, key);
 }
 
+/// Ends the key of a twin together with its coding's number, with which neither a variant's key ends nor a note's.
+const TWIN: u8 = b'C';
+/// What a twin's key has behind that of its object: a NUL, a sequence number, and those two.
+const TWIN_BYTES: usize = 1 + size_of::<u64>() + 2;
+
+/// Makes the key of an object that of its content in a coding: `sequence` is the object's, so that what was made of the
+/// one before is not found any more.
+pub(crate) fn append_twin(key: &mut Vec<u8>, sequence: u64, coding: Coding) {
+    key.push(0);
+    key.extend_from_slice(&sequence.to_le_bytes());
+    key.extend_from_slice(&[TWIN, coding as u8]);
+}
+
+/// Whether a key is that of a twin.
+pub(crate) fn is_twins(key: &[u8]) -> bool {
+    let end = key.len().checked_sub(TWIN_BYTES).map_or(&[][..], |from| &key[from..]);
+    matches!(end, [0, .., TWIN, 1..=3])
+}
+
 /// The hash of a variant's key (`own`): as good as any, but owned by the core that owns the primary key, which is the one
 /// that writes both.
 pub(crate) fn hash_of_variant(primary: Hash, own: Hash) -> Hash {
@@ -222,6 +243,28 @@ mod tests {
             assert_eq!(super::url(&[&key[..], b"\0more\0"].concat()), path_.as_bytes());
             assert_eq!(primary(&[&key[..], b"\0more\0"].concat()), key);
             assert_eq!(primary(&key), key);
+        }
+    }
+
+    #[test]
+    fn a_twins_key_is_no_others() {
+        let primary = url("http://a.example/x").expect("a URL");
+        let mut variant = primary.clone();
+        variant.push(0);
+        variant.extend_from_slice(&u64::from_le_bytes(*b"CCCCCCC\x01").to_le_bytes());
+        for values in [&b"-"[..], b"+\n", b"=br\n-"] {
+            assert!(!is_twins(&[&variant[..], values].concat()));
+        }
+        let note = [&primary[..], &[0, b'N', 1]].concat();
+        assert!(!is_twins(&primary) && !is_twins(&note) && !is_twins(b""));
+        for of in [primary, variant] {
+            let twins = Coding::MADE.map(|coding| {
+                let mut key = of.clone();
+                append_twin(&mut key, 7, coding);
+                key
+            });
+            assert!(twins.iter().all(|key| is_twins(key) && super::primary(key) == &of[..12]));
+            assert!(twins[0] != twins[1] && twins[1] != twins[2]);
         }
     }
 

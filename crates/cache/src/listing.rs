@@ -116,6 +116,10 @@ fn look(
     let mut meta = StoredMeta::unpack(&object.meta()).filter(StoredMeta::is_response)?;
     let mut key = Vec::new();
     object.key().copy_to(&mut key);
+    if key::is_twins(&key) {
+        // Its object is listed.
+        return None;
+    }
     let primary = key::primary(&key);
     let is_variant = primary.len() < key.len();
     let (own, address) = (core.store.hash(&key), core.store.hash(primary));

@@ -35,9 +35,6 @@ use crate::{
     response_head::{Flags, StoredMeta},
 };
 
-/// Ends the key of a twin together with its coding's number, with which neither a variant's key ends nor a note's.
-const MARK: u8 = b'C';
-
 /// Which representation of an object answers a request.
 pub(crate) enum Shown<'t> {
     /// The object as it is.
@@ -56,9 +53,7 @@ pub(crate) fn place(
     coding: Coding,
     hash: impl Fn(&[u8]) -> Hash,
 ) -> Hash {
-    key.push(0);
-    key.extend_from_slice(&sequence.to_le_bytes());
-    key.extend_from_slice(&[MARK, coding as u8]);
+    key::append_twin(key, sequence, coding);
     key::hash_of_variant(object, hash(key))
 }
 
