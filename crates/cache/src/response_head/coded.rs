@@ -18,7 +18,7 @@ pub struct CodedHead {
 }
 
 impl CodedHead {
-    /// For what was judged to be [codable](crate::policy::codable): its tag, if it has one, is one.
+    /// For what was judged to be [codable](mod@crate::policy::codable): its tag, if it has one, is one.
     #[inline]
     pub fn new(coding: Coding, meta: &StoredMeta) -> Self {
         let quote_at = (meta.etag_bytes > 0)

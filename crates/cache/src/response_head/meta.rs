@@ -50,7 +50,7 @@ impl Flags {
     pub const NONE: Flags = Flags(0);
     /// The origin spoke HTTP/1.0, which `Via` says (RFC 9110 §7.6.3).
     pub const HTTP_10: Flags = Flags(1);
-    /// Whoever accepts a coding that we make may get its content in that ([`codable`](crate::policy::codable)).
+    /// Whoever accepts a coding that we make may get its content in that ([`codable`](mod@crate::policy::codable)).
     pub const MAY_BE_CODED: Flags = Flags(1 << 1);
     /// Its head says itself that it varies by `Accept-Encoding`.
     pub const SAYS_VARY: Flags = Flags(1 << 2);

@@ -111,7 +111,10 @@ fn through(out: &mut String, shelf: &Shelf) {
     }
     table(out, &costs);
     for latencies in &newest.record.tables {
-        paragraph(out, "How long such a request took, and what many clients waited for a private page of 100 ms:");
+        paragraph(
+            out,
+            "How long such a request took, and what many clients waited for a private page of 100 ms:",
+        );
         table(out, latencies);
     }
 }
