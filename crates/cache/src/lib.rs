@@ -46,6 +46,7 @@ mod held;
 mod hit;
 #[cfg(test)]
 mod hot_path_tests;
+mod housekeeping;
 mod http1;
 mod in_flight;
 mod invalidate;

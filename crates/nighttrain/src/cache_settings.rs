@@ -15,8 +15,10 @@ use crate::{
     units::{duration_text, parse_duration, parse_size, size_text},
 };
 
+mod bounded;
 mod compression;
 
+use bounded::{head_size, parse_memory, parse_name};
 use compression::{codings_text, compressed_size, parse_codings, parse_type};
 
 const CACHE: &str = "Cache";
@@ -569,32 +571,6 @@ fn parse_origin(text: &str) -> Result<Origin, String> {
         _ => return Err(format!("`{}` is not a port: {RIGHT}", after_host.trim_start_matches(':'))),
     };
     Ok(Origin { host: host.to_owned(), port })
-}
-
-/// RFC 9110 §5.6.2: `Via` and `Cache-Status` take a token as the name.
-fn parse_name(text: &str) -> Result<String, String> {
-    let is_token = !text.is_empty()
-        && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte));
-    if is_token && text.as_bytes()[0].is_ascii_alphabetic() {
-        Ok(text.to_owned())
-    } else {
-        Err("a name starts with a letter and has letters, digits and !#$%&'*+-.^_`|~ only".to_owned())
-    }
-}
-
-fn parse_memory(text: &str) -> Result<u64, String> {
-    match parse_size(text)? {
-        0 => Err("the store needs some memory, for instance 256MiB".to_owned()),
-        bytes => Ok(bytes),
-    }
-}
-
-/// A head in which nothing fits would refuse every message; one of a gigabyte is no limit.
-fn head_size(text: &str) -> Result<usize, String> {
-    match usize::try_from(parse_size(text)?) {
-        Ok(bytes) if (1024..=16 << 20).contains(&bytes) => Ok(bytes),
-        _ => Err("a limit on a head is from 1KiB to 16MiB".to_owned()),
-    }
 }
 
 #[cfg(test)]
