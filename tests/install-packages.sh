@@ -11,6 +11,7 @@
 #   nodejs, npm   drive it, and run the clients that others wrote for Mailinator and Mailpit
 #   python3-venv  the same for Mailinator's client for Python
 #   golang-go     the same guide's third language; with nodejs and python3, origins for ambiguous requests
+#   wordpress     a real program with sessions, and its theme; php-cli and php-mysql run it over mariadb-server
 #   iproute2      a network of its own, in which the mail guide's commands run as written
 #
 # Safe to run again: what is there is left alone, and nothing is fetched when nothing is missing.
@@ -49,6 +50,13 @@ command -v npm >/dev/null 2>&1 || missing="$missing npm"
 command -v go >/dev/null 2>&1 || missing="$missing golang-go"
 python3 -c 'import venv, ensurepip' >/dev/null 2>&1 || missing="$missing python3-venv"
 { command -v ip || [ -x /usr/sbin/ip ]; } >/dev/null 2>&1 || missing="$missing iproute2"
+[ -e /usr/share/wordpress/wp-load.php ] || missing="$missing wordpress"
+# Without its recommended theme WordPress shows empty pages.
+[ -e /usr/share/wordpress/wp-content/themes/twentytwentythree/style.css ] ||
+    missing="$missing wordpress-theme-twentytwentythree"
+[ -x /usr/bin/php ] || missing="$missing php-cli"
+php -m 2>/dev/null | grep -q mysqli || missing="$missing php-mysql"
+[ -x /usr/sbin/mariadbd ] && [ -x /usr/bin/mariadb-install-db ] || missing="$missing mariadb-server"
 # Container images leave /usr/share/doc out of every package, so the package alone proves nothing: look at the files.
 tree_is_there || missing="$missing wx3.2-doc"
 

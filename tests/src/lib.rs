@@ -14,7 +14,7 @@
 //! * [`clean_root`] is a root directory with nothing in it, in which a package is tried;
 //! * [`client`] is an HTTP/1.1 client that keeps every byte and can be as rude as a test needs;
 //! * [`origin`] is a server that does what its script says, good or bad, and remembers what it was asked;
-//! * [`nginx`] runs a real web server over a real documentation tree;
+//! * [`nginx`] runs a real web server over a real documentation tree, [`wordpress`] a real program with its database;
 //! * [`content`] makes bodies of any size that can be checked without keeping them, and [`gate`] holds a script back;
 //! * [`conformance`] runs the public suite for RFC 9111, [`corpus`] the tables of ambiguous messages;
 //! * [`slow_disk`] is a disk that answers when a test says so;
@@ -54,6 +54,7 @@ pub mod purging;
 pub mod siege;
 pub mod slow_disk;
 pub mod stat;
+pub mod wordpress;
 
 pub use accelerator::Accelerator;
 pub use client::{Client, End, Response};

@@ -42,6 +42,7 @@ mod serve;
 mod shares;
 mod siege;
 mod site_recipes;
+mod site_wordpress;
 mod sites;
 mod stale;
 mod store_crash;

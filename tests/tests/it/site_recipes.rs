@@ -19,12 +19,24 @@ on_one_core_and_on_two! {
 }
 
 /// The first block of configuration behind this heading of the guide.
-fn recipe(heading: &str) -> String {
+pub(crate) fn recipe(heading: &str) -> String {
     let guide =
         std::fs::read_to_string(tests::node::source_tree().join("docs/guide/sites.md")).expect("the guide");
     let section = guide.split(&format!("\n### {heading}\n")).nth(1).expect("a section of this name");
     let block = section.split("```toml\n").nth(1).and_then(|rest| rest.split("```").next());
     block.expect("a block of configuration").to_owned()
+}
+
+/// The first host of a recipe.
+pub(crate) fn host_of(recipe: &str) -> String {
+    let hosts = recipe.lines().find(|line| line.starts_with("hosts = ")).expect("hosts");
+    hosts.split('"').nth(1).expect("a host").to_owned()
+}
+
+/// A recipe with another origin, and the rest as it is.
+pub(crate) fn with_origin(recipe: &str, url: &str) -> String {
+    let own = recipe.lines().find(|line| line.starts_with("origin = ")).expect("an origin");
+    recipe.replace(own, &format!("origin = \"{url}\""))
 }
 
 /// What a recipe is tried with.
@@ -66,10 +78,8 @@ impl Site {
             })
         });
         let text = recipe(heading);
-        let own = text.lines().find(|line| line.starts_with("origin = ")).expect("an origin");
-        let hosts = text.lines().find(|line| line.starts_with("hosts = ")).expect("hosts");
-        let host = hosts.split('"').nth(1).expect("a host").to_owned();
-        let text = text.replace(own, &format!("origin = \"{}\"", origin.url()));
+        let host = host_of(&text);
+        let text = with_origin(&text, &origin.url());
         let running = Accelerator::configured(&text).flag("--cores", cores).start();
         Self { origin, running, host, cookie }
     }
