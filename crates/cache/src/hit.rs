@@ -322,15 +322,14 @@ fn of_object<'a>(
     let is_conditional = headers.has(KnownHeader::IfNoneMatch)
         || headers.has(KnownHeader::IfModifiedSince)
         || headers.has(KnownHeader::Range);
-    stored_head.clear();
-    if is_conditional {
-        object.head().copy_to(stored_head);
+    let mut shown = Shown::Stored;
+    if meta.flags.has(Flags::MAY_BE_CODED) {
+        stored_head.clear();
+        if is_conditional {
+            object.head().copy_to(stored_head);
+        }
+        shown = twins::choose(core, turn, (&object, meta, hash), head, stored_head, key);
     }
-    let mut shown = if meta.flags.has(Flags::MAY_BE_CODED) {
-        twins::choose(core, turn, (&object, meta, hash), head, stored_head, key)
-    } else {
-        Shown::Stored
-    };
     loop {
         let (content, coding) = match shown {
             Shown::Stored => (object, Coding::AsSent),
