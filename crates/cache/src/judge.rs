@@ -114,7 +114,7 @@ fn note_freshness(core: &Core, request: &Request, is_without: bool) {
     if is_without {
         core.count(Counter::WithoutFreshness);
     }
-    if core.sites.unfresh(request.site).takes(is_without) {
+    if core.sites.unfresh(request.site).takes(core.index, is_without) {
         tracing::warn!(
             host = %String::from_utf8_lossy(key::authority(request.primary())),
             "most pages do not say how long they are fresh, so they are not answered from the store: let the origin say \

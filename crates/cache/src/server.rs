@@ -230,7 +230,7 @@ impl Server {
             ready: Arc::clone(&ready),
             identity,
             pseudonym,
-            sites: Sites::new(&config, Arc::clone(&table)).map_err(StartError::Prepare)?,
+            sites: Sites::new(&config, Arc::clone(&table), loops).map_err(StartError::Prepare)?,
             book: Arc::clone(&book),
             config: Arc::new(config),
         });

@@ -36,37 +36,44 @@ const RETRY_MS: u64 = 1000;
 pub(crate) struct Sites {
     table: Arc<SiteTable>,
     resolvers: Vec<Arc<Resolver>>,
-    /// For each site the place of its origin's.
-    origins: Arc<[usize]>,
-    told_of_shared_pages: Arc<[AtomicBool]>,
-    unfresh: Arc<[Unfresh]>,
+    of_sites: Arc<[OfSite]>,
     failing_until_ms: Arc<[AtomicU64]>,
 }
 
+/// What all cores know of one site.
+struct OfSite {
+    /// The place of its origin among the origins.
+    origin: usize,
+    told_of_shared_pages: AtomicBool,
+    unfresh: Unfresh,
+}
+
 impl Sites {
-    /// Those of a configuration; `table` is made of the same.
+    /// Those of a configuration, for so many cores; `table` is made of the same.
     ///
     /// # Errors
     /// There is no thread to look names up with.
-    pub(crate) fn new(config: &Config, table: Arc<SiteTable>) -> io::Result<Self> {
+    pub(crate) fn new(config: &Config, table: Arc<SiteTable>, cores: usize) -> io::Result<Self> {
         let (mut resolvers, mut places) = (Vec::new(), HashMap::new());
-        let of_sites = config.sites.iter().map(|site| Some(&site.origin));
-        let origins = [config.origin.as_ref()].into_iter().chain(of_sites).map(|origin| {
-            if let Some(place) = places.get(&origin) {
-                return Ok(*place);
-            }
-            resolvers.push(match origin {
-                Some(origin) => Resolver::new(origin)?,
-                None => Resolver::of_nobody(),
-            });
-            places.insert(origin, resolvers.len() - 1);
-            Ok(resolvers.len() - 1)
+        let origins = config.sites.iter().map(|site| Some(&site.origin));
+        let of_sites = [config.origin.as_ref()].into_iter().chain(origins).map(|origin| {
+            let place = match places.get(&origin) {
+                Some(place) => *place,
+                None => {
+                    resolvers.push(match origin {
+                        Some(origin) => Resolver::new(origin)?,
+                        None => Resolver::of_nobody(),
+                    });
+                    places.insert(origin, resolvers.len() - 1);
+                    resolvers.len() - 1
+                }
+            };
+            let told_of_shared_pages = AtomicBool::new(false);
+            Ok(OfSite { origin: place, told_of_shared_pages, unfresh: Unfresh::new(cores) })
         });
-        let origins = origins.collect::<io::Result<Arc<[usize]>>>()?;
-        let told_of_shared_pages = origins.iter().map(|_| AtomicBool::new(false)).collect();
-        let unfresh = origins.iter().map(|_| Unfresh::default()).collect();
+        let of_sites = of_sites.collect::<io::Result<_>>()?;
         let failing_until_ms = resolvers.iter().map(|_| AtomicU64::new(0)).collect();
-        Ok(Self { table, resolvers, origins, told_of_shared_pages, unfresh, failing_until_ms })
+        Ok(Self { table, resolvers, of_sites, failing_until_ms })
     }
 
     /// One core's part of them.
@@ -76,9 +83,7 @@ impl Sites {
         SitesOfCore {
             table: Arc::clone(&self.table),
             upstreams: upstreams.collect(),
-            origins: Arc::clone(&self.origins),
-            told_of_shared_pages: Arc::clone(&self.told_of_shared_pages),
-            unfresh: Arc::clone(&self.unfresh),
+            of_sites: Arc::clone(&self.of_sites),
             failing_until_ms: Arc::clone(&self.failing_until_ms),
         }
     }
@@ -89,9 +94,7 @@ pub(crate) struct SitesOfCore {
     /// Which site a host is of, and their rules.
     pub(crate) table: Arc<SiteTable>,
     upstreams: Box<[RefCell<Upstream>]>,
-    origins: Arc<[usize]>,
-    told_of_shared_pages: Arc<[AtomicBool]>,
-    unfresh: Arc<[Unfresh]>,
+    of_sites: Arc<[OfSite]>,
     /// While it lies ahead, an origin has failed a moment ago; 0: it answered the last time. Written when an origin
     /// begins to fail, each second while it does, and when it answers again.
     failing_until_ms: Arc<[AtomicU64]>,
@@ -105,21 +108,21 @@ impl SitesOfCore {
 
     /// The connections to a site's origin.
     pub(crate) fn upstream(&self, site: SiteId) -> &RefCell<Upstream> {
-        &self.upstreams[self.origins[site.index()]]
+        &self.upstreams[self.of_sites[site.index()].origin]
     }
 
     /// Whether it was said that what a site's visitors share differs between them ([`shared_pages`](crate::shared_pages)).
     pub(crate) fn is_told_of_shared_pages(&self, site: SiteId) -> &AtomicBool {
-        &self.told_of_shared_pages[site.index()]
+        &self.of_sites[site.index()].told_of_shared_pages
     }
 
     /// Whether a site's answers say how long they are fresh.
     pub(crate) fn unfresh(&self, site: SiteId) -> &Unfresh {
-        &self.unfresh[site.index()]
+        &self.of_sites[site.index()].unfresh
     }
 
     fn failing(&self, site: SiteId) -> &AtomicU64 {
-        &self.failing_until_ms[self.origins[site.index()]]
+        &self.failing_until_ms[self.of_sites[site.index()].origin]
     }
 
     /// Whether a site's origin failed a moment ago: what may stand in for its answer does, and it is left alone.

@@ -34,7 +34,7 @@ pub(crate) fn install_with(config: Config, cores: usize, ring: usize) -> Vec<Rec
         mesh.into_endpoints().into_iter().map(engine::cores::mesh::Endpoint::split).unzip();
     let counters = CounterSet::<Counter>::new(cores);
     let table = Arc::new(SiteTable::of(&config).expect("sites"));
-    let sites = Sites::new(&config, table).expect("sites").of_core(&config.limits);
+    let sites = Sites::new(&config, table, cores).expect("sites").of_core(&config.limits);
     Core::install(Beginning {
         index: 0,
         identity: Identity::new(&config.name).expect("a name"),
