@@ -117,17 +117,39 @@ pub struct PurgesSeen {
 /// It cannot be read, or is damaged, so that a start would refuse it.
 pub fn check(store_path: &Path, hash_seed: u64) -> Result<Option<PurgesSeen>, PurgesError> {
     let (path, mark) = (path_beside(store_path), Hash::seeded(&MAGIC.to_le_bytes(), hash_seed).word());
-    let mut table = Table::default();
-    let Some(found) = read_file(&path)? else { return Ok(None) };
-    let (known, rest) = split(&found);
-    let (mut bytes, is_foreign) = (known.len(), is_anothers(&path, mark, known)?);
-    if !is_foreign {
-        let damaged = |at| PurgesError::Damaged { path: path.clone(), at: (known.len() + at) as u64 };
-        bytes += read(mark, rest, &mut table).map_err(damaged)?;
-    }
-    let torn_bytes = if is_foreign { 0 } else { (known.len() + rest.len() - bytes) as u64 };
+    let Some(Looked { table, bytes, torn_bytes, is_foreign }) = look(&path, mark)? else { return Ok(None) };
     let (purged, bans) = (table.held(), table.bans().len());
-    Ok(Some(PurgesSeen { path, bytes: bytes as u64, purged, bans, torn_bytes, is_foreign }))
+    Ok(Some(PurgesSeen { path, bytes, purged, bans, torn_bytes, is_foreign }))
+}
+
+/// What is read of a file.
+struct Looked {
+    table: Table,
+    /// As far as it is whole.
+    bytes: u64,
+    torn_bytes: u64,
+    /// It is of another store, which had other objects and other hashes; or it was being made. Then nothing of it counts.
+    is_foreign: bool,
+}
+
+/// Reads the file of the store with this mark; `None`: there is none.
+fn look(path: &Path, mark: u64) -> Result<Option<Looked>, PurgesError> {
+    let damaged = |at: usize| PurgesError::Damaged { path: path.to_owned(), at: at as u64 };
+    let Some(found) = read_file(path)? else { return Ok(None) };
+    // What is shorter than a header was being made.
+    let (known, rest) = found.split_at_checked(HEADER_WORDS * WORD).unwrap_or((&[], &[]));
+    let is_foreign = known != header(mark);
+    if is_foreign && !known.is_empty() && !is_header(known) {
+        return Err(damaged(0));
+    }
+    let mut table = Table::default();
+    let mut torn_bytes = 0;
+    let mut bytes = known.len();
+    if !is_foreign {
+        bytes += read(mark, rest, &mut table).map_err(|at| damaged(known.len() + at))?;
+        torn_bytes = found.len() - bytes;
+    }
+    Ok(Some(Looked { table, bytes: bytes as u64, torn_bytes: torn_bytes as u64, is_foreign }))
 }
 
 fn path_beside(store_path: &Path) -> PathBuf {
@@ -146,21 +168,6 @@ fn read_file(path: &Path) -> Result<Option<Vec<u8>>, PurgesError> {
         Ok(_) => fs::read(path).map(Some).map_err(failed),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(failed(error)),
-    }
-}
-
-/// The header, and what follows it. What is shorter was being made: then both are empty.
-fn split(found: &[u8]) -> (&[u8], &[u8]) {
-    found.split_at_checked(HEADER_WORDS * WORD).unwrap_or((&[], &[]))
-}
-
-/// Whether a header is that of another store, which had other objects and other hashes; or of none yet.
-fn is_anothers(path: &Path, mark: u64, known: &[u8]) -> Result<bool, PurgesError> {
-    match known {
-        _ if known == header(mark) => Ok(false),
-        [] => Ok(true),
-        _ if known.starts_with(&MAGIC.to_le_bytes()) && is_header(known) => Ok(true),
-        _ => Err(PurgesError::Damaged { path: path.to_owned(), at: 0 }),
     }
 }
 
@@ -341,23 +348,17 @@ impl PurgesFile {
     /// Opens or makes the file of the store with this mark, and reads it.
     fn open(path: PathBuf, mark: u64) -> Result<(Self, Table), PurgesError> {
         let failed = |error| PurgesError::Io { path: path.clone(), error };
-        let found = read_file(&path)?.unwrap_or_default();
-        let (known, rest) = split(&found);
-        let mut table = Table::default();
-        if !is_anothers(&path, mark, known)? {
-            let bytes = read(mark, rest, &mut table)
-                .map_err(|at| PurgesError::Damaged { path: path.clone(), at: (known.len() + at) as u64 })?;
-            if bytes < rest.len() {
-                tracing::warn!(path = %path.display(), bytes = rest.len() - bytes, "the end of the file of purges was torn");
+        if let Some(Looked { table, bytes, torn_bytes, is_foreign: false }) = look(&path, mark)? {
+            if torn_bytes > 0 {
+                tracing::warn!(path = %path.display(), bytes = torn_bytes, "the end of the file of purges was torn");
             }
             let file = OpenOptions::new().write(true).open(&path).map_err(failed)?;
-            let bytes = (known.len() + bytes) as u64;
             file.set_len(bytes).map_err(failed)?;
             return Ok((Self { path, file, mark, bytes }, table));
         }
         let file = write_new(&path, &header(mark)).map_err(failed)?;
         let bytes = (HEADER_WORDS * WORD) as u64;
-        Ok((Self { path, file, mark, bytes }, table))
+        Ok((Self { path, file, mark, bytes }, Table::default()))
     }
 
     /// Appends a frame and makes it durable.
