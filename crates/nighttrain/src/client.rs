@@ -41,34 +41,26 @@ pub(crate) fn purge(settings: &Settings, task: &PurgeTask) -> Result<String, Fai
     let knobs = [("all", all), ("soft", soft)].into_iter().filter(|(_, is_said)| **is_said);
     let request = server.agent.post(server.url("/purge")).query_pairs(named);
     let request = request.query_pairs(knobs.map(|(name, _)| (name, "")));
-    let (status, text) = server.answer(server.authorized(request).send_empty())?;
-    let said: serde_json::Value = serde_json::from_str(&text).unwrap_or_default();
+    let (said, text) = server.said(server.authorized(request).send_empty())?;
     let what = match (url, ban) {
         (Some(url), _) => url.clone(),
         (None, Some(ban)) => format!("what this holds of: {ban}"),
         (None, None) if *all => "everything".to_owned(),
         (None, None) => format!("what has the tag {}", tags.join(" or ")),
     };
-    if status == 200 && said["invalidated"] == true {
-        return Ok(if *soft { format!("Stale from now on: {what}\n") } else { format!("Purged {what}\n") });
-    }
-    match (status, said["dropped"].as_bool(), said["error"].as_str()) {
-        (200, Some(true), _) => Ok(format!("Dropped {what}\n")),
-        (200, Some(false), _) => Ok(format!("Nothing was stored under {what}\n")),
-        (_, _, Some(error)) => Err(Failure::Failed(error.to_owned())),
-        _ => Err(server.unexpected(status, &text)),
+    match (said["invalidated"].as_bool(), said["dropped"].as_bool()) {
+        (Some(true), _) if *soft => Ok(format!("Stale from now on: {what}\n")),
+        (Some(true), _) => Ok(format!("Purged {what}\n")),
+        (_, Some(true)) => Ok(format!("Dropped {what}\n")),
+        (_, Some(false)) => Ok(format!("Nothing was stored under {what}\n")),
+        _ => Err(server.unexpected(200, &text)),
     }
 }
 
 /// The bans that a server keeps, one a line: when, how far its lurker is, and the expression.
 fn bans(server: &Server) -> Result<String, Failure> {
-    let (status, text) = server.answer(server.authorized(server.agent.get(server.url("/purge"))).call())?;
-    let said: serde_json::Value = serde_json::from_str(&text).unwrap_or_default();
-    let bans = match (status, said.as_array(), said["error"].as_str()) {
-        (200, Some(bans), _) => bans,
-        (_, _, Some(error)) => return Err(Failure::Failed(error.to_owned())),
-        _ => return Err(server.unexpected(status, &text)),
-    };
+    let (said, text) = server.said(server.authorized(server.agent.get(server.url("/purge"))).call())?;
+    let bans = said.as_array().ok_or_else(|| server.unexpected(200, &text))?;
     let line = |ban: &serde_json::Value| {
         let soft = if ban["soft"] == true { "soft" } else { "hard" };
         let done = match ban["cores_done"].as_u64() {
@@ -86,15 +78,11 @@ pub(crate) fn explain(settings: &Settings, task: &ExplainTask) -> Result<String,
     let headers = task.headers.iter().map(|line| ("header", line));
     let request =
         server.agent.get(server.url("/explain")).query("url", &task.url).query("method", &task.method);
-    let (status, text) = server.answer(server.authorized(request.query_pairs(headers)).call())?;
-    let said: serde_json::Value = serde_json::from_str(&text).unwrap_or_default();
-    match (status, said["error"].as_str()) {
-        (200, None) if said["steps"].is_array() => {
-            Ok(if task.json { text + "\n" } else { explained::text(&said) })
-        }
-        (_, Some(error)) => Err(Failure::Failed(error.to_owned())),
-        _ => Err(server.unexpected(status, &text)),
+    let (said, text) = server.said(server.authorized(request.query_pairs(headers)).call())?;
+    if !said["steps"].is_array() {
+        return Err(server.unexpected(200, &text));
     }
+    Ok(if task.json { text + "\n" } else { explained::text(&said) })
 }
 
 /// What is stored: JSON as the server says it, or a table.
@@ -102,15 +90,11 @@ pub(crate) fn objects(settings: &Settings, task: &ObjectsTask) -> Result<String,
     let server = Server::new(settings)?;
     let expression = task.expression.iter().map(|expression| ("match", expression));
     let request = server.agent.get(server.url("/objects")).query("limit", task.limit.to_string());
-    let (status, text) = server.answer(server.authorized(request.query_pairs(expression)).call())?;
-    let said: serde_json::Value = serde_json::from_str(&text).unwrap_or_default();
-    match (status, said["error"].as_str()) {
-        (200, None) if said["objects"].is_array() => {
-            Ok(if task.json { text + "\n" } else { objects_table::text(&said) })
-        }
-        (_, Some(error)) => Err(Failure::Failed(error.to_owned())),
-        _ => Err(server.unexpected(status, &text)),
+    let (said, text) = server.said(server.authorized(request.query_pairs(expression)).call())?;
+    if !said["objects"].is_array() {
+        return Err(server.unexpected(200, &text));
     }
+    Ok(if task.json { text + "\n" } else { objects_table::text(&said) })
 }
 
 struct Server {
@@ -173,6 +157,20 @@ impl Server {
             Failure::Failed(format!("the answer of the admin server on {address} broke off: {error}"))
         })?;
         Ok((status, text))
+    }
+
+    /// What it says in JSON, and the text of that. An error that it names is ours.
+    fn said(
+        &self,
+        answer: Result<axum::http::Response<ureq::Body>, ureq::Error>,
+    ) -> Result<(serde_json::Value, String), Failure> {
+        let (status, text) = self.answer(answer)?;
+        let said: serde_json::Value = serde_json::from_str(&text).unwrap_or_default();
+        match (status, said["error"].as_str()) {
+            (_, Some(error)) => Err(Failure::Failed(error.to_owned())),
+            (200, None) => Ok((said, text)),
+            (_, None) => Err(self.unexpected(status, &text)),
+        }
     }
 
     fn unexpected(&self, status: u16, text: &str) -> Failure {
