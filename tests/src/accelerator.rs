@@ -3,6 +3,7 @@
 use std::{
     io::{BufRead, BufReader, Read, Write as _},
     net::SocketAddr,
+    path::Path,
     process::{Child, ExitStatus, Output, Stdio},
     sync::{Arc, Mutex},
     thread,
@@ -46,6 +47,15 @@ impl Setup {
             None => self.arguments.extend([name.to_owned(), value.to_owned()]),
         }
         self
+    }
+
+    /// Its store is on this file, of this length (`"128MiB"`).
+    ///
+    /// # Panics
+    /// When the path is not UTF-8.
+    #[must_use]
+    pub fn store_in(self, file: &Path, size: &str) -> Self {
+        self.flag("--store", file.to_str().expect("a path in UTF-8")).flag("--store-size", size)
     }
 
     /// Sets a knob by its name in the configuration, through the environment:

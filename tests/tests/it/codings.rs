@@ -495,12 +495,7 @@ fn a17_what_waits_to_be_coded_is_bounded(cores: &str) {
 }
 
 fn on_file(origin: &ScriptedOrigin, store: &Path, cores: &str) -> Accelerator {
-    Accelerator::before(&origin.url())
-        .flag("--cores", cores)
-        .flag("--store", store.to_str().expect("a path in UTF-8"))
-        .flag("--store-size", "128MiB")
-        .start()
-        .warm()
+    Accelerator::before(&origin.url()).flag("--cores", cores).store_in(store, "128MiB").start().warm()
 }
 
 fn a17_codings_outlive_a_restart(cores: &str) {

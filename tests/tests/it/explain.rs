@@ -208,12 +208,7 @@ fn a24_what_is_on_the_file_alone_is_told(cores: &str) {
     let origin = ScriptedOrigin::start();
     origin.answers("/page", Answer::new(200, "x").header("Cache-Control", "max-age=6000"));
     let begin = |store: &Path| {
-        Accelerator::before(&origin.url())
-            .flag("--cores", cores)
-            .flag("--store", store.to_str().expect("a path in UTF-8"))
-            .flag("--store-size", "128MiB")
-            .start()
-            .warm()
+        Accelerator::before(&origin.url()).flag("--cores", cores).store_in(store, "128MiB").start().warm()
     };
     let store = directory.path().join("store");
     let mut running = begin(&store);

@@ -228,12 +228,7 @@ fn an_origins_numbers_reach_no_assertion() {
 fn an_origins_numbers_reach_no_assertion_before_a_file() {
     let directory = tempfile::tempdir().expect("a temporary directory");
     let file = directory.path().join("store");
-    let (origin, accelerator) = start(|setup| {
-        setup
-            .flag("--memory", "12MiB")
-            .flag("--store", file.to_str().expect("a path in UTF-8"))
-            .flag("--store-size", "128MiB")
-    });
+    let (origin, accelerator) = start(|setup| setup.flag("--memory", "12MiB").store_in(&file, "128MiB"));
     origins_say(&origin, &accelerator.warm());
 }
 

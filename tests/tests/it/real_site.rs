@@ -248,8 +248,7 @@ fn a_real_site_on_a_file_is_the_same_after_a_kill_in_the_middle() {
             .flag("--compress", "none")
             .flag("--cores", &cores)
             .flag("--memory", "24MiB")
-            .flag("--store", directory.path().join("store").to_str().expect("a path in UTF-8"))
-            .flag("--store-size", "512MiB")
+            .store_in(&directory.path().join("store"), "512MiB")
             .start()
             .warm()
     };

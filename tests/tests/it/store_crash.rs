@@ -143,9 +143,8 @@ fn what_was_flushed_survives_kill_9_and_what_was_purged_does_not() {
             .flag("--cores", &cores)
             // Less than the pages have, so that some are on the file alone.
             .flag("--memory", "12MiB")
-            .flag("--store", store.to_str().expect("a path in UTF-8"))
+            .store_in(&store, "1GiB")
             .flag("--purge-from", "127.0.0.1")
-            .flag("--store-size", "1GiB")
             .start()
             .warm();
         for page in 0..PAGES {

@@ -52,10 +52,7 @@ fn body(page: u64) -> Vec<u8> {
 }
 
 fn before(origin: &ScriptedOrigin, store: &Path) -> tests::accelerator::Setup {
-    Accelerator::before(&origin.url())
-        .flag("--store", store.to_str().expect("a path in UTF-8"))
-        .flag("--purge-from", "127.0.0.1")
-        .flag("--store-size", "16MiB")
+    Accelerator::before(&origin.url()).store_in(store, "16MiB").flag("--purge-from", "127.0.0.1")
 }
 
 fn all_are_right(running: &Accelerator) {

@@ -37,9 +37,8 @@ fn start(origin: &ScriptedOrigin, store: &Path, cores: &str, memory: &str) -> Ac
     Accelerator::before(&origin.url())
         .flag("--cores", cores)
         .flag("--memory", memory)
-        .flag("--store", store.to_str().expect("a path in UTF-8"))
+        .store_in(store, "128MiB")
         .flag("--purge-from", "127.0.0.1")
-        .flag("--store-size", "128MiB")
         .start()
         .warm()
 }
@@ -124,8 +123,7 @@ fn on_the_second_request_only_what_is_asked_for_again_outlives_the_process(cores
     let begin = || {
         Accelerator::before(&origin.url())
             .flag("--cores", cores)
-            .flag("--store", store.to_str().expect("a path in UTF-8"))
-            .flag("--store-size", "128MiB")
+            .store_in(&store, "128MiB")
             .flag("--store-admission", "second-request")
             .start()
             .warm()
@@ -162,10 +160,7 @@ fn a_store_in_use_or_not_ours_is_one_clear_error() {
     let foreign = directory.path().join("foreign");
     std::fs::write(&foreign, vec![b'x'; 200_000]).expect("a file");
     for (path, words) in [(&store, "in use by another process"), (&foreign, "is not a Nighttrain store")] {
-        let output = Accelerator::before(&origin.url())
-            .flag("--store", path.to_str().expect("a path in UTF-8"))
-            .flag("--store-size", "128MiB")
-            .run_to_its_end();
+        let output = Accelerator::before(&origin.url()).store_in(path, "128MiB").run_to_its_end();
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
         assert!(output.status.code().is_some_and(|code| code != 0), "{said}");
         assert!(said.contains(words) && said.contains(path.to_str().expect("UTF-8")), "{said}");
@@ -179,10 +174,7 @@ fn a_memory_limit_that_cannot_do_is_one_clear_error_with_the_number() {
     let store = directory.path().join("store");
     let origin = origin();
     let before = |limit: &str| {
-        Accelerator::before(&origin.url())
-            .flag("--store", store.to_str().expect("a path in UTF-8"))
-            .flag("--store-size", "128MiB")
-            .flag("--memory-limit", limit)
+        Accelerator::before(&origin.url()).store_in(&store, "128MiB").flag("--memory-limit", limit)
     };
     let output = before("70MiB").run_to_its_end();
     let said = String::from_utf8_lossy(&output.stderr).into_owned();

@@ -56,10 +56,9 @@ fn setup(origin: &ScriptedOrigin, store: &Path, cores: &str, memory: &str) -> Se
     Accelerator::before(&origin.url())
         .flag("--cores", cores)
         .flag("--memory", memory)
-        .flag("--store", store.to_str().expect("a path in UTF-8"))
+        .store_in(store, "512MiB")
         .flag("--purge-from", "127.0.0.1")
         .flag("--client-cache-control", "obey")
-        .flag("--store-size", "512MiB")
 }
 
 fn asked(origin: &ScriptedOrigin) -> usize {

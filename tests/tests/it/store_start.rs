@@ -55,9 +55,8 @@ impl Site {
     fn before(&self, store: &Path, cores: &str) -> Setup {
         Accelerator::before(&self.origin.url())
             .flag("--cores", cores)
-            .flag("--store", store.to_str().expect("a path in UTF-8"))
+            .store_in(store, "64MiB")
             .flag("--purge-from", "127.0.0.1")
-            .flag("--store-size", "64MiB")
     }
 
     /// A first life that ends by `signal`: the file holds all pages, of edition 0.

@@ -362,10 +362,7 @@ fn a9_a_damaged_file_of_purges_is_told(cores: &str) {
     let mut bytes = std::fs::read(&purges).expect("it is there");
     bytes[50] ^= 1;
     std::fs::write(&purges, &bytes).expect("written");
-    let refused = Accelerator::before(&origin.url())
-        .flag("--store", store.to_str().expect("a path in UTF-8"))
-        .flag("--store-size", "128MiB")
-        .run_to_its_end();
+    let refused = Accelerator::before(&origin.url()).store_in(&store, "128MiB").run_to_its_end();
     let said = String::from_utf8_lossy(&refused.stderr);
     assert!(!refused.status.success() && said.contains("store.purges is damaged at byte 32"), "{said}");
     assert!(!said.contains("panicked") && said.contains("nighttrain purge --all"), "{said}");
