@@ -7,7 +7,7 @@
 //! ```text
 //!  Answer ┬ head    whose lines: a stored object's · a fetched answer's · our own page's
 //!         ├ edits   which of the lines go out (all · those of a 304 · those of a 206), Age, Cache-Status, the length
-//!         └ body    none · copied · a pinned range · parts of the file · growing · our own bytes
+//!         └ body    none · copied · a pinned range · parts of the file · blocks · growing · our own bytes
 //! ```
 //! A head is a status line and field lines as the store keeps them, names and values one after the other: HTTP/1 copies
 //! them, another protocol would walk them. Where the data lives: an answer from the store borrows it for the length of
@@ -22,6 +22,7 @@ use engine::{
 use wire::http1::head::Version;
 
 use crate::{
+    blocks::Blocks,
     growing::Cursor,
     keyed::Keyed,
     parts::Parts,
@@ -104,6 +105,8 @@ pub(crate) enum Body<'a> {
     Pinned { object: PinnedObject, range: Range<u64> },
     /// On the file, in parts.
     Parts(Box<Parts>),
+    /// In blocks, of which some may have to be fetched.
+    Blocks(Box<Blocks>),
     /// On its way; from the first of these bytes to the second, or to its end.
     Growing { cursor: Cursor, from: u64, to: Option<u64> },
     /// Ours.
@@ -118,7 +121,7 @@ impl Body<'_> {
             Body::Pinned { object, .. } => !object.tail().is_empty(),
             Body::Parts(parts) => !parts.trailers().is_empty(),
             Body::Owned { trailers, .. } => !trailers.is_empty(),
-            Body::None | Body::Growing { .. } => false,
+            Body::None | Body::Blocks(_) | Body::Growing { .. } => false,
         }
     }
 }
@@ -157,6 +160,7 @@ impl Answer<'_> {
             }
             Body::Pinned { object, range } => Body::Pinned { object, range },
             Body::Parts(parts) => Body::Parts(parts),
+            Body::Blocks(blocks) => Body::Blocks(blocks),
             Body::Growing { cursor, from, to } => Body::Growing { cursor, from, to },
             Body::Owned { bytes, trailers } => Body::Owned { bytes, trailers },
         };

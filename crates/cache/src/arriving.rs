@@ -17,6 +17,7 @@ use engine::{
 };
 
 use crate::{
+    block::{self, Block},
     core::{Core, OfSite, with_core},
     counters::Counter,
     entry::Entry,
@@ -28,6 +29,7 @@ use crate::{
     origin::{Arrived, OriginError, Read},
     request::Request,
     response::{Response, Standing, TOO_LARGE},
+    response_head::{Flags, StoredMeta},
     shared_pages,
     site::SiteId,
     tags,
@@ -47,8 +49,12 @@ enum Sink {
 /// Takes an answer to a fetch: decides where it goes, tells who asked and who waits, and moves its body there.
 pub(crate) async fn receive(request: &Request, mut arrived: Box<Arrived>, reply: Reply, entry: Entry) {
     let growing = Arc::new(Growing::new());
-    let Receiving { response, own, sink, first, compared } =
-        with_core(|core| begin(core, request, &arrived, entry.bans()));
+    let begun = with_core(|core| begin(core, request, &arrived, &entry));
+    let Some(Receiving { response, own, sink, first, compared }) = begun else {
+        // The connection is closed with the content in it, which is asked for in blocks.
+        entry.end(|| Start::Again);
+        return answer(reply, Start::Again);
+    };
     let shared = Shared { response, growing: Arc::clone(&growing), first: Arc::clone(&first) };
     let leader = Shared { response: own, ..shared.clone() }.join(false);
     if matches!(sink, Sink::Stored(_)) {
@@ -90,8 +96,21 @@ struct Receiving {
     compared: Option<(Hash, Vec<u8>)>,
 }
 
-fn begin(core: &Core, request: &Request, arrived: &Arrived, bans: u64) -> Receiving {
-    let Judged { mut response, mut own, storing } = judge(core, request, arrived, bans);
+/// `None`: the object is stored without its content, which is fetched in blocks.
+fn begin(core: &Core, request: &Request, arrived: &Arrived, entry: &Entry) -> Option<Receiving> {
+    let bans = entry.bans();
+    let Judged { mut response, mut own, storing } = match &request.block {
+        Some(block) => of_block(core, request, block, bans),
+        None => judge(core, request, arrived, bans),
+    };
+    if let Some(storing) = &storing
+        && own.is_none()
+        && request.block.is_none()
+        && block::takes(&arrived.head.head(), response.length, blocks_from(core))
+        && store_head(core, &response, storing, entry)
+    {
+        return None;
+    }
     let reserved = storing.as_ref().map(|storing| reserve(core, &response, storing));
     let compared =
         storing.filter(|storing| storing.is_shared_by_age).map(|storing| (storing.hash, storing.key));
@@ -112,7 +131,65 @@ fn begin(core: &Core, request: &Request, arrived: &Arrived, bans: u64) -> Receiv
     };
     let response = Arc::new(response);
     let own = own.map_or_else(|| Arc::clone(&response), Arc::new);
-    Receiving { response, own, sink, first, compared }
+    Some(Receiving { response, own, sink, first, compared })
+}
+
+/// How long an answer is, at least, of which the content is fetched in blocks. What is larger than an object may be is
+/// stored so or not at all; but blocks must have room themselves.
+fn blocks_from(core: &Core) -> u64 {
+    let object_bytes_max = core.store.object_bytes_max();
+    if object_bytes_max < 2 * block::BLOCK_BYTES {
+        return u64::MAX;
+    }
+    core.config.blocks_from.map_or(u64::MAX, |bytes| bytes.min(object_bytes_max + 1))
+}
+
+fn of_block(core: &Core, request: &Request, block: &Block, bans: u64) -> Judged {
+    let expires_s = block.kept_until_s(core.store_now_s());
+    let key = request.key.clone();
+    let storing = Storing { hash: request.hash, key, expires_s, is_shared_by_age: false };
+    Judged { response: block.response(bans), own: None, storing: Some(storing) }
+}
+
+/// Stores an answer without its content.
+fn store_head(core: &Core, response: &Response, object: &Storing, entry: &Entry) -> bool {
+    if entry.is_forgotten(core) || !response.meta.fits() {
+        return false;
+    }
+    let flags = response.meta.flags.with(Flags::IN_BLOCKS).without(Flags::MAY_BE_CODED);
+    let meta = StoredMeta { flags, ..response.meta };
+    let extra = tags::section(&response.tags);
+    let new = new_object(core, response, object, meta, &extra, BodyLength::Exact(0));
+    match core.shard_mut().insert(new, &[], &[]) {
+        Ok(()) => {
+            core.count(Counter::ObjectsInBlocks);
+            true
+        }
+        Err(refused) => {
+            core.count(Counter::of_refusal(refused));
+            false
+        }
+    }
+}
+
+fn new_object<'o>(
+    core: &Core,
+    response: &'o Response,
+    object: &'o Storing,
+    meta: StoredMeta,
+    extra: &'o [u8],
+    body: BodyLength,
+) -> NewObject<'o> {
+    NewObject {
+        hash: object.hash,
+        key: &object.key,
+        head: &response.head,
+        extra,
+        meta: meta.pack(),
+        body,
+        expires_s: object.expires_s,
+        now_s: core.store_now_s(),
+    }
 }
 
 /// The content of an answer.
@@ -261,16 +338,9 @@ fn reserve(core: &Core, response: &Response, object: &Storing) -> Result<(Sink, 
     if !response.meta.fits() {
         return Err(Refused::TooLarge);
     }
-    let new = NewObject {
-        hash: object.hash,
-        key: &object.key,
-        head: &response.head,
-        extra: &tags::section(&response.tags),
-        meta: response.meta.pack(),
-        body: response.length.map_or(BodyLength::Unknown, BodyLength::Exact),
-        expires_s: object.expires_s,
-        now_s: core.store_now_s(),
-    };
+    let extra = tags::section(&response.tags);
+    let body = response.length.map_or(BodyLength::Unknown, BodyLength::Exact);
+    let new = new_object(core, response, object, response.meta, &extra, body);
     if response.length.is_some_and(|bytes| bytes > core.store.object_bytes_max())
         && let Some(large) = Large::begin(core, &new)
     {

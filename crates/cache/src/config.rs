@@ -187,6 +187,8 @@ pub struct Config {
     pub purge_from: Vec<Network>,
     /// Whoever says this may do so from anywhere.
     pub purge_token: Option<PurgeToken>,
+    /// Answers from so many bytes on are fetched and stored in blocks, where their origin allows it; `None`: never.
+    pub blocks_from: Option<u64>,
     /// Fields of the origin's answers that carry tags to purge by. Clients do not get them.
     pub tags: Vec<Box<str>>,
     /// What is coded for clients that accept it, and how.
@@ -225,6 +227,7 @@ impl Config {
             name: "nighttrain".to_owned(),
             purge_from: Vec::new(),
             purge_token: None,
+            blocks_from: Some(16 << 20),
             tags: TAG_FIELDS.map(Into::into).to_vec(),
             compress: Compress::default(),
             limits: Limits::default(),

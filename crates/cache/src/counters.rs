@@ -20,6 +20,10 @@ engine::counters! {
         CodingsMade => Counter, "cache_codings_made", None, "Stored objects whose content was coded for clients that accept it.";
         CodingsNotShrunk => Counter, "cache_codings_not_shrunk", None, "Stored objects that are left as they are because their content does not shrink by a twentieth.";
         CodingsRefused => Counter, "cache_codings_refused", None, "Times that content was not coded because too much of it waits for that.";
+        ObjectsInBlocks => Counter, "cache_objects_in_blocks", None, "Large answers stored without their content, which is fetched in blocks.";
+        BlocksStored => Counter, "cache_blocks_stored", None, "Blocks of large objects that were sent from the store.";
+        BlocksFetched => Counter, "cache_blocks_fetched", None, "Blocks of large objects fetched from the origin.";
+        BlocksLost => Counter, "cache_blocks_lost", None, "Objects in blocks dropped because their origin has another version by now, or does not send parts of it.";
         BodiesLent => Counter, "cache_bodies_lent", None, "Hits whose body went to the socket by reference to its pages, without a copy.";
         Misses => Counter, "cache_misses", None, "Requests for which the store had no usable object.";
         Collapsed => Counter, "cache_misses_collapsed", None, "Misses that joined a fetch under way.";

@@ -9,6 +9,7 @@
 //! written, read from the file or fetched. *Bounds:* those of a request's head, and the admin's of questions at once.
 
 mod arithmetic;
+mod blocks;
 mod codings;
 
 use engine::{
@@ -265,7 +266,7 @@ impl Walk<'_> {
                 object.head().copy_to(&mut head);
                 let stored = Stored { object, meta, hash, head };
                 let until_s = shard.on_file_until_s(hash, store_s(self.now_s));
-                self.stored(&stored, until_s.is_some());
+                self.stored(&shard, &stored, until_s.is_some());
                 self.use_of(&shard, &stored, (address, primary));
             }
             None => self.not_in_memory(&shard, hash, primary),
@@ -314,12 +315,15 @@ impl Walk<'_> {
     }
 
     /// What is stored, where, and what its head says.
-    fn stored(&mut self, Stored { object, meta, head, .. }: &Stored<'_>, is_on_file: bool) {
-        let bytes = if object.is_in_parts() { meta.body_bytes.unwrap_or(0) } else { object.body_bytes() };
+    fn stored(&mut self, shard: &Shard, Stored { object, meta, hash, head }: &Stored<'_>, is_on_file: bool) {
+        let bytes = meta.content_bytes(object).unwrap_or(0);
         let place = match (object.is_in_parts(), is_on_file) {
-            (true, _) => ("file-in-parts", "its body on the file, in parts"),
-            (false, true) => ("memory-and-file", "in memory and on the file"),
-            (false, false) => ("memory", "in memory"),
+            _ if meta.flags.has(Flags::IN_BLOCKS) => {
+                ("blocks", blocks::in_words(self.core, shard, (object, *hash), meta))
+            }
+            (true, _) => ("file-in-parts", "its body on the file, in parts".to_owned()),
+            (false, true) => ("memory-and-file", "in memory and on the file".to_owned()),
+            (false, false) => ("memory", "in memory".to_owned()),
         };
         let tags = crate::tags::stored(object.extra()).map_or(0, |tags| tags.len()) as u64;
         let kept_until = arithmetic::date(u64::from(object.expires_s()));
@@ -443,7 +447,7 @@ impl Walk<'_> {
         let (decision, words, section) =
             codings::of_hit(self.core, shard, (object, meta, *hash), head, headers);
         self.say("coding", decision, words, section);
-        let complete = if object.is_in_parts() { meta.body_bytes } else { Some(object.body_bytes()) };
+        let complete = meta.content_bytes(object);
         let is_get = self.head.method == "GET";
         let validators = meta.validators(head);
         let (words, section) =

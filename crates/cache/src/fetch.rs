@@ -23,12 +23,14 @@ use wire::http1::framing::Answered;
 
 use crate::{
     arriving::receive,
+    block::{self, Block, Fit},
     cold,
     core::{Core, Message, OfSite, with_core},
     counters::Counter,
     downstream::Downstream,
     entry::Entry,
     in_flight::{Place, Reply, Said, Start, Want, answer, tell_interim},
+    note,
     origin::{self, Arrived, Asked, Exchange, Handed, OriginError, RequestSender, SendError},
     request::{Request, Wanted},
     response::Response,
@@ -104,13 +106,18 @@ pub(crate) fn begin(core: &Core, want: Want) {
 /// that it is being asked for.
 pub(crate) fn refresh(core: &Core, request: Arc<Request>) {
     core.count(Counter::Refreshes);
+    ahead(core, request);
+}
+
+/// Begins to fetch what nobody waits for yet.
+pub(crate) fn ahead(core: &Core, request: Arc<Request>) {
     let (reply, _) = oneshot::channel();
     let want = Want { request, anew: false, alone: false, reply };
     let owner = core.store.owner(want.request.hash);
     if owner == core.index {
         begin(core, want);
     } else if core.give(owner, Message::Fetch(Box::new(want))).is_err() {
-        // Who comes a second later tries again.
+        // Who comes later tries again.
         core.count(Counter::CoreRingFull);
     }
 }
@@ -170,6 +177,12 @@ async fn fetch(want: Want, entry: Entry, mut known: Option<Known>) {
             return answer(reply, tell(|| Start::StandIn));
         }
         behind_hits().await;
+        if let Some(block) = &request.block {
+            return match with_core(|core| unfit(core, &request, block, &arrived, entry.bans())) {
+                None => receive(&request, arrived, reply, entry).await,
+                Some(start) => answer(reply, tell(start)),
+            };
+        }
         match known.take().filter(|known| status == 304 && !is_unasked(known)) {
             None => return receive(&request, arrived, reply, entry).await,
             Some(known) => {
@@ -190,6 +203,50 @@ async fn fetch(want: Want, entry: Entry, mut known: Option<Known>) {
     }
 }
 
+/// Why an answer is not the block that was asked for; then its object is dropped where no block of it can be had any more.
+fn unfit(
+    core: &Core,
+    request: &Request,
+    block: &Block,
+    arrived: &Arrived,
+    bans: u64,
+) -> Option<fn() -> Start> {
+    let fit = block.fit(&arrived.head.head(), arrived.framing);
+    let (start, is_lasting): (fn() -> Start, _) = match fit {
+        Fit::Block => {
+            core.count(Counter::BlocksFetched);
+            return None;
+        }
+        Fit::OtherVersion => (|| Start::OtherVersion, true),
+        Fit::NoRanges => (|| Start::NoBlock, true),
+        Fit::Other => (|| Start::NoBlock, false),
+    };
+    if fit == Fit::NoRanges {
+        let facts = core.facts_of(request);
+        note::leave(core, request.primary(), &facts, block::NO_RANGES, clock::unix_s(), bans);
+    }
+    let key = block.key_of_object(&request.key);
+    let is_there = || {
+        let shard = core.shard.borrow();
+        shard.peek(block.object, key).is_some_and(|object| object.sequence() == block.of.sequence)
+    };
+    if is_lasting && is_there() {
+        core.count(Counter::BlocksLost);
+        core.shard_mut().unlink(block.object, key);
+    }
+    Some(start)
+}
+
+/// Asks the origin for a block for one client.
+pub(crate) async fn alone(request: &Request) -> Result<Box<Arrived>, OriginError> {
+    let (mut reply, _) = oneshot::channel();
+    let arrived = exchange(request, None, &mut reply).await;
+    if let Err(error) = &arrived {
+        with_core(|core| core.count(Counter::of_origin_error(error)));
+    }
+    arrived
+}
+
 /// Waits until what is ready to be answered has been answered.
 async fn behind_hits() {
     let behind = with_core(|core| Arc::clone(&core.behind));
@@ -204,7 +261,10 @@ async fn exchange(
     known: Option<&Known>,
     reply: &mut Reply,
 ) -> Result<Box<Arrived>, OriginError> {
-    let conditions = known.map(Known::conditions).unwrap_or_default();
+    let conditions = match &request.block {
+        Some(block) => block.conditions(),
+        None => known.map(Known::conditions).unwrap_or_default(),
+    };
     let (config, head) = with_core(|core| {
         core.count(Counter::Fetches);
         (

@@ -20,6 +20,8 @@ use wire::http1::{fields::list, head::RequestHead, known::KnownHeader};
 
 use crate::{
     answer::{Answer, Body, Head, Length, Lines},
+    block::Version,
+    blocks::InBlocks,
     coding::Coding,
     core::{Core, store_s},
     counters::Counter,
@@ -30,7 +32,7 @@ use crate::{
     parts::InParts,
     policy::{self, NotReused, PassReason, Recv, RequestFacts, Reuse, Verdict, vary::VARY_SPEC_BYTES_MAX},
     response_head::{CacheStatus, CodedHead, Flags, Fwd, StoredMeta, is_bodiless},
-    state::{Found, Slow, State},
+    state::{Found, FoundInBlocks, Slow, State},
     twins::{self, Shown},
 };
 
@@ -151,6 +153,10 @@ pub(crate) fn answer<'a>(
         Err(NotNow::InParts(mut found)) => {
             found.answer.refresh = used.is_to_be_refreshed.then_some(keyed);
             slow(keyed, State::Parts(Box::new(Found { only_if_cached, ..*found })), Fwd::UriMiss)
+        }
+        Err(NotNow::InBlocks(mut found)) => {
+            found.answer.refresh = used.is_to_be_refreshed.then_some(keyed);
+            slow(keyed, State::Blocks(Box::new(FoundInBlocks { only_if_cached, ..*found })), Fwd::UriMiss)
         }
         Err(NotNow::Gone) => {
             let alone = facts.ruled.is_alone;
@@ -302,6 +308,8 @@ enum NotNow {
     Gone,
     /// Its body is on the file in parts.
     InParts(Box<Found>),
+    /// Its body is in blocks.
+    InBlocks(Box<FoundInBlocks>),
     /// The range that was asked for begins beyond its end.
     Unsatisfiable { complete: u64 },
 }
@@ -344,7 +352,12 @@ fn of_object<'a>(
         // What is in parts had its length said by the origin. Its list is copied when a part is wanted: that is not this
         // turn's answer anyway.
         let is_in_parts = content.is_in_parts();
-        let complete = if is_in_parts { meta.body_bytes.ok_or(NotNow::Gone)? } else { content.body_bytes() };
+        let is_in_blocks = meta.flags.has(Flags::IN_BLOCKS);
+        let complete = if is_in_parts || is_in_blocks {
+            meta.body_bytes.ok_or(NotNow::Gone)?
+        } else {
+            content.body_bytes()
+        };
         let verdict = if matches!(shown, Shown::Had(_)) {
             Verdict::NotModified
         } else if is_conditional {
@@ -371,6 +384,16 @@ fn of_object<'a>(
             body,
             refresh: None,
         };
+        if is_in_blocks && is_get && length != Length::None {
+            let mut copy = Vec::new();
+            object.head().copy_to(&mut copy);
+            let etag = meta.etag_of(&copy).ok_or(NotNow::Gone)?.into();
+            let (sequence, expires_s) = (object.sequence(), object.expires_s());
+            let version = Version { sequence, etag, complete, meta: *meta, expires_s };
+            let answer = answer_with(Head::Owned(copy), Body::None).into_owned();
+            let blocks = InBlocks { version, range };
+            return Err(NotNow::InBlocks(Box::new(FoundInBlocks { answer, blocks, only_if_cached: false })));
+        }
         if is_in_parts && length != Length::None {
             let list = object.parts().filter(|list| list.body_bytes() == complete).ok_or(NotNow::Gone)?;
             let mut trailers = Vec::new();

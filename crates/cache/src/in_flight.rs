@@ -54,6 +54,10 @@ pub(crate) enum Start {
     Validated,
     /// The origin fails, and what is stored may be shown in the place of that.
     StandIn,
+    /// A block was asked for, and the origin has another version of the object by now; this one is dropped.
+    OtherVersion,
+    /// A block was asked for, and the origin does not send it.
+    NoBlock,
     /// The answer is for one client only, or there is no room: ask the origin for yourself.
     Alone,
     /// The origin failed.

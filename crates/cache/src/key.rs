@@ -4,7 +4,7 @@
 //! for https, which no host in lower case begins with. A NUL can be in none of the parts, so no two requests share a
 //! key by accident. A variant's key has a second NUL, the generation of the list of headers that it varies by, and
 //! their values (RFC 9111 §4.1). The key of what we made of an object (`twins`) is the object's with its
-//! sequence number and the coding behind it.
+//! sequence number and the coding behind it; that of a block of it (`blocks`) has the block's number there.
 //!
 //! A site's rules for queries are applied here ([`query`]), wherever an address becomes a key. What is keyed is what the
 //! origin is sent for the store (`request`): the authority in its normal form and not as the client wrote
@@ -200,6 +200,31 @@ pub(crate) fn is_twins(key: &[u8]) -> bool {
     matches!(end, [0, .., TWIN, 1..=3])
 }
 
+/// Ends the key of a block together with a byte that is in no header's value, and in no twin's key.
+const BLOCK: u8 = b'B';
+/// What a block's key has behind that of its object: a NUL, a sequence number, the block's own, and those two.
+const BLOCK_BYTES: usize = 1 + size_of::<u64>() + size_of::<u32>() + 2;
+
+/// Makes the key of an object that of a block of it: `sequence` is the object's, so that blocks of the one before are not
+/// found any more.
+pub(crate) fn append_block(key: &mut Vec<u8>, sequence: u64, number: u32) {
+    key.push(0);
+    key.extend_from_slice(&sequence.to_le_bytes());
+    key.extend_from_slice(&number.to_le_bytes());
+    key.extend_from_slice(&[BLOCK, 1]);
+}
+
+/// The key of the object of a block's key.
+pub(crate) fn object_of_block(key: &[u8]) -> &[u8] {
+    &key[..key.len().saturating_sub(BLOCK_BYTES)]
+}
+
+/// Whether a key is that of a block.
+pub(crate) fn is_blocks(key: &[u8]) -> bool {
+    let end = key.len().checked_sub(BLOCK_BYTES).map_or(&[][..], |from| &key[from..]);
+    matches!(end, [0, .., BLOCK, 1])
+}
+
 /// The hash of a variant's key (`own`): as good as any, but owned by the core that owns the primary key, which is the one
 /// that writes both.
 pub(crate) fn hash_of_variant(primary: Hash, own: Hash) -> Hash {
@@ -265,6 +290,31 @@ mod tests {
             });
             assert!(twins.iter().all(|key| is_twins(key) && super::primary(key) == &of[..12]));
             assert!(twins[0] != twins[1] && twins[1] != twins[2]);
+            assert!(!twins.iter().any(|key| is_blocks(key)));
+        }
+    }
+
+    #[test]
+    fn a_blocks_key_is_no_others() {
+        let primary = url("http://a.example/x").expect("a URL");
+        let mut variant = primary.clone();
+        variant.push(0);
+        variant.extend_from_slice(&u64::from_le_bytes(*b"\0CCCCCC\x01").to_le_bytes());
+        for values in [&b"-"[..], b"=1234B\n", b"=br\n-"] {
+            assert!(!is_blocks(&[&variant[..], values].concat()));
+        }
+        assert!(
+            !is_blocks(&primary) && !is_blocks(b"") && !is_blocks(&[&primary[..], &[0, b'N', 1]].concat())
+        );
+        for of in [primary, variant] {
+            let blocks = [0, 1, u32::MAX].map(|number| {
+                let mut key = of.clone();
+                append_block(&mut key, 7, number);
+                key
+            });
+            assert!(blocks.iter().all(|key| is_blocks(key) && !is_twins(key)));
+            assert!(blocks.iter().all(|key| super::primary(key) == &of[..12] && object_of_block(key) == of));
+            assert!(blocks[0] != blocks[1] && blocks[1] != blocks[2]);
         }
     }
 

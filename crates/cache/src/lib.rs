@@ -25,6 +25,8 @@ mod answer;
 mod arriving;
 mod as_is;
 mod bans;
+mod block;
+mod blocks;
 mod clients;
 mod coding;
 mod coding_pool;

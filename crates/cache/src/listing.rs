@@ -116,7 +116,7 @@ fn look(
     let mut meta = StoredMeta::unpack(&object.meta()).filter(StoredMeta::is_response)?;
     let mut key = Vec::new();
     object.key().copy_to(&mut key);
-    if key::is_twins(&key) {
+    if key::is_twins(&key) || key::is_blocks(&key) {
         // Its object is listed.
         return None;
     }
@@ -143,11 +143,7 @@ fn look(
         is_variant,
         status: meta.status,
         content_type: content_type.map(|said| String::from_utf8_lossy(said).into_owned()),
-        body_bytes: if object.is_in_parts() {
-            meta.body_bytes.unwrap_or_default()
-        } else {
-            object.body_bytes()
-        },
+        body_bytes: meta.content_bytes(object).unwrap_or_default(),
         age_s: meta.age_s(now_s),
         ttl_s: seconds(meta.fresh_until_s()) - seconds(now_s),
         tags: tags::stored(object.extra()).map_or(0, Iterator::count),

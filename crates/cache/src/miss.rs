@@ -59,7 +59,8 @@ pub(crate) async fn miss(
             with_core(|core| core.lately.note(request.hash, clock::monotonic_ms()));
             return look_again(request, anew, fwd, Trust::StandIn);
         }
-        Start::Alone => return Step::Then(State::Pass(None)),
+        // (The last two are said of blocks alone.)
+        Start::Alone | Start::OtherVersion | Start::NoBlock => return Step::Then(State::Pass(None)),
         Start::Failed(error) => return Step::Then(State::OriginFailed(error)),
     }
     // It may be stored by now, perhaps under the key of a variant.

@@ -13,6 +13,7 @@ use engine::{
 };
 
 use crate::{
+    block::NO_RANGES,
     core::{Core, store_s},
     counters::Counter,
     invalidations::Verdict,
@@ -177,5 +178,9 @@ fn reason(head: Span<'_>) -> Option<&'static str> {
     let mut bytes = [0; REASON_BYTES_MAX];
     let bytes = bytes.get_mut(..head.len())?;
     head.copy_to_slice(bytes);
-    Why::ALL.iter().map(|why| why.name()).chain([TOO_LARGE]).find(|known| known.as_bytes() == bytes)
+    Why::ALL
+        .iter()
+        .map(|why| why.name())
+        .chain([TOO_LARGE, NO_RANGES])
+        .find(|known| known.as_bytes() == bytes)
 }

@@ -15,7 +15,9 @@ use wire::http1::{
     url::Scheme,
 };
 
-use crate::{config::SiteRules, key, keyed::Keyed, policy::accept::append_meaning, site::SiteId};
+use crate::{
+    block::Block, config::SiteRules, key, keyed::Keyed, policy::accept::append_meaning, site::SiteId,
+};
 
 /// A request on its way through misses and passes.
 pub(crate) struct Request {
@@ -32,6 +34,8 @@ pub(crate) struct Request {
     pub(crate) client: IpAddr,
     /// Whose origin is asked.
     pub(crate) site: SiteId,
+    /// The block of an object that is wanted; else all of it.
+    pub(crate) block: Option<Box<Block>>,
 }
 
 /// What is asked of the origin.
@@ -54,7 +58,7 @@ impl Request {
     ) -> Self {
         let head = Arc::new(KeptRequest::new(head, head_bytes));
         let Keyed { hash, primary_bytes, site } = keyed;
-        Self { head, key: key.to_vec(), primary_bytes, hash, framing, client, site }
+        Self { head, key: key.to_vec(), primary_bytes, hash, framing, client, site, block: None }
     }
 
     /// The same request under the key of another variant.
@@ -68,7 +72,13 @@ impl Request {
             framing: *framing,
             client: *client,
             site: *site,
+            block: None,
         }
+    }
+
+    /// The request for a block of its object, under the block's key.
+    pub(crate) fn of_block(&self, key: &[u8], hash: Hash, block: Block) -> Self {
+        Self { block: Some(Box::new(block)), ..self.under(key, hash) }
     }
 
     /// The part of the key that all variants of the target share; a key by itself.

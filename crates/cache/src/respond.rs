@@ -16,6 +16,8 @@ use wire::http1::known::KnownHeader;
 
 use crate::{
     answer::{Answer, Body},
+    block,
+    blocks::{self, Missing, Opened},
     core::with_core,
     counters::Counter,
     downstream::Downstream,
@@ -27,7 +29,7 @@ use crate::{
     purge::purge,
     request::Request,
     response_head::{CacheStatus, Fwd, Outcome},
-    state::{Found, State, Step},
+    state::{Found, FoundInBlocks, State, Step},
     synth::{origin_failed, synth},
 };
 
@@ -76,6 +78,29 @@ pub(crate) async fn respond(
                         fwd = Fwd::Partial;
                         Step::Then(State::Miss { anew: true, alone: false, only_if_cached })
                     }
+                }
+            }
+            State::Blocks(found) => {
+                let FoundInBlocks { answer, blocks, only_if_cached } = *found;
+                match Box::pin(blocks::open(blocks, &request, only_if_cached)).await {
+                    Ok(Opened { blocks, was_stored }) => {
+                        let body = Body::Blocks(Box::new(blocks));
+                        let mut answer = Answer { body, ..answer };
+                        if !was_stored {
+                            // Its head was there, and not what is wanted of its content (RFC 9211 §2.2).
+                            let fwd = if is_miss { fwd } else { Fwd::Partial };
+                            is_miss = true;
+                            answer.cache_status = Some(CacheStatus { stored: true, ..CacheStatus::fwd(fwd) });
+                        }
+                        Step::Answer(Box::new(answer))
+                    }
+                    Err(Missing::OtherVersion) => {
+                        fwd = Fwd::Stale;
+                        Step::Then(State::Miss { anew: false, alone: false, only_if_cached })
+                    }
+                    Err(Missing::Refused) => Step::Then(State::Pass(Some(block::NO_RANGES))),
+                    Err(Missing::OnlyIfCached) => Step::Then(State::Synth(Fault::OnlyIfCached)),
+                    Err(Missing::Failed(error)) => Step::Then(State::OriginFailed(error)),
                 }
             }
             State::Pass(detail) => pass(&request, fwd, detail, client).await?,

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use crate::{
-    answer::Answer, error_page::Fault, keyed::Keyed, origin::OriginError, parts::InParts, request::Request,
-    response_head::Fwd,
+    answer::Answer, blocks::InBlocks, error_page::Fault, keyed::Keyed, origin::OriginError, parts::InParts,
+    request::Request, response_head::Fwd,
 };
 
 /// What a request that is not answered within its turn goes on to.
@@ -22,6 +22,8 @@ pub(crate) enum State {
     Pass(Option<&'static str>),
     /// It is on the file, in parts.
     Parts(Box<Found>),
+    /// It is in blocks.
+    Blocks(Box<FoundInBlocks>),
     /// The client wants the object dropped.
     Purge,
     /// We answer by ourselves.
@@ -37,6 +39,16 @@ pub(crate) struct Found {
     /// The body.
     pub(crate) parts: InParts,
     /// The client wants nothing from the origin, should a part be missing.
+    pub(crate) only_if_cached: bool,
+}
+
+/// An object whose body is in blocks.
+pub(crate) struct FoundInBlocks {
+    /// The answer, but for its body.
+    pub(crate) answer: Answer<'static>,
+    /// The body.
+    pub(crate) blocks: InBlocks,
+    /// The client wants nothing from the origin.
     pub(crate) only_if_cached: bool,
 }
 

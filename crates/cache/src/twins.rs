@@ -61,6 +61,7 @@ pub(crate) fn place(
 fn has_twins(core: &Core, object: &Object<'_>, meta: &StoredMeta) -> bool {
     meta.flags.has(Flags::MAY_BE_CODED)
         && !object.is_in_parts()
+        && !meta.flags.has(Flags::IN_BLOCKS)
         && core.config.compress.takes(object.body_bytes())
         && object.tail().is_empty()
 }

@@ -18,7 +18,7 @@ use crate::{
 mod bounded;
 mod compression;
 
-use bounded::{head_size, parse_memory, parse_name};
+use bounded::{NEVER, head_size, parse_blocks_from, parse_memory, parse_name};
 use compression::{codings_text, compressed_size, parse_codings, parse_type};
 
 const CACHE: &str = "Cache";
@@ -359,6 +359,22 @@ pub(crate) const CACHE_SETTINGS: &[Setting] = &[
         value_name: "SIZE",
         help: "Length of the longest answer that is compressed, at most 64MiB",
         access: value!(cache.compress.bytes_max, parse = compressed_size, show = size_text),
+    },
+    Setting {
+        key: "blocks-from",
+        section: Section::Cache,
+        shape: Shape::Text,
+        heading: CACHE,
+        value_name: "SIZE",
+        help: "Length from which on an answer is fetched and stored in blocks, on demand, where it has a strong ETag and its \
+               origin says Accept-Ranges: bytes; never: always whole",
+        access: Access {
+            set: |settings, text| {
+                settings.cache.blocks_from = parse_blocks_from(text)?;
+                Ok(())
+            },
+            text: |settings| Some(settings.cache.blocks_from.map_or_else(|| NEVER.to_owned(), size_text)),
+        },
     },
     Setting {
         key: "connections-max",

@@ -5,6 +5,7 @@
 mod bad_client;
 mod bad_origin;
 mod bans;
+mod blocks;
 mod clock_steps;
 mod codings;
 mod conformance;

@@ -16,6 +16,7 @@ use super::{
 };
 use crate::{
     answer::{Answer, Body, Head, Length, Lines, copy_body},
+    blocks::Blocks,
     core::{Core, with_core},
     counters::Counter,
     growing::Cursor,
@@ -80,6 +81,7 @@ pub(super) enum Rest {
         parts: Box<Parts>,
         chunked: bool,
     },
+    Blocks(Box<Blocks>),
     Growing {
         cursor: Cursor,
         from: u64,
@@ -187,6 +189,7 @@ fn content(core: &Core, body: Body<'_>, ending: Ending, chunked: bool, out: &mut
             }
             Rest::Parts { parts, chunked }
         }
+        Body::Blocks(blocks) => Rest::Blocks(blocks),
         Body::Growing { from, to: Some(to), .. } if from == to => Rest::None,
         Body::Growing { cursor, from, to } => {
             let small = to.filter(|to| ending == Ending::Length && to - from <= COALESCE_BYTES_MAX);
@@ -224,6 +227,8 @@ pub(super) async fn finish(client: &Client, prefix: Vec<u8>, sending: Sending) -
         Rest::Parts { mut parts, chunked } => {
             Box::pin(send::parts(client, &prefix, &mut parts, chunked)).await
         }
+        // Likewise.
+        Rest::Blocks(mut blocks) => Box::pin(send::blocks(client, prefix, &mut blocks)).await,
         Rest::Growing { mut cursor, from, to, delimited } => {
             send::growing(client, prefix, &mut cursor, delimited == Ending::Chunks, from, to).await
         }

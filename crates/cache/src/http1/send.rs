@@ -1,6 +1,9 @@
 //! Sending a response's body from where it is: the store's memory, a body that is still arriving, or a copy.
 
-use std::time::{Duration, Instant};
+use std::{
+    ops::Range,
+    time::{Duration, Instant},
+};
 
 use engine::{
     cores::clock,
@@ -12,6 +15,7 @@ use wire::http1::framing::ChunkedEncoder;
 
 use super::client::{Client, Gone, Sent};
 use crate::{
+    blocks::{AtHand, Blocks},
     core::{Core, with_core},
     counters::Counter,
     growing::{Available, Cursor, End},
@@ -186,6 +190,31 @@ pub(super) async fn parts(
         client.send_all(ChunkedEncoder::CHUNK_END).await?;
         for part in ChunkedEncoder::last_chunk(parts.trailers()) {
             client.send_all(part).await?;
+        }
+    }
+    Ok(())
+}
+
+/// Sends `prefix`, then a body in blocks.
+pub(super) async fn blocks(client: &Client, prefix: Vec<u8>, blocks: &mut Blocks) -> Result<(), Cut> {
+    let mut prefix = prefix;
+    while let Some((at_hand, wanted)) = blocks.take() {
+        let prefix = std::mem::take(&mut prefix);
+        let Range { start, end } = wanted;
+        match at_hand {
+            AtHand::Stored(mut object) => {
+                send_pinned(client, &prefix, &mut object, start, end, pin_grace()).await?
+            }
+            AtHand::Arriving(mut cursor) => {
+                growing(client, prefix, &mut cursor, false, start, Some(end)).await?;
+            }
+            AtHand::Copied(bytes) => {
+                let within = |at: u64| usize::try_from(at).unwrap_or(usize::MAX).min(bytes.len());
+                both(client, &prefix, &bytes[within(start)..within(end)]).await?;
+            }
+        }
+        if !blocks.go_on().await.map_err(|_| Cut::Origin)? {
+            break;
         }
     }
     Ok(())

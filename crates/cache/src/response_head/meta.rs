@@ -18,7 +18,7 @@
 //! What is zero here a later version may use, and whoever does not know it passes over it, unless one of the flags that
 //! must be known says otherwise.
 
-use engine::store::META_WORDS;
+use engine::store::{META_WORDS, Object};
 use wire::http1::{
     fields::EntityTag,
     head::{HEAD_BYTES_CAP, ResponseHead, Version},
@@ -66,8 +66,11 @@ impl Flags {
     /// The record is no response but the note that what comes under this key is not to be stored, for as long as the
     /// note is fresh: who asks for it passes, beside all others.
     pub const NOT_STORED: Flags = Flags(1 << 20);
+    /// The record is a response without its content, which is in blocks of their own
+    /// ([`block`](crate::block)); its length is what the origin said.
+    pub const IN_BLOCKS: Flags = Flags(1 << 21);
 
-    const KNOWN: u32 = 0b1_1111 << 16 | 0b111;
+    const KNOWN: u32 = 0b11_1111 << 16 | 0b111;
     const MUST_KNOW: u32 = 0xffff_0000;
 
     /// Whether all of these are set.
@@ -79,6 +82,12 @@ impl Flags {
     #[must_use]
     pub const fn with(self, flags: Flags) -> Flags {
         Flags(self.0 | flags.0)
+    }
+
+    /// These without those.
+    #[must_use]
+    pub const fn without(self, flags: Flags) -> Flags {
+        Flags(self.0 & !flags.0)
     }
 
     /// These, and those if the condition holds.
@@ -322,6 +331,17 @@ impl StoredMeta {
             must_revalidate: self.flags.has(Flags::MUST_REVALIDATE),
             stale_while_revalidate_s: self.stale_while_revalidate_s,
             stale_if_error_s: self.stale_if_error_s,
+        }
+    }
+
+    /// How long the content of its object is; `None` where that is not in one piece and its length is not known, which
+    /// only a damaged record can say.
+    #[inline]
+    pub fn content_bytes(&self, object: &Object<'_>) -> Option<u64> {
+        if object.is_in_parts() || self.flags.has(Flags::IN_BLOCKS) {
+            self.body_bytes
+        } else {
+            Some(object.body_bytes())
         }
     }
 

@@ -20,6 +20,21 @@ pub(super) fn parse_memory(text: &str) -> Result<u64, String> {
     }
 }
 
+/// No length is long enough.
+pub(super) const NEVER: &str = "never";
+
+/// What is shorter than two blocks gains nothing by having them.
+pub(super) fn parse_blocks_from(text: &str) -> Result<Option<u64>, String> {
+    if text == NEVER {
+        return Ok(None);
+    }
+    match parse_size(text) {
+        Ok(bytes) if bytes >= 1 << 20 => Ok(Some(bytes)),
+        Ok(_) => Err("answers in blocks have 1MiB at least".to_owned()),
+        Err(error) => Err(format!("{error}; or {NEVER}")),
+    }
+}
+
 /// A head in which nothing fits would refuse every message; one of a gigabyte is no limit.
 pub(super) fn head_size(text: &str) -> Result<usize, String> {
     match usize::try_from(parse_size(text)?) {

@@ -32,6 +32,15 @@ fn names() {
     }
 }
 
+#[test]
+fn blocks_begin_somewhere_or_never() {
+    assert_eq!(parse_blocks_from("never"), Ok(None));
+    assert_eq!(parse_blocks_from("1MiB"), Ok(Some(1 << 20)));
+    for wrong in ["", "0", "1023KiB", "Never", "-1"] {
+        assert!(parse_blocks_from(wrong).is_err(), "{wrong}");
+    }
+}
+
 /// A limit that is added to the accelerator and not here stops this from compiling.
 #[test]
 fn every_limit_can_be_set() {

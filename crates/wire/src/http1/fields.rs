@@ -275,6 +275,38 @@ pub fn byte_ranges(value: &[u8]) -> Option<impl Iterator<Item = ByteRange> + Clo
     Some(specs.filter_map(ByteRange::parse))
 }
 
+/// What `Content-Range` says of a part (RFC 9110 §14.4): `bytes first-last/complete`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ContentRange {
+    /// The first byte.
+    pub first: u64,
+    /// The last byte; not below `first`.
+    pub last: u64,
+    /// The length of the whole, beyond `last`; `None` for `*`: the sender does not know.
+    pub complete: Option<u64>,
+}
+
+impl ContentRange {
+    /// Reads the field; `None` if it is in another unit, says that a range was unsatisfiable, or is malformed. A number
+    /// beyond 64 bits is malformed.
+    pub fn parse(value: &[u8]) -> Option<Self> {
+        let (unit, rest) = value.split_at_checked(b"bytes ".len())?;
+        let slash = rest.iter().position(|&b| b == b'/')?;
+        let (range, complete) = (&rest[..slash], &rest[slash + 1..]);
+        let dash = range.iter().position(|&b| b == b'-')?;
+        let (first, last) = (decimal(&range[..dash])?, decimal(&range[dash + 1..])?);
+        let complete = if complete == b"*" { None } else { Some(decimal(complete)?) };
+        let is_one = first <= last && complete.is_none_or(|complete| last < complete);
+        (unit.eq_ignore_ascii_case(b"bytes ") && is_one).then_some(Self { first, last, complete })
+    }
+}
+
+/// A number of digits alone, within 64 bits.
+fn decimal(digits: &[u8]) -> Option<u64> {
+    let is_number = !digits.is_empty() && digits.iter().all(u8::is_ascii_digit);
+    is_number.then(|| std::str::from_utf8(digits).ok()?.parse().ok()).flatten()
+}
+
 /// The options of all `Connection` fields (RFC 9110 §7.6.1), in the case in which they were sent.
 pub fn connection_options<'b>(headers: &Headers<'b, '_>) -> impl Iterator<Item = &'b [u8]> {
     headers.known_all(KnownHeader::Connection).flat_map(list)
@@ -330,6 +362,31 @@ mod tests {
     }
 
     /// RFC 9110 §5.6.2.
+    #[test]
+    fn a_content_range_is_whole_or_none() {
+        let range = |first, last, complete| Some(ContentRange { first, last, complete });
+        for (value, want) in [
+            ("bytes 0-0/1", range(0, 0, Some(1))),
+            ("BYTES 5-9/10", range(5, 9, Some(10))),
+            ("bytes 5-9/*", range(5, 9, None)),
+            ("bytes 0-18446744073709551614/18446744073709551615", range(0, u64::MAX - 1, Some(u64::MAX))),
+            ("bytes 5-9/9", None),
+            ("bytes 5-4/9", None),
+            ("bytes */9", None),
+            ("bytes 0-/9", None),
+            ("bytes=0-1/9", None),
+            ("bytes 0-1", None),
+            ("bytes  0-1/9", None),
+            ("bytes 0-1/9 ", None),
+            ("bytes +0-1/9", None),
+            ("bytes 0-18446744073709551616/18446744073709551617", None),
+            ("lines 0-1/9", None),
+            ("", None),
+        ] {
+            assert_eq!(ContentRange::parse(value.as_bytes()), want, "{value}");
+        }
+    }
+
     #[test]
     fn tokens_are_what_the_grammar_says() {
         for b in 0..=255u8 {

@@ -1,0 +1,484 @@
+//! Objects in blocks: what is asked for is what is fetched, versions are never mixed, and whole or in part the bytes are
+//! the origin's.
+#![allow(
+    clippy::disallowed_methods,
+    clippy::expect_used,
+    reason = "a test may block, and stop at the first surprise"
+)]
+
+use std::{
+    io,
+    ops::Range,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
+    },
+};
+
+use rustix::process::Signal;
+use tests::{
+    Accelerator, Answer, Client, Request, ScriptedOrigin,
+    accelerator::Setup,
+    client::{End, Response},
+    content::{content, differs},
+    on_one_core_and_on_two,
+    origin::{Next, Reply, Seen},
+};
+
+on_one_core_and_on_two! {
+    a39_the_middle_of_ten_gigabytes_costs_the_blocks_that_it_touches,
+    a39_a_whole_answer_and_every_kind_of_range_come_out_of_blocks,
+    a39_conditions_and_heads_are_answered_without_a_block,
+    a39_a_block_that_many_want_is_fetched_once,
+    a39_blocks_outlive_a_revalidation,
+    a39_bytes_of_two_versions_never_mix,
+    a39_a_purge_hides_every_block,
+    a39_without_a_strong_validator_or_ranges_nothing_is_in_blocks,
+    a39_an_origin_that_sends_no_parts_is_believed_once,
+    a39_a_failing_origin_cuts_the_answer_and_the_rest_stays,
+    a39_an_object_larger_than_memory_goes_through_it,
+    a39_who_does_not_read_has_two_blocks_fetched,
+    a39_blocks_survive_a_kill,
+    a39_only_if_cached_asks_nobody,
+}
+
+const MIB: u64 = 1 << 20;
+const BLOCK: u64 = 448 << 10;
+
+/// A film that an origin has, in one version after the other, and sends in parts.
+struct Film {
+    bytes: u64,
+    version: AtomicU64,
+    /// Bytes of bodies of parts.
+    sent_in_parts: AtomicU64,
+    parts: AtomicUsize,
+    /// From this byte on parts are answered 503.
+    fails_from: AtomicU64,
+    sends_no_parts: AtomicBool,
+    max_age_s: u64,
+}
+
+impl Film {
+    fn new(bytes: u64) -> Arc<Self> {
+        Self::fresh_for(bytes, 600)
+    }
+
+    fn fresh_for(bytes: u64, max_age_s: u64) -> Arc<Self> {
+        Arc::new(Self {
+            bytes,
+            version: AtomicU64::new(0),
+            sent_in_parts: AtomicU64::new(0),
+            parts: AtomicUsize::new(0),
+            fails_from: AtomicU64::new(u64::MAX),
+            sends_no_parts: AtomicBool::new(false),
+            max_age_s,
+        })
+    }
+
+    fn shown_by(self: &Arc<Self>, origin: &ScriptedOrigin) {
+        let film = Arc::clone(self);
+        origin.on("/film", move |asked, reply| film.answer(asked, reply));
+    }
+
+    fn answer(&self, asked: &Seen, reply: &mut Reply<'_>) -> io::Result<Next> {
+        let version = self.version.load(Ordering::SeqCst);
+        let tag = format!("\"v{version}\"");
+        let with = |answer: Answer| {
+            answer
+                .header("Cache-Control", &format!("max-age={}", self.max_age_s))
+                .header("Accept-Ranges", "bytes")
+                .header("ETag", &tag)
+        };
+        if asked.header("if-none-match") == Some(&tag) {
+            return reply.answer(&with(Answer::new(304, "")));
+        }
+        let is_same = asked.header("if-range").is_none_or(|said| said == tag);
+        let range = asked.header("range").filter(|_| is_same && !self.sends_no_parts.load(Ordering::SeqCst));
+        let Some(range) = range.and_then(|said| part(said, self.bytes)) else {
+            let head = with(Answer::until_close(200, "")).header("Content-Length", &self.bytes.to_string());
+            reply.send(&head.head_bytes())?;
+            let mut at = 0;
+            while at < self.bytes && !reply.stopped() {
+                let now = (self.bytes - at).min(64 << 10);
+                reply.send(&content(version, at, now as usize))?;
+                at += now;
+            }
+            return Ok(Next::Close);
+        };
+        if range.start >= self.fails_from.load(Ordering::SeqCst) {
+            return reply.answer(&Answer::new(503, "not now"));
+        }
+        self.parts.fetch_add(1, Ordering::SeqCst);
+        self.sent_in_parts.fetch_add(range.end - range.start, Ordering::SeqCst);
+        let said = format!("bytes {}-{}/{}", range.start, range.end - 1, self.bytes);
+        let body = content(version, range.start, (range.end - range.start) as usize);
+        reply.answer(&with(Answer::new(206, body)).header("Content-Range", &said))
+    }
+
+    fn parts(&self) -> usize {
+        self.parts.load(Ordering::SeqCst)
+    }
+}
+
+fn part(said: &str, complete: u64) -> Option<Range<u64>> {
+    let (first, last) = said.strip_prefix("bytes=")?.split_once('-')?;
+    let (first, last): (u64, u64) = (first.parse().ok()?, last.parse().ok()?);
+    Some(first..(last + 1).min(complete))
+}
+
+fn setup(origin: &ScriptedOrigin, cores: &str) -> Setup {
+    Accelerator::before(&origin.url())
+        .flag("--cores", cores)
+        .flag("--memory", "64MiB")
+        .flag("--blocks-from", "1MiB")
+        .flag("--purge-from", "127.0.0.1")
+        .flag("--client-cache-control", "obey")
+}
+
+fn ranged(range: &str) -> Request {
+    Request::get("/film").header("Range", &format!("bytes={range}"))
+}
+
+/// Asks for a range and looks at its bytes.
+#[track_caller]
+fn expect_part(
+    running: &Accelerator,
+    range: &str,
+    want: Range<u64>,
+    version: u64,
+    complete: u64,
+) -> Response {
+    let got = running.fetch(&ranged(range)).expect_status(206).whole();
+    let said = format!("bytes {}-{}/{complete}", want.start, want.end - 1);
+    assert_eq!(got.header("content-range"), Some(&*said));
+    assert_eq!(got.body.len() as u64, want.end - want.start);
+    assert_eq!(differs(version, want.start, &got.body), None);
+    got
+}
+
+fn status_of(response: &Response) -> &str {
+    response.header("cache-status").expect("each answer has one")
+}
+
+fn a39_the_middle_of_ten_gigabytes_costs_the_blocks_that_it_touches(cores: &str) {
+    const BYTES: u64 = 10 << 30;
+    let (origin, film) = (ScriptedOrigin::start(), Film::new(BYTES));
+    film.shown_by(&origin);
+    let running = setup(&origin, cores).start();
+    let from = BYTES / 2 + 12_345;
+    let first = expect_part(&running, &format!("{from}-{}", from + 99), from..from + 100, 0, BYTES);
+    assert!(status_of(&first).contains("fwd=uri-miss") && status_of(&first).contains("stored"), "{first:?}");
+    assert_eq!((film.parts(), film.sent_in_parts.load(Ordering::SeqCst)), (1, BLOCK));
+    // Again, and somewhere else in the same block: nobody is asked.
+    let again = expect_part(&running, &format!("{from}-{}", from + 99), from..from + 100, 0, BYTES);
+    assert!(status_of(&again).contains("hit"), "{again:?}");
+    assert_eq!(film.parts(), 1);
+    // Across the edge of two blocks far behind: two more, and no whole answer.
+    let edge = (BYTES / BLOCK - 10) * BLOCK;
+    let there = expect_part(&running, &format!("{}-{}", edge - 5, edge + 4), edge - 5..edge + 5, 0, BYTES);
+    assert!(status_of(&there).contains("fwd=partial"), "{there:?}");
+    assert_eq!(film.parts(), 3);
+    // The end.
+    expect_part(&running, "-7", BYTES - 7..BYTES, 0, BYTES);
+    let whole = origin.seen("/film").iter().filter(|seen| seen.header("range").is_none()).count();
+    assert_eq!((film.parts(), whole), (4, 1));
+    let stat = running.stat();
+    assert_eq!(stat.count("requests.objects_in_blocks"), 1);
+    assert_eq!(stat.count("requests.blocks_fetched"), 4);
+    let explained = running.ask(&["explain", "http://site.test/film"]);
+    let words = String::from_utf8_lossy(&explained.stdout).into_owned();
+    assert!(words.contains("blocks of 448 KiB") && words.contains("4 of them"), "{words}");
+}
+
+fn a39_a_whole_answer_and_every_kind_of_range_come_out_of_blocks(cores: &str) {
+    const BYTES: u64 = 7 * BLOCK + 123;
+    let (origin, film) = (ScriptedOrigin::start(), Film::new(BYTES));
+    film.shown_by(&origin);
+    let running = setup(&origin, cores).start();
+    for turn in 0..3 {
+        let whole = running.get("/film").expect_status(200).whole();
+        assert_eq!(whole.header("content-length"), Some(&*BYTES.to_string()));
+        assert_eq!((whole.body.len() as u64, differs(0, 0, &whole.body)), (BYTES, None));
+        assert_eq!(status_of(&whole).contains("hit"), turn > 0, "{whole:?}");
+        assert_eq!(film.parts(), 8, "each block once");
+    }
+    for (range, want) in [
+        ("0-0".to_owned(), 0..1),
+        ("0-".to_owned(), 0..BYTES),
+        ("1-".to_owned(), 1..BYTES),
+        ("-1".to_owned(), BYTES - 1..BYTES),
+        (format!("-{}", 2 * BYTES), 0..BYTES),
+        (format!("{}-{}", BLOCK - 1, BLOCK - 1), BLOCK - 1..BLOCK),
+        (format!("{BLOCK}-{BLOCK}"), BLOCK..BLOCK + 1),
+        (format!("{}-{}", BLOCK - 1, 3 * BLOCK), BLOCK - 1..3 * BLOCK + 1),
+        (format!("{}-{}", 7 * BLOCK, 9 * BLOCK), 7 * BLOCK..BYTES),
+        (format!("{}-{}", BYTES - 1, BYTES - 1), BYTES - 1..BYTES),
+    ] {
+        expect_part(&running, &range, want, 0, BYTES);
+    }
+    running.fetch(&ranged(&format!("{BYTES}-"))).expect_status(416);
+    let same = running.fetch(&ranged("5-9").header("If-Range", "\"v0\"")).expect_status(206).whole();
+    assert_eq!(same.body, content(0, 5, 5));
+    let other = running.fetch(&ranged("5-9").header("If-Range", "\"v1\"")).expect_status(200).whole();
+    assert_eq!((other.body.len() as u64, differs(0, 0, &other.body)), (BYTES, None));
+    assert_eq!(film.parts(), 8);
+    // To who speaks HTTP/1.0, and in a pipeline.
+    let mut client = running.connect();
+    let mut both = ranged("3-6").bytes();
+    both.extend_from_slice(&ranged(&format!("{}-{}", BLOCK, BLOCK + 3)).bytes());
+    client.send(&both);
+    assert_eq!(client.response("GET").expect_status(206).body, content(0, 3, 4));
+    assert_eq!(client.response("GET").expect_status(206).body, content(0, BLOCK, 4));
+}
+
+fn a39_conditions_and_heads_are_answered_without_a_block(cores: &str) {
+    let (origin, film) = (ScriptedOrigin::start(), Film::new(5 * MIB));
+    film.shown_by(&origin);
+    let running = setup(&origin, cores).start();
+    let head = running.fetch(&Request::new("HEAD", "/film")).expect_status(200);
+    assert_eq!(head.header("content-length"), Some(&*(5 * MIB).to_string()));
+    assert_eq!(head.header("accept-ranges"), Some("bytes"));
+    running.fetch(&Request::get("/film").header("If-None-Match", "\"v0\"")).expect_status(304);
+    running.fetch(&ranged("0-4").header("If-None-Match", "\"v0\"")).expect_status(304);
+    running.fetch(&ranged(&format!("{}-", 6 * MIB))).expect_status(416);
+    assert_eq!((film.parts(), origin.count("/film")), (0, 1));
+    let listed = running.ask(&["objects"]);
+    let listed = String::from_utf8_lossy(&listed.stdout).into_owned();
+    assert!(listed.contains("/film") && listed.contains("5.00 MiB"), "{listed}");
+    running.get("/film").expect_status(200).whole();
+    let listed = running.ask(&["objects", "--json"]);
+    let listed = String::from_utf8_lossy(&listed.stdout).into_owned();
+    assert_eq!(listed.matches("/film").count(), 1, "blocks are not listed: {listed}");
+}
+
+fn a39_a_block_that_many_want_is_fetched_once(cores: &str) {
+    const CLIENTS: usize = 30;
+    const BYTES: u64 = 6 * BLOCK;
+    let (origin, film) = (ScriptedOrigin::start(), Film::new(BYTES));
+    film.shown_by(&origin);
+    let running = setup(&origin, cores).start();
+    let mut clients: Vec<Client> = (0..CLIENTS).map(|_| running.connect()).collect();
+    for (number, client) in clients.iter_mut().enumerate() {
+        let from = (number as u64 * 91_111) % (2 * BLOCK);
+        client.send(&ranged(&format!("{from}-{}", from + BLOCK)).bytes());
+    }
+    for (number, client) in clients.iter_mut().enumerate() {
+        let from = (number as u64 * 91_111) % (2 * BLOCK);
+        let got = client.response("GET").expect_status(206).whole();
+        assert_eq!((got.body.len() as u64, differs(0, from, &got.body)), (BLOCK + 1, None));
+    }
+    assert_eq!(film.parts(), 3);
+    assert_eq!(origin.seen("/film").iter().filter(|seen| seen.header("range").is_none()).count(), 1);
+}
+
+fn a39_blocks_outlive_a_revalidation(cores: &str) {
+    const BYTES: u64 = 3 * BLOCK;
+    let (origin, film) = (ScriptedOrigin::start(), Film::fresh_for(BYTES, 0));
+    film.shown_by(&origin);
+    let running = setup(&origin, cores).start();
+    for turn in 0..4 {
+        let whole = running.get("/film").expect_status(200).whole();
+        assert_eq!((whole.body.len() as u64, differs(0, 0, &whole.body)), (BYTES, None));
+        assert_eq!(film.parts(), 3, "{turn}");
+    }
+    let asked = origin.seen("/film");
+    let validated = asked.iter().filter(|seen| seen.header("if-none-match") == Some("\"v0\"")).count();
+    assert!(validated >= 3, "{asked:?}");
+    // Another version: everything of the old one is out of reach.
+    film.version.store(1, Ordering::SeqCst);
+    let whole = running.get("/film").expect_status(200).whole();
+    assert_eq!((whole.body.len() as u64, differs(1, 0, &whole.body)), (BYTES, None));
+    assert_eq!(film.parts(), 6);
+}
+
+fn a39_bytes_of_two_versions_never_mix(cores: &str) {
+    const BYTES: u64 = 40 * BLOCK;
+    let (origin, film) = (ScriptedOrigin::start(), Film::new(BYTES));
+    film.shown_by(&origin);
+    let running = setup(&origin, cores).start();
+    // What is there of the old version may be shown as long as it is fresh; where more is needed, it is known to be old.
+    expect_part(&running, "0-9", 0..10, 0, BYTES);
+    let mut client = running.connect();
+    client.send(&Request::get("/film").bytes());
+    client.head("GET");
+    let begun = client.body_exactly(1000);
+    assert_eq!(differs(0, 0, &begun), None);
+    film.version.store(1, Ordering::SeqCst);
+    let (rest, _, end) = client.rest_of_body();
+    assert_eq!(differs(0, 1000, &rest), None, "one version or none");
+    assert_eq!(end, End::Closed, "{} bytes of {BYTES}", rest.len());
+    assert_eq!(running.stat().count("requests.blocks_lost"), 1);
+    for _ in 0..2 {
+        let whole = running.get("/film").expect_status(200).whole();
+        assert_eq!((whole.body.len() as u64, differs(1, 0, &whole.body)), (BYTES, None));
+    }
+    // A range that is asked for just then gets the new version, and not a cut one.
+    film.version.store(2, Ordering::SeqCst);
+    running.fetch(&Request::new("PURGE", "/film")).expect_status(200);
+    expect_part(&running, "0-9", 0..10, 2, BYTES);
+    film.version.store(3, Ordering::SeqCst);
+    let from = 30 * BLOCK;
+    expect_part(&running, &format!("{from}-{}", from + 9), from..from + 10, 3, BYTES);
+}
+
+fn a39_a_purge_hides_every_block(cores: &str) {
+    const BYTES: u64 = 3 * BLOCK;
+    let (origin, film) = (ScriptedOrigin::start(), Film::new(BYTES));
+    film.shown_by(&origin);
+    let running = setup(&origin, cores).start();
+    running.get("/film").expect_status(200).whole();
+    // The same tag for other bytes: whoever purges says that what is stored is wrong.
+    running.fetch(&Request::new("PURGE", "/film")).expect_status(200);
+    running.get("/film").expect_status(200).whole();
+    assert_eq!(film.parts(), 6);
+    let purged = running.ask(&["purge", "--all"]);
+    assert!(purged.status.success(), "{purged:?}");
+    running.get("/film").expect_status(200).whole();
+    assert_eq!(film.parts(), 9);
+}
+
+fn a39_without_a_strong_validator_or_ranges_nothing_is_in_blocks(cores: &str) {
+    let origin = ScriptedOrigin::start();
+    let body = content(0, 0, 3 << 20);
+    let plain = Answer::new(200, &body).header("Cache-Control", "max-age=600");
+    for (path, answer) in [
+        ("/weak", plain.clone().header("ETag", "W/\"v\"").header("Accept-Ranges", "bytes")),
+        ("/none", plain.clone().header("Accept-Ranges", "bytes")),
+        ("/date", plain.clone().header("Last-Modified", "Sun, 06 Nov 1994 08:49:37 GMT")),
+        ("/no-ranges", plain.clone().header("ETag", "\"v\"")),
+        ("/says-none", plain.header("ETag", "\"v\"").header("Accept-Ranges", "none")),
+    ] {
+        origin.answers(path, answer);
+    }
+    let running = setup(&origin, cores).start();
+    for path in ["/weak", "/none", "/date", "/no-ranges", "/says-none"] {
+        for _ in 0..2 {
+            assert_eq!(running.get(path).expect_status(200).whole().body, body, "{path}");
+        }
+        assert!(origin.seen(path).iter().all(|seen| seen.header("range").is_none()), "{path}");
+    }
+    assert_eq!(running.stat().count("requests.objects_in_blocks"), 0);
+}
+
+fn a39_an_origin_that_sends_no_parts_is_believed_once(cores: &str) {
+    const BYTES: u64 = 5 * BLOCK;
+    let (origin, film) = (ScriptedOrigin::start(), Film::new(BYTES));
+    film.sends_no_parts.store(true, Ordering::SeqCst);
+    film.shown_by(&origin);
+    let running = setup(&origin, cores).start();
+    for _ in 0..4 {
+        let whole = running.get("/film").expect_status(200).whole();
+        assert_eq!((whole.body.len() as u64, differs(0, 0, &whole.body)), (BYTES, None));
+    }
+    // Once for the head, once for a block, and then once for each client.
+    assert_eq!(origin.count("/film"), 6);
+    let stat = running.stat();
+    assert_eq!((stat.count("requests.blocks_fetched"), stat.count("requests.blocks_lost")), (0, 1));
+    let last = running.get("/film").whole();
+    assert!(status_of(&last).contains("no-ranges"), "{last:?}");
+}
+
+fn a39_a_failing_origin_cuts_the_answer_and_the_rest_stays(cores: &str) {
+    const BYTES: u64 = 10 * BLOCK;
+    let (origin, film) = (ScriptedOrigin::start(), Film::new(BYTES));
+    film.fails_from.store(4 * BLOCK, Ordering::SeqCst);
+    film.shown_by(&origin);
+    let running = setup(&origin, cores).start();
+    let cut = running.get("/film");
+    assert_eq!((cut.end, cut.body.len() as u64), (End::Closed, 4 * BLOCK), "{}", cut.text_of_head());
+    assert_eq!(differs(0, 0, &cut.body), None);
+    // A range there is passed, and gets what the origin says.
+    running.fetch(&ranged(&format!("{}-{}", 5 * BLOCK, 5 * BLOCK + 3))).expect_status(503);
+    film.fails_from.store(u64::MAX, Ordering::SeqCst);
+    let whole = running.get("/film").expect_status(200).whole();
+    assert_eq!((whole.body.len() as u64, differs(0, 0, &whole.body)), (BYTES, None));
+    assert_eq!(film.parts(), 10, "what had come stayed");
+}
+
+fn a39_an_object_larger_than_memory_goes_through_it(cores: &str) {
+    const BYTES: u64 = 100 * MIB + 7;
+    let (origin, film) = (ScriptedOrigin::start(), Film::new(BYTES));
+    film.shown_by(&origin);
+    let running = setup(&origin, cores).flag("--memory", "24MiB").start();
+    for _ in 0..2 {
+        let mut client = running.connect();
+        client.send(&Request::get("/film").bytes());
+        client.head("GET");
+        let mut at = 0;
+        loop {
+            match client.body_piece(1 << 20) {
+                Ok(piece) => {
+                    assert_eq!(differs(0, at, &piece), None);
+                    at += piece.len() as u64;
+                }
+                Err((end, _)) => {
+                    assert_eq!((end, at), (End::Complete, BYTES));
+                    break;
+                }
+            }
+        }
+    }
+    let whole = origin.seen("/film").iter().filter(|seen| seen.header("range").is_none()).count();
+    assert_eq!(whole, 1, "its head stays, as it is asked for each time");
+}
+
+fn a39_who_does_not_read_has_two_blocks_fetched(cores: &str) {
+    const BYTES: u64 = 1000 * BLOCK;
+    const CLIENTS: u64 = 20;
+    let (origin, film) = (ScriptedOrigin::start(), Film::new(BYTES));
+    film.shown_by(&origin);
+    let running = setup(&origin, cores).start();
+    let mut clients: Vec<Client> = (0..CLIENTS).map(|_| running.connect()).collect();
+    for (number, client) in clients.iter_mut().enumerate() {
+        client.send(&ranged(&format!("{}-", number as u64 * 40 * BLOCK)).bytes());
+    }
+    for client in &mut clients {
+        client.head("GET");
+    }
+    // Each has the block that it is sent, as many as the sockets take, and one ahead.
+    running.get("/none");
+    assert!(film.parts() as u64 <= CLIENTS * 18, "{} parts", film.parts());
+    for (number, client) in clients.iter_mut().enumerate().take(3) {
+        let piece = client.body_exactly(1000);
+        assert_eq!(differs(0, number as u64 * 40 * BLOCK, &piece), None);
+    }
+}
+
+fn a39_blocks_survive_a_kill(cores: &str) {
+    const BYTES: u64 = 20 * BLOCK + 5;
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("store");
+    let (origin, film) = (ScriptedOrigin::start(), Film::new(BYTES));
+    film.shown_by(&origin);
+    let with_file = || setup(&origin, cores).store_in(&file, "128MiB");
+    let mut running = with_file().start().warm();
+    let whole = running.get("/film").expect_status(200).whole();
+    assert_eq!((whole.body.len() as u64, differs(0, 0, &whole.body)), (BYTES, None));
+    tests::eventually("it is on the file", || running.stat().count("store.file_objects") >= 21);
+    std::thread::sleep(std::time::Duration::from_millis(2500));
+    running.signal(Signal::KILL);
+    running.wait();
+    let running = with_file().start().warm();
+    let before = film.parts();
+    let whole = running.get("/film").expect_status(200).whole();
+    assert_eq!((whole.body.len() as u64, differs(0, 0, &whole.body)), (BYTES, None));
+    assert_eq!(film.parts(), before, "all of it was on the file");
+    expect_part(
+        &running,
+        &format!("{}-{}", 9 * BLOCK - 2, 9 * BLOCK + 1),
+        9 * BLOCK - 2..9 * BLOCK + 2,
+        0,
+        BYTES,
+    );
+}
+
+fn a39_only_if_cached_asks_nobody(cores: &str) {
+    let (origin, film) = (ScriptedOrigin::start(), Film::new(10 * BLOCK));
+    film.shown_by(&origin);
+    let running = setup(&origin, cores).start();
+    expect_part(&running, "0-9", 0..10, 0, 10 * BLOCK);
+    let only = |range: &str| running.fetch(&ranged(range).header("Cache-Control", "only-if-cached"));
+    assert_eq!(only("5-14").expect_status(206).body, content(0, 5, 10));
+    only(&format!("5-{BLOCK}")).expect_status(504);
+    assert_eq!((film.parts(), origin.count("/film")), (1, 2));
+}
