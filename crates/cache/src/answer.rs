@@ -23,11 +23,13 @@ use wire::http1::head::Version;
 
 use crate::{
     blocks::Blocks,
+    copy::copy_body,
     growing::Cursor,
     keyed::Keyed,
     parts::Parts,
     response::Response,
     response_head::{CacheStatus, CodedHead, Outcome},
+    several::Several,
 };
 
 /// What a request is answered.
@@ -107,6 +109,8 @@ pub(crate) enum Body<'a> {
     Parts(Box<Parts>),
     /// In blocks, of which some may have to be fetched.
     Blocks(Box<Blocks>),
+    /// Several ranges, of what is pinned or in blocks.
+    Several(Box<Several>),
     /// On its way; from the first of these bytes to the second, or to its end.
     Growing { cursor: Cursor, from: u64, to: Option<u64> },
     /// Ours.
@@ -121,7 +125,7 @@ impl Body<'_> {
             Body::Pinned { object, .. } => !object.tail().is_empty(),
             Body::Parts(parts) => !parts.trailers().is_empty(),
             Body::Owned { trailers, .. } => !trailers.is_empty(),
-            Body::None | Body::Blocks(_) | Body::Growing { .. } => false,
+            Body::None | Body::Blocks(_) | Body::Several(_) | Body::Growing { .. } => false,
         }
     }
 }
@@ -161,21 +165,10 @@ impl Answer<'_> {
             Body::Pinned { object, range } => Body::Pinned { object, range },
             Body::Parts(parts) => Body::Parts(parts),
             Body::Blocks(blocks) => Body::Blocks(blocks),
+            Body::Several(several) => Body::Several(several),
             Body::Growing { cursor, from, to } => Body::Growing { cursor, from, to },
             Body::Owned { bytes, trailers } => Body::Owned { bytes, trailers },
         };
         Answer { head, lines, length, age_s, cache_status, received, varies, body, refresh }
-    }
-}
-
-/// Appends bytes of a stored body.
-#[inline]
-pub(crate) fn copy_body(object: &Object<'_>, range: Range<u64>, out: &mut Vec<u8>) {
-    let Range { start: mut at, end } = range;
-    while at < end {
-        let run = object.body(at);
-        let bytes = run.len().min(usize::try_from(end - at).unwrap_or(usize::MAX));
-        run.slice(0..bytes).copy_to(out);
-        at += bytes as u64;
     }
 }

@@ -148,7 +148,16 @@ fn of_block(core: &Core, request: &Request, block: &Block, bans: u64) -> Judged 
     let expires_s = block.kept_until_s(core.store_now_s());
     let key = request.key.clone();
     let storing = Storing { hash: request.hash, key, expires_s, is_shared_by_age: false };
-    Judged { response: block.response(bans), own: None, storing: Some(storing) }
+    let meta = block.meta(bans);
+    let response = Response {
+        head: Vec::new(),
+        length: meta.body_bytes,
+        meta,
+        standing: Standing::Stored,
+        tags: Vec::new(),
+        variant: None,
+    };
+    Judged { response, own: None, storing: Some(storing) }
 }
 
 /// Stores an answer without its content.

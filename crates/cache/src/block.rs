@@ -18,7 +18,6 @@ use wire::http1::{
 
 use crate::{
     key,
-    response::{Response, Standing},
     response_head::{Flags, StoredMeta},
 };
 
@@ -150,11 +149,11 @@ impl Block {
         self.of.expires_s.max(now_s.saturating_add(KEPT_S_MIN))
     }
 
-    /// The answer as it is stored: content without a head, which is found as long as its object is, and is never stale by
+    /// What is stored of it beside its bytes: it has no head, is found as long as its object is, and is never stale by
     /// itself. `bans` is the youngest purge that was known when its fetch began.
-    pub(crate) fn response(&self, bans: u64) -> Response {
+    pub(crate) fn meta(&self, bans: u64) -> StoredMeta {
         let Range { start, end } = self.bytes();
-        let meta = StoredMeta {
+        StoredMeta {
             body_bytes: Some(end - start),
             flags: Flags::NONE,
             lifetime_s: u32::MAX,
@@ -163,15 +162,6 @@ impl Block {
             etag_bytes: 0,
             bans,
             ..self.of.meta
-        };
-        let length = Some(end - start);
-        Response {
-            head: Vec::new(),
-            meta,
-            length,
-            standing: Standing::Stored,
-            tags: Vec::new(),
-            variant: None,
         }
     }
 }

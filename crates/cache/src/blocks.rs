@@ -17,7 +17,7 @@ use std::{ops::Range, sync::Arc};
 
 use engine::{
     cores::clock,
-    store::{Hash, Lookup, PinnedObject, Turn},
+    store::{Hash, Lookup, Object, PinnedObject, Turn},
 };
 
 use crate::{
@@ -32,6 +32,7 @@ use crate::{
     key,
     origin::OriginError,
     request::Request,
+    response_head::StoredMeta,
 };
 
 /// How often a block is looked for again that was said to be there.
@@ -44,6 +45,16 @@ pub(crate) struct InBlocks {
     pub(crate) version: Version,
     /// The bytes of the body that are wanted; at least one.
     pub(crate) range: Range<u64>,
+}
+
+impl InBlocks {
+    /// As an object's head says; `None` if it has no entity tag any more.
+    pub(crate) fn of(object: &Object<'_>, meta: &StoredMeta, complete: u64, head: &[u8]) -> Option<Self> {
+        let etag = meta.etag_of(head)?.into();
+        let (sequence, expires_s) = (object.sequence(), object.expires_s());
+        let version = Version { sequence, etag, complete, meta: *meta, expires_s };
+        Some(Self { version, range: 0..complete })
+    }
 }
 
 /// Why a block cannot be had.
@@ -137,6 +148,16 @@ impl Blocks {
         self.fill().await.map(|_| true)
     }
 
+    /// Makes another range the one that is wanted.
+    pub(crate) async fn seek(&mut self, range: Range<u64>) -> Result<(), Missing> {
+        if self.range != range {
+            self.number = Version::number_at(range.start);
+            self.range = range;
+            self.fill().await?;
+        }
+        Ok(())
+    }
+
     /// Gets the current block.
     async fn fill(&mut self) -> Result<(), Missing> {
         for _ in 0..LOOKS_MAX {
@@ -176,7 +197,7 @@ impl Blocks {
         key::hash_of_variant(self.request.hash, hash(key))
     }
 
-    fn find<'t>(&self, turn: &'t Turn<'_>, number: u32, now_s: u64) -> Option<engine::store::Object<'t>> {
+    fn find<'t>(&self, turn: &'t Turn<'_>, number: u32, now_s: u64) -> Option<Object<'t>> {
         let mut key = self.request.key.clone();
         let hash = self.place(&mut key, number, |key| turn.hash(key));
         let bytes = self.version.bytes_of(number);

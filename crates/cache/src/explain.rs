@@ -461,6 +461,9 @@ impl Walk<'_> {
                     format!("it is answered from the store with 206, bytes {first} to {last}"),
                     "RFC 9110 §14.2",
                 ),
+                policy::Verdict::Several { .. } => {
+                    ("it is answered from the store with 206, several parts".to_owned(), "RFC 9110 §15.3.7.2")
+                }
                 policy::Verdict::Unsatisfiable { complete } => {
                     let words = format!("it is answered with 416: there are {complete} bytes");
                     (words, "RFC 9110 §15.5.17")

@@ -20,7 +20,6 @@ use wire::http1::{fields::list, head::RequestHead, known::KnownHeader};
 
 use crate::{
     answer::{Answer, Body, Head, Length, Lines},
-    block::Version,
     blocks::InBlocks,
     coding::Coding,
     core::{Core, store_s},
@@ -32,6 +31,7 @@ use crate::{
     parts::InParts,
     policy::{self, NotReused, PassReason, Recv, RequestFacts, Reuse, Verdict, vary::VARY_SPEC_BYTES_MAX},
     response_head::{CacheStatus, CodedHead, Flags, Fwd, StoredMeta, is_bodiless},
+    several::{Plan, Several, Source},
     state::{Found, FoundInBlocks, Slow, State},
     twins::{self, Shown},
 };
@@ -372,7 +372,11 @@ fn of_object<'a>(
         } else {
             Verdict::Whole
         };
-        let Part { lines, length, range } = part_of(verdict, meta, complete, is_get)?;
+        let plan = match verdict {
+            Verdict::Several { .. } if !is_in_parts => Some(Plan::of(core, headers, stored_head, complete)),
+            _ => None,
+        };
+        let Part { lines, length, range } = part_of(verdict, meta, complete, is_get, plan.as_ref())?;
         let answer_with = |head, body| Answer {
             head,
             lines,
@@ -387,12 +391,15 @@ fn of_object<'a>(
         if is_in_blocks && is_get && length != Length::None {
             let mut copy = Vec::new();
             object.head().copy_to(&mut copy);
-            let etag = meta.etag_of(&copy).ok_or(NotNow::Gone)?.into();
-            let (sequence, expires_s) = (object.sequence(), object.expires_s());
-            let version = Version { sequence, etag, complete, meta: *meta, expires_s };
+            let mut blocks = InBlocks::of(&object, meta, complete, &copy).ok_or(NotNow::Gone)?;
+            blocks.range = range;
+            if let Some(plan) = &plan {
+                copy.clone_from(&plan.head);
+                blocks.range = plan.first();
+            }
             let answer = answer_with(Head::Owned(copy), Body::None).into_owned();
-            let blocks = InBlocks { version, range };
-            return Err(NotNow::InBlocks(Box::new(FoundInBlocks { answer, blocks, only_if_cached: false })));
+            let found = FoundInBlocks { answer, blocks, several: plan, only_if_cached: false };
+            return Err(NotNow::InBlocks(Box::new(found)));
         }
         if is_in_parts && length != Length::None {
             let list = object.parts().filter(|list| list.body_bytes() == complete).ok_or(NotNow::Gone)?;
@@ -406,6 +413,12 @@ fn of_object<'a>(
             let range = if is_get { range } else { 0..complete };
             let parts = InParts { list, range, trailers, origin_ms: meta.origin_ms, is_sent: is_get };
             return Err(NotNow::InParts(Box::new(Found { answer, parts, only_if_cached: false })));
+        }
+        if let Some(mut plan) = plan {
+            let object = content.pin().ok_or(NotNow::Gone)?;
+            let head = Head::Owned(std::mem::take(&mut plan.head));
+            let body = Body::Several(Box::new(Several::new(plan, Source::Pinned(object))));
+            return Ok(answer_with(head, body));
         }
         let body = if range.end - range.start > COALESCE_BYTES_MAX {
             match content.pin() {
@@ -463,15 +476,26 @@ struct Part {
 }
 
 #[inline]
-fn part_of(verdict: Verdict, meta: &StoredMeta, complete: u64, is_get: bool) -> Result<Part, NotNow> {
+fn part_of(
+    verdict: Verdict,
+    meta: &StoredMeta,
+    complete: u64,
+    is_get: bool,
+    plan: Option<&Plan>,
+) -> Result<Part, NotNow> {
     let (lines, length, range) = match verdict {
+        Verdict::Several { .. } if let Some(plan) = plan => {
+            (Lines::Partial, Length::Exact(plan.bytes), 0..complete)
+        }
         Verdict::Unsatisfiable { complete } => return Err(NotNow::Unsatisfiable { complete }),
         Verdict::NotModified => (Lines::NotModified, Length::None, 0..0),
         Verdict::Partial { first, last, complete } => {
             (Lines::Partial, Length::Part { first, last, complete }, first..last + 1)
         }
         Verdict::Whole if is_bodiless(meta.status) => (Lines::All, Length::None, 0..0),
-        Verdict::Whole => (Lines::All, Length::Exact(complete), if is_get { 0..complete } else { 0..0 }),
+        Verdict::Whole | Verdict::Several { .. } => {
+            (Lines::All, Length::Exact(complete), if is_get { 0..complete } else { 0..0 })
+        }
     };
     Ok(Part { lines, length, range })
 }

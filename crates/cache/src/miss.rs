@@ -134,7 +134,8 @@ pub(crate) fn of_response(
             (Lines::Partial, Length::Part { first, last, complete }, Some((first, Some(last + 1))))
         }
         Verdict::Whole if is_bodiless(response.meta.status) => (Lines::All, Length::None, None),
-        Verdict::Whole => match response.length {
+        // Of what is still arriving, several ranges are all of it.
+        Verdict::Whole | Verdict::Several { .. } => match response.length {
             Some(bytes) => (Lines::All, Length::Exact(bytes), Some((0, Some(bytes)))),
             None => (Lines::All, Length::Unknown, Some((0, None))),
         },

@@ -29,6 +29,7 @@ use crate::{
     purge::purge,
     request::Request,
     response_head::{CacheStatus, Fwd, Outcome},
+    several::{Several, Source},
     state::{Found, FoundInBlocks, State, Step},
     synth::{origin_failed, synth},
 };
@@ -81,10 +82,13 @@ pub(crate) async fn respond(
                 }
             }
             State::Blocks(found) => {
-                let FoundInBlocks { answer, blocks, only_if_cached } = *found;
+                let FoundInBlocks { answer, blocks, several, only_if_cached } = *found;
                 match Box::pin(blocks::open(blocks, &request, only_if_cached)).await {
                     Ok(Opened { blocks, was_stored }) => {
-                        let body = Body::Blocks(Box::new(blocks));
+                        let body = match several {
+                            Some(plan) => Body::Several(Box::new(Several::new(plan, Source::Blocks(blocks)))),
+                            None => Body::Blocks(Box::new(blocks)),
+                        };
                         let mut answer = Answer { body, ..answer };
                         if !was_stored {
                             // Its head was there, and not what is wanted of its content (RFC 9211 §2.2).

@@ -25,6 +25,7 @@ pub use dynamic::{
 #[cfg(any(test, fuzzing))]
 pub(crate) use meta::BLANK;
 pub use meta::{Flags, ORIGIN_MS_MAX, STALE_S_MAX, Schemes, StoredMeta};
+pub(crate) use origin_head::append_but;
 pub use origin_head::{
     For, HeadOutline, LeftOut, append_not_modified, append_origin_head, append_partial, append_updated,
 };

@@ -15,7 +15,7 @@ use engine::store::{Hash, Lookup, Object};
 use wire::http1::known::KnownHeader;
 
 use crate::{
-    answer::copy_body,
+    copy::copy_body,
     core::{Core, store_s},
     counters::Counter,
     key,

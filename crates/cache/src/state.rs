@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::{
     answer::Answer, blocks::InBlocks, error_page::Fault, keyed::Keyed, origin::OriginError, parts::InParts,
-    request::Request, response_head::Fwd,
+    request::Request, response_head::Fwd, several::Plan,
 };
 
 /// What a request that is not answered within its turn goes on to.
@@ -48,6 +48,8 @@ pub(crate) struct FoundInBlocks {
     pub(crate) answer: Answer<'static>,
     /// The body.
     pub(crate) blocks: InBlocks,
+    /// More of its ranges are wanted than the first.
+    pub(crate) several: Option<Plan>,
     /// The client wants nothing from the origin.
     pub(crate) only_if_cached: bool,
 }

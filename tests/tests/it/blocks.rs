@@ -40,6 +40,7 @@ on_one_core_and_on_two! {
     a39_who_does_not_read_has_two_blocks_fetched,
     a39_blocks_survive_a_kill,
     a39_only_if_cached_asks_nobody,
+    a6_several_ranges_come_out_of_memory_and_out_of_blocks,
 }
 
 const MIB: u64 = 1 << 20;
@@ -87,6 +88,7 @@ impl Film {
             answer
                 .header("Cache-Control", &format!("max-age={}", self.max_age_s))
                 .header("Accept-Ranges", "bytes")
+                .header("Content-Type", "video/x-test")
                 .header("ETag", &tag)
         };
         if asked.header("if-none-match") == Some(&tag) {
@@ -481,4 +483,75 @@ fn a39_only_if_cached_asks_nobody(cores: &str) {
     assert_eq!(only("5-14").expect_status(206).body, content(0, 5, 10));
     only(&format!("5-{BLOCK}")).expect_status(504);
     assert_eq!((film.parts(), origin.count("/film")), (1, 2));
+}
+
+/// The parts of a multipart answer: their ranges and their bytes.
+fn parts_of(answer: &Response, complete: u64) -> Vec<(u64, Vec<u8>)> {
+    let said = answer.header("content-type").expect("a type");
+    let boundary = said.strip_prefix("multipart/byteranges; boundary=").expect("several parts");
+    let (mut rest, mut parts) = (&answer.body[..], Vec::new());
+    let delimiter = format!("--{boundary}");
+    loop {
+        rest = rest.strip_prefix(delimiter.as_bytes()).expect("a delimiter");
+        if rest == b"--\r\n" {
+            return parts;
+        }
+        let end = rest.windows(4).position(|at| at == b"\r\n\r\n").expect("a head");
+        let head = String::from_utf8(rest[2..end].to_vec()).expect("text");
+        assert!(head.contains("Content-Type: video/x-test"), "{head}");
+        let range = head.split("Content-Range: bytes ").nth(1).expect("a range");
+        let (range, of) = range.split_once('/').expect("a length");
+        assert_eq!(of.trim_end(), complete.to_string());
+        let (first, last) = range.split_once('-').expect("two ends");
+        let (first, last): (u64, u64) = (first.parse().expect("one"), last.parse().expect("one"));
+        let from = end + 4;
+        let to = from + (last - first + 1) as usize;
+        parts.push((first, rest[from..to].to_vec()));
+        rest = rest[to..].strip_prefix(b"\r\n").expect("the end of a part");
+    }
+}
+
+fn a6_several_ranges_come_out_of_memory_and_out_of_blocks(cores: &str) {
+    const BYTES: u64 = 9 * BLOCK + 1;
+    let (origin, film) = (ScriptedOrigin::start(), Film::new(BYTES));
+    film.shown_by(&origin);
+    let small = content(0, 0, 100_000);
+    let answer = Answer::new(200, &small).header("Cache-Control", "max-age=600").header("ETag", "\"s\"");
+    origin.answers("/small", answer.header("Content-Type", "video/x-test"));
+    let running = setup(&origin, cores).start();
+    running.get("/small").expect_status(200).whole();
+    for (path, complete, ranges) in [
+        ("/small", 100_000, vec![(0, 0), (500, 40_999), (99_000, 99_999)]),
+        (
+            "/film",
+            BYTES,
+            vec![(7, 9), (BLOCK - 3, BLOCK + 3), (5 * BLOCK, 8 * BLOCK), (BYTES - 1, BYTES - 1)],
+        ),
+    ] {
+        let said: Vec<_> = ranges.iter().map(|(first, last)| format!("{first}-{last}")).collect();
+        let said = format!("bytes={}", said.join(", "));
+        for _ in 0..2 {
+            let request = Request::get(path).header("Range", &said);
+            let got = running.fetch(&request).expect_status(206).whole();
+            assert_eq!(got.header("content-range"), None);
+            let parts = parts_of(&got, complete);
+            assert_eq!(parts.len(), ranges.len());
+            for ((first, bytes), (want, last)) in parts.iter().zip(&ranges) {
+                assert_eq!((first, bytes.len() as u64), (want, last - want + 1));
+                assert_eq!(differs(0, *first, bytes), None);
+            }
+        }
+        // What cannot be told from the whole is the whole; what is not there is said not to be.
+        let ask = |range: &str| running.fetch(&Request::get(path).header("Range", range));
+        let back = ask("bytes=1000-1001,0-1").expect_status(200).whole();
+        assert_eq!((back.body.len() as u64, differs(0, 0, &back.body)), (complete, None));
+        assert_eq!(ask("bytes=0-1,2-3").expect_status(206).whole().body, content(0, 0, 4));
+        ask(&format!("bytes={complete}-,{}-", 2 * complete)).expect_status(416);
+    }
+    // The next answer of the same connection is where it should be.
+    let mut client = running.connect();
+    for _ in 0..3 {
+        client.send(&Request::get("/small").header("Range", "bytes=0-1,5000-5001").bytes());
+        assert_eq!(parts_of(&client.response("GET").expect_status(206), 100_000).len(), 2);
+    }
 }

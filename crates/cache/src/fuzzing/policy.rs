@@ -17,6 +17,7 @@ use crate::{
         Validators, Verdict,
         accept::Accepted,
         codable,
+        conditional::{RANGES_MAX, several_ranges},
         directives::{RequestDirectives, ResponseDirectives, Seconds},
         evaluate, invalidate, may_reuse, may_share, recv, storable,
         vary::{VARY_NAMES_MAX, Vary, VaryFault, secondary_key},
@@ -447,6 +448,13 @@ fn check_verdict(
         }
         Verdict::Partial { first, last, complete } => {
             assert!(range() && first <= last && last < complete && Some(complete) == body_bytes);
+        }
+        Verdict::Several { complete } => {
+            assert!(range() && Some(complete) == body_bytes);
+            let parts = several_ranges(&request.headers, complete);
+            assert!((2..=RANGES_MAX).contains(&parts.len()) && parts.iter().all(|part| !part.is_empty()));
+            assert!(parts.windows(2).all(|pair| pair[0].end < pair[1].start));
+            assert!(parts.iter().all(|part| part.end <= complete));
         }
         Verdict::Unsatisfiable { complete } => assert!(range() && Some(complete) == body_bytes),
     }

@@ -15,14 +15,16 @@ use super::{
     send::{self, Cut},
 };
 use crate::{
-    answer::{Answer, Body, Head, Length, Lines, copy_body},
+    answer::{Answer, Body, Head, Length, Lines},
     blocks::Blocks,
+    copy::copy_body,
     core::{Core, with_core},
     counters::Counter,
     growing::Cursor,
     hit::COALESCE_BYTES_MAX,
     parts::Parts,
     response_head::{Delimited, Dynamic, Persistence, append_dynamic, append_not_modified, append_partial},
+    several::Several,
 };
 
 /// What of a request decides how its answer is written.
@@ -82,6 +84,7 @@ pub(super) enum Rest {
         chunked: bool,
     },
     Blocks(Box<Blocks>),
+    Several(Box<Several>),
     Growing {
         cursor: Cursor,
         from: u64,
@@ -190,6 +193,7 @@ fn content(core: &Core, body: Body<'_>, ending: Ending, chunked: bool, out: &mut
             Rest::Parts { parts, chunked }
         }
         Body::Blocks(blocks) => Rest::Blocks(blocks),
+        Body::Several(several) => Rest::Several(several),
         Body::Growing { from, to: Some(to), .. } if from == to => Rest::None,
         Body::Growing { cursor, from, to } => {
             let small = to.filter(|to| ending == Ending::Length && to - from <= COALESCE_BYTES_MAX);
@@ -229,6 +233,7 @@ pub(super) async fn finish(client: &Client, prefix: Vec<u8>, sending: Sending) -
         }
         // Likewise.
         Rest::Blocks(mut blocks) => Box::pin(send::blocks(client, prefix, &mut blocks)).await,
+        Rest::Several(mut several) => Box::pin(send::several(client, prefix, &mut several)).await,
         Rest::Growing { mut cursor, from, to, delimited } => {
             send::growing(client, prefix, &mut cursor, delimited == Ending::Chunks, from, to).await
         }

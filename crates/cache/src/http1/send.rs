@@ -20,6 +20,7 @@ use crate::{
     counters::Counter,
     growing::{Available, Cursor, End},
     parts::Parts,
+    several::{Several, Source},
 };
 
 /// Bodies from this on are lent to the socket instead of copied into it (`docs/decisions/009-reading-the-disk.md`).
@@ -215,6 +216,28 @@ pub(super) async fn blocks(client: &Client, prefix: Vec<u8>, blocks: &mut Blocks
         }
         if !blocks.go_on().await.map_err(|_| Cut::Origin)? {
             break;
+        }
+    }
+    Ok(())
+}
+
+/// Sends `prefix`, then several ranges and what is between them.
+pub(super) async fn several(client: &Client, mut prefix: Vec<u8>, body: &mut Several) -> Result<(), Cut> {
+    while let Some((before, range)) = body.take() {
+        prefix.extend_from_slice(&before);
+        let Some(range) = range else {
+            client.send_all(&prefix).await?;
+            break;
+        };
+        let prefix = std::mem::take(&mut prefix);
+        match &mut body.source {
+            Source::Pinned(object) => {
+                send_pinned(client, &prefix, object, range.start, range.end, pin_grace()).await?;
+            }
+            Source::Blocks(in_blocks) => {
+                in_blocks.seek(range).await.map_err(|_| Cut::Origin)?;
+                blocks(client, prefix, in_blocks).await?;
+            }
         }
     }
     Ok(())

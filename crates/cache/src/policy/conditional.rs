@@ -46,6 +46,11 @@ pub enum Verdict {
         /// The length of the whole body.
         complete: u64,
     },
+    /// 206 with several parts, in their order ([`several_ranges`]).
+    Several {
+        /// The length of the whole body.
+        complete: u64,
+    },
     /// 416: the range begins beyond the end.
     Unsatisfiable {
         /// The length of the whole body.
@@ -57,8 +62,8 @@ pub enum Verdict {
 /// only where the answer would be a success (RFC 9110 §13.2.1). `body_bytes`: `None` while it is not known; then a
 /// range is ignored (RFC 9110 §14.2 permits it).
 ///
-/// A request for several ranges gets the whole body (RFC 9110 §14.2 permits that too; several ranges are feature A6's
-/// second step).
+/// Ranges that overlap, or lie so close that what is between costs less than a part's head, are one. More than
+/// [`RANGES_MAX`] of them, or such that go back, get the whole body (RFC 9110 §14.2 permits it, §17.15 advises it).
 #[inline]
 pub fn evaluate(
     headers: &Headers<'_, '_>,
@@ -136,13 +141,76 @@ fn range(headers: &Headers<'_, '_>, validators: &Validators<'_>, complete: u64) 
     let Some(mut ranges) = headers.known(KnownHeader::Range).and_then(byte_ranges) else {
         return Verdict::Whole;
     };
-    let (Some(asked), None) = (ranges.next(), ranges.next()) else { return Verdict::Whole };
+    let (Some(asked), None) = (ranges.next(), ranges.next()) else {
+        return merged(headers, complete, |_| {}).map_or(Verdict::Whole, |merged| match merged {
+            Merged::None => Verdict::Unsatisfiable { complete },
+            Merged::One(bytes) => Verdict::Partial { first: bytes.start, last: bytes.end - 1, complete },
+            Merged::Several => Verdict::Several { complete },
+        });
+    };
     match asked.of_len(complete) {
         Some(bytes) => Verdict::Partial { first: bytes.start, last: bytes.end - 1, complete },
         // §14.1.2: of an empty body a non-empty suffix is satisfiable, and is all of it; no Content-Range can say so.
         None if complete == 0 && matches!(asked, ByteRange::Suffix { len: 1.. }) => Verdict::Whole,
         None => Verdict::Unsatisfiable { complete },
     }
+}
+
+/// As many ranges as one request may ask for.
+pub const RANGES_MAX: usize = 32;
+
+/// What is between two ranges and shorter is sent with them: about a part's head.
+const GAP_BYTES_MAX: u64 = 80;
+
+/// What ranges come to that were asked for together.
+enum Merged {
+    /// Nothing that there is.
+    None,
+    One(std::ops::Range<u64>),
+    Several,
+}
+
+/// Goes through the ranges of a request, each with what it overlaps; `None` where they are not to be answered as such.
+fn merged(
+    headers: &Headers<'_, '_>,
+    complete: u64,
+    mut each: impl FnMut(std::ops::Range<u64>),
+) -> Option<Merged> {
+    let ranges = headers.known(KnownHeader::Range).and_then(byte_ranges).filter(|_| complete > 0)?;
+    let mut current: Option<std::ops::Range<u64>> = None;
+    let mut is_several = false;
+    for (number, range) in ranges.enumerate() {
+        if number == RANGES_MAX {
+            return None;
+        }
+        let Some(range) = range.of_len(complete) else { continue };
+        current = Some(match current.take() {
+            None => range,
+            Some(before) if range.start < before.start => return None,
+            Some(before) if range.start <= before.end.saturating_add(GAP_BYTES_MAX) => {
+                before.start..before.end.max(range.end)
+            }
+            Some(before) => {
+                each(before);
+                is_several = true;
+                range
+            }
+        });
+    }
+    Some(match current {
+        None => Merged::None,
+        Some(last) => {
+            each(last.clone());
+            if is_several { Merged::Several } else { Merged::One(last) }
+        }
+    })
+}
+
+/// The parts of [`Verdict::Several`], each below `complete`, ascending, and apart from each other.
+pub fn several_ranges(headers: &Headers<'_, '_>, complete: u64) -> Vec<std::ops::Range<u64>> {
+    let mut ranges = Vec::new();
+    let _ = merged(headers, complete, |range| ranges.push(range));
+    ranges
 }
 
 /// RFC 9110 §13.1.5: the client's part and ours are of the same representation, byte for byte.
@@ -221,6 +289,51 @@ mod tests {
     }
 
     #[test]
+    fn several_ranges_are_what_they_cover() {
+        const COMPLETE: u64 = 10_000;
+        let judge = |ranges: &str| {
+            let said = format!("Range: bytes={ranges}");
+            let verdict = judge_with(&said, 200, Some("\"v1\""), Some(COMPLETE));
+            with_request("GET /", &said, |head| (verdict, several_ranges(&head.headers, COMPLETE)))
+        };
+        let one = |first, last| Verdict::Partial { first, last, complete: COMPLETE };
+        let several = Verdict::Several { complete: COMPLETE };
+        assert_eq!(judge("0-9,1000-1009,-5"), (several, vec![0..10, 1000..1010, 9995..10_000]));
+        // What overlaps or nearly touches is one; what is not there is left out.
+        assert_eq!(judge("0-9,5-20").0, one(0, 20));
+        assert_eq!(judge("0-9,90-99").0, one(0, 99));
+        assert_eq!(judge("0-9,91-99"), (several, vec![0..10, 91..100]));
+        assert_eq!(judge("0-9,20000-").0, one(0, 9));
+        assert_eq!(judge("20000-,30000-").0, Verdict::Unsatisfiable { complete: COMPLETE });
+        assert_eq!(judge("0-,0-,0-,0-").0, one(0, COMPLETE - 1));
+        // Back and forth, and too many, are not worth while.
+        assert_eq!(judge("1000-1009,0-9").0, Verdict::Whole);
+        let many =
+            |count: usize| (0..count).map(|at| format!("{0}-{0}", at * 200)).collect::<Vec<_>>().join(",");
+        assert_eq!(judge(&many(RANGES_MAX)).1.len(), RANGES_MAX);
+        assert_eq!(judge(&many(RANGES_MAX + 1)).0, Verdict::Whole);
+        assert_eq!(judge("0-9,x").0, Verdict::Whole);
+    }
+
+    #[test]
+    fn several_ranges_cover_every_byte_that_was_asked_for() {
+        proptest!(|(asked in proptest::collection::vec((0_u64..3000, 0_u64..300), 2..20))| {
+            let mut asked = asked;
+            asked.sort_unstable();
+            let text: Vec<_> = asked.iter().map(|(first, bytes)| format!("{first}-{}", first + bytes)).collect();
+            let said = format!("Range: bytes={}", text.join(","));
+            let parts = with_request("GET /", &said, |head| several_ranges(&head.headers, 2000));
+            prop_assert!(parts.windows(2).all(|pair| pair[0].end + GAP_BYTES_MAX < pair[1].start));
+            for (first, bytes) in asked.iter().filter(|(first, _)| *first < 2000) {
+                let last = (first + bytes).min(1999);
+                prop_assert!(parts.iter().any(|part| part.contains(first) && part.contains(&last)));
+            }
+            let most: u64 = asked.iter().map(|(_, bytes)| bytes + 1 + GAP_BYTES_MAX).sum();
+            prop_assert!(parts.iter().map(|part| part.end - part.start).sum::<u64>() <= most);
+        });
+    }
+
+    #[test]
     fn tags_name_codings() {
         let etag = EntityTag::parse(b"\"x-br\"").expect("a tag");
         for (tags, accepts, want) in [
@@ -280,7 +393,7 @@ mod tests {
             ("bytes=100-", Unsatisfiable { complete: 100 }),
             ("bytes=99999999999999999999999-", Unsatisfiable { complete: 100 }),
             ("bytes=-0", Unsatisfiable { complete: 100 }),
-            ("bytes=0-0,-1", Whole),
+            ("bytes=0-0,-1", Verdict::Several { complete: 100 }),
             ("bytes=9-0", Whole),
             ("bytes=a-b", Whole),
             ("bytes=", Whole),
@@ -290,6 +403,7 @@ mod tests {
             assert_eq!(judge(&format!("Range: {range}")), want, "{range}");
         }
         assert_eq!(judge("Range: bytes=0-1\nRange: bytes=3-4"), Whole);
+        assert_eq!(judge_with("Range: bytes=0-1,-1", 200, None, Some(0)), Whole);
         assert_eq!(judge_with("Range: bytes=0-1", 200, None, None), Whole);
         assert_eq!(judge_with("Range: bytes=0-1", 404, None, Some(9)), Whole);
         assert_eq!(judge_with("Range: bytes=0-1", 203, None, Some(9)), Whole);

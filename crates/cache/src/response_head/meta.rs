@@ -307,7 +307,10 @@ impl StoredMeta {
         let status_fits = if is_response { (200..=999).contains(&meta.status) } else { meta.status == 0 };
         let etag_fits = meta.etag_at + u32::from(meta.etag_bytes) <= meta.head_bytes;
         let length_fits = meta.body_bytes.is_none() == meta.flags.has(Flags::LENGTH_UNKNOWN);
-        (meta.flags.0 & !Flags::KNOWN == 0 && status_fits && etag_fits && length_fits).then_some(meta)
+        let blocks_fit = !meta.flags.has(Flags::IN_BLOCKS)
+            || is_response && meta.body_bytes.is_some_and(|bytes| bytes > 0);
+        let is_known = meta.flags.0 & !Flags::KNOWN == 0;
+        (is_known && status_fits && etag_fits && length_fits && blocks_fit).then_some(meta)
     }
 
     /// The version that the origin spoke.
@@ -479,7 +482,8 @@ mod tests {
             (1, 1000 << 32 | 1 << 56),      // one beyond three digits
             (1, FINE | 3 << 56),            // a scheme that there is not
             (1, FINE | 4 << 48),            // a coding that there is not
-            (2, 1 << 21),                   // a flag that must be known
+            (2, 1 << 22),                   // a flag that must be known
+            (2, 1 << 21),                   // in blocks, of no bytes
             (2, 1 << 31),                   // another
             (2, 1 << 16),                   // a Vary spec with a status
             (2, 1 << 20),                   // a note with one

@@ -148,6 +148,12 @@ pub fn append_partial(out: &mut Vec<u8>, stored_head: &[u8]) {
     });
 }
 
+/// Appends a stored head without the lines of a name, in lower case and with its colon.
+pub(crate) fn append_but(out: &mut Vec<u8>, stored_head: &[u8], name: &[u8]) {
+    let status_line = line_at(stored_head, 0);
+    append_lines_but(out, status_line, stored_head, |line| is_named(line, name));
+}
+
 /// Appends a stored head as a 304 updates it (RFC 9111 §3.2): a field that the 304 has takes the place of the stored ones
 /// of its name, but for those that describe the content, which is the stored one. With `Age`, from which the age of what
 /// is stored then counts.

@@ -1,0 +1,17 @@
+//! Bytes of a stored body, copied: they lie in several runs of memory.
+
+use std::ops::Range;
+
+use engine::store::Object;
+
+/// Appends bytes of a stored body.
+#[inline]
+pub(crate) fn copy_body(object: &Object<'_>, range: Range<u64>, out: &mut Vec<u8>) {
+    let Range { start: mut at, end } = range;
+    while at < end {
+        let run = object.body(at);
+        let bytes = run.len().min(usize::try_from(end - at).unwrap_or(usize::MAX));
+        run.slice(0..bytes).copy_to(out);
+        at += bytes as u64;
+    }
+}
