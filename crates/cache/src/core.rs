@@ -24,6 +24,7 @@ use tokio::sync::oneshot;
 use wire::http1::head::{HeaderSlots, RequestHead};
 
 use crate::{
+    askers::{Asker, Askers},
     bans::{BanSeen, Subject},
     coding::Coding,
     coding_pool::Coders,
@@ -101,6 +102,8 @@ pub(crate) enum Message {
     Bans(oneshot::Sender<Vec<BanSeen>>),
     /// To the owner of the key: say what would become of this request. Nothing is changed by that.
     Explain(Box<Question>),
+    /// To any core: whom did this object answer last?
+    Asker { hash: Hash, reply: oneshot::Sender<Option<Asker>> },
     /// To any core: what is stored there?
     Objects(Box<objects::Step>),
     /// A connection that another core had too many of.
@@ -197,6 +200,8 @@ pub(crate) struct Core {
     pub(crate) sites: SitesOfCore,
     pub(crate) samples: RefCell<Samples>,
     pub(crate) lately: Lately,
+    /// Whom objects answered last here.
+    pub(crate) askers: Askers,
     /// Twins that the owner was told to have made.
     pub(crate) coded_lately: Lately,
     /// `None`: nothing is coded.
@@ -286,6 +291,7 @@ impl Core {
             sites,
             samples: RefCell::default(),
             lately: Lately::default(),
+            askers: Askers::default(),
             coded_lately: Lately::default(),
             coders,
             variants: Variants::default(),

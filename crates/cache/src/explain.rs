@@ -24,9 +24,10 @@ use wire::http1::{
 };
 
 use crate::{
+    askers::{self, Asker},
     config::{CookieRule, SiteRules},
     core::{Core, Message, Unasked, store_s},
-    explanation::{ExplainError, Explanation, Question, RequestOf, Step, with_head},
+    explanation::{ExplainError, Explained, Explanation, Question, RequestOf, Step, with_head},
     hit::CLOCK_BACK_S_MAX,
     invalidations::Verdict,
     key, note,
@@ -50,6 +51,7 @@ const TELLING: [&str; 7] =
 /// It is no request that would be taken, or there was no answer.
 pub(crate) fn ask_from_outside(
     store: &Store,
+    cores: usize,
     sites: &SiteTable,
     limits: &HeadLimits,
     request: &RequestOf,
@@ -60,7 +62,29 @@ pub(crate) fn ask_from_outside(
     with_head(&head, limits, |head| key::of_request(head, sites, &mut key))?;
     let owner = store.owner(store.hash(&key));
     let question = |reply| Message::Explain(Box::new(Question { head, limits: *limits, reply }));
-    outside.ask(owner, question).map_err(|Unasked| ExplainError::NoAnswer)
+    let explained = outside.ask(owner, question).map_err(|Unasked| ExplainError::NoAnswer)?;
+    let Explained { mut explanation, object } = explained;
+    if let Some(hash) = object {
+        let asked = asked(askers::ask_from_outside(cores, outside, hash));
+        // The last is the outcome.
+        explanation.steps.insert(explanation.steps.len().saturating_sub(1), asked);
+    }
+    Ok(explanation)
+}
+
+/// Who had it last.
+fn asked(asker: Option<Asker>) -> Step {
+    let (decision, words) = match asker {
+        Some(Asker { at_s, address }) => {
+            ("last", format!("it last answered {address}, on {}", arithmetic::date(at_s)))
+        }
+        None => ("nobody", "it answered nobody lately, from the store".to_owned()),
+    };
+    let mut step = Step { state: "asked", decision, words, section: "", figures: Vec::new() };
+    if let Some(Asker { at_s, address }) = asker {
+        step.number("at_s", at_s).text("address", address.to_string());
+    }
+    step
 }
 
 /// Answers a question. Runs on the owner's core.
@@ -71,20 +95,21 @@ pub(crate) fn answer(core: &Core, Question { head, limits, reply }: Question) {
     }
 }
 
-fn explain(core: &Core, head: &RequestHead<'_, '_>) -> Explanation {
+fn explain(core: &Core, head: &RequestHead<'_, '_>) -> Explained {
     let has_body = !matches!(request_framing(head), Ok(Framing::None | Framing::Length(0)));
     let mut key = Vec::new();
     let site = key::of_request(head, &core.sites.table, &mut key);
     let facts = core.facts(head, has_body, site, &key);
     let now_s = clock::unix_s();
-    let mut walk = Walk { core, head, site, facts, only_if_cached: false, now_s, steps: Vec::new() };
+    let mut walk =
+        Walk { core, head, site, facts, only_if_cached: false, now_s, object: None, steps: Vec::new() };
     walk.site();
     if walk.recv() {
         walk.visitor();
         walk.key(&key);
         walk.lookup(key);
     }
-    Explanation { steps: walk.steps }
+    Explained { explanation: Explanation { steps: walk.steps }, object: walk.object }
 }
 
 /// What is stored under its key.
@@ -104,6 +129,8 @@ struct Walk<'a> {
     only_if_cached: bool,
     now_s: u64,
     steps: Vec<Step>,
+    /// What is stored for it, in memory.
+    object: Option<Hash>,
 }
 
 impl Walk<'_> {
@@ -264,6 +291,7 @@ impl Walk<'_> {
             Some((object, meta)) => {
                 let mut head = Vec::new();
                 object.head().copy_to(&mut head);
+                self.object = Some(hash);
                 let stored = Stored { object, meta, hash, head };
                 let until_s = shard.on_file_until_s(hash, store_s(self.now_s));
                 self.stored(&shard, &stored, until_s.is_some());

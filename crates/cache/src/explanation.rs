@@ -1,5 +1,6 @@
 //! What is asked and said where somebody wants to know why a request is, or is not, answered from the store.
 
+use engine::store::Hash;
 use tokio::sync::oneshot;
 use wire::http1::{
     framing::request_framing,
@@ -55,7 +56,7 @@ pub enum Figure {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Step {
     /// The state: `site`, `recv`, `key`, `variant`, `store`, `head`, `purges`, `freshness`, `stale`, `coding`, `note`,
-    /// `now`.
+    /// `asked`, `now`.
     pub state: &'static str,
     /// What it decides: a token.
     pub decision: &'static str,
@@ -88,11 +89,18 @@ pub struct Explanation {
     pub steps: Vec<Step>,
 }
 
+/// What the core that owns the key says.
+pub(crate) struct Explained {
+    pub(crate) explanation: Explanation,
+    /// What is stored for the request, in memory.
+    pub(crate) object: Option<Hash>,
+}
+
 /// A request on its way to the core that owns its key.
 pub(crate) struct Question {
     pub(crate) head: Vec<u8>,
     pub(crate) limits: HeadLimits,
-    pub(crate) reply: oneshot::Sender<Explanation>,
+    pub(crate) reply: oneshot::Sender<Explained>,
 }
 
 impl RequestOf {

@@ -10,7 +10,7 @@
 //! Where the data lives: the request in the thread's scratch, the object in the store's memory, which the turn keeps
 //! as it is. Nothing here waits, allocates, locks, or writes a line that another core writes.
 
-use std::ops::Range;
+use std::{net::IpAddr, ops::Range};
 
 use engine::{
     cores::clock,
@@ -50,6 +50,8 @@ pub(crate) struct Asked<'a> {
     /// A body follows.
     pub(crate) has_body: bool,
     pub(crate) trust: Trust,
+    /// Who asks.
+    pub(crate) address: IpAddr,
 }
 
 /// What of the store answers a request.
@@ -79,7 +81,7 @@ pub(crate) fn answer<'a>(
     now_s: u64,
     buffers: Buffers<'a>,
 ) -> Result<Answer<'a>, Slow> {
-    let Asked { head, has_body, trust } = *asked;
+    let Asked { head, has_body, trust, .. } = *asked;
     let Buffers { key, head: stored_head } = buffers;
     let site = key::of_request(head, &core.sites.table, key);
     let mut keyed = Keyed { hash: turn.hash(key), primary_bytes: key.len(), site };
@@ -141,6 +143,7 @@ pub(crate) fn answer<'a>(
         Ok(used) => used,
         Err((anew, fwd)) => return missed(key, keyed, must_fetch || anew, fwd),
     };
+    core.askers.note(keyed.hash, asked.address, now_s);
     let buffers = Buffers { key, head: stored_head };
     let found = (object, &meta, keyed.hash);
     match of_object(core, turn, found, head, now_s, used.status, buffers) {

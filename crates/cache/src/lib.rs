@@ -24,6 +24,7 @@
 mod answer;
 mod arriving;
 mod as_is;
+mod askers;
 mod bans;
 mod block;
 mod blocks;

@@ -73,7 +73,7 @@ fn look_again(request: &Arc<Request>, anew: bool, fwd: Fwd, trust: Trust) -> Ste
         let (mut key, mut stored_head) = (Vec::new(), Vec::new());
         let turn = core.reader.turn();
         let buffers = hit::Buffers { key: &mut key, head: &mut stored_head };
-        let asked = hit::Asked { head: &request.head(), has_body: false, trust };
+        let asked = hit::Asked { head: &request.head(), has_body: false, trust, address: request.client };
         let slow = match hit::answer(core, &turn, &asked, clock::unix_s(), buffers) {
             Ok(answer) => {
                 let mut answer = answer.into_owned();

@@ -12,6 +12,7 @@
 
 use std::sync::Arc;
 
+use engine::cores::clock;
 use wire::http1::known::KnownHeader;
 
 use crate::{
@@ -116,7 +117,10 @@ pub(crate) async fn respond(
             Step::Answer(answer) => {
                 // What the store had after all was counted as the hit that it is.
                 if is_miss && !answer.is_hit() {
-                    with_core(|core| core.count(Counter::Misses));
+                    with_core(|core| {
+                        core.count(Counter::Misses);
+                        core.askers.note(request.hash, request.client, clock::unix_s());
+                    });
                 }
                 if answer.refresh.is_some() {
                     with_core(|core| fetch::refresh(core, Arc::clone(&request)));

@@ -26,6 +26,7 @@ use tokio::{net::TcpStream, sync::oneshot};
 use wire::http1::head::HeadLimits;
 
 use crate::{
+    askers,
     bans::{Ban, BanSeen},
     clients::{Clients, Held},
     coding_pool::{self, CodingPool},
@@ -351,7 +352,8 @@ impl Server {
     /// # Errors
     /// It is no request that this accelerator would take, or the core did not answer.
     pub fn explain(&self, request: &RequestOf) -> Result<Explanation, ExplainError> {
-        explain::ask_from_outside(&self.store, &self.table, &self.head_limits, request, &self.outside)
+        let limits = &self.head_limits;
+        explain::ask_from_outside(&self.store, self.loops, &self.table, limits, request, &self.outside)
     }
 
     /// Ready once a loop has ended, which it does by itself only when it fails. [`Server::drain`] then says why.
@@ -534,6 +536,7 @@ async fn receive_messages(mut receiver: Receiver<Message>, clients: Arc<Clients>
                         let _ = done.send(core.invalidations.bans_seen());
                     }
                     Message::Explain(question) => explain::answer(core, *question),
+                    Message::Asker { hash, reply } => askers::answer(core, hash, reply),
                     Message::Objects(step) => listing::answer(core, *step),
                     Message::LostPart { hash, key, id } => core.shard_mut().lost_part(hash, &key, id),
                     Message::Unlink { hash, key, is_purge, lasting, done } => {

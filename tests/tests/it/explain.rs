@@ -22,6 +22,7 @@ on_one_core_and_on_two! {
     a24_what_was_purged_softly_is_stale_and_says_since_when,
     a24_what_is_on_the_file_alone_is_told,
     a24_what_is_no_request_is_one_clear_error,
+    a24_who_was_answered_last_is_told,
 }
 
 fn start(origin: &ScriptedOrigin, cores: &str) -> Accelerator {
@@ -315,4 +316,30 @@ fn a24_a_site_without_freshness_is_told_of_once_with_the_knob_that_helps(cores: 
     ask_all(&helped, 0, 180);
     assert_eq!(hints(&helped), (0, false));
     assert_eq!(helped.stat().count("requests.without_freshness"), 0);
+}
+
+fn a24_who_was_answered_last_is_told(cores: &str) {
+    let origin = ScriptedOrigin::start();
+    origin.answers("/a", Answer::new(200, "a").header("Cache-Control", "max-age=600"));
+    origin.answers("/b", Answer::new(200, "b").header("Cache-Control", "max-age=600"));
+    let accelerator = start(&origin, cores);
+    accelerator.get("/a").expect_status(200);
+    let first = explain(&accelerator, "/a", &[]);
+    assert_eq!(step(&first, "asked")["address"], "127.0.0.1");
+    // Several connections, so that several cores have something to say.
+    for _ in 0..8 {
+        let other =
+            std::net::TcpStream::connect(("127.0.0.1", accelerator.address().port())).expect("it listens");
+        tests::Client::over(other).expect("a client").exchange(&Request::get("/a")).expect_status(200);
+    }
+    let later = explain(&accelerator, "/a", &[]);
+    assert_eq!(step(&later, "asked")["decision"], "last");
+    assert!(step(&later, "asked")["at_s"].as_u64() >= step(&first, "asked")["at_s"].as_u64());
+    assert!(words(&later, "asked").contains("it last answered 127.0.0.1, on "), "{later:#}");
+    let steps = later["steps"].as_array().expect("steps");
+    assert_eq!(steps.last().expect("an outcome")["state"], "now");
+    // What is not stored has nobody.
+    let nothing = explain(&accelerator, "/b", &[]);
+    let states = nothing["steps"].as_array().expect("steps");
+    assert!(states.iter().all(|step| step["state"] != "asked"), "{nothing:#}");
 }
