@@ -26,7 +26,7 @@ use wire::http1::head::{HeaderSlots, RequestHead};
 use crate::{
     bans::{BanSeen, Subject},
     coding::Coding,
-    coding_pool::Coders,
+    coding_pool::{Coders, Reply},
     config::Config,
     counters::Counter,
     explanation::Question,
@@ -86,7 +86,7 @@ pub(crate) enum Message {
     },
     /// To the owner of the key: store this answer.
     Put(Box<Put>),
-    /// To the owner of the key: have this coded.
+    /// To the owner of the key: have this coded, or decoded.
     Code(Box<ToCode>),
     /// To each core: this was purged, by a tag, softly, or all of it.
     Invalidate {
@@ -123,6 +123,8 @@ pub(crate) struct ToCode {
     pub(crate) hash: Hash,
     pub(crate) key: Vec<u8>,
     pub(crate) coding: Coding,
+    /// Who waits for it.
+    pub(crate) reply: Option<Reply>,
 }
 
 /// What became of an object that was to be forgotten.
@@ -199,7 +201,7 @@ pub(crate) struct Core {
     pub(crate) lately: Lately,
     /// Twins that the owner was told to have made.
     pub(crate) coded_lately: Lately,
-    /// `None`: nothing is coded.
+    /// `None` in a test of a core by itself: nothing is coded.
     pub(crate) coders: Option<Coders>,
     /// How many variants of an address were stored.
     pub(crate) variants: Variants,

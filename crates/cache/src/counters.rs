@@ -20,6 +20,10 @@ engine::counters! {
         CodingsMade => Counter, "cache_codings_made", None, "Stored objects whose content was coded for clients that accept it.";
         CodingsNotShrunk => Counter, "cache_codings_not_shrunk", None, "Stored objects that are left as they are because their content does not shrink by a twentieth.";
         CodingsRefused => Counter, "cache_codings_refused", None, "Times that content was not coded because too much of it waits for that.";
+        HitsDecoded => Counter, "cache_hits_decoded", None, "Answers from the store without the coding that the origin sent, to clients that do not accept it.";
+        DecodedMade => Counter, "cache_decoded_made", None, "Stored objects whose content was decoded for such clients.";
+        DecodedNotPossible => Counter, "cache_decoded_not_possible", None, "Stored objects that are sent as they are because their content is damaged, or too long when it is decoded.";
+        DecodingsRefused => Counter, "cache_decodings_refused", None, "Answers in a coding that their client does not accept, because too much waits to be decoded.";
         BodiesLent => Counter, "cache_bodies_lent", None, "Hits whose body went to the socket by reference to its pages, without a copy.";
         Misses => Counter, "cache_misses", None, "Requests for which the store had no usable object.";
         Collapsed => Counter, "cache_misses_collapsed", None, "Misses that joined a fetch under way.";

@@ -32,6 +32,7 @@ mod cold;
 pub mod config;
 mod core;
 mod counters;
+mod decoders;
 mod downstream;
 mod encoders;
 mod entry;

@@ -176,7 +176,6 @@ fn store(
     let meta = StoredMeta {
         origin_ms: known.meta.origin_ms,
         schemes: known.meta.schemes,
-        coding: known.meta.coding,
         site: known.meta.site,
         bans,
         ..kept.meta

@@ -138,7 +138,7 @@ pub struct Server {
     /// The store's file. It is dropped after the loops, so that everything they have appended is written.
     file: Option<OpenFile>,
     /// What codes content. It is dropped after the loops, too.
-    _coding: Option<CodingPool>,
+    _coding: CodingPool,
     /// For purges and questions from outside the loops.
     outside: Outside,
     ready: Arc<AtomicUsize>,
@@ -155,7 +155,7 @@ struct Seed {
     listener: TcpListener,
     shard: Shard,
     file: Option<OfCore>,
-    coding: Option<coding_pool::OfCore>,
+    coding: coding_pool::OfCore,
     purged: Table,
     sender: Sender<Message>,
     receiver: Receiver<Message>,
@@ -212,7 +212,7 @@ impl Server {
         }
         let mut endpoints = mesh.into_endpoints();
         let Some(outside) = endpoints.pop() else { unreachable!("there is one endpoint for the outside") };
-        let (coding, coders) = coding_pool::start(&config.compress, loops).map_err(StartError::Prepare)?;
+        let (coding, coders) = CodingPool::start(&config.compress, loops).map_err(StartError::Prepare)?;
         let seeds = listeners.into_iter().zip(shards).zip(reads).zip(endpoints).zip(coders).enumerate();
         let seeds = seeds
             .map(|(index, ((((listener, shard), file), endpoint), coding))| {
@@ -381,7 +381,7 @@ async fn run_core(context: CoreContext, seed: Seed, shared: Arc<Shared>) -> io::
     if let Some(of_core) = of_core {
         (file, completions, coming) = (Some(of_core.reads), Some(of_core.completions), of_core.coming);
     }
-    let (coders, coded) = coding.unzip();
+    let (coders, coded) = coding;
     Core::install(Beginning {
         index,
         config: Arc::clone(&shared.config),
@@ -393,7 +393,7 @@ async fn run_core(context: CoreContext, seed: Seed, shared: Arc<Shared>) -> io::
         store: Arc::clone(&shared.store),
         shard,
         file,
-        coders,
+        coders: Some(coders),
         sender,
         balance: Arc::clone(&shared.balance),
         counters,
@@ -402,7 +402,7 @@ async fn run_core(context: CoreContext, seed: Seed, shared: Arc<Shared>) -> io::
     let messages = tokio::spawn(receive_messages(receiver, Arc::clone(&shared.clients)));
     let housekeeping = tokio::spawn(housekeeping::keep_house());
     let settling = completions.map(|completions| tokio::spawn(settle_reads(completions)));
-    let coded = coded.map(|coded| tokio::spawn(twins::settle(coded)));
+    let coded = tokio::spawn(twins::settle(coded));
     let coming = coming.map(|coming| tokio::spawn(store_file::take_over(coming)));
     shared.ready.fetch_add(1, Ordering::AcqRel);
     tokio::select! {
@@ -425,7 +425,7 @@ async fn run_core(context: CoreContext, seed: Seed, shared: Arc<Shared>) -> io::
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
     housekeeping.abort();
-    for task in [settling, coming, coded].into_iter().flatten() {
+    for task in [settling, coming, Some(coded)].into_iter().flatten() {
         task.abort();
     }
     messages.abort();
