@@ -88,6 +88,8 @@ pub(crate) enum Message {
     Put(Box<Put>),
     /// To the owner of the key: have this coded, or decoded.
     Code(Box<ToCode>),
+    /// To the owner of the key: this is what the origin has now.
+    Heard(Box<Heard>),
     /// To each core: this was purged, by a tag, softly, or all of it.
     Invalidate {
         /// The purge.
@@ -125,6 +127,14 @@ pub(crate) struct ToCode {
     pub(crate) coding: Coding,
     /// Who waits for it.
     pub(crate) reply: Option<Reply>,
+}
+
+/// What the origin said of an object to a HEAD that was passed ([`heard`](crate::heard)).
+pub(crate) struct Heard {
+    pub(crate) request: Arc<Request>,
+    pub(crate) etag: Option<Vec<u8>>,
+    pub(crate) last_modified_s: Option<u64>,
+    pub(crate) length: Option<u64>,
 }
 
 /// What became of an object that was to be forgotten.

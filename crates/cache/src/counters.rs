@@ -37,6 +37,7 @@ engine::counters! {
         Refreshes => Counter, "cache_refreshes", None, "Fetches begun beside a stale answer that was shown meanwhile.";
         InterimsPassed => Counter, "cache_interims_passed", None, "Interim responses of the origin (1xx, as 103 Early Hints) told to clients.";
         Revalidated => Counter, "cache_revalidated", None, "Stored answers that the origin said are still the same (304).";
+        HeardStale => Counter, "cache_heard_stale", None, "Stored answers that are stale because the origin said otherwise to HEAD.";
         FetchesBehind => Counter, "cache_fetches_behind", None, "Fetched answers that waited for hits, because a round of the loop had taken in as many as it may.";
         FetchesGivenUp => Counter, "cache_fetches_given_up", None, "Fetches not stored and not read by anyone any more.";
         Uncacheable => Counter, "cache_uncacheable", None, "Answers to fetches that may not be stored.";

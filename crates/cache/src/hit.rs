@@ -106,14 +106,7 @@ pub(crate) fn answer<'a>(
         slow(keyed, state, fwd)
     };
     let address = keyed.hash;
-    let found = match lookup(turn, address, key) {
-        Some((spec, meta)) if meta.flags.has(Flags::VARY_SPEC) => {
-            let without_cookies = facts.ruled.is_without_cookies;
-            keyed.hash = variant(turn, (&spec, &meta), head, without_cookies, keyed.hash, key);
-            lookup(turn, keyed.hash, key).ok_or(Fwd::VaryMiss)
-        }
-        found => found.ok_or(Fwd::UriMiss),
-    };
+    let found = chosen(turn, head, facts.ruled.is_without_cookies, &mut keyed.hash, key);
     let (object, mut meta) = match found {
         Ok(found) => found,
         Err(fwd) => return missed(key, keyed, must_fetch, fwd),
@@ -278,6 +271,24 @@ fn lookup<'t>(turn: &'t Turn<'_>, hash: Hash, key: &[u8]) -> Option<(Object<'t>,
         Lookup::Hit(object) => Some((object, StoredMeta::unpack(&object.meta())?)),
         // The owner is writing this slot just now. Only the owner knows the outcome, so it is asked, as on a miss.
         Lookup::Miss | Lookup::Contended => None,
+    }
+}
+
+/// What is stored for a request, under this key or that of its variant, which `hash` and `key` then are.
+#[inline]
+pub(crate) fn chosen<'t>(
+    turn: &'t Turn<'_>,
+    head: &RequestHead<'_, '_>,
+    is_without_cookies: bool,
+    hash: &mut Hash,
+    key: &mut Vec<u8>,
+) -> Result<(Object<'t>, StoredMeta), Fwd> {
+    match lookup(turn, *hash, key) {
+        Some((spec, meta)) if meta.flags.has(Flags::VARY_SPEC) => {
+            *hash = variant(turn, (&spec, &meta), head, is_without_cookies, *hash, key);
+            lookup(turn, *hash, key).ok_or(Fwd::VaryMiss)
+        }
+        found => found.ok_or(Fwd::UriMiss),
     }
 }
 

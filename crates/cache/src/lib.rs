@@ -43,6 +43,7 @@ mod fetch;
 #[cfg(any(test, fuzzing))]
 pub mod fuzzing;
 mod growing;
+mod heard;
 mod held;
 mod hit;
 #[cfg(test)]

@@ -34,7 +34,7 @@ use crate::{
     counters::Counter,
     explain,
     explanation::{ExplainError, Explanation, RequestOf},
-    fetch, housekeeping, http1,
+    fetch, heard, housekeeping, http1,
     invalidations::{Table, What},
     key, listing,
     memory_need::TooLittleMemory,
@@ -520,6 +520,7 @@ async fn receive_messages(mut receiver: Receiver<Message>, clients: Arc<Clients>
                     Message::Fetch(want) => fetch::begin(core, *want),
                     Message::Put(put) => put::store(core, &put),
                     Message::Code(to_code) => twins::begin(core, *to_code),
+                    Message::Heard(heard) => heard::judge(core, &heard),
                     Message::Accept(stream, address) => take_over(core, stream, address, &clients),
                     Message::Invalidate { invalidation, is_purge, done } => {
                         if is_purge {

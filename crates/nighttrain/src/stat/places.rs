@@ -36,6 +36,7 @@ pub(super) const PLACES: &[(&str, &str, &str)] = &[
     ("cache_hits_stale", "requests", "hits_stale"),
     ("cache_refreshes", "requests", "refreshes"),
     ("cache_revalidated", "requests", "revalidated"),
+    ("cache_heard_stale", "requests", "heard_stale"),
     ("cache_interims_passed", "requests", "interims_passed"),
     ("cache_fetches_behind", "requests", "fetches_behind"),
     ("cache_passes_narrowed", "limits", "passes_narrowed"),
