@@ -47,6 +47,9 @@ pub(crate) const JOBS_MAX: usize = 64;
 pub(crate) const JOBS_BYTES_MAX: usize = 64 << 20;
 /// Of these jobs, those whose content is pinned.
 pub(crate) const PINNED_MAX: usize = 4;
+/// Bytes of results for which there is room in any case, so that short content of several objects does not wait for each
+/// other.
+const RESULTS_BYTES_MIN: usize = 1 << 20;
 /// Requests that wait at one core for what is decoded.
 const WAITING_MAX: usize = 4096;
 /// Content up to this is copied by a core: some ten microseconds, as long as a hit with its system calls.
@@ -154,7 +157,8 @@ struct Used {
 
 impl Used {
     fn of(compress: &Compress) -> Arc<Self> {
-        let results_bytes_max = usize::try_from(compress.bytes_max).unwrap_or(usize::MAX);
+        let results_bytes_max =
+            usize::try_from(compress.bytes_max).unwrap_or(usize::MAX).max(RESULTS_BYTES_MIN);
         Arc::new(Self { results_bytes_max, ..Self::default() })
     }
 }

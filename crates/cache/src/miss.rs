@@ -69,11 +69,20 @@ pub(crate) async fn miss(
     look_again(request, anew, fwd, Look::of(Trust::Fresh, None))
 }
 
-/// Whether an answer that is being stored has a coding that the client does not accept, and which may be undone.
+/// Whether an answer that is being stored has a coding that the client does not accept, and which may be undone. What is
+/// stored for others and not for this client, because it has cookies, it would not find.
 fn is_to_be_decoded(request: &Request, response: &Response) -> bool {
+    let flags = response.meta.flags;
+    let is_shared = || {
+        with_core(|core| {
+            let has_cookie = core.facts_of(request).cookie;
+            policy::may_share(!flags.has(Flags::NOT_FOR_COOKIES), has_cookie, core.config.cookies)
+        })
+    };
     response.is_stored()
-        && response.meta.flags.has(Flags::MAY_BE_DECODED)
+        && flags.has(Flags::MAY_BE_DECODED)
         && twins::wants_decoded(&request.head().headers, response.meta.coding)
+        && is_shared()
 }
 
 /// Bytes of the longest content that is decoded.
