@@ -29,7 +29,7 @@ use crate::{
     origin::{Arrived, OriginError, Read},
     request::Request,
     response::{Response, Standing, TOO_LARGE},
-    response_head::{Flags, StoredMeta},
+    response_head::StoredMeta,
     shared_pages,
     site::SiteId,
     tags,
@@ -165,8 +165,7 @@ fn store_head(core: &Core, response: &Response, object: &Storing, entry: &Entry)
     if entry.is_forgotten(core) || !response.meta.fits() {
         return false;
     }
-    let flags = response.meta.flags.with(Flags::IN_BLOCKS).without(Flags::MAY_BE_CODED);
-    let meta = StoredMeta { flags, ..response.meta };
+    let meta = response.meta.in_blocks();
     let extra = tags::section(&response.tags);
     let new = new_object(core, response, object, meta, &extra, BodyLength::Exact(0));
     match core.shard_mut().insert(new, &[], &[]) {

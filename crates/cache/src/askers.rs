@@ -6,13 +6,8 @@
 use std::net::IpAddr;
 
 use engine::store::Hash;
-use tokio::sync::oneshot;
 
-use crate::{
-    core::{Core, Message},
-    outside::Outside,
-    places::Places,
-};
+use crate::places::Places;
 
 /// Objects whose last client a core remembers.
 const PLACES: usize = 512;
@@ -41,21 +36,10 @@ impl Askers {
         self.0.set(hash, Some(Asker { at_s: now_s, address }));
     }
 
-    fn of(&self, hash: Hash) -> Option<Asker> {
+    /// Whom it answered last, if that is known.
+    pub(crate) fn of(&self, hash: Hash) -> Option<Asker> {
         self.0.get(hash).flatten()
     }
-}
-
-/// Asks every core, from a thread that may wait; a core that does not answer has noted nothing.
-pub(crate) fn ask_from_outside(cores: usize, outside: &Outside, hash: Hash) -> Option<Asker> {
-    let noted = |core| outside.ask(core, |reply| Message::Asker { hash, reply }).ok().flatten();
-    (0..cores).filter_map(noted).max_by_key(|asker| asker.at_s)
-}
-
-/// Answers for one core.
-pub(crate) fn answer(core: &Core, hash: Hash, reply: oneshot::Sender<Option<Asker>>) {
-    // Who asked may have given up.
-    let _ = reply.send(core.askers.of(hash));
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
-//! The content codings that we make (RFC 9110 §8.4.1), and what can be set of them.
+//! The content codings that we make or undo (RFC 9110 §8.4.1), and what can be set of them.
 
-/// What we made of a response's content.
+/// What we made of a response's content; or which coding its origin sent it in, where we may undo that.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Coding {
     /// Nothing: it is as it came.
@@ -12,12 +12,14 @@ pub enum Coding {
     Brotli = 2,
     /// Zstandard (RFC 8878).
     Zstd = 3,
+    /// None any more: its origin sent it in one of these, for a client that cannot read that.
+    Decoded = 4,
 }
 
 impl Coding {
     /// All of them, by their numbers.
-    pub const ALL: [Self; 4] = [Self::AsSent, Self::Gzip, Self::Brotli, Self::Zstd];
-    /// Those that we make.
+    pub const ALL: [Self; 5] = [Self::AsSent, Self::Gzip, Self::Brotli, Self::Zstd, Self::Decoded];
+    /// Codings in the sense of HTTP that we make, and undo.
     pub const MADE: [Self; 3] = [Self::Brotli, Self::Zstd, Self::Gzip];
 
     /// By its number in a stored record.
@@ -35,7 +37,7 @@ impl Coding {
     /// Its name in `Content-Encoding` and `Accept-Encoding`.
     pub const fn token(self) -> &'static str {
         match self {
-            Self::AsSent => "identity",
+            Self::AsSent | Self::Decoded => "identity",
             Self::Gzip => "gzip",
             Self::Brotli => "br",
             Self::Zstd => "zstd",
@@ -51,6 +53,7 @@ impl Coding {
             Self::Gzip => "-gz",
             Self::Brotli => "-br",
             Self::Zstd => "-zst",
+            Self::Decoded => "-id",
         }
     }
 }
@@ -129,9 +132,10 @@ mod tests {
     fn codings_are_known_by_number_and_by_name() {
         for coding in Coding::ALL {
             assert_eq!(Coding::of(coding as u64), Some(coding));
-            assert_eq!(Coding::named(coding.token().to_uppercase().as_bytes()), Some(coding));
+            let named = if coding == Coding::Decoded { Coding::AsSent } else { coding };
+            assert_eq!(Coding::named(coding.token().to_uppercase().as_bytes()), Some(named));
         }
-        assert_eq!((Coding::of(4), Coding::named(b"deflate")), (None, None));
+        assert_eq!((Coding::of(5), Coding::named(b"deflate")), (None, None));
         assert_eq!(Coding::named(b"X-gzip"), Some(Coding::Gzip));
     }
 

@@ -1,15 +1,17 @@
-//! The thread that codes content, so that no loop does.
+//! The thread that codes content, and decodes it, so that no loop does.
 //!
 //! ```text
 //!  core that owns the object                      code-0 (gives way to the loops)
-//!  Coders::give ── Job: content ──ring──▶ copies what is pinned, lets go of it, encodes
+//!  Coders::give ── Job: content ──ring──▶ copies what is pinned, lets go of it, encodes or decodes
 //!       ▲ Refused: counted, asked for again later      │
 //!  Made ◀──────────────── ring ────────────────────────┘
 //! ```
 //! *Where the data live:* content up to [`COPIED_BYTES_MAX`] is copied by its core; longer content stays in the store,
 //! pinned, until the thread comes to it. *Bounds:* of all cores together [`JOBS_MAX`] jobs, [`JOBS_BYTES_MAX`] bytes of
 //! content and [`PINNED_MAX`] pins, for a thread that gives way may come to them late, and each holds a segment that the
-//! store may want back; of the thread itself one job's content, what is made of it, and the encoder's memory.
+//! store may want back; as many bytes of results that no core has stored yet as the longest has, for what is decoded is
+//! longer than what it was; [`WAITING_MAX`] requests of a core that wait for what is decoded; of the thread itself one job's
+//! content, what is made of it, and the coder's memory.
 
 use std::{
     cell::RefCell,
@@ -31,9 +33,11 @@ use engine::{
     store::{Hash, PinnedObject},
     sys::span::Span,
 };
+use tokio::sync::oneshot;
 
 use crate::{
     coding::{Coding, Compress},
+    decoders::decoded,
     encoders::encoded,
 };
 
@@ -43,14 +47,19 @@ pub(crate) const JOBS_MAX: usize = 64;
 pub(crate) const JOBS_BYTES_MAX: usize = 64 << 20;
 /// Of these jobs, those whose content is pinned.
 pub(crate) const PINNED_MAX: usize = 4;
+/// Bytes of results for which there is room in any case, so that short content of several objects does not wait for each
+/// other.
+const RESULTS_BYTES_MIN: usize = 1 << 20;
+/// Requests that wait at one core for what is decoded.
+const WAITING_MAX: usize = 4096;
 /// Content up to this is copied by a core: some ten microseconds, as long as a hit with its system calls.
 pub(crate) const COPIED_BYTES_MAX: u64 = 64 * 1024;
-/// What an encoder takes at most: Brotli's, with its window of 4 MiB.
-const ENCODER_BYTES_MAX: u64 = 16 << 20;
+/// What a coder takes at most: the decoder of Brotli, with a window of 16 MiB and what it has beside that.
+const CODER_BYTES_MAX: u64 = 20 << 20;
 /// How long who stops waits for the job under way before it leaves the thread to it.
 const END_GRACE: Duration = Duration::from_secs(1);
 
-/// Content that is to be coded.
+/// Content that is to be coded, or decoded.
 pub(crate) struct Job {
     /// Of the object.
     pub(crate) hash: Hash,
@@ -58,10 +67,15 @@ pub(crate) struct Job {
     pub(crate) key: Vec<u8>,
     /// Under which the result is stored.
     pub(crate) twin: Hash,
+    /// What is wanted.
     pub(crate) coding: Coding,
+    /// What it is in now.
+    pub(crate) sent: Coding,
     /// Which of the objects under the key it is.
     pub(crate) sequence: u64,
     pub(crate) content: Content,
+    /// What it may come to when it is decoded.
+    pub(crate) decoded_bytes_max: u64,
 }
 
 /// Where content is.
@@ -87,11 +101,34 @@ pub(crate) struct Made {
     pub(crate) coding: Coding,
     /// Which of the objects under the key it was.
     pub(crate) sequence: u64,
-    /// `None`: it does not shrink.
-    pub(crate) content: Option<Vec<u8>>,
+    pub(crate) came: Came,
     /// How long its content was.
     pub(crate) bytes: u64,
+    /// Held until the content is stored.
+    _room: Option<Room>,
 }
+
+/// What the thread has made of content.
+pub(crate) enum Came {
+    /// This.
+    Content(Vec<u8>),
+    /// Nothing, and never will: it does not shrink; or it is damaged, or too long when it is decoded.
+    Nothing,
+    /// Nothing now: there was no room for it.
+    Refused,
+}
+
+/// What who waits for decoded content is told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Told {
+    /// To look again.
+    LookAgain,
+    /// That it is not decoded now.
+    Refused,
+}
+
+/// Where one who waits is told.
+pub(crate) type Reply = oneshot::Sender<Told>;
 
 /// What cores and the thread say to each other.
 pub(crate) enum Word {
@@ -114,6 +151,16 @@ struct Used {
     jobs: AtomicUsize,
     bytes: AtomicUsize,
     pinned: AtomicUsize,
+    results: AtomicUsize,
+    results_bytes_max: usize,
+}
+
+impl Used {
+    fn of(compress: &Compress) -> Arc<Self> {
+        let results_bytes_max =
+            usize::try_from(compress.bytes_max).unwrap_or(usize::MAX).max(RESULTS_BYTES_MIN);
+        Arc::new(Self { results_bytes_max, ..Self::default() })
+    }
 }
 
 /// A job's place among all; free again when this is dropped.
@@ -142,6 +189,26 @@ impl Drop for Place {
     }
 }
 
+/// Room for a result; free again when this is dropped.
+struct Room {
+    used: Arc<Used>,
+    bytes: usize,
+}
+
+impl Room {
+    fn take(used: &Arc<Used>, bytes: usize) -> Option<Self> {
+        let room = Self { used: Arc::clone(used), bytes };
+        let all_bytes = used.results.fetch_add(bytes, Relaxed) + bytes;
+        (all_bytes <= used.results_bytes_max).then_some(room)
+    }
+}
+
+impl Drop for Room {
+    fn drop(&mut self) {
+        self.used.results.fetch_sub(self.bytes, Relaxed);
+    }
+}
+
 /// There is no room for a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Refused;
@@ -154,29 +221,45 @@ pub(crate) struct Coders {
     sender: Sender<Word>,
     used: Arc<Used>,
     /// Twins that are being made or read now; at most [`JOBS_MAX`].
-    under_way: RefCell<Vec<u64>>,
+    under_way: RefCell<Vec<UnderWay>>,
+}
+
+/// A twin that is being made or read.
+struct UnderWay {
+    twin: Hash,
+    /// Who cannot be answered without it.
+    waiting: Vec<Reply>,
 }
 
 impl Coders {
     /// Whether a twin is being made or read now; if not, it is from now on. Whoever enters it sees to [`leave`](Self::leave).
+    /// Who waits for it is told then; or now, if there is no room.
     ///
     /// # Errors
     /// There are as many as there may be.
-    pub(crate) fn enter(&self, twin: Hash) -> Result<bool, Refused> {
+    pub(crate) fn enter(&self, twin: Hash, reply: Option<Reply>) -> Result<bool, Refused> {
         let mut under_way = self.under_way.borrow_mut();
-        if under_way.contains(&twin.word()) {
-            return Ok(false);
-        }
-        if under_way.len() >= JOBS_MAX {
+        let at = under_way.iter().position(|known| known.twin == twin);
+        let waiting: usize = under_way.iter().map(|known| known.waiting.len()).sum();
+        let is_full =
+            at.is_none() && under_way.len() >= JOBS_MAX || reply.is_some() && waiting >= WAITING_MAX;
+        if is_full {
+            tell(reply, Told::Refused);
             return Err(Refused);
         }
-        under_way.push(twin.word());
-        Ok(true)
+        match at {
+            Some(at) => under_way[at].waiting.extend(reply),
+            None => under_way.push(UnderWay { twin, waiting: reply.into_iter().collect() }),
+        }
+        Ok(at.is_none())
     }
 
     /// A twin is there, or is not going to be.
-    pub(crate) fn leave(&self, twin: Hash) {
-        self.under_way.borrow_mut().retain(|word| *word != twin.word());
+    pub(crate) fn leave(&self, twin: Hash, told: Told) {
+        let mut under_way = self.under_way.borrow_mut();
+        if let Some(at) = under_way.iter().position(|known| known.twin == twin) {
+            tell(under_way.swap_remove(at).waiting, told);
+        }
     }
 
     /// Has content coded.
@@ -195,6 +278,13 @@ impl Coders {
     }
 }
 
+/// Tells those who wait. Who is gone does not want to know.
+pub(crate) fn tell(waiting: impl IntoIterator<Item = Reply>, told: Told) {
+    for reply in waiting {
+        let _ = reply.send(told);
+    }
+}
+
 /// The thread. Dropping it ends it; jobs that wait then are not done.
 pub(crate) struct CodingPool {
     stop: Sender<Word>,
@@ -208,34 +298,22 @@ pub(crate) struct CodingPool {
 /// A core's part: its way to the thread, and where results come in.
 pub(crate) type OfCore = (Coders, Receiver<Word>);
 
-/// Memory that the thread takes at most: content, what is made of it, which a vector may hold twice while it grows, and
-/// the encoder.
+/// Memory that the thread takes at most: content, what is made of it, which a vector may hold twice while it grows, what
+/// was made before and is not stored yet, and the coder.
 pub(crate) fn bytes_max(compress: &Compress) -> u64 {
-    if compress.codings.is_empty() { 0 } else { 3 * compress.bytes_max + ENCODER_BYTES_MAX }
-}
-
-/// Starts the thread, if anything is to be coded; and each core's part of it.
-///
-/// # Errors
-/// The kernel gives no thread, or nothing to wake one.
-pub(crate) fn start(
-    compress: &Compress,
-    cores: usize,
-) -> io::Result<(Option<CodingPool>, Vec<Option<OfCore>>)> {
-    if compress.codings.is_empty() {
-        return Ok((None, (0..cores).map(|_| None).collect()));
-    }
-    let (pool, of_cores) = CodingPool::start(cores)?;
-    Ok((Some(pool), of_cores.into_iter().map(Some).collect()))
+    4 * compress.bytes_max + CODER_BYTES_MAX
 }
 
 impl CodingPool {
-    /// Starts the thread for so many cores.
-    fn start(cores: usize) -> io::Result<(Self, Vec<OfCore>)> {
+    /// Starts the thread for so many cores; each core's part of it.
+    ///
+    /// # Errors
+    /// The kernel gives no thread, or nothing to wake one.
+    pub(crate) fn start(compress: &Compress, cores: usize) -> io::Result<(Self, Vec<OfCore>)> {
         // A core has at most so many jobs under way, and the owner says one word.
         let mesh = Mesh::new(cores + 1, 1, JOBS_MAX)?;
         let mut endpoints = mesh.into_endpoints().into_iter();
-        let used = Arc::new(Used::default());
+        let used = Used::of(compress);
         let of_cores = (0..cores)
             .zip(&mut endpoints)
             .map(|(core, endpoint)| {
@@ -290,8 +368,7 @@ fn run(sender: &Sender<Word>, mut receiver: Receiver<Word>, is_stopping: &Atomic
                 Word::Job(order) => *order,
                 Word::Made(_) => unreachable!("results go to cores"),
             };
-            let made = Word::Made(Box::new(make(job)));
-            drop(place);
+            let made = Word::Made(Box::new(make(job, place)));
             // A core waits for no more than the ring holds.
             assert!(sender.send(core, made).is_ok(), "more results than jobs");
             sender.flush();
@@ -299,14 +376,25 @@ fn run(sender: &Sender<Word>, mut receiver: Receiver<Word>, is_stopping: &Atomic
     }
 }
 
-fn make(Job { hash, key, twin, coding, sequence, content }: Job) -> Made {
+fn make(job: Job, place: Place) -> Made {
+    let Job { hash, key, twin, coding, sent, sequence, content, decoded_bytes_max } = job;
     let bytes = content.bytes();
     let content = match content {
         Content::Copied(content) => content,
-        // The store has its memory back before the encoder begins.
+        // The store has its memory back before the coder begins.
         Content::Pinned(object) => copied(bytes, |at| object.body(at)),
     };
-    Made { hash, key, twin, coding, sequence, content: encoded(coding, &content), bytes }
+    let made = match coding {
+        Coding::Decoded => decoded(sent, &content, decoded_bytes_max),
+        coding => encoded(coding, &content),
+    };
+    let room = Room::take(&place.used, made.as_ref().map_or(0, Vec::len));
+    let came = match made {
+        None => Came::Nothing,
+        Some(_) if room.is_none() => Came::Refused,
+        Some(made) => Came::Content(made),
+    };
+    Made { hash, key, twin, coding, sequence, came, bytes, _room: room }
 }
 
 /// So much of a body, of which `run` answers what lies together from a place on.
@@ -345,15 +433,60 @@ mod tests {
 
     #[test]
     fn a_twin_is_made_once_at_a_time_and_the_pool_ends() {
-        let (pool, mut of_cores) = CodingPool::start(2).expect("a thread");
+        let (pool, mut of_cores) = CodingPool::start(&Compress::default(), 2).expect("a thread");
         let (coders, _) = of_cores.remove(0);
         let hash = |number: usize| Hash::seeded(&number.to_le_bytes(), 0);
-        assert_eq!(coders.enter(hash(0)), Ok(true));
-        assert_eq!(coders.enter(hash(0)), Ok(false));
-        (1..JOBS_MAX).for_each(|number| assert_eq!(coders.enter(hash(number)), Ok(true)));
-        assert_eq!(coders.enter(hash(JOBS_MAX)), Err(Refused));
-        coders.leave(hash(0));
-        assert_eq!(coders.enter(hash(0)), Ok(true));
+        assert_eq!(coders.enter(hash(0), None), Ok(true));
+        assert_eq!(coders.enter(hash(0), None), Ok(false));
+        (1..JOBS_MAX).for_each(|number| assert_eq!(coders.enter(hash(number), None), Ok(true)));
+        assert_eq!(coders.enter(hash(JOBS_MAX), None), Err(Refused));
+        coders.leave(hash(0), Told::LookAgain);
+        assert_eq!(coders.enter(hash(0), None), Ok(true));
         drop(pool);
+    }
+
+    #[test]
+    fn who_waits_is_told_once_and_as_many_wait_as_may() {
+        let (_pool, mut of_cores) = CodingPool::start(&Compress::default(), 1).expect("a thread");
+        let (coders, _) = of_cores.remove(0);
+        let hash = |number: usize| Hash::seeded(&number.to_le_bytes(), 0);
+        let wait = |number| {
+            let (reply, told) = oneshot::channel();
+            (coders.enter(hash(number), Some(reply)), told)
+        };
+        let mut all: Vec<_> = (0..WAITING_MAX).map(|number| wait(number % JOBS_MAX)).collect();
+        assert_eq!(all.iter().filter(|(entered, _)| *entered == Ok(true)).count(), JOBS_MAX);
+        let (entered, mut told) = wait(1);
+        assert_eq!((entered, told.try_recv()), (Err(Refused), Ok(Told::Refused)));
+        assert_eq!(coders.enter(hash(1), None), Ok(false), "who does not wait takes no place");
+        coders.leave(hash(1), Told::LookAgain);
+        for (number, (_, told)) in all.iter_mut().enumerate() {
+            assert_eq!(told.try_recv().is_ok(), number % JOBS_MAX == 1, "{number}");
+        }
+        assert_eq!(wait(1).0, Ok(true), "there is room again");
+    }
+
+    #[test]
+    fn results_that_nobody_takes_are_bounded() {
+        let used = Used::of(&Compress { bytes_max: 6 << 20, ..Compress::default() });
+        let job = |sent, content: &[u8]| Job {
+            hash: Hash::seeded(b"o", 0),
+            key: b"o".to_vec(),
+            twin: Hash::seeded(b"t", 0),
+            coding: Coding::Decoded,
+            sent,
+            sequence: 1,
+            content: Content::Copied(content.to_vec()),
+            decoded_bytes_max: 1 << 20,
+        };
+        let coded = crate::encoders::encode(Coding::Gzip, &vec![0; 1 << 20]).expect("gzip");
+        let run = |sent| make(job(sent, &coded), Place::take(&used, coded.len(), false).expect("a place"));
+        let held: Vec<_> = (0..6).map(|_| run(Coding::Gzip)).collect();
+        assert!(held.iter().all(|made| matches!(&made.came, Came::Content(made) if made.len() == 1 << 20)));
+        assert!(matches!(run(Coding::Gzip).came, Came::Refused));
+        assert!(matches!(run(Coding::Zstd).came, Came::Nothing), "it is not in that coding");
+        drop(held);
+        assert!(matches!(run(Coding::Gzip).came, Came::Content(_)));
+        assert_eq!((used.jobs.load(Relaxed), used.results.load(Relaxed)), (0, 0));
     }
 }

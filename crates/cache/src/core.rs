@@ -27,7 +27,7 @@ use crate::{
     askers::{Asker, Askers},
     bans::{BanSeen, Subject},
     coding::Coding,
-    coding_pool::Coders,
+    coding_pool::{Coders, Reply},
     config::Config,
     counters::Counter,
     explanation::Question,
@@ -87,8 +87,10 @@ pub(crate) enum Message {
     },
     /// To the owner of the key: store this answer.
     Put(Box<Put>),
-    /// To the owner of the key: have this coded.
+    /// To the owner of the key: have this coded, or decoded.
     Code(Box<ToCode>),
+    /// To the owner of the key: this is what the origin has now.
+    Heard(Box<Heard>),
     /// To each core: this was purged, by a tag, softly, or all of it.
     Invalidate {
         /// The purge.
@@ -126,6 +128,16 @@ pub(crate) struct ToCode {
     pub(crate) hash: Hash,
     pub(crate) key: Vec<u8>,
     pub(crate) coding: Coding,
+    /// Who waits for it.
+    pub(crate) reply: Option<Reply>,
+}
+
+/// What the origin said of an object to a HEAD that was passed ([`heard`](crate::heard)).
+pub(crate) struct Heard {
+    pub(crate) request: Arc<Request>,
+    pub(crate) etag: Option<Vec<u8>>,
+    pub(crate) last_modified_s: Option<u64>,
+    pub(crate) length: Option<u64>,
 }
 
 /// What became of an object that was to be forgotten.
@@ -204,7 +216,7 @@ pub(crate) struct Core {
     pub(crate) askers: Askers,
     /// Twins that the owner was told to have made.
     pub(crate) coded_lately: Lately,
-    /// `None`: nothing is coded.
+    /// `None` in a test of a core by itself: nothing is coded.
     pub(crate) coders: Option<Coders>,
     /// How many variants of an address were stored.
     pub(crate) variants: Variants,

@@ -20,6 +20,10 @@ engine::counters! {
         CodingsMade => Counter, "cache_codings_made", None, "Stored objects whose content was coded for clients that accept it.";
         CodingsNotShrunk => Counter, "cache_codings_not_shrunk", None, "Stored objects that are left as they are because their content does not shrink by a twentieth.";
         CodingsRefused => Counter, "cache_codings_refused", None, "Times that content was not coded because too much of it waits for that.";
+        HitsDecoded => Counter, "cache_hits_decoded", None, "Answers from the store without the coding that the origin sent, to clients that do not accept it.";
+        DecodedMade => Counter, "cache_decoded_made", None, "Stored objects whose content was decoded for such clients.";
+        DecodedNotPossible => Counter, "cache_decoded_not_possible", None, "Stored objects that are sent as they are because their content is damaged, or too long when it is decoded.";
+        DecodingsRefused => Counter, "cache_decodings_refused", None, "Answers in a coding that their client does not accept, because too much waits to be decoded.";
         ObjectsInBlocks => Counter, "cache_objects_in_blocks", None, "Large answers stored without their content, which is fetched in blocks.";
         BlocksStored => Counter, "cache_blocks_stored", None, "Blocks of large objects that were sent from the store.";
         BlocksFetched => Counter, "cache_blocks_fetched", None, "Blocks of large objects fetched from the origin.";
@@ -37,6 +41,7 @@ engine::counters! {
         Refreshes => Counter, "cache_refreshes", None, "Fetches begun beside a stale answer that was shown meanwhile.";
         InterimsPassed => Counter, "cache_interims_passed", None, "Interim responses of the origin (1xx, as 103 Early Hints) told to clients.";
         Revalidated => Counter, "cache_revalidated", None, "Stored answers that the origin said are still the same (304).";
+        HeardStale => Counter, "cache_heard_stale", None, "Stored answers that are stale because the origin said otherwise to HEAD.";
         FetchesBehind => Counter, "cache_fetches_behind", None, "Fetched answers that waited for hits, because a round of the loop had taken in as many as it may.";
         FetchesGivenUp => Counter, "cache_fetches_given_up", None, "Fetches not stored and not read by anyone any more.";
         Uncacheable => Counter, "cache_uncacheable", None, "Answers to fetches that may not be stored.";

@@ -32,9 +32,9 @@ pub(crate) fn encoded(coding: Coding, content: &[u8]) -> Option<Vec<u8>> {
 }
 
 /// `None` where an encoder fails: it writes into memory alone, so none does.
-fn encode(coding: Coding, content: &[u8]) -> Option<Vec<u8>> {
+pub(crate) fn encode(coding: Coding, content: &[u8]) -> Option<Vec<u8>> {
     match coding {
-        Coding::AsSent => None,
+        Coding::AsSent | Coding::Decoded => None,
         Coding::Gzip => {
             let mut encoder = GzEncoder::new(Vec::new(), Compression::new(GZIP_LEVEL));
             encoder.write_all(content).ok()?;
@@ -66,7 +66,7 @@ mod tests {
     fn decoded(coding: Coding, coded: &[u8]) -> Vec<u8> {
         let mut out = Vec::new();
         match coding {
-            Coding::AsSent => out.extend_from_slice(coded),
+            Coding::AsSent | Coding::Decoded => out.extend_from_slice(coded),
             Coding::Gzip => {
                 flate2::read::GzDecoder::new(coded).read_to_end(&mut out).expect("gzip");
             }

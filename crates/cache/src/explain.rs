@@ -24,7 +24,7 @@ use wire::http1::{
 };
 
 use crate::{
-    askers::{self, Asker},
+    askers::Asker,
     config::{CookieRule, SiteRules},
     core::{Core, Message, Unasked, store_s},
     explanation::{ExplainError, Explained, Explanation, Question, RequestOf, Step, with_head},
@@ -65,7 +65,9 @@ pub(crate) fn ask_from_outside(
     let explained = outside.ask(owner, question).map_err(|Unasked| ExplainError::NoAnswer)?;
     let Explained { mut explanation, object } = explained;
     if let Some(hash) = object {
-        let asked = asked(askers::ask_from_outside(cores, outside, hash));
+        // A core that does not answer has noted nothing.
+        let noted = |core| outside.ask(core, |reply| Message::Asker { hash, reply }).ok().flatten();
+        let asked = asked((0..cores).filter_map(noted).max_by_key(|asker| asker.at_s));
         // The last is the outcome.
         explanation.steps.insert(explanation.steps.len().saturating_sub(1), asked);
     }

@@ -305,6 +305,27 @@ impl Cursor {
         (to <= ready.len()).then(|| ready.slice(from..to))
     }
 
+    /// Waits until all of the body is in the store; `false` if it goes elsewhere, breaks off, or is longer than that.
+    pub(crate) async fn is_stored_whole(&self, bytes_max: u64) -> bool {
+        loop {
+            // As in `available`.
+            let progress = self.growing.progress.notified();
+            tokio::pin!(progress);
+            progress.as_mut().enable();
+            let end = self.growing.end();
+            let is_stored = |chunk: &Chunk| matches!(chunk.space, Space::Stored(_) | Space::Empty);
+            let bytes: usize = self.held().map(Chunk::published).sum();
+            if !self.held().all(is_stored) || bytes as u64 > bytes_max {
+                return false;
+            }
+            match end {
+                End::Whole => return true,
+                End::Broken => return false,
+                End::Open => progress.await,
+            }
+        }
+    }
+
     /// What this reader still holds: its chunk and those behind it.
     fn held(&self) -> impl Iterator<Item = &Chunk> {
         std::iter::successors(Some(&*self.chunk), |chunk| chunk.next.get().map(|next| &**next))

@@ -32,7 +32,7 @@ use crate::{
     policy::{self, NotReused, PassReason, Recv, RequestFacts, Reuse, Verdict, vary::VARY_SPEC_BYTES_MAX},
     response_head::{CacheStatus, CodedHead, Flags, Fwd, StoredMeta, is_bodiless},
     several::{Plan, Several, Source},
-    state::{Found, FoundInBlocks, Slow, State},
+    state::{Found, FoundInBlocks, Slow, State, Trust, Undecoded},
     twins::{self, Shown},
 };
 
@@ -52,17 +52,8 @@ pub(crate) struct Asked<'a> {
     pub(crate) trust: Trust,
     /// Who asks.
     pub(crate) address: IpAddr,
-}
-
-/// What of the store answers a request.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Trust {
-    /// What is fresh, or may be shown while it is fetched anew.
-    Fresh,
-    /// What the origin has validated just now, too.
-    Validated,
-    /// What may be shown because the origin fails, too (RFC 5861 §4).
-    StandIn,
+    /// It has waited for what is decoded: what is not there by now is sent as its origin sent it.
+    pub(crate) as_sent: bool,
 }
 
 /// The buffers that a lookup needs; they belong to the thread.
@@ -81,7 +72,7 @@ pub(crate) fn answer<'a>(
     now_s: u64,
     buffers: Buffers<'a>,
 ) -> Result<Answer<'a>, Slow> {
-    let Asked { head, has_body, trust, .. } = *asked;
+    let Asked { head, has_body, trust, as_sent, address: client } = *asked;
     let Buffers { key, head: stored_head } = buffers;
     let site = key::of_request(head, &core.sites.table, key);
     let mut keyed = Keyed { hash: turn.hash(key), primary_bytes: key.len(), site };
@@ -119,14 +110,7 @@ pub(crate) fn answer<'a>(
         slow(keyed, state, fwd)
     };
     let address = keyed.hash;
-    let found = match lookup(turn, address, key) {
-        Some((spec, meta)) if meta.flags.has(Flags::VARY_SPEC) => {
-            let without_cookies = facts.ruled.is_without_cookies;
-            keyed.hash = variant(turn, (&spec, &meta), head, without_cookies, keyed.hash, key);
-            lookup(turn, keyed.hash, key).ok_or(Fwd::VaryMiss)
-        }
-        found => found.ok_or(Fwd::UriMiss),
-    };
+    let found = chosen(turn, head, facts.ruled.is_without_cookies, &mut keyed.hash, key);
     let (object, mut meta) = match found {
         Ok(found) => found,
         Err(fwd) => return missed(key, keyed, must_fetch, fwd),
@@ -143,22 +127,30 @@ pub(crate) fn answer<'a>(
         Ok(used) => used,
         Err((anew, fwd)) => return missed(key, keyed, must_fetch || anew, fwd),
     };
-    core.askers.note(keyed.hash, asked.address, now_s);
+    core.askers.note(keyed.hash, client, now_s);
     let buffers = Buffers { key, head: stored_head };
     let found = (object, &meta, keyed.hash);
-    match of_object(core, turn, found, head, now_s, used.status, buffers) {
+    let refresh = used.is_to_be_refreshed.then_some(keyed);
+    match of_object(core, turn, found, (head, as_sent), now_s, used.status, buffers) {
         Ok(answer) => {
+            used.count(core);
             if trust == Trust::Fresh {
                 count(core, &answer, &meta);
             }
-            Ok(Answer { refresh: used.is_to_be_refreshed.then_some(keyed), ..answer })
+            Ok(Answer { refresh, ..answer })
+        }
+        Err(NotNow::Undecoded) => {
+            let undecoded = Undecoded { trust, said: None, refresh };
+            slow(keyed, State::Decode(Box::new(undecoded)), Fwd::UriMiss)
         }
         Err(NotNow::InParts(mut found)) => {
-            found.answer.refresh = used.is_to_be_refreshed.then_some(keyed);
+            used.count(core);
+            found.answer.refresh = refresh;
             slow(keyed, State::Parts(Box::new(Found { only_if_cached, ..*found })), Fwd::UriMiss)
         }
         Err(NotNow::InBlocks(mut found)) => {
-            found.answer.refresh = used.is_to_be_refreshed.then_some(keyed);
+            used.count(core);
+            found.answer.refresh = refresh;
             slow(keyed, State::Blocks(Box::new(FoundInBlocks { only_if_cached, ..*found })), Fwd::UriMiss)
         }
         Err(NotNow::Gone) => {
@@ -183,10 +175,17 @@ impl Used {
         Self { status: CacheStatus::hit(i64::from(ttl_s)), is_to_be_refreshed: false }
     }
 
-    fn stale(core: &Core, stale_s: u64, detail: &'static str, is_to_be_refreshed: bool) -> Self {
-        core.count(Counter::HitsStale);
+    fn stale(stale_s: u64, detail: &'static str, is_to_be_refreshed: bool) -> Self {
         let ttl_s = i64::try_from(stale_s).map_or(i64::MIN, |stale_s| -stale_s);
         Self { status: CacheStatus { detail: Some(detail), ..CacheStatus::hit(ttl_s) }, is_to_be_refreshed }
+    }
+
+    /// Counts it, if it is stale; once for a request that looks twice.
+    #[inline]
+    fn count(&self, core: &Core) {
+        if self.status.detail.is_some() {
+            core.count(Counter::HitsStale);
+        }
     }
 }
 
@@ -227,24 +226,20 @@ fn stale(core: &Core, reuse: Reuse, keyed: Keyed, trust: Trust) -> Result<Used, 
     match (reuse, trust) {
         (_, Trust::Validated) => Ok(Used::fresh(0)),
         (Reuse::Fresh { ttl_s }, _) => Ok(Used::fresh(ttl_s)),
-        (Reuse::StaleAccepted { stale_s }, _) => Ok(Used::stale(core, stale_s, "max-stale", false)),
+        (Reuse::StaleAccepted { stale_s }, _) => Ok(Used::stale(stale_s, "max-stale", false)),
         (Reuse::StaleWhileRevalidate { stale_s }, _) => {
             let is_asked = core.lately.has(keyed.hash, now_ms) || core.sites.is_failing(keyed.site, now_ms);
             if !is_asked {
                 // Now, and not when it is: a pipeline may ask for it many times until then.
                 core.lately.note(keyed.hash, now_ms);
             }
-            Ok(Used::stale(core, stale_s, "stale-while-revalidate", !is_asked))
+            Ok(Used::stale(stale_s, "stale-while-revalidate", !is_asked))
         }
         (Reuse::StaleIfError { stale_s }, trust) => {
             let fails = trust == Trust::StandIn
                 || core.lately.has(keyed.hash, now_ms)
                 || core.sites.is_failing(keyed.site, now_ms);
-            if fails {
-                Ok(Used::stale(core, stale_s, "stale-if-error", false))
-            } else {
-                Err((false, Fwd::Stale))
-            }
+            if fails { Ok(Used::stale(stale_s, "stale-if-error", false)) } else { Err((false, Fwd::Stale)) }
         }
         (Reuse::No(NotReused::Stale), _) => Err((false, Fwd::Stale)),
         // What is fresh by the store's clock and not by the request's wish is fetched anew.
@@ -289,6 +284,24 @@ fn lookup<'t>(turn: &'t Turn<'_>, hash: Hash, key: &[u8]) -> Option<(Object<'t>,
     }
 }
 
+/// What is stored for a request, under this key or that of its variant, which `hash` and `key` then are.
+#[inline]
+pub(crate) fn chosen<'t>(
+    turn: &'t Turn<'_>,
+    head: &RequestHead<'_, '_>,
+    is_without_cookies: bool,
+    hash: &mut Hash,
+    key: &mut Vec<u8>,
+) -> Result<(Object<'t>, StoredMeta), Fwd> {
+    match lookup(turn, *hash, key) {
+        Some((spec, meta)) if meta.flags.has(Flags::VARY_SPEC) => {
+            *hash = variant(turn, (&spec, &meta), head, is_without_cookies, *hash, key);
+            lookup(turn, *hash, key).ok_or(Fwd::VaryMiss)
+        }
+        found => found.ok_or(Fwd::UriMiss),
+    }
+}
+
 /// Makes `key` that of the variant for this request, and answers its hash.
 fn variant(
     turn: &Turn<'_>,
@@ -313,6 +326,8 @@ enum NotNow {
     InParts(Box<Found>),
     /// Its body is in blocks.
     InBlocks(Box<FoundInBlocks>),
+    /// The client does not accept the coding that it is in, and it is not decoded yet.
+    Undecoded,
     /// The range that was asked for begins beyond its end.
     Unsatisfiable { complete: u64 },
 }
@@ -323,7 +338,7 @@ fn of_object<'a>(
     core: &Core,
     turn: &'a Turn<'_>,
     (object, meta, hash): (Object<'a>, &StoredMeta, Hash),
-    head: &RequestHead<'_, '_>,
+    (head, as_sent): (&RequestHead<'_, '_>, bool),
     now_s: u64,
     status: CacheStatus,
     Buffers { key, head: stored_head }: Buffers<'a>,
@@ -334,7 +349,7 @@ fn of_object<'a>(
         || headers.has(KnownHeader::IfModifiedSince)
         || headers.has(KnownHeader::Range);
     let mut shown = Shown::Stored;
-    if meta.flags.has(Flags::MAY_BE_CODED) {
+    if meta.is_negotiated() {
         stored_head.clear();
         if is_conditional {
             object.head().copy_to(stored_head);
@@ -346,11 +361,17 @@ fn of_object<'a>(
             Shown::Stored => (object, Coding::AsSent),
             Shown::Coded(twin, coding) => (twin, coding),
             Shown::Had(coding) => (object, coding),
+            Shown::ToBeDecoded if !as_sent => return Err(NotNow::Undecoded),
+            Shown::ToBeDecoded => {
+                core.count(Counter::DecodingsRefused);
+                (object, Coding::AsSent)
+            }
         };
         let coded = CodedHead::new(coding, meta);
+        let mut earlier = 0;
         if is_conditional {
             stored_head.clear();
-            coded.append_span(object.head(), stored_head);
+            earlier = coded.append_span(object.head(), stored_head);
         }
         // What is in parts had its length said by the origin. Its list is copied when a part is wanted: that is not this
         // turn's answer anyway.
@@ -364,7 +385,7 @@ fn of_object<'a>(
         let verdict = if matches!(shown, Shown::Had(_)) {
             Verdict::NotModified
         } else if is_conditional {
-            let validators = meta.with_tag_suffix(coding.tag_suffix());
+            let validators = meta.with_tag(coding.tag_suffix(), earlier);
             policy::evaluate(
                 headers,
                 is_get,
@@ -427,6 +448,7 @@ fn of_object<'a>(
             match content.pin() {
                 Some(object) => Body::Pinned { object, range },
                 None if coding == Coding::AsSent => return Err(NotNow::Gone),
+                None if coding == Coding::Decoded && !as_sent => return Err(NotNow::Undecoded),
                 // The twin's memory is being freed, and not the object's.
                 None => {
                     shown = Shown::Stored;
@@ -439,7 +461,7 @@ fn of_object<'a>(
             Body::None
         };
         if let Shown::Coded(..) = shown {
-            count_coded(core, &object, &content, lines, is_get);
+            count_coded(core, &object, &content, coding, lines, is_get);
         }
         return Ok(answer_with(head_of(is_conditional, object, coded, coding, stored_head), body));
     }
@@ -464,7 +486,17 @@ fn head_of<'a>(
 }
 
 /// Counts a hit that is answered with a twin.
-fn count_coded(core: &Core, object: &Object<'_>, twin: &Object<'_>, lines: Lines, is_get: bool) {
+fn count_coded(
+    core: &Core,
+    object: &Object<'_>,
+    twin: &Object<'_>,
+    coding: Coding,
+    lines: Lines,
+    is_get: bool,
+) {
+    if coding == Coding::Decoded {
+        return core.count(Counter::HitsDecoded);
+    }
     core.count(Counter::HitsCoded);
     if is_get && lines == Lines::All {
         core.add(Counter::CodedBytesSaved, object.body_bytes().saturating_sub(twin.body_bytes()));

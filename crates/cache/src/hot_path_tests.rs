@@ -21,7 +21,7 @@ use crate::{
     bans::Ban,
     coding::Coding,
     config::{Config, Methods, Origin, PathRule, Site, SiteRules},
-    core::{Core, store_s, with_core},
+    core::{store_s, with_core},
     counters::Counter,
     http1,
     invalidations::{Invalidation, What},
@@ -100,18 +100,33 @@ fn insert(hash: Hash, key: &[u8], head: &[u8], body: &[u8], tail: &[u8], meta: S
 
 /// Stores an answer and its twin.
 fn store_coded(path: &str, body: &[u8], coded: &[u8]) {
+    let head = b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nETag: \"tag\"\r\n";
+    let meta = StoredMeta { flags: Flags::MAY_BE_CODED, ..meta(head, body, 200) };
+    store_with_twin(path, head, body, meta, (Coding::Gzip, coded));
+}
+
+/// Stores an answer that its origin sent in a coding, and the twin that is decoded.
+fn store_decoded(path: &str, coded: &[u8], body: &[u8]) {
+    let head = b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Type: text/html\r\nETag: \"tag\"\r\n";
+    let meta = StoredMeta { flags: Flags::MAY_BE_DECODED, coding: Coding::Gzip, ..meta(head, coded, 200) };
+    store_with_twin(path, head, coded, meta, (Coding::Decoded, body));
+}
+
+fn store_with_twin(
+    path: &str,
+    head: &[u8],
+    body: &[u8],
+    of_object: StoredMeta,
+    (coding, content): (Coding, &[u8]),
+) {
     let mut key = Vec::new();
     assert!(key::of_url(&format!("http://{}{path}", host_before(path)), &SiteTable::default(), &mut key));
     let hash = with_core(|core| core.store.hash(&key));
-    let head = b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nETag: \"tag\"\r\n";
-    let of_object = meta(head, body, 200);
-    insert(hash, &key, head, body, &[], StoredMeta { flags: Flags::MAY_BE_CODED, ..of_object });
+    insert(hash, &key, head, body, &[], of_object);
     let sequence = with_core(|core| core.shard.borrow().lookup_owned(hash, &key).expect("stored").sequence());
-    let place =
-        |core: &Core| twins::place(&mut key, hash, sequence, Coding::Gzip, |key| core.store.hash(key));
-    let twin = with_core(place);
-    let of_twin = StoredMeta { etag_at: 0, etag_bytes: 0, coding: Coding::Gzip, ..meta(&[], coded, 200) };
-    insert(twin, &key, &[], coded, &[], of_twin);
+    let twin = with_core(|core| twins::place(&mut key, hash, sequence, coding, |key| core.store.hash(key)));
+    let of_twin = StoredMeta { etag_at: 0, etag_bytes: 0, coding, ..meta(&[], content, 200) };
+    insert(twin, &key, &[], content, &[], of_twin);
 }
 
 /// Stores an answer that varies by Accept-Encoding, as it is for `gzip`.
@@ -203,6 +218,16 @@ fn cases() -> Vec<Case> {
         case("coded", get("/coded", browser), 1, "HTTP/1.1 200 OK"),
         case("coded, sixteen pipelined", get("/coded", browser), 16, "HTTP/1.1 200 OK"),
         case("coded, 304", get("/coded", &coded_had), 1, "HTTP/1.1 304 Not Modified"),
+        case("an origin's coding", get("/decoded", browser), 1, "HTTP/1.1 200 OK"),
+        case("decoded", get("/decoded", "Accept-Encoding: br\r\n"), 1, "HTTP/1.1 200 OK"),
+        case("decoded, sixteen pipelined", get("/decoded", ""), 16, "HTTP/1.1 200 OK"),
+        case(
+            "decoded, 304",
+            get("/decoded", "If-None-Match: \"tag-id\"\r\n"),
+            1,
+            "HTTP/1.1 304 Not Modified",
+        ),
+        case("decoded, 206", get("/decoded", "Range: bytes=9-99\r\n"), 1, "HTTP/1.1 206 Partial Content"),
         case("a coding that is not there", get("/coded", "Accept-Encoding: br\r\n"), 1, "HTTP/1.1 200 OK"),
     ]
 }
@@ -269,6 +294,7 @@ fn hits_allocate_nothing() {
         store("/tail", b"a body", b"X-Tail: 1\r\n");
         store_variant("/vary", &[b'z'; 1024]);
         store_coded("/coded", &[b'c'; 4096], &[b'g'; 2000]);
+        store_decoded("/decoded", &[b'g'; 2000], &[b'd'; 4096]);
         let listener = tokio::net::TcpListener::bind(("127.0.0.1", 0)).await.expect("a port");
         let address = listener.local_addr().expect("an address");
         let mut allocations = Allocations::new().expect("the counting allocator");
@@ -308,6 +334,13 @@ fn hits_allocate_nothing() {
             assert_eq!(
                 core.counters.value(Counter::HitsCoded),
                 3 * coded.map(|case| asked(&case)).sum::<usize>() as u64
+            );
+            let decoded = cases()
+                .into_iter()
+                .filter(|case| case.name.starts_with("decoded") && !case.name.ends_with("304"));
+            assert_eq!(
+                core.counters.value(Counter::HitsDecoded),
+                3 * decoded.map(|case| asked(&case)).sum::<usize>() as u64
             );
             let large = cases().into_iter().find(|case| case.name == "a hit of 64 KiB").expect("a case");
             assert_eq!(core.counters.value(Counter::BodiesLent), 3 * asked(&large) as u64);

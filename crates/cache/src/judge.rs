@@ -222,9 +222,15 @@ pub(crate) fn kept(
     let left_out = LeftOut { omit, tags: &core.config.tags };
     let outline = append_origin_head(&mut bytes, head, For::Store, left_out, times.response_s);
     let mut meta = StoredMeta::of_response(head, &outline, freshness, times, length);
-    if policy::codable(head, length, &core.config.compress).is_ok() && has_room_for_suffix(&meta, &bytes) {
+    let compress = &core.config.compress;
+    let is_codable = policy::codable(head, length, compress).is_ok();
+    // Who it was fetched for gets fields of its own with it, and so gets it as it comes.
+    let sent = policy::decodable(head, length, compress).ok().filter(|_| !freshness.omits_fields);
+    if (is_codable || sent.is_some()) && has_room_for_suffix(&meta, &bytes) {
         let says_vary = Vary::of(&head.headers).is_ok_and(|vary| vary.names("accept-encoding"));
-        meta.flags = meta.flags.with(Flags::MAY_BE_CODED).with_if(says_vary, Flags::SAYS_VARY);
+        let flag = if is_codable { Flags::MAY_BE_CODED } else { Flags::MAY_BE_DECODED };
+        meta.flags = meta.flags.with(flag).with_if(says_vary, Flags::SAYS_VARY);
+        meta.coding = sent.unwrap_or_default();
     }
     Response { head: bytes, meta, length, standing: Standing::Stored, tags: Vec::new(), variant: None }
 }

@@ -36,6 +36,7 @@ pub mod config;
 mod copy;
 mod core;
 mod counters;
+mod decoders;
 mod downstream;
 mod encoders;
 mod entry;
@@ -46,6 +47,7 @@ mod fetch;
 #[cfg(any(test, fuzzing))]
 pub mod fuzzing;
 mod growing;
+mod heard;
 mod held;
 mod hit;
 #[cfg(test)]

@@ -12,14 +12,14 @@ use crate::{
     core::with_core,
     downstream::Downstream,
     error_page::Fault,
-    fetch,
-    hit::{self, Trust},
+    fetch, hit,
     in_flight::Start,
     policy::{self, Verdict, accept::Accepted},
     request::Request,
     response::Response,
     response_head::{CacheStatus, CodedHead, Flags, Fwd, is_bodiless},
-    state::{State, Step},
+    state::{State, Step, Trust, Undecoded},
+    twins,
 };
 
 /// *miss*: what a fetch brings, one's own or somebody else's; or where to look instead.
@@ -47,6 +47,9 @@ pub(crate) async fn miss(
                     collapsed,
                     ..CacheStatus::fwd(fwd)
                 };
+                if is_to_be_decoded(request, &response) && cursor.is_stored_whole(bytes_max()).await {
+                    return look_again(request, anew, fwd, Look::of(Trust::Validated, Some(status)));
+                }
                 return match of_response(request, response, Content::Growing(cursor), status) {
                     Ok(answer) => Step::Answer(Box::new(answer)),
                     Err(fault) => Step::Then(State::Synth(fault)),
@@ -54,30 +57,87 @@ pub(crate) async fn miss(
             }
         }
         Start::Again => {}
-        Start::Validated => return look_again(request, anew, fwd, Trust::Validated),
+        Start::Validated => return look_again(request, anew, fwd, Look::of(Trust::Validated, None)),
         Start::StandIn => {
             with_core(|core| core.lately.note(request.hash, clock::monotonic_ms()));
-            return look_again(request, anew, fwd, Trust::StandIn);
+            return look_again(request, anew, fwd, Look::of(Trust::StandIn, None));
         }
         // (The last two are said of blocks alone.)
         Start::Alone | Start::OtherVersion | Start::NoBlock => return Step::Then(State::Pass(None)),
         Start::Failed(error) => return Step::Then(State::OriginFailed(error)),
     }
     // It may be stored by now, perhaps under the key of a variant.
-    look_again(request, anew, fwd, Trust::Fresh)
+    look_again(request, anew, fwd, Look::of(Trust::Fresh, None))
+}
+
+/// Whether an answer that is being stored has a coding that the client does not accept, and which may be undone. What is
+/// stored for others and not for this client, because it has cookies, it would not find.
+fn is_to_be_decoded(request: &Request, response: &Response) -> bool {
+    let flags = response.meta.flags;
+    let is_shared = || {
+        with_core(|core| {
+            let has_cookie = core.facts_of(request).cookie;
+            policy::may_share(!flags.has(Flags::NOT_FOR_COOKIES), has_cookie, core.config.cookies)
+        })
+    };
+    response.is_stored()
+        && flags.has(Flags::MAY_BE_DECODED)
+        && twins::wants_decoded(&request.head().headers, response.meta.coding)
+        && is_shared()
+}
+
+/// Bytes of the longest content that is decoded.
+fn bytes_max() -> u64 {
+    with_core(|core| core.config.compress.bytes_max)
+}
+
+/// *decode*: waits until the object that was found has been decoded, and looks again. `is_last`: it has done so before.
+pub(crate) async fn decode(request: &Arc<Request>, undecoded: Undecoded, fwd: Fwd, is_last: bool) -> Step {
+    let Undecoded { trust, said, refresh } = undecoded;
+    let as_sent = !twins::decode(request).await || is_last;
+    let step = look_again(request, false, fwd, Look { trust, said, as_sent });
+    match step {
+        Step::Answer(mut answer) => {
+            answer.refresh = answer.refresh.or(refresh);
+            Step::Answer(answer)
+        }
+        Step::Under(request, State::Decode(mut undecoded)) => {
+            undecoded.refresh = undecoded.refresh.or(refresh);
+            Step::Under(request, State::Decode(undecoded))
+        }
+        step => step,
+    }
+}
+
+/// How a request looks once more.
+struct Look {
+    trust: Trust,
+    /// What Cache-Status says, where it is known already.
+    said: Option<CacheStatus>,
+    /// What is not decoded by now is sent as its origin sent it.
+    as_sent: bool,
+}
+
+impl Look {
+    const fn of(trust: Trust, said: Option<CacheStatus>) -> Self {
+        Self { trust, said, as_sent: false }
+    }
 }
 
 /// Looks a request up once more, as the hit path does. What the origin was asked about is no hit, whoever has the bytes.
-fn look_again(request: &Arc<Request>, anew: bool, fwd: Fwd, trust: Trust) -> Step {
+fn look_again(request: &Arc<Request>, anew: bool, fwd: Fwd, look: Look) -> Step {
+    let Look { trust, said, as_sent } = look;
     with_core(|core| {
         let (mut key, mut stored_head) = (Vec::new(), Vec::new());
         let turn = core.reader.turn();
         let buffers = hit::Buffers { key: &mut key, head: &mut stored_head };
-        let asked = hit::Asked { head: &request.head(), has_body: false, trust, address: request.client };
+        let (head, address) = (&request.head(), request.client);
+        let asked = hit::Asked { head, has_body: false, trust, address, as_sent };
         let slow = match hit::answer(core, &turn, &asked, clock::unix_s(), buffers) {
             Ok(answer) => {
                 let mut answer = answer.into_owned();
-                answer.cache_status = answer.cache_status.map(|status| after_asking(status, fwd, trust));
+                let of_hit = answer.cache_status;
+                answer.cache_status = said.or(of_hit.map(|status| after_asking(status, fwd, trust)));
                 return Step::Answer(Box::new(answer));
             }
             Err(slow) => slow,
@@ -86,6 +146,7 @@ fn look_again(request: &Arc<Request>, anew: bool, fwd: Fwd, trust: Trust) -> Ste
             State::Miss { anew: again, alone, only_if_cached } => {
                 State::Miss { anew: anew || again, alone, only_if_cached }
             }
+            State::Decode(undecoded) => State::Decode(Box::new(Undecoded { said, ..*undecoded })),
             state => state,
         };
         Step::Under(Arc::new(request.under(&key, slow.keyed.hash)), state)
@@ -159,11 +220,16 @@ pub(crate) fn of_response(
     Ok(Answer { head, lines, length, age_s, cache_status, received, varies, body, refresh: None })
 }
 
-/// The coding of ours that the client has of a response, which may be sent in it.
+/// The coding that the client has of a response, which may be sent in it, or without the one that it came in.
 fn coding_had(response: &Response, headers: &Headers<'_, '_>) -> Option<Coding> {
-    if !response.meta.flags.has(Flags::MAY_BE_CODED) {
+    if !response.meta.is_negotiated() {
         return None;
     }
     let etag = response.meta.etag_of(&response.head).and_then(EntityTag::parse)?;
-    policy::coding_had(headers, &etag, &Accepted::of(headers))
+    let accepted = Accepted::of(headers);
+    if response.meta.flags.has(Flags::MAY_BE_DECODED) {
+        let has = accepted.accepts(Coding::Decoded) && policy::has_decoded(headers, &etag);
+        return has.then_some(Coding::Decoded);
+    }
+    policy::coding_had(headers, &etag, &accepted)
 }

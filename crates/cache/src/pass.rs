@@ -11,6 +11,7 @@ use crate::{
     counters::Counter,
     downstream::{Broken, Downstream, READ_BYTES},
     error_page::Fault,
+    heard,
     invalidate::invalidate_after,
     judge,
     miss::of_response,
@@ -25,7 +26,7 @@ use crate::{
 
 /// *pass*: this very request goes to the origin, and its answer to this client only. `None`: the client is gone.
 pub(crate) async fn pass(
-    request: &Request,
+    request: &Arc<Request>,
     fwd: Fwd,
     detail: Option<&'static str>,
     client: &mut impl Downstream,
@@ -62,6 +63,7 @@ pub(crate) async fn pass(
         Err(SendError::Ours(Broken::Refused(fault))) => return Some(Step::Then(State::Synth(fault))),
     };
     invalidate_after(request, &arrived.head.head()).await;
+    heard::hear(request, &arrived.head.head());
     let response = Arc::new(with_core(|core| judge::passed(core, &arrived)));
     let as_get = with_core(|core| judge::as_get(core, request, &arrived, bans));
     let content = arriving::pass(arrived, response.length, request.site);

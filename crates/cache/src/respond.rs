@@ -8,6 +8,8 @@
 //!            ▼               ▼                ▼             ▼             ▼
 //!          Answer          Answer           Answer        Answer        Answer        ──▶ http1::deliver
 //! ```
+//! `Decode` goes back to `hit::answer`, once what it found has been decoded.
+//!
 //! The states know neither each other nor the client: each is a function from a request to a [`Step`].
 
 use std::sync::Arc;
@@ -24,7 +26,7 @@ use crate::{
     downstream::Downstream,
     error_page::Fault,
     fetch,
-    miss::miss,
+    miss::{decode, miss},
     parts::{self, Unsent},
     pass::pass,
     purge::purge,
@@ -107,6 +109,10 @@ pub(crate) async fn respond(
                     Err(Missing::OnlyIfCached) => Step::Then(State::Synth(Fault::OnlyIfCached)),
                     Err(Missing::Failed(error)) => Step::Then(State::OriginFailed(error)),
                 }
+            }
+            State::Decode(undecoded) => {
+                looks += 1;
+                decode(&request, *undecoded, fwd, looks >= LOOKS_MAX).await
             }
             State::Pass(detail) => pass(&request, fwd, detail, client).await?,
             State::Purge => Step::Answer(Box::new(Box::pin(purge(&request)).await)),

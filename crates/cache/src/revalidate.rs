@@ -173,19 +173,13 @@ fn store(
     // Tags were not stored with the head: these are the answer's, if it has any.
     let extra = tags.map_or_else(|| known.extra.clone(), |tags| tags::section(&tags));
     let kept = judge::kept(core, head, &facts.directives.omit, &freshness, times, known.meta.body_bytes);
-    let flags = if known.meta.flags.has(Flags::IN_BLOCKS) {
-        kept.meta.flags.with(Flags::IN_BLOCKS).without(Flags::MAY_BE_CODED)
-    } else {
-        kept.meta.flags
-    };
+    let meta = if known.meta.flags.has(Flags::IN_BLOCKS) { kept.meta.in_blocks() } else { kept.meta };
     let meta = StoredMeta {
-        flags,
         origin_ms: known.meta.origin_ms,
         schemes: known.meta.schemes,
-        coding: known.meta.coding,
         site: known.meta.site,
         bans,
-        ..kept.meta
+        ..meta
     };
     if !meta.fits() {
         return false;

@@ -26,7 +26,6 @@ use tokio::{net::TcpStream, sync::oneshot};
 use wire::http1::head::HeadLimits;
 
 use crate::{
-    askers,
     bans::{Ban, BanSeen},
     clients::{Clients, Held},
     coding_pool::{self, CodingPool},
@@ -35,7 +34,7 @@ use crate::{
     counters::Counter,
     explain,
     explanation::{ExplainError, Explanation, RequestOf},
-    fetch, housekeeping, http1,
+    fetch, heard, housekeeping, http1,
     invalidations::{Table, What},
     key, listing,
     memory_need::TooLittleMemory,
@@ -139,7 +138,7 @@ pub struct Server {
     /// The store's file. It is dropped after the loops, so that everything they have appended is written.
     file: Option<OpenFile>,
     /// What codes content. It is dropped after the loops, too.
-    _coding: Option<CodingPool>,
+    _coding: CodingPool,
     /// For purges and questions from outside the loops.
     outside: Outside,
     ready: Arc<AtomicUsize>,
@@ -156,7 +155,7 @@ struct Seed {
     listener: TcpListener,
     shard: Shard,
     file: Option<OfCore>,
-    coding: Option<coding_pool::OfCore>,
+    coding: coding_pool::OfCore,
     purged: Table,
     sender: Sender<Message>,
     receiver: Receiver<Message>,
@@ -213,7 +212,7 @@ impl Server {
         }
         let mut endpoints = mesh.into_endpoints();
         let Some(outside) = endpoints.pop() else { unreachable!("there is one endpoint for the outside") };
-        let (coding, coders) = coding_pool::start(&config.compress, loops).map_err(StartError::Prepare)?;
+        let (coding, coders) = CodingPool::start(&config.compress, loops).map_err(StartError::Prepare)?;
         let seeds = listeners.into_iter().zip(shards).zip(reads).zip(endpoints).zip(coders).enumerate();
         let seeds = seeds
             .map(|(index, ((((listener, shard), file), endpoint), coding))| {
@@ -383,7 +382,7 @@ async fn run_core(context: CoreContext, seed: Seed, shared: Arc<Shared>) -> io::
     if let Some(of_core) = of_core {
         (file, completions, coming) = (Some(of_core.reads), Some(of_core.completions), of_core.coming);
     }
-    let (coders, coded) = coding.unzip();
+    let (coders, coded) = coding;
     Core::install(Beginning {
         index,
         config: Arc::clone(&shared.config),
@@ -395,7 +394,7 @@ async fn run_core(context: CoreContext, seed: Seed, shared: Arc<Shared>) -> io::
         store: Arc::clone(&shared.store),
         shard,
         file,
-        coders,
+        coders: Some(coders),
         sender,
         balance: Arc::clone(&shared.balance),
         counters,
@@ -404,7 +403,7 @@ async fn run_core(context: CoreContext, seed: Seed, shared: Arc<Shared>) -> io::
     let messages = tokio::spawn(receive_messages(receiver, Arc::clone(&shared.clients)));
     let housekeeping = tokio::spawn(housekeeping::keep_house());
     let settling = completions.map(|completions| tokio::spawn(settle_reads(completions)));
-    let coded = coded.map(|coded| tokio::spawn(twins::settle(coded)));
+    let coded = tokio::spawn(twins::settle(coded));
     let coming = coming.map(|coming| tokio::spawn(store_file::take_over(coming)));
     shared.ready.fetch_add(1, Ordering::AcqRel);
     tokio::select! {
@@ -427,7 +426,7 @@ async fn run_core(context: CoreContext, seed: Seed, shared: Arc<Shared>) -> io::
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
     housekeeping.abort();
-    for task in [settling, coming, coded].into_iter().flatten() {
+    for task in [settling, coming, Some(coded)].into_iter().flatten() {
         task.abort();
     }
     messages.abort();
@@ -522,6 +521,7 @@ async fn receive_messages(mut receiver: Receiver<Message>, clients: Arc<Clients>
                     Message::Fetch(want) => fetch::begin(core, *want),
                     Message::Put(put) => put::store(core, &put),
                     Message::Code(to_code) => twins::begin(core, *to_code),
+                    Message::Heard(heard) => heard::judge(core, &heard),
                     Message::Accept(stream, address) => take_over(core, stream, address, &clients),
                     Message::Invalidate { invalidation, is_purge, done } => {
                         if is_purge {
@@ -536,7 +536,10 @@ async fn receive_messages(mut receiver: Receiver<Message>, clients: Arc<Clients>
                         let _ = done.send(core.invalidations.bans_seen());
                     }
                     Message::Explain(question) => explain::answer(core, *question),
-                    Message::Asker { hash, reply } => askers::answer(core, hash, reply),
+                    Message::Asker { hash, reply } => {
+                        // Who asked may have given up.
+                        let _ = reply.send(core.askers.of(hash));
+                    }
                     Message::Objects(step) => listing::answer(core, *step),
                     Message::LostPart { hash, key, id } => core.shard_mut().lost_part(hash, &key, id),
                     Message::Unlink { hash, key, is_purge, lasting, done } => {

@@ -3,9 +3,27 @@
 use std::sync::Arc;
 
 use crate::{
-    answer::Answer, blocks::InBlocks, error_page::Fault, keyed::Keyed, origin::OriginError, parts::InParts,
-    request::Request, response_head::Fwd, several::Plan,
+    answer::Answer,
+    blocks::InBlocks,
+    error_page::Fault,
+    keyed::Keyed,
+    origin::OriginError,
+    parts::InParts,
+    request::Request,
+    response_head::{CacheStatus, Fwd},
+    several::Plan,
 };
+
+/// What of the store answers a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Trust {
+    /// What is fresh, or may be shown while it is fetched anew.
+    Fresh,
+    /// What the origin has validated or sent just now, too.
+    Validated,
+    /// What may be shown because the origin fails, too (RFC 5861 §4).
+    StandIn,
+}
 
 /// What a request that is not answered within its turn goes on to.
 pub(crate) enum State {
@@ -24,6 +42,8 @@ pub(crate) enum State {
     Parts(Box<Found>),
     /// It is in blocks.
     Blocks(Box<FoundInBlocks>),
+    /// It is stored in a coding that the client does not accept, and has to be decoded first.
+    Decode(Box<Undecoded>),
     /// The client wants the object dropped.
     Purge,
     /// We answer by ourselves.
@@ -52,6 +72,16 @@ pub(crate) struct FoundInBlocks {
     pub(crate) several: Option<Plan>,
     /// The client wants nothing from the origin.
     pub(crate) only_if_cached: bool,
+}
+
+/// An object that is to be looked up once more when it has been decoded.
+pub(crate) struct Undecoded {
+    /// As it was looked up.
+    pub(crate) trust: Trust,
+    /// What Cache-Status says of it, where that is not what it says of a hit.
+    pub(crate) said: Option<CacheStatus>,
+    /// It is stale, and to be fetched anew beside (RFC 5861 §3).
+    pub(crate) refresh: Option<Keyed>,
 }
 
 /// What is known of a request that is not a hit.

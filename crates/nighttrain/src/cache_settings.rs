@@ -357,7 +357,7 @@ pub(crate) const CACHE_SETTINGS: &[Setting] = &[
         shape: Shape::Text,
         heading: CACHE,
         value_name: "SIZE",
-        help: "Length of the longest answer that is compressed, at most 64MiB",
+        help: "Length of the longest answer that is compressed, or decoded for who does not accept its coding, at most 64MiB",
         access: value!(cache.compress.bytes_max, parse = compressed_size, show = size_text),
     },
     Setting {

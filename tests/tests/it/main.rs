@@ -11,6 +11,7 @@ mod codings;
 mod conformance;
 mod corpus;
 mod curl;
+mod decodings;
 mod delivery;
 mod dist;
 mod explain;

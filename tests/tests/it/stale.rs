@@ -31,6 +31,8 @@ on_one_core_and_on_two! {
     a6_clients_that_wait_for_a_validation_share_it,
     a6_variants_are_validated_each_by_itself,
     a6_a_304_that_makes_another_answer_of_it_is_not_used,
+    a6_what_differs_from_what_the_origin_says_to_head_is_stale,
+    a6_what_is_not_for_all_says_nothing_of_what_is_stored,
     clients_wishes_count_if_they_are_obeyed,
 }
 
@@ -379,4 +381,77 @@ fn clients_wishes_count_if_they_are_obeyed(cores: &str) {
         let only = Request::get("/absent").header("Cache-Control", "only-if-cached");
         accelerator.fetch(&only).expect_status(504);
     }
+}
+
+/// An origin whose page has versions, each with a tag and a length of its own.
+fn versioned(origin: &ScriptedOrigin, path: &str, vary: Option<&'static str>) -> Arc<AtomicUsize> {
+    let version = Arc::new(AtomicUsize::new(0));
+    let of_origin = Arc::clone(&version);
+    origin.on(path, move |request, reply| {
+        let version = of_origin.load(Relaxed);
+        let tag = format!("\"v{version}\"");
+        let is_known = request.header("if-none-match") == Some(&*tag);
+        let body = "x".repeat(version + 1);
+        let mut answer = if is_known { Answer::new(304, "") } else { Answer::new(200, &body) };
+        if let Some(names) = vary {
+            answer = answer.header("Vary", names);
+        }
+        reply.answer(&answer.header("ETag", &tag).header("Cache-Control", "max-age=600").header("X-Of", &tag))
+    });
+    version
+}
+
+/// HEAD that the origin alone can judge (RFC 9110 §13.1.1).
+fn judged(path: &str) -> Request {
+    Request::new("HEAD", path).header("If-Match", "*")
+}
+
+fn a6_what_differs_from_what_the_origin_says_to_head_is_stale(cores: &str) {
+    let origin = ScriptedOrigin::start();
+    for (path, vary) in [("/page", None), ("/varies", Some("Accept-Language"))] {
+        let version = versioned(&origin, path, vary);
+        let accelerator = start(&origin, cores);
+        let get = |language| accelerator.fetch(&Request::get(path).header("Accept-Language", language));
+        assert_eq!(get("de").expect_status(200).text(), "x");
+        assert_eq!(get("fr").expect_status(200).text(), "x");
+        let before = origin.count(path);
+        // It is the same: it stays fresh.
+        accelerator.fetch(&judged(path).header("Accept-Language", "de")).expect_status(200);
+        for language in ["de", "fr"] {
+            assert!(cache_status(&get(language)).contains("; hit"));
+        }
+        assert_eq!(origin.count(path), before + 1);
+        version.store(4, Relaxed);
+        assert_eq!(get("de").text(), "x", "nobody knows yet");
+        accelerator.fetch(&judged(path).header("Accept-Language", "de")).expect_status(200);
+        eventually("it is stale", || get("de").text() == "xxxxx");
+        assert_eq!(accelerator.stat().count("requests.heard_stale"), 1);
+        // The other variant was none of that answer's; without variants there is one.
+        assert_eq!(get("fr").text(), if vary.is_some() { "x" } else { "xxxxx" });
+        assert!(cache_status(&get("de")).contains("; hit"));
+        let asked = origin.seen(path).pop().expect("it was asked");
+        assert_eq!(asked.header("if-none-match"), Some("\"v0\""), "it is asked about, and not dropped");
+    }
+}
+
+fn a6_what_is_not_for_all_says_nothing_of_what_is_stored(cores: &str) {
+    let origin = ScriptedOrigin::start();
+    let version = versioned(&origin, "/page", None);
+    let setup = Accelerator::before(&origin.url()).flag("--cores", cores);
+    let accelerator = setup.flag("--bypass-cookies", "session").start();
+    assert_eq!(accelerator.get("/page").text(), "x");
+    version.store(1, Relaxed);
+    for request in [
+        // A visitor who is known may have a page of his own.
+        Request::new("HEAD", "/page").header("Cookie", "session=1"),
+        judged("/page").header("Cookie", "session=1"),
+        judged("/page").header("Authorization", "Basic eDp5"),
+        // It is answered from what is stored.
+        Request::new("HEAD", "/page"),
+    ] {
+        accelerator.fetch(&request).expect_status(200);
+        let answer = accelerator.get("/page");
+        assert!(answer.text() == "x" && cache_status(&answer).contains("; hit"));
+    }
+    assert_eq!(accelerator.stat().count("requests.heard_stale"), 0);
 }

@@ -7,6 +7,7 @@ use wire::http1::{
 };
 
 use crate::{
+    coding::Coding,
     core::Core,
     policy::{LeftAlone, accept::Accepted, codable},
     response_head::{Flags, StoredMeta},
@@ -23,6 +24,8 @@ fn left_alone(core: &Core, object: &Object<'_>, head: &[u8]) -> Option<LeftAlone
     codable(&head, bytes, &core.config.compress).err()
 }
 
+const NEGOTIATED: &str = "RFC 9110 §12.5.3";
+
 /// What is decided, in words, and where the rule is written.
 pub(super) fn of_hit(
     core: &Core,
@@ -33,6 +36,9 @@ pub(super) fn of_hit(
 ) -> (&'static str, String, &'static str) {
     if !object.tail().is_empty() {
         return alone(LeftAlone::Trailers);
+    }
+    if twins::is_decodable(core, object, meta) {
+        return of_decodable(core, shard, (object, meta, hash), headers);
     }
     if let Some(why) = left_alone(core, object, stored_head) {
         return alone(why);
@@ -51,7 +57,6 @@ pub(super) fn of_hit(
         let words = "the client wants it as the origin made it: it says no-transform";
         return (LeftAlone::NoTransform.name(), words.to_owned(), "RFC 9111 §5.2.1.6");
     }
-    const NEGOTIATED: &str = "RFC 9110 §12.5.3";
     let Some(coding) = Accepted::of(headers).best(&core.config.compress.codings) else {
         let words = "the client accepts no coding that is made here, or likes none better than none";
         return ("not-accepted", words.to_owned(), NEGOTIATED);
@@ -63,13 +68,50 @@ pub(super) fn of_hit(
                 format!("it is sent as {name}: {bytes} bytes in the place of {}", object.body_bytes());
             ("coded", words, NEGOTIATED)
         }
-        Seen::DoesNotShrink => {
+        Seen::NotToBeHad => {
             let words = format!("it is sent as it is: as {name} it does not shrink by a twentieth");
             ("does-not-shrink", words, "")
         }
         Seen::NotThere => {
             let words = format!("it is sent as it is, and {name} is made of it for those who come later");
             ("to-be-made", words, NEGOTIATED)
+        }
+    }
+}
+
+/// The same of what its origin sent in a coding that may be undone.
+fn of_decodable(
+    core: &Core,
+    shard: &Shard,
+    (object, meta, hash): (&Object<'_>, &StoredMeta, Hash),
+    headers: &Headers<'_, '_>,
+) -> (&'static str, String, &'static str) {
+    let name = meta.coding.token();
+    if !twins::wants_decoded(headers, meta.coding) {
+        let words = format!(
+            "it is sent as {name}, as its origin sent it: the client accepts that, or nothing else that is had"
+        );
+        return ("as-sent", words, NEGOTIATED);
+    }
+    match twins::peek(core, shard, (object, hash), Coding::Decoded) {
+        Seen::There(bytes) => {
+            let words = format!(
+                "it is sent without the {name} of its origin, which the client does not accept: {bytes} bytes in the \
+                 place of {}",
+                object.body_bytes()
+            );
+            ("decoded", words, NEGOTIATED)
+        }
+        Seen::NotToBeHad => {
+            let words = format!(
+                "it is sent as {name}, which the client does not accept: it is damaged, or too long when it is decoded"
+            );
+            ("not-to-be-decoded", words, "knob compress-bytes-max")
+        }
+        Seen::NotThere => {
+            let words =
+                format!("the client does not accept {name}: it is decoded first, and the request waits");
+            ("to-be-decoded", words, NEGOTIATED)
         }
     }
 }

@@ -50,11 +50,11 @@ use crate::{
     error_page::Fault,
     fetch,
     held::Held,
-    hit::{self, Trust},
+    hit,
     request::Request,
     respond::respond,
     response_head::Fwd,
-    state::{Slow, State},
+    state::{Slow, State, Trust},
     synth::synth,
 };
 
@@ -359,7 +359,13 @@ impl Connection {
             core.count(Counter::Requests);
             let has_body = !matches!(framing, Framing::None | Framing::Length(0));
             let buffers = hit::Buffers { key: &mut *key, head: &mut *stored_head };
-            let asked = hit::Asked { head: &head, has_body, trust: Trust::Fresh, address: self.address };
+            let asked = hit::Asked {
+                head: &head,
+                has_body,
+                trust: Trust::Fresh,
+                address: self.address,
+                as_sent: false,
+            };
             match hit::answer(core, &turn, &asked, now_s, buffers) {
                 Ok(answer) => {
                     let refresh = answer.refresh;

@@ -131,7 +131,9 @@ pub(super) fn begin(core: &Core, answer: Answer<'_>, asked: Asked, out: &mut Vec
     };
     match &head {
         Head::Stored(span) => span.copy_to(out),
-        Head::Coded(span, coded) => coded.append_span(*span, out),
+        Head::Coded(span, coded) => {
+            coded.append_span(*span, out);
+        }
         Head::Copied(bytes) => append_lines(bytes, lines, out),
         Head::Owned(bytes) => append_lines(bytes, lines, out),
         Head::Fetched(response) => append_lines(&response.head, lines, out),

@@ -71,7 +71,7 @@ pub struct Accepted {
 
 impl Accepted {
     /// What is not coded.
-    pub const PLAIN: Self = Self { of: [1000, 0, 0, 0], is_identity_named: false };
+    pub const PLAIN: Self = Self { of: [1000, 0, 0, 0, 1000], is_identity_named: false };
 
     /// Reads `Accept-Encoding`. Where it is absent, or cannot be read, nothing that is coded is accepted.
     #[inline]
@@ -98,6 +98,7 @@ impl Accepted {
         let mut of = named.map(|quality| quality.or(others).unwrap_or(0));
         // RFC 9110 §12.5.3: it is acceptable unless it is excluded.
         of[Coding::AsSent as usize] = identity.unwrap_or(1000);
+        of[Coding::Decoded as usize] = of[Coding::AsSent as usize];
         Self { of, is_identity_named: identity.is_some() }
     }
 
@@ -325,7 +326,9 @@ mod tests {
             for coding in Coding::MADE {
                 prop_assert_eq!(accepted.accepts(coding), worth(coding).is_some_and(|q| q > 0));
             }
-            prop_assert_eq!(accepted.accepts(Coding::AsSent), worth(Coding::AsSent) != Some(0));
+            for plain in [Coding::AsSent, Coding::Decoded] {
+                prop_assert_eq!(accepted.accepts(plain), worth(Coding::AsSent) != Some(0));
+            }
         }
 
         /// What is made means the same: it stays what it is, in whatever order it comes.

@@ -1,16 +1,16 @@
-//! Whether the content of a response may be coded for those who accept that (RFC 9110 §8.4), which makes another
-//! representation of it.
+//! Whether the content of a response may be coded for those who accept that (RFC 9110 §8.4), or decoded for those who do
+//! not accept the coding that it comes in; either makes another representation of it.
 //!
 //! What says that it is to stay as it is stays so: `no-transform` (RFC 9110 §7.7), and whatever is said of the very bytes
 //! (RFC 9530, RFC 9421, Content-MD5), which would not be true of the others.
 
 use wire::http1::{
     fields::{EntityTag, directives},
-    head::ResponseHead,
+    head::{Headers, ResponseHead},
     known::KnownHeader,
 };
 
-use crate::coding::Compress;
+use crate::coding::{Coding, Compress};
 
 /// Fields that say something of the bytes, or of the fields that would be changed.
 const OF_THE_BYTES: [&str; 6] =
@@ -94,38 +94,84 @@ pub fn codable(
     rules: &Compress,
 ) -> Result<(), LeftAlone> {
     let headers = &head.headers;
-    let once = |known| headers.known(known).filter(|_| !headers.is_repeated(known));
-    let is_tagged_badly =
-        || headers.has(KnownHeader::Etag) && once(KnownHeader::Etag).and_then(EntityTag::parse).is_none();
-    let says_no_transform = || {
-        let said = [KnownHeader::CacheControl, KnownHeader::CdnCacheControl].into_iter();
-        said.flat_map(|known| headers.known_all(known))
-            .flat_map(directives)
-            .any(|directive| directive.is("no-transform"))
-    };
-    let is_bound = || OF_THE_BYTES.iter().any(|name| headers.headers(name).next().is_some());
     let why = if rules.codings.is_empty() {
         LeftAlone::Off
     } else if head.status != 200 {
         LeftAlone::Status
     } else if headers.has(KnownHeader::ContentEncoding) {
         LeftAlone::Coded
-    } else if !once(KnownHeader::ContentType).is_some_and(|said| rules.takes_type(said)) {
+    } else if !once(headers, KnownHeader::ContentType).is_some_and(|said| rules.takes_type(said)) {
         LeftAlone::Type
     } else if body_bytes.is_some_and(|bytes| !rules.takes(bytes)) {
         LeftAlone::Length
-    } else if says_no_transform() {
-        LeftAlone::NoTransform
-    } else if is_bound() {
-        LeftAlone::Bound
-    } else if is_tagged_badly() {
-        LeftAlone::Tag
-    } else if headers.has(KnownHeader::Trailer) {
-        LeftAlone::Trailers
     } else {
-        return Ok(());
+        return transformable(headers);
     };
     Err(why)
+}
+
+/// Types of content that is a file in a coding, with which some origins send the coding as well: who has saved such a file
+/// wants it as it is, whatever it accepts.
+const FILES_IN_A_CODING: [&[u8]; 3] = [b"application/gzip", b"application/x-gzip", b"application/zstd"];
+
+/// Whether it may be decoded for whoever does not accept the one coding that its origin sent it in; which one that is.
+/// `body_bytes`: as it came, `None` where nobody knows yet.
+///
+/// # Errors
+/// Why it is left as it is; [`LeftAlone::Coded`] where the origin sent it in none, in several, or in one that is not
+/// known here.
+pub fn decodable(
+    head: &ResponseHead<'_, '_>,
+    body_bytes: Option<u64>,
+    rules: &Compress,
+) -> Result<Coding, LeftAlone> {
+    let headers = &head.headers;
+    if head.status != 200 {
+        return Err(LeftAlone::Status);
+    }
+    let sent = once(headers, KnownHeader::ContentEncoding).and_then(|said| Coding::named(said.trim_ascii()));
+    let sent = sent.filter(|sent| Coding::MADE.contains(sent)).ok_or(LeftAlone::Coded)?;
+    let essence = once(headers, KnownHeader::ContentType)
+        .and_then(|said| said.split(|&b| b == b';').next())
+        .unwrap_or_default()
+        .trim_ascii();
+    if FILES_IN_A_CODING.iter().any(|known| known.eq_ignore_ascii_case(essence)) {
+        return Err(LeftAlone::Type);
+    }
+    if body_bytes.is_some_and(|bytes| bytes > rules.bytes_max) {
+        return Err(LeftAlone::Length);
+    }
+    transformable(headers).map(|()| sent)
+}
+
+/// The value of a field that is there once.
+fn once<'h>(headers: &Headers<'h, '_>, known: KnownHeader) -> Option<&'h [u8]> {
+    headers.known(known).filter(|_| !headers.is_repeated(known))
+}
+
+/// Whether nothing is said of content that would not be true of it in another coding.
+fn transformable(headers: &Headers<'_, '_>) -> Result<(), LeftAlone> {
+    let is_tagged_badly = || {
+        headers.has(KnownHeader::Etag)
+            && once(headers, KnownHeader::Etag).and_then(EntityTag::parse).is_none()
+    };
+    let says_no_transform = || {
+        let said = [KnownHeader::CacheControl, KnownHeader::CdnCacheControl].into_iter();
+        said.flat_map(|known| headers.known_all(known))
+            .flat_map(directives)
+            .any(|directive| directive.is("no-transform"))
+    };
+    if says_no_transform() {
+        Err(LeftAlone::NoTransform)
+    } else if OF_THE_BYTES.iter().any(|name| headers.headers(name).next().is_some()) {
+        Err(LeftAlone::Bound)
+    } else if is_tagged_badly() {
+        Err(LeftAlone::Tag)
+    } else if headers.has(KnownHeader::Trailer) {
+        Err(LeftAlone::Trailers)
+    } else {
+        Ok(())
+    }
 }
 
 #[cfg(test)]
@@ -180,5 +226,42 @@ mod tests {
         }
         let off = Compress { codings: Vec::new(), ..Compress::default() };
         assert_eq!(with_response("200 OK", TEXT, |head| codable(head, None, &off)), Err(LeftAlone::Off));
+    }
+
+    #[test]
+    fn one_coding_is_undone_unless_something_speaks_against_it() {
+        let rules = Compress { codings: Vec::new(), ..Compress::default() };
+        let of = |headers: &str, body_bytes| {
+            with_response("200 OK", headers, |head| decodable(head, body_bytes, &rules))
+        };
+        for (said, sent) in
+            [("gzip", Coding::Gzip), ("X-GZIP", Coding::Gzip), ("br", Coding::Brotli), ("zstd", Coding::Zstd)]
+        {
+            for more in ["", "Content-Type: image/png", "ETag: W/\"x\"", "Cache-Control: max-age=5"] {
+                let headers = format!("Content-Encoding: {said}\n{more}");
+                assert_eq!(of(headers.trim(), Some(5)), Ok(sent), "{headers}");
+            }
+        }
+        for (headers, why) in [
+            ("X: y", LeftAlone::Coded),
+            ("Content-Encoding: identity", LeftAlone::Coded),
+            ("Content-Encoding: deflate", LeftAlone::Coded),
+            ("Content-Encoding: gzip, br", LeftAlone::Coded),
+            ("Content-Encoding: gzip\nContent-Encoding: gzip", LeftAlone::Coded),
+            ("Content-Encoding: gzip\nContent-Type: application/x-gzip", LeftAlone::Type),
+            ("Content-Encoding: gzip\nCache-Control: no-transform", LeftAlone::NoTransform),
+            ("Content-Encoding: gzip\nCDN-Cache-Control: no-transform", LeftAlone::NoTransform),
+            ("Content-Encoding: gzip\nRepr-Digest: x", LeftAlone::Bound),
+            ("Content-Encoding: gzip\nETag: x", LeftAlone::Tag),
+            ("Content-Encoding: gzip\nTrailer: x", LeftAlone::Trailers),
+        ] {
+            assert_eq!(of(headers, Some(5)), Err(why), "{headers}");
+        }
+        let gzip = "Content-Encoding: gzip";
+        assert_eq!(of(gzip, None), Ok(Coding::Gzip));
+        assert_eq!(of(gzip, Some(rules.bytes_max)), Ok(Coding::Gzip));
+        assert_eq!(of(gzip, Some(rules.bytes_max + 1)), Err(LeftAlone::Length));
+        let missing = with_response("404 x", gzip, |head| decodable(head, None, &rules));
+        assert_eq!(missing, Err(LeftAlone::Status));
     }
 }

@@ -96,6 +96,12 @@ fn coding_named(tag: &EntityTag<'_>, etag: &EntityTag<'_>) -> Option<Coding> {
     Coding::ALL.into_iter().find(|coding| coding.tag_suffix().as_bytes() == suffix)
 }
 
+/// Of what its origin sent in a coding: whether the client has it without that, by its `If-None-Match`.
+pub fn has_decoded(headers: &Headers<'_, '_>, etag: &EntityTag<'_>) -> bool {
+    let mut tags = headers.known_all(KnownHeader::IfNoneMatch).flat_map(entity_tags);
+    tags.any(|tag| coding_named(&tag, etag) == Some(Coding::Decoded))
+}
+
 /// Of content that is sent in several codings: the one that the client has by its `If-None-Match` and may go on to have, by
 /// what it accepts. It is not sent another one in its place.
 pub fn coding_had(headers: &Headers<'_, '_>, etag: &EntityTag<'_>, accepted: &Accepted) -> Option<Coding> {
@@ -103,7 +109,7 @@ pub fn coding_had(headers: &Headers<'_, '_>, etag: &EntityTag<'_>, accepted: &Ac
         .known_all(KnownHeader::IfNoneMatch)
         .flat_map(entity_tags)
         .filter_map(|tag| coding_named(&tag, etag))
-        .find(|coding| accepted.accepts(*coding))
+        .find(|coding| *coding != Coding::Decoded && accepted.accepts(*coding))
 }
 
 /// Of such content: the coding of which the client has a part, by its `If-Range`, and wants another.
@@ -347,6 +353,7 @@ mod tests {
             ("\"x\"", "*", None),
             ("\"y-gz\"", "*", None),
             ("*", "*", None),
+            ("\"x-br-id\"", "", None),
         ] {
             let headers = format!("If-None-Match: {tags}\nAccept-Encoding: {accepts}");
             with_request("GET /", &headers, |head| {
@@ -354,7 +361,15 @@ mod tests {
                 assert_eq!(coding_had(&head.headers, &etag, &accepted), want, "{headers}");
             });
         }
+        for (tags, want) in
+            [("\"y\", W/\"x-br-id\"", true), ("\"x-br\"", false), ("\"x-id\"", false), ("*", false)]
+        {
+            with_request("GET /", &format!("If-None-Match: {tags}"), |head| {
+                assert_eq!(has_decoded(&head.headers, &etag), want, "{tags}");
+            });
+        }
         for (tag, want) in [
+            ("\"x-br-id\"", Some(Coding::Decoded)),
             ("\"x-br-gz\"", Some(Coding::Gzip)),
             ("\"x-br\"", Some(Coding::AsSent)),
             ("W/\"x-br\"", None),

@@ -29,8 +29,8 @@ pub mod ruled;
 pub mod storable;
 pub mod vary;
 
-pub use codable::{LeftAlone, codable};
-pub use conditional::{Validators, Verdict, coding_had, coding_of_part, evaluate};
+pub use codable::{LeftAlone, codable, decodable};
+pub use conditional::{Validators, Verdict, coding_had, coding_of_part, evaluate, has_decoded};
 pub use freshness::{Freshness, Source, Times};
 pub use request::{PassReason, Recv, RequestFacts, recv};
 pub use reuse::{NotReused, Reuse, Stored, may_reuse, may_share};

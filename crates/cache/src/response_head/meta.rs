@@ -54,6 +54,9 @@ impl Flags {
     pub const MAY_BE_CODED: Flags = Flags(1 << 1);
     /// Its head says itself that it varies by `Accept-Encoding`.
     pub const SAYS_VARY: Flags = Flags(1 << 2);
+    /// Its origin sent it in a coding ([`StoredMeta::coding`]), which whoever does not accept that may get it without
+    /// ([`decodable`](crate::policy::decodable)).
+    pub const MAY_BE_DECODED: Flags = Flags(1 << 3);
     /// The record is no response but the names in `Vary`, under which the response has to be looked for.
     pub const VARY_SPEC: Flags = Flags(1 << 16);
     /// The origin gave no `Content-Length`.
@@ -70,7 +73,7 @@ impl Flags {
     /// ([`block`](crate::block)); its length is what the origin said.
     pub const IN_BLOCKS: Flags = Flags(1 << 21);
 
-    const KNOWN: u32 = 0b11_1111 << 16 | 0b111;
+    const KNOWN: u32 = 0b11_1111 << 16 | 0b1111;
     const MUST_KNOW: u32 = 0xffff_0000;
 
     /// Whether all of these are set.
@@ -151,7 +154,7 @@ pub struct StoredMeta {
     pub site: u32,
     /// Under which schemes it is found.
     pub schemes: Schemes,
-    /// What we made of its content.
+    /// What we made of its content; of what [may be decoded](Flags::MAY_BE_DECODED), the coding that it came in.
     pub coding: Coding,
 }
 
@@ -227,6 +230,13 @@ impl StoredMeta {
     pub fn of_not_stored(now_s: u64, for_s: u32) -> Self {
         let now_s = now_s.min(BITS_40);
         Self { born_s: now_s, date_s: now_s, flags: Flags::NOT_STORED, lifetime_s: for_s, ..BLANK }
+    }
+
+    /// The same of what is kept without its content, which is sent as its origin has it.
+    #[must_use]
+    pub fn in_blocks(self) -> Self {
+        let codings = Flags::MAY_BE_CODED.with(Flags::MAY_BE_DECODED);
+        Self { flags: self.flags.without(codings).with(Flags::IN_BLOCKS), coding: Coding::AsSent, ..self }
     }
 
     /// Until when it is fresh.
@@ -354,17 +364,24 @@ impl StoredMeta {
         self.status != 0
     }
 
+    /// Whether who asks gets it in one coding or another.
+    #[inline]
+    pub fn is_negotiated(&self) -> bool {
+        self.flags.has(Flags::MAY_BE_CODED) || self.flags.has(Flags::MAY_BE_DECODED)
+    }
+
     /// Whether it must be said beside the head that others get another coding of it.
     #[inline]
     pub fn varies_unsaid(&self) -> bool {
-        self.flags.has(Flags::MAY_BE_CODED) && !self.flags.has(Flags::SAYS_VARY)
+        self.is_negotiated() && !self.flags.has(Flags::SAYS_VARY)
     }
 
-    /// The same where the entity tag has become longer.
+    /// The same where the entity tag has become longer, and comes by so many bytes earlier.
     #[inline]
     #[must_use]
-    pub fn with_tag_suffix(mut self, suffix: &str) -> Self {
+    pub fn with_tag(mut self, suffix: &str, earlier_bytes: usize) -> Self {
         if self.etag_bytes > 0 {
+            self.etag_at = self.etag_at.saturating_sub(earlier_bytes as u32);
             self.etag_bytes = self.etag_bytes.saturating_add(suffix.len() as u16);
         }
         self
@@ -398,25 +415,25 @@ mod tests {
     use super::*;
 
     /// Bits that mean nothing yet, in each word.
-    const UNUSED: [u64; META_WORDS] = [0, 0xfc << 56, 0xfff8, 0, 0xffff << 48, 0, 0, !BITS_40];
+    const UNUSED: [u64; META_WORDS] = [0, 0xfc << 56, 0xfff0, 0, 0xffff << 48, 0, 0, !BITS_40];
 
     prop_compose! {
         fn meta()(
             times in any::<[u64; 2]>(),
             stale in any::<u64>(),
             (bans, site) in (0..=BITS_40, any::<u32>()),
-            (schemes, coding) in (0u64..3, 0u64..4),
+            (schemes, coding) in (0u64..3, 0u64..5),
             last_modified_s in proptest::option::of(0..BITS_40),
             body_bytes in proptest::option::of(0..BITS_48),
             head_bytes in 0u32..1 << 24,
             etag in any::<(prop::sample::Index, prop::sample::Index)>(),
             status in 200u16..1000,
-            flags in 0u32..256,
+            flags in 0u32..512,
             lifetime_s in any::<u32>(),
         ) -> StoredMeta {
             let etag_at = etag.0.index(head_bytes as usize + 1) as u32;
             let room = (head_bytes - etag_at).min(u32::from(u16::MAX));
-            let (flags, unknown) = (flags & 7 | flags >> 3 << 16, Flags::LENGTH_UNKNOWN.0);
+            let (flags, unknown) = (flags & 15 | flags >> 4 << 16, Flags::LENGTH_UNKNOWN.0);
             let flags = Flags(if body_bytes.is_none() { flags | unknown } else { flags & !unknown });
             let is_response = !flags.has(Flags::VARY_SPEC) && !flags.has(Flags::NOT_STORED);
             StoredMeta {
@@ -436,7 +453,7 @@ mod tests {
                 bans,
                 site,
                 schemes: Schemes::of(schemes).expect("one of three"),
-                coding: Coding::of(coding).expect("one of four"),
+                coding: Coding::of(coding).expect("one of five"),
             }
         }
     }
@@ -481,7 +498,7 @@ mod tests {
             (1, 199 << 32 | 1 << 56),       // an interim one
             (1, 1000 << 32 | 1 << 56),      // one beyond three digits
             (1, FINE | 3 << 56),            // a scheme that there is not
-            (1, FINE | 4 << 48),            // a coding that there is not
+            (1, FINE | 5 << 48),            // a coding that there is not
             (2, 1 << 22),                   // a flag that must be known
             (2, 1 << 21),                   // in blocks, of no bytes
             (2, 1 << 31),                   // another
@@ -496,7 +513,7 @@ mod tests {
             assert_eq!(StoredMeta::unpack(&words), None, "word {at} = {bad:#x}");
         }
         let mut newer = words;
-        newer[2] = 0xfff8;
+        newer[2] = 0xfff0;
         assert_eq!(StoredMeta::unpack(&newer), StoredMeta::unpack(&words), "flags that may be passed over");
     }
 

@@ -185,6 +185,26 @@ pub fn append_updated(
     }
 }
 
+/// Takes the lines of a field (its name in lower case, with the colon) out of a head that begins at `begin`; how many of
+/// their bytes were before `counted_to`.
+pub(super) fn drop_lines(out: &mut Vec<u8>, begin: usize, name: &[u8], counted_to: usize) -> usize {
+    let mut dropped = 0;
+    let mut at = begin + first_line_bytes(&out[begin..]);
+    while at < out.len() {
+        let line = line_at(out, at);
+        let (is_its, bytes) = (is_named(line, name), line.len());
+        if is_its {
+            if at + dropped < counted_to {
+                dropped += bytes;
+            }
+            out.drain(at..at + bytes);
+        } else {
+            at += bytes;
+        }
+    }
+    dropped
+}
+
 /// Length of the status line with its CRLF.
 fn first_line_bytes(head: &[u8]) -> usize {
     line_at(head, 0).len()
