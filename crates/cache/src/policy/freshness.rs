@@ -194,8 +194,9 @@ pub fn lifetime(
         return None;
     }
     // A change after Date is a clock's mistake: nothing can be learnt from it.
-    if let Some(last_modified_s) = dates.last_modified_s.filter(|&s| s <= date_s) {
-        let lifetime_s = (date_s - last_modified_s) / HEURISTIC_PART;
+    let unchanged_s = dates.last_modified_s.and_then(|last_modified_s| date_s.checked_sub(last_modified_s));
+    // What is made anew each time, or has just changed, allows no guess.
+    if let Some(lifetime_s) = unchanged_s.map(|s| s / HEURISTIC_PART).filter(|&s| s > 0) {
         return Some((capped(lifetime_s, HEURISTIC_LIFETIME_S_MAX), Source::Heuristic));
     }
     (default_ttl_s > 0).then_some((default_ttl_s.min(DELTA_SECONDS_MAX), Source::DefaultTtl))
@@ -303,6 +304,9 @@ mod tests {
         let changed_later = Dates { last_modified_s: Some(NOW + 1), ..lm_only };
         assert_eq!(of(&none, &changed_later), Some((5, Source::DefaultTtl)));
         assert_eq!(lifetime(&none, &changed_later, true, true, 0, NOW), None);
+        let just_now = Dates { last_modified_s: Some(NOW - 9), ..lm_only };
+        assert_eq!(of(&none, &just_now), Some((5, Source::DefaultTtl)));
+        assert_eq!(lifetime(&none, &just_now, true, true, 0, NOW), None);
         let ancient = Dates { last_modified_s: Some(0), ..lm_only };
         assert_eq!(of(&none, &ancient), Some((HEURISTIC_LIFETIME_S_MAX, Source::Heuristic)));
     }

@@ -342,7 +342,7 @@ proptest! {
             Some(s)
         } else if let Some(at) = expires {
             Some((at - date_value).max(0))
-        } else if let Some(at) = modified.filter(|&at| at <= date_value) {
+        } else if let Some(at) = modified.filter(|&at| at <= date_value - 10) {
             Some((date_value - at) / 10)
         } else {
             Some(default_ttl).filter(|&s| s > 0)
