@@ -3,6 +3,7 @@
 
 use engine::store::Hash;
 use tokio::{sync::oneshot, time::Instant};
+use wire::filter::Quoted;
 
 use crate::{
     answer::Answer,
@@ -83,6 +84,14 @@ fn what_is_asked(core: &Core, request: &Request) -> Result<Option<(What, bool)>,
         Purge::Tags(tags) => {
             let tags = tags.iter().map(|tag| core.store.hash(tag).word());
             Some((What::Tags(tags.collect()), is_soft))
+        }
+        Purge::Tagged(pattern) => {
+            // Whoever sends what is no pattern at all has made a mistake, and is told where.
+            let text = format!("req.url ~ {}", Quoted(pattern));
+            Ban::parse(text.as_bytes(), &core.config.tags).map_err(|fault| {
+                format!("Nothing was purged: {fault}.\n\n{}\n", fault.marked(text.as_bytes()))
+            })?;
+            Some((What::Tagged, is_soft))
         }
         Purge::All => Some((What::All, is_soft)),
         Purge::Ban(text) => {

@@ -34,6 +34,7 @@ on_one_core_and_on_two! {
     a37_who_purges_need_not_wait,
     a37_drupal_is_understood,
     a37_fos_http_cache_is_understood,
+    a37_a_pattern_of_tags_that_is_no_list_purges_all_that_has_tags,
     a37_what_is_not_understood_is_refused,
 }
 
@@ -469,7 +470,7 @@ fn a37_what_is_not_understood_is_refused(cores: &str) {
     let accelerator = start(&origin, cores);
     fetched(&accelerator, &origin, &CATALOGUE);
     for (method, field, value, why) in [
-        ("PURGE", "X-Magento-Tags-Pattern", "((^|,)cat_p_[0-9]+(,|$))", "not a list of whole tags"),
+        ("PURGE", "X-Magento-Tags-Pattern", "((^|,)cat_p_[0-9+(,|$))", "Nothing was purged"),
         ("BAN", "Accept", "*/*", "names no tags"),
         ("PURGEKEYS", "xkey-purge", "", "names no tags"),
     ] {
@@ -479,4 +480,18 @@ fn a37_what_is_not_understood_is_refused(cores: &str) {
     assert_eq!(fetched(&accelerator, &origin, &CATALOGUE), [""; 0]);
     assert_eq!(accelerator.stat().count("requests.purges_not_understood"), 3);
     assert!(origin.all_seen().iter().all(|request| request.method == "GET"));
+}
+
+fn a37_a_pattern_of_tags_that_is_no_list_purges_all_that_has_tags(cores: &str) {
+    let origin = tagged(&CATALOGUE);
+    origin.answers("/plain", Answer::new(200, "plain").header("Cache-Control", "max-age=600"));
+    let accelerator = start(&origin, cores);
+    fetched(&accelerator, &origin, &CATALOGUE);
+    accelerator.get("/plain").expect_status(200);
+    let purge = Request::new("PURGE", "/").header("X-Magento-Tags-Pattern", "((^|,)cat_p_[0-9]+(,|$))");
+    accelerator.fetch(&purge).expect_status(200);
+    let all: Vec<_> = CATALOGUE.iter().map(|(path, ..)| *path).collect();
+    assert_eq!(fetched(&accelerator, &origin, &CATALOGUE), all);
+    accelerator.get("/plain").expect_status(200);
+    assert_eq!(origin.count("/plain"), 1, "what has no tags stays");
 }

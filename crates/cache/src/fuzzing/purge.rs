@@ -18,6 +18,7 @@ pub fn purge_request(bytes: &[u8]) {
         assert!(!is_soft || head.headers.iter().any(|(name, _)| name.to_ascii_lowercase().contains("soft")));
         match what {
             What::Address => assert_eq!(head.method, "PURGE"),
+            What::Tagged(pattern) => assert!(!pattern.is_empty()),
             What::All => assert!(head.headers.iter().any(|(_, value)| value.trim_ascii() == b".*")),
             What::Tags(tags) => {
                 assert!((1..=TAGS_ASKED_MAX).contains(&tags.len()));

@@ -5,7 +5,7 @@
 //! | `PURGE` | – | the address | everybody |
 //! | `PURGE` | those of tags, `xkey-purge` | tags | vmod_xkey's examples, Fastly's |
 //! | `PURGE`, `PURGEKEYS` | `xkey-softpurge` | tags, softly | FOSHttpCache with vmod_xkey (`tag_mode: purgekeys`) |
-//! | `PURGE` | `X-Magento-Tags-Pattern` | tags, or everything | Magento 2 |
+//! | `PURGE` | `X-Magento-Tags-Pattern` | tags, all that has tags, or everything | Magento 2 |
 //! | `BAN` | those of tags | tags | Drupal's varnish_purger, FOSHttpCache |
 //! | `BAN` | `X-Ban` | what the expression holds of | us |
 //! | `BAN` | `X-Host`, `X-Url`, `X-Content-Type` | what has these patterns, all of them | FOSHttpCache |
@@ -16,8 +16,8 @@
 //! | `PURGE` | –, for `/news/*` | on this host, what is the target with anything for `*` | Drupal's varnish_purger |
 //! | any | `Fastly-Soft-Purge: 1` | softly | Fastly's API |
 //!
-//! A pattern of tags is read as what it is as a rule: a list of whole tags. Any other is refused, because only hashes of
-//! tags are kept, and nothing is purged by it: [`NotUnderstood`].
+//! A pattern of tags is read as what it is as a rule: a list of whole tags. Any other is about all that has tags, because
+//! only hashes of tags are kept ([`What::Tagged`]).
 
 use std::{borrow::Cow, fmt::Write as _};
 
@@ -44,6 +44,8 @@ pub enum What<'a> {
     Address,
     /// What has one of these tags; at least one, at most [`TAGS_ASKED_MAX`].
     Tags(Vec<Cow<'a, [u8]>>),
+    /// What has tags at all: whether this pattern, which is no list of tags, is about them is not known here.
+    Tagged(&'a str),
     /// Everything.
     All,
     /// What this expression holds of.
@@ -56,9 +58,6 @@ pub enum NotUnderstood {
     /// `BAN` or `PURGEKEYS` names no tags.
     #[error("it names no tags")]
     NoTags,
-    /// A pattern that is not a list of whole tags.
-    #[error("its pattern is not a list of whole tags, and only hashes of tags are kept")]
-    Pattern,
     /// Tags, but of some hosts, addresses or types alone.
     #[error("it is for tags of some hosts, addresses or types alone, which is not known here")]
     Narrowed,
@@ -88,6 +87,7 @@ pub fn asked<'a>(
 ) -> Result<Asked<'a>, NotUnderstood> {
     let is_ban = head.method == "BAN";
     let (mut tags, mut is_named, mut is_hard, mut is_narrowed) = (Vec::new(), false, false, false);
+    let mut unknown = None;
     let mut is_soft = head.header("fastly-soft-purge").is_some_and(|value| value == b"1");
     if let Some(expression) = head.header("x-ban").filter(|_| is_ban) {
         return Ok(Asked { what: What::Ban(Cow::Borrowed(expression)), is_soft });
@@ -101,9 +101,10 @@ pub fn asked<'a>(
         if is_pattern || (is_list && is_ban) {
             is_named = true;
             is_hard = true;
-            match pattern(value)? {
-                Some(mut listed) => tags.append(&mut listed),
-                None => return Ok(Asked { what: What::All, is_soft }),
+            match pattern(value) {
+                Listed::Tags(mut listed) => tags.append(&mut listed),
+                Listed::All => return Ok(Asked { what: What::All, is_soft }),
+                Listed::Unknown => unknown = Some(text(value.trim_ascii())?),
             }
         } else if is_list || is_softly {
             is_named = true;
@@ -114,6 +115,9 @@ pub fn asked<'a>(
     }
     if is_narrowed && is_named {
         return Err(NotUnderstood::Narrowed);
+    }
+    if let Some(pattern) = unknown {
+        return Ok(Asked { what: What::Tagged(pattern), is_soft: false });
     }
     if !is_named && let Some(what) = banned(head, host)? {
         return Ok(Asked { what, is_soft });
@@ -200,7 +204,16 @@ fn path(target: &str) -> &str {
     }
 }
 
-/// The whole tags that a pattern stands for. `None`: everything.
+/// What a pattern of tags stands for.
+enum Listed<'a> {
+    All,
+    /// These.
+    Tags(Vec<Cow<'a, [u8]>>),
+    /// It is no list.
+    Unknown,
+}
+
+/// The whole tags that a pattern stands for.
 ///
 /// ```text
 /// ((^|,)cat_p_7(,|$))|((^|,)cat_p(,|$))      Magento 2: CacheInvalidate's InvalidateVarnishObserver
@@ -209,31 +222,31 @@ fn path(target: &str) -> &str {
 /// node:1|node_list  ·  node:1 node_list      Drupal: varnish_purger, bundled and without configuration
 /// .*                                         Magento 2: FlushAllCacheObserver
 /// ```
-fn pattern(value: &[u8]) -> Result<Option<Vec<Cow<'_, [u8]>>>, NotUnderstood> {
+fn pattern(value: &[u8]) -> Listed<'_> {
+    if value.trim_ascii() == b".*" {
+        return Listed::All;
+    }
+    listed(value.trim_ascii()).map_or(Listed::Unknown, Listed::Tags)
+}
+
+fn listed(value: &[u8]) -> Option<Vec<Cow<'_, [u8]>>> {
     const BEGIN: &[u8] = b"(^|,)";
     const END: &[u8] = b"(,|$)";
-    let value = value.trim_ascii();
-    if value == b".*" {
-        return Ok(None);
-    }
     let between = |begin: &'static [u8], end: &'static [u8]| value.strip_prefix(begin)?.strip_suffix(end);
     let inner = between(b"(^|,)(", b")(,|$)").or_else(|| between(b"(", b")(,.+)?$"));
     if let Some(inner) = inner {
-        return split(inner, b"|").map(literal).collect::<Result<_, _>>().map(Some);
+        return split(inner, b"|").map(literal).collect();
     }
     if value.starts_with(b"((^|,)") {
         let inner = value.strip_prefix(b"(").and_then(|rest| rest.strip_suffix(b")"));
-        let each = split(inner.ok_or(NotUnderstood::Pattern)?, b")|(").map(|member| {
-            let tag = member.strip_prefix(BEGIN).and_then(|rest| rest.strip_suffix(END));
-            literal(tag.ok_or(NotUnderstood::Pattern)?)
-        });
-        return each.collect::<Result<_, _>>().map(Some);
+        let each = split(inner?, b")|(");
+        return each.map(|member| literal(member.strip_prefix(BEGIN)?.strip_suffix(END)?)).collect();
     }
     let each = value
         .split(|byte| matches!(byte, b' ' | b'\t' | b',' | b'|'))
         .filter(|tag| !tag.is_empty())
         .map(literal);
-    each.collect::<Result<_, _>>().map(Some)
+    each.collect()
 }
 
 /// The parts between these bytes.
@@ -253,9 +266,9 @@ fn split<'a>(text: &'a [u8], by: &'static [u8]) -> impl Iterator<Item = &'a [u8]
 
 /// A tag in a pattern: a backslash takes the meaning from what follows, and a full stop is one (nobody who lists tags
 /// means any letter by it). Else nothing in it may mean anything.
-fn literal(tag: &[u8]) -> Result<Cow<'_, [u8]>, NotUnderstood> {
+fn literal(tag: &[u8]) -> Option<Cow<'_, [u8]>> {
     if tag.is_empty() {
-        return Err(NotUnderstood::Pattern);
+        return None;
     }
     let mut plain = Vec::new();
     let mut bytes = tag.iter();
@@ -264,15 +277,15 @@ fn literal(tag: &[u8]) -> Result<Cow<'_, [u8]>, NotUnderstood> {
             b'\\' => match bytes.next() {
                 // Before a letter or a digit it would give a meaning.
                 Some(quoted) if !quoted.is_ascii_alphanumeric() => plain.push(*quoted),
-                _ => return Err(NotUnderstood::Pattern),
+                _ => return None,
             },
             b'^' | b'$' | b'|' | b'?' | b'*' | b'+' | b'(' | b')' | b'[' | b']' | b'{' | b'}' => {
-                return Err(NotUnderstood::Pattern);
+                return None;
             }
             byte => plain.push(*byte),
         }
     }
-    Ok(if plain == tag { Cow::Borrowed(tag) } else { Cow::Owned(plain) })
+    Some(if plain == tag { Cow::Borrowed(tag) } else { Cow::Owned(plain) })
 }
 
 #[cfg(test)]
@@ -291,6 +304,7 @@ mod tests {
             Ok(match what {
                 What::Address => (Some(Vec::new()), is_soft),
                 What::Tags(tags) => (Some(tags.into_iter().map(text).collect()), is_soft),
+                What::Tagged(pattern) => (Some(vec![format!("~ {pattern}")]), is_soft),
                 What::All => (None, is_soft),
                 What::Ban(expression) => (Some(vec![text(expression)]), is_soft),
             })
@@ -394,24 +408,42 @@ mod tests {
                 (tags.join("|"), &tags),
                 (tags.join(" "), &tags),
             ] {
-                let read = pattern(text.as_bytes()).expect("a list").expect("not everything");
+                let read = listed(text.as_bytes()).expect("a list");
                 let read: Vec<_> = read.iter().map(|tag| String::from_utf8_lossy(tag)).collect();
                 prop_assert_eq!(&read, want);
             }
             // One at a time: a quoted `|` is no end for who looks for one.
             for (tag, escaped) in odd.iter().zip(&escaped).filter(|(tag, _)| !tag.contains(['|', '(', ')'])) {
                 let text = format!("(^|,)({escaped})(,|$)");
-                prop_assert_eq!(pattern(text.as_bytes()), Ok(Some(vec![Cow::Borrowed(tag.as_bytes())])));
+                prop_assert_eq!(listed(text.as_bytes()), Some(vec![Cow::Borrowed(tag.as_bytes())]));
             }
         }
 
         #[test]
         fn no_bytes_are_more_than_refused(bytes in proptest::collection::vec(any::<u8>(), 0..40)) {
-            if let Ok(Some(tags)) = pattern(&bytes) {
+            if let Some(tags) = listed(&bytes) {
                 prop_assert!(tags.iter().all(|tag| !tag.is_empty()));
             }
             let whole = [b"(^|,)(", &bytes[..], b")(,|$)"].concat();
-            prop_assert!(pattern(&whole).is_err() || !bytes.is_empty());
+            prop_assert!(listed(&whole).is_none() || !bytes.is_empty());
+        }
+    }
+
+    #[test]
+    fn a_pattern_that_is_no_list_is_about_all_that_has_tags() {
+        for (line, name, pattern) in [
+            ("BAN /", "Cache-Tags", "node:.*"),
+            ("BAN /", "X-Cache-Tags", "(^|,)(a|b"),
+            ("BAN /", "X-Cache-Tags", "(^|,)(a||b)(,|$)"),
+            ("BAN /", "X-Cache-Tags", "(a|b)(,.*)?$"),
+            ("PURGE /", "X-Magento-Tags-Pattern", "((^|,)cat_p_[0-9]+(,|$))"),
+            ("PURGE /", "X-Magento-Tags-Pattern", "((^|,)a(,|$))|b"),
+            ("PURGE /", "X-Magento-Tags-Pattern", "((^|,)a(,|$)"),
+            ("PURGE /", "X-Magento-Tags-Pattern", "a\\d"),
+            ("PURGE /", "X-Magento-Tags-Pattern", "*"),
+        ] {
+            let want = Ok((Some(vec![format!("~ {pattern}")]), false));
+            assert_eq!(read(line, &format!("{name}: {pattern}")), want, "{pattern}");
         }
     }
 
@@ -422,15 +454,7 @@ mod tests {
             ("PURGEKEYS /", "", NotUnderstood::NoTags),
             ("PURGE /", "xkey-purge:", NotUnderstood::NoTags),
             ("BAN /", "X-Host: a\\.example\nCache-Tags: a", NotUnderstood::Narrowed),
-            ("BAN /", "Cache-Tags: node:.*", NotUnderstood::Pattern),
-            ("BAN /", "X-Cache-Tags: (^|,)(a|b", NotUnderstood::Pattern),
-            ("BAN /", "X-Cache-Tags: (^|,)(a||b)(,|$)", NotUnderstood::Pattern),
-            ("BAN /", "X-Cache-Tags: (a|b)(,.*)?$", NotUnderstood::Pattern),
-            ("PURGE /", "X-Magento-Tags-Pattern: ((^|,)cat_p_[0-9]+(,|$))", NotUnderstood::Pattern),
-            ("PURGE /", "X-Magento-Tags-Pattern: ((^|,)a(,|$))|b", NotUnderstood::Pattern),
-            ("PURGE /", "X-Magento-Tags-Pattern: ((^|,)a(,|$)", NotUnderstood::Pattern),
-            ("PURGE /", "X-Magento-Tags-Pattern: a\\d", NotUnderstood::Pattern),
-            ("PURGE /", "X-Magento-Tags-Pattern: *", NotUnderstood::Pattern),
+            ("BAN /", "X-Host: a\\.example\nCache-Tags: a.*", NotUnderstood::Narrowed),
         ] {
             assert_eq!(read(line, headers), Err(why), "{line} {headers}");
         }
