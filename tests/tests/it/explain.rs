@@ -50,11 +50,11 @@ fn words<'s>(said: &'s Value, state: &str) -> &'s str {
     step(said, state)["words"].as_str().expect("words")
 }
 
-/// What is counted of requests, without the admin's own connections.
+/// What is counted of requests, without the connections of the admin and those that a client is just closing.
 fn of_visitors(accelerator: &Accelerator) -> Vec<(String, Value)> {
     let stat = accelerator.stat();
     let counted = stat.document()["requests"].as_object().expect("counters").clone();
-    counted.into_iter().filter(|(name, _)| !name.ends_with("_admin")).collect()
+    counted.into_iter().filter(|(name, _)| !name.ends_with("_admin") && name != "connections").collect()
 }
 
 fn a24_a_stored_page_is_explained_and_nothing_is_changed_by_that(cores: &str) {
