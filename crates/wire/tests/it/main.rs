@@ -7,6 +7,7 @@ mod filter_twins;
 mod framing_rules;
 mod fuzz_seeds;
 mod head_rules;
+mod http2;
 mod naive;
 mod naive_filter;
 mod naive_nats;

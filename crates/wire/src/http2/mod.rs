@@ -1,0 +1,22 @@
+//! HTTP/2 as a server speaks it (RFC 9113), with HPACK (RFC 7541), as functions from bytes to values.
+//!
+//! ```text
+//!   a client's bytes ──> frame::parse ──> Frame<'bytes>
+//!   [ caller's buffer ]
+//! ```
+//!
+//! - [`error`]: error codes, and what was broken where.
+//! - [`frame`]: frames in both directions.
+//!
+//! Why a framer of our own: `docs/decisions/036-http2.md`.
+pub mod error;
+pub mod frame;
+
+/// What a parser came to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Progress<T> {
+    /// A value, and how many bytes it took.
+    Complete(T, usize),
+    /// The bytes so far begin something that is at least so long in all; always more than there are.
+    NeedMore(usize),
+}

@@ -1,0 +1,3 @@
+//! HTTP/2: tables of what the RFCs say, properties, and twins.
+
+mod frames;
