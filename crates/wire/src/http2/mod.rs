@@ -7,10 +7,12 @@
 //!
 //! - [`error`]: error codes, and what was broken where.
 //! - [`frame`]: frames in both directions.
+//! - [`hpack`]: field blocks to fields, and back.
 //!
 //! Why a framer of our own: `docs/decisions/036-http2.md`.
 pub mod error;
 pub mod frame;
+pub mod hpack;
 
 /// What a parser came to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,6 +1,6 @@
 //! The seeds of the fuzz targets, through the checks that the targets are.
 
-use crate::{naive, naive_nats, smtp_twin};
+use crate::{naive, naive_hpack, naive_nats, smtp_twin};
 
 #[path = "../../../../fuzz/checks/cut.rs"]
 mod cut;
@@ -16,6 +16,8 @@ mod http1_request;
 mod http1_response;
 #[path = "../../../../fuzz/checks/http2_frames.rs"]
 pub(crate) mod http2_frames;
+#[path = "../../../../fuzz/checks/http2_hpack.rs"]
+pub(crate) mod http2_hpack;
 #[path = "../../../../fuzz/checks/nats_client.rs"]
 mod nats_client;
 #[path = "../../../../fuzz/checks/seeds.rs"]
@@ -51,6 +53,11 @@ fn http1_response() {
 #[test]
 fn http2_frames() {
     seeds::replay("http2_frames", http2_frames::check);
+}
+
+#[test]
+fn http2_hpack() {
+    seeds::replay("http2_hpack", http2_hpack::check);
 }
 
 #[test]

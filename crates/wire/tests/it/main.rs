@@ -10,6 +10,7 @@ mod head_rules;
 mod http2;
 mod naive;
 mod naive_filter;
+mod naive_hpack;
 mod naive_nats;
 mod nats_twins;
 mod smtp;

@@ -1,3 +1,6 @@
 //! HTTP/2: tables of what the RFCs say, properties, and twins.
 
+#![allow(clippy::expect_used, reason = "a test may fail")]
+
 mod frames;
+mod hpack;
