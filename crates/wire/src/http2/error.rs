@@ -1,8 +1,6 @@
 //! Error codes (RFC 9113 §7), and what a peer did wrong: which rule, and whether it ends a stream or the connection
 //! (RFC 9113 §5.4).
 
-use std::fmt;
-
 /// Why a stream or a connection ends (RFC 9113 §7). Codes that nobody knows mean nothing special; so they are kept as
 /// numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -63,34 +61,9 @@ impl Fault {
     }
 }
 
-macro_rules! rules {
-    ($($variant:ident $section:literal $text:literal,)*) => {
-        /// The rules of frames, streams and connections that a peer can break.
-        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-        #[non_exhaustive]
-        pub enum Rule {
-            $(#[doc = concat!($text, " (", $section, ").")] $variant,)*
-        }
-
-        impl Rule {
-            /// Every rule.
-            pub const ALL: &[Rule] = &[$(Rule::$variant,)*];
-
-            /// Where the rule is written.
-            pub const fn section(self) -> &'static str {
-                match self { $(Rule::$variant => $section,)* }
-            }
-        }
-
-        impl fmt::Display for Rule {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str(match self { $(Rule::$variant => $text,)* })
-            }
-        }
-    };
-}
-
 rules! {
+    /// The rules of frames, streams and connections that a peer can break.
+    Rule
     FrameTooLarge "RFC 9113 §4.2" "a frame is larger than SETTINGS_MAX_FRAME_SIZE",
     FrameSize "RFC 9113 §4.2" "a frame has not the size that its type has",
     StreamZero "RFC 9113 §6" "a frame that belongs to a stream is on the connection",

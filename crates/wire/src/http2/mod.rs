@@ -8,11 +8,18 @@
 //! - [`error`]: error codes, and what was broken where.
 //! - [`frame`]: frames in both directions.
 //! - [`hpack`]: field blocks to fields, and back.
+//! - [`request`]: fields to a request that is sound, and to the same request in HTTP/1.
+//! - [`priority`]: how urgent a request is.
 //!
 //! Why a framer of our own: `docs/decisions/036-http2.md`.
+#[macro_use]
+mod rules;
+
 pub mod error;
 pub mod frame;
 pub mod hpack;
+pub mod priority;
+pub mod request;
 
 /// What a parser came to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -16,6 +16,8 @@ mod http1_request;
 mod http1_response;
 #[path = "../../../../fuzz/checks/http2_frames.rs"]
 pub(crate) mod http2_frames;
+#[path = "../../../../fuzz/checks/http2_head.rs"]
+pub(crate) mod http2_head;
 #[path = "../../../../fuzz/checks/http2_hpack.rs"]
 pub(crate) mod http2_hpack;
 #[path = "../../../../fuzz/checks/nats_client.rs"]

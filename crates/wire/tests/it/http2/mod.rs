@@ -4,3 +4,4 @@
 
 mod frames;
 mod hpack;
+mod requests;
