@@ -1,10 +1,15 @@
 //! HTTP/2 as a server speaks it (RFC 9113), with HPACK (RFC 7541), as functions from bytes to values.
 //!
 //! ```text
-//!   a client's bytes ──> frame::parse ──> Frame<'bytes>
-//!   [ caller's buffer ]
+//!   a client's bytes ──> Connection::receive ──> Event ──> the caller: requests, content, resets
+//!   [ caller's buffer ]    frame::parse             │
+//!                          hpack::Decoder ──> FieldSection, one for each loop
+//!                          request::read_request    │
+//!                                                   v
+//!   to the client    <── Connection::reply, send_headers, data_header, release, reset, drain
 //! ```
 //!
+//! - [`connection`]: the server's side of a connection: streams, windows, and what a client may make us do.
 //! - [`error`]: error codes, and what was broken where.
 //! - [`frame`]: frames in both directions.
 //! - [`hpack`]: field blocks to fields, and back.
@@ -15,6 +20,7 @@
 #[macro_use]
 mod rules;
 
+pub mod connection;
 pub mod error;
 pub mod frame;
 pub mod hpack;

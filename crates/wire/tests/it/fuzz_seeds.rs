@@ -14,6 +14,8 @@ mod http1_fields;
 mod http1_request;
 #[path = "../../../../fuzz/checks/http1_response.rs"]
 mod http1_response;
+#[path = "../../../../fuzz/checks/http2_connection.rs"]
+pub(crate) mod http2_connection;
 #[path = "../../../../fuzz/checks/http2_frames.rs"]
 pub(crate) mod http2_frames;
 #[path = "../../../../fuzz/checks/http2_head.rs"]
@@ -50,6 +52,11 @@ fn http1_request() {
 #[test]
 fn http1_response() {
     seeds::replay("http1_response", http1_response::check);
+}
+
+#[test]
+fn http2_connection() {
+    seeds::replay("http2_connection", http2_connection::check);
 }
 
 #[test]

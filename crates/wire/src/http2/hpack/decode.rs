@@ -57,6 +57,11 @@ impl Decoder {
         self.table.bytes()
     }
 
+    /// Bytes that are held beside this struct.
+    pub fn held_bytes(&self) -> usize {
+        DynamicTable::HELD_BYTES
+    }
+
     /// Decodes one whole field block into `section`, which is cleared first. Where the section overflows, the block is
     /// decoded to its end all the same, for the table; then the section says so.
     ///

@@ -48,6 +48,9 @@ pub(super) struct DynamicTable {
 }
 
 impl DynamicTable {
+    /// Bytes of both rings.
+    pub(super) const HELD_BYTES: usize = size_of::<Rings>();
+
     pub(super) fn new() -> Self {
         let empty = Entry { at: 0, name_bytes: 0, value_bytes: 0 };
         let rings = Box::new(Rings { bytes: [0; TABLE_BYTES_MAX], entries: [empty; ENTRIES_MAX] });

@@ -2,6 +2,8 @@
 
 #![allow(clippy::expect_used, reason = "a test may fail")]
 
+mod attacks;
+mod connection;
 mod frames;
 mod hpack;
 mod requests;
