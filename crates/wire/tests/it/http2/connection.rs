@@ -1,9 +1,10 @@
 //! Connections: what may come when, and what is told of it (RFC 9113 §5 and §6).
 
 use crate::fuzz_seeds::http2_connection::told;
+use allocations::Allocations;
 use wire::http2::{
     Progress,
-    connection::{Connection, Ended, Limits, Stalled, Why},
+    connection::{Connection, Ended, Event, Limits, Stalled, Why},
     error::{ErrorCode, Rule},
     frame::{self, Dependency, Frame, PREFACE, Setting},
     hpack::{self, DecodeError, FieldSection, Strings},
@@ -529,6 +530,40 @@ fn an_idle_connection_is_small() {
     }
     client.connection.rest();
     assert_eq!(client.connection.held_bytes(), idle);
+}
+
+/// A hit's way: a request with fields from the table and a cookie in crumbs, its head in HTTP/1, its answer.
+#[test]
+fn a_request_and_its_answer_allocate_nothing() {
+    let mut client = Client::new(Limits::default());
+    let entered = [&block(GET)[..], b"\x40\x01x\x01y", b"\x60\x81\x1f", b"\x60\x01b"].concat();
+    let mut bytes = Vec::new();
+    frame::headers(&mut bytes, 1, &entered, true, 16_384);
+    client.sends(&bytes);
+    client.respond(1, 10);
+    let again = [&block(GET)[..], &[0xc0, 0xbf, 0xbe]].concat();
+    let mut head = Vec::with_capacity(1024);
+    client.out = Vec::with_capacity(4096);
+    let mut allocations = Allocations::new().expect("the allocator counts");
+    for stream in (3..200).step_by(2) {
+        bytes.clear();
+        frame::headers(&mut bytes, stream, &again, true, 16_384);
+        client.out.clear();
+        head.clear();
+        allocations.mark().expect("this thread");
+        let event = client.connection.receive(&bytes, &mut client.section, 0).expect("sound");
+        let Progress::Complete(event @ Event::Request { request, .. }, _) = event else {
+            panic!("no request")
+        };
+        client.connection.reply(&event, &mut client.out);
+        request.render_head(&mut head);
+        client.connection.send_headers(stream, &[0x88], false, &mut client.out);
+        assert_eq!(client.connection.next(|_| true), Some(stream));
+        assert_eq!(client.connection.sendable(stream, 500, 0), Ok(500));
+        client.out.extend_from_slice(&client.connection.data_header(stream, 500, true));
+        allocations.assert_none("a request and its answer");
+        assert!(head.ends_with(b"x: y\r\ncookie: a; b\r\n\r\n"), "{}", head.escape_ascii());
+    }
 }
 
 /// Bytes of frames come in pieces of any size, and an event is told once.
