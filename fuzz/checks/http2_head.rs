@@ -31,7 +31,7 @@ pub(crate) fn check(request: &Request<'_>, section: &FieldSection) {
     // A body is where HTTP/2 says that there is one.
     let framing = request_framing(&head);
     let want = match (request.ask, request.content) {
-        (Ask::Resource { .. }, Content::Length(length)) if length > 0 => Framing::Length(length),
+        (Ask::Resource { .. }, Content::Length(length)) => Framing::Length(length),
         (Ask::Resource { .. }, Content::ToTheEnd) => Framing::Chunked,
         _ => Framing::None,
     };

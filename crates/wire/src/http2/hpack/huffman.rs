@@ -211,27 +211,32 @@ pub(super) fn decode(source: &[u8], out: &mut [u8]) -> Result<usize, Failure> {
     last(bits, out, len)
 }
 
-/// The last few bytes, one symbol at a time.
+/// The last few bytes, or where there is little room.
 fn last(mut bits: Bits<'_>, out: &mut [u8], mut len: usize) -> Result<usize, Failure> {
     loop {
         bits.refill();
         let pair = bits.pair();
-        let (symbol, width) = if pair.first_bits > 0 {
-            (pair.symbols[0].into(), usize::from(pair.first_bits))
-        } else if let Some(long) = bits.long() {
-            long
+        if pair.first_bits == 0 {
+            let Some((symbol, width)) = bits.long() else { break };
+            if symbol == END {
+                return Err(Failure::Invalid);
+            }
+            *out.get_mut(len).ok_or(Failure::NoRoom)? = symbol as u8;
+            len += 1;
+            bits.drop(width);
+        } else if usize::from(pair.bits) <= bits.count
+            && let Some(room) = out[len..].first_chunk_mut()
+        {
+            *room = pair.symbols;
+            len += 1 + usize::from(pair.bits > pair.first_bits);
+            bits.drop(pair.bits.into());
+        } else if usize::from(pair.first_bits) <= bits.count {
+            *out.get_mut(len).ok_or(Failure::NoRoom)? = pair.symbols[0];
+            len += 1;
+            bits.drop(pair.first_bits.into());
         } else {
             break;
-        };
-        if width > bits.count {
-            break;
         }
-        if symbol == END {
-            return Err(Failure::Invalid);
-        }
-        *out.get_mut(len).ok_or(Failure::NoRoom)? = symbol as u8;
-        len += 1;
-        bits.drop(width);
     }
     // The beginning of the end's code, which is all ones.
     let is_padding = bits.count < 8 && bits.window.leading_ones() as usize >= bits.count;

@@ -14,7 +14,7 @@ pub use trailers::{Trailers, read_trailers};
 
 use super::{hpack::FieldSection, priority::Priority};
 use crate::http1::{
-    fields::{is_field_value_byte, is_tchar, is_token},
+    fields::{is_tchar, is_token},
     known::KnownHeader,
     strict::is_target_byte,
     url::{Authority, Scheme},
@@ -187,13 +187,21 @@ fn digits(value: &[u8]) -> Option<u64> {
     })
 }
 
+/// Bytes of a token without upper case.
+static NAME_BYTE: [bool; 256] = {
+    let mut table = [false; 256];
+    let mut b = 0;
+    while b < 256 {
+        table[b] = is_tchar(b as u8) && !(b as u8).is_ascii_uppercase();
+        b += 1;
+    }
+    table
+};
+
 /// What holds for each field, in a head and in trailers. Returns which one it is.
 #[inline]
 fn check_field(name: &[u8], value: &[u8]) -> Result<Option<KnownHeader>, RequestRule> {
-    // No pass ends early: a sound field is read to its end anyway, and so it is read many bytes at once.
-    let is_name =
-        name.iter().fold(!name.is_empty(), |sound, &b| sound & is_tchar(b) & !b.is_ascii_uppercase());
-    if !is_name {
+    if name.is_empty() || !name.iter().fold(true, |sound, &b| sound & NAME_BYTE[b as usize]) {
         return Err(RequestRule::FieldName);
     }
     check_value(value)?;
@@ -213,8 +221,11 @@ fn check_field(name: &[u8], value: &[u8]) -> Result<Option<KnownHeader>, Request
 
 #[inline]
 fn check_value(value: &[u8]) -> Result<(), RequestRule> {
-    let is_sound = value.iter().fold(true, |sound, &b| sound & is_field_value_byte(b));
-    if !is_sound || matches!(value, [b' ' | b'\t', ..] | [.., b' ' | b'\t']) {
+    // What `is_field_value_byte` admits, without an early end: a sound value is read to its end anyway, and so the compiler
+    // reads sixteen bytes at once.
+    let controls =
+        value.iter().fold(0, |found, &b| found | u8::from((b < b' ') & (b != b'\t')) | u8::from(b == 0x7f));
+    if controls != 0 || matches!(value, [b' ' | b'\t', ..] | [.., b' ' | b'\t']) {
         return Err(RequestRule::FieldValue);
     }
     Ok(())

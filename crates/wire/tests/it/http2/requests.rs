@@ -186,6 +186,13 @@ fn the_length_is_one_number_and_fits_the_end() {
     let length = section(&[&GET[..], &[("content-length", "18446744073709551615")]].concat());
     let request = read_request(&length, open).expect("sound");
     assert_eq!(request.content, Content::Length(u64::MAX));
+    http2_head::check(&request, &length);
+    let nothing = section(&[&GET[..], &[("content-length", "0")]].concat());
+    for terms in [open, END] {
+        let request = read_request(&nothing, terms).expect("sound");
+        assert_eq!(request.content, Content::Length(0));
+        http2_head::check(&request, &nothing);
+    }
     let endless = section(&GET);
     let request = read_request(&endless, open).expect("sound");
     assert_eq!(request.content, Content::ToTheEnd);
