@@ -1,5 +1,5 @@
 //! Field blocks of one connection: agree with the slow twin, and what was decoded is itself again when it is encoded.
-//! After a number of fields that the section takes come the blocks, each with its length before it.
+//! After a number of fields that the section takes come the blocks, each with its length (two bytes) before it.
 
 use super::cut::Cut;
 use super::naive_hpack::{NaiveDecoder, list_bytes};
@@ -14,7 +14,9 @@ pub(crate) fn check(bytes: &[u8]) {
     let mut section = FieldSection::new(LIST_BYTES_MAX, fields_max);
     let (mut decoder, mut twin) = (Decoder::new(), NaiveDecoder::new());
     while !cut.0.is_empty() {
-        let block = cut.counted();
+        let len = usize::from(cut.u16()).min(cut.0.len());
+        let (block, rest) = cut.0.split_at(len);
+        cut.0 = rest;
         let (fast, slow) = (decoder.decode(block, &mut section), twin.decode(block));
         let fields = match (fast, slow) {
             (Ok(()), Ok(fields)) => fields,

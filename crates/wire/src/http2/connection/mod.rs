@@ -10,7 +10,7 @@
 //!      closed: only its number is remembered, for the last 128 whether we reset it
 //! ```
 //!
-//! What a connection holds: this struct (about 600 bytes), the decoder's table (4.8 KiB), 64 bytes for each stream, at
+//! What a connection holds: this struct (about 600 bytes), the decoder's table (4.8 KiB), 48 bytes for each stream, at
 //! most `streams_max` of them, and a field block while it comes in more than one frame, at most `header_block_bytes_max`.
 //! A test holds these figures. Fields are decoded into the caller's section, content stays in the caller's buffer.
 //!
