@@ -147,13 +147,13 @@ impl Decoder {
             }
             Err(Stop::NoRoom) => {
                 // Larger than the section can be, and so than the table: nothing of it is kept anywhere.
+                section.overflow_with(Overflow::Bytes);
+                reader.at = start;
+                let (name_bytes, value_bytes) = self.pass_over(is_entered, reader)?;
                 if is_entered {
                     self.table.clear();
                 }
-                section.overflow_with(Overflow::Bytes);
-                reader.at = start;
-                let passed = reader.pass_over_field(is_entered)?;
-                Ok(section.add(passed, 0))
+                Ok(section.add(name_bytes, value_bytes))
             }
             Err(Stop::Broken(error)) => Err(error),
         }
@@ -180,6 +180,19 @@ impl Decoder {
         };
         let value_bytes = reader.string(&mut room[name_bytes..])?;
         Ok((name_bytes, value_bytes))
+    }
+
+    /// Passes over a field, and returns how long its name and value are.
+    fn pass_over(&self, is_entered: bool, reader: &mut Reader<'_>) -> Result<(usize, usize), DecodeError> {
+        let index = reader.integer(if is_entered { 6 } else { 4 })?;
+        let name_bytes = if index == 0 {
+            reader.pass_over()?
+        } else if let Some(&(name, _)) = of_static(index) {
+            name.len()
+        } else {
+            self.table.lengths(age(index)?).ok_or(DecodeError::Index)?.0
+        };
+        Ok((name_bytes, reader.pass_over()?))
     }
 }
 
@@ -261,13 +274,13 @@ impl<'b> Reader<'b> {
         Ok(string.len())
     }
 
-    /// Passes over a field whose name's index is sound, and returns how much of the block it takes.
-    fn pass_over_field(&mut self, is_entered: bool) -> Result<usize, DecodeError> {
-        let start = self.at;
-        if self.integer(if is_entered { 6 } else { 4 })? == 0 {
-            self.raw()?;
+    /// Passes over a string, and returns how long it is.
+    fn pass_over(&mut self) -> Result<usize, DecodeError> {
+        let (string, is_coded) = self.raw()?;
+        if is_coded {
+            huffman::decoded_bytes(string).map_err(|_| DecodeError::Huffman)
+        } else {
+            Ok(string.len())
         }
-        self.raw()?;
-        Ok(self.at - start)
     }
 }

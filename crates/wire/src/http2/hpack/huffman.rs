@@ -159,6 +159,12 @@ impl Bits<'_> {
         }
     }
 
+    /// Whether what is left is the beginning of the end's code, which is all ones: then the string is so long.
+    fn end(&self, len: usize) -> Result<usize, Failure> {
+        let is_padding = self.count < 8 && self.window.leading_ones() as usize >= self.count;
+        if is_padding { Ok(len) } else { Err(Failure::Invalid) }
+    }
+
     #[inline]
     fn pair(&self) -> Pair {
         PAIRS[(self.window >> (64 - LOOKUP_BITS)) as usize]
@@ -238,9 +244,32 @@ fn last(mut bits: Bits<'_>, out: &mut [u8], mut len: usize) -> Result<usize, Fai
             break;
         }
     }
-    // The beginning of the end's code, which is all ones.
-    let is_padding = bits.count < 8 && bits.window.leading_ones() as usize >= bits.count;
-    if is_padding { Ok(len) } else { Err(Failure::Invalid) }
+    bits.end(len)
+}
+
+/// How long `source` is when it is decoded, for which there is no room.
+pub(super) fn decoded_bytes(source: &[u8]) -> Result<usize, Failure> {
+    let mut bits = Bits { source, at: 0, window: 0, count: 0 };
+    let mut len = 0;
+    loop {
+        bits.refill();
+        let pair = bits.pair();
+        let width = if pair.first_bits > 0 {
+            pair.first_bits.into()
+        } else {
+            match bits.long() {
+                Some((END, _)) => return Err(Failure::Invalid),
+                Some((_, width)) => width,
+                None => break,
+            }
+        };
+        if width > bits.count {
+            break;
+        }
+        len += 1;
+        bits.drop(width);
+    }
+    bits.end(len)
 }
 
 /// How many bytes a string has when it is coded.
