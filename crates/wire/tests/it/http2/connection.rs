@@ -363,11 +363,21 @@ fn responses_keep_to_the_clients_windows() {
     client.answers();
     assert_eq!(client.content(1, 15), 0);
     assert_eq!(client.answers(), ["DATA 1 15 true"]);
-    // A window that SETTINGS make too large.
+    // An empty end needs no window, not even one that is zero.
+    client.sends(&setting(Setting::INITIAL_WINDOW_SIZE, 10));
     client.sends(&headers(3, GET, true));
-    client.sends(&update(3, (1 << 31) - 1 - 25));
+    assert_eq!(client.respond(3, 20), 10);
+    client.sends(&setting(Setting::INITIAL_WINDOW_SIZE, 9));
+    assert_eq!(client.connection.sendable(3, 10, 0), Ok(0));
+    client.answers();
+    let end = client.connection.data_header(3, 0, true);
+    client.out.extend_from_slice(&end);
+    assert_eq!(client.answers(), ["DATA 3 0 true"]);
+    // A window that SETTINGS make too large.
+    client.sends(&headers(5, GET, true));
+    client.sends(&update(5, (1 << 31) - 1 - 9));
     let overflow = (ErrorCode::FLOW_CONTROL_ERROR, Why::Rule(Rule::WindowOverflow));
-    assert_eq!(client.ends(&setting(Setting::INITIAL_WINDOW_SIZE, 26)), overflow);
+    assert_eq!(client.ends(&setting(Setting::INITIAL_WINDOW_SIZE, 10)), overflow);
     // The connection's window, and frames as large as the client takes.
     let mut client = Client::new(Limits::default());
     client.sends(&setting(Setting::INITIAL_WINDOW_SIZE, 1 << 20));
