@@ -53,13 +53,21 @@ struct Answers {
     release: bool,
     /// Whether the connection is drained after the first request.
     drain: bool,
+    /// Whether what waits for a window is cut short by an empty frame.
+    cut_short: bool,
 }
 
 pub(crate) fn check(bytes: &[u8]) {
     let mut cut = Cut(bytes);
     let [after, flags] = cut.array();
     let content_bytes = cut.u16();
-    let answers = Answers { after: after % 4, content_bytes, release: flags & 1 == 0, drain: flags & 2 == 2 };
+    let answers = Answers {
+        after: after % 4,
+        content_bytes,
+        release: flags & 1 == 0,
+        drain: flags & 2 == 2,
+        cut_short: flags & 8 == 8,
+    };
     let client = if flags & 4 == 0 { [PREFACE, cut.0].concat() } else { cut.0.to_vec() };
     let whole = Session::run(answers, &client, usize::MAX);
     for step in [1, 7] {
@@ -160,7 +168,7 @@ impl Session {
 
     /// Responses go out as far as they may.
     fn send(&mut self) -> Result<(), Ended> {
-        let Self { connection, responses, out, now_ms, .. } = self;
+        let Self { answers, connection, responses, out, now_ms, .. } = self;
         for (stream, wait, content) in responses.iter_mut().filter(|(_, wait, _)| *wait > 0) {
             *wait -= 1;
             if *wait == 0 {
@@ -184,6 +192,9 @@ impl Session {
         for &(stream, wait, left) in responses.iter() {
             if wait == 0 && left > 0 {
                 assert_eq!(connection.sendable(stream, left, *now_ms)?, 0);
+                if answers.cut_short && connection.is_open(stream) {
+                    out.extend_from_slice(&connection.data_header(stream, 0, true));
+                }
             }
         }
         while let Some(wire::http2::connection::Stalled::Stream(stream)) = connection.stalled(*now_ms) {

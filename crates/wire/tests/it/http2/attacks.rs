@@ -1,6 +1,9 @@
 //! Scripted attacks: each ends with the limit's name, and honest work of the same kind does not.
 
-use super::connection::{Client, GET, POST, block, data, headers, reset, setting, update, written};
+use crate::fuzz_seeds::http2_connection;
+use proptest::prelude::*;
+
+use super::client::{Client, GET, POST, block, data, headers, reset, setting, update, written};
 use wire::http2::{
     connection::{Limit, Limits, Why},
     error::ErrorCode,
@@ -276,4 +279,38 @@ fn every_limit_has_a_name_of_its_own() {
     names.sort_unstable();
     names.dedup();
     assert_eq!(names.len(), Limit::ALL.len());
+}
+
+/// A frame of any kind on a few streams, its payload sound, nearly so, or anything.
+fn frame() -> impl Strategy<Value = Vec<u8>> {
+    let payload = prop_oneof![
+        3 => Just(block(GET)),
+        2 => Just(block(POST)),
+        2 => (0u32..70_000).prop_map(|number| number.to_be_bytes().to_vec()),
+        1 => (1u16..7, 0u32..70_000)
+            .prop_map(|(id, value)| [&id.to_be_bytes()[..], &value.to_be_bytes()].concat()),
+        1 => Just(b"12345678".to_vec()),
+        2 => proptest::collection::vec(any::<u8>(), 0..20),
+        1 => Just(vec![b'x'; 300]),
+    ];
+    let flags = prop_oneof![4 => Just(5u8), 2 => Just(4u8), 2 => Just(0u8), 1 => Just(1u8), 1 => any::<u8>()];
+    (prop_oneof![6 => 0u8..10, 1 => Just(16u8), 1 => any::<u8>()], flags, 0u32..12, payload).prop_map(
+        |(kind, flags, stream, payload)| {
+            let header = FrameHeader { length: payload.len() as u32, kind, flags, stream };
+            [&header.bytes()[..], &payload].concat()
+        },
+    )
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(1000))]
+    /// However a connection goes and is cut, it goes the same way, and within its limits.
+    #[test]
+    fn any_frames_are_taken_alike_however_they_come(
+        how in any::<[u8; 4]>(),
+        frames in proptest::collection::vec(frame(), 0..30),
+    ) {
+        let preface = [how[0], how[1] & !4, how[2], how[3] & 7];
+        http2_connection::check(&[&preface[..], &setting(Setting(99), 0), &frames.concat()].concat());
+    }
 }

@@ -3,6 +3,7 @@
 #![allow(clippy::expect_used, reason = "a test may fail")]
 
 mod attacks;
+mod client;
 mod client_of_others;
 mod connection;
 mod frames;
