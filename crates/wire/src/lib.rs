@@ -5,11 +5,13 @@
 //!
 //! - [`filter`]: expressions over the fields of something, as bans are written.
 //! - [`http1`]: HTTP/1.1 in both directions (RFC 9112), with the field syntax of RFC 9110 and RFC 9111.
+//! - [`http2`]: HTTP/2 as a server speaks it (RFC 9113), with HPACK (RFC 7541).
 //! - [`nats`]: the NATS client protocol in both directions.
 //! - [`proxy`]: the header by which a proxy says whom it speaks for.
 //! - [`smtp`]: SMTP and LMTP as a receiver speaks them (RFC 5321, RFC 2033).
 pub mod filter;
 pub mod http1;
+pub mod http2;
 pub mod nats;
 pub mod proxy;
 pub mod smtp;

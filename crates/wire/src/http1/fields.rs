@@ -38,7 +38,7 @@ static TCHAR: [bool; 256] = {
 
 /// Whether a byte may stand in a token (RFC 9110 §5.6.2).
 #[inline]
-pub fn is_tchar(b: u8) -> bool {
+pub const fn is_tchar(b: u8) -> bool {
     TCHAR[b as usize]
 }
 

@@ -32,6 +32,6 @@ mod head_error;
 mod header_slots;
 mod kept;
 pub mod known;
-mod strict;
+pub(crate) mod strict;
 pub mod trailers;
 pub mod url;

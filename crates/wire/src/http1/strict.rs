@@ -47,7 +47,8 @@ pub(super) fn read(kind: Kind, buf: &[u8], limits: &HeadLimits) -> Verdict {
 /// Whether a byte may stand in a request's target: visible ASCII, without those that no URI holds and that
 /// browsers always encode. RFC 3986 would refuse ``\^`{|}`` too, but browsers send them (WHATWG URL §1.3), and
 /// no two readers split a request differently for them.
-pub(super) const fn is_target_byte(b: u8) -> bool {
+#[inline]
+pub(crate) const fn is_target_byte(b: u8) -> bool {
     matches!(b, b'!'..=b'~') && !matches!(b, b'"' | b'#' | b'<' | b'>')
 }
 

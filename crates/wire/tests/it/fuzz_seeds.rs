@@ -1,6 +1,6 @@
 //! The seeds of the fuzz targets, through the checks that the targets are.
 
-use crate::{naive, naive_nats, smtp_twin};
+use crate::{naive, naive_hpack, naive_nats, smtp_twin};
 
 #[path = "../../../../fuzz/checks/cut.rs"]
 mod cut;
@@ -14,6 +14,14 @@ mod http1_fields;
 mod http1_request;
 #[path = "../../../../fuzz/checks/http1_response.rs"]
 mod http1_response;
+#[path = "../../../../fuzz/checks/http2_connection.rs"]
+pub(crate) mod http2_connection;
+#[path = "../../../../fuzz/checks/http2_frames.rs"]
+pub(crate) mod http2_frames;
+#[path = "../../../../fuzz/checks/http2_head.rs"]
+pub(crate) mod http2_head;
+#[path = "../../../../fuzz/checks/http2_hpack.rs"]
+pub(crate) mod http2_hpack;
 #[path = "../../../../fuzz/checks/nats_client.rs"]
 mod nats_client;
 #[path = "../../../../fuzz/checks/seeds.rs"]
@@ -44,6 +52,21 @@ fn http1_request() {
 #[test]
 fn http1_response() {
     seeds::replay("http1_response", http1_response::check);
+}
+
+#[test]
+fn http2_connection() {
+    seeds::replay("http2_connection", http2_connection::check);
+}
+
+#[test]
+fn http2_frames() {
+    seeds::replay("http2_frames", http2_frames::check);
+}
+
+#[test]
+fn http2_hpack() {
+    seeds::replay("http2_hpack", http2_hpack::check);
 }
 
 #[test]

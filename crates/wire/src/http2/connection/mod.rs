@@ -1,0 +1,222 @@
+//! The server's side of one connection (RFC 9113 §5 and §6): which frames may come now, which streams are open, how much
+//! each side may send, and what the client may make us do. It knows neither sockets nor clocks: bytes and the time come
+//! in, events go out, and what is to be sent is appended to the caller's buffer.
+//!
+//! ```text
+//!                          HEADERS                 END_STREAM
+//!      idle ───────────────────────────▶ open ───────────────────▶ half-closed (remote)
+//!       │ beyond streams_max              │ RST_STREAM, a fault      │ our END_STREAM, RST_STREAM
+//!       ▼                                 ▼                          ▼
+//!      closed: only its number is remembered, for the last 128 whether we reset it
+//! ```
+//!
+//! What a connection holds: this struct (about 600 bytes), the decoder's table (4.8 KiB), 48 bytes for each stream, at
+//! most `streams_max` of them, and a field block while it comes in more than one frame, at most `header_block_bytes_max`.
+//! A test holds these figures. Fields are decoded into the caller's section, content stays in the caller's buffer.
+//!
+//! - [`Limits`], [`Limit`]: what a client may make us hold and do.
+//! - [`Event`], [`Ended`]: what frames come to.
+
+mod event;
+mod limits;
+mod receive;
+mod send;
+mod streams;
+
+pub use event::{Ended, Event, StreamFault, Why};
+pub use limits::{Limit, Limits, PROGRESS_BYTES_MIN, Rate, SMALL_BYTES, STREAMS_CAP, UPDATES_PER_FRAME};
+
+use self::{limits::Credits, streams::Streams};
+use super::{
+    error::{ErrorCode, Rule},
+    frame::{self, FRAME_BYTES_MIN, Setting, TABLE_BYTES_AT_START, WINDOW_AT_START, WINDOW_MAX},
+    hpack::{Decoder, FieldSection},
+    priority::Priority,
+};
+
+/// A field block that has begun and not ended: nothing but its CONTINUATION may come.
+#[derive(Debug)]
+struct OpenBlock {
+    stream: u32,
+    end_stream: bool,
+    continuations: u32,
+    bytes: Vec<u8>,
+}
+
+/// How far the beginning has come (RFC 9113 §3.4).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    Preface,
+    FirstSettings,
+    Running,
+}
+
+/// How far the end has come (RFC 9113 §6.8).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Drain {
+    No,
+    /// The client was told to open no more streams; those that are under way are taken.
+    Announced,
+    /// Streams above this one are not looked at.
+    After(u32),
+}
+
+/// Whose window a response waits for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stalled {
+    /// That of its stream.
+    Stream(u32),
+    /// The connection's.
+    Connection,
+}
+
+/// The wait for a window.
+#[derive(Debug, Clone, Copy, Default)]
+struct Wait {
+    is_on: bool,
+    /// Since when: the clock's low 32 bits.
+    since_ms: u32,
+    /// What went out meanwhile.
+    progress: u32,
+}
+
+impl Wait {
+    /// Something is to be sent, and the window is too small for all of it, or is not.
+    #[inline]
+    fn note(&mut self, is_short: bool, now_ms: u64) {
+        if !is_short {
+            self.is_on = false;
+        } else if !self.is_on {
+            *self = Self { is_on: true, since_ms: now_ms as u32, progress: 0 };
+        }
+    }
+
+    #[inline]
+    fn sent(&mut self, bytes: usize) {
+        self.progress = self.progress.saturating_add(bytes as u32);
+        self.is_on &= self.progress < PROGRESS_BYTES_MIN;
+    }
+
+    fn is_overdue(&self, now_ms: u64, ms_max: u32) -> bool {
+        self.is_on && (now_ms as u32).wrapping_sub(self.since_ms) > ms_max
+    }
+}
+
+/// The server's side of one connection.
+#[derive(Debug)]
+pub struct Connection {
+    limits: Limits,
+    decoder: Decoder,
+    streams: Streams,
+    credits: Credits,
+    open_block: Option<OpenBlock>,
+    stage: Stage,
+    drain: Drain,
+    /// What we may send, over all streams.
+    send_window: i32,
+    wait: Wait,
+    /// What the client may send, and what of it was taken and not yet given back.
+    receive_window: i32,
+    owed: u32,
+    /// The client's settings.
+    peer_initial_window: i32,
+    peer_frame_bytes_max: u32,
+    peer_table_bytes: u32,
+    /// Whether the next field block must say that there is no table.
+    table_update_is_due: bool,
+    /// When our SETTINGS went out, until they are acknowledged.
+    settings_sent_ms: Option<u64>,
+    /// PRIORITY_UPDATE that came before its stream: the last one (RFC 9218 §7.1 lets us bound them).
+    early_priority: Option<(u32, Priority)>,
+    /// Frames of content that were sent, for turns.
+    turn: u32,
+}
+
+impl Connection {
+    /// One from which nothing has been read.
+    ///
+    /// # Panics
+    /// If the limits allow more streams than [`STREAMS_CAP`], or windows that are smaller than those at the start.
+    pub fn new(limits: Limits, now_ms: u64) -> Self {
+        assert!((1..=STREAMS_CAP).contains(&limits.streams_max), "streams_max is within its bounds");
+        let windows = WINDOW_AT_START..=WINDOW_MAX;
+        assert!(windows.contains(&limits.stream_window), "a stream's window is not below that at the start");
+        assert!(windows.contains(&limits.connection_window), "the window is not below that at the start");
+        Self {
+            limits,
+            decoder: Decoder::new(),
+            streams: Streams::new(),
+            credits: Credits::full(&limits, now_ms),
+            open_block: None,
+            stage: Stage::Preface,
+            drain: Drain::No,
+            send_window: WINDOW_AT_START as i32,
+            wait: Wait::default(),
+            receive_window: limits.connection_window as i32,
+            owed: 0,
+            peer_initial_window: WINDOW_AT_START as i32,
+            peer_frame_bytes_max: FRAME_BYTES_MIN,
+            peer_table_bytes: TABLE_BYTES_AT_START,
+            table_update_is_due: false,
+            settings_sent_ms: None,
+            early_priority: None,
+            turn: 0,
+        }
+    }
+
+    /// Appends what a server sends first: SETTINGS, and the connection's window. `section` is the one that field blocks
+    /// will be decoded into; its bound is announced.
+    pub fn greet(&mut self, section: &FieldSection, now_ms: u64, out: &mut Vec<u8>) {
+        let settings = [
+            (Setting::MAX_CONCURRENT_STREAMS, self.limits.streams_max),
+            (Setting::INITIAL_WINDOW_SIZE, self.limits.stream_window),
+            (Setting::MAX_HEADER_LIST_SIZE, section.list_bytes_max() as u32),
+            (Setting::NO_RFC7540_PRIORITIES, 1),
+            (Setting::ENABLE_CONNECT_PROTOCOL, 1),
+        ];
+        let count = if self.limits.extended_connect { 5 } else { 4 };
+        frame::settings(out, &settings[..count]);
+        if self.limits.connection_window > WINDOW_AT_START {
+            frame::window_update(out, 0, self.limits.connection_window - WINDOW_AT_START);
+        }
+        self.settings_sent_ms = Some(now_ms);
+    }
+
+    /// Streams that are open.
+    pub fn streams(&self) -> usize {
+        self.streams.len()
+    }
+
+    /// The highest stream that the client opened.
+    pub fn last_stream(&self) -> u32 {
+        self.streams.last()
+    }
+
+    /// Bytes that are held beside this struct.
+    pub fn held_bytes(&self) -> usize {
+        let block = self.open_block.as_ref().map_or(0, |block| block.bytes.capacity());
+        self.decoder.held_bytes() + self.streams.held_bytes() + block
+    }
+
+    /// Gives back memory that an idle connection does not need.
+    pub fn rest(&mut self) {
+        self.streams.rest();
+    }
+
+    /// The client's fault, if it has not acknowledged our SETTINGS for too long (RFC 9113 §6.5.3).
+    pub fn overdue(&self, now_ms: u64) -> Option<Ended> {
+        let waited_ms = now_ms.saturating_sub(self.settings_sent_ms?);
+        (waited_ms > self.limits.settings_ack_ms_max.into())
+            .then_some(Ended { code: ErrorCode::SETTINGS_TIMEOUT, why: Why::Rule(Rule::SettingsTimeout) })
+    }
+
+    /// Whose window a response waits for too long, while next to nothing goes out (the "HTTP/2 bomb" keeps responses by
+    /// windows of nothing). The caller resets the stream ([`Self::reset`]), or ends the connection, and frees what it holds.
+    pub fn stalled(&self, now_ms: u64) -> Option<Stalled> {
+        let is_overdue = |wait: &Wait| wait.is_overdue(now_ms, self.limits.stall_ms_max);
+        if self.streams.len() > 0 && is_overdue(&self.wait) {
+            return Some(Stalled::Connection);
+        }
+        self.streams.iter().find(|open| is_overdue(&open.wait)).map(|open| Stalled::Stream(open.id))
+    }
+}

@@ -1,0 +1,222 @@
+//! What we send.
+
+use super::{
+    super::{
+        error::ErrorCode,
+        frame::{self, HEADER_BYTES, WINDOW_MAX},
+        hpack::NO_TABLE,
+    },
+    Connection, Drain, Ended, Event, Limit, SMALL_BYTES, UPDATES_PER_FRAME,
+    streams::Stream,
+};
+
+impl Connection {
+    /// Appends what the client must be told of an event, and what it may send again meanwhile.
+    pub fn reply(&mut self, event: &Event<'_, '_>, out: &mut Vec<u8>) {
+        match *event {
+            Event::Broken { stream, code, .. } => frame::reset(out, stream, code),
+            Event::Refused { stream } => frame::reset(out, stream, ErrorCode::REFUSED_STREAM),
+            Event::PingToAck(opaque) => frame::ping(out, true, opaque),
+            Event::SettingsToAck => frame::settings_ack(out),
+            _ => {}
+        }
+        self.give_back(out);
+    }
+
+    /// So many bytes of a request's content were taken: the windows that they took open again, once half of one is due. A
+    /// stream that is gone has no window; the connection's opens all the same, so content that is thrown away must be
+    /// released, too.
+    ///
+    /// # Panics
+    /// If more is released than came.
+    pub fn release(&mut self, stream: u32, bytes: usize, out: &mut Vec<u8>) {
+        let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
+        let unreleased = self.limits.connection_window - self.owed - self.receive_window as u32;
+        assert!(bytes <= unreleased, "what is released has come");
+        self.owed += bytes;
+        self.give_back(out);
+        let half = self.limits.stream_window / 2;
+        if let Some(open) = self.streams.find(stream)
+            && open.is_remote_open
+        {
+            open.owed += bytes;
+            if open.owed >= half {
+                frame::window_update(out, stream, open.owed);
+                open.receive_window += open.owed as i32;
+                open.owed = 0;
+            }
+        }
+    }
+
+    #[inline]
+    fn give_back(&mut self, out: &mut Vec<u8>) {
+        if self.owed >= self.limits.connection_window / 2 {
+            frame::window_update(out, 0, self.owed);
+            self.receive_window += self.owed as i32;
+            self.owed = 0;
+        }
+    }
+
+    /// Appends the field block of a response's head (an interim one, too) or of its trailers. Returns whether the stream is
+    /// still there to take it.
+    pub fn send_headers(&mut self, stream: u32, block: &[u8], end_stream: bool, out: &mut Vec<u8>) -> bool {
+        let frame_bytes_max = self.peer_frame_bytes_max;
+        match self.streams.find(stream) {
+            Some(open) if open.is_local_open => {}
+            _ => return false,
+        }
+        if self.table_update_is_due {
+            self.table_update_is_due = false;
+            let block = [&[NO_TABLE], block].concat();
+            frame::headers(out, stream, &block, end_stream, frame_bytes_max);
+        } else {
+            frame::headers(out, stream, block, end_stream, frame_bytes_max);
+        }
+        if end_stream {
+            self.close_local(stream);
+        }
+        true
+    }
+
+    /// How many of `want` bytes of content may be sent on a stream now, in one frame. 0 where `want` is not: the stream
+    /// waits for a window, or is gone.
+    ///
+    /// # Errors
+    /// The end of the connection, if the client lets only crumbs out for too long.
+    #[inline]
+    pub fn sendable(&mut self, stream: u32, want: usize, now_ms: u64) -> Result<usize, Ended> {
+        let frame_bytes_max = self.peer_frame_bytes_max as usize;
+        let connection_window = self.send_window.max(0) as usize;
+        let Some(open) = self.streams.find(stream).filter(|open| open.is_local_open) else {
+            return Ok(0);
+        };
+        let stream_window = open.send_window.max(0) as usize;
+        open.wait.note(stream_window < want, now_ms);
+        if connection_window >= want || stream_window >= want {
+            self.wait.note(connection_window < want, now_ms);
+        }
+        let allowed = stream_window.min(connection_window).min(want).min(frame_bytes_max);
+        let is_tiny = allowed > 0 && allowed < want.min(SMALL_BYTES);
+        if is_tiny && !self.credits.tiny_windows.take(self.limits.tiny_windows, now_ms) {
+            return Err(Ended::limit(Limit::TinyWindows));
+        }
+        Ok(allowed)
+    }
+
+    /// The header of a DATA frame of so many bytes, which the caller sends now; no more than [`Self::sendable`] said.
+    ///
+    /// # Panics
+    /// If the stream is gone, or its window smaller.
+    #[inline]
+    pub fn data_header(&mut self, stream: u32, bytes: usize, end_stream: bool) -> [u8; HEADER_BYTES] {
+        self.turn = self.turn.wrapping_add(1);
+        let turn = self.turn;
+        let open = self.streams.find(stream).filter(|open| open.is_local_open);
+        assert!(open.is_some(), "what is sent is on a stream that is open");
+        if let Some(open) = open {
+            let window = i64::from(open.send_window.min(self.send_window));
+            // Windows may be below zero; an empty frame takes nothing of them (RFC 9113 §6.9.1).
+            assert!(bytes == 0 || bytes as i64 <= window, "what is sent is within the windows");
+            open.send_window -= bytes as i32;
+            open.turn = turn;
+            open.wait.sent(bytes);
+        }
+        self.wait.sent(bytes);
+        self.send_window -= bytes as i32;
+        self.credits.window_updates.give(self.limits.window_updates, UPDATES_PER_FRAME);
+        self.credits.pings.give(self.limits.pings, 1);
+        if end_stream {
+            self.close_local(stream);
+        }
+        frame::data_header(stream, bytes, end_stream)
+    }
+
+    /// Which of the streams that have something to send is to send next: the most urgent; of those the one that was opened
+    /// first, unless answers are of use in parts: then the one that waited longest (RFC 9218 §10). Streams whose window is
+    /// closed wait.
+    pub fn next(&self, mut has_content: impl FnMut(u32) -> bool) -> Option<u32> {
+        if self.send_window <= 0 {
+            return None;
+        }
+        let ready = self
+            .streams
+            .iter()
+            .filter(|open| open.is_local_open && open.send_window > 0 && has_content(open.id));
+        let order = |open: &&Stream| {
+            let waited = self.turn.wrapping_sub(open.turn);
+            let place = if open.priority.incremental { u32::MAX - waited } else { open.id };
+            (open.priority.urgency, open.priority.incremental, place)
+        };
+        ready.min_by_key(order).map(|open| open.id)
+    }
+
+    /// Appends RST_STREAM, unless the stream is gone; whatever still comes for it is passed over. Returns whether it was
+    /// there.
+    pub fn reset(&mut self, stream: u32, code: ErrorCode, out: &mut Vec<u8>) -> bool {
+        if self.streams.remove(stream).is_none() {
+            return false;
+        }
+        self.streams.mark_reset(stream);
+        frame::reset(out, stream, code);
+        true
+    }
+
+    /// Appends the announcement that the connection will end: the client opens no more streams once it has seen it, and
+    /// those that it opens before are served (RFC 9113 §6.8). [`Self::drain`] comes a round trip later.
+    pub fn announce_drain(&mut self, out: &mut Vec<u8>) {
+        if self.drain == Drain::No {
+            self.drain = Drain::Announced;
+            frame::goaway(out, WINDOW_MAX, ErrorCode::NO_ERROR, &[]);
+        }
+    }
+
+    /// Appends that streams opened from now on are not looked at.
+    pub fn drain(&mut self, out: &mut Vec<u8>) {
+        if !matches!(self.drain, Drain::After(_)) {
+            self.goaway(ErrorCode::NO_ERROR, out);
+        }
+    }
+
+    /// Appends GOAWAY with the last stream that was looked at.
+    pub fn goaway(&mut self, code: ErrorCode, out: &mut Vec<u8>) {
+        self.drain = Drain::After(self.streams.last());
+        frame::goaway(out, self.streams.last(), code, &[]);
+    }
+
+    /// Whether nothing is left to be done after [`Self::drain`].
+    pub fn is_drained(&self) -> bool {
+        matches!(self.drain, Drain::After(_)) && self.streams.len() == 0
+    }
+
+    /// Whether we may still send on a stream.
+    pub fn is_open(&mut self, stream: u32) -> bool {
+        self.streams.find(stream).is_some_and(|open| open.is_local_open)
+    }
+
+    #[inline]
+    pub(super) fn close_remote(&mut self, stream: u32) {
+        if let Some(open) = self.streams.find(stream) {
+            open.is_remote_open = false;
+            if !open.is_local_open {
+                self.finish(stream);
+            }
+        }
+    }
+
+    #[inline]
+    fn close_local(&mut self, stream: u32) {
+        if let Some(open) = self.streams.find(stream) {
+            (open.is_local_open, open.wait.is_on) = (false, false);
+            if !open.is_remote_open {
+                self.finish(stream);
+            }
+        }
+    }
+
+    /// Both sides have ended a stream.
+    #[inline]
+    fn finish(&mut self, stream: u32) {
+        self.streams.remove(stream);
+        self.credits.resets.give(self.limits.resets, 1);
+    }
+}

@@ -1,0 +1,231 @@
+//! The streams that are open, and what is remembered of those that were (RFC 9113 §5.1).
+//!
+//! A stream is here while either side may still send on it; both sides done, it is gone, and its number tells the rest: above
+//! the last one it is idle, below it closed. Of the last 128 numbers two sets of bits say which were opened at all, and
+//! which we reset: frames that were under way to those are passed over.
+
+use super::{super::priority::Priority, Wait};
+
+/// Content of a length that nobody told.
+pub(super) const UNTOLD: u64 = u64::MAX;
+
+#[derive(Debug, Clone)]
+pub(super) struct Stream {
+    pub(super) id: u32,
+    /// What we may send; below zero after the client made windows smaller (RFC 9113 §6.9.2).
+    pub(super) send_window: i32,
+    /// What the client may send.
+    pub(super) receive_window: i32,
+    /// What was taken of its content and not yet given back to its window.
+    pub(super) owed: u32,
+    /// Content that Content-Length promises and that has not come; or [`UNTOLD`].
+    pub(super) content_left: u64,
+    /// The wait for this window.
+    pub(super) wait: Wait,
+    /// When it was last given to be sent, counted in frames of the connection.
+    pub(super) turn: u32,
+    pub(super) priority: Priority,
+    /// Whether the client may still send; whether we may.
+    pub(super) is_remote_open: bool,
+    pub(super) is_local_open: bool,
+}
+
+/// Where a stream of some number may be found: a guess that is checked.
+const GUESSES: usize = 128;
+
+#[derive(Debug)]
+pub(super) struct Streams {
+    open: Vec<Stream>,
+    guesses: [u8; GUESSES],
+    /// The highest number that was opened.
+    last: u32,
+    /// Bit n stands for stream `last - 2n`.
+    opened: u128,
+    reset: u128,
+}
+
+/// What a number stands for that no open stream has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Absent {
+    /// It was never opened, and may be.
+    Idle,
+    /// It was passed over, and may not be opened any more.
+    Skipped,
+    /// We reset it: frames may be under way.
+    Reset,
+    /// It ended.
+    Closed,
+}
+
+impl Streams {
+    pub(super) fn new() -> Self {
+        Self { open: Vec::new(), guesses: [0; GUESSES], last: 0, opened: 0, reset: 0 }
+    }
+
+    pub(super) fn last(&self) -> u32 {
+        self.last
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.open.len()
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Stream> {
+        self.open.iter()
+    }
+
+    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Stream> {
+        self.open.iter_mut()
+    }
+
+    pub(super) fn held_bytes(&self) -> usize {
+        self.open.capacity() * size_of::<Stream>()
+    }
+
+    /// Gives back the memory of many streams when there are none.
+    pub(super) fn rest(&mut self) {
+        if self.open.is_empty() {
+            self.open = Vec::new();
+        }
+    }
+
+    #[inline]
+    fn guess(id: u32) -> usize {
+        (id / 2) as usize % GUESSES
+    }
+
+    #[inline]
+    fn place(&self, id: u32) -> Option<usize> {
+        let guessed = usize::from(self.guesses[Self::guess(id)]);
+        if self.open.get(guessed).is_some_and(|stream| stream.id == id) {
+            return Some(guessed);
+        }
+        self.open.iter().position(|stream| stream.id == id)
+    }
+
+    #[inline]
+    pub(super) fn find(&mut self, id: u32) -> Option<&mut Stream> {
+        let place = self.place(id)?;
+        Some(&mut self.open[place])
+    }
+
+    /// What an id stands for that [`find`](Self::find) did not find.
+    pub(super) fn absent(&self, id: u32) -> Absent {
+        if id > self.last || id.is_multiple_of(2) {
+            return Absent::Idle;
+        }
+        match (self.last - id) / 2 {
+            age @ 0..128 if self.opened >> age & 1 == 0 => Absent::Skipped,
+            age @ 0..128 if self.reset >> age & 1 == 1 => Absent::Reset,
+            _ => Absent::Closed,
+        }
+    }
+
+    /// Takes note that a stream above all others was opened, whatever becomes of it.
+    #[inline]
+    pub(super) fn advance(&mut self, id: u32) {
+        // From stream 1 on; before it there was none.
+        let step = if self.last == 0 { id.div_ceil(2) } else { (id - self.last) / 2 };
+        self.opened = self.opened.checked_shl(step).unwrap_or(0) | 1;
+        self.reset = self.reset.checked_shl(step).unwrap_or(0);
+        self.last = id;
+    }
+
+    /// Enters the stream that was opened last.
+    #[inline]
+    pub(super) fn push(&mut self, stream: Stream) {
+        assert!(stream.id == self.last, "a stream is entered when it is opened");
+        self.guesses[Self::guess(stream.id)] = self.open.len() as u8;
+        self.open.push(stream);
+    }
+
+    /// Takes a stream out, if it is there.
+    #[inline]
+    pub(super) fn remove(&mut self, id: u32) -> Option<Stream> {
+        let place = self.place(id)?;
+        let removed = self.open.swap_remove(place);
+        if let Some(moved) = self.open.get(place) {
+            self.guesses[Self::guess(moved.id)] = place as u8;
+        }
+        Some(removed)
+    }
+
+    /// Remembers that we reset a stream.
+    pub(super) fn mark_reset(&mut self, id: u32) {
+        if let Some(age @ 0..128) = self.last.checked_sub(id).map(|distance| distance / 2) {
+            self.reset |= 1 << age;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn stream(id: u32) -> Stream {
+        Stream {
+            id,
+            send_window: 0,
+            receive_window: 0,
+            owed: 0,
+            content_left: UNTOLD,
+            wait: Wait::default(),
+            turn: 0,
+            priority: Priority::default(),
+            is_remote_open: true,
+            is_local_open: true,
+        }
+    }
+
+    #[test]
+    fn numbers_say_what_became_of_streams() {
+        let mut streams = Streams::new();
+        assert_eq!(streams.absent(1), Absent::Idle);
+        for id in [3, 5, 11] {
+            streams.advance(id);
+            streams.push(stream(id));
+        }
+        assert_eq!(streams.absent(1), Absent::Skipped);
+        assert_eq!(streams.absent(7), Absent::Skipped);
+        assert_eq!((streams.absent(13), streams.absent(4)), (Absent::Idle, Absent::Idle));
+        assert_eq!(streams.remove(5).map(|stream| stream.id), Some(5));
+        assert_eq!(streams.absent(5), Absent::Closed);
+        streams.mark_reset(5);
+        assert_eq!(streams.absent(5), Absent::Reset);
+        streams.advance(259);
+        assert_eq!((streams.absent(5), streams.absent(7)), (Absent::Reset, Absent::Skipped));
+        // What is too old to be remembered was closed.
+        streams.advance(267);
+        assert_eq!(
+            (streams.absent(5), streams.absent(7), streams.absent(259)),
+            (Absent::Closed, Absent::Closed, Absent::Closed)
+        );
+        streams.advance(100_001);
+        assert_eq!(streams.absent(267), Absent::Closed);
+        assert_eq!(streams.absent(99_999), Absent::Skipped);
+    }
+
+    /// Against a list: streams come and go in any order, more of them than guesses.
+    #[test]
+    fn streams_are_found_wherever_they_went() {
+        let (mut streams, mut list, mut dice) = (Streams::new(), Vec::new(), 1u64);
+        for step in 0..20_000u32 {
+            dice = dice.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            let roll = (dice >> 33) as usize;
+            if list.len() < 100 && roll.is_multiple_of(2) {
+                let id = streams.last() + 1 + u32::from(streams.last() != 0) + 2 * (roll as u32 / 2 % 40);
+                streams.advance(id);
+                streams.push(stream(id));
+                list.push(id);
+            } else if !list.is_empty() {
+                let id = list.swap_remove(roll / 2 % list.len());
+                assert_eq!(streams.remove(id).map(|stream| stream.id), Some(id), "{step}");
+                assert!(streams.remove(id).is_none());
+            }
+            assert_eq!(streams.len(), list.len());
+            for &id in &list {
+                assert_eq!(streams.find(id).map(|stream| stream.id), Some(id));
+            }
+        }
+    }
+}

@@ -1,0 +1,154 @@
+//! Frames as bytes. Each function appends whole frames to `out`; those that end in `_header` give the nine bytes alone,
+//! for whoever sends the payload from where it lies.
+
+use super::{
+    Dependency, ErrorCode, Frame, FrameHeader, HEADER_BYTES, SETTING_BYTES, Setting, WINDOW_MAX, flag, kind,
+};
+
+/// The header of a DATA frame.
+///
+/// # Panics
+/// If the payload is longer than a frame can say.
+#[inline]
+pub fn data_header(stream: u32, payload_bytes: usize, end_stream: bool) -> [u8; HEADER_BYTES] {
+    bare(kind::DATA, if end_stream { flag::END_STREAM } else { 0 }, stream, payload_bytes).bytes()
+}
+
+/// The header of a HEADERS frame whose field block is so long, and ends in it if `end_headers`.
+///
+/// # Panics
+/// If the payload is longer than a frame can say.
+#[inline]
+pub fn headers_header(
+    stream: u32,
+    fragment_bytes: usize,
+    end_stream: bool,
+    end_headers: bool,
+) -> [u8; HEADER_BYTES] {
+    let end_stream = if end_stream { flag::END_STREAM } else { 0 };
+    let end_headers = if end_headers { flag::END_HEADERS } else { 0 };
+    bare(kind::HEADERS, end_stream | end_headers, stream, fragment_bytes).bytes()
+}
+
+/// The header of a CONTINUATION frame.
+///
+/// # Panics
+/// If the payload is longer than a frame can say.
+pub fn continuation_header(stream: u32, fragment_bytes: usize, end_headers: bool) -> [u8; HEADER_BYTES] {
+    bare(kind::CONTINUATION, if end_headers { flag::END_HEADERS } else { 0 }, stream, fragment_bytes).bytes()
+}
+
+/// A field block in HEADERS and as many CONTINUATION as it needs, none longer than `frame_bytes_max`.
+pub fn headers(out: &mut Vec<u8>, stream: u32, block: &[u8], end_stream: bool, frame_bytes_max: u32) {
+    let (first, mut rest) = block.split_at(block.len().min(frame_bytes_max as usize));
+    out.extend_from_slice(&headers_header(stream, first.len(), end_stream, rest.is_empty()));
+    out.extend_from_slice(first);
+    while !rest.is_empty() {
+        let (part, after) = rest.split_at(rest.len().min(frame_bytes_max as usize));
+        out.extend_from_slice(&continuation_header(stream, part.len(), after.is_empty()));
+        out.extend_from_slice(part);
+        rest = after;
+    }
+}
+
+/// RST_STREAM.
+pub fn reset(out: &mut Vec<u8>, stream: u32, code: ErrorCode) {
+    append(out, kind::RST_STREAM, 0, stream, &[&code.0.to_be_bytes()]);
+}
+
+/// SETTINGS.
+pub fn settings(out: &mut Vec<u8>, settings: &[(Setting, u32)]) {
+    out.extend_from_slice(&bare(kind::SETTINGS, 0, 0, settings.len() * SETTING_BYTES).bytes());
+    for (setting, value) in settings {
+        out.extend_from_slice(&setting.0.to_be_bytes());
+        out.extend_from_slice(&value.to_be_bytes());
+    }
+}
+
+/// SETTINGS with ACK.
+pub fn settings_ack(out: &mut Vec<u8>) {
+    append(out, kind::SETTINGS, flag::ACK, 0, &[]);
+}
+
+/// PING, or the answer to one.
+pub fn ping(out: &mut Vec<u8>, ack: bool, opaque: [u8; 8]) {
+    append(out, kind::PING, if ack { flag::ACK } else { 0 }, 0, &[&opaque]);
+}
+
+/// GOAWAY: streams above `last_stream` were not looked at.
+pub fn goaway(out: &mut Vec<u8>, last_stream: u32, code: ErrorCode, debug: &[u8]) {
+    append(out, kind::GOAWAY, 0, 0, &[&last_stream.to_be_bytes(), &code.0.to_be_bytes(), debug]);
+}
+
+/// WINDOW_UPDATE of a stream, or of the connection (0).
+pub fn window_update(out: &mut Vec<u8>, stream: u32, increment: u32) {
+    append(out, kind::WINDOW_UPDATE, 0, stream, &[&increment.to_be_bytes()]);
+}
+
+/// PRIORITY_UPDATE.
+pub fn priority_update(out: &mut Vec<u8>, stream: u32, value: &[u8]) {
+    append(out, kind::PRIORITY_UPDATE, 0, 0, &[&stream.to_be_bytes(), value]);
+}
+
+/// Any frame, without padding.
+///
+/// # Panics
+/// If it is longer than a frame can say.
+pub fn write(out: &mut Vec<u8>, frame: &Frame<'_>) {
+    match *frame {
+        Frame::Data { stream, payload, flow_bytes: _, end_stream } => {
+            out.extend_from_slice(&data_header(stream, payload.len(), end_stream));
+            out.extend_from_slice(payload);
+        }
+        Frame::Headers { stream, fragment, end_stream, end_headers, dependency: None } => {
+            out.extend_from_slice(&headers_header(stream, fragment.len(), end_stream, end_headers));
+            out.extend_from_slice(fragment);
+        }
+        Frame::Headers { stream, fragment, end_stream, end_headers, dependency: Some(dependency) } => {
+            let flags = if end_stream { flag::END_STREAM } else { 0 }
+                | if end_headers { flag::END_HEADERS } else { 0 }
+                | flag::PRIORITY;
+            append(out, kind::HEADERS, flags, stream, &[&dependency_bytes(dependency), fragment]);
+        }
+        Frame::Priority { stream, dependency } => {
+            append(out, kind::PRIORITY, 0, stream, &[&dependency_bytes(dependency)]);
+        }
+        Frame::Reset { stream, code } => reset(out, stream, code),
+        Frame::Settings(settings) => append(out, kind::SETTINGS, 0, 0, &[settings.bytes()]),
+        Frame::SettingsAck => settings_ack(out),
+        Frame::PushPromise { stream, promised, fragment, end_headers } => {
+            let flags = if end_headers { flag::END_HEADERS } else { 0 };
+            append(out, kind::PUSH_PROMISE, flags, stream, &[&promised.to_be_bytes(), fragment]);
+        }
+        Frame::Ping { ack, opaque } => ping(out, ack, opaque),
+        Frame::GoAway { last_stream, code, debug } => goaway(out, last_stream, code, debug),
+        Frame::WindowUpdate { stream, increment } => window_update(out, stream, increment),
+        Frame::Continuation { stream, fragment, end_headers } => {
+            out.extend_from_slice(&continuation_header(stream, fragment.len(), end_headers));
+            out.extend_from_slice(fragment);
+        }
+        Frame::PriorityUpdate { stream, value } => priority_update(out, stream, value),
+        Frame::Unknown { header, payload } => {
+            append(out, header.kind, header.flags, header.stream, &[payload]);
+        }
+    }
+}
+
+fn dependency_bytes(dependency: Dependency) -> [u8; 5] {
+    let exclusive = if dependency.exclusive { 1 << 31 } else { 0 };
+    let [a, b, c, d] = (dependency.stream & WINDOW_MAX | exclusive).to_be_bytes();
+    [a, b, c, d, dependency.weight]
+}
+
+fn bare(kind: u8, flags: u8, stream: u32, payload_bytes: usize) -> FrameHeader {
+    assert!(payload_bytes < 1 << 24, "a frame's payload is shorter than 2^24 bytes");
+    FrameHeader { length: payload_bytes as u32, kind, flags, stream }
+}
+
+fn append(out: &mut Vec<u8>, kind: u8, flags: u8, stream: u32, parts: &[&[u8]]) {
+    let payload_bytes = parts.iter().map(|part| part.len()).sum();
+    out.extend_from_slice(&bare(kind, flags, stream, payload_bytes).bytes());
+    for part in parts {
+        out.extend_from_slice(part);
+    }
+}

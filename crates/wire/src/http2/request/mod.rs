@@ -1,0 +1,347 @@
+//! A field section to a request that is sound (RFC 9113 §8.1 to §8.5, RFC 8441), as strict as HTTP/1 is here.
+//!
+//! A request over HTTP/2 goes on as one over HTTP/1, to the key of an object, to the policy and to an origin. What an
+//! HTTP/1 head cannot hold, or holds with another meaning, must end here: a CR LF in a value would be a line of its own
+//! there, a second `host` another site, a `transfer-encoding` another end of the body. So each name must be a token, each
+//! value free of controls, and each field of framing and routing single; [`Request::render_head`] then writes the head that
+//! [`parse_request`](crate::http1::head::parse_request) reads, and nothing in it is the client's word but where the
+//! client's word belongs.
+
+mod render;
+mod trailers;
+
+pub use trailers::{Trailers, read_trailers};
+
+use super::{hpack::FieldSection, priority::Priority};
+use crate::http1::{
+    fields::{is_tchar, is_token},
+    known::KnownHeader,
+    strict::is_target_byte,
+    url::{Authority, Scheme},
+};
+
+rules! {
+    /// The rules that a request's field section can break. Such a request is malformed (RFC 9113 §8.1.1): its stream ends
+    /// with PROTOCOL_ERROR, perhaps after an answer 400.
+    RequestRule
+    FieldName "RFC 9113 §8.2.1" "a field's name is not a token in lower case",
+    FieldValue "RFC 9113 §8.2.1" "a field's value holds a control character, or blanks at an end",
+    ConnectionSpecific "RFC 9113 §8.2.2" "a field is of the connection, which HTTP/2 has none for",
+    Te "RFC 9113 §8.2.2" "TE is not: trailers",
+    PseudoUnknown "RFC 9113 §8.3" "a pseudo-header is not one of requests",
+    PseudoLate "RFC 9113 §8.3" "a pseudo-header comes after a field",
+    PseudoRepeated "RFC 9113 §8.3" "a pseudo-header comes twice",
+    PseudoMissing "RFC 9113 §8.3.1" "a pseudo-header is missing",
+    PseudoOfConnect "RFC 9113 §8.5" "CONNECT has a scheme or a path without a protocol",
+    PseudoInTrailers "RFC 9113 §8.1" "trailers hold a pseudo-header",
+    Method "RFC 9110 §9.1" "the method is not a token",
+    Scheme "RFC 9113 §8.3.1" "the scheme is neither http nor https",
+    Path "RFC 9113 §8.3.1" "the path does not begin with a slash, or holds a byte that no path may hold",
+    AuthorityMissing "RFC 9113 §8.3.1" "neither :authority nor Host says which site is meant",
+    Authority "RFC 9113 §8.3.1" "the authority is not a host and an optional port",
+    AuthorityOfConnect "RFC 9113 §8.5" "the authority of CONNECT has no port",
+    HostRepeated "RFC 9110 §7.2" "there is more than one Host",
+    HostDiffers "RFC 9113 §8.3.1" "Host and :authority name different sites",
+    ContentLength "RFC 9110 §8.6" "Content-Length is not one number, or stands where there can be none",
+    ContentLengthAndEnd "RFC 9113 §8.1.1" "Content-Length promises content, and the stream has ended",
+    Protocol "RFC 8441 §4" ":protocol is no token, not with CONNECT, or was not offered",
+}
+
+/// What is known beside the fields.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Terms {
+    /// Whether the stream ends with the section.
+    pub end_stream: bool,
+    /// Whether we announced that extended CONNECT is understood (RFC 8441 §3).
+    pub extended_connect: bool,
+}
+
+/// What a request asks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ask<'s> {
+    /// A resource: any method but CONNECT.
+    Resource {
+        /// The scheme; what the connection below is, is the caller's to compare.
+        scheme: Scheme,
+        /// Path and query, beginning with `/`; or `*`, for OPTIONS.
+        path: &'s str,
+    },
+    /// A tunnel to the authority (RFC 9113 §8.5).
+    Tunnel,
+    /// Another protocol on the stream (RFC 8441 §4).
+    Upgrade {
+        /// Which protocol.
+        protocol: &'s str,
+        /// The scheme.
+        scheme: Scheme,
+        /// Path and query, beginning with `/`.
+        path: &'s str,
+    },
+}
+
+/// What follows the head of a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Content {
+    /// Nothing.
+    None,
+    /// So many bytes, by Content-Length.
+    Length(u64),
+    /// What the stream holds to its end.
+    ToTheEnd,
+}
+
+/// A sound request; its parts are slices of the section.
+#[derive(Debug, Clone, Copy)]
+pub struct Request<'s> {
+    /// The method, a token; case matters.
+    pub method: &'s str,
+    /// The site: `:authority`, or `Host` where there is no `:authority`.
+    pub authority: &'s str,
+    /// What it asks for.
+    pub ask: Ask<'s>,
+    /// What follows; for a tunnel and for another protocol, whatever the stream holds is not content.
+    pub content: Content,
+    /// How urgent it is (RFC 9218).
+    pub priority: Priority,
+    section: &'s FieldSection,
+}
+
+impl<'s> Request<'s> {
+    /// The fields, without pseudo-headers, in order: names in lower case, cookies in their crumbs, `host` as it came.
+    pub fn fields(&self) -> impl Iterator<Item = (&'s [u8], &'s [u8])> + Clone + use<'s> {
+        self.section.iter().filter(|(name, _)| name.first() != Some(&b':'))
+    }
+}
+
+/// Reads a request.
+///
+/// # Errors
+/// The first rule that the section breaks.
+#[inline]
+pub fn read_request(section: &FieldSection, terms: Terms) -> Result<Request<'_>, RequestRule> {
+    let mut pseudo = Pseudo::default();
+    let mut seen = Seen::default();
+    let mut fields = section.iter();
+    for (name, value) in fields.by_ref() {
+        if name.first() != Some(&b':') {
+            seen.field(name, value)?;
+            break;
+        }
+        pseudo.take(name, value)?;
+    }
+    for (name, value) in fields {
+        if name.first() == Some(&b':') {
+            return Err(RequestRule::PseudoLate);
+        }
+        seen.field(name, value)?;
+    }
+    pseudo.request(section, &seen, terms)
+}
+
+/// The pseudo-headers; each value holds only what a field's may.
+#[derive(Default)]
+struct Pseudo<'s> {
+    method: Option<&'s [u8]>,
+    scheme: Option<&'s [u8]>,
+    authority: Option<&'s [u8]>,
+    path: Option<&'s [u8]>,
+    protocol: Option<&'s [u8]>,
+}
+
+/// Fields that mean something here.
+#[derive(Default)]
+struct Seen<'s> {
+    host: Option<&'s [u8]>,
+    content_length: Option<u64>,
+    priority: Priority,
+}
+
+impl<'s> Seen<'s> {
+    #[inline]
+    fn field(&mut self, name: &'s [u8], value: &'s [u8]) -> Result<(), RequestRule> {
+        match check_field(name, value)? {
+            Some(KnownHeader::Host) if self.host.replace(value).is_some() => Err(RequestRule::HostRepeated),
+            Some(KnownHeader::ContentLength) => {
+                let length = digits(value).ok_or(RequestRule::ContentLength)?;
+                match self.content_length.replace(length) {
+                    None => Ok(()),
+                    Some(_) => Err(RequestRule::ContentLength),
+                }
+            }
+            None if name == b"priority" => {
+                self.priority = Priority::parse(value);
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+fn digits(value: &[u8]) -> Option<u64> {
+    if value.is_empty() {
+        return None;
+    }
+    value.iter().try_fold(0u64, |number, &b| {
+        let digit = b.is_ascii_digit().then(|| u64::from(b - b'0'))?;
+        number.checked_mul(10)?.checked_add(digit)
+    })
+}
+
+/// Bytes of a token without upper case.
+static NAME_BYTE: [bool; 256] = {
+    let mut table = [false; 256];
+    let mut b = 0;
+    while b < 256 {
+        table[b] = is_tchar(b as u8) && !(b as u8).is_ascii_uppercase();
+        b += 1;
+    }
+    table
+};
+
+/// What holds for each field, in a head and in trailers. Returns which one it is.
+#[inline]
+fn check_field(name: &[u8], value: &[u8]) -> Result<Option<KnownHeader>, RequestRule> {
+    if name.is_empty() || !name.iter().fold(true, |sound, &b| sound & NAME_BYTE[b as usize]) {
+        return Err(RequestRule::FieldName);
+    }
+    check_value(value)?;
+    let known = KnownHeader::of(name);
+    match known {
+        Some(
+            KnownHeader::Connection
+            | KnownHeader::KeepAlive
+            | KnownHeader::ProxyConnection
+            | KnownHeader::TransferEncoding
+            | KnownHeader::Upgrade,
+        ) => Err(RequestRule::ConnectionSpecific),
+        Some(KnownHeader::Te) if !value.eq_ignore_ascii_case(b"trailers") => Err(RequestRule::Te),
+        _ => Ok(known),
+    }
+}
+
+#[inline]
+fn check_value(value: &[u8]) -> Result<(), RequestRule> {
+    // What `is_field_value_byte` admits, without an early end: a sound value is read to its end anyway, and so the compiler
+    // reads sixteen bytes at once.
+    let controls =
+        value.iter().fold(0, |found, &b| found | u8::from((b < b' ') & (b != b'\t')) | u8::from(b == 0x7f));
+    if controls != 0 || matches!(value, [b' ' | b'\t', ..] | [.., b' ' | b'\t']) {
+        return Err(RequestRule::FieldValue);
+    }
+    Ok(())
+}
+
+impl<'s> Pseudo<'s> {
+    fn take(&mut self, name: &[u8], value: &'s [u8]) -> Result<(), RequestRule> {
+        let place = match name {
+            b":method" => &mut self.method,
+            b":scheme" => &mut self.scheme,
+            b":authority" => &mut self.authority,
+            b":path" => &mut self.path,
+            b":protocol" => &mut self.protocol,
+            _ => return Err(RequestRule::PseudoUnknown),
+        };
+        check_value(value)?;
+        if place.replace(value).is_some() {
+            return Err(RequestRule::PseudoRepeated);
+        }
+        Ok(())
+    }
+
+    fn request(
+        &self,
+        section: &'s FieldSection,
+        seen: &Seen<'s>,
+        terms: Terms,
+    ) -> Result<Request<'s>, RequestRule> {
+        let method = self.method.ok_or(RequestRule::PseudoMissing)?;
+        if !is_token(method) {
+            return Err(RequestRule::Method);
+        }
+        let ask = self.ask(method, terms)?;
+        let scheme = match ask {
+            Ask::Tunnel => None,
+            Ask::Resource { scheme, .. } | Ask::Upgrade { scheme, .. } => Some(scheme),
+        };
+        let authority = site(self.authority, seen.host, scheme)?;
+        let content = match (seen.content_length, terms.end_stream) {
+            // What the stream holds is not content, so there is nothing whose length could be told.
+            (Some(_), _) if !matches!(ask, Ask::Resource { .. }) => return Err(RequestRule::ContentLength),
+            (Some(1..), true) => return Err(RequestRule::ContentLengthAndEnd),
+            (Some(length), _) => Content::Length(length),
+            (None, true) => Content::None,
+            (None, false) => Content::ToTheEnd,
+        };
+        Ok(Request { method: text(method), authority, ask, content, priority: seen.priority, section })
+    }
+
+    fn ask(&self, method: &[u8], terms: Terms) -> Result<Ask<'s>, RequestRule> {
+        if method == b"CONNECT" && self.protocol.is_none() {
+            return match (self.scheme, self.path) {
+                (None, None) => Ok(Ask::Tunnel),
+                _ => Err(RequestRule::PseudoOfConnect),
+            };
+        }
+        let (Some(scheme), Some(path)) = (self.scheme, self.path) else {
+            return Err(RequestRule::PseudoMissing);
+        };
+        let scheme = match scheme {
+            b"https" => Scheme::Https,
+            b"http" => Scheme::Http,
+            _ => return Err(RequestRule::Scheme),
+        };
+        let is_asterisk = path == b"*" && method == b"OPTIONS";
+        let bytes_are_sound = path.iter().fold(true, |sound, &b| sound & is_target_byte(b));
+        if !(is_asterisk || path.first() == Some(&b'/') && bytes_are_sound) {
+            return Err(RequestRule::Path);
+        }
+        let path = text(path);
+        match self.protocol {
+            None => Ok(Ask::Resource { scheme, path }),
+            Some(protocol) if method == b"CONNECT" && terms.extended_connect && is_token(protocol) => {
+                Ok(Ask::Upgrade { protocol: text(protocol), scheme, path })
+            }
+            Some(_) => Err(RequestRule::Protocol),
+        }
+    }
+}
+
+/// The site that is meant; no scheme: of a tunnel, whose port must be said.
+fn site<'s>(
+    authority: Option<&'s [u8]>,
+    host: Option<&'s [u8]>,
+    scheme: Option<Scheme>,
+) -> Result<&'s str, RequestRule> {
+    let said = match scheme {
+        Some(_) => authority.or(host).ok_or(RequestRule::AuthorityMissing)?,
+        None => authority.ok_or(RequestRule::PseudoMissing)?,
+    };
+    let site = Authority::parse(said).ok_or(RequestRule::Authority)?;
+    if site.host.is_empty() {
+        return Err(RequestRule::Authority);
+    }
+    if scheme.is_none() && site.port.is_none() {
+        return Err(RequestRule::AuthorityOfConnect);
+    }
+    if let (Some(authority), Some(host)) = (authority, host)
+        && authority != host
+    {
+        let port_default = match scheme {
+            Some(Scheme::Http) => Some(80),
+            Some(Scheme::Https) => Some(443),
+            None => None,
+        };
+        let other = Authority::parse(host).ok_or(RequestRule::Authority)?;
+        if !site.host.eq_ignore_ascii_case(other.host)
+            || site.port.or(port_default) != other.port.or(port_default)
+        {
+            return Err(RequestRule::HostDiffers);
+        }
+    }
+    Ok(text(said))
+}
+
+/// What was found to be ASCII.
+fn text(bytes: &[u8]) -> &str {
+    std::str::from_utf8(bytes).unwrap_or_default()
+}
