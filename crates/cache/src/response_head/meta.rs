@@ -69,8 +69,8 @@ impl Flags {
     /// The record is no response but the note that what comes under this key is not to be stored, for as long as the
     /// note is fresh: who asks for it passes, beside all others.
     pub const NOT_STORED: Flags = Flags(1 << 20);
-    /// The record is a response without its content, which is in blocks of their own
-    /// ([`block`](crate::block)); its length is what the origin said.
+    /// The record is a response without its content, which is in blocks of their own (`block`); its length is what the
+    /// origin said.
     pub const IN_BLOCKS: Flags = Flags(1 << 21);
 
     const KNOWN: u32 = 0b11_1111 << 16 | 0b1111;
