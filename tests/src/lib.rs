@@ -43,6 +43,7 @@ pub mod corpus;
 pub mod fault;
 pub mod feed;
 pub mod gate;
+pub mod guide;
 pub mod mail;
 pub mod mail_service;
 pub mod message;

@@ -6,7 +6,7 @@
     reason = "a test may block, and stop at the first surprise"
 )]
 
-use std::{path::Path, process::Command};
+use std::path::Path;
 
 use rustix::process::Signal;
 use serde_json::Value;
@@ -249,36 +249,26 @@ fn a24_what_is_no_request_is_one_clear_error(cores: &str) {
     }
 }
 
-/// The commands of the guide, in a network of its own, so that its ports are free.
+/// The commands of the guide.
 #[test]
 fn a24_the_commands_of_the_guide_do_what_it_says() {
-    let guide =
-        std::fs::read_to_string(tests::node::source_tree().join("docs/guide/operating.md")).expect("text");
-    let script = guide.split("```sh\n").nth(1).and_then(|rest| rest.split("```").next()).expect("commands");
-    assert!(script.contains("nighttrain explain http"), "{script}");
-    let kinds = [&["--net", "--pid", "--fork", "--kill-child"][..], &["--user", "--map-root-user", "--net"]];
-    let Some(kind) = kinds.into_iter().find(|kind| {
-        let probe =
-            Command::new("unshare").args(*kind).args(["--", "ip", "link", "set", "lo", "up"]).output();
-        probe.is_ok_and(|probe| probe.status.success())
-    }) else {
-        eprintln!("left out: this kernel gives a test no network of its own");
-        return;
-    };
-    let bin = tests::program::program().parent().expect("a directory");
-    let path = format!("{}:{}", bin.display(), std::env::var("PATH").unwrap_or_default());
-    let script = format!("ip link set lo up\n{script}kill $!\n");
-    let output = Command::new("unshare")
-        .args(kind)
-        .args(["--", "sh", "-ec", &script])
-        .env("PATH", path)
-        .env_remove("NIGHTTRAIN_CONFIG")
-        .output()
-        .expect("unshare runs");
+    let Some(output) = tests::guide::run("operating.md") else { return };
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
-    assert!(output.status.success(), "{output:?}");
     let outcomes = said.lines().filter(|line| line.starts_with("now ")).collect::<Vec<_>>();
     assert!(outcomes.len() == 2 && outcomes[0].contains("hit") && outcomes[1].contains("pass"), "{said}");
+}
+
+/// Those of its page on what is cached.
+#[test]
+fn a24_cache_status_says_what_the_guide_says_of_it() {
+    let Some(output) = tests::guide::run("caching.md") else { return };
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    let statuses: Vec<_> =
+        said.lines().filter_map(|line| line.strip_prefix("Cache-Status: nighttrain; ")).collect();
+    let [first, second, berth, timetable] = statuses[..] else { panic!("{said}") };
+    assert_eq!((first, berth), ("fwd=uri-miss; stored", "fwd=uri-miss; detail=no-store"), "{said}");
+    assert!(second.starts_with("hit; ttl="), "{said}");
+    assert!(timetable.starts_with("fwd=uri-miss; stored") || timetable.starts_with("hit"), "{said}");
 }
 
 /// Most of its pages say nothing of how long they are fresh: the log, `stat` and `explain` say so.

@@ -1,0 +1,36 @@
+//! The commands of a guide's page, run as they are written.
+
+use std::process::{Command, Output};
+
+/// Runs a page's first commands, in a network of their own, so that their ports are free; what they start is ended.
+/// `None`: this kernel gives a test no such network, which is said.
+///
+/// # Panics
+/// The page has no commands, or they cannot be started.
+#[expect(clippy::print_stderr, reason = "the runner shows it")]
+pub fn run(page: &str) -> Option<Output> {
+    let path = crate::node::source_tree().join("docs/guide").join(page);
+    let guide = std::fs::read_to_string(path).expect("a page of the guide");
+    let script = guide.split("```sh\n").nth(1).and_then(|rest| rest.split("```").next()).expect("commands");
+    let kinds = [&["--net", "--pid", "--fork", "--kill-child"][..], &["--user", "--map-root-user", "--net"]];
+    let Some(kind) = kinds.into_iter().find(|kind| {
+        let probe =
+            Command::new("unshare").args(*kind).args(["--", "ip", "link", "set", "lo", "up"]).output();
+        probe.is_ok_and(|probe| probe.status.success())
+    }) else {
+        eprintln!("left out: this kernel gives a test no network of its own");
+        return None;
+    };
+    let bin = crate::program::program().parent().expect("a directory");
+    let path = format!("{}:{}", bin.display(), std::env::var("PATH").unwrap_or_default());
+    let script = format!("ip link set lo up\n{script}kill $!\n");
+    let output = Command::new("unshare")
+        .args(kind)
+        .args(["--", "sh", "-ec", &script])
+        .env("PATH", path)
+        .env_remove("NIGHTTRAIN_CONFIG")
+        .output()
+        .expect("unshare runs");
+    assert!(output.status.success(), "{output:?}");
+    Some(output)
+}
