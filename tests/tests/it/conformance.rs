@@ -11,7 +11,7 @@ use tests::{
 
 /// In both directions: what newly fails is a fault, what newly passes is to be recorded, so that it stays.
 #[test]
-fn the_suite_says_what_its_page_records_and_every_failure_has_a_reason() {
+fn a1_the_suite_says_what_its_page_records_and_every_failure_has_a_reason() {
     let record = fs::read_to_string(source_tree().join(PAGE)).expect("the page is in the source tree");
     let outcome = conformance::run(&record);
     let changed: Vec<String> = outcome.changed.values().map(|(was, is)| format!("-{was}\n+{is}")).collect();

@@ -19,17 +19,17 @@ fn holds(table: Table) {
 }
 
 #[test]
-fn every_request_gets_its_one_answer_in_front_of_every_origin() {
+fn a32_every_request_gets_its_one_answer_in_front_of_every_origin() {
     holds(Table::Requests);
 }
 
 #[test]
-fn every_answer_reaches_whom_it_is_for_and_nobody_else() {
+fn a32_every_answer_reaches_whom_it_is_for_and_nobody_else() {
     holds(Table::Responses);
 }
 
 #[test]
-fn what_one_client_sends_reaches_no_other() {
+fn a32_what_one_client_sends_reaches_no_other() {
     holds(Table::Poisoning);
 }
 
@@ -41,21 +41,21 @@ fn rows_hold(table: Table, beginning: &str) {
 }
 
 #[test]
-fn pingoras_key_without_a_host() {
+fn a45_pingoras_key_without_a_host() {
     rows_hold(Table::Poisoning, "pingora-key-without-host");
 }
 
 #[test]
-fn pingoras_bytes_behind_an_upgrade() {
+fn a45_pingoras_bytes_behind_an_upgrade() {
     rows_hold(Table::Requests, "pingora-bytes-behind-an-upgrade");
 }
 
 #[test]
-fn pingoras_http_1_0_with_transfer_encoding() {
+fn a45_pingoras_http_1_0_with_transfer_encoding() {
     rows_hold(Table::Requests, "pingora-http-1-0-with-a-coding");
 }
 
 #[test]
-fn pingoras_hit_that_did_not_read_the_requests_body() {
+fn a45_pingoras_hit_that_did_not_read_the_requests_body() {
     rows_hold(Table::Requests, "pingora-hit-with-a-body");
 }

@@ -16,8 +16,8 @@ use tests::{
 };
 
 on_one_core_and_on_two! {
-    requests_for_a_private_page_do_not_wait_for_each_other,
-    their_conditions_reach_the_origin,
+    a5_requests_for_a_private_page_do_not_wait_for_each_other,
+    a5_their_conditions_reach_the_origin,
     a_visitor_with_a_cookie_leaves_no_note_for_one_without,
     a_purge_forgets_the_note,
     an_error_leaves_no_note,
@@ -36,7 +36,7 @@ fn private(text: &str) -> Answer {
     Answer::new(200, text).header("Cache-Control", "private, max-age=600").header("ETag", "\"v1\"")
 }
 
-fn requests_for_a_private_page_do_not_wait_for_each_other(cores: &str) {
+fn a5_requests_for_a_private_page_do_not_wait_for_each_other(cores: &str) {
     const CLIENTS: usize = 8;
     let origin = ScriptedOrigin::start();
     let there = Arc::new(AtomicUsize::new(CLIENTS));
@@ -65,7 +65,7 @@ fn requests_for_a_private_page_do_not_wait_for_each_other(cores: &str) {
     assert!(accelerator.stat().count("requests.notes_used") >= CLIENTS as u64);
 }
 
-fn their_conditions_reach_the_origin(cores: &str) {
+fn a5_their_conditions_reach_the_origin(cores: &str) {
     let origin = ScriptedOrigin::start();
     origin.on("/mine", |request, reply| match request.header("if-none-match") {
         Some("\"v1\"") => reply.answer(&Answer::new(304, "").header("ETag", "\"v1\"")),
