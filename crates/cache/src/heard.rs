@@ -23,6 +23,10 @@ use crate::{
     response_head::{Flags, StoredMeta},
 };
 
+/// What is younger stays fresh, whatever is heard of it. By fields that are in no key a client could have the origin say
+/// something else each time; so it makes one hit in that time a fetch, and not each.
+const AGE_S_MIN: u64 = 10;
+
 /// Has what is stored compared with the answer to a request that was passed, if that says something of it.
 pub(crate) fn hear(request: &Arc<Request>, answer: &ResponseHead<'_, '_>) {
     if request.head().method == "HEAD" && answer.status == 200 {
@@ -70,7 +74,7 @@ pub(crate) fn judge(core: &Core, heard: &Heard) {
     let Ok((object, meta)) = found else { return };
     let for_cookies = !meta.flags.has(Flags::NOT_FOR_COOKIES);
     let is_chosen = meta.is_response() && policy::may_share(for_cookies, facts.cookie, core.config.cookies);
-    if !is_chosen || meta.fresh_until_s() <= now_s {
+    if !is_chosen || meta.fresh_until_s() <= now_s || meta.age_s(now_s) < AGE_S_MIN {
         return;
     }
     let (mut head, mut extra) = (Vec::new(), Vec::new());

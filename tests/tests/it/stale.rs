@@ -33,6 +33,7 @@ on_one_core_and_on_two! {
     a6_a_304_that_makes_another_answer_of_it_is_not_used,
     a6_what_differs_from_what_the_origin_says_to_head_is_stale,
     a6_what_is_not_for_all_says_nothing_of_what_is_stored,
+    a6_what_was_fetched_just_now_is_not_made_stale_by_who_asks_oddly,
     clients_wishes_count_if_they_are_obeyed,
 }
 
@@ -396,7 +397,13 @@ fn versioned(origin: &ScriptedOrigin, path: &str, vary: Option<&'static str>) ->
         if let Some(names) = vary {
             answer = answer.header("Vary", names);
         }
-        reply.answer(&answer.header("ETag", &tag).header("Cache-Control", "max-age=600").header("X-Of", &tag))
+        reply.answer(
+            &answer
+                .header("ETag", &tag)
+                .header("Cache-Control", "max-age=600")
+                .header("Age", "20")
+                .header("X-Of", &tag),
+        )
     });
     version
 }
@@ -432,6 +439,21 @@ fn a6_what_differs_from_what_the_origin_says_to_head_is_stale(cores: &str) {
         let asked = origin.seen(path).pop().expect("it was asked");
         assert_eq!(asked.header("if-none-match"), Some("\"v0\""), "it is asked about, and not dropped");
     }
+}
+
+fn a6_what_was_fetched_just_now_is_not_made_stale_by_who_asks_oddly(cores: &str) {
+    let origin = ScriptedOrigin::start();
+    origin.on("/page", |request, reply| {
+        let body = request.header("x-forwarded-host").unwrap_or("x").to_owned();
+        reply.answer(&Answer::new(200, &body).header("Cache-Control", "max-age=600"))
+    });
+    let accelerator = start(&origin, cores);
+    assert_eq!(accelerator.get("/page").text(), "x");
+    for host in ["some", "other", "evil"] {
+        accelerator.fetch(&judged("/page").header("X-Forwarded-Host", host)).expect_status(200);
+        assert!(cache_status(&accelerator.get("/page")).contains("; hit"));
+    }
+    assert_eq!(accelerator.stat().count("requests.heard_stale"), 0);
 }
 
 fn a6_what_is_not_for_all_says_nothing_of_what_is_stored(cores: &str) {
