@@ -35,6 +35,7 @@
 use std::time::{Duration, Instant};
 
 pub mod accelerator;
+pub mod byteranges;
 pub mod clean_root;
 pub mod client;
 pub mod conformance;

@@ -19,6 +19,7 @@ use rustix::process::Signal;
 use tests::{
     Accelerator, Answer, Client, Request, ScriptedOrigin,
     accelerator::Setup,
+    byteranges,
     client::{End, Response},
     content::{content, differs},
     on_one_core_and_on_two,
@@ -485,32 +486,6 @@ fn a39_only_if_cached_asks_nobody(cores: &str) {
     assert_eq!((film.parts(), origin.count("/film")), (1, 2));
 }
 
-/// The parts of a multipart answer: their ranges and their bytes.
-fn parts_of(answer: &Response, complete: u64) -> Vec<(u64, Vec<u8>)> {
-    let said = answer.header("content-type").expect("a type");
-    let boundary = said.strip_prefix("multipart/byteranges; boundary=").expect("several parts");
-    let (mut rest, mut parts) = (&answer.body[..], Vec::new());
-    let delimiter = format!("--{boundary}");
-    loop {
-        rest = rest.strip_prefix(delimiter.as_bytes()).expect("a delimiter");
-        if rest == b"--\r\n" {
-            return parts;
-        }
-        let end = rest.windows(4).position(|at| at == b"\r\n\r\n").expect("a head");
-        let head = String::from_utf8(rest[2..end].to_vec()).expect("text");
-        assert!(head.contains("Content-Type: video/x-test"), "{head}");
-        let range = head.split("Content-Range: bytes ").nth(1).expect("a range");
-        let (range, of) = range.split_once('/').expect("a length");
-        assert_eq!(of.trim_end(), complete.to_string());
-        let (first, last) = range.split_once('-').expect("two ends");
-        let (first, last): (u64, u64) = (first.parse().expect("one"), last.parse().expect("one"));
-        let from = end + 4;
-        let to = from + (last - first + 1) as usize;
-        parts.push((first, rest[from..to].to_vec()));
-        rest = rest[to..].strip_prefix(b"\r\n").expect("the end of a part");
-    }
-}
-
 fn a6_several_ranges_come_out_of_memory_and_out_of_blocks(cores: &str) {
     const BYTES: u64 = 9 * BLOCK + 1;
     let (origin, film) = (ScriptedOrigin::start(), Film::new(BYTES));
@@ -534,11 +509,12 @@ fn a6_several_ranges_come_out_of_memory_and_out_of_blocks(cores: &str) {
             let request = Request::get(path).header("Range", &said);
             let got = running.fetch(&request).expect_status(206).whole();
             assert_eq!(got.header("content-range"), None);
-            let parts = parts_of(&got, complete);
+            let parts = byteranges::parts(&got, complete);
             assert_eq!(parts.len(), ranges.len());
-            for ((first, bytes), (want, last)) in parts.iter().zip(&ranges) {
-                assert_eq!((first, bytes.len() as u64), (want, last - want + 1));
-                assert_eq!(differs(0, *first, bytes), None);
+            for (part, (want, last)) in parts.iter().zip(&ranges) {
+                assert_eq!(part.content_type.as_deref(), Some("video/x-test"));
+                assert_eq!((part.first, part.bytes.len() as u64), (*want, last - want + 1));
+                assert_eq!(differs(0, part.first, &part.bytes), None);
             }
         }
         // What cannot be told from the whole is the whole; what is not there is said not to be.
@@ -552,6 +528,6 @@ fn a6_several_ranges_come_out_of_memory_and_out_of_blocks(cores: &str) {
     let mut client = running.connect();
     for _ in 0..3 {
         client.send(&Request::get("/small").header("Range", "bytes=0-1,5000-5001").bytes());
-        assert_eq!(parts_of(&client.response("GET").expect_status(206), 100_000).len(), 2);
+        assert_eq!(byteranges::parts(&client.response("GET").expect_status(206), 100_000).len(), 2);
     }
 }

@@ -9,7 +9,7 @@
 use std::{net::SocketAddr, time::Duration};
 
 use tests::{
-    Accelerator, Answer, Client, End, Next, Request, ScriptedOrigin,
+    Accelerator, Answer, Client, End, Headers, Next, Request, Response, ScriptedOrigin, byteranges,
     content::{content, differs},
     eventually, on_one_core_and_on_two,
 };
@@ -20,6 +20,7 @@ on_one_core_and_on_two! {
     what_has_expired_is_counted_and_its_space_used_again,
     a_slow_reader_of_a_large_body_pins_no_more_than_an_eighth_of_the_store,
     slow_readers_let_go_when_the_store_is_short,
+    several_ranges_that_are_read_slowly_outlive_a_full_store,
     what_is_under_way_stays_as_it_was_when_its_place_is_used_again,
     a_reader_that_has_stopped_is_cut,
     a_reader_that_has_stopped_between_small_answers_is_cut,
@@ -218,6 +219,66 @@ fn what_is_under_way_stays_as_it_was_when_its_place_is_used_again(cores: &str) {
 
 /// Bodies that the store keeps, each read by somebody slow: from the store, or since it arrived. When everything has
 /// been evicted but for them, they are what the store's room goes to; they have their grace, and then are cut.
+/// The first of their ranges is longer than what the kernel takes; the others are short enough to be copied out of the
+/// store when it wants its memory back.
+fn several_ranges_that_are_read_slowly_outlive_a_full_store(cores: &str) {
+    const SIZE: usize = 12 << 20;
+    const READERS: u64 = 10;
+    const SHORT: u64 = 60 << 10;
+    let origin = ScriptedOrigin::start();
+    origin.on("/object", move |request, reply| {
+        let number = number(&request.target);
+        let size = if number < READERS { SIZE } else { 1 << 20 };
+        reply.answer(&Answer::new(200, content(number, 0, size)).header("Cache-Control", "max-age=600"))
+    });
+    let accelerator = Accelerator::before(&origin.url())
+        .flag("--cores", cores)
+        .flag("--memory", "256MiB")
+        .limit("pin_grace", "60s")
+        .start();
+    let first = 5 << 20;
+    let short =
+        (0..31).map(|at| first + 1000 + at * (200 << 10)).map(|from| format!("{from}-{}", from + SHORT - 1));
+    let ranges = format!("bytes=0-{},{}", first - 1, short.collect::<Vec<_>>().join(","));
+    let mut slow: Vec<_> = (0..READERS)
+        .map(|number| {
+            ask(&mut accelerator.connect(), number, SIZE);
+            let mut client = with_small_window(accelerator.address());
+            client.send(&Request::get(&format!("/object?{number}")).header("Range", &ranges).bytes());
+            let head = client.head("GET");
+            assert_eq!(head.status, 206);
+            (
+                client,
+                Response {
+                    interim: Vec::new(),
+                    head,
+                    body: Vec::new(),
+                    trailers: Headers::default(),
+                    end: End::Closed,
+                },
+            )
+        })
+        .collect();
+    let mut churning = accelerator.connect();
+    let mut churn = READERS;
+    while slow.iter().any(|(_, answer)| answer.end != End::Complete) {
+        for (client, answer) in &mut slow {
+            match client.body_piece(32 << 10) {
+                Ok(mut piece) => answer.body.append(&mut piece),
+                Err((end, _)) => answer.end = end,
+            }
+            assert_ne!(answer.end, End::Reset);
+        }
+        ask(&mut churning, churn, 1 << 20);
+        churn += 1;
+    }
+    for ((_, answer), number) in slow.iter().zip(0..) {
+        let parts = byteranges::parts(answer, SIZE as u64);
+        assert_eq!(parts.len(), 32);
+        assert!(parts.iter().all(|part| differs(number, part.first, &part.bytes).is_none()));
+    }
+}
+
 fn slow_readers_let_go_when_the_store_is_short(cores: &str) {
     // The kernel takes up to 4 MiB off the server's hands (tcp_wmem); the rest stays with the store.
     const SIZE: usize = 12 << 20;

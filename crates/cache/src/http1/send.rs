@@ -113,29 +113,38 @@ pub(super) async fn pinned(
     to: u64,
     chunked: bool,
 ) -> Result<(), Cut> {
-    let pin_grace = pin_grace();
     let mut suffix = Vec::new();
     if chunked {
         // The body was one chunk. Its trailers are small, and are copied before the pins move on.
         suffix.extend_from_slice(ChunkedEncoder::CHUNK_END);
         append_trailers(object.tail(), &mut suffix);
     }
-    send_pinned(client, prefix, object, from, to, pin_grace).await?;
+    send_pinned(client, prefix, object, from..to, Last::Yes).await?;
     client.send_all(&suffix).await?;
     Ok(())
+}
+
+/// Whether a range of a pinned object is the last that is wanted of it.
+enum Last<'w> {
+    Yes,
+    /// More of it follows: it may not be let go of. Since when the store has wanted it is counted over all of them.
+    No(&'w mut Option<Instant>),
 }
 
 async fn send_pinned(
     client: &Client,
     prefix: &[u8],
     object: &mut PinnedObject,
-    from: u64,
-    to: u64,
-    pin_grace: Duration,
+    range: Range<u64>,
+    last: Last<'_>,
 ) -> Result<(), Cut> {
-    let mut prefix = prefix;
-    let mut at = from;
-    let mut wanted_since: Option<Instant> = None;
+    let (mut prefix, pin_grace) = (prefix, pin_grace());
+    let Range { start: mut at, end: to } = range;
+    let mut of_this = None;
+    let (wanted_since, is_last) = match last {
+        Last::Yes => (&mut of_this, true),
+        Last::No(since) => (since, false),
+    };
     while at < to || !prefix.is_empty() {
         let sent = {
             let lend = with_core(|core| lends(core, at, to));
@@ -149,13 +158,13 @@ async fn send_pinned(
             object.release_before(at);
         }
         if at < to && object.wanted() {
-            let left = usize::try_from(to - at).ok();
+            let left = usize::try_from(to - at).ok().filter(|_| is_last);
             if let Some(_copied) = left.and_then(Copied::reserve) {
                 let copy = copy_remainder(object, at, to);
                 drop_pins(object);
                 return Box::pin(send_copy(client, prefix, &copy)).await;
             }
-            grace_left(&mut wanted_since, pin_grace)?;
+            grace_left(wanted_since, pin_grace)?;
         }
     }
     Ok(())
@@ -204,7 +213,7 @@ pub(super) async fn blocks(client: &Client, prefix: Vec<u8>, blocks: &mut Blocks
         let Range { start, end } = wanted;
         match at_hand {
             AtHand::Stored(mut object) => {
-                send_pinned(client, &prefix, &mut object, start, end, pin_grace()).await?
+                send_pinned(client, &prefix, &mut object, start..end, Last::Yes).await?;
             }
             AtHand::Arriving(mut cursor) => {
                 growing(client, prefix, &mut cursor, false, start, Some(end)).await?;
@@ -223,6 +232,7 @@ pub(super) async fn blocks(client: &Client, prefix: Vec<u8>, blocks: &mut Blocks
 
 /// Sends `prefix`, then several ranges and what is between them.
 pub(super) async fn several(client: &Client, mut prefix: Vec<u8>, body: &mut Several) -> Result<(), Cut> {
+    let mut wanted_since = None;
     while let Some((before, range)) = body.take() {
         prefix.extend_from_slice(&before);
         let Some(range) = range else {
@@ -232,7 +242,7 @@ pub(super) async fn several(client: &Client, mut prefix: Vec<u8>, body: &mut Sev
         let prefix = std::mem::take(&mut prefix);
         match &mut body.source {
             Source::Pinned(object) => {
-                send_pinned(client, &prefix, object, range.start, range.end, pin_grace()).await?;
+                send_pinned(client, &prefix, object, range, Last::No(&mut wanted_since)).await?;
             }
             Source::Blocks(in_blocks) => {
                 in_blocks.seek(range).await.map_err(|_| Cut::Origin)?;

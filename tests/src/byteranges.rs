@@ -1,0 +1,45 @@
+//! An answer with several ranges, taken apart (RFC 9110 §14.6).
+
+use crate::{Response, client::find};
+
+/// One of its parts.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Part {
+    /// What its head says that it is.
+    pub content_type: Option<String>,
+    /// The first of its bytes in the whole.
+    pub first: u64,
+    /// The bytes.
+    pub bytes: Vec<u8>,
+}
+
+/// The parts of an answer, in their order.
+///
+/// # Panics
+/// It is none with several parts of a whole of `complete` bytes, or one that was cut.
+#[track_caller]
+pub fn parts(answer: &Response, complete: u64) -> Vec<Part> {
+    let said = answer.header("content-type").expect("a type");
+    let boundary = said.strip_prefix("multipart/byteranges; boundary=").expect("several parts");
+    let delimiter = format!("--{boundary}");
+    let (mut rest, mut parts) = (&answer.body[..], Vec::new());
+    loop {
+        rest = rest.strip_prefix(delimiter.as_bytes()).expect("a delimiter");
+        if rest == b"--\r\n" {
+            return parts;
+        }
+        let end = find(rest, b"\r\n\r\n").expect("a head");
+        let head = String::from_utf8(rest[2..end].to_vec()).expect("text");
+        let field = |name: &str| head.lines().find_map(|line| line.strip_prefix(name));
+        let range = field("Content-Range: bytes ").expect("a range");
+        let (range, of) = range.split_once('/').expect("a length");
+        assert_eq!(of, complete.to_string());
+        let (first, last) = range.split_once('-').expect("two ends");
+        let (first, last): (u64, u64) = (first.parse().expect("one"), last.parse().expect("one"));
+        let content_type = field("Content-Type: ").map(str::to_owned);
+        let from = end + 4;
+        let to = from + usize::try_from(last - first + 1).expect("a length");
+        parts.push(Part { content_type, first, bytes: rest[from..to].to_vec() });
+        rest = rest[to..].strip_prefix(b"\r\n").expect("the end of a part");
+    }
+}
