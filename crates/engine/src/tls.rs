@@ -1,18 +1,29 @@
 //! What accepts TLS, from files in PEM; and for each mistake in them the words that say what is wrong with which file.
 //!
 //! One provider of cryptography (docs/decisions/002-dependencies.md), TLS 1.2 and 1.3 as rustls has them by default.
+//!
+//! - [`certificates`]: those that there are, by name.
+//! - [`session`]: one connection, as functions from bytes to bytes.
+//! - [`config`]: what rustls is to do with a connection; [`acceptor`] is the same for tokio's streams.
+
+pub mod certificates;
+pub mod session;
 
 use std::{
     path::{Path, PathBuf},
     sync::Arc,
 };
 
+pub use rustls::server::ClientHello;
 use rustls::{
     RootCertStore, ServerConfig,
+    crypto::CryptoProvider,
     pki_types::{CertificateDer, PrivateKeyDer, pem, pem::PemObject},
-    server::WebPkiClientVerifier,
+    server::{NoServerSessionStorage, ProducesTickets, WebPkiClientVerifier, danger::ClientCertVerifier},
 };
 pub use tokio_rustls::TlsAcceptor;
+
+use self::certificates::Certificates;
 
 /// Why certificates or keys cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -75,17 +86,7 @@ pub fn acceptor(files: Files<'_>) -> Result<TlsAcceptor, TlsError> {
         ServerConfig::builder_with_provider(Arc::clone(&provider)).with_safe_default_protocol_versions()?;
     let builder = match files.clients {
         None => builder.with_no_client_auth(),
-        Some(path) => {
-            let content = |why: String| TlsError::Content { file: path.to_owned(), why };
-            let mut roots = RootCertStore::empty();
-            for certificate in certificates(path)? {
-                roots.add(certificate).map_err(|error| content(error.to_string()))?;
-            }
-            let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider)
-                .build()
-                .map_err(|error| content(error.to_string()))?;
-            builder.with_client_cert_verifier(verifier)
-        }
+        Some(path) => builder.with_client_cert_verifier(verifier(path, true, provider)?),
     };
     let config = builder.with_single_cert(chain, key).map_err(|why| TlsError::Pair {
         certificates: files.certificates.to_owned(),
@@ -93,6 +94,69 @@ pub fn acceptor(files: Files<'_>) -> Result<TlsAcceptor, TlsError> {
         why,
     })?;
     Ok(TlsAcceptor::from(Arc::new(config)))
+}
+
+/// Who verifies clients' certificates: those that one of a file's has signed are good. Whoever shows none is let in
+/// where they are not `required`.
+fn verifier(
+    file: &Path,
+    required: bool,
+    provider: Arc<CryptoProvider>,
+) -> Result<Arc<dyn ClientCertVerifier>, TlsError> {
+    let content = |why: String| TlsError::Content { file: file.to_owned(), why };
+    let mut roots = RootCertStore::empty();
+    for certificate in certificates(file)? {
+        roots.add(certificate).map_err(|error| content(error.to_string()))?;
+    }
+    let builder = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider);
+    let builder = if required { builder } else { builder.allow_unauthenticated() };
+    builder.build().map_err(|error| content(error.to_string()))
+}
+
+/// Which certificates clients are to show.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct ClientCertificates {
+    /// Who signs them (PEM).
+    pub authorities: PathBuf,
+    /// Whoever shows none is refused.
+    pub required: bool,
+}
+
+/// What makes session tickets: one for all connections, so that each core takes what another gave. Its keys last six
+/// hours, and are accepted for as long again.
+///
+/// # Errors
+/// There are no random numbers.
+pub fn ticketer() -> Result<Arc<dyn ProducesTickets>, TlsError> {
+    Ok(rustls::crypto::ring::Ticketer::new()?)
+}
+
+/// What rustls is to do with connections: by ALPN one of `protocols`, the first that the client has too. Sessions are
+/// resumed by tickets alone, which hold no memory of ours; early data is not accepted, because whoever repeats it would
+/// be answered twice (RFC 8470).
+///
+/// # Errors
+/// The authorities' file is not what it should be.
+pub fn config(
+    certificates: Arc<Certificates>,
+    protocols: &[&[u8]],
+    clients: Option<&ClientCertificates>,
+    ticketer: Arc<dyn ProducesTickets>,
+) -> Result<ServerConfig, TlsError> {
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let builder =
+        ServerConfig::builder_with_provider(Arc::clone(&provider)).with_safe_default_protocol_versions()?;
+    let builder = match clients {
+        None => builder.with_no_client_auth(),
+        Some(ClientCertificates { authorities, required }) => {
+            builder.with_client_cert_verifier(verifier(authorities, *required, provider)?)
+        }
+    };
+    let mut config = builder.with_cert_resolver(certificates);
+    config.alpn_protocols = protocols.iter().map(|protocol| protocol.to_vec()).collect();
+    config.session_storage = Arc::new(NoServerSessionStorage {});
+    config.ticketer = ticketer;
+    Ok(config)
 }
 
 fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
@@ -117,54 +181,4 @@ fn wrong(path: &Path, error: pem::Error, none: &str) -> TlsError {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    struct Written(tempfile::TempDir);
-
-    impl Written {
-        fn file(&self, name: &str, text: &str) -> PathBuf {
-            let path = self.0.path().join(name);
-            std::fs::write(&path, text).expect("written");
-            path
-        }
-    }
-
-    fn said(certificates: &Path, key: &Path, clients: Option<&Path>) -> String {
-        match acceptor(Files { certificates, key, clients }) {
-            Ok(_) => "right".to_owned(),
-            Err(error) => error.to_string(),
-        }
-    }
-
-    #[test]
-    fn each_mistake_has_its_words_and_its_file() {
-        let directory = Written(tempfile::tempdir().expect("a directory"));
-        let made = || rcgen::generate_simple_self_signed(["localhost".to_owned()]).expect("a certificate");
-        let (one, other) = (made(), made());
-        let certificate = directory.file("cert.pem", &one.cert.pem());
-        let key = directory.file("key.pem", &one.signing_key.serialize_pem());
-        let foreign = directory.file("foreign.pem", &other.signing_key.serialize_pem());
-        let empty = directory.file("empty.pem", "");
-        let torn = directory.file("torn.pem", "-----BEGIN CERTIFICATE-----\nAAAA\n");
-        let nowhere = directory.0.path().join("nowhere.pem");
-
-        assert_eq!(said(&certificate, &key, None), "right");
-        assert_eq!(said(&certificate, &key, Some(&certificate)), "right");
-        for (certificates, key, clients, file, says) in [
-            (&nowhere, &key, None, "nowhere.pem", "cannot be read: No such file"),
-            (&empty, &key, None, "empty.pem", "there is no certificate in it (PEM)"),
-            (&key, &key, None, "key.pem", "there is no certificate in it (PEM)"),
-            (&torn, &key, None, "torn.pem", "not in PEM"),
-            (&certificate, &nowhere, None, "nowhere.pem", "cannot be read: No such file"),
-            (&certificate, &empty, None, "empty.pem", "there is no private key in it (PEM)"),
-            (&certificate, &certificate, None, "cert.pem", "there is no private key in it (PEM)"),
-            (&certificate, &foreign, None, "cert.pem with ", "foreign.pem: "),
-            (&certificate, &key, Some(&nowhere), "nowhere.pem", "cannot be read: No such file"),
-            (&certificate, &key, Some(&empty), "empty.pem", "there is no certificate in it (PEM)"),
-        ] {
-            let said = said(certificates, key, clients.map(PathBuf::as_path));
-            assert!(said.contains(file) && said.contains(says), "{file}, {says}: {said}");
-        }
-    }
-}
+mod tests;

@@ -1,0 +1,226 @@
+//! The certificates that there are, and which of them a client is shown.
+//!
+//! ```text
+//!   the name that a client asks for ─▶ exactly that name ─ else "*." and all but its first label ─ else the first
+//! ```
+//! The names are those in the certificates. All cores read one table, which a reload replaces as a whole: a handshake
+//! takes a reference to it under a lock that is held for no longer; nothing else reads it.
+
+#![expect(
+    clippy::disallowed_types,
+    reason = "a handshake takes it once, for as long as a count goes up, beside 250 µs of arithmetic"
+)]
+
+use std::{
+    collections::HashMap,
+    net::IpAddr,
+    path::{Path, PathBuf},
+    sync::{Arc, PoisonError, RwLock},
+};
+
+use rustls::{
+    pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject},
+    server::{ClientHello, ResolvesServerCert},
+    sign::CertifiedKey,
+};
+use x509_parser::{extensions::GeneralName, prelude::FromDer};
+
+use super::{TlsError, certificates as read_chain, wrong};
+
+/// The files of one certificate.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Pair {
+    /// The chain, the server's own certificate first (PEM).
+    pub certificates: PathBuf,
+    /// The key of the first (PEM).
+    pub key: PathBuf,
+    /// What the authority says of it, signed (RFC 6960, DER); it is stapled.
+    pub ocsp: Option<PathBuf>,
+}
+
+/// A certificate that can be shown.
+#[derive(Debug, Clone)]
+pub struct Certificate {
+    shown: Arc<CertifiedKey>,
+    names: Vec<Box<str>>,
+    addresses: Vec<IpAddr>,
+    /// From when it is valid, seconds since the UNIX epoch.
+    pub from_s: i64,
+    /// Until when.
+    pub until_s: i64,
+}
+
+impl Certificate {
+    /// Reads a pair of files.
+    ///
+    /// # Errors
+    /// [`TlsError`]: which file, and what is wrong with it.
+    pub fn read(pair: &Pair) -> Result<Self, TlsError> {
+        let chain = read_chain(&pair.certificates)?;
+        let key = PrivateKeyDer::from_pem_file(&pair.key)
+            .map_err(|error| wrong(&pair.key, error, "there is no private key in it (PEM)"))?;
+        let ocsp = pair.ocsp.as_deref().map(read_ocsp).transpose()?;
+        Self::new(chain, &key, ocsp).map_err(|why| match why {
+            Unfit::Key(why) => {
+                TlsError::Pair { certificates: pair.certificates.clone(), key: pair.key.clone(), why }
+            }
+            Unfit::Certificate(why) => {
+                TlsError::Content { file: pair.certificates.clone(), why: why.to_owned() }
+            }
+        })
+    }
+
+    /// One from a chain and the key of its first certificate.
+    ///
+    /// # Errors
+    /// They do not fit together, or are not what they should be.
+    pub fn new(
+        chain: Vec<CertificateDer<'static>>,
+        key: &PrivateKeyDer<'_>,
+        ocsp: Option<Vec<u8>>,
+    ) -> Result<Self, Unfit> {
+        let signing = rustls::crypto::ring::sign::any_supported_type(key).map_err(Unfit::Key)?;
+        let first = chain.first().ok_or(Unfit::Certificate("there is no certificate in it (PEM)"))?;
+        let (_, parsed) = x509_parser::certificate::X509Certificate::from_der(first)
+            .map_err(|_| Unfit::Certificate("its first certificate cannot be read (X.509)"))?;
+        let (mut names, mut addresses) = (Vec::new(), Vec::new());
+        if let Ok(Some(listed)) = parsed.subject_alternative_name() {
+            for name in &listed.value.general_names {
+                match name {
+                    GeneralName::DNSName(name) => names.push(name.to_ascii_lowercase().into()),
+                    GeneralName::IPAddress(bytes) => addresses.extend(address_of(bytes)),
+                    _ => {}
+                }
+            }
+        }
+        let (from_s, until_s) =
+            (parsed.validity().not_before.timestamp(), parsed.validity().not_after.timestamp());
+        let shown = CertifiedKey { cert: chain, key: signing, ocsp };
+        shown.keys_match().map_err(Unfit::Key)?;
+        Ok(Self { shown: Arc::new(shown), names, addresses, from_s, until_s })
+    }
+
+    /// Whether it is for this host: a name, or an address, in any case of letters.
+    #[must_use]
+    pub fn covers(&self, host: &str) -> bool {
+        if let Ok(address) = host.trim_matches(['[', ']']).parse::<IpAddr>() {
+            return self.addresses.contains(&address);
+        }
+        let is_parent = |name: &str| {
+            let parent = name.strip_prefix('*').filter(|parent| parent.starts_with('.'));
+            parent.is_some_and(|parent| {
+                parent_of(host).is_some_and(|of_host| of_host.eq_ignore_ascii_case(parent))
+            })
+        };
+        self.names.iter().any(|name| name.eq_ignore_ascii_case(host) || is_parent(name))
+    }
+
+    /// The names of hosts in it, in lower case.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.names.iter().map(AsRef::as_ref)
+    }
+}
+
+/// Why a chain and a key are no certificate that can be shown.
+#[derive(Debug, thiserror::Error)]
+pub enum Unfit {
+    /// The key, or that the two do not belong together.
+    #[error("{0}")]
+    Key(rustls::Error),
+    /// The certificate.
+    #[error("{0}")]
+    Certificate(&'static str),
+}
+
+fn read_ocsp(path: &Path) -> Result<Vec<u8>, TlsError> {
+    let file = path.to_owned();
+    match std::fs::read(path) {
+        // An OCSPResponse is a SEQUENCE (RFC 6960 §4.2.1); PEM is a common mistake.
+        Ok(read) if read.first() == Some(&0x30) => Ok(read),
+        Ok(_) => Err(TlsError::Content {
+            file,
+            why: "this is no OCSP response in DER, as `openssl ocsp -respout` writes it".to_owned(),
+        }),
+        Err(why) => Err(TlsError::Unreadable { file, why }),
+    }
+}
+
+fn address_of(bytes: &[u8]) -> Option<IpAddr> {
+    <[u8; 4]>::try_from(bytes)
+        .map(IpAddr::from)
+        .or_else(|_| <[u8; 16]>::try_from(bytes).map(IpAddr::from))
+        .ok()
+}
+
+/// What is behind the first label, with its dot.
+fn parent_of(host: &str) -> Option<&str> {
+    host.find('.').filter(|dot| *dot > 0).map(|dot| &host[dot..])
+}
+
+/// All certificates of a server.
+#[derive(Debug)]
+pub struct Certificates {
+    table: RwLock<Arc<Table>>,
+}
+
+#[derive(Debug, Default)]
+struct Table {
+    all: Vec<Arc<Certificate>>,
+    /// By name in lower case; a wildcard is there as its parent, with the dot.
+    places: HashMap<Box<str>, usize>,
+}
+
+impl Table {
+    fn new(all: Vec<Arc<Certificate>>) -> Self {
+        let mut places = HashMap::new();
+        for (place, certificate) in all.iter().enumerate() {
+            for name in &certificate.names {
+                let name = name.strip_prefix('*').unwrap_or(name);
+                // The first that has a name is shown for it.
+                places.entry(name.into()).or_insert(place);
+            }
+        }
+        Self { all, places }
+    }
+
+    fn of(&self, name: Option<&str>) -> Option<&Arc<Certificate>> {
+        let by_name = name.and_then(|name| {
+            let name = name.to_ascii_lowercase();
+            self.places.get(name.as_str()).or_else(|| self.places.get(parent_of(&name)?))
+        });
+        self.all.get(by_name.copied().unwrap_or(0))
+    }
+}
+
+impl Certificates {
+    /// These; the first is shown to whoever asks for a name that none has.
+    #[must_use]
+    pub fn new(all: Vec<Arc<Certificate>>) -> Self {
+        Self { table: RwLock::new(Arc::new(Table::new(all))) }
+    }
+
+    /// From now on these are shown. Connections that there are go on.
+    pub fn replace(&self, all: Vec<Arc<Certificate>>) {
+        *self.table.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(Table::new(all));
+    }
+
+    /// All of them.
+    pub fn all(&self) -> Vec<Arc<Certificate>> {
+        self.table().all.clone()
+    }
+
+    /// What a client is shown that asks for this name.
+    pub fn of(&self, name: Option<&str>) -> Option<Arc<Certificate>> {
+        self.table().of(name).cloned()
+    }
+
+    fn table(&self) -> Arc<Table> {
+        Arc::clone(&self.table.read().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl ResolvesServerCert for Certificates {
+    fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        self.table().of(hello.server_name()).map(|certificate| Arc::clone(&certificate.shown))
+    }
+}
