@@ -1,7 +1,7 @@
 //! An answer, before anybody has written it.
 //!
 //! The states (*hit*, *miss*, *pass*, *purge*, *synth*) make answers and know no socket; a downstream
-//! ([`http1::deliver`](crate::http1::deliver)) writes them, and alone decides what belongs to its protocol: framing,
+//! ([`deliver`](crate::deliver)) writes them, and alone decides what belongs to its protocol: framing,
 //! keep-alive or close, what becomes of a request's body that nobody read.
 //!
 //! ```text

@@ -13,7 +13,7 @@ pub use self::rules::{
 
 pub use engine::store::tier::{Admission, Paging};
 
-use engine::network::Network;
+use engine::{network::Network, tls::certificates::Pair};
 use subtle::ConstantTimeEq;
 
 pub use crate::coding::{Coding, Compress};
@@ -154,6 +154,15 @@ impl Default for Limits {
     }
 }
 
+/// TLS for clients.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Tls {
+    /// Where they connect; port 0 takes a free one.
+    pub listen: SocketAddr,
+    /// At least one. A client is shown the one that has the name it asks for, else the first.
+    pub certificates: Vec<Pair>,
+}
+
 /// How an accelerator is set up.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Config {
@@ -165,6 +174,8 @@ pub struct Config {
     pub sites: Vec<Site>,
     /// Where clients connect; port 0 takes a free one.
     pub listen: SocketAddr,
+    /// Where clients connect under TLS.
+    pub tls: Option<Tls>,
     /// Processors to run one loop on each; empty: every one that the process may use.
     pub cores: Vec<usize>,
     /// Bytes of memory for stored objects (segments; metadata comes on top, at most 64 bytes an object).
@@ -217,6 +228,7 @@ impl Config {
             rules: SiteRules::default(),
             sites: Vec::new(),
             listen: SocketAddr::from(([127, 0, 0, 1], 8080)),
+            tls: None,
             cores: Vec::new(),
             memory_bytes: 256 << 20,
             memory_limit_bytes: None,

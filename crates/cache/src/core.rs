@@ -6,7 +6,6 @@
 
 use std::{
     cell::{Cell, OnceCell, RefCell, RefMut},
-    net::SocketAddr,
     rc::Rc,
     sync::Arc,
     time::Duration,
@@ -24,6 +23,7 @@ use tokio::sync::oneshot;
 use wire::http1::head::{HeaderSlots, RequestHead};
 
 use crate::{
+    accept::Arrival,
     askers::{Asker, Askers},
     bans::{BanSeen, Subject},
     coding::Coding,
@@ -46,6 +46,8 @@ use crate::{
     response_head::{Flags, Identity, StoredMeta},
     samples::Samples,
     site::{SiteId, SitesOfCore},
+    tls_terms::TlsTerms,
+    transport,
     variants::Variants,
 };
 
@@ -109,7 +111,7 @@ pub(crate) enum Message {
     /// To any core: what is stored there?
     Objects(Box<objects::Step>),
     /// A connection that another core had too many of.
-    Accept(std::net::TcpStream, SocketAddr),
+    Accept(std::net::TcpStream, Arrival),
 }
 
 /// An answer on its way to the core that owns its key.
@@ -210,6 +212,8 @@ pub(crate) struct Core {
     pub(crate) file: Option<FileReads>,
     pub(crate) in_flight: RefCell<InFlight>,
     pub(crate) sites: SitesOfCore,
+    /// What is agreed upon with clients under TLS; `None` where there is none.
+    pub(crate) terms: Option<Arc<TlsTerms>>,
     pub(crate) samples: RefCell<Samples>,
     pub(crate) lately: Lately,
     /// Whom objects answered last here.
@@ -224,6 +228,8 @@ pub(crate) struct Core {
     pub(crate) book: Arc<Book>,
     pub(crate) sender: Sender<Message>,
     pub(crate) scratch: RefCell<Scratch>,
+    /// For clients under TLS.
+    pub(crate) secured: RefCell<transport::Scratch>,
     pub(crate) watches: RefCell<Watches>,
     pub(crate) balance: Arc<Balance>,
     pub(crate) counters: CoreCounters<Counter>,
@@ -238,6 +244,8 @@ pub(crate) struct Core {
     pub(crate) held_bytes: Cell<usize>,
     /// Connections that are being told that there is no room for them.
     pub(crate) turning_away: Cell<usize>,
+    /// Handshakes under way.
+    pub(crate) handshakes: Cell<usize>,
     requests: Cell<u64>,
     started_ms: u64,
 }
@@ -259,6 +267,7 @@ pub(crate) struct Beginning {
     /// Our name in the Via of requests: no other instance has it.
     pub(crate) pseudonym: Arc<str>,
     pub(crate) sites: SitesOfCore,
+    pub(crate) terms: Option<Arc<TlsTerms>>,
     pub(crate) book: Arc<Book>,
     /// What was purged in an earlier life.
     pub(crate) purged: Table,
@@ -280,6 +289,7 @@ impl Core {
             identity,
             pseudonym,
             sites,
+            terms,
             book,
             purged,
             store,
@@ -301,6 +311,7 @@ impl Core {
             file,
             in_flight: RefCell::default(),
             sites,
+            terms,
             samples: RefCell::default(),
             lately: Lately::default(),
             askers: Askers::default(),
@@ -311,13 +322,14 @@ impl Core {
             book,
             sender,
             scratch: RefCell::new(Scratch {
-                // The parser refuses a head over the limit before the buffer is full.
-                read: vec![0; READ_BYTES.max(config.limits.request_head_bytes_max + READ_BYTES / 4)],
+                // The parser refuses a head over the limit before the buffer is full; then there is room for a record of TLS.
+                read: vec![0; READ_BYTES.max(config.limits.request_head_bytes_max + READ_BYTES / 2)],
                 head: Vec::with_capacity(4096),
                 out: Vec::with_capacity(OUT_BYTES),
                 slots: HeaderSlots::new(),
                 key: Vec::with_capacity(4096),
             }),
+            secured: RefCell::new(transport::Scratch::new()),
             watches: RefCell::new(Watches::default()),
             balance,
             counters,
@@ -327,6 +339,7 @@ impl Core {
             passing: PassingBudget::new(config.limits.client_bytes_max),
             held_bytes: Cell::new(0),
             turning_away: Cell::new(0),
+            handshakes: Cell::new(0),
             requests: Cell::new(0),
             started_ms: clock::unix_ms(),
             config,

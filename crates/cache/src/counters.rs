@@ -11,6 +11,8 @@ engine::counters! {
         Connections => Gauge, "cache_connections", None, "Connections of clients that are open.";
         Accepted => Counter, "cache_connections_accepted", None, "Connections that clients opened.";
         HandedOff => Counter, "cache_connections_handed_off", None, "Connections given to a less busy core.";
+        Handshakes => Counter, "cache_handshakes", None, "Handshakes of TLS that came to their end.";
+        HandshakesFailed => Counter, "cache_handshakes_failed", None, "Handshakes of TLS that the client broke off, that were refused, or that took too long.";
         Requests => Counter, "cache_requests", None, "Requests whose head was received.";
         Hits => Counter, "cache_hits", None, "Requests answered from the store.";
         HitsNotModified => Counter, "cache_hits_not_modified", None, "Hits answered with 304, without the body.";

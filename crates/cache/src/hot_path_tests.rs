@@ -13,7 +13,7 @@ use std::{
 
 use allocations::{Allocations, CountingAllocator};
 use engine::{
-    cores::clock,
+    cores::{clock, watch::Watch},
     store::{BodyLength, Hash, NewObject},
 };
 
@@ -28,7 +28,9 @@ use crate::{
     key,
     response_head::{BLANK, Flags, StoredMeta},
     site::SiteTable,
-    tags, test_core, twins,
+    tags, test_core,
+    transport::Transport,
+    twins,
 };
 
 #[global_allocator]
@@ -383,7 +385,7 @@ async fn measure(
         told_to_stop.recv().expect("the test says so");
     });
     let (stream, peer) = listener.accept().await.expect("the client");
-    let served = tokio::spawn(http1::serve(stream, peer));
+    let served = tokio::spawn(http1::serve(Transport::plain(stream), Watch::new(), peer, Vec::new()));
     told.notified().await;
     // Errors of sending mean that the client has failed; joining it says how.
     let _ = go.send(());

@@ -19,8 +19,9 @@
 //! a connection stays on its core. An object belongs to the core that its key's hash names: that core fetches and writes
 //! it, all cores read it. The states carry Varnish's names: *recv* ([`policy::recv`]), *hash* (`key`), *hit*, *miss*,
 //! *pass*, *purge*, *synth* (files of these names; `respond` goes from one to the next), *backend_error* (`synth`),
-//! *backend_fetch* (`fetch`, `origin`), *backend_response* (`judge`), *deliver* (`http1::deliver`).
+//! *backend_fetch* (`fetch`, `origin`), *backend_response* (`judge`), *deliver* (`deliver`).
 
+mod accept;
 mod answer;
 mod arriving;
 mod as_is;
@@ -37,6 +38,7 @@ mod copy;
 mod core;
 mod counters;
 mod decoders;
+mod deliver;
 mod downstream;
 mod encoders;
 mod entry;
@@ -85,9 +87,11 @@ mod response;
 pub mod response_head;
 mod revalidate;
 mod samples;
+mod send;
 mod server;
 mod several;
 mod shared_pages;
+mod sink;
 mod site;
 mod spread;
 mod state;
@@ -96,15 +100,20 @@ mod synth;
 mod tags;
 #[cfg(test)]
 mod test_core;
+mod tls_terms;
 mod trailers;
+mod transport;
 mod twins;
 mod unfresh;
 mod variants;
 
 pub use bans::BanSeen;
-pub use config::{ClientRule, Config, CookieRule, Limits, Origin, PurgeToken, Site, SiteRules};
+pub use config::{ClientRule, Config, CookieRule, Limits, Origin, PurgeToken, Site, SiteRules, Tls};
 pub use counters::Counter;
-pub use engine::network::{InvalidNetwork, Network};
+pub use engine::{
+    network::{InvalidNetwork, Network},
+    tls::certificates::Pair,
+};
 pub use explanation::{ExplainError, Explanation, Figure, RequestOf, Step};
 pub use objects::{OBJECTS_MAX, ObjectSeen, Objects, ObjectsError};
 pub use purge_book::{PurgesError, PurgesSeen, check as check_purges};

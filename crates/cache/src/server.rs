@@ -21,13 +21,15 @@ use engine::{
     log::Recovered,
     meter::{CounterSet, Registry},
     store::{Shard, Store, StoreConfig, StoreError, tier::OpenOnFileError},
+    tls::TlsError,
 };
-use tokio::{net::TcpStream, sync::oneshot};
+use tokio::sync::oneshot;
 use wire::http1::head::HeadLimits;
 
 use crate::{
+    accept::{self, Over},
     bans::{Ban, BanSeen},
-    clients::{Clients, Held},
+    clients::Clients,
     coding_pool::{self, CodingPool},
     config::Config,
     core::{Beginning, Core, Message, Unasked, Unlinked, with_core},
@@ -47,13 +49,12 @@ use crate::{
     site::{SiteTable, Sites, SitesError},
     spread,
     store_file::{self, OfCore, OpenFile, Opened, open_store},
+    tls_terms::TlsTerms,
     twins,
 };
 
 /// Messages from one core to another that may wait; a fetch beyond is passed through by the core that wants it.
 const RING_MESSAGES: usize = 1024;
-/// Pause after an accept that failed for want of files or memory: trying at once would spin.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
 /// Why the accelerator could not start.
 #[derive(Debug, thiserror::Error)]
@@ -61,6 +62,9 @@ pub enum StartError {
     /// The address cannot be listened on; it says which one.
     #[error("{0}")]
     Listen(io::Error),
+    /// Certificates or keys cannot be used.
+    #[error("{0}")]
+    Tls(#[from] TlsError),
     /// The name cannot stand in Via and Cache-Status.
     #[error("the name cannot be used: {0}")]
     Name(#[from] InvalidName),
@@ -152,7 +156,7 @@ pub struct Server {
 
 /// What one core is started with.
 struct Seed {
-    listener: TcpListener,
+    listeners: Listeners,
     shard: Shard,
     file: Option<OfCore>,
     coding: coding_pool::OfCore,
@@ -172,6 +176,7 @@ struct Shared {
     store: Arc<Store>,
     balance: Arc<Balance>,
     clients: Arc<Clients>,
+    terms: Option<Arc<TlsTerms>>,
     ready: Arc<AtomicUsize>,
 }
 
@@ -190,9 +195,8 @@ impl Server {
         let identity = Identity::new(&config.name)?;
         let pseudonym = pseudonym(&config.name).map_err(StartError::Prepare)?;
         let loops = processors.len();
-        let address = config.listen;
-        let listeners = bind_all(address, loops).map_err(StartError::Listen)?;
-        let addresses = listeners.iter().take(1).filter_map(|listener| listener.local_addr().ok()).collect();
+        let (listeners, addresses) = listen(&config, loops).map_err(StartError::Listen)?;
+        let terms = config.tls.as_ref().map(TlsTerms::new).transpose()?;
         let memory =
             StoreConfig { capacity_bytes: config.memory_bytes, cores: loops, ..StoreConfig::default() };
         let Opened { store, shards, file, reads } = open_store(&config, &memory)?;
@@ -215,10 +219,10 @@ impl Server {
         let (coding, coders) = CodingPool::start(&config.compress, loops).map_err(StartError::Prepare)?;
         let seeds = listeners.into_iter().zip(shards).zip(reads).zip(endpoints).zip(coders).enumerate();
         let seeds = seeds
-            .map(|(index, ((((listener, shard), file), endpoint), coding))| {
+            .map(|(index, ((((listeners, shard), file), endpoint), coding))| {
                 let (sender, receiver) = endpoint.split();
                 let (purged, counters) = (purged.clone(), counters.core(index));
-                Seed { listener, shard, file, coding, purged, sender, receiver, counters }
+                Seed { listeners, shard, file, coding, purged, sender, receiver, counters }
             })
             .collect();
         let ready = Arc::new(AtomicUsize::new(0));
@@ -228,6 +232,7 @@ impl Server {
             balance: Balance::new(loops),
             store: Arc::clone(&store),
             ready: Arc::clone(&ready),
+            terms: terms.map(Arc::new),
             identity,
             pseudonym,
             sites: Sites::new(&config, Arc::clone(&table), loops).map_err(StartError::Prepare)?,
@@ -257,7 +262,7 @@ impl Server {
         })
     }
 
-    /// What was bound.
+    /// What was bound: the address for plain HTTP, and that for TLS if there is one.
     pub fn addresses(&self) -> Vec<SocketAddr> {
         self.addresses.clone()
     }
@@ -369,6 +374,21 @@ impl Server {
     }
 }
 
+/// A core's sockets.
+type Listeners = Vec<(TcpListener, Over)>;
+
+/// One socket a core for each address, and the addresses.
+fn listen(config: &Config, cores: usize) -> io::Result<(Vec<Listeners>, Vec<SocketAddr>)> {
+    let (mut of_cores, mut addresses) = ((0..cores).map(|_| Vec::new()).collect::<Vec<_>>(), Vec::new());
+    let secured = config.tls.as_ref().map(|tls| (tls.listen, Over::Tls));
+    for (address, over) in [(config.listen, Over::Plain)].into_iter().chain(secured) {
+        let listeners = bind_all(address, cores)?;
+        addresses.extend(listeners.first().and_then(|listener| listener.local_addr().ok()));
+        of_cores.iter_mut().zip(listeners).for_each(|(of_core, listener)| of_core.push((listener, over)));
+    }
+    Ok((of_cores, addresses))
+}
+
 /// Our name in the Via of requests: no other instance has it, so what comes back with it has gone round in a circle.
 fn pseudonym(name: &str) -> io::Result<Arc<str>> {
     let number = engine::random::number()? as u32;
@@ -377,7 +397,7 @@ fn pseudonym(name: &str) -> io::Result<Arc<str>> {
 
 async fn run_core(context: CoreContext, seed: Seed, shared: Arc<Shared>) -> io::Result<()> {
     let index = context.index;
-    let Seed { listener, shard, file: of_core, coding, purged, sender, receiver, counters } = seed;
+    let Seed { listeners, shard, file: of_core, coding, purged, sender, receiver, counters } = seed;
     let (mut file, mut completions, mut coming) = (None, None, None);
     if let Some(of_core) = of_core {
         (file, completions, coming) = (Some(of_core.reads), Some(of_core.completions), of_core.coming);
@@ -389,6 +409,7 @@ async fn run_core(context: CoreContext, seed: Seed, shared: Arc<Shared>) -> io::
         identity: shared.identity.clone(),
         pseudonym: Arc::clone(&shared.pseudonym),
         sites: shared.sites.of_core(&shared.config.limits),
+        terms: shared.terms.clone(),
         book: Arc::clone(&shared.book),
         purged,
         store: Arc::clone(&shared.store),
@@ -399,18 +420,24 @@ async fn run_core(context: CoreContext, seed: Seed, shared: Arc<Shared>) -> io::
         balance: Arc::clone(&shared.balance),
         counters,
     });
-    let listener = tokio::net::TcpListener::from_std(listener)?;
+    let mut accepting = Vec::new();
+    for (listener, over) in listeners {
+        let listener = tokio::net::TcpListener::from_std(listener)?;
+        let clients = Arc::clone(&shared.clients);
+        accepting.push(tokio::spawn(async move { accept::accept(&listener, over, &clients).await }));
+    }
     let messages = tokio::spawn(receive_messages(receiver, Arc::clone(&shared.clients)));
     let housekeeping = tokio::spawn(housekeeping::keep_house());
     let settling = completions.map(|completions| tokio::spawn(settle_reads(completions)));
     let coded = tokio::spawn(twins::settle(coded));
     let coming = coming.map(|coming| tokio::spawn(store_file::take_over(coming)));
     shared.ready.fetch_add(1, Ordering::AcqRel);
-    tokio::select! {
-        () = accept(&listener, &shared.clients) => {}
-        () = context.shutdown.requested() => {}
+    context.shutdown.requested().await;
+    for accepting in accepting {
+        accepting.abort();
+        // It was aborted; from here on its listener is closed.
+        let _ = accepting.await;
     }
-    drop(listener);
     shared.ready.fetch_sub(1, Ordering::AcqRel);
     // Idle connections are closed now, those with a request under way after its answer. A loop stays until the last
     // client of all loops is gone, because a client of another loop may follow a fetch of this one.
@@ -433,84 +460,6 @@ async fn run_core(context: CoreContext, seed: Seed, shared: Arc<Shared>) -> io::
     Ok(())
 }
 
-async fn accept(listener: &tokio::net::TcpListener, clients: &Arc<Clients>) {
-    loop {
-        match listener.accept().await {
-            Ok((stream, address)) => with_core(|core| {
-                core.count(Counter::Accepted);
-                match core.balance.hand_off_to(core.index) {
-                    Some(to) => hand_off(core, to, stream, address, clients),
-                    None => admit(core, stream, address, clients),
-                }
-            }),
-            Err(error) => {
-                // Out of files or memory, or a client that was gone at once: the loop must live on.
-                tracing::warn!(%error, "a connection could not be accepted");
-                tokio::time::sleep(ACCEPT_PAUSE).await;
-            }
-        }
-    }
-}
-
-/// Gives a fresh connection to a core that has fewer; keeps it if that core cannot take it now.
-fn hand_off(core: &Core, to: usize, stream: TcpStream, address: SocketAddr, clients: &Arc<Clients>) {
-    let Ok(stream) = stream.into_std() else { return };
-    match core.give(to, Message::Accept(stream, address)) {
-        Ok(()) => core.count(Counter::HandedOff),
-        Err(Message::Accept(stream, address)) => take_over(core, stream, address, clients),
-        Err(_) => unreachable!("what was not sent comes back"),
-    }
-}
-
-fn take_over(core: &Core, stream: std::net::TcpStream, address: SocketAddr, clients: &Arc<Clients>) {
-    match TcpStream::from_std(stream) {
-        Ok(stream) => admit(core, stream, address, clients),
-        Err(error) => tracing::warn!(%error, "a connection could not join the loop"),
-    }
-}
-
-/// Serves a connection, if the limits allow one more.
-fn admit(core: &Core, stream: TcpStream, address: SocketAddr, clients: &Arc<Clients>) {
-    if core.balance.held(core.index) >= core.config.limits.connections_max {
-        core.count(Counter::ConnectionsRefused);
-        http1::turn_away(core, stream, address);
-        return;
-    }
-    let Some(held) = clients.admit(address.ip()) else {
-        core.count(Counter::ClientConnectionsRefused);
-        http1::turn_away(core, stream, address);
-        return;
-    };
-    let open = Open::new(core, held);
-    tokio::spawn(async move {
-        http1::serve(stream, address).await;
-        drop(open);
-    });
-}
-
-/// A connection that is counted. Its drop ends the count, however its task ends.
-struct Open {
-    _held: Held,
-}
-
-impl Open {
-    fn new(core: &Core, held: Held) -> Self {
-        core.balance.opened(core.index);
-        core.rounds.stir();
-        core.gauge(Counter::Connections, core.balance.held(core.index) as u64);
-        Self { _held: held }
-    }
-}
-
-impl Drop for Open {
-    fn drop(&mut self) {
-        with_core(|core| {
-            core.balance.closed(core.index);
-            core.gauge(Counter::Connections, core.balance.held(core.index) as u64);
-        });
-    }
-}
-
 async fn receive_messages(mut receiver: Receiver<Message>, clients: Arc<Clients>) {
     let mut batch = Vec::new();
     loop {
@@ -522,7 +471,9 @@ async fn receive_messages(mut receiver: Receiver<Message>, clients: Arc<Clients>
                     Message::Put(put) => put::store(core, &put),
                     Message::Code(to_code) => twins::begin(core, *to_code),
                     Message::Heard(heard) => heard::judge(core, &heard),
-                    Message::Accept(stream, address) => take_over(core, stream, address, &clients),
+                    Message::Accept(stream, arrival) => {
+                        accept::take_over(core, stream, arrival, &clients);
+                    }
                     Message::Invalidate { invalidation, is_purge, done } => {
                         if is_purge {
                             core.count(Counter::Purges);

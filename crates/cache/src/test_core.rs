@@ -41,6 +41,7 @@ pub(crate) fn install_with(config: Config, cores: usize, ring: usize) -> Vec<Rec
         pseudonym: "us".into(),
         sites,
         book: Arc::default(),
+        terms: None,
         purged: Table::default(),
         config: Arc::new(config),
         store,

@@ -14,13 +14,13 @@ use std::{
     sync::Arc,
 };
 
-pub use rustls::server::ClientHello;
 use rustls::{
-    RootCertStore, ServerConfig,
+    RootCertStore,
     crypto::CryptoProvider,
     pki_types::{CertificateDer, PrivateKeyDer, pem, pem::PemObject},
     server::{NoServerSessionStorage, ProducesTickets, WebPkiClientVerifier, danger::ClientCertVerifier},
 };
+pub use rustls::{ServerConfig, server::ClientHello};
 pub use tokio_rustls::TlsAcceptor;
 
 use self::certificates::Certificates;

@@ -118,8 +118,8 @@ impl Purges for Accelerator {
 impl Service for Accelerator {
     fn announcement(&self) -> String {
         let mut text = String::new();
-        for address in &self.addresses {
-            text.push_str(&format!("cache: listening on http://{address}\n"));
+        for (address, scheme) in self.addresses.iter().zip(["http", "https"]) {
+            text.push_str(&format!("cache: listening on {scheme}://{address}\n"));
         }
         let memory = size_text(self.memory_bytes);
         text.push_str(&format!("cache: in front of {}, with {memory} of memory\n", self.in_front_of));

@@ -45,6 +45,7 @@ mod shell;
 mod site_settings;
 mod stat;
 mod store_check;
+mod tls_settings;
 mod top;
 mod units;
 

@@ -19,6 +19,7 @@ use crate::{
     feed_settings::{FEED_SETTINGS, FeedSettings},
     mail_settings::{MAIL_SETTINGS, MailSettings},
     site_settings::{SITE_SETTINGS, SiteSaid},
+    tls_settings::{self, TLS_SETTINGS, TlsSaid},
     units::{duration_text, parse_duration, parse_size, size_text},
 };
 
@@ -31,6 +32,8 @@ pub(crate) struct Settings {
     pub cache: Config,
     /// The sites of the file.
     pub sites: Vec<SiteSaid>,
+    /// The accelerator's TLS, for hosts whose site says nothing else.
+    pub tls: TlsSaid,
     /// The feed's settings.
     pub feed: FeedSettings,
     /// The mail service's settings.
@@ -57,6 +60,7 @@ impl Default for Settings {
             origin: None,
             cache: Config::new(Origin { host: String::new(), port: 0 }),
             sites: Vec::new(),
+            tls: TlsSaid::default(),
             feed: FeedSettings::default(),
             mail: MailSettings::default(),
             admin: SocketAddr::from(([127, 0, 0, 1], 9180)),
@@ -82,7 +86,14 @@ impl Settings {
             .map_err(|message| Failure::Configuration(vec![Fault { place: KEY.to_owned(), message }]))?;
         let sites = self.sites.iter().map(|said| said.site(self, origin.as_ref()));
         let sites = sites.collect::<Result<_, _>>().map_err(|fault| Failure::Configuration(vec![fault]))?;
-        Ok(Config { origin, sites, purge_token: token.map(|token| token.to_purge()), ..self.cache.clone() })
+        let tls = tls_settings::tls(self).map_err(|fault| Failure::Configuration(vec![fault]))?;
+        Ok(Config {
+            origin,
+            sites,
+            tls,
+            purge_token: token.map(|token| token.to_purge()),
+            ..self.cache.clone()
+        })
     }
 }
 
@@ -210,17 +221,24 @@ impl Setting {
 pub(crate) const COMMON: &str = "Common";
 
 /// Every setting, in the order in which `--help` and `config --print` show them.
-pub(crate) const SETTINGS: &[Setting] =
-    &joined::<COUNT>([COMMON_SETTINGS, CACHE_SETTINGS, SITE_SETTINGS, FEED_SETTINGS, MAIL_SETTINGS]);
+pub(crate) const SETTINGS: &[Setting] = &joined::<COUNT>([
+    COMMON_SETTINGS,
+    CACHE_SETTINGS,
+    TLS_SETTINGS,
+    SITE_SETTINGS,
+    FEED_SETTINGS,
+    MAIL_SETTINGS,
+]);
 
 const COUNT: usize = COMMON_SETTINGS.len()
     + CACHE_SETTINGS.len()
+    + TLS_SETTINGS.len()
     + SITE_SETTINGS.len()
     + FEED_SETTINGS.len()
     + MAIL_SETTINGS.len();
 
 /// The tables of all parts, one behind the other.
-const fn joined<const N: usize>(tables: [&[Setting]; 5]) -> [Setting; N] {
+const fn joined<const N: usize>(tables: [&[Setting]; 6]) -> [Setting; N] {
     let mut all = [COMMON_SETTINGS[0]; N];
     let (mut i, mut table, mut row) = (0, 0, 0);
     while i < N {
@@ -477,7 +495,7 @@ mod tests {
     fn text_sets_the_same_value() {
         let others = |key: &str| match key {
             "cores" => "0,2,3",
-            "admin" | "listen" => "[::1]:1",
+            "admin" | "listen" | "tls-listen" => "[::1]:1",
             "admin-token-file" | "state" | "log-file" | "pid-file" => "/a/b",
             "log" => "warn,cache=debug",
             "origin" => "http://[::1]:3000",
@@ -503,7 +521,7 @@ mod tests {
             "compress-types" => "text/*,*+json",
             "compress-bytes-min" => "5KiB",
             "monitor" | "websocket" => "127.0.0.1:7",
-            "tls-cert" | "tls-key" | "tls-ca" | "nats-config" => "/a/b",
+            "tls-cert" | "tls-key" | "tls-ca" | "tls-ocsp" | "nats-config" => "/a/b",
             "smtp" | "http" | "smtps" | "lmtp" => "127.0.0.1:7",
             "banned" | "token-file" | "purge-token-file" => "/a/b",
             "store-size" | "blocks-from" => "256MiB",

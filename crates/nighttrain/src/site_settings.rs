@@ -25,7 +25,8 @@ use crate::{
 const RULES: &str = "Rules for requests (each site may have its own)";
 
 /// Settings beside [`SITE_SETTINGS`] that a site may say for itself.
-const OF_CACHE: [&str; 4] = ["origin", "default-ttl", "grace", "stale-if-error"];
+const OF_CACHE: [&str; 7] =
+    ["origin", "default-ttl", "grace", "stale-if-error", "tls-cert", "tls-key", "tls-ocsp"];
 
 /// The rules that are settings of `[cache]`, too.
 pub(crate) const SITE_SETTINGS: &[Setting] = &[
@@ -194,17 +195,29 @@ impl SiteSaid {
     /// It has no origin, or a file that it names has gone.
     pub(crate) fn site(&self, settings: &Settings, origin: Option<&Origin>) -> Result<Site, Fault> {
         let fault = |message| Fault { place: self.place.clone(), message };
-        let mut own = Settings { origin: origin.cloned(), ..settings.clone() };
-        for (setting, text) in &self.own {
-            let setting = &SETTINGS[*setting];
-            setting.set(&mut own, text).map_err(|message| fault(format!("{}: {message}", setting.key)))?;
-        }
+        let own = self.own(&Settings { origin: origin.cloned(), ..settings.clone() })?;
         let mut rules = own.cache.rules;
         if let Some(paths) = &self.paths {
             rules.paths.clone_from(paths);
         }
         let none = || fault("origin: this site says none, and [cache] neither".to_owned());
         Ok(Site { hosts: self.hosts.clone(), origin: own.origin.ok_or_else(none)?, rules })
+    }
+
+    /// The settings as they are for this site.
+    ///
+    /// # Errors
+    /// A file that it names has gone.
+    pub(crate) fn own(&self, settings: &Settings) -> Result<Settings, Fault> {
+        let mut own = settings.clone();
+        for (setting, text) in &self.own {
+            let setting = &SETTINGS[*setting];
+            setting.set(&mut own, text).map_err(|message| Fault {
+                place: self.place.clone(),
+                message: format!("{}: {message}", setting.key),
+            })?;
+        }
+        Ok(own)
     }
 
     /// It as a section of a file: heading, keys and texts.

@@ -15,7 +15,6 @@
 use std::{
     future::poll_fn,
     net::{IpAddr, SocketAddr},
-    pin::Pin,
     sync::Arc,
     task::{Context, Poll},
 };
@@ -27,26 +26,19 @@ use engine::{
     },
     sys::span::Part,
 };
-use tokio::{
-    io::{AsyncRead, AsyncWriteExt, ReadBuf},
-    net::TcpStream,
-};
+use tokio::net::TcpStream;
 use wire::http1::{
     framing::{Framing, request_framing},
     head::{HeadLimits, Progress, may_end_in, parse_request},
 };
 
-use super::{
-    client::Client,
-    deliver::{self, Asked, Rest, Sending},
-    send,
-    upload::Upload,
-};
+use super::{client::Client, upload::Upload};
 use crate::{
     answer::Answer,
     config::Config,
     core::{Core, Scratch, with_core},
     counters::Counter,
+    deliver::{self, Asked, Rest, Sending},
     error_page::Fault,
     fetch,
     held::Held,
@@ -54,8 +46,11 @@ use crate::{
     request::Request,
     respond::respond,
     response_head::Fwd,
+    send,
+    sink::Sink,
     state::{Slow, State, Trust},
     synth::synth,
+    transport::Transport,
 };
 
 /// The longest request line; longer is answered 414. RFC 9112 §3 asks for 8,000 bytes at least.
@@ -124,13 +119,12 @@ pub(crate) fn head_limits(config: &Config) -> HeadLimits {
     HeadLimits { head_bytes_max, line_bytes_max: head_bytes_max.min(REQUEST_LINE_BYTES_MAX) }
 }
 
-/// Serves one client until it leaves.
-pub(crate) async fn serve(stream: TcpStream, address: SocketAddr) {
-    let mut connection = Connection::new(stream, address);
-    let watch = Arc::clone(&connection.client.watch);
-    let number = with_core(|core| core.watches.borrow_mut().add(watch));
+/// Serves one client until it leaves; `early` is what came of it already. The sweep looks at `watch`.
+pub(crate) async fn serve(transport: Transport, watch: Arc<Watch>, address: SocketAddr, early: Vec<u8>) {
+    let mut connection = Connection::new(transport, watch, address);
+    connection.unexamined = !early.is_empty();
+    connection.pending = early;
     connection.run().await;
-    with_core(|core| core.watches.borrow_mut().remove(number));
 }
 
 /// Answers 503 to a connection over the limit. If many such connections come at once they are closed without an answer:
@@ -141,7 +135,7 @@ pub(crate) fn turn_away(core: &Core, stream: TcpStream, address: SocketAddr) {
     }
     core.turning_away.set(core.turning_away.get() + 1);
     tokio::spawn(async move {
-        let mut connection = Connection::new(stream, address);
+        let mut connection = Connection::new(Transport::plain(stream), Watch::new(), address);
         let refused = connection.refuse(Fault::TooManyConnections);
         // The sweep does not look at this connection, so it has a timer of its own.
         let _ = tokio::time::timeout(TURN_AWAY_TIME_MAX, refused).await;
@@ -178,11 +172,9 @@ impl Turned {
 }
 
 impl Connection {
-    fn new(stream: TcpStream, address: SocketAddr) -> Self {
-        // Answers are written whole; waiting for more would only add latency.
-        let _ = stream.set_nodelay(true);
+    fn new(transport: Transport, watch: Arc<Watch>, address: SocketAddr) -> Self {
         let send_stall_max = with_core(|core| core.config.limits.send_stall_max);
-        let client = Client { stream, watch: Watch::new(), send_stall_max };
+        let client = Client { transport, watch, send_stall_max };
         Self { client, address: address.ip(), pending: Vec::new(), unexamined: false }
     }
 
@@ -199,13 +191,15 @@ impl Connection {
             let Some(_held) = Held::reserve(holds) else { return };
             let open = match turned {
                 Turned::Closed => false,
-                Turned::Sending { prefix, sending } => deliver::finish(&self.client, prefix, sending).await,
+                Turned::Sending { prefix, sending: Sending { rest, close, .. } } => {
+                    deliver::finish(&mut self.client, prefix, rest).await && !close
+                }
                 Turned::Slow { before, request, state, fwd } => {
-                    deliver::finish(&self.client, before, Sending::nothing(false)).await
+                    deliver::finish(&mut self.client, before, Rest::None).await
                         && self.respond(&request, state, fwd).await
                 }
                 Turned::Refused { before, fault } => {
-                    if deliver::finish(&self.client, before, Sending::nothing(false)).await {
+                    if deliver::finish(&mut self.client, before, Rest::None).await {
                         self.refuse(fault).await;
                     }
                     false
@@ -247,11 +241,10 @@ impl Connection {
             let sent = if sending.is_done() { self.client.try_send(&[Part::Plain(out)]) } else { Ok(0) };
             (out[sent.unwrap_or(0)..].to_vec(), sending)
         });
-        let open = if prefix.is_empty() && sending.is_done() {
-            !sending.close
-        } else {
-            Box::pin(deliver::finish(&self.client, prefix, sending)).await
-        };
+        let Sending { rest, close, .. } = sending;
+        let is_sent = prefix.is_empty() && matches!(rest, Rest::None) && self.client.transport.is_flushed()
+            || Box::pin(deliver::finish(&mut self.client, prefix, rest)).await;
+        let open = is_sent && !close;
         if is_unread {
             // On the heap, with its buffer: every connection would be larger by it.
             Box::pin(self.linger()).await;
@@ -286,14 +279,13 @@ impl Connection {
                     return Poll::Pending;
                 }
                 if seen == have {
-                    let mut buffer = ReadBuf::new(&mut scratch.read[have..]);
-                    match Pin::new(&mut self.client.stream).poll_read(cx, &mut buffer) {
+                    match self.client.transport.poll_read(cx, &mut scratch.read[have..]) {
                         Poll::Pending if closing => return Poll::Ready(Turned::Closed),
                         Poll::Pending => {
                             self.wait(core, &scratch.read[..have]);
                             return Poll::Pending;
                         }
-                        Poll::Ready(Ok(())) if !buffer.filled().is_empty() => have += buffer.filled().len(),
+                        Poll::Ready(Ok(read @ 1..)) => have += read,
                         Poll::Ready(_) => {
                             if have > 0 {
                                 core.count(Counter::ClientsGoneInHead);
@@ -326,7 +318,13 @@ impl Connection {
     }
 
     /// Answers the requests in `scratch.read[..have]`, up to one that is sent by itself, at most so many.
-    fn answer_all(&self, core: &Core, scratch: &mut Scratch, have: usize, requests_max: usize) -> Answered {
+    fn answer_all(
+        &mut self,
+        core: &Core,
+        scratch: &mut Scratch,
+        have: usize,
+        requests_max: usize,
+    ) -> Answered {
         let Scratch { read, head: stored_head, out, slots, key } = scratch;
         let limits = head_limits(&core.config);
         out.clear();
@@ -395,23 +393,25 @@ impl Connection {
     }
 
     /// Writes what was gathered, once; what the socket refuses is left to be sent.
-    fn write_out(&self, core: &Core, out: &[u8], stopped: Option<Stopped>) -> Option<Turned> {
+    fn write_out(&mut self, core: &Core, out: &[u8], stopped: Option<Stopped>) -> Option<Turned> {
         if let Some(Stopped::Sending(Sending {
-            rest: Rest::Pinned { mut object, from, to, chunked },
+            rest: Rest::Pinned { mut object, from, to, ending },
             close,
+            head_bytes,
         })) = stopped
         {
-            let Ok((prefix_sent, from)) = send::now(core, &self.client, out, &object, from, to) else {
+            let Ok((prefix_sent, from)) = send::now(core, &mut self.client, out, &object, from, to) else {
                 core.count(Counter::ClientsGone);
                 return Some(Turned::Closed);
             };
-            if from == to && prefix_sent == out.len() && !chunked {
+            let is_done = from == to && prefix_sent == out.len() && !ending.takes_trailers();
+            if is_done && self.client.transport.is_flushed() {
                 return close.then_some(Turned::Closed);
             }
             object.release_before(from);
             let prefix = out[prefix_sent..].to_vec();
-            let rest = Rest::Pinned { object, from, to, chunked };
-            return Some(Turned::Sending { prefix, sending: Sending { rest, close } });
+            let rest = Rest::Pinned { object, from, to, ending };
+            return Some(Turned::Sending { prefix, sending: Sending { head_bytes, rest, close } });
         }
         let sent = match out {
             [] => 0,
@@ -424,10 +424,11 @@ impl Connection {
             },
         };
         let rest = &out[sent..];
+        let is_sent = rest.is_empty() && self.client.transport.is_flushed();
         match stopped {
-            None if rest.is_empty() => None,
+            None if is_sent => None,
             None => Some(Turned::Sending { prefix: rest.to_vec(), sending: Sending::nothing(false) }),
-            Some(Stopped::Sending(sending)) if rest.is_empty() && !sending.close && sending.is_done() => None,
+            Some(Stopped::Sending(sending)) if is_sent && !sending.close && sending.is_done() => None,
             Some(Stopped::Sending(sending)) => Some(Turned::Sending { prefix: rest.to_vec(), sending }),
             Some(Stopped::Slow(request, state, fwd)) => {
                 Some(Turned::Slow { before: rest.to_vec(), request, state, fwd })
@@ -466,7 +467,7 @@ impl Connection {
 
     /// Lets the client read the last answer before the connection is closed: closing with unread bytes would reset it.
     async fn linger(&mut self) {
-        if self.client.stream.shutdown().await.is_err() {
+        if self.client.transport.shutdown().await.is_err() {
             return;
         }
         let drain = async {

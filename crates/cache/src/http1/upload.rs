@@ -12,16 +12,14 @@ use wire::http1::{
     head::Version,
 };
 
-use super::{
-    client::{Client, Gone},
-    connection::Connection,
-};
+use super::{client::Client, connection::Connection};
 use crate::{
     core::with_core,
     counters::Counter,
     downstream::{Broken, Downstream, READ_BYTES},
     error_page::{Fault, Rule},
     request::Request,
+    sink::{Gone, Sink},
 };
 
 /// Bytes a second that a body must come with on average.

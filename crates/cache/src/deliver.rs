@@ -1,7 +1,8 @@
-//! *deliver*: an answer becomes bytes of HTTP/1, in one place for all of them.
+//! *deliver*: an answer becomes a head and content for its client, in one place for all of them.
 //!
-//! Decided here and nowhere else: how the body is delimited (RFC 9112 §6), whether the connection goes on (§9.3),
-//! that HEAD gets no content, what becomes of a request's body that nobody read, and how the end is counted.
+//! Decided here and nowhere else: how the body is delimited (RFC 9112 §6, RFC 9113 §8.1), whether the connection goes on
+//! (RFC 9112 §9.3), that HEAD gets no content, and how the end is counted. The head is text as HTTP/1 has it; HTTP/2
+//! encodes it.
 
 use engine::store::PinnedObject;
 use wire::http1::{
@@ -10,10 +11,6 @@ use wire::http1::{
     head::{RequestHead, Version},
 };
 
-use super::{
-    client::{Client, Gone},
-    send::{self, Cut},
-};
 use crate::{
     answer::{Answer, Body, Head, Length, Lines},
     blocks::Blocks,
@@ -24,64 +21,88 @@ use crate::{
     hit::COALESCE_BYTES_MAX,
     parts::Parts,
     response_head::{Delimited, Dynamic, Persistence, append_dynamic, append_not_modified, append_partial},
+    send::{self, Cut, Ending},
     several::Several,
+    sink::{Gone, Sink},
 };
+
+/// What the client speaks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Protocol {
+    Http10,
+    Http11,
+    Http2,
+}
 
 /// What of a request decides how its answer is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Asked {
-    pub(super) version: Version,
-    pub(super) is_head: bool,
+pub(crate) struct Asked {
+    pub(crate) protocol: Protocol,
+    pub(crate) is_head: bool,
     /// The connection goes on, as far as the client is concerned.
-    pub(super) persists: bool,
+    pub(crate) persists: bool,
 }
 
 impl Asked {
     #[inline]
-    pub(super) fn of(head: &RequestHead<'_, '_>) -> Self {
+    pub(crate) fn of(head: &RequestHead<'_, '_>) -> Self {
         Self {
-            version: head.version,
+            protocol: match head.version {
+                Version::Http10 => Protocol::Http10,
+                Version::Http11 => Protocol::Http11,
+            },
             is_head: head.method == "HEAD",
             persists: persists(head.version, &head.headers),
         }
     }
 
+    /// Of a request on a stream of HTTP/2: nothing that belongs to a connection is said.
+    #[inline]
+    pub(crate) fn on_stream(head: &RequestHead<'_, '_>) -> Self {
+        Self { protocol: Protocol::Http2, is_head: head.method == "HEAD", persists: true }
+    }
+
     /// Of what was no request: nothing follows its answer.
-    pub(super) const NOTHING: Self = Self { version: Version::Http11, is_head: false, persists: false };
+    pub(crate) const NOTHING: Self = Self { protocol: Protocol::Http11, is_head: false, persists: false };
 }
 
 /// What is left to be sent when the head is written.
-pub(super) struct Sending {
-    pub(super) rest: Rest,
+pub(crate) struct Sending {
+    /// Bytes of the head that was appended; content may follow it.
+    pub(crate) head_bytes: usize,
+    pub(crate) rest: Rest,
     /// The connection ends after it.
-    pub(super) close: bool,
+    pub(crate) close: bool,
 }
 
 impl Sending {
     /// Nothing but what is written already.
-    pub(super) const fn nothing(close: bool) -> Self {
-        Self { rest: Rest::None, close }
+    pub(crate) const fn nothing(close: bool) -> Self {
+        Self { head_bytes: 0, rest: Rest::None, close }
     }
 
     /// Whether nothing is left.
-    pub(super) const fn is_done(&self) -> bool {
+    pub(crate) const fn is_done(&self) -> bool {
         matches!(self.rest, Rest::None)
     }
 }
 
 /// Content that is sent from where it is.
-pub(super) enum Rest {
+pub(crate) enum Rest {
     None,
+    /// Nothing but trailer lines.
+    Trailers(Vec<u8>),
+    /// Where it is in chunks, it is one.
     Pinned {
         object: PinnedObject,
         from: u64,
         to: u64,
-        /// It is one chunk, and trailers follow.
-        chunked: bool,
+        ending: Ending,
     },
+    /// Likewise.
     Parts {
         parts: Box<Parts>,
-        chunked: bool,
+        ending: Ending,
     },
     Blocks(Box<Blocks>),
     Several(Box<Several>),
@@ -89,46 +110,41 @@ pub(super) enum Rest {
         cursor: Cursor,
         from: u64,
         to: Option<u64>,
-        delimited: Ending,
+        ending: Ending,
     },
-}
-
-/// How the end of a growing body is told.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Ending {
-    /// By its length.
-    Length,
-    /// By the last chunk (RFC 9112 §7.1).
-    Chunks,
-    /// By the end of the connection.
-    Close,
 }
 
 /// Appends an answer's head to `out`, and its content where that is small; what is left is to be sent by [`finish`].
 #[inline]
-pub(super) fn begin(core: &Core, answer: Answer<'_>, asked: Asked, out: &mut Vec<u8>) -> Sending {
+pub(crate) fn begin(core: &Core, answer: Answer<'_>, asked: Asked, out: &mut Vec<u8>) -> Sending {
     let Answer { head, lines, length, age_s, cache_status, received, varies, body, refresh: _ } = answer;
     let body = if asked.is_head { Body::None } else { body };
-    let is_11 = asked.version == Version::Http11;
+    let is_2 = asked.protocol == Protocol::Http2;
+    let is_11 = asked.protocol == Protocol::Http11;
     // A body with trailers is sent in chunks, so that they can follow it (RFC 9112 §7.1.2).
     let chunked = is_11 && lines == Lines::All && body.has_trailers();
     let (delimited, ending) = match length {
         Length::None => (Delimited::Unstated, Ending::Length),
         Length::Part { first, last, complete } => (Delimited::Part { first, last, complete }, Ending::Length),
         _ if chunked => (Delimited::Chunked, Ending::Chunks),
+        Length::Exact(bytes) if is_2 && lines == Lines::All => (Delimited::Length(bytes), Ending::Frames),
         Length::Exact(bytes) => (Delimited::Length(bytes), Ending::Length),
+        Length::Unknown if is_2 => (Delimited::Unstated, Ending::Frames),
         Length::Unknown if asked.is_head => (Delimited::Unstated, Ending::Length),
         Length::Unknown if is_11 => (Delimited::Chunked, Ending::Chunks),
         // HTTP/1.0 knows no chunks: the end of the connection ends the body.
         Length::Unknown => (Delimited::Unstated, Ending::Close),
     };
-    let persistence = if !asked.persists || ending == Ending::Close || core.draining.get() {
+    let persistence = if is_2 {
+        Persistence::Implied
+    } else if !asked.persists || ending == Ending::Close || core.draining.get() {
         Persistence::Close
     } else if is_11 {
         Persistence::Implied
     } else {
         Persistence::KeepAlive
     };
+    let from = out.len();
     match &head {
         Head::Stored(span) => span.copy_to(out),
         Head::Coded(span, coded) => {
@@ -140,13 +156,15 @@ pub(super) fn begin(core: &Core, answer: Answer<'_>, asked: Asked, out: &mut Vec
     }
     let dynamic = Dynamic { age_s, cache_status, received, persistence, framing: delimited, varies };
     append_dynamic(out, &core.identity, &dynamic);
-    let rest = content(core, body, ending, chunked, out);
-    Sending { rest, close: persistence == Persistence::Close }
+    let head_bytes = out.len() - from;
+    let rest = content(core, body, ending, out);
+    Sending { head_bytes, rest, close: persistence == Persistence::Close }
 }
 
-/// Appends content that is small, in one chunk if it is `chunked`; what is left of other content.
+/// Appends content that is small, in one chunk if it ends with chunks; what is left of other content.
 #[inline]
-fn content(core: &Core, body: Body<'_>, ending: Ending, chunked: bool, out: &mut Vec<u8>) -> Rest {
+fn content(core: &Core, body: Body<'_>, ending: Ending, out: &mut Vec<u8>) -> Rest {
+    let chunked = ending == Ending::Chunks;
     match body {
         Body::None => Rest::None,
         Body::Stored { object, range } => {
@@ -160,6 +178,11 @@ fn content(core: &Core, body: Body<'_>, ending: Ending, chunked: bool, out: &mut
                     out.extend_from_slice(ChunkedEncoder::CHUNK_END);
                 }
                 send::append_trailers(object.tail(), out);
+            }
+            if ending == Ending::Frames && !object.tail().is_empty() {
+                let mut trailers = Vec::new();
+                object.tail().copy_to(&mut trailers);
+                return Rest::Trailers(trailers);
             }
             Rest::None
         }
@@ -176,6 +199,9 @@ fn content(core: &Core, body: Body<'_>, ending: Ending, chunked: bool, out: &mut
                     .into_iter()
                     .for_each(|part| out.extend_from_slice(part));
             }
+            if ending == Ending::Frames && !trailers.is_empty() {
+                return Rest::Trailers(trailers);
+            }
             Rest::None
         }
         Body::Pinned { object, range } => {
@@ -185,27 +211,28 @@ fn content(core: &Core, body: Body<'_>, ending: Ending, chunked: bool, out: &mut
             if chunked {
                 out.extend_from_slice(ChunkedEncoder::chunk_header(range.end - range.start).as_bytes());
             }
-            Rest::Pinned { object, from: range.start, to: range.end, chunked }
+            Rest::Pinned { object, from: range.start, to: range.end, ending }
         }
         Body::Parts(parts) => {
             if chunked {
                 let bytes = parts.range().end - parts.range().start;
                 out.extend_from_slice(ChunkedEncoder::chunk_header(bytes).as_bytes());
             }
-            Rest::Parts { parts, chunked }
+            Rest::Parts { parts, ending }
         }
         Body::Blocks(blocks) => Rest::Blocks(blocks),
         Body::Several(several) => Rest::Several(several),
         Body::Growing { from, to: Some(to), .. } if from == to => Rest::None,
         Body::Growing { cursor, from, to } => {
-            let small = to.filter(|to| ending == Ending::Length && to - from <= COALESCE_BYTES_MAX);
+            let is_counted = matches!(ending, Ending::Length | Ending::Frames);
+            let small = to.filter(|to| is_counted && to - from <= COALESCE_BYTES_MAX);
             match small.and_then(|to| cursor.whole(from, to)) {
                 // It has arrived by now, as small bodies do together with their heads.
                 Some(span) => {
                     span.copy_to(out);
                     Rest::None
                 }
-                None => Rest::Growing { cursor, from, to, delimited: ending },
+                None => Rest::Growing { cursor, from, to, ending },
             }
         }
     }
@@ -220,35 +247,43 @@ fn append_lines(head: &[u8], lines: Lines, out: &mut Vec<u8>) {
     }
 }
 
-/// Sends `prefix` and what is left of an answer, waiting for the client where needed; whether the connection can go on.
-pub(super) async fn finish(client: &Client, prefix: Vec<u8>, sending: Sending) -> bool {
-    let Sending { rest, close } = sending;
-    let until_close = matches!(rest, Rest::Growing { delimited: Ending::Close, .. });
+/// Sends `prefix` and what is left of an answer, waiting for the client where needed; whether it has all of it.
+pub(crate) async fn finish(client: &mut impl Sink, prefix: Vec<u8>, rest: Rest) -> bool {
+    let until_close = matches!(rest, Rest::Growing { ending: Ending::Close, .. });
     let sent = match rest {
         Rest::None => client.send_all(&prefix).await.map_err(Cut::Client),
-        Rest::Pinned { mut object, from, to, chunked } => {
-            send::pinned(client, &prefix, &mut object, from, to, chunked).await
+        Rest::Trailers(lines) => both(client, &prefix, &lines).await,
+        Rest::Pinned { mut object, from, to, ending } => {
+            send::pinned(client, &prefix, &mut object, from, to, ending).await
         }
         // On the heap: a disk is waited for, and every answer would be larger by it.
-        Rest::Parts { mut parts, chunked } => {
-            Box::pin(send::parts(client, &prefix, &mut parts, chunked)).await
-        }
+        Rest::Parts { mut parts, ending } => Box::pin(send::parts(client, &prefix, &mut parts, ending)).await,
         // Likewise.
         Rest::Blocks(mut blocks) => Box::pin(send::blocks(client, prefix, &mut blocks)).await,
         Rest::Several(mut several) => Box::pin(send::several(client, prefix, &mut several)).await,
-        Rest::Growing { mut cursor, from, to, delimited } => {
-            send::growing(client, prefix, &mut cursor, delimited == Ending::Chunks, from, to).await
+        Rest::Growing { mut cursor, from, to, ending } => {
+            send::growing(client, prefix, &mut cursor, ending, from, to).await
         }
+    };
+    let sent = match sent {
+        Ok(()) => client.flush().await.map_err(Cut::Client),
+        cut => cut,
     };
     account(&sent);
     match sent {
         // The client has stopped reading: a reset lets the kernel drop what it has not read.
-        Err(Cut::Client(Gone::Stalled | Gone::Wanted)) => send::reset_on_close(client),
+        Err(Cut::Client(Gone::Stalled | Gone::Wanted)) => client.cut(),
         // Chunks and lengths show by themselves that something is missing.
-        Err(Cut::Origin) if until_close => send::reset_on_close(client),
+        Err(Cut::Origin) if until_close => client.cut(),
         _ => {}
     }
-    sent.is_ok() && !close
+    sent.is_ok()
+}
+
+async fn both(client: &mut impl Sink, prefix: &[u8], trailers: &[u8]) -> Result<(), Cut> {
+    client.send_all(prefix).await?;
+    client.send_trailers(trailers).await?;
+    Ok(())
 }
 
 /// Counts how an answer ended.

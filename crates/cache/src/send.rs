@@ -1,4 +1,5 @@
-//! Sending a response's body from where it is: the store's memory, a body that is still arriving, or a copy.
+//! Sending a response's body from where it is: the store's memory, a body that is still arriving, or a copy. How the
+//! client is reached is its [`Sink`]'s.
 
 use std::{
     ops::Range,
@@ -10,10 +11,8 @@ use engine::{
     store::PinnedObject,
     sys::span::{Part, Span},
 };
-use socket2::SockRef;
 use wire::http1::framing::ChunkedEncoder;
 
-use super::client::{Client, Gone, Sent};
 use crate::{
     blocks::{AtHand, Blocks},
     core::{Core, with_core},
@@ -21,6 +20,7 @@ use crate::{
     growing::{Available, Cursor, End},
     parts::Parts,
     several::{Several, Source},
+    sink::{Gone, Sent, Sink},
 };
 
 /// Bodies from this on are lent to the socket instead of copied into it (`docs/decisions/009-reading-the-disk.md`).
@@ -36,7 +36,7 @@ const WANTED_EVERY: Duration = Duration::from_millis(500);
 
 /// Why a body did not reach its end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Cut {
+pub(crate) enum Cut {
     /// The client's side.
     Client(Gone),
     /// The disk: a part of the body could not be read; likewise.
@@ -51,23 +51,50 @@ impl From<Gone> for Cut {
     }
 }
 
-/// Makes the coming close a reset, which gives up what the kernel has not sent yet. Where a body's end is the end of
-/// the connection, it is the only way to say that this was not all (RFC 9112 §9.6 notes what it costs: the client may
-/// lose what it has not read).
-pub(super) fn reset_on_close(client: &Client) {
-    // A socket that cannot be told so is gone already.
-    let _ = SockRef::from(&client.stream).set_linger(Some(Duration::ZERO));
+/// How the end of content is told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Ending {
+    /// By its length.
+    Length,
+    /// By the last chunk (RFC 9112 §7.1).
+    Chunks,
+    /// By the end of the connection.
+    Close,
+    /// By the last frame of a stream (RFC 9113 §8.1).
+    Frames,
+}
+
+impl Ending {
+    /// Whether trailers can follow.
+    pub(crate) const fn takes_trailers(self) -> bool {
+        matches!(self, Self::Chunks | Self::Frames)
+    }
 }
 
 /// The end of a chunked body (RFC 9112 §7.1).
-pub(super) fn append_trailers(trailers: Span<'_>, out: &mut Vec<u8>) {
+pub(crate) fn append_trailers(trailers: Span<'_>, out: &mut Vec<u8>) {
     out.extend_from_slice(b"0\r\n");
     trailers.copy_to(out);
     out.extend_from_slice(b"\r\n");
 }
 
+/// Ends content that was, in chunks, a single one.
+async fn end(client: &mut impl Sink, ending: Ending, trailers: &[u8]) -> Result<(), Gone> {
+    match ending {
+        Ending::Chunks => {
+            client.send_all(ChunkedEncoder::CHUNK_END).await?;
+            for part in ChunkedEncoder::last_chunk(trailers) {
+                client.send_all(part).await?;
+            }
+            Ok(())
+        }
+        Ending::Frames if !trailers.is_empty() => client.send_trailers(trailers).await,
+        Ending::Length | Ending::Close | Ending::Frames => Ok(()),
+    }
+}
+
 /// Whether bytes `from..to` of a body are worth lending, and can be lent.
-pub(super) fn lends(core: &Core, from: u64, to: u64) -> bool {
+pub(crate) fn lends(core: &Core, from: u64, to: u64) -> bool {
     to - from >= LENT_BYTES_MIN && core.lender.borrow().is_some()
 }
 
@@ -81,9 +108,9 @@ fn run_of(object: &PinnedObject, from: u64, to: u64, lend: bool) -> Part<'_> {
 
 /// Sends a head and a stored body as far as the socket takes them, without waiting; how much of `head` went out, and up
 /// to where the body did.
-pub(super) fn now(
+pub(crate) fn now(
     core: &Core,
-    client: &Client,
+    client: &mut impl Sink,
     head: &[u8],
     object: &PinnedObject,
     from: u64,
@@ -93,7 +120,7 @@ pub(super) fn now(
     parts[0] = Part::Plain(head);
     let mut at = from;
     let mut used = 1;
-    let lend = lends(core, from, to);
+    let lend = client.lends() && lends(core, from, to);
     while at < to && used < parts.len() {
         parts[used] = run_of(object, at, to, lend);
         at += parts[used].len() as u64;
@@ -105,22 +132,21 @@ pub(super) fn now(
 }
 
 /// Sends `prefix`, then bytes `from..to` of a stored object's body. The pins move along with what was sent.
-pub(super) async fn pinned(
-    client: &Client,
+pub(crate) async fn pinned(
+    client: &mut impl Sink,
     prefix: &[u8],
     object: &mut PinnedObject,
     from: u64,
     to: u64,
-    chunked: bool,
+    ending: Ending,
 ) -> Result<(), Cut> {
-    let mut suffix = Vec::new();
-    if chunked {
-        // The body was one chunk. Its trailers are small, and are copied before the pins move on.
-        suffix.extend_from_slice(ChunkedEncoder::CHUNK_END);
-        append_trailers(object.tail(), &mut suffix);
+    let mut trailers = Vec::new();
+    if ending.takes_trailers() {
+        // They are small, and are copied before the pins move on.
+        object.tail().copy_to(&mut trailers);
     }
     send_pinned(client, prefix, object, from..to, Last::Yes).await?;
-    client.send_all(&suffix).await?;
+    end(client, ending, &trailers).await?;
     Ok(())
 }
 
@@ -132,7 +158,7 @@ enum Last<'w> {
 }
 
 async fn send_pinned(
-    client: &Client,
+    client: &mut impl Sink,
     prefix: &[u8],
     object: &mut PinnedObject,
     range: Range<u64>,
@@ -147,7 +173,7 @@ async fn send_pinned(
     };
     while at < to || !prefix.is_empty() {
         let sent = {
-            let lend = with_core(|core| lends(core, at, to));
+            let lend = client.lends() && with_core(|core| lends(core, at, to));
             let body = run_of(object, at, to, lend);
             client.send_some(&[Part::Plain(prefix), body], Some(WANTED_EVERY)).await?
         };
@@ -175,11 +201,11 @@ fn pin_grace() -> Duration {
 }
 
 /// Sends `prefix`, then a body that is on the file in parts.
-pub(super) async fn parts(
-    client: &Client,
+pub(crate) async fn parts(
+    client: &mut impl Sink,
     prefix: &[u8],
     parts: &mut Parts,
-    chunked: bool,
+    ending: Ending,
 ) -> Result<(), Cut> {
     let mut prefix = prefix;
     while !parts.is_last() {
@@ -196,17 +222,12 @@ pub(super) async fn parts(
         prefix = &[];
     }
     both(client, prefix, parts.current()).await?;
-    if chunked {
-        client.send_all(ChunkedEncoder::CHUNK_END).await?;
-        for part in ChunkedEncoder::last_chunk(parts.trailers()) {
-            client.send_all(part).await?;
-        }
-    }
+    end(client, ending, parts.trailers()).await?;
     Ok(())
 }
 
 /// Sends `prefix`, then a body in blocks.
-pub(super) async fn blocks(client: &Client, prefix: Vec<u8>, blocks: &mut Blocks) -> Result<(), Cut> {
+pub(crate) async fn blocks(client: &mut impl Sink, prefix: Vec<u8>, blocks: &mut Blocks) -> Result<(), Cut> {
     let mut prefix = prefix;
     while let Some((at_hand, wanted)) = blocks.take() {
         let prefix = std::mem::take(&mut prefix);
@@ -216,7 +237,7 @@ pub(super) async fn blocks(client: &Client, prefix: Vec<u8>, blocks: &mut Blocks
                 send_pinned(client, &prefix, &mut object, start..end, Last::Yes).await?;
             }
             AtHand::Arriving(mut cursor) => {
-                growing(client, prefix, &mut cursor, false, start, Some(end)).await?;
+                growing(client, prefix, &mut cursor, Ending::Length, start, Some(end)).await?;
             }
             AtHand::Copied(bytes) => {
                 let within = |at: u64| usize::try_from(at).unwrap_or(usize::MAX).min(bytes.len());
@@ -231,7 +252,11 @@ pub(super) async fn blocks(client: &Client, prefix: Vec<u8>, blocks: &mut Blocks
 }
 
 /// Sends `prefix`, then several ranges and what is between them.
-pub(super) async fn several(client: &Client, mut prefix: Vec<u8>, body: &mut Several) -> Result<(), Cut> {
+pub(crate) async fn several(
+    client: &mut impl Sink,
+    mut prefix: Vec<u8>,
+    body: &mut Several,
+) -> Result<(), Cut> {
     let mut wanted_since = None;
     while let Some((before, range)) = body.take() {
         prefix.extend_from_slice(&before);
@@ -254,7 +279,7 @@ pub(super) async fn several(client: &Client, mut prefix: Vec<u8>, body: &mut Sev
 }
 
 /// Sends a head, if there is still one to send, and bytes behind it.
-async fn both(client: &Client, mut head: &[u8], mut body: &[u8]) -> Result<(), Gone> {
+async fn both(client: &mut impl Sink, mut head: &[u8], mut body: &[u8]) -> Result<(), Gone> {
     while !head.is_empty() || !body.is_empty() {
         if let Sent::Bytes(sent) = client.send_some(&[Part::Plain(head), Part::Plain(body)], None).await? {
             let of_head = sent.min(head.len());
@@ -316,21 +341,22 @@ fn drop_pins(object: &mut PinnedObject) {
     object.release_before(u64::MAX);
 }
 
-async fn send_copy(client: &Client, prefix: &[u8], copy: &[u8]) -> Result<(), Cut> {
+async fn send_copy(client: &mut impl Sink, prefix: &[u8], copy: &[u8]) -> Result<(), Cut> {
     client.send_all(prefix).await?;
     client.send_all(copy).await?;
     Ok(())
 }
 
 /// Sends `prefix`, then a body that may still be arriving, from `from` up to `to` (`None`: to its end).
-pub(super) async fn growing(
-    client: &Client,
+pub(crate) async fn growing(
+    client: &mut impl Sink,
     prefix: Vec<u8>,
     cursor: &mut Cursor,
-    chunked: bool,
+    ending: Ending,
     from: u64,
     to: Option<u64>,
 ) -> Result<(), Cut> {
+    let chunked = ending == Ending::Chunks;
     let mut holding = Holding { pin_grace: pin_grace(), wanted_since: None, copied: None };
     let mut out = prefix;
     let mut skip = from;
@@ -383,6 +409,9 @@ pub(super) async fn growing(
         }
     }
     client.send_all(&out).await?;
+    if ending == Ending::Frames && !cursor.trailers().is_empty() {
+        client.send_trailers(cursor.trailers()).await?;
+    }
     Ok(())
 }
 
@@ -397,7 +426,7 @@ struct Holding {
 
 /// Sends `out` and the next `bytes` of the body in one go where the socket takes it; `out` is empty after.
 async fn send_with(
-    client: &Client,
+    client: &mut impl Sink,
     out: &mut Vec<u8>,
     cursor: &mut Cursor,
     bytes: usize,

@@ -1,0 +1,178 @@
+//! How a client's connection begins: accepted, perhaps handed to a core that has fewer, counted, its keys agreed upon;
+//! then it is the protocol's.
+//!
+//! *Bounds:* connections of the core and of each client's address; handshakes under way ([`HANDSHAKES_MAX`]), each of
+//! which may take as long as a request's head.
+
+use std::{io, net::SocketAddr, sync::Arc, time::Duration};
+
+use engine::cores::{
+    clock,
+    watch::{Phase, Watch},
+};
+use tokio::net::{TcpListener, TcpStream};
+
+use crate::{
+    clients::{Clients, Held},
+    core::{Core, Message, with_core},
+    counters::Counter,
+    http1,
+    transport::{self, Transport},
+};
+
+/// Pause after an accept that failed for want of files or memory: trying at once would spin.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+/// Handshakes that a core has under way; whoever comes then is closed. Each may hold 64 KiB.
+const HANDSHAKES_MAX: usize = 1024;
+
+/// What a listener's connections are under.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Over {
+    Plain,
+    Tls,
+}
+
+/// Who has come, and where.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Arrival {
+    pub(crate) address: SocketAddr,
+    pub(crate) over: Over,
+}
+
+/// Accepts connections for as long as it is polled.
+pub(crate) async fn accept(listener: &TcpListener, over: Over, clients: &Arc<Clients>) {
+    loop {
+        match listener.accept().await {
+            Ok((stream, address)) => with_core(|core| {
+                let arrival = Arrival { address, over };
+                core.count(Counter::Accepted);
+                match core.balance.hand_off_to(core.index) {
+                    Some(to) => hand_off(core, to, stream, arrival, clients),
+                    None => admit(core, stream, arrival, clients),
+                }
+            }),
+            Err(error) => {
+                // Out of files or memory, or a client that was gone at once: the loop must live on.
+                tracing::warn!(%error, "a connection could not be accepted");
+                tokio::time::sleep(ACCEPT_PAUSE).await;
+            }
+        }
+    }
+}
+
+/// Gives a fresh connection to a core that has fewer; keeps it if that core cannot take it now.
+fn hand_off(core: &Core, to: usize, stream: TcpStream, arrival: Arrival, clients: &Arc<Clients>) {
+    let Ok(stream) = stream.into_std() else { return };
+    match core.give(to, Message::Accept(stream, arrival)) {
+        Ok(()) => core.count(Counter::HandedOff),
+        Err(Message::Accept(stream, arrival)) => take_over(core, stream, arrival, clients),
+        Err(_) => unreachable!("what was not sent comes back"),
+    }
+}
+
+/// Serves a connection that another core has accepted.
+pub(crate) fn take_over(core: &Core, stream: std::net::TcpStream, arrival: Arrival, clients: &Arc<Clients>) {
+    match TcpStream::from_std(stream) {
+        Ok(stream) => admit(core, stream, arrival, clients),
+        Err(error) => tracing::warn!(%error, "a connection could not join the loop"),
+    }
+}
+
+/// Serves a connection, if the limits allow one more.
+fn admit(core: &Core, stream: TcpStream, arrival: Arrival, clients: &Arc<Clients>) {
+    if core.balance.held(core.index) >= core.config.limits.connections_max {
+        core.count(Counter::ConnectionsRefused);
+        return turn_away(core, stream, arrival);
+    }
+    let Some(held) = clients.admit(arrival.address.ip()) else {
+        core.count(Counter::ClientConnectionsRefused);
+        return turn_away(core, stream, arrival);
+    };
+    let open = Open::new(core, held);
+    tokio::spawn(async move {
+        let watch = Watch::new();
+        let number = with_core(|core| core.watches.borrow_mut().add(Arc::clone(&watch)));
+        serve(stream, arrival, watch).await;
+        with_core(|core| core.watches.borrow_mut().remove(number));
+        drop(open);
+    });
+}
+
+/// Tells a client that it is one too many. Under TLS that would cost a handshake: it is closed.
+fn turn_away(core: &Core, stream: TcpStream, arrival: Arrival) {
+    if arrival.over == Over::Plain {
+        http1::turn_away(core, stream, arrival.address);
+    }
+}
+
+async fn serve(stream: TcpStream, arrival: Arrival, watch: Arc<Watch>) {
+    let mut early = Vec::new();
+    let transport = match arrival.over {
+        Over::Plain => Transport::plain(stream),
+        Over::Tls => match shake_hands(stream, &watch, &mut early).await {
+            Ok(transport) => transport,
+            Err(error) => {
+                with_core(|core| core.count(Counter::HandshakesFailed));
+                tracing::debug!(%error, client = %arrival.address, "a handshake failed");
+                return;
+            }
+        },
+    };
+    http1::serve(transport, watch, arrival.address, early).await;
+}
+
+async fn shake_hands(stream: TcpStream, watch: &Watch, early: &mut Vec<u8>) -> io::Result<Transport> {
+    let (terms, _shaking) = with_core(|core| {
+        let terms = core.terms.clone().ok_or(io::ErrorKind::Unsupported)?;
+        let at_most = core.config.limits.request_head_time_max;
+        watch.wait(Phase::Head, clock::monotonic_ms(), at_most);
+        Shaking::new(core).map(|shaking| (terms, shaking)).ok_or(io::ErrorKind::ResourceBusy)
+    })?;
+    // On the heap: it is done once, and every connection would be larger by it.
+    let transport = Box::pin(transport::shake_hands(stream, terms, watch, early)).await?;
+    watch.work();
+    with_core(|core| core.count(Counter::Handshakes));
+    Ok(transport)
+}
+
+/// A handshake that is under way.
+struct Shaking;
+
+impl Shaking {
+    fn new(core: &Core) -> Option<Self> {
+        let under_way = core.handshakes.get();
+        (under_way < HANDSHAKES_MAX).then(|| {
+            core.handshakes.set(under_way + 1);
+            Self
+        })
+    }
+}
+
+impl Drop for Shaking {
+    fn drop(&mut self) {
+        with_core(|core| core.handshakes.set(core.handshakes.get() - 1));
+    }
+}
+
+/// A connection that is counted. Its drop ends the count, however its task ends.
+struct Open {
+    _held: Held,
+}
+
+impl Open {
+    fn new(core: &Core, held: Held) -> Self {
+        core.balance.opened(core.index);
+        core.rounds.stir();
+        core.gauge(Counter::Connections, core.balance.held(core.index) as u64);
+        Self { _held: held }
+    }
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        with_core(|core| {
+            core.balance.closed(core.index);
+            core.gauge(Counter::Connections, core.balance.held(core.index) as u64);
+        });
+    }
+}

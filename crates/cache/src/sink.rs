@@ -1,0 +1,63 @@
+//! Where an answer's content goes: a connection of HTTP/1, or a stream of HTTP/2. It takes parts of plain and of shared
+//! memory, as much as there is room for, and says when the client has stopped reading.
+
+use std::time::Duration;
+
+use engine::sys::span::Part;
+
+/// Why a response could not be sent to its end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Gone {
+    /// The client closed or reset the connection, or the stream.
+    Closed,
+    /// The client did not read for as long as the limit allows.
+    Stalled,
+    /// The client read too slowly while the store needed the memory that it held.
+    Wanted,
+}
+
+/// What a bounded attempt to send came to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Sent {
+    /// So many bytes, at least one.
+    Bytes(usize),
+    /// Nothing: the client did not read for the given time.
+    Nothing,
+}
+
+/// Takes an answer's content.
+pub(crate) trait Sink: Send {
+    /// Whether pages of the store may be lent to it instead of being copied.
+    fn lends(&self) -> bool;
+
+    /// Tries once, without waiting; how many bytes it took (0: there is no room). What it took is not needed any more.
+    fn try_send(&mut self, parts: &[Part<'_>]) -> Result<usize, Gone>;
+
+    /// Takes some of `parts`, at least one byte; waits for room at most for `patience`.
+    fn send_some(
+        &mut self,
+        parts: &[Part<'_>],
+        patience: Option<Duration>,
+    ) -> impl Future<Output = Result<Sent, Gone>> + Send;
+
+    /// Takes trailer lines behind the content, where that is not done by the content itself.
+    fn send_trailers(&mut self, lines: &[u8]) -> impl Future<Output = Result<(), Gone>> + Send;
+
+    /// What it took is on its way, the client willing.
+    fn flush(&mut self) -> impl Future<Output = Result<(), Gone>> + Send;
+
+    /// What was taken is not all that there is, and the client is to see that.
+    fn cut(&mut self);
+
+    /// Takes all of `bytes`.
+    fn send_all(&mut self, mut bytes: &[u8]) -> impl Future<Output = Result<(), Gone>> + Send {
+        async move {
+            while !bytes.is_empty() {
+                if let Sent::Bytes(sent) = self.send_some(&[Part::Plain(bytes)], None).await? {
+                    bytes = &bytes[sent..];
+                }
+            }
+            Ok(())
+        }
+    }
+}

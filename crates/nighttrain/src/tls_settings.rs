@@ -1,0 +1,107 @@
+//! What can be set of the accelerator's TLS: where it listens, and the certificates, of which each site may have its own.
+
+use std::{net::SocketAddr, path::PathBuf};
+
+use cache::{Pair, config::Tls};
+
+use crate::{
+    failure::Fault,
+    settings::{Section, Setting, Settings, Shape, optional, parse_address, parse_path, path_text},
+};
+
+const TLS: &str = "TLS for clients (each site may have its own certificate)";
+
+/// Where the port is when only a certificate is given.
+const LISTEN: ([u8; 4], u16) = ([127, 0, 0, 1], 8443);
+
+/// What was said of TLS.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(crate) struct TlsSaid {
+    pub(crate) listen: Option<SocketAddr>,
+    pub(crate) cert: Option<PathBuf>,
+    pub(crate) key: Option<PathBuf>,
+    pub(crate) ocsp: Option<PathBuf>,
+}
+
+/// The settings of TLS.
+pub(crate) const TLS_SETTINGS: &[Setting] = &[
+    Setting {
+        key: "tls-listen",
+        section: Section::Cache,
+        shape: Shape::Text,
+        heading: TLS,
+        value_name: "ADDRESS",
+        help: "Where clients connect by https; 127.0.0.1:8443 where only a certificate is given",
+        access: optional!(tls.listen, parse = |text| parse_address(text, 8443), show = SocketAddr::to_string),
+    },
+    Setting {
+        key: "tls-cert",
+        section: Section::Cache,
+        shape: Shape::Text,
+        heading: TLS,
+        value_name: "FILE",
+        help: "Certificates (PEM), the server's own first; that of [cache] is shown for names that no certificate has. It is \
+               read again at SIGHUP, and when it changes",
+        access: optional!(tls.cert, parse = parse_path, show = path_text),
+    },
+    Setting {
+        key: "tls-key",
+        section: Section::Cache,
+        shape: Shape::Text,
+        heading: TLS,
+        value_name: "FILE",
+        help: "The private key of the first of them (PEM)",
+        access: optional!(tls.key, parse = parse_path, show = path_text),
+    },
+    Setting {
+        key: "tls-ocsp",
+        section: Section::Cache,
+        shape: Shape::Text,
+        heading: TLS,
+        value_name: "FILE",
+        help: "What its authority says of it (an OCSP response in DER), to be stapled",
+        access: optional!(tls.ocsp, parse = parse_path, show = path_text),
+    },
+];
+
+impl TlsSaid {
+    /// The files of the certificate that was named, if one was.
+    pub(crate) fn pair(&self) -> Result<Option<Pair>, Fault> {
+        let fault = |key: &str, message: &str| Fault { place: key.to_owned(), message: message.to_owned() };
+        match (&self.cert, &self.key) {
+            (Some(certificates), Some(key)) => Ok(Some(Pair {
+                certificates: certificates.clone(),
+                key: key.clone(),
+                ocsp: self.ocsp.clone(),
+            })),
+            (Some(_), None) => Err(fault("tls-key", "is missing; tls-cert goes with tls-key")),
+            (None, Some(_)) => Err(fault("tls-cert", "is missing; tls-key goes with tls-cert")),
+            (None, None) if self.ocsp.is_some() => {
+                Err(fault("tls-cert", "is missing; tls-ocsp says something of it"))
+            }
+            (None, None) => Ok(None),
+        }
+    }
+}
+
+/// The accelerator's TLS: the certificate of `[cache]` first, then those of the sites.
+pub(crate) fn tls(settings: &Settings) -> Result<Option<Tls>, Fault> {
+    let mut certificates = Vec::from_iter(settings.tls.pair()?);
+    for site in &settings.sites {
+        let pair = site.own(settings)?.tls.pair().map_err(|fault| Fault {
+            place: site.place.clone(),
+            message: format!("{}: {}", fault.place, fault.message),
+        })?;
+        certificates.extend(pair.filter(|pair| !certificates.contains(pair)));
+    }
+    match (certificates.is_empty(), settings.tls.listen) {
+        (true, None) => Ok(None),
+        (true, Some(_)) => {
+            let message = "is missing; without a certificate there is no TLS at tls-listen".to_owned();
+            Err(Fault { place: "tls-cert".to_owned(), message })
+        }
+        (false, listen) => {
+            Ok(Some(Tls { listen: listen.unwrap_or_else(|| SocketAddr::from(LISTEN)), certificates }))
+        }
+    }
+}
