@@ -16,7 +16,7 @@ use crate::{
     clients::{Clients, Held},
     core::{Core, Message, with_core},
     counters::Counter,
-    http1,
+    http1, http2,
     transport::{self, Transport},
 };
 
@@ -118,7 +118,17 @@ async fn serve(stream: TcpStream, arrival: Arrival, watch: Arc<Watch>) {
             }
         },
     };
-    http1::serve(transport, watch, arrival.address, early).await;
+    let transport = if transport.session().is_some_and(|session| session.protocol() == Some(b"h2")) {
+        transport
+    } else {
+        // By prior knowledge, HTTP/2 may come without having been agreed upon.
+        let serving = http1::serve(transport, Arc::clone(&watch), arrival.address, early);
+        let Some((transport, read)) = serving.await else { return };
+        early = read;
+        transport
+    };
+    // On the heap, where HTTP/1 is not: a connection of it would be larger by this.
+    Box::pin(http2::serve(transport, watch, arrival.address, early)).await;
 }
 
 async fn shake_hands(stream: TcpStream, watch: &Watch, early: &mut Vec<u8>) -> io::Result<Transport> {

@@ -32,6 +32,7 @@ use crate::{
     counters::Counter,
     explanation::Question,
     growing::{PassingBudget, Window},
+    http2::{self, Multiplexes},
     in_flight::{InFlight, Want},
     invalidations::{Invalidation, Invalidations, Table},
     key,
@@ -230,6 +231,11 @@ pub(crate) struct Core {
     pub(crate) scratch: RefCell<Scratch>,
     /// For clients under TLS.
     pub(crate) secured: RefCell<transport::Scratch>,
+    /// For clients that speak HTTP/2.
+    pub(crate) http2: RefCell<http2::Scratch>,
+    pub(crate) multiplexes: RefCell<Multiplexes>,
+    /// Streams that tasks answer, now.
+    pub(crate) stream_tasks: Cell<usize>,
     pub(crate) watches: RefCell<Watches>,
     pub(crate) balance: Arc<Balance>,
     pub(crate) counters: CoreCounters<Counter>,
@@ -330,6 +336,9 @@ impl Core {
                 key: Vec::with_capacity(4096),
             }),
             secured: RefCell::new(transport::Scratch::new()),
+            http2: RefCell::new(http2::Scratch::new(&config)),
+            multiplexes: RefCell::default(),
+            stream_tasks: Cell::new(0),
             watches: RefCell::new(Watches::default()),
             balance,
             counters,

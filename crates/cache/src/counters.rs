@@ -1,7 +1,10 @@
 //! What the accelerator counts. Each limit has a counter for when it is hit.
 
 use engine::store::Refused;
-use wire::http1::head::{HeadError, HeadRule};
+use wire::{
+    http1::head::{HeadError, HeadRule},
+    http2::connection::Limit,
+};
 
 use crate::origin::OriginError;
 
@@ -13,6 +16,23 @@ engine::counters! {
         HandedOff => Counter, "cache_connections_handed_off", None, "Connections given to a less busy core.";
         Handshakes => Counter, "cache_handshakes", None, "Handshakes of TLS that came to their end.";
         HandshakesFailed => Counter, "cache_handshakes_failed", None, "Handshakes of TLS that the client broke off, that were refused, or that took too long.";
+        ConnectionsHttp2 => Counter, "cache_http2_connections", None, "Connections that speak HTTP/2.";
+        RequestsHttp2 => Counter, "cache_http2_requests", None, "Requests that came over HTTP/2.";
+        StreamsReset => Counter, "cache_http2_streams_reset", None, "Streams of HTTP/2 that their clients gave up.";
+        StreamsRefused => Counter, "cache_http2_streams_refused", None, "Streams of HTTP/2 refused because their connection, or the core, has as many as it may; clients may ask again.";
+        EndedRapidReset => Counter, "cache_http2_ended_rapid_reset", None, "Connections of HTTP/2 ended because they opened and reset streams without end.";
+        EndedMadeUsReset => Counter, "cache_http2_ended_made_us_reset", None, "Connections of HTTP/2 ended because they broke rule after rule on their streams.";
+        EndedRefusals => Counter, "cache_http2_ended_refusals", None, "Connections of HTTP/2 ended because they opened streams beyond the number that was announced.";
+        EndedContinuations => Counter, "cache_http2_ended_continuations", None, "Connections of HTTP/2 ended because a field block did not end.";
+        EndedHeaderBlock => Counter, "cache_http2_ended_header_block", None, "Connections of HTTP/2 ended because a field block was too long.";
+        EndedHeaderList => Counter, "cache_http2_ended_header_list", None, "Connections of HTTP/2 ended because a field block was far too long when it was decoded.";
+        EndedSettings => Counter, "cache_http2_ended_settings", None, "Connections of HTTP/2 ended because they sent SETTINGS without end.";
+        EndedPings => Counter, "cache_http2_ended_pings", None, "Connections of HTTP/2 ended because they sent PING without end.";
+        EndedPriorities => Counter, "cache_http2_ended_priorities", None, "Connections of HTTP/2 ended because they sent priorities without end.";
+        EndedSmallFrames => Counter, "cache_http2_ended_small_frames", None, "Connections of HTTP/2 ended because they sent content in crumbs.";
+        EndedUselessFrames => Counter, "cache_http2_ended_useless_frames", None, "Connections of HTTP/2 ended because they sent frames that mean nothing.";
+        EndedWindowUpdates => Counter, "cache_http2_ended_window_updates", None, "Connections of HTTP/2 ended because they sent WINDOW_UPDATE without end.";
+        EndedTinyWindows => Counter, "cache_http2_ended_tiny_windows", None, "Connections of HTTP/2 ended because their windows let only crumbs out.";
         Requests => Counter, "cache_requests", None, "Requests whose head was received.";
         Hits => Counter, "cache_hits", None, "Requests answered from the store.";
         HitsNotModified => Counter, "cache_hits_not_modified", None, "Hits answered with 304, without the body.";
@@ -117,6 +137,24 @@ impl Counter {
             OriginError::HeadTooLarge(_) => Self::OriginHeadTooLarge,
             OriginError::Invalid(_) | OriginError::Switched => Self::OriginInvalid,
             OriginError::BodyShort => Self::OriginBodyShort,
+        }
+    }
+
+    pub(crate) fn of_http2_limit(limit: Limit) -> Self {
+        match limit {
+            Limit::RapidReset => Self::EndedRapidReset,
+            Limit::MadeUsReset => Self::EndedMadeUsReset,
+            Limit::Refusals => Self::EndedRefusals,
+            Limit::Continuations => Self::EndedContinuations,
+            Limit::HeaderBlock => Self::EndedHeaderBlock,
+            Limit::HeaderList => Self::EndedHeaderList,
+            Limit::Settings => Self::EndedSettings,
+            Limit::Pings => Self::EndedPings,
+            Limit::Priorities => Self::EndedPriorities,
+            Limit::SmallFrames => Self::EndedSmallFrames,
+            Limit::UselessFrames => Self::EndedUselessFrames,
+            Limit::WindowUpdates => Self::EndedWindowUpdates,
+            Limit::TinyWindows => Self::EndedTinyWindows,
         }
     }
 

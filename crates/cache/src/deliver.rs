@@ -62,6 +62,9 @@ impl Asked {
         Self { protocol: Protocol::Http2, is_head: head.method == "HEAD", persists: true }
     }
 
+    /// Of what was no request, on a stream of its own.
+    pub(crate) const NO_STREAM: Self = Self { protocol: Protocol::Http2, is_head: false, persists: true };
+
     /// Of what was no request: nothing follows its answer.
     pub(crate) const NOTHING: Self = Self { protocol: Protocol::Http11, is_head: false, persists: false };
 }

@@ -10,6 +10,23 @@ use crate::{core::with_core, counters::Counter};
 pub(crate) struct Held(usize);
 
 impl Held {
+    /// Counts nothing yet.
+    pub(crate) const fn nothing() -> Self {
+        Self(0)
+    }
+
+    /// Counts so many bytes from now on; false, and as many as before, if there is no room for them.
+    pub(crate) fn resize(&mut self, bytes: usize) -> bool {
+        if bytes <= self.0 {
+            with_core(|core| core.held_bytes.set(core.held_bytes.get() - (self.0 - bytes)));
+            self.0 = bytes;
+            return true;
+        }
+        let Some(more) = Self::reserve(bytes - self.0) else { return false };
+        self.0 += std::mem::take(&mut { more }.0);
+        true
+    }
+
     /// Counts so many bytes; `None` if there is no room for them.
     pub(crate) fn reserve(bytes: usize) -> Option<Self> {
         with_core(|core| {

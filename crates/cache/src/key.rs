@@ -36,10 +36,13 @@ const fn default_port(scheme: Scheme) -> u16 {
     }
 }
 
-/// Over which scheme the client came: what a proxy before us that ends TLS says, or the target itself. Anybody may say
-/// so, and nobody is harmed: it is part of the key, and the origin is told the same.
+/// Over which scheme the client came: what the connection says; else a proxy before us that ends TLS, or the target
+/// itself. Anybody may say so, and nobody is harmed: it is part of the key, and the origin is told the same.
 #[inline]
 pub(crate) fn scheme_of(head: &RequestHead<'_, '_>) -> Scheme {
+    if let Some(scheme) = head.scheme {
+        return scheme;
+    }
     let said = head.known(KnownHeader::XForwardedProto);
     if said.is_some_and(|said| said.eq_ignore_ascii_case(b"https")) {
         return Scheme::Https;

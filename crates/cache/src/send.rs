@@ -20,7 +20,7 @@ use crate::{
     growing::{Available, Cursor, End},
     parts::Parts,
     several::{Several, Source},
-    sink::{Gone, Sent, Sink},
+    sink::{Gone, Sent, Sink, TrySend},
 };
 
 /// Bodies from this on are lent to the socket instead of copied into it (`docs/decisions/009-reading-the-disk.md`).
@@ -110,7 +110,7 @@ fn run_of(object: &PinnedObject, from: u64, to: u64, lend: bool) -> Part<'_> {
 /// to where the body did.
 pub(crate) fn now(
     core: &Core,
-    client: &mut impl Sink,
+    client: &mut impl TrySend,
     head: &[u8],
     object: &PinnedObject,
     from: u64,

@@ -25,14 +25,17 @@ pub(crate) enum Sent {
     Nothing,
 }
 
-/// Takes an answer's content.
-pub(crate) trait Sink: Send {
+/// Takes content without waiting.
+pub(crate) trait TrySend {
     /// Whether pages of the store may be lent to it instead of being copied.
     fn lends(&self) -> bool;
 
-    /// Tries once, without waiting; how many bytes it took (0: there is no room). What it took is not needed any more.
+    /// Tries once; how many bytes it took (0: there is no room). What it took is not needed any more.
     fn try_send(&mut self, parts: &[Part<'_>]) -> Result<usize, Gone>;
+}
 
+/// Takes an answer's content.
+pub(crate) trait Sink: TrySend + Send {
     /// Takes some of `parts`, at least one byte; waits for room at most for `patience`.
     fn send_some(
         &mut self,

@@ -11,7 +11,7 @@ use engine::tls::{
 use crate::config::Tls;
 
 /// Protocols by ALPN, the one that we prefer first.
-const PROTOCOLS: &[&[u8]] = &[b"http/1.1"];
+const PROTOCOLS: &[&[u8]] = &[b"h2", b"http/1.1"];
 
 /// The terms of all connections under TLS; all cores share them.
 pub(crate) struct TlsTerms {

@@ -114,6 +114,14 @@ impl Transport {
         self.secured.as_deref().is_none_or(Secured::is_flushed)
     }
 
+    /// Writes what is left of what it took, without waiting; whether nothing is.
+    pub(crate) fn try_flush(&mut self) -> io::Result<bool> {
+        match &mut self.secured {
+            None => Ok(true),
+            Some(secured) => secured.try_flush(&self.stream),
+        }
+    }
+
     /// Writes what is left of what it took; waits for the client.
     pub(crate) fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match &mut self.secured {

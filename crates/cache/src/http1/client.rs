@@ -14,7 +14,7 @@ use engine::{
 use crate::{
     core::with_core,
     counters::Counter,
-    sink::{Gone, Sent, Sink},
+    sink::{Gone, Sent, Sink, TrySend},
     transport::Transport,
 };
 
@@ -25,7 +25,7 @@ pub(super) struct Client {
     pub(super) send_stall_max: Duration,
 }
 
-impl Sink for Client {
+impl TrySend for Client {
     fn lends(&self) -> bool {
         self.transport.lends()
     }
@@ -40,7 +40,9 @@ impl Sink for Client {
             Err(_) => Err(Gone::Closed),
         }
     }
+}
 
+impl Sink for Client {
     async fn send_some(&mut self, parts: &[Part<'_>], patience: Option<Duration>) -> Result<Sent, Gone> {
         let sent = self.try_send(parts)?;
         if sent > 0 {

@@ -27,9 +27,13 @@ use engine::{
     sys::span::Part,
 };
 use tokio::net::TcpStream;
-use wire::http1::{
-    framing::{Framing, request_framing},
-    head::{HeadLimits, Progress, may_end_in, parse_request},
+use wire::{
+    http1::{
+        framing::{Framing, request_framing},
+        head::{HeadLimits, Progress, RequestHead, may_end_in, parse_request},
+        url::Scheme,
+    },
+    http2::frame::PREFACE,
 };
 
 use super::{client::Client, upload::Upload};
@@ -47,7 +51,7 @@ use crate::{
     respond::respond,
     response_head::Fwd,
     send,
-    sink::Sink,
+    sink::TrySend,
     state::{Slow, State, Trust},
     synth::synth,
     transport::Transport,
@@ -75,16 +79,22 @@ const TURN_AWAY_TIME_MAX: std::time::Duration = std::time::Duration::from_secs(3
 pub(super) struct Connection {
     pub(super) client: Client,
     address: IpAddr,
+    /// What the connection says of the scheme.
+    scheme: Option<Scheme>,
     /// Received and not answered: the beginning of a head, or requests behind one that is being answered.
     pub(super) pending: Vec<u8>,
     /// `pending` may hold a whole request.
     unexamined: bool,
+    /// What came so far could be the beginning of HTTP/2 by prior knowledge (RFC 9113 §3.3).
+    may_be_http2: bool,
 }
 
 /// What a turn came to, where it did not simply go on waiting.
 enum Turned {
     /// The connection has ended.
     Closed,
+    /// The client speaks HTTP/2.
+    Http2,
     /// What the socket did not take of an answer.
     Sending { prefix: Vec<u8>, sending: Sending },
     /// Not a hit.
@@ -119,12 +129,28 @@ pub(crate) fn head_limits(config: &Config) -> HeadLimits {
     HeadLimits { head_bytes_max, line_bytes_max: head_bytes_max.min(REQUEST_LINE_BYTES_MAX) }
 }
 
-/// Serves one client until it leaves; `early` is what came of it already. The sweep looks at `watch`.
-pub(crate) async fn serve(transport: Transport, watch: Arc<Watch>, address: SocketAddr, early: Vec<u8>) {
+/// Serves one client until it leaves, or begins with HTTP/2: then its socket, and what came of it. `early` is what came
+/// already. The sweep looks at `watch`.
+pub(crate) async fn serve(
+    transport: Transport,
+    watch: Arc<Watch>,
+    address: SocketAddr,
+    early: Vec<u8>,
+) -> Option<(Transport, Vec<u8>)> {
     let mut connection = Connection::new(transport, watch, address);
     connection.unexamined = !early.is_empty();
     connection.pending = early;
-    connection.run().await;
+    match connection.run().await {
+        Ended::Closed => None,
+        Ended::Http2 => Some((connection.client.transport, connection.pending)),
+    }
+}
+
+/// How a connection's service ends.
+enum Ended {
+    Closed,
+    /// It goes on as HTTP/2.
+    Http2,
 }
 
 /// Answers 503 to a connection over the limit. If many such connections come at once they are closed without an answer:
@@ -163,7 +189,7 @@ impl Turned {
     /// Bytes of answers that wait for the client.
     fn held_bytes(&self) -> usize {
         match self {
-            Turned::Closed => 0,
+            Turned::Closed | Turned::Http2 => 0,
             Turned::Sending { prefix: bytes, .. }
             | Turned::Slow { before: bytes, .. }
             | Turned::Refused { before: bytes, .. } => bytes.len(),
@@ -174,11 +200,19 @@ impl Turned {
 impl Connection {
     fn new(transport: Transport, watch: Arc<Watch>, address: SocketAddr) -> Self {
         let send_stall_max = with_core(|core| core.config.limits.send_stall_max);
+        let scheme = transport.session().map(|_| Scheme::Https);
         let client = Client { transport, watch, send_stall_max };
-        Self { client, address: address.ip(), pending: Vec::new(), unexamined: false }
+        Self {
+            client,
+            address: address.ip(),
+            scheme,
+            pending: Vec::new(),
+            unexamined: false,
+            may_be_http2: true,
+        }
     }
 
-    async fn run(&mut self) {
+    async fn run(&mut self) -> Ended {
         loop {
             let turned = poll_fn(|cx| self.turn(cx)).await;
             if !matches!(turned, Turned::Closed) {
@@ -188,9 +222,10 @@ impl Connection {
             }
             // What a slow client makes us hold is counted for as long as it is held.
             let holds = self.pending.len() + turned.held_bytes();
-            let Some(_held) = Held::reserve(holds) else { return };
+            let Some(_held) = Held::reserve(holds) else { return Ended::Closed };
             let open = match turned {
                 Turned::Closed => false,
+                Turned::Http2 => return Ended::Http2,
                 Turned::Sending { prefix, sending: Sending { rest, close, .. } } => {
                     deliver::finish(&mut self.client, prefix, rest).await && !close
                 }
@@ -206,7 +241,7 @@ impl Connection {
                 }
             };
             if !open || with_core(|core| core.draining.get()) {
-                return;
+                return Ended::Closed;
             }
             self.client.watch.work();
         }
@@ -294,6 +329,19 @@ impl Connection {
                         }
                     }
                 }
+                if self.may_be_http2 {
+                    let there = have.min(PREFACE.len());
+                    self.may_be_http2 = scratch.read[..there] == PREFACE[..there];
+                    if self.may_be_http2 && have < PREFACE.len() {
+                        seen = have;
+                        continue;
+                    }
+                    if self.may_be_http2 {
+                        self.pending.clear();
+                        self.pending.extend_from_slice(&scratch.read[..have]);
+                        return Poll::Ready(Turned::Http2);
+                    }
+                }
                 // A head that comes byte by byte is parsed when it may be complete, not at each byte.
                 let limits = head_limits(&core.config);
                 let answered = if seen > 0 && !may_end_in(&scratch.read[..have], seen, &limits) {
@@ -337,7 +385,7 @@ impl Connection {
         while at < have && stopped.is_none() && requests < requests_max {
             let (head, head_bytes) = match parse_request(&read[at..have], slots, &limits) {
                 Ok(Progress::NeedMore) => break,
-                Ok(Progress::Complete(complete)) => complete,
+                Ok(Progress::Complete((head, bytes))) => (RequestHead { scheme: self.scheme, ..head }, bytes),
                 Err(error) => {
                     core.count(Counter::of_head_error(&error));
                     stopped = Some(Stopped::Refused(Fault::from(&error)));

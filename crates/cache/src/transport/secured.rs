@@ -223,6 +223,10 @@ impl Secured {
         })
     }
 
+    pub(super) fn try_flush(&mut self, stream: &TcpStream) -> io::Result<bool> {
+        self.unsent.write(stream)
+    }
+
     pub(super) fn poll_flush(&mut self, stream: &TcpStream, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         while !self.unsent.write(stream)? {
             ready!(stream.poll_write_ready(cx))?;

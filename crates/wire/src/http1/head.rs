@@ -12,7 +12,7 @@ pub use super::{
 use super::{
     known::KnownHeader,
     strict::{self, Kind, Verdict, is_target_byte},
-    url::{Authority, Target},
+    url::{Authority, Scheme, Target},
 };
 
 /// Empty lines that may come before a request (RFC 9112 §2.2: at least one should be ignored, because old clients
@@ -85,6 +85,9 @@ pub struct RequestHead<'b, 'h> {
     pub form: TargetForm,
     /// The version.
     pub version: Version,
+    /// The scheme that the connection below stands for, where whoever has it says so: nothing in the bytes does, and what
+    /// they claim does not count then.
+    pub scheme: Option<Scheme>,
     /// The headers. An HTTP/1.1 request has exactly one `Host`, and it is valid; an HTTP/1.0 request at most one.
     pub headers: Headers<'b, 'h>,
 }
@@ -180,7 +183,10 @@ pub fn parse_request<'b, 'h>(
     match first_line {
         Outcome::Sound((method, target, form, version), bytes) => {
             let headers = slots.headers(buf);
-            Ok(Progress::Complete((RequestHead { method, target, form, version, headers }, bytes)))
+            Ok(Progress::Complete((
+                RequestHead { method, target, form, version, scheme: None, headers },
+                bytes,
+            )))
         }
         Outcome::NeedMore => Ok(Progress::NeedMore),
         Outcome::TooMany | Outcome::Suspect => explain(Kind::Request, buf, window, limits),

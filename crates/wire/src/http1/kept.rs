@@ -9,6 +9,7 @@ use std::ops::Range;
 use super::{
     head::{RequestHead, ResponseHead, TargetForm, Version},
     header_slots::KeptSlots,
+    url::Scheme,
 };
 
 /// A request's head, kept.
@@ -20,6 +21,7 @@ pub struct KeptRequest {
     target: Range<u32>,
     form: TargetForm,
     version: Version,
+    scheme: Option<Scheme>,
 }
 
 impl KeptRequest {
@@ -31,6 +33,7 @@ impl KeptRequest {
             target: within(bytes, head.target),
             form: head.form,
             version: head.version,
+            scheme: head.scheme,
             slots: head.headers.keep(),
             bytes: bytes.into(),
         }
@@ -43,6 +46,7 @@ impl KeptRequest {
             target: text(&self.bytes, &self.target),
             form: self.form,
             version: self.version,
+            scheme: self.scheme,
             headers: self.slots.headers(&self.bytes),
         }
     }

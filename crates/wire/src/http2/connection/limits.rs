@@ -54,7 +54,8 @@ pub struct Limits {
     pub useless_frames: Rate,
     /// WINDOW_UPDATE; each frame of content that we send gives [`UPDATES_PER_FRAME`]: [`Limit::WindowUpdates`].
     pub window_updates: Rate,
-    /// DATA of ours below [`SMALL_BYTES`] because the client's windows allow no more: [`Limit::TinyWindows`].
+    /// DATA of ours below [`SMALL_BYTES`] because the client's windows allow no more; a larger frame gives one, as a window
+    /// that is no multiple of our frames leaves a crumb each time: [`Limit::TinyWindows`].
     pub tiny_windows: Rate,
 }
 

@@ -103,6 +103,14 @@ impl Connection {
         Ok(allowed)
     }
 
+    /// What the windows of a stream, and of the connection, let it send now.
+    #[inline]
+    pub fn window(&mut self, stream: u32) -> usize {
+        let of_connection = self.send_window;
+        let of_stream = self.streams.find(stream).map_or(0, |open| open.send_window);
+        of_connection.min(of_stream).max(0) as usize
+    }
+
     /// The header of a DATA frame of so many bytes, which the caller sends now; no more than [`Self::sendable`] said.
     ///
     /// # Panics
@@ -125,6 +133,9 @@ impl Connection {
         self.send_window -= bytes as i32;
         self.credits.window_updates.give(self.limits.window_updates, UPDATES_PER_FRAME);
         self.credits.pings.give(self.limits.pings, 1);
+        if bytes >= SMALL_BYTES {
+            self.credits.tiny_windows.give(self.limits.tiny_windows, 1);
+        }
         if end_stream {
             self.close_local(stream);
         }

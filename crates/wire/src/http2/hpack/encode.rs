@@ -54,8 +54,14 @@ fn literal(out: &mut Vec<u8>, representation: u8, name: &[u8], value: &[u8], str
         integer(out, representation, 4, index.into());
     } else {
         out.push(representation);
-        // The letters change, and with them the code; their number does not.
-        string(out, &name.to_ascii_lowercase(), strings);
+        match strings {
+            Strings::Plain => {
+                integer(out, 0, 7, name.len());
+                out.extend(name.iter().map(u8::to_ascii_lowercase));
+            }
+            // The letters change, and with them the code.
+            Strings::Shorter => string(out, &name.to_ascii_lowercase(), strings),
+        }
     }
     string(out, value, strings);
 }

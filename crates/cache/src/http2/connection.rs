@@ -1,0 +1,445 @@
+//! A connection of HTTP/2: one read, many frames, one write.
+//!
+//! ```text
+//!   wait ──readable──▶ turn: read ─▶ frames ─▶ a request ─▶ hit::answer ─▶ head and content into `out` ─▶ … ─▶ one write
+//!     ▲                  │ not a hit, or a window is too small ─▶ a task for the stream
+//!     └── writable ── what waits is written first; while the client does not take it, nothing is read
+//! ```
+//! Where the data lives: a turn's in the scratch of the thread. A connection that waits keeps the beginning of a frame,
+//! and its [`Multiplex`].
+
+use std::{
+    future::poll_fn,
+    net::{IpAddr, SocketAddr},
+    sync::Arc,
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use engine::{
+    cores::{
+        clock,
+        watch::{Phase, Watch},
+    },
+    store::Turn,
+};
+use wire::{
+    http1::url::Scheme,
+    http2::{
+        Progress,
+        connection::{Connection, Ended, Event, Limits, Stalled, Why},
+        error::ErrorCode,
+    },
+};
+
+use super::{
+    multiplex::{self, Multiplex, Number, Stream, reset},
+    stream::{self, Asker},
+};
+use crate::{
+    core::{Core, Scratch, with_core},
+    counters::Counter,
+    error_page::Fault,
+    fetch,
+    request::Request,
+    sink::Gone,
+    transport::Transport,
+};
+
+/// Bytes to be written that end a turn's reading of frames: bounds the scratch.
+const OUT_BYTES_MAX: usize = 256 * 1024;
+/// Frames that one connection has looked at in one turn; then it is the others'.
+const TURN_FRAMES_MAX: usize = 2048;
+/// How often a connection with open streams is looked at, whether one of them is stalled.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// How long a client may take to read our last words.
+const LAST_WORDS_TIME_MAX: Duration = Duration::from_millis(500);
+/// What is read and thrown away meanwhile.
+const LAST_WORDS_BYTES_MAX: usize = 64 * 1024;
+
+/// Why a connection ends.
+enum End {
+    /// The client is gone, or does not read.
+    Gone,
+    /// There is nothing more to do.
+    Done,
+    /// The client broke a rule or a limit.
+    Fault(Ended),
+}
+
+impl From<Gone> for End {
+    fn from(_: Gone) -> Self {
+        Self::Gone
+    }
+}
+
+/// Who is at the other end.
+#[derive(Debug, Clone, Copy)]
+struct Peer {
+    number: Number,
+    address: IpAddr,
+    is_secured: bool,
+}
+
+/// Serves one client until it leaves; `early` is what came of it already. The sweep looks at `watch`.
+pub(crate) async fn serve(transport: Transport, watch: Arc<Watch>, address: SocketAddr, early: Vec<u8>) {
+    let is_secured = transport.session().is_some();
+    let number = with_core(|core| {
+        core.count(Counter::ConnectionsHttp2);
+        let now_ms = clock::monotonic_ms();
+        let mut wire = Connection::new(limits(core), now_ms);
+        let mut out = Vec::new();
+        wire.greet(&core.http2.borrow().section, now_ms, &mut out);
+        core.multiplexes.borrow_mut().enter(Multiplex::new(wire, transport, out, early))
+    });
+    let peer = Peer { number, address: address.ip(), is_secured };
+    let leaving = Leaving(number);
+    let end = poll_fn(|cx| turn(peer, &watch, cx)).await;
+    if let Some(multiplex) = leaving.leave() {
+        watch.renew();
+        // On the heap: it is done once, and every connection would be larger by it.
+        Box::pin(say_goodbye(multiplex, end)).await;
+    }
+}
+
+fn limits(core: &Core) -> Limits {
+    let limits = &core.config.limits;
+    let millis = |time: Duration| u32::try_from(time.as_millis()).unwrap_or(u32::MAX);
+    Limits { stall_ms_max: millis(limits.send_stall_max), ..Limits::default() }
+}
+
+/// Ends what a connection has begun, however its own task ends.
+struct Leaving(Number);
+
+impl Leaving {
+    fn leave(&self) -> Option<Multiplex> {
+        let multiplex = with_core(|core| core.multiplexes.borrow_mut().remove(self.0))?;
+        multiplex.streams.iter().for_each(|stream| stream.task.abort());
+        Some(multiplex)
+    }
+}
+
+impl Drop for Leaving {
+    fn drop(&mut self) {
+        self.leave();
+    }
+}
+
+/// Tells the client why the connection ends, and lets it read that: closing with unread bytes would reset it.
+async fn say_goodbye(mut multiplex: Multiplex, end: End) {
+    let code = match end {
+        End::Gone => return multiplex.transport.reset_on_close(),
+        End::Done => ErrorCode::NO_ERROR,
+        End::Fault(ended) => {
+            with_core(|core| core.count(Counter::of_http2_end(&ended)));
+            tracing::debug!(why = %ended, "a connection of HTTP/2 ends");
+            ended.code
+        }
+    };
+    multiplex.wire.goaway(code, &mut multiplex.out);
+    let farewell = async {
+        poll_fn(|cx| match multiplex.flush() {
+            Ok(false) => multiplex.transport.poll_write_ready(cx).map(drop),
+            Ok(true) | Err(_) => Poll::Ready(()),
+        })
+        .await;
+        if multiplex.transport.shutdown().await.is_err() {
+            return;
+        }
+        let (mut piece, mut thrown_away) = (Vec::with_capacity(4096), 0);
+        while thrown_away < LAST_WORDS_BYTES_MAX {
+            match poll_fn(|cx| multiplex.transport.poll_append(cx, &mut piece)).await {
+                Ok(0) | Err(_) => break,
+                Ok(bytes) => thrown_away += bytes,
+            }
+            piece.clear();
+        }
+    };
+    // Whether the client closed or the time passed: we are done with it.
+    let _ = tokio::time::timeout(LAST_WORDS_TIME_MAX, farewell).await;
+}
+
+/// Writes what waits, reads once, and answers all that can be answered from memory; again, until it has to wait.
+fn turn(peer: Peer, watch: &Watch, cx: &mut Context<'_>) -> Poll<End> {
+    watch.task(cx.waker());
+    with_core(|core| {
+        let mut all = core.multiplexes.borrow_mut();
+        let Some(multiplex) = all.get(peer.number) else { return Poll::Ready(End::Gone) };
+        if multiplex.waker.as_ref().is_none_or(|waker| !waker.will_wake(cx.waker())) {
+            multiplex.waker = Some(cx.waker().clone());
+        }
+        match go_on(core, multiplex, peer, watch, cx) {
+            Ok(()) => Poll::Pending,
+            Err(end) => Poll::Ready(end),
+        }
+    })
+}
+
+fn go_on(
+    core: &Core,
+    multiplex: &mut Multiplex,
+    peer: Peer,
+    watch: &Watch,
+    cx: &mut Context<'_>,
+) -> Result<(), End> {
+    if let Some(ended) = multiplex.ended.take() {
+        return Err(End::Fault(ended));
+    }
+    let now_ms = clock::monotonic_ms();
+    if watch.expired() {
+        look(core, multiplex, watch, now_ms)?;
+    }
+    let mut frames_left = TURN_FRAMES_MAX;
+    loop {
+        if !multiplex.flush()? {
+            match multiplex.transport.poll_write_ready(cx) {
+                Poll::Ready(Ok(())) => continue,
+                Poll::Ready(Err(_)) => return Err(End::Gone),
+                Poll::Pending => {
+                    multiplex.stuck_since_ms.get_or_insert(now_ms);
+                    wait(core, multiplex, watch, now_ms);
+                    return Ok(());
+                }
+            }
+        }
+        multiplex.pass_on();
+        if multiplex.is_draining && multiplex.streams.is_empty() && multiplex.wire.streams() == 0 {
+            return Err(End::Done);
+        }
+        if frames_left == 0 {
+            core.count(Counter::TurnsCut);
+            multiplex.unexamined = true;
+            watch.work();
+            cx.waker().wake_by_ref();
+            return Ok(());
+        }
+        if !read(core, multiplex, peer, cx, &mut frames_left)? {
+            wait(core, multiplex, watch, now_ms);
+            return Ok(());
+        }
+    }
+}
+
+/// Reads once and takes the frames that came; false: there was nothing.
+fn read(
+    core: &Core,
+    multiplex: &mut Multiplex,
+    peer: Peer,
+    cx: &mut Context<'_>,
+    frames_left: &mut usize,
+) -> Result<bool, End> {
+    let scratch = &mut *core.scratch.borrow_mut();
+    let mut have = multiplex.pending.len();
+    scratch.read[..have].copy_from_slice(&multiplex.pending);
+    if !std::mem::take(&mut multiplex.unexamined) {
+        match multiplex.transport.poll_read(cx, &mut scratch.read[have..]) {
+            Poll::Pending => return Ok(false),
+            Poll::Ready(Ok(read @ 1..)) => have += read,
+            Poll::Ready(_) => return Err(End::Gone),
+        }
+    }
+    let http2 = &mut *core.http2.borrow_mut();
+    // What is answered lies in the thread's buffer until it is written.
+    std::mem::swap(&mut multiplex.out, &mut http2.out);
+    let taken = take_frames(core, multiplex, peer, scratch, http2, have, frames_left);
+    let flushed = multiplex.flush();
+    let left = multiplex.unwritten();
+    let from = multiplex.out.len() - left;
+    let rest = multiplex.out[from..].to_vec();
+    std::mem::swap(&mut multiplex.out, &mut http2.out);
+    multiplex.keep(rest);
+    http2.out.clear();
+    let taken = taken?;
+    flushed?;
+    multiplex.pending.clear();
+    multiplex.pending.extend_from_slice(&scratch.read[taken..have]);
+    Ok(true)
+}
+
+/// Takes the frames in `scratch.read[..have]`; how many bytes they were.
+fn take_frames(
+    core: &Core,
+    multiplex: &mut Multiplex,
+    peer: Peer,
+    scratch: &mut Scratch,
+    http2: &mut multiplex::Scratch,
+    have: usize,
+    frames_left: &mut usize,
+) -> Result<usize, End> {
+    let now_ms = clock::monotonic_ms();
+    let turn = core.reader.turn();
+    let Scratch { read, head: stored_head, slots, key, .. } = scratch;
+    let multiplex::Scratch { section, head, text, block, .. } = http2;
+    let mut at = 0;
+    let mut refreshes = Vec::new();
+    while at < have && *frames_left > 0 && multiplex.unwritten() < OUT_BYTES_MAX {
+        let received = multiplex.wire.receive(&read[at..have], section, now_ms).map_err(End::Fault)?;
+        let Progress::Complete(event, bytes) = received else { break };
+        at += bytes;
+        *frames_left -= 1;
+        multiplex.wire.reply(&event, &mut multiplex.out);
+        match event {
+            Event::Request { stream, request, end } => {
+                core.count(Counter::Requests);
+                core.count(Counter::RequestsHttp2);
+                head.clear();
+                request.render_head(head);
+                let scheme = if peer.is_secured { Some(Scheme::Https) } else { None };
+                let asker =
+                    Asker { number: peer.number, stream, address: peer.address, scheme, is_whole: end };
+                let buffers = stream::Buffers { head, stored_head, slots, key, text, block };
+                let refresh = stream::answer(core, &turn, multiplex, asker, buffers, now_ms)?;
+                refreshes.extend(refresh);
+            }
+            Event::HeadTooLarge { stream, .. } => {
+                core.count(Counter::Requests);
+                core.count(Counter::HeadsTooLarge);
+                stream::refuse(
+                    core,
+                    multiplex,
+                    peer.number,
+                    stream,
+                    Fault::HeadTooLarge,
+                    (text, block),
+                    now_ms,
+                )?;
+            }
+            event => take_other(core, multiplex, event)?,
+        }
+    }
+    multiplex.unexamined = at < have && (*frames_left == 0 || multiplex.unwritten() >= OUT_BYTES_MAX);
+    finish_turn(core, turn, refreshes);
+    Ok(at)
+}
+
+/// Begins what is fetched beside, now that nothing of the store is looked at.
+fn finish_turn(core: &Core, turn: Turn<'_>, refreshes: Vec<Request>) {
+    drop(turn);
+    refreshes.into_iter().for_each(|request| fetch::refresh(core, Arc::new(request)));
+}
+
+/// What a frame means for streams that there are.
+fn take_other(core: &Core, multiplex: &mut Multiplex, event: Event<'_, '_>) -> Result<(), End> {
+    match event {
+        Event::Data { stream, payload, end } => match multiplex.stream(stream) {
+            Some(asking) => {
+                asking.content.extend_from_slice(payload);
+                asking.is_whole |= end;
+                wake(&mut asking.receiving);
+                multiplex.content_bytes += payload.len();
+                multiplex.hold()?;
+            }
+            None => multiplex.wire.release(stream, payload.len(), &mut multiplex.out),
+        },
+        Event::Trailers { stream, trailers } => {
+            if let Some(asking) = multiplex.stream(stream) {
+                let dropped = trailers.render(&mut asking.trailers);
+                core.add(Counter::TrailersDropped, dropped as u64);
+                asking.is_whole = true;
+                wake(&mut asking.receiving);
+            }
+        }
+        Event::Reset { stream, .. } => {
+            core.count(Counter::StreamsReset);
+            give_up(multiplex, stream);
+        }
+        Event::Broken { stream, why, .. } => {
+            core.count(Counter::BadRequests);
+            tracing::debug!(%why, "a stream of HTTP/2 ends");
+            give_up(multiplex, stream);
+        }
+        Event::Refused { .. } => core.count(Counter::StreamsRefused),
+        Event::GoAway { .. } => multiplex.is_draining = true,
+        Event::WindowOpened { stream } => match multiplex.stream(stream) {
+            Some(waiting) => wake(&mut waiting.sending),
+            None => multiplex.pass_on(),
+        },
+        Event::SettingsToAck => multiplex.streams.iter_mut().for_each(|stream| wake(&mut stream.sending)),
+        Event::Nothing
+        | Event::PingToAck(_)
+        | Event::Pong(_)
+        | Event::Prioritised { .. }
+        | Event::Request { .. }
+        | Event::HeadTooLarge { .. } => {}
+    }
+    Ok(())
+}
+
+fn wake(waker: &mut Option<std::task::Waker>) {
+    if let Some(waker) = waker.take() {
+        waker.wake();
+    }
+}
+
+/// Ends the work for a stream that its client does not wait for any more.
+fn give_up(multiplex: &mut Multiplex, id: u32) {
+    if let Some(Stream { task, .. }) = multiplex.leave(id) {
+        task.abort();
+    }
+    multiplex.pass_on();
+}
+
+/// Notes what is waited for, and until when.
+fn wait(core: &Core, multiplex: &mut Multiplex, watch: &Watch, now_ms: u64) {
+    let limits = &core.config.limits;
+    let is_idle = multiplex.wire.streams() == 0 && multiplex.is_flushed();
+    if !multiplex.pending.is_empty() && multiplex.is_flushed() {
+        if watch.phase() != Phase::Head {
+            watch.wait(Phase::Head, now_ms, limits.request_head_time_max);
+        }
+    } else if !is_idle {
+        if watch.phase() != Phase::Send {
+            watch.wait(Phase::Send, now_ms, LOOK_EVERY);
+        }
+    } else {
+        // An idle connection holds no memory that it does not need.
+        multiplex.rest();
+        watch.wait(Phase::Idle, now_ms, limits.idle_time_max);
+    }
+}
+
+/// The time that was given is up: whose fault is that?
+fn look(core: &Core, multiplex: &mut Multiplex, watch: &Watch, now_ms: u64) -> Result<(), End> {
+    let phase = watch.phase();
+    watch.renew();
+    if phase == Phase::Head {
+        core.count(Counter::SlowHeads);
+        return Err(End::Done);
+    }
+    if phase == Phase::Idle && multiplex.wire.streams() == 0 {
+        return Err(End::Done);
+    }
+    let stall_ms_max = core.config.limits.send_stall_max.as_millis();
+    if multiplex.stuck_since_ms.is_some_and(|since| u128::from(now_ms.saturating_sub(since)) > stall_ms_max) {
+        core.count(Counter::ClientsStalled);
+        return Err(End::Gone);
+    }
+    if let Some(overdue) = multiplex.wire.overdue(now_ms) {
+        return Err(End::Fault(overdue));
+    }
+    while let Some(stalled) = multiplex.wire.stalled(now_ms) {
+        core.count(Counter::ClientsStalled);
+        match stalled {
+            Stalled::Connection => return Err(End::Gone),
+            Stalled::Stream(stream) => {
+                reset(multiplex, stream, ErrorCode::ENHANCE_YOUR_CALM);
+                give_up(multiplex, stream);
+            }
+        }
+    }
+    if core.draining.get() && !multiplex.is_draining {
+        multiplex.wire.drain(&mut multiplex.out);
+        multiplex.is_draining = true;
+    }
+    Ok(())
+}
+
+impl Counter {
+    /// Of a connection that ended by its client's fault.
+    fn of_http2_end(ended: &Ended) -> Self {
+        match ended.why {
+            Why::Limit(limit) => Self::of_http2_limit(limit),
+            Why::Rule(_) | Why::FieldBlock(_) => Self::BadRequests,
+        }
+    }
+}

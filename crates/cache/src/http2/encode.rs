@@ -1,0 +1,89 @@
+//! An answer's head as a field block (RFC 9113 §8.3.2, RFC 7541), out of the text that HTTP/1 would send.
+//!
+//! Without a dynamic table, so that what is encoded depends on nothing that was sent before.
+
+use wire::http2::hpack::{self, Strings};
+
+/// Appends a head's field block: `text` is a status line and field lines.
+pub(super) fn append_head(text: &[u8], out: &mut Vec<u8>) {
+    // "HTTP/1.1 200 ..."
+    let digit = |at: usize| text.get(at).map_or(0, |byte| u16::from(byte.wrapping_sub(b'0')));
+    let status = digit(9) * 100 + digit(10) * 10 + digit(11);
+    hpack::status(out, if (100..1000).contains(&status) { status } else { 500 });
+    let lines = memchr::memchr(b'\n', text).map_or(&[][..], |end| &text[end + 1..]);
+    append_lines(lines, out);
+}
+
+/// Appends field lines.
+pub(super) fn append_lines(lines: &[u8], out: &mut Vec<u8>) {
+    let mut rest = lines;
+    while let Some(end) = memchr::memchr(b'\n', rest) {
+        let line = &rest[..end];
+        rest = &rest[end + 1..];
+        let Some(colon) = memchr::memchr(b':', line) else { continue };
+        let (name, value) = (&line[..colon], line[colon + 1..].trim_ascii());
+        if is_of_connection(name) {
+            continue;
+        }
+        if name.eq_ignore_ascii_case(b"set-cookie") {
+            hpack::secret_field(out, name, value, Strings::Plain);
+        } else {
+            hpack::field(out, name, value, Strings::Plain);
+        }
+    }
+}
+
+/// Fields that a response of HTTP/2 may not have (RFC 9113 §8.2.2). Those of origins go no further than us anyway.
+fn is_of_connection(name: &[u8]) -> bool {
+    let is = |other: &[u8]| name.eq_ignore_ascii_case(other);
+    match name.len() {
+        7 => is(b"upgrade"),
+        10 => is(b"connection") || is(b"keep-alive"),
+        16 => is(b"proxy-connection"),
+        17 => is(b"transfer-encoding"),
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use wire::http2::hpack::{Decoder, FieldSection};
+
+    use super::*;
+
+    fn decoded(block: &[u8]) -> Vec<(String, String)> {
+        let (mut decoder, mut section) = (Decoder::new(), FieldSection::new(16 << 10, 64));
+        decoder.decode(block, &mut section).expect("a field block");
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        section.iter().map(|(name, value)| (text(name), text(value))).collect()
+    }
+
+    #[test]
+    fn a13_a_head_is_encoded_without_what_belongs_to_a_connection() {
+        let mut block = Vec::new();
+        append_head(
+            b"HTTP/1.1 203 Fine\r\nContent-Type: text/html; a=\"b: c\"\r\nX-Odd:  \t two  \r\nConnection: close\r\n\
+              Keep-Alive: 5\r\nSet-Cookie: a=b\r\nTransfer-Encoding: chunked\r\nUpgrade: h2c\r\nAge: 3\r\n",
+            &mut block,
+        );
+        let expected = [
+            (":status", "203"),
+            ("content-type", "text/html; a=\"b: c\""),
+            ("x-odd", "two"),
+            ("set-cookie", "a=b"),
+            ("age", "3"),
+        ];
+        let decoded = decoded(&block);
+        let decoded: Vec<_> = decoded.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+        assert_eq!(decoded, expected);
+    }
+
+    #[test]
+    fn a13_what_is_no_head_is_an_error_of_ours() {
+        for text in [&b""[..], b"HTTP/1.1", b"HTTP/1.1 xyz\r\n", b"HTTP/1.1 099 x\r\nno colon\r\n"] {
+            let mut block = Vec::new();
+            append_head(text, &mut block);
+            assert_eq!(decoded(&block), [(":status".to_owned(), "500".to_owned())], "{text:?}");
+        }
+    }
+}

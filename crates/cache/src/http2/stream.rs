@@ -1,0 +1,409 @@
+//! One request on a stream of HTTP/2, and its answer: within the turn from the store's memory, else by a task of its own.
+//!
+//! ```text
+//!   answer ── a hit ─▶ begin: head, small content ─▶ `out`          content that does not leave at once ─▶ task: finish
+//!      └── not a hit ─▶ task: respond (the states) ─▶ begin ─▶ finish
+//! ```
+//! *Bounds:* the tasks of a core ([`TASKS_SHARE`] of its connections' bound): a stream beyond is refused, and its client may
+//! ask again.
+
+use std::{future::poll_fn, net::IpAddr, sync::Arc, task::Poll, time::Duration};
+
+use engine::{cores::clock, store::Turn, sys::span::Part};
+use wire::{
+    http1::{
+        framing::{Framing, request_framing},
+        head::{HeaderSlots, Progress, RequestHead, parse_request},
+        url::Scheme,
+    },
+    http2::error::ErrorCode,
+};
+
+use super::{
+    encode,
+    multiplex::{Multiplex, Number, Stream, reset, with},
+    upload::Upload,
+};
+use crate::{
+    answer::{Answer, Length},
+    core::{Core, with_core},
+    counters::Counter,
+    deliver::{self, Asked, Rest},
+    error_page::Fault,
+    hit,
+    http1::head_limits,
+    request::Request,
+    respond::respond,
+    response_head::Fwd,
+    send,
+    sink::{Gone, Sent, Sink, TrySend},
+    state::{Slow, State, Trust},
+    synth::synth,
+};
+
+/// Who asks, on which stream.
+#[derive(Clone, Copy)]
+pub(super) struct Asker {
+    pub(super) number: Number,
+    pub(super) stream: u32,
+    pub(super) address: IpAddr,
+    /// What the connection says of the scheme.
+    pub(super) scheme: Option<Scheme>,
+    /// Nothing follows the request's head.
+    pub(super) is_whole: bool,
+}
+
+/// The thread's buffers that a request needs.
+pub(super) struct Buffers<'s> {
+    /// The request as a head of HTTP/1.
+    pub(super) head: &'s [u8],
+    pub(super) stored_head: &'s mut Vec<u8>,
+    pub(super) slots: &'s mut HeaderSlots,
+    pub(super) key: &'s mut Vec<u8>,
+    pub(super) text: &'s mut Vec<u8>,
+    pub(super) block: &'s mut Vec<u8>,
+}
+
+/// Answers a request from memory, or has a task do it; the request, where its answer is to be fetched anew beside.
+pub(super) fn answer(
+    core: &Core,
+    turn: &Turn<'_>,
+    multiplex: &mut Multiplex,
+    asker: Asker,
+    buffers: Buffers<'_>,
+    now_ms: u64,
+) -> Result<Option<Request>, Gone> {
+    let Buffers { head: rendered, stored_head, slots, key, text, block } = buffers;
+    let parsed = parse_request(rendered, slots, &head_limits(&core.config));
+    let (head, head_bytes) = match parsed {
+        Ok(Progress::Complete((head, bytes))) => (RequestHead { scheme: asker.scheme, ..head }, bytes),
+        refused => {
+            let fault = refused.err().map_or(Fault::HeadTooLarge, |error| {
+                core.count(Counter::of_head_error(&error));
+                Fault::from(&error)
+            });
+            return refuse(core, multiplex, asker.number, asker.stream, fault, (text, block), now_ms)
+                .map(|()| None);
+        }
+    };
+    let framing = match request_framing(&head) {
+        Ok(framing) => framing,
+        Err(error) => {
+            core.count(Counter::BadRequests);
+            let fault = Fault::from(error);
+            return refuse(core, multiplex, asker.number, asker.stream, fault, (text, block), now_ms)
+                .map(|()| None);
+        }
+    };
+    // A stream that has ended with its head has no content, whatever length is said.
+    let framing = if asker.is_whole { Framing::None } else { framing };
+    let asked = hit::Asked {
+        head: &head,
+        has_body: !matches!(framing, Framing::None | Framing::Length(0)),
+        trust: Trust::Fresh,
+        address: asker.address,
+        as_sent: false,
+    };
+    let buffers = hit::Buffers { key: &mut *key, head: stored_head };
+    match hit::answer(core, turn, &asked, clock::unix_s(), buffers) {
+        Ok(answer) => {
+            let refresh = answer.refresh;
+            let asked = Asked::on_stream(&head);
+            if let Some(unsent) = begin(core, multiplex, asker.stream, answer, asked, (text, block), now_ms)?
+            {
+                spawn(core, multiplex, asker, finish(asker.number, asker.stream, unsent));
+            }
+            Ok(refresh.map(|keyed| Request::new((&head, head_bytes), key, keyed, framing, asker.address)))
+        }
+        Err(Slow { keyed, state, fwd }) => {
+            let request = Arc::new(Request::new((&head, head_bytes), key, keyed, framing, asker.address));
+            spawn(core, multiplex, asker, answer_slowly(asker, request, state, fwd));
+            Ok(None)
+        }
+    }
+}
+
+/// Says what is wrong with a request.
+pub(super) fn refuse(
+    core: &Core,
+    multiplex: &mut Multiplex,
+    number: Number,
+    stream: u32,
+    fault: Fault,
+    (text, block): (&mut Vec<u8>, &mut Vec<u8>),
+    now_ms: u64,
+) -> Result<(), Gone> {
+    let unsent = begin(core, multiplex, stream, synth(None, fault), Asked::NO_STREAM, (text, block), now_ms)?;
+    if let Some(unsent) = unsent {
+        let asker = Asker { number, stream, address: IpAddr::from([0; 4]), scheme: None, is_whole: true };
+        spawn(core, multiplex, asker, finish(number, stream, unsent));
+    } else {
+        multiplex.wire.reset(stream, ErrorCode::NO_ERROR, &mut multiplex.out);
+    }
+    Ok(())
+}
+
+/// What of an answer has not left.
+struct Unsent {
+    /// Content that comes first.
+    prefix: Vec<u8>,
+    rest: Rest,
+    /// Bytes of content that are left, where that is known.
+    left: Option<u64>,
+}
+
+/// Writes an answer's head, and its content as far as windows and the socket let it leave; what is left.
+fn begin(
+    core: &Core,
+    multiplex: &mut Multiplex,
+    stream: u32,
+    answer: Answer<'_>,
+    asked: Asked,
+    (text, block): (&mut Vec<u8>, &mut Vec<u8>),
+    now_ms: u64,
+) -> Result<Option<Unsent>, Gone> {
+    let told = match answer.length {
+        Length::Exact(bytes) => Some(bytes),
+        Length::Part { first, last, .. } => Some(last + 1 - first),
+        Length::None => Some(0),
+        Length::Unknown => None,
+    };
+    text.clear();
+    let sending = deliver::begin(core, answer, asked, text);
+    let (head, content) = text.split_at(sending.head_bytes);
+    block.clear();
+    encode::append_head(head, block);
+    let has_trailers = match &sending.rest {
+        Rest::Trailers(_) => true,
+        Rest::Pinned { object, ending, .. } => ending.takes_trailers() && !object.tail().is_empty(),
+        Rest::Parts { parts, ending } => ending.takes_trailers() && !parts.trailers().is_empty(),
+        Rest::None | Rest::Blocks(_) | Rest::Several(_) | Rest::Growing { .. } => false,
+    };
+    let is_whole = matches!(sending.rest, Rest::None);
+    let ends = is_whole && content.is_empty();
+    if !multiplex.wire.send_headers(stream, block, ends, &mut multiplex.out) || ends {
+        return Ok(None);
+    }
+    let mut content = content;
+    while !content.is_empty() {
+        let allowed = sendable(multiplex, stream, content.len(), now_ms)?;
+        if allowed == 0 {
+            break;
+        }
+        let is_last = is_whole && allowed == content.len();
+        let header = multiplex.wire.data_header(stream, allowed, is_last);
+        multiplex.out.extend_from_slice(&header);
+        multiplex.out.extend_from_slice(&content[..allowed]);
+        content = &content[allowed..];
+    }
+    if is_whole && content.is_empty() {
+        return Ok(None);
+    }
+    let mut left = told.filter(|_| !has_trailers);
+    let mut rest = sending.rest;
+    if let Rest::Pinned { object, from, to, .. } = &mut rest {
+        let mut direct = Direct { multiplex, stream, left, now_ms };
+        let (_, sent_to) = send::now(core, &mut direct, &[], object, *from, *to)?;
+        if sent_to == *to && left.is_some() {
+            return Ok(None);
+        }
+        left = left.map(|left| left - (sent_to - *from));
+        object.release_before(sent_to);
+        *from = sent_to;
+    }
+    Ok(Some(Unsent { prefix: content.to_vec(), rest, left }))
+}
+
+fn sendable(multiplex: &mut Multiplex, stream: u32, want: usize, now_ms: u64) -> Result<usize, Gone> {
+    multiplex.wire.sendable(stream, want, now_ms).map_err(|ended| {
+        multiplex.ended = Some(ended);
+        Gone::Closed
+    })
+}
+
+/// A stream within a turn.
+struct Direct<'m> {
+    multiplex: &'m mut Multiplex,
+    stream: u32,
+    left: Option<u64>,
+    now_ms: u64,
+}
+
+impl TrySend for Direct<'_> {
+    fn lends(&self) -> bool {
+        false
+    }
+
+    fn try_send(&mut self, parts: &[Part<'_>]) -> Result<usize, Gone> {
+        let bytes: usize = parts.iter().map(Part::len).sum();
+        let is_last = self.left == Some(bytes as u64);
+        self.multiplex.send_content(self.stream, parts, is_last, self.now_ms)
+    }
+}
+
+/// Has a task answer a stream, if the core may have one more.
+fn spawn(
+    core: &Core,
+    multiplex: &mut Multiplex,
+    asker: Asker,
+    answering: impl Future<Output = ()> + Send + 'static,
+) {
+    let Some(working) = Working::new(core) else {
+        core.count(Counter::StreamsRefused);
+        reset(multiplex, asker.stream, ErrorCode::REFUSED_STREAM);
+        return;
+    };
+    let task = tokio::spawn(async move {
+        let _working = working;
+        answering.await;
+    });
+    multiplex.streams.push(Stream {
+        id: asker.stream,
+        task: task.abort_handle(),
+        sending: None,
+        receiving: None,
+        content: Vec::new(),
+        is_whole: asker.is_whole,
+        trailers: Vec::new(),
+    });
+}
+
+/// A stream that a task answers.
+struct Working;
+
+impl Working {
+    fn new(core: &Core) -> Option<Self> {
+        let tasks = core.stream_tasks.get();
+        (tasks < core.config.limits.connections_max).then(|| {
+            core.stream_tasks.set(tasks + 1);
+            Self
+        })
+    }
+}
+
+impl Drop for Working {
+    fn drop(&mut self) {
+        with_core(|core| core.stream_tasks.set(core.stream_tasks.get() - 1));
+    }
+}
+
+/// Answers a request that is not a hit.
+async fn answer_slowly(asker: Asker, request: Arc<Request>, state: State, fwd: Fwd) {
+    let Asker { number, stream, .. } = asker;
+    let mut upload = Upload::new(number, stream, &request);
+    let answer = respond(&request, state, fwd, &mut upload).await;
+    let Some(answer) = answer else { return leave(number, stream, false) };
+    let asked = Asked::on_stream(&request.head());
+    let begun = with(number, |core, multiplex| {
+        let http2 = &mut *core.http2.borrow_mut();
+        let buffers = (&mut http2.text, &mut http2.block);
+        let begun = begin(core, multiplex, stream, answer, asked, buffers, clock::monotonic_ms());
+        multiplex.wake();
+        begun
+    });
+    match begun {
+        Some(Ok(Some(unsent))) => finish(number, stream, unsent).await,
+        Some(Ok(None)) => leave(number, stream, true),
+        Some(Err(_)) | None => leave(number, stream, false),
+    }
+}
+
+/// Sends what is left of an answer.
+async fn finish(number: Number, stream: u32, unsent: Unsent) {
+    let Unsent { prefix, rest, left } = unsent;
+    let mut sending = Sending { number, stream, left };
+    let is_sent = deliver::finish(&mut sending, prefix, rest).await;
+    leave(number, stream, is_sent);
+}
+
+/// Ends a stream: behind its content, or, if that `is_sent` only in part, with an error.
+fn leave(number: Number, stream: u32, is_sent: bool) {
+    with(number, |_, multiplex| {
+        if !is_sent {
+            reset(multiplex, stream, ErrorCode::INTERNAL_ERROR);
+        } else if multiplex.wire.is_open(stream) {
+            let header = multiplex.wire.data_header(stream, 0, true);
+            multiplex.out.extend_from_slice(&header);
+        }
+        // Content of the request that nobody reads any more need not be sent (RFC 9113 §8.1).
+        if multiplex.stream(stream).is_some_and(|stream| !stream.is_whole) {
+            multiplex.wire.reset(stream, ErrorCode::NO_ERROR, &mut multiplex.out);
+        }
+        multiplex.leave(stream);
+        multiplex.pass_on();
+        multiplex.wake();
+    });
+}
+
+/// A stream's content on its way.
+struct Sending {
+    number: Number,
+    stream: u32,
+    /// Bytes of content that are left, where that is known and nothing follows them.
+    left: Option<u64>,
+}
+
+impl TrySend for Sending {
+    fn lends(&self) -> bool {
+        false
+    }
+
+    fn try_send(&mut self, parts: &[Part<'_>]) -> Result<usize, Gone> {
+        let bytes: usize = parts.iter().map(Part::len).sum();
+        let is_last = self.left == Some(bytes as u64);
+        let sent = with(self.number, |_, multiplex| {
+            let sent = multiplex.send_content(self.stream, parts, is_last, clock::monotonic_ms());
+            multiplex.pass_on();
+            sent
+        });
+        let sent = sent.unwrap_or(Err(Gone::Closed))?;
+        self.left = self.left.map(|left| left.saturating_sub(sent as u64));
+        Ok(sent)
+    }
+}
+
+impl Sink for Sending {
+    async fn send_some(&mut self, parts: &[Part<'_>], patience: Option<Duration>) -> Result<Sent, Gone> {
+        let sent = self.try_send(parts)?;
+        if sent > 0 || parts.iter().all(Part::is_empty) {
+            return Ok(Sent::Bytes(sent));
+        }
+        let room = poll_fn(|cx| match self.try_send(parts) {
+            Ok(0) => {
+                let waiting = with(self.number, |_, multiplex| {
+                    let stream = multiplex.stream(self.stream)?;
+                    stream.sending = Some(cx.waker().clone());
+                    Some(())
+                });
+                if waiting.flatten().is_none() { Poll::Ready(Err(Gone::Closed)) } else { Poll::Pending }
+            }
+            done => Poll::Ready(done),
+        });
+        match patience {
+            None => room.await.map(Sent::Bytes),
+            Some(patience) => match tokio::time::timeout(patience, room).await {
+                Ok(sent) => sent.map(Sent::Bytes),
+                Err(_) => Ok(Sent::Nothing),
+            },
+        }
+    }
+
+    async fn send_trailers(&mut self, lines: &[u8]) -> Result<(), Gone> {
+        let sent = with(self.number, |core, multiplex| {
+            let block = &mut core.http2.borrow_mut().block;
+            block.clear();
+            encode::append_lines(lines, block);
+            multiplex.wire.send_headers(self.stream, block, true, &mut multiplex.out)
+        });
+        if sent == Some(true) { Ok(()) } else { Err(Gone::Closed) }
+    }
+
+    /// What a stream has sent is the connection's to write.
+    async fn flush(&mut self) -> Result<(), Gone> {
+        Ok(())
+    }
+
+    fn cut(&mut self) {
+        with(self.number, |_, multiplex| reset(multiplex, self.stream, ErrorCode::CANCEL));
+    }
+}

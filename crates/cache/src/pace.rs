@@ -1,0 +1,73 @@
+//! How much of a request's body may come, and how slowly.
+//!
+//! Bounds: `request_body_bytes_max` in size; a pause of `request_head_time_max` between two bytes; and in all no slower
+//! than [`RATE_MIN`] bytes a second once `request_body_time_grace` has passed: a byte now and then holds a connection to the
+//! origin for ever.
+
+use std::time::{Duration, Instant};
+
+use engine::cores::clock;
+
+use crate::{core::with_core, counters::Counter, downstream::Broken, error_page::Fault};
+
+/// Bytes a second that a body must come with on average.
+const RATE_MIN: u64 = 512;
+
+/// The pace of one body.
+pub(crate) struct Pace {
+    bytes: u64,
+    bytes_max: u64,
+    pause_max: Duration,
+    grace: Duration,
+    since: Instant,
+}
+
+impl Pace {
+    pub(crate) fn new() -> Self {
+        with_core(|core| {
+            let limits = &core.config.limits;
+            Self {
+                bytes: 0,
+                bytes_max: limits.request_body_bytes_max,
+                pause_max: limits.request_head_time_max,
+                grace: limits.request_body_time_grace,
+                since: clock::now(),
+            }
+        })
+    }
+
+    /// How long the next byte may take.
+    pub(crate) fn pause_max(&self) -> Duration {
+        self.pause_max
+    }
+
+    /// Counts bytes of the body that have come.
+    pub(crate) fn count(&mut self, bytes: usize) -> Result<(), Broken> {
+        self.bytes += bytes as u64;
+        if self.bytes > self.bytes_max {
+            return Err(refused(Fault::BodyTooLarge));
+        }
+        Ok(())
+    }
+
+    /// Whether it has come fast enough so far.
+    pub(crate) fn check(&self) -> Result<(), Broken> {
+        let time = clock::now().duration_since(self.since);
+        if time > self.grace && self.bytes < RATE_MIN * time.as_secs() {
+            return Err(refused(Fault::RequestTimeout));
+        }
+        Ok(())
+    }
+}
+
+/// Counts a body that is refused.
+pub(crate) fn refused(fault: Fault) -> Broken {
+    with_core(|core| {
+        core.count(match fault {
+            Fault::BodyTooLarge => Counter::BodiesTooLarge,
+            Fault::RequestTimeout => Counter::SlowBodies,
+            _ => Counter::BadRequests,
+        });
+    });
+    Broken::Refused(fault)
+}
