@@ -114,7 +114,10 @@ pub use config::{ClientRule, Config, CookieRule, Limits, Origin, PurgeToken, Sit
 pub use counters::Counter;
 pub use engine::{
     network::{InvalidNetwork, Network},
-    tls::certificates::Pair,
+    tls::{
+        TlsError,
+        certificates::{Certificate, Pair},
+    },
 };
 pub use explanation::{ExplainError, Explanation, Figure, RequestOf, Step};
 pub use objects::{OBJECTS_MAX, ObjectSeen, Objects, ObjectsError};

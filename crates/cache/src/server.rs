@@ -21,7 +21,7 @@ use engine::{
     log::Recovered,
     meter::{CounterSet, Registry},
     store::{Shard, Store, StoreConfig, StoreError, tier::OpenOnFileError},
-    tls::TlsError,
+    tls::{TlsError, certificates::Certificate},
 };
 use tokio::sync::oneshot;
 use wire::http1::head::HeadLimits;
@@ -152,6 +152,7 @@ pub struct Server {
     tag_fields: Vec<Box<str>>,
     head_limits: HeadLimits,
     table: Arc<SiteTable>,
+    terms: Option<Arc<TlsTerms>>,
 }
 
 /// What one core is started with.
@@ -196,7 +197,7 @@ impl Server {
         let pseudonym = pseudonym(&config.name).map_err(StartError::Prepare)?;
         let loops = processors.len();
         let (listeners, addresses) = listen(&config, loops).map_err(StartError::Listen)?;
-        let terms = config.tls.as_ref().map(TlsTerms::new).transpose()?;
+        let terms = config.tls.as_ref().map(TlsTerms::new).transpose()?.map(Arc::new);
         let memory =
             StoreConfig { capacity_bytes: config.memory_bytes, cores: loops, ..StoreConfig::default() };
         let Opened { store, shards, file, reads } = open_store(&config, &memory)?;
@@ -232,7 +233,7 @@ impl Server {
             balance: Balance::new(loops),
             store: Arc::clone(&store),
             ready: Arc::clone(&ready),
-            terms: terms.map(Arc::new),
+            terms: terms.clone(),
             identity,
             pseudonym,
             sites: Sites::new(&config, Arc::clone(&table), loops).map_err(StartError::Prepare)?,
@@ -259,6 +260,7 @@ impl Server {
             tag_fields,
             head_limits,
             table,
+            terms,
         })
     }
 
@@ -280,6 +282,14 @@ impl Server {
     /// Whether every loop accepts connections.
     pub fn is_ready(&self) -> bool {
         self.ready.load(Ordering::Acquire) == self.loops
+    }
+
+    /// From now on clients under TLS are shown these certificates, the first where none has the name that is asked for.
+    /// Connections that there are go on.
+    pub fn show_certificates(&self, certificates: Vec<Certificate>) {
+        if let Some(terms) = &self.terms {
+            terms.show(certificates);
+        }
     }
 
     /// Drops the object of a URL, with all its variants. Blocks until it is done.

@@ -29,6 +29,21 @@ impl TlsTerms {
     }
 }
 
+impl TlsTerms {
+    /// From now on clients are shown these certificates. Connections that there are go on.
+    pub(crate) fn show(&self, certificates: Vec<Certificate>) {
+        self.certificates.replace(certificates.into_iter().map(Arc::new).collect());
+    }
+
+    /// Whether a request for a host may come over a connection that was made for `server_name`: for another host only if
+    /// the certificate that was shown is that host's, too (RFC 9110 §7.4). Who asked for no name has seen the first
+    /// certificate, and asks for what it likes.
+    pub(crate) fn may_ask_for(&self, host: &str, server_name: Option<&str>) -> bool {
+        server_name.is_none_or(|name| name.eq_ignore_ascii_case(host))
+            || self.certificates.of(server_name).is_none_or(|shown| shown.covers(host))
+    }
+}
+
 impl Terms for TlsTerms {
     fn config(&self, _: &ClientHello<'_>) -> Arc<ServerConfig> {
         Arc::clone(&self.config)

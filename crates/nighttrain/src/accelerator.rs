@@ -11,11 +11,13 @@ use engine::meter::Registry;
 
 use crate::{
     admin::Operated,
+    certificates::Certificates,
     failure::{Failure, Fault},
     savings::Savings,
     settings::{Section, Setting, Settings},
     shell::{Follow, Running, Service, Words},
     stat::Report,
+    tls_settings::tls,
     units::size_text,
 };
 
@@ -48,6 +50,8 @@ pub(crate) struct Accelerator {
     in_front_of: String,
     memory_bytes: u64,
     store: Option<(PathBuf, u64)>,
+    /// Those of TLS, if there is TLS.
+    certificates: Option<Certificates>,
     /// Says once in a while what it saved; none where it is one of several.
     savings: Option<Lock<Savings>>,
 }
@@ -63,6 +67,11 @@ impl Accelerator {
         tells_savings: bool,
     ) -> Result<Arc<Self>, Failure> {
         let memory_bytes = config.memory_bytes;
+        let pairs = config.tls.as_ref().map(|tls| tls.certificates.clone());
+        if let Some(pairs) = &pairs {
+            // Read once more by the server, which has no file's name to tell.
+            Certificates::read(pairs).map_err(|fault| Failure::Configuration(vec![fault]))?;
+        }
         let store = config.store.clone().map(|path| (path, config.store_bytes));
         let server = Server::start(config).map_err(|error| Failure::Failed(error.to_string()))?;
         Ok(Arc::new(Self {
@@ -71,6 +80,7 @@ impl Accelerator {
             in_front_of,
             memory_bytes,
             store,
+            certificates: pairs.map(Certificates::new),
             savings: tells_savings.then(Lock::default),
         }))
     }
@@ -134,15 +144,29 @@ impl Service for Accelerator {
         Section::Cache
     }
 
-    fn follows(&self, _: &Setting) -> bool {
-        false
+    fn follows(&self, setting: &Setting) -> bool {
+        self.certificates.is_some() && ["tls-cert", "tls-key", "tls-ocsp"].contains(&setting.key)
     }
 
-    fn check(&self, _: &Settings) -> Result<Follow<'_>, Fault> {
-        Ok(Box::new(|| Ok(None)))
+    fn check(&self, settings: &Settings) -> Result<Follow<'_>, Fault> {
+        let Some((certificates, tls)) = self.certificates.as_ref().zip(tls(settings)?) else {
+            return Ok(Box::new(|| Ok(None)));
+        };
+        let read = Certificates::read(&tls.certificates)?;
+        Ok(Box::new(move || {
+            let remark = match read.len() {
+                1 => "1 certificate".to_owned(),
+                many => format!("{many} certificates"),
+            };
+            certificates.show(tls.certificates, read, &self.running);
+            Ok(Some(remark))
+        }))
     }
 
     fn remark(&self) -> Option<String> {
+        if let Some(certificates) = &self.certificates {
+            certificates.follow(&self.running);
+        }
         let mut savings = self.savings.as_ref()?.lock().ok()?;
         savings.line(&Report::new(&self.registry().snapshot(), true, 0)).map(|line| line + "\n")
     }

@@ -15,6 +15,7 @@
 mod accelerator;
 mod admin;
 mod cache_settings;
+mod certificates;
 mod cli;
 mod client;
 mod demo;

@@ -95,6 +95,12 @@ pub(super) fn answer(
                 .map(|()| None);
         }
     };
+    if is_misdirected(core, multiplex, &head) {
+        core.count(Counter::Misdirected);
+        let buffers = (text, block);
+        return refuse(core, multiplex, asker.number, asker.stream, Fault::Misdirected, buffers, now_ms)
+            .map(|()| None);
+    }
     // A stream that has ended with its head has no content, whatever length is said.
     let framing = if asker.is_whole { Framing::None } else { framing };
     let asked = hit::Asked {
@@ -121,6 +127,13 @@ pub(super) fn answer(
             Ok(None)
         }
     }
+}
+
+/// Whether a request has come to the wrong place: browsers send requests for several hosts over one connection where they
+/// believe that it serves them (RFC 9113 §9.1.1).
+fn is_misdirected(core: &Core, multiplex: &Multiplex, head: &RequestHead<'_, '_>) -> bool {
+    let (Some(terms), Some(session)) = (&core.terms, multiplex.transport.session()) else { return false };
+    head.authority().is_some_and(|authority| !terms.may_ask_for(authority.host, session.server_name()))
 }
 
 /// Says what is wrong with a request.
