@@ -168,6 +168,15 @@ impl Accelerator {
         self.listen
     }
 
+    /// Where clients connect under TLS.
+    ///
+    /// # Panics
+    /// When it has no TLS.
+    #[track_caller]
+    pub fn secured(&self) -> SocketAddr {
+        bound_to(&self.printed, "cache", "https").expect("it says where it listens for https")
+    }
+
     /// Where the operator connects.
     pub fn admin(&self) -> SocketAddr {
         self.admin
@@ -265,7 +274,11 @@ impl Drop for Accelerator {
 
 /// The address in a line such as `cache: listening on http://127.0.0.1:41234`.
 fn bound(printed: &Printed, what: &str) -> Option<SocketAddr> {
-    let start = format!("{what}: listening on http://");
+    bound_to(printed, what, "http")
+}
+
+fn bound_to(printed: &Printed, what: &str, scheme: &str) -> Option<SocketAddr> {
+    let start = format!("{what}: listening on {scheme}://");
     let lines = printed.lock().unwrap();
     let rest = lines.iter().find_map(|line| line.split_once(&start))?.1;
     rest.split(|c: char| c.is_whitespace() || c == '/').next()?.parse().ok()

@@ -17,6 +17,7 @@
 //! * [`nginx`] runs a real web server over a real documentation tree, [`wordpress`] a real program with its database;
 //! * [`content`] makes bodies of any size that can be checked without keeping them, and [`gate`] holds a script back;
 //! * [`conformance`] runs the public suite for RFC 9111, [`corpus`] the tables of ambiguous messages;
+//! * [`certificate`] makes certificates and their keys;
 //! * [`slow_disk`] is a disk that answers when a test says so;
 //! * [`fault`] holds error pages to their promise;
 //! * [`stat`] reads the program's counters.
@@ -36,6 +37,7 @@ use std::time::{Duration, Instant};
 
 pub mod accelerator;
 pub mod byteranges;
+pub mod certificate;
 pub mod clean_root;
 pub mod client;
 pub mod conformance;

@@ -4,7 +4,7 @@
 //! *Bounds:* connections of the core and of each client's address; handshakes under way ([`HANDSHAKES_MAX`]), each of
 //! which may take as long as a request's head.
 
-use std::{io, net::SocketAddr, sync::Arc, time::Duration};
+use std::{io, sync::Arc, time::Duration};
 
 use engine::cores::{
     clock,
@@ -13,6 +13,7 @@ use engine::cores::{
 use tokio::net::{TcpListener, TcpStream};
 
 use crate::{
+    arrival::{Arrival, Over},
     clients::{Clients, Held},
     core::{Core, Message, with_core},
     counters::Counter,
@@ -24,20 +25,6 @@ use crate::{
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 /// Handshakes that a core has under way; whoever comes then is closed. Each may hold 64 KiB.
 const HANDSHAKES_MAX: usize = 1024;
-
-/// What a listener's connections are under.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Over {
-    Plain,
-    Tls,
-}
-
-/// Who has come, and where.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Arrival {
-    pub(crate) address: SocketAddr,
-    pub(crate) over: Over,
-}
 
 /// Accepts connections for as long as it is polled.
 pub(crate) async fn accept(listener: &TcpListener, over: Over, clients: &Arc<Clients>) {

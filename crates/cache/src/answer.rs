@@ -47,6 +47,8 @@ pub(crate) struct Answer<'a> {
     pub(crate) received: Version,
     /// It must be said that others get another coding of it.
     pub(crate) varies: bool,
+    /// For how long browsers are to come by https alone, in seconds (RFC 6797 §6.1).
+    pub(crate) hsts_s: Option<u64>,
     pub(crate) body: Body<'a>,
     /// It is stale, and to be fetched anew beside (RFC 5861 §3).
     pub(crate) refresh: Option<Keyed>,
@@ -138,7 +140,7 @@ impl Answer<'_> {
 
     /// The same, without what it borrows of a turn.
     pub(crate) fn into_owned(self) -> Answer<'static> {
-        let Self { head, lines, length, age_s, cache_status, received, varies, body, refresh } = self;
+        let Self { head, lines, length, age_s, cache_status, received, varies, hsts_s, body, refresh } = self;
         let head = match head {
             Head::Stored(span) => {
                 let mut bytes = Vec::with_capacity(span.len());
@@ -169,6 +171,6 @@ impl Answer<'_> {
             Body::Growing { cursor, from, to } => Body::Growing { cursor, from, to },
             Body::Owned { bytes, trailers } => Body::Owned { bytes, trailers },
         };
-        Answer { head, lines, length, age_s, cache_status, received, varies, body, refresh }
+        Answer { head, lines, length, age_s, cache_status, received, varies, hsts_s, body, refresh }
     }
 }

@@ -20,10 +20,13 @@ use engine::{
     sys::lend::Lender,
 };
 use tokio::sync::oneshot;
-use wire::http1::head::{HeaderSlots, RequestHead};
+use wire::http1::{
+    head::{HeaderSlots, RequestHead},
+    url::Scheme,
+};
 
 use crate::{
-    accept::Arrival,
+    arrival::Arrival,
     askers::{Asker, Askers},
     bans::{BanSeen, Subject},
     coding::Coding,
@@ -377,6 +380,13 @@ impl Core {
     pub(crate) fn shard_mut(&self) -> RefMut<'_, Shard> {
         self.rounds.stir();
         self.shard.borrow_mut()
+    }
+
+    /// For how long browsers that ask for what has this key are to come by https alone, in seconds.
+    #[inline]
+    pub(crate) fn hsts_s(&self, key: &[u8], site: SiteId) -> Option<u64> {
+        let hsts = self.sites.rules(site).hsts?;
+        (key::scheme(key) == Scheme::Https).then_some(hsts.as_secs())
     }
 
     /// The store's time: whole seconds.

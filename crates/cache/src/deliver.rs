@@ -120,7 +120,8 @@ pub(crate) enum Rest {
 /// Appends an answer's head to `out`, and its content where that is small; what is left is to be sent by [`finish`].
 #[inline]
 pub(crate) fn begin(core: &Core, answer: Answer<'_>, asked: Asked, out: &mut Vec<u8>) -> Sending {
-    let Answer { head, lines, length, age_s, cache_status, received, varies, body, refresh: _ } = answer;
+    let Answer { head, lines, length, age_s, cache_status, received, varies, hsts_s, body, refresh: _ } =
+        answer;
     let body = if asked.is_head { Body::None } else { body };
     let is_2 = asked.protocol == Protocol::Http2;
     let is_11 = asked.protocol == Protocol::Http11;
@@ -157,11 +158,26 @@ pub(crate) fn begin(core: &Core, answer: Answer<'_>, asked: Asked, out: &mut Vec
         Head::Owned(bytes) => append_lines(bytes, lines, out),
         Head::Fetched(response) => append_lines(&response.head, lines, out),
     }
+    if let Some(seconds) = hsts_s {
+        append_hsts(seconds, from, out);
+    }
     let dynamic = Dynamic { age_s, cache_status, received, persistence, framing: delimited, varies };
     append_dynamic(out, &core.identity, &dynamic);
     let head_bytes = out.len() - from;
     let rest = content(core, body, ending, out);
     Sending { head_bytes, rest, close: persistence == Persistence::Close }
+}
+
+/// Appends `Strict-Transport-Security`, unless the head that begins at `from` has one: the origin knows better.
+fn append_hsts(seconds: u64, from: usize, out: &mut Vec<u8>) {
+    const NAME: &[u8] = b"Strict-Transport-Security";
+    let mut lines = out[from..].split(|byte| *byte == b'\n');
+    if lines.any(|line| line.get(..NAME.len()).is_some_and(|name| name.eq_ignore_ascii_case(NAME))) {
+        return;
+    }
+    for part in [NAME, b": max-age=", itoa::Buffer::new().format(seconds).as_bytes(), b"\r\n"] {
+        out.extend_from_slice(part);
+    }
 }
 
 /// Appends content that is small, in one chunk if it ends with chunks; what is left of other content.

@@ -173,6 +173,16 @@ impl Walk<'_> {
 
     /// Whether it is looked up.
     fn recv(&mut self) -> bool {
+        if self.core.sites.rules(self.site).https_only && key::scheme_of(self.head) == Scheme::Http {
+            self.say(
+                "recv",
+                "synth",
+                "the site takes https alone: who comes by http is sent there",
+                "knob https-only",
+            );
+            self.say("now", "synth", "it is answered 301 or 308; nothing is looked up", "");
+            return false;
+        }
         match policy::recv(&self.facts) {
             Recv::Lookup { must_fetch, only_if_cached } => {
                 self.only_if_cached = only_if_cached;

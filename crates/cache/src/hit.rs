@@ -16,7 +16,7 @@ use engine::{
     cores::clock,
     store::{Hash, Lookup, Object, Turn},
 };
-use wire::http1::{fields::list, head::RequestHead, known::KnownHeader};
+use wire::http1::{fields::list, head::RequestHead, known::KnownHeader, url::Scheme};
 
 use crate::{
     answer::{Answer, Body, Head, Length, Lines},
@@ -81,6 +81,9 @@ pub(crate) fn answer<'a>(
     if has_passed_here(core, head) {
         return slow(keyed, State::Synth(Fault::LoopDetected), Fwd::Bypass);
     }
+    if core.sites.rules(site).https_only && key::scheme(key) == Scheme::Http {
+        return slow(keyed, State::ToHttps, Fwd::Bypass);
+    }
     let (must_fetch, only_if_cached) = match policy::recv(&facts) {
         Recv::Lookup { must_fetch, only_if_cached } => (must_fetch, only_if_cached),
         Recv::Pass(reason) => {
@@ -128,6 +131,7 @@ pub(crate) fn answer<'a>(
         Err((anew, fwd)) => return missed(key, keyed, must_fetch || anew, fwd),
     };
     core.askers.note(keyed.hash, client, now_s);
+    let hsts_s = core.hsts_s(key, site);
     let buffers = Buffers { key, head: stored_head };
     let found = (object, &meta, keyed.hash);
     let refresh = used.is_to_be_refreshed.then_some(keyed);
@@ -137,7 +141,7 @@ pub(crate) fn answer<'a>(
             if trust == Trust::Fresh {
                 count(core, &answer, &meta);
             }
-            Ok(Answer { refresh, ..answer })
+            Ok(Answer { refresh, hsts_s, ..answer })
         }
         Err(NotNow::Undecoded) => {
             let undecoded = Undecoded { trust, said: None, refresh };
@@ -409,6 +413,7 @@ fn of_object<'a>(
             cache_status: Some(status),
             received: meta.received(),
             varies: meta.varies_unsaid(),
+            hsts_s: None,
             body,
             refresh: None,
         };

@@ -23,6 +23,7 @@
 
 mod accept;
 mod answer;
+mod arrival;
 mod arriving;
 mod as_is;
 mod askers;

@@ -217,7 +217,18 @@ pub(crate) fn of_response(
         }
         None => Head::Fetched(response),
     };
-    Ok(Answer { head, lines, length, age_s, cache_status, received, varies, body, refresh: None })
+    Ok(Answer {
+        head,
+        lines,
+        length,
+        age_s,
+        cache_status,
+        received,
+        varies,
+        hsts_s: None,
+        body,
+        refresh: None,
+    })
 }
 
 /// The coding that the client has of a response, which may be sent in it, or without the one that it came in.

@@ -34,7 +34,7 @@ use crate::{
     response_head::{CacheStatus, Fwd, Outcome},
     several::{Several, Source},
     state::{Found, FoundInBlocks, State, Step},
-    synth::{origin_failed, synth},
+    synth::{origin_failed, synth, to_https},
 };
 
 /// What Cache-Status says of an object on the file of which no more parts could be read just then.
@@ -116,6 +116,7 @@ pub(crate) async fn respond(
             }
             State::Pass(detail) => pass(&request, fwd, detail, client).await?,
             State::Purge => Step::Answer(Box::new(Box::pin(purge(&request)).await)),
+            State::ToHttps => Step::Answer(Box::new(to_https(&request))),
             State::Synth(fault) => Step::Answer(Box::new(synth(Some(&request), fault))),
             State::OriginFailed(error) => Step::Answer(Box::new(origin_failed(&request, &error))),
         };
@@ -131,7 +132,9 @@ pub(crate) async fn respond(
                 if answer.refresh.is_some() {
                     with_core(|core| fetch::refresh(core, Arc::clone(&request)));
                 }
-                return Some(saying_what_is_not_done(&request, *answer));
+                let mut answer = saying_what_is_not_done(&request, *answer);
+                answer.hsts_s = with_core(|core| core.hsts_s(request.primary(), request.site));
+                return Some(answer);
             }
             Step::Then(next) => state = next,
             Step::Under(again, next) => (request, state) = (again, next),

@@ -27,7 +27,8 @@ use tokio::sync::oneshot;
 use wire::http1::head::HeadLimits;
 
 use crate::{
-    accept::{self, Over},
+    accept,
+    arrival::Over,
     bans::{Ban, BanSeen},
     clients::Clients,
     coding_pool::{self, CodingPool},
@@ -197,7 +198,12 @@ impl Server {
         let pseudonym = pseudonym(&config.name).map_err(StartError::Prepare)?;
         let loops = processors.len();
         let (listeners, addresses) = listen(&config, loops).map_err(StartError::Listen)?;
-        let terms = config.tls.as_ref().map(TlsTerms::new).transpose()?.map(Arc::new);
+        let terms = config
+            .tls
+            .as_ref()
+            .map(|tls| TlsTerms::new(tls, addresses.get(1).map_or(0, SocketAddr::port)))
+            .transpose()?
+            .map(Arc::new);
         let memory =
             StoreConfig { capacity_bytes: config.memory_bytes, cores: loops, ..StoreConfig::default() };
         let Opened { store, shards, file, reads } = open_store(&config, &memory)?;

@@ -19,14 +19,17 @@ use crate::{
     response_head::{append_but, stored_values},
 };
 
-/// What is sent of which ranges, and between them.
+/// What is sent of which ranges. What is between them is made when its turn comes: a field of 64 KiB in each of 32 parts
+/// would be held for each slow client.
 pub(crate) struct Plan {
     /// The head of the answer.
     pub(crate) head: Vec<u8>,
-    /// What is before each range's bytes, and the range; at least two.
-    parts: Vec<(Vec<u8>, Range<u64>)>,
-    /// What is behind the last.
-    end: Vec<u8>,
+    /// The ranges; at least two.
+    ranges: Vec<Range<u64>>,
+    /// Lines of each part's head.
+    content_type: Vec<u8>,
+    boundary: String,
+    complete: u64,
     /// Bytes of all this.
     pub(crate) bytes: u64,
 }
@@ -34,10 +37,10 @@ pub(crate) struct Plan {
 impl Plan {
     /// For a request of which [`evaluate`](crate::policy::evaluate) said so, and an object's head.
     pub(crate) fn of(core: &Core, headers: &Headers<'_, '_>, head: &[u8], complete: u64) -> Self {
-        Self::with_boundary(&boundary(core, head), headers, head, complete)
+        Self::with_boundary(boundary(core, head), headers, head, complete)
     }
 
-    fn with_boundary(boundary: &str, headers: &Headers<'_, '_>, head: &[u8], complete: u64) -> Self {
+    fn with_boundary(boundary: String, headers: &Headers<'_, '_>, head: &[u8], complete: u64) -> Self {
         const CONTENT_TYPE: &str = "Content-Type";
         let mut content_type = Vec::new();
         for value in stored_values(head, "content-type") {
@@ -47,25 +50,35 @@ impl Plan {
         append_but(&mut of_answer, head, b"content-type:");
         let ours = format!("multipart/byteranges; boundary={boundary}");
         append_field(&mut of_answer, CONTENT_TYPE, ours.as_bytes());
-        let mut bytes = 0;
-        let mut parts = Vec::new();
-        for range in several_ranges(headers, complete) {
-            let mut before = if parts.is_empty() { Vec::new() } else { b"\r\n".to_vec() };
-            before.extend_from_slice(format!("--{boundary}\r\n").as_bytes());
-            before.extend_from_slice(&content_type);
-            let said = format!("bytes {}-{}/{complete}", range.start, range.end - 1);
-            append_field(&mut before, "Content-Range", said.as_bytes());
-            before.extend_from_slice(b"\r\n");
-            bytes += before.len() as u64 + (range.end - range.start);
-            parts.push((before, range));
-        }
-        let end = format!("\r\n--{boundary}--\r\n").into_bytes();
-        Self { head: of_answer, bytes: bytes + end.len() as u64, parts, end }
+        let ranges = several_ranges(headers, complete);
+        let mut plan = Self { head: of_answer, ranges, content_type, boundary, complete, bytes: 0 };
+        let parts = plan.ranges.iter().enumerate();
+        let of_parts: u64 =
+            parts.map(|(at, range)| plan.before(at).len() as u64 + (range.end - range.start)).sum();
+        plan.bytes = of_parts + plan.end().len() as u64;
+        plan
     }
 
     /// The first of the ranges.
     pub(crate) fn first(&self) -> Range<u64> {
-        self.parts.first().map_or(0..0, |(_, range)| range.clone())
+        self.ranges.first().cloned().unwrap_or(0..0)
+    }
+
+    /// What is before a range's bytes.
+    fn before(&self, at: usize) -> Vec<u8> {
+        let mut before = if at == 0 { Vec::new() } else { b"\r\n".to_vec() };
+        before.extend_from_slice(format!("--{}\r\n", self.boundary).as_bytes());
+        before.extend_from_slice(&self.content_type);
+        let Range { start, end } = self.ranges[at];
+        let said = format!("bytes {start}-{}/{}", end - 1, self.complete);
+        append_field(&mut before, "Content-Range", said.as_bytes());
+        before.extend_from_slice(b"\r\n");
+        before
+    }
+
+    /// What is behind the last.
+    fn end(&self) -> Vec<u8> {
+        format!("\r\n--{}--\r\n", self.boundary).into_bytes()
     }
 }
 
@@ -98,9 +111,9 @@ impl Several {
     pub(crate) fn take(&mut self) -> Option<(Vec<u8>, Option<Range<u64>>)> {
         let at = self.next;
         self.next += 1;
-        match self.plan.parts.get_mut(at) {
-            Some((before, range)) => Some((std::mem::take(before), Some(range.clone()))),
-            None => (at == self.plan.parts.len()).then(|| (std::mem::take(&mut self.plan.end), None)),
+        match self.plan.ranges.get(at) {
+            Some(range) => Some((self.plan.before(at), Some(range.clone()))),
+            None => (at == self.plan.ranges.len()).then(|| (self.plan.end(), None)),
         }
     }
 }
@@ -114,27 +127,27 @@ mod tests {
     fn a_plan_says_how_long_it_is_and_where_each_part_begins() {
         let head = b"HTTP/1.1 200 OK\r\nA: 1\r\nContent-TYPE: text/x\r\nETag: \"v\"\r\n";
         with_request("GET /", "Range: bytes=0-1, 500-501,502-502, 900-", |request| {
-            let plan = Plan::with_boundary("b", &request.headers, head, 1000);
+            let plan = Plan::with_boundary("b".to_owned(), &request.headers, head, 1000);
             let said = "HTTP/1.1 200 OK\r\nA: 1\r\nETag: \"v\"\r\n\
                         Content-Type: multipart/byteranges; boundary=b\r\n";
             assert_eq!(String::from_utf8_lossy(&plan.head), said);
             assert_eq!(plan.first(), 0..2);
             let bytes = plan.bytes;
-            let (mut several, mut sent, mut ranges) = (plan, 0, Vec::new());
-            let mut all = Vec::new();
-            for (before, range) in several.parts.drain(..) {
+            let (mut sent, mut all) = (0, Vec::new());
+            for (at, range) in plan.ranges.iter().enumerate() {
+                let before = plan.before(at);
                 sent += before.len() as u64 + (range.end - range.start);
                 all.push(String::from_utf8(before).expect("text"));
-                ranges.push(range);
             }
-            assert_eq!(sent + several.end.len() as u64, bytes);
-            assert_eq!(ranges, [0..2, 500..503, 900..1000]);
+            let ranges = &plan.ranges;
+            assert_eq!(sent + plan.end().len() as u64, bytes);
+            assert_eq!(ranges, &[0..2, 500..503, 900..1000]);
             assert_eq!(all[0], "--b\r\nContent-Type: text/x\r\nContent-Range: bytes 0-1/1000\r\n\r\n");
             assert_eq!(
                 all[2],
                 "\r\n--b\r\nContent-Type: text/x\r\nContent-Range: bytes 900-999/1000\r\n\r\n"
             );
-            assert_eq!(several.end, b"\r\n--b--\r\n");
+            assert_eq!(plan.end(), b"\r\n--b--\r\n");
         });
     }
 }

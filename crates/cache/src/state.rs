@@ -46,6 +46,8 @@ pub(crate) enum State {
     Decode(Box<Undecoded>),
     /// The client wants the object dropped.
     Purge,
+    /// The client is to come by https.
+    ToHttps,
     /// We answer by ourselves.
     Synth(Fault),
     /// The origin failed.

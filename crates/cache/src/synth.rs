@@ -4,6 +4,7 @@ use engine::cores::clock;
 use wire::http1::{
     head::{HeadRule, Version},
     known::KnownHeader,
+    url::Target,
 };
 
 use crate::{
@@ -74,6 +75,28 @@ pub(crate) fn text(status: &str, line: &str) -> Answer<'static> {
     of_our_own(head, line.into())
 }
 
+/// Sends who came by http to https: with the port of ours where a port was asked for, because then the visitor is nearer
+/// to us than to a standard port. Methods with content are to be repeated as they are (RFC 9110 §15.4.9).
+pub(crate) fn to_https(request: &Request) -> Answer<'static> {
+    let asked = request.head();
+    let target = Target::parse(asked.method, asked.target).map_or("/", |(_, target)| target.path_and_query);
+    let target = if target.starts_with('/') { target } else { "/" };
+    let authority = asked.authority();
+    let host = authority.map_or("", |authority| authority.host);
+    let port = authority.and_then(|authority| authority.port).and_then(|_| {
+        with_core(|core| core.terms.as_ref().map(|terms| terms.port())).filter(|port| *port != 443)
+    });
+    let port = port.map_or_else(String::new, |port| format!(":{port}"));
+    let status = if matches!(asked.method, "GET" | "HEAD") {
+        "301 Moved Permanently"
+    } else {
+        "308 Permanent Redirect"
+    };
+    let mut head = format!("HTTP/1.1 {status}\r\nLocation: https://{host}{port}{target}\r\n").into_bytes();
+    append_date(&mut head);
+    of_our_own(head, Vec::new())
+}
+
 /// The answer to OPTIONS that may not be forwarded any more (RFC 9110 §7.6.2): what we do ourselves.
 pub(crate) fn last_hop() -> Answer<'static> {
     let mut head = b"HTTP/1.1 200 OK\r\nAllow: GET, HEAD, POST, PUT, DELETE, OPTIONS, PATCH\r\n".to_vec();
@@ -96,6 +119,7 @@ fn of_our_own(head: Vec<u8>, bytes: Vec<u8>) -> Answer<'static> {
         cache_status: None,
         received: Version::Http11,
         varies: false,
+        hsts_s: None,
         body: Body::Owned { bytes, trailers: Vec::new() },
         refresh: None,
     }

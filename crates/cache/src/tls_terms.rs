@@ -17,19 +17,25 @@ const PROTOCOLS: &[&[u8]] = &[b"h2", b"http/1.1"];
 pub(crate) struct TlsTerms {
     certificates: Arc<Certificates>,
     config: Arc<ServerConfig>,
+    port: u16,
 }
 
 impl TlsTerms {
-    /// Reads the files.
-    pub(crate) fn new(tls: &Tls) -> Result<Self, TlsError> {
+    /// Reads the files; clients connect to `port`.
+    pub(crate) fn new(tls: &Tls, port: u16) -> Result<Self, TlsError> {
         let read = tls.certificates.iter().map(|pair| Certificate::read(pair).map(Arc::new));
         let certificates = Arc::new(Certificates::new(read.collect::<Result<_, _>>()?));
         let config = tls::config(Arc::clone(&certificates), PROTOCOLS, None, tls::ticketer()?)?;
-        Ok(Self { certificates, config: Arc::new(config) })
+        Ok(Self { certificates, config: Arc::new(config), port })
     }
 }
 
 impl TlsTerms {
+    /// Where clients connect.
+    pub(crate) fn port(&self) -> u16 {
+        self.port
+    }
+
     /// From now on clients are shown these certificates. Connections that there are go on.
     pub(crate) fn show(&self, certificates: Vec<Certificate>) {
         self.certificates.replace(certificates.into_iter().map(Arc::new).collect());

@@ -515,7 +515,7 @@ mod tests {
             "ignore-query" | "bypass-cookies" => "utm_*,gclid",
             "methods" => "GET,POST",
             "bypass-headers" => "X-Preview,X-Debug",
-            "sort-query" => "true",
+            "sort-query" | "https-only" => "true",
             "error-page" => concat!(env!("CARGO_MANIFEST_DIR"), "/../cache/src/error_page/page.css"),
             "compress" => "gzip,br",
             "compress-types" => "text/*,*+json",

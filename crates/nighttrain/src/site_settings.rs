@@ -18,7 +18,7 @@ use cache::config::{
 use crate::{
     failure::Fault,
     settings::{Access, SETTINGS, Section, Setting, Settings, Shape, list, optional, truth},
-    units::duration_text,
+    units::{duration_text, parse_duration},
 };
 
 /// The heading for rules of a site.
@@ -114,6 +114,32 @@ pub(crate) const SITE_SETTINGS: &[Setting] = &[
             },
             text: |settings| shown(&settings.cache.rules.bypass_headers),
         },
+    },
+    Setting {
+        key: "https-only",
+        section: Section::Cache,
+        shape: Shape::Flag,
+        heading: RULES,
+        value_name: "true|false",
+        help: "Sends who comes by http to https (301, or 308 for what is no GET)",
+        access: Access {
+            set: |settings, text| truth(text).map(|is_so| settings.cache.rules.https_only = is_so),
+            text: |settings| Some(settings.cache.rules.https_only.to_string()),
+        },
+    },
+    Setting {
+        key: "hsts",
+        section: Section::Cache,
+        shape: Shape::Text,
+        heading: RULES,
+        value_name: "TIME",
+        help: "For how long browsers that came by https come by nothing else (Strict-Transport-Security), such as 365d; unset: \
+               they are told what the origin says",
+        access: optional!(
+            cache.rules.hsts,
+            parse = parse_duration,
+            show = |time: &Duration| duration_text(*time)
+        ),
     },
     Setting {
         key: "error-page",

@@ -162,10 +162,9 @@ fn what_is_no_http_is_refused(cores: &str) {
     let hello: Vec<u8> =
         [&[0x16, 0x03, 0x01, 0x02, 0x00, 0x01, 0x00, 0x01, 0xfc, 0x03, 0x03][..], &content(1, 0, 500)]
             .concat();
-    let preface = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec();
     for (name, bytes) in [
         ("TLS", hello),
-        ("HTTP/2", preface),
+        ("HTTP/2 of another kind", b"PRI * HTTP/2.0\r\n\r\nXX\r\n\r\n".to_vec()),
         ("SSH", b"SSH-2.0-OpenSSH_9.2\r\n".to_vec()),
         ("SMTP", b"EHLO example.com\r\n\r\n".to_vec()),
         ("zeros", vec![0; 1000]),

@@ -247,6 +247,10 @@ pub struct SiteRules {
     pub stale_if_error: Duration,
     /// What is sent in HTML where no answer can be; `None`: our own page.
     pub error_page: Option<Arc<OwnPage>>,
+    /// Who comes by http is sent to https.
+    pub https_only: bool,
+    /// For how long browsers that came by https come by nothing else (RFC 6797); `None`: they are not told to.
+    pub hsts: Option<Duration>,
     /// At most [`PATHS_MAX`].
     pub paths: Vec<PathRule>,
 }
@@ -264,6 +268,8 @@ impl Default for SiteRules {
             grace: Duration::ZERO,
             stale_if_error: Duration::from_secs(10 * 60),
             error_page: None,
+            https_only: false,
+            hsts: None,
             paths: Vec::new(),
         }
     }
