@@ -24,6 +24,7 @@ mod feed_soak;
 mod freshness;
 mod http2;
 mod http2_attacks;
+mod http2_requests;
 mod idle;
 mod keys;
 mod lab_page;
