@@ -4,21 +4,27 @@
 //! *Bounds:* connections of the core and of each client's address; handshakes under way ([`HANDSHAKES_MAX`]), each of
 //! which may take as long as a request's head.
 
-use std::{io, sync::Arc, time::Duration};
+use std::{io, net::SocketAddr, sync::Arc, time::Duration};
 
-use engine::cores::{
-    clock,
-    watch::{Phase, Watch},
+use engine::{
+    cores::{
+        clock,
+        watch::{Phase, Watch},
+    },
+    network::Network,
 };
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpStream;
 
 use crate::{
+    announced,
     arrival::{Arrival, Over},
     clients::{Clients, Held},
     core::{Core, Message, with_core},
     counters::Counter,
     http1, http2,
+    listener::Listener,
     transport::{self, Transport},
+    visitor::Peer,
 };
 
 /// Pause after an accept that failed for want of files or memory: trying at once would spin.
@@ -27,11 +33,10 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 const HANDSHAKES_MAX: usize = 1024;
 
 /// Accepts connections for as long as it is polled.
-pub(crate) async fn accept(listener: &TcpListener, over: Over, clients: &Arc<Clients>) {
+pub(crate) async fn accept(listener: &Listener, clients: &Arc<Clients>) {
     loop {
         match listener.accept().await {
-            Ok((stream, address)) => with_core(|core| {
-                let arrival = Arrival { address, over };
+            Ok((stream, arrival)) => with_core(|core| {
                 core.count(Counter::Accepted);
                 match core.balance.hand_off_to(core.index) {
                     Some(to) => hand_off(core, to, stream, arrival, clients),
@@ -71,28 +76,70 @@ fn admit(core: &Core, stream: TcpStream, arrival: Arrival, clients: &Arc<Clients
         core.count(Counter::ConnectionsRefused);
         return turn_away(core, stream, arrival);
     }
-    let Some(held) = clients.admit(arrival.address.ip()) else {
+    let is_announced = is_in(&core.config.proxy_protocol_from, arrival.address);
+    // Of an operator's proxy the connections are everybody's.
+    let is_proxy = is_announced || is_in(&core.config.trusted_proxies, arrival.address);
+    let Some(held) = is_proxy.then_some(None).or_else(|| clients.admit(arrival.address.ip()).map(Some))
+    else {
         core.count(Counter::ClientConnectionsRefused);
         return turn_away(core, stream, arrival);
     };
     let open = Open::new(core, held);
+    // On the heap, where others are not: a connection would be larger by it.
+    let announced = is_announced.then(|| Arc::clone(clients));
     tokio::spawn(async move {
         let watch = Watch::new();
         let number = with_core(|core| core.watches.borrow_mut().add(Arc::clone(&watch)));
-        serve(stream, arrival, watch).await;
+        match announced {
+            Some(clients) => Box::pin(serve_announced(stream, arrival, Arc::clone(&watch), clients)).await,
+            None => serve(stream, arrival, false, watch).await,
+        }
         with_core(|core| core.watches.borrow_mut().remove(number));
         drop(open);
     });
 }
 
+fn is_in(networks: &[Network], address: SocketAddr) -> bool {
+    networks.iter().any(|network| network.contains(address.ip()))
+}
+
+/// Serves whom a proxy announces.
+async fn serve_announced(mut stream: TcpStream, arrival: Arrival, watch: Arc<Watch>, clients: Arc<Clients>) {
+    with_core(|core| {
+        watch.wait(Phase::Head, clock::monotonic_ms(), core.config.limits.request_head_time_max);
+    });
+    let announced = match announced::read(&mut stream, &watch).await {
+        Ok(announced) => announced,
+        Err(error) => {
+            with_core(|core| core.count(Counter::BadProxyHeaders));
+            tracing::debug!(%error, proxy = %arrival.address, "no header of the PROXY protocol");
+            return;
+        }
+    };
+    watch.work();
+    let arrival = Arrival { address: announced.peer.unwrap_or(arrival.address), ..arrival };
+    let is_proxy =
+        announced.peer.is_none() || with_core(|core| is_in(&core.config.trusted_proxies, arrival.address));
+    let Some(_held) = is_proxy.then_some(None).or_else(|| clients.admit(arrival.address.ip()).map(Some))
+    else {
+        with_core(|core| {
+            core.count(Counter::ClientConnectionsRefused);
+            turn_away(core, stream, arrival);
+        });
+        return;
+    };
+    serve(stream, arrival, announced.is_secured, watch).await;
+}
+
 /// Tells a client that it is one too many. Under TLS that would cost a handshake: it is closed.
 fn turn_away(core: &Core, stream: TcpStream, arrival: Arrival) {
     if arrival.over == Over::Plain {
-        http1::turn_away(core, stream, arrival.address);
+        http1::turn_away(core, stream, Peer::new(arrival.address, false, &[]));
     }
 }
 
-async fn serve(stream: TcpStream, arrival: Arrival, watch: Arc<Watch>) {
+/// Serves a client; `is_secured`: it came to its proxy under TLS.
+async fn serve(stream: TcpStream, arrival: Arrival, is_secured: bool, watch: Arc<Watch>) {
     let mut early = Vec::new();
     let transport = match arrival.over {
         Over::Plain => Transport::plain(stream),
@@ -105,17 +152,19 @@ async fn serve(stream: TcpStream, arrival: Arrival, watch: Arc<Watch>) {
             }
         },
     };
+    let is_secured = is_secured || transport.session().is_some();
+    let peer = with_core(|core| Peer::new(arrival.address, is_secured, &core.config.trusted_proxies));
     let transport = if transport.session().is_some_and(|session| session.protocol() == Some(b"h2")) {
         transport
     } else {
         // By prior knowledge, HTTP/2 may come without having been agreed upon.
-        let serving = http1::serve(transport, Arc::clone(&watch), arrival.address, early);
+        let serving = http1::serve(transport, Arc::clone(&watch), peer, early);
         let Some((transport, read)) = serving.await else { return };
         early = read;
         transport
     };
     // On the heap, where HTTP/1 is not: a connection of it would be larger by this.
-    Box::pin(http2::serve(transport, watch, arrival.address, early)).await;
+    Box::pin(http2::serve(transport, watch, peer, early)).await;
 }
 
 async fn shake_hands(stream: TcpStream, watch: &Watch, early: &mut Vec<u8>) -> io::Result<Transport> {
@@ -153,11 +202,11 @@ impl Drop for Shaking {
 
 /// A connection that is counted. Its drop ends the count, however its task ends.
 struct Open {
-    _held: Held,
+    _held: Option<Held>,
 }
 
 impl Open {
-    fn new(core: &Core, held: Held) -> Self {
+    fn new(core: &Core, held: Option<Held>) -> Self {
         core.balance.opened(core.index);
         core.rounds.stir();
         core.gauge(Counter::Connections, core.balance.held(core.index) as u64);

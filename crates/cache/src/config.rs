@@ -174,6 +174,8 @@ pub struct Config {
     pub sites: Vec<Site>,
     /// Where clients connect; port 0 takes a free one.
     pub listen: SocketAddr,
+    /// A socket in the file system where they connect too; who may is what its permissions say (owner and group).
+    pub listen_unix: Option<PathBuf>,
     /// Where clients connect under TLS.
     pub tls: Option<Tls>,
     /// Processors to run one loop on each; empty: every one that the process may use.
@@ -193,6 +195,11 @@ pub struct Config {
     pub keep: Duration,
     /// Name in `Via` and `Cache-Status`.
     pub name: String,
+    /// Proxies of the operator's: what they say of who asks, and over which scheme (`X-Forwarded-For`,
+    /// `X-Forwarded-Proto`, else `Forwarded`), is believed. What others say is not, and no origin is told it.
+    pub trusted_proxies: Vec<Network>,
+    /// Whose connections begin with a header of the PROXY protocol, version 1 or 2.
+    pub proxy_protocol_from: Vec<Network>,
     /// Who may send `PURGE` where clients connect. Nobody by default, not loopback either: behind a proxy on this
     /// machine every stranger comes from there. (The admin port's purge is another door.)
     pub purge_from: Vec<Network>,
@@ -228,6 +235,7 @@ impl Config {
             rules: SiteRules::default(),
             sites: Vec::new(),
             listen: SocketAddr::from(([127, 0, 0, 1], 8080)),
+            listen_unix: None,
             tls: None,
             cores: Vec::new(),
             memory_bytes: 256 << 20,
@@ -237,6 +245,8 @@ impl Config {
             client_cache_control: ClientRule::Ignore,
             keep: Duration::from_secs(60 * 60),
             name: "nighttrain".to_owned(),
+            trusted_proxies: Vec::new(),
+            proxy_protocol_from: Vec::new(),
             purge_from: Vec::new(),
             purge_token: None,
             blocks_from: Some(16 << 20),

@@ -15,6 +15,7 @@ engine::counters! {
         Accepted => Counter, "cache_connections_accepted", None, "Connections that clients opened.";
         HandedOff => Counter, "cache_connections_handed_off", None, "Connections given to a less busy core.";
         Handshakes => Counter, "cache_handshakes", None, "Handshakes of TLS that came to their end.";
+        BadProxyHeaders => Counter, "cache_bad_proxy_headers", None, "Connections of proxy-protocol-from that did not begin with a header of the PROXY protocol.";
         HandshakesFailed => Counter, "cache_handshakes_failed", None, "Handshakes of TLS that the client broke off, that were refused, or that took too long.";
         ConnectionsHttp2 => Counter, "cache_http2_connections", None, "Connections that speak HTTP/2.";
         RequestsHttp2 => Counter, "cache_http2_requests", None, "Requests that came over HTTP/2.";

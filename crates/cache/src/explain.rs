@@ -27,7 +27,7 @@ use crate::{
     askers::Asker,
     config::{CookieRule, SiteRules},
     core::{Core, Message, Unasked, store_s},
-    explanation::{ExplainError, Explained, Explanation, Question, RequestOf, Step, with_head},
+    explanation::{ExplainError, Explained, Explanation, Question, RequestOf, Step},
     hit::CLOCK_BACK_S_MAX,
     invalidations::Verdict,
     key, note,
@@ -59,7 +59,7 @@ pub(crate) fn ask_from_outside(
 ) -> Result<Explanation, ExplainError> {
     let head = request.head(limits)?;
     let mut key = Vec::new();
-    with_head(&head, limits, |head| key::of_request(head, sites, &mut key))?;
+    head.with(limits, |head| key::of_request(head, sites, &mut key))?;
     let owner = store.owner(store.hash(&key));
     let question = |reply| Message::Explain(Box::new(Question { head, limits: *limits, reply }));
     let explained = outside.ask(owner, question).map_err(|Unasked| ExplainError::NoAnswer)?;
@@ -91,7 +91,7 @@ fn asked(asker: Option<Asker>) -> Step {
 
 /// Answers a question. Runs on the owner's core.
 pub(crate) fn answer(core: &Core, Question { head, limits, reply }: Question) {
-    if let Ok(explanation) = with_head(&head, &limits, |head| explain(core, head)) {
+    if let Ok(explanation) = head.with(&limits, |head| explain(core, head)) {
         // Who asked may have given up.
         let _ = reply.send(explanation);
     }

@@ -96,9 +96,16 @@ pub(crate) struct Explained {
     pub(crate) object: Option<Hash>,
 }
 
+/// The head of a request that somebody asks about, and over which scheme it would come.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct HeadOf {
+    bytes: Vec<u8>,
+    scheme: Scheme,
+}
+
 /// A request on its way to the core that owns its key.
 pub(crate) struct Question {
-    pub(crate) head: Vec<u8>,
+    pub(crate) head: HeadOf,
     pub(crate) limits: HeadLimits,
     pub(crate) reply: oneshot::Sender<Explained>,
 }
@@ -108,7 +115,7 @@ impl RequestOf {
     ///
     /// # Errors
     /// It is none, or one that is refused.
-    pub(crate) fn head(&self, limits: &HeadLimits) -> Result<Vec<u8>, ExplainError> {
+    pub(crate) fn head(&self, limits: &HeadLimits) -> Result<HeadOf, ExplainError> {
         let not_a_url = || ExplainError::NotAUrl(self.url.clone());
         let is_text = |text: &str| !text.bytes().any(|b| b.is_ascii_control() && b != b'\t');
         let (_, target) =
@@ -138,33 +145,33 @@ impl RequestOf {
             let port = port.map(|port| format!(":{port}")).unwrap_or_default();
             head.push_str(&format!("Host: {host}{port}\r\n"));
         }
-        if scheme == Scheme::Https && !says("x-forwarded-proto") {
-            head.push_str("X-Forwarded-Proto: https\r\n");
-        }
         self.headers.iter().for_each(|line| head.push_str(&format!("{}\r\n", line.trim())));
         head.push_str("\r\n");
-        with_head(head.as_bytes(), limits, |_| ())?;
-        Ok(head.into_bytes())
+        let head = HeadOf { bytes: head.into_bytes(), scheme };
+        head.with(limits, |_| ())?;
+        Ok(head)
     }
 }
 
-/// Calls `look` with a request's head.
-///
-/// # Errors
-/// It is refused.
-pub(crate) fn with_head<T>(
-    bytes: &[u8],
-    limits: &HeadLimits,
-    look: impl FnOnce(&RequestHead<'_, '_>) -> T,
-) -> Result<T, ExplainError> {
-    let mut slots = HeaderSlots::new();
-    match parse_request(bytes, &mut slots, limits) {
-        Ok(Progress::Complete((head, _))) => match request_framing(&head) {
-            Ok(_) => Ok(look(&head)),
-            Err(error) => Err(refused(&Fault::from(error))),
-        },
-        Ok(Progress::NeedMore) => Err(refused(&Fault::HeadTooLarge)),
-        Err(error) => Err(refused(&Fault::from(&error))),
+impl HeadOf {
+    /// Calls `look` with the head.
+    ///
+    /// # Errors
+    /// It is refused.
+    pub(crate) fn with<T>(
+        &self,
+        limits: &HeadLimits,
+        look: impl FnOnce(&RequestHead<'_, '_>) -> T,
+    ) -> Result<T, ExplainError> {
+        let mut slots = HeaderSlots::new();
+        match parse_request(&self.bytes, &mut slots, limits) {
+            Ok(Progress::Complete((head, _))) => match request_framing(&head) {
+                Ok(_) => Ok(look(&RequestHead { scheme: Some(self.scheme), ..head })),
+                Err(error) => Err(refused(&Fault::from(error))),
+            },
+            Ok(Progress::NeedMore) => Err(refused(&Fault::HeadTooLarge)),
+            Err(error) => Err(refused(&Fault::from(&error))),
+        }
     }
 }
 
@@ -180,7 +187,7 @@ mod tests {
     fn head(method: &str, url: &str, headers: &[&str]) -> Result<String, ExplainError> {
         let headers = headers.iter().map(|&line| line.to_owned()).collect();
         let request = RequestOf { method: method.to_owned(), url: url.to_owned(), headers };
-        request.head(&HeadLimits::default()).map(|head| String::from_utf8(head).expect("text"))
+        request.head(&HeadLimits::default()).map(|head| String::from_utf8(head.bytes).expect("text"))
     }
 
     #[test]
@@ -189,7 +196,7 @@ mod tests {
             ("http://a.example", &[][..], "GET / HTTP/1.1\r\nHost: a.example\r\n\r\n"),
             ("http://a:81/x?y", &["A: b"], "GET /x?y HTTP/1.1\r\nHost: a:81\r\nA: b\r\n\r\n"),
             ("http://a?y", &["host: B"], "GET /?y HTTP/1.1\r\nhost: B\r\n\r\n"),
-            ("https://a/", &[], "GET / HTTP/1.1\r\nHost: a\r\nX-Forwarded-Proto: https\r\n\r\n"),
+            ("https://a/", &[], "GET / HTTP/1.1\r\nHost: a\r\n\r\n"),
         ] {
             assert_eq!(head("GET", url, headers).as_deref(), Ok(want));
         }

@@ -123,7 +123,7 @@ mod tests {
     };
 
     use super::*;
-    use crate::{key, keyed::Keyed, response_head::BLANK, site::SiteTable};
+    use crate::{key, keyed::Keyed, response_head::BLANK, site::SiteTable, visitor::Visitor};
 
     fn request() -> Arc<Request> {
         let mut slots = HeaderSlots::new();
@@ -136,7 +136,7 @@ mod tests {
         let mut key = Vec::new();
         let site = key::of_request(&head, &SiteTable::default(), &mut key);
         let keyed = Keyed { hash: Hash::seeded(&key, 0), primary_bytes: key.len(), site };
-        let client = IpAddr::V4(Ipv4Addr::LOCALHOST);
+        let client = Visitor::alone(IpAddr::V4(Ipv4Addr::LOCALHOST));
         Arc::new(Request::new((&head, head_bytes), &key, keyed, Framing::None, client))
     }
 

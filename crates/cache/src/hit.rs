@@ -81,6 +81,11 @@ pub(crate) fn answer<'a>(
     if has_passed_here(core, head) {
         return slow(keyed, State::Synth(Fault::LoopDetected), Fwd::Bypass);
     }
+    // Only who comes under TLS may say so (RFC 9110 §4.2.2).
+    if key::said_by_target(head) == Some(Scheme::Https) && key::scheme(key) == Scheme::Http {
+        core.count(Counter::Misdirected);
+        return slow(keyed, State::Synth(Fault::Misdirected), Fwd::Bypass);
+    }
     if core.sites.rules(site).https_only && key::scheme(key) == Scheme::Http {
         return slow(keyed, State::ToHttps, Fwd::Bypass);
     }

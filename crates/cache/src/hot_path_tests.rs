@@ -31,6 +31,7 @@ use crate::{
     tags, test_core,
     transport::Transport,
     twins,
+    visitor::Peer,
 };
 
 #[global_allocator]
@@ -385,7 +386,12 @@ async fn measure(
         told_to_stop.recv().expect("the test says so");
     });
     let (stream, peer) = listener.accept().await.expect("the client");
-    let served = tokio::spawn(http1::serve(Transport::plain(stream), Watch::new(), peer, Vec::new()));
+    let served = tokio::spawn(http1::serve(
+        Transport::plain(stream),
+        Watch::new(),
+        Peer::new(peer, false, &[]),
+        Vec::new(),
+    ));
     told.notified().await;
     // Errors of sending mean that the client has failed; joining it says how.
     let _ = go.send(());

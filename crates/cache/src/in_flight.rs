@@ -246,7 +246,7 @@ mod tests {
     };
 
     use super::*;
-    use crate::{key, keyed::Keyed, site::SiteTable};
+    use crate::{key, keyed::Keyed, site::SiteTable, visitor::Visitor};
 
     fn want(alone: bool) -> (Want, oneshot::Receiver<Said>) {
         let mut slots = HeaderSlots::new();
@@ -259,7 +259,7 @@ mod tests {
         let mut key = Vec::new();
         let site = key::of_request(&head, &SiteTable::default(), &mut key);
         let keyed = Keyed { hash: Hash::seeded(&key, 0), primary_bytes: key.len(), site };
-        let client = IpAddr::V4(Ipv4Addr::LOCALHOST);
+        let client = Visitor::alone(IpAddr::V4(Ipv4Addr::LOCALHOST));
         let request = Request::new((&head, head_bytes), &key, keyed, Framing::None, client);
         let (reply, answered) = oneshot::channel();
         (Want { request: Arc::new(request), anew: false, alone, reply }, answered)

@@ -13,7 +13,6 @@
 use engine::store::Hash;
 use wire::http1::{
     head::{Headers, RequestHead, TargetForm},
-    known::KnownHeader,
     url::{Authority, Scheme, Target},
 };
 
@@ -36,23 +35,19 @@ const fn default_port(scheme: Scheme) -> u16 {
     }
 }
 
-/// Over which scheme the client came: what the connection says; else a proxy before us that ends TLS, or the target
-/// itself. Anybody may say so, and nobody is harmed: it is part of the key, and the origin is told the same.
+/// Over which scheme the client came ([`Peer`](crate::visitor::Peer)); else what the target itself says.
 #[inline]
 pub(crate) fn scheme_of(head: &RequestHead<'_, '_>) -> Scheme {
-    if let Some(scheme) = head.scheme {
-        return scheme;
+    head.scheme.or_else(|| said_by_target(head)).unwrap_or(Scheme::Http)
+}
+
+/// The scheme that a target in absolute form names (RFC 9112 §3.2.2).
+#[inline]
+pub(crate) fn said_by_target(head: &RequestHead<'_, '_>) -> Option<Scheme> {
+    if head.form != TargetForm::Absolute {
+        return None;
     }
-    let said = head.known(KnownHeader::XForwardedProto);
-    if said.is_some_and(|said| said.eq_ignore_ascii_case(b"https")) {
-        return Scheme::Https;
-    }
-    if head.form == TargetForm::Absolute
-        && let Some((_, Target { scheme: Some(scheme), .. })) = Target::parse(head.method, head.target)
-    {
-        return scheme;
-    }
-    Scheme::Http
+    Target::parse(head.method, head.target)?.1.scheme
 }
 
 /// Writes the key of a request into `key`; which site it is for.

@@ -22,6 +22,7 @@
 //! *backend_fetch* (`fetch`, `origin`), *backend_response* (`judge`), *deliver* (`deliver`).
 
 mod accept;
+mod announced;
 mod answer;
 mod arrival;
 mod arriving;
@@ -66,6 +67,7 @@ mod key;
 mod keyed;
 mod large;
 mod lately;
+mod listener;
 mod listing;
 mod lurk;
 mod memory_need;
@@ -109,6 +111,7 @@ mod transport;
 mod twins;
 mod unfresh;
 mod variants;
+mod visitor;
 
 pub use bans::BanSeen;
 pub use config::{ClientRule, Config, CookieRule, Limits, Origin, PurgeToken, Site, SiteRules, Tls};

@@ -131,7 +131,7 @@ fn look_again(request: &Arc<Request>, anew: bool, fwd: Fwd, look: Look) -> Step 
         let (mut key, mut stored_head) = (Vec::new(), Vec::new());
         let turn = core.reader.turn();
         let buffers = hit::Buffers { key: &mut key, head: &mut stored_head };
-        let (head, address) = (&request.head(), request.client);
+        let (head, address) = (&request.head(), request.visitor.address);
         let asked = hit::Asked { head, has_body: false, trust, address, as_sent };
         let slow = match hit::answer(core, &turn, &asked, clock::unix_s(), buffers) {
             Ok(answer) => {

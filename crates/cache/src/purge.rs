@@ -67,7 +67,7 @@ fn may_purge(core: &Core, request: &Request) -> bool {
             return guesses.all(|guess| token.is(guess));
         }
     }
-    core.config.purge_from.iter().any(|network| network.contains(request.client))
+    core.config.purge_from.iter().any(|network| network.contains(request.visitor.address))
 }
 
 /// What a request asks to have purged, and whether softly; `None`: the object under its address.

@@ -17,6 +17,7 @@ use wire::http1::{
 
 use crate::{
     block::Block, config::SiteRules, key, keyed::Keyed, policy::accept::append_meaning, site::SiteId,
+    visitor::Visitor,
 };
 
 /// A request on its way through misses and passes.
@@ -30,8 +31,8 @@ pub(crate) struct Request {
     primary_bytes: usize,
     /// How its body is delimited.
     pub(crate) framing: Framing,
-    /// The client's address, for X-Forwarded-For.
-    pub(crate) client: IpAddr,
+    /// Who asks, for those that the origin is told by.
+    pub(crate) visitor: Visitor,
     /// Whose origin is asked.
     pub(crate) site: SiteId,
     /// The block of an object that is wanted; else all of it.
@@ -54,23 +55,23 @@ impl Request {
         key: &[u8],
         keyed: Keyed,
         framing: Framing,
-        client: IpAddr,
+        visitor: Visitor,
     ) -> Self {
         let head = Arc::new(KeptRequest::new(head, head_bytes));
         let Keyed { hash, primary_bytes, site } = keyed;
-        Self { head, key: key.to_vec(), primary_bytes, hash, framing, client, site, block: None }
+        Self { head, key: key.to_vec(), primary_bytes, hash, framing, visitor, site, block: None }
     }
 
     /// The same request under the key of another variant.
     pub(crate) fn under(&self, key: &[u8], hash: Hash) -> Self {
-        let Self { head, primary_bytes, framing, client, site, .. } = self;
+        let Self { head, primary_bytes, framing, visitor, site, .. } = self;
         Self {
             head: Arc::clone(head),
             key: key.to_vec(),
             hash,
             primary_bytes: *primary_bytes,
             framing: *framing,
-            client: *client,
+            visitor: *visitor,
             site: *site,
             block: None,
         }
@@ -147,12 +148,9 @@ impl Request {
         let left_out = LeftOut {
             max_forwards: max_forwards.is_some(),
             cookies: wanted == Wanted::ToStore && rules.bypass_cookies.is_some(),
-            host: rules.host.is_some(),
+            is_believed: self.visitor.through.is_some(),
         };
         append_fields(&mut out, &head, wanted, left_out);
-        if rules.host.is_some() && !asked_for.is_empty() {
-            append_field(&mut out, FORWARDED_HOST, asked_for);
-        }
         if let Some(left) = max_forwards {
             out.extend_from_slice(b"Max-Forwards: ");
             out.extend_from_slice(itoa::Buffer::new().format(left.saturating_sub(1)).as_bytes());
@@ -166,17 +164,8 @@ impl Request {
     fn append_own(&self, out: &mut Vec<u8>, head: &RequestHead<'_, '_>, wanted: Wanted, pseudonym: &str) {
         out.extend_from_slice(if head.version == Version::Http10 { b"Via: 1.0 " } else { b"Via: 1.1 " });
         out.extend_from_slice(pseudonym.as_bytes());
-        out.extend_from_slice(b"\r\nX-Forwarded-For: ");
-        for before in head.headers("x-forwarded-for") {
-            out.extend_from_slice(before);
-            out.extend_from_slice(b", ");
-        }
-        // Writing to a vector cannot fail.
-        let _ = write!(out, "{}", self.client);
-        out.extend_from_slice(match key::scheme(self.primary()) {
-            Scheme::Http => b"\r\nX-Forwarded-Proto: http\r\n",
-            Scheme::Https => b"\r\nX-Forwarded-Proto: https\r\n",
-        });
+        out.extend_from_slice(b"\r\n");
+        self.append_forwarded(out, head);
         if wanted == Wanted::ToPass {
             match self.framing {
                 Framing::Length(bytes) => {
@@ -191,6 +180,47 @@ impl Request {
                 // The exchange ends its connection: see `Exchange::is_last`.
                 out.extend_from_slice(b"Connection: close\r\n");
             }
+        }
+    }
+
+    /// Who asks, for which host and over which scheme: in the fields that everybody reads, and in that of RFC 7239.
+    fn append_forwarded(&self, out: &mut Vec<u8>, head: &RequestHead<'_, '_>) {
+        let Visitor { address, through } = self.visitor;
+        let peer = through.unwrap_or(address);
+        let append_chain = |out: &mut Vec<u8>, name: &str| {
+            for before in head.headers(name).filter(|_| through.is_some()) {
+                out.extend_from_slice(before);
+                out.extend_from_slice(b", ");
+            }
+        };
+        let host = key::authority(self.primary());
+        let scheme: &[u8] = match key::scheme(self.primary()) {
+            Scheme::Http => b"http",
+            Scheme::Https => b"https",
+        };
+        out.extend_from_slice(b"X-Forwarded-For: ");
+        append_chain(out, "x-forwarded-for");
+        // Writing to a vector cannot fail.
+        let _ = write!(out, "{peer}\r\nX-Forwarded-Proto: ");
+        out.extend_from_slice(scheme);
+        if !host.is_empty() {
+            out.extend_from_slice(b"\r\nX-Forwarded-Host: ");
+            out.extend_from_slice(host);
+        }
+        out.extend_from_slice(b"\r\nForwarded: ");
+        append_chain(out, "forwarded");
+        // RFC 7239 §4: what has a colon stands in quotes.
+        let _ = match peer {
+            IpAddr::V4(peer) => write!(out, "for={peer};"),
+            IpAddr::V6(peer) => write!(out, "for=\"[{peer}]\";"),
+        };
+        if !host.is_empty() {
+            for part in [b"host=\"", host, b"\";"] {
+                out.extend_from_slice(part);
+            }
+        }
+        for part in [b"proto=", scheme, b"\r\n"] {
+            out.extend_from_slice(part);
         }
     }
 }
@@ -243,31 +273,36 @@ fn is_not_keyed(name: &str) -> bool {
         || NOT_KEYED_BEGINNINGS.iter().any(begins)
 }
 
-/// Whether a field is the twin, by underscores, of one that frames a request or that we say ourselves. To CGI and its
-/// like both are one, and the client's could be the one that counts: another length, another address.
-fn is_twin_of_ours(name: &str, has_host: bool) -> bool {
-    const OURS: [&str; 9] = [
-        "connection",
-        "content-length",
-        "expect",
-        "host",
-        "transfer-encoding",
-        "upgrade",
-        "via",
-        "x-forwarded-for",
-        "x-forwarded-proto",
-    ];
-    let hyphen = |b: u8| if b == b'_' { b'-' } else { b.to_ascii_lowercase() };
-    let forwarded_host = has_host.then_some(FORWARDED_HOST);
-    name.contains('_')
-        && OURS
-            .into_iter()
-            .chain(forwarded_host)
-            .any(|ours| ours.bytes().map(|b| b.to_ascii_lowercase()).eq(name.bytes().map(hyphen)))
+/// Fields by which an origin is told of its visitor: ours. Of a proxy that is believed, those that we do not write
+/// ourselves go on.
+const OF_VISITOR: [&str; 2] = ["forwarded", "x-real-ip"];
+const OF_VISITOR_BEGINNING: &str = "x-forwarded-";
+/// Those of them that we write.
+const WRITTEN: [&str; 4] = ["forwarded", "x-forwarded-for", "x-forwarded-host", "x-forwarded-proto"];
+
+/// Whether a field says of the visitor what only we say. Its twin by underscores is the same to CGI and its like.
+fn is_of_visitor(name: &str, is_believed: bool) -> bool {
+    if is_believed {
+        return WRITTEN.iter().any(|written| is_twin(name, written));
+    }
+    let beginning = name.get(..OF_VISITOR_BEGINNING.len());
+    OF_VISITOR.iter().any(|ours| is_twin(name, ours))
+        || beginning.is_some_and(|beginning| is_twin(beginning, OF_VISITOR_BEGINNING))
 }
 
-/// Says which host the client asks for, where the origin is sent another.
-const FORWARDED_HOST: &str = "X-Forwarded-Host";
+/// Whether two names are one to a program that takes underscores for hyphens; `hyphened` is in lower case.
+fn is_twin(name: &str, hyphened: &str) -> bool {
+    let hyphen = |b: u8| if b == b'_' { b'-' } else { b.to_ascii_lowercase() };
+    name.len() == hyphened.len() && name.bytes().map(hyphen).eq(hyphened.bytes())
+}
+
+/// Whether a field is the twin, by underscores, of one that frames a request. To CGI and its like both are one, and the
+/// client's could be the one that counts: another length.
+fn is_twin_of_framing(name: &str) -> bool {
+    const OURS: [&str; 7] =
+        ["connection", "content-length", "expect", "host", "transfer-encoding", "upgrade", "via"];
+    name.contains('_') && OURS.iter().any(|ours| is_twin(name, ours))
+}
 
 /// Fields of the client's that do not go on.
 struct LeftOut {
@@ -275,8 +310,8 @@ struct LeftOut {
     max_forwards: bool,
     /// `Cookie`, which is not keyed.
     cookies: bool,
-    /// `X-Forwarded-Host`, which is ours.
-    host: bool,
+    /// Not left out is what a proxy that is believed says of the visitor.
+    is_believed: bool,
 }
 
 fn append_fields(out: &mut Vec<u8>, head: &RequestHead<'_, '_>, wanted: Wanted, left_out: LeftOut) {
@@ -298,8 +333,7 @@ fn append_fields(out: &mut Vec<u8>, head: &RequestHead<'_, '_>, wanted: Wanted, 
                 KnownHeader::Host
                 | KnownHeader::ContentLength
                 | KnownHeader::Expect
-                | KnownHeader::TransferEncoding
-                | KnownHeader::XForwardedProto,
+                | KnownHeader::TransferEncoding,
             ) => true,
             // A whole answer is wanted, whatever this client has of it already.
             Some(
@@ -315,9 +349,8 @@ fn append_fields(out: &mut Vec<u8>, head: &RequestHead<'_, '_>, wanted: Wanted, 
             Some(KnownHeader::Cookie) if left_out.cookies => true,
             Some(KnownHeader::MaxForwards) => left_out.max_forwards || is_hop_by_hop(name, &head.headers),
             Some(_) | None => {
-                name.eq_ignore_ascii_case("x-forwarded-for")
-                    || is_twin_of_ours(name, left_out.host)
-                    || (left_out.host && name.eq_ignore_ascii_case(FORWARDED_HOST))
+                is_of_visitor(name, left_out.is_believed)
+                    || is_twin_of_framing(name)
                     || name.eq_ignore_ascii_case(TOKEN_FIELD)
                     || (wanted == Wanted::ToStore && is_not_keyed(name))
                     || is_hop_by_hop(name, &head.headers)
@@ -346,6 +379,10 @@ mod tests {
     }
 
     fn sent_by(head: &str, wanted: Wanted, rules: SiteRules) -> String {
+        sent_for(head, wanted, rules, Visitor::alone(IpAddr::V4(Ipv4Addr::LOCALHOST)))
+    }
+
+    fn sent_for(head: &str, wanted: Wanted, rules: SiteRules, visitor: Visitor) -> String {
         let bytes = format!("{}\r\n\r\n", head.replace('\n', "\r\n"));
         let mut slots = HeaderSlots::new();
         let Ok(Progress::Complete((head, head_bytes))) =
@@ -359,12 +396,20 @@ mod tests {
         let site = key::of_request(&head, &SiteTable::of(&config).expect("a site"), &mut key);
         let framing = request_framing(&head).expect("sound framing");
         let keyed = Keyed { hash: Hash::seeded(&key, 0), primary_bytes: key.len(), site };
-        let client = IpAddr::V4(Ipv4Addr::LOCALHOST);
-        let request = Request::new((&head, head_bytes), &key, keyed, framing, client);
+        let request = Request::new((&head, head_bytes), &key, keyed, framing, visitor);
         String::from_utf8(request.for_origin(wanted, "us", &config.rules)).expect("text")
     }
 
-    const OWN: &str = "Via: 1.1 us\r\nX-Forwarded-For: 127.0.0.1\r\nX-Forwarded-Proto: http\r\n\r\n";
+    const OWN: &str = "Via: 1.1 us\r\nX-Forwarded-For: 127.0.0.1\r\nX-Forwarded-Proto: http\r\n\
+                       X-Forwarded-Host: a\r\nForwarded: for=127.0.0.1;host=\"a\";proto=http\r\n\r\n";
+
+    /// The same for another host, over another scheme.
+    fn own(host: &str, scheme: &str) -> String {
+        OWN.replace("Host: a\r", &format!("Host: {host}\r"))
+            .replace("host=\"a\"", &format!("host=\"{host}\""))
+            .replace("proto=http", &format!("proto={scheme}"))
+            .replace("Proto: http", &format!("Proto: {scheme}"))
+    }
 
     #[test]
     fn what_is_keyed_is_what_is_sent() {
@@ -378,7 +423,8 @@ mod tests {
         ] {
             let method = line.split(' ').next().unwrap_or_default();
             let got = sent(&format!("{line} HTTP/1.1\nHost: {host}"), Wanted::ToPass);
-            assert_eq!(got, format!("{method} {target} HTTP/1.1\r\nHost: {authority}\r\n{OWN}"), "{line}");
+            let ours = own(authority, "http");
+            assert_eq!(got, format!("{method} {target} HTTP/1.1\r\nHost: {authority}\r\n{ours}"), "{line}");
         }
     }
 
@@ -393,7 +439,7 @@ mod tests {
         };
         let head = "GET /a?b&utm_x=1&a HTTP/1.1\nHost: A.example\nCookie: theme=dark\nX-Forwarded-Host: evil\n\
                     X_Forwarded_Host: evil";
-        let ours = format!("X-Forwarded-Host: a.example\r\n{OWN}");
+        let ours = own("a.example", "http");
         let stored = format!("GET /a?a&b HTTP/1.1\r\nHost: app.internal:81\r\n{ours}");
         assert_eq!(sent_by(head, Wanted::ToStore, rules()), stored);
         let passed =
@@ -415,10 +461,8 @@ mod tests {
 
     #[test]
     fn the_scheme_is_keyed_and_said() {
-        let got = sent("GET / HTTP/1.1\nHost: a:443\nX-Forwarded-Proto: HTTPS", Wanted::ToStore);
-        assert!(got.contains("Host: a\r\n") && got.ends_with("X-Forwarded-Proto: https\r\n\r\n"), "{got}");
-        let got = sent("GET / HTTP/1.1\nHost: a\nX-Forwarded-Proto: gopher, https", Wanted::ToStore);
-        assert!(got.ends_with("X-Forwarded-Proto: http\r\n\r\n") && !got.contains("gopher"), "{got}");
+        let got = sent("GET https://a:443/ HTTP/1.1\nHost: a:443", Wanted::ToStore);
+        assert_eq!(got, format!("GET / HTTP/1.1\r\nHost: a\r\n{}", own("a", "https")));
     }
 
     #[test]
@@ -429,10 +473,32 @@ mod tests {
         let stored = sent(head, Wanted::ToStore);
         assert_eq!(stored, format!("GET / HTTP/1.1\r\nHost: a\r\nX-Other: y\r\n{OWN}"));
         let passed = sent(head, Wanted::ToPass);
-        assert!(
-            passed.contains("X-Original-URL: /b") && passed.contains("X_Forwarded_Host: evil"),
-            "{passed}"
-        );
+        assert!(passed.contains("X-Original-URL: /b") && passed.contains("Proxy: evil"), "{passed}");
+    }
+
+    #[test]
+    fn what_strangers_say_of_themselves_goes_no_further() {
+        let claims = "X-Forwarded-For: 1.2.3.4\nX_Forwarded-For: 1.2.3.4\nX-FORWARDED-PROTO: https\n\
+                      X-Forwarded-Port: 443\nx_forwarded_ssl: on\nX-Forwarded-Host: evil\nForwarded: for=1.2.3.4\n\
+                      X-Real-IP: 1.2.3.4\nX_Real_IP: 1.2.3.4";
+        let head = format!("POST / HTTP/1.1\nHost: a\n{claims}");
+        assert_eq!(sent(&head, Wanted::ToPass), format!("POST / HTTP/1.1\r\nHost: a\r\n{OWN}"));
+    }
+
+    #[test]
+    fn what_a_proxy_of_ours_says_goes_on_and_is_appended_to() {
+        let proxy = Visitor {
+            address: IpAddr::from([192, 0, 2, 7]),
+            through: Some("2001:db8::1".parse().expect("an address")),
+        };
+        let head = "POST / HTTP/1.1\nHost: a\nX-Forwarded-For: 8.8.8.8\nX-Forwarded-For: 192.0.2.7\n\
+                    X_Forwarded_For: 1.2.3.4\nX-Forwarded-Host: b\nX-Forwarded-Port: 443\nX-Real-IP: 192.0.2.7\n\
+                    Forwarded: for=192.0.2.7";
+        let want = "POST / HTTP/1.1\r\nHost: a\r\nX-Forwarded-Port: 443\r\nX-Real-IP: 192.0.2.7\r\nVia: 1.1 us\r\n\
+                    X-Forwarded-For: 8.8.8.8, 192.0.2.7, 2001:db8::1\r\nX-Forwarded-Proto: http\r\n\
+                    X-Forwarded-Host: a\r\n\
+                    Forwarded: for=192.0.2.7, for=\"[2001:db8::1]\";host=\"a\";proto=http\r\n\r\n";
+        assert_eq!(sent_for(head, Wanted::ToPass, SiteRules::default(), proxy), want);
     }
 
     #[test]

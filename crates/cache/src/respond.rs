@@ -126,7 +126,7 @@ pub(crate) async fn respond(
                 if is_miss && !answer.is_hit() {
                     with_core(|core| {
                         core.count(Counter::Misses);
-                        core.askers.note(request.hash, request.client, clock::unix_s());
+                        core.askers.note(request.hash, request.visitor.address, clock::unix_s());
                     });
                 }
                 if answer.refresh.is_some() {

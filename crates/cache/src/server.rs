@@ -2,7 +2,7 @@
 
 use std::{
     io,
-    net::{SocketAddr, TcpListener},
+    net::SocketAddr,
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering},
@@ -13,7 +13,7 @@ use std::{
 use engine::{
     cores::{
         self, CoreContext, Cores, CoresConfig,
-        listener::{Balance, bind_all},
+        listener::Balance,
         mesh::{Mesh, Receiver, Sender},
         run::{CoreFailure, Drained},
     },
@@ -28,7 +28,6 @@ use wire::http1::head::HeadLimits;
 
 use crate::{
     accept,
-    arrival::Over,
     bans::{Ban, BanSeen},
     clients::Clients,
     coding_pool::{self, CodingPool},
@@ -39,7 +38,9 @@ use crate::{
     explanation::{ExplainError, Explanation, RequestOf},
     fetch, heard, housekeeping, http1,
     invalidations::{Table, What},
-    key, listing,
+    key,
+    listener::{Bound, Listener, Listening, SocketFile},
+    listing,
     memory_need::TooLittleMemory,
     objects::{Objects, ObjectsError},
     outside::Outside,
@@ -154,11 +155,12 @@ pub struct Server {
     head_limits: HeadLimits,
     table: Arc<SiteTable>,
     terms: Option<Arc<TlsTerms>>,
+    _socket: Option<SocketFile>,
 }
 
 /// What one core is started with.
 struct Seed {
-    listeners: Listeners,
+    listeners: Vec<Bound>,
     shard: Shard,
     file: Option<OfCore>,
     coding: coding_pool::OfCore,
@@ -197,7 +199,8 @@ impl Server {
         let identity = Identity::new(&config.name)?;
         let pseudonym = pseudonym(&config.name).map_err(StartError::Prepare)?;
         let loops = processors.len();
-        let (listeners, addresses) = listen(&config, loops).map_err(StartError::Listen)?;
+        let Listening { of_cores, addresses, file: socket } =
+            Listening::new(&config, loops).map_err(StartError::Listen)?;
         let terms = config
             .tls
             .as_ref()
@@ -224,7 +227,7 @@ impl Server {
         let mut endpoints = mesh.into_endpoints();
         let Some(outside) = endpoints.pop() else { unreachable!("there is one endpoint for the outside") };
         let (coding, coders) = CodingPool::start(&config.compress, loops).map_err(StartError::Prepare)?;
-        let seeds = listeners.into_iter().zip(shards).zip(reads).zip(endpoints).zip(coders).enumerate();
+        let seeds = of_cores.into_iter().zip(shards).zip(reads).zip(endpoints).zip(coders).enumerate();
         let seeds = seeds
             .map(|(index, ((((listeners, shard), file), endpoint), coding))| {
                 let (sender, receiver) = endpoint.split();
@@ -267,6 +270,7 @@ impl Server {
             head_limits,
             table,
             terms,
+            _socket: socket,
         })
     }
 
@@ -390,21 +394,6 @@ impl Server {
     }
 }
 
-/// A core's sockets.
-type Listeners = Vec<(TcpListener, Over)>;
-
-/// One socket a core for each address, and the addresses.
-fn listen(config: &Config, cores: usize) -> io::Result<(Vec<Listeners>, Vec<SocketAddr>)> {
-    let (mut of_cores, mut addresses) = ((0..cores).map(|_| Vec::new()).collect::<Vec<_>>(), Vec::new());
-    let secured = config.tls.as_ref().map(|tls| (tls.listen, Over::Tls));
-    for (address, over) in [(config.listen, Over::Plain)].into_iter().chain(secured) {
-        let listeners = bind_all(address, cores)?;
-        addresses.extend(listeners.first().and_then(|listener| listener.local_addr().ok()));
-        of_cores.iter_mut().zip(listeners).for_each(|(of_core, listener)| of_core.push((listener, over)));
-    }
-    Ok((of_cores, addresses))
-}
-
 /// Our name in the Via of requests: no other instance has it, so what comes back with it has gone round in a circle.
 fn pseudonym(name: &str) -> io::Result<Arc<str>> {
     let number = engine::random::number()? as u32;
@@ -437,10 +426,10 @@ async fn run_core(context: CoreContext, seed: Seed, shared: Arc<Shared>) -> io::
         counters,
     });
     let mut accepting = Vec::new();
-    for (listener, over) in listeners {
-        let listener = tokio::net::TcpListener::from_std(listener)?;
+    for bound in listeners {
+        let listener = Listener::new(bound)?;
         let clients = Arc::clone(&shared.clients);
-        accepting.push(tokio::spawn(async move { accept::accept(&listener, over, &clients).await }));
+        accepting.push(tokio::spawn(async move { accept::accept(&listener, &clients).await }));
     }
     let messages = tokio::spawn(receive_messages(receiver, Arc::clone(&shared.clients)));
     let housekeeping = tokio::spawn(housekeeping::keep_house());

@@ -43,7 +43,7 @@ fn page(request: Option<&Request>, fault: Fault, error: Option<&OriginError>) ->
     // is its own fault is told to it, and to whoever asks for such detail.
     let code = fault.words().code;
     let error = error.map(tracing::field::display);
-    let client = request.map(|request| tracing::field::display(request.client));
+    let client = request.map(|request| tracing::field::display(request.visitor.address));
     if error.is_some() {
         tracing::info!(request = %id, client, fault = code, error, "answered with an error page");
     } else {

@@ -162,7 +162,7 @@ impl Drop for Transport {
 }
 
 /// Notes who waits, and whether the wait has ended.
-fn is_over(watch: &Watch, cx: &Context<'_>) -> bool {
+pub(crate) fn is_over(watch: &Watch, cx: &Context<'_>) -> bool {
     watch.task(cx.waker());
     watch.expired()
 }

@@ -53,7 +53,7 @@ async fn peer(socket: &mut TcpStream) -> io::Result<SocketAddr> {
                 socket.read_exact(&mut bytes[have..seen]).await?;
                 have = seen;
             }
-            Header::Whole { bytes: whole, peer } => {
+            Header::Whole { bytes: whole, peer, .. } => {
                 socket.read_exact(&mut bytes[have..whole]).await?;
                 return peer.map_or_else(|| socket.peer_addr(), Ok);
             }

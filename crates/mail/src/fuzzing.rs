@@ -104,7 +104,7 @@ pub fn proxy_header(bytes: &[u8]) {
     for cut in 0..certain {
         assert_eq!(header(&bytes[..cut]), Header::NeedMore, "the first {cut} bytes");
     }
-    let Header::Whole { bytes: len, peer } = said else { return };
+    let Header::Whole { bytes: len, peer, .. } = said else { return };
     if let Some(line) = bytes[..len].strip_prefix(b"PROXY ") {
         let line = std::str::from_utf8(line).expect("a text").strip_suffix("\r\n").expect("a line");
         let words: Vec<&str> = line.split(' ').collect();
@@ -131,7 +131,10 @@ pub fn proxy_header(bytes: &[u8]) {
     }
     let Some(peer) = peer else { return };
     for written in [version_1(peer), version_2(peer)] {
-        assert_eq!(header(&written), Header::Whole { bytes: written.len(), peer: Some(peer) });
+        assert_eq!(
+            header(&written),
+            Header::Whole { bytes: written.len(), peer: Some(peer), is_secured: false }
+        );
     }
 }
 

@@ -2,15 +2,13 @@
 
 use std::net::SocketAddr;
 
-use cache::{
-    InvalidNetwork, Network,
-    config::{Admission, ClientRule, CookieRule, Origin, Paging},
-};
+use cache::config::{Admission, ClientRule, CookieRule, Origin, Paging};
 
 use crate::{
     settings::{
-        Access, Section, Setting, Shape, any_count, field_name, list, one_or_more, optional, parse_address,
-        parse_path, path_text, plain, some_size, some_time, truth, truth_text, usize_size_text, value,
+        Access, Section, Setting, Shape, any_count, field_name, list, networks, one_or_more, optional,
+        parse_address, parse_path, path_text, plain, some_size, some_time, truth, truth_text,
+        usize_size_text, value,
     },
     units::{duration_text, parse_duration, parse_size, size_text},
 };
@@ -48,6 +46,15 @@ pub(crate) const CACHE_SETTINGS: &[Setting] = &[
             parse = |text| parse_address(text, 8080),
             show = |address: SocketAddr| address.to_string()
         ),
+    },
+    Setting {
+        key: "listen-unix",
+        section: Section::Cache,
+        shape: Shape::Text,
+        heading: CACHE,
+        value_name: "FILE",
+        help: "A Unix socket where clients connect, too; its owner and its group may. Who does comes from 127.0.0.1",
+        access: optional!(cache.listen_unix, parse = parse_path, show = path_text),
     },
     Setting {
         key: "memory",
@@ -269,24 +276,32 @@ pub(crate) const CACHE_SETTINGS: &[Setting] = &[
         },
     },
     Setting {
+        key: "trusted-proxies",
+        section: Section::Cache,
+        shape: Shape::Texts,
+        heading: CACHE,
+        value_name: "LIST",
+        help: "Networks of your proxies (10.0.0.0/8,::1), which are believed when they say who asks and over which scheme \
+               (X-Forwarded-For, X-Forwarded-Proto, else Forwarded); unset: nobody",
+        access: networks!(cache.trusted_proxies),
+    },
+    Setting {
+        key: "proxy-protocol-from",
+        section: Section::Cache,
+        shape: Shape::Texts,
+        heading: CACHE,
+        value_name: "LIST",
+        help: "Networks whose connections begin with a header of the PROXY protocol (version 1 or 2); unset: nobody's",
+        access: networks!(cache.proxy_protocol_from),
+    },
+    Setting {
         key: "purge-from",
         section: Section::Cache,
         shape: Shape::Texts,
         heading: CACHE,
         value_name: "LIST",
         help: "Networks that may send PURGE and BAN requests (10.0.0.0/8,::1); unset: nobody, and `nighttrain purge` does it",
-        access: Access {
-            set: |settings, text| {
-                let networks = list(text)
-                    .map(|network| network.parse().map_err(|error: InvalidNetwork| error.to_string()));
-                settings.cache.purge_from = networks.collect::<Result<_, _>>()?;
-                Ok(())
-            },
-            text: |settings| {
-                let from: Vec<_> = settings.cache.purge_from.iter().map(Network::to_string).collect();
-                (!from.is_empty()).then(|| from.join(","))
-            },
-        },
+        access: networks!(cache.purge_from),
     },
     Setting {
         key: "purge-token-file",

@@ -5,7 +5,7 @@ use std::{
     path::PathBuf,
 };
 
-use engine::network::{InvalidNetwork, Network};
+use engine::network::Network;
 use mail::{
     Lists,
     config::{Config, Durability, STORE_BYTES_MIN, Store, Tls},
@@ -15,8 +15,8 @@ use mail::{
 use crate::{
     failure::Fault,
     settings::{
-        Access, Section, Setting, Shape, any_count, list, one_or_more, optional, parse_address, parse_path,
-        path_text, plain, some_size, some_time, truth, truth_text, usize_size_text, value,
+        Access, Section, Setting, Shape, any_count, list, networks, one_or_more, optional, parse_address,
+        parse_path, path_text, plain, some_size, some_time, truth, truth_text, usize_size_text, value,
     },
     units::{duration_text, parse_duration, parse_size, size_text},
 };
@@ -392,18 +392,7 @@ pub(crate) const MAIL_SETTINGS: &[Setting] = &[
         heading: MAIL,
         value_name: "LIST",
         help: "Networks of proxies that are believed when they say who asks pages and API (X-Forwarded-For, else Forwarded); unset: nobody, but serve's own accelerator",
-        access: Access {
-            set: |settings, text| {
-                let networks = list(text)
-                    .map(|network| network.parse().map_err(|error: InvalidNetwork| error.to_string()));
-                settings.mail.trusted_proxies = networks.collect::<Result<_, _>>()?;
-                Ok(())
-            },
-            text: |settings| {
-                let proxies: Vec<_> = settings.mail.trusted_proxies.iter().map(Network::to_string).collect();
-                (!proxies.is_empty()).then(|| proxies.join(","))
-            },
-        },
+        access: networks!(mail.trusted_proxies),
     },
     Setting {
         key: "http-hosts",

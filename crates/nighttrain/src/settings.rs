@@ -10,7 +10,10 @@ use std::{
     time::Duration,
 };
 
-use cache::config::{Config, Origin};
+use cache::{
+    InvalidNetwork, Network,
+    config::{Config, Origin},
+};
 
 use crate::{
     admin::read_token,
@@ -193,7 +196,31 @@ macro_rules! optional {
         }
     };
 }
-pub(crate) use {optional, value};
+
+/// Access to a list of networks, which may be empty.
+macro_rules! networks {
+    ($($place:ident).+) => {
+        $crate::settings::Access {
+            set: |settings, text| {
+                settings.$($place).+ = $crate::settings::parse_networks(text)?;
+                Ok(())
+            },
+            text: |settings| $crate::settings::networks_text(&settings.$($place).+),
+        }
+    };
+}
+pub(crate) use {networks, optional, value};
+
+/// Networks between commas.
+pub(crate) fn parse_networks(text: &str) -> Result<Vec<Network>, String> {
+    list(text).map(|network| network.parse().map_err(|error: InvalidNetwork| error.to_string())).collect()
+}
+
+/// The same as a text; `None`: there is none.
+pub(crate) fn networks_text(networks: &[Network]) -> Option<String> {
+    let texts: Vec<_> = networks.iter().map(Network::to_string).collect();
+    (!texts.is_empty()).then(|| texts.join(","))
+}
 
 impl Setting {
     /// Takes a value from its text.
@@ -496,7 +523,7 @@ mod tests {
         let others = |key: &str| match key {
             "cores" => "0,2,3",
             "admin" | "listen" | "tls-listen" => "[::1]:1",
-            "admin-token-file" | "state" | "log-file" | "pid-file" => "/a/b",
+            "admin-token-file" | "state" | "log-file" | "pid-file" | "listen-unix" => "/a/b",
             "log" => "warn,cache=debug",
             "origin" => "http://[::1]:3000",
             "store" => "/a/store",
@@ -509,7 +536,7 @@ mod tests {
             "stale-if-error" => "1h",
             "keep" => "2h",
             "name" => "edge-1",
-            "purge-from" | "trusted-proxies" => "10.0.0.0/8,::1",
+            "purge-from" | "trusted-proxies" | "proxy-protocol-from" => "10.0.0.0/8,::1",
             "tags" => "Edge-Tag,xkey",
             "host" => "app.internal:81",
             "ignore-query" | "bypass-cookies" => "utm_*,gclid",

@@ -16,6 +16,8 @@ pub enum Header {
         bytes: usize,
         /// Who the peer is.
         peer: Option<SocketAddr>,
+        /// The peer came under TLS, which ended at the proxy (version 2's extension `PP2_TYPE_SSL`).
+        is_secured: bool,
     },
     /// It goes on; all that came so far belongs to it.
     NeedMore,
@@ -27,6 +29,10 @@ pub enum Header {
 const V1_BEGIN: &[u8] = b"PROXY ";
 /// And one of version 2.
 const V2_BEGIN: &[u8] = b"\r\n\r\n\0\r\nQUIT\n";
+
+/// The extension of version 2 that says how TLS stands between peer and proxy, and the bit in it that says that it does.
+const PP2_TYPE_SSL: u8 = 0x20;
+const PP2_CLIENT_SSL: u8 = 0x01;
 
 /// Reads the header.
 #[must_use]
@@ -57,7 +63,7 @@ pub fn header(bytes: &[u8]) -> Header {
                 v1::Addresses::Tcp6(of) => Some((IpAddr::V6(of.source_address), of.source_port)),
                 v1::Addresses::Unknown => None,
             };
-            Header::Whole { bytes: header.header.len(), peer: peer.map(SocketAddr::from) }
+            Header::Whole { bytes: header.header.len(), peer: peer.map(SocketAddr::from), is_secured: false }
         }
         // Whether one that is too long came in one piece makes no difference.
         HeaderResult::V2(Ok(header)) if header.len() <= HEADER_BYTES_MAX => {
@@ -67,7 +73,13 @@ pub fn header(bytes: &[u8]) -> Header {
                 (_, v2::Addresses::IPv6(of)) => Some((IpAddr::V6(of.source_address), of.source_port)),
                 _ => None,
             };
-            Header::Whole { bytes: header.len(), peer: peer.map(SocketAddr::from) }
+            // One that is damaged says nothing, and so do those behind it.
+            let mut extensions = header.tlvs().map_while(Result::ok);
+            let is_secured = extensions.any(|extension| {
+                extension.kind == PP2_TYPE_SSL
+                    && extension.value.first().is_some_and(|client| client & PP2_CLIENT_SSL != 0)
+            });
+            Header::Whole { bytes: header.len(), peer: peer.map(SocketAddr::from), is_secured }
         }
         _ => Header::Wrong,
     }
@@ -93,9 +105,30 @@ mod tests {
             }
             let peer = Some(SocketAddr::from(([192, 0, 2, 7], 4000)));
             let text = [&bytes[..], b"EHLO me\r\n"].concat();
-            assert_eq!(header(&text), Header::Whole { bytes: bytes.len(), peer });
+            assert_eq!(header(&text), Header::Whole { bytes: bytes.len(), peer, is_secured: false });
         }
-        assert_eq!(header(b"PROXY UNKNOWN\r\n"), Header::Whole { bytes: 15, peer: None });
+        let nobody = Header::Whole { bytes: 15, peer: None, is_secured: false };
+        assert_eq!(header(b"PROXY UNKNOWN\r\n"), nobody);
+    }
+
+    #[test]
+    fn an_extension_says_whether_the_peer_came_under_tls() {
+        for (extensions, said) in [
+            (&b"\x20\0\x05\x01\0\0\0\0"[..], true),
+            // The name that was asked for, and then TLS.
+            (b"\x02\0\x01a\x20\0\x05\x03\0\0\0\0", true),
+            (b"\x20\0\x05\x02\0\0\0\0", false),
+            (b"\x20\0\0", false),
+            (b"\x04\0\x01\x01", false),
+            // Longer than it is.
+            (b"\x20\0\x09\x01", false),
+        ] {
+            let mut bytes = v2();
+            bytes[15] += extensions.len() as u8;
+            bytes.extend_from_slice(extensions);
+            let peer = Some(SocketAddr::from(([192, 0, 2, 7], 4000)));
+            assert_eq!(header(&bytes), Header::Whole { bytes: bytes.len(), peer, is_secured: said });
+        }
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! nighttrain ──▶ cache, feed, mail ──▶ engine, wire ──▶ (engine only) bheap          lab ──▶ any of these but the first
-//!      └──▶ httpd ◀── mail      httpd ──▶ engine
+//!      └──▶ httpd ◀── mail      httpd ──▶ engine, wire
 //! ```
 //! `engine` and `wire` do not know each other, so that protocols stay pure and the engine stays free of meaning. The
 //! servers do not know each other: they meet over their public protocols. `lab` is a program beside `nighttrain`: it
@@ -26,7 +26,7 @@ const ARROWS: [(&str, &[&str]); 13] = [
     ("bheap", &[]),
     ("wire", &[]),
     ("engine", &["bheap"]),
-    ("httpd", &["engine"]),
+    ("httpd", &["engine", "wire"]),
     ("cache", &["engine", "wire", "bheap"]),
     ("feed", &["engine", "wire", "bheap"]),
     ("mail", &["httpd", "engine", "wire", "bheap"]),

@@ -58,3 +58,4 @@ mod store_start;
 mod syscalls;
 mod tags;
 mod tls;
+mod visitors;

@@ -444,13 +444,13 @@ fn a6_what_differs_from_what_the_origin_says_to_head_is_stale(cores: &str) {
 fn a6_what_was_fetched_just_now_is_not_made_stale_by_who_asks_oddly(cores: &str) {
     let origin = ScriptedOrigin::start();
     origin.on("/page", |request, reply| {
-        let body = request.header("x-forwarded-host").unwrap_or("x").to_owned();
+        let body = request.header("x-original-host").unwrap_or("x").to_owned();
         reply.answer(&Answer::new(200, &body).header("Cache-Control", "max-age=600"))
     });
     let accelerator = start(&origin, cores);
     assert_eq!(accelerator.get("/page").text(), "x");
     for host in ["some", "other", "evil"] {
-        accelerator.fetch(&judged("/page").header("X-Forwarded-Host", host)).expect_status(200);
+        accelerator.fetch(&judged("/page").header("X-Original-Host", host)).expect_status(200);
         assert!(cache_status(&accelerator.get("/page")).contains("; hit"));
     }
     assert_eq!(accelerator.stat().count("requests.heard_stale"), 0);

@@ -145,7 +145,7 @@ fn a12_visitors_are_sent_to_https_and_told_to_stay(cores: &str) {
     origin.answers("/own", own.header("strict-transport-security", "max-age=5"));
     let certificate = Certificate::of(&["localhost"]);
     let setup = before(&origin, &certificate, cores).limit("https_only", "true").flag("--hsts", "1h");
-    let accelerator = setup.start();
+    let accelerator = setup.flag("--trusted-proxies", "127.0.0.1").start();
     let port = accelerator.secured().port();
     for (method, host, target, status, location) in [
         ("GET", "a.example", "/x?y=1", 301, "https://a.example/x?y=1".to_owned()),

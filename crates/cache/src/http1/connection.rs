@@ -14,7 +14,6 @@
 
 use std::{
     future::poll_fn,
-    net::{IpAddr, SocketAddr},
     sync::Arc,
     task::{Context, Poll},
 };
@@ -30,8 +29,7 @@ use tokio::net::TcpStream;
 use wire::{
     http1::{
         framing::{Framing, request_framing},
-        head::{HeadLimits, Progress, RequestHead, may_end_in, parse_request},
-        url::Scheme,
+        head::{HeadLimits, Progress, may_end_in, parse_request},
     },
     http2::frame::PREFACE,
 };
@@ -55,6 +53,7 @@ use crate::{
     state::{Slow, State, Trust},
     synth::synth,
     transport::Transport,
+    visitor::Peer,
 };
 
 /// The longest request line; longer is answered 414. RFC 9112 §3 asks for 8,000 bytes at least.
@@ -78,9 +77,7 @@ const TURN_AWAY_TIME_MAX: std::time::Duration = std::time::Duration::from_secs(3
 /// A client's connection.
 pub(super) struct Connection {
     pub(super) client: Client,
-    address: IpAddr,
-    /// What the connection says of the scheme.
-    scheme: Option<Scheme>,
+    peer: Peer,
     /// Received and not answered: the beginning of a head, or requests behind one that is being answered.
     pub(super) pending: Vec<u8>,
     /// `pending` may hold a whole request.
@@ -134,10 +131,10 @@ pub(crate) fn head_limits(config: &Config) -> HeadLimits {
 pub(crate) async fn serve(
     transport: Transport,
     watch: Arc<Watch>,
-    address: SocketAddr,
+    peer: Peer,
     early: Vec<u8>,
 ) -> Option<(Transport, Vec<u8>)> {
-    let mut connection = Connection::new(transport, watch, address);
+    let mut connection = Connection::new(transport, watch, peer);
     connection.unexamined = !early.is_empty();
     connection.pending = early;
     match connection.run().await {
@@ -155,13 +152,13 @@ enum Ended {
 
 /// Answers 503 to a connection over the limit. If many such connections come at once they are closed without an answer:
 /// a client over the limit must not cost more than one within it.
-pub(crate) fn turn_away(core: &Core, stream: TcpStream, address: SocketAddr) {
+pub(crate) fn turn_away(core: &Core, stream: TcpStream, peer: Peer) {
     if core.turning_away.get() >= TURNING_AWAY_MAX {
         return;
     }
     core.turning_away.set(core.turning_away.get() + 1);
     tokio::spawn(async move {
-        let mut connection = Connection::new(Transport::plain(stream), Watch::new(), address);
+        let mut connection = Connection::new(Transport::plain(stream), Watch::new(), peer);
         let refused = connection.refuse(Fault::TooManyConnections);
         // The sweep does not look at this connection, so it has a timer of its own.
         let _ = tokio::time::timeout(TURN_AWAY_TIME_MAX, refused).await;
@@ -198,18 +195,10 @@ impl Turned {
 }
 
 impl Connection {
-    fn new(transport: Transport, watch: Arc<Watch>, address: SocketAddr) -> Self {
+    fn new(transport: Transport, watch: Arc<Watch>, peer: Peer) -> Self {
         let send_stall_max = with_core(|core| core.config.limits.send_stall_max);
-        let scheme = transport.session().map(|_| Scheme::Https);
         let client = Client { transport, watch, send_stall_max };
-        Self {
-            client,
-            address: address.ip(),
-            scheme,
-            pending: Vec::new(),
-            unexamined: false,
-            may_be_http2: true,
-        }
+        Self { client, peer, pending: Vec::new(), unexamined: false, may_be_http2: true }
     }
 
     async fn run(&mut self) -> Ended {
@@ -375,6 +364,7 @@ impl Connection {
     ) -> Answered {
         let Scratch { read, head: stored_head, out, slots, key } = scratch;
         let limits = head_limits(&core.config);
+        let proxies = &core.config.trusted_proxies[..];
         out.clear();
         let turn = core.reader.turn();
         let now_s = clock::unix_s();
@@ -383,9 +373,9 @@ impl Connection {
         // Begun when the turn is over and the answers are out.
         let mut refreshes = Vec::new();
         while at < have && stopped.is_none() && requests < requests_max {
-            let (head, head_bytes) = match parse_request(&read[at..have], slots, &limits) {
+            let ((head, visitor), head_bytes) = match parse_request(&read[at..have], slots, &limits) {
                 Ok(Progress::NeedMore) => break,
-                Ok(Progress::Complete((head, bytes))) => (RequestHead { scheme: self.scheme, ..head }, bytes),
+                Ok(Progress::Complete((head, bytes))) => (self.peer.asks(head, proxies), bytes),
                 Err(error) => {
                     core.count(Counter::of_head_error(&error));
                     stopped = Some(Stopped::Refused(Fault::from(&error)));
@@ -409,7 +399,7 @@ impl Connection {
                 head: &head,
                 has_body,
                 trust: Trust::Fresh,
-                address: self.address,
+                address: visitor.address,
                 as_sent: false,
             };
             match hit::answer(core, &turn, &asked, now_s, buffers) {
@@ -421,12 +411,12 @@ impl Connection {
                         stopped = Some(Stopped::Sending(sending));
                     }
                     if let Some(keyed) = refresh {
-                        let request = Request::new((&head, head_bytes), key, keyed, framing, self.address);
+                        let request = Request::new((&head, head_bytes), key, keyed, framing, visitor);
                         refreshes.push(Arc::new(request));
                     }
                 }
                 Err(Slow { keyed, state, fwd }) => {
-                    let request = Request::new((&head, head_bytes), key, keyed, framing, self.address);
+                    let request = Request::new((&head, head_bytes), key, keyed, framing, visitor);
                     stopped = Some(Stopped::Slow(Arc::new(request), state, fwd));
                 }
             }

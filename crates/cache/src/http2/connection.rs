@@ -10,7 +10,6 @@
 
 use std::{
     future::poll_fn,
-    net::{IpAddr, SocketAddr},
     sync::Arc,
     task::{Context, Poll},
     time::Duration,
@@ -23,13 +22,10 @@ use engine::{
     },
     store::Turn,
 };
-use wire::{
-    http1::url::Scheme,
-    http2::{
-        Progress,
-        connection::{Connection, Ended, Event, Limits, Stalled, Why},
-        error::ErrorCode,
-    },
+use wire::http2::{
+    Progress,
+    connection::{Connection, Ended, Event, Limits, Stalled, Why},
+    error::ErrorCode,
 };
 
 use super::{
@@ -44,6 +40,7 @@ use crate::{
     request::Request,
     sink::Gone,
     transport::Transport,
+    visitor::Peer,
 };
 
 /// Bytes to be written that end a turn's reading of frames: bounds the scratch.
@@ -73,17 +70,8 @@ impl From<Gone> for End {
     }
 }
 
-/// Who is at the other end.
-#[derive(Debug, Clone, Copy)]
-struct Peer {
-    number: Number,
-    address: IpAddr,
-    is_secured: bool,
-}
-
 /// Serves one client until it leaves; `early` is what came of it already. The sweep looks at `watch`.
-pub(crate) async fn serve(transport: Transport, watch: Arc<Watch>, address: SocketAddr, early: Vec<u8>) {
-    let is_secured = transport.session().is_some();
+pub(crate) async fn serve(transport: Transport, watch: Arc<Watch>, peer: Peer, early: Vec<u8>) {
     let number = with_core(|core| {
         core.count(Counter::ConnectionsHttp2);
         let now_ms = clock::monotonic_ms();
@@ -92,9 +80,9 @@ pub(crate) async fn serve(transport: Transport, watch: Arc<Watch>, address: Sock
         wire.greet(&core.http2.borrow().section, now_ms, &mut out);
         core.multiplexes.borrow_mut().enter(Multiplex::new(wire, transport, out, early))
     });
-    let peer = Peer { number, address: address.ip(), is_secured };
+    let client = Client { number, peer };
     let leaving = Leaving(number);
-    let end = poll_fn(|cx| turn(peer, &watch, cx)).await;
+    let end = poll_fn(|cx| turn(client, &watch, cx)).await;
     if let Some(multiplex) = leaving.leave() {
         watch.renew();
         // On the heap: it is done once, and every connection would be larger by it.
@@ -106,6 +94,13 @@ fn limits(core: &Core) -> Limits {
     let limits = &core.config.limits;
     let millis = |time: Duration| u32::try_from(time.as_millis()).unwrap_or(u32::MAX);
     Limits { stall_ms_max: millis(limits.send_stall_max), ..Limits::default() }
+}
+
+/// Whose connection it is, and where it is found.
+#[derive(Clone, Copy)]
+struct Client {
+    number: Number,
+    peer: Peer,
 }
 
 /// Ends what a connection has begun, however its own task ends.
@@ -160,15 +155,15 @@ async fn say_goodbye(mut multiplex: Multiplex, end: End) {
 }
 
 /// Writes what waits, reads once, and answers all that can be answered from memory; again, until it has to wait.
-fn turn(peer: Peer, watch: &Watch, cx: &mut Context<'_>) -> Poll<End> {
+fn turn(client: Client, watch: &Watch, cx: &mut Context<'_>) -> Poll<End> {
     watch.task(cx.waker());
     with_core(|core| {
         let mut all = core.multiplexes.borrow_mut();
-        let Some(multiplex) = all.get(peer.number) else { return Poll::Ready(End::Gone) };
+        let Some(multiplex) = all.get(client.number) else { return Poll::Ready(End::Gone) };
         if multiplex.waker.as_ref().is_none_or(|waker| !waker.will_wake(cx.waker())) {
             multiplex.waker = Some(cx.waker().clone());
         }
-        match go_on(core, multiplex, peer, watch, cx) {
+        match go_on(core, multiplex, client, watch, cx) {
             Ok(()) => Poll::Pending,
             Err(end) => Poll::Ready(end),
         }
@@ -178,7 +173,7 @@ fn turn(peer: Peer, watch: &Watch, cx: &mut Context<'_>) -> Poll<End> {
 fn go_on(
     core: &Core,
     multiplex: &mut Multiplex,
-    peer: Peer,
+    client: Client,
     watch: &Watch,
     cx: &mut Context<'_>,
 ) -> Result<(), End> {
@@ -213,7 +208,7 @@ fn go_on(
             cx.waker().wake_by_ref();
             return Ok(());
         }
-        if !read(core, multiplex, peer, cx, &mut frames_left)? {
+        if !read(core, multiplex, client, cx, &mut frames_left)? {
             wait(core, multiplex, watch, now_ms);
             return Ok(());
         }
@@ -224,7 +219,7 @@ fn go_on(
 fn read(
     core: &Core,
     multiplex: &mut Multiplex,
-    peer: Peer,
+    client: Client,
     cx: &mut Context<'_>,
     frames_left: &mut usize,
 ) -> Result<bool, End> {
@@ -241,7 +236,7 @@ fn read(
     let http2 = &mut *core.http2.borrow_mut();
     // What is answered lies in the thread's buffer until it is written.
     std::mem::swap(&mut multiplex.out, &mut http2.out);
-    let taken = take_frames(core, multiplex, peer, scratch, http2, have, frames_left);
+    let taken = take_frames(core, multiplex, client, scratch, http2, have, frames_left);
     let flushed = multiplex.flush();
     let left = multiplex.unwritten();
     let from = multiplex.out.len() - left;
@@ -260,7 +255,7 @@ fn read(
 fn take_frames(
     core: &Core,
     multiplex: &mut Multiplex,
-    peer: Peer,
+    client: Client,
     scratch: &mut Scratch,
     http2: &mut multiplex::Scratch,
     have: usize,
@@ -284,9 +279,7 @@ fn take_frames(
                 core.count(Counter::RequestsHttp2);
                 head.clear();
                 request.render_head(head);
-                let scheme = if peer.is_secured { Some(Scheme::Https) } else { None };
-                let asker =
-                    Asker { number: peer.number, stream, address: peer.address, scheme, is_whole: end };
+                let asker = Asker { number: client.number, stream, peer: client.peer, is_whole: end };
                 let buffers = stream::Buffers { head, stored_head, slots, key, text, block };
                 let refresh = stream::answer(core, &turn, multiplex, asker, buffers, now_ms)?;
                 refreshes.extend(refresh);
@@ -297,7 +290,7 @@ fn take_frames(
                 stream::refuse(
                     core,
                     multiplex,
-                    peer.number,
+                    client.number,
                     stream,
                     Fault::HeadTooLarge,
                     (text, block),

@@ -7,14 +7,13 @@
 //! *Bounds:* the tasks of a core ([`TASKS_SHARE`] of its connections' bound): a stream beyond is refused, and its client may
 //! ask again.
 
-use std::{future::poll_fn, net::IpAddr, sync::Arc, task::Poll, time::Duration};
+use std::{future::poll_fn, sync::Arc, task::Poll, time::Duration};
 
 use engine::{cores::clock, store::Turn, sys::span::Part};
 use wire::{
     http1::{
         framing::{Framing, request_framing},
         head::{HeaderSlots, Progress, RequestHead, parse_request},
-        url::Scheme,
     },
     http2::error::ErrorCode,
 };
@@ -39,6 +38,7 @@ use crate::{
     sink::{Gone, Sent, Sink, TrySend},
     state::{Slow, State, Trust},
     synth::synth,
+    visitor::Peer,
 };
 
 /// Who asks, on which stream.
@@ -46,9 +46,7 @@ use crate::{
 pub(super) struct Asker {
     pub(super) number: Number,
     pub(super) stream: u32,
-    pub(super) address: IpAddr,
-    /// What the connection says of the scheme.
-    pub(super) scheme: Option<Scheme>,
+    pub(super) peer: Peer,
     /// Nothing follows the request's head.
     pub(super) is_whole: bool,
 }
@@ -75,8 +73,8 @@ pub(super) fn answer(
 ) -> Result<Option<Request>, Gone> {
     let Buffers { head: rendered, stored_head, slots, key, text, block } = buffers;
     let parsed = parse_request(rendered, slots, &head_limits(&core.config));
-    let (head, head_bytes) = match parsed {
-        Ok(Progress::Complete((head, bytes))) => (RequestHead { scheme: asker.scheme, ..head }, bytes),
+    let ((head, visitor), head_bytes) = match parsed {
+        Ok(Progress::Complete((head, bytes))) => (asker.peer.asks(head, &core.config.trusted_proxies), bytes),
         refused => {
             let fault = refused.err().map_or(Fault::HeadTooLarge, |error| {
                 core.count(Counter::of_head_error(&error));
@@ -107,7 +105,7 @@ pub(super) fn answer(
         head: &head,
         has_body: !matches!(framing, Framing::None | Framing::Length(0)),
         trust: Trust::Fresh,
-        address: asker.address,
+        address: visitor.address,
         as_sent: false,
     };
     let buffers = hit::Buffers { key: &mut *key, head: stored_head };
@@ -117,13 +115,18 @@ pub(super) fn answer(
             let asked = Asked::on_stream(&head);
             if let Some(unsent) = begin(core, multiplex, asker.stream, answer, asked, (text, block), now_ms)?
             {
-                spawn(core, multiplex, asker, finish(asker.number, asker.stream, unsent));
+                spawn(
+                    core,
+                    multiplex,
+                    (asker.stream, asker.is_whole),
+                    finish(asker.number, asker.stream, unsent),
+                );
             }
-            Ok(refresh.map(|keyed| Request::new((&head, head_bytes), key, keyed, framing, asker.address)))
+            Ok(refresh.map(|keyed| Request::new((&head, head_bytes), key, keyed, framing, visitor)))
         }
         Err(Slow { keyed, state, fwd }) => {
-            let request = Arc::new(Request::new((&head, head_bytes), key, keyed, framing, asker.address));
-            spawn(core, multiplex, asker, answer_slowly(asker, request, state, fwd));
+            let request = Arc::new(Request::new((&head, head_bytes), key, keyed, framing, visitor));
+            spawn(core, multiplex, (asker.stream, asker.is_whole), answer_slowly(asker, request, state, fwd));
             Ok(None)
         }
     }
@@ -148,8 +151,7 @@ pub(super) fn refuse(
 ) -> Result<(), Gone> {
     let unsent = begin(core, multiplex, stream, synth(None, fault), Asked::NO_STREAM, (text, block), now_ms)?;
     if let Some(unsent) = unsent {
-        let asker = Asker { number, stream, address: IpAddr::from([0; 4]), scheme: None, is_whole: true };
-        spawn(core, multiplex, asker, finish(number, stream, unsent));
+        spawn(core, multiplex, (stream, true), finish(number, stream, unsent));
     } else {
         multiplex.wire.reset(stream, ErrorCode::NO_ERROR, &mut multiplex.out);
     }
@@ -254,16 +256,16 @@ impl TrySend for Direct<'_> {
     }
 }
 
-/// Has a task answer a stream, if the core may have one more.
+/// Has a task answer a stream, if the core may have one more; `is_whole`: nothing follows the request's head.
 fn spawn(
     core: &Core,
     multiplex: &mut Multiplex,
-    asker: Asker,
+    (id, is_whole): (u32, bool),
     answering: impl Future<Output = ()> + Send + 'static,
 ) {
     let Some(working) = Working::new(core) else {
         core.count(Counter::StreamsRefused);
-        reset(multiplex, asker.stream, ErrorCode::REFUSED_STREAM);
+        reset(multiplex, id, ErrorCode::REFUSED_STREAM);
         return;
     };
     let task = tokio::spawn(async move {
@@ -271,12 +273,12 @@ fn spawn(
         answering.await;
     });
     multiplex.streams.push(Stream {
-        id: asker.stream,
+        id,
         task: task.abort_handle(),
         sending: None,
         receiving: None,
         content: Vec::new(),
-        is_whole: asker.is_whole,
+        is_whole,
         trailers: Vec::new(),
     });
 }

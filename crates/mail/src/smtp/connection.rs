@@ -476,7 +476,7 @@ impl Connection {
                 }
                 match proxy::header(&self.pending) {
                     proxy::Header::Wrong => return Poll::Ready(None),
-                    proxy::Header::Whole { bytes, peer } => {
+                    proxy::Header::Whole { bytes, peer, .. } => {
                         self.pending.drain(..bytes);
                         return Poll::Ready(Some(peer));
                     }

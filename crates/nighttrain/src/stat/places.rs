@@ -234,6 +234,7 @@ pub(super) const PLACES: &[(&str, &str, &str)] = &[
     ("cache_origin_body_short", "errors", "origin_body_short"),
     ("cache_bodies_cut", "errors", "bodies_cut"),
     ("cache_parts_cut", "errors", "parts_cut"),
+    ("cache_bad_proxy_headers", "errors", "bad_proxy_headers"),
     ("cache_bad_requests", "errors", "bad_requests"),
     ("cache_trailers_dropped", "errors", "trailers_dropped"),
     ("cache_clients_gone", "errors", "clients_gone"),

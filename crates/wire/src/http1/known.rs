@@ -4,7 +4,7 @@
 //! name is looked at once: by its length and first letter, then by at most a few comparisons of fixed size.
 
 /// How many headers are known. At most 64, because a set of them is kept in a `u64`.
-pub const KNOWN_HEADERS: usize = 43;
+pub const KNOWN_HEADERS: usize = 42;
 const _: () = assert!(KNOWN_HEADERS <= 64);
 
 macro_rules! known_headers {
@@ -70,7 +70,6 @@ known_headers! {
     Upgrade "upgrade",
     Vary "vary",
     Via "via",
-    XForwardedProto "x-forwarded-proto",
     Xkey "xkey",
 }
 
@@ -122,7 +121,6 @@ impl KnownHeader {
             (17, b'c') if is(name, b"cdn-cache-control") => K::CdnCacheControl,
             (17, b'i') if is(name, b"if-modified-since") => K::IfModifiedSince,
             (17, b't') if is(name, b"transfer-encoding") => K::TransferEncoding,
-            (17, b'x') if is(name, b"x-forwarded-proto") => K::XForwardedProto,
             (18, b'p') if is(name, b"proxy-authenticate") => K::ProxyAuthenticate,
             (19, b'i') if is(name, b"if-unmodified-since") => K::IfUnmodifiedSince,
             (19, b'p') if is(name, b"proxy-authorization") => K::ProxyAuthorization,

@@ -23,9 +23,11 @@
 //! - [`head`]: the first line and the headers. [`known`]: the headers that policy asks for, found in the same pass.
 //! - [`framing`]: where a body ends, and the bytes of it.
 //! - [`fields`]: the values of headers: lists, directives, entity tags, ranges.
+//! - [`forwarded`]: who asks, where proxies stand between.
 //! - [`trailers`]: which of them go on to the next recipient.
 //! - [`url`]: what a request's target and `Host` name.
 pub mod fields;
+pub mod forwarded;
 pub mod framing;
 pub mod head;
 mod head_error;

@@ -1,0 +1,132 @@
+//! Who asks, and over which scheme: the other end of the connection, or whom a proxy names that is believed.
+
+use std::net::{IpAddr, SocketAddr};
+
+use engine::network::Network;
+use wire::http1::{forwarded, head::RequestHead, url::Scheme};
+
+const X_FORWARDED_FOR: &str = "x-forwarded-for";
+const X_FORWARDED_PROTO: &str = "x-forwarded-proto";
+const FORWARDED: &str = "forwarded";
+
+/// Who is at the other end of a connection.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Peer {
+    address: IpAddr,
+    /// What the connection stands for.
+    scheme: Scheme,
+    /// It is one of the operator's proxies: what it says of its own clients counts.
+    is_believed: bool,
+}
+
+/// Who asks by one request.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Visitor {
+    pub(crate) address: IpAddr,
+    /// The proxy that says so, which asks for it.
+    pub(crate) through: Option<IpAddr>,
+}
+
+impl Peer {
+    /// At the end of a connection, with the operator's proxies.
+    pub(crate) fn new(address: SocketAddr, is_secured: bool, proxies: &[Network]) -> Self {
+        let address = address.ip().to_canonical();
+        let scheme = if is_secured { Scheme::Https } else { Scheme::Http };
+        let is_believed = proxies.iter().any(|network| network.contains(address));
+        Self { address, scheme, is_believed }
+    }
+
+    /// Who asks by a request, and the request with its scheme.
+    #[inline]
+    pub(crate) fn asks<'b, 'h>(
+        &self,
+        head: RequestHead<'b, 'h>,
+        proxies: &[Network],
+    ) -> (RequestHead<'b, 'h>, Visitor) {
+        if self.is_believed {
+            return self.asks_for_another(head, proxies);
+        }
+        (RequestHead { scheme: Some(self.scheme), ..head }, Visitor::alone(self.address))
+    }
+
+    #[cold]
+    fn asks_for_another<'b, 'h>(
+        &self,
+        head: RequestHead<'b, 'h>,
+        proxies: &[Network],
+    ) -> (RequestHead<'b, 'h>, Visitor) {
+        let is_believed = |address| proxies.iter().any(|network| network.contains(address));
+        let forwarded = || head.headers(FORWARDED);
+        let address =
+            forwarded::client(self.address, head.headers(X_FORWARDED_FOR), forwarded(), is_believed);
+        let said = forwarded::scheme(head.headers(X_FORWARDED_PROTO), forwarded());
+        let scheme = said.unwrap_or(self.scheme);
+        let head = RequestHead { scheme: Some(scheme), ..head };
+        (head, Visitor { address, through: Some(self.address) })
+    }
+}
+
+impl Visitor {
+    /// Nobody stands between.
+    pub(crate) fn alone(address: IpAddr) -> Self {
+        Self { address, through: None }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use wire::http1::head::{HeadLimits, HeaderSlots, Progress, parse_request};
+
+    use super::*;
+
+    fn asked(peer: &str, is_secured: bool, fields: &str) -> (String, Option<String>, Scheme) {
+        let proxies = ["10.0.0.0/8", "::1"].map(|text| text.parse().expect("a network"));
+        let bytes = format!("GET / HTTP/1.1\r\nHost: a\r\n{fields}\r\n");
+        let mut slots = HeaderSlots::new();
+        let Ok(Progress::Complete((head, _))) =
+            parse_request(bytes.as_bytes(), &mut slots, &HeadLimits::default())
+        else {
+            panic!("a valid head: {bytes}");
+        };
+        let address = SocketAddr::new(peer.parse().expect("an address"), 4711);
+        let (head, visitor) = Peer::new(address, is_secured, &proxies).asks(head, &proxies);
+        let text = |address: IpAddr| address.to_string();
+        (text(visitor.address), visitor.through.map(text), head.scheme.expect("it is said"))
+    }
+
+    #[test]
+    fn strangers_are_not_believed() {
+        let claims =
+            "X-Forwarded-For: 1.2.3.4\r\nX-Forwarded-Proto: https\r\nForwarded: for=1.2.3.4;proto=https\r\n";
+        for (is_secured, scheme) in [(false, Scheme::Http), (true, Scheme::Https)] {
+            assert_eq!(asked("192.0.2.9", is_secured, claims), ("192.0.2.9".to_owned(), None, scheme));
+        }
+    }
+
+    #[test]
+    fn the_operators_proxies_are_believed() {
+        for (is_secured, fields, who, scheme) in [
+            (
+                false,
+                "X-Forwarded-For: 8.8.8.8, 192.0.2.7\r\nX-Forwarded-Proto: https\r\n",
+                "192.0.2.7",
+                Scheme::Https,
+            ),
+            (
+                true,
+                "X-Forwarded-For: 192.0.2.7, 10.1.1.1\r\nX-Forwarded-Proto: http\r\n",
+                "192.0.2.7",
+                Scheme::Http,
+            ),
+            (false, "Forwarded: for=192.0.2.7;proto=https\r\n", "192.0.2.7", Scheme::Https),
+            (true, "", "10.0.0.1", Scheme::Https),
+            (true, "X-Forwarded-Proto: gopher\r\n", "10.0.0.1", Scheme::Https),
+        ] {
+            let through = Some("10.0.0.1".to_owned());
+            assert_eq!(asked("10.0.0.1", is_secured, fields), (who.to_owned(), through, scheme), "{fields}");
+        }
+        // An address of IPv4 that came in through a socket of IPv6.
+        let (who, through, _) = asked("::ffff:10.0.0.1", false, "X-Forwarded-For: 192.0.2.7\r\n");
+        assert_eq!((who.as_str(), through.as_deref()), ("192.0.2.7", Some("10.0.0.1")));
+    }
+}
