@@ -341,6 +341,18 @@ impl Client {
         }
     }
 
+    /// So many bytes of what is no HTTP any more.
+    ///
+    /// # Panics
+    /// When the connection ends before, or they do not come within [`PATIENCE`].
+    #[track_caller]
+    pub fn exactly(&mut self, count: usize) -> Vec<u8> {
+        while self.unread.len() < count {
+            self.fill().unwrap_or_else(|end| panic!("{end:?} before {count} bytes"));
+        }
+        self.unread.drain(..count).collect()
+    }
+
     /// Waits until the server closes the connection, and says how. Whatever it still sends before is returned too.
     ///
     /// # Panics

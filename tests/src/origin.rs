@@ -85,6 +85,15 @@ impl Reply<'_> {
         Ok(Next::KeepAlive)
     }
 
+    /// Reads what comes next, as it is; 0: nothing follows.
+    ///
+    /// # Errors
+    /// As [`Self::send`]; or nothing came in time.
+    pub fn receive(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        self.stream.set_read_timeout(Some(crate::PATIENCE))?;
+        self.stream.read(into)
+    }
+
     /// Says nothing more until the peer closes or the origin stops.
     pub fn stall(&mut self) -> Next {
         let _ = self.stream.set_read_timeout(Some(Duration::from_millis(20)));

@@ -119,6 +119,10 @@ pub(crate) enum Body<'a> {
     Owned { bytes: Vec<u8>, trailers: Vec<u8> },
 }
 
+/// Where a status stands in the line that begins a head.
+const STATUS_AT: usize = "HTTP/1.1 ".len();
+const STATUS_END: usize = STATUS_AT + 3;
+
 impl Body<'_> {
     /// Whether trailers are known to follow it.
     pub(crate) fn has_trailers(&self) -> bool {
@@ -133,6 +137,21 @@ impl Body<'_> {
 }
 
 impl Answer<'_> {
+    /// Whether its status is 2xx.
+    pub(crate) fn is_successful(&self) -> bool {
+        let mut first = Vec::new();
+        let line = match &self.head {
+            Head::Stored(span) | Head::Coded(span, _) => {
+                span.slice(0..span.len().min(STATUS_END)).copy_to(&mut first);
+                &first[..]
+            }
+            Head::Copied(bytes) => bytes,
+            Head::Owned(bytes) => bytes,
+            Head::Fetched(response) => &response.head[..],
+        };
+        line.get(STATUS_AT) == Some(&b'2')
+    }
+
     /// Whether it came from the store.
     pub(crate) fn is_hit(&self) -> bool {
         self.cache_status.is_some_and(|status| status.outcome == Outcome::Hit)

@@ -123,6 +123,8 @@ pub struct Limits {
     /// Passed answers per core whose head has been sent and that last (events, downloads of slow clients), beside
     /// these.
     pub origin_lasting_max: usize,
+    /// Time that nothing may move on a WebSocket before it is ended.
+    pub pipe_idle_time_max: Duration,
     /// Bytes per core that slow clients may make us hold outside of the store; a client that needs more is cut.
     pub client_bytes_max: usize,
 }
@@ -149,6 +151,7 @@ impl Default for Limits {
             origin_connections_max: 256,
             origin_queue_max: 1024,
             origin_lasting_max: 1024,
+            pipe_idle_time_max: Duration::from_secs(600),
             client_bytes_max: 64 << 20,
         }
     }

@@ -251,6 +251,8 @@ pub(crate) struct Core {
     pub(crate) passing: Arc<PassingBudget>,
     /// Bytes that clients make us hold, now.
     pub(crate) held_bytes: Cell<usize>,
+    /// WebSockets that are open.
+    pub(crate) pipes: Cell<u64>,
     /// Connections that are being told that there is no room for them.
     pub(crate) turning_away: Cell<usize>,
     /// Handshakes under way.
@@ -350,6 +352,7 @@ impl Core {
             copied_bytes: Cell::new(0),
             passing: PassingBudget::new(config.limits.client_bytes_max),
             held_bytes: Cell::new(0),
+            pipes: Cell::new(0),
             turning_away: Cell::new(0),
             handshakes: Cell::new(0),
             requests: Cell::new(0),

@@ -59,6 +59,11 @@ engine::counters! {
         PartsRefused => Counter, "cache_parts_refused", None, "Large objects on the file that were passed because too many were being sent, or read, from there.";
         PartsCut => Counter, "cache_parts_cut", None, "Answers cut short because a part of a large object on the file could not be read.";
         Passes => Counter, "cache_passes", None, "Requests passed to the origin without the store.";
+        Pipes => Counter, "cache_pipes", None, "WebSockets that were opened.";
+        PipesOpen => Gauge, "cache_pipes_open", None, "WebSockets that are open.";
+        PipesRefused => Counter, "cache_pipes_refused", None, "WebSockets that were answered 503 because as many as origin_lasting_max allows were open.";
+        PipesIdle => Counter, "cache_pipes_idle", None, "WebSockets ended because nothing moved on them for pipe_idle_time_max.";
+        PipesBroken => Counter, "cache_pipes_broken", None, "WebSockets that ended because one side was gone.";
         Fetches => Counter, "cache_fetches", None, "Requests sent to the origin for the store.";
         HitsStale => Counter, "cache_hits_stale", None, "Requests answered by what is stale, as its origin (RFC 5861) or a knob lets us.";
         Refreshes => Counter, "cache_refreshes", None, "Fetches begun beside a stale answer that was shown meanwhile.";
@@ -136,7 +141,7 @@ impl Counter {
             OriginError::Busy(_) | OriginError::Queue(_) => Self::OriginBusy,
             OriginError::Closed | OriginError::Reset | OriginError::HeadShort => Self::OriginClosed,
             OriginError::HeadTooLarge(_) => Self::OriginHeadTooLarge,
-            OriginError::Invalid(_) | OriginError::Switched => Self::OriginInvalid,
+            OriginError::Invalid(_) | OriginError::Switched | OriginError::NotSwitched => Self::OriginInvalid,
             OriginError::BodyShort => Self::OriginBodyShort,
         }
     }

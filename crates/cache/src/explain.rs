@@ -32,6 +32,7 @@ use crate::{
     invalidations::Verdict,
     key, note,
     outside::Outside,
+    pipe,
     policy::{
         self, Recv, RequestFacts, ResponseFacts, Reuse, directives::RequestDirectives,
         vary::VARY_SPEC_BYTES_MAX, vary::secondary_key,
@@ -181,6 +182,12 @@ impl Walk<'_> {
                 "knob https-only",
             );
             self.say("now", "synth", "it is answered 301 or 308; nothing is looked up", "");
+            return false;
+        }
+        if pipe::is_asked_for(self.head) {
+            self.say("recv", "pipe", "the request asks for a WebSocket", "RFC 6455 §4.1");
+            let words = format!("it goes to the origin, {}, and if that agrees, all bytes do", self.origin());
+            self.say("now", "pipe", words, "");
             return false;
         }
         match policy::recv(&self.facts) {

@@ -273,7 +273,7 @@ async fn exchange(
         )
     });
     let asked =
-        Asked { head: &head, wanted: Wanted::ToStore, answered: Answered::Other, is_idempotent: true };
+        Asked { head: &head, wanted: Wanted::Storing, answered: Answered::Other, is_idempotent: true };
     let connected = || with_core(|core| core.count(Counter::OriginConnects));
     let arrived =
         origin::ask(&OfSite(request.site), &config.limits, &asked, &mut Leader(reply), connected).await;

@@ -29,6 +29,7 @@ use crate::{
     keyed::Keyed,
     note,
     parts::InParts,
+    pipe,
     policy::{self, NotReused, PassReason, Recv, RequestFacts, Reuse, Verdict, vary::VARY_SPEC_BYTES_MAX},
     response_head::{CacheStatus, CodedHead, Flags, Fwd, StoredMeta, is_bodiless},
     several::{Plan, Several, Source},
@@ -88,6 +89,9 @@ pub(crate) fn answer<'a>(
     }
     if core.sites.rules(site).https_only && key::scheme(key) == Scheme::Http {
         return slow(keyed, State::ToHttps, Fwd::Bypass);
+    }
+    if !has_body && pipe::is_asked_for(head) && !facts.ruled.is_misdirected {
+        return slow(keyed, State::Pipe, Fwd::Bypass);
     }
     let (must_fetch, only_if_cached) = match policy::recv(&facts) {
         Recv::Lookup { must_fetch, only_if_cached } => (must_fetch, only_if_cached),

@@ -18,7 +18,7 @@
 //! An answer is a value (`answer`): the states make it and know no socket, one `deliver` writes it. One loop per core;
 //! a connection stays on its core. An object belongs to the core that its key's hash names: that core fetches and writes
 //! it, all cores read it. The states carry Varnish's names: *recv* ([`policy::recv`]), *hash* (`key`), *hit*, *miss*,
-//! *pass*, *purge*, *synth* (files of these names; `respond` goes from one to the next), *backend_error* (`synth`),
+//! *pass*, *pipe*, *purge*, *synth* (files of these names; `respond` goes from one to the next), *backend_error* (`synth`),
 //! *backend_fetch* (`fetch`, `origin`), *backend_response* (`judge`), *deliver* (`deliver`).
 
 mod accept;
@@ -80,6 +80,7 @@ mod pace;
 mod parts;
 mod parts_in_memory;
 mod pass;
+mod pipe;
 mod places;
 pub mod policy;
 mod purge;
@@ -112,6 +113,7 @@ mod twins;
 mod unfresh;
 mod variants;
 mod visitor;
+mod websocket;
 
 pub use bans::BanSeen;
 pub use config::{ClientRule, Config, CookieRule, Limits, Origin, PurgeToken, Site, SiteRules, Tls};

@@ -1,4 +1,5 @@
-//! *pass*: a request that goes to the origin past the store, with its body, and an answer for its client only.
+//! *pass*: a request that goes to the origin past the store, with its body, and an answer for its client only; and one that asks for
+//! a WebSocket.
 
 use std::sync::Arc;
 
@@ -15,13 +16,14 @@ use crate::{
     invalidate::invalidate_after,
     judge,
     miss::of_response,
-    origin::{self, Asked, Exchange, Handed, RequestSender, SendError},
+    origin::{self, Arrived, Asked, Exchange, Handed, OriginError, RequestSender, SendError},
     put,
     request::{Request, Wanted},
     response_head::{CacheStatus, Fwd},
     state::{State, Step},
     synth::last_hop,
     trailers::going_on,
+    websocket,
 };
 
 /// *pass*: this very request goes to the origin, and its answer to this client only. `None`: the client is gone.
@@ -38,7 +40,7 @@ pub(crate) async fn pass(
     let (config, head) = with_core(|core| {
         (
             Arc::clone(&core.config),
-            request.for_origin(Wanted::ToPass, &core.pseudonym, core.sites.rules(request.site)),
+            request.for_origin(Wanted::Passing, &core.pseudonym, core.sites.rules(request.site)),
         )
     });
     let limits = &config.limits;
@@ -49,7 +51,7 @@ pub(crate) async fn pass(
     let method = request.head().method;
     let asked = Asked {
         head: &head,
-        wanted: Wanted::ToPass,
+        wanted: Wanted::Passing,
         answered: Answered::of_method(method),
         is_idempotent: is_idempotent(method),
     };
@@ -62,6 +64,42 @@ pub(crate) async fn pass(
         Err(SendError::Ours(Broken::Gone)) => return None,
         Err(SendError::Ours(Broken::Refused(fault))) => return Some(Step::Then(State::Synth(fault))),
     };
+    Some(arrived_for(request, arrived, CacheStatus { detail, ..CacheStatus::fwd(fwd) }, bans).await)
+}
+
+/// *pipe*: the same, for a request that asks for a WebSocket.
+pub(crate) async fn switch(request: &Arc<Request>, client: &mut impl Downstream) -> Option<Step> {
+    with_core(|core| core.count(Counter::Passes));
+    let nonce = match websocket::nonce_of(request) {
+        Ok(nonce) => nonce,
+        Err(error) => return Some(Step::Then(State::OriginFailed(OriginError::from_io(&error)))),
+    };
+    let (config, head) = with_core(|core| {
+        let rules = core.sites.rules(request.site);
+        (Arc::clone(&core.config), request.for_switch(nonce.as_deref(), &core.pseudonym, rules))
+    });
+    let asked = Asked {
+        head: &head,
+        wanted: Wanted::Switching,
+        answered: Answered::of_method("GET"),
+        is_idempotent: false,
+    };
+    let connected = || with_core(|core| core.count(Counter::OriginConnects));
+    let bans = with_core(|core| core.invalidations.youngest());
+    let mut upload = Upload { request, client, limits: &config.limits };
+    let site = OfSite(request.site);
+    let switching = origin::switch(&site, &config.limits, &asked, &mut upload, connected);
+    match Box::pin(switching).await {
+        Ok(origin::Answered::Here(arrived)) => {
+            Some(arrived_for(request, arrived, CacheStatus::fwd(Fwd::Bypass), bans).await)
+        }
+        Ok(origin::Answered::Switched(switched)) => Some(websocket::open(*switched, nonce.as_deref())),
+        Err(error) => Some(Step::Then(State::OriginFailed(error))),
+    }
+}
+
+/// What becomes of the answer to a request that was passed.
+async fn arrived_for(request: &Arc<Request>, arrived: Box<Arrived>, status: CacheStatus, bans: u64) -> Step {
     invalidate_after(request, &arrived.head.head()).await;
     heard::hear(request, &arrived.head.head());
     let response = Arc::new(with_core(|core| judge::passed(core, &arrived)));
@@ -70,11 +108,10 @@ pub(crate) async fn pass(
     if let (Some((response, expires_s)), Content::Whole(body)) = (as_get, &content) {
         with_core(|core| put::keep(core, request, &response, expires_s, body));
     }
-    let status = CacheStatus { detail, ..CacheStatus::fwd(fwd) };
-    Some(match of_response(request, response, content, status) {
+    match of_response(request, response, content, status) {
         Ok(answer) => Step::Answer(Box::new(answer)),
         Err(fault) => Step::Then(State::Synth(fault)),
-    })
+    }
 }
 
 /// RFC 9110 §9.2.2; what is not known may be anything.

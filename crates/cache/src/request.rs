@@ -43,9 +43,11 @@ pub(crate) struct Request {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Wanted {
     /// A whole answer that can be stored: as GET, without conditions and ranges, and without what is not in the key.
-    ToStore,
+    Storing,
     /// The answer to this very request, for this client only.
-    ToPass,
+    Passing,
+    /// Likewise; or that the origin speaks WebSocket from then on.
+    Switching,
 }
 
 impl Request {
@@ -116,11 +118,16 @@ impl Request {
 
     /// The head as the origin gets it where an answer is wanted for the store, with conditions of ours (lines).
     pub(crate) fn for_store(&self, conditions: &[u8], pseudonym: &str, rules: &SiteRules) -> Vec<u8> {
-        let mut head = self.for_origin(Wanted::ToStore, pseudonym, rules);
-        head.truncate(head.len() - b"\r\n".len());
-        head.extend_from_slice(conditions);
-        head.extend_from_slice(b"\r\n");
-        head
+        with_lines(self.for_origin(Wanted::Storing, pseudonym, rules), conditions)
+    }
+
+    /// The head as the origin gets it where a WebSocket is wanted, with a key where its client has none.
+    pub(crate) fn for_switch(&self, nonce: Option<&str>, pseudonym: &str, rules: &SiteRules) -> Vec<u8> {
+        let head = self.for_origin(Wanted::Switching, pseudonym, rules);
+        match nonce {
+            Some(nonce) => with_lines(head, format!("Sec-WebSocket-Key: {nonce}\r\n").as_bytes()),
+            None => head,
+        }
     }
 
     /// The head as the origin of a site with these rules gets it; `pseudonym` is ours in Via.
@@ -129,11 +136,11 @@ impl Request {
         let primary = self.primary();
         let mut out = Vec::with_capacity(self.head.head_bytes() + 192);
         match wanted {
-            Wanted::ToStore => {
+            Wanted::Storing => {
                 out.extend_from_slice(b"GET ");
                 out.extend_from_slice(key::path(primary));
             }
-            Wanted::ToPass => {
+            Wanted::Passing | Wanted::Switching => {
                 out.extend_from_slice(head.method.as_bytes());
                 out.push(b' ');
                 key::append_target(&head, &SiteRules::default(), &mut out);
@@ -147,7 +154,7 @@ impl Request {
         let max_forwards = self.max_forwards();
         let left_out = LeftOut {
             max_forwards: max_forwards.is_some(),
-            cookies: wanted == Wanted::ToStore && rules.bypass_cookies.is_some(),
+            cookies: wanted == Wanted::Storing && rules.bypass_cookies.is_some(),
             is_believed: self.visitor.through.is_some(),
         };
         append_fields(&mut out, &head, wanted, left_out);
@@ -166,7 +173,10 @@ impl Request {
         out.extend_from_slice(pseudonym.as_bytes());
         out.extend_from_slice(b"\r\n");
         self.append_forwarded(out, head);
-        if wanted == Wanted::ToPass {
+        if wanted == Wanted::Switching {
+            out.extend_from_slice(b"Connection: Upgrade\r\nUpgrade: websocket\r\n");
+        }
+        if wanted == Wanted::Passing {
             match self.framing {
                 Framing::Length(bytes) => {
                     out.extend_from_slice(b"Content-Length: ");
@@ -223,6 +233,14 @@ impl Request {
             out.extend_from_slice(part);
         }
     }
+}
+
+/// A head with more field lines.
+fn with_lines(mut head: Vec<u8>, lines: &[u8]) -> Vec<u8> {
+    head.truncate(head.len() - b"\r\n".len());
+    head.extend_from_slice(lines);
+    head.extend_from_slice(b"\r\n");
+    head
 }
 
 /// The field that carries the token of who purges, in lower case. It is ours, and no origin's.
@@ -317,7 +335,7 @@ struct LeftOut {
 fn append_fields(out: &mut Vec<u8>, head: &RequestHead<'_, '_>, wanted: Wanted, left_out: LeftOut) {
     // As they are keyed, where the answer may become everybody's.
     let mut meant = |known: KnownHeader, name: &str| {
-        let is_meant = wanted == Wanted::ToStore
+        let is_meant = wanted == Wanted::Storing
             && !is_hop_by_hop(name, &head.headers)
             && append_meaning(known, &head.headers, &[name.as_bytes(), b": "].concat(), out);
         if is_meant {
@@ -343,7 +361,7 @@ fn append_fields(out: &mut Vec<u8>, head: &RequestHead<'_, '_>, wanted: Wanted, 
                 | KnownHeader::IfUnmodifiedSince
                 | KnownHeader::IfRange
                 | KnownHeader::Range,
-            ) => wanted == Wanted::ToStore,
+            ) => wanted == Wanted::Storing,
             Some(KnownHeader::AcceptEncoding) if is_encoding_meant => true,
             Some(KnownHeader::AcceptLanguage) if is_language_meant => true,
             Some(KnownHeader::Cookie) if left_out.cookies => true,
@@ -352,7 +370,7 @@ fn append_fields(out: &mut Vec<u8>, head: &RequestHead<'_, '_>, wanted: Wanted, 
                 is_of_visitor(name, left_out.is_believed)
                     || is_twin_of_framing(name)
                     || name.eq_ignore_ascii_case(TOKEN_FIELD)
-                    || (wanted == Wanted::ToStore && is_not_keyed(name))
+                    || (wanted == Wanted::Storing && is_not_keyed(name))
                     || is_hop_by_hop(name, &head.headers)
             }
         };
@@ -422,7 +440,7 @@ mod tests {
             ("OPTIONS http://A/", "x", "/", "a"),
         ] {
             let method = line.split(' ').next().unwrap_or_default();
-            let got = sent(&format!("{line} HTTP/1.1\nHost: {host}"), Wanted::ToPass);
+            let got = sent(&format!("{line} HTTP/1.1\nHost: {host}"), Wanted::Passing);
             let ours = own(authority, "http");
             assert_eq!(got, format!("{method} {target} HTTP/1.1\r\nHost: {authority}\r\n{ours}"), "{line}");
         }
@@ -441,27 +459,27 @@ mod tests {
                     X_Forwarded_Host: evil";
         let ours = own("a.example", "http");
         let stored = format!("GET /a?a&b HTTP/1.1\r\nHost: app.internal:81\r\n{ours}");
-        assert_eq!(sent_by(head, Wanted::ToStore, rules()), stored);
+        assert_eq!(sent_by(head, Wanted::Storing, rules()), stored);
         let passed =
             format!("GET /a?b&utm_x=1&a HTTP/1.1\r\nHost: app.internal:81\r\nCookie: theme=dark\r\n{ours}");
-        assert_eq!(sent_by(head, Wanted::ToPass, rules()), passed);
+        assert_eq!(sent_by(head, Wanted::Passing, rules()), passed);
     }
 
     #[test]
     fn forwards_are_counted_down_where_they_count() {
-        let got = sent("OPTIONS * HTTP/1.1\nHost: a\nMax-Forwards: 7", Wanted::ToPass);
+        let got = sent("OPTIONS * HTTP/1.1\nHost: a\nMax-Forwards: 7", Wanted::Passing);
         assert_eq!(got, format!("OPTIONS * HTTP/1.1\r\nHost: a\r\nMax-Forwards: 6\r\n{OWN}"));
         for head in
             ["OPTIONS * HTTP/1.1\nHost: a\nMax-Forwards: x", "POST / HTTP/1.1\nHost: a\nMax-Forwards: 7"]
         {
             let line = head.lines().last().expect("it has one");
-            assert!(sent(head, Wanted::ToPass).contains(line), "{head}");
+            assert!(sent(head, Wanted::Passing).contains(line), "{head}");
         }
     }
 
     #[test]
     fn the_scheme_is_keyed_and_said() {
-        let got = sent("GET https://a:443/ HTTP/1.1\nHost: a:443", Wanted::ToStore);
+        let got = sent("GET https://a:443/ HTTP/1.1\nHost: a:443", Wanted::Storing);
         assert_eq!(got, format!("GET / HTTP/1.1\r\nHost: a\r\n{}", own("a", "https")));
     }
 
@@ -470,9 +488,9 @@ mod tests {
         let head = "GET / HTTP/1.1\nHost: a\nForwarded: host=evil\nX-Forwarded-Host: evil\nX-Original-URL: /b\n\
                     X_Forwarded_Host: evil\nX-HTTP-Method-Override: DELETE\nX-Forwarded-Ssl: on\nProxy: evil\n\
                     Trailer: evil\nX-Other: y";
-        let stored = sent(head, Wanted::ToStore);
+        let stored = sent(head, Wanted::Storing);
         assert_eq!(stored, format!("GET / HTTP/1.1\r\nHost: a\r\nX-Other: y\r\n{OWN}"));
-        let passed = sent(head, Wanted::ToPass);
+        let passed = sent(head, Wanted::Passing);
         assert!(passed.contains("X-Original-URL: /b") && passed.contains("Proxy: evil"), "{passed}");
     }
 
@@ -482,7 +500,7 @@ mod tests {
                       X-Forwarded-Port: 443\nx_forwarded_ssl: on\nX-Forwarded-Host: evil\nForwarded: for=1.2.3.4\n\
                       X-Real-IP: 1.2.3.4\nX_Real_IP: 1.2.3.4";
         let head = format!("POST / HTTP/1.1\nHost: a\n{claims}");
-        assert_eq!(sent(&head, Wanted::ToPass), format!("POST / HTTP/1.1\r\nHost: a\r\n{OWN}"));
+        assert_eq!(sent(&head, Wanted::Passing), format!("POST / HTTP/1.1\r\nHost: a\r\n{OWN}"));
     }
 
     #[test]
@@ -498,7 +516,7 @@ mod tests {
                     X-Forwarded-For: 8.8.8.8, 192.0.2.7, 2001:db8::1\r\nX-Forwarded-Proto: http\r\n\
                     X-Forwarded-Host: a\r\n\
                     Forwarded: for=192.0.2.7, for=\"[2001:db8::1]\";host=\"a\";proto=http\r\n\r\n";
-        assert_eq!(sent_for(head, Wanted::ToPass, SiteRules::default(), proxy), want);
+        assert_eq!(sent_for(head, Wanted::Passing, SiteRules::default(), proxy), want);
     }
 
     #[test]
@@ -506,14 +524,14 @@ mod tests {
         let head = "POST / HTTP/1.1\nHost: a\nContent_Length: 5\nTRANSFER_ENCODING: chunked\nTransfer_encoding: x\n\
                     X_Forwarded-For: 1.2.3.4\nX_Forwarded_Proto: https\nHost_: evil\nX_Other: y";
         let want = "POST / HTTP/1.1\r\nHost: a\r\nHost_: evil\r\nX_Other: y\r\n";
-        assert_eq!(sent(head, Wanted::ToPass), format!("{want}{OWN}"));
+        assert_eq!(sent(head, Wanted::Passing), format!("{want}{OWN}"));
     }
 
     #[test]
     fn a_request_with_a_body_is_the_last_of_its_connection() {
-        let got = sent("POST / HTTP/1.1\nHost: a\nContent-Length: 5", Wanted::ToPass);
+        let got = sent("POST / HTTP/1.1\nHost: a\nContent-Length: 5", Wanted::Passing);
         assert!(got.ends_with("Content-Length: 5\r\nConnection: close\r\n\r\n"), "{got}");
-        let got = sent("POST / HTTP/1.1\nHost: a\nContent-Length: 0", Wanted::ToPass);
+        let got = sent("POST / HTTP/1.1\nHost: a\nContent-Length: 0", Wanted::Passing);
         assert!(got.ends_with("Content-Length: 0\r\n\r\n"), "{got}");
     }
 
@@ -521,8 +539,8 @@ mod tests {
     fn what_a_client_accepts_is_sent_as_it_is_keyed() {
         let head = "GET / HTTP/1.1\nHost: a\nAccept-Encoding: gzip;q=0.9, deflate\nAccept-Language: en, de\nAccept-Encoding: BR";
         let want = "Accept-Encoding: br, gzip\r\nAccept-Language: de, en\r\n";
-        assert_eq!(sent(head, Wanted::ToStore), format!("GET / HTTP/1.1\r\nHost: a\r\n{want}{OWN}"));
-        let passed = sent(head, Wanted::ToPass);
+        assert_eq!(sent(head, Wanted::Storing), format!("GET / HTTP/1.1\r\nHost: a\r\n{want}{OWN}"));
+        let passed = sent(head, Wanted::Passing);
         assert!(
             passed.contains("Accept-Encoding: gzip;q=0.9, deflate\r\n")
                 && passed.contains("Accept-Encoding: BR\r\n")
@@ -531,7 +549,7 @@ mod tests {
             ("GET / HTTP/1.1\nHost: a\nAccept-Encoding: identity;q=0", "Accept-Encoding: identity;q=0\r\n"),
             ("GET / HTTP/1.1\nHost: a\nAccept-Encoding: gzip\nConnection: accept-encoding", ""),
         ] {
-            assert_eq!(sent(head, Wanted::ToStore), format!("GET / HTTP/1.1\r\nHost: a\r\n{want}{OWN}"));
+            assert_eq!(sent(head, Wanted::Storing), format!("GET / HTTP/1.1\r\nHost: a\r\n{want}{OWN}"));
         }
     }
 
@@ -539,9 +557,9 @@ mod tests {
     fn conditions_and_ranges_stay_here_only_for_the_store() {
         let head =
             "HEAD / HTTP/1.1\nHost: a\nIf-None-Match: \"x\"\nRange: bytes=0-1\nConnection: X-Hop\nX-Hop: 1";
-        assert_eq!(sent(head, Wanted::ToStore), format!("GET / HTTP/1.1\r\nHost: a\r\n{OWN}"));
+        assert_eq!(sent(head, Wanted::Storing), format!("GET / HTTP/1.1\r\nHost: a\r\n{OWN}"));
         let passed =
             format!("HEAD / HTTP/1.1\r\nHost: a\r\nIf-None-Match: \"x\"\r\nRange: bytes=0-1\r\n{OWN}");
-        assert_eq!(sent(head, Wanted::ToPass), passed);
+        assert_eq!(sent(head, Wanted::Passing), passed);
     }
 }

@@ -8,7 +8,8 @@
 //!            ▼               ▼                ▼             ▼             ▼
 //!          Answer          Answer           Answer        Answer        Answer        ──▶ http1::deliver
 //! ```
-//! `Decode` goes back to `hit::answer`, once what it found has been decoded.
+//! Beside them: `Blocks` and `Several` answer from what is stored in blocks, `Decode` goes back to `hit::answer` once what it
+//! found has been decoded, `ToHttps` sends elsewhere, and `Pipe` is a WebSocket, which ends in no answer but in bytes both ways.
 //!
 //! The states know neither each other nor the client: each is a function from a request to a [`Step`].
 
@@ -28,7 +29,8 @@ use crate::{
     fetch,
     miss::{decode, miss},
     parts::{self, Unsent},
-    pass::pass,
+    pass,
+    pipe::Pipe,
     purge::purge,
     request::Request,
     response_head::{CacheStatus, Fwd, Outcome},
@@ -43,13 +45,20 @@ const PARTS_BUSY: &str = "parts-busy";
 /// How often a request looks again after another fetch turned out not to fit it; then it is passed.
 const LOOKS_MAX: usize = 3;
 
+/// What a request comes to.
+pub(crate) enum Response {
+    Answer(Box<Answer<'static>>),
+    /// A WebSocket.
+    Pipe(Box<Pipe>),
+}
+
 /// Answers a request that was not a hit; `None`: its client is gone.
 pub(crate) async fn respond(
     request: &Arc<Request>,
     state: State,
     fwd: Fwd,
     client: &mut impl Downstream,
-) -> Option<Answer<'static>> {
+) -> Option<Response> {
     let mut request = Arc::clone(request);
     let mut state = state;
     let mut fwd = fwd;
@@ -114,7 +123,8 @@ pub(crate) async fn respond(
                 looks += 1;
                 decode(&request, *undecoded, fwd, looks >= LOOKS_MAX).await
             }
-            State::Pass(detail) => pass(&request, fwd, detail, client).await?,
+            State::Pass(detail) => pass::pass(&request, fwd, detail, client).await?,
+            State::Pipe => pass::switch(&request, client).await?,
             State::Purge => Step::Answer(Box::new(Box::pin(purge(&request)).await)),
             State::ToHttps => Step::Answer(Box::new(to_https(&request))),
             State::Synth(fault) => Step::Answer(Box::new(synth(Some(&request), fault))),
@@ -132,10 +142,12 @@ pub(crate) async fn respond(
                 if answer.refresh.is_some() {
                     with_core(|core| fetch::refresh(core, Arc::clone(&request)));
                 }
-                let mut answer = saying_what_is_not_done(&request, *answer);
+                let mut answer = answer;
+                say_what_is_not_done(&request, &mut answer);
                 answer.hsts_s = with_core(|core| core.hsts_s(request.primary(), request.site));
-                return Some(answer);
+                return Some(Response::Answer(answer));
             }
+            Step::Pipe(pipe) => return Some(Response::Pipe(pipe)),
             Step::Then(next) => state = next,
             Step::Under(again, next) => (request, state) = (again, next),
         }
@@ -143,11 +155,10 @@ pub(crate) async fn respond(
 }
 
 /// Says in Cache-Status what a client may have hoped for and we do not do: no other protocol than HTTP is forwarded.
-fn saying_what_is_not_done(request: &Request, mut answer: Answer<'static>) -> Answer<'static> {
+fn say_what_is_not_done(request: &Request, answer: &mut Answer<'static>) {
     if let Some(CacheStatus { outcome: Outcome::Fwd(_), detail, .. }) = &mut answer.cache_status
         && request.head().headers.has(KnownHeader::Upgrade)
     {
         *detail = Some("upgrade-not-forwarded");
     }
-    answer
 }

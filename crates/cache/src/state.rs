@@ -9,6 +9,7 @@ use crate::{
     keyed::Keyed,
     origin::OriginError,
     parts::InParts,
+    pipe::Pipe,
     request::Request,
     response_head::{CacheStatus, Fwd},
     several::Plan,
@@ -38,6 +39,8 @@ pub(crate) enum State {
     },
     /// To the origin, past the store; with a word for Cache-Status.
     Pass(Option<&'static str>),
+    /// To the origin, for a WebSocket.
+    Pipe,
     /// It is on the file, in parts.
     Parts(Box<Found>),
     /// It is in blocks.
@@ -99,6 +102,8 @@ pub(crate) struct Slow {
 pub(crate) enum Step {
     /// The answer.
     Answer(Box<Answer<'static>>),
+    /// A WebSocket, open to the origin.
+    Pipe(Box<Pipe>),
     /// Another state.
     Then(State),
     /// Another state, under another key: that of a variant, or of one no longer.

@@ -26,7 +26,9 @@ pub(crate) fn origin_failed(request: &Request, error: &OriginError) -> Answer<'s
         OriginError::FirstByteTimeout(_) => Fault::OriginStalled,
         OriginError::HeadTooLarge(_) => Fault::OriginHeadTooLarge,
         OriginError::Invalid(rule) => Fault::OriginInvalid(*rule),
-        OriginError::Switched => Fault::OriginInvalid(Rule::Head(HeadRule::StatusCode)),
+        OriginError::Switched | OriginError::NotSwitched => {
+            Fault::OriginInvalid(Rule::Head(HeadRule::StatusCode))
+        }
         OriginError::Reset | OriginError::BodyShort | OriginError::BodyStalled(_) => Fault::OriginReset,
     };
     page(Some(request), fault, Some(error))

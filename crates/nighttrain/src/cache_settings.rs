@@ -554,6 +554,15 @@ pub(crate) const CACHE_SETTINGS: &[Setting] = &[
         access: value!(cache.limits.origin_lasting_max, parse = any_count, show = plain),
     },
     Setting {
+        key: "pipe-idle-time-max",
+        section: Section::Cache,
+        shape: Shape::Text,
+        heading: LIMITS,
+        value_name: "TIME",
+        help: "Time that nothing may move on a WebSocket before it is ended",
+        access: value!(cache.limits.pipe_idle_time_max, parse = some_time, show = duration_text),
+    },
+    Setting {
         key: "client-bytes-max",
         section: Section::Cache,
         shape: Shape::Text,

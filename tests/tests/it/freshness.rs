@@ -519,7 +519,7 @@ fn via_and_cache_status_say_what_happened(cores: &str) {
         assert_eq!(accelerator.get("/old").expect_status(200).header("via"), Some("1.0 nighttrain"));
     }
     for method in ["GET", "POST"] {
-        let request = Request::new(method, "/passed").header("Upgrade", "websocket");
+        let request = Request::new(method, "/passed").header("Upgrade", "h2c");
         let upgraded = accelerator.fetch(&request.header("Connection", "upgrade")).expect_status(200);
         let said = upgraded.head.headers.joined("cache-status");
         assert!(said.contains("detail=upgrade-not-forwarded"), "{said}");

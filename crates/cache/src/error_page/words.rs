@@ -439,11 +439,12 @@ const MISDIRECTED: Words = Words {
     code: "misdirected",
     side: Side::Yours,
     title: "No website of this name is served here",
-    what: "The request came to this accelerator, which has several websites behind it, but none of the name \
-           that was asked for.",
+    what: "The request came to this accelerator, but what it asks for is not served over this connection: no website \
+           of that name is, or not by https.",
     visitor: "Check the address for a mistake in writing. If it is right, tell the people who run the website \
               and give them the request number below.",
-    operator: "List the name in the hosts of a site, or set an origin for all other names.",
+    operator: "List the name in the hosts of a site, or set an origin for all other names; https takes a \
+               certificate for the name, on the port of tls-listen.",
 };
 
 const METHOD_NOT_IMPLEMENTED: Words = Words {

@@ -1,7 +1,13 @@
 //! A client's connection, as what answers are sent to and bodies come from: the socket, and how long its client is waited
 //! for.
 
-use std::{future::poll_fn, io, sync::Arc, task::Poll, time::Duration};
+use std::{
+    future::poll_fn,
+    io,
+    sync::Arc,
+    task::{Context, Poll, ready},
+    time::Duration,
+};
 
 use engine::{
     cores::{
@@ -14,6 +20,7 @@ use engine::{
 use crate::{
     core::with_core,
     counters::Counter,
+    pipe::Duplex,
     sink::{Gone, Sent, Sink, TrySend},
     transport::Transport,
 };
@@ -99,6 +106,33 @@ impl Sink for Client {
 
     fn cut(&mut self) {
         self.transport.reset_on_close();
+    }
+}
+
+/// A client's connection as one side of a pipe, with what it sent before.
+pub(super) struct Piped<'c>(pub(super) &'c mut Client);
+
+impl Duplex for Piped<'_> {
+    fn poll_take(&mut self, cx: &mut Context<'_>, into: &mut Vec<u8>) -> Poll<Result<usize, Gone>> {
+        with_core(|core| {
+            let room = &mut core.scratch.borrow_mut().read;
+            let came = ready!(self.0.transport.poll_read(cx, room)).map_err(|_| Gone::Closed)?;
+            into.extend_from_slice(&room[..came]);
+            Poll::Ready(Ok(came))
+        })
+    }
+
+    fn poll_send(&mut self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<Result<usize, Gone>> {
+        loop {
+            match self.0.try_send(&[Part::Plain(bytes)]) {
+                Ok(0) => ready!(self.0.transport.poll_write_ready(cx)).map_err(|_| Gone::Closed)?,
+                sent => return Poll::Ready(sent),
+            }
+        }
+    }
+
+    fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Gone>> {
+        self.0.transport.poll_flush(cx).map_err(|_| Gone::Closed)
     }
 }
 

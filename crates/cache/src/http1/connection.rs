@@ -34,7 +34,10 @@ use wire::{
     http2::frame::PREFACE,
 };
 
-use super::{client::Client, upload::Upload};
+use super::{
+    client::{Client, Piped},
+    upload::Upload,
+};
 use crate::{
     answer::Answer,
     config::Config,
@@ -45,11 +48,12 @@ use crate::{
     fetch,
     held::Held,
     hit,
+    pipe::{self, Pipe},
     request::Request,
-    respond::respond,
+    respond::{Response, respond},
     response_head::Fwd,
     send,
-    sink::TrySend,
+    sink::{Sink, TrySend},
     state::{Slow, State, Trust},
     synth::synth,
     transport::Transport,
@@ -241,11 +245,35 @@ impl Connection {
         self.client.watch.work();
         after_the_others().await;
         let mut upload = Upload::new(self, request);
-        let answer = respond(request, state, fwd, &mut upload).await;
+        let response = respond(request, state, fwd, &mut upload).await;
         let is_unread = upload.is_unread();
         self.unexamined = !self.pending.is_empty();
-        let Some(answer) = answer else { return false };
-        self.deliver(answer, Asked::of(&request.head()), is_unread).await
+        match response {
+            None => false,
+            Some(Response::Answer(answer)) => {
+                self.deliver(*answer, Asked::of(&request.head()), is_unread).await
+            }
+            Some(Response::Pipe(pipe)) => {
+                // On the heap: every connection would be larger by it.
+                Box::pin(self.pipe(*pipe)).await;
+                false
+            }
+        }
+    }
+
+    /// Says that the protocol is another from here on, and passes on what both sides say until one ends.
+    async fn pipe(&mut self, pipe: Pipe) {
+        let head = [&pipe.head, &b"Connection: Upgrade\r\nUpgrade: websocket\r\n\r\n"[..]].concat();
+        if self.client.send_all(&head).await.is_err() || self.client.flush().await.is_err() {
+            return;
+        }
+        self.client.watch.work();
+        let early = std::mem::take(&mut self.pending);
+        match pipe.run(early, &mut Piped(&mut self.client)).await {
+            pipe::End::Closed => {}
+            // A close would pass for the end of what was said.
+            pipe::End::Gone | pipe::End::Idle | pipe::End::Stalled | pipe::End::Full => self.client.cut(),
+        }
     }
 
     /// Says what the client did wrong, and ends the connection.

@@ -26,6 +26,7 @@ use wire::http2::{
     Progress,
     connection::{Connection, Ended, Event, Limits, Stalled, Why},
     error::ErrorCode,
+    request::Ask,
 };
 
 use super::{
@@ -93,7 +94,7 @@ pub(crate) async fn serve(transport: Transport, watch: Arc<Watch>, peer: Peer, e
 fn limits(core: &Core) -> Limits {
     let limits = &core.config.limits;
     let millis = |time: Duration| u32::try_from(time.as_millis()).unwrap_or(u32::MAX);
-    Limits { stall_ms_max: millis(limits.send_stall_max), ..Limits::default() }
+    Limits { stall_ms_max: millis(limits.send_stall_max), extended_connect: true, ..Limits::default() }
 }
 
 /// Whose connection it is, and where it is found.
@@ -279,7 +280,9 @@ fn take_frames(
                 core.count(Counter::RequestsHttp2);
                 head.clear();
                 request.render_head(head);
-                let asker = Asker { number: client.number, stream, peer: client.peer, is_whole: end };
+                let is_connect = matches!(request.ask, Ask::Upgrade { .. });
+                let asker =
+                    Asker { number: client.number, stream, peer: client.peer, is_whole: end, is_connect };
                 let buffers = stream::Buffers { head, stored_head, slots, key, text, block };
                 let refresh = stream::answer(core, &turn, multiplex, asker, buffers, now_ms)?;
                 refreshes.extend(refresh);

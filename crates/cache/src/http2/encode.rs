@@ -14,6 +14,19 @@ pub(super) fn append_head(text: &[u8], out: &mut Vec<u8>) {
     append_lines(lines, out);
 }
 
+/// Appends the head that opens a WebSocket: 2xx says what 101 says in HTTP/1, and there is no key that it would be a proof
+/// of (RFC 8441 §5).
+pub(super) fn append_opened(text: &[u8], out: &mut Vec<u8>) {
+    hpack::status(out, 200);
+    let lines = memchr::memchr(b'\n', text).map_or(&[][..], |end| &text[end + 1..]);
+    for line in lines.split_inclusive(|byte| *byte == b'\n') {
+        const PROOF: &[u8] = b"sec-websocket-accept:";
+        if !line.get(..PROOF.len()).is_some_and(|name| name.eq_ignore_ascii_case(PROOF)) {
+            append_lines(line, out);
+        }
+    }
+}
+
 /// Appends field lines.
 pub(super) fn append_lines(lines: &[u8], out: &mut Vec<u8>) {
     let mut rest = lines;

@@ -7,7 +7,12 @@
 //! *Bounds:* the tasks of a core ([`TASKS_SHARE`] of its connections' bound): a stream beyond is refused, and its client may
 //! ask again.
 
-use std::{future::poll_fn, sync::Arc, task::Poll, time::Duration};
+use std::{
+    future::poll_fn,
+    sync::Arc,
+    task::{Context, Poll},
+    time::Duration,
+};
 
 use engine::{cores::clock, store::Turn, sys::span::Part};
 use wire::{
@@ -31,13 +36,15 @@ use crate::{
     error_page::Fault,
     hit,
     http1::head_limits,
+    origin::OriginError,
+    pipe::{self, Duplex, Pipe},
     request::Request,
-    respond::respond,
+    respond::{Response, respond},
     response_head::Fwd,
     send,
     sink::{Gone, Sent, Sink, TrySend},
     state::{Slow, State, Trust},
-    synth::synth,
+    synth::{origin_failed, synth},
     visitor::Peer,
 };
 
@@ -49,6 +56,8 @@ pub(super) struct Asker {
     pub(super) peer: Peer,
     /// Nothing follows the request's head.
     pub(super) is_whole: bool,
+    /// It asks for another protocol on the stream (RFC 8441): 2xx would say that it is spoken.
+    pub(super) is_connect: bool,
 }
 
 /// The thread's buffers that a request needs.
@@ -98,6 +107,19 @@ pub(super) fn answer(
         let buffers = (text, block);
         return refuse(core, multiplex, asker.number, asker.stream, Fault::Misdirected, buffers, now_ms)
             .map(|()| None);
+    }
+    if asker.is_connect && !pipe::is_asked_for(&head) {
+        let buffers = (text, block);
+        return refuse(
+            core,
+            multiplex,
+            asker.number,
+            asker.stream,
+            Fault::MethodNotImplemented,
+            buffers,
+            now_ms,
+        )
+        .map(|()| None);
     }
     // A stream that has ended with its head has no content, whatever length is said.
     let framing = if asker.is_whole { Framing::None } else { framing };
@@ -306,8 +328,16 @@ impl Drop for Working {
 async fn answer_slowly(asker: Asker, request: Arc<Request>, state: State, fwd: Fwd) {
     let Asker { number, stream, .. } = asker;
     let mut upload = Upload::new(number, stream, &request);
-    let answer = respond(&request, state, fwd, &mut upload).await;
-    let Some(answer) = answer else { return leave(number, stream, false) };
+    let answer = match respond(&request, state, fwd, &mut upload).await {
+        None => return leave(number, stream, false),
+        // The origin has answered the request, and not opened what was asked for.
+        Some(Response::Answer(answer)) if asker.is_connect && answer.is_successful() => {
+            origin_failed(&request, &OriginError::NotSwitched)
+        }
+        Some(Response::Answer(answer)) => *answer,
+        // On the heap: every stream would be larger by it.
+        Some(Response::Pipe(pipe)) => return Box::pin(piped(number, stream, *pipe)).await,
+    };
     let asked = Asked::on_stream(&request.head());
     let begun = with(number, |core, multiplex| {
         let http2 = &mut *core.http2.borrow_mut();
@@ -320,6 +350,56 @@ async fn answer_slowly(asker: Asker, request: Arc<Request>, state: State, fwd: F
         Some(Ok(Some(unsent))) => finish(number, stream, unsent).await,
         Some(Ok(None)) => leave(number, stream, true),
         Some(Err(_)) | None => leave(number, stream, false),
+    }
+}
+
+/// Opens a WebSocket on a stream, and passes on what both sides say until one ends.
+async fn piped(number: Number, stream: u32, pipe: Pipe) {
+    let begun = with(number, |core, multiplex| {
+        let block = &mut core.http2.borrow_mut().block;
+        block.clear();
+        encode::append_opened(&pipe.head, block);
+        let begun = multiplex.wire.send_headers(stream, block, false, &mut multiplex.out);
+        multiplex.wake();
+        begun
+    });
+    let mut client = Sending { number, stream, left: None };
+    let is_whole = begun == Some(true) && pipe.run(Vec::new(), &mut client).await == pipe::End::Closed;
+    leave(number, stream, is_whole);
+}
+
+impl Duplex for Sending {
+    fn poll_take(&mut self, cx: &mut Context<'_>, into: &mut Vec<u8>) -> Poll<Result<usize, Gone>> {
+        let taken = with(self.number, |_, multiplex| {
+            let stream = multiplex.stream(self.stream)?;
+            let bytes = stream.content.len();
+            if bytes == 0 && !stream.is_whole {
+                stream.receiving = Some(cx.waker().clone());
+                return Some(None);
+            }
+            into.append(&mut stream.content);
+            multiplex.content_bytes -= bytes;
+            multiplex.wire.release(self.stream, bytes, &mut multiplex.out);
+            multiplex.wake();
+            Some(Some(bytes))
+        });
+        match taken.flatten() {
+            None => Poll::Ready(Err(Gone::Closed)),
+            Some(None) => Poll::Pending,
+            Some(Some(bytes)) => Poll::Ready(Ok(bytes)),
+        }
+    }
+
+    fn poll_send(&mut self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<Result<usize, Gone>> {
+        match self.try_send(&[Part::Plain(bytes)]) {
+            Ok(0) => self.wait_for_room(cx),
+            sent => Poll::Ready(sent),
+        }
+    }
+
+    /// What a stream has sent is the connection's to write.
+    fn poll_flush(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Gone>> {
+        Poll::Ready(Ok(()))
     }
 }
 
@@ -358,6 +438,17 @@ struct Sending {
     left: Option<u64>,
 }
 
+impl Sending {
+    /// Is woken when there may be room.
+    fn wait_for_room(&self, cx: &Context<'_>) -> Poll<Result<usize, Gone>> {
+        let waiting = with(self.number, |_, multiplex| {
+            multiplex.stream(self.stream)?.sending = Some(cx.waker().clone());
+            Some(())
+        });
+        if waiting.flatten().is_none() { Poll::Ready(Err(Gone::Closed)) } else { Poll::Pending }
+    }
+}
+
 impl TrySend for Sending {
     fn lends(&self) -> bool {
         false
@@ -384,14 +475,7 @@ impl Sink for Sending {
             return Ok(Sent::Bytes(sent));
         }
         let room = poll_fn(|cx| match self.try_send(parts) {
-            Ok(0) => {
-                let waiting = with(self.number, |_, multiplex| {
-                    let stream = multiplex.stream(self.stream)?;
-                    stream.sending = Some(cx.waker().clone());
-                    Some(())
-                });
-                if waiting.flatten().is_none() { Poll::Ready(Err(Gone::Closed)) } else { Poll::Pending }
-            }
+            Ok(0) => self.wait_for_room(cx),
             done => Poll::Ready(done),
         });
         match patience {

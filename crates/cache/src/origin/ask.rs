@@ -1,12 +1,12 @@
 //! Asking an origin: a connection, the request out, the head of the answer in; and once more where that is safe.
 
 use tokio::{net::TcpStream, time::timeout};
-use wire::http1::framing::Answered;
+use wire::http1::framing;
 
 use super::{
     OriginError,
     connect::connect_any,
-    exchange::{Arrived, Exchange, Handed, Heard},
+    exchange::{Arrived, Exchange, Handed, Heard, Switched},
     upstream::Upstreams,
 };
 use crate::{config::Limits, request::Wanted};
@@ -46,7 +46,7 @@ pub(crate) struct Asked<'a> {
     pub(crate) head: &'a [u8],
     pub(crate) wanted: Wanted,
     /// What decides whether the answer has a body.
-    pub(crate) answered: Answered,
+    pub(crate) answered: framing::Answered,
     /// It may be sent again although the origin may have seen it (RFC 9110 §9.2.2).
     pub(crate) is_idempotent: bool,
 }
@@ -79,7 +79,12 @@ pub(crate) async fn ask<S: RequestSender>(
         }
         let answered = match sent {
             Err(error) if !error.is_end() => Err(error),
-            Ok(()) | Err(_) => answer(exchange, asked.answered, limits, body).await,
+            Ok(()) | Err(_) => match answer(exchange, asked.answered, limits, body).await {
+                Ok(Answered::Here(arrived)) => Ok(arrived),
+                // Nobody asked for that.
+                Ok(Answered::Switched(_)) => Err(OriginError::Switched),
+                Err(error) => Err(error),
+            },
         };
         match answered {
             Err(error) if reused && !fresh && error.is_end() => fresh = true,
@@ -88,18 +93,42 @@ pub(crate) async fn ask<S: RequestSender>(
     }
 }
 
+/// What came of asking for another protocol.
+pub(crate) enum Answered {
+    /// An answer as to any request.
+    Here(Box<Arrived>),
+    /// The connection, on which that protocol is spoken now.
+    Switched(Box<Switched>),
+}
+
+/// Sends a request that asks for another protocol, over a connection of its own, and once: what was said there is not
+/// repeated.
+pub(crate) async fn switch<S: RequestSender>(
+    upstreams: &impl Upstreams,
+    limits: &Limits,
+    asked: &Asked<'_>,
+    asker: &mut S,
+    connected: impl Fn(),
+) -> Result<Answered, OriginError> {
+    let mut exchange = begin(upstreams, limits, asked.wanted, true).await?;
+    connected();
+    exchange.send(asked.head, limits.origin_first_byte_time_max).await?;
+    answer(exchange, asked.answered, limits, asker).await
+}
+
 /// Waits for the final answer; who asks is told of interim ones.
 async fn answer<S: RequestSender>(
     mut exchange: Exchange,
-    answered: Answered,
+    answered: framing::Answered,
     limits: &Limits,
     asker: &mut S,
-) -> Result<Box<Arrived>, OriginError> {
+) -> Result<Answered, OriginError> {
     let deadline = tokio::time::Instant::now() + limits.origin_first_byte_time_max;
     let mut told_bytes = 0;
     loop {
         match exchange.answer(answered, limits, deadline).await? {
-            Heard::Final(arrived) => return Ok(arrived),
+            Heard::Final(arrived) => return Ok(Answered::Here(arrived)),
+            Heard::Switched(switched) => return Ok(Answered::Switched(switched)),
             Heard::Interim(waiting, head) => {
                 exchange = waiting;
                 told_bytes += head.len();

@@ -87,6 +87,18 @@ pub(super) enum Heard {
     Final(Box<Arrived>),
     /// What the origin says before it, as it is told on; the answer is still to come.
     Interim(Exchange, Vec<u8>),
+    /// It speaks another protocol from here on.
+    Switched(Box<Switched>),
+}
+
+/// A connection on which the origin speaks another protocol.
+pub(crate) struct Switched {
+    pub(crate) stream: TcpStream,
+    pub(crate) permit: Permit,
+    /// The head of its 101, as it was parsed.
+    pub(crate) head: KeptResponse,
+    /// What came behind it.
+    pub(crate) early: Vec<u8>,
 }
 
 /// An answer whose head was read.
@@ -205,6 +217,11 @@ impl Exchange {
                         seen = 0;
                         continue;
                     }
+                    Parsed::Switched { head, head_bytes } => {
+                        let early = buffer.split_off(head_bytes);
+                        let Self { stream, permit, .. } = self;
+                        return Ok(Heard::Switched(Box::new(Switched { stream, permit, head, early })));
+                    }
                     Parsed::NeedMore => seen = buffer.len(),
                 }
             }
@@ -223,19 +240,21 @@ impl Exchange {
 enum Parsed {
     Final { head: KeptResponse, head_bytes: usize, framing: Framing, persists: bool },
     Interim { head_bytes: usize, told_on: Option<Vec<u8>> },
+    Switched { head: KeptResponse, head_bytes: usize },
     NeedMore,
 }
 
 fn final_head(bytes: &[u8], answered: Answered, limits: &Limits) -> Result<Parsed, OriginError> {
     match parse_response(bytes, &mut HeaderSlots::new(), &head_limits(limits)) {
         Ok(Progress::NeedMore) => Ok(Parsed::NeedMore),
+        Ok(Progress::Complete((head, head_bytes))) if head.status == 101 => {
+            Ok(Parsed::Switched { head: KeptResponse::new(&head, head_bytes), head_bytes })
+        }
         Ok(Progress::Complete((head, head_bytes))) if head.is_interim() => {
             // The client has its own `100 Continue` of us.
             let told_on = (head.status != 100).then(|| interim(&head));
             Ok(Parsed::Interim { head_bytes, told_on })
         }
-        // We never ask for another protocol (Upgrade is not forwarded).
-        Ok(Progress::Complete((head, _))) if head.status == 101 => Err(OriginError::Switched),
         Ok(Progress::Complete((head, head_bytes))) => {
             let framing = response_framing(&head, answered)
                 .map_err(|error| OriginError::Invalid(Rule::Framing(error)))?;
@@ -256,7 +275,7 @@ fn final_head(bytes: &[u8], answered: Answered, limits: &Limits) -> Result<Parse
 
 /// The head of an interim response as it is told on: without what is for one hop (RFC 9110 §7.6.1), and without a length,
 /// which none has.
-fn interim(head: &ResponseHead<'_, '_>) -> Vec<u8> {
+pub(crate) fn interim(head: &ResponseHead<'_, '_>) -> Vec<u8> {
     let mut out = Vec::with_capacity(256);
     for part in [
         b"HTTP/1.1 ",

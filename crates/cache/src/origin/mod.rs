@@ -19,10 +19,10 @@ use std::{io, time::Duration};
 
 use crate::error_page::Rule;
 
-pub(crate) use ask::{Asked, RequestSender, SendError, ask};
-pub(crate) use exchange::{Arrived, Exchange, Handed, Read};
+pub(crate) use ask::{Answered, Asked, RequestSender, SendError, ask, switch};
+pub(crate) use exchange::{Arrived, Exchange, Handed, Read, Switched, interim};
 pub(crate) use resolve::Resolver;
-pub(crate) use upstream::{Upstream, Upstreams};
+pub(crate) use upstream::{Permit, Upstream, Upstreams};
 
 /// What went wrong on the origin's side.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -66,9 +66,12 @@ pub(crate) enum OriginError {
     /// It ended in the middle of the head.
     #[error("the origin closed the connection in the middle of its answer's head")]
     HeadShort,
-    /// It switched to another protocol, which we never ask for.
-    #[error("the origin switched to another protocol unasked")]
+    /// It switched to another protocol than was asked for.
+    #[error("the origin switched to another protocol than it was asked for")]
     Switched,
+    /// It answered, and did not switch.
+    #[error("the origin did not switch to the protocol that it was asked for")]
+    NotSwitched,
     /// It ended the body before the length that it had stated.
     #[error("the origin ended the body too early")]
     BodyShort,
@@ -100,6 +103,7 @@ impl OriginError {
             | Self::Invalid(_)
             | Self::HeadShort
             | Self::Switched
+            | Self::NotSwitched
             | Self::BodyShort
             | Self::BodyStalled(_) => false,
         }

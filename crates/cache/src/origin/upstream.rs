@@ -62,10 +62,13 @@ pub(crate) struct Permit {
 
 impl Permit {
     /// Counts the exchange among those that last, if there is room; its place is free for another.
-    pub(super) fn outlast(&mut self) {
-        if let Ok(held) = Arc::clone(&self.lasting).try_acquire_owned() {
+    pub(crate) fn outlast(&mut self) -> bool {
+        let held = Arc::clone(&self.lasting).try_acquire_owned();
+        let is_room = held.is_ok();
+        if let Ok(held) = held {
             self._held = held;
         }
+        is_room
     }
 }
 
@@ -94,8 +97,8 @@ impl Permits {
     pub(super) async fn acquire(&self, wanted: Wanted, at_most: Duration) -> Result<Permit, OriginError> {
         let permit = |held| Permit { _held: held, lasting: Arc::clone(&self.lasting) };
         let kinds: &[&Arc<Semaphore>] = match wanted {
-            Wanted::ToStore => &[&self.common, &self.for_store],
-            Wanted::ToPass => &[&self.common],
+            Wanted::Storing => &[&self.common, &self.for_store],
+            Wanted::Passing | Wanted::Switching => &[&self.common],
         };
         for kind in kinds {
             if let Ok(held) = Arc::clone(kind).try_acquire_owned() {
@@ -108,8 +111,8 @@ impl Permits {
         }
         let waiting = async {
             match wanted {
-                Wanted::ToPass => Arc::clone(&self.common).acquire_owned().await,
-                Wanted::ToStore => tokio::select! {
+                Wanted::Passing | Wanted::Switching => Arc::clone(&self.common).acquire_owned().await,
+                Wanted::Storing => tokio::select! {
                     held = Arc::clone(&self.common).acquire_owned() => held,
                     held = Arc::clone(&self.for_store).acquire_owned() => held,
                 },

@@ -63,7 +63,8 @@ fn every_limit_can_be_set() {
         origin_connections_max: _,
         origin_queue_max: _,
         origin_lasting_max: _,
+        pipe_idle_time_max: _,
         client_bytes_max: _,
     } = cache::Limits::default();
-    assert_eq!(CACHE_SETTINGS.iter().filter(|setting| setting.heading == LIMITS).count(), 19);
+    assert_eq!(CACHE_SETTINGS.iter().filter(|setting| setting.heading == LIMITS).count(), 20);
 }
