@@ -1,7 +1,9 @@
 #!/bin/sh
-# Installs the NATS project's client libraries, pinned, below target/clients: for tests/tests/it/feed_clients.rs.
+# Installs the NATS project's client libraries, pinned, below target/clients: for tests/tests/it/feed_clients.rs
+# and edge_clients.rs.
 #
-#   python/   nats-py, in a virtual environment       node/   nats, nats.ws and ws       go/   nats.go, as a program
+#   python/   nats-py and httpx, in a virtual environment       node/   nats, nats.ws and ws
+#   go/       nats.go, as a program                             edge/   Go's HTTP client as a program, and h2spec
 #
 # Safe to run again: what is there in the right version is left alone. A language that is not installed is named, and
 # its clients are left out: the test says so too. Rust's client, async-nats, is a dependency of the tests themselves.
@@ -14,14 +16,14 @@ same() { [ -f "$2" ] && cmp -s "$1" "$2"; }
 
 if command -v python3 >/dev/null 2>&1; then
     if ! same "$here/clients/python/requirements.txt" "$target/python/requirements.txt"; then
-        echo "tests: installing nats-py"
+        echo "tests: installing nats-py and httpx"
         rm -rf "$target/python"
         python3 -m venv "$target/python"
         "$target/python/bin/pip" install --quiet --disable-pip-version-check -r "$here/clients/python/requirements.txt"
         cp "$here/clients/python/requirements.txt" "$target/python/"
     fi
 else
-    echo "tests: no python3, so nats-py is not tested (apt-get install python3-venv)" >&2
+    echo "tests: no python3, so nats-py and httpx are not tested (apt-get install python3-venv)" >&2
 fi
 
 if command -v npm >/dev/null 2>&1; then
@@ -44,6 +46,13 @@ if command -v go >/dev/null 2>&1; then
         (cd "$here/clients/go" && go build -o "$target/go/client" .)
         cp "$here/clients/go/main.go" "$here/clients/go/go.sum" "$target/go/"
     fi
+    mkdir -p "$target/edge"
+    if ! same "$here/clients/edge/main.go" "$target/edge/main.go" || ! same "$here/clients/edge/go.sum" "$target/edge/go.sum"; then
+        echo "tests: building a client with Go's net/http, and h2spec"
+        (cd "$here/clients/edge" && go build -o "$target/edge/client" . &&
+            go build -o "$target/edge/h2spec" github.com/summerwind/h2spec/cmd/h2spec)
+        cp "$here/clients/edge/main.go" "$here/clients/edge/go.sum" "$target/edge/"
+    fi
 else
-    echo "tests: no go, so nats.go is not tested (apt-get install golang-go)" >&2
+    echo "tests: no go, so nats.go and net/http are not tested, nor by h2spec (apt-get install golang-go)" >&2
 fi

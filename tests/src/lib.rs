@@ -16,6 +16,7 @@
 //! * [`origin`] is a server that does what its script says, good or bad, and remembers what it was asked;
 //! * [`nginx`] runs a real web server over a real documentation tree, [`wordpress`] a real program with its database;
 //! * [`content`] makes bodies of any size that can be checked without keeping them, and [`gate`] holds a script back;
+//! * [`clients`] finds programs that others wrote, [`node`] what runs in Node.js and Python;
 //! * [`conformance`] runs the public suite for RFC 9111, [`corpus`] the tables of ambiguous messages;
 //! * [`certificate`] makes certificates and their keys;
 //! * [`slow_disk`] is a disk that answers when a test says so;
@@ -40,6 +41,7 @@ pub mod byteranges;
 pub mod certificate;
 pub mod clean_root;
 pub mod client;
+pub mod clients;
 pub mod conformance;
 pub mod content;
 pub mod corpus;

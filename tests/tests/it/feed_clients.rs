@@ -13,12 +13,17 @@
 use std::{
     fs,
     io::{BufRead as _, BufReader, Read as _},
-    path::{Path, PathBuf},
+    path::Path,
     process::{Child, Command, Stdio},
     time::Duration,
 };
 
-use tests::{eventually, feed::Feed};
+use tests::{
+    clients::installed,
+    eventually,
+    feed::Feed,
+    node::{artifacts, source_tree},
+};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Language {
@@ -44,40 +49,15 @@ authorization {
 }
 "#;
 
-fn installed() -> PathBuf {
-    let test = std::env::current_exe().expect("a process knows its own file");
-    let target = test
-        .ancestors()
-        .find(|directory| directory.file_name().is_some_and(|name| name == "deps"))
-        .and_then(Path::parent)
-        .and_then(Path::parent)
-        .expect("cargo puts tests into target/PROFILE/deps");
-    target.join("clients")
-}
-
 impl Language {
-    fn program(self) -> PathBuf {
-        let clients = installed();
-        match self {
-            Self::Python => clients.join("python/bin/python"),
-            Self::Node => clients.join("node/node_modules/nats/package.json"),
-            Self::Go => clients.join("go/client"),
-        }
-    }
-
     /// The command up to the URL; none if the client is not here and may be left out.
     fn command(self) -> Option<Command> {
-        let program = self.program();
-        if !program.exists() {
-            assert!(
-                std::env::var_os("NIGHTTRAIN_CLIENTS").is_none(),
-                "{self:?}: {} is not there: sh tests/install-clients.sh",
-                program.display()
-            );
-            eprintln!("{self:?} is left out: sh tests/install-clients.sh");
-            return None;
-        }
-        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("clients");
+        let program = installed(match self {
+            Self::Python => "python/bin/python",
+            Self::Node => "node/node_modules/nats/package.json",
+            Self::Go => "go/client",
+        })?;
+        let source = source_tree().join("tests/clients");
         Some(match self {
             Self::Python => {
                 let mut command = Command::new(program);
@@ -86,7 +66,7 @@ impl Language {
             }
             Self::Node => {
                 // Node looks for packages beside the program: a copy goes where they are.
-                let script = installed().join(format!("node/client-{}.mjs", std::process::id()));
+                let script = artifacts("clients").join(format!("node/client-{}.mjs", std::process::id()));
                 fs::copy(source.join("node/client.mjs"), &script).expect("a copy");
                 let mut command = Command::new("node");
                 command.arg(script);

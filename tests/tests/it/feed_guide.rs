@@ -7,15 +7,15 @@
 
 use std::{
     fs,
-    path::{Path, PathBuf},
+    path::Path,
     process::{Command, Output, Stdio},
 };
 
-use tests::program;
-
-fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("tests/ is in the repository").to_owned()
-}
+use tests::{
+    clients::installed,
+    node::{artifacts, source_tree},
+    program,
+};
 
 /// What stands between ```` ```sh ```` and ```` ``` ````.
 fn blocks(guide: &str) -> Vec<String> {
@@ -54,7 +54,7 @@ const UNTIL_IT_LISTENS: &str =
 
 #[test]
 fn every_command_of_the_guide_does_what_it_says() {
-    let guide = fs::read_to_string(root().join("docs/guide/feed.md")).expect("the guide");
+    let guide = fs::read_to_string(source_tree().join("docs/guide/feed.md")).expect("the guide");
     let blocks = blocks(&guide);
     assert!(blocks.len() >= 6, "{} blocks", blocks.len());
     let mut script = String::new();
@@ -93,27 +93,16 @@ fn every_command_of_the_guide_does_what_it_says() {
 
 #[test]
 fn a_browser_shows_live_messages() {
-    let test = std::env::current_exe().expect("a process knows its own file");
-    let target = test.ancestors().find(|directory| directory.join("clients").is_dir());
-    let modules =
-        target.map(|target| target.join("clients/node")).filter(|node| node.join("node_modules/ws").is_dir());
-    let has_browser = Command::new("chromium").arg("--version").output().is_ok();
-    let (Some(modules), true) = (modules, has_browser) else {
-        assert!(
-            std::env::var_os("NIGHTTRAIN_CLIENTS").is_none(),
-            "no browser, or no ws: sh tests/install-clients.sh"
-        );
-        eprintln!("left out: no chromium, or no ws package (sh tests/install-clients.sh)");
-        return;
-    };
-    let guide = fs::read_to_string(root().join("docs/guide/feed.md")).expect("the guide");
+    let Some(_) = installed("node/node_modules/ws/package.json") else { return };
+    let modules = artifacts("clients").join("node");
+    let guide = fs::read_to_string(source_tree().join("docs/guide/feed.md")).expect("the guide");
     let blocks = blocks(&guide);
     let publish = blocks.iter().find(|block| block.contains("news.today")).expect("the guide publishes news");
     let script = modules.join(format!("browser-{}.mjs", std::process::id()));
-    fs::copy(root().join("tests/clients/node/browser.mjs"), &script).expect("a copy");
+    fs::copy(source_tree().join("tests/clients/node/browser.mjs"), &script).expect("a copy");
     let directory = tempfile::tempdir().expect("a directory");
     fs::write(directory.path().join("publish.sh"), publish).expect("a file");
-    let page = root().join("docs/guide/feed-live.html");
+    let page = source_tree().join("docs/guide/feed-live.html");
     let run = format!(
         "{}{UNTIL_IT_LISTENS}node {} file://{} 'Listening on news.>' 'The night train is on time.' sh publish.sh\n",
         blocks[0],

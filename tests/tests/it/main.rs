@@ -14,6 +14,7 @@ mod curl;
 mod decodings;
 mod delivery;
 mod dist;
+mod edge_clients;
 mod edge_pages;
 mod explain;
 mod feed_async_nats;
