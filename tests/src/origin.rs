@@ -7,7 +7,7 @@
 use std::{
     collections::HashMap,
     io::{self, Read, Write},
-    net::{SocketAddr, TcpListener, TcpStream},
+    net::{Shutdown, SocketAddr, TcpListener, TcpStream},
     sync::{
         Arc, Mutex,
         atomic::{AtomicBool, Ordering},
@@ -18,6 +18,7 @@ use std::{
 
 use crate::{
     client::find,
+    eventually,
     message::{Answer, Headers},
 };
 
@@ -124,6 +125,8 @@ struct Shared {
     nonsense: Mutex<Vec<String>>,
     seen: Mutex<Vec<Seen>>,
     connections: Mutex<u64>,
+    /// Those that are open, by their numbers.
+    streams: Mutex<HashMap<u64, TcpStream>>,
     stopped: AtomicBool,
 }
 
@@ -157,13 +160,37 @@ impl ScriptedOrigin {
                     return;
                 }
                 let Ok(stream) = stream else { continue };
-                *of_listener.connections.lock().unwrap() += 1;
+                let mut connections = of_listener.connections.lock().unwrap();
+                *connections += 1;
+                let number = *connections;
+                drop(connections);
+                let second = stream.try_clone().ok().map(|second| (number, second));
+                of_listener.streams.lock().unwrap().extend(second);
                 let of_connection = Arc::clone(&of_listener);
                 // A thread's error is its peer's leaving, which is what many tests are about.
-                thread::spawn(move || serve(stream, &of_connection));
+                thread::spawn(move || {
+                    let _ = serve(stream, &of_connection);
+                    // It is closed with the last handle.
+                    of_connection.streams.lock().unwrap().remove(&number);
+                });
             }
         });
         Self { address, shared }
+    }
+
+    /// Ends at once, with all its connections, whatever is under way there. Nobody listens at its address then.
+    ///
+    /// # Panics
+    /// When somebody still does.
+    pub fn kill(self) {
+        let address = self.address;
+        let shared = Arc::clone(&self.shared);
+        drop(self);
+        eventually("its listener is closed", || TcpStream::connect(address).is_err());
+        for stream in shared.streams.lock().unwrap().values() {
+            // It may have ended before.
+            let _ = stream.shutdown(Shutdown::Both);
+        }
     }
 
     /// Where it listens.

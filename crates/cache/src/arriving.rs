@@ -18,7 +18,7 @@ use engine::{
 
 use crate::{
     block::{self, Block},
-    core::{Core, OfSite, with_core},
+    core::{Core, OfCore, with_core},
     counters::Counter,
     entry::Entry,
     growing::{Chunk, Cursor, End, Growing, PASSING_CHUNK_BYTES, Window},
@@ -30,9 +30,7 @@ use crate::{
     request::Request,
     response::{Response, Standing, TOO_LARGE},
     response_head::StoredMeta,
-    shared_pages,
-    site::SiteId,
-    tags,
+    shared_pages, tags,
     trailers::going_on,
 };
 
@@ -72,7 +70,7 @@ pub(crate) async fn receive(request: &Request, mut arrived: Box<Arrived>, reply:
         arrived.outlast();
     }
     answer(reply, leader);
-    pump(arrived, sink, first, growing, request.site, Some((request, entry))).await;
+    pump(arrived, sink, first, growing, Some((request, entry))).await;
     if let Some((hash, key)) = compared {
         with_core(|core| shared_pages::compare(core, request, hash, &key));
     }
@@ -210,11 +208,11 @@ pub(crate) enum Content {
 
 /// The answer to a request that is only passed: its body as it arrives, for this one reader. What has arrived by now
 /// goes out with the head; a small body is complete, and nobody has to wait for the rest.
-pub(crate) fn pass(mut arrived: Box<Arrived>, length: Option<u64>, site: SiteId) -> Content {
+pub(crate) fn pass(mut arrived: Box<Arrived>, length: Option<u64>) -> Content {
     if let Some(whole) = arrived.take_whole() {
         with_core(|core| {
             core.add(Counter::BytesFetched, whole.len() as u64);
-            arrived.finish(&OfSite(site), &core.config.limits);
+            arrived.finish(&OfCore, &core.config.limits);
         });
         return Content::Whole(whole);
     }
@@ -229,11 +227,11 @@ pub(crate) fn pass(mut arrived: Box<Arrived>, length: Option<u64>, site: SiteId)
         first.publish(bytes);
     }
     if arrived.is_complete() {
-        complete(None, &growing, Sink::Passing(window), arrived, site, || ());
+        complete(None, &growing, Sink::Passing(window), arrived, || ());
     } else {
         // Whoever reads on meets the same error again.
         arrived.outlast();
-        tokio::spawn(pump(arrived, Sink::Passing(window), first, growing, site, None));
+        tokio::spawn(pump(arrived, Sink::Passing(window), first, growing, None));
     }
     Content::Growing(cursor)
 }
@@ -244,7 +242,6 @@ async fn pump(
     mut sink: Sink,
     first: Arc<Chunk>,
     growing: Arc<Growing>,
-    site: SiteId,
     fetch: Option<(&Request, Entry)>,
 ) {
     let (request, entry) = fetch.unzip();
@@ -306,7 +303,7 @@ async fn pump(
         Box::pin(large.finish(is_wanted)).await;
         sink = Sink::Passing(window);
     }
-    complete(entry.as_ref(), &growing, sink, arrived, site, || {
+    complete(entry.as_ref(), &growing, sink, arrived, || {
         if unpublished > 0 {
             chunk.publish(unpublished);
         }
@@ -410,7 +407,6 @@ fn complete(
     growing: &Growing,
     sink: Sink,
     arrived: Box<Arrived>,
-    site: SiteId,
     publish: impl FnOnce(),
 ) {
     let trailers = match arrived.trailers() {
@@ -434,5 +430,5 @@ fn complete(
     }
     publish();
     growing.finish(End::Whole, &trailers);
-    with_core(|core| arrived.finish(&OfSite(site), &core.config.limits));
+    with_core(|core| arrived.finish(&OfCore, &core.config.limits));
 }

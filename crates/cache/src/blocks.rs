@@ -241,7 +241,7 @@ async fn alone(request: &Arc<Request>) -> Result<AtHand, Missing> {
         return Err(Missing::Refused);
     }
     let bytes = block.of.bytes_of(block.number);
-    Ok(match arriving::pass(arrived, Some(bytes.end - bytes.start), request.site) {
+    Ok(match arriving::pass(arrived, Some(bytes.end - bytes.start)) {
         Content::Growing(cursor) => AtHand::Arriving(cursor),
         Content::Whole(bytes) => AtHand::Copied(bytes),
     })

@@ -1,10 +1,14 @@
 //! What can be set, with its default and its bound.
 
+mod origin;
 mod page;
 mod rules;
 
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
+pub use self::origin::{
+    Balance, InvalidOrigin, Member, Origin, OriginRules, OriginTls, Probe, Server, ServerRules, cookie_name,
+};
 pub use self::page::{InvalidPage, OwnPage, PAGE_BYTES_MAX, Part, Place};
 pub use self::rules::{
     HostPattern, InvalidRule, LIST_MAX, Methods, PATHS_MAX, PathRule, Pattern, SITES_MAX, Site, SiteRules,
@@ -72,15 +76,6 @@ impl PartialEq for PurgeToken {
 }
 
 impl Eq for PurgeToken {}
-
-/// An origin server: where misses are fetched.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct Origin {
-    /// Host name or address, without brackets.
-    pub host: String,
-    /// TCP port.
-    pub port: u16,
-}
 
 /// Limits on what one client or one origin may ask of us. Each has a counter for when it is hit.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -41,7 +41,7 @@ use crate::{
     key,
     lately::Lately,
     objects,
-    origin::{Upstream, Upstreams},
+    origin::{MemberId, Pools, Tried, Upstream, Upstreams, Wish},
     parts_in_memory::PartsInMemory,
     policy::RequestFacts,
     purge_book::Book,
@@ -495,11 +495,51 @@ pub(crate) fn with_core<R>(with: impl FnOnce(&Core) -> R) -> R {
     })
 }
 
-/// The connections of the core that runs to the origin of a site.
-pub(crate) struct OfSite(pub(crate) SiteId);
+/// The origin of a site, as the core that runs knows it.
+pub(crate) struct OfSite {
+    site: SiteId,
+    wish: Wish,
+}
+
+impl OfSite {
+    /// For what a request asks.
+    pub(crate) fn of(request: &Request) -> Self {
+        let wish = with_core(|core| core.sites.group(request.site).wish(request.primary(), &request.head()));
+        Self { site: request.site, wish }
+    }
+}
 
 impl Upstreams for OfSite {
-    fn upstream<R>(&self, with: impl FnOnce(&mut Upstream) -> R) -> R {
-        with_core(|core| with(&mut core.sites.upstream(self.0).borrow_mut()))
+    fn choose(&self, tried: &mut Tried) -> Option<MemberId> {
+        with_core(|core| core.sites.choose(self.site, self.wish, tried, clock::monotonic_ms()))
+    }
+
+    fn asks_again(&self) {
+        with_core(|core| core.count(Counter::OriginRetries));
+    }
+
+    fn fared(&self, member: MemberId, is_well: bool) {
+        with_core(|core| {
+            let is_ejected =
+                core.sites.upstream(member).borrow().member.fared(is_well, clock::monotonic_ms());
+            if is_ejected {
+                core.count(Counter::OriginEjections);
+            }
+        });
+    }
+}
+
+impl Pools for OfSite {
+    fn upstream<R>(&self, member: MemberId, with: impl FnOnce(&mut Upstream) -> R) -> R {
+        OfCore.upstream(member, with)
+    }
+}
+
+/// All servers, as the core that runs knows them.
+pub(crate) struct OfCore;
+
+impl Pools for OfCore {
+    fn upstream<R>(&self, member: MemberId, with: impl FnOnce(&mut Upstream) -> R) -> R {
+        with_core(|core| with(&mut core.sites.upstream(member).borrow_mut()))
     }
 }

@@ -93,6 +93,10 @@ engine::counters! {
         MillisSaved => Counter, "cache_saved_milliseconds", None, "Time that the origin had taken for what was then answered from the store, summed over the hits.";
         BytesFetched => Counter, "cache_fetched_bytes", Bytes, "Bytes of bodies received from the origin.";
         OriginConnects => Counter, "cache_origin_connects", None, "Connections opened to the origin.";
+        OriginRetries => Counter, "cache_origin_retries", None, "Requests sent to another of the origin's servers, because one did not answer.";
+        OriginEjections => Counter, "cache_origin_ejections", None, "Times that one of the origin's servers failed so often that it was left alone for a while.";
+        OriginProbes => Counter, "cache_origin_probes", None, "Probes of the origin's servers.";
+        OriginProbesFailed => Counter, "cache_origin_probes_failed", None, "Probes that the origin's servers did not answer as they should.";
         OriginRefused => Counter, "cache_origin_refused", None, "The origin could not be reached: refused, unknown or unreachable.";
         OriginClosed => Counter, "cache_origin_closed", None, "The origin closed or reset a connection before it had answered.";
         OriginTimeouts => Counter, "cache_origin_timeouts", None, "The origin did not connect, answer or go on in time.";
@@ -134,7 +138,9 @@ impl Counter {
             OriginError::Unresolved(_)
             | OriginError::ResolveTimeout(_)
             | OriginError::Refused
-            | OriginError::Connect(_) => Self::OriginRefused,
+            | OriginError::Connect(_)
+            | OriginError::Tls(_)
+            | OriginError::NobodyUp => Self::OriginRefused,
             OriginError::ConnectTimeout(_)
             | OriginError::FirstByteTimeout(_)
             | OriginError::BodyStalled(_) => Self::OriginTimeouts,

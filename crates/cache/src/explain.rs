@@ -455,7 +455,8 @@ impl Walk<'_> {
             return self.missed(shard, primary, asked);
         }
         let now_ms = clock::monotonic_ms();
-        let is_failing = core.lately.has(stored.hash, now_ms) || core.sites.is_failing(self.site, now_ms);
+        let is_failing =
+            core.lately.has(stored.hash, now_ms) || core.sites.group(self.site).is_failing(now_ms);
         match policy::may_reuse(meta.stored(self.now_s), &self.facts.directives) {
             Reuse::Fresh { ttl_s } => {
                 self.say("reuse", "fresh", format!("it is fresh for {ttl_s} s"), "RFC 9111 §4.2");
@@ -561,7 +562,7 @@ impl Walk<'_> {
             None => config.origin.as_ref(),
             Some(at) => config.sites.get(at).map(|site| &site.origin),
         };
-        origin.map_or_else(|| "none".to_owned(), |origin| format!("{}:{}", origin.host, origin.port))
+        origin.map_or_else(|| "none".to_owned(), ToString::to_string)
     }
 }
 

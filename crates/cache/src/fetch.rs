@@ -25,7 +25,7 @@ use crate::{
     arriving::receive,
     block::{self, Block, Fit},
     cold,
-    core::{Core, Message, OfSite, with_core},
+    core::{Core, Message, OfCore, OfSite, with_core},
     counters::Counter,
     downstream::Downstream,
     entry::Entry,
@@ -144,7 +144,7 @@ async fn fetch(want: Want, entry: Entry, mut known: Option<Known>) {
         start()
     };
     let stands_in = |known: &Option<Known>| known.as_ref().is_some_and(|known| known.may_stand_in);
-    if stands_in(&known) && !with_core(|core| core.sites.may_try(request.site, clock::monotonic_ms())) {
+    if stands_in(&known) && !with_core(|core| core.sites.group(request.site).may_try(clock::monotonic_ms())) {
         return answer(reply, tell(|| Start::StandIn));
     }
     loop {
@@ -157,7 +157,7 @@ async fn fetch(want: Want, entry: Entry, mut known: Option<Known>) {
                 with_core(|core| {
                     core.count(Counter::of_origin_error(&error));
                     if is_origins {
-                        core.sites.failed(request.site, clock::monotonic_ms());
+                        core.sites.group(request.site).failed(clock::monotonic_ms());
                     }
                 });
                 if stands_in(&known) {
@@ -167,7 +167,7 @@ async fn fetch(want: Want, entry: Entry, mut known: Option<Known>) {
                 return answer(reply, Start::Failed(error));
             }
         };
-        with_core(|core| core.sites.answered(request.site));
+        with_core(|core| core.sites.group(request.site).answered());
         let status = arrived.head.head().status;
         // A 304 to a request without conditions is none, either.
         let is_unasked = |known: &Known| status == 304 && !known.has_validator();
@@ -192,7 +192,7 @@ async fn fetch(want: Want, entry: Entry, mut known: Option<Known>) {
                     } else {
                         revalidate::freshen(core, &request, &known, &arrived, entry.bans())
                     };
-                    arrived.finish(&OfSite(request.site), &core.config.limits);
+                    arrived.finish(&OfCore, &core.config.limits);
                     freshened
                 });
                 if freshened == Freshened::Yes {
@@ -276,7 +276,7 @@ async fn exchange(
         Asked { head: &head, wanted: Wanted::Storing, answered: Answered::Other, is_idempotent: true };
     let connected = || with_core(|core| core.count(Counter::OriginConnects));
     let arrived =
-        origin::ask(&OfSite(request.site), &config.limits, &asked, &mut Leader(reply), connected).await;
+        origin::ask(&OfSite::of(request), &config.limits, &asked, &mut Leader(reply), connected).await;
     arrived.map_err(|error| match error {
         SendError::Origin(error) => error,
         SendError::Ours(never) => match never {},

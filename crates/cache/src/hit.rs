@@ -241,7 +241,8 @@ fn stale(core: &Core, reuse: Reuse, keyed: Keyed, trust: Trust) -> Result<Used, 
         (Reuse::Fresh { ttl_s }, _) => Ok(Used::fresh(ttl_s)),
         (Reuse::StaleAccepted { stale_s }, _) => Ok(Used::stale(stale_s, "max-stale", false)),
         (Reuse::StaleWhileRevalidate { stale_s }, _) => {
-            let is_asked = core.lately.has(keyed.hash, now_ms) || core.sites.is_failing(keyed.site, now_ms);
+            let is_asked =
+                core.lately.has(keyed.hash, now_ms) || core.sites.group(keyed.site).is_failing(now_ms);
             if !is_asked {
                 // Now, and not when it is: a pipeline may ask for it many times until then.
                 core.lately.note(keyed.hash, now_ms);
@@ -251,7 +252,7 @@ fn stale(core: &Core, reuse: Reuse, keyed: Keyed, trust: Trust) -> Result<Used, 
         (Reuse::StaleIfError { stale_s }, trust) => {
             let fails = trust == Trust::StandIn
                 || core.lately.has(keyed.hash, now_ms)
-                || core.sites.is_failing(keyed.site, now_ms);
+                || core.sites.group(keyed.site).is_failing(now_ms);
             if fails { Ok(Used::stale(stale_s, "stale-if-error", false)) } else { Err((false, Fwd::Stale)) }
         }
         (Reuse::No(NotReused::Stale), _) => Err((false, Fwd::Stale)),

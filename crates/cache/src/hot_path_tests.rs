@@ -255,7 +255,7 @@ fn cases_of_a_site() -> Vec<Case> {
 fn a34_hits_of_a_site_with_rules_allocate_nothing() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     runtime.block_on(async {
-        let origin = Origin { host: "127.0.0.1".to_owned(), port: 9 };
+        let origin = Origin::http("127.0.0.1", 9);
         let patterns =
             |names: &[&str]| names.iter().map(|name| name.parse().expect("a pattern")).collect::<Vec<_>>();
         let rules = SiteRules {

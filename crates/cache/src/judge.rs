@@ -1,7 +1,7 @@
 //! *backend_response*: whether and under which key an origin's answer is stored, and what is kept of its head.
 
 use engine::{cores::clock, store::Hash};
-use wire::http1::{framing::Framing, head::ResponseHead, known::KnownHeader};
+use wire::http1::{fields::append_field, framing::Framing, head::ResponseHead, known::KnownHeader};
 
 use crate::{
     config::{CookieRule, SiteRules},
@@ -104,6 +104,7 @@ pub(crate) fn judge(core: &Core, request: &Request, answer: &Arrived, bans: u64)
                 note::leave(core, request.primary(), &asked, why.name(), times.response_s, bans);
             }
             let response = forwarded(core, head, times, length, Standing::NotStorable(Some(why)));
+            let response = staying(core, request, answer, response);
             Judged { response, own: None, storing: None }
         }
     }
@@ -190,9 +191,20 @@ fn names_itself(core: &Core, request: &Request, answer: &ResponseHead<'_, '_>) -
 }
 
 /// The answer to a request that was passed.
-pub(crate) fn passed(core: &Core, answer: &Arrived) -> Response {
+pub(crate) fn passed(core: &Core, request: &Request, answer: &Arrived) -> Response {
     let head = &answer.head.head();
-    forwarded(core, head, times(answer.requested_ms), length_of(answer.framing), Standing::Passed)
+    let response =
+        forwarded(core, head, times(answer.requested_ms), length_of(answer.framing), Standing::Passed);
+    staying(core, request, answer, response)
+}
+
+/// An answer that is for one visitor alone, who may stay with the server that gave it.
+fn staying(core: &Core, request: &Request, answer: &Arrived, mut response: Response) -> Response {
+    let group = core.sites.group(request.site);
+    if let Some(cookie) = group.cookie(&request.head(), answer.member()) {
+        append_field(&mut response.head, "Set-Cookie", cookie.as_bytes());
+    }
+    response
 }
 
 fn forwarded(

@@ -127,6 +127,7 @@ pub use engine::{
 };
 pub use explanation::{ExplainError, Explanation, Figure, RequestOf, Step};
 pub use objects::{OBJECTS_MAX, ObjectSeen, Objects, ObjectsError};
+pub use origin::{ByHand, MemberSaid, SetUpError, Standing};
 pub use purge_book::{PurgesError, PurgesSeen, check as check_purges};
 pub use server::{Invalidate, PurgeError, Purged, Server, StartError};
 pub use site::SitesError;

@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use engine::cores::clock;
 use wire::http1::framing::{Answered, ChunkedEncoder, Framing};
 
 use crate::{
@@ -58,9 +59,10 @@ pub(crate) async fn pass(
     let connected = || with_core(|core| core.count(Counter::OriginConnects));
     let bans = with_core(|core| core.invalidations.youngest());
     let mut upload = Upload { request, client, limits };
-    let arrived = match origin::ask(&OfSite(request.site), limits, &asked, &mut upload, connected).await {
+    let origin = OfSite::of(request);
+    let arrived = match origin::ask(&origin, limits, &asked, &mut upload, connected).await {
         Ok(arrived) => arrived,
-        Err(SendError::Origin(error)) => return Some(Step::Then(State::OriginFailed(error))),
+        Err(SendError::Origin(error)) => return Some(failed(request, error)),
         Err(SendError::Ours(Broken::Gone)) => return None,
         Err(SendError::Ours(Broken::Refused(fault))) => return Some(Step::Then(State::Synth(fault))),
     };
@@ -87,24 +89,33 @@ pub(crate) async fn switch(request: &Arc<Request>, client: &mut impl Downstream)
     let connected = || with_core(|core| core.count(Counter::OriginConnects));
     let bans = with_core(|core| core.invalidations.youngest());
     let mut upload = Upload { request, client, limits: &config.limits };
-    let site = OfSite(request.site);
-    let switching = origin::switch(&site, &config.limits, &asked, &mut upload, connected);
+    let origin = OfSite::of(request);
+    let switching = origin::switch(&origin, &config.limits, &asked, &mut upload, connected);
     match Box::pin(switching).await {
         Ok(origin::Answered::Here(arrived)) => {
             Some(arrived_for(request, arrived, CacheStatus::fwd(Fwd::Bypass), bans).await)
         }
         Ok(origin::Answered::Switched(switched)) => Some(websocket::open(*switched, nonce.as_deref())),
-        Err(error) => Some(Step::Then(State::OriginFailed(error))),
+        Err(error) => Some(failed(request, error)),
     }
+}
+
+/// What may stand in for what others ask for does so, while the origin cannot be reached.
+fn failed(request: &Request, error: OriginError) -> Step {
+    if error.is_unreachable() {
+        with_core(|core| core.sites.group(request.site).failed(clock::monotonic_ms()));
+    }
+    Step::Then(State::OriginFailed(error))
 }
 
 /// What becomes of the answer to a request that was passed.
 async fn arrived_for(request: &Arc<Request>, arrived: Box<Arrived>, status: CacheStatus, bans: u64) -> Step {
+    with_core(|core| core.sites.group(request.site).answered());
     invalidate_after(request, &arrived.head.head()).await;
     heard::hear(request, &arrived.head.head());
-    let response = Arc::new(with_core(|core| judge::passed(core, &arrived)));
+    let response = Arc::new(with_core(|core| judge::passed(core, request, &arrived)));
     let as_get = with_core(|core| judge::as_get(core, request, &arrived, bans));
-    let content = arriving::pass(arrived, response.length, request.site);
+    let content = arriving::pass(arrived, response.length);
     if let (Some((response, expires_s)), Content::Whole(body)) = (as_get, &content) {
         with_core(|core| put::keep(core, request, &response, expires_s, body));
     }

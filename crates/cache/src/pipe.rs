@@ -25,17 +25,20 @@ use std::{
 };
 
 use engine::cores::clock;
-use tokio::{
-    io::{AsyncRead as _, AsyncWrite as _, AsyncWriteExt as _, ReadBuf},
-    net::TcpStream,
-};
+use tokio::io::{AsyncRead as _, AsyncWrite as _, AsyncWriteExt as _, ReadBuf};
 use wire::http1::{
     fields::list,
     head::{RequestHead, Version},
     known::KnownHeader,
 };
 
-use crate::{core::with_core, counters::Counter, held::Held, origin::Permit, sink::Gone};
+use crate::{
+    core::with_core,
+    counters::Counter,
+    held::Held,
+    origin::{Line, Permit},
+    sink::Gone,
+};
 
 /// Read at once of one side.
 const READ_BYTES: usize = 16 << 10;
@@ -66,7 +69,7 @@ fn asks(head: &RequestHead<'_, '_>) -> bool {
 
 /// What an origin has switched to another protocol.
 pub(crate) struct Pipe {
-    pub(crate) stream: TcpStream,
+    pub(crate) line: Line,
     pub(crate) permit: Permit,
     /// The head of its 101: a status line and field lines, without those for one hop.
     pub(crate) head: Vec<u8>,
@@ -146,12 +149,12 @@ impl Lane {
 impl Pipe {
     /// Passes bytes on until one side ends; `early` is what the client has sent behind its request.
     pub(crate) async fn run(self, early: Vec<u8>, client: &mut impl Duplex) -> End {
-        let Self { stream, permit: _permit, early: answered, head: _ } = self;
+        let Self { line, permit: _permit, early: answered, head: _ } = self;
         let _open = Open::new();
         let (idle_max, stall_max) =
             with_core(|core| (core.config.limits.pipe_idle_time_max, core.config.limits.send_stall_max));
         let (Ok(up), Ok(down)) = (Lane::new(early), Lane::new(answered)) else { return End::Full };
-        let mut flow = Flow { origin: stream, up, down };
+        let mut flow = Flow { origin: line, up, down };
         let mut look = pin!(tokio::time::sleep(LOOK_EVERY));
         let end = poll_fn(|cx| {
             if let Poll::Ready(end) = flow.poll(cx, client) {
@@ -186,7 +189,7 @@ fn count(end: End) {
 
 /// Both directions.
 struct Flow {
-    origin: TcpStream,
+    origin: Line,
     up: Lane,
     down: Lane,
 }

@@ -409,7 +409,7 @@ mod tests {
             panic!("a valid head: {bytes}");
         };
         let mut key = Vec::new();
-        let origin = crate::config::Origin { host: "127.0.0.1".to_owned(), port: 9 };
+        let origin = crate::config::Origin::http("127.0.0.1", 9);
         let config = crate::config::Config { rules, ..crate::config::Config::new(origin) };
         let site = key::of_request(&head, &SiteTable::of(&config).expect("a site"), &mut key);
         let framing = request_framing(&head).expect("sound framing");

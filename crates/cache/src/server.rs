@@ -12,7 +12,7 @@ use std::{
 
 use engine::{
     cores::{
-        self, CoreContext, Cores, CoresConfig,
+        self, CoreContext, Cores, CoresConfig, clock,
         listener::Balance,
         mesh::{Mesh, Receiver, Sender},
         run::{CoreFailure, Drained},
@@ -23,7 +23,7 @@ use engine::{
     store::{Shard, Store, StoreConfig, StoreError, tier::OpenOnFileError},
     tls::{TlsError, certificates::Certificate},
 };
-use tokio::sync::oneshot;
+use tokio::{sync::oneshot, task::JoinSet};
 use wire::http1::head::HeadLimits;
 
 use crate::{
@@ -43,6 +43,7 @@ use crate::{
     listing,
     memory_need::TooLittleMemory,
     objects::{Objects, ObjectsError},
+    origin::{self, ByHand, Member, MemberSaid, SetUpError},
     outside::Outside,
     purge,
     purge_book::{Book, PurgesError},
@@ -73,6 +74,9 @@ pub enum StartError {
     /// The sites cannot be told apart.
     #[error("the sites cannot be used: {0}")]
     Sites(#[from] SitesError),
+    /// What talks to an origin cannot be made.
+    #[error("{0}")]
+    Origin(#[from] SetUpError),
     /// The store cannot be set up.
     #[error("cannot set up the store: {0}")]
     Store(#[from] StoreError),
@@ -154,6 +158,7 @@ pub struct Server {
     tag_fields: Vec<Box<str>>,
     head_limits: HeadLimits,
     table: Arc<SiteTable>,
+    members: Arc<[Arc<Member>]>,
     terms: Option<Arc<TlsTerms>>,
     _socket: Option<SocketFile>,
 }
@@ -245,11 +250,12 @@ impl Server {
             terms: terms.clone(),
             identity,
             pseudonym,
-            sites: Sites::new(&config, Arc::clone(&table), loops).map_err(StartError::Prepare)?,
+            sites: Sites::new(&config, Arc::clone(&table), loops)?,
             book: Arc::clone(&book),
             config: Arc::new(config),
         });
         let tag_fields = shared.config.tags.clone();
+        let members = Arc::clone(&shared.sites.members);
         let cores_config = CoresConfig { cores: processors, name: "cache", ..CoresConfig::default() };
         let started = Cores::start_each(cores_config, seeds, move |context, seed| {
             run_core(context, seed, Arc::clone(&shared))
@@ -269,6 +275,7 @@ impl Server {
             tag_fields,
             head_limits,
             table,
+            members,
             terms,
             _socket: socket,
         })
@@ -300,6 +307,22 @@ impl Server {
         if let Some(terms) = &self.terms {
             terms.show(certificates);
         }
+    }
+
+    /// How the origins' servers are.
+    pub fn origins(&self) -> Vec<MemberSaid> {
+        let now_ms = clock::monotonic_ms();
+        self.members.iter().map(|member| member.said(now_ms)).collect()
+    }
+
+    /// What an operator decides of a server, by the name that it was configured with; false: there is none of that name.
+    pub fn set_origin(&self, name: &str, by_hand: ByHand) -> bool {
+        let mut is_there = false;
+        for member in self.members.iter().filter(|member| member.is(name)) {
+            member.set(by_hand);
+            is_there = true;
+        }
+        is_there
     }
 
     /// Drops the object of a URL, with all its variants. Blocks until it is done.
@@ -433,6 +456,11 @@ async fn run_core(context: CoreContext, seed: Seed, shared: Arc<Shared>) -> io::
     }
     let messages = tokio::spawn(receive_messages(receiver, Arc::clone(&shared.clients)));
     let housekeeping = tokio::spawn(housekeeping::keep_house());
+    // They end with the loop that has them, the first.
+    let mut probes = JoinSet::new();
+    for member in shared.sites.members.iter().filter(|member| index == 0 && member.is_probed()) {
+        probes.spawn(origin::probe(Arc::clone(member), count_probe));
+    }
     let settling = completions.map(|completions| tokio::spawn(settle_reads(completions)));
     let coded = tokio::spawn(twins::settle(coded));
     let coming = coming.map(|coming| tokio::spawn(store_file::take_over(coming)));
@@ -463,6 +491,15 @@ async fn run_core(context: CoreContext, seed: Seed, shared: Arc<Shared>) -> io::
     }
     messages.abort();
     Ok(())
+}
+
+fn count_probe(is_good: bool) {
+    with_core(|core| {
+        core.count(Counter::OriginProbes);
+        if !is_good {
+            core.count(Counter::OriginProbesFailed);
+        }
+    });
 }
 
 async fn receive_messages(mut receiver: Receiver<Message>, clients: Arc<Clients>) {

@@ -2,89 +2,114 @@
 //!
 //! ```text
 //!  host ─ SiteTable::of_host ─▶ SiteId ─┬─▶ rules (SiteTable)
-//!                                   └─▶ origin ─▶ Upstream of this core, Resolver and back-off of all cores
+//!                                   └─▶ Group: which member ─▶ Upstream of this core, Member of all cores
 //! ```
-//! *recv* says which; from there on the request carries the site's number. What talks to an origin (permits, connections,
-//! addresses, how it fares) is the origin's: sites with the same one share that, and no two origins do.
+//! *recv* says which; from there on the request carries the site's number. What talks to a server (permits, connections,
+//! addresses, how it fares) is that server's: sites and origins with the same one, by the same rules, share that.
 
 mod table;
 
 use std::{
     cell::RefCell,
-    collections::HashMap,
-    io,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
-    },
+    collections::{HashMap, hash_map::Entry},
+    sync::{Arc, atomic::AtomicBool},
     time::Duration,
 };
 
 pub use self::table::SitesError;
 pub(crate) use self::table::{SiteId, SiteTable};
 use crate::{
-    config::{Config, Limits, SiteRules},
-    origin::{Resolver, Upstream},
+    config::{Config, Limits, Server, ServerRules, SiteRules},
+    origin::{Group, Member, MemberId, SetUpError, Tried, Upstream, Wish},
     unfresh::Unfresh,
 };
-
-/// How long an origin that failed is left alone by those whose answer something stored may stand in for, in
-/// milliseconds.
-const RETRY_MS: u64 = 1000;
 
 /// What all cores share of the sites.
 pub(crate) struct Sites {
     table: Arc<SiteTable>,
-    resolvers: Vec<Arc<Resolver>>,
+    pub(crate) members: Arc<[Arc<Member>]>,
+    groups: Arc<[Group]>,
     of_sites: Arc<[OfSite]>,
-    failing_until_ms: Arc<[AtomicU64]>,
 }
 
 /// What all cores know of one site.
 struct OfSite {
-    /// The place of its origin among the origins.
-    origin: usize,
+    /// The place of its origin among the groups.
+    group: usize,
     told_of_shared_pages: AtomicBool,
     unfresh: Unfresh,
+}
+
+/// The servers of all origins, each once.
+#[derive(Default)]
+struct Members<'c> {
+    all: Vec<Arc<Member>>,
+    places: HashMap<(&'c Server, &'c ServerRules, Option<&'c str>), usize>,
+}
+
+impl<'c> Members<'c> {
+    fn add(&mut self, server: &'c Server, rules: &'c SiteRules) -> Result<(), SetUpError> {
+        let host = rules.host.as_deref();
+        let place = (server, &rules.origin.server, host);
+        if !self.places.contains_key(&place) {
+            self.all.push(Arc::new(Member::new(server, &rules.origin.server, host)?));
+            self.places.insert(place, self.all.len() - 1);
+        }
+        Ok(())
+    }
+
+    fn of(&self, server: &Server, rules: &SiteRules) -> (MemberId, Arc<Member>) {
+        let at = self.places[&(server, &rules.origin.server, rules.host.as_deref())];
+        (MemberId::of(at), Arc::clone(&self.all[at]))
+    }
 }
 
 impl Sites {
     /// Those of a configuration, for so many cores; `table` is made of the same.
     ///
     /// # Errors
-    /// There is no thread to look names up with.
-    pub(crate) fn new(config: &Config, table: Arc<SiteTable>, cores: usize) -> io::Result<Self> {
-        let (mut resolvers, mut places) = (Vec::new(), HashMap::new());
-        let origins = config.sites.iter().map(|site| Some(&site.origin));
-        let of_sites = [config.origin.as_ref()].into_iter().chain(origins).map(|origin| {
-            let place = match places.get(&origin) {
-                Some(place) => *place,
-                None => {
-                    resolvers.push(match origin {
-                        Some(origin) => Resolver::new(origin)?,
-                        None => Resolver::of_nobody(),
+    /// There is no thread to look names up with, or TLS with a server cannot be spoken.
+    pub(crate) fn new(config: &Config, table: Arc<SiteTable>, cores: usize) -> Result<Self, SetUpError> {
+        let (mut members, mut groups, mut places) = (Members::default(), Vec::new(), HashMap::new());
+        let origins = config.sites.iter().map(|site| (Some(&site.origin), &site.rules));
+        let mut of_sites = Vec::new();
+        for (origin, rules) in [(config.origin.as_ref(), &config.rules)].into_iter().chain(origins) {
+            let key = (origin, &rules.origin, rules.host.as_deref());
+            let group = match places.entry(key) {
+                Entry::Occupied(place) => *place.get(),
+                Entry::Vacant(place) => {
+                    groups.push(match origin {
+                        None => Group::of_nobody(),
+                        Some(origin) => {
+                            origin
+                                .members()
+                                .iter()
+                                .try_for_each(|member| members.add(&member.server, rules))?;
+                            Group::new(origin, &rules.origin, |server| members.of(server, rules))
+                        }
                     });
-                    places.insert(origin, resolvers.len() - 1);
-                    resolvers.len() - 1
+                    *place.insert(groups.len() - 1)
                 }
             };
-            let told_of_shared_pages = AtomicBool::new(false);
-            Ok(OfSite { origin: place, told_of_shared_pages, unfresh: Unfresh::new(cores) })
-        });
-        let of_sites = of_sites.collect::<io::Result<_>>()?;
-        let failing_until_ms = resolvers.iter().map(|_| AtomicU64::new(0)).collect();
-        Ok(Self { table, resolvers, of_sites, failing_until_ms })
+            of_sites.push(OfSite {
+                group,
+                told_of_shared_pages: AtomicBool::new(false),
+                unfresh: Unfresh::new(cores),
+            });
+        }
+        Ok(Self { table, members: members.all.into(), groups: groups.into(), of_sites: of_sites.into() })
     }
 
     /// One core's part of them.
     pub(crate) fn of_core(&self, limits: &Limits) -> SitesOfCore {
         let upstreams =
-            self.resolvers.iter().map(|resolver| RefCell::new(Upstream::new(Arc::clone(resolver), limits)));
+            self.members.iter().map(|member| RefCell::new(Upstream::new(Arc::clone(member), limits)));
         SitesOfCore {
             table: Arc::clone(&self.table),
             upstreams: upstreams.collect(),
+            turns: self.groups.iter().map(|group| RefCell::new(group.turns())).collect(),
+            groups: Arc::clone(&self.groups),
             of_sites: Arc::clone(&self.of_sites),
-            failing_until_ms: Arc::clone(&self.failing_until_ms),
         }
     }
 }
@@ -94,10 +119,10 @@ pub(crate) struct SitesOfCore {
     /// Which site a host is of, and their rules.
     pub(crate) table: Arc<SiteTable>,
     upstreams: Box<[RefCell<Upstream>]>,
+    /// Of each group, whose turn it is on this core.
+    turns: Box<[RefCell<Box<[i64]>>]>,
+    groups: Arc<[Group]>,
     of_sites: Arc<[OfSite]>,
-    /// While it lies ahead, an origin has failed a moment ago; 0: it answered the last time. Written when an origin
-    /// begins to fail, each second while it does, and when it answers again.
-    failing_until_ms: Arc<[AtomicU64]>,
 }
 
 impl SitesOfCore {
@@ -106,9 +131,26 @@ impl SitesOfCore {
         self.table.rules(site)
     }
 
-    /// The connections to a site's origin.
-    pub(crate) fn upstream(&self, site: SiteId) -> &RefCell<Upstream> {
-        &self.upstreams[self.of_sites[site.index()].origin]
+    /// The connections to a server.
+    pub(crate) fn upstream(&self, member: MemberId) -> &RefCell<Upstream> {
+        &self.upstreams[member.index()]
+    }
+
+    /// A site's origin.
+    pub(crate) fn group(&self, site: SiteId) -> &Group {
+        &self.groups[self.of_sites[site.index()].group]
+    }
+
+    /// The server of a site's origin that is asked next.
+    pub(crate) fn choose(
+        &self,
+        site: SiteId,
+        wish: Wish,
+        tried: &mut Tried,
+        now_ms: u64,
+    ) -> Option<MemberId> {
+        let group = self.of_sites[site.index()].group;
+        self.groups[group].choose(wish, tried, &mut self.turns[group].borrow_mut(), now_ms)
     }
 
     /// Whether it was said that what a site's visitors share differs between them ([`shared_pages`](crate::shared_pages)).
@@ -119,38 +161,6 @@ impl SitesOfCore {
     /// Whether a site's answers say how long they are fresh.
     pub(crate) fn unfresh(&self, site: SiteId) -> &Unfresh {
         &self.of_sites[site.index()].unfresh
-    }
-
-    fn failing(&self, site: SiteId) -> &AtomicU64 {
-        &self.failing_until_ms[self.of_sites[site.index()].origin]
-    }
-
-    /// Whether a site's origin failed a moment ago: what may stand in for its answer does, and it is left alone.
-    pub(crate) fn is_failing(&self, site: SiteId, now_ms: u64) -> bool {
-        now_ms < self.failing(site).load(Relaxed)
-    }
-
-    /// Leave to ask a site's origin for what something stored may stand in for: of a failing one, one request has it in
-    /// [`RETRY_MS`].
-    pub(crate) fn may_try(&self, site: SiteId, now_ms: u64) -> bool {
-        let failing = self.failing(site);
-        let until_ms = failing.load(Relaxed);
-        until_ms == 0
-            || until_ms <= now_ms
-                && failing.compare_exchange(until_ms, now_ms + RETRY_MS, Relaxed, Relaxed).is_ok()
-    }
-
-    /// A site's origin could not be reached, or is silent to what it answered before.
-    pub(crate) fn failed(&self, site: SiteId, now_ms: u64) {
-        self.failing(site).store(now_ms + RETRY_MS, Relaxed);
-    }
-
-    /// A site's origin answered.
-    pub(crate) fn answered(&self, site: SiteId) {
-        let failing = self.failing(site);
-        if failing.load(Relaxed) != 0 {
-            failing.store(0, Relaxed);
-        }
     }
 
     /// Closes connections to origins that have been idle for too long; when the next one will have been.

@@ -321,7 +321,7 @@ mod tests {
             store_bytes: 256 << 20,
             memory_bytes: memory.capacity_bytes,
             memory_limit_bytes: Some(1),
-            ..Config::new(Origin { host: "127.0.0.1".to_owned(), port: 9 })
+            ..Config::new(Origin::http("127.0.0.1", 9))
         };
         // The least that is enough.
         let refused = open_store(&config, &memory).err().expect("a byte is too little").to_string();

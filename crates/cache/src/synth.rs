@@ -19,7 +19,8 @@ use crate::{
 pub(crate) fn origin_failed(request: &Request, error: &OriginError) -> Answer<'static> {
     let fault = match error {
         OriginError::Unresolved(_) | OriginError::ResolveTimeout(_) => Fault::OriginUnresolved,
-        OriginError::Refused | OriginError::Connect(_) => Fault::OriginRefused,
+        OriginError::Refused | OriginError::Connect(_) | OriginError::Tls(_) => Fault::OriginRefused,
+        OriginError::NobodyUp => Fault::OriginDown,
         OriginError::ConnectTimeout(_) => Fault::OriginConnectTimeout,
         OriginError::Busy(_) | OriginError::Queue(_) => Fault::Overloaded,
         OriginError::Closed | OriginError::HeadShort => Fault::OriginClosedEarly,

@@ -22,7 +22,7 @@ use crate::{
 
 /// [`install_with`] the default configuration.
 pub(crate) fn install(cores: usize, ring: usize) -> Vec<Receiver<Message>> {
-    install_with(Config::new(Origin { host: "127.0.0.1".to_owned(), port: 9 }), cores, ring)
+    install_with(Config::new(Origin::http("127.0.0.1", 9)), cores, ring)
 }
 
 /// Makes this thread the first of so many cores, with rings of so many messages between them; what each of them is told.

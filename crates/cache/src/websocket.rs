@@ -39,7 +39,7 @@ fn accept_of(key: &str) -> String {
 
 /// What an origin that has switched comes to: a pipe, if it is a WebSocket and there is room for one.
 pub(crate) fn open(switched: Switched, nonce: Option<&str>) -> Step {
-    let Switched { stream, mut permit, head, early } = switched;
+    let Switched { line, mut permit, head, early } = switched;
     let head = head.head();
     let is_websocket =
         head.known(KnownHeader::Upgrade).is_some_and(|to| to.eq_ignore_ascii_case(b"websocket"));
@@ -51,7 +51,7 @@ pub(crate) fn open(switched: Switched, nonce: Option<&str>) -> Step {
         with_core(|core| core.count(Counter::PipesRefused));
         return Step::Then(State::Synth(Fault::Overloaded));
     }
-    Step::Pipe(Box::new(Pipe { stream, permit, head: interim(&head), early }))
+    Step::Pipe(Box::new(Pipe { line, permit, head: interim(&head), early }))
 }
 
 #[cfg(test)]

@@ -3,10 +3,12 @@
 //! One provider of cryptography (docs/decisions/002-dependencies.md), TLS 1.2 and 1.3 as rustls has them by default.
 //!
 //! - [`certificates`]: those that there are, by name.
+//! - [`client`]: the other side, which connects.
 //! - [`session`]: one connection, as functions from bytes to bytes.
 //! - [`config`]: what rustls is to do with a connection; [`acceptor`] is the same for tokio's streams.
 
 pub mod certificates;
+pub mod client;
 pub mod session;
 
 use std::{
@@ -60,6 +62,11 @@ pub enum TlsError {
     /// Clients are to be verified, and nothing says by whom.
     #[error("to verify clients, the certificates of those who sign the clients' are needed")]
     NoAuthority,
+    /// Servers are to be verified, and nothing says by whom.
+    #[error(
+        "the system names nobody who vouches for servers (Debian: ca-certificates); say who does in a file"
+    )]
+    NobodyTrusted,
 }
 
 /// Which files.

@@ -6,7 +6,7 @@ pub(crate) use cache::{
     BanSeen, ExplainError, Explanation, Invalidate, ObjectSeen, Objects, ObjectsError, PurgeError, Purged,
     RequestOf,
 };
-use cache::{Config, Server};
+use cache::{ByHand, Config, MemberSaid, Server};
 use engine::meter::Registry;
 
 use crate::{
@@ -37,6 +37,12 @@ pub(crate) trait Purges: Send + Sync + 'static {
 
     /// What is stored in memory, or what of it an expression holds of. Blocks until the cores have said so.
     fn objects(&self, expression: Option<&str>, rows_max: usize) -> Result<Objects, ObjectsError>;
+
+    /// How the origins' servers are.
+    fn origins(&self) -> Vec<MemberSaid>;
+
+    /// What an operator decides of a server; false: no origin has one of that name.
+    fn set_origin(&self, server: &str, by_hand: ByHand) -> bool;
 
     /// Says what would become of a request. Blocks until the core that owns its key has answered.
     fn explain(&self, request: &RequestOf) -> Result<Explanation, ExplainError>;
@@ -118,6 +124,14 @@ impl Purges for Accelerator {
     fn objects(&self, expression: Option<&str>, rows_max: usize) -> Result<Objects, ObjectsError> {
         let answer = self.running.ask(|server| server.objects(expression, rows_max));
         answer.unwrap_or(Err(ObjectsError::NoAnswer))
+    }
+
+    fn origins(&self) -> Vec<MemberSaid> {
+        self.running.ask(Server::origins).unwrap_or_default()
+    }
+
+    fn set_origin(&self, server: &str, by_hand: ByHand) -> bool {
+        self.running.ask(|running| running.set_origin(server, by_hand)).unwrap_or(false)
     }
 
     fn explain(&self, request: &RequestOf) -> Result<Explanation, ExplainError> {

@@ -2,9 +2,10 @@
 
 use std::net::SocketAddr;
 
-use cache::config::{Admission, ClientRule, CookieRule, Origin, Paging};
+use cache::config::{Admission, ClientRule, CookieRule, Paging};
 
 use crate::{
+    origin_settings::parse_origin,
     settings::{
         Access, Section, Setting, Shape, any_count, field_name, list, networks, one_or_more, optional,
         parse_address, parse_path, path_text, plain, some_size, some_time, truth, truth_text,
@@ -31,8 +32,9 @@ pub(crate) const CACHE_SETTINGS: &[Setting] = &[
         shape: Shape::Text,
         heading: CACHE,
         value_name: "URL",
-        help: "The web server that misses are fetched from, such as http://127.0.0.1:3000",
-        access: optional!(origin, parse = parse_origin, show = origin_text),
+        help: "The web server that misses are fetched from, such as http://127.0.0.1:3000, https://app.internal or \
+               unix:/run/app.sock; or several, with commas between them, each with weight=2 or backup after a space",
+        access: optional!(origin, parse = parse_origin, show = ToString::to_string),
     },
     Setting {
         key: "listen",
@@ -572,46 +574,6 @@ pub(crate) const CACHE_SETTINGS: &[Setting] = &[
         access: value!(cache.limits.client_bytes_max, parse = some_size, show = usize_size_text),
     },
 ];
-
-/// `http://host:port` of an origin.
-pub(crate) fn origin_text(origin: &Origin) -> String {
-    if origin.host.contains(':') {
-        format!("http://[{}]:{}", origin.host, origin.port)
-    } else {
-        format!("http://{}:{}", origin.host, origin.port)
-    }
-}
-
-fn parse_origin(text: &str) -> Result<Origin, String> {
-    const RIGHT: &str = "an origin is http://HOST or http://HOST:PORT, for instance http://127.0.0.1:3000";
-    let uri: axum::http::Uri = text.parse().map_err(|error| format!("not a URL ({error}): {RIGHT}"))?;
-    match uri.scheme_str() {
-        Some("http") => {}
-        Some("https") => return Err(format!("this version does not speak TLS to origins: {RIGHT}")),
-        Some(other) => return Err(format!("unknown scheme `{other}`: {RIGHT}")),
-        None => return Err(format!("no scheme: {RIGHT}; perhaps http://{text}")),
-    }
-    let Some(authority) = uri.authority() else {
-        return Err(format!("no host: {RIGHT}"));
-    };
-    if authority.as_str().contains('@') {
-        return Err(format!("a user name in it is not used: {RIGHT}"));
-    }
-    if uri.path() != "/" || uri.query().is_some() {
-        return Err(format!("leave the path off: {RIGHT}"));
-    }
-    let host = authority.host().trim_start_matches('[').trim_end_matches(']');
-    if host.is_empty() {
-        return Err(format!("no host: {RIGHT}"));
-    }
-    let after_host = &authority.as_str()[authority.host().len()..];
-    let port = match (after_host, authority.port_u16()) {
-        ("", _) => 80,
-        (_, Some(port)) if port > 0 => port,
-        _ => return Err(format!("`{}` is not a port: {RIGHT}", after_host.trim_start_matches(':'))),
-    };
-    Ok(Origin { host: host.to_owned(), port })
-}
 
 #[cfg(test)]
 mod tests;

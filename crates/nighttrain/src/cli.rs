@@ -53,6 +53,8 @@ pub(crate) enum Task {
     Explain(ExplainTask),
     /// Lists what a running accelerator has stored in memory, or searches it
     Objects(ObjectsTask),
+    /// Shows how the servers of a running accelerator's origins are, or takes one out
+    Origins(OriginsTask),
     /// Shows the effective configuration, and where each value comes from
     Config(ConfigTask),
     /// Says what is wrong in a configuration file, with the line and what would be right; or in a store's file
@@ -220,6 +222,24 @@ pub(crate) struct ObjectsTask {
     /// How many at most
     #[arg(long, value_name = "COUNT", default_value_t = 50)]
     pub limit: usize,
+    /// Prints JSON, whose names stay
+    #[arg(long)]
+    pub json: bool,
+    #[command(flatten)]
+    pub config: ConfigFile,
+    #[command(flatten)]
+    pub settings: AdminFlags,
+}
+
+/// `nighttrain origins`
+#[derive(Debug, Args)]
+pub(crate) struct OriginsTask {
+    /// A server as it was configured, such as http://10.0.0.1:3000
+    #[arg(requires = "set")]
+    pub server: Option<String>,
+    /// drain: only visitors who stay with it; down: nobody; auto: as it fares
+    #[arg(long, value_name = "STATE", value_parser = ["drain", "down", "auto"], requires = "server")]
+    pub set: Option<String>,
     /// Prints JSON, whose names stay
     #[arg(long)]
     pub json: bool,

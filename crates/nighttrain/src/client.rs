@@ -1,4 +1,4 @@
-//! The commands that ask a running server: `stat`, `purge`, `explain` and `objects`, over its admin port.
+//! The commands that ask a running server: `stat`, `purge`, `explain`, `objects` and `origins`, over its admin port.
 
 use std::{
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
@@ -7,10 +7,10 @@ use std::{
 
 use crate::{
     admin,
-    cli::{ExplainTask, ObjectsTask, PurgeTask},
+    cli::{ExplainTask, ObjectsTask, OriginsTask, PurgeTask},
     explained,
     failure::{Failure, Fault},
-    objects_table,
+    objects_table, origins_table,
     settings::Settings,
 };
 
@@ -95,6 +95,24 @@ pub(crate) fn objects(settings: &Settings, task: &ObjectsTask) -> Result<String,
         return Err(server.unexpected(200, &text));
     }
     Ok(if task.json { text + "\n" } else { objects_table::text(&said) })
+}
+
+/// How the origins' servers are: JSON as the server says it, or a table; or what became of one.
+pub(crate) fn origins(settings: &Settings, task: &OriginsTask) -> Result<String, Failure> {
+    let server = Server::new(settings)?;
+    if let Some((name, state)) = task.server.as_ref().zip(task.set.as_ref()) {
+        let request = server.agent.post(server.url("/origins")).query("server", name).query("set", state);
+        let (said, text) = server.said(server.authorized(request).send_empty())?;
+        return match said["set"].as_bool() {
+            Some(true) => Ok(format!("{name} is set to {state}\n")),
+            _ => Err(server.unexpected(200, &text)),
+        };
+    }
+    let (said, text) = server.said(server.authorized(server.agent.get(server.url("/origins"))).call())?;
+    if !said["origins"].is_array() {
+        return Err(server.unexpected(200, &text));
+    }
+    Ok(if task.json { text + "\n" } else { origins_table::text(&said) })
 }
 
 struct Server {

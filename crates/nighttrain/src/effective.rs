@@ -141,10 +141,12 @@ mod tests {
         let unsaid = precedence::in_force(None, |_| None, &Vec::new()).expect("right");
         assert!(has_other_sites(&before, &unsaid));
         // A site takes from [cache] what it does not say.
-        let config =
-            after.settings.accelerator(Some(cache::Origin { host: "z".to_owned(), port: 9 })).expect("sites");
+        let config = after.settings.accelerator(Some(cache::Origin::http("z", 9))).expect("sites");
         let [first, second] = &config.sites[..] else { panic!("two sites") };
-        assert_eq!((first.origin.host.as_str(), second.origin.host.as_str()), ("c", "z"));
+        assert_eq!(
+            (first.origin.to_string(), second.origin.to_string()),
+            ("http://c:1".to_owned(), "http://z:9".to_owned())
+        );
         assert_eq!((first.rules.paths.len(), second.rules.paths.len()), (1, 1));
         assert!(!first.rules.paths[0].pass && second.rules.paths[0].pass);
         assert_eq!(second.rules.bypass_cookies, Some(Vec::new()));

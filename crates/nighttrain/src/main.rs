@@ -3,7 +3,7 @@
 //! ```text
 //!                                          ┌── crates cache, feed, mail: pinned loops ◀── clients
 //! flags, environment, file ──▶ Settings ───┤        ▲ snapshot, purge, drain
-//!                                          └── admin thread (axum) ◀── nighttrain stat, purge, explain, objects; Prometheus
+//!                                          └── admin thread (axum) ◀── nighttrain stat, purge, explain, objects, origins; Prometheus
 //! main thread: signals, the line of what was saved
 //! ```
 //! Nothing here is on a request's path.
@@ -36,6 +36,8 @@ mod nats_flags;
 mod objects_table;
 mod operated;
 mod operation;
+mod origin_settings;
+mod origins_table;
 mod precedence;
 mod residency;
 mod run;
@@ -112,6 +114,10 @@ fn perform(task: Task) -> Result<(), Failure> {
         Task::Objects(task) => {
             let settings = configured(&task.config, &task.settings.0)?.settings;
             print(&client::objects(&settings, &task)?)
+        }
+        Task::Origins(task) => {
+            let settings = configured(&task.config, &task.settings.0)?.settings;
+            print(&client::origins(&settings, &task)?)
         }
         Task::Config(task) => {
             let path = task.config.path();

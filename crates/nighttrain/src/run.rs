@@ -6,7 +6,6 @@ use cache::config::Origin;
 
 use crate::{
     accelerator::{Accelerator, Purges},
-    cache_settings::origin_text,
     cli::CacheTask,
     demo,
     failure::Failure,
@@ -43,7 +42,7 @@ fn start(settings: &Settings, demo: bool) -> Result<Started, Failure> {
         1 => Some("1 site".to_owned()),
         many => Some(format!("{many} sites")),
     };
-    let origin_and_site = origin.as_ref().map(|origin| format!("{}{site}", origin_text(origin)));
+    let origin_and_site = origin.as_ref().map(|origin| format!("{origin}{site}"));
     let in_front_of = [sites, origin_and_site].into_iter().flatten().collect::<Vec<_>>().join(", and of ");
     let accelerator = Accelerator::start(settings.accelerator(origin)?, in_front_of, true)?;
     let hint = match accelerator.addresses().first() {
@@ -59,5 +58,5 @@ fn start(settings: &Settings, demo: bool) -> Result<Started, Failure> {
 }
 
 pub(crate) fn origin_at(address: SocketAddr) -> Origin {
-    Origin { host: address.ip().to_string(), port: address.port() }
+    Origin::at(address)
 }

@@ -21,6 +21,7 @@ use crate::{
     failure::{Failure, Fault},
     feed_settings::{FEED_SETTINGS, FeedSettings},
     mail_settings::{MAIL_SETTINGS, MailSettings},
+    origin_settings::ORIGIN_SETTINGS,
     site_settings::{SITE_SETTINGS, SiteSaid},
     tls_settings::{self, TLS_SETTINGS, TlsSaid},
     units::{duration_text, parse_duration, parse_size, size_text},
@@ -61,7 +62,7 @@ impl Default for Settings {
     fn default() -> Self {
         Self {
             origin: None,
-            cache: Config::new(Origin { host: String::new(), port: 0 }),
+            cache: Config::new(Origin::http("", 0)),
             sites: Vec::new(),
             tls: TlsSaid::default(),
             feed: FeedSettings::default(),
@@ -252,6 +253,7 @@ pub(crate) const SETTINGS: &[Setting] = &joined::<COUNT>([
     COMMON_SETTINGS,
     CACHE_SETTINGS,
     TLS_SETTINGS,
+    ORIGIN_SETTINGS,
     SITE_SETTINGS,
     FEED_SETTINGS,
     MAIL_SETTINGS,
@@ -260,12 +262,13 @@ pub(crate) const SETTINGS: &[Setting] = &joined::<COUNT>([
 const COUNT: usize = COMMON_SETTINGS.len()
     + CACHE_SETTINGS.len()
     + TLS_SETTINGS.len()
+    + ORIGIN_SETTINGS.len()
     + SITE_SETTINGS.len()
     + FEED_SETTINGS.len()
     + MAIL_SETTINGS.len();
 
 /// The tables of all parts, one behind the other.
-const fn joined<const N: usize>(tables: [&[Setting]; 6]) -> [Setting; N] {
+const fn joined<const N: usize>(tables: [&[Setting]; 7]) -> [Setting; N] {
     let mut all = [COMMON_SETTINGS[0]; N];
     let (mut i, mut table, mut row) = (0, 0, 0);
     while i < N {
@@ -525,7 +528,13 @@ mod tests {
             "admin" | "listen" | "tls-listen" => "[::1]:1",
             "admin-token-file" | "state" | "log-file" | "pid-file" | "listen-unix" => "/a/b",
             "log" => "warn,cache=debug",
-            "origin" => "http://[::1]:3000",
+            "origin" => "http://[::1]:3000, https://a:443 weight=2, unix:/a/b backup",
+            "balance" => "hash",
+            "sticky-cookie" | "probe-body" | "origin-tls-name" => "night",
+            "probe" => "/healthz",
+            "probe-status" => "204",
+            "origin-tries" | "eject-after" | "probe-window" | "probe-threshold" => "7",
+            "origin-tls-ca" | "origin-tls-cert" | "origin-tls-key" => "/a/b",
             "store" => "/a/store",
             "paging" => "kernel",
             "store-admission" => "second-request",

@@ -17,6 +17,7 @@ use cache::config::{
 
 use crate::{
     failure::Fault,
+    origin_settings::ORIGINS,
     settings::{Access, SETTINGS, Section, Setting, Settings, Shape, list, optional, truth},
     units::{duration_text, parse_duration},
 };
@@ -197,7 +198,8 @@ fn methods_text(methods: Methods) -> String {
 /// The settings that a site may say for itself, with their places in [`SETTINGS`].
 pub(crate) fn of_a_site() -> impl Iterator<Item = (usize, &'static Setting)> {
     SETTINGS.iter().enumerate().filter(|(_, setting)| {
-        setting.section == Section::Cache && (setting.heading == RULES || OF_CACHE.contains(&setting.key))
+        setting.section == Section::Cache
+            && (setting.heading == RULES || setting.heading == ORIGINS || OF_CACHE.contains(&setting.key))
     })
 }
 

@@ -59,7 +59,7 @@ fn body(page: u64) -> Vec<u8> {
 }
 
 fn start(origin: &ScriptedOrigin, store: &Path) -> Server {
-    let mut config = Config::new(Origin { host: "127.0.0.1".to_owned(), port: origin.address().port() });
+    let mut config = Config::new(Origin::at(origin.address()));
     config.listen.set_port(0);
     let cores = tests::cores(2).or_else(|| tests::cores(1)).expect("a machine has a processor");
     config.cores = engine::cores::parse_list(&cores).expect("a list");

@@ -40,6 +40,7 @@ mod mail_web;
 mod notes;
 mod numbers;
 mod objects;
+mod origins;
 mod pipelines;
 mod pipes;
 mod pressure;

@@ -7,7 +7,7 @@ use std::{fmt, str::FromStr, sync::Arc, time::Duration};
 
 use wire::http1::{fields::is_token, url::Authority};
 
-use super::{Origin, page::OwnPage};
+use super::{Origin, OriginRules, page::OwnPage};
 
 /// Sites.
 pub const SITES_MAX: usize = 1000;
@@ -253,6 +253,8 @@ pub struct SiteRules {
     pub hsts: Option<Duration>,
     /// At most [`PATHS_MAX`].
     pub paths: Vec<PathRule>,
+    /// How its origin is treated.
+    pub origin: OriginRules,
 }
 
 impl Default for SiteRules {
@@ -271,6 +273,7 @@ impl Default for SiteRules {
             https_only: false,
             hsts: None,
             paths: Vec::new(),
+            origin: OriginRules::default(),
         }
     }
 }
@@ -287,6 +290,7 @@ impl SiteRules {
         self.methods.is_none()
             && self.bypass_cookies.is_none()
             && self.bypass_headers.is_empty()
+            && self.origin.sticky.is_none()
             && self.paths.is_empty()
     }
 }

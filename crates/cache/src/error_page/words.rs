@@ -61,6 +61,8 @@ pub enum Fault {
     OriginUnresolved,
     /// The origin refused the connection.
     OriginRefused,
+    /// None of the origin's servers may be asked: their probes fail, or an operator has taken them away.
+    OriginDown,
     /// The origin reset the connection before its answer was whole.
     OriginReset,
     /// Connecting to the origin took longer than `origin_connect_time_max`.
@@ -146,9 +148,10 @@ const NOT_YOUR_DOING: &str = "A browser does not normally send this, so somethin
 
 impl Fault {
     /// Every kind of fault once, for tests and for the list of counters.
-    pub const ALL: [Fault; 26] = [
+    pub const ALL: [Fault; 27] = [
         Fault::OriginUnresolved,
         Fault::OriginRefused,
+        Fault::OriginDown,
         Fault::OriginReset,
         Fault::OriginConnectTimeout,
         Fault::OriginStalled,
@@ -193,6 +196,7 @@ impl Fault {
         match self {
             Fault::OriginUnresolved => ORIGIN_UNRESOLVED,
             Fault::OriginRefused => ORIGIN_REFUSED,
+            Fault::OriginDown => ORIGIN_DOWN,
             Fault::OriginReset => ORIGIN_RESET,
             Fault::OriginConnectTimeout => ORIGIN_CONNECT_TIMEOUT,
             Fault::OriginStalled => ORIGIN_STALLED,
@@ -294,6 +298,16 @@ const ORIGIN_REFUSED: Words = Words {
            connection. It may be restarting.",
     visitor: RETRY,
     operator: "Check that the server named in --origin is running and listens on that port.",
+};
+
+const ORIGIN_DOWN: Words = Words {
+    status: 502,
+    code: "origin-down",
+    side: Side::Website,
+    title: "All of the website’s servers are down",
+    what: "The website has servers of its own, of which this accelerator knows that none is well at the moment.",
+    visitor: RETRY,
+    operator: "nighttrain origins shows how each of them is, and what its probes found.",
 };
 
 const ORIGIN_RESET: Words = Words {

@@ -63,7 +63,7 @@ pub fn cache_key(bytes: &[u8]) {
 /// Under a site's rules an address is the same however it is asked for, its key is its own normal form, and nothing but
 /// its query is another.
 fn check_rules(url: &str, path: &str, plain: &[u8]) {
-    let origin = Origin { host: "127.0.0.1".to_owned(), port: 9 };
+    let origin = Origin::http("127.0.0.1", 9);
     let rules = SiteRules {
         ignore_query: ["utm_*", "a", "&"].iter().map(|rule| rule.parse().expect("a pattern")).collect(),
         sort_query: true,

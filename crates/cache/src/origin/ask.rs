@@ -1,13 +1,15 @@
 //! Asking an origin: a connection, the request out, the head of the answer in; and once more where that is safe.
 
-use tokio::{net::TcpStream, time::timeout};
+use std::sync::Arc;
+
+use tokio::time::timeout;
 use wire::http1::framing;
 
 use super::{
     OriginError,
-    connect::connect_any,
     exchange::{Arrived, Exchange, Handed, Heard, Switched},
-    upstream::Upstreams,
+    group::{MemberId, Tried},
+    upstream::{Upstream, Upstreams},
 };
 use crate::{config::Limits, request::Wanted};
 
@@ -51,9 +53,8 @@ pub(crate) struct Asked<'a> {
     pub(crate) is_idempotent: bool,
 }
 
-/// Sends a request and waits for the head of the answer. A connection that was kept may have been closed by the origin in
-/// the meantime; what may be repeated is then asked once more over a fresh one, and what may not goes over a fresh one
-/// from the start.
+/// Sends a request and waits for the head of the answer: of one member after another, where the one before could not be
+/// reached, or has ended the exchange without an answer and the request may be repeated. Nobody has been told anything by then.
 pub(crate) async fn ask<S: RequestSender>(
     upstreams: &impl Upstreams,
     limits: &Limits,
@@ -61,35 +62,103 @@ pub(crate) async fn ask<S: RequestSender>(
     body: &mut S,
     connected: impl Fn(),
 ) -> Result<Box<Arrived>, SendError<S::Error>> {
-    let mut fresh = body.has_body() || !asked.is_idempotent;
-    loop {
-        let mut exchange = begin(upstreams, limits, asked.wanted, fresh).await.map_err(SendError::Origin)?;
-        let reused = exchange.reused;
-        if !reused {
-            connected();
+    let mut tried = Tried::default();
+    let mut failed = None;
+    while let Some(member) = next(upstreams, &mut tried, failed.is_some()) {
+        let attempt = Attempt { upstreams, limits, asked, member };
+        match attempt.run(body, &connected).await {
+            Ok(arrived) => return Ok(arrived),
+            Err(Failed { error: SendError::Origin(error), may_go_on: true }) => failed = Some(error),
+            Err(Failed { error, .. }) => return Err(error),
         }
-        let mut sent = exchange.send(asked.head, limits.origin_first_byte_time_max).await;
-        if sent.is_ok() && body.has_body() {
-            // The origin may answer before it has read all, and close: its answer counts.
-            match body.send(&mut exchange).await {
-                Ok(Handed::Over | Handed::Answered) => {}
-                Err(SendError::Origin(error)) => sent = Err(error),
-                Err(ours @ SendError::Ours(_)) => return Err(ours),
+    }
+    Err(SendError::Origin(failed.unwrap_or(OriginError::NobodyUp)))
+}
+
+/// The member that is asked next.
+fn next(upstreams: &impl Upstreams, tried: &mut Tried, is_again: bool) -> Option<MemberId> {
+    let member = upstreams.choose(tried)?;
+    if is_again {
+        upstreams.asks_again();
+    }
+    Some(member)
+}
+
+/// Why a member did not answer.
+struct Failed<E> {
+    error: SendError<E>,
+    /// Another one can be asked.
+    may_go_on: bool,
+}
+
+/// Asking one member.
+struct Attempt<'a, U> {
+    upstreams: &'a U,
+    limits: &'a Limits,
+    asked: &'a Asked<'a>,
+    member: MemberId,
+}
+
+impl<U: Upstreams> Attempt<'_, U> {
+    /// A connection that was kept may have been closed by the other side in the meantime; what may be repeated is then asked
+    /// once more over a fresh one, and what may not goes over a fresh one from the start.
+    async fn run<S: RequestSender>(
+        &self,
+        body: &mut S,
+        connected: &impl Fn(),
+    ) -> Result<Box<Arrived>, Failed<S::Error>> {
+        let Self { upstreams, limits, asked, member } = self;
+        let is_repeatable = !body.has_body() && asked.is_idempotent;
+        let mut fresh = !is_repeatable;
+        loop {
+            let mut exchange =
+                begin(*upstreams, *member, limits, asked.wanted, fresh).await.map_err(Failed::before)?;
+            let reused = exchange.reused;
+            if !reused {
+                connected();
+            }
+            let mut sent = exchange.send(asked.head, limits.origin_first_byte_time_max).await;
+            if sent.is_ok() && body.has_body() {
+                // The origin may answer before it has read all, and close: its answer counts.
+                match body.send(&mut exchange).await {
+                    Ok(Handed::Over | Handed::Answered) => {}
+                    Err(SendError::Origin(error)) => sent = Err(error),
+                    Err(ours @ SendError::Ours(_)) => return Err(Failed { error: ours, may_go_on: false }),
+                }
+            }
+            let mut is_told = false;
+            let answered = match sent {
+                Err(error) if !error.is_end() => Err(error),
+                Ok(()) | Err(_) => match answer(exchange, asked.answered, limits, body, &mut is_told).await {
+                    Ok(Answered::Here(arrived)) => Ok(arrived),
+                    // Nobody asked for that.
+                    Ok(Answered::Switched(_)) => Err(OriginError::Switched),
+                    Err(error) => Err(error),
+                },
+            };
+            match answered {
+                Ok(arrived) => {
+                    upstreams.fared(*member, true);
+                    return Ok(arrived);
+                }
+                Err(error) if reused && !fresh && error.is_end() => fresh = true,
+                Err(error) => {
+                    let is_cut = error.is_end() || error == OriginError::HeadShort;
+                    if is_cut || error.is_silence() {
+                        upstreams.fared(*member, false);
+                    }
+                    let may_go_on = is_repeatable && is_cut && !is_told;
+                    return Err(Failed { error: SendError::Origin(error), may_go_on });
+                }
             }
         }
-        let answered = match sent {
-            Err(error) if !error.is_end() => Err(error),
-            Ok(()) | Err(_) => match answer(exchange, asked.answered, limits, body).await {
-                Ok(Answered::Here(arrived)) => Ok(arrived),
-                // Nobody asked for that.
-                Ok(Answered::Switched(_)) => Err(OriginError::Switched),
-                Err(error) => Err(error),
-            },
-        };
-        match answered {
-            Err(error) if reused && !fresh && error.is_end() => fresh = true,
-            answered => return answered.map_err(SendError::Origin),
-        }
+    }
+}
+
+impl<E> Failed<E> {
+    /// Nothing was sent.
+    fn before(error: OriginError) -> Self {
+        Self { error: SendError::Origin(error), may_go_on: true }
     }
 }
 
@@ -110,10 +179,25 @@ pub(crate) async fn switch<S: RequestSender>(
     asker: &mut S,
     connected: impl Fn(),
 ) -> Result<Answered, OriginError> {
-    let mut exchange = begin(upstreams, limits, asked.wanted, true).await?;
-    connected();
-    exchange.send(asked.head, limits.origin_first_byte_time_max).await?;
-    answer(exchange, asked.answered, limits, asker).await
+    let mut tried = Tried::default();
+    let mut failed = None;
+    while let Some(member) = next(upstreams, &mut tried, failed.is_some()) {
+        let mut exchange = match begin(upstreams, member, limits, asked.wanted, true).await {
+            Ok(exchange) => exchange,
+            Err(error) => {
+                failed = Some(error);
+                continue;
+            }
+        };
+        connected();
+        exchange.send(asked.head, limits.origin_first_byte_time_max).await?;
+        let answered = answer(exchange, asked.answered, limits, asker, &mut false).await;
+        if let Ok(_) | Err(OriginError::Closed | OriginError::Reset) = &answered {
+            upstreams.fared(member, answered.is_ok());
+        }
+        return answered;
+    }
+    Err(failed.unwrap_or(OriginError::NobodyUp))
 }
 
 /// Waits for the final answer; who asks is told of interim ones.
@@ -122,6 +206,7 @@ async fn answer<S: RequestSender>(
     answered: framing::Answered,
     limits: &Limits,
     asker: &mut S,
+    is_told: &mut bool,
 ) -> Result<Answered, OriginError> {
     let deadline = tokio::time::Instant::now() + limits.origin_first_byte_time_max;
     let mut told_bytes = 0;
@@ -132,6 +217,7 @@ async fn answer<S: RequestSender>(
             Heard::Interim(waiting, head) => {
                 exchange = waiting;
                 told_bytes += head.len();
+                *is_told = true;
                 if told_bytes <= INTERIM_BYTES_MAX {
                     asker.interim(head).await;
                 }
@@ -140,37 +226,29 @@ async fn answer<S: RequestSender>(
     }
 }
 
-/// Leave to talk to the origin, and a connection: one that was kept, or a `fresh` one.
+/// Leave to talk to a member, and a connection: one that was kept, or a `fresh` one.
 async fn begin(
     upstreams: &impl Upstreams,
+    id: MemberId,
     limits: &Limits,
     wanted: Wanted,
     fresh: bool,
 ) -> Result<Exchange, OriginError> {
-    let permits = upstreams.upstream(|upstream| upstream.permits.clone());
-    let permit = permits.acquire(wanted, limits.origin_first_byte_time_max).await?;
-    if !fresh && let Some(stream) = upstreams.upstream(|upstream| upstream.take()) {
-        return Ok(Exchange::over(stream, permit, true));
+    let (permits, member) =
+        upstreams.upstream(id, |upstream| (upstream.permits.clone(), Arc::clone(&upstream.member)));
+    let mut permit = permits.acquire(wanted, limits.origin_first_byte_time_max).await?;
+    permit.busy = Some(member.begin());
+    if !fresh && let Some(line) = upstreams.upstream(id, Upstream::take) {
+        return Ok(Exchange::over(line, id, permit, true));
     }
     let at_most = limits.origin_connect_time_max;
     // On the heap: nearly all requests take a connection that was kept, and would be larger by it.
-    let stream = Box::pin(timeout(at_most, connect(upstreams, at_most)))
-        .await
-        .unwrap_or(Err(OriginError::ConnectTimeout(at_most)))?;
-    // Small requests leave at once; a failure to say so costs latency only.
-    let _ = stream.set_nodelay(true);
-    Ok(Exchange::over(stream, permit, false))
-}
-
-async fn connect(upstreams: &impl Upstreams, at_most: std::time::Duration) -> Result<TcpStream, OriginError> {
-    let resolver = upstreams.upstream(|upstream| std::sync::Arc::clone(&upstream.resolver));
-    let mut addresses = resolver.addresses(at_most).await?.to_vec();
-    // What answered last is asked first.
-    let good = upstreams.upstream(|upstream| upstream.good);
-    if let Some(at) = addresses.iter().position(|address| Some(*address) == good) {
-        addresses[..=at].rotate_right(1);
+    let connected = Box::pin(timeout(at_most, member.connect(at_most))).await;
+    match connected.unwrap_or(Err(OriginError::ConnectTimeout(at_most))) {
+        Ok(line) => Ok(Exchange::over(line, id, permit, false)),
+        Err(error) => {
+            upstreams.fared(id, false);
+            Err(error)
+        }
     }
-    let stream = connect_any(&addresses).await?;
-    upstreams.upstream(|upstream| upstream.good = stream.peer_addr().ok());
-    Ok(stream)
 }

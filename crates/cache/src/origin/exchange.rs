@@ -4,19 +4,14 @@ use std::{
     cell::RefCell,
     future::poll_fn,
     io,
-    os::fd::AsFd,
     pin::Pin,
     task::{Poll, ready},
     time::Duration,
 };
 
-use engine::{
-    cores::clock,
-    sys::span::{Span, recv_span},
-};
+use engine::{cores::clock, sys::span::Span};
 use tokio::{
-    io::{AsyncRead, AsyncReadExt, AsyncWriteExt, Interest, ReadBuf},
-    net::TcpStream,
+    io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf, split},
     time::{Instant, timeout, timeout_at},
 };
 use wire::http1::{
@@ -30,7 +25,9 @@ use wire::http1::{
 
 use super::{
     OriginError,
-    upstream::{Permit, Upstreams},
+    group::MemberId,
+    line::Line,
+    upstream::{Permit, Pools},
 };
 use crate::{config::Limits, error_page::Rule};
 
@@ -56,10 +53,18 @@ async fn append(stream: &mut (impl AsyncRead + Unpin), to: &mut Vec<u8>) -> io::
     .await
 }
 
+/// Sends all of it; what seals it does not keep some back.
+async fn write_all(writer: &mut (impl AsyncWrite + Unpin), bytes: &[u8]) -> io::Result<()> {
+    writer.write_all(bytes).await?;
+    writer.flush().await
+}
+
 /// A connection to the origin with a request under way.
 pub(crate) struct Exchange {
-    stream: TcpStream,
+    line: Line,
     permit: Permit,
+    /// Whose it is.
+    member: MemberId,
     /// From the pool: it may have been closed by the other side without our knowing.
     pub(crate) reused: bool,
     /// When it began to be sent.
@@ -93,7 +98,7 @@ pub(super) enum Heard {
 
 /// A connection on which the origin speaks another protocol.
 pub(crate) struct Switched {
-    pub(crate) stream: TcpStream,
+    pub(crate) line: Line,
     pub(crate) permit: Permit,
     /// The head of its 101, as it was parsed.
     pub(crate) head: KeptResponse,
@@ -130,21 +135,21 @@ pub(crate) enum Read {
 }
 
 impl Exchange {
-    pub(super) fn over(stream: TcpStream, permit: Permit, reused: bool) -> Self {
+    pub(super) fn over(line: Line, member: MemberId, permit: Permit, reused: bool) -> Self {
         let requested_ms = clock::unix_ms();
-        Self { stream, permit, reused, requested_ms, received: Vec::new(), is_last: false }
+        Self { line, member, permit, reused, requested_ms, received: Vec::new(), is_last: false }
     }
 
     /// Sends part of the request.
     pub(crate) async fn send(&mut self, bytes: &[u8], at_most: Duration) -> Result<(), OriginError> {
         // As a rule the socket takes it at once, and nobody needs a timer.
-        let sent = self.stream.try_write(bytes).unwrap_or(0);
+        let sent = self.line.try_write(bytes);
         let bytes = &bytes[sent..];
         if bytes.is_empty() {
             return Ok(());
         }
         // On the heap, because it is rare: every exchange would be larger by it.
-        match Box::pin(timeout(at_most, self.stream.write_all(bytes))).await {
+        match Box::pin(timeout(at_most, write_all(&mut self.line, bytes))).await {
             Ok(sent) => sent.map_err(|error| OriginError::from_io(&error)),
             Err(_) => Err(OriginError::FirstByteTimeout(at_most)),
         }
@@ -154,17 +159,17 @@ impl Exchange {
     pub(crate) async fn send_body(&mut self, bytes: &[u8], limits: &Limits) -> Result<Handed, OriginError> {
         let at_most = limits.origin_between_bytes_time_max;
         self.is_last = true;
-        let Self { stream, received, .. } = self;
+        let Self { line, received, .. } = self;
         // Where the socket takes it, an answer that has come already is seen before the next part.
-        let bytes = &bytes[stream.try_write(bytes).unwrap_or(0)..];
+        let bytes = &bytes[line.try_write(bytes)..];
         if bytes.is_empty() {
             return Ok(Handed::Over);
         }
-        let (mut reader, mut writer) = stream.split();
+        let (mut reader, mut writer) = split(line);
         tokio::select! {
             biased;
             heard = hear(&mut reader, received, limits) => heard.map(|()| Handed::Answered),
-            sent = timeout(at_most, writer.write_all(bytes)) => match sent {
+            sent = timeout(at_most, write_all(&mut writer, bytes)) => match sent {
                 Ok(sent) => sent.map(|()| Handed::Over).map_err(|error| OriginError::from_io(&error)),
                 Err(_) => Err(OriginError::FirstByteTimeout(at_most)),
             }
@@ -175,7 +180,7 @@ impl Exchange {
     /// where the wait is given up.
     pub(crate) async fn answered_early(&mut self, limits: &Limits) -> Result<(), OriginError> {
         self.is_last = true;
-        hear(&mut self.stream, &mut self.received, limits).await
+        hear(&mut self.line, &mut self.received, limits).await
     }
 
     /// Waits for the head of the final answer, or of an interim one that is told on.
@@ -219,13 +224,13 @@ impl Exchange {
                     }
                     Parsed::Switched { head, head_bytes } => {
                         let early = buffer.split_off(head_bytes);
-                        let Self { stream, permit, .. } = self;
-                        return Ok(Heard::Switched(Box::new(Switched { stream, permit, head, early })));
+                        let Self { line, permit, .. } = self;
+                        return Ok(Heard::Switched(Box::new(Switched { line, permit, head, early })));
                     }
                     Parsed::NeedMore => seen = buffer.len(),
                 }
             }
-            match timeout_at(deadline, append(&mut self.stream, &mut buffer)).await {
+            match timeout_at(deadline, append(&mut self.line, &mut buffer)).await {
                 Err(_) => return Err(OriginError::FirstByteTimeout(limits.origin_first_byte_time_max)),
                 Ok(Ok(0)) if buffer.is_empty() => return Err(OriginError::Closed),
                 Ok(Ok(0)) => return Err(OriginError::HeadShort),
@@ -422,7 +427,7 @@ impl Arrived {
         self.early.drain(..self.early_at);
         self.early_at = 0;
         self.early.reserve(16 * 1024);
-        let reading = self.exchange.stream.read_buf(&mut self.early);
+        let reading = self.exchange.line.read_buf(&mut self.early);
         match Box::pin(timeout(self.between_bytes, reading)).await {
             Err(_) => Err(OriginError::BodyStalled(self.between_bytes)),
             Ok(Ok(0)) => self.end_of_stream().map(|_| ()),
@@ -431,27 +436,19 @@ impl Arrived {
         }
     }
 
-    async fn receive(&self, target: Span<'_>) -> Result<usize, OriginError> {
-        loop {
-            if let Some(received) = self.receive_now(target)? {
-                return Ok(received);
-            }
-            match Box::pin(timeout(self.between_bytes, self.exchange.stream.readable())).await {
-                Err(_) => return Err(OriginError::BodyStalled(self.between_bytes)),
-                Ok(Err(_)) => return Err(OriginError::BodyShort),
-                Ok(Ok(())) => {}
-            }
+    async fn receive(&mut self, target: Span<'_>) -> Result<usize, OriginError> {
+        if let Some(received) = self.receive_now(target)? {
+            return Ok(received);
+        }
+        match Box::pin(timeout(self.between_bytes, self.exchange.line.receive(target))).await {
+            Err(_) => Err(OriginError::BodyStalled(self.between_bytes)),
+            Ok(received) => received.map_err(|_| OriginError::BodyShort),
         }
     }
 
-    /// What the socket has; `None`: nothing yet.
-    fn receive_now(&self, target: Span<'_>) -> Result<Option<usize>, OriginError> {
-        let stream = &self.exchange.stream;
-        match stream.try_io(Interest::READABLE, || recv_span(stream.as_fd(), target)) {
-            Ok(received) => Ok(Some(received)),
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
-            Err(_) => Err(OriginError::BodyShort),
-        }
+    /// What the connection has; `None`: nothing yet.
+    fn receive_now(&mut self, target: Span<'_>) -> Result<Option<usize>, OriginError> {
+        self.exchange.line.receive_now(target).map_err(|_| OriginError::BodyShort)
     }
 
     fn end_of_stream(&mut self) -> Result<Read, OriginError> {
@@ -473,12 +470,17 @@ impl Arrived {
         self.decoder.trailers()
     }
 
+    /// Who sent it.
+    pub(crate) fn member(&self) -> MemberId {
+        self.exchange.member
+    }
+
     /// Gives the connection back, if it can be used again.
-    pub(crate) fn finish(self, upstreams: &impl Upstreams, limits: &Limits) {
+    pub(crate) fn finish(self, pools: &impl Pools, limits: &Limits) {
         let clean = self.reusable && self.decoder.is_done() && self.early_at == self.early.len();
         if clean {
-            upstreams.upstream(|upstream| {
-                upstream.put(self.exchange.stream, limits.origin_idle_connections_max);
+            pools.upstream(self.exchange.member, |upstream| {
+                upstream.put(self.exchange.line, limits.origin_idle_connections_max);
             });
         }
     }

@@ -1,17 +1,25 @@
-//! Talking to an origin: a pool of connections per core, one exchange at a time on each.
+//! Talking to an origin: which of its servers, a pool of connections to each per core, one exchange at a time on each.
 //!
 //! ```text
-//!  ask: permit ─▶ idle connection, or addresses ─▶ connect ─▶ head, body out ─▶ head of the answer ─▶ Arrived
-//!        │ (upstream)                  (resolve)  (connect)    (exchange)          │ on a kept connection that had
-//!        └◀────────────── once more, where that is safe ◀──────────────────────────┘ ended: nothing came
+//!  ask: member ─▶ permit ─▶ idle connection, or addresses ─▶ connect ─▶ head, body out ─▶ head of the answer ─▶ Arrived
+//!   (group,   ▲   (upstream)                  (resolve)  (connect, line) (exchange)           │ on a kept connection that
+//!    balance) │      └◀────────────── once more, where that is safe ◀─────────────────────────┤ had ended: nothing came
+//!             └◀───── another member, where that is safe ◀────────────────────────────────────┘ it failed
+//!  probe: asks a server by itself ─▶ health: may it be asked?
 //! ```
 //! Where the data lives: a response's head is read into a buffer of its own (bounded by `response_head_bytes_max`);
 //! its body goes from the socket straight into the memory that the caller hands in. Who waits: the task of the fetch,
 //! never the loop. Connections are reused, last in first out, so that a quiet site keeps few of them open.
 
 mod ask;
+mod balance;
 mod connect;
 mod exchange;
+mod group;
+mod health;
+mod line;
+mod member;
+mod probe;
 mod resolve;
 mod upstream;
 
@@ -21,8 +29,13 @@ use crate::error_page::Rule;
 
 pub(crate) use ask::{Answered, Asked, RequestSender, SendError, ask, switch};
 pub(crate) use exchange::{Arrived, Exchange, Handed, Read, Switched, interim};
-pub(crate) use resolve::Resolver;
-pub(crate) use upstream::{Permit, Upstream, Upstreams};
+pub(crate) use group::{Group, MemberId, Tried, Wish};
+pub use health::{ByHand, Standing};
+pub(crate) use line::Line;
+pub(crate) use member::Member;
+pub use member::{MemberSaid, SetUpError};
+pub(crate) use probe::probe;
+pub(crate) use upstream::{Permit, Pools, Upstream, Upstreams};
 
 /// What went wrong on the origin's side.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -39,6 +52,12 @@ pub(crate) enum OriginError {
     /// The connection failed otherwise.
     #[error("the connection to the origin failed: {0}")]
     Connect(String),
+    /// TLS with it failed: its certificate is not for its name, say.
+    #[error("TLS with the origin failed: {0}")]
+    Tls(String),
+    /// None of its servers can be asked: by their probes, or because an operator says so.
+    #[error("none of the origin's servers is up")]
+    NobodyUp,
     /// Its name was not looked up in time.
     #[error("the origin's name was not resolved within {0:?}")]
     ResolveTimeout(Duration),
@@ -93,6 +112,8 @@ impl OriginError {
             | Self::Refused
             | Self::ConnectTimeout(_)
             | Self::Connect(_)
+            | Self::Tls(_)
+            | Self::NobodyUp
             | Self::ResolveTimeout(_) => true,
             Self::Queue(_)
             | Self::Busy(_)
@@ -114,7 +135,15 @@ impl OriginError {
         self.is_end() || matches!(self, Self::FirstByteTimeout(_))
     }
 
-    pub(super) fn from_io(error: &io::Error) -> Self {
+    pub(super) fn of_connect(error: &io::Error) -> Self {
+        match error.kind() {
+            // A Unix socket that nobody has made yet, or that nobody listens at.
+            io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => Self::Refused,
+            _ => Self::Connect(error.to_string()),
+        }
+    }
+
+    pub(crate) fn from_io(error: &io::Error) -> Self {
         match error.kind() {
             io::ErrorKind::ConnectionRefused => Self::Refused,
             io::ErrorKind::ConnectionReset => Self::Reset,

@@ -22,7 +22,6 @@ use engine::cores::clock;
 use tokio::{sync::watch, time::timeout};
 
 use super::OriginError;
-use crate::config::Origin;
 
 /// Addresses older than this are looked up again when they are used.
 const REFRESH_AFTER: Duration = Duration::from_secs(30);
@@ -52,29 +51,29 @@ pub(crate) struct Resolver {
 }
 
 impl Resolver {
-    /// For an origin; a thread is started where it is given by name.
+    /// For a host; a thread is started where it is given by name.
     ///
     /// # Errors
     /// There is no thread to be had.
-    pub(crate) fn new(origin: &Origin) -> std::io::Result<Arc<Self>> {
+    pub(super) fn new(host: &str, port: u16) -> std::io::Result<Arc<Self>> {
         let none = Known { addresses: Arc::from([]), again_at: None, look_ups: 0 };
-        if let Ok(address) = origin.host.parse::<IpAddr>() {
-            let addresses = Arc::from([SocketAddr::new(address, origin.port)]);
+        if let Ok(address) = host.parse::<IpAddr>() {
+            let addresses = Arc::from([SocketAddr::new(address, port)]);
             let (_, known) = watch::channel(Known { addresses, ..none });
-            return Ok(Arc::new(Self { host: origin.host.clone(), known, wake: None }));
+            return Ok(Arc::new(Self { host: host.to_owned(), known, wake: None }));
         }
         let (told, known) = watch::channel(none);
         let (wake, woken) = sync_channel(1);
-        let (host, port) = (origin.host.clone(), origin.port);
+        let name = host.to_owned();
         // It ends when the last core has dropped its end of `wake`.
         thread::Builder::new()
             .name("resolve".to_owned())
-            .spawn(move || look_up(&host, port, &woken, &told))?;
-        Ok(Arc::new(Self { host: origin.host.clone(), known, wake: Some(wake) }))
+            .spawn(move || look_up(&name, port, &woken, &told))?;
+        Ok(Arc::new(Self { host: host.to_owned(), known, wake: Some(wake) }))
     }
 
-    /// For no origin: it has no addresses, and never will.
-    pub(crate) fn of_nobody() -> Arc<Self> {
+    /// For what has no name: it has no addresses, and never will.
+    pub(super) fn of_nobody() -> Arc<Self> {
         let (_, known) = watch::channel(Known { addresses: Arc::from([]), again_at: None, look_ups: 0 });
         Arc::new(Self { host: String::new(), known, wake: None })
     }
@@ -155,11 +154,10 @@ mod tests {
     #[tokio::test]
     async fn a_name_is_looked_up_and_a_bad_one_is_said() {
         let at_most = Duration::from_secs(20);
-        let origin = |host: &str| Origin { host: host.to_owned(), port: 80 };
-        let good = Resolver::new(&origin("localhost")).expect("a thread");
+        let good = Resolver::new("localhost", 80).expect("a thread");
         let found = good.addresses(at_most).await.expect("found");
         assert!(found.iter().all(|address| address.ip().is_loopback()), "{found:?}");
-        let bad = Resolver::new(&origin("nobody.invalid")).expect("a thread");
+        let bad = Resolver::new("nobody.invalid", 80).expect("a thread");
         let error = bad.addresses(at_most).await.expect_err("no such name");
         assert_eq!(error, OriginError::Unresolved("nobody.invalid".to_owned()));
     }

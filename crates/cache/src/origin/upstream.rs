@@ -1,8 +1,6 @@
 //! One core's connections to one origin: how many may be busy, and with what; those that idle.
 
 use std::{
-    io,
-    net::SocketAddr,
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering},
@@ -12,17 +10,21 @@ use std::{
 
 use engine::cores::clock;
 use tokio::{
-    net::TcpStream,
     sync::{OwnedSemaphorePermit, Semaphore},
     time::timeout,
 };
 
-use super::{OriginError, resolve::Resolver};
+use super::{
+    OriginError,
+    group::{MemberId, Tried},
+    line::Line,
+    member::{Busy, Member},
+};
 use crate::{config::Limits, request::Wanted};
 
 /// An idle connection and since when.
 struct Idle {
-    stream: TcpStream,
+    line: Line,
     since: Instant,
 }
 
@@ -30,11 +32,9 @@ struct Idle {
 /// so 256 slow uploads do not keep a page from everybody else.
 const FOR_STORE_SHARE: usize = 4;
 
-/// One core's connections to one origin.
+/// One core's connections to one server.
 pub(crate) struct Upstream {
-    pub(super) resolver: Arc<Resolver>,
-    /// The address that answered last.
-    pub(super) good: Option<SocketAddr>,
+    pub(crate) member: Arc<Member>,
     idle: Vec<Idle>,
     idle_time_max: Duration,
     pub(super) permits: Permits,
@@ -58,6 +58,8 @@ pub(super) struct Permits {
 pub(crate) struct Permit {
     _held: OwnedSemaphorePermit,
     lasting: Arc<Semaphore>,
+    /// What is counted as the server's work.
+    pub(super) busy: Option<Busy>,
 }
 
 impl Permit {
@@ -95,7 +97,7 @@ impl Permits {
 
     /// Waits for leave, in a queue of bounded length.
     pub(super) async fn acquire(&self, wanted: Wanted, at_most: Duration) -> Result<Permit, OriginError> {
-        let permit = |held| Permit { _held: held, lasting: Arc::clone(&self.lasting) };
+        let permit = |held| Permit { _held: held, lasting: Arc::clone(&self.lasting), busy: None };
         let kinds: &[&Arc<Semaphore>] = match wanted {
             Wanted::Storing => &[&self.common, &self.for_store],
             Wanted::Passing | Wanted::Switching => &[&self.common],
@@ -128,10 +130,9 @@ impl Permits {
 }
 
 impl Upstream {
-    pub(crate) fn new(resolver: Arc<Resolver>, limits: &Limits) -> Self {
+    pub(crate) fn new(member: Arc<Member>, limits: &Limits) -> Self {
         Self {
-            resolver,
-            good: None,
+            member,
             idle: Vec::new(),
             idle_time_max: limits.origin_idle_time_max,
             permits: Permits::new(limits),
@@ -139,21 +140,19 @@ impl Upstream {
     }
 
     /// The youngest idle connection that is still good.
-    pub(super) fn take(&mut self) -> Option<TcpStream> {
-        while let Some(Idle { stream, since }) = self.idle.pop() {
+    pub(super) fn take(&mut self) -> Option<Line> {
+        while let Some(Idle { mut line, since }) = self.idle.pop() {
             // Anything to read on an idle connection is its end, or an answer that nobody asked for.
-            let quiet =
-                matches!(stream.try_read(&mut [0]), Err(error) if error.kind() == io::ErrorKind::WouldBlock);
-            if quiet && clock::now().duration_since(since) < self.idle_time_max {
-                return Some(stream);
+            if line.is_quiet() && clock::now().duration_since(since) < self.idle_time_max {
+                return Some(line);
             }
         }
         None
     }
 
-    pub(super) fn put(&mut self, stream: TcpStream, idle_max: usize) {
+    pub(super) fn put(&mut self, line: Line, idle_max: usize) {
         if self.idle.len() < idle_max {
-            self.idle.push(Idle { stream, since: clock::now() });
+            self.idle.push(Idle { line, since: clock::now() });
         }
     }
 
@@ -168,8 +167,20 @@ impl Upstream {
     }
 }
 
-/// Gives access to the connections to an origin of the core that runs; they are plain memory of that core.
-pub(crate) trait Upstreams {
-    /// Runs `with` on them.
-    fn upstream<R>(&self, with: impl FnOnce(&mut Upstream) -> R) -> R;
+/// Gives access to the connections to servers that the core that runs has; they are plain memory of that core.
+pub(crate) trait Pools {
+    /// Runs `with` on those to one.
+    fn upstream<R>(&self, member: MemberId, with: impl FnOnce(&mut Upstream) -> R) -> R;
+}
+
+/// Gives access to the servers of an origin.
+pub(crate) trait Upstreams: Pools {
+    /// The member that is asked next, of those that have not been; `None`: nobody is left, or enough were asked.
+    fn choose(&self, tried: &mut Tried) -> Option<MemberId>;
+
+    /// Another member is asked because the one before did not answer.
+    fn asks_again(&self);
+
+    /// A member answered; or it could not be reached, or has ended an exchange without an answer.
+    fn fared(&self, member: MemberId, is_well: bool);
 }

@@ -51,7 +51,8 @@ impl Ruled {
                 .and_then(|rule| rule.ttl)
                 .map(|ttl| u32::try_from(ttl.as_secs()).unwrap_or(u32::MAX)),
             is_alone: of_path.is_some_and(|rule| !rule.join),
-            is_without_cookies: rules.bypass_cookies.is_some(),
+            is_without_cookies: rules.bypass_cookies.is_some()
+                || rules.origin.sticky.as_deref().is_some_and(|name| has_only(&head.headers, name)),
             path: at,
         }
     }
@@ -63,6 +64,15 @@ fn has_cookie(headers: &Headers<'_, '_>, rules: &[Pattern]) -> bool {
     pairs.map(<[u8]>::trim_ascii).any(|pair| match memchr::memchr(b'=', pair) {
         Some(at) if is_token(&pair[..at]) => rules.iter().any(|rule| rule.is_met_by(&pair[..at])),
         Some(_) | None => true,
+    })
+}
+
+/// Whether all cookies are of that name, by which a visitor stays with a server and which says nothing else.
+fn has_only(headers: &Headers<'_, '_>, name: &str) -> bool {
+    let mut pairs = headers.known_all(KnownHeader::Cookie).flat_map(|value| value.split(|&b| b == b';'));
+    pairs.all(|pair| {
+        let rest = pair.trim_ascii().strip_prefix(name.as_bytes());
+        rest.is_some_and(|rest| rest.starts_with(b"="))
     })
 }
 

@@ -163,7 +163,7 @@ mod tests {
     use crate::config::Origin;
 
     fn table(sites: &[&[&str]]) -> Result<SiteTable, SitesError> {
-        let origin = Origin { host: "127.0.0.1".to_owned(), port: 9 };
+        let origin = Origin::http("127.0.0.1", 9);
         let site = |hosts: &&[&str]| Site {
             hosts: hosts.iter().map(|host| host.parse().expect("a host")).collect(),
             origin: origin.clone(),

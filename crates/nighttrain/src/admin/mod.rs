@@ -1,7 +1,7 @@
 //! The admin server: what the operator and the monitoring see.
 //!
 //! ```text
-//! nighttrain stat, purge, explain, objects · Prometheus · a browser
+//! nighttrain stat, purge, explain, objects, origins · Prometheus · a browser
 //!        │  HTTP, loopback unless a token is set
 //!        ▼
 //! thread "admin": axum on a runtime of its own ──▶ Operated::registry (atomics, read in passing)
@@ -24,10 +24,13 @@
 //! | `GET /purge` | the bans that are kept, as JSON |
 //! | `/explain?url=&method=&header=` | JSON: what would become of such a request, and which rule says so |
 //! | `/objects?match=&limit=` | JSON: what is stored in memory, or what of it an expression holds of |
+//! | `/origins` | JSON: how the origins' servers are |
+//! | `POST /origins?server=&set=` | takes a server out (`drain`, `down`), or lets it be asked again (`auto`) |
 
 mod access;
 mod explain;
 mod objects;
+mod origins;
 mod page;
 mod port;
 
@@ -87,8 +90,9 @@ pub(crate) fn pages(
         guarded = guarded
             .route("/purge", post(purge).get(bans))
             .route("/explain", get(explain::explain))
-            .route("/objects", get(objects::objects));
-        known = "/, /metrics, /stat, /purge, /explain, /objects, /healthz, /readyz";
+            .route("/objects", get(objects::objects))
+            .route("/origins", get(origins::origins).post(origins::set));
+        known = "/, /metrics, /stat, /purge, /explain, /objects, /origins, /healthz, /readyz";
     }
     let guarded = guarded.layer(middleware::from_fn_with_state(access, access::check));
     let purges = Arc::new(Semaphore::new(PURGES_MAX));

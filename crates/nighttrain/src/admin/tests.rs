@@ -2,6 +2,8 @@
 
 use std::net::SocketAddr;
 
+use cache::{ByHand, MemberSaid, Standing};
+
 use super::*;
 use crate::{
     accelerator::{ExplainError, Explanation, ObjectSeen, Objects, ObjectsError, RequestOf},
@@ -80,6 +82,23 @@ impl Purges for Known {
             Some("late") => Err(ObjectsError::NoAnswer),
             Some(other) => Err(ObjectsError::NotAnExpression(format!("not: {other}"))),
         }
+    }
+
+    fn origins(&self) -> Vec<MemberSaid> {
+        vec![MemberSaid {
+            server: "http://a:80".to_owned(),
+            standing: Standing::Warming(4),
+            by_hand: ByHand::Auto,
+            busy: 1,
+            requests: 5,
+            failures: 2,
+            probes: Some((3, 8)),
+        }]
+    }
+
+    fn set_origin(&self, server: &str, by_hand: ByHand) -> bool {
+        assert_eq!(by_hand, ByHand::Drain);
+        server == "http://a:80"
     }
 
     fn explain(&self, request: &RequestOf) -> Result<Explanation, ExplainError> {
@@ -292,4 +311,28 @@ fn what_is_stored() {
         assert_eq!(ask(address, &format!("/objects{query}"), &[]).0, status, "{query}");
     }
     assert_eq!(ask(address, "/objects?limit=7", &[("host", "evil.example")]).0, 421);
+}
+
+#[test]
+fn a11_servers_are_listed_and_taken_out() {
+    let address = serve(true);
+    let (status, kind, text) = ask(address, "/origins", &[]);
+    assert_eq!((status, kind.as_str()), (200, "application/json"));
+    let said: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+    let row = serde_json::json!({
+        "server": "http://a:80", "state": "warming", "sixteenths": 4, "busy": 1, "requests": 5, "failures": 2,
+        "probes_good": 3, "probes": 8,
+    });
+    assert_eq!(said, serde_json::json!({ "origins": [row] }));
+    for (query, status) in [
+        ("?server=http://a:80&set=drain", 200),
+        ("?server=http://b:80&set=drain", 404),
+        ("?server=http://a:80&set=gone", 400),
+        ("?server=http://a:80", 400),
+        ("?set=drain", 400),
+        ("", 400),
+    ] {
+        let request = agent().post(format!("http://{address}/origins{query}"));
+        assert_eq!(request.send_empty().expect("an answer").status(), status, "{query}");
+    }
 }

@@ -1,30 +1,6 @@
 use super::*;
 
 #[test]
-fn origins() {
-    let origin = |host: &str, port| Ok(Origin { host: host.to_owned(), port });
-    assert_eq!(parse_origin("http://127.0.0.1:3000"), origin("127.0.0.1", 3000));
-    assert_eq!(parse_origin("http://example.org/"), origin("example.org", 80));
-    assert_eq!(parse_origin("http://[::1]:81"), origin("::1", 81));
-    for (wrong, says) in [
-        ("", "not a URL"),
-        ("127.0.0.1:3000", "no scheme"),
-        ("localhost", "no scheme"),
-        ("https://example.org", "does not speak TLS"),
-        ("ftp://example.org", "unknown scheme"),
-        ("http://example.org/a", "leave the path off"),
-        ("http://example.org?x", "leave the path off"),
-        ("http://me@example.org", "user name"),
-        ("http://example.org:0", "is not a port"),
-        ("http://example.org:99999", "not a"),
-        ("http://", "not a URL"),
-    ] {
-        let error = parse_origin(wrong).expect_err(wrong);
-        assert!(error.contains(says), "{wrong}: {error}");
-    }
-}
-
-#[test]
 fn names() {
     assert!(parse_name("edge-1").is_ok());
     for wrong in ["", "two words", "a\r\nb", "é", "1st"] {

@@ -29,7 +29,6 @@ use mail::{
 use self::announce::{Announcer, Urls};
 use crate::{
     accelerator::{Accelerator, Purges},
-    cache_settings::origin_text,
     cli::ServeTask,
     failure::{Failure, Fault},
     feed::{Feed, join_and_tell},
@@ -55,7 +54,7 @@ fn start(settings: &Settings, demo: bool) -> Result<Started, Failure> {
     let feed = Feed::start(settings, Box::new(feed_of))?;
     let (post, http) = Post::start(settings)?;
     let (origin, in_front_of) = match &settings.origin {
-        Some(origin) => (origin.clone(), origin_text(origin)),
+        Some(origin) => (origin.clone(), origin.to_string()),
         None => (origin_at(post.pages()), "the mail pages".to_owned()),
     };
     let accelerator = Accelerator::start(settings.accelerator(Some(origin))?, in_front_of, false)?;

@@ -67,7 +67,7 @@ fn wrong_usage_is_2_and_says_what_would_be_right() {
         (&["cache", "--demo", "--cores", "0,0"], "twice"),
         (&["cache", "--demo", "--log", "loud"], "the levels are"),
         (&["cache", "--origin", "127.0.0.1:3000"], "perhaps http://127.0.0.1:3000"),
-        (&["cache", "--origin", "https://a"], "does not speak TLS"),
+        (&["cache", "--origin", "ftp://a"], "unknown scheme"),
         (&["purge"], "<URL>"),
         (&["config"], "--print"),
         (&["check"], "--config"),

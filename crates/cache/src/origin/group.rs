@@ -1,0 +1,227 @@
+//! An origin as a group of servers, and which of them is asked.
+//!
+//! ```text
+//!  1. who stays with one by a cookie: that one, if it is up, or drained
+//!  2. by balance, of those that are up        (who is warming up has a part of its weight)
+//!  3. by balance, of the backups that are up
+//!  4. by balance, of those that are left alone because they failed: better than nobody
+//! ```
+//! Whoever is sick by its probes, drained, or down by an operator's word is never asked otherwise; and nobody is asked twice
+//! for one answer.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicU64, Ordering::Relaxed},
+};
+
+use engine::store::Hash;
+use wire::http1::{head::RequestHead, known::KnownHeader};
+
+use super::{
+    balance::{Candidate, Candidates, by_hash, least_busy, random, round_robin},
+    health::{Standing, WARMING_STEPS},
+    member::Member,
+};
+use crate::config::{Balance, Origin, OriginRules, Server};
+
+/// Which member, of all origins'.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct MemberId(u32);
+
+impl MemberId {
+    /// The one at a place among all members.
+    pub(crate) fn of(at: usize) -> Self {
+        Self(u32::try_from(at).unwrap_or(u32::MAX))
+    }
+
+    /// Its place among all members.
+    pub(crate) fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// Members of a group that were asked already; a bit for each.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Tried {
+    members: u64,
+    pub(super) count: u32,
+}
+
+/// A member's part in a group.
+struct Place {
+    id: MemberId,
+    member: Arc<Member>,
+    weight: u32,
+    is_backup: bool,
+    /// By which pages find it, and visitors: the same in every process, wherever it stands in the list.
+    seed: u64,
+}
+
+/// What all cores share of an origin.
+pub(crate) struct Group {
+    places: Box<[Place]>,
+    balance: Balance,
+    /// The cookie by which visitors stay.
+    sticky: Option<Box<str>>,
+    tries_max: u32,
+    /// While it lies ahead, all of it has failed a moment ago; 0: it answered the last time. Written when it begins to fail,
+    /// each second while it does, and when it answers again.
+    failing_until_ms: AtomicU64,
+}
+
+/// How long an origin that failed is left alone by those whose answer something stored may stand in for, in
+/// milliseconds.
+const RETRY_MS: u64 = 1000;
+
+/// What a request says of who should be asked.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Wish {
+    /// Of its page.
+    pub(crate) hash: u64,
+    /// The seed of the member that its visitor stays with.
+    pub(crate) stays_with: Option<u64>,
+}
+
+fn seed_of(server: &Server) -> u64 {
+    Hash::seeded(server.to_string().as_bytes(), 0).word()
+}
+
+impl Group {
+    pub(crate) fn new(
+        origin: &Origin,
+        rules: &OriginRules,
+        member: impl Fn(&Server) -> (MemberId, Arc<Member>),
+    ) -> Self {
+        let place = |of: &crate::config::Member| {
+            let (id, member) = member(&of.server);
+            let weight = u32::from(of.weight) * WARMING_STEPS;
+            Place { id, member, weight, is_backup: of.is_backup, seed: seed_of(&of.server) }
+        };
+        Self {
+            places: origin.members().iter().map(place).collect(),
+            balance: rules.balance,
+            sticky: rules.sticky.clone(),
+            tries_max: rules.tries,
+            failing_until_ms: AtomicU64::new(0),
+        }
+    }
+
+    /// One of nobody: there is no origin.
+    pub(crate) fn of_nobody() -> Self {
+        Self {
+            places: Box::new([]),
+            balance: Balance::default(),
+            sticky: None,
+            tries_max: 0,
+            failing_until_ms: AtomicU64::new(0),
+        }
+    }
+
+    /// What a core remembers of whose turn it is.
+    pub(crate) fn turns(&self) -> Box<[i64]> {
+        vec![0; self.places.len()].into()
+    }
+
+    /// Chooses one that was not asked yet. `turns` is this core's, of as many numbers as there are members.
+    pub(crate) fn choose(
+        &self,
+        wish: Wish,
+        tried: &mut Tried,
+        turns: &mut [i64],
+        now_ms: u64,
+    ) -> Option<MemberId> {
+        if tried.count >= self.tries_max {
+            return None;
+        }
+        let at = self.place_of(wish, *tried, turns, now_ms)?;
+        tried.members |= 1 << at;
+        tried.count += 1;
+        Some(self.places[at].id)
+    }
+
+    fn place_of(&self, wish: Wish, tried: Tried, turns: &mut [i64], now_ms: u64) -> Option<usize> {
+        let is_left = |at: usize| tried.members >> at & 1 == 0;
+        if let Some(seed) = wish.stays_with {
+            let its = self.places.iter().position(|place| place.seed == seed);
+            let can = |at: &usize| {
+                let standing = self.places[*at].member.standing(now_ms);
+                is_left(*at) && matches!(standing, Standing::Up | Standing::Warming(_) | Standing::Drained)
+            };
+            if let Some(at) = its.filter(can) {
+                return Some(at);
+            }
+        }
+        let [mut up, mut backups, mut ejected] = [const { Candidates::new_const() }; 3];
+        for (at, place) in self.places.iter().enumerate().filter(|(at, _)| is_left(*at)) {
+            let Place { member, is_backup, seed, .. } = place;
+            let (weight, of) = match (member.standing(now_ms), is_backup) {
+                (Standing::Up, false) => (place.weight, &mut up),
+                (Standing::Warming(steps), false) => (place.weight * steps / WARMING_STEPS, &mut up),
+                (Standing::Up | Standing::Warming(_), true) => (place.weight, &mut backups),
+                (Standing::Ejected, _) => (place.weight, &mut ejected),
+                (Standing::Sick | Standing::Drained | Standing::Down, _) => continue,
+            };
+            of.push(Candidate { at, weight: weight.max(1), busy: member.busy(), seed: *seed });
+        }
+        let candidates = [up, backups, ejected].into_iter().find(|candidates| !candidates.is_empty())?;
+        if let [only] = candidates[..] {
+            return Some(only.at);
+        }
+        match self.balance {
+            Balance::RoundRobin => round_robin(&candidates, turns),
+            Balance::Random => random(&candidates, fastrand::u64(..)),
+            Balance::LeastBusy => least_busy(&candidates, fastrand::u64(..)),
+            Balance::Hash => by_hash(&candidates, wish.hash),
+        }
+    }
+
+    /// What a request says of who should be asked.
+    pub(crate) fn wish(&self, page: &[u8], head: &RequestHead<'_, '_>) -> Wish {
+        let hash = if self.balance == Balance::Hash { Hash::seeded(page, 0).word() } else { 0 };
+        let stays_with = self.sticky.as_deref().and_then(|name| stays_with(head, name));
+        Wish { hash, stays_with }
+    }
+
+    /// The cookie by which a visitor stays with the member that answered, where it does not have it yet.
+    pub(crate) fn cookie(&self, head: &RequestHead<'_, '_>, member: MemberId) -> Option<String> {
+        let name = self.sticky.as_deref()?;
+        let seed = self.places.iter().find(|place| place.id == member)?.seed;
+        (stays_with(head, name) != Some(seed))
+            .then(|| format!("{name}={seed:016x}; Path=/; HttpOnly; SameSite=Lax"))
+    }
+
+    /// Whether it failed a moment ago: what may stand in for its answer does, and it is left alone.
+    pub(crate) fn is_failing(&self, now_ms: u64) -> bool {
+        now_ms < self.failing_until_ms.load(Relaxed)
+    }
+
+    /// Leave to ask it for what something stored may stand in for: of a failing one, one request has it in [`RETRY_MS`].
+    pub(crate) fn may_try(&self, now_ms: u64) -> bool {
+        let failing = &self.failing_until_ms;
+        let until_ms = failing.load(Relaxed);
+        until_ms == 0
+            || until_ms <= now_ms
+                && failing.compare_exchange(until_ms, now_ms + RETRY_MS, Relaxed, Relaxed).is_ok()
+    }
+
+    /// It could not be reached, or is silent to what it answered before.
+    pub(crate) fn failed(&self, now_ms: u64) {
+        self.failing_until_ms.store(now_ms + RETRY_MS, Relaxed);
+    }
+
+    /// It answered.
+    pub(crate) fn answered(&self) {
+        if self.failing_until_ms.load(Relaxed) != 0 {
+            self.failing_until_ms.store(0, Relaxed);
+        }
+    }
+}
+
+/// The member that a visitor's cookie names, if any.
+fn stays_with(head: &RequestHead<'_, '_>, name: &str) -> Option<u64> {
+    let pairs = head.headers.known_all(KnownHeader::Cookie).flat_map(|value| value.split(|&b| b == b';'));
+    let mut values = pairs.filter_map(|pair| {
+        pair.trim_ascii().strip_prefix(name.as_bytes()).and_then(|rest| rest.strip_prefix(b"="))
+    });
+    u64::from_str_radix(std::str::from_utf8(values.next()?).ok()?, 16).ok()
+}

@@ -1,0 +1,270 @@
+//! Whether a server can be asked: what an operator has decided, what probes found, and how it has fared.
+//!
+//! ```text
+//!            eject_after failures, one after the other        eject_time (doubled each time)
+//!   Up ─────────────────────────────────────────▶ Ejected ─────────────────────────────▶ Warming ── slow_start ──▶ Up
+//!    └── of the last `window` probes fewer than `threshold` were good ─▶ Sick ─ enough are ─▶ ┘
+//!   Drained, Down: an operator says so, whatever else is true
+//! ```
+//! Read by every core for each request to an origin, and written when something changes: nothing here is a lock. Two cores
+//! that write at once may count one failure as two or as one, which is as good.
+
+use std::{
+    sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed},
+    time::Duration,
+};
+
+use crate::config::ServerRules;
+
+/// Ejections double their time so often.
+const DOUBLED_MAX: u32 = 5;
+/// Who is back begins with one in so many of its requests.
+pub(super) const WARMING_STEPS: u32 = 16;
+
+/// What an operator has decided of a server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ByHand {
+    /// Nothing: it is asked as long as it is well.
+    Auto,
+    /// It gets no new visitors, only those who stay with it by their cookie.
+    Drain,
+    /// It is not asked.
+    Down,
+}
+
+impl ByHand {
+    /// All, with their names.
+    pub const ALL: [(&'static str, Self); 3] =
+        [("auto", Self::Auto), ("drain", Self::Drain), ("down", Self::Down)];
+
+    fn from_u8(value: u8) -> Self {
+        Self::ALL[usize::from(value).min(2)].1
+    }
+}
+
+/// Whether a server can be asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Standing {
+    /// It can.
+    Up,
+    /// It is back, and gets so many sixteenths of its part.
+    Warming(u32),
+    /// It has failed again and again, and is left alone for a while.
+    Ejected,
+    /// Its probes fail.
+    Sick,
+    /// An operator lets its visitors go.
+    Drained,
+    /// An operator has taken it away.
+    Down,
+}
+
+/// When a server is left alone, in milliseconds.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct HealthRules {
+    eject_after: u32,
+    eject_ms: u64,
+    slow_start_ms: u64,
+    window: u32,
+    threshold: u32,
+}
+
+fn ms(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}
+
+impl HealthRules {
+    pub(super) fn of(rules: &ServerRules) -> Self {
+        Self {
+            eject_after: rules.eject_after,
+            eject_ms: ms(rules.eject_time),
+            slow_start_ms: ms(rules.slow_start),
+            window: rules.probe.window,
+            threshold: rules.probe.threshold,
+        }
+    }
+}
+
+/// How a server is.
+#[derive(Debug)]
+pub(super) struct Health {
+    rules: HealthRules,
+    by_hand: AtomicU8,
+    is_sick: AtomicBool,
+    /// The last probes, the youngest in the lowest bit; those before the first were good.
+    probes: AtomicU64,
+    /// Failures since it succeeded.
+    failures: AtomicU32,
+    /// Ejections since it was up for good.
+    ejections: AtomicU32,
+    /// When it may be asked again; 0: it may.
+    ejected_until_ms: AtomicU64,
+    /// When it came back; 0: it was never away.
+    back_ms: AtomicU64,
+}
+
+impl Health {
+    pub(super) fn new(rules: HealthRules) -> Self {
+        Self {
+            rules,
+            by_hand: AtomicU8::new(0),
+            is_sick: AtomicBool::new(false),
+            probes: AtomicU64::new(u64::MAX),
+            failures: AtomicU32::new(0),
+            ejections: AtomicU32::new(0),
+            ejected_until_ms: AtomicU64::new(0),
+            back_ms: AtomicU64::new(0),
+        }
+    }
+
+    /// What an operator decides.
+    pub(super) fn set(&self, by_hand: ByHand) {
+        self.by_hand.store(by_hand as u8, Relaxed);
+    }
+
+    pub(super) fn by_hand(&self) -> ByHand {
+        ByHand::from_u8(self.by_hand.load(Relaxed))
+    }
+
+    pub(super) fn standing(&self, now_ms: u64) -> Standing {
+        match self.by_hand() {
+            ByHand::Drain => return Standing::Drained,
+            ByHand::Down => return Standing::Down,
+            ByHand::Auto => {}
+        }
+        if self.is_sick.load(Relaxed) {
+            return Standing::Sick;
+        }
+        let until_ms = self.ejected_until_ms.load(Relaxed);
+        if now_ms < until_ms {
+            return Standing::Ejected;
+        }
+        let back_ms = self.back_ms.load(Relaxed).max(until_ms);
+        let away_ms = now_ms.saturating_sub(back_ms);
+        if back_ms == 0 || away_ms >= self.rules.slow_start_ms {
+            return Standing::Up;
+        }
+        let step = away_ms * u64::from(WARMING_STEPS) / self.rules.slow_start_ms;
+        Standing::Warming(u32::try_from(step).unwrap_or(WARMING_STEPS).max(1))
+    }
+
+    /// It answered, whatever that was.
+    pub(super) fn succeeded(&self, now_ms: u64) {
+        if self.failures.load(Relaxed) != 0 {
+            self.failures.store(0, Relaxed);
+        }
+        if self.ejections.load(Relaxed) != 0 && self.standing(now_ms) == Standing::Up {
+            self.ejections.store(0, Relaxed);
+        }
+    }
+
+    /// It could not be reached, or ended an exchange without an answer; whether it is left alone from now on.
+    pub(super) fn failed(&self, now_ms: u64) -> bool {
+        let failures = self.failures.load(Relaxed).saturating_add(1);
+        self.failures.store(failures, Relaxed);
+        let HealthRules { eject_after, eject_ms, .. } = self.rules;
+        // What was asked before it was left alone may still fail.
+        if eject_after == 0 || failures < eject_after || now_ms < self.ejected_until_ms.load(Relaxed) {
+            return false;
+        }
+        let doubled = self.ejections.fetch_add(1, Relaxed).min(DOUBLED_MAX);
+        self.ejected_until_ms.store(now_ms.saturating_add(eject_ms << doubled), Relaxed);
+        // Once it is back, its first failure is enough.
+        self.failures.store(eject_after - 1, Relaxed);
+        true
+    }
+
+    /// What a probe found; whether that changed how it is.
+    pub(super) fn probed(&self, is_good: bool, now_ms: u64) -> bool {
+        let probes = self.probes.load(Relaxed) << 1 | u64::from(is_good);
+        self.probes.store(probes, Relaxed);
+        let is_sick = self.good_probes() < self.rules.threshold;
+        if self.is_sick.swap(is_sick, Relaxed) == is_sick {
+            return false;
+        }
+        if !is_sick {
+            self.back_ms.store(now_ms, Relaxed);
+            // It is known to be well: what was found before does not count.
+            self.ejected_until_ms.store(0, Relaxed);
+        }
+        true
+    }
+
+    /// Good ones of the last `window` probes.
+    pub(super) fn good_probes(&self) -> u32 {
+        let window = self.rules.window.clamp(1, 64);
+        (self.probes.load(Relaxed) & (u64::MAX >> (64 - window))).count_ones()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const RULES: HealthRules =
+        HealthRules { eject_after: 3, eject_ms: 1000, slow_start_ms: 1600, window: 4, threshold: 2 };
+
+    #[test]
+    fn who_fails_again_and_again_is_left_alone_and_comes_back_gently() {
+        let health = Health::new(RULES);
+        assert_eq!(health.standing(5), Standing::Up);
+        assert!(!health.failed(10) && !health.failed(20));
+        health.succeeded(30);
+        assert!(!health.failed(40) && !health.failed(50));
+        assert!(health.failed(100));
+        assert!(!health.failed(101), "of what was asked before");
+        assert_eq!(health.standing(1099), Standing::Ejected);
+        assert_eq!(health.standing(1100), Standing::Warming(1));
+        assert_eq!(health.standing(1900), Standing::Warming(8));
+        // The first failure after it, and for twice as long.
+        assert!(health.failed(2000));
+        assert_eq!(health.standing(3999), Standing::Ejected);
+        health.succeeded(4000);
+        assert_eq!(health.standing(5599), Standing::Warming(15));
+        assert_eq!(health.standing(5600), Standing::Up);
+        // Up for good: all is as at first.
+        health.succeeded(5600);
+        assert!(!health.failed(5700) && !health.failed(5701) && health.failed(5702));
+        assert_eq!(health.standing(6702), Standing::Warming(1));
+    }
+
+    #[test]
+    fn probes_are_counted_in_their_window() {
+        let health = Health::new(RULES);
+        assert!(!health.probed(false, 1) && !health.probed(false, 2));
+        assert!(health.probed(false, 3));
+        assert_eq!((health.standing(3), health.good_probes()), (Standing::Sick, 1));
+        assert!(!health.probed(false, 4) && !health.probed(true, 5));
+        assert!(health.probed(true, 100));
+        assert_eq!(health.standing(100), Standing::Warming(1));
+        assert_eq!(health.standing(1700), Standing::Up);
+    }
+
+    #[test]
+    fn an_operator_decides() {
+        let health = Health::new(RULES);
+        for (by_hand, standing) in [(ByHand::Drain, Standing::Drained), (ByHand::Down, Standing::Down)] {
+            health.set(by_hand);
+            assert_eq!((health.by_hand(), health.standing(1)), (by_hand, standing));
+        }
+        health.set(ByHand::Auto);
+        assert_eq!(health.standing(1), Standing::Up);
+    }
+
+    proptest! {
+        #[test]
+        fn a_window_is_what_its_last_probes_say(probes in prop::collection::vec(any::<bool>(), 0..100)) {
+            let health = Health::new(RULES);
+            for (at, is_good) in probes.iter().enumerate() {
+                health.probed(*is_good, at as u64);
+            }
+            let before = [true; 4];
+            let all: Vec<bool> = before.into_iter().chain(probes).collect();
+            let good = all.iter().rev().take(4).filter(|is_good| **is_good).count();
+            prop_assert_eq!(health.good_probes() as usize, good);
+            prop_assert_eq!(health.is_sick.load(Relaxed), good < 2);
+        }
+    }
+}

@@ -1,0 +1,144 @@
+//! A connection to a server of an origin: over TCP, a Unix socket, or TLS.
+
+use std::{
+    future::poll_fn,
+    io,
+    os::fd::AsFd,
+    pin::Pin,
+    task::{Context, Poll, Waker, ready},
+};
+
+use engine::{
+    sys::span::{Span, recv_span},
+    tls::client::TlsStream,
+};
+use tokio::{
+    io::{AsyncRead, AsyncWrite, Interest, ReadBuf},
+    net::{TcpStream, UnixStream},
+};
+
+/// Read at once of TLS: its longest record.
+const RECORD_BYTES: usize = 16 << 10;
+
+/// A connection.
+pub(crate) enum Line {
+    /// In the clear.
+    Tcp(TcpStream),
+    /// On this machine.
+    Unix(UnixStream),
+    /// Under TLS. On the heap: it is a kilobyte, and others would be larger by it.
+    Secured(Box<TlsStream<TcpStream>>),
+}
+
+impl Line {
+    /// Writes what can be at once; what cannot, or goes wrong, is for who writes with a wait.
+    pub(super) fn try_write(&mut self, bytes: &[u8]) -> usize {
+        match self {
+            Self::Tcp(stream) => stream.try_write(bytes).unwrap_or(0),
+            Self::Unix(stream) => stream.try_write(bytes).unwrap_or(0),
+            Self::Secured(_) => 0,
+        }
+    }
+
+    /// Whether nothing has come that nobody asked for, nor its end.
+    pub(super) fn is_quiet(&mut self) -> bool {
+        let is_nothing =
+            |read: io::Result<usize>| matches!(read, Err(error) if error.kind() == io::ErrorKind::WouldBlock);
+        match self {
+            Self::Tcp(stream) => is_nothing(stream.try_read(&mut [0])),
+            Self::Unix(stream) => is_nothing(stream.try_read(&mut [0])),
+            // Tickets of TLS 1.3 come when the server likes; they are taken here.
+            Self::Secured(stream) => {
+                let mut room = [0];
+                let mut cx = Context::from_waker(Waker::noop());
+                Pin::new(stream).poll_read(&mut cx, &mut ReadBuf::new(&mut room)).is_pending()
+            }
+        }
+    }
+
+    /// What has come, into `target`; `None`: nothing yet.
+    pub(super) fn receive_now(&mut self, target: Span<'_>) -> io::Result<Option<usize>> {
+        let received = match self {
+            Self::Tcp(stream) => stream.try_io(Interest::READABLE, || recv_span(stream.as_fd(), target)),
+            Self::Unix(stream) => stream.try_io(Interest::READABLE, || recv_span(stream.as_fd(), target)),
+            Self::Secured(stream) => {
+                let mut cx = Context::from_waker(Waker::noop());
+                return match poll_span(stream, &mut cx, target) {
+                    Poll::Ready(received) => received.map(Some),
+                    Poll::Pending => Ok(None),
+                };
+            }
+        };
+        match received {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
+            received => received.map(Some),
+        }
+    }
+
+    /// Waits for something to come, and receives it into `target`.
+    pub(super) async fn receive(&mut self, target: Span<'_>) -> io::Result<usize> {
+        loop {
+            if let Self::Secured(stream) = self {
+                return poll_fn(|cx| poll_span(stream, cx, target)).await;
+            }
+            if let Some(received) = self.receive_now(target)? {
+                return Ok(received);
+            }
+            match self {
+                Self::Tcp(stream) => stream.readable().await?,
+                Self::Unix(stream) => stream.readable().await?,
+                Self::Secured(_) => {}
+            }
+        }
+    }
+}
+
+/// TLS decrypts into memory of a thread's own, and from there it is copied: `target` is shared with readers.
+fn poll_span(
+    stream: &mut TlsStream<TcpStream>,
+    cx: &mut Context<'_>,
+    target: Span<'_>,
+) -> Poll<io::Result<usize>> {
+    let mut room = [0; RECORD_BYTES];
+    let mut buffer = ReadBuf::new(&mut room[..target.len().min(RECORD_BYTES)]);
+    ready!(Pin::new(stream).poll_read(cx, &mut buffer))?;
+    let came = buffer.filled();
+    target.slice(0..came.len()).write_from(came);
+    Poll::Ready(Ok(came.len()))
+}
+
+impl AsyncRead for Line {
+    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Self::Tcp(stream) => Pin::new(stream).poll_read(cx, into),
+            Self::Unix(stream) => Pin::new(stream).poll_read(cx, into),
+            Self::Secured(stream) => Pin::new(stream).poll_read(cx, into),
+        }
+    }
+}
+
+impl AsyncWrite for Line {
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        match self.get_mut() {
+            Self::Tcp(stream) => Pin::new(stream).poll_write(cx, bytes),
+            Self::Unix(stream) => Pin::new(stream).poll_write(cx, bytes),
+            Self::Secured(stream) => Pin::new(stream).poll_write(cx, bytes),
+        }
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Self::Tcp(stream) => Pin::new(stream).poll_flush(cx),
+            Self::Unix(stream) => Pin::new(stream).poll_flush(cx),
+            Self::Secured(stream) => Pin::new(stream).poll_flush(cx),
+        }
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Self::Tcp(stream) => Pin::new(stream).poll_shutdown(cx),
+            Self::Unix(stream) => Pin::new(stream).poll_shutdown(cx),
+            Self::Secured(stream) => Pin::new(stream).poll_shutdown(cx),
+        }
+    }
+}

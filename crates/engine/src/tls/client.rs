@@ -1,0 +1,63 @@
+//! The other side: what connects by TLS, and whom it trusts.
+
+use std::{path::Path, sync::Arc};
+
+pub use rustls::pki_types::ServerName;
+use rustls::{ClientConfig, RootCertStore, pki_types::PrivateKeyDer, pki_types::pem::PemObject as _};
+pub use tokio_rustls::{TlsConnector, client::TlsStream};
+
+use super::{TlsError, certificates, wrong};
+
+/// What a client shows, and whom it trusts.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Shown<'a> {
+    /// Who vouches for servers (PEM); `None`: whom the system trusts.
+    pub authorities: Option<&'a Path>,
+    /// Its certificate (PEM) with the certificate's key (PEM), for servers that ask for one.
+    pub pair: Option<(&'a Path, &'a Path)>,
+}
+
+/// What connects by TLS 1.2 and 1.3 and verifies each server: its certificate, and that this is for the name that was asked for.
+/// Sessions are resumed.
+///
+/// # Errors
+/// [`TlsError`]; nobody is trusted where the system names no authorities.
+pub fn connector(shown: Shown<'_>) -> Result<TlsConnector, TlsError> {
+    let mut roots = RootCertStore::empty();
+    match shown.authorities {
+        Some(file) => {
+            for certificate in certificates(file)? {
+                let content = |error: rustls::Error| TlsError::Content {
+                    file: file.to_owned(),
+                    why: error.to_string(),
+                };
+                roots.add(certificate).map_err(content)?;
+            }
+        }
+        None => {
+            // Some of a system's may be such as rustls does not take.
+            roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+            if roots.is_empty() {
+                return Err(TlsError::NobodyTrusted);
+            }
+        }
+    }
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let builder = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions()?;
+    let builder = builder.with_root_certificates(roots);
+    let mut config = match shown.pair {
+        None => builder.with_no_client_auth(),
+        Some((file, key_file)) => {
+            let chain = certificates(file)?;
+            let key = PrivateKeyDer::from_pem_file(key_file)
+                .map_err(|error| wrong(key_file, error, "there is no private key in it (PEM)"))?;
+            builder.with_client_auth_cert(chain, key).map_err(|why| TlsError::Pair {
+                certificates: file.to_owned(),
+                key: key_file.to_owned(),
+                why,
+            })?
+        }
+    };
+    config.alpn_protocols = vec![b"http/1.1".to_vec()];
+    Ok(TlsConnector::from(Arc::new(config)))
+}
