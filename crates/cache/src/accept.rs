@@ -23,6 +23,7 @@ use crate::{
     counters::Counter,
     http1, http2,
     listener::Listener,
+    rates::TooMany,
     transport::{self, Transport},
     visitor::Peer,
 };
@@ -79,10 +80,9 @@ fn admit(core: &Core, stream: TcpStream, arrival: Arrival, clients: &Arc<Clients
     let is_announced = is_in(&core.config.proxy_protocol_from, arrival.address);
     // Of an operator's proxy the connections are everybody's.
     let is_proxy = is_announced || is_in(&core.config.trusted_proxies, arrival.address);
-    let Some(held) = is_proxy.then_some(None).or_else(|| clients.admit(arrival.address.ip()).map(Some))
-    else {
-        core.count(Counter::ClientConnectionsRefused);
-        return turn_away(core, stream, arrival);
+    let held = match (!is_proxy).then(|| clients.admit(arrival.address.ip())).transpose() {
+        Ok(held) => held,
+        Err(too_many) => return refuse(core, stream, arrival, too_many),
     };
     let open = Open::new(core, held);
     // On the heap, where others are not: a connection would be larger by it.
@@ -120,15 +120,20 @@ async fn serve_announced(mut stream: TcpStream, arrival: Arrival, watch: Arc<Wat
     let arrival = Arrival { address: announced.peer.unwrap_or(arrival.address), ..arrival };
     let is_proxy =
         announced.peer.is_none() || with_core(|core| is_in(&core.config.trusted_proxies, arrival.address));
-    let Some(_held) = is_proxy.then_some(None).or_else(|| clients.admit(arrival.address.ip()).map(Some))
-    else {
-        with_core(|core| {
-            core.count(Counter::ClientConnectionsRefused);
-            turn_away(core, stream, arrival);
-        });
-        return;
+    let _held = match (!is_proxy).then(|| clients.admit(arrival.address.ip())).transpose() {
+        Ok(held) => held,
+        Err(too_many) => return with_core(|core| refuse(core, stream, arrival, too_many)),
     };
     serve(stream, arrival, announced.is_secured, watch).await;
+}
+
+/// Turns away who has its share already.
+fn refuse(core: &Core, stream: TcpStream, arrival: Arrival, too_many: TooMany) {
+    core.count(match too_many {
+        TooMany::Address => Counter::ClientConnectionsRefused,
+        TooMany::Network => Counter::NetworkConnectionsRefused,
+    });
+    turn_away(core, stream, arrival);
 }
 
 /// Tells a client that it is one too many. Under TLS that would cost a handshake: it is closed.

@@ -84,6 +84,16 @@ pub struct Limits {
     pub connections_max: usize,
     /// Connections of one client address over all cores; more are closed. 0: no limit.
     pub connections_per_client_max: usize,
+    /// Connections of one client's network (24 bits of IPv4, 64 of IPv6) over all cores; more are closed. 0: no limit.
+    pub connections_per_network_max: usize,
+    /// Requests that one client's address may make in a second, over all cores; more are answered 429. 0: no limit.
+    pub client_requests_per_second_max: usize,
+    /// Requests that it may make at once, before that counts.
+    pub client_requests_burst: usize,
+    /// Likewise, of all addresses of a network.
+    pub network_requests_per_second_max: usize,
+    /// Requests that they may make at once.
+    pub network_requests_burst: usize,
     /// Bytes of one request's head (request line and headers); more is answered 431 (414 for the line alone).
     pub request_head_bytes_max: usize,
     /// Bytes of one request's body; more is answered 413.
@@ -129,6 +139,11 @@ impl Default for Limits {
         Self {
             connections_max: 10_000,
             connections_per_client_max: 0,
+            connections_per_network_max: 0,
+            client_requests_per_second_max: 0,
+            client_requests_burst: 200,
+            network_requests_per_second_max: 0,
+            network_requests_burst: 1000,
             request_head_bytes_max: 32 * 1024,
             request_body_bytes_max: 1 << 30,
             request_head_time_max: Duration::from_secs(10),

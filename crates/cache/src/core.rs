@@ -6,6 +6,7 @@
 
 use std::{
     cell::{Cell, OnceCell, RefCell, RefMut},
+    net::IpAddr,
     rc::Rc,
     sync::Arc,
     time::Duration,
@@ -33,6 +34,7 @@ use crate::{
     coding_pool::{Coders, Reply},
     config::Config,
     counters::Counter,
+    error_page::Fault,
     explanation::Question,
     growing::{PassingBudget, Window},
     http2::{self, Multiplexes},
@@ -45,6 +47,7 @@ use crate::{
     parts_in_memory::PartsInMemory,
     policy::RequestFacts,
     purge_book::Book,
+    rates::{Rates, TooMany},
     request::Request,
     response::Response,
     response_head::{Flags, Identity, StoredMeta},
@@ -241,6 +244,8 @@ pub(crate) struct Core {
     pub(crate) stream_tasks: Cell<usize>,
     pub(crate) watches: RefCell<Watches>,
     pub(crate) balance: Arc<Balance>,
+    /// How often each client may ask.
+    pub(crate) rates: Arc<Rates>,
     pub(crate) counters: CoreCounters<Counter>,
     pub(crate) draining: Cell<bool>,
     /// How large bodies are sent without a copy; `None` where the store or the kernel does not do that.
@@ -288,6 +293,8 @@ pub(crate) struct Beginning {
     pub(crate) coders: Option<Coders>,
     pub(crate) sender: Sender<Message>,
     pub(crate) balance: Arc<Balance>,
+    /// How often each client may ask.
+    pub(crate) rates: Arc<Rates>,
     pub(crate) counters: CoreCounters<Counter>,
 }
 
@@ -309,6 +316,7 @@ impl Core {
             coders,
             sender,
             balance,
+            rates,
             counters,
         } = beginning;
         let core = Self {
@@ -346,6 +354,7 @@ impl Core {
             stream_tasks: Cell::new(0),
             watches: RefCell::new(Watches::default()),
             balance,
+            rates,
             counters,
             draining: Cell::new(false),
             lender: RefCell::new(if store.lends() { Lender::open().ok() } else { None }),
@@ -408,6 +417,18 @@ impl Core {
     ) -> RequestFacts {
         let ruled = self.sites.table.ruled(site, head, key::path(primary));
         RequestFacts::of(head, has_body, self.config.client_cache_control).under(ruled)
+    }
+
+    /// Counts a request of a client; the answer to one that is too many.
+    #[inline]
+    pub(crate) fn admit(&self, client: IpAddr) -> Result<(), Fault> {
+        self.rates.admit(client, clock::monotonic_ms()).map_err(|too_many| {
+            self.count(match too_many {
+                TooMany::Address => Counter::ClientRequestsRefused,
+                TooMany::Network => Counter::NetworkRequestsRefused,
+            });
+            Fault::TooManyRequests
+        })
     }
 
     /// The same of a fetch for a request, which has no body.

@@ -116,6 +116,9 @@ engine::counters! {
         RemaindersCopied => Counter, "cache_remainders_copied", None, "Remainders of answers copied out of the store for slow clients.";
         ConnectionsRefused => Counter, "cache_connections_refused", None, "Connections over the limit of this core.";
         ClientConnectionsRefused => Counter, "cache_client_connections_refused", None, "Connections over the limit of one client address.";
+        NetworkConnectionsRefused => Counter, "cache_network_connections_refused", None, "Connections over the limit of one client's network.";
+        ClientRequestsRefused => Counter, "cache_client_requests_refused", None, "Requests answered 429, over the rate of one client address.";
+        NetworkRequestsRefused => Counter, "cache_network_requests_refused", None, "Requests answered 429, over the rate of one client's network.";
         BodiesCut => Counter, "cache_bodies_cut", None, "Answers cut short because the origin broke off.";
         StoreNoRoom => Counter, "cache_store_no_room", None, "Answers not stored because no segment was free.";
         StoreTooLarge => Counter, "cache_store_too_large", None, "Answers not stored because they are larger than an object may be.";

@@ -108,8 +108,8 @@ const fn headers(status: u16) -> &'static str {
     match status {
         // RFC 9110 §15.5.6: an answer 405 must name what is allowed.
         405 => with_common_headers!("Allow: GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS\r\n"),
-        // RFC 9110 §15.6.4, §10.2.3.
-        503 => with_common_headers!("Retry-After: 5\r\n"),
+        // RFC 9110 §15.6.4, §10.2.3; RFC 6585 §4.
+        429 | 503 => with_common_headers!("Retry-After: 5\r\n"),
         _ => COMMON_HEADERS,
     }
 }

@@ -87,6 +87,7 @@ mod purge;
 mod purge_book;
 mod put;
 mod query;
+mod rates;
 mod request;
 mod respond;
 mod response;

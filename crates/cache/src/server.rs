@@ -48,6 +48,7 @@ use crate::{
     purge,
     purge_book::{Book, PurgesError},
     put,
+    rates::Rates,
     response_head::{Identity, InvalidName},
     site::{SiteTable, Sites, SitesError},
     spread,
@@ -185,6 +186,7 @@ struct Shared {
     store: Arc<Store>,
     balance: Arc<Balance>,
     clients: Arc<Clients>,
+    rates: Arc<Rates>,
     terms: Option<Arc<TlsTerms>>,
     ready: Arc<AtomicUsize>,
 }
@@ -243,7 +245,8 @@ impl Server {
         let ready = Arc::new(AtomicUsize::new(0));
         let head_limits = http1::head_limits(&config);
         let shared = Arc::new(Shared {
-            clients: Clients::new(config.limits.connections_per_client_max),
+            clients: Clients::new(&config.limits),
+            rates: Arc::new(Rates::new(&config.limits)),
             balance: Balance::new(loops),
             store: Arc::clone(&store),
             ready: Arc::clone(&ready),
@@ -446,6 +449,7 @@ async fn run_core(context: CoreContext, seed: Seed, shared: Arc<Shared>) -> io::
         coders: Some(coders),
         sender,
         balance: Arc::clone(&shared.balance),
+        rates: Arc::clone(&shared.rates),
         counters,
     });
     let mut accepting = Vec::new();

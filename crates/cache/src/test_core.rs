@@ -16,6 +16,7 @@ use crate::{
     core::{Beginning, Core, Message},
     counters::Counter,
     invalidations::Table,
+    rates::Rates,
     response_head::Identity,
     site::{SiteTable, Sites},
 };
@@ -35,6 +36,7 @@ pub(crate) fn install_with(config: Config, cores: usize, ring: usize) -> Vec<Rec
     let counters = CounterSet::<Counter>::new(cores);
     let table = Arc::new(SiteTable::of(&config).expect("sites"));
     let sites = Sites::new(&config, table, cores).expect("sites").of_core(&config.limits);
+    let rates = Arc::new(Rates::new(&config.limits));
     Core::install(Beginning {
         index: 0,
         identity: Identity::new(&config.name).expect("a name"),
@@ -50,6 +52,7 @@ pub(crate) fn install_with(config: Config, cores: usize, ring: usize) -> Vec<Rec
         coders: None,
         sender: senders.remove(0),
         balance: Balance::new(1),
+        rates,
         counters: counters.core(0),
     });
     receivers

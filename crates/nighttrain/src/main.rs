@@ -39,6 +39,7 @@ mod operation;
 mod origin_settings;
 mod origins_table;
 mod precedence;
+mod rate_settings;
 mod residency;
 mod run;
 mod savings;

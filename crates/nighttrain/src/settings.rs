@@ -22,6 +22,7 @@ use crate::{
     feed_settings::{FEED_SETTINGS, FeedSettings},
     mail_settings::{MAIL_SETTINGS, MailSettings},
     origin_settings::ORIGIN_SETTINGS,
+    rate_settings::RATE_SETTINGS,
     site_settings::{SITE_SETTINGS, SiteSaid},
     tls_settings::{self, TLS_SETTINGS, TlsSaid},
     units::{duration_text, parse_duration, parse_size, size_text},
@@ -252,6 +253,7 @@ pub(crate) const COMMON: &str = "Common";
 pub(crate) const SETTINGS: &[Setting] = &joined::<COUNT>([
     COMMON_SETTINGS,
     CACHE_SETTINGS,
+    RATE_SETTINGS,
     TLS_SETTINGS,
     ORIGIN_SETTINGS,
     SITE_SETTINGS,
@@ -261,6 +263,7 @@ pub(crate) const SETTINGS: &[Setting] = &joined::<COUNT>([
 
 const COUNT: usize = COMMON_SETTINGS.len()
     + CACHE_SETTINGS.len()
+    + RATE_SETTINGS.len()
     + TLS_SETTINGS.len()
     + ORIGIN_SETTINGS.len()
     + SITE_SETTINGS.len()
@@ -268,7 +271,7 @@ const COUNT: usize = COMMON_SETTINGS.len()
     + MAIL_SETTINGS.len();
 
 /// The tables of all parts, one behind the other.
-const fn joined<const N: usize>(tables: [&[Setting]; 7]) -> [Setting; N] {
+const fn joined<const N: usize>(tables: [&[Setting]; 8]) -> [Setting; N] {
     let mut all = [COMMON_SETTINGS[0]; N];
     let (mut i, mut table, mut row) = (0, 0, 0);
     while i < N {
@@ -574,6 +577,7 @@ mod tests {
             "max-payload" | "max-control-line" | "max-pending" | "max-pending-total" => "5KiB",
             key if key.ends_with("bytes-max") || key == "memory" => "5KiB",
             "origin-queue-max" | "origin-lasting-max" => "7",
+            key if key.contains("-requests-") => "7",
             key if key.contains("connections-") => "7",
             _ => "1500ms",
         };

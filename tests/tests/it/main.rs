@@ -44,6 +44,7 @@ mod origins;
 mod pipelines;
 mod pipes;
 mod pressure;
+mod rates;
 mod readme;
 mod real_site;
 mod requests;

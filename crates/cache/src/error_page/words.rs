@@ -61,6 +61,8 @@ pub enum Fault {
     OriginUnresolved,
     /// The origin refused the connection.
     OriginRefused,
+    /// The client, or its network, asks too often.
+    TooManyRequests,
     /// None of the origin's servers may be asked: their probes fail, or an operator has taken them away.
     OriginDown,
     /// The origin reset the connection before its answer was whole.
@@ -148,7 +150,7 @@ const NOT_YOUR_DOING: &str = "A browser does not normally send this, so somethin
 
 impl Fault {
     /// Every kind of fault once, for tests and for the list of counters.
-    pub const ALL: [Fault; 27] = [
+    pub const ALL: [Fault; 28] = [
         Fault::OriginUnresolved,
         Fault::OriginRefused,
         Fault::OriginDown,
@@ -173,6 +175,7 @@ impl Fault {
         Fault::RangeNotSatisfiable { complete: 0 },
         Fault::UnsupportedVersion,
         Fault::OnlyIfCached,
+        Fault::TooManyRequests,
         Fault::TooManyConnections,
         Fault::Overloaded,
         Fault::LoopDetected,
@@ -218,6 +221,7 @@ impl Fault {
             Fault::RangeNotSatisfiable { .. } => RANGE_NOT_SATISFIABLE,
             Fault::UnsupportedVersion => UNSUPPORTED_VERSION,
             Fault::OnlyIfCached => ONLY_IF_CACHED,
+            Fault::TooManyRequests => TOO_MANY_REQUESTS,
             Fault::TooManyConnections => TOO_MANY_CONNECTIONS,
             Fault::Overloaded => OVERLOADED,
             Fault::LoopDetected => LOOP_DETECTED,
@@ -267,6 +271,7 @@ pub(super) const fn reason(status: u16) -> &'static str {
         416 => "Range Not Satisfiable",
         417 => "Expectation Failed",
         421 => "Misdirected Request",
+        429 => "Too Many Requests",
         431 => "Request Header Fields Too Large",
         501 => "Not Implemented",
         502 => "Bad Gateway",
@@ -531,6 +536,17 @@ const ONLY_IF_CACHED: Words = Words {
            may be used.",
     visitor: "Reload the page; your browser may be in offline mode.",
     operator: "Leave out only-if-cached to have the page fetched.",
+};
+
+const TOO_MANY_REQUESTS: Words = Words {
+    status: 429,
+    code: "too-many-requests",
+    side: Side::Yours,
+    title: "Too many requests at once",
+    what: "More requests came from your address, or from its network, than this website takes in so short a time.",
+    visitor: "Reload the page in a few seconds. If you share your address with many others, it may have been them.",
+    operator: "The settings client-requests-per-second-max and network-requests-per-second-max say how many; an \
+               operator’s proxy in front has to be listed in trusted-proxies, or all come from its address.",
 };
 
 const TOO_MANY_CONNECTIONS: Words = Words {

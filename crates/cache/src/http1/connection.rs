@@ -421,6 +421,10 @@ impl Connection {
             at += head_bytes;
             requests += 1;
             core.count(Counter::Requests);
+            if let Err(fault) = core.admit(visitor.address) {
+                stopped = Some(Stopped::Refused(fault));
+                break;
+            }
             let has_body = !matches!(framing, Framing::None | Framing::Length(0));
             let buffers = hit::Buffers { key: &mut *key, head: &mut *stored_head };
             let asked = hit::Asked {

@@ -45,7 +45,7 @@ use crate::{
     sink::{Gone, Sent, Sink, TrySend},
     state::{Slow, State, Trust},
     synth::{origin_failed, synth},
-    visitor::Peer,
+    visitor::{Peer, Visitor},
 };
 
 /// Who asks, on which stream.
@@ -102,24 +102,9 @@ pub(super) fn answer(
                 .map(|()| None);
         }
     };
-    if is_misdirected(core, multiplex, &head) {
-        core.count(Counter::Misdirected);
-        let buffers = (text, block);
-        return refuse(core, multiplex, asker.number, asker.stream, Fault::Misdirected, buffers, now_ms)
+    if let Some(fault) = forbidden(core, multiplex, &asker, &head, visitor) {
+        return refuse(core, multiplex, asker.number, asker.stream, fault, (text, block), now_ms)
             .map(|()| None);
-    }
-    if asker.is_connect && !pipe::is_asked_for(&head) {
-        let buffers = (text, block);
-        return refuse(
-            core,
-            multiplex,
-            asker.number,
-            asker.stream,
-            Fault::MethodNotImplemented,
-            buffers,
-            now_ms,
-        )
-        .map(|()| None);
     }
     // A stream that has ended with its head has no content, whatever length is said.
     let framing = if asker.is_whole { Framing::None } else { framing };
@@ -152,6 +137,24 @@ pub(super) fn answer(
             Ok(None)
         }
     }
+}
+
+/// Why a request is not answered, whatever it asks for.
+fn forbidden(
+    core: &Core,
+    multiplex: &Multiplex,
+    asker: &Asker,
+    head: &RequestHead<'_, '_>,
+    visitor: Visitor,
+) -> Option<Fault> {
+    if let Err(fault) = core.admit(visitor.address) {
+        return Some(fault);
+    }
+    if is_misdirected(core, multiplex, head) {
+        core.count(Counter::Misdirected);
+        return Some(Fault::Misdirected);
+    }
+    (asker.is_connect && !pipe::is_asked_for(head)).then_some(Fault::MethodNotImplemented)
 }
 
 /// Whether a request has come to the wrong place: browsers send requests for several hosts over one connection where they

@@ -23,6 +23,11 @@ fn every_limit_can_be_set() {
     let cache::Limits {
         connections_max: _,
         connections_per_client_max: _,
+        connections_per_network_max: _,
+        client_requests_per_second_max: _,
+        client_requests_burst: _,
+        network_requests_per_second_max: _,
+        network_requests_burst: _,
         request_head_bytes_max: _,
         request_body_bytes_max: _,
         request_head_time_max: _,
@@ -42,5 +47,5 @@ fn every_limit_can_be_set() {
         pipe_idle_time_max: _,
         client_bytes_max: _,
     } = cache::Limits::default();
-    assert_eq!(CACHE_SETTINGS.iter().filter(|setting| setting.heading == LIMITS).count(), 20);
+    assert_eq!(crate::settings::SETTINGS.iter().filter(|setting| setting.heading == LIMITS).count(), 25);
 }

@@ -1,0 +1,203 @@
+//! How many requests an address, and its network, may make in a second: over all cores and connections, and only where a
+//! limit is set.
+//!
+//! ```text
+//!  address ─hash─▶ four words of the table ─▶ its own (by 16 bits of the hash), or the one that is out of date
+//!                                                └ the time at which all that it has asked for would have been due
+//! ```
+//! The generic cell rate algorithm (ITU-T I.371): each request moves that time on by one over the rate; who is further ahead of
+//! the clock than its burst is told to wait. One word for each address, and no lock. *Bounds:* the table has a fixed size;
+//! where four addresses that are busy share a place, a fifth takes the place of the one that has asked for least, so that a flood
+//! from everywhere makes the limit of an address weaker, and never refuses who has not asked. That is what the limit
+//! of networks is for: IPv4 by 24 bits, IPv6 by 64.
+
+use std::{
+    hash::{BuildHasher, RandomState},
+    net::{IpAddr, Ipv4Addr, Ipv6Addr},
+    sync::atomic::{AtomicU64, Ordering::Relaxed},
+};
+
+use crate::config::Limits;
+
+/// Groups of four words: half a mebibyte.
+const GROUPS: usize = 16 * 1024;
+const WAYS: usize = 4;
+/// Of a word: microseconds, 8.9 years of them; above it the address's mark.
+const TIME_BITS: u32 = 48;
+const TIME_MASK: u64 = (1 << TIME_BITS) - 1;
+
+/// The rates of addresses and of networks.
+#[derive(Debug)]
+pub(crate) struct Rates {
+    of_addresses: Option<Rate>,
+    of_networks: Option<Rate>,
+}
+
+/// Who has asked too often.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum TooMany {
+    Address,
+    Network,
+}
+
+impl Rates {
+    pub(crate) fn new(limits: &Limits) -> Self {
+        let rate = |per_second: usize, burst: usize| (per_second > 0).then(|| Rate::new(per_second, burst));
+        Self {
+            of_addresses: rate(limits.client_requests_per_second_max, limits.client_requests_burst),
+            of_networks: rate(limits.network_requests_per_second_max, limits.network_requests_burst),
+        }
+    }
+
+    /// Counts a request; `Err`: there were too many.
+    #[inline]
+    pub(crate) fn admit(&self, address: IpAddr, now_ms: u64) -> Result<(), TooMany> {
+        if self.of_addresses.is_none() && self.of_networks.is_none() {
+            return Ok(());
+        }
+        self.admit_limited(address, now_ms)
+    }
+
+    #[cold]
+    fn admit_limited(&self, address: IpAddr, now_ms: u64) -> Result<(), TooMany> {
+        let now_us = now_ms * 1000;
+        if self.of_addresses.as_ref().is_some_and(|rate| !rate.admit(address, now_us)) {
+            return Err(TooMany::Address);
+        }
+        match &self.of_networks {
+            Some(rate) if !rate.admit(network_of(address), now_us) => Err(TooMany::Network),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// The network that an address stands for where many may be one's: 24 bits of IPv4, 64 of IPv6.
+pub(crate) fn network_of(address: IpAddr) -> IpAddr {
+    match address {
+        IpAddr::V4(address) => Ipv4Addr::from_bits(address.to_bits() & !0xff).into(),
+        IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() >> 64 << 64).into(),
+    }
+}
+
+#[derive(Debug)]
+struct Rate {
+    words: Box<[AtomicU64]>,
+    /// Seeded, so that no client can aim at another's place.
+    seed: RandomState,
+    /// Between two requests, at the rate.
+    each_us: u64,
+    /// How far ahead one may be.
+    burst_us: u64,
+}
+
+impl Rate {
+    fn new(per_second: usize, burst: usize) -> Self {
+        let each_us = (1_000_000 / per_second as u64).max(1);
+        Self {
+            words: (0..GROUPS * WAYS).map(|_| AtomicU64::new(0)).collect(),
+            seed: RandomState::new(),
+            each_us,
+            burst_us: (each_us * burst.max(1) as u64).min(TIME_MASK / 2),
+        }
+    }
+
+    fn admit(&self, whom: IpAddr, now_us: u64) -> bool {
+        let hash = self.seed.hash_one(whom);
+        // Never 0: an empty word is nobody's.
+        let mark = hash >> TIME_BITS | 1;
+        #[expect(clippy::cast_possible_truncation, reason = "only the low bits choose the group")]
+        let group = hash as usize % GROUPS * WAYS;
+        let group = &self.words[group..group + WAYS];
+        let due_of = |word: &AtomicU64| word.load(Relaxed) & TIME_MASK;
+        let own = group.iter().find(|word| word.load(Relaxed) >> TIME_BITS == mark);
+        let Some(word) = own.or_else(|| group.iter().min_by_key(|word| due_of(word))) else { return true };
+        let now_us = now_us & TIME_MASK;
+        let next = |word: u64| {
+            let is_own = word >> TIME_BITS == mark;
+            let due = if is_own { (word & TIME_MASK).max(now_us) } else { now_us };
+            let next = due + self.each_us;
+            (next - now_us <= self.burst_us).then_some(mark << TIME_BITS | next & TIME_MASK)
+        };
+        // Of two at the same time on two cores, each counts.
+        word.fetch_update(Relaxed, Relaxed, next).is_ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn address(number: u32) -> IpAddr {
+        Ipv4Addr::from_bits(number).into()
+    }
+
+    #[test]
+    fn a_burst_and_then_the_rate() {
+        let rate = Rate::new(10, 5);
+        let count =
+            |now_ms: u64, asked: usize| (0..asked).filter(|_| rate.admit(address(7), now_ms * 1000)).count();
+        assert_eq!(count(1000, 20), 5);
+        assert_eq!(count(1099, 5), 0);
+        assert_eq!(count(1100, 5), 1);
+        assert_eq!(count(1400, 5), 3);
+        assert_eq!(count(9000, 20), 5, "what was not used is not kept beyond the burst");
+        assert!(rate.admit(address(8), 9_000_000), "another one");
+    }
+
+    #[test]
+    fn networks_are_24_bits_and_64() {
+        let network = |text: &str| network_of(text.parse().expect("an address")).to_string();
+        assert_eq!(network("192.0.2.77"), "192.0.2.0");
+        assert_eq!(network("2001:db8:1:2:3:4:5:6"), "2001:db8:1:2::");
+        let limits =
+            Limits { network_requests_per_second_max: 1, network_requests_burst: 2, ..Limits::default() };
+        let rates = Rates::new(&limits);
+        let ask = |text: &str| rates.admit(text.parse().expect("an address"), 5000);
+        assert_eq!(ask("10.0.0.1"), Ok(()));
+        assert_eq!(ask("10.0.0.2"), Ok(()));
+        assert_eq!(ask("10.0.0.3"), Err(TooMany::Network));
+        assert_eq!(ask("10.0.1.3"), Ok(()));
+    }
+
+    #[test]
+    fn no_limit_holds_no_table() {
+        let rates = Rates::new(&Limits::default());
+        assert!(rates.of_addresses.is_none() && rates.of_networks.is_none());
+        assert_eq!(rates.admit(address(1), 0), Ok(()));
+    }
+
+    #[test]
+    fn who_has_not_asked_is_not_refused_whoever_floods() {
+        let rate = Rate::new(1, 1);
+        for number in 0..400_000 {
+            rate.admit(address(number), 1_000_000);
+        }
+        assert!((500_000..500_100).all(|number| rate.admit(address(number), 1_000_000)));
+    }
+
+    proptest! {
+        /// A bucket that leaks, one for each address.
+        #[test]
+        fn it_admits_what_a_bucket_admits(asked in prop::collection::vec((0_u32..3, 0_u64..400), 1..200)) {
+            let rate = Rate::new(10, 3);
+            let mut buckets: HashMap<u32, f64> = HashMap::new();
+            let mut now_ms = 1000;
+            let mut last_ms = HashMap::new();
+            for (number, later_ms) in asked {
+                now_ms += later_ms / 50 * 50;
+                let level = buckets.entry(number).or_insert(0.0);
+                let before = last_ms.insert(number, now_ms).unwrap_or(now_ms);
+                *level = (*level - (now_ms - before) as f64 / 100.0).max(0.0);
+                let is_room = *level + 1.0 <= 3.0 + 1e-9;
+                if is_room {
+                    *level += 1.0;
+                }
+                prop_assert_eq!(rate.admit(address(number), now_ms * 1000), is_room);
+            }
+        }
+    }
+}
