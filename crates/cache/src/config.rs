@@ -1,11 +1,13 @@
 //! What can be set, with its default and its bound.
 
+mod crawlers;
 mod origin;
 mod page;
 mod rules;
 
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
+pub use self::crawlers::{Budget, CrawlerRules, InvalidBudget};
 pub use self::origin::{
     Balance, InvalidOrigin, Member, Origin, OriginRules, OriginTls, Probe, Server, ServerRules, cookie_name,
 };
@@ -226,6 +228,8 @@ pub struct Config {
     pub compress: Compress,
     /// Limits on clients and origin.
     pub limits: Limits,
+    /// Visitors who are programs, and what they may cost the origins.
+    pub crawlers: CrawlerRules,
     /// The file below the memory, in which objects survive a restart; `None`: memory alone.
     pub store: Option<PathBuf>,
     /// Bytes of that file.
@@ -266,6 +270,7 @@ impl Config {
             tags: TAG_FIELDS.map(Into::into).to_vec(),
             compress: Compress::default(),
             limits: Limits::default(),
+            crawlers: CrawlerRules::default(),
             store: None,
             store_bytes: 1 << 30,
             paging: Paging::default(),

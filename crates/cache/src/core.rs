@@ -56,6 +56,7 @@ use crate::{
     tls_terms::TlsTerms,
     transport,
     variants::Variants,
+    work::Work,
 };
 
 /// How long who has something done by another core, and may wait, waits for room in the ring to it.
@@ -246,6 +247,8 @@ pub(crate) struct Core {
     pub(crate) balance: Arc<Balance>,
     /// How often each client may ask.
     pub(crate) rates: Arc<Rates>,
+    /// What crawlers and strangers have cost the origins.
+    pub(crate) work: Arc<Work>,
     pub(crate) counters: CoreCounters<Counter>,
     pub(crate) draining: Cell<bool>,
     /// How large bodies are sent without a copy; `None` where the store or the kernel does not do that.
@@ -295,6 +298,8 @@ pub(crate) struct Beginning {
     pub(crate) balance: Arc<Balance>,
     /// How often each client may ask.
     pub(crate) rates: Arc<Rates>,
+    /// What crawlers and strangers have cost the origins.
+    pub(crate) work: Arc<Work>,
     pub(crate) counters: CoreCounters<Counter>,
 }
 
@@ -317,6 +322,7 @@ impl Core {
             sender,
             balance,
             rates,
+            work,
             counters,
         } = beginning;
         let core = Self {
@@ -355,6 +361,7 @@ impl Core {
             watches: RefCell::new(Watches::default()),
             balance,
             rates,
+            work,
             counters,
             draining: Cell::new(false),
             lender: RefCell::new(if store.lends() { Lender::open().ok() } else { None }),
@@ -428,6 +435,15 @@ impl Core {
                 TooMany::Network => Counter::NetworkRequestsRefused,
             });
             Fault::TooManyRequests
+        })
+    }
+
+    /// Counts a request that would cost its origin work; the answer to one whose class has had its share.
+    pub(crate) fn admit_work(&self, request: &Request) -> Result<(), Fault> {
+        let (rules, address) = (&self.config.crawlers, request.visitor.address);
+        self.work.admit(rules, &request.head(), address, clock::monotonic_ms()).map_err(|counter| {
+            self.count(counter);
+            Fault::WorkTooMuch
         })
     }
 

@@ -116,6 +116,8 @@ engine::counters! {
         RemaindersCopied => Counter, "cache_remainders_copied", None, "Remainders of answers copied out of the store for slow clients.";
         ConnectionsRefused => Counter, "cache_connections_refused", None, "Connections over the limit of this core.";
         ClientConnectionsRefused => Counter, "cache_client_connections_refused", None, "Connections over the limit of one client address.";
+        CrawlersHeldBack => Counter, "cache_crawlers_held_back", None, "Requests of crawlers that would have cost their origin more than the budget of crawlers allows.";
+        StrangersHeldBack => Counter, "cache_strangers_held_back", None, "Requests without a cookie that would have cost their origin more than the budget of strangers allows.";
         NetworkConnectionsRefused => Counter, "cache_network_connections_refused", None, "Connections over the limit of one client's network.";
         ClientRequestsRefused => Counter, "cache_client_requests_refused", None, "Requests answered 429, over the rate of one client address.";
         NetworkRequestsRefused => Counter, "cache_network_requests_refused", None, "Requests answered 429, over the rate of one client's network.";

@@ -105,6 +105,11 @@ pub(crate) fn begin(core: &Core, want: Want) {
 /// Begins to fetch what is stale and was shown all the same (RFC 5861 §3); nobody waits for it. Whoever showed it has noted
 /// that it is being asked for.
 pub(crate) fn refresh(core: &Core, request: Arc<Request>) {
+    if core.admit_work(&request).is_err() {
+        // It was shown what there is; the next visitor has it fetched.
+        core.lately.forget(request.hash);
+        return;
+    }
     core.count(Counter::Refreshes);
     ahead(core, request);
 }

@@ -26,6 +26,11 @@ impl Lately {
         self.0.set(hash, now_ms + FOR_MS);
     }
 
+    /// It is not, after all.
+    pub(crate) fn forget(&self, hash: Hash) {
+        self.0.set(hash, 0);
+    }
+
     /// Whether it was within the last second.
     pub(crate) fn has(&self, hash: Hash, now_ms: u64) -> bool {
         self.0.get(hash).is_some_and(|until_ms| now_ms < until_ms)
@@ -45,5 +50,7 @@ mod tests {
         assert!(
             lately.has(one, 5) && lately.has(one, 1004) && !lately.has(one, 1005) && !lately.has(other, 5)
         );
+        lately.forget(one);
+        assert!(!lately.has(one, 5));
     }
 }

@@ -115,6 +115,7 @@ mod unfresh;
 mod variants;
 mod visitor;
 mod websocket;
+mod work;
 
 pub use bans::BanSeen;
 pub use config::{ClientRule, Config, CookieRule, Limits, Origin, PurgeToken, Site, SiteRules, Tls};

@@ -70,6 +70,11 @@ pub(crate) async fn miss(
     look_again(request, anew, fwd, Look::of(Trust::Fresh, None))
 }
 
+/// Shows what is stored although it is stale, where that is allowed if the origin fails: it is not to be asked.
+pub(crate) fn stand_in(request: &Arc<Request>, fwd: Fwd) -> Step {
+    look_again(request, false, fwd, Look::of(Trust::StandIn, None))
+}
+
 /// Whether an answer that is being stored has a coding that the client does not accept, and which may be undone. What is
 /// stored for others and not for this client, because it has cookies, it would not find.
 fn is_to_be_decoded(request: &Request, response: &Response) -> bool {

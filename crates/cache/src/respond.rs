@@ -27,7 +27,7 @@ use crate::{
     downstream::Downstream,
     error_page::Fault,
     fetch,
-    miss::{decode, miss},
+    miss::{decode, miss, stand_in},
     parts::{self, Unsent},
     pass,
     pipe::Pipe,
@@ -60,7 +60,7 @@ pub(crate) async fn respond(
     client: &mut impl Downstream,
 ) -> Option<Response> {
     let mut request = Arc::clone(request);
-    let mut state = state;
+    let mut state = allowed(&request, state);
     let mut fwd = fwd;
     let mut looks = 0;
     let mut is_miss = false;
@@ -125,6 +125,12 @@ pub(crate) async fn respond(
             }
             State::Pass(detail) => pass::pass(&request, fwd, detail, client).await?,
             State::Pipe => pass::switch(&request, client).await?,
+            State::HeldBack(fault) => match stand_in(&request, fwd) {
+                Step::Then(next) | Step::Under(_, next) if costs_work(&next) => {
+                    Step::Then(State::Synth(fault))
+                }
+                step => step,
+            },
             State::Purge => Step::Answer(Box::new(Box::pin(purge(&request)).await)),
             State::ToHttps => Step::Answer(Box::new(to_https(&request))),
             State::Synth(fault) => Step::Answer(Box::new(synth(Some(&request), fault))),
@@ -151,6 +157,23 @@ pub(crate) async fn respond(
             Step::Then(next) => state = next,
             Step::Under(again, next) => (request, state) = (again, next),
         }
+    }
+}
+
+/// Whether an origin is asked for it.
+const fn costs_work(state: &State) -> bool {
+    matches!(state, State::Miss { only_if_cached: false, .. } | State::Pass(_) | State::Pipe)
+}
+
+/// The state that a request goes on to, if its class of visitors may cost the origin as much.
+fn allowed(request: &Request, state: State) -> State {
+    if !costs_work(&state) {
+        return state;
+    }
+    match (with_core(|core| core.admit_work(request)), &state) {
+        (Ok(()), _) => state,
+        (Err(fault), State::Miss { .. }) => State::HeldBack(fault),
+        (Err(fault), _) => State::Synth(fault),
     }
 }
 

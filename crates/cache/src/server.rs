@@ -55,6 +55,7 @@ use crate::{
     store_file::{self, OfCore, OpenFile, Opened, open_store},
     tls_terms::TlsTerms,
     twins,
+    work::Work,
 };
 
 /// Messages from one core to another that may wait; a fetch beyond is passed through by the core that wants it.
@@ -187,6 +188,7 @@ struct Shared {
     balance: Arc<Balance>,
     clients: Arc<Clients>,
     rates: Arc<Rates>,
+    work: Arc<Work>,
     terms: Option<Arc<TlsTerms>>,
     ready: Arc<AtomicUsize>,
 }
@@ -247,6 +249,7 @@ impl Server {
         let shared = Arc::new(Shared {
             clients: Clients::new(&config.limits),
             rates: Arc::new(Rates::new(&config.limits)),
+            work: Arc::new(Work::new(&config.crawlers)),
             balance: Balance::new(loops),
             store: Arc::clone(&store),
             ready: Arc::clone(&ready),
@@ -450,6 +453,7 @@ async fn run_core(context: CoreContext, seed: Seed, shared: Arc<Shared>) -> io::
         sender,
         balance: Arc::clone(&shared.balance),
         rates: Arc::clone(&shared.rates),
+        work: Arc::clone(&shared.work),
         counters,
     });
     let mut accepting = Vec::new();

@@ -47,6 +47,8 @@ pub(crate) enum State {
     Blocks(Box<FoundInBlocks>),
     /// It is stored in a coding that the client does not accept, and has to be decoded first.
     Decode(Box<Undecoded>),
+    /// Its origin is not to be asked for such a visitor now: what is stored is shown although it is stale, else this.
+    HeldBack(Fault),
     /// The client wants the object dropped.
     Purge,
     /// The client is to come by https.

@@ -19,6 +19,7 @@ use crate::{
     rates::Rates,
     response_head::Identity,
     site::{SiteTable, Sites},
+    work::Work,
 };
 
 /// [`install_with`] the default configuration.
@@ -37,6 +38,7 @@ pub(crate) fn install_with(config: Config, cores: usize, ring: usize) -> Vec<Rec
     let table = Arc::new(SiteTable::of(&config).expect("sites"));
     let sites = Sites::new(&config, table, cores).expect("sites").of_core(&config.limits);
     let rates = Arc::new(Rates::new(&config.limits));
+    let work = Arc::new(Work::new(&config.crawlers));
     Core::install(Beginning {
         index: 0,
         identity: Identity::new(&config.name).expect("a name"),
@@ -53,6 +55,7 @@ pub(crate) fn install_with(config: Config, cores: usize, ring: usize) -> Vec<Rec
         sender: senders.remove(0),
         balance: Balance::new(1),
         rates,
+        work,
         counters: counters.core(0),
     });
     receivers

@@ -18,6 +18,7 @@ mod cache_settings;
 mod certificates;
 mod cli;
 mod client;
+mod crawler_settings;
 mod demo;
 mod effective;
 mod explained;

@@ -12,12 +12,13 @@ use std::{
 
 use cache::{
     InvalidNetwork, Network,
-    config::{Config, Origin},
+    config::{Config, CrawlerRules, Origin},
 };
 
 use crate::{
     admin::read_token,
     cache_settings::CACHE_SETTINGS,
+    crawler_settings::{self, CRAWLER_SETTINGS},
     failure::{Failure, Fault},
     feed_settings::{FEED_SETTINGS, FeedSettings},
     mail_settings::{MAIL_SETTINGS, MailSettings},
@@ -43,6 +44,8 @@ pub(crate) struct Settings {
     pub feed: FeedSettings,
     /// The mail service's settings.
     pub mail: MailSettings,
+    /// Files with the networks of crawlers that are welcome.
+    pub bots_approved: Vec<PathBuf>,
     /// Where the admin server listens.
     pub admin: SocketAddr,
     /// A file with the token that the admin server demands.
@@ -68,6 +71,7 @@ impl Default for Settings {
             tls: TlsSaid::default(),
             feed: FeedSettings::default(),
             mail: MailSettings::default(),
+            bots_approved: Vec::new(),
             admin: SocketAddr::from(([127, 0, 0, 1], 9180)),
             admin_token_file: None,
             purge_token_file: None,
@@ -92,9 +96,13 @@ impl Settings {
         let sites = self.sites.iter().map(|said| said.site(self, origin.as_ref()));
         let sites = sites.collect::<Result<_, _>>().map_err(|fault| Failure::Configuration(vec![fault]))?;
         let tls = tls_settings::tls(self).map_err(|fault| Failure::Configuration(vec![fault]))?;
+        let approved =
+            crawler_settings::approved(self).map_err(|fault| Failure::Configuration(vec![fault]))?;
+        let crawlers = CrawlerRules { approved, ..self.cache.crawlers.clone() };
         Ok(Config {
             origin,
             sites,
+            crawlers,
             tls,
             purge_token: token.map(|token| token.to_purge()),
             ..self.cache.clone()
@@ -254,6 +262,7 @@ pub(crate) const SETTINGS: &[Setting] = &joined::<COUNT>([
     COMMON_SETTINGS,
     CACHE_SETTINGS,
     RATE_SETTINGS,
+    CRAWLER_SETTINGS,
     TLS_SETTINGS,
     ORIGIN_SETTINGS,
     SITE_SETTINGS,
@@ -264,6 +273,7 @@ pub(crate) const SETTINGS: &[Setting] = &joined::<COUNT>([
 const COUNT: usize = COMMON_SETTINGS.len()
     + CACHE_SETTINGS.len()
     + RATE_SETTINGS.len()
+    + CRAWLER_SETTINGS.len()
     + TLS_SETTINGS.len()
     + ORIGIN_SETTINGS.len()
     + SITE_SETTINGS.len()
@@ -271,7 +281,7 @@ const COUNT: usize = COMMON_SETTINGS.len()
     + MAIL_SETTINGS.len();
 
 /// The tables of all parts, one behind the other.
-const fn joined<const N: usize>(tables: [&[Setting]; 8]) -> [Setting; N] {
+const fn joined<const N: usize>(tables: [&[Setting]; 9]) -> [Setting; N] {
     let mut all = [COMMON_SETTINGS[0]; N];
     let (mut i, mut table, mut row) = (0, 0, 0);
     while i < N {
@@ -533,6 +543,10 @@ mod tests {
             "log" => "warn,cache=debug",
             "origin" => "http://[::1]:3000, https://a:443 weight=2, unix:/a/b backup",
             "balance" => "hash",
+            "bots" => "cached-only",
+            "strangers" => "20/s",
+            "bot-agents" => "night,Train",
+            "bots-approved" => "/a/b,/c",
             "sticky-cookie" | "probe-body" | "origin-tls-name" => "night",
             "probe" => "/healthz",
             "probe-status" => "204",
@@ -548,7 +562,7 @@ mod tests {
             "stale-if-error" => "1h",
             "keep" => "2h",
             "name" => "edge-1",
-            "purge-from" | "trusted-proxies" | "proxy-protocol-from" => "10.0.0.0/8,::1",
+            "purge-from" | "trusted-proxies" | "proxy-protocol-from" | "bot-networks" => "10.0.0.0/8,::1",
             "tags" => "Edge-Tag,xkey",
             "host" => "app.internal:81",
             "ignore-query" | "bypass-cookies" => "utm_*,gclid",

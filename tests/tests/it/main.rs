@@ -10,6 +10,7 @@ mod clock_steps;
 mod codings;
 mod conformance;
 mod corpus;
+mod crawlers;
 mod curl;
 mod decodings;
 mod delivery;

@@ -63,6 +63,8 @@ pub enum Fault {
     OriginRefused,
     /// The client, or its network, asks too often.
     TooManyRequests,
+    /// What is asked for is not stored, and visitors of its class may not cost the origin more now.
+    WorkTooMuch,
     /// None of the origin's servers may be asked: their probes fail, or an operator has taken them away.
     OriginDown,
     /// The origin reset the connection before its answer was whole.
@@ -150,7 +152,7 @@ const NOT_YOUR_DOING: &str = "A browser does not normally send this, so somethin
 
 impl Fault {
     /// Every kind of fault once, for tests and for the list of counters.
-    pub const ALL: [Fault; 28] = [
+    pub const ALL: [Fault; 29] = [
         Fault::OriginUnresolved,
         Fault::OriginRefused,
         Fault::OriginDown,
@@ -176,6 +178,7 @@ impl Fault {
         Fault::UnsupportedVersion,
         Fault::OnlyIfCached,
         Fault::TooManyRequests,
+        Fault::WorkTooMuch,
         Fault::TooManyConnections,
         Fault::Overloaded,
         Fault::LoopDetected,
@@ -222,6 +225,7 @@ impl Fault {
             Fault::UnsupportedVersion => UNSUPPORTED_VERSION,
             Fault::OnlyIfCached => ONLY_IF_CACHED,
             Fault::TooManyRequests => TOO_MANY_REQUESTS,
+            Fault::WorkTooMuch => WORK_TOO_MUCH,
             Fault::TooManyConnections => TOO_MANY_CONNECTIONS,
             Fault::Overloaded => OVERLOADED,
             Fault::LoopDetected => LOOP_DETECTED,
@@ -547,6 +551,16 @@ const TOO_MANY_REQUESTS: Words = Words {
     visitor: "Reload the page in a few seconds. If you share your address with many others, it may have been them.",
     operator: "The settings client-requests-per-second-max and network-requests-per-second-max say how many; an \
                operator’s proxy in front has to be listed in trusted-proxies, or all come from its address.",
+};
+
+const WORK_TOO_MUCH: Words = Words {
+    status: 429,
+    code: "work-too-much",
+    side: Side::Yours,
+    title: "This page cannot be made for you just now",
+    what: "It would have to be made by the website’s server, which does that for known visitors first.",
+    visitor: "Reload the page in a few seconds.",
+    operator: "The settings bots and strangers say how much crawlers, and visitors without a cookie, may cost it.",
 };
 
 const TOO_MANY_CONNECTIONS: Words = Words {

@@ -151,7 +151,7 @@ impl Group {
                 return Some(at);
             }
         }
-        let [mut up, mut backups, mut ejected] = [const { Candidates::new_const() }; 3];
+        let [mut up, mut backups, mut ejected]: [Candidates; 3] = std::array::from_fn(|_| Candidates::new());
         for (at, place) in self.places.iter().enumerate().filter(|(at, _)| is_left(*at)) {
             let Place { member, is_backup, seed, .. } = place;
             let (weight, of) = match (member.standing(now_ms), is_backup) {

@@ -129,6 +129,8 @@ pub(super) const PLACES: &[(&str, &str, &str)] = &[
     ("mesh_wakes", "loops", "wakes"),
     ("cache_connections_refused", "limits", "connections"),
     ("cache_client_connections_refused", "limits", "connections_per_client"),
+    ("cache_crawlers_held_back", "limits", "crawlers"),
+    ("cache_strangers_held_back", "limits", "strangers"),
     ("cache_network_connections_refused", "limits", "connections_per_network"),
     ("cache_client_requests_refused", "limits", "client_requests"),
     ("cache_network_requests_refused", "limits", "network_requests"),

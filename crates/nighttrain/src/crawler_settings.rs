@@ -1,0 +1,192 @@
+//! What can be set of visitors who are programs; and the lists of networks that makers of crawlers publish.
+
+use std::{
+    fs::File,
+    io::Read as _,
+    path::{Path, PathBuf},
+};
+
+use cache::{
+    InvalidNetwork, Network,
+    config::{Budget, InvalidBudget, LIST_MAX},
+};
+use serde_json::Value;
+
+use crate::{
+    failure::Fault,
+    settings::{Access, Section, Setting, Settings, Shape, list, networks, value},
+};
+
+const CRAWLERS: &str = "Crawlers, and strangers";
+/// Of one list; the largest that is published has some hundred kilobytes.
+const LIST_BYTES_MAX: u64 = 4 << 20;
+/// Of all lists: each miss of a crawler is compared with all of them.
+const NETWORKS_MAX: usize = 8192;
+
+const fn row(
+    key: &'static str,
+    shape: Shape,
+    value_name: &'static str,
+    help: &'static str,
+    access: Access,
+) -> Setting {
+    Setting { key, section: Section::Cache, shape, heading: CRAWLERS, value_name, help, access }
+}
+
+/// The settings of crawlers.
+pub(crate) const CRAWLER_SETTINGS: &[Setting] = &[
+    row(
+        "bots",
+        Shape::Text,
+        "BUDGET",
+        "What all crawlers together may ask of origins: as-visitors, cached-only, or such as 20/s; beyond, they get what is stored, \
+         or 429",
+        value!(cache.crawlers.budget, parse = budget, show = budget_text),
+    ),
+    row(
+        "bot-agents",
+        Shape::Texts,
+        "LIST",
+        "What the agents of crawlers have in their names, in any case of letters; who says no agent is one, too",
+        Access {
+            set: |settings, text| {
+                settings.cache.crawlers.agents = agents(text)?;
+                Ok(())
+            },
+            text: |settings| Some(settings.cache.crawlers.agents.join(",")),
+        },
+    ),
+    row(
+        "bot-networks",
+        Shape::Texts,
+        "LIST",
+        "Networks that crawlers come from, whatever they say (10.0.0.0/8,2001:db8::/32)",
+        networks!(cache.crawlers.networks),
+    ),
+    row(
+        "bots-approved",
+        Shape::Texts,
+        "FILES",
+        "Networks of crawlers that are welcome, as their makers publish them: a network a line, or JSON with ipv4Prefix and \
+         ipv6Prefix; who comes from there is treated as a visitor",
+        Access {
+            set: |settings, text| {
+                settings.bots_approved =
+                    list(text).filter(|path| !path.is_empty()).map(PathBuf::from).collect();
+                Ok(())
+            },
+            text: |settings| {
+                let paths: Vec<_> =
+                    settings.bots_approved.iter().map(|path| path.display().to_string()).collect();
+                (!paths.is_empty()).then(|| paths.join(","))
+            },
+        },
+    ),
+    row(
+        "strangers",
+        Shape::Text,
+        "BUDGET",
+        "The same of all other visitors who show no cookie",
+        value!(cache.crawlers.strangers, parse = budget, show = budget_text),
+    ),
+];
+
+fn budget(text: &str) -> Result<Budget, String> {
+    text.parse().map_err(|error: InvalidBudget| error.to_string())
+}
+
+fn budget_text(budget: Budget) -> String {
+    budget.to_string()
+}
+
+fn agents(text: &str) -> Result<Vec<Box<str>>, String> {
+    let agents: Vec<Box<str>> = list(text).filter(|part| !part.is_empty()).map(Into::into).collect();
+    if agents.len() > LIST_MAX {
+        return Err(format!("at most {LIST_MAX} are taken"));
+    }
+    Ok(agents)
+}
+
+/// The networks of all lists.
+///
+/// # Errors
+/// A file cannot be read, or has something else in it.
+pub(crate) fn approved(settings: &Settings) -> Result<Vec<Network>, Fault> {
+    let mut all = Vec::new();
+    for path in &settings.bots_approved {
+        let fault = |message| Fault { place: "bots-approved".to_owned(), message };
+        all.extend(networks_in(path).map_err(fault)?);
+        if all.len() > NETWORKS_MAX {
+            return Err(fault(format!("{}: more than {NETWORKS_MAX} networks in all", path.display())));
+        }
+    }
+    Ok(all)
+}
+
+fn networks_in(path: &Path) -> Result<Vec<Network>, String> {
+    let cannot = |why: std::io::Error| format!("{}: cannot be read: {why}", path.display());
+    let mut text = String::new();
+    File::open(path).and_then(|file| file.take(LIST_BYTES_MAX).read_to_string(&mut text)).map_err(cannot)?;
+    let parse = |text: &str| text.parse::<Network>().map_err(|error: InvalidNetwork| error.to_string());
+    let said = if text.trim_start().starts_with('{') {
+        let value: Value =
+            serde_json::from_str(&text).map_err(|error| format!("{}: not JSON: {error}", path.display()))?;
+        let mut prefixes = Vec::new();
+        collect(&value, &mut prefixes);
+        prefixes.into_iter().map(|prefix| parse(&prefix)).collect::<Result<Vec<_>, _>>()
+    } else {
+        let lines = text.lines().enumerate().map(|(at, line)| (at + 1, line.trim()));
+        let lines = lines.filter(|(_, line)| !line.is_empty() && !line.starts_with('#'));
+        lines.map(|(at, line)| parse(line).map_err(|error| format!("line {at}: {error}"))).collect()
+    };
+    match said {
+        Ok(networks) if networks.is_empty() => Err(format!("{}: there is no network in it", path.display())),
+        Ok(networks) => Ok(networks),
+        Err(error) => Err(format!("{}: {error}", path.display())),
+    }
+}
+
+/// Prefixes as Google, Bing, OpenAI and others publish them, however deep they stand.
+fn collect(value: &Value, prefixes: &mut Vec<String>) {
+    match value {
+        Value::Array(parts) => parts.iter().for_each(|part| collect(part, prefixes)),
+        Value::Object(fields) => {
+            for (name, field) in fields {
+                match field.as_str().filter(|_| matches!(&**name, "ipv4Prefix" | "ipv6Prefix")) {
+                    Some(prefix) => prefixes.push(prefix.to_owned()),
+                    None => collect(field, prefixes),
+                }
+            }
+        }
+        _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lists_are_read_as_they_are_published() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = directory.path().join("bots");
+        let read = |text: &str| {
+            std::fs::write(&path, text).expect("written");
+            networks_in(&path).map(|networks| networks.iter().map(Network::to_string).collect::<Vec<_>>())
+        };
+        let json = r#"{"creationTime":"2026-01-01","prefixes":[{"ipv6Prefix":"2001:db8::/32"},{"ipv4Prefix":"192.0.2.0/27"}]}"#;
+        assert_eq!(read(json).expect("networks"), ["2001:db8::/32", "192.0.2.0/27"]);
+        assert_eq!(read("# ours\n192.0.2.7\n\n10.0.0.0/8\n").expect("networks"), ["192.0.2.7", "10.0.0.0/8"]);
+        for (wrong, said) in [
+            ("", "no network"),
+            ("{}", "no network"),
+            ("{", "not JSON"),
+            ("10.0.0.0/8\nthere\n", "line 2: `there`"),
+            (r#"{"ipv4Prefix":"10.0.0.1/8"}"#, "10.0.0.0/8"),
+        ] {
+            let error = read(wrong).expect_err(wrong);
+            assert!(error.contains(said) && error.contains("/bots"), "{wrong}: {error}");
+        }
+        assert!(networks_in(Path::new("/nowhere/bots")).expect_err("absent").contains("cannot be read"));
+    }
+}
