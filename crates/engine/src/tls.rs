@@ -13,7 +13,7 @@ pub mod session;
 
 use std::{
     path::{Path, PathBuf},
-    sync::Arc,
+    sync::{Arc, LazyLock},
 };
 
 use rustls::{
@@ -69,6 +69,15 @@ pub enum TlsError {
     NobodyTrusted,
 }
 
+/// The cryptography of all TLS here, with clients and as one (docs/decisions/040-tls-and-streams.md): AWS-LC, because it
+/// has X25519MLKEM768, the key exchange that browsers offer first.
+#[must_use]
+pub fn provider() -> Arc<CryptoProvider> {
+    static PROVIDER: LazyLock<Arc<CryptoProvider>> =
+        LazyLock::new(|| Arc::new(rustls::crypto::aws_lc_rs::default_provider()));
+    Arc::clone(&PROVIDER)
+}
+
 /// Which files.
 #[derive(Debug, Clone, Copy)]
 pub struct Files<'a> {
@@ -88,7 +97,7 @@ pub fn acceptor(files: Files<'_>) -> Result<TlsAcceptor, TlsError> {
     let chain = certificates(files.certificates)?;
     let key = PrivateKeyDer::from_pem_file(files.key)
         .map_err(|error| wrong(files.key, error, "there is no private key in it (PEM)"))?;
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let provider = provider();
     let builder =
         ServerConfig::builder_with_provider(Arc::clone(&provider)).with_safe_default_protocol_versions()?;
     let builder = match files.clients {
@@ -135,7 +144,7 @@ pub struct ClientCertificates {
 /// # Errors
 /// There are no random numbers.
 pub fn ticketer() -> Result<Arc<dyn ProducesTickets>, TlsError> {
-    Ok(rustls::crypto::ring::Ticketer::new()?)
+    Ok(rustls::crypto::aws_lc_rs::Ticketer::new()?)
 }
 
 /// What rustls is to do with connections: by ALPN one of `protocols`, the first that the client has too. Sessions are
@@ -150,7 +159,7 @@ pub fn config(
     clients: Option<&ClientCertificates>,
     ticketer: Arc<dyn ProducesTickets>,
 ) -> Result<ServerConfig, TlsError> {
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let provider = provider();
     let builder =
         ServerConfig::builder_with_provider(Arc::clone(&provider)).with_safe_default_protocol_versions()?;
     let builder = match clients {

@@ -79,7 +79,7 @@ impl Certificate {
         key: &PrivateKeyDer<'_>,
         ocsp: Option<Vec<u8>>,
     ) -> Result<Self, Unfit> {
-        let signing = rustls::crypto::ring::sign::any_supported_type(key).map_err(Unfit::Key)?;
+        let signing = rustls::crypto::aws_lc_rs::sign::any_supported_type(key).map_err(Unfit::Key)?;
         let first = chain.first().ok_or(Unfit::Certificate("there is no certificate in it (PEM)"))?;
         let (_, parsed) = x509_parser::certificate::X509Certificate::from_der(first)
             .map_err(|_| Unfit::Certificate("its first certificate cannot be read (X.509)"))?;

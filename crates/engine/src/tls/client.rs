@@ -6,7 +6,7 @@ pub use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, RootCertStore, pki_types::PrivateKeyDer, pki_types::pem::PemObject as _};
 pub use tokio_rustls::{TlsConnector, client::TlsStream};
 
-use super::{TlsError, certificates, wrong};
+use super::{TlsError, certificates, provider, wrong};
 
 /// What a client shows, and whom it trusts.
 #[derive(Debug, Clone, Copy, Default)]
@@ -42,8 +42,7 @@ pub fn connector(shown: Shown<'_>) -> Result<TlsConnector, TlsError> {
             }
         }
     }
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let builder = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions()?;
+    let builder = ClientConfig::builder_with_provider(provider()).with_safe_default_protocol_versions()?;
     let builder = builder.with_root_certificates(roots);
     let mut config = match shown.pair {
         None => builder.with_no_client_auth(),

@@ -8,14 +8,14 @@ use std::{
 
 use proptest::prelude::*;
 use rustls::{
-    ClientConfig, ClientConnection, ProtocolVersion, RootCertStore, ServerConfig,
+    ClientConfig, ClientConnection, NamedGroup, ProtocolVersion, RootCertStore, ServerConfig,
     pki_types::{CertificateDer, PrivateKeyDer, ServerName},
 };
 
 use super::{
     ClientHello, Files, acceptor,
     certificates::{Certificate, Certificates, Pair},
-    config,
+    config, provider,
     session::{Broken, Session, Terms},
     ticketer,
 };
@@ -46,9 +46,16 @@ fn client(
     trusted: CertificateDer<'static>,
     version: &'static rustls::SupportedProtocolVersion,
 ) -> ClientConnection {
+    client_of(provider(), trusted, version)
+}
+
+fn client_of(
+    provider: Arc<rustls::crypto::CryptoProvider>,
+    trusted: CertificateDer<'static>,
+    version: &'static rustls::SupportedProtocolVersion,
+) -> ClientConnection {
     let mut roots = RootCertStore::empty();
     roots.add(trusted).expect("trusted");
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
     let builder = ClientConfig::builder_with_provider(provider).with_protocol_versions(&[version]);
     let mut made = builder.expect("versions").with_root_certificates(roots).with_no_client_auth();
     made.alpn_protocols = vec![b"http/1.1".to_vec()];
@@ -158,6 +165,28 @@ fn a12_content_goes_both_ways_however_the_bytes_are_cut() {
     }
 }
 
+/// What browsers offer first is taken, and whoever has nothing but the older one is served, too.
+#[test]
+fn a12_keys_are_exchanged_as_the_client_can() {
+    let (certificate, der) = made(&["www.example.org"]);
+    let terms = terms(certificate);
+    for group in [NamedGroup::X25519MLKEM768, NamedGroup::X25519, NamedGroup::secp256r1] {
+        let mut limited = (*provider()).clone();
+        limited.kx_groups.retain(|offered| offered.name() == group);
+        let mut client = client_of(Arc::new(limited), der.clone(), &rustls::version::TLS13);
+        let mut ours = Ours::new(Arc::clone(&terms));
+        shake_hands(&mut client, &mut ours, 1000);
+        let agreed = client.negotiated_key_exchange_group().expect("a group");
+        assert_eq!(agreed.name(), group);
+    }
+    let (mut client, mut ours) = (client(der, &rustls::version::TLS13), Ours::new(terms));
+    shake_hands(&mut client, &mut ours, 1000);
+    assert_eq!(
+        client.negotiated_key_exchange_group().map(|agreed| agreed.name()),
+        Some(NamedGroup::X25519MLKEM768)
+    );
+}
+
 #[test]
 fn a12_new_keys_are_taken_and_answered() {
     let (certificate, der) = made(&["www.example.org"]);
@@ -180,8 +209,7 @@ fn a12_a_session_is_resumed_by_a_ticket() {
     let terms = terms(certificate);
     let mut roots = RootCertStore::empty();
     roots.add(der).expect("trusted");
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let builder = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
+    let builder = ClientConfig::builder_with_provider(provider()).with_safe_default_protocol_versions();
     let made = Arc::new(builder.expect("versions").with_root_certificates(roots).with_no_client_auth());
     let kinds: Vec<_> = (0..2)
         .map(|_| {

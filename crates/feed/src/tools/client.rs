@@ -354,12 +354,11 @@ impl Client {
                 ));
             }
         };
-        let config =
-            rustls::ClientConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
-                .with_safe_default_protocol_versions()
-                .map_err(|error| failed(error.to_string()))?
-                .with_root_certificates(roots)
-                .with_no_client_auth();
+        let config = rustls::ClientConfig::builder_with_provider(engine::tls::provider())
+            .with_safe_default_protocol_versions()
+            .map_err(|error| failed(error.to_string()))?
+            .with_root_certificates(roots)
+            .with_no_client_auth();
         let name =
             ServerName::try_from(self.target.host.clone()).map_err(|error| failed(error.to_string()))?;
         let mut session = rustls::ClientConnection::new(Arc::new(config), name)

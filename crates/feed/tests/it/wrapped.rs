@@ -50,7 +50,7 @@ fn certificates() -> Certificates {
 fn connector(certificates: &Certificates, with_certificate: bool) -> TlsConnector {
     let mut roots = RootCertStore::empty();
     roots.add(certificates.server.cert.der().clone()).expect("a root");
-    let builder = ClientConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
+    let builder = ClientConfig::builder_with_provider(engine::tls::provider())
         .with_safe_default_protocol_versions()
         .expect("versions")
         .with_root_certificates(roots);

@@ -182,7 +182,7 @@ impl Target {
         }
         let name =
             ServerName::try_from(self.host.clone()).map_err(|_| TargetError::Name(self.host.clone()))?;
-        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let provider = engine::tls::provider();
         let config = ClientConfig::builder_with_provider(Arc::clone(&provider))
             .with_safe_default_protocol_versions()
             .map_err(|error| TargetError::Name(error.to_string()))?;

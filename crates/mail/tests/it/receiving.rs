@@ -421,8 +421,7 @@ fn tls(directory: &std::path::Path) -> (Tls, Arc<rustls::ClientConfig>) {
     std::fs::write(&tls.key, made.signing_key.serialize_pem()).unwrap();
     let mut roots = rustls::RootCertStore::empty();
     roots.add(made.cert.der().clone()).unwrap();
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let client = rustls::ClientConfig::builder_with_provider(provider)
+    let client = rustls::ClientConfig::builder_with_provider(engine::tls::provider())
         .with_safe_default_protocol_versions()
         .unwrap()
         .with_root_certificates(roots)
