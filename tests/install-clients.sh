@@ -1,9 +1,10 @@
 #!/bin/sh
-# Installs the NATS project's client libraries, pinned, below target/clients: for tests/tests/it/feed_clients.rs
-# and edge_clients.rs.
+# Installs the NATS project's client libraries, pinned, below target/clients: for tests/tests/it/feed_clients.rs,
+# edge_clients.rs and acme.rs.
 #
 #   python/   nats-py and httpx, in a virtual environment       node/   nats, nats.ws and ws
 #   go/       nats.go, as a program                             edge/   Go's HTTP client as a program, and h2spec
+#   acme/     Pebble, a certificate authority for tests
 #
 # Safe to run again: what is there in the right version is left alone. A language that is not installed is named, and
 # its clients are left out: the test says so too. Rust's client, async-nats, is a dependency of the tests themselves.
@@ -53,6 +54,12 @@ if command -v go >/dev/null 2>&1; then
             go build -o "$target/edge/h2spec" github.com/summerwind/h2spec/cmd/h2spec)
         cp "$here/clients/edge/main.go" "$here/clients/edge/go.sum" "$target/edge/"
     fi
+    mkdir -p "$target/acme"
+    if ! same "$here/clients/acme/go.sum" "$target/acme/go.sum"; then
+        echo "tests: building Pebble"
+        (cd "$here/clients/acme" && go build -o "$target/acme/pebble" github.com/letsencrypt/pebble/v2/cmd/pebble)
+        cp "$here/clients/acme/go.sum" "$target/acme/"
+    fi
 else
-    echo "tests: no go, so nats.go and net/http are not tested, nor by h2spec (apt-get install golang-go)" >&2
+    echo "tests: no go, so nats.go and net/http are not tested, nor by h2spec and Pebble (apt-get install golang-go)" >&2
 fi

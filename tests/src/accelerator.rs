@@ -123,7 +123,10 @@ impl Setup {
 
     fn command(&self, state: &tempfile::TempDir) -> std::process::Command {
         let mut command = program::command();
-        command.arg("cache").args(&self.arguments).arg("--state").arg(state.path());
+        command.arg("cache").args(&self.arguments);
+        if !self.arguments.iter().any(|argument| argument == "--state") {
+            command.arg("--state").arg(state.path());
+        }
         command.envs(self.environment.iter().map(|(name, value)| (name, value)));
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
         command

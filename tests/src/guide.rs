@@ -22,7 +22,9 @@ pub fn run(page: &str) -> Option<Output> {
         return None;
     };
     let bin = crate::program::program().parent().expect("a directory");
-    let path = format!("{}:{}", bin.display(), std::env::var("PATH").unwrap_or_default());
+    let pebble = crate::node::artifacts("clients/acme");
+    let path = std::env::var("PATH").unwrap_or_default();
+    let path = format!("{}:{}:{path}", bin.display(), pebble.display());
     let script = format!("ip link set lo up\n{script}kill $!\n");
     let output = Command::new("unshare")
         .args(kind)

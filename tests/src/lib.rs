@@ -18,7 +18,7 @@
 //! * [`content`] makes bodies of any size that can be checked without keeping them, and [`gate`] holds a script back;
 //! * [`clients`] finds programs that others wrote, [`node`] what runs in Node.js and Python;
 //! * [`conformance`] runs the public suite for RFC 9111, [`corpus`] the tables of ambiguous messages;
-//! * [`certificate`] makes certificates and their keys;
+//! * [`certificate`] makes certificates and their keys, [`pebble`] is an authority that gives them;
 //! * [`slow_disk`] is a disk that answers when a test says so;
 //! * [`fault`] holds error pages to their promise;
 //! * [`stat`] reads the program's counters.
@@ -55,6 +55,7 @@ pub mod message;
 pub mod nginx;
 pub mod node;
 pub mod origin;
+pub mod pebble;
 pub mod program;
 pub mod purging;
 pub mod siege;

@@ -12,6 +12,7 @@ use engine::{
         watch::{Phase, Watch},
     },
     network::Network,
+    tls::challenges,
 };
 use tokio::net::TcpStream;
 
@@ -158,6 +159,11 @@ async fn serve(stream: TcpStream, arrival: Arrival, is_secured: bool, watch: Arc
         },
     };
     let is_secured = is_secured || transport.session().is_some();
+    if transport.session().is_some_and(|session| session.protocol() == Some(challenges::PROTOCOL)) {
+        // It has seen the certificate that it came for (RFC 8737 §3).
+        with_core(|core| core.count(Counter::ChallengesAnswered));
+        return;
+    }
     let peer = with_core(|core| Peer::new(arrival.address, is_secured, &core.config.trusted_proxies));
     let transport = if transport.session().is_some_and(|session| session.protocol() == Some(b"h2")) {
         transport

@@ -5,7 +5,7 @@ mod origin;
 mod page;
 mod rules;
 
-use std::{net::SocketAddr, path::PathBuf, time::Duration};
+use std::{net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
 
 pub use self::crawlers::{Budget, CrawlerRules, InvalidBudget};
 pub use self::origin::{
@@ -19,7 +19,10 @@ pub use self::rules::{
 
 pub use engine::store::tier::{Admission, Paging};
 
-use engine::{network::Network, tls::certificates::Pair};
+use engine::{
+    network::Network,
+    tls::{certificates::Certificates, challenges::Challenges},
+};
 use subtle::ConstantTimeEq;
 
 pub use crate::coding::{Coding, Compress};
@@ -174,8 +177,9 @@ impl Default for Limits {
 pub struct Tls {
     /// Where they connect; port 0 takes a free one.
     pub listen: SocketAddr,
-    /// At least one. A client is shown the one that has the name it asks for, else the first.
-    pub certificates: Vec<Pair>,
+    /// A client is shown the one that has the name it asks for, else the first; while there is none, its handshake fails.
+    /// Whoever has the table changes it while the accelerator runs.
+    pub certificates: Arc<Certificates>,
 }
 
 /// How an accelerator is set up.
@@ -193,6 +197,8 @@ pub struct Config {
     pub listen_unix: Option<PathBuf>,
     /// Where clients connect under TLS.
     pub tls: Option<Tls>,
+    /// What authorities may ask for before they give a certificate; answered before anything else.
+    pub challenges: Option<Arc<Challenges>>,
     /// Processors to run one loop on each; empty: every one that the process may use.
     pub cores: Vec<usize>,
     /// Bytes of memory for stored objects (segments; metadata comes on top, at most 64 bytes an object).
@@ -254,6 +260,7 @@ impl Config {
             listen: SocketAddr::from(([127, 0, 0, 1], 8080)),
             listen_unix: None,
             tls: None,
+            challenges: None,
             cores: Vec::new(),
             memory_bytes: 256 << 20,
             memory_limit_bytes: None,

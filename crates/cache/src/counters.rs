@@ -17,6 +17,7 @@ engine::counters! {
         Handshakes => Counter, "cache_handshakes", None, "Handshakes of TLS that came to their end.";
         BadProxyHeaders => Counter, "cache_bad_proxy_headers", None, "Connections of proxy-protocol-from that did not begin with a header of the PROXY protocol.";
         HandshakesFailed => Counter, "cache_handshakes_failed", None, "Handshakes of TLS that the client broke off, that were refused, or that took too long.";
+        ChallengesAnswered => Counter, "cache_acme_challenges_answered", None, "Times that an authority asked whether a name is ours, and was answered.";
         ConnectionsHttp2 => Counter, "cache_http2_connections", None, "Connections that speak HTTP/2.";
         RequestsHttp2 => Counter, "cache_http2_requests", None, "Requests that came over HTTP/2.";
         StreamsReset => Counter, "cache_http2_streams_reset", None, "Streams of HTTP/2 that their clients gave up.";

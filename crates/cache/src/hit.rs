@@ -10,13 +10,19 @@
 //! Where the data lives: the request in the thread's scratch, the object in the store's memory, which the turn keeps
 //! as it is. Nothing here waits, allocates, locks, or writes a line that another core writes.
 
-use std::{net::IpAddr, ops::Range};
+use std::{net::IpAddr, ops::Range, sync::Arc};
 
 use engine::{
     cores::clock,
     store::{Hash, Lookup, Object, Turn},
+    tls::challenges::Challenges,
 };
-use wire::http1::{fields::list, head::RequestHead, known::KnownHeader, url::Scheme};
+use wire::http1::{
+    fields::list,
+    head::RequestHead,
+    known::KnownHeader,
+    url::{Scheme, Target},
+};
 
 use crate::{
     answer::{Answer, Body, Head, Length, Lines},
@@ -79,6 +85,13 @@ pub(crate) fn answer<'a>(
     let mut keyed = Keyed { hash: turn.hash(key), primary_bytes: key.len(), site };
     let facts = core.facts(head, has_body, site, key);
     let slow = |keyed, state, fwd| Err(Slow { keyed, state, fwd });
+    // Before all rules: who asks comes by http, and by whatever host it likes.
+    if let Some(challenges) = core.config.challenges.as_deref()
+        && challenges.is_any_open()
+        && let Some(answer) = of_challenge(core, challenges, head)
+    {
+        return slow(keyed, State::Challenge(answer), Fwd::Bypass);
+    }
     if has_passed_here(core, head) {
         return slow(keyed, State::Synth(Fault::LoopDetected), Fwd::Bypass);
     }
@@ -174,6 +187,16 @@ pub(crate) fn answer<'a>(
             slow(keyed, State::Synth(Fault::RangeNotSatisfiable { complete }), Fwd::Partial)
         }
     }
+}
+
+/// What an authority is answered that asks for a challenge which is open.
+#[cold]
+fn of_challenge(core: &Core, challenges: &Challenges, head: &RequestHead<'_, '_>) -> Option<Arc<str>> {
+    let (_, target) =
+        Target::parse(head.method, head.target).filter(|_| matches!(head.method, "GET" | "HEAD"))?;
+    let answer = challenges.answer(target.path_and_query)?;
+    core.count(Counter::ChallengesAnswered);
+    Some(answer)
 }
 
 /// How a stored object may be used.

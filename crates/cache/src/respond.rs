@@ -36,7 +36,7 @@ use crate::{
     response_head::{CacheStatus, Fwd, Outcome},
     several::{Several, Source},
     state::{Found, FoundInBlocks, State, Step},
-    synth::{origin_failed, synth, to_https},
+    synth::{self, origin_failed, synth, to_https},
 };
 
 /// What Cache-Status says of an object on the file of which no more parts could be read just then.
@@ -133,6 +133,7 @@ pub(crate) async fn respond(
             },
             State::Purge => Step::Answer(Box::new(Box::pin(purge(&request)).await)),
             State::ToHttps => Step::Answer(Box::new(to_https(&request))),
+            State::Challenge(answer) => Step::Answer(Box::new(synth::text("200 OK", &answer))),
             State::Synth(fault) => Step::Answer(Box::new(synth(Some(&request), fault))),
             State::OriginFailed(error) => Step::Answer(Box::new(origin_failed(&request, &error))),
         };

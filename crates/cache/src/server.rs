@@ -21,7 +21,7 @@ use engine::{
     log::Recovered,
     meter::{CounterSet, Registry},
     store::{Shard, Store, StoreConfig, StoreError, tier::OpenOnFileError},
-    tls::{TlsError, certificates::Certificate},
+    tls::TlsError,
 };
 use tokio::{sync::oneshot, task::JoinSet};
 use wire::http1::head::HeadLimits;
@@ -161,7 +161,6 @@ pub struct Server {
     head_limits: HeadLimits,
     table: Arc<SiteTable>,
     members: Arc<[Arc<Member>]>,
-    terms: Option<Arc<TlsTerms>>,
     _socket: Option<SocketFile>,
 }
 
@@ -213,7 +212,10 @@ impl Server {
         let terms = config
             .tls
             .as_ref()
-            .map(|tls| TlsTerms::new(tls, addresses.get(1).map_or(0, SocketAddr::port)))
+            .map(|tls| {
+                let port = addresses.get(1).map_or(0, SocketAddr::port);
+                TlsTerms::new(tls, config.challenges.clone(), port)
+            })
             .transpose()?
             .map(Arc::new);
         let memory =
@@ -253,7 +255,7 @@ impl Server {
             balance: Balance::new(loops),
             store: Arc::clone(&store),
             ready: Arc::clone(&ready),
-            terms: terms.clone(),
+            terms,
             identity,
             pseudonym,
             sites: Sites::new(&config, Arc::clone(&table), loops)?,
@@ -282,7 +284,6 @@ impl Server {
             head_limits,
             table,
             members,
-            terms,
             _socket: socket,
         })
     }
@@ -305,14 +306,6 @@ impl Server {
     /// Whether every loop accepts connections.
     pub fn is_ready(&self) -> bool {
         self.ready.load(Ordering::Acquire) == self.loops
-    }
-
-    /// From now on clients under TLS are shown these certificates, the first where none has the name that is asked for.
-    /// Connections that there are go on.
-    pub fn show_certificates(&self, certificates: Vec<Certificate>) {
-        if let Some(terms) = &self.terms {
-            terms.show(certificates);
-        }
     }
 
     /// How the origins' servers are.

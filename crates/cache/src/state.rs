@@ -53,6 +53,8 @@ pub(crate) enum State {
     Purge,
     /// The client is to come by https.
     ToHttps,
+    /// An authority asks for this, before it gives a certificate.
+    Challenge(Arc<str>),
     /// We answer by ourselves.
     Synth(Fault),
     /// The origin failed.

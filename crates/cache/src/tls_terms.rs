@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use engine::tls::{
     self, ClientHello, ServerConfig, TlsError,
-    certificates::{Certificate, Certificates},
+    certificates::Certificates,
+    challenges::{self, Challenges},
     session::Terms,
 };
 
@@ -17,16 +18,21 @@ const PROTOCOLS: &[&[u8]] = &[b"h2", b"http/1.1"];
 pub(crate) struct TlsTerms {
     certificates: Arc<Certificates>,
     config: Arc<ServerConfig>,
+    /// For an authority that looks whether a name is ours, while it may.
+    looked_at: Option<(Arc<Challenges>, Arc<ServerConfig>)>,
     port: u16,
 }
 
 impl TlsTerms {
-    /// Reads the files; clients connect to `port`.
-    pub(crate) fn new(tls: &Tls, port: u16) -> Result<Self, TlsError> {
-        let read = tls.certificates.iter().map(|pair| Certificate::read(pair).map(Arc::new));
-        let certificates = Arc::new(Certificates::new(read.collect::<Result<_, _>>()?));
+    /// Clients connect to `port`.
+    pub(crate) fn new(tls: &Tls, challenges: Option<Arc<Challenges>>, port: u16) -> Result<Self, TlsError> {
+        let certificates = Arc::clone(&tls.certificates);
         let config = tls::config(Arc::clone(&certificates), PROTOCOLS, None, tls::ticketer()?)?;
-        Ok(Self { certificates, config: Arc::new(config), port })
+        let looked_at = challenges.map(|challenges| {
+            let config = tls::config_for_challenges(Arc::clone(&challenges))?;
+            Ok::<_, TlsError>((challenges, Arc::new(config)))
+        });
+        Ok(Self { certificates, config: Arc::new(config), looked_at: looked_at.transpose()?, port })
     }
 }
 
@@ -34,11 +40,6 @@ impl TlsTerms {
     /// Where clients connect.
     pub(crate) fn port(&self) -> u16 {
         self.port
-    }
-
-    /// From now on clients are shown these certificates. Connections that there are go on.
-    pub(crate) fn show(&self, certificates: Vec<Certificate>) {
-        self.certificates.replace(certificates.into_iter().map(Arc::new).collect());
     }
 
     /// Whether a request for a host may come over a connection that was made for `server_name`: for another host only if
@@ -51,7 +52,13 @@ impl TlsTerms {
 }
 
 impl Terms for TlsTerms {
-    fn config(&self, _: &ClientHello<'_>) -> Arc<ServerConfig> {
-        Arc::clone(&self.config)
+    fn config(&self, hello: &ClientHello<'_>) -> Arc<ServerConfig> {
+        match &self.looked_at {
+            Some((challenges, config)) if challenges.is_any_open() && challenges::is_asked_by(hello) => {
+                Arc::clone(config)
+            }
+            // Nobody else speaks that protocol: who asks for nothing but it is refused.
+            _ => Arc::clone(&self.config),
+        }
     }
 }

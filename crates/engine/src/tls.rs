@@ -3,11 +3,13 @@
 //! One provider of cryptography (docs/decisions/002-dependencies.md), TLS 1.2 and 1.3 as rustls has them by default.
 //!
 //! - [`certificates`]: those that there are, by name.
+//! - [`challenges`]: what an authority asks for before it gives a certificate.
 //! - [`client`]: the other side, which connects.
 //! - [`session`]: one connection, as functions from bytes to bytes.
 //! - [`config`]: what rustls is to do with a connection; [`acceptor`] is the same for tokio's streams.
 
 pub mod certificates;
+pub mod challenges;
 pub mod client;
 pub mod session;
 
@@ -25,7 +27,7 @@ use rustls::{
 pub use rustls::{ServerConfig, server::ClientHello};
 pub use tokio_rustls::TlsAcceptor;
 
-use self::certificates::Certificates;
+use self::{certificates::Certificates, challenges::Challenges};
 
 /// Why certificates or keys cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -172,6 +174,19 @@ pub fn config(
     config.alpn_protocols = protocols.iter().map(|protocol| protocol.to_vec()).collect();
     config.session_storage = Arc::new(NoServerSessionStorage {});
     config.ticketer = ticketer;
+    Ok(config)
+}
+
+/// What rustls is to do with an authority that connects to see whether a name is ours (RFC 8737).
+///
+/// # Errors
+/// The library has no version of TLS.
+pub fn config_for_challenges(challenges: Arc<Challenges>) -> Result<ServerConfig, TlsError> {
+    let builder = ServerConfig::builder_with_provider(provider()).with_safe_default_protocol_versions()?;
+    let mut config = builder.with_no_client_auth().with_cert_resolver(challenges);
+    config.alpn_protocols = vec![challenges::PROTOCOL.to_vec()];
+    config.session_storage = Arc::new(NoServerSessionStorage {});
+    config.send_tls13_tickets = 0;
     Ok(config)
 }
 

@@ -11,13 +11,12 @@ use engine::meter::Registry;
 
 use crate::{
     admin::Operated,
-    certificates::Certificates,
+    certificates::{CertificateSaid, Certificates},
     failure::{Failure, Fault},
     savings::Savings,
     settings::{Section, Setting, Settings},
     shell::{Follow, Running, Service, Words},
     stat::Report,
-    tls_settings::tls,
     units::size_text,
 };
 
@@ -56,37 +55,40 @@ pub(crate) struct Accelerator {
     in_front_of: String,
     memory_bytes: u64,
     store: Option<(PathBuf, u64)>,
-    /// Those of TLS, if there is TLS.
-    certificates: Option<Certificates>,
+    /// Those of the process, if there is TLS.
+    certificates: Option<Arc<Certificates>>,
     /// Says once in a while what it saved; none where it is one of several.
     savings: Option<Lock<Savings>>,
 }
 
 impl Accelerator {
-    /// Starts it. `tells_savings`: on stdout, once in a while.
+    /// Starts it. `tells_savings`: on stdout, once in a while. With `certificates`, clients come by TLS, too; those that are to
+    /// be obtained are from now on.
     ///
     /// # Errors
     /// One line that says what stands in the way.
     pub(crate) fn start(
         config: Config,
+        certificates: Option<Arc<Certificates>>,
         in_front_of: String,
         tells_savings: bool,
     ) -> Result<Arc<Self>, Failure> {
         let memory_bytes = config.memory_bytes;
-        let pairs = config.tls.as_ref().map(|tls| tls.certificates.clone());
-        if let Some(pairs) = &pairs {
-            // Read once more by the server, which has no file's name to tell.
-            Certificates::read(pairs).map_err(|fault| Failure::Configuration(vec![fault]))?;
-        }
+        let config = Config {
+            tls: certificates.as_ref().map(|certificates| certificates.tls.clone()),
+            challenges: certificates.as_ref().and_then(|certificates| certificates.challenges.clone()),
+            ..config
+        };
         let store = config.store.clone().map(|path| (path, config.store_bytes));
         let server = Server::start(config).map_err(|error| Failure::Failed(error.to_string()))?;
+        certificates.as_ref().map_or(Ok(()), |certificates| certificates.begin())?;
         Ok(Arc::new(Self {
             addresses: server.addresses(),
             running: Running::new(server),
             in_front_of,
             memory_bytes,
             store,
-            certificates: pairs.map(Certificates::new),
+            certificates,
             savings: tells_savings.then(Lock::default),
         }))
     }
@@ -104,6 +106,10 @@ impl Operated for Accelerator {
 
     fn is_ready(&self) -> bool {
         self.running.is_ready()
+    }
+
+    fn certificates(&self) -> Vec<CertificateSaid> {
+        self.certificates.as_ref().map(|certificates| certificates.said()).unwrap_or_default()
     }
 }
 
@@ -145,6 +151,7 @@ impl Service for Accelerator {
         for (address, scheme) in self.addresses.iter().zip(["http", "https"]) {
             text.push_str(&format!("cache: listening on {scheme}://{address}\n"));
         }
+        text.extend(self.certificates.as_ref().and_then(|certificates| certificates.announcement()));
         let memory = size_text(self.memory_bytes);
         text.push_str(&format!("cache: in front of {}, with {memory} of memory\n", self.in_front_of));
         if let Some((path, bytes)) = &self.store {
@@ -163,23 +170,14 @@ impl Service for Accelerator {
     }
 
     fn check(&self, settings: &Settings) -> Result<Follow<'_>, Fault> {
-        let Some((certificates, tls)) = self.certificates.as_ref().zip(tls(settings)?) else {
-            return Ok(Box::new(|| Ok(None)));
-        };
-        let read = Certificates::read(&tls.certificates)?;
-        Ok(Box::new(move || {
-            let remark = match read.len() {
-                1 => "1 certificate".to_owned(),
-                many => format!("{many} certificates"),
-            };
-            certificates.show(tls.certificates, read, &self.running);
-            Ok(Some(remark))
-        }))
+        let Some(certificates) = &self.certificates else { return Ok(Box::new(|| Ok(None))) };
+        let show = certificates.check(settings)?;
+        Ok(Box::new(move || Ok(Some(show()))))
     }
 
     fn remark(&self) -> Option<String> {
         if let Some(certificates) = &self.certificates {
-            certificates.follow(&self.running);
+            certificates.follow();
         }
         let mut savings = self.savings.as_ref()?.lock().ok()?;
         savings.line(&Report::new(&self.registry().snapshot(), true, 0)).map(|line| line + "\n")

@@ -158,7 +158,7 @@ impl MailSettings {
 
 /// `$XDG_STATE_HOME/nighttrain`, by the XDG Base Directory Specification; for root, which a service is,
 /// /var/lib/nighttrain.
-fn state_directory() -> Option<PathBuf> {
+pub(crate) fn state_directory() -> Option<PathBuf> {
     if rustix::process::geteuid().is_root() {
         return Some(PathBuf::from("/var/lib/nighttrain"));
     }

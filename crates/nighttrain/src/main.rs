@@ -13,6 +13,7 @@
 )]
 
 mod accelerator;
+mod acme_settings;
 mod admin;
 mod cache_settings;
 mod certificates;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use engine::meter::{Family, Registry, Source};
 
-use crate::admin::Operated;
+use crate::{admin::Operated, certificates::CertificateSaid};
 
 /// Counts what all of them count; is ready when all of them are.
 pub(crate) struct Together {
@@ -43,5 +43,9 @@ impl Operated for Together {
 
     fn is_ready(&self) -> bool {
         self.parts.iter().all(|part| part.is_ready())
+    }
+
+    fn certificates(&self) -> Vec<CertificateSaid> {
+        self.parts.iter().flat_map(|part| part.certificates()).collect()
     }
 }

@@ -6,6 +6,7 @@ use cache::config::Origin;
 
 use crate::{
     accelerator::{Accelerator, Purges},
+    certificates::Certificates,
     cli::CacheTask,
     demo,
     failure::Failure,
@@ -44,14 +45,16 @@ fn start(settings: &Settings, demo: bool) -> Result<Started, Failure> {
     };
     let origin_and_site = origin.as_ref().map(|origin| format!("{origin}{site}"));
     let in_front_of = [sites, origin_and_site].into_iter().flatten().collect::<Vec<_>>().join(", and of ");
-    let accelerator = Accelerator::start(settings.accelerator(origin)?, in_front_of, true)?;
+    let certificates = Certificates::of(settings).map_err(|fault| Failure::Configuration(vec![fault]))?;
+    let config = settings.accelerator(origin)?;
+    let accelerator = Accelerator::start(config, certificates.clone(), in_front_of, true)?;
     let hint = match accelerator.addresses().first() {
         Some(address) if demo => format!("Open http://{address}/ in a browser, and reload. Ctrl-C stops.\n"),
         _ => String::new(),
     };
     Ok(Started {
         services: vec![Arc::clone(&accelerator) as Arc<dyn Service>],
-        beside: Vec::new(),
+        beside: Vec::from_iter(certificates.and_then(|certificates| certificates.counters())),
         purges: Some(accelerator as Arc<dyn Purges>),
         hint,
     })

@@ -16,6 +16,7 @@ use cache::{
 };
 
 use crate::{
+    acme_settings::{ACME_SETTINGS, AcmeSaid},
     admin::read_token,
     cache_settings::CACHE_SETTINGS,
     crawler_settings::{self, CRAWLER_SETTINGS},
@@ -25,7 +26,7 @@ use crate::{
     origin_settings::ORIGIN_SETTINGS,
     rate_settings::RATE_SETTINGS,
     site_settings::{SITE_SETTINGS, SiteSaid},
-    tls_settings::{self, TLS_SETTINGS, TlsSaid},
+    tls_settings::{TLS_SETTINGS, TlsSaid},
     units::{duration_text, parse_duration, parse_size, size_text},
 };
 
@@ -40,6 +41,8 @@ pub(crate) struct Settings {
     pub sites: Vec<SiteSaid>,
     /// The accelerator's TLS, for hosts whose site says nothing else.
     pub tls: TlsSaid,
+    /// Certificates that are obtained.
+    pub acme: AcmeSaid,
     /// The feed's settings.
     pub feed: FeedSettings,
     /// The mail service's settings.
@@ -69,6 +72,7 @@ impl Default for Settings {
             cache: Config::new(Origin::http("", 0)),
             sites: Vec::new(),
             tls: TlsSaid::default(),
+            acme: AcmeSaid::default(),
             feed: FeedSettings::default(),
             mail: MailSettings::default(),
             bots_approved: Vec::new(),
@@ -84,7 +88,8 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// The accelerator's configuration in front of its sites, and of `origin` for all other hosts.
+    /// The accelerator's configuration in front of its sites, and of `origin` for all other hosts; but for TLS, which the process
+    /// has for all its servers.
     ///
     /// # Errors
     /// The file with the token for purges cannot be read, or has none; a site has no origin.
@@ -95,7 +100,6 @@ impl Settings {
             .map_err(|message| Failure::Configuration(vec![Fault { place: KEY.to_owned(), message }]))?;
         let sites = self.sites.iter().map(|said| said.site(self, origin.as_ref()));
         let sites = sites.collect::<Result<_, _>>().map_err(|fault| Failure::Configuration(vec![fault]))?;
-        let tls = tls_settings::tls(self).map_err(|fault| Failure::Configuration(vec![fault]))?;
         let approved =
             crawler_settings::approved(self).map_err(|fault| Failure::Configuration(vec![fault]))?;
         let crawlers = CrawlerRules { approved, ..self.cache.crawlers.clone() };
@@ -103,7 +107,6 @@ impl Settings {
             origin,
             sites,
             crawlers,
-            tls,
             purge_token: token.map(|token| token.to_purge()),
             ..self.cache.clone()
         })
@@ -264,6 +267,7 @@ pub(crate) const SETTINGS: &[Setting] = &joined::<COUNT>([
     RATE_SETTINGS,
     CRAWLER_SETTINGS,
     TLS_SETTINGS,
+    ACME_SETTINGS,
     ORIGIN_SETTINGS,
     SITE_SETTINGS,
     FEED_SETTINGS,
@@ -275,13 +279,14 @@ const COUNT: usize = COMMON_SETTINGS.len()
     + RATE_SETTINGS.len()
     + CRAWLER_SETTINGS.len()
     + TLS_SETTINGS.len()
+    + ACME_SETTINGS.len()
     + ORIGIN_SETTINGS.len()
     + SITE_SETTINGS.len()
     + FEED_SETTINGS.len()
     + MAIL_SETTINGS.len();
 
 /// The tables of all parts, one behind the other.
-const fn joined<const N: usize>(tables: [&[Setting]; 9]) -> [Setting; N] {
+const fn joined<const N: usize>(tables: [&[Setting]; 10]) -> [Setting; N] {
     let mut all = [COMMON_SETTINGS[0]; N];
     let (mut i, mut table, mut row) = (0, 0, 0);
     while i < N {

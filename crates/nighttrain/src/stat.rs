@@ -11,11 +11,12 @@ use std::fmt::Write;
 use engine::meter::{Family, Snapshot, Unit, Value};
 use serde::{Serialize, Serializer, ser::SerializeMap};
 
+mod certificates;
 mod places;
 
 pub(crate) use self::places::GROUPS;
 use self::places::PLACES;
-use crate::units::size_for_people;
+use crate::{certificates::CertificateSaid, units::size_for_people};
 
 /// Histograms are shown by these quantiles; the last is the maximum.
 const QUANTILES: [(f64, &str); 4] = [(0.5, "p50"), (0.99, "p99"), (0.999, "p999"), (1.0, "max")];
@@ -29,6 +30,8 @@ pub(crate) struct Report {
     pub ready: bool,
     /// In the order of [`GROUPS`]; a group with nothing in it is there all the same.
     pub groups: Vec<Group>,
+    /// The certificates that are shown, or are to be.
+    pub certificates: Vec<CertificateSaid>,
 }
 
 /// Numbers that answer one question.
@@ -84,7 +87,7 @@ impl Report {
                 entries(family, &name, &mut group.entries);
             }
         }
-        Self { uptime_s, ready, groups }
+        Self { uptime_s, ready, groups, certificates: Vec::new() }
     }
 
     /// The number under `group` and `name`.
@@ -128,6 +131,9 @@ impl Report {
                 _ = writeln!(table, "  {name:name_width$}  {number:>number_width$}{share}");
             }
         }
+        if !self.certificates.is_empty() {
+            table.push_str(&format!("\ncertificates\n{}", certificates::text(&self.certificates, now_s())));
+        }
         if self.is_without_freshness() {
             table.push_str(
                 "\nMost pages that were fetched do not say how long they are fresh, so they are not answered from the store:\n\
@@ -154,6 +160,11 @@ impl Report {
         let percent = self.count(group, name) as f64 * 100.0 / of as f64;
         Some(format!("{percent:5.1} %"))
     }
+}
+
+fn now_s() -> i64 {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    since.map_or(0, |since| since.as_secs().cast_signed())
 }
 
 /// So many pages are fetched before anything is said of most of them.
@@ -290,6 +301,7 @@ impl Serialize for Report {
         for group in &self.groups {
             map.serialize_entry(group.name, group)?;
         }
+        map.serialize_entry("certificates", &self.certificates)?;
         map.end()
     }
 }

@@ -2,7 +2,7 @@
 
 use std::{net::SocketAddr, path::PathBuf};
 
-use cache::{Pair, config::Tls};
+use cache::Pair;
 
 use crate::{
     failure::Fault,
@@ -31,7 +31,7 @@ pub(crate) const TLS_SETTINGS: &[Setting] = &[
         shape: Shape::Text,
         heading: TLS,
         value_name: "ADDRESS",
-        help: "Where clients connect by https; 127.0.0.1:8443 where only a certificate is given",
+        help: "Where clients connect by https; 127.0.0.1:8443 where only a certificate is given, or one is obtained",
         access: optional!(tls.listen, parse = |text| parse_address(text, 8443), show = SocketAddr::to_string),
     },
     Setting {
@@ -84,24 +84,34 @@ impl TlsSaid {
     }
 }
 
-/// The accelerator's TLS: the certificate of `[cache]` first, then those of the sites.
-pub(crate) fn tls(settings: &Settings) -> Result<Option<Tls>, Fault> {
-    let mut certificates = Vec::from_iter(settings.tls.pair()?);
+/// Where clients come by TLS, and the files of certificates.
+pub(crate) struct TlsFound {
+    pub(crate) listen: SocketAddr,
+    pub(crate) pairs: Vec<Pair>,
+}
+
+/// The accelerator's TLS: the certificate of `[cache]` first, then those of the sites. There may be none where certificates are
+/// obtained.
+pub(crate) fn tls(settings: &Settings) -> Result<Option<TlsFound>, Fault> {
+    let mut pairs = Vec::from_iter(settings.tls.pair()?);
     for site in &settings.sites {
         let pair = site.own(settings)?.tls.pair().map_err(|fault| Fault {
             place: site.place.clone(),
             message: format!("{}: {}", fault.place, fault.message),
         })?;
-        certificates.extend(pair.filter(|pair| !certificates.contains(pair)));
+        pairs.extend(pair.filter(|pair| !pairs.contains(pair)));
     }
-    match (certificates.is_empty(), settings.tls.listen) {
+    let is_obtained = settings.acme.directory.is_some() || !settings.acme.domains.is_empty();
+    match (pairs.is_empty() && !is_obtained, settings.tls.listen) {
         (true, None) => Ok(None),
         (true, Some(_)) => {
-            let message = "is missing; without a certificate there is no TLS at tls-listen".to_owned();
+            let message = "is missing; without a certificate there is no TLS at tls-listen (acme-directory and acme-domain \
+                           have one obtained)"
+                .to_owned();
             Err(Fault { place: "tls-cert".to_owned(), message })
         }
         (false, listen) => {
-            Ok(Some(Tls { listen: listen.unwrap_or_else(|| SocketAddr::from(LISTEN)), certificates }))
+            Ok(Some(TlsFound { listen: listen.unwrap_or_else(|| SocketAddr::from(LISTEN)), pairs }))
         }
     }
 }

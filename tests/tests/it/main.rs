@@ -2,6 +2,7 @@
 //!
 //! One program, because each is linked by itself; a file is one subject.
 
+mod acme;
 mod bad_client;
 mod bad_origin;
 mod bans;

@@ -2,9 +2,11 @@
 //!
 //! ```text
 //!   the name that a client asks for ─▶ exactly that name ─ else "*." and all but its first label ─ else the first
+//!   none: it asks by an address     ─▶ the first for an address                                  ─ else the first
 //! ```
-//! The names are those in the certificates. All cores read one table, which a reload replaces as a whole: a handshake
-//! takes a reference to it under a lock that is held for no longer; nothing else reads it.
+//! The names are those in the certificates. Some are read from files, and come first; others were obtained of an authority
+//! (ACME). All cores of all servers read one table, which a reload replaces as a whole: a handshake takes a reference to it
+//! under a lock that is held for no longer; nothing else reads it.
 
 #![expect(
     clippy::disallowed_types,
@@ -70,6 +72,18 @@ impl Certificate {
         })
     }
 
+    /// One from the text of a file that has both, the chain and the key of its first certificate (PEM).
+    ///
+    /// # Errors
+    /// They do not fit together, or are not what they should be.
+    pub fn from_pem(text: &[u8]) -> Result<Self, Unfit> {
+        let chain = CertificateDer::pem_slice_iter(text).collect::<Result<Vec<_>, _>>();
+        let chain = chain.map_err(|_| Unfit::Certificate("it is not in PEM"))?;
+        let key = PrivateKeyDer::from_pem_slice(text);
+        let key = key.map_err(|_| Unfit::Certificate("there is no private key in it (PEM)"))?;
+        Self::new(chain, &key, None)
+    }
+
     /// One from a chain and the key of its first certificate.
     ///
     /// # Errors
@@ -119,6 +133,18 @@ impl Certificate {
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.names.iter().map(AsRef::as_ref)
     }
+
+    /// The addresses in it.
+    pub fn addresses(&self) -> impl Iterator<Item = IpAddr> {
+        self.addresses.iter().copied()
+    }
+
+    /// The server's own certificate (DER), the first of the chain.
+    #[must_use]
+    pub fn own(&self) -> &CertificateDer<'static> {
+        // `new` refuses an empty chain.
+        &self.shown.cert[0]
+    }
 }
 
 /// Why a chain and a key are no certificate that can be shown.
@@ -157,7 +183,7 @@ fn parent_of(host: &str) -> Option<&str> {
     host.find('.').filter(|dot| *dot > 0).map(|dot| &host[dot..])
 }
 
-/// All certificates of a server.
+/// All certificates of a process.
 #[derive(Debug)]
 pub struct Certificates {
     table: RwLock<Arc<Table>>,
@@ -165,13 +191,19 @@ pub struct Certificates {
 
 #[derive(Debug, Default)]
 struct Table {
+    /// Those of files, then those that were obtained.
     all: Vec<Arc<Certificate>>,
+    /// So many of them are of files.
+    of_files: usize,
     /// By name in lower case; a wildcard is there as its parent, with the dot.
     places: HashMap<Box<str>, usize>,
+    /// The first that is for an address.
+    of_address: Option<usize>,
 }
 
 impl Table {
-    fn new(all: Vec<Arc<Certificate>>) -> Self {
+    fn new(of_files: &[Arc<Certificate>], obtained: &[Arc<Certificate>]) -> Self {
+        let all: Vec<_> = of_files.iter().chain(obtained).cloned().collect();
         let mut places = HashMap::new();
         for (place, certificate) in all.iter().enumerate() {
             for name in &certificate.names {
@@ -180,33 +212,51 @@ impl Table {
                 places.entry(name.into()).or_insert(place);
             }
         }
-        Self { all, places }
+        let of_address = all.iter().position(|certificate| !certificate.addresses.is_empty());
+        Self { all, of_files: of_files.len(), places, of_address }
     }
 
     fn of(&self, name: Option<&str>) -> Option<&Arc<Certificate>> {
-        let by_name = name.and_then(|name| {
-            let name = name.to_ascii_lowercase();
-            self.places.get(name.as_str()).or_else(|| self.places.get(parent_of(&name)?))
-        });
-        self.all.get(by_name.copied().unwrap_or(0))
+        let place = match name {
+            Some(name) => {
+                let name = name.to_ascii_lowercase();
+                self.places.get(name.as_str()).or_else(|| self.places.get(parent_of(&name)?)).copied()
+            }
+            // A literal address is no name to be asked for (RFC 6066 §3).
+            None => self.of_address,
+        };
+        self.all.get(place.unwrap_or(0))
     }
 }
 
 impl Certificates {
-    /// These; the first is shown to whoever asks for a name that none has.
+    /// These, of files; the first is shown to whoever asks for a name that none has.
     #[must_use]
-    pub fn new(all: Vec<Arc<Certificate>>) -> Self {
-        Self { table: RwLock::new(Arc::new(Table::new(all))) }
+    pub fn new(of_files: &[Arc<Certificate>]) -> Self {
+        Self { table: RwLock::new(Arc::new(Table::new(of_files, &[]))) }
     }
 
-    /// From now on these are shown. Connections that there are go on.
-    pub fn replace(&self, all: Vec<Arc<Certificate>>) {
-        *self.table.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(Table::new(all));
+    /// From now on these are shown in the place of those that were read from files. Connections that there are go on.
+    pub fn replace(&self, of_files: &[Arc<Certificate>]) {
+        let mut table = self.table.write().unwrap_or_else(PoisonError::into_inner);
+        *table = Arc::new(Table::new(of_files, &table.all[table.of_files..]));
+    }
+
+    /// From now on these are shown in the place of those that were obtained. Connections that there are go on.
+    pub fn replace_obtained(&self, obtained: &[Arc<Certificate>]) {
+        let mut table = self.table.write().unwrap_or_else(PoisonError::into_inner);
+        *table = Arc::new(Table::new(&table.all[..table.of_files], obtained));
     }
 
     /// All of them.
     pub fn all(&self) -> Vec<Arc<Certificate>> {
         self.table().all.clone()
+    }
+
+    /// Those that were read from files.
+    pub fn of_files(&self) -> Vec<Arc<Certificate>> {
+        let table = self.table();
+        table.all[..table.of_files].to_vec()
     }
 
     /// What a client is shown that asks for this name.
@@ -218,6 +268,15 @@ impl Certificates {
         Arc::clone(&self.table.read().unwrap_or_else(PoisonError::into_inner))
     }
 }
+
+/// Two tables are equal if they are one.
+impl PartialEq for Certificates {
+    fn eq(&self, other: &Self) -> bool {
+        std::ptr::eq(self, other)
+    }
+}
+
+impl Eq for Certificates {}
 
 impl ResolvesServerCert for Certificates {
     fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {

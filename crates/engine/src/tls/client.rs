@@ -3,7 +3,10 @@
 use std::{path::Path, sync::Arc};
 
 pub use rustls::pki_types::ServerName;
-use rustls::{ClientConfig, RootCertStore, pki_types::PrivateKeyDer, pki_types::pem::PemObject as _};
+use rustls::{
+    ClientConfig, RootCertStore,
+    pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject as _},
+};
 pub use tokio_rustls::{TlsConnector, client::TlsStream};
 
 use super::{TlsError, certificates, provider, wrong};
@@ -17,6 +20,26 @@ pub struct Shown<'a> {
     pub pair: Option<(&'a Path, &'a Path)>,
 }
 
+/// The certificates (DER) of those whom a client trusts: of a file (PEM), each of which must be usable, else whom the system
+/// trusts.
+///
+/// # Errors
+/// [`TlsError`]; nobody is trusted where the system names no authorities.
+pub fn trusted(authorities: Option<&Path>) -> Result<Vec<CertificateDer<'static>>, TlsError> {
+    let Some(file) = authorities else {
+        let of_system = rustls_native_certs::load_native_certs().certs;
+        return if of_system.is_empty() { Err(TlsError::NobodyTrusted) } else { Ok(of_system) };
+    };
+    let read = certificates(file)?;
+    let mut roots = RootCertStore::empty();
+    for certificate in &read {
+        let content =
+            |error: rustls::Error| TlsError::Content { file: file.to_owned(), why: error.to_string() };
+        roots.add(certificate.clone()).map_err(content)?;
+    }
+    Ok(read)
+}
+
 /// What connects by TLS 1.2 and 1.3 and verifies each server: its certificate, and that this is for the name that was asked for.
 /// Sessions are resumed.
 ///
@@ -24,24 +47,8 @@ pub struct Shown<'a> {
 /// [`TlsError`]; nobody is trusted where the system names no authorities.
 pub fn connector(shown: Shown<'_>) -> Result<TlsConnector, TlsError> {
     let mut roots = RootCertStore::empty();
-    match shown.authorities {
-        Some(file) => {
-            for certificate in certificates(file)? {
-                let content = |error: rustls::Error| TlsError::Content {
-                    file: file.to_owned(),
-                    why: error.to_string(),
-                };
-                roots.add(certificate).map_err(content)?;
-            }
-        }
-        None => {
-            // Some of a system's may be such as rustls does not take.
-            roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
-            if roots.is_empty() {
-                return Err(TlsError::NobodyTrusted);
-            }
-        }
-    }
+    // Some of a system's may be such as rustls does not take.
+    roots.add_parsable_certificates(trusted(shown.authorities)?);
     let builder = ClientConfig::builder_with_provider(provider()).with_safe_default_protocol_versions()?;
     let builder = builder.with_root_certificates(roots);
     let mut config = match shown.pair {

@@ -37,7 +37,7 @@ fn made(names: &[&str]) -> (Arc<Certificate>, CertificateDer<'static>) {
 }
 
 fn terms(certificate: Arc<Certificate>) -> Arc<dyn Terms> {
-    let certificates = Arc::new(Certificates::new(vec![certificate]));
+    let certificates = Arc::new(Certificates::new(&[certificate]));
     let made = config(certificates, &[b"h2", b"http/1.1"], None, ticketer().expect("tickets"));
     Arc::new(One(Arc::new(made.expect("a configuration"))))
 }
@@ -285,7 +285,7 @@ fn a12_a_name_is_shown_its_certificate() {
     let (first, _) = made(&["a.example", "10.0.0.1"]);
     let (second, _) = made(&["*.b.example", "b.example", "A.example"]);
     let (third, _) = made(&["c.example"]);
-    let all = Certificates::new(vec![Arc::clone(&first), Arc::clone(&second)]);
+    let all = Certificates::new(&[Arc::clone(&first), Arc::clone(&second)]);
     let is_of =
         |name: Option<&str>, of: &Arc<Certificate>| all.of(name).is_some_and(|shown| Arc::ptr_eq(&shown, of));
     for name in [None, Some("a.example"), Some("A.EXAMPLE"), Some("nobody.example"), Some("x.y.b.example")] {
@@ -294,8 +294,15 @@ fn a12_a_name_is_shown_its_certificate() {
     for name in [Some("b.example"), Some("x.b.example"), Some("X.B.example")] {
         assert!(is_of(name, &second), "{name:?}");
     }
-    all.replace(vec![Arc::clone(&third)]);
+    all.replace(&[Arc::clone(&third)]);
     assert!(is_of(Some("b.example"), &third));
+    // Those that were obtained stand behind those of files; who asks by an address names nothing.
+    all.replace_obtained(&[Arc::clone(&second), Arc::clone(&first)]);
+    assert!(
+        is_of(Some("b.example"), &second) && is_of(Some("nobody.example"), &third) && is_of(None, &first)
+    );
+    all.replace(&[]);
+    assert!(is_of(Some("c.example"), &second) && all.of_files().is_empty() && all.all().len() == 2);
 
     assert!(first.covers("a.example") && first.covers("A.example") && first.covers("10.0.0.1"));
     assert!(!first.covers("x.a.example") && !first.covers("10.0.0.2"));

@@ -50,6 +50,7 @@ use tokio::sync::Semaphore;
 
 use crate::{
     accelerator::{BanSeen, Invalidate, PurgeError, Purged, Purges},
+    certificates::CertificateSaid,
     stat::Report,
 };
 
@@ -65,6 +66,11 @@ pub(crate) trait Operated: Send + Sync + 'static {
 
     /// Whether it takes work: every loop listens, and no drain has begun.
     fn is_ready(&self) -> bool;
+
+    /// The certificates that it shows, or is to.
+    fn certificates(&self) -> Vec<CertificateSaid> {
+        Vec::new()
+    }
 }
 
 /// Purges and questions under way at once; more are answered 503. Each may wait for a core, on a thread of its own.
@@ -128,11 +134,12 @@ async fn never_stored(request: Request, next: Next) -> Response {
 
 impl Admin {
     fn report(&self) -> Report {
-        Report::new(
+        let report = Report::new(
             &self.operated.registry().snapshot(),
             self.operated.is_ready(),
             self.started.elapsed().as_secs(),
-        )
+        );
+        Report { certificates: self.operated.certificates(), ..report }
     }
 }
 

@@ -29,6 +29,7 @@ use mail::{
 use self::announce::{Announcer, Urls};
 use crate::{
     accelerator::{Accelerator, Purges},
+    certificates::Certificates,
     cli::ServeTask,
     failure::{Failure, Fault},
     feed::{Feed, join_and_tell},
@@ -51,13 +52,15 @@ pub(crate) fn serve(task: &ServeTask) -> Result<(), Failure> {
 }
 
 fn start(settings: &Settings, demo: bool) -> Result<Started, Failure> {
+    let certificates = Certificates::of(settings).map_err(|fault| Failure::Configuration(vec![fault]))?;
     let feed = Feed::start(settings, Box::new(feed_of))?;
     let (post, http) = Post::start(settings)?;
     let (origin, in_front_of) = match &settings.origin {
         Some(origin) => (origin.clone(), origin.to_string()),
         None => (origin_at(post.pages()), "the mail pages".to_owned()),
     };
-    let accelerator = Accelerator::start(settings.accelerator(Some(origin))?, in_front_of, false)?;
+    let config = settings.accelerator(Some(origin))?;
+    let accelerator = Accelerator::start(config, certificates.clone(), in_front_of, false)?;
     let Some(publisher) = feed.publisher() else {
         return Err(Failure::Failed("the feed has ended".to_owned()));
     };
@@ -85,8 +88,10 @@ fn start(settings: &Settings, demo: bool) -> Result<Started, Failure> {
         ),
         _ => String::new(),
     };
+    let mut beside = vec![web, announcer.counters(), feed.monitor_counters()];
+    beside.extend(certificates.and_then(|certificates| certificates.counters()));
     Ok(Started {
-        beside: vec![web, announcer.counters(), feed.monitor_counters()],
+        beside,
         purges: Some(Arc::clone(&accelerator) as Arc<dyn Purges>),
         services: vec![accelerator as Arc<dyn Service>, feed, post],
         hint,

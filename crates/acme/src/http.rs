@@ -1,0 +1,147 @@
+//! How the CA is asked: by the program's HTTP client, which blocks. Nothing else runs on the thread that asks.
+
+use std::{
+    fmt,
+    path::Path,
+    pin::Pin,
+    sync::{
+        Arc,
+        atomic::{AtomicI64, AtomicU16, Ordering},
+    },
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
+
+use bytes::Bytes;
+use engine::tls::{TlsError, client::trusted, provider};
+use instant_acme::{BodyWrapper, BytesResponse, Error, HttpClient};
+use ureq::{
+    Agent,
+    http::{Request, Response},
+    tls::{Certificate, RootCerts, TlsConfig, TlsProvider},
+};
+
+/// For a question and its answer.
+const ANSWER_TIME_MAX: Duration = Duration::from_secs(30);
+/// An answer; chains of certificates are a hundredth of it.
+const ANSWER_BYTES_MAX: u64 = 1 << 20;
+/// A CA may have moved its directory.
+const REDIRECTS_MAX: u32 = 3;
+
+/// What asks one CA.
+#[derive(Clone)]
+pub(crate) struct Http {
+    agent: Agent,
+    heard: Arc<Heard>,
+}
+
+/// The last answer, as far as it says what the next question waits for.
+#[derive(Debug, Default)]
+pub(crate) struct Heard {
+    status: AtomicU16,
+    /// Seconds since the UNIX epoch; 0: it does not say.
+    retry_at_s: AtomicI64,
+}
+
+/// There was no answer.
+#[derive(Debug)]
+pub(crate) struct Unanswered(ureq::Error);
+
+impl fmt::Display for Unanswered {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.0)
+    }
+}
+
+impl std::error::Error for Unanswered {}
+
+impl Heard {
+    /// The status of the last answer.
+    pub(crate) fn status(&self) -> u16 {
+        self.status.load(Ordering::Relaxed)
+    }
+
+    /// When to come back, if it said so.
+    pub(crate) fn retry_at_s(&self) -> Option<i64> {
+        Some(self.retry_at_s.load(Ordering::Relaxed)).filter(|at| *at > 0)
+    }
+
+    fn note(&self, answer: &Response<ureq::Body>) {
+        let said = answer.headers().get("retry-after").and_then(|said| said.to_str().ok()).map(str::trim);
+        let at = said.and_then(|said| match said.parse::<i64>() {
+            Ok(seconds) => now_s().checked_add(seconds),
+            Err(_) => httpdate::parse_http_date(said).ok().map(unix_s),
+        });
+        self.status.store(answer.status().as_u16(), Ordering::Relaxed);
+        self.retry_at_s.store(at.unwrap_or(0), Ordering::Relaxed);
+    }
+
+    fn forget(&self) {
+        self.status.store(0, Ordering::Relaxed);
+        self.retry_at_s.store(0, Ordering::Relaxed);
+    }
+}
+
+/// Seconds since the UNIX epoch.
+pub(crate) fn unix_s(at: SystemTime) -> i64 {
+    at.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs().cast_signed())
+}
+
+/// Now. Certificates live by this clock.
+pub(crate) fn now_s() -> i64 {
+    #[expect(clippy::disallowed_methods, reason = "this thread is no loop")]
+    unix_s(SystemTime::now())
+}
+
+impl Http {
+    /// What asks a CA whose server one of these vouches for (PEM), or whom the system trusts.
+    ///
+    /// # Errors
+    /// The file cannot be used; the system names nobody.
+    pub(crate) fn new(authorities: Option<&Path>, is_here: bool) -> Result<Self, TlsError> {
+        let roots: Vec<_> =
+            trusted(authorities)?.iter().map(|root| Certificate::from_der(root).to_owned()).collect();
+        let tls = TlsConfig::builder()
+            .provider(TlsProvider::Rustls)
+            .unversioned_rustls_crypto_provider(provider())
+            .root_certs(RootCerts::new_with_certs(&roots))
+            .build();
+        let config = Agent::config_builder()
+            .http_status_as_error(false)
+            .max_redirects(REDIRECTS_MAX)
+            .timeout_global(Some(ANSWER_TIME_MAX))
+            .tls_config(tls);
+        // What is on this machine is reached without the web's proxy.
+        let config = if is_here { config.proxy(None) } else { config };
+        Ok(Self { agent: config.build().into(), heard: Arc::default() })
+    }
+
+    /// What was heard last.
+    pub(crate) fn heard(&self) -> &Heard {
+        &self.heard
+    }
+
+    fn ask(&self, request: Request<Vec<u8>>) -> Result<BytesResponse, Error> {
+        self.heard.forget();
+        let answer = self.agent.run(request).map_err(|error| Error::Other(Box::new(Unanswered(error))))?;
+        self.heard.note(&answer);
+        let (parts, mut body) = answer.into_parts();
+        let body = body.with_config().limit(ANSWER_BYTES_MAX).read_to_vec();
+        let body = body.map_err(|error| Error::Other(Box::new(Unanswered(error))))?;
+        Ok(BytesResponse { parts, body: Box::new(Bytes::from(body)) })
+    }
+}
+
+type Answered = Pin<Box<dyn Future<Output = Result<BytesResponse, Error>> + Send>>;
+
+impl HttpClient for Http {
+    fn request(&self, request: Request<BodyWrapper<Bytes>>) -> Answered {
+        let http = self.clone();
+        Box::pin(async move {
+            let (parts, body) = request.into_parts();
+            // The library's way to the bytes of a body.
+            let body =
+                BytesResponse::from(Response::new(body)).body.into_bytes().await.map_err(Error::Other)?;
+            http.ask(Request::from_parts(parts, body.to_vec()))
+        })
+    }
+}

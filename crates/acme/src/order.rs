@@ -1,0 +1,392 @@
+//! One order, from the wish to the certificate (RFC 8555 §7.1.6), and on from wherever a process was stopped.
+//!
+//! ```text
+//!  no order ─▶ new order, its URL and a key kept ─▶ pending: challenges answered ─▶ ready: the key's request (CSR)
+//!                                                   ▲                                 ─▶ processing ─▶ valid: fetched,
+//!  a kept order is asked for its state and goes on ─┘                                    looked at, kept
+//! ```
+
+use std::{sync::Arc, time::Duration};
+
+use engine::tls::{
+    certificates::Certificate,
+    challenges::{Challenges, Opened},
+};
+use instant_acme::{
+    Account, AuthorizationStatus, CertificateIdentifier, ChallengeHandle, ChallengeStatus, ChallengeType,
+    Error, Identifier, NewOrder, Order, OrderStatus, Problem, RetryPolicy,
+};
+use rcgen::{CertificateParams, CustomExtension, DistinguishedName, KeyPair};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+
+use crate::{
+    Challenge,
+    files::KeptOrder,
+    http::{Heard, Unanswered, now_s},
+    name::{Name, reverse},
+    schedule::Kind,
+};
+
+/// How long the CA may take to look at the challenges, and then to sign. Longer: the order is kept, and asked for again.
+const DECIDE: RetryPolicy = RetryPolicy::new()
+    .initial_delay(Duration::from_millis(200))
+    .backoff(1.6)
+    .timeout(Duration::from_secs(60));
+/// A certificate that begins later than this is refused: no client would take it.
+const BEGINS_WITHIN_S: i64 = 24 * 60 * 60;
+
+/// Why an order came to nothing, so far.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    pub(crate) kind: Kind,
+    /// For people; no secrets.
+    pub(crate) message: String,
+    /// The CA's word for when to come back.
+    pub(crate) retry_at_s: Option<i64>,
+    /// The order is over: the next attempt makes a new one.
+    pub(crate) is_final: bool,
+    /// The CA does not know the account.
+    pub(crate) is_account_gone: bool,
+}
+
+impl Failure {
+    pub(crate) fn new(kind: Kind, message: String) -> Self {
+        Self { kind, message, retry_at_s: None, is_final: kind == Kind::Refused, is_account_gone: false }
+    }
+
+    /// What a question came to, and what was heard last.
+    pub(crate) fn of(error: &Error, heard: &Heard) -> Self {
+        let (status, retry_at_s) = (heard.status(), heard.retry_at_s());
+        let failure = match error {
+            Error::Api(problem) => Self::of_problem(problem, status),
+            Error::Timeout(_) => {
+                Self::new(Kind::Unreachable, "the CA has not decided yet; the order is kept".to_owned())
+            }
+            Error::Other(why) if why.is::<Unanswered>() => {
+                Self::new(Kind::Unreachable, format!("the CA does not answer: {why}"))
+            }
+            _ if status >= 400 => {
+                let kind = if status == 429 { Kind::Limited } else { Kind::Unreachable };
+                Self::new(kind, format!("the CA answers {status}, and not as ACME has it ({error})"))
+            }
+            _ => Self::new(Kind::Unreachable, format!("the CA answers what is not ACME: {error}")),
+        };
+        Self { retry_at_s, ..failure }
+    }
+
+    fn of_problem(problem: &Problem, status: u16) -> Self {
+        const PREFIX: &str = "urn:ietf:params:acme:error:";
+        let full = problem.r#type.as_deref().unwrap_or_default();
+        let kind_of_problem = full.strip_prefix(PREFIX).unwrap_or(full);
+        let kind = match kind_of_problem {
+            "rateLimited" => Kind::Limited,
+            "serverInternal" | "badNonce" | "orderNotReady" => Kind::Unreachable,
+            _ if status == 429 => Kind::Limited,
+            _ if status >= 500 => Kind::Unreachable,
+            _ => Kind::Refused,
+        };
+        let mut message = format!("the CA refuses ({kind_of_problem})");
+        for part in [&problem.detail].into_iter().flatten() {
+            message.push_str(": ");
+            message.push_str(part);
+        }
+        for sub in &problem.subproblems {
+            message.push_str(&format!("; {}", sub.detail.as_deref().unwrap_or_default()));
+        }
+        let is_account_gone = kind_of_problem == "accountDoesNotExist";
+        Self { is_account_gone, ..Self::new(kind, plain(&message)) }
+    }
+}
+
+/// Text of a CA's as a line of a log: it may say anything.
+fn plain(text: &str) -> String {
+    const CHARS_MAX: usize = 600;
+    text.chars().map(|c| if c.is_control() { ' ' } else { c }).take(CHARS_MAX).collect()
+}
+
+/// What an order is made with.
+pub(crate) struct Orders<'a> {
+    pub(crate) account: &'a Account,
+    pub(crate) heard: &'a Heard,
+    pub(crate) challenges: &'a Arc<Challenges>,
+    pub(crate) profile: Option<&'a str>,
+}
+
+/// A certificate that was issued, and looked at.
+pub(crate) struct Issued {
+    pub(crate) certificate: Arc<Certificate>,
+    /// Its key and its chain, for the file.
+    pub(crate) pem: String,
+}
+
+impl Orders<'_> {
+    fn failed(&self, error: &Error) -> Failure {
+        Failure::of(error, self.heard)
+    }
+
+    /// Makes an order for these names, in the place of a certificate if there is one.
+    pub(crate) async fn begin(
+        &self,
+        names: &[Name],
+        replaced: Option<&Certificate>,
+    ) -> Result<KeptOrder, Failure> {
+        let identifiers: Vec<Identifier> = names
+            .iter()
+            .map(|name| match name {
+                Name::Host(host) => Identifier::Dns(host.to_string()),
+                Name::Address(address) => Identifier::Ip(*address),
+            })
+            .collect();
+        let plain_order = || {
+            let order = NewOrder::new(&identifiers);
+            match self.profile {
+                Some(profile) => order.profile(profile),
+                None => order,
+            }
+        };
+        // Without a certificate to be replaced, or where the CA takes no such word, it is an order like any other.
+        let replaced = replaced.and_then(|replaced| CertificateIdentifier::try_from(replaced.own()).ok());
+        let order = match replaced {
+            Some(replaced) => match self.account.new_order(&plain_order().replaces(replaced)).await {
+                Err(error) if is_about_replacing(&error) => self.account.new_order(&plain_order()).await,
+                order => order,
+            },
+            None => self.account.new_order(&plain_order()).await,
+        };
+        let order = order.map_err(|error| {
+            let failure = self.failed(&error);
+            match self.profile {
+                Some(profile) if failure.message.contains("rofile") => {
+                    let there_are: Vec<&str> = self.account.profiles().map(|profile| profile.name).collect();
+                    let message = format!(
+                        "{}; acme-profile is {profile:?}, and the CA has {}",
+                        failure.message,
+                        there_are.join(", ")
+                    );
+                    Failure { message: plain(&message), ..failure }
+                }
+                _ => failure,
+            }
+        })?;
+        let key = KeyPair::generate().map_err(|error| of_crypto(&error))?;
+        Ok(KeptOrder { url: order.url().to_owned(), key: key.serialize_pem() })
+    }
+
+    /// Follows an order to its end.
+    pub(crate) async fn finish(
+        &self,
+        kept: &KeptOrder,
+        names: &[Name],
+        challenge: Challenge,
+    ) -> Result<Issued, Failure> {
+        let failed = |error: Error| self.failed(&error);
+        let mut order = self.account.order(kept.url.clone()).await.map_err(|error| {
+            // It may have forgotten it: then there is another to be made, and nothing lost.
+            let failure = self.failed(&error);
+            Failure { is_final: failure.is_final || self.heard.status() == 404, ..failure }
+        })?;
+        let key = KeyPair::from_pem(&kept.key).map_err(|error| of_crypto(&error))?;
+        if order.state().status == OrderStatus::Pending {
+            let _opened = self.answer_challenges(&mut order, challenge).await?;
+            match order.poll_ready(&DECIDE).await {
+                Ok(_) => {}
+                // It says why below.
+                Err(Error::Api(_)) if order.state().status == OrderStatus::Invalid => {}
+                Err(error) => return Err(self.failed(&error)),
+            }
+        }
+        if order.state().status == OrderStatus::Invalid {
+            return Err(self.why_invalid(&mut order).await);
+        }
+        if order.state().status == OrderStatus::Ready {
+            let names: Vec<String> = names.iter().map(ToString::to_string).collect();
+            let mut params = CertificateParams::new(names).map_err(|error| of_crypto(&error))?;
+            params.distinguished_name = DistinguishedName::new();
+            let request = params.serialize_request(&key).map_err(|error| of_crypto(&error))?;
+            order.finalize_csr(request.der()).await.map_err(failed)?;
+        }
+        let chain = order.poll_certificate(&DECIDE).await.map_err(|error| {
+            let failure = self.failed(&error);
+            let is_over = matches!(error, Error::Api(_)) || order.state().status == OrderStatus::Invalid;
+            Failure { is_final: failure.is_final || is_over, ..failure }
+        })?;
+        looked_at(format!("{}{chain}", kept.key), names, now_s())
+    }
+
+    /// Answers what the CA asks for, until what is returned is dropped.
+    async fn answer_challenges(&self, order: &mut Order, by: Challenge) -> Result<Vec<Opened>, Failure> {
+        let failed = |error: Error| self.failed(&error);
+        let mut opened = Vec::new();
+        let mut authorizations = order.authorizations();
+        while let Some(authorization) = authorizations.next().await {
+            let mut authorization = authorization.map_err(failed)?;
+            if authorization.status != AuthorizationStatus::Pending {
+                continue;
+            }
+            let kind = match by {
+                Challenge::Http01 => ChallengeType::Http01,
+                Challenge::TlsAlpn01 => ChallengeType::TlsAlpn01,
+            };
+            let name = authorization.identifier().to_string();
+            let Some(mut asked) = authorization.challenge(kind) else {
+                let message = format!("the CA does not look at {name} by {by}");
+                return Err(Failure::new(Kind::Refused, plain(&message)));
+            };
+            opened.push(self.open(&asked, by)?);
+            if asked.status == ChallengeStatus::Pending {
+                asked.set_ready().await.map_err(failed)?;
+            }
+        }
+        Ok(opened)
+    }
+
+    fn open(&self, asked: &ChallengeHandle<'_>, by: Challenge) -> Result<Opened, Failure> {
+        let answer = asked.key_authorization();
+        let opened = match by {
+            Challenge::Http01 => self.challenges.open_path(&asked.token, answer.as_str()),
+            Challenge::TlsAlpn01 => {
+                let identifier = asked.identifier().to_string();
+                let name = match asked.identifier().identifier {
+                    Identifier::Ip(address) => reverse(*address),
+                    _ => identifier.clone(),
+                };
+                let (certificate, key) = made_for_challenge(&identifier, answer.digest().as_ref())
+                    .map_err(|error| of_crypto(&error))?;
+                self.challenges.open_name(&name, certificate, &key)
+            }
+        };
+        // One name of a certificate is one challenge: a CA that asks for more than it can want is refused.
+        opened.map_err(|why| Failure::new(Kind::Refused, why.to_string()))
+    }
+
+    /// What the CA found wrong.
+    async fn why_invalid(&self, order: &mut Order) -> Failure {
+        let mut found = Vec::new();
+        if let Some(problem) = &order.state().error {
+            found.push(Failure::of_problem(problem, 0));
+        }
+        let mut authorizations = order.authorizations();
+        while let Some(Ok(mut authorization)) = authorizations.next().await {
+            let name = authorization.identifier().to_string();
+            let Ok(state) = authorization.refresh().await else { break };
+            let problems = state.challenges.iter().filter_map(|challenge| challenge.error.as_ref());
+            found.extend(problems.map(|problem| {
+                let failure = Failure::of_problem(problem, 0);
+                Failure { message: plain(&format!("{name}: {}", failure.message)), ..failure }
+            }));
+        }
+        // What is said of a name says more than what is said of all.
+        let found = found.pop();
+        let found =
+            found.unwrap_or_else(|| Failure::new(Kind::Refused, "the CA calls the order invalid".to_owned()));
+        // Whatever it was: this order is over.
+        Failure { is_final: true, ..found }
+    }
+}
+
+/// Whether a CA takes an order, but not the word for which certificate it is.
+fn is_about_replacing(error: &Error) -> bool {
+    match error {
+        Error::Unsupported(_) => true,
+        Error::Api(problem) => {
+            let said = [problem.r#type.as_deref(), problem.detail.as_deref()];
+            said.into_iter().flatten().any(|said| {
+                let said = said.to_ascii_lowercase();
+                said.contains("alreadyreplaced") || said.contains("replace") || said.ends_with(":conflict")
+            })
+        }
+        Error::Other(why) => why.to_string().contains("replaces"),
+        _ => false,
+    }
+}
+
+fn of_crypto(error: &rcgen::Error) -> Failure {
+    Failure::new(Kind::Refused, format!("a key or a request cannot be made: {error}"))
+}
+
+/// The certificate that an authority wants to see (RFC 8737 §3): for one name, vouched for by itself.
+fn made_for_challenge(
+    identifier: &str,
+    digest: &[u8],
+) -> Result<(CertificateDer<'static>, PrivateKeyDer<'static>), rcgen::Error> {
+    let mut params = CertificateParams::new([identifier.to_owned()])?;
+    params.distinguished_name = DistinguishedName::new();
+    params.custom_extensions = vec![CustomExtension::new_acme_identifier(digest)];
+    let key = KeyPair::generate()?;
+    let made = params.self_signed(&key)?;
+    Ok((made.der().clone(), PrivateKeyDer::Pkcs8(key.serialize_der().into())))
+}
+
+/// Looks at what a CA gave: it is for these names and for our key, and clients would take it now.
+pub(crate) fn looked_at(pem: String, names: &[Name], now_s: i64) -> Result<Issued, Failure> {
+    let refused = |message: String| Failure::new(Kind::Refused, plain(&message));
+    let certificate = Certificate::from_pem(pem.as_bytes())
+        .map_err(|why| refused(format!("what the CA gave cannot be used: {why}")))?;
+    let others = names.iter().find(|name| !certificate.covers(&name.to_string()));
+    if let Some(name) = others {
+        let of: Vec<String> = certificate
+            .names()
+            .map(str::to_owned)
+            .chain(certificate.addresses().map(|address| address.to_string()))
+            .collect();
+        return Err(refused(format!("the CA gave a certificate for {}, and not for {name}", of.join(", "))));
+    }
+    if certificate.until_s <= now_s || certificate.from_s > now_s + BEGINS_WITHIN_S {
+        let message = "the CA gave a certificate that is not valid now; is the clock right?";
+        return Err(refused(message.to_owned()));
+    }
+    Ok(Issued { certificate: Arc::new(certificate), pem })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pem(names: &[&str], key: &KeyPair) -> String {
+        let names: Vec<String> = names.iter().map(ToString::to_string).collect();
+        let made = CertificateParams::new(names).expect("names").self_signed(key).expect("signed");
+        made.pem()
+    }
+
+    #[test]
+    fn a36_a_certificate_for_another_name_or_key_is_refused() {
+        let (key, other) = (KeyPair::generate().expect("a key"), KeyPair::generate().expect("a key"));
+        let names = ["a.example", "192.0.2.1"].map(|name| name.parse::<Name>().expect("a name"));
+        let looked_at = |pem: String, now_s| looked_at(pem, &names, now_s).map_err(|failure| failure.message);
+        let good = key.serialize_pem() + &pem(&["a.example", "192.0.2.1"], &key);
+        assert!(looked_at(good.clone(), 1_700_000_000).is_ok());
+        let wrong = [
+            (
+                key.serialize_pem() + &pem(&["a.example", "b.example"], &key),
+                "for a.example, b.example, and not for 192.0.2.1",
+            ),
+            (key.serialize_pem() + &pem(&["a.example", "192.0.2.1"], &other), "cannot be used"),
+            (key.serialize_pem(), "cannot be used"),
+            (pem(&["a.example"], &key), "no private key"),
+            ("nonsense".to_owned(), "cannot be used"),
+        ];
+        for (pem, want) in wrong {
+            let message = looked_at(pem, 1_700_000_000).err().unwrap_or_default();
+            assert!(message.contains(want), "{message}");
+        }
+        for now_s in [0, 100_000_000_000] {
+            assert!(looked_at(good.clone(), now_s).is_err_and(|message| message.contains("clock")));
+        }
+    }
+
+    #[test]
+    fn a36_what_a_ca_says_is_one_line() {
+        let problem = |kind: &str, detail: &str| -> Problem {
+            let json =
+                serde_json::json!({ "type": format!("urn:ietf:params:acme:error:{kind}"), "detail": detail });
+            serde_json::from_value(json).expect("a problem")
+        };
+        let failure = Failure::of_problem(&problem("dns", "no\nsuch\u{1b}[31m host"), 400);
+        assert_eq!(failure.message, "the CA refuses (dns): no such [31m host");
+        assert_eq!(failure.kind, Kind::Refused);
+        assert_eq!(Failure::of_problem(&problem("rateLimited", ""), 429).kind, Kind::Limited);
+        assert_eq!(Failure::of_problem(&problem("odd", ""), 503).kind, Kind::Unreachable);
+        assert!(Failure::of_problem(&problem("accountDoesNotExist", ""), 400).is_account_gone);
+        assert!(Failure::of_problem(&problem("x", &"y".repeat(5000)), 400).message.len() < 700);
+    }
+}

@@ -1,0 +1,296 @@
+//! When something is done about a certificate: pure, and asked with the time.
+//!
+//! ```text
+//!  none, or an order under way ──────────────────────────────▶ order, unless a failure makes it wait
+//!  valid ── when the CA's window is old: ask for it (ARI) ───▶ order at a moment within the window (RFC 9773 §4.2)
+//!        └─ the CA has none to say ──────────────────────────▶ order when two thirds of its lifetime are over
+//! ```
+//! The moment within a window is drawn once for a certificate, from the certificate itself, so that a restart draws the
+//! same. Failures wait for longer and longer ([`wait_s`]); the waits are such that a name whose validation fails stays
+//! within five an hour, which is what Let's Encrypt allows.
+
+use std::time::Duration;
+
+/// Waits grow no longer than this while the CA cannot be reached, which costs it nothing.
+pub(crate) const UNREACHABLE_WAIT_S_MAX: i64 = 60 * 60;
+/// Waits grow no longer than this while the CA refuses: a certificate has a third of its lifetime left to get there.
+pub(crate) const REFUSED_WAIT_S_MAX: i64 = 6 * 60 * 60;
+/// Waits where the CA says that it is asked too often, and not until when.
+pub(crate) const LIMITED_WAIT_S: i64 = 60 * 60;
+/// A CA that says to come back later than this is asked all the same.
+pub(crate) const RETRY_AFTER_S_MAX: i64 = 7 * 24 * 60 * 60;
+/// How often a CA is asked for its window, whatever it says (RFC 9773 §4.3.2).
+pub(crate) const ASK_EVERY_S: (i64, i64) = (60, 24 * 60 * 60);
+/// When it is asked again after it did not answer.
+pub(crate) const ASK_AGAIN_S: i64 = 60 * 60;
+/// New orders in [`ORDERS_SPAN_S`]; Let's Encrypt allows an account 300 in three hours.
+pub(crate) const ORDERS_MAX: usize = 250;
+/// See [`ORDERS_MAX`].
+pub(crate) const ORDERS_SPAN_S: i64 = 3 * 60 * 60;
+
+/// Why an attempt came to nothing, as far as the next one depends on it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// The CA does not answer, or says that it cannot.
+    Unreachable,
+    /// The CA does not want to, or what it gave cannot be used.
+    Refused,
+    /// The CA is asked too often.
+    Limited,
+}
+
+/// What is known of a certificate when it is asked what is to be done.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub(crate) struct Standing {
+    /// From when until when it is valid, seconds since the UNIX epoch; `None`: there is none.
+    pub(crate) validity: Option<(i64, i64)>,
+    /// Where in a window it is renewed, from 0 to 1.
+    pub(crate) lot: f64,
+    /// When its CA would like it renewed.
+    pub(crate) window: Option<(i64, i64)>,
+    /// When the CA is asked for that window.
+    pub(crate) ask_at_s: i64,
+    /// Not before this is anything ordered.
+    pub(crate) not_before_s: i64,
+    /// An order for it is under way.
+    pub(crate) is_ordered: bool,
+}
+
+/// What is to be done now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Due {
+    /// It is to be ordered.
+    Order,
+    /// Its CA is to be asked when to renew it.
+    Ask,
+    /// Nothing before this second.
+    At(i64),
+}
+
+impl Standing {
+    /// When it is renewed; `None`: there is none to renew.
+    pub(crate) fn renew_at_s(&self) -> Option<i64> {
+        let (from, until) = self.validity?;
+        let lifetime = (until - from).max(1);
+        // A window that does not end is none, and one that ends with the certificate would leave no time to fail in.
+        let at = match self.window.filter(|(start, end)| start < end) {
+            Some((start, end)) => start + share(end - start, self.lot),
+            None => from + lifetime / 3 * 2,
+        };
+        Some(at.min(until - lifetime / 10))
+    }
+
+    /// What is to be done at this second.
+    pub(crate) fn due(&self, now_s: i64) -> Due {
+        let order_at = match self.renew_at_s() {
+            Some(at) if !self.is_ordered => at,
+            _ => now_s,
+        };
+        if order_at <= now_s && self.not_before_s <= now_s {
+            return Due::Order;
+        }
+        // What is to be ordered anyway is not asked about.
+        let is_asked_for = self.validity.is_some() && !self.is_ordered && self.ask_at_s < order_at;
+        match self.ask_at_s {
+            ask_at if is_asked_for && order_at > now_s && ask_at <= now_s => Due::Ask,
+            ask_at if is_asked_for && ask_at > now_s => Due::At(ask_at),
+            _ => Due::At(order_at.max(self.not_before_s)),
+        }
+    }
+}
+
+#[expect(clippy::cast_possible_truncation, clippy::cast_precision_loss, reason = "seconds, of at most years")]
+fn share(span_s: i64, of: f64) -> i64 {
+    (span_s as f64 * of.clamp(0.0, 1.0)) as i64
+}
+
+/// How long the next attempt waits after so many failures in a row, the first of which waits for `first`: each twice as
+/// long as the one before, and up to a quarter more by lot, so that those who failed together do not come together.
+/// `retry_after_s`: what the CA said; `lot` is from 0 to 1.
+pub(crate) fn wait_s(
+    kind: Kind,
+    failures: u32,
+    first: Duration,
+    retry_after_s: Option<i64>,
+    lot: f64,
+) -> i64 {
+    let first_s = i64::try_from(first.as_secs()).unwrap_or(REFUSED_WAIT_S_MAX).max(1);
+    let doubled = |first_s: i64, most: i64| {
+        let wait = first_s.saturating_mul(1 << failures.saturating_sub(1).min(30)).min(most);
+        wait + share(wait / 4, lot)
+    };
+    let wait = match kind {
+        Kind::Unreachable => doubled((first_s / 4).max(1), UNREACHABLE_WAIT_S_MAX),
+        Kind::Refused => doubled(first_s, REFUSED_WAIT_S_MAX),
+        Kind::Limited => retry_after_s.map_or(LIMITED_WAIT_S, |_| 0).max(first_s),
+    };
+    wait.max(retry_after_s.unwrap_or(0).min(RETRY_AFTER_S_MAX))
+}
+
+/// The new orders of late.
+#[derive(Debug, Default)]
+pub(crate) struct Pace {
+    at_s: std::collections::VecDeque<i64>,
+}
+
+impl Pace {
+    /// Whether one more may be made now; else when.
+    pub(crate) fn admit(&mut self, now_s: i64) -> Result<(), i64> {
+        // A clock that was set back forgets.
+        while self.at_s.front().is_some_and(|at| now_s - at >= ORDERS_SPAN_S || *at > now_s) {
+            self.at_s.pop_front();
+        }
+        match self.at_s.front() {
+            Some(first) if self.at_s.len() >= ORDERS_MAX => Err(first + ORDERS_SPAN_S),
+            _ => Ok(()),
+        }
+    }
+
+    /// One was made.
+    pub(crate) fn note(&mut self, now_s: i64) {
+        self.at_s.push_back(now_s);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const DAY: i64 = 24 * 60 * 60;
+    const FIRST: Duration = Duration::from_secs(120);
+
+    fn of(from: i64, until: i64) -> Standing {
+        Standing { validity: Some((from, until)), lot: 0.5, ask_at_s: i64::MAX, ..Standing::default() }
+    }
+
+    #[test]
+    fn a36_it_is_renewed_after_two_thirds_or_when_its_authority_would_like() {
+        assert_eq!(of(0, 90 * DAY).renew_at_s(), Some(60 * DAY));
+        assert_eq!(of(0, 6 * DAY).renew_at_s(), Some(4 * DAY));
+        let window = |window| Standing { window: Some(window), ..of(0, 90 * DAY) };
+        assert_eq!(window((10 * DAY, 12 * DAY)).renew_at_s(), Some(11 * DAY));
+        // It is to go at once: its authority has made a mistake.
+        assert_eq!(window((-2 * DAY, -DAY)).due(0), Due::Order);
+        // Nonsense counts for nothing, and no window for so much that there is no time left.
+        assert_eq!(window((12 * DAY, 10 * DAY)).renew_at_s(), Some(60 * DAY));
+        assert_eq!(window((80 * DAY, 100 * DAY)).renew_at_s(), Some(81 * DAY));
+    }
+
+    #[test]
+    fn a36_what_there_is_not_is_ordered_and_an_order_is_followed() {
+        assert_eq!(Standing::default().due(7), Due::Order);
+        assert_eq!(Standing { not_before_s: 9, ..Standing::default() }.due(7), Due::At(9));
+        let ordered = Standing { is_ordered: true, ..of(0, 90 * DAY) };
+        assert_eq!(ordered.due(DAY), Due::Order);
+        let asked = Standing { ask_at_s: DAY, ..of(0, 90 * DAY) };
+        assert_eq!(asked.due(0), Due::At(DAY));
+        assert_eq!(asked.due(DAY), Due::Ask);
+        // When it is due, it is ordered, and nobody is asked any more.
+        assert_eq!(asked.due(60 * DAY), Due::Order);
+        assert_eq!(Standing { not_before_s: 61 * DAY, ..asked }.due(60 * DAY), Due::At(61 * DAY));
+    }
+
+    /// A year of a CA that refuses, or does not answer: how often it is asked.
+    fn attempts(kind: Kind, lot: f64) -> Vec<i64> {
+        let (mut now, mut failures, mut at) = (0, 0, Vec::new());
+        let mut standing = Standing::default();
+        while now < 365 * DAY {
+            match standing.due(now) {
+                Due::Order => {
+                    at.push(now);
+                    failures += 1;
+                    standing.not_before_s = now + wait_s(kind, failures, FIRST, None, lot);
+                }
+                Due::At(next) => now = next,
+                Due::Ask => unreachable!("there is nothing to ask for"),
+            }
+        }
+        at
+    }
+
+    #[test]
+    fn a36_a_name_that_fails_stays_within_five_an_hour_and_tries_on() {
+        for lot in [0.0, 0.5, 1.0] {
+            for (kind, a_day) in [(Kind::Refused, 3), (Kind::Limited, 19), (Kind::Unreachable, 19)] {
+                let at = attempts(kind, lot);
+                if kind != Kind::Unreachable {
+                    // Any hour of the year.
+                    let most =
+                        at.iter().map(|from| at.iter().filter(|a| (0..3600).contains(&(*a - from))).count());
+                    assert!(most.max().is_some_and(|most| most <= 5), "{kind:?} {lot}");
+                }
+                let last_day = at.iter().filter(|at| **at >= 364 * DAY).count();
+                assert!(last_day >= a_day, "{kind:?} {lot}: {last_day} on the last day");
+            }
+        }
+    }
+
+    #[test]
+    fn a36_a_renewal_succeeds_while_its_authority_is_away_for_a_day() {
+        let mut standing = of(0, 6 * DAY);
+        let (away, mut now, mut failures) = (4 * DAY..5 * DAY, 0, 0);
+        loop {
+            match standing.due(now) {
+                Due::Order if away.contains(&now) => {
+                    failures += 1;
+                    standing.not_before_s = now + wait_s(Kind::Unreachable, failures, FIRST, None, 1.0);
+                }
+                Due::Order => break,
+                Due::At(next) => now = next,
+                Due::Ask => unreachable!("nobody is asked"),
+            }
+        }
+        assert!(failures > 10 && now < 5 * DAY + 2 * 3600, "{failures} failures, renewed at {now}");
+    }
+
+    #[test]
+    fn a36_no_more_is_ordered_in_three_hours_than_an_account_may() {
+        let mut pace = Pace::default();
+        for n in 0..250 {
+            assert_eq!(pace.admit(n), Ok(()));
+            pace.note(n);
+        }
+        assert_eq!(pace.admit(250), Err(ORDERS_SPAN_S));
+        assert_eq!(pace.admit(ORDERS_SPAN_S), Ok(()));
+        pace.note(ORDERS_SPAN_S);
+        assert_eq!(pace.admit(ORDERS_SPAN_S), Err(ORDERS_SPAN_S + 1));
+    }
+
+    proptest! {
+        #[test]
+        fn a36_it_waits_for_as_long_as_it_is_told_within_reason(
+            failures in 1_u32..200,
+            retry_after in proptest::option::of(-10_i64..30 * DAY),
+            lot in 0.0_f64..=1.0,
+            first in 0_u64..100_000,
+        ) {
+            for kind in [Kind::Unreachable, Kind::Refused, Kind::Limited] {
+                let wait = wait_s(kind, failures, Duration::from_secs(first), retry_after, lot);
+                prop_assert!(wait >= 1);
+                prop_assert!(wait >= retry_after.unwrap_or(0).min(RETRY_AFTER_S_MAX));
+                prop_assert!(wait <= RETRY_AFTER_S_MAX);
+            }
+        }
+
+        /// Whatever is known, what is due is done at once or waited for, and no wait is in the past.
+        #[test]
+        fn a36_nothing_is_waited_for_that_is_over(
+            validity in proptest::option::of((0..100 * DAY, 0..100 * DAY)),
+            window in proptest::option::of((-DAY..200 * DAY, -DAY..200 * DAY)),
+            (lot, ask_at_s, not_before_s, is_ordered, now) in
+                (0.0_f64..=1.0, 0..300 * DAY, 0..300 * DAY, any::<bool>(), 0..300 * DAY),
+        ) {
+            let validity = validity.map(|(from, life)| (from, from + life));
+            let standing = Standing { validity, lot, window, ask_at_s, not_before_s, is_ordered };
+            if let Due::At(at) = standing.due(now) {
+                prop_assert!(at > now);
+                prop_assert!(matches!(standing.due(at), Due::Order | Due::Ask));
+            }
+            if let (Some(at), Some((_, until))) = (standing.renew_at_s(), validity) {
+                prop_assert!(at <= until);
+            }
+        }
+    }
+}
