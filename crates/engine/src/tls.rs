@@ -6,7 +6,7 @@
 //! - [`challenges`]: what an authority asks for before it gives a certificate.
 //! - [`client`]: the other side, which connects.
 //! - [`session`]: one connection, as functions from bytes to bytes.
-//! - [`config`]: what rustls is to do with a connection; [`acceptor`] is the same for tokio's streams.
+//! - [`config`]: what rustls is to do with a connection; [`acceptor`] is the same for tokio's streams, of files or of the table.
 
 pub mod certificates;
 pub mod challenges;
@@ -21,13 +21,16 @@ use std::{
 use rustls::{
     RootCertStore,
     crypto::CryptoProvider,
-    pki_types::{CertificateDer, PrivateKeyDer, pem, pem::PemObject},
+    pki_types::{CertificateDer, pem, pem::PemObject},
     server::{NoServerSessionStorage, ProducesTickets, WebPkiClientVerifier, danger::ClientCertVerifier},
 };
 pub use rustls::{ServerConfig, server::ClientHello};
-pub use tokio_rustls::TlsAcceptor;
+pub use tokio_rustls::{Accept, TlsAcceptor, server::TlsStream as ServerStream};
 
-use self::{certificates::Certificates, challenges::Challenges};
+use self::{
+    certificates::{Certificate, Certificates, Pair},
+    challenges::Challenges,
+};
 
 /// Why certificates or keys cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -80,37 +83,27 @@ pub fn provider() -> Arc<CryptoProvider> {
     Arc::clone(&PROVIDER)
 }
 
-/// Which files.
-#[derive(Debug, Clone, Copy)]
-pub struct Files<'a> {
-    /// The chain, the server's own certificate first.
-    pub certificates: &'a Path,
-    /// The key of the first.
-    pub key: &'a Path,
-    /// With it, clients must show a certificate that one of these has signed.
-    pub clients: Option<&'a Path>,
+/// What a server shows to who comes by TLS.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Shown {
+    /// The certificate of these files, as they are at the start.
+    Pair(Pair),
+    /// Those of a table, whatever is in it when somebody comes.
+    Table(Arc<Certificates>),
 }
 
-/// What accepts TLS with these files.
+/// What accepts TLS on tokio's streams: by ALPN one of `protocols`, if any are said. With `clients`, each must show a
+/// certificate that one of that file's has signed.
 ///
 /// # Errors
 /// [`TlsError`]
-pub fn acceptor(files: Files<'_>) -> Result<TlsAcceptor, TlsError> {
-    let chain = certificates(files.certificates)?;
-    let key = PrivateKeyDer::from_pem_file(files.key)
-        .map_err(|error| wrong(files.key, error, "there is no private key in it (PEM)"))?;
-    let provider = provider();
-    let builder =
-        ServerConfig::builder_with_provider(Arc::clone(&provider)).with_safe_default_protocol_versions()?;
-    let builder = match files.clients {
-        None => builder.with_no_client_auth(),
-        Some(path) => builder.with_client_cert_verifier(verifier(path, true, provider)?),
+pub fn acceptor(shown: &Shown, protocols: &[&[u8]], clients: Option<&Path>) -> Result<TlsAcceptor, TlsError> {
+    let certificates = match shown {
+        Shown::Pair(pair) => Arc::new(Certificates::new(&[Arc::new(Certificate::read(pair)?)])),
+        Shown::Table(table) => Arc::clone(table),
     };
-    let config = builder.with_single_cert(chain, key).map_err(|why| TlsError::Pair {
-        certificates: files.certificates.to_owned(),
-        key: files.key.to_owned(),
-        why,
-    })?;
+    let clients = clients.map(|file| ClientCertificates { authorities: file.to_owned(), required: true });
+    let config = config(certificates, protocols, clients.as_ref(), ticketer()?)?;
     Ok(TlsAcceptor::from(Arc::new(config)))
 }
 

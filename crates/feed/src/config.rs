@@ -2,6 +2,8 @@
 
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
+use engine::tls::Shown;
+
 use crate::identity::Authorization;
 
 /// Limits on clients. Each has a counter for when it is hit.
@@ -68,10 +70,8 @@ pub enum HandshakeFirst {
 /// TLS on a listener.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Tls {
-    /// The certificate chain, PEM.
-    pub cert_file: PathBuf,
-    /// Its private key, PEM.
-    pub key_file: PathBuf,
+    /// What is shown.
+    pub shown: Shown,
     /// Certificates of those who sign clients' certificates, PEM; needed for `verify`.
     pub ca_file: Option<PathBuf>,
     /// Clients must show a certificate.

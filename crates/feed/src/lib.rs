@@ -71,7 +71,7 @@ mod work;
 pub use config::{Config, Limits, Tls, WebSocket};
 pub use connection::{Closed, Transport};
 pub use counters::Counter;
-pub use engine::tls::TlsError;
+pub use engine::tls::{Shown, TlsError, certificates::Pair};
 pub use look::Looker;
 pub use protocol_log::TARGET as PROTOCOL_LOG;
 pub use publisher::{BATCH_BYTES_MAX, NotTaken, Publisher};

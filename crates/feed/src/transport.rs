@@ -11,7 +11,7 @@
 
 use std::{fmt, io, rc::Rc, sync::Arc, time::Duration};
 
-use engine::tls::{self, Files, TlsAcceptor, TlsError};
+use engine::tls::{self, TlsAcceptor, TlsError};
 use tokio::{
     io::{AsyncRead, AsyncWrite, AsyncWriteExt},
     net::TcpStream,
@@ -65,7 +65,7 @@ fn acceptor(tls: &Tls) -> Result<TlsAcceptor, TlsError> {
         (true, Some(file)) => Some(file.as_path()),
         (true, None) => return Err(TlsError::NoAuthority),
     };
-    tls::acceptor(Files { certificates: &tls.cert_file, key: &tls.key_file, clients })
+    tls::acceptor(&tls.shown, &[], clients)
 }
 
 /// Does what comes before a client's first operation, then serves it.

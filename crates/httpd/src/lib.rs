@@ -8,6 +8,7 @@
 //! The engine sees bytes and knows their times; that a head is whole and an answer given is HTTP, and is said here. Not
 //! for a hot path: the accelerator has its own HTTP.
 
+mod door;
 mod forwarded;
 #[cfg(any(test, fuzzing))]
 pub mod fuzzing;
@@ -29,13 +30,16 @@ use axum::{
     http::{HeaderValue, StatusCode, header},
     middleware::{self, Next},
     response::{IntoResponse, Response},
-    serve::{IncomingStream, Listener},
+    serve::IncomingStream,
 };
 use engine::{
-    bounded::{self, Bounds, Connection, Place},
+    bounded::{self, Bounds, Place},
     network::Network,
+    tls::TlsAcceptor,
 };
 use http_body::{Frame, SizeHint};
+
+use self::door::Door;
 
 /// A head must be there within this time, however it dribbles in; as the accelerator's `request-head-time-max`.
 pub const HEAD_TIME_MAX: Duration = Duration::from_secs(10);
@@ -60,6 +64,12 @@ const TOO_MANY: &[u8] =
     b"HTTP/1.1 429 Too Many Requests\r\nConnection: close\r\nContent-Type: text/plain\r\nContent-Length: 40\r\n\r\ntoo many connections from this address\r\n";
 /// The same to who asks through a proxy, whose connection stays.
 const TOO_MANY_ASKED: &str = "too many requests from this address are being answered\n";
+
+/// The same under TLS, where a word that is not sealed is none.
+#[must_use]
+pub fn bounds_under_tls(bounds: Bounds) -> Bounds {
+    Bounds { late_words: b"", refused_words: b"", ..bounds }
+}
 
 /// The bounds of small pages: so many places, so many of one address, and the times above.
 #[must_use]
@@ -95,39 +105,24 @@ pub async fn serve(
     pages: Router,
     stop: impl Future<Output = ()> + Send + 'static,
 ) -> io::Result<()> {
-    serve_behind(Arc::default(), listener, pages, stop).await
+    serve_behind(Arc::default(), listener, None, pages, stop).await
 }
 
 /// As [`serve`], believing what these proxies say of who asks: a place counts as that address's while its question is
-/// answered. What anybody else says of itself is not heard.
+/// answered. What anybody else says of itself is not heard. With `tls`, who comes begins with a handshake.
 ///
 /// # Errors
 /// What the system says of the socket.
 pub async fn serve_behind(
     proxies: Arc<[Network]>,
     listener: bounded::Listener,
+    tls: Option<TlsAcceptor>,
     pages: Router,
     stop: impl Future<Output = ()> + Send + 'static,
 ) -> io::Result<()> {
     let pages = pages.layer(middleware::from_fn_with_state(proxies, mark));
     let pages = pages.into_make_service_with_connect_info::<Arrival>();
-    axum::serve(Door(listener), pages).with_graceful_shutdown(stop).await
-}
-
-/// The engine's listener, as axum wants one.
-struct Door(bounded::Listener);
-
-impl Listener for Door {
-    type Io = Connection;
-    type Addr = SocketAddr;
-
-    async fn accept(&mut self) -> (Connection, SocketAddr) {
-        self.0.accept().await
-    }
-
-    fn local_addr(&self) -> io::Result<SocketAddr> {
-        self.0.local_addr()
-    }
+    axum::serve(Door::new(listener, tls), pages).with_graceful_shutdown(stop).await
 }
 
 /// Who came, and its place.

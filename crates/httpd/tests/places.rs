@@ -74,7 +74,7 @@ fn start_behind(proxies: &[&str], bounds: engine::bounded::Bounds) -> Site {
                 async move { Response::new(Body::new(Lines(said.lock().await.take().expect("one asks")))) }
             }),
         );
-    tokio::spawn(httpd::serve_behind(proxies, listener, pages, std::future::pending()));
+    tokio::spawn(httpd::serve_behind(proxies, listener, None, pages, std::future::pending()));
     Site { address, counters, release, lines }
 }
 

@@ -2,6 +2,8 @@
 
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
+use engine::tls::Shown;
+
 use crate::abuse::{Lists, Rates};
 
 /// Where mails are kept.
@@ -21,15 +23,6 @@ pub enum Durability {
     Process,
     /// A loss of power too: the file was synced, once for all mails that wait.
     Power,
-}
-
-/// Certificate and key, as PEM files.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Tls {
-    /// The chain, the server's own certificate first.
-    pub certificates: PathBuf,
-    /// The private key.
-    pub key: PathBuf,
 }
 
 /// Bounds on what one peer may take. Each has a counter for when it is hit.
@@ -125,7 +118,7 @@ pub struct Config {
     /// Where LMTP is spoken (RFC 2033).
     pub lmtp: Option<SocketAddr>,
     /// For STARTTLS, and for `smtps`.
-    pub tls: Option<Tls>,
+    pub tls: Option<Shown>,
     /// Connections to `smtp` and `lmtp` begin with a PROXY protocol header, version 1 or 2. Whoever can connect can
     /// then claim any address: listen where only the proxy reaches.
     pub proxy_protocol: bool,

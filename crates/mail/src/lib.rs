@@ -39,5 +39,6 @@ pub mod web;
 
 pub use abuse::{ListFault, Lists, Rates};
 pub use config::Config;
+pub use engine::tls::{Shown, certificates::Pair};
 pub use mailstore::Mailstore;
 pub use server::{Addresses, Server, StartError};

@@ -22,7 +22,7 @@ use engine::{
     log::{Disk, Header, Log, Writer},
     meter::{CoreCounters, CounterSet, Registry},
     random,
-    tls::{self, Files, TlsAcceptor, TlsError},
+    tls::{self, TlsError},
 };
 use tokio::{
     net::TcpStream,
@@ -31,7 +31,7 @@ use tokio::{
 
 use crate::{
     abuse::{Lists, Peers},
-    config::{Config, STORE_BYTES_MIN, Tls},
+    config::{Config, STORE_BYTES_MIN},
     core::{CORES_MAX, Core, Message, Owned, Shared},
     counters::Counter,
     index::Index,
@@ -163,7 +163,7 @@ impl Server {
         if loops > CORES_MAX {
             return Err(StartError::TooManyCores(loops));
         }
-        let tls = config.tls.as_ref().map(acceptor).transpose()?;
+        let tls = config.tls.as_ref().map(|shown| tls::acceptor(shown, &[], None)).transpose()?;
         let (addresses, mut listeners) = bind(&config, loops)?;
         let recovered = recovery::recover(&config, on, loops, clock::unix_ms())?;
         let mesh = Mesh::new(loops, 1, RING_MESSAGES).map_err(StartError::Prepare)?;
@@ -336,10 +336,6 @@ fn bind(config: &Config, loops: usize) -> Result<(Addresses, Listeners), StartEr
     let smtps = config.smtps.map(|address| bound(address, Kind::Smtps)).transpose()?.flatten();
     let lmtp = config.lmtp.map(|address| bound(address, Kind::Lmtp)).transpose()?.flatten();
     Ok((Addresses { smtp, smtps, lmtp }, listeners))
-}
-
-fn acceptor(tls: &Tls) -> Result<TlsAcceptor, TlsError> {
-    tls::acceptor(Files { certificates: &tls.certificates, key: &tls.key, clients: None })
 }
 
 /// The thread that hands events from the cores' rings to whoever listens.

@@ -5,6 +5,15 @@ use std::{
     time::Duration,
 };
 
+use engine::tls::{client::trusted, provider};
+use ureq::{
+    tls::{Certificate, RootCerts, TlsConfig, TlsProvider},
+    unversioned::{
+        resolver::{ResolvedSocketAddrs, Resolver},
+        transport::{DefaultConnector, NextTimeout},
+    },
+};
+
 use crate::{
     admin,
     cli::{ExplainTask, ObjectsTask, OriginsTask, PurgeTask},
@@ -118,6 +127,8 @@ pub(crate) fn origins(settings: &Settings, task: &OriginsTask) -> Result<String,
 struct Server {
     agent: ureq::Agent,
     address: SocketAddr,
+    /// How it is asked, and by which name.
+    base: String,
     token: Option<admin::Token>,
 }
 
@@ -129,22 +140,43 @@ impl Server {
             })?),
             None => None,
         };
-        let agent = ureq::Agent::config_builder()
+        let address = reachable(settings.admin);
+        let config = ureq::Agent::config_builder()
             .http_status_as_error(false)
             .max_redirects(0)
             // The admin port is this machine's or a tunnel's: a proxy for the web has no business with its token.
             .proxy(None)
-            .timeout_global(Some(ANSWER_TIME_MAX))
-            .build()
-            .into();
-        Ok(Self { agent, address: reachable(settings.admin), token })
+            .timeout_global(Some(ANSWER_TIME_MAX));
+        if !settings.admin_tls {
+            let base = format!("http://{address}");
+            return Ok(Self { agent: config.build().into(), address, base, token });
+        }
+        let trusted = trusted(settings.admin_ca_file.as_deref()).map_err(|error| {
+            let place = "admin-ca-file".to_owned();
+            Failure::Configuration(vec![Fault { place, message: error.to_string() }])
+        })?;
+        let roots: Vec<_> = trusted.iter().map(|root| Certificate::from_der(root).to_owned()).collect();
+        let tls = TlsConfig::builder()
+            .provider(TlsProvider::Rustls)
+            .unversioned_rustls_crypto_provider(provider())
+            .root_certs(RootCerts::new_with_certs(&roots))
+            .build();
+        let config = config.tls_config(tls).build();
+        let base = match &settings.admin_name {
+            Some(name) => format!("https://{name}:{}", address.port()),
+            None => format!("https://{address}"),
+        };
+        let agent = ureq::Agent::with_parts(config, DefaultConnector::default(), At(address));
+        Ok(Self { agent, address, base, token })
     }
 
     fn url(&self, path: &str) -> String {
-        format!("http://{}{path}", self.address)
+        format!("{}{path}", self.base)
     }
 
     fn authorized<B>(&self, request: ureq::RequestBuilder<B>) -> ureq::RequestBuilder<B> {
+        // By its address, whatever its certificate calls it: a name could be anybody's.
+        let request = request.header("host", self.address.to_string());
         match &self.token {
             Some(token) => request.header("authorization", token.as_bearer()),
             None => request,
@@ -203,6 +235,23 @@ impl Server {
                 format!("{address} is no admin server of Nighttrain; it said {status}: {said}")
             }
         })
+    }
+}
+
+/// Whatever the name, it is the server at this address that is meant.
+#[derive(Debug)]
+struct At(SocketAddr);
+
+impl Resolver for At {
+    fn resolve(
+        &self,
+        _: &ureq::http::Uri,
+        _: &ureq::config::Config,
+        _: NextTimeout,
+    ) -> Result<ResolvedSocketAddrs, ureq::Error> {
+        let mut addresses = self.empty();
+        addresses.push(self.0);
+        Ok(addresses)
     }
 }
 

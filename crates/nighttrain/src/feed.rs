@@ -41,7 +41,7 @@ pub(crate) fn feed(task: &FeedTask) -> Result<(), Failure> {
     let sources =
         Sources { file: task.config.path(), flags: task.settings.0.clone(), complete: Box::new(complete) };
     let (operation, access) = Operation::begin(sources)?;
-    let make: Make = Box::new(|settings| settings.feed.config());
+    let make: Make = Box::new(|settings| settings.feed.config(None));
     // What does not go together is told before any port is taken.
     make(operation.settings()).map_err(|fault| Failure::Configuration(vec![fault]))?;
     shell::run(operation, access, |settings| {
@@ -49,8 +49,7 @@ pub(crate) fn feed(task: &FeedTask) -> Result<(), Failure> {
         Ok(Started {
             beside: vec![feed.monitor_counters()],
             services: vec![feed as Arc<dyn Service>],
-            purges: None,
-            hint: String::new(),
+            ..Started::default()
         })
     })
 }
@@ -96,7 +95,7 @@ impl Feed {
     /// One line that says what stands in the way.
     pub(crate) fn start(settings: &Settings, make: Make) -> Result<Arc<Self>, Failure> {
         let config = make(settings).map_err(|fault| Failure::Configuration(vec![fault]))?;
-        let port = Port::bind("monitor", settings.feed.monitor).map_err(failed("monitor"))?;
+        let port = Port::bind("monitor", settings.feed.monitor, false).map_err(failed("monitor"))?;
         let server = Server::start(config.clone()).map_err(|error| match error {
             StartError::Authorization(error) => fault("authorization", error.to_string()),
             StartError::Tls(error) => fault("tls", error.to_string()),
@@ -110,7 +109,7 @@ impl Feed {
             monitor: port.address(),
             monitor_counters: port.counters(),
         });
-        port.serve(monitor::router(Arc::clone(&feed), feed.monitor))
+        port.serve(monitor::router(Arc::clone(&feed), feed.monitor), None)
             .map_err(failed("the monitoring pages cannot be served"))?;
         Ok(feed)
     }

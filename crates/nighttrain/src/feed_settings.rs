@@ -6,9 +6,13 @@
 //! Users, permissions and accounts are said in the NATS file alone: its words for them are what people know, and a
 //! password on a command line is everybody's to read.
 
-use std::{net::SocketAddr, path::PathBuf};
+use std::{net::SocketAddr, path::PathBuf, sync::Arc};
 
-use feed::config::{Config, HandshakeFirst, Tls, WebSocket};
+use engine::tls::certificates::Certificates;
+use feed::{
+    Pair, Shown,
+    config::{Config, HandshakeFirst, Tls, WebSocket},
+};
 
 use crate::{
     failure::Fault,
@@ -16,6 +20,7 @@ use crate::{
         Access, Section, Setting, Shape, any_count, list, one_or_more, optional, parse_host_and_port,
         parse_path, path_text, plain, some_size, some_time, truth, truth_text, usize_size_text, value,
     },
+    tls_settings::shared_or,
     units::duration_text,
 };
 
@@ -36,6 +41,7 @@ pub(crate) struct FeedSettings {
     tls_key: Option<PathBuf>,
     tls_ca: Option<PathBuf>,
     tls_verify: bool,
+    tls_shared: bool,
     tls_handshake_first: bool,
     websocket: Option<SocketAddr>,
     websocket_tls: bool,
@@ -52,6 +58,7 @@ impl Default for FeedSettings {
             tls_key: None,
             tls_ca: None,
             tls_verify: false,
+            tls_shared: false,
             tls_handshake_first: false,
             websocket: None,
             websocket_tls: false,
@@ -61,33 +68,35 @@ impl Default for FeedSettings {
 }
 
 impl FeedSettings {
-    /// The feed's configuration.
+    /// The feed's configuration. `shared`: the certificates of the process, if there are any.
     ///
     /// # Errors
     /// What does not go together.
-    pub(crate) fn config(&self) -> Result<Config, Fault> {
+    pub(crate) fn config(&self, shared: Option<&Arc<Certificates>>) -> Result<Config, Fault> {
         let fault =
             |place: &str, message: &str| Fault { place: place.to_owned(), message: message.to_owned() };
         let mut config = self.config.clone();
-        match (&self.tls_cert, &self.tls_key) {
+        let of_files = match (&self.tls_cert, &self.tls_key) {
             (Some(cert), Some(key)) => {
-                config.tls = Some(Tls {
-                    cert_file: cert.clone(),
-                    key_file: key.clone(),
-                    ca_file: self.tls_ca.clone(),
-                    verify: self.tls_verify,
-                    map: false,
-                    handshake_first: if self.tls_handshake_first {
-                        HandshakeFirst::Yes
-                    } else {
-                        HandshakeFirst::No
-                    },
-                    timeout: None,
-                });
+                Some(Shown::Pair(Pair { certificates: cert.clone(), key: key.clone(), ocsp: None }))
             }
-            (None, None) => {}
+            (None, None) => None,
             (Some(_), None) => return Err(fault("tls-key", "is missing; tls-cert goes with tls-key")),
             (None, Some(_)) => return Err(fault("tls-cert", "is missing; tls-key goes with tls-cert")),
+        };
+        if let Some(shown) = shared_or(self.tls_shared, of_files, shared)? {
+            config.tls = Some(Tls {
+                shown,
+                ca_file: self.tls_ca.clone(),
+                verify: self.tls_verify,
+                map: false,
+                handshake_first: if self.tls_handshake_first {
+                    HandshakeFirst::Yes
+                } else {
+                    HandshakeFirst::No
+                },
+                timeout: None,
+            });
         }
         if self.tls_verify
             && self.tls_ca.is_none()
@@ -100,7 +109,9 @@ impl FeedSettings {
         }
         if let Some(listen) = self.websocket {
             let tls = match (self.websocket_tls, &config.tls) {
-                (true, None) => return Err(fault("websocket-tls", "needs tls-cert and tls-key")),
+                (true, None) => {
+                    return Err(fault("websocket-tls", "needs tls-cert and tls-key, or tls-shared"));
+                }
                 (true, Some(tls)) => Some(tls.clone()),
                 (false, _) => None,
             };
@@ -191,6 +202,16 @@ pub(crate) const FEED_SETTINGS: &[Setting] = &[
         value_name: "FILE",
         help: "The certificate's key, in PEM",
         access: optional!(feed.tls_key, parse = parse_path, show = path_text),
+    },
+    Setting {
+        key: "tls-shared",
+        section: Section::Feed,
+        shape: Shape::Flag,
+        heading: FEED,
+        value_name: "true|false",
+        help: "TLS with the certificates of the accelerator, in `serve`: those of files and those that are obtained, as they are \
+               when a client comes",
+        access: value!(feed.tls_shared, parse = truth, show = truth_text),
     },
     Setting {
         key: "tls-ca",

@@ -18,9 +18,10 @@ use std::{
 use engine::{
     meter::{Registry, Source},
     network::Network,
+    tls::certificates::Certificates,
 };
 use mail::{
-    Addresses, Mailstore, Server,
+    Addresses, Mailstore, Server, Shown,
     config::Store,
     mailboxes::Mailboxes,
     web::{self, Web},
@@ -51,16 +52,19 @@ pub(crate) fn mail(task: &MailTask) -> Result<(), Failure> {
         Sources { file: task.config.path(), flags: task.settings.0.clone(), complete: Box::new(complete) };
     let (operation, access) = Operation::begin(sources)?;
     // What does not go together is told before any port is taken.
-    config_of(operation.settings())?;
+    config_of(operation.settings(), None)?;
     shell::run(operation, access, |settings| {
-        let (post, http) = Post::start(settings)?;
+        let (post, http) = Post::start(settings, None)?;
         let beside = vec![post.show(http, post.mailstore(), settings, None)?];
-        Ok(Started { services: vec![post as Arc<dyn Service>], beside, purges: None, hint: String::new() })
+        Ok(Started { services: vec![post as Arc<dyn Service>], beside, ..Started::default() })
     })
 }
 
-fn config_of(settings: &Settings) -> Result<mail::Config, Failure> {
-    settings.mail.config(settings.cache.state.as_ref()).map_err(|fault| Failure::Configuration(vec![fault]))
+fn config_of(settings: &Settings, shared: Option<&Arc<Certificates>>) -> Result<mail::Config, Failure> {
+    settings
+        .mail
+        .config(settings.cache.state.as_ref(), shared)
+        .map_err(|fault| Failure::Configuration(vec![fault]))
 }
 
 #[expect(clippy::disallowed_types, reason = "the operator's path, not a mail's")]
@@ -74,17 +78,25 @@ pub(crate) struct Post {
     mailstore: Mailstore,
     addresses: Addresses,
     pages: SocketAddr,
+    /// What is shown to who comes by TLS.
+    shown: Option<Shown>,
+    has_pages_under_tls: bool,
     /// Where mail is kept, as people are told.
     kept: String,
 }
 
 impl Post {
-    /// Starts it; its pages are shown by [`Post::show`] on the listener that comes back.
+    /// Starts it; its pages are shown by [`Post::show`] on the listener that comes back. `shared`: the certificates of the
+    /// process.
     ///
     /// # Errors
     /// One line that says what stands in the way.
-    pub(crate) fn start(settings: &Settings) -> Result<(Arc<Self>, TcpListener), Failure> {
-        let config = config_of(settings)?;
+    pub(crate) fn start(
+        settings: &Settings,
+        shared: Option<&Arc<Certificates>>,
+    ) -> Result<(Arc<Self>, TcpListener), Failure> {
+        let config = config_of(settings, shared)?;
+        let shown = config.tls.clone();
         let http = TcpListener::bind(settings.mail.http)
             .map_err(|error| Failure::Failed(format!("cannot listen on {}: {error}", settings.mail.http)))?;
         let pages = http.local_addr().map_err(failed("mail pages"))?;
@@ -102,6 +114,8 @@ impl Post {
             running: Running::new(server),
             web: OneAtATime::default(),
             pages,
+            shown,
+            has_pages_under_tls: settings.mail.has_pages_under_tls(),
             kept,
         };
         Ok((Arc::new(post), http))
@@ -119,8 +133,10 @@ impl Post {
         settings: &Settings,
         in_front: Option<IpAddr>,
     ) -> Result<Arc<dyn Source>, Failure> {
-        let mut config =
-            settings.mail.web(self.addresses.smtp).map_err(|fault| Failure::Configuration(vec![fault]))?;
+        let mut config = settings
+            .mail
+            .web(self.addresses.smtp, self.shown.clone())
+            .map_err(|fault| Failure::Configuration(vec![fault]))?;
         config.proxies.extend(in_front.map(Network::from));
         let web = web::serve(http, mailboxes, config).map_err(failed("the pages cannot be served"))?;
         let counters = web.counters();
@@ -163,7 +179,8 @@ impl Service for Post {
                 text.push_str(&format!("mail: listening on {scheme}://{address}\n"));
             }
         }
-        text + &format!("mail: kept in {}\nmail: inboxes on http://{}\n", self.kept, self.pages)
+        let scheme = if self.has_pages_under_tls { "https" } else { "http" };
+        text + &format!("mail: kept in {}\nmail: inboxes on {scheme}://{}\n", self.kept, self.pages)
     }
 
     fn section(&self) -> Section {

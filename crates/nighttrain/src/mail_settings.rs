@@ -3,12 +3,13 @@
 use std::{
     net::{IpAddr, Ipv4Addr, SocketAddr},
     path::PathBuf,
+    sync::Arc,
 };
 
-use engine::network::Network;
+use engine::{network::Network, tls::certificates::Certificates};
 use mail::{
-    Lists,
-    config::{Config, Durability, STORE_BYTES_MIN, Store, Tls},
+    Lists, Pair, Shown,
+    config::{Config, Durability, STORE_BYTES_MIN, Store},
     web,
 };
 
@@ -18,6 +19,7 @@ use crate::{
         Access, Section, Setting, Shape, any_count, list, networks, one_or_more, optional, parse_address,
         parse_path, path_text, plain, some_size, some_time, truth, truth_text, usize_size_text, value,
     },
+    tls_settings::shared_or,
     units::{duration_text, parse_duration, parse_size, size_text},
 };
 
@@ -39,6 +41,8 @@ pub(crate) struct MailSettings {
     store: Option<Store>,
     tls_cert: Option<PathBuf>,
     tls_key: Option<PathBuf>,
+    tls_shared: bool,
+    http_tls: bool,
     banned: Option<PathBuf>,
     token_file: Option<PathBuf>,
     http_hosts: Vec<String>,
@@ -56,6 +60,8 @@ impl Default for MailSettings {
             store: None,
             tls_cert: None,
             tls_key: None,
+            tls_shared: false,
+            http_tls: false,
             banned: None,
             token_file: None,
             http_hosts: web::Config::default().http_hosts,
@@ -72,13 +78,19 @@ fn fault(place: &str, message: String) -> Fault {
 }
 
 impl MailSettings {
-    /// The service's configuration. Makes the directory of state where it is wanted and missing.
+    /// The service's configuration; `shared`: the certificates of the process, if there are any. Makes the directory of state where it is wanted and missing.
     ///
     /// # Errors
     /// What does not go together, or cannot be read.
-    pub(crate) fn config(&self, state: Option<&PathBuf>) -> Result<Config, Fault> {
-        let tls = match (&self.tls_cert, &self.tls_key) {
-            (Some(cert), Some(key)) => Some(Tls { certificates: cert.clone(), key: key.clone() }),
+    pub(crate) fn config(
+        &self,
+        state: Option<&PathBuf>,
+        shared: Option<&Arc<Certificates>>,
+    ) -> Result<Config, Fault> {
+        let of_files = match (&self.tls_cert, &self.tls_key) {
+            (Some(cert), Some(key)) => {
+                Some(Shown::Pair(Pair { certificates: cert.clone(), key: key.clone(), ocsp: None }))
+            }
             (None, None) => None,
             (Some(_), None) => {
                 return Err(fault("tls-key", "is missing; tls-cert goes with tls-key".to_owned()));
@@ -87,8 +99,10 @@ impl MailSettings {
                 return Err(fault("tls-cert", "is missing; tls-key goes with tls-cert".to_owned()));
             }
         };
+        let tls = shared_or(self.tls_shared, of_files, shared)?;
         if self.config.smtps.is_some() && tls.is_none() {
-            return Err(fault("tls-cert", "is missing; without it there is no TLS for smtps".to_owned()));
+            let message = "is missing; without it (or tls-shared) there is no TLS for smtps";
+            return Err(fault("tls-cert", message.to_owned()));
         }
         let store = match &self.store {
             Some(store) => store.clone(),
@@ -121,16 +135,24 @@ impl MailSettings {
         Lists::parse(&text).map_err(|error| fault(&place, error.to_string()))
     }
 
+    /// Whether pages are by https.
+    pub(crate) fn has_pages_under_tls(&self) -> bool {
+        self.http_tls
+    }
+
     /// Whether lists of more than one inbox are for who has a token.
     pub(crate) fn asks_for_token(&self) -> bool {
         self.token_file.is_some()
     }
 
-    /// What pages and APIs are to say and allow.
+    /// What pages and APIs are to say and allow; `shown`: what the service shows to who comes by TLS.
     ///
     /// # Errors
-    /// The token cannot be read, or is too short.
-    pub(crate) fn web(&self, smtp: SocketAddr) -> Result<web::Config, Fault> {
+    /// The token cannot be read, or is too short; pages are to be by https, and there is nothing to be shown.
+    pub(crate) fn web(&self, smtp: SocketAddr, shown: Option<Shown>) -> Result<web::Config, Fault> {
+        if self.http_tls && shown.is_none() {
+            return Err(fault("http-tls", "needs tls-cert and tls-key, or tls-shared".to_owned()));
+        }
         let token = match &self.token_file {
             None => None,
             Some(path) => {
@@ -151,6 +173,7 @@ impl MailSettings {
             warning: self.warning.clone(),
             abuse: self.abuse_contact.clone(),
             proxies: self.trusted_proxies.clone(),
+            tls: shown.filter(|_| self.http_tls),
             ..web::Config::default()
         })
     }
@@ -243,6 +266,25 @@ pub(crate) const MAIL_SETTINGS: &[Setting] = &[
         value_name: "FILE",
         help: "The certificate's key, in PEM",
         access: optional!(mail.tls_key, parse = parse_path, show = path_text),
+    },
+    Setting {
+        key: "tls-shared",
+        section: Section::Mail,
+        shape: Shape::Flag,
+        heading: MAIL,
+        value_name: "true|false",
+        help: "TLS with the certificates of the accelerator, in `serve`: those of files and those that are obtained, as they are \
+               when somebody comes",
+        access: value!(mail.tls_shared, parse = truth, show = truth_text),
+    },
+    Setting {
+        key: "http-tls",
+        section: Section::Mail,
+        shape: Shape::Flag,
+        heading: MAIL,
+        value_name: "true|false",
+        help: "Pages and APIs are by https, with the certificate of tls-cert or those of tls-shared",
+        access: value!(mail.http_tls, parse = truth, show = truth_text),
     },
     Setting {
         key: "share-bodies",

@@ -9,6 +9,7 @@ use std::{
 };
 
 use feed::{
+    Pair, Shown,
     config::{Tls, WebSocket},
     nats_config::{self, Options, Surroundings, Unhonoured},
 };
@@ -135,8 +136,7 @@ fn join(in_force: &mut InForce, options: Options) {
     }
     config.authorization = options.authorization;
     let tls = |tls: nats_config::Tls| Tls {
-        cert_file: tls.cert_file,
-        key_file: tls.key_file,
+        shown: Shown::Pair(Pair { certificates: tls.cert_file, key: tls.key_file, ocsp: None }),
         ca_file: tls.ca_file,
         verify: tls.verify,
         map: tls.map,
@@ -195,7 +195,7 @@ mod tests {
         let nats = "port: 5000\nmax_payload: 2MB\nmax_pending: 3MB\nhttp: 127.0.0.1:5001\njetstream: {}\n\
                     authorization { user: a, password: b }\n";
         let (in_force, unhonoured) = joined(nats, &[("max-payload", "5KiB")]).expect("right");
-        let config = in_force.settings.feed.config().expect("sound");
+        let config = in_force.settings.feed.config(None).expect("sound");
         assert_eq!(config.listen.port(), 5000);
         assert_eq!(in_force.settings.feed.monitor.port(), 5001);
         assert_eq!((config.limits.max_payload, config.limits.max_pending), (5 << 10, 3 << 20));
@@ -219,7 +219,7 @@ mod tests {
         let settings = in_force.settings;
         assert_eq!((settings.log_file, settings.pid_file), (Some("/l".into()), Some("/p".into())));
         assert_eq!(settings.log, "debug,feed::protocol=trace");
-        let config = settings.feed.config().expect("sound");
+        let config = settings.feed.config(None).expect("sound");
         assert!(
             config.proxy_protocol
                 && !config.headers
@@ -256,7 +256,7 @@ mod tests {
             (vec![("tls-handshake-first", "true")], "tls-cert"),
         ] {
             let (in_force, _) = joined("", &flags).expect("right");
-            assert_eq!(in_force.settings.feed.config().expect_err("wrong").place, place);
+            assert_eq!(in_force.settings.feed.config(None).expect_err("wrong").place, place);
         }
     }
 }

@@ -54,6 +54,7 @@ fn start(settings: &Settings, demo: bool) -> Result<Started, Failure> {
     };
     Ok(Started {
         services: vec![Arc::clone(&accelerator) as Arc<dyn Service>],
+        certificates: certificates.as_ref().map(|certificates| Arc::clone(&certificates.tls.certificates)),
         beside: Vec::from_iter(certificates.and_then(|certificates| certificates.counters())),
         purges: Some(accelerator as Arc<dyn Purges>),
         hint,

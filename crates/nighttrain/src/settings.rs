@@ -51,6 +51,12 @@ pub(crate) struct Settings {
     pub bots_approved: Vec<PathBuf>,
     /// Where the admin server listens.
     pub admin: SocketAddr,
+    /// It is asked by https.
+    pub admin_tls: bool,
+    /// The name that its certificate is for, as our commands ask for it.
+    pub admin_name: Option<String>,
+    /// Who vouches for it, to our commands.
+    pub admin_ca_file: Option<PathBuf>,
     /// A file with the token that the admin server demands.
     pub admin_token_file: Option<PathBuf>,
     /// A file with the token by which anybody may purge.
@@ -77,6 +83,9 @@ impl Default for Settings {
             mail: MailSettings::default(),
             bots_approved: Vec::new(),
             admin: SocketAddr::from(([127, 0, 0, 1], 9180)),
+            admin_tls: false,
+            admin_name: None,
+            admin_ca_file: None,
             admin_token_file: None,
             purge_token_file: None,
             log: "info".to_owned(),
@@ -346,6 +355,33 @@ const COMMON_SETTINGS: &[Setting] = &[
         access: optional!(admin_token_file, parse = parse_path, show = path_text),
     },
     Setting {
+        key: "admin-tls",
+        section: Section::Common,
+        shape: Shape::Flag,
+        heading: COMMON,
+        value_name: "true|false",
+        help: "The admin server is asked by https, with the certificates of the accelerator; stat, purge and others do so, too",
+        access: value!(admin_tls, parse = truth, show = truth_text),
+    },
+    Setting {
+        key: "admin-name",
+        section: Section::Common,
+        shape: Shape::Text,
+        heading: COMMON,
+        value_name: "NAME",
+        help: "The name that its certificate is for, which stat, purge and others then look for; unset: its address",
+        access: optional!(admin_name, parse = host_name, show = Clone::clone),
+    },
+    Setting {
+        key: "admin-ca-file",
+        section: Section::Common,
+        shape: Shape::Text,
+        heading: COMMON,
+        value_name: "FILE",
+        help: "Who vouches for it to stat, purge and others (PEM); unset: whom the system trusts",
+        access: optional!(admin_ca_file, parse = parse_path, show = path_text),
+    },
+    Setting {
         key: "state",
         section: Section::Common,
         shape: Shape::Text,
@@ -398,6 +434,11 @@ const COMMON_SETTINGS: &[Setting] = &[
         access: value!(drain_time_max, parse = parse_duration, show = duration_text),
     },
 ];
+
+fn host_name(text: &str) -> Result<String, String> {
+    let name: acme::Name = text.parse().map_err(|wrong: acme::InvalidName| wrong.to_string())?;
+    Ok(name.to_string())
+}
 
 /// The setting with this key in this section, and its place in [`SETTINGS`].
 pub(crate) fn in_section(section: Section, key: &str) -> Option<(usize, &'static Setting)> {

@@ -1,8 +1,9 @@
 //! What can be set of the accelerator's TLS: where it listens, and the certificates, of which each site may have its own.
 
-use std::{net::SocketAddr, path::PathBuf};
+use std::{net::SocketAddr, path::PathBuf, sync::Arc};
 
 use cache::Pair;
+use engine::tls::{Shown, certificates::Certificates};
 
 use crate::{
     failure::Fault,
@@ -81,6 +82,26 @@ impl TlsSaid {
             }
             (None, None) => Ok(None),
         }
+    }
+}
+
+/// What a server shows that may show the certificates of the process.
+///
+/// # Errors
+/// It is to, and there are none; or it has its own.
+pub(crate) fn shared_or(
+    is_shared: bool,
+    of_files: Option<Shown>,
+    shared: Option<&Arc<Certificates>>,
+) -> Result<Option<Shown>, Fault> {
+    let fault = |message: &str| Err(Fault { place: "tls-shared".to_owned(), message: message.to_owned() });
+    match (is_shared, of_files, shared) {
+        (false, of_files, _) => Ok(of_files),
+        (true, Some(_), _) => fault("and tls-cert: which of the two is to be shown?"),
+        (true, None, Some(table)) => Ok(Some(Shown::Table(Arc::clone(table)))),
+        (true, None, None) => fault(
+            "there are no certificates to be shared: `serve` has them, with tls-cert or acme-directory in [cache]",
+        ),
     }
 }
 

@@ -51,6 +51,7 @@ mod readme;
 mod real_site;
 mod requests;
 mod serve;
+mod shared_tls;
 mod shares;
 mod siege;
 mod site_recipes;

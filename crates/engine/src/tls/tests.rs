@@ -13,7 +13,7 @@ use rustls::{
 };
 
 use super::{
-    ClientHello, Files, acceptor,
+    ClientHello, Shown, acceptor,
     certificates::{Certificate, Certificates, Pair},
     config, provider,
     session::{Broken, Session, Terms},
@@ -351,7 +351,8 @@ impl Written {
 }
 
 fn said(certificates: &Path, key: &Path, clients: Option<&Path>) -> String {
-    match acceptor(Files { certificates, key, clients }) {
+    let pair = Pair { certificates: certificates.to_owned(), key: key.to_owned(), ocsp: None };
+    match acceptor(&Shown::Pair(pair), &[], clients) {
         Ok(_) => "right".to_owned(),
         Err(error) => error.to_string(),
     }

@@ -5,7 +5,7 @@ use std::{net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
 
 use crate::common::{Client, HELLO, start, wait_until};
 use feed::{
-    Counter, Tls, WebSocket,
+    Counter, Pair, Shown, Tls, WebSocket,
     config::HandshakeFirst,
     identity::{Authorization, User},
 };
@@ -36,8 +36,11 @@ fn certificates() -> Certificates {
         path
     };
     let tls = Tls {
-        cert_file: write("cert.pem", server.cert.pem()),
-        key_file: write("key.pem", server.signing_key.serialize_pem()),
+        shown: Shown::Pair(Pair {
+            certificates: write("cert.pem", server.cert.pem()),
+            key: write("key.pem", server.signing_key.serialize_pem()),
+            ocsp: None,
+        }),
         ca_file: Some(write("ca.pem", client.cert.pem())),
         verify: false,
         map: false,
@@ -157,7 +160,9 @@ fn tls_after_info_or_first_with_or_without_a_certificate() {
 #[test]
 fn files_that_are_wrong_are_named() {
     let certificates = certificates();
-    let missing = Tls { cert_file: "/nowhere/cert.pem".into(), ..certificates.tls.clone() };
+    let nowhere =
+        Pair { certificates: "/nowhere/cert.pem".into(), key: "/nowhere/key.pem".into(), ocsp: None };
+    let missing = Tls { shown: Shown::Pair(nowhere), ..certificates.tls.clone() };
     let config = feed::Config {
         listen: SocketAddr::from(([127, 0, 0, 1], 0)),
         tls: Some(missing),

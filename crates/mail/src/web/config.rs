@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use engine::network::Network;
+use engine::{network::Network, tls::Shown};
 
 use super::access::Token;
 
@@ -36,6 +36,8 @@ pub struct Config {
     /// Proxies that are believed when they say who asks (`X-Forwarded-For`, `Forwarded`); of others, and of strangers,
     /// it is the address that counts.
     pub proxies: Vec<Network>,
+    /// What is shown to who comes, by https then; `None`: by http.
+    pub tls: Option<Shown>,
     /// Live pages, streams and waiting requests; more are told to come back.
     pub listeners_max: usize,
 }
@@ -61,6 +63,7 @@ impl Default for Config {
             http_hosts: Vec::new(),
             http_bytes_max: 64 << 20,
             proxies: Vec::new(),
+            tls: None,
             listeners_max: 2048,
         }
     }

@@ -44,7 +44,11 @@ use std::{
 };
 
 use axum::{Router, middleware};
-use engine::{bounded, meter::Source};
+use engine::{
+    bounded,
+    meter::Source,
+    tls::{self, TlsAcceptor},
+};
 use tokio::sync::watch;
 
 use self::app::App;
@@ -129,6 +133,9 @@ pub fn serve<M: Mailboxes>(listener: TcpListener, mailboxes: M, config: Config) 
         .thread_stack_size(RENDER_STACK_BYTES)
         .build()?;
     let bounds = connections::bounds(config.connections_max);
+    let secured = config.tls.as_ref().map(|shown| tls::acceptor(shown, &[b"http/1.1"], None));
+    let secured = secured.transpose().map_err(io::Error::other)?;
+    let bounds = if secured.is_some() { httpd::bounds_under_tls(bounds) } else { bounds };
     let listener = {
         let _inside = runtime.enter();
         bounded::Listener::new("mail-web", listener, bounds)?
@@ -138,7 +145,7 @@ pub fn serve<M: Mailboxes>(listener: TcpListener, mailboxes: M, config: Config) 
     app.counters.listening(listener.counters());
     let counters: Arc<dyn Source> = Arc::clone(&app.counters) as Arc<dyn Source>;
     let thread = std::thread::Builder::new().name("mail-web".to_owned()).spawn(move || {
-        runtime.block_on(run(listener, app, stopping));
+        runtime.block_on(run(listener, secured, app, stopping));
         // A render that is still under way is not waited for.
         runtime.shutdown_background();
     })?;
@@ -147,13 +154,14 @@ pub fn serve<M: Mailboxes>(listener: TcpListener, mailboxes: M, config: Config) 
 
 async fn run<M: Mailboxes>(
     listener: bounded::Listener,
+    secured: Option<TlsAcceptor>,
     app: Arc<App<M>>,
     mut stopping: watch::Receiver<bool>,
 ) {
     let mut drained = stopping.clone();
     let forget_marks = tokio::spawn(marks::forget_deleted(Arc::clone(&app)));
     let proxies = app.config.proxies.as_slice().into();
-    let served = httpd::serve_behind(proxies, listener, router(app), async move {
+    let served = httpd::serve_behind(proxies, listener, secured, router(app), async move {
         // An error means that the handle is gone, which is the same wish.
         let _ = stopping.wait_for(|stop| *stop).await;
     });

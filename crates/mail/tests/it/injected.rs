@@ -9,8 +9,7 @@ use std::{
 
 use crate::common::{ask, config, inbox, list};
 use mail::{
-    Config, Lists, Rates, Server,
-    config::Tls,
+    Config, Lists, Pair, Rates, Server, Shown,
     mailboxes::Mailboxes,
     web::{self, Web},
 };
@@ -111,12 +110,16 @@ fn bans_and_rates_hold_for_the_api() {
 fn a_banned_address_costs_no_handshake() {
     let directory = tempfile::tempdir().unwrap();
     let made = rcgen::generate_simple_self_signed(vec!["mx.test".to_owned()]).unwrap();
-    let tls = Tls { certificates: directory.path().join("cert.pem"), key: directory.path().join("key.pem") };
+    let tls = Pair {
+        certificates: directory.path().join("cert.pem"),
+        key: directory.path().join("key.pem"),
+        ocsp: None,
+    };
     std::fs::write(&tls.certificates, made.cert.pem()).unwrap();
     std::fs::write(&tls.key, made.signing_key.serialize_pem()).unwrap();
     let lists = Lists::parse("address 127.0.0.0/8").unwrap();
     let smtps = Some(([127, 0, 0, 1], 0).into());
-    let server = Server::start(Config { tls: Some(tls), smtps, lists, ..config() }).unwrap();
+    let server = Server::start(Config { tls: Some(Shown::Pair(tls)), smtps, lists, ..config() }).unwrap();
     let mut stream = TcpStream::connect(server.addresses().smtps.unwrap()).unwrap();
     stream.set_read_timeout(Some(std::time::Duration::from_secs(20))).unwrap();
     assert_eq!(stream.read(&mut [0; 100]).unwrap(), 0, "closed at once");

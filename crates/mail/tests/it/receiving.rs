@@ -8,8 +8,8 @@ use crate::common::{
     Client, HERE, ask, config, connect, drain, first_processor, greeted, inbox, list, subjects,
 };
 use mail::{
-    Config, Lists, Rates, Server,
-    config::{Durability, Limits, Retention, Store, Tls},
+    Config, Lists, Pair, Rates, Server, Shown,
+    config::{Durability, Limits, Retention, Store},
     mailboxes::{Event, Mailboxes, Scope},
 };
 
@@ -414,9 +414,9 @@ fn the_proxy_says_who_the_peer_is() {
 }
 
 /// A certificate for mx.test, and a client that trusts it.
-fn tls(directory: &std::path::Path) -> (Tls, Arc<rustls::ClientConfig>) {
+fn tls(directory: &std::path::Path) -> (Pair, Arc<rustls::ClientConfig>) {
     let made = rcgen::generate_simple_self_signed(vec!["mx.test".to_owned()]).unwrap();
-    let tls = Tls { certificates: directory.join("cert.pem"), key: directory.join("key.pem") };
+    let tls = Pair { certificates: directory.join("cert.pem"), key: directory.join("key.pem"), ocsp: None };
     std::fs::write(&tls.certificates, made.cert.pem()).unwrap();
     std::fs::write(&tls.key, made.signing_key.serialize_pem()).unwrap();
     let mut roots = rustls::RootCertStore::empty();
@@ -442,7 +442,7 @@ fn tls_begins_by_starttls_or_at_once() {
     let directory = tempfile::tempdir().unwrap();
     let (tls, trusting) = tls(directory.path());
     let free = Some(SocketAddr::from(([127, 0, 0, 1], 0)));
-    let server = Server::start(Config { tls: Some(tls), smtps: free, ..config() }).unwrap();
+    let server = Server::start(Config { tls: Some(Shown::Pair(tls)), smtps: free, ..config() }).unwrap();
     let mut client = connect(server.addresses().smtp);
     client.reply();
     assert!(client.say("EHLO x").contains("250-STARTTLS\r\n"));
@@ -465,9 +465,15 @@ fn tls_begins_by_starttls_or_at_once() {
     let mail = ask(store.mail(list(&store, &inbox("t"))[0].id)).unwrap().unwrap();
     assert!(String::from_utf8_lossy(&mail.raw[..200]).contains("with ESMTPS id"));
     // A certificate that is none is one clear error.
-    let broken =
-        Tls { certificates: directory.path().join("none.pem"), key: directory.path().join("key.pem") };
-    let error = Server::start(Config { tls: Some(broken), ..config() }).map(|_| ()).unwrap_err().to_string();
+    let broken = Pair {
+        certificates: directory.path().join("none.pem"),
+        key: directory.path().join("key.pem"),
+        ocsp: None,
+    };
+    let error = Server::start(Config { tls: Some(Shown::Pair(broken)), ..config() })
+        .map(|_| ())
+        .unwrap_err()
+        .to_string();
     assert!(error.contains("none.pem"), "{error}");
 }
 

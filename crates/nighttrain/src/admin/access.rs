@@ -113,7 +113,7 @@ impl Access {
         }
         let host = text(header::HOST).unwrap_or_default();
         if let Some(origin) = text(header::ORIGIN)
-            && origin.strip_prefix("http://") != Some(host)
+            && origin.strip_prefix("http://").or_else(|| origin.strip_prefix("https://")) != Some(host)
         {
             return Some((StatusCode::FORBIDDEN, "refused: sent by a browser for another site's page\n"));
         }

@@ -119,12 +119,12 @@ impl Purges for Known {
 }
 
 fn serve(ready: bool) -> SocketAddr {
-    let port = Port::bind("admin", SocketAddr::from(([127, 0, 0, 1], 0))).expect("a free port");
+    let port = Port::bind("admin", SocketAddr::from(([127, 0, 0, 1], 0)), false).expect("a free port");
     let address = port.address();
     let access = Access::for_address(address, None).expect("loopback");
     let known = Arc::new(Known { registry: Arc::new(registry()), ready });
     let pages = pages(access, Arc::clone(&known) as Arc<dyn Operated>, Some(known));
-    port.serve(pages).expect("a thread");
+    port.serve(pages, None).expect("a thread");
     address
 }
 

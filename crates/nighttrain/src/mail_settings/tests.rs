@@ -7,7 +7,7 @@ fn what_does_not_go_together_is_told() {
     let of = |changes: fn(&mut MailSettings)| {
         let mut settings = MailSettings { store: Some(Store::Anonymous), ..MailSettings::default() };
         changes(&mut settings);
-        settings.config(None)
+        settings.config(None, None)
     };
     assert!(of(|_| ()).is_ok());
     let place = |result: Result<Config, Fault>| result.expect_err("a fault").place;
@@ -21,7 +21,7 @@ fn what_does_not_go_together_is_told() {
 fn the_store_is_in_the_directory_of_state_unless_somebody_says_otherwise() {
     let directory = tempfile::tempdir().expect("a directory");
     let state = directory.path().join("made");
-    let config = MailSettings::default().config(Some(&state)).expect("right");
+    let config = MailSettings::default().config(Some(&state), None).expect("right");
     assert_eq!(config.store, Store::File(state.join("mail.store")));
     assert!(state.is_dir());
 }

@@ -17,6 +17,7 @@ mod subject;
 
 use std::{net::SocketAddr, sync::Arc};
 
+use engine::tls::certificates::Certificates as Table;
 use feed::{
     Config,
     identity::{Entry, Reserved},
@@ -34,7 +35,7 @@ use crate::{
     failure::{Failure, Fault},
     feed::{Feed, join_and_tell},
     mail::Post,
-    operation::{Operation, Sources, failed},
+    operation::{Operation, Sources, failed, fault},
     run::origin_at,
     settings::Settings,
     shell::{self, Service, Started},
@@ -53,10 +54,17 @@ pub(crate) fn serve(task: &ServeTask) -> Result<(), Failure> {
 
 fn start(settings: &Settings, demo: bool) -> Result<Started, Failure> {
     let certificates = Certificates::of(settings).map_err(|fault| Failure::Configuration(vec![fault]))?;
-    let feed = Feed::start(settings, Box::new(feed_of))?;
-    let (post, http) = Post::start(settings)?;
+    let shared = certificates.as_ref().map(|certificates| Arc::clone(&certificates.tls.certificates));
+    let of_feed = shared.clone();
+    let feed = Feed::start(settings, Box::new(move |settings| feed_of(settings, of_feed.as_ref())))?;
+    let (post, http) = Post::start(settings, shared.as_ref())?;
     let (origin, in_front_of) = match &settings.origin {
         Some(origin) => (origin.clone(), origin.to_string()),
+        None if settings.mail.has_pages_under_tls() => {
+            let message = "the accelerator is in front of the pages and asks them by http; visitors come to it by https, at \
+                           tls-listen of [cache]";
+            return Err(fault("http-tls", message.to_owned()));
+        }
         None => (origin_at(post.pages()), "the mail pages".to_owned()),
     };
     let config = settings.accelerator(Some(origin))?;
@@ -89,9 +97,10 @@ fn start(settings: &Settings, demo: bool) -> Result<Started, Failure> {
         _ => String::new(),
     };
     let mut beside = vec![web, announcer.counters(), feed.monitor_counters()];
-    beside.extend(certificates.and_then(|certificates| certificates.counters()));
+    beside.extend(certificates.as_ref().and_then(|certificates| certificates.counters()));
     Ok(Started {
         beside,
+        certificates: shared,
         purges: Some(Arc::clone(&accelerator) as Arc<dyn Purges>),
         services: vec![accelerator as Arc<dyn Service>, feed, post],
         hint,
@@ -111,8 +120,8 @@ fn reachable(address: SocketAddr) -> SocketAddr {
 }
 
 /// The feed's configuration, with mail's subjects kept for mail.
-fn feed_of(settings: &Settings) -> Result<Config, Fault> {
-    let mut config = settings.feed.config()?;
+fn feed_of(settings: &Settings, shared: Option<&Arc<Table>>) -> Result<Config, Fault> {
+    let mut config = settings.feed.config(shared)?;
     keep_for_mail(&mut config, settings.mail.asks_for_token());
     Ok(config)
 }

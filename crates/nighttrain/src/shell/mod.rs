@@ -18,7 +18,10 @@ mod running;
 
 use std::{future::Future, pin::Pin, sync::Arc, time::Duration};
 
-use engine::meter::Source;
+use engine::{
+    meter::Source,
+    tls::{self, Shown, certificates::Certificates},
+};
 use tokio::time::interval;
 
 pub(crate) use self::running::Running;
@@ -27,7 +30,7 @@ use crate::{
     admin::{self, Access, Operated, Port},
     failure::{Failure, Fault},
     operated::Together,
-    operation::{Operation, Signals, Wish, failed},
+    operation::{Operation, Signals, Wish, failed, fault},
     print,
     settings::{Section, Setting, Settings},
 };
@@ -100,6 +103,7 @@ pub(crate) struct Words {
 }
 
 /// What a command has started.
+#[derive(Default)]
 pub(crate) struct Started {
     /// In the order in which they are announced.
     pub services: Vec<Arc<dyn Service>>,
@@ -107,6 +111,8 @@ pub(crate) struct Started {
     pub beside: Vec<Arc<dyn Source>>,
     /// What `/purge` of the admin server drops from.
     pub purges: Option<Arc<dyn Purges>>,
+    /// The certificates of the process, for the admin server.
+    pub certificates: Option<Arc<Certificates>>,
     /// Said last at the start: what to try.
     pub hint: String,
 }
@@ -121,17 +127,31 @@ pub(crate) fn run(
     start: impl FnOnce(&Settings) -> Result<Started, Failure>,
 ) -> Result<(), Failure> {
     let (runtime, signals) = Signals::caught()?;
-    let port = Port::bind("admin", operation.settings().admin).map_err(failed("admin"))?;
+    let port = Port::bind("admin", operation.settings().admin, operation.settings().admin_tls)
+        .map_err(failed("admin"))?;
     let admin = port.address();
-    let Started { mut services, mut beside, purges, hint } = start(operation.settings())?;
+    let Started { mut services, mut beside, purges, certificates, hint } = start(operation.settings())?;
+    let secured = match (operation.settings().admin_tls, certificates) {
+        (false, _) => None,
+        (true, Some(table)) => {
+            let acceptor = tls::acceptor(&Shown::Table(table), &[b"http/1.1"], None);
+            Some(acceptor.map_err(|error| Failure::Failed(format!("admin: {error}")))?)
+        }
+        (true, None) => {
+            let message = "there are no certificates to be shown: `serve` and `cache` have them, with tls-cert or acme-directory";
+            return Err(fault("admin-tls", message.to_owned()));
+        }
+    };
+    let scheme = if secured.is_some() { "https" } else { "http" };
     beside.push(port.counters());
     let operated = services.iter().map(|service| Arc::clone(service) as Arc<dyn Operated>).collect();
     let together = Arc::new(Together::new(operated, beside));
-    port.serve(admin::pages(access, together, purges)).map_err(failed("the admin server cannot start"))?;
+    port.serve(admin::pages(access, together, purges), secured)
+        .map_err(failed("the admin server cannot start"))?;
 
     let announced: String = services.iter().map(|service| service.announcement()).collect();
     let version = env!("CARGO_PKG_VERSION");
-    print(&format!("nighttrain {version}\n{announced}admin: listening on http://{admin}\n{hint}"))?;
+    print(&format!("nighttrain {version}\n{announced}admin: listening on {scheme}://{admin}\n{hint}"))?;
     services.sort_by_key(|service| service.stage());
     runtime.block_on(until_stopped(signals, services, &mut operation))
 }
