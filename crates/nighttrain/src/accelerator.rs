@@ -7,7 +7,7 @@ pub(crate) use cache::{
     RequestOf,
 };
 use cache::{ByHand, Config, MemberSaid, Server};
-use engine::meter::Registry;
+use engine::{journal::Journal, meter::Registry};
 
 use crate::{
     admin::Operated,
@@ -69,6 +69,7 @@ impl Accelerator {
     /// One line that says what stands in the way.
     pub(crate) fn start(
         config: Config,
+        journal: Option<&Arc<Journal>>,
         in_front_of: String,
         tells_savings: bool,
     ) -> Result<Arc<Self>, Failure> {
@@ -79,7 +80,8 @@ impl Accelerator {
             Certificates::read(pairs).map_err(|fault| Failure::Configuration(vec![fault]))?;
         }
         let store = config.store.clone().map(|path| (path, config.store_bytes));
-        let server = Server::start(config).map_err(|error| Failure::Failed(error.to_string()))?;
+        let server =
+            Server::start_logged(config, journal).map_err(|error| Failure::Failed(error.to_string()))?;
         Ok(Arc::new(Self {
             addresses: server.addresses(),
             running: Running::new(server),

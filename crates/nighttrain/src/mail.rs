@@ -16,6 +16,7 @@ use std::{
 };
 
 use engine::{
+    journal::Journal,
     meter::{Registry, Source},
     network::Network,
 };
@@ -52,8 +53,8 @@ pub(crate) fn mail(task: &MailTask) -> Result<(), Failure> {
     let (operation, access) = Operation::begin(sources)?;
     // What does not go together is told before any port is taken.
     config_of(operation.settings())?;
-    shell::run(operation, access, |settings| {
-        let (post, http) = Post::start(settings)?;
+    shell::run(operation, access, |settings, journal| {
+        let (post, http) = Post::start(settings, journal)?;
         let beside = vec![post.show(http, post.mailstore(), settings, None)?];
         Ok(Started { services: vec![post as Arc<dyn Service>], beside, purges: None, hint: String::new() })
     })
@@ -83,13 +84,17 @@ impl Post {
     ///
     /// # Errors
     /// One line that says what stands in the way.
-    pub(crate) fn start(settings: &Settings) -> Result<(Arc<Self>, TcpListener), Failure> {
+    pub(crate) fn start(
+        settings: &Settings,
+        journal: Option<&Arc<Journal>>,
+    ) -> Result<(Arc<Self>, TcpListener), Failure> {
         let config = config_of(settings)?;
         let http = TcpListener::bind(settings.mail.http)
             .map_err(|error| Failure::Failed(format!("cannot listen on {}: {error}", settings.mail.http)))?;
         let pages = http.local_addr().map_err(failed("mail pages"))?;
         let (store, size) = (config.store.clone(), size_text(config.store_bytes));
-        let server = Server::start(config).map_err(|error| Failure::Failed(error.to_string()))?;
+        let server =
+            Server::start_logged(config, journal).map_err(|error| Failure::Failed(error.to_string()))?;
         let kept = match store {
             Store::Anonymous => format!("{size} of memory, gone at the end"),
             Store::File(path) => {

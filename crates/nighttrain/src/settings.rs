@@ -26,6 +26,7 @@ use crate::{
     rate_settings::RATE_SETTINGS,
     site_settings::{SITE_SETTINGS, SiteSaid},
     tls_settings::{self, TLS_SETTINGS, TlsSaid},
+    transactions::{LOG_SETTINGS, LogRules},
     units::{duration_text, parse_duration, parse_size, size_text},
 };
 
@@ -60,6 +61,8 @@ pub(crate) struct Settings {
     pub pid_file: Option<PathBuf>,
     /// How long a stop waits for responses that are under way.
     pub drain_time_max: Duration,
+    /// The log of transactions.
+    pub log_rules: LogRules,
 }
 
 impl Default for Settings {
@@ -79,6 +82,7 @@ impl Default for Settings {
             log_file: None,
             pid_file: None,
             drain_time_max: Duration::from_secs(30),
+            log_rules: LogRules::default(),
         }
     }
 }
@@ -266,6 +270,7 @@ pub(crate) const SETTINGS: &[Setting] = &joined::<COUNT>([
     TLS_SETTINGS,
     ORIGIN_SETTINGS,
     SITE_SETTINGS,
+    LOG_SETTINGS,
     FEED_SETTINGS,
     MAIL_SETTINGS,
 ]);
@@ -277,11 +282,12 @@ const COUNT: usize = COMMON_SETTINGS.len()
     + TLS_SETTINGS.len()
     + ORIGIN_SETTINGS.len()
     + SITE_SETTINGS.len()
+    + LOG_SETTINGS.len()
     + FEED_SETTINGS.len()
     + MAIL_SETTINGS.len();
 
 /// The tables of all parts, one behind the other.
-const fn joined<const N: usize>(tables: [&[Setting]; 9]) -> [Setting; N] {
+const fn joined<const N: usize>(tables: [&[Setting]; 10]) -> [Setting; N] {
     let mut all = [COMMON_SETTINGS[0]; N];
     let (mut i, mut table, mut row) = (0, 0, 0);
     while i < N {
@@ -539,7 +545,12 @@ mod tests {
         let others = |key: &str| match key {
             "cores" => "0,2,3",
             "admin" | "listen" | "tls-listen" => "[::1]:1",
-            "admin-token-file" | "state" | "log-file" | "pid-file" | "listen-unix" => "/a/b",
+            "admin-token-file" | "state" | "log-file" | "pid-file" | "listen-unix" | "access-log" => "/a/b",
+            "log-ring" => "128KiB",
+            "access-log-format" => "json",
+            "access-log-rotate" => "daily",
+            "access-log-keep" => "3",
+            "log-hide-query" => "-",
             "log" => "warn,cache=debug",
             "origin" => "http://[::1]:3000, https://a:443 weight=2, unix:/a/b backup",
             "balance" => "hash",

@@ -148,7 +148,8 @@ impl Journal {
     }
 
     /// Records written so far.
-    fn records(&self) -> u64 {
+    #[must_use]
+    pub fn records(&self) -> u64 {
         (0..self.memory.rings)
             .map(|index| Ring { memory: Arc::clone(&self.memory), index }[ring::RECORDS].load(Relaxed))
             .sum()

@@ -17,6 +17,7 @@ mod subject;
 
 use std::{net::SocketAddr, sync::Arc};
 
+use engine::journal::Journal;
 use feed::{
     Config,
     identity::{Entry, Reserved},
@@ -47,17 +48,17 @@ pub(crate) fn serve(task: &ServeTask) -> Result<(), Failure> {
         complete: Box::new(join_and_tell),
     };
     let (operation, access) = Operation::begin(sources)?;
-    shell::run(operation, access, |settings| start(settings, task.demo))
+    shell::run(operation, access, |settings, journal| start(settings, journal, task.demo))
 }
 
-fn start(settings: &Settings, demo: bool) -> Result<Started, Failure> {
-    let feed = Feed::start(settings, Box::new(feed_of))?;
-    let (post, http) = Post::start(settings)?;
+fn start(settings: &Settings, journal: Option<&Arc<Journal>>, demo: bool) -> Result<Started, Failure> {
+    let feed = Feed::start(settings, journal, Box::new(feed_of))?;
+    let (post, http) = Post::start(settings, journal)?;
     let (origin, in_front_of) = match &settings.origin {
         Some(origin) => (origin.clone(), origin.to_string()),
         None => (origin_at(post.pages()), "the mail pages".to_owned()),
     };
-    let accelerator = Accelerator::start(settings.accelerator(Some(origin))?, in_front_of, false)?;
+    let accelerator = Accelerator::start(settings.accelerator(Some(origin))?, journal, in_front_of, false)?;
     let Some(publisher) = feed.publisher() else {
         return Err(Failure::Failed("the feed has ended".to_owned()));
     };

@@ -88,14 +88,19 @@ impl Template {
             }
             let end = rest.find('}').filter(|_| rest.starts_with('{'));
             let Some(end) = end else {
-                let found = if rest.starts_with('}') { "a `}` without its `{`" } else { "a `{` that is not closed" };
+                let found =
+                    if rest.starts_with('}') { "a `}` without its `{`" } else { "a `{` that is not closed" };
                 return Err(fault(at, found.to_owned(), "a field in braces, such as `{status}`".to_owned()));
             };
             let name = &rest[1..end];
             let place = Place::of(name).ok_or_else(|| {
                 let names: Vec<_> = Tag::ALL.iter().map(|(_, name, ..)| *name).collect();
                 let shown: String = name.chars().filter(|c| !c.is_control()).take(24).collect();
-                fault(at + 1, format!("`{shown}`"), format!("one of the fields time, kind, id, parent, {}", names.join(", ")))
+                fault(
+                    at + 1,
+                    format!("`{shown}`"),
+                    format!("one of the fields time, kind, id, parent, {}", names.join(", ")),
+                )
             })?;
             pieces.extend([Piece::Text(std::mem::take(&mut plain)), Piece::Place(place)]);
             at += end + 1;
@@ -105,7 +110,8 @@ impl Template {
             return Err(fault(
                 0,
                 "no field".to_owned(),
-                "common, combined, json, or a line with fields in braces, such as `{status} {url}`".to_owned(),
+                "common, combined, json, or a line with fields in braces, such as `{status} {url}`"
+                    .to_owned(),
             ));
         }
         pieces.push(Piece::Text(plain));
@@ -426,7 +432,8 @@ impl Date {
     fn of(days: u64) -> Self {
         let shifted = days + 719_468;
         let (era, day_of_era) = (shifted / 146_097, shifted % 146_097);
-        let year_of_era = (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+        let year_of_era =
+            (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
         let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
         let from_march = (5 * day_of_year + 2) / 153;
         let month = if from_march < 10 { from_march + 3 } else { from_march - 9 };
@@ -452,7 +459,8 @@ impl Dates {
             let (hour, minute, of_minute) = (second / 3_600 % 24, second / 60 % 60, second % 60);
             self.text.clear();
             // Writing to memory cannot fail.
-            let _ = write!(self.text, "{day:02}/{month}/{year:04}:{hour:02}:{minute:02}:{of_minute:02} +0000");
+            let _ =
+                write!(self.text, "{day:02}/{month}/{year:04}:{hour:02}:{minute:02}:{of_minute:02} +0000");
             self.second = Some(second);
         }
         &self.text
