@@ -12,7 +12,10 @@ pub fn run(page: &str) -> Option<Output> {
     let path = crate::node::source_tree().join("docs/guide").join(page);
     let guide = std::fs::read_to_string(path).expect("a page of the guide");
     let script = guide.split("```sh\n").nth(1).and_then(|rest| rest.split("```").next()).expect("commands");
-    let kinds = [&["--net", "--pid", "--fork", "--kill-child"][..], &["--user", "--map-root-user", "--net"]];
+    let kinds = [
+        &["--net", "--pid", "--fork", "--kill-child", "--mount-proc"][..],
+        &["--user", "--map-root-user", "--net"],
+    ];
     let Some(kind) = kinds.into_iter().find(|kind| {
         let probe =
             Command::new("unshare").args(*kind).args(["--", "ip", "link", "set", "lo", "up"]).output();

@@ -52,6 +52,8 @@ pub(crate) struct Answer<'a> {
     pub(crate) body: Body<'a>,
     /// It is stale, and to be fetched anew beside (RFC 5861 §3).
     pub(crate) refresh: Option<Keyed>,
+    /// Why it is our own page, in the log's words.
+    pub(crate) reason: Option<&'static str>,
 }
 
 /// Whose status line and field lines are sent.
@@ -159,7 +161,19 @@ impl Answer<'_> {
 
     /// The same, without what it borrows of a turn.
     pub(crate) fn into_owned(self) -> Answer<'static> {
-        let Self { head, lines, length, age_s, cache_status, received, varies, hsts_s, body, refresh } = self;
+        let Self {
+            head,
+            lines,
+            length,
+            age_s,
+            cache_status,
+            received,
+            varies,
+            hsts_s,
+            body,
+            refresh,
+            reason,
+        } = self;
         let head = match head {
             Head::Stored(span) => {
                 let mut bytes = Vec::with_capacity(span.len());
@@ -190,6 +204,6 @@ impl Answer<'_> {
             Body::Growing { cursor, from, to } => Body::Growing { cursor, from, to },
             Body::Owned { bytes, trailers } => Body::Owned { bytes, trailers },
         };
-        Answer { head, lines, length, age_s, cache_status, received, varies, hsts_s, body, refresh }
+        Answer { head, lines, length, age_s, cache_status, received, varies, hsts_s, body, refresh, reason }
     }
 }

@@ -296,6 +296,7 @@ async fn pump(
         }
     };
     if let Err(error) = end {
+        arrived.broke_off(&error);
         return broken(&error, sink, entry.as_ref(), &growing);
     }
     if let Sink::Large(large, window) = sink {

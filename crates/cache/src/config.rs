@@ -24,6 +24,7 @@ use engine::{
     tls::{certificates::Certificates, challenges::Challenges},
 };
 use subtle::ConstantTimeEq;
+use wire::transaction::Secrets;
 
 pub use crate::coding::{Coding, Compress};
 use crate::tags::TAG_FIELDS;
@@ -248,6 +249,8 @@ pub struct Config {
     pub flush: Duration,
     /// A directory for files of state; unused while the store is in memory alone.
     pub state: Option<PathBuf>,
+    /// Parameters of queries whose values the log does not tell.
+    pub log_secrets: Secrets,
 }
 
 impl Config {
@@ -284,6 +287,7 @@ impl Config {
             admission: Admission::default(),
             flush: Duration::from_secs(1),
             state: None,
+            log_secrets: Secrets::default(),
         }
     }
 }

@@ -15,6 +15,7 @@ use std::{
 use engine::{
     cores::{Rounds, behind::Behind, clock, listener::Balance, mesh::Sender, watch::Watches},
     io::Reads,
+    journal::Scribe,
     log,
     meter::CoreCounters,
     store::{BodyLength, Hash, META_WORDS, NewObject, Reader, Refused, Shard, Store},
@@ -54,6 +55,7 @@ use crate::{
     samples::Samples,
     site::{SiteId, SitesOfCore},
     tls_terms::TlsTerms,
+    transaction::{self, Draft},
     transport,
     variants::Variants,
     work::Work,
@@ -188,6 +190,8 @@ pub(crate) struct Scratch {
     pub(crate) slots: HeaderSlots,
     /// The key of the request.
     pub(crate) key: Vec<u8>,
+    /// What the log will say of the answers.
+    pub(crate) drafts: Vec<Draft>,
 }
 
 /// Bytes read from a client at once: many pipelined requests, and cheap enough to keep one for each core.
@@ -250,6 +254,10 @@ pub(crate) struct Core {
     /// What crawlers and strangers have cost the origins.
     pub(crate) work: Arc<Work>,
     pub(crate) counters: CoreCounters<Counter>,
+    /// By which it says what becomes of requests, to whoever reads that; `None`: nobody can.
+    pub(crate) scribe: Option<Scribe>,
+    /// Memory of records that were written.
+    pub(crate) drafts: RefCell<Vec<Box<transaction::Inner>>>,
     pub(crate) draining: Cell<bool>,
     /// How large bodies are sent without a copy; `None` where the store or the kernel does not do that.
     pub(crate) lender: RefCell<Option<Lender>>,
@@ -301,6 +309,7 @@ pub(crate) struct Beginning {
     /// What crawlers and strangers have cost the origins.
     pub(crate) work: Arc<Work>,
     pub(crate) counters: CoreCounters<Counter>,
+    pub(crate) scribe: Option<Scribe>,
 }
 
 impl Core {
@@ -324,6 +333,7 @@ impl Core {
             rates,
             work,
             counters,
+            scribe,
         } = beginning;
         let core = Self {
             index,
@@ -353,6 +363,7 @@ impl Core {
                 out: Vec::with_capacity(OUT_BYTES),
                 slots: HeaderSlots::new(),
                 key: Vec::with_capacity(4096),
+                drafts: Vec::new(),
             }),
             secured: RefCell::new(transport::Scratch::new()),
             http2: RefCell::new(http2::Scratch::new(&config)),
@@ -363,6 +374,8 @@ impl Core {
             rates,
             work,
             counters,
+            scribe,
+            drafts: RefCell::default(),
             draining: Cell::new(false),
             lender: RefCell::new(if store.lends() { Lender::open().ok() } else { None }),
             copied_bytes: Cell::new(0),

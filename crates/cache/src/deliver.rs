@@ -1,7 +1,7 @@
 //! *deliver*: an answer becomes a head and content for its client, in one place for all of them.
 //!
 //! Decided here and nowhere else: how the body is delimited (RFC 9112 §6, RFC 9113 §8.1), whether the connection goes on
-//! (RFC 9112 §9.3), that HEAD gets no content, and how the end is counted. The head is text as HTTP/1 has it; HTTP/2
+//! (RFC 9112 §9.3), that HEAD gets no content, and how the end is counted and logged. The head is text as HTTP/1 has it; HTTP/2
 //! encodes it.
 
 use engine::store::PinnedObject;
@@ -24,6 +24,7 @@ use crate::{
     send::{self, Cut, Ending},
     several::Several,
     sink::{Gone, Sink},
+    transaction::{self, Draft, Outcome},
 };
 
 /// What the client speaks.
@@ -117,11 +118,29 @@ pub(crate) enum Rest {
     },
 }
 
-/// Appends an answer's head to `out`, and its content where that is small; what is left is to be sent by [`finish`].
+/// Appends an answer's head to `out`, and its content where that is small; what is left is to be sent by [`finish`]. The log
+/// is told of it; `before`: what the client has been given by then, with what is in `out`.
 #[inline]
-pub(crate) fn begin(core: &Core, answer: Answer<'_>, asked: Asked, out: &mut Vec<u8>) -> Sending {
-    let Answer { head, lines, length, age_s, cache_status, received, varies, hsts_s, body, refresh: _ } =
-        answer;
+pub(crate) fn begin(
+    core: &Core,
+    answer: Answer<'_>,
+    asked: Asked,
+    out: &mut Vec<u8>,
+    (draft, before): (&mut Draft, u64),
+) -> Sending {
+    let Answer {
+        head,
+        lines,
+        length,
+        age_s,
+        cache_status,
+        received,
+        varies,
+        hsts_s,
+        body,
+        refresh: _,
+        reason,
+    } = answer;
     let body = if asked.is_head { Body::None } else { body };
     let is_2 = asked.protocol == Protocol::Http2;
     let is_11 = asked.protocol == Protocol::Http11;
@@ -149,6 +168,7 @@ pub(crate) fn begin(core: &Core, answer: Answer<'_>, asked: Asked, out: &mut Vec
         Persistence::KeepAlive
     };
     let from = out.len();
+    let is_passed = matches!(&head, Head::Fetched(response) if !response.is_fetched());
     match &head {
         Head::Stored(span) => span.copy_to(out),
         Head::Coded(span, coded) => {
@@ -165,6 +185,16 @@ pub(crate) fn begin(core: &Core, answer: Answer<'_>, asked: Asked, out: &mut Vec
     append_dynamic(out, &core.identity, &dynamic);
     let head_bytes = out.len() - from;
     let rest = content(core, body, ending, out);
+    if draft.is_some() {
+        let whole = before + (out.len() - from) as u64;
+        let to = match &rest {
+            Rest::None => Some(whole),
+            Rest::Pinned { from, to, ending: Ending::Length, .. } => Some(whole + (to - from)),
+            _ => None,
+        };
+        let outcome = Outcome { cache_status, is_passed, reason };
+        draft.answered(&out[from..from + head_bytes], outcome, (before, to));
+    }
     Sending { head_bytes, rest, close: persistence == Persistence::Close }
 }
 
@@ -266,8 +296,14 @@ fn append_lines(head: &[u8], lines: Lines, out: &mut Vec<u8>) {
     }
 }
 
-/// Sends `prefix` and what is left of an answer, waiting for the client where needed; whether it has all of it.
-pub(crate) async fn finish(client: &mut impl Sink, prefix: Vec<u8>, rest: Rest) -> bool {
+/// Sends `prefix` and what is left of an answer, waiting for the client where needed; whether it has all of it. What the log
+/// is to say of these answers ends here.
+pub(crate) async fn finish(
+    client: &mut impl Sink,
+    prefix: Vec<u8>,
+    rest: Rest,
+    drafts: &mut Vec<Draft>,
+) -> bool {
     let until_close = matches!(rest, Rest::Growing { ending: Ending::Close, .. });
     let sent = match rest {
         Rest::None => client.send_all(&prefix).await.map_err(Cut::Client),
@@ -289,6 +325,7 @@ pub(crate) async fn finish(client: &mut impl Sink, prefix: Vec<u8>, rest: Rest) 
         cut => cut,
     };
     account(&sent);
+    transaction::end_all(drafts, &sent, client.sent_bytes());
     match sent {
         // The client has stopped reading: a reset lets the kernel drop what it has not read.
         Err(Cut::Client(Gone::Stalled | Gone::Wanted)) => client.cut(),

@@ -277,8 +277,19 @@ async fn exchange(
             request.for_store(&conditions, &core.pseudonym, core.sites.rules(request.site)),
         )
     });
-    let asked =
-        Asked { head: &head, wanted: Wanted::Storing, answered: Answered::Other, is_idempotent: true };
+    let why = match (&request.block, known) {
+        (Some(_), _) => "block",
+        (None, Some(known)) if known.has_validator() => "revalidate",
+        (None, _) => "fetch",
+    };
+    let asked = Asked {
+        head: &head,
+        wanted: Wanted::Storing,
+        answered: Answered::Other,
+        is_idempotent: true,
+        why,
+        trace: request.trace.as_ref(),
+    };
     let connected = || with_core(|core| core.count(Counter::OriginConnects));
     let arrived =
         origin::ask(&OfSite::of(request), &config.limits, &asked, &mut Leader(reply), connected).await;

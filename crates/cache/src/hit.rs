@@ -449,6 +449,7 @@ fn of_object<'a>(
             hsts_s: None,
             body,
             refresh: None,
+            reason: None,
         };
         if is_in_blocks && is_get && length != Length::None {
             let mut copy = Vec::new();

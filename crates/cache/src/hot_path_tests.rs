@@ -14,6 +14,7 @@ use std::{
 use allocations::{Allocations, CountingAllocator};
 use engine::{
     cores::{clock, watch::Watch},
+    journal::{Journal, Scribe},
     store::{BodyLength, Hash, NewObject},
 };
 
@@ -290,9 +291,20 @@ fn a34_hits_of_a_site_with_rules_allocate_nothing() {
 
 #[test]
 fn hits_allocate_nothing() {
+    hits_without_allocations(None);
+}
+
+#[test]
+fn a26_hits_allocate_nothing_while_the_log_is_read() {
+    let journal = Journal::create(1, 4 << 20, true).expect("memory");
+    hits_without_allocations(Some(journal.scribe()));
+    assert!(journal.records() >= (REQUESTS * cases().len()) as u64, "{} records", journal.records());
+}
+
+fn hits_without_allocations(scribe: Option<Scribe>) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     runtime.block_on(async {
-        let _inbox = test_core::install(1, 16);
+        let _inbox = test_core::install_logged(Config::new(Origin::http("127.0.0.1", 9)), 1, 16, scribe);
         store("/1k", &[b'x'; 1024], &[]);
         store("/64k", &[b'y'; 65536], &[]);
         store("/tail", b"a body", b"X-Tail: 1\r\n");

@@ -11,6 +11,7 @@ use crate::{
     origin::OriginError,
     request::Request,
     response::Response,
+    transaction::Trace,
 };
 
 /// Fetches under way on one core; a request beyond is passed through.
@@ -156,6 +157,7 @@ impl InFlight {
             self.fetches.remove(&want.request.hash);
             return Place::Vacant(want);
         }
+        Trace::joins(want.request.trace.as_ref(), under_way.request.trace.as_ref());
         match &under_way.started {
             // Its head came so long ago that it is stale for who asks now; it goes on for those who asked in time.
             Some(shared) if !shared.response.is_fresh(now_s) => return Place::Alone(want),

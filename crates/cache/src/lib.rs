@@ -109,6 +109,7 @@ mod tags;
 mod test_core;
 mod tls_terms;
 mod trailers;
+mod transaction;
 mod transport;
 mod twins;
 mod unfresh;

@@ -233,6 +233,7 @@ pub(crate) fn of_response(
         hsts_s: None,
         body,
         refresh: None,
+        reason: None,
     })
 }
 

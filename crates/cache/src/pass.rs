@@ -24,6 +24,7 @@ use crate::{
     state::{State, Step},
     synth::last_hop,
     trailers::going_on,
+    transaction::Trace,
     websocket,
 };
 
@@ -55,6 +56,8 @@ pub(crate) async fn pass(
         wanted: Wanted::Passing,
         answered: Answered::of_method(method),
         is_idempotent: is_idempotent(method),
+        why: "pass",
+        trace: request.trace.as_ref(),
     };
     let connected = || with_core(|core| core.count(Counter::OriginConnects));
     let bans = with_core(|core| core.invalidations.youngest());
@@ -85,6 +88,8 @@ pub(crate) async fn switch(request: &Arc<Request>, client: &mut impl Downstream)
         wanted: Wanted::Switching,
         answered: Answered::of_method("GET"),
         is_idempotent: false,
+        why: "pipe",
+        trace: request.trace.as_ref(),
     };
     let connected = || with_core(|core| core.count(Counter::OriginConnects));
     let bans = with_core(|core| core.invalidations.youngest());
@@ -156,6 +161,7 @@ impl<D: Downstream> RequestSender for Upload<'_, D> {
                     return early.map(|()| Handed::Answered).map_err(SendError::Origin);
                 }
             };
+            Trace::add_content(request.trace.as_ref(), piece.len());
             let out = if is_chunked {
                 chunk.clear();
                 if more {

@@ -17,7 +17,7 @@ use wire::http1::{
 
 use crate::{
     block::Block, config::SiteRules, key, keyed::Keyed, policy::accept::append_meaning, site::SiteId,
-    visitor::Visitor,
+    transaction::Trace, visitor::Visitor,
 };
 
 /// A request on its way through misses and passes.
@@ -37,6 +37,8 @@ pub(crate) struct Request {
     pub(crate) site: SiteId,
     /// The block of an object that is wanted; else all of it.
     pub(crate) block: Option<Box<Block>>,
+    /// By which the log's records of it name each other.
+    pub(crate) trace: Option<Arc<Trace>>,
 }
 
 /// What is asked of the origin.
@@ -61,12 +63,22 @@ impl Request {
     ) -> Self {
         let head = Arc::new(KeptRequest::new(head, head_bytes));
         let Keyed { hash, primary_bytes, site } = keyed;
-        Self { head, key: key.to_vec(), primary_bytes, hash, framing, visitor, site, block: None }
+        Self {
+            head,
+            key: key.to_vec(),
+            primary_bytes,
+            hash,
+            framing,
+            visitor,
+            site,
+            block: None,
+            trace: None,
+        }
     }
 
     /// The same request under the key of another variant.
     pub(crate) fn under(&self, key: &[u8], hash: Hash) -> Self {
-        let Self { head, primary_bytes, framing, visitor, site, .. } = self;
+        let Self { head, primary_bytes, framing, visitor, site, trace, .. } = self;
         Self {
             head: Arc::clone(head),
             key: key.to_vec(),
@@ -76,6 +88,7 @@ impl Request {
             visitor: *visitor,
             site: *site,
             block: None,
+            trace: trace.clone(),
         }
     }
 

@@ -18,6 +18,7 @@ use engine::{
         run::{CoreFailure, Drained},
     },
     io::Completions,
+    journal::{Journal, Scribe},
     log::Recovered,
     meter::{CounterSet, Registry},
     store::{Shard, Store, StoreConfig, StoreError, tier::OpenOnFileError},
@@ -174,6 +175,7 @@ struct Seed {
     sender: Sender<Message>,
     receiver: Receiver<Message>,
     counters: engine::meter::CoreCounters<Counter>,
+    scribe: Option<Scribe>,
 }
 
 /// What all cores share.
@@ -198,6 +200,14 @@ impl Server {
     /// # Errors
     /// The address is in use or not ours, the store cannot be reserved, the loops cannot be started.
     pub fn start(config: Config) -> Result<Self, StartError> {
+        Self::start_logged(config, None)
+    }
+
+    /// The same; what becomes of requests is said in a journal that has a ring left for each loop.
+    ///
+    /// # Errors
+    /// As [`Server::start`].
+    pub fn start_logged(config: Config, journal: Option<&Arc<Journal>>) -> Result<Self, StartError> {
         let processors = if config.cores.is_empty() {
             cores::available().map_err(StartError::Prepare)?
         } else {
@@ -243,7 +253,8 @@ impl Server {
             .map(|(index, ((((listeners, shard), file), endpoint), coding))| {
                 let (sender, receiver) = endpoint.split();
                 let (purged, counters) = (purged.clone(), counters.core(index));
-                Seed { listeners, shard, file, coding, purged, sender, receiver, counters }
+                let scribe = journal.map(Journal::scribe);
+                Seed { listeners, shard, file, coding, purged, sender, receiver, counters, scribe }
             })
             .collect();
         let ready = Arc::new(AtomicUsize::new(0));
@@ -424,7 +435,7 @@ fn pseudonym(name: &str) -> io::Result<Arc<str>> {
 
 async fn run_core(context: CoreContext, seed: Seed, shared: Arc<Shared>) -> io::Result<()> {
     let index = context.index;
-    let Seed { listeners, shard, file: of_core, coding, purged, sender, receiver, counters } = seed;
+    let Seed { listeners, shard, file: of_core, coding, purged, sender, receiver, counters, scribe } = seed;
     let (mut file, mut completions, mut coming) = (None, None, None);
     if let Some(of_core) = of_core {
         (file, completions, coming) = (Some(of_core.reads), Some(of_core.completions), of_core.coming);
@@ -448,6 +459,7 @@ async fn run_core(context: CoreContext, seed: Seed, shared: Arc<Shared>) -> io::
         rates: Arc::clone(&shared.rates),
         work: Arc::clone(&shared.work),
         counters,
+        scribe,
     });
     let mut accepting = Vec::new();
     for bound in listeners {

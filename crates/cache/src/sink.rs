@@ -49,6 +49,9 @@ pub(crate) trait Sink: TrySend + Send {
     /// What it took is on its way, the client willing.
     fn flush(&mut self) -> impl Future<Output = Result<(), Gone>> + Send;
 
+    /// Bytes that it took since it began.
+    fn sent_bytes(&self) -> u64;
+
     /// What was taken is not all that there is, and the client is to see that.
     fn cut(&mut self);
 

@@ -65,7 +65,7 @@ fn page(request: Option<&Request>, fault: Fault, error: Option<&OriginError>) ->
     head.extend_from_slice(b"X-Request-Id: ");
     head.extend_from_slice(id.as_bytes());
     head.extend_from_slice(b"\r\n");
-    of_our_own(head, page.body)
+    Answer { reason: Some(code), ..of_our_own(head, page.body) }
 }
 
 /// An answer with nothing but a line of text.
@@ -125,5 +125,6 @@ fn of_our_own(head: Vec<u8>, bytes: Vec<u8>) -> Answer<'static> {
         hsts_s: None,
         body: Body::Owned { bytes, trailers: Vec::new() },
         refresh: None,
+        reason: None,
     }
 }

@@ -7,6 +7,7 @@ use engine::{
         listener::Balance,
         mesh::{Mesh, Receiver},
     },
+    journal::Scribe,
     meter::CounterSet,
     store::{StoreConfig, open_anon},
 };
@@ -30,6 +31,16 @@ pub(crate) fn install(cores: usize, ring: usize) -> Vec<Receiver<Message>> {
 /// Makes this thread the first of so many cores, with rings of so many messages between them; what each of them is told.
 /// The others do nothing but what the test does for them.
 pub(crate) fn install_with(config: Config, cores: usize, ring: usize) -> Vec<Receiver<Message>> {
+    install_logged(config, cores, ring, None)
+}
+
+/// [`install_with`], with a journal.
+pub(crate) fn install_logged(
+    config: Config,
+    cores: usize,
+    ring: usize,
+    scribe: Option<Scribe>,
+) -> Vec<Receiver<Message>> {
     let (store, mut shards) = open_anon(&StoreConfig { cores, ..StoreConfig::default() }).expect("a store");
     let mesh = Mesh::<Message>::new(cores, 0, ring).expect("a mesh");
     let (mut senders, receivers): (Vec<_>, Vec<_>) =
@@ -57,6 +68,7 @@ pub(crate) fn install_with(config: Config, cores: usize, ring: usize) -> Vec<Rec
         rates,
         work,
         counters: counters.core(0),
+        scribe,
     });
     receivers
 }

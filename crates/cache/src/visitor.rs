@@ -36,6 +36,11 @@ impl Peer {
         Self { address, scheme, is_believed }
     }
 
+    /// Who is there.
+    pub(crate) fn address(&self) -> IpAddr {
+        self.address
+    }
+
     /// Who asks by a request, and the request with its scheme.
     #[inline]
     pub(crate) fn asks<'b, 'h>(

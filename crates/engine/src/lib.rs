@@ -5,6 +5,7 @@
 //! - [`tls`]: what accepts TLS, from files in PEM.
 //! - [`store`]: the object store that all cores read and each core writes a share of.
 //! - [`io`]: helper threads that read the disk for the loops.
+//! - [`journal`]: what loops say about their work, in memory that others can read.
 //! - [`log`]: records on a file: appended by loops, written by helpers, recovered after anything.
 //! - [`heap`]: memory that was needed once, given back.
 //! - [`network`]: addresses that begin alike, as an operator lists them.
@@ -22,6 +23,7 @@ pub mod cores;
 pub mod heap;
 #[cfg(not(feature = "loom"))]
 pub mod io;
+pub mod journal;
 #[cfg(not(feature = "loom"))]
 pub mod log;
 pub mod meter;

@@ -1,4 +1,4 @@
-//! Models of the invariants I1 to I7 of `docs/decisions/003-store-concurrency.md`, over the store's own code with
+//! Models of the invariants I1 to I7 of `docs/decisions/003-store-concurrency.md`, and of the journal's ring, over the store's own code with
 //! loom's atomics: `cargo test -p engine --features loom --test loom`. (I8, the ring, is in `loom_ring.rs`.)
 //!
 //! Loom tries the interleavings and the values that the memory model allows, up to the preemptions named below; with
@@ -359,5 +359,43 @@ fn a_whole_store_serves_whole_objects_while_it_replaces() {
         });
         shard.insert(object(b"a"), &[2; 64], b"").unwrap();
         reading.join().unwrap();
+    });
+}
+
+/// Words of a ring, as two threads share them.
+#[derive(Clone)]
+struct Words(Arc<Vec<AtomicU64>>);
+
+impl std::ops::Deref for Words {
+    type Target = [AtomicU64];
+
+    fn deref(&self) -> &[AtomicU64] {
+        &self.0
+    }
+}
+
+/// The journal's ring (`docs/decisions/044-log.md`): a record that is read is whole, those before it that were not read are
+/// counted, and they come in order, while the writer laps the reader.
+#[test]
+fn a26_a_record_that_is_read_is_whole() {
+    use engine::journal::ring::{HEAD_WORDS, Reader, Writer};
+    model(3, || {
+        let words = Words(Arc::new((0..HEAD_WORDS + 4).map(|_| AtomicU64::new(0)).collect()));
+        let mut reader = Reader::new(words.clone());
+        let writer = thread::spawn(move || {
+            let writer = Writer::new(words);
+            for number in 0..3_u64 {
+                writer.write(&[&number.to_ne_bytes()]);
+            }
+        });
+        let (mut into, mut read) = (Vec::new(), 0);
+        for _ in 0..3 {
+            if reader.read(&mut into) {
+                let number = u64::from_ne_bytes(into[..].try_into().unwrap());
+                assert_eq!(number, read + reader.lost(), "in order, and what is missing is counted");
+                read += 1;
+            }
+        }
+        writer.join().unwrap();
     });
 }

@@ -38,6 +38,7 @@ use crate::{
     counters::Counter,
     outbox::Outbox,
     outputs::Outputs,
+    transaction,
 };
 
 /// A producer, wherever it is.
@@ -224,6 +225,7 @@ impl Outputs {
                 subject, reason = why.reason(), others, "a slow consumer is cut off (others: not named before)",
             );
         }
+        transaction::cut_off(self.scribe.as_ref(), connection, why, subject);
         self.close(id, why);
     }
 }

@@ -34,6 +34,7 @@ use std::{
 use engine::{
     cores::{clock, fair::Fair, listener::Balance, mesh},
     heap::Tide,
+    journal::Scribe,
     meter::CoreCounters,
     share::Share,
 };
@@ -138,16 +139,18 @@ pub(crate) struct CoreSeed {
     pub(crate) balance: Arc<Balance>,
     pub(crate) cores: usize,
     pub(crate) system: mpsc::Sender<Told>,
+    pub(crate) scribe: Option<Scribe>,
 }
 
 impl Local {
     pub(crate) fn new(seed: CoreSeed) -> Rc<Self> {
-        let CoreSeed { index, shared, settings, sender, receiver, counters, balance, cores, system } = seed;
+        let CoreSeed { index, shared, settings, sender, receiver, counters, balance, cores, system, scribe } =
+            seed;
         let limits = &settings.config.limits;
         let counters = Rc::new(counters);
         let mut core = Core {
             subjects: Subjects::new(Rc::clone(&counters), cores),
-            outputs: Outputs::new(index, limits.max_pending, Rc::clone(&counters)),
+            outputs: Outputs::new(index, limits.max_pending, Rc::clone(&counters), scribe),
             links: Links::new(index, cores, sender, limits.max_pending),
             buffers: Buffers::new(limits.max_control_line),
             index,

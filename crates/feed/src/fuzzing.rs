@@ -92,6 +92,7 @@ pub(crate) fn cores_of(count: usize, authorization: &Authorization) -> Vec<Rc<Lo
                 counters: counters.core(index),
                 balance: Arc::clone(&balance),
                 system: tokio::sync::mpsc::channel(1).0,
+                scribe: None,
             })
         })
         .collect()

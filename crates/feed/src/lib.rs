@@ -60,6 +60,7 @@ mod sparing;
 mod subjects;
 mod system;
 pub mod tools;
+mod transaction;
 mod transport;
 mod trie;
 #[cfg(test)]

@@ -11,7 +11,7 @@
 
 use std::rc::Rc;
 
-use engine::{cores::Rounds, meter::CoreCounters};
+use engine::{cores::Rounds, journal::Scribe, meter::CoreCounters};
 use wire::nats::{rejection::Rejection, write};
 
 use crate::{
@@ -50,6 +50,8 @@ pub(crate) struct Outputs {
     pub(crate) counters: Rc<CoreCounters<Counter>>,
     /// Slow consumers that the log names.
     pub(crate) told_of_slow: Sparing,
+    /// By which the log hears of all of them.
+    pub(crate) scribe: Option<Scribe>,
 }
 
 /// What became of messages for a subscriber.
@@ -66,7 +68,12 @@ pub(crate) enum Put {
 }
 
 impl Outputs {
-    pub(crate) fn new(core: usize, max_pending: usize, counters: Rc<CoreCounters<Counter>>) -> Self {
+    pub(crate) fn new(
+        core: usize,
+        max_pending: usize,
+        counters: Rc<CoreCounters<Counter>>,
+        scribe: Option<Scribe>,
+    ) -> Self {
         Self {
             core,
             connections: Slab::default(),
@@ -79,6 +86,7 @@ impl Outputs {
             rounds: Rc::new(Rounds::new(keep::EVERY)),
             counters,
             told_of_slow: Sparing::default(),
+            scribe,
         }
     }
 

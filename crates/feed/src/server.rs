@@ -15,6 +15,7 @@ use engine::{
         mesh::{self, Mesh},
         run::{CoreFailure, Drained},
     },
+    journal::{Journal, Scribe},
     meter::{CoreCounters, CounterSet, Registry},
     tls::TlsError,
 };
@@ -118,6 +119,7 @@ struct Seed {
     sender: mesh::Sender<Message>,
     receiver: mesh::Receiver<Message>,
     counters: CoreCounters<Counter>,
+    scribe: Option<Scribe>,
 }
 
 /// What all are started with.
@@ -134,6 +136,14 @@ impl Server {
     /// # Errors
     /// [`StartError`].
     pub fn start(config: Config) -> Result<Self, StartError> {
+        Self::start_logged(config, None)
+    }
+
+    /// The same; who is cut off is said in a journal that has a ring left for each loop.
+    ///
+    /// # Errors
+    /// [`StartError`].
+    pub fn start_logged(config: Config, journal: Option<&Arc<Journal>>) -> Result<Self, StartError> {
         let processors = if config.cores.is_empty() {
             let available = cores::available().map_err(StartError::Prepare)?;
             available.into_iter().take(CORES_MAX).collect()
@@ -169,7 +179,8 @@ impl Server {
         let seeds = seeds
             .map(|(index, ((listener, web_listener), endpoint))| {
                 let (sender, receiver) = endpoint.split();
-                Seed { listener, web_listener, sender, receiver, counters: counters.core(index) }
+                let (counters, scribe) = (counters.core(index), journal.map(Journal::scribe));
+                Seed { listener, web_listener, sender, receiver, counters, scribe }
             })
             .collect();
         let (system, told) = mpsc::channel(QUESTIONS_MAX);
@@ -336,7 +347,7 @@ impl Server {
 }
 
 async fn run_core(context: CoreContext, seed: Seed, common: Arc<Common>) -> io::Result<()> {
-    let Seed { listener, web_listener, sender, receiver, counters } = seed;
+    let Seed { listener, web_listener, sender, receiver, counters, scribe } = seed;
     let shared = Arc::clone(&common.shared);
     let local = Local::new(CoreSeed {
         index: context.index,
@@ -348,6 +359,7 @@ async fn run_core(context: CoreContext, seed: Seed, common: Arc<Common>) -> io::
         counters,
         balance: Arc::clone(&common.balance),
         system: common.system.clone(),
+        scribe,
     });
     let listener = tokio::net::TcpListener::from_std(listener)?;
     let web_listener = web_listener.map(tokio::net::TcpListener::from_std).transpose()?;

@@ -67,7 +67,7 @@ fn core_of(config: Config) -> (Log, Rc<Core>, Receiver<Message>) {
         config,
     });
     let counters = CounterSet::<Counter>::new(1).core(0);
-    let owned = Owned { index, shared_records, writer, sender, counters, last_name: 0 };
+    let owned = Owned { index, shared_records, writer, sender, counters, last_name: 0, scribe: None };
     (recovered.log, Rc::new(Core::new(0, 1, shared, owned)), told)
 }
 

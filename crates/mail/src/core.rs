@@ -18,6 +18,7 @@ use std::{
 use engine::{
     cores::{Rounds, clock, fair::Fair, listener::Balance, mesh::Sender, watch::Watches},
     heap::Tide,
+    journal::Scribe,
     log::{Appended, Kind, Location, New, NotKept, Progress, Reader, Refused, Ticket, Writer},
     meter::CoreCounters,
     share::Common,
@@ -174,6 +175,8 @@ pub(crate) struct Core {
     pub(crate) rounds: Rounds,
     /// The store gets full.
     pub(crate) wants_room: Notify,
+    /// By which it says what becomes of mails.
+    pub(crate) scribe: Option<Scribe>,
 }
 
 /// Bits of a mail's name, from the highest: milliseconds since 2025, a number (so that names grow as mails arrive), the
@@ -222,11 +225,12 @@ pub(crate) struct Owned {
     pub(crate) sender: Sender<Message>,
     pub(crate) counters: CoreCounters<Counter>,
     pub(crate) last_name: u64,
+    pub(crate) scribe: Option<Scribe>,
 }
 
 impl Core {
     pub(crate) fn new(number: usize, cores: usize, shared: Arc<Shared>, owned: Owned) -> Self {
-        let Owned { index, shared_records, writer, sender, counters, last_name } = owned;
+        let Owned { index, shared_records, writer, sender, counters, last_name, scribe } = owned;
         let lists = Arc::new(shared.config.lists.clone());
         let receiving = Receiving::new(&shared.receiving, shared.config.limits.receiving_bytes_max, cores);
         Self {
@@ -258,6 +262,7 @@ impl Core {
             told: Notify::new(),
             rounds: Rounds::new(HOUSEKEEPING_EVERY),
             wants_room: Notify::new(),
+            scribe,
             shared,
         }
     }

@@ -34,6 +34,7 @@ pub mod sendmail;
 mod server;
 mod shared_records;
 mod smtp;
+mod transaction;
 pub mod twin;
 pub mod web;
 

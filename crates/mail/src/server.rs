@@ -19,6 +19,7 @@ use engine::{
         mesh::{Mesh, Receiver, Sender},
         run::{CoreFailure, Drained},
     },
+    journal::{Journal, Scribe},
     log::{Disk, Header, Log, Writer},
     meter::{CoreCounters, CounterSet, Registry},
     random,
@@ -132,6 +133,7 @@ struct Seed {
     receiver: Receiver<Message>,
     counters: CoreCounters<Counter>,
     last_name: u64,
+    scribe: Option<Scribe>,
 }
 
 impl Server {
@@ -140,7 +142,15 @@ impl Server {
     /// # Errors
     /// [`StartError`]
     pub fn start(config: Config) -> Result<Self, StartError> {
-        Self::start_with(config, None)
+        Self::start_with(config, None, None)
+    }
+
+    /// As [`Server::start`]; what becomes of mails is said in a journal that has a ring left for each loop.
+    ///
+    /// # Errors
+    /// [`StartError`]
+    pub fn start_logged(config: Config, journal: Option<&Arc<Journal>>) -> Result<Self, StartError> {
+        Self::start_with(config, None, journal)
     }
 
     /// As [`Server::start`], with the store on a disk that the caller has; `header` is what [`Server::store_header`]
@@ -149,10 +159,14 @@ impl Server {
     /// # Errors
     /// [`StartError`]
     pub fn start_on(config: Config, disk: Arc<dyn Disk>, header: Option<Header>) -> Result<Self, StartError> {
-        Self::start_with(config, Some((disk, header)))
+        Self::start_with(config, Some((disk, header)), None)
     }
 
-    fn start_with(config: Config, on: Option<(Arc<dyn Disk>, Option<Header>)>) -> Result<Self, StartError> {
+    fn start_with(
+        config: Config,
+        on: Option<(Arc<dyn Disk>, Option<Header>)>,
+        journal: Option<&Arc<Journal>>,
+    ) -> Result<Self, StartError> {
         check(&config)?;
         let processors = if config.cores.is_empty() {
             cores::available().map_err(StartError::Prepare)?
@@ -202,6 +216,7 @@ impl Server {
                     receiver,
                     counters: counters.core(number),
                     last_name: recovered.last_name,
+                    scribe: journal.map(Journal::scribe),
                 }
             })
             .collect();
@@ -376,8 +391,9 @@ async fn run_core(
 ) -> io::Result<()> {
     // The server went before its loops had begun.
     let Some(shared) = shared.upgrade() else { return Ok(()) };
-    let Seed { listeners, index, shared_records, writer, sender, receiver, counters, last_name } = seed;
-    let owned = Owned { index, shared_records, writer, sender, counters, last_name };
+    let Seed { listeners, index, shared_records, writer, sender, receiver, counters, last_name, scribe } =
+        seed;
+    let owned = Owned { index, shared_records, writer, sender, counters, last_name, scribe };
     let core = Rc::new(Core::new(context.index, context.cores, shared, owned));
     core.gauges();
     let beside = [

@@ -7,7 +7,7 @@ pub(crate) use cache::{
     RequestOf,
 };
 use cache::{ByHand, Config, MemberSaid, Server};
-use engine::meter::Registry;
+use engine::{journal::Journal, meter::Registry};
 
 use crate::{
     admin::Operated,
@@ -70,6 +70,7 @@ impl Accelerator {
     pub(crate) fn start(
         config: Config,
         certificates: Option<Arc<Certificates>>,
+        journal: Option<&Arc<Journal>>,
         in_front_of: String,
         tells_savings: bool,
     ) -> Result<Arc<Self>, Failure> {
@@ -80,7 +81,8 @@ impl Accelerator {
             ..config
         };
         let store = config.store.clone().map(|path| (path, config.store_bytes));
-        let server = Server::start(config).map_err(|error| Failure::Failed(error.to_string()))?;
+        let server =
+            Server::start_logged(config, journal).map_err(|error| Failure::Failed(error.to_string()))?;
         certificates.as_ref().map_or(Ok(()), |certificates| certificates.begin())?;
         Ok(Arc::new(Self {
             addresses: server.addresses(),

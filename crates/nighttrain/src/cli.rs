@@ -47,6 +47,8 @@ pub(crate) enum Task {
     Stat(StatTask),
     /// Shows what a running server does now, again and again
     Top(TopTask),
+    /// Shows what a running server says of each request, mail and slow consumer, live and filtered
+    Log(LogTask),
     /// Purges a URL, tags or everything from the store of a running accelerator
     Purge(PurgeTask),
     /// Says why a request is, or is not, answered from the store of a running accelerator
@@ -151,6 +153,33 @@ pub(crate) struct TopTask {
     /// Ends after so many looks; without it, when the server is gone
     #[arg(long, value_name = "COUNT")]
     pub frames: Option<u64>,
+    #[command(flatten)]
+    pub config: ConfigFile,
+    #[command(flatten)]
+    pub settings: AdminFlags,
+}
+
+/// `nighttrain log`
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Filters: status >= 500 and url ~ \"^/api\"   time.first_byte > 0.5   kind == mail   cache != hit\n\
+                  Ends with Ctrl-C, or with the server; then it says how many records it has lost."
+)]
+pub(crate) struct LogTask {
+    /// Which: an expression in the language of bans, such as 'status >= 500 and url ~ "^/api"'; all without
+    pub filter: Option<String>,
+    /// Prints JSON, an object a line, whose names stay
+    #[arg(long, conflicts_with = "format")]
+    pub json: bool,
+    /// How lines look: common, combined, or a template such as '{status} {time.done} {url}'
+    #[arg(long, value_name = "FORMAT")]
+    pub format: Option<String>,
+    /// Shows what origins were asked for a request with that request; all of it where the filter holds of any
+    #[arg(long)]
+    pub group: bool,
+    /// Ends after so many
+    #[arg(long, value_name = "COUNT")]
+    pub limit: Option<u64>,
     #[command(flatten)]
     pub config: ConfigFile,
     #[command(flatten)]

@@ -1,11 +1,14 @@
-//! The commands that ask a running server: `stat`, `purge`, `explain`, `objects` and `origins`, over its admin port.
+//! The commands that ask a running server: `stat`, `purge`, `explain`, `objects`, `origins` and `log`, over its admin port.
 
 use std::{
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
     time::Duration,
 };
 
-use engine::tls::{client::trusted, provider};
+use engine::{
+    journal::Opened,
+    tls::{client::trusted, provider},
+};
 use ureq::{
     tls::{Certificate, RootCerts, TlsConfig, TlsProvider},
     unversioned::{
@@ -36,6 +39,21 @@ pub(crate) fn stat(settings: &Settings, json: bool) -> Result<String, Failure> {
         return Err(server.unexpected(status, &text));
     }
     Ok(if text.ends_with('\n') { text } else { text + "\n" })
+}
+
+/// Where the server's log of transactions is.
+pub(crate) fn journal(settings: &Settings) -> Result<Opened, Failure> {
+    let server = Server::new(settings)?;
+    let (said, text) = server.said(server.authorized(server.agent.get(server.url("/log"))).call())?;
+    let number = |name: &str| said[name].as_i64().and_then(|number| i32::try_from(number).ok());
+    let pid = number("pid").and_then(|pid| u32::try_from(pid).ok());
+    let token = said["token"].as_str().and_then(|token| u64::from_str_radix(token, 16).ok());
+    match (pid, number("rings_fd"), number("lease_fd"), token) {
+        (Some(pid), Some(rings_fd), Some(lease_fd), Some(token)) => {
+            Ok(Opened { pid, rings_fd, lease_fd, token })
+        }
+        _ => Err(server.unexpected(200, &text)),
+    }
 }
 
 /// Purges a URL, tags or everything, and says what was done.

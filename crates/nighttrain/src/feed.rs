@@ -8,7 +8,10 @@
 
 use std::{future::Future, net::SocketAddr, pin::Pin, sync::Arc, time::Duration};
 
-use engine::meter::{Registry, Source};
+use engine::{
+    journal::Journal,
+    meter::{Registry, Source},
+};
 use feed::{Config, Looker, NoAnswer, Server, StartError, monitor};
 
 use crate::{
@@ -44,8 +47,8 @@ pub(crate) fn feed(task: &FeedTask) -> Result<(), Failure> {
     let make: Make = Box::new(|settings| settings.feed.config(None));
     // What does not go together is told before any port is taken.
     make(operation.settings()).map_err(|fault| Failure::Configuration(vec![fault]))?;
-    shell::run(operation, access, |settings| {
-        let feed = Feed::start(settings, make)?;
+    shell::run(operation, access, |settings, journal| {
+        let feed = Feed::start(settings, journal, make)?;
         Ok(Started {
             beside: vec![feed.monitor_counters()],
             services: vec![feed as Arc<dyn Service>],
@@ -93,10 +96,14 @@ impl Feed {
     ///
     /// # Errors
     /// One line that says what stands in the way.
-    pub(crate) fn start(settings: &Settings, make: Make) -> Result<Arc<Self>, Failure> {
+    pub(crate) fn start(
+        settings: &Settings,
+        journal: Option<&Arc<Journal>>,
+        make: Make,
+    ) -> Result<Arc<Self>, Failure> {
         let config = make(settings).map_err(|fault| Failure::Configuration(vec![fault]))?;
         let port = Port::bind("monitor", settings.feed.monitor, false).map_err(failed("monitor"))?;
-        let server = Server::start(config.clone()).map_err(|error| match error {
+        let server = Server::start_logged(config.clone(), journal).map_err(|error| match error {
             StartError::Authorization(error) => fault("authorization", error.to_string()),
             StartError::Tls(error) => fault("tls", error.to_string()),
             other => Failure::Failed(other.to_string()),

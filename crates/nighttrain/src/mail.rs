@@ -16,6 +16,7 @@ use std::{
 };
 
 use engine::{
+    journal::Journal,
     meter::{Registry, Source},
     network::Network,
     tls::certificates::Certificates,
@@ -53,8 +54,8 @@ pub(crate) fn mail(task: &MailTask) -> Result<(), Failure> {
     let (operation, access) = Operation::begin(sources)?;
     // What does not go together is told before any port is taken.
     config_of(operation.settings(), None)?;
-    shell::run(operation, access, |settings| {
-        let (post, http) = Post::start(settings, None)?;
+    shell::run(operation, access, |settings, journal| {
+        let (post, http) = Post::start(settings, None, journal)?;
         let beside = vec![post.show(http, post.mailstore(), settings, None)?];
         Ok(Started { services: vec![post as Arc<dyn Service>], beside, ..Started::default() })
     })
@@ -94,6 +95,7 @@ impl Post {
     pub(crate) fn start(
         settings: &Settings,
         shared: Option<&Arc<Certificates>>,
+        journal: Option<&Arc<Journal>>,
     ) -> Result<(Arc<Self>, TcpListener), Failure> {
         let config = config_of(settings, shared)?;
         let shown = config.tls.clone();
@@ -101,7 +103,8 @@ impl Post {
             .map_err(|error| Failure::Failed(format!("cannot listen on {}: {error}", settings.mail.http)))?;
         let pages = http.local_addr().map_err(failed("mail pages"))?;
         let (store, size) = (config.store.clone(), size_text(config.store_bytes));
-        let server = Server::start(config).map_err(|error| Failure::Failed(error.to_string()))?;
+        let server =
+            Server::start_logged(config, journal).map_err(|error| Failure::Failed(error.to_string()))?;
         let kept = match store {
             Store::Anonymous => format!("{size} of memory, gone at the end"),
             Store::File(path) => {

@@ -3,7 +3,7 @@
 //! ```text
 //!                                          ┌── crates cache, feed, mail: pinned loops ◀── clients
 //! flags, environment, file ──▶ Settings ───┤        ▲ snapshot, purge, drain
-//!                                          └── admin thread (axum) ◀── nighttrain stat, purge, explain, objects, origins; Prometheus
+//!                                          └── admin thread (axum) ◀── nighttrain stat, log, purge, explain, objects, origins; Prometheus
 //! main thread: signals, the line of what was saved
 //! ```
 //! Nothing here is on a request's path.
@@ -53,6 +53,7 @@ mod stat;
 mod store_check;
 mod tls_settings;
 mod top;
+mod transactions;
 mod units;
 
 use std::{io::Write, process::ExitCode};
@@ -105,6 +106,10 @@ fn perform(task: Task) -> Result<(), Failure> {
         Task::Top(task) => {
             let settings = configured(&task.config, &task.settings.0)?.settings;
             top::top(&settings, task.interval, task.frames)
+        }
+        Task::Log(task) => {
+            let settings = configured(&task.config, &task.settings.0)?.settings;
+            transactions::log(&settings, &task)
         }
         Task::Purge(task) => {
             let settings = configured(&task.config, &task.settings.0)?.settings;

@@ -5,7 +5,7 @@
 //!  SIGHUP           read again, checked by the server, told to it; log and token follow; what needs a restart is named
 //!  SIGTERM, SIGINT  the server drains on a thread that may block; a second signal ends the process at once
 //!  SIGQUIT          the same: nginx's word for it
-//!  SIGUSR1          the log's file is opened again, after a rotation; where there is none, it is logged
+//!  SIGUSR1          the files of log and access log are opened again, after a rotation; where the log has none, it is logged
 //!  SIGUSR2          lame duck for the feed alone, as nats-server; for others an upgrade, which cannot be done yet: logged
 //!  all others       that a timer, a terminal or another server's habit sends: ignored ([`IGNORED`])
 //! ```

@@ -3,6 +3,7 @@
 use std::{net::SocketAddr, sync::Arc};
 
 use cache::config::Origin;
+use engine::journal::Journal;
 
 use crate::{
     accelerator::{Accelerator, Purges},
@@ -28,10 +29,10 @@ pub(crate) fn cache(task: &CacheTask) -> Result<(), Failure> {
                 .to_owned(),
         ));
     }
-    shell::run(operation, access, |settings| start(settings, task.demo))
+    shell::run(operation, access, |settings, journal| start(settings, journal, task.demo))
 }
 
-fn start(settings: &Settings, demo: bool) -> Result<Started, Failure> {
+fn start(settings: &Settings, journal: Option<&Arc<Journal>>, demo: bool) -> Result<Started, Failure> {
     let (origin, site) = if demo {
         let site = demo::start().map_err(failed("the demonstration site cannot start"))?;
         (Some(origin_at(site)), ", a slow demonstration site (200 ms an answer)")
@@ -47,7 +48,7 @@ fn start(settings: &Settings, demo: bool) -> Result<Started, Failure> {
     let in_front_of = [sites, origin_and_site].into_iter().flatten().collect::<Vec<_>>().join(", and of ");
     let certificates = Certificates::of(settings).map_err(|fault| Failure::Configuration(vec![fault]))?;
     let config = settings.accelerator(origin)?;
-    let accelerator = Accelerator::start(config, certificates.clone(), in_front_of, true)?;
+    let accelerator = Accelerator::start(config, certificates.clone(), journal, in_front_of, true)?;
     let hint = match accelerator.addresses().first() {
         Some(address) if demo => format!("Open http://{address}/ in a browser, and reload. Ctrl-C stops.\n"),
         _ => String::new(),

@@ -27,6 +27,7 @@ use crate::{
     rate_settings::RATE_SETTINGS,
     site_settings::{SITE_SETTINGS, SiteSaid},
     tls_settings::{TLS_SETTINGS, TlsSaid},
+    transactions::{LOG_SETTINGS, LogRules},
     units::{duration_text, parse_duration, parse_size, size_text},
 };
 
@@ -69,6 +70,8 @@ pub(crate) struct Settings {
     pub pid_file: Option<PathBuf>,
     /// How long a stop waits for responses that are under way.
     pub drain_time_max: Duration,
+    /// The log of transactions.
+    pub log_rules: LogRules,
 }
 
 impl Default for Settings {
@@ -92,6 +95,7 @@ impl Default for Settings {
             log_file: None,
             pid_file: None,
             drain_time_max: Duration::from_secs(30),
+            log_rules: LogRules::default(),
         }
     }
 }
@@ -270,7 +274,7 @@ impl Setting {
 pub(crate) const COMMON: &str = "Common";
 
 /// Every setting, in the order in which `--help` and `config --print` show them.
-pub(crate) const SETTINGS: &[Setting] = &joined::<COUNT>([
+pub(crate) const SETTINGS: &[Setting] = &joined::<COUNT, _>([
     COMMON_SETTINGS,
     CACHE_SETTINGS,
     RATE_SETTINGS,
@@ -279,6 +283,7 @@ pub(crate) const SETTINGS: &[Setting] = &joined::<COUNT>([
     ACME_SETTINGS,
     ORIGIN_SETTINGS,
     SITE_SETTINGS,
+    LOG_SETTINGS,
     FEED_SETTINGS,
     MAIL_SETTINGS,
 ]);
@@ -291,11 +296,12 @@ const COUNT: usize = COMMON_SETTINGS.len()
     + ACME_SETTINGS.len()
     + ORIGIN_SETTINGS.len()
     + SITE_SETTINGS.len()
+    + LOG_SETTINGS.len()
     + FEED_SETTINGS.len()
     + MAIL_SETTINGS.len();
 
 /// The tables of all parts, one behind the other.
-const fn joined<const N: usize>(tables: [&[Setting]; 10]) -> [Setting; N] {
+const fn joined<const N: usize, const TABLES: usize>(tables: [&[Setting]; TABLES]) -> [Setting; N] {
     let mut all = [COMMON_SETTINGS[0]; N];
     let (mut i, mut table, mut row) = (0, 0, 0);
     while i < N {
@@ -585,7 +591,12 @@ mod tests {
         let others = |key: &str| match key {
             "cores" => "0,2,3",
             "admin" | "listen" | "tls-listen" => "[::1]:1",
-            "admin-token-file" | "state" | "log-file" | "pid-file" | "listen-unix" => "/a/b",
+            "admin-token-file" | "state" | "log-file" | "pid-file" | "listen-unix" | "access-log" => "/a/b",
+            "log-ring" => "128KiB",
+            "access-log-format" => "json",
+            "access-log-rotate" => "daily",
+            "access-log-keep" => "3",
+            "log-hide-query" => "-",
             "log" => "warn,cache=debug",
             "origin" => "http://[::1]:3000, https://a:443 weight=2, unix:/a/b backup",
             "balance" => "hash",

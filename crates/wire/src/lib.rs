@@ -8,6 +8,7 @@
 //! - [`http2`]: HTTP/2 as a server speaks it (RFC 9113), with HPACK (RFC 7541).
 //! - [`nats`]: the NATS client protocol in both directions.
 //! - [`proxy`]: the header by which a proxy says whom it speaks for.
+//! - [`transaction`]: records of the log, as loops write them and readers show them.
 //! - [`smtp`]: SMTP and LMTP as a receiver speaks them (RFC 5321, RFC 2033).
 pub mod filter;
 pub mod http1;
@@ -15,3 +16,4 @@ pub mod http2;
 pub mod nats;
 pub mod proxy;
 pub mod smtp;
+pub mod transaction;

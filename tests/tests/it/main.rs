@@ -33,6 +33,7 @@ mod idle;
 mod keys;
 mod lab_page;
 mod lifecycle;
+mod log;
 mod mail_clients;
 mod mail_crash;
 mod mail_guide;

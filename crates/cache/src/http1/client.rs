@@ -30,6 +30,8 @@ pub(super) struct Client {
     pub(super) transport: Transport,
     pub(super) watch: Arc<Watch>,
     pub(super) send_stall_max: Duration,
+    /// Bytes that the transport took.
+    pub(super) sent_bytes: u64,
 }
 
 impl TrySend for Client {
@@ -40,6 +42,7 @@ impl TrySend for Client {
     fn try_send(&mut self, parts: &[Part<'_>]) -> Result<usize, Gone> {
         match self.transport.try_send(parts) {
             Ok(bytes) => {
+                self.sent_bytes += bytes as u64;
                 with_core(|core| core.add(Counter::BytesSent, bytes as u64));
                 Ok(bytes)
             }
@@ -102,6 +105,10 @@ impl Sink for Client {
         .await;
         self.watch.work();
         flushed
+    }
+
+    fn sent_bytes(&self) -> u64 {
+        self.sent_bytes
     }
 
     fn cut(&mut self) {

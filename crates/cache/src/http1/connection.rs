@@ -56,6 +56,7 @@ use crate::{
     sink::{Sink, TrySend},
     state::{Slow, State, Trust},
     synth::synth,
+    transaction::{self, Draft, Moment},
     transport::Transport,
     visitor::Peer,
 };
@@ -88,6 +89,8 @@ pub(super) struct Connection {
     unexamined: bool,
     /// What came so far could be the beginning of HTTP/2 by prior knowledge (RFC 9113 §3.3).
     may_be_http2: bool,
+    /// What the log will say of answers that the client has not got all of.
+    drafts: Vec<Draft>,
 }
 
 /// What a turn came to, where it did not simply go on waiting.
@@ -99,17 +102,17 @@ enum Turned {
     /// What the socket did not take of an answer.
     Sending { prefix: Vec<u8>, sending: Sending },
     /// Not a hit.
-    Slow { before: Vec<u8>, request: Arc<Request>, state: State, fwd: Fwd },
+    Slow { before: Vec<u8>, request: Arc<Request>, state: State, fwd: Fwd, draft: Draft },
     /// The client broke a rule or a limit: it is told, and the connection is closed.
-    Refused { before: Vec<u8>, fault: Fault },
+    Refused { before: Vec<u8>, fault: Fault, draft: Draft },
 }
 
 /// Why no more requests are answered before what there is has been written.
 enum Stopped {
     /// An answer whose content is sent from where it is, the last one, or enough of them.
     Sending(Sending),
-    Slow(Arc<Request>, State, Fwd),
-    Refused(Fault),
+    Slow(Arc<Request>, State, Fwd, Draft),
+    Refused(Fault, Draft),
 }
 
 /// What became of bytes that were received.
@@ -163,7 +166,8 @@ pub(crate) fn turn_away(core: &Core, stream: TcpStream, peer: Peer) {
     core.turning_away.set(core.turning_away.get() + 1);
     tokio::spawn(async move {
         let mut connection = Connection::new(Transport::plain(stream), Watch::new(), peer);
-        let refused = connection.refuse(Fault::TooManyConnections);
+        let draft = with_core(|core| Draft::of_nothing(core, peer.address()));
+        let refused = connection.refuse(Fault::TooManyConnections, draft);
         // The sweep does not look at this connection, so it has a timer of its own.
         let _ = tokio::time::timeout(TURN_AWAY_TIME_MAX, refused).await;
         drop(connection);
@@ -201,8 +205,8 @@ impl Turned {
 impl Connection {
     fn new(transport: Transport, watch: Arc<Watch>, peer: Peer) -> Self {
         let send_stall_max = with_core(|core| core.config.limits.send_stall_max);
-        let client = Client { transport, watch, send_stall_max };
-        Self { client, peer, pending: Vec::new(), unexamined: false, may_be_http2: true }
+        let client = Client { transport, watch, send_stall_max, sent_bytes: 0 };
+        Self { client, peer, pending: Vec::new(), unexamined: false, may_be_http2: true, drafts: Vec::new() }
     }
 
     async fn run(&mut self) -> Ended {
@@ -220,15 +224,15 @@ impl Connection {
                 Turned::Closed => false,
                 Turned::Http2 => return Ended::Http2,
                 Turned::Sending { prefix, sending: Sending { rest, close, .. } } => {
-                    deliver::finish(&mut self.client, prefix, rest).await && !close
+                    deliver::finish(&mut self.client, prefix, rest, &mut self.drafts).await && !close
                 }
-                Turned::Slow { before, request, state, fwd } => {
-                    deliver::finish(&mut self.client, before, Rest::None).await
-                        && self.respond(&request, state, fwd).await
+                Turned::Slow { before, request, state, fwd, draft } => {
+                    deliver::finish(&mut self.client, before, Rest::None, &mut self.drafts).await
+                        && self.respond(&request, state, fwd, draft).await
                 }
-                Turned::Refused { before, fault } => {
-                    if deliver::finish(&mut self.client, before, Rest::None).await {
-                        self.refuse(fault).await;
+                Turned::Refused { before, fault, draft } => {
+                    if deliver::finish(&mut self.client, before, Rest::None, &mut self.drafts).await {
+                        self.refuse(fault, draft).await;
                     }
                     false
                 }
@@ -241,7 +245,7 @@ impl Connection {
     }
 
     /// Answers a request that is not a hit; whether the connection can go on.
-    async fn respond(&mut self, request: &Arc<Request>, state: State, fwd: Fwd) -> bool {
+    async fn respond(&mut self, request: &Arc<Request>, state: State, fwd: Fwd, draft: Draft) -> bool {
         self.client.watch.work();
         after_the_others().await;
         let mut upload = Upload::new(self, request);
@@ -251,25 +255,28 @@ impl Connection {
         match response {
             None => false,
             Some(Response::Answer(answer)) => {
-                self.deliver(*answer, Asked::of(&request.head()), is_unread).await
+                self.deliver(*answer, Asked::of(&request.head()), is_unread, draft).await
             }
             Some(Response::Pipe(pipe)) => {
                 // On the heap: every connection would be larger by it.
-                Box::pin(self.pipe(*pipe)).await;
+                Box::pin(self.pipe(*pipe, draft)).await;
                 false
             }
         }
     }
 
     /// Says that the protocol is another from here on, and passes on what both sides say until one ends.
-    async fn pipe(&mut self, pipe: Pipe) {
+    async fn pipe(&mut self, pipe: Pipe, mut draft: Draft) {
         let head = [&pipe.head, &b"Connection: Upgrade\r\nUpgrade: websocket\r\n\r\n"[..]].concat();
+        draft.opened(101, self.client.sent_bytes, head.len() as u64);
         if self.client.send_all(&head).await.is_err() || self.client.flush().await.is_err() {
             return;
         }
         self.client.watch.work();
         let early = std::mem::take(&mut self.pending);
-        match pipe.run(early, &mut Piped(&mut self.client)).await {
+        let end = pipe.run(early, &mut Piped(&mut self.client)).await;
+        with_core(|core| draft.end(core, transaction::end_of_pipe(end), self.client.sent_bytes));
+        match end {
             pipe::End::Closed => {}
             // A close would pass for the end of what was said.
             pipe::End::Gone | pipe::End::Idle | pipe::End::Stalled | pipe::End::Full => self.client.cut(),
@@ -277,25 +284,39 @@ impl Connection {
     }
 
     /// Says what the client did wrong, and ends the connection.
-    async fn refuse(&mut self, fault: Fault) {
-        self.deliver(synth(None, fault), Asked::NOTHING, true).await;
+    async fn refuse(&mut self, fault: Fault, draft: Draft) {
+        self.deliver(synth(None, fault), Asked::NOTHING, true, draft).await;
     }
 
     /// Sends an answer. Where something of the request `is_unread`, it would be taken for the next request: the
     /// connection ends, once the client has had time to read.
-    async fn deliver(&mut self, answer: Answer<'static>, asked: Asked, is_unread: bool) -> bool {
+    async fn deliver(
+        &mut self,
+        answer: Answer<'static>,
+        asked: Asked,
+        is_unread: bool,
+        mut draft: Draft,
+    ) -> bool {
         let asked = Asked { persists: asked.persists && !is_unread, ..asked };
         let (prefix, sending) = with_core(|core| {
             let out = &mut core.scratch.borrow_mut().out;
             out.clear();
-            let sending = deliver::begin(core, answer, asked, out);
+            let sending = deliver::begin(core, answer, asked, out, (&mut draft, self.client.sent_bytes));
+            draft.leaves();
+            if draft.is_some() {
+                self.drafts.push(draft);
+            }
             // As a rule the socket takes at once what is there; whether it fails is found out again by who goes on.
             let sent = if sending.is_done() { self.client.try_send(&[Part::Plain(out)]) } else { Ok(0) };
             (out[sent.unwrap_or(0)..].to_vec(), sending)
         });
         let Sending { rest, close, .. } = sending;
-        let is_sent = prefix.is_empty() && matches!(rest, Rest::None) && self.client.transport.is_flushed()
-            || Box::pin(deliver::finish(&mut self.client, prefix, rest)).await;
+        let is_all = prefix.is_empty() && matches!(rest, Rest::None) && self.client.transport.is_flushed();
+        if is_all {
+            transaction::end_all(&mut self.drafts, &Ok(()), self.client.sent_bytes);
+        }
+        let is_sent =
+            is_all || Box::pin(deliver::finish(&mut self.client, prefix, rest, &mut self.drafts)).await;
         let open = is_sent && !close;
         if is_unread {
             // On the heap, with its buffer: every connection would be larger by it.
@@ -310,7 +331,7 @@ impl Connection {
         // What is idle is closed, unless a request has come in just now.
         let closing = self.client.watch.expired();
         if closing && self.client.watch.phase() != Phase::Idle {
-            return Poll::Ready(self.time_is_up());
+            return Poll::Ready(with_core(|core| self.time_is_up(core)));
         }
         with_core(|core| {
             let mut scratch = core.scratch.borrow_mut();
@@ -390,12 +411,14 @@ impl Connection {
         have: usize,
         requests_max: usize,
     ) -> Answered {
-        let Scratch { read, head: stored_head, out, slots, key } = scratch;
+        let Scratch { read, head: stored_head, out, slots, key, drafts } = scratch;
         let limits = head_limits(&core.config);
         let proxies = &core.config.trusted_proxies[..];
         out.clear();
         let turn = core.reader.turn();
         let now_s = clock::unix_s();
+        let moment = Moment::now(core);
+        let given = self.client.sent_bytes;
         let (mut at, mut requests) = (0, 0);
         let mut stopped = None;
         // Begun when the turn is over and the answers are out.
@@ -406,15 +429,25 @@ impl Connection {
                 Ok(Progress::Complete((head, bytes))) => (self.peer.asks(head, proxies), bytes),
                 Err(error) => {
                     core.count(Counter::of_head_error(&error));
-                    stopped = Some(Stopped::Refused(Fault::from(&error)));
+                    let draft = Draft::of_nothing(core, self.peer.address());
+                    stopped = Some(Stopped::Refused(Fault::from(&error), draft));
                     break;
                 }
             };
+            let asked = Asked::of(&head);
+            let mut draft = Draft::client(
+                core,
+                moment,
+                (&head, head_bytes),
+                visitor,
+                asked.protocol,
+                &self.client.transport,
+            );
             let framing = match request_framing(&head) {
                 Ok(framing) => framing,
                 Err(error) => {
                     core.count(Counter::BadRequests);
-                    stopped = Some(Stopped::Refused(Fault::from(error)));
+                    stopped = Some(Stopped::Refused(Fault::from(error), draft));
                     break;
                 }
             };
@@ -422,39 +455,46 @@ impl Connection {
             requests += 1;
             core.count(Counter::Requests);
             if let Err(fault) = core.admit(visitor.address) {
-                stopped = Some(Stopped::Refused(fault));
+                stopped = Some(Stopped::Refused(fault, draft));
                 break;
             }
             let has_body = !matches!(framing, Framing::None | Framing::Length(0));
             let buffers = hit::Buffers { key: &mut *key, head: &mut *stored_head };
-            let asked = hit::Asked {
+            let looked_up = hit::Asked {
                 head: &head,
                 has_body,
                 trust: Trust::Fresh,
                 address: visitor.address,
                 as_sent: false,
             };
-            match hit::answer(core, &turn, &asked, now_s, buffers) {
+            match hit::answer(core, &turn, &looked_up, now_s, buffers) {
                 Ok(answer) => {
                     let refresh = answer.refresh;
-                    let sending = deliver::begin(core, answer, Asked::of(&head), out);
+                    let before = given + out.len() as u64;
+                    let sending = deliver::begin(core, answer, asked, out, (&mut draft, before));
                     let is_alone = sending.close || !matches!(sending.rest, Rest::None);
                     if is_alone || out.len() >= OUT_BYTES_MAX {
                         stopped = Some(Stopped::Sending(sending));
                     }
                     if let Some(keyed) = refresh {
-                        let request = Request::new((&head, head_bytes), key, keyed, framing, visitor);
+                        let mut request = Request::new((&head, head_bytes), key, keyed, framing, visitor);
+                        request.trace = draft.trace();
                         refreshes.push(Arc::new(request));
+                    }
+                    if draft.is_some() {
+                        drafts.push(draft);
                     }
                 }
                 Err(Slow { keyed, state, fwd }) => {
-                    let request = Request::new((&head, head_bytes), key, keyed, framing, visitor);
-                    stopped = Some(Stopped::Slow(Arc::new(request), state, fwd));
+                    let mut request = Request::new((&head, head_bytes), key, keyed, framing, visitor);
+                    request.trace = draft.trace();
+                    stopped = Some(Stopped::Slow(Arc::new(request), state, fwd, draft));
                 }
             }
         }
         let is_stopped = stopped.is_some() || requests == requests_max;
         let turned = self.write_out(core, out, stopped);
+        transaction::end_sent(core, drafts, self.client.sent_bytes, &mut self.drafts);
         drop(turn);
         refreshes.into_iter().for_each(|request| fetch::refresh(core, request));
         // The socket took at once the body that the requests behind it were kept back for.
@@ -500,10 +540,12 @@ impl Connection {
             None => Some(Turned::Sending { prefix: rest.to_vec(), sending: Sending::nothing(false) }),
             Some(Stopped::Sending(sending)) if is_sent && !sending.close && sending.is_done() => None,
             Some(Stopped::Sending(sending)) => Some(Turned::Sending { prefix: rest.to_vec(), sending }),
-            Some(Stopped::Slow(request, state, fwd)) => {
-                Some(Turned::Slow { before: rest.to_vec(), request, state, fwd })
+            Some(Stopped::Slow(request, state, fwd, draft)) => {
+                Some(Turned::Slow { before: rest.to_vec(), request, state, fwd, draft })
             }
-            Some(Stopped::Refused(fault)) => Some(Turned::Refused { before: rest.to_vec(), fault }),
+            Some(Stopped::Refused(fault, draft)) => {
+                Some(Turned::Refused { before: rest.to_vec(), fault, draft })
+            }
         }
     }
 
@@ -524,12 +566,13 @@ impl Connection {
     }
 
     /// The sweep found this connection's deadline passed, or a drain ends it.
-    fn time_is_up(&self) -> Turned {
+    fn time_is_up(&self, core: &Core) -> Turned {
         match self.client.watch.phase() {
             Phase::Head => {
-                with_core(|core| core.count(Counter::SlowHeads));
+                core.count(Counter::SlowHeads);
                 self.client.watch.renew();
-                Turned::Refused { before: Vec::new(), fault: Fault::RequestTimeout }
+                let draft = Draft::of_nothing(core, self.peer.address());
+                Turned::Refused { before: Vec::new(), fault: Fault::RequestTimeout, draft }
             }
             _ => Turned::Closed,
         }

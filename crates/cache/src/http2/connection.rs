@@ -40,6 +40,7 @@ use crate::{
     fetch,
     request::Request,
     sink::Gone,
+    transaction::Draft,
     transport::Transport,
     visitor::Peer,
 };
@@ -293,11 +294,11 @@ fn take_frames(
                 stream::refuse(
                     core,
                     multiplex,
-                    client.number,
-                    stream,
+                    (client.number, stream),
                     Fault::HeadTooLarge,
                     (text, block),
                     now_ms,
+                    Draft::of_nothing(core, client.peer.address()),
                 )?;
             }
             event => take_other(core, multiplex, event)?,

@@ -32,7 +32,7 @@ use crate::{
     answer::{Answer, Length},
     core::{Core, with_core},
     counters::Counter,
-    deliver::{self, Asked, Rest},
+    deliver::{self, Asked, Protocol, Rest},
     error_page::Fault,
     hit,
     http1::head_limits,
@@ -45,6 +45,7 @@ use crate::{
     sink::{Gone, Sent, Sink, TrySend},
     state::{Slow, State, Trust},
     synth::{origin_failed, synth},
+    transaction::{self, Draft, Moment},
     visitor::{Peer, Visitor},
 };
 
@@ -58,6 +59,12 @@ pub(super) struct Asker {
     pub(super) is_whole: bool,
     /// It asks for another protocol on the stream (RFC 8441): 2xx would say that it is spoken.
     pub(super) is_connect: bool,
+}
+
+impl Asker {
+    const fn place(&self) -> (Number, u32) {
+        (self.number, self.stream)
+    }
 }
 
 /// The thread's buffers that a request needs.
@@ -89,22 +96,25 @@ pub(super) fn answer(
                 core.count(Counter::of_head_error(&error));
                 Fault::from(&error)
             });
-            return refuse(core, multiplex, asker.number, asker.stream, fault, (text, block), now_ms)
+            let draft = Draft::of_nothing(core, asker.peer.address());
+            return refuse(core, multiplex, asker.place(), fault, (text, block), now_ms, draft)
                 .map(|()| None);
         }
     };
+    let moment = Moment::now(core);
+    let mut draft =
+        Draft::client(core, moment, (&head, head_bytes), visitor, Protocol::Http2, &multiplex.transport);
     let framing = match request_framing(&head) {
         Ok(framing) => framing,
         Err(error) => {
             core.count(Counter::BadRequests);
             let fault = Fault::from(error);
-            return refuse(core, multiplex, asker.number, asker.stream, fault, (text, block), now_ms)
+            return refuse(core, multiplex, asker.place(), fault, (text, block), now_ms, draft)
                 .map(|()| None);
         }
     };
     if let Some(fault) = forbidden(core, multiplex, &asker, &head, visitor) {
-        return refuse(core, multiplex, asker.number, asker.stream, fault, (text, block), now_ms)
-            .map(|()| None);
+        return refuse(core, multiplex, asker.place(), fault, (text, block), now_ms, draft).map(|()| None);
     }
     // A stream that has ended with its head has no content, whatever length is said.
     let framing = if asker.is_whole { Framing::None } else { framing };
@@ -120,8 +130,10 @@ pub(super) fn answer(
         Ok(answer) => {
             let refresh = answer.refresh;
             let asked = Asked::on_stream(&head);
-            if let Some(unsent) = begin(core, multiplex, asker.stream, answer, asked, (text, block), now_ms)?
-            {
+            // A hit that is fetched anew beside is named by that fetch.
+            let trace = refresh.and_then(|_| draft.trace());
+            let begun = begin(core, multiplex, asker.stream, answer, asked, (text, block), now_ms, draft)?;
+            if let Some(unsent) = begun {
                 spawn(
                     core,
                     multiplex,
@@ -129,11 +141,17 @@ pub(super) fn answer(
                     finish(asker.number, asker.stream, unsent),
                 );
             }
-            Ok(refresh.map(|keyed| Request::new((&head, head_bytes), key, keyed, framing, visitor)))
+            Ok(refresh.map(|keyed| {
+                let mut request = Request::new((&head, head_bytes), key, keyed, framing, visitor);
+                request.trace = trace;
+                request
+            }))
         }
         Err(Slow { keyed, state, fwd }) => {
-            let request = Arc::new(Request::new((&head, head_bytes), key, keyed, framing, visitor));
-            spawn(core, multiplex, (asker.stream, asker.is_whole), answer_slowly(asker, request, state, fwd));
+            let mut request = Request::new((&head, head_bytes), key, keyed, framing, visitor);
+            request.trace = draft.trace();
+            let answering = answer_slowly(asker, Arc::new(request), state, fwd, draft);
+            spawn(core, multiplex, (asker.stream, asker.is_whole), answering);
             Ok(None)
         }
     }
@@ -168,13 +186,14 @@ fn is_misdirected(core: &Core, multiplex: &Multiplex, head: &RequestHead<'_, '_>
 pub(super) fn refuse(
     core: &Core,
     multiplex: &mut Multiplex,
-    number: Number,
-    stream: u32,
+    (number, stream): (Number, u32),
     fault: Fault,
     (text, block): (&mut Vec<u8>, &mut Vec<u8>),
     now_ms: u64,
+    draft: Draft,
 ) -> Result<(), Gone> {
-    let unsent = begin(core, multiplex, stream, synth(None, fault), Asked::NO_STREAM, (text, block), now_ms)?;
+    let page = synth(None, fault);
+    let unsent = begin(core, multiplex, stream, page, Asked::NO_STREAM, (text, block), now_ms, draft)?;
     if let Some(unsent) = unsent {
         spawn(core, multiplex, (stream, true), finish(number, stream, unsent));
     } else {
@@ -190,6 +209,9 @@ struct Unsent {
     rest: Rest,
     /// Bytes of content that are left, where that is known.
     left: Option<u64>,
+    /// Bytes of head and content that have left.
+    sent_bytes: u64,
+    draft: Draft,
 }
 
 /// Writes an answer's head, and its content as far as windows and the socket let it leave; what is left.
@@ -201,6 +223,7 @@ fn begin(
     asked: Asked,
     (text, block): (&mut Vec<u8>, &mut Vec<u8>),
     now_ms: u64,
+    mut draft: Draft,
 ) -> Result<Option<Unsent>, Gone> {
     let told = match answer.length {
         Length::Exact(bytes) => Some(bytes),
@@ -209,7 +232,9 @@ fn begin(
         Length::Unknown => None,
     };
     text.clear();
-    let sending = deliver::begin(core, answer, asked, text);
+    let sending = deliver::begin(core, answer, asked, text, (&mut draft, 0));
+    draft.leaves();
+    let mut sent_bytes = text.len() as u64;
     let (head, content) = text.split_at(sending.head_bytes);
     block.clear();
     encode::append_head(head, block);
@@ -221,7 +246,11 @@ fn begin(
     };
     let is_whole = matches!(sending.rest, Rest::None);
     let ends = is_whole && content.is_empty();
-    if !multiplex.wire.send_headers(stream, block, ends, &mut multiplex.out) || ends {
+    if !multiplex.wire.send_headers(stream, block, ends, &mut multiplex.out) {
+        return Ok(None);
+    }
+    if ends {
+        draft.end(core, None, sent_bytes);
         return Ok(None);
     }
     let mut content = content;
@@ -236,7 +265,9 @@ fn begin(
         multiplex.out.extend_from_slice(&content[..allowed]);
         content = &content[allowed..];
     }
+    sent_bytes -= content.len() as u64;
     if is_whole && content.is_empty() {
+        draft.end(core, None, sent_bytes);
         return Ok(None);
     }
     let mut left = told.filter(|_| !has_trailers);
@@ -244,14 +275,16 @@ fn begin(
     if let Rest::Pinned { object, from, to, .. } = &mut rest {
         let mut direct = Direct { multiplex, stream, left, now_ms };
         let (_, sent_to) = send::now(core, &mut direct, &[], object, *from, *to)?;
+        sent_bytes += sent_to - *from;
         if sent_to == *to && left.is_some() {
+            draft.end(core, None, sent_bytes);
             return Ok(None);
         }
         left = left.map(|left| left - (sent_to - *from));
         object.release_before(sent_to);
         *from = sent_to;
     }
-    Ok(Some(Unsent { prefix: content.to_vec(), rest, left }))
+    Ok(Some(Unsent { prefix: content.to_vec(), rest, left, sent_bytes, draft }))
 }
 
 fn sendable(multiplex: &mut Multiplex, stream: u32, want: usize, now_ms: u64) -> Result<usize, Gone> {
@@ -328,7 +361,7 @@ impl Drop for Working {
 }
 
 /// Answers a request that is not a hit.
-async fn answer_slowly(asker: Asker, request: Arc<Request>, state: State, fwd: Fwd) {
+async fn answer_slowly(asker: Asker, request: Arc<Request>, state: State, fwd: Fwd, draft: Draft) {
     let Asker { number, stream, .. } = asker;
     let mut upload = Upload::new(number, stream, &request);
     let answer = match respond(&request, state, fwd, &mut upload).await {
@@ -339,13 +372,13 @@ async fn answer_slowly(asker: Asker, request: Arc<Request>, state: State, fwd: F
         }
         Some(Response::Answer(answer)) => *answer,
         // On the heap: every stream would be larger by it.
-        Some(Response::Pipe(pipe)) => return Box::pin(piped(number, stream, *pipe)).await,
+        Some(Response::Pipe(pipe)) => return Box::pin(piped(number, stream, *pipe, draft)).await,
     };
     let asked = Asked::on_stream(&request.head());
     let begun = with(number, |core, multiplex| {
         let http2 = &mut *core.http2.borrow_mut();
         let buffers = (&mut http2.text, &mut http2.block);
-        let begun = begin(core, multiplex, stream, answer, asked, buffers, clock::monotonic_ms());
+        let begun = begin(core, multiplex, stream, answer, asked, buffers, clock::monotonic_ms(), draft);
         multiplex.wake();
         begun
     });
@@ -357,7 +390,8 @@ async fn answer_slowly(asker: Asker, request: Arc<Request>, state: State, fwd: F
 }
 
 /// Opens a WebSocket on a stream, and passes on what both sides say until one ends.
-async fn piped(number: Number, stream: u32, pipe: Pipe) {
+async fn piped(number: Number, stream: u32, pipe: Pipe, mut draft: Draft) {
+    draft.opened(200, 0, 0);
     let begun = with(number, |core, multiplex| {
         let block = &mut core.http2.borrow_mut().block;
         block.clear();
@@ -366,9 +400,10 @@ async fn piped(number: Number, stream: u32, pipe: Pipe) {
         multiplex.wake();
         begun
     });
-    let mut client = Sending { number, stream, left: None };
-    let is_whole = begun == Some(true) && pipe.run(Vec::new(), &mut client).await == pipe::End::Closed;
-    leave(number, stream, is_whole);
+    let mut client = Sending { number, stream, left: None, sent_bytes: 0 };
+    let end = if begun == Some(true) { pipe.run(Vec::new(), &mut client).await } else { pipe::End::Gone };
+    with_core(|core| draft.end(core, transaction::end_of_pipe(end), client.sent_bytes));
+    leave(number, stream, end == pipe::End::Closed);
 }
 
 impl Duplex for Sending {
@@ -408,9 +443,10 @@ impl Duplex for Sending {
 
 /// Sends what is left of an answer.
 async fn finish(number: Number, stream: u32, unsent: Unsent) {
-    let Unsent { prefix, rest, left } = unsent;
-    let mut sending = Sending { number, stream, left };
-    let is_sent = deliver::finish(&mut sending, prefix, rest).await;
+    let Unsent { prefix, rest, left, sent_bytes, draft } = unsent;
+    let mut sending = Sending { number, stream, left, sent_bytes };
+    let mut drafts = if draft.is_some() { vec![draft] } else { Vec::new() };
+    let is_sent = deliver::finish(&mut sending, prefix, rest, &mut drafts).await;
     leave(number, stream, is_sent);
 }
 
@@ -439,6 +475,8 @@ struct Sending {
     stream: u32,
     /// Bytes of content that are left, where that is known and nothing follows them.
     left: Option<u64>,
+    /// Bytes of head and content that have left.
+    sent_bytes: u64,
 }
 
 impl Sending {
@@ -467,6 +505,7 @@ impl TrySend for Sending {
         });
         let sent = sent.unwrap_or(Err(Gone::Closed))?;
         self.left = self.left.map(|left| left.saturating_sub(sent as u64));
+        self.sent_bytes += sent as u64;
         Ok(sent)
     }
 }
@@ -503,6 +542,10 @@ impl Sink for Sending {
     /// What a stream has sent is the connection's to write.
     async fn flush(&mut self) -> Result<(), Gone> {
         Ok(())
+    }
+
+    fn sent_bytes(&self) -> u64 {
+        self.sent_bytes
     }
 
     fn cut(&mut self) {

@@ -11,7 +11,11 @@ use super::{
     group::{MemberId, Tried},
     upstream::{Upstream, Upstreams},
 };
-use crate::{config::Limits, request::Wanted};
+use crate::{
+    config::Limits,
+    request::Wanted,
+    transaction::{Draft, Trace},
+};
 
 /// Bytes of the heads of interim responses that are told on, for one answer; what comes beyond is not.
 const INTERIM_BYTES_MAX: usize = 16 << 10;
@@ -51,6 +55,20 @@ pub(crate) struct Asked<'a> {
     pub(crate) answered: framing::Answered,
     /// It may be sent again although the origin may have seen it (RFC 9110 §9.2.2).
     pub(crate) is_idempotent: bool,
+    /// What the log says of it, and for whom it is: nothing where nobody reads.
+    pub(crate) why: &'static str,
+    pub(crate) trace: Option<&'a Arc<Trace>>,
+}
+
+impl Asked<'_> {
+    /// What the log will say of asking a server.
+    fn draft(&self, upstreams: &impl Upstreams, member: MemberId) -> Draft {
+        if self.trace.is_none() {
+            return Draft::none();
+        }
+        let server = upstreams.upstream(member, |upstream| upstream.member.name());
+        Draft::origin(self.trace, self.head, self.why, &server)
+    }
 }
 
 /// Sends a request and waits for the head of the answer: of one member after another, where the one before could not be
@@ -111,9 +129,14 @@ impl<U: Upstreams> Attempt<'_, U> {
         let is_repeatable = !body.has_body() && asked.is_idempotent;
         let mut fresh = !is_repeatable;
         loop {
-            let mut exchange =
-                begin(*upstreams, *member, limits, asked.wanted, fresh).await.map_err(Failed::before)?;
+            let mut draft = asked.draft(*upstreams, *member);
+            let begun = begin(*upstreams, *member, limits, asked.wanted, fresh).await;
+            let mut exchange = begun.map_err(|error| {
+                draft.failed(&error);
+                Failed::before(error)
+            })?;
             let reused = exchange.reused;
+            draft.over(reused);
             if !reused {
                 connected();
             }
@@ -137,12 +160,17 @@ impl<U: Upstreams> Attempt<'_, U> {
                 },
             };
             match answered {
-                Ok(arrived) => {
+                Ok(mut arrived) => {
                     upstreams.fared(*member, true);
+                    arrived.is_logged_by(draft);
                     return Ok(arrived);
                 }
-                Err(error) if reused && !fresh && error.is_end() => fresh = true,
+                Err(error) if reused && !fresh && error.is_end() => {
+                    draft.failed(&error);
+                    fresh = true;
+                }
                 Err(error) => {
+                    draft.failed(&error);
                     let is_cut = error.is_end() || error == OriginError::HeadShort;
                     if is_cut || error.is_silence() {
                         upstreams.fared(*member, false);
@@ -182,16 +210,27 @@ pub(crate) async fn switch<S: RequestSender>(
     let mut tried = Tried::default();
     let mut failed = None;
     while let Some(member) = next(upstreams, &mut tried, failed.is_some()) {
+        let mut draft = asked.draft(upstreams, member);
         let mut exchange = match begin(upstreams, member, limits, asked.wanted, true).await {
             Ok(exchange) => exchange,
             Err(error) => {
+                draft.failed(&error);
                 failed = Some(error);
                 continue;
             }
         };
         connected();
+        draft.over(false);
         exchange.send(asked.head, limits.origin_first_byte_time_max).await?;
-        let answered = answer(exchange, asked.answered, limits, asker, &mut false).await;
+        let mut answered = answer(exchange, asked.answered, limits, asker, &mut false).await;
+        match &mut answered {
+            Ok(Answered::Here(arrived)) => arrived.is_logged_by(draft),
+            Ok(Answered::Switched(_)) => {
+                draft.heard(101);
+                draft.came(0, true);
+            }
+            Err(error) => draft.failed(error),
+        }
         if let Ok(_) | Err(OriginError::Closed | OriginError::Reset) = &answered {
             upstreams.fared(member, answered.is_ok());
         }

@@ -29,7 +29,7 @@ use super::{
     line::Line,
     upstream::{Permit, Pools},
 };
-use crate::{config::Limits, error_page::Rule};
+use crate::{config::Limits, error_page::Rule, transaction::Draft};
 
 /// Read at once while a head is waited for: nearly all heads, and a small body with them.
 const READ_BYTES: usize = 8 * 1024;
@@ -124,6 +124,8 @@ pub(crate) struct Arrived {
     /// The connection ended where the body may end.
     ended: bool,
     between_bytes: Duration,
+    /// What the log will say of it.
+    log: Draft,
 }
 
 /// What a read of the body brought.
@@ -211,6 +213,7 @@ impl Exchange {
                             reusable,
                             ended: false,
                             between_bytes: limits.origin_between_bytes_time_max,
+                            log: Draft::none(),
                         })));
                     }
                     Parsed::Interim { head_bytes, told_on } => {
@@ -362,6 +365,7 @@ impl Arrived {
         if bytes > 0 {
             self.decoder.take_raw(bytes as u64);
         }
+        self.log.came(bytes, true);
         Some(whole)
     }
 
@@ -395,6 +399,7 @@ impl Arrived {
             return self.end_of_stream();
         }
         self.decoder.take_raw(bytes as u64);
+        self.log.came(bytes, self.decoder.is_done());
         Ok(Read::Bytes(bytes))
     }
 
@@ -410,9 +415,11 @@ impl Arrived {
             self.early_at += step.consumed;
             if !data.is_empty() {
                 into.slice(0..data.len()).write_from(data);
+                self.log.came(data.len(), self.decoder.is_done());
                 return Ok(Some(Read::Bytes(data.len())));
             }
             if self.decoder.is_done() {
+                self.log.came(0, true);
                 return Ok(Some(Read::End));
             }
             if step.consumed == 0 {
@@ -457,7 +464,20 @@ impl Arrived {
             return Err(OriginError::BodyShort);
         }
         self.ended = true;
+        self.log.came(0, true);
         Ok(Read::End)
+    }
+
+    /// The log is told of it by this from now on.
+    pub(super) fn is_logged_by(&mut self, mut draft: Draft) {
+        draft.heard(self.head.head().status);
+        draft.came(0, self.is_complete());
+        self.log = draft;
+    }
+
+    /// The log is told that it broke off.
+    pub(crate) fn broke_off(&mut self, error: &OriginError) {
+        self.log.failed(error);
     }
 
     /// Whether all of the body was read.

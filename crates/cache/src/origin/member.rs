@@ -196,6 +196,11 @@ impl Member {
         name.parse::<Server>().is_ok_and(|server| server == self.server)
     }
 
+    /// What it is called, as it was configured.
+    pub(crate) fn name(&self) -> String {
+        self.server.to_string()
+    }
+
     pub(crate) fn said(&self, now_ms: u64) -> MemberSaid {
         MemberSaid {
             server: self.server.to_string(),

@@ -3,8 +3,8 @@
 //! ```text
 //! file ──mmap(MAP_SHARED)──▶ | word 0 | word 1 | … |   seen as &[AtomicU64]
 //! ```
-//! Nothing on an event loop uses this (`facts`: a loop that stores into a shared mapping stalls): it is what the
-//! instruments measure paging with. Other processes may write to the same file at any time, so that a word is an
+//! No event loop stores into a mapped file that is on a disk (`facts`: it stalls): with those the instruments measure
+//! paging. What loops say in the journal (`journal`) is in memory without a disk behind it (`memfd_create`). Other processes may write to the same file at any time, so that a word is an
 //! atomic and not a plain integer: whoever races reads values from another time, never undefined behaviour.
 
 use std::{
@@ -56,6 +56,20 @@ impl MappedWords {
     /// `InvalidInput` if `len` is zero or the file is shorter; else what `mmap` says (`EACCES` if the file is not
     /// open for both).
     pub fn map(file: &File, len: usize) -> io::Result<Self> {
+        Self::mapped(file, len, MapFlags::SHARED)
+    }
+
+    /// Maps the first `len` words of a file that is open for reading, to see what others store there. A store through this
+    /// mapping would change a copy of the page and nothing else, so that the words can be handed out as those of
+    /// [`MappedWords::map`].
+    ///
+    /// # Errors
+    /// As [`MappedWords::map`].
+    pub fn map_seen(file: &File, len: usize) -> io::Result<Self> {
+        Self::mapped(file, len, MapFlags::PRIVATE)
+    }
+
+    fn mapped(file: &File, len: usize, shared: MapFlags) -> io::Result<Self> {
         let bytes = len
             .checked_mul(size_of::<AtomicU64>())
             .filter(|bytes| *bytes > 0 && isize::try_from(*bytes).is_ok())
@@ -67,7 +81,7 @@ impl MappedWords {
         }
         // SAFETY: a fresh mapping at an address of the kernel's choice replaces nothing of ours.
         let base = unsafe {
-            mmap(std::ptr::null_mut(), bytes, ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED, file, 0)?
+            mmap(std::ptr::null_mut(), bytes, ProtFlags::READ | ProtFlags::WRITE, shared, file, 0)?
         };
         let base = NonNull::new(base).ok_or_else(|| io::Error::from(io::ErrorKind::OutOfMemory))?;
         Ok(Self { base, bytes })

@@ -18,7 +18,7 @@
 use std::{io, sync::Arc};
 
 use rustls::{
-    CommonState, ServerConfig,
+    CommonState, ProtocolVersion, ServerConfig,
     server::{Acceptor, ClientHello, ServerConnectionData, UnbufferedServerConnection},
     unbuffered::{ConnectionState, EncodeError, EncodeTlsData, EncryptError, UnbufferedStatus, WriteTraffic},
 };
@@ -241,6 +241,15 @@ impl Session {
     #[must_use]
     pub fn is_handshaking(&self) -> bool {
         self.common().is_none_or(CommonState::is_handshaking)
+    }
+
+    /// The version that was agreed upon, as OpenSSL calls it.
+    pub fn version(&self) -> Option<&'static str> {
+        match self.common()?.protocol_version()? {
+            ProtocolVersion::TLSv1_2 => Some("TLSv1.2"),
+            ProtocolVersion::TLSv1_3 => Some("TLSv1.3"),
+            _ => None,
+        }
     }
 
     /// The protocol that was agreed upon (RFC 7301).

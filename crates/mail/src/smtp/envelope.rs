@@ -13,6 +13,7 @@ use crate::{
     index::NewEntry,
     mailboxes::{Inbox, MailId, Summary},
     record::{self, Meta, Recipient},
+    transaction::Draft,
 };
 
 /// What MAIL and RCPT said, and what came after DATA.
@@ -25,6 +26,8 @@ pub(crate) struct Envelope {
     pub(crate) raw: Vec<u8>,
     /// Subject and text were held against the rates.
     pub(crate) is_judged: bool,
+    /// What the log will say of it.
+    pub(crate) draft: Draft,
 }
 
 /// No mail.

@@ -21,6 +21,7 @@ use crate::{
     counters::Counter,
     head,
     mailboxes::{Inbox, MailId},
+    transaction::{Draft, Sender},
 };
 
 /// 250: the mail is kept, as safely as was promised. The text before it is the mail's name.
@@ -66,6 +67,7 @@ pub(crate) struct Waiting {
     at: usize,
     len: usize,
     lines: usize,
+    draft: Draft,
 }
 
 /// What a turn has brought about.
@@ -246,8 +248,10 @@ impl Session {
     }
 
     fn mail(&mut self, core: &Core, from: &MailFrom<'_>, now_ms: u64, turn: &mut Turn) -> Option<Stop> {
+        let draft = self.draft(core, 0, from.address);
         if from.size_bytes > core.config().limits.mail_bytes_max {
             core.count(Counter::TooLarge);
+            draft.refused(core, reply::TOO_LARGE);
             return self.refuse(core, reply::TOO_LARGE, turn);
         }
         match core.abuse.borrow().sender(from.address, self.peer, now_ms) {
@@ -255,11 +259,13 @@ impl Session {
             Judgement::Slow => turn.slow = true,
             Judgement::Refuse(reply, counter) => {
                 core.count(counter);
+                draft.refused(core, reply);
                 return self.refuse(core, reply, turn);
             }
         }
         self.dialog.sender_accepted(from.smtputf8);
-        let envelope = Envelope { from: from.address.into(), raw: core.buffer(), ..Envelope::default() };
+        let envelope =
+            Envelope { from: from.address.into(), raw: core.buffer(), draft, ..Envelope::default() };
         self.envelope = Some(envelope);
         reply::SENDER_OK.write(&mut turn.out);
         None
@@ -270,24 +276,25 @@ impl Session {
         let config = core.config();
         if envelope.recipients.len() >= config.limits.recipients_max {
             core.count(Counter::TooManyRecipients);
-            return self.refuse_recipient(reply::TOO_MANY_RECIPIENTS, turn);
+            return self.refuse_recipient(core, to, reply::TOO_MANY_RECIPIENTS, turn);
         }
         let Ok(inbox) = Inbox::of(to, &config.default_domain) else {
             core.count(Counter::BadRecipients);
-            return self.refuse_recipient(reply::RECIPIENT_SYNTAX, turn);
+            return self.refuse_recipient(core, to, reply::RECIPIENT_SYNTAX, turn);
         };
         if !config.domains.is_empty() && config.domains.iter().all(|domain| **domain != *inbox.domain) {
             core.count(Counter::ForeignDomains);
-            return self.refuse_recipient(FOREIGN_DOMAIN, turn);
+            return self.refuse_recipient(core, to, FOREIGN_DOMAIN, turn);
         }
         match core.abuse.borrow().recipient(&inbox, now_ms) {
             Judgement::Fine => {}
             Judgement::Slow => turn.slow = true,
             Judgement::Refuse(reply, counter) => {
                 core.count(counter);
-                return self.refuse_recipient(reply, turn);
+                return self.refuse_recipient(core, to, reply, turn);
             }
         }
+        envelope.draft.recipient(to);
         envelope.add(inbox, to);
         self.dialog.recipient_accepted();
         reply::RECIPIENT_OK.write(&mut turn.out);
@@ -335,6 +342,7 @@ impl Session {
                 return self.refuse(core, reply, turn);
             }
         }
+        let bytes = envelope.raw.len();
         let kept = match envelope.keep(core, now_ms) {
             Ok(kept) => kept,
             Err(Refused::TooLarge) => {
@@ -353,7 +361,9 @@ impl Session {
         let mut name = [b' '; NAME_LETTERS];
         let _ = write!(&mut name[..], "{id}");
         (0..lines).for_each(|_| KEPT.write_about(&mut turn.out, &name));
-        turn.waiting.push(Waiting { kept, at, len: turn.out.len() - at, lines });
+        let mut draft = std::mem::take(&mut envelope.draft);
+        draft.whole(bytes, &name);
+        turn.waiting.push(Waiting { kept, at, len: turn.out.len() - at, lines, draft });
         self.forget(core);
         self.dialog.mail_done();
         None
@@ -378,7 +388,10 @@ impl Session {
     pub(crate) fn forget(&mut self, core: &Core) -> bool {
         let envelope = self.envelope.take();
         let was_one = envelope.is_some();
-        envelope.into_iter().for_each(|envelope| core.give_back(envelope.raw));
+        if let Some(envelope) = envelope {
+            envelope.draft.given_up(core);
+            core.give_back(envelope.raw);
+        }
         let booked = std::mem::take(&mut self.receiving);
         if booked > 0 {
             // To give back is not refused.
@@ -401,13 +414,27 @@ impl Session {
     /// Refuses a mail, which ends it.
     fn refuse(&mut self, core: &Core, reply: Reply, turn: &mut Turn) -> Option<Stop> {
         core.count(Counter::Refused);
+        if let Some(envelope) = &mut self.envelope {
+            std::mem::take(&mut envelope.draft).refused(core, reply);
+        }
         self.forget(core);
         self.dialog.mail_done();
         reply.write(&mut turn.out);
         None
     }
 
-    fn refuse_recipient(&mut self, reply: Reply, turn: &mut Turn) -> Option<Stop> {
+    fn draft(&self, core: &Core, parent: u64, from: &str) -> Draft {
+        let sender = Sender { peer: self.peer, hello: &self.hello, protocol: self.dialog.protocol(), from };
+        Draft::begin(core, parent, sender)
+    }
+
+    /// Refuses a recipient; the mail goes on with the others.
+    fn refuse_recipient(&mut self, core: &Core, to: &str, reply: Reply, turn: &mut Turn) -> Option<Stop> {
+        if let Some(envelope) = &self.envelope {
+            let mut draft = self.draft(core, envelope.draft.id(), &envelope.from);
+            draft.recipient(to);
+            draft.refused(core, reply);
+        }
         if self.dialog.refused() {
             reply::TOO_MANY_FAULTS.write(&mut turn.out);
             return Some(Stop::Close);
@@ -419,7 +446,7 @@ impl Session {
 
 /// A mail that came otherwise waits like one of a session, without a reply.
 pub(crate) fn await_kept(kept: Kept, turn: &mut Turn) {
-    turn.waiting.push(Waiting { kept, at: 0, len: 0, lines: 0 });
+    turn.waiting.push(Waiting { kept, at: 0, len: 0, lines: 0, draft: Draft::default() });
 }
 
 /// More than our Received field ever has.
@@ -445,8 +472,9 @@ impl Turn {
         if let Err(error) = kept {
             tracing::error!(%error, "mails could not be stored");
         }
-        for Waiting { kept: mail, at, len, lines } in self.waiting.drain(..).rev() {
+        for Waiting { kept: mail, at, len, lines, draft } in self.waiting.drain(..).rev() {
             if kept.is_err() {
+                draft.refused(core, STORE_FAILED);
                 take_back(core, &mail);
                 core.count(Counter::StoreFailed);
                 core.count(Counter::Refused);
@@ -454,6 +482,7 @@ impl Turn {
                 (0..lines).for_each(|_| STORE_FAILED.write(&mut instead));
                 self.out.splice(at..at + len, instead);
             } else {
+                draft.kept(core);
                 core.count(Counter::Received);
                 core.counters.add(Counter::ReceivedBytes, mail.raw_bytes);
                 core.counters.add(Counter::Deliveries, mail.arrivals.len() as u64);

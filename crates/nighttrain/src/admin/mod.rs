@@ -1,7 +1,7 @@
 //! The admin server: what the operator and the monitoring see.
 //!
 //! ```text
-//! nighttrain stat, purge, explain, objects, origins · Prometheus · a browser
+//! nighttrain stat, purge, explain, objects, origins, log · Prometheus · a browser
 //!        │  HTTP, loopback unless a token is set
 //!        ▼
 //! thread "admin": axum on a runtime of its own ──▶ Operated::registry (atomics, read in passing)
@@ -24,11 +24,13 @@
 //! | `GET /purge` | the bans that are kept, as JSON |
 //! | `/explain?url=&method=&header=` | JSON: what would become of such a request, and which rule says so |
 //! | `/objects?match=&limit=` | JSON: what is stored in memory, or what of it an expression holds of |
+//! | `/log` | JSON: where the log of transactions is, for a reader on this machine |
 //! | `/origins` | JSON: how the origins' servers are |
 //! | `POST /origins?server=&set=` | takes a server out (`drain`, `down`), or lets it be asked again (`auto`) |
 
 mod access;
 mod explain;
+mod log;
 mod objects;
 mod origins;
 mod page;
@@ -45,7 +47,10 @@ use axum::{
     routing::{get, post},
 };
 use cache::policy::purge::TAGS_ASKED_MAX;
-use engine::meter::{Registry, prometheus};
+use engine::{
+    journal::Journal,
+    meter::{Registry, prometheus},
+};
 use tokio::sync::Semaphore;
 
 use crate::{
@@ -79,6 +84,7 @@ const PURGES_MAX: usize = 8;
 struct Admin {
     operated: Arc<dyn Operated>,
     accelerator: Option<Arc<dyn Purges>>,
+    journal: Option<Arc<Journal>>,
     started: Instant,
     purges: Arc<Semaphore>,
 }
@@ -88,21 +94,25 @@ pub(crate) fn pages(
     access: Access,
     operated: Arc<dyn Operated>,
     accelerator: Option<Arc<dyn Purges>>,
+    journal: Option<Arc<Journal>>,
 ) -> Router {
-    let mut guarded =
-        Router::new().route("/", get(status)).route("/metrics", get(metrics)).route("/stat", get(stat));
-    let mut known = "/, /metrics, /stat, /healthz, /readyz";
+    let mut guarded = Router::new()
+        .route("/", get(status))
+        .route("/metrics", get(metrics))
+        .route("/stat", get(stat))
+        .route("/log", get(log::log));
+    let mut known = "/, /metrics, /stat, /log, /healthz, /readyz";
     if accelerator.is_some() {
         guarded = guarded
             .route("/purge", post(purge).get(bans))
             .route("/explain", get(explain::explain))
             .route("/objects", get(objects::objects))
             .route("/origins", get(origins::origins).post(origins::set));
-        known = "/, /metrics, /stat, /purge, /explain, /objects, /origins, /healthz, /readyz";
+        known = "/, /metrics, /stat, /log, /purge, /explain, /objects, /origins, /healthz, /readyz";
     }
     let guarded = guarded.layer(middleware::from_fn_with_state(access, access::check));
     let purges = Arc::new(Semaphore::new(PURGES_MAX));
-    let admin = Arc::new(Admin { operated, accelerator, started: Instant::now(), purges });
+    let admin = Arc::new(Admin { operated, accelerator, journal, started: Instant::now(), purges });
     // Health is no secret, and who asks for it seldom has a token.
     Router::new()
         .route("/healthz", get(|| async { "ok\n" }))

@@ -17,7 +17,7 @@ mod subject;
 
 use std::{net::SocketAddr, sync::Arc};
 
-use engine::tls::certificates::Certificates as Table;
+use engine::{journal::Journal, tls::certificates::Certificates as Table};
 use feed::{
     Config,
     identity::{Entry, Reserved},
@@ -49,15 +49,15 @@ pub(crate) fn serve(task: &ServeTask) -> Result<(), Failure> {
         complete: Box::new(join_and_tell),
     };
     let (operation, access) = Operation::begin(sources)?;
-    shell::run(operation, access, |settings| start(settings, task.demo))
+    shell::run(operation, access, |settings, journal| start(settings, journal, task.demo))
 }
 
-fn start(settings: &Settings, demo: bool) -> Result<Started, Failure> {
+fn start(settings: &Settings, journal: Option<&Arc<Journal>>, demo: bool) -> Result<Started, Failure> {
     let certificates = Certificates::of(settings).map_err(|fault| Failure::Configuration(vec![fault]))?;
     let shared = certificates.as_ref().map(|certificates| Arc::clone(&certificates.tls.certificates));
     let of_feed = shared.clone();
-    let feed = Feed::start(settings, Box::new(move |settings| feed_of(settings, of_feed.as_ref())))?;
-    let (post, http) = Post::start(settings, shared.as_ref())?;
+    let feed = Feed::start(settings, journal, Box::new(move |settings| feed_of(settings, of_feed.as_ref())))?;
+    let (post, http) = Post::start(settings, shared.as_ref(), journal)?;
     let (origin, in_front_of) = match &settings.origin {
         Some(origin) => (origin.clone(), origin.to_string()),
         None if settings.mail.has_pages_under_tls() => {
@@ -68,7 +68,7 @@ fn start(settings: &Settings, demo: bool) -> Result<Started, Failure> {
         None => (origin_at(post.pages()), "the mail pages".to_owned()),
     };
     let config = settings.accelerator(Some(origin))?;
-    let accelerator = Accelerator::start(config, certificates.clone(), in_front_of, false)?;
+    let accelerator = Accelerator::start(config, certificates.clone(), journal, in_front_of, false)?;
     let Some(publisher) = feed.publisher() else {
         return Err(Failure::Failed("the feed has ended".to_owned()));
     };

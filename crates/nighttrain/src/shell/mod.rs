@@ -12,6 +12,7 @@
 //! |---|---|
 //! | SIGHUP | the configuration is read again; every service checks it, then each takes it; what needs a restart is named |
 //! | SIGTERM, SIGINT, SIGQUIT, a loop that failed | the services drain in the order in which work flows; a second signal ends the process |
+//! | SIGUSR1 | the log and the access log are opened again, after somebody has moved them away |
 //! | SIGUSR2 | lame duck where the service says so; else it is logged |
 
 mod running;
@@ -19,6 +20,7 @@ mod running;
 use std::{future::Future, pin::Pin, sync::Arc, time::Duration};
 
 use engine::{
+    journal::Journal,
     meter::Source,
     tls::{self, Shown, certificates::Certificates},
 };
@@ -33,6 +35,7 @@ use crate::{
     operation::{Operation, Signals, Wish, failed, fault},
     print,
     settings::{Section, Setting, Settings},
+    transactions::{self, AccessLog},
 };
 
 /// How often a service may remark on something, and the log be looked after.
@@ -124,13 +127,20 @@ pub(crate) struct Started {
 pub(crate) fn run(
     mut operation: Operation,
     access: Access,
-    start: impl FnOnce(&Settings) -> Result<Started, Failure>,
+    start: impl FnOnce(&Settings, Option<&Arc<Journal>>) -> Result<Started, Failure>,
 ) -> Result<(), Failure> {
     let (runtime, signals) = Signals::caught()?;
     let port = Port::bind("admin", operation.settings().admin, operation.settings().admin_tls)
         .map_err(failed("admin"))?;
     let admin = port.address();
-    let Started { mut services, mut beside, purges, certificates, hint } = start(operation.settings())?;
+    let journal = transactions::journal(operation.settings())?;
+    // Before what it is about: no request is served that it would miss.
+    let access_log = match &journal {
+        Some(journal) => AccessLog::start(operation.settings(), journal)?,
+        None => None,
+    };
+    let Started { mut services, mut beside, purges, certificates, hint } =
+        start(operation.settings(), journal.as_ref())?;
     let secured = match (operation.settings().admin_tls, certificates) {
         (false, _) => None,
         (true, Some(table)) => {
@@ -144,22 +154,26 @@ pub(crate) fn run(
     };
     let scheme = if secured.is_some() { "https" } else { "http" };
     beside.push(port.counters());
+    beside.extend(journal.iter().map(|journal| Arc::clone(journal) as Arc<dyn Source>));
+    beside.extend(access_log.iter().map(AccessLog::counters));
     let operated = services.iter().map(|service| Arc::clone(service) as Arc<dyn Operated>).collect();
     let together = Arc::new(Together::new(operated, beside));
-    port.serve(admin::pages(access, together, purges), secured)
+    port.serve(admin::pages(access, together, purges, journal), secured)
         .map_err(failed("the admin server cannot start"))?;
 
     let announced: String = services.iter().map(|service| service.announcement()).collect();
     let version = env!("CARGO_PKG_VERSION");
     print(&format!("nighttrain {version}\n{announced}admin: listening on {scheme}://{admin}\n{hint}"))?;
     services.sort_by_key(|service| service.stage());
-    runtime.block_on(until_stopped(signals, services, &mut operation))
+    // The access log is dropped behind that: it writes what was said until the end.
+    runtime.block_on(until_stopped(signals, services, &mut operation, access_log.as_ref()))
 }
 
 async fn until_stopped(
     mut signals: Signals,
     services: Vec<Arc<dyn Service>>,
     operation: &mut Operation,
+    access_log: Option<&AccessLog>,
 ) -> Result<(), Failure> {
     let remark = || services.iter().filter_map(|service| service.remark()).try_for_each(|line| print(&line));
     let mut every = interval(REMARK_EVERY);
@@ -173,7 +187,12 @@ async fn until_stopped(
             () = any_ended(&services) => break,
             wish = signals.next() => match wish {
                 Wish::Reload => reload(operation, &services),
-                Wish::Reopen => operation.reopen_log(),
+                Wish::Reopen => {
+                    operation.reopen_log();
+                    if let Some(access_log) = access_log {
+                        access_log.reopen();
+                    }
+                }
                 Wish::Upgrade if services.iter().all(|service| service.is_lame_duck_by_signal()) => break,
                 Wish::Upgrade => Signals::cannot_upgrade(),
                 Wish::Stop => break,

@@ -1,7 +1,7 @@
 //! Where each family that is counted is shown: its group, and its name there.
 
 /// The groups, with the heading of each.
-pub(crate) const GROUPS: [(&str, &str); 8] = [
+pub(crate) const GROUPS: [(&str, &str); 9] = [
     ("requests", "Requests"),
     ("messages", "Messages"),
     ("bytes", "Bytes"),
@@ -9,6 +9,7 @@ pub(crate) const GROUPS: [(&str, &str); 8] = [
     ("loops", "Loops"),
     ("limits", "Limits hit"),
     ("errors", "Errors"),
+    ("log", "Log"),
     ("other", "Other"),
 ];
 
@@ -257,4 +258,11 @@ pub(super) const PLACES: &[(&str, &str, &str)] = &[
     ("cache_trailers_dropped", "errors", "trailers_dropped"),
     ("cache_clients_gone", "errors", "clients_gone"),
     ("cache_clients_gone_in_head", "errors", "clients_gone_in_head"),
+    ("log_read", "log", "read"),
+    ("log_records", "log", "records"),
+    ("access_log_lines", "log", "access_lines"),
+    ("access_log_overrun", "log", "access_overrun"),
+    ("access_log_dropped", "log", "access_dropped"),
+    ("access_log_failures", "log", "access_failures"),
+    ("access_log_rotations", "log", "access_rotations"),
 ];

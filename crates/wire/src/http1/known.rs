@@ -1,10 +1,10 @@
-//! The headers that framing and cache policy ask for, recognised once, while the head is parsed.
+//! The headers that framing, cache policy and the log ask for, recognised once, while the head is parsed.
 //!
 //! A hit asks for about ten headers. Searching the head for each would read every name ten times; here every
 //! name is looked at once: by its length and first letter, then by at most a few comparisons of fixed size.
 
 /// How many headers are known. At most 64, because a set of them is kept in a `u64`.
-pub const KNOWN_HEADERS: usize = 42;
+pub const KNOWN_HEADERS: usize = 45;
 const _: () = assert!(KNOWN_HEADERS <= 64);
 
 macro_rules! known_headers {
@@ -62,14 +62,17 @@ known_headers! {
     ProxyAuthorization "proxy-authorization",
     ProxyConnection "proxy-connection",
     Range "range",
+    Referer "referer",
     SetCookie "set-cookie",
     SurrogateKey "surrogate-key",
     Te "te",
     Trailer "trailer",
     TransferEncoding "transfer-encoding",
     Upgrade "upgrade",
+    UserAgent "user-agent",
     Vary "vary",
     Via "via",
+    XRequestId "x-request-id",
     Xkey "xkey",
 }
 
@@ -96,6 +99,7 @@ impl KnownHeader {
             (6, b'e') if is(name, b"expect") => K::Expect,
             (6, b'p') if is(name, b"pragma") => K::Pragma,
             (7, b'e') if is(name, b"expires") => K::Expires,
+            (7, b'r') if is(name, b"referer") => K::Referer,
             (7, b't') if is(name, b"trailer") => K::Trailer,
             (7, b'u') if is(name, b"upgrade") => K::Upgrade,
             (8, b'i') if is(name, b"if-match") => K::IfMatch,
@@ -104,6 +108,8 @@ impl KnownHeader {
             (10, b'c') if is(name, b"connection") => K::Connection,
             (10, b'k') if is(name, b"keep-alive") => K::KeepAlive,
             (10, b's') if is(name, b"set-cookie") => K::SetCookie,
+            (10, b'u') if is(name, b"user-agent") => K::UserAgent,
+            (12, b'x') if is(name, b"x-request-id") => K::XRequestId,
             (12, b'c') if is(name, b"cache-status") => K::CacheStatus,
             (12, b'c') if is(name, b"content-type") => K::ContentType,
             (12, b'm') if is(name, b"max-forwards") => K::MaxForwards,

@@ -1,0 +1,550 @@
+//! What the log says of a client's request and of an origin's answer: a record each, from its beginning to its end.
+//!
+//! ```text
+//!   request parsed ─▶ Draft::client ─▶ deliver::begin: what it is answered ─▶ the end of that: Draft::end ──▶ the ring
+//!                          │ Trace, with the request                │ dropped before: the client is gone
+//!                          ▼                                        ▼
+//!   an origin is asked ─▶ Draft::origin ─▶ its head ─▶ its body's end, or dropped before: given up
+//! ```
+//! While nobody reads a draft is `None`, and nothing here does anything: no clock, no memory. With a reader, drafts are boxes
+//! that the core keeps for the next request, so that a hit allocates nothing even then.
+//!
+//! The two sides name each other by a [`Trace`], which travels with the request through fetches and passes, to other cores,
+//! too: the origin's record says for whom it was asked, the client's which of the origin's it waited for, and whoever joined
+//! another's fetch says the same.
+//!
+//! *What is not said:* cookies, credentials, any header but User-Agent, Referer and X-Request-Id, and the values of
+//! parameters that are [secret](Secrets).
+
+use std::sync::{
+    Arc, OnceLock,
+    atomic::{AtomicU64, Ordering::Relaxed},
+};
+
+use engine::cores::clock;
+use memchr::memmem;
+use wire::{
+    http1::{
+        head::{RequestHead, Version},
+        known::KnownHeader,
+        url::{Scheme, Target},
+    },
+    transaction::{self as record, HEAD_BYTES, Kind, Tag},
+};
+
+use crate::{
+    core::{Core, with_core},
+    deliver::Protocol,
+    origin::OriginError,
+    pipe,
+    response_head::{self, CacheStatus, Fwd},
+    send::Cut,
+    sink::Gone,
+    transport::Transport,
+    visitor::Visitor,
+};
+
+/// Drafts that a core keeps for the next requests: those of a turn.
+const SPARE_MAX: usize = 512;
+/// One that has grown longer is not kept.
+const SPARE_BYTES_MAX: usize = 4 * 1024;
+/// Where a status stands in the line that begins a head.
+const STATUS_AT: std::ops::Range<usize> = 9..12;
+
+/// What an answer came to.
+pub(crate) struct Outcome {
+    pub(crate) cache_status: Option<CacheStatus>,
+    /// It is an origin's, for this client alone.
+    pub(crate) is_passed: bool,
+    /// Why it is a page of ours.
+    pub(crate) reason: Option<&'static str>,
+}
+
+/// A moment, by both clocks.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Moment {
+    ns: u64,
+    unix_us: u64,
+}
+
+impl Moment {
+    /// Now, if anybody reads the log.
+    #[inline]
+    pub(crate) fn now(core: &Core) -> Option<Self> {
+        core.scribe.as_ref().is_some_and(engine::journal::Scribe::is_read).then(Self::taken)
+    }
+
+    fn taken() -> Self {
+        let since = clock::now_system().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+        Self { ns: clock::monotonic_ns(), unix_us: u64::try_from(since.as_micros()).unwrap_or(u64::MAX) }
+    }
+}
+
+/// What the records of a client's request and of those that an origin was asked for it know of each other.
+#[derive(Debug)]
+pub(crate) struct Trace {
+    /// The client's record.
+    id: u64,
+    /// The origin's that was begun for it last; 0: none.
+    fetch: AtomicU64,
+    /// When that was.
+    asked_ns: AtomicU64,
+    /// Bytes of its content that were read.
+    bytes_in: AtomicU64,
+    /// Whose fetch it has joined.
+    joined: OnceLock<Arc<Trace>>,
+}
+
+impl Trace {
+    /// One waits for a fetch that another has begun.
+    pub(crate) fn joins(mine: Option<&Arc<Self>>, theirs: Option<&Arc<Self>>) {
+        if let (Some(mine), Some(theirs)) = (mine, theirs)
+            && mine.id != theirs.id
+        {
+            // Who joins a second one has not had its answer of the first.
+            let _ = mine.joined.set(Arc::clone(theirs));
+        }
+    }
+
+    /// So many bytes of the request's content were read.
+    pub(crate) fn add_content(of: Option<&Arc<Self>>, bytes: usize) {
+        if let Some(trace) = of {
+            trace.bytes_in.fetch_add(bytes as u64, Relaxed);
+        }
+    }
+
+    fn fetch(&self) -> u64 {
+        match (self.fetch.load(Relaxed), self.joined.get()) {
+            (0, Some(theirs)) => theirs.fetch.load(Relaxed),
+            (own, _) => own,
+        }
+    }
+}
+
+/// A record that is not at its end; nothing where nobody reads. Dropped, it says that its client is gone, or that its
+/// answer was given up.
+pub(crate) struct Draft(Option<Box<Inner>>);
+
+/// The memory of one.
+pub(crate) struct Inner {
+    /// The record so far.
+    bytes: Vec<u8>,
+    id: u64,
+    began_ns: u64,
+    /// When its first byte left, or came.
+    first_byte_ns: u64,
+    /// Bytes of the request's head.
+    in_bytes: u64,
+    /// Bytes of the answer's head.
+    head_bytes: u64,
+    /// Of what the connection was given, where the answer begins; and ends, where that is known.
+    from: u64,
+    to: Option<u64>,
+    /// Bytes of an origin's content.
+    content_bytes: u64,
+    is_of_origin: bool,
+    /// All of an origin's answer has come.
+    is_whole: bool,
+    trace: Option<Arc<Trace>>,
+}
+
+impl Draft {
+    pub(crate) const fn none() -> Self {
+        Self(None)
+    }
+
+    #[inline]
+    pub(crate) fn is_some(&self) -> bool {
+        self.0.is_some()
+    }
+
+    /// Of what is no request: of it only its client is known.
+    pub(crate) fn of_nothing(core: &Core, client: std::net::IpAddr) -> Self {
+        let Some(moment) = Moment::now(core) else { return Self(None) };
+        let mut inner = Inner::begin(core, Kind::Client, 0, moment);
+        record::address(Tag::Client, client, &mut inner.bytes);
+        Self(Some(inner))
+    }
+
+    /// Of a request whose head, so many bytes of it, came at this moment, if anybody reads.
+    #[inline]
+    pub(crate) fn client(
+        core: &Core,
+        moment: Option<Moment>,
+        (head, head_bytes): (&RequestHead<'_, '_>, usize),
+        visitor: Visitor,
+        protocol: Protocol,
+        transport: &Transport,
+    ) -> Self {
+        let Some(moment) = moment else { return Self(None) };
+        let mut inner = Inner::begin(core, Kind::Client, 0, moment);
+        inner.in_bytes = head_bytes as u64;
+        inner.request(core, head, visitor, protocol, transport);
+        Self(Some(inner))
+    }
+
+    /// Its answer has this head, which leaves now; it begins and ends there in what its connection is given.
+    pub(crate) fn answered(
+        &mut self,
+        head: &[u8],
+        Outcome { cache_status, is_passed, reason }: Outcome,
+        (from, to): (u64, Option<u64>),
+    ) {
+        let Some(inner) = &mut self.0 else { return };
+        let out = &mut inner.bytes;
+        let status = head.get(STATUS_AT).and_then(|digits| str::from_utf8(digits).ok()?.parse().ok());
+        record::number(Tag::Status, status.unwrap_or(0), out);
+        let word = if is_passed { "pass" } else { word_of(cache_status) };
+        record::text(Tag::Cache, word.as_bytes(), out);
+        let detail = cache_status.and_then(detail_of).or(reason);
+        if let Some(detail) = detail {
+            record::text(Tag::Detail, detail.as_bytes(), out);
+        }
+        if cache_status.is_some_and(|status| status.collapsed) {
+            record::number(Tag::Collapsed, 1, out);
+        }
+        if cache_status.is_none()
+            && let Some(id) = request_id_in(head)
+        {
+            record::text(Tag::RequestId, id, out);
+        }
+        (inner.head_bytes, inner.from, inner.to) = (head.len() as u64, from, to);
+    }
+
+    /// It is a WebSocket from now on; what its connection has been given until then is its head.
+    pub(crate) fn opened(&mut self, status: u64, from: u64, head_bytes: u64) {
+        let Some(inner) = &mut self.0 else { return };
+        record::number(Tag::Status, status, &mut inner.bytes);
+        record::text(Tag::Cache, b"pipe", &mut inner.bytes);
+        (inner.head_bytes, inner.from, inner.to) = (head_bytes, from, None);
+        inner.first_byte_ns = clock::monotonic_ns();
+    }
+
+    /// Its answer leaves now, and not all of it at once.
+    pub(crate) fn leaves(&mut self) {
+        if let Some(inner) = &mut self.0
+            && inner.first_byte_ns == 0
+        {
+            inner.first_byte_ns = clock::monotonic_ns();
+        }
+    }
+
+    /// What goes with the request, so that those that an origin is asked for it name it.
+    pub(crate) fn trace(&mut self) -> Option<Arc<Trace>> {
+        let inner = self.0.as_mut()?;
+        let id = inner.id;
+        let new = || {
+            Arc::new(Trace {
+                id,
+                fetch: AtomicU64::new(0),
+                asked_ns: AtomicU64::new(0),
+                bytes_in: AtomicU64::new(0),
+                joined: OnceLock::new(),
+            })
+        };
+        Some(Arc::clone(inner.trace.get_or_insert_with(new)))
+    }
+
+    /// The client's side has ended: with all of it, or in another way; its connection was given so much.
+    #[inline]
+    pub(crate) fn end(mut self, core: &Core, how: Option<&str>, sent_bytes: u64) {
+        if let Some(inner) = self.0.take() {
+            inner.end_of_client(core, how, sent_bytes, clock::monotonic_ns());
+        }
+    }
+
+    /// Of a request to an origin's server, which is asked for a client's sake with this head.
+    pub(crate) fn origin(trace: Option<&Arc<Trace>>, head: &[u8], why: &str, server: &str) -> Self {
+        let Some(trace) = trace else { return Self(None) };
+        with_core(|core| {
+            let Some(moment) = Moment::now(core) else { return Self(None) };
+            let mut inner = Inner::begin(core, Kind::Origin, trace.id, moment);
+            trace.fetch.store(inner.id, Relaxed);
+            trace.asked_ns.store(moment.ns, Relaxed);
+            inner.is_of_origin = true;
+            let out = &mut inner.bytes;
+            record::text(Tag::Server, server.as_bytes(), out);
+            record::text(Tag::Why, why.as_bytes(), out);
+            let line = head.split(|byte| *byte == b'\r').next().unwrap_or_default();
+            let mut words = line.split(|byte| *byte == b' ');
+            if let (Some(method), Some(url)) = (words.next(), words.next()) {
+                record::text(Tag::Method, method, out);
+                record::url(Tag::Url, url, &core.config.log_secrets, out);
+            }
+            Self(Some(inner))
+        })
+    }
+
+    /// Over a connection that was kept, or a new one.
+    pub(crate) fn over(&mut self, is_reused: bool) {
+        if let Some(inner) = &mut self.0 {
+            record::number(Tag::Reused, u64::from(is_reused), &mut inner.bytes);
+        }
+    }
+
+    /// The origin's head is there.
+    pub(crate) fn heard(&mut self, status: u16) {
+        if let Some(inner) = &mut self.0 {
+            record::number(Tag::Status, u64::from(status), &mut inner.bytes);
+            inner.first_byte_ns = clock::monotonic_ns();
+        }
+    }
+
+    /// So much of the origin's content has come; and all of it has, or not yet.
+    #[inline]
+    pub(crate) fn came(&mut self, bytes: usize, is_whole: bool) {
+        if let Some(inner) = &mut self.0 {
+            inner.content_bytes += bytes as u64;
+            inner.is_whole |= is_whole;
+        }
+    }
+
+    /// The origin has failed.
+    pub(crate) fn failed(&mut self, error: &OriginError) {
+        if let Some(inner) = &mut self.0 {
+            record::text(Tag::Error, error.to_string().as_bytes(), &mut inner.bytes);
+        }
+    }
+}
+
+impl Drop for Draft {
+    fn drop(&mut self) {
+        let Some(inner) = self.0.take() else { return };
+        with_core(|core| {
+            let now_ns = clock::monotonic_ns();
+            if inner.is_of_origin {
+                inner.end_of_origin(core, now_ns);
+            } else {
+                inner.end_of_client(core, Some("client-gone"), 0, now_ns);
+            }
+        });
+    }
+}
+
+impl Inner {
+    fn begin(core: &Core, kind: Kind, parent: u64, moment: Moment) -> Box<Self> {
+        let id = core.scribe.as_ref().map_or(0, engine::journal::Scribe::next_id);
+        let mut inner = core.drafts.borrow_mut().pop().unwrap_or_else(|| {
+            Box::new(Self {
+                bytes: Vec::with_capacity(SPARE_BYTES_MAX / 4),
+                id,
+                began_ns: 0,
+                first_byte_ns: 0,
+                in_bytes: 0,
+                head_bytes: 0,
+                from: 0,
+                to: None,
+                content_bytes: 0,
+                is_of_origin: false,
+                is_whole: false,
+                trace: None,
+            })
+        });
+        let Self { bytes, .. } = &mut *inner;
+        bytes.clear();
+        record::begin(kind, id, parent, moment.unix_us, bytes);
+        inner.id = id;
+        inner.began_ns = moment.ns;
+        (inner.first_byte_ns, inner.in_bytes, inner.head_bytes, inner.content_bytes) = (0, 0, 0, 0);
+        (inner.from, inner.to) = (0, None);
+        (inner.is_of_origin, inner.is_whole) = (false, false);
+        inner
+    }
+
+    #[inline]
+    fn request(
+        &mut self,
+        core: &Core,
+        head: &RequestHead<'_, '_>,
+        visitor: Visitor,
+        protocol: Protocol,
+        transport: &Transport,
+    ) {
+        let out = &mut self.bytes;
+        record::address(Tag::Client, visitor.address, out);
+        if let Some(through) = visitor.through {
+            record::address(Tag::Through, through, out);
+        }
+        record::text(Tag::Method, head.method.as_bytes(), out);
+        let scheme: &[u8] = if head.scheme == Some(Scheme::Https) { b"https" } else { b"http" };
+        record::text(Tag::Scheme, scheme, out);
+        if let Some(authority) = head.authority() {
+            record::text(Tag::Host, authority.host.as_bytes(), out);
+            let site = core.sites.table.names_for(authority.host.as_bytes());
+            if !site.is_empty() {
+                record::text(Tag::Site, site.as_bytes(), out);
+            }
+        }
+        let target = if head.target.starts_with('/') {
+            head.target
+        } else {
+            Target::parse(head.method, head.target).map_or(head.target, |(_, target)| target.path_and_query)
+        };
+        record::url(Tag::Url, target.as_bytes(), &core.config.log_secrets, out);
+        let protocol: &[u8] = match (protocol, head.version) {
+            (Protocol::Http2, _) => b"HTTP/2.0",
+            (_, Version::Http10) => b"HTTP/1.0",
+            _ => b"HTTP/1.1",
+        };
+        record::text(Tag::Protocol, protocol, out);
+        if let Some(version) = transport.session().and_then(engine::tls::session::Session::version) {
+            record::text(Tag::Tls, version.as_bytes(), out);
+        }
+        for (header, tag) in
+            [(KnownHeader::UserAgent, Tag::UserAgent), (KnownHeader::XRequestId, Tag::RequestId)]
+        {
+            if head.headers.has(header)
+                && let Some(value) = head.known(header)
+            {
+                record::text(tag, value, out);
+            }
+        }
+        if head.headers.has(KnownHeader::Referer)
+            && let Some(referer) = head.known(KnownHeader::Referer)
+        {
+            record::url(Tag::Referer, referer, &core.config.log_secrets, out);
+        }
+    }
+
+    fn end_of_client(mut self: Box<Self>, core: &Core, how: Option<&str>, sent_bytes: u64, now_ns: u64) {
+        let out_bytes = self.to.unwrap_or(u64::MAX).min(sent_bytes).saturating_sub(self.from);
+        let of_content = self.trace.as_ref().map_or(0, |trace| trace.bytes_in.load(Relaxed));
+        let first_byte_ns = if self.first_byte_ns > 0 { self.first_byte_ns } else { now_ns };
+        let (in_bytes, body_bytes) = (self.in_bytes + of_content, out_bytes.saturating_sub(self.head_bytes));
+        let Self { bytes: out, began_ns, trace, .. } = &mut *self;
+        let since_us = |ns: u64| ns.saturating_sub(*began_ns) / 1000;
+        record::number(Tag::BytesIn, in_bytes, out);
+        record::number(Tag::BytesOut, out_bytes, out);
+        record::number(Tag::BytesBody, body_bytes, out);
+        if let Some(trace) = trace {
+            let asked_ns = trace.asked_ns.load(Relaxed);
+            if asked_ns > 0 {
+                record::number(Tag::TimeAsked, since_us(asked_ns), out);
+            }
+            let fetch = trace.fetch();
+            if fetch > 0 {
+                record::number(Tag::Fetch, fetch, out);
+            }
+        }
+        if out_bytes > 0 {
+            record::number(Tag::TimeFirstByte, since_us(first_byte_ns), out);
+        }
+        record::number(Tag::TimeDone, since_us(now_ns), out);
+        if let Some(how) = how {
+            record::text(Tag::End, how.as_bytes(), out);
+        }
+        self.write(core);
+    }
+
+    fn end_of_origin(mut self: Box<Self>, core: &Core, now_ns: u64) {
+        let out = &mut self.bytes;
+        let since_us = |ns: u64| ns.saturating_sub(self.began_ns) / 1000;
+        record::number(Tag::BytesBody, self.content_bytes, out);
+        if self.first_byte_ns > 0 {
+            record::number(Tag::TimeFirstByte, since_us(self.first_byte_ns), out);
+        }
+        record::number(Tag::TimeDone, since_us(now_ns), out);
+        if !self.is_whole {
+            record::text(Tag::End, b"not-whole", out);
+        }
+        self.write(core);
+    }
+
+    /// Puts it into the ring, and keeps its memory for the next one.
+    fn write(mut self: Box<Self>, core: &Core) {
+        record::end(&mut self.bytes);
+        debug_assert!(self.bytes.len() >= HEAD_BYTES && self.bytes.len() <= record::RECORD_BYTES_MAX);
+        if let Some(scribe) = &core.scribe {
+            scribe.write(&[&self.bytes]);
+        }
+        self.trace = None;
+        let mut spare = core.drafts.borrow_mut();
+        if spare.len() < SPARE_MAX && self.bytes.capacity() <= SPARE_BYTES_MAX {
+            spare.push(self);
+        }
+    }
+}
+
+/// Ends those of a connection's drafts of which it has been given all, which is so many bytes by now; the others stay, in
+/// `left`.
+#[inline]
+pub(crate) fn end_sent(core: &Core, drafts: &mut Vec<Draft>, sent_bytes: u64, left: &mut Vec<Draft>) {
+    if drafts.is_empty() {
+        return;
+    }
+    let now_ns = clock::monotonic_ns();
+    for mut draft in drafts.drain(..) {
+        let is_sent = draft.0.as_ref().is_none_or(|inner| inner.to.is_some_and(|to| to <= sent_bytes));
+        match draft.0.take() {
+            Some(inner) if is_sent => inner.end_of_client(core, None, sent_bytes, now_ns),
+            None => {}
+            inner => {
+                draft.0 = inner;
+                draft.leaves();
+                left.push(draft);
+            }
+        }
+    }
+}
+
+/// Ends a connection's drafts, of which so much was given to it before this came of the last one.
+pub(crate) fn end_all(drafts: &mut Vec<Draft>, sent: &Result<(), Cut>, sent_bytes: u64) {
+    if drafts.is_empty() {
+        return;
+    }
+    with_core(|core| {
+        let now_ns = clock::monotonic_ns();
+        let how = match sent {
+            Ok(()) => None,
+            Err(Cut::Client(Gone::Closed)) => Some("client-gone"),
+            Err(Cut::Client(Gone::Stalled)) => Some("client-stalled"),
+            Err(Cut::Client(Gone::Wanted)) => Some("memory-wanted"),
+            Err(Cut::Disk) => Some("disk-failed"),
+            Err(Cut::Origin) => Some("origin-broke"),
+        };
+        for mut draft in drafts.drain(..) {
+            if let Some(inner) = draft.0.take() {
+                let how = how.filter(|_| inner.to.is_none_or(|to| to > sent_bytes));
+                inner.end_of_client(core, how, sent_bytes, now_ns);
+            }
+        }
+    });
+}
+
+/// How a pipe ended, where its sides did not end it.
+pub(crate) const fn end_of_pipe(end: pipe::End) -> Option<&'static str> {
+    match end {
+        pipe::End::Closed => None,
+        pipe::End::Gone => Some("client-gone"),
+        pipe::End::Idle => Some("idle"),
+        pipe::End::Stalled => Some("client-stalled"),
+        pipe::End::Full => Some("too-much-held"),
+    }
+}
+
+/// What the store had to do with an answer, in a word.
+fn word_of(status: Option<CacheStatus>) -> &'static str {
+    let Some(CacheStatus { outcome, fwd_status, detail, .. }) = status else { return "synth" };
+    match (outcome, detail) {
+        (response_head::Outcome::Hit, None) => "hit",
+        (response_head::Outcome::Hit, Some(_)) | (_, Some("stale-if-error")) => "stale",
+        (response_head::Outcome::Fwd(_), _) if fwd_status == Some(304) => "revalidated",
+        (response_head::Outcome::Fwd(Fwd::Bypass | Fwd::Method), _) => "pass",
+        (response_head::Outcome::Fwd(_), _) => "miss",
+    }
+}
+
+/// Why.
+fn detail_of(status: CacheStatus) -> Option<&'static str> {
+    match status.outcome {
+        response_head::Outcome::Fwd(fwd) => Some(status.detail.unwrap_or(fwd.token())),
+        response_head::Outcome::Hit => status.detail,
+    }
+}
+
+/// The number that a page of ours shows.
+fn request_id_in(head: &[u8]) -> Option<&[u8]> {
+    const NAME: &[u8] = b"X-Request-Id: ";
+    let at = memmem::find(head, NAME)? + NAME.len();
+    head[at..].split(|byte| *byte == b'\r').next()
+}

@@ -1,0 +1,340 @@
+//! One ring: a writer that never waits, and readers that find out what they have missed.
+//!
+//! ```text
+//!            read from here        written           begun
+//!                 │                   │                │
+//!   words   ┌─────▼──────┬────────────▼────┬───────────▼───────────────┐     positions only grow;
+//!           │  a record  │    a record     │  being written …          │     word `position mod capacity`
+//!           └────────────┴─────────────────┴───────────────────────────┘
+//!   a record: number << 24 | bytes · the bytes, whole words
+//! ```
+//! The writer says first how far it is going to write (`begun`), then writes, then says that it has (`written`). A reader
+//! copies a record and then looks whether `begun` has come around to where it began: if so, what was copied may be torn,
+//! and is thrown away. (It is a seqlock: the fences are those of Boehm, "Can seqlocks get along with programming language
+//! memory models?", 2012.) Records are numbered, so that whoever missed some knows how many.
+//!
+//! The memory may be another process's: a reader believes nothing in it, and at worst shows nonsense or nothing.
+
+use std::{cell::Cell, ops::Deref};
+
+use crate::sys::{
+    atomics::{
+        AtomicU64,
+        Ordering::{Acquire, Relaxed, Release},
+        fence,
+    },
+    span::Span,
+};
+
+/// Words before the ring: two cache lines, of which three words are used.
+pub const HEAD_WORDS: usize = 16;
+const BEGUN: usize = 0;
+const WRITTEN: usize = 1;
+/// Records written so far.
+pub(super) const RECORDS: usize = 2;
+
+const WORD_BYTES: usize = size_of::<u64>();
+const LENGTH_BITS: u32 = 24;
+/// The least that a ring holds.
+pub const CAPACITY_WORDS_MIN: usize = 2;
+
+/// Where a ring is: its head, then a power of two of words.
+pub trait Memory: Deref<Target = [AtomicU64]> {}
+impl<M: Deref<Target = [AtomicU64]>> Memory for M {}
+
+fn capacity(words: &[AtomicU64]) -> usize {
+    let capacity = words.len().saturating_sub(HEAD_WORDS);
+    assert!(capacity.is_power_of_two() && capacity >= CAPACITY_WORDS_MIN, "a ring of {capacity} words");
+    capacity
+}
+
+/// The right to write a ring; there is one.
+#[derive(Debug)]
+pub struct Writer<M> {
+    words: M,
+    /// What `written` is.
+    at: Cell<u64>,
+    records: Cell<u64>,
+}
+
+impl<M: Memory> Writer<M> {
+    /// A writer of a ring that is all zero.
+    ///
+    /// # Panics
+    /// If the words are not a head and a power of two.
+    #[must_use]
+    pub fn new(words: M) -> Self {
+        capacity(&words);
+        Self { words, at: Cell::new(0), records: Cell::new(0) }
+    }
+
+    /// Writes a record of these parts, over the oldest ones.
+    ///
+    /// # Panics
+    /// If a part is not whole words, or all of them are more than half of the ring.
+    #[inline]
+    pub fn write(&self, parts: &[&[u8]]) {
+        let words = &*self.words;
+        let mask = words.len() - HEAD_WORDS - 1;
+        let bytes: usize = parts.iter().map(|part| part.len()).sum();
+        let needed = 1 + bytes / WORD_BYTES;
+        assert!(bytes.is_multiple_of(WORD_BYTES) && needed <= mask / 2 + 1, "a record of {bytes} bytes");
+        let at = self.at.get();
+        let end = at + needed as u64;
+        words[BEGUN].store(end, Relaxed);
+        // Whoever sees a word that is written below also sees how far it may have been written.
+        fence(Release);
+        let place = |position: u64| HEAD_WORDS + (position as usize & mask);
+        words[place(at)].store(self.records.get() << LENGTH_BITS | bytes as u64, Relaxed);
+        let mut position = at + 1;
+        for part in parts {
+            assert!(part.len().is_multiple_of(WORD_BYTES), "a part of {} bytes", part.len());
+            let first = place(position);
+            let until_wrap = (words.len() - first) * WORD_BYTES;
+            let (before, after) = part.split_at(part.len().min(until_wrap));
+            write(&words[first..], before);
+            write(&words[HEAD_WORDS..], after);
+            position += (part.len() / WORD_BYTES) as u64;
+        }
+        self.records.set(self.records.get() + 1);
+        words[RECORDS].store(self.records.get(), Relaxed);
+        words[WRITTEN].store(end, Release);
+        self.at.set(end);
+    }
+
+    /// Records that were written.
+    pub fn records(&self) -> u64 {
+        self.records.get()
+    }
+}
+
+#[inline]
+fn write(words: &[AtomicU64], bytes: &[u8]) {
+    if !bytes.is_empty() {
+        Span::new(words, 0..bytes.len()).write_from(bytes);
+    }
+}
+
+/// A reader's place in a ring.
+#[derive(Debug)]
+pub struct Reader<M> {
+    words: M,
+    at: u64,
+    /// The number of the record that comes next, if none is missed; `None` where that is not known.
+    next: Option<u64>,
+    lost: u64,
+}
+
+/// How often a reader that begins looks for a moment at which nothing is being written.
+const BEGIN_TRIES: usize = 1000;
+
+impl<M: Memory> Reader<M> {
+    /// Begins behind the last record that is there.
+    ///
+    /// # Panics
+    /// As [`Writer::new`].
+    #[must_use]
+    pub fn new(words: M) -> Self {
+        capacity(&words);
+        let mut reader = Self { at: words[WRITTEN].load(Acquire), next: None, lost: 0, words };
+        for _ in 0..BEGIN_TRIES {
+            let at = reader.words[WRITTEN].load(Acquire);
+            let records = reader.words[RECORDS].load(Relaxed);
+            fence(Acquire);
+            if reader.words[BEGUN].load(Relaxed) == at {
+                (reader.at, reader.next) = (at, Some(records));
+                break;
+            }
+        }
+        reader
+    }
+
+    /// Puts the next record into `into`; false: there is none yet, or all that there was has been written over.
+    pub fn read(&mut self, into: &mut Vec<u8>) -> bool {
+        let words = &*self.words;
+        let capacity = words.len() - HEAD_WORDS;
+        let place = |position: u64| HEAD_WORDS + (position as usize & (capacity - 1));
+        let written = words[WRITTEN].load(Acquire);
+        let there = written.wrapping_sub(self.at);
+        if there == 0 {
+            return false;
+        }
+        if there > capacity as u64 {
+            self.at = written;
+            return false;
+        }
+        let head = words[place(self.at)].load(Relaxed);
+        let bytes = (head & ((1 << LENGTH_BITS) - 1)) as usize;
+        let needed = 1 + (bytes / WORD_BYTES) as u64;
+        let is_sound = bytes.is_multiple_of(WORD_BYTES) && needed <= there;
+        if is_sound {
+            into.clear();
+            let first = place(self.at + 1);
+            let before = bytes.min((words.len() - first) * WORD_BYTES);
+            for (words, bytes) in [(&words[first..], before), (&words[HEAD_WORDS..], bytes - before)] {
+                if bytes > 0 {
+                    Span::new(words, 0..bytes).copy_to(into);
+                }
+            }
+        }
+        // What was copied comes before this look at how far the writer is.
+        fence(Acquire);
+        let is_whole = words[BEGUN].load(Relaxed).wrapping_sub(self.at) <= capacity as u64;
+        if !is_sound || !is_whole {
+            self.at = words[WRITTEN].load(Acquire);
+            return false;
+        }
+        self.at += needed;
+        let number = head >> LENGTH_BITS;
+        if let Some(next) = self.next {
+            self.lost += number.saturating_sub(next);
+        }
+        self.next = Some(number + 1);
+        true
+    }
+
+    /// Records that were written over before they were read; known once the next one is read.
+    pub fn lost(&self) -> u64 {
+        self.lost
+    }
+}
+
+#[cfg(all(test, not(feature = "loom")))]
+mod tests {
+    use std::{collections::VecDeque, sync::Arc};
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn memory(capacity: usize) -> Arc<[AtomicU64]> {
+        (0..HEAD_WORDS + capacity).map(|_| AtomicU64::new(0)).collect()
+    }
+
+    /// A record whose words all say which one it is.
+    fn record(number: u64, words: usize) -> Vec<u8> {
+        number.to_ne_bytes().repeat(words)
+    }
+
+    #[derive(Debug, Clone)]
+    enum Step {
+        Write(usize, usize),
+        Read,
+    }
+
+    fn steps() -> impl Strategy<Value = Vec<Step>> {
+        let step = prop_oneof![
+            3 => (0..12_usize, 0..4_usize).prop_map(|(words, cut)| Step::Write(words, cut)),
+            2 => Just(Step::Read),
+        ];
+        proptest::collection::vec(step, 0..200)
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(unify::cases(256, 20_000)))]
+
+        /// The slow twin is a queue of all records: what is read is a part of it in order, what is missing is counted, and
+        /// nothing is missing while no more than the ring has been written since the last read.
+        #[test]
+        fn a_reader_reads_what_was_written_or_counts_it(steps in steps()) {
+            const CAPACITY: usize = 32;
+            let memory = memory(CAPACITY);
+            let writer = Writer::new(Arc::clone(&memory));
+            let mut reader = Reader::new(memory);
+            let mut twin: VecDeque<(u64, usize)> = VecDeque::new();
+            let mut written = 0;
+            let mut lost = 0;
+            let mut into = Vec::new();
+            for step in steps {
+                match step {
+                    Step::Write(words, cut) => {
+                        let bytes = record(written, words);
+                        let (first, second) = bytes.split_at(cut.min(words) * WORD_BYTES);
+                        writer.write(&[first, second]);
+                        twin.push_back((written, words));
+                        written += 1;
+                    }
+                    Step::Read => {
+                        let waiting: usize = twin.iter().map(|(_, words)| 1 + words).sum();
+                        if reader.read(&mut into) {
+                            let number = written - twin.len() as u64;
+                            let (number, words) = loop {
+                                let next = twin.pop_front().expect("what is read was written");
+                                if reader.next == Some(next.0 + 1) {
+                                    break next;
+                                }
+                                lost += 1;
+                                prop_assert!(next.0 >= number);
+                            };
+                            prop_assert_eq!(&into, &record(number, words));
+                        } else {
+                            prop_assert!(twin.is_empty() || waiting > CAPACITY);
+                            // It has gone on to the end.
+                            lost += twin.drain(..).count() as u64;
+                        }
+                    }
+                }
+                if twin.is_empty() {
+                    // What comes next tells it how many those were.
+                    prop_assert!(reader.lost() <= lost);
+                }
+            }
+            writer.write(&[&record(written, 1)]);
+            while reader.read(&mut into) {
+                if reader.next != Some(written + 1) {
+                    twin.pop_front();
+                }
+            }
+            writer.write(&[&record(written + 1, 1)]);
+            while reader.read(&mut into) {}
+            prop_assert_eq!(reader.next, Some(written + 2), "the last one is read once there is room");
+        }
+    }
+
+    #[test]
+    fn no_torn_record_is_shown_while_the_writer_laps_the_reader() {
+        let memory = memory(64);
+        let writer = Writer::new(Arc::clone(&memory));
+        let mut reader = Reader::new(memory);
+        std::thread::scope(|scope| {
+            let done = Arc::new(std::sync::atomic::AtomicBool::new(false));
+            let is_done = Arc::clone(&done);
+            scope.spawn(move || {
+                for number in 0..200_000_u64 {
+                    writer.write(&[&record(number, 1 + number as usize % 31)]);
+                }
+                is_done.store(true, std::sync::atomic::Ordering::Release);
+            });
+            let (mut into, mut read, mut last) = (Vec::new(), 0_u64, None);
+            loop {
+                let was_done = done.load(std::sync::atomic::Ordering::Acquire);
+                if reader.read(&mut into) {
+                    let number = u64::from_ne_bytes(into[..8].try_into().expect("a word"));
+                    assert_eq!(into, record(number, 1 + number as usize % 31), "torn");
+                    assert!(last < Some(number), "in order");
+                    last = Some(number);
+                    read += 1;
+                    assert_eq!(read + reader.lost(), number + 1, "what is not read is counted");
+                } else if was_done {
+                    break;
+                }
+            }
+        });
+    }
+
+    #[test]
+    fn nonsense_in_another_process_shows_nothing_and_ends_nothing() {
+        let memory = memory(32);
+        let mut reader = Reader::new(Arc::clone(&memory));
+        let mut into = Vec::new();
+        for (written, head) in [(1, u64::MAX), (5, 7), (u64::MAX, 0), (3, 1 << 20), (0, 8), (9, 64)] {
+            memory[WRITTEN].store(written, Relaxed);
+            memory[BEGUN].store(written, Relaxed);
+            memory.iter().skip(HEAD_WORDS).for_each(|word| word.store(head, Relaxed));
+            for _ in 0..100 {
+                reader.read(&mut into);
+            }
+            assert!(into.len() <= 32 * WORD_BYTES);
+        }
+    }
+}

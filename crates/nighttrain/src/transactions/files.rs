@@ -1,0 +1,239 @@
+//! The access log's file: opened, set aside, opened again, and what becomes of lines while the disk takes none.
+//!
+//! *Bounds:* [`WAITING_BYTES_MAX`] of lines wait for a disk that is full; later ones are dropped and counted. A line is on one
+//! file whole or not at all: what a full disk took half of goes on where it stopped.
+
+use std::{
+    fs::{File, OpenOptions},
+    io::{self, Write as _},
+    path::{Path, PathBuf},
+};
+
+use super::rules::Rotate;
+
+/// Bytes of lines that wait while they cannot be written.
+pub(super) const WAITING_BYTES_MAX: usize = 1 << 20;
+
+/// A file that lines are appended to.
+#[derive(Debug)]
+pub(super) struct LineFile {
+    path: PathBuf,
+    rotate: Option<Rotate>,
+    keep: usize,
+    file: Option<File>,
+    bytes: u64,
+    /// The day of UTC that it is of, since 1970.
+    day: u64,
+    /// Lines that are not written; the first may be half.
+    waiting: Vec<u8>,
+    /// Of the first of them a part is on the file.
+    is_torn: bool,
+}
+
+/// What a try to write came to.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Written {
+    /// Lines that are on the file by now.
+    pub(super) lines: u64,
+    /// Lines that were given up.
+    pub(super) dropped: u64,
+    /// It was set aside and begun anew.
+    pub(super) rotations: u64,
+}
+
+impl LineFile {
+    /// Opens it.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub(super) fn open(path: &Path, rotate: Option<Rotate>, keep: usize, day: u64) -> io::Result<Self> {
+        let mut of = Self {
+            path: path.to_owned(),
+            rotate,
+            keep,
+            file: None,
+            bytes: 0,
+            day,
+            waiting: Vec::new(),
+            is_torn: false,
+        };
+        of.open_again()?;
+        Ok(of)
+    }
+
+    /// Opens what has its name now.
+    ///
+    /// # Errors
+    /// What the system says; then the one that was open stays.
+    pub(super) fn reopen(&mut self) -> io::Result<u64> {
+        self.open_again()?;
+        Ok(self.give_up_half())
+    }
+
+    fn open_again(&mut self) -> io::Result<()> {
+        let file = OpenOptions::new().append(true).create(true).open(&self.path)?;
+        self.bytes = file.metadata()?.len();
+        self.file = Some(file);
+        Ok(())
+    }
+
+    /// The rest of a line whose beginning is on another file is nothing; how many lines that was.
+    fn give_up_half(&mut self) -> u64 {
+        if !std::mem::take(&mut self.is_torn) {
+            return 0;
+        }
+        let end = self.waiting.iter().position(|byte| *byte == b'\n').map_or(0, |at| at + 1);
+        self.waiting.drain(..end);
+        1
+    }
+
+    /// Whether anything waits.
+    pub(super) fn waits(&self) -> bool {
+        !self.waiting.is_empty()
+    }
+
+    /// Takes a line; false: there is no room, and it is dropped.
+    pub(super) fn append(&mut self, line: &[u8]) -> bool {
+        let fits = self.waiting.len() + line.len() <= WAITING_BYTES_MAX;
+        if fits {
+            self.waiting.extend_from_slice(line);
+        }
+        fits
+    }
+
+    /// Writes what waits, and sets the file aside first where its time has come.
+    pub(super) fn write(&mut self, day: u64) -> (Written, io::Result<()>) {
+        let mut written = Written::default();
+        let outcome = self.try_write(day, &mut written);
+        (written, outcome)
+    }
+
+    fn try_write(&mut self, day: u64, written: &mut Written) -> io::Result<()> {
+        if self.waiting.is_empty() {
+            return Ok(());
+        }
+        let is_due = match self.rotate {
+            None => false,
+            Some(Rotate::Daily) => day != self.day,
+            Some(Rotate::Bytes(most)) => self.bytes > 0 && self.bytes + self.waiting.len() as u64 > most,
+        };
+        // A line is not torn over two files.
+        if is_due && !self.is_torn {
+            self.set_aside()?;
+            self.day = day;
+            written.rotations += 1;
+        }
+        let Some(file) = &mut self.file else { return Err(io::ErrorKind::NotFound.into()) };
+        let mut at = 0;
+        let outcome = loop {
+            match file.write(&self.waiting[at..]) {
+                Ok(0) => break Err(io::ErrorKind::WriteZero.into()),
+                Ok(bytes) => at += bytes,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => break Err(error),
+            }
+            if at == self.waiting.len() {
+                break Ok(());
+            }
+        };
+        self.bytes += at as u64;
+        written.lines = self.waiting[..at].iter().filter(|byte| **byte == b'\n').count() as u64;
+        if at > 0 {
+            self.is_torn = self.waiting[at - 1] != b'\n';
+        }
+        self.waiting.drain(..at);
+        outcome
+    }
+
+    /// Renames FILE to FILE.1, that to FILE.2 and so on; the last goes.
+    fn set_aside(&mut self) -> io::Result<()> {
+        let aside = |number: usize| {
+            let mut name = self.path.clone().into_os_string();
+            name.push(format!(".{number}"));
+            PathBuf::from(name)
+        };
+        for number in (1..self.keep).rev() {
+            match std::fs::rename(aside(number), aside(number + 1)) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+                _ => {}
+            }
+        }
+        match std::fs::rename(&self.path, aside(1)) {
+            // Somebody has taken it away.
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        self.open_again()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lines(path: &Path) -> String {
+        std::fs::read_to_string(path).unwrap_or_default()
+    }
+
+    #[test]
+    fn a26_files_are_set_aside_by_size_and_the_oldest_go() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = directory.path().join("access.log");
+        let mut file = LineFile::open(&path, Some(Rotate::Bytes(20)), 2, 0).expect("open");
+        for number in 0..8 {
+            assert!(file.append(format!("line {number} of 14\n").as_bytes()));
+            let (written, outcome) = file.write(0);
+            outcome.expect("written");
+            assert_eq!((written.lines, written.rotations), (1, u64::from(number > 0)));
+        }
+        let names = ["access.log", "access.log.1", "access.log.2", "access.log.3"];
+        let found = names.map(|name| lines(&directory.path().join(name)));
+        assert_eq!(found, ["line 7 of 14\n", "line 6 of 14\n", "line 5 of 14\n", ""]);
+    }
+
+    #[test]
+    fn a26_files_are_set_aside_by_day() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = directory.path().join("access.log");
+        let mut file = LineFile::open(&path, Some(Rotate::Daily), 7, 10).expect("open");
+        for day in [10, 10, 11, 11] {
+            assert!(file.append(format!("{day}\n").as_bytes()));
+            file.write(day).1.expect("written");
+        }
+        assert_eq!(lines(&path), "11\n11\n");
+        assert_eq!(lines(&directory.path().join("access.log.1")), "10\n10\n");
+    }
+
+    #[test]
+    fn a26_a_full_disk_takes_what_there_is_room_for_and_the_rest_is_dropped() {
+        let mut file = LineFile::open(Path::new("/dev/full"), None, 1, 0).expect("open");
+        let line = [&[b'x'; 1023][..], b"\n"].concat();
+        let taken = (0..2000).filter(|_| file.append(&line)).count();
+        assert_eq!(taken, WAITING_BYTES_MAX / line.len());
+        let (written, outcome) = file.write(0);
+        assert_eq!(outcome.expect_err("full").kind(), io::ErrorKind::StorageFull);
+        assert_eq!(written, Written::default());
+        assert!(file.waits());
+        // There is room again.
+        let directory = tempfile::tempdir().expect("a directory");
+        file.path = directory.path().join("access.log");
+        assert_eq!(file.reopen().expect("open"), 0);
+        let (written, outcome) = file.write(0);
+        outcome.expect("written");
+        assert_eq!(written.lines, taken as u64);
+    }
+
+    #[test]
+    fn a26_a_line_that_was_taken_in_half_is_not_torn_over_two_files() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = directory.path().join("access.log");
+        let mut file = LineFile::open(&path, None, 1, 0).expect("open");
+        assert!(file.append(b"half\nwhole\n"));
+        // As a write does that a full disk takes the beginning of.
+        file.waiting.drain(..2);
+        file.is_torn = true;
+        assert_eq!(file.reopen().expect("open"), 1, "its rest is given up");
+        file.write(0).1.expect("written");
+        assert_eq!(lines(&path), "whole\n");
+    }
+}

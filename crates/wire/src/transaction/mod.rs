@@ -1,0 +1,296 @@
+//! Records of the log: what became of a request, an origin's answer, a mail, a consumer, as tags and values.
+//!
+//! ```text
+//!   kind · 7 bytes zero · id · parent · when it began (µs since 1970)                    32 bytes
+//!   tag · length and whether it was cut (2 bytes) · value │ tag · … │ zeros up to a whole word
+//! ```
+//! Numbers are 8 bytes, addresses 4 or 16, all little-endian; times are microseconds since it began. What is text is bytes
+//! of whoever sent them, cut at the tag's bound: who shows it sees to terminals and quotes ([`show`]). A tag that a reader does
+//! not know is passed over, and what is no record is none: the memory that it came from may be another program's.
+//!
+//! Written within a turn, so nothing here allocates but by the growth of the caller's buffer.
+
+mod fields;
+mod secret;
+pub mod show;
+
+use std::net::IpAddr;
+
+pub use self::{
+    fields::{FIELDS, FieldId, Fields},
+    secret::{Secrets, url},
+};
+
+/// What a record is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// A client's request, and the answer to it.
+    Client,
+    /// A request to an origin's server, and its answer.
+    Origin,
+    /// A mail, from its sender's first word about it on.
+    Mail,
+    /// A consumer of the feed that was cut off.
+    Consumer,
+}
+
+impl Kind {
+    const ALL: [(Self, &'static str); 4] = [
+        (Self::Client, "client"),
+        (Self::Origin, "origin"),
+        (Self::Mail, "mail"),
+        (Self::Consumer, "consumer"),
+    ];
+
+    /// Its name.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        Self::ALL[self as usize].1
+    }
+}
+
+/// How a tag's value is written and read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Shape {
+    /// Bytes, so many at most.
+    Text(usize),
+    /// A number.
+    Number,
+    /// A number of bytes.
+    Bytes,
+    /// Microseconds.
+    Duration,
+    /// The id of another record.
+    Id,
+    /// An IP address.
+    Address,
+}
+
+macro_rules! tags {
+    ($($variant:ident $name:literal $shape:expr, $help:literal;)+) => {
+        /// What is said of something.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        #[repr(u8)]
+        pub enum Tag {
+            $(#[doc = $help] $variant,)+
+        }
+
+        impl Tag {
+            /// All of them, with their names, shapes and what they say.
+            pub const ALL: &'static [(Self, &'static str, Shape, &'static str)] =
+                &[$((Self::$variant, $name, $shape, $help),)+];
+        }
+    };
+}
+
+tags! {
+    Method "method" Shape::Text(32), "The request's method.";
+    Scheme "scheme" Shape::Text(8), "http or https.";
+    Host "host" Shape::Text(256), "Whom the request is for.";
+    Url "url" Shape::Text(4096), "Path and query, without the values of secret parameters.";
+    Protocol "protocol" Shape::Text(16), "HTTP/1.0, HTTP/1.1 or HTTP/2.0; SMTP, LMTP and theirs under TLS.";
+    Tls "tls" Shape::Text(16), "The version of TLS, if there is TLS.";
+    Client "client" Shape::Address, "Who asked: the visitor, or the other end of the connection.";
+    Through "through" Shape::Address, "The proxy that says so.";
+    Status "status" Shape::Number, "The status of the answer; of a mail, the reply code.";
+    Cache "cache" Shape::Text(16), "hit, stale, miss, revalidated, pass, pipe or synth.";
+    Detail "detail" Shape::Text(64), "Why so: the reason of a pass, the fault behind a page of ours, why a mail was refused.";
+    Collapsed "collapsed" Shape::Number, "1 if it waited for another request's fetch.";
+    Site "site" Shape::Text(256), "The hosts of the site, as configured.";
+    Server "server" Shape::Text(256), "The origin's server.";
+    Reused "reused" Shape::Number, "1 if the connection to the server was there already.";
+    Why "why" Shape::Text(16), "What the origin was asked for: fetch, revalidate, block, pass or pipe.";
+    UserAgent "user_agent" Shape::Text(512), "What the client says it is.";
+    Referer "referer" Shape::Text(1024), "Where the client says it comes from, without the values of secret parameters.";
+    RequestId "request_id" Shape::Text(64), "The number on a page of ours, or what the client sent as X-Request-Id.";
+    BytesIn "bytes.in" Shape::Bytes, "Bytes of the request's head and content; of a mail, of all of it.";
+    BytesOut "bytes.out" Shape::Bytes, "Bytes of the answer that were handed to the client's connection.";
+    BytesBody "bytes.body" Shape::Bytes, "Those of them that are not its head.";
+    BytesPending "bytes.pending" Shape::Bytes, "Bytes that waited for the consumer.";
+    TimeAsked "time.asked" Shape::Duration, "When the origin was asked for it.";
+    TimeFirstByte "time.first_byte" Shape::Duration, "When the answer's first byte left, or came from an origin.";
+    TimeDone "time.done" Shape::Duration, "When it ended.";
+    TimeDurable "time.durable" Shape::Duration, "From a mail's last byte until it was kept.";
+    End "end" Shape::Text(32), "How it ended, where not with all of the answer: client-gone, client-stalled, origin-broke, …";
+    Error "error" Shape::Text(256), "What failed on the origin's side.";
+    Fetch "fetch" Shape::Id, "The origin's transaction that it waited for.";
+    From "from" Shape::Text(320), "A mail's sender.";
+    To "to" Shape::Text(320), "A mail's recipients; the first ones, if there are many.";
+    Recipients "recipients" Shape::Number, "How many recipients there are.";
+    Hello "hello" Shape::Text(256), "What the sending host calls itself.";
+    Mail "mail" Shape::Text(64), "The mail's name in its first inbox.";
+    Connection "connection" Shape::Number, "The consumer's number (cid).";
+    Name "name" Shape::Text(128), "The consumer's name.";
+    Subject "subject" Shape::Text(256), "A subject that it listens to.";
+}
+
+impl Tag {
+    /// Its name.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        Self::ALL[self as usize].1
+    }
+
+    /// How its value is written.
+    #[must_use]
+    pub fn shape(self) -> Shape {
+        Self::ALL[self as usize].2
+    }
+
+    /// The tag of a name.
+    #[must_use]
+    pub fn of_name(name: &str) -> Option<Self> {
+        Self::ALL.iter().find(|(_, known, ..)| *known == name).map(|(tag, ..)| *tag)
+    }
+}
+
+/// Bytes before the first tag.
+pub const HEAD_BYTES: usize = 32;
+/// No record is longer: a whole one of each tag, and ten recipients.
+pub const RECORD_BYTES_MAX: usize = 16 * 1024;
+const WORD_BYTES: usize = 8;
+const CUT: u16 = 1 << 15;
+
+/// Appends the beginning of a record.
+#[inline]
+pub fn begin(kind: Kind, id: u64, parent: u64, began_us: u64, out: &mut Vec<u8>) {
+    out.extend_from_slice(&(kind as u64 + 1).to_le_bytes());
+    for word in [id, parent, began_us] {
+        out.extend_from_slice(&word.to_le_bytes());
+    }
+}
+
+#[inline]
+fn append(tag: Tag, cut: u16, value: &[u8], out: &mut Vec<u8>) {
+    // At most a bound of the table: it fits beside the bit.
+    let [low, high] = (value.len() as u16 | cut).to_le_bytes();
+    out.extend_from_slice(&[tag as u8 + 1, low, high]);
+    out.extend_from_slice(value);
+}
+
+/// Appends text, cut at its tag's bound.
+#[inline]
+pub fn text(tag: Tag, value: &[u8], out: &mut Vec<u8>) {
+    let Shape::Text(bytes_max) = tag.shape() else { unreachable!("{} is no text", tag.name()) };
+    match value.get(..bytes_max) {
+        Some(beginning) if value.len() > bytes_max => append(tag, CUT, beginning, out),
+        _ => append(tag, 0, value, out),
+    }
+}
+
+/// Appends a number, of whatever unit its tag has.
+#[inline]
+pub fn number(tag: Tag, value: u64, out: &mut Vec<u8>) {
+    append(tag, 0, &value.to_le_bytes(), out);
+}
+
+/// Appends an address.
+#[inline]
+pub fn address(tag: Tag, value: IpAddr, out: &mut Vec<u8>) {
+    match value {
+        IpAddr::V4(address) => append(tag, 0, &address.octets(), out),
+        IpAddr::V6(address) => append(tag, 0, &address.octets(), out),
+    }
+}
+
+/// Fills the last word up; `out` holds nothing but the record.
+#[inline]
+pub fn end(out: &mut Vec<u8>) {
+    let bytes = out.len().next_multiple_of(WORD_BYTES);
+    out.resize(bytes, 0);
+}
+
+/// A record that was read.
+#[derive(Debug, Clone, Copy)]
+pub struct Record<'a> {
+    /// What it is about.
+    pub kind: Kind,
+    /// Its number in its process.
+    pub id: u64,
+    /// The number of what it is part of; 0: of nothing.
+    pub parent: u64,
+    /// When it began, in microseconds since 1970.
+    pub began_us: u64,
+    pairs: &'a [u8],
+}
+
+/// A tag's value.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Value<'a> {
+    /// Bytes, and whether there were more.
+    Text(&'a [u8], bool),
+    /// A number.
+    Number(u64),
+    /// An address.
+    Address(IpAddr),
+}
+
+impl<'a> Record<'a> {
+    /// Reads one; `None`: these bytes are none.
+    #[must_use]
+    pub fn read(bytes: &'a [u8]) -> Option<Self> {
+        let (head, pairs) = bytes.split_first_chunk::<HEAD_BYTES>()?;
+        let (words, _) = head.as_chunks::<WORD_BYTES>();
+        let [kind, id, parent, began_us] = [0, 1, 2, 3].map(|at: usize| u64::from_le_bytes(words[at]));
+        let (kind, _) = *Kind::ALL.get(usize::try_from(kind.checked_sub(1)?).ok()?)?;
+        Some(Self { kind, id, parent, began_us, pairs })
+    }
+
+    /// What it says, in the order in which that was written.
+    pub fn pairs(&self) -> impl Iterator<Item = (Tag, Value<'a>)> + use<'a> {
+        let mut left = self.pairs;
+        std::iter::from_fn(move || {
+            loop {
+                let (&[tag, low, high], rest) = left.split_first_chunk::<3>()?;
+                let said = u16::from_le_bytes([low, high]);
+                let (value, rest) = rest.split_at_checked(usize::from(said & !CUT)).filter(|_| tag != 0)?;
+                left = rest;
+                if let Some(pair) = pair(tag, value, said & CUT != 0) {
+                    return Some(pair);
+                }
+            }
+        })
+    }
+
+    /// The first value of a tag.
+    #[must_use]
+    pub fn value(&self, wanted: Tag) -> Option<Value<'a>> {
+        self.pairs().find(|(tag, _)| *tag == wanted).map(|(_, value)| value)
+    }
+
+    /// The text of a tag.
+    #[must_use]
+    pub fn text(&self, wanted: Tag) -> Option<&'a [u8]> {
+        match self.value(wanted)? {
+            Value::Text(text, _) => Some(text),
+            _ => None,
+        }
+    }
+
+    /// The number of a tag.
+    #[must_use]
+    pub fn number(&self, wanted: Tag) -> Option<u64> {
+        match self.value(wanted)? {
+            Value::Number(number) => Some(number),
+            _ => None,
+        }
+    }
+}
+
+fn pair(tag: u8, value: &[u8], is_cut: bool) -> Option<(Tag, Value<'_>)> {
+    let (tag, _, shape, _) = *Tag::ALL.get(usize::from(tag.checked_sub(1)?))?;
+    let value = match shape {
+        Shape::Text(_) => Value::Text(value, is_cut),
+        Shape::Address => Value::Address(match value.len() {
+            4 => IpAddr::from(<[u8; 4]>::try_from(value).ok()?),
+            _ => IpAddr::from(<[u8; 16]>::try_from(value).ok()?),
+        }),
+        Shape::Number | Shape::Bytes | Shape::Duration | Shape::Id => {
+            Value::Number(u64::from_le_bytes(value.try_into().ok()?))
+        }
+    };
+    Some((tag, value))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,468 @@
+//! Records as lines: for people, as JSON, as web servers log them, by a template.
+//!
+//! Whatever a client has sent stays within its field and its line: what is no printable ASCII is escaped, and in JSON what
+//! controls a terminal or turns the direction of writing, too.
+
+use std::{fmt, io::Write as _};
+
+use super::{Kind, Record, Shape, Tag, Value};
+use crate::filter::Fault;
+
+/// How records are shown.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Format {
+    /// A line for people, of every kind.
+    Line,
+    /// An object a line, whose names stay.
+    Json,
+    /// What Apache called common: clients' requests only.
+    Common,
+    /// The same, with where they come from and what they are.
+    Combined,
+    /// By a template: `{status} {url}`.
+    Template(Template),
+}
+
+/// A line with places for fields.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Template(Vec<Piece>);
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Place {
+    Kind,
+    Id,
+    Parent,
+    /// When it began.
+    Time,
+    Of(Tag),
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Piece {
+    Text(String),
+    Place(Place),
+}
+
+impl Format {
+    /// Reads `common`, `combined`, `json`, or a template.
+    ///
+    /// # Errors
+    /// Where the template is wrong, and what could stand there.
+    pub fn parse(text: &str) -> Result<Self, Fault> {
+        match text {
+            "common" => Ok(Self::Common),
+            "combined" => Ok(Self::Combined),
+            "json" => Ok(Self::Json),
+            _ => Template::parse(text).map(Self::Template),
+        }
+    }
+
+    /// Appends a record's line; false: this format does not show records of its kind.
+    pub fn append(&self, record: &Record<'_>, dates: &mut Dates, out: &mut Vec<u8>) -> bool {
+        match self {
+            Self::Common | Self::Combined if record.kind != Kind::Client => return false,
+            Self::Common => common(record, dates, false, out),
+            Self::Combined => common(record, dates, true, out),
+            Self::Line => line(record, out),
+            Self::Json => json(record, out),
+            Self::Template(template) => template.append(record, out),
+        }
+        out.push(b'\n');
+        true
+    }
+}
+
+impl Template {
+    fn parse(text: &str) -> Result<Self, Fault> {
+        let fault = |at, found: String, expected: String| Fault { at, found, expected };
+        let mut pieces = Vec::new();
+        let (mut plain, mut at) = (String::new(), 0);
+        while let Some(found) = text[at..].find(['{', '}']) {
+            plain.push_str(&text[at..at + found]);
+            at += found;
+            let rest = &text[at..];
+            if rest.starts_with("{{") || rest.starts_with("}}") {
+                plain.push_str(&rest[..1]);
+                at += 2;
+                continue;
+            }
+            let end = rest.find('}').filter(|_| rest.starts_with('{'));
+            let Some(end) = end else {
+                let found =
+                    if rest.starts_with('}') { "a `}` without its `{`" } else { "a `{` that is not closed" };
+                return Err(fault(at, found.to_owned(), "a field in braces, such as `{status}`".to_owned()));
+            };
+            let name = &rest[1..end];
+            let place = Place::of(name).ok_or_else(|| {
+                let names: Vec<_> = Tag::ALL.iter().map(|(_, name, ..)| *name).collect();
+                let shown: String = name.chars().filter(|c| !c.is_control()).take(24).collect();
+                fault(
+                    at + 1,
+                    format!("`{shown}`"),
+                    format!("one of the fields time, kind, id, parent, {}", names.join(", ")),
+                )
+            })?;
+            pieces.extend([Piece::Text(std::mem::take(&mut plain)), Piece::Place(place)]);
+            at += end + 1;
+        }
+        plain.push_str(&text[at..]);
+        if pieces.is_empty() {
+            return Err(fault(
+                0,
+                "no field".to_owned(),
+                "common, combined, json, or a line with fields in braces, such as `{status} {url}`"
+                    .to_owned(),
+            ));
+        }
+        pieces.push(Piece::Text(plain));
+        Ok(Self(pieces))
+    }
+
+    fn append(&self, record: &Record<'_>, out: &mut Vec<u8>) {
+        for piece in &self.0 {
+            match piece {
+                Piece::Text(text) => out.extend_from_slice(text.as_bytes()),
+                Piece::Place(Place::Kind) => out.extend_from_slice(record.kind.name().as_bytes()),
+                Piece::Place(Place::Id) => put(out, &Hex(record.id)),
+                Piece::Place(Place::Parent) if record.parent == 0 => out.push(b'-'),
+                Piece::Place(Place::Parent) => put(out, &Hex(record.parent)),
+                Piece::Place(Place::Time) => put(out, &Moment(record.began_us)),
+                Piece::Place(Place::Of(tag)) => value(*tag, record.value(*tag), out),
+            }
+        }
+    }
+}
+
+impl Place {
+    fn of(name: &str) -> Option<Self> {
+        Some(match name {
+            "kind" => Self::Kind,
+            "id" => Self::Id,
+            "parent" => Self::Parent,
+            "time" => Self::Time,
+            name => Self::Of(Tag::of_name(name)?),
+        })
+    }
+}
+
+fn put(out: &mut Vec<u8>, value: &dyn fmt::Display) {
+    // Writing to memory cannot fail.
+    let _ = write!(out, "{value}");
+}
+
+fn put_number(out: &mut Vec<u8>, number: u64) {
+    out.extend_from_slice(itoa::Buffer::new().format(number).as_bytes());
+}
+
+/// A value for people and templates: seconds, numbers, escaped text; `-` for none.
+fn value(tag: Tag, value: Option<Value<'_>>, out: &mut Vec<u8>) {
+    match value {
+        None => out.push(b'-'),
+        Some(Value::Text(text, is_cut)) => {
+            escaped(text, out);
+            if is_cut {
+                out.extend_from_slice(CUT_SHOWN);
+            }
+        }
+        Some(Value::Address(address)) => put(out, &address),
+        Some(Value::Number(number)) => match tag.shape() {
+            Shape::Duration => put(out, &Seconds(number)),
+            Shape::Id => put(out, &Hex(number)),
+            _ => put_number(out, number),
+        },
+    }
+}
+
+/// What follows text that was cut.
+const CUT_SHOWN: &[u8] = b"...";
+
+/// Appends bytes as printable ASCII: all others, quotes and backslashes as `\xHH`, as nginx does.
+fn escaped(bytes: &[u8], out: &mut Vec<u8>) {
+    const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
+    let is_plain = |byte: u8| matches!(byte, b' '..=b'~') && byte != b'"' && byte != b'\\';
+    let mut left = bytes;
+    while let Some(at) = left.iter().position(|&byte| !is_plain(byte)) {
+        let (plain, rest) = left.split_at(at);
+        out.extend_from_slice(plain);
+        let byte = usize::from(rest[0]);
+        out.extend_from_slice(&[b'\\', b'x', DIGITS[byte >> 4], DIGITS[byte & 15]]);
+        left = &rest[1..];
+    }
+    out.extend_from_slice(left);
+}
+
+/// What of a client's request web servers log, found in one pass.
+#[derive(Default)]
+struct OfClient<'a> {
+    client: Option<Value<'a>>,
+    method: Option<Value<'a>>,
+    url: Option<Value<'a>>,
+    protocol: Option<Value<'a>>,
+    status: u64,
+    bytes: u64,
+    referer: Option<Value<'a>>,
+    user_agent: Option<Value<'a>>,
+}
+
+fn common(record: &Record<'_>, dates: &mut Dates, is_combined: bool, out: &mut Vec<u8>) {
+    let mut of = OfClient::default();
+    for (tag, value) in record.pairs() {
+        match (tag, value) {
+            (Tag::Client, value) => of.client = Some(value),
+            (Tag::Method, value) => of.method = Some(value),
+            (Tag::Url, value) => of.url = Some(value),
+            (Tag::Protocol, value) => of.protocol = Some(value),
+            (Tag::Referer, value) => of.referer = Some(value),
+            (Tag::UserAgent, value) => of.user_agent = Some(value),
+            (Tag::Status, Value::Number(status)) => of.status = status,
+            (Tag::BytesBody, Value::Number(bytes)) => of.bytes = bytes,
+            _ => {}
+        }
+    }
+    match of.client {
+        Some(Value::Address(std::net::IpAddr::V4(address))) => {
+            for (at, octet) in address.octets().into_iter().enumerate() {
+                if at > 0 {
+                    out.push(b'.');
+                }
+                put_number(out, u64::from(octet));
+            }
+        }
+        client => value(Tag::Client, client, out),
+    }
+    out.extend_from_slice(b" - - [");
+    out.extend_from_slice(dates.common(record.began_us / 1_000_000));
+    out.extend_from_slice(b"] \"");
+    if of.method.is_some() {
+        value(Tag::Method, of.method, out);
+        out.push(b' ');
+        value(Tag::Url, of.url, out);
+        out.push(b' ');
+        value(Tag::Protocol, of.protocol, out);
+    } else {
+        out.push(b'-');
+    }
+    out.extend_from_slice(b"\" ");
+    put_number(out, of.status);
+    out.push(b' ');
+    put_number(out, of.bytes);
+    if is_combined {
+        out.extend_from_slice(b" \"");
+        value(Tag::Referer, of.referer, out);
+        out.extend_from_slice(b"\" \"");
+        value(Tag::UserAgent, of.user_agent, out);
+        out.push(b'"');
+    }
+}
+
+/// What a line for people shows first of each kind, without its name.
+fn shown_first(kind: Kind) -> &'static [Tag] {
+    match kind {
+        Kind::Client => &[Tag::Client, Tag::Method, Tag::Host, Tag::Url, Tag::Status, Tag::Cache],
+        Kind::Origin => &[Tag::Server, Tag::Method, Tag::Url, Tag::Status],
+        Kind::Mail => &[Tag::Client, Tag::From, Tag::To, Tag::Status],
+        Kind::Consumer => &[Tag::Client, Tag::Connection, Tag::Subject],
+    }
+}
+
+/// When, what, which; then what there is beside that, with its names.
+fn line(record: &Record<'_>, out: &mut Vec<u8>) {
+    put(out, &Moment(record.began_us));
+    out.push(b' ');
+    put(out, &Hex(record.id));
+    out.push(b' ');
+    out.extend_from_slice(record.kind.name().as_bytes());
+    let first = shown_first(record.kind);
+    for tag in first {
+        out.push(b' ');
+        value(*tag, record.value(*tag), out);
+    }
+    if record.parent != 0 {
+        out.extend_from_slice(b" parent=");
+        put(out, &Hex(record.parent));
+    }
+    let mut is_shown = 0_u32;
+    for (tag, of_tag) in record.pairs() {
+        let place = first.iter().position(|shown| *shown == tag);
+        // Recipients come several times.
+        if let Some(place) = place.filter(|place| is_shown & 1 << place == 0) {
+            is_shown |= 1 << place;
+            continue;
+        }
+        out.push(b' ');
+        out.extend_from_slice(tag.name().as_bytes());
+        out.push(b'=');
+        match of_tag {
+            Value::Text(..) => {
+                out.push(b'"');
+                value(tag, Some(of_tag), out);
+                out.push(b'"');
+            }
+            _ => value(tag, Some(of_tag), out),
+        }
+    }
+}
+
+fn json(record: &Record<'_>, out: &mut Vec<u8>) {
+    out.extend_from_slice(b"{\"time\":\"");
+    put(out, &Moment(record.began_us));
+    out.extend_from_slice(b"\",\"kind\":\"");
+    out.extend_from_slice(record.kind.name().as_bytes());
+    out.extend_from_slice(b"\",\"id\":\"");
+    put(out, &Hex(record.id));
+    out.push(b'"');
+    if record.parent != 0 {
+        out.extend_from_slice(b",\"parent\":\"");
+        put(out, &Hex(record.parent));
+        out.push(b'"');
+    }
+    let is_cut = |value: &Value<'_>| matches!(value, Value::Text(_, true));
+    for (tag, value) in record.pairs().filter(|(tag, _)| *tag != Tag::To) {
+        out.extend_from_slice(b",\"");
+        out.extend_from_slice(tag.name().as_bytes());
+        out.extend_from_slice(if tag.shape() == Shape::Duration { b"_us\":" } else { b"\":" });
+        json_value(tag, value, out);
+    }
+    for (at, (tag, value)) in record.pairs().filter(|(tag, _)| *tag == Tag::To).enumerate() {
+        out.extend_from_slice(if at == 0 { b",\"to\":[" } else { b"," });
+        json_value(tag, value, out);
+    }
+    if record.value(Tag::To).is_some() {
+        out.push(b']');
+    }
+    for (at, (tag, _)) in record.pairs().filter(|(_, value)| is_cut(value)).enumerate() {
+        out.extend_from_slice(if at == 0 { b",\"cut\":[\"" } else { b",\"" });
+        out.extend_from_slice(tag.name().as_bytes());
+        out.push(b'"');
+    }
+    if record.pairs().any(|(_, value)| is_cut(&value)) {
+        out.push(b']');
+    }
+    out.push(b'}');
+}
+
+fn json_value(tag: Tag, value: Value<'_>, out: &mut Vec<u8>) {
+    match value {
+        Value::Number(number) if tag.shape() != Shape::Id => put_number(out, number),
+        Value::Number(id) => {
+            out.push(b'"');
+            put(out, &Hex(id));
+            out.push(b'"');
+        }
+        Value::Address(address) => {
+            out.push(b'"');
+            put(out, &address);
+            out.push(b'"');
+        }
+        Value::Text(text, _) => json_text(text, out),
+    }
+}
+
+/// Appends bytes as a string of JSON (RFC 8259 §7). What is no UTF-8 is shown as U+FFFD.
+fn json_text(bytes: &[u8], out: &mut Vec<u8>) {
+    out.push(b'"');
+    for piece in bytes.utf8_chunks() {
+        let mut left = piece.valid();
+        while let Some(at) = left.find(must_be_escaped) {
+            out.extend_from_slice(&left.as_bytes()[..at]);
+            let mut rest = left[at..].chars();
+            match rest.next() {
+                Some(quote @ ('"' | '\\')) => out.extend_from_slice(&[b'\\', quote as u8]),
+                // None of them is beyond the first plane.
+                Some(other) => _ = write!(out, "\\u{:04x}", u32::from(other)),
+                None => {}
+            }
+            left = rest.as_str();
+        }
+        out.extend_from_slice(left.as_bytes());
+        if !piece.invalid().is_empty() {
+            out.extend_from_slice("\u{fffd}".as_bytes());
+        }
+    }
+    out.push(b'"');
+}
+
+fn must_be_escaped(character: char) -> bool {
+    matches!(
+        character,
+        '"' | '\\' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}'
+    ) || character.is_control()
+}
+
+/// An id.
+#[derive(Debug, Clone, Copy)]
+pub struct Hex(pub u64);
+
+impl fmt::Display for Hex {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:x}", self.0)
+    }
+}
+
+/// Microseconds as seconds.
+struct Seconds(u64);
+
+impl fmt::Display for Seconds {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{:06}", self.0 / 1_000_000, self.0 % 1_000_000)
+    }
+}
+
+/// Microseconds since 1970 as a moment in UTC (RFC 3339).
+struct Moment(u64);
+
+impl fmt::Display for Moment {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (second, us) = (self.0 / 1_000_000, self.0 % 1_000_000);
+        let Date { year, month, day } = Date::of(second / 86_400);
+        let (hour, minute, second) = (second / 3_600 % 24, second / 60 % 60, second % 60);
+        write!(f, "{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{us:06}Z")
+    }
+}
+
+struct Date {
+    year: u64,
+    /// From 1 on.
+    month: u64,
+    day: u64,
+}
+
+impl Date {
+    /// So many days after the first of 1970, by Howard Hinnant's `civil_from_days`: years begin in March.
+    fn of(days: u64) -> Self {
+        let shifted = days + 719_468;
+        let (era, day_of_era) = (shifted / 146_097, shifted % 146_097);
+        let year_of_era =
+            (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+        let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+        let from_march = (5 * day_of_year + 2) / 153;
+        let month = if from_march < 10 { from_march + 3 } else { from_march - 9 };
+        let year = year_of_era + era * 400 + u64::from(month <= 2);
+        Self { year, month, day: day_of_year - (153 * from_march + 2) / 5 + 1 }
+    }
+}
+
+/// The date of the last record, as web servers write it: most records are of the same second.
+#[derive(Debug, Default)]
+pub struct Dates {
+    second: Option<u64>,
+    text: Vec<u8>,
+}
+
+impl Dates {
+    fn common(&mut self, second: u64) -> &[u8] {
+        const MONTHS: [&str; 12] =
+            ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
+        if self.second != Some(second) {
+            let Date { year, month, day } = Date::of(second / 86_400);
+            let month = usize::try_from(month - 1).ok().and_then(|month| MONTHS.get(month)).unwrap_or(&"Jan");
+            let (hour, minute, of_minute) = (second / 3_600 % 24, second / 60 % 60, second % 60);
+            self.text.clear();
+            // Writing to memory cannot fail.
+            let _ =
+                write!(self.text, "{day:02}/{month}/{year:04}:{hour:02}:{minute:02}:{of_minute:02} +0000");
+            self.second = Some(second);
+        }
+        &self.text
+    }
+}
