@@ -123,7 +123,7 @@ fn serve(ready: bool) -> SocketAddr {
     let address = port.address();
     let access = Access::for_address(address, None).expect("loopback");
     let known = Arc::new(Known { registry: Arc::new(registry()), ready });
-    let pages = pages(access, Arc::clone(&known) as Arc<dyn Operated>, Some(known));
+    let pages = pages(access, Arc::clone(&known) as Arc<dyn Operated>, Some(known), None);
     port.serve(pages, None).expect("a thread");
     address
 }
