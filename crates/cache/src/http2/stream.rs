@@ -24,7 +24,7 @@ use wire::{
 };
 
 use super::{
-    encode,
+    blocks::Blocks,
     multiplex::{Multiplex, Number, Stream, reset, with},
     upload::Upload,
 };
@@ -68,7 +68,7 @@ pub(super) struct Buffers<'s> {
     pub(super) slots: &'s mut HeaderSlots,
     pub(super) key: &'s mut Vec<u8>,
     pub(super) text: &'s mut Vec<u8>,
-    pub(super) block: &'s mut Vec<u8>,
+    pub(super) blocks: &'s mut Blocks,
 }
 
 /// Answers a request from memory, or has a task do it; the request, where its answer is to be fetched anew beside.
@@ -80,7 +80,7 @@ pub(super) fn answer(
     buffers: Buffers<'_>,
     now_ms: u64,
 ) -> Result<Option<Request>, Gone> {
-    let Buffers { head: rendered, stored_head, slots, key, text, block } = buffers;
+    let Buffers { head: rendered, stored_head, slots, key, text, blocks } = buffers;
     let parsed = parse_request(rendered, slots, &head_limits(&core.config));
     let ((head, visitor), head_bytes) = match parsed {
         Ok(Progress::Complete((head, bytes))) => (asker.peer.asks(head, &core.config.trusted_proxies), bytes),
@@ -89,7 +89,7 @@ pub(super) fn answer(
                 core.count(Counter::of_head_error(&error));
                 Fault::from(&error)
             });
-            return refuse(core, multiplex, asker.number, asker.stream, fault, (text, block), now_ms)
+            return refuse(core, multiplex, asker.number, asker.stream, fault, (text, blocks), now_ms)
                 .map(|()| None);
         }
     };
@@ -98,12 +98,12 @@ pub(super) fn answer(
         Err(error) => {
             core.count(Counter::BadRequests);
             let fault = Fault::from(error);
-            return refuse(core, multiplex, asker.number, asker.stream, fault, (text, block), now_ms)
+            return refuse(core, multiplex, asker.number, asker.stream, fault, (text, blocks), now_ms)
                 .map(|()| None);
         }
     };
     if let Some(fault) = forbidden(core, multiplex, &asker, &head, visitor) {
-        return refuse(core, multiplex, asker.number, asker.stream, fault, (text, block), now_ms)
+        return refuse(core, multiplex, asker.number, asker.stream, fault, (text, blocks), now_ms)
             .map(|()| None);
     }
     // A stream that has ended with its head has no content, whatever length is said.
@@ -120,7 +120,7 @@ pub(super) fn answer(
         Ok(answer) => {
             let refresh = answer.refresh;
             let asked = Asked::on_stream(&head);
-            if let Some(unsent) = begin(core, multiplex, asker.stream, answer, asked, (text, block), now_ms)?
+            if let Some(unsent) = begin(core, multiplex, asker.stream, answer, asked, (text, blocks), now_ms)?
             {
                 spawn(
                     core,
@@ -171,10 +171,11 @@ pub(super) fn refuse(
     number: Number,
     stream: u32,
     fault: Fault,
-    (text, block): (&mut Vec<u8>, &mut Vec<u8>),
+    (text, blocks): (&mut Vec<u8>, &mut Blocks),
     now_ms: u64,
 ) -> Result<(), Gone> {
-    let unsent = begin(core, multiplex, stream, synth(None, fault), Asked::NO_STREAM, (text, block), now_ms)?;
+    let unsent =
+        begin(core, multiplex, stream, synth(None, fault), Asked::NO_STREAM, (text, blocks), now_ms)?;
     if let Some(unsent) = unsent {
         spawn(core, multiplex, (stream, true), finish(number, stream, unsent));
     } else {
@@ -199,7 +200,7 @@ fn begin(
     stream: u32,
     answer: Answer<'_>,
     asked: Asked,
-    (text, block): (&mut Vec<u8>, &mut Vec<u8>),
+    (text, blocks): (&mut Vec<u8>, &mut Blocks),
     now_ms: u64,
 ) -> Result<Option<Unsent>, Gone> {
     let told = match answer.length {
@@ -211,8 +212,7 @@ fn begin(
     text.clear();
     let sending = deliver::begin(core, answer, asked, text);
     let (head, content) = text.split_at(sending.head_bytes);
-    block.clear();
-    encode::append_head(head, block);
+    let block = blocks.of_head(head);
     let has_trailers = match &sending.rest {
         Rest::Trailers(_) => true,
         Rest::Pinned { object, ending, .. } => ending.takes_trailers() && !object.tail().is_empty(),
@@ -344,7 +344,7 @@ async fn answer_slowly(asker: Asker, request: Arc<Request>, state: State, fwd: F
     let asked = Asked::on_stream(&request.head());
     let begun = with(number, |core, multiplex| {
         let http2 = &mut *core.http2.borrow_mut();
-        let buffers = (&mut http2.text, &mut http2.block);
+        let buffers = (&mut http2.text, &mut http2.blocks);
         let begun = begin(core, multiplex, stream, answer, asked, buffers, clock::monotonic_ms());
         multiplex.wake();
         begun
@@ -359,9 +359,8 @@ async fn answer_slowly(asker: Asker, request: Arc<Request>, state: State, fwd: F
 /// Opens a WebSocket on a stream, and passes on what both sides say until one ends.
 async fn piped(number: Number, stream: u32, pipe: Pipe) {
     let begun = with(number, |core, multiplex| {
-        let block = &mut core.http2.borrow_mut().block;
-        block.clear();
-        encode::append_opened(&pipe.head, block);
+        let blocks = &mut core.http2.borrow_mut().blocks;
+        let block = blocks.of_opened(&pipe.head);
         let begun = multiplex.wire.send_headers(stream, block, false, &mut multiplex.out);
         multiplex.wake();
         begun
@@ -492,9 +491,8 @@ impl Sink for Sending {
 
     async fn send_trailers(&mut self, lines: &[u8]) -> Result<(), Gone> {
         let sent = with(self.number, |core, multiplex| {
-            let block = &mut core.http2.borrow_mut().block;
-            block.clear();
-            encode::append_lines(lines, block);
+            let blocks = &mut core.http2.borrow_mut().blocks;
+            let block = blocks.of_lines(lines);
             multiplex.wire.send_headers(self.stream, block, true, &mut multiplex.out)
         });
         if sent == Some(true) { Ok(()) } else { Err(Gone::Closed) }
