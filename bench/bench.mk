@@ -11,6 +11,13 @@ bench-cache:
 	cargo build --profile dist --package engine --example store_bench
 	$(BENCH_PROGRAMS)/bench-cache $(BENCH_ARGS)
 
+# Hits under TLS and over HTTP/2, handshakes, connections at rest. BENCH_ARGS: --quick, --only ours,nginx, --scenario
+# tls-1k,h2-1k-10x10,idle, --rounds 3; --list names them
+.PHONY: bench-tls
+bench-tls:
+	$(BENCH_BUILD)
+	$(BENCH_PROGRAMS)/bench-tls $(BENCH_ARGS)
+
 .PHONY: bench-feed
 bench-feed:
 	$(BENCH_BUILD)

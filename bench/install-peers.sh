@@ -1,5 +1,5 @@
 #!/bin/sh
-# What `make bench-cache` compares with, and what it measures with, from Debian's own packages.
+# What `make bench-cache` and `make bench-tls` compare with, and what they measure with, from Debian's own packages.
 # The servers are started by the bench from temporary directories: the packages' services are not wanted.
 set -eu
 [ "$(id -u)" = 0 ] || { echo "run as root: sudo $0" >&2; exit 1; }
@@ -11,5 +11,5 @@ if [ ! -e /usr/sbin/policy-rc.d ]; then
 fi
 apt-get update
 DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends \
-    varnish nginx-light haproxy trafficserver squid \
-    wrk nghttp2-client strace util-linux iproute2 gcc libc6-dev
+    varnish hitch nginx-light haproxy trafficserver squid \
+    wrk nghttp2-client openssl strace util-linux iproute2 gcc libc6-dev

@@ -7,6 +7,7 @@
 //! - [`paired`]: servers compared by CPU time a unit of work, in interleaved rounds, with an interval and a verdict.
 //! - [`lan`]: a cable of a known speed between two network namespaces.
 //! - [`peers`]: the servers that are compared, and what loads them.
+//! - [`secured`]: TLS from the client's side.
 //! - [`pressure`]: objects and requests that are more than memory, for stores.
 //! - [`experiment`], [`report`]: what an experiment is, and how what it found is read.
 //! - [`experiments`]: all of them.
@@ -28,3 +29,4 @@ pub mod peers;
 pub mod placement;
 pub mod pressure;
 pub mod report;
+pub mod secured;

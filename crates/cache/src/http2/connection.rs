@@ -266,7 +266,7 @@ fn take_frames(
     let now_ms = clock::monotonic_ms();
     let turn = core.reader.turn();
     let Scratch { read, head: stored_head, slots, key, .. } = scratch;
-    let multiplex::Scratch { section, head, text, block, .. } = http2;
+    let multiplex::Scratch { section, head, text, blocks, .. } = http2;
     let mut at = 0;
     let mut refreshes = Vec::new();
     while at < have && *frames_left > 0 && multiplex.unwritten() < OUT_BYTES_MAX {
@@ -284,7 +284,7 @@ fn take_frames(
                 let is_connect = matches!(request.ask, Ask::Upgrade { .. });
                 let asker =
                     Asker { number: client.number, stream, peer: client.peer, is_whole: end, is_connect };
-                let buffers = stream::Buffers { head, stored_head, slots, key, text, block };
+                let buffers = stream::Buffers { head, stored_head, slots, key, text, blocks };
                 let refresh = stream::answer(core, &turn, multiplex, asker, buffers, now_ms)?;
                 refreshes.extend(refresh);
             }
@@ -296,7 +296,7 @@ fn take_frames(
                     multiplex,
                     (client.number, stream),
                     Fault::HeadTooLarge,
-                    (text, block),
+                    (text, blocks),
                     now_ms,
                     Draft::of_nothing(core, client.peer.address()),
                 )?;

@@ -11,6 +11,7 @@
 //! Frames, windows and what a client may make us do are [`wire::http2`]'s (docs/decisions/036-http2.md); a request is
 //! rendered as a head of HTTP/1 and goes the way of all requests, an answer's head is encoded here ([`encode`]).
 
+mod blocks;
 mod connection;
 mod encode;
 mod multiplex;

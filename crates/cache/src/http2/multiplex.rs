@@ -28,6 +28,7 @@ use wire::{
     },
 };
 
+use super::blocks::Blocks;
 use crate::{
     config::Config,
     core::{Core, with_core},
@@ -54,8 +55,8 @@ pub(crate) struct Scratch {
     pub(super) head: Vec<u8>,
     /// An answer's head as text, and its content if it is small.
     pub(super) text: Vec<u8>,
-    /// The head as a field block.
-    pub(super) block: Vec<u8>,
+    /// Heads as field blocks.
+    pub(super) blocks: Blocks,
     /// What a turn has to write.
     pub(super) out: Vec<u8>,
 }
@@ -67,7 +68,7 @@ impl Scratch {
             section: FieldSection::new(list_bytes, HEADERS_MAX),
             head: Vec::with_capacity(4096),
             text: Vec::with_capacity(32 << 10),
-            block: Vec::with_capacity(4096),
+            blocks: Blocks::new(),
             out: Vec::with_capacity(512 << 10),
         }
     }

@@ -24,7 +24,7 @@ use wire::{
 };
 
 use super::{
-    encode,
+    blocks::Blocks,
     multiplex::{Multiplex, Number, Stream, reset, with},
     upload::Upload,
 };
@@ -75,7 +75,7 @@ pub(super) struct Buffers<'s> {
     pub(super) slots: &'s mut HeaderSlots,
     pub(super) key: &'s mut Vec<u8>,
     pub(super) text: &'s mut Vec<u8>,
-    pub(super) block: &'s mut Vec<u8>,
+    pub(super) blocks: &'s mut Blocks,
 }
 
 /// Answers a request from memory, or has a task do it; the request, where its answer is to be fetched anew beside.
@@ -87,7 +87,7 @@ pub(super) fn answer(
     buffers: Buffers<'_>,
     now_ms: u64,
 ) -> Result<Option<Request>, Gone> {
-    let Buffers { head: rendered, stored_head, slots, key, text, block } = buffers;
+    let Buffers { head: rendered, stored_head, slots, key, text, blocks } = buffers;
     let parsed = parse_request(rendered, slots, &head_limits(&core.config));
     let ((head, visitor), head_bytes) = match parsed {
         Ok(Progress::Complete((head, bytes))) => (asker.peer.asks(head, &core.config.trusted_proxies), bytes),
@@ -97,7 +97,7 @@ pub(super) fn answer(
                 Fault::from(&error)
             });
             let draft = Draft::of_nothing(core, asker.peer.address());
-            return refuse(core, multiplex, asker.place(), fault, (text, block), now_ms, draft)
+            return refuse(core, multiplex, asker.place(), fault, (text, blocks), now_ms, draft)
                 .map(|()| None);
         }
     };
@@ -109,12 +109,12 @@ pub(super) fn answer(
         Err(error) => {
             core.count(Counter::BadRequests);
             let fault = Fault::from(error);
-            return refuse(core, multiplex, asker.place(), fault, (text, block), now_ms, draft)
+            return refuse(core, multiplex, asker.place(), fault, (text, blocks), now_ms, draft)
                 .map(|()| None);
         }
     };
     if let Some(fault) = forbidden(core, multiplex, &asker, &head, visitor) {
-        return refuse(core, multiplex, asker.place(), fault, (text, block), now_ms, draft).map(|()| None);
+        return refuse(core, multiplex, asker.place(), fault, (text, blocks), now_ms, draft).map(|()| None);
     }
     // A stream that has ended with its head has no content, whatever length is said.
     let framing = if asker.is_whole { Framing::None } else { framing };
@@ -132,7 +132,7 @@ pub(super) fn answer(
             let asked = Asked::on_stream(&head);
             // A hit that is fetched anew beside is named by that fetch.
             let trace = refresh.and_then(|_| draft.trace());
-            let begun = begin(core, multiplex, asker.stream, answer, asked, (text, block), now_ms, draft)?;
+            let begun = begin(core, multiplex, asker.stream, answer, asked, (text, blocks), now_ms, draft)?;
             if let Some(unsent) = begun {
                 spawn(
                     core,
@@ -188,12 +188,12 @@ pub(super) fn refuse(
     multiplex: &mut Multiplex,
     (number, stream): (Number, u32),
     fault: Fault,
-    (text, block): (&mut Vec<u8>, &mut Vec<u8>),
+    (text, blocks): (&mut Vec<u8>, &mut Blocks),
     now_ms: u64,
     draft: Draft,
 ) -> Result<(), Gone> {
     let page = synth(None, fault);
-    let unsent = begin(core, multiplex, stream, page, Asked::NO_STREAM, (text, block), now_ms, draft)?;
+    let unsent = begin(core, multiplex, stream, page, Asked::NO_STREAM, (text, blocks), now_ms, draft)?;
     if let Some(unsent) = unsent {
         spawn(core, multiplex, (stream, true), finish(number, stream, unsent));
     } else {
@@ -221,7 +221,7 @@ fn begin(
     stream: u32,
     answer: Answer<'_>,
     asked: Asked,
-    (text, block): (&mut Vec<u8>, &mut Vec<u8>),
+    (text, blocks): (&mut Vec<u8>, &mut Blocks),
     now_ms: u64,
     mut draft: Draft,
 ) -> Result<Option<Unsent>, Gone> {
@@ -236,8 +236,7 @@ fn begin(
     draft.leaves();
     let mut sent_bytes = text.len() as u64;
     let (head, content) = text.split_at(sending.head_bytes);
-    block.clear();
-    encode::append_head(head, block);
+    let block = blocks.of_head(head);
     let has_trailers = match &sending.rest {
         Rest::Trailers(_) => true,
         Rest::Pinned { object, ending, .. } => ending.takes_trailers() && !object.tail().is_empty(),
@@ -377,7 +376,7 @@ async fn answer_slowly(asker: Asker, request: Arc<Request>, state: State, fwd: F
     let asked = Asked::on_stream(&request.head());
     let begun = with(number, |core, multiplex| {
         let http2 = &mut *core.http2.borrow_mut();
-        let buffers = (&mut http2.text, &mut http2.block);
+        let buffers = (&mut http2.text, &mut http2.blocks);
         let begun = begin(core, multiplex, stream, answer, asked, buffers, clock::monotonic_ms(), draft);
         multiplex.wake();
         begun
@@ -393,9 +392,8 @@ async fn answer_slowly(asker: Asker, request: Arc<Request>, state: State, fwd: F
 async fn piped(number: Number, stream: u32, pipe: Pipe, mut draft: Draft) {
     draft.opened(200, 0, 0);
     let begun = with(number, |core, multiplex| {
-        let block = &mut core.http2.borrow_mut().block;
-        block.clear();
-        encode::append_opened(&pipe.head, block);
+        let blocks = &mut core.http2.borrow_mut().blocks;
+        let block = blocks.of_opened(&pipe.head);
         let begun = multiplex.wire.send_headers(stream, block, false, &mut multiplex.out);
         multiplex.wake();
         begun
@@ -531,9 +529,8 @@ impl Sink for Sending {
 
     async fn send_trailers(&mut self, lines: &[u8]) -> Result<(), Gone> {
         let sent = with(self.number, |core, multiplex| {
-            let block = &mut core.http2.borrow_mut().block;
-            block.clear();
-            encode::append_lines(lines, block);
+            let blocks = &mut core.http2.borrow_mut().blocks;
+            let block = blocks.of_lines(lines);
             multiplex.wire.send_headers(self.stream, block, true, &mut multiplex.out)
         });
         if sent == Some(true) { Ok(()) } else { Err(Gone::Closed) }

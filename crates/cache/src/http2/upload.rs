@@ -3,10 +3,7 @@
 
 use std::{future::poll_fn, task::Poll};
 
-use super::{
-    encode,
-    multiplex::{Number, Stream, with},
-};
+use super::multiplex::{Number, Stream, with};
 use crate::{
     core::with_core,
     counters::Counter,
@@ -108,9 +105,8 @@ impl Downstream for Upload {
         with_core(|core| core.count(Counter::InterimsPassed));
         // One who is gone is found out when the answer is sent.
         with(self.number, |core, multiplex| {
-            let block = &mut core.http2.borrow_mut().block;
-            block.clear();
-            encode::append_head(head, block);
+            let blocks = &mut core.http2.borrow_mut().blocks;
+            let block = blocks.of_head(head);
             multiplex.wire.send_headers(self.stream, block, false, &mut multiplex.out);
             multiplex.wake();
         });

@@ -99,6 +99,7 @@ impl Bench {
             origin_port: self.origin.port,
             memory_mib: MEMORY_MIB,
             bodies: &self.bodies,
+            certificates: None,
         };
         let server = contenders::start(contender, name, program, &ground, (cores, load), None)?;
         let mut filler = Filler::new(server.port, &self.bodies);

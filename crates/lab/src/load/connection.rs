@@ -24,12 +24,12 @@ pub(super) const READ_BYTES: usize = 64 << 10;
 pub(super) struct Connection {
     transport: Transport,
     client: Box<dyn Client>,
-    /// Requests that may wait for their answers at once.
-    depth: usize,
+    /// Requests that may wait for their answers at once, where the protocol allows more.
+    depth_max: usize,
     out: Vec<u8>,
     /// Of `out`, what has left.
     left: usize,
-    /// Oldest first.
+    /// In the order in which they were sent.
     pub(super) waiting: VecDeque<Sent>,
     /// When it last became able to take a request.
     pub(super) free_ns: u64,
@@ -85,14 +85,24 @@ impl Connection {
                 Transport::Tls(Box::new(StreamOwned::new(connection, socket)))
             }
         };
-        let client = target.client(number);
-        let depth = client.depth().min(target.depth_max());
-        Ok(Self { transport, client, depth, out: Vec::new(), left: 0, waiting: VecDeque::new(), free_ns: 0 })
+        let mut client = target.client(number);
+        let depth_max = target.depth_max();
+        let mut out = Vec::new();
+        client.greet(&mut out);
+        Ok(Self { transport, client, depth_max, out, left: 0, waiting: VecDeque::new(), free_ns: 0 })
+    }
+
+    /// Its socket alone; what TLS and the protocol knew of it is gone.
+    pub(super) fn into_socket(self) -> TcpStream {
+        match self.transport {
+            Transport::Plain(socket) => socket,
+            Transport::Tls(stream) => stream.into_parts().1,
+        }
     }
 
     /// It may take another request now.
     pub(super) fn is_free(&self) -> bool {
-        self.client.is_ready() && self.waiting.len() < self.depth
+        self.client.is_ready() && self.waiting.len() < self.client.depth().min(self.depth_max)
     }
 
     pub(super) fn is_ready(&self) -> bool {
@@ -107,6 +117,12 @@ impl Connection {
     pub(super) fn request(&mut self, sent: Sent) {
         self.client.request(&mut self.out);
         self.waiting.push_back(sent);
+    }
+
+    /// The request that an answer has come for; each answer is asked about once.
+    pub(super) fn take_answered(&mut self) -> Option<Sent> {
+        let place = self.client.next_answered();
+        self.waiting.remove(place)
     }
 
     /// Writes what is to be written; whether all of it has left.

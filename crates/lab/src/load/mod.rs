@@ -23,7 +23,7 @@ mod target;
 use std::time::Duration;
 
 pub use client::Wrong;
-pub use run::{LoadError, run};
+pub use run::{LoadError, rest, run};
 pub use schedule::{Arrivals, Schedule};
 use serde::Serialize;
 pub use target::{Target, TargetError};

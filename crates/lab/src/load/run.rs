@@ -2,6 +2,7 @@
 
 use std::{
     fs, io,
+    net::TcpStream,
     time::{Duration, Instant},
 };
 
@@ -23,6 +24,8 @@ use crate::latency::Latencies;
 
 /// Greetings and TLS handshakes of all connections take no longer than this.
 const READY_TIMEOUT: Duration = Duration::from_secs(10);
+/// Connections of [`rest`] that are opened and shake hands at once.
+const RESTING_AT_ONCE: usize = 200;
 /// Connections that break are opened anew so often in a row before the server counts as gone.
 const REOPEN_MAX: u64 = 100;
 /// Events taken at once.
@@ -78,6 +81,23 @@ pub fn run(target: &Target, plan: &Plan) -> Result<Outcome, LoadError> {
     let mut generator = Generator::connect(target, plan)?;
     generator.greet()?;
     generator.go(plan)
+}
+
+/// Opens so many connections, each of which asks once and then rests. They are closed when the sockets are dropped; nothing
+/// else of them is kept, so that many are cheap.
+///
+/// # Errors
+/// As [`run`], or one of them got no answer, or a refusal.
+pub fn rest(target: &Target, connections: usize) -> Result<Vec<TcpStream>, LoadError> {
+    let mut resting = Vec::with_capacity(connections);
+    while resting.len() < connections {
+        let plan = Plan { connections: RESTING_AT_ONCE.min(connections - resting.len()), ..Plan::default() };
+        let mut generator = Generator::connect(target, &plan)?;
+        generator.greet()?;
+        generator.ask_once()?;
+        resting.extend(generator.connections.into_iter().flatten().map(Connection::into_socket));
+    }
+    Ok(resting)
 }
 
 fn check(plan: &Plan) -> Result<(), LoadError> {
@@ -185,6 +205,27 @@ impl<'t> Generator<'t> {
                 return Err(not_ready(format!("{missing} connections got no greeting within {seconds} s")));
             }
             self.answers(end - now)?;
+        }
+    }
+
+    /// Asks once on each connection, and waits for the answers.
+    fn ask_once(&mut self) -> Result<(), LoadError> {
+        for at in 0..self.connections.len() {
+            if let Some(connection) = &mut self.connections[at] {
+                connection.request(Sent { due_ns: 0, sent_ns: 0, warm_up: true });
+            }
+            self.settle(at);
+        }
+        let end = self.now() + READY_TIMEOUT.as_nanos() as u64;
+        while self.waiting() > 0 && self.tally.first_loss.is_none() && self.now() < end {
+            self.answers(end.saturating_sub(self.now()))?;
+        }
+        let refusal = self.connections.iter().flatten().find_map(|one| one.refusals().1.map(str::to_owned));
+        let fault = self.tally.first_loss.take().or(refusal);
+        let fault = fault.or_else(|| (self.waiting() > 0).then(|| "no answer".to_owned()));
+        match fault {
+            None => Ok(()),
+            Some(reason) => Err(LoadError::NotReady { address: self.target.address(), reason }),
         }
     }
 
@@ -395,7 +436,7 @@ impl<'t> Generator<'t> {
         {
             self.is_in_free[at] = true;
             self.free.push(at);
-        } else if self.tls.is_some() {
+        } else if self.connections[at].as_ref().is_some_and(Connection::wants_write) {
             self.settle(at);
         }
     }
@@ -464,7 +505,8 @@ impl Tally {
         }
         self.broken_in_a_row = 0;
         let was_full = !connection.is_free() || connection.waiting.len() == count;
-        for sent in connection.waiting.drain(..count) {
+        for _ in 0..count {
+            let Some(sent) = connection.take_answered() else { break };
             if !sent.warm_up {
                 self.answered += 1;
                 self.last_answer_ns = now;

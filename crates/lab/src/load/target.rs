@@ -1,21 +1,19 @@
-//! What is loaded: `http://`, `https://`, `nats://`, `smtp://`, `tcp://`.
+//! What is loaded: `http://`, `https://`, `h2://`, `h2c://`, `nats://`, `smtp://`, `tcp://`.
 
 use std::{
     net::{SocketAddr, ToSocketAddrs},
     sync::Arc,
 };
 
-use rustls::{
-    ClientConfig, DigitallySignedStruct, SignatureScheme,
-    client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier},
-    crypto::CryptoProvider,
-    pki_types::{CertificateDer, ServerName, UnixTime},
-};
+use rustls::{ClientConfig, crypto::CryptoProvider, pki_types::ServerName};
 
-use super::client::{Client, Echo, Http, Nats, Smtp};
+use super::client::{Client, Echo, Http, Http2, Nats, Smtp};
+use crate::secured::{self, Trust};
 
 /// Requests that may be under way at once on one `tcp://` connection.
 const ECHO_DEPTH: usize = 64 << 10;
+/// Streams that may be open at once on one connection of HTTP/2, where nothing else is said.
+const STREAMS: usize = 10;
 
 /// A server that is loaded.
 #[derive(Debug, Clone)]
@@ -28,22 +26,31 @@ pub struct Target {
     address: SocketAddr,
     bytes: usize,
     verified: bool,
-    /// See [`Target::one_at_a_time`].
-    serial: bool,
+    /// Requests under way on a connection, at most, where its protocol allows more.
+    depth_max: usize,
+    /// What TLS is made of, where it is not the usual.
+    provider: Option<Arc<CryptoProvider>>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Scheme {
     Http,
     Https,
+    /// HTTP/2 over TLS, by ALPN.
+    H2,
+    /// HTTP/2 in the clear, by prior knowledge.
+    H2c,
     Nats,
     Smtp,
     Tcp,
 }
 
-const SCHEMES: [(&str, Scheme, u16); 5] = [
+/// `h2` and `h2c` are what HTTP/2 calls itself in ALPN and in the clear (RFC 9113 §3.1).
+const SCHEMES: [(&str, Scheme, u16); 7] = [
     ("http", Scheme::Http, 80),
     ("https", Scheme::Https, 443),
+    ("h2", Scheme::H2, 443),
+    ("h2c", Scheme::H2c, 80),
     ("nats", Scheme::Nats, 4222),
     ("smtp", Scheme::Smtp, 25),
     ("tcp", Scheme::Tcp, 0),
@@ -53,7 +60,7 @@ const SCHEMES: [(&str, Scheme, u16); 5] = [
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum TargetError {
     /// No scheme that is spoken here.
-    #[error("`{0}`: the URL begins with http://, https://, nats://, smtp:// or tcp://")]
+    #[error("`{0}`: the URL begins with http://, https://, h2://, h2c://, nats://, smtp:// or tcp://")]
     Scheme(String),
     /// `tcp://` has no port of its own.
     #[error("`{0}` names no port: tcp://HOST:PORT")]
@@ -69,6 +76,9 @@ pub enum TargetError {
         /// What the resolver says.
         reason: String,
     },
+    /// Streams where there are none, or none of them.
+    #[error("{0} streams: h2:// and h2c:// have them, one at least; other URLs have connections alone")]
+    Streams(usize),
     /// The name cannot stand in a certificate.
     #[error("`{0}` is no name for a certificate")]
     Name(String),
@@ -118,7 +128,8 @@ impl Target {
             address,
             bytes,
             verified,
-            serial: false,
+            depth_max: if matches!(scheme, Scheme::H2 | Scheme::H2c) { STREAMS } else { usize::MAX },
+            provider: None,
         })
     }
 
@@ -133,20 +144,40 @@ impl Target {
             address,
             bytes,
             verified: false,
-            serial: false,
+            depth_max: usize::MAX,
+            provider: None,
         }
     }
 
     /// The same, with one request under way on a connection at a time, also where the protocol allows more.
     #[must_use]
     pub fn one_at_a_time(mut self) -> Self {
-        self.serial = true;
+        self.depth_max = 1;
+        self
+    }
+
+    /// The same, with so many requests under way on a connection of HTTP/2, if the server takes them.
+    ///
+    /// # Errors
+    /// It is no HTTP/2, or none are asked for.
+    pub fn with_streams(mut self, streams: usize) -> Result<Self, TargetError> {
+        if streams == 0 || !matches!(self.scheme, Scheme::H2 | Scheme::H2c) {
+            return Err(TargetError::Streams(streams));
+        }
+        self.depth_max = streams;
+        Ok(self)
+    }
+
+    /// The same, with nothing but this in TLS.
+    #[must_use]
+    pub fn by(mut self, provider: Arc<CryptoProvider>) -> Self {
+        self.provider = Some(provider);
         self
     }
 
     /// Requests under way on a connection, at most, whatever its protocol allows.
     pub(super) const fn depth_max(&self) -> usize {
-        if self.serial { 1 } else { usize::MAX }
+        self.depth_max
     }
 
     /// Where it is.
@@ -159,6 +190,8 @@ impl Target {
     pub(super) fn client(&self, number: u64) -> Box<dyn Client> {
         match self.scheme {
             Scheme::Http | Scheme::Https => Box::new(Http::new(&self.authority, &self.path)),
+            Scheme::H2 => Box::new(Http2::new("https", &self.authority, &self.path)),
+            Scheme::H2c => Box::new(Http2::new("http", &self.authority, &self.path)),
             Scheme::Tcp => Box::new(Echo::new(self.bytes, ECHO_DEPTH)),
             Scheme::Nats => {
                 // Other generators may load the same server.
@@ -177,67 +210,18 @@ impl Target {
 
     /// How TLS is spoken, where it is.
     pub(super) fn tls(&self) -> Result<Option<(Arc<ClientConfig>, ServerName<'static>)>, TargetError> {
-        if self.scheme != Scheme::Https {
-            return Ok(None);
-        }
+        let protocols: &[&str] = match self.scheme {
+            Scheme::Https => &["http/1.1"],
+            Scheme::H2 => &["h2"],
+            _ => return Ok(None),
+        };
         let name =
             ServerName::try_from(self.host.clone()).map_err(|_| TargetError::Name(self.host.clone()))?;
-        let provider = engine::tls::provider();
-        let config = ClientConfig::builder_with_provider(Arc::clone(&provider))
-            .with_safe_default_protocol_versions()
+        let provider = self.provider.clone().unwrap_or_else(engine::tls::provider);
+        let trust = if self.verified { Trust::Roots } else { Trust::Anyone };
+        let config = secured::client(provider, trust, protocols)
             .map_err(|error| TargetError::Name(error.to_string()))?;
-        let config = if self.verified {
-            let mut roots = rustls::RootCertStore::empty();
-            roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
-            config.with_root_certificates(roots).with_no_client_auth()
-        } else {
-            config
-                .dangerous()
-                .with_custom_certificate_verifier(Arc::new(Anyone(provider)))
-                .with_no_client_auth()
-        };
         Ok(Some((Arc::new(config), name)))
-    }
-}
-
-/// Takes any certificate: what is measured here is time, and test servers sign for themselves.
-#[derive(Debug)]
-struct Anyone(Arc<CryptoProvider>);
-
-impl ServerCertVerifier for Anyone {
-    fn verify_server_cert(
-        &self,
-        _: &CertificateDer<'_>,
-        _: &[CertificateDer<'_>],
-        _: &ServerName<'_>,
-        _: &[u8],
-        _: UnixTime,
-    ) -> Result<ServerCertVerified, rustls::Error> {
-        Ok(ServerCertVerified::assertion())
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        let algorithms = &self.0.signature_verification_algorithms;
-        rustls::crypto::verify_tls12_signature(message, certificate, signature, algorithms)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        let algorithms = &self.0.signature_verification_algorithms;
-        rustls::crypto::verify_tls13_signature(message, certificate, signature, algorithms)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.0.signature_verification_algorithms.supported_schemes()
     }
 }
 
@@ -254,6 +238,9 @@ mod tests {
         assert_eq!(target("https://[::1]").address, "[::1]:443".parse().unwrap());
         assert_eq!(target("tcp://[::1]:7").address, "[::1]:7".parse().unwrap());
         assert_eq!(target("smtp://127.0.0.1/x@y").address.port(), 25);
+        assert_eq!(target("h2://127.0.0.1").address.port(), 443);
+        assert_eq!(target("h2c://127.0.0.1").address.port(), 80);
+        assert_eq!(target("h2c://127.0.0.1").with_streams(3).unwrap().depth_max(), 3);
     }
 
     #[test]
@@ -264,5 +251,9 @@ mod tests {
         assert!(error("tcp://127.0.0.1").contains("names no port"));
         assert!(error("http://127.0.0.1:99999").contains("1 to 65535"));
         assert!(error("http://127.0.0.1:0").contains("1 to 65535"));
+        for (url, streams) in [("https://127.0.0.1", 3), ("h2://127.0.0.1", 0)] {
+            let target = Target::parse(url, 1, true).unwrap();
+            assert!(target.with_streams(streams).unwrap_err().to_string().contains("one at least"), "{url}");
+        }
     }
 }

@@ -5,7 +5,7 @@
 //! whatever happens, the kernel ends every process and frees every page of `/dev/shm` when the bench ends.
 
 use std::env;
-use std::fs;
+use std::fs::{self, File};
 use std::io;
 use std::process::{Command, ExitCode, Stdio};
 
@@ -84,25 +84,33 @@ fn why_not() -> Option<String> {
 }
 
 /// A new network namespace may only choose among the *allowed* algorithms, a list of the whole host: ours is
-/// added for the run and the list put back afterwards. Nobody's choice changes by it.
+/// added for the run and the list put back afterwards, by the last of the benches that run at once. Nobody's choice changes
+/// by it.
 struct Allowed {
     before: Option<String>,
+    /// Held by each bench while it runs, not by it alone.
+    running: File,
 }
 
 impl Allowed {
     fn with(name: &str) -> io::Result<Self> {
+        let path = env::temp_dir().join("nighttrain-bench.lock");
+        let running = File::options().create(true).append(true).open(path)?;
+        running.lock_shared()?;
         let before = fs::read_to_string(ALLOWED)?;
         if before.split_whitespace().any(|allowed| allowed == name) {
-            return Ok(Self { before: None });
+            return Ok(Self { before: None, running });
         }
         fs::write(ALLOWED, format!("{} {name}", before.trim()))?;
-        Ok(Self { before: Some(before) })
+        Ok(Self { before: Some(before), running })
     }
 }
 
 impl Drop for Allowed {
     fn drop(&mut self) {
-        if let Some(before) = &self.before {
+        // Where another runs, what it may choose stays allowed: also after it, if it found it so.
+        let is_last = self.running.unlock().is_ok() && self.running.try_lock().is_ok();
+        if let Some(before) = self.before.as_ref().filter(|_| is_last) {
             // Read-only by now? Then nothing can be done about it, and nothing depends on it.
             let _ = fs::write(ALLOWED, before);
         }

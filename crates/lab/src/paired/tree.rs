@@ -150,6 +150,18 @@ impl Tree {
         if usage.processes == 0 { Err(TreeError::Ended(self.id())) } else { Ok(usage) }
     }
 
+    /// Bytes of memory of its own that the tree holds (`RssAnon` of proc(5)): neither files nor what the kernel holds for it.
+    ///
+    /// # Errors
+    /// [`TreeError::Ended`] when the root is gone.
+    pub fn anonymous_bytes(&self) -> Result<u64, TreeError> {
+        let tree = descendants(self.id())?;
+        if tree.is_empty() {
+            return Err(TreeError::Ended(self.id()));
+        }
+        Ok(tree.iter().map(|process| anonymous_bytes(process.id)).sum())
+    }
+
     fn stop(&mut self) {
         let known = descendants(self.id()).unwrap_or_default();
         signal(self.id(), Signal::TERM);
@@ -253,6 +265,15 @@ fn switches(id: u32) -> (u64, u64) {
     sum
 }
 
+/// Of one process; 0 where it has just ended.
+fn anonymous_bytes(id: u32) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{id}/status")).unwrap_or_default();
+    let kib = status.lines().find_map(|line| {
+        line.strip_prefix("RssAnon:")?.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()
+    });
+    kib.unwrap_or(0) * 1024
+}
+
 /// Seconds that `cores` were busy since boot, whoever kept them so, the hypervisor's theft included.
 ///
 /// # Errors
@@ -336,6 +357,7 @@ mod tests {
         assert!(all_s >= 0.02, "two loops of 200,000 steps took {all_s} s");
         assert!(all_s >= reaped_s);
         assert!(usage.rss_bytes > 0 && usage.switches_voluntary > 0);
+        assert!(tree.anonymous_bytes().unwrap() > 0);
     }
 
     #[test]

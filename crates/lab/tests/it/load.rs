@@ -21,6 +21,10 @@ use lab::{
     latency::From,
     load::{Arrivals, LoadError, Plan, Target, run, sweep},
 };
+use wire::http2::{
+    Progress,
+    frame::{self, Frame, Setting},
+};
 
 /// A server that treats each connection by a function of its own thread.
 fn server(serve: impl Fn(TcpStream) + Send + Sync + 'static) -> SocketAddr {
@@ -116,6 +120,64 @@ fn server_of_http(before: impl Fn() + Send + Sync + 'static) -> SocketAddr {
             }
         }
     })
+}
+
+/// A server of HTTP/2 that answers each batch of requests from the last to the first, and `held` later than the others.
+fn server_of_http2(held: u32, by: Duration) -> SocketAddr {
+    server(move |mut stream| {
+        let _ = stream.set_nodelay(true);
+        let mut out = Vec::new();
+        frame::settings(&mut out, &[(Setting::MAX_CONCURRENT_STREAMS, 50)]);
+        let (mut received, mut buffer, mut at) = (Vec::new(), [0; 4096], frame::PREFACE.len());
+        let mut late = None;
+        stream.set_read_timeout(Some(Duration::from_millis(1))).unwrap();
+        loop {
+            match stream.read(&mut buffer) {
+                Ok(0) => return,
+                Ok(bytes) => received.extend_from_slice(&buffer[..bytes]),
+                Err(_) => {}
+            }
+            let mut asked = Vec::new();
+            while let Some(rest) = received.get(at..)
+                && let Progress::Complete(one, bytes) = frame::parse(rest, frame::FRAME_BYTES_MIN).unwrap()
+            {
+                at += bytes;
+                if let Frame::Headers { stream, .. } = one {
+                    asked.push(stream);
+                }
+            }
+            if asked.contains(&held) {
+                late = Some(Instant::now() + by);
+            }
+            asked.retain(|stream| *stream != held);
+            if late.is_some_and(|late| late < Instant::now()) {
+                (late, _) = (None, asked.push(held));
+            }
+            for stream in asked.into_iter().rev() {
+                frame::headers(&mut out, stream, &[0x88], false, frame::FRAME_BYTES_MIN);
+                out.extend_from_slice(&frame::data_header(stream, 2, true));
+                out.extend_from_slice(b"ok");
+            }
+            if !out.is_empty() && stream.write_all(&out).is_err() {
+                return;
+            }
+            out.clear();
+        }
+    })
+}
+
+/// Answers on streams come in another order than requests: the one that is held back is slow, and none of its neighbours.
+#[test]
+fn a_slow_stream_is_not_taken_for_another() {
+    let address = server_of_http2(401, Duration::from_millis(200));
+    let target = Target::parse(&format!("h2c://{address}/"), 1, true).unwrap().with_streams(40).unwrap();
+    let outcome = run(&target, &plan(400.0, 1.0)).unwrap();
+    assert_eq!((outcome.answered, outcome.lost, outcome.refused), (400, 0, 0), "{:?}", outcome.warnings());
+    let slow = outcome.latencies.percentiles(From::Sent);
+    // Taken for the oldest that waits, each answer would have been some milliseconds late, and none of them 200.
+    assert!(slow.worst >= 200_000_000, "{slow}");
+    // On a busy machine others may be late, too, but not by as much as that.
+    assert!(outcome.latencies.quantile(From::Sent, 0.9) < 150_000_000, "{slow}");
 }
 
 #[test]

@@ -5,6 +5,7 @@
 mod bench_cache;
 mod bench_feed;
 mod bench_pressure;
+mod bench_tls;
 mod bheap_sim;
 mod load;
 mod program;

@@ -1,29 +1,24 @@
 //! The run: start, fill, measure in rounds, judge, record.
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::path::Path;
-use std::process::Command;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::Instant;
 
-use lab::paired::machine::{self, Machine, first_line};
-use lab::paired::place::{find, sibling, workspace};
-use lab::paired::record::{Comparison, Record};
-use lab::paired::spread::median;
+use lab::paired::place::{sibling, workspace};
+use lab::paired::record::Comparison;
 use lab::paired::tree::{Cores, pinned};
 use lab::paired::{Sample, interleave, measure};
-use lab::placement::restrict;
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::figures::{self, OURS_ONE_SHARED, OURS_TWO};
 use crate::scenarios::{self, MISSES_A_ROUND, MISSES_FROM, Scenario, Sides};
 use lab::peers::PeerError;
-use lab::peers::cache::contenders::{self, Contender, Ground, Running};
+use lab::peers::cache::contenders::{Contender, Running};
 use lab::peers::cache::crowd;
 use lab::peers::cache::load::{self, Asked, Filler, Scripts};
-use lab::peers::cache::origin::{Bodies, Origin, Page};
+use lab::peers::cache::origin::Page;
+use lab::peers::cache::sitting::{Found, MISS_SHARE_MAX, Sitting, chosen, not_hits};
 
 use crate::Options;
 
@@ -31,12 +26,8 @@ use crate::Options;
 const MEMORY_MIB: u64 = 2_048;
 const MEMORY_QUICK_MIB: u64 = 256;
 const SECONDS: u64 = 2;
-/// A measured run may get this share of its answers from the origin.
-const MISS_SHARE_MAX: f64 = 0.001;
 /// Before a page that nobody stores is measured it is asked for this often: a cache may remember that of it.
 const WARM_UPS: usize = 2;
-/// From here on the record says that others were at work.
-const FOREIGN_SHARE_NOISY: f64 = 0.1;
 /// A cache that still asks the origin after so many passes over all objects is measured, and marked.
 const FILL_PASSES_MAX: usize = 4;
 /// More than one, so that server and filler need not wait for each other's wake-up.
@@ -47,8 +38,8 @@ const TOOLS: [(&str, &str); 4] =
 /// `Ok(false)` when a contender that is here did not work.
 pub(crate) fn run(options: &Options, remarks: Vec<String>) -> Result<bool, PeerError> {
     let mut bench = Bench::prepare(options, remarks)?;
-    let scenarios = chosen(options)?;
-    let begun = Instant::now();
+    let all = scenarios::all(options.quick);
+    let scenarios = chosen("scenario", all, &options.scenario, |scenario| scenario.name)?;
     let mut running = bench.start(options, &scenarios)?;
     let mut comparisons = Vec::new();
     for scenario in &scenarios {
@@ -60,149 +51,45 @@ pub(crate) fn run(options: &Options, remarks: Vec<String>) -> Result<bool, PeerE
     // Stopped before the store is measured, so that it has the machine to itself.
     running.clear();
     let attached = if options.quick { BTreeMap::new() } else { bench.store() };
-    bench.settings.insert("took".into(), format!("{} s", begun.elapsed().as_secs()));
-
-    if let Some(share) = disturbance(&comparisons).filter(|share| *share > FOREIGN_SHARE_NOISY) {
-        let percent = 100.0 * share;
-        bench
-            .remarks
-            .push(format!("not a quiet machine: others used {percent:.0}% of the server's core (median)"));
-    }
-    let record = Record {
-        name: "bench-cache".into(),
-        date: bench.date,
-        commit: machine::commit(),
-        machine: bench.machine,
-        settings: bench.settings,
-        versions: bench.versions,
-        reference: Contender::Limit.name().into(),
+    let found = Found {
         figures: figures::all(&comparisons),
         tables: figures::latencies(&comparisons).into_iter().collect(),
         comparisons,
         attached,
-        remarks: bench.remarks,
     };
-    for figure in &record.figures {
-        println!("{}", figure.line());
-    }
-    for remark in &record.remarks {
-        println!("({remark})");
-    }
     let default = if options.quick { "target/bench" } else { "bench/records" };
     let directory = options.records.clone().unwrap_or_else(|| workspace().join(default));
-    println!("{}", record.write(&directory)?.display());
-    Ok(!bench.failed)
-}
-
-/// The median over all rounds in which the server had its core to itself, by the plan, of what others used of it.
-fn disturbance(comparisons: &[Comparison]) -> Option<f64> {
-    let samples = comparisons
-        .iter()
-        .flat_map(|comparison| &comparison.series)
-        .filter(|series| ![OURS_TWO, OURS_ONE_SHARED].contains(&series.name.as_str()));
-    let shares: Vec<f64> =
-        samples.flat_map(|series| &series.samples).map(|sample| sample.foreign_share).collect();
-    median(&shares)
-}
-
-fn chosen(options: &Options) -> Result<Vec<Scenario>, PeerError> {
-    let all = scenarios::all(options.quick);
-    if let Some(unknown) = options.scenario.iter().find(|name| !all.iter().any(|known| known.name == **name))
-    {
-        let known: Vec<&str> = all.iter().map(|scenario| scenario.name).collect();
-        return Err(PeerError::failed(format!(
-            "there is no scenario {unknown}; there are {}",
-            known.join(", ")
-        )));
-    }
-    let wanted = |scenario: &Scenario| {
-        options.scenario.is_empty() || options.scenario.iter().any(|name| name == scenario.name)
-    };
-    Ok(all.into_iter().filter(wanted).collect())
+    let has_own_core = |name: &str| ![OURS_TWO, OURS_ONE_SHARED].contains(&name);
+    bench.sitting.record(&directory, ("bench-cache", Contender::Limit), found, has_own_core)
 }
 
 /// What stands while contenders come and go.
 struct Bench {
-    work: tempfile::TempDir,
-    origin: Origin,
-    bodies: Bodies,
+    sitting: Sitting,
     scripts: Scripts,
-    server: Cores,
-    load: Cores,
     both: Cores,
-    memory_mib: u64,
     is_quick: bool,
     seconds: u64,
     /// The first URL that no miss has asked for yet.
     fresh: AtomicU64,
-    date: String,
-    machine: Machine,
-    settings: BTreeMap<String, String>,
-    versions: BTreeMap<String, String>,
-    remarks: Vec<String>,
-    failed: bool,
 }
 
 impl Bench {
     fn prepare(options: &Options, remarks: Vec<String>) -> Result<Self, PeerError> {
-        let missing: Vec<&str> =
-            TOOLS.iter().filter(|(tool, _)| find(tool).is_none()).map(|&(_, package)| package).collect();
-        if !missing.is_empty() {
-            let packages = missing.join(" ");
-            return Err(PeerError::failed(format!(
-                "needs {packages}: sudo apt-get install {packages}, or all of it by sudo bench/install-peers.sh"
-            )));
-        }
-        let [first, second, ..] = Cores::allowed()?[..] else {
-            return Err(PeerError::failed("needs two processors: one for the server, one for the load"));
-        };
-        let one = |core| Cores::new(vec![core]).ok_or_else(|| PeerError::failed("no core"));
-        let (server, load) = (one(first)?, one(second)?);
-        let both = Cores::new(vec![first, second]).ok_or_else(|| PeerError::failed("no cores"))?;
-        let machine = Machine::here();
-
-        // This process is part of the load: the origin lives in it. Before its threads exist.
-        restrict(&[second])?;
-        // A thousand connections on either side, and a file for each of nginx's objects.
-        let limit = getrlimit(Resource::Nofile);
-        setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum })
-            .map_err(std::io::Error::from)?;
-
-        let memory = Path::new("/dev/shm");
-        let parent = if memory.is_dir() { memory.to_owned() } else { std::env::temp_dir() };
-        let work = tempfile::Builder::new().prefix("nighttrain-bench-").tempdir_in(parent)?;
-        // The unprivileged peers must be able to pass through it.
-        fs::set_permissions(work.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755))?;
-
-        let origin = Origin::start()?;
-        let scripts = Scripts::write(work.path())?;
         let memory_mib = if options.quick { MEMORY_QUICK_MIB } else { MEMORY_MIB };
+        let mut sitting = Sitting::begin(&TOOLS, memory_mib, remarks)?;
+        let both = [sitting.server.list(), sitting.load.list()].concat();
+        let both = Cores::new(both).ok_or_else(|| PeerError::failed("no cores"))?;
+        let scripts = Scripts::write(sitting.work.path())?;
         let seconds = options.seconds.unwrap_or(if options.quick { 1 } else { SECONDS });
-        let wrk = first_line(Command::new("wrk").arg("-v")).unwrap_or_default();
-        let settings = BTreeMap::from([
-            ("cores".into(), format!("server {server}, load and origin {load}")),
-            ("memory of each cache".into(), format!("{memory_mib} MiB")),
-            ("seconds a round and contender".into(), seconds.to_string()),
-            ("load".into(), wrk),
-        ]);
+        sitting.settings.insert("seconds a round and contender".into(), seconds.to_string());
         Ok(Self {
-            work,
-            origin,
-            bodies: Bodies::new(),
+            sitting,
             scripts,
-            server,
-            load,
             both,
-            memory_mib,
             is_quick: options.quick,
             seconds,
             fresh: AtomicU64::new(MISSES_FROM),
-            date: machine::date(),
-            machine,
-            settings,
-            versions: BTreeMap::new(),
-            remarks,
-            failed: false,
         })
     }
 
@@ -226,15 +113,7 @@ impl Bench {
             if !options.only.is_empty() && !named || !is_needed {
                 continue;
             }
-            let program = match contender.program() {
-                Ok(program) => program,
-                Err(why) => {
-                    println!("{why}");
-                    self.remarks.push(why);
-                    continue;
-                }
-            };
-            self.versions.insert(contender.name().into(), contender.version(&program));
+            let Some(program) = self.sitting.program(contender) else { continue };
             if contender.is_storeless() && !contender.is_floor() {
                 all.extend(self.started(contender, contender.name(), &program, Sides::Apart, None));
                 continue;
@@ -261,7 +140,6 @@ impl Bench {
         Ok(all)
     }
 
-    /// Starts a server; one that does not start is a remark, and makes the run fail in the end.
     fn started(
         &mut self,
         contender: Contender,
@@ -270,23 +148,11 @@ impl Bench {
         sides: Sides,
         body_bytes: Option<u64>,
     ) -> Option<Running> {
-        let cores = match sides {
-            Sides::Apart => (&self.server, &self.load),
-            Sides::OneAndTwo => (&self.both, &self.both),
+        let (server, load) = match sides {
+            Sides::Apart => (self.sitting.server.clone(), self.sitting.load.clone()),
+            Sides::OneAndTwo => (self.both.clone(), self.both.clone()),
         };
-        let ground = Ground {
-            directory: self.work.path(),
-            origin_port: self.origin.port,
-            memory_mib: self.memory_mib,
-            bodies: &self.bodies,
-        };
-        match contenders::start(contender, name, program, &ground, cores, body_bytes) {
-            Ok(server) => Some(server),
-            Err(error) => {
-                self.fail(error.to_string());
-                None
-            }
-        }
+        self.sitting.started(contender, name, program, (&server, &load), body_bytes)
     }
 
     fn filled(
@@ -305,16 +171,10 @@ impl Bench {
                 Some(server)
             }
             Err(error) => {
-                self.fail(format!("{name} could not be filled: {error}"));
+                self.sitting.fail(format!("{name} could not be filled: {error}"));
                 None
             }
         }
-    }
-
-    fn fail(&mut self, why: String) {
-        println!("{why}");
-        self.remarks.push(why);
-        self.failed = true;
     }
 
     /// Asks for every object of every scenario until a whole pass leaves the origin alone: the first pass fills,
@@ -331,9 +191,9 @@ impl Bench {
         };
         let (shared, checked) = (objects_of(Page::Shared), objects_of(Page::Checked));
         for _ in 0..FILL_PASSES_MAX {
-            let before = self.origin.requests();
+            let before = self.sitting.origin.requests();
             self.fetch_all(server, Page::Shared, &shared)?;
-            if self.origin.requests() == before {
+            if self.sitting.origin.requests() == before {
                 break;
             }
         }
@@ -346,7 +206,7 @@ impl Bench {
     fn fetch_all(&self, server: &Running, page: Page, objects: &[(u64, u64)]) -> Result<(), PeerError> {
         let share = objects.len().div_ceil(FILL_CONNECTIONS).max(1);
         let fetch = |objects: &[(u64, u64)]| {
-            let mut filler = Filler::new(server.port, &self.bodies);
+            let mut filler = Filler::new(server.port, &self.sitting.bodies);
             objects.iter().try_for_each(|&(body_bytes, id)| filler.fetch_page(page, body_bytes, id))
         };
         thread::scope(|scope| {
@@ -406,17 +266,17 @@ impl Bench {
             let first = self.fresh.fetch_add(MISSES_A_ROUND, Ordering::Relaxed);
             let asked = scenario.asked(first);
             measure(&server.tree, &server.cores, || {
-                let before = (self.origin.requests(), self.origin.not_modified());
+                let before = (self.sitting.origin.requests(), self.sitting.origin.not_modified());
                 let mut work = if scenario.page == Page::Awaited {
                     let Asked { connections, body_bytes, .. } = asked;
-                    crowd::ask(&self.origin, server.port, connections, body_bytes, first)?
+                    crowd::ask(&self.sitting.origin, server.port, connections, body_bytes, first)?
                 } else {
                     load::wrk(&self.scripts, &asked, server.port, load_cores, self.seconds)?
                 };
-                let at_origin = self.origin.requests() - before.0;
+                let at_origin = self.sitting.origin.requests() - before.0;
                 work.doubts.extend(doubt(scenario, work.units, at_origin));
                 if self.is_to_validate(server, scenario) {
-                    work.doubts.extend(unvalidated(at_origin, self.origin.not_modified() - before.1));
+                    work.doubts.extend(unvalidated(at_origin, self.sitting.origin.not_modified() - before.1));
                 }
                 Ok::<_, PeerError>(work)
             })
@@ -440,7 +300,7 @@ impl Bench {
         if matches!(scenario.page, Page::Shared | Page::Checked | Page::Awaited) {
             return Ok(());
         }
-        let mut filler = Filler::new(server.port, &self.bodies);
+        let mut filler = Filler::new(server.port, &self.sitting.bodies);
         (0..WARM_UPS).try_for_each(|_| filler.fetch_page(scenario.page, scenario.body_bytes, 0))
     }
 
@@ -448,20 +308,20 @@ impl Bench {
     fn store(&mut self) -> BTreeMap<String, serde_json::Value> {
         let program = sibling("examples/store_bench").filter(|path| path.exists());
         let Some(program) = program else {
-            self.remarks.push(
+            self.sitting.remarks.push(
                 "the store is not measured: cargo build --release --package engine --example store_bench"
                     .into(),
             );
             return BTreeMap::new();
         };
         println!("store: {}", program.display());
-        let output = pinned(&self.server, &program.to_string_lossy()).output();
+        let output = pinned(&self.sitting.server, &program.to_string_lossy()).output();
         let text =
             output.map(|output| String::from_utf8_lossy(&output.stdout).into_owned()).unwrap_or_default();
         match printed(&text) {
             Some(value) => BTreeMap::from([("store".to_owned(), value)]),
             None => {
-                self.fail(format!("{} printed no figures", program.display()));
+                self.sitting.fail(format!("{} printed no figures", program.display()));
                 BTreeMap::new()
             }
         }
@@ -470,14 +330,13 @@ impl Bench {
 
 /// Why a run in which so many of the requests reached the origin was not what it should be.
 fn doubt(scenario: &Scenario, requests: u64, at_origin: u64) -> Option<String> {
-    let most = (requests as f64 * MISS_SHARE_MAX) as u64;
     if scenario.page == Page::Awaited {
         (at_origin != 1)
             .then(|| format!("{at_origin} of {requests} requests reached the origin, where one does"))
     } else if scenario.is_hit() {
-        (at_origin > most).then(|| format!("{at_origin} of {requests} answers came from the origin"))
+        not_hits(requests, at_origin)
     } else {
-        let fewest = requests.saturating_sub(most);
+        let fewest = requests.saturating_sub((requests as f64 * MISS_SHARE_MAX) as u64);
         (at_origin < fewest).then(|| format!("{at_origin} of {requests} requests reached the origin"))
     }
 }

@@ -108,7 +108,7 @@ pub(crate) enum LabTool {
 /// `nighttrain lab load`
 #[derive(Debug, Args)]
 pub(crate) struct LoadTask {
-    /// http://…, https://…, nats://HOST, smtp://HOST/RECIPIENT or tcp://HOST:PORT (an echo)
+    /// http://…, https://…, h2://… (HTTP/2), h2c://… (without TLS), nats://HOST, smtp://HOST/RECIPIENT or tcp://HOST:PORT (an echo)
     pub url: String,
     /// Requests a second; with --sweep, where to begin
     #[arg(long, value_name = "PER SECOND", default_value_t = 1000.0)]
@@ -122,6 +122,9 @@ pub(crate) struct LoadTask {
     /// Connections, opened before the start
     #[arg(long, value_name = "N", default_value_t = 16)]
     pub connections: usize,
+    /// Requests under way at once on a connection of h2:// or h2c:// [default: 10]
+    #[arg(long, value_name = "N")]
+    pub streams: Option<usize>,
     /// How long requests become due
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = parse_duration)]
     pub duration: Duration,
@@ -140,7 +143,7 @@ pub(crate) struct LoadTask {
     /// Bytes of an echo (tcp://), a message (nats://) or a mail (smtp://)
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub bytes: usize,
-    /// Takes any certificate (https://)
+    /// Takes any certificate (https://, h2://)
     #[arg(long)]
     pub insecure: bool,
     /// Writes PREFIX.corrected.hgrm, PREFIX.uncorrected.hgrm and PREFIX.hlog for HdrHistogram's tools

@@ -31,8 +31,12 @@ pub(crate) fn load(task: &LoadTask) -> Result<(), Failure> {
     if !(task.percentile > 0.0 && task.percentile < 100.0) {
         return Err(usage(format!("--percentile {}: more than 0 and less than 100", task.percentile)));
     }
-    let target =
-        Target::parse(&task.url, task.bytes, !task.insecure).map_err(|error| usage(error.to_string()))?;
+    let target = Target::parse(&task.url, task.bytes, !task.insecure)
+        .and_then(|target| match task.streams {
+            Some(streams) => target.with_streams(streams),
+            None => Ok(target),
+        })
+        .map_err(|error| usage(error.to_string()))?;
     let plan = Plan {
         rate: task.rate,
         arrivals: task.arrivals.into(),

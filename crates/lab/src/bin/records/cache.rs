@@ -59,6 +59,7 @@ pub(crate) fn section(out: &mut String, shelf: &Shelf) -> Result<(), String> {
     }
 
     through(out, shelf);
+    crate::edge::section(out, shelf)?;
     out.push_str("### The store in memory, as a library\n\n");
     store(out, shelf);
     crate::pressure::section(out, shelf)?;
@@ -68,6 +69,7 @@ pub(crate) fn section(out: &mut String, shelf: &Shelf) -> Result<(), String> {
     out.push_str("### Bounds of the accelerator\n\n");
     bounds(out, &shelf.bounds(BENCH));
     crate::pressure::bounds(out, shelf);
+    crate::edge::bounds(out, shelf);
     Ok(())
 }
 
@@ -173,6 +175,7 @@ pub(crate) fn losses(shelf: &Shelf) -> Result<Vec<String>, String> {
              aimed at ({link})."
         ));
     }
+    all.extend(crate::edge::losses(shelf));
     all.extend(crate::pressure::losses(shelf));
     if all.is_empty() {
         all.push("Nothing that was measured.".into());

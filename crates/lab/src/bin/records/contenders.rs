@@ -9,9 +9,15 @@ pub(crate) fn shown(name: &str, versions: &BTreeMap<String, String>) -> String {
         let ours = shown("ours", versions);
         return format!("{ours}, equal bodies stored once (the default)");
     }
+    if let ("hitch+varnish", Some((hitch, varnish))) =
+        (name, versions.get(name).and_then(|text| text.split_once(" + ")))
+    {
+        let number = |text| number(text).unwrap_or_default().trim_end_matches(',');
+        return format!("Hitch {} + Varnish {}", number(hitch), number(varnish));
+    }
     let (name, version) = match name {
         "limit" => return "the limit".into(),
-        "floor" => return "the floor".into(),
+        "floor" | "limit-h2" => return "the floor".into(),
         "sink" => return "smtp-sink".into(),
         "ours" | "ours-direct" | "ours-kernel" => ("nighttrain", version),
         "nats-server-debian" => ("nats-server", version),
@@ -41,7 +47,7 @@ pub(crate) fn is_ours(name: &str) -> bool {
 
 /// Whether it does nothing but what cannot be left out.
 pub(crate) fn is_reference(name: &str) -> bool {
-    matches!(name, "limit" | "floor" | "sink" | "reference")
+    matches!(name, "limit" | "limit-h2" | "floor" | "sink" | "reference" | "reference-h2")
 }
 
 /// The first number with a dot in a program's own words: `nginx version: nginx/1.22.1`.
@@ -68,6 +74,9 @@ mod tests {
         ] {
             assert_eq!(number(words), Some(version), "{words}");
         }
+        let both = "hitch 1.7.2 + varnishd (varnish-7.1.1 revision 7cee)".to_owned();
+        let versions = BTreeMap::from([("hitch+varnish".to_owned(), both)]);
+        assert_eq!(shown("hitch+varnish", &versions), "Hitch 1.7.2 + Varnish 7.1.1");
         assert_eq!(number("the shared relay.c, by the same compiler"), None);
     }
 }

@@ -11,7 +11,7 @@ use lab::report::{Report, Table, json};
 
 use crate::contenders::is_peer;
 use crate::shelf::{AnyRecord, Kept, Pressure, comparison, parse};
-use crate::{feed, mail, pressure};
+use crate::{edge, feed, mail, pressure};
 
 /// The feed's scenarios along the axis: how many consumers.
 const FANS: [(&str, f64); 3] = [("one", 1.0), ("ten", 10.0), ("hundred", 100.0)];
@@ -58,6 +58,7 @@ fn of_paired(record: &Record) -> String {
     let (title, repeat) = match record.name.as_str() {
         feed::BENCH => ("What a relayed message costs", "make bench-feed"),
         mail::BENCH => ("What a mail costs", "make bench-mail"),
+        edge::BENCH => ("What TLS and HTTP/2 cost", "make bench-tls"),
         _ => ("What a hit costs", "make bench-cache"),
     };
     let taken = Taken { date: record.date.clone(), machine: record.machine.clone() };

@@ -14,6 +14,7 @@ mod cache;
 mod chart;
 mod claims;
 mod contenders;
+mod edge;
 mod feed;
 mod html;
 mod mail;

@@ -101,6 +101,16 @@ fn cell(text: &str) -> String {
 /// A column of costs and one of ratios for each of these scenarios (name, heading) of a record. The reference stands
 /// first, then ours, then the others from the cheapest in the first scenario on.
 pub(crate) fn costs(record: &Record, scenarios: &[(&str, &str)], places: usize) -> Result<Table, String> {
+    costs_beside(record, scenarios, &record.reference, places)
+}
+
+/// The same with the ratios to whom is named.
+pub(crate) fn costs_beside(
+    record: &Record,
+    scenarios: &[(&str, &str)],
+    reference: &str,
+    places: usize,
+) -> Result<Table, String> {
     let found: Vec<&Comparison> = scenarios
         .iter()
         .map(|(name, _)| comparison(record, name).ok_or_else(|| format!("{} has no {name}", record.date)))
@@ -108,7 +118,7 @@ pub(crate) fn costs(record: &Record, scenarios: &[(&str, &str)], places: usize) 
     let mut columns = vec![(String::new(), "")];
     for (_, heading) in scenarios {
         columns.push(((*heading).to_owned(), "µs"));
-        columns.push((format!("× {}", shown(&record.reference, &record.versions)), ""));
+        columns.push((format!("× {}", shown(reference, &record.versions)), ""));
     }
     let columns: Vec<(&str, &str)> = columns.iter().map(|(name, unit)| (name.as_str(), *unit)).collect();
     let mut table = Table::new("", &columns);
@@ -116,7 +126,7 @@ pub(crate) fn costs(record: &Record, scenarios: &[(&str, &str)], places: usize) 
         let mut cells = vec![bold_if_ours(&name, &shown(&name, &record.versions))];
         for comparison in &found {
             cells.push(comparison.cost(&name).map_or_else(dash, |cost| format!("{cost:.places$}")));
-            cells.push(ratio(comparison, &name, &record.reference).map_or_else(dash, interval));
+            cells.push(ratio(comparison, &name, reference).map_or_else(dash, interval));
         }
         table.row(cells);
     }

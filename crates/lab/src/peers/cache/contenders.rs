@@ -13,6 +13,7 @@ use crate::paired::machine::first_line;
 use crate::paired::place::{find, free_port, other, ours, reference_floor, workspace};
 use crate::paired::tree::{Cores, Tree, pinned};
 
+use super::certificates::{Certificates, RSA_NAME};
 use super::load::Filler;
 use super::origin::Bodies;
 use crate::peers::{PeerError, UNPRIVILEGED, hand_over, last_words};
@@ -60,10 +61,16 @@ pub enum Contender {
     TrafficServer,
     /// Squid as an accelerator
     Squid,
+    /// `bench/limit/streams.c`
+    LimitStreams,
+    /// The shared floor of HTTP/2 that ours must not exceed, if a path to it is given.
+    ReferenceStreams,
+    /// Hitch before Varnish, which has no TLS of its own
+    HitchVarnish,
 }
 
 impl Contender {
-    /// All of them.
+    /// Those that are compared over HTTP/1.1 in the clear.
     pub const ALL: [Self; 12] = [
         Self::Limit,
         Self::Crowd,
@@ -78,6 +85,18 @@ impl Contender {
         Self::TrafficServer,
         Self::Squid,
     ];
+    /// Those that are compared at a site's edge: TLS and HTTP/2.
+    pub const EDGE: [Self; 7] = [
+        Self::LimitStreams,
+        Self::ReferenceStreams,
+        Self::Ours,
+        Self::Other,
+        Self::Nginx,
+        Self::Haproxy,
+        Self::HitchVarnish,
+    ];
+    /// Those of them that others wrote.
+    pub const EDGE_PEERS: [Self; 3] = [Self::Nginx, Self::Haproxy, Self::HitchVarnish];
     /// Those that others wrote.
     pub const PEERS: [Self; 5] =
         [Self::Varnish, Self::Nginx, Self::Haproxy, Self::TrafficServer, Self::Squid];
@@ -99,12 +118,15 @@ impl Contender {
             Self::Haproxy => "haproxy",
             Self::TrafficServer => "trafficserver",
             Self::Squid => "squid",
+            Self::LimitStreams => "limit-h2",
+            Self::ReferenceStreams => "reference-h2",
+            Self::HitchVarnish => "hitch+varnish",
         }
     }
 
     /// A floor answers one size only, with bytes of its own, and has no origin.
     pub const fn is_floor(self) -> bool {
-        matches!(self, Self::Limit | Self::Reference)
+        matches!(self, Self::Limit | Self::Reference | Self::LimitStreams | Self::ReferenceStreams)
     }
 
     /// It stores nothing.
@@ -123,9 +145,10 @@ impl Contender {
             })
         };
         match self {
-            Self::Limit | Self::Crowd => packaged("cc"),
+            Self::Limit | Self::Crowd | Self::LimitStreams => packaged("cc"),
             Self::Direct => packaged("sleep"),
             Self::Reference => reference_floor("limit.c"),
+            Self::ReferenceStreams => reference_floor("limit-h2.c"),
             Self::Ours | Self::OursOnFile => ours(),
             Self::Other => other(),
             Self::Varnish => packaged("varnishd"),
@@ -133,16 +156,26 @@ impl Contender {
             Self::Haproxy => packaged("haproxy"),
             Self::TrafficServer => packaged("traffic_server"),
             Self::Squid => packaged("squid"),
+            Self::HitchVarnish => packaged("varnishd").and_then(|_| packaged("hitch")),
         }
     }
 
     /// Its version in its own words.
     pub fn version(self, program: &Path) -> String {
         let flag = match self {
-            Self::Limit | Self::Crowd | Self::Direct | Self::Ours | Self::Other | Self::OursOnFile => {
-                "--version"
+            Self::Limit
+            | Self::Crowd
+            | Self::LimitStreams
+            | Self::Direct
+            | Self::Ours
+            | Self::Other
+            | Self::OursOnFile => "--version",
+            Self::HitchVarnish => {
+                let varnish = Self::Varnish.program().map(|program| Self::Varnish.version(&program));
+                let hitch = first_line(Command::new(program).arg("-V")).unwrap_or_else(|| "unknown".into());
+                return format!("{hitch} + {}", varnish.unwrap_or_default());
             }
-            Self::Reference => {
+            Self::Reference | Self::ReferenceStreams => {
                 return format!(
                     "{}, by the same compiler",
                     program.file_name().unwrap_or_default().to_string_lossy()
@@ -166,6 +199,17 @@ pub struct Ground<'a> {
     pub memory_mib: u64,
     /// What the origin answers with.
     pub bodies: &'a Bodies,
+    /// What those servers show that are to speak TLS and HTTP/2.
+    pub certificates: Option<&'a Certificates>,
+}
+
+/// Ports of loopback at a site's edge.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct EdgePorts {
+    /// HTTP/2 in the clear.
+    pub streams: u16,
+    /// HTTP/1.1 and HTTP/2 over TLS.
+    pub tls: u16,
 }
 
 /// A server that answers.
@@ -177,6 +221,8 @@ pub struct Running {
     pub name: String,
     /// Of loopback.
     pub port: u16,
+    /// Where it speaks HTTP/2 in the clear, and where TLS, if it was given certificates.
+    pub edge: EdgePorts,
     /// Where it runs.
     pub cores: Cores,
     /// Where its load runs.
@@ -202,7 +248,14 @@ pub fn start(
     let directory = ground.directory.join(format!("{name}{}", body_bytes.unwrap_or(0)));
     fs::create_dir_all(&directory)?;
     let port = if contender == Contender::Direct { ground.origin_port } else { free_port()? };
-    let place = Place { directory: &directory, port, ground, cores };
+    let edge = match (ground.certificates, contender) {
+        (None, _) => EdgePorts::default(),
+        // Others tell by a connection's first bytes what is spoken.
+        (Some(_), Contender::Nginx) => EdgePorts { streams: free_port()?, tls: free_port()? },
+        (Some(_), _) => EdgePorts { streams: port, tls: free_port()? },
+    };
+    let place = Place { directory: &directory, port, edge, ground, cores };
+    place.certificates()?;
     let mut command = match contender {
         Contender::Limit => {
             place.floor(&workspace().join("bench/limit/limit.c"), body_bytes.unwrap_or(KIB))?
@@ -210,11 +263,16 @@ pub fn start(
         Contender::Crowd => {
             place.floor(&workspace().join("bench/limit/crowd.c"), u64::from(ground.origin_port))?
         }
+        Contender::LimitStreams => {
+            place.floor(&workspace().join("bench/limit/streams.c"), body_bytes.unwrap_or(KIB))?
+        }
         Contender::Direct => place.nobody(program),
-        Contender::Reference => place.floor(program, body_bytes.unwrap_or(KIB))?,
-        Contender::Ours | Contender::Other => place.ours(program),
+        Contender::Reference | Contender::ReferenceStreams => {
+            place.floor(program, body_bytes.unwrap_or(KIB))?
+        }
+        Contender::Ours | Contender::Other => place.ours(program)?,
         Contender::OursOnFile => {
-            let mut command = place.ours(program);
+            let mut command = place.ours(program)?;
             let bytes = format!("{}MiB", FILE_TIMES_MEMORY * ground.memory_mib);
             command.arg("--store").arg(directory.join("store")).arg("--store-size").arg(bytes);
             command
@@ -224,6 +282,7 @@ pub fn start(
         Contender::Haproxy => place.haproxy(program)?,
         Contender::TrafficServer => place.traffic_server(program)?,
         Contender::Squid => place.squid(program)?,
+        Contender::HitchVarnish => place.hitch_varnish(program)?,
     };
     let output = directory.join("output.txt");
     let file = File::create(&output)?;
@@ -233,6 +292,7 @@ pub fn start(
         contender,
         name: name.to_owned(),
         port,
+        edge,
         cores: cores.clone(),
         load_cores: load_cores.clone(),
         body_bytes,
@@ -269,6 +329,7 @@ fn wait_until_ready(running: &mut Running, bodies: &Bodies) -> Result<(), PeerEr
 struct Place<'a> {
     directory: &'a Path,
     port: u16,
+    edge: EdgePorts,
     ground: &'a Ground<'a>,
     cores: &'a Cores,
 }
@@ -294,12 +355,27 @@ impl Place<'_> {
         Ok(command)
     }
 
-    fn ours(&self, program: &Path) -> Command {
+    /// Writes the certificates and keys that the server is to show into its directory.
+    fn certificates(&self) -> Result<(), PeerError> {
+        if let Some(certificates) = self.ground.certificates {
+            for (name, pair) in [("ecdsa", &certificates.ecdsa), ("rsa", &certificates.rsa)] {
+                fs::write(self.directory.join(format!("{name}.crt")), &pair.certificate)?;
+                fs::write(self.directory.join(format!("{name}.key")), &pair.key)?;
+                // Some want both in one file.
+                let both = format!("{}{}", pair.certificate, pair.key);
+                fs::write(self.directory.join(format!("{name}.pem")), both)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn ours(&self, program: &Path) -> Result<Command, PeerError> {
         let mut command = pinned(self.cores, &program.to_string_lossy());
+        let origin = format!("http://127.0.0.1:{}", self.ground.origin_port);
         command
             .arg("cache")
             .arg("--origin")
-            .arg(format!("http://127.0.0.1:{}", self.ground.origin_port))
+            .arg(&origin)
             .arg("--listen")
             .arg(format!("127.0.0.1:{}", self.port))
             .arg("--memory")
@@ -309,29 +385,72 @@ impl Place<'_> {
             // Two of ours run at once, and one admin port is all that there is by default.
             .arg("--admin")
             .arg("127.0.0.1:0");
-        command
+        if self.ground.certificates.is_some() {
+            let file = self.configuration(
+                "nighttrain.toml",
+                include_str!("../../../../../bench/peers/nighttrain.toml"),
+            )?;
+            command.arg("--config").arg(file);
+            command.arg("--tls-listen").arg(format!("127.0.0.1:{}", self.edge.tls));
+        }
+        Ok(command)
     }
 
     fn varnish(&self, program: &Path) -> Result<Command, PeerError> {
+        let arguments = self.varnish_arguments()?;
+        let mut command = self.unprivileged(program)?;
+        command.args(arguments);
+        Ok(command)
+    }
+
+    fn varnish_arguments(&self) -> Result<Vec<String>, PeerError> {
         let policy =
             self.configuration("default.vcl", include_str!("../../../../../bench/peers/varnish.vcl"))?;
-        let mut command = self.unprivileged(program)?;
-        command.arg("-F").arg("-j").arg("none").arg("-f").arg(policy);
-        command.arg("-n").arg(self.directory.join("state"));
-        command.arg("-a").arg(format!("127.0.0.1:{}", self.port));
-        command.arg("-s").arg(format!("malloc,{}M", self.ground.memory_mib));
+        let mut all: Vec<String> = ["-F", "-j", "none", "-f"].map(Into::into).into();
+        all.push(policy.to_string_lossy().into());
+        all.extend(["-n".into(), self.directory.join("state").to_string_lossy().into()]);
+        all.extend(["-a".into(), format!("127.0.0.1:{}", self.port)]);
+        all.extend(["-s".into(), format!("malloc,{}M", self.ground.memory_mib)]);
         // A thread per busy connection is its design: have them before they are needed.
-        for parameter in
-            ["thread_pools=1", "thread_pool_min=1100", "thread_pool_max=2000", "listen_depth=4096"]
-        {
-            command.arg("-p").arg(parameter);
+        for parameter in [
+            "thread_pools=1",
+            "thread_pool_min=1100",
+            "thread_pool_max=2000",
+            "listen_depth=4096",
+            VARNISH_LOG_OFF,
+        ] {
+            all.extend(["-p".into(), parameter.into()]);
         }
-        command.arg("-p").arg(VARNISH_LOG_OFF);
+        Ok(all)
+    }
+
+    /// Both in one tree: the shell becomes Hitch, and Varnish is its child.
+    fn hitch_varnish(&self, hitch: &Path) -> Result<Command, PeerError> {
+        let path = self.configuration("hitch.conf", include_str!("../../../../../bench/peers/hitch.conf"))?;
+        let mut arguments = self.varnish_arguments()?;
+        arguments.extend(["-a".into(), format!("{},PROXY", self.directory.join("varnish.sock").display())]);
+        arguments.extend(["-p", "feature=+http2"].map(Into::into));
+        let varnish = Contender::Varnish.program().map_err(PeerError::failed)?;
+        let mut command = self.unprivileged(Path::new("sh"))?;
+        // Hitch looks its backend up when it starts.
+        let script = "socket=$1 hitch=$2 configuration=$3; shift 3; \"$@\" & \
+                      until [ -S \"$socket\" ]; do sleep 0.05; done; \
+                      exec \"$hitch\" --config=\"$configuration\"";
+        command.arg("-c").arg(script).arg("sh");
+        command.arg(self.directory.join("varnish.sock")).arg(hitch).arg(path);
+        command.arg(varnish).args(arguments);
         Ok(command)
     }
 
     fn nginx(&self, program: &Path) -> Result<Command, PeerError> {
         self.configuration("proxy.conf", include_str!("../../../../../bench/peers/nginx-proxy.conf"))?;
+        self.configuration(
+            "locations.conf",
+            include_str!("../../../../../bench/peers/nginx-locations.conf"),
+        )?;
+        if self.ground.certificates.is_some() {
+            self.configuration("edge.conf", include_str!("../../../../../bench/peers/nginx-edge.conf"))?;
+        }
         let path = self.configuration("nginx.conf", include_str!("../../../../../bench/peers/nginx.conf"))?;
         let mut command = self.unprivileged(program)?;
         command.arg("-c").arg(path).arg("-p").arg(self.directory);
@@ -343,8 +462,18 @@ impl Place<'_> {
     fn haproxy(&self, program: &Path) -> Result<Command, PeerError> {
         let path =
             self.configuration("haproxy.cfg", include_str!("../../../../../bench/peers/haproxy.cfg"))?;
+        let edge = match self.ground.certificates {
+            None => None,
+            Some(_) => Some(self.configuration(
+                "haproxy-edge.cfg",
+                include_str!("../../../../../bench/peers/haproxy-edge.cfg"),
+            )?),
+        };
         let mut command = self.unprivileged(program)?;
         command.arg("-db").arg("-f").arg(path);
+        if let Some(edge) = edge {
+            command.arg("-f").arg(edge);
+        }
         Ok(command)
     }
 
@@ -391,6 +520,9 @@ impl Place<'_> {
         let text = template
             .replace("@DIR@", &self.directory.to_string_lossy())
             .replace("@PORT@", &self.port.to_string())
+            .replace("@STREAMS_PORT@", &self.edge.streams.to_string())
+            .replace("@TLS_PORT@", &self.edge.tls.to_string())
+            .replace("@RSA_NAME@", RSA_NAME)
             .replace("@ORIGIN_PORT@", &self.ground.origin_port.to_string())
             .replace("@MEMORY_MIB@", &self.ground.memory_mib.to_string())
             .replace("@MEMORY_BYTES@", &(self.ground.memory_mib << 20).to_string());

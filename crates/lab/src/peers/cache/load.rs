@@ -1,11 +1,15 @@
 //! Filling the caches, and asking for what they hold, and for what they do not.
 
 use std::fs;
-use std::io::{Read, Write};
+use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::Arc;
 use std::time::Duration;
+
+use rustls::pki_types::ServerName;
+use rustls::{ClientConfig, ClientConnection, HandshakeKind, StreamOwned};
 
 use crate::paired::spread::Draws;
 use crate::paired::tree::{Cores, pinned};
@@ -225,6 +229,26 @@ pub fn wrk(
     run_wrk(command)
 }
 
+/// The same over TLS, for one URL. `openssl` is the configuration of its TLS.
+///
+/// # Errors
+/// wrk is not there, or ended without a result.
+pub fn wrk_secured(
+    scripts: &Scripts,
+    (connections, body_bytes): (u32, u64),
+    port: u16,
+    cores: &Cores,
+    seconds: u64,
+    openssl: &Path,
+) -> Result<Work, PeerError> {
+    let mut command = pinned(cores, "wrk");
+    command.env("OPENSSL_CONF", openssl);
+    command.args(["-t1".into(), format!("-c{connections}"), format!("-d{seconds}s")]);
+    let root = Page::Shared.root();
+    command.arg("-s").arg(&scripts.report).arg(format!("https://127.0.0.1:{port}{root}{body_bytes}/0"));
+    run_wrk(command)
+}
+
 fn run_wrk(mut command: Command) -> Result<Work, PeerError> {
     let output = command.output()?;
     let text = String::from_utf8_lossy(&output.stdout);
@@ -256,14 +280,71 @@ fn parse_result(text: &str) -> Option<Work> {
 pub struct Filler<'a> {
     port: u16,
     bodies: &'a Bodies,
-    stream: Option<TcpStream>,
+    secure: Option<Secure>,
+    stream: Option<Stream>,
     buffer: Vec<u8>,
+}
+
+/// How TLS is spoken with a server.
+#[derive(Clone, Debug)]
+pub struct Secure {
+    /// Protocols, ciphers, tickets.
+    pub config: Arc<ClientConfig>,
+    /// The name that is asked for.
+    pub name: ServerName<'static>,
+}
+
+/// A connection.
+#[derive(Debug)]
+enum Stream {
+    Plain(TcpStream),
+    Secured(Box<StreamOwned<ClientConnection, TcpStream>>),
+}
+
+impl Stream {
+    fn open(port: u16, secure: Option<&Secure>) -> Result<Self, PeerError> {
+        let stream = TcpStream::connect(SocketAddr::from((Ipv4Addr::LOCALHOST, port)))?;
+        stream.set_nodelay(true)?;
+        stream.set_read_timeout(Some(READ_TIMEOUT))?;
+        let Some(Secure { config, name }) = secure else { return Ok(Self::Plain(stream)) };
+        let connection = ClientConnection::new(Arc::clone(config), name.clone())
+            .map_err(|error| PeerError::failed(error.to_string()))?;
+        Ok(Self::Secured(Box::new(StreamOwned::new(connection, stream))))
+    }
+
+    fn write_all(&mut self, bytes: &[u8]) -> io::Result<()> {
+        match self {
+            Self::Plain(stream) => stream.write_all(bytes),
+            Self::Secured(stream) => stream.write_all(bytes),
+        }
+    }
+
+    fn read(&mut self, room: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Self::Plain(stream) => stream.read(room),
+            Self::Secured(stream) => stream.read(room),
+        }
+    }
+
+    /// Says that nothing follows, where that is said; and which handshake there was.
+    fn close(self) -> Option<HandshakeKind> {
+        let Self::Secured(mut stream) = self else { return None };
+        stream.conn.send_close_notify();
+        // Who is gone already need not be told.
+        let _ = stream.flush();
+        stream.conn.handshake_kind()
+    }
 }
 
 impl<'a> Filler<'a> {
     /// For the server at this port of loopback.
     pub fn new(port: u16, bodies: &'a Bodies) -> Self {
-        Self { port, bodies, stream: None, buffer: Vec::new() }
+        Self { port, bodies, secure: None, stream: None, buffer: Vec::new() }
+    }
+
+    /// For the server that speaks TLS at this port of loopback.
+    pub fn secured(port: u16, bodies: &'a Bodies, secure: Secure) -> Self {
+        Self { secure: Some(secure), ..Self::new(port, bodies) }
     }
 
     /// Asks for `/size/body_bytes/id` and checks the answer byte for byte. (The limit answers only one thing, so
@@ -273,6 +354,24 @@ impl<'a> Filler<'a> {
     /// Nobody answers, or with something else.
     pub fn fetch(&mut self, body_bytes: u64, id: u64) -> Result<(), PeerError> {
         self.fetch_page(Page::Shared, body_bytes, id)
+    }
+
+    /// The same over a connection of its own, which is closed; and which handshake of TLS that began with.
+    ///
+    /// # Errors
+    /// Nobody answers, or with something else.
+    pub fn fetch_anew(&mut self, body_bytes: u64, id: u64) -> Result<Option<HandshakeKind>, PeerError> {
+        self.stream = None;
+        self.exchange(Page::Shared, body_bytes, id)?;
+        Ok(self.stream.take().and_then(Stream::close))
+    }
+
+    /// The connection's socket, which stays open as long as that is kept; nothing more can be said on it by TLS.
+    pub fn into_socket(self) -> Option<TcpStream> {
+        match self.stream? {
+            Stream::Plain(stream) => Some(stream),
+            Stream::Secured(stream) => Some(stream.into_parts().1),
+        }
     }
 
     /// Asks for a page of any kind and checks the answer byte for byte; uploads so many bytes to [`Page::Upload`].
@@ -294,15 +393,14 @@ impl<'a> Filler<'a> {
         let port = self.port;
         let mut stream = match self.stream.take() {
             Some(stream) => stream,
-            None => {
-                let stream = TcpStream::connect(SocketAddr::from((Ipv4Addr::LOCALHOST, port)))?;
-                stream.set_nodelay(true)?;
-                stream.set_read_timeout(Some(READ_TIMEOUT))?;
-                stream
-            }
+            None => Stream::open(port, self.secure.as_ref())?,
+        };
+        let host = match self.secure.as_ref().map(|secure| &secure.name) {
+            Some(ServerName::DnsName(name)) => name.as_ref().to_owned(),
+            _ => format!("127.0.0.1:{port}"),
         };
         let root = page.root();
-        let head = format!("{root}{body_bytes}/{id} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\n");
+        let head = format!("{root}{body_bytes}/{id} HTTP/1.1\r\nHost: {host}\r\n");
         let said;
         let expected = if page == Page::Upload {
             let head = format!("POST {head}Content-Length: {body_bytes}\r\n\r\n");
@@ -337,7 +435,7 @@ impl<'a> Filler<'a> {
     }
 }
 
-fn read_some(stream: &mut TcpStream, buffer: &mut Vec<u8>) -> Result<(), PeerError> {
+fn read_some(stream: &mut Stream, buffer: &mut Vec<u8>) -> Result<(), PeerError> {
     let mut chunk = [0; 32 << 10];
     match stream.read(&mut chunk)? {
         0 => Err(PeerError::failed("the connection was closed in the middle of an answer")),

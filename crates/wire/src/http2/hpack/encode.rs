@@ -32,8 +32,9 @@ pub fn status(out: &mut Vec<u8>, status: u16) {
         500 => 14,
         _ => {
             let digits = [status / 100, status / 10 % 10, status % 10].map(|digit| b'0' + digit as u8);
-            integer(out, 0, 4, 8);
-            return string(out, &digits, Strings::Plain);
+            let mut start = Start::new();
+            start.integer(0, 4, 8);
+            return string(out, start, &digits, Strings::Plain);
         }
     };
     out.push(0x80 | index);
@@ -49,46 +50,96 @@ pub fn secret_field(out: &mut Vec<u8>, name: &[u8], value: &[u8], strings: Strin
     literal(out, 0x10, name, value, strings);
 }
 
+/// Appends a field that the peer enters in its table, for whoever sends it again: its later blocks [refer](reference) to it.
+/// The sender keeps count of what is in there.
+pub fn entered_field(out: &mut Vec<u8>, name: &[u8], value: &[u8], strings: Strings) {
+    literal(out, 0x40, name, value, strings);
+}
+
+/// Appends a reference to a field: 1 to 61 are the static table's, from 62 on those entered, the youngest first (RFC 7541
+/// §2.3.3).
+pub fn reference(out: &mut Vec<u8>, index: usize) {
+    let mut start = Start::new();
+    start.integer(0x80, 7, index);
+    out.extend_from_slice(start.bytes());
+}
+
 fn literal(out: &mut Vec<u8>, representation: u8, name: &[u8], value: &[u8], strings: Strings) {
+    let mut start = Start::new();
     if let Some(index) = static_table::index_of_name(name) {
-        integer(out, representation, 4, index.into());
+        // One that is entered has two bits more for the number (RFC 7541 §6.2).
+        start.integer(representation, if representation == 0x40 { 6 } else { 4 }, index.into());
     } else {
-        out.push(representation);
+        start.byte(representation);
         match strings {
             Strings::Plain => {
-                integer(out, 0, 7, name.len());
+                start.integer(0, 7, name.len());
+                out.extend_from_slice(start.bytes());
                 out.extend(name.iter().map(u8::to_ascii_lowercase));
             }
             // The letters change, and with them the code.
-            Strings::Shorter => string(out, &name.to_ascii_lowercase(), strings),
+            Strings::Shorter => {
+                out.extend_from_slice(start.bytes());
+                string(out, Start::new(), &name.to_ascii_lowercase(), strings);
+            }
         }
+        start = Start::new();
     }
-    string(out, value, strings);
+    string(out, start, value, strings);
 }
 
-fn string(out: &mut Vec<u8>, string: &[u8], strings: Strings) {
+/// Appends a string behind its start.
+fn string(out: &mut Vec<u8>, mut start: Start, string: &[u8], strings: Strings) {
     if strings == Strings::Shorter {
         let coded_bytes = huffman::coded_bytes(string);
         if coded_bytes < string.len() {
-            integer(out, 0x80, 7, coded_bytes);
+            start.integer(0x80, 7, coded_bytes);
+            out.extend_from_slice(start.bytes());
             return huffman::encode(out, string);
         }
     }
-    integer(out, 0, 7, string.len());
+    start.integer(0, 7, string.len());
+    out.extend_from_slice(start.bytes());
     out.extend_from_slice(string);
 }
 
-/// Appends an integer whose first byte has so many bits of it, below those of `representation` (RFC 7541 §5.1).
-fn integer(out: &mut Vec<u8>, representation: u8, prefix_bits: u32, value: usize) {
-    let prefix_max = (1 << prefix_bits) - 1;
-    if value < prefix_max {
-        return out.push(representation | value as u8);
+/// Bytes of the longest integer: eight bits and nine times seven.
+const INTEGER_BYTES_MAX: usize = 11;
+
+/// What comes before a string's letters: how the field is represented, the number of its name, the string's length. Put
+/// together here, so that the block grows once by it.
+struct Start {
+    bytes: [u8; 1 + 2 * INTEGER_BYTES_MAX],
+    used: usize,
+}
+
+impl Start {
+    fn new() -> Self {
+        Self { bytes: [0; _], used: 0 }
     }
-    out.push(representation | prefix_max as u8);
-    let mut rest = value - prefix_max;
-    while rest >= 0x80 {
-        out.push(0x80 | rest as u8);
-        rest >>= 7;
+
+    fn bytes(&self) -> &[u8] {
+        &self.bytes[..self.used]
     }
-    out.push(rest as u8);
+
+    fn byte(&mut self, byte: u8) {
+        self.bytes[self.used] = byte;
+        self.used += 1;
+    }
+
+    /// An integer whose first byte has so many bits of it, below those of `representation` (RFC 7541 §5.1).
+    #[inline]
+    fn integer(&mut self, representation: u8, prefix_bits: u32, value: usize) {
+        let prefix_max = (1 << prefix_bits) - 1;
+        if value < prefix_max {
+            return self.byte(representation | value as u8);
+        }
+        self.byte(representation | prefix_max as u8);
+        let mut rest = value - prefix_max;
+        while rest >= 0x80 {
+            self.byte(0x80 | rest as u8);
+            rest >>= 7;
+        }
+        self.byte(rest as u8);
+    }
 }

@@ -115,10 +115,14 @@ pub(super) fn index_of_name(name: &[u8]) -> Option<u8> {
     let start = *BY_LENGTH.start.get(name.len())? as usize;
     let end = *BY_LENGTH.start.get(name.len() + 1)? as usize;
     let same_length = &BY_LENGTH.indices[start..end];
-    same_length
-        .iter()
-        .copied()
-        .find(|&index| ENTRIES_BY_INDEX[index as usize - 1].0.eq_ignore_ascii_case(name))
+    let (first, last) = (*name.first()?, *name.last()?);
+    same_length.iter().copied().find(|&index| {
+        let candidate = ENTRIES_BY_INDEX[index as usize - 1].0;
+        // Two letters tell nearly all of one length apart. This bit makes letters small, and leaves a hyphen as it is.
+        candidate.first() == Some(&(first | 0x20))
+            && candidate.last() == Some(&(last | 0x20))
+            && candidate.eq_ignore_ascii_case(name)
+    })
 }
 
 #[cfg(test)]

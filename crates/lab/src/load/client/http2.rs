@@ -1,0 +1,457 @@
+//! `h2://` and `h2c://`: GETs on the streams of one connection of HTTP/2.
+//!
+//! ```text
+//!   request ─▶ HEADERS on the next stream ─▶ `asked`       answers come in the server's order:
+//!   received ─▶ HEADERS, DATA … END_STREAM ─▶ its place in `asked` ─▶ `places` ─▶ next_answered
+//! ```
+//! Cheap on purpose, so that the generator is not the bottleneck. The request is encoded once, and from the second on it is
+//! six references to the server's table, as a browser's is. Windows are as large as they may be, so that they are opened
+//! once in a gigabyte. Content is passed over as it comes, without being a frame at a time in memory. And a server that is
+//! told that our table holds nothing (SETTINGS_HEADER_TABLE_SIZE 0) has no state in its field blocks, so that nothing but
+//! `:status`, with which they begin, need be read.
+
+use std::collections::VecDeque;
+
+use wire::http2::{
+    Progress,
+    error::ErrorCode,
+    frame::{self, FRAME_BYTES_MIN, Frame, FrameHeader, HEADER_BYTES, PREFACE, Setting, flag, kind},
+    hpack::{self, Decoder, FIELD_OVERHEAD, FieldSection, NO_TABLE, Strings},
+};
+
+use super::{Client, Wrong};
+
+/// Bytes of the window of each stream, and of the connection's: the largest that all servers are used to.
+const WINDOW_BYTES: u32 = (1 << 30) - 1;
+/// Streams that a server may be assumed to take before it has said so (RFC 9113 §6.5.2 recommends at least so many).
+const STREAMS_AT_START: usize = 100;
+/// The highest number that a stream can have.
+const STREAM_MAX: u32 = (1 << 31) - 1;
+/// Bytes and fields of a head that is decoded because its status is an uncommon one.
+const SECTION_BYTES: usize = 64 << 10;
+const SECTION_FIELDS: usize = 256;
+/// Statuses that are in the static table, from its entry 8 on (RFC 7541 appendix A).
+const STATUSES: [u16; 7] = [200, 204, 206, 304, 400, 404, 500];
+
+pub(in super::super) struct Http2 {
+    /// The field block of the first request, whose fields the server enters in its table, and of those after it.
+    first: Vec<u8>,
+    later: Vec<u8>,
+    /// What the first enters, by the count of RFC 7541 §4.1.
+    table_bytes: usize,
+    /// The next stream's number.
+    next: u32,
+    /// Streams that wait for the end of their answer, in the order in which they were opened.
+    asked: VecDeque<Asked>,
+    /// See [`Client::next_answered`].
+    places: VecDeque<usize>,
+    streams_max: usize,
+    /// The server's SETTINGS have come.
+    is_greeted: bool,
+    /// The server takes no more streams; it closes when those that it has are done.
+    is_draining: bool,
+    /// A frame other than DATA, or a header, that has not all come.
+    partial: Vec<u8>,
+    /// Of a DATA frame, how many bytes are still to come, and the stream that ends with them.
+    content_left: usize,
+    ends: Option<u32>,
+    /// Bytes of content that came since the connection's window was opened last.
+    owed: u32,
+    refused: u64,
+    first_refusal: Option<String>,
+}
+
+/// A stream that waits.
+struct Asked {
+    stream: u32,
+    /// Its answer's head has come.
+    has_head: bool,
+}
+
+impl Http2 {
+    pub(in super::super) fn new(scheme: &str, authority: &str, path: &str) -> Self {
+        let fields = [
+            (&b":path"[..], path.as_bytes()),
+            (b":authority", authority.as_bytes()),
+            (b"user-agent", b"nighttrain-lab"),
+            (b"accept", b"*/*"),
+        ];
+        // ":method: GET", and ":scheme" (RFC 7541 appendix A).
+        let mut first = vec![0x82, if scheme == "https" { 0x87 } else { 0x86 }];
+        let mut later = first.clone();
+        for (place, (name, value)) in fields.into_iter().enumerate() {
+            hpack::entered_field(&mut first, name, value, Strings::Plain);
+            // Behind the 61 of the static table, the one that was entered last comes first.
+            hpack::reference(&mut later, 61 + fields.len() - place);
+        }
+        let table_bytes = fields.iter().map(|(name, value)| name.len() + value.len() + FIELD_OVERHEAD).sum();
+        Self {
+            first,
+            later,
+            table_bytes,
+            next: 1,
+            asked: VecDeque::new(),
+            places: VecDeque::new(),
+            streams_max: STREAMS_AT_START,
+            is_greeted: false,
+            is_draining: false,
+            partial: Vec::new(),
+            content_left: 0,
+            ends: None,
+            owed: 0,
+            refused: 0,
+            first_refusal: None,
+        }
+    }
+
+    /// Takes all that came, but for the beginning of a frame; where that is.
+    fn take(&mut self, bytes: &[u8], out: &mut Vec<u8>) -> Result<usize, Wrong> {
+        let mut at = 0;
+        loop {
+            let passed = self.content_left.min(bytes.len() - at);
+            at += passed;
+            self.content_left -= passed;
+            if self.content_left > 0 {
+                return Ok(at);
+            }
+            if let Some(stream) = self.ends.take() {
+                self.end(stream)?;
+            }
+            let rest = &bytes[at..];
+            let Some(header) = FrameHeader::parse(rest) else { return Ok(at) };
+            if header.kind == kind::DATA {
+                self.content(header, out)?;
+                at += HEADER_BYTES;
+                continue;
+            }
+            match frame::parse(rest, FRAME_BYTES_MIN).map_err(|fault| self.nonsense(rest, &fault))? {
+                Progress::NeedMore(_) => return Ok(at),
+                Progress::Complete(frame, bytes) => {
+                    self.frame(&frame, out)?;
+                    at += bytes;
+                }
+            }
+        }
+    }
+
+    fn nonsense(&self, bytes: &[u8], fault: &dyn std::fmt::Display) -> Wrong {
+        if !self.is_greeted && bytes.starts_with(b"HTTP/1.") {
+            return Wrong("the server answers by HTTP/1, not by HTTP/2".into());
+        }
+        Wrong(format!("not HTTP/2: {fault}"))
+    }
+
+    /// A DATA frame begins.
+    fn content(&mut self, header: FrameHeader, out: &mut Vec<u8>) -> Result<(), Wrong> {
+        if header.length > FRAME_BYTES_MIN {
+            return Err(Wrong(format!("a DATA frame of {} bytes, more than was allowed", header.length)));
+        }
+        self.asked(header.stream)?;
+        self.content_left = header.length as usize;
+        self.ends = (header.flags & flag::END_STREAM != 0).then_some(header.stream);
+        self.owed += header.length;
+        if self.owed > WINDOW_BYTES / 2 {
+            // A stream's own window is not opened: no answer is that long, or it is refused.
+            frame::window_update(out, 0, std::mem::take(&mut self.owed));
+        }
+        Ok(())
+    }
+
+    fn frame(&mut self, frame: &Frame<'_>, out: &mut Vec<u8>) -> Result<(), Wrong> {
+        match frame {
+            Frame::Headers { stream, fragment, end_stream, .. } => {
+                self.head(*stream, fragment, *end_stream)?
+            }
+            Frame::Reset { stream, code } => {
+                // One that has its whole answer may be reset behind it (RFC 9113 §8.1).
+                if self.asked.iter().any(|asked| asked.stream == *stream) {
+                    self.refuse(format!("RST_STREAM, code {}", code.0));
+                    self.end(*stream)?;
+                }
+            }
+            Frame::Settings(settings) => {
+                for (setting, value) in settings.iter() {
+                    match setting {
+                        Setting::MAX_CONCURRENT_STREAMS => self.streams_max = value as usize,
+                        Setting::HEADER_TABLE_SIZE if (value as usize) < self.table_bytes => {
+                            return Err(Wrong(format!(
+                                "a table of {value} bytes for the fields of requests, less than one request's"
+                            )));
+                        }
+                        _ => {}
+                    }
+                }
+                self.is_greeted = true;
+                frame::settings_ack(out);
+            }
+            Frame::Ping { ack: false, opaque } => frame::ping(out, true, *opaque),
+            Frame::GoAway { code: ErrorCode::NO_ERROR, .. } => self.is_draining = true,
+            Frame::GoAway { code, debug, .. } => {
+                let (code, debug) = (code.0, String::from_utf8_lossy(debug));
+                let why = format!("the server ends the connection by GOAWAY, code {code} {debug}");
+                return Err(Wrong(why.trim_end().to_owned()));
+            }
+            Frame::PushPromise { .. } => return Err(Wrong("a push, which was not allowed".into())),
+            // The head before it began with the status, and where its stream ends was said there.
+            Frame::Continuation { .. } => {}
+            Frame::Data { .. }
+            | Frame::Priority { .. }
+            | Frame::SettingsAck
+            | Frame::Ping { ack: true, .. }
+            | Frame::WindowUpdate { .. }
+            | Frame::PriorityUpdate { .. }
+            | Frame::Unknown { .. } => {}
+        }
+        Ok(())
+    }
+
+    /// A head, or trailers.
+    fn head(&mut self, stream: u32, block: &[u8], ends: bool) -> Result<(), Wrong> {
+        let asked = self.asked(stream)?;
+        if !asked.has_head {
+            let status = status(block)?;
+            asked.has_head = status >= 200;
+            if !(100..400).contains(&status) {
+                self.refuse(status.to_string());
+            }
+        }
+        if ends { self.end(stream) } else { Ok(()) }
+    }
+
+    fn asked(&mut self, stream: u32) -> Result<&mut Asked, Wrong> {
+        self.asked
+            .iter_mut()
+            .find(|asked| asked.stream == stream)
+            .ok_or_else(|| Wrong(format!("a response that nobody asked for, on stream {stream}")))
+    }
+
+    fn end(&mut self, stream: u32) -> Result<(), Wrong> {
+        self.asked(stream)?;
+        if let Some(place) = self.asked.iter().position(|asked| asked.stream == stream) {
+            self.asked.remove(place);
+            self.places.push_back(place);
+        }
+        Ok(())
+    }
+
+    fn refuse(&mut self, why: String) {
+        self.refused += 1;
+        self.first_refusal.get_or_insert(why);
+    }
+}
+
+/// The status with which a head's field block begins. Nothing else of it is looked at, if the status is a common one: our
+/// table holds nothing, so no block depends on another.
+fn status(block: &[u8]) -> Result<u16, Wrong> {
+    let start = block.iter().take_while(|byte| **byte == NO_TABLE).count();
+    if let Some(status) = block.get(start).and_then(|byte| STATUSES.get(usize::from(byte.wrapping_sub(0x88))))
+    {
+        return Ok(*status);
+    }
+    let mut section = FieldSection::new(SECTION_BYTES, SECTION_FIELDS);
+    Decoder::new().decode(block, &mut section).map_err(|error| Wrong(format!("a broken head: {error}")))?;
+    let status = section.iter().next().filter(|(name, _)| *name == b":status").map(|(_, value)| value);
+    status
+        .and_then(|value| std::str::from_utf8(value).ok()?.parse().ok())
+        .ok_or_else(|| Wrong("a response whose head does not begin with its status".into()))
+}
+
+impl Client for Http2 {
+    fn greet(&mut self, out: &mut Vec<u8>) {
+        out.extend_from_slice(PREFACE);
+        let settings = [
+            (Setting::HEADER_TABLE_SIZE, 0),
+            (Setting::ENABLE_PUSH, 0),
+            (Setting::INITIAL_WINDOW_SIZE, WINDOW_BYTES),
+        ];
+        frame::settings(out, &settings);
+        frame::window_update(out, 0, WINDOW_BYTES - frame::WINDOW_AT_START);
+    }
+
+    fn request(&mut self, out: &mut Vec<u8>) {
+        let block = if self.next == 1 { &self.first } else { &self.later };
+        frame::headers(out, self.next, block, true, FRAME_BYTES_MIN);
+        self.asked.push_back(Asked { stream: self.next, has_head: false });
+        self.next += 2;
+    }
+
+    fn received(&mut self, bytes: &[u8], out: &mut Vec<u8>) -> Result<usize, Wrong> {
+        let mut joined = std::mem::take(&mut self.partial);
+        let bytes = if joined.is_empty() {
+            bytes
+        } else {
+            joined.extend_from_slice(bytes);
+            &joined
+        };
+        let at = self.take(bytes, out)?;
+        self.partial = bytes[at..].to_vec();
+        Ok(self.places.len())
+    }
+
+    fn next_answered(&mut self) -> usize {
+        self.places.pop_front().unwrap_or(0)
+    }
+
+    fn closed(&mut self) -> Result<usize, Wrong> {
+        if self.asked.is_empty() {
+            Ok(0)
+        } else {
+            Err(Wrong("the server closed the connection before its answers were whole".into()))
+        }
+    }
+
+    fn is_ready(&self) -> bool {
+        self.is_greeted && !self.is_draining && self.next <= STREAM_MAX
+    }
+
+    fn depth(&self) -> usize {
+        self.streams_max
+    }
+
+    fn refusals(&self) -> (u64, Option<&str>) {
+        (self.refused, self.first_refusal.as_deref())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ready() -> (Http2, Vec<u8>) {
+        let (mut http2, mut out) = (Http2::new("http", "h", "/"), Vec::new());
+        http2.greet(&mut out);
+        assert!(out.starts_with(PREFACE) && !http2.is_ready());
+        out.clear();
+        let mut settings = Vec::new();
+        frame::settings(&mut settings, &[(Setting::MAX_CONCURRENT_STREAMS, 7)]);
+        assert_eq!(http2.received(&settings, &mut out), Ok(0));
+        assert!(http2.is_ready() && http2.depth() == 7);
+        out.clear();
+        (http2, out)
+    }
+
+    /// HEADERS with a status and another field, and so much content.
+    fn answer(bytes: &mut Vec<u8>, stream: u32, status: u16, content: usize, ends: bool) {
+        let mut block = Vec::new();
+        hpack::status(&mut block, status);
+        hpack::field(&mut block, b"server", b"test", Strings::Shorter);
+        frame::headers(bytes, stream, &block, content == 0 && ends, FRAME_BYTES_MIN);
+        if content > 0 {
+            bytes.extend_from_slice(&frame::data_header(stream, content, ends));
+            bytes.resize(bytes.len() + content, b'x');
+        }
+    }
+
+    /// Places of the answers in the order of their ends, with the bytes cut in two.
+    fn places(http2: &mut Http2, bytes: &[u8], cut: usize) -> Vec<usize> {
+        let (first, second) = bytes.split_at(cut);
+        let mut places = Vec::new();
+        for part in [first, second] {
+            let answers = http2.received(part, &mut Vec::new()).unwrap();
+            places.extend((0..answers).map(|_| http2.next_answered()));
+        }
+        places
+    }
+
+    #[test]
+    fn each_answer_counts_once_for_who_asked_wherever_it_is_cut() {
+        let mut bytes = Vec::new();
+        answer(&mut bytes, 5, 200, 700, true);
+        // A head, other frames, content in two pieces with trailers behind; meanwhile another is whole.
+        answer(&mut bytes, 1, 103, 0, false);
+        answer(&mut bytes, 1, 200, 300, false);
+        frame::ping(&mut bytes, false, *b"12345678");
+        answer(&mut bytes, 3, 304, 0, true);
+        bytes.extend_from_slice(&frame::data_header(1, 0, false));
+        let mut trailers = Vec::new();
+        hpack::field(&mut trailers, b"x-sum", b"1", Strings::Plain);
+        frame::headers(&mut bytes, 1, &trailers, true, FRAME_BYTES_MIN);
+        // The end in a DATA frame of its own that is empty.
+        answer(&mut bytes, 7, 200, 20, false);
+        bytes.extend_from_slice(&frame::data_header(7, 0, true));
+        for cut in 0..=bytes.len() {
+            let (mut http2, mut out) = ready();
+            (0..4).for_each(|_| http2.request(&mut out));
+            // Of 1, 3, 5 and 7 the third is first; of 1, 3 and 7 the second; of 1 and 7 the first; then that of 7.
+            assert_eq!(places(&mut http2, &bytes, cut), [2, 1, 0, 0], "cut at {cut}");
+            assert_eq!((http2.closed(), http2.refusals().0), (Ok(0), 0), "cut at {cut}");
+        }
+    }
+
+    #[test]
+    fn requests_are_what_a_server_decodes_and_small_from_the_second_on() {
+        let (mut http2, mut out) = ready();
+        let (mut decoder, mut section) = (Decoder::new(), FieldSection::new(16 << 10, 16));
+        for number in 0..3 {
+            out.clear();
+            http2.request(&mut out);
+            let Ok(Progress::Complete(Frame::Headers { stream, fragment, end_stream: true, .. }, _)) =
+                frame::parse(&out, FRAME_BYTES_MIN)
+            else {
+                panic!("{out:?} is no request")
+            };
+            assert_eq!(stream, 2 * number + 1);
+            decoder.decode(fragment, &mut section).unwrap();
+            let fields: Vec<_> = section
+                .iter()
+                .map(|(name, value)| [name, b": ", value].concat())
+                .map(|line| String::from_utf8(line).unwrap())
+                .collect();
+            let expected = [
+                ":method: GET",
+                ":scheme: http",
+                ":path: /",
+                ":authority: h",
+                "user-agent: nighttrain-lab",
+                "accept: */*",
+            ];
+            assert_eq!(fields, expected);
+            assert!(number == 0 || fragment.len() == 6, "{fragment:?}");
+        }
+    }
+
+    #[test]
+    fn refusals_are_counted_and_nonsense_is_wrong() {
+        let (mut http2, mut out) = ready();
+        (0..3).for_each(|_| http2.request(&mut out));
+        let mut bytes = Vec::new();
+        answer(&mut bytes, 3, 503, 4, true);
+        frame::reset(&mut bytes, 1, ErrorCode::REFUSED_STREAM);
+        frame::reset(&mut bytes, 3, ErrorCode::NO_ERROR);
+        assert_eq!(places(&mut http2, &bytes, 0), [1, 0]);
+        assert_eq!(http2.refusals(), (2, Some("503")));
+        assert!(http2.closed().is_err(), "one still waits");
+        bytes.clear();
+        answer(&mut bytes, 9, 200, 1, true);
+        assert!(http2.received(&bytes, &mut out).is_err(), "nobody asked on that stream");
+
+        let fresh = || Http2::new("https", "h", "/");
+        let of_http1 = fresh().received(b"HTTP/1.1 400 Bad Request\r\n\r\n", &mut out).unwrap_err();
+        assert!(of_http1.0.contains("by HTTP/1"), "{of_http1}");
+        assert!(fresh().received(b"220 mail.example ESMTP\r\n", &mut out).is_err());
+        bytes.clear();
+        frame::goaway(&mut bytes, 0, ErrorCode::ENHANCE_YOUR_CALM, b"too many");
+        let told = fresh().received(&bytes, &mut out).unwrap_err();
+        assert!(told.0.contains("too many"), "{told}");
+    }
+
+    #[test]
+    fn a_server_that_says_goodbye_is_asked_no_more_and_pings_are_answered() {
+        let (mut http2, mut out) = ready();
+        http2.request(&mut out);
+        let mut bytes = Vec::new();
+        frame::goaway(&mut bytes, 1, ErrorCode::NO_ERROR, &[]);
+        frame::ping(&mut bytes, false, [7; 8]);
+        out.clear();
+        assert_eq!(http2.received(&bytes, &mut out), Ok(0));
+        assert!(!http2.is_ready());
+        assert!(matches!(
+            frame::parse(&out, FRAME_BYTES_MIN),
+            Ok(Progress::Complete(Frame::Ping { ack: true, opaque: [7, 7, 7, 7, 7, 7, 7, 7] }, _))
+        ));
+        bytes.clear();
+        answer(&mut bytes, 1, 200, 5, true);
+        assert_eq!(places(&mut http2, &bytes, 3), [0]);
+        assert_eq!(http2.closed(), Ok(0));
+    }
+}
