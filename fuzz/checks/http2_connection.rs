@@ -21,6 +21,7 @@ const LIMITS: Limits = Limits {
     continuations_max: 3,
     settings_max: 4,
     stall_ms_max: 5,
+    progress_bytes_min: 16 << 10,
     settings_ack_ms_max: 1000,
     resets: rate(3),
     forced_resets: rate(2),

@@ -1,6 +1,10 @@
 //! Certificates made for a test.
 
-use std::{fs, path::PathBuf};
+use std::{cell::Cell, fs, path::PathBuf};
+
+use rcgen::{
+    BasicConstraints, CertificateParams, DistinguishedName, DnType, IsCa, Issuer, KeyPair, date_time_ymd,
+};
 
 /// A certificate that vouches for itself, and its key, as files.
 #[derive(Debug)]
@@ -41,5 +45,60 @@ impl Certificate {
     #[must_use]
     pub fn key(&self) -> PathBuf {
         self.directory.path().join("key.pem")
+    }
+}
+
+/// Who signs the certificates of clients.
+pub struct Authority {
+    directory: tempfile::TempDir,
+    issuer: Issuer<'static, KeyPair>,
+    count: Cell<usize>,
+}
+
+impl std::fmt::Debug for Authority {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Authority").field("file", &self.file()).finish_non_exhaustive()
+    }
+}
+
+impl Authority {
+    /// One of this name.
+    ///
+    /// # Panics
+    /// When it cannot be made or written.
+    #[must_use]
+    pub fn named(name: &str) -> Self {
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        let mut params = CertificateParams::default();
+        params.distinguished_name.push(DnType::CommonName, name);
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        let key = KeyPair::generate().expect("a key");
+        let made = params.self_signed(&key).expect("a certificate");
+        fs::write(directory.path().join("ca.pem"), made.pem()).expect("written");
+        Self { directory, issuer: Issuer::new(params, key), count: Cell::new(0) }
+    }
+
+    /// Its certificate's file.
+    #[must_use]
+    pub fn file(&self) -> PathBuf {
+        self.directory.path().join("ca.pem")
+    }
+
+    /// A client's certificate and its key, in one file (PEM), for a name and until the end of a year.
+    ///
+    /// # Panics
+    /// When it cannot be made or written.
+    #[must_use]
+    pub fn signs(&self, name: &str, until_year: i32) -> PathBuf {
+        let mut params = CertificateParams::new(vec![format!("{name}.example")]).expect("a name");
+        params.distinguished_name = DistinguishedName::new();
+        params.distinguished_name.push(DnType::CommonName, name);
+        params.not_after = date_time_ymd(until_year, 12, 31);
+        let key = KeyPair::generate().expect("a key");
+        let made = params.signed_by(&key, &self.issuer).expect("a certificate");
+        let number = self.count.replace(self.count.get() + 1);
+        let path = self.directory.path().join(format!("client-{number}.pem"));
+        fs::write(&path, made.pem() + &key.serialize_pem()).expect("written");
+        path
     }
 }

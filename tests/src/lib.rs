@@ -45,6 +45,7 @@ pub mod clients;
 pub mod conformance;
 pub mod content;
 pub mod corpus;
+pub mod crawl;
 pub mod fault;
 pub mod feed;
 pub mod gate;

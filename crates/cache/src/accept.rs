@@ -1,8 +1,8 @@
 //! How a client's connection begins: accepted, perhaps handed to a core that has fewer, counted, its keys agreed upon;
 //! then it is the protocol's.
 //!
-//! *Bounds:* connections of the core and of each client's address; handshakes under way ([`HANDSHAKES_MAX`]), each of
-//! which may take as long as a request's head.
+//! *Bounds:* connections of the core and of each client's address; handshakes under way (`handshakes_max`), and the time of each; what all of
+//! them take of memory (`connection_bytes_max`), of which idle ones are closed before others are refused.
 
 use std::{io, net::SocketAddr, sync::Arc, time::Duration};
 
@@ -12,7 +12,7 @@ use engine::{
         watch::{Phase, Watch},
     },
     network::Network,
-    tls::challenges,
+    tls::{challenges, session::HANDSHAKE_BYTES_MAX},
 };
 use tokio::net::TcpStream;
 
@@ -31,18 +31,24 @@ use crate::{
 
 /// Pause after an accept that failed for want of files or memory: trying at once would spin.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
-/// Handshakes that a core has under way; whoever comes then is closed. Each may hold 64 KiB.
-const HANDSHAKES_MAX: usize = 1024;
+/// What a connection takes, with its task and its socket's entries: measured as `make bench-idle` does, and rounded up.
+const PLAIN_BYTES: usize = 4 << 10;
+/// … under TLS, beside that.
+const SECURED_BYTES: usize = 12 << 10;
+/// … and of HTTP/2, beside either.
+const HTTP2_BYTES: usize = 8 << 10;
+/// Idle connections that are looked at to find the one that idles longest.
+const EVICTION_LOOKS: usize = 64;
 
 /// Accepts connections for as long as it is polled.
-pub(crate) async fn accept(listener: &Listener, clients: &Arc<Clients>) {
+pub(crate) async fn accept(listener: &Listener) {
     loop {
         match listener.accept().await {
             Ok((stream, arrival)) => with_core(|core| {
                 core.count(Counter::Accepted);
                 match core.balance.hand_off_to(core.index) {
-                    Some(to) => hand_off(core, to, stream, arrival, clients),
-                    None => admit(core, stream, arrival, clients),
+                    Some(to) => hand_off(core, to, stream, arrival),
+                    None => admit(core, stream, arrival),
                 }
             }),
             Err(error) => {
@@ -55,27 +61,32 @@ pub(crate) async fn accept(listener: &Listener, clients: &Arc<Clients>) {
 }
 
 /// Gives a fresh connection to a core that has fewer; keeps it if that core cannot take it now.
-fn hand_off(core: &Core, to: usize, stream: TcpStream, arrival: Arrival, clients: &Arc<Clients>) {
+fn hand_off(core: &Core, to: usize, stream: TcpStream, arrival: Arrival) {
     let Ok(stream) = stream.into_std() else { return };
     match core.give(to, Message::Accept(stream, arrival)) {
         Ok(()) => core.count(Counter::HandedOff),
-        Err(Message::Accept(stream, arrival)) => take_over(core, stream, arrival, clients),
+        Err(Message::Accept(stream, arrival)) => take_over(core, stream, arrival),
         Err(_) => unreachable!("what was not sent comes back"),
     }
 }
 
 /// Serves a connection that another core has accepted.
-pub(crate) fn take_over(core: &Core, stream: std::net::TcpStream, arrival: Arrival, clients: &Arc<Clients>) {
+pub(crate) fn take_over(core: &Core, stream: std::net::TcpStream, arrival: Arrival) {
     match TcpStream::from_std(stream) {
-        Ok(stream) => admit(core, stream, arrival, clients),
+        Ok(stream) => admit(core, stream, arrival),
         Err(error) => tracing::warn!(%error, "a connection could not join the loop"),
     }
 }
 
 /// Serves a connection, if the limits allow one more.
-fn admit(core: &Core, stream: TcpStream, arrival: Arrival, clients: &Arc<Clients>) {
+fn admit(core: &Core, stream: TcpStream, arrival: Arrival) {
+    let clients = &core.in_force.clients;
     if core.balance.held(core.index) >= core.config.limits.connections_max {
         core.count(Counter::ConnectionsRefused);
+        return turn_away(core, stream, arrival);
+    }
+    if !has_room(core) {
+        core.count(Counter::ConnectionBytesRefused);
         return turn_away(core, stream, arrival);
     }
     let is_announced = is_in(&core.config.proxy_protocol_from, arrival.address);
@@ -98,6 +109,38 @@ fn admit(core: &Core, stream: TcpStream, arrival: Arrival, clients: &Arc<Clients
         with_core(|core| core.watches.borrow_mut().remove(number));
         drop(open);
     });
+}
+
+/// Whether connections may take the memory of one more. When little is left, one that idles makes room for who comes.
+fn has_room(core: &Core) -> bool {
+    let most = core.config.limits.connection_bytes_max;
+    let used = core.connection_bytes.get() + core.held_bytes.get() + PLAIN_BYTES;
+    if used > most - most / 8 && core.watches.borrow_mut().end_longest_idle(EVICTION_LOOKS) {
+        core.count(Counter::IdleEvicted);
+    }
+    used <= most
+}
+
+/// Memory that is counted while this is held.
+struct Weight(usize);
+
+impl Weight {
+    fn of(core: &Core, bytes: usize) -> Self {
+        let all = core.connection_bytes.get() + bytes;
+        core.connection_bytes.set(all);
+        core.gauge(Counter::ConnectionBytes, all as u64);
+        Self(bytes)
+    }
+}
+
+impl Drop for Weight {
+    fn drop(&mut self) {
+        with_core(|core| {
+            let all = core.connection_bytes.get() - self.0;
+            core.connection_bytes.set(all);
+            core.gauge(Counter::ConnectionBytes, all as u64);
+        });
+    }
 }
 
 fn is_in(networks: &[Network], address: SocketAddr) -> bool {
@@ -152,12 +195,16 @@ async fn serve(stream: TcpStream, arrival: Arrival, is_secured: bool, watch: Arc
         Over::Tls => match shake_hands(stream, &watch, &mut early).await {
             Ok(transport) => transport,
             Err(error) => {
-                with_core(|core| core.count(Counter::HandshakesFailed));
+                // Those that were not begun are counted where that was decided.
+                if error.kind() != io::ErrorKind::ResourceBusy {
+                    with_core(|core| core.count(Counter::HandshakesFailed));
+                }
                 tracing::debug!(%error, client = %arrival.address, "a handshake failed");
                 return;
             }
         },
     };
+    let _secured = transport.session().map(|_| with_core(|core| Weight::of(core, SECURED_BYTES)));
     let is_secured = is_secured || transport.session().is_some();
     if transport.session().is_some_and(|session| session.protocol() == Some(challenges::PROTOCOL)) {
         // It has seen the certificate that it came for (RFC 8737 §3).
@@ -174,6 +221,7 @@ async fn serve(stream: TcpStream, arrival: Arrival, is_secured: bool, watch: Arc
         early = read;
         transport
     };
+    let _http2 = with_core(|core| Weight::of(core, HTTP2_BYTES));
     // On the heap, where HTTP/1 is not: a connection of it would be larger by this.
     Box::pin(http2::serve(transport, watch, peer, early)).await;
 }
@@ -181,7 +229,7 @@ async fn serve(stream: TcpStream, arrival: Arrival, is_secured: bool, watch: Arc
 async fn shake_hands(stream: TcpStream, watch: &Watch, early: &mut Vec<u8>) -> io::Result<Transport> {
     let (terms, _shaking) = with_core(|core| {
         let terms = core.terms.clone().ok_or(io::ErrorKind::Unsupported)?;
-        let at_most = core.config.limits.request_head_time_max;
+        let at_most = core.config.limits.handshake_time_max;
         watch.wait(Phase::Head, clock::monotonic_ms(), at_most);
         Shaking::new(core).map(|shaking| (terms, shaking)).ok_or(io::ErrorKind::ResourceBusy)
     })?;
@@ -193,15 +241,19 @@ async fn shake_hands(stream: TcpStream, watch: &Watch, early: &mut Vec<u8>) -> i
 }
 
 /// A handshake that is under way.
-struct Shaking;
+struct Shaking {
+    _weight: Weight,
+}
 
 impl Shaking {
     fn new(core: &Core) -> Option<Self> {
         let under_way = core.handshakes.get();
-        (under_way < HANDSHAKES_MAX).then(|| {
-            core.handshakes.set(under_way + 1);
-            Self
-        })
+        if under_way >= core.config.limits.handshakes_max {
+            core.count(Counter::HandshakesRefused);
+            return None;
+        }
+        core.handshakes.set(under_way + 1);
+        Some(Self { _weight: Weight::of(core, HANDSHAKE_BYTES_MAX) })
     }
 }
 
@@ -214,6 +266,7 @@ impl Drop for Shaking {
 /// A connection that is counted. Its drop ends the count, however its task ends.
 struct Open {
     _held: Option<Held>,
+    _weight: Weight,
 }
 
 impl Open {
@@ -221,7 +274,7 @@ impl Open {
         core.balance.opened(core.index);
         core.rounds.stir();
         core.gauge(Counter::Connections, core.balance.held(core.index) as u64);
-        Self { _held: held }
+        Self { _held: held, _weight: Weight::of(core, PLAIN_BYTES) }
     }
 }
 

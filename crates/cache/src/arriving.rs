@@ -18,7 +18,7 @@ use engine::{
 
 use crate::{
     block::{self, Block},
-    core::{Core, OfCore, with_core},
+    core::{Core, OfCore, with_core, with_core_of},
     counters::Counter,
     entry::Entry,
     growing::{Chunk, Cursor, End, Growing, PASSING_CHUNK_BYTES, Window},
@@ -47,7 +47,7 @@ enum Sink {
 /// Takes an answer to a fetch: decides where it goes, tells who asked and who waits, and moves its body there.
 pub(crate) async fn receive(request: &Request, mut arrived: Box<Arrived>, reply: Reply, entry: Entry) {
     let growing = Arc::new(Growing::new());
-    let begun = with_core(|core| begin(core, request, &arrived, &entry));
+    let begun = with_core_of(request, |core| begin(core, request, &arrived, &entry));
     let Some(Receiving { response, own, sink, first, compared }) = begun else {
         // The connection is closed with the content in it, which is asked for in blocks.
         entry.end(|| Start::Again);
@@ -72,7 +72,7 @@ pub(crate) async fn receive(request: &Request, mut arrived: Box<Arrived>, reply:
     answer(reply, leader);
     pump(arrived, sink, first, growing, Some((request, entry))).await;
     if let Some((hash, key)) = compared {
-        with_core(|core| shared_pages::compare(core, request, hash, &key));
+        with_core_of(request, |core| shared_pages::compare(core, request, hash, &key));
     }
 }
 

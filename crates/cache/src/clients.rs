@@ -45,6 +45,12 @@ impl Clients {
         })
     }
 
+    /// Whether these limits are the same for it.
+    pub(crate) fn is_same(one: &Limits, other: &Limits) -> bool {
+        let of = |limits: &Limits| (limits.connections_per_client_max, limits.connections_per_network_max);
+        of(one) == of(other)
+    }
+
     /// Takes a place for one more connection; `Err`: the client, or its network, has its share already.
     pub(crate) fn admit(self: &Arc<Self>, client: IpAddr) -> Result<Held, TooMany> {
         let of_address = self.of_addresses.take(client).map_err(|()| TooMany::Address)?;

@@ -1,5 +1,6 @@
 //! What can be set, with its default and its bound.
 
+mod client_certificates;
 mod crawlers;
 mod origin;
 mod page;
@@ -7,6 +8,8 @@ mod rules;
 
 use std::{net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
 
+pub use self::client_certificates::{ClientCertificates, InvalidField, client_field};
+pub(crate) use self::client_certificates::{FINGERPRINT, NAMES};
 pub use self::crawlers::{Budget, CrawlerRules, InvalidBudget};
 pub use self::origin::{
     Balance, InvalidOrigin, Member, Origin, OriginRules, OriginTls, Probe, Server, ServerRules, cookie_name,
@@ -24,7 +27,7 @@ use engine::{
     tls::{certificates::Certificates, challenges::Challenges},
 };
 use subtle::ConstantTimeEq;
-use wire::transaction::Secrets;
+use wire::{http1::head::HEADERS_MAX, transaction::Secrets};
 
 pub use crate::coding::{Coding, Compress};
 use crate::tags::TAG_FIELDS;
@@ -100,19 +103,35 @@ pub struct Limits {
     pub network_requests_per_second_max: usize,
     /// Requests that they may make at once.
     pub network_requests_burst: usize,
-    /// Bytes of one request's head (request line and headers); more is answered 431 (414 for the line alone).
+    /// Bytes of one request's head (request line and headers); more is answered 431.
     pub request_head_bytes_max: usize,
+    /// Bytes of its line, with the URL; more is answered 414.
+    pub request_line_bytes_max: usize,
+    /// Header fields of one request; more is answered 431. At most 128.
+    pub request_headers_max: usize,
+    /// Requests that one connection may bring before it is closed in order. 0: no limit.
+    pub requests_per_connection_max: usize,
+    /// Time that a handshake of TLS may take; who takes longer is closed.
+    pub handshake_time_max: Duration,
+    /// Handshakes per core that are under way; more are closed.
+    pub handshakes_max: usize,
     /// Bytes of one request's body; more is answered 413.
     pub request_body_bytes_max: u64,
     /// Time for a request's head to arrive once its first byte has; more is answered 408.
     pub request_head_time_max: Duration,
-    /// Time that a request's body may take before it must have come with 512 bytes a second on average; less is
-    /// answered 408.
+    /// Bytes a second that a request's body must come with on average, once its grace is over; less is answered 408.
+    pub request_body_rate_min: u64,
+    /// Time that it may take before that counts.
     pub request_body_time_grace: Duration,
     /// Time a kept-alive connection may idle between requests.
     pub idle_time_max: Duration,
     /// Time a response may make no progress (the client reads nothing) before it is cut.
     pub send_stall_max: Duration,
+    /// Bytes a second that a client must take of what waits for it, once its grace is used up; a slower one is cut. 0: no
+    /// limit but `send_stall_max`.
+    pub send_rate_min: u64,
+    /// Time that it may be waited for beyond that rate.
+    pub send_rate_grace: Duration,
     /// Time that a slow reader may keep memory that the store wants back, before it is cut.
     pub pin_grace: Duration,
     /// Bytes of one response's head from the origin; more is answered 502.
@@ -138,6 +157,10 @@ pub struct Limits {
     pub pipe_idle_time_max: Duration,
     /// Bytes per core that slow clients may make us hold outside of the store; a client that needs more is cut.
     pub client_bytes_max: usize,
+    /// Bytes per core that connections may take in all: what each takes by its kind, handshakes under way, and what slow
+    /// clients make us hold. Before that is reached the connections that idle longest are closed; beyond it new ones
+    /// are refused.
+    pub connection_bytes_max: usize,
 }
 
 impl Default for Limits {
@@ -151,11 +174,21 @@ impl Default for Limits {
             network_requests_per_second_max: 0,
             network_requests_burst: 1000,
             request_head_bytes_max: 32 * 1024,
+            // RFC 9112 §3 asks for 8,000 bytes at least.
+            request_line_bytes_max: 16 * 1024,
+            request_headers_max: HEADERS_MAX,
+            requests_per_connection_max: 0,
+            handshake_time_max: Duration::from_secs(10),
+            handshakes_max: 1024,
             request_body_bytes_max: 1 << 30,
             request_head_time_max: Duration::from_secs(10),
+            // As Apache's: half of what a modem of 9,600 baud sends.
+            request_body_rate_min: 512,
             request_body_time_grace: Duration::from_secs(20),
             idle_time_max: Duration::from_secs(60),
             send_stall_max: Duration::from_secs(60),
+            send_rate_min: 512,
+            send_rate_grace: Duration::from_secs(30),
             pin_grace: Duration::from_secs(5),
             response_head_bytes_max: 64 * 1024,
             origin_connect_time_max: Duration::from_secs(3),
@@ -169,6 +202,8 @@ impl Default for Limits {
             origin_lasting_max: 1024,
             pipe_idle_time_max: Duration::from_secs(600),
             client_bytes_max: 64 << 20,
+            // Ten thousand connections of HTTP/2 under TLS, at 24 KiB each, and what slow ones hold.
+            connection_bytes_max: 512 << 20,
         }
     }
 }
@@ -254,6 +289,38 @@ pub struct Config {
 }
 
 impl Config {
+    /// This one as another has it that is read while it runs, but for what only a restart changes.
+    #[must_use]
+    pub(crate) fn reloaded(&self, new: Self) -> Self {
+        let Self { limits: before, .. } = self;
+        Self {
+            listen: self.listen,
+            listen_unix: self.listen_unix.clone(),
+            tls: self.tls.clone(),
+            cores: self.cores.clone(),
+            memory_bytes: self.memory_bytes,
+            memory_limit_bytes: self.memory_limit_bytes,
+            name: self.name.clone(),
+            compress: self.compress.clone(),
+            store: self.store.clone(),
+            store_bytes: self.store_bytes,
+            paging: self.paging,
+            admission: self.admission,
+            flush: self.flush,
+            state: self.state.clone(),
+            limits: Limits {
+                request_head_bytes_max: before.request_head_bytes_max,
+                origin_idle_time_max: before.origin_idle_time_max,
+                origin_connections_max: before.origin_connections_max,
+                origin_queue_max: before.origin_queue_max,
+                origin_lasting_max: before.origin_lasting_max,
+                client_bytes_max: before.client_bytes_max,
+                ..new.limits
+            },
+            ..new
+        }
+    }
+
     /// The defaults for an origin.
     pub fn new(origin: Origin) -> Self {
         Self {

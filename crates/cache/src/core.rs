@@ -6,7 +6,9 @@
 
 use std::{
     cell::{Cell, OnceCell, RefCell, RefMut},
+    collections::HashMap,
     net::IpAddr,
+    ops::Deref,
     rc::Rc,
     sync::Arc,
     time::Duration,
@@ -21,7 +23,7 @@ use engine::{
     store::{BodyLength, Hash, META_WORDS, NewObject, Reader, Refused, Shard, Store},
     sys::lend::Lender,
 };
-use tokio::sync::oneshot;
+use tokio::{sync::oneshot, task::AbortHandle};
 use wire::http1::{
     head::{HeaderSlots, RequestHead},
     url::Scheme,
@@ -35,30 +37,32 @@ use crate::{
     coding_pool::{Coders, Reply},
     config::Config,
     counters::Counter,
+    credentials::{self, Came, Standing},
     error_page::Fault,
     explanation::Question,
     growing::{PassingBudget, Window},
     http2::{self, Multiplexes},
     in_flight::{InFlight, Want},
+    in_force::InForce,
     invalidations::{Invalidation, Invalidations, Table},
     key,
+    keyed::Keyed,
     lately::Lately,
     objects,
-    origin::{MemberId, Pools, Tried, Upstream, Upstreams, Wish},
+    origin::{self, Group, MemberId, Pool, Pools, Tried, Upstream, Upstreams, Wish},
     parts_in_memory::PartsInMemory,
     policy::RequestFacts,
     purge_book::Book,
-    rates::{Rates, TooMany},
-    request::Request,
+    rates::TooMany,
+    request::{Manner, Request},
     response::Response,
     response_head::{Flags, Identity, StoredMeta},
     samples::Samples,
-    site::{SiteId, SitesOfCore},
+    site::{SiteId, Sites},
     tls_terms::TlsTerms,
     transaction::{self, Draft},
     transport,
     variants::Variants,
-    work::Work,
 };
 
 /// How long who has something done by another core, and may wait, waits for room in the ring to it.
@@ -120,6 +124,8 @@ pub(crate) enum Message {
     Asker { hash: Hash, reply: oneshot::Sender<Option<Asker>> },
     /// To any core: what is stored there?
     Objects(Box<objects::Step>),
+    /// To each core: this is in force from now on.
+    InForce { in_force: Arc<InForce>, done: oneshot::Sender<()> },
     /// A connection that another core had too many of.
     Accept(std::net::TcpStream, Arrival),
 }
@@ -204,10 +210,28 @@ const OUT_BYTES: usize = 512 * 1024;
 /// need.
 const HOUSEKEEPING_EVERY: Duration = Duration::from_millis(100);
 
-/// One core's part of the accelerator.
+/// One core's part of the accelerator, under what is in force there; or under what was, for a request that is older.
 pub(crate) struct Core {
-    pub(crate) index: usize,
+    own: Rc<Own>,
+    pub(crate) in_force: Arc<InForce>,
+    /// That of `in_force`.
     pub(crate) config: Arc<Config>,
+    /// Likewise.
+    pub(crate) sites: Arc<Sites>,
+}
+
+impl Deref for Core {
+    type Target = Own;
+
+    #[inline]
+    fn deref(&self) -> &Own {
+        &self.own
+    }
+}
+
+/// What a core has for as long as it runs.
+pub(crate) struct Own {
+    pub(crate) index: usize,
     /// The name in Via and Cache-Status, ready to be copied.
     pub(crate) identity: Identity,
     /// Our name in the Via of requests: no other instance has it.
@@ -223,7 +247,10 @@ pub(crate) struct Core {
     /// `None` where the store is in memory alone.
     pub(crate) file: Option<FileReads>,
     pub(crate) in_flight: RefCell<InFlight>,
-    pub(crate) sites: SitesOfCore,
+    /// Connections to origins.
+    pub(crate) pool: RefCell<Pool>,
+    /// Who probes origins' servers; the first core's alone.
+    probes: RefCell<HashMap<MemberId, AbortHandle>>,
     /// What is agreed upon with clients under TLS; `None` where there is none.
     pub(crate) terms: Option<Arc<TlsTerms>>,
     pub(crate) samples: RefCell<Samples>,
@@ -249,10 +276,6 @@ pub(crate) struct Core {
     pub(crate) stream_tasks: Cell<usize>,
     pub(crate) watches: RefCell<Watches>,
     pub(crate) balance: Arc<Balance>,
-    /// How often each client may ask.
-    pub(crate) rates: Arc<Rates>,
-    /// What crawlers and strangers have cost the origins.
-    pub(crate) work: Arc<Work>,
     pub(crate) counters: CoreCounters<Counter>,
     /// By which it says what becomes of requests, to whoever reads that; `None`: nobody can.
     pub(crate) scribe: Option<Scribe>,
@@ -271,6 +294,8 @@ pub(crate) struct Core {
     pub(crate) pipes: Cell<u64>,
     /// Connections that are being told that there is no room for them.
     pub(crate) turning_away: Cell<usize>,
+    /// Bytes that connections take, now, by their kinds.
+    pub(crate) connection_bytes: Cell<usize>,
     /// Handshakes under way.
     pub(crate) handshakes: Cell<usize>,
     requests: Cell<u64>,
@@ -278,7 +303,8 @@ pub(crate) struct Core {
 }
 
 thread_local! {
-    static CORE: OnceCell<Rc<Core>> = const { OnceCell::new() };
+    /// Borrowed for as long as something runs on it, and replaced between two turns ([`Core::rule`]).
+    static CORE: RefCell<Option<Core>> = const { RefCell::new(None) };
 }
 
 /// Seconds since the UNIX epoch as the store keeps them: 32 bits reach to the year 2106.
@@ -286,14 +312,42 @@ pub(crate) fn store_s(unix_s: u64) -> u32 {
     u32::try_from(unix_s).unwrap_or(u32::MAX)
 }
 
+/// A core under what was in force when a request began.
+pub(crate) enum Under<'c> {
+    /// It is still.
+    Now(&'c Core),
+    /// It is not.
+    Before(Box<Core>),
+}
+
+impl Deref for Under<'_> {
+    type Target = Core;
+
+    #[inline]
+    fn deref(&self) -> &Core {
+        match self {
+            Self::Now(core) => core,
+            Self::Before(core) => core,
+        }
+    }
+}
+
+fn count_probe(is_good: bool) {
+    with_core(|core| {
+        core.count(Counter::OriginProbes);
+        if !is_good {
+            core.count(Counter::OriginProbesFailed);
+        }
+    });
+}
+
 /// What a core begins with.
 pub(crate) struct Beginning {
     pub(crate) index: usize,
-    pub(crate) config: Arc<Config>,
+    pub(crate) in_force: Arc<InForce>,
     pub(crate) identity: Identity,
     /// Our name in the Via of requests: no other instance has it.
     pub(crate) pseudonym: Arc<str>,
-    pub(crate) sites: SitesOfCore,
     pub(crate) terms: Option<Arc<TlsTerms>>,
     pub(crate) book: Arc<Book>,
     /// What was purged in an earlier life.
@@ -304,10 +358,6 @@ pub(crate) struct Beginning {
     pub(crate) coders: Option<Coders>,
     pub(crate) sender: Sender<Message>,
     pub(crate) balance: Arc<Balance>,
-    /// How often each client may ask.
-    pub(crate) rates: Arc<Rates>,
-    /// What crawlers and strangers have cost the origins.
-    pub(crate) work: Arc<Work>,
     pub(crate) counters: CoreCounters<Counter>,
     pub(crate) scribe: Option<Scribe>,
 }
@@ -317,10 +367,9 @@ impl Core {
     pub(crate) fn install(beginning: Beginning) {
         let Beginning {
             index,
-            config,
+            in_force,
             identity,
             pseudonym,
-            sites,
             terms,
             book,
             purged,
@@ -330,12 +379,11 @@ impl Core {
             coders,
             sender,
             balance,
-            rates,
-            work,
             counters,
             scribe,
         } = beginning;
-        let core = Self {
+        let config = &in_force.config;
+        let own = Own {
             index,
             identity,
             pseudonym,
@@ -345,7 +393,8 @@ impl Core {
             rounds: Arc::new(Rounds::new(HOUSEKEEPING_EVERY)),
             file,
             in_flight: RefCell::default(),
-            sites,
+            pool: RefCell::default(),
+            probes: RefCell::default(),
             terms,
             samples: RefCell::default(),
             lately: Lately::default(),
@@ -366,13 +415,11 @@ impl Core {
                 drafts: Vec::new(),
             }),
             secured: RefCell::new(transport::Scratch::new()),
-            http2: RefCell::new(http2::Scratch::new(&config)),
+            http2: RefCell::new(http2::Scratch::new(config)),
             multiplexes: RefCell::default(),
             stream_tasks: Cell::new(0),
             watches: RefCell::new(Watches::default()),
             balance,
-            rates,
-            work,
             counters,
             scribe,
             drafts: RefCell::default(),
@@ -383,13 +430,63 @@ impl Core {
             held_bytes: Cell::new(0),
             pipes: Cell::new(0),
             turning_away: Cell::new(0),
+            connection_bytes: Cell::new(0),
             handshakes: Cell::new(0),
             requests: Cell::new(0),
             started_ms: clock::unix_ms(),
-            config,
             store,
         };
-        CORE.with(|cell| assert!(cell.set(Rc::new(core)).is_ok(), "a thread is one core"));
+        let before = CORE.replace(Some(Self::of(Rc::new(own), in_force)));
+        assert!(before.is_none(), "a thread is one core");
+        with_core(Self::keep_probing);
+    }
+
+    fn of(own: Rc<Own>, in_force: Arc<InForce>) -> Self {
+        let (config, sites) = (Arc::clone(&in_force.config), Arc::clone(&in_force.sites));
+        Self { own, in_force, config, sites }
+    }
+
+    /// From now on this is in force on the core of this thread. Nothing runs on it just now.
+    pub(crate) fn rule(in_force: Arc<InForce>) {
+        CORE.with_borrow_mut(|cell| {
+            if let Some(core) = cell {
+                *core = Self::of(Rc::clone(&core.own), in_force);
+            }
+        });
+        with_core(|core| {
+            core.pool.borrow_mut().close_old();
+            core.keep_probing();
+        });
+    }
+
+    /// Has those servers probed that are to be; each once, by the first core.
+    fn keep_probing(&self) {
+        if self.index != 0 {
+            return;
+        }
+        let mut probes = self.probes.borrow_mut();
+        let wanted = || self.sites.members.all.iter().filter(|member| member.is_probed());
+        probes.retain(|id, probe| {
+            let is_wanted = wanted().any(|member| member.id == *id);
+            if !is_wanted {
+                probe.abort();
+            }
+            is_wanted
+        });
+        for member in wanted() {
+            probes.entry(member.id).or_insert_with(|| {
+                tokio::spawn(origin::probe(Arc::clone(member), count_probe)).abort_handle()
+            });
+        }
+    }
+
+    /// The core under what a request was judged by.
+    #[inline]
+    pub(crate) fn of_request(&self, request: &Request) -> Under<'_> {
+        if Arc::ptr_eq(&self.in_force, &request.in_force) {
+            return Under::Now(self);
+        }
+        Under::Before(Box::new(Self::of(Rc::clone(&self.own), Arc::clone(&request.in_force))))
     }
 
     #[inline]
@@ -426,23 +523,44 @@ impl Core {
         store_s(clock::unix_s())
     }
 
-    /// What policy needs to know of a request to a site, under its primary key.
+    /// What policy needs to know of a request, under its primary key.
     #[inline]
     pub(crate) fn facts(
         &self,
         head: &RequestHead<'_, '_>,
         has_body: bool,
-        site: SiteId,
+        Keyed { site, is_known, .. }: Keyed,
         primary: &[u8],
     ) -> RequestFacts {
         let ruled = self.sites.table.ruled(site, head, key::path(primary));
-        RequestFacts::of(head, has_body, self.config.client_cache_control).under(ruled)
+        let facts = RequestFacts::of(head, has_body, self.config.client_cache_control);
+        RequestFacts { certificate: is_known, ..facts }.under(ruled)
+    }
+
+    /// Bytes of the longest body that a site's requests may have.
+    pub(crate) fn body_bytes_max(&self, site: SiteId) -> u64 {
+        self.sites.rules(site).body_bytes_max.unwrap_or(self.config.limits.request_body_bytes_max)
+    }
+
+    /// How requests of a site are put to its origin.
+    pub(crate) fn manner(&self, site: SiteId) -> Manner<'_> {
+        let table = &self.sites.table;
+        Manner { pseudonym: &self.pseudonym, rules: table.rules(site), ours: table.certificate_fields() }
+    }
+
+    /// What a client is to a site.
+    #[inline]
+    pub(crate) fn standing(&self, site: SiteId, came: &Came, now_s: u64) -> Standing {
+        match &self.sites.rules(site).client_certificates {
+            None => Standing::Anybody,
+            Some(asks) => credentials::judge(asks, self.sites.authorities(site), came, now_s),
+        }
     }
 
     /// Counts a request of a client; the answer to one that is too many.
     #[inline]
     pub(crate) fn admit(&self, client: IpAddr) -> Result<(), Fault> {
-        self.rates.admit(client, clock::monotonic_ms()).map_err(|too_many| {
+        self.in_force.rates.admit(client, clock::monotonic_ms()).map_err(|too_many| {
             self.count(match too_many {
                 TooMany::Address => Counter::ClientRequestsRefused,
                 TooMany::Network => Counter::NetworkRequestsRefused,
@@ -454,7 +572,7 @@ impl Core {
     /// Counts a request that would cost its origin work; the answer to one whose class has had its share.
     pub(crate) fn admit_work(&self, request: &Request) -> Result<(), Fault> {
         let (rules, address) = (&self.config.crawlers, request.visitor.address);
-        self.work.admit(rules, &request.head(), address, clock::monotonic_ms()).map_err(|counter| {
+        self.in_force.work.admit(rules, &request.head(), address, clock::monotonic_ms()).map_err(|counter| {
             self.count(counter);
             Fault::WorkTooMuch
         })
@@ -462,7 +580,7 @@ impl Core {
 
     /// The same of a fetch for a request, which has no body.
     pub(crate) fn facts_of(&self, request: &Request) -> RequestFacts {
-        self.facts(&request.head(), false, request.site, request.primary())
+        self.facts(&request.head(), false, request.keyed(), request.primary())
     }
 
     /// Whether nothing that was purged since a response's fetch began is about it: it answers who asks now, too.
@@ -539,29 +657,36 @@ impl Core {
 /// On a thread that is no core: a mistake of ours.
 #[inline]
 pub(crate) fn with_core<R>(with: impl FnOnce(&Core) -> R) -> R {
-    CORE.with(|cell| match cell.get() {
+    CORE.with_borrow(|cell| match cell {
         Some(core) => with(core),
         None => unreachable!("this thread is no core of the accelerator"),
     })
 }
 
+/// Runs `with` on the core of this thread, under what a request was judged by.
+#[inline]
+pub(crate) fn with_core_of<R>(request: &Request, with: impl FnOnce(&Core) -> R) -> R {
+    with_core(|core| with(&core.of_request(request)))
+}
+
 /// The origin of a site, as the core that runs knows it.
 pub(crate) struct OfSite {
-    site: SiteId,
+    group: Arc<Group>,
     wish: Wish,
 }
 
 impl OfSite {
     /// For what a request asks.
     pub(crate) fn of(request: &Request) -> Self {
-        let wish = with_core(|core| core.sites.group(request.site).wish(request.primary(), &request.head()));
-        Self { site: request.site, wish }
+        let group = Arc::clone(request.in_force.sites.group(request.site));
+        let wish = group.wish(request.primary(), &request.head());
+        Self { group, wish }
     }
 }
 
 impl Upstreams for OfSite {
     fn choose(&self, tried: &mut Tried) -> Option<MemberId> {
-        with_core(|core| core.sites.choose(self.site, self.wish, tried, clock::monotonic_ms()))
+        with_core(|core| core.pool.borrow_mut().choose(&self.group, self.wish, tried, clock::monotonic_ms()))
     }
 
     fn asks_again(&self) {
@@ -569,19 +694,17 @@ impl Upstreams for OfSite {
     }
 
     fn fared(&self, member: MemberId, is_well: bool) {
-        with_core(|core| {
-            let is_ejected =
-                core.sites.upstream(member).borrow().member.fared(is_well, clock::monotonic_ms());
-            if is_ejected {
-                core.count(Counter::OriginEjections);
-            }
-        });
+        let Some(member) = self.group.member(member) else { return };
+        if member.fared(is_well, clock::monotonic_ms()) {
+            with_core(|core| core.count(Counter::OriginEjections));
+        }
     }
 }
 
 impl Pools for OfSite {
-    fn upstream<R>(&self, member: MemberId, with: impl FnOnce(&mut Upstream) -> R) -> R {
-        OfCore.upstream(member, with)
+    fn upstream<R>(&self, member: MemberId, with: impl FnOnce(&mut Upstream) -> R) -> Option<R> {
+        let member = self.group.member(member)?;
+        with_core(|core| Some(with(core.pool.borrow_mut().upstream(member, &core.config.limits))))
     }
 }
 
@@ -589,7 +712,7 @@ impl Pools for OfSite {
 pub(crate) struct OfCore;
 
 impl Pools for OfCore {
-    fn upstream<R>(&self, member: MemberId, with: impl FnOnce(&mut Upstream) -> R) -> R {
-        with_core(|core| with(&mut core.sites.upstream(member).borrow_mut()))
+    fn upstream<R>(&self, member: MemberId, with: impl FnOnce(&mut Upstream) -> R) -> Option<R> {
+        with_core(|core| core.pool.borrow_mut().known(member).map(with))
     }
 }

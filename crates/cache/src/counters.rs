@@ -87,6 +87,7 @@ engine::counters! {
         PurgesForbidden => Counter, "cache_purges_forbidden", None, "Purges refused because their sender is in no network that may.";
         PurgesNotUnderstood => Counter, "cache_purges_not_understood", None, "Purges refused because they are none that we know.";
         Misdirected => Counter, "cache_misdirected", None, "Requests answered 421, because no site is for their host.";
+        CertificatesWanted => Counter, "cache_certificates_wanted", None, "Requests answered 421, because their site asks for a client's certificate that the connection was not asked for, or one that has expired.";
         MethodsRefused => Counter, "cache_methods_refused", None, "Requests answered 405, because their site does not take their method.";
         Invalidations => Counter, "cache_invalidations", None, "Objects dropped because an unsafe request changed them (RFC 9111 section 4.4).";
         BytesSent => Counter, "cache_sent_bytes", Bytes, "Bytes of answers handed to clients' sockets.";
@@ -113,6 +114,12 @@ engine::counters! {
         ClientsGone => Counter, "cache_clients_gone", None, "Clients that left before their answer was sent.";
         ClientsGoneInHead => Counter, "cache_clients_gone_in_head", None, "Clients that left in the middle of a request's head.";
         ClientsStalled => Counter, "cache_clients_stalled", None, "Clients that stopped reading or sending, and were cut.";
+        SlowReaders => Counter, "cache_slow_readers", None, "Clients cut because they took what waited for them more slowly than send_rate_min.";
+        ConnectionsUsedUp => Counter, "cache_connections_used_up", None, "Connections closed in order because they had brought as many requests as one may.";
+        HandshakesRefused => Counter, "cache_handshakes_refused", None, "Connections under TLS closed because as many handshakes as a core may have were under way.";
+        ConnectionBytes => Gauge, "cache_connection_bytes", Bytes, "Memory that connections take by their kinds, and handshakes under way.";
+        ConnectionBytesRefused => Counter, "cache_connection_bytes_refused", None, "Connections refused because those that there are take as much memory as they may.";
+        IdleEvicted => Counter, "cache_idle_evicted", None, "Idle connections closed because connections had come to take nearly as much memory as they may.";
         SlowReadersCut => Counter, "cache_slow_readers_cut", None, "Clients cut because they held memory that the store wanted back.";
         RemaindersCopied => Counter, "cache_remainders_copied", None, "Remainders of answers copied out of the store for slow clients.";
         ConnectionsRefused => Counter, "cache_connections_refused", None, "Connections over the limit of this core.";

@@ -328,7 +328,7 @@ pub(crate) async fn finish(
     transaction::end_all(drafts, &sent, client.sent_bytes());
     match sent {
         // The client has stopped reading: a reset lets the kernel drop what it has not read.
-        Err(Cut::Client(Gone::Stalled | Gone::Wanted)) => client.cut(),
+        Err(Cut::Client(Gone::Stalled | Gone::Slow | Gone::Wanted)) => client.cut(),
         // Chunks and lengths show by themselves that something is missing.
         Err(Cut::Origin) if until_close => client.cut(),
         _ => {}
@@ -348,6 +348,7 @@ fn account(sent: &Result<(), Cut>) {
         Ok(()) => return,
         Err(Cut::Client(Gone::Closed)) => Counter::ClientsGone,
         Err(Cut::Client(Gone::Stalled)) => Counter::ClientsStalled,
+        Err(Cut::Client(Gone::Slow)) => Counter::SlowReaders,
         // Counted where it was decided.
         Err(Cut::Client(Gone::Wanted)) => return,
         Err(Cut::Disk) => Counter::PartsCut,

@@ -30,7 +30,9 @@ use crate::{
     explanation::{ExplainError, Explained, Explanation, Question, RequestOf, Step},
     hit::CLOCK_BACK_S_MAX,
     invalidations::Verdict,
-    key, note,
+    key,
+    keyed::Keyed,
+    note,
     outside::Outside,
     pipe,
     policy::{
@@ -102,7 +104,10 @@ fn explain(core: &Core, head: &RequestHead<'_, '_>) -> Explained {
     let has_body = !matches!(request_framing(head), Ok(Framing::None | Framing::Length(0)));
     let mut key = Vec::new();
     let site = key::of_request(head, &core.sites.table, &mut key);
-    let facts = core.facts(head, has_body, site, &key);
+    // Nobody has connected: it is explained as to a client with a certificate, where there can be no other.
+    let is_known = core.sites.rules(site).client_certificates.as_ref().is_some_and(|asks| asks.is_required);
+    let keyed = Keyed { hash: core.store.hash(&key), primary_bytes: key.len(), site, is_known };
+    let facts = core.facts(head, has_body, keyed, &key);
     let now_s = clock::unix_s();
     let mut walk =
         Walk { core, head, site, facts, only_if_cached: false, now_s, object: None, steps: Vec::new() };
@@ -235,6 +240,11 @@ impl Walk<'_> {
         if RequestDirectives::of(&self.head.headers) != self.facts.directives {
             let words = "what the request says in Cache-Control and Pragma does not count";
             self.say("recv", "ignored", words, "knob client-cache-control");
+        }
+        if self.facts.certificate {
+            let words = "the site demands a client's certificate, of which its origin is told: what answers is stored only if \
+                         that says public or s-maxage, and what is stored without saying so answers nobody";
+            self.say("recv", "certificate", words, "knob tls-client");
         }
         if self.facts.authorization {
             let words = "it carries credentials: what answers it is stored only if that says public, must-revalidate or \
@@ -446,6 +456,11 @@ impl Walk<'_> {
         }
         if meta.born_s > self.now_s + CLOCK_BACK_S_MAX {
             self.say("reuse", "no", "it was stored later than now: the clock was set back", "");
+            return self.missed(shard, primary, asked);
+        }
+        if self.facts.certificate && !meta.flags.has(Flags::FOR_ALL) {
+            let words = "it does not say that everybody may have it, and the client has shown a certificate";
+            self.say("reuse", "no", words, "knob tls-client");
             return self.missed(shard, primary, asked);
         }
         if !policy::may_share(!meta.flags.has(Flags::NOT_FOR_COOKIES), self.facts.cookie, core.config.cookies)

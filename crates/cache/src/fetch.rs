@@ -25,7 +25,7 @@ use crate::{
     arriving::receive,
     block::{self, Block, Fit},
     cold,
-    core::{Core, Message, OfCore, OfSite, with_core},
+    core::{Core, Message, OfCore, OfSite, with_core, with_core_of},
     counters::Counter,
     downstream::Downstream,
     entry::Entry,
@@ -76,6 +76,7 @@ pub(crate) async fn ask(
 
 /// Joins the fetch under way for this key, or begins one. Runs on the owner's core.
 pub(crate) fn begin(core: &Core, want: Want) {
+    let core = &*core.of_request(&want.request);
     let mut in_flight = core.in_flight.borrow_mut();
     let is_still_good = |request: &Request, response: &Response| core.is_still_good(response, request);
     let want = match in_flight.join(want, clock::unix_s(), is_still_good) {
@@ -131,7 +132,7 @@ pub(crate) fn ahead(core: &Core, request: Arc<Request>) {
 /// is asked.
 async fn load(want: Want, entry: Entry, cold: Cold) {
     cold::restore(want.request.hash, &want.request.key, cold).await;
-    match with_core(|core| Stored::of(core, &want.request, want.anew)) {
+    match with_core_of(&want.request, |core| Stored::of(core, &want.request, want.anew)) {
         Stored::Usable => {
             entry.end(|| Start::Again);
             answer(want.reply, Start::Again);
@@ -149,7 +150,9 @@ async fn fetch(want: Want, entry: Entry, mut known: Option<Known>) {
         start()
     };
     let stands_in = |known: &Option<Known>| known.as_ref().is_some_and(|known| known.may_stand_in);
-    if stands_in(&known) && !with_core(|core| core.sites.group(request.site).may_try(clock::monotonic_ms())) {
+    if stands_in(&known)
+        && !with_core_of(&request, |core| core.sites.group(request.site).may_try(clock::monotonic_ms()))
+    {
         return answer(reply, tell(|| Start::StandIn));
     }
     loop {
@@ -159,7 +162,7 @@ async fn fetch(want: Want, entry: Entry, mut known: Option<Known>) {
                 // Silence to what it answered before is the origin's; to anything else, perhaps the request's: nobody may
                 // have a whole site shown stale by asking for what the origin fails at.
                 let is_origins = error.is_unreachable() || error.is_silence() && stands_in(&known);
-                with_core(|core| {
+                with_core_of(&request, |core| {
                     core.count(Counter::of_origin_error(&error));
                     if is_origins {
                         core.sites.group(request.site).failed(clock::monotonic_ms());
@@ -172,7 +175,7 @@ async fn fetch(want: Want, entry: Entry, mut known: Option<Known>) {
                 return answer(reply, Start::Failed(error));
             }
         };
-        with_core(|core| core.sites.group(request.site).answered());
+        with_core_of(&request, |core| core.sites.group(request.site).answered());
         let status = arrived.head.head().status;
         // A 304 to a request without conditions is none, either.
         let is_unasked = |known: &Known| status == 304 && !known.has_validator();
@@ -183,7 +186,7 @@ async fn fetch(want: Want, entry: Entry, mut known: Option<Known>) {
         }
         behind_hits().await;
         if let Some(block) = &request.block {
-            return match with_core(|core| unfit(core, &request, block, &arrived, entry.bans())) {
+            return match with_core_of(&request, |core| unfit(core, &request, block, &arrived, entry.bans())) {
                 None => receive(&request, arrived, reply, entry).await,
                 Some(start) => answer(reply, tell(start)),
             };
@@ -191,7 +194,7 @@ async fn fetch(want: Want, entry: Entry, mut known: Option<Known>) {
         match known.take().filter(|known| status == 304 && !is_unasked(known)) {
             None => return receive(&request, arrived, reply, entry).await,
             Some(known) => {
-                let freshened = with_core(|core| {
+                let freshened = with_core_of(&request, |core| {
                     let freshened = if entry.is_forgotten(core) {
                         Freshened::No
                     } else {
@@ -270,12 +273,9 @@ async fn exchange(
         Some(block) => block.conditions(),
         None => known.map(Known::conditions).unwrap_or_default(),
     };
-    let (config, head) = with_core(|core| {
+    let (config, head) = with_core_of(request, |core| {
         core.count(Counter::Fetches);
-        (
-            Arc::clone(&core.config),
-            request.for_store(&conditions, &core.pseudonym, core.sites.rules(request.site)),
-        )
+        (Arc::clone(&core.config), request.for_store(&conditions, core.manner(request.site)))
     });
     let why = match (&request.block, known) {
         (Some(_), _) => "block",

@@ -15,7 +15,7 @@ use engine::{cores::clock, store::NewHead};
 use wire::http1::{fields::EntityTag, head::ResponseHead, known::KnownHeader};
 
 use crate::{
-    core::{Core, Heard, Message, store_s, with_core},
+    core::{Core, Heard, Message, store_s, with_core_of},
     counters::Counter,
     hit,
     policy::{self, PassReason, Recv, http_date_s},
@@ -30,7 +30,7 @@ const AGE_S_MIN: u64 = 10;
 /// Has what is stored compared with the answer to a request that was passed, if that says something of it.
 pub(crate) fn hear(request: &Arc<Request>, answer: &ResponseHead<'_, '_>) {
     if request.head().method == "HEAD" && answer.status == 200 {
-        with_core(|core| compare(core, request, answer));
+        with_core_of(request, |core| compare(core, request, answer));
     }
 }
 
@@ -64,6 +64,7 @@ fn number(value: &[u8]) -> Option<u64> {
 /// Makes stale what is stored for a request, if it is not what the origin has. Runs on the owner's core.
 pub(crate) fn judge(core: &Core, heard: &Heard) {
     let Heard { request, .. } = heard;
+    let core = &*core.of_request(request);
     let mut key = request.primary().to_vec();
     let now_s = clock::unix_s();
     let facts = core.facts_of(request);
@@ -73,7 +74,9 @@ pub(crate) fn judge(core: &Core, heard: &Heard) {
     let found = hit::chosen(&turn, &request.head(), is_without_cookies, &mut hash, &mut key);
     let Ok((object, meta)) = found else { return };
     let for_cookies = !meta.flags.has(Flags::NOT_FOR_COOKIES);
-    let is_chosen = meta.is_response() && policy::may_share(for_cookies, facts.cookie, core.config.cookies);
+    let is_shared = policy::may_share(for_cookies, facts.cookie, core.config.cookies)
+        && (!facts.certificate || meta.flags.has(Flags::FOR_ALL));
+    let is_chosen = meta.is_response() && is_shared;
     if !is_chosen || meta.fresh_until_s() <= now_s || meta.age_s(now_s) < AGE_S_MIN {
         return;
     }
@@ -123,7 +126,16 @@ mod tests {
     };
 
     use super::*;
-    use crate::{key, keyed::Keyed, response_head::BLANK, site::SiteTable, visitor::Visitor};
+    use crate::{
+        config::{Config, Origin},
+        credentials::Came,
+        in_force::InForce,
+        key,
+        keyed::Keyed,
+        response_head::BLANK,
+        site::SiteTable,
+        visitor::Visitor,
+    };
 
     fn request() -> Arc<Request> {
         let mut slots = HeaderSlots::new();
@@ -135,9 +147,17 @@ mod tests {
         };
         let mut key = Vec::new();
         let site = key::of_request(&head, &SiteTable::default(), &mut key);
-        let keyed = Keyed { hash: Hash::seeded(&key, 0), primary_bytes: key.len(), site };
+        let keyed = Keyed { hash: Hash::seeded(&key, 0), primary_bytes: key.len(), site, is_known: false };
+        let in_force = InForce::of_test(Config::new(Origin::http("a", 9)), 1);
         let client = Visitor::alone(IpAddr::V4(Ipv4Addr::LOCALHOST));
-        Arc::new(Request::new((&head, head_bytes), &key, keyed, Framing::None, client))
+        Arc::new(Request::new(
+            (&head, head_bytes),
+            &key,
+            keyed,
+            Framing::None,
+            (client, Came::Plain),
+            &in_force,
+        ))
     }
 
     #[test]

@@ -30,6 +30,7 @@ use crate::{
     coding::Coding,
     core::{Core, store_s},
     counters::Counter,
+    credentials::{Came, Standing},
     error_page::Fault,
     invalidations as purged, key,
     keyed::Keyed,
@@ -59,6 +60,8 @@ pub(crate) struct Asked<'a> {
     pub(crate) trust: Trust,
     /// Who asks.
     pub(crate) address: IpAddr,
+    /// What it has shown of itself.
+    pub(crate) came: &'a Came,
     /// It has waited for what is decoded: what is not there by now is sent as its origin sent it.
     pub(crate) as_sent: bool,
 }
@@ -79,11 +82,13 @@ pub(crate) fn answer<'a>(
     now_s: u64,
     buffers: Buffers<'a>,
 ) -> Result<Answer<'a>, Slow> {
-    let Asked { head, has_body, trust, as_sent, address: client } = *asked;
+    let Asked { head, has_body, trust, as_sent, address: client, came } = *asked;
     let Buffers { key, head: stored_head } = buffers;
     let site = key::of_request(head, &core.sites.table, key);
-    let mut keyed = Keyed { hash: turn.hash(key), primary_bytes: key.len(), site };
-    let facts = core.facts(head, has_body, site, key);
+    let standing = core.standing(site, came, now_s);
+    let is_known = standing == Standing::Known;
+    let mut keyed = Keyed { hash: turn.hash(key), primary_bytes: key.len(), site, is_known };
+    let facts = core.facts(head, has_body, keyed, key);
     let slow = |keyed, state, fwd| Err(Slow { keyed, state, fwd });
     // Before all rules: who asks comes by http, and by whatever host it likes.
     if let Some(challenges) = core.config.challenges.as_deref()
@@ -102,6 +107,14 @@ pub(crate) fn answer<'a>(
     }
     if core.sites.rules(site).https_only && key::scheme(key) == Scheme::Http {
         return slow(keyed, State::ToHttps, Fwd::Bypass);
+    }
+    // What is purged is no site's business.
+    if standing == Standing::Wanted && facts.method != policy::request::Method::Purge {
+        if key::scheme(key) == Scheme::Http {
+            return slow(keyed, State::ToHttps, Fwd::Bypass);
+        }
+        core.count(Counter::CertificatesWanted);
+        return slow(keyed, State::Synth(Fault::CertificateWanted), Fwd::Bypass);
     }
     if !has_body && pipe::is_asked_for(head) && !facts.ruled.is_misdirected {
         return slow(keyed, State::Pipe, Fwd::Bypass);
@@ -246,7 +259,8 @@ fn usable(
         return Err((true, Fwd::Stale));
     }
     let for_cookies = !meta.flags.has(Flags::NOT_FOR_COOKIES);
-    if !policy::may_share(for_cookies, facts.cookie, core.config.cookies) {
+    let is_known = facts.certificate && !meta.flags.has(Flags::FOR_ALL);
+    if is_known || !policy::may_share(for_cookies, facts.cookie, core.config.cookies) {
         return Err((true, Fwd::Request));
     }
     match policy::may_reuse(meta.stored(now_s), &facts.directives) {

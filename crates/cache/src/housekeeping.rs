@@ -43,7 +43,7 @@ pub(crate) async fn keep_house() {
 
 /// When a core that nobody asks for anything has something to look after again.
 fn due_in(core: &Core) -> Option<Duration> {
-    let idle = core.sites.close_old();
+    let idle = core.pool.borrow_mut().close_old();
     let is_lurking = lurk::is_lurking(core);
     // A client has deadlines, and its hits are what admits objects to the file.
     if core.balance.held(core.index) > 0 {

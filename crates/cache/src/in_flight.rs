@@ -248,7 +248,15 @@ mod tests {
     };
 
     use super::*;
-    use crate::{key, keyed::Keyed, site::SiteTable, visitor::Visitor};
+    use crate::{
+        config::{Config, Origin},
+        credentials::Came,
+        in_force::InForce,
+        key,
+        keyed::Keyed,
+        site::SiteTable,
+        visitor::Visitor,
+    };
 
     fn want(alone: bool) -> (Want, oneshot::Receiver<Said>) {
         let mut slots = HeaderSlots::new();
@@ -260,9 +268,11 @@ mod tests {
         };
         let mut key = Vec::new();
         let site = key::of_request(&head, &SiteTable::default(), &mut key);
-        let keyed = Keyed { hash: Hash::seeded(&key, 0), primary_bytes: key.len(), site };
+        let keyed = Keyed { hash: Hash::seeded(&key, 0), primary_bytes: key.len(), site, is_known: false };
+        let in_force = InForce::of_test(Config::new(Origin::http("a", 9)), 1);
         let client = Visitor::alone(IpAddr::V4(Ipv4Addr::LOCALHOST));
-        let request = Request::new((&head, head_bytes), &key, keyed, Framing::None, client);
+        let request =
+            Request::new((&head, head_bytes), &key, keyed, Framing::None, (client, Came::Plain), &in_force);
         let (reply, answered) = oneshot::channel();
         (Want { request: Arc::new(request), anew: false, alone, reply }, answered)
     }

@@ -3,7 +3,7 @@
 use wire::http1::head::ResponseHead;
 
 use crate::{
-    core::with_core,
+    core::{with_core, with_core_of},
     counters::Counter,
     key,
     policy::{invalidate, request::Method},
@@ -36,7 +36,9 @@ fn keys(request: &Request, answer: &ResponseHead<'_, '_>) -> Vec<Vec<u8>> {
             let mut key = key::host_of(request.primary()).to_vec();
             let host_bytes = key.len();
             if invalidate::same_origin_path(&base, reference, &mut key) {
-                with_core(|core| query::apply(core.sites.rules(request.site), host_bytes, &mut key));
+                with_core_of(request, |core| {
+                    query::apply(core.sites.rules(request.site), host_bytes, &mut key)
+                });
                 keys.push(key);
             }
         }

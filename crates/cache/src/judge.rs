@@ -133,6 +133,9 @@ pub(crate) fn storable(
     facts: &ResponseFacts,
     times: Times,
 ) -> Result<(Freshness, Option<Vec<u64>>), Why> {
+    if names_certificate(core, facts) {
+        return Err(Why::VaryCertificate);
+    }
     match policy::storable(asked, facts, &rules(core, site), times) {
         Storable::Yes(freshness) => {
             match tags::of(head.headers.iter(), &core.config.tags, |tag| core.store.hash(tag)) {
@@ -145,6 +148,16 @@ pub(crate) fn storable(
         }
         Storable::No(why) => Err(why),
     }
+}
+
+/// Whether an answer depends on what only we tell origins of their clients: what clients say there is in no key.
+fn names_certificate(core: &Core, facts: &ResponseFacts) -> bool {
+    let ours = core.sites.table.certificate_fields();
+    !ours.is_empty()
+        && facts
+            .vary
+            .as_ref()
+            .is_ok_and(|vary| ours.iter().any(|field| vary.names(&field.to_ascii_lowercase())))
 }
 
 /// The answer to POST, if it says that it is what GET would bring of the same address, and for how long (RFC 9110 §9.3.3);
@@ -266,6 +279,7 @@ const NO_FRESHNESS: Freshness = Freshness {
     has_validator: false,
     omits_fields: false,
     for_cookies: false,
+    for_all: false,
     said_for_all: false,
 };
 

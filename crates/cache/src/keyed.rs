@@ -13,4 +13,6 @@ pub(crate) struct Keyed {
     pub(crate) primary_bytes: usize,
     /// Whose origin may be asked.
     pub(crate) site: SiteId,
+    /// Its client has shown the site a certificate, of which the origin is told.
+    pub(crate) is_known: bool,
 }

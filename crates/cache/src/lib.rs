@@ -39,6 +39,7 @@ pub mod config;
 mod copy;
 mod core;
 mod counters;
+mod credentials;
 mod decoders;
 mod deliver;
 mod downstream;
@@ -60,6 +61,7 @@ mod housekeeping;
 mod http1;
 mod http2;
 mod in_flight;
+mod in_force;
 mod invalidate;
 mod invalidations;
 mod judge;
@@ -105,6 +107,7 @@ mod state;
 mod store_file;
 mod synth;
 mod tags;
+mod taking;
 #[cfg(test)]
 mod test_core;
 mod tls_terms;
@@ -125,6 +128,7 @@ pub use engine::{
     network::{InvalidNetwork, Network},
     tls::{
         TlsError,
+        authorities::Authorities,
         certificates::{Certificate, Pair},
     },
 };
@@ -132,5 +136,5 @@ pub use explanation::{ExplainError, Explanation, Figure, RequestOf, Step};
 pub use objects::{OBJECTS_MAX, ObjectSeen, Objects, ObjectsError};
 pub use origin::{ByHand, MemberSaid, SetUpError, Standing};
 pub use purge_book::{PurgesError, PurgesSeen, check as check_purges};
-pub use server::{Invalidate, PurgeError, Purged, Server, StartError};
+pub use server::{Invalidate, Prepared, PurgeError, Purged, Server, StartError};
 pub use site::SitesError;

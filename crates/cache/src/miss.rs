@@ -9,7 +9,7 @@ use crate::{
     answer::{Answer, Body, Head, Length, Lines},
     arriving::Content,
     coding::Coding,
-    core::with_core,
+    core::{with_core, with_core_of},
     downstream::Downstream,
     error_page::Fault,
     fetch, hit,
@@ -34,7 +34,7 @@ pub(crate) async fn miss(
         Start::Body { response, cursor, collapsed } => {
             // Who joined may have asked after a purge that it began before.
             let is_ours = || {
-                with_core(|core| {
+                with_core_of(request, |core| {
                     let (facts, cookies) = (core.facts_of(request), core.config.cookies);
                     response.fits(request, &facts, cookies, clock::unix_s())
                         && core.is_still_good(&response, request)
@@ -80,9 +80,10 @@ pub(crate) fn stand_in(request: &Arc<Request>, fwd: Fwd) -> Step {
 fn is_to_be_decoded(request: &Request, response: &Response) -> bool {
     let flags = response.meta.flags;
     let is_shared = || {
-        with_core(|core| {
-            let has_cookie = core.facts_of(request).cookie;
-            policy::may_share(!flags.has(Flags::NOT_FOR_COOKIES), has_cookie, core.config.cookies)
+        with_core_of(request, |core| {
+            let facts = core.facts_of(request);
+            policy::may_share(!flags.has(Flags::NOT_FOR_COOKIES), facts.cookie, core.config.cookies)
+                && (!facts.certificate || flags.has(Flags::FOR_ALL))
         })
     };
     response.is_stored()
@@ -132,12 +133,12 @@ impl Look {
 /// Looks a request up once more, as the hit path does. What the origin was asked about is no hit, whoever has the bytes.
 fn look_again(request: &Arc<Request>, anew: bool, fwd: Fwd, look: Look) -> Step {
     let Look { trust, said, as_sent } = look;
-    with_core(|core| {
+    with_core_of(request, |core| {
         let (mut key, mut stored_head) = (Vec::new(), Vec::new());
         let turn = core.reader.turn();
         let buffers = hit::Buffers { key: &mut key, head: &mut stored_head };
-        let (head, address) = (&request.head(), request.visitor.address);
-        let asked = hit::Asked { head, has_body: false, trust, address, as_sent };
+        let (head, address, came) = (&request.head(), request.visitor.address, &request.came);
+        let asked = hit::Asked { head, has_body: false, trust, address, came, as_sent };
         let slow = match hit::answer(core, &turn, &asked, clock::unix_s(), buffers) {
             Ok(answer) => {
                 let mut answer = answer.into_owned();

@@ -3,7 +3,8 @@
 //!
 //! A note is a record of the store without a body, its head the reason, under a key of its own: the address, and what
 //! the request showed of its visitor. For a page that is private to those who have logged in may be for all to those who
-//! have not; so a request with a cookie leaves no note for one without, and one with credentials none for either.
+//! have not; so a request with a cookie leaves no note for one without, and one with credentials, or with a client's certificate,
+//! none for either.
 //! *Bounds:* those of the store, which forgets notes as it does any object; [`NOTE_S`], [`DUE_S`]. A purge drops an
 //! address's notes. Errors leave none: while an origin fails, one request at a time is enough.
 
@@ -37,13 +38,16 @@ enum Shown {
     Nothing = 0,
     Cookie = 1,
     Credentials = 2,
+    Certificate = 3,
 }
 
 impl Shown {
-    const ALL: [Self; 3] = [Self::Nothing, Self::Cookie, Self::Credentials];
+    const ALL: [Self; 4] = [Self::Nothing, Self::Cookie, Self::Credentials, Self::Certificate];
 
     fn by(facts: &RequestFacts) -> Self {
-        if facts.authorization {
+        if facts.certificate {
+            Self::Certificate
+        } else if facts.authorization {
             Self::Credentials
         } else if facts.cookie {
             Self::Cookie
@@ -73,6 +77,8 @@ pub(crate) fn is_lasting(why: Why, status: u16) -> bool {
                 | Why::VaryTooLarge
                 | Why::VaryMalformed
                 | Why::Authorization
+                | Why::Certificate
+                | Why::VaryCertificate
                 | Why::SetCookie
                 | Why::NoFreshness
                 | Why::Cookie

@@ -1,17 +1,20 @@
 //! How much of a request's body may come, and how slowly.
 //!
-//! Bounds: `request_body_bytes_max` in size; a pause of `request_head_time_max` between two bytes; and in all no slower
-//! than [`RATE_MIN`] bytes a second once `request_body_time_grace` has passed: a byte now and then holds a connection to the
+//! Bounds: `request_body_bytes_max` in size, by site; a pause of `request_head_time_max` between two bytes; and in all no slower
+//! than `request_body_rate_min` bytes a second once `request_body_time_grace` has passed: a byte now and then holds a connection to the
 //! origin for ever.
 
 use std::time::{Duration, Instant};
 
 use engine::cores::clock;
 
-use crate::{core::with_core, counters::Counter, downstream::Broken, error_page::Fault};
-
-/// Bytes a second that a body must come with on average.
-const RATE_MIN: u64 = 512;
+use crate::{
+    core::{with_core, with_core_of},
+    counters::Counter,
+    downstream::Broken,
+    error_page::Fault,
+    request::Request,
+};
 
 /// The pace of one body.
 pub(crate) struct Pace {
@@ -19,18 +22,20 @@ pub(crate) struct Pace {
     bytes_max: u64,
     pause_max: Duration,
     grace: Duration,
+    rate_min: u64,
     since: Instant,
 }
 
 impl Pace {
-    pub(crate) fn new() -> Self {
-        with_core(|core| {
+    pub(crate) fn new(request: &Request) -> Self {
+        with_core_of(request, |core| {
             let limits = &core.config.limits;
             Self {
                 bytes: 0,
-                bytes_max: limits.request_body_bytes_max,
+                bytes_max: core.body_bytes_max(request.site),
                 pause_max: limits.request_head_time_max,
                 grace: limits.request_body_time_grace,
+                rate_min: limits.request_body_rate_min,
                 since: clock::now(),
             }
         })
@@ -53,7 +58,7 @@ impl Pace {
     /// Whether it has come fast enough so far.
     pub(crate) fn check(&self) -> Result<(), Broken> {
         let time = clock::now().duration_since(self.since);
-        if time > self.grace && self.bytes < RATE_MIN * time.as_secs() {
+        if time > self.grace && self.bytes < self.rate_min * time.as_secs() {
             return Err(refused(Fault::RequestTimeout));
         }
         Ok(())

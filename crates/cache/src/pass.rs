@@ -9,7 +9,7 @@ use wire::http1::framing::{Answered, ChunkedEncoder, Framing};
 use crate::{
     arriving::{self, Content},
     config::Limits,
-    core::{OfSite, with_core},
+    core::{OfSite, with_core, with_core_of},
     counters::Counter,
     downstream::{Broken, Downstream, READ_BYTES},
     error_page::Fault,
@@ -23,7 +23,7 @@ use crate::{
     response_head::{CacheStatus, Fwd},
     state::{State, Step},
     synth::last_hop,
-    trailers::going_on,
+    trailers::{going_on, not_ours},
     transaction::Trace,
     websocket,
 };
@@ -39,14 +39,12 @@ pub(crate) async fn pass(
         return Some(Step::Answer(Box::new(last_hop())));
     }
     with_core(|core| core.count(Counter::Passes));
-    let (config, head) = with_core(|core| {
-        (
-            Arc::clone(&core.config),
-            request.for_origin(Wanted::Passing, &core.pseudonym, core.sites.rules(request.site)),
-        )
+    let (config, head) = with_core_of(request, |core| {
+        (Arc::clone(&core.config), request.for_origin(Wanted::Passing, core.manner(request.site)))
     });
     let limits = &config.limits;
-    if matches!(request.framing, Framing::Length(bytes) if bytes > limits.request_body_bytes_max) {
+    let body_bytes_max = with_core_of(request, |core| core.body_bytes_max(request.site));
+    if matches!(request.framing, Framing::Length(bytes) if bytes > body_bytes_max) {
         with_core(|core| core.count(Counter::BodiesTooLarge));
         return Some(Step::Then(State::Synth(Fault::BodyTooLarge)));
     }
@@ -79,9 +77,8 @@ pub(crate) async fn switch(request: &Arc<Request>, client: &mut impl Downstream)
         Ok(nonce) => nonce,
         Err(error) => return Some(Step::Then(State::OriginFailed(OriginError::from_io(&error)))),
     };
-    let (config, head) = with_core(|core| {
-        let rules = core.sites.rules(request.site);
-        (Arc::clone(&core.config), request.for_switch(nonce.as_deref(), &core.pseudonym, rules))
+    let (config, head) = with_core_of(request, |core| {
+        (Arc::clone(&core.config), request.for_switch(nonce.as_deref(), core.manner(request.site)))
     });
     let asked = Asked {
         head: &head,
@@ -108,21 +105,21 @@ pub(crate) async fn switch(request: &Arc<Request>, client: &mut impl Downstream)
 /// What may stand in for what others ask for does so, while the origin cannot be reached.
 fn failed(request: &Request, error: OriginError) -> Step {
     if error.is_unreachable() {
-        with_core(|core| core.sites.group(request.site).failed(clock::monotonic_ms()));
+        with_core_of(request, |core| core.sites.group(request.site).failed(clock::monotonic_ms()));
     }
     Step::Then(State::OriginFailed(error))
 }
 
 /// What becomes of the answer to a request that was passed.
 async fn arrived_for(request: &Arc<Request>, arrived: Box<Arrived>, status: CacheStatus, bans: u64) -> Step {
-    with_core(|core| core.sites.group(request.site).answered());
+    with_core_of(request, |core| core.sites.group(request.site).answered());
     invalidate_after(request, &arrived.head.head()).await;
     heard::hear(request, &arrived.head.head());
-    let response = Arc::new(with_core(|core| judge::passed(core, request, &arrived)));
-    let as_get = with_core(|core| judge::as_get(core, request, &arrived, bans));
+    let response = Arc::new(with_core_of(request, |core| judge::passed(core, request, &arrived)));
+    let as_get = with_core_of(request, |core| judge::as_get(core, request, &arrived, bans));
     let content = arriving::pass(arrived, response.length);
     if let (Some((response, expires_s)), Content::Whole(body)) = (as_get, &content) {
-        with_core(|core| put::keep(core, request, &response, expires_s, body));
+        with_core_of(request, |core| put::keep(core, request, &response, expires_s, body));
     }
     match of_response(request, response, content, status) {
         Ok(answer) => Step::Answer(Box::new(answer)),
@@ -170,6 +167,9 @@ impl<D: Downstream> RequestSender for Upload<'_, D> {
                     chunk.extend_from_slice(ChunkedEncoder::CHUNK_END);
                 } else {
                     let trailers = going_on(client.trailers(), &request.head().headers);
+                    let trailers = with_core_of(request, |core| {
+                        not_ours(trailers, core.sites.table.certificate_fields())
+                    });
                     for part in ChunkedEncoder::last_chunk(&trailers) {
                         chunk.extend_from_slice(part);
                     }

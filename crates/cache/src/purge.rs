@@ -8,7 +8,7 @@ use wire::filter::Quoted;
 use crate::{
     answer::Answer,
     bans::Ban,
-    core::{Core, Message, RING_PAUSE, RING_WAIT_MAX, Unasked, Unlinked, with_core},
+    core::{Core, Message, RING_PAUSE, RING_WAIT_MAX, Unasked, Unlinked, with_core, with_core_of},
     counters::Counter,
     error_page::Fault,
     invalidations::What,
@@ -26,11 +26,11 @@ const NOT_KEPT: &str = "Purged, but the disk has not taken that: it may come bac
 /// *purge*: drops what a request asks for. At the port of the visitors that is for listed networks and who says the
 /// token: behind a proxy on this machine every stranger comes from loopback.
 pub(crate) async fn purge(request: &Request) -> Answer<'static> {
-    if !with_core(|core| may_purge(core, request)) {
+    if !with_core_of(request, |core| may_purge(core, request)) {
         with_core(|core| core.count(Counter::PurgesForbidden));
         return synth(Some(request), Fault::PurgeForbidden);
     }
-    match with_core(|core| what_is_asked(core, request)) {
+    match with_core_of(request, |core| what_is_asked(core, request)) {
         Ok(None) => {
             with_core(|core| core.count(Counter::Purges));
             purge_address(request).await

@@ -49,6 +49,17 @@ impl Rates {
         }
     }
 
+    /// Whether these limits are the same for it.
+    pub(crate) fn is_same(one: &Limits, other: &Limits) -> bool {
+        let of = |limits: &Limits| {
+            (
+                (limits.client_requests_per_second_max, limits.client_requests_burst),
+                (limits.network_requests_per_second_max, limits.network_requests_burst),
+            )
+        };
+        of(one) == of(other)
+    }
+
     /// Counts a request; `Err`: there were too many.
     #[inline]
     pub(crate) fn admit(&self, address: IpAddr, now_ms: u64) -> Result<(), TooMany> {

@@ -16,8 +16,16 @@ use wire::http1::{
 };
 
 use crate::{
-    block::Block, config::SiteRules, key, keyed::Keyed, policy::accept::append_meaning, site::SiteId,
-    transaction::Trace, visitor::Visitor,
+    block::Block,
+    config::SiteRules,
+    credentials::{self, Came},
+    in_force::InForce,
+    key,
+    keyed::Keyed,
+    policy::accept::append_meaning,
+    site::SiteId,
+    transaction::Trace,
+    visitor::Visitor,
 };
 
 /// A request on its way through misses and passes.
@@ -33,7 +41,13 @@ pub(crate) struct Request {
     pub(crate) framing: Framing,
     /// Who asks, for those that the origin is told by.
     pub(crate) visitor: Visitor,
-    /// Whose origin is asked.
+    /// What its client has shown of itself.
+    pub(crate) came: Came,
+    /// The origin is told of its client's certificate.
+    is_known: bool,
+    /// By what it was judged, and is answered.
+    pub(crate) in_force: Arc<InForce>,
+    /// Whose origin is asked, by that.
     pub(crate) site: SiteId,
     /// The block of an object that is wanted; else all of it.
     pub(crate) block: Option<Box<Block>>,
@@ -59,10 +73,11 @@ impl Request {
         key: &[u8],
         keyed: Keyed,
         framing: Framing,
-        visitor: Visitor,
+        (visitor, came): (Visitor, Came),
+        in_force: &Arc<InForce>,
     ) -> Self {
         let head = Arc::new(KeptRequest::new(head, head_bytes));
-        let Keyed { hash, primary_bytes, site } = keyed;
+        let Keyed { hash, primary_bytes, site, is_known } = keyed;
         Self {
             head,
             key: key.to_vec(),
@@ -70,6 +85,9 @@ impl Request {
             hash,
             framing,
             visitor,
+            came,
+            is_known,
+            in_force: Arc::clone(in_force),
             site,
             block: None,
             trace: None,
@@ -78,7 +96,7 @@ impl Request {
 
     /// The same request under the key of another variant.
     pub(crate) fn under(&self, key: &[u8], hash: Hash) -> Self {
-        let Self { head, primary_bytes, framing, visitor, site, trace, .. } = self;
+        let Self { head, primary_bytes, framing, visitor, came, is_known, in_force, site, trace, .. } = self;
         Self {
             head: Arc::clone(head),
             key: key.to_vec(),
@@ -86,6 +104,9 @@ impl Request {
             primary_bytes: *primary_bytes,
             framing: *framing,
             visitor: *visitor,
+            came: came.clone(),
+            is_known: *is_known,
+            in_force: Arc::clone(in_force),
             site: *site,
             block: None,
             trace: trace.clone(),
@@ -100,6 +121,12 @@ impl Request {
     /// The part of the key that all variants of the target share; a key by itself.
     pub(crate) fn primary(&self) -> &[u8] {
         &self.key[..self.primary_bytes]
+    }
+
+    /// As it was looked up first.
+    pub(crate) fn keyed(&self) -> Keyed {
+        let Self { hash, primary_bytes, site, is_known, .. } = *self;
+        Keyed { hash, primary_bytes, site, is_known }
     }
 
     /// The head.
@@ -130,21 +157,22 @@ impl Request {
     }
 
     /// The head as the origin gets it where an answer is wanted for the store, with conditions of ours (lines).
-    pub(crate) fn for_store(&self, conditions: &[u8], pseudonym: &str, rules: &SiteRules) -> Vec<u8> {
-        with_lines(self.for_origin(Wanted::Storing, pseudonym, rules), conditions)
+    pub(crate) fn for_store(&self, conditions: &[u8], manner: Manner<'_>) -> Vec<u8> {
+        with_lines(self.for_origin(Wanted::Storing, manner), conditions)
     }
 
     /// The head as the origin gets it where a WebSocket is wanted, with a key where its client has none.
-    pub(crate) fn for_switch(&self, nonce: Option<&str>, pseudonym: &str, rules: &SiteRules) -> Vec<u8> {
-        let head = self.for_origin(Wanted::Switching, pseudonym, rules);
+    pub(crate) fn for_switch(&self, nonce: Option<&str>, manner: Manner<'_>) -> Vec<u8> {
+        let head = self.for_origin(Wanted::Switching, manner);
         match nonce {
             Some(nonce) => with_lines(head, format!("Sec-WebSocket-Key: {nonce}\r\n").as_bytes()),
             None => head,
         }
     }
 
-    /// The head as the origin of a site with these rules gets it; `pseudonym` is ours in Via.
-    pub(crate) fn for_origin(&self, wanted: Wanted, pseudonym: &str, rules: &SiteRules) -> Vec<u8> {
+    /// The head as the origin of its site gets it.
+    pub(crate) fn for_origin(&self, wanted: Wanted, manner: Manner<'_>) -> Vec<u8> {
+        let Manner { pseudonym, rules, ours } = manner;
         let head = self.head();
         let primary = self.primary();
         let mut out = Vec::with_capacity(self.head.head_bytes() + 192);
@@ -169,6 +197,7 @@ impl Request {
             max_forwards: max_forwards.is_some(),
             cookies: wanted == Wanted::Storing && rules.bypass_cookies.is_some(),
             is_believed: self.visitor.through.is_some(),
+            ours,
         };
         append_fields(&mut out, &head, wanted, left_out);
         if let Some(left) = max_forwards {
@@ -177,6 +206,11 @@ impl Request {
             out.extend_from_slice(b"\r\n");
         }
         self.append_own(&mut out, &head, wanted, pseudonym);
+        if let (true, Some(identity), Some(asks)) =
+            (self.is_known, self.came.identity(), &rules.client_certificates)
+        {
+            credentials::append_fields(identity, &asks.field, &mut out);
+        }
         out.extend_from_slice(b"\r\n");
         out
     }
@@ -246,6 +280,25 @@ impl Request {
             out.extend_from_slice(part);
         }
     }
+}
+
+/// How requests of a site are put to its origin.
+#[derive(Clone, Copy)]
+pub(crate) struct Manner<'a> {
+    /// Our name in Via.
+    pub(crate) pseudonym: &'a str,
+    /// The site's rules.
+    pub(crate) rules: &'a SiteRules,
+    /// Fields in which origins are told of their clients' certificates: what clients say in them does not go on.
+    pub(crate) ours: &'a [Box<str>],
+}
+
+/// Whether a field, by its name, is one of these, or is taken for one by CGI and its like.
+pub(crate) fn is_one_of(name: &str, fields: &[Box<str>]) -> bool {
+    let same = |a: u8, b: u8| a.eq_ignore_ascii_case(&b) || matches!((a, b), (b'-' | b'_', b'-' | b'_'));
+    fields
+        .iter()
+        .any(|field| name.len() == field.len() && name.bytes().zip(field.bytes()).all(|(a, b)| same(a, b)))
 }
 
 /// A head with more field lines.
@@ -336,16 +389,18 @@ fn is_twin_of_framing(name: &str) -> bool {
 }
 
 /// Fields of the client's that do not go on.
-struct LeftOut {
+struct LeftOut<'a> {
     /// `Max-Forwards`, which is counted down.
     max_forwards: bool,
     /// `Cookie`, which is not keyed.
     cookies: bool,
     /// Not left out is what a proxy that is believed says of the visitor.
     is_believed: bool,
+    /// What only we say.
+    ours: &'a [Box<str>],
 }
 
-fn append_fields(out: &mut Vec<u8>, head: &RequestHead<'_, '_>, wanted: Wanted, left_out: LeftOut) {
+fn append_fields(out: &mut Vec<u8>, head: &RequestHead<'_, '_>, wanted: Wanted, left_out: LeftOut<'_>) {
     // As they are keyed, where the answer may become everybody's.
     let mut meant = |known: KnownHeader, name: &str| {
         let is_meant = wanted == Wanted::Storing
@@ -382,6 +437,7 @@ fn append_fields(out: &mut Vec<u8>, head: &RequestHead<'_, '_>, wanted: Wanted, 
             Some(_) | None => {
                 is_of_visitor(name, left_out.is_believed)
                     || is_twin_of_framing(name)
+                    || is_one_of(name, left_out.ours)
                     || name.eq_ignore_ascii_case(TOKEN_FIELD)
                     || (wanted == Wanted::Storing && is_not_keyed(name))
                     || is_hop_by_hop(name, &head.headers)
@@ -425,10 +481,14 @@ mod tests {
         let origin = crate::config::Origin::http("127.0.0.1", 9);
         let config = crate::config::Config { rules, ..crate::config::Config::new(origin) };
         let site = key::of_request(&head, &SiteTable::of(&config).expect("a site"), &mut key);
+        let in_force = InForce::of_test(config.clone(), 1);
         let framing = request_framing(&head).expect("sound framing");
-        let keyed = Keyed { hash: Hash::seeded(&key, 0), primary_bytes: key.len(), site };
-        let request = Request::new((&head, head_bytes), &key, keyed, framing, visitor);
-        String::from_utf8(request.for_origin(wanted, "us", &config.rules)).expect("text")
+        let keyed = Keyed { hash: Hash::seeded(&key, 0), primary_bytes: key.len(), site, is_known: false };
+        let request =
+            Request::new((&head, head_bytes), &key, keyed, framing, (visitor, Came::Plain), &in_force);
+        let ours = ["X-Client-Cert".into()];
+        let manner = Manner { pseudonym: "us", rules: &config.rules, ours: &ours };
+        String::from_utf8(request.for_origin(wanted, manner)).expect("text")
     }
 
     const OWN: &str = "Via: 1.1 us\r\nX-Forwarded-For: 127.0.0.1\r\nX-Forwarded-Proto: http\r\n\

@@ -22,7 +22,7 @@ use crate::{
     answer::{Answer, Body},
     block,
     blocks::{self, Missing, Opened},
-    core::with_core,
+    core::{with_core, with_core_of},
     counters::Counter,
     downstream::Downstream,
     error_page::Fault,
@@ -151,7 +151,7 @@ pub(crate) async fn respond(
                 }
                 let mut answer = answer;
                 say_what_is_not_done(&request, &mut answer);
-                answer.hsts_s = with_core(|core| core.hsts_s(request.primary(), request.site));
+                answer.hsts_s = with_core_of(&request, |core| core.hsts_s(request.primary(), request.site));
                 return Some(Response::Answer(answer));
             }
             Step::Pipe(pipe) => return Some(Response::Pipe(pipe)),
@@ -171,7 +171,7 @@ fn allowed(request: &Request, state: State) -> State {
     if !costs_work(&state) {
         return state;
     }
-    match (with_core(|core| core.admit_work(request)), &state) {
+    match (with_core_of(request, |core| core.admit_work(request)), &state) {
         (Ok(()), _) => state,
         (Err(fault), State::Miss { .. }) => State::HeldBack(fault),
         (Err(fault), _) => State::Synth(fault),

@@ -93,6 +93,9 @@ impl Response {
         if !policy::may_share(!self.meta.flags.has(Flags::NOT_FOR_COOKIES), facts.cookie, cookies) {
             return false;
         }
+        if facts.certificate && !self.meta.flags.has(Flags::FOR_ALL) {
+            return false;
+        }
         if !matches!(policy::may_reuse(self.meta.stored(now_s), &facts.directives), Reuse::Fresh { .. }) {
             return false;
         }

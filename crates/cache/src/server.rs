@@ -4,9 +4,10 @@ use std::{
     io,
     net::SocketAddr,
     sync::{
-        Arc,
+        Arc, PoisonError,
         atomic::{AtomicUsize, Ordering},
     },
+    thread,
     time::Duration,
 };
 
@@ -24,13 +25,12 @@ use engine::{
     store::{Shard, Store, StoreConfig, StoreError, tier::OpenOnFileError},
     tls::TlsError,
 };
-use tokio::{sync::oneshot, task::JoinSet};
+use tokio::sync::oneshot;
 use wire::http1::head::HeadLimits;
 
 use crate::{
     accept,
     bans::{Ban, BanSeen},
-    clients::Clients,
     coding_pool::{self, CodingPool},
     config::Config,
     core::{Beginning, Core, Message, Unasked, Unlinked, with_core},
@@ -38,26 +38,28 @@ use crate::{
     explain,
     explanation::{ExplainError, Explanation, RequestOf},
     fetch, heard, housekeeping, http1,
+    in_force::InForce,
     invalidations::{Table, What},
     key,
     listener::{Bound, Listener, Listening, SocketFile},
     listing,
     memory_need::TooLittleMemory,
     objects::{Objects, ObjectsError},
-    origin::{self, ByHand, Member, MemberSaid, SetUpError},
+    origin::{ByHand, MemberSaid, SetUpError},
     outside::Outside,
     purge,
     purge_book::{Book, PurgesError},
     put,
-    rates::Rates,
     response_head::{Identity, InvalidName},
-    site::{SiteTable, Sites, SitesError},
+    site::{SiteTable, SitesError},
     spread,
     store_file::{self, OfCore, OpenFile, Opened, open_store},
-    tls_terms::TlsTerms,
+    tls_terms::{Kinds, TlsTerms},
     twins,
-    work::Work,
 };
+
+#[expect(clippy::disallowed_types, reason = "the operator's path: a reload, a purge, a question")]
+type Lock<T> = std::sync::Mutex<T>;
 
 /// Messages from one core to another that may wait; a fetch beyond is passed through by the core that wants it.
 const RING_MESSAGES: usize = 1024;
@@ -157,12 +159,17 @@ pub struct Server {
     ready: Arc<AtomicUsize>,
     loops: usize,
     book: Arc<Book>,
-    /// The fields that carry tags, of which bans know nothing.
-    tag_fields: Vec<Box<str>>,
     head_limits: HeadLimits,
-    table: Arc<SiteTable>,
-    members: Arc<[Arc<Member>]>,
+    /// What the cores have been told last.
+    in_force: Lock<Arc<InForce>>,
+    terms: Option<Arc<TlsTerms>>,
     _socket: Option<SocketFile>,
+}
+
+/// A configuration that can be put into force.
+pub struct Prepared {
+    in_force: Arc<InForce>,
+    kinds: Option<Kinds>,
 }
 
 /// What one core is started with.
@@ -180,16 +187,12 @@ struct Seed {
 
 /// What all cores share.
 struct Shared {
-    config: Arc<Config>,
     identity: Identity,
     pseudonym: Arc<str>,
-    sites: Sites,
+    in_force: Arc<InForce>,
     book: Arc<Book>,
     store: Arc<Store>,
     balance: Arc<Balance>,
-    clients: Arc<Clients>,
-    rates: Arc<Rates>,
-    work: Arc<Work>,
     terms: Option<Arc<TlsTerms>>,
     ready: Arc<AtomicUsize>,
 }
@@ -224,7 +227,7 @@ impl Server {
             .as_ref()
             .map(|tls| {
                 let port = addresses.get(1).map_or(0, SocketAddr::port);
-                TlsTerms::new(tls, config.challenges.clone(), port)
+                TlsTerms::new(tls, &config, &table, port)
             })
             .transpose()?
             .map(Arc::new);
@@ -257,24 +260,20 @@ impl Server {
                 Seed { listeners, shard, file, coding, purged, sender, receiver, counters, scribe }
             })
             .collect();
+        let authorities = terms.as_ref().map_or_else(Box::default, |terms| terms.authorities());
         let ready = Arc::new(AtomicUsize::new(0));
         let head_limits = http1::head_limits(&config);
+        let in_force = InForce::new(config, table, authorities, loops, None)?;
         let shared = Arc::new(Shared {
-            clients: Clients::new(&config.limits),
-            rates: Arc::new(Rates::new(&config.limits)),
-            work: Arc::new(Work::new(&config.crawlers)),
             balance: Balance::new(loops),
             store: Arc::clone(&store),
             ready: Arc::clone(&ready),
-            terms,
+            terms: terms.clone(),
             identity,
             pseudonym,
-            sites: Sites::new(&config, Arc::clone(&table), loops)?,
+            in_force: Arc::clone(&in_force),
             book: Arc::clone(&book),
-            config: Arc::new(config),
         });
-        let tag_fields = shared.config.tags.clone();
-        let members = Arc::clone(&shared.sites.members);
         let cores_config = CoresConfig { cores: processors, name: "cache", ..CoresConfig::default() };
         let started = Cores::start_each(cores_config, seeds, move |context, seed| {
             run_core(context, seed, Arc::clone(&shared))
@@ -291,10 +290,9 @@ impl Server {
             ready,
             loops,
             book,
-            tag_fields,
             head_limits,
-            table,
-            members,
+            in_force: Lock::new(in_force),
+            terms,
             _socket: socket,
         })
     }
@@ -319,16 +317,63 @@ impl Server {
         self.ready.load(Ordering::Acquire) == self.loops
     }
 
+    fn in_force(&self) -> Arc<InForce> {
+        Arc::clone(&self.in_force.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Makes all that another configuration comes to, and reads its files. What only a restart changes stays as it is:
+    /// where clients connect, the store, the name, how much a head may measure, how many connections there are to origins,
+    /// what slow clients may make us hold, and what is coded how.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn prepare(&self, config: Config) -> Result<Prepared, StartError> {
+        let before = self.in_force();
+        let config = before.config.reloaded(config);
+        let table = Arc::new(SiteTable::of(&config)?);
+        let kinds = self.terms.as_ref().map(|terms| terms.prepare(&config, &table)).transpose()?;
+        let authorities = kinds.as_ref().map_or_else(Box::default, Kinds::authorities);
+        let in_force = InForce::new(config, table, authorities, self.loops, Some(&before))?;
+        Ok(Prepared { in_force, kinds })
+    }
+
+    /// Puts it into force on every core, between two of its turns; requests that are under way are answered by what was.
+    /// Blocks until every core has done so.
+    ///
+    /// # Errors
+    /// The server is stopping.
+    pub fn put_in_force(&self, prepared: Prepared) -> Result<(), PurgeError> {
+        let Prepared { in_force, kinds } = prepared;
+        let mut told = Vec::new();
+        for core in 0..self.loops {
+            let (done, answer) = oneshot::channel();
+            let message = Message::InForce { in_force: Arc::clone(&in_force), done };
+            self.outside.give(core, message).map_err(|Unasked| PurgeError::NoAnswer)?;
+            told.push(answer);
+        }
+        // Who reloads may be a runtime's thread, which tokio does not let wait.
+        let wait = || told.into_iter().all(|answer| answer.blocking_recv().is_ok());
+        let is_told = thread::scope(|scope| scope.spawn(wait).join());
+        if !is_told.unwrap_or(false) {
+            return Err(PurgeError::NoAnswer);
+        }
+        if let (Some(terms), Some(kinds)) = (&self.terms, kinds) {
+            terms.take(kinds);
+        }
+        *self.in_force.lock().unwrap_or_else(PoisonError::into_inner) = in_force;
+        Ok(())
+    }
+
     /// How the origins' servers are.
     pub fn origins(&self) -> Vec<MemberSaid> {
         let now_ms = clock::monotonic_ms();
-        self.members.iter().map(|member| member.said(now_ms)).collect()
+        self.in_force().sites.members.all.iter().map(|member| member.said(now_ms)).collect()
     }
 
     /// What an operator decides of a server, by the name that it was configured with; false: there is none of that name.
     pub fn set_origin(&self, name: &str, by_hand: ByHand) -> bool {
         let mut is_there = false;
-        for member in self.members.iter().filter(|member| member.is(name)) {
+        for member in self.in_force().sites.members.all.iter().filter(|member| member.is(name)) {
             member.set(by_hand);
             is_there = true;
         }
@@ -341,7 +386,7 @@ impl Server {
     /// The URL cannot be read, or the server is stopping.
     pub fn purge(&self, url: &str) -> Result<Purged, PurgeError> {
         let mut key = Vec::new();
-        if !key::of_url(url, &self.table, &mut key) {
+        if !key::of_url(url, &self.in_force().sites.table, &mut key) {
             return Err(PurgeError::NotAUrl(url.to_owned()));
         }
         let hash = self.store.hash(&key);
@@ -368,14 +413,14 @@ impl Server {
             }
             Invalidate::Url(url) => {
                 let mut key = Vec::new();
-                if !key::of_url(url, &self.table, &mut key) {
+                if !key::of_url(url, &self.in_force().sites.table, &mut key) {
                     return Err(PurgeError::NotAUrl(url.clone()));
                 }
                 What::Address(self.store.hash(&key).word())
             }
             Invalidate::All => What::All,
             Invalidate::Ban(text) => {
-                let ban = Ban::parse(text.as_bytes(), &self.tag_fields);
+                let ban = Ban::parse(text.as_bytes(), &self.in_force().config.tags);
                 What::Ban(ban.map_err(|fault| PurgeError::NotABan(fault.marked(text.as_bytes())))?)
             }
         };
@@ -400,7 +445,13 @@ impl Server {
     /// # Errors
     /// The expression has a mistake, or a core did not answer.
     pub fn objects(&self, expression: Option<&str>, rows_max: usize) -> Result<Objects, ObjectsError> {
-        listing::ask_from_outside(self.loops, &self.tag_fields, &self.outside, expression, rows_max)
+        listing::ask_from_outside(
+            self.loops,
+            &self.in_force().config.tags,
+            &self.outside,
+            expression,
+            rows_max,
+        )
     }
 
     /// Says what would become of a request now, and which rule decides that at each step. Nothing is changed, counted
@@ -410,7 +461,8 @@ impl Server {
     /// It is no request that this accelerator would take, or the core did not answer.
     pub fn explain(&self, request: &RequestOf) -> Result<Explanation, ExplainError> {
         let limits = &self.head_limits;
-        explain::ask_from_outside(&self.store, self.loops, &self.table, limits, request, &self.outside)
+        let table = &self.in_force().sites.table;
+        explain::ask_from_outside(&self.store, self.loops, table, limits, request, &self.outside)
     }
 
     /// Ready once a loop has ended, which it does by itself only when it fails. [`Server::drain`] then says why.
@@ -443,10 +495,9 @@ async fn run_core(context: CoreContext, seed: Seed, shared: Arc<Shared>) -> io::
     let (coders, coded) = coding;
     Core::install(Beginning {
         index,
-        config: Arc::clone(&shared.config),
+        in_force: Arc::clone(&shared.in_force),
         identity: shared.identity.clone(),
         pseudonym: Arc::clone(&shared.pseudonym),
-        sites: shared.sites.of_core(&shared.config.limits),
         terms: shared.terms.clone(),
         book: Arc::clone(&shared.book),
         purged,
@@ -456,24 +507,16 @@ async fn run_core(context: CoreContext, seed: Seed, shared: Arc<Shared>) -> io::
         coders: Some(coders),
         sender,
         balance: Arc::clone(&shared.balance),
-        rates: Arc::clone(&shared.rates),
-        work: Arc::clone(&shared.work),
         counters,
         scribe,
     });
     let mut accepting = Vec::new();
     for bound in listeners {
         let listener = Listener::new(bound)?;
-        let clients = Arc::clone(&shared.clients);
-        accepting.push(tokio::spawn(async move { accept::accept(&listener, &clients).await }));
+        accepting.push(tokio::spawn(async move { accept::accept(&listener).await }));
     }
-    let messages = tokio::spawn(receive_messages(receiver, Arc::clone(&shared.clients)));
+    let messages = tokio::spawn(receive_messages(receiver));
     let housekeeping = tokio::spawn(housekeeping::keep_house());
-    // They end with the loop that has them, the first.
-    let mut probes = JoinSet::new();
-    for member in shared.sites.members.iter().filter(|member| index == 0 && member.is_probed()) {
-        probes.spawn(origin::probe(Arc::clone(member), count_probe));
-    }
     let settling = completions.map(|completions| tokio::spawn(settle_reads(completions)));
     let coded = tokio::spawn(twins::settle(coded));
     let coming = coming.map(|coming| tokio::spawn(store_file::take_over(coming)));
@@ -506,57 +549,59 @@ async fn run_core(context: CoreContext, seed: Seed, shared: Arc<Shared>) -> io::
     Ok(())
 }
 
-fn count_probe(is_good: bool) {
-    with_core(|core| {
-        core.count(Counter::OriginProbes);
-        if !is_good {
-            core.count(Counter::OriginProbesFailed);
-        }
-    });
-}
-
-async fn receive_messages(mut receiver: Receiver<Message>, clients: Arc<Clients>) {
+async fn receive_messages(mut receiver: Receiver<Message>) {
     let mut batch = Vec::new();
     loop {
         receiver.recv_batch(&mut batch).await;
-        with_core(|core| {
-            for message in batch.drain(..) {
-                match message {
-                    Message::Fetch(want) => fetch::begin(core, *want),
-                    Message::Put(put) => put::store(core, &put),
-                    Message::Code(to_code) => twins::begin(core, *to_code),
-                    Message::Heard(heard) => heard::judge(core, &heard),
-                    Message::Accept(stream, arrival) => {
-                        accept::take_over(core, stream, arrival, &clients);
-                    }
-                    Message::Invalidate { invalidation, is_purge, done } => {
-                        if is_purge {
-                            core.count(Counter::Purges);
-                        }
-                        spread::apply(core, &invalidation);
-                        // Who purges may be gone: it holds all the same.
-                        let _ = done.send(());
-                    }
-                    Message::Bans(done) => {
-                        // Who asked may be gone.
-                        let _ = done.send(core.invalidations.bans_seen());
-                    }
-                    Message::Explain(question) => explain::answer(core, *question),
-                    Message::Asker { hash, reply } => {
-                        // Who asked may have given up.
-                        let _ = reply.send(core.askers.of(hash));
-                    }
-                    Message::Objects(step) => listing::answer(core, *step),
-                    Message::LostPart { hash, key, id } => core.shard_mut().lost_part(hash, &key, id),
-                    Message::Unlink { hash, key, is_purge, lasting, done } => {
-                        if is_purge {
-                            core.count(Counter::Purges);
-                        }
-                        purge::unlink(core, hash, &key, lasting, done);
-                    }
+        for message in batch.drain(..) {
+            match message {
+                // Nothing runs on the core just now, so that nobody looks at what was in force.
+                Message::InForce { in_force, done } => {
+                    Core::rule(in_force);
+                    // Who asked may have given up.
+                    let _ = done.send(());
                 }
+                message => with_core(|core| receive(core, message)),
             }
-        });
+        }
+    }
+}
+
+fn receive(core: &Core, message: Message) {
+    match message {
+        Message::Fetch(want) => fetch::begin(core, *want),
+        Message::Put(put) => put::store(core, &put),
+        Message::Code(to_code) => twins::begin(core, *to_code),
+        Message::Heard(heard) => heard::judge(core, &heard),
+        Message::Accept(stream, arrival) => {
+            accept::take_over(core, stream, arrival);
+        }
+        Message::Invalidate { invalidation, is_purge, done } => {
+            if is_purge {
+                core.count(Counter::Purges);
+            }
+            spread::apply(core, &invalidation);
+            // Who purges may be gone: it holds all the same.
+            let _ = done.send(());
+        }
+        Message::Bans(done) => {
+            // Who asked may be gone.
+            let _ = done.send(core.invalidations.bans_seen());
+        }
+        Message::Explain(question) => explain::answer(core, *question),
+        Message::Asker { hash, reply } => {
+            // Who asked may have given up.
+            let _ = reply.send(core.askers.of(hash));
+        }
+        Message::Objects(step) => listing::answer(core, *step),
+        Message::LostPart { hash, key, id } => core.shard_mut().lost_part(hash, &key, id),
+        Message::Unlink { hash, key, is_purge, lasting, done } => {
+            if is_purge {
+                core.count(Counter::Purges);
+            }
+            purge::unlink(core, hash, &key, lasting, done);
+        }
+        Message::InForce { .. } => unreachable!("it is taken where nothing runs"),
     }
 }
 

@@ -12,6 +12,8 @@ pub(crate) enum Gone {
     Closed,
     /// The client did not read for as long as the limit allows.
     Stalled,
+    /// The client reads more slowly than it must.
+    Slow,
     /// The client read too slowly while the store needed the memory that it held.
     Wanted,
 }

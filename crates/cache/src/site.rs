@@ -2,169 +2,156 @@
 //!
 //! ```text
 //!  host ─ SiteTable::of_host ─▶ SiteId ─┬─▶ rules (SiteTable)
-//!                                   └─▶ Group: which member ─▶ Upstream of this core, Member of all cores
+//!                                   └─▶ Group: which member ─▶ Member of all cores, Upstream of this core (Pool)
 //! ```
-//! *recv* says which; from there on the request carries the site's number. What talks to a server (permits, connections,
-//! addresses, how it fares) is that server's: sites and origins with the same one, by the same rules, share that.
+//! *recv* says which; from there on the request carries the site's number, and that by which it was numbered
+//! ([`in_force`](crate::in_force)). What talks to a server (permits, connections, addresses, how it fares) is that server's:
+//! sites and origins with the same one, by the same rules, share that; and so do a configuration and the one before it.
 
 mod table;
 
 use std::{
-    cell::RefCell,
-    collections::{HashMap, hash_map::Entry},
+    collections::HashMap,
     sync::{Arc, atomic::AtomicBool},
-    time::Duration,
 };
+
+use engine::tls::authorities::AuthoritiesId;
 
 pub use self::table::SitesError;
 pub(crate) use self::table::{SiteId, SiteTable};
 use crate::{
-    config::{Config, Limits, Server, ServerRules, SiteRules},
-    origin::{Group, Member, MemberId, SetUpError, Tried, Upstream, Wish},
+    config::{Config, Origin, OriginRules, Server, ServerRules, SiteRules},
+    origin::{Group, Member, SetUpError},
     unfresh::Unfresh,
 };
 
-/// What all cores share of the sites.
+/// The sites of a configuration, as all cores share them.
 pub(crate) struct Sites {
-    table: Arc<SiteTable>,
-    pub(crate) members: Arc<[Arc<Member>]>,
-    groups: Arc<[Group]>,
-    of_sites: Arc<[OfSite]>,
+    /// Which site a host is of, and their rules.
+    pub(crate) table: Arc<SiteTable>,
+    /// The servers of all origins, each once.
+    pub(crate) members: Members,
+    groups: HashMap<OfGroup, Arc<Group>>,
+    of_sites: Box<[OfSite]>,
+}
+
+/// By what a server's connections are told from another's: where it is, how it is treated, and as which host.
+type OfMember = (Server, ServerRules, Option<Box<str>>);
+/// Likewise an origin.
+type OfGroup = (Option<Origin>, OriginRules, Option<Box<str>>);
+
+/// The servers of all origins.
+#[derive(Default)]
+pub(crate) struct Members {
+    /// In the order in which they are configured.
+    pub(crate) all: Vec<Arc<Member>>,
+    places: HashMap<OfMember, usize>,
 }
 
 /// What all cores know of one site.
 struct OfSite {
-    /// The place of its origin among the groups.
-    group: usize,
-    told_of_shared_pages: AtomicBool,
+    group: Arc<Group>,
+    /// Who signs its clients' certificates.
+    authorities: Option<AuthoritiesId>,
+    told: Arc<Told>,
+}
+
+/// What was said of a site, once, as long as it has the same hosts.
+struct Told {
+    of_shared_pages: AtomicBool,
     unfresh: Unfresh,
 }
 
-/// The servers of all origins, each once.
-#[derive(Default)]
-struct Members<'c> {
-    all: Vec<Arc<Member>>,
-    places: HashMap<(&'c Server, &'c ServerRules, Option<&'c str>), usize>,
-}
-
-impl<'c> Members<'c> {
-    fn add(&mut self, server: &'c Server, rules: &'c SiteRules) -> Result<(), SetUpError> {
-        let host = rules.host.as_deref();
-        let place = (server, &rules.origin.server, host);
-        if !self.places.contains_key(&place) {
-            self.all.push(Arc::new(Member::new(server, &rules.origin.server, host)?));
-            self.places.insert(place, self.all.len() - 1);
-        }
-        Ok(())
+impl Members {
+    fn key(server: &Server, rules: &SiteRules) -> OfMember {
+        (server.clone(), rules.origin.server.clone(), rules.host.clone())
     }
 
-    fn of(&self, server: &Server, rules: &SiteRules) -> (MemberId, Arc<Member>) {
-        let at = self.places[&(server, &rules.origin.server, rules.host.as_deref())];
-        (MemberId::of(at), Arc::clone(&self.all[at]))
+    fn get(&self, key: &OfMember) -> Option<&Arc<Member>> {
+        self.places.get(key).map(|at| &self.all[*at])
+    }
+
+    /// Enters a server, as it was `before` if it was there.
+    fn add(&mut self, before: Option<&Sites>, server: &Server, rules: &SiteRules) -> Result<(), SetUpError> {
+        let key = Self::key(server, rules);
+        if self.get(&key).is_none() {
+            let known = before.and_then(|before| before.members.get(&key)).cloned();
+            let made = || Member::new(server, &rules.origin.server, rules.host.as_deref()).map(Arc::new);
+            self.all.push(known.map_or_else(made, Ok)?);
+            self.places.insert(key, self.all.len() - 1);
+        }
+        Ok(())
     }
 }
 
 impl Sites {
-    /// Those of a configuration, for so many cores; `table` is made of the same.
+    /// Those of a configuration, for so many cores; `table` and `authorities`, by sites, are made of the same. What is as it
+    /// was `before` is the same.
     ///
     /// # Errors
     /// There is no thread to look names up with, or TLS with a server cannot be spoken.
-    pub(crate) fn new(config: &Config, table: Arc<SiteTable>, cores: usize) -> Result<Self, SetUpError> {
-        let (mut members, mut groups, mut places) = (Members::default(), Vec::new(), HashMap::new());
+    pub(crate) fn new(
+        config: &Config,
+        table: Arc<SiteTable>,
+        authorities: Box<[Option<AuthoritiesId>]>,
+        cores: usize,
+        before: Option<&Self>,
+    ) -> Result<Self, SetUpError> {
+        let (mut members, mut groups) = (Members::default(), HashMap::<OfGroup, Arc<Group>>::new());
         let origins = config.sites.iter().map(|site| (Some(&site.origin), &site.rules));
         let mut of_sites = Vec::new();
         for (origin, rules) in [(config.origin.as_ref(), &config.rules)].into_iter().chain(origins) {
-            let key = (origin, &rules.origin, rules.host.as_deref());
-            let group = match places.entry(key) {
-                Entry::Occupied(place) => *place.get(),
-                Entry::Vacant(place) => {
-                    groups.push(match origin {
-                        None => Group::of_nobody(),
-                        Some(origin) => {
-                            origin
-                                .members()
-                                .iter()
-                                .try_for_each(|member| members.add(&member.server, rules))?;
-                            Group::new(origin, &rules.origin, |server| members.of(server, rules))
-                        }
-                    });
-                    *place.insert(groups.len() - 1)
-                }
+            let key = (origin.cloned(), rules.origin.clone(), rules.host.clone());
+            if let Some(origin) = origin {
+                let mut all = origin.members().iter();
+                all.try_for_each(|of| members.add(before, &of.server, rules))?;
+            }
+            let made = || match origin {
+                None => Group::of_nobody(),
+                Some(origin) => Group::new(origin, &rules.origin, |server| {
+                    Arc::clone(&members.all[members.places[&Members::key(server, rules)]])
+                }),
             };
-            of_sites.push(OfSite {
-                group,
-                told_of_shared_pages: AtomicBool::new(false),
-                unfresh: Unfresh::new(cores),
+            let known = groups.get(&key).or_else(|| before.and_then(|before| before.groups.get(&key)));
+            let group = known.cloned().unwrap_or_else(|| Arc::new(made()));
+            groups.insert(key, Arc::clone(&group));
+            let site = of_sites.len();
+            let told = before.and_then(|before| before.told_of(table.names_at(site))).unwrap_or_else(|| {
+                Arc::new(Told { of_shared_pages: AtomicBool::new(false), unfresh: Unfresh::new(cores) })
             });
+            of_sites.push(OfSite { group, authorities: authorities.get(site).copied().flatten(), told });
         }
-        Ok(Self { table, members: members.all.into(), groups: groups.into(), of_sites: of_sites.into() })
+        Ok(Self { table, members, groups, of_sites: of_sites.into() })
     }
 
-    /// One core's part of them.
-    pub(crate) fn of_core(&self, limits: &Limits) -> SitesOfCore {
-        let upstreams =
-            self.members.iter().map(|member| RefCell::new(Upstream::new(Arc::clone(member), limits)));
-        SitesOfCore {
-            table: Arc::clone(&self.table),
-            upstreams: upstreams.collect(),
-            turns: self.groups.iter().map(|group| RefCell::new(group.turns())).collect(),
-            groups: Arc::clone(&self.groups),
-            of_sites: Arc::clone(&self.of_sites),
-        }
+    fn told_of(&self, names: &str) -> Option<Arc<Told>> {
+        let site = (0..self.of_sites.len()).find(|site| self.table.names_at(*site) == names)?;
+        Some(Arc::clone(&self.of_sites[site].told))
     }
-}
 
-/// One core's part of the sites.
-pub(crate) struct SitesOfCore {
-    /// Which site a host is of, and their rules.
-    pub(crate) table: Arc<SiteTable>,
-    upstreams: Box<[RefCell<Upstream>]>,
-    /// Of each group, whose turn it is on this core.
-    turns: Box<[RefCell<Box<[i64]>>]>,
-    groups: Arc<[Group]>,
-    of_sites: Arc<[OfSite]>,
-}
-
-impl SitesOfCore {
     /// The rules of a site.
+    #[inline]
     pub(crate) fn rules(&self, site: SiteId) -> &SiteRules {
         self.table.rules(site)
     }
 
-    /// The connections to a server.
-    pub(crate) fn upstream(&self, member: MemberId) -> &RefCell<Upstream> {
-        &self.upstreams[member.index()]
+    /// Who signs the certificates of a site's clients, where it asks for some.
+    pub(crate) fn authorities(&self, site: SiteId) -> Option<AuthoritiesId> {
+        self.of_sites[site.index()].authorities
     }
 
     /// A site's origin.
-    pub(crate) fn group(&self, site: SiteId) -> &Group {
-        &self.groups[self.of_sites[site.index()].group]
-    }
-
-    /// The server of a site's origin that is asked next.
-    pub(crate) fn choose(
-        &self,
-        site: SiteId,
-        wish: Wish,
-        tried: &mut Tried,
-        now_ms: u64,
-    ) -> Option<MemberId> {
-        let group = self.of_sites[site.index()].group;
-        self.groups[group].choose(wish, tried, &mut self.turns[group].borrow_mut(), now_ms)
+    pub(crate) fn group(&self, site: SiteId) -> &Arc<Group> {
+        &self.of_sites[site.index()].group
     }
 
     /// Whether it was said that what a site's visitors share differs between them ([`shared_pages`](crate::shared_pages)).
     pub(crate) fn is_told_of_shared_pages(&self, site: SiteId) -> &AtomicBool {
-        &self.of_sites[site.index()].told_of_shared_pages
+        &self.of_sites[site.index()].told.of_shared_pages
     }
 
     /// Whether a site's answers say how long they are fresh.
     pub(crate) fn unfresh(&self, site: SiteId) -> &Unfresh {
-        &self.of_sites[site.index()].unfresh
-    }
-
-    /// Closes connections to origins that have been idle for too long; when the next one will have been.
-    pub(crate) fn close_old(&self) -> Option<Duration> {
-        self.upstreams.iter().filter_map(|upstream| upstream.borrow_mut().close_old()).min()
+        &self.of_sites[site.index()].told.unfresh
     }
 }

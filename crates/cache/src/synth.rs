@@ -9,7 +9,7 @@ use wire::http1::{
 
 use crate::{
     answer::{Answer, Body, Head, Length, Lines},
-    core::{Core, with_core},
+    core::{Core, with_core, with_core_of},
     error_page::{self, Fault, Rule},
     origin::OriginError,
     request::Request,
@@ -53,7 +53,8 @@ fn page(request: Option<&Request>, fault: Fault, error: Option<&OriginError>) ->
         tracing::debug!(request = %id, client, fault = code, "answered with an error page");
     }
     let accept = request.and_then(|request| request.head().known(KnownHeader::Accept));
-    let own = request.and_then(|request| with_core(|core| core.sites.rules(request.site).error_page.clone()));
+    let own = request
+        .and_then(|request| with_core_of(request, |core| core.sites.rules(request.site).error_page.clone()));
     let page = error_page::render(fault, &id, accept, own.as_deref());
     let mut head = Vec::with_capacity(512);
     head.extend_from_slice(b"HTTP/1.1 ");

@@ -16,11 +16,9 @@ use crate::{
     config::{Config, Origin},
     core::{Beginning, Core, Message},
     counters::Counter,
+    in_force::InForce,
     invalidations::Table,
-    rates::Rates,
     response_head::Identity,
-    site::{SiteTable, Sites},
-    work::Work,
 };
 
 /// [`install_with`] the default configuration.
@@ -46,27 +44,21 @@ pub(crate) fn install_logged(
     let (mut senders, receivers): (Vec<_>, Vec<_>) =
         mesh.into_endpoints().into_iter().map(engine::cores::mesh::Endpoint::split).unzip();
     let counters = CounterSet::<Counter>::new(cores);
-    let table = Arc::new(SiteTable::of(&config).expect("sites"));
-    let sites = Sites::new(&config, table, cores).expect("sites").of_core(&config.limits);
-    let rates = Arc::new(Rates::new(&config.limits));
-    let work = Arc::new(Work::new(&config.crawlers));
+    let identity = Identity::new(&config.name).expect("a name");
     Core::install(Beginning {
         index: 0,
-        identity: Identity::new(&config.name).expect("a name"),
+        identity,
         pseudonym: "us".into(),
-        sites,
+        in_force: InForce::of_test(config, cores),
         book: Arc::default(),
         terms: None,
         purged: Table::default(),
-        config: Arc::new(config),
         store,
         shard: shards.remove(0),
         file: None,
         coders: None,
         sender: senders.remove(0),
         balance: Balance::new(1),
-        rates,
-        work,
         counters: counters.core(0),
         scribe,
     });

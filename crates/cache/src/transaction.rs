@@ -498,6 +498,7 @@ pub(crate) fn end_all(drafts: &mut Vec<Draft>, sent: &Result<(), Cut>, sent_byte
             Ok(()) => None,
             Err(Cut::Client(Gone::Closed)) => Some("client-gone"),
             Err(Cut::Client(Gone::Stalled)) => Some("client-stalled"),
+            Err(Cut::Client(Gone::Slow)) => Some("client-slow"),
             Err(Cut::Client(Gone::Wanted)) => Some("memory-wanted"),
             Err(Cut::Disk) => Some("disk-failed"),
             Err(Cut::Origin) => Some("origin-broke"),

@@ -32,7 +32,7 @@ use tokio::{
 
 use self::secured::Secured;
 pub(crate) use self::secured::{Scratch, shake_hands};
-use crate::core::with_core;
+use crate::{core::with_core, credentials::Came};
 
 /// A client's socket.
 pub(crate) struct Transport {
@@ -50,6 +50,12 @@ impl Transport {
     /// What was agreed upon with a client under TLS.
     pub(crate) fn session(&self) -> Option<&Session> {
         self.secured.as_deref().map(Secured::session)
+    }
+
+    /// How its client has come, and what it has shown of itself.
+    pub(crate) fn came(&self) -> &Came {
+        const PLAIN: &Came = &Came::Plain;
+        self.secured.as_deref().map_or(PLAIN, Secured::came)
     }
 
     /// Whether pages of the store may be lent to it.

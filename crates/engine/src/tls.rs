@@ -5,12 +5,15 @@
 //! - [`certificates`]: those that there are, by name.
 //! - [`challenges`]: what an authority asks for before it gives a certificate.
 //! - [`client`]: the other side, which connects.
+//! - [`authorities`], [`identity`]: who signs clients' certificates, and who a client is by its own.
 //! - [`session`]: one connection, as functions from bytes to bytes.
 //! - [`config`]: what rustls is to do with a connection; [`acceptor`] is the same for tokio's streams, of files or of the table.
 
+pub mod authorities;
 pub mod certificates;
 pub mod challenges;
 pub mod client;
+pub mod identity;
 pub mod session;
 
 use std::{
@@ -18,16 +21,16 @@ use std::{
     sync::{Arc, LazyLock},
 };
 
+pub use rustls::{ServerConfig, server::ClientHello};
 use rustls::{
-    RootCertStore,
     crypto::CryptoProvider,
     pki_types::{CertificateDer, pem, pem::PemObject},
-    server::{NoServerSessionStorage, ProducesTickets, WebPkiClientVerifier, danger::ClientCertVerifier},
+    server::{NoServerSessionStorage, ProducesTickets},
 };
-pub use rustls::{ServerConfig, server::ClientHello};
 pub use tokio_rustls::{Accept, TlsAcceptor, server::TlsStream as ServerStream};
 
 use self::{
+    authorities::Authorities,
     certificates::{Certificate, Certificates, Pair},
     challenges::Challenges,
 };
@@ -102,35 +105,10 @@ pub fn acceptor(shown: &Shown, protocols: &[&[u8]], clients: Option<&Path>) -> R
         Shown::Pair(pair) => Arc::new(Certificates::new(&[Arc::new(Certificate::read(pair)?)])),
         Shown::Table(table) => Arc::clone(table),
     };
-    let clients = clients.map(|file| ClientCertificates { authorities: file.to_owned(), required: true });
-    let config = config(certificates, protocols, clients.as_ref(), ticketer()?)?;
+    let clients = clients.map(Authorities::read).transpose()?;
+    let clients = clients.as_ref().map(|authorities| (authorities, true));
+    let config = config(certificates, protocols, clients, ticketer()?)?;
     Ok(TlsAcceptor::from(Arc::new(config)))
-}
-
-/// Who verifies clients' certificates: those that one of a file's has signed are good. Whoever shows none is let in
-/// where they are not `required`.
-fn verifier(
-    file: &Path,
-    required: bool,
-    provider: Arc<CryptoProvider>,
-) -> Result<Arc<dyn ClientCertVerifier>, TlsError> {
-    let content = |why: String| TlsError::Content { file: file.to_owned(), why };
-    let mut roots = RootCertStore::empty();
-    for certificate in certificates(file)? {
-        roots.add(certificate).map_err(|error| content(error.to_string()))?;
-    }
-    let builder = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider);
-    let builder = if required { builder } else { builder.allow_unauthenticated() };
-    builder.build().map_err(|error| content(error.to_string()))
-}
-
-/// Which certificates clients are to show.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct ClientCertificates {
-    /// Who signs them (PEM).
-    pub authorities: PathBuf,
-    /// Whoever shows none is refused.
-    pub required: bool,
 }
 
 /// What makes session tickets: one for all connections, so that each core takes what another gave. Its keys last six
@@ -144,23 +122,21 @@ pub fn ticketer() -> Result<Arc<dyn ProducesTickets>, TlsError> {
 
 /// What rustls is to do with connections: by ALPN one of `protocols`, the first that the client has too. Sessions are
 /// resumed by tickets alone, which hold no memory of ours; early data is not accepted, because whoever repeats it would
-/// be answered twice (RFC 8470).
+/// be answered twice (RFC 8470). `clients`: who signs their certificates, and whether whoever shows none is refused.
 ///
 /// # Errors
-/// The authorities' file is not what it should be.
+/// The authorities cannot be used.
 pub fn config(
     certificates: Arc<Certificates>,
     protocols: &[&[u8]],
-    clients: Option<&ClientCertificates>,
+    clients: Option<(&Authorities, bool)>,
     ticketer: Arc<dyn ProducesTickets>,
 ) -> Result<ServerConfig, TlsError> {
-    let provider = provider();
-    let builder =
-        ServerConfig::builder_with_provider(Arc::clone(&provider)).with_safe_default_protocol_versions()?;
+    let builder = ServerConfig::builder_with_provider(provider()).with_safe_default_protocol_versions()?;
     let builder = match clients {
         None => builder.with_no_client_auth(),
-        Some(ClientCertificates { authorities, required }) => {
-            builder.with_client_cert_verifier(verifier(authorities, *required, provider)?)
+        Some((authorities, is_required)) => {
+            builder.with_client_cert_verifier(authorities.verifier(is_required)?)
         }
     };
     let mut config = builder.with_cert_resolver(certificates);

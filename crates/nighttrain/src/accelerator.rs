@@ -1,12 +1,15 @@
 //! The accelerator as the program holds it.
 
-use std::{future::Future, net::SocketAddr, path::PathBuf, pin::Pin, sync::Arc, time::Duration};
+use std::{
+    collections::BTreeSet, future::Future, net::SocketAddr, path::PathBuf, pin::Pin, sync::Arc,
+    time::Duration,
+};
 
+use cache::{Authorities, ByHand, Config, MemberSaid, Origin, Server, TlsError};
 pub(crate) use cache::{
     BanSeen, ExplainError, Explanation, Invalidate, ObjectSeen, Objects, ObjectsError, PurgeError, Purged,
     RequestOf,
 };
-use cache::{ByHand, Config, MemberSaid, Server};
 use engine::{journal::Journal, meter::Registry};
 
 use crate::{
@@ -19,6 +22,9 @@ use crate::{
     stat::Report,
     units::size_text,
 };
+
+/// Which origin a configuration means, where it may leave that to the command.
+pub(crate) type OriginOf = Box<dyn Fn(&Settings) -> Option<Origin> + Send + Sync>;
 
 #[expect(clippy::disallowed_types, reason = "taken once in ten seconds")]
 type Lock<T> = std::sync::Mutex<T>;
@@ -57,6 +63,8 @@ pub(crate) struct Accelerator {
     store: Option<(PathBuf, u64)>,
     /// Those of the process, if there is TLS.
     certificates: Option<Arc<Certificates>>,
+    /// Where misses are fetched for hosts that no site names.
+    origin_of: OriginOf,
     /// Says once in a while what it saved; none where it is one of several.
     savings: Option<Lock<Savings>>,
 }
@@ -68,18 +76,21 @@ impl Accelerator {
     /// # Errors
     /// One line that says what stands in the way.
     pub(crate) fn start(
-        config: Config,
+        settings: &Settings,
+        origin_of: OriginOf,
         certificates: Option<Arc<Certificates>>,
         journal: Option<&Arc<Journal>>,
         in_front_of: String,
         tells_savings: bool,
     ) -> Result<Arc<Self>, Failure> {
+        let config = settings.accelerator(origin_of(settings))?;
         let memory_bytes = config.memory_bytes;
         let config = Config {
             tls: certificates.as_ref().map(|certificates| certificates.tls.clone()),
             challenges: certificates.as_ref().and_then(|certificates| certificates.challenges.clone()),
             ..config
         };
+        check_authorities(&config).map_err(|fault| Failure::Configuration(vec![fault]))?;
         let store = config.store.clone().map(|path| (path, config.store_bytes));
         let server =
             Server::start_logged(config, journal).map_err(|error| Failure::Failed(error.to_string()))?;
@@ -90,6 +101,7 @@ impl Accelerator {
             in_front_of,
             memory_bytes,
             store,
+            origin_of,
             certificates,
             savings: tells_savings.then(Lock::default),
         }))
@@ -99,6 +111,41 @@ impl Accelerator {
     pub(crate) fn addresses(&self) -> &[SocketAddr] {
         &self.addresses
     }
+}
+
+/// Settings that only a restart changes: where clients connect, the store, and what is reserved at the start.
+const ONLY_AT_START: [&str; 20] = [
+    "listen",
+    "listen-unix",
+    "tls-listen",
+    "memory",
+    "memory-limit",
+    "store",
+    "store-size",
+    "paging",
+    "store-admission",
+    "name",
+    "compress",
+    "compress-types",
+    "compress-bytes-min",
+    "compress-bytes-max",
+    "request-head-bytes-max",
+    "origin-idle-time-max",
+    "origin-connections-max",
+    "origin-queue-max",
+    "origin-lasting-max",
+    "client-bytes-max",
+];
+
+/// Looks whether those who sign clients' certificates can be read.
+fn check_authorities(config: &Config) -> Result<(), Fault> {
+    let of_sites = config.sites.iter().map(|site| &site.rules);
+    let asked =
+        [&config.rules].into_iter().chain(of_sites).filter_map(|rules| rules.client_certificates.as_ref());
+    asked.map(|asked| asked.authorities.as_path()).collect::<BTreeSet<_>>().into_iter().try_for_each(|file| {
+        let fault = |error: TlsError| Fault { place: "tls-client-ca".to_owned(), message: error.to_string() };
+        Authorities::read(file).map(|_| ()).map_err(fault)
+    })
 }
 
 impl Operated for Accelerator {
@@ -168,13 +215,25 @@ impl Service for Accelerator {
     }
 
     fn follows(&self, setting: &Setting) -> bool {
-        self.certificates.is_some() && ["tls-cert", "tls-key", "tls-ocsp"].contains(&setting.key)
+        let has_tls = self.certificates.is_some() || !setting.key.starts_with("tls-");
+        has_tls && !ONLY_AT_START.contains(&setting.key)
     }
 
     fn check(&self, settings: &Settings) -> Result<Follow<'_>, Fault> {
-        let Some(certificates) = &self.certificates else { return Ok(Box::new(|| Ok(None))) };
-        let show = certificates.check(settings)?;
-        Ok(Box::new(move || Ok(Some(show()))))
+        let config = settings.accelerator((self.origin_of)(settings)).map_err(Failure::into_fault)?;
+        check_authorities(&config)?;
+        let prepared = self.running.ask(|server| server.prepare(config));
+        let prepared = prepared
+            .transpose()
+            .map_err(|error| Fault { place: "cache".to_owned(), message: error.to_string() })?;
+        let show = self.certificates.as_ref().map(|certificates| certificates.check(settings)).transpose()?;
+        Ok(Box::new(move || {
+            let Some(prepared) = prepared else { return Ok(None) };
+            if let Some(Err(error)) = self.running.ask(|server| server.put_in_force(prepared)) {
+                return Err(error.to_string());
+            }
+            Ok(show.map(|show| show()))
+        }))
     }
 
     fn remark(&self) -> Option<String> {

@@ -17,7 +17,7 @@ use crate::{
 mod bounded;
 mod compression;
 
-use bounded::{NEVER, head_size, parse_blocks_from, parse_memory, parse_name};
+use bounded::{NEVER, head_size, headers_count, parse_blocks_from, parse_memory, parse_name};
 use compression::{codings_text, compressed_size, parse_codings, parse_type};
 
 const CACHE: &str = "Cache";
@@ -417,7 +417,7 @@ pub(crate) const CACHE_SETTINGS: &[Setting] = &[
         shape: Shape::Text,
         heading: LIMITS,
         value_name: "SIZE",
-        help: "Size of one request's line and headers; more is answered 431 (414 for the line alone)",
+        help: "Size of one request's line and headers; more is answered 431",
         access: value!(cache.limits.request_head_bytes_max, parse = head_size, show = usize_size_text),
     },
     Setting {
@@ -516,7 +516,7 @@ pub(crate) const CACHE_SETTINGS: &[Setting] = &[
         shape: Shape::Text,
         heading: LIMITS,
         value_name: "TIME",
-        help: "Time after which a request's body must come with 512 bytes a second; a slower one is answered 408",
+        help: "Time that a request's body may take before request-body-rate-min counts",
         access: value!(cache.limits.request_body_time_grace, parse = some_time, show = duration_text),
     },
     Setting {
@@ -572,6 +572,88 @@ pub(crate) const CACHE_SETTINGS: &[Setting] = &[
         value_name: "SIZE",
         help: "Bytes per core that slow clients may make it hold outside of the store; who needs more is cut",
         access: value!(cache.limits.client_bytes_max, parse = some_size, show = usize_size_text),
+    },
+    Setting {
+        key: "request-line-bytes-max",
+        section: Section::Cache,
+        shape: Shape::Text,
+        heading: LIMITS,
+        value_name: "SIZE",
+        help: "Size of one request's line, which has the URL; more is answered 414",
+        access: value!(cache.limits.request_line_bytes_max, parse = head_size, show = usize_size_text),
+    },
+    Setting {
+        key: "request-headers-max",
+        section: Section::Cache,
+        shape: Shape::Count,
+        heading: LIMITS,
+        value_name: "N",
+        help: "Header fields of one request, at most 128; more are answered 431",
+        access: value!(cache.limits.request_headers_max, parse = headers_count, show = plain),
+    },
+    Setting {
+        key: "requests-per-connection-max",
+        section: Section::Cache,
+        shape: Shape::Count,
+        heading: LIMITS,
+        value_name: "N",
+        help: "Requests that one connection may bring before it is closed in order; 0: no limit",
+        access: value!(cache.limits.requests_per_connection_max, parse = any_count, show = plain),
+    },
+    Setting {
+        key: "handshake-time-max",
+        section: Section::Cache,
+        shape: Shape::Text,
+        heading: LIMITS,
+        value_name: "TIME",
+        help: "Time that a handshake of TLS may take; who takes longer is closed",
+        access: value!(cache.limits.handshake_time_max, parse = some_time, show = duration_text),
+    },
+    Setting {
+        key: "handshakes-max",
+        section: Section::Cache,
+        shape: Shape::Count,
+        heading: LIMITS,
+        value_name: "N",
+        help: "Handshakes of TLS per core that are under way; more are closed",
+        access: value!(cache.limits.handshakes_max, parse = one_or_more, show = plain),
+    },
+    Setting {
+        key: "request-body-rate-min",
+        section: Section::Cache,
+        shape: Shape::Text,
+        heading: LIMITS,
+        value_name: "SIZE",
+        help: "Bytes a second that a request's body must come with, after request-body-time-grace; a slower one is answered 408",
+        access: value!(cache.limits.request_body_rate_min, parse = parse_size, show = size_text),
+    },
+    Setting {
+        key: "send-rate-min",
+        section: Section::Cache,
+        shape: Shape::Text,
+        heading: LIMITS,
+        value_name: "SIZE",
+        help: "Bytes a second that a client must take of what waits for it; a slower one is cut; 0: no limit",
+        access: value!(cache.limits.send_rate_min, parse = parse_size, show = size_text),
+    },
+    Setting {
+        key: "send-rate-grace",
+        section: Section::Cache,
+        shape: Shape::Text,
+        heading: LIMITS,
+        value_name: "TIME",
+        help: "Time that a client may be waited for beyond send-rate-min",
+        access: value!(cache.limits.send_rate_grace, parse = some_time, show = duration_text),
+    },
+    Setting {
+        key: "connection-bytes-max",
+        section: Section::Cache,
+        shape: Shape::Text,
+        heading: LIMITS,
+        value_name: "SIZE",
+        help: "Memory per core that all connections may take; near that the ones that idle longest are closed, beyond it new \
+               ones are refused",
+        access: value!(cache.limits.connection_bytes_max, parse = some_size, show = usize_size_text),
     },
 ];
 

@@ -31,6 +31,14 @@ impl fmt::Display for Fault {
 }
 
 impl Failure {
+    /// As one thing that is wrong with a configuration.
+    pub(crate) fn into_fault(self) -> Fault {
+        match self {
+            Self::Configuration(mut faults) if !faults.is_empty() => faults.swap_remove(0),
+            other => Fault { place: "cache".to_owned(), message: other.to_string() },
+        }
+    }
+
     /// The exit code that the command line promises.
     pub(crate) fn exit_code(&self) -> ExitCode {
         ExitCode::from(match self {

@@ -172,10 +172,10 @@ impl Operation {
             let changed = effective::changed(before, &new).into_iter();
             changed.filter(|setting| follows(setting) == Some(wanted)).map(|setting| setting.key).collect()
         };
-        let (now, mut later) = (keys(&self.in_force, true), keys(&self.at_start, false));
-        let has_sites = by_key("origin").is_some_and(|(_, origin)| follows(origin) == Some(false));
-        if has_sites && effective::has_other_sites(&self.at_start, &new) {
-            later.push("sites");
+        let (mut now, later) = (keys(&self.in_force, true), keys(&self.at_start, false));
+        let has_sites = by_key("origin").is_some_and(|(_, origin)| follows(origin) == Some(true));
+        if has_sites && effective::has_other_sites(&self.in_force, &new) {
+            now.push("sites");
         }
         self.follow(&new);
         self.in_force = new;

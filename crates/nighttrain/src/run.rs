@@ -6,7 +6,7 @@ use cache::config::Origin;
 use engine::journal::Journal;
 
 use crate::{
-    accelerator::{Accelerator, Purges},
+    accelerator::{Accelerator, OriginOf, Purges},
     certificates::Certificates,
     cli::CacheTask,
     demo,
@@ -47,8 +47,13 @@ fn start(settings: &Settings, journal: Option<&Arc<Journal>>, demo: bool) -> Res
     let origin_and_site = origin.as_ref().map(|origin| format!("{origin}{site}"));
     let in_front_of = [sites, origin_and_site].into_iter().flatten().collect::<Vec<_>>().join(", and of ");
     let certificates = Certificates::of(settings).map_err(|fault| Failure::Configuration(vec![fault]))?;
-    let config = settings.accelerator(origin)?;
-    let accelerator = Accelerator::start(config, certificates.clone(), journal, in_front_of, true)?;
+    // A demonstration's is its own, whatever is said.
+    let origin_of: OriginOf = match origin {
+        Some(origin) if demo => Box::new(move |_| Some(origin.clone())),
+        _ => Box::new(|settings| settings.origin.clone()),
+    };
+    let accelerator =
+        Accelerator::start(settings, origin_of, certificates.clone(), journal, in_front_of, true)?;
     let hint = match accelerator.addresses().first() {
         Some(address) if demo => format!("Open http://{address}/ in a browser, and reload. Ctrl-C stops.\n"),
         _ => String::new(),

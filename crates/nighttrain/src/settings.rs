@@ -11,7 +11,7 @@ use std::{
 };
 
 use cache::{
-    InvalidNetwork, Network,
+    InvalidNetwork, Network, SiteRules,
     config::{Config, CrawlerRules, Origin},
 };
 
@@ -113,11 +113,14 @@ impl Settings {
             .map_err(|message| Failure::Configuration(vec![Fault { place: KEY.to_owned(), message }]))?;
         let sites = self.sites.iter().map(|said| said.site(self, origin.as_ref()));
         let sites = sites.collect::<Result<_, _>>().map_err(|fault| Failure::Configuration(vec![fault]))?;
+        let asked = self.tls.client_certificates().map_err(|fault| Failure::Configuration(vec![fault]))?;
+        let rules = SiteRules { client_certificates: asked, ..self.cache.rules.clone() };
         let approved =
             crawler_settings::approved(self).map_err(|fault| Failure::Configuration(vec![fault]))?;
         let crawlers = CrawlerRules { approved, ..self.cache.crawlers.clone() };
         Ok(Config {
             origin,
+            rules,
             sites,
             crawlers,
             purge_token: token.map(|token| token.to_purge()),

@@ -26,8 +26,19 @@ use crate::{
 const RULES: &str = "Rules for requests (each site may have its own)";
 
 /// Settings beside [`SITE_SETTINGS`] that a site may say for itself.
-const OF_CACHE: [&str; 7] =
-    ["origin", "default-ttl", "grace", "stale-if-error", "tls-cert", "tls-key", "tls-ocsp"];
+const OF_CACHE: [&str; 11] = [
+    "origin",
+    "default-ttl",
+    "grace",
+    "stale-if-error",
+    "tls-cert",
+    "tls-key",
+    "tls-ocsp",
+    "tls-client-ca",
+    "tls-client",
+    "tls-client-header",
+    "request-body-bytes-max",
+];
 
 /// The rules that are settings of `[cache]`, too.
 pub(crate) const SITE_SETTINGS: &[Setting] = &[
@@ -228,6 +239,11 @@ impl SiteSaid {
         if let Some(paths) = &self.paths {
             rules.paths.clone_from(paths);
         }
+        rules.body_bytes_max = Some(own.cache.limits.request_body_bytes_max);
+        rules.client_certificates = own
+            .tls
+            .client_certificates()
+            .map_err(|wrong| fault(format!("{}: {}", wrong.place, wrong.message)))?;
         let none = || fault("origin: this site says none, and [cache] neither".to_owned());
         Ok(Site { hosts: self.hosts.clone(), origin: own.origin.ok_or_else(none)?, rules })
     }

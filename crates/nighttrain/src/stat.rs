@@ -321,6 +321,12 @@ impl Serialize for Group {
     }
 }
 
+/// Families that are shown in a group, each with its name there.
+#[cfg(test)]
+pub(crate) fn places_of(group: &str) -> impl Iterator<Item = (&'static str, &'static str)> {
+    PLACES.iter().filter(move |(_, of, _)| *of == group).map(|(family, _, name)| (*family, *name))
+}
+
 #[cfg(test)]
 pub(crate) mod tests {
     use std::sync::Arc;

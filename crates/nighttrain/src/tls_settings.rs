@@ -2,12 +2,15 @@
 
 use std::{net::SocketAddr, path::PathBuf, sync::Arc};
 
-use cache::Pair;
+use cache::{
+    Pair,
+    config::{ClientCertificates, client_field},
+};
 use engine::tls::{Shown, certificates::Certificates};
 
 use crate::{
     failure::Fault,
-    settings::{Section, Setting, Settings, Shape, optional, parse_address, parse_path, path_text},
+    settings::{Access, Section, Setting, Settings, Shape, optional, parse_address, parse_path, path_text},
 };
 
 const TLS: &str = "TLS for clients (each site may have its own certificate)";
@@ -22,6 +25,22 @@ pub(crate) struct TlsSaid {
     pub(crate) cert: Option<PathBuf>,
     pub(crate) key: Option<PathBuf>,
     pub(crate) ocsp: Option<PathBuf>,
+    pub(crate) client_ca: Option<PathBuf>,
+    pub(crate) client: Option<ClientsShow>,
+    pub(crate) client_header: Option<Box<str>>,
+}
+
+/// Whether clients are asked for a certificate.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ClientsShow {
+    Nothing,
+    WhatTheyHave,
+    ACertificate,
+}
+
+impl ClientsShow {
+    const NAMES: [(Self, &str); 3] =
+        [(Self::Nothing, "none"), (Self::WhatTheyHave, "asked"), (Self::ACertificate, "required")];
 }
 
 /// The settings of TLS.
@@ -63,6 +82,53 @@ pub(crate) const TLS_SETTINGS: &[Setting] = &[
         help: "What its authority says of it (an OCSP response in DER), to be stapled",
         access: optional!(tls.ocsp, parse = parse_path, show = path_text),
     },
+    Setting {
+        key: "tls-client-ca",
+        section: Section::Cache,
+        shape: Shape::Text,
+        heading: TLS,
+        value_name: "FILE",
+        help: "Who signs the certificates of clients (PEM): with it, clients are asked for one. It is read again at SIGHUP",
+        access: optional!(tls.client_ca, parse = parse_path, show = path_text),
+    },
+    Setting {
+        key: "tls-client",
+        section: Section::Cache,
+        shape: Shape::Text,
+        heading: TLS,
+        value_name: "WHAT",
+        help: "What clients show where there is a tls-client-ca: required (who has no certificate is refused), asked (who has \
+               one shows it), or none; unset: required",
+        access: Access {
+            set: |settings, text| {
+                let named = ClientsShow::NAMES.into_iter().find(|(_, name)| *name == text);
+                let (what, _) = named.ok_or("clients' certificates are required, asked, or none")?;
+                settings.tls.client = Some(what);
+                Ok(())
+            },
+            text: |settings| {
+                let said = settings.tls.client?;
+                ClientsShow::NAMES
+                    .into_iter()
+                    .find(|(what, _)| *what == said)
+                    .map(|(_, name)| name.to_owned())
+            },
+        },
+    },
+    Setting {
+        key: "tls-client-header",
+        section: Section::Cache,
+        shape: Shape::Text,
+        heading: TLS,
+        value_name: "NAME",
+        help: "The field in which origins are told the subject of a client's certificate, and, with -Names and -Fingerprint \
+               behind it, what else it says; no client can send these. Unset: X-Client-Cert",
+        access: optional!(
+            tls.client_header,
+            parse = |text: &str| client_field(text).map_err(|error| error.to_string()),
+            show = ToString::to_string
+        ),
+    },
 ];
 
 impl TlsSaid {
@@ -82,6 +148,26 @@ impl TlsSaid {
             }
             (None, None) => Ok(None),
         }
+    }
+}
+
+impl TlsSaid {
+    /// Which certificates clients are asked for.
+    pub(crate) fn client_certificates(&self) -> Result<Option<ClientCertificates>, Fault> {
+        let is_required = match (self.client, &self.client_ca) {
+            (Some(ClientsShow::Nothing), _) | (None, None) => return Ok(None),
+            (Some(what), Some(_)) => what == ClientsShow::ACertificate,
+            (None, Some(_)) => true,
+            (Some(_), None) => {
+                let message =
+                    "is missing; tls-client asks for certificates, and it says who signs them".to_owned();
+                return Err(Fault { place: "tls-client-ca".to_owned(), message });
+            }
+        };
+        let Some(authorities) = self.client_ca.clone() else { return Ok(None) };
+        let usual = ClientCertificates::required(authorities);
+        let field = self.client_header.clone().unwrap_or_else(|| usual.field.clone());
+        Ok(Some(ClientCertificates { is_required, field, ..usual }))
     }
 }
 
@@ -124,6 +210,10 @@ pub(crate) fn tls(settings: &Settings) -> Result<Option<TlsFound>, Fault> {
     }
     let is_obtained = settings.acme.directory.is_some() || !settings.acme.domains.is_empty();
     match (pairs.is_empty() && !is_obtained, settings.tls.listen) {
+        (true, None) if asks_clients(settings)? => {
+            let message = "is missing; clients show certificates under TLS alone".to_owned();
+            Err(Fault { place: "tls-cert".to_owned(), message })
+        }
         (true, None) => Ok(None),
         (true, Some(_)) => {
             let message = "is missing; without a certificate there is no TLS at tls-listen (acme-directory and acme-domain \
@@ -135,4 +225,11 @@ pub(crate) fn tls(settings: &Settings) -> Result<Option<TlsFound>, Fault> {
             Ok(Some(TlsFound { listen: listen.unwrap_or_else(|| SocketAddr::from(LISTEN)), pairs }))
         }
     }
+}
+
+/// Whether a site asks its clients for certificates.
+fn asks_clients(settings: &Settings) -> Result<bool, Fault> {
+    let of_sites = settings.sites.iter().map(|site| site.own(settings).map(|own| own.tls));
+    let all = [Ok(settings.tls.clone())].into_iter().chain(of_sites);
+    all.map(|said| said?.client_certificates()).try_fold(false, |any, asked| Ok(any || asked?.is_some()))
 }

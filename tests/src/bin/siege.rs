@@ -118,11 +118,18 @@ fn attack(all: &Arguments) {
     let mut limit = getrlimit(Resource::Nofile);
     limit.current = limit.maximum;
     setrlimit(Resource::Nofile, limit).expect("up to the hard limit");
-    println!("{:<16} {:>9} {:>9} {:>9} {:>11}", "attack", "opened", "refused", "ended", "MiB taken");
+    println!(
+        "{:<16} {:>9} {:>9} {:>9} {:>11} {:>10} {:>10}",
+        "attack", "opened", "refused", "ended", "MiB taken", "lived ms", "longest"
+    );
     for (name, tally) in attacks::run(&all.target, &Until::after(Duration::from_secs(all.seconds)), &all.only)
     {
         let mib = tally.bytes as f64 / f64::from(1 << 20);
-        println!("{name:<16} {:>9} {:>9} {:>9} {mib:>11.1}", tally.opened, tally.refused, tally.ended);
+        let lived_ms = tally.lived_ms / tally.ended.max(1);
+        println!(
+            "{name:<16} {:>9} {:>9} {:>9} {mib:>11.1} {lived_ms:>10} {:>10}",
+            tally.opened, tally.refused, tally.ended, tally.longest_ms
+        );
     }
 }
 

@@ -10,6 +10,7 @@ use std::{
 use super::{
     Target, Until,
     crowd::{Tally, hold},
+    http2,
     server::connect_from,
 };
 use crate::mail::Smtp;
@@ -25,7 +26,7 @@ pub struct Attack {
 }
 
 /// All of them.
-pub const ATTACKS: [Attack; 25] = [
+pub const ATTACKS: [Attack; 38] = [
     Attack { name: "feed-pong", tries: "PING by the thousand, no PONG read", run: feed_pong },
     Attack { name: "feed-errors", tries: "lasting errors by the thousand, none read", run: feed_errors },
     Attack { name: "feed-churn", tries: "SUB and UNSUB without an end", run: feed_churn },
@@ -63,6 +64,23 @@ pub const ATTACKS: [Attack; 25] = [
         tries: "forbidden purges, broken requests, no such ranges",
         run: cache_wrong,
     },
+    Attack { name: "cache-slow-read", tries: "a thousand that read a byte a second", run: cache_slow_read },
+    Attack { name: "cache-slow-write", tries: "a thousand that send a byte a second", run: cache_slow_write },
+    Attack { name: "h2-rapid-reset", tries: "streams that are opened and given up", run: http2::rapid_reset },
+    Attack {
+        name: "h2-made-reset",
+        tries: "streams that break a rule, one after the other",
+        run: http2::made_us_reset,
+    },
+    Attack { name: "h2-continuation", tries: "a head that does not end", run: http2::continuations },
+    Attack { name: "h2-settings", tries: "SETTINGS without an end", run: http2::settings },
+    Attack { name: "h2-pings", tries: "PING without an end", run: http2::pings },
+    Attack { name: "h2-priorities", tries: "PRIORITY without an end", run: http2::priorities },
+    Attack { name: "h2-empty", tries: "frames without content", run: http2::empty_frames },
+    Attack { name: "h2-bomb", tries: "references to one large entry of the table", run: http2::bomb },
+    Attack { name: "h2-crumbs", tries: "cookies in crumbs", run: http2::crumbs },
+    Attack { name: "h2-stalled", tries: "answers behind windows of nothing", run: http2::stalled_windows },
+    Attack { name: "h2-tiny-windows", tries: "answers a byte at a time", run: http2::tiny_windows },
 ];
 
 /// How long the others wait while renders are prepared: lists of mails are among the first that find no room.
@@ -268,6 +286,28 @@ fn cache_wrong(target: &Target, until: &Until) -> Option<Tally> {
     Some(hold(address, 64, until, |member| {
         member.pump(asked[member.number % asked.len()].as_bytes())?;
         member.sip(1 << 14)
+    }))
+}
+
+/// Pages without an end, of which each reads a byte a second.
+fn cache_slow_read(target: &Target, until: &Until) -> Option<Tally> {
+    let address = target.cache?;
+    let asked = format!("GET /about HTTP/1.1\r\nHost: {address}\r\n\r\n").repeat(2000);
+    Some(hold(address, 1000, until, |member| {
+        member.finish(asked.as_bytes())?;
+        if member.age % 100 == 0 { member.sip(1) } else { Ok(()) }
+    }))
+}
+
+/// Uploads that come at a byte a second, each behind a whole head.
+fn cache_slow_write(target: &Target, until: &Until) -> Option<Tally> {
+    let address = target.cache?;
+    let head = format!("POST /upload HTTP/1.1\r\nHost: {address}\r\nContent-Length: 1000000\r\n\r\n");
+    let body = [b'x'; 64];
+    Some(hold(address, 1000, until, |member| {
+        member.sip(64)?;
+        member.finish(head.as_bytes())?;
+        if member.age % 100 == 0 { member.drip(&body) } else { Ok(()) }
     }))
 }
 

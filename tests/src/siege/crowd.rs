@@ -4,7 +4,7 @@ use std::{
     io::{self, ErrorKind, Read, Write},
     net::{SocketAddr, TcpStream},
     thread,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use super::Until;
@@ -25,6 +25,10 @@ pub struct Tally {
     pub ended: u64,
     /// Bytes that it took.
     pub bytes: u64,
+    /// How long those lived that it ended, all together and the longest, in milliseconds.
+    pub lived_ms: u64,
+    /// The longest of these.
+    pub longest_ms: u64,
 }
 
 /// One connection of a crowd.
@@ -35,6 +39,7 @@ pub struct Member {
     pub number: usize,
     /// Rounds since it was made.
     pub age: u64,
+    since: Instant,
     /// How far it is in what it pumps.
     at: usize,
     written: u64,
@@ -59,6 +64,15 @@ impl Member {
             }
         }
         Ok(())
+    }
+
+    /// Writes `first`, and then on in `again`.
+    ///
+    /// # Errors
+    /// As [`Self::pump`].
+    pub fn pump_behind(&mut self, first: &[u8], again: &[u8]) -> io::Result<()> {
+        self.finish(first)?;
+        if self.written >= first.len() as u64 { self.pump(again) } else { Ok(()) }
     }
 
     /// Writes one byte of them.
@@ -139,7 +153,7 @@ pub fn hold(
                         continue;
                     }
                     tally.opened += 1;
-                    place.insert(Member { stream, number, age: 0, at: 0, written: 0 })
+                    place.insert(Member { stream, number, age: 0, since: Instant::now(), at: 0, written: 0 })
                 }
             };
             let written = member.written;
@@ -147,7 +161,10 @@ pub fn hold(
             tally.bytes += member.written - written;
             member.age += 1;
             if done.is_err() {
+                let lived_ms = u64::try_from(member.since.elapsed().as_millis()).unwrap_or(u64::MAX);
                 tally.ended += 1;
+                tally.lived_ms += lived_ms;
+                tally.longest_ms = tally.longest_ms.max(lived_ms);
                 *place = None;
             }
         }

@@ -12,6 +12,7 @@
 pub mod attacks;
 pub mod crowd;
 pub mod honest;
+mod http2;
 pub mod server;
 
 use std::{

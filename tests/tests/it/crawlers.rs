@@ -144,6 +144,18 @@ fn a40_strangers_have_a_budget_of_their_own(cores: &str) {
     assert!(accelerator.stat().count("limits.strangers") > 0);
 }
 
+/// A moment of `crawl`: visitors are answered, and the crawl costs the origin its budget. How long it takes them is for the
+/// program on a quiet machine.
+#[test]
+fn a40_a_crawl_of_many_addresses_leaves_the_origin_to_visitors() {
+    let spell = tests::crawl::spell(500, std::time::Duration::from_secs(3));
+    assert_eq!(spell.failed, 0, "{spell:?}");
+    assert!(spell.crawled > spell.crawled_well, "{spell:?}");
+    // Five a second, and what may come at once; the rest is visitors'.
+    assert!(spell.crawled_well <= 5 * 60, "{spell:?}");
+    assert_eq!(spell.asked as u64, spell.crawled_well + spell.new_us.len() as u64, "{spell:?}");
+}
+
 #[test]
 fn a40_the_commands_of_the_guide_do_what_it_says() {
     let Some(output) = tests::guide::run("crawlers.md") else { return };

@@ -572,16 +572,3 @@ fn a34_a_rule_with_a_mistake_is_told_with_its_place() {
     assert_eq!(run.status.code(), Some(3), "{said}");
     assert!(said.contains(":1:1: origin: this site says none, and [cache] neither"), "{said}");
 }
-
-#[test]
-fn a34_a_reload_says_that_only_a_restart_changes_sites() {
-    let directory = tempfile::tempdir().expect("a directory");
-    let path = directory.path().join("n.toml");
-    let site =
-        |host: &str| format!("[[cache.site]]\nhosts = [\"{host}\"]\norigin = \"http://127.0.0.1:1\"\n");
-    std::fs::write(&path, site("a.test")).expect("a file");
-    let running = Accelerator::configured("").flag("--config", path.to_str().expect("UTF-8")).start();
-    std::fs::write(&path, site("b.test")).expect("a file");
-    running.signal(rustix::process::Signal::HUP);
-    eventually("it says so", || running.printed().contains("only a restart changes sites"));
-}

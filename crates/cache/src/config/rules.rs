@@ -7,7 +7,7 @@ use std::{fmt, str::FromStr, sync::Arc, time::Duration};
 
 use wire::http1::{fields::is_token, url::Authority};
 
-use super::{Origin, OriginRules, page::OwnPage};
+use super::{ClientCertificates, Origin, OriginRules, page::OwnPage};
 
 /// Sites.
 pub const SITES_MAX: usize = 1000;
@@ -251,6 +251,10 @@ pub struct SiteRules {
     pub https_only: bool,
     /// For how long browsers that came by https come by nothing else (RFC 6797); `None`: they are not told to.
     pub hsts: Option<Duration>,
+    /// Which certificates clients are asked for; `None`: none.
+    pub client_certificates: Option<ClientCertificates>,
+    /// Bytes of one request's body; more is answered 413. `None`: as many as the limit for all allows.
+    pub body_bytes_max: Option<u64>,
     /// At most [`PATHS_MAX`].
     pub paths: Vec<PathRule>,
     /// How its origin is treated.
@@ -272,6 +276,8 @@ impl Default for SiteRules {
             error_page: None,
             https_only: false,
             hsts: None,
+            client_certificates: None,
+            body_bytes_max: None,
             paths: Vec::new(),
             origin: OriginRules::default(),
         }

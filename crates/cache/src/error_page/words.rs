@@ -98,6 +98,8 @@ pub enum Fault {
     },
     /// A host that nothing here serves.
     Misdirected,
+    /// The site asks for a client's certificate, and the connection was made without one that counts for it.
+    CertificateWanted,
     /// CONNECT, which only a forward proxy serves.
     MethodNotImplemented,
     /// `PURGE` from an address that may not.
@@ -152,7 +154,7 @@ const NOT_YOUR_DOING: &str = "A browser does not normally send this, so somethin
 
 impl Fault {
     /// Every kind of fault once, for tests and for the list of counters.
-    pub const ALL: [Fault; 29] = [
+    pub const ALL: [Fault; 30] = [
         Fault::OriginUnresolved,
         Fault::OriginRefused,
         Fault::OriginDown,
@@ -170,6 +172,7 @@ impl Fault {
         Fault::MethodNotAllowed,
         Fault::MethodNotTaken { taken: Methods::GET_AND_HEAD },
         Fault::Misdirected,
+        Fault::CertificateWanted,
         Fault::MethodNotImplemented,
         Fault::PurgeForbidden,
         Fault::TransferCodingNotImplemented,
@@ -217,6 +220,7 @@ impl Fault {
             Fault::MethodNotAllowed => METHOD_NOT_ALLOWED,
             Fault::MethodNotTaken { .. } => METHOD_NOT_TAKEN,
             Fault::Misdirected => MISDIRECTED,
+            Fault::CertificateWanted => CERTIFICATE_WANTED,
             Fault::MethodNotImplemented => METHOD_NOT_IMPLEMENTED,
             Fault::PurgeForbidden => PURGE_FORBIDDEN,
             Fault::TransferCodingNotImplemented => TRANSFER_CODING_NOT_IMPLEMENTED,
@@ -468,6 +472,17 @@ const MISDIRECTED: Words = Words {
               and give them the request number below.",
     operator: "List the name in the hosts of a site, or set an origin for all other names; https takes a \
                certificate for the name, on the port of tls-listen.",
+};
+
+const CERTIFICATE_WANTED: Words = Words {
+    status: 421,
+    code: "certificate-wanted",
+    side: Side::Yours,
+    title: "This website asks for a certificate",
+    what: "The website asks its visitors for a certificate, and this connection was made without one that counts for it.",
+    visitor: "Close the browser, open it again, and choose the certificate that you were given for this website.",
+    operator: "A client has to ask for the website by its name when it connects (SNI), over https to this accelerator \
+               itself, with a certificate that those in tls-client-ca have signed and that has not expired.",
 };
 
 const METHOD_NOT_IMPLEMENTED: Words = Words {

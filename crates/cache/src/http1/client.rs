@@ -22,6 +22,7 @@ use crate::{
     counters::Counter,
     pipe::Duplex,
     sink::{Gone, Sent, Sink, TrySend},
+    taking::Taking,
     transport::Transport,
 };
 
@@ -32,6 +33,7 @@ pub(super) struct Client {
     pub(super) send_stall_max: Duration,
     /// Bytes that the transport took.
     pub(super) sent_bytes: u64,
+    pub(super) taking: Taking,
 }
 
 impl TrySend for Client {
@@ -44,6 +46,7 @@ impl TrySend for Client {
             Ok(bytes) => {
                 self.sent_bytes += bytes as u64;
                 with_core(|core| core.add(Counter::BytesSent, bytes as u64));
+                self.taking.took(bytes, clock::monotonic_ms);
                 Ok(bytes)
             }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(0),
@@ -62,7 +65,7 @@ impl Sink for Client {
         self.wait_for_reader();
         let writable = poll_fn(|cx| {
             if self.watch.expired() {
-                return Poll::Ready(Err(Gone::Stalled));
+                return Poll::Ready(Err(self.too_slow()));
             }
             loop {
                 match self.transport.poll_write_ready(cx) {
@@ -98,7 +101,7 @@ impl Sink for Client {
         self.wait_for_reader();
         let flushed = poll_fn(|cx| {
             if self.watch.expired() {
-                return Poll::Ready(Err(Gone::Stalled));
+                return Poll::Ready(Err(self.too_slow()));
             }
             self.transport.poll_flush(cx).map_err(|_| Gone::Closed)
         })
@@ -145,10 +148,17 @@ impl Duplex for Piped<'_> {
 
 impl Client {
     /// Gives the client so long to read; a caller that asks again does not start its deadline anew.
-    fn wait_for_reader(&self) {
+    fn wait_for_reader(&mut self) {
         if self.watch.phase() != Phase::Send {
-            self.watch.wait(Phase::Send, clock::monotonic_ms(), self.send_stall_max);
+            let now_ms = clock::monotonic_ms();
+            let at_most = self.send_stall_max.min(self.taking.wait(now_ms));
+            self.watch.wait(Phase::Send, now_ms, at_most);
         }
+    }
+
+    /// Why it is not waited for any longer.
+    fn too_slow(&self) -> Gone {
+        if self.taking.is_over(clock::monotonic_ms()) { Gone::Slow } else { Gone::Stalled }
     }
 
     /// Appends more of a request's body, as much as there is room for in `into`; `Ok(0)` is the end of the stream.

@@ -56,13 +56,12 @@ use crate::{
     sink::{Sink, TrySend},
     state::{Slow, State, Trust},
     synth::synth,
+    taking::Taking,
     transaction::{self, Draft, Moment},
     transport::Transport,
     visitor::Peer,
 };
 
-/// The longest request line; longer is answered 414. RFC 9112 §3 asks for 8,000 bytes at least.
-const REQUEST_LINE_BYTES_MAX: usize = 16 * 1024;
 /// Requests that one connection has answered in one turn; then it is the others'. About a millisecond's work.
 const TURN_REQUESTS_MAX: usize = 512;
 /// Answers gathered before they are written although more requests are waiting: bounds the scratch.
@@ -87,6 +86,10 @@ pub(super) struct Connection {
     pub(super) pending: Vec<u8>,
     /// `pending` may hold a whole request.
     unexamined: bool,
+    /// Requests that it has brought.
+    requests: usize,
+    /// It may bring no more than those.
+    is_last: bool,
     /// What came so far could be the beginning of HTTP/2 by prior knowledge (RFC 9113 §3.3).
     may_be_http2: bool,
     /// What the log will say of answers that the client has not got all of.
@@ -130,7 +133,7 @@ struct Answered {
 /// What a request's head may measure.
 pub(crate) fn head_limits(config: &Config) -> HeadLimits {
     let head_bytes_max = config.limits.request_head_bytes_max;
-    HeadLimits { head_bytes_max, line_bytes_max: head_bytes_max.min(REQUEST_LINE_BYTES_MAX) }
+    HeadLimits { head_bytes_max, line_bytes_max: head_bytes_max.min(config.limits.request_line_bytes_max) }
 }
 
 /// Serves one client until it leaves, or begins with HTTP/2: then its socket, and what came of it. `early` is what came
@@ -204,9 +207,21 @@ impl Turned {
 
 impl Connection {
     fn new(transport: Transport, watch: Arc<Watch>, peer: Peer) -> Self {
-        let send_stall_max = with_core(|core| core.config.limits.send_stall_max);
-        let client = Client { transport, watch, send_stall_max, sent_bytes: 0 };
-        Self { client, peer, pending: Vec::new(), unexamined: false, may_be_http2: true, drafts: Vec::new() }
+        let (send_stall_max, taking) = with_core(|core| {
+            let limits = &core.config.limits;
+            (limits.send_stall_max, Taking::new(limits))
+        });
+        let client = Client { transport, watch, send_stall_max, sent_bytes: 0, taking };
+        Self {
+            client,
+            peer,
+            pending: Vec::new(),
+            unexamined: false,
+            requests: 0,
+            is_last: false,
+            may_be_http2: true,
+            drafts: Vec::new(),
+        }
     }
 
     async fn run(&mut self) -> Ended {
@@ -297,7 +312,7 @@ impl Connection {
         is_unread: bool,
         mut draft: Draft,
     ) -> bool {
-        let asked = Asked { persists: asked.persists && !is_unread, ..asked };
+        let asked = Asked { persists: asked.persists && !is_unread && !self.is_last, ..asked };
         let (prefix, sending) = with_core(|core| {
             let out = &mut core.scratch.borrow_mut().out;
             out.clear();
@@ -415,6 +430,7 @@ impl Connection {
         let limits = head_limits(&core.config);
         let proxies = &core.config.trusted_proxies[..];
         out.clear();
+        let came = || self.client.transport.came().clone();
         let turn = core.reader.turn();
         let now_s = clock::unix_s();
         let moment = Moment::now(core);
@@ -454,6 +470,17 @@ impl Connection {
             at += head_bytes;
             requests += 1;
             core.count(Counter::Requests);
+            self.requests += 1;
+            if self.requests == core.config.limits.requests_per_connection_max {
+                core.count(Counter::ConnectionsUsedUp);
+                self.is_last = true;
+            }
+            let asked = Asked { persists: asked.persists && !self.is_last, ..asked };
+            if head.headers.len() > core.config.limits.request_headers_max {
+                core.count(Counter::HeadsTooLarge);
+                stopped = Some(Stopped::Refused(Fault::HeadTooLarge, draft));
+                break;
+            }
             if let Err(fault) = core.admit(visitor.address) {
                 stopped = Some(Stopped::Refused(fault, draft));
                 break;
@@ -465,6 +492,7 @@ impl Connection {
                 has_body,
                 trust: Trust::Fresh,
                 address: visitor.address,
+                came: self.client.transport.came(),
                 as_sent: false,
             };
             match hit::answer(core, &turn, &looked_up, now_s, buffers) {
@@ -477,7 +505,9 @@ impl Connection {
                         stopped = Some(Stopped::Sending(sending));
                     }
                     if let Some(keyed) = refresh {
-                        let mut request = Request::new((&head, head_bytes), key, keyed, framing, visitor);
+                        let who = (visitor, came());
+                        let mut request =
+                            Request::new((&head, head_bytes), key, keyed, framing, who, &core.in_force);
                         request.trace = draft.trace();
                         refreshes.push(Arc::new(request));
                     }
@@ -486,7 +516,9 @@ impl Connection {
                     }
                 }
                 Err(Slow { keyed, state, fwd }) => {
-                    let mut request = Request::new((&head, head_bytes), key, keyed, framing, visitor);
+                    let who = (visitor, came());
+                    let mut request =
+                        Request::new((&head, head_bytes), key, keyed, framing, who, &core.in_force);
                     request.trace = draft.trace();
                     stopped = Some(Stopped::Slow(Arc::new(request), state, fwd, draft));
                 }

@@ -39,7 +39,7 @@ impl<'c> Upload<'c> {
             decoder: BodyDecoder::new(request.framing),
             wants_continue: request.framing != Framing::None && request.expects_continue(),
             knows_interim: request.head().version == Version::Http11,
-            pace: Pace::new(),
+            pace: Pace::new(request),
         }
     }
 
@@ -126,7 +126,7 @@ fn gone(gone: Gone) -> Broken {
     with_core(|core| {
         core.count(match gone {
             Gone::Stalled => Counter::ClientsStalled,
-            Gone::Closed | Gone::Wanted => Counter::ClientsGone,
+            Gone::Closed | Gone::Slow | Gone::Wanted => Counter::ClientsGone,
         });
     });
     Broken::Gone

@@ -40,6 +40,7 @@ use crate::{
     fetch,
     request::Request,
     sink::Gone,
+    taking::Taking,
     transaction::Draft,
     transport::Transport,
     visitor::Peer,
@@ -80,7 +81,13 @@ pub(crate) async fn serve(transport: Transport, watch: Arc<Watch>, peer: Peer, e
         let mut wire = Connection::new(limits(core), now_ms);
         let mut out = Vec::new();
         wire.greet(&core.http2.borrow().section, now_ms, &mut out);
-        core.multiplexes.borrow_mut().enter(Multiplex::new(wire, transport, out, early))
+        core.multiplexes.borrow_mut().enter(Multiplex::new(
+            wire,
+            transport,
+            out,
+            early,
+            Taking::new(&core.config.limits),
+        ))
     });
     let client = Client { number, peer };
     let leaving = Leaving(number);
@@ -95,7 +102,20 @@ pub(crate) async fn serve(transport: Transport, watch: Arc<Watch>, peer: Peer, e
 fn limits(core: &Core) -> Limits {
     let limits = &core.config.limits;
     let millis = |time: Duration| u32::try_from(time.as_millis()).unwrap_or(u32::MAX);
-    Limits { stall_ms_max: millis(limits.send_stall_max), extended_connect: true, ..Limits::default() }
+    let (stall, progress) = match limits.send_rate_min {
+        0 => (limits.send_stall_max, 1),
+        rate => {
+            let time = limits.send_stall_max.min(limits.send_rate_grace);
+            let millis = u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+            (time, rate.saturating_mul(millis) / 1000)
+        }
+    };
+    Limits {
+        stall_ms_max: millis(stall),
+        progress_bytes_min: u32::try_from(progress).unwrap_or(u32::MAX).max(1),
+        extended_connect: true,
+        ..Limits::default()
+    }
 }
 
 /// Whose connection it is, and where it is found.
@@ -194,6 +214,7 @@ fn go_on(
                 Poll::Ready(Err(_)) => return Err(End::Gone),
                 Poll::Pending => {
                     multiplex.stuck_since_ms.get_or_insert(now_ms);
+                    multiplex.taking.wait(now_ms);
                     wait(core, multiplex, watch, now_ms);
                     return Ok(());
                 }
@@ -279,6 +300,13 @@ fn take_frames(
             Event::Request { stream, request, end } => {
                 core.count(Counter::Requests);
                 core.count(Counter::RequestsHttp2);
+                multiplex.requests += 1;
+                if multiplex.requests == core.config.limits.requests_per_connection_max {
+                    core.count(Counter::ConnectionsUsedUp);
+                    // What it has opened beyond was not looked at, and may be asked for again (RFC 9113 §6.8).
+                    multiplex.wire.drain(&mut multiplex.out);
+                    multiplex.is_draining = true;
+                }
                 head.clear();
                 request.render_head(head);
                 let is_connect = matches!(request.ask, Ask::Upgrade { .. });
@@ -409,6 +437,10 @@ fn look(core: &Core, multiplex: &mut Multiplex, watch: &Watch, now_ms: u64) -> R
     let stall_ms_max = core.config.limits.send_stall_max.as_millis();
     if multiplex.stuck_since_ms.is_some_and(|since| u128::from(now_ms.saturating_sub(since)) > stall_ms_max) {
         core.count(Counter::ClientsStalled);
+        return Err(End::Gone);
+    }
+    if multiplex.taking.is_over(now_ms) {
+        core.count(Counter::SlowReaders);
         return Err(End::Gone);
     }
     if let Some(overdue) = multiplex.wire.overdue(now_ms) {

@@ -15,7 +15,7 @@
 
 use std::{io, task::Waker};
 
-use engine::{sys::span::Part, tls::session::RECORD_CONTENT_BYTES_MAX};
+use engine::{cores::clock, sys::span::Part, tls::session::RECORD_CONTENT_BYTES_MAX};
 use slab::Slab;
 use tokio::task::AbortHandle;
 use wire::{
@@ -35,6 +35,7 @@ use crate::{
     counters::Counter,
     held::Held,
     sink::Gone,
+    taking::Taking,
     transport::Transport,
 };
 
@@ -139,6 +140,10 @@ pub(super) struct Multiplex {
     is_blocked: bool,
     /// Since when nothing of what waits could be written, by the monotonic clock.
     pub(super) stuck_since_ms: Option<u64>,
+    /// How slowly its client takes what waits.
+    pub(super) taking: Taking,
+    /// Requests that it has brought.
+    pub(super) requests: usize,
     /// In order of their numbers.
     pub(super) streams: Vec<Stream>,
     /// Content of requests that waits, of all streams.
@@ -156,7 +161,13 @@ pub(super) struct Multiplex {
 }
 
 impl Multiplex {
-    pub(super) fn new(wire: Connection, transport: Transport, out: Vec<u8>, pending: Vec<u8>) -> Self {
+    pub(super) fn new(
+        wire: Connection,
+        transport: Transport,
+        out: Vec<u8>,
+        pending: Vec<u8>,
+        taking: Taking,
+    ) -> Self {
         Self {
             serial: 0,
             wire,
@@ -166,6 +177,8 @@ impl Multiplex {
             held: Held::nothing(),
             is_blocked: false,
             stuck_since_ms: None,
+            taking,
+            requests: 0,
             streams: Vec::new(),
             content_bytes: 0,
             unexamined: !pending.is_empty(),
@@ -242,6 +255,7 @@ impl Multiplex {
     fn wrote(&mut self, bytes: usize) {
         self.out_at += bytes;
         self.stuck_since_ms = None;
+        self.taking.took(bytes, clock::monotonic_ms);
         with_core(|core| core.add(Counter::BytesSent, bytes as u64));
     }
 
@@ -321,6 +335,7 @@ impl Multiplex {
         (self.out, self.out_at) = (waited, 0);
         if sent > 0 {
             self.stuck_since_ms = None;
+            self.taking.took(sent, clock::monotonic_ms);
             with_core(|core| core.add(Counter::BytesSent, sent as u64));
         }
         self.hold()?;

@@ -113,6 +113,11 @@ pub(super) fn answer(
                 .map(|()| None);
         }
     };
+    if head.headers.len() > core.config.limits.request_headers_max {
+        core.count(Counter::HeadsTooLarge);
+        let fault = Fault::HeadTooLarge;
+        return refuse(core, multiplex, asker.place(), fault, (text, blocks), now_ms, draft).map(|()| None);
+    }
     if let Some(fault) = forbidden(core, multiplex, &asker, &head, visitor) {
         return refuse(core, multiplex, asker.place(), fault, (text, blocks), now_ms, draft).map(|()| None);
     }
@@ -123,15 +128,16 @@ pub(super) fn answer(
         has_body: !matches!(framing, Framing::None | Framing::Length(0)),
         trust: Trust::Fresh,
         address: visitor.address,
+        came: multiplex.transport.came(),
         as_sent: false,
     };
     let buffers = hit::Buffers { key: &mut *key, head: stored_head };
     match hit::answer(core, turn, &asked, clock::unix_s(), buffers) {
         Ok(answer) => {
-            let refresh = answer.refresh;
+            let refresh = answer.refresh.map(|keyed| (keyed, multiplex.transport.came().clone()));
             let asked = Asked::on_stream(&head);
             // A hit that is fetched anew beside is named by that fetch.
-            let trace = refresh.and_then(|_| draft.trace());
+            let trace = refresh.as_ref().and_then(|_| draft.trace());
             let begun = begin(core, multiplex, asker.stream, answer, asked, (text, blocks), now_ms, draft)?;
             if let Some(unsent) = begun {
                 spawn(
@@ -141,14 +147,16 @@ pub(super) fn answer(
                     finish(asker.number, asker.stream, unsent),
                 );
             }
-            Ok(refresh.map(|keyed| {
-                let mut request = Request::new((&head, head_bytes), key, keyed, framing, visitor);
+            Ok(refresh.map(|(keyed, came)| {
+                let who = (visitor, came);
+                let mut request = Request::new((&head, head_bytes), key, keyed, framing, who, &core.in_force);
                 request.trace = trace;
                 request
             }))
         }
         Err(Slow { keyed, state, fwd }) => {
-            let mut request = Request::new((&head, head_bytes), key, keyed, framing, visitor);
+            let who = (visitor, multiplex.transport.came().clone());
+            let mut request = Request::new((&head, head_bytes), key, keyed, framing, who, &core.in_force);
             request.trace = draft.trace();
             let answering = answer_slowly(asker, Arc::new(request), state, fwd, draft);
             spawn(core, multiplex, (asker.stream, asker.is_whole), answering);

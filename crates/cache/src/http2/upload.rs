@@ -26,7 +26,7 @@ impl Upload {
         Self {
             number,
             stream,
-            pace: Pace::new(),
+            pace: Pace::new(request),
             wants_continue: request.expects_continue(),
             trailers: Vec::new(),
         }

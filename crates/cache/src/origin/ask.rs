@@ -67,7 +67,7 @@ impl Asked<'_> {
             return Draft::none();
         }
         let server = upstreams.upstream(member, |upstream| upstream.member.name());
-        Draft::origin(self.trace, self.head, self.why, &server)
+        Draft::origin(self.trace, self.head, self.why, &server.unwrap_or_default())
     }
 }
 
@@ -273,11 +273,11 @@ async fn begin(
     wanted: Wanted,
     fresh: bool,
 ) -> Result<Exchange, OriginError> {
-    let (permits, member) =
-        upstreams.upstream(id, |upstream| (upstream.permits.clone(), Arc::clone(&upstream.member)));
+    let known = upstreams.upstream(id, |upstream| (upstream.permits.clone(), Arc::clone(&upstream.member)));
+    let (permits, member) = known.ok_or(OriginError::NobodyUp)?;
     let mut permit = permits.acquire(wanted, limits.origin_first_byte_time_max).await?;
     permit.busy = Some(member.begin());
-    if !fresh && let Some(line) = upstreams.upstream(id, Upstream::take) {
+    if !fresh && let Some(line) = upstreams.upstream(id, Upstream::take).flatten() {
         return Ok(Exchange::over(line, id, permit, true));
     }
     let at_most = limits.origin_connect_time_max;

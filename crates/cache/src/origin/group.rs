@@ -24,19 +24,17 @@ use super::{
 };
 use crate::config::{Balance, Origin, OriginRules, Server};
 
-/// Which member, of all origins'.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct MemberId(u32);
+/// Which member, of all origins' that this process has had.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct MemberId(u64);
+
+/// How many members and groups there have been.
+static NUMBERS: AtomicU64 = AtomicU64::new(0);
 
 impl MemberId {
-    /// The one at a place among all members.
-    pub(crate) fn of(at: usize) -> Self {
-        Self(u32::try_from(at).unwrap_or(u32::MAX))
-    }
-
-    /// Its place among all members.
-    pub(crate) fn index(self) -> usize {
-        self.0 as usize
+    /// One that nobody has.
+    pub(super) fn next() -> Self {
+        Self(NUMBERS.fetch_add(1, Relaxed))
     }
 }
 
@@ -49,7 +47,6 @@ pub(crate) struct Tried {
 
 /// A member's part in a group.
 struct Place {
-    id: MemberId,
     member: Arc<Member>,
     weight: u32,
     is_backup: bool,
@@ -59,6 +56,8 @@ struct Place {
 
 /// What all cores share of an origin.
 pub(crate) struct Group {
+    /// No other has had it.
+    pub(super) number: u64,
     places: Box<[Place]>,
     balance: Balance,
     /// The cookie by which visitors stay.
@@ -87,17 +86,14 @@ fn seed_of(server: &Server) -> u64 {
 }
 
 impl Group {
-    pub(crate) fn new(
-        origin: &Origin,
-        rules: &OriginRules,
-        member: impl Fn(&Server) -> (MemberId, Arc<Member>),
-    ) -> Self {
+    pub(crate) fn new(origin: &Origin, rules: &OriginRules, member: impl Fn(&Server) -> Arc<Member>) -> Self {
         let place = |of: &crate::config::Member| {
-            let (id, member) = member(&of.server);
+            let member = member(&of.server);
             let weight = u32::from(of.weight) * WARMING_STEPS;
-            Place { id, member, weight, is_backup: of.is_backup, seed: seed_of(&of.server) }
+            Place { member, weight, is_backup: of.is_backup, seed: seed_of(&of.server) }
         };
         Self {
+            number: NUMBERS.fetch_add(1, Relaxed),
             places: origin.members().iter().map(place).collect(),
             balance: rules.balance,
             sticky: rules.sticky.clone(),
@@ -109,6 +105,7 @@ impl Group {
     /// One of nobody: there is no origin.
     pub(crate) fn of_nobody() -> Self {
         Self {
+            number: NUMBERS.fetch_add(1, Relaxed),
             places: Box::new([]),
             balance: Balance::default(),
             sticky: None,
@@ -136,7 +133,12 @@ impl Group {
         let at = self.place_of(wish, *tried, turns, now_ms)?;
         tried.members |= 1 << at;
         tried.count += 1;
-        Some(self.places[at].id)
+        Some(self.places[at].member.id)
+    }
+
+    /// One of its members.
+    pub(crate) fn member(&self, id: MemberId) -> Option<&Arc<Member>> {
+        self.places.iter().map(|place| &place.member).find(|member| member.id == id)
     }
 
     fn place_of(&self, wish: Wish, tried: Tried, turns: &mut [i64], now_ms: u64) -> Option<usize> {
@@ -185,7 +187,7 @@ impl Group {
     /// The cookie by which a visitor stays with the member that answered, where it does not have it yet.
     pub(crate) fn cookie(&self, head: &RequestHead<'_, '_>, member: MemberId) -> Option<String> {
         let name = self.sticky.as_deref()?;
-        let seed = self.places.iter().find(|place| place.id == member)?.seed;
+        let seed = self.places.iter().find(|place| place.member.id == member)?.seed;
         (stays_with(head, name) != Some(seed))
             .then(|| format!("{name}={seed:016x}; Path=/; HttpOnly; SameSite=Lax"))
     }

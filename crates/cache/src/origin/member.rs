@@ -17,6 +17,7 @@ use tokio::net::{TcpStream, UnixStream};
 use super::{
     OriginError,
     connect::connect_any,
+    group::MemberId,
     health::{ByHand, Health, HealthRules, Standing},
     line::Line,
     resolve::Resolver,
@@ -66,6 +67,7 @@ impl Tls {
 
 /// A server.
 pub(crate) struct Member {
+    pub(crate) id: MemberId,
     pub(super) server: Server,
     resolver: Arc<Resolver>,
     tls: Option<Tls>,
@@ -125,6 +127,7 @@ impl Member {
             "GET {path} HTTP/1.1\r\nHost: {host}\r\nUser-Agent: nighttrain-probe\r\nConnection: close\r\n\r\n"
         );
         Ok(Self {
+            id: MemberId::next(),
             server: server.clone(),
             resolver,
             tls,

@@ -19,6 +19,7 @@ mod group;
 mod health;
 mod line;
 mod member;
+mod pool;
 mod probe;
 mod resolve;
 mod upstream;
@@ -34,6 +35,7 @@ pub use health::{ByHand, Standing};
 pub(crate) use line::Line;
 pub(crate) use member::Member;
 pub use member::{MemberSaid, SetUpError};
+pub(crate) use pool::Pool;
 pub(crate) use probe::probe;
 pub(crate) use upstream::{Permit, Pools, Upstream, Upstreams};
 

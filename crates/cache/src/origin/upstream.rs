@@ -169,8 +169,8 @@ impl Upstream {
 
 /// Gives access to the connections to servers that the core that runs has; they are plain memory of that core.
 pub(crate) trait Pools {
-    /// Runs `with` on those to one.
-    fn upstream<R>(&self, member: MemberId, with: impl FnOnce(&mut Upstream) -> R) -> R;
+    /// Runs `with` on those to one; `None`: nobody has that server any more.
+    fn upstream<R>(&self, member: MemberId, with: impl FnOnce(&mut Upstream) -> R) -> Option<R>;
 }
 
 /// Gives access to the servers of an origin.

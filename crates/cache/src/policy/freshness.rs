@@ -104,6 +104,8 @@ pub struct Freshness {
     pub for_cookies: bool,
     /// It says itself that visitors with cookies may share it, or by which cookies it differs.
     pub said_for_all: bool,
+    /// It says so by `public` or `s-maxage`: those may have it, too, of whom its origin is told who they are.
+    pub for_all: bool,
 }
 
 impl Freshness {

@@ -57,6 +57,8 @@ pub struct RequestFacts {
     pub has_body: bool,
     /// `Authorization` occurs (RFC 9111 §3.5).
     pub authorization: bool,
+    /// The client has shown the site a certificate, and the origin is told of it.
+    pub certificate: bool,
     /// `Cookie` occurs.
     pub cookie: bool,
     /// `If-Match` or `If-Unmodified-Since` occurs. They protect against lost updates, at the origin and nowhere else
@@ -76,6 +78,7 @@ impl RequestFacts {
             method: Method::of(head.method),
             has_body,
             authorization: headers.has(KnownHeader::Authorization),
+            certificate: false,
             cookie: headers.has(KnownHeader::Cookie),
             origin_precondition: headers.has(KnownHeader::IfMatch)
                 || headers.has(KnownHeader::IfUnmodifiedSince),

@@ -128,6 +128,10 @@ whys! {
     VaryMalformed "vary-malformed" "RFC 9110 §12.5.5" "Vary names something that cannot be a header",
     Authorization "authorization" "RFC 9111 §3.5"
         "The request carried credentials, and the response does not say that it may be shared all the same",
+    Certificate "certificate" "knob tls-client"
+        "The origin was told of the client's certificate, and the response says neither public nor s-maxage",
+    VaryCertificate "vary-certificate" "knob tls-client-header"
+        "The response depends on the client's certificate (Vary), which is no part of the key",
     SetCookie "set-cookie" "knob cookies=safe"
         "The response sets a cookie, and says neither public nor CDN-Cache-Control, or bypass-cookies is set",
     NoFreshness "no-freshness" "RFC 9111 §3, §4.2.2"
@@ -187,6 +191,9 @@ fn judge(
     let s_maxage = directives.s_maxage != Seconds::Absent;
     let shared_with_credentials = directives.public || directives.must_revalidate || s_maxage;
     refuse_if(request.authorization && !shared_with_credentials, Why::Authorization)?;
+    // Its origin was told who asks: as for credentials. That it has to be validated says nothing of whose it is.
+    let for_all = directives.public || s_maxage;
+    refuse_if(request.certificate && !for_all, Why::Certificate)?;
     let safe = rules.cookies != CookieRule::Rfc;
     let shared_with_cookie = directives.public || response.targeted;
     // Where the operator says by which cookies visitors are known, no answer gives one visitor's to the next.
@@ -235,6 +242,7 @@ fn judge(
         has_validator: response.has_validator,
         omits_fields: response.omits_fields,
         for_cookies,
+        for_all,
         said_for_all,
     })
 }

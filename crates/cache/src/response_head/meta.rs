@@ -57,6 +57,8 @@ impl Flags {
     /// Its origin sent it in a coding ([`StoredMeta::coding`]), which whoever does not accept that may get it without
     /// ([`decodable`](crate::policy::decodable)).
     pub const MAY_BE_DECODED: Flags = Flags(1 << 3);
+    /// It says that everybody may have it (`public`, `s-maxage`): those, too, of whom their origin knows who they are.
+    pub const FOR_ALL: Flags = Flags(1 << 4);
     /// The record is no response but the names in `Vary`, under which the response has to be looked for.
     pub const VARY_SPEC: Flags = Flags(1 << 16);
     /// The origin gave no `Content-Length`.
@@ -73,7 +75,7 @@ impl Flags {
     /// origin said.
     pub const IN_BLOCKS: Flags = Flags(1 << 21);
 
-    const KNOWN: u32 = 0b11_1111 << 16 | 0b1111;
+    const KNOWN: u32 = 0b11_1111 << 16 | 0b1_1111;
     const MUST_KNOW: u32 = 0xffff_0000;
 
     /// Whether all of these are set.
@@ -206,7 +208,8 @@ impl StoredMeta {
                 .with_if(head.version == Version::Http10, Flags::HTTP_10)
                 .with_if(body_bytes.is_none(), Flags::LENGTH_UNKNOWN)
                 .with_if(freshness.must_revalidate, Flags::MUST_REVALIDATE)
-                .with_if(!freshness.for_cookies, Flags::NOT_FOR_COOKIES),
+                .with_if(!freshness.for_cookies, Flags::NOT_FOR_COOKIES)
+                .with_if(freshness.for_all, Flags::FOR_ALL),
             lifetime_s: freshness.lifetime_s,
             stale_while_revalidate_s: freshness.stale_while_revalidate_s.min(STALE_S_MAX),
             stale_if_error_s: freshness.stale_if_error_s.min(STALE_S_MAX),

@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use wire::http1::head::RequestHead;
 
 use crate::{
-    config::{Config, HostPattern, LIST_MAX, PATHS_MAX, SITES_MAX, Site, SiteRules},
+    config::{ClientCertificates, Config, HostPattern, LIST_MAX, PATHS_MAX, SITES_MAX, Site, SiteRules},
     policy::Ruled,
 };
 
@@ -56,6 +56,8 @@ pub(crate) struct SiteTable {
     rules: Box<[SiteRules]>,
     /// The hosts that each site names, for people.
     names: Box<[String]>,
+    /// Fields in which origins are told of their clients' certificates, of all sites: no client can send one to any.
+    certificate_fields: Box<[Box<str>]>,
     /// Hosts that no site names have an origin.
     has_default: bool,
     /// No request is decided by rules: there are none.
@@ -71,6 +73,7 @@ impl Default for SiteTable {
             end_bytes_max: 0,
             rules: Box::new([SiteRules::default()]),
             names: Box::new([String::new()]),
+            certificate_fields: Box::new([]),
             has_default: true,
             decides_nothing: true,
         }
@@ -102,7 +105,14 @@ impl SiteTable {
         let named = |site: &Site| site.hosts.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
         let rules: Box<[_]> =
             [&config.rules].into_iter().chain(config.sites.iter().map(|site| &site.rules)).cloned().collect();
+        let mut fields: Vec<_> = rules
+            .iter()
+            .flat_map(|rules| rules.client_certificates.iter().flat_map(ClientCertificates::fields))
+            .collect();
+        fields.sort_unstable();
+        fields.dedup();
         Ok(Self {
+            certificate_fields: fields.into(),
             end_bytes_max: below.keys().map(|end| end.len()).max().unwrap_or(0),
             names: [String::new()].into_iter().chain(config.sites.iter().map(named)).collect(),
             has_default: config.origin.is_some(),
@@ -148,9 +158,19 @@ impl SiteTable {
         self.names(self.of_host(lower))
     }
 
+    /// Those of the site at a place.
+    pub(crate) fn names_at(&self, place: usize) -> &str {
+        self.names.get(place).map_or("", String::as_str)
+    }
+
     /// The hosts that a site names; empty for the default one.
     pub(crate) fn names(&self, site: SiteId) -> &str {
         &self.names[site.index()]
+    }
+
+    /// Fields that no client can send to any site's origin.
+    pub(crate) fn certificate_fields(&self) -> &[Box<str>] {
+        &self.certificate_fields
     }
 
     /// What the rules of its site make of a request for a path (with its query, as it is keyed).

@@ -9,7 +9,7 @@ use std::{
 };
 
 use engine::{
-    cores::watch::Watch,
+    cores::{clock, watch::Watch},
     sys::span::Part,
     tls::session::{
         Broken, HANDSHAKE_BYTES_MAX, RECORD_CONTENT_BYTES_MAX, RECORD_OVERHEAD_BYTES_MAX, Session, Terms,
@@ -23,6 +23,7 @@ use tokio::{
 use super::{Transport, is_over};
 use crate::{
     core::{READ_BYTES, with_core},
+    credentials::Came,
     held::Held,
 };
 
@@ -98,6 +99,8 @@ impl Unsent {
 /// A client's TLS, and what of it waits.
 pub(super) struct Secured {
     session: Session,
+    /// What its client has shown, once the handshake is over.
+    came: Came,
     /// The beginning of a record, or of a message of the handshake.
     incoming: Vec<u8>,
     unsent: Unsent,
@@ -109,11 +112,16 @@ pub(super) struct Secured {
 impl Secured {
     fn new(terms: Arc<dyn Terms>) -> Self {
         let (session, unsent) = (Session::new(terms), Unsent::default());
-        Self { session, incoming: Vec::new(), unsent, is_closed: false, said_goodbye: false }
+        let came = Came::Unasked;
+        Self { session, came, incoming: Vec::new(), unsent, is_closed: false, said_goodbye: false }
     }
 
     pub(super) fn session(&self) -> &Session {
         &self.session
+    }
+
+    pub(super) fn came(&self) -> &Came {
+        &self.came
     }
 
     pub(super) fn is_flushed(&self) -> bool {
@@ -305,6 +313,8 @@ pub(crate) async fn shake_hands(
         })
         .await?;
     }
+    secured.came = Came::of(&secured.session, clock::unix_s())
+        .map_err(|unusable| io::Error::new(io::ErrorKind::PermissionDenied, unusable))?;
     transport.secured = Some(secured);
     Ok(transport)
 }

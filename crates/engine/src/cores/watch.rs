@@ -149,6 +149,24 @@ impl Watches {
         }
     }
 
+    /// Ends the wait of the connection that idles longest, among as many as are looked at; whether one idles.
+    pub fn end_longest_idle(&mut self, looks: usize) -> bool {
+        let deadline = |watch: &Watch| watch.deadline_ms.load(Ordering::Relaxed);
+        let mut longest: Option<&Arc<Watch>> = None;
+        for _ in 0..looks.min(self.entries.len()) {
+            self.cursor = (self.cursor + 1) % self.entries.len();
+            let idle = self.entries[self.cursor]
+                .as_ref()
+                .filter(|watch| watch.phase() == Phase::Idle && !watch.expired());
+            if let Some(watch) = idle
+                && longest.is_none_or(|longest| deadline(watch) < deadline(longest))
+            {
+                longest = Some(watch);
+            }
+        }
+        longest.inspect(|watch| watch.end()).is_some()
+    }
+
     /// Ends the waits of idle connections, for a drain: they have no request under way.
     pub fn end_idle(&self) {
         for watch in self.entries.iter().flatten() {
@@ -180,6 +198,25 @@ mod tests {
         for (i, watch) in all.iter().enumerate() {
             assert_eq!(watch.expired(), i * 100 + 50 < 1000, "watch {i}");
         }
+    }
+
+    #[test]
+    fn a30_the_connection_that_idles_longest_makes_room() {
+        let mut watches = Watches::default();
+        let all: Vec<_> = [(Phase::Idle, 300), (Phase::Body, 100), (Phase::Idle, 200), (Phase::Working, 0)]
+            .map(|(phase, at)| {
+                let watch = Watch::new();
+                watch.wait(phase, at, Duration::from_millis(50));
+                watches.add(Arc::clone(&watch));
+                watch
+            })
+            .into();
+        let ended = || all.iter().map(|watch| watch.expired()).collect::<Vec<_>>();
+        assert!(watches.end_longest_idle(64));
+        assert_eq!(ended(), [false, false, true, false]);
+        assert!(watches.end_longest_idle(64) && !watches.end_longest_idle(64), "nobody else idles");
+        assert_eq!(ended(), [true, false, true, false]);
+        assert!(!Watches::default().end_longest_idle(64));
     }
 
     #[test]

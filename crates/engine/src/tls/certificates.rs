@@ -171,7 +171,7 @@ fn read_ocsp(path: &Path) -> Result<Vec<u8>, TlsError> {
     }
 }
 
-fn address_of(bytes: &[u8]) -> Option<IpAddr> {
+pub(super) fn address_of(bytes: &[u8]) -> Option<IpAddr> {
     <[u8; 4]>::try_from(bytes)
         .map(IpAddr::from)
         .or_else(|_| <[u8; 16]>::try_from(bytes).map(IpAddr::from))

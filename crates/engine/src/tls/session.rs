@@ -19,9 +19,12 @@ use std::{io, sync::Arc};
 
 use rustls::{
     CommonState, ProtocolVersion, ServerConfig,
+    pki_types::CertificateDer,
     server::{Acceptor, ClientHello, ServerConnectionData, UnbufferedServerConnection},
     unbuffered::{ConnectionState, EncodeError, EncodeTlsData, EncryptError, UnbufferedStatus, WriteTraffic},
 };
+
+use super::authorities::AuthoritiesId;
 
 /// Content of one record at most (RFC 8446 §5.1).
 pub const RECORD_CONTENT_BYTES_MAX: usize = 16 * 1024;
@@ -34,8 +37,16 @@ const OUT_ROOM_BYTES: usize = 4 * 1024;
 
 /// Says how a connection is to be secured, from the first words of its client.
 pub trait Terms: Send + Sync {
-    /// The configuration for a client that says this.
-    fn config(&self, hello: &ClientHello<'_>) -> Arc<ServerConfig>;
+    /// What is offered to a client that says this.
+    fn offer(&self, hello: &ClientHello<'_>) -> Offer;
+}
+
+/// How a connection is to be secured.
+pub struct Offer {
+    /// What rustls is to do.
+    pub config: Arc<ServerConfig>,
+    /// Who has to have signed the client's certificate, if it is asked for one.
+    pub authorities: Option<AuthoritiesId>,
 }
 
 /// Why a connection cannot go on. What the client is told of it has been appended to `out`.
@@ -65,6 +76,7 @@ pub struct Received {
 pub struct Session {
     stage: Stage,
     server_name: Option<Box<str>>,
+    authorities: Option<AuthoritiesId>,
 }
 
 enum Stage {
@@ -88,7 +100,8 @@ impl Session {
     /// One from which nothing has been read.
     #[must_use]
     pub fn new(terms: Arc<dyn Terms>) -> Self {
-        Self { stage: Stage::Hello { acceptor: Box::default(), seen: 0, terms }, server_name: None }
+        let stage = Stage::Hello { acceptor: Box::default(), seen: 0, terms };
+        Self { stage, server_name: None, authorities: None }
     }
 
     /// Takes what came of the client; content goes to `take`, record by record, and what is to be sent behind `out`.
@@ -175,8 +188,9 @@ impl Session {
             }
         };
         let hello = accepted.client_hello();
-        let config = terms.config(&hello);
+        let Offer { config, authorities } = terms.offer(&hello);
         self.server_name = hello.server_name().map(Into::into);
+        self.authorities = authorities;
         self.stage = Stage::Begun(Box::new(UnbufferedServerConnection::new(config)?));
         Ok(true)
     }
@@ -262,6 +276,13 @@ impl Session {
     #[must_use]
     pub fn server_name(&self) -> Option<&str> {
         self.server_name.as_deref()
+    }
+
+    /// Who has to have signed the client's certificate, if it was asked for one; and that certificate, if it has shown one.
+    #[must_use]
+    pub fn client(&self) -> (Option<AuthoritiesId>, Option<&CertificateDer<'static>>) {
+        let shown = self.common().and_then(CommonState::peer_certificates);
+        (self.authorities, shown.and_then(|chain| chain.first()))
     }
 
     /// What rustls knows of the connection: version, cipher suite, the client's certificates.

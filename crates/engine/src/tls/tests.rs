@@ -16,15 +16,15 @@ use super::{
     ClientHello, Shown, acceptor,
     certificates::{Certificate, Certificates, Pair},
     config, provider,
-    session::{Broken, Session, Terms},
+    session::{Broken, Offer, Session, Terms},
     ticketer,
 };
 
 struct One(Arc<ServerConfig>);
 
 impl Terms for One {
-    fn config(&self, _: &ClientHello<'_>) -> Arc<ServerConfig> {
-        Arc::clone(&self.0)
+    fn offer(&self, _: &ClientHello<'_>) -> Offer {
+        Offer { config: Arc::clone(&self.0), authorities: None }
     }
 }
 

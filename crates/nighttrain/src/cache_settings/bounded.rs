@@ -42,3 +42,11 @@ pub(super) fn head_size(text: &str) -> Result<usize, String> {
         _ => Err("a limit on a head is from 1KiB to 16MiB".to_owned()),
     }
 }
+
+/// As many as there is room for when a head is parsed.
+pub(super) fn headers_count(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(count @ 1..=128) => Ok(count),
+        _ => Err("from 1 to 128 header fields are taken".to_owned()),
+    }
+}

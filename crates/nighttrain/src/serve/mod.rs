@@ -29,7 +29,7 @@ use mail::{
 
 use self::announce::{Announcer, Urls};
 use crate::{
-    accelerator::{Accelerator, Purges},
+    accelerator::{Accelerator, OriginOf, Purges},
     certificates::Certificates,
     cli::ServeTask,
     failure::{Failure, Fault},
@@ -58,17 +58,20 @@ fn start(settings: &Settings, journal: Option<&Arc<Journal>>, demo: bool) -> Res
     let of_feed = shared.clone();
     let feed = Feed::start(settings, journal, Box::new(move |settings| feed_of(settings, of_feed.as_ref())))?;
     let (post, http) = Post::start(settings, shared.as_ref(), journal)?;
-    let (origin, in_front_of) = match &settings.origin {
-        Some(origin) => (origin.clone(), origin.to_string()),
+    let in_front_of = match &settings.origin {
+        Some(origin) => origin.to_string(),
         None if settings.mail.has_pages_under_tls() => {
             let message = "the accelerator is in front of the pages and asks them by http; visitors come to it by https, at \
                            tls-listen of [cache]";
             return Err(fault("http-tls", message.to_owned()));
         }
-        None => (origin_at(post.pages()), "the mail pages".to_owned()),
+        None => "the mail pages".to_owned(),
     };
-    let config = settings.accelerator(Some(origin))?;
-    let accelerator = Accelerator::start(config, certificates.clone(), journal, in_front_of, false)?;
+    let pages = origin_at(post.pages());
+    let origin_of: OriginOf =
+        Box::new(move |settings| Some(settings.origin.clone().unwrap_or_else(|| pages.clone())));
+    let accelerator =
+        Accelerator::start(settings, origin_of, certificates.clone(), journal, in_front_of, false)?;
     let Some(publisher) = feed.publisher() else {
         return Err(Failure::Failed("the feed has ended".to_owned()));
     };

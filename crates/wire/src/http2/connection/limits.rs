@@ -31,9 +31,11 @@ pub struct Limits {
     pub continuations_max: u32,
     /// Settings in one frame: [`Limit::Settings`].
     pub settings_max: usize,
-    /// How long a response may wait for a window in which fewer than [`PROGRESS_BYTES_MIN`] went out:
+    /// How long a response may wait for a window in which fewer than `progress_bytes_min` went out:
     /// [`Connection::stalled`](super::Connection::stalled).
     pub stall_ms_max: u32,
+    /// What must go out for a response not to count as stalled; at least 1.
+    pub progress_bytes_min: u32,
     /// How long SETTINGS may go without an acknowledgement.
     pub settings_ack_ms_max: u32,
     /// RST_STREAM of streams that we had not finished; each that we finish gives one back: [`Limit::RapidReset`].
@@ -65,9 +67,6 @@ pub const STREAMS_CAP: u32 = 128;
 /// Content of a frame that is worth its nine bytes.
 pub const SMALL_BYTES: usize = 256;
 
-/// What must go out for a response not to count as stalled.
-pub const PROGRESS_BYTES_MIN: u32 = 16 << 10;
-
 /// WINDOW_UPDATE that each frame of ours may bring about: one for the stream, one for the connection, and as many again
 /// for clients that read in small parts.
 pub const UPDATES_PER_FRAME: u32 = 4;
@@ -84,6 +83,7 @@ impl Default for Limits {
             continuations_max: 8,
             settings_max: 64,
             stall_ms_max: 60_000,
+            progress_bytes_min: 16 << 10,
             settings_ack_ms_max: 10_000,
             resets: Rate { burst: 200, per_s: 20 },
             forced_resets: Rate { burst: 20, per_s: 1 },

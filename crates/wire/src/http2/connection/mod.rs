@@ -24,7 +24,7 @@ mod send;
 mod streams;
 
 pub use event::{Ended, Event, StreamFault, Why};
-pub use limits::{Limit, Limits, PROGRESS_BYTES_MIN, Rate, SMALL_BYTES, STREAMS_CAP, UPDATES_PER_FRAME};
+pub use limits::{Limit, Limits, Rate, SMALL_BYTES, STREAMS_CAP, UPDATES_PER_FRAME};
 
 use self::{limits::Credits, streams::Streams};
 use super::{
@@ -92,9 +92,9 @@ impl Wait {
     }
 
     #[inline]
-    fn sent(&mut self, bytes: usize) {
+    fn sent(&mut self, bytes: usize, bytes_min: u32) {
         self.progress = self.progress.saturating_add(bytes as u32);
-        self.is_on &= self.progress < PROGRESS_BYTES_MIN;
+        self.is_on &= self.progress < bytes_min;
     }
 
     fn is_overdue(&self, now_ms: u64, ms_max: u32) -> bool {

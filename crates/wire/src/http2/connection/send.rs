@@ -127,9 +127,9 @@ impl Connection {
             assert!(bytes == 0 || bytes as i64 <= window, "what is sent is within the windows");
             open.send_window -= bytes as i32;
             open.turn = turn;
-            open.wait.sent(bytes);
+            open.wait.sent(bytes, self.limits.progress_bytes_min);
         }
-        self.wait.sent(bytes);
+        self.wait.sent(bytes, self.limits.progress_bytes_min);
         self.send_window -= bytes as i32;
         self.credits.window_updates.give(self.limits.window_updates, UPDATES_PER_FRAME);
         self.credits.pings.give(self.limits.pings, 1);

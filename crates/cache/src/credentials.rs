@@ -1,0 +1,157 @@
+//! What a client has shown of itself when its connection began, and what that is to the site of a request.
+//!
+//! ```text
+//!  handshake: the name that is asked for ─▶ a site ─▶ its authorities ─▶ Came: not asked, or asked by those: shown what?
+//!  request:   its host ─▶ a site ─▶ its authorities ─ the same? valid now? ─▶ Standing
+//! ```
+//! A connection that was made for one site brings requests for others, too: browsers do so, and so does who would get
+//! past a certificate. So each request is judged by its own site. What was verified by other authorities than the site's
+//! counts for nothing: 421 has a browser come again, on a connection that is asked for the right certificate (RFC 9110
+//! §15.5.20).
+
+use std::sync::Arc;
+
+use engine::tls::{authorities::AuthoritiesId, identity::Identity, session::Session};
+
+use crate::config::{ClientCertificates, FINGERPRINT, NAMES};
+
+/// How a client has come.
+#[derive(Debug, Clone)]
+pub(crate) enum Came {
+    /// Not under TLS of ours.
+    Plain,
+    /// Under TLS, without being asked for a certificate.
+    Unasked,
+    /// Under TLS, and it was asked for one.
+    Asked(Arc<Asked>),
+}
+
+/// What came of asking for a certificate.
+#[derive(Debug)]
+pub(crate) struct Asked {
+    /// Who had to have signed it.
+    authorities: AuthoritiesId,
+    /// `None`: the client has none.
+    identity: Option<Identity>,
+}
+
+/// A certificate was verified and cannot be told to an origin: it says too much, or a ticket has outlived it.
+#[derive(Debug, Clone, Copy, thiserror::Error)]
+#[error("the client's certificate is not valid any more, or says more than an origin can be told")]
+pub(crate) struct Unusable;
+
+impl Came {
+    /// As a session says whose handshake is over.
+    pub(crate) fn of(session: &Session, now_s: u64) -> Result<Self, Unusable> {
+        let (Some(authorities), shown) = session.client() else { return Ok(Self::Unasked) };
+        // A session that is resumed is not verified anew.
+        let valid = |identity: &Identity| identity.is_valid_at(now_s);
+        let identity = shown.map(|shown| Identity::of(shown).filter(valid).ok_or(Unusable)).transpose()?;
+        Ok(Self::Asked(Arc::new(Asked { authorities, identity })))
+    }
+
+    /// The identity that was verified.
+    pub(crate) fn identity(&self) -> Option<&Identity> {
+        match self {
+            Self::Plain | Self::Unasked => None,
+            Self::Asked(asked) => asked.identity.as_ref(),
+        }
+    }
+}
+
+/// What a client is to the site of one of its requests.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Standing {
+    /// Anybody.
+    Anybody,
+    /// Somebody whose certificate the site's authorities have signed.
+    Known,
+    /// The site wants a certificate that this connection was not asked for, or one that is still valid.
+    Wanted,
+}
+
+/// What a client is to a site that asks for certificates of these authorities; `None`: they cannot be read, and nobody is
+/// known to it.
+#[cold]
+pub(crate) fn judge(
+    asks: &ClientCertificates,
+    authorities: Option<AuthoritiesId>,
+    came: &Came,
+    now_s: u64,
+) -> Standing {
+    let unshown = if asks.is_required { Standing::Wanted } else { Standing::Anybody };
+    match came {
+        Came::Plain => unshown,
+        Came::Unasked => Standing::Wanted,
+        Came::Asked(asked) if Some(asked.authorities) != authorities => Standing::Wanted,
+        Came::Asked(asked) => match &asked.identity {
+            None => unshown,
+            Some(identity) if identity.is_valid_at(now_s) => Standing::Known,
+            Some(_) => Standing::Wanted,
+        },
+    }
+}
+
+/// Appends the fields in which an origin is told who asks.
+pub(crate) fn append_fields(identity: &Identity, field: &str, out: &mut Vec<u8>) {
+    let Identity { subject, names, fingerprint, .. } = identity;
+    for (behind, text) in [("", subject), (NAMES, names), (FINGERPRINT, fingerprint)] {
+        if !text.is_empty() || behind.is_empty() {
+            for part in [field, behind, ": ", text, "\r\n"] {
+                out.extend_from_slice(part.as_bytes());
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a12_each_request_is_judged_by_its_own_site() {
+        let [ours, theirs] = [1, 2].map(AuthoritiesId::of_test);
+        let identity = |until_s| Identity {
+            subject: "CN=alice".into(),
+            names: "".into(),
+            fingerprint: "ab".into(),
+            from_s: 100,
+            until_s,
+        };
+        let asked = |authorities, identity| Came::Asked(Arc::new(Asked { authorities, identity }));
+        let required = ClientCertificates::required("ca.pem".into());
+        let wished = ClientCertificates { is_required: false, ..required.clone() };
+        use Standing::{Anybody, Known, Wanted};
+        for (came, of_required, of_wished) in [
+            (Came::Plain, Wanted, Anybody),
+            (Came::Unasked, Wanted, Wanted),
+            (asked(ours, None), Wanted, Anybody),
+            (asked(ours, Some(identity(200))), Known, Known),
+            (asked(ours, Some(identity(149))), Wanted, Wanted),
+            (asked(theirs, None), Wanted, Wanted),
+            (asked(theirs, Some(identity(200))), Wanted, Wanted),
+        ] {
+            assert_eq!(judge(&required, Some(ours), &came, 150), of_required, "{came:?}");
+            assert_eq!(judge(&wished, Some(ours), &came, 150), of_wished, "{came:?}");
+            assert_ne!(
+                judge(&required, None, &came, 150),
+                Known,
+                "nobody is known by authorities that are not"
+            );
+        }
+    }
+
+    #[test]
+    fn a12_an_origin_is_told_the_subject_always() {
+        let identity = Identity {
+            subject: "".into(),
+            names: "".into(),
+            fingerprint: "ab".into(),
+            from_s: 0,
+            until_s: 0,
+        };
+        let mut out = Vec::new();
+        append_fields(&identity, "X-C", &mut out);
+        assert_eq!(out, b"X-C: \r\nX-C-Fingerprint: ab\r\n");
+    }
+}

@@ -1,0 +1,111 @@
+//! How slowly a client may take what waits for it.
+//!
+//! ```text
+//!  credit: at first, and at most, send_rate_grace      waiting for the client: a second costs a second
+//!                                                      each byte that it takes gives 1 / send_rate_min of a second
+//! ```
+//! So who takes less than the rate lives on its credit, and is cut when that is used up; who had it fast for a while has no
+//! more than the grace for that. Time in which nothing waits for the client is not its own.
+
+use std::time::Duration;
+
+use crate::config::Limits;
+
+/// One connection's credit.
+pub(crate) struct Taking {
+    /// Bytes a second; 0: no limit.
+    rate_min: u64,
+    grace_ms: u64,
+    credit_ms: u64,
+    /// It is waited for.
+    since_ms: Option<u64>,
+}
+
+impl Taking {
+    pub(crate) fn new(limits: &Limits) -> Self {
+        let grace_ms = u64::try_from(limits.send_rate_grace.as_millis()).unwrap_or(u64::MAX);
+        Self { rate_min: limits.send_rate_min, grace_ms, credit_ms: grace_ms, since_ms: None }
+    }
+
+    /// The client is waited for; how long that may last if it takes nothing.
+    pub(crate) fn wait(&mut self, now_ms: u64) -> Duration {
+        let since_ms = *self.since_ms.get_or_insert(now_ms);
+        if self.rate_min == 0 {
+            return Duration::MAX;
+        }
+        Duration::from_millis(self.credit_ms.saturating_sub(now_ms.saturating_sub(since_ms)))
+    }
+
+    /// Whether it is waited for longer than it may.
+    pub(crate) fn is_over(&self, now_ms: u64) -> bool {
+        let waited_ms = self.since_ms.map_or(0, |since_ms| now_ms.saturating_sub(since_ms));
+        self.rate_min > 0 && waited_ms >= self.credit_ms
+    }
+
+    /// It has taken so many bytes.
+    #[inline]
+    pub(crate) fn took(&mut self, bytes: usize, now_ms: impl FnOnce() -> u64) {
+        if self.since_ms.is_some() || self.credit_ms < self.grace_ms {
+            self.took_after_a_wait(bytes, now_ms());
+        }
+    }
+
+    #[cold]
+    fn took_after_a_wait(&mut self, bytes: usize, now_ms: u64) {
+        if self.rate_min == 0 {
+            self.since_ms = None;
+            return;
+        }
+        let waited_ms = self.since_ms.take().map_or(0, |since_ms| now_ms.saturating_sub(since_ms));
+        let earned_ms = (bytes as u64).saturating_mul(1000) / self.rate_min;
+        self.credit_ms =
+            self.credit_ms.saturating_sub(waited_ms).saturating_add(earned_ms).min(self.grace_ms);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn taking(rate_min: u64) -> Taking {
+        Taking::new(&Limits {
+            send_rate_min: rate_min,
+            send_rate_grace: Duration::from_secs(30),
+            ..Limits::default()
+        })
+    }
+
+    /// How long a client is served that takes so many bytes each second; it is given up after an hour.
+    fn seconds_of(bytes: usize, rate_min: u64) -> u64 {
+        let mut taking = taking(rate_min);
+        for second in 0..3600 {
+            taking.wait(second * 1000);
+            if taking.is_over((second + 1) * 1000 - 1) {
+                return second;
+            }
+            taking.took(bytes, || (second + 1) * 1000);
+        }
+        3600
+    }
+
+    #[test]
+    fn a30_who_takes_less_than_the_rate_lives_on_its_grace() {
+        assert_eq!(seconds_of(512, 512), 3600);
+        assert_eq!(seconds_of(1_000_000, 512), 3600);
+        assert!((29..=31).contains(&seconds_of(0, 512)));
+        assert!((58..=61).contains(&seconds_of(256, 512)), "at half of the rate it lasts twice as long");
+        assert!((29..=31).contains(&seconds_of(1, 512)));
+        assert_eq!(seconds_of(0, 0), 3600, "there is no limit");
+    }
+
+    #[test]
+    fn a30_who_was_fast_has_no_more_than_the_grace_for_it() {
+        let mut taking = taking(512);
+        taking.took(1 << 30, || 0);
+        assert_eq!(taking.wait(1000), Duration::from_secs(30));
+        assert_eq!(taking.wait(11_000), Duration::from_secs(20), "the same wait");
+        assert!(!taking.is_over(30_900) && taking.is_over(31_000));
+        taking.took(5120, || 11_000);
+        assert_eq!(taking.wait(50_000), Duration::from_secs(30), "what is not its time does not count");
+    }
+}

@@ -1,0 +1,67 @@
+//! Who signs clients' certificates.
+
+use std::{path::Path, sync::Arc};
+
+use rustls::{
+    RootCertStore,
+    server::{WebPkiClientVerifier, danger::ClientCertVerifier},
+};
+use sha2::{Digest, Sha256};
+
+use super::{TlsError, certificates as read_certificates, provider};
+
+/// Which authorities: the same number for the same certificates in the same order, in whatever file. It is part of a
+/// SHA-256, so that nobody finds others with the same number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct AuthoritiesId([u8; 16]);
+
+impl AuthoritiesId {
+    /// One that no file has, for tests.
+    #[must_use]
+    pub fn of_test(number: u8) -> Self {
+        Self([number; 16])
+    }
+}
+
+/// Authorities, by their certificates.
+#[derive(Debug, Clone)]
+pub struct Authorities {
+    roots: Arc<RootCertStore>,
+    id: AuthoritiesId,
+}
+
+impl Authorities {
+    /// Reads a file with their certificates (PEM).
+    ///
+    /// # Errors
+    /// [`TlsError`]: what is wrong with it.
+    pub fn read(file: &Path) -> Result<Self, TlsError> {
+        let (mut roots, mut digest) = (RootCertStore::empty(), Sha256::new());
+        for certificate in read_certificates(file)? {
+            digest.update(certificate.len().to_be_bytes());
+            digest.update(&certificate);
+            roots.add(certificate).map_err(|error| TlsError::Content {
+                file: file.to_owned(),
+                why: format!("one of its certificates cannot sign clients': {error}"),
+            })?;
+        }
+        let mut id = [0; 16];
+        id.copy_from_slice(&digest.finalize()[..16]);
+        Ok(Self { roots: Arc::new(roots), id: AuthoritiesId(id) })
+    }
+
+    /// Which they are.
+    #[must_use]
+    pub fn id(&self) -> AuthoritiesId {
+        self.id
+    }
+
+    /// Who verifies what clients show. Whoever shows nothing is let in where that is not `required`.
+    pub(super) fn verifier(&self, required: bool) -> Result<Arc<dyn ClientCertVerifier>, TlsError> {
+        let provider = provider();
+        let builder = WebPkiClientVerifier::builder_with_provider(Arc::clone(&self.roots), provider);
+        let builder = if required { builder } else { builder.allow_unauthenticated() };
+        // It fails where there is no authority, and a file without one has been refused.
+        builder.build().map_err(|_| TlsError::NoAuthority)
+    }
+}
