@@ -44,7 +44,7 @@ use crate::{
     key,
     lately::Lately,
     objects,
-    origin::{MemberId, Pools, Tried, Upstream, Upstreams, Wish},
+    origin::{MemberId, Pools, Told, Tried, Upstream, Upstreams, Wish},
     parts_in_memory::PartsInMemory,
     policy::RequestFacts,
     purge_book::Book,
@@ -269,6 +269,8 @@ pub(crate) struct Core {
     pub(crate) held_bytes: Cell<usize>,
     /// WebSockets that are open.
     pub(crate) pipes: Cell<u64>,
+    /// Connections of HTTP/2 to origins that are open.
+    pub(crate) origin_http2: Cell<u64>,
     /// Connections that are being told that there is no room for them.
     pub(crate) turning_away: Cell<usize>,
     /// Handshakes under way.
@@ -382,6 +384,7 @@ impl Core {
             passing: PassingBudget::new(config.limits.client_bytes_max),
             held_bytes: Cell::new(0),
             pipes: Cell::new(0),
+            origin_http2: Cell::new(0),
             turning_away: Cell::new(0),
             handshakes: Cell::new(0),
             requests: Cell::new(0),
@@ -583,6 +586,24 @@ impl Pools for OfSite {
     fn upstream<R>(&self, member: MemberId, with: impl FnOnce(&mut Upstream) -> R) -> R {
         OfCore.upstream(member, with)
     }
+}
+
+/// Counts what becomes of connections of HTTP/2 to origins.
+pub(crate) fn count_http2(told: Told) {
+    with_core(|core| {
+        let open = &core.origin_http2;
+        match told {
+            Told::Http2Begun => {
+                open.set(open.get() + 1);
+                core.count(Counter::OriginHttp2Connects);
+            }
+            Told::Http2Ended => open.set(open.get().saturating_sub(1)),
+            Told::Http2Silent => core.count(Counter::OriginHttp2Silent),
+            Told::Http2Request => core.count(Counter::OriginHttp2Requests),
+            Told::Http2Unprocessed => core.count(Counter::OriginHttp2Unprocessed),
+        }
+        core.gauge(Counter::OriginHttp2Open, open.get());
+    });
 }
 
 /// All servers, as the core that runs knows them.

@@ -33,7 +33,7 @@ use crate::{
     clients::Clients,
     coding_pool::{self, CodingPool},
     config::Config,
-    core::{Beginning, Core, Message, Unasked, Unlinked, with_core},
+    core::{Beginning, Core, Message, Unasked, Unlinked, count_http2, with_core},
     counters::Counter,
     explain,
     explanation::{ExplainError, Explanation, RequestOf},
@@ -44,7 +44,7 @@ use crate::{
     listing,
     memory_need::TooLittleMemory,
     objects::{Objects, ObjectsError},
-    origin::{self, ByHand, Member, MemberSaid, SetUpError},
+    origin::{self, ByHand, Member, MemberSaid, NameCounter, SetUpError},
     outside::Outside,
     purge,
     purge_book::{Book, PurgesError},
@@ -242,6 +242,8 @@ impl Server {
         registry.register(counters.clone());
         registry.register(Arc::clone(&store) as _);
         registry.register(mesh.counters());
+        let names = CounterSet::<NameCounter>::new(1);
+        registry.register(names.clone());
         if let Some(file) = &file {
             file.register(&mut registry);
         }
@@ -269,7 +271,7 @@ impl Server {
             terms,
             identity,
             pseudonym,
-            sites: Sites::new(&config, Arc::clone(&table), loops)?,
+            sites: Sites::new(&config, Arc::clone(&table), loops, names)?,
             book: Arc::clone(&book),
             config: Arc::new(config),
         });
@@ -446,7 +448,7 @@ async fn run_core(context: CoreContext, seed: Seed, shared: Arc<Shared>) -> io::
         config: Arc::clone(&shared.config),
         identity: shared.identity.clone(),
         pseudonym: Arc::clone(&shared.pseudonym),
-        sites: shared.sites.of_core(&shared.config.limits),
+        sites: shared.sites.of_core(&shared.config.limits, count_http2),
         terms: shared.terms.clone(),
         book: Arc::clone(&shared.book),
         purged,
@@ -472,7 +474,7 @@ async fn run_core(context: CoreContext, seed: Seed, shared: Arc<Shared>) -> io::
     // They end with the loop that has them, the first.
     let mut probes = JoinSet::new();
     for member in shared.sites.members.iter().filter(|member| index == 0 && member.is_probed()) {
-        probes.spawn(origin::probe(Arc::clone(member), count_probe));
+        probes.spawn(origin::probe(Arc::clone(member), count_http2, count_probe));
     }
     let settling = completions.map(|completions| tokio::spawn(settle_reads(completions)));
     let coded = tokio::spawn(twins::settle(coded));

@@ -16,11 +16,13 @@ use std::{
     time::Duration,
 };
 
+use engine::meter::CounterSet;
+
 pub use self::table::SitesError;
 pub(crate) use self::table::{SiteId, SiteTable};
 use crate::{
     config::{Config, Limits, Server, ServerRules, SiteRules},
-    origin::{Group, Member, MemberId, SetUpError, Tried, Upstream, Wish},
+    origin::{Group, Member, MemberId, NameCounter, Names, SetUpError, Streams, Tell, Tried, Upstream, Wish},
     unfresh::Unfresh,
 };
 
@@ -48,11 +50,11 @@ struct Members<'c> {
 }
 
 impl<'c> Members<'c> {
-    fn add(&mut self, server: &'c Server, rules: &'c SiteRules) -> Result<(), SetUpError> {
+    fn add(&mut self, server: &'c Server, rules: &'c SiteRules, names: &mut Names) -> Result<(), SetUpError> {
         let host = rules.host.as_deref();
         let place = (server, &rules.origin.server, host);
         if !self.places.contains_key(&place) {
-            self.all.push(Arc::new(Member::new(server, &rules.origin.server, host)?));
+            self.all.push(Arc::new(Member::new(server, &rules.origin.server, host, names)?));
             self.places.insert(place, self.all.len() - 1);
         }
         Ok(())
@@ -65,11 +67,17 @@ impl<'c> Members<'c> {
 }
 
 impl Sites {
-    /// Those of a configuration, for so many cores; `table` is made of the same.
+    /// Those of a configuration, for so many cores; `table` is made of the same. `counters` are of looking names up.
     ///
     /// # Errors
     /// There is no thread to look names up with, or TLS with a server cannot be spoken.
-    pub(crate) fn new(config: &Config, table: Arc<SiteTable>, cores: usize) -> Result<Self, SetUpError> {
+    pub(crate) fn new(
+        config: &Config,
+        table: Arc<SiteTable>,
+        cores: usize,
+        counters: Arc<CounterSet<NameCounter>>,
+    ) -> Result<Self, SetUpError> {
+        let mut names = Names::new(&config.resolver, counters);
         let (mut members, mut groups, mut places) = (Members::default(), Vec::new(), HashMap::new());
         let origins = config.sites.iter().map(|site| (Some(&site.origin), &site.rules));
         let mut of_sites = Vec::new();
@@ -84,7 +92,7 @@ impl Sites {
                             origin
                                 .members()
                                 .iter()
-                                .try_for_each(|member| members.add(&member.server, rules))?;
+                                .try_for_each(|member| members.add(&member.server, rules, &mut names))?;
                             Group::new(origin, &rules.origin, |server| members.of(server, rules))
                         }
                     });
@@ -101,9 +109,12 @@ impl Sites {
     }
 
     /// One core's part of them.
-    pub(crate) fn of_core(&self, limits: &Limits) -> SitesOfCore {
-        let upstreams =
-            self.members.iter().map(|member| RefCell::new(Upstream::new(Arc::clone(member), limits)));
+    pub(crate) fn of_core(&self, limits: &Limits, tell: Tell) -> SitesOfCore {
+        let streams = Streams::new(limits);
+        let upstreams = self
+            .members
+            .iter()
+            .map(|member| RefCell::new(Upstream::new(Arc::clone(member), limits, streams.clone(), tell)));
         SitesOfCore {
             table: Arc::clone(&self.table),
             upstreams: upstreams.collect(),

@@ -47,7 +47,8 @@ pub(crate) fn install_logged(
         mesh.into_endpoints().into_iter().map(engine::cores::mesh::Endpoint::split).unzip();
     let counters = CounterSet::<Counter>::new(cores);
     let table = Arc::new(SiteTable::of(&config).expect("sites"));
-    let sites = Sites::new(&config, table, cores).expect("sites").of_core(&config.limits);
+    let sites = Sites::new(&config, table, cores, CounterSet::new(1)).expect("sites");
+    let sites = sites.of_core(&config.limits, |_| {});
     let rates = Arc::new(Rates::new(&config.limits));
     let work = Arc::new(Work::new(&config.crawlers));
     Core::install(Beginning {

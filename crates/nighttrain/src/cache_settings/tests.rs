@@ -39,6 +39,10 @@ fn every_limit_can_be_set() {
         origin_connect_time_max: _,
         origin_first_byte_time_max: _,
         origin_between_bytes_time_max: _,
+        origin_request_time_max: _,
+        origin_stream_bytes_max: _,
+        origin_streams_max: _,
+        origin_streams_bytes_max: _,
         origin_idle_time_max: _,
         origin_idle_connections_max: _,
         origin_connections_max: _,
@@ -47,5 +51,5 @@ fn every_limit_can_be_set() {
         pipe_idle_time_max: _,
         client_bytes_max: _,
     } = cache::Limits::default();
-    assert_eq!(crate::settings::SETTINGS.iter().filter(|setting| setting.heading == LIMITS).count(), 25);
+    assert_eq!(crate::settings::SETTINGS.iter().filter(|setting| setting.heading == LIMITS).count(), 29);
 }
