@@ -44,7 +44,7 @@ use crate::{
     listing,
     memory_need::TooLittleMemory,
     objects::{Objects, ObjectsError},
-    origin::{self, ByHand, Member, MemberSaid, NameCounter, SetUpError},
+    origin::{self, ByHand, Member, MemberSaid, NameCounter, Servers, SetUpError},
     outside::Outside,
     purge,
     purge_book::{Book, PurgesError},
@@ -277,6 +277,7 @@ impl Server {
         });
         let tag_fields = shared.config.tags.clone();
         let members = Arc::clone(&shared.sites.members);
+        registry.register(Arc::new(Servers(Arc::clone(&members))));
         let cores_config = CoresConfig { cores: processors, name: "cache", ..CoresConfig::default() };
         let started = Cores::start_each(cores_config, seeds, move |context, seed| {
             run_core(context, seed, Arc::clone(&shared))

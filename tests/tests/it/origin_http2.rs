@@ -270,8 +270,14 @@ fn a42_probes_go_over_http2(cores: &str) {
         .flag("--slow-start", "0s")
         .start();
     assert_eq!(state(&accelerator, 0), "up");
+    let shown = || {
+        let stat = accelerator.stat();
+        stat.document()["requests"][format!("origin_up_{}", origin.url())].as_u64()
+    };
+    assert_eq!(shown(), Some(1));
     is_well.store(false, Relaxed);
     eventually("it is sick", || state(&accelerator, 0) == "sick");
+    assert_eq!(shown(), Some(0));
     accelerator.get("/").expect_status(502);
     is_well.store(true, Relaxed);
     eventually("it is well again", || state(&accelerator, 0) == "up");

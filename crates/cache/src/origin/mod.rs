@@ -28,6 +28,7 @@ mod member;
 mod names;
 mod probe;
 mod resolve;
+mod said;
 mod upstream;
 
 use std::{io, time::Duration};
@@ -44,6 +45,7 @@ pub(crate) use member::Member;
 pub use member::{MemberSaid, SetUpError};
 pub(crate) use probe::probe;
 pub(crate) use resolve::{NameCounter, Names};
+pub(crate) use said::Servers;
 pub(crate) use upstream::{Permit, Pools, Streams, Upstream, Upstreams};
 
 /// What becomes of connections of HTTP/2, for whoever counts it.

@@ -73,6 +73,8 @@ pub(super) const PLACES: &[(&str, &str, &str)] = &[
     ("cache_http2_requests", "requests", "http2_received"),
     ("cache_http2_streams_reset", "requests", "http2_streams_reset"),
     ("cache_origin_connects", "requests", "origin_connects"),
+    ("cache_origin_up", "requests", "origin_up"),
+    ("cache_origin_exchanges", "requests", "origin_exchanges"),
     ("cache_origin_http2_connects", "requests", "origin_http2_connects"),
     ("cache_origin_http2_open", "requests", "origin_http2_open"),
     ("cache_origin_http2_requests", "requests", "origin_http2_requests"),
