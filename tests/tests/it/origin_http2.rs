@@ -8,7 +8,7 @@
 
 use std::{
     fs,
-    io::{BufRead as _, BufReader, Write as _},
+    io::{BufRead as _, BufReader},
     net::{Ipv4Addr, SocketAddr, UdpSocket},
     process::{Command, Stdio},
     sync::{
@@ -87,11 +87,6 @@ impl Http2Origin {
             }
         });
         Self { address, runtime: Some(runtime), asked, connections }
-    }
-
-    fn start(name: usize) -> Self {
-        let at = SocketAddr::from(([127, 0, 0, 1], 0));
-        Self::start_at(at, name, &Gate::new(), &Arc::new(AtomicBool::new(true)))
     }
 
     fn url(&self) -> String {
@@ -181,8 +176,10 @@ fn a42_nginx_is_asked_over_http2_and_shown_a_certificate(cores: &str) {
     client.get("/nothing").expect_status(404);
     let ranged = accelerator.fetch(&Request::get("/large").header("Range", "bytes=1000000-1000009"));
     assert!(ranged.expect_status(206).body == body[1_000_000..1_000_010]);
-    let head = accelerator.fetch(&Request::new("HEAD", "/large")).expect_status(200);
-    assert_eq!((head.header("content-length"), head.body.len()), (Some("3000000"), 0));
+    for _ in 0..2 {
+        let head = accelerator.fetch(&Request::new("HEAD", "/large")).expect_status(200);
+        assert_eq!((head.header("content-length"), head.body.len()), (Some("3000000"), 0));
+    }
     assert!(accelerator.stat().count("requests.origin_http2_requests") >= 3);
     // Who is shown no certificate refuses; and HTTP/1.1 can be had.
     setup().start().get("/large").expect_status(400);
@@ -226,7 +223,7 @@ fn a42_gos_server_is_asked_over_http2(cores: &str) {
         client.send(
             b"POST /echo HTTP/1.1\r\nHost: site.test\r\nTransfer-Encoding: chunked\r\nTE: trailers\r\n\r\n",
         );
-        client.send(b"5\r\nhello\r\n3\r\n you\r\n0\r\nX-Asked: why\r\n\r\n");
+        client.send(b"5\r\nhello\r\n4\r\n you\r\n0\r\nX-Asked: why\r\n\r\n");
         let echoed = client.response("POST").expect_status(200);
         assert_eq!((echoed.text().as_str(), echoed.trailers.first("x-sum")), ("hello you", Some("9why")));
         // An answer that comes before the content was sent is passed on, and nothing waits for that.
@@ -456,7 +453,8 @@ fn a11_the_whole_of_an_answer_has_its_time(cores: &str) {
         .start();
     accelerator.get("/quick").expect_status(200);
     accelerator.get("/never").expect_status(504);
-    let dripped = accelerator.get("/drip").expect_status(200);
+    let dripped = accelerator.get("/drip");
+    assert_eq!(dripped.status(), 200);
     assert_ne!(dripped.end, End::Complete, "it is cut");
     let stat = accelerator.stat();
     assert!(stat.count("limits.origin_request_time") >= 2);

@@ -1,5 +1,7 @@
 //! Asking an origin: a connection, the request out, the head of the answer in; and once more where that is safe.
 
+use std::sync::Arc;
+
 use tokio::time::timeout;
 use wire::http1::framing;
 

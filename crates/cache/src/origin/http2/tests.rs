@@ -56,6 +56,8 @@ impl Only {
             wanted: Wanted::Passing,
             answered: Answered::of_method(method),
             is_idempotent: method != "POST",
+            why: "test",
+            trace: None,
         };
         ask(self, &self.limits, &asked, sender, || {}).await.map_err(|error| match error {
             SendError::Origin(error) => error,
