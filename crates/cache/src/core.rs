@@ -593,14 +593,14 @@ pub(crate) fn count_http2(told: Told) {
     with_core(|core| {
         let open = &core.origin_http2;
         match told {
-            Told::Http2Begun => {
+            Told::Begun => {
                 open.set(open.get() + 1);
                 core.count(Counter::OriginHttp2Connects);
             }
-            Told::Http2Ended => open.set(open.get().saturating_sub(1)),
-            Told::Http2Silent => core.count(Counter::OriginHttp2Silent),
-            Told::Http2Request => core.count(Counter::OriginHttp2Requests),
-            Told::Http2Unprocessed => core.count(Counter::OriginHttp2Unprocessed),
+            Told::Ended => open.set(open.get().saturating_sub(1)),
+            Told::Silent => core.count(Counter::OriginHttp2Silent),
+            Told::Request => core.count(Counter::OriginHttp2Requests),
+            Told::Unprocessed => core.count(Counter::OriginHttp2Unprocessed),
         }
         core.gauge(Counter::OriginHttp2Open, open.get());
     });

@@ -209,7 +209,7 @@ impl<U: Upstreams> Attempt<'_, U> {
                         return Err(Failed { error: SendError::Origin(error), may_go_on });
                     }
                     unprocessed += 1;
-                    upstreams.upstream(*member, |upstream| (upstream.tell)(Told::Http2Unprocessed));
+                    upstreams.upstream(*member, |upstream| (upstream.tell)(Told::Unprocessed));
                 }
                 Err(error) => {
                     draft.failed(&error);
@@ -299,7 +299,7 @@ async fn answer<S: RequestSender>(
             Heard::Final(arrived) => return Ok(Answered::Here(arrived)),
             Heard::Switched(switched) => return Ok(Answered::Switched(switched)),
             Heard::Interim(waiting, head) => {
-                exchange = waiting;
+                exchange = *waiting;
                 told_bytes += head.len();
                 *is_told = true;
                 if told_bytes <= INTERIM_BYTES_MAX {

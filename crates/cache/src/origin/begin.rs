@@ -105,7 +105,7 @@ async fn share(
 ) -> Result<http2::Place, OriginError> {
     let tell = upstreams.upstream(id, |upstream| upstream.tell);
     let connection = http2::open(line, limits, tell).await?;
-    tell(Told::Http2Request);
+    tell(Told::Request);
     Ok(upstreams.upstream(id, |upstream| {
         let place = connection.place(leave);
         upstream.share(connection);
@@ -184,7 +184,7 @@ impl<U: Upstreams> Shared<'_, U> {
     fn find(&self, leave: OwnedSemaphorePermit) -> Found {
         self.upstreams.upstream(self.id, |upstream| match upstream.place(leave) {
             Ok(place) => {
-                (upstream.tell)(Told::Http2Request);
+                (upstream.tell)(Told::Request);
                 Found::Place(place)
             }
             Err(leave) => match (self.over == Over::Any).then(|| upstream.take()).flatten() {

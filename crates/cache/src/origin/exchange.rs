@@ -165,7 +165,7 @@ pub(super) enum Heard {
     /// The answer.
     Final(Box<Arrived>),
     /// What the origin says before it, as it is told on; the answer is still to come.
-    Interim(Exchange, Vec<u8>),
+    Interim(Box<Exchange>, Vec<u8>),
     /// It speaks another protocol from here on.
     Switched(Box<Switched>),
 }
@@ -256,7 +256,8 @@ impl Exchange {
                 log: Draft::none(),
             })),
             Said::Interim(talk, head) => {
-                Heard::Interim(Self { talk, permit, member, reused, requested_ms, patience }, head)
+                let waiting = Self { talk, permit, member, reused, requested_ms, patience };
+                Heard::Interim(Box::new(waiting), head)
             }
             Said::Switched { line, head, early } => {
                 Heard::Switched(Box::new(Switched { line, permit, head, early }))

@@ -52,15 +52,15 @@ pub(crate) use upstream::{Permit, Pools, Streams, Upstream, Upstreams};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Told {
     /// One is there.
-    Http2Begun,
+    Begun,
     /// It has ended.
-    Http2Ended,
+    Ended,
     /// Its origin did not answer a ping.
-    Http2Silent,
+    Silent,
     /// A request goes over one.
-    Http2Request,
+    Request,
     /// The origin did not take a request, which is sent again.
-    Http2Unprocessed,
+    Unprocessed,
 }
 
 /// Who is told.

@@ -10,8 +10,10 @@ use std::{
     cell::RefCell,
     net::{IpAddr, SocketAddr, ToSocketAddrs as _, UdpSocket},
     path::Path,
-    time::{Duration, Instant, SystemTime},
+    time::{Duration, SystemTime},
 };
+
+use engine::cores::clock;
 
 use hickory_resolver::{
     TokioResolver,
@@ -88,7 +90,7 @@ impl LookUps {
         };
         match found {
             Ok(found) => {
-                let fresh_for = found.valid_until().saturating_duration_since(Instant::now());
+                let fresh_for = found.valid_until().saturating_duration_since(clock::now());
                 let (six, four): (Vec<_>, Vec<_>) = found.iter().partition(IpAddr::is_ipv6);
                 // What no route leads to comes last (RFC 6724 §5, rule 1).
                 let is_six_first = six.first().is_some_and(|address| is_reachable(*address));

@@ -133,7 +133,7 @@ pub(in crate::origin) async fn open(
     let (requests, wire) = handshake.map_err(|error| super::of_stream(&error))?;
     let shared = Arc::new(Shared::default());
     shared.idle_since_ms.store(clock::monotonic_ms(), Relaxed);
-    tell(Told::Http2Begun);
+    tell(Told::Begun);
     tokio::spawn(drive(wire, Arc::clone(&shared), tell));
     Ok(Connection { requests, shared, streams_max, is_secured })
 }
@@ -156,14 +156,14 @@ async fn drive(mut wire: Wire<Line>, shared: Arc<Shared>, tell: Tell) {
             }
             is_there = beat(&mut pings) => if !is_there {
                 tracing::info!("an origin does not answer pings of HTTP/2: its connection is closed");
-                tell(Told::Http2Silent);
+                tell(Told::Silent);
                 break;
             },
         }
     }
     // Before those whose streams have failed by it look for another one.
     shared.is_over.store(true, Relaxed);
-    tell(Told::Http2Ended);
+    tell(Told::Ended);
 }
 
 /// Asks, after a while, whether the origin is still there.

@@ -1,4 +1,5 @@
 //! Exchanges with origins of HTTP/2: `h2`'s own server, and one that says byte for byte what it is told to.
+#![allow(clippy::disallowed_types, reason = "a test may lock")]
 
 mod answers;
 mod raw;

@@ -1,4 +1,5 @@
 //! Names by a small server of DNS of the test's own.
+#![allow(clippy::disallowed_types, reason = "a test may lock")]
 
 use std::{
     cell::RefCell,
