@@ -3,7 +3,7 @@
 # edge_clients.rs and acme.rs.
 #
 #   python/   nats-py and httpx, in a virtual environment       node/   nats, nats.ws and ws
-#   go/       nats.go, as a program                             edge/   Go's HTTP client as a program, and h2spec
+#   go/       nats.go, as a program                             edge/   Go's HTTP client and server as programs, and h2spec
 #   acme/     Pebble, a certificate authority for tests
 #
 # Safe to run again: what is there in the right version is left alone. A language that is not installed is named, and
@@ -48,11 +48,13 @@ if command -v go >/dev/null 2>&1; then
         cp "$here/clients/go/main.go" "$here/clients/go/go.sum" "$target/go/"
     fi
     mkdir -p "$target/edge"
-    if ! same "$here/clients/edge/main.go" "$target/edge/main.go" || ! same "$here/clients/edge/go.sum" "$target/edge/go.sum"; then
-        echo "tests: building a client with Go's net/http, and h2spec"
-        (cd "$here/clients/edge" && go build -o "$target/edge/client" . &&
+    if ! same "$here/clients/edge/main.go" "$target/edge/main.go" || ! same "$here/clients/edge/go.sum" "$target/edge/go.sum" ||
+        ! same "$here/clients/edge/origin/main.go" "$target/edge/origin.go"; then
+        echo "tests: building a client and a server with Go's net/http, and h2spec"
+        (cd "$here/clients/edge" && go build -o "$target/edge/client" . && go build -o "$target/edge/origin" ./origin &&
             go build -o "$target/edge/h2spec" github.com/summerwind/h2spec/cmd/h2spec)
         cp "$here/clients/edge/main.go" "$here/clients/edge/go.sum" "$target/edge/"
+        cp "$here/clients/edge/origin/main.go" "$target/edge/origin.go"
     fi
     mkdir -p "$target/acme"
     if ! same "$here/clients/acme/go.sum" "$target/acme/go.sum"; then

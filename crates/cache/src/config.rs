@@ -12,7 +12,8 @@ pub use self::client_certificates::{ClientCertificates, InvalidField, client_fie
 pub(crate) use self::client_certificates::{FINGERPRINT, NAMES};
 pub use self::crawlers::{Budget, CrawlerRules, InvalidBudget};
 pub use self::origin::{
-    Balance, InvalidOrigin, Member, Origin, OriginRules, OriginTls, Probe, Server, ServerRules, cookie_name,
+    Balance, InvalidOrigin, Member, Origin, OriginRules, OriginTls, Probe, Protocol, Server, ServerRules,
+    cookie_name,
 };
 pub use self::page::{InvalidPage, OwnPage, PAGE_BYTES_MAX, Part, Place};
 pub use self::rules::{
@@ -142,6 +143,16 @@ pub struct Limits {
     pub origin_first_byte_time_max: Duration,
     /// Time between two reads of the origin's body.
     pub origin_between_bytes_time_max: Duration,
+    /// Time from when an answer is asked for to its last byte; zero: no limit, because some last for as long as their
+    /// client likes.
+    pub origin_request_time_max: Duration,
+    /// Bytes of an answer over HTTP/2 that wait to be read: its stream's window. More makes a distant origin faster.
+    pub origin_stream_bytes_max: usize,
+    /// Exchanges at once on one connection of HTTP/2 to an origin, which may allow fewer; more take another connection.
+    pub origin_streams_max: usize,
+    /// Bytes per core that all exchanges over HTTP/2 may keep so, each counted as a whole window; more requests wait. A
+    /// quarter is for misses that will be stored.
+    pub origin_streams_bytes_max: usize,
     /// Time that a connection to the origin may idle: many servers close them after a minute or less.
     pub origin_idle_time_max: Duration,
     /// Idle connections to the origin kept per core.
@@ -194,6 +205,11 @@ impl Default for Limits {
             origin_connect_time_max: Duration::from_secs(3),
             origin_first_byte_time_max: Duration::from_secs(60),
             origin_between_bytes_time_max: Duration::from_secs(30),
+            origin_request_time_max: Duration::ZERO,
+            // What a stream begins with anyway; at a millisecond's distance 64 MB/s.
+            origin_stream_bytes_max: 64 << 10,
+            origin_streams_max: 64,
+            origin_streams_bytes_max: 64 << 20,
             origin_idle_time_max: Duration::from_secs(20),
             // As many as may be busy: a kept connection costs a descriptor, a new one some 50 µs of our processor.
             origin_idle_connections_max: 256,
@@ -227,6 +243,8 @@ pub struct Config {
     pub rules: SiteRules,
     /// At most [`SITES_MAX`]; no two for the same host.
     pub sites: Vec<Site>,
+    /// Servers of DNS that origins' names are looked up with; none: as the system does.
+    pub resolver: Vec<SocketAddr>,
     /// Where clients connect; port 0 takes a free one.
     pub listen: SocketAddr,
     /// A socket in the file system where they connect too; who may is what its permissions say (owner and group).
@@ -297,6 +315,8 @@ impl Config {
             listen: self.listen,
             listen_unix: self.listen_unix.clone(),
             tls: self.tls.clone(),
+            challenges: self.challenges.clone(),
+            resolver: self.resolver.clone(),
             cores: self.cores.clone(),
             memory_bytes: self.memory_bytes,
             memory_limit_bytes: self.memory_limit_bytes,
@@ -314,6 +334,8 @@ impl Config {
                 origin_connections_max: before.origin_connections_max,
                 origin_queue_max: before.origin_queue_max,
                 origin_lasting_max: before.origin_lasting_max,
+                origin_stream_bytes_max: before.origin_stream_bytes_max,
+                origin_streams_bytes_max: before.origin_streams_bytes_max,
                 client_bytes_max: before.client_bytes_max,
                 ..new.limits
             },
@@ -327,6 +349,7 @@ impl Config {
             origin: Some(origin),
             rules: SiteRules::default(),
             sites: Vec::new(),
+            resolver: Vec::new(),
             listen: SocketAddr::from(([127, 0, 0, 1], 8080)),
             listen_unix: None,
             tls: None,

@@ -49,7 +49,7 @@ use crate::{
     keyed::Keyed,
     lately::Lately,
     objects,
-    origin::{self, Group, MemberId, Pool, Pools, Tried, Upstream, Upstreams, Wish},
+    origin::{self, Group, MemberId, Pool, Pools, Told, Tried, Upstream, Upstreams, Wish},
     parts_in_memory::PartsInMemory,
     policy::RequestFacts,
     purge_book::Book,
@@ -292,6 +292,8 @@ pub(crate) struct Own {
     pub(crate) held_bytes: Cell<usize>,
     /// WebSockets that are open.
     pub(crate) pipes: Cell<u64>,
+    /// Connections of HTTP/2 to origins that are open.
+    pub(crate) origin_http2: Cell<u64>,
     /// Connections that are being told that there is no room for them.
     pub(crate) turning_away: Cell<usize>,
     /// Bytes that connections take, now, by their kinds.
@@ -393,7 +395,7 @@ impl Core {
             rounds: Arc::new(Rounds::new(HOUSEKEEPING_EVERY)),
             file,
             in_flight: RefCell::default(),
-            pool: RefCell::default(),
+            pool: RefCell::new(Pool::new(&config.limits, count_http2)),
             probes: RefCell::default(),
             terms,
             samples: RefCell::default(),
@@ -429,6 +431,7 @@ impl Core {
             passing: PassingBudget::new(config.limits.client_bytes_max),
             held_bytes: Cell::new(0),
             pipes: Cell::new(0),
+            origin_http2: Cell::new(0),
             turning_away: Cell::new(0),
             connection_bytes: Cell::new(0),
             handshakes: Cell::new(0),
@@ -475,7 +478,7 @@ impl Core {
         });
         for member in wanted() {
             probes.entry(member.id).or_insert_with(|| {
-                tokio::spawn(origin::probe(Arc::clone(member), count_probe)).abort_handle()
+                tokio::spawn(origin::probe(Arc::clone(member), count_http2, count_probe)).abort_handle()
             });
         }
     }
@@ -706,6 +709,24 @@ impl Pools for OfSite {
         let member = self.group.member(member)?;
         with_core(|core| Some(with(core.pool.borrow_mut().upstream(member, &core.config.limits))))
     }
+}
+
+/// Counts what becomes of connections of HTTP/2 to origins.
+pub(crate) fn count_http2(told: Told) {
+    with_core(|core| {
+        let open = &core.origin_http2;
+        match told {
+            Told::Begun => {
+                open.set(open.get() + 1);
+                core.count(Counter::OriginHttp2Connects);
+            }
+            Told::Ended => open.set(open.get().saturating_sub(1)),
+            Told::Silent => core.count(Counter::OriginHttp2Silent),
+            Told::Request => core.count(Counter::OriginHttp2Requests),
+            Told::Unprocessed => core.count(Counter::OriginHttp2Unprocessed),
+        }
+        core.gauge(Counter::OriginHttp2Open, open.get());
+    });
 }
 
 /// All servers, as the core that runs knows them.

@@ -95,6 +95,13 @@ engine::counters! {
         MillisSaved => Counter, "cache_saved_milliseconds", None, "Time that the origin had taken for what was then answered from the store, summed over the hits.";
         BytesFetched => Counter, "cache_fetched_bytes", Bytes, "Bytes of bodies received from the origin.";
         OriginConnects => Counter, "cache_origin_connects", None, "Connections opened to the origin.";
+        OriginHttp2Connects => Counter, "cache_origin_http2_connects", None, "Connections to the origin on which HTTP/2 is spoken, of these.";
+        OriginHttp2Open => Gauge, "cache_origin_http2_open", None, "Connections of HTTP/2 to the origin that are open.";
+        OriginHttp2Requests => Counter, "cache_origin_http2_requests", None, "Requests to the origin over HTTP/2.";
+        OriginHttp2Unprocessed => Counter, "cache_origin_http2_unprocessed", None, "Requests that the origin did not look at, as it said over HTTP/2, and that were sent again.";
+        OriginHttp2Silent => Counter, "cache_origin_http2_silent", None, "Connections of HTTP/2 to the origin that were closed because it did not answer a ping.";
+        OriginStreamsBusy => Counter, "cache_origin_streams_busy", None, "Requests for which no leave to keep bytes of an answer over HTTP/2 became free in time.";
+        OriginTooSlow => Counter, "cache_origin_too_slow", None, "Answers of the origin that were not whole in the time for all of one.";
         OriginRetries => Counter, "cache_origin_retries", None, "Requests sent to another of the origin's servers, because one did not answer.";
         OriginEjections => Counter, "cache_origin_ejections", None, "Times that one of the origin's servers failed so often that it was left alone for a while.";
         OriginProbes => Counter, "cache_origin_probes", None, "Probes of the origin's servers.";
@@ -157,8 +164,14 @@ impl Counter {
             OriginError::ConnectTimeout(_)
             | OriginError::FirstByteTimeout(_)
             | OriginError::BodyStalled(_) => Self::OriginTimeouts,
+            OriginError::TooSlow(_) => Self::OriginTooSlow,
             OriginError::Busy(_) | OriginError::Queue(_) => Self::OriginBusy,
-            OriginError::Closed | OriginError::Reset | OriginError::HeadShort => Self::OriginClosed,
+            OriginError::StreamsBusy(_) => Self::OriginStreamsBusy,
+            OriginError::Closed
+            | OriginError::Reset
+            | OriginError::HeadShort
+            | OriginError::Unprocessed
+            | OriginError::Http1Required => Self::OriginClosed,
             OriginError::HeadTooLarge(_) => Self::OriginHeadTooLarge,
             OriginError::Invalid(_) | OriginError::Switched | OriginError::NotSwitched => Self::OriginInvalid,
             OriginError::BodyShort => Self::OriginBodyShort,

@@ -309,6 +309,10 @@ impl RequestSender for Leader<'_> {
         false
     }
 
+    fn has_begun(&self) -> bool {
+        false
+    }
+
     async fn send(&mut self, _: &mut Exchange) -> Result<Handed, SendError<Self::Error>> {
         Ok(Handed::Over)
     }

@@ -15,7 +15,7 @@ use engine::tls::authorities::AuthoritiesId;
 use crate::{
     clients::Clients,
     config::{Config, CrawlerRules, Limits},
-    origin::SetUpError,
+    origin::{Names, SetUpError},
     rates::Rates,
     site::{SiteTable, Sites},
     work::Work,
@@ -35,7 +35,7 @@ pub(crate) struct InForce {
 
 impl InForce {
     /// What a configuration comes to, for so many cores; `table` and `authorities`, by sites, are made of the same. What is
-    /// as it was `before` goes on.
+    /// as it was `before` goes on; `names` has new ones looked up.
     ///
     /// # Errors
     /// What talks to an origin cannot be made.
@@ -45,8 +45,10 @@ impl InForce {
         authorities: Box<[Option<AuthoritiesId>]>,
         cores: usize,
         before: Option<&Self>,
+        names: &mut Names,
     ) -> Result<Arc<Self>, SetUpError> {
-        let sites = Sites::new(&config, table, authorities, cores, before.map(|before| &*before.sites))?;
+        let sites_before = before.map(|before| &*before.sites);
+        let sites = Sites::new(&config, table, authorities, cores, sites_before, names)?;
         let limits = &config.limits;
         let as_before =
             |same: fn(&Limits, &Limits) -> bool| before.filter(|before| same(&before.config.limits, limits));
@@ -74,6 +76,7 @@ impl InForce {
     /// What a test's configuration comes to, for so many cores.
     pub(crate) fn of_test(config: Config, cores: usize) -> Arc<Self> {
         let table = Arc::new(SiteTable::of(&config).expect("sites"));
-        Self::new(config, table, Box::default(), cores, None).expect("sites")
+        let mut names = Names::new(&config.resolver, engine::meter::CounterSet::new(1));
+        Self::new(config, table, Box::default(), cores, None, &mut names).expect("sites")
     }
 }

@@ -48,6 +48,11 @@ fn length_of(framing: Framing) -> Option<u64> {
     }
 }
 
+/// How long the content would be that an answer to HEAD does not have, where its head says so (RFC 9110 §8.6).
+fn length_told(head: &ResponseHead<'_, '_>) -> Option<u64> {
+    std::str::from_utf8(head.known(KnownHeader::ContentLength)?).ok()?.parse().ok()
+}
+
 /// The times of the exchange, for a response whose head has just arrived.
 pub(crate) fn times(requested_ms: u64) -> Times {
     Times { request_s: requested_ms / 1000, response_s: clock::unix_s() }
@@ -206,8 +211,11 @@ fn names_itself(core: &Core, request: &Request, answer: &ResponseHead<'_, '_>) -
 /// The answer to a request that was passed.
 pub(crate) fn passed(core: &Core, request: &Request, answer: &Arrived) -> Response {
     let head = &answer.head.head();
-    let response =
-        forwarded(core, head, times(answer.requested_ms), length_of(answer.framing), Standing::Passed);
+    let length = match request.head().method {
+        "HEAD" => length_told(head),
+        _ => length_of(answer.framing),
+    };
+    let response = forwarded(core, head, times(answer.requested_ms), length, Standing::Passed);
     staying(core, request, answer, response)
 }
 

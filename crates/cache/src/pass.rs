@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use engine::cores::clock;
-use wire::http1::framing::{Answered, ChunkedEncoder, Framing};
+use wire::http1::framing::{Answered, Framing};
 
 use crate::{
     arriving::{self, Content},
@@ -17,7 +17,7 @@ use crate::{
     invalidate::invalidate_after,
     judge,
     miss::of_response,
-    origin::{self, Arrived, Asked, Exchange, Handed, OriginError, RequestSender, SendError},
+    origin::{self, Arrived, Asked, Exchange, Handed, OriginError, Part, RequestSender, SendError},
     put,
     request::{Request, Wanted},
     response_head::{CacheStatus, Fwd},
@@ -59,7 +59,7 @@ pub(crate) async fn pass(
     };
     let connected = || with_core(|core| core.count(Counter::OriginConnects));
     let bans = with_core(|core| core.invalidations.youngest());
-    let mut upload = Upload { request, client, limits };
+    let mut upload = Upload { request, client, limits, has_begun: false };
     let origin = OfSite::of(request);
     let arrived = match origin::ask(&origin, limits, &asked, &mut upload, connected).await {
         Ok(arrived) => arrived,
@@ -90,7 +90,7 @@ pub(crate) async fn switch(request: &Arc<Request>, client: &mut impl Downstream)
     };
     let connected = || with_core(|core| core.count(Counter::OriginConnects));
     let bans = with_core(|core| core.invalidations.youngest());
-    let mut upload = Upload { request, client, limits: &config.limits };
+    let mut upload = Upload { request, client, limits: &config.limits, has_begun: false };
     let origin = OfSite::of(request);
     let switching = origin::switch(&origin, &config.limits, &asked, &mut upload, connected);
     match Box::pin(switching).await {
@@ -137,6 +137,8 @@ struct Upload<'a, D> {
     request: &'a Request,
     client: &'a mut D,
     limits: &'a Limits,
+    /// Some of it was taken from the client.
+    has_begun: bool,
 }
 
 impl<D: Downstream> RequestSender for Upload<'_, D> {
@@ -146,39 +148,32 @@ impl<D: Downstream> RequestSender for Upload<'_, D> {
         self.request.has_body()
     }
 
+    fn has_begun(&self) -> bool {
+        self.has_begun
+    }
+
     async fn send(&mut self, exchange: &mut Exchange) -> Result<Handed, SendError<Broken>> {
-        let Self { request, client, limits } = self;
+        let Self { request, client, limits, has_begun } = self;
         let is_chunked = request.framing == Framing::Chunked;
-        let (mut piece, mut chunk) = (Vec::with_capacity(READ_BYTES), Vec::new());
+        let mut piece = Vec::with_capacity(READ_BYTES);
         loop {
             let more = tokio::select! {
                 read = client.read(&mut piece) => read.map_err(SendError::Ours)?,
-                // RFC 9112 §9.5: it may answer without waiting for the rest.
+                // It may answer without waiting for the rest.
                 early = exchange.answered_early(limits) => {
                     return early.map(|()| Handed::Answered).map_err(SendError::Origin);
                 }
             };
+            *has_begun = true;
             Trace::add_content(request.trace.as_ref(), piece.len());
-            let out = if is_chunked {
-                chunk.clear();
-                if more {
-                    chunk.extend_from_slice(ChunkedEncoder::chunk_header(piece.len() as u64).as_bytes());
-                    chunk.extend_from_slice(&piece);
-                    chunk.extend_from_slice(ChunkedEncoder::CHUNK_END);
-                } else {
-                    let trailers = going_on(client.trailers(), &request.head().headers);
-                    let trailers = with_core_of(request, |core| {
-                        not_ours(trailers, core.sites.table.certificate_fields())
-                    });
-                    for part in ChunkedEncoder::last_chunk(&trailers) {
-                        chunk.extend_from_slice(part);
-                    }
-                }
-                &chunk
+            let trailers = if is_chunked && !more {
+                let trailers = going_on(client.trailers(), &request.head().headers);
+                with_core_of(request, |core| not_ours(trailers, core.sites.table.certificate_fields()))
             } else {
-                &piece
+                Vec::new()
             };
-            let handed = exchange.send_body(out, limits).await.map_err(SendError::Origin)?;
+            let part = if more { Part::Bytes(&piece) } else { Part::End(&trailers) };
+            let handed = exchange.send_body(part, is_chunked, limits).await.map_err(SendError::Origin)?;
             piece.clear();
             // The last part may cross with the answer to the whole.
             if handed == Handed::Answered || !more {

@@ -45,7 +45,7 @@ use crate::{
     listing,
     memory_need::TooLittleMemory,
     objects::{Objects, ObjectsError},
-    origin::{ByHand, MemberSaid, SetUpError},
+    origin::{ByHand, MemberSaid, NameCounter, Names, Servers, SetUpError},
     outside::Outside,
     purge,
     purge_book::{Book, PurgesError},
@@ -162,6 +162,10 @@ pub struct Server {
     head_limits: HeadLimits,
     /// What the cores have been told last.
     in_force: Lock<Arc<InForce>>,
+    /// What looks the names of origins up.
+    names: Lock<Names>,
+    /// Whom `stat` is told of.
+    servers: Arc<Servers>,
     terms: Option<Arc<TlsTerms>>,
     _socket: Option<SocketFile>,
 }
@@ -263,7 +267,12 @@ impl Server {
         let authorities = terms.as_ref().map_or_else(Box::default, |terms| terms.authorities());
         let ready = Arc::new(AtomicUsize::new(0));
         let head_limits = http1::head_limits(&config);
-        let in_force = InForce::new(config, table, authorities, loops, None)?;
+        let name_counters = CounterSet::<NameCounter>::new(1);
+        registry.register(name_counters.clone());
+        let mut names = Names::new(&config.resolver, name_counters);
+        let in_force = InForce::new(config, table, authorities, loops, None, &mut names)?;
+        let servers = Arc::new(Servers::of(Arc::clone(&in_force.sites)));
+        registry.register(Arc::clone(&servers) as _);
         let shared = Arc::new(Shared {
             balance: Balance::new(loops),
             store: Arc::clone(&store),
@@ -292,6 +301,8 @@ impl Server {
             book,
             head_limits,
             in_force: Lock::new(in_force),
+            names: Lock::new(names),
+            servers,
             terms,
             _socket: socket,
         })
@@ -333,7 +344,8 @@ impl Server {
         let table = Arc::new(SiteTable::of(&config)?);
         let kinds = self.terms.as_ref().map(|terms| terms.prepare(&config, &table)).transpose()?;
         let authorities = kinds.as_ref().map_or_else(Box::default, Kinds::authorities);
-        let in_force = InForce::new(config, table, authorities, self.loops, Some(&before))?;
+        let mut names = self.names.lock().unwrap_or_else(PoisonError::into_inner);
+        let in_force = InForce::new(config, table, authorities, self.loops, Some(&before), &mut names)?;
         Ok(Prepared { in_force, kinds })
     }
 
@@ -360,6 +372,7 @@ impl Server {
         if let (Some(terms), Some(kinds)) = (&self.terms, kinds) {
             terms.take(kinds);
         }
+        self.servers.are(Arc::clone(&in_force.sites));
         *self.in_force.lock().unwrap_or_else(PoisonError::into_inner) = in_force;
         Ok(())
     }

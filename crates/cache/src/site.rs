@@ -21,7 +21,7 @@ pub use self::table::SitesError;
 pub(crate) use self::table::{SiteId, SiteTable};
 use crate::{
     config::{Config, Origin, OriginRules, Server, ServerRules, SiteRules},
-    origin::{Group, Member, SetUpError},
+    origin::{Group, Member, Names, SetUpError},
     unfresh::Unfresh,
 };
 
@@ -72,11 +72,18 @@ impl Members {
     }
 
     /// Enters a server, as it was `before` if it was there.
-    fn add(&mut self, before: Option<&Sites>, server: &Server, rules: &SiteRules) -> Result<(), SetUpError> {
+    fn add(
+        &mut self,
+        before: Option<&Sites>,
+        server: &Server,
+        rules: &SiteRules,
+        names: &mut Names,
+    ) -> Result<(), SetUpError> {
         let key = Self::key(server, rules);
         if self.get(&key).is_none() {
             let known = before.and_then(|before| before.members.get(&key)).cloned();
-            let made = || Member::new(server, &rules.origin.server, rules.host.as_deref()).map(Arc::new);
+            let made =
+                || Member::new(server, &rules.origin.server, rules.host.as_deref(), names).map(Arc::new);
             self.all.push(known.map_or_else(made, Ok)?);
             self.places.insert(key, self.all.len() - 1);
         }
@@ -86,7 +93,7 @@ impl Members {
 
 impl Sites {
     /// Those of a configuration, for so many cores; `table` and `authorities`, by sites, are made of the same. What is as it
-    /// was `before` is the same.
+    /// was `before` is the same. `names` has new ones looked up.
     ///
     /// # Errors
     /// There is no thread to look names up with, or TLS with a server cannot be spoken.
@@ -96,6 +103,7 @@ impl Sites {
         authorities: Box<[Option<AuthoritiesId>]>,
         cores: usize,
         before: Option<&Self>,
+        names: &mut Names,
     ) -> Result<Self, SetUpError> {
         let (mut members, mut groups) = (Members::default(), HashMap::<OfGroup, Arc<Group>>::new());
         let origins = config.sites.iter().map(|site| (Some(&site.origin), &site.rules));
@@ -104,7 +112,7 @@ impl Sites {
             let key = (origin.cloned(), rules.origin.clone(), rules.host.clone());
             if let Some(origin) = origin {
                 let mut all = origin.members().iter();
-                all.try_for_each(|of| members.add(before, &of.server, rules))?;
+                all.try_for_each(|of| members.add(before, &of.server, rules, names))?;
             }
             let made = || match origin {
                 None => Group::of_nobody(),

@@ -22,9 +22,12 @@ pub(crate) fn origin_failed(request: &Request, error: &OriginError) -> Answer<'s
         OriginError::Refused | OriginError::Connect(_) | OriginError::Tls(_) => Fault::OriginRefused,
         OriginError::NobodyUp => Fault::OriginDown,
         OriginError::ConnectTimeout(_) => Fault::OriginConnectTimeout,
-        OriginError::Busy(_) | OriginError::Queue(_) => Fault::Overloaded,
-        OriginError::Closed | OriginError::HeadShort => Fault::OriginClosedEarly,
-        OriginError::FirstByteTimeout(_) => Fault::OriginStalled,
+        OriginError::Busy(_) | OriginError::Queue(_) | OriginError::StreamsBusy(_) => Fault::Overloaded,
+        OriginError::Closed
+        | OriginError::HeadShort
+        | OriginError::Unprocessed
+        | OriginError::Http1Required => Fault::OriginClosedEarly,
+        OriginError::FirstByteTimeout(_) | OriginError::TooSlow(_) => Fault::OriginStalled,
         OriginError::HeadTooLarge(_) => Fault::OriginHeadTooLarge,
         OriginError::Invalid(rule) => Fault::OriginInvalid(*rule),
         OriginError::Switched | OriginError::NotSwitched => {

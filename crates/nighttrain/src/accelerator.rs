@@ -114,7 +114,7 @@ impl Accelerator {
 }
 
 /// Settings that only a restart changes: where clients connect, the store, and what is reserved at the start.
-const ONLY_AT_START: [&str; 20] = [
+const ONLY_AT_START: &[&str] = &[
     "listen",
     "listen-unix",
     "tls-listen",
@@ -134,6 +134,9 @@ const ONLY_AT_START: [&str; 20] = [
     "origin-connections-max",
     "origin-queue-max",
     "origin-lasting-max",
+    "origin-stream-bytes-max",
+    "origin-streams-bytes-max",
+    "resolver",
     "client-bytes-max",
 ];
 

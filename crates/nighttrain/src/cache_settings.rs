@@ -1,6 +1,6 @@
 //! What can be set of the accelerator.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use cache::config::{Admission, ClientRule, CookieRule, Paging};
 
@@ -278,6 +278,25 @@ pub(crate) const CACHE_SETTINGS: &[Setting] = &[
         },
     },
     Setting {
+        key: "resolver",
+        section: Section::Cache,
+        shape: Shape::Texts,
+        heading: CACHE,
+        value_name: "LIST",
+        help: "Servers of DNS (10.0.0.2, 10.0.0.3:5353) that origins' names are looked up with, after the hosts file; unset: as the \
+               system does",
+        access: Access {
+            set: |settings, text| {
+                settings.cache.resolver = list(text).map(name_server).collect::<Result<_, _>>()?;
+                Ok(())
+            },
+            text: |settings| {
+                let servers: Vec<_> = settings.cache.resolver.iter().map(SocketAddr::to_string).collect();
+                (!servers.is_empty()).then(|| servers.join(","))
+            },
+        },
+    },
+    Setting {
         key: "trusted-proxies",
         section: Section::Cache,
         shape: Shape::Texts,
@@ -502,6 +521,42 @@ pub(crate) const CACHE_SETTINGS: &[Setting] = &[
         access: value!(cache.limits.origin_between_bytes_time_max, parse = some_time, show = duration_text),
     },
     Setting {
+        key: "origin-request-time-max",
+        section: Section::Cache,
+        shape: Shape::Text,
+        heading: LIMITS,
+        value_name: "TIME",
+        help: "Time from when an answer of the origin is asked for to its last byte; 0s: no limit",
+        access: value!(cache.limits.origin_request_time_max, parse = parse_duration, show = duration_text),
+    },
+    Setting {
+        key: "origin-stream-bytes-max",
+        section: Section::Cache,
+        shape: Shape::Text,
+        heading: LIMITS,
+        value_name: "SIZE",
+        help: "Of an answer over HTTP/2, what the origin may send before it is read; more makes a distant origin faster",
+        access: value!(cache.limits.origin_stream_bytes_max, parse = window_size, show = usize_size_text),
+    },
+    Setting {
+        key: "origin-streams-max",
+        section: Section::Cache,
+        shape: Shape::Count,
+        heading: LIMITS,
+        value_name: "N",
+        help: "Exchanges at once on one connection of HTTP/2 to the origin, which may allow fewer",
+        access: value!(cache.limits.origin_streams_max, parse = streams, show = plain),
+    },
+    Setting {
+        key: "origin-streams-bytes-max",
+        section: Section::Cache,
+        shape: Shape::Text,
+        heading: LIMITS,
+        value_name: "SIZE",
+        help: "Bytes per core for what came over HTTP/2 and was not read, of all exchanges with origins; more wait",
+        access: value!(cache.limits.origin_streams_bytes_max, parse = some_size, show = usize_size_text),
+    },
+    Setting {
         key: "origin-idle-time-max",
         section: Section::Cache,
         shape: Shape::Text,
@@ -656,6 +711,28 @@ pub(crate) const CACHE_SETTINGS: &[Setting] = &[
         access: value!(cache.limits.connection_bytes_max, parse = some_size, show = usize_size_text),
     },
 ];
+
+/// An address, with the port of DNS where it says none.
+fn name_server(text: &str) -> Result<SocketAddr, String> {
+    let is_one = text.parse().or_else(|_| text.parse::<IpAddr>().map(|address| (address, 53).into()));
+    is_one
+        .map_err(|_| format!("`{text}` is no address of a server of DNS, such as 10.0.0.2 or 127.0.0.1:5353"))
+}
+
+/// RFC 9113 §6.9.1 has windows of 31 bits; one that is smaller than a frame makes two of each.
+fn window_size(text: &str) -> Result<usize, String> {
+    match some_size(text)? {
+        bytes @ 0x4000..=0x400_0000 => Ok(bytes),
+        _ => Err("a window of HTTP/2 is from 16KiB to 64MiB here".to_owned()),
+    }
+}
+
+fn streams(text: &str) -> Result<usize, String> {
+    match one_or_more(text)? {
+        streams @ 1..=1000 => Ok(streams),
+        _ => Err("a connection of HTTP/2 has from 1 to 1000 exchanges at once here".to_owned()),
+    }
+}
 
 #[cfg(test)]
 mod tests;

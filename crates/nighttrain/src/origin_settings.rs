@@ -2,7 +2,7 @@
 
 use cache::{
     Origin,
-    config::{Balance, InvalidOrigin, cookie_name},
+    config::{Balance, InvalidOrigin, Protocol, cookie_name},
 };
 
 use crate::{
@@ -132,6 +132,25 @@ pub(crate) const ORIGIN_SETTINGS: &[Setting] = &[
         "N",
         "... so many have to be good, or the server is not asked",
         value!(cache.rules.origin.server.probe.threshold, parse = window, show = u32_text),
+    ),
+    row(
+        "origin-protocol",
+        Shape::Text,
+        "PROTOCOL",
+        "What is spoken with servers: auto (HTTP/2 where one is asked by https and offers it), http1, or http2 (in the clear, too, \
+         where a server has to be known to speak it)",
+        Access {
+            set: |settings, text| {
+                let found = Protocol::ALL.iter().find(|(name, _)| *name == text);
+                let protocol = found.ok_or("the protocols are auto, http1 and http2")?.1;
+                settings.cache.rules.origin.server.protocol = protocol;
+                Ok(())
+            },
+            text: |settings| {
+                let protocol = settings.cache.rules.origin.server.protocol;
+                Protocol::ALL.iter().find(|(_, of)| *of == protocol).map(|(name, _)| (*name).to_owned())
+            },
+        },
     ),
     row(
         "origin-tls-ca",

@@ -97,6 +97,15 @@ pub fn run(table: Table, beginning: &str) -> Outcome {
     Outcome { faults, part: page::part(table, &rows, &ours, &others) }
 }
 
+/// Runs the requests with HTTP/2 between the accelerator and the origin: the rows that came to something else than they say.
+///
+/// # Panics
+/// When an accelerator does not start.
+#[must_use]
+pub fn requests_over_http2() -> Vec<String> {
+    requests::run_over_http2(&Table::Requests.rows()).into_iter().filter_map(Result::err).collect()
+}
+
 type Came = Vec<Result<Shown, String>>;
 
 /// Runs each row; the answers say which one is wrong.

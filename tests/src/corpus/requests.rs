@@ -83,17 +83,42 @@ pub(super) fn run(rows: &[Row], kind: Option<Kind>) -> Vec<Result<Shown, String>
         Behind::Scripted(origin, _) => origin.url(),
         Behind::Real(origin) => origin.url(),
     };
-    let accelerator = Accelerator::before(&url).start();
+    before(
+        &Accelerator::before(&url).start(),
+        &mut behind,
+        rows,
+        kind.map_or("the scripted origin", Kind::name),
+    )
+}
+
+/// Runs the table before the scripted origin, with HTTP/2 on the way: the accelerator asks another one over HTTP/2.
+pub(super) fn run_over_http2(rows: &[Row]) -> Vec<Result<Shown, String>> {
+    let mut behind = Behind::Scripted(scripted(), 0);
+    let Behind::Scripted(origin, _) = &behind else { return Vec::new() };
+    let inner = Accelerator::before(&origin.url()).flag("--name", "inner").start();
+    let url = format!("http://{}", inner.address());
+    let accelerator = Accelerator::before(&url).flag("--origin-protocol", "http2").start();
+    let came = before(&accelerator, &mut behind, rows, "an origin of HTTP/2");
+    assert!(inner.stat().count("requests.http2_received") > 0, "it is asked over HTTP/2");
+    came
+}
+
+fn before(
+    accelerator: &Accelerator,
+    behind: &mut Behind,
+    rows: &[Row],
+    name: &str,
+) -> Vec<Result<Shown, String>> {
     accelerator.get("/stored").expect_status(200);
     let first = behind.understood().map(|understood| understood.len());
     assert_eq!(first, Ok(1), "the one that is to be stored");
     each(rows, |row| {
-        let came = row_before(&accelerator, &mut behind, row);
+        let came = row_before(accelerator, behind, row);
         if came.is_err() {
             // What it left is not the next row's.
             let _ = behind.understood();
         }
-        came.map_err(|why| format!("before {}: {why}", kind.map_or("the scripted origin", Kind::name)))
+        came.map_err(|why| format!("before {name}: {why}"))
     })
 }
 

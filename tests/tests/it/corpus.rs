@@ -24,6 +24,12 @@ fn a32_every_request_gets_its_one_answer_in_front_of_every_origin() {
 }
 
 #[test]
+fn a42_every_request_gets_its_one_answer_over_http2_to_the_origin() {
+    let faults = tests::corpus::requests_over_http2();
+    assert!(faults.is_empty(), "{}", faults.join("\n"));
+}
+
+#[test]
 fn a32_every_answer_reaches_whom_it_is_for_and_nobody_else() {
     holds(Table::Responses);
 }

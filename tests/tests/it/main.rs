@@ -45,6 +45,7 @@ mod mail_web;
 mod notes;
 mod numbers;
 mod objects;
+mod origin_http2;
 mod origins;
 mod pipelines;
 mod pipes;

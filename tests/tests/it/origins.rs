@@ -461,4 +461,5 @@ fn a10_the_commands_of_the_guide_do_what_it_says() {
     assert_eq!(said.matches("200\n").count(), 6, "{said}");
     let first = said.lines().find(|line| line.ends_with("http://127.0.0.1:3001"));
     assert!(first.is_some_and(|line| line.starts_with("ejected")), "{said}");
+    assert!(said.ends_with("\"origin_http2_requests\":1\n"), "{said}");
 }

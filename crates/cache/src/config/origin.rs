@@ -250,6 +250,24 @@ impl Balance {
     ];
 }
 
+/// What is spoken with a server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum Protocol {
+    /// HTTP/2 where it is asked by https and chooses it (ALPN); else HTTP/1.1.
+    #[default]
+    Auto,
+    /// HTTP/1.1.
+    Http1,
+    /// HTTP/2, in the clear too, where nothing can tell: it has to be known to speak it (RFC 9113 §3.3).
+    Http2,
+}
+
+impl Protocol {
+    /// All, with their names.
+    pub const ALL: [(&'static str, Self); 3] =
+        [("auto", Self::Auto), ("http1", Self::Http1), ("http2", Self::Http2)];
+}
+
 /// A request by which it is found out whether a server is well.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Probe {
@@ -295,6 +313,8 @@ pub struct ServerRules {
     pub slow_start: Duration,
     /// How TLS is spoken.
     pub tls: OriginTls,
+    /// What is spoken above that.
+    pub protocol: Protocol,
 }
 
 /// How an origin is treated.
@@ -330,6 +350,7 @@ impl Default for OriginRules {
                 eject_time: Duration::from_secs(10),
                 slow_start: Duration::from_secs(30),
                 tls: OriginTls::default(),
+                protocol: Protocol::default(),
             },
         }
     }

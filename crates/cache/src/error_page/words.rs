@@ -4,9 +4,12 @@
 use std::fmt;
 
 use crate::config::Methods;
-use wire::http1::{
-    framing::{BodyError, BodyRule, FramingError},
-    head::{HeadError, HeadRule},
+use wire::{
+    http1::{
+        framing::{BodyError, BodyRule, FramingError},
+        head::{HeadError, HeadRule},
+    },
+    http2::error::ErrorCode,
 };
 
 /// The rule of HTTP that a message broke. It displays as plain words with the RFC's section.
@@ -18,6 +21,8 @@ pub enum Rule {
     Framing(FramingError),
     /// A rule for the body itself.
     Body(BodyRule),
+    /// A rule of HTTP/2; whoever found it says no more than a code.
+    Http2(ErrorCode),
 }
 
 impl fmt::Display for Rule {
@@ -27,6 +32,7 @@ impl fmt::Display for Rule {
             // Its own words name the section.
             Rule::Framing(rule) => rule.fmt(f),
             Rule::Body(rule) => write!(f, "{rule} ({})", rule.section()),
+            Rule::Http2(code) => write!(f, "not a message of HTTP/2 (RFC 9113 §8.1.1, error {:#x})", code.0),
         }
     }
 }

@@ -6,10 +6,11 @@ use tokio::time::timeout;
 use wire::http1::framing;
 
 use super::{
-    OriginError,
-    exchange::{Arrived, Exchange, Handed, Heard, Switched},
+    OriginError, Told,
+    begin::{Over, begin},
+    exchange::{Arrived, Exchange, Handed, Heard, Patience, Switched},
     group::{MemberId, Tried},
-    upstream::{Upstream, Upstreams},
+    upstream::Upstreams,
 };
 use crate::{
     config::Limits,
@@ -20,6 +21,9 @@ use crate::{
 /// Bytes of the heads of interim responses that are told on, for one answer; what comes beyond is not.
 const INTERIM_BYTES_MAX: usize = 16 << 10;
 
+/// A server that does not take a request that often, one time after the other, is left for another one.
+const UNPROCESSED_MAX: u32 = 2;
+
 /// Who asks: sends the body of the request behind its head, and is told what comes before the answer.
 pub(crate) trait RequestSender: Send {
     /// Why it did not reach the origin for another reason than the origin.
@@ -27,6 +31,9 @@ pub(crate) trait RequestSender: Send {
 
     /// Whether there is one: then the request cannot be repeated.
     fn has_body(&self) -> bool;
+
+    /// Whether some of it was taken from where it comes from: then it cannot be sent again from its beginning.
+    fn has_begun(&self) -> bool;
 
     /// Sends it, until its end or until the origin answers.
     fn send(
@@ -80,10 +87,27 @@ pub(crate) async fn ask<S: RequestSender>(
     body: &mut S,
     connected: impl Fn(),
 ) -> Result<Box<Arrived>, SendError<S::Error>> {
+    let patience = Patience::of(limits);
+    let Some((_, within)) = patience.whole else {
+        return ask_members(upstreams, limits, asked, body, connected, patience).await;
+    };
+    let answered = ask_members(upstreams, limits, asked, body, connected, patience);
+    let answered = Box::pin(timeout(within, answered)).await;
+    answered.unwrap_or(Err(SendError::Origin(OriginError::TooSlow(within))))
+}
+
+async fn ask_members<S: RequestSender>(
+    upstreams: &impl Upstreams,
+    limits: &Limits,
+    asked: &Asked<'_>,
+    body: &mut S,
+    connected: impl Fn(),
+    patience: Patience,
+) -> Result<Box<Arrived>, SendError<S::Error>> {
     let mut tried = Tried::default();
     let mut failed = None;
     while let Some(member) = next(upstreams, &mut tried, failed.is_some()) {
-        let attempt = Attempt { upstreams, limits, asked, member };
+        let attempt = Attempt { upstreams, limits, asked, member, patience };
         match attempt.run(body, &connected).await {
             Ok(arrived) => return Ok(arrived),
             Err(Failed { error: SendError::Origin(error), may_go_on: true }) => failed = Some(error),
@@ -115,22 +139,25 @@ struct Attempt<'a, U> {
     limits: &'a Limits,
     asked: &'a Asked<'a>,
     member: MemberId,
+    patience: Patience,
 }
 
 impl<U: Upstreams> Attempt<'_, U> {
     /// A connection that was kept may have been closed by the other side in the meantime; what may be repeated is then asked
-    /// once more over a fresh one, and what may not goes over a fresh one from the start.
+    /// once more over a fresh one, and what may not goes over a fresh one from the start. (A shared one of HTTP/2 is not
+    /// idle: its end is known when it comes.) What the origin says that it has not looked at is sent again whatever it is.
     async fn run<S: RequestSender>(
         &self,
         body: &mut S,
         connected: &impl Fn(),
     ) -> Result<Box<Arrived>, Failed<S::Error>> {
-        let Self { upstreams, limits, asked, member } = self;
+        let Self { upstreams, limits, asked, member, patience } = self;
         let is_repeatable = !body.has_body() && asked.is_idempotent;
-        let mut fresh = !is_repeatable;
+        let mut over = if is_repeatable { Over::Any } else { Over::Fresh };
+        let (mut is_again, mut unprocessed) = (false, 0);
         loop {
             let mut draft = asked.draft(*upstreams, *member);
-            let begun = begin(*upstreams, *member, limits, asked.wanted, fresh).await;
+            let begun = begin(*upstreams, *member, limits, asked.wanted, over, *patience).await;
             let mut exchange = begun.map_err(|error| {
                 draft.failed(&error);
                 Failed::before(error)
@@ -165,9 +192,24 @@ impl<U: Upstreams> Attempt<'_, U> {
                     arrived.is_logged_by(draft);
                     return Ok(arrived);
                 }
-                Err(error) if reused && !fresh && error.is_end() => {
+                Err(error) if reused && is_repeatable && !is_again && !is_told && error.is_end() => {
                     draft.failed(&error);
-                    fresh = true;
+                    (is_again, over) = (true, Over::Fresh);
+                }
+                Err(error @ OriginError::Http1Required)
+                    if over != Over::Http1 && !body.has_begun() && !is_told =>
+                {
+                    draft.failed(&error);
+                    over = Over::Http1;
+                }
+                Err(error @ OriginError::Unprocessed) => {
+                    draft.failed(&error);
+                    let may_go_on = !body.has_begun() && !is_told;
+                    if !may_go_on || unprocessed == UNPROCESSED_MAX {
+                        return Err(Failed { error: SendError::Origin(error), may_go_on });
+                    }
+                    unprocessed += 1;
+                    upstreams.upstream(*member, |upstream| (upstream.tell)(Told::Unprocessed));
                 }
                 Err(error) => {
                     draft.failed(&error);
@@ -211,7 +253,10 @@ pub(crate) async fn switch<S: RequestSender>(
     let mut failed = None;
     while let Some(member) = next(upstreams, &mut tried, failed.is_some()) {
         let mut draft = asked.draft(upstreams, member);
-        let mut exchange = match begin(upstreams, member, limits, asked.wanted, true).await {
+        // Over HTTP/2 it would be asked for otherwise (RFC 8441), and few origins have that.
+        let patience = Patience::of(limits);
+        let begun = begin(upstreams, member, limits, asked.wanted, Over::Http1, patience).await;
+        let mut exchange = match begun {
             Ok(exchange) => exchange,
             Err(error) => {
                 draft.failed(&error);
@@ -254,40 +299,13 @@ async fn answer<S: RequestSender>(
             Heard::Final(arrived) => return Ok(Answered::Here(arrived)),
             Heard::Switched(switched) => return Ok(Answered::Switched(switched)),
             Heard::Interim(waiting, head) => {
-                exchange = waiting;
+                exchange = *waiting;
                 told_bytes += head.len();
                 *is_told = true;
                 if told_bytes <= INTERIM_BYTES_MAX {
                     asker.interim(head).await;
                 }
             }
-        }
-    }
-}
-
-/// Leave to talk to a member, and a connection: one that was kept, or a `fresh` one.
-async fn begin(
-    upstreams: &impl Upstreams,
-    id: MemberId,
-    limits: &Limits,
-    wanted: Wanted,
-    fresh: bool,
-) -> Result<Exchange, OriginError> {
-    let known = upstreams.upstream(id, |upstream| (upstream.permits.clone(), Arc::clone(&upstream.member)));
-    let (permits, member) = known.ok_or(OriginError::NobodyUp)?;
-    let mut permit = permits.acquire(wanted, limits.origin_first_byte_time_max).await?;
-    permit.busy = Some(member.begin());
-    if !fresh && let Some(line) = upstreams.upstream(id, Upstream::take).flatten() {
-        return Ok(Exchange::over(line, id, permit, true));
-    }
-    let at_most = limits.origin_connect_time_max;
-    // On the heap: nearly all requests take a connection that was kept, and would be larger by it.
-    let connected = Box::pin(timeout(at_most, member.connect(at_most))).await;
-    match connected.unwrap_or(Err(OriginError::ConnectTimeout(at_most))) {
-        Ok(line) => Ok(Exchange::over(line, id, permit, false)),
-        Err(error) => {
-            upstreams.fared(id, false);
-            Err(error)
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::{
     future::poll_fn,
-    io,
+    io::{self, IoSlice},
     os::fd::AsFd,
     pin::Pin,
     task::{Context, Poll, Waker, ready},
@@ -124,6 +124,23 @@ impl AsyncWrite for Line {
             Self::Unix(stream) => Pin::new(stream).poll_write(cx, bytes),
             Self::Secured(stream) => Pin::new(stream).poll_write(cx, bytes),
         }
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        parts: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        match self.get_mut() {
+            Self::Tcp(stream) => Pin::new(stream).poll_write_vectored(cx, parts),
+            Self::Unix(stream) => Pin::new(stream).poll_write_vectored(cx, parts),
+            Self::Secured(stream) => Pin::new(stream).poll_write_vectored(cx, parts),
+        }
+    }
+
+    /// HTTP/2 sends a frame's beginning and its content from two places.
+    fn is_write_vectored(&self) -> bool {
+        true
     }
 
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {

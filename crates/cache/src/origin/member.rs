@@ -3,7 +3,7 @@
 use std::{
     sync::{
         Arc,
-        atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed},
+        atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering::Relaxed},
     },
     time::Duration,
 };
@@ -20,9 +20,9 @@ use super::{
     group::MemberId,
     health::{ByHand, Health, HealthRules, Standing},
     line::Line,
-    resolve::Resolver,
+    resolve::{Names, Resolver},
 };
-use crate::config::{OriginTls, Probe, Server, ServerRules};
+use crate::config::{OriginTls, Probe, Protocol, Server, ServerRules};
 
 /// Why what talks to an origin cannot be made.
 #[derive(Debug, thiserror::Error)]
@@ -44,22 +44,42 @@ pub enum SetUpError {
 /// TLS with a server, verified for a name.
 struct Tls {
     connector: TlsConnector,
+    /// What is to speak HTTP/1 alone.
+    http1: TlsConnector,
     name: ServerName<'static>,
 }
 
+/// What is spoken with a server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub(super) enum Spoken {
+    /// Whichever it chooses; or nobody knows yet.
+    Any,
+    Http1,
+    Http2,
+}
+
 impl Tls {
-    fn of(host: &str, said: &OriginTls) -> Result<Self, SetUpError> {
+    fn of(host: &str, said: &OriginTls, protocol: Protocol) -> Result<Self, SetUpError> {
         if said.certificate.is_some() != said.key.is_some() {
             return Err(SetUpError::TlsPair);
         }
-        let shown = Shown {
+        let shown = |protocols| Shown {
             authorities: said.ca.as_deref(),
             pair: said.certificate.as_deref().zip(said.key.as_deref()),
+            protocols,
+        };
+        let http1: &[&[u8]] = &[b"http/1.1"];
+        let offered: &[&[u8]] = match protocol {
+            Protocol::Auto => &[b"h2", b"http/1.1"],
+            Protocol::Http1 => http1,
+            Protocol::Http2 => &[b"h2"],
         };
         let name = said.name.as_deref().unwrap_or(host);
         let named = ServerName::try_from(name.to_owned());
         Ok(Self {
-            connector: connector(shown)?,
+            connector: connector(shown(offered))?,
+            http1: connector(shown(http1))?,
             name: named.map_err(|_| SetUpError::TlsName(name.to_owned()))?,
         })
     }
@@ -71,6 +91,9 @@ pub(crate) struct Member {
     pub(super) server: Server,
     resolver: Arc<Resolver>,
     tls: Option<Tls>,
+    protocol: Protocol,
+    /// A [`Spoken`]: what it chose the last time that it had the choice.
+    spoken: AtomicU8,
     pub(super) probe: Probe,
     /// What it is probed by.
     pub(super) probe_head: Vec<u8>,
@@ -113,12 +136,17 @@ pub struct MemberSaid {
 
 impl Member {
     /// A server of this place; `host` is what a probe is sent as Host where the server's own name is not right.
-    pub(crate) fn new(server: &Server, rules: &ServerRules, host: Option<&str>) -> Result<Self, SetUpError> {
+    pub(crate) fn new(
+        server: &Server,
+        rules: &ServerRules,
+        host: Option<&str>,
+        names: &mut Names,
+    ) -> Result<Self, SetUpError> {
         let (resolver, tls) = match server {
             Server::Unix(_) => (Resolver::of_nobody(), None),
             Server::Tcp { host, port, is_secured } => {
-                let tls = is_secured.then(|| Tls::of(host, &rules.tls)).transpose()?;
-                (Resolver::new(host, *port)?, tls)
+                let tls = is_secured.then(|| Tls::of(host, &rules.tls, rules.protocol)).transpose()?;
+                (names.resolver(host, *port)?, tls)
             }
         };
         let path = rules.probe.path.as_deref().unwrap_or("/");
@@ -131,6 +159,8 @@ impl Member {
             server: server.clone(),
             resolver,
             tls,
+            protocol: rules.protocol,
+            spoken: AtomicU8::new(Spoken::Any as u8),
             probe: rules.probe.clone(),
             probe_head: probe_head.into_bytes(),
             health: Health::new(HealthRules::of(rules)),
@@ -216,11 +246,35 @@ impl Member {
         }
     }
 
-    /// A new connection to it.
-    pub(super) async fn connect(&self, at_most: Duration) -> Result<Line, OriginError> {
+    /// What it spoke the last time that it had the choice.
+    pub(super) fn spoken(&self) -> Spoken {
+        match self.spoken.load(Relaxed) {
+            spoken if spoken == Spoken::Http1 as u8 => Spoken::Http1,
+            spoken if spoken == Spoken::Http2 as u8 => Spoken::Http2,
+            _ => Spoken::Any,
+        }
+    }
+
+    /// Whether a connection may be one that exchanges share.
+    pub(super) fn may_speak_http2(&self) -> bool {
+        match self.protocol {
+            Protocol::Auto => self.tls.is_some() && self.spoken() != Spoken::Http1,
+            Protocol::Http1 => false,
+            Protocol::Http2 => true,
+        }
+    }
+
+    /// A new connection to it, and whether HTTP/2 is spoken there; `offered` is [`Spoken::Any`], or HTTP/1 alone.
+    pub(super) async fn connect(
+        &self,
+        offered: Spoken,
+        at_most: Duration,
+    ) -> Result<(Line, bool), OriginError> {
+        let is_agreed = self.protocol == Protocol::Http2 && offered == Spoken::Any;
         if let Server::Unix(path) = &self.server {
             let connected = UnixStream::connect(path).await;
-            return connected.map(Line::Unix).map_err(|error| OriginError::of_connect(&error));
+            let line = connected.map(Line::Unix).map_err(|error| OriginError::of_connect(&error));
+            return line.map(|line| (line, is_agreed));
         }
         let addresses = self.resolver.addresses(at_most).await?;
         let good = self.good.load(Relaxed);
@@ -238,14 +292,31 @@ impl Member {
         }
         // Small requests leave at once; a failure to say so costs latency only.
         let _ = stream.set_nodelay(true);
-        self.secured(stream).await
+        match &self.tls {
+            Some(tls) => self.secured(tls, stream, offered).await,
+            None => Ok((Line::Tcp(stream), is_agreed)),
+        }
     }
 
-    async fn secured(&self, stream: TcpStream) -> Result<Line, OriginError> {
-        let Some(Tls { connector, name }) = &self.tls else { return Ok(Line::Tcp(stream)) };
-        match connector.connect(name.clone(), stream).await {
-            Ok(stream) => Ok(Line::Secured(Box::new(stream))),
-            Err(error) => Err(OriginError::Tls(error.to_string())),
+    async fn secured(
+        &self,
+        tls: &Tls,
+        stream: TcpStream,
+        offered: Spoken,
+    ) -> Result<(Line, bool), OriginError> {
+        let connector = if offered == Spoken::Http1 { &tls.http1 } else { &tls.connector };
+        let stream = connector.connect(tls.name.clone(), stream).await;
+        let stream = Box::new(stream.map_err(|error| OriginError::Tls(error.to_string()))?);
+        let is_http2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
+        if offered == Spoken::Any {
+            if self.protocol == Protocol::Http2 && !is_http2 {
+                return Err(OriginError::Tls("it does not offer HTTP/2 (ALPN)".to_owned()));
+            }
+            let spoken = if is_http2 { Spoken::Http2 } else { Spoken::Http1 };
+            if self.spoken() != spoken {
+                self.spoken.store(spoken as u8, Relaxed);
+            }
         }
+        Ok((Line::Secured(stream), is_http2))
     }
 }

@@ -1,35 +1,44 @@
-//! Talking to an origin: which of its servers, a pool of connections to each per core, one exchange at a time on each.
+//! Talking to an origin: which of its servers, a pool of connections to each per core, and exchanges: one at a time on a
+//! connection of HTTP/1, many on one of HTTP/2.
 //!
 //! ```text
-//!  ask: member ─▶ permit ─▶ idle connection, or addresses ─▶ connect ─▶ head, body out ─▶ head of the answer ─▶ Arrived
-//!   (group,   ▲   (upstream)                  (resolve)  (connect, line) (exchange)           │ on a kept connection that
-//!    balance) │      └◀────────────── once more, where that is safe ◀─────────────────────────┤ had ended: nothing came
-//!             └◀───── another member, where that is safe ◀────────────────────────────────────┘ it failed
+//!  ask: member ─▶ permit ─▶ a connection of the pool, or addresses ─▶ connect ─▶ head, body out ─▶ the answer's head ─▶ Arrived
+//!   (group,   ▲   (upstream) (begin)             (resolve)  (connect, line)  (exchange: http1, http2)  │ on a kept connection
+//!    balance) │      └◀────────────── once more, where that is safe ◀──────────────────────────────────┤ that had ended
+//!             └◀───── another member, where that is safe ◀─────────────────────────────────────────────┘ it failed
 //!  probe: asks a server by itself ─▶ health: may it be asked?
 //! ```
 //! Where the data lives: a response's head is read into a buffer of its own (bounded by `response_head_bytes_max`);
-//! its body goes from the socket straight into the memory that the caller hands in. Who waits: the task of the fetch,
+//! its body goes from the socket straight into the memory that the caller hands in (that of HTTP/2, and what is under TLS,
+//! by way of a buffer). Who waits: the task of the fetch,
 //! never the loop. Connections are reused, last in first out, so that a quiet site keeps few of them open.
 
+mod answer_head;
 mod ask;
 mod balance;
+mod begin;
 mod connect;
 mod exchange;
 mod group;
 mod health;
+mod http1;
+mod http2;
 mod line;
 mod member;
+mod names;
 mod pool;
 mod probe;
 mod resolve;
+mod said;
 mod upstream;
 
 use std::{io, time::Duration};
 
 use crate::error_page::Rule;
 
+pub(crate) use answer_head::interim;
 pub(crate) use ask::{Answered, Asked, RequestSender, SendError, ask, switch};
-pub(crate) use exchange::{Arrived, Exchange, Handed, Read, Switched, interim};
+pub(crate) use exchange::{Arrived, Exchange, Handed, Part, Read, Switched};
 pub(crate) use group::{Group, MemberId, Tried, Wish};
 pub use health::{ByHand, Standing};
 pub(crate) use line::Line;
@@ -37,7 +46,27 @@ pub(crate) use member::Member;
 pub use member::{MemberSaid, SetUpError};
 pub(crate) use pool::Pool;
 pub(crate) use probe::probe;
+pub(crate) use resolve::{NameCounter, Names};
+pub(crate) use said::Servers;
 pub(crate) use upstream::{Permit, Pools, Upstream, Upstreams};
+
+/// What becomes of connections of HTTP/2, for whoever counts it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Told {
+    /// One is there.
+    Begun,
+    /// It has ended.
+    Ended,
+    /// Its origin did not answer a ping.
+    Silent,
+    /// A request goes over one.
+    Request,
+    /// The origin did not take a request, which is sent again.
+    Unprocessed,
+}
+
+/// Who is told.
+pub(crate) type Tell = fn(Told);
 
 /// What went wrong on the origin's side.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -63,6 +92,15 @@ pub(crate) enum OriginError {
     /// Its name was not looked up in time.
     #[error("the origin's name was not resolved within {0:?}")]
     ResolveTimeout(Duration),
+    /// It has not looked at the request, and says so (HTTP/2): it may be sent again whatever it is.
+    #[error("the origin did not take the request")]
+    Unprocessed,
+    /// It wants the request over HTTP/1.1; or HTTP/2 has no word for it.
+    #[error("the request has to be made over HTTP/1.1")]
+    Http1Required,
+    /// As many exchanges over HTTP/2 are under way as a core may have.
+    #[error("no more bytes of answers over HTTP/2 may be kept, and none became free within {0:?}")]
+    StreamsBusy(Duration),
     /// Every connection is busy and the queue is full.
     #[error("{0} requests wait for a connection to the origin already")]
     Queue(usize),
@@ -99,6 +137,9 @@ pub(crate) enum OriginError {
     /// It stopped in the middle of the body.
     #[error("the origin sent nothing for {0:?} in the middle of the body")]
     BodyStalled(Duration),
+    /// The whole of it took too long.
+    #[error("the origin's answer was not whole within {0:?}")]
+    TooSlow(Duration),
 }
 
 impl OriginError {
@@ -117,7 +158,11 @@ impl OriginError {
             | Self::Tls(_)
             | Self::NobodyUp
             | Self::ResolveTimeout(_) => true,
-            Self::Queue(_)
+            Self::Unprocessed
+            | Self::Http1Required
+            | Self::StreamsBusy(_)
+            | Self::TooSlow(_)
+            | Self::Queue(_)
             | Self::Busy(_)
             | Self::Closed
             | Self::Reset

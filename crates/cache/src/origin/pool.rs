@@ -6,16 +6,20 @@
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use super::{
+    Tell,
     group::{Group, MemberId, Tried, Wish},
     member::Member,
-    upstream::Upstream,
+    upstream::{Streams, Upstream},
 };
 use crate::config::Limits;
 
 /// A core's part of all origins.
-#[derive(Default)]
 pub(crate) struct Pool {
     upstreams: HashMap<MemberId, Upstream>,
+    /// What exchanges over HTTP/2 may keep, with all servers.
+    streams: Streams,
+    /// Who is told what becomes of connections of HTTP/2.
+    tell: Tell,
     /// By groups: whose turn it is.
     turns: HashMap<u64, Turns>,
 }
@@ -26,9 +30,14 @@ struct Turns {
 }
 
 impl Pool {
+    pub(crate) fn new(limits: &Limits, tell: Tell) -> Self {
+        Self { upstreams: HashMap::new(), streams: Streams::new(limits), tell, turns: HashMap::new() }
+    }
+
     /// The connections to a server.
     pub(crate) fn upstream(&mut self, member: &Arc<Member>, limits: &Limits) -> &mut Upstream {
-        self.upstreams.entry(member.id).or_insert_with(|| Upstream::new(Arc::clone(member), limits))
+        let made = || Upstream::new(Arc::clone(member), limits, self.streams.clone(), self.tell);
+        self.upstreams.entry(member.id).or_insert_with(made)
     }
 
     /// Those to one that is known.

@@ -5,28 +5,31 @@
 
 use std::sync::Arc;
 
-use engine::cores::clock;
+use engine::{cores::clock, sys::span::WordBuffer};
 use tokio::{
-    io::{AsyncReadExt as _, AsyncWriteExt as _},
-    time::{sleep, timeout},
+    sync::Semaphore,
+    time::{Instant, sleep, timeout},
 };
-use wire::http1::{
-    framing::{Answered, BodyDecoder, response_framing},
-    head::{HeadLimits, HeaderSlots, Progress, parse_response},
+use wire::http1::framing::Answered;
+
+use super::{
+    Tell,
+    exchange::{Body, Patience, Read, Said, Talk},
+    http1, http2,
+    member::{Member, Spoken},
 };
+use crate::config::{Limits, Probe};
 
-use super::{line::Line, member::Member};
-use crate::config::Probe;
-
-/// What is read of an answer, head and content; what is looked for has to be in it.
+/// What is read of an answer's head, and of its content; what is looked for has to be in it.
 const ANSWER_BYTES_MAX: usize = 64 << 10;
-const LIMITS: HeadLimits = HeadLimits { line_bytes_max: ANSWER_BYTES_MAX, head_bytes_max: ANSWER_BYTES_MAX };
+/// Read of it at once.
+const READ_BYTES: usize = 4 << 10;
 
 /// Probes a server for as long as its core runs.
-pub(crate) async fn probe(member: Arc<Member>, count: impl Fn(bool)) {
+pub(crate) async fn probe(member: Arc<Member>, tell: Tell, count: impl Fn(bool)) {
     let Probe { every, time_max, .. } = member.probe;
     loop {
-        let asked = timeout(time_max, ask(&member)).await;
+        let asked = timeout(time_max, ask(&member, tell)).await;
         let found = asked.unwrap_or_else(|_| Err(format!("it did not answer a probe within {time_max:?}")));
         count(found.is_ok());
         member.probed(found, clock::monotonic_ms());
@@ -35,80 +38,61 @@ pub(crate) async fn probe(member: Arc<Member>, count: impl Fn(bool)) {
 }
 
 /// Asks once; or says why the answer is not good.
-async fn ask(member: &Member) -> Result<(), String> {
-    let connected = member.connect(member.probe.time_max).await;
-    let mut line = connected.map_err(|error| error.to_string())?;
-    let sent = line.write_all(&member.probe_head).await;
-    sent.and(line.flush().await).map_err(|error| format!("it did not take a probe: {error}"))?;
-    let mut received = Vec::new();
-    loop {
-        if let Some(head_bytes) = head_of(&received, &member.probe)? {
-            return content(&mut line, &received, head_bytes, &member.probe).await;
-        }
-        if read(&mut line, &mut received).await? == 0 {
-            return Err("it ended its answer to a probe too early".to_owned());
-        }
-    }
-}
-
-async fn read(line: &mut Line, received: &mut Vec<u8>) -> Result<usize, String> {
-    if received.len() >= ANSWER_BYTES_MAX {
-        return Ok(0);
-    }
-    received.reserve(4096);
-    line.read_buf(received).await.map_err(|error| format!("its answer to a probe broke off: {error}"))
-}
-
-/// Bytes of the head of the final answer, if it is there and its status is good; interim ones are before it.
-fn head_of(received: &[u8], probe: &Probe) -> Result<Option<usize>, String> {
-    let (from, to) = probe.status;
-    let mut at = 0;
-    while at < received.len() {
-        match parse_response(&received[at..], &mut HeaderSlots::new(), &LIMITS) {
-            Ok(Progress::NeedMore) => return Ok(None),
-            Ok(Progress::Complete((head, bytes))) if head.is_interim() => at += bytes,
-            Ok(Progress::Complete((head, bytes))) if (from..=to).contains(&head.status) => {
-                return Ok(Some(at + bytes));
-            }
-            Ok(Progress::Complete((head, _))) => {
-                return Err(format!("it answered a probe with status {}", head.status));
-            }
-            Err(error) => return Err(format!("its answer to a probe is not valid HTTP: {}", error.rule)),
-        }
-    }
-    Ok(None)
-}
-
-/// Reads content until what is looked for was found.
-async fn content(line: &mut Line, received: &[u8], head_bytes: usize, probe: &Probe) -> Result<(), String> {
-    let Some(wanted) = probe.body.as_deref() else { return Ok(()) };
-    let mut slots = HeaderSlots::new();
-    let framing = match parse_response(received, &mut slots, &LIMITS) {
-        Ok(Progress::Complete((head, _))) => response_framing(&head, Answered::Other).ok(),
-        _ => None,
+async fn ask(member: &Member, tell: Tell) -> Result<(), String> {
+    let connected = member.connect(Spoken::Any, member.probe.time_max).await;
+    let (line, is_http2) = connected.map_err(|error| error.to_string())?;
+    let limits = limits(&member.probe);
+    let mut talk = if is_http2 {
+        let connection = http2::open(line, &limits, tell).await.map_err(|error| error.to_string())?;
+        let leave = Arc::new(Semaphore::new(1)).try_acquire_owned().map_err(|error| error.to_string())?;
+        Talk::Http2(Box::new(http2::Talk::over(connection.place(leave))))
+    } else {
+        Talk::Http1(http1::Talk::over(line))
     };
-    let framing = framing.ok_or("its answer to a probe has no clear end")?;
-    let (mut decoder, mut text) = (BodyDecoder::new(framing), Vec::new());
-    let mut waiting = received[head_bytes..].to_vec();
-    let mut taken = 0;
+    let sent = talk.send(&member.probe_head, member.probe.time_max).await;
+    sent.map_err(|error| format!("it did not take a probe: {error}"))?;
+    let deadline = Instant::now() + member.probe.time_max;
     loop {
-        let mut at = 0;
-        while at < waiting.len() && !decoder.is_done() {
-            let step = decoder.decode(&waiting[at..]).map_err(|error| error.rule.to_string())?;
-            text.extend_from_slice(&waiting[at..][step.data.clone()]);
-            at += step.consumed;
-            if step.consumed == 0 {
-                break;
+        match talk.answer(Answered::Other, &limits, deadline).await {
+            Ok(Said::Interim(waiting, _)) => talk = waiting,
+            Ok(Said::Final { head, body, .. }) => {
+                return judge(head.head().status, body, &member.probe).await;
             }
+            Ok(Said::Switched { .. }) => return Err("it answered a probe with status 101".to_owned()),
+            Err(error) => return Err(format!("its answer to a probe is none: {error}")),
         }
-        waiting.drain(..at);
-        taken += at;
+    }
+}
+
+/// Those of a probe: all of it has its own time.
+fn limits(probe: &Probe) -> Limits {
+    Limits {
+        response_head_bytes_max: ANSWER_BYTES_MAX,
+        origin_between_bytes_time_max: probe.time_max,
+        ..Limits::default()
+    }
+}
+
+/// Whether the status is good, and reads content until what is looked for was found.
+async fn judge(status: u16, mut body: Body, probe: &Probe) -> Result<(), String> {
+    let (from, to) = probe.status;
+    if !(from..=to).contains(&status) {
+        return Err(format!("it answered a probe with status {status}"));
+    }
+    let Some(wanted) = probe.body.as_deref() else { return Ok(()) };
+    let patience = Patience { between_bytes: probe.time_max, whole: None };
+    let room = WordBuffer::new(READ_BYTES);
+    let room = room.span();
+    let mut text = Vec::new();
+    while text.len() < ANSWER_BYTES_MAX {
+        match body.read(room, &patience).await {
+            Ok(Read::Bytes(bytes)) => room.slice(0..bytes).copy_to(&mut text),
+            Ok(Read::End) => break,
+            Err(error) => return Err(format!("its answer to a probe broke off: {error}")),
+        }
         if memchr::memmem::find(&text, wanted.as_bytes()).is_some() {
             return Ok(());
         }
-        let is_over = decoder.is_done() || taken >= ANSWER_BYTES_MAX;
-        if is_over || read(line, &mut waiting).await? == 0 {
-            return Err(format!("its answer to a probe has no `{wanted}` in it"));
-        }
     }
+    Err(format!("its answer to a probe has no `{wanted}` in it"))
 }

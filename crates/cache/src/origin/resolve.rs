@@ -1,34 +1,54 @@
-//! The addresses of an origin: looked up by a thread of their own, when somebody needs them and they are old.
+//! The addresses of origins: looked up by one thread for all of them, when somebody needs them and they are old.
 //!
 //! ```text
-//!  connect ─▶ addresses known? ─ yes ─▶ used at once; older than REFRESH_AFTER: the thread is told to look again
-//!                              └ no ──▶ waits for the thread, at most for the time to connect
+//!  connect ─▶ addresses known? ─ yes ─▶ used at once; older than their time to live: the name's task is woken
+//!                              └ no ──▶ waits for the task, at most for the time to connect
+//!  thread `resolve`: a task a name ─▶ names.rs: hosts file, DNS ─▶ Known, which every core reads
 //! ```
-//! The system's look-up (`getaddrinfo`: the hosts file, then DNS) blocks for as long as its servers take. On a thread of
-//! its own it holds up no read of the disk; and where it fails, the last good answer is used on. An origin that is given
-//! by its address needs no thread.
+//! Where a look-up fails, or brings nothing, the last good answer is used on; that is said once, and once more when it is
+//! over. *Bounds:* [`ADDRESSES_MAX`] of one answer, one look-up a name at a time. An origin that is given by its address
+//! needs none of this.
 
 use std::{
-    net::{IpAddr, SocketAddr, ToSocketAddrs},
-    sync::{
-        Arc,
-        mpsc::{Receiver, SyncSender, sync_channel},
-    },
+    net::{IpAddr, SocketAddr},
+    sync::Arc,
     thread,
     time::{Duration, Instant},
 };
 
-use engine::cores::clock;
-use tokio::{sync::watch, time::timeout};
+use engine::{
+    cores::clock,
+    meter::{CoreCounters, CounterSet},
+};
+use tokio::{
+    runtime,
+    sync::{mpsc, watch},
+    task::{JoinSet, LocalSet},
+    time::timeout,
+};
 
-use super::OriginError;
+use super::{
+    OriginError,
+    names::{Answer, LookUps},
+};
 
-/// Addresses older than this are looked up again when they are used.
-const REFRESH_AFTER: Duration = Duration::from_secs(30);
+/// Addresses are taken for new for so long at least, whatever their time to live says: each use may ask for a look-up.
+const FRESH_MIN: Duration = Duration::from_secs(1);
+/// And for so long at most: those of the hosts file say nothing, and within an answer's time to live no server is asked.
+const FRESH_MAX: Duration = Duration::from_secs(30);
 /// After a failure it is tried again so much later at the earliest.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 /// Addresses that are kept of one answer.
-const ADDRESSES_MAX: usize = 16;
+pub(super) const ADDRESSES_MAX: usize = 16;
+
+engine::counters! {
+    /// What is counted of looking names up; one row, of the thread that does it.
+    pub enum NameCounter {
+        LookUps => Counter, "cache_origin_lookups", None, "Times that the name of an origin was looked up.";
+        Failed => Counter, "cache_origin_lookups_failed", None, "Times that it could not be, or had no address: its last addresses are used on.";
+        Dropped => Counter, "cache_origin_addresses_dropped", None, "Addresses of origins' names that are not used, because there are more than 16 of one.";
+    }
+}
 
 /// What is known of an origin's addresses.
 #[derive(Debug, Clone)]
@@ -46,32 +66,73 @@ struct Known {
 pub(crate) struct Resolver {
     host: String,
     known: watch::Receiver<Known>,
-    /// Wakes the thread; one waiting word is enough.
-    wake: Option<SyncSender<()>>,
+    /// Wakes the name's task; one waiting word is enough.
+    wake: Option<mpsc::Sender<()>>,
 }
 
-impl Resolver {
-    /// For a host; a thread is started where it is given by name.
+/// A name, for the thread that looks it up.
+struct Name {
+    host: String,
+    port: u16,
+    woken: mpsc::Receiver<()>,
+    told: watch::Sender<Known>,
+}
+
+/// What looks names up; a thread, once there is one.
+pub(crate) struct Names {
+    servers: Vec<SocketAddr>,
+    counters: Arc<CounterSet<NameCounter>>,
+    thread: Option<mpsc::UnboundedSender<Name>>,
+}
+
+impl Names {
+    /// Asks these servers of DNS; none: those of the system.
+    pub(crate) fn new(servers: &[SocketAddr], counters: Arc<CounterSet<NameCounter>>) -> Self {
+        Self { servers: servers.to_vec(), counters, thread: None }
+    }
+
+    /// The addresses of a host, which may be one itself.
     ///
     /// # Errors
     /// There is no thread to be had.
-    pub(super) fn new(host: &str, port: u16) -> std::io::Result<Arc<Self>> {
+    pub(super) fn resolver(&mut self, host: &str, port: u16) -> std::io::Result<Arc<Resolver>> {
         let none = Known { addresses: Arc::from([]), again_at: None, look_ups: 0 };
         if let Ok(address) = host.parse::<IpAddr>() {
             let addresses = Arc::from([SocketAddr::new(address, port)]);
             let (_, known) = watch::channel(Known { addresses, ..none });
-            return Ok(Arc::new(Self { host: host.to_owned(), known, wake: None }));
+            return Ok(Arc::new(Resolver { host: host.to_owned(), known, wake: None }));
         }
         let (told, known) = watch::channel(none);
-        let (wake, woken) = sync_channel(1);
-        let name = host.to_owned();
-        // It ends when the last core has dropped its end of `wake`.
-        thread::Builder::new()
-            .name("resolve".to_owned())
-            .spawn(move || look_up(&name, port, &woken, &told))?;
-        Ok(Arc::new(Self { host: host.to_owned(), known, wake: Some(wake) }))
+        let (wake, woken) = mpsc::channel(1);
+        let name = Name { host: host.to_owned(), port, woken, told };
+        // It has ended only where it has panicked; then it is as one whose look-ups never end.
+        let _ = self.thread()?.send(name);
+        Ok(Arc::new(Resolver { host: host.to_owned(), known, wake: Some(wake) }))
     }
 
+    fn thread(&mut self) -> std::io::Result<&mpsc::UnboundedSender<Name>> {
+        if self.thread.is_none() {
+            let (sender, names) = mpsc::unbounded_channel();
+            let (servers, counters) = (self.servers.clone(), self.counters.core(0));
+            let runtime = runtime::Builder::new_current_thread()
+                .enable_all()
+                .max_blocking_threads(BLOCKING_MAX)
+                .thread_name("resolve-name")
+                .build()?;
+            // It ends when the last core has let go of the last name.
+            thread::Builder::new().name("resolve".to_owned()).spawn(move || {
+                LocalSet::new().block_on(&runtime, keep_all(names, LookUps::new(servers), counters));
+            })?;
+            self.thread = Some(sender);
+        }
+        self.thread.as_ref().ok_or_else(|| std::io::ErrorKind::NotFound.into())
+    }
+}
+
+/// Threads that ask the system for names that DNS does not have.
+const BLOCKING_MAX: usize = 2;
+
+impl Resolver {
     /// For what has no name: it has no addresses, and never will.
     pub(super) fn of_nobody() -> Arc<Self> {
         let (_, known) = watch::channel(Known { addresses: Arc::from([]), again_at: None, look_ups: 0 });
@@ -105,19 +166,58 @@ impl Resolver {
     }
 }
 
-/// Looks the name up whenever it is told to.
-fn look_up(host: &str, port: u16, woken: &Receiver<()>, told: &watch::Sender<Known>) {
-    while woken.recv().is_ok() {
-        let found: Result<Vec<SocketAddr>, _> =
-            (host, port).to_socket_addrs().map(|found| found.take(ADDRESSES_MAX).collect());
-        told.send_modify(|known| {
-            known.look_ups += 1;
-            match found {
-                Ok(found) if !found.is_empty() => {
-                    known.addresses = in_turn(found).into();
-                    known.again_at = Some(clock::now() + REFRESH_AFTER);
+/// Looks all names up that it is given, whenever somebody wants one.
+async fn keep_all(
+    mut names: mpsc::UnboundedReceiver<Name>,
+    look_ups: LookUps,
+    counters: CoreCounters<NameCounter>,
+) {
+    let shared = std::rc::Rc::new((look_ups, counters));
+    let mut all = JoinSet::new();
+    while let Some(name) = names.recv().await {
+        let shared = std::rc::Rc::clone(&shared);
+        all.spawn_local(async move { keep(name, &shared.0, &shared.1).await });
+    }
+    while all.join_next().await.is_some() {}
+}
+
+/// Looks one name up whenever somebody wants it.
+async fn keep(mut name: Name, look_ups: &LookUps, counters: &CoreCounters<NameCounter>) {
+    let (mut fails, mut has_too_many) = (false, false);
+    while name.woken.recv().await.is_some() {
+        let found = look_ups.look_up(&name.host).await;
+        counters.add(NameCounter::LookUps, 1);
+        let now = clock::now();
+        let (addresses, again_at) = match found {
+            Ok(Answer { addresses, dropped, fresh_for }) => {
+                if std::mem::take(&mut fails) {
+                    tracing::info!(name = name.host, "an origin's name can be looked up again");
                 }
-                Ok(_) | Err(_) => known.again_at = Some(clock::now() + RETRY_AFTER),
+                if dropped > 0 && !has_too_many {
+                    tracing::warn!(name = name.host, dropped, "an origin's name has too many addresses");
+                }
+                has_too_many = dropped > 0;
+                counters.add(NameCounter::Dropped, dropped as u64);
+                let addresses = addresses.into_iter().map(|address| SocketAddr::new(address, name.port));
+                (Some(addresses.collect()), now + fresh_for.clamp(FRESH_MIN, FRESH_MAX))
+            }
+            Err(why) => {
+                if !std::mem::replace(&mut fails, true) {
+                    tracing::warn!(
+                        name = name.host,
+                        why,
+                        "an origin's name cannot be looked up: its last addresses are used on"
+                    );
+                }
+                counters.add(NameCounter::Failed, 1);
+                (None, now + RETRY_AFTER)
+            }
+        };
+        name.told.send_modify(|known| {
+            known.look_ups += 1;
+            known.again_at = Some(again_at);
+            if let Some(addresses) = addresses {
+                known.addresses = in_turn(addresses).into();
             }
         });
     }
@@ -140,25 +240,4 @@ fn in_turn(found: Vec<SocketAddr>) -> Vec<SocketAddr> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn families_take_turns() {
-        let a = |text: &str| text.parse::<SocketAddr>().expect("an address");
-        let found = vec![a("[::1]:1"), a("[::2]:1"), a("[::3]:1"), a("127.0.0.1:1")];
-        assert_eq!(in_turn(found), [a("[::1]:1"), a("127.0.0.1:1"), a("[::2]:1"), a("[::3]:1")]);
-        assert_eq!(in_turn(Vec::new()), []);
-    }
-
-    #[tokio::test]
-    async fn a_name_is_looked_up_and_a_bad_one_is_said() {
-        let at_most = Duration::from_secs(20);
-        let good = Resolver::new("localhost", 80).expect("a thread");
-        let found = good.addresses(at_most).await.expect("found");
-        assert!(found.iter().all(|address| address.ip().is_loopback()), "{found:?}");
-        let bad = Resolver::new("nobody.invalid", 80).expect("a thread");
-        let error = bad.addresses(at_most).await.expect_err("no such name");
-        assert_eq!(error, OriginError::Unresolved("nobody.invalid".to_owned()));
-    }
-}
+mod tests;

@@ -18,6 +18,8 @@ pub struct Shown<'a> {
     pub authorities: Option<&'a Path>,
     /// Its certificate (PEM) with the certificate's key (PEM), for servers that ask for one.
     pub pair: Option<(&'a Path, &'a Path)>,
+    /// What may be spoken above TLS (ALPN), the best first; none: nothing is said of it.
+    pub protocols: &'a [&'a [u8]],
 }
 
 /// The certificates (DER) of those whom a client trusts: of a file (PEM), each of which must be usable, else whom the system
@@ -64,6 +66,6 @@ pub fn connector(shown: Shown<'_>) -> Result<TlsConnector, TlsError> {
             })?
         }
     };
-    config.alpn_protocols = vec![b"http/1.1".to_vec()];
+    config.alpn_protocols = shown.protocols.iter().map(|protocol| protocol.to_vec()).collect();
     Ok(TlsConnector::from(Arc::new(config)))
 }

@@ -1,0 +1,74 @@
+//! What the head of an origin's answer says, whichever protocol it came by.
+
+use wire::http1::{
+    fields::{append_field, is_hop_by_hop, persists},
+    framing::{Answered, Framing, response_framing},
+    head::{HeadLimits, HeadRule, HeaderSlots, KeptResponse, Progress, ResponseHead, parse_response},
+    known::KnownHeader,
+};
+
+use super::OriginError;
+use crate::{config::Limits, error_page::Rule};
+
+/// What the beginning of an answer is.
+pub(super) enum Parsed {
+    Final { head: KeptResponse, head_bytes: usize, framing: Framing, persists: bool },
+    Interim { head_bytes: usize, told_on: Option<Vec<u8>> },
+    Switched { head: KeptResponse, head_bytes: usize },
+    NeedMore,
+}
+
+pub(super) fn final_head(bytes: &[u8], answered: Answered, limits: &Limits) -> Result<Parsed, OriginError> {
+    match parse_response(bytes, &mut HeaderSlots::new(), &head_limits(limits)) {
+        Ok(Progress::NeedMore) => Ok(Parsed::NeedMore),
+        Ok(Progress::Complete((head, head_bytes))) if head.status == 101 => {
+            Ok(Parsed::Switched { head: KeptResponse::new(&head, head_bytes), head_bytes })
+        }
+        Ok(Progress::Complete((head, head_bytes))) if head.is_interim() => {
+            // The client has its own `100 Continue` of us.
+            let told_on = (head.status != 100).then(|| interim(&head));
+            Ok(Parsed::Interim { head_bytes, told_on })
+        }
+        Ok(Progress::Complete((head, head_bytes))) => {
+            let framing = response_framing(&head, answered)
+                .map_err(|error| OriginError::Invalid(Rule::Framing(error)))?;
+            let persists = persists(head.version, &head.headers);
+            Ok(Parsed::Final { head: KeptResponse::new(&head, head_bytes), head_bytes, framing, persists })
+        }
+        Err(error)
+            if matches!(
+                error.rule,
+                HeadRule::LineTooLong | HeadRule::HeadersTooLarge | HeadRule::TooManyHeaders
+            ) =>
+        {
+            Err(OriginError::HeadTooLarge(limits.response_head_bytes_max))
+        }
+        Err(error) => Err(OriginError::Invalid(Rule::Head(error.rule))),
+    }
+}
+
+/// The head of an interim response as it is told on: without what is for one hop (RFC 9110 §7.6.1), and without a length,
+/// which none has.
+pub(crate) fn interim(head: &ResponseHead<'_, '_>) -> Vec<u8> {
+    let mut out = Vec::with_capacity(256);
+    for part in [
+        b"HTTP/1.1 ",
+        itoa::Buffer::new().format(head.status).as_bytes(),
+        b" ",
+        head.reason.as_bytes(),
+        b"\r\n",
+    ] {
+        out.extend_from_slice(part);
+    }
+    for (known, name, value) in head.headers.classified() {
+        if known != Some(KnownHeader::ContentLength) && !is_hop_by_hop(name, &head.headers) {
+            append_field(&mut out, name, value);
+        }
+    }
+    out
+}
+
+pub(super) fn head_limits(limits: &Limits) -> HeadLimits {
+    let head_bytes_max = limits.response_head_bytes_max;
+    HeadLimits { line_bytes_max: head_bytes_max, head_bytes_max }
+}

@@ -1,0 +1,205 @@
+//! Leave to talk to a server, and a connection for it: of the pool, or a new one.
+//!
+//! ```text
+//!  permit ─▶ may it speak HTTP/2?
+//!              no  ─▶ an idle connection, or a new one
+//!              yes ─▶ leave for a stream ─▶ a place on a shared connection ─ none ─▶ one connects, the others wait for what
+//!                                           or an idle one of HTTP/1                comes of it: a shared connection for all
+//! ```
+//! A server that is asked by https says at each handshake which protocol it speaks (ALPN); until the first one, nobody
+//! knows. So those who come meanwhile wait, and not each of them opens a connection that one could share.
+
+use std::sync::Arc;
+
+use tokio::{
+    sync::{OwnedSemaphorePermit, Semaphore},
+    time::timeout,
+};
+
+use super::{
+    OriginError, Told,
+    exchange::{Exchange, Patience, Talk},
+    group::MemberId,
+    http1, http2,
+    line::Line,
+    member::{Member, Spoken},
+    upstream::{Permit, Upstream, Upstreams},
+};
+use crate::{config::Limits, request::Wanted};
+
+/// Over which connections an exchange may go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Over {
+    /// One of the pool, or a new one.
+    Any,
+    /// None of HTTP/1 that was kept: it may have ended without our knowing.
+    Fresh,
+    /// A new one of HTTP/1.
+    Http1,
+}
+
+/// Waits for leave, and for a connection.
+pub(super) async fn begin(
+    upstreams: &impl Upstreams,
+    id: MemberId,
+    limits: &Limits,
+    wanted: Wanted,
+    over: Over,
+    patience: Patience,
+) -> Result<Exchange, OriginError> {
+    let (permits, member) =
+        of(upstreams, id, |upstream| (upstream.permits.clone(), Arc::clone(&upstream.member)))?;
+    let mut permit = permits.acquire(wanted, limits.origin_first_byte_time_max).await?;
+    permit.busy = Some(member.begin());
+    if over != Over::Http1 && member.may_speak_http2() {
+        let shared = Shared { upstreams, id, member: &member, limits, wanted, over, patience };
+        // On the heap: others would be larger by it.
+        return Box::pin(shared.begin(permit)).await;
+    }
+    if over == Over::Any
+        && let Some(line) = of(upstreams, id, Upstream::take)?
+    {
+        return Ok(of_line(line, id, permit, true, patience));
+    }
+    let offered = if over == Over::Http1 { Spoken::Http1 } else { Spoken::Any };
+    // On the heap: nearly all requests take a connection that was kept, and would be larger by it.
+    match Box::pin(connect(&member, offered, limits)).await {
+        Ok((line, false)) => Ok(of_line(line, id, permit, false, patience)),
+        // It has learnt HTTP/2 meanwhile; from the next connection on that is made use of.
+        Ok((line, true)) => {
+            let leave = of(upstreams, id, |upstream| upstream.streams.clone())?;
+            let leave = leave.acquire(wanted, limits.origin_first_byte_time_max).await?;
+            share(upstreams, id, line, limits, leave)
+                .await
+                .map(|place| of_place(place, id, permit, false, patience))
+        }
+        Err(error) => {
+            upstreams.fared(id, false);
+            Err(error)
+        }
+    }
+}
+
+/// Runs `with` on the connections to a server; where no configuration has that any more, nobody is there.
+fn of<R>(
+    upstreams: &impl Upstreams,
+    id: MemberId,
+    with: impl FnOnce(&mut Upstream) -> R,
+) -> Result<R, OriginError> {
+    upstreams.upstream(id, with).ok_or(OriginError::NobodyUp)
+}
+
+/// A new connection, and whether HTTP/2 is spoken there.
+async fn connect(member: &Member, offered: Spoken, limits: &Limits) -> Result<(Line, bool), OriginError> {
+    let at_most = limits.origin_connect_time_max;
+    let connected = timeout(at_most, member.connect(offered, at_most)).await;
+    connected.unwrap_or(Err(OriginError::ConnectTimeout(at_most)))
+}
+
+fn of_line(line: Line, id: MemberId, permit: Permit, reused: bool, patience: Patience) -> Exchange {
+    Exchange::over(Talk::Http1(http1::Talk::over(line)), id, permit, reused, patience)
+}
+
+fn of_place(place: http2::Place, id: MemberId, permit: Permit, reused: bool, patience: Patience) -> Exchange {
+    Exchange::over(Talk::Http2(Box::new(http2::Talk::over(place))), id, permit, reused, patience)
+}
+
+/// Speaks HTTP/2 on a connection, which others may share from now on; the first place there.
+async fn share(
+    upstreams: &impl Upstreams,
+    id: MemberId,
+    line: Line,
+    limits: &Limits,
+    leave: OwnedSemaphorePermit,
+) -> Result<http2::Place, OriginError> {
+    let tell = of(upstreams, id, |upstream| upstream.tell)?;
+    let connection = http2::open(line, limits, tell).await?;
+    tell(Told::Request);
+    of(upstreams, id, |upstream| {
+        let place = connection.place(leave);
+        upstream.share(connection);
+        place
+    })
+}
+
+/// Beginning where HTTP/2 may be spoken.
+struct Shared<'a, U> {
+    upstreams: &'a U,
+    id: MemberId,
+    member: &'a Member,
+    limits: &'a Limits,
+    wanted: Wanted,
+    over: Over,
+    patience: Patience,
+}
+
+/// What the pool has.
+enum Found {
+    Place(http2::Place),
+    Line(Line),
+    /// Nothing; so many attempts to connect have ended by now.
+    Nothing(OwnedSemaphorePermit, u64, Arc<Semaphore>),
+}
+
+impl<U: Upstreams> Shared<'_, U> {
+    async fn begin(self, permit: Permit) -> Result<Exchange, OriginError> {
+        let Self { upstreams, id, member, limits, wanted, patience, .. } = self;
+        let streams = of(upstreams, id, |upstream| upstream.streams.clone())?;
+        let leave = streams.acquire(wanted, limits.origin_first_byte_time_max).await?;
+        let (leave, seen, connecting) = match self.find(leave)? {
+            Found::Place(place) => return Ok(of_place(place, id, permit, true, patience)),
+            Found::Line(line) => return Ok(of_line(line, id, permit, true, patience)),
+            Found::Nothing(leave, seen, connecting) => (leave, seen, connecting),
+        };
+        let at_most = limits.origin_connect_time_max;
+        let Ok(Ok(turn)) = timeout(at_most, connecting.acquire_owned()).await else {
+            return Err(OriginError::ConnectTimeout(at_most));
+        };
+        // Whoever connected before has perhaps brought what can be shared; or has found that nobody is there.
+        let failed = of(upstreams, id, |upstream| upstream.attempts.failed.clone())?;
+        if let Some((_, error)) = failed.filter(|(at, _)| *at > seen) {
+            return Err(error);
+        }
+        let leave = match self.find(leave)? {
+            Found::Place(place) => return Ok(of_place(place, id, permit, true, patience)),
+            Found::Line(line) => return Ok(of_line(line, id, permit, true, patience)),
+            Found::Nothing(leave, ..) => leave,
+        };
+        let is_known = member.spoken() == Spoken::Http1;
+        // One that speaks HTTP/1 after all: each connects for itself.
+        let turn = (!is_known).then_some(turn);
+        let connected = connect(member, Spoken::Any, limits).await;
+        of(upstreams, id, |upstream| {
+            upstream.attempts.count += 1;
+            if let Err(error) = &connected {
+                upstream.attempts.failed = Some((upstream.attempts.count, error.clone()));
+            }
+        })?;
+        let exchange = match connected {
+            Ok((line, false)) => Ok(of_line(line, id, permit, false, patience)),
+            Ok((line, true)) => share(upstreams, id, line, limits, leave)
+                .await
+                .map(|place| of_place(place, id, permit, false, patience)),
+            Err(error) => {
+                upstreams.fared(id, false);
+                Err(error)
+            }
+        };
+        drop(turn);
+        exchange
+    }
+
+    /// What can be had at once.
+    fn find(&self, leave: OwnedSemaphorePermit) -> Result<Found, OriginError> {
+        of(self.upstreams, self.id, |upstream| match upstream.place(leave) {
+            Ok(place) => {
+                (upstream.tell)(Told::Request);
+                Found::Place(place)
+            }
+            Err(leave) => match (self.over == Over::Any).then(|| upstream.take()).flatten() {
+                Some(line) => Found::Line(line),
+                None => Found::Nothing(leave, upstream.attempts.count, Arc::clone(&upstream.connecting)),
+            },
+        })
+    }
+}

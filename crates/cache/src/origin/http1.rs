@@ -1,0 +1,375 @@
+//! An exchange over HTTP/1: it has its connection to itself, from the request's first byte to the answer's last.
+
+use std::{
+    cell::RefCell,
+    future::poll_fn,
+    io,
+    pin::Pin,
+    task::{Poll, ready},
+    time::Duration,
+};
+
+use engine::sys::span::Span;
+use tokio::{
+    io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf, split},
+    time::{Instant, timeout, timeout_at},
+};
+use wire::http1::{
+    framing::{Answered, BodyDecoder, ChunkedEncoder, Framing},
+    head::{HeaderSlots, Progress, may_end_in, parse_response},
+};
+
+use super::{
+    OriginError,
+    answer_head::{Parsed, final_head, head_limits},
+    exchange::{self, Handed, Part, Patience, Read, Said},
+    line::Line,
+};
+use crate::{config::Limits, error_page::Rule};
+
+/// Read at once while a head is waited for: nearly all heads, and a small body with them.
+const READ_BYTES: usize = 8 * 1024;
+
+thread_local! {
+    /// Where the beginning of an answer is read, so that an exchange keeps as much memory as has come, and none while it
+    /// waits.
+    static SCRATCH: RefCell<Box<[u8]>> = RefCell::new(vec![0; READ_BYTES].into());
+}
+
+/// Appends what comes next; 0 is the end of the stream.
+async fn append(stream: &mut (impl AsyncRead + Unpin), to: &mut Vec<u8>) -> io::Result<usize> {
+    poll_fn(|cx| {
+        SCRATCH.with_borrow_mut(|scratch| {
+            let mut buffer = ReadBuf::new(scratch);
+            ready!(Pin::new(&mut *stream).poll_read(cx, &mut buffer))?;
+            to.extend_from_slice(buffer.filled());
+            Poll::Ready(Ok(buffer.filled().len()))
+        })
+    })
+    .await
+}
+
+/// Sends all of it; what seals it does not keep some back.
+async fn write_all(writer: &mut (impl AsyncWrite + Unpin), bytes: &[u8]) -> io::Result<()> {
+    writer.write_all(bytes).await?;
+    writer.flush().await
+}
+
+/// A request over a connection of HTTP/1.
+pub(super) struct Talk {
+    line: Line,
+    /// Received and not yet taken: the beginning of the answer.
+    received: Vec<u8>,
+    /// A body goes with the request. The origin may answer without having read it, and then takes it for the next
+    /// request: some never read that of a GET (Python's file server), or know no chunks. So the connection ends with
+    /// the answer, and nobody else's request comes behind it.
+    is_last: bool,
+    /// A chunk of the request's body, while it is sent.
+    chunk: Vec<u8>,
+}
+
+/// An answer's body, as it comes over a connection of HTTP/1.
+pub(super) struct Body {
+    line: Line,
+    /// What was read and may hold bytes of the body that were not taken yet: from here on.
+    early: Vec<u8>,
+    early_at: usize,
+    decoder: BodyDecoder,
+    /// The connection can be used again once the body is read.
+    reusable: bool,
+    /// The connection ended where the body may end.
+    ended: bool,
+}
+
+impl Talk {
+    pub(super) fn over(line: Line) -> Self {
+        Self { line, received: Vec::new(), is_last: false, chunk: Vec::new() }
+    }
+
+    /// Sends the request's head.
+    pub(super) async fn send(&mut self, bytes: &[u8], at_most: Duration) -> Result<(), OriginError> {
+        // As a rule the socket takes it at once, and nobody needs a timer.
+        let sent = self.line.try_write(bytes);
+        let bytes = &bytes[sent..];
+        if bytes.is_empty() {
+            return Ok(());
+        }
+        // On the heap, because it is rare: every exchange would be larger by it.
+        match Box::pin(timeout(at_most, write_all(&mut self.line, bytes))).await {
+            Ok(sent) => sent.map_err(|error| OriginError::from_io(&error)),
+            Err(_) => Err(OriginError::FirstByteTimeout(at_most)),
+        }
+    }
+
+    /// Sends part of the request's body, unless the origin answers before it has taken it.
+    pub(super) async fn send_body(
+        &mut self,
+        part: Part<'_>,
+        is_chunked: bool,
+        limits: &Limits,
+    ) -> Result<Handed, OriginError> {
+        let at_most = limits.origin_between_bytes_time_max;
+        self.is_last = true;
+        let Self { line, received, chunk, .. } = self;
+        let bytes = match part {
+            Part::Bytes(bytes) if !is_chunked => bytes,
+            Part::Bytes(bytes) => {
+                chunk.clear();
+                chunk.extend_from_slice(ChunkedEncoder::chunk_header(bytes.len() as u64).as_bytes());
+                chunk.extend_from_slice(bytes);
+                chunk.extend_from_slice(ChunkedEncoder::CHUNK_END);
+                chunk
+            }
+            Part::End(_) if !is_chunked => &[],
+            Part::End(trailers) => {
+                chunk.clear();
+                for part in ChunkedEncoder::last_chunk(trailers) {
+                    chunk.extend_from_slice(part);
+                }
+                chunk
+            }
+        };
+        // Where the socket takes it, an answer that has come already is seen before the next part.
+        let bytes = &bytes[line.try_write(bytes)..];
+        if bytes.is_empty() {
+            return Ok(Handed::Over);
+        }
+        let (mut reader, mut writer) = split(line);
+        tokio::select! {
+            biased;
+            heard = hear(&mut reader, received, limits) => heard.map(|()| Handed::Answered),
+            sent = timeout(at_most, write_all(&mut writer, bytes)) => match sent {
+                Ok(sent) => sent.map(|()| Handed::Over).map_err(|error| OriginError::from_io(&error)),
+                Err(_) => Err(OriginError::FirstByteTimeout(at_most)),
+            }
+        }
+    }
+
+    /// Waits until the origin answers although it does not have the whole request (RFC 9112 §9.5). Nothing is lost
+    /// where the wait is given up.
+    pub(super) async fn answered_early(&mut self, limits: &Limits) -> Result<(), OriginError> {
+        self.is_last = true;
+        hear(&mut self.line, &mut self.received, limits).await
+    }
+
+    /// Waits for the head of the final answer, or of an interim one that is told on.
+    pub(super) async fn answer(
+        mut self,
+        answered: Answered,
+        limits: &Limits,
+        deadline: Instant,
+    ) -> Result<Said, OriginError> {
+        let mut buffer = std::mem::take(&mut self.received);
+        // Bytes that were parsed and are no whole head: it is parsed again when one may end in what came since.
+        let mut seen = 0;
+        loop {
+            if !buffer.is_empty() && (seen == 0 || may_end_in(&buffer, seen, &head_limits(limits))) {
+                match final_head(&buffer, answered, limits)? {
+                    Parsed::Final { head, head_bytes, framing, persists } => {
+                        let reusable = persists && framing != Framing::UntilClose && !self.is_last;
+                        let body = Body {
+                            line: self.line,
+                            early: buffer,
+                            early_at: head_bytes,
+                            decoder: BodyDecoder::new(framing),
+                            reusable,
+                            ended: false,
+                        };
+                        return Ok(Said::Final { head, framing, body: exchange::Body::Http1(body) });
+                    }
+                    Parsed::Interim { head_bytes, told_on } => {
+                        buffer.drain(..head_bytes);
+                        if let Some(head) = told_on {
+                            self.received = buffer;
+                            return Ok(Said::Interim(exchange::Talk::Http1(self), head));
+                        }
+                        seen = 0;
+                        continue;
+                    }
+                    Parsed::Switched { head, head_bytes } => {
+                        let early = buffer.split_off(head_bytes);
+                        return Ok(Said::Switched { line: self.line, head, early });
+                    }
+                    Parsed::NeedMore => seen = buffer.len(),
+                }
+            }
+            match timeout_at(deadline, append(&mut self.line, &mut buffer)).await {
+                Err(_) => return Err(OriginError::FirstByteTimeout(limits.origin_first_byte_time_max)),
+                Ok(Ok(0)) if buffer.is_empty() => return Err(OriginError::Closed),
+                Ok(Ok(0)) => return Err(OriginError::HeadShort),
+                Ok(Ok(_)) => {}
+                Ok(Err(error)) => return Err(OriginError::from_io(&error)),
+            }
+        }
+    }
+}
+
+/// Reads until `received` begins with the head of a final answer, or with what is none: whoever parses it says so.
+async fn hear(
+    reader: &mut (impl AsyncRead + Unpin),
+    received: &mut Vec<u8>,
+    limits: &Limits,
+) -> Result<(), OriginError> {
+    let mut seen = 0;
+    loop {
+        if !received.is_empty() && (seen == 0 || may_end_in(received, seen, &head_limits(limits))) {
+            match parse_response(received, &mut HeaderSlots::new(), &head_limits(limits)) {
+                Ok(Progress::NeedMore) => seen = received.len(),
+                Ok(Progress::Complete((head, bytes))) if head.is_interim() => {
+                    received.drain(..bytes);
+                    seen = 0;
+                    continue;
+                }
+                Ok(Progress::Complete(_)) | Err(_) => return Ok(()),
+            }
+        }
+        match append(reader, received).await {
+            Ok(0) if received.is_empty() => return Err(OriginError::Closed),
+            Ok(0) => return Err(OriginError::HeadShort),
+            Ok(_) => {}
+            Err(error) => return Err(OriginError::from_io(&error)),
+        }
+    }
+}
+
+impl Body {
+    /// Reads body bytes into `into`, as many as there are; waits for at least one.
+    pub(super) async fn read(&mut self, into: Span<'_>, patience: &Patience) -> Result<Read, OriginError> {
+        loop {
+            if self.is_complete() {
+                return Ok(Read::End);
+            }
+            if let Some(target) = self.raw_room(into) {
+                let received = self.receive(target, patience).await?;
+                return self.took_raw(received);
+            }
+            if let Some(read) = self.decode(into)? {
+                return Ok(read);
+            }
+            self.fill(patience).await?;
+        }
+    }
+
+    /// The whole body, if its length is known and all of it came with the head.
+    pub(super) fn take_whole(&mut self) -> Option<Vec<u8>> {
+        let bytes = usize::try_from(self.decoder.remaining_known()?).ok()?;
+        let end = self.early_at.checked_add(bytes).filter(|&end| end <= self.early.len())?;
+        // Bytes behind it are no answer to anything that was asked.
+        self.reusable &= end == self.early.len();
+        let mut whole = std::mem::take(&mut self.early);
+        whole.truncate(end);
+        whole.drain(..std::mem::take(&mut self.early_at));
+        if bytes > 0 {
+            self.decoder.take_raw(bytes as u64);
+        }
+        Some(whole)
+    }
+
+    /// As [`read`](Self::read), but does not wait; `None`: there is nothing yet.
+    pub(super) fn read_now(&mut self, into: Span<'_>) -> Option<Result<Read, OriginError>> {
+        if self.is_complete() {
+            return Some(Ok(Read::End));
+        }
+        match self.decode(into) {
+            Ok(None) => {}
+            decoded => return decoded.transpose(),
+        }
+        let target = self.raw_room(into)?;
+        match self.receive_now(target) {
+            Ok(received) => received.map(|bytes| self.took_raw(bytes)),
+            Err(error) => Some(Err(error)),
+        }
+    }
+
+    /// Where payload for certain goes: no byte of it needs a look, so it is received where it is kept. `None`: the next
+    /// byte needs one.
+    fn raw_room<'a>(&self, into: Span<'a>) -> Option<Span<'a>> {
+        let raw = usize::try_from(self.decoder.raw_max()).unwrap_or(usize::MAX);
+        let is_next = self.early_at == self.early.len() && raw > 0;
+        is_next.then(|| into.slice(0..raw.min(into.len())))
+    }
+
+    /// Accounts for what was received where it is kept.
+    fn took_raw(&mut self, bytes: usize) -> Result<Read, OriginError> {
+        if bytes == 0 {
+            return self.end_of_stream();
+        }
+        self.decoder.take_raw(bytes as u64);
+        Ok(Read::Bytes(bytes))
+    }
+
+    /// Moves decoded bytes from `early` to `into`; `None` if more must be read first.
+    fn decode(&mut self, into: Span<'_>) -> Result<Option<Read>, OriginError> {
+        while self.early_at < self.early.len() {
+            let rest = &self.early[self.early_at..];
+            // Payload is never longer than what carries it, so what fits in `into` bounds what we decode.
+            let piece = &rest[..rest.len().min(into.len())];
+            let step =
+                self.decoder.decode(piece).map_err(|error| OriginError::Invalid(Rule::Body(error.rule)))?;
+            let data = &piece[step.data.clone()];
+            self.early_at += step.consumed;
+            if !data.is_empty() {
+                into.slice(0..data.len()).write_from(data);
+                return Ok(Some(Read::Bytes(data.len())));
+            }
+            if self.decoder.is_done() {
+                return Ok(Some(Read::End));
+            }
+            if step.consumed == 0 {
+                break;
+            }
+        }
+        Ok(None)
+    }
+
+    /// Reads more into `early`.
+    async fn fill(&mut self, patience: &Patience) -> Result<(), OriginError> {
+        self.early.drain(..self.early_at);
+        self.early_at = 0;
+        self.early.reserve(16 * 1024);
+        let reading = self.line.read_buf(&mut self.early);
+        match Box::pin(patience.wait(reading)).await? {
+            Ok(0) => self.end_of_stream().map(|_| ()),
+            Ok(_) => Ok(()),
+            Err(_) => Err(OriginError::BodyShort),
+        }
+    }
+
+    async fn receive(&mut self, target: Span<'_>, patience: &Patience) -> Result<usize, OriginError> {
+        if let Some(received) = self.receive_now(target)? {
+            return Ok(received);
+        }
+        let received = Box::pin(patience.wait(self.line.receive(target))).await?;
+        received.map_err(|_| OriginError::BodyShort)
+    }
+
+    /// What the connection has; `None`: nothing yet.
+    fn receive_now(&mut self, target: Span<'_>) -> Result<Option<usize>, OriginError> {
+        self.line.receive_now(target).map_err(|_| OriginError::BodyShort)
+    }
+
+    fn end_of_stream(&mut self) -> Result<Read, OriginError> {
+        self.reusable = false;
+        if self.decoder.at_eof().is_err() {
+            return Err(OriginError::BodyShort);
+        }
+        self.ended = true;
+        Ok(Read::End)
+    }
+
+    /// Whether all of the body was read.
+    pub(super) fn is_complete(&self) -> bool {
+        self.decoder.is_done() || self.ended
+    }
+
+    /// Trailer lines as they came, once the body is complete.
+    pub(super) fn trailers(&self) -> &[u8] {
+        self.decoder.trailers()
+    }
+
+    /// The connection, if it can be used again.
+    pub(super) fn into_line(self) -> Option<Line> {
+        let is_clean = self.reusable && self.decoder.is_done() && self.early_at == self.early.len();
+        is_clean.then_some(self.line)
+    }
+}

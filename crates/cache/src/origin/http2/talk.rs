@@ -1,0 +1,359 @@
+//! An exchange as a stream of HTTP/2.
+
+use std::{
+    future::poll_fn,
+    task::{Context, Poll, Waker, ready},
+};
+
+use bytes::{Buf as _, Bytes};
+use engine::sys::span::Span;
+use h2::{RecvStream, SendStream, client::ResponseFuture};
+use http::Response;
+use tokio::time::{Instant, timeout, timeout_at};
+use wire::{
+    http1::framing::{Answered, Framing, TRAILER_BYTES_MAX},
+    http2::error::ErrorCode,
+};
+
+use super::{super::OriginError, connection::Place, of_stream, render};
+use crate::{
+    config::Limits,
+    error_page::Rule,
+    origin::{
+        answer_head::{Parsed, final_head},
+        exchange::{self, Handed, Part, Patience, Read, Said},
+    },
+};
+
+/// A request as a stream.
+pub(in crate::origin) struct Talk {
+    place: Place,
+    sent: Option<Sent>,
+}
+
+/// A stream that was opened.
+struct Sent {
+    /// Its request's content goes here. It is kept until the answer is read: `h2` ends a stream whose request nobody
+    /// goes on with.
+    content: SendStream<Bytes>,
+    answer: ResponseFuture,
+    /// The answer, where it came while content was still sent.
+    early: Option<Result<Response<RecvStream>, OriginError>>,
+}
+
+impl Sent {
+    /// Waits for the answer, past interim ones; it is kept for [`Talk::answer`].
+    fn poll_early(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        if self.early.is_some() {
+            return Poll::Ready(());
+        }
+        while let Poll::Ready(Some(Ok(_))) = self.answer.poll_informational(cx) {}
+        let answer = ready!(std::pin::Pin::new(&mut self.answer).poll(cx));
+        self.early = Some(answer.map_err(|error| of_stream(&error)));
+        Poll::Ready(())
+    }
+
+    /// Hands content over, as much as the windows let through; `None`: the origin does not take more.
+    fn poll_hand(&mut self, bytes: &mut &[u8], cx: &mut Context<'_>) -> Poll<Option<()>> {
+        while !bytes.is_empty() {
+            self.content.reserve_capacity(bytes.len());
+            // Waiting tells what is new, and not what is there already.
+            let mut room = self.content.capacity();
+            while room == 0 {
+                let Some(Ok(more)) = ready!(self.content.poll_capacity(cx)) else {
+                    return Poll::Ready(None);
+                };
+                room = more;
+            }
+            let (now, rest) = bytes.split_at(room.min(bytes.len()));
+            if self.content.send_data(Bytes::copy_from_slice(now), false).is_err() {
+                return Poll::Ready(None);
+            }
+            *bytes = rest;
+        }
+        Poll::Ready(Some(()))
+    }
+}
+
+impl Talk {
+    pub(in crate::origin) fn over(place: Place) -> Self {
+        Self { place, sent: None }
+    }
+
+    /// Sends the request's head.
+    pub(in crate::origin) fn send(&mut self, head: &[u8]) -> Result<(), OriginError> {
+        let request = render::request(head, self.place.is_secured());
+        let (request, has_content) = request.ok_or(OriginError::Http1Required)?;
+        // Where the connection has ended meanwhile, nothing was sent.
+        let opened = self.place.requests.send_request(request, !has_content);
+        let (answer, content) = opened.map_err(|_| OriginError::Unprocessed)?;
+        self.sent = Some(Sent { content, answer, early: None });
+        Ok(())
+    }
+
+    /// Sends part of the request's content, unless the origin answers before it has taken it.
+    pub(in crate::origin) async fn send_body(
+        &mut self,
+        part: Part<'_>,
+        limits: &Limits,
+    ) -> Result<Handed, OriginError> {
+        let at_most = limits.origin_between_bytes_time_max;
+        let Some(sent) = &mut self.sent else { return Ok(Handed::Answered) };
+        let mut bytes = match part {
+            Part::Bytes(bytes) => bytes,
+            Part::End([]) => {
+                let ended = sent.content.send_data(Bytes::new(), true);
+                return Ok(if ended.is_ok() { Handed::Over } else { Handed::Answered });
+            }
+            Part::End(lines) => {
+                let ended = sent.content.send_trailers(render::trailers(lines));
+                return Ok(if ended.is_ok() { Handed::Over } else { Handed::Answered });
+            }
+        };
+        let handing = poll_fn(|cx| {
+            if sent.poll_early(cx).is_ready() {
+                return Poll::Ready(Handed::Answered);
+            }
+            // It takes no more: it has answered, or ended the stream, which the answer tells.
+            let handed = ready!(sent.poll_hand(&mut bytes, cx));
+            Poll::Ready(handed.map_or(Handed::Answered, |()| Handed::Over))
+        });
+        match Box::pin(timeout(at_most, handing)).await {
+            Ok(handed) => Ok(handed),
+            Err(_) => Err(OriginError::FirstByteTimeout(at_most)),
+        }
+    }
+
+    /// Waits until the origin answers although it does not have the whole request.
+    pub(in crate::origin) async fn answered_early(&mut self) -> Result<(), OriginError> {
+        if let Some(sent) = &mut self.sent {
+            poll_fn(|cx| sent.poll_early(cx)).await;
+        }
+        Ok(())
+    }
+
+    /// Waits for the head of the final answer, or of an interim one that is told on.
+    pub(in crate::origin) async fn answer(
+        mut self: Box<Self>,
+        answered: Answered,
+        limits: &Limits,
+        deadline: Instant,
+    ) -> Result<Said, OriginError> {
+        let mut head = Vec::with_capacity(512);
+        loop {
+            let Some(sent) = &mut self.sent else { return Err(OriginError::Unprocessed) };
+            let coming = poll_fn(|cx| {
+                if sent.early.is_none()
+                    && let Poll::Ready(Some(Ok(interim))) = sent.answer.poll_informational(cx)
+                {
+                    return Poll::Ready(Some(interim));
+                }
+                sent.poll_early(cx).map(|()| None)
+            });
+            let Ok(interim) = timeout_at(deadline, coming).await else {
+                return Err(OriginError::FirstByteTimeout(limits.origin_first_byte_time_max));
+            };
+            let Some(interim) = interim else { break };
+            check(interim.headers())?;
+            head.clear();
+            render::answer(interim.status(), interim.headers(), answered, true, &mut head);
+            match final_head(&head, answered, limits)? {
+                Parsed::Interim { told_on: Some(told_on), .. } => {
+                    return Ok(Said::Interim(exchange::Talk::Http2(self), told_on));
+                }
+                Parsed::Interim { told_on: None, .. } => {}
+                // 101 has no meaning here (RFC 9113 §8.6).
+                _ => return Err(OriginError::Switched),
+            }
+        }
+        head.clear();
+        let Some(sent) = self.sent.take() else { return Err(OriginError::Unprocessed) };
+        let Sent { content, early, .. } = sent;
+        let response = early.unwrap_or(Err(OriginError::Closed))?;
+        check(response.headers())?;
+        let (status, is_whole) = (response.status(), response.body().is_end_stream());
+        render::answer(status, response.headers(), answered, is_whole, &mut head);
+        let Parsed::Final { head, framing, .. } = final_head(&head, answered, limits)? else {
+            return Err(OriginError::Switched);
+        };
+        let left = match framing {
+            Framing::Length(bytes) => Some(bytes),
+            Framing::None => Some(0),
+            Framing::Chunked | Framing::UntilClose => None,
+        };
+        let body = Body {
+            stream: response.into_body(),
+            piece: Bytes::new(),
+            left,
+            // To HEAD no content comes, whatever the fields say; should some come, nobody reads it.
+            ended: is_whole || framing == Framing::None,
+            fault: None,
+            trailers: Vec::new(),
+            _content: content,
+            _place: self.place,
+        };
+        if is_whole && left.is_some_and(|left| left > 0) {
+            return Err(OriginError::BodyShort);
+        }
+        Ok(Said::Final { head, framing, body: exchange::Body::Http2(Box::new(body)) })
+    }
+}
+
+/// `h2` lets no such field pass; were it to, HTTP/1 would read it.
+fn check(fields: &http::HeaderMap) -> Result<(), OriginError> {
+    if render::is_of_connection(fields) {
+        return Err(OriginError::Invalid(Rule::Http2(ErrorCode::PROTOCOL_ERROR)));
+    }
+    Ok(())
+}
+
+/// An answer's content, as it comes in a stream.
+pub(in crate::origin) struct Body {
+    stream: RecvStream,
+    /// What came and was not read yet.
+    piece: Bytes,
+    /// Bytes that are still to be read, where the head says so.
+    left: Option<u64>,
+    /// All of it was read, and the stream has ended.
+    ended: bool,
+    /// What was wrong with it, once something was.
+    fault: Option<OriginError>,
+    trailers: Vec<u8>,
+    /// The request's: with its end the stream ends, should content of it not have been sent.
+    _content: SendStream<Bytes>,
+    _place: Place,
+}
+
+impl Body {
+    /// Reads into `into`, as much as there is; waits for at least a byte. The last bytes of a told length are told when the
+    /// stream has ended, too: more of them would make the answer invalid, and it must not have been stored by then.
+    pub(in crate::origin) async fn read(
+        &mut self,
+        into: Span<'_>,
+        patience: &Patience,
+    ) -> Result<Read, OriginError> {
+        if self.piece.is_empty() && !self.ended {
+            Box::pin(patience.wait(poll_fn(|cx| self.poll_piece(cx)))).await??;
+        }
+        let bytes = self.take(into);
+        if bytes == 0 {
+            return Ok(Read::End);
+        }
+        if self.left == Some(0) && !self.ended {
+            Box::pin(patience.wait(poll_fn(|cx| self.poll_piece(cx)))).await??;
+        }
+        Ok(Read::Bytes(bytes))
+    }
+
+    /// As [`read`](Self::read), but does not wait; `None`: there is nothing yet.
+    pub(in crate::origin) fn read_now(&mut self, into: Span<'_>) -> Option<Result<Read, OriginError>> {
+        let mut cx = Context::from_waker(Waker::noop());
+        if self.piece.is_empty() && !self.ended {
+            match self.poll_piece(&mut cx) {
+                Poll::Ready(Ok(())) => {}
+                Poll::Ready(Err(error)) => return Some(Err(error)),
+                Poll::Pending => return None,
+            }
+        }
+        let bytes = self.take(into);
+        if self.left == Some(0)
+            && !self.ended
+            && let Poll::Ready(Err(error)) = self.poll_piece(&mut cx)
+        {
+            return Some(Err(error));
+        }
+        Some(Ok(if bytes == 0 { Read::End } else { Read::Bytes(bytes) }))
+    }
+
+    /// The whole content, if its length is known and all of it came in one frame.
+    pub(in crate::origin) fn take_whole(&mut self) -> Option<Vec<u8>> {
+        let bytes = self.left?;
+        let mut cx = Context::from_waker(Waker::noop());
+        if !self.ended && self.piece.is_empty() && bytes > 0 {
+            let Poll::Ready(Ok(())) = self.poll_piece(&mut cx) else { return None };
+        }
+        if self.piece.len() as u64 != bytes {
+            return None;
+        }
+        if !self.ended {
+            // What is wrong is told to who reads it.
+            self.left = Some(0);
+            let ended = self.poll_piece(&mut cx);
+            self.left = Some(bytes);
+            let Poll::Ready(Ok(())) = ended else { return None };
+        }
+        let whole = self.piece.to_vec();
+        self.took(whole.len());
+        Some(whole)
+    }
+
+    pub(in crate::origin) fn is_complete(&self) -> bool {
+        self.ended && self.piece.is_empty()
+    }
+
+    pub(in crate::origin) fn trailers(&self) -> &[u8] {
+        &self.trailers
+    }
+
+    /// Moves bytes of the piece; how many.
+    fn take(&mut self, into: Span<'_>) -> usize {
+        let bytes = self.piece.len().min(into.len());
+        if bytes > 0 {
+            into.slice(0..bytes).write_from(&self.piece[..bytes]);
+            self.took(bytes);
+        }
+        bytes
+    }
+
+    /// Bytes were taken out of here: the origin may send as many more.
+    fn took(&mut self, bytes: usize) {
+        self.piece.advance(bytes);
+        self.left = self.left.map(|left| left.saturating_sub(bytes as u64));
+        // Fails where it was more than has come, which it is not.
+        let _ = self.stream.flow_control().release_capacity(bytes);
+    }
+
+    /// Waits for the next piece, or for the end. What is wrong once stays so.
+    fn poll_piece(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), OriginError>> {
+        if let Some(fault) = &self.fault {
+            return Poll::Ready(Err(fault.clone()));
+        }
+        let came = ready!(self.poll_next(cx));
+        self.fault = came.as_ref().err().cloned();
+        Poll::Ready(came)
+    }
+
+    fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), OriginError>> {
+        loop {
+            match ready!(self.stream.poll_data(cx)) {
+                Some(Ok(piece)) if piece.is_empty() => {}
+                // h2 counts, too.
+                Some(Ok(piece)) if self.left.is_some_and(|left| piece.len() as u64 > left) => {
+                    return Poll::Ready(Err(OriginError::Invalid(Rule::Http2(ErrorCode::PROTOCOL_ERROR))));
+                }
+                Some(Ok(piece)) => {
+                    self.ended = self.stream.is_end_stream();
+                    if self.ended && self.left.is_some_and(|left| left != piece.len() as u64) {
+                        return Poll::Ready(Err(OriginError::BodyShort));
+                    }
+                    self.piece = piece;
+                    return Poll::Ready(Ok(()));
+                }
+                Some(Err(_)) => return Poll::Ready(Err(OriginError::BodyShort)),
+                None => break,
+            }
+        }
+        let trailers = ready!(self.stream.poll_trailers(cx)).map_err(|_| OriginError::BodyShort)?;
+        if self.left.is_some_and(|left| left > 0) {
+            return Poll::Ready(Err(OriginError::BodyShort));
+        }
+        if let Some(trailers) = trailers {
+            render::append(&trailers, &mut self.trailers);
+            if self.trailers.len() > TRAILER_BYTES_MAX {
+                return Poll::Ready(Err(OriginError::HeadTooLarge(TRAILER_BYTES_MAX)));
+            }
+        }
+        self.ended = true;
+        Poll::Ready(Ok(()))
+    }
+}

@@ -1,0 +1,168 @@
+//! Looking a name up: in the hosts file and in DNS, as the system is set up for both, with the time for which the answer
+//! holds.
+//!
+//! The system's own look-up (`getaddrinfo`) tells no time to live, and holds a thread for as long as its servers take. So
+//! `hickory-resolver` asks, by what `/etc/resolv.conf` says; both files are read again when they change. What DNS does not
+//! know may be known to the system by another way (`nsswitch.conf`: a directory, the local network's multicast): it is
+//! asked then, unless the servers were named for us.
+
+use std::{
+    cell::RefCell,
+    net::{IpAddr, SocketAddr, ToSocketAddrs as _, UdpSocket},
+    path::Path,
+    time::{Duration, SystemTime},
+};
+
+use engine::cores::clock;
+
+use hickory_resolver::{
+    TokioResolver,
+    config::{ConnectionConfig, LookupIpStrategy, NameServerConfig, ResolverConfig},
+    net::{NetError, runtime::TokioRuntimeProvider},
+};
+
+use super::resolve::ADDRESSES_MAX;
+
+/// That a name has no address is believed for so long.
+const NONE_FOR_MAX: Duration = Duration::from_secs(1);
+/// How long a server of DNS that was named for us has for an answer; it is asked twice.
+const SERVER_TIME_MAX: Duration = Duration::from_secs(2);
+/// How long the system's own answer holds, which says nothing of that.
+const SYSTEM_FRESH_FOR: Duration = Duration::from_secs(30);
+
+/// The files that say where and how.
+const FILES: [&str; 2] = ["/etc/resolv.conf", "/etc/hosts"];
+
+/// What was found.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Answer {
+    /// At least one, at most [`ADDRESSES_MAX`].
+    pub(super) addresses: Vec<IpAddr>,
+    /// Those beyond.
+    pub(super) dropped: usize,
+    pub(super) fresh_for: Duration,
+}
+
+impl Answer {
+    fn of(found: impl IntoIterator<Item = IpAddr>, fresh_for: Duration) -> Result<Self, String> {
+        let mut addresses = Vec::new();
+        for address in found {
+            if !addresses.contains(&address) {
+                addresses.push(address);
+            }
+        }
+        let dropped = addresses.len().saturating_sub(ADDRESSES_MAX);
+        addresses.truncate(ADDRESSES_MAX);
+        if addresses.is_empty() {
+            return Err("it has no address".to_owned());
+        }
+        Ok(Self { addresses, dropped, fresh_for })
+    }
+}
+
+/// When the files were changed.
+type Stamps = [Option<SystemTime>; FILES.len()];
+
+fn stamps() -> Stamps {
+    FILES.map(|file| Path::new(file).metadata().and_then(|meta| meta.modified()).ok())
+}
+
+/// Looks names up, one after the other or several at once.
+pub(super) struct LookUps {
+    servers: Vec<SocketAddr>,
+    /// By the files as they were; `None`: not yet.
+    resolver: RefCell<Option<(Stamps, TokioResolver)>>,
+}
+
+impl LookUps {
+    /// By these servers; none: those of the system.
+    pub(super) fn new(servers: Vec<SocketAddr>) -> Self {
+        Self { servers, resolver: RefCell::new(None) }
+    }
+
+    /// The addresses of a name; or why there are none.
+    pub(super) async fn look_up(&self, host: &str) -> Result<Answer, String> {
+        let is_of_system = self.servers.is_empty();
+        let found = match self.resolver() {
+            Ok(resolver) => resolver.lookup_ip(host).await,
+            Err(error) if is_of_system => return of_system(host).await.map_err(|_| error.to_string()),
+            Err(error) => return Err(error.to_string()),
+        };
+        match found {
+            Ok(found) => {
+                let fresh_for = found.valid_until().saturating_duration_since(clock::now());
+                let (six, four): (Vec<_>, Vec<_>) = found.iter().partition(IpAddr::is_ipv6);
+                // What no route leads to comes last (RFC 6724 §5, rule 1).
+                let is_six_first = six.first().is_some_and(|address| is_reachable(*address));
+                let all = if is_six_first { [six, four] } else { [four, six] };
+                Answer::of(all.into_iter().flatten(), fresh_for)
+            }
+            Err(error) if is_of_system && error.is_no_records_found() => {
+                of_system(host).await.map_err(|_| error.to_string())
+            }
+            Err(error) => Err(error.to_string()),
+        }
+    }
+
+    fn resolver(&self) -> Result<TokioResolver, NetError> {
+        let stamps = stamps();
+        let mut known = self.resolver.borrow_mut();
+        if let Some((of, resolver)) = &*known
+            && *of == stamps
+        {
+            return Ok(resolver.clone());
+        }
+        let mut builder = if self.servers.is_empty() {
+            TokioResolver::builder_tokio()?
+        } else {
+            let servers = self.servers.iter().map(server).collect();
+            let config = ResolverConfig::from_parts(None, Vec::new(), servers);
+            let mut builder = TokioResolver::builder_with_config(config, TokioRuntimeProvider::default());
+            builder.options_mut().timeout = SERVER_TIME_MAX;
+            builder.options_mut().attempts = 1;
+            builder
+        };
+        let options = builder.options_mut();
+        options.ip_strategy = LookupIpStrategy::Ipv6AndIpv4;
+        options.negative_max_ttl = Some(NONE_FOR_MAX);
+        let resolver = builder.build()?;
+        *known = Some((stamps, resolver.clone()));
+        Ok(resolver)
+    }
+}
+
+/// A server of DNS, over UDP, and over TCP for what is too long for that.
+fn server(at: &SocketAddr) -> NameServerConfig {
+    let connections = [ConnectionConfig::udp(), ConnectionConfig::tcp()].map(|mut connection| {
+        connection.port = at.port();
+        connection
+    });
+    NameServerConfig::new(at.ip(), true, connections.into())
+}
+
+/// Asks the system, on a thread that may wait for it.
+async fn of_system(host: &str) -> Result<Answer, String> {
+    let name = host.to_owned();
+    let found = tokio::task::spawn_blocking(move || (name.as_str(), 0).to_socket_addrs()).await;
+    let found = found.map_err(|error| error.to_string())?.map_err(|error| error.to_string())?;
+    Answer::of(found.map(|address| address.ip()), SYSTEM_FRESH_FOR)
+}
+
+/// Whether a route leads to an address; nothing is sent.
+fn is_reachable(address: IpAddr) -> bool {
+    UdpSocket::bind("[::]:0").and_then(|socket| socket.connect((address, 9))).is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_has_addresses_once_and_not_too_many() {
+        let all = (0..1000u32).map(|number| IpAddr::from((0x7f00_0000 + number / 2).to_be_bytes()));
+        let answer = Answer::of(all, Duration::from_secs(7)).expect("addresses");
+        assert_eq!((answer.addresses.len(), answer.dropped), (ADDRESSES_MAX, 500 - ADDRESSES_MAX));
+        assert_eq!(answer.addresses[1], IpAddr::from([127, 0, 0, 1]));
+        assert!(Answer::of([], Duration::ZERO).is_err());
+    }
+}

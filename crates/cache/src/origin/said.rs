@@ -1,0 +1,75 @@
+//! What `stat` and Prometheus are told of the servers of all origins, at the moment that they ask.
+
+#![expect(clippy::disallowed_types, reason = "taken when somebody asks for counters, and at a reload")]
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use engine::{
+    cores::clock,
+    meter::{Family, Point, Source, Unit, Value},
+};
+
+use super::health::Standing;
+use crate::site::Sites;
+
+/// The servers of all origins that are in force.
+pub(crate) struct Servers(Mutex<Arc<Sites>>);
+
+impl Servers {
+    pub(crate) fn of(sites: Arc<Sites>) -> Self {
+        Self(Mutex::new(sites))
+    }
+
+    /// They are others from now on.
+    pub(crate) fn are(&self, sites: Arc<Sites>) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = sites;
+    }
+
+    fn sites(&self) -> Arc<Sites> {
+        Arc::clone(&self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl std::fmt::Debug for Servers {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Servers({})", self.sites().members.all.len())
+    }
+}
+
+impl Source for Servers {
+    fn collect(&self, families: &mut Vec<Family>) {
+        let now_ms = clock::monotonic_ms();
+        // A server that two sites ask by different rules is up where it is for both.
+        let mut servers: BTreeMap<String, (bool, usize)> = BTreeMap::new();
+        for member in &self.sites().members.all {
+            let is_up = matches!(member.standing(now_ms), Standing::Up | Standing::Warming(_));
+            let server = servers.entry(member.server.to_string()).or_insert((true, 0));
+            *server = (server.0 && is_up, server.1 + member.busy());
+        }
+        let family = |name, help, of: fn(&(bool, usize)) -> f64| {
+            let points = servers.iter().map(|(server, said)| Point {
+                labels: vec![("origin", server.clone())],
+                value: Value::Gauge(of(said)),
+            });
+            Family { name, help, unit: Unit::None, points: points.collect() }
+        };
+        if servers.is_empty() {
+            return;
+        }
+        families.extend([
+            family(
+                "cache_origin_up",
+                "Whether a server of an origin is asked: 1, or 0 where it is left alone.",
+                |said| f64::from(u8::from(said.0)),
+            ),
+            family(
+                "cache_origin_exchanges",
+                "Exchanges with a server of an origin that are under way.",
+                |said| f64::from(u32::try_from(said.1).unwrap_or(u32::MAX)),
+            ),
+        ]);
+    }
+}
