@@ -280,6 +280,7 @@ pub(crate) struct Own {
     /// By which it says what becomes of requests, to whoever reads that; `None`: nobody can.
     pub(crate) scribe: Option<Scribe>,
     /// Memory of records that were written.
+    #[allow(clippy::vec_box, reason = "they go from hand to hand")]
     pub(crate) drafts: RefCell<Vec<Box<transaction::Inner>>>,
     pub(crate) draining: Cell<bool>,
     /// How large bodies are sent without a copy; `None` where the store or the kernel does not do that.

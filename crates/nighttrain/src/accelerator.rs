@@ -113,7 +113,8 @@ impl Accelerator {
     }
 }
 
-/// Settings that only a restart changes: where clients connect, the store, and what is reserved at the start.
+/// Settings that only a restart changes, beside those of the authority that certificates are ordered of: where clients
+/// connect, the store, and what is reserved at the start.
 const ONLY_AT_START: &[&str] = &[
     "listen",
     "listen-unix",
@@ -219,7 +220,7 @@ impl Service for Accelerator {
 
     fn follows(&self, setting: &Setting) -> bool {
         let has_tls = self.certificates.is_some() || !setting.key.starts_with("tls-");
-        has_tls && !ONLY_AT_START.contains(&setting.key)
+        has_tls && !setting.key.starts_with("acme-") && !ONLY_AT_START.contains(&setting.key)
     }
 
     fn check(&self, settings: &Settings) -> Result<Follow<'_>, Fault> {

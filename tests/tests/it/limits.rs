@@ -62,6 +62,7 @@ fn a30_who_reads_too_slowly_is_cut_and_who_reads_slowly_is_not(cores: &str) {
     ask(&mut slow);
     let mut too_slow = narrow(&accelerator);
     ask(&mut too_slow);
+    let is_cut = &AtomicBool::new(false);
     thread::scope(|scope| {
         scope.spawn(|| {
             let (mut left, mut piece) = (3_000_000, [0; 50_000]);
@@ -72,7 +73,6 @@ fn a30_who_reads_too_slowly_is_cut_and_who_reads_slowly_is_not(cores: &str) {
                 thread::sleep(Duration::from_millis(5));
             }
         });
-        let is_cut = &AtomicBool::new(false);
         scope.spawn(move || {
             // What had come by then may be read for long after the reset.
             while !is_cut.load(Relaxed) && too_slow.read(&mut [0; 1]).is_ok_and(|read| read > 0) {

@@ -138,7 +138,7 @@ pub(super) fn answer(
             let asked = Asked::on_stream(&head);
             // A hit that is fetched anew beside is named by that fetch.
             let trace = refresh.as_ref().and_then(|_| draft.trace());
-            let begun = begin(core, multiplex, asker.stream, answer, asked, (text, blocks), now_ms, draft)?;
+            let begun = begin(core, multiplex, asker.stream, answer, (asked, draft), (text, blocks), now_ms)?;
             if let Some(unsent) = begun {
                 spawn(
                     core,
@@ -201,7 +201,7 @@ pub(super) fn refuse(
     draft: Draft,
 ) -> Result<(), Gone> {
     let page = synth(None, fault);
-    let unsent = begin(core, multiplex, stream, page, Asked::NO_STREAM, (text, blocks), now_ms, draft)?;
+    let unsent = begin(core, multiplex, stream, page, (Asked::NO_STREAM, draft), (text, blocks), now_ms)?;
     if let Some(unsent) = unsent {
         spawn(core, multiplex, (stream, true), finish(number, stream, unsent));
     } else {
@@ -228,10 +228,9 @@ fn begin(
     multiplex: &mut Multiplex,
     stream: u32,
     answer: Answer<'_>,
-    asked: Asked,
+    (asked, mut draft): (Asked, Draft),
     (text, blocks): (&mut Vec<u8>, &mut Blocks),
     now_ms: u64,
-    mut draft: Draft,
 ) -> Result<Option<Unsent>, Gone> {
     let told = match answer.length {
         Length::Exact(bytes) => Some(bytes),
@@ -385,7 +384,7 @@ async fn answer_slowly(asker: Asker, request: Arc<Request>, state: State, fwd: F
     let begun = with(number, |core, multiplex| {
         let http2 = &mut *core.http2.borrow_mut();
         let buffers = (&mut http2.text, &mut http2.blocks);
-        let begun = begin(core, multiplex, stream, answer, asked, buffers, clock::monotonic_ms(), draft);
+        let begun = begin(core, multiplex, stream, answer, (asked, draft), buffers, clock::monotonic_ms());
         multiplex.wake();
         begun
     });

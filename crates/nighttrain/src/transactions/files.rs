@@ -1,6 +1,6 @@
 //! The access log's file: opened, set aside, opened again, and what becomes of lines while the disk takes none.
 //!
-//! *Bounds:* [`WAITING_BYTES_MAX`] of lines wait for a disk that is full; later ones are dropped and counted. A line is on one
+//! *Bounds:* [`WAITING_BYTES_MAX`] of lines, and the last one, wait for a disk that is full; later ones are dropped and counted. A line is on one
 //! file whole or not at all: what a full disk took half of goes on where it stopped.
 
 use std::{
@@ -26,6 +26,8 @@ pub(super) struct LineFile {
     day: u64,
     /// Lines that are not written; the first may be half.
     waiting: Vec<u8>,
+    /// How many.
+    waiting_lines: u64,
     /// Of the first of them a part is on the file.
     is_torn: bool,
 }
@@ -55,6 +57,7 @@ impl LineFile {
             bytes: 0,
             day,
             waiting: Vec::new(),
+            waiting_lines: 0,
             is_torn: false,
         };
         of.open_again()?;
@@ -84,19 +87,21 @@ impl LineFile {
         }
         let end = self.waiting.iter().position(|byte| *byte == b'\n').map_or(0, |at| at + 1);
         self.waiting.drain(..end);
+        self.waiting_lines -= 1;
         1
     }
 
-    /// Whether anything waits.
-    pub(super) fn waits(&self) -> bool {
-        !self.waiting.is_empty()
+    /// Bytes that wait.
+    pub(super) fn waiting_bytes(&self) -> usize {
+        self.waiting.len()
     }
 
-    /// Takes a line; false: there is no room, and it is dropped.
-    pub(super) fn append(&mut self, line: &[u8]) -> bool {
-        let fits = self.waiting.len() + line.len() <= WAITING_BYTES_MAX;
+    /// Has a line appended; false: there is no room, and it is dropped.
+    pub(super) fn append(&mut self, line: impl FnOnce(&mut Vec<u8>)) -> bool {
+        let fits = self.waiting.len() < WAITING_BYTES_MAX;
         if fits {
-            self.waiting.extend_from_slice(line);
+            line(&mut self.waiting);
+            self.waiting_lines += 1;
         }
         fits
     }
@@ -137,7 +142,12 @@ impl LineFile {
             }
         };
         self.bytes += at as u64;
-        written.lines = self.waiting[..at].iter().filter(|byte| **byte == b'\n').count() as u64;
+        written.lines = if at == self.waiting.len() {
+            self.waiting_lines
+        } else {
+            self.waiting[..at].iter().filter(|byte| **byte == b'\n').count() as u64
+        };
+        self.waiting_lines -= written.lines;
         if at > 0 {
             self.is_torn = self.waiting[at - 1] != b'\n';
         }
@@ -171,6 +181,10 @@ impl LineFile {
 mod tests {
     use super::*;
 
+    fn append(file: &mut LineFile, line: &[u8]) -> bool {
+        file.append(|out| out.extend_from_slice(line))
+    }
+
     fn lines(path: &Path) -> String {
         std::fs::read_to_string(path).unwrap_or_default()
     }
@@ -181,7 +195,7 @@ mod tests {
         let path = directory.path().join("access.log");
         let mut file = LineFile::open(&path, Some(Rotate::Bytes(20)), 2, 0).expect("open");
         for number in 0..8 {
-            assert!(file.append(format!("line {number} of 14\n").as_bytes()));
+            assert!(append(&mut file, format!("line {number} of 14\n").as_bytes()));
             let (written, outcome) = file.write(0);
             outcome.expect("written");
             assert_eq!((written.lines, written.rotations), (1, u64::from(number > 0)));
@@ -197,7 +211,7 @@ mod tests {
         let path = directory.path().join("access.log");
         let mut file = LineFile::open(&path, Some(Rotate::Daily), 7, 10).expect("open");
         for day in [10, 10, 11, 11] {
-            assert!(file.append(format!("{day}\n").as_bytes()));
+            assert!(append(&mut file, format!("{day}\n").as_bytes()));
             file.write(day).1.expect("written");
         }
         assert_eq!(lines(&path), "11\n11\n");
@@ -208,12 +222,12 @@ mod tests {
     fn a26_a_full_disk_takes_what_there_is_room_for_and_the_rest_is_dropped() {
         let mut file = LineFile::open(Path::new("/dev/full"), None, 1, 0).expect("open");
         let line = [&[b'x'; 1023][..], b"\n"].concat();
-        let taken = (0..2000).filter(|_| file.append(&line)).count();
+        let taken = (0..2000).filter(|_| append(&mut file, &line)).count();
         assert_eq!(taken, WAITING_BYTES_MAX / line.len());
         let (written, outcome) = file.write(0);
         assert_eq!(outcome.expect_err("full").kind(), io::ErrorKind::StorageFull);
         assert_eq!(written, Written::default());
-        assert!(file.waits());
+        assert_eq!(file.waiting_bytes(), WAITING_BYTES_MAX);
         // There is room again.
         let directory = tempfile::tempdir().expect("a directory");
         file.path = directory.path().join("access.log");
@@ -228,7 +242,7 @@ mod tests {
         let directory = tempfile::tempdir().expect("a directory");
         let path = directory.path().join("access.log");
         let mut file = LineFile::open(&path, None, 1, 0).expect("open");
-        assert!(file.append(b"half\nwhole\n"));
+        assert!(append(&mut file, b"half\n") && append(&mut file, b"whole\n"));
         // As a write does that a full disk takes the beginning of.
         file.waiting.drain(..2);
         file.is_torn = true;
