@@ -9,23 +9,31 @@ use std::{
     process::{Child, Command, Stdio},
     sync::{
         Arc,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicU32, Ordering},
     },
     thread,
 };
 
 use crate::{certificate::Certificate, clients::installed, eventually};
 
-/// Ports at which nobody listens now.
+/// Ports at which nobody listens now, and that the system gives nobody who does not ask for them by number.
 ///
 /// # Panics
-/// The system has none.
+/// There are none.
 #[must_use]
 pub fn free_ports<const N: usize>() -> [u16; N] {
-    // All at once, so that no two are one.
-    let listeners: [TcpListener; N] =
-        std::array::from_fn(|_| TcpListener::bind("127.0.0.1:0").expect("a port"));
-    listeners.map(|listener| listener.local_addr().expect("an address").port())
+    const FROM: u32 = 11_000;
+    const MANY: u32 = 20_000;
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    std::array::from_fn(|_| {
+        let free = (0..MANY).find_map(|_| {
+            // Each process of a run begins elsewhere.
+            let at = std::process::id().wrapping_mul(97).wrapping_add(NEXT.fetch_add(1, Ordering::Relaxed));
+            let port = u16::try_from(FROM + at % MANY).expect("below 65536");
+            TcpListener::bind(("127.0.0.1", port)).ok().map(|_| port)
+        });
+        free.expect("a port")
+    })
 }
 
 /// A running Pebble. Killed when dropped.
@@ -142,7 +150,7 @@ impl Pebble {
     /// How many orders were made.
     #[must_use]
     pub fn orders(&self) -> usize {
-        self.said("POST /order-plz")
+        self.said("Added order ")
     }
 
     /// Its root, as a file.

@@ -25,7 +25,7 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use crate::{
     ADDRESSES_MAX, Challenge, Config, NAMES_MAX, Name,
-    files::{Files, FilesError, Kept, KeptAccount},
+    files::{Files, FilesError, Kept, KeptAccount, KeptOrder},
     http::{Http, now_s, unix_s},
     name::{file_name, grouped},
     order::{Failure, Issued, Orders, looked_at},
@@ -181,7 +181,12 @@ struct Entry {
 impl Entry {
     fn read(names: Vec<Name>, files: &Files) -> Result<Self, FilesError> {
         let file = file_name(&names);
-        let kept = files.kept(&file)?;
+        let mut kept = files.kept(&file)?;
+        // One for other addresses than those that are wanted now is of no use.
+        let is_for_these = |of: &KeptOrder| {
+            of.names.iter().eq(names.iter().map(ToString::to_string).collect::<Vec<_>>().iter())
+        };
+        kept.order = kept.order.filter(is_for_these);
         let mut entry = Self { names, file, certificate: None, kept, standing: Standing::default() };
         if let Some(pem) = files.certificate(&entry.file)? {
             // One that has expired is shown on: whoever refuses it would refuse nothing better.

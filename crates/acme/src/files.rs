@@ -13,6 +13,7 @@
 //! that a process or a machine that stops at any moment leaves the one or the other.
 
 use std::{
+    fmt,
     fs::{self, DirBuilder, File, OpenOptions, Permissions},
     io::{self, ErrorKind, Write as _},
     os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _},
@@ -71,12 +72,23 @@ pub(crate) struct Kept {
 }
 
 /// An order that is under way.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct KeptOrder {
+    /// What it is for.
+    pub(crate) names: Vec<String>,
     /// Where the CA has it.
     pub(crate) url: String,
     /// The key of the certificate (PEM).
     pub(crate) key: String,
+}
+
+impl fmt::Debug for KeptOrder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("KeptOrder")
+            .field("names", &self.names)
+            .field("url", &self.url)
+            .finish_non_exhaustive()
+    }
 }
 
 /// What is kept of the account beside its key.
@@ -223,12 +235,14 @@ mod tests {
         let state = tempfile::tempdir().expect("a directory");
         let files = Files::open(state.path(), URL).expect("opened");
         assert_eq!(files.kept("a.example").expect("read"), Kept::default());
-        let order = KeptOrder { url: "https://ca.example/order/1".to_owned(), key: "KEY".to_owned() };
+        let names = vec!["a.example".to_owned()];
+        let order = KeptOrder { names, url: "https://ca.example/order/1".to_owned(), key: "KEY".to_owned() };
         let kept = Kept { order: Some(order), failures: 3, ..Kept::default() };
         files.keep("a.example", &kept).expect("kept");
         // What a process leaves that ends while it writes.
         fs::write(files.path(".a.example.json.new"), "half").expect("written");
         assert_eq!(files.kept("a.example").expect("read"), kept);
+        assert!(!format!("{kept:?}").contains("KEY"), "{kept:?}");
         files.keep("a.example", &Kept::default()).expect("kept");
         files.keep_certificate("a.example", "PEM").expect("kept");
         files.keep_account_key("KEY").expect("kept");

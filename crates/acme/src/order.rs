@@ -148,7 +148,9 @@ impl Orders<'_> {
         let replaced = replaced.and_then(|replaced| CertificateIdentifier::try_from(replaced.own()).ok());
         let order = match replaced {
             Some(replaced) => match self.account.new_order(&plain_order().replaces(replaced)).await {
-                Err(error) if is_about_replacing(&error) => self.account.new_order(&plain_order()).await,
+                Err(error) if is_about_replacing(&error, &self.failed(&error)) => {
+                    self.account.new_order(&plain_order()).await
+                }
                 order => order,
             },
             None => self.account.new_order(&plain_order()).await,
@@ -169,7 +171,8 @@ impl Orders<'_> {
             }
         })?;
         let key = KeyPair::generate().map_err(|error| of_crypto(&error))?;
-        Ok(KeptOrder { url: order.url().to_owned(), key: key.serialize_pem() })
+        let names = names.iter().map(ToString::to_string).collect();
+        Ok(KeptOrder { names, url: order.url().to_owned(), key: key.serialize_pem() })
     }
 
     /// Follows an order to its end.
@@ -284,17 +287,12 @@ impl Orders<'_> {
     }
 }
 
-/// Whether a CA takes an order, but not the word for which certificate it is.
-fn is_about_replacing(error: &Error) -> bool {
+/// Whether a CA may take the order, but for the word which certificate it is in the place of: it does not know such words,
+/// has replaced that one already, or has not given it (RFC 9773 §5).
+fn is_about_replacing(error: &Error, failure: &Failure) -> bool {
     match error {
         Error::Unsupported(_) => true,
-        Error::Api(problem) => {
-            let said = [problem.r#type.as_deref(), problem.detail.as_deref()];
-            said.into_iter().flatten().any(|said| {
-                let said = said.to_ascii_lowercase();
-                said.contains("alreadyreplaced") || said.contains("replace") || said.ends_with(":conflict")
-            })
-        }
+        Error::Api(_) => failure.kind == Kind::Refused && !failure.is_account_gone,
         Error::Other(why) => why.to_string().contains("replaces"),
         _ => false,
     }

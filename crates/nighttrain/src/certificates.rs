@@ -170,7 +170,7 @@ impl Certificates {
             if let Some(client) = self.client.get() {
                 client.look_again();
             }
-            match read.len() {
+            match self.tls.certificates.all().len() {
                 1 => "1 certificate".to_owned(),
                 many => format!("{many} certificates"),
             }

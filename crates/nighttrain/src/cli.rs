@@ -378,7 +378,8 @@ impl MailFlags {
 }
 
 impl AdminFlags {
-    const WANTED: fn(&str, Section) -> bool = |key, _| matches!(key, "admin" | "admin-token-file");
+    const WANTED: fn(&str, Section) -> bool =
+        |key, _| matches!(key, "admin" | "admin-tls" | "admin-name" | "admin-ca-file" | "admin-token-file");
 }
 
 /// Implements clap's traits for a set of settings.

