@@ -4,6 +4,7 @@
 //! What `tests/install-clients.sh` did not install is left out, and the test says so.
 #![allow(
     clippy::disallowed_methods,
+    clippy::disallowed_types,
     clippy::expect_used,
     reason = "a test may block, and stop at the first surprise"
 )]
