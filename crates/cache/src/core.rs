@@ -277,11 +277,6 @@ pub(crate) struct Own {
     pub(crate) watches: RefCell<Watches>,
     pub(crate) balance: Arc<Balance>,
     pub(crate) counters: CoreCounters<Counter>,
-    /// By which it says what becomes of requests, to whoever reads that; `None`: nobody can.
-    pub(crate) scribe: Option<Scribe>,
-    /// Memory of records that were written.
-    #[allow(clippy::vec_box, reason = "they go from hand to hand")]
-    pub(crate) drafts: RefCell<Vec<Box<transaction::Inner>>>,
     pub(crate) draining: Cell<bool>,
     /// How large bodies are sent without a copy; `None` where the store or the kernel does not do that.
     pub(crate) lender: RefCell<Option<Lender>>,
@@ -424,8 +419,6 @@ impl Core {
             watches: RefCell::new(Watches::default()),
             balance,
             counters,
-            scribe,
-            drafts: RefCell::default(),
             draining: Cell::new(false),
             lender: RefCell::new(if store.lends() { Lender::open().ok() } else { None }),
             copied_bytes: Cell::new(0),
@@ -440,6 +433,7 @@ impl Core {
             started_ms: clock::unix_ms(),
             store,
         };
+        transaction::install(scribe, config.log_secrets.clone());
         let before = CORE.replace(Some(Self::of(Rc::new(own), in_force)));
         assert!(before.is_none(), "a thread is one core");
         with_core(Self::keep_probing);

@@ -325,7 +325,7 @@ pub(crate) async fn finish(
         cut => cut,
     };
     account(&sent);
-    transaction::end_all(drafts, &sent, client.sent_bytes());
+    transaction::end_all(drafts, how_ended(&sent), client.sent_bytes());
     match sent {
         // The client has stopped reading: a reset lets the kernel drop what it has not read.
         Err(Cut::Client(Gone::Stalled | Gone::Slow | Gone::Wanted)) => client.cut(),
@@ -340,6 +340,19 @@ async fn both(client: &mut impl Sink, prefix: &[u8], trailers: &[u8]) -> Result<
     client.send_all(prefix).await?;
     client.send_trailers(trailers).await?;
     Ok(())
+}
+
+/// How an answer ended, where its client has not got all of it, in the log's words.
+fn how_ended(sent: &Result<(), Cut>) -> Option<&'static str> {
+    match sent {
+        Ok(()) => None,
+        Err(Cut::Client(Gone::Closed)) => Some("client-gone"),
+        Err(Cut::Client(Gone::Stalled)) => Some("client-stalled"),
+        Err(Cut::Client(Gone::Slow)) => Some("client-slow"),
+        Err(Cut::Client(Gone::Wanted)) => Some("memory-wanted"),
+        Err(Cut::Disk) => Some("disk-failed"),
+        Err(Cut::Origin) => Some("origin-broke"),
+    }
 }
 
 /// Counts how an answer ended.

@@ -71,6 +71,7 @@ mod large;
 mod lately;
 mod listener;
 mod listing;
+mod logged;
 mod lurk;
 mod memory_need;
 mod miss;

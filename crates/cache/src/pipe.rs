@@ -104,6 +104,19 @@ pub(crate) enum End {
     Full,
 }
 
+impl End {
+    /// What the log says of it, where it is not what its sides wanted.
+    pub(crate) const fn word(self) -> Option<&'static str> {
+        match self {
+            Self::Closed => None,
+            Self::Gone => Some("client-gone"),
+            Self::Idle => Some("idle"),
+            Self::Stalled => Some("client-stalled"),
+            Self::Full => Some("too-much-held"),
+        }
+    }
+}
+
 /// Bytes on their way in one direction.
 struct Lane {
     waiting: Vec<u8>,

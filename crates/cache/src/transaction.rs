@@ -16,12 +16,17 @@
 //! *What is not said:* cookies, credentials, any header but User-Agent, Referer and X-Request-Id, and the values of
 //! parameters that are [secret](Secrets).
 
-use std::sync::{
-    Arc, OnceLock,
-    atomic::{AtomicU64, Ordering::Relaxed},
+use std::{
+    cell::{OnceCell, RefCell},
+    fmt::Display,
+    net::IpAddr,
+    sync::{
+        Arc, OnceLock,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
 };
 
-use engine::cores::clock;
+use engine::{cores::clock, journal::Scribe};
 use memchr::memmem;
 use wire::{
     http1::{
@@ -29,18 +34,11 @@ use wire::{
         known::KnownHeader,
         url::{Scheme, Target},
     },
-    transaction::{self as record, HEAD_BYTES, Kind, Tag},
+    transaction::{self as record, HEAD_BYTES, Kind, Secrets, Tag},
 };
 
 use crate::{
-    core::{Core, with_core},
-    deliver::Protocol,
-    origin::OriginError,
-    pipe,
     response_head::{self, CacheStatus, Fwd},
-    send::Cut,
-    sink::Gone,
-    transport::Transport,
     visitor::Visitor,
 };
 
@@ -50,6 +48,43 @@ const SPARE_MAX: usize = 512;
 const SPARE_BYTES_MAX: usize = 4 * 1024;
 /// Where a status stands in the line that begins a head.
 const STATUS_AT: std::ops::Range<usize> = 9..12;
+
+/// By which a core says what becomes of requests.
+struct Log {
+    /// `None`: nobody can read it.
+    scribe: Option<Scribe>,
+    /// Parameters whose values it does not tell.
+    secrets: Secrets,
+    /// Memory of records that were written.
+    spare: RefCell<Spare>,
+}
+
+type Spare = Vec<Box<Inner>>;
+
+thread_local! {
+    /// The thread's: a draft that is dropped finds it wherever it was held.
+    static LOG: OnceCell<Log> = const { OnceCell::new() };
+}
+
+/// Gives this thread its log.
+pub(crate) fn install(scribe: Option<Scribe>, secrets: Secrets) {
+    LOG.with(|cell| {
+        let log = Log { scribe, secrets, spare: RefCell::default() };
+        assert!(cell.set(log).is_ok(), "a thread is one core");
+    });
+}
+
+/// Runs `with` with this thread's, if it has one that can be read.
+#[inline]
+fn with_log<R>(with: impl FnOnce(&Log, &Scribe) -> R) -> Option<R> {
+    // At a thread's end there is none any more.
+    LOG.try_with(|cell| {
+        let log = cell.get()?;
+        Some(with(log, log.scribe.as_ref()?))
+    })
+    .ok()
+    .flatten()
+}
 
 /// What an answer came to.
 pub(crate) struct Outcome {
@@ -70,8 +105,8 @@ pub(crate) struct Moment {
 impl Moment {
     /// Now, if anybody reads the log.
     #[inline]
-    pub(crate) fn now(core: &Core) -> Option<Self> {
-        core.scribe.as_ref().is_some_and(engine::journal::Scribe::is_read).then(Self::taken)
+    pub(crate) fn now() -> Option<Self> {
+        with_log(|_, scribe| scribe.is_read()).unwrap_or(false).then(Self::taken)
     }
 
     fn taken() -> Self {
@@ -125,8 +160,20 @@ impl Trace {
 /// answer was given up.
 pub(crate) struct Draft(Option<Box<Inner>>);
 
+/// How a request came.
+pub(crate) struct Came<'a> {
+    pub(crate) moment: Moment,
+    /// Bytes of its head.
+    pub(crate) head_bytes: usize,
+    pub(crate) is_http2: bool,
+    /// The version of TLS.
+    pub(crate) tls: Option<&'static str>,
+    /// The hosts of its site.
+    pub(crate) site: &'a str,
+}
+
 /// The memory of one.
-pub(crate) struct Inner {
+struct Inner {
     /// The record so far.
     bytes: Vec<u8>,
     id: u64,
@@ -159,27 +206,18 @@ impl Draft {
     }
 
     /// Of what is no request: of it only its client is known.
-    pub(crate) fn of_nothing(core: &Core, client: std::net::IpAddr) -> Self {
-        let Some(moment) = Moment::now(core) else { return Self(None) };
-        let mut inner = Inner::begin(core, Kind::Client, 0, moment);
+    pub(crate) fn of_nothing(client: IpAddr) -> Self {
+        let Some(moment) = Moment::now() else { return Self(None) };
+        let mut inner = Inner::begin(Kind::Client, 0, moment);
         record::address(Tag::Client, client, &mut inner.bytes);
         Self(Some(inner))
     }
 
-    /// Of a request whose head, so many bytes of it, came at this moment, if anybody reads.
-    #[inline]
-    pub(crate) fn client(
-        core: &Core,
-        moment: Option<Moment>,
-        (head, head_bytes): (&RequestHead<'_, '_>, usize),
-        visitor: Visitor,
-        protocol: Protocol,
-        transport: &Transport,
-    ) -> Self {
-        let Some(moment) = moment else { return Self(None) };
-        let mut inner = Inner::begin(core, Kind::Client, 0, moment);
-        inner.in_bytes = head_bytes as u64;
-        inner.request(core, head, visitor, protocol, transport);
+    /// Of a request.
+    pub(crate) fn client(came: &Came<'_>, head: &RequestHead<'_, '_>, visitor: Visitor) -> Self {
+        let mut inner = Inner::begin(Kind::Client, 0, came.moment);
+        inner.in_bytes = came.head_bytes as u64;
+        inner.request(came, head, visitor);
         Self(Some(inner))
     }
 
@@ -247,32 +285,29 @@ impl Draft {
 
     /// The client's side has ended: with all of it, or in another way; its connection was given so much.
     #[inline]
-    pub(crate) fn end(mut self, core: &Core, how: Option<&str>, sent_bytes: u64) {
+    pub(crate) fn end(mut self, how: Option<&str>, sent_bytes: u64) {
         if let Some(inner) = self.0.take() {
-            inner.end_of_client(core, how, sent_bytes, clock::monotonic_ns());
+            inner.end_of_client(how, sent_bytes, clock::monotonic_ns());
         }
     }
 
     /// Of a request to an origin's server, which is asked for a client's sake with this head.
     pub(crate) fn origin(trace: Option<&Arc<Trace>>, head: &[u8], why: &str, server: &str) -> Self {
-        let Some(trace) = trace else { return Self(None) };
-        with_core(|core| {
-            let Some(moment) = Moment::now(core) else { return Self(None) };
-            let mut inner = Inner::begin(core, Kind::Origin, trace.id, moment);
-            trace.fetch.store(inner.id, Relaxed);
-            trace.asked_ns.store(moment.ns, Relaxed);
-            inner.is_of_origin = true;
-            let out = &mut inner.bytes;
-            record::text(Tag::Server, server.as_bytes(), out);
-            record::text(Tag::Why, why.as_bytes(), out);
-            let line = head.split(|byte| *byte == b'\r').next().unwrap_or_default();
-            let mut words = line.split(|byte| *byte == b' ');
-            if let (Some(method), Some(url)) = (words.next(), words.next()) {
-                record::text(Tag::Method, method, out);
-                record::url(Tag::Url, url, &core.config.log_secrets, out);
-            }
-            Self(Some(inner))
-        })
+        let (Some(trace), Some(moment)) = (trace, Moment::now()) else { return Self(None) };
+        let mut inner = Inner::begin(Kind::Origin, trace.id, moment);
+        trace.fetch.store(inner.id, Relaxed);
+        trace.asked_ns.store(moment.ns, Relaxed);
+        inner.is_of_origin = true;
+        let out = &mut inner.bytes;
+        record::text(Tag::Server, server.as_bytes(), out);
+        record::text(Tag::Why, why.as_bytes(), out);
+        let line = head.split(|byte| *byte == b'\r').next().unwrap_or_default();
+        let mut words = line.split(|byte| *byte == b' ');
+        if let (Some(method), Some(target)) = (words.next(), words.next()) {
+            record::text(Tag::Method, method, out);
+            url(Tag::Url, target, out);
+        }
+        Self(Some(inner))
     }
 
     /// Over a connection that was kept, or a new one.
@@ -300,7 +335,7 @@ impl Draft {
     }
 
     /// The origin has failed.
-    pub(crate) fn failed(&mut self, error: &OriginError) {
+    pub(crate) fn failed(&mut self, error: &impl Display) {
         if let Some(inner) = &mut self.0 {
             record::text(Tag::Error, error.to_string().as_bytes(), &mut inner.bytes);
         }
@@ -310,21 +345,20 @@ impl Draft {
 impl Drop for Draft {
     fn drop(&mut self) {
         let Some(inner) = self.0.take() else { return };
-        with_core(|core| {
-            let now_ns = clock::monotonic_ns();
-            if inner.is_of_origin {
-                inner.end_of_origin(core, now_ns);
-            } else {
-                inner.end_of_client(core, Some("client-gone"), 0, now_ns);
-            }
-        });
+        let now_ns = clock::monotonic_ns();
+        if inner.is_of_origin {
+            inner.end_of_origin(now_ns);
+        } else {
+            inner.end_of_client(Some("client-gone"), 0, now_ns);
+        }
     }
 }
 
 impl Inner {
-    fn begin(core: &Core, kind: Kind, parent: u64, moment: Moment) -> Box<Self> {
-        let id = core.scribe.as_ref().map_or(0, engine::journal::Scribe::next_id);
-        let mut inner = core.drafts.borrow_mut().pop().unwrap_or_else(|| {
+    fn begin(kind: Kind, parent: u64, moment: Moment) -> Box<Self> {
+        let (id, spare) =
+            with_log(|log, scribe| (scribe.next_id(), log.spare.borrow_mut().pop())).unwrap_or_default();
+        let mut inner = spare.unwrap_or_else(|| {
             Box::new(Self {
                 bytes: Vec::with_capacity(SPARE_BYTES_MAX / 4),
                 id,
@@ -352,14 +386,7 @@ impl Inner {
     }
 
     #[inline]
-    fn request(
-        &mut self,
-        core: &Core,
-        head: &RequestHead<'_, '_>,
-        visitor: Visitor,
-        protocol: Protocol,
-        transport: &Transport,
-    ) {
+    fn request(&mut self, came: &Came<'_>, head: &RequestHead<'_, '_>, visitor: Visitor) {
         let out = &mut self.bytes;
         record::address(Tag::Client, visitor.address, out);
         if let Some(through) = visitor.through {
@@ -370,24 +397,23 @@ impl Inner {
         record::text(Tag::Scheme, scheme, out);
         if let Some(authority) = head.authority() {
             record::text(Tag::Host, authority.host.as_bytes(), out);
-            let site = core.sites.table.names_for(authority.host.as_bytes());
-            if !site.is_empty() {
-                record::text(Tag::Site, site.as_bytes(), out);
-            }
+        }
+        if !came.site.is_empty() {
+            record::text(Tag::Site, came.site.as_bytes(), out);
         }
         let target = if head.target.starts_with('/') {
             head.target
         } else {
             Target::parse(head.method, head.target).map_or(head.target, |(_, target)| target.path_and_query)
         };
-        record::url(Tag::Url, target.as_bytes(), &core.config.log_secrets, out);
-        let protocol: &[u8] = match (protocol, head.version) {
-            (Protocol::Http2, _) => b"HTTP/2.0",
+        url(Tag::Url, target.as_bytes(), out);
+        let protocol: &[u8] = match (came.is_http2, head.version) {
+            (true, _) => b"HTTP/2.0",
             (_, Version::Http10) => b"HTTP/1.0",
             _ => b"HTTP/1.1",
         };
         record::text(Tag::Protocol, protocol, out);
-        if let Some(version) = transport.session().and_then(engine::tls::session::Session::version) {
+        if let Some(version) = came.tls {
             record::text(Tag::Tls, version.as_bytes(), out);
         }
         for (header, tag) in
@@ -402,11 +428,11 @@ impl Inner {
         if head.headers.has(KnownHeader::Referer)
             && let Some(referer) = head.known(KnownHeader::Referer)
         {
-            record::url(Tag::Referer, referer, &core.config.log_secrets, out);
+            url(Tag::Referer, referer, out);
         }
     }
 
-    fn end_of_client(mut self: Box<Self>, core: &Core, how: Option<&str>, sent_bytes: u64, now_ns: u64) {
+    fn end_of_client(mut self: Box<Self>, how: Option<&str>, sent_bytes: u64, now_ns: u64) {
         let out_bytes = self.to.unwrap_or(u64::MAX).min(sent_bytes).saturating_sub(self.from);
         let of_content = self.trace.as_ref().map_or(0, |trace| trace.bytes_in.load(Relaxed));
         let first_byte_ns = if self.first_byte_ns > 0 { self.first_byte_ns } else { now_ns };
@@ -433,10 +459,10 @@ impl Inner {
         if let Some(how) = how {
             record::text(Tag::End, how.as_bytes(), out);
         }
-        self.write(core);
+        self.write();
     }
 
-    fn end_of_origin(mut self: Box<Self>, core: &Core, now_ns: u64) {
+    fn end_of_origin(mut self: Box<Self>, now_ns: u64) {
         let out = &mut self.bytes;
         let since_us = |ns: u64| ns.saturating_sub(self.began_ns) / 1000;
         record::number(Tag::BytesBody, self.content_bytes, out);
@@ -447,28 +473,33 @@ impl Inner {
         if !self.is_whole {
             record::text(Tag::End, b"not-whole", out);
         }
-        self.write(core);
+        self.write();
     }
 
     /// Puts it into the ring, and keeps its memory for the next one.
-    fn write(mut self: Box<Self>, core: &Core) {
+    fn write(mut self: Box<Self>) {
         record::end(&mut self.bytes);
         debug_assert!(self.bytes.len() >= HEAD_BYTES && self.bytes.len() <= record::RECORD_BYTES_MAX);
-        if let Some(scribe) = &core.scribe {
-            scribe.write(&[&self.bytes]);
-        }
         self.trace = None;
-        let mut spare = core.drafts.borrow_mut();
-        if spare.len() < SPARE_MAX && self.bytes.capacity() <= SPARE_BYTES_MAX {
-            spare.push(self);
-        }
+        with_log(|log, scribe| {
+            scribe.write(&[&self.bytes]);
+            let mut spare = log.spare.borrow_mut();
+            if spare.len() < SPARE_MAX && self.bytes.capacity() <= SPARE_BYTES_MAX {
+                spare.push(self);
+            }
+        });
     }
+}
+
+/// Appends a URL without its secrets.
+fn url(tag: Tag, bytes: &[u8], out: &mut Vec<u8>) {
+    with_log(|log, _| record::url(tag, bytes, &log.secrets, out));
 }
 
 /// Ends those of a connection's drafts of which it has been given all, which is so many bytes by now; the others stay, in
 /// `left`.
 #[inline]
-pub(crate) fn end_sent(core: &Core, drafts: &mut Vec<Draft>, sent_bytes: u64, left: &mut Vec<Draft>) {
+pub(crate) fn end_sent(drafts: &mut Vec<Draft>, sent_bytes: u64, left: &mut Vec<Draft>) {
     if drafts.is_empty() {
         return;
     }
@@ -476,7 +507,7 @@ pub(crate) fn end_sent(core: &Core, drafts: &mut Vec<Draft>, sent_bytes: u64, le
     for mut draft in drafts.drain(..) {
         let is_sent = draft.0.as_ref().is_none_or(|inner| inner.to.is_some_and(|to| to <= sent_bytes));
         match draft.0.take() {
-            Some(inner) if is_sent => inner.end_of_client(core, None, sent_bytes, now_ns),
+            Some(inner) if is_sent => inner.end_of_client(None, sent_bytes, now_ns),
             None => {}
             inner => {
                 draft.0 = inner;
@@ -487,39 +518,17 @@ pub(crate) fn end_sent(core: &Core, drafts: &mut Vec<Draft>, sent_bytes: u64, le
     }
 }
 
-/// Ends a connection's drafts, of which so much was given to it before this came of the last one.
-pub(crate) fn end_all(drafts: &mut Vec<Draft>, sent: &Result<(), Cut>, sent_bytes: u64) {
+/// Ends a connection's drafts, which was given so much before its last answer ended like this; `None`: with all of it.
+pub(crate) fn end_all(drafts: &mut Vec<Draft>, how: Option<&str>, sent_bytes: u64) {
     if drafts.is_empty() {
         return;
     }
-    with_core(|core| {
-        let now_ns = clock::monotonic_ns();
-        let how = match sent {
-            Ok(()) => None,
-            Err(Cut::Client(Gone::Closed)) => Some("client-gone"),
-            Err(Cut::Client(Gone::Stalled)) => Some("client-stalled"),
-            Err(Cut::Client(Gone::Slow)) => Some("client-slow"),
-            Err(Cut::Client(Gone::Wanted)) => Some("memory-wanted"),
-            Err(Cut::Disk) => Some("disk-failed"),
-            Err(Cut::Origin) => Some("origin-broke"),
-        };
-        for mut draft in drafts.drain(..) {
-            if let Some(inner) = draft.0.take() {
-                let how = how.filter(|_| inner.to.is_none_or(|to| to > sent_bytes));
-                inner.end_of_client(core, how, sent_bytes, now_ns);
-            }
+    let now_ns = clock::monotonic_ns();
+    for mut draft in drafts.drain(..) {
+        if let Some(inner) = draft.0.take() {
+            let how = how.filter(|_| inner.to.is_none_or(|to| to > sent_bytes));
+            inner.end_of_client(how, sent_bytes, now_ns);
         }
-    });
-}
-
-/// How a pipe ended, where its sides did not end it.
-pub(crate) const fn end_of_pipe(end: pipe::End) -> Option<&'static str> {
-    match end {
-        pipe::End::Closed => None,
-        pipe::End::Gone => Some("client-gone"),
-        pipe::End::Idle => Some("idle"),
-        pipe::End::Stalled => Some("client-stalled"),
-        pipe::End::Full => Some("too-much-held"),
     }
 }
 

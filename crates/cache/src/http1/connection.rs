@@ -47,7 +47,7 @@ use crate::{
     error_page::Fault,
     fetch,
     held::Held,
-    hit,
+    hit, logged,
     pipe::{self, Pipe},
     request::Request,
     respond::{Response, respond},
@@ -169,7 +169,7 @@ pub(crate) fn turn_away(core: &Core, stream: TcpStream, peer: Peer) {
     core.turning_away.set(core.turning_away.get() + 1);
     tokio::spawn(async move {
         let mut connection = Connection::new(Transport::plain(stream), Watch::new(), peer);
-        let draft = with_core(|core| Draft::of_nothing(core, peer.address()));
+        let draft = Draft::of_nothing(peer.address());
         let refused = connection.refuse(Fault::TooManyConnections, draft);
         // The sweep does not look at this connection, so it has a timer of its own.
         let _ = tokio::time::timeout(TURN_AWAY_TIME_MAX, refused).await;
@@ -290,7 +290,7 @@ impl Connection {
         self.client.watch.work();
         let early = std::mem::take(&mut self.pending);
         let end = pipe.run(early, &mut Piped(&mut self.client)).await;
-        with_core(|core| draft.end(core, transaction::end_of_pipe(end), self.client.sent_bytes));
+        draft.end(end.word(), self.client.sent_bytes);
         match end {
             pipe::End::Closed => {}
             // A close would pass for the end of what was said.
@@ -328,7 +328,7 @@ impl Connection {
         let Sending { rest, close, .. } = sending;
         let is_all = prefix.is_empty() && matches!(rest, Rest::None) && self.client.transport.is_flushed();
         if is_all {
-            transaction::end_all(&mut self.drafts, &Ok(()), self.client.sent_bytes);
+            transaction::end_all(&mut self.drafts, None, self.client.sent_bytes);
         }
         let is_sent =
             is_all || Box::pin(deliver::finish(&mut self.client, prefix, rest, &mut self.drafts)).await;
@@ -433,7 +433,7 @@ impl Connection {
         let came = || self.client.transport.came().clone();
         let turn = core.reader.turn();
         let now_s = clock::unix_s();
-        let moment = Moment::now(core);
+        let moment = Moment::now();
         let given = self.client.sent_bytes;
         let (mut at, mut requests) = (0, 0);
         let mut stopped = None;
@@ -445,13 +445,13 @@ impl Connection {
                 Ok(Progress::Complete((head, bytes))) => (self.peer.asks(head, proxies), bytes),
                 Err(error) => {
                     core.count(Counter::of_head_error(&error));
-                    let draft = Draft::of_nothing(core, self.peer.address());
+                    let draft = Draft::of_nothing(self.peer.address());
                     stopped = Some(Stopped::Refused(Fault::from(&error), draft));
                     break;
                 }
             };
             let asked = Asked::of(&head);
-            let mut draft = Draft::client(
+            let mut draft = logged::begin(
                 core,
                 moment,
                 (&head, head_bytes),
@@ -526,7 +526,7 @@ impl Connection {
         }
         let is_stopped = stopped.is_some() || requests == requests_max;
         let turned = self.write_out(core, out, stopped);
-        transaction::end_sent(core, drafts, self.client.sent_bytes, &mut self.drafts);
+        transaction::end_sent(drafts, self.client.sent_bytes, &mut self.drafts);
         drop(turn);
         refreshes.into_iter().for_each(|request| fetch::refresh(core, request));
         // The socket took at once the body that the requests behind it were kept back for.
@@ -603,7 +603,7 @@ impl Connection {
             Phase::Head => {
                 core.count(Counter::SlowHeads);
                 self.client.watch.renew();
-                let draft = Draft::of_nothing(core, self.peer.address());
+                let draft = Draft::of_nothing(self.peer.address());
                 Turned::Refused { before: Vec::new(), fault: Fault::RequestTimeout, draft }
             }
             _ => Turned::Closed,

@@ -326,7 +326,7 @@ fn take_frames(
                     Fault::HeadTooLarge,
                     (text, blocks),
                     now_ms,
-                    Draft::of_nothing(core, client.peer.address()),
+                    Draft::of_nothing(client.peer.address()),
                 )?;
             }
             event => take_other(core, multiplex, event)?,

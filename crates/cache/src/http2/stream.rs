@@ -36,6 +36,7 @@ use crate::{
     error_page::Fault,
     hit,
     http1::head_limits,
+    logged,
     origin::OriginError,
     pipe::{self, Duplex, Pipe},
     request::Request,
@@ -45,7 +46,7 @@ use crate::{
     sink::{Gone, Sent, Sink, TrySend},
     state::{Slow, State, Trust},
     synth::{origin_failed, synth},
-    transaction::{self, Draft, Moment},
+    transaction::{Draft, Moment},
     visitor::{Peer, Visitor},
 };
 
@@ -96,14 +97,14 @@ pub(super) fn answer(
                 core.count(Counter::of_head_error(&error));
                 Fault::from(&error)
             });
-            let draft = Draft::of_nothing(core, asker.peer.address());
+            let draft = Draft::of_nothing(asker.peer.address());
             return refuse(core, multiplex, asker.place(), fault, (text, blocks), now_ms, draft)
                 .map(|()| None);
         }
     };
-    let moment = Moment::now(core);
+    let moment = Moment::now();
     let mut draft =
-        Draft::client(core, moment, (&head, head_bytes), visitor, Protocol::Http2, &multiplex.transport);
+        logged::begin(core, moment, (&head, head_bytes), visitor, Protocol::Http2, &multiplex.transport);
     let framing = match request_framing(&head) {
         Ok(framing) => framing,
         Err(error) => {
@@ -256,7 +257,7 @@ fn begin(
         return Ok(None);
     }
     if ends {
-        draft.end(core, None, sent_bytes);
+        draft.end(None, sent_bytes);
         return Ok(None);
     }
     let mut content = content;
@@ -273,7 +274,7 @@ fn begin(
     }
     sent_bytes -= content.len() as u64;
     if is_whole && content.is_empty() {
-        draft.end(core, None, sent_bytes);
+        draft.end(None, sent_bytes);
         return Ok(None);
     }
     let mut left = told.filter(|_| !has_trailers);
@@ -283,7 +284,7 @@ fn begin(
         let (_, sent_to) = send::now(core, &mut direct, &[], object, *from, *to)?;
         sent_bytes += sent_to - *from;
         if sent_to == *to && left.is_some() {
-            draft.end(core, None, sent_bytes);
+            draft.end(None, sent_bytes);
             return Ok(None);
         }
         left = left.map(|left| left - (sent_to - *from));
@@ -407,7 +408,7 @@ async fn piped(number: Number, stream: u32, pipe: Pipe, mut draft: Draft) {
     });
     let mut client = Sending { number, stream, left: None, sent_bytes: 0 };
     let end = if begun == Some(true) { pipe.run(Vec::new(), &mut client).await } else { pipe::End::Gone };
-    with_core(|core| draft.end(core, transaction::end_of_pipe(end), client.sent_bytes));
+    draft.end(end.word(), client.sent_bytes);
     leave(number, stream, end == pipe::End::Closed);
 }
 
