@@ -2,7 +2,11 @@
 
 use wire::http1::{
     framing::{Framing, request_framing},
-    head::{HeadLimits, HeadRule, HeaderSlots, Progress, RequestHead, TargetForm, Version, parse_request},
+    head::{
+        HeadLimits, HeadRule, HeaderSlots, KeptRequest, Progress, RequestHead, TargetForm, Version,
+        parse_request,
+    },
+    known::KnownHeader,
 };
 use wire::http2::{
     hpack::FieldSection,
@@ -17,6 +21,11 @@ pub(crate) fn check(request: &Request<'_>, section: &FieldSection) {
     }
     let mut slots = HeaderSlots::new();
     let limits = HeadLimits { line_bytes_max: 1 << 20, head_bytes_max: 1 << 20 };
+    is_found_without_parsing(request, &bytes, &limits);
+    // What is beyond a limit is refused alike.
+    for head_bytes_max in [bytes.len() - 1, bytes.len()] {
+        is_found_without_parsing(request, &bytes, &HeadLimits { head_bytes_max, ..limits });
+    }
     let (head, head_bytes) = match parse_request(&bytes, &mut slots, &limits) {
         Ok(Progress::Complete(parsed)) => parsed,
         // A section may have more fields than a head.
@@ -36,6 +45,39 @@ pub(crate) fn check(request: &Request<'_>, section: &FieldSection) {
         _ => Framing::None,
     };
     assert_eq!(framing, Ok(want), "{}", bytes.escape_ascii());
+}
+
+/// What is said of the head without reading it is what the parser says.
+fn is_found_without_parsing(request: &Request<'_>, bytes: &[u8], limits: &HeadLimits) {
+    let (mut written, mut slots, mut slots_of_parser) = (Vec::new(), HeaderSlots::new(), HeaderSlots::new());
+    let found = request.as_head(&mut written, &mut slots, limits);
+    let parsed = parse_request(bytes, &mut slots_of_parser, limits);
+    let ((found, found_bytes), (parsed, parsed_bytes)) = match (found, parsed) {
+        (Ok(Progress::Complete(found)), Ok(Progress::Complete(parsed))) => (found, parsed),
+        (Ok(Progress::NeedMore), Ok(Progress::NeedMore)) => return,
+        (Err(found), Err(parsed)) => return assert_eq!(found, parsed),
+        other => panic!("{other:?}: {}", bytes.escape_ascii()),
+    };
+    assert_eq!((found_bytes, found.version, found.form), (parsed_bytes, parsed.version, parsed.form));
+    assert_eq!((found.method, found.target), (parsed.method, parsed.target));
+    let headers = |head: &RequestHead<'_, '_>| -> Vec<_> {
+        head.headers
+            .classified()
+            .map(|(known, name, value)| (known, name.to_owned(), value.to_vec()))
+            .collect()
+    };
+    assert_eq!(headers(&found), headers(&parsed), "{}", bytes.escape_ascii());
+    for known in KnownHeader::ALL {
+        assert_eq!(found.known(known), parsed.known(known));
+        assert_eq!(found.headers.is_repeated(known), parsed.headers.is_repeated(known));
+    }
+    // Kept, it is the same: places are counted within what was written.
+    let kept = |head, bytes| {
+        let kept = KeptRequest::new(head, bytes);
+        let head = kept.head();
+        (head.method.to_owned(), head.target.to_owned(), headers(&head))
+    };
+    assert_eq!(kept(&found, found_bytes), kept(&parsed, parsed_bytes));
 }
 
 fn is_same_ask(request: &Request<'_>, head: &RequestHead<'_, '_>) {

@@ -61,8 +61,8 @@ impl Blocks {
         // Who makes two heads share a place gains nothing by it: they are encoded as they would be without.
         let place = Hash::seeded(text, 0).word() as usize % PLACES;
         let lately = &mut self.lately[place];
-        // A place that is empty is that of no text.
-        if text.is_empty() || lately.text() != text {
+        // No block is empty, so a place without one is empty.
+        if lately.block_bytes == 0 || lately.text() != text {
             self.block.clear();
             encode::append_head(text, &mut self.block);
             lately.remember(text, &self.block);

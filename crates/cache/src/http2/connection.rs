@@ -38,6 +38,7 @@ use crate::{
     counters::Counter,
     error_page::Fault,
     fetch,
+    http1::head_limits,
     request::Request,
     sink::Gone,
     taking::Taking,
@@ -286,6 +287,7 @@ fn take_frames(
 ) -> Result<usize, End> {
     let now_ms = clock::monotonic_ms();
     let turn = core.reader.turn();
+    let head_limits = head_limits(&core.config);
     let Scratch { read, head: stored_head, slots, key, .. } = scratch;
     let multiplex::Scratch { section, head, text, blocks, .. } = http2;
     let mut at = 0;
@@ -307,13 +309,12 @@ fn take_frames(
                     multiplex.wire.drain(&mut multiplex.out);
                     multiplex.is_draining = true;
                 }
-                head.clear();
-                request.render_head(head);
+                let asked = request.as_head(head, slots, &head_limits);
                 let is_connect = matches!(request.ask, Ask::Upgrade { .. });
                 let asker =
                     Asker { number: client.number, stream, peer: client.peer, is_whole: end, is_connect };
-                let buffers = stream::Buffers { head, stored_head, slots, key, text, blocks };
-                let refresh = stream::answer(core, &turn, multiplex, asker, buffers, now_ms)?;
+                let buffers = stream::Buffers { stored_head, key, text, blocks };
+                let refresh = stream::answer(core, &turn, multiplex, (asker, asked), buffers, now_ms)?;
                 refreshes.extend(refresh);
             }
             Event::HeadTooLarge { stream, .. } => {

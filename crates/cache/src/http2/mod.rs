@@ -9,7 +9,8 @@
 //! The socket, what waits to be written to it, and the streams of a connection are its [`Multiplex`], which lies in the
 //! core's memory and is found by number: the connection's task reads and writes, the streams' tasks send through it.
 //! Frames, windows and what a client may make us do are [`wire::http2`]'s (docs/decisions/036-http2.md); a request is
-//! rendered as a head of HTTP/1 and goes the way of all requests, an answer's head is encoded here ([`encode`]).
+//! rendered as a head of HTTP/1 and goes the way of all requests, an answer's head is encoded here ([`encode`], and
+//! [`blocks`] for what was encoded a moment ago).
 
 mod blocks;
 mod connection;

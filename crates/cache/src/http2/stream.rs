@@ -18,7 +18,7 @@ use engine::{cores::clock, store::Turn, sys::span::Part};
 use wire::{
     http1::{
         framing::{Framing, request_framing},
-        head::{HeaderSlots, Progress, RequestHead, parse_request},
+        head::{HeadError, Progress, RequestHead},
     },
     http2::error::ErrorCode,
 };
@@ -34,9 +34,7 @@ use crate::{
     counters::Counter,
     deliver::{self, Asked, Protocol, Rest},
     error_page::Fault,
-    hit,
-    http1::head_limits,
-    logged,
+    hit, logged,
     origin::OriginError,
     pipe::{self, Duplex, Pipe},
     request::Request,
@@ -70,27 +68,24 @@ impl Asker {
 
 /// The thread's buffers that a request needs.
 pub(super) struct Buffers<'s> {
-    /// The request as a head of HTTP/1.
-    pub(super) head: &'s [u8],
     pub(super) stored_head: &'s mut Vec<u8>,
-    pub(super) slots: &'s mut HeaderSlots,
     pub(super) key: &'s mut Vec<u8>,
     pub(super) text: &'s mut Vec<u8>,
     pub(super) blocks: &'s mut Blocks,
 }
 
-/// Answers a request from memory, or has a task do it; the request, where its answer is to be fetched anew beside.
+/// Answers a request, which is a head of HTTP/1 by now, from memory, or has a task do it; the request, where its answer is to
+/// be fetched anew beside.
 pub(super) fn answer(
     core: &Core,
     turn: &Turn<'_>,
     multiplex: &mut Multiplex,
-    asker: Asker,
+    (asker, read): (Asker, Result<Progress<(RequestHead<'_, '_>, usize)>, HeadError>),
     buffers: Buffers<'_>,
     now_ms: u64,
 ) -> Result<Option<Request>, Gone> {
-    let Buffers { head: rendered, stored_head, slots, key, text, blocks } = buffers;
-    let parsed = parse_request(rendered, slots, &head_limits(&core.config));
-    let ((head, visitor), head_bytes) = match parsed {
+    let Buffers { stored_head, key, text, blocks } = buffers;
+    let ((head, visitor), head_bytes) = match read {
         Ok(Progress::Complete((head, bytes))) => (asker.peer.asks(head, &core.config.trusted_proxies), bytes),
         refused => {
             let fault = refused.err().map_or(Fault::HeadTooLarge, |error| {

@@ -22,8 +22,8 @@ use super::{
 };
 use crate::latency::Latencies;
 
-/// Greetings and TLS handshakes of all connections take no longer than this.
-const READY_TIMEOUT: Duration = Duration::from_secs(10);
+/// Greetings and TLS handshakes of all connections take no longer than this, nor do the answers to those that ask once.
+const READY_TIMEOUT: Duration = Duration::from_secs(30);
 /// Connections of [`rest`] that are opened and shake hands at once.
 const RESTING_AT_ONCE: usize = 200;
 /// Connections that break are opened anew so often in a row before the server counts as gone.

@@ -41,6 +41,21 @@ struct Kinds {
     repeated: u64,
 }
 
+impl Kinds {
+    /// Notes what the header of that number is; that as a slot has it.
+    #[inline]
+    fn note(&mut self, number: usize, known: Option<KnownHeader>) -> u8 {
+        let Some(known) = known else { return UNKNOWN };
+        let bit = 1 << known as u8;
+        if self.present & bit == 0 {
+            self.first[known as usize] = number as u8;
+        }
+        self.repeated |= self.present & bit;
+        self.present |= bit;
+        known as u8
+    }
+}
+
 /// The slots of one head, no more than it needs.
 #[derive(Debug, Clone)]
 pub(super) struct KeptSlots {
@@ -75,21 +90,10 @@ impl HeaderSlots {
     #[inline]
     pub(super) fn fill(&mut self, buf: &[u8], headers: &[httparse::Header<'_>]) -> bool {
         let base = buf.as_ptr() as usize;
-        let (mut present, mut repeated) = (0u64, 0u64);
+        (self.kinds.present, self.kinds.repeated) = (0, 0);
         let mut crlf = true;
         for ((number, slot), header) in self.slots.iter_mut().enumerate().zip(headers) {
-            let known = match KnownHeader::of(header.name.as_bytes()) {
-                None => UNKNOWN,
-                Some(known) => {
-                    let bit = 1 << known as u8;
-                    if present & bit == 0 {
-                        self.kinds.first[known as usize] = number as u8;
-                    }
-                    repeated |= present & bit;
-                    present |= bit;
-                    known as u8
-                }
-            };
+            let known = self.kinds.note(number, KnownHeader::of(header.name.as_bytes()));
             let name_at = header.name.as_ptr() as usize - base;
             crlf &= buf.get(name_at.wrapping_sub(2)) == Some(&b'\r');
             *slot = Slot {
@@ -101,13 +105,35 @@ impl HeaderSlots {
             };
         }
         self.len = headers.len();
-        (self.kinds.present, self.kinds.repeated) = (present, repeated);
         crlf
+    }
+
+    /// Forgets them all.
+    pub(crate) fn clear(&mut self) {
+        self.len = 0;
+        (self.kinds.present, self.kinds.repeated) = (0, 0);
+    }
+
+    /// Notes one more header, for whoever writes a head and knows where things lie in it; whether there was room.
+    #[inline]
+    pub(crate) fn push(&mut self, name_at: usize, name: &[u8], value_at: usize, value_len: usize) -> bool {
+        let number = self.len;
+        let known = self.kinds.note(number, KnownHeader::of(name));
+        let Some(slot) = self.slots.get_mut(number) else { return false };
+        *slot = Slot {
+            name_at: name_at as u32,
+            name_len: name.len() as u32,
+            value_at: value_at as u32,
+            value_len: value_len as u32,
+            known,
+        };
+        self.len += 1;
+        true
     }
 
     /// The headers, which lie in `buf`.
     #[inline]
-    pub(super) fn headers<'b, 'h>(&'h self, buf: &'b [u8]) -> Headers<'b, 'h> {
+    pub(crate) fn headers<'b, 'h>(&'h self, buf: &'b [u8]) -> Headers<'b, 'h> {
         Headers { buf, slots: &self.slots[..self.len], kinds: &self.kinds }
     }
 }

@@ -34,6 +34,8 @@ func main() {
 		body, err := io.ReadAll(r.Body)
 		must(err)
 		w.Header().Set("Trailer", "X-Sum")
+		// Else it would tell the length, and HTTP/1 has no trailers then.
+		w.(http.Flusher).Flush()
 		w.Write(body)
 		w.Header().Set("X-Sum", fmt.Sprint(len(body), r.Trailer.Get("X-Asked")))
 	})

@@ -3,8 +3,8 @@
 //! A request over HTTP/2 goes on as one over HTTP/1, to the key of an object, to the policy and to an origin. What an
 //! HTTP/1 head cannot hold, or holds with another meaning, must end here: a CR LF in a value would be a line of its own
 //! there, a second `host` another site, a `transfer-encoding` another end of the body. So each name must be a token, each
-//! value free of controls, and each field of framing and routing single; [`Request::render_head`] then writes the head that
-//! [`parse_request`](crate::http1::head::parse_request) reads, and nothing in it is the client's word but where the
+//! value free of controls, and each field of framing and routing single; [`Request::as_head`] then writes the head that
+//! [`parse_request`](crate::http1::head::parse_request) would read so, and nothing in it is the client's word but where the
 //! client's word belongs.
 
 mod render;

@@ -1,6 +1,10 @@
 //! A request as the head of an HTTP/1.1 message.
 
 use super::{Ask, Content, Request};
+use crate::http1::{
+    fields::trim_ows,
+    head::{HeadError, HeadLimits, HeaderSlots, Progress, RequestHead, TargetForm, Version, parse_request},
+};
 
 impl Request<'_> {
     /// Appends the request as a head of HTTP/1.1, in the form in which this project's HTTP/1 parser reads it: one `host`,
@@ -12,21 +16,66 @@ impl Request<'_> {
     /// It is never longer than the section is by the count of RFC 9113 §6.5.2, but for a tunnel, whose authority stands in it
     /// twice.
     pub fn render_head(&self, out: &mut Vec<u8>) {
+        self.render(&mut Lines { out, slots: None, are_whole: true });
+    }
+
+    /// Writes that head to `out` and says what [`parse_request`] would find in it, how long it is included. What was written
+    /// here need not be read again, so it is not, unless it is longer than the limits or than the slots: then the parser says
+    /// what is wrong with it. `out` and `slots` are overwritten.
+    ///
+    /// # Errors
+    /// As those of [`parse_request`].
+    pub fn as_head<'b, 'h>(
+        &self,
+        out: &'b mut Vec<u8>,
+        slots: &'h mut HeaderSlots,
+        limits: &HeadLimits,
+    ) -> Result<Progress<(RequestHead<'b, 'h>, usize)>, HeadError> {
+        out.clear();
+        slots.clear();
+        let mut lines = Lines { out: &mut *out, slots: Some(&mut *slots), are_whole: true };
+        self.render(&mut lines);
+        let are_whole = lines.are_whole;
+        let (method, target, form) = match self.ask {
+            Ask::Resource { path: "*", .. } => (self.method, "*", TargetForm::Asterisk),
+            Ask::Resource { path, .. } => (self.method, path, TargetForm::Origin),
+            Ask::Upgrade { path, .. } => ("GET", path, TargetForm::Origin),
+            Ask::Tunnel => (self.method, self.authority, TargetForm::Authority),
+        };
+        let line_bytes = method.len() + target.len() + " ".len() + " HTTP/1.1".len();
+        let buf: &'b [u8] = out;
+        if !are_whole || line_bytes > limits.line_bytes_max || buf.len() > limits.head_bytes_max {
+            return parse_request(buf, slots, limits);
+        }
+        // Where they lie in the head, because whoever keeps it keeps places.
+        let text = |from: usize, bytes: usize| super::text(&buf[from..from + bytes]);
+        let head = RequestHead {
+            method: text(0, method.len()),
+            target: text(method.len() + 1, target.len()),
+            form,
+            version: Version::Http11,
+            scheme: None,
+            headers: slots.headers(buf),
+        };
+        Ok(Progress::Complete((head, buf.len())))
+    }
+
+    fn render(&self, lines: &mut Lines<'_, '_>) {
         let (method, target) = match self.ask {
             Ask::Resource { path, .. } => (self.method, path),
             Ask::Tunnel => (self.method, self.authority),
             Ask::Upgrade { path, .. } => ("GET", path),
         };
-        for part in [method, " ", target, " HTTP/1.1\r\nhost: ", self.authority, "\r\n"] {
-            out.extend_from_slice(part.as_bytes());
+        for part in [method, " ", target, " HTTP/1.1\r\n"] {
+            lines.out.extend_from_slice(part.as_bytes());
         }
+        lines.append(b"host", self.authority.as_bytes());
         if let Ask::Upgrade { protocol, .. } = self.ask {
-            for part in ["connection: upgrade\r\nupgrade: ", protocol, "\r\n"] {
-                out.extend_from_slice(part.as_bytes());
-            }
+            lines.append(b"connection", b"upgrade");
+            lines.append(b"upgrade", protocol.as_bytes());
         }
         if self.content == Content::ToTheEnd && matches!(self.ask, Ask::Resource { .. }) {
-            out.extend_from_slice(b"transfer-encoding: chunked\r\n");
+            lines.append(b"transfer-encoding", b"chunked");
         }
         let mut has_cookie = false;
         for (name, value) in self.fields() {
@@ -35,22 +84,48 @@ impl Request<'_> {
                 b"cookie" if has_cookie => {}
                 b"cookie" => {
                     has_cookie = true;
-                    self.render_cookie(out);
+                    self.render_cookie(lines);
                 }
-                _ => append_line(out, name, value),
+                _ => lines.append(name, value),
             }
         }
-        out.extend_from_slice(b"\r\n");
+        lines.out.extend_from_slice(b"\r\n");
     }
 
-    fn render_cookie(&self, out: &mut Vec<u8>) {
+    fn render_cookie(&self, lines: &mut Lines<'_, '_>) {
+        let start = lines.out.len();
         let mut before = b"cookie: ".as_slice();
         for (_, crumb) in self.fields().filter(|(name, _)| name == b"cookie") {
-            out.extend_from_slice(before);
-            out.extend_from_slice(crumb);
+            lines.out.extend_from_slice(before);
+            lines.out.extend_from_slice(crumb);
             before = b"; ";
         }
-        out.extend_from_slice(b"\r\n");
+        // Of empty crumbs a blank is left at the end, which is not of the value.
+        let value_bytes = trim_ows(&lines.out[start + b"cookie: ".len()..]).len();
+        lines.out.extend_from_slice(b"\r\n");
+        lines.note(start, b"cookie", value_bytes);
+    }
+}
+
+/// Lines that are appended, and where they lie.
+struct Lines<'o, 's> {
+    out: &'o mut Vec<u8>,
+    slots: Option<&'s mut HeaderSlots>,
+    /// The slots had room for all.
+    are_whole: bool,
+}
+
+impl Lines<'_, '_> {
+    fn append(&mut self, name: &[u8], value: &[u8]) {
+        let start = self.out.len();
+        append_line(self.out, name, value);
+        self.note(start, name, value.len());
+    }
+
+    fn note(&mut self, start: usize, name: &[u8], value_bytes: usize) {
+        if let Some(slots) = &mut self.slots {
+            self.are_whole &= slots.push(start, name, start + name.len() + b": ".len(), value_bytes);
+        }
     }
 }
 
