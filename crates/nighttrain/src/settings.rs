@@ -279,6 +279,7 @@ pub(crate) const COMMON: &str = "Common";
 /// Every setting, in the order in which `--help` and `config --print` show them.
 pub(crate) const SETTINGS: &[Setting] = &joined::<COUNT, _>([
     COMMON_SETTINGS,
+    LOG_SETTINGS,
     CACHE_SETTINGS,
     RATE_SETTINGS,
     CRAWLER_SETTINGS,
@@ -286,7 +287,6 @@ pub(crate) const SETTINGS: &[Setting] = &joined::<COUNT, _>([
     ACME_SETTINGS,
     ORIGIN_SETTINGS,
     SITE_SETTINGS,
-    LOG_SETTINGS,
     FEED_SETTINGS,
     MAIL_SETTINGS,
 ]);
@@ -637,6 +637,7 @@ mod tests {
             "bypass-headers" => "X-Preview,X-Debug",
             "sort-query" | "https-only" => "true",
             "error-page" => concat!(env!("CARGO_MANIFEST_DIR"), "/../cache/src/error_page/page.css"),
+            "resolver" => "10.0.0.2:53,10.0.0.3:5353",
             "compress" => "gzip,br",
             "compress-types" => "text/*,*+json",
             "compress-bytes-min" => "5KiB",
@@ -657,7 +658,7 @@ mod tests {
             "max-connections" | "max-subscriptions" | "ping-max" => "7",
             "max-payload" | "max-control-line" | "max-pending" | "max-pending-total" => "5KiB",
             key if key.ends_with("bytes-max") || key == "memory" => "5KiB",
-            "origin-queue-max" | "origin-lasting-max" => "7",
+            "origin-queue-max" | "origin-lasting-max" | "origin-streams-max" => "7",
             key if key.contains("-requests-") => "7",
             key if key.contains("connections-") => "7",
             _ => "1500ms",

@@ -292,7 +292,7 @@ fn cache_wrong(target: &Target, until: &Until) -> Option<Tally> {
 /// Pages without an end, of which each reads a byte a second.
 fn cache_slow_read(target: &Target, until: &Until) -> Option<Tally> {
     let address = target.cache?;
-    let asked = format!("GET /about HTTP/1.1\r\nHost: {address}\r\n\r\n").repeat(2000);
+    let asked = format!("GET /about HTTP/1.1\r\nHost: {address}\r\n\r\n").repeat(600);
     Some(hold(address, 1000, until, |member| {
         member.finish(asked.as_bytes())?;
         if member.age % 100 == 0 { member.sip(1) } else { Ok(()) }

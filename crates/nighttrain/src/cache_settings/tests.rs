@@ -60,7 +60,7 @@ fn every_limit_can_be_set() {
         pipe_idle_time_max: _,
         client_bytes_max: _,
     } = cache::Limits::default();
-    assert_eq!(crate::settings::SETTINGS.iter().filter(|setting| setting.heading == LIMITS).count(), 34);
+    assert_eq!(crate::settings::SETTINGS.iter().filter(|setting| setting.heading == LIMITS).count(), 38);
 }
 
 /// The guide's page on limits names each of them, with how `stat` counts it: one that is added and not told of is found here.

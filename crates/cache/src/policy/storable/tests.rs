@@ -48,6 +48,32 @@ fn ask(line: &str, request: &str, status: &str, response: &str, rules: StoreRule
     })
 }
 
+/// The same for a client whose origin is told of its certificate.
+fn ask_known(response: &str) -> Storable {
+    with_request("GET /", "", |request| {
+        with_response("200 OK", response, |response| {
+            let request = RequestFacts::of(request, false, ClientRule::Obey);
+            let request = RequestFacts { certificate: true, ..request };
+            storable(&request, &ResponseFacts::of(response, true), &SAFE, TIMES)
+        })
+    })
+}
+
+/// What is for one who has shown a certificate is for nobody else, unless its origin says that it is for all.
+#[test]
+fn a12_a_certificates_answer_is_stored_only_if_it_is_for_all() {
+    for (response, is_for_all) in [
+        ("Cache-Control: max-age=9", false),
+        ("Cache-Control: max-age=9, must-revalidate", false),
+        ("CDN-Cache-Control: max-age=9", false),
+        ("Cache-Control: max-age=9, public", true),
+        ("Cache-Control: s-maxage=9", true),
+    ] {
+        let is_stored = matches!(ask_known(response), Storable::Yes(fresh) if fresh.for_all);
+        assert_eq!(is_stored, is_for_all, "{response}");
+    }
+}
+
 /// What a plain GET's response comes to: the source of its freshness and its length, or why not.
 fn outcome(status: &str, response: &str) -> Result<(Source, u32), Why> {
     match ask("GET /", "", status, response, SAFE) {
@@ -121,8 +147,11 @@ fn every_reason_is_reached() {
         assert_eq!(ask(line, request, status, response, rules), Storable::No(why), "{request} / {response}");
         reached.insert(why);
     }
-    // Tags are read where they are hashed, variants counted where they are stored.
-    reached.extend([Why::TooManyTags, Why::TooManyVariants]);
+    assert_eq!(ask_known("Cache-Control: max-age=9, must-revalidate"), Storable::No(Why::Certificate));
+    reached.insert(Why::Certificate);
+    // Tags are read where they are hashed, variants counted where they are stored, and which fields say who a client is by
+    // its certificate, the sites know.
+    reached.extend([Why::TooManyTags, Why::TooManyVariants, Why::VaryCertificate]);
     for &why in Why::ALL {
         assert!(reached.contains(&why), "{why:?} is not reached");
     }
