@@ -42,7 +42,7 @@ impl InForce {
     pub(crate) fn new(
         config: Config,
         table: Arc<SiteTable>,
-        authorities: Box<[Option<AuthoritiesId>]>,
+        authorities: &[Option<AuthoritiesId>],
         cores: usize,
         before: Option<&Self>,
         names: &mut Names,
@@ -77,6 +77,6 @@ impl InForce {
     pub(crate) fn of_test(config: Config, cores: usize) -> Arc<Self> {
         let table = Arc::new(SiteTable::of(&config).expect("sites"));
         let mut names = Names::new(&config.resolver, engine::meter::CounterSet::new(1));
-        Self::new(config, table, Box::default(), cores, None, &mut names).expect("sites")
+        Self::new(config, table, &[], cores, None, &mut names).expect("sites")
     }
 }

@@ -270,7 +270,7 @@ impl Server {
         let name_counters = CounterSet::<NameCounter>::new(1);
         registry.register(name_counters.clone());
         let mut names = Names::new(&config.resolver, name_counters);
-        let in_force = InForce::new(config, table, authorities, loops, None, &mut names)?;
+        let in_force = InForce::new(config, table, &authorities, loops, None, &mut names)?;
         let servers = Arc::new(Servers::of(Arc::clone(&in_force.sites)));
         registry.register(Arc::clone(&servers) as _);
         let shared = Arc::new(Shared {
@@ -345,7 +345,7 @@ impl Server {
         let kinds = self.terms.as_ref().map(|terms| terms.prepare(&config, &table)).transpose()?;
         let authorities = kinds.as_ref().map_or_else(Box::default, Kinds::authorities);
         let mut names = self.names.lock().unwrap_or_else(PoisonError::into_inner);
-        let in_force = InForce::new(config, table, authorities, self.loops, Some(&before), &mut names)?;
+        let in_force = InForce::new(config, table, &authorities, self.loops, Some(&before), &mut names)?;
         Ok(Prepared { in_force, kinds })
     }
 

@@ -100,7 +100,7 @@ impl Sites {
     pub(crate) fn new(
         config: &Config,
         table: Arc<SiteTable>,
-        authorities: Box<[Option<AuthoritiesId>]>,
+        authorities: &[Option<AuthoritiesId>],
         cores: usize,
         before: Option<&Self>,
         names: &mut Names,

@@ -221,7 +221,7 @@ fn a42_gos_server_is_asked_over_http2(cores: &str) {
         client.send(&body);
         assert!(client.response("POST").expect_status(200).body == body);
         client.send(
-            b"POST /echo HTTP/1.1\r\nHost: site.test\r\nTransfer-Encoding: chunked\r\nTE: trailers\r\n\r\n",
+            b"POST /echo HTTP/1.1\r\nHost: site.test\r\nTransfer-Encoding: chunked\r\nTrailer: X-Asked\r\n\r\n",
         );
         client.send(b"5\r\nhello\r\n4\r\n you\r\n0\r\nX-Asked: why\r\n\r\n");
         let echoed = client.response("POST").expect_status(200);
