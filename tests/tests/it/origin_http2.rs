@@ -2,6 +2,7 @@
 //! load, over either protocol.
 #![allow(
     clippy::disallowed_methods,
+    clippy::disallowed_types,
     clippy::expect_used,
     reason = "a test may block, and stop at the first surprise"
 )]
