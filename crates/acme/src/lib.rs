@@ -7,13 +7,13 @@
 //!   said, counters        engine::tls::challenges::Challenges    engine::tls::certificates::Certificates
 //!                          read by who listens at 80 and 443      read by every handshake
 //! ```
-//! Where the data lives: certificates, keys, the account and orders under way in the state directory ([`files`]); what is
+//! Where the data lives: certificates, keys, the account and orders under way in the state directory (`files.rs`); what is
 //! known of each certificate on the thread, which is the only one to write it. A server knows two tables of the engine,
 //! and nothing of this. A process that ends at any moment goes on where it was: the account's key is there before the CA
 //! hears of it, an order's URL before its challenges are answered, a certificate and its key in one file.
 //!
 //! *Bounds:* [`NAMES_MAX`] names; one order at a time; 250 orders in three hours; an answer of 1 MiB and 30 seconds; waits
-//! after failures by [`schedule`].
+//! after failures by `schedule.rs`.
 
 mod client;
 mod files;

@@ -1,7 +1,7 @@
 //! Who a client is, by the certificate that it has shown and an authority has signed: as text that can stand in a field
 //! of HTTP.
 //!
-//! *Bounds:* [`TEXT_BYTES_MAX`] for each text; a certificate that says more is nobody's.
+//! *Bounds:* `TEXT_BYTES_MAX` for each text; a certificate that says more is nobody's.
 
 use std::fmt::Write as _;
 

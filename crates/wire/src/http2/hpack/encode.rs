@@ -50,7 +50,7 @@ pub fn secret_field(out: &mut Vec<u8>, name: &[u8], value: &[u8], strings: Strin
     literal(out, 0x10, name, value, strings);
 }
 
-/// Appends a field that the peer enters in its table, for whoever sends it again: its later blocks [refer](reference) to it.
+/// Appends a field that the peer enters in its table, for whoever sends it again: its later blocks [refer](reference()) to it.
 /// The sender keeps count of what is in there.
 pub fn entered_field(out: &mut Vec<u8>, name: &[u8], value: &[u8], strings: Strings) {
     literal(out, 0x40, name, value, strings);
