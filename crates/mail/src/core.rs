@@ -7,7 +7,6 @@ use std::{
     cell::{Cell, RefCell},
     collections::VecDeque,
     net::{IpAddr, SocketAddr},
-    rc::Rc,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
