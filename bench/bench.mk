@@ -46,3 +46,9 @@ bench-idle:
 .PHONY: bench-building
 bench-building:
 	sh bench/building.sh
+
+# Instructions of a hit by source file, counted by valgrind. BENCH_ARGS: HITS, h1 or h2, STREAMS
+.PHONY: bench-instructions
+bench-instructions:
+	cargo build --release --package nighttrain
+	sh bench/instructions.sh $(TARGET)/release/nighttrain $(BENCH_ARGS)

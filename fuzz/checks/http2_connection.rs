@@ -9,6 +9,7 @@ use wire::http2::{
     error::ErrorCode,
     frame::{self, Frame, PREFACE},
     hpack::{self, FieldSection, Strings, TABLE_BYTES_MAX},
+    request::HeadRoom,
 };
 
 /// Small, so that they are reached.
@@ -80,6 +81,8 @@ struct Session {
     answers: Answers,
     connection: Connection,
     section: FieldSection,
+    /// Where requests are written as heads, one after the other.
+    room: HeadRoom,
     /// What was told, and what went out.
     told: Vec<String>,
     out: Vec<u8>,
@@ -97,6 +100,7 @@ impl Session {
             answers,
             connection: Connection::new(LIMITS, 0),
             section: FieldSection::new(TABLE_BYTES_MAX, FIELDS_MAX),
+            room: HeadRoom::default(),
             told: Vec::new(),
             out: Vec::new(),
             taken: Vec::new(),
@@ -148,6 +152,7 @@ impl Session {
                 if let Event::Request { request, .. } = &event {
                     let copy = Copied::of(request);
                     http2_head::check(request, &copy.section);
+                    http2_head::is_found_behind(request, &mut self.room);
                 }
                 if self.answers.drain {
                     self.connection.announce_drain(&mut self.out);

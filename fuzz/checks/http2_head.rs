@@ -10,7 +10,7 @@ use wire::http1::{
 };
 use wire::http2::{
     hpack::FieldSection,
-    request::{Ask, Content, Request},
+    request::{Ask, Content, HeadRoom, Request},
 };
 
 pub(crate) fn check(request: &Request<'_>, section: &FieldSection) {
@@ -49,8 +49,19 @@ pub(crate) fn check(request: &Request<'_>, section: &FieldSection) {
 
 /// What is said of the head without reading it is what the parser says.
 fn is_found_without_parsing(request: &Request<'_>, bytes: &[u8], limits: &HeadLimits) {
-    let (mut written, mut slots, mut slots_of_parser) = (Vec::new(), HeaderSlots::new(), HeaderSlots::new());
-    let found = request.as_head(&mut written, &mut slots, limits);
+    is_found_in(request, &mut HeadRoom::default(), bytes, limits);
+}
+
+/// The same in room that holds what it held before.
+pub(crate) fn is_found_behind(request: &Request<'_>, room: &mut HeadRoom) {
+    let mut bytes = Vec::new();
+    request.render_head(&mut bytes);
+    is_found_in(request, room, &bytes, &HeadLimits { line_bytes_max: 1 << 20, head_bytes_max: 1 << 20 });
+}
+
+fn is_found_in(request: &Request<'_>, room: &mut HeadRoom, bytes: &[u8], limits: &HeadLimits) {
+    let mut slots_of_parser = HeaderSlots::new();
+    let found = request.as_head(room, limits);
     let parsed = parse_request(bytes, &mut slots_of_parser, limits);
     let ((found, found_bytes), (parsed, parsed_bytes)) = match (found, parsed) {
         (Ok(Progress::Complete(found)), Ok(Progress::Complete(parsed))) => (found, parsed),

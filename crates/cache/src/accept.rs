@@ -114,7 +114,7 @@ fn admit(core: &Core, stream: TcpStream, arrival: Arrival) {
 /// Whether connections may take the memory of one more. When little is left, one that idles makes room for who comes.
 fn has_room(core: &Core) -> bool {
     let most = core.config.limits.connection_bytes_max;
-    let used = core.connection_bytes.get() + core.held_bytes.get() + PLAIN_BYTES;
+    let used = core.connection_bytes.get() + core.held.bytes() + PLAIN_BYTES;
     if used > most - most / 8 && core.watches.borrow_mut().end_longest_idle(EVICTION_LOOKS) {
         core.count(Counter::IdleEvicted);
     }
@@ -212,18 +212,19 @@ async fn serve(stream: TcpStream, arrival: Arrival, is_secured: bool, watch: Arc
         return;
     }
     let peer = with_core(|core| Peer::new(arrival.address, is_secured, &core.config.trusted_proxies));
+    let member = with_core(|core| core.fair.join(arrival.address.ip()));
     let transport = if transport.session().is_some_and(|session| session.protocol() == Some(b"h2")) {
         transport
     } else {
         // By prior knowledge, HTTP/2 may come without having been agreed upon.
-        let serving = http1::serve(transport, Arc::clone(&watch), peer, early);
+        let serving = http1::serve(transport, Arc::clone(&watch), peer, early, &member);
         let Some((transport, read)) = serving.await else { return };
         early = read;
         transport
     };
     let _http2 = with_core(|core| Weight::of(core, HTTP2_BYTES));
     // On the heap, where HTTP/1 is not: a connection of it would be larger by this.
-    Box::pin(http2::serve(transport, watch, peer, early)).await;
+    Box::pin(http2::serve(transport, watch, peer, early, &member)).await;
 }
 
 async fn shake_hands(stream: TcpStream, watch: &Watch, early: &mut Vec<u8>) -> io::Result<Transport> {

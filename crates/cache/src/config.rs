@@ -166,7 +166,8 @@ pub struct Limits {
     pub origin_lasting_max: usize,
     /// Time that nothing may move on a WebSocket before it is ended.
     pub pipe_idle_time_max: Duration,
-    /// Bytes per core that slow clients may make us hold outside of the store; a client that needs more is cut.
+    /// Bytes that slow clients may make all cores hold outside of the store; a client that needs more is cut. Half of it is
+    /// divided among the cores, half is for whichever needs it.
     pub client_bytes_max: usize,
     /// Bytes per core that connections may take in all: what each takes by its kind, handshakes under way, and what slow
     /// clients make us hold. Before that is reached the connections that idle longest are closed; beyond it new ones

@@ -15,7 +15,7 @@ use std::{
 };
 
 use engine::{
-    cores::{Rounds, behind::Behind, clock, listener::Balance, mesh::Sender, watch::Watches},
+    cores::{Rounds, behind::Behind, clock, fair::Fair, listener::Balance, mesh::Sender, watch::Watches},
     io::Reads,
     journal::Scribe,
     log,
@@ -41,6 +41,7 @@ use crate::{
     error_page::Fault,
     explanation::Question,
     growing::{PassingBudget, Window},
+    held::Holding,
     http2::{self, Multiplexes},
     in_flight::{InFlight, Want},
     in_force::InForce,
@@ -285,7 +286,9 @@ pub(crate) struct Own {
     /// What is passed on and waits for its readers.
     pub(crate) passing: Arc<PassingBudget>,
     /// Bytes that clients make us hold, now.
-    pub(crate) held_bytes: Cell<usize>,
+    pub(crate) held: Holding,
+    /// Turns of connections that have much to do.
+    pub(crate) fair: Arc<Fair>,
     /// WebSockets that are open.
     pub(crate) pipes: Cell<u64>,
     /// Connections of HTTP/2 to origins that are open.
@@ -358,6 +361,8 @@ pub(crate) struct Beginning {
     pub(crate) balance: Arc<Balance>,
     pub(crate) counters: CoreCounters<Counter>,
     pub(crate) scribe: Option<Scribe>,
+    pub(crate) held: Holding,
+    pub(crate) passing: Arc<PassingBudget>,
 }
 
 impl Core {
@@ -379,6 +384,8 @@ impl Core {
             balance,
             counters,
             scribe,
+            held,
+            passing,
         } = beginning;
         let config = &in_force.config;
         let own = Own {
@@ -422,8 +429,9 @@ impl Core {
             draining: Cell::new(false),
             lender: RefCell::new(if store.lends() { Lender::open().ok() } else { None }),
             copied_bytes: Cell::new(0),
-            passing: PassingBudget::new(config.limits.client_bytes_max),
-            held_bytes: Cell::new(0),
+            passing,
+            held,
+            fair: Arc::default(),
             pipes: Cell::new(0),
             origin_http2: Cell::new(0),
             turning_away: Cell::new(0),

@@ -147,7 +147,8 @@ engine::counters! {
         TagsTooMany => Counter, "cache_tags_too_many", None, "Answers not stored because they have more tags, or longer ones, than an object may have.";
         SlowBodies => Counter, "cache_slow_bodies", None, "Requests refused because their body came too slowly.";
         TurnsCut => Counter, "cache_turns_cut", None, "Turns that ended because one connection had sent as many requests as one turn answers.";
-        ClientsOverBytes => Counter, "cache_clients_over_bytes", None, "Clients cut because all clients of the core made it hold more than client_bytes_max.";
+        TurnsWaited => Counter, "cache_turns_waited", None, "Times that a connection with much to do waited for its turn among those of its address.";
+        ClientsOverBytes => Counter, "cache_clients_over_bytes", None, "Clients cut because all clients made their core hold more than its part of client_bytes_max.";
         CoreRingFull => Counter, "cache_core_ring_full", None, "Misses passed through because the ring to the owner of the key is full.";
     }
 }

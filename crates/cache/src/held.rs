@@ -1,10 +1,53 @@
-//! What clients make one core hold outside of the store, in sum: answers that they do not read, requests that they send
+//! What clients make the cores hold outside of the store, in sum: answers that they do not read, requests that they send
 //! ahead.
 //!
-//! Each connection's share is bounded by the buffers; ten thousand of them are gigabytes all the same. Beyond
-//! `client_bytes_max` a connection that would hold more is closed, and counted; one that holds nothing goes on.
+//! Each connection's part is bounded by the buffers; ten thousand of them are gigabytes all the same. What a core may hold is
+//! its [share](engine::share) of `client_bytes_max`. Beyond it a connection that would hold more is closed, and counted; one
+//! that holds nothing goes on.
+
+use std::{
+    cell::{Cell, RefCell},
+    sync::Arc,
+};
+
+use engine::share::{Common, Share};
 
 use crate::{core::with_core, counters::Counter};
+
+/// What the clients of one core make it hold.
+pub(crate) struct Holding {
+    bytes: Cell<usize>,
+    share: RefCell<Share>,
+}
+
+impl Holding {
+    /// Nothing yet, of so much that all cores may hold.
+    pub(crate) fn new(common: Arc<Common>, total: usize, cores: usize) -> Self {
+        Self { bytes: Cell::new(0), share: Share::new(common, total, cores).into() }
+    }
+
+    /// How many bytes.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes.get()
+    }
+
+    /// Whether there is room for so many more.
+    fn take(&self, more: usize) -> bool {
+        let bytes = self.bytes.get() + more;
+        let has_room = more == 0 || self.share.borrow_mut().allows(bytes);
+        if has_room {
+            self.bytes.set(bytes);
+        }
+        has_room
+    }
+
+    fn give_back(&self, bytes: usize) {
+        let left = self.bytes.get() - bytes;
+        self.bytes.set(left);
+        // Less is always allowed; what was taken of the other cores goes back.
+        self.share.borrow_mut().allows(left);
+    }
+}
 
 /// Bytes that are counted while this is held.
 pub(crate) struct Held(usize);
@@ -18,7 +61,9 @@ impl Held {
     /// Counts so many bytes from now on; false, and as many as before, if there is no room for them.
     pub(crate) fn resize(&mut self, bytes: usize) -> bool {
         if bytes <= self.0 {
-            with_core(|core| core.held_bytes.set(core.held_bytes.get() - (self.0 - bytes)));
+            if bytes < self.0 {
+                with_core(|core| core.held.give_back(self.0 - bytes));
+            }
             self.0 = bytes;
             return true;
         }
@@ -30,12 +75,10 @@ impl Held {
     /// Counts so many bytes; `None` if there is no room for them.
     pub(crate) fn reserve(bytes: usize) -> Option<Self> {
         with_core(|core| {
-            let held = core.held_bytes.get() + bytes;
-            if bytes > 0 && held > core.config.limits.client_bytes_max {
+            if !core.held.take(bytes) {
                 core.count(Counter::ClientsOverBytes);
                 return None;
             }
-            core.held_bytes.set(held);
             Some(Self(bytes))
         })
     }
@@ -44,7 +87,7 @@ impl Held {
 impl Drop for Held {
     fn drop(&mut self) {
         if self.0 > 0 {
-            with_core(|core| core.held_bytes.set(core.held_bytes.get() - self.0));
+            with_core(|core| core.held.give_back(self.0));
         }
     }
 }

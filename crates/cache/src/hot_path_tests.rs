@@ -398,12 +398,11 @@ async fn measure(
         told_to_stop.recv().expect("the test says so");
     });
     let (stream, peer) = listener.accept().await.expect("the client");
-    let served = tokio::spawn(http1::serve(
-        Transport::plain(stream),
-        Watch::new(),
-        Peer::new(peer, false, &[]),
-        Vec::new(),
-    ));
+    let member = with_core(|core| core.fair.join(peer.ip()));
+    let served = tokio::spawn(async move {
+        let peer = Peer::new(peer, false, &[]);
+        http1::serve(Transport::plain(stream), Watch::new(), peer, Vec::new(), &member).await
+    });
     told.notified().await;
     // Errors of sending mean that the client has failed; joining it says how.
     let _ = go.send(());

@@ -22,6 +22,7 @@ use engine::{
     journal::{Journal, Scribe},
     log::Recovered,
     meter::{CounterSet, Registry},
+    share::Common,
     store::{Shard, Store, StoreConfig, StoreError, tier::OpenOnFileError},
     tls::TlsError,
 };
@@ -37,7 +38,11 @@ use crate::{
     counters::Counter,
     explain,
     explanation::{ExplainError, Explanation, RequestOf},
-    fetch, heard, housekeeping, http1,
+    fetch,
+    growing::PassingBudget,
+    heard,
+    held::Holding,
+    housekeeping, http1,
     in_force::InForce,
     invalidations::{Table, What},
     key,
@@ -199,6 +204,10 @@ struct Shared {
     balance: Arc<Balance>,
     terms: Option<Arc<TlsTerms>>,
     ready: Arc<AtomicUsize>,
+    /// Of what clients make the cores hold, the half that is for whichever core needs it.
+    held: Arc<Common>,
+    passing: Arc<PassingBudget>,
+    loops: usize,
 }
 
 impl Server {
@@ -282,6 +291,9 @@ impl Server {
             pseudonym,
             in_force: Arc::clone(&in_force),
             book: Arc::clone(&book),
+            held: Arc::default(),
+            passing: PassingBudget::new(in_force.config.limits.client_bytes_max),
+            loops,
         });
         let cores_config = CoresConfig { cores: processors, name: "cache", ..CoresConfig::default() };
         let started = Cores::start_each(cores_config, seeds, move |context, seed| {
@@ -522,6 +534,12 @@ async fn run_core(context: CoreContext, seed: Seed, shared: Arc<Shared>) -> io::
         balance: Arc::clone(&shared.balance),
         counters,
         scribe,
+        held: Holding::new(
+            Arc::clone(&shared.held),
+            shared.in_force.config.limits.client_bytes_max,
+            shared.loops,
+        ),
+        passing: Arc::clone(&shared.passing),
     });
     let mut accepting = Vec::new();
     for bound in listeners {

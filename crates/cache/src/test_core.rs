@@ -16,6 +16,8 @@ use crate::{
     config::{Config, Origin},
     core::{Beginning, Core, Message},
     counters::Counter,
+    growing::PassingBudget,
+    held::Holding,
     in_force::InForce,
     invalidations::Table,
     response_head::Identity,
@@ -45,6 +47,7 @@ pub(crate) fn install_logged(
         mesh.into_endpoints().into_iter().map(engine::cores::mesh::Endpoint::split).unzip();
     let counters = CounterSet::<Counter>::new(cores);
     let identity = Identity::new(&config.name).expect("a name");
+    let client_bytes_max = config.limits.client_bytes_max;
     Core::install(Beginning {
         index: 0,
         identity,
@@ -61,6 +64,8 @@ pub(crate) fn install_logged(
         balance: Balance::new(1),
         counters: counters.core(0),
         scribe,
+        held: Holding::new(Arc::default(), client_bytes_max, cores),
+        passing: PassingBudget::new(client_bytes_max),
     });
     receivers
 }

@@ -5,15 +5,17 @@
 //!          └─ half: for whichever core needs it, taken and given back in steps
 //! ```
 //! Asked at the end of each turn or at each growth: what is within its part, or within the steps that it has taken, a
-//! core finds in its own memory. The count that cores share is touched once in `STEP_BYTES`.
+//! core finds in its own memory. The count that cores share is touched once in a step.
 
 use std::sync::{
     Arc,
     atomic::{AtomicUsize, Ordering::Relaxed},
 };
 
-/// What a core takes or gives back at once.
-const STEP_BYTES: usize = 4 << 20;
+/// What a core takes or gives back at once, at most; of a small total less, or the first to come would have the whole half.
+const STEP_BYTES_MAX: usize = 4 << 20;
+/// Steps of the common half, if they are smaller than that.
+const STEPS_MIN: usize = 16;
 /// From this share of what it has on, a core is crowded.
 const CROWDED_EIGHTHS: usize = 4;
 
@@ -27,13 +29,14 @@ pub struct Share {
     common: Arc<Common>,
     common_max: usize,
     own: usize,
+    step: usize,
     taken: usize,
 }
 
 impl Share {
     /// Nothing of the common half yet.
     pub fn new(common: Arc<Common>, total: usize, cores: usize) -> Self {
-        let mut share = Self { common, common_max: 0, own: 0, taken: 0 };
+        let mut share = Self { common, common_max: 0, own: 0, step: 1, taken: 0 };
         share.resize(total, cores);
         share
     }
@@ -41,6 +44,7 @@ impl Share {
     /// The total is another.
     pub fn resize(&mut self, total: usize, cores: usize) {
         self.common_max = total / 2;
+        self.step = (self.common_max / STEPS_MIN).clamp(1, STEP_BYTES_MAX);
         self.own = (total - total / 2) / cores.max(1);
     }
 
@@ -55,17 +59,19 @@ impl Share {
 
     #[cold]
     fn allows_with_common(&mut self, held: usize) -> bool {
-        while self.taken > 0 && (held <= self.own || held + 2 * STEP_BYTES < self.own + self.taken) {
-            self.common.0.fetch_sub(STEP_BYTES, Relaxed);
-            self.taken -= STEP_BYTES;
+        let (max, step) = (self.common_max, self.step);
+        while self.taken > 0 && (held <= self.own || held + 2 * step < self.own + self.taken) {
+            // Of another size, where the total has changed since.
+            let given = step.min(self.taken);
+            self.common.0.fetch_sub(given, Relaxed);
+            self.taken -= given;
         }
         while held > self.own + self.taken {
-            let max = self.common_max;
-            let step = |taken: usize| (taken + STEP_BYTES <= max).then_some(taken + STEP_BYTES);
-            if self.common.0.fetch_update(Relaxed, Relaxed, step).is_err() {
+            let one_more = |taken: usize| (taken + step <= max).then_some(taken + step);
+            if self.common.0.fetch_update(Relaxed, Relaxed, one_more).is_err() {
                 return false;
             }
-            self.taken += STEP_BYTES;
+            self.taken += step;
         }
         true
     }

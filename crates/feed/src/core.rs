@@ -125,7 +125,7 @@ pub(crate) struct Local {
     pub(crate) core: RefCell<Core>,
     pub(crate) inbox: RefCell<Inbox>,
     /// Who of those with much to do has a turn.
-    pub(crate) fair: Rc<Fair>,
+    pub(crate) fair: Arc<Fair>,
 }
 
 /// What a core is made from.
@@ -177,7 +177,7 @@ impl Local {
         Rc::new(Self {
             core: RefCell::new(core),
             inbox: RefCell::new(Inbox::new(receiver)),
-            fair: Rc::default(),
+            fair: Arc::default(),
         })
     }
 }

@@ -7,7 +7,6 @@ use std::{
     cell::{Cell, RefCell},
     collections::VecDeque,
     net::{IpAddr, SocketAddr},
-    rc::Rc,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -144,7 +143,7 @@ pub(crate) struct Core {
     pub(crate) counters: CoreCounters<Counter>,
     pub(crate) watches: RefCell<Watches>,
     /// Who of those with much to do has a turn.
-    pub(crate) fair: Rc<Fair>,
+    pub(crate) fair: Arc<Fair>,
     pub(crate) draining: Cell<bool>,
     /// What is read from sockets before it is looked at.
     pub(crate) scratch: RefCell<Vec<u8>>,
@@ -245,7 +244,7 @@ impl Core {
             sender,
             counters,
             watches: Watches::default().into(),
-            fair: Rc::default(),
+            fair: Arc::default(),
             draining: false.into(),
             scratch: vec![0; SCRATCH_BYTES].into(),
             meta: Vec::with_capacity(4096).into(),

@@ -625,7 +625,7 @@ pub(crate) const CACHE_SETTINGS: &[Setting] = &[
         shape: Shape::Text,
         heading: LIMITS,
         value_name: "SIZE",
-        help: "Bytes per core that slow clients may make it hold outside of the store; who needs more is cut",
+        help: "Bytes that slow clients may make it hold outside of the store; who needs more is cut",
         access: value!(cache.limits.client_bytes_max, parse = some_size, show = usize_size_text),
     },
     Setting {

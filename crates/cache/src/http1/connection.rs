@@ -5,7 +5,7 @@
 //!                        │ (no .await, no allocation, no lock)                          │
 //!                        ├─ the socket did not take it all ─────▶ deliver::finish ◀─────┘
 //!                        ├─ not a hit ──▶ respond: the states ──▶ deliver::begin, finish
-//!                        └─ the turn's budget is spent ──▶ the other connections, then on from here
+//!                        └─ the turn's budget is spent ──▶ the other connections, then its turn among those of its address
 //! ```
 //!
 //! Where the data lives: in the scratch of the thread while a turn lasts. A connection that waits keeps only what it
@@ -21,6 +21,7 @@ use std::{
 use engine::{
     cores::{
         clock,
+        fair::{Member, Turn},
         watch::{Phase, Watch},
     },
     sys::span::Part,
@@ -64,8 +65,16 @@ use crate::{
 
 /// Requests that one connection has answered in one turn; then it is the others'. About a millisecond's work.
 const TURN_REQUESTS_MAX: usize = 512;
-/// Answers gathered before they are written although more requests are waiting: bounds the scratch.
-const OUT_BYTES_MAX: usize = 256 * 1024;
+/// The same while clients of other addresses are here, for a connection that has not waited for a turn: of a thousand that
+/// bring much at once, each has so much before they wait for each other.
+const TURN_REQUESTS_SHARED: usize = 64;
+/// An answer that is sent by itself counts for so many requests: beside its content they are little.
+const ANSWER_ALONE_REQUESTS: usize = 16;
+/// What such a connection reads at once; the rest may wait in its socket.
+const READ_BYTES_SHARED: usize = 16 * 1024;
+/// Answers gathered before they are written although more requests are waiting: bounds the scratch, and what a client that
+/// does not read makes us hold.
+const OUT_BYTES_MAX: usize = 64 * 1024;
 /// After a refusal so many bytes are read and thrown away, so that the client sees the answer and not a reset.
 const LINGER_BYTES_MAX: usize = 1 << 20;
 /// Of these, how many one read takes.
@@ -88,6 +97,8 @@ pub(super) struct Connection {
     unexamined: bool,
     /// Requests that it has brought.
     requests: usize,
+    /// Work that it has had since it last waited for its client, or for its turn, in requests.
+    spent: usize,
     /// It may bring no more than those.
     is_last: bool,
     /// What came so far could be the beginning of HTTP/2 by prior knowledge (RFC 9113 §3.3).
@@ -100,6 +111,8 @@ pub(super) struct Connection {
 enum Turned {
     /// The connection has ended.
     Closed,
+    /// It has had its part, and has more to do.
+    Cut,
     /// The client speaks HTTP/2.
     Http2,
     /// What the socket did not take of an answer.
@@ -137,17 +150,18 @@ pub(crate) fn head_limits(config: &Config) -> HeadLimits {
 }
 
 /// Serves one client until it leaves, or begins with HTTP/2: then its socket, and what came of it. `early` is what came
-/// already. The sweep looks at `watch`.
+/// already. The sweep looks at `watch`; what is much has its turn as a `member`.
 pub(crate) async fn serve(
     transport: Transport,
     watch: Arc<Watch>,
     peer: Peer,
     early: Vec<u8>,
+    member: &Member,
 ) -> Option<(Transport, Vec<u8>)> {
     let mut connection = Connection::new(transport, watch, peer);
     connection.unexamined = !early.is_empty();
     connection.pending = early;
-    match connection.run().await {
+    match connection.run(member).await {
         Ended::Closed => None,
         Ended::Http2 => Some((connection.client.transport, connection.pending)),
     }
@@ -178,6 +192,19 @@ pub(crate) fn turn_away(core: &Core, stream: TcpStream, peer: Peer) {
     });
 }
 
+/// A turn for a connection that has much to do: in the next round of the loop, or in a later one if others of its address have
+/// much to do as well.
+pub(crate) async fn next_turn(member: &Member) -> Turn<'_> {
+    if member.is_alone() {
+        after_the_others().await;
+    }
+    let turn = member.turn().await;
+    if turn.has_waited() {
+        with_core(|core| core.count(Counter::TurnsWaited));
+    }
+    turn
+}
+
 /// Lets all tasks run that are ready by now. Hits go first, and what goes to the origin leaves in one piece of time: an
 /// origin beside us is woken for several requests and not for each. Not `yield_now`: that one looks at the sockets before,
 /// a system call for each miss.
@@ -197,7 +224,7 @@ impl Turned {
     /// Bytes of answers that wait for the client.
     fn held_bytes(&self) -> usize {
         match self {
-            Turned::Closed | Turned::Http2 => 0,
+            Turned::Closed | Turned::Cut | Turned::Http2 => 0,
             Turned::Sending { prefix: bytes, .. }
             | Turned::Slow { before: bytes, .. }
             | Turned::Refused { before: bytes, .. } => bytes.len(),
@@ -218,15 +245,23 @@ impl Connection {
             pending: Vec::new(),
             unexamined: false,
             requests: 0,
+            spent: 0,
             is_last: false,
             may_be_http2: true,
             drafts: Vec::new(),
         }
     }
 
-    async fn run(&mut self) -> Ended {
+    async fn run(&mut self, member: &Member) -> Ended {
+        let mut own = None;
         loop {
-            let turned = poll_fn(|cx| self.turn(cx)).await;
+            let turned = poll_fn(|cx| {
+                // It ends with this look at the socket.
+                let own = own.take();
+                let is_long = own.is_some() || member.is_alone();
+                self.turn(cx, if is_long { TURN_REQUESTS_MAX } else { TURN_REQUESTS_SHARED })
+            })
+            .await;
             if !matches!(turned, Turned::Closed) {
                 // A request that came just as its deadline passed is answered all the same: the ended wait is taken
                 // back.
@@ -237,8 +272,14 @@ impl Connection {
             let Some(_held) = Held::reserve(holds) else { return Ended::Closed };
             let open = match turned {
                 Turned::Closed => false,
+                Turned::Cut => {
+                    own = Some(next_turn(member).await);
+                    self.spent = 0;
+                    true
+                }
                 Turned::Http2 => return Ended::Http2,
                 Turned::Sending { prefix, sending: Sending { rest, close, .. } } => {
+                    self.spent += ANSWER_ALONE_REQUESTS;
                     deliver::finish(&mut self.client, prefix, rest, &mut self.drafts).await && !close
                 }
                 Turned::Slow { before, request, state, fwd, draft } => {
@@ -341,8 +382,8 @@ impl Connection {
         open
     }
 
-    /// Reads once and answers all that can be answered from memory.
-    fn turn(&mut self, cx: &mut Context<'_>) -> Poll<Turned> {
+    /// Reads once and answers all that can be answered from memory, up to so many requests since it last had to wait.
+    fn turn(&mut self, cx: &mut Context<'_>, requests_max: usize) -> Poll<Turned> {
         self.client.watch.task(cx.waker());
         // What is idle is closed, unless a request has come in just now.
         let closing = self.client.watch.expired();
@@ -356,21 +397,23 @@ impl Connection {
             scratch.read[..have].copy_from_slice(&self.pending);
             // Bytes of it that hold no whole request, as far as they have been looked at.
             let mut seen = if std::mem::take(&mut self.unexamined) { 0 } else { have };
-            let mut requests = 0;
+            let is_long = requests_max == TURN_REQUESTS_MAX;
             loop {
-                if requests >= TURN_REQUESTS_MAX {
+                if self.spent >= requests_max {
                     core.count(Counter::TurnsCut);
                     self.pending.clear();
                     self.pending.extend_from_slice(&scratch.read[..have]);
                     self.unexamined = seen < have;
                     self.client.watch.work();
-                    cx.waker().wake_by_ref();
-                    return Poll::Pending;
+                    return Poll::Ready(Turned::Cut);
                 }
                 if seen == have {
-                    match self.client.transport.poll_read(cx, &mut scratch.read[have..]) {
+                    let room = &mut scratch.read[have..];
+                    let most = if is_long { room.len() } else { room.len().min(READ_BYTES_SHARED) };
+                    match self.client.transport.poll_read(cx, &mut room[..most]) {
                         Poll::Pending if closing => return Poll::Ready(Turned::Closed),
                         Poll::Pending => {
+                            self.spent = 0;
                             self.wait(core, &scratch.read[..have]);
                             return Poll::Pending;
                         }
@@ -401,10 +444,10 @@ impl Connection {
                 let answered = if seen > 0 && !may_end_in(&scratch.read[..have], seen, &limits) {
                     Answered { bytes: 0, unexamined: false, requests: 0, turned: None }
                 } else {
-                    self.answer_all(core, scratch, have, TURN_REQUESTS_MAX - requests)
+                    self.answer_all(core, scratch, have, requests_max - self.spent)
                 };
                 let Answered { bytes: answered, unexamined, requests: more, turned } = answered;
-                requests += more;
+                self.spent += more;
                 if let Some(turned) = turned {
                     // What is behind the request that is being answered waits for its turn.
                     self.pending.clear();

@@ -18,6 +18,7 @@ use std::{
 use engine::{
     cores::{
         clock,
+        fair::Member,
         watch::{Phase, Watch},
     },
     store::Turn,
@@ -38,7 +39,7 @@ use crate::{
     counters::Counter,
     error_page::Fault,
     fetch,
-    http1::head_limits,
+    http1::{head_limits, next_turn},
     request::Request,
     sink::Gone,
     taking::Taking,
@@ -47,10 +48,13 @@ use crate::{
     visitor::Peer,
 };
 
-/// Bytes to be written that end a turn's reading of frames: bounds the scratch.
-const OUT_BYTES_MAX: usize = 256 * 1024;
+/// Bytes to be written that end a turn's reading of frames: bounds the scratch, and what a client that does not read makes us
+/// hold.
+const OUT_BYTES_MAX: usize = 128 * 1024;
 /// Frames that one connection has looked at in one turn; then it is the others'.
 const TURN_FRAMES_MAX: usize = 2048;
+/// The same while clients of other addresses are here, for a connection that has not waited for a turn.
+const TURN_FRAMES_SHARED: usize = 128;
 /// How often a connection with open streams is looked at, whether one of them is stalled.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// How long a client may take to read our last words.
@@ -75,7 +79,14 @@ impl From<Gone> for End {
 }
 
 /// Serves one client until it leaves; `early` is what came of it already. The sweep looks at `watch`.
-pub(crate) async fn serve(transport: Transport, watch: Arc<Watch>, peer: Peer, early: Vec<u8>) {
+/// What is much has its turn as a `member`.
+pub(crate) async fn serve(
+    transport: Transport,
+    watch: Arc<Watch>,
+    peer: Peer,
+    early: Vec<u8>,
+    member: &Member,
+) {
     let number = with_core(|core| {
         core.count(Counter::ConnectionsHttp2);
         let now_ms = clock::monotonic_ms();
@@ -92,7 +103,19 @@ pub(crate) async fn serve(transport: Transport, watch: Arc<Watch>, peer: Peer, e
     });
     let client = Client { number, peer };
     let leaving = Leaving(number);
-    let end = poll_fn(|cx| turn(client, &watch, cx)).await;
+    let mut own = None;
+    let end = loop {
+        let turned = poll_fn(|cx| {
+            // It ends with this look at the socket.
+            let own = own.take();
+            let is_long = own.is_some() || member.is_alone();
+            turn(client, &watch, if is_long { TURN_FRAMES_MAX } else { TURN_FRAMES_SHARED }, cx)
+        });
+        match turned.await {
+            Err(end) => break end,
+            Ok(Cut) => own = Some(next_turn(member).await),
+        }
+    };
     if let Some(multiplex) = leaving.leave() {
         watch.renew();
         // On the heap: it is done once, and every connection would be larger by it.
@@ -177,18 +200,23 @@ async fn say_goodbye(mut multiplex: Multiplex, end: End) {
     let _ = tokio::time::timeout(LAST_WORDS_TIME_MAX, farewell).await;
 }
 
-/// Writes what waits, reads once, and answers all that can be answered from memory; again, until it has to wait.
-fn turn(client: Client, watch: &Watch, cx: &mut Context<'_>) -> Poll<End> {
+/// A connection has had its part, and has more to do.
+struct Cut;
+
+/// Writes what waits, reads once, and answers all that can be answered from memory; again, until it has to wait, or has had so
+/// many frames looked at.
+fn turn(client: Client, watch: &Watch, frames_max: usize, cx: &mut Context<'_>) -> Poll<Result<Cut, End>> {
     watch.task(cx.waker());
     with_core(|core| {
         let mut all = core.multiplexes.borrow_mut();
-        let Some(multiplex) = all.get(client.number) else { return Poll::Ready(End::Gone) };
+        let Some(multiplex) = all.get(client.number) else { return Poll::Ready(Err(End::Gone)) };
         if multiplex.waker.as_ref().is_none_or(|waker| !waker.will_wake(cx.waker())) {
             multiplex.waker = Some(cx.waker().clone());
         }
-        match go_on(core, multiplex, client, watch, cx) {
-            Ok(()) => Poll::Pending,
-            Err(end) => Poll::Ready(end),
+        match go_on(core, multiplex, client, watch, frames_max, cx) {
+            Ok(None) => Poll::Pending,
+            Ok(Some(cut)) => Poll::Ready(Ok(cut)),
+            Err(end) => Poll::Ready(Err(end)),
         }
     })
 }
@@ -198,8 +226,9 @@ fn go_on(
     multiplex: &mut Multiplex,
     client: Client,
     watch: &Watch,
+    frames_max: usize,
     cx: &mut Context<'_>,
-) -> Result<(), End> {
+) -> Result<Option<Cut>, End> {
     if let Some(ended) = multiplex.ended.take() {
         return Err(End::Fault(ended));
     }
@@ -207,7 +236,7 @@ fn go_on(
     if watch.expired() {
         look(core, multiplex, watch, now_ms)?;
     }
-    let mut frames_left = TURN_FRAMES_MAX;
+    let mut frames_left = frames_max;
     loop {
         if !multiplex.flush()? {
             match multiplex.transport.poll_write_ready(cx) {
@@ -217,7 +246,7 @@ fn go_on(
                     multiplex.stuck_since_ms.get_or_insert(now_ms);
                     multiplex.taking.wait(now_ms);
                     wait(core, multiplex, watch, now_ms);
-                    return Ok(());
+                    return Ok(None);
                 }
             }
         }
@@ -229,12 +258,11 @@ fn go_on(
             core.count(Counter::TurnsCut);
             multiplex.unexamined = true;
             watch.work();
-            cx.waker().wake_by_ref();
-            return Ok(());
+            return Ok(Some(Cut));
         }
         if !read(core, multiplex, client, cx, &mut frames_left)? {
             wait(core, multiplex, watch, now_ms);
-            return Ok(());
+            return Ok(None);
         }
     }
 }
@@ -288,7 +316,7 @@ fn take_frames(
     let now_ms = clock::monotonic_ms();
     let turn = core.reader.turn();
     let head_limits = head_limits(&core.config);
-    let Scratch { read, head: stored_head, slots, key, .. } = scratch;
+    let Scratch { read, head: stored_head, key, .. } = scratch;
     let multiplex::Scratch { section, head, text, blocks, .. } = http2;
     let mut at = 0;
     let mut refreshes = Vec::new();
@@ -309,7 +337,7 @@ fn take_frames(
                     multiplex.wire.drain(&mut multiplex.out);
                     multiplex.is_draining = true;
                 }
-                let asked = request.as_head(head, slots, &head_limits);
+                let asked = request.as_head(head, &head_limits);
                 let is_connect = matches!(request.ask, Ask::Upgrade { .. });
                 let asker =
                     Asker { number: client.number, stream, peer: client.peer, is_whole: end, is_connect };

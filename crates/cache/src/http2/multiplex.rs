@@ -25,6 +25,7 @@ use wire::{
         error::ErrorCode,
         frame::HEADER_BYTES,
         hpack::FieldSection,
+        request::HeadRoom,
     },
 };
 
@@ -53,7 +54,7 @@ pub(crate) struct Scratch {
     /// The fields of the request that is read.
     pub(super) section: FieldSection,
     /// The same as a head of HTTP/1.
-    pub(super) head: Vec<u8>,
+    pub(super) head: HeadRoom,
     /// An answer's head as text, and its content if it is small.
     pub(super) text: Vec<u8>,
     /// Heads as field blocks.
@@ -67,7 +68,7 @@ impl Scratch {
         let list_bytes = config.limits.request_head_bytes_max.max(SECTION_BYTES_MIN);
         Self {
             section: FieldSection::new(list_bytes, HEADERS_MAX),
-            head: Vec::with_capacity(4096),
+            head: HeadRoom::new(4096),
             text: Vec::with_capacity(32 << 10),
             blocks: Blocks::new(),
             out: Vec::with_capacity(512 << 10),

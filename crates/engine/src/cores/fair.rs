@@ -12,12 +12,14 @@
 //! [`Turn::has_waited`] is for its server's count. Figures: `docs/decisions/026-siege.md`.
 
 use std::{
-    cell::RefCell,
     collections::VecDeque,
     hash::{BuildHasher, RandomState},
     net::IpAddr,
     pin::Pin,
-    rc::Rc,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed},
+    },
     task::{Context, Poll, Waker},
 };
 
@@ -28,21 +30,22 @@ const SHARED_FOR_MS: u64 = 10_000;
 /// Places for addresses.
 const PLACES: usize = 256;
 
-/// The places of one loop.
+/// The places of one loop. Only its thread uses them; a lock that nobody else takes is what lets tasks of any kind hold a
+/// [`Member`].
 #[derive(Debug)]
 pub struct Fair {
     /// So that nobody can aim at another's place.
     seed: RandomState,
-    inner: RefCell<Inner>,
+    inner: Mutex<Inner>,
+    /// Places that connections belong to.
+    in_use: AtomicUsize,
+    /// Until then turns are taken although one address is alone: who was here may come again. 0: nobody was.
+    shared_until_ms: AtomicU64,
 }
 
 #[derive(Debug)]
 struct Inner {
     places: Box<[Place]>,
-    /// Places that connections belong to.
-    in_use: usize,
-    /// Until then turns are taken although one address is alone: who was here may come again.
-    shared_until_ms: u64,
     number: u64,
 }
 
@@ -59,7 +62,7 @@ struct Place {
 /// A connection, known by its address's hash.
 #[derive(Debug)]
 pub struct Member {
-    fair: Rc<Fair>,
+    fair: Arc<Fair>,
     place: usize,
 }
 
@@ -80,38 +83,60 @@ impl Turn<'_> {
 
 impl Default for Fair {
     fn default() -> Self {
-        let inner =
-            Inner { places: vec![Place::default(); PLACES].into(), in_use: 0, shared_until_ms: 0, number: 0 };
-        Self { seed: RandomState::new(), inner: inner.into() }
+        let inner = Inner { places: vec![Place::default(); PLACES].into(), number: 0 };
+        Self {
+            seed: RandomState::new(),
+            inner: inner.into(),
+            in_use: AtomicUsize::new(0),
+            shared_until_ms: AtomicU64::new(0),
+        }
     }
 }
 
 impl Fair {
     /// A connection from this address (IPv6: of this /64) comes; it goes when what this gives is dropped.
-    pub fn join(self: &Rc<Self>, address: IpAddr) -> Member {
+    pub fn join(self: &Arc<Self>, address: IpAddr) -> Member {
         let hash = match address.to_canonical() {
             IpAddr::V4(address) => self.seed.hash_one(address),
             IpAddr::V6(address) => self.seed.hash_one(address.to_bits() >> 64),
         };
         #[expect(clippy::cast_possible_truncation, reason = "less than the number of places")]
         let place = (hash % PLACES as u64) as usize;
-        let inner = &mut *self.inner.borrow_mut();
-        inner.in_use += usize::from(inner.places[place].connections == 0);
-        inner.places[place].connections += 1;
-        Member { fair: Rc::clone(self), place }
+        let connections = &mut self.inner().places[place].connections;
+        if *connections == 0 {
+            self.in_use.fetch_add(1, Relaxed);
+        }
+        *connections += 1;
+        Member { fair: Arc::clone(self), place }
+    }
+
+    /// Whether all connections are of one address, and have been for a while.
+    #[inline]
+    fn is_one_address(&self) -> bool {
+        self.in_use.load(Relaxed) <= 1 && {
+            let until_ms = self.shared_until_ms.load(Relaxed);
+            until_ms == 0 || until_ms <= clock::monotonic_ms()
+        }
+    }
+
+    fn inner(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Member {
+    /// Whether nobody of another address is here, or was lately: then nobody waits for anybody, and a turn may be long.
+    #[inline]
+    pub fn is_alone(&self) -> bool {
+        self.fair.is_one_address()
+    }
+
     /// Waits for a turn, if others of the address want one too and connections of another address are here.
     pub async fn turn(&self) -> Turn<'_> {
-        let must_wait = {
-            let inner = &mut *self.fair.inner.borrow_mut();
-            if inner.in_use <= 1 && inner.shared_until_ms <= clock::monotonic_ms() {
-                return Turn { member: None, has_waited: false };
-            }
-            std::mem::replace(&mut inner.places[self.place].is_taken, true)
-        };
+        if self.is_alone() {
+            return Turn { member: None, has_waited: false };
+        }
+        let must_wait = std::mem::replace(&mut self.fair.inner().places[self.place].is_taken, true);
         if must_wait {
             Wait { member: self, number: None }.await;
         }
@@ -127,23 +152,20 @@ impl Member {
 impl Drop for Turn<'_> {
     fn drop(&mut self) {
         if let Some(member) = self.member {
-            let place = &mut member.fair.inner.borrow_mut().places[member.place];
-            place.pass();
+            member.fair.inner().places[member.place].pass();
         }
     }
 }
 
 impl Drop for Member {
     fn drop(&mut self) {
-        let inner = &mut *self.fair.inner.borrow_mut();
-        let place = &mut inner.places[self.place];
+        let place = &mut self.fair.inner().places[self.place];
         place.connections -= 1;
         if place.connections == 0 {
             assert!(!place.is_taken && place.waiting.is_empty(), "somebody who is gone has a turn");
-            if inner.in_use > 1 {
-                inner.shared_until_ms = clock::monotonic_ms() + SHARED_FOR_MS;
+            if self.fair.in_use.fetch_sub(1, Relaxed) > 1 {
+                self.fair.shared_until_ms.store(clock::monotonic_ms() + SHARED_FOR_MS, Relaxed);
             }
-            inner.in_use -= 1;
         }
     }
 }
@@ -171,8 +193,9 @@ impl Future for Wait<'_> {
     type Output = ();
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
-        let inner = &mut *self.member.fair.inner.borrow_mut();
-        let place = &mut inner.places[self.member.place];
+        let member = self.member;
+        let inner = &mut *member.fair.inner();
+        let place = &mut inner.places[member.place];
         let Some(number) = self.number else {
             inner.number += 1;
             place.waiting.push_back((inner.number, cx.waker().clone()));
@@ -195,7 +218,7 @@ impl Future for Wait<'_> {
 impl Drop for Wait<'_> {
     fn drop(&mut self) {
         let Some(number) = self.number else { return };
-        let place = &mut self.member.fair.inner.borrow_mut().places[self.member.place];
+        let place = &mut self.member.fair.inner().places[self.member.place];
         if place.passed_to == Some(number) {
             place.passed_to = None;
             place.pass();
@@ -207,7 +230,10 @@ impl Drop for Wait<'_> {
 
 #[cfg(test)]
 mod tests {
-    use std::cell::Cell;
+    use std::{
+        cell::{Cell, RefCell},
+        rc::Rc,
+    };
 
     use super::*;
 
@@ -222,7 +248,7 @@ mod tests {
     #[tokio::test(flavor = "current_thread")]
     async fn who_has_little_to_do_waits_for_one_turn_of_each_address() {
         let local = tokio::task::LocalSet::new();
-        let fair = Rc::new(Fair::default());
+        let fair = Arc::new(Fair::default());
         let turns = Rc::new(RefCell::new(Vec::new()));
         let is_over = Rc::new(Cell::new(false));
         let quiet = fair.join(address(1));
@@ -256,12 +282,12 @@ mod tests {
             assert_eq!(before, after, "in order: {turns:?}");
         }
         drop(quiet);
-        assert_eq!(fair.inner.borrow().in_use, 0);
+        assert_eq!(fair.in_use.load(Relaxed), 0);
     }
 
     #[tokio::test(flavor = "current_thread")]
     async fn who_leaves_while_it_waits_passes_on_what_it_had() {
-        let fair = Rc::new(Fair::default());
+        let fair = Arc::new(Fair::default());
         let (_other, one, two, three) =
             (fair.join(address(1)), fair.join(address(2)), fair.join(address(2)), fair.join(address(2)));
         let first = one.turn().await;
@@ -275,12 +301,12 @@ mod tests {
         drop(third.await);
         drop(two.turn().await);
         drop(Box::pin(two.turn()));
-        assert!(fair.inner.borrow().places.iter().all(|place| !place.is_taken));
+        assert!(fair.inner().places.iter().all(|place| !place.is_taken));
     }
 
     #[tokio::test(flavor = "current_thread")]
     async fn among_themselves_those_of_one_address_do_not_wait() {
-        let fair = Rc::new(Fair::default());
+        let fair = Arc::new(Fair::default());
         let (one, two) = (fair.join(address(7)), fair.join(address(7)));
         let _first = one.turn().await;
         let _second = two.turn().await;

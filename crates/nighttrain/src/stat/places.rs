@@ -175,6 +175,7 @@ pub(super) const PLACES: &[(&str, &str, &str)] = &[
     ("cache_variants_too_many", "limits", "variants_of_an_address"),
     ("cache_slow_bodies", "limits", "request_body_time"),
     ("cache_turns_cut", "limits", "requests_a_turn"),
+    ("cache_turns_waited", "limits", "turns_waited"),
     ("cache_clients_over_bytes", "limits", "client_bytes"),
     ("cache_handshakes_failed", "limits", "handshakes_failed"),
     ("cache_http2_streams_refused", "limits", "http2_streams"),

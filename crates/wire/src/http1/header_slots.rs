@@ -131,6 +131,14 @@ impl HeaderSlots {
         true
     }
 
+    /// All have moved, because `was` bytes before them have become `is`.
+    pub(crate) fn shift(&mut self, was: usize, is: usize) {
+        for slot in &mut self.slots[..self.len] {
+            slot.name_at = slot.name_at - was as u32 + is as u32;
+            slot.value_at = slot.value_at - was as u32 + is as u32;
+        }
+    }
+
     /// The headers, which lie in `buf`.
     #[inline]
     pub(crate) fn headers<'b, 'h>(&'h self, buf: &'b [u8]) -> Headers<'b, 'h> {

@@ -7,7 +7,7 @@ use lab::report::Table;
 
 use lab::peers::cache::contenders::Contender;
 
-use crate::scenarios::{CHECKED, CROWD, MISS, PASS_LARGE, PASS_SMALL, PRIVATE_PAGE, UPLOAD};
+use crate::scenarios::{CHECKED, CROWD, LOGGED, MISS, PASS_LARGE, PASS_SMALL, PRIVATE_PAGE, UPLOAD};
 
 /// Ours on two cores, beside ours on one.
 pub(crate) const OURS_TWO: &str = "ours, two cores";
@@ -65,6 +65,20 @@ pub(crate) fn all(comparisons: &[Comparison]) -> Vec<Figure> {
         against("1 KiB hit with a file, ≤ 1.05 × without", "zipf-1k-64", on_file, 1.05, ours),
         against("64 KiB hit with a file, ≤ 0.85 × the limit", "one-64k-64", on_file, 0.85, limit),
         against("64 KiB hit with a file, ≤ 0.85 × the limit", "zipf-64k-64", on_file, 0.85, limit),
+        against(
+            "a hit with the access log, ≤ 1.08 × without",
+            LOGGED,
+            Contender::OursLogged.name(),
+            1.08,
+            ours,
+        ),
+        against(
+            "a hit that somebody's filter looks at, ≤ 1.08 × without",
+            LOGGED,
+            Contender::OursRead.name(),
+            1.08,
+            ours,
+        ),
     ];
     let cores = comparisons.iter().find(|comparison| comparison.scenario == "two-cores");
     figures.push(Figure::at_most(

@@ -39,7 +39,7 @@ pub(crate) struct Options {
     /// A minute in all: few URLs, one round of one second, no verdicts; shows that everything works.
     #[arg(long)]
     quick: bool,
-    /// Only these contenders (limit, ours, ours-other, ours-file, varnish, nginx, haproxy, trafficserver, squid).
+    /// Only these contenders (see --list).
     #[arg(long, value_delimiter = ',')]
     only: Vec<String>,
     /// Only these scenarios (see --list).

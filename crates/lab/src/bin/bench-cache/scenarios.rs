@@ -40,6 +40,8 @@ const URLS_CHECKED: u64 = 200_000;
 /// Rounds where a figure depends on it, and elsewhere.
 const ROUNDS_GATE: usize = 7;
 const ROUNDS_SHOWN: usize = 3;
+/// Where a few parts in a hundred are to be seen.
+const ROUNDS_FINE: usize = 15;
 
 /// Those that go to the origin with each request.
 pub(crate) const MISS: &str = "miss-1k";
@@ -50,6 +52,8 @@ pub(crate) const CHECKED: &str = "checked-1k";
 pub(crate) const PRIVATE_PAGE: &str = "private-100";
 /// One that all wait for.
 pub(crate) const CROWD: &str = "crowd-1000";
+/// Hits that are logged.
+pub(crate) const LOGGED: &str = "logged-1k";
 
 /// All scenarios, in the order in which they run.
 pub(crate) fn all(quick: bool) -> Vec<Scenario> {
@@ -97,6 +101,7 @@ pub(crate) fn all(quick: bool) -> Vec<Scenario> {
         through(UPLOAD, Page::Upload, KIB * KIB, 16),
         through(PRIVATE_PAGE, Page::Slow, KIB, 100),
         through(CROWD, Page::Awaited, KIB, crowd),
+        one(LOGGED, KIB, 64, ROUNDS_FINE),
     ]);
     all
 }
@@ -109,6 +114,14 @@ impl Scenario {
 
     /// Whether a contender takes part: those that do nothing but answer from memory have no origin.
     pub(crate) fn is_for(&self, contender: Contender) -> bool {
+        // With and without a log, those that write one themselves.
+        if self.name == LOGGED {
+            let without = [Contender::Ours, Contender::Nginx, Contender::Varnish];
+            return without.contains(&contender) || Contender::LOGGED.contains(&contender);
+        }
+        if Contender::LOGGED.contains(&contender) {
+            return false;
+        }
         let is_proxy = [Contender::Ours, Contender::Other].contains(&contender)
             || Contender::PROXIES.contains(&contender);
         match self.page {

@@ -2,7 +2,8 @@
 //!
 //! The slope between few and many of them, so that what a server has anyway does not count: `RssAnon` of its process tree
 //! (proc(5)) with so many more connections open. Each has asked once, and been answered. What the kernel keeps for a socket is
-//! in nobody's figure.
+//! in nobody's figure. Each slope is of a server that was just started: one that has had connections before has memory of theirs
+//! for the next, and would show none.
 
 use std::thread::sleep;
 use std::time::Duration;
@@ -26,8 +27,6 @@ const MANY_OF_PEERS: usize = 4_000;
 const TIMES: usize = 3;
 /// What was freed, or is put off, has been by then.
 const SETTLED: Duration = Duration::from_millis(500);
-/// Servers see that connections are gone.
-const CLOSED: Duration = Duration::from_secs(1);
 
 /// What rests (heading, scheme, how many of ours, bound in KiB of each). A process may hold 20,000 descriptors.
 const KINDS: [(&str, &str, usize, f64); 3] = [
@@ -59,8 +58,13 @@ pub(crate) fn measure(sitting: &mut Sitting, running: &[Running], quick: bool) -
                 (false, false) => (FEW, MANY_OF_PEERS, 1),
             };
             println!("idle, {heading}: {}, {few} to {many} connections", server.name);
-            let kib: Result<Vec<f64>, PeerError> =
-                (0..times).map(|_| slope(sitting, server, scheme, few, many)).collect();
+            let kib: Result<Vec<f64>, PeerError> = (0..times)
+                .map(|time| {
+                    let name = format!("{}-rest-{kind}-{time}", server.name);
+                    let fresh = anew(sitting, server, &name)?;
+                    slope(sitting, &fresh, scheme, few, many)
+                })
+                .collect();
             match kib {
                 Ok(kib) => all.push(Idle { contender: server.contender, kind, few, many, kib }),
                 Err(error) if is_ours => sitting.fail(format!("{}, {heading} at rest: {error}", server.name)),
@@ -69,6 +73,15 @@ pub(crate) fn measure(sitting: &mut Sitting, running: &[Running], quick: bool) -
         }
     }
     all
+}
+
+/// The same server, as it is when nobody has asked it for anything.
+fn anew(sitting: &mut Sitting, server: &Running, name: &str) -> Result<Running, PeerError> {
+    let program =
+        sitting.program(server.contender).ok_or_else(|| PeerError::failed("its program is gone"))?;
+    sitting
+        .started(server.contender, name, &program, (&server.cores, &server.load_cores), None)
+        .ok_or_else(|| PeerError::failed("it did not start"))
 }
 
 /// KiB of each connection beyond the few.
@@ -97,7 +110,6 @@ fn slope(
     sleep(SETTLED);
     let after = server.tree.anonymous_bytes()?;
     drop((of_few, of_others));
-    sleep(CLOSED);
     Ok((after as f64 - before as f64) / (many - few) as f64 / KIB as f64)
 }
 

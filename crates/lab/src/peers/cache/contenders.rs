@@ -1,6 +1,6 @@
 //! Everybody who takes part: how each is started, tuned plainly and fairly (`bench/peers/`), and stopped.
 //!
-//! All of them: one core, memory of the same size, no logs, keep-alive without end, the cache warm. As root the
+//! All of them: one core, memory of the same size, no logs but where logs are measured, keep-alive without end, the cache warm. As root the
 //! peers run as an unprivileged user, which each of them would insist on by itself in a different way.
 
 use std::fs::{self, File};
@@ -67,11 +67,19 @@ pub enum Contender {
     ReferenceStreams,
     /// Hitch before Varnish, which has no TLS of its own
     HitchVarnish,
+    /// `nighttrain cache` that writes an access log
+    OursLogged,
+    /// The same without, and somebody who reads its log by a filter that nothing passes
+    OursRead,
+    /// nginx that writes an access log, a buffer at a time
+    NginxLogged,
+    /// Varnish with its log on, and `varnishncsa` that writes it
+    VarnishLogged,
 }
 
 impl Contender {
     /// Those that are compared over HTTP/1.1 in the clear.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 16] = [
         Self::Limit,
         Self::Crowd,
         Self::Direct,
@@ -84,7 +92,13 @@ impl Contender {
         Self::Haproxy,
         Self::TrafficServer,
         Self::Squid,
+        Self::OursLogged,
+        Self::OursRead,
+        Self::NginxLogged,
+        Self::VarnishLogged,
     ];
+    /// Those whose requests are logged.
+    pub const LOGGED: [Self; 4] = [Self::OursLogged, Self::OursRead, Self::NginxLogged, Self::VarnishLogged];
     /// Those that are compared at a site's edge: TLS and HTTP/2.
     pub const EDGE: [Self; 7] = [
         Self::LimitStreams,
@@ -121,6 +135,10 @@ impl Contender {
             Self::LimitStreams => "limit-h2",
             Self::ReferenceStreams => "reference-h2",
             Self::HitchVarnish => "hitch+varnish",
+            Self::OursLogged => "ours-logged",
+            Self::OursRead => "ours-read",
+            Self::NginxLogged => "nginx-logged",
+            Self::VarnishLogged => "varnish-logged",
         }
     }
 
@@ -149,10 +167,11 @@ impl Contender {
             Self::Direct => packaged("sleep"),
             Self::Reference => reference_floor("limit.c"),
             Self::ReferenceStreams => reference_floor("limit-h2.c"),
-            Self::Ours | Self::OursOnFile => ours(),
+            Self::Ours | Self::OursOnFile | Self::OursLogged | Self::OursRead => ours(),
             Self::Other => other(),
             Self::Varnish => packaged("varnishd"),
-            Self::Nginx => packaged("nginx"),
+            Self::VarnishLogged => packaged("varnishncsa").and_then(|_| packaged("varnishd")),
+            Self::Nginx | Self::NginxLogged => packaged("nginx"),
             Self::Haproxy => packaged("haproxy"),
             Self::TrafficServer => packaged("traffic_server"),
             Self::Squid => packaged("squid"),
@@ -169,7 +188,9 @@ impl Contender {
             | Self::Direct
             | Self::Ours
             | Self::Other
-            | Self::OursOnFile => "--version",
+            | Self::OursOnFile
+            | Self::OursLogged
+            | Self::OursRead => "--version",
             Self::HitchVarnish => {
                 let varnish = Self::Varnish.program().map(|program| Self::Varnish.version(&program));
                 let hitch = first_line(Command::new(program).arg("-V")).unwrap_or_else(|| "unknown".into());
@@ -181,8 +202,8 @@ impl Contender {
                     program.file_name().unwrap_or_default().to_string_lossy()
                 );
             }
-            Self::Varnish | Self::TrafficServer => "-V",
-            Self::Nginx | Self::Haproxy | Self::Squid => "-v",
+            Self::Varnish | Self::VarnishLogged | Self::TrafficServer => "-V",
+            Self::Nginx | Self::NginxLogged | Self::Haproxy | Self::Squid => "-v",
         };
         first_line(Command::new(program).arg(flag)).unwrap_or_else(|| "unknown".into())
     }
@@ -231,6 +252,8 @@ pub struct Running {
     pub body_bytes: Option<u64>,
     /// Its processes.
     pub tree: Tree,
+    /// Who reads its log; what that costs is not the server's.
+    pub reader: Option<Tree>,
 }
 
 /// Starts a contender under `name` and waits until it answers.
@@ -254,7 +277,8 @@ pub fn start(
         (Some(_), Contender::Nginx) => EdgePorts { streams: free_port()?, tls: free_port()? },
         (Some(_), _) => EdgePorts { streams: port, tls: free_port()? },
     };
-    let place = Place { directory: &directory, port, edge, ground, cores };
+    let admin_port = if contender == Contender::OursRead { free_port()? } else { 0 };
+    let place = Place { directory: &directory, port, admin_port, edge, ground, cores };
     place.certificates()?;
     let mut command = match contender {
         Contender::Limit => {
@@ -270,7 +294,12 @@ pub fn start(
         Contender::Reference | Contender::ReferenceStreams => {
             place.floor(program, body_bytes.unwrap_or(KIB))?
         }
-        Contender::Ours | Contender::Other => place.ours(program)?,
+        Contender::Ours | Contender::Other | Contender::OursRead => place.ours(program)?,
+        Contender::OursLogged => {
+            let mut command = place.ours(program)?;
+            command.arg("--access-log").arg(directory.join("access.log"));
+            command
+        }
         Contender::OursOnFile => {
             let mut command = place.ours(program)?;
             let bytes = format!("{}MiB", FILE_TIMES_MEMORY * ground.memory_mib);
@@ -278,7 +307,11 @@ pub fn start(
             command
         }
         Contender::Varnish => place.varnish(program)?,
-        Contender::Nginx => place.nginx(program)?,
+        Contender::VarnishLogged => place.varnish_logged(program)?,
+        Contender::Nginx => place.nginx(program, "access_log off;")?,
+        Contender::NginxLogged => {
+            place.nginx(program, "access_log @DIR@/access.log combined buffer=64k flush=1s;")?
+        }
         Contender::Haproxy => place.haproxy(program)?,
         Contender::TrafficServer => place.traffic_server(program)?,
         Contender::Squid => place.squid(program)?,
@@ -297,10 +330,18 @@ pub fn start(
         load_cores: load_cores.clone(),
         body_bytes,
         tree,
+        reader: None,
     };
     wait_until_ready(&mut running, ground.bodies).map_err(|why| {
         PeerError::failed(format!("{name} did not start: {why}; it said: {}", last_words(&output)))
     })?;
+    if contender == Contender::OursRead {
+        let mut command = pinned(load_cores, &program.to_string_lossy());
+        command.args(["log", "--admin", &format!("127.0.0.1:{admin_port}"), "status >= 500"]);
+        let null = std::process::Stdio::null;
+        command.stdin(null()).stdout(null()).stderr(null());
+        running.reader = Some(Tree::start(command)?);
+    }
     Ok(running)
 }
 
@@ -329,6 +370,8 @@ fn wait_until_ready(running: &mut Running, bodies: &Bodies) -> Result<(), PeerEr
 struct Place<'a> {
     directory: &'a Path,
     port: u16,
+    /// Where ours is asked for its log; 0: anywhere.
+    admin_port: u16,
     edge: EdgePorts,
     ground: &'a Ground<'a>,
     cores: &'a Cores,
@@ -384,7 +427,7 @@ impl Place<'_> {
             .arg(self.cores.to_string())
             // Two of ours run at once, and one admin port is all that there is by default.
             .arg("--admin")
-            .arg("127.0.0.1:0");
+            .arg(format!("127.0.0.1:{}", self.admin_port));
         if self.ground.certificates.is_some() {
             let file = self.configuration(
                 "nighttrain.toml",
@@ -397,13 +440,24 @@ impl Place<'_> {
     }
 
     fn varnish(&self, program: &Path) -> Result<Command, PeerError> {
-        let arguments = self.varnish_arguments()?;
+        let arguments = self.varnish_arguments(false)?;
         let mut command = self.unprivileged(program)?;
         command.args(arguments);
         Ok(command)
     }
 
-    fn varnish_arguments(&self) -> Result<Vec<String>, PeerError> {
+    /// Both in one tree: the shell becomes Varnish, and who writes its log is its child.
+    fn varnish_logged(&self, varnish: &Path) -> Result<Command, PeerError> {
+        let arguments = self.varnish_arguments(true)?;
+        let mut command = self.unprivileged(Path::new("sh"))?;
+        let script = "state=$1 log=$2; shift 2; varnishncsa -n \"$state\" -t off -w \"$log\" & exec \"$@\"";
+        command.arg("-c").arg(script).arg("sh");
+        command.arg(self.directory.join("state")).arg(self.directory.join("access.log"));
+        command.arg(varnish).args(arguments);
+        Ok(command)
+    }
+
+    fn varnish_arguments(&self, is_logged: bool) -> Result<Vec<String>, PeerError> {
         let policy =
             self.configuration("default.vcl", include_str!("../../../../../bench/peers/varnish.vcl"))?;
         let mut all: Vec<String> = ["-F", "-j", "none", "-f"].map(Into::into).into();
@@ -412,14 +466,13 @@ impl Place<'_> {
         all.extend(["-a".into(), format!("127.0.0.1:{}", self.port)]);
         all.extend(["-s".into(), format!("malloc,{}M", self.ground.memory_mib)]);
         // A thread per busy connection is its design: have them before they are needed.
-        for parameter in [
-            "thread_pools=1",
-            "thread_pool_min=1100",
-            "thread_pool_max=2000",
-            "listen_depth=4096",
-            VARNISH_LOG_OFF,
-        ] {
+        for parameter in
+            ["thread_pools=1", "thread_pool_min=1100", "thread_pool_max=2000", "listen_depth=4096"]
+        {
             all.extend(["-p".into(), parameter.into()]);
+        }
+        if !is_logged {
+            all.extend(["-p", VARNISH_LOG_OFF].map(Into::into));
         }
         Ok(all)
     }
@@ -427,7 +480,7 @@ impl Place<'_> {
     /// Both in one tree: the shell becomes Hitch, and Varnish is its child.
     fn hitch_varnish(&self, hitch: &Path) -> Result<Command, PeerError> {
         let path = self.configuration("hitch.conf", include_str!("../../../../../bench/peers/hitch.conf"))?;
-        let mut arguments = self.varnish_arguments()?;
+        let mut arguments = self.varnish_arguments(false)?;
         arguments.extend(["-a".into(), format!("{},PROXY", self.directory.join("varnish.sock").display())]);
         arguments.extend(["-p", "feature=+http2"].map(Into::into));
         let varnish = Contender::Varnish.program().map_err(PeerError::failed)?;
@@ -442,7 +495,7 @@ impl Place<'_> {
         Ok(command)
     }
 
-    fn nginx(&self, program: &Path) -> Result<Command, PeerError> {
+    fn nginx(&self, program: &Path, log: &str) -> Result<Command, PeerError> {
         self.configuration("proxy.conf", include_str!("../../../../../bench/peers/nginx-proxy.conf"))?;
         self.configuration(
             "locations.conf",
@@ -451,7 +504,8 @@ impl Place<'_> {
         if self.ground.certificates.is_some() {
             self.configuration("edge.conf", include_str!("../../../../../bench/peers/nginx-edge.conf"))?;
         }
-        let path = self.configuration("nginx.conf", include_str!("../../../../../bench/peers/nginx.conf"))?;
+        let text = include_str!("../../../../../bench/peers/nginx.conf").replace("access_log off;", log);
+        let path = self.configuration("nginx.conf", &text)?;
         let mut command = self.unprivileged(program)?;
         command.arg("-c").arg(path).arg("-p").arg(self.directory);
         // Before the configuration is read, it would open the package's log.

@@ -18,5 +18,6 @@ mod table;
 pub use decode::{DecodeError, Decoder, TABLE_SIZE_UPDATES_MAX};
 pub use encode::{NO_TABLE, Strings, entered_field, field, reference, secret_field, status};
 pub use huffman::code as huffman_code;
+pub(super) use section::Serial;
 pub use section::{FieldSection, OVERRUN_MAX, Overflow};
 pub use table::{FIELD_OVERHEAD, TABLE_BYTES_MAX};

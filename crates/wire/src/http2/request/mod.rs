@@ -10,9 +10,13 @@
 mod render;
 mod trailers;
 
+pub use render::HeadRoom;
 pub use trailers::{Trailers, read_trailers};
 
-use super::{hpack::FieldSection, priority::Priority};
+use super::{
+    hpack::{FieldSection, Serial},
+    priority::Priority,
+};
 use crate::http1::{
     fields::{is_tchar, is_token},
     known::KnownHeader,
@@ -104,6 +108,23 @@ pub struct Request<'s> {
     /// How urgent it is (RFC 9218).
     pub priority: Priority,
     section: &'s FieldSection,
+    /// The request before that differs from this one in its path alone, if it does.
+    alike: Option<Serial>,
+}
+
+/// What a sound request for a resource was found to be: which of its fields are its parts. It holds for each section that
+/// differs in the value of `path` alone, if that is a sound path too, because no rule looks at the path and at another
+/// field (but for `OPTIONS *`, which is not noted).
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Found {
+    terms: Terms,
+    method: usize,
+    /// `:authority` or `host`.
+    authority: usize,
+    pub(super) path: usize,
+    scheme: Scheme,
+    content: Content,
+    priority: Priority,
 }
 
 impl<'s> Request<'s> {
@@ -119,48 +140,82 @@ impl<'s> Request<'s> {
 /// The first rule that the section breaks.
 #[inline]
 pub fn read_request(section: &FieldSection, terms: Terms) -> Result<Request<'_>, RequestRule> {
+    if let Some(request) = read_as_before(section, terms) {
+        return Ok(request);
+    }
     let mut pseudo = Pseudo::default();
     let mut seen = Seen::default();
-    let mut fields = section.iter();
-    for (name, value) in fields.by_ref() {
+    let mut fields = section.iter().enumerate();
+    for (number, (name, value)) in fields.by_ref() {
         if name.first() != Some(&b':') {
-            seen.field(name, value)?;
+            seen.field(number, name, value)?;
             break;
         }
-        pseudo.take(name, value)?;
+        pseudo.take(number, name, value)?;
     }
-    for (name, value) in fields {
+    for (number, (name, value)) in fields {
         if name.first() == Some(&b':') {
             return Err(RequestRule::PseudoLate);
         }
-        seen.field(name, value)?;
+        seen.field(number, name, value)?;
     }
     pseudo.request(section, &seen, terms)
+}
+
+/// Reads a request that is the one before but for its path; `None`: it is to be read from its beginning.
+#[inline]
+fn read_as_before(section: &FieldSection, terms: Terms) -> Option<Request<'_>> {
+    let (before, found) = section.alike_but_path()?;
+    let path = section.value(found.path);
+    if found.terms != terms || !is_path(path) {
+        return None;
+    }
+    section.note(found);
+    Some(Request {
+        method: text(section.value(found.method)),
+        authority: text(section.value(found.authority)),
+        ask: Ask::Resource { scheme: found.scheme, path: text(path) },
+        content: found.content,
+        priority: found.priority,
+        section,
+        alike: Some(before),
+    })
 }
 
 /// The pseudo-headers; each value holds only what a field's may.
 #[derive(Default)]
 struct Pseudo<'s> {
-    method: Option<&'s [u8]>,
-    scheme: Option<&'s [u8]>,
-    authority: Option<&'s [u8]>,
-    path: Option<&'s [u8]>,
-    protocol: Option<&'s [u8]>,
+    method: Option<Field<'s>>,
+    scheme: Option<Field<'s>>,
+    authority: Option<Field<'s>>,
+    path: Option<Field<'s>>,
+    protocol: Option<Field<'s>>,
+}
+
+/// A field that means something here.
+#[derive(Clone, Copy)]
+struct Field<'s> {
+    /// Which one of the section's.
+    number: usize,
+    value: &'s [u8],
 }
 
 /// Fields that mean something here.
 #[derive(Default)]
 struct Seen<'s> {
-    host: Option<&'s [u8]>,
+    host: Option<Field<'s>>,
     content_length: Option<u64>,
     priority: Priority,
 }
 
 impl<'s> Seen<'s> {
     #[inline]
-    fn field(&mut self, name: &'s [u8], value: &'s [u8]) -> Result<(), RequestRule> {
+    fn field(&mut self, number: usize, name: &'s [u8], value: &'s [u8]) -> Result<(), RequestRule> {
         match check_field(name, value)? {
-            Some(KnownHeader::Host) if self.host.replace(value).is_some() => Err(RequestRule::HostRepeated),
+            Some(KnownHeader::Host) => match self.host.replace(Field { number, value }) {
+                None => Ok(()),
+                Some(_) => Err(RequestRule::HostRepeated),
+            },
             Some(KnownHeader::ContentLength) => {
                 let length = digits(value).ok_or(RequestRule::ContentLength)?;
                 match self.content_length.replace(length) {
@@ -232,7 +287,7 @@ fn check_value(value: &[u8]) -> Result<(), RequestRule> {
 }
 
 impl<'s> Pseudo<'s> {
-    fn take(&mut self, name: &[u8], value: &'s [u8]) -> Result<(), RequestRule> {
+    fn take(&mut self, number: usize, name: &[u8], value: &'s [u8]) -> Result<(), RequestRule> {
         let place = match name {
             b":method" => &mut self.method,
             b":scheme" => &mut self.scheme,
@@ -242,7 +297,7 @@ impl<'s> Pseudo<'s> {
             _ => return Err(RequestRule::PseudoUnknown),
         };
         check_value(value)?;
-        if place.replace(value).is_some() {
+        if place.replace(Field { number, value }).is_some() {
             return Err(RequestRule::PseudoRepeated);
         }
         Ok(())
@@ -255,10 +310,10 @@ impl<'s> Pseudo<'s> {
         terms: Terms,
     ) -> Result<Request<'s>, RequestRule> {
         let method = self.method.ok_or(RequestRule::PseudoMissing)?;
-        if !is_token(method) {
+        if !is_token(method.value) {
             return Err(RequestRule::Method);
         }
-        let ask = self.ask(method, terms)?;
+        let ask = self.ask(method.value, terms)?;
         let scheme = match ask {
             Ask::Tunnel => None,
             Ask::Resource { scheme, .. } | Ask::Upgrade { scheme, .. } => Some(scheme),
@@ -272,7 +327,29 @@ impl<'s> Pseudo<'s> {
             (None, true) => Content::None,
             (None, false) => Content::ToTheEnd,
         };
-        Ok(Request { method: text(method), authority, ask, content, priority: seen.priority, section })
+        let request = Request {
+            method: text(method.value),
+            authority: text(authority.value),
+            ask,
+            content,
+            priority: seen.priority,
+            section,
+            alike: None,
+        };
+        if let (Ask::Resource { scheme, path }, Some(path_field)) = (ask, self.path)
+            && path != "*"
+        {
+            section.note(Found {
+                terms,
+                method: method.number,
+                authority: authority.number,
+                path: path_field.number,
+                scheme,
+                content,
+                priority: seen.priority,
+            });
+        }
+        Ok(request)
     }
 
     fn ask(&self, method: &[u8], terms: Terms) -> Result<Ask<'s>, RequestRule> {
@@ -282,23 +359,24 @@ impl<'s> Pseudo<'s> {
                 _ => Err(RequestRule::PseudoOfConnect),
             };
         }
-        let (Some(scheme), Some(path)) = (self.scheme, self.path) else {
+        let (Some(scheme), Some(Field { value: path, .. })) = (self.scheme, self.path) else {
             return Err(RequestRule::PseudoMissing);
         };
-        let scheme = match scheme {
+        let scheme = match scheme.value {
             b"https" => Scheme::Https,
             b"http" => Scheme::Http,
             _ => return Err(RequestRule::Scheme),
         };
         let is_asterisk = path == b"*" && method == b"OPTIONS";
-        let bytes_are_sound = path.iter().fold(true, |sound, &b| sound & is_target_byte(b));
-        if !(is_asterisk || path.first() == Some(&b'/') && bytes_are_sound) {
+        if !(is_asterisk || is_path(path)) {
             return Err(RequestRule::Path);
         }
         let path = text(path);
         match self.protocol {
             None => Ok(Ask::Resource { scheme, path }),
-            Some(protocol) if method == b"CONNECT" && terms.extended_connect && is_token(protocol) => {
+            Some(Field { value: protocol, .. })
+                if method == b"CONNECT" && terms.extended_connect && is_token(protocol) =>
+            {
                 Ok(Ask::Upgrade { protocol: text(protocol), scheme, path })
             }
             Some(_) => Err(RequestRule::Protocol),
@@ -306,17 +384,23 @@ impl<'s> Pseudo<'s> {
     }
 }
 
+/// Whether it is a path as a target of HTTP/1 has it; such a one is a sound value as well.
+#[inline]
+fn is_path(path: &[u8]) -> bool {
+    path.first() == Some(&b'/') && path.iter().fold(true, |sound, &b| sound & is_target_byte(b))
+}
+
 /// The site that is meant; no scheme: of a tunnel, whose port must be said.
 fn site<'s>(
-    authority: Option<&'s [u8]>,
-    host: Option<&'s [u8]>,
+    authority: Option<Field<'s>>,
+    host: Option<Field<'s>>,
     scheme: Option<Scheme>,
-) -> Result<&'s str, RequestRule> {
+) -> Result<Field<'s>, RequestRule> {
     let said = match scheme {
         Some(_) => authority.or(host).ok_or(RequestRule::AuthorityMissing)?,
         None => authority.ok_or(RequestRule::PseudoMissing)?,
     };
-    let site = Authority::parse(said).ok_or(RequestRule::Authority)?;
+    let site = Authority::parse(said.value).ok_or(RequestRule::Authority)?;
     if site.host.is_empty() {
         return Err(RequestRule::Authority);
     }
@@ -324,21 +408,21 @@ fn site<'s>(
         return Err(RequestRule::AuthorityOfConnect);
     }
     if let (Some(authority), Some(host)) = (authority, host)
-        && authority != host
+        && authority.value != host.value
     {
         let port_default = match scheme {
             Some(Scheme::Http) => Some(80),
             Some(Scheme::Https) => Some(443),
             None => None,
         };
-        let other = Authority::parse(host).ok_or(RequestRule::Authority)?;
+        let other = Authority::parse(host.value).ok_or(RequestRule::Authority)?;
         if !site.host.eq_ignore_ascii_case(other.host)
             || site.port.or(port_default) != other.port.or(port_default)
         {
             return Err(RequestRule::HostDiffers);
         }
     }
-    Ok(text(said))
+    Ok(said)
 }
 
 /// What was found to be ASCII.

@@ -1,6 +1,6 @@
 //! A request as the head of an HTTP/1.1 message.
 
-use super::{Ask, Content, Request};
+use super::{Ask, Content, Request, Serial};
 use crate::http1::{
     fields::trim_ows,
     head::{HeadError, HeadLimits, HeaderSlots, Progress, RequestHead, TargetForm, Version, parse_request},
@@ -19,34 +19,39 @@ impl Request<'_> {
         self.render(&mut Lines { out, slots: None, are_whole: true });
     }
 
-    /// Writes that head to `out` and says what [`parse_request`] would find in it, how long it is included. What was written
+    /// Writes that head to `room` and says what [`parse_request`] would find in it, how long it is included. What was written
     /// here need not be read again, so it is not, unless it is longer than the limits or than the slots: then the parser says
-    /// what is wrong with it. `out` and `slots` are overwritten.
+    /// what is wrong with it. Where the room holds the head of a request that differs in its path alone, only the path is
+    /// written.
     ///
     /// # Errors
     /// As those of [`parse_request`].
-    pub fn as_head<'b, 'h>(
+    #[inline]
+    pub fn as_head<'r>(
         &self,
-        out: &'b mut Vec<u8>,
-        slots: &'h mut HeaderSlots,
+        room: &'r mut HeadRoom,
         limits: &HeadLimits,
-    ) -> Result<Progress<(RequestHead<'b, 'h>, usize)>, HeadError> {
-        out.clear();
-        slots.clear();
-        let mut lines = Lines { out: &mut *out, slots: Some(&mut *slots), are_whole: true };
-        self.render(&mut lines);
-        let are_whole = lines.are_whole;
+    ) -> Result<Progress<(RequestHead<'r, 'r>, usize)>, HeadError> {
         let (method, target, form) = match self.ask {
             Ask::Resource { path: "*", .. } => (self.method, "*", TargetForm::Asterisk),
             Ask::Resource { path, .. } => (self.method, path, TargetForm::Origin),
             Ask::Upgrade { path, .. } => ("GET", path, TargetForm::Origin),
             Ask::Tunnel => (self.method, self.authority, TargetForm::Authority),
         };
+        let has_room = match (room.of, self.alike) {
+            (Some((of, target_bytes)), Some(alike)) if of == alike => {
+                room.replace_target(method.len() + " ".len(), target_bytes, target);
+                true
+            }
+            _ => room.write(self),
+        };
         let line_bytes = method.len() + target.len() + " ".len() + " HTTP/1.1".len();
-        let buf: &'b [u8] = out;
-        if !are_whole || line_bytes > limits.line_bytes_max || buf.len() > limits.head_bytes_max {
-            return parse_request(buf, slots, limits);
+        if !has_room || line_bytes > limits.line_bytes_max || room.bytes.len() > limits.head_bytes_max {
+            room.of = None;
+            return parse_request(&room.bytes, &mut room.slots, limits);
         }
+        room.of = Some((self.section.serial(), target.len()));
+        let buf = &*room.bytes;
         // Where they lie in the head, because whoever keeps it keeps places.
         let text = |from: usize, bytes: usize| super::text(&buf[from..from + bytes]);
         let head = RequestHead {
@@ -55,7 +60,7 @@ impl Request<'_> {
             form,
             version: Version::Http11,
             scheme: None,
-            headers: slots.headers(buf),
+            headers: room.slots.headers(buf),
         };
         Ok(Progress::Complete((head, buf.len())))
     }
@@ -104,6 +109,45 @@ impl Request<'_> {
         let value_bytes = trim_ows(&lines.out[start + b"cookie: ".len()..]).len();
         lines.out.extend_from_slice(b"\r\n");
         lines.note(start, b"cookie", value_bytes);
+    }
+}
+
+/// Where requests are written as heads of HTTP/1, one after the other; one for each loop.
+#[derive(Debug, Default)]
+pub struct HeadRoom {
+    bytes: Vec<u8>,
+    slots: HeaderSlots,
+    /// Whose head `bytes` and `slots` hold, and how long its target is; `None`: nothing that could be used again.
+    of: Option<(Serial, usize)>,
+}
+
+impl HeadRoom {
+    /// Empty room, for heads of so many bytes without an allocation.
+    pub fn new(bytes: usize) -> Self {
+        Self { bytes: Vec::with_capacity(bytes), slots: HeaderSlots::new(), of: None }
+    }
+
+    /// Writes all of a head; whether its fields found room.
+    fn write(&mut self, request: &Request<'_>) -> bool {
+        self.bytes.clear();
+        self.slots.clear();
+        let mut lines = Lines { out: &mut self.bytes, slots: Some(&mut self.slots), are_whole: true };
+        request.render(&mut lines);
+        lines.are_whole
+    }
+
+    fn replace_target(&mut self, at: usize, bytes: usize, target: &str) {
+        if bytes != target.len() {
+            let (old, behind) = (self.bytes.len(), at + bytes);
+            let new = old - bytes + target.len();
+            if new > old {
+                self.bytes.resize(new, 0);
+            }
+            self.bytes.copy_within(behind..old, at + target.len());
+            self.bytes.truncate(new);
+            self.slots.shift(bytes, target.len());
+        }
+        self.bytes[at..][..target.len()].copy_from_slice(target.as_bytes());
     }
 }
 

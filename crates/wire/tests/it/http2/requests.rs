@@ -3,11 +3,14 @@
 use crate::fuzz_seeds::http2_head;
 use proptest::prelude::*;
 use wire::{
-    http1::url::Scheme,
+    http1::{
+        head::{HeadLimits, Progress},
+        url::Scheme,
+    },
     http2::{
         hpack::{self, Decoder, FieldSection, Strings},
         priority::Priority,
-        request::{Ask, Content, Request, RequestRule, Terms, read_request, read_trailers},
+        request::{Ask, Content, HeadRoom, Request, RequestRule, Terms, read_request, read_trailers},
     },
 };
 
@@ -18,6 +21,11 @@ fn section(fields: &[(&str, &str)]) -> FieldSection {
 /// Through HPACK, whose encoder here leaves upper case as it is.
 fn section_of(fields: &[(&[u8], &[u8])]) -> FieldSection {
     let mut section = FieldSection::new(1 << 16, 200);
+    decode(fields, &mut section);
+    section
+}
+
+fn decode(fields: &[(&[u8], &[u8])], section: &mut FieldSection) {
     let mut block = Vec::new();
     for (name, value) in fields {
         if name.iter().any(u8::is_ascii_uppercase) || name.len() > 100 || value.len() > 100 {
@@ -30,8 +38,7 @@ fn section_of(fields: &[(&[u8], &[u8])]) -> FieldSection {
             hpack::field(&mut block, name, value, Strings::Plain);
         }
     }
-    assert_eq!(Decoder::new().decode(&block, &mut section), Ok(()));
-    section
+    assert_eq!(Decoder::new().decode(&block, section), Ok(()));
 }
 
 const GET: [(&str, &str); 4] =
@@ -338,5 +345,106 @@ proptest! {
             let ends = lines.iter().filter(|&&b| b == b'\n').count();
             prop_assert_eq!(ends + dropped, all.len());
         }
+    }
+}
+
+/// One request after the other, each the one before with another path, with something else changed, or wholly another.
+fn requests() -> impl Strategy<Value = Vec<(Vec<(Vec<u8>, Vec<u8>)>, bool)>> {
+    let whole = || {
+        (pseudo(), proptest::collection::vec(field(), 0..4)).prop_map(|(pseudo, fields)| {
+            let pseudo = pseudo.into_iter().map(|(name, value)| (name.into_bytes(), value.into_bytes()));
+            pseudo.chain(fields).collect::<Vec<_>>()
+        })
+    };
+    let step = prop_oneof![
+        4 => prop_oneof![3 => "/[!-~]{0,20}", 1 => "[ -~\r\n]{0,3}"].prop_map(Step::Path),
+        1 => (any::<prop::sample::Index>(), "[ -~]{0,20}").prop_map(|(at, value)| Step::Value(at, value)),
+        1 => field().prop_map(Step::Field),
+        1 => any::<bool>().prop_map(Step::End),
+        1 => whole().prop_map(Step::Whole),
+    ];
+    (whole(), proptest::collection::vec(step, 1..8)).prop_map(|(first, steps)| {
+        let mut all = vec![(first, true)];
+        for step in steps {
+            let (mut fields, mut end_stream) = all.last().cloned().unwrap_or_default();
+            match step {
+                Step::Path(path) => {
+                    let path_field = fields.iter_mut().find(|(name, _)| name == b":path");
+                    path_field.into_iter().for_each(|(_, value)| *value = path.clone().into_bytes());
+                }
+                Step::Value(at, value) => {
+                    if !fields.is_empty() {
+                        let at = at.index(fields.len());
+                        fields[at].1 = value.into_bytes();
+                    }
+                }
+                Step::Field(field) => fields.push(field),
+                Step::End(end) => end_stream = end,
+                Step::Whole(whole) => fields = whole,
+            }
+            all.push((fields, end_stream));
+        }
+        all
+    })
+}
+
+#[derive(Debug, Clone)]
+enum Step {
+    Path(String),
+    Value(prop::sample::Index, String),
+    Field((Vec<u8>, Vec<u8>)),
+    End(bool),
+    Whole(Vec<(Vec<u8>, Vec<u8>)>),
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(2000))]
+    /// What is known of the request before changes nothing of what is found of the next.
+    #[test]
+    fn a_request_behind_another_is_read_as_if_it_came_alone(requests in requests()) {
+        let mut section = FieldSection::new(1 << 16, 200);
+        let mut room = HeadRoom::default();
+        for (fields, end_stream) in requests {
+            let fields: Vec<(&[u8], &[u8])> = fields.iter().map(|(name, value)| (&name[..], &value[..])).collect();
+            decode(&fields, &mut section);
+            let alone = section_of(&fields);
+            let terms = Terms { end_stream, extended_connect: true };
+            let (behind, alone) = (read_request(&section, terms), read_request(&alone, terms));
+            let parts = |request: &Request<'_>| {
+                let ask = format!("{:?} {:?} {:?}", request.ask, request.content, request.priority);
+                let fields: Vec<_> = request.fields().map(|(name, value)| (name.to_vec(), value.to_vec())).collect();
+                (request.method.to_owned(), request.authority.to_owned(), ask, fields)
+            };
+            prop_assert_eq!(behind.as_ref().map(parts).map_err(|rule| *rule), alone.as_ref().map(parts).map_err(|rule| *rule));
+            if let Ok(request) = behind {
+                http2_head::is_found_behind(&request, &mut room);
+            }
+        }
+    }
+}
+
+/// The case that the memory is for: the second request is found to be like the first, and its head is the first's with
+/// another path, longer, shorter, and with what was said to be its content.
+#[test]
+fn a_path_is_all_that_is_written_of_the_next_request() {
+    let mut section = FieldSection::new(1 << 16, 200);
+    let mut room = HeadRoom::new(64);
+    for path in ["/x", "/longer?than=before", "/", "/y", "/y"] {
+        let fields =
+            with(":path", path).into_iter().chain([("accept", "*/*"), ("cookie", "a=b"), ("cookie", "c=d")]);
+        let fields: Vec<_> = fields.map(|(name, value)| (name.as_bytes(), value.as_bytes())).collect();
+        decode(&fields, &mut section);
+        let request = read_request(&section, END).expect("sound");
+        let Ok(Progress::Complete((head, bytes))) = request.as_head(&mut room, &HeadLimits::default()) else {
+            panic!("a head")
+        };
+        let lines: Vec<_> =
+            head.headers.iter().map(|(name, value)| (name, value.escape_ascii().to_string())).collect();
+        let want = [("host", "a.example"), ("accept", "*/*"), ("cookie", "a=b; c=d")];
+        assert_eq!(head.target, path);
+        assert_eq!(lines, want.map(|(name, value)| (name, value.to_owned())));
+        let whole =
+            format!("GET {path} HTTP/1.1\r\nhost: a.example\r\naccept: */*\r\ncookie: a=b; c=d\r\n\r\n");
+        assert_eq!(bytes, whole.len());
     }
 }
